@@ -1,0 +1,2 @@
+//! The `rooflight` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The CPU executor: lowering, thread pool, weight packing.

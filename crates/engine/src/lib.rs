@@ -1,0 +1,1 @@
+//! Sessions, samplers and the generate loop.

@@ -1,0 +1,1 @@
+//! GGUF files: header, metadata, tensor table, shards, naming, memory map; reader and writer.

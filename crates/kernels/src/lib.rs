@@ -1,0 +1,1 @@
+//! CPU kernels by instruction set, and the registry that chooses among them.

@@ -1,0 +1,1 @@
+//! What attention reads: cache layouts and host storage.

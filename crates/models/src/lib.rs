@@ -1,0 +1,1 @@
+//! Model configurations, weight binding by GGUF names, and one file per architecture.

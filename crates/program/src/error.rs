@@ -1,0 +1,72 @@
+//! What can go wrong between a program and an executor.
+
+/// Result of this crate and of executors.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Failure to record, load or run a program.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An operand does not fit its op.
+    #[error("{op}: expected {expected}, found {found}")]
+    Operand {
+        /// The op or node.
+        op: String,
+        /// What it takes.
+        expected: String,
+        /// What it was given.
+        found: String,
+    },
+    /// A weight is missing, short or of a type the executor cannot use.
+    #[error("tensor `{name}`: {problem}")]
+    Weight {
+        /// Tensor name.
+        name: String,
+        /// What is wrong, in words.
+        problem: String,
+    },
+    /// A token id outside the vocabulary.
+    #[error("token {token} is outside the vocabulary of {vocab_size}")]
+    Token {
+        /// The id.
+        token: u32,
+        /// Rows of the embedding table.
+        vocab_size: usize,
+    },
+    /// More positions than the session's cache may hold.
+    #[error("the context is full: {wanted} positions wanted, {capacity} allowed")]
+    ContextFull {
+        /// Positions after the step.
+        wanted: usize,
+        /// The cache's capacity.
+        capacity: usize,
+    },
+    /// No session with this id.
+    #[error("unknown session {0}")]
+    Session(u64),
+    /// A length beyond what a session holds.
+    #[error("session has {len} positions, {wanted} asked for")]
+    Length {
+        /// Positions in the session.
+        len: usize,
+        /// Positions asked for.
+        wanted: usize,
+    },
+    /// A NaN or infinity where a number is needed.
+    #[error("non-finite logits at position {position}: the model's weights or scales hold NaN or infinity")]
+    NonFinite {
+        /// Position of the row within the session.
+        position: usize,
+    },
+    /// Memory for this many bytes could not be had.
+    #[error("out of memory: {what} needs {bytes} bytes")]
+    Memory {
+        /// What the memory is for.
+        what: &'static str,
+        /// How much.
+        bytes: u64,
+    },
+    /// The executor cannot do this.
+    #[error("not supported: {0}")]
+    Unsupported(String),
+}

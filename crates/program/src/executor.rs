@@ -1,0 +1,226 @@
+//! How a program is run: [`Executor`] loads it, [`Model`] steps it.
+
+use std::sync::Arc;
+
+use crate::{Program, Result, WeightSpec};
+
+/// Bytes of a weight, as they stand in the file.
+pub type WeightBytes<'a> = &'a [u8];
+
+/// Where an executor gets weights from: a mapped file, or memory in tests.
+pub trait WeightSource: Sync {
+    /// The tensor's bytes, rows in order, `spec.bytes()` of them.
+    ///
+    /// # Errors
+    /// [`crate::Error::Weight`] if the tensor is missing or differs from `spec`.
+    fn bytes(&self, spec: &WeightSpec) -> Result<WeightBytes<'_>>;
+
+    /// The executor will not read these rows again soon: their file pages may go.
+    fn release(&self, spec: &WeightSpec, rows: std::ops::Range<usize>) {
+        let _ = (spec, rows);
+    }
+}
+
+/// How far loading has come, in bytes of weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes done.
+    pub done: u64,
+    /// Bytes in all.
+    pub total: u64,
+}
+
+/// Element type of cached keys or values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CacheType {
+    /// 4 bytes per element.
+    F32,
+    /// 2 bytes per element.
+    #[default]
+    F16,
+    /// 32 elements in 34 bytes.
+    Q8_0,
+}
+
+impl CacheType {
+    /// Every type, in the order they are listed to users.
+    pub const ALL: [CacheType; 3] = [CacheType::F32, CacheType::F16, CacheType::Q8_0];
+
+    /// Name as `-ctk` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            CacheType::F32 => "f32",
+            CacheType::F16 => "f16",
+            CacheType::Q8_0 => "q8_0",
+        }
+    }
+
+    /// Bytes of `elements` cached elements.
+    pub fn bytes(self, elements: u64) -> u64 {
+        match self {
+            CacheType::F32 => elements * 4,
+            CacheType::F16 => elements * 2,
+            CacheType::Q8_0 => elements.div_ceil(32) * 34,
+        }
+    }
+}
+
+/// How a session's cache is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheOptions {
+    /// Type of keys.
+    pub k: CacheType,
+    /// Type of values.
+    pub v: CacheType,
+    /// Most positions the session may hold. Memory is taken as positions arrive, not at once.
+    pub capacity: usize,
+}
+
+/// One conversation's cache inside a [`Model`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId(pub u64);
+
+/// Which rows of a sequence yield logits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outputs {
+    /// None: the tokens only enter the cache.
+    None,
+    /// The last token's row.
+    Last,
+    /// Every row.
+    All,
+}
+
+impl Outputs {
+    /// Number of rows wanted of a sequence of `n_tokens`.
+    pub fn count(self, n_tokens: usize) -> usize {
+        match self {
+            Outputs::None => 0,
+            Outputs::Last => n_tokens.min(1),
+            Outputs::All => n_tokens,
+        }
+    }
+}
+
+/// The rows of one session in a step: `tokens` take the positions after those the session holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Sequence<'a> {
+    /// Whose cache they extend.
+    pub session: SessionId,
+    /// Token ids; at least one.
+    pub tokens: &'a [u32],
+    /// Which rows yield logits.
+    pub outputs: Outputs,
+}
+
+/// One pass over the weights for the rows of one or more sessions.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<'a> {
+    /// Distinct sessions, each with its new rows.
+    pub sequences: &'a [Sequence<'a>],
+}
+
+/// What a step yields.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StepOut {
+    /// `[n_selected, vocab_size]`, row-major: the wanted rows of the first sequence, then of the next.
+    pub logits: Vec<f32>,
+    /// Width of a row.
+    pub vocab_size: usize,
+}
+
+impl StepOut {
+    /// The rows of logits, in order.
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = &[f32]> {
+        self.logits.chunks_exact(self.vocab_size.max(1))
+    }
+}
+
+/// Time and bytes since the model was loaded.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StepStats {
+    /// Steps run.
+    pub steps: u64,
+    /// Token rows processed.
+    pub rows: u64,
+    /// Wall time inside steps.
+    pub busy: std::time::Duration,
+    /// Bytes of weights as packed in memory that one step reads.
+    pub weight_bytes_per_step: u64,
+    /// Bytes of memory the packed weights take.
+    pub weight_memory: u64,
+}
+
+/// Something that can run programs: a CPU, a GPU.
+pub trait Executor {
+    /// Lower `program`, read and pack its weights. `progress` is called from this thread as bytes are packed.
+    ///
+    /// # Errors
+    /// If a weight is missing or of a type the executor cannot use, or memory runs out.
+    fn load(
+        &self,
+        program: Arc<Program>,
+        weights: &dyn WeightSource,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Box<dyn Model>>;
+
+    /// One line for people: `2 threads, avx2`.
+    fn describe(&self) -> String;
+}
+
+/// A lowered program with its weights, shared by sessions.
+///
+/// Rows a step appends are tentative: [`truncate`](Model::truncate) drops them, [`commit`](Model::commit) keeps them.
+pub trait Model: Send + Sync {
+    /// The program it runs.
+    fn program(&self) -> &Arc<Program>;
+
+    /// Start a session with an empty cache.
+    ///
+    /// # Errors
+    /// If the options are not supported or memory runs out.
+    fn open(&self, options: &CacheOptions) -> Result<SessionId>;
+
+    /// Forget a session and its cache. Unknown ids are ignored.
+    fn close(&self, id: SessionId);
+
+    /// Run one pass. On an error no session is changed.
+    ///
+    /// # Errors
+    /// Unknown session, token outside the vocabulary, full context, non-finite logits, memory.
+    fn step(&self, step: &Step<'_>) -> Result<StepOut>;
+
+    /// Positions the session holds, tentative ones included.
+    ///
+    /// # Errors
+    /// [`crate::Error::Session`].
+    fn len(&self, id: SessionId) -> Result<usize>;
+
+    /// Make the first `len` positions permanent for whatever finalizes blocks.
+    ///
+    /// # Errors
+    /// Unknown session, or `len` beyond what it holds.
+    fn commit(&self, id: SessionId, len: usize) -> Result<()>;
+
+    /// Keep the first `len` positions only.
+    ///
+    /// # Errors
+    /// Unknown session, or `len` beyond what it holds.
+    fn truncate(&self, id: SessionId, len: usize) -> Result<()>;
+
+    /// A new session that shares the first `len` positions of `id`.
+    ///
+    /// # Errors
+    /// Unknown session, or `len` beyond what it holds.
+    fn fork(&self, id: SessionId, len: usize) -> Result<SessionId>;
+
+    /// Bytes of memory the session's cache takes now.
+    ///
+    /// # Errors
+    /// [`crate::Error::Session`].
+    fn cache_bytes(&self, id: SessionId) -> Result<u64>;
+
+    /// Counters since loading.
+    fn stats(&self) -> StepStats;
+}

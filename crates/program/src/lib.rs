@@ -1,0 +1,23 @@
+//! A model is a program: a flat list of ops over named values, weights and caches.
+//!
+//! Architectures *record* a [`Program`] with a [`Recorder`]; executors run it. Nothing in a program depends on token
+//! values or positions: those arrive with each [`Step`]. The [`interpreter`] defines what every op means.
+//! No CPU, no file, no thread is known here. Read next: `op.rs`, then `models/src/arch/qwen2.rs`.
+
+mod error;
+mod executor;
+pub mod interpreter;
+mod op;
+mod recorder;
+mod show;
+
+pub use error::{Error, Result};
+pub use executor::{
+    CacheOptions, CacheType, Executor, Model, Outputs, Progress, Sequence, SessionId, Step, StepOut, StepStats, WeightBytes,
+    WeightSource,
+};
+pub use op::{
+    Act, CacheId, CacheSpec, Node, Op, OutputKind, Program, Rope, RopePairs, RopeScaling, Rows, Shape, Value, ValueId,
+    WeightId, WeightSpec,
+};
+pub use recorder::{AttentionSpec, LinearWeight, Recorder};

@@ -1,0 +1,291 @@
+//! The op set and the [`Program`] that holds a recorded forward pass.
+
+use quant::GgmlType;
+
+/// Index of a weight in [`Program::weights`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WeightId(pub u32);
+
+/// Index of a cache in [`Program::caches`]: one per layer that attends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CacheId(pub u32);
+
+/// Index of a value in [`Program::values`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ValueId(pub u32);
+
+/// A tensor of the model file that the program reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WeightSpec {
+    /// The tensor's name in the file, e.g. `blk.0.attn_q.weight`.
+    pub name: String,
+    /// Element type.
+    pub ty: GgmlType,
+    /// Number of rows: outputs of a matrix; 1 for a vector.
+    pub rows: usize,
+    /// Length of a row in weights: inputs of a matrix; the length of a vector.
+    pub cols: usize,
+}
+
+impl WeightSpec {
+    /// Bytes of the whole tensor.
+    pub fn bytes(&self) -> u64 {
+        let row = self.ty.row_bytes(self.cols).expect("the recorder accepted whole blocks only");
+        row as u64 * self.rows as u64
+    }
+}
+
+/// What one layer keeps per position: a key and a value for each key-value head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheSpec {
+    /// Layer number, for display.
+    pub layer: usize,
+    /// Key-value heads.
+    pub n_kv_heads: usize,
+    /// Width of one key.
+    pub key_dim: usize,
+    /// Width of one value vector.
+    pub value_dim: usize,
+}
+
+/// How many rows a value has in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rows {
+    /// One row for each token of the step.
+    Tokens,
+    /// Only the rows whose outputs the step asks for, after [`Op::SelectRows`].
+    Selected,
+}
+
+/// Shape of a value: `[rows, groups, dim]`, f32, row-major. `groups` is 1 except in a view of heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// Rows; symbolic.
+    pub rows: Rows,
+    /// Groups within a row, e.g. heads.
+    pub groups: usize,
+    /// Length of one group.
+    pub dim: usize,
+}
+
+impl Shape {
+    /// Elements in one row.
+    pub fn cols(&self) -> usize {
+        self.groups * self.dim
+    }
+}
+
+/// A named intermediate result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Value {
+    /// Name, e.g. `blk.3.attn_norm`: the same in every executor, so dumps can be compared.
+    pub name: String,
+    /// Shape.
+    pub shape: Shape,
+}
+
+/// Activation function of a gated feed-forward layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Act {
+    /// `x / (1 + exp(-x))`.
+    Silu,
+}
+
+/// Which elements of a head rotate together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RopePairs {
+    /// `(i, i + dims/2)`: Qwen, GPT-NeoX.
+    HalfSplit,
+    /// `(2i, 2i + 1)`: Llama files in GGUF, DeepSeek.
+    Interleaved,
+}
+
+/// Change of the rotation frequencies for contexts longer than the trained one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum RopeScaling {
+    /// As trained.
+    None,
+    /// Positions divided by `factor`.
+    Linear {
+        /// How much longer the context is than the trained one.
+        factor: f32,
+    },
+    /// YaRN (arXiv:2309.00071): low frequencies interpolated, high ones kept, a ramp between.
+    Yarn {
+        /// How much longer the context is than the trained one.
+        factor: f32,
+        /// Trained context, in tokens.
+        original_context: u32,
+        /// Rotations within the trained context above which a frequency is kept (usually 32).
+        beta_fast: f32,
+        /// Rotations below which it is interpolated fully (usually 1).
+        beta_slow: f32,
+        /// Factor on cos and sin: `1 + 0.1 ln(factor)` unless the model says otherwise.
+        attention_factor: f32,
+    },
+}
+
+/// Rotary position embedding (arXiv:2104.09864): pair `i` turns by `position * theta^(-2i/dims) / factors[i]` radians.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rope {
+    /// Which elements pair up.
+    pub pairs: RopePairs,
+    /// How many leading elements of a head rotate; even.
+    pub dims: usize,
+    /// Base of the frequencies.
+    pub theta: f32,
+    /// Long-context scaling.
+    pub scaling: RopeScaling,
+    /// Divisors of the frequencies, `[dims / 2]` (`rope_freqs.weight` of Llama 3.1 and later).
+    pub factors: Option<WeightId>,
+}
+
+/// One kind of computation. Inputs and outputs are in [`Node`].
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Op {
+    /// tokens -> `[Tokens, cols]`: row `token` of the table.
+    Embed {
+        /// `[vocab_size, hidden_size]`.
+        table: WeightId,
+    },
+    /// x `[.., groups, dim]` -> same shape: `x / sqrt(mean(x^2) + eps) * weight` over each group.
+    RmsNorm {
+        /// `[dim]`.
+        weight: WeightId,
+        /// Added under the root.
+        eps: f32,
+    },
+    /// x `[rows, cols]` -> `[rows, weight.rows]`: `weight . x + bias`.
+    Linear {
+        /// `[out, in]`.
+        weight: WeightId,
+        /// `[out]`.
+        bias: Option<WeightId>,
+    },
+    /// q `[Tokens, n_heads, key_dim]`, k `[Tokens, n_kv_heads, key_dim]`, v `[Tokens, n_kv_heads, value_dim]`, all
+    /// un-rotated -> `[Tokens, n_heads * value_dim]`. Rotates q and k, appends k and v to the cache, then each query
+    /// attends causally to all cached positions up to its own: `softmax(scale * q.k) v`.
+    Attention {
+        /// The layer's cache.
+        cache: CacheId,
+        /// Rotation of q and k; `None` for none.
+        rope: Option<Rope>,
+        /// Factor on the scores, usually `1 / sqrt(key_dim)`.
+        scale: f32,
+    },
+    /// gate, up -> same shape: `act(gate) * up`.
+    GatedAct(Act),
+    /// a, b -> same shape: `a + b`.
+    Add,
+    /// x -> same shape: `x * factor`.
+    Scale(f32),
+    /// x `[rows, groups, dim]` -> the same numbers with another split of a row into groups.
+    View,
+    /// x `[Tokens, ..]` -> `[Selected, ..]`: the rows whose outputs are wanted.
+    SelectRows,
+}
+
+impl Op {
+    /// Short name for listings.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Op::Embed { .. } => "embed",
+            Op::RmsNorm { .. } => "rms_norm",
+            Op::Linear { .. } => "linear",
+            Op::Attention { .. } => "attention",
+            Op::GatedAct(_) => "gated_act",
+            Op::Add => "add",
+            Op::Scale(_) => "scale",
+            Op::View => "view",
+            Op::SelectRows => "select_rows",
+        }
+    }
+}
+
+/// One op with its operands. Every op has exactly one output.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// What is computed.
+    pub op: Op,
+    /// Values read, in the order the op's documentation gives.
+    pub inputs: Vec<ValueId>,
+    /// The value written; its name is the node's name.
+    pub output: ValueId,
+    /// The layer it belongs to, if any.
+    pub layer: Option<usize>,
+}
+
+/// What an output of a program is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OutputKind {
+    /// `[Selected, vocab_size]`: one score per token of the vocabulary.
+    Logits,
+}
+
+/// A recorded forward pass. Nodes are in execution order; each value is written once, before it is read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Program {
+    /// Tensors of the file.
+    pub weights: Vec<WeightSpec>,
+    /// Caches, one per attending layer.
+    pub caches: Vec<CacheSpec>,
+    /// Intermediate results.
+    pub values: Vec<Value>,
+    /// Ops in order.
+    pub nodes: Vec<Node>,
+    /// What the caller receives.
+    pub outputs: Vec<(OutputKind, ValueId)>,
+}
+
+impl Program {
+    /// The weight with this id.
+    pub fn weight(&self, id: WeightId) -> &WeightSpec {
+        &self.weights[id.0 as usize]
+    }
+
+    /// The cache with this id.
+    pub fn cache(&self, id: CacheId) -> &CacheSpec {
+        &self.caches[id.0 as usize]
+    }
+
+    /// The value with this id.
+    pub fn value(&self, id: ValueId) -> &Value {
+        &self.values[id.0 as usize]
+    }
+
+    /// The value that holds the logits, if the program yields any.
+    pub fn logits(&self) -> Option<ValueId> {
+        self.outputs.iter().find(|(kind, _)| *kind == OutputKind::Logits).map(|(_, value)| *value)
+    }
+
+    /// Width of a logits row; 0 if the program yields none.
+    pub fn vocab_size(&self) -> usize {
+        self.logits().map_or(0, |id| self.value(id).shape.cols())
+    }
+
+    /// Bytes of weights one step of one token reads: each weight once per node that multiplies with it, and one row
+    /// of every embedding table.
+    pub fn weight_bytes_per_token(&self) -> u64 {
+        let mut bytes = 0;
+        for node in &self.nodes {
+            bytes += match &node.op {
+                Op::Embed { table } => self.weight(*table).bytes() / self.weight(*table).rows.max(1) as u64,
+                Op::RmsNorm { weight, .. } => self.weight(*weight).bytes(),
+                Op::Linear { weight, bias } => {
+                    self.weight(*weight).bytes() + bias.map_or(0, |bias| self.weight(bias).bytes())
+                }
+                Op::Attention { .. } | Op::GatedAct(_) | Op::Add | Op::Scale(_) | Op::View | Op::SelectRows => 0,
+            };
+        }
+        bytes
+    }
+
+    /// Elements of keys and values one position adds, over all caches.
+    pub fn cache_elements_per_token(&self) -> u64 {
+        self.caches.iter().map(|c| (c.n_kv_heads * (c.key_dim + c.value_dim)) as u64).sum()
+    }
+}

@@ -1,0 +1,244 @@
+//! The [`Recorder`]: architecture files call it to write down one forward pass.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use crate::{
+    Act, CacheId, CacheSpec, Error, Node, Op, OutputKind, Program, Result, Rope, Rows, Shape, Value, ValueId, WeightId,
+    WeightSpec,
+};
+
+/// Records ops in order and checks every shape as it goes.
+#[derive(Default)]
+pub struct Recorder {
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    program: Program,
+    names: HashMap<String, usize>,
+    weights: HashMap<String, WeightId>,
+    layer: Option<usize>,
+}
+
+/// A linear layer: a matrix and, for some models, a bias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinearWeight {
+    /// `[out, in]`.
+    pub weight: WeightId,
+    /// `[out]`.
+    pub bias: Option<WeightId>,
+}
+
+impl From<WeightId> for LinearWeight {
+    fn from(weight: WeightId) -> Self {
+        LinearWeight { weight, bias: None }
+    }
+}
+
+impl Recorder {
+    /// An empty recording.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Name a tensor of the file. The same name gives the same id.
+    pub fn weight(&self, spec: WeightSpec) -> WeightId {
+        let state = &mut *self.state.borrow_mut();
+        if let Some(&id) = state.weights.get(&spec.name) {
+            return id;
+        }
+        let id = WeightId(state.program.weights.len() as u32);
+        state.weights.insert(spec.name.clone(), id);
+        state.program.weights.push(spec);
+        id
+    }
+
+    /// Name a layer's cache.
+    pub fn cache(&self, spec: CacheSpec) -> CacheId {
+        let caches = &mut self.state.borrow_mut().program.caches;
+        caches.push(spec);
+        CacheId(caches.len() as u32 - 1)
+    }
+
+    /// Ops recorded from now on belong to this layer; values are named `blk.N.…`.
+    pub fn layer(&self, layer: Option<usize>) {
+        self.state.borrow_mut().layer = layer;
+    }
+
+    /// Rows of the embedding table for the step's tokens: `[Tokens, hidden_size]`.
+    ///
+    /// # Errors
+    /// None today; fallible like every op.
+    pub fn embed(&self, table: WeightId) -> Result<ValueId> {
+        let dim = self.spec(table).cols;
+        self.push("embed", Op::Embed { table }, &[], Shape { rows: Rows::Tokens, groups: 1, dim })
+    }
+
+    /// RMS norm over each group of `x`.
+    ///
+    /// # Errors
+    /// [`Error::Operand`] if the weight's length differs from the group's, or `eps` is not a positive number.
+    pub fn rms_norm(&self, name: &str, x: ValueId, weight: WeightId, eps: f32) -> Result<ValueId> {
+        let shape = self.shape(x);
+        let found = self.spec(weight).cols;
+        if found != shape.dim {
+            return Err(self.operand(name, format!("a norm weight of {}", shape.dim), found.to_string()));
+        }
+        if !(eps.is_finite() && eps > 0.0) {
+            return Err(self.operand(name, "eps finite and > 0".into(), eps.to_string()));
+        }
+        self.push(name, Op::RmsNorm { weight, eps }, &[x], shape)
+    }
+
+    /// `w . x + bias`: `[rows, in]` -> `[rows, out]`.
+    ///
+    /// # Errors
+    /// [`Error::Operand`] if the widths differ.
+    pub fn linear(&self, name: &str, x: ValueId, w: impl Into<LinearWeight>) -> Result<ValueId> {
+        let LinearWeight { weight, bias } = w.into();
+        let shape = self.shape(x);
+        let spec = self.spec(weight);
+        if spec.cols != shape.cols() {
+            return Err(self.operand(name, format!("{} inputs", spec.cols), shape.cols().to_string()));
+        }
+        if let Some(bias) = bias {
+            let found = self.spec(bias).cols;
+            if found != spec.rows {
+                return Err(self.operand(name, format!("a bias of {}", spec.rows), found.to_string()));
+            }
+        }
+        self.push(name, Op::Linear { weight, bias }, &[x], Shape { rows: shape.rows, groups: 1, dim: spec.rows })
+    }
+
+    /// Rotate q and k, append k and v to the cache, attend: `[Tokens, n_heads * value_dim]`.
+    ///
+    /// # Errors
+    /// [`Error::Operand`] if heads and widths do not fit the cache.
+    pub fn attention(&self, name: &str, at: &AttentionSpec, cache: CacheId, qkv: [ValueId; 3]) -> Result<ValueId> {
+        let spec = self.state.borrow().program.cache(cache).clone();
+        let [q, k, v] = qkv.map(|id| self.shape(id));
+        let fits = q.dim == spec.key_dim
+            && k.dim == spec.key_dim
+            && v.dim == spec.value_dim
+            && k.groups == spec.n_kv_heads
+            && v.groups == spec.n_kv_heads
+            && q.groups.is_multiple_of(spec.n_kv_heads.max(1))
+            && at.rope.as_ref().is_none_or(|r| r.dims <= spec.key_dim && r.dims.is_multiple_of(2));
+        if !fits {
+            let expected = format!("heads that fit a cache of {} x {}", spec.n_kv_heads, spec.key_dim);
+            return Err(self.operand(name, expected, format!("q {q:?}, k {k:?}, v {v:?}")));
+        }
+        let op = Op::Attention { cache, rope: at.rope.clone(), scale: at.scale };
+        self.push(name, op, &qkv, Shape { rows: q.rows, groups: 1, dim: q.groups * spec.value_dim })
+    }
+
+    /// `act(gate) * up`.
+    ///
+    /// # Errors
+    /// [`Error::Operand`] if the shapes differ.
+    pub fn gated_act(&self, name: &str, act: Act, gate: ValueId, up: ValueId) -> Result<ValueId> {
+        self.same_shape(name, gate, up)?;
+        self.push(name, Op::GatedAct(act), &[gate, up], self.shape(gate))
+    }
+
+    /// `a + b`.
+    ///
+    /// # Errors
+    /// [`Error::Operand`] if the shapes differ.
+    pub fn add(&self, name: &str, a: ValueId, b: ValueId) -> Result<ValueId> {
+        self.same_shape(name, a, b)?;
+        self.push(name, Op::Add, &[a, b], self.shape(a))
+    }
+
+    /// `x * factor`.
+    ///
+    /// # Errors
+    /// [`Error::Operand`] if `factor` is not finite.
+    pub fn scale(&self, name: &str, x: ValueId, factor: f32) -> Result<ValueId> {
+        if !factor.is_finite() {
+            return Err(self.operand(name, "a finite factor".into(), factor.to_string()));
+        }
+        self.push(name, Op::Scale(factor), &[x], self.shape(x))
+    }
+
+    /// Split each row of `x` into `groups` (heads); 1 joins them again.
+    ///
+    /// # Errors
+    /// [`Error::Operand`] if the row does not divide.
+    pub fn view(&self, name: &str, x: ValueId, groups: usize) -> Result<ValueId> {
+        let shape = self.shape(x);
+        if groups == 0 || !shape.cols().is_multiple_of(groups) {
+            return Err(self.operand(name, format!("a row that divides by {groups}"), shape.cols().to_string()));
+        }
+        self.push(name, Op::View, &[x], Shape { rows: shape.rows, groups, dim: shape.cols() / groups })
+    }
+
+    /// Only the rows whose outputs the step asks for.
+    ///
+    /// # Errors
+    /// [`Error::Operand`] if rows were selected already.
+    pub fn select_rows(&self, name: &str, x: ValueId) -> Result<ValueId> {
+        let shape = self.shape(x);
+        if shape.rows == Rows::Selected {
+            return Err(self.operand(name, "all rows".into(), "selected rows".into()));
+        }
+        self.push(name, Op::SelectRows, &[x], Shape { rows: Rows::Selected, ..shape })
+    }
+
+    /// Declare an output and finish.
+    pub fn finish(self, outputs: &[(OutputKind, ValueId)]) -> Program {
+        let mut program = self.state.into_inner().program;
+        program.outputs = outputs.to_vec();
+        program
+    }
+
+    /// Shape of a recorded value.
+    pub fn shape(&self, id: ValueId) -> Shape {
+        self.state.borrow().program.value(id).shape
+    }
+
+    fn spec(&self, id: WeightId) -> WeightSpec {
+        self.state.borrow().program.weight(id).clone()
+    }
+
+    fn same_shape(&self, name: &str, a: ValueId, b: ValueId) -> Result<()> {
+        let (a, b) = (self.shape(a), self.shape(b));
+        if a == b { Ok(()) } else { Err(self.operand(name, format!("{a:?}"), format!("{b:?}"))) }
+    }
+
+    fn operand(&self, name: &str, expected: String, found: String) -> Error {
+        Error::Operand { op: self.qualified(name), expected, found }
+    }
+
+    fn qualified(&self, name: &str) -> String {
+        match self.state.borrow().layer {
+            Some(layer) => format!("blk.{layer}.{name}"),
+            None => name.to_owned(),
+        }
+    }
+
+    fn push(&self, name: &str, op: Op, inputs: &[ValueId], shape: Shape) -> Result<ValueId> {
+        let mut name = self.qualified(name);
+        let state = &mut *self.state.borrow_mut();
+        let seen = state.names.entry(name.clone()).or_insert(0);
+        *seen += 1;
+        if *seen > 1 {
+            name = format!("{name}.{seen}");
+        }
+        let output = ValueId(state.program.values.len() as u32);
+        state.program.values.push(Value { name, shape });
+        state.program.nodes.push(Node { op, inputs: inputs.to_vec(), output, layer: state.layer });
+        Ok(output)
+    }
+}
+
+/// What the layers of a model have in common in their attention.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttentionSpec {
+    /// Rotation of q and k.
+    pub rope: Option<Rope>,
+    /// Factor on the scores.
+    pub scale: f32,
+}

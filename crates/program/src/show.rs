@@ -1,0 +1,1 @@
+//! Listing of a program.

@@ -1,0 +1,1 @@
+//! GGUF vocabularies and chat templates.
