@@ -1,1 +1,11 @@
-//! CPU kernels by instruction set, and the registry that chooses among them.
+//! CPU kernels by instruction set: slices in, slices out. No threads, no allocation, no I/O.
+//!
+//! One rule makes every kernel testable to the bit: **one lane owns one output, and every output is reduced in
+//! ascending order with fused multiply-adds.** So the scalar kernel, AVX2 and AVX-512 give the same bits, for one row
+//! of activations or five hundred, and thresholds between them can never change a token.
+
+mod isa;
+mod registry;
+
+pub use isa::Isa;
+pub use registry::{Kernel, Level, Slot};
