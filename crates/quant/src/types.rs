@@ -3,7 +3,10 @@
 /// Element type of a GGUF tensor, by its number in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "the names are the format's own; each format's module describes its bits")]
+#[expect(
+    missing_docs,
+    reason = "the names are the format's own; each format's module describes its bits"
+)]
 pub enum GgmlType {
     F32,
     F16,

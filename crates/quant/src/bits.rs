@@ -1,0 +1,97 @@
+//! Bit fields as GGUF blocks store them: planes of narrow fields over a run of bytes, and the 6-bit scale table.
+
+/// Position of field `i`: `(byte, shift)`.
+const fn place<const WIDTH: usize, const LANES: usize>(i: usize) -> (usize, usize) {
+    let chunk = LANES * (8 / WIDTH);
+    (i / chunk * LANES + i % LANES, i % chunk / LANES * WIDTH)
+}
+
+/// Field `i` of `WIDTH` bits (1, 2 or 4) in a run of bytes with `LANES` bytes per chunk.
+///
+/// A chunk holds `LANES * 8 / WIDTH` fields: the lowest `WIDTH` bits of its `LANES` bytes come first, then the
+/// next `WIDTH` bits of the same bytes, and so on. `LANES = 1` is therefore the plain order, lowest bits first;
+/// `<4, 16>` is "low nibbles are fields 0..16, high nibbles 16..32".
+#[inline]
+pub const fn field<const WIDTH: usize, const LANES: usize>(bytes: &[u8], i: usize) -> u8 {
+    let (byte, shift) = place::<WIDTH, LANES>(i);
+    (bytes[byte] >> shift) & ((1 << WIDTH) - 1)
+}
+
+/// Stores the low `WIDTH` bits of `value` as field `i`; the order is that of [`field`].
+#[inline]
+pub const fn set_field<const WIDTH: usize, const LANES: usize>(
+    bytes: &mut [u8],
+    i: usize,
+    value: u8,
+) {
+    let (byte, shift) = place::<WIDTH, LANES>(i);
+    let mask = (1 << WIDTH) - 1;
+    bytes[byte] = (bytes[byte] & !(mask << shift)) | ((value & mask) << shift);
+}
+
+/// The 6-bit `(scale, min)` of group `j` in `0..8` from the 12-byte table of Q4_K and Q5_K.
+///
+/// Groups 0..4 lie in the low six bits of bytes `j` (scale) and `j + 4` (min). Groups 4..8 have their low four bits
+/// in byte `j + 4` (scale in the low nibble, min in the high one) and their top two bits in the two highest bits
+/// of bytes `j - 4` (scale) and `j` (min).
+#[inline]
+pub const fn scale_min(table: &[u8; 12], j: usize) -> (u8, u8) {
+    if j < 4 {
+        (table[j] & 63, table[j + 4] & 63)
+    } else {
+        let low = table[j + 4];
+        ((low & 15) | ((table[j - 4] >> 6) << 4), (low >> 4) | ((table[j] >> 6) << 4))
+    }
+}
+
+/// Packs eight 6-bit scales and mins into the table that [`scale_min`] reads.
+pub const fn pack_scale_min(scales: &[u8; 8], mins: &[u8; 8]) -> [u8; 12] {
+    let mut table = [0; 12];
+    let mut j = 0;
+    while j < 4 {
+        let (scale, min) = (scales[j + 4], mins[j + 4]);
+        table[j] = (scales[j] & 63) | ((scale >> 4) << 6);
+        table[j + 4] = (mins[j] & 63) | ((min >> 4) << 6);
+        table[j + 8] = (scale & 15) | (min << 4);
+        j += 1;
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_come_in_the_documented_order() {
+        let bytes: Vec<u8> = (0..32).collect();
+        assert_eq!(field::<4, 16>(&bytes, 15), 15);
+        assert_eq!(field::<4, 16>(&bytes, 16 + 15), 0);
+        assert_eq!(field::<4, 16>(&bytes, 32), 0);
+        assert_eq!(field::<4, 16>(&bytes, 32 + 16), 1);
+        assert_eq!(field::<1, 1>(&[0b1000_0000, 1], 7), 1);
+        assert_eq!(field::<1, 1>(&[0b1000_0000, 1], 8), 1);
+        assert_eq!(field::<2, 1>(&[0b1110_0100], 2), 2);
+    }
+
+    #[test]
+    fn set_field_is_the_inverse_of_field() {
+        let mut bytes = [0xA5; 64];
+        for i in 0..256 {
+            set_field::<2, 32>(&mut bytes, i, (i * 7 / 3) as u8);
+        }
+        for i in 0..256 {
+            assert_eq!(field::<2, 32>(&bytes, i), (i * 7 / 3) as u8 & 3);
+        }
+    }
+
+    #[test]
+    fn scale_table_round_trips() {
+        let scales = [0, 63, 1, 32, 17, 48, 15, 63];
+        let mins = [63, 0, 33, 5, 16, 31, 62, 47];
+        let table = pack_scale_min(&scales, &mins);
+        for j in 0..8 {
+            assert_eq!(scale_min(&table, j), (scales[j], mins[j]));
+        }
+    }
+}

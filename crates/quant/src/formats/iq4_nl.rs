@@ -1,0 +1,37 @@
+//! IQ4_NL.
+
+use bytemuck::{Pod, Zeroable};
+use half::f16;
+
+use crate::{Block, GgmlType, Values, bits::field, codebooks::IQ4_NL};
+
+/// IQ4_NL: 32 weights in 18 bytes, 4.5 bits per weight. `w[i] = d * codebook[q[i]]`.
+///
+/// The codebook is [`IQ4_NL`]; codes lie as in Q4_0. Source: GGUF file format, type 20.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub struct BlockIq4Nl {
+    /// Scale.
+    pub d: f16,
+    /// Codes: 4 bits, 16 lanes.
+    pub q: [u8; 16],
+}
+
+const _: () = assert!(size_of::<BlockIq4Nl>() == 18);
+
+impl Block for BlockIq4Nl {
+    const TY: GgmlType = GgmlType::Iq4Nl;
+    const LEN: usize = 32;
+    const BITS: u32 = 4;
+    const VALUES: Values = Values::Table(&IQ4_NL);
+
+    #[inline]
+    fn code(&self, i: usize) -> u8 {
+        field::<4, 16>(&self.q, i)
+    }
+
+    #[inline]
+    fn d(&self) -> f32 {
+        self.d.to_f32()
+    }
+}

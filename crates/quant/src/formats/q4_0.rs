@@ -1,0 +1,37 @@
+//! Q4_0.
+
+use bytemuck::{Pod, Zeroable};
+use half::f16;
+
+use crate::{Block, GgmlType, Values, bits::field};
+
+/// Q4_0: 32 weights in 18 bytes, 4.5 bits per weight. `w[i] = d * (q[i] - 8)`.
+///
+/// Low nibbles are weights 0..16, high nibbles 16..32. Source: GGUF file format, type 2.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub struct BlockQ4_0 {
+    /// Scale.
+    pub d: f16,
+    /// Codes: 4 bits, 16 lanes.
+    pub q: [u8; 16],
+}
+
+const _: () = assert!(size_of::<BlockQ4_0>() == 18);
+
+impl Block for BlockQ4_0 {
+    const TY: GgmlType = GgmlType::Q4_0;
+    const LEN: usize = 32;
+    const BITS: u32 = 4;
+    const VALUES: Values = Values::Linear { zero: 8 };
+
+    #[inline]
+    fn code(&self, i: usize) -> u8 {
+        field::<4, 16>(&self.q, i)
+    }
+
+    #[inline]
+    fn d(&self) -> f32 {
+        self.d.to_f32()
+    }
+}

@@ -1,0 +1,63 @@
+//! Q5_K.
+
+use bytemuck::{Pod, Zeroable};
+use half::f16;
+
+use crate::{
+    Block, GgmlType, Values,
+    bits::{field, scale_min},
+};
+
+/// Q5_K: 256 weights in 176 bytes, 5.5 bits per weight. `w[i] = d * sc[g] * q[i] - dmin * m[g]`, `g = i / 32`.
+///
+/// Source: GGUF file format, type 13.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub struct BlockQ5K {
+    /// Factor of the scales.
+    pub d: f16,
+    /// Factor of the mins.
+    pub dmin: f16,
+    /// 6-bit scales and mins, see [`scale_min`].
+    pub scales: [u8; 12],
+    /// Bit 4 of the codes: 1 bit, 32 lanes.
+    pub qh: [u8; 32],
+    /// Low bits of the codes: 4 bits, 32 lanes.
+    pub q: [u8; 128],
+}
+
+const _: () = assert!(size_of::<BlockQ5K>() == 176);
+
+impl Block for BlockQ5K {
+    const TY: GgmlType = GgmlType::Q5K;
+    const LEN: usize = 256;
+    const GROUP: usize = 32;
+    const BITS: u32 = 5;
+    const VALUES: Values = Values::Linear { zero: 0 };
+    const HAS_MIN: bool = true;
+
+    #[inline]
+    fn code(&self, i: usize) -> u8 {
+        field::<4, 32>(&self.q, i) | (field::<1, 32>(&self.qh, i) << 4)
+    }
+
+    #[inline]
+    fn d(&self) -> f32 {
+        self.d.to_f32()
+    }
+
+    #[inline]
+    fn scale_code(&self, g: usize) -> i8 {
+        scale_min(&self.scales, g).0.cast_signed()
+    }
+
+    #[inline]
+    fn dmin(&self) -> f32 {
+        self.dmin.to_f32()
+    }
+
+    #[inline]
+    fn min_code(&self, g: usize) -> u8 {
+        scale_min(&self.scales, g).1
+    }
+}

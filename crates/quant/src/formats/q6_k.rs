@@ -1,0 +1,47 @@
+//! Q6_K.
+
+use bytemuck::{Pod, Zeroable};
+use half::f16;
+
+use crate::{Block, GgmlType, Values, bits::field};
+
+/// Q6_K: 256 weights in 210 bytes, 6.5625 bits per weight. `w[i] = d * sc[g] * (q[i] - 32)`, `g = i / 16`.
+///
+/// Source: GGUF file format, type 14.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub struct BlockQ6K {
+    /// Low bits of the codes: 4 bits, 64 lanes.
+    pub q: [u8; 128],
+    /// Bits 4 and 5 of the codes: 2 bits, 32 lanes.
+    pub qh: [u8; 64],
+    /// `sc`, one per group.
+    pub scales: [i8; 16],
+    /// Scale.
+    pub d: f16,
+}
+
+const _: () = assert!(size_of::<BlockQ6K>() == 210);
+
+impl Block for BlockQ6K {
+    const TY: GgmlType = GgmlType::Q6K;
+    const LEN: usize = 256;
+    const GROUP: usize = 16;
+    const BITS: u32 = 6;
+    const VALUES: Values = Values::Linear { zero: 32 };
+
+    #[inline]
+    fn code(&self, i: usize) -> u8 {
+        field::<4, 64>(&self.q, i) | (field::<2, 32>(&self.qh, i) << 4)
+    }
+
+    #[inline]
+    fn d(&self) -> f32 {
+        self.d.to_f32()
+    }
+
+    #[inline]
+    fn scale_code(&self, g: usize) -> i8 {
+        self.scales[g]
+    }
+}
