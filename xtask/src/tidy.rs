@@ -1,0 +1,185 @@
+//! The rules of the house that no compiler checks. Each rule is a function that adds findings.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use cargo_metadata::{DependencyKind, MetadataCommand};
+
+/// Which crates of the house a crate may name. Any other edge is a finding.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("quant", &[]),
+    ("gguf", &["quant"]),
+    ("program", &["quant"]),
+    ("kernels", &["quant"]),
+    ("kv", &["program", "quant"]),
+    ("cpu", &["program", "kernels", "kv", "quant"]),
+    ("models", &["program", "gguf", "quant"]),
+    ("tokenizer", &["gguf"]),
+    ("engine", &["program", "models", "tokenizer", "kv"]),
+    ("conformance", &["program", "models", "kv", "quant", "gguf"]),
+    ("cli", &["quant", "gguf", "program", "kernels", "kv", "cpu", "models", "tokenizer", "engine"]),
+    ("xtask", &[]),
+];
+
+/// Beyond [`MAY_USE`], tests may use these.
+const DEV_ONLY: &[&str] = &["conformance", "models", "gguf", "quant"];
+
+/// Most lines of a Rust file. Generated data is exempt and says so in its first line.
+const MAX_LINES: usize = 600;
+
+/// Where `unsafe` may stand.
+const UNSAFE_ALLOWED: &[&str] = &["crates/kernels/", "crates/gguf/src/mmap.rs", "crates/cpu/src/"];
+
+/// Words with one meaning: what we do not say, and what we say instead.
+const WORDS: &[(&str, &str)] = &[
+    ("n_embd", "hidden_size"),
+    ("n_ff", "intermediate_size"),
+    ("n_head_kv", "n_kv_heads"),
+    ("hidden_dim", "hidden_size or intermediate_size"),
+    ("TODO", "an issue"),
+    ("FIXME", "an issue"),
+];
+
+/// Check everything and report every finding.
+pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
+    let mut findings = Vec::new();
+    dependencies(root, &mut findings)?;
+    let files = rust_files(root)?;
+    for path in &files {
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+        let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/");
+        file(&name, &text, &mut findings);
+    }
+    for finding in &findings {
+        eprintln!("tidy: {finding}");
+    }
+    ensure!(findings.is_empty(), "tidy: {} findings", findings.len());
+    eprintln!("tidy: {} files, all in order", files.len());
+    Ok(())
+}
+
+/// Edges between the crates of the house, from `cargo metadata`.
+fn dependencies(root: &Path, findings: &mut Vec<String>) -> anyhow::Result<()> {
+    let metadata = MetadataCommand::new()
+        .current_dir(root)
+        .no_deps()
+        .exec()
+        .context("running cargo metadata")?;
+    let short = |name: &str| match name {
+        "rooflight" => "cli".to_owned(),
+        other => other.trim_start_matches("rooflight-").to_owned(),
+    };
+    let house: Vec<String> = metadata.packages.iter().map(|p| short(&p.name)).collect();
+    for package in &metadata.packages {
+        let from = short(&package.name);
+        let Some((_, allowed)) = MAY_USE.iter().find(|(name, _)| *name == from) else {
+            findings.push(format!(
+                "crate `{from}` has no row in the dependency table of xtask/src/tidy.rs"
+            ));
+            continue;
+        };
+        for dependency in &package.dependencies {
+            let to = short(&dependency.name);
+            let known = house.contains(&to) && dependency.path.is_some();
+            let dev =
+                dependency.kind == DependencyKind::Development && DEV_ONLY.contains(&to.as_str());
+            if known && !allowed.contains(&to.as_str()) && !dev {
+                findings.push(format!("crate `{from}` may not depend on `{to}`"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Rules on one file.
+fn file(name: &str, text: &str, findings: &mut Vec<String>) {
+    let generated = text.lines().next().is_some_and(|line| line.contains("@generated"));
+    let lines = text.lines().count();
+    if lines > MAX_LINES && !generated {
+        findings.push(format!("{name}: {lines} lines; at most {MAX_LINES}"));
+    }
+    let is_tidy = name.ends_with("xtask/src/tidy.rs");
+    let may_be_unsafe = UNSAFE_ALLOWED.iter().any(|prefix| name.starts_with(prefix)) || is_tidy;
+    let may_configure = name == "crates/cli/src/executors.rs" || is_tidy;
+    for (number, line) in text.lines().enumerate() {
+        let code = line.split("//").next().unwrap_or("");
+        let mut found = |what: String| findings.push(format!("{name}:{}: {what}", number + 1));
+        if !may_be_unsafe
+            && ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern"]
+                .iter()
+                .any(|u| code.contains(u))
+        {
+            found("`unsafe` outside kernels, gguf/src/mmap.rs and cpu".into());
+        }
+        if !may_configure && code.contains("cfg(feature") {
+            found("`cfg(feature` outside cli/src/executors.rs".into());
+        }
+        if code.contains("target-cpu=native") && !is_tidy {
+            found("`target-cpu=native`: detection is at run time".into());
+        }
+        if !is_tidy {
+            for (bad, good) in WORDS {
+                if words(line).any(|word| word == *bad) {
+                    found(format!("`{bad}`: say {good}"));
+                }
+            }
+        }
+    }
+}
+
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
+}
+
+/// Rust files of the product, build outputs left out.
+fn rust_files(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut folders: Vec<PathBuf> =
+        ["crates", "xtask", "fuzz"].iter().map(|f| root.join(f)).collect();
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        for entry in entries {
+            let path = entry?.path();
+            if path.is_dir() && !path.ends_with("target") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(name: &str, text: &str) -> Vec<String> {
+        let mut findings = Vec::new();
+        file(name, text, &mut findings);
+        findings
+    }
+
+    #[test]
+    fn each_rule_finds_its_breach() {
+        assert_eq!(findings("crates/engine/src/a.rs", "fn f() { unsafe { g() } }").len(), 1);
+        assert_eq!(findings("crates/cpu/src/a.rs", "fn f() { unsafe { g() } }").len(), 0);
+        assert_eq!(findings("crates/engine/src/a.rs", "#[cfg(feature = \"x\")]").len(), 1);
+        assert_eq!(findings("crates/engine/src/a.rs", "let n_embd = 3;").len(), 1);
+        assert_eq!(findings("crates/engine/src/a.rs", &"\n".repeat(601)).len(), 1);
+        assert_eq!(
+            findings("crates/engine/src/a.rs", &format!("// @generated\n{}", "\n".repeat(601)))
+                .len(),
+            0
+        );
+    }
+
+    #[test]
+    fn the_repository_is_in_order() {
+        let root =
+            Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask stands in the root");
+        run(root).expect("no findings");
+    }
+}
