@@ -4,8 +4,11 @@
 //! ascending order with fused multiply-adds.** So the scalar kernel, AVX2 and AVX-512 give the same bits, for one row
 //! of activations or five hundred, and thresholds between them can never change a token.
 
+pub mod attention;
 mod isa;
+mod math;
 mod registry;
+pub mod rows;
 
 pub use isa::Isa;
 pub use registry::{Kernel, Level, Slot};

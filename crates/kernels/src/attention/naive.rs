@@ -1,0 +1,70 @@
+//! Attention in plain loops: what the fast kernels must repeat to the bit.
+
+use super::{HeadBlock, Partials, QueryRows};
+use crate::math::{LANES, exp, greater, max_lanes, sum_lanes};
+
+/// The [`ATTEND`](super::ATTEND) op.
+pub(super) fn attend(
+    block: &HeadBlock<'_>,
+    rows: &QueryRows<'_>,
+    out: &mut Partials<'_>,
+    scratch: &mut [f32],
+) {
+    let shape = block.shape;
+    let queries = rows.q.chunks_exact(shape.key_dim);
+    let results = out
+        .max
+        .iter_mut()
+        .zip(out.sum.iter_mut())
+        .zip(out.out.chunks_exact_mut(shape.value_stride()));
+    for ((query, visible), ((max, sum), out)) in queries.zip(rows.visible).zip(results) {
+        let scores = &mut scratch[..*visible as usize];
+        for (position, score) in scores.iter_mut().enumerate() {
+            *score = 0.0;
+            for (d, q) in query.iter().enumerate() {
+                *score = q.mul_add(shape.key_at(block.keys, position, d), *score);
+            }
+        }
+        let mut greatest = [f32::NEG_INFINITY; LANES];
+        for (position, score) in scores.iter().enumerate() {
+            greatest[position % LANES] = greater(*score, greatest[position % LANES]);
+        }
+        *max = max_lanes(greatest);
+        let mut sums = [0.0; LANES];
+        for (position, score) in scores.iter_mut().enumerate() {
+            *score = exp(*score - *max);
+            sums[position % LANES] += *score;
+        }
+        *sum = sum_lanes(sums);
+        out.fill(0.0);
+        for (position, p) in scores.iter().enumerate() {
+            for (e, out) in out[..shape.value_dim].iter_mut().enumerate() {
+                *out = p.mul_add(shape.value_at(block.values, position, e), *out);
+            }
+        }
+    }
+}
+
+/// The [`MERGE`](super::MERGE) op.
+pub(super) fn merge(state: &mut Partials<'_>, block: &Partials<'_>, stride: usize) {
+    let rows =
+        state.max.iter_mut().zip(state.sum.iter_mut()).zip(state.out.chunks_exact_mut(stride));
+    let added = block.max.iter().zip(block.sum.iter()).zip(block.out.chunks_exact(stride));
+    for (((max, sum), out), ((block_max, block_sum), block_out)) in rows.zip(added) {
+        if *block_sum == 0.0 {
+            continue;
+        }
+        if *sum == 0.0 {
+            (*max, *sum) = (*block_max, *block_sum);
+            out.copy_from_slice(block_out);
+            continue;
+        }
+        let new = greater(*block_max, *max);
+        let (keep, take) = (exp(*max - new), exp(*block_max - new));
+        *max = new;
+        *sum = block_sum.mul_add(take, *sum * keep);
+        for (out, add) in out.iter_mut().zip(block_out) {
+            *out = add.mul_add(take, *out * keep);
+        }
+    }
+}

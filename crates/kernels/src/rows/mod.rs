@@ -1,0 +1,177 @@
+//! Ops on single rows: norms, activations, sums, rotation, and looks at a row of logits.
+
+mod naive;
+
+use crate::{Isa, Kernel, Level, Slot};
+
+/// Which elements of a head rotate together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pairs {
+    /// `(i, i + n_pairs)`.
+    HalfSplit,
+    /// `(2i, 2i + 1)`.
+    Interleaved,
+}
+
+/// Signature of [`RMS_NORM`].
+pub type RmsNormFn = unsafe fn(&[f32], &[f32], f32, &mut [f32]);
+
+/// `out = x / sqrt(mean(x^2) + eps) * weight`. Squares are summed in 16 lanes, ascending, then halves are added.
+pub static RMS_NORM: Slot<RmsNormFn> = Slot {
+    op: "rms_norm",
+    naive: Kernel {
+        name: "rms_norm/naive",
+        isa: Isa::NONE,
+        level: Level::Naive,
+        run: naive::rms_norm,
+    },
+    candidates: &[],
+};
+
+impl Kernel<RmsNormFn> {
+    /// Normalize one row: `x`, `weight` and `out` are `[dim]`.
+    ///
+    /// # Panics
+    /// If lengths differ.
+    pub fn call(&self, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+        assert_eq!(
+            (x.len(), weight.len()),
+            (out.len(), out.len()),
+            "row, weight and result of a norm"
+        );
+        // SAFETY: `Slot::available` is the only source of `&Kernel`, so this CPU has `self.isa`.
+        unsafe { (self.run)(x, weight, eps, out) }
+    }
+}
+
+/// Signature of [`GATED_SILU`] and [`ADD`].
+pub type BinaryFn = unsafe fn(&[f32], &[f32], &mut [f32]);
+
+/// `out = gate / (1 + exp(-gate)) * up`.
+pub static GATED_SILU: Slot<BinaryFn> = Slot {
+    op: "gated_silu",
+    naive: Kernel {
+        name: "gated_silu/naive",
+        isa: Isa::NONE,
+        level: Level::Naive,
+        run: naive::gated_silu,
+    },
+    candidates: &[],
+};
+
+/// `out = a + b`.
+pub static ADD: Slot<BinaryFn> = Slot {
+    op: "add",
+    naive: Kernel { name: "add/naive", isa: Isa::NONE, level: Level::Naive, run: naive::add },
+    candidates: &[],
+};
+
+impl Kernel<BinaryFn> {
+    /// Combine `a` (the gate) and `b` element by element; any length.
+    ///
+    /// # Panics
+    /// If lengths differ.
+    pub fn call(&self, a: &[f32], b: &[f32], out: &mut [f32]) {
+        assert_eq!(
+            (a.len(), b.len()),
+            (out.len(), out.len()),
+            "operands and result of {}",
+            self.name
+        );
+        // SAFETY: `Slot::available` is the only source of `&Kernel`, so this CPU has `self.isa`.
+        unsafe { (self.run)(a, b, out) }
+    }
+}
+
+/// Signature of [`ROTATE`].
+pub type RotateFn = unsafe fn(&mut [f32], &[f32], &[f32], Pairs);
+
+/// Rotates the leading `2 * n_pairs` elements of a head: `(a, b) = (a cos - b sin, a sin + b cos)`.
+pub static ROTATE: Slot<RotateFn> = Slot {
+    op: "rotate",
+    naive: Kernel { name: "rotate/naive", isa: Isa::NONE, level: Level::Naive, run: naive::rotate },
+    candidates: &[],
+};
+
+impl Kernel<RotateFn> {
+    /// Rotate one head `x`, `[key_dim]`, in place; `cos` and `sin` are `[n_pairs]`, a row of [`rope_angles`].
+    ///
+    /// # Panics
+    /// If `cos` and `sin` differ in length or the head is shorter than the pairs.
+    pub fn call(&self, x: &mut [f32], cos: &[f32], sin: &[f32], pairs: Pairs) {
+        assert_eq!(cos.len(), sin.len(), "cosines and sines");
+        assert!(x.len() >= 2 * cos.len(), "head of {} for {} pairs", x.len(), cos.len());
+        // SAFETY: `Slot::available` is the only source of `&Kernel`, so this CPU has `self.isa`.
+        unsafe { (self.run)(x, cos, sin, pairs) }
+    }
+}
+
+/// Cosines and sines of `position * inverse_frequencies[i]`, times `factor`, computed in f64.
+///
+/// - `inverse_frequencies`: `[n_pairs]`, radians per position, long-context scaling applied
+/// - `factor`: on cosines and sines: YaRN's attention factor, else 1
+/// - `cos`, `sin`: `[n_positions, n_pairs]`
+///
+/// # Panics
+/// If `cos` or `sin` has another length.
+pub fn rope_angles(
+    positions: &[u32],
+    inverse_frequencies: &[f64],
+    factor: f64,
+    cos: &mut [f32],
+    sin: &mut [f32],
+) {
+    let n_pairs = inverse_frequencies.len();
+    assert_eq!(
+        (cos.len(), sin.len()),
+        (positions.len() * n_pairs, positions.len() * n_pairs),
+        "angles"
+    );
+    let angles =
+        positions.iter().flat_map(|p| inverse_frequencies.iter().map(|f| f64::from(*p) * f));
+    for ((angle, cos), sin) in angles.zip(cos).zip(sin) {
+        *cos = (angle.cos() * factor) as f32;
+        *sin = (angle.sin() * factor) as f32;
+    }
+}
+
+/// Signature of [`ARGMAX`].
+pub type ArgmaxFn = unsafe fn(&[f32]) -> Option<usize>;
+
+/// Index of the greatest number; the lowest one among equals. NaN is passed over; `None` if there is nothing else.
+pub static ARGMAX: Slot<ArgmaxFn> = Slot {
+    op: "argmax",
+    naive: Kernel { name: "argmax/naive", isa: Isa::NONE, level: Level::Naive, run: naive::argmax },
+    candidates: &[],
+};
+
+impl Kernel<ArgmaxFn> {
+    /// Look at one row of any length.
+    pub fn call(&self, row: &[f32]) -> Option<usize> {
+        // SAFETY: `Slot::available` is the only source of `&Kernel`, so this CPU has `self.isa`.
+        unsafe { (self.run)(row) }
+    }
+}
+
+/// Signature of [`ALL_FINITE`].
+pub type AllFiniteFn = unsafe fn(&[f32]) -> bool;
+
+/// Whether no number is infinite or NaN.
+pub static ALL_FINITE: Slot<AllFiniteFn> = Slot {
+    op: "all_finite",
+    naive: Kernel {
+        name: "all_finite/naive",
+        isa: Isa::NONE,
+        level: Level::Naive,
+        run: naive::all_finite,
+    },
+    candidates: &[],
+};
+
+impl Kernel<AllFiniteFn> {
+    /// Look at one row of any length.
+    pub fn call(&self, row: &[f32]) -> bool {
+        // SAFETY: `Slot::available` is the only source of `&Kernel`, so this CPU has `self.isa`.
+        unsafe { (self.run)(row) }
+    }
+}

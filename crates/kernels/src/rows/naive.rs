@@ -1,0 +1,87 @@
+//! Row ops in plain loops: what the fast kernels must repeat to the bit.
+
+use super::Pairs;
+use crate::math::{LANES, exp, sum_lanes};
+
+pub(super) fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+    let mut sums = [0.0f32; LANES];
+    for (i, x) in x.iter().enumerate() {
+        sums[i % LANES] = x.mul_add(*x, sums[i % LANES]);
+    }
+    let scale = 1.0 / (sum_lanes(sums) / x.len() as f32 + eps).sqrt();
+    for ((out, x), weight) in out.iter_mut().zip(x).zip(weight) {
+        *out = x * scale * weight;
+    }
+}
+
+pub(super) fn gated_silu(gate: &[f32], up: &[f32], out: &mut [f32]) {
+    for ((out, gate), up) in out.iter_mut().zip(gate).zip(up) {
+        *out = gate / (1.0 + exp(-gate)) * up;
+    }
+}
+
+/// Plain loops that the compiler vectorizes under each instruction set; one lane per element, so bits cannot differ.
+#[inline(always)]
+pub(super) fn add(a: &[f32], b: &[f32], out: &mut [f32]) {
+    for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
+        *out = a + b;
+    }
+}
+
+#[inline(always)]
+pub(super) fn rotate(x: &mut [f32], cos: &[f32], sin: &[f32], pairs: Pairs) {
+    match pairs {
+        Pairs::HalfSplit => {
+            let (first, second) = x.split_at_mut(cos.len());
+            for (((a, b), cos), sin) in first.iter_mut().zip(second).zip(cos).zip(sin) {
+                (*a, *b) = (a.mul_add(*cos, -(*b * sin)), a.mul_add(*sin, *b * cos));
+            }
+        }
+        Pairs::Interleaved => {
+            for (([a, b], cos), sin) in x.as_chunks_mut::<2>().0.iter_mut().zip(cos).zip(sin) {
+                (*a, *b) = (a.mul_add(*cos, -(*b * sin)), a.mul_add(*sin, *b * cos));
+            }
+        }
+    }
+}
+
+#[inline(always)]
+pub(super) fn all_finite(row: &[f32]) -> bool {
+    let (chunks, rest) = row.as_chunks::<256>();
+    chunks.iter().all(|chunk| finite(chunk)) && finite(rest)
+}
+
+#[inline(always)]
+fn finite(row: &[f32]) -> bool {
+    let mut bad = 0u32;
+    for x in row {
+        bad |= u32::from(x.abs() >= f32::INFINITY) | u32::from(x.is_nan());
+    }
+    bad == 0
+}
+
+#[inline(always)]
+pub(super) fn argmax(row: &[f32]) -> Option<usize> {
+    const CHUNK: usize = 1024;
+    let mut best: Option<(usize, f32)> = None;
+    for (index, chunk) in row.chunks(CHUNK).enumerate() {
+        let mut lanes = [f32::NEG_INFINITY; LANES];
+        let (vectors, rest) = chunk.as_chunks::<LANES>();
+        for vector in vectors {
+            for (lane, x) in lanes.iter_mut().zip(vector) {
+                *lane = if *x > *lane { *x } else { *lane };
+            }
+        }
+        for (lane, x) in lanes.iter_mut().zip(rest) {
+            *lane = if *x > *lane { *x } else { *lane };
+        }
+        let most =
+            lanes.iter().fold(f32::NEG_INFINITY, |most, x| if *x > most { *x } else { most });
+        if best.is_none_or(|(_, value)| most > value)
+            && let Some(at) = chunk.iter().position(|x| *x == most)
+        {
+            best = Some((index * CHUNK + at, most));
+        }
+    }
+    best.map(|(at, _)| at)
+}
