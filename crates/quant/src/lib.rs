@@ -10,6 +10,7 @@ pub mod bits;
 mod block;
 pub mod codebooks;
 pub mod formats;
+mod search;
 mod types;
 
 pub use block::{Block, Values, blocks};

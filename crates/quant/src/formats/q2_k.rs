@@ -3,7 +3,8 @@
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
-use crate::{Block, GgmlType, Values, bits::field};
+use crate::bits::{field, set_field};
+use crate::{Block, GgmlType, Values, search};
 
 /// Q2_K: 256 weights in 84 bytes, 2.625 bits per weight. `w[i] = d * sc[g] * q[i] - dmin * m[g]`, `g = i / 16`.
 ///
@@ -30,6 +31,7 @@ impl Block for BlockQ2K {
     const BITS: u32 = 2;
     const VALUES: Values = Values::Linear { zero: 0 };
     const HAS_MIN: bool = true;
+    const QUANTIZE: Option<fn(&[f32]) -> Self> = Some(quantize);
 
     #[inline]
     fn code(&self, i: usize) -> u8 {
@@ -55,4 +57,17 @@ impl Block for BlockQ2K {
     fn min_code(&self, g: usize) -> u8 {
         self.scales[g] >> 4
     }
+}
+
+/// Searches scales and mins, see [`search`].
+fn quantize(x: &[f32]) -> BlockQ2K {
+    let found = search::affine::<16>(x, 3, 15);
+    let mut block = BlockQ2K { scales: [0; 16], q: [0; 64], d: found.d, dmin: found.dmin };
+    for (byte, (scale, min)) in block.scales.iter_mut().zip(found.scales.iter().zip(found.mins)) {
+        *byte = scale | (min << 4);
+    }
+    for (i, &code) in found.codes.iter().enumerate() {
+        set_field::<2, 32>(&mut block.q, i, code);
+    }
+    block
 }

@@ -3,7 +3,8 @@
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
-use crate::{Block, GgmlType, Values, bits::field};
+use crate::bits::{field, set_field};
+use crate::{Block, GgmlType, Values, search};
 
 /// Q3_K: 256 weights in 110 bytes, 3.4375 bits per weight. `w[i] = d * (sc[g] - 32) * (q[i] - 4)`, `g = i / 16`.
 ///
@@ -29,6 +30,7 @@ impl Block for BlockQ3K {
     const GROUP: usize = 16;
     const BITS: u32 = 3;
     const VALUES: Values = Values::Linear { zero: 4 };
+    const QUANTIZE: Option<fn(&[f32]) -> Self> = Some(quantize);
 
     #[inline]
     fn code(&self, i: usize) -> u8 {
@@ -45,4 +47,20 @@ impl Block for BlockQ3K {
         let code = field::<4, 8>(&self.scales[..8], g) | (field::<2, 4>(&self.scales[8..], g) << 4);
         code.cast_signed() - 32
     }
+}
+
+/// Searches the scales, see [`search`].
+fn quantize(x: &[f32]) -> BlockQ3K {
+    let found = search::symmetric::<16>(x, 4, 32);
+    let mut block = BlockQ3K { qh: [0; 32], q: [0; 64], scales: [0; 12], d: found.d };
+    for (g, scale) in found.scales.iter().enumerate() {
+        let code = (scale + 32).cast_unsigned();
+        set_field::<4, 8>(&mut block.scales[..8], g, code);
+        set_field::<2, 4>(&mut block.scales[8..], g, code >> 4);
+    }
+    for (i, &code) in found.codes.iter().enumerate() {
+        set_field::<2, 32>(&mut block.q, i, code);
+        set_field::<1, 32>(&mut block.qh, i, code >> 2);
+    }
+    block
 }

@@ -3,7 +3,9 @@
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
-use crate::{Block, GgmlType, Values, bits::field};
+use crate::bits::{field, set_field};
+use crate::formats::rounding::{inverse, range};
+use crate::{Block, GgmlType, Values};
 
 /// Q4_1: 32 weights in 20 bytes, 5 bits per weight. `w[i] = d * q[i] + m`.
 ///
@@ -27,6 +29,7 @@ impl Block for BlockQ4_1 {
     const BITS: u32 = 4;
     const VALUES: Values = Values::Linear { zero: 0 };
     const HAS_MIN: bool = true;
+    const QUANTIZE: Option<fn(&[f32]) -> Self> = Some(quantize);
 
     #[inline]
     fn code(&self, i: usize) -> u8 {
@@ -42,4 +45,16 @@ impl Block for BlockQ4_1 {
     fn dmin(&self) -> f32 {
         -self.m.to_f32()
     }
+}
+
+/// The codes span the block's range.
+fn quantize(x: &[f32]) -> BlockQ4_1 {
+    let (low, high) = range(x);
+    let d = (high - low) / 15.0;
+    let inverse = inverse(d);
+    let mut block = BlockQ4_1 { d: f16::from_f32(d), m: f16::from_f32(low), q: [0; 16] };
+    for (i, x) in x.iter().enumerate() {
+        set_field::<4, 16>(&mut block.q, i, (((x - low) * inverse + 0.5) as u8).min(15));
+    }
+    block
 }

@@ -3,7 +3,9 @@
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
-use crate::{Block, GgmlType, Values, bits::field};
+use crate::bits::{field, set_field};
+use crate::formats::rounding::{extreme, inverse};
+use crate::{Block, GgmlType, Values};
 
 /// Q5_0: 32 weights in 22 bytes, 5.5 bits per weight. `w[i] = d * (q[i] - 16)`.
 ///
@@ -27,6 +29,7 @@ impl Block for BlockQ5_0 {
     const LEN: usize = 32;
     const BITS: u32 = 5;
     const VALUES: Values = Values::Linear { zero: 16 };
+    const QUANTIZE: Option<fn(&[f32]) -> Self> = Some(quantize);
 
     #[inline]
     fn code(&self, i: usize) -> u8 {
@@ -37,4 +40,17 @@ impl Block for BlockQ5_0 {
     fn d(&self) -> f32 {
         self.d.to_f32()
     }
+}
+
+/// The weight of largest magnitude becomes code 0, which reaches one step further than code 31.
+fn quantize(x: &[f32]) -> BlockQ5_0 {
+    let d = extreme(x) / -16.0;
+    let inverse = inverse(d);
+    let mut block = BlockQ5_0 { d: f16::from_f32(d), qh: [0; 4], q: [0; 16] };
+    for (i, x) in x.iter().enumerate() {
+        let code = ((x * inverse + 16.5) as u8).min(31);
+        set_field::<4, 16>(&mut block.q, i, code);
+        set_field::<1, 1>(&mut block.qh, i, code >> 4);
+    }
+    block
 }

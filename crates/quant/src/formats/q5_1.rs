@@ -3,7 +3,9 @@
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
-use crate::{Block, GgmlType, Values, bits::field};
+use crate::bits::{field, set_field};
+use crate::formats::rounding::{inverse, range};
+use crate::{Block, GgmlType, Values};
 
 /// Q5_1: 32 weights in 24 bytes, 6 bits per weight. `w[i] = d * q[i] + m`.
 ///
@@ -29,6 +31,7 @@ impl Block for BlockQ5_1 {
     const BITS: u32 = 5;
     const VALUES: Values = Values::Linear { zero: 0 };
     const HAS_MIN: bool = true;
+    const QUANTIZE: Option<fn(&[f32]) -> Self> = Some(quantize);
 
     #[inline]
     fn code(&self, i: usize) -> u8 {
@@ -44,4 +47,19 @@ impl Block for BlockQ5_1 {
     fn dmin(&self) -> f32 {
         -self.m.to_f32()
     }
+}
+
+/// The codes span the block's range.
+fn quantize(x: &[f32]) -> BlockQ5_1 {
+    let (low, high) = range(x);
+    let d = (high - low) / 31.0;
+    let inverse = inverse(d);
+    let mut block =
+        BlockQ5_1 { d: f16::from_f32(d), m: f16::from_f32(low), qh: [0; 4], q: [0; 16] };
+    for (i, x) in x.iter().enumerate() {
+        let code = (((x - low) * inverse + 0.5) as u8).min(31);
+        set_field::<4, 16>(&mut block.q, i, code);
+        set_field::<1, 1>(&mut block.qh, i, code >> 4);
+    }
+    block
 }

@@ -3,10 +3,8 @@
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
-use crate::{
-    Block, GgmlType, Values,
-    bits::{field, scale_min},
-};
+use crate::bits::{field, pack_scale_min, scale_min, set_field};
+use crate::{Block, GgmlType, Values, search};
 
 /// Q5_K: 256 weights in 176 bytes, 5.5 bits per weight. `w[i] = d * sc[g] * q[i] - dmin * m[g]`, `g = i / 32`.
 ///
@@ -35,6 +33,7 @@ impl Block for BlockQ5K {
     const BITS: u32 = 5;
     const VALUES: Values = Values::Linear { zero: 0 };
     const HAS_MIN: bool = true;
+    const QUANTIZE: Option<fn(&[f32]) -> Self> = Some(quantize);
 
     #[inline]
     fn code(&self, i: usize) -> u8 {
@@ -60,4 +59,16 @@ impl Block for BlockQ5K {
     fn min_code(&self, g: usize) -> u8 {
         scale_min(&self.scales, g).1
     }
+}
+
+/// Searches scales and mins, see [`search`].
+fn quantize(x: &[f32]) -> BlockQ5K {
+    let found = search::affine::<8>(x, 31, 63);
+    let scales = pack_scale_min(&found.scales, &found.mins);
+    let mut block = BlockQ5K { d: found.d, dmin: found.dmin, scales, qh: [0; 32], q: [0; 128] };
+    for (i, &code) in found.codes.iter().enumerate() {
+        set_field::<4, 32>(&mut block.q, i, code);
+        set_field::<1, 32>(&mut block.qh, i, code >> 4);
+    }
+    block
 }

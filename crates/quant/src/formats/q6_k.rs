@@ -3,7 +3,8 @@
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
-use crate::{Block, GgmlType, Values, bits::field};
+use crate::bits::{field, set_field};
+use crate::{Block, GgmlType, Values, search};
 
 /// Q6_K: 256 weights in 210 bytes, 6.5625 bits per weight. `w[i] = d * sc[g] * (q[i] - 32)`, `g = i / 16`.
 ///
@@ -29,6 +30,7 @@ impl Block for BlockQ6K {
     const GROUP: usize = 16;
     const BITS: u32 = 6;
     const VALUES: Values = Values::Linear { zero: 32 };
+    const QUANTIZE: Option<fn(&[f32]) -> Self> = Some(quantize);
 
     #[inline]
     fn code(&self, i: usize) -> u8 {
@@ -44,4 +46,15 @@ impl Block for BlockQ6K {
     fn scale_code(&self, g: usize) -> i8 {
         self.scales[g]
     }
+}
+
+/// Searches the scales, see [`search`].
+fn quantize(x: &[f32]) -> BlockQ6K {
+    let found = search::symmetric::<16>(x, 32, 128);
+    let mut block = BlockQ6K { q: [0; 128], qh: [0; 64], scales: found.scales, d: found.d };
+    for (i, &code) in found.codes.iter().enumerate() {
+        set_field::<4, 64>(&mut block.q, i, code);
+        set_field::<2, 32>(&mut block.qh, i, code >> 4);
+    }
+    block
 }

@@ -1,0 +1,242 @@
+//! The searches behind the quantizers of the K formats: integer codes, integer scales and f16 factors that bring the
+//! weighted squared error of a block close to its least.
+//!
+//! A group's real-valued scale (and min) comes from trying a range of step sizes: each gives codes by rounding, the
+//! codes give the best scale by least squares, and the pair with the least error wins. The scales of a block are then
+//! rounded to integers against a common factor, and each group takes the neighbouring integers that serve it best.
+
+use half::f16;
+
+/// Weights in a block of every K format.
+const LEN: usize = 256;
+
+/// A quantized block of an affine format: `w = d * scale * code - dmin * min`.
+pub(crate) struct Affine<const GROUPS: usize> {
+    pub(crate) d: f16,
+    pub(crate) dmin: f16,
+    pub(crate) scales: [u8; GROUPS],
+    pub(crate) mins: [u8; GROUPS],
+    pub(crate) codes: [u8; LEN],
+}
+
+/// A quantized block of a symmetric format: `w = d * scale * value`; `codes` are `value + zero`.
+pub(crate) struct Symmetric<const GROUPS: usize> {
+    pub(crate) d: f16,
+    pub(crate) scales: [i8; GROUPS],
+    pub(crate) codes: [u8; LEN],
+}
+
+/// Quantizes 256 weights in `GROUPS` groups, with codes in `0..=max_code` and scales and mins in `0..=max_level`.
+pub(crate) fn affine<const GROUPS: usize>(
+    x: &[f32],
+    max_code: u8,
+    max_level: u8,
+) -> Affine<GROUPS> {
+    let len = LEN / GROUPS;
+    let top = f32::from(max_code);
+    let mut fits = [Line::default(); GROUPS];
+    for (fit, x) in fits.iter_mut().zip(x.chunks_exact(len)) {
+        *fit = fit_line(x, &importance(x), top);
+    }
+    let levels = f32::from(max_level);
+    let d = to_f16(fits.iter().fold(0.0, |m, fit| fit.scale.max(m)) / levels);
+    let dmin = to_f16(fits.iter().fold(0.0, |m, fit| (-fit.offset).max(m)) / levels);
+
+    let mut block = Affine { d, dmin, scales: [0; GROUPS], mins: [0; GROUPS], codes: [0; LEN] };
+    for (g, (x, codes)) in x.chunks_exact(len).zip(block.codes.chunks_exact_mut(len)).enumerate() {
+        let weights = importance(x);
+        let line = |scale: f32, min: f32| Line {
+            scale: d.to_f32() * scale,
+            offset: -(dmin.to_f32() * min),
+        };
+        let mut best = (f32::INFINITY, 0.0, 0.0);
+        for scale in neighbours(fits[g].scale, d, 0.0, levels) {
+            for min in neighbours(-fits[g].offset, dmin, 0.0, levels) {
+                let line = line(scale, min);
+                let error = sum(x, &weights, |x, w| w * square(line.at(line.code(x, top)) - x));
+                if error < best.0 {
+                    best = (error, scale, min);
+                }
+            }
+        }
+        (block.scales[g], block.mins[g]) = (best.1 as u8, best.2 as u8);
+        let line = line(best.1, best.2);
+        for (code, &x) in codes.iter_mut().zip(x) {
+            *code = line.code(x, top) as u8;
+        }
+    }
+    block
+}
+
+/// Quantizes 256 weights in `GROUPS` groups, with values in `-zero..zero` and scales in `-max_level..max_level`.
+pub(crate) fn symmetric<const GROUPS: usize>(
+    x: &[f32],
+    zero: u8,
+    max_level: u8,
+) -> Symmetric<GROUPS> {
+    let len = LEN / GROUPS;
+    let half = f32::from(zero);
+    let mut fits = [0.0f32; GROUPS];
+    for (fit, x) in fits.iter_mut().zip(x.chunks_exact(len)) {
+        *fit = fit_scale(x, &importance(x), half);
+    }
+    // The scale of largest magnitude becomes the one level that has no counterpart of the other sign.
+    let levels = f32::from(max_level);
+    let d = to_f16(
+        fits.iter().fold(0.0f32, |m, &fit| if fit.abs() > m.abs() { fit } else { m }) / -levels,
+    );
+
+    let mut block = Symmetric { d, scales: [0; GROUPS], codes: [0; LEN] };
+    for (g, (x, codes)) in x.chunks_exact(len).zip(block.codes.chunks_exact_mut(len)).enumerate() {
+        let weights = importance(x);
+        let mut best = (f32::INFINITY, 0.0);
+        for level in neighbours(fits[g], d, -levels, levels - 1.0) {
+            let scale = d.to_f32() * level;
+            let error =
+                sum(x, &weights, |x, w| w * square(scale * symmetric_value(x, scale, half) - x));
+            if error < best.0 {
+                best = (error, level);
+            }
+        }
+        block.scales[g] = best.1 as i8;
+        let scale = d.to_f32() * best.1;
+        for (code, &x) in codes.iter_mut().zip(x) {
+            *code = (symmetric_value(x, scale, half) + half) as u8;
+        }
+    }
+    block
+}
+
+/// `code -> scale * code + offset`, with `scale >= 0` and `offset <= 0`.
+#[derive(Clone, Copy, Default)]
+struct Line {
+    scale: f32,
+    offset: f32,
+}
+
+impl Line {
+    fn at(self, code: f32) -> f32 {
+        self.scale * code + self.offset
+    }
+
+    /// The code in `0..=top` whose value is nearest to `x`.
+    fn code(self, x: f32, top: f32) -> f32 {
+        if self.scale > 0.0 {
+            ((x - self.offset) / self.scale).round_ties_even().clamp(0.0, top)
+        } else {
+            0.0
+        }
+    }
+
+    fn error(self, x: &[f32], weights: &[f32], code: impl Fn(f32) -> f32) -> f32 {
+        sum(x, weights, |x, w| w * square(self.at(code(x)) - x))
+    }
+}
+
+/// The line that represents `x` best with codes in `0..=top`.
+fn fit_line(x: &[f32], weights: &[f32], top: f32) -> Line {
+    let low = x.iter().copied().fold(0.0, f32::min);
+    let span = x.iter().copied().fold(f32::MIN, f32::max) - low;
+    let mut best = Line { scale: (span / top).max(0.0), offset: low };
+    let mut least = best.error(x, weights, |x| best.code(x, top));
+    let mut consider = |codes_of: Line| {
+        let code = |x| codes_of.code(x, top);
+        let Some(line) = least_squares(x, weights, code) else { return codes_of };
+        let error = line.error(x, weights, code);
+        if error < least {
+            (least, best) = (error, line);
+        }
+        line
+    };
+    for step in -STEPS..=STEPS {
+        let mut line = Line { scale: span / (top + step as f32 * STEP), offset: low };
+        for _ in 0..REFINEMENTS {
+            line = consider(line);
+        }
+    }
+    best
+}
+
+/// Step sizes are tried that spread the span of a group over `top - 1` to `top + 1` codes.
+const STEPS: i32 = 10;
+const STEP: f32 = 0.1;
+/// Rounds of "codes from the line, line from the codes" for each step size.
+const REFINEMENTS: usize = 2;
+
+/// The line through the points `(code(x), x)` of least weighted squared error; `None` if it would not rise.
+fn least_squares(x: &[f32], weights: &[f32], code: impl Fn(f32) -> f32) -> Option<Line> {
+    let (mut w, mut wq, mut wqq, mut wx, mut wxq) = (0.0, 0.0, 0.0, 0.0, 0.0);
+    for (&x, &weight) in x.iter().zip(weights) {
+        let q = code(x);
+        w += weight;
+        wq += weight * q;
+        wqq += weight * q * q;
+        wx += weight * x;
+        wxq += weight * x * q;
+    }
+    let determinant = w * wqq - wq * wq;
+    let mut line = Line {
+        scale: (w * wxq - wx * wq) / determinant,
+        offset: (wqq * wx - wq * wxq) / determinant,
+    };
+    if line.offset > 0.0 {
+        line = Line { scale: wxq / wqq, offset: 0.0 };
+    }
+    (line.scale > 0.0 && line.scale.is_finite() && line.offset.is_finite()).then_some(line)
+}
+
+/// The scale, of either sign, that represents `x` best with values in `-half..half`.
+fn fit_scale(x: &[f32], weights: &[f32], half: f32) -> f32 {
+    let extreme = x.iter().fold(0.0f32, |m, &x| if x.abs() > m.abs() { x } else { m });
+    let mut best = (f32::INFINITY, extreme / -half);
+    for step in -STEPS..=STEPS {
+        let mut scale = extreme / -(half + step as f32 * STEP);
+        for _ in 0..REFINEMENTS {
+            let value = |x| symmetric_value(x, scale, half);
+            let fit = sum(x, weights, |x, w| w * x * value(x))
+                / sum(x, weights, |x, w| w * square(value(x)));
+            if !fit.is_finite() || fit == 0.0 {
+                break;
+            }
+            let error = sum(x, weights, |x, w| w * square(fit * value(x) - x));
+            if error < best.0 {
+                best = (error, fit);
+            }
+            scale = fit;
+        }
+    }
+    best.1
+}
+
+/// The integer in `-half..half` whose multiple of `scale` is nearest to `x`.
+fn symmetric_value(x: f32, scale: f32, half: f32) -> f32 {
+    if scale == 0.0 { 0.0 } else { (x / scale).round_ties_even().clamp(-half, half - 1.0) }
+}
+
+/// How much the error of each weight counts: large weights count more, small ones do not count for nothing.
+fn importance(x: &[f32]) -> Vec<f32> {
+    let rms = (x.iter().map(|x| x * x).sum::<f32>() / x.len() as f32).sqrt();
+    x.iter().map(|x| rms + x.abs()).collect()
+}
+
+/// The integers around `x / d` that lie in `low..=high`.
+fn neighbours(x: f32, d: f16, low: f32, high: f32) -> impl Iterator<Item = f32> {
+    let nearest = if d == f16::ZERO { 0.0 } else { (x / d.to_f32()).round().clamp(low, high) };
+    [0.0, -1.0, 1.0]
+        .into_iter()
+        .map(move |step| nearest + step)
+        .filter(move |&level| level >= low && level <= high)
+}
+
+/// Nearest f16, never infinite.
+fn to_f16(x: f32) -> f16 {
+    f16::from_f32(x.clamp(f16::MIN.to_f32(), f16::MAX.to_f32()))
+}
+
+fn sum(x: &[f32], weights: &[f32], term: impl Fn(f32, f32) -> f32) -> f32 {
+    x.iter().zip(weights).map(|(&x, &w)| term(x, w)).sum()
+}
+
+fn square(x: f32) -> f32 {
+    x * x
+}
