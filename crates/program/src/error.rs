@@ -53,7 +53,9 @@ pub enum Error {
         wanted: usize,
     },
     /// A NaN or infinity where a number is needed.
-    #[error("non-finite logits at position {position}: the model's weights or scales hold NaN or infinity")]
+    #[error(
+        "non-finite logits at position {position}: the model's weights or scales hold NaN or infinity"
+    )]
     NonFinite {
         /// Position of the row within the session.
         position: usize,

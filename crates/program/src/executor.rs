@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Program, Result, WeightSpec};
+use crate::{Error, Program, Result, ValueId, WeightSpec};
 
 /// Bytes of a weight, as they stand in the file.
 pub type WeightBytes<'a> = &'a [u8];
@@ -137,6 +137,26 @@ impl StepOut {
     }
 }
 
+/// One named value of a traced step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dump {
+    /// The value's name in the program, e.g. `blk.3.attn_norm`.
+    pub name: String,
+    /// Length of a row.
+    pub cols: usize,
+    /// `[rows, cols]`, row-major.
+    pub data: Vec<f32>,
+}
+
+/// What a traced step yields.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trace {
+    /// What [`Model::step`] would have returned.
+    pub out: StepOut,
+    /// The wanted values, in the order they were asked for.
+    pub values: Vec<Dump>,
+}
+
 /// Time and bytes since the model was loaded.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepStats {
@@ -190,6 +210,15 @@ pub trait Model: Send + Sync {
     /// # Errors
     /// Unknown session, token outside the vocabulary, full context, non-finite logits, memory.
     fn step(&self, step: &Step<'_>) -> Result<StepOut>;
+
+    /// [`step`](Model::step) that also hands back intermediate values, to compare executors by name.
+    ///
+    /// # Errors
+    /// Those of a step, and [`Error::Unsupported`] from an executor that keeps no value apart (the default).
+    fn trace(&self, step: &Step<'_>, wanted: &[ValueId]) -> Result<Trace> {
+        let _ = (step, wanted);
+        Err(Error::Unsupported("this executor keeps no intermediate values".into()))
+    }
 
     /// Positions the session holds, tentative ones included.
     ///

@@ -4,20 +4,24 @@
 //! values or positions: those arrive with each [`Step`]. The [`interpreter`] defines what every op means.
 //! No CPU, no file, no thread is known here. Read next: `op.rs`, then `models/src/arch/qwen2.rs`.
 
+#![forbid(unsafe_code)]
+
 mod error;
 mod executor;
 pub mod interpreter;
 mod op;
 mod recorder;
+mod rope;
 mod show;
 
 pub use error::{Error, Result};
 pub use executor::{
-    CacheOptions, CacheType, Executor, Model, Outputs, Progress, Sequence, SessionId, Step, StepOut, StepStats, WeightBytes,
-    WeightSource,
+    CacheOptions, CacheType, Dump, Executor, Model, Outputs, Progress, Sequence, SessionId, Step,
+    StepOut, StepStats, Trace, WeightBytes, WeightSource,
 };
 pub use op::{
-    Act, CacheId, CacheSpec, Node, Op, OutputKind, Program, Rope, RopePairs, RopeScaling, Rows, Shape, Value, ValueId,
-    WeightId, WeightSpec,
+    Act, CacheId, CacheSpec, Node, Op, OutputKind, Program, Rope, RopePairs, RopeScaling, Rows,
+    Shape, Value, ValueId, WeightId, WeightSpec,
 };
 pub use recorder::{AttentionSpec, LinearWeight, Recorder};
+pub use show::Listing;

@@ -273,12 +273,19 @@ impl Program {
         let mut bytes = 0;
         for node in &self.nodes {
             bytes += match &node.op {
-                Op::Embed { table } => self.weight(*table).bytes() / self.weight(*table).rows.max(1) as u64,
+                Op::Embed { table } => {
+                    self.weight(*table).bytes() / self.weight(*table).rows.max(1) as u64
+                }
                 Op::RmsNorm { weight, .. } => self.weight(*weight).bytes(),
                 Op::Linear { weight, bias } => {
                     self.weight(*weight).bytes() + bias.map_or(0, |bias| self.weight(bias).bytes())
                 }
-                Op::Attention { .. } | Op::GatedAct(_) | Op::Add | Op::Scale(_) | Op::View | Op::SelectRows => 0,
+                Op::Attention { .. }
+                | Op::GatedAct(_)
+                | Op::Add
+                | Op::Scale(_)
+                | Op::View
+                | Op::SelectRows => 0,
             };
         }
         bytes

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use crate::{
-    Act, CacheId, CacheSpec, Error, Node, Op, OutputKind, Program, Result, Rope, Rows, Shape, Value, ValueId, WeightId,
-    WeightSpec,
+    Act, CacheId, CacheSpec, Error, Node, Op, OutputKind, Program, Result, Rope, Rows, Shape,
+    Value, ValueId, WeightId, WeightSpec,
 };
 
 /// Records ops in order and checks every shape as it goes.
@@ -84,7 +84,11 @@ impl Recorder {
         let shape = self.shape(x);
         let found = self.spec(weight).cols;
         if found != shape.dim {
-            return Err(self.operand(name, format!("a norm weight of {}", shape.dim), found.to_string()));
+            return Err(self.operand(
+                name,
+                format!("a norm weight of {}", shape.dim),
+                found.to_string(),
+            ));
         }
         if !(eps.is_finite() && eps > 0.0) {
             return Err(self.operand(name, "eps finite and > 0".into(), eps.to_string()));
@@ -101,22 +105,41 @@ impl Recorder {
         let shape = self.shape(x);
         let spec = self.spec(weight);
         if spec.cols != shape.cols() {
-            return Err(self.operand(name, format!("{} inputs", spec.cols), shape.cols().to_string()));
+            return Err(self.operand(
+                name,
+                format!("{} inputs", spec.cols),
+                shape.cols().to_string(),
+            ));
         }
         if let Some(bias) = bias {
             let found = self.spec(bias).cols;
             if found != spec.rows {
-                return Err(self.operand(name, format!("a bias of {}", spec.rows), found.to_string()));
+                return Err(self.operand(
+                    name,
+                    format!("a bias of {}", spec.rows),
+                    found.to_string(),
+                ));
             }
         }
-        self.push(name, Op::Linear { weight, bias }, &[x], Shape { rows: shape.rows, groups: 1, dim: spec.rows })
+        self.push(
+            name,
+            Op::Linear { weight, bias },
+            &[x],
+            Shape { rows: shape.rows, groups: 1, dim: spec.rows },
+        )
     }
 
     /// Rotate q and k, append k and v to the cache, attend: `[Tokens, n_heads * value_dim]`.
     ///
     /// # Errors
     /// [`Error::Operand`] if heads and widths do not fit the cache.
-    pub fn attention(&self, name: &str, at: &AttentionSpec, cache: CacheId, qkv: [ValueId; 3]) -> Result<ValueId> {
+    pub fn attention(
+        &self,
+        name: &str,
+        at: &AttentionSpec,
+        cache: CacheId,
+        qkv: [ValueId; 3],
+    ) -> Result<ValueId> {
         let spec = self.state.borrow().program.cache(cache).clone();
         let [q, k, v] = qkv.map(|id| self.shape(id));
         let fits = q.dim == spec.key_dim
@@ -127,7 +150,8 @@ impl Recorder {
             && q.groups.is_multiple_of(spec.n_kv_heads.max(1))
             && at.rope.as_ref().is_none_or(|r| r.dims <= spec.key_dim && r.dims.is_multiple_of(2));
         if !fits {
-            let expected = format!("heads that fit a cache of {} x {}", spec.n_kv_heads, spec.key_dim);
+            let expected =
+                format!("heads that fit a cache of {} x {}", spec.n_kv_heads, spec.key_dim);
             return Err(self.operand(name, expected, format!("q {q:?}, k {k:?}, v {v:?}")));
         }
         let op = Op::Attention { cache, rope: at.rope.clone(), scale: at.scale };
@@ -170,9 +194,18 @@ impl Recorder {
     pub fn view(&self, name: &str, x: ValueId, groups: usize) -> Result<ValueId> {
         let shape = self.shape(x);
         if groups == 0 || !shape.cols().is_multiple_of(groups) {
-            return Err(self.operand(name, format!("a row that divides by {groups}"), shape.cols().to_string()));
+            return Err(self.operand(
+                name,
+                format!("a row that divides by {groups}"),
+                shape.cols().to_string(),
+            ));
         }
-        self.push(name, Op::View, &[x], Shape { rows: shape.rows, groups, dim: shape.cols() / groups })
+        self.push(
+            name,
+            Op::View,
+            &[x],
+            Shape { rows: shape.rows, groups, dim: shape.cols() / groups },
+        )
     }
 
     /// Only the rows whose outputs the step asks for.

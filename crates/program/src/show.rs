@@ -1,1 +1,180 @@
-//! Listing of a program.
+//! Listing of a program for people: one line per node, equal layers folded.
+
+use std::fmt::{self, Display, Formatter};
+use std::ops::RangeInclusive;
+
+use crate::{Node, Op, Program, Rope, RopePairs, RopeScaling, Rows, Shape, ValueId, WeightId};
+
+/// A program as text: [`Program::listing`].
+#[derive(Clone, Copy, Debug)]
+pub struct Listing<'a> {
+    program: &'a Program,
+    fold: bool,
+}
+
+impl Program {
+    /// The program as text, one line per node: name, op, inputs, shape of the output, weights with type and shape.
+    /// Layers equal to the one before them but for their number are folded into one line.
+    pub fn listing(&self) -> Listing<'_> {
+        Listing { program: self, fold: true }
+    }
+}
+
+impl Listing<'_> {
+    /// Every layer in full.
+    #[must_use]
+    pub fn unfolded(self) -> Self {
+        Listing { fold: false, ..self }
+    }
+
+    fn line(&self, node: &Node, name: &dyn Fn(ValueId) -> String) -> String {
+        let inputs: Vec<String> = node.inputs.iter().map(|&id| name(id)).collect();
+        let inputs = if inputs.is_empty() { "tokens".to_owned() } else { inputs.join(", ") };
+        let shape = shape(self.program.value(node.output).shape);
+        let line = format!("{} = {}({inputs}) -> {shape}", name(node.output), node.op.name());
+        let detail = self.detail(&node.op);
+        if detail.is_empty() { line } else { format!("{line}  {detail}") }
+    }
+
+    fn detail(&self, op: &Op) -> String {
+        match op {
+            Op::Embed { table } => self.weight(*table),
+            Op::RmsNorm { weight, eps } => format!("{}, eps {eps:e}", self.weight(*weight)),
+            Op::Linear { weight, bias: None } => self.weight(*weight),
+            Op::Linear { weight, bias: Some(bias) } => {
+                format!("{} + {}", self.weight(*weight), self.weight(*bias))
+            }
+            Op::Attention { cache, rope, scale } => {
+                let spec = self.program.cache(*cache);
+                let mut text =
+                    format!("cache {} x ({} + {})", spec.n_kv_heads, spec.key_dim, spec.value_dim);
+                if let Some(rope) = rope {
+                    text += &format!(", {}", self.rope(rope));
+                }
+                text + &format!(", scale {scale}")
+            }
+            Op::GatedAct(act) => format!("{act:?}").to_lowercase(),
+            Op::Scale(factor) => factor.to_string(),
+            Op::Add | Op::View | Op::SelectRows => String::new(),
+        }
+    }
+
+    fn weight(&self, id: WeightId) -> String {
+        let spec = self.program.weight(id);
+        let shape = if spec.rows == 1 {
+            format!("[{}]", spec.cols)
+        } else {
+            format!("[{}, {}]", spec.rows, spec.cols)
+        };
+        format!("{} {} {shape}", spec.name, spec.ty)
+    }
+
+    fn rope(&self, rope: &Rope) -> String {
+        let pairs = match rope.pairs {
+            RopePairs::HalfSplit => "half-split",
+            RopePairs::Interleaved => "interleaved",
+        };
+        let scaling = match rope.scaling {
+            RopeScaling::None => String::new(),
+            RopeScaling::Linear { factor } => format!(", linear x{factor}"),
+            RopeScaling::Yarn { factor, original_context, .. } => {
+                format!(", yarn x{factor} of {original_context}")
+            }
+        };
+        let factors =
+            rope.factors.map_or(String::new(), |id| format!(", factors {}", self.weight(id)));
+        format!("rope {pairs} {} dims, theta {}{scaling}{factors}", rope.dims, rope.theta)
+    }
+}
+
+fn shape(shape: Shape) -> String {
+    let rows = match shape.rows {
+        Rows::Tokens => "n",
+        Rows::Selected => "selected",
+    };
+    match shape.groups {
+        1 => format!("[{rows}, {}]", shape.dim),
+        groups => format!("[{rows}, {groups}, {}]", shape.dim),
+    }
+}
+
+impl Display for Listing<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let name = |id: ValueId| self.program.value(id).name.clone();
+        // What the layer shown last looks like without its number, and the layers since that look the same.
+        let mut shown: Option<Vec<String>> = None;
+        let mut folded: Option<RangeInclusive<usize>> = None;
+        let mut before: Option<ValueId> = None;
+        for run in self.program.nodes.chunk_by(|a, b| a.layer == b.layer) {
+            let pattern = run[0].layer.filter(|_| self.fold).map(|layer| {
+                let own = format!("blk.{layer}.");
+                let name = |id: ValueId| if Some(id) == before { "<".to_owned() } else { name(id) };
+                run.iter()
+                    .map(|node| self.line(node, &name).replace(&own, "blk.@."))
+                    .collect::<Vec<_>>()
+            });
+            before = run.last().map(|node| node.output);
+            if let (Some(layer), true) = (run[0].layer, pattern.is_some() && shown == pattern) {
+                folded = Some(folded.map_or(layer, |range| *range.start())..=layer);
+                continue;
+            }
+            write_fold(f, folded.take())?;
+            shown = pattern;
+            for node in run {
+                writeln!(f, "{}", self.line(node, &name))?;
+            }
+        }
+        write_fold(f, folded)
+    }
+}
+
+fn write_fold(f: &mut Formatter<'_>, folded: Option<RangeInclusive<usize>>) -> fmt::Result {
+    let Some((first, last)) = folded.map(RangeInclusive::into_inner) else { return Ok(()) };
+    let model = first.saturating_sub(1);
+    if first == last {
+        writeln!(f, "blk.{first} as blk.{model}")
+    } else {
+        writeln!(f, "blk.{first} .. blk.{last} as blk.{model}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quant::GgmlType;
+
+    use crate::{CacheSpec, OutputKind, Program, Recorder, Result, WeightSpec};
+
+    /// Four layers `x + w . x`; the last has a weight of another type.
+    fn program() -> Result<Program> {
+        let r = Recorder::new();
+        let weight =
+            |name: &str, ty, rows| r.weight(WeightSpec { name: name.into(), ty, rows, cols: 32 });
+        let mut x = r.embed(weight("token_embd.weight", GgmlType::F16, 8))?;
+        for i in 0..4 {
+            r.layer(Some(i));
+            r.cache(CacheSpec { layer: i, n_kv_heads: 1, key_dim: 32, value_dim: 32 });
+            let ty = if i == 3 { GgmlType::Q8_0 } else { GgmlType::Q4_0 };
+            let h = r.linear("ffn_up", x, weight(&format!("blk.{i}.ffn_up.weight"), ty, 32))?;
+            x = r.add("out", x, h)?;
+        }
+        r.layer(None);
+        let rows = r.select_rows("rows", x)?;
+        Ok(r.finish(&[(OutputKind::Logits, rows)]))
+    }
+
+    #[test]
+    fn equal_layers_are_folded_into_one_line() {
+        let program = program().unwrap();
+        let want = "\
+embed = embed(tokens) -> [n, 32]  token_embd.weight F16 [8, 32]
+blk.0.ffn_up = linear(embed) -> [n, 32]  blk.0.ffn_up.weight Q4_0 [32, 32]
+blk.0.out = add(embed, blk.0.ffn_up) -> [n, 32]
+blk.1 .. blk.2 as blk.0
+blk.3.ffn_up = linear(blk.2.out) -> [n, 32]  blk.3.ffn_up.weight Q8_0 [32, 32]
+blk.3.out = add(blk.2.out, blk.3.ffn_up) -> [n, 32]
+rows = select_rows(blk.3.out) -> [selected, 32]
+";
+        assert_eq!(program.listing().to_string(), want);
+        assert_eq!(program.listing().unfolded().to_string().lines().count(), program.nodes.len());
+    }
+}

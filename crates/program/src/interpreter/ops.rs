@@ -1,0 +1,182 @@
+//! The ops, each by its definition: f32 in, f64 sums, f32 out.
+
+use std::ops::Range;
+
+use super::session::Cached;
+use crate::{Act, CacheSpec, Rope, RopePairs};
+
+/// `[rows, groups, dim]`, row-major.
+pub(super) struct Heads<'a> {
+    pub(super) x: &'a [f32],
+    pub(super) groups: usize,
+    pub(super) dim: usize,
+}
+
+impl Heads<'_> {
+    /// Where row `i` lies in `x`.
+    pub(super) fn row(&self, i: usize) -> Range<usize> {
+        let cols = self.groups * self.dim;
+        i * cols..(i + 1) * cols
+    }
+}
+
+/// The rows of `table` `[_, cols]` with these indices, in this order.
+pub(super) fn rows(table: &[f32], cols: usize, wanted: impl Iterator<Item = usize>) -> Vec<f32> {
+    wanted.flat_map(|i| &table[i * cols..(i + 1) * cols]).copied().collect()
+}
+
+/// `x / sqrt(mean(x^2) + eps) * weight` over each group as long as `weight`.
+pub(super) fn rms_norm(x: &[f32], weight: &[f32], eps: f32) -> Vec<f32> {
+    let norm = |group: &[f32]| {
+        let mean = dot(group, group) / group.len() as f64;
+        let scale = 1.0 / (mean + f64::from(eps)).sqrt();
+        group
+            .iter()
+            .zip(weight)
+            .map(|(&x, &w)| (f64::from(x) * scale * f64::from(w)) as f32)
+            .collect::<Vec<_>>()
+    };
+    x.chunks_exact(weight.len()).flat_map(norm).collect()
+}
+
+/// `weight . x + bias` for each row of `x` `[rows, cols]`; `weight` is `[out, cols]`.
+pub(super) fn linear(x: &[f32], weight: &[f32], cols: usize, bias: Option<&[f32]>) -> Vec<f32> {
+    let mut out = Vec::with_capacity(x.len() / cols * (weight.len() / cols));
+    for x in x.chunks_exact(cols) {
+        for (i, w) in weight.chunks_exact(cols).enumerate() {
+            let bias = bias.map_or(0.0, |bias| f64::from(bias[i]));
+            out.push((dot(w, x) + bias) as f32);
+        }
+    }
+    out
+}
+
+/// `act(gate) * up`.
+pub(super) fn gated_act(act: Act, gate: &[f32], up: &[f32]) -> Vec<f32> {
+    let act = |x: f64| match act {
+        Act::Silu => x / (1.0 + (-x).exp()),
+    };
+    gate.iter().zip(up).map(|(&g, &u)| (act(f64::from(g)) * f64::from(u)) as f32).collect()
+}
+
+/// `a + b`.
+pub(super) fn add(a: &[f32], b: &[f32]) -> Vec<f32> {
+    a.iter().zip(b).map(|(a, b)| a + b).collect()
+}
+
+/// `x * factor`.
+pub(super) fn scale(x: &[f32], factor: f32) -> Vec<f32> {
+    x.iter().map(|x| x * factor).collect()
+}
+
+/// Rotary position embedding, ready to turn heads.
+pub(super) struct Rotation {
+    pairs: RopePairs,
+    frequencies: Vec<f64>,
+    magnitude: f64,
+}
+
+impl Rotation {
+    pub(super) fn new(rope: &Rope, factors: Option<&[f32]>) -> Self {
+        let frequencies = rope.frequencies(factors);
+        Rotation { pairs: rope.pairs, frequencies, magnitude: f64::from(rope.magnitude()) }
+    }
+
+    /// Turn every head of a row `[groups, dim]` that stands at `position`; elements beyond the rotated ones stay.
+    pub(super) fn turn(&self, row: &mut [f32], dim: usize, position: usize) {
+        let half = self.frequencies.len();
+        for head in row.chunks_exact_mut(dim) {
+            for (i, frequency) in self.frequencies.iter().enumerate() {
+                let (a, b) = match self.pairs {
+                    RopePairs::HalfSplit => (i, i + half),
+                    RopePairs::Interleaved => (2 * i, 2 * i + 1),
+                };
+                let (sin, cos) = (position as f64 * frequency).sin_cos();
+                let (sin, cos) = (sin * self.magnitude, cos * self.magnitude);
+                let (x, y) = (f64::from(head[a]), f64::from(head[b]));
+                head[a] = (x * cos - y * sin) as f32;
+                head[b] = (x * sin + y * cos) as f32;
+            }
+        }
+    }
+}
+
+/// `softmax(scale * q.k) v` of one rotated query row `[n_heads, key_dim]` over the first `len` cached positions:
+/// `[n_heads, value_dim]`. Query head `h` reads key-value head `h / (n_heads / n_kv_heads)`.
+pub(super) fn attend(
+    q: &[f32],
+    cached: &Cached,
+    spec: &CacheSpec,
+    len: usize,
+    scale: f32,
+) -> Vec<f32> {
+    let CacheSpec { n_kv_heads, key_dim, value_dim, .. } = *spec;
+    let group = q.len() / key_dim / n_kv_heads;
+    let mut out = Vec::with_capacity(q.len() / key_dim * value_dim);
+    for (h, q) in q.chunks_exact(key_dim).enumerate() {
+        let key = |t: usize| &cached.k[(t * n_kv_heads + h / group) * key_dim..][..key_dim];
+        let value = |t: usize| &cached.v[(t * n_kv_heads + h / group) * value_dim..][..value_dim];
+        let scores: Vec<f64> = (0..len).map(|t| f64::from(scale) * dot(q, key(t))).collect();
+        let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let mut sum = 0.0;
+        let mut mixed = vec![0.0; value_dim];
+        for (t, score) in scores.iter().enumerate() {
+            let p = (score - max).exp();
+            sum += p;
+            for (m, &v) in mixed.iter_mut().zip(value(t)) {
+                *m += p * f64::from(v);
+            }
+        }
+        out.extend(mixed.iter().map(|m| (m / sum) as f32));
+    }
+    out
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f64 {
+    a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RopeScaling;
+
+    fn turned(pairs: RopePairs) -> Vec<f32> {
+        let rope = Rope { pairs, dims: 4, theta: 100.0, scaling: RopeScaling::None, factors: None };
+        let mut row = [1.0, 2.0, 3.0, 4.0, 9.0];
+        Rotation::new(&rope, None).turn(&mut row, 5, 2);
+        row.to_vec()
+    }
+
+    #[test]
+    fn rope_turns_the_right_pairs_and_leaves_the_rest() {
+        let turn = |x: f64, y: f64, angle: f64| {
+            ((x * angle.cos() - y * angle.sin()) as f32, (x * angle.sin() + y * angle.cos()) as f32)
+        };
+        // theta 100, 4 dims: frequencies 1 and 0.1; position 2.
+        let ((a, c), (b, d)) = (turn(1.0, 3.0, 2.0), turn(2.0, 4.0, 0.2));
+        assert_eq!(turned(RopePairs::HalfSplit), [a, b, c, d, 9.0]);
+        let ((a, b), (c, d)) = (turn(1.0, 2.0, 2.0), turn(3.0, 4.0, 0.2));
+        assert_eq!(turned(RopePairs::Interleaved), [a, b, c, d, 9.0]);
+    }
+
+    #[test]
+    fn norm_linear_and_gate_by_hand() {
+        let y = rms_norm(&[3.0, 4.0, 0.0, 2.0], &[1.0, 2.0], 1e-9);
+        let want = [3.0 / 12.5f32.sqrt(), 8.0 / 12.5f32.sqrt(), 0.0, 4.0 / 2.0f32.sqrt()];
+        assert!(y.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-6), "{y:?}");
+        assert_eq!(linear(&[1.0, 2.0], &[3.0, 4.0, 5.0, 6.0], 2, Some(&[0.5, -1.0])), [11.5, 16.0]);
+        assert_eq!(gated_act(Act::Silu, &[0.0, 1e9], &[5.0, 2.0]), [0.0, 2e9]);
+    }
+
+    #[test]
+    fn a_query_mixes_values_by_softmax_and_shares_kv_heads() {
+        let spec = CacheSpec { layer: 0, n_kv_heads: 1, key_dim: 1, value_dim: 2 };
+        let cached = Cached { k: vec![0.0, 2.0, 7.0], v: vec![1.0, 0.0, 0.0, 1.0, 50.0, 50.0] };
+        // Two query heads share the one key-value head; the third position is not visible yet.
+        let out = attend(&[0.0, 1.0], &cached, &spec, 2, 0.5);
+        let p = 1.0 / (1.0 + 1f32.exp());
+        let want = [0.5, 0.5, p, 1.0 - p];
+        assert!(out.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-6), "{out:?}");
+    }
+}
