@@ -6,6 +6,7 @@
 
 pub mod attention;
 mod isa;
+pub mod linear;
 mod math;
 mod registry;
 pub mod rows;

@@ -1,0 +1,216 @@
+//! The quantized weight types. A new one is an entry here and a line in the table.
+
+use half::f16;
+use quant::formats::{
+    BlockIq3S, BlockIq4Nl, BlockIq4Xs, BlockQ2K, BlockQ3K, BlockQ4_0, BlockQ4_1, BlockQ4K,
+    BlockQ5_0, BlockQ5_1, BlockQ5K, BlockQ6K, BlockQ8_0, BlockTq1_0, BlockTq2_0,
+};
+
+use super::format::Format;
+
+/// Names of the kernels of a type.
+macro_rules! names {
+    ($ty:literal) => {
+        [
+            concat!("linear/naive/", $ty),
+            concat!("linear/avx2/", $ty),
+            concat!("linear/avx512/", $ty),
+        ]
+    };
+}
+pub(super) use names;
+
+/// Low nibbles, then high nibbles, of runs of `LANES` bytes.
+#[inline(always)]
+fn nibbles<const LANES: usize>(bytes: &[u8], out: &mut [u8]) {
+    for (run, bytes) in out.chunks_exact_mut(2 * LANES).zip(bytes.as_chunks::<LANES>().0) {
+        let (low, high) = run.split_at_mut(LANES);
+        for ((low, high), byte) in low.iter_mut().zip(high).zip(bytes) {
+            *low = byte & 15;
+            *high = byte >> 4;
+        }
+    }
+}
+
+pub(super) struct Q4_0;
+impl Format for Q4_0 {
+    type Block = BlockQ4_0;
+    const NAMES: [&'static str; 3] = names!("q4_0");
+    fn d(block: &BlockQ4_0) -> f16 {
+        block.d
+    }
+    #[inline]
+    fn codes(block: &BlockQ4_0, out: &mut [u8]) {
+        nibbles::<16>(&block.q, out);
+    }
+}
+
+pub(super) struct Q4_1;
+impl Format for Q4_1 {
+    type Block = BlockQ4_1;
+    const NAMES: [&'static str; 3] = names!("q4_1");
+    fn d(block: &BlockQ4_1) -> f16 {
+        block.d
+    }
+    fn min(block: &BlockQ4_1) -> f16 {
+        -block.m
+    }
+    #[inline]
+    fn codes(block: &BlockQ4_1, out: &mut [u8]) {
+        nibbles::<16>(&block.q, out);
+    }
+}
+
+pub(super) struct Q5_0;
+impl Format for Q5_0 {
+    type Block = BlockQ5_0;
+    const NAMES: [&'static str; 3] = names!("q5_0");
+    fn d(block: &BlockQ5_0) -> f16 {
+        block.d
+    }
+}
+
+pub(super) struct Q5_1;
+impl Format for Q5_1 {
+    type Block = BlockQ5_1;
+    const NAMES: [&'static str; 3] = names!("q5_1");
+    fn d(block: &BlockQ5_1) -> f16 {
+        block.d
+    }
+    fn min(block: &BlockQ5_1) -> f16 {
+        -block.m
+    }
+}
+
+pub(super) struct Q8_0;
+impl Format for Q8_0 {
+    type Block = BlockQ8_0;
+    const NAMES: [&'static str; 3] = names!("q8_0");
+    fn d(block: &BlockQ8_0) -> f16 {
+        block.d
+    }
+}
+
+pub(super) struct Q2K;
+impl Format for Q2K {
+    type Block = BlockQ2K;
+    const NAMES: [&'static str; 3] = names!("q2_k");
+    fn d(block: &BlockQ2K) -> f16 {
+        block.d
+    }
+    fn min(block: &BlockQ2K) -> f16 {
+        block.dmin
+    }
+}
+
+pub(super) struct Q3K;
+impl Format for Q3K {
+    type Block = BlockQ3K;
+    const NAMES: [&'static str; 3] = names!("q3_k");
+    fn d(block: &BlockQ3K) -> f16 {
+        block.d
+    }
+}
+
+pub(super) struct Q4K;
+impl Format for Q4K {
+    type Block = BlockQ4K;
+    const NAMES: [&'static str; 3] = names!("q4_k");
+    fn d(block: &BlockQ4K) -> f16 {
+        block.d
+    }
+    fn min(block: &BlockQ4K) -> f16 {
+        block.dmin
+    }
+    #[inline]
+    fn codes(block: &BlockQ4K, out: &mut [u8]) {
+        nibbles::<32>(&block.q, out);
+    }
+}
+
+pub(super) struct Q5K;
+impl Format for Q5K {
+    type Block = BlockQ5K;
+    const NAMES: [&'static str; 3] = names!("q5_k");
+    fn d(block: &BlockQ5K) -> f16 {
+        block.d
+    }
+    fn min(block: &BlockQ5K) -> f16 {
+        block.dmin
+    }
+}
+
+pub(super) struct Q6K;
+impl Format for Q6K {
+    type Block = BlockQ6K;
+    const NAMES: [&'static str; 3] = names!("q6_k");
+    fn d(block: &BlockQ6K) -> f16 {
+        block.d
+    }
+    #[inline]
+    fn codes(block: &BlockQ6K, out: &mut [u8]) {
+        nibbles::<64>(&block.q, out);
+        for (half, high) in out.chunks_exact_mut(128).zip(block.qh.as_chunks::<32>().0) {
+            for (j, quarter) in half.chunks_exact_mut(32).enumerate() {
+                for (code, high) in quarter.iter_mut().zip(high) {
+                    *code |= (high >> (2 * j) & 3) << 4;
+                }
+            }
+        }
+    }
+}
+
+pub(super) struct Iq4Nl;
+impl Format for Iq4Nl {
+    type Block = BlockIq4Nl;
+    const NAMES: [&'static str; 3] = names!("iq4_nl");
+    fn d(block: &BlockIq4Nl) -> f16 {
+        block.d
+    }
+    #[inline]
+    fn codes(block: &BlockIq4Nl, out: &mut [u8]) {
+        nibbles::<16>(&block.q, out);
+    }
+}
+
+pub(super) struct Iq4Xs;
+impl Format for Iq4Xs {
+    type Block = BlockIq4Xs;
+    const NAMES: [&'static str; 3] = names!("iq4_xs");
+    fn d(block: &BlockIq4Xs) -> f16 {
+        block.d
+    }
+    #[inline]
+    fn codes(block: &BlockIq4Xs, out: &mut [u8]) {
+        nibbles::<16>(&block.q, out);
+    }
+}
+
+/// Grid indices and signs are resolved when packing: a panel holds 4 bits per weight, the file 3.25.
+pub(super) struct Iq3S;
+impl Format for Iq3S {
+    type Block = BlockIq3S;
+    const NAMES: [&'static str; 3] = names!("iq3_s");
+    fn d(block: &BlockIq3S) -> f16 {
+        block.d
+    }
+}
+
+/// Base-3 digits are resolved when packing: a panel holds 2 bits per weight, the file 1.6.
+pub(super) struct Tq1_0;
+impl Format for Tq1_0 {
+    type Block = BlockTq1_0;
+    const NAMES: [&'static str; 3] = names!("tq1_0");
+    fn d(block: &BlockTq1_0) -> f16 {
+        block.d
+    }
+}
+
+pub(super) struct Tq2_0;
+impl Format for Tq2_0 {
+    type Block = BlockTq2_0;
+    const NAMES: [&'static str; 3] = names!("tq2_0");
+    fn d(block: &BlockTq2_0) -> f16 {
+        block.d
+    }
+}

@@ -1,0 +1,274 @@
+//! Weight-panel products: `out[row] = sum over k of w[row][k] * x[k]`, for every weight type.
+//!
+//! Weights are packed once into panels of [`PANEL_ROWS`] rows; the layout is in `format.rs` and is the same for every
+//! instruction set. Quantized weights read activations as 8-bit blocks of 32 ([`QUANTIZE_Q8`]), plain weights read
+//! f32. Lane = weight row, and each lane adds its products in ascending order of columns, so that the bits depend on
+//! neither the instruction set nor the number of activation rows.
+//!
+//! Read `format.rs` for the arithmetic, `scalar.rs` for its plain form, then `avx512/stream.rs`.
+
+//Xavx2
+//Xavx512
+mod float;
+mod format;
+mod formats;
+//Xgemm
+mod pack;
+mod quantize;
+mod scalar;
+mod table;
+
+use quant::GgmlType;
+
+pub use quantize::{QUANTIZE_Q8, QuantizeQ8};
+pub use table::{linear, linear_kernels};
+
+use crate::{Isa, Level};
+
+/// Weight rows per panel; lane = weight row.
+pub const PANEL_ROWS: usize = 16;
+
+/// Activation columns per scale of [`Q8Rows`].
+pub const Q8_BLOCK: usize = 32;
+
+/// What a kernel reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ActFormat {
+    /// Rows of f32.
+    F32,
+    /// Rows of 8-bit blocks of 32.
+    Q8,
+}
+
+/// Activation rows in 8-bit blocks of 32, as [`QUANTIZE_Q8`] writes them.
+#[derive(Clone, Copy, Debug)]
+pub struct Q8Rows<'a> {
+    /// `[n][stride]`, in -127..=127.
+    pub codes: &'a [i8],
+    /// `[n][cols / 32]`.
+    pub scales: &'a [f32],
+    /// `[n][cols / 16]`: sum of each 16 codes.
+    pub sums: &'a [i32],
+    /// Rows.
+    pub n: usize,
+    /// Columns, a multiple of 32.
+    pub cols: usize,
+    /// Distance between rows of `codes`, at least `cols`.
+    pub stride: usize,
+}
+
+/// Activation rows in f32.
+#[derive(Clone, Copy, Debug)]
+pub struct F32Rows<'a> {
+    /// `[n][stride]`.
+    pub x: &'a [f32],
+    /// Rows.
+    pub n: usize,
+    /// Columns.
+    pub cols: usize,
+    /// Distance between rows, at least `cols`.
+    pub stride: usize,
+}
+
+/// Activation rows in the format of a kernel.
+#[derive(Clone, Copy, Debug)]
+pub enum Activations<'a> {
+    /// Rows of f32.
+    F32(F32Rows<'a>),
+    /// Rows of 8-bit blocks.
+    Q8(Q8Rows<'a>),
+}
+
+impl Activations<'_> {
+    /// Rows.
+    pub fn n(&self) -> usize {
+        match self {
+            Activations::F32(x) => x.n,
+            Activations::Q8(x) => x.n,
+        }
+    }
+
+    /// Columns.
+    pub fn cols(&self) -> usize {
+        match self {
+            Activations::F32(x) => x.cols,
+            Activations::Q8(x) => x.cols,
+        }
+    }
+
+    fn check(&self, want: ActFormat) {
+        match self {
+            Activations::F32(x) => {
+                assert_eq!(want, ActFormat::F32, "activation format");
+                assert!(x.stride >= x.cols, "stride {} below {} columns", x.stride, x.cols);
+                assert!(x.x.len() >= rows_len(x.n, x.stride, x.cols), "f32 activations too short");
+            }
+            Activations::Q8(x) => {
+                assert_eq!(want, ActFormat::Q8, "activation format");
+                assert!(x.cols.is_multiple_of(Q8_BLOCK), "{} columns are not whole blocks", x.cols);
+                assert!(x.stride >= x.cols, "stride {} below {} columns", x.stride, x.cols);
+                assert!(
+                    x.codes.len() >= rows_len(x.n, x.stride, x.cols),
+                    "activation codes too short"
+                );
+                assert!(x.scales.len() >= x.n * x.cols / 32, "activation scales too short");
+                assert!(x.sums.len() >= x.n * x.cols / 16, "activation sums too short");
+            }
+        }
+    }
+}
+
+/// Elements from the first to the last of `n` rows.
+fn rows_len(n: usize, stride: usize, cols: usize) -> usize {
+    if n == 0 { 0 } else { (n - 1) * stride + cols }
+}
+
+/// One call of a kernel, its lengths checked.
+struct Job<'a, 'b> {
+    /// Whole panels, one after another.
+    panels: &'a [u8],
+    x: &'a Activations<'b>,
+    /// `[panel][n][16]`.
+    tile: &'a mut [f32],
+    scratch: &'a mut [u8],
+}
+
+impl<'b> Job<'_, 'b> {
+    fn q8(&self) -> Q8Rows<'b> {
+        match self.x {
+            Activations::Q8(x) => *x,
+            Activations::F32(_) => unreachable!("`run` compared the formats"),
+        }
+    }
+
+    fn f32(&self) -> F32Rows<'b> {
+        match self.x {
+            Activations::F32(x) => *x,
+            Activations::Q8(_) => unreachable!("`run` compared the formats"),
+        }
+    }
+}
+
+/// The body of a kernel. A kernel of an instruction set may only be called on a CPU that has it.
+type Body = unsafe fn(&mut Job<'_, '_>);
+
+/// Bytes of scratch for a number of activation rows and columns.
+type Scratch = fn(n: usize, cols: usize) -> usize;
+
+/// Packs up to 16 file rows of a number of columns.
+type Pack = fn(rows: &[&[u8]], cols: usize, out: &mut [u8]);
+
+/// A kernel with the layout of its weights.
+#[derive(Debug)]
+pub struct LinearKernel {
+    name: &'static str,
+    ty: GgmlType,
+    isa: Isa,
+    level: Level,
+    act_format: ActFormat,
+    /// Columns and bytes of a panel block.
+    block: (usize, usize),
+    pack: Pack,
+    scratch: Scratch,
+    body: Body,
+}
+
+impl LinearKernel {
+    /// `linear/isa/type`.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The type of its weights in the file.
+    pub fn ty(&self) -> GgmlType {
+        self.ty
+    }
+
+    /// Features it needs.
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    /// How hard it tries.
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
+    /// The activations it reads.
+    pub fn act_format(&self) -> ActFormat {
+        self.act_format
+    }
+
+    /// Bytes of one panel of `cols` columns.
+    ///
+    /// # Panics
+    /// If `cols` is not a whole number of blocks of the type.
+    pub fn panel_bytes(&self, cols: usize) -> usize {
+        let (columns, bytes) = self.block;
+        assert!(cols.is_multiple_of(columns), "{cols} columns are not whole blocks of {}", self.ty);
+        cols / columns * bytes
+    }
+
+    /// Packs 1 to 16 rows, as they lie in the file, into one panel. Absent rows become zeros.
+    ///
+    /// # Panics
+    /// If a row is not `cols` weights long or `out` not [`panel_bytes`](Self::panel_bytes).
+    pub fn pack(&self, rows: &[&[u8]], cols: usize, out: &mut [u8]) {
+        assert!((1..=PANEL_ROWS).contains(&rows.len()), "{} rows for a panel", rows.len());
+        assert_eq!(out.len(), self.panel_bytes(cols), "bytes of a panel");
+        for row in rows {
+            assert_eq!(Some(row.len()), self.ty.row_bytes(cols), "bytes of a row");
+        }
+        (self.pack)(rows, cols, out);
+    }
+
+    /// Bytes of scratch that [`run`](Self::run) wants for these sizes.
+    pub fn scratch_bytes(&self, _n_panels: usize, n: usize, cols: usize) -> usize {
+        (self.scratch)(n, cols)
+    }
+
+    /// Multiplies consecutive panels with all rows of `x`; overwrites `tile`, which is `[n_panels][x.n][16]`.
+    ///
+    /// With many rows of `x`, each call first rearranges them in `scratch`: give it 16 panels or more at once.
+    ///
+    /// # Panics
+    /// If lengths do not agree, the activations have another format, or this CPU lacks [`isa`](Self::isa).
+    pub fn run(&self, panels: &[u8], x: &Activations<'_>, tile: &mut [f32], scratch: &mut [u8]) {
+        let panel_bytes = self.panel_bytes(x.cols());
+        assert!(panel_bytes > 0 && panels.len().is_multiple_of(panel_bytes), "whole panels");
+        x.check(self.act_format);
+        let n_panels = panels.len() / panel_bytes;
+        assert_eq!(tile.len(), n_panels * x.n() * PANEL_ROWS, "length of the output tile");
+        assert!(
+            scratch.len() >= (self.scratch)(x.n(), x.cols()),
+            "{}: scratch too short",
+            self.name
+        );
+        assert!(Isa::detect().contains(self.isa), "{} cannot run on this CPU", self.name);
+        if x.n() > 0 {
+            let mut job = Job { panels, x, tile, scratch };
+            // SAFETY: the assertion above established that this CPU has the features that the body needs.
+            unsafe { (self.body)(&mut job) }
+        }
+    }
+}
+
+/// The kernels of quantized type `F` for one instruction set.
+const fn kernel<F: format::Format>(
+    which: usize,
+    isa: Isa,
+    scratch: Scratch,
+    body: Body,
+) -> LinearKernel {
+    LinearKernel {
+        name: F::NAMES[which],
+        ty: <F::Block as quant::Block>::TY,
+        isa,
+        level: if which == 0 { Level::Naive } else { Level::Full },
+        act_format: ActFormat::Q8,
+        block: (F::BLOCK, F::BLOCK_BYTES),
+        pack: pack::quantized::<F>,
+        scratch,
+        body,
+    }
+}

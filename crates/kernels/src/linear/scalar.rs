@@ -1,0 +1,111 @@
+//! The plain form of quantized panel products: what the words in `format.rs` mean.
+
+use half::f16;
+
+use super::format::{Format, Scales};
+use super::{Job, PANEL_ROWS, pack};
+
+/// One value per weight row.
+type Lanes<T> = [T; PANEL_ROWS];
+
+/// Scratch of kernels that need none.
+pub(super) fn no_scratch(_n: usize, _cols: usize) -> usize {
+    0
+}
+
+/// Multiplies panels of `F`.
+pub(super) fn run<F: Format>(job: &mut Job<'_, '_>) {
+    let x = job.q8();
+    let panel_bytes = x.cols / F::BLOCK * F::BLOCK_BYTES;
+    let tiles = job.tile.chunks_exact_mut(x.n * PANEL_ROWS);
+    for (panel, tile) in job.panels.chunks_exact(panel_bytes).zip(tiles) {
+        tile.fill(0.0);
+        for (b, block) in panel.chunks_exact(F::BLOCK_BYTES).enumerate() {
+            let (header, groups) = block.split_at(F::SCALES.header());
+            for (g, group) in groups.chunks_exact(F::GROUP_BYTES).enumerate() {
+                let codes = pack::codes::<F>(group);
+                let scales = GroupScales::read::<F>(header, g);
+                let at = b * F::BLOCK / 32 + g;
+                for (c, acc) in tile.as_chunks_mut::<PANEL_ROWS>().0.iter_mut().enumerate() {
+                    let a = &x.codes[c * x.stride + at * 32..][..32];
+                    let sums = &x.sums[c * x.cols / 16 + at * 2..][..2];
+                    let halves = [
+                        dot(&codes[..4], &a[..16], F::ZERO * sums[0]),
+                        dot(&codes[4..], &a[16..], F::ZERO * sums[1]),
+                    ];
+                    scales.add(halves, x.scales[c * x.cols / 32 + at], sums, acc);
+                }
+            }
+        }
+    }
+}
+
+/// `sum q * a - zero`, for 16 columns.
+fn dot(codes: &[[u8; 64]], a: &[i8], zero: i32) -> Lanes<i32> {
+    let mut out = [-zero; PANEL_ROWS];
+    for (step, a) in codes.iter().zip(a.as_chunks::<4>().0) {
+        for (out, q) in out.iter_mut().zip(step.as_chunks::<4>().0) {
+            for (q, a) in q.iter().zip(a) {
+                *out += i32::from(*q) * i32::from(*a);
+            }
+        }
+    }
+    out
+}
+
+/// The scales and minima of 32 columns.
+struct GroupScales {
+    scale: Lanes<f32>,
+    /// Integer factors of the two halves.
+    halves: [Lanes<i32>; 2],
+    min: Option<(Lanes<f32>, [Lanes<i32>; 2])>,
+}
+
+impl GroupScales {
+    fn read<F: Format>(header: &[u8], g: usize) -> GroupScales {
+        let half = |at: usize| -> Lanes<f32> {
+            std::array::from_fn(|r| {
+                f16::from_le_bytes([header[at + 2 * r], header[at + 2 * r + 1]]).to_f32()
+            })
+        };
+        let small = |at: usize| -> Lanes<u8> {
+            std::array::from_fn(|r| header[F::SCALES.small() + at * 16 + r])
+        };
+        let times = |d: Lanes<f32>, s: Lanes<u8>| -> Lanes<f32> {
+            std::array::from_fn(|r| d[r] * f32::from(s[r].cast_signed()))
+        };
+        let one = [[1; PANEL_ROWS]; 2];
+        let scale = half(0);
+        match F::SCALES {
+            Scales::Block | Scales::Super => GroupScales { scale, halves: one, min: None },
+            Scales::BlockMin => GroupScales { scale, halves: one, min: Some((half(32), one)) },
+            Scales::Groups => GroupScales { scale: times(scale, small(g)), halves: one, min: None },
+            Scales::GroupsMin => {
+                let min = times(half(32), small(8 + g));
+                GroupScales { scale: times(scale, small(g)), halves: one, min: Some((min, one)) }
+            }
+            Scales::Halves => {
+                let halves =
+                    [2 * g, 2 * g + 1].map(|h| small(h).map(|s| i32::from(s.cast_signed())));
+                GroupScales { scale, halves, min: None }
+            }
+            Scales::HalvesMin => {
+                let low = [2 * g, 2 * g + 1].map(|h| small(h).map(|s| i32::from(s & 15)));
+                let high = [2 * g, 2 * g + 1].map(|h| small(h).map(|s| i32::from(s >> 4)));
+                GroupScales { scale, halves: low, min: Some((half(32), high)) }
+            }
+        }
+    }
+
+    /// Adds one group to the sums of one activation row with scale `d`.
+    fn add(&self, sums: [Lanes<i32>; 2], d: f32, a: &[i32], acc: &mut Lanes<f32>) {
+        for (r, acc) in acc.iter_mut().enumerate() {
+            let i = self.halves[0][r] * sums[0][r] + self.halves[1][r] * sums[1][r];
+            *acc = (self.scale[r] * d).mul_add(i as f32, *acc);
+            if let Some((min, factors)) = &self.min {
+                let j = factors[0][r] * a[0] + factors[1][r] * a[1];
+                *acc = min[r].mul_add(-(d * j as f32), *acc);
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The table of all kernels.
+
+use quant::GgmlType;
+
+use super::float::{self, Bf16, F16, F32, Plain};
+use super::format::Format;
+use super::formats::*;
+use super::{LinearKernel, kernel, scalar};
+use crate::Isa;
+
+/// One row per weight type, least instruction set first.
+static TABLE: &[&[LinearKernel]] = &[
+    &plain::<F32>(),
+    &plain::<F16>(),
+    &plain::<Bf16>(),
+    &quantized::<Q4_0>(),
+    &quantized::<Q4_1>(),
+    &quantized::<Q5_0>(),
+    &quantized::<Q5_1>(),
+    &quantized::<Q8_0>(),
+    &quantized::<Q2K>(),
+    &quantized::<Q3K>(),
+    &quantized::<Q4K>(),
+    &quantized::<Q5K>(),
+    &quantized::<Q6K>(),
+    &quantized::<Iq4Nl>(),
+    &quantized::<Iq4Xs>(),
+    &quantized::<Iq3S>(),
+    &quantized::<Tq1_0>(),
+    &quantized::<Tq2_0>(),
+];
+
+const fn quantized<F: Format>() -> [LinearKernel; 1] {
+    [kernel::<F>(0, Isa::NONE, scalar::no_scratch, scalar::run::<F>)]
+}
+
+const fn plain<P: Plain>() -> [LinearKernel; 1] {
+    [float::kernel::<P>(0, Isa::NONE, scalar::no_scratch, float::naive::<P>)]
+}
+
+/// The best kernel for weights of type `ty` on a CPU with `isa`, which is cut to what this CPU has; `None` for types
+/// that weights cannot have.
+pub fn linear(ty: GgmlType, isa: Isa) -> Option<&'static LinearKernel> {
+    let isa = isa.and(Isa::detect());
+    TABLE.iter().flat_map(|row| row.iter()).rfind(|k| k.ty() == ty && isa.contains(k.isa()))
+}
+
+/// Every kernel of every type, those included that this CPU cannot run; the naive kernel of a type comes first.
+pub fn linear_kernels() -> impl Iterator<Item = &'static LinearKernel> {
+    TABLE.iter().flat_map(|row| row.iter())
+}

@@ -1,0 +1,349 @@
+//! Every panel kernel against the naive one, to the bit, and the naive one against an f64 product of the same
+//! quantized activations.
+
+use kernels::linear::{
+    ActFormat, Activations, F32Rows, LinearKernel, PANEL_ROWS, Q8Rows, QUANTIZE_Q8, linear,
+    linear_kernels,
+};
+use kernels::{Isa, Level};
+use quant::GgmlType;
+
+/// A small generator: what matters is that cases repeat.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (self.0 >> 33) ^ (self.0 >> 17)
+    }
+
+    /// In -1..1.
+    fn f32(&mut self) -> f32 {
+        (self.next() & 0xff_ffff) as f32 / 8_388_608.0 - 1.0
+    }
+}
+
+/// Where a block of `ty` keeps its f16 scales.
+fn f16_fields(ty: GgmlType) -> &'static [usize] {
+    match ty {
+        GgmlType::Q4_0 | GgmlType::Q5_0 | GgmlType::Q8_0 | GgmlType::Iq4Nl => &[0],
+        GgmlType::Iq4Xs | GgmlType::Iq3S => &[0],
+        GgmlType::Q4_1 | GgmlType::Q5_1 | GgmlType::Q4K | GgmlType::Q5K => &[0, 2],
+        GgmlType::Q2K => &[80, 82],
+        GgmlType::Q3K => &[108],
+        GgmlType::Q6K => &[208],
+        GgmlType::Tq1_0 => &[52],
+        GgmlType::Tq2_0 => &[64],
+        _ => &[],
+    }
+}
+
+/// What the codes of a case are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fill {
+    Random,
+    /// Every byte of the codes has this value: the extremes of every format are among 0x00, 0x80, 0x7f and 0xff.
+    All(u8),
+}
+
+/// File bytes of one row with scales of about 0.01.
+fn row(ty: GgmlType, cols: usize, fill: Fill, random: &mut Random) -> Vec<u8> {
+    match ty {
+        GgmlType::F32 => (0..cols).flat_map(|_| random.f32().to_le_bytes()).collect(),
+        GgmlType::F16 => {
+            (0..cols).flat_map(|_| half::f16::from_f32(random.f32()).to_le_bytes()).collect()
+        }
+        GgmlType::Bf16 => {
+            (0..cols).flat_map(|_| half::bf16::from_f32(random.f32()).to_le_bytes()).collect()
+        }
+        _ => {
+            let mut bytes = vec![0u8; ty.row_bytes(cols).unwrap()];
+            for byte in &mut bytes {
+                *byte = match fill {
+                    Fill::Random => random.next() as u8,
+                    Fill::All(value) => value,
+                };
+            }
+            for block in bytes.chunks_exact_mut(ty.block_bytes()) {
+                for at in f16_fields(ty) {
+                    let d = half::f16::from_f32(0.01 + 0.005 * random.f32());
+                    block[*at..][..2].copy_from_slice(&d.to_le_bytes());
+                }
+            }
+            bytes
+        }
+    }
+}
+
+/// One product: weights as in the file, activations quantized for those who want them so.
+struct Case {
+    ty: GgmlType,
+    rows: usize,
+    cols: usize,
+    n: usize,
+    stride: usize,
+    weights: Vec<Vec<u8>>,
+    x: Vec<f32>,
+    codes: Vec<i8>,
+    scales: Vec<f32>,
+    sums: Vec<i32>,
+}
+
+impl Case {
+    fn new(ty: GgmlType, rows: usize, cols: usize, n: usize, fill: Fill) -> Case {
+        let mut random = Random((rows * 31 + cols * 7 + n) as u64);
+        let weights = (0..rows).map(|_| row(ty, cols, fill, &mut random)).collect();
+        let stride = cols.next_multiple_of(64) + 64;
+        let mut x = vec![f32::NAN; n * stride];
+        let mut codes = vec![99; n * stride];
+        let (mut scales, mut sums) = (vec![0.0; n * (cols / 32)], vec![0; n * (cols / 16)]);
+        for c in 0..n {
+            let x = &mut x[c * stride..][..cols];
+            for (k, x) in x.iter_mut().enumerate() {
+                *x = match fill {
+                    Fill::Random => random.f32() * (1.0 + (k % 5) as f32),
+                    Fill::All(_) => [1.0, -1.0][c % 2],
+                };
+            }
+            if cols.is_multiple_of(32) {
+                let (d, s) = (
+                    &mut scales[c * cols / 32..][..cols / 32],
+                    &mut sums[c * cols / 16..][..cols / 16],
+                );
+                QUANTIZE_Q8.pick(Isa::NONE).call(x, &mut codes[c * stride..][..cols], d, s);
+            }
+        }
+        Case { ty, rows, cols, n, stride, weights, x, codes, scales, sums }
+    }
+
+    fn activations(&self, format: ActFormat) -> Activations<'_> {
+        let (n, cols, stride) = (self.n, self.cols, self.stride);
+        match format {
+            ActFormat::F32 => Activations::F32(F32Rows { x: &self.x, n, cols, stride }),
+            ActFormat::Q8 => Activations::Q8(Q8Rows {
+                codes: &self.codes,
+                scales: &self.scales,
+                sums: &self.sums,
+                n,
+                cols,
+                stride,
+            }),
+        }
+    }
+
+    fn pack(&self, kernel: &LinearKernel) -> Vec<u8> {
+        let bytes = kernel.panel_bytes(self.cols);
+        let mut panels = vec![0xee; bytes * self.rows.div_ceil(PANEL_ROWS)];
+        for (rows, panel) in self.weights.chunks(PANEL_ROWS).zip(panels.chunks_exact_mut(bytes)) {
+            let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+            kernel.pack(&rows, self.cols, panel);
+        }
+        panels
+    }
+
+    /// Runs a kernel with guards around its tile and scratch.
+    fn run(&self, kernel: &LinearKernel) -> Vec<f32> {
+        const GUARD: usize = 64;
+        let panels = self.pack(kernel);
+        let n_panels = self.rows.div_ceil(PANEL_ROWS);
+        let len = n_panels * self.n * PANEL_ROWS;
+        let mut tile = vec![12345.0; len + 2 * GUARD];
+        let scratch_len = kernel.scratch_bytes(n_panels, self.n, self.cols);
+        let mut scratch = vec![0xa5; scratch_len + 2 * GUARD];
+        let x = self.activations(kernel.act_format());
+        kernel.run(&panels, &x, &mut tile[GUARD..][..len], &mut scratch[GUARD..][..scratch_len]);
+        let guards = tile[..GUARD].iter().chain(&tile[GUARD + len..]);
+        assert!(guards.into_iter().all(|v| *v == 12345.0), "{}: tile overrun", kernel.name());
+        let guards = scratch[..GUARD].iter().chain(&scratch[GUARD + scratch_len..]);
+        assert!(guards.into_iter().all(|v| *v == 0xa5), "{}: scratch overrun", kernel.name());
+        tile[GUARD..][..len].to_vec()
+    }
+
+    /// The greatest error of `tile` as a part of the sum of magnitudes, against f64.
+    fn error(&self, format: ActFormat, tile: &[f32]) -> f64 {
+        let mut worst = 0.0f64;
+        let mut w = vec![0.0; self.cols];
+        for (r, bytes) in self.weights.iter().enumerate() {
+            quant::format(self.ty).unwrap().dequantize(bytes, &mut w);
+            for c in 0..self.n {
+                let (mut sum, mut magnitude) = (0.0f64, 1e-30f64);
+                for (k, w) in w.iter().enumerate() {
+                    let x = match format {
+                        ActFormat::F32 => f64::from(self.x[c * self.stride + k]),
+                        ActFormat::Q8 => {
+                            let d = self.scales[c * (self.cols / 32) + k / 32];
+                            f64::from(self.codes[c * self.stride + k]) * f64::from(d)
+                        }
+                    };
+                    sum += f64::from(*w) * x;
+                    magnitude += (f64::from(*w) * x).abs();
+                }
+                let got =
+                    f64::from(tile[(r / PANEL_ROWS * self.n + c) * PANEL_ROWS + r % PANEL_ROWS]);
+                worst = worst.max((got - sum).abs() / magnitude);
+            }
+        }
+        worst
+    }
+}
+
+fn naive_kernels() -> impl Iterator<Item = &'static LinearKernel> {
+    linear_kernels().filter(|k| k.level() == Level::Naive)
+}
+
+/// Instruction sets to test; those that the CPU lacks are named, or fail if required.
+fn isas() -> Vec<Isa> {
+    let required = std::env::var("ROOFLIGHT_REQUIRE_ISA").unwrap_or_default();
+    let mut found = vec![];
+    for (name, isa) in &Isa::NAMES[1..] {
+        if Isa::detect().contains(*isa) {
+            found.push(*isa);
+        } else {
+            assert!(
+                !required.contains(name),
+                "ROOFLIGHT_REQUIRE_ISA={required}, but this CPU lacks {name}"
+            );
+            eprintln!("skipped: needs {name}");
+        }
+    }
+    found
+}
+
+fn check(ty: GgmlType, rows: usize, cols: usize, n: usize, fill: Fill) {
+    let case = Case::new(ty, rows, cols, n, fill);
+    let naive = naive_kernels().find(|k| k.ty() == ty).unwrap();
+    let want = case.run(naive);
+    if n <= 4 || cols <= 512 {
+        let error = case.error(naive.act_format(), &want);
+        assert!(error < 2e-6, "{} {rows}x{cols} n={n} {fill:?}: error {error}", naive.name());
+    }
+    for isa in isas() {
+        let Some(kernel) = linear_kernels().find(|k| k.ty() == ty && k.isa() == isa) else { continue };
+        let got = case.run(kernel);
+        for (i, (got, want)) in got.iter().zip(&want).enumerate() {
+            let (panel, c, r) = (i / 16 / n, i / 16 % n, i % 16);
+            assert_eq!(
+                got.to_bits(),
+                want.to_bits(),
+                "{} {rows}x{cols} n={n} {fill:?}, panel {panel} row {r} column {c}: {got} for {want}",
+                kernel.name()
+            );
+        }
+    }
+}
+
+fn check_all(rows: usize, blocks: &[usize], n: &[usize], fill: Fill) {
+    for kernel in naive_kernels() {
+        let ty = kernel.ty();
+        for cols in blocks.iter().map(|k| k.next_multiple_of(ty.block_len())) {
+            for n in n {
+                check(ty, rows, cols, *n, fill);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_row_count_agrees_to_the_bit() {
+    for rows in [1, 15, 16, 17, 50] {
+        check_all(rows, &[32, 288], &[1, 4], Fill::Random);
+    }
+    check_all(81, &[160], &[1, 3, 7, 13], Fill::Random);
+}
+
+#[test]
+fn every_number_of_activation_rows_agrees_to_the_bit() {
+    check_all(17, &[544], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 33, 70], Fill::Random);
+}
+
+#[test]
+fn every_length_agrees_to_the_bit() {
+    check_all(16, &[32, 64, 96, 128, 224, 256, 512, 896, 2816], &[1, 5, 14], Fill::Random);
+}
+
+#[test]
+fn extreme_codes_do_not_overflow() {
+    for fill in [0x00, 0x0f, 0x7f, 0x80, 0xf0, 0xff] {
+        check_all(16, &[256], &[1, 2, 6, 14], Fill::All(fill));
+    }
+}
+
+/// One row and many rows give the same bits: the rows of a batch do not see each other.
+#[test]
+fn bits_do_not_depend_on_the_number_of_rows() {
+    for naive in naive_kernels() {
+        let kernel = linear(naive.ty(), Isa::detect()).unwrap();
+        let many = Case::new(naive.ty(), 33, 512, 21, Fill::Random);
+        let all = many.run(kernel);
+        for c in [0, 7, 20] {
+            let one = Case {
+                n: 1,
+                x: many.x[c * many.stride..][..many.stride].to_vec(),
+                codes: many.codes[c * many.stride..][..many.stride].to_vec(),
+                scales: many.scales[c * 16..][..16].to_vec(),
+                sums: many.sums[c * 32..][..32].to_vec(),
+                weights: many.weights.clone(),
+                ..many
+            };
+            for (panel, got) in one.run(kernel).chunks_exact(16).enumerate() {
+                let want = &all[(panel * 21 + c) * 16..][..16];
+                let bits = |v: &[f32]| v.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+                assert_eq!(bits(got), bits(want), "{} column {c}", kernel.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn quantize_q8_agrees_to_the_bit() {
+    let mut random = Random(5);
+    let mut x: Vec<f32> = (0..2816).map(|_| random.f32() * 3.0).collect();
+    x[32..64].fill(0.0);
+    x[64..96].fill(1e-42);
+    x[96] = f32::INFINITY;
+    x[128] = f32::NAN;
+    x[161] = f32::MAX;
+    x[192..224].fill(f32::MIN_POSITIVE);
+    let run = |kernel: &kernels::Kernel<_>| -> (Vec<i8>, Vec<u32>, Vec<i32>) {
+        let (mut codes, mut scales, mut sums) = (vec![0; 2816], vec![0.0; 88], vec![0; 176]);
+        let kernel: &kernels::Kernel<kernels::linear::QuantizeQ8> = kernel;
+        kernel.call(&x, &mut codes, &mut scales, &mut sums);
+        (codes, scales.iter().map(|d| d.to_bits()).collect(), sums)
+    };
+    let want = run(QUANTIZE_Q8.pick(Isa::NONE));
+    assert!(want.0[32..96].iter().all(|c| *c == 0) && want.1[1] == 0 && want.1[2] == 0);
+    assert!(f32::from_bits(want.1[3]).is_infinite() && f32::from_bits(want.1[4]).is_nan());
+    assert!(want.0[..32].iter().any(|c| c.abs() == 127));
+    for kernel in QUANTIZE_Q8.available(Isa::detect()) {
+        assert!(run(kernel) == want, "{}", kernel.name());
+    }
+}
+
+#[test]
+fn the_table_names_every_weight_type_once_per_isa() {
+    let mut names: Vec<_> = linear_kernels().map(LinearKernel::name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), linear_kernels().count());
+    for format in quant::FORMATS {
+        let kernel = linear(format.ty(), Isa::NONE).unwrap();
+        assert_eq!((kernel.ty(), kernel.level()), (format.ty(), Level::Naive));
+    }
+    assert!(linear(GgmlType::I32, Isa::detect()).is_none());
+}
+
+/// Panels take about as many bytes as the file, so that a share of the bandwidth is a share of the file.
+#[test]
+fn panels_are_as_long_as_the_file() {
+    for kernel in linear_kernels() {
+        let file = 16 * kernel.ty().row_bytes(1024).unwrap();
+        let share = kernel.panel_bytes(1024) as f64 / file as f64;
+        let limit = match kernel.ty() {
+            GgmlType::Iq3S => 1.26,
+            GgmlType::Tq1_0 => 1.23,
+            GgmlType::Q3K => 1.04,
+            _ => 1.03,
+        };
+        assert!((0.99..limit).contains(&share), "{}: {share}", kernel.name());
+    }
+}
