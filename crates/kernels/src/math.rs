@@ -18,6 +18,7 @@ pub(crate) const EXP_POLY: [f32; 8] =
     [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5, 1.0, 1.0];
 
 /// `e^x` within 2 units in the last place; 0 below [`EXP_MIN`], constant above [`EXP_MAX`]; NaN stays NaN.
+#[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
     let x = if EXP_MAX < x { EXP_MAX } else { x };
     let t = x.mul_add(std::f32::consts::LOG2_E, ROUND);
@@ -32,11 +33,13 @@ pub(crate) fn exp(x: f32) -> f32 {
 }
 
 /// The greater one; `b` if either is NaN.
+#[inline(always)]
 pub(crate) fn greater(a: f32, b: f32) -> f32 {
     if a > b { a } else { b }
 }
 
 /// Sum of the lanes: halves are added until one is left.
+#[inline(always)]
 pub(crate) fn sum_lanes(mut lanes: [f32; LANES]) -> f32 {
     for half in [8, 4, 2, 1] {
         for i in 0..half {
@@ -47,6 +50,7 @@ pub(crate) fn sum_lanes(mut lanes: [f32; LANES]) -> f32 {
 }
 
 /// Greatest lane; NaN lanes are passed over where there is another.
+#[inline(always)]
 pub(crate) fn max_lanes(mut lanes: [f32; LANES]) -> f32 {
     for half in [8, 4, 2, 1] {
         for i in 0..half {

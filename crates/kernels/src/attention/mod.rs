@@ -8,10 +8,18 @@
 //! (lane = position mod 16), each ascending, then halves added; `out` over positions ascending. Quantized elements
 //! enter as `code * scale`, which f32 holds exactly. What a row may not see is never multiplied into it.
 
+#[cfg(target_arch = "x86_64")]
+mod fast;
 mod layout;
 mod naive;
+#[cfg(target_arch = "x86_64")]
+mod product;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
 
 pub use layout::{BLOCK, ElemType, HeadShape, TILE};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use product::{Elem, Product, tile};
 
 use crate::{Isa, Kernel, Level, Slot};
 
@@ -92,6 +100,9 @@ pub type AttendFn = unsafe fn(&HeadBlock<'_>, &QueryRows<'_>, &mut Partials<'_>,
 pub static ATTEND: Slot<AttendFn> = Slot {
     op: "attend",
     naive: Kernel { name: "attend/naive", isa: Isa::NONE, level: Level::Naive, run: naive::attend },
+    #[cfg(target_arch = "x86_64")]
+    candidates: x86_64::ATTEND,
+    #[cfg(not(target_arch = "x86_64"))]
     candidates: &[],
 };
 
@@ -102,6 +113,9 @@ pub type MergeFn = unsafe fn(&mut Partials<'_>, &Partials<'_>, usize);
 pub static MERGE: Slot<MergeFn> = Slot {
     op: "merge",
     naive: Kernel { name: "merge/naive", isa: Isa::NONE, level: Level::Naive, run: naive::merge },
+    #[cfg(target_arch = "x86_64")]
+    candidates: x86_64::MERGE,
+    #[cfg(not(target_arch = "x86_64"))]
     candidates: &[],
 };
 

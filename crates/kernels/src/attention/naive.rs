@@ -46,6 +46,7 @@ pub(super) fn attend(
 }
 
 /// The [`MERGE`](super::MERGE) op.
+#[inline(always)]
 pub(super) fn merge(state: &mut Partials<'_>, block: &Partials<'_>, stride: usize) {
     let rows =
         state.max.iter_mut().zip(state.sum.iter_mut()).zip(state.out.chunks_exact_mut(stride));

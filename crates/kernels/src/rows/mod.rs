@@ -1,6 +1,10 @@
 //! Ops on single rows: norms, activations, sums, rotation, and looks at a row of logits.
 
+#[cfg(target_arch = "x86_64")]
+mod fast;
 mod naive;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
 
 use crate::{Isa, Kernel, Level, Slot};
 
@@ -25,6 +29,9 @@ pub static RMS_NORM: Slot<RmsNormFn> = Slot {
         level: Level::Naive,
         run: naive::rms_norm,
     },
+    #[cfg(target_arch = "x86_64")]
+    candidates: x86_64::RMS_NORM,
+    #[cfg(not(target_arch = "x86_64"))]
     candidates: &[],
 };
 
@@ -56,6 +63,9 @@ pub static GATED_SILU: Slot<BinaryFn> = Slot {
         level: Level::Naive,
         run: naive::gated_silu,
     },
+    #[cfg(target_arch = "x86_64")]
+    candidates: x86_64::GATED_SILU,
+    #[cfg(not(target_arch = "x86_64"))]
     candidates: &[],
 };
 
@@ -63,6 +73,9 @@ pub static GATED_SILU: Slot<BinaryFn> = Slot {
 pub static ADD: Slot<BinaryFn> = Slot {
     op: "add",
     naive: Kernel { name: "add/naive", isa: Isa::NONE, level: Level::Naive, run: naive::add },
+    #[cfg(target_arch = "x86_64")]
+    candidates: x86_64::ADD,
+    #[cfg(not(target_arch = "x86_64"))]
     candidates: &[],
 };
 
@@ -90,6 +103,9 @@ pub type RotateFn = unsafe fn(&mut [f32], &[f32], &[f32], Pairs);
 pub static ROTATE: Slot<RotateFn> = Slot {
     op: "rotate",
     naive: Kernel { name: "rotate/naive", isa: Isa::NONE, level: Level::Naive, run: naive::rotate },
+    #[cfg(target_arch = "x86_64")]
+    candidates: x86_64::ROTATE,
+    #[cfg(not(target_arch = "x86_64"))]
     candidates: &[],
 };
 
@@ -142,6 +158,9 @@ pub type ArgmaxFn = unsafe fn(&[f32]) -> Option<usize>;
 pub static ARGMAX: Slot<ArgmaxFn> = Slot {
     op: "argmax",
     naive: Kernel { name: "argmax/naive", isa: Isa::NONE, level: Level::Naive, run: naive::argmax },
+    #[cfg(target_arch = "x86_64")]
+    candidates: x86_64::ARGMAX,
+    #[cfg(not(target_arch = "x86_64"))]
     candidates: &[],
 };
 
@@ -165,6 +184,9 @@ pub static ALL_FINITE: Slot<AllFiniteFn> = Slot {
         level: Level::Naive,
         run: naive::all_finite,
     },
+    #[cfg(target_arch = "x86_64")]
+    candidates: x86_64::ALL_FINITE,
+    #[cfg(not(target_arch = "x86_64"))]
     candidates: &[],
 };
 

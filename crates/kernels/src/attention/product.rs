@@ -1,0 +1,132 @@
+//! The one inner loop of attention: rows of f32 times a matrix whose rows are vectors of 16 lanes.
+//!
+//! Scores are `queries x keys` (depth: elements of a key; columns: tiles), outputs are `weights x values` (depth:
+//! positions; columns: 16 elements of a value each).
+
+use crate::lanes::Simd;
+use crate::math::LANES;
+
+/// A type of matrix element, read 16 at a time.
+pub(crate) trait Elem {
+    /// Bytes of 16 elements.
+    const BYTES: usize;
+
+    /// The 16 elements at the start of `bytes`.
+    ///
+    /// # Safety
+    /// `bytes` points at [`Elem::BYTES`] readable bytes.
+    unsafe fn load<S: Simd>(simd: S, bytes: *const u8) -> S::V;
+}
+
+/// 4-byte elements.
+pub(crate) struct Single;
+
+impl Elem for Single {
+    const BYTES: usize = 4 * LANES;
+
+    #[inline(always)]
+    unsafe fn load<S: Simd>(simd: S, bytes: *const u8) -> S::V {
+        // SAFETY: the caller vouches for 64 readable bytes, and bytes have no alignment.
+        simd.load_bytes(unsafe { &*bytes.cast() })
+    }
+}
+
+/// 2-byte elements.
+pub(crate) struct Half;
+
+impl Elem for Half {
+    const BYTES: usize = 2 * LANES;
+
+    #[inline(always)]
+    unsafe fn load<S: Simd>(simd: S, bytes: *const u8) -> S::V {
+        // SAFETY: the caller vouches for 32 readable bytes, and bytes have no alignment.
+        simd.load_f16(unsafe { &*bytes.cast() })
+    }
+}
+
+/// `out[row][column] (+)= Σ a[row][k] * b[k][column]`, k ascending, fused; a column is 16 lanes.
+pub(crate) struct Product<'a> {
+    /// Row `r` starts at `r * a_stride`.
+    pub(super) a: &'a [f32],
+    pub(super) a_stride: usize,
+    /// Column `c` of row `k` starts at byte `k * b_step + c * b_column`.
+    pub(super) b: &'a [u8],
+    pub(super) b_step: usize,
+    pub(super) b_column: usize,
+    /// How many k there are.
+    pub(super) depth: usize,
+    /// Column `c` of row `r` starts at `r * out_stride + c * 16`.
+    pub(super) out: &'a mut [f32],
+    pub(super) out_stride: usize,
+    /// Whether `out` is added to, or overwritten.
+    pub(super) add: bool,
+}
+
+impl Product<'_> {
+    /// Compute `columns` columns of `rows` rows, at most [`Simd::ROWS`].
+    #[inline(always)]
+    pub(super) fn run<S: Simd, E: Elem>(mut self, simd: S, rows: usize, columns: usize) {
+        if rows == 0 || columns == 0 {
+            return;
+        }
+        assert!(rows <= S::ROWS, "rows of a register tile");
+        assert!(
+            self.out.len() >= (rows - 1) * self.out_stride + columns * LANES,
+            "result of a product"
+        );
+        if self.depth > 0 {
+            let last = (self.depth - 1) * self.b_step + (columns - 1) * self.b_column;
+            assert!(self.a.len() >= (rows - 1) * self.a_stride + self.depth, "rows of a product");
+            assert!(self.b.len() >= last + E::BYTES, "matrix of a product");
+        }
+        let mut column = 0;
+        while column < columns {
+            column += simd.columns::<E>(&mut self, rows, column, columns - column);
+        }
+    }
+}
+
+/// `R` rows times `C` columns from `column` on, in registers. Returns `C`.
+///
+/// Only [`Product::run`] leads here, and has checked the lengths for all its rows and columns.
+#[inline(always)]
+pub(crate) fn tile<S: Simd, E: Elem, const R: usize, const C: usize>(
+    simd: S,
+    product: &mut Product<'_>,
+    column: usize,
+) -> usize {
+    let mut sums = [[simd.splat(0.0); C]; R];
+    if product.add {
+        for (r, sums) in sums.iter_mut().enumerate() {
+            for (c, sum) in sums.iter_mut().enumerate() {
+                *sum = simd.load(out_column(product, r, column + c));
+            }
+        }
+    }
+    for k in 0..product.depth {
+        for c in 0..C {
+            let at = k * product.b_step + (column + c) * product.b_column;
+            // SAFETY: `Product::run` checked that the last column of the last row ends within `b`.
+            let bytes = unsafe { product.b.as_ptr().add(at) };
+            // SAFETY: as above.
+            let b = unsafe { E::load(simd, bytes) };
+            for (r, sums) in sums.iter_mut().enumerate() {
+                // SAFETY: `Product::run` checked that the last row's `depth` elements lie within `a`.
+                let a = unsafe { product.a.get_unchecked(r * product.a_stride + k) };
+                sums[c] = simd.fma(simd.splat(*a), b, sums[c]);
+            }
+        }
+    }
+    for (r, sums) in sums.iter().enumerate() {
+        for (c, sum) in sums.iter().enumerate() {
+            simd.store(*sum, out_column(product, r, column + c));
+        }
+    }
+    C
+}
+
+#[inline(always)]
+fn out_column<'a>(product: &'a mut Product<'_>, row: usize, column: usize) -> &'a mut [f32; LANES] {
+    let at = row * product.out_stride + column * LANES;
+    product.out[at..].first_chunk_mut().expect("`Product::run` checked the result's length")
+}

@@ -1,0 +1,47 @@
+//! Attention's kernels for x86-64.
+
+use super::{AttendFn, HeadBlock, MergeFn, Partials, QueryRows, fast, naive};
+use crate::lanes::{Avx2, Avx512};
+use crate::{Isa, Kernel, Level};
+
+/// Candidates of [`ATTEND`](super::ATTEND).
+pub(super) const ATTEND: &[Kernel<AttendFn>] = &[
+    Kernel { name: "attend/avx512", isa: Isa::AVX512, level: Level::Full, run: attend_avx512 },
+    Kernel { name: "attend/avx2", isa: Isa::AVX2, level: Level::Full, run: attend_avx2 },
+];
+
+/// Candidates of [`MERGE`](super::MERGE).
+pub(super) const MERGE: &[Kernel<MergeFn>] = &[
+    Kernel { name: "merge/avx512", isa: Isa::AVX512, level: Level::Full, run: merge_avx512 },
+    Kernel { name: "merge/avx2", isa: Isa::AVX2, level: Level::Full, run: merge_avx2 },
+];
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+fn attend_avx512(
+    block: &HeadBlock<'_>,
+    rows: &QueryRows<'_>,
+    out: &mut Partials<'_>,
+    scratch: &mut [f32],
+) {
+    fast::attend(Avx512::new(), block, rows, out, scratch);
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn attend_avx2(
+    block: &HeadBlock<'_>,
+    rows: &QueryRows<'_>,
+    out: &mut Partials<'_>,
+    scratch: &mut [f32],
+) {
+    fast::attend(Avx2::new(), block, rows, out, scratch);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+fn merge_avx512(state: &mut Partials<'_>, block: &Partials<'_>, stride: usize) {
+    naive::merge(state, block, stride);
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn merge_avx2(state: &mut Partials<'_>, block: &Partials<'_>, stride: usize) {
+    naive::merge(state, block, stride);
+}

@@ -1,0 +1,44 @@
+//! Row ops over 16 lanes, for every instruction set that has them.
+
+use crate::lanes::{Simd, exp, load_part, to_array};
+use crate::math::{LANES, sum_lanes};
+
+#[inline(always)]
+pub(super) fn rms_norm<S: Simd>(simd: S, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+    let (vectors, rest) = x.as_chunks::<LANES>();
+    let mut sums = simd.splat(0.0);
+    for vector in vectors {
+        let v = simd.load(vector);
+        sums = simd.fma(v, v, sums);
+    }
+    let v = load_part(simd, rest);
+    sums = simd.fma(v, v, sums);
+    let scale = 1.0 / (sum_lanes(to_array(simd, sums)) / x.len() as f32 + eps).sqrt();
+    let (weights, weight_rest) = weight.as_chunks::<LANES>();
+    let (outs, out_rest) = out.as_chunks_mut::<LANES>();
+    let by = simd.splat(scale);
+    for ((out, x), weight) in outs.iter_mut().zip(vectors).zip(weights) {
+        simd.store(simd.mul(simd.mul(simd.load(x), by), simd.load(weight)), out);
+    }
+    for ((out, x), weight) in out_rest.iter_mut().zip(rest).zip(weight_rest) {
+        *out = x * scale * weight;
+    }
+}
+
+#[inline(always)]
+pub(super) fn gated_silu<S: Simd>(simd: S, gate: &[f32], up: &[f32], out: &mut [f32]) {
+    let (gates, gate_rest) = gate.as_chunks::<LANES>();
+    let (ups, up_rest) = up.as_chunks::<LANES>();
+    let (outs, out_rest) = out.as_chunks_mut::<LANES>();
+    for ((out, gate), up) in outs.iter_mut().zip(gates).zip(ups) {
+        simd.store(gated(simd, simd.load(gate), simd.load(up)), out);
+    }
+    let last = to_array(simd, gated(simd, load_part(simd, gate_rest), load_part(simd, up_rest)));
+    out_rest.copy_from_slice(&last[..out_rest.len()]);
+}
+
+#[inline(always)]
+fn gated<S: Simd>(simd: S, gate: S::V, up: S::V) -> S::V {
+    let e = exp(simd, simd.sub(simd.splat(0.0), gate));
+    simd.mul(simd.div(gate, simd.add(simd.splat(1.0), e)), up)
+}

@@ -1,0 +1,111 @@
+//! Row ops for x86-64. Where only `naive` is named, the compiler vectorizes its plain loops under the instruction set.
+
+use super::{AllFiniteFn, ArgmaxFn, BinaryFn, Pairs, RmsNormFn, RotateFn, fast, naive};
+use crate::lanes::{Avx2, Avx512};
+use crate::{Isa, Kernel, Level};
+
+/// Candidates of [`RMS_NORM`](super::RMS_NORM).
+pub(super) const RMS_NORM: &[Kernel<RmsNormFn>] = &[
+    Kernel { name: "rms_norm/avx512", isa: Isa::AVX512, level: Level::Full, run: rms_norm_avx512 },
+    Kernel { name: "rms_norm/avx2", isa: Isa::AVX2, level: Level::Full, run: rms_norm_avx2 },
+];
+
+/// Candidates of [`GATED_SILU`](super::GATED_SILU).
+pub(super) const GATED_SILU: &[Kernel<BinaryFn>] = &[
+    Kernel {
+        name: "gated_silu/avx512",
+        isa: Isa::AVX512,
+        level: Level::Full,
+        run: gated_silu_avx512,
+    },
+    Kernel { name: "gated_silu/avx2", isa: Isa::AVX2, level: Level::Full, run: gated_silu_avx2 },
+];
+
+/// Candidates of [`ADD`](super::ADD).
+pub(super) const ADD: &[Kernel<BinaryFn>] = &[
+    Kernel { name: "add/avx512", isa: Isa::AVX512, level: Level::Full, run: add_avx512 },
+    Kernel { name: "add/avx2", isa: Isa::AVX2, level: Level::Full, run: add_avx2 },
+];
+
+/// Candidates of [`ROTATE`](super::ROTATE).
+pub(super) const ROTATE: &[Kernel<RotateFn>] = &[
+    Kernel { name: "rotate/avx512", isa: Isa::AVX512, level: Level::Full, run: rotate_avx512 },
+    Kernel { name: "rotate/avx2", isa: Isa::AVX2, level: Level::Full, run: rotate_avx2 },
+];
+
+/// Candidates of [`ARGMAX`](super::ARGMAX).
+pub(super) const ARGMAX: &[Kernel<ArgmaxFn>] = &[
+    Kernel { name: "argmax/avx512", isa: Isa::AVX512, level: Level::Full, run: argmax_avx512 },
+    Kernel { name: "argmax/avx2", isa: Isa::AVX2, level: Level::Full, run: argmax_avx2 },
+];
+
+/// Candidates of [`ALL_FINITE`](super::ALL_FINITE).
+pub(super) const ALL_FINITE: &[Kernel<AllFiniteFn>] = &[
+    Kernel {
+        name: "all_finite/avx512",
+        isa: Isa::AVX512,
+        level: Level::Full,
+        run: all_finite_avx512,
+    },
+    Kernel { name: "all_finite/avx2", isa: Isa::AVX2, level: Level::Full, run: all_finite_avx2 },
+];
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+fn rms_norm_avx512(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+    fast::rms_norm(Avx512::new(), x, weight, eps, out);
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn rms_norm_avx2(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+    fast::rms_norm(Avx2::new(), x, weight, eps, out);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+fn gated_silu_avx512(gate: &[f32], up: &[f32], out: &mut [f32]) {
+    fast::gated_silu(Avx512::new(), gate, up, out);
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn gated_silu_avx2(gate: &[f32], up: &[f32], out: &mut [f32]) {
+    fast::gated_silu(Avx2::new(), gate, up, out);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+fn add_avx512(a: &[f32], b: &[f32], out: &mut [f32]) {
+    naive::add(a, b, out);
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn add_avx2(a: &[f32], b: &[f32], out: &mut [f32]) {
+    naive::add(a, b, out);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+fn rotate_avx512(x: &mut [f32], cos: &[f32], sin: &[f32], pairs: Pairs) {
+    naive::rotate(x, cos, sin, pairs);
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn rotate_avx2(x: &mut [f32], cos: &[f32], sin: &[f32], pairs: Pairs) {
+    naive::rotate(x, cos, sin, pairs);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+fn argmax_avx512(row: &[f32]) -> Option<usize> {
+    naive::argmax(row)
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn argmax_avx2(row: &[f32]) -> Option<usize> {
+    naive::argmax(row)
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+fn all_finite_avx512(row: &[f32]) -> bool {
+    naive::all_finite(row)
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn all_finite_avx2(row: &[f32]) -> bool {
+    naive::all_finite(row)
+}
