@@ -1,1 +1,75 @@
-//! The CPU executor: lowering, thread pool, weight packing.
+//! The CPU executor: lowers a program into few phases, packs its weights, runs steps on a team of threads.
+//!
+//! The way through: `lower.rs` (program to plan), `weights.rs` (file to panels), `model.rs` (sessions and steps),
+//! `exec/` (phases). Kernels come from the `kernels` crate, cache storage from `kv`.
+
+mod exec;
+mod lower;
+mod memory;
+mod model;
+mod plan;
+mod pool;
+mod threads;
+mod weights;
+mod workspace;
+
+use std::sync::Arc;
+
+use kernels::Isa;
+use program::{Executor, Model, Program, Progress, Result, WeightSource};
+
+pub use threads::default_threads;
+
+use crate::model::CpuModel;
+use crate::pool::Pool;
+
+/// How the CPU is used.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Threads; [`default_threads`] if `None`.
+    pub threads: Option<usize>,
+    /// Instruction sets that kernels may use; what the CPU has if `None`.
+    pub isa: Option<Isa>,
+}
+
+/// The CPU as an executor.
+pub struct Cpu {
+    pool: Arc<Pool>,
+    isa: Isa,
+}
+
+impl Cpu {
+    /// Start the team of threads.
+    pub fn new(options: &Options) -> Cpu {
+        let threads = options.threads.unwrap_or_else(default_threads);
+        let isa = options.isa.unwrap_or_else(Isa::detect).and(Isa::detect());
+        Cpu { pool: Arc::new(Pool::new(threads)), isa }
+    }
+
+    /// Threads in the team, the caller's included.
+    pub fn threads(&self) -> usize {
+        self.pool.n()
+    }
+
+    /// Instruction sets in use.
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+}
+
+impl Executor for Cpu {
+    fn load(
+        &self,
+        program: Arc<Program>,
+        weights: &dyn WeightSource,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Box<dyn Model>> {
+        let model = CpuModel::load(program, weights, (Arc::clone(&self.pool), self.isa), progress)?;
+        Ok(Box::new(model))
+    }
+
+    fn describe(&self) -> String {
+        let n = self.threads();
+        format!("{n} thread{}, {}", if n == 1 { "" } else { "s" }, self.isa.name())
+    }
+}

@@ -1,0 +1,220 @@
+//! Linear phases: prepare activations once, then units of panels dealt to the workers.
+
+use kernels::linear::{ActFormat, Activations, F32Rows, PANEL_ROWS, Q8Rows};
+
+use super::{Exec, Scratch, split};
+use crate::plan::{Epilogue, Job, LinearPhase, Norm, Operand};
+use crate::pool::Worker;
+use crate::weights::{PackedJob, UNIT_PANELS};
+
+/// Up to this many rows every worker prepares the activations for itself: cheaper than a barrier.
+pub(crate) const LOCAL_ROWS: usize = 4;
+/// Rows of activations a kernel sees at a time, so that a unit's outputs stay in the second-level cache.
+pub(crate) const ROW_BLOCK: usize = 512;
+
+impl Exec<'_> {
+    pub(super) fn linear(
+        &self,
+        worker: &Worker<'_>,
+        index: usize,
+        phase: &LinearPhase,
+        scratch: &mut Scratch<'_>,
+    ) {
+        let n = self.rows_of(phase.x.rows);
+        let jobs = self.weights.jobs(index);
+        let needs = |format| jobs.iter().any(|job: &PackedJob| job.reads(format));
+        let (needs_q8, needs_f32) = (needs(ActFormat::Q8), needs(ActFormat::F32));
+        let (base, mine) =
+            if n <= LOCAL_ROWS { (worker.index * LOCAL_ROWS, 0..n) } else { (0, split(n, worker)) };
+        for row in mine {
+            self.prepare(phase, base, row, (needs_q8, needs_f32), scratch);
+        }
+        if n > LOCAL_ROWS {
+            worker.sync();
+        }
+        let total = jobs.iter().map(PackedJob::n_units).sum();
+        for item in self.shares[index].linear.take(worker, total) {
+            let mut unit = item;
+            let mut at = 0;
+            while unit >= jobs[at].n_units() {
+                unit -= jobs[at].n_units();
+                at += 1;
+            }
+            for first in (0..n).step_by(ROW_BLOCK) {
+                let rows = first..(first + ROW_BLOCK).min(n);
+                self.unit((phase, base), (&phase.jobs[at], &jobs[at]), unit, rows, scratch);
+            }
+        }
+    }
+
+    /// Norm and quantize one row of the input.
+    fn prepare(
+        &self,
+        phase: &LinearPhase,
+        base: usize,
+        row: usize,
+        needs: (bool, bool),
+        scratch: &mut Scratch<'_>,
+    ) {
+        let (needs_q8, needs_f32) = needs;
+        let cols = phase.x.cols;
+        let x = self.row(phase.x, row);
+        let normed: &[f32] = match phase.norm {
+            None => x,
+            Some(Norm { weight, eps }) => {
+                let out = if needs_f32 {
+                    // SAFETY: rows of `normed` are dealt to one worker each: by `split`, or by `base`.
+                    unsafe {
+                        self.acts.normed.slice_mut((base + row) * cols..(base + row + 1) * cols)
+                    }
+                } else {
+                    &mut scratch.row[..cols]
+                };
+                self.kernels.rms_norm.call(x, self.weights.vector(weight), eps, out);
+                out
+            }
+        };
+        if needs_q8 {
+            let (stride, at) = (q8_stride(cols), base + row);
+            // SAFETY: as above, each row has one writer.
+            let codes = unsafe { self.acts.codes.slice_mut(at * stride..at * stride + cols) };
+            // SAFETY: as above.
+            let scales =
+                unsafe { self.acts.scales.slice_mut(at * (cols / 32)..(at + 1) * (cols / 32)) };
+            // SAFETY: as above.
+            let sums =
+                unsafe { self.acts.sums.slice_mut(at * (cols / 16)..(at + 1) * (cols / 16)) };
+            self.kernels.quantize_q8.call(normed, codes, scales, sums);
+        }
+    }
+
+    /// The activations of `rows` as a kernel of this format reads them.
+    fn activations(
+        &self,
+        phase: &LinearPhase,
+        base: usize,
+        rows: &std::ops::Range<usize>,
+        format: ActFormat,
+    ) -> Activations<'_> {
+        let (cols, n) = (phase.x.cols, rows.len());
+        let (start, end) = (base + rows.start, base + rows.end);
+        match format {
+            ActFormat::F32 => {
+                let x = if phase.norm.is_some() {
+                    // SAFETY: written before the last barrier, or by this worker.
+                    unsafe { self.acts.normed.slice(start * cols..end * cols) }
+                } else {
+                    self.operand_rows(phase.x, rows.clone())
+                };
+                Activations::F32(F32Rows { x, n, cols, stride: cols })
+            }
+            ActFormat::Q8 => {
+                let stride = q8_stride(cols);
+                // SAFETY: written before the last barrier, or by this worker.
+                let codes = unsafe { self.acts.codes.slice(start * stride..end * stride) };
+                // SAFETY: as above.
+                let scales =
+                    unsafe { self.acts.scales.slice(start * (cols / 32)..end * (cols / 32)) };
+                // SAFETY: as above.
+                let sums = unsafe { self.acts.sums.slice(start * (cols / 16)..end * (cols / 16)) };
+                Activations::Q8(Q8Rows { codes, scales, sums, n, cols, stride })
+            }
+        }
+    }
+
+    /// Multiply one unit of panels with `rows` of the input and store the outputs.
+    fn unit(
+        &self,
+        (phase, base): (&LinearPhase, usize),
+        (job, packed): (&Job, &PackedJob),
+        unit: usize,
+        rows: std::ops::Range<usize>,
+        scratch: &mut Scratch<'_>,
+    ) {
+        let n = rows.len();
+        let panels = packed.panels(unit);
+        let tile_len = panels.len() * n * PANEL_ROWS;
+        let mut tiles = scratch
+            .tiles
+            .chunks_exact_mut(UNIT_PANELS * n * PANEL_ROWS)
+            .map(|tile| &mut tile[..tile_len]);
+        let mut computed = [const { None }; 2];
+        for (m, (matrix, parameters)) in packed.matrices.iter().zip(job.matrices()).enumerate() {
+            let tile = tiles.next().expect("scratch holds three tiles");
+            let x = self.activations(phase, base, &rows, matrix.kernel.act_format());
+            let bytes = &self.weights.arena()[packed.bytes(unit, m)];
+            matrix.kernel.run(bytes, &x, tile, scratch.kernel);
+            if let Some(bias) = parameters.bias {
+                add_bias(tile, self.weights.vector(bias), (panels.start, n));
+            }
+            computed[m] = Some(tile);
+        }
+        let place = (panels.start, packed.matrices[0].rows);
+        match (job, computed) {
+            (Job::Gated { act, out, .. }, [Some(gate), Some(up)]) => {
+                let tile = tiles.next().expect("scratch holds three tiles");
+                self.kernels.gated_act(*act, gate, up, tile);
+                self.store(tile, *out, place, rows, Epilogue::Store);
+            }
+            (Job::One { epilogue, out, .. }, [Some(tile), _]) => {
+                self.store(tile, *out, place, rows, *epilogue)
+            }
+            _ => unreachable!("a gated job has two matrices, any other has one"),
+        }
+    }
+
+    /// Move a tile `[panels][rows][16]` to its place in `out`, adding what the epilogue adds.
+    fn store(
+        &self,
+        tile: &[f32],
+        out: Operand,
+        (first_panel, out_rows): (usize, usize),
+        rows: std::ops::Range<usize>,
+        epilogue: Epilogue,
+    ) {
+        for (panel, tile) in tile.chunks_exact(rows.len() * PANEL_ROWS).enumerate() {
+            let col = (first_panel + panel) * PANEL_ROWS;
+            let width = PANEL_ROWS.min(out_rows - col);
+            for (row, lanes) in rows.clone().zip(tile.chunks_exact(PANEL_ROWS)) {
+                let start = row * out.cols + col;
+                // SAFETY: a unit's columns have one writer, and no op of the phase reads the output.
+                let place = unsafe { self.buffer(out).slice_mut(start..start + width) };
+                match epilogue {
+                    Epilogue::Store => place.copy_from_slice(&lanes[..width]),
+                    Epilogue::Add(other) => {
+                        let other = &self.row(other, row)[col..col + width];
+                        for ((place, lane), other) in place.iter_mut().zip(lanes).zip(other) {
+                            *place = other + lane;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Bytes from one row of 8-bit codes to the next: whole cache lines, and no power of two.
+pub(crate) fn q8_stride(cols: usize) -> usize {
+    cols.next_multiple_of(64) + 64
+}
+
+fn add_bias(tile: &mut [f32], bias: &[f32], (first_panel, n): (usize, usize)) {
+    for (panel, tile) in tile.chunks_exact_mut(n * PANEL_ROWS).enumerate() {
+        let col = (first_panel + panel) * PANEL_ROWS;
+        let bias = &bias[col..bias.len().min(col + PANEL_ROWS)];
+        for lanes in tile.chunks_exact_mut(PANEL_ROWS) {
+            for (lane, bias) in lanes.iter_mut().zip(bias) {
+                *lane += bias;
+            }
+        }
+    }
+}
+
+/// Largest scratch any kernel of these jobs asks for, in bytes.
+pub(crate) fn kernel_scratch<'a>(jobs: impl Iterator<Item = &'a PackedJob>, n: usize) -> usize {
+    let matrices = jobs.flat_map(|job| &job.matrices);
+    matrices
+        .map(|m| m.kernel.scratch_bytes(UNIT_PANELS, n.min(ROW_BLOCK), m.cols))
+        .max()
+        .unwrap_or(0)
+}

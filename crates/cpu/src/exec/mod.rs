@@ -1,0 +1,197 @@
+//! Running a plan: every worker walks the phases and meets the others after each.
+
+mod attention;
+mod linear;
+mod rows;
+
+use std::ops::Range;
+
+use kernels::attention::{ATTEND, AttendFn, MERGE, MergeFn};
+use kernels::linear::{QUANTIZE_Q8, QuantizeQ8};
+use kernels::rows::{
+    ADD, ALL_FINITE, AllFiniteFn, BinaryFn, GATED_SILU, RMS_NORM, ROTATE, RmsNormFn, RotateFn,
+};
+use kernels::{Isa, Kernel};
+use program::{Act, Rows};
+
+pub(crate) use attention::{AttentionShape, TILE_ROWS, scratch_floats};
+pub(crate) use linear::{LOCAL_ROWS, ROW_BLOCK, kernel_scratch, q8_stride};
+
+use crate::memory::Shared;
+use crate::plan::{Operand, Phase, Plan};
+use crate::pool::{Shares, Worker};
+use crate::weights::Weights;
+
+/// The kernels chosen for this CPU, matrices apart.
+pub(crate) struct Kernels {
+    rms_norm: &'static Kernel<RmsNormFn>,
+    gated_silu: &'static Kernel<BinaryFn>,
+    add: &'static Kernel<BinaryFn>,
+    rotate: &'static Kernel<RotateFn>,
+    all_finite: &'static Kernel<AllFiniteFn>,
+    quantize_q8: &'static Kernel<QuantizeQ8>,
+    attend: &'static Kernel<AttendFn>,
+    merge: &'static Kernel<MergeFn>,
+}
+
+impl Kernels {
+    pub(crate) fn pick(isa: Isa) -> Kernels {
+        Kernels {
+            rms_norm: RMS_NORM.pick(isa),
+            gated_silu: GATED_SILU.pick(isa),
+            add: ADD.pick(isa),
+            rotate: ROTATE.pick(isa),
+            all_finite: ALL_FINITE.pick(isa),
+            quantize_q8: QUANTIZE_Q8.pick(isa),
+            attend: ATTEND.pick(isa),
+            merge: MERGE.pick(isa),
+        }
+    }
+
+    pub(crate) fn all_finite(&self, row: &[f32]) -> bool {
+        self.all_finite.call(row)
+    }
+
+    fn gated_act(&self, act: Act, gate: &[f32], up: &[f32], out: &mut [f32]) {
+        match act {
+            Act::Silu => self.gated_silu.call(gate, up, out),
+            other => unreachable!("`lower` lets no {other:?} pass"),
+        }
+    }
+}
+
+/// The rows of one session in a step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SequenceRows {
+    /// Its first row in the step.
+    pub(crate) first_row: usize,
+    /// Its rows.
+    pub(crate) n: usize,
+    /// Position of its first row.
+    pub(crate) start: usize,
+}
+
+/// Cosines and sines of every row for one rotation.
+pub(crate) struct Angles {
+    /// `[n_rows, n_pairs]`.
+    pub(crate) cos: Vec<f32>,
+    pub(crate) sin: Vec<f32>,
+    pub(crate) n_pairs: usize,
+}
+
+/// Prepared inputs of linear layers.
+#[derive(Clone, Copy)]
+pub(crate) struct Acts<'a> {
+    pub(crate) normed: Shared<'a, f32>,
+    pub(crate) codes: Shared<'a, i8>,
+    pub(crate) scales: Shared<'a, f32>,
+    pub(crate) sums: Shared<'a, i32>,
+}
+
+/// Memory of one worker.
+pub(crate) struct Scratch<'a> {
+    /// Outputs of a unit: three times `[UNIT_PANELS][n][16]`.
+    pub(crate) tiles: &'a mut [f32],
+    /// One row.
+    pub(crate) row: &'a mut [f32],
+    /// For linear kernels.
+    pub(crate) kernel: &'a mut [u8],
+    /// For attention.
+    pub(crate) attention: &'a mut [f32],
+}
+
+/// Work lists of one phase: a phase with inner barriers uses one per part.
+pub(crate) struct PhaseShares {
+    pub(crate) linear: Shares,
+    pub(crate) folds: Shares,
+}
+
+/// Everything the workers share during one step.
+pub(crate) struct Exec<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) weights: &'a Weights,
+    pub(crate) kernels: &'a Kernels,
+    pub(crate) tokens: &'a [u32],
+    pub(crate) sequences: &'a [SequenceRows],
+    /// Rows whose outputs are wanted.
+    pub(crate) selected: &'a [usize],
+    pub(crate) angles: &'a [Angles],
+    /// `[cache]`: how its heads lie.
+    pub(crate) attention: &'a [AttentionShape],
+    /// `[cache][sequence][block]`.
+    pub(crate) blocks: &'a [Vec<Vec<Shared<'a, u8>>>],
+    pub(crate) buffers: &'a [Shared<'a, f32>],
+    pub(crate) acts: Acts<'a>,
+    pub(crate) partials: Shared<'a, f32>,
+    /// `[worker]`.
+    pub(crate) scratch: &'a [ScratchParts<'a>],
+    /// `[phase]`.
+    pub(crate) shares: &'a [PhaseShares],
+}
+
+/// The memory [`Scratch`] is cut from.
+pub(crate) struct ScratchParts<'a> {
+    pub(crate) tiles: Shared<'a, f32>,
+    pub(crate) row: Shared<'a, f32>,
+    pub(crate) kernel: Shared<'a, u8>,
+    pub(crate) attention: Shared<'a, f32>,
+}
+
+impl<'a> Exec<'a> {
+    /// Run every phase as `worker`.
+    pub(crate) fn run(&self, worker: &Worker<'_>) {
+        let mut scratch = self.scratch(worker);
+        for (index, phase) in self.plan.phases.iter().enumerate() {
+            match phase {
+                Phase::Embed { table, out } => self.embed(worker, *table, *out),
+                Phase::Rows(ops) => self.row_ops(worker, ops),
+                Phase::Linear(linear) => self.linear(worker, index, linear, &mut scratch),
+                Phase::Attention(attention) => {
+                    self.attention(worker, index, attention, &mut scratch)
+                }
+                Phase::SelectRows { x, out } => self.select_rows(worker, *x, *out),
+            }
+            worker.sync();
+        }
+    }
+
+    fn rows_of(&self, rows: Rows) -> usize {
+        match rows {
+            Rows::Tokens => self.tokens.len(),
+            Rows::Selected => self.selected.len(),
+        }
+    }
+
+    fn buffer(&self, operand: Operand) -> Shared<'a, f32> {
+        self.buffers[operand.buffer.0]
+    }
+
+    /// Rows of an operand, to read.
+    fn operand_rows(&self, operand: Operand, rows: Range<usize>) -> &'a [f32] {
+        // SAFETY: an operand that a phase reads was written before the last barrier, or by this worker.
+        unsafe { self.buffer(operand).slice(rows.start * operand.cols..rows.end * operand.cols) }
+    }
+
+    /// One row of an operand, to read.
+    fn row(&self, operand: Operand, row: usize) -> &'a [f32] {
+        self.operand_rows(operand, row..row + 1)
+    }
+
+    fn scratch(&self, worker: &Worker<'_>) -> Scratch<'a> {
+        let parts = &self.scratch[worker.index];
+        // SAFETY: each worker cuts its own parts, once per step.
+        let tiles = unsafe { parts.tiles.all_mut() };
+        // SAFETY: as above.
+        let row = unsafe { parts.row.all_mut() };
+        // SAFETY: as above.
+        let kernel = unsafe { parts.kernel.all_mut() };
+        // SAFETY: as above.
+        let attention = unsafe { parts.attention.all_mut() };
+        Scratch { tiles, row, kernel, attention }
+    }
+}
+
+/// The part of `0..n` that belongs to `worker`.
+fn split(n: usize, worker: &Worker<'_>) -> Range<usize> {
+    worker.index * n / worker.n..(worker.index + 1) * n / worker.n
+}

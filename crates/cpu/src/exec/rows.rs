@@ -1,0 +1,66 @@
+//! Phases whose rows are independent: dealt to the workers by row.
+
+use program::WeightId;
+
+use super::{Exec, split};
+use crate::plan::{Operand, RowOp};
+use crate::pool::Worker;
+
+impl Exec<'_> {
+    /// One row of `out`, to write.
+    #[expect(clippy::mut_from_ref, reason = "disjointness is the caller's promise")]
+    unsafe fn row_mut(&self, out: Operand, row: usize) -> &mut [f32] {
+        // SAFETY: rows are dealt to one worker each by `split`, and no phase reads what it writes, but a row phase,
+        // which reads the same row on the same worker.
+        unsafe { self.buffer(out).slice_mut(row * out.cols..(row + 1) * out.cols) }
+    }
+
+    pub(super) fn embed(&self, worker: &Worker<'_>, table: WeightId, out: Operand) {
+        for row in split(self.tokens.len(), worker) {
+            // SAFETY: rows are dealt to one worker each.
+            let out = unsafe { self.row_mut(out, row) };
+            self.weights.embed(table, self.tokens[row] as usize, out);
+        }
+    }
+
+    pub(super) fn select_rows(&self, worker: &Worker<'_>, x: Operand, out: Operand) {
+        for row in split(self.selected.len(), worker) {
+            // SAFETY: rows are dealt to one worker each.
+            unsafe { self.row_mut(out, row) }.copy_from_slice(self.row(x, self.selected[row]));
+        }
+    }
+
+    pub(super) fn row_ops(&self, worker: &Worker<'_>, ops: &[RowOp]) {
+        let Some(first) = ops.first() else { return };
+        for row in split(self.rows_of(first.out().rows), worker) {
+            for op in ops {
+                // SAFETY: rows are dealt to one worker each.
+                let out = unsafe { self.row_mut(op.out(), row) };
+                self.row_op(op, row, out);
+            }
+        }
+    }
+
+    fn row_op(&self, op: &RowOp, row: usize, out: &mut [f32]) {
+        match op {
+            RowOp::Norm { x, norm, dim, .. } => {
+                let weight = self.weights.vector(norm.weight);
+                for (x, out) in self.row(*x, row).chunks_exact(*dim).zip(out.chunks_exact_mut(*dim))
+                {
+                    self.kernels.rms_norm.call(x, weight, norm.eps, out);
+                }
+            }
+            RowOp::GatedAct { act, gate, up, .. } => {
+                self.kernels.gated_act(*act, self.row(*gate, row), self.row(*up, row), out);
+            }
+            RowOp::Add { a, b, .. } => {
+                self.kernels.add.call(self.row(*a, row), self.row(*b, row), out)
+            }
+            RowOp::Scale { x, factor, .. } => {
+                for (out, x) in out.iter_mut().zip(self.row(*x, row)) {
+                    *out = x * factor;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! Lowering: a [`Program`] becomes a [`Plan`] of few phases.
+//!
+//! For a decoder layer this yields: norm + q, k, v | rotation, cache, attention | output + residual | norm + gate, up,
+//! activation | down + residual. Fusion is by pattern over the op list: any program lowers, these lower well.
+//!
+//! ```text
+//! for each op in order, unless an earlier phase took it in:
+//!   linear      take all linears of the same input; take the norm that only feeds them, the add or gated
+//!               activation that alone reads each
+//!   row op      join the row phase before it
+//!   view        another name of its input
+//! ```
+
+use std::collections::HashMap;
+
+use program::{Error, Node, Op, Program, Result, ValueId};
+
+use crate::exec::TILE_ROWS;
+use crate::plan::{
+    AttentionPhase, BufferId, BufferSpec, Epilogue, Job, LinearPhase, Matrix, Norm, Operand, Phase,
+    Plan, RowOp,
+};
+
+/// Lower `program`.
+///
+/// # Errors
+/// [`Error::Unsupported`] for an op this executor does not know.
+pub(crate) fn lower(program: &Program) -> Result<Plan> {
+    let mut lowering = Lowering::new(program);
+    for index in 0..program.nodes.len() {
+        if !lowering.taken[index] {
+            lowering.node(index)?;
+        }
+    }
+    Ok(lowering.finish())
+}
+
+struct Lowering<'a> {
+    program: &'a Program,
+    /// Node that writes each value.
+    writer: HashMap<ValueId, usize>,
+    /// Nodes that read each value, views looked through.
+    readers: HashMap<ValueId, Vec<usize>>,
+    taken: Vec<bool>,
+    phases: Vec<Phase>,
+    ropes: Vec<program::Rope>,
+}
+
+impl<'a> Lowering<'a> {
+    fn new(program: &'a Program) -> Self {
+        let mut this = Lowering {
+            program,
+            writer: HashMap::new(),
+            readers: HashMap::new(),
+            taken: vec![false; program.nodes.len()],
+            phases: Vec::new(),
+            ropes: Vec::new(),
+        };
+        for (index, node) in program.nodes.iter().enumerate() {
+            this.writer.insert(node.output, index);
+        }
+        for (index, node) in program.nodes.iter().enumerate() {
+            if node.op != Op::View {
+                for input in &node.inputs {
+                    this.readers.entry(this.root(*input)).or_default().push(index);
+                }
+            }
+        }
+        this
+    }
+
+    /// The value a chain of views starts from.
+    fn root(&self, mut id: ValueId) -> ValueId {
+        while let Some(Node { op: Op::View, inputs, .. }) =
+            self.writer.get(&id).map(|&n| &self.program.nodes[n])
+        {
+            id = inputs[0];
+        }
+        id
+    }
+
+    /// Until buffers are assigned, an operand's buffer number is its value's.
+    fn operand(&self, id: ValueId) -> Operand {
+        let root = self.root(id);
+        let shape = self.program.value(root).shape;
+        Operand { buffer: BufferId(root.0 as usize), rows: shape.rows, cols: shape.cols() }
+    }
+
+    fn is_output(&self, id: ValueId) -> bool {
+        self.program.outputs.iter().any(|(_, output)| self.root(*output) == id)
+    }
+
+    /// The only node that reads `id`, if there is exactly one and the value is no output.
+    fn only_reader(&self, id: ValueId) -> Option<usize> {
+        match self.readers.get(&id).map(Vec::as_slice) {
+            Some(&[only]) if !self.is_output(id) => Some(only),
+            _ => None,
+        }
+    }
+
+    fn node(&mut self, index: usize) -> Result<()> {
+        let program = self.program;
+        let node = &program.nodes[index];
+        let out = self.operand(node.output);
+        let input = |i: usize| self.operand(node.inputs[i]);
+        let phase = match &node.op {
+            Op::View => return Ok(()),
+            Op::Embed { table } => Phase::Embed { table: *table, out },
+            Op::SelectRows => Phase::SelectRows { x: input(0), out },
+            Op::RmsNorm { weight, eps } => {
+                if self.feeds_only_linears(node) {
+                    return Ok(());
+                }
+                let dim = program.value(node.inputs[0]).shape.dim;
+                let norm = Norm { weight: *weight, eps: *eps };
+                return self.row_op(RowOp::Norm { x: input(0), norm, dim, out });
+            }
+            Op::GatedAct(act) => {
+                if *act != program::Act::Silu {
+                    return Err(unsupported(&node.op));
+                }
+                let (gate, up) = (input(0), input(1));
+                return self.row_op(RowOp::GatedAct { act: *act, gate, up, out });
+            }
+            Op::Add => {
+                let (a, b) = (input(0), input(1));
+                return self.row_op(RowOp::Add { a, b, out });
+            }
+            Op::Scale(factor) => {
+                let x = input(0);
+                return self.row_op(RowOp::Scale { x, factor: *factor, out });
+            }
+            Op::Linear { .. } => Phase::Linear(self.linear_group(index)),
+            Op::Attention { cache, rope, scale } => {
+                let rope = rope.as_ref().map(|rope| self.rope(rope));
+                let [q, k, v] = [0, 1, 2].map(|i| self.operand(node.inputs[i]));
+                let spec = program.cache(*cache);
+                if q.cols > TILE_ROWS * spec.n_kv_heads * spec.key_dim {
+                    let found = q.cols / spec.key_dim / spec.n_kv_heads;
+                    return Err(Error::Unsupported(format!(
+                        "{found} query heads per key-value head (1..{TILE_ROWS})"
+                    )));
+                }
+                Phase::Attention(AttentionPhase {
+                    cache: *cache,
+                    rope,
+                    scale: *scale,
+                    q,
+                    k,
+                    v,
+                    out,
+                })
+            }
+            other => return Err(unsupported(other)),
+        };
+        self.phases.push(phase);
+        Ok(())
+    }
+
+    fn row_op(&mut self, op: RowOp) -> Result<()> {
+        match self.phases.last_mut() {
+            Some(Phase::Rows(ops)) if ops[0].out().rows == op.out().rows => ops.push(op),
+            _ => self.phases.push(Phase::Rows(vec![op])),
+        }
+        Ok(())
+    }
+
+    fn rope(&mut self, rope: &program::Rope) -> usize {
+        self.ropes.iter().position(|known| known == rope).unwrap_or_else(|| {
+            self.ropes.push(rope.clone());
+            self.ropes.len() - 1
+        })
+    }
+
+    /// Whether a norm over whole rows is read by linear layers alone, which then norm on their own.
+    fn feeds_only_linears(&self, node: &Node) -> bool {
+        let whole_rows = self.program.value(node.output).shape.groups == 1;
+        let readers = self.readers.get(&node.output).map_or(&[][..], Vec::as_slice);
+        let linear = |&reader: &usize| matches!(self.program.nodes[reader].op, Op::Linear { .. });
+        whole_rows
+            && !readers.is_empty()
+            && !self.is_output(node.output)
+            && readers.iter().all(linear)
+    }
+
+    /// The phase of the linear at `first` and all others that read the same value.
+    fn linear_group(&mut self, first: usize) -> LinearPhase {
+        let program = self.program;
+        let source = self.root(program.nodes[first].inputs[0]);
+        let group: Vec<usize> = self.readers[&source]
+            .iter()
+            .copied()
+            .filter(|&n| matches!(program.nodes[n].op, Op::Linear { .. }) && !self.taken[n])
+            .collect();
+        for &index in &group {
+            self.taken[index] = true;
+        }
+        let mut jobs = Vec::new();
+        let mut paired = Vec::new();
+        for &index in &group {
+            if !paired.contains(&index) {
+                jobs.push(self.job(index, first, &group, &mut paired));
+            }
+        }
+        let (x, norm) = match self.writer.get(&source).map(|&n| &program.nodes[n]) {
+            Some(node @ Node { op: Op::RmsNorm { weight, eps }, .. })
+                if self.feeds_only_linears(node) =>
+            {
+                (self.operand(node.inputs[0]), Some(Norm { weight: *weight, eps: *eps }))
+            }
+            _ => (self.operand(source), None),
+        };
+        LinearPhase { x, norm, jobs }
+    }
+
+    /// The job of the linear at `index`, with the op after it if that can be taken in.
+    fn job(&mut self, index: usize, first: usize, group: &[usize], paired: &mut Vec<usize>) -> Job {
+        let program = self.program;
+        let output = program.nodes[index].output;
+        let store = Job::One {
+            matrix: self.matrix(index),
+            epilogue: Epilogue::Store,
+            out: self.operand(output),
+        };
+        let Some(reader) = self.only_reader(output) else { return store };
+        let node = &program.nodes[reader];
+        match node.op {
+            Op::GatedAct(act) => {
+                let [gate, up] = [0, 1].map(|i| self.writer[&self.root(node.inputs[i])]);
+                let both = gate != up
+                    && [gate, up].iter().all(|n| group.contains(n) && !paired.contains(n));
+                let alone = |n: usize| self.only_reader(program.nodes[n].output) == Some(reader);
+                if !(both && alone(gate) && alone(up)) {
+                    return store;
+                }
+                paired.extend([gate, up]);
+                self.taken[reader] = true;
+                Job::Gated {
+                    gate: self.matrix(gate),
+                    up: self.matrix(up),
+                    act,
+                    out: self.operand(node.output),
+                }
+            }
+            Op::Add => {
+                let other = node.inputs.iter().map(|id| self.root(*id)).find(|id| *id != output);
+                // the other term must exist before this phase starts
+                match other {
+                    Some(other)
+                        if self
+                            .writer
+                            .get(&other)
+                            .is_some_and(|&n| n < first && !group.contains(&n)) =>
+                    {
+                        self.taken[reader] = true;
+                        let epilogue = Epilogue::Add(self.operand(other));
+                        Job::One {
+                            matrix: self.matrix(index),
+                            epilogue,
+                            out: self.operand(node.output),
+                        }
+                    }
+                    _ => store,
+                }
+            }
+            _ => store,
+        }
+    }
+
+    fn matrix(&self, index: usize) -> Matrix {
+        match self.program.nodes[index].op {
+            Op::Linear { weight, bias } => Matrix { weight, bias },
+            _ => unreachable!("groups hold linears only"),
+        }
+    }
+
+    fn finish(self) -> Plan {
+        let logits = self.program.logits().map(|id| self.operand(id));
+        let mut plan = Plan { phases: self.phases, buffers: Vec::new(), ropes: self.ropes, logits };
+        assign_buffers(&mut plan);
+        plan
+    }
+}
+
+fn unsupported(op: &Op) -> Error {
+    Error::Unsupported(format!("op `{}` on the CPU", op.name()))
+}
+
+/// Visit every operand of a phase.
+fn operands(phase: &mut Phase, visit: &mut dyn FnMut(&mut Operand)) {
+    match phase {
+        Phase::Embed { out, .. } => visit(out),
+        Phase::SelectRows { x, out } => {
+            visit(x);
+            visit(out);
+        }
+        Phase::Rows(ops) => {
+            for op in ops {
+                match op {
+                    RowOp::Norm { x, out, .. } | RowOp::Scale { x, out, .. } => {
+                        visit(x);
+                        visit(out);
+                    }
+                    RowOp::GatedAct { gate: a, up: b, out, .. } | RowOp::Add { a, b, out } => {
+                        visit(a);
+                        visit(b);
+                        visit(out);
+                    }
+                }
+            }
+        }
+        Phase::Linear(linear) => {
+            visit(&mut linear.x);
+            for job in &mut linear.jobs {
+                match job {
+                    Job::One { epilogue, out, .. } => {
+                        if let Epilogue::Add(other) = epilogue {
+                            visit(other);
+                        }
+                        visit(out);
+                    }
+                    Job::Gated { out, .. } => visit(out),
+                }
+            }
+        }
+        Phase::Attention(AttentionPhase { q, k, v, out, .. }) => {
+            for operand in [q, k, v, out] {
+                visit(operand);
+            }
+        }
+    }
+}
+
+/// Give values buffers; a buffer is free again after the phase that reads its value last.
+fn assign_buffers(plan: &mut Plan) {
+    let mut last_use: HashMap<BufferId, usize> = HashMap::new();
+    for (index, phase) in plan.phases.iter_mut().enumerate() {
+        operands(phase, &mut |operand| {
+            last_use.insert(operand.buffer, index);
+        });
+    }
+    if let Some(logits) = plan.logits {
+        last_use.insert(logits.buffer, usize::MAX);
+    }
+    let mut assigned: HashMap<BufferId, BufferId> = HashMap::new();
+    let mut free: Vec<BufferId> = Vec::new();
+    let buffers = &mut plan.buffers;
+    for (index, phase) in plan.phases.iter_mut().enumerate() {
+        operands(phase, &mut |operand| {
+            let value = operand.buffer;
+            operand.buffer = *assigned.entry(value).or_insert_with(|| {
+                let fits = free.iter().position(|b: &BufferId| buffers[b.0].rows == operand.rows);
+                match fits {
+                    Some(at) => {
+                        let buffer = free.swap_remove(at);
+                        buffers[buffer.0].cols = buffers[buffer.0].cols.max(operand.cols);
+                        buffer
+                    }
+                    None => {
+                        buffers.push(BufferSpec { rows: operand.rows, cols: operand.cols });
+                        BufferId(buffers.len() - 1)
+                    }
+                }
+            });
+        });
+        let mut done: Vec<BufferId> =
+            assigned.keys().filter(|value| last_use[*value] == index).copied().collect();
+        done.sort();
+        for value in done {
+            free.extend(assigned.remove(&value));
+        }
+    }
+    if let Some(logits) = &mut plan.logits {
+        logits.buffer = assigned[&logits.buffer];
+    }
+}

@@ -1,0 +1,362 @@
+//! A lowered program with its weights and sessions: [`program::Model`] on the CPU.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use kernels::Isa;
+use kernels::attention::{ElemType, HeadShape};
+use kernels::rows::{Pairs, rope_angles};
+use kv::{Contiguous, Layout};
+use program::{
+    CacheId, CacheOptions, CacheType, Error, Model, Op, Program, Progress, Result, RopePairs, Rows,
+    SessionId, Step, StepOut, StepStats, WeightSource,
+};
+
+use crate::exec::{Angles, AttentionShape, Exec, Kernels, SequenceRows};
+use crate::lower::lower;
+use crate::memory::Shared;
+use crate::plan::{Phase, Plan};
+use crate::pool::Pool;
+use crate::weights::Weights;
+use crate::workspace::Workspace;
+
+/// The CPU's [`Model`]. Steps run one at a time.
+pub(crate) struct CpuModel {
+    program: Arc<Program>,
+    plan: Plan,
+    weights: Weights,
+    kernels: Kernels,
+    pool: Arc<Pool>,
+    rotations: Vec<Rotation>,
+    state: Mutex<State>,
+}
+
+/// A rotation of the plan, in numbers.
+struct Rotation {
+    /// Radians per position of each pair.
+    frequencies: Vec<f64>,
+    /// Factor on cosines and sines.
+    magnitude: f64,
+}
+
+struct State {
+    sessions: BTreeMap<SessionId, Session>,
+    next: u64,
+    workspace: Workspace,
+    stats: StepStats,
+}
+
+struct Session {
+    cache: Contiguous,
+    /// `[cache]`.
+    shapes: Arc<[AttentionShape]>,
+}
+
+impl CpuModel {
+    /// Lower `program` and load its weights.
+    ///
+    /// # Errors
+    /// See [`program::Executor::load`].
+    pub(crate) fn load(
+        program: Arc<Program>,
+        source: &dyn WeightSource,
+        (pool, isa): (Arc<Pool>, Isa),
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<CpuModel> {
+        let plan = lower(&program)?;
+        let weights = Weights::load((&program, &plan), source, (&pool, isa), progress)?;
+        let rotation = |rope: &program::Rope| Rotation {
+            frequencies: rope.frequencies(rope.factors.map(|id| weights.vector(id))),
+            magnitude: f64::from(rope.magnitude()),
+        };
+        let rotations = plan.ropes.iter().map(rotation).collect();
+        let stats = StepStats {
+            weight_bytes_per_step: weights.bytes_per_step(),
+            weight_memory: weights.bytes(),
+            ..StepStats::default()
+        };
+        let workspace = Workspace::new(&plan, &pool);
+        let state = Mutex::new(State { sessions: BTreeMap::new(), next: 1, workspace, stats });
+        Ok(CpuModel { program, plan, weights, kernels: Kernels::pick(isa), pool, rotations, state })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // a step that panicked changed no session: `extend` comes last
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with<T>(&self, id: SessionId, f: impl FnOnce(&mut Session) -> Result<T>) -> Result<T> {
+        f(self.lock().sessions.get_mut(&id).ok_or(Error::Session(id.0))?)
+    }
+
+    /// How each cache's heads are kept under `options`.
+    fn shapes(&self, options: &CacheOptions) -> Result<Arc<[AttentionShape]>> {
+        let caches = 0..self.program.caches.len() as u32;
+        caches
+            .map(|cache| self.shape(CacheId(cache), options))
+            .collect::<Result<Vec<_>>>()
+            .map(Arc::from)
+    }
+
+    fn shape(&self, cache: CacheId, options: &CacheOptions) -> Result<AttentionShape> {
+        let spec = self.program.cache(cache);
+        let phase = self.plan.phases.iter().find_map(|phase| match phase {
+            Phase::Attention(attention) if attention.cache == cache => Some(attention),
+            _ => None,
+        });
+        let phase = phase
+            .ok_or_else(|| Error::Unsupported(format!("cache {} that no op reads", cache.0)))?;
+        let pairs = match phase.rope.map(|rope| self.plan.ropes[rope].pairs) {
+            Some(RopePairs::Interleaved) => Pairs::Interleaved,
+            Some(RopePairs::HalfSplit) | None => Pairs::HalfSplit,
+        };
+        let head = HeadShape {
+            key_dim: spec.key_dim,
+            value_dim: spec.value_dim,
+            k: elem_type(options.k)?,
+            v: elem_type(options.v)?,
+        };
+        let layout = Layout::new(spec, head.key_bytes(), head.value_bytes());
+        Ok(AttentionShape {
+            head,
+            layout,
+            pairs,
+            group: phase.q.cols / spec.key_dim / spec.n_kv_heads,
+        })
+    }
+
+    /// Check a step and say where its rows go.
+    fn sequences(&self, state: &State, step: &Step<'_>) -> Result<Vec<SequenceRows>> {
+        let mut rows = Vec::with_capacity(step.sequences.len());
+        let mut first_row = 0;
+        let table_rows = self.program.nodes.iter().find_map(|node| match node.op {
+            Op::Embed { table } => Some(self.program.weight(table).rows),
+            _ => None,
+        });
+        for (i, sequence) in step.sequences.iter().enumerate() {
+            let session =
+                state.sessions.get(&sequence.session).ok_or(Error::Session(sequence.session.0))?;
+            if step.sequences[..i].iter().any(|other| other.session == sequence.session) {
+                return Err(Error::Unsupported(format!(
+                    "session {} twice in one step",
+                    sequence.session.0
+                )));
+            }
+            if sequence.tokens.is_empty() {
+                return Err(Error::Unsupported("a sequence without tokens".into()));
+            }
+            for &token in sequence.tokens {
+                if table_rows.is_some_and(|rows| token as usize >= rows) {
+                    return Err(Error::Token { token, vocab_size: table_rows.unwrap_or(0) });
+                }
+            }
+            let (start, n) = (session.cache.len(), sequence.tokens.len());
+            let capacity = session.cache.capacity();
+            if start + n > capacity {
+                return Err(Error::ContextFull { wanted: start + n, capacity });
+            }
+            rows.push(SequenceRows { first_row, n, start });
+            first_row += n;
+        }
+        Ok(rows)
+    }
+
+    fn angles(&self, sequences: &[SequenceRows]) -> Vec<Angles> {
+        let positions = sequences.iter().flat_map(|s| s.start..s.start + s.n).map(|p| p as u32);
+        let positions: Vec<u32> = positions.collect();
+        let angles = |rotation: &Rotation| {
+            let n_pairs = rotation.frequencies.len();
+            let mut cos = vec![0.0; positions.len() * n_pairs];
+            let mut sin = cos.clone();
+            rope_angles(&positions, &rotation.frequencies, rotation.magnitude, &mut cos, &mut sin);
+            Angles { cos, sin, n_pairs }
+        };
+        self.rotations.iter().map(angles).collect()
+    }
+
+    /// Run the phases for rows whose cache blocks are prepared; `caches` are the sessions of `sequences`.
+    fn run(
+        &self,
+        step: &Step<'_>,
+        sequences: &[SequenceRows],
+        caches: &mut [&mut Session],
+        workspace: &mut Workspace,
+    ) -> Result<StepOut> {
+        let tokens: Vec<u32> = step.sequences.iter().flat_map(|s| s.tokens).copied().collect();
+        let wanted = |(rows, sequence): (&SequenceRows, &program::Sequence<'_>)| {
+            let end = rows.first_row + rows.n;
+            end - sequence.outputs.count(rows.n)..end
+        };
+        let selected: Vec<usize> = sequences.iter().zip(step.sequences).flat_map(wanted).collect();
+        let angles = self.angles(sequences);
+        // sessions of one step may keep their caches in different types only if steps never mix them
+        let shapes = caches.first().map_or_else(|| Arc::from([]), |s| Arc::clone(&s.shapes));
+        if caches.iter().any(|s| s.shapes.iter().zip(&*shapes).any(|(a, b)| a.head != b.head)) {
+            return Err(Error::Unsupported(
+                "sessions with different cache types in one step".into(),
+            ));
+        }
+        let blocks = blocks(caches, sequences, shapes.len());
+        let memory = workspace.prepare(
+            (&self.plan, &self.weights),
+            (tokens.len(), selected.len()),
+            &shapes,
+        )?;
+        let exec = Exec {
+            plan: &self.plan,
+            weights: &self.weights,
+            kernels: &self.kernels,
+            tokens: &tokens,
+            sequences,
+            selected: &selected,
+            angles: &angles,
+            attention: &shapes,
+            blocks: &blocks,
+            buffers: &memory.buffers,
+            acts: memory.acts,
+            partials: memory.partials,
+            scratch: &memory.scratch,
+            shares: memory.shares,
+        };
+        self.pool.run(&|worker| exec.run(&worker));
+        let Some(out) = self.plan.logits else { return Ok(StepOut::default()) };
+        let rows = match out.rows {
+            Rows::Tokens => tokens.len(),
+            Rows::Selected => selected.len(),
+        };
+        // SAFETY: the workers are done.
+        let logits = unsafe { memory.buffers[out.buffer.0].slice(0..rows * out.cols) };
+        for (row, logits) in logits.chunks_exact(out.cols.max(1)).enumerate() {
+            if !self.kernels.all_finite(logits) {
+                let row = if out.rows == Rows::Selected { selected[row] } else { row };
+                let sequence = sequences.iter().rfind(|s| s.first_row <= row);
+                let position = sequence.map_or(row, |s| s.start + row - s.first_row);
+                return Err(Error::NonFinite { position });
+            }
+        }
+        Ok(StepOut { logits: logits.to_vec(), vocab_size: out.cols })
+    }
+}
+
+/// Views of all cache blocks that a step reads or writes: `[cache][sequence][block]`.
+fn blocks<'a>(
+    sessions: &'a mut [&mut Session],
+    sequences: &[SequenceRows],
+    n_caches: usize,
+) -> Vec<Vec<Vec<Shared<'a, u8>>>> {
+    let mut blocks: Vec<Vec<Vec<Shared<'a, u8>>>> = (0..n_caches).map(|_| Vec::new()).collect();
+    for (session, rows) in sessions.iter_mut().zip(sequences) {
+        for (cache, session_blocks) in
+            session.cache.views(rows.start..rows.start + rows.n).enumerate()
+        {
+            let view = |block: kv::View<'a>| match block {
+                kv::View::Shared(bytes) => Shared::read_only(bytes),
+                kv::View::Exclusive(bytes) => Shared::new(bytes),
+            };
+            blocks[cache].push(session_blocks.map(view).collect());
+        }
+    }
+    blocks
+}
+
+fn elem_type(ty: CacheType) -> Result<ElemType> {
+    match ty {
+        CacheType::F32 => Ok(ElemType::F32),
+        CacheType::F16 => Ok(ElemType::F16),
+        CacheType::Q8_0 => Ok(ElemType::Q8_0),
+        other => Err(Error::Unsupported(format!("cache type {}", other.name()))),
+    }
+}
+
+fn cache_error(error: kv::Error) -> Error {
+    match error {
+        kv::Error::Capacity { capacity, wanted } => Error::ContextFull { wanted, capacity },
+        kv::Error::Length { len, wanted } => Error::Length { len, wanted },
+        kv::Error::Memory { bytes } => Error::Memory { what: "the cache", bytes: bytes as u64 },
+        other => Error::Unsupported(other.to_string()),
+    }
+}
+
+impl Model for CpuModel {
+    fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    fn open(&self, options: &CacheOptions) -> Result<SessionId> {
+        let shapes = self.shapes(options)?;
+        let layouts: Vec<Layout> = shapes.iter().map(|shape| shape.layout).collect();
+        let cache = Contiguous::new(Arc::from(layouts), options.capacity);
+        Ok(self.lock().insert(Session { cache, shapes }))
+    }
+
+    fn close(&self, id: SessionId) {
+        self.lock().sessions.remove(&id);
+    }
+
+    fn step(&self, step: &Step<'_>) -> Result<StepOut> {
+        let started = Instant::now();
+        let state = &mut *self.lock();
+        let sequences = self.sequences(state, step)?;
+        let State { sessions, workspace, stats, .. } = state;
+        // sessions leave the table for the step, so that several can be borrowed at once
+        let mut taken: Vec<(SessionId, Session)> =
+            step.sequences.iter().filter_map(|s| sessions.remove_entry(&s.session)).collect();
+        let done = (|| {
+            for ((_, session), rows) in taken.iter_mut().zip(&sequences) {
+                session.cache.prepare(rows.start + rows.n).map_err(cache_error)?;
+            }
+            let mut caches: Vec<&mut Session> =
+                taken.iter_mut().map(|(_, session)| session).collect();
+            let out = self.run(step, &sequences, &mut caches, workspace)?;
+            for (session, rows) in caches.iter_mut().zip(&sequences) {
+                session.cache.extend(rows.start + rows.n).map_err(cache_error)?;
+            }
+            Ok(out)
+        })();
+        sessions.extend(taken);
+        if done.is_ok() {
+            stats.steps += 1;
+            stats.rows += sequences.iter().map(|s| s.n as u64).sum::<u64>();
+            stats.busy += started.elapsed();
+        }
+        done
+    }
+
+    fn len(&self, id: SessionId) -> Result<usize> {
+        self.with(id, |session| Ok(session.cache.len()))
+    }
+
+    fn commit(&self, id: SessionId, len: usize) -> Result<()> {
+        self.with(id, |session| session.cache.commit(len).map_err(cache_error))
+    }
+
+    fn truncate(&self, id: SessionId, len: usize) -> Result<()> {
+        self.with(id, |session| session.cache.truncate(len).map_err(cache_error))
+    }
+
+    fn fork(&self, id: SessionId, len: usize) -> Result<SessionId> {
+        let state = &mut *self.lock();
+        let session = state.sessions.get(&id).ok_or(Error::Session(id.0))?;
+        let cache = session.cache.fork(len).map_err(cache_error)?;
+        let fork = Session { cache, shapes: Arc::clone(&session.shapes) };
+        Ok(state.insert(fork))
+    }
+
+    fn cache_bytes(&self, id: SessionId) -> Result<u64> {
+        self.with(id, |session| Ok(session.cache.bytes()))
+    }
+
+    fn stats(&self) -> StepStats {
+        self.lock().stats.clone()
+    }
+}
+
+impl State {
+    fn insert(&mut self, session: Session) -> SessionId {
+        let id = SessionId(self.next);
+        self.next += 1;
+        self.sessions.insert(id, session);
+        id
+    }
+}

@@ -1,0 +1,326 @@
+//! Weights as the executor keeps them: matrices in panels, in the order they are read; vectors and tables beside them.
+
+use std::collections::HashMap;
+
+use kernels::Isa;
+use kernels::linear::{ActFormat, LinearKernel, PANEL_ROWS, linear};
+use program::{Error, Op, Program, Progress, Result, WeightId, WeightSource, WeightSpec};
+
+use crate::memory::Buffer;
+use crate::plan::{Job, Phase, Plan};
+use crate::pool::{Pool, Shares};
+
+/// Panels a worker takes at a time, and how many of one matrix stand together in memory.
+pub(crate) const UNIT_PANELS: usize = 4;
+/// File bytes packed between two releases of file pages and two reports of progress.
+const SLAB_BYTES: usize = 16 << 20;
+
+/// One matrix inside a job's stream.
+#[derive(Clone, Copy)]
+pub(crate) struct PackedMatrix {
+    pub(crate) kernel: &'static LinearKernel,
+    pub(crate) rows: usize,
+    pub(crate) cols: usize,
+    pub(crate) panel_bytes: usize,
+}
+
+/// A job's weights: units of [`UNIT_PANELS`] panels; in a gated job, a unit of the gate, then one of the up matrix.
+pub(crate) struct PackedJob {
+    pub(crate) matrices: Vec<PackedMatrix>,
+    start: usize,
+    n_panels: usize,
+}
+
+impl PackedJob {
+    /// Work units.
+    pub(crate) fn n_units(&self) -> usize {
+        self.n_panels.div_ceil(UNIT_PANELS)
+    }
+
+    /// Panels of a unit, by number.
+    pub(crate) fn panels(&self, unit: usize) -> std::ops::Range<usize> {
+        unit * UNIT_PANELS..((unit + 1) * UNIT_PANELS).min(self.n_panels)
+    }
+
+    /// Bytes of matrix `m` of a unit within the arena.
+    pub(crate) fn bytes(&self, unit: usize, m: usize) -> std::ops::Range<usize> {
+        let panels = self.panels(unit).len();
+        let before: usize = self.matrices.iter().map(|x| x.panel_bytes * unit * UNIT_PANELS).sum();
+        let beside: usize = self.matrices[..m].iter().map(|x| x.panel_bytes * panels).sum();
+        let start = self.start + before + beside;
+        start..start + self.matrices[m].panel_bytes * panels
+    }
+
+    fn len(&self) -> usize {
+        self.matrices.iter().map(|x| x.panel_bytes * self.n_panels).sum()
+    }
+
+    /// Which activations its kernels read.
+    pub(crate) fn reads(&self, format: ActFormat) -> bool {
+        self.matrices.iter().any(|m| m.kernel.act_format() == format)
+    }
+}
+
+/// Where the rows of an embedding table come from.
+enum Table {
+    /// The table is also a matrix: rows are read back from its panels.
+    Packed { phase: usize, job: usize },
+    /// File bytes.
+    Raw(Buffer),
+}
+
+/// All weights of a plan.
+pub(crate) struct Weights {
+    arena: Buffer,
+    /// By phase (empty for phases without matrices), then by job.
+    jobs: Vec<Vec<PackedJob>>,
+    /// Norms, biases and frequency factors, dequantized, by weight number.
+    vectors: Vec<Option<Vec<f32>>>,
+    tables: HashMap<WeightId, Table>,
+    specs: Vec<WeightSpec>,
+}
+
+impl Weights {
+    /// Read, pack and release every weight of the plan.
+    ///
+    /// # Errors
+    /// [`Error::Weight`] if one is missing or no kernel takes its type; [`Error::Memory`].
+    pub(crate) fn load(
+        (program, plan): (&Program, &Plan),
+        source: &dyn WeightSource,
+        (pool, isa): (&Pool, Isa),
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Weights> {
+        let (jobs, arena_len) = layout(program, plan, isa)?;
+        let mut weights = Weights {
+            arena: Buffer::new(arena_len, "the weights")?,
+            jobs,
+            vectors: vec![None; program.weights.len()],
+            tables: HashMap::new(),
+            specs: program.weights.clone(),
+        };
+        let total = program.weights.iter().map(WeightSpec::bytes).sum();
+        let mut packing = Packing { source, pool, done: 0, total, progress };
+        for (phase_index, phase) in plan.phases.iter().enumerate() {
+            if let Phase::Linear(linear) = phase {
+                for (job_index, job) in linear.jobs.iter().enumerate() {
+                    let packed = &weights.jobs[phase_index][job_index];
+                    packing.pack(program, job, packed, &mut weights.arena)?;
+                }
+            }
+        }
+        for node in &program.nodes {
+            weights.vectors_of(program, &node.op, &mut packing)?;
+            if let Op::Embed { table } = node.op {
+                weights.table(plan, table, &mut packing)?;
+            }
+        }
+        (packing.progress)(Progress { done: total, total });
+        Ok(weights)
+    }
+
+    /// The jobs of a linear phase.
+    pub(crate) fn jobs(&self, phase: usize) -> &[PackedJob] {
+        &self.jobs[phase]
+    }
+
+    /// The arena that [`PackedJob::bytes`] indexes.
+    pub(crate) fn arena(&self) -> &[u8] {
+        self.arena.bytes()
+    }
+
+    /// A vector as f32.
+    pub(crate) fn vector(&self, id: WeightId) -> &[f32] {
+        self.vectors[id.0 as usize].as_deref().expect("`load` read every vector of the program")
+    }
+
+    /// Memory the weights take.
+    pub(crate) fn bytes(&self) -> u64 {
+        let tables = self.tables.values().map(|t| if let Table::Raw(b) = t { b.len() } else { 0 });
+        let vectors = self.vectors.iter().flatten().map(|v| v.len() * 4);
+        (self.arena.len() + tables.sum::<usize>() + vectors.sum::<usize>()) as u64
+    }
+
+    /// Bytes of matrices one step reads.
+    pub(crate) fn bytes_per_step(&self) -> u64 {
+        self.arena.len() as u64
+    }
+
+    /// Row `row` of an embedding table.
+    pub(crate) fn embed(&self, id: WeightId, row: usize, out: &mut [f32]) {
+        let spec = &self.specs[id.0 as usize];
+        match &self.tables[&id] {
+            Table::Raw(bytes) => {
+                let len =
+                    spec.ty.row_bytes(spec.cols).expect("the recorder accepted whole blocks only");
+                let format = quant::format(spec.ty).expect("`load` checked the type");
+                format.dequantize(&bytes.bytes()[row * len..(row + 1) * len], out);
+            }
+            Table::Packed { phase, job } => {
+                let packed = &self.jobs[*phase][*job];
+                let (panel, lane) = (row / PANEL_ROWS, row % PANEL_ROWS);
+                let unit = packed.bytes(panel / UNIT_PANELS, 0);
+                let matrix = &packed.matrices[0];
+                let start = unit.start + panel % UNIT_PANELS * matrix.panel_bytes;
+                let panel = &self.arena()[start..start + matrix.panel_bytes];
+                let _ = (panel, lane, out);
+                unimplemented!();
+            }
+        }
+    }
+
+    fn vectors_of(&mut self, program: &Program, op: &Op, packing: &mut Packing<'_>) -> Result<()> {
+        let id = match op {
+            Op::RmsNorm { weight, .. } => Some(*weight),
+            Op::Linear { bias, .. } => *bias,
+            Op::Attention { rope: Some(rope), .. } => rope.factors,
+            _ => None,
+        };
+        if let Some(id) = id.filter(|id| self.vectors[id.0 as usize].is_none()) {
+            let spec = program.weight(id);
+            let format = quant::format(spec.ty).ok_or_else(|| unusable(spec))?;
+            let mut vector = vec![0.0; spec.rows * spec.cols];
+            format.dequantize(packing.source.bytes(spec)?, &mut vector);
+            self.vectors[id.0 as usize] = Some(vector);
+        }
+        Ok(())
+    }
+
+    fn table(&mut self, plan: &Plan, id: WeightId, packing: &mut Packing<'_>) -> Result<()> {
+        let alone = |job: &Job| matches!(job, Job::One { matrix, .. } if matrix.weight == id);
+        let packed = plan.phases.iter().enumerate().find_map(|(phase, p)| match p {
+            Phase::Linear(linear) => {
+                linear.jobs.iter().position(alone).map(|job| Table::Packed { phase, job })
+            }
+            _ => None,
+        });
+        let table = match packed {
+            Some(table) if false => table,
+            _ => {
+                let spec = &self.specs[id.0 as usize];
+                quant::format(spec.ty).ok_or_else(|| unusable(spec))?;
+                Table::Raw(packing.copy(spec)?)
+            }
+        };
+        self.tables.insert(id, table);
+        Ok(())
+    }
+}
+
+fn unusable(spec: &WeightSpec) -> Error {
+    let problem = format!("type {} with rows of {} cannot be used as a weight", spec.ty, spec.cols);
+    Error::Weight { name: spec.name.clone(), problem }
+}
+
+/// Choose kernels and places for every matrix.
+fn layout(program: &Program, plan: &Plan, isa: Isa) -> Result<(Vec<Vec<PackedJob>>, usize)> {
+    let mut end = 0;
+    let mut phases = Vec::new();
+    for phase in &plan.phases {
+        let mut packed = Vec::new();
+        if let Phase::Linear(phase) = phase {
+            for job in &phase.jobs {
+                let matrices = job.matrices().map(|m| {
+                    let spec = program.weight(m.weight);
+                    let kernel = linear(spec.ty, isa).ok_or_else(|| unusable(spec))?;
+                    let panel_bytes = kernel.panel_bytes(spec.cols);
+                    Ok(PackedMatrix { kernel, rows: spec.rows, cols: spec.cols, panel_bytes })
+                });
+                let matrices = matrices.collect::<Result<Vec<_>>>()?;
+                let n_panels = matrices[0].rows.div_ceil(PANEL_ROWS);
+                let job = PackedJob { matrices, start: end, n_panels };
+                // streams start on cache lines; panels need no more
+                end = (end + job.len()).next_multiple_of(64);
+                packed.push(job);
+            }
+        }
+        phases.push(packed);
+    }
+    Ok((phases, end))
+}
+
+/// The loading of weights under way.
+struct Packing<'a> {
+    source: &'a dyn WeightSource,
+    pool: &'a Pool,
+    done: u64,
+    total: u64,
+    progress: &'a mut dyn FnMut(Progress),
+}
+
+impl Packing<'_> {
+    /// Pack the matrices of a job into the arena, a slab of units at a time.
+    fn pack(
+        &mut self,
+        program: &Program,
+        job: &Job,
+        packed: &PackedJob,
+        arena: &mut Buffer,
+    ) -> Result<()> {
+        let specs: Vec<&WeightSpec> = job.matrices().map(|m| program.weight(m.weight)).collect();
+        let sources =
+            specs.iter().map(|spec| self.source.bytes(spec)).collect::<Result<Vec<_>>>()?;
+        let row_bytes: Vec<usize> =
+            specs.iter().map(|s| s.bytes() as usize / s.rows.max(1)).collect();
+        let unit_bytes = row_bytes.iter().sum::<usize>() * UNIT_PANELS * PANEL_ROWS;
+        let slab = (SLAB_BYTES / unit_bytes.max(1)).max(self.pool.n());
+        let out = arena.shared();
+        let shares = Shares::new(self.pool.n());
+        for first in (0..packed.n_units()).step_by(slab) {
+            let units = first..(first + slab).min(packed.n_units());
+            shares.reset();
+            self.pool.run(&|worker| {
+                for unit in shares.take(&worker, units.len()).map(|i| units.start + i) {
+                    for (m, matrix) in packed.matrices.iter().enumerate() {
+                        // SAFETY: units are dealt once each, and their byte ranges do not overlap.
+                        let out = unsafe { out.slice_mut(packed.bytes(unit, m)) };
+                        pack_unit(matrix, packed.panels(unit), (sources[m], row_bytes[m]), out);
+                    }
+                }
+            });
+            let rows = units.start * UNIT_PANELS * PANEL_ROWS..units.end * UNIT_PANELS * PANEL_ROWS;
+            for (spec, row_bytes) in specs.iter().zip(&row_bytes) {
+                let rows = rows.start..rows.end.min(spec.rows);
+                self.done += (rows.len() * row_bytes) as u64;
+                self.source.release(spec, rows);
+            }
+            (self.progress)(Progress { done: self.done.min(self.total), total: self.total });
+        }
+        Ok(())
+    }
+
+    /// Copy a tensor as it is, a slab at a time.
+    fn copy(&mut self, spec: &WeightSpec) -> Result<Buffer> {
+        let bytes = self.source.bytes(spec)?;
+        let mut copy = Buffer::new(bytes.len(), "the embedding table")?;
+        let row_bytes = bytes.len() / spec.rows.max(1);
+        let out = copy.shared();
+        for first in (0..spec.rows).step_by((SLAB_BYTES / row_bytes.max(1)).max(1)) {
+            let rows = first..(first + (SLAB_BYTES / row_bytes.max(1)).max(1)).min(spec.rows);
+            let range = rows.start * row_bytes..rows.end * row_bytes;
+            // SAFETY: this thread is the only one with access.
+            unsafe { out.slice_mut(range.clone()) }.copy_from_slice(&bytes[range]);
+            self.done += (rows.len() * row_bytes) as u64;
+            self.source.release(spec, rows);
+            (self.progress)(Progress { done: self.done.min(self.total), total: self.total });
+        }
+        Ok(copy)
+    }
+}
+
+fn pack_unit(
+    matrix: &PackedMatrix,
+    panels: std::ops::Range<usize>,
+    (bytes, row_bytes): (&[u8], usize),
+    out: &mut [u8],
+) {
+    for (panel, out) in panels.zip(out.chunks_exact_mut(matrix.panel_bytes)) {
+        let rows = panel * PANEL_ROWS..((panel + 1) * PANEL_ROWS).min(matrix.rows);
+        let mut slices: [&[u8]; PANEL_ROWS] = [&[]; PANEL_ROWS];
+        let n = rows.len();
+        for (slice, row) in slices.iter_mut().zip(rows) {
+            *slice = &bytes[row * row_bytes..(row + 1) * row_bytes];
+        }
+        matrix.kernel.pack(&slices[..n], matrix.cols, out);
+    }
+}

@@ -1,0 +1,133 @@
+//! Memory of a step: value buffers, prepared activations, scratch of each worker. It grows to the largest step seen.
+
+use kernels::linear::PANEL_ROWS;
+use program::{Result, Rows};
+
+use crate::exec::{
+    Acts, AttentionShape, LOCAL_ROWS, PhaseShares, ROW_BLOCK, ScratchParts, kernel_scratch,
+    q8_stride, scratch_floats,
+};
+use crate::memory::{Buffer, Shared};
+use crate::plan::{Phase, Plan};
+use crate::pool::{Pool, Shares};
+use crate::weights::{UNIT_PANELS, Weights};
+
+/// Partial results of attention that a step may keep: bounds the memory of splitting a long cache by blocks.
+const MAX_PARTIAL_FLOATS: usize = 16 << 20;
+
+/// All memory of steps, kept between them.
+pub(crate) struct Workspace {
+    buffers: Vec<Buffer>,
+    normed: Buffer,
+    codes: Buffer,
+    scales: Buffer,
+    sums: Buffer,
+    partials: Buffer,
+    /// `[worker]`: tiles, row, kernel, attention.
+    scratch: Vec<[Buffer; 4]>,
+    shares: Vec<PhaseShares>,
+    n_workers: usize,
+}
+
+/// A step's view of the workspace.
+pub(crate) struct Memory<'a> {
+    pub(crate) buffers: Vec<Shared<'a, f32>>,
+    pub(crate) acts: Acts<'a>,
+    pub(crate) partials: Shared<'a, f32>,
+    pub(crate) scratch: Vec<ScratchParts<'a>>,
+    pub(crate) shares: &'a [PhaseShares],
+}
+
+/// Replace `buffer` by a larger one if it is shorter than `len`.
+fn grow(buffer: &mut Buffer, len: usize) -> Result<()> {
+    if buffer.len() < len {
+        *buffer = Buffer::new(len, "the workspace")?;
+    }
+    Ok(())
+}
+
+impl Workspace {
+    pub(crate) fn new(plan: &Plan, pool: &Pool) -> Workspace {
+        let n = pool.n();
+        let shares = |_| PhaseShares { linear: Shares::new(n), folds: Shares::new(n) };
+        Workspace {
+            buffers: plan.buffers.iter().map(|_| Buffer::empty()).collect(),
+            normed: Buffer::empty(),
+            codes: Buffer::empty(),
+            scales: Buffer::empty(),
+            sums: Buffer::empty(),
+            partials: Buffer::empty(),
+            scratch: (0..n).map(|_| std::array::from_fn(|_| Buffer::empty())).collect(),
+            shares: (0..plan.phases.len()).map(shares).collect(),
+            n_workers: n,
+        }
+    }
+
+    /// Memory for a step of `n_tokens` rows, `n_selected` of them with outputs.
+    pub(crate) fn prepare(
+        &mut self,
+        (plan, weights): (&Plan, &Weights),
+        (n_tokens, n_selected): (usize, usize),
+        shapes: &[AttentionShape],
+    ) -> Result<Memory<'_>> {
+        let rows_of = |rows| match rows {
+            Rows::Tokens => n_tokens,
+            Rows::Selected => n_selected,
+        };
+        for (buffer, spec) in self.buffers.iter_mut().zip(&plan.buffers) {
+            grow(buffer, rows_of(spec.rows) * spec.cols * 4)?;
+        }
+        let linears = || {
+            plan.phases.iter().filter_map(|phase| match phase {
+                Phase::Linear(linear) => Some(linear),
+                _ => None,
+            })
+        };
+        let act_rows = n_tokens.max(n_selected).max(self.n_workers * LOCAL_ROWS);
+        let cols = linears().map(|linear| linear.x.cols).max().unwrap_or(0);
+        grow(&mut self.normed, act_rows * cols * 4)?;
+        grow(&mut self.codes, act_rows * q8_stride(cols))?;
+        grow(&mut self.scales, act_rows * cols.div_ceil(32) * 4)?;
+        grow(&mut self.sums, act_rows * cols.div_ceil(16) * 4)?;
+        let n = n_tokens.max(n_selected).min(ROW_BLOCK);
+        let jobs = (0..plan.phases.len()).flat_map(|phase| weights.jobs(phase));
+        let kernel_bytes = kernel_scratch(jobs, n);
+        let attention_floats = shapes.iter().map(scratch_floats).max().unwrap_or(0);
+        for [tiles, row, kernel, attention] in &mut self.scratch {
+            grow(tiles, 3 * UNIT_PANELS * n * PANEL_ROWS * 4)?;
+            grow(row, cols * 4)?;
+            grow(kernel, kernel_bytes)?;
+            grow(attention, attention_floats * 4)?;
+        }
+        // steps split attention by block only with few tiles, and only if the partials fit here
+        let tile_floats = shapes.iter().map(AttentionShape::partial_floats).max().unwrap_or(0);
+        if tile_floats > 0 && self.partials.len() == 0 {
+            self.partials = Buffer::new(MAX_PARTIAL_FLOATS * 4, "the workspace")?;
+        }
+        for shares in &self.shares {
+            shares.linear.reset();
+            shares.folds.reset();
+        }
+        Ok(Memory {
+            buffers: self.buffers.iter_mut().map(Buffer::shared_as).collect(),
+            acts: Acts {
+                normed: self.normed.shared_as(),
+                codes: self.codes.shared_as(),
+                scales: self.scales.shared_as(),
+                sums: self.sums.shared_as(),
+            },
+            partials: self.partials.shared_as(),
+            scratch: self.scratch.iter_mut().map(parts).collect(),
+            shares: &self.shares,
+        })
+    }
+}
+
+fn parts([tiles, row, kernel, attention]: &mut [Buffer; 4]) -> ScratchParts<'_> {
+    ScratchParts {
+        tiles: tiles.shared_as(),
+        row: row.shared_as(),
+        kernel: kernel.shared_as(),
+        attention: attention.shared_as(),
+    }
+}

@@ -1,0 +1,148 @@
+//! One block of positions of one layer: aligned bytes, and where each head's regions are in them.
+
+use std::ops::Range;
+
+use program::CacheSpec;
+
+use crate::{Error, Result};
+
+/// Positions in a block.
+pub const BLOCK: usize = 256;
+
+/// Bytes that start at a cache line.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct Line([u8; LINE]);
+
+const LINE: usize = 64;
+
+/// Where the heads of one layer are in a block: `[head][keys | values]`, every region at a cache line.
+///
+/// Heads are contiguous, so threads can write different heads of one block through disjoint slices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Layout {
+    n_kv_heads: usize,
+    key_bytes: usize,
+    value_bytes: usize,
+}
+
+impl Layout {
+    /// `key_bytes` and `value_bytes` are what one head's keys and values take in one block.
+    pub fn new(spec: &CacheSpec, key_bytes: usize, value_bytes: usize) -> Layout {
+        Layout { n_kv_heads: spec.n_kv_heads, key_bytes, value_bytes }
+    }
+
+    /// Key-value heads.
+    pub fn n_kv_heads(&self) -> usize {
+        self.n_kv_heads
+    }
+
+    /// Bytes of one head: what lies between the starts of neighbours.
+    pub fn head_bytes(&self) -> usize {
+        self.key_bytes.next_multiple_of(LINE) + self.value_bytes.next_multiple_of(LINE)
+    }
+
+    /// Bytes of one block.
+    pub fn block_bytes(&self) -> usize {
+        self.n_kv_heads * self.head_bytes()
+    }
+
+    /// Where a head's keys are in a block.
+    pub fn keys(&self, head: usize) -> Range<usize> {
+        let start = head * self.head_bytes();
+        start..start + self.key_bytes
+    }
+
+    /// Where a head's values are in a block.
+    pub fn values(&self, head: usize) -> Range<usize> {
+        let start = head * self.head_bytes() + self.key_bytes.next_multiple_of(LINE);
+        start..start + self.value_bytes
+    }
+
+    /// The regions of each head of a block: keys and values.
+    pub fn heads<'a>(
+        &self,
+        block: &'a [u8],
+    ) -> impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let layout = *self;
+        block
+            .chunks_exact(layout.head_bytes().max(1))
+            .map(move |head| (&head[layout.keys(0)], &head[layout.values(0)]))
+    }
+
+    /// The regions of each head of a block, for writing: keys and values.
+    pub fn heads_mut<'a>(
+        &self,
+        block: &'a mut [u8],
+    ) -> impl ExactSizeIterator<Item = (&'a mut [u8], &'a mut [u8])> + use<'a> {
+        let layout = *self;
+        block.chunks_exact_mut(layout.head_bytes().max(1)).map(move |head| {
+            let (keys, values) = head.split_at_mut(layout.values(0).start);
+            (&mut keys[layout.keys(0)], &mut values[..layout.value_bytes])
+        })
+    }
+}
+
+/// Storage of a block. Zero where nothing was written.
+pub(crate) struct Block {
+    lines: Vec<Line>,
+}
+
+impl Block {
+    /// A block of zeros.
+    pub(crate) fn zeroed(layout: &Layout) -> Result<Block> {
+        let mut lines = Block::reserve(layout.block_bytes())?;
+        lines.resize(layout.block_bytes() / LINE, Line([0; LINE]));
+        Ok(Block { lines })
+    }
+
+    /// Another block with the same bytes.
+    pub(crate) fn copy(&self) -> Result<Block> {
+        let mut lines = Block::reserve(self.bytes().len())?;
+        lines.extend_from_slice(&self.lines);
+        Ok(Block { lines })
+    }
+
+    fn reserve(bytes: usize) -> Result<Vec<Line>> {
+        let mut lines = Vec::new();
+        lines.try_reserve_exact(bytes / LINE).map_err(|_| Error::Memory { bytes })?;
+        Ok(lines)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.lines)
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        bytemuck::cast_slice_mut(&mut self.lines)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_are_disjoint_and_aligned() {
+        let spec = CacheSpec { layer: 0, n_kv_heads: 3, key_dim: 5, value_dim: 7 };
+        let layout = Layout::new(&spec, 100, 130);
+        assert_eq!((layout.head_bytes(), layout.block_bytes()), (128 + 192, 3 * 320));
+        let mut block = Block::zeroed(&layout).unwrap();
+        assert_eq!(block.bytes().len(), layout.block_bytes());
+        assert_eq!(block.bytes().as_ptr().align_offset(64), 0);
+        for (head, (keys, values)) in layout.heads_mut(block.bytes_mut()).enumerate() {
+            assert_eq!((keys.len(), values.len()), (100, 130));
+            keys.fill(1 + 2 * head as u8);
+            values.fill(2 + 2 * head as u8);
+        }
+        for head in 0..3 {
+            assert!(
+                layout.keys(head).start.is_multiple_of(64)
+                    && layout.values(head).start.is_multiple_of(64)
+            );
+            assert!(block.bytes()[layout.keys(head)].iter().all(|b| *b == 1 + 2 * head as u8));
+            assert!(block.bytes()[layout.values(head)].iter().all(|b| *b == 2 + 2 * head as u8));
+        }
+        assert_eq!(layout.heads(block.bytes()).len(), 3);
+    }
+}

@@ -1,0 +1,270 @@
+//! The exact cache of one session: every position, in order, in blocks that forks share.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::block::Block;
+use crate::{BLOCK, Error, Layout, Result};
+
+/// A run of cached positions whose keys and values lie in one block.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment<'a> {
+    /// The block, for [`Layout::heads`].
+    pub block: &'a [u8],
+    /// Position of the block's first row.
+    pub first: usize,
+    /// How many of its rows, from the first on, are filled; at most [`BLOCK`].
+    pub n: usize,
+}
+
+/// A block in a step.
+#[derive(Debug)]
+pub enum View<'a> {
+    /// Complete before the step; forks may share it.
+    Shared(&'a [u8]),
+    /// Rows of the step go here.
+    Exclusive(&'a mut [u8]),
+}
+
+/// Keys and values of one session, for all caches of a program.
+///
+/// A step goes `prepare(new_len)`, write rows `len..new_len` through [`blocks_mut`](Self::blocks_mut), read
+/// [`segments`](Self::segments), `extend(new_len)`. A step that fails before the last leaves `len` as it was.
+/// Memory follows the positions held; forks share blocks and copy the one they extend.
+pub struct Contiguous {
+    layouts: Arc<[Layout]>,
+    /// `[cache][block]`; all caches hold the same number of blocks between calls.
+    caches: Vec<Vec<Arc<Block>>>,
+    len: usize,
+    committed: usize,
+    capacity: usize,
+}
+
+impl Contiguous {
+    /// An empty cache; `layouts` has one entry per cache, `capacity` is the most positions it may hold.
+    pub fn new(layouts: Arc<[Layout]>, capacity: usize) -> Contiguous {
+        let caches = layouts.iter().map(|_| Vec::new()).collect();
+        Contiguous { layouts, caches, len: 0, committed: 0, capacity }
+    }
+
+    /// Positions held, tentative ones included.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no position is held.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Positions that are permanent; at most [`len`](Self::len).
+    pub fn committed(&self) -> usize {
+        self.committed
+    }
+
+    /// Most positions it may hold.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Layout of each cache.
+    pub fn layouts(&self) -> &[Layout] {
+        &self.layouts
+    }
+
+    /// Bytes of memory the blocks take. Blocks shared with forks count in each.
+    pub fn bytes(&self) -> u64 {
+        self.caches
+            .iter()
+            .zip(self.layouts.iter())
+            .map(|(c, l)| c.len() as u64 * l.block_bytes() as u64)
+            .sum()
+    }
+
+    /// Make the blocks that positions `len..new_len` fall into exist and belong to this cache alone. `len` stays.
+    ///
+    /// # Errors
+    /// [`Error::Capacity`], or [`Error::Memory`]; then the blocks are as before.
+    pub fn prepare(&mut self, new_len: usize) -> Result<()> {
+        if new_len > self.capacity {
+            return Err(Error::Capacity { capacity: self.capacity, wanted: new_len });
+        }
+        let made = self.make_exclusive(new_len);
+        if made.is_err() {
+            self.drop_blocks();
+        }
+        made
+    }
+
+    fn make_exclusive(&mut self, new_len: usize) -> Result<()> {
+        for (blocks, layout) in self.caches.iter_mut().zip(self.layouts.iter()) {
+            for i in touched(self.len, new_len) {
+                match blocks.get_mut(i) {
+                    None => {
+                        blocks
+                            .try_reserve(1)
+                            .map_err(|_| Error::Memory { bytes: size_of::<Arc<Block>>() })?;
+                        blocks.push(Arc::new(Block::zeroed(layout)?));
+                    }
+                    Some(block) => {
+                        if Arc::get_mut(block).is_none() {
+                            *block = Arc::new(block.copy()?);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Positions `len..new_len` were written: hold them, tentatively.
+    ///
+    /// # Errors
+    /// [`Error::Length`] if `new_len` is not between `len` and what was prepared.
+    pub fn extend(&mut self, new_len: usize) -> Result<()> {
+        let prepared = self
+            .caches
+            .iter()
+            .map(Vec::len)
+            .min()
+            .map_or(self.capacity, |n| n * BLOCK)
+            .min(self.capacity);
+        if new_len < self.len || new_len > prepared {
+            return Err(Error::Length { len: prepared, wanted: new_len });
+        }
+        self.len = new_len;
+        Ok(())
+    }
+
+    /// Make the first `len` positions permanent.
+    ///
+    /// # Errors
+    /// [`Error::Length`] if it holds fewer.
+    pub fn commit(&mut self, len: usize) -> Result<()> {
+        self.check(len)?;
+        self.committed = self.committed.max(len);
+        Ok(())
+    }
+
+    /// Keep the first `len` positions only.
+    ///
+    /// # Errors
+    /// [`Error::Length`] if it holds fewer.
+    pub fn truncate(&mut self, len: usize) -> Result<()> {
+        self.check(len)?;
+        self.len = len;
+        self.committed = self.committed.min(len);
+        self.drop_blocks();
+        Ok(())
+    }
+
+    /// Another cache with the first `len` positions, which it shares until one of the two writes there.
+    ///
+    /// # Errors
+    /// [`Error::Length`] if it holds fewer.
+    pub fn fork(&self, len: usize) -> Result<Contiguous> {
+        self.check(len)?;
+        let kept = len.div_ceil(BLOCK);
+        Ok(Contiguous {
+            layouts: Arc::clone(&self.layouts),
+            caches: self.caches.iter().map(|blocks| blocks[..kept].to_vec()).collect(),
+            len,
+            committed: self.committed.min(len),
+            capacity: self.capacity,
+        })
+    }
+
+    /// Block `i` of a cache.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn block(&self, cache: usize, i: usize) -> &[u8] {
+        self.caches[cache][i].bytes()
+    }
+
+    /// Block `i` of a cache, for writing.
+    ///
+    /// # Panics
+    /// If it was not [prepared](Self::prepare).
+    pub fn block_mut(&mut self, cache: usize, i: usize) -> &mut [u8] {
+        exclusive(&mut self.caches[cache][i])
+    }
+
+    /// The blocks of a cache that positions `positions` fall into, with the position of each one's first row.
+    ///
+    /// # Panics
+    /// If one was not [prepared](Self::prepare).
+    pub fn blocks_mut(
+        &mut self,
+        cache: usize,
+        positions: Range<usize>,
+    ) -> impl ExactSizeIterator<Item = (usize, &mut [u8])> {
+        let blocks = touched(positions.start, positions.end);
+        let first = blocks.start;
+        self.caches[cache][blocks]
+            .iter_mut()
+            .enumerate()
+            .map(move |(i, block)| ((first + i) * BLOCK, exclusive(block)))
+    }
+
+    /// All blocks of every cache, for a step that writes `positions`: `[cache]`, then `[block]`.
+    ///
+    /// # Panics
+    /// If the blocks of `positions` were not [prepared](Self::prepare).
+    pub fn views(
+        &mut self,
+        positions: Range<usize>,
+    ) -> impl ExactSizeIterator<Item = impl ExactSizeIterator<Item = View<'_>>> {
+        let written = touched(positions.start, positions.end);
+        self.caches.iter_mut().map(move |blocks| {
+            let written = written.clone();
+            blocks.iter_mut().enumerate().map(move |(i, block)| {
+                if written.contains(&i) { View::Exclusive(exclusive(block)) } else { View::Shared(block.bytes()) }
+            })
+        })
+    }
+
+    /// The first `len` positions of a cache, written ones beyond [`len`](Self::len) included.
+    ///
+    /// # Panics
+    /// If they were not [prepared](Self::prepare).
+    pub fn segments(&self, cache: usize, len: usize) -> impl ExactSizeIterator<Item = Segment<'_>> {
+        self.caches[cache][..len.div_ceil(BLOCK)].iter().enumerate().map(move |(i, block)| {
+            Segment { block: block.bytes(), first: i * BLOCK, n: (len - i * BLOCK).min(BLOCK) }
+        })
+    }
+
+    fn check(&self, len: usize) -> Result<()> {
+        if len > self.len {
+            return Err(Error::Length { len: self.len, wanted: len });
+        }
+        Ok(())
+    }
+
+    fn drop_blocks(&mut self) {
+        for blocks in &mut self.caches {
+            blocks.truncate(self.len.div_ceil(BLOCK));
+        }
+    }
+}
+
+impl std::fmt::Debug for Contiguous {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Contiguous")
+            .field("len", &self.len)
+            .field("committed", &self.committed)
+            .field("capacity", &self.capacity)
+            .field("bytes", &self.bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Blocks that positions `from..to` fall into.
+fn touched(from: usize, to: usize) -> Range<usize> {
+    let end = to.div_ceil(BLOCK);
+    (from / BLOCK).min(end)..end
+}
+
+fn exclusive(block: &mut Arc<Block>) -> &mut [u8] {
+    Arc::get_mut(block).expect("`prepare` made the block this cache's own").bytes_mut()
+}

@@ -1,0 +1,32 @@
+//! What can go wrong with a cache.
+
+/// `Result` of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a cache cannot do what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// More positions than the cache may hold.
+    #[error("cache holds at most {capacity} positions, {wanted} wanted")]
+    Capacity {
+        /// Positions it may hold.
+        capacity: usize,
+        /// Positions asked for.
+        wanted: usize,
+    },
+    /// A length beyond what the cache holds.
+    #[error("cache holds {len} positions, {wanted} named")]
+    Length {
+        /// Positions it holds.
+        len: usize,
+        /// Positions asked for.
+        wanted: usize,
+    },
+    /// The system has no memory left.
+    #[error("no memory for {bytes} bytes of cache")]
+    Memory {
+        /// Bytes of the block that could not be made.
+        bytes: usize,
+    },
+}

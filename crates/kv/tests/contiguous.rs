@@ -1,0 +1,174 @@
+//! The cache against a plain list of rows, over random histories of two sessions that fork from each other.
+
+use std::sync::Arc;
+
+use kv::{BLOCK, Contiguous, Error, Layout};
+use program::CacheSpec;
+use proptest::prelude::*;
+
+/// Bytes that one position takes in a head's keys and in its values: the test keeps one byte of each.
+fn layouts() -> Arc<[Layout]> {
+    [(1, 256), (3, 320)]
+        .map(|(n_kv_heads, value_bytes)| {
+            Layout::new(&CacheSpec { layer: 0, n_kv_heads, key_dim: 1, value_dim: 1 }, BLOCK, value_bytes)
+        })
+        .into()
+}
+
+const CAPACITY: usize = 1000;
+
+/// What is written at a position: depends on all that tells rows apart.
+fn stamp(value: u8, cache: usize, head: usize) -> u8 {
+    value.wrapping_mul(31).wrapping_add((cache * 7 + head * 3) as u8)
+}
+
+fn append(cache: &mut Contiguous, model: &mut Vec<u8>, values: &[u8]) {
+    let (from, to) = (model.len(), model.len() + values.len());
+    cache.prepare(to).unwrap();
+    for c in 0..2 {
+        let layout = cache.layouts()[c];
+        for (first, block) in cache.blocks_mut(c, from..to) {
+            for (head, (keys, out)) in layout.heads_mut(block).enumerate() {
+                for position in from.max(first)..to.min(first + BLOCK) {
+                    keys[position - first] = stamp(values[position - from], c, head);
+                    out[position - first] = !stamp(values[position - from], c, head);
+                }
+            }
+        }
+    }
+    cache.extend(to).unwrap();
+    model.extend_from_slice(values);
+}
+
+fn check(cache: &Contiguous, model: &[u8]) {
+    assert_eq!(cache.len(), model.len());
+    let blocks = model.len().div_ceil(BLOCK);
+    let block_bytes: usize = cache.layouts().iter().map(Layout::block_bytes).sum();
+    assert_eq!(cache.bytes(), (blocks * block_bytes) as u64, "memory follows the positions held");
+    for c in 0..2 {
+        let layout = cache.layouts()[c];
+        let mut expected_first = 0;
+        for (i, segment) in cache.segments(c, model.len()).enumerate() {
+            assert_eq!(segment.first, expected_first);
+            assert_eq!(segment.block.as_ptr(), cache.block(c, i).as_ptr());
+            expected_first += segment.n;
+            for (head, (keys, values)) in layout.heads(segment.block).enumerate() {
+                for (position, value) in model[segment.first..][..segment.n].iter().enumerate() {
+                    assert_eq!(keys[position], stamp(*value, c, head));
+                    assert_eq!(values[position], !stamp(*value, c, head));
+                }
+            }
+        }
+        assert_eq!(expected_first, model.len());
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Action {
+    Append(usize, Vec<u8>),
+    Truncate(usize, f64),
+    Commit(usize, f64),
+    Fork(usize, f64),
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let who = 0usize..2;
+    prop_oneof![
+        4 => (who.clone(), proptest::collection::vec(any::<u8>(), 1..300)).prop_map(|(w, v)| Action::Append(w, v)),
+        1 => (who.clone(), 0.0..=1.0).prop_map(|(w, at)| Action::Truncate(w, at)),
+        1 => (who.clone(), 0.0..=1.0).prop_map(|(w, at)| Action::Commit(w, at)),
+        2 => (who, 0.0..=1.0).prop_map(|(w, at)| Action::Fork(w, at)),
+    ]
+}
+
+fn part(len: usize, share: f64) -> usize {
+    (len as f64 * share).round() as usize
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever two sessions do, each reads back its own rows, and what one writes the other never sees.
+    #[test]
+    fn histories_match_a_list(actions in proptest::collection::vec(action(), 1..24)) {
+        let mut caches = [Contiguous::new(layouts(), CAPACITY), Contiguous::new(layouts(), CAPACITY)];
+        let mut models: [Vec<u8>; 2] = [Vec::new(), Vec::new()];
+        for action in actions {
+            match action {
+                Action::Append(who, values) if models[who].len() + values.len() <= CAPACITY => {
+                    append(&mut caches[who], &mut models[who], &values);
+                }
+                Action::Append(who, values) => {
+                    let wanted = models[who].len() + values.len();
+                    let full = Error::Capacity { capacity: CAPACITY, wanted };
+                    prop_assert_eq!(caches[who].prepare(wanted), Err(full));
+                }
+                Action::Truncate(who, at) => {
+                    let len = part(models[who].len(), at);
+                    caches[who].truncate(len).unwrap();
+                    models[who].truncate(len);
+                    prop_assert!(caches[who].committed() <= len);
+                }
+                Action::Commit(who, at) => {
+                    let len = part(models[who].len(), at);
+                    let before = caches[who].committed();
+                    caches[who].commit(len).unwrap();
+                    prop_assert_eq!(caches[who].committed(), before.max(len));
+                }
+                Action::Fork(who, at) => {
+                    let len = part(models[who].len(), at);
+                    caches[1 - who] = caches[who].fork(len).unwrap();
+                    models[1 - who] = models[who][..len].to_vec();
+                }
+            }
+            for (cache, model) in caches.iter().zip(&models) {
+                check(cache, model);
+            }
+        }
+    }
+}
+
+#[test]
+fn full_blocks_are_shared_and_the_extended_one_is_copied() {
+    let mut cache = Contiguous::new(layouts(), CAPACITY);
+    let mut model = Vec::new();
+    append(&mut cache, &mut model, &[5; 300]);
+    let mut fork = cache.fork(280).unwrap();
+    let same = |a: &Contiguous, b: &Contiguous, i| a.block(1, i).as_ptr() == b.block(1, i).as_ptr();
+    assert!(same(&cache, &fork, 0) && same(&cache, &fork, 1), "nothing is copied before it is written");
+    let mut fork_model = model[..280].to_vec();
+    append(&mut fork, &mut fork_model, &[9; 10]);
+    assert!(same(&cache, &fork, 0) && !same(&cache, &fork, 1));
+    check(&cache, &model);
+    check(&fork, &fork_model);
+}
+
+#[test]
+fn a_step_that_fails_leaves_the_length() {
+    let mut cache = Contiguous::new(layouts(), CAPACITY);
+    cache.prepare(10).unwrap();
+    assert!(cache.is_empty());
+    assert_eq!(cache.segments(0, 10).map(|s| s.n).sum::<usize>(), 10);
+    cache.truncate(0).unwrap();
+    assert_eq!(cache.bytes(), 0);
+}
+
+#[test]
+fn lengths_out_of_range_are_errors() {
+    let mut cache = Contiguous::new(layouts(), CAPACITY);
+    append(&mut cache, &mut Vec::new(), &[1; 20]);
+    let beyond = Error::Length { len: 20, wanted: 21 };
+    assert_eq!(cache.truncate(21), Err(beyond.clone()));
+    assert_eq!(cache.commit(21), Err(beyond.clone()));
+    assert_eq!(cache.fork(21).err(), Some(beyond.clone()));
+    assert_eq!(beyond.to_string(), "cache holds 20 positions, 21 named");
+    assert_eq!(cache.extend(BLOCK + 1), Err(Error::Length { len: BLOCK, wanted: BLOCK + 1 }), "not prepared");
+    assert_eq!(cache.extend(19), Err(Error::Length { len: BLOCK, wanted: 19 }));
+}
+
+#[test]
+fn blocks_start_as_zeros() {
+    let mut cache = Contiguous::new(layouts(), CAPACITY);
+    cache.prepare(1).unwrap();
+    assert!(cache.block_mut(1, 0).iter().all(|b| *b == 0));
+}
