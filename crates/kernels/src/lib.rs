@@ -6,6 +6,8 @@
 
 pub mod attention;
 mod isa;
+#[cfg(target_arch = "x86_64")]
+mod lanes;
 pub mod linear;
 mod math;
 mod registry;
