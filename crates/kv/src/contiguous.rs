@@ -219,7 +219,11 @@ impl Contiguous {
         self.caches.iter_mut().map(move |blocks| {
             let written = written.clone();
             blocks.iter_mut().enumerate().map(move |(i, block)| {
-                if written.contains(&i) { View::Exclusive(exclusive(block)) } else { View::Shared(block.bytes()) }
+                if written.contains(&i) {
+                    View::Exclusive(exclusive(block))
+                } else {
+                    View::Shared(block.bytes())
+                }
             })
         })
     }

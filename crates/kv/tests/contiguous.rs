@@ -10,7 +10,11 @@ use proptest::prelude::*;
 fn layouts() -> Arc<[Layout]> {
     [(1, 256), (3, 320)]
         .map(|(n_kv_heads, value_bytes)| {
-            Layout::new(&CacheSpec { layer: 0, n_kv_heads, key_dim: 1, value_dim: 1 }, BLOCK, value_bytes)
+            Layout::new(
+                &CacheSpec { layer: 0, n_kv_heads, key_dim: 1, value_dim: 1 },
+                BLOCK,
+                value_bytes,
+            )
         })
         .into()
 }
@@ -24,7 +28,7 @@ fn stamp(value: u8, cache: usize, head: usize) -> u8 {
 
 fn append(cache: &mut Contiguous, model: &mut Vec<u8>, values: &[u8]) {
     let (from, to) = (model.len(), model.len() + values.len());
-    cache.prepare(to).unwrap();
+    cache.prepare(to).expect("within capacity");
     for c in 0..2 {
         let layout = cache.layouts()[c];
         for (first, block) in cache.blocks_mut(c, from..to) {
@@ -36,7 +40,7 @@ fn append(cache: &mut Contiguous, model: &mut Vec<u8>, values: &[u8]) {
             }
         }
     }
-    cache.extend(to).unwrap();
+    cache.extend(to).expect("just prepared");
     model.extend_from_slice(values);
 }
 
@@ -135,7 +139,10 @@ fn full_blocks_are_shared_and_the_extended_one_is_copied() {
     append(&mut cache, &mut model, &[5; 300]);
     let mut fork = cache.fork(280).unwrap();
     let same = |a: &Contiguous, b: &Contiguous, i| a.block(1, i).as_ptr() == b.block(1, i).as_ptr();
-    assert!(same(&cache, &fork, 0) && same(&cache, &fork, 1), "nothing is copied before it is written");
+    assert!(
+        same(&cache, &fork, 0) && same(&cache, &fork, 1),
+        "nothing is copied before it is written"
+    );
     let mut fork_model = model[..280].to_vec();
     append(&mut fork, &mut fork_model, &[9; 10]);
     assert!(same(&cache, &fork, 0) && !same(&cache, &fork, 1));
@@ -162,7 +169,11 @@ fn lengths_out_of_range_are_errors() {
     assert_eq!(cache.commit(21), Err(beyond.clone()));
     assert_eq!(cache.fork(21).err(), Some(beyond.clone()));
     assert_eq!(beyond.to_string(), "cache holds 20 positions, 21 named");
-    assert_eq!(cache.extend(BLOCK + 1), Err(Error::Length { len: BLOCK, wanted: BLOCK + 1 }), "not prepared");
+    assert_eq!(
+        cache.extend(BLOCK + 1),
+        Err(Error::Length { len: BLOCK, wanted: BLOCK + 1 }),
+        "not prepared"
+    );
     assert_eq!(cache.extend(19), Err(Error::Length { len: BLOCK, wanted: 19 }));
 }
 
