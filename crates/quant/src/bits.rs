@@ -29,6 +29,37 @@ pub const fn set_field<const WIDTH: usize, const LANES: usize>(
     bytes[byte] = (bytes[byte] & !(mask << shift)) | ((value & mask) << shift);
 }
 
+/// Writes the fields of [`field`] one after the other to `out`: all of `bytes`, or as many as `out` takes.
+#[inline]
+pub fn unpack<const WIDTH: usize, const LANES: usize>(bytes: &[u8], out: &mut [u8]) {
+    planes::<WIDTH, LANES>(bytes, out, |out, field| *out = field);
+}
+
+/// Like [`unpack`], but sets the bits from `shift` on in `out` and leaves the others: the high bits of codes.
+#[inline]
+pub fn unpack_high<const WIDTH: usize, const LANES: usize>(
+    bytes: &[u8],
+    shift: u32,
+    out: &mut [u8],
+) {
+    planes::<WIDTH, LANES>(bytes, out, |out, field| *out |= field << shift);
+}
+
+#[inline]
+fn planes<const WIDTH: usize, const LANES: usize>(
+    bytes: &[u8],
+    out: &mut [u8],
+    put: impl Fn(&mut u8, u8),
+) {
+    for (bytes, out) in bytes.chunks_exact(LANES).zip(out.chunks_exact_mut(LANES * 8 / WIDTH)) {
+        for (plane, out) in out.chunks_exact_mut(LANES).enumerate() {
+            for (&byte, out) in bytes.iter().zip(out) {
+                put(out, (byte >> (plane * WIDTH)) & ((1 << WIDTH) - 1));
+            }
+        }
+    }
+}
+
 /// The 6-bit `(scale, min)` of group `j` in `0..8` from the 12-byte table of Q4_K and Q5_K.
 ///
 /// Groups 0..4 lie in the low six bits of bytes `j` (scale) and `j + 4` (min). Groups 4..8 have their low four bits

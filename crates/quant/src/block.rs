@@ -27,6 +27,9 @@ impl Values {
     }
 }
 
+/// The longest block of any format, in weights.
+pub const MAX_LEN: usize = 256;
+
 /// A block of quantized weights as it lies in the file.
 ///
 /// For every format, with `g = i / GROUP` and f32 arithmetic in exactly this order:
@@ -59,6 +62,14 @@ pub trait Block: Pod {
 
     /// The code of weight `i` as an unsigned number of [`Block::BITS`] bits.
     fn code(&self, i: usize) -> u8;
+
+    /// Writes all codes to `out`, which has [`Block::LEN`] elements: [`Block::code`] of each weight, only faster.
+    #[inline]
+    fn codes(&self, out: &mut [u8]) {
+        for (i, code) in out.iter_mut().enumerate() {
+            *code = self.code(i);
+        }
+    }
 
     /// The block's scale.
     fn d(&self) -> f32;
@@ -102,10 +113,14 @@ pub trait Block: Pod {
     /// Writes the weights to `out`, which has [`Block::LEN`] elements.
     #[inline]
     fn dequantize(&self, out: &mut [f32]) {
-        for (g, group) in out.chunks_exact_mut(Self::GROUP).enumerate() {
+        let mut codes = [0; MAX_LEN];
+        let codes = &mut codes[..Self::LEN];
+        self.codes(codes);
+        let groups = codes.chunks_exact(Self::GROUP).zip(out.chunks_exact_mut(Self::GROUP));
+        for (g, (codes, out)) in groups.enumerate() {
             let (scale, min) = (self.scale(g), self.min(g));
-            for (j, w) in group.iter_mut().enumerate() {
-                *w = scale * f32::from(self.value(g * Self::GROUP + j)) - min;
+            for (&code, w) in codes.iter().zip(out) {
+                *w = scale * f32::from(Self::VALUES.of(code)) - min;
             }
         }
     }

@@ -13,7 +13,7 @@ pub mod formats;
 mod search;
 mod types;
 
-pub use block::{Block, Values, blocks};
+pub use block::{Block, MAX_LEN, Values, blocks};
 pub use formats::{FORMATS, Format, format};
 pub use types::GgmlType;
 

@@ -3,7 +3,11 @@
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
-use crate::{Block, GgmlType, Values, bits::field, codebooks::IQ4_NL};
+use crate::{
+    Block, GgmlType, Values,
+    bits::{field, unpack},
+    codebooks::IQ4_NL,
+};
 
 /// IQ4_NL: 32 weights in 18 bytes, 4.5 bits per weight. `w[i] = d * codebook[q[i]]`.
 ///
@@ -28,6 +32,11 @@ impl Block for BlockIq4Nl {
     #[inline]
     fn code(&self, i: usize) -> u8 {
         field::<4, 16>(&self.q, i)
+    }
+
+    #[inline]
+    fn codes(&self, out: &mut [u8]) {
+        unpack::<4, 16>(&self.q, out);
     }
 
     #[inline]

@@ -3,7 +3,11 @@
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
-use crate::{Block, GgmlType, Values, bits::field, codebooks::IQ4_NL};
+use crate::{
+    Block, GgmlType, Values,
+    bits::{field, unpack},
+    codebooks::IQ4_NL,
+};
 
 /// IQ4_XS: 256 weights in 136 bytes, 4.25 bits per weight. `w[i] = d * (sc[g] - 32) * codebook[q[i]]`, `g = i / 32`.
 ///
@@ -33,6 +37,11 @@ impl Block for BlockIq4Xs {
     #[inline]
     fn code(&self, i: usize) -> u8 {
         field::<4, 16>(&self.q, i)
+    }
+
+    #[inline]
+    fn codes(&self, out: &mut [u8]) {
+        unpack::<4, 16>(&self.q, out);
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
-use crate::bits::{field, set_field};
+use crate::bits::{field, set_field, unpack};
 use crate::{Block, GgmlType, Values, search};
 
 /// Q2_K: 256 weights in 84 bytes, 2.625 bits per weight. `w[i] = d * sc[g] * q[i] - dmin * m[g]`, `g = i / 16`.
@@ -36,6 +36,11 @@ impl Block for BlockQ2K {
     #[inline]
     fn code(&self, i: usize) -> u8 {
         field::<2, 32>(&self.q, i)
+    }
+
+    #[inline]
+    fn codes(&self, out: &mut [u8]) {
+        unpack::<2, 32>(&self.q, out);
     }
 
     #[inline]

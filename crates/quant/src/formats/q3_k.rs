@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
-use crate::bits::{field, set_field};
+use crate::bits::{field, set_field, unpack, unpack_high};
 use crate::{Block, GgmlType, Values, search};
 
 /// Q3_K: 256 weights in 110 bytes, 3.4375 bits per weight. `w[i] = d * (sc[g] - 32) * (q[i] - 4)`, `g = i / 16`.
@@ -35,6 +35,12 @@ impl Block for BlockQ3K {
     #[inline]
     fn code(&self, i: usize) -> u8 {
         field::<2, 32>(&self.q, i) | (field::<1, 32>(&self.qh, i) << 2)
+    }
+
+    #[inline]
+    fn codes(&self, out: &mut [u8]) {
+        unpack::<2, 32>(&self.q, out);
+        unpack_high::<1, 32>(&self.qh, 2, out);
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
-use crate::bits::{field, set_field};
+use crate::bits::{field, set_field, unpack};
 use crate::formats::rounding::{extreme, inverse};
 use crate::{Block, GgmlType, Values};
 
@@ -31,6 +31,11 @@ impl Block for BlockQ4_0 {
     #[inline]
     fn code(&self, i: usize) -> u8 {
         field::<4, 16>(&self.q, i)
+    }
+
+    #[inline]
+    fn codes(&self, out: &mut [u8]) {
+        unpack::<4, 16>(&self.q, out);
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
-use crate::bits::{field, set_field};
+use crate::bits::{field, set_field, unpack};
 use crate::formats::rounding::{inverse, range};
 use crate::{Block, GgmlType, Values};
 
@@ -34,6 +34,11 @@ impl Block for BlockQ4_1 {
     #[inline]
     fn code(&self, i: usize) -> u8 {
         field::<4, 16>(&self.q, i)
+    }
+
+    #[inline]
+    fn codes(&self, out: &mut [u8]) {
+        unpack::<4, 16>(&self.q, out);
     }
 
     #[inline]

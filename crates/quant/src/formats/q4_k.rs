@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
-use crate::bits::{field, pack_scale_min, scale_min, set_field};
+use crate::bits::{field, pack_scale_min, scale_min, set_field, unpack};
 use crate::{Block, GgmlType, Values, search};
 
 /// Q4_K: 256 weights in 144 bytes, 4.5 bits per weight. `w[i] = d * sc[g] * q[i] - dmin * m[g]`, `g = i / 32`.
@@ -36,6 +36,11 @@ impl Block for BlockQ4K {
     #[inline]
     fn code(&self, i: usize) -> u8 {
         field::<4, 32>(&self.q, i)
+    }
+
+    #[inline]
+    fn codes(&self, out: &mut [u8]) {
+        unpack::<4, 32>(&self.q, out);
     }
 
     #[inline]

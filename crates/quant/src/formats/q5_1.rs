@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
-use crate::bits::{field, set_field};
+use crate::bits::{field, set_field, unpack, unpack_high};
 use crate::formats::rounding::{inverse, range};
 use crate::{Block, GgmlType, Values};
 
@@ -36,6 +36,12 @@ impl Block for BlockQ5_1 {
     #[inline]
     fn code(&self, i: usize) -> u8 {
         field::<4, 16>(&self.q, i) | (field::<1, 1>(&self.qh, i) << 4)
+    }
+
+    #[inline]
+    fn codes(&self, out: &mut [u8]) {
+        unpack::<4, 16>(&self.q, out);
+        unpack_high::<1, 1>(&self.qh, 4, out);
     }
 
     #[inline]

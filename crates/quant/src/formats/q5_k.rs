@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
-use crate::bits::{field, pack_scale_min, scale_min, set_field};
+use crate::bits::{field, pack_scale_min, scale_min, set_field, unpack, unpack_high};
 use crate::{Block, GgmlType, Values, search};
 
 /// Q5_K: 256 weights in 176 bytes, 5.5 bits per weight. `w[i] = d * sc[g] * q[i] - dmin * m[g]`, `g = i / 32`.
@@ -38,6 +38,12 @@ impl Block for BlockQ5K {
     #[inline]
     fn code(&self, i: usize) -> u8 {
         field::<4, 32>(&self.q, i) | (field::<1, 32>(&self.qh, i) << 4)
+    }
+
+    #[inline]
+    fn codes(&self, out: &mut [u8]) {
+        unpack::<4, 32>(&self.q, out);
+        unpack_high::<1, 32>(&self.qh, 4, out);
     }
 
     #[inline]

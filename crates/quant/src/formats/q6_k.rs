@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
-use crate::bits::{field, set_field};
+use crate::bits::{field, set_field, unpack, unpack_high};
 use crate::{Block, GgmlType, Values, search};
 
 /// Q6_K: 256 weights in 210 bytes, 6.5625 bits per weight. `w[i] = d * sc[g] * (q[i] - 32)`, `g = i / 16`.
@@ -35,6 +35,12 @@ impl Block for BlockQ6K {
     #[inline]
     fn code(&self, i: usize) -> u8 {
         field::<4, 64>(&self.q, i) | (field::<2, 32>(&self.qh, i) << 4)
+    }
+
+    #[inline]
+    fn codes(&self, out: &mut [u8]) {
+        unpack::<4, 64>(&self.q, out);
+        unpack_high::<2, 32>(&self.qh, 4, out);
     }
 
     #[inline]

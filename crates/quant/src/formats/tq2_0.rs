@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
-use crate::bits::{field, set_field};
+use crate::bits::{field, set_field, unpack};
 use crate::formats::rounding::{extreme, inverse, ternary};
 use crate::{Block, GgmlType, Values};
 
@@ -31,6 +31,11 @@ impl Block for BlockTq2_0 {
     #[inline]
     fn code(&self, i: usize) -> u8 {
         field::<2, 32>(&self.q, i)
+    }
+
+    #[inline]
+    fn codes(&self, out: &mut [u8]) {
+        unpack::<2, 32>(&self.q, out);
     }
 
     #[inline]
