@@ -1,1 +1,77 @@
 //! Model configurations, weight binding by GGUF names, and one file per architecture.
+//!
+//! [`load`] turns an open GGUF into a [`ModelConfig`] and a recorded [`Program`]: every hyper-parameter and the shape of
+//! every tensor that is used are checked here, before an executor sees them. No executor is known here, and no tokenizer
+//! but for the number of its tokens. Read next: `arch/qwen2.rs`, then `config.rs`.
+#![forbid(unsafe_code)]
+
+mod arch;
+mod config;
+mod error;
+mod keys;
+mod source;
+mod weights;
+
+use std::sync::Arc;
+
+use gguf::Gguf;
+use program::{OutputKind, Program, Recorder};
+use quant::GgmlType;
+
+pub use arch::{ARCHITECTURES, Architecture, architecture};
+pub use config::ModelConfig;
+pub use error::{Error, Result};
+pub use source::GgufWeights;
+pub use weights::{Found, Weights};
+
+/// A model ready to be given to an executor, together with a [`GgufWeights`] of the same file.
+#[derive(Clone, Debug)]
+pub struct LoadedModel {
+    /// Its hyper-parameters.
+    pub config: ModelConfig,
+    /// Its forward pass.
+    pub program: Arc<Program>,
+    /// What was put right on the way, each a line for the user.
+    pub notes: Vec<String>,
+}
+
+/// Check a model's hyper-parameters and tensors and record its forward pass.
+///
+/// # Errors
+/// Names the key or tensor that is missing, out of range, of a wrong shape or of an unsupported type.
+pub fn load(gguf: &Gguf) -> Result<LoadedModel> {
+    let mut notes = Vec::new();
+    let config = ModelConfig::from_gguf(gguf, &mut notes)?;
+    let find = |name: &str, _: &[u64]| {
+        let found = |t: &gguf::TensorInfo| Ok(Found { ty: t.ty()?, dims: t.dims.clone() });
+        gguf.tensor(name).map(found).transpose()
+    };
+    let program = record(&config, &find)?;
+    Ok(LoadedModel { config, program: Arc::new(program), notes })
+}
+
+/// Record the forward pass of a model that has no file. `ty` gives each tensor's type from its name and dimensions (row
+/// length first); `None` leaves an optional tensor out.
+///
+/// # Errors
+/// As [`load`].
+pub fn from_config(
+    config: &ModelConfig,
+    ty: &dyn Fn(&str, &[u64]) -> Option<GgmlType>,
+) -> Result<LoadedModel> {
+    let find = |name: &str, wanted: &[u64]| {
+        Ok(ty(name, wanted).map(|ty| Found { ty, dims: wanted.to_vec() }))
+    };
+    let program = record(config, &find)?;
+    Ok(LoadedModel { config: config.clone(), program: Arc::new(program), notes: Vec::new() })
+}
+
+fn record(config: &ModelConfig, find: &weights::Find<'_>) -> Result<Program> {
+    let recorder = Recorder::new();
+    let logits = architecture(&config.architecture)?.record(
+        &recorder,
+        &Weights::new(&recorder, find),
+        config,
+    )?;
+    Ok(recorder.finish(&[(OutputKind::Logits, logits)]))
+}

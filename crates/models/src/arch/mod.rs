@@ -1,0 +1,58 @@
+//! One file per architecture. A new one is a file here and a row in [`ARCHITECTURES`].
+
+mod llama;
+mod qwen2;
+mod qwen3;
+
+use gguf::escape;
+use program::{Recorder, ValueId};
+
+use crate::{Error, ModelConfig, Result, Weights};
+
+/// A family of models with one forward pass.
+pub trait Architecture: Sync {
+    /// Its name in `general.architecture`.
+    fn name(&self) -> &'static str;
+
+    /// Record one forward pass and return the logits: `[selected, vocab_size]`.
+    ///
+    /// # Errors
+    /// If a tensor is missing or does not fit the hyper-parameters.
+    fn record(&self, r: &Recorder, w: &Weights<'_>, c: &ModelConfig) -> Result<ValueId>;
+}
+
+/// Every architecture, by name.
+pub static ARCHITECTURES: &[&dyn Architecture] = &[&llama::Llama, &qwen2::Qwen2, &qwen3::Qwen3];
+
+/// The architecture with this name.
+///
+/// # Errors
+/// [`Error::Architecture`] quotes an unknown name.
+pub fn architecture(name: &str) -> Result<&'static dyn Architecture> {
+    by_bytes(name.as_bytes())
+}
+
+pub(crate) fn by_bytes(name: &[u8]) -> Result<&'static dyn Architecture> {
+    ARCHITECTURES.iter().copied().find(|a| a.name().as_bytes() == name).ok_or_else(|| {
+        let supported: Vec<_> = ARCHITECTURES.iter().map(|a| a.name()).collect();
+        Error::Architecture { name: escape(name, 80), supported: supported.join(", ") }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_found() {
+        for (i, a) in ARCHITECTURES.iter().enumerate() {
+            assert!(ARCHITECTURES[..i].iter().all(|b| a.name() != b.name()));
+            assert_eq!(architecture(a.name()).unwrap().name(), a.name());
+        }
+        let message = architecture("mam\x1bba").err().unwrap().to_string();
+        assert_eq!(
+            message,
+            "unsupported architecture \"mam\\u{1b}ba\" (supported: llama, qwen2, qwen3)"
+        );
+    }
+}

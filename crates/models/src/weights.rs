@@ -1,0 +1,132 @@
+//! Binding: GGUF tensor names to weights of a program, shapes checked against the hyper-parameters.
+
+use program::{LinearWeight, Recorder, WeightId, WeightSpec};
+use quant::GgmlType;
+
+use crate::{Error, ModelConfig, Result};
+
+/// A tensor as the file has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Element type.
+    pub ty: GgmlType,
+    /// Dimensions as GGUF writes them, row length first.
+    pub dims: Vec<u64>,
+}
+
+/// Looks a tensor up by name; the second argument is the shape the model takes.
+pub(crate) type Find<'a> = dyn Fn(&str, &[u64]) -> Result<Option<Found>> + 'a;
+
+/// The tensors of a model, or of one of its layers: names are given without `.weight` and without `blk.N.`.
+#[derive(Clone)]
+pub struct Weights<'a> {
+    recorder: &'a Recorder,
+    find: &'a Find<'a>,
+    prefix: String,
+}
+
+impl<'a> Weights<'a> {
+    pub(crate) fn new(recorder: &'a Recorder, find: &'a Find<'a>) -> Self {
+        Weights { recorder, find, prefix: String::new() }
+    }
+
+    /// The tensors `blk.N.…`.
+    pub fn layer(&self, layer: usize) -> Weights<'a> {
+        Weights { prefix: format!("blk.{layer}."), ..self.clone() }
+    }
+
+    /// `NAME.weight`, `rows` outputs of `cols` inputs.
+    ///
+    /// # Errors
+    /// If it is missing, of another shape or of a type that cannot be computed with.
+    pub fn matrix(&self, name: &str, rows: usize, cols: usize) -> Result<WeightId> {
+        self.require(&format!("{}{name}.weight", self.prefix), &[cols, rows])
+    }
+
+    /// `NAME.weight`, a vector.
+    ///
+    /// # Errors
+    /// As [`matrix`](Self::matrix).
+    pub fn vector(&self, name: &str, len: usize) -> Result<WeightId> {
+        self.require(&format!("{}{name}.weight", self.prefix), &[len])
+    }
+
+    /// `NAME.weight` if the file has it, a vector.
+    ///
+    /// # Errors
+    /// If it is there and does not fit.
+    pub fn optional_vector(&self, name: &str, len: usize) -> Result<Option<WeightId>> {
+        self.bind(&format!("{}{name}.weight", self.prefix), &[len])
+    }
+
+    /// A matrix with its `NAME.bias`.
+    ///
+    /// # Errors
+    /// As [`matrix`](Self::matrix), for both.
+    pub fn biased(&self, name: &str, rows: usize, cols: usize) -> Result<LinearWeight> {
+        let bias = self.require(&format!("{}{name}.bias", self.prefix), &[rows])?;
+        Ok(LinearWeight { weight: self.matrix(name, rows, cols)?, bias: Some(bias) })
+    }
+
+    /// A matrix with its `NAME.bias` if the file has one.
+    ///
+    /// # Errors
+    /// As [`matrix`](Self::matrix), for what is there.
+    pub fn maybe_biased(&self, name: &str, rows: usize, cols: usize) -> Result<LinearWeight> {
+        let bias = self.bind(&format!("{}{name}.bias", self.prefix), &[rows])?;
+        Ok(LinearWeight { weight: self.matrix(name, rows, cols)?, bias })
+    }
+
+    /// `token_embd.weight`: `[vocab_size, hidden_size]`.
+    ///
+    /// # Errors
+    /// As [`matrix`](Self::matrix).
+    pub fn token_embd(&self, c: &ModelConfig) -> Result<WeightId> {
+        self.matrix("token_embd", c.vocab_size, c.hidden_size)
+    }
+
+    /// `output.weight`, or the embedding table where the model ties them.
+    ///
+    /// # Errors
+    /// As [`matrix`](Self::matrix).
+    pub fn output(&self, c: &ModelConfig) -> Result<WeightId> {
+        if c.tied_embeddings {
+            self.token_embd(c)
+        } else {
+            self.matrix("output", c.vocab_size, c.hidden_size)
+        }
+    }
+
+    fn require(&self, name: &str, dims: &[usize]) -> Result<WeightId> {
+        self.bind(name, dims)?.ok_or_else(|| Error::MissingTensor { name: name.to_owned() })
+    }
+
+    fn bind(&self, name: &str, dims: &[usize]) -> Result<Option<WeightId>> {
+        let expected: Vec<u64> = dims.iter().map(|&dim| dim as u64).collect();
+        let Some(Found { ty, dims: found }) = (self.find)(name, &expected)? else {
+            return Ok(None);
+        };
+        let name = name.to_owned();
+        if without_ones(&found) != without_ones(&expected) {
+            return Err(Error::Shape { name, expected, found });
+        }
+        if quant::format(ty).is_none() {
+            return Err(Error::Type {
+                name,
+                ty,
+                role: if dims.len() == 1 { "vector" } else { "matrix" },
+            });
+        }
+        let (cols, rows) = (dims[0], dims.get(1).copied().unwrap_or(1));
+        if ty.row_bytes(cols).is_none() {
+            return Err(Error::Blocks { name, cols: cols as u64, ty });
+        }
+        Ok(Some(self.recorder.weight(WeightSpec { name, ty, rows, cols })))
+    }
+}
+
+/// Dimensions without trailing ones, which writers may add or leave out.
+fn without_ones(dims: &[u64]) -> &[u64] {
+    let len = dims.iter().rposition(|&dim| dim != 1).map_or(1, |last| last + 1);
+    &dims[..len.min(dims.len())]
+}
