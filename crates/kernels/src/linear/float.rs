@@ -15,6 +15,8 @@ pub(super) trait Plain: 'static {
     const NAMES: [&'static str; 3];
     /// Bytes of an element.
     const BYTES: usize;
+    /// Whether it is the upper half of an f32.
+    const WIDE: bool = false;
 
     /// The value of one element.
     fn value(bytes: &[u8]) -> f32;
@@ -45,6 +47,7 @@ impl Plain for Bf16 {
     const TY: GgmlType = GgmlType::Bf16;
     const NAMES: [&'static str; 3] = names!("bf16");
     const BYTES: usize = 2;
+    const WIDE: bool = true;
     fn value(b: &[u8]) -> f32 {
         bf16::from_le_bytes([b[0], b[1]]).to_f32()
     }
@@ -85,6 +88,76 @@ pub(super) fn naive<P: Plain>(job: &mut Job<'_, '_>) {
                 let x = x.x[c * x.stride + k];
                 for (acc, w) in acc.iter_mut().zip(w) {
                     *acc = w.mul_add(x, *acc);
+                }
+            }
+        }
+    }
+}
+
+/// Columns of weights per step: 8 KB of F16 stay in L1 beside the activations of a tile.
+const STEP: usize = 128;
+
+/// A register tile over one step: `c[N][16] += panel * x`, with `x` as `[column][N]`.
+type TileFn = unsafe fn(panel: &[u8], x: &[f32], c: &mut [f32]);
+
+/// Number of column tiles and their width.
+fn tiling<const WIDTH: usize>(n: usize) -> (usize, usize) {
+    let tiles = n.div_ceil(WIDTH);
+    (tiles, n.div_ceil(tiles))
+}
+
+/// Bytes of scratch of [`tiles`].
+pub(super) fn scratch<const WIDTH: usize>(n: usize, cols: usize) -> usize {
+    if n <= 4 {
+        return 0;
+    }
+    let (tiles, width) = tiling::<WIDTH>(n);
+    4 + 4 * (tiles * width * cols + WIDTH * PANEL_ROWS)
+}
+
+/// Multiplies panels with more than 4 activation rows, by register tiles of up to `WIDTH` columns.
+///
+/// # Safety
+/// The CPU has the features of the tiles.
+pub(super) unsafe fn tiles<P: Plain, const WIDTH: usize>(
+    job: &mut Job<'_, '_>,
+    tile: fn(usize) -> TileFn,
+) {
+    let x = job.f32();
+    let (tiles, width) = tiling::<WIDTH>(x.n);
+    let tile = tile(width);
+    let aligned = job.scratch.as_ptr().align_offset(4);
+    let (spare, rest) = job.scratch[aligned..].split_at_mut(4 * WIDTH * PANEL_ROWS);
+    let spare: &mut [f32] = &mut bytemuck::cast_slice_mut(spare)[..width * PANEL_ROWS];
+    let columns: &mut [f32] = bytemuck::cast_slice_mut(&mut rest[..4 * tiles * width * x.cols]);
+    // `[tile][column][width]`; a last tile that is not full repeats the last row.
+    for (t, out) in columns.chunks_exact_mut(width * x.cols).enumerate() {
+        for c in 0..width {
+            let row = &x.x[(t * width + c).min(x.n - 1) * x.stride..][..x.cols];
+            for (out, x) in out.chunks_exact_mut(width).zip(row) {
+                out[c] = *x;
+            }
+        }
+    }
+    job.tile.fill(0.0);
+    let line = PANEL_ROWS * P::BYTES;
+    let outs = job.tile.chunks_exact_mut(x.n * PANEL_ROWS);
+    for (panel, out) in job.panels.chunks_exact(x.cols * line).zip(outs) {
+        for (first, step) in panel.chunks(STEP * line).enumerate() {
+            for (columns, c) in
+                columns.chunks_exact(width * x.cols).zip(out.chunks_mut(width * PANEL_ROWS))
+            {
+                let x = &columns[first * STEP * width..][..step.len() / line * width];
+                if c.len() == spare.len() {
+                    // SAFETY: the caller vouches for the CPU.
+                    unsafe { tile(step, x, c) }
+                } else {
+                    let (live, rest) = spare.split_at_mut(c.len());
+                    live.copy_from_slice(c);
+                    rest.fill(0.0);
+                    // SAFETY: the caller vouches for the CPU.
+                    unsafe { tile(step, x, spare) }
+                    c.copy_from_slice(&spare[..c.len()]);
                 }
             }
         }

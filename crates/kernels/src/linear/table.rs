@@ -2,6 +2,8 @@
 
 use quant::GgmlType;
 
+#[cfg(target_arch = "x86_64")]
+use super::avx512;
 use super::float::{self, Bf16, F16, F32, Plain};
 use super::format::Format;
 use super::formats::*;
@@ -30,12 +32,30 @@ static TABLE: &[&[LinearKernel]] = &[
     &quantized::<Tq2_0>(),
 ];
 
+#[cfg(not(target_arch = "x86_64"))]
 const fn quantized<F: Format>() -> [LinearKernel; 1] {
     [kernel::<F>(0, Isa::NONE, scalar::no_scratch, scalar::run::<F>)]
 }
 
+#[cfg(not(target_arch = "x86_64"))]
 const fn plain<P: Plain>() -> [LinearKernel; 1] {
     [float::kernel::<P>(0, Isa::NONE, scalar::no_scratch, float::naive::<P>)]
+}
+
+#[cfg(target_arch = "x86_64")]
+const fn quantized<F: Format>() -> [LinearKernel; 2] {
+    [
+        kernel::<F>(0, Isa::NONE, scalar::no_scratch, scalar::run::<F>),
+        kernel::<F>(2, Isa::AVX512, avx512::scratch::<F>, avx512::quantized::<F>),
+    ]
+}
+
+#[cfg(target_arch = "x86_64")]
+const fn plain<P: Plain>() -> [LinearKernel; 2] {
+    [
+        float::kernel::<P>(0, Isa::NONE, scalar::no_scratch, float::naive::<P>),
+        float::kernel::<P>(2, Isa::AVX512, avx512::plain_scratch, avx512::plain::<P>),
+    ]
 }
 
 /// The best kernel for weights of type `ty` on a CPU with `isa`, which is cut to what this CPU has; `None` for types

@@ -1,0 +1,143 @@
+//! Many activation rows: the loop around a register tile, for any instruction set.
+//!
+//! ```text
+//! rearrange all activation rows into column tiles
+//! for a few panels, for a step of 256 columns:
+//!     unpack the panels' codes and scales into L1
+//!     for each column tile, for each panel:  C tile += register tile over the step
+//! ```
+//! `C` lies in the output, in f32, so a step continues exactly where the one before stopped.
+
+use bytemuck::Pod;
+
+use super::format::Format;
+use super::{Job, PANEL_ROWS, Q8Rows, prefetch_line};
+
+/// Groups of 32 columns per step.
+pub(super) const STEP: usize = 8;
+
+/// A register tile over one step: `c[N][16] += unpacked * activations`, with activations `[group][FIELDS][N]`.
+pub(super) type TileFn<U> = unsafe fn(unpacked: &U, activations: &[i32], c: &mut [f32]);
+
+/// How an instruction set multiplies a format.
+pub(super) trait Recipe: 'static {
+    /// The weights.
+    type F: Format;
+    /// One panel over one step, unpacked.
+    type Unpacked: Pod;
+    /// 32-bit words that 32 columns of an activation row become.
+    const FIELDS: usize;
+    /// Panels unpacked at once.
+    const PANELS: usize;
+    /// Columns of the widest tile.
+    const WIDTH: usize;
+    /// Unpacks the panel blocks of up to [`STEP`] groups.
+    const UNPACK: unsafe fn(blocks: &[u8], out: &mut Self::Unpacked);
+
+    /// Writes the words of 32 columns, `step` apart.
+    fn fields(codes: &[i8; 32], sums: [i32; 2], d: f32, out: &mut [i32], step: usize);
+
+    /// The tile of `n` columns.
+    fn tile(n: usize) -> TileFn<Self::Unpacked>;
+}
+
+/// Number of column tiles and their width.
+fn tiling<R: Recipe>(n: usize) -> (usize, usize) {
+    let tiles = n.div_ceil(R::WIDTH);
+    (tiles, n.div_ceil(tiles))
+}
+
+/// Bytes of scratch for `n` activation rows.
+pub(super) fn scratch<R: Recipe>(n: usize, cols: usize) -> usize {
+    let (tiles, width) = tiling::<R>(n);
+    let words = tiles * width * R::FIELDS * (cols / 32) + R::WIDTH * PANEL_ROWS;
+    64 + R::PANELS * size_of::<R::Unpacked>() + 4 * words
+}
+
+/// Copies the 8 words of 32 codes, `step` apart.
+#[inline(always)]
+pub(super) fn put_codes(codes: &[i8; 32], out: &mut [i32], step: usize) {
+    for (j, quad) in codes.as_chunks::<4>().0.iter().enumerate() {
+        out[j * step] = i32::from_le_bytes(quad.map(i8::cast_unsigned));
+    }
+}
+
+/// Activations as `[tile][group][FIELDS][width]`; a last tile that is not full repeats the last row.
+fn rearrange<R: Recipe>(x: &Q8Rows<'_>, tiles: usize, width: usize, out: &mut [i32]) {
+    let groups = x.cols / 32;
+    let words = R::FIELDS * width;
+    for (t, tile) in out.chunks_exact_mut(groups * words).enumerate().take(tiles) {
+        for c in 0..width {
+            let row = (t * width + c).min(x.n - 1);
+            let codes = x.codes[row * x.stride..][..x.cols].as_chunks::<32>().0;
+            let sums = x.sums[row * 2 * groups..][..2 * groups].as_chunks::<2>().0;
+            let scales = &x.scales[row * groups..][..groups];
+            let records = tile.chunks_exact_mut(words);
+            for (((codes, sums), d), record) in codes.iter().zip(sums).zip(scales).zip(records) {
+                R::fields(codes, *sums, *d, &mut record[c..], width);
+            }
+        }
+    }
+}
+
+/// Multiplies panels with any number of activation rows.
+///
+/// # Safety
+/// The CPU has the features of `R`.
+pub(super) unsafe fn run<R: Recipe>(job: &mut Job<'_, '_>) {
+    let x = job.q8();
+    let (tiles, width) = tiling::<R>(x.n);
+    let groups = x.cols / 32;
+    let words = R::FIELDS * width;
+    let aligned = job.scratch.as_ptr().align_offset(64);
+    let (unpacked, rest) =
+        job.scratch[aligned..].split_at_mut(R::PANELS * size_of::<R::Unpacked>());
+    let unpacked: &mut [R::Unpacked] = bytemuck::cast_slice_mut(unpacked);
+    let (spare, rest) = rest.split_at_mut(4 * R::WIDTH * PANEL_ROWS);
+    let spare: &mut [f32] = &mut bytemuck::cast_slice_mut(spare)[..width * PANEL_ROWS];
+    let activations: &mut [i32] = bytemuck::cast_slice_mut(&mut rest[..4 * tiles * words * groups]);
+    rearrange::<R>(&x, tiles, width, activations);
+
+    let tile = R::tile(width);
+    let group_bytes = R::F::BLOCK_BYTES / (R::F::BLOCK / 32);
+    let panel_bytes = groups * group_bytes;
+    job.tile.fill(0.0);
+    let outs = job.tile.chunks_mut(R::PANELS * x.n * PANEL_ROWS);
+    for (panels, out) in job.panels.chunks(R::PANELS * panel_bytes).zip(outs) {
+        for first in (0..groups).step_by(STEP) {
+            let here = first..groups.min(first + STEP);
+            let bytes = here.start * group_bytes..here.end * group_bytes;
+            for (panel, unpacked) in panels.chunks_exact(panel_bytes).zip(&mut *unpacked) {
+                // SAFETY: the caller vouches for the CPU.
+                unsafe { R::UNPACK(&panel[bytes.clone()], unpacked) }
+            }
+            let share = bytes.len().div_ceil(64).div_ceil(tiles);
+            for (t, activations) in activations.chunks_exact(groups * words).enumerate() {
+                let activations = &activations[here.start * words..here.end * words];
+                let columns = t * width..x.n.min((t + 1) * width);
+                let panels = panels.chunks_exact(panel_bytes);
+                let outs = out.chunks_exact_mut(x.n * PANEL_ROWS);
+                for ((panel, unpacked), out) in panels.zip(&*unpacked).zip(outs) {
+                    // The next step's lines arrive while this one's tiles are computed.
+                    for line in t * share..(t + 1) * share {
+                        prefetch_line(
+                            panel[bytes.start..].as_ptr().wrapping_add(bytes.len() + 64 * line),
+                        );
+                    }
+                    let c = &mut out[columns.start * PANEL_ROWS..columns.end * PANEL_ROWS];
+                    if c.len() == spare.len() {
+                        // SAFETY: the caller vouches for the CPU.
+                        unsafe { tile(unpacked, activations, c) }
+                    } else {
+                        let (live, rest) = spare.split_at_mut(c.len());
+                        live.copy_from_slice(c);
+                        rest.fill(0.0);
+                        // SAFETY: the caller vouches for the CPU.
+                        unsafe { tile(unpacked, activations, spare) }
+                        c.copy_from_slice(&spare[..c.len()]);
+                    }
+                }
+            }
+        }
+    }
+}
