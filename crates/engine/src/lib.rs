@@ -1,1 +1,25 @@
-//! Sessions, samplers and the generate loop.
+//! From a lowered model to text: sessions, samplers, the generate loop, conversations, perplexity.
+//!
+//! A [`Session`] is one conversation's tokens and cache on any [`program::Model`]; [`generate()`] is the loop that
+//! turns a prompt into a reply; a [`Conversation`] keeps messages and cache in step. No executor, file, terminal or
+//! JSON is known here. Read first: `generate.rs`, then `session.rs`.
+
+#![forbid(unsafe_code)]
+
+mod chat;
+mod error;
+mod format;
+mod generate;
+mod history;
+mod perplexity;
+mod sampler;
+mod session;
+mod text;
+
+pub use chat::{Conversation, ReplyOptions};
+pub use error::{Error, Result};
+pub use format::{ChatFormat, Message, Reasoning, Segment, Vocabulary};
+pub use generate::{Event, Generated, Request, Stats, StopReason, generate};
+pub use perplexity::{Perplexity, Window, perplexity, windows};
+pub use sampler::{Sampler, SamplerOptions};
+pub use session::{Fed, Prefill, Session};

@@ -1,0 +1,67 @@
+//! What can go wrong between a session and its text.
+
+/// Result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Failure of a session, a sampler or a conversation.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The model failed.
+    #[error(transparent)]
+    Model(#[from] program::Error),
+    /// A prompt without tokens: there is nothing to continue.
+    #[error("the prompt has no tokens")]
+    EmptyPrompt,
+    /// More tokens than the session may hold. Nothing was dropped and nothing was computed.
+    #[error("the context is full: {wanted} tokens wanted, {capacity} fit")]
+    ContextFull {
+        /// Tokens the session would hold.
+        wanted: usize,
+        /// Tokens it may hold.
+        capacity: usize,
+    },
+    /// A sampler or perplexity setting out of its range.
+    #[error("{name}: expected {expected}, found {found}")]
+    Setting {
+        /// The setting.
+        name: &'static str,
+        /// Its range.
+        expected: &'static str,
+        /// What was given.
+        found: String,
+    },
+    /// NaN or infinity among the logits.
+    #[error(
+        "non-finite logit {value} for token {token} after {position} tokens: the weights or scales hold NaN or infinity"
+    )]
+    NonFinite {
+        /// Tokens before the one to be chosen.
+        position: usize,
+        /// First token with such a logit.
+        token: usize,
+        /// The logit.
+        value: f32,
+    },
+    /// A row of logits that does not have one number per token of the vocabulary.
+    #[error("logits: expected a row of {expected}, found {found}")]
+    Logits {
+        /// Vocabulary size.
+        expected: usize,
+        /// Numbers in the row.
+        found: usize,
+    },
+    /// There is no reply to make anew.
+    #[error("there is no reply yet to generate again")]
+    NoReply,
+    /// Too little text for one window.
+    #[error(
+        "perplexity over windows of {context} tokens needs at least {context} tokens, found {found}"
+    )]
+    TextTooShort {
+        /// Tokens per window.
+        context: usize,
+        /// Tokens given.
+        found: usize,
+    },
+}

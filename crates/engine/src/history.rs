@@ -1,0 +1,153 @@
+//! What a conversation's cache stands for: rendered text and the tokens that were really used for it.
+//!
+//! Encoding a reply's text again may give other ids than the model generated, and the cache would be worth nothing.
+//! So the tokens of each piece are kept beside its text, and a new rendering takes over the tokens of every piece it
+//! begins with; only what follows is encoded.
+
+use crate::Segment;
+
+/// A stretch of the conversation.
+struct Piece {
+    text: Vec<Segment>,
+    tokens: Vec<u32>,
+    reply: bool,
+}
+
+/// The pieces in order: prompt, reply, what the template put after it up to the next reply, ...
+#[derive(Default)]
+pub(crate) struct History {
+    pieces: Vec<Piece>,
+}
+
+impl History {
+    /// Drop the pieces that `rendered` does not begin with. Returns the tokens of those it begins with, and the rest
+    /// of it, which is still to be encoded.
+    pub(crate) fn take_over(&mut self, rendered: Vec<Segment>) -> (Vec<u32>, Vec<Segment>) {
+        let mut tokens = Vec::new();
+        let mut rest = rendered;
+        let mut kept = 0;
+        for piece in &self.pieces {
+            let Some(after) = piece.stripped_from(&rest) else { break };
+            tokens.extend_from_slice(&piece.tokens);
+            rest = after;
+            kept += 1;
+        }
+        self.pieces.truncate(kept);
+        (tokens, rest)
+    }
+
+    /// The template's next piece, up to where the model goes on.
+    pub(crate) fn push_prompt(&mut self, text: Vec<Segment>, tokens: Vec<u32>) {
+        self.pieces.push(Piece { text, tokens, reply: false });
+    }
+
+    /// The model's reply.
+    pub(crate) fn push_reply(&mut self, text: &str, tokens: Vec<u32>) {
+        let text = vec![Segment { text: text.to_owned(), special: false }];
+        self.pieces.push(Piece { text, tokens, reply: true });
+    }
+
+    /// Forget the last piece if it is a reply.
+    pub(crate) fn pop_reply(&mut self) {
+        self.pieces.pop_if(|piece| piece.reply);
+    }
+
+    /// Forget everything.
+    pub(crate) fn clear(&mut self) {
+        self.pieces.clear();
+    }
+}
+
+impl Piece {
+    fn stripped_from(&self, rendered: &[Segment]) -> Option<Vec<Segment>> {
+        if let Some(rest) = strip(rendered, &self.text) {
+            return Some(rest);
+        }
+        if !self.reply {
+            return None;
+        }
+        // Templates trim replies; the white space the model generated stays in the cache.
+        let text = &self.text.first()?.text;
+        [text.trim_end(), text.trim_start(), text.trim()].into_iter().find_map(|text| {
+            let trimmed = [Segment { text: text.to_owned(), special: false }];
+            strip(rendered, &trimmed)
+        })
+    }
+}
+
+/// What follows `prefix` in `rendered`; `None` if it does not begin with it. Where segments are cut does not matter,
+/// but the same characters as text and as the template's words are different: only the latter may be control tokens.
+fn strip(rendered: &[Segment], prefix: &[Segment]) -> Option<Vec<Segment>> {
+    let mut segments = rendered.iter().filter(|s| !s.text.is_empty());
+    let mut rest: Option<(&str, bool)> = None;
+    for wanted in prefix {
+        let mut want = wanted.text.as_str();
+        while !want.is_empty() {
+            let (text, special) = match rest.take() {
+                Some(left) => left,
+                None => segments.next().map(|s| (s.text.as_str(), s.special))?,
+            };
+            if special != wanted.special {
+                return None;
+            }
+            let n = want.len().min(text.len());
+            if text.as_bytes()[..n] != want.as_bytes()[..n] {
+                return None;
+            }
+            want = &want[n..];
+            rest = Some((&text[n..], special)).filter(|(text, _)| !text.is_empty());
+        }
+    }
+    let left = rest.map(|(text, special)| Segment { text: text.to_owned(), special });
+    Some(left.into_iter().chain(segments.cloned()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{History, strip};
+    use crate::Segment;
+
+    /// `*` starts a segment of the template's, `.` one of text.
+    fn segments(spec: &str) -> Vec<Segment> {
+        spec.split_inclusive(';')
+            .map(|s| Segment {
+                text: s[1..].trim_end_matches(';').to_owned(),
+                special: s.starts_with('*'),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn prefixes_are_stripped_across_cuts() {
+        let check = |rendered: &str, prefix: &str, rest: Option<&str>| {
+            assert_eq!(
+                strip(&segments(rendered), &segments(prefix)),
+                rest.map(segments),
+                "{rendered} - {prefix}"
+            );
+        };
+        check("*ab;.cd;*e", "*a;*b;.c", Some(".d;*e"));
+        check("*a;*b;.cd", "*ab", Some(".cd"));
+        check("*ab;.cd", "*ab;.cd", None.or(Some("")).filter(|_| false));
+        check("*ab;.cd", "*abc", None);
+        check("*ab;.cd", "*ab;*cd", None);
+        check("*ab", "*abc", None);
+        check(".\u{20AC}", ".\u{20AD}", None);
+        assert_eq!(strip(&segments("*ab;.cd"), &segments("*ab;.cd")), Some(vec![]));
+    }
+
+    #[test]
+    fn pieces_are_taken_over_while_they_match() {
+        let mut history = History::default();
+        history.push_prompt(segments("*<u>;.hi;*<a>"), vec![1, 2, 3]);
+        history.push_reply(" yo \n", vec![4, 5]);
+        let (tokens, rest) = history.take_over(segments("*<u>;.hi;*<a>;.yo;*<u>;.more;*<a>"));
+        assert_eq!((tokens, rest), (vec![1, 2, 3, 4, 5], segments("*<u>;.more;*<a>")));
+        let (tokens, rest) = history.take_over(segments("*<u>;.hi;*<a>;.no;*<u>"));
+        assert_eq!((tokens, rest), (vec![1, 2, 3], segments(".no;*<u>")));
+        let (tokens, _) = history.take_over(segments("*<u>;.hi;*<a>;.yo;*<u>"));
+        assert_eq!(tokens, [1, 2, 3], "the reply was dropped before");
+        let (tokens, rest) = history.take_over(segments("*<s>"));
+        assert_eq!((tokens, rest), (vec![], segments("*<s>")));
+    }
+}

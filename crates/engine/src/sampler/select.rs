@@ -1,0 +1,208 @@
+//! Which tokens may be drawn: top-k, top-p and min-p without sorting the vocabulary.
+
+use std::cmp::Ordering;
+
+/// A token that may be drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Candidate {
+    pub(super) token: u32,
+    pub(super) logit: f32,
+}
+
+/// Likelier first; of equals the lower id. A total order for finite logits, so that every way to select agrees.
+fn likelier(a: &Candidate, b: &Candidate) -> Ordering {
+    b.logit.total_cmp(&a.logit).then(a.token.cmp(&b.token))
+}
+
+/// The three filters, applied in this order.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Selection {
+    /// Keep so many; 0 or less: all.
+    pub(super) top_k: i32,
+    /// Keep the likeliest that together reach this probability.
+    pub(super) top_p: f32,
+    /// Keep those at least this fraction as likely as the likeliest.
+    pub(super) min_p: f32,
+}
+
+impl Selection {
+    /// Fill `out` with the tokens to draw from, at least one: likeliest first, or by id if neither top-k nor top-p
+    /// leaves any out. `logits` are finite and not empty.
+    pub(super) fn select(&self, logits: &[f32], out: &mut Vec<Candidate>) {
+        let top_k = usize::try_from(self.top_k).ok().filter(|&k| k > 0 && k < logits.len());
+        match top_k {
+            Some(k) => {
+                best(logits, k, out);
+                out.sort_unstable_by(likelier);
+                if self.top_p < 1.0 {
+                    let total = mass(out[0].logit, out.iter().map(|c| c.logit));
+                    let n = reach(out, self.share_of(total)).unwrap_or(out.len());
+                    out.truncate(n);
+                }
+            }
+            None if self.top_p < 1.0 => self.nucleus(logits, out),
+            None => best(logits, logits.len(), out),
+        }
+        if self.min_p > 0.0 {
+            let floor = likeliest(out).logit + self.min_p.ln();
+            out.retain(|c| c.logit >= floor);
+        }
+    }
+
+    /// Top-p over the whole vocabulary: the best few are nearly always enough, so try with few first.
+    fn nucleus(&self, logits: &[f32], out: &mut Vec<Candidate>) {
+        let total = mass(best_one(logits).logit, logits.iter().copied());
+        let mut k = 256;
+        loop {
+            best(logits, k, out);
+            out.sort_unstable_by(likelier);
+            match reach(out, self.share_of(total)) {
+                Some(n) => return out.truncate(n),
+                None if k >= logits.len() => return,
+                None => k *= 8,
+            }
+        }
+    }
+
+    fn share_of(&self, total: f64) -> f64 {
+        f64::from(self.top_p) * total
+    }
+}
+
+/// The likeliest token. `logits` is not empty.
+pub(super) fn best_one(logits: &[f32]) -> Candidate {
+    let first = Candidate { token: 0, logit: logits[0] };
+    logits.iter().zip(0u32..).fold(first, |best, (&logit, token)| {
+        if logit > best.logit { Candidate { token, logit } } else { best }
+    })
+}
+
+/// The likeliest candidate. `candidates` is not empty.
+pub(super) fn likeliest(candidates: &[Candidate]) -> Candidate {
+    *candidates.iter().min_by(|a, b| likelier(a, b)).expect("a selection keeps at least one token")
+}
+
+/// Fill `out` with the `k` best in no order (all of them by id if `k` is not less than their number).
+///
+/// One pass that collects whatever beats the `k`-th best found so far, cutting back to `k` whenever twice as many
+/// have come together: close to one comparison per token.
+fn best(logits: &[f32], k: usize, out: &mut Vec<Candidate>) {
+    out.clear();
+    let all = logits.iter().zip(0u32..).map(|(&logit, token)| Candidate { token, logit });
+    if k >= logits.len() {
+        out.extend(all);
+        return;
+    }
+    let room = 2 * k + 64;
+    // Later tokens have higher ids, so one that only equals the k-th best loses to it.
+    let mut floor = f32::NEG_INFINITY;
+    for candidate in all {
+        if candidate.logit > floor {
+            out.push(candidate);
+            if out.len() == room {
+                out.select_nth_unstable_by(k - 1, likelier);
+                out.truncate(k);
+                floor = out[k - 1].logit;
+            }
+        }
+    }
+    if out.len() > k {
+        out.select_nth_unstable_by(k - 1, likelier);
+        out.truncate(k);
+    }
+}
+
+/// Sum of `exp(logit - max)`.
+fn mass(max: f32, logits: impl Iterator<Item = f32>) -> f64 {
+    logits.map(|logit| f64::from((logit - max).exp())).sum()
+}
+
+/// How many of the sorted candidates it takes to reach `share`, at least one; `None` if all of them do not.
+fn reach(sorted: &[Candidate], share: f64) -> Option<usize> {
+    let mut sum = 0.0;
+    sorted
+        .iter()
+        .position(|c| {
+            sum += f64::from((c.logit - sorted[0].logit).exp());
+            sum >= share
+        })
+        .map(|last| last + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The definition: sort everything, then cut three times.
+    fn naive(s: &Selection, logits: &[f32]) -> BTreeSet<u32> {
+        let mut all: Vec<Candidate> =
+            logits.iter().zip(0u32..).map(|(&logit, token)| Candidate { token, logit }).collect();
+        all.sort_by(likelier);
+        if s.top_k > 0 {
+            all.truncate(s.top_k as usize);
+        }
+        let max = all[0].logit;
+        let weight = |c: &Candidate| f64::from((c.logit - max).exp());
+        if s.top_p < 1.0 {
+            let total: f64 = all.iter().map(weight).sum();
+            let mut sum = 0.0;
+            let mut n = 0;
+            while n < all.len() && (n == 0 || sum < f64::from(s.top_p) * total * (1.0 - 1e-12)) {
+                sum += weight(&all[n]);
+                n += 1;
+            }
+            all.truncate(n);
+        }
+        if s.min_p > 0.0 {
+            all.retain(|c| c.logit >= max + s.min_p.ln());
+        }
+        all.iter().map(|c| c.token).collect()
+    }
+
+    fn selected(s: &Selection, logits: &[f32]) -> BTreeSet<u32> {
+        let mut out = Vec::new();
+        s.select(logits, &mut out);
+        let set: BTreeSet<u32> = out.iter().map(|c| c.token).collect();
+        assert_eq!(set.len(), out.len(), "a token twice");
+        set
+    }
+
+    proptest! {
+        #[test]
+        fn selections_equal_the_definition(
+            // Few distinct values, so that there are ties everywhere.
+            logits in prop::collection::vec((-40i32..40).prop_map(|x| x as f32 * 0.1), 1..700),
+            top_k in prop_oneof![Just(0), Just(-1), 1i32..60, 600i32..800],
+            top_p in prop_oneof![Just(1.0f32), Just(0.0), 0.01f32..0.99],
+            min_p in prop_oneof![Just(0.0f32), Just(1.0), 0.001f32..0.9],
+        ) {
+            let s = Selection { top_k, top_p, min_p };
+            prop_assert_eq!(selected(&s, &logits), naive(&s, &logits));
+        }
+
+        #[test]
+        fn one_pass_finds_the_best(logits in prop::collection::vec(-50i16..50, 1..2000), k in 1usize..300) {
+            let logits: Vec<f32> = logits.into_iter().map(f32::from).collect();
+            let mut out = Vec::new();
+            best(&logits, k, &mut out);
+            out.sort_by(likelier);
+            let mut want = Vec::new();
+            best(&logits, usize::MAX, &mut want);
+            want.sort_by(likelier);
+            want.truncate(k);
+            prop_assert_eq!(out, want);
+        }
+    }
+
+    #[test]
+    fn flat_rows_need_many() {
+        let logits = vec![0.0; 5000];
+        let s = Selection { top_k: 0, top_p: 0.9, min_p: 0.0 };
+        assert!(selected(&s, &logits).len().abs_diff(4500) <= 1);
+        assert_eq!(best_one(&logits).token, 0);
+    }
+}

@@ -1,0 +1,201 @@
+//! [`Session`]: the tokens of one conversation and the cache that holds them.
+//!
+//! The rule of this file: `tokens` always lists exactly what the model's cache holds, also after an error or a cancel.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use program::{CacheOptions, Model, Outputs, Sequence, SessionId, Step, StepOut};
+
+use crate::{Error, Result};
+
+/// Tokens fed at once unless told otherwise.
+const DEFAULT_CHUNK: usize = 512;
+
+/// One conversation on a shared model. Dropping it frees the cache.
+pub struct Session {
+    model: Arc<dyn Model>,
+    id: SessionId,
+    tokens: Vec<u32>,
+    capacity: usize,
+    chunk: usize,
+}
+
+/// How far a prompt has come, in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefill {
+    /// Tokens at the start of the prompt that the cache held already.
+    pub cached: usize,
+    /// Tokens computed so far.
+    pub done: usize,
+    /// Tokens to compute: `cached + total` is the prompt's length.
+    pub total: usize,
+}
+
+/// What feeding a prompt did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fed {
+    /// Tokens taken from the cache.
+    pub cached: usize,
+    /// Tokens computed.
+    pub computed: usize,
+    /// `[vocab_size]`: scores of the token after the prompt; `None` if cancelled before its end.
+    pub logits: Option<Vec<f32>>,
+}
+
+impl Session {
+    /// An empty session that holds at most `cache.capacity` tokens and feeds `chunk` of them at once (0: 512).
+    ///
+    /// # Errors
+    /// If the model does not support the cache options.
+    pub fn new(model: Arc<dyn Model>, cache: CacheOptions, chunk: usize) -> Result<Session> {
+        let id = model.open(&cache)?;
+        let chunk = if chunk == 0 { DEFAULT_CHUNK } else { chunk };
+        Ok(Session { model, id, tokens: Vec::new(), capacity: cache.capacity, chunk })
+    }
+
+    /// The model it runs on.
+    pub fn model(&self) -> &Arc<dyn Model> {
+        &self.model
+    }
+
+    /// The tokens the cache holds, in order.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// Number of tokens the cache holds.
+    pub fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Whether the cache holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    /// Most tokens it may hold.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Bytes of memory the cache takes now.
+    ///
+    /// # Errors
+    /// If the model has lost the session.
+    pub fn cache_bytes(&self) -> Result<u64> {
+        Ok(self.model.cache_bytes(self.id)?)
+    }
+
+    /// Make the cache hold exactly `tokens`, computing only what follows the longest common prefix with what it holds;
+    /// the last token is always computed, for its logits. `on_progress` is called before the first chunk and after each.
+    /// `cancel` is read before each chunk; what was computed until then stays.
+    ///
+    /// # Errors
+    /// No tokens, more than fit (nothing is changed then), or a failure of the model (the session then holds what was
+    /// computed before it).
+    pub fn feed(
+        &mut self,
+        tokens: &[u32],
+        cancel: &AtomicBool,
+        on_progress: &mut dyn FnMut(Prefill),
+    ) -> Result<Fed> {
+        if tokens.is_empty() {
+            return Err(Error::EmptyPrompt);
+        }
+        self.check_room(tokens.len())?;
+        let shared =
+            self.tokens.iter().zip(tokens).take_while(|(held, wanted)| held == wanted).count();
+        let cached = shared.min(tokens.len() - 1);
+        self.truncate(cached)?;
+
+        let total = tokens.len() - cached;
+        on_progress(Prefill { cached, done: 0, total });
+        let mut logits = None;
+        for chunk in tokens[cached..].chunks(self.chunk) {
+            if cancel.load(Ordering::Relaxed) {
+                break;
+            }
+            let last = self.tokens.len() + chunk.len() == tokens.len();
+            let out = self.append(chunk, if last { Outputs::Last } else { Outputs::None })?;
+            logits = last.then_some(out.logits);
+            on_progress(Prefill { cached, done: self.tokens.len() - cached, total });
+        }
+        Ok(Fed { cached, computed: self.tokens.len() - cached, logits })
+    }
+
+    /// Append one token and return the scores `[vocab_size]` of the token after it.
+    ///
+    /// # Errors
+    /// Full context, or a failure of the model; the session is unchanged then.
+    pub fn step(&mut self, token: u32) -> Result<Vec<f32>> {
+        Ok(self.append(&[token], Outputs::Last)?.logits)
+    }
+
+    /// Append tokens in one pass and return the wanted rows of logits. No tokens: nothing happens.
+    ///
+    /// # Errors
+    /// Full context, or a failure of the model; the session is unchanged then.
+    pub fn append(&mut self, tokens: &[u32], outputs: Outputs) -> Result<StepOut> {
+        if tokens.is_empty() {
+            return Ok(StepOut::default());
+        }
+        let len = self.tokens.len() + tokens.len();
+        self.check_room(len)?;
+        let out = self
+            .model
+            .step(&Step { sequences: &[Sequence { session: self.id, tokens, outputs }] })?;
+        self.tokens.extend_from_slice(tokens);
+        // Nothing here is speculative: what was appended is meant.
+        self.model.commit(self.id, len)?;
+        Ok(out)
+    }
+
+    /// Keep the first `len` tokens; no effect if there are not more.
+    ///
+    /// # Errors
+    /// If the model has lost the session.
+    pub fn truncate(&mut self, len: usize) -> Result<()> {
+        if len < self.tokens.len() {
+            self.model.truncate(self.id, len)?;
+            self.tokens.truncate(len);
+        }
+        Ok(())
+    }
+
+    /// Forget all tokens.
+    ///
+    /// # Errors
+    /// If the model has lost the session.
+    pub fn clear(&mut self) -> Result<()> {
+        self.truncate(0)
+    }
+
+    /// A new session that shares the first `len` tokens.
+    ///
+    /// # Errors
+    /// If there are fewer tokens, or memory runs out.
+    pub fn fork(&self, len: usize) -> Result<Session> {
+        let id = self.model.fork(self.id, len)?;
+        let mut tokens = self.tokens.clone();
+        tokens.truncate(len);
+        Ok(Session {
+            model: Arc::clone(&self.model),
+            id,
+            tokens,
+            capacity: self.capacity,
+            chunk: self.chunk,
+        })
+    }
+
+    fn check_room(&self, wanted: usize) -> Result<()> {
+        let capacity = self.capacity;
+        if wanted > capacity { Err(Error::ContextFull { wanted, capacity }) } else { Ok(()) }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.model.close(self.id);
+    }
+}
