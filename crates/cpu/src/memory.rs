@@ -194,8 +194,8 @@ mod tests {
             assert!(buffer.bytes().iter().all(|b| *b == 0));
             if len > 0 {
                 // SAFETY: the only reference.
-                unsafe { buffer.shared().slice_mut(len - 1..len) }
-                [0] = 7;
+                let last = unsafe { buffer.shared().slice_mut(len - 1..len) };
+                last[0] = 7;
                 assert_eq!(buffer.bytes()[len - 1], 7);
             }
         }
