@@ -7,6 +7,7 @@ mod exec;
 mod lower;
 mod memory;
 mod model;
+mod narrow;
 mod plan;
 mod pool;
 mod threads;

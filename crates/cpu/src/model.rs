@@ -16,6 +16,7 @@ use program::{
 use crate::exec::{Angles, AttentionShape, Exec, Kernels, SequenceRows};
 use crate::lower::lower;
 use crate::memory::Shared;
+use crate::narrow::narrow;
 use crate::plan::{Phase, Plan};
 use crate::pool::Pool;
 use crate::weights::Weights;
@@ -64,7 +65,8 @@ impl CpuModel {
         (pool, isa): (Arc<Pool>, Isa),
         progress: &mut dyn FnMut(Progress),
     ) -> Result<CpuModel> {
-        let plan = lower(&program)?;
+        let narrowed = narrow(&program);
+        let plan = lower(&narrowed)?;
         let weights = Weights::load((&program, &plan), source, (&pool, isa), progress)?;
         let rotation = |rope: &program::Rope| Rotation {
             frequencies: rope.frequencies(rope.factors.map(|id| weights.vector(id))),

@@ -21,6 +21,9 @@ impl Exec<'_> {
         scratch: &mut Scratch<'_>,
     ) {
         let n = self.rows_of(phase.x.rows);
+        if n == 0 {
+            return;
+        }
         let jobs = self.weights.jobs(index);
         let needs = |format| jobs.iter().any(|job: &PackedJob| job.reads(format));
         let (needs_q8, needs_f32) = (needs(ActFormat::Q8), needs(ActFormat::F32));
