@@ -1,1 +1,31 @@
-//! One suite that every executor passes.
+//! One suite that every executor passes, with the reference interpreter as the oracle.
+//!
+//! An executor's own test calls [`run`]; [`CHECKS`] lists what that does, so that a test may also run one check alone.
+//! [`golden`] compares an executor with logits made by another program. Everything here panics on a difference: this
+//! crate is a dev-dependency of executors and nothing else.
+#![forbid(unsafe_code)]
+
+mod checks;
+mod compare;
+pub mod golden;
+mod made;
+mod memory;
+mod random;
+
+use program::Executor;
+
+pub use checks::{CHECKS, Check};
+pub use compare::{assert_close, assert_same_bits, bound, first_difference, nmse, trace};
+pub use made::{Made, tiny_config, tiny_model};
+pub use memory::MemoryWeights;
+pub use random::Random;
+
+/// Run every check.
+///
+/// # Panics
+/// At the first difference, naming the check, the case and what was found.
+pub fn run(executor: &dyn Executor) {
+    for check in CHECKS {
+        (check.run)(executor);
+    }
+}

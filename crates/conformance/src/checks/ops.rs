@@ -1,0 +1,235 @@
+//! Op by op: small programs of odd shapes against the interpreter.
+
+use program::{
+    Act, AttentionSpec, CacheSpec, Executor, LinearWeight, Outputs, Recorder, Result, Rope,
+    RopePairs, RopeScaling, ValueId, WeightId, WeightSpec,
+};
+use quant::GgmlType;
+
+use crate::made::{EXACT, Made, all_logits, feed, program};
+use crate::{MemoryWeights, Random, assert_close, bound};
+
+const VOCAB: usize = 41;
+
+fn weight(r: &Recorder, name: &str, ty: GgmlType, rows: usize, cols: usize) -> WeightId {
+    r.weight(WeightSpec { name: name.into(), ty, rows, cols })
+}
+
+/// Random rows `[n, cols]` to compute with.
+fn input(r: &Recorder, cols: usize) -> Result<ValueId> {
+    r.embed(weight(r, "token_embd.weight", GgmlType::F32, VOCAB, cols))
+}
+
+/// Types a matrix may have.
+fn types() -> impl Iterator<Item = GgmlType> {
+    GgmlType::all().filter(|&ty| quant::format(ty).is_some())
+}
+
+fn check(
+    executor: &dyn Executor,
+    bound: f64,
+    what: &str,
+    record: impl FnOnce(&Recorder) -> Result<ValueId>,
+) {
+    let made = Made::new(executor, &program(record), 7);
+    for n in [1, 2, 9, 67] {
+        let tokens = Random::new(n as u64).tokens(n, VOCAB);
+        let found = all_logits(&*made.tested, &EXACT, &tokens, n);
+        let want = all_logits(&*made.oracle, &EXACT, &tokens, n);
+        assert_close(&found, &want, bound, &format!("{what}, {n} rows"));
+    }
+}
+
+pub(super) fn embed(executor: &dyn Executor) {
+    for ty in types() {
+        for blocks in [1, 3] {
+            let cols = ty.block_len() * blocks;
+            // A row of an embedding table is dequantized, not multiplied: nothing is lost but f16 rounding.
+            check(executor, 1e-12, &format!("embed {ty} x {cols}"), |r| {
+                r.embed(weight(r, "token_embd.weight", ty, VOCAB, cols))
+            });
+        }
+    }
+}
+
+pub(super) fn rms_norm(executor: &dyn Executor) {
+    for (cols, groups) in [(1, 1), (37, 1), (256, 1), (1056, 1), (96, 3), (105, 7), (128, 2)] {
+        check(executor, 1e-11, &format!("rms_norm of {groups} x {}", cols / groups), |r| {
+            let x = r.view("groups", input(r, cols)?, groups)?;
+            r.rms_norm("norm", x, weight(r, "norm.weight", GgmlType::F32, 1, cols / groups), 1e-5)
+        });
+    }
+}
+
+pub(super) fn linear(executor: &dyn Executor) {
+    for ty in types() {
+        let shapes = if ty.block_len() == 1 {
+            vec![(1, 1), (17, 37), (50, 96), (33, 512)]
+        } else {
+            [(1, 1), (17, 2), (50, 3), (16, 5)]
+                .map(|(rows, blocks)| (rows, blocks * ty.block_len()))
+                .to_vec()
+        };
+        for (rows, cols) in shapes {
+            for biased in [false, true] {
+                let bias = if biased { " + bias" } else { "" };
+                check(executor, bound(ty), &format!("linear {ty} {rows} x {cols}{bias}"), |r| {
+                    let bias = biased.then(|| weight(r, "w.bias", GgmlType::F32, 1, rows));
+                    r.linear(
+                        "y",
+                        input(r, cols)?,
+                        LinearWeight { weight: weight(r, "w.weight", ty, rows, cols), bias },
+                    )
+                });
+            }
+        }
+    }
+    zeros(executor);
+}
+
+/// Activations that are all zero give the bias and nothing else.
+fn zeros(executor: &dyn Executor) {
+    for ty in types() {
+        let cols = 2 * ty.block_len().max(32);
+        let program = program(|r| {
+            let bias = Some(weight(r, "w.bias", GgmlType::F32, 1, 19));
+            r.linear(
+                "y",
+                input(r, cols)?,
+                LinearWeight { weight: weight(r, "w.weight", ty, 19, cols), bias },
+            )
+        });
+        let mut weights = MemoryWeights::random(&program, 3);
+        let table = program
+            .weights
+            .iter()
+            .find(|w| w.name == "token_embd.weight")
+            .expect("the input's table");
+        weights.set(table, &vec![0.0; VOCAB * cols]);
+        let made = Made::with(executor, &program, &weights);
+        let found = all_logits(&*made.tested, &EXACT, &[0, 1, 2], 3);
+        let want = all_logits(&*made.oracle, &EXACT, &[0, 1, 2], 3);
+        assert_close(&found, &want, 0.0, &format!("linear {ty} of zeros"));
+    }
+}
+
+pub(super) fn elementwise(executor: &dyn Executor) {
+    let two = |r: &Recorder, cols: usize| -> Result<[ValueId; 2]> {
+        let other = r.embed(weight(r, "token_embd.other.weight", GgmlType::F32, VOCAB, cols))?;
+        Ok([input(r, cols)?, other])
+    };
+    for cols in [1, 37, 64, 515] {
+        check(executor, 1e-12, &format!("gated_act of {cols}"), |r| {
+            let [gate, up] = two(r, cols)?;
+            r.gated_act("act", Act::Silu, gate, up)
+        });
+        check(executor, 1e-12, &format!("gated_act of {cols}, large"), |r| {
+            let [gate, up] = two(r, cols)?;
+            r.gated_act("act", Act::Silu, r.scale("large", gate, 90.0)?, up)
+        });
+        check(executor, 0.0, &format!("add of {cols}"), |r| {
+            let [a, b] = two(r, cols)?;
+            r.add("sum", a, b)
+        });
+        check(executor, 0.0, &format!("add of {cols} to itself"), |r| {
+            let [a, _] = two(r, cols)?;
+            r.add("sum", a, a)
+        });
+        check(executor, 0.0, &format!("scale of {cols}"), |r| {
+            r.scale("scaled", input(r, cols)?, -0.37)
+        });
+    }
+}
+
+/// Heads and rotation of one attention case.
+struct Case {
+    n_heads: usize,
+    n_kv_heads: usize,
+    key_dim: usize,
+    value_dim: usize,
+    rope: Option<Rope>,
+    factors: bool,
+}
+
+fn cases() -> Vec<Case> {
+    let rope =
+        |pairs, dims, scaling| Some(Rope { pairs, dims, theta: 1e4, scaling, factors: None });
+    let yarn = RopeScaling::Yarn {
+        factor: 4.0,
+        original_context: 64,
+        beta_fast: 32.0,
+        beta_slow: 1.0,
+        attention_factor: 1.138_629_4,
+    };
+    let linear = RopeScaling::Linear { factor: 2.5 };
+    let case = |heads: [usize; 4], rope, factors| {
+        let [n_heads, n_kv_heads, key_dim, value_dim] = heads;
+        Case { n_heads, n_kv_heads, key_dim, value_dim, rope, factors }
+    };
+    use RopePairs::{HalfSplit, Interleaved};
+    vec![
+        case([1, 1, 8, 8], None, false),
+        case([4, 4, 64, 64], rope(HalfSplit, 64, RopeScaling::None), false),
+        case([6, 2, 32, 32], rope(Interleaved, 32, RopeScaling::None), false),
+        case([7, 1, 24, 24], rope(HalfSplit, 16, RopeScaling::None), false),
+        case([4, 2, 20, 20], rope(Interleaved, 6, RopeScaling::None), false),
+        case([3, 3, 24, 40], rope(HalfSplit, 24, linear), false),
+        case([4, 1, 64, 32], rope(Interleaved, 64, yarn), false),
+        case([2, 2, 32, 32], rope(HalfSplit, 32, yarn), true),
+        case([14, 2, 128, 128], rope(Interleaved, 128, RopeScaling::None), true),
+    ]
+}
+
+fn attention_program(r: &Recorder, case: &Case, scale: f32) -> Result<ValueId> {
+    let Case { n_heads, n_kv_heads, key_dim, value_dim, .. } = *case;
+    let x = input(r, 48)?;
+    let heads = |name: &str, n: usize, dim: usize| {
+        let w = weight(r, &format!("{name}.weight"), GgmlType::F32, n * dim, 48);
+        r.view(&format!("{name}_heads"), r.linear(name, x, w)?, n)
+    };
+    let qkv = [
+        heads("q", n_heads, key_dim)?,
+        heads("k", n_kv_heads, key_dim)?,
+        heads("v", n_kv_heads, value_dim)?,
+    ];
+    let mut rope = case.rope.clone();
+    if let Some(rope) = rope.as_mut().filter(|_| case.factors) {
+        rope.factors = Some(weight(r, "rope_freqs.weight", GgmlType::F32, 1, rope.dims / 2));
+    }
+    let cache = r.cache(CacheSpec { layer: 0, n_kv_heads, key_dim, value_dim });
+    r.attention("attn", &AttentionSpec { rope, scale }, cache, qkv)
+}
+
+/// A prompt, then a chunk, then single tokens, past the 256 positions that caches hold in one block.
+fn attend(executor: &dyn Executor, case: &Case, scale: f32, bound: f64) {
+    let program = program(|r| attention_program(r, case, scale));
+    let made = Made::new(executor, &program, 11);
+    let tokens = Random::new(5).tokens(300, VOCAB);
+    let run = |model: &dyn program::Model| {
+        let session = model.open(&EXACT).expect("a session opens");
+        let (prompt, rest) = tokens.split_at(250);
+        let mut out = feed(model, session, prompt, Outputs::All);
+        let (chunk, singles) = rest.split_at(30);
+        out.extend(feed(model, session, chunk, Outputs::All));
+        out.extend(singles.iter().flat_map(|&token| feed(model, session, &[token], Outputs::All)));
+        out
+    };
+    let Case { n_heads, n_kv_heads, key_dim, value_dim, rope, factors } = case;
+    let what = format!(
+        "attention {n_heads}/{n_kv_heads} x {key_dim}/{value_dim}, {rope:?}, factors {factors}"
+    );
+    assert_close(&run(&*made.tested), &run(&*made.oracle), bound, &what);
+}
+
+pub(super) fn attention(executor: &dyn Executor) {
+    for case in cases() {
+        attend(executor, &case, (case.key_dim as f32).powf(-0.5), 1e-9);
+    }
+}
+
+/// Scores in the hundreds: exponentials must not overflow. Rounding of a score counts in full here.
+pub(super) fn attention_peaked(executor: &dyn Executor) {
+    for case in cases() {
+        attend(executor, &case, 20.0, 1e-6);
+    }
+}

@@ -1,0 +1,180 @@
+//! Sessions: what was fed, not how, decides the logits. All comparisons here are to the bit, within the executor.
+
+use program::{CacheOptions, CacheType, Executor, Model, Outputs, Sequence, Step};
+use quant::GgmlType;
+
+use crate::made::{EXACT, all_logits, feed};
+use crate::{Made, Random, assert_same_bits, tiny_config, tiny_model};
+
+/// Long enough to cross the 256 positions that caches hold in one block.
+const LONG: usize = 300;
+
+fn model(executor: &dyn Executor, ty: GgmlType) -> Box<dyn Model> {
+    Made::new(executor, &tiny_model(&tiny_config("qwen2", 64, false), ty), 4).tested
+}
+
+fn tokens(n: usize, seed: u64) -> Vec<u32> {
+    Random::new(seed).tokens(n, 97)
+}
+
+fn last_row(logits: &[f32]) -> &[f32] {
+    &logits[logits.len() - 97..]
+}
+
+pub(super) fn outputs(executor: &dyn Executor) {
+    let model = model(executor, GgmlType::F32);
+    let (first, second) = (tokens(20, 1), tokens(5, 2));
+    let want = all_logits(&*model, &EXACT, &[first.clone(), second.clone()].concat(), 25);
+    let session = model.open(&EXACT).expect("a session opens");
+    assert!(feed(&*model, session, &first, Outputs::None).is_empty(), "Outputs::None yields rows");
+    let found = feed(&*model, session, &second, Outputs::Last);
+    assert_same_bits(&found, last_row(&want), "Outputs::Last after Outputs::None");
+    assert_eq!(
+        model.len(session).expect("it is open"),
+        25,
+        "length after Outputs::None and Outputs::Last"
+    );
+}
+
+pub(super) fn chunks(executor: &dyn Executor) {
+    for ty in [GgmlType::F32, GgmlType::F16, GgmlType::Q8_0, GgmlType::Q4_0] {
+        let model = model(executor, ty);
+        let tokens = tokens(LONG, 3);
+        for cache in CacheType::ALL {
+            let options = CacheOptions { k: cache, v: cache, capacity: LONG };
+            let want = all_logits(&*model, &options, &tokens, LONG);
+            for chunk in [1, 7, 64] {
+                let found = all_logits(&*model, &options, &tokens, chunk);
+                assert_same_bits(
+                    &found,
+                    &want,
+                    &format!("{ty}, {} cache, chunks of {chunk}", cache.name()),
+                );
+            }
+        }
+    }
+}
+
+pub(super) fn rollback(executor: &dyn Executor) {
+    let model = model(executor, GgmlType::Q8_0);
+    let (first, second) = (tokens(LONG, 5), tokens(20, 6));
+    for cache in CacheType::ALL {
+        let options = CacheOptions { k: cache, v: cache, capacity: 512 };
+        let session = model.open(&options).expect("a session opens");
+        for keep in [LONG, 290, 257, 256, 255, 40, 1, 0] {
+            let len = model.len(session).expect("it is open");
+            if len < LONG {
+                feed(&*model, session, &first[len..], Outputs::None);
+            }
+            model.truncate(session, keep).expect("it holds more");
+            assert_eq!(model.len(session).expect("it is open"), keep, "length after truncate");
+            let found = feed(&*model, session, &second, Outputs::All);
+            let want = all_logits(&*model, &options, &[&first[..keep], &second].concat(), 512);
+            let what = format!("{} cache, {LONG} positions truncated to {keep}", cache.name());
+            assert_same_bits(&found, &want[keep * 97..], &what);
+            model.truncate(session, keep).expect("it holds more");
+        }
+        model.close(session);
+    }
+}
+
+pub(super) fn fork(executor: &dyn Executor) {
+    let model = model(executor, GgmlType::Q8_0);
+    let (prompt, a, b) = (tokens(LONG, 7), tokens(12, 8), tokens(12, 9));
+    for cache in CacheType::ALL {
+        let options = CacheOptions { k: cache, v: cache, capacity: 512 };
+        for shared in [LONG, 256, 100, 0] {
+            let parent = model.open(&options).expect("a session opens");
+            feed(&*model, parent, &prompt, Outputs::None);
+            let child = model.fork(parent, shared).expect("the parent holds more");
+            assert_eq!(model.len(child).expect("it is open"), shared, "length of a fork");
+            let want = |start: &[u32], more: &[u32]| {
+                let logits = all_logits(&*model, &options, &[start, more].concat(), 512);
+                logits[start.len() * 97..].to_vec()
+            };
+            let what = |who: &str| format!("{} cache, {who} of a fork at {shared}", cache.name());
+            // They go on in turns, so that shared storage would show.
+            let found = feed(&*model, child, &a, Outputs::All);
+            assert_same_bits(&found, &want(&prompt[..shared], &a), &what("child"));
+            let found = feed(&*model, parent, &b, Outputs::All);
+            assert_same_bits(&found, &want(&prompt, &b), &what("parent"));
+            model.close(parent);
+            let found = feed(&*model, child, &b, Outputs::All);
+            let start = [&prompt[..shared], &a].concat();
+            assert_same_bits(&found, &want(&start, &b), &what("child after its parent closed"));
+            model.close(child);
+        }
+    }
+}
+
+pub(super) fn commit(executor: &dyn Executor) {
+    let model = model(executor, GgmlType::F32);
+    let tokens = tokens(LONG, 10);
+    let want = all_logits(&*model, &EXACT, &tokens, LONG);
+    let session = model.open(&EXACT).expect("a session opens");
+    let mut found = Vec::new();
+    for chunk in tokens.chunks(37) {
+        found.extend(feed(&*model, session, chunk, Outputs::All));
+        // Rows that are never committed are dropped again.
+        let len = model.len(session).expect("it is open");
+        feed(&*model, session, &[1, 2, 3], Outputs::None);
+        model.commit(session, len).expect("it holds that many");
+        assert_eq!(model.len(session).expect("it is open"), len + 3, "commit changes the length");
+        model.truncate(session, len).expect("it holds that many");
+    }
+    assert_same_bits(&found, &want, "committed chunk by chunk");
+}
+
+pub(super) fn replay(executor: &dyn Executor) {
+    let model = model(executor, GgmlType::Q4_0);
+    let (ours, others) = (tokens(50, 11), tokens(50, 12));
+    let want = all_logits(&*model, &EXACT, &ours, 50);
+    assert_same_bits(&all_logits(&*model, &EXACT, &ours, 50), &want, "the same prompt again");
+    let (a, b) = (model.open(&EXACT).expect("opens"), model.open(&EXACT).expect("opens"));
+    assert_ne!(a, b, "ids of two open sessions");
+    let mut found = Vec::new();
+    for (ours, others) in ours.chunks(9).zip(others.chunks(9)) {
+        found.extend(feed(&*model, a, ours, Outputs::All));
+        feed(&*model, b, others, Outputs::None);
+    }
+    assert_same_bits(&found, &want, "with another session's steps between");
+    let again =
+        Made::new(executor, &tiny_model(&tiny_config("qwen2", 64, false), GgmlType::Q4_0), 4)
+            .tested;
+    assert_same_bits(&all_logits(&*again, &EXACT, &ours, 50), &want, "loaded again");
+    assert!(model.stats().steps > 0 && model.stats().rows >= 200, "counters: {:?}", model.stats());
+}
+
+pub(super) fn together(executor: &dyn Executor) {
+    for ty in [GgmlType::F32, GgmlType::Q8_0] {
+        let model = model(executor, ty);
+        let prompts = [tokens(30, 13), tokens(3, 14), tokens(270, 15), tokens(1, 16)];
+        let outputs = [Outputs::All, Outputs::Last, Outputs::None, Outputs::Last];
+        let sessions = prompts.each_ref().map(|prompt| {
+            let session = model.open(&EXACT).expect("a session opens");
+            feed(&*model, session, &prompt[..prompt.len() / 2 + 1], Outputs::None);
+            session
+        });
+        let more = [tokens(5, 17), tokens(1, 18), tokens(8, 19), tokens(2, 20)];
+        let sequences: Vec<Sequence<'_>> = (0..4)
+            .map(|i| Sequence { session: sessions[i], tokens: &more[i], outputs: outputs[i] })
+            .collect();
+        let out = model.step(&Step { sequences: &sequences }).expect("four sequences in one step");
+        let mut rows = out.rows();
+        for i in 0..4 {
+            let start = &prompts[i][..prompts[i].len() / 2 + 1];
+            let alone = all_logits(&*model, &EXACT, &[start, &more[i]].concat(), 512);
+            let wanted = outputs[i].count(more[i].len());
+            for want in alone[alone.len() - wanted * 97..].chunks(97) {
+                let found = rows.next().expect("a row for each output wanted");
+                assert_same_bits(found, want, &format!("{ty}: sequence {i} of a step of four"));
+            }
+            assert_eq!(
+                model.len(sessions[i]).expect("it is open"),
+                start.len() + more[i].len(),
+                "length"
+            );
+        }
+        assert_eq!(rows.next(), None, "more rows than outputs wanted");
+    }
+}

@@ -1,0 +1,102 @@
+//! How results are compared.
+
+use std::collections::HashMap;
+
+use program::{Model, Outputs, Sequence, Step, Trace, ValueId};
+use quant::GgmlType;
+
+use crate::made::EXACT;
+
+/// `mean((found - want)^2) / mean(want^2)`; NaN if anything is not finite.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn nmse(found: &[f32], want: &[f32]) -> f64 {
+    assert_eq!(found.len(), want.len(), "number of values");
+    let (mut error, mut size) = (0.0, 0.0);
+    for (&a, &b) in found.iter().zip(want) {
+        if !a.is_finite() || !b.is_finite() {
+            return f64::NAN;
+        }
+        error += (f64::from(a) - f64::from(b)).powi(2);
+        size += f64::from(b).powi(2);
+    }
+    if error == 0.0 { 0.0 } else { error / size }
+}
+
+/// How far one multiplication with a weight of this type may be from the interpreter's, as NMSE. Executors may read
+/// activations as 8-bit blocks for quantized weights (about 3e-5) and as half floats for half-float weights.
+pub fn bound(ty: GgmlType) -> f64 {
+    match ty {
+        GgmlType::F32 => 1e-9,
+        GgmlType::F16 | GgmlType::Bf16 => 1e-6,
+        _ => 5e-4,
+    }
+}
+
+/// Panic unless the NMSE is within `bound`.
+///
+/// # Panics
+/// If it is not.
+pub fn assert_close(found: &[f32], want: &[f32], bound: f64, what: &str) {
+    let nmse = nmse(found, want);
+    assert!(nmse <= bound, "{what}: NMSE {nmse:.3e}, allowed {bound:.0e}");
+}
+
+/// Panic unless both are the same to the bit.
+///
+/// # Panics
+/// If they are not.
+pub fn assert_same_bits(found: &[f32], want: &[f32], what: &str) {
+    assert_eq!(found.len(), want.len(), "{what}: number of values");
+    if let Some(i) = (0..found.len()).find(|&i| found[i].to_bits() != want[i].to_bits()) {
+        let nmse = nmse(found, want);
+        panic!(
+            "{what}: value {i} of {} is {}, not {}; NMSE {nmse:.3e}",
+            found.len(),
+            found[i],
+            want[i]
+        );
+    }
+}
+
+/// Every value of the program for `tokens` in a new session.
+///
+/// # Errors
+/// Those of the step; [`program::Error::Unsupported`] from an executor that keeps no values.
+pub fn trace(model: &dyn Model, tokens: &[u32]) -> program::Result<Trace> {
+    let wanted: Vec<ValueId> = (0..model.program().values.len() as u32).map(ValueId).collect();
+    let session = model.open(&EXACT)?;
+    let trace = model.trace(
+        &Step { sequences: &[Sequence { session, tokens, outputs: Outputs::All }] },
+        &wanted,
+    );
+    model.close(session);
+    trace
+}
+
+/// The first value, in the order of `found`, that differs from the value of the same name in `want` by more than
+/// `bound`, with its NMSE. Values that only one of them has are passed over: executors may fuse them away.
+pub fn first_difference(found: &Trace, want: &Trace, bound: f64) -> Option<(String, f64)> {
+    let want: HashMap<&str, &[f32]> =
+        want.values.iter().map(|v| (v.name.as_str(), v.data.as_slice())).collect();
+    found.values.iter().find_map(|value| {
+        let other = want.get(value.name.as_str())?;
+        let nmse =
+            if other.len() == value.data.len() { nmse(&value.data, other) } else { f64::INFINITY };
+        (nmse.is_nan() || nmse > bound).then(|| (value.name.clone(), nmse))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nmse_of_equal_zero_and_broken_values() {
+        assert_eq!(nmse(&[0.0, 0.0], &[0.0, 0.0]), 0.0);
+        assert_eq!(nmse(&[1.0], &[0.0]), f64::INFINITY);
+        assert_eq!(nmse(&[1.0, 3.0], &[1.0, 2.0]), 0.2);
+        assert!(nmse(&[f32::NAN], &[1.0]).is_nan());
+    }
+}

@@ -1,0 +1,268 @@
+//! Logits made by another program (llama.cpp, as bundled in llama-cpp-python 0.3.36), and executors compared with them.
+//!
+//! Two cases of quantized weights are part of this crate ([`bundled`]). More lie in the folder `shared/golden` beside
+//! the repository, where there is one: [`quantized`] models with their files, and [`plain`] f32 models whose files a
+//! Python script there writes. What cannot run says so through [`skipped`].
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ::models::{ARCHITECTURES, GgufWeights};
+use gguf::Gguf;
+use program::{Executor, Model, Outputs, SessionId};
+use serde_json::Value;
+
+use crate::made::{EXACT, feed};
+use crate::nmse;
+
+/// One model with a prompt and what another program made of it.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Name in the index.
+    pub name: String,
+    /// The GGUF file.
+    pub model: PathBuf,
+    /// The prompt.
+    pub tokens: Vec<u32>,
+    /// Logits of the prompt's last positions: `[_, vocab_size]`.
+    pub logits: Vec<f32>,
+    /// Ids chosen greedily after the prompt.
+    pub greedy: Vec<u32>,
+    /// How far the logits may be off, as NMSE.
+    pub bound: f64,
+    /// Whether the greedy ids must be the same: with coarse weights the other program's own rounding decides ties.
+    pub same_greedy: bool,
+}
+
+/// What an executor made of a [`Case`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// `general.architecture` of the model.
+    pub architecture: String,
+    /// NMSE of the logits.
+    pub nmse: f64,
+    /// Ids chosen greedily after the prompt, as many as the case has.
+    pub greedy: Vec<u32>,
+    /// The executor's logits of the positions the case has.
+    pub logits: Vec<f32>,
+}
+
+impl Outcome {
+    /// Panic unless the outcome is within the case's bounds.
+    ///
+    /// # Panics
+    /// If it is not.
+    pub fn assert(&self, case: &Case) {
+        let Case { name, bound, .. } = case;
+        assert!(self.nmse <= *bound, "{name}: NMSE {:.3e}, allowed {bound:.0e}", self.nmse);
+        if case.same_greedy {
+            assert_eq!(self.greedy, case.greedy, "{name}: greedy ids");
+        }
+    }
+}
+
+/// Run the case's prompt with an f32 cache, in one step but for positions without logits, then choose greedily.
+///
+/// # Panics
+/// If the model does not load or a step fails.
+pub fn golden_case(executor: &dyn Executor, case: &Case) -> Outcome {
+    let gguf = Gguf::open(&case.model).unwrap_or_else(|e| panic!("{}: {e}", case.name));
+    let loaded = ::models::load(&gguf).unwrap_or_else(|e| panic!("{}: {e}", case.name));
+    let vocab_size = loaded.config.vocab_size;
+    let model = executor
+        .load(loaded.program, &GgufWeights(&gguf), &mut |_| ())
+        .unwrap_or_else(|e| panic!("{}: {e}", case.name));
+    let session = model.open(&EXACT).expect("a session opens");
+    let (head, tail) = case.tokens.split_at(case.tokens.len() - case.logits.len() / vocab_size);
+    if !head.is_empty() {
+        feed(&*model, session, head, Outputs::None);
+    }
+    let logits = feed(&*model, session, tail, Outputs::All);
+    let first = argmax(&logits[logits.len() - vocab_size..]);
+    Outcome {
+        architecture: loaded.config.architecture,
+        nmse: nmse(&logits, &case.logits),
+        greedy: greedy(&*model, session, first, case.greedy.len()),
+        logits,
+    }
+}
+
+fn greedy(model: &dyn Model, session: SessionId, first: u32, n: usize) -> Vec<u32> {
+    let mut ids = vec![first];
+    while ids.len() < n {
+        ids.push(argmax(&feed(model, session, &ids[ids.len() - 1..], Outputs::Last)));
+    }
+    ids
+}
+
+/// The highest score's index; the lowest of equal ones.
+fn argmax(row: &[f32]) -> u32 {
+    let mut best = 0;
+    for (i, x) in row.iter().enumerate() {
+        if *x > row[best] {
+            best = i;
+        }
+    }
+    best as u32
+}
+
+/// The cases in this crate: a Q4_0 and a mixed K-quant model.
+///
+/// # Panics
+/// If they cannot be read.
+pub fn bundled() -> Vec<Case> {
+    quantized_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("data"))
+        .expect("the crate holds its data")
+}
+
+/// One tiny Qwen2 model in every weight type, from the shared folder.
+///
+/// # Errors
+/// Why they cannot be had, for [`skipped`].
+pub fn quantized() -> Result<Vec<Case>, String> {
+    quantized_in(&shared()?.join("golden/quant")).map_err(|e| format!("shared/golden/quant: {e}"))
+}
+
+/// F32 models of every architecture that [`models`] knows, from the shared folder. Their files are written once, into
+/// the target folder, by `make_model.py` with the Python named by `ROOFLIGHT_PYTHON` (else `python3`).
+///
+/// # Errors
+/// Why they cannot be had, for [`skipped`].
+pub fn plain() -> Result<Vec<Case>, String> {
+    let shared = shared()?;
+    let made = MakeModel::new(&shared)?;
+    let folder = shared.join("golden/logits");
+    let index = index(&folder).map_err(|e| format!("shared/golden/logits: {e}"))?;
+    let mut cases = Vec::new();
+    for (name, entry) in &index {
+        let model = entry["model_name"].as_str().unwrap_or(name);
+        if made.knows(model) {
+            let path = made.file(model, entry)?;
+            let case = case(&folder, name, entry, path)
+                .map_err(|e| format!("shared/golden/logits {name}: {e}"))?;
+            cases.push(Case { bound: 1e-9, same_greedy: true, ..case });
+        }
+    }
+    Ok(cases)
+}
+
+/// Tell that cases could not run, or fail where `ROOFLIGHT_REQUIRE_GOLDEN=1` demands them.
+///
+/// # Panics
+/// If they are demanded.
+pub fn skipped(why: &str) {
+    let required = std::env::var_os("ROOFLIGHT_REQUIRE_GOLDEN")
+        .is_some_and(|value| value != "0" && !value.is_empty());
+    assert!(!required, "golden cases are required, but: {why}");
+    eprintln!("skipped: {why}");
+}
+
+/// The folder `shared` beside the repository or beside a folder above it.
+fn shared() -> Result<PathBuf, String> {
+    let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let found =
+        above.map(|folder| folder.join("shared")).find(|shared| shared.join("golden").is_dir());
+    found.ok_or_else(|| "shared folder not found".into())
+}
+
+type Index = serde_json::Map<String, Value>;
+
+fn index(folder: &Path) -> io::Result<Index> {
+    Ok(serde_json::from_slice(&std::fs::read(folder.join("index.json"))?)?)
+}
+
+fn quantized_in(folder: &Path) -> io::Result<Vec<Case>> {
+    let read = |(name, entry): (&String, &Value)| {
+        let file = entry["model"].as_str().unwrap_or_default();
+        let stem = file.trim_end_matches(".gguf");
+        // Plain types leave the other program nothing to round but the activations of F16 and BF16.
+        let same_greedy = matches!(name.as_str(), "f16" | "bf16" | "q8_0");
+        Ok(Case { bound: 1e-3, same_greedy, ..case(folder, stem, entry, folder.join(file))? })
+    };
+    index(folder)?.iter().map(read).collect()
+}
+
+/// A case with exact bounds.
+fn case(folder: &Path, name: &str, entry: &Value, model: PathBuf) -> io::Result<Case> {
+    let ids = |key: &str| serde_json::from_value::<Vec<u32>>(entry[key].clone());
+    let logits = std::fs::read(folder.join(format!("{name}.f32")))?;
+    let logits = logits.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    let (tokens, greedy) = (ids("tokens")?, ids("greedy")?);
+    Ok(Case { name: name.to_owned(), model, tokens, logits, greedy, bound: 0.0, same_greedy: true })
+}
+
+/// The script that writes models, and which of them are of architectures we know.
+struct MakeModel {
+    python: std::ffi::OsString,
+    script: PathBuf,
+    known: Vec<String>,
+}
+
+impl MakeModel {
+    fn new(shared: &Path) -> Result<Self, String> {
+        let python = std::env::var_os("ROOFLIGHT_PYTHON").unwrap_or_else(|| "python3".into());
+        let script = shared.join("models/make_model.py");
+        let needs = || "needs python with numpy and gguf (ROOFLIGHT_PYTHON)".to_owned();
+        let listed = Command::new(&python)
+            .arg("-B")
+            .arg(&script)
+            .arg("--list")
+            .output()
+            .map_err(|_| needs())?;
+        if !listed.status.success() {
+            return Err(needs());
+        }
+        // A line is a name and a Python dictionary that has `'arch': 'qwen2'` in it.
+        let ours = |line: &&str| {
+            ARCHITECTURES.iter().any(|a| line.contains(&format!("'arch': '{}'", a.name())))
+        };
+        let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+        let known = text
+            .lines()
+            .filter(ours)
+            .filter_map(|line| line.split_whitespace().next())
+            .map(Into::into)
+            .collect();
+        Ok(MakeModel { python, script, known })
+    }
+
+    fn knows(&self, model: &str) -> bool {
+        self.known.iter().any(|known| known == model)
+    }
+
+    /// The model's file, written now if it is not there yet.
+    fn file(&self, model: &str, entry: &Value) -> Result<PathBuf, String> {
+        let seed = entry["seed"].to_string();
+        let digest = entry["sha256"].as_str().and_then(|d| d.get(..8)).unwrap_or_default();
+        let folder = target().join("golden-models");
+        let path = folder.join(format!("{model}-{seed}-{digest}.gguf"));
+        if path.exists() {
+            return Ok(path);
+        }
+        std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        // Another test may write the same model now: each writes its own file, and the last one to finish names it.
+        let unfinished = folder.join(format!("{model}-{}.part", std::process::id()));
+        let written = Command::new(&self.python)
+            .arg("-B")
+            .arg(&self.script)
+            .arg(model)
+            .arg(&unfinished)
+            .args(["--type", "f32", "--seed", &seed])
+            .output()
+            .map_err(|e| e.to_string())?;
+        if !written.status.success() {
+            return Err(format!(
+                "make_model.py {model}: {}",
+                String::from_utf8_lossy(&written.stderr)
+            ));
+        }
+        std::fs::rename(&unfinished, &path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(path)
+    }
+}
+
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"), PathBuf::from)
+}

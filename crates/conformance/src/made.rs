@@ -1,0 +1,126 @@
+//! Programs made for tests, loaded by the executor under test and by the oracle.
+
+use std::sync::Arc;
+
+use models::ModelConfig;
+use program::interpreter::Interpreter;
+use program::{
+    CacheOptions, CacheType, Executor, Model, OutputKind, Outputs, Program, Recorder, Result,
+    RopeScaling, Sequence, SessionId, Step, ValueId,
+};
+use quant::GgmlType;
+
+use crate::MemoryWeights;
+
+/// A cache that rounds nothing, long enough for every check.
+pub(crate) const EXACT: CacheOptions =
+    CacheOptions { k: CacheType::F32, v: CacheType::F32, capacity: 1024 };
+
+/// A program with weights, loaded twice.
+pub struct Made {
+    /// By the executor under test.
+    pub tested: Box<dyn Model>,
+    /// By the interpreter.
+    pub oracle: Box<dyn Model>,
+}
+
+impl Made {
+    /// Load `program` with random weights.
+    ///
+    /// # Panics
+    /// If one of them refuses it.
+    pub fn new(executor: &dyn Executor, program: &Arc<Program>, seed: u64) -> Self {
+        Made::with(executor, program, &MemoryWeights::random(program, seed))
+    }
+
+    /// Load `program` with these weights.
+    ///
+    /// # Panics
+    /// If one of them refuses it.
+    pub fn with(executor: &dyn Executor, program: &Arc<Program>, weights: &MemoryWeights) -> Self {
+        let load = |executor: &dyn Executor| {
+            let loaded = executor.load(Arc::clone(program), weights, &mut |_| ());
+            loaded.unwrap_or_else(|e| {
+                panic!(
+                    "{} does not load the program: {e}\n{}",
+                    executor.describe(),
+                    program.listing()
+                )
+            })
+        };
+        Made { tested: load(executor), oracle: load(&Interpreter) }
+    }
+}
+
+/// Record a program that ends in the selected rows of what `record` returns.
+pub(crate) fn program(record: impl FnOnce(&Recorder) -> Result<ValueId>) -> Arc<Program> {
+    let recorder = Recorder::new();
+    let value = record(&recorder).expect("the check records a valid program");
+    let joined = recorder.view("joined", value, 1).expect("a row joins");
+    let rows = recorder.select_rows("rows", joined).expect("rows were not selected before");
+    Arc::new(recorder.finish(&[(OutputKind::Logits, rows)]))
+}
+
+/// Hyper-parameters of a small model: 2 layers, `hidden_size` and the widths inside are `width`, a multiple of 32.
+///
+/// # Panics
+/// If `width` is not a multiple of 32.
+pub fn tiny_config(architecture: &str, width: usize, tied_embeddings: bool) -> ModelConfig {
+    assert!(width.is_multiple_of(32), "whole blocks");
+    ModelConfig {
+        architecture: architecture.to_owned(),
+        name: None,
+        hidden_size: width,
+        intermediate_size: 2 * width,
+        n_layers: 2,
+        n_heads: 4,
+        n_kv_heads: 2,
+        head_dim: width / 4,
+        value_dim: width / 4,
+        vocab_size: 97,
+        context_length: 1024,
+        rms_norm_eps: 1e-6,
+        rope_theta: 1e4,
+        rope_dims: width / 4,
+        rope_scaling: RopeScaling::None,
+        tied_embeddings,
+    }
+}
+
+/// A model of this configuration whose matrices are of type `ty` and whose vectors are F32.
+///
+/// # Panics
+/// If the architecture cannot be recorded.
+pub fn tiny_model(config: &ModelConfig, ty: GgmlType) -> Arc<Program> {
+    let choose = |_: &str, dims: &[u64]| Some(if dims.len() == 1 { GgmlType::F32 } else { ty });
+    models::from_config(config, &choose).expect("a configuration made for the architecture").program
+}
+
+/// Feed `tokens` to an open session.
+pub(crate) fn feed(
+    model: &dyn Model,
+    session: SessionId,
+    tokens: &[u32],
+    outputs: Outputs,
+) -> Vec<f32> {
+    let out = model.step(&Step { sequences: &[Sequence { session, tokens, outputs }] });
+    let out = out.unwrap_or_else(|e| panic!("a step of {} tokens fails: {e}", tokens.len()));
+    assert_eq!(out.logits.len(), outputs.count(tokens.len()) * out.vocab_size, "rows of logits");
+    out.logits
+}
+
+/// The logits of every token, fed to a new session in chunks.
+pub(crate) fn all_logits(
+    model: &dyn Model,
+    options: &CacheOptions,
+    tokens: &[u32],
+    chunk: usize,
+) -> Vec<f32> {
+    let session = model.open(options).unwrap_or_else(|e| panic!("opening a session fails: {e}"));
+    let logits = tokens
+        .chunks(chunk)
+        .flat_map(|tokens| feed(model, session, tokens, Outputs::All))
+        .collect();
+    model.close(session);
+    logits
+}
