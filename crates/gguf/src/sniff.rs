@@ -51,11 +51,11 @@ pub(crate) fn describe(bytes: &[u8]) -> String {
     if text.starts_with(b"{") || text.starts_with(b"[") {
         return "JSON text, perhaps an error message of a server: download again".to_owned();
     }
-    if head.iter().all(|&b| b == 0) {
-        return "it starts with zeros, as unfinished downloads do: download again".to_owned();
-    }
     if bytes.len() < HEADER {
         return format!("file too short: {} bytes, a GGUF header has {HEADER}", bytes.len());
+    }
+    if head.iter().all(|&b| b == 0) {
+        return "it starts with zeros, as unfinished downloads do: download again".to_owned();
     }
     format!("it starts with \"{}\", expected \"GGUF\"", escape(&head[..4], 40))
 }

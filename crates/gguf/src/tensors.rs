@@ -202,14 +202,13 @@ impl Placer {
                     return bad(format!("position {start} is not aligned for {ty}"));
                 }
                 let cols = usize::try_from(tensor.cols()).expect("not more than the elements");
-                let Some(row) = ty.row_bytes(cols) else {
+                if !cols.is_multiple_of(ty.block_len()) {
                     return bad(format!(
-                        "row of {} is not a multiple of {} ({ty})",
-                        tensor.cols(),
+                        "row of {cols} is not a multiple of {} ({ty})",
                         ty.block_len()
                     ));
-                };
-                match (row as u64).checked_mul(tensor.rows()) {
+                }
+                match ty.row_bytes(cols).and_then(|row| (row as u64).checked_mul(tensor.rows())) {
                     Some(len) => Some(len),
                     None => return bad(format!("shape {} is too large", shape())),
                 }

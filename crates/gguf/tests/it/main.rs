@@ -1,0 +1,11 @@
+//! The reader and the writer from outside: round trips, hostile files, shards, real files.
+
+mod build;
+mod corpus;
+mod files;
+mod hostile;
+mod legal;
+mod mutations;
+mod roundtrip;
+mod shards;
+mod shared;
