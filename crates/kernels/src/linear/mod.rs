@@ -7,7 +7,8 @@
 //!
 //! Read `format.rs` for the arithmetic, `scalar.rs` for its plain form, then `avx512/stream.rs`.
 
-//Xavx2
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod float;
@@ -57,6 +58,30 @@ pub struct Q8Rows<'a> {
     pub cols: usize,
     /// Distance between rows of `codes`, at least `cols`.
     pub stride: usize,
+}
+
+/// One row of [`Q8Rows`].
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy)]
+struct Q8Row<'a> {
+    codes: &'a [i8],
+    scales: &'a [f32],
+    sums: &'a [i32],
+}
+
+#[cfg(target_arch = "x86_64")]
+impl<'a> Q8Rows<'a> {
+    /// `N` rows from `first` on; those beyond the last repeat it.
+    fn rows<const N: usize>(&self, first: usize) -> [Q8Row<'a>; N] {
+        std::array::from_fn(|c| {
+            let c = (first + c).min(self.n - 1);
+            Q8Row {
+                codes: &self.codes[c * self.stride..][..self.cols],
+                scales: &self.scales[c * (self.cols / 32)..][..self.cols / 32],
+                sums: &self.sums[c * (self.cols / 16)..][..self.cols / 16],
+            }
+        })
+    }
 }
 
 /// Activation rows in f32.

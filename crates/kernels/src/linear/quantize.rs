@@ -22,6 +22,14 @@ pub static QUANTIZE_Q8: Slot<QuantizeQ8> = Slot {
     candidates: CANDIDATES,
 };
 
+#[cfg(target_arch = "x86_64")]
+const CANDIDATES: &[Kernel<QuantizeQ8>] = &[Kernel {
+    name: "quantize_q8/avx2",
+    isa: Isa::AVX2,
+    level: Level::Full,
+    run: QuantizeQ8(super::avx2::quantize_q8),
+}];
+#[cfg(not(target_arch = "x86_64"))]
 const CANDIDATES: &[Kernel<QuantizeQ8>] = &[];
 
 impl Kernel<QuantizeQ8> {

@@ -24,7 +24,7 @@ pub(super) fn panels<F: Format, const N: usize>(job: &mut Job<'_, '_>) {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 fn one<F: Format, const N: usize>(panel: &[u8], x: &Q8Rows<'_>) -> [__m512; N] {
-    let rows: [Row<'_>; N] = std::array::from_fn(|c| Row::new(x, c.min(x.n - 1)));
+    let rows = x.rows::<N>(0);
     let mut acc = [_mm512_setzero_ps(); N];
     let mut at = 0;
     for block in panel.chunks_exact(F::BLOCK_BYTES) {
@@ -57,23 +57,6 @@ fn one<F: Format, const N: usize>(panel: &[u8], x: &Q8Rows<'_>) -> [__m512; N] {
         }
     }
     acc
-}
-
-/// One activation row.
-struct Row<'a> {
-    codes: &'a [i8],
-    scales: &'a [f32],
-    sums: &'a [i32],
-}
-
-impl<'a> Row<'a> {
-    fn new(x: &Q8Rows<'a>, c: usize) -> Row<'a> {
-        Row {
-            codes: &x.codes[c * x.stride..][..x.cols],
-            scales: &x.scales[c * (x.cols / 32)..][..x.cols / 32],
-            sums: &x.sums[c * (x.cols / 16)..][..x.cols / 16],
-        }
-    }
 }
 
 /// The scales and minima of 32 columns.
