@@ -6,7 +6,10 @@ use gguf::{Gguf, OwnedValue};
 libfuzzer_sys::fuzz_target!(|data: &[u8]| match Gguf::from_bytes(data.to_vec()) {
     Ok(gguf) => {
         for (key, value) in gguf.metadata().iter() {
-            assert_eq!(OwnedValue::from(value).ty(), gguf.metadata().get(key).expect("listed").ty());
+            assert_eq!(
+                OwnedValue::from(value).ty(),
+                gguf.metadata().get(key).expect("listed").ty()
+            );
             assert!(!value.to_string().chars().any(char::is_control));
         }
         for t in gguf.tensors() {

@@ -9,7 +9,7 @@ use crate::owned::{OwnedValue, encode_string};
 use crate::tensors::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT};
 use crate::{Error, Result};
 
-/// Collects metadata and tensors, then writes a file. What the reader accepts round-trips to the bit.
+/// Collects metadata and tensors, then writes a file. Read and written again it is the same to the bit.
 ///
 /// ```
 /// use gguf::{GgmlType, Gguf, Writer};
@@ -84,7 +84,7 @@ impl Writer {
     /// The whole file.
     ///
     /// # Errors
-    /// [`Error::Version`], [`Error::KeyType`] or [`Error::Tensor`] for what no reader would accept: see
+    /// [`Error::Version`], [`Error::KeyType`] or [`Error::Tensor`] for what cannot be right: see
     /// [`Writer::write_to`].
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut out = Vec::new();
