@@ -1,0 +1,278 @@
+//! Option groups that commands share. Spellings are llama.cpp's where it has one.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use program::{CacheOptions, CacheType};
+
+use crate::executors::ExecutorKind;
+use crate::exit::Failure;
+
+/// Variable that names the model where a command gets none.
+pub(crate) const MODEL_VARIABLE: &str = "ROOFLIGHT_MODEL";
+
+/// A model by flag, for commands that need one and take no other path.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct ModelArgs {
+    /// GGUF file; any part of a sharded model
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) model: PathBuf,
+}
+
+/// A model and a prompt, each by flag or by position.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct PromptArgs {
+    /// GGUF file; any part of a sharded model
+    #[arg(value_name = "MODEL")]
+    first: Option<String>,
+    /// The prompt
+    #[arg(value_name = "PROMPT")]
+    second: Option<String>,
+    /// The model, instead of the first argument [env: ROOFLIGHT_MODEL]
+    #[arg(short, long, value_name = "FILE")]
+    model: Option<PathBuf>,
+    /// The prompt, instead of the last argument
+    #[arg(short, long, value_name = "TEXT")]
+    prompt: Option<String>,
+    /// Read the prompt from a file
+    #[arg(short, long, value_name = "FILE", conflicts_with = "prompt")]
+    file: Option<PathBuf>,
+}
+
+/// What [`PromptArgs`] come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Prompt {
+    /// The model's path, if one was given.
+    pub(crate) model: Option<PathBuf>,
+    /// The prompt, if one was given.
+    pub(crate) prompt: Option<String>,
+}
+
+impl PromptArgs {
+    /// Tell the model from the prompt. With `-m` a lone argument is the prompt; with the variable it is the prompt
+    /// unless it looks like a file.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] if one of them was given twice; an I/O error of `--file`.
+    pub(crate) fn resolve(self, variable: Option<&OsStr>) -> anyhow::Result<Prompt> {
+        use anyhow::Context as _;
+        let named = self.prompt.is_some() || self.file.is_some();
+        let (model, positional) = match (self.model, self.first, self.second) {
+            (Some(_), Some(_), Some(extra)) => {
+                return Err(Failure::Usage(format!(
+                    "unexpected argument `{extra}`: -m names the model already"
+                ))
+                .into());
+            }
+            (Some(model), prompt, None) => (Some(model), prompt),
+            (None, Some(first), None)
+                if variable.is_some() && !named && !looks_like_a_file(&first) =>
+            {
+                (variable.map(PathBuf::from), Some(first))
+            }
+            (_, Some(model), prompt) => (Some(model.into()), prompt),
+            (_, None, prompt) => (variable.map(PathBuf::from), prompt),
+        };
+        if named && positional.is_some() {
+            return Err(Failure::Usage(
+                "the prompt is given twice: as an argument and by -p or -f".into(),
+            )
+            .into());
+        }
+        let file = match &self.file {
+            Some(path) => Some(
+                std::fs::read_to_string(path)
+                    .with_context(|| format!("reading the prompt from {}", path.display()))?,
+            ),
+            None => None,
+        };
+        Ok(Prompt { model, prompt: self.prompt.or(file).or(positional) })
+    }
+}
+
+fn looks_like_a_file(text: &str) -> bool {
+    text.to_ascii_lowercase().ends_with(".gguf") || Path::new(text).exists()
+}
+
+/// Which executor runs the model, and how.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct ExecutorArgs {
+    /// What runs the model
+    #[arg(long, value_enum, default_value_t, hide = true)]
+    pub(crate) executor: ExecutorKind,
+    /// Instruction set to use at most: scalar, avx2, avx512
+    #[arg(long, value_name = "NAME", value_parser = isa, hide = true)]
+    pub(crate) isa: Option<kernels::Isa>,
+    #[command(flatten)]
+    pub(crate) peers: PeerArgs,
+}
+
+/// Flags of llama.cpp that change nothing here, accepted so that its command lines work; each says so when given.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct PeerArgs {
+    /// Layers on a GPU: there is none here
+    #[arg(long, value_name = "N", alias = "gpu-layers", allow_hyphen_values = true, hide = true)]
+    n_gpu_layers: Option<String>,
+    /// Attention is always the tiled kind
+    #[arg(long, value_name = "on|off|auto", num_args = 0..=1, default_missing_value = "on", hide = true,
+          value_parser = ["on", "off", "auto", "0", "1"])]
+    flash_attn: Option<String>,
+    /// Threads for prompts
+    #[arg(long, value_name = "N", hide = true)]
+    threads_batch: Option<usize>,
+    /// Tokens per logical batch
+    #[arg(short, long, value_name = "N", hide = true)]
+    batch_size: Option<usize>,
+}
+
+impl PeerArgs {
+    /// One warning for each flag that was given and has no effect.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.n_gpu_layers.as_deref().is_some_and(|n| n != "0") {
+            warnings.push("CPU only: -ngl has no effect".into());
+        }
+        if self.flash_attn.as_deref().is_some_and(|mode| matches!(mode, "off" | "0")) {
+            warnings.push("-fa off has no effect: attention never stores its scores".into());
+        }
+        if self.threads_batch.is_some() {
+            warnings.push("-tb has no effect: -t sets the threads of prompts and steps".into());
+        }
+        if self.batch_size.is_some() {
+            warnings.push("-b has no effect: a prompt goes through in chunks of -ub tokens".into());
+        }
+        warnings
+    }
+}
+
+/// An instruction set by its name.
+pub(crate) fn isa(name: &str) -> Result<kernels::Isa, String> {
+    let names = || kernels::Isa::NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    kernels::Isa::parse(name).ok_or_else(|| format!("expected one of {}", names()))
+}
+
+/// How many threads compute.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct ThreadArgs {
+    /// Threads; by default one for each physical core this process may use
+    #[arg(short, long, value_name = "N", value_parser = threads)]
+    pub(crate) threads: Option<usize>,
+}
+
+/// A number of threads.
+pub(crate) fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if (1..=1024).contains(&n) => Ok(n),
+        _ => Err("expected a number from 1 to 1024".into()),
+    }
+}
+
+/// Element types of the cache, and how prompts are cut.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct CacheArgs {
+    /// Type of cached keys (-ctk): f32, f16, q8_0
+    #[arg(long, value_name = "TYPE", value_parser = cache_type, default_value = "f16")]
+    pub(crate) cache_type_k: CacheType,
+    /// Type of cached values (-ctv): f32, f16, q8_0
+    #[arg(long, value_name = "TYPE", value_parser = cache_type, default_value = "f16")]
+    pub(crate) cache_type_v: CacheType,
+    /// Most tokens of a prompt per pass (-ub)
+    #[arg(long, value_name = "N", alias = "ubatch-size", value_parser = chunk)]
+    pub(crate) chunk: Option<usize>,
+}
+
+impl CacheArgs {
+    /// The cache of one session of `capacity` positions.
+    pub(crate) fn options(&self, capacity: usize) -> CacheOptions {
+        CacheOptions { k: self.cache_type_k, v: self.cache_type_v, capacity }
+    }
+}
+
+/// A cache type by its name.
+pub(crate) fn cache_type(name: &str) -> Result<CacheType, String> {
+    CacheType::ALL.into_iter().find(|t| t.name().eq_ignore_ascii_case(name)).ok_or_else(|| {
+        let names: Vec<_> = CacheType::ALL.iter().map(|t| t.name()).collect();
+        format!("expected one of {}", names.join(", "))
+    })
+}
+
+/// Tokens per pass.
+pub(crate) fn chunk(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if (1..=65_536).contains(&n) => Ok(n),
+        _ => Err("expected a number from 1 to 65536".into()),
+    }
+}
+
+/// The context a conversation may fill.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct ContextArgs {
+    /// Context in tokens, 0 for the model's own; by default the model's, at most 8192
+    #[arg(short, long, value_name = "N")]
+    pub(crate) ctx_size: Option<usize>,
+}
+
+impl ContextArgs {
+    const DEFAULT: usize = 8192;
+
+    /// Positions to allow for a model trained on `trained`.
+    pub(crate) fn capacity(&self, trained: usize) -> usize {
+        match self.ctx_size {
+            Some(0) => trained,
+            Some(n) => n,
+            None => trained.min(Self::DEFAULT),
+        }
+        .max(1)
+    }
+}
+
+/// How much of the run is told on stderr.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub(crate) struct VerboseArgs {
+    /// Tell on stderr what was loaded and how long each part took
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prompt(
+        first: Option<&str>,
+        second: Option<&str>,
+        model: Option<&str>,
+        variable: Option<&str>,
+    ) -> String {
+        let args = PromptArgs {
+            first: first.map(Into::into),
+            second: second.map(Into::into),
+            model: model.map(Into::into),
+            ..PromptArgs::default()
+        };
+        match args.resolve(variable.map(OsStr::new)) {
+            Ok(p) => format!("{:?} {:?}", p.model.map(|m| m.display().to_string()), p.prompt),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn the_model_is_told_from_the_prompt() {
+        assert_eq!(prompt(Some("a.gguf"), Some("hi"), None, None), r#"Some("a.gguf") Some("hi")"#);
+        assert_eq!(prompt(Some("hi"), None, Some("a.gguf"), None), r#"Some("a.gguf") Some("hi")"#);
+        assert_eq!(prompt(Some("hi"), None, None, Some("e.gguf")), r#"Some("e.gguf") Some("hi")"#);
+        assert_eq!(prompt(Some("b.gguf"), None, None, Some("e.gguf")), r#"Some("b.gguf") None"#);
+        assert_eq!(prompt(Some("hi"), None, None, None), r#"Some("hi") None"#);
+        assert_eq!(prompt(None, None, None, None), "None None");
+        assert!(prompt(Some("a"), Some("b"), Some("c"), None).contains("unexpected argument `b`"));
+    }
+
+    #[test]
+    fn context_sizes() {
+        let capacity = |ctx_size, trained| ContextArgs { ctx_size }.capacity(trained);
+        assert_eq!(capacity(None, 32_768), 8192);
+        assert_eq!(capacity(None, 2048), 2048);
+        assert_eq!(capacity(Some(0), 32_768), 32_768);
+        assert_eq!(capacity(Some(100), 2048), 100);
+    }
+}

@@ -1,0 +1,191 @@
+//! The chat loop: reads a line, does what a command says or has the model reply.
+//!
+//! The terminal is behind [`LineReader`], so that the loop is tested without one. Commands are in `command.rs`.
+
+mod command;
+mod terminal;
+
+use std::io::Write;
+
+use engine::{Conversation, Generated, ReplyOptions, Sampler};
+
+pub(crate) use terminal::Terminal;
+
+use crate::exit::Failure;
+use crate::interrupt::Interrupt;
+use crate::reply::{self, ReplyPrinter};
+use crate::sampling::Settings;
+use crate::ui;
+use command::Next;
+
+/// What came from the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Input {
+    /// A line without its break.
+    Line(String),
+    /// Ctrl-C.
+    Interrupted,
+    /// Ctrl-D, or the end of the input.
+    End,
+}
+
+/// Where lines come from.
+pub(crate) trait LineReader {
+    /// The next line, after showing `prompt`.
+    ///
+    /// # Errors
+    /// If the terminal fails.
+    fn read(&mut self, prompt: &str) -> anyhow::Result<Input>;
+
+    /// Keep an entry for the arrow keys.
+    fn remember(&mut self, entry: &str);
+}
+
+/// A conversation at a terminal.
+pub(crate) struct Chat {
+    /// What was said, and the cache.
+    pub(crate) conversation: Conversation,
+    /// How replies are made; `/set` changes it.
+    pub(crate) settings: Settings,
+    /// Ctrl-C.
+    pub(crate) interrupt: Interrupt,
+    /// The system message.
+    pub(crate) system: Option<String>,
+    /// One line about the model, for `/show info`.
+    pub(crate) info: String,
+    /// The chat template, for `/show template`.
+    pub(crate) template: Option<String>,
+}
+
+const PROMPT: &str = ">>> ";
+const PROMPT_MORE: &str = "... ";
+const FENCE: &str = "\"\"\"";
+
+/// What is generated: the answer to a message, or the last answer anew.
+enum Turn {
+    Say(String),
+    Again,
+}
+
+impl Chat {
+    /// Talk until the user leaves.
+    ///
+    /// # Errors
+    /// [`Failure::Interrupted`] on the second Ctrl-C at a prompt; a terminal that fails.
+    pub(crate) fn run(
+        &mut self,
+        reader: &mut dyn LineReader,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<()> {
+        let mut interrupted = false;
+        loop {
+            let input = read_message(reader)?;
+            if input == Input::Interrupted {
+                if interrupted {
+                    return Err(Failure::Interrupted.into());
+                }
+                interrupted = true;
+                ui::note("Ctrl-C again or /bye leaves");
+                continue;
+            }
+            interrupted = false;
+            let Input::Line(message) = input else { return Ok(()) };
+            if message.trim().is_empty() {
+                continue;
+            }
+            let turn = match self.obey(&message, out)? {
+                None => Turn::Say(message),
+                Some(Next::Read) => continue,
+                Some(Next::Regenerate) => Turn::Again,
+                Some(Next::Leave) => return Ok(()),
+            };
+            self.turn(turn, out)?;
+        }
+    }
+
+    /// One reply. What is wrong with it does not end the chat; a terminal that fails does.
+    fn turn(&mut self, turn: Turn, out: &mut dyn Write) -> anyhow::Result<()> {
+        match self.reply(turn, out)? {
+            Ok(reply) => {
+                reply::tell_end(&reply, self.conversation.session(), self.settings.verbose)
+            }
+            Err(error) => {
+                let error = anyhow::Error::from(error);
+                ui::error(&gguf::escape(format!("{error:#}"), 400));
+                if let Some(hint) = crate::hints::of(&error) {
+                    ui::hint(&hint);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Answer one message, for a run without a chat.
+    ///
+    /// # Errors
+    /// Whatever stopped the reply; [`Failure::Interrupted`] after Ctrl-C.
+    pub(crate) fn answer(mut self, message: String, out: &mut dyn Write) -> anyhow::Result<()> {
+        let reply = self.reply(Turn::Say(message), out)??;
+        reply::tell_end(&reply, self.conversation.session(), self.settings.verbose);
+        if self.interrupt.end() { Err(Failure::Interrupted.into()) } else { Ok(()) }
+    }
+
+    /// Generate and print. The outer error is of the terminal, the inner one of the reply.
+    fn reply(
+        &mut self,
+        turn: Turn,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<engine::Result<Generated>> {
+        let mut sampler = Sampler::new(self.settings.sampler)?;
+        let options = ReplyOptions {
+            max_tokens: self.settings.max_tokens,
+            stop: &self.settings.stop,
+            ignore_eog: self.settings.ignore_eog,
+            reasoning: self.settings.reasoning,
+            cancel: self.interrupt.flag(),
+        };
+        let mut printer =
+            ReplyPrinter::new(out, self.interrupt.flag(), self.settings.show_thoughts);
+        self.interrupt.begin();
+        let mut on_event = |event: engine::Event<'_>| printer.event(event);
+        let reply = match turn {
+            Turn::Say(message) => {
+                self.conversation.say(message, &mut sampler, &options, &mut on_event)
+            }
+            Turn::Again => self.conversation.regenerate(&mut sampler, &options, &mut on_event),
+        };
+        self.interrupt.end();
+        printer.finish()?;
+        Ok(reply)
+    }
+}
+
+/// A line, or the lines between `"""` and `"""`.
+fn read_message(reader: &mut dyn LineReader) -> anyhow::Result<Input> {
+    let first = match reader.read(PROMPT)? {
+        Input::Line(line) => line,
+        other => return Ok(other),
+    };
+    let Some(start) = first.trim_start().strip_prefix(FENCE) else {
+        reader.remember(&first);
+        return Ok(Input::Line(first));
+    };
+    let mut text = start.to_owned();
+    while !text.trim_end().ends_with(FENCE) {
+        match reader.read(PROMPT_MORE)? {
+            Input::Line(line) => {
+                text.push('\n');
+                text.push_str(&line);
+            }
+            // Leaves the block, not the chat.
+            Input::Interrupted => return Ok(Input::Line(String::new())),
+            Input::End => return Ok(Input::End),
+        }
+    }
+    let text = text.trim_end().trim_end_matches(FENCE).trim_matches('\n').to_owned();
+    reader.remember(&format!("{FENCE}{text}{FENCE}"));
+    Ok(Input::Line(text))
+}
+
+#[cfg(test)]
+mod tests;

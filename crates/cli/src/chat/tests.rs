@@ -1,0 +1,155 @@
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use engine::{SamplerOptions, Session};
+use program::{CacheOptions, CacheType};
+
+use super::*;
+use crate::executors::{ExecutorKind, ExecutorOptions};
+use crate::sampling::LengthArgs;
+
+/// Lines given in advance.
+#[derive(Default)]
+struct Script {
+    inputs: VecDeque<Input>,
+    remembered: Vec<String>,
+}
+
+impl Script {
+    fn new(lines: &[&str]) -> Self {
+        let inputs = lines.iter().map(|line| match *line {
+            "^C" => Input::Interrupted,
+            line => Input::Line(line.to_owned()),
+        });
+        Script { inputs: inputs.collect(), remembered: Vec::new() }
+    }
+}
+
+impl LineReader for Script {
+    fn read(&mut self, _prompt: &str) -> anyhow::Result<Input> {
+        Ok(self.inputs.pop_front().unwrap_or(Input::End))
+    }
+
+    fn remember(&mut self, entry: &str) {
+        self.remembered.push(entry.to_owned());
+    }
+}
+
+fn chat() -> Chat {
+    let gguf = gguf::Gguf::from_bytes(crate::demo::gguf_bytes().unwrap()).unwrap();
+    let loaded = models::load(&gguf).unwrap();
+    let executor =
+        ExecutorOptions { kind: ExecutorKind::Interpreter, ..ExecutorOptions::default() }.start();
+    let model = executor.load(loaded.program, &models::GgufWeights(&gguf), &mut |_| ()).unwrap();
+    let cache = CacheOptions { k: CacheType::F32, v: CacheType::F32, capacity: 512 };
+    let session = Session::new(model.into(), cache, 0).unwrap();
+    let mut settings = Settings::new(
+        SamplerOptions { seed: Some(1), ..SamplerOptions::default() },
+        LengthArgs::default(),
+        false,
+    );
+    settings.max_tokens = Some(8);
+    Chat {
+        conversation: Conversation::new(
+            session,
+            Arc::new(crate::load::chat_format(&gguf).unwrap()),
+        ),
+        settings,
+        interrupt: Interrupt::default(),
+        system: None,
+        info: "demo".into(),
+        template: None,
+    }
+}
+
+/// Run the lines; the chat and what it printed.
+fn run(lines: &[&str]) -> (Chat, String) {
+    let mut chat = chat();
+    let mut out = Vec::new();
+    chat.run(&mut Script::new(lines), &mut out).unwrap();
+    (chat, String::from_utf8(out).unwrap())
+}
+
+fn roles(chat: &Chat) -> Vec<&str> {
+    chat.conversation.messages().iter().map(|m| m.role.as_str()).collect()
+}
+
+#[test]
+fn messages_are_answered_and_remembered() {
+    let (chat, out) = run(&["hello", "", "again"]);
+    assert_eq!(roles(&chat), ["user", "assistant", "user", "assistant"]);
+    let replies: String =
+        [1, 3].map(|i| chat.conversation.messages()[i].content.clone() + "\n").concat();
+    assert_eq!(out, replies);
+}
+
+#[test]
+fn three_quotes_hold_many_lines() {
+    let mut script = Script::new(&["\"\"\"first", "second", "third\"\"\"", "\"\"\"one\"\"\""]);
+    assert_eq!(read_message(&mut script).unwrap(), Input::Line("first\nsecond\nthird".into()));
+    assert_eq!(read_message(&mut script).unwrap(), Input::Line("one".into()));
+    assert_eq!(script.remembered, ["\"\"\"first\nsecond\nthird\"\"\"", "\"\"\"one\"\"\""]);
+    let mut script = Script::new(&["\"\"\"", "text", "^C", "next"]);
+    assert_eq!(read_message(&mut script).unwrap(), Input::Line(String::new()));
+    assert_eq!(read_message(&mut script).unwrap(), Input::Line("next".into()));
+}
+
+#[test]
+fn clear_regen_and_system() {
+    let (chat, _) = run(&["/system Be brief.", "hello", "/regen"]);
+    assert_eq!(roles(&chat), ["system", "user", "assistant"]);
+    let (chat, _) = run(&["/system Be brief.", "hello", "/clear"]);
+    assert_eq!(roles(&chat), ["system"]);
+    assert!(chat.conversation.session().is_empty());
+    let (chat, _) = run(&["/system Be brief.", "/system -"]);
+    assert_eq!((roles(&chat).len(), chat.system), (0, None));
+}
+
+#[test]
+fn settings_are_set_and_shown() {
+    let lines = [
+        "/set parameter temperature 0.5",
+        "/set parameter predict 3",
+        "/set think off",
+        "/show parameters",
+    ];
+    let (chat, out) = run(&lines);
+    assert_eq!((chat.settings.sampler.temperature, chat.settings.max_tokens), (0.5, Some(3)));
+    assert_eq!(chat.settings.reasoning, engine::Reasoning::Off);
+    assert!(
+        out.contains("temperature        0.5\n") && out.contains("predict            3\n"),
+        "{out}"
+    );
+    let (chat, out) = run(&[
+        "/set parameter top_p 7",
+        "/set parameter nothing 1",
+        "/set",
+        "/nonsense",
+        "/show x",
+    ]);
+    assert_eq!((chat.settings.sampler.top_p, out.as_str()), (0.95, ""));
+    let (_, out) = run(&["/help", "/show info", "/show template", "/show system"]);
+    for word in ["/regen", "demo", "ChatML", "no system message"] {
+        assert!(out.contains(word), "{word}: {out}");
+    }
+}
+
+#[test]
+fn leaving() {
+    for word in ["/bye", "/exit"] {
+        let (chat, _) = run(&[word, "not sent"]);
+        assert!(chat.conversation.messages().is_empty(), "{word}");
+    }
+    let mut out = Vec::new();
+    let error = chat()
+        .run(&mut Script::new(&["^C", "/show system", "^C", "^C", "no"]), &mut out)
+        .unwrap_err();
+    assert!(matches!(error.downcast_ref(), Some(Failure::Interrupted)), "{error}");
+}
+
+#[test]
+fn a_full_context_ends_the_reply_and_not_the_chat() {
+    let long = "word ".repeat(200);
+    let (chat, _) = run(&[&long, &long, &long, "/clear", "short"]);
+    assert_eq!(roles(&chat), ["user", "assistant"]);
+}

@@ -1,0 +1,120 @@
+//! `bench`: which runs (`plan.rs`), the clock (`measure.rs`), the tables (`report.rs`).
+
+mod measure;
+mod plan;
+mod report;
+
+use std::io::Write;
+use std::sync::Arc;
+
+use program::CacheType;
+
+use crate::args::{self, ExecutorArgs, ModelArgs, VerboseArgs};
+use crate::executors::ExecutorOptions;
+use crate::load::{self, LoadOptions};
+use crate::ui;
+use measure::{Bench as Runner, Test};
+use plan::Numbers;
+use report::{Format, Row};
+
+/// Tokens per pass unless told otherwise, as in llama-bench.
+const CHUNK: usize = 512;
+
+/// Measure tokens per second
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  rooflight bench -m model.gguf\n  \
+                        rooflight bench -m model.gguf -p 128,512 -n 64 -d 0-4096+2048 -t 1,2 -r 3 -o json\n\n\
+                        Flags and JSON keys are llama-bench's. Lists: 1,2,4 and 1-8+1 and 1-8*2.")]
+pub(crate) struct Bench {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Tokens of a prompt, 0 for no such test
+    #[arg(short = 'p', long, value_name = "LIST", default_value = "512")]
+    n_prompt: Vec<Numbers>,
+    /// Tokens to generate one by one, 0 for no such test
+    #[arg(short = 'n', long, value_name = "LIST", default_value = "128")]
+    n_gen: Vec<Numbers>,
+    /// A prompt and tokens after it, timed together (-pg)
+    #[arg(long, value_name = "P,N", value_parser = plan::pair)]
+    pg: Vec<(usize, usize)>,
+    /// Tokens in the context before the clock starts
+    #[arg(short = 'd', long, value_name = "LIST", default_value = "0")]
+    n_depth: Vec<Numbers>,
+    /// Threads; by default one for each physical core this process may use
+    #[arg(short, long, value_name = "LIST")]
+    threads: Vec<Numbers>,
+    /// Most tokens of a prompt per pass (-ub)
+    #[arg(long, value_name = "N", alias = "ubatch-size", value_parser = args::chunk, default_value_t = CHUNK)]
+    chunk: usize,
+    /// Type of cached keys (-ctk): f32, f16, q8_0
+    #[arg(long, value_name = "TYPE", value_parser = args::cache_type, default_value = "f16")]
+    cache_type_k: CacheType,
+    /// Type of cached values (-ctv): f32, f16, q8_0
+    #[arg(long, value_name = "TYPE", value_parser = args::cache_type, default_value = "f16")]
+    cache_type_v: CacheType,
+    /// How often each test is timed
+    #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    repetitions: u32,
+    /// Format of the result
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+    #[command(flatten)]
+    executor: ExecutorArgs,
+    #[command(flatten)]
+    verbose: VerboseArgs,
+}
+
+impl Bench {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let gguf = load::open(&self.model.model)?;
+        let tests = self.tests();
+        let capacity =
+            tests.iter().map(|test| test.depth + test.n_prompt + test.n_gen).max().unwrap_or(0);
+        let cache = program::CacheOptions {
+            k: self.cache_type_k,
+            v: self.cache_type_v,
+            capacity: capacity.max(1),
+        };
+
+        let mut report = report::Report::new(self.output, out);
+        for threads in self.thread_counts() {
+            let options = LoadOptions { threads, verbose: self.verbose.verbose };
+            let loaded = load::model(&gguf, &self.executor, options, &|_| cache)?;
+            let executor =
+                ExecutorOptions { kind: self.executor.executor, threads, isa: self.executor.isa };
+            let setting =
+                report::Setting::new(&gguf, &loaded, cache, self.chunk, executor.n_threads());
+            let runner = Runner::new(Arc::clone(&loaded.model), cache, self.chunk)?;
+            for test in &tests {
+                let bar = ui::count_bar("bench", u64::from(self.repetitions) + 1)
+                    .with_message(test.name());
+                let started = report::now();
+                let samples = runner.measure(*test, self.repetitions, &mut || bar.inc(1))?;
+                bar.finish_and_clear();
+                report.row(&Row::new(&setting, *test, started, &samples))?;
+            }
+        }
+        report.finish()?;
+        Ok(())
+    }
+
+    /// Every combination, in llama-bench's order.
+    fn tests(&self) -> Vec<Test> {
+        let mut tests = Vec::new();
+        for depth in plan::all(&self.n_depth) {
+            let prompts = plan::all(&self.n_prompt).map(|n_prompt| (n_prompt, 0));
+            let steps = plan::all(&self.n_gen).map(|n_gen| (0, n_gen));
+            for (n_prompt, n_gen) in prompts.chain(steps).chain(self.pg.iter().copied()) {
+                if n_prompt + n_gen > 0 {
+                    tests.push(Test { n_prompt, n_gen, depth });
+                }
+            }
+        }
+        tests
+    }
+
+    fn thread_counts(&self) -> Vec<Option<usize>> {
+        let given: Vec<_> = plan::all(&self.threads).map(|n| Some(n.max(1))).collect();
+        if given.is_empty() { vec![None] } else { given }
+    }
+}

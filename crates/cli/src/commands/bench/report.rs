@@ -1,0 +1,288 @@
+//! Rows of results as a table, JSON, JSON lines or CSV, with llama-bench's keys.
+
+use std::io::Write;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use gguf::Gguf;
+use program::CacheOptions;
+use serde::Serialize;
+
+use super::measure::Test;
+use crate::load::{self, Loaded};
+use crate::{memory, units};
+
+/// How results are written.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Format {
+    /// A table.
+    #[default]
+    Md,
+    /// An array of objects.
+    Json,
+    /// One object per line, as tests end.
+    Jsonl,
+    /// A line of names, then one line per test.
+    Csv,
+}
+
+/// What the rows of one loaded model have in common.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Setting {
+    build_commit: &'static str,
+    cpu_info: String,
+    backend: &'static str,
+    model_filename: String,
+    model_type: String,
+    model_size: u64,
+    model_n_params: u64,
+    n_batch: usize,
+    n_ubatch: usize,
+    n_threads: usize,
+    type_k: &'static str,
+    type_v: &'static str,
+    #[serde(skip)]
+    weight_bytes_per_token: u64,
+    #[serde(skip)]
+    cache_bytes_per_position: u64,
+}
+
+impl Setting {
+    /// Of a model as it is loaded.
+    pub(super) fn new(
+        gguf: &Gguf,
+        loaded: &Loaded,
+        cache: CacheOptions,
+        chunk: usize,
+        n_threads: usize,
+    ) -> Self {
+        let program = loaded.model.program();
+        Self {
+            build_commit: concat!("rooflight-", env!("CARGO_PKG_VERSION")),
+            cpu_info: cpu_name(),
+            backend: "CPU",
+            model_filename: gguf
+                .paths()
+                .first()
+                .map(|path| path.display().to_string())
+                .unwrap_or_default(),
+            model_type: load::describe(gguf, &loaded.config),
+            model_size: gguf.tensors().iter().map(|t| t.byte_len() as u64).sum(),
+            model_n_params: load::parameters(gguf),
+            n_batch: chunk,
+            n_ubatch: chunk,
+            n_threads,
+            type_k: cache.k.name(),
+            type_v: cache.v.name(),
+            weight_bytes_per_token: program.weight_bytes_per_token(),
+            cache_bytes_per_position: memory::cache_bytes(
+                program,
+                &CacheOptions { capacity: 1, ..cache },
+            ),
+        }
+    }
+}
+
+/// The processor's name, or its architecture where the system does not tell.
+fn cpu_name() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = info
+        .lines()
+        .find(|line| line.starts_with("model name"))
+        .and_then(|line| line.split_once(':'));
+    name.map_or(std::env::consts::ARCH, |(_, name)| name.trim()).to_owned()
+}
+
+/// One test's result.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Row {
+    #[serde(flatten)]
+    setting: Setting,
+    n_prompt: usize,
+    n_gen: usize,
+    n_depth: usize,
+    test_time: String,
+    avg_ns: u64,
+    stddev_ns: u64,
+    avg_ts: f64,
+    stddev_ts: f64,
+    samples_ns: Vec<u64>,
+    samples_ts: Vec<f64>,
+    /// Bytes of memory that one token reads at least: all weights it is multiplied with, and the cache at half of the
+    /// test's length. For a prompt the weights are shared by the tokens of a chunk.
+    bytes_per_token: u64,
+    #[serde(skip)]
+    test: String,
+}
+
+impl Row {
+    /// From the times of one test.
+    pub(super) fn new(
+        setting: &Setting,
+        test: Test,
+        started: String,
+        samples: &[Duration],
+    ) -> Self {
+        let ns: Vec<f64> = samples.iter().map(|time| time.as_nanos() as f64).collect();
+        let ts: Vec<f64> = ns.iter().map(|ns| test.tokens() as f64 * 1e9 / ns.max(1.0)).collect();
+        let rows = if test.n_gen > 0 { 1 } else { test.n_prompt.min(setting.n_ubatch).max(1) };
+        let position = (test.depth + test.tokens() / 2) as u64;
+        Self {
+            n_prompt: test.n_prompt,
+            n_gen: test.n_gen,
+            n_depth: test.depth,
+            test_time: started,
+            avg_ns: mean(&ns) as u64,
+            stddev_ns: deviation(&ns) as u64,
+            avg_ts: mean(&ts),
+            stddev_ts: deviation(&ts),
+            samples_ns: ns.iter().map(|ns| *ns as u64).collect(),
+            samples_ts: ts,
+            bytes_per_token: setting.weight_bytes_per_token / rows as u64
+                + position * setting.cache_bytes_per_position,
+            test: test.name(),
+            setting: setting.clone(),
+        }
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// Standard deviation of a sample; 0 for a single value.
+fn deviation(values: &[f64]) -> f64 {
+    let mean = mean(values);
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    if values.len() < 2 { 0.0 } else { (squares / (values.len() - 1) as f64).sqrt() }
+}
+
+/// The current time, `2026-05-04T12:00:00Z`.
+pub(super) fn now() -> String {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    timestamp(seconds)
+}
+
+/// Seconds since 1970 as a date. The calendar starts in March, so that the leap day ends a year.
+/// Source: days from civil, Howard Hinnant, "chrono-compatible low-level date algorithms".
+fn timestamp(seconds: u64) -> String {
+    let (days, time) = (seconds / 86_400 + 719_468, seconds % 86_400);
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
+        time / 3600,
+        time / 60 % 60,
+        time % 60
+    )
+}
+
+/// Collects rows and writes them in one of the formats.
+pub(super) struct Report<'a> {
+    format: Format,
+    out: &'a mut dyn Write,
+    rows: Vec<Row>,
+}
+
+impl<'a> Report<'a> {
+    /// An empty report.
+    pub(super) fn new(format: Format, out: &'a mut dyn Write) -> Self {
+        Self { format, out, rows: Vec::new() }
+    }
+
+    /// Add a row; JSON lines are written at once.
+    pub(super) fn row(&mut self, row: &Row) -> anyhow::Result<()> {
+        if self.format == Format::Jsonl {
+            serde_json::to_writer(&mut *self.out, row)?;
+            writeln!(self.out)?;
+            self.out.flush()?;
+        }
+        self.rows.push(row.clone());
+        Ok(())
+    }
+
+    /// Write what was collected.
+    pub(super) fn finish(self) -> anyhow::Result<()> {
+        match self.format {
+            Format::Jsonl => {}
+            Format::Json => {
+                serde_json::to_writer_pretty(&mut *self.out, &self.rows)?;
+                writeln!(self.out)?;
+            }
+            Format::Csv => csv(&self.rows, self.out)?,
+            Format::Md => writeln!(self.out, "{}", table(&self.rows))?,
+        }
+        Ok(())
+    }
+}
+
+fn table(rows: &[Row]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    table.set_header(["model", "size", "params", "backend", "threads", "test", "t/s", "per token"]);
+    for row in rows {
+        let s = &row.setting;
+        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+        table.add_row([
+            Cell::new(&s.model_type),
+            right(units::bytes(s.model_size)),
+            right(units::count(s.model_n_params)),
+            Cell::new(s.backend),
+            right(s.n_threads.to_string()),
+            right(row.test.clone()),
+            right(format!("{:.2} ± {:.2}", row.avg_ts, row.stddev_ts)),
+            right(units::bytes(row.bytes_per_token)),
+        ]);
+    }
+    table
+}
+
+/// Every field in quotes, without the lists of samples.
+fn csv(rows: &[Row], out: &mut dyn Write) -> anyhow::Result<()> {
+    let quoted = |value: &serde_json::Value| {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        format!("\"{}\"", text.replace('"', "\"\""))
+    };
+    for (i, row) in rows.iter().enumerate() {
+        let serde_json::Value::Object(fields) = serde_json::to_value(row)? else { continue };
+        let fields: Vec<_> = fields.iter().filter(|(_, value)| !value.is_array()).collect();
+        if i == 0 {
+            writeln!(
+                out,
+                "{}",
+                fields.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>().join(",")
+            )?;
+        }
+        writeln!(
+            out,
+            "{}",
+            fields.iter().map(|(_, value)| quoted(value)).collect::<Vec<_>>().join(",")
+        )?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        assert_eq!(timestamp(0), "1970-01-01T00:00:00Z");
+        assert_eq!(timestamp(951_782_399), "2000-02-28T23:59:59Z");
+        assert_eq!(timestamp(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(timestamp(1_798_761_600), "2027-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn mean_and_deviation() {
+        assert_eq!((mean(&[1.0, 3.0]), deviation(&[1.0, 3.0])), (2.0, 2.0_f64.sqrt()));
+        assert_eq!((deviation(&[5.0]), mean(&[])), (0.0, 0.0));
+    }
+}

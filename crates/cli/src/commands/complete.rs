@@ -1,0 +1,113 @@
+use std::io::{IsTerminal, Read, Write};
+
+use anyhow::Context as _;
+use engine::{Request, Sampler, Session, generate};
+use tokenizer::Tokenizer;
+
+use crate::args::{
+    CacheArgs, ContextArgs, ExecutorArgs, MODEL_VARIABLE, PromptArgs, ThreadArgs, VerboseArgs,
+};
+use crate::exit::Failure;
+use crate::interrupt::Interrupt;
+use crate::load::{self, LoadOptions};
+use crate::reply::{ReplyPrinter, tell_end};
+use crate::sampling::{LengthArgs, SamplerArgs, Settings};
+
+/// Continue a text, without a chat template
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  rooflight complete model.gguf 'Once upon a time'\n  \
+                        rooflight complete -m model.gguf -f story.txt -n 200 --temp 0\n\n\
+                        Names of special tokens in the text become those tokens.")]
+pub(crate) struct Complete {
+    #[command(flatten)]
+    prompt: PromptArgs,
+    #[command(flatten)]
+    context: ContextArgs,
+    #[command(flatten)]
+    cache: CacheArgs,
+    #[command(flatten)]
+    threads: ThreadArgs,
+    #[command(flatten)]
+    length: LengthArgs,
+    #[command(flatten)]
+    sampler: SamplerArgs,
+    #[command(flatten)]
+    executor: ExecutorArgs,
+    #[command(flatten)]
+    verbose: VerboseArgs,
+}
+
+impl Complete {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let prompt = self.prompt.resolve(std::env::var_os(MODEL_VARIABLE).as_deref())?;
+        let Some(path) = prompt.model else {
+            return Err(Failure::Usage("no model: rooflight complete MODEL PROMPT".into()).into());
+        };
+        let interrupt = Interrupt::install();
+        let gguf = load::open(&path)?;
+        let prompt = match prompt.prompt {
+            Some(prompt) => prompt,
+            None => piped()?,
+        };
+        let tokenizer = load::tokenizer(&gguf)?;
+        let tokens = raw(&tokenizer, &prompt)?;
+        let settings = Settings::new(
+            self.sampler.options(gguf.metadata())?,
+            self.length,
+            self.verbose.verbose,
+        );
+
+        let options = LoadOptions { threads: self.threads.threads, verbose: self.verbose.verbose };
+        let cache = |config: &models::ModelConfig| {
+            self.cache.options(self.context.capacity(config.context_length))
+        };
+        let loaded = load::model(&gguf, &self.executor, options, &cache)?;
+        let cache = cache(&loaded.config);
+        load::warn_about_context(&loaded.config, cache.capacity);
+        drop(gguf);
+        let mut session = Session::new(loaded.model, cache, self.cache.chunk.unwrap_or(0))?;
+        let mut sampler = Sampler::new(settings.sampler)?;
+        let request = Request {
+            prompt: &tokens,
+            max_tokens: settings.max_tokens,
+            stop: &settings.stop,
+            ignore_eog: settings.ignore_eog,
+            split_thoughts: false,
+            cancel: interrupt.flag(),
+        };
+        let mut printer = ReplyPrinter::new(out, interrupt.flag(), false);
+        interrupt.begin();
+        let reply = generate(&mut session, &mut sampler, &tokenizer, &request, &mut |event| {
+            printer.event(event)
+        });
+        let interrupted = interrupt.end();
+        printer.finish()?;
+        tell_end(&reply?, &session, settings.verbose);
+        if interrupted { Err(Failure::Interrupted.into()) } else { Ok(()) }
+    }
+}
+
+/// A text that is continued as it is: its special tokens count, and the token that every text of this model begins with
+/// comes first.
+fn raw(tokenizer: &Tokenizer, text: &str) -> anyhow::Result<Vec<u32>> {
+    let mut ids = tokenizer.encode_special(text).context("encoding the prompt")?;
+    let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
+    if let Some(bos) = bos.filter(|bos| ids.first() != Some(bos)) {
+        ids.insert(0, bos);
+    }
+    Ok(ids)
+}
+
+fn piped() -> anyhow::Result<String> {
+    let mut text = String::new();
+    if !std::io::stdin().is_terminal() {
+        std::io::stdin().read_to_string(&mut text).context("reading stdin")?;
+    }
+    if text.is_empty() {
+        return Err(Failure::Usage(
+            "no prompt: give one as an argument, by -p, -f or on stdin".into(),
+        )
+        .into());
+    }
+    Ok(text)
+}

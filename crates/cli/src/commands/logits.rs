@@ -1,0 +1,142 @@
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use program::{Model, Outputs, Sequence, SessionId, Step, StepOut};
+
+use super::tokenize::{join, parse_ids};
+use crate::args::{CacheArgs, ExecutorArgs, ModelArgs, ThreadArgs, VerboseArgs};
+use crate::exit::Failure;
+use crate::load::{self, LoadOptions};
+use crate::ui;
+
+/// Rows of logits held at once unless told otherwise: 64 rows of 150,000 numbers are 38 MB.
+const CHUNK: usize = 64;
+
+/// Write the logits of given tokens, and continue them greedily
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  rooflight logits -m model.gguf --tokens '9707 11 1879' -o logits.f32\n  \
+                        rooflight logits -m model.gguf --tokens '9707 11' --greedy 24 -ctk f32 -ctv f32"
+)]
+pub(crate) struct Logits {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Token ids, separated by spaces
+    #[arg(long, value_name = "IDS")]
+    tokens: String,
+    /// File for the logits of every position: little-endian f32, [n_tokens, vocab_size]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Print this many ids, each the most likely after what stands before it
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    greedy: usize,
+    #[command(flatten)]
+    cache: CacheArgs,
+    #[command(flatten)]
+    threads: ThreadArgs,
+    #[command(flatten)]
+    executor: ExecutorArgs,
+    #[command(flatten)]
+    verbose: VerboseArgs,
+}
+
+impl Logits {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let tokens = parse_ids(&self.tokens)?;
+        if tokens.is_empty() {
+            return Err(Failure::Usage("--tokens: expected at least one id".into()).into());
+        }
+        if self.output.is_none() && self.greedy == 0 {
+            return Err(
+                Failure::Usage("nothing to do: give -o FILE, --greedy N, or both".into()).into()
+            );
+        }
+        let gguf = load::open(&self.model.model)?;
+        let capacity = tokens.len() + self.greedy;
+        let options = LoadOptions { threads: self.threads.threads, verbose: self.verbose.verbose };
+        let loaded =
+            load::model(&gguf, &self.executor, options, &|_| self.cache.options(capacity))?;
+        let model = &*loaded.model;
+        let session = model.open(&self.cache.options(capacity))?;
+
+        let mut file = match &self.output {
+            Some(path) => Some(BufWriter::new(
+                File::create(path).with_context(|| format!("creating {}", path.display()))?,
+            )),
+            None => None,
+        };
+        let bar = ui::count_bar("tokens", tokens.len() as u64);
+        let mut last = Vec::new();
+        for chunk in tokens.chunks(self.cache.chunk.unwrap_or(CHUNK)) {
+            let outputs = if file.is_some() { Outputs::All } else { Outputs::Last };
+            let rows = step(model, session, chunk, outputs)?;
+            if let Some(file) = &mut file {
+                write_f32(file, &rows.logits).context("writing logits")?;
+            }
+            last = rows.rows().last().map(<[f32]>::to_vec).unwrap_or_default();
+            bar.inc(chunk.len() as u64);
+        }
+        bar.finish_and_clear();
+        if let Some(mut file) = file {
+            file.flush().context("writing logits")?;
+        }
+        if self.greedy > 0 {
+            writeln!(out, "{}", join(&greedy(model, session, last, self.greedy)?))?;
+        }
+        Ok(())
+    }
+}
+
+fn step(
+    model: &dyn Model,
+    session: SessionId,
+    tokens: &[u32],
+    outputs: Outputs,
+) -> program::Result<StepOut> {
+    model.step(&Step { sequences: &[Sequence { session, tokens, outputs }] })
+}
+
+fn write_f32(file: &mut impl Write, values: &[f32]) -> std::io::Result<()> {
+    values.iter().try_for_each(|value| file.write_all(&value.to_le_bytes()))
+}
+
+/// `n` ids, each the most likely one; `logits` is the row before the first.
+fn greedy(
+    model: &dyn Model,
+    session: SessionId,
+    mut logits: Vec<f32>,
+    n: usize,
+) -> program::Result<Vec<u32>> {
+    let mut ids = Vec::with_capacity(n);
+    loop {
+        ids.push(most_likely(&logits));
+        if ids.len() == n {
+            return Ok(ids);
+        }
+        logits = step(model, session, &ids[ids.len() - 1..], Outputs::Last)?.logits;
+    }
+}
+
+/// Index of the greatest logit, the lowest of equals.
+fn most_likely(logits: &[f32]) -> u32 {
+    let mut best = 0;
+    for (i, logit) in logits.iter().enumerate() {
+        if *logit > logits[best] {
+            best = i;
+        }
+    }
+    u32::try_from(best).expect("a vocabulary has at most 2^32 tokens")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_of_equals_is_most_likely() {
+        assert_eq!(most_likely(&[-1.0, 2.0, 2.0, 1.0]), 1);
+        assert_eq!(most_likely(&[0.0, 0.0]), 0);
+    }
+}

@@ -1,0 +1,150 @@
+//! The commands: one file each, and the list of them. Help, completions, manual pages and tests iterate this list.
+
+mod bench;
+mod complete;
+mod completions;
+mod demo_model;
+mod kernels;
+mod logits;
+mod man;
+mod perplexity;
+mod run;
+mod show;
+mod tokenize;
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use clap::builder::FalseyValueParser;
+use clap::{ArgAction, CommandFactory, FromArgMatches};
+
+use crate::args::MODEL_VARIABLE;
+
+/// Run large language models on your own machine, as fast as the machine allows.
+#[derive(clap::Parser, Debug)]
+#[command(
+    name = "rooflight",
+    version,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    after_help = "Examples:\n  rooflight run model.gguf\n  rooflight run model.gguf 'Why is the sky blue?'\n  \
+                  rooflight bench -m model.gguf\n\n\
+                  Every long flag can be set in the environment: --ctx-size by ROOFLIGHT_CTX_SIZE. Flags win."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    Run(run::Run),
+    Complete(complete::Complete),
+    Show(show::Show),
+    Bench(bench::Bench),
+    Tokenize(tokenize::Tokenize),
+    Logits(logits::Logits),
+    Perplexity(perplexity::Perplexity),
+    Kernels(kernels::Kernels),
+    Completions(completions::Completions),
+    Man(man::Man),
+    #[command(hide = true)]
+    DemoModel(demo_model::DemoModel),
+}
+
+impl Cli {
+    /// The command in `args`, the program's name first.
+    ///
+    /// # Errors
+    /// clap's, which knows how to print itself: help and version are among them.
+    pub(crate) fn parse_args(args: Vec<OsString>) -> clap::error::Result<Cli> {
+        Cli::from_arg_matches_mut(&mut command().try_get_matches_from(args)?)
+    }
+
+    /// Run the command; its result goes to `out`.
+    ///
+    /// # Errors
+    /// Whatever stopped it.
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        match self.command {
+            Command::Run(c) => c.run(out),
+            Command::Complete(c) => c.run(out),
+            Command::Show(c) => c.run(out),
+            Command::Bench(c) => c.run(out),
+            Command::Tokenize(c) => c.run(out),
+            Command::Logits(c) => c.run(out),
+            Command::Perplexity(c) => c.run(out),
+            Command::Kernels(c) => c.run(out),
+            Command::Completions(c) => c.run(out),
+            Command::Man(c) => c.run(out),
+            Command::DemoModel(c) => c.run(out),
+        }
+    }
+}
+
+/// The whole command line as clap knows it, each long flag with its environment variable.
+pub(crate) fn command() -> clap::Command {
+    let root = Cli::command();
+    let names: Vec<String> = root.get_subcommands().map(|c| c.get_name().to_owned()).collect();
+    names
+        .into_iter()
+        .fold(root, |root, name| root.mut_subcommand(name, |c| c.mut_args(with_variable)))
+}
+
+fn with_variable(arg: clap::Arg) -> clap::Arg {
+    let Some(long) = arg.get_long() else { return arg };
+    let variable = format!("ROOFLIGHT_{}", long.to_uppercase().replace('-', "_"));
+    // Where the model may also be a positional argument, the command reads this variable itself: an argument wins.
+    if variable == MODEL_VARIABLE && !arg.is_required_set() {
+        return arg;
+    }
+    let arg = match arg.get_action() {
+        ArgAction::SetTrue => arg.value_parser(FalseyValueParser::new()),
+        _ => arg,
+    };
+    arg.env(variable).hide_env(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_help_and_an_example() {
+        for command in command().get_subcommands() {
+            let name = command.get_name();
+            assert!(command.get_about().is_some(), "{name} has no help");
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(after.starts_with("Example"), "{name} has no example");
+            assert!(
+                after.contains(&format!("rooflight {name}")),
+                "{name}: the example shows another command"
+            );
+        }
+    }
+
+    #[test]
+    fn every_argument_has_help_and_long_flags_have_a_variable() {
+        for command in command().get_subcommands() {
+            for arg in command
+                .get_arguments()
+                .filter(|a| !matches!(a.get_id().as_str(), "help" | "version"))
+            {
+                let place = format!("{} {}", command.get_name(), arg.get_id());
+                assert!(arg.get_help().is_some(), "{place} has no help");
+                let Some(long) = arg.get_long().filter(|long| *long != "model") else { continue };
+                let variable = arg.get_env().unwrap_or_else(|| panic!("{place} has no variable"));
+                assert_eq!(
+                    variable.to_str(),
+                    Some(&*format!("ROOFLIGHT_{}", long.to_uppercase().replace('-', "_")))
+                );
+            }
+        }
+    }
+}

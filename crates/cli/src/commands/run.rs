@@ -1,0 +1,144 @@
+use std::io::{IsTerminal, Read, Write};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use engine::{Conversation, Session};
+use gguf::Gguf;
+
+use crate::args::{
+    CacheArgs, ContextArgs, ExecutorArgs, MODEL_VARIABLE, PromptArgs, ThreadArgs, VerboseArgs,
+};
+use crate::chat::{Chat, Terminal};
+use crate::exit::Failure;
+use crate::interrupt::Interrupt;
+use crate::load::{self, LoadOptions};
+use crate::sampling::{LengthArgs, SamplerArgs, Settings, Think};
+use crate::{demo, ui};
+
+/// Talk to a model, or have it answer one prompt
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  rooflight run model.gguf\n  rooflight run model.gguf 'Why is the sky blue?'\n  \
+                        git diff | rooflight run model.gguf 'Explain this change.'\n\n\
+                        Without a prompt this is a conversation; /help in it lists its commands."
+)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    prompt: PromptArgs,
+    /// The system message (-sys)
+    #[arg(long, value_name = "TEXT", alias = "system")]
+    system_prompt: Option<String>,
+    /// Whether a model that can think does
+    #[arg(long, value_enum, default_value_t)]
+    reasoning: Think,
+    /// Do not print the model's thoughts
+    #[arg(long)]
+    hidethinking: bool,
+    #[command(flatten)]
+    context: ContextArgs,
+    #[command(flatten)]
+    cache: CacheArgs,
+    #[command(flatten)]
+    threads: ThreadArgs,
+    #[command(flatten)]
+    length: LengthArgs,
+    #[command(flatten)]
+    sampler: SamplerArgs,
+    #[command(flatten)]
+    executor: ExecutorArgs,
+    #[command(flatten)]
+    verbose: VerboseArgs,
+}
+
+impl Run {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let prompt = self.prompt.resolve(std::env::var_os(MODEL_VARIABLE).as_deref())?;
+        let interrupt = Interrupt::install();
+        let demo = prompt.model.is_none();
+        let gguf = match &prompt.model {
+            Some(path) => load::open(path)?,
+            None => Gguf::from_bytes(demo::gguf_bytes()?)?,
+        };
+        let message = message(prompt.prompt)?;
+        if demo {
+            ui::note(
+                "no model given: this is a tiny random one, its text is noise; rooflight run MODEL.gguf talks to a real one",
+            );
+        }
+        let format = load::chat_format(&gguf)?;
+        let template =
+            gguf.metadata().str("tokenizer.chat_template").ok().flatten().map(str::to_owned);
+        let mut settings = Settings::new(
+            self.sampler.options(gguf.metadata())?,
+            self.length,
+            self.verbose.verbose,
+        );
+        settings.reasoning = self.reasoning.into();
+        settings.show_thoughts = !self.hidethinking;
+        if demo {
+            settings.max_tokens = settings.max_tokens.or(Some(DEMO_TOKENS));
+        }
+
+        let options = LoadOptions { threads: self.threads.threads, verbose: self.verbose.verbose };
+        let cache = |config: &models::ModelConfig| {
+            self.cache.options(self.context.capacity(config.context_length))
+        };
+        let loaded = load::model(&gguf, &self.executor, options, &cache)?;
+        let cache = cache(&loaded.config);
+        load::warn_about_context(&loaded.config, cache.capacity);
+        let info = load::describe(&gguf, &loaded.config);
+        // From here on the weights are the executor's; the file's pages may go.
+        drop(gguf);
+        let session = Session::new(loaded.model, cache, self.cache.chunk.unwrap_or(0))?;
+        let mut conversation = Conversation::new(session, Arc::new(format));
+        conversation.set_system(self.system_prompt.clone());
+        let mut chat =
+            Chat { conversation, settings, interrupt, system: self.system_prompt, info, template };
+        match message {
+            Some(message) => chat.answer(message, out),
+            None => chat.run(&mut Terminal::open()?, out),
+        }
+    }
+}
+
+/// Longest reply of the demo model: noise needs no end.
+const DEMO_TOKENS: usize = 128;
+
+/// What to answer: the prompt, with what is piped in after it; `None` for a conversation.
+fn message(prompt: Option<String>) -> anyhow::Result<Option<String>> {
+    if std::io::stdin().is_terminal() {
+        if prompt.is_none() && !std::io::stdout().is_terminal() {
+            return Err(
+                Failure::Usage("no prompt, and stdout is no terminal to talk at".into()).into()
+            );
+        }
+        return Ok(prompt);
+    }
+    let mut piped = String::new();
+    std::io::stdin().read_to_string(&mut piped).context("reading stdin")?;
+    join(prompt, &piped)
+        .map(Some)
+        .ok_or_else(|| Failure::Usage("no prompt: stdin is empty".into()).into())
+}
+
+fn join(prompt: Option<String>, piped: &str) -> Option<String> {
+    let piped = piped.trim_end_matches(['\n', '\r']);
+    match (prompt, piped.is_empty()) {
+        (prompt, true) => prompt,
+        (None, false) => Some(piped.to_owned()),
+        (Some(prompt), false) => Some(format!("{prompt}\n{piped}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn piped_text_follows_the_prompt() {
+        assert_eq!(join(Some("Sum up:".into()), "a\nb\n").as_deref(), Some("Sum up:\na\nb"));
+        assert_eq!(join(None, "a\n").as_deref(), Some("a"));
+        assert_eq!(join(Some("hi".into()), "").as_deref(), Some("hi"));
+        assert_eq!(join(None, "\n"), None);
+    }
+}

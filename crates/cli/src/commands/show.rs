@@ -1,0 +1,341 @@
+use std::fmt;
+use std::io::Write;
+use std::path::PathBuf;
+
+use gguf::{Gguf, escape};
+use serde::Serialize;
+
+use crate::exit::Failure;
+use crate::{load, units};
+
+/// Show what is in a model file
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  rooflight show model.gguf\n  rooflight show model.gguf --tensors\n  \
+                        rooflight show model.gguf --program"
+)]
+pub(crate) struct Show {
+    /// GGUF file; any part of a sharded model
+    #[arg(value_name = "MODEL", required_unless_present = "model")]
+    file: Option<PathBuf>,
+    /// The model, instead of the argument [env: ROOFLIGHT_MODEL]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
+    model: Option<PathBuf>,
+    /// List every tensor
+    #[arg(long)]
+    tensors: bool,
+    /// List every key of the metadata
+    #[arg(long)]
+    metadata: bool,
+    /// List the ops of one forward pass
+    #[arg(long)]
+    program: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Show {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let path = self
+            .file
+            .or(self.model)
+            .ok_or_else(|| Failure::Usage("show what? give a GGUF file".into()))?;
+        let gguf = load::open(&path)?;
+        let mut summary = Summary::of(&gguf);
+        // An architecture that cannot be run can still be shown; a model that contradicts itself is an error.
+        match models::load(&gguf) {
+            Ok(model) => {
+                summary.model = Some(Dimensions::of(&model));
+                summary.program = self.program.then(|| model.program.listing().to_string());
+            }
+            Err(_) if gguf.tensors().is_empty() => {
+                summary.problem = Some("a vocabulary only: there are no tensors".into())
+            }
+            Err(error @ models::Error::Architecture { .. }) => {
+                summary.problem = Some(error.to_string())
+            }
+            Err(error) => return Err(error.into()),
+        }
+        if self.tensors {
+            summary.tensors = Some(gguf.tensors().iter().map(Tensor::of).collect());
+        }
+        if self.metadata {
+            let pairs = gguf.metadata().iter();
+            summary.metadata =
+                Some(pairs.map(|(key, value)| (escape(key, 100), value.to_string())).collect());
+        }
+        if self.json {
+            serde_json::to_writer_pretty(&mut *out, &summary)?;
+            writeln!(out)?;
+        } else {
+            write!(out, "{summary}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What is shown, as people or programs read it.
+#[derive(Serialize)]
+struct Summary {
+    files: Vec<String>,
+    gguf_version: u32,
+    file_bytes: u64,
+    architecture: Option<String>,
+    name: Option<String>,
+    parameters: u64,
+    n_tensors: usize,
+    types: Vec<TypeShare>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<Dimensions>,
+    tokenizer: Vocabulary,
+    chat_template: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<Vec<(String, String)>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tensors: Option<Vec<Tensor>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    program: Option<String>,
+}
+
+#[derive(Serialize)]
+struct TypeShare {
+    #[serde(rename = "type")]
+    ty: String,
+    n_tensors: usize,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Dimensions {
+    hidden_size: usize,
+    intermediate_size: usize,
+    n_layers: usize,
+    n_heads: usize,
+    n_kv_heads: usize,
+    head_dim: usize,
+    vocab_size: usize,
+    context_length: usize,
+    rope_theta: f32,
+    tied_embeddings: bool,
+    weight_bytes_per_token: u64,
+    cache_elements_per_token: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Vocabulary {
+    kind: Option<String>,
+    pre: Option<String>,
+    n_tokens: Option<usize>,
+    n_merges: Option<usize>,
+    bos: Option<u32>,
+    eos: Option<u32>,
+    adds_bos: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct Tensor {
+    name: String,
+    #[serde(rename = "type")]
+    ty: String,
+    dims: Vec<u64>,
+    bytes: u64,
+}
+
+impl Tensor {
+    fn of(tensor: &gguf::TensorInfo) -> Self {
+        Tensor {
+            name: escape(&tensor.name, 100),
+            ty: tensor.type_name(),
+            dims: tensor.dims.clone(),
+            bytes: tensor.byte_len() as u64,
+        }
+    }
+}
+
+impl Dimensions {
+    fn of(model: &models::LoadedModel) -> Self {
+        let c = &model.config;
+        Dimensions {
+            hidden_size: c.hidden_size,
+            intermediate_size: c.intermediate_size,
+            n_layers: c.n_layers,
+            n_heads: c.n_heads,
+            n_kv_heads: c.n_kv_heads,
+            head_dim: c.head_dim,
+            vocab_size: c.vocab_size,
+            context_length: c.context_length,
+            rope_theta: c.rope_theta,
+            tied_embeddings: c.tied_embeddings,
+            weight_bytes_per_token: model.program.weight_bytes_per_token(),
+            cache_elements_per_token: model.program.cache_elements_per_token(),
+            notes: model.notes.clone(),
+        }
+    }
+}
+
+impl Vocabulary {
+    /// From the metadata alone: a vocabulary that cannot be used is still shown.
+    fn of(gguf: &Gguf) -> Self {
+        let metadata = gguf.metadata();
+        let text = |key: &str| metadata.str(key).ok().flatten().map(|text| escape(text, 60));
+        let id = |key: &str| metadata.u32(key).ok().flatten();
+        let len = |key: &str| metadata.array_len(key).ok().flatten();
+        Vocabulary {
+            kind: text("tokenizer.ggml.model"),
+            pre: text("tokenizer.ggml.pre"),
+            n_tokens: len("tokenizer.ggml.tokens"),
+            n_merges: len("tokenizer.ggml.merges"),
+            bos: id("tokenizer.ggml.bos_token_id"),
+            eos: id("tokenizer.ggml.eos_token_id"),
+            adds_bos: metadata.bool("tokenizer.ggml.add_bos_token").ok().flatten(),
+        }
+    }
+}
+
+impl Summary {
+    fn of(gguf: &Gguf) -> Self {
+        let metadata = gguf.metadata();
+        let text = |key: &str| metadata.str(key).ok().flatten().map(|text| escape(text, 200));
+        let types = load::bytes_by_type(gguf);
+        Summary {
+            files: gguf
+                .paths()
+                .iter()
+                .map(|path| escape(path.as_os_str().as_encoded_bytes(), 200))
+                .collect(),
+            gguf_version: gguf.version(),
+            file_bytes: gguf.file_bytes(),
+            architecture: text("general.architecture"),
+            name: text("general.name"),
+            parameters: load::parameters(gguf),
+            n_tensors: gguf.tensors().len(),
+            types: types
+                .into_iter()
+                .map(|(ty, n_tensors, bytes)| TypeShare { ty, n_tensors, bytes })
+                .collect(),
+            model: None,
+            tokenizer: Vocabulary::of(gguf),
+            chat_template: metadata.get("tokenizer.chat_template").is_some(),
+            problem: None,
+            metadata: None,
+            tensors: None,
+            program: None,
+        }
+    }
+}
+
+/// A name, padded, and what it is.
+fn line(f: &mut fmt::Formatter<'_>, name: &str, value: impl fmt::Display) -> fmt::Result {
+    writeln!(f, "{name:<16}{value}")
+}
+
+/// `5`, or `-` where the file does not say.
+fn or_dash<T: ToString>(value: Option<&T>) -> String {
+    value.map_or_else(|| "-".to_owned(), T::to_string)
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for file in &self.files {
+            line(f, "file", file)?;
+        }
+        line(
+            f,
+            "size",
+            format_args!("{} (GGUF v{})", units::bytes(self.file_bytes), self.gguf_version),
+        )?;
+        line(f, "architecture", or_dash(self.architecture.as_ref()))?;
+        line(f, "name", or_dash(self.name.as_ref()))?;
+        line(
+            f,
+            "parameters",
+            format_args!("{} in {} tensors", units::count(self.parameters), self.n_tensors),
+        )?;
+        for share in &self.types {
+            line(
+                f,
+                "type",
+                format_args!(
+                    "{:<7} {:>5} tensors  {}",
+                    share.ty,
+                    share.n_tensors,
+                    units::bytes(share.bytes)
+                ),
+            )?;
+        }
+        if let Some(model) = &self.model {
+            write!(f, "{model}")?;
+        }
+        let v = &self.tokenizer;
+        let tokens = or_dash(v.n_tokens.as_ref());
+        line(
+            f,
+            "tokenizer",
+            format_args!(
+                "{}, pre {}, {tokens} tokens",
+                or_dash(v.kind.as_ref()),
+                or_dash(v.pre.as_ref())
+            ),
+        )?;
+        line(
+            f,
+            "bos, eos",
+            format_args!("{}, {}", or_dash(v.bos.as_ref()), or_dash(v.eos.as_ref())),
+        )?;
+        line(f, "chat template", if self.chat_template { "yes" } else { "none: ChatML is used" })?;
+        if let Some(problem) = &self.problem {
+            line(f, "cannot run", problem)?;
+        }
+        for (key, value) in self.metadata.iter().flatten() {
+            writeln!(f, "{key} = {value}")?;
+        }
+        for t in self.tensors.iter().flatten() {
+            writeln!(
+                f,
+                "{:<40} {:<7} {:<24} {}",
+                t.name,
+                t.ty,
+                format!("{:?}", t.dims),
+                units::bytes(t.bytes)
+            )?;
+        }
+        f.write_str(self.program.as_deref().unwrap_or_default())
+    }
+}
+
+impl fmt::Display for Dimensions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        line(f, "context", format_args!("{} tokens", self.context_length))?;
+        line(f, "layers", self.n_layers)?;
+        line(
+            f,
+            "hidden size",
+            format_args!("{}, feed-forward {}", self.hidden_size, self.intermediate_size),
+        )?;
+        line(
+            f,
+            "heads",
+            format_args!(
+                "{} of {}, {} for keys and values",
+                self.n_heads, self.head_dim, self.n_kv_heads
+            ),
+        )?;
+        line(f, "vocabulary", self.vocab_size)?;
+        line(
+            f,
+            "read per token",
+            format_args!("{} of weights", units::bytes(self.weight_bytes_per_token)),
+        )?;
+        line(
+            f,
+            "cache per token",
+            format_args!("{} in f16", units::bytes(self.cache_elements_per_token * 2)),
+        )?;
+        self.notes.iter().try_for_each(|note| line(f, "note", note))
+    }
+}

@@ -1,0 +1,122 @@
+use std::io::{IsTerminal, Read, Write};
+
+use anyhow::Context as _;
+use tokenizer::Tokenizer;
+
+use crate::args::ModelArgs;
+use crate::exit::Failure;
+use crate::load;
+use crate::printable::Printable;
+
+/// Print the token ids of a text, or the text of token ids
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  rooflight tokenize -m model.gguf 'Hello, world'\n  \
+                        rooflight tokenize -m model.gguf < text.txt\n  \
+                        rooflight tokenize -m model.gguf --decode '9707 11 1879'")]
+pub(crate) struct Tokenize {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Text, or ids with --decode; without it, stdin
+    text: Option<String>,
+    /// Put the beginning-of-sequence token first
+    #[arg(long)]
+    bos: bool,
+    /// Read the names of special tokens in the text as those tokens; with --decode, print them
+    #[arg(long)]
+    special: bool,
+    /// The reverse: from ids to text
+    #[arg(long)]
+    decode: bool,
+}
+
+impl Tokenize {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let gguf = load::open(&self.model.model)?;
+        let tokenizer = load::tokenizer(&gguf)?;
+        let text = match self.text {
+            Some(text) => text,
+            None => {
+                let mut text = String::new();
+                std::io::stdin().read_to_string(&mut text).context("reading stdin")?;
+                text
+            }
+        };
+        if self.decode {
+            return decode(&tokenizer, &parse_ids(&text)?, self.special, out);
+        }
+        let mut ids = Vec::new();
+        if self.bos {
+            ids.push(
+                tokenizer.bos().ok_or_else(|| {
+                    Failure::Usage("--bos: the vocabulary has no such token".into())
+                })?,
+            );
+        }
+        ids.extend(if self.special {
+            tokenizer.encode_special(&text)?
+        } else {
+            tokenizer.encode(&text)?
+        });
+        writeln!(out, "{}", join(&ids))?;
+        Ok(())
+    }
+}
+
+/// Bytes of tokens exactly as they are; on a terminal, without what would control it.
+fn decode(
+    tokenizer: &Tokenizer,
+    ids: &[u32],
+    special: bool,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let mut bytes = Vec::new();
+    for &id in ids {
+        if id as usize >= tokenizer.vocab_size() {
+            return Err(Failure::Usage(format!(
+                "token {id} is outside the vocabulary of {}",
+                tokenizer.vocab_size()
+            ))
+            .into());
+        }
+        match tokenizer.token_text(id) {
+            Some(text) if special && tokenizer.is_control(id) => {
+                bytes.extend_from_slice(text.as_bytes())
+            }
+            _ => bytes.extend_from_slice(tokenizer.bytes(id).as_ref()),
+        }
+    }
+    if std::io::stdout().is_terminal() {
+        writeln!(out, "{}", Printable::default().push(&String::from_utf8_lossy(&bytes)))?;
+    } else {
+        out.write_all(&bytes)?;
+    }
+    Ok(())
+}
+
+/// Ids separated by spaces, line breaks or commas.
+pub(super) fn parse_ids(text: &str) -> Result<Vec<u32>, Failure> {
+    text.split(|c: char| c.is_whitespace() || c == ',')
+        .filter(|word| !word.is_empty())
+        .map(|word| {
+            let shown = gguf::escape(word, 40);
+            word.parse().map_err(|_| Failure::Usage(format!("expected token ids, found `{shown}`")))
+        })
+        .collect()
+}
+
+/// Ids separated by spaces.
+pub(super) fn join(ids: &[u32]) -> String {
+    ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_parsed() {
+        assert_eq!(parse_ids(" 1 2,3\n4 ").unwrap(), [1, 2, 3, 4]);
+        assert_eq!(parse_ids("").unwrap(), [] as [u32; 0]);
+        assert!(parse_ids("1 -2").unwrap_err().to_string().contains("`-2`"));
+    }
+}

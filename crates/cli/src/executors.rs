@@ -1,0 +1,45 @@
+//! The executors this binary is linked with: the only place that names them.
+
+use kernels::Isa;
+use program::Executor;
+
+/// What can run a model.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ExecutorKind {
+    /// This machine's processor.
+    #[default]
+    Cpu,
+    /// The reference: plain loops, slow, for checking.
+    Interpreter,
+}
+
+/// What the user chose.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ExecutorOptions {
+    /// Which one.
+    pub(crate) kind: ExecutorKind,
+    /// Threads; `None` for the machine's physical cores.
+    pub(crate) threads: Option<usize>,
+    /// Instruction set to use at most; `None` for all this CPU has.
+    pub(crate) isa: Option<Isa>,
+}
+
+impl ExecutorOptions {
+    /// Threads that will compute.
+    pub(crate) fn n_threads(&self) -> usize {
+        match self.kind {
+            ExecutorKind::Cpu => self.threads.unwrap_or_else(cpu::default_threads),
+            ExecutorKind::Interpreter => 1,
+        }
+    }
+
+    /// The executor itself.
+    pub(crate) fn start(&self) -> Box<dyn Executor> {
+        match self.kind {
+            ExecutorKind::Cpu => {
+                Box::new(cpu::Cpu::new(&cpu::Options { threads: self.threads, isa: self.isa }))
+            }
+            ExecutorKind::Interpreter => Box::new(program::interpreter::Interpreter),
+        }
+    }
+}

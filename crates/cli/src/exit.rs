@@ -1,0 +1,139 @@
+//! Exit codes, and the failures that only the command line knows.
+
+use std::path::PathBuf;
+
+/// What a script may rely on. 1 is any failure not listed here; clap's own usage errors are 2 as well.
+pub(crate) mod code {
+    /// Done.
+    pub(crate) const OK: u8 = 0;
+    /// Any other failure.
+    pub(crate) const FAILURE: u8 = 1;
+    /// A wrong command line, or a malformed model file.
+    pub(crate) const USAGE: u8 = 2;
+    /// No model at this path.
+    pub(crate) const NOT_FOUND: u8 = 3;
+    /// The model and its cache do not fit in memory.
+    pub(crate) const DOES_NOT_FIT: u8 = 4;
+    /// Ctrl-C.
+    pub(crate) const INTERRUPTED: u8 = 130;
+}
+
+/// A failure with an exit code of its own.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The command line asks for something that cannot be.
+    #[error("{0}")]
+    Usage(String),
+    /// There is no such model.
+    #[error("{}: no such model file", path.display())]
+    NotFound {
+        /// As given.
+        path: PathBuf,
+    },
+    /// Memory would run out.
+    #[error("needs {need} of memory, {available} are available")]
+    DoesNotFit {
+        /// Weights, cache and workspace, in words.
+        need: String,
+        /// Free memory, in words.
+        available: String,
+        /// What to change.
+        advice: String,
+    },
+    /// Ctrl-C.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// The exit code of a failed command: that of the first cause which has one.
+pub(crate) fn code_of(error: &anyhow::Error) -> u8 {
+    error.chain().find_map(code_of_cause).unwrap_or(code::FAILURE)
+}
+
+fn code_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
+    let failure = cause.downcast_ref().map(|failure| match failure {
+        Failure::Usage(_) => code::USAGE,
+        Failure::NotFound { .. } => code::NOT_FOUND,
+        Failure::DoesNotFit { .. } => code::DOES_NOT_FIT,
+        Failure::Interrupted => code::INTERRUPTED,
+    });
+    failure
+        .or_else(|| cause.downcast_ref().and_then(of_io))
+        .or_else(|| cause.downcast_ref().map(of_gguf))
+        .or_else(|| cause.downcast_ref().map(of_models))
+        .or_else(|| cause.downcast_ref().map(of_tokenizer))
+        .or_else(|| cause.downcast_ref().and_then(of_engine))
+        .or_else(|| cause.downcast_ref().and_then(of_program))
+}
+
+/// The reader of a pipe has left, as `head` does: no failure.
+fn of_io(error: &std::io::Error) -> Option<u8> {
+    (error.kind() == std::io::ErrorKind::BrokenPipe).then_some(code::OK)
+}
+
+fn of_gguf(error: &gguf::Error) -> u8 {
+    match error.kind() {
+        gguf::ErrorKind::NotFound => code::NOT_FOUND,
+        gguf::ErrorKind::Io => code::FAILURE,
+        gguf::ErrorKind::Malformed => code::USAGE,
+    }
+}
+
+fn of_models(_: &models::Error) -> u8 {
+    code::USAGE
+}
+
+fn of_tokenizer(error: &tokenizer::Error) -> u8 {
+    match error {
+        tokenizer::Error::Gguf(error) => of_gguf(error),
+        tokenizer::Error::Encode(_) => code::FAILURE,
+        _ => code::USAGE,
+    }
+}
+
+fn of_engine(error: &engine::Error) -> Option<u8> {
+    match error {
+        engine::Error::Model(error) => of_program(error),
+        engine::Error::Text(error) => Some(of_tokenizer(error)),
+        engine::Error::Setting { .. } => Some(code::USAGE),
+        _ => None,
+    }
+}
+
+fn of_program(error: &program::Error) -> Option<u8> {
+    match error {
+        program::Error::Memory { .. } => Some(code::DOES_NOT_FIT),
+        program::Error::Weight { .. } => Some(code::USAGE),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context as _;
+
+    use super::*;
+
+    #[test]
+    fn the_first_cause_with_a_code_decides() {
+        let io = |kind: std::io::ErrorKind| {
+            Err::<(), _>(std::io::Error::from(kind)).context("writing").unwrap_err()
+        };
+        let memory = || program::Error::Memory { what: "a cache", bytes: 1 };
+        for (error, want) in [
+            (io(std::io::ErrorKind::BrokenPipe), 0),
+            (io(std::io::ErrorKind::PermissionDenied), 1),
+            (Failure::Usage("x".into()).into(), 2),
+            (gguf::Error::Version { found: 9 }.into(), 2),
+            (models::Error::MissingKey { key: "k".into() }.into(), 2),
+            (Failure::NotFound { path: "x".into() }.into(), 3),
+            (anyhow::Error::from(memory()).context("loading"), 4),
+            (engine::Error::from(memory()).into(), 4),
+            (program::Error::NonFinite { position: 0 }.into(), 1),
+            (Failure::Interrupted.into(), 130),
+            (anyhow::anyhow!("anything"), 1),
+        ] {
+            assert_eq!(code_of(&error), want, "{error:#}");
+        }
+    }
+}

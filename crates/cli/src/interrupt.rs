@@ -1,0 +1,69 @@
+//! Ctrl-C: the first stops a reply, any other ends the program with 130.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::exit::code;
+
+/// What the signal handler and the main thread share.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Interrupt {
+    replying: Arc<AtomicBool>,
+    cancelled: Arc<AtomicBool>,
+}
+
+impl Interrupt {
+    /// Install the handler. Where that fails, Ctrl-C ends the program as the system does it.
+    pub(crate) fn install() -> Self {
+        let interrupt = Self::default();
+        let shared = interrupt.clone();
+        let installed = ctrlc::set_handler(move || {
+            if !shared.stop_reply() {
+                std::process::exit(code::INTERRUPTED.into());
+            }
+        });
+        if let Err(error) = installed {
+            crate::ui::warn(&format!("Ctrl-C will not keep the conversation: {error}"));
+        }
+        interrupt
+    }
+
+    /// Note a Ctrl-C; false if there is no reply left to stop.
+    fn stop_reply(&self) -> bool {
+        self.replying.load(Ordering::SeqCst) && !self.cancelled.swap(true, Ordering::SeqCst)
+    }
+
+    /// A reply starts: until [`Interrupt::end`] the first Ctrl-C only raises the flag.
+    pub(crate) fn begin(&self) {
+        self.cancelled.store(false, Ordering::SeqCst);
+        self.replying.store(true, Ordering::SeqCst);
+    }
+
+    /// The reply is over; whether Ctrl-C stopped it.
+    pub(crate) fn end(&self) -> bool {
+        self.replying.store(false, Ordering::SeqCst);
+        self.cancelled.load(Ordering::SeqCst)
+    }
+
+    /// Raised by Ctrl-C during a reply.
+    pub(crate) fn flag(&self) -> &Arc<AtomicBool> {
+        &self.cancelled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_stops_the_reply_and_the_second_does_not() {
+        let interrupt = Interrupt::default();
+        assert!(!interrupt.stop_reply());
+        interrupt.begin();
+        assert!(interrupt.stop_reply() && interrupt.flag().load(Ordering::SeqCst));
+        assert!(!interrupt.stop_reply());
+        assert!(interrupt.end());
+        interrupt.begin();
+        assert!(!interrupt.end());
+    }
+}

@@ -1,0 +1,162 @@
+//! From a path to a model that steps: open, check, see whether it fits, load with a bar.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Context as _;
+use engine::ModelFormat;
+use gguf::Gguf;
+use models::{GgufWeights, LoadedModel, ModelConfig};
+use program::{CacheOptions, Model};
+use tokenizer::{ChatTemplate, Tokenizer};
+
+use crate::args::ExecutorArgs;
+use crate::executors::ExecutorOptions;
+use crate::exit::Failure;
+use crate::{memory, ui, units};
+
+/// A model ready to step.
+pub(crate) struct Loaded {
+    /// Its numbers.
+    pub(crate) config: ModelConfig,
+    /// The executor's form of it.
+    pub(crate) model: Arc<dyn Model>,
+}
+
+/// What a command says about loading.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LoadOptions {
+    /// `-t`.
+    pub(crate) threads: Option<usize>,
+    /// `-v`: say what was loaded although stderr is no terminal.
+    pub(crate) verbose: bool,
+}
+
+/// Open a model file, all its shards.
+///
+/// # Errors
+/// [`Failure::NotFound`], or what is wrong with the file.
+pub(crate) fn open(path: &Path) -> anyhow::Result<Gguf> {
+    if !path.exists() {
+        return Err(Failure::NotFound { path: path.to_owned() }.into());
+    }
+    if path.is_dir() {
+        return Err(Failure::Usage(format!(
+            "{} is a folder: give a GGUF file in it",
+            path.display()
+        ))
+        .into());
+    }
+    Gguf::open(path).with_context(|| format!("opening {}", path.display()))
+}
+
+/// The vocabulary of a model, its warnings told.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn tokenizer(gguf: &Gguf) -> anyhow::Result<Tokenizer> {
+    let tokenizer = Tokenizer::from_gguf(gguf.metadata()).context("reading the vocabulary")?;
+    tokenizer.warnings().iter().for_each(|warning| ui::warn(warning));
+    Ok(tokenizer)
+}
+
+/// The vocabulary and the chat template of a model; a file without a template gets ChatML, and a word about it.
+///
+/// # Errors
+/// What is wrong with them.
+pub(crate) fn chat_format(gguf: &Gguf) -> anyhow::Result<ModelFormat> {
+    let tokenizer = tokenizer(gguf)?;
+    let template = ChatTemplate::from_gguf(gguf.metadata(), &tokenizer)
+        .context("reading the chat template")?;
+    if template.is_fallback() {
+        ui::warn(
+            "the file has no chat template: ChatML is used; rooflight complete works without one",
+        );
+    }
+    Ok(ModelFormat::new(Arc::new(tokenizer), template))
+}
+
+/// Load a model into the executor that `executor` names. `cache` tells how much cache a session will want.
+///
+/// # Errors
+/// A malformed model, or one that does not fit in memory.
+pub(crate) fn model(
+    gguf: &Gguf,
+    executor: &ExecutorArgs,
+    options: LoadOptions,
+    cache: &dyn Fn(&ModelConfig) -> CacheOptions,
+) -> anyhow::Result<Loaded> {
+    executor.peers.warnings().iter().for_each(|warning| ui::warn(warning));
+    let start = Instant::now();
+    let LoadedModel { config, program, notes } = models::load(gguf).context("reading the model")?;
+    notes.iter().for_each(|note| ui::warn(note));
+    let cache = cache(&config);
+    memory::check_fit(&program, &cache, memory::available())?;
+
+    let executor =
+        ExecutorOptions { kind: executor.executor, threads: options.threads, isa: executor.isa }
+            .start();
+    let bar = ui::bytes_bar("loading", 0);
+    let model = executor
+        .load(Arc::clone(&program), &GgufWeights(gguf), &mut |progress| {
+            bar.set_length(progress.total);
+            bar.set_position(progress.done);
+        })
+        .context("loading the model");
+    bar.finish_and_clear();
+    let model: Arc<dyn Model> = Arc::from(model?);
+    if options.verbose || ui::stderr_is_terminal() {
+        ui::note(format_args!(
+            "{} - {} - ctx {} - KV {} {}/{} - {} - loaded in {}",
+            describe(gguf, &config),
+            units::bytes(gguf.file_bytes()),
+            cache.capacity,
+            units::bytes(memory::cache_bytes(&program, &cache)),
+            cache.k.name(),
+            cache.v.name(),
+            executor.describe(),
+            units::seconds(start.elapsed()),
+        ));
+    }
+    Ok(Loaded { config, model })
+}
+
+/// `qwen2 494.03 M Q8_0`.
+pub(crate) fn describe(gguf: &Gguf, config: &ModelConfig) -> String {
+    let architecture = gguf::escape(&config.architecture, 40);
+    format!("{architecture} {} {}", units::count(parameters(gguf)), main_type(gguf))
+}
+
+/// Weights in all tensors.
+pub(crate) fn parameters(gguf: &Gguf) -> u64 {
+    gguf.tensors().iter().map(|t| t.elements()).fold(0, u64::saturating_add)
+}
+
+/// The element type that takes most bytes.
+pub(crate) fn main_type(gguf: &Gguf) -> String {
+    let largest = bytes_by_type(gguf).into_iter().max_by_key(|(_, _, bytes)| *bytes);
+    largest.map_or_else(|| "no tensors".to_owned(), |(ty, _, _)| ty)
+}
+
+/// Name, number of tensors and bytes of each element type in the file, in the order of their numbers.
+pub(crate) fn bytes_by_type(gguf: &Gguf) -> Vec<(String, usize, u64)> {
+    let mut types = std::collections::BTreeMap::new();
+    for tensor in gguf.tensors() {
+        let (_, n, bytes) =
+            types.entry(tensor.type_number()).or_insert_with(|| (tensor.type_name(), 0, 0_u64));
+        *n += 1;
+        *bytes += tensor.byte_len() as u64;
+    }
+    types.into_values().collect()
+}
+
+/// Say so where more context is asked for than the model was made for.
+pub(crate) fn warn_about_context(config: &ModelConfig, capacity: usize) {
+    if capacity > config.context_length {
+        ui::warn(&format!(
+            "-c {capacity} is beyond the {} tokens this model was made for",
+            config.context_length
+        ));
+    }
+}

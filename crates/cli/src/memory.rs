@@ -1,0 +1,129 @@
+//! How much memory is free, and whether a model fits.
+
+use std::path::Path;
+
+use program::{CacheOptions, Program};
+
+use crate::exit::Failure;
+use crate::units;
+
+/// Tables of the tokenizer, workspace of a pass, code and stacks.
+const OVERHEAD: u64 = 150 << 20;
+
+/// Bytes this process may still take: the machine's free memory, cut by the limit of its control group.
+/// `None` where that cannot be told.
+pub(crate) fn available() -> Option<u64> {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let free = field(&meminfo, "MemAvailable:")? * 1024;
+    Some(free.min(cgroup_room(Path::new("/sys/fs/cgroup")).unwrap_or(u64::MAX)))
+}
+
+fn field(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
+}
+
+/// What the control group at `root` has left; file cache counts as free, for it can be dropped.
+fn cgroup_room(root: &Path) -> Option<u64> {
+    let read = |name: &str| std::fs::read_to_string(root.join(name)).ok();
+    let max: u64 = read("memory.max")?.trim().parse().ok()?;
+    let current: u64 = read("memory.current")?.trim().parse().ok()?;
+    let cache = read("memory.stat").and_then(|stat| field(&stat, "file ")).unwrap_or(0);
+    Some(max.saturating_sub(current.saturating_sub(cache)))
+}
+
+/// Bytes a full cache takes.
+pub(crate) fn cache_bytes(program: &Program, options: &CacheOptions) -> u64 {
+    let per_position: u64 = program
+        .caches
+        .iter()
+        .map(|c| {
+            options.k.bytes(c.key_dim as u64) * c.n_kv_heads as u64
+                + options.v.bytes(c.value_dim as u64) * c.n_kv_heads as u64
+        })
+        .sum();
+    per_position.saturating_mul(options.capacity as u64)
+}
+
+/// Refuse a model that would not fit, saying what to change.
+///
+/// # Errors
+/// [`Failure::DoesNotFit`].
+pub(crate) fn check_fit(
+    program: &Program,
+    options: &CacheOptions,
+    available: Option<u64>,
+) -> Result<(), Failure> {
+    let Some(available) = available else { return Ok(()) };
+    let weights: u64 =
+        program.weights.iter().map(program::WeightSpec::bytes).fold(0, u64::saturating_add);
+    let cache = cache_bytes(program, options);
+    let fixed = weights.saturating_add(OVERHEAD);
+    if fixed.saturating_add(cache) <= available {
+        return Ok(());
+    }
+    let per_position = (cache / options.capacity.max(1) as u64).max(1);
+    let room = available.saturating_sub(fixed) / per_position / 256 * 256;
+    let advice = match room {
+        0 => "the weights alone do not fit: take a smaller model or a smaller quantization"
+            .to_owned(),
+        room => format!("try -c {room}, or -ctk q8_0 -ctv q8_0"),
+    };
+    let need = format!(
+        "{} (weights {}, cache {} for {} tokens)",
+        units::bytes(fixed.saturating_add(cache)),
+        units::bytes(weights),
+        units::bytes(cache),
+        options.capacity
+    );
+    Err(Failure::DoesNotFit { need, available: units::bytes(available), advice })
+}
+
+#[cfg(test)]
+mod tests {
+    use program::{CacheSpec, CacheType, WeightSpec};
+
+    use super::*;
+
+    fn advice(available: u64) -> Option<String> {
+        let program = Program {
+            weights: vec![WeightSpec {
+                name: "w".into(),
+                ty: quant::GgmlType::F32,
+                rows: 1 << 10,
+                cols: 1 << 10,
+            }],
+            caches: vec![CacheSpec { layer: 0, n_kv_heads: 8, key_dim: 128, value_dim: 128 }],
+            ..Program::default()
+        };
+        let options = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: 1 << 20 };
+        assert_eq!(cache_bytes(&program, &options), (1 << 20) * 4096);
+        match check_fit(&program, &options, Some(available)) {
+            Ok(()) => None,
+            Err(Failure::DoesNotFit { advice, .. }) => Some(advice),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn what_fits_passes_and_what_does_not_says_what_to_change() {
+        assert_eq!(advice(5 << 30), None);
+        assert!(advice(1 << 30).unwrap().contains("-c 222208"), "{:?}", advice(1 << 30));
+        assert!(advice(100 << 20).unwrap().contains("smaller"));
+    }
+
+    #[test]
+    fn the_limit_of_a_control_group_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(cgroup_room(dir.path()), None);
+        for (name, text) in [
+            ("memory.max", "1000\n"),
+            ("memory.current", "700\n"),
+            ("memory.stat", "anon 500\nfile 200\n"),
+        ] {
+            std::fs::write(dir.path().join(name), text).unwrap();
+        }
+        assert_eq!(cgroup_room(dir.path()), Some(500));
+        std::fs::write(dir.path().join("memory.max"), "max\n").unwrap();
+        assert_eq!(cgroup_room(dir.path()), None);
+    }
+}

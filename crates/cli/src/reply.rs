@@ -1,0 +1,187 @@
+//! A reply on its way to the terminal: text to stdout, thoughts and the footer to stderr.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use engine::{Event, Generated, Session, StopReason};
+
+use crate::printable::Printable;
+use crate::ui::{self, PromptLine};
+use crate::units;
+
+/// Prints events. A failed write stops the reply; [`ReplyPrinter::finish`] returns it.
+pub(crate) struct ReplyPrinter<'a> {
+    out: &'a mut dyn Write,
+    cancel: Arc<AtomicBool>,
+    show_thoughts: bool,
+    prompt: PromptLine,
+    text: Printable,
+    thought: Printable,
+    thinking: bool,
+    ends_line: bool,
+    failed: Option<std::io::Error>,
+}
+
+impl<'a> ReplyPrinter<'a> {
+    /// A printer to `out`; `cancel` is raised if that fails.
+    pub(crate) fn new(
+        out: &'a mut dyn Write,
+        cancel: &Arc<AtomicBool>,
+        show_thoughts: bool,
+    ) -> Self {
+        Self {
+            out,
+            cancel: Arc::clone(cancel),
+            show_thoughts,
+            prompt: PromptLine::new(),
+            text: Printable::default(),
+            thought: Printable::default(),
+            thinking: false,
+            ends_line: false,
+            failed: None,
+        }
+    }
+
+    /// Print what happened.
+    pub(crate) fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Prefill(p) => self.prompt.update(p.done, p.total),
+            Event::Thought(text) => {
+                self.prompt.clear();
+                if self.show_thoughts {
+                    self.thinking = true;
+                    ui::dim(&self.thought.push(text));
+                }
+            }
+            Event::Text(text) => {
+                self.prompt.clear();
+                if std::mem::take(&mut self.thinking) {
+                    ui::dim("\n");
+                }
+                let text = self.text.push(text);
+                self.print(&text);
+            }
+        }
+    }
+
+    fn print(&mut self, text: &str) {
+        if text.is_empty() || self.failed.is_some() {
+            return;
+        }
+        self.ends_line = text.ends_with('\n');
+        if let Err(error) = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()) {
+            self.failed = Some(error);
+            self.cancel.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// End the line.
+    ///
+    /// # Errors
+    /// The first write that failed.
+    pub(crate) fn finish(mut self) -> std::io::Result<()> {
+        self.prompt.clear();
+        if std::mem::take(&mut self.thinking) {
+            ui::dim("\n");
+        }
+        if !self.ends_line {
+            self.print("\n");
+        }
+        self.failed.map_or(Ok(()), Err)
+    }
+}
+
+/// `prompt 44 tok (12 cached) 0.31 s, first token 0.35 s, 128 tok 9.8 t/s, ctx 172/8192, stop`.
+pub(crate) fn footer(reply: &Generated, session: &Session) -> String {
+    let stats = &reply.stats;
+    let cached = match stats.cached_tokens {
+        0 => String::new(),
+        n => format!(" ({n} cached)"),
+    };
+    let first = stats
+        .first_token
+        .map_or_else(String::new, |time| format!(", first token {}", units::seconds(time)));
+    format!(
+        "prompt {} tok{cached} {}{first}, {} tok {:.1} t/s, ctx {}/{}, {}",
+        stats.prompt_tokens,
+        units::seconds(stats.prefill),
+        reply.tokens.len(),
+        stats.step_rate(),
+        session.len(),
+        session.capacity(),
+        stop_word(&reply.stop),
+    )
+}
+
+fn stop_word(stop: &StopReason) -> &'static str {
+    match stop {
+        StopReason::EndOfGeneration(_) => "stop",
+        StopReason::StopString(_) => "stop text",
+        StopReason::MaxTokens => "length",
+        StopReason::ContextFull => "context full",
+        StopReason::Cancelled => "interrupted",
+        _ => "ended",
+    }
+}
+
+/// What the user should know about how a reply ended, and the footer where it is wanted.
+pub(crate) fn tell_end(reply: &Generated, session: &Session, verbose: bool) {
+    if verbose || ui::stderr_is_terminal() {
+        ui::note(footer(reply, session));
+    }
+    if verbose {
+        ui::note(format_args!("prompt eval rate: {:.2} tokens/s", reply.stats.prefill_rate()));
+        ui::note(format_args!("eval rate:        {:.2} tokens/s", reply.stats.step_rate()));
+    }
+    if reply.stop == StopReason::ContextFull {
+        ui::warn(&format!(
+            "the context of {} tokens is full: the reply ends here; -c gives it more",
+            session.capacity()
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    fn print(events: &[Event<'_>]) -> String {
+        let mut out = Vec::new();
+        let mut printer = ReplyPrinter::new(&mut out, &Arc::default(), false);
+        events.iter().for_each(|event| printer.event(*event));
+        printer.finish().unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn only_the_reply_is_printed_and_it_ends_its_line() {
+        assert_eq!(
+            print(&[Event::Thought("hm"), Event::Text("a\x1b[3"), Event::Text("1mb")]),
+            "ab\n"
+        );
+        assert_eq!(print(&[Event::Text("a\n")]), "a\n");
+        assert_eq!(print(&[]), "\n");
+    }
+
+    #[test]
+    fn a_closed_pipe_stops_the_reply() {
+        struct Closed;
+        impl Write for Closed {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let cancel = Arc::new(AtomicBool::new(false));
+        let mut closed = Closed;
+        let mut printer = ReplyPrinter::new(&mut closed, &cancel, false);
+        printer.event(Event::Text("a"));
+        assert!(cancel.load(Ordering::SeqCst));
+        assert_eq!(printer.finish().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
+}
