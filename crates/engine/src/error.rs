@@ -10,6 +10,9 @@ pub enum Error {
     /// The model failed.
     #[error(transparent)]
     Model(#[from] program::Error),
+    /// A text or a template failed.
+    #[error(transparent)]
+    Text(#[from] tokenizer::Error),
     /// A prompt without tokens: there is nothing to continue.
     #[error("the prompt has no tokens")]
     EmptyPrompt,

@@ -1,6 +1,9 @@
 //! The text side of the engine: what it needs of a tokenizer and of a chat template.
 
 use std::borrow::Cow;
+use std::sync::Arc;
+
+use tokenizer::{ChatTemplate, Message, RenderOptions, Segment, Tokenizer};
 
 use crate::Result;
 
@@ -32,31 +35,6 @@ pub trait ChatFormat: Vocabulary {
     fn encode(&self, segments: &[Segment], start: bool) -> Result<Vec<u32>>;
 }
 
-/// One message of a conversation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
-    /// `system`, `user` or `assistant`.
-    pub role: String,
-    /// Text.
-    pub content: String,
-}
-
-impl Message {
-    /// A message of `role`.
-    pub fn new(role: &str, content: impl Into<String>) -> Message {
-        Message { role: role.to_owned(), content: content.into() }
-    }
-}
-
-/// A piece of rendered conversation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Segment {
-    /// Text.
-    pub text: String,
-    /// Whether control tokens may be spelled in it: true for the template's own words only.
-    pub special: bool,
-}
-
 /// Whether the template is told to let the model think before it answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reasoning {
@@ -77,5 +55,64 @@ impl Reasoning {
             Reasoning::On => Some(true),
             Reasoning::Off => Some(false),
         }
+    }
+}
+
+impl Vocabulary for Tokenizer {
+    fn bytes(&self, token: u32) -> Cow<'_, [u8]> {
+        Cow::Owned(self.bytes(token))
+    }
+
+    fn spelling(&self, token: u32) -> Option<Cow<'_, str>> {
+        self.token_text(token).map(Cow::Borrowed)
+    }
+
+    fn is_eog(&self, token: u32) -> bool {
+        self.is_eog(token)
+    }
+}
+
+/// The chat format of a model file: its tokenizer and its template.
+pub struct ModelFormat {
+    tokenizer: Arc<Tokenizer>,
+    template: ChatTemplate,
+}
+
+impl ModelFormat {
+    /// Both come from the same file.
+    pub fn new(tokenizer: Arc<Tokenizer>, template: ChatTemplate) -> ModelFormat {
+        ModelFormat { tokenizer, template }
+    }
+}
+
+impl Vocabulary for ModelFormat {
+    fn bytes(&self, token: u32) -> Cow<'_, [u8]> {
+        Vocabulary::bytes(&*self.tokenizer, token)
+    }
+
+    fn spelling(&self, token: u32) -> Option<Cow<'_, str>> {
+        self.tokenizer.spelling(token)
+    }
+
+    fn is_eog(&self, token: u32) -> bool {
+        self.tokenizer.is_eog(token)
+    }
+}
+
+impl ChatFormat for ModelFormat {
+    fn render(&self, messages: &[Message], reasoning: Reasoning) -> Result<Vec<Segment>> {
+        let enable_thinking = reasoning.enable_thinking();
+        let options = RenderOptions { add_generation_prompt: true, enable_thinking };
+        Ok(self.template.render(messages, &options)?)
+    }
+
+    fn encode(&self, segments: &[Segment], start: bool) -> Result<Vec<u32>> {
+        let mut tokens = self.tokenizer.encode_segments(segments)?;
+        let bos = self.tokenizer.bos().filter(|_| start && self.tokenizer.adds_bos());
+        // Many templates write it themselves.
+        if let Some(bos) = bos.filter(|bos| tokens.first() != Some(bos)) {
+            tokens.insert(0, bos);
+        }
+        Ok(tokens)
     }
 }

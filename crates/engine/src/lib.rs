@@ -18,8 +18,9 @@ mod text;
 
 pub use chat::{Conversation, ReplyOptions};
 pub use error::{Error, Result};
-pub use format::{ChatFormat, Message, Reasoning, Segment, Vocabulary};
+pub use format::{ChatFormat, ModelFormat, Reasoning, Vocabulary};
 pub use generate::{Event, Generated, Request, Stats, StopReason, generate};
 pub use perplexity::{Perplexity, Window, perplexity, windows};
 pub use sampler::{Sampler, SamplerOptions};
 pub use session::{Fed, Prefill, Session};
+pub use tokenizer::{Message, Segment};

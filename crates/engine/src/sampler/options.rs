@@ -3,7 +3,7 @@
 use crate::{Error, Result};
 
 /// Settings of a [`Sampler`](super::Sampler). Defaults are llama.cpp's.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamplerOptions {
     /// Divides the logits: below 1 sharper, above 1 flatter; 0 or less: always the likeliest token. Default 0.8.
     pub temperature: f32,

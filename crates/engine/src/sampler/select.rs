@@ -2,6 +2,9 @@
 
 use std::cmp::Ordering;
 
+/// Logits looked at together.
+const STRETCH: usize = 64;
+
 /// A token that may be drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Candidate {
@@ -69,12 +72,24 @@ impl Selection {
     }
 }
 
-/// The likeliest token. `logits` is not empty.
+/// The likeliest token, of equals the lowest id. `logits` is finite and not empty.
 pub(super) fn best_one(logits: &[f32]) -> Candidate {
-    let first = Candidate { token: 0, logit: logits[0] };
-    logits.iter().zip(0u32..).fold(first, |best, (&logit, token)| {
-        if logit > best.logit { Candidate { token, logit } } else { best }
-    })
+    let logit = highest(logits);
+    let token = logits.iter().zip(0u32..).find(|(x, _)| **x == logit);
+    Candidate { token: token.expect("the highest logit is among them").1, logit }
+}
+
+/// The highest of finite logits. Eight lanes, because one running maximum would wait for itself.
+fn highest(logits: &[f32]) -> f32 {
+    let higher = |a: f32, b: f32| if b > a { b } else { a };
+    let (eights, rest) = logits.as_chunks::<8>();
+    let mut lanes = [f32::MIN; 8];
+    for eight in eights {
+        for (lane, &x) in lanes.iter_mut().zip(eight) {
+            *lane = higher(*lane, x);
+        }
+    }
+    lanes.iter().chain(rest).copied().fold(f32::MIN, higher)
 }
 
 /// The likeliest candidate. `candidates` is not empty.
@@ -85,31 +100,36 @@ pub(super) fn likeliest(candidates: &[Candidate]) -> Candidate {
 /// Fill `out` with the `k` best in no order (all of them by id if `k` is not less than their number).
 ///
 /// One pass that collects whatever beats the `k`-th best found so far, cutting back to `k` whenever twice as many
-/// have come together: close to one comparison per token.
+/// have come together. Most stretches hold nothing of the kind, which one look at their highest logit tells.
 fn best(logits: &[f32], k: usize, out: &mut Vec<Candidate>) {
     out.clear();
-    let all = logits.iter().zip(0u32..).map(|(&logit, token)| Candidate { token, logit });
     if k >= logits.len() {
-        out.extend(all);
+        out.extend(numbered(logits, 0));
         return;
     }
-    let room = 2 * k + 64;
+    let room = 2 * k + STRETCH;
     // Later tokens have higher ids, so one that only equals the k-th best loses to it.
     let mut floor = f32::NEG_INFINITY;
-    for candidate in all {
-        if candidate.logit > floor {
-            out.push(candidate);
-            if out.len() == room {
-                out.select_nth_unstable_by(k - 1, likelier);
-                out.truncate(k);
-                floor = out[k - 1].logit;
-            }
+    for (stretch, from) in logits.chunks(STRETCH).zip((0u32..).step_by(STRETCH)) {
+        if highest(stretch) <= floor {
+            continue;
+        }
+        out.extend(numbered(stretch, from).filter(|c| c.logit > floor));
+        if out.len() >= room {
+            out.select_nth_unstable_by(k - 1, likelier);
+            out.truncate(k);
+            floor = out[k - 1].logit;
         }
     }
     if out.len() > k {
         out.select_nth_unstable_by(k - 1, likelier);
         out.truncate(k);
     }
+}
+
+/// Logits with the ids of their tokens, which start at `from`.
+fn numbered(logits: &[f32], from: u32) -> impl Iterator<Item = Candidate> {
+    logits.iter().zip(from..).map(|(&logit, token)| Candidate { token, logit })
 }
 
 /// Sum of `exp(logit - max)`.

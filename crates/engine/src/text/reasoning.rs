@@ -59,7 +59,7 @@ impl Splitter {
         match self.place {
             Place::Start if self.had_thoughts => emit(Kind::Text, self.held.trim_start()),
             Place::Start | Place::Text => emit(Kind::Text, &self.held),
-            Place::ThoughtStart | Place::Thought => emit(Kind::Thought, self.held.trim()),
+            Place::ThoughtStart | Place::Thought => emit(Kind::Thought, self.held.trim_end()),
         }
     }
 
