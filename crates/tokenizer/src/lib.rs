@@ -1,1 +1,24 @@
-//! GGUF vocabularies and chat templates.
+//! GGUF vocabularies and chat templates: text to token ids and back, conversations to prompts.
+//!
+//! A [`Tokenizer`] is built from the metadata of a GGUF file alone. Two promises shape the crate: text that a person
+//! (or a document) supplies never becomes a control token, and a vocabulary or template from a stranger never panics,
+//! hangs or over-allocates. Reading order: `tokenizer.rs`, `vocab.rs`, then one of the models (`byte_level.rs`,
+//! `spm.rs`, `unigram.rs`), then `template/mod.rs`. Nothing here knows models, sampling or terminals.
+#![forbid(unsafe_code)]
+
+mod byte_level;
+mod decoder;
+mod error;
+mod pre;
+mod special;
+mod split;
+mod spm;
+mod template;
+mod tokenizer;
+mod unigram;
+mod vocab;
+
+pub use decoder::Decoder;
+pub use error::{Error, Result};
+pub use template::{ChatTemplate, Message, RenderOptions};
+pub use tokenizer::{Segment, Tokenizer};

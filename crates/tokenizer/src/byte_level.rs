@@ -1,0 +1,233 @@
+//! Byte-level BPE (`tokenizer.ggml.model = gpt2`): text is split into words, each byte of a word is written as one
+//! printable character, and the `tokenizers` crate merges those characters in the order of the merges in the file.
+
+use ahash::{AHashMap, AHashSet};
+use gguf::{Metadata, escape};
+use tokenizers::Model as _;
+use tokenizers::models::bpe::BPE;
+
+use crate::pre::{self, PreTokenizer};
+use crate::split::Splitter;
+use crate::vocab::{MERGES, PRE, Vocab};
+use crate::{Error, Result};
+
+/// The printable characters that stand for bytes: those of Latin-1 that print stand for themselves, the other 68 bytes
+/// are U+0100 and up, in order.
+///
+/// Source: the vocabulary of GPT-2.
+pub(crate) struct Alphabet {
+    chars: [char; 256],
+    bytes: AHashMap<char, u8>,
+}
+
+impl Alphabet {
+    pub(crate) fn new() -> Alphabet {
+        let mut spare = (0x100_u32..).filter_map(char::from_u32);
+        let chars = std::array::from_fn(|byte| {
+            let c = char::from(byte as u8);
+            let prints = matches!(c, '!'..='~' | '¡'..='¬' | '®'..='ÿ');
+            if prints {
+                c
+            } else {
+                spare.next().expect("there are more than 256 characters from U+0100 on")
+            }
+        });
+        let bytes = (0..=u8::MAX).map(|b| (chars[usize::from(b)], b)).collect();
+        Alphabet { chars, bytes }
+    }
+
+    /// Appends the bytes that the characters of a token stand for; what is not of this alphabet stays as it is.
+    pub(crate) fn decode(&self, token: &[u8], out: &mut Vec<u8>) {
+        for chunk in token.utf8_chunks() {
+            for c in chunk.valid().chars() {
+                match self.bytes.get(&c) {
+                    Some(&byte) => out.push(byte),
+                    None => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+                }
+            }
+            out.extend_from_slice(chunk.invalid());
+        }
+    }
+}
+
+/// Longest word, in bytes, whose tokens are remembered within one text.
+const MAX_REMEMBERED: usize = 64;
+/// Most words remembered within one text.
+const MAX_WORDS: usize = 1 << 16;
+
+pub(crate) struct ByteLevel {
+    alphabet: Alphabet,
+    splitter: Splitter,
+    bpe: BPE,
+    /// What the pre-tokenizer says about a begin token where the file says nothing.
+    pub(crate) adds_bos: bool,
+}
+
+impl ByteLevel {
+    pub(crate) fn new(m: &Metadata, vocab: &mut Vocab) -> Result<ByteLevel> {
+        let pre = choose(m, vocab)?;
+        let alphabet = Alphabet::new();
+        let mut texts: AHashMap<String, u32> = AHashMap::with_capacity(vocab.len());
+        for (id, text) in vocab.made_of_text() {
+            texts.entry(text.to_owned()).or_insert(id);
+        }
+        let mut key = [0; 4];
+        let missing = alphabet
+            .chars
+            .iter()
+            .filter(|c| !texts.contains_key(&*c.encode_utf8(&mut key)))
+            .count();
+        // 13 bytes occur in no UTF-8 text; vocabularies often leave them out.
+        if missing > 13 {
+            vocab.warnings.push(format!(
+                "{missing} of 256 byte values have no token: text that needs them loses them"
+            ));
+        }
+        let merges = merges(m, &texts, &mut vocab.warnings)?;
+        // The cache of the crate would outlive the tokenizer; `encode` remembers words itself, text by text.
+        let bpe = BPE::builder()
+            .vocab_and_merges(texts, merges)
+            .ignore_merges(pre.whole_words)
+            .cache_capacity(0)
+            .build()
+            .map_err(Error::vocabulary)?;
+        Ok(ByteLevel {
+            alphabet,
+            splitter: Splitter::new(pre.patterns)?,
+            bpe,
+            adds_bos: pre.adds_bos,
+        })
+    }
+
+    /// Appends the tokens of `text`.
+    pub(crate) fn encode(&self, text: &str, out: &mut Vec<u32>) -> Result<()> {
+        // Where in `out` the tokens of a word stand.
+        let mut seen: AHashMap<&str, (usize, usize)> = AHashMap::new();
+        let mut word_chars = String::new();
+        self.splitter.split(text, &mut |word| {
+            if let Some(&(start, end)) = seen.get(word) {
+                out.extend_from_within(start..end);
+                return Ok(());
+            }
+            word_chars.clear();
+            word_chars.extend(word.bytes().map(|b| self.alphabet.chars[usize::from(b)]));
+            let start = out.len();
+            out.extend(
+                self.bpe.tokenize(&word_chars).map_err(Error::encode)?.iter().map(|token| token.id),
+            );
+            if word.len() <= MAX_REMEMBERED && seen.len() < MAX_WORDS {
+                seen.insert(word, (start, out.len()));
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The pre-tokenizer named in the file; an unknown or absent name is a warning and means the default.
+fn choose(m: &Metadata, vocab: &mut Vocab) -> Result<&'static PreTokenizer> {
+    let Some(name) = m.str(PRE)? else {
+        vocab.warnings.push(format!(
+            "metadata key `{PRE}` is missing: splitting words as `{}` does",
+            pre::DEFAULT.names[0]
+        ));
+        return Ok(&pre::DEFAULT);
+    };
+    Ok(pre::find(name).unwrap_or_else(|| {
+        let (name, default) = (escape(name, 60), pre::DEFAULT.names[0]);
+        vocab.warnings.push(format!(
+            "metadata key `{PRE}`: unknown pre-tokenizer \"{name}\": splitting words as `{default}` does; token ids may be wrong"
+        ));
+        &pre::DEFAULT
+    }))
+}
+
+/// The merges in order. One that is no pair of tokens, or does not make a token, is left out with a warning; of two for
+/// the same pair the first counts.
+fn merges(
+    m: &Metadata,
+    texts: &AHashMap<String, u32>,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<(String, String)>> {
+    let lines = m
+        .strings(MERGES)?
+        .ok_or(Error::Missing { key: MERGES, expected: "the merges of a gpt2 vocabulary" })?;
+    let n = lines.len();
+    let mut merges = Vec::with_capacity(n);
+    let mut seen = AHashSet::with_capacity(n);
+    let (mut left_out, mut example) = (0, None);
+    let mut union = String::new();
+    for line in lines {
+        let Some((left, right)) = pair(line) else {
+            left_out += 1;
+            example.get_or_insert(line);
+            continue;
+        };
+        union.clear();
+        union.push_str(left);
+        union.push_str(right);
+        match (texts.get(left), texts.get(right), texts.get(&union)) {
+            (Some(&l), Some(&r), Some(_)) => {
+                if seen.insert((l, r)) {
+                    merges.push((left.to_owned(), right.to_owned()));
+                }
+            }
+            _ => {
+                left_out += 1;
+                example.get_or_insert(line);
+            }
+        }
+    }
+    if merges.is_empty() && n > 0 {
+        let found = format!("{n} entries such as \"{}\"", escape(example.unwrap_or_default(), 60));
+        return Err(Error::Value {
+            key: MERGES,
+            expected: "pairs of tokens separated by a space".to_owned(),
+            found,
+        });
+    }
+    if let Some(example) = example {
+        let example = escape(example, 60);
+        warnings.push(format!("metadata key `{MERGES}`: {left_out} of {n} are no pairs of tokens, such as \"{example}\": ignored"));
+    }
+    Ok(merges)
+}
+
+/// The two sides of a merge; the left one has at least one character, which may be a space.
+fn pair(line: &[u8]) -> Option<(&str, &str)> {
+    let line = std::str::from_utf8(line).ok()?;
+    let first = line.chars().next()?.len_utf8();
+    let space = first + line[first..].find(' ')?;
+    let right = &line[space + 1..];
+    (!right.is_empty()).then_some((&line[..space], right))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_has_its_character() {
+        let alphabet = Alphabet::new();
+        assert_eq!(alphabet.bytes.len(), 256);
+        assert_eq!(
+            [b' ', b'\n', b'a', 0x7f].map(|b| alphabet.chars[usize::from(b)]),
+            ['Ġ', 'Ċ', 'a', 'ġ']
+        );
+        let all: String = alphabet.chars.iter().collect();
+        let mut bytes = Vec::new();
+        alphabet.decode(all.as_bytes(), &mut bytes);
+        assert_eq!(bytes, (0..=255).collect::<Vec<u8>>());
+        bytes.clear();
+        alphabet.decode("▁中\u{ff}".as_bytes(), &mut bytes);
+        assert_eq!(bytes, ["▁中".as_bytes(), b"\xff"].concat());
+    }
+
+    #[test]
+    fn merges_split_at_the_first_space_that_can() {
+        assert_eq!(pair("Ġ a".as_bytes()), Some(("Ġ", "a")));
+        assert_eq!(pair(b"  b"), Some((" ", "b")));
+        for bad in [&b""[..], b" ", b"ab", b"ab ", b"\xff a"] {
+            assert_eq!(pair(bad), None, "{bad:?}");
+        }
+    }
+}

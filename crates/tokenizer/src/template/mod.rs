@@ -1,0 +1,198 @@
+//! Chat templates: a conversation to a prompt, as the model's authors laid it out.
+//!
+//! A template is a program from a stranger: it is rewritten before it is compiled (`rewrite.rs`), runs with bounded
+//! steps, depth and memory (`limits.rs`), sees nothing but the conversation (`filters.rs` has what it may call), and its
+//! prompt says which text is the template's own (`provenance.rs`).
+
+mod clock;
+mod filters;
+mod limits;
+mod provenance;
+mod rewrite;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use gguf::Metadata;
+use minijinja::{Environment, ErrorKind, Value};
+
+use crate::{Error, Result, Segment, Tokenizer};
+use limits::Budget;
+use provenance::{Controls, Marks};
+
+const KEY: &str = "tokenizer.chat_template";
+
+/// ChatML, for files without a template.
+const FALLBACK: &str = "{%- for message in messages %}\
+    {{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}\
+    {%- endfor %}\
+    {%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}";
+
+/// Longest template, in bytes.
+const MAX_SOURCE: usize = 1 << 20;
+/// Longest prompt, in bytes.
+const MAX_PROMPT: usize = 8 << 20;
+/// Text that a rendering may produce on the way, in bytes: this, and so many times the conversation.
+const BUDGET: u64 = 16 << 20;
+const BUDGET_PER_BYTE: u64 = 32;
+/// Steps of the engine: this, and so many per message.
+const STEPS: u64 = 1_000_000;
+const STEPS_PER_MESSAGE: u64 = 2_000;
+/// Frames of loops, macros and the like inside each other.
+const MAX_FRAMES: usize = 100;
+
+/// One message of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Who speaks: `system`, `user`, `assistant`, `tool`.
+    pub role: String,
+    /// What is said. It never becomes control tokens.
+    pub content: String,
+}
+
+impl Message {
+    /// A message.
+    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Message {
+        Message { role: role.into(), content: content.into() }
+    }
+}
+
+/// How a prompt is to end and what the template is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RenderOptions {
+    /// End the prompt where the model's answer begins.
+    pub add_generation_prompt: bool,
+    /// Whether the model should think first; `None` leaves it to the template.
+    pub enable_thinking: Option<bool>,
+}
+
+/// The chat template of a model.
+pub struct ChatTemplate {
+    source: String,
+    controls: Controls,
+    bos: String,
+    eos: String,
+    is_fallback: bool,
+    /// Seconds since 1970; `None` asks the clock.
+    now: Option<i64>,
+}
+
+impl ChatTemplate {
+    /// The template in the metadata, checked to compile, or ChatML if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Template`] names the line; [`Error::Gguf`] if the key holds no text.
+    pub fn from_gguf(m: &Metadata, tokenizer: &Tokenizer) -> Result<ChatTemplate> {
+        match m.str(KEY)? {
+            Some(source) => ChatTemplate::new(source, tokenizer),
+            None => {
+                Ok(ChatTemplate { is_fallback: true, ..ChatTemplate::new(FALLBACK, tokenizer)? })
+            }
+        }
+    }
+
+    /// A template from its source, checked to compile.
+    ///
+    /// # Errors
+    /// [`Error::Template`]: malformed, too long or too deep; the message names the line.
+    pub fn new(source: &str, tokenizer: &Tokenizer) -> Result<ChatTemplate> {
+        if source.len() > MAX_SOURCE {
+            return Err(Error::template(
+                None,
+                format!("{} bytes long, at most {MAX_SOURCE} are allowed", source.len()),
+            ));
+        }
+        let text = |token: Option<u32>| {
+            token.and_then(|id| tokenizer.token_text(id)).unwrap_or("").to_owned()
+        };
+        let template = ChatTemplate {
+            source: source.to_owned(),
+            controls: Controls::new(tokenizer)?,
+            bos: text(tokenizer.bos()),
+            eos: text(tokenizer.eos()),
+            is_fallback: false,
+            now: None,
+        };
+        let rewritten = template.rewrite(&template.controls.marks(&[])?)?;
+        Environment::new().template_from_str(&rewritten).map_err(|e| error(&e))?;
+        Ok(template)
+    }
+
+    /// Whether the file has no template and ChatML stands in.
+    pub fn is_fallback(&self) -> bool {
+        self.is_fallback
+    }
+
+    /// Fixes the time that the template sees, in seconds since 1970, so that prompts can be repeated.
+    pub fn set_time(&mut self, seconds: i64) {
+        self.now = Some(seconds);
+    }
+
+    /// The prompt for a conversation. Only segments of the template's own control tokens are special.
+    ///
+    /// # Errors
+    /// [`Error::Template`]: the template refuses the conversation or fails on it, or exceeds its steps or memory.
+    pub fn render(&self, messages: &[Message], options: &RenderOptions) -> Result<Vec<Segment>> {
+        let inputs: Vec<&str> =
+            messages.iter().flat_map(|m| [m.role.as_str(), m.content.as_str()]).collect();
+        let input_bytes: u64 = inputs.iter().map(|text| text.len() as u64).sum();
+        let marks = self.controls.marks(&inputs)?;
+        let rewritten = self.rewrite(&marks)?;
+        let budget =
+            Budget::new(BUDGET.saturating_add(input_bytes.saturating_mul(BUDGET_PER_BYTE)));
+        let mut env = Environment::new();
+        env.set_fuel(Some(STEPS + STEPS_PER_MESSAGE.saturating_mul(messages.len() as u64)));
+        env.set_recursion_limit(MAX_FRAMES);
+        limits::install(&mut env, &budget);
+        filters::install(&mut env, &budget, self.now.unwrap_or_else(now));
+        let template = env.template_from_str(&rewritten).map_err(|e| error(&e))?;
+        let prompt =
+            template.render(self.variables(messages, options, &marks)).map_err(|e| error(&e))?;
+        if prompt.len() > MAX_PROMPT {
+            return Err(Error::template(None, format!("prompt of more than {MAX_PROMPT} bytes")));
+        }
+        Ok(marks.segments(&prompt))
+    }
+
+    fn rewrite(&self, marks: &Marks<'_>) -> Result<String> {
+        rewrite::rewrite(&self.source, &|text| marks.mark(text))
+    }
+
+    /// What the template sees.
+    fn variables(&self, messages: &[Message], options: &RenderOptions, marks: &Marks<'_>) -> Value {
+        let message = |m: &Message| {
+            Value::from_iter([
+                ("role", Value::from(m.role.as_str())),
+                ("content", Value::from(m.content.as_str())),
+            ])
+        };
+        let mut variables = vec![
+            ("messages", Value::from(messages.iter().map(message).collect::<Vec<_>>())),
+            ("add_generation_prompt", Value::from(options.add_generation_prompt)),
+            ("bos_token", Value::from(marks.mark(&self.bos))),
+            ("eos_token", Value::from(marks.mark(&self.eos))),
+            ("tools", Value::from(())),
+            ("documents", Value::from(())),
+        ];
+        if let Some(thinking) = options.enable_thinking {
+            variables.push(("enable_thinking", Value::from(thinking)));
+        }
+        Value::from_iter(variables)
+    }
+}
+
+fn now() -> i64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(0))
+}
+
+/// An error of the engine in our words.
+fn error(e: &minijinja::Error) -> Error {
+    let message = match (e.kind(), e.detail()) {
+        (ErrorKind::OutOfFuel, _) => format!("used more than {STEPS} steps"),
+        (ErrorKind::InvalidOperation, Some(detail)) => detail.to_owned(),
+        (kind, Some(detail)) => format!("{kind}: {detail}"),
+        (kind, None) => kind.to_string(),
+    };
+    Error::template(e.line(), message)
+}

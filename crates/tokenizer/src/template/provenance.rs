@@ -1,0 +1,171 @@
+//! Which text of a prompt is the template's own.
+//!
+//! Control tokens in the template's text and string constants are replaced by marks before rendering, and only marks
+//! become control tokens afterwards. Messages are rendered as they are, so a template's logic on them (`split`, `trim`,
+//! `startswith`) works as ever; yet whatever they say, whole or pieced together from several, stays text.
+//!
+//! A mark is a number between two sentinels. The sentinel is a private-use character that occurs in no message.
+//! Some templates write a control token around a role: `'<|' + message.role + '|>'`. The two ends of such tokens get
+//! marks without width, and what stands between them counts if it is the role of a message.
+
+use ahash::{AHashMap, AHashSet};
+use aho_corasick::{AhoCorasick, MatchKind};
+
+use crate::{Error, Result, Segment, Tokenizer};
+
+/// Control tokens to look for in a template.
+pub(super) struct Controls {
+    /// Finds them; `None` if there are none.
+    search: Option<AhoCorasick>,
+    texts: Vec<String>,
+    index: AHashMap<String, usize>,
+}
+
+/// Roles that control tokens are named after.
+const ROLES: &[&str] = &["system", "user", "assistant", "tool", "developer"];
+
+impl Controls {
+    pub(super) fn new(tokenizer: &Tokenizer) -> Result<Controls> {
+        let mut seen = AHashSet::new();
+        let texts: Vec<String> = tokenizer
+            .controls()
+            .map(|(_, text)| text.to_owned())
+            .filter(|text| seen.insert(text.clone()))
+            .collect();
+        let search = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&texts);
+        let search = if texts.is_empty() { None } else { Some(search.map_err(Error::vocabulary)?) };
+        let index = texts.iter().cloned().zip(0..).collect();
+        Ok(Controls { search, texts, index })
+    }
+
+    /// Marks for one rendering; `inputs` are all texts that are not the template's.
+    pub(super) fn marks<'c>(&'c self, inputs: &[&str]) -> Result<Marks<'c>> {
+        let private = |c: char| ('\u{100000}'..='\u{10FFFD}').contains(&c);
+        let used: AHashSet<char> =
+            inputs.iter().flat_map(|text| text.chars()).filter(|c| private(*c)).collect();
+        let sentinel = ('\u{100000}'..='\u{10FFFD}')
+            .rev()
+            .find(|c| !used.contains(c))
+            .ok_or_else(|| Error::template(None, "the messages use every private character"))?;
+        let mut ends = AHashSet::new();
+        for text in &self.texts {
+            let lower = text.to_ascii_lowercase();
+            for role in ROLES {
+                for (at, _) in lower.match_indices(role) {
+                    let (open, close) = (&text[..at], &text[at + role.len()..]);
+                    if !open.is_empty() && !close.is_empty() {
+                        ends.insert((open, close));
+                    }
+                }
+            }
+        }
+        let mut ends: Vec<_> = ends.into_iter().collect();
+        // Longest first, so that the outcome does not hang on the order of a set.
+        ends.sort_unstable_by_key(|(open, close)| {
+            (std::cmp::Reverse((open.len(), close.len())), *open, *close)
+        });
+        Ok(Marks { controls: self, sentinel, ends })
+    }
+}
+
+/// Puts marks into a template's text and finds them in the prompt.
+pub(super) struct Marks<'c> {
+    controls: &'c Controls,
+    sentinel: char,
+    /// What stands before and behind the role in control tokens named after one.
+    ends: Vec<(&'c str, &'c str)>,
+}
+
+impl<'c> Marks<'c> {
+    /// A text of the template with marks.
+    pub(super) fn mark(&self, text: &str) -> String {
+        let s = self.sentinel;
+        let mut marked = String::with_capacity(text.len());
+        if self.ends.iter().any(|(_, close)| text.starts_with(close)) {
+            marked.extend([s, '>']);
+        }
+        let mut done = 0;
+        for found in self.controls.search.iter().flat_map(|search| search.find_iter(text)) {
+            marked.push_str(&text[done..found.start()]);
+            marked.push_str(&format!("{s}{}{s}", found.pattern().as_usize()));
+            done = found.end();
+        }
+        marked.push_str(&text[done..]);
+        if self.ends.iter().any(|(open, _)| text.ends_with(open)) {
+            marked.extend([s, '<']);
+        }
+        marked
+    }
+
+    /// The prompt as segments, without marks.
+    pub(super) fn segments(&self, prompt: &str) -> Vec<Segment> {
+        let mut segments = Segments::default();
+        // Where in the plain text so far a control token around a role may have its first end.
+        let mut open = None;
+        let mut rest = prompt;
+        while let Some(at) = rest.find(self.sentinel) {
+            segments.plain.push_str(&rest[..at]);
+            rest = &rest[at + self.sentinel.len_utf8()..];
+            if let Some(after) = rest.strip_prefix('<') {
+                open = Some(segments.plain.len());
+                rest = after;
+            } else if let Some(after) = rest.strip_prefix('>') {
+                rest = after;
+                if let Some((start, control, close)) =
+                    open.take().and_then(|at| self.around_role(&segments.plain, at, after))
+                {
+                    segments.plain.truncate(start);
+                    segments.control(control);
+                    rest = &after[close..];
+                }
+            } else {
+                let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+                if let Some(control) =
+                    rest[..digits].parse().ok().and_then(|i: usize| self.controls.texts.get(i))
+                {
+                    segments.control(control);
+                    open = None;
+                }
+                rest = rest[digits..].strip_prefix(self.sentinel).unwrap_or(&rest[digits..]);
+            }
+        }
+        segments.plain.push_str(rest);
+        segments.flush();
+        segments.list
+    }
+
+    /// The control token whose first end stops at `at` in `plain`, whose role is the rest of `plain`, and whose last end
+    /// starts `after`: where it starts in `plain`, its text, and the length of its last end.
+    fn around_role(&self, plain: &str, at: usize, after: &str) -> Option<(usize, &'c str, usize)> {
+        let role = plain.get(at..)?;
+        if !ROLES.iter().any(|known| known.eq_ignore_ascii_case(role)) {
+            return None;
+        }
+        self.ends.iter().find_map(|(open, close)| {
+            if !plain[..at].ends_with(open) || !after.starts_with(close) {
+                return None;
+            }
+            let index = *self.controls.index.get(&format!("{open}{role}{close}"))?;
+            Some((at - open.len(), self.controls.texts[index].as_str(), close.len()))
+        })
+    }
+}
+
+#[derive(Default)]
+struct Segments {
+    list: Vec<Segment>,
+    plain: String,
+}
+
+impl Segments {
+    fn flush(&mut self) {
+        if !self.plain.is_empty() {
+            self.list.push(Segment { text: std::mem::take(&mut self.plain), special: false });
+        }
+    }
+
+    fn control(&mut self, text: &str) {
+        self.flush();
+        self.list.push(Segment { text: text.to_owned(), special: true });
+    }
+}

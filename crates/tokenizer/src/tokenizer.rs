@@ -1,0 +1,217 @@
+//! The tokenizer of a model: text to ids and ids to bytes.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use gguf::{Metadata, escape};
+
+use crate::byte_level::ByteLevel;
+use crate::special::{Matcher, Piece};
+use crate::spm::{Spm, with_marked_spaces};
+use crate::unigram::Unigram;
+use crate::vocab::{Kind, Model, PRE, Vocab};
+use crate::{Decoder, Result};
+
+/// A piece of a prompt and where it comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The text.
+    pub text: String,
+    /// Whether control tokens written in the text count as such. Only a template's own text may say so.
+    pub special: bool,
+}
+
+/// Text to token ids and back, for one vocabulary. Shared between threads.
+pub struct Tokenizer {
+    vocab: Arc<Vocab>,
+    algorithm: Algorithm,
+    /// Tokens found whole in any text.
+    user_defined: Matcher,
+    /// Tokens found whole in text that may hold control tokens.
+    special: Matcher,
+    pre: Option<String>,
+    adds_bos: bool,
+    adds_space: bool,
+}
+
+enum Algorithm {
+    ByteLevel(Box<ByteLevel>),
+    Spm(Box<Spm>),
+    Unigram(Box<Unigram>),
+}
+
+impl Tokenizer {
+    /// Builds the tokenizer from a file's metadata. What is odd but survivable is told by [`Tokenizer::warnings`].
+    ///
+    /// # Errors
+    /// A key of the vocabulary is missing, of the wrong type or of impossible value; the message names it.
+    pub fn from_gguf(m: &Metadata) -> Result<Tokenizer> {
+        let mut vocab = Vocab::from_gguf(m)?;
+        let algorithm = match vocab.model {
+            Model::ByteLevel => Algorithm::ByteLevel(Box::new(ByteLevel::new(m, &mut vocab)?)),
+            Model::Spm => Algorithm::Spm(Box::new(Spm::new(&mut vocab))),
+            Model::Unigram => Algorithm::Unigram(Box::new(Unigram::new(m, &mut vocab)?)),
+        };
+        let user_defined = Matcher::new(&vocab, &[Kind::UserDefined])?;
+        let special = Matcher::new(&vocab, &[Kind::UserDefined, Kind::Control, Kind::Unknown])?;
+        let adds_bos_by_default = match &algorithm {
+            Algorithm::ByteLevel(byte_level) => byte_level.adds_bos,
+            Algorithm::Spm(_) => true,
+            Algorithm::Unigram(_) => false,
+        };
+        let adds_bos = m.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(adds_bos_by_default)
+            && vocab.bos.is_some();
+        let adds_space = match vocab.model {
+            Model::ByteLevel => false,
+            Model::Spm | Model::Unigram => {
+                m.bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(true)
+            }
+        };
+        let pre = m.str(PRE)?.map(|name| escape(name, 60));
+        Ok(Tokenizer {
+            vocab: Arc::new(vocab),
+            algorithm,
+            user_defined,
+            special,
+            pre,
+            adds_bos,
+            adds_space,
+        })
+    }
+
+    /// What was found wrong in the vocabulary and worked around, one line each.
+    pub fn warnings(&self) -> &[String] {
+        &self.vocab.warnings
+    }
+
+    /// The tokens of a text from outside: never a control token, whatever the text says. No begin token is added.
+    ///
+    /// # Errors
+    /// The text is longer than the algorithm can number (4 GiB).
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        self.encode_pieces([(text, false)])
+    }
+
+    /// The tokens of a text in which the names of control tokens become those tokens. No begin token is added.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn encode_special(&self, text: &str) -> Result<Vec<u32>> {
+        self.encode_pieces([(text, true)])
+    }
+
+    /// The tokens of a prompt made of segments: its text is split into words as one text, while only special segments
+    /// yield control tokens. No begin token is added.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn encode_segments(&self, segments: &[Segment]) -> Result<Vec<u32>> {
+        self.encode_pieces(segments.iter().map(|s| (s.text.as_str(), s.special)))
+    }
+
+    fn encode_pieces<'t>(
+        &self,
+        pieces: impl IntoIterator<Item = (&'t str, bool)>,
+    ) -> Result<Vec<u32>> {
+        let mut out = Vec::new();
+        // Text since the last whole token: one slice as long as it can be.
+        let mut text = Cow::Borrowed("");
+        let mut starts = true;
+        for (piece, special) in pieces {
+            let matcher = if special { &self.special } else { &self.user_defined };
+            let mut result = Ok(());
+            matcher.cut(piece, |part| match part {
+                Piece::Text(part) if text.is_empty() => text = Cow::Borrowed(part),
+                Piece::Text(part) => text.to_mut().push_str(part),
+                Piece::Token(token) => {
+                    if result.is_ok() {
+                        result = self.encode_text(&text, starts, &mut out);
+                    }
+                    (text, starts) = (Cow::Borrowed(""), true);
+                    out.push(token);
+                }
+            });
+            result?;
+        }
+        self.encode_text(&text, starts, &mut out)?;
+        Ok(out)
+    }
+
+    /// Appends the tokens of text without whole tokens. `starts`: it stands at the start or behind a whole token.
+    fn encode_text(&self, text: &str, starts: bool, out: &mut Vec<u32>) -> Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let prefix = self.adds_space && starts;
+        match &self.algorithm {
+            Algorithm::ByteLevel(byte_level) => byte_level.encode(text, out),
+            Algorithm::Spm(spm) => spm.encode(&with_marked_spaces(text, prefix), out),
+            Algorithm::Unigram(unigram) => unigram.encode(text, prefix, out),
+        }
+    }
+
+    /// What a token adds to the output: raw bytes, perhaps part of a character; nothing for control tokens and for ids
+    /// outside the vocabulary.
+    pub fn bytes(&self, token: u32) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.vocab.push_bytes(token, &mut bytes);
+        bytes
+    }
+
+    /// Whether a token steers the model and is no text.
+    pub fn is_control(&self, token: u32) -> bool {
+        self.vocab.kind(token) == Some(Kind::Control)
+    }
+
+    /// A token as written in the vocabulary; `None` for ids outside it and texts that are not UTF-8.
+    pub fn token_text(&self, token: u32) -> Option<&str> {
+        self.vocab.text(token)
+    }
+
+    /// Whether a token ends a generation: the tokens the file names for it and control tokens known for it.
+    pub fn is_eog(&self, token: u32) -> bool {
+        self.vocab.is_eog(token)
+    }
+
+    /// The token a prompt begins with, if the vocabulary has one.
+    pub fn bos(&self) -> Option<u32> {
+        self.vocab.bos
+    }
+
+    /// The token that ends a text, if the vocabulary has one.
+    pub fn eos(&self) -> Option<u32> {
+        self.vocab.eos
+    }
+
+    /// Whether a prompt should begin with [`Tokenizer::bos`].
+    pub fn adds_bos(&self) -> bool {
+        self.adds_bos
+    }
+
+    /// Number of tokens.
+    pub fn vocab_size(&self) -> usize {
+        self.vocab.len()
+    }
+
+    /// The kind of vocabulary, as in `tokenizer.ggml.model`: `gpt2`, `llama` or `t5`.
+    pub fn kind(&self) -> &str {
+        self.vocab.model.name()
+    }
+
+    /// The pre-tokenizer, as in `tokenizer.ggml.pre`, fit to print.
+    pub fn pre(&self) -> Option<&str> {
+        self.pre.as_deref()
+    }
+
+    /// A decoder for one stream of tokens.
+    pub fn decoder(&self) -> Decoder {
+        Decoder::new(Arc::clone(&self.vocab), self.adds_space)
+    }
+
+    /// Tokens that text from outside never becomes, and their texts.
+    pub(crate) fn controls(&self) -> impl Iterator<Item = (u32, &str)> {
+        let control =
+            |id: &u32| matches!(self.vocab.kind(*id), Some(Kind::Control | Kind::Unknown));
+        self.vocab.ids().filter(control).filter_map(|id| Some((id, self.vocab.matchable(id)?)))
+    }
+}

@@ -1,0 +1,66 @@
+//! SentencePiece Unigram (`tokenizer.ggml.model = t5`): the split with the highest sum of scores, found by the
+//! `tokenizers` crate.
+
+use gguf::Metadata;
+use tokenizers::models::unigram::Unigram as Model;
+use tokenizers::{Model as _, NormalizedString, Normalizer as _, normalizers::NFKC};
+
+use crate::vocab::{MODEL, SPACE, Vocab};
+use crate::{Error, Result};
+
+const CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
+
+pub(crate) struct Unigram {
+    model: Model,
+    /// Token of each piece of `model`.
+    ids: Vec<u32>,
+    collapses_spaces: bool,
+    normalizes: bool,
+}
+
+impl Unigram {
+    pub(crate) fn new(m: &Metadata, vocab: &mut Vocab) -> Result<Unigram> {
+        let unknown = vocab.unknown.ok_or_else(|| Error::Value {
+            key: MODEL,
+            expected: "an unknown token, which t5 vocabularies need".to_owned(),
+            found: "none".to_owned(),
+        })?;
+        // The unknown token is piece 0 under a text that no text holds: normalization removes U+0000.
+        let mut pieces = vec![("\0".to_owned(), 0.0)];
+        let mut ids = vec![unknown];
+        for (id, text) in vocab.made_of_text() {
+            pieces.push((text.to_owned(), f64::from(vocab.score(id).clamp(-1e6, 1e6))));
+            ids.push(id);
+        }
+        // The file's own table of replacements is for SentencePiece's reader alone; all known ones follow NFKC.
+        let normalizes = m.get(CHARSMAP).is_some();
+        let collapses_spaces = m.bool("tokenizer.ggml.remove_extra_whitespaces")?.unwrap_or(false);
+        let model = Model::from(pieces, Some(0), false).map_err(Error::vocabulary)?;
+        Ok(Unigram { model, ids, collapses_spaces, normalizes })
+    }
+
+    /// Appends the tokens of `text`; `prefix` puts a space in front of it.
+    pub(crate) fn encode(&self, text: &str, prefix: bool, out: &mut Vec<u32>) -> Result<()> {
+        let mut text = text.replace('\0', "");
+        if self.normalizes {
+            let mut normalized = NormalizedString::from(text);
+            NFKC.normalize(&mut normalized).map_err(Error::encode)?;
+            text = normalized.get().to_owned();
+        }
+        if self.collapses_spaces {
+            text = text
+                .split([' ', '\t', '\n', '\r'])
+                .filter(|word| !word.is_empty())
+                .collect::<Vec<_>>()
+                .join(" ");
+        }
+        if text.is_empty() {
+            return Ok(());
+        }
+        let marked = crate::spm::with_marked_spaces(&text, prefix && !text.starts_with(SPACE));
+        for token in self.model.tokenize(&marked).map_err(Error::encode)? {
+            out.push(self.ids.get(token.id as usize).copied().unwrap_or(self.ids[0]));
+        }
+        Ok(())
+    }
+}

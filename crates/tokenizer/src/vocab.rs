@@ -1,0 +1,329 @@
+//! The tokens of a vocabulary: their texts, kinds and meanings, checked once when they are read.
+
+use ahash::AHashSet;
+use gguf::{Metadata, escape};
+
+use crate::byte_level::Alphabet;
+use crate::{Error, Result};
+
+pub(crate) const MODEL: &str = "tokenizer.ggml.model";
+pub(crate) const PRE: &str = "tokenizer.ggml.pre";
+pub(crate) const MERGES: &str = "tokenizer.ggml.merges";
+const TOKENS: &str = "tokenizer.ggml.tokens";
+const SCORES: &str = "tokenizer.ggml.scores";
+const TOKEN_TYPE: &str = "tokenizer.ggml.token_type";
+
+/// `▁`, which stands for a space in SentencePiece vocabularies.
+pub(crate) const SPACE: &str = "\u{2581}";
+
+/// Longest token, in bytes, that text is matched against. Real vocabularies stay far below; the limit keeps the cost
+/// of building and searching proportional to the size of the file.
+pub(crate) const MAX_TOKEN: usize = 512;
+
+/// Texts that end a generation wherever they are tokens of control.
+const END_TEXTS: &[&str] = &[
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end|>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<|return|>",
+    "<|call|>",
+    "<end_of_turn>",
+    "<end_of_utterance>",
+    "<｜end▁of▁sentence｜>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "</s>",
+];
+
+/// The algorithm a vocabulary is made for, by `tokenizer.ggml.model`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Model {
+    /// `gpt2`: byte-level BPE with a list of merges.
+    ByteLevel,
+    /// `llama`: SentencePiece BPE, merges ordered by score.
+    Spm,
+    /// `t5`: SentencePiece Unigram.
+    Unigram,
+}
+
+impl Model {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Model::ByteLevel => "gpt2",
+            Model::Spm => "llama",
+            Model::Unigram => "t5",
+        }
+    }
+
+    fn from_gguf(m: &Metadata) -> Result<Model> {
+        let expected = "gpt2, llama or t5";
+        let name = m.str(MODEL)?.ok_or(Error::Missing { key: MODEL, expected })?;
+        [Model::ByteLevel, Model::Spm, Model::Unigram]
+            .into_iter()
+            .find(|model| model.name() == name)
+            .ok_or_else(|| Error::Value {
+                key: MODEL,
+                expected: expected.to_owned(),
+                found: format!("\"{}\"", escape(name, 60)),
+            })
+    }
+}
+
+/// What a token is for, by `tokenizer.ggml.token_type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Normal,
+    Unknown,
+    /// Steers the model; never made from a person's text.
+    Control,
+    /// Matched in text as a whole before the model splits what remains.
+    UserDefined,
+    Unused,
+    /// A single byte, written `<0xNN>`.
+    Byte,
+}
+
+impl Kind {
+    fn from_number(number: i32) -> Kind {
+        match number {
+            2 => Kind::Unknown,
+            3 => Kind::Control,
+            4 => Kind::UserDefined,
+            5 => Kind::Unused,
+            6 => Kind::Byte,
+            _ => Kind::Normal,
+        }
+    }
+}
+
+/// All tokens. Ids are indices; any id may be asked for, those outside have no text and no bytes.
+pub(crate) struct Vocab {
+    pub(crate) model: Model,
+    /// The texts one after another, as in the file.
+    texts: Vec<u8>,
+    /// Where each text ends.
+    ends: Vec<usize>,
+    kinds: Vec<Kind>,
+    /// Empty if the file has none.
+    scores: Vec<f32>,
+    pub(crate) bos: Option<u32>,
+    pub(crate) eos: Option<u32>,
+    pub(crate) unknown: Option<u32>,
+    ends_generation: AHashSet<u32>,
+    alphabet: Alphabet,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Vocab {
+    /// Reads and checks the tokens.
+    pub(crate) fn from_gguf(m: &Metadata) -> Result<Vocab> {
+        let model = Model::from_gguf(m)?;
+        let tokens =
+            m.strings(TOKENS)?.ok_or(Error::Missing { key: TOKENS, expected: "the vocabulary" })?;
+        let n = tokens.len();
+        if n == 0 || u32::try_from(n).is_err() {
+            return Err(Error::Value {
+                key: TOKENS,
+                expected: "1 to 2^32-1 tokens".to_owned(),
+                found: n.to_string(),
+            });
+        }
+        let (mut texts, mut ends) = (Vec::new(), Vec::with_capacity(n));
+        for text in tokens {
+            texts.extend_from_slice(text);
+            ends.push(texts.len());
+        }
+        let kinds = match m.i32s(TOKEN_TYPE)? {
+            Some(types) => {
+                same_length(TOKEN_TYPE, types, n)?.into_iter().map(Kind::from_number).collect()
+            }
+            None => vec![Kind::Normal; n],
+        };
+        let scores = match m.f32s(SCORES)? {
+            Some(scores) => same_length(SCORES, scores, n)?,
+            None if model == Model::ByteLevel => Vec::new(),
+            None => return Err(Error::Missing { key: SCORES, expected: "one score per token" }),
+        };
+        let mut vocab = Vocab {
+            model,
+            texts,
+            ends,
+            kinds,
+            scores,
+            bos: None,
+            eos: None,
+            unknown: None,
+            ends_generation: AHashSet::new(),
+            alphabet: Alphabet::new(),
+            warnings: Vec::new(),
+        };
+        vocab.assign_roles(m)?;
+        Ok(vocab)
+    }
+
+    /// Finds the tokens with a role: begin, end, unknown; and the control tokens that a file did not mark as such.
+    fn assign_roles(&mut self, m: &Metadata) -> Result<()> {
+        self.bos = self.id(m, "tokenizer.ggml.bos_token_id")?;
+        self.eos = self.id(m, "tokenizer.ggml.eos_token_id")?;
+        self.unknown = self.id(m, "tokenizer.ggml.unknown_token_id")?;
+        let eot = self.id(m, "tokenizer.ggml.eot_token_id")?;
+        let eom = self.id(m, "tokenizer.ggml.eom_token_id")?;
+        if self.unknown.is_none() {
+            self.unknown = self.ids().find(|&id| self.kind(id) == Some(Kind::Unknown));
+        }
+        for id in [self.bos, self.eos, eot, eom].into_iter().flatten() {
+            if self.text(id).is_some_and(|t| is_bracketed(t, "<", ">") || is_bracketed(t, "[", "]"))
+            {
+                self.kinds[id as usize] = Kind::Control;
+            }
+        }
+        self.ends_generation.extend([self.eos, eot, eom].into_iter().flatten());
+        let (mut ends, mut named) = (Vec::new(), Vec::new());
+        for id in self.ids() {
+            let Some(text) = self.text(id).filter(|t| END_TEXTS.contains(t)) else { continue };
+            named.push((id, text.to_owned()));
+            let unmistakable = is_bracketed(text, "<|", "|>")
+                || is_bracketed(text, "<｜", "｜>")
+                || text.starts_with("<end_of_");
+            if self.kind(id) == Some(Kind::Control) || unmistakable {
+                ends.push(id);
+            }
+        }
+        for &id in &ends {
+            self.kinds[id as usize] = Kind::Control;
+        }
+        self.ends_generation.extend(ends);
+        // Where `<|return|>` and `<|call|>` end a turn, `<|end|>` only ends one of its messages.
+        let has = |text| named.iter().any(|(_, t)| t == text);
+        if has("<|return|>") && has("<|call|>") {
+            for (id, _) in named.iter().filter(|(_, t)| t == "<|end|>") {
+                self.ends_generation.remove(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// A token id from the metadata; one outside the vocabulary is a warning and counts as absent.
+    fn id(&mut self, m: &Metadata, key: &str) -> Result<Option<u32>> {
+        let Some(value) = m.get(key) else { return Ok(None) };
+        // Some writers store -1 for "none".
+        if value.as_integer().is_some_and(|i| i < 0) {
+            return Ok(None);
+        }
+        let Some(id) = m.u64(key)? else { return Ok(None) };
+        match u32::try_from(id) {
+            Ok(id) if (id as usize) < self.len() => Ok(Some(id)),
+            _ => {
+                let n = self.len();
+                self.warnings.push(format!(
+                    "metadata key `{key}`: token {id} is outside the vocabulary of {n}: ignored"
+                ));
+                Ok(None)
+            }
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// All ids in order.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = u32> + use<> {
+        (0_u32..).take(self.len())
+    }
+
+    /// The text as in the file, perhaps not UTF-8.
+    pub(crate) fn raw(&self, id: u32) -> Option<&[u8]> {
+        let end = *self.ends.get(id as usize)?;
+        let start = (id as usize).checked_sub(1).map_or(0, |before| self.ends[before]);
+        Some(&self.texts[start..end])
+    }
+
+    /// The text as in the file, if it is UTF-8.
+    pub(crate) fn text(&self, id: u32) -> Option<&str> {
+        std::str::from_utf8(self.raw(id)?).ok()
+    }
+
+    pub(crate) fn kind(&self, id: u32) -> Option<Kind> {
+        self.kinds.get(id as usize).copied()
+    }
+
+    /// Its score; NaN counts as the least.
+    pub(crate) fn score(&self, id: u32) -> f32 {
+        self.scores.get(id as usize).copied().filter(|s| !s.is_nan()).unwrap_or(f32::NEG_INFINITY)
+    }
+
+    pub(crate) fn is_eog(&self, id: u32) -> bool {
+        self.ends_generation.contains(&id)
+    }
+
+    /// Texts that can be found in a prompt: not empty, UTF-8, of bounded length.
+    pub(crate) fn matchable(&self, id: u32) -> Option<&str> {
+        self.text(id).filter(|text| !text.is_empty() && text.len() <= MAX_TOKEN)
+    }
+
+    /// The tokens the model itself may make out of text, with their texts.
+    pub(crate) fn made_of_text(&self) -> impl Iterator<Item = (u32, &str)> {
+        self.ids().filter_map(|id| match self.kind(id)? {
+            Kind::Normal | Kind::UserDefined | Kind::Unused => Some((id, self.matchable(id)?)),
+            Kind::Unknown | Kind::Control | Kind::Byte => None,
+        })
+    }
+
+    /// The byte a token `<0xNN>` stands for.
+    pub(crate) fn byte(&self, id: u32) -> Option<u8> {
+        let hex = self.text(id)?.strip_prefix("<0x")?.strip_suffix('>')?;
+        let two_digits = hex.len() == 2 && hex.bytes().all(|b| b.is_ascii_hexdigit());
+        if two_digits { u8::from_str_radix(hex, 16).ok() } else { None }
+    }
+
+    /// The token of each byte: marked as such or, if the file marks none, recognized by its text. The first wins.
+    pub(crate) fn byte_tokens(&self) -> [Option<u32>; 256] {
+        let marked = self.kinds.contains(&Kind::Byte);
+        let mut tokens = [None; 256];
+        for id in self.ids().filter(|&id| !marked || self.kind(id) == Some(Kind::Byte)) {
+            if let Some(byte) = self.byte(id) {
+                tokens[usize::from(byte)].get_or_insert(id);
+            }
+        }
+        tokens
+    }
+
+    /// Appends what a token adds to the output: raw bytes, perhaps part of a character; nothing for control tokens.
+    pub(crate) fn push_bytes(&self, id: u32, out: &mut Vec<u8>) {
+        let (Some(raw), Some(kind)) = (self.raw(id), self.kind(id)) else { return };
+        match (kind, self.model) {
+            (Kind::Control | Kind::Unknown, _) => {}
+            (Kind::UserDefined, _) => out.extend_from_slice(raw),
+            (Kind::Byte, _) => match self.byte(id) {
+                Some(byte) => out.push(byte),
+                None => out.extend_from_slice(raw),
+            },
+            (_, Model::ByteLevel) => self.alphabet.decode(raw, out),
+            (_, Model::Spm | Model::Unigram) => match std::str::from_utf8(raw) {
+                Ok(text) => out.extend_from_slice(text.replace(SPACE, " ").as_bytes()),
+                Err(_) => out.extend_from_slice(raw),
+            },
+        }
+    }
+}
+
+fn same_length<T>(key: &'static str, values: Vec<T>, n: usize) -> Result<Vec<T>> {
+    if values.len() == n {
+        return Ok(values);
+    }
+    Err(Error::Value {
+        key,
+        expected: format!("{n} entries, one per token"),
+        found: values.len().to_string(),
+    })
+}
+
+fn is_bracketed(text: &str, open: &str, close: &str) -> bool {
+    text.len() > open.len() + close.len() && text.starts_with(open) && text.ends_with(close)
+}

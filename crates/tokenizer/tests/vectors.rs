@@ -1,0 +1,69 @@
+//! The real vocabularies of the shared folder and the ids llama.cpp makes of their texts.
+
+use std::path::{Path, PathBuf};
+
+use gguf::Gguf;
+use tokenizer::Tokenizer;
+
+/// The folder of vocabularies beside the repository, if there is one.
+fn vocabularies() -> Option<PathBuf> {
+    let found = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .map(|dir| dir.join("shared"))
+        .find(|shared| shared.join("golden").is_dir())
+        .map(|shared| shared.join("models/vocab"));
+    if found.is_none() {
+        eprintln!("skipped: shared folder not found");
+    }
+    found
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> = dir
+        .read_dir()
+        .expect("the folder of vocabularies can be read")
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "gguf"))
+        .collect();
+    files.sort();
+    files
+}
+
+fn load(path: &Path) -> Tokenizer {
+    let tokenizer = Tokenizer::from_gguf(Gguf::open(path).unwrap().metadata()).unwrap();
+    assert_eq!(tokenizer.warnings(), &[] as &[String], "{}", path.display());
+    tokenizer
+}
+
+/// Texts and their ids.
+fn vectors(path: &Path) -> Vec<(String, Vec<u32>)> {
+    let read =
+        |suffix: &str| std::fs::read_to_string(format!("{}{suffix}", path.display())).unwrap();
+    let (texts, ids) = (read(".inp"), read(".out"));
+    let texts =
+        texts.strip_suffix("\n__ggml_vocab_test__\n").expect("the last text ends like the others");
+    let texts: Vec<_> = texts.split("\n__ggml_vocab_test__\n").map(str::to_owned).collect();
+    let ids: Vec<Vec<u32>> = ids
+        .lines()
+        .map(|line| line.split_whitespace().map(|id| id.parse().unwrap()).collect())
+        .collect();
+    assert_eq!(texts.len(), ids.len(), "{}", path.display());
+    texts.into_iter().zip(ids).collect()
+}
+
+#[test]
+fn every_line_gives_the_ids_of_llama_cpp_and_comes_back() {
+    let Some(dir) = vocabularies() else { return };
+    let files = files(&dir);
+    assert!(!files.is_empty(), "no vocabulary in {}", dir.display());
+    for path in files {
+        let tokenizer = load(&path);
+        for (i, (text, ids)) in vectors(&path).into_iter().enumerate() {
+            let got = tokenizer.encode(&text).unwrap();
+            assert_eq!(got, ids, "{} text {}: {text:?}", path.display(), i + 1);
+            let mut decoder = tokenizer.decoder();
+            let back: String = got.iter().map(|&id| decoder.push(id)).collect();
+            assert_eq!(back + &decoder.finish(), text, "{} text {}", path.display(), i + 1);
+        }
+    }
+}
