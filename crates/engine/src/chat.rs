@@ -66,7 +66,7 @@ impl Conversation {
             self.messages.remove(0);
         }
         if let Some(text) = text {
-            self.messages.insert(0, message(SYSTEM, text));
+            self.messages.insert(0, Message::new(SYSTEM, text));
         }
     }
 
@@ -95,7 +95,7 @@ impl Conversation {
         options: &ReplyOptions<'_>,
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Generated> {
-        self.messages.push(message(USER, text.into()));
+        self.messages.push(Message::new(USER, text.into()));
         self.attempt = 0;
         let reply = self.reply(sampler, options, on_event);
         if !matches!(&reply, Ok(reply) if reply.counts()) {
@@ -151,7 +151,7 @@ impl Conversation {
             self.history.push_prompt(new, tokens);
             let kept = reply.tokens[..reply.kept_tokens].to_vec();
             self.history.push_reply(&reply.raw[..reply.kept_bytes], kept);
-            self.messages.push(message(ASSISTANT, reply.raw.clone()));
+            self.messages.push(Message::new(ASSISTANT, reply.raw.clone()));
         }
         Ok(reply)
     }
@@ -167,7 +167,3 @@ impl Generated {
 const SYSTEM: &str = "system";
 const USER: &str = "user";
 const ASSISTANT: &str = "assistant";
-
-fn message(role: &str, content: impl Into<String>) -> Message {
-    Message { role: role.to_owned(), content: content.into() }
-}

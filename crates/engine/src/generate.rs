@@ -95,8 +95,8 @@ pub struct Generated {
     pub text: String,
     /// Everything generated, thoughts and their tags included, up to a stop string.
     pub raw: String,
-    /// How many of `tokens` spell exactly the start of `raw`, `kept_bytes` of it: fewer than all if a stop string or
-    /// the end came within a token or a character.
+    /// How many of `tokens` stand for the start of `raw`, `kept_bytes` of it. All for all, but if a stop string began
+    /// within a token, or after one that ended within a character.
     pub kept_tokens: usize,
     /// See `kept_tokens`.
     pub kept_bytes: usize,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::{END, END_THINK, START, THINK, Toy, ToyFormat, spell};
 use engine::{
     ChatFormat, Conversation, Error, Event, Generated, Message, Reasoning, ReplyOptions, Sampler,
-    SamplerOptions, StopReason, Vocabulary,
+    SamplerOptions, StopReason,
 };
 
 static GO: AtomicBool = AtomicBool::new(false);
@@ -21,10 +21,6 @@ fn options(max: usize) -> ReplyOptions<'static> {
         reasoning: Reasoning::Auto,
         cancel: &GO,
     }
-}
-
-fn message(role: &str, content: &str) -> Message {
-    Message { role: role.to_owned(), content: content.to_owned() }
 }
 
 struct Chat {
@@ -46,7 +42,7 @@ impl Chat {
     /// Tokens of the conversation's next prompt on a cold start, if `user` is said next.
     fn cold_prompt(&self, user: &str) -> Vec<u32> {
         let mut messages = self.conversation.messages().to_vec();
-        messages.push(message("user", user));
+        messages.push(Message::new("user", user));
         let segments = self.format.render(&messages, Reasoning::Auto).unwrap();
         self.format.encode(&segments, true).unwrap()
     }
@@ -227,7 +223,7 @@ fn system_message_and_clear() {
     assert_eq!(reply.stats.prompt_tokens, cold.len());
     assert!(chat.conversation.session().tokens().starts_with(&cold));
     chat.conversation.clear().unwrap();
-    assert_eq!(chat.conversation.messages(), [message("system", "be long")]);
+    assert_eq!(chat.conversation.messages(), [Message::new("system", "be long")]);
     assert!(chat.conversation.session().is_empty());
     chat.conversation.set_system(None);
     assert!(chat.conversation.messages().is_empty());

@@ -26,6 +26,8 @@ pub(crate) struct ReplyText<'a> {
     text: String,
     /// For each token the length of `raw` after it; `None` if it ended within a character.
     ends: Vec<Option<usize>>,
+    /// Whether a stop string was found.
+    stopped: bool,
 }
 
 /// The text of a finished reply; the fields are those of [`crate::Generated`].
@@ -48,6 +50,7 @@ impl<'a> ReplyText<'a> {
             passed: 0,
             text: String::new(),
             ends: Vec::new(),
+            stopped: false,
         }
     }
 
@@ -72,6 +75,7 @@ impl<'a> ReplyText<'a> {
         self.pass(certain, emit);
         if found.is_some() {
             self.raw.truncate(certain);
+            self.stopped = true;
         }
         found
     }
@@ -82,9 +86,13 @@ impl<'a> ReplyText<'a> {
         if let Some(splitter) = self.splitter.take() {
             splitter.finish(&mut |kind, text| deliver(&mut self.text, kind, text, emit));
         }
-        let fits = |end: &Option<usize>| end.is_some_and(|end| end <= self.raw.len());
-        let kept_tokens = self.ends.iter().rposition(fits).map_or(0, |last| last + 1);
-        let kept_bytes = self.ends[..kept_tokens].last().copied().flatten().unwrap_or(0);
+        let (kept_tokens, kept_bytes) = if self.stopped {
+            let fits = |end: &Option<usize>| end.is_some_and(|end| end <= self.raw.len());
+            let kept = self.ends.iter().rposition(fits).map_or(0, |last| last + 1);
+            (kept, self.ends[..kept].last().copied().flatten().unwrap_or(0))
+        } else {
+            (self.ends.len(), self.raw.len())
+        };
         FinishedText { text: self.text, raw: self.raw, kept_tokens, kept_bytes }
     }
 
