@@ -4,9 +4,9 @@
 //! the repository, where there is one: [`quantized`] models with their files, and [`plain`] f32 models whose files a
 //! Python script there writes. What cannot run says so through [`skipped`].
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{fmt, io};
 
 use ::models::{ARCHITECTURES, GgufWeights};
 use gguf::Gguf;
@@ -44,8 +44,22 @@ pub struct Outcome {
     pub nmse: f64,
     /// Ids chosen greedily after the prompt, as many as the case has.
     pub greedy: Vec<u32>,
+    /// Leading ids of `greedy` that are the other program's.
+    pub same_greedy: usize,
     /// The executor's logits of the positions the case has.
     pub logits: Vec<f32>,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "NMSE {:.1e}, greedy ids {} of {} equal",
+            self.nmse,
+            self.same_greedy,
+            self.greedy.len()
+        )
+    }
 }
 
 impl Outcome {
@@ -80,10 +94,12 @@ pub fn golden_case(executor: &dyn Executor, case: &Case) -> Outcome {
     }
     let logits = feed(&*model, session, tail, Outputs::All);
     let first = argmax(&logits[logits.len() - vocab_size..]);
+    let greedy = greedy(&*model, session, first, case.greedy.len());
     Outcome {
         architecture: loaded.config.architecture,
         nmse: nmse(&logits, &case.logits),
-        greedy: greedy(&*model, session, first, case.greedy.len()),
+        same_greedy: greedy.iter().zip(&case.greedy).take_while(|(a, b)| a == b).count(),
+        greedy,
         logits,
     }
 }

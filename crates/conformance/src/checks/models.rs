@@ -47,14 +47,15 @@ pub(super) fn half(executor: &dyn Executor) {
 
 pub(super) fn quantized(executor: &dyn Executor) {
     for ty in GgmlType::all().filter(|&ty| ty.block_len() > 1 && quant::format(ty).is_some()) {
-        for architecture in ARCHITECTURES {
+        // Blocks of 256 make wide models, whose quantization takes most of this check's time.
+        let wide = ty.block_len() > 32;
+        for architecture in ARCHITECTURES.iter().filter(|a| !wide || a.name() == "qwen2") {
             let width = ty.block_len().max(64);
-            check(
-                executor,
-                &tiny_config(architecture.name(), width, ty == GgmlType::Q8_0),
-                ty,
-                1e-3,
-            );
+            let mut config = tiny_config(architecture.name(), width, ty == GgmlType::Q8_0);
+            if wide {
+                (config.n_layers, config.intermediate_size) = (1, width);
+            }
+            check(executor, &config, ty, 1e-3);
         }
     }
 }

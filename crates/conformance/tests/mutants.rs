@@ -1,0 +1,151 @@
+//! The suite catches executors that are wrong in the ways executors go wrong.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use conformance::CHECKS;
+use program::interpreter::Interpreter;
+use program::{
+    CacheOptions, Error, Executor, Model, Program, Progress, Result, SessionId, Step, StepOut,
+    StepStats, WeightSource,
+};
+
+/// What an executor does wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    /// Nothing.
+    None,
+    /// Logits are off by a thousandth.
+    Rounds,
+    /// Long steps round otherwise than single tokens.
+    ChunkDependent,
+    /// Truncating does nothing.
+    KeepsRows,
+    /// A fork goes on in its parent.
+    SharesFork,
+    /// A failed step leaves the rows of its first sequence.
+    HalfSteps,
+    /// Caches are allocated whole.
+    CommitsCapacity,
+    /// NaN is handed on.
+    HandsOnNan,
+    /// Rows of the sequences come in another order.
+    SwapsRows,
+}
+
+struct Faulty(Fault);
+
+struct FaultyModel(Fault, Box<dyn Model>);
+
+impl Executor for Faulty {
+    fn load(
+        &self,
+        program: Arc<Program>,
+        weights: &dyn WeightSource,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Box<dyn Model>> {
+        Ok(Box::new(FaultyModel(self.0, Interpreter.load(program, weights, progress)?)))
+    }
+
+    fn describe(&self) -> String {
+        format!("{:?}", self.0)
+    }
+}
+
+impl Model for FaultyModel {
+    fn program(&self) -> &Arc<Program> {
+        self.1.program()
+    }
+
+    fn open(&self, options: &CacheOptions) -> Result<SessionId> {
+        self.1.open(options)
+    }
+
+    fn close(&self, id: SessionId) {
+        if self.0 != Fault::SharesFork {
+            self.1.close(id);
+        }
+    }
+
+    fn step(&self, step: &Step<'_>) -> Result<StepOut> {
+        let mut out = match self.1.step(step) {
+            Err(e) if self.0 == Fault::HalfSteps && step.sequences.len() > 1 => {
+                self.1.step(&Step { sequences: &step.sequences[..1] })?;
+                return Err(e);
+            }
+            Err(Error::NonFinite { .. }) if self.0 == Fault::HandsOnNan => {
+                let vocab_size = self.program().vocab_size();
+                StepOut { logits: vec![f32::NAN; vocab_size], vocab_size }
+            }
+            result => result?,
+        };
+        let factor = match self.0 {
+            Fault::Rounds => 1.001,
+            Fault::ChunkDependent if step.sequences[0].tokens.len() > 1 => 1.0 + f32::EPSILON,
+            _ => 1.0,
+        };
+        out.logits.iter_mut().for_each(|x| *x *= factor);
+        if self.0 == Fault::SwapsRows && step.sequences.len() > 1 {
+            out.logits.rotate_left(out.vocab_size);
+        }
+        Ok(out)
+    }
+
+    fn len(&self, id: SessionId) -> Result<usize> {
+        self.1.len(id)
+    }
+
+    fn commit(&self, id: SessionId, len: usize) -> Result<()> {
+        self.1.commit(id, len)
+    }
+
+    fn truncate(&self, id: SessionId, len: usize) -> Result<()> {
+        if self.0 == Fault::KeepsRows { Ok(()) } else { self.1.truncate(id, len) }
+    }
+
+    fn fork(&self, id: SessionId, len: usize) -> Result<SessionId> {
+        if self.0 == Fault::SharesFork { Ok(id) } else { self.1.fork(id, len) }
+    }
+
+    fn cache_bytes(&self, id: SessionId) -> Result<u64> {
+        let bytes = self.1.cache_bytes(id)?;
+        Ok(if self.0 == Fault::CommitsCapacity { 1 << 40 } else { bytes })
+    }
+
+    fn stats(&self) -> StepStats {
+        self.1.stats()
+    }
+}
+
+/// Whether the named check passes with this fault.
+fn passes(fault: Fault, check: &str) -> bool {
+    let check = CHECKS.iter().find(|c| c.name == check).expect("a check of this name");
+    catch_unwind(AssertUnwindSafe(|| (check.run)(&Faulty(fault)))).is_ok()
+}
+
+#[test]
+fn faults_are_caught() {
+    // Panics are what is looked for here: keep them out of the output.
+    std::panic::set_hook(Box::new(|_| ()));
+    let cases = [
+        (Fault::Rounds, "op/linear"),
+        (Fault::Rounds, "op/attention"),
+        (Fault::Rounds, "model/plain"),
+        (Fault::ChunkDependent, "session/chunks"),
+        (Fault::KeepsRows, "session/rollback"),
+        (Fault::KeepsRows, "session/commit"),
+        (Fault::SharesFork, "session/fork"),
+        (Fault::HalfSteps, "error/step"),
+        (Fault::CommitsCapacity, "cache/memory"),
+        (Fault::HandsOnNan, "error/non_finite"),
+        (Fault::SwapsRows, "session/together"),
+    ];
+    let missed: Vec<_> = cases.iter().filter(|(fault, check)| passes(*fault, check)).collect();
+    let wrong: Vec<_> =
+        cases.iter().map(|(_, check)| *check).filter(|check| !passes(Fault::None, check)).collect();
+    let _ = std::panic::take_hook();
+    assert!(
+        missed.is_empty() && wrong.is_empty(),
+        "missed {missed:?}, refused without a fault {wrong:?}"
+    );
+}

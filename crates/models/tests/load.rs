@@ -1,0 +1,319 @@
+//! What a model file may say, and what is said about one that may not.
+
+mod common;
+
+use common::File;
+use gguf::OwnedValue;
+use models::{ARCHITECTURES, GgufWeights};
+use program::{Op, RopeScaling, WeightSource, WeightSpec};
+use proptest::prelude::*;
+use quant::GgmlType;
+
+/// Spoil a valid qwen2 file and compare the message.
+fn refused(spoil: impl FnOnce(&mut File), expect: &str) {
+    let mut file = File::new("qwen2");
+    spoil(&mut file);
+    assert_eq!(file.load().map(|_| ()).expect_err("a spoilt file is refused"), expect);
+}
+
+fn accepted(change: impl FnOnce(&mut File)) -> models::LoadedModel {
+    let mut file = File::new("qwen2");
+    change(&mut file);
+    file.load().unwrap_or_else(|e| panic!("a good file is refused: {e}"))
+}
+
+#[test]
+fn every_architecture_loads() {
+    for a in ARCHITECTURES {
+        let model = File::new(a.name()).load().unwrap();
+        assert_eq!(model.config.architecture, a.name());
+        assert_eq!((model.config.vocab_size, model.program.vocab_size()), (320, 320));
+        assert!(model.config.tied_embeddings && model.notes.is_empty());
+        assert_eq!(model.program.caches.len(), 2);
+        let names: Vec<_> = model.program.values.iter().map(|v| v.name.as_str()).collect();
+        assert!(names.contains(&"blk.1.attn_q") && names.contains(&"output"), "{names:?}");
+    }
+}
+
+#[test]
+fn layers() {
+    let blocks = |n: u32| move |f: &mut File| f.set("qwen2.block_count", n);
+    let range = |found| format!("key `qwen2.block_count`: expected 1..=512, found {found}");
+    refused(blocks(0), &range("0"));
+    refused(blocks(513), &range("513"));
+    refused(blocks(u32::MAX), &range("4294967295"));
+    refused(blocks(3), "missing tensor `blk.2.attn_norm.weight`");
+    refused(|f| f.set("qwen2.block_count", "two"), &range("\"two\""));
+    refused(|f| f.unset("qwen2.block_count"), "key `qwen2.block_count` is missing");
+    assert_eq!(accepted(blocks(1)).config.n_layers, 1);
+}
+
+#[test]
+fn heads() {
+    const N: &str = "qwen2.attention.head_count";
+    const KV: &str = "qwen2.attention.head_count_kv";
+    let range = |key, found| format!("key `{key}`: expected 1..=65536, found {found}");
+    refused(|f| f.set(N, 0u32), &range(N, "0"));
+    refused(|f| f.set(N, -4i32), &range(N, "-4"));
+    refused(|f| f.set(KV, 0u32), &range(KV, "0"));
+    refused(
+        |f| f.set("qwen2.attention.key_length", 1u32 << 31),
+        &range("qwen2.attention.key_length", "2147483648"),
+    );
+    refused(
+        |f| f.set(KV, 8u32),
+        &format!("key `{KV}`: expected a divisor of head_count 4, found 8"),
+    );
+    refused(
+        |f| f.set(KV, 3u32),
+        &format!("key `{KV}`: expected a divisor of head_count 4, found 3"),
+    );
+    refused(
+        |f| {
+            f.set(N, 5u32);
+            f.set(KV, 5u32);
+        },
+        &format!("key `{N}`: expected a divisor of embedding_length 64, found 5"),
+    );
+    refused(
+        |f| f.set(N, vec![4u32, 4, 4]),
+        &format!("key `{N}`: expected a number or one per layer (2), found 3 entries"),
+    );
+    refused(
+        |f| f.set(N, vec![4u32, 2]),
+        &format!("key `{N}`: expected the same number for every layer, found different ones"),
+    );
+    refused(
+        |f| f.set("qwen2.attention.key_length", 32u32),
+        "tensor `blk.0.attn_q.bias`: expected [128], file has [64]",
+    );
+    assert_eq!(accepted(|f| f.set(N, vec![4i64, 4])).config.n_heads, 4);
+    assert_eq!(File::new("llama").load().unwrap().config.head_dim, 16);
+}
+
+#[test]
+fn widths_and_floats() {
+    refused(
+        |f| f.set("qwen2.embedding_length", 0u32),
+        "key `qwen2.embedding_length`: expected 1..=1048576, found 0",
+    );
+    refused(
+        |f| f.set("qwen2.embedding_length", 32u32),
+        "tensor `token_embd.weight`: expected [32, 320], file has [64, 320]",
+    );
+    refused(
+        |f| f.set("qwen2.feed_forward_length", 97u32),
+        "tensor `blk.0.ffn_gate.weight`: expected [64, 97], file has [64, 96]",
+    );
+    for dims in [15u32, 0, 18] {
+        refused(
+            |f| f.set("qwen2.rope.dimension_count", dims),
+            &format!(
+                "key `qwen2.rope.dimension_count`: expected an even number <= head size 16, found {dims}"
+            ),
+        );
+    }
+    for base in [f32::NAN, 0.0, -1.0, f32::INFINITY] {
+        refused(
+            |f| f.set("qwen2.rope.freq_base", base),
+            &format!("key `qwen2.rope.freq_base`: expected a finite number > 0, found {base}"),
+        );
+    }
+    const EPS: &str = "qwen2.attention.layer_norm_rms_epsilon";
+    refused(
+        |f| f.set(EPS, f32::NAN),
+        &format!("key `{EPS}`: expected a finite number > 0, found NaN"),
+    );
+    refused(|f| f.unset(EPS), &format!("key `{EPS}` is missing"));
+    refused(
+        |f| f.set("qwen2.expert_count", 8u32),
+        "key `qwen2.expert_count`: expected 0 in a dense architecture, found 8",
+    );
+}
+
+#[test]
+fn contexts_are_clamped_with_a_note() {
+    let context = |n: u32| accepted(move |f| f.set("qwen2.context_length", n));
+    assert_eq!(context(0).config.context_length, 4096);
+    assert_eq!(context(0).notes, ["key `qwen2.context_length` is 0: taken as 4096"]);
+    assert_eq!(context(u32::MAX).config.context_length, 1 << 24);
+    assert!(context(131_072).notes.is_empty());
+}
+
+#[test]
+fn vocabularies() {
+    refused(
+        |f| f.set("tokenizer.ggml.tokens", vec!["x"; 384]),
+        "384 tokens in `tokenizer.ggml.tokens`, but `token_embd.weight` has 320 rows",
+    );
+    assert_eq!(accepted(|f| f.set("tokenizer.ggml.tokens", vec!["x"; 300])).config.vocab_size, 320);
+    assert_eq!(accepted(|f| f.unset("tokenizer.ggml.tokens")).config.vocab_size, 320);
+    let untied = accepted(|f| f.tensor("output.weight", &[64, 320]));
+    assert!(!untied.config.tied_embeddings);
+    refused(
+        |f| f.tensor("output.weight", &[64, 319]),
+        "tensor `output.weight`: expected [64, 320], file has [64, 319]",
+    );
+}
+
+#[test]
+fn architectures() {
+    let name = |name: &str| {
+        let mut file = File::new("qwen2");
+        file.set("general.architecture", name);
+        file.load().map(|_| ()).unwrap_err()
+    };
+    assert_eq!(
+        name("mamba\u{1b}[2J\n"),
+        r#"unsupported architecture "mamba\u{1b}[2J\n" (supported: llama, qwen2, qwen3)"#
+    );
+    assert!(name(&"x".repeat(1 << 20)).len() < 400);
+    refused(
+        |f| f.set("general.architecture", 7u32),
+        "key `general.architecture`: expected a string, found 7",
+    );
+}
+
+#[test]
+fn tensors() {
+    refused(|f| f.drop("output_norm.weight"), "missing tensor `output_norm.weight`");
+    refused(|f| f.drop("blk.1.attn_k.bias"), "missing tensor `blk.1.attn_k.bias`");
+    refused(
+        |f| f.typed("blk.0.ffn_up.weight", GgmlType::I32, &[64, 96]),
+        "tensor `blk.0.ffn_up.weight`: type I32 is not supported for a matrix",
+    );
+    refused(
+        |f| f.tensor("blk.0.ffn_down.weight", &[64, 96]),
+        "tensor `blk.0.ffn_down.weight`: expected [96, 64], file has [64, 96]",
+    );
+    // What no op reads does no harm; vectors of other float types and trailing ones neither.
+    let odd = accepted(|f| {
+        f.tensor("blk.0.attn_q.scale", &[1]);
+        f.typed("some.counts", GgmlType::I32, &[3, 5]);
+        f.typed("output_norm.weight", GgmlType::F16, &[64, 1]);
+    });
+    assert_eq!(odd.program.weights.len(), File::new("qwen2").tensors.len());
+}
+
+#[test]
+fn llama_biases_and_factors_are_optional() {
+    let mut file = File::new("llama");
+    let biases = |file: &File| {
+        let program = file.load().unwrap().program;
+        program.nodes.iter().filter(|n| matches!(n.op, Op::Linear { bias: Some(_), .. })).count()
+    };
+    assert_eq!(biases(&file), 0);
+    file.tensor("blk.1.attn_output.bias", &[64]);
+    assert_eq!(biases(&file), 1);
+    file.tensor("rope_freqs.weight", &[8]);
+    let program = file.load().unwrap().program;
+    let factors = program.nodes.iter().filter_map(|node| match &node.op {
+        Op::Attention { rope: Some(rope), .. } => rope.factors,
+        _ => None,
+    });
+    assert_eq!(factors.count(), 2);
+    file.tensor("rope_freqs.weight", &[16]);
+    assert_eq!(
+        file.load().map(|_| ()).unwrap_err(),
+        "tensor `rope_freqs.weight`: expected [8], file has [16]"
+    );
+}
+
+#[test]
+fn rope_scaling() {
+    let scaling = |keys: &[(&str, OwnedValue)]| {
+        let mut file = File::new("llama");
+        keys.iter().for_each(|(key, value)| file.set(&format!("llama.{key}"), value.clone()));
+        file.load().map(|m| m.config.rope_scaling)
+    };
+    let kind = |name: &str| ("rope.scaling.type", name.into());
+    let factor = |x: f32| ("rope.scaling.factor", x.into());
+    assert_eq!(scaling(&[]).unwrap(), RopeScaling::None);
+    assert_eq!(scaling(&[kind("none"), factor(4.0)]).unwrap(), RopeScaling::None);
+    assert_eq!(
+        scaling(&[kind("linear"), factor(4.0)]).unwrap(),
+        RopeScaling::Linear { factor: 4.0 }
+    );
+    assert_eq!(
+        scaling(&[("rope.scale_linear", 2f32.into())]).unwrap(),
+        RopeScaling::Linear { factor: 2.0 }
+    );
+    assert_eq!(scaling(&[kind("linear"), factor(0.0)]).unwrap(), RopeScaling::None);
+    let original = ("rope.scaling.original_context_length", 128u32.into());
+    let RopeScaling::Yarn { factor: f, original_context, beta_fast, beta_slow, attention_factor } =
+        scaling(&[kind("yarn"), factor(4.0), original]).unwrap()
+    else {
+        panic!("not YaRN");
+    };
+    assert_eq!((f, original_context, beta_fast, beta_slow), (4.0, 128, 32.0, 1.0));
+    assert!((attention_factor - 1.138_629_4).abs() < 1e-6);
+    assert_eq!(
+        scaling(&[kind("longrope")]).unwrap_err(),
+        "key `llama.rope.scaling.type`: expected none, linear or yarn, found \"longrope\""
+    );
+    assert_eq!(
+        scaling(&[kind("yarn"), factor(f32::NAN)]).unwrap_err(),
+        "key `llama.rope.scaling.factor`: expected a finite number > 0, found NaN"
+    );
+}
+
+#[test]
+fn weights_of_a_file() {
+    let gguf = File::new("qwen2").open();
+    let weights = GgufWeights(&gguf);
+    let model = models::load(&gguf).unwrap();
+    for spec in &model.program.weights {
+        assert_eq!(weights.bytes(spec).unwrap().len() as u64, spec.bytes());
+        weights.release(spec, 0..spec.rows);
+    }
+    let spec = |name: &str, ty| WeightSpec { name: name.into(), ty, rows: 320, cols: 64 };
+    let refused = |spec: WeightSpec| weights.bytes(&spec).unwrap_err().to_string();
+    assert_eq!(refused(spec("nothing", GgmlType::F32)), "tensor `nothing`: missing");
+    assert_eq!(
+        refused(spec("token_embd.weight", GgmlType::Q8_0)),
+        "tensor `token_embd.weight`: expected Q8_0 of 320 x 64, file has F32 of [64, 320]"
+    );
+}
+
+fn any_value() -> impl Strategy<Value = OwnedValue> {
+    let number = prop_oneof![any::<u64>(), 0u64..100, Just(1 << 31), Just(u64::MAX)];
+    prop_oneof![
+        number.clone().prop_map(OwnedValue::U64),
+        any::<i32>().prop_map(OwnedValue::I32),
+        any::<f32>().prop_map(OwnedValue::F32),
+        any::<bool>().prop_map(OwnedValue::Bool),
+        ".{0,20}".prop_map(|s| s.as_str().into()),
+        proptest::collection::vec(number, 0..4).prop_map(OwnedValue::from),
+    ]
+}
+
+proptest! {
+    /// Whatever one key and one shape say, loading answers, and in one short line.
+    #[test]
+    fn never_panics(
+        architecture in 0..ARCHITECTURES.len(),
+        key in 0usize..20,
+        value in any_value(),
+        tensor in any::<prop::sample::Index>(),
+        dims in proptest::collection::vec(1u64..200, 1..=4),
+    ) {
+        const MORE: [&str; 12] = [
+            "rope.dimension_count", "rope.freq_base", "rope.scaling.type", "rope.scaling.factor", "rope.scale_linear",
+            "rope.scaling.original_context_length", "rope.scaling.attn_factor", "attention.key_length",
+            "attention.value_length", "expert_count", "vocab_size", "rope.scaling.yarn_beta_fast",
+        ];
+        let name = ARCHITECTURES[architecture].name();
+        let mut file = File::new(name);
+        match file.keys.get(key).map(|(key, _)| key.clone()) {
+            Some(known) => file.set(&known, value),
+            None => file.set(&format!("{name}.{}", MORE[key % MORE.len()]), value),
+        }
+        if dims.iter().product::<u64>() < 1 << 20 {
+            let target = tensor.get(&file.tensors).0.clone();
+            file.tensor(&target, &dims);
+        }
+        if let Err(message) = file.load() {
+            prop_assert!(message.len() <= 400 && !message.chars().any(char::is_control), "{}", message);
+        }
+    }
+}
