@@ -32,6 +32,27 @@ fn nibbles<const LANES: usize>(bytes: &[u8], out: &mut [u8]) {
     }
 }
 
+/// Adds one bit per code, lowest first, as bit 4.
+#[inline(always)]
+fn fifth_bits(bits: [u8; 4], out: &mut [u8]) {
+    let bits = u32::from_le_bytes(bits);
+    for (i, code) in out.iter_mut().enumerate() {
+        *code |= ((bits >> i & 1) << 4) as u8;
+    }
+}
+
+/// Fields of 2 bits of runs of 32 bytes.
+#[inline(always)]
+fn quarters(bytes: &[u8], out: &mut [u8]) {
+    for (run, bytes) in out.chunks_exact_mut(128).zip(bytes.as_chunks::<32>().0) {
+        for (j, quarter) in run.chunks_exact_mut(32).enumerate() {
+            for (code, byte) in quarter.iter_mut().zip(bytes) {
+                *code = byte >> (2 * j) & 3;
+            }
+        }
+    }
+}
+
 pub(super) struct Q4_0;
 impl Format for Q4_0 {
     type Block = BlockQ4_0;
@@ -68,6 +89,11 @@ impl Format for Q5_0 {
     fn d(block: &BlockQ5_0) -> f16 {
         block.d
     }
+    #[inline]
+    fn codes(block: &BlockQ5_0, out: &mut [u8]) {
+        nibbles::<16>(&block.q, out);
+        fifth_bits(block.qh, out);
+    }
 }
 
 pub(super) struct Q5_1;
@@ -80,6 +106,11 @@ impl Format for Q5_1 {
     fn min(block: &BlockQ5_1) -> f16 {
         -block.m
     }
+    #[inline]
+    fn codes(block: &BlockQ5_1, out: &mut [u8]) {
+        nibbles::<16>(&block.q, out);
+        fifth_bits(block.qh, out);
+    }
 }
 
 pub(super) struct Q8_0;
@@ -88,6 +119,12 @@ impl Format for Q8_0 {
     const NAMES: [&'static str; 3] = names!("q8_0");
     fn d(block: &BlockQ8_0) -> f16 {
         block.d
+    }
+    #[inline]
+    fn codes(block: &BlockQ8_0, out: &mut [u8]) {
+        for (code, q) in out.iter_mut().zip(&block.q) {
+            *code = q.cast_unsigned() ^ 0x80;
+        }
     }
 }
 
@@ -101,6 +138,10 @@ impl Format for Q2K {
     fn min(block: &BlockQ2K) -> f16 {
         block.dmin
     }
+    #[inline]
+    fn codes(block: &BlockQ2K, out: &mut [u8]) {
+        quarters(&block.q, out);
+    }
 }
 
 pub(super) struct Q3K;
@@ -109,6 +150,15 @@ impl Format for Q3K {
     const NAMES: [&'static str; 3] = names!("q3_k");
     fn d(block: &BlockQ3K) -> f16 {
         block.d
+    }
+    #[inline]
+    fn codes(block: &BlockQ3K, out: &mut [u8]) {
+        quarters(&block.q, out);
+        for (g, group) in out.chunks_exact_mut(32).enumerate() {
+            for (code, high) in group.iter_mut().zip(&block.qh) {
+                *code |= (high >> g & 1) << 2;
+            }
+        }
     }
 }
 
@@ -137,6 +187,15 @@ impl Format for Q5K {
     }
     fn min(block: &BlockQ5K) -> f16 {
         block.dmin
+    }
+    #[inline]
+    fn codes(block: &BlockQ5K, out: &mut [u8]) {
+        nibbles::<32>(&block.q, out);
+        for (g, group) in out.chunks_exact_mut(32).enumerate() {
+            for (code, high) in group.iter_mut().zip(&block.qh) {
+                *code |= (high >> g & 1) << 4;
+            }
+        }
     }
 }
 
@@ -212,5 +271,9 @@ impl Format for Tq2_0 {
     const NAMES: [&'static str; 3] = names!("tq2_0");
     fn d(block: &BlockTq2_0) -> f16 {
         block.d
+    }
+    #[inline]
+    fn codes(block: &BlockTq2_0, out: &mut [u8]) {
+        quarters(&block.q, out);
     }
 }

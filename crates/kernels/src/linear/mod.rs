@@ -71,10 +71,10 @@ struct Q8Row<'a> {
 
 #[cfg(target_arch = "x86_64")]
 impl<'a> Q8Rows<'a> {
-    /// `N` rows from `first` on; those beyond the last repeat it.
-    fn rows<const N: usize>(&self, first: usize) -> [Q8Row<'a>; N] {
+    /// The first `N` rows; those beyond the last repeat it.
+    fn rows<const N: usize>(&self) -> [Q8Row<'a>; N] {
         std::array::from_fn(|c| {
-            let c = (first + c).min(self.n - 1);
+            let c = c.min(self.n - 1);
             Q8Row {
                 codes: &self.codes[c * self.stride..][..self.cols],
                 scales: &self.scales[c * (self.cols / 32)..][..self.cols / 32],

@@ -107,7 +107,7 @@ fn together<T: Plain, const P: usize, const N: usize>(
     for k in 0..x.cols {
         for (acc, panel) in acc.iter_mut().zip(panels) {
             let bytes = &panel[k * line..][..line];
-            if T::BYTES == 4 || k % 2 == 0 {
+            if N > 2 && (T::BYTES == 4 || k % 2 == 0) {
                 prefetch_ahead(bytes);
             }
             let w = weights::<T>(bytes);

@@ -144,21 +144,22 @@ fn tile<F: Format, const N: usize>(unpacked: &Unpacked, activations: &[i32], c: 
     let records = activations.as_chunks::<N>().0.chunks_exact(Narrow::<F>::FIELDS);
     for (g, record) in records.enumerate().take(STEP) {
         let codes = &unpacked.codes[g];
-        let i: [Pair; N] = if F::SCALES.halves() {
-            let [low, high] = [0, 1].map(|h| load(&unpacked.halves[g][h]));
-            let i = sum::<N>(&codes[..4], &record[..4], &record[START], low);
-            let second = sum::<N>(&codes[4..], &record[4..8], &record[SECOND], high);
-            std::array::from_fn(|c| [0, 1].map(|h| _mm256_add_epi32(i[c][h], second[c][h])))
-        } else {
-            let i = sum::<N>(codes, &record[..8], &record[START], one);
-            if Narrow::<F>::MOVED {
-                std::array::from_fn(|c| {
-                    i[c].map(|i| _mm256_add_epi32(i, _mm256_set1_epi32(record[SECOND][c])))
-                })
-            } else {
-                i
+        let mut i;
+        if F::SCALES.halves() {
+            i = sum::<N>(&codes[..4], &record[..4], &record[START], load(&unpacked.halves[g][0]));
+            let second =
+                sum::<N>(&codes[4..], &record[4..8], &record[SECOND], load(&unpacked.halves[g][1]));
+            for (i, second) in i.iter_mut().zip(second) {
+                *i = add(*i, second);
             }
-        };
+        } else {
+            i = sum::<N>(codes, &record[..8], &record[START], one);
+            if Narrow::<F>::MOVED {
+                for (i, word) in i.iter_mut().zip(record[SECOND]) {
+                    *i = add(*i, [_mm256_set1_epi32(word); 2]);
+                }
+            }
+        }
         let scale = load_f32(&unpacked.scale[g]);
         for (c, (out, i)) in c.iter_mut().zip(i).enumerate() {
             let d = float(record[SCALE][c]);
@@ -191,6 +192,12 @@ fn float(word: i32) -> __m256 {
     _mm256_set1_ps(f32::from_bits(word.cast_unsigned()))
 }
 
+#[inline]
+#[target_feature(enable = "avx2")]
+fn add(a: Pair, b: Pair) -> Pair {
+    [_mm256_add_epi32(a[0], b[0]), _mm256_add_epi32(a[1], b[1])]
+}
+
 /// Sums of products of some steps in int16, then times `factors`.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -200,7 +207,10 @@ fn sum<const N: usize>(
     start: &[i32; N],
     factors: Pair,
 ) -> [Pair; N] {
-    let mut sums: [Pair; N] = std::array::from_fn(|c| [_mm256_set1_epi32(start[c]); 2]);
+    let mut sums = [[_mm256_setzero_si256(); 2]; N];
+    for (sum, start) in sums.iter_mut().zip(start) {
+        *sum = [_mm256_set1_epi32(*start); 2];
+    }
     for (codes, a) in codes.iter().zip(activations) {
         let codes = load(codes);
         for (sum, a) in sums.iter_mut().zip(a) {
@@ -210,5 +220,8 @@ fn sum<const N: usize>(
             }
         }
     }
-    sums.map(|sum| [_mm256_madd_epi16(sum[0], factors[0]), _mm256_madd_epi16(sum[1], factors[1])])
+    for sum in &mut sums {
+        *sum = [_mm256_madd_epi16(sum[0], factors[0]), _mm256_madd_epi16(sum[1], factors[1])];
+    }
+    sums
 }

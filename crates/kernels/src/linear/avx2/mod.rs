@@ -22,8 +22,8 @@ type Pair = [__m256i; 2];
 /// Rows 0 to 8 and 8 to 16.
 type PairF32 = [__m256; 2];
 
-/// Up to this many activation rows, panels are unpacked in registers: 4 rows at a time, the second time from L1.
-const STREAM_ROWS: usize = 8;
+/// Up to this many activation rows, panels are read once and unpacked in registers.
+const STREAM_ROWS: usize = 4;
 
 /// Whether codes are too wide to be added in int16.
 const fn is_wide<F: Format>() -> bool {

@@ -8,7 +8,7 @@ use super::{
     Pair, PairF32, broadcast, halves, is_wide, keep, pairs, small, step, store_f32, times,
 };
 
-/// Multiplies panels with up to 8 activation rows, 4 at a time.
+/// Multiplies panels with up to 4 activation rows.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn panels<F: Format>(job: &mut Job<'_, '_>) {
     let x = job.q8();
@@ -16,12 +16,10 @@ pub(super) fn panels<F: Format>(job: &mut Job<'_, '_>) {
     let tiles = job.tile.chunks_exact_mut(x.n * PANEL_ROWS);
     for (panel, tile) in job.panels.chunks_exact(panel_bytes).zip(tiles) {
         let tile = tile.as_chunks_mut::<PANEL_ROWS>().0;
-        for (i, tile) in tile.chunks_mut(4).enumerate() {
-            match tile.len() {
-                1 => one::<F, 1>(panel, x.rows(4 * i), tile),
-                2 => one::<F, 2>(panel, x.rows(4 * i), tile),
-                _ => one::<F, 4>(panel, x.rows(4 * i), tile),
-            }
+        match x.n {
+            1 => one::<F, 1>(panel, x.rows(), tile),
+            2 => one::<F, 2>(panel, x.rows(), tile),
+            _ => one::<F, 4>(panel, x.rows(), tile),
         }
     }
 }
@@ -43,8 +41,11 @@ fn one<F: Format, const N: usize>(
         for (g, group) in groups.chunks_exact(F::GROUP_BYTES).enumerate() {
             prefetch::<F>(group);
             let scales = GroupScales::new::<F>(header, d, dmin, g);
-            let a: [&[[i8; 4]]; N] =
-                std::array::from_fn(|c| rows[c].codes.as_chunks::<32>().0[at].as_chunks().0);
+            // Plain loops, here and below: closures handed to functions without the features would stay calls.
+            let mut a: [&[[i8; 4]; 8]; N] = [&[[0; 4]; 8]; N];
+            for (a, row) in a.iter_mut().zip(&rows) {
+                *a = bytemuck::cast_ref(&row.codes.as_chunks::<32>().0[at]);
+            }
             let mut sums = Sums {
                 i16: [[_mm256_setzero_si256(); 2]; N],
                 i32: [[_mm256_setzero_si256(); 2]; N],
@@ -94,7 +95,7 @@ const fn depth<F: Format>() -> usize {
 fn add<F: Format, const J: usize, const N: usize>(
     sums: &mut Sums<N>,
     group: &[u8],
-    a: &[&[[i8; 4]]; N],
+    a: &[&[[i8; 4]; 8]; N],
     scales: &GroupScales,
 ) {
     let codes = step::<F, J>(group);
@@ -173,41 +174,43 @@ impl GroupScales {
     /// Takes the zero point from the sums of a group.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    fn centre<F: Format>(&self, i: Pair, sums: [i32; 2]) -> Pair {
+    fn centre<F: Format>(&self, mut i: Pair, sums: [i32; 2]) -> Pair {
         if F::ZERO == 0 || is_wide::<F>() {
-            i
-        } else if F::SCALES.halves() {
-            const { assert!(!F::SCALES.halves() || F::ZERO == 0 || (F::ZERO as u32).is_power_of_two()) };
-            let a = side_by_side(sums);
-            let shift = _mm_cvtsi32_si128(F::ZERO.trailing_zeros().cast_signed());
-            [0, 1].map(|h| {
-                _mm256_sub_epi32(i[h], _mm256_sll_epi32(_mm256_madd_epi16(self.both[h], a), shift))
-            })
-        } else {
-            let zero = _mm256_set1_epi32((sums[0] + sums[1]).wrapping_mul(F::ZERO));
-            i.map(|i| _mm256_sub_epi32(i, zero))
+            return i;
         }
+        const { assert!(!F::SCALES.halves() || F::ZERO == 0 || (F::ZERO as u32).is_power_of_two()) };
+        let a = side_by_side(sums);
+        let shift = _mm_cvtsi32_si128(F::ZERO.trailing_zeros().cast_signed());
+        let zero = _mm256_set1_epi32((sums[0] + sums[1]).wrapping_mul(F::ZERO));
+        for h in 0..2 {
+            i[h] = if F::SCALES.halves() {
+                _mm256_sub_epi32(i[h], _mm256_sll_epi32(_mm256_madd_epi16(self.both[h], a), shift))
+            } else {
+                _mm256_sub_epi32(i[h], zero)
+            };
+        }
+        i
     }
 
     /// Adds the integers of one group, and its minima.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    fn add<F: Format>(&self, acc: PairF32, i: Pair, d: f32, sums: [i32; 2]) -> PairF32 {
+    fn add<F: Format>(&self, mut acc: PairF32, i: Pair, d: f32, sums: [i32; 2]) -> PairF32 {
         let dv = _mm256_set1_ps(d);
-        [0, 1].map(|h| {
-            let acc =
+        for h in 0..2 {
+            acc[h] =
                 _mm256_fmadd_ps(_mm256_mul_ps(self.scale[h], dv), _mm256_cvtepi32_ps(i[h]), acc[h]);
-            if !F::SCALES.min() {
-                return acc;
+            if F::SCALES.min() {
+                let t = if F::SCALES.halves() {
+                    let j = _mm256_madd_epi16(self.mins[h], side_by_side(sums));
+                    _mm256_mul_ps(dv, _mm256_cvtepi32_ps(j))
+                } else {
+                    _mm256_set1_ps(d * (sums[0] + sums[1]) as f32)
+                };
+                acc[h] = _mm256_fnmadd_ps(self.min[h], t, acc[h]);
             }
-            let t = if F::SCALES.halves() {
-                let j = _mm256_madd_epi16(self.mins[h], side_by_side(sums));
-                _mm256_mul_ps(dv, _mm256_cvtepi32_ps(j))
-            } else {
-                _mm256_set1_ps(d * (sums[0] + sums[1]) as f32)
-            };
-            _mm256_fnmadd_ps(self.min[h], t, acc)
-        })
+        }
+        acc
     }
 }
 

@@ -142,9 +142,10 @@ fn tile<F: Format, const N: usize>(unpacked: &Unpacked, activations: &[i32], c: 
         }
         if F::SCALES.halves() {
             add::<N>(&mut i, &codes[..4], &record[..4]);
-            let [low, high] = [0, 1].map(|h| load_f32(&unpacked.halves[g][h]));
-            let mut sum = i.map(|i| _mm512_mul_ps(_mm512_cvtepi32_ps(i), low));
-            for (i, start) in i.iter_mut().zip(record[START_HIGH]) {
+            let (low, high) = (load_f32(&unpacked.halves[g][0]), load_f32(&unpacked.halves[g][1]));
+            let mut sum = acc;
+            for ((i, sum), start) in i.iter_mut().zip(&mut sum).zip(record[START_HIGH]) {
+                *sum = _mm512_mul_ps(_mm512_cvtepi32_ps(*i), low);
                 *i = _mm512_set1_epi32(start);
             }
             add::<N>(&mut i, &codes[4..], &record[4..8]);
@@ -162,10 +163,11 @@ fn tile<F: Format, const N: usize>(unpacked: &Unpacked, activations: &[i32], c: 
         }
         if F::SCALES.min() {
             let min = load_f32(&unpacked.min[g]);
+            let (low, high) =
+                (load_f32(&unpacked.half_mins[g][0]), load_f32(&unpacked.half_mins[g][1]));
             for (c, acc) in acc.iter_mut().enumerate() {
                 let mut t = float(record[Vnni::<F>::MIN][c]);
                 if F::SCALES.halves() {
-                    let [low, high] = [0, 1].map(|h| load_f32(&unpacked.half_mins[g][h]));
                     let high = _mm512_mul_ps(high, float(record[Vnni::<F>::MIN + 1][c]));
                     // Sums of products of small integers are exact, in any order.
                     t = _mm512_mul_ps(float(record[SCALE][c]), _mm512_fmadd_ps(low, t, high));
