@@ -5,7 +5,9 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use kernels::Isa;
-use kernels::attention::{ATTEND, BLOCK, ElemType, HeadBlock, HeadShape, MERGE, Partials, QueryRows, scratch_floats};
+use kernels::attention::{
+    ATTEND, BLOCK, ElemType, HeadBlock, HeadShape, MERGE, Partials, QueryRows, scratch_floats,
+};
 
 const KEYS: usize = 4096;
 
@@ -20,13 +22,18 @@ impl Cache {
     /// `copies` distinct caches' worth of blocks, so that reads come from memory.
     fn new(shape: HeadShape, copies: usize) -> Cache {
         let blocks = KEYS / BLOCK * copies;
-        let (mut keys, mut values) = (vec![0; blocks * shape.key_bytes()], vec![0; blocks * shape.value_bytes()]);
+        let (mut keys, mut values) =
+            (vec![0; blocks * shape.key_bytes()], vec![0; blocks * shape.value_bytes()]);
         let row: Vec<f32> = (0..shape.key_dim).map(|d| (d as f32 * 0.7).sin()).collect();
         for position in 0..blocks * BLOCK {
             let (block, at) = (position / BLOCK, position % BLOCK);
             shape.store_key(&mut keys[block * shape.key_bytes()..][..shape.key_bytes()], at, &row);
             let row = &row[..shape.value_dim];
-            shape.store_value(&mut values[block * shape.value_bytes()..][..shape.value_bytes()], at, row);
+            shape.store_value(
+                &mut values[block * shape.value_bytes()..][..shape.value_bytes()],
+                at,
+                row,
+            );
         }
         Cache { shape, keys, values }
     }
@@ -46,7 +53,9 @@ impl Cache {
 /// `n` rows that see all keys.
 fn attend(c: &mut Criterion, group: &str, n: usize, copies: usize) {
     let mut group = c.benchmark_group(group);
-    for (dim, ty) in [(64, ElemType::F16), (128, ElemType::F16), (64, ElemType::Q8_0), (64, ElemType::F32)] {
+    for (dim, ty) in
+        [(64, ElemType::F16), (128, ElemType::F16), (64, ElemType::Q8_0), (64, ElemType::F32)]
+    {
         let shape = HeadShape { key_dim: dim, value_dim: dim, k: ty, v: ty };
         let cache = Cache::new(shape, copies);
         if copies > 1 {
@@ -58,22 +67,26 @@ fn attend(c: &mut Criterion, group: &str, n: usize, copies: usize) {
         let rows = QueryRows { q: &q, visible: &visible };
         let mut memory = vec![0.0; 2 * Partials::floats(n, &shape)];
         let (state, part) = memory.split_at_mut(Partials::floats(n, &shape));
-        let (mut state, mut part) = (Partials::new(state, n, &shape), Partials::new(part, n, &shape));
+        let (mut state, mut part) =
+            (Partials::new(state, n, &shape), Partials::new(part, n, &shape));
         let mut scratch = vec![0.0; scratch_floats(n, &shape)];
         for kernel in ATTEND.available(Isa::detect()).filter(|kernel| kernel.isa() != Isa::NONE) {
             let merge = MERGE.pick(kernel.isa());
             let mut copy = 0;
-            group.bench_function(BenchmarkId::new(format!("{}/{ty:?}", kernel.name()), format!("{n}x{dim}")), |b| {
-                b.iter(|| {
-                    state.clear();
-                    for block in cache.blocks(copy) {
-                        kernel.call(&block, &rows, &mut part, &mut scratch);
-                        merge.call(&mut state, &part);
-                    }
-                    copy = (copy + 1) % copies;
-                    black_box(&state);
-                });
-            });
+            group.bench_function(
+                BenchmarkId::new(format!("{}/{ty:?}", kernel.name()), format!("{n}x{dim}")),
+                |b| {
+                    b.iter(|| {
+                        state.clear();
+                        for block in cache.blocks(copy) {
+                            kernel.call(&block, &rows, &mut part, &mut scratch);
+                            merge.call(&mut state, &part);
+                        }
+                        copy = (copy + 1) % copies;
+                        black_box(&state);
+                    });
+                },
+            );
         }
     }
 }

@@ -6,8 +6,8 @@
 //! out[row] = Σ weights[row][position] * value         16 elements at a time, rows in register groups
 //! ```
 //! A group of rows goes through the positions all of it sees together; what only some of its rows see is added row
-//! by row, so nothing a row may not see is ever multiplied into it. Elements are converted to f32 as they are read
-//! for few rows, and once for all rows, a cache-sized piece at a time, for many.
+//! by row, so nothing a row may not see is ever multiplied into it. Elements of f16 are converted as they are read,
+//! once per group; those of q8_0 once for all rows, a cache-sized piece at a time.
 
 use super::layout::{BLOCK, ElemType, GROUP, HeadShape, TILE};
 use super::product::{Elem, Half, Product, Single};
@@ -67,30 +67,16 @@ fn score<S: Simd>(
     scores: &mut [f32],
     buffer: &mut [f32],
 ) {
-    let count = rows.visible.len().div_ceil(S::ROWS);
     let (dim, tile_bytes) = (block.shape.key_dim, block.shape.key_tile_bytes());
+    let all = (0, BLOCK / TILE);
     match block.shape.k {
         ElemType::F32 => {
-            score_tiles::<S, Single>(
-                simd,
-                rows,
-                count,
-                (block.keys, tile_bytes),
-                (0, BLOCK / TILE),
-                scores,
-            );
+            score_tiles::<S, Single>(simd, rows, (block.keys, tile_bytes), all, scores);
         }
-        ElemType::F16 if count == 1 => {
-            score_tiles::<S, Half>(
-                simd,
-                rows,
-                count,
-                (block.keys, tile_bytes),
-                (0, BLOCK / TILE),
-                scores,
-            );
+        ElemType::F16 => {
+            score_tiles::<S, Half>(simd, rows, (block.keys, tile_bytes), all, scores);
         }
-        ElemType::F16 | ElemType::Q8_0 => {
+        ElemType::Q8_0 => {
             let most = rows.visible.iter().max().map_or(0, |n| *n as usize).div_ceil(TILE);
             let step = (CHUNK / (dim * TILE)).max(1);
             for first in (0..most).step_by(step) {
@@ -105,7 +91,7 @@ fn score<S: Simd>(
                     );
                 }
                 let wide = (bytemuck::cast_slice(&*buffer), dim * TILE * size_of::<f32>());
-                score_tiles::<S, Single>(simd, rows, count, wide, (first, end), scores);
+                score_tiles::<S, Single>(simd, rows, wide, (first, end), scores);
             }
         }
     }
@@ -116,11 +102,11 @@ fn score<S: Simd>(
 fn score_tiles<S: Simd, E: Elem>(
     simd: S,
     rows: &QueryRows<'_>,
-    count: usize,
     keys: (&[u8], usize),
     (first, end): (usize, usize),
     scores: &mut [f32],
 ) {
+    let count = rows.visible.len().div_ceil(S::ROWS);
     let dim = rows.q.len() / rows.visible.len().max(1);
     for i in 0..count {
         let group = group(rows.visible, i, count);
@@ -143,31 +129,16 @@ fn score_tiles<S: Simd, E: Elem>(
     }
 }
 
-/// One tile of keys as f32 `[key_dim][TILE]`.
+/// One tile of q8_0 keys as f32 `[key_dim][TILE]`.
 #[inline(always)]
 fn widen_keys<S: Simd>(simd: S, shape: &HeadShape, tile: &[u8], out: &mut [f32]) {
+    let (scales, codes) = tile.split_at(shape.key_scale_bytes());
+    let (scales, codes) = (scales.as_chunks().0, codes.as_chunks().0);
     let out = out.as_chunks_mut::<LANES>().0;
-    match shape.k {
-        ElemType::F32 => {
-            for (out, x) in out.iter_mut().zip(tile.as_chunks().0) {
-                simd.store(simd.load_bytes(x), out);
-            }
-        }
-        ElemType::F16 => {
-            for (out, x) in out.iter_mut().zip(tile.as_chunks().0) {
-                simd.store(simd.load_f16(x), out);
-            }
-        }
-        ElemType::Q8_0 => {
-            let (scales, codes) = tile.split_at(shape.key_scale_bytes());
-            let (scales, codes) = (scales.as_chunks().0, codes.as_chunks().0);
-            for ((out, codes), scale) in out.chunks_mut(GROUP).zip(codes.chunks(GROUP)).zip(scales)
-            {
-                let scale = simd.load_f16(scale);
-                for (out, codes) in out.iter_mut().zip(codes) {
-                    simd.store(simd.mul(simd.load_i8(codes), scale), out);
-                }
-            }
+    for ((out, codes), scale) in out.chunks_mut(GROUP).zip(codes.chunks(GROUP)).zip(scales) {
+        let scale = simd.load_f16(scale);
+        for (out, codes) in out.iter_mut().zip(codes) {
+            simd.store(simd.mul(simd.load_i8(codes), scale), out);
         }
     }
 }
@@ -203,16 +174,15 @@ fn gather<S: Simd>(
     out: &mut [f32],
     buffer: &mut [f32],
 ) {
-    let count = rows.visible.len().div_ceil(S::ROWS);
     let (stride, tile_bytes) = (block.shape.value_stride(), block.shape.value_tile_bytes());
     match block.shape.v {
         ElemType::F32 => {
             gather_rows::<S, Single>(simd, rows.visible, block.values, (0, BLOCK), weights, out)
         }
-        ElemType::F16 if count == 1 => {
+        ElemType::F16 => {
             gather_rows::<S, Half>(simd, rows.visible, block.values, (0, BLOCK), weights, out);
         }
-        ElemType::F16 | ElemType::Q8_0 => {
+        ElemType::Q8_0 => {
             let most = rows.visible.iter().max().map_or(0, |n| *n as usize);
             let step = (CHUNK / (stride * TILE)).max(1) * TILE;
             for first in (0..most.max(1)).step_by(step) {
@@ -272,35 +242,21 @@ fn gather_rows<S: Simd, E: Elem>(
     }
 }
 
-/// One tile of values as f32 `[TILE][stride]`.
+/// One tile of q8_0 values as f32 `[TILE][stride]`.
 #[inline(always)]
 fn widen_values<S: Simd>(simd: S, shape: &HeadShape, tile: &[u8], out: &mut [f32]) {
-    match shape.v {
-        ElemType::F32 => {
-            for (out, x) in out.as_chunks_mut().0.iter_mut().zip(tile.as_chunks().0) {
-                simd.store(simd.load_bytes(x), out);
-            }
-        }
-        ElemType::F16 => {
-            for (out, x) in out.as_chunks_mut().0.iter_mut().zip(tile.as_chunks().0) {
-                simd.store(simd.load_f16(x), out);
-            }
-        }
-        ElemType::Q8_0 => {
-            let stride = shape.value_stride();
-            let (scales, codes) = tile.split_at(shape.value_scale_bytes());
-            let scales = scales.chunks_exact(stride.div_ceil(GROUP) * 2);
-            for ((out, codes), scales) in
-                out.chunks_exact_mut(stride).zip(codes.chunks_exact(stride)).zip(scales)
-            {
-                for ((out, codes), scale) in
-                    out.chunks_mut(GROUP).zip(codes.chunks(GROUP)).zip(scales.as_chunks().0)
-                {
-                    let scale = simd.splat(half::f16::from_le_bytes(*scale).to_f32());
-                    for (out, codes) in out.as_chunks_mut().0.iter_mut().zip(codes.as_chunks().0) {
-                        simd.store(simd.mul(simd.load_i8(codes), scale), out);
-                    }
-                }
+    let stride = shape.value_stride();
+    let (scales, codes) = tile.split_at(shape.value_scale_bytes());
+    let scales = scales.chunks_exact(stride.div_ceil(GROUP) * 2);
+    for ((out, codes), scales) in
+        out.chunks_exact_mut(stride).zip(codes.chunks_exact(stride)).zip(scales)
+    {
+        for ((out, codes), scale) in
+            out.chunks_mut(GROUP).zip(codes.chunks(GROUP)).zip(scales.as_chunks().0)
+        {
+            let scale = simd.splat(half::f16::from_le_bytes(*scale).to_f32());
+            for (out, codes) in out.as_chunks_mut().0.iter_mut().zip(codes.as_chunks().0) {
+                simd.store(simd.mul(simd.load_i8(codes), scale), out);
             }
         }
     }

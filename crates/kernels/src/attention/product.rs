@@ -3,13 +3,20 @@
 //! Scores are `queries x keys` (depth: elements of a key; columns: tiles), outputs are `weights x values` (depth:
 //! positions; columns: 16 elements of a value each).
 
-use crate::lanes::Simd;
+use crate::lanes::{Simd, prefetch};
 use crate::math::LANES;
+
+/// How far ahead rows are prefetched, in bytes.
+const AHEAD: usize = 2048;
+/// With fewer rows the loads alone run as far ahead as memory serves them.
+const PREFETCH_ROWS: usize = 3;
 
 /// A type of matrix element, read 16 at a time.
 pub(crate) trait Elem {
     /// Bytes of 16 elements.
     const BYTES: usize;
+    /// Whether they come from memory rather than from scratch.
+    const FAR: bool;
 
     /// The 16 elements at the start of `bytes`.
     ///
@@ -23,6 +30,7 @@ pub(crate) struct Single;
 
 impl Elem for Single {
     const BYTES: usize = 4 * LANES;
+    const FAR: bool = false;
 
     #[inline(always)]
     unsafe fn load<S: Simd>(simd: S, bytes: *const u8) -> S::V {
@@ -36,6 +44,7 @@ pub(crate) struct Half;
 
 impl Elem for Half {
     const BYTES: usize = 2 * LANES;
+    const FAR: bool = true;
 
     #[inline(always)]
     unsafe fn load<S: Simd>(simd: S, bytes: *const u8) -> S::V {
@@ -103,11 +112,16 @@ pub(crate) fn tile<S: Simd, E: Elem, const R: usize, const C: usize>(
             }
         }
     }
+    // Along tiles the next group of columns is next in memory; along positions the next rows are.
+    let ahead = if product.b_column > product.b_step { C * product.b_column } else { AHEAD };
     for k in 0..product.depth {
         for c in 0..C {
             let at = k * product.b_step + (column + c) * product.b_column;
             // SAFETY: `Product::run` checked that the last column of the last row ends within `b`.
             let bytes = unsafe { product.b.as_ptr().add(at) };
+            if E::FAR && R >= PREFETCH_ROWS {
+                prefetch(bytes.wrapping_add(ahead));
+            }
             // SAFETY: as above.
             let b = unsafe { E::load(simd, bytes) };
             for (r, sums) in sums.iter_mut().enumerate() {

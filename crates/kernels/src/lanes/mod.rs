@@ -83,3 +83,10 @@ pub(crate) fn load_part<S: Simd>(simd: S, x: &[f32]) -> S::V {
     lanes[..x.len()].copy_from_slice(x);
     simd.load(&lanes)
 }
+
+/// Ask for the cache line at `address`, which may be anything.
+#[inline(always)]
+pub(crate) fn prefetch(address: *const u8) {
+    // SAFETY: SSE is part of x86-64; a prefetch reads nothing and cannot fault.
+    unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast()) }
+}
