@@ -18,7 +18,7 @@ const MERGES: &[&str] = &[
     "Ġ t", "h e", "Ġ a", "i n", "Ġt he", "r e", "o n", "Ġ s", "e r", "Ġ w", "a t", "Ġ o", "e n",
     "n d", "Ġ c", "i s", "Ġ b", "i t", "o r", "Ġ f", "Ġ m", "e s", "Ġa nd", "in g", "a l", "o u",
     "Ġ p", "a n", "Ġo f", "Ġ h", "e d", "Ġ in", "Ġt o", "Ġ l", "l l", "i c", "a r", "Ġ d", "s t",
-    "Ġ re", "l y", "Ġ is", "Ġ th", "at i", "ati on",
+    "Ġ re", "l y", "Ġ is", "Ġ y", "at i", "ati on",
 ];
 const SPECIALS: [&str; 3] = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"];
 const TEMPLATE: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + \

@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn what_fits_passes_and_what_does_not_says_what_to_change() {
         assert_eq!(advice(5 << 30), None);
-        assert!(advice(1 << 30).unwrap().contains("-c 222208"), "{:?}", advice(1 << 30));
+        assert!(advice(1 << 30).unwrap().contains("-c 222720"), "{:?}", advice(1 << 30));
         assert!(advice(100 << 20).unwrap().contains("smaller"));
     }
 

@@ -19,7 +19,8 @@ pub(crate) struct ReplyPrinter<'a> {
     text: Printable,
     thought: Printable,
     thinking: bool,
-    ends_line: bool,
+    /// Whether a line is begun and not ended.
+    in_line: bool,
     failed: Option<std::io::Error>,
 }
 
@@ -38,7 +39,7 @@ impl<'a> ReplyPrinter<'a> {
             text: Printable::default(),
             thought: Printable::default(),
             thinking: false,
-            ends_line: false,
+            in_line: false,
             failed: None,
         }
     }
@@ -69,14 +70,14 @@ impl<'a> ReplyPrinter<'a> {
         if text.is_empty() || self.failed.is_some() {
             return;
         }
-        self.ends_line = text.ends_with('\n');
+        self.in_line = !text.ends_with('\n');
         if let Err(error) = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()) {
             self.failed = Some(error);
             self.cancel.store(true, Ordering::SeqCst);
         }
     }
 
-    /// End the line.
+    /// End the line that was begun.
     ///
     /// # Errors
     /// The first write that failed.
@@ -85,7 +86,7 @@ impl<'a> ReplyPrinter<'a> {
         if std::mem::take(&mut self.thinking) {
             ui::dim("\n");
         }
-        if !self.ends_line {
+        if self.in_line {
             self.print("\n");
         }
         self.failed.map_or(Ok(()), Err)
@@ -163,7 +164,7 @@ mod tests {
             "ab\n"
         );
         assert_eq!(print(&[Event::Text("a\n")]), "a\n");
-        assert_eq!(print(&[]), "\n");
+        assert_eq!(print(&[]), "");
     }
 
     #[test]

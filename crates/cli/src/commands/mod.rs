@@ -27,6 +27,7 @@ use crate::args::MODEL_VARIABLE;
     version,
     subcommand_required = true,
     arg_required_else_help = true,
+    args_override_self = true,
     disable_help_subcommand = true,
     after_help = "Examples:\n  rooflight run model.gguf\n  rooflight run model.gguf 'Why is the sky blue?'\n  \
                   rooflight bench -m model.gguf\n\n\

@@ -41,13 +41,13 @@ pub(crate) struct Run {
     #[command(flatten)]
     threads: ThreadArgs,
     #[command(flatten)]
-    length: LengthArgs,
-    #[command(flatten)]
-    sampler: SamplerArgs,
-    #[command(flatten)]
     executor: ExecutorArgs,
     #[command(flatten)]
     verbose: VerboseArgs,
+    #[command(flatten)]
+    length: LengthArgs,
+    #[command(flatten)]
+    sampler: SamplerArgs,
 }
 
 impl Run {

@@ -1,0 +1,260 @@
+//! The commands that measure and show.
+
+mod common;
+
+use common::{Place, text};
+use serde_json::Value;
+
+#[test]
+fn tokens_and_back() {
+    let place = Place::new();
+    let words = "the thing in the end,\n \u{e9}\u{1f680}\tit is";
+    let ids = place.ok(&["tokenize", "-m", "demo.gguf", words]);
+    assert!(ids.trim().split(' ').all(|id| id.parse::<u32>().is_ok()), "{ids}");
+    let piped =
+        place.command(&["tokenize", "-m", "demo.gguf"]).write_stdin(words).output().unwrap();
+    assert_eq!(text(&piped.stdout), ids);
+    assert_eq!(place.ok(&["tokenize", "-m", "demo.gguf", "--decode", &ids]), words);
+
+    let marked = "<|im_start|>the";
+    let plain = place.ok(&["tokenize", "-m", "demo.gguf", marked]);
+    let special = place.ok(&["tokenize", "-m", "demo.gguf", "--special", marked]);
+    assert!(plain.split(' ').count() > special.split(' ').count(), "{plain} {special}");
+    assert_eq!(
+        place.ok(&["tokenize", "-m", "demo.gguf", "--decode", "--special", &special]),
+        marked
+    );
+    assert_eq!(place.ok(&["tokenize", "-m", "demo.gguf", "--decode", &special]), "the");
+    let bos = place.ok(&["tokenize", "-m", "demo.gguf", "--bos", "the"]);
+    assert_eq!(
+        bos.split_once(' ').map(|(_, rest)| rest.to_owned()),
+        Some(place.ok(&["tokenize", "-m", "demo.gguf", "the"]))
+    );
+    assert_eq!(place.ok(&["tokenize", "-m", "demo.gguf", ""]), "\n");
+}
+
+/// The numbers of a file of f32.
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
+}
+
+#[test]
+fn logits_are_the_same_for_any_threads_and_chunks() {
+    let place = Place::new();
+    let ids = place.ok(&[
+        "tokenize",
+        "-m",
+        "demo.gguf",
+        "the thing, in the end, is what it is and not another",
+    ]);
+    let n = ids.split_whitespace().count();
+    let base = [
+        "logits",
+        "-m",
+        "demo.gguf",
+        "--tokens",
+        &ids,
+        "--greedy",
+        "6",
+        "-ctk",
+        "f32",
+        "-ctv",
+        "f32",
+        "-o",
+    ];
+    let run = |file: &str, extra: &[&str]| place.ok(&[&base[..], &[file], extra].concat());
+    let greedy = run("a.f32", &[]);
+    assert_eq!(greedy.split_whitespace().count(), 6);
+    let want = place.read("a.f32");
+    let vocab_size = 256 + 45 + 3;
+    assert_eq!(want.len(), n * vocab_size * 4);
+    for extra in [["--chunk", "1"], ["--chunk", "7"], ["-t", "1"], ["-t", "2"], ["--isa", "scalar"]]
+    {
+        assert_eq!(run("b.f32", &extra), greedy, "{extra:?}");
+        assert!(place.read("b.f32") == want, "{extra:?}: other bits");
+    }
+    assert_eq!(run("c.f32", &["--executor", "interpreter"]), greedy);
+    let (ours, exact) = (floats(&want), floats(&place.read("c.f32")));
+    let square = |values: &[f32]| values.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>();
+    let error: Vec<f32> = ours.iter().zip(&exact).map(|(a, b)| a - b).collect();
+    assert!(square(&error) / square(&exact) < 1e-9, "{}", square(&error) / square(&exact));
+}
+
+#[test]
+fn perplexity_is_what_the_logits_say() {
+    let place = Place::new();
+    let words =
+        "the thing, in the end, is what it is and not another thing of the same kind. ".repeat(2);
+    place.write("text.txt", &words);
+    let ids = place.ok(&["tokenize", "-m", "demo.gguf", &words]);
+    let ids: Vec<usize> = ids.split_whitespace().map(|id| id.parse().unwrap()).collect();
+    let window: Vec<String> = ids[..32].iter().map(usize::to_string).collect();
+    place.ok(&["logits", "-m", "demo.gguf", "--tokens", &window.join(" "), "-o", "w.f32"]);
+    let logits = floats(&place.read("w.f32"));
+    let rows: Vec<&[f32]> = logits.chunks(logits.len() / 32).collect();
+    let nll = |i: usize| {
+        let sum: f64 = rows[i].iter().map(|x| f64::from(*x).exp()).sum();
+        sum.ln() - f64::from(rows[i][ids[i + 1]])
+    };
+    let mean = (16..31).map(nll).sum::<f64>() / 15.0;
+
+    place.write(
+        "window.txt",
+        place.ok(&["tokenize", "-m", "demo.gguf", "--decode", &window.join(" ")]),
+    );
+    let out = place.ok(&["perplexity", "-m", "demo.gguf", "-f", "window.txt", "-c", "32"]);
+    let last = out.lines().last().unwrap();
+    let value: f64 =
+        last.strip_prefix("perplexity: ").unwrap().split(" +/- ").next().unwrap().parse().unwrap();
+    assert!((value - mean.exp()).abs() < 0.01 * value, "{last}, expected {}", mean.exp());
+    let (code, told) =
+        place.fails(&["perplexity", "-m", "demo.gguf", "-f", "window.txt", "-c", "512"]);
+    assert!(code == 1 && told.contains("512"), "{told}");
+}
+
+const KEYS: [&str; 21] = [
+    "build_commit",
+    "cpu_info",
+    "model_filename",
+    "model_type",
+    "model_size",
+    "model_n_params",
+    "n_batch",
+    "n_ubatch",
+    "n_threads",
+    "type_k",
+    "type_v",
+    "n_prompt",
+    "n_gen",
+    "n_depth",
+    "test_time",
+    "avg_ns",
+    "stddev_ns",
+    "avg_ts",
+    "stddev_ts",
+    "samples_ns",
+    "samples_ts",
+];
+
+#[test]
+fn bench_speaks_llama_bench() {
+    let place = Place::new();
+    let json = |args: &[&str]| -> Vec<Value> {
+        let out = place.ok(&[&["bench", "-m", "demo.gguf", "-o", "json"], args].concat());
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
+    };
+    let rows = json(&["-p", "16", "-n", "4", "-d", "0,8", "-t", "1-2", "-r", "2"]);
+    assert_eq!(rows.len(), 8);
+    for row in &rows {
+        for key in KEYS.iter().chain(&["bytes_per_token"]) {
+            assert!(row.get(key).is_some(), "{key} is missing");
+        }
+        assert_eq!(row["samples_ns"].as_array().map(Vec::len), Some(2));
+        assert!(row["avg_ts"].as_f64().unwrap() > 0.0);
+        assert!(row["bytes_per_token"].as_u64().unwrap() > 0);
+    }
+    let shape = |row: &Value| {
+        ["n_threads", "n_depth", "n_prompt", "n_gen"].map(|key| row[key].as_u64().unwrap())
+    };
+    assert_eq!(
+        rows.iter().map(shape).collect::<Vec<_>>()[..4],
+        [[1, 0, 16, 0], [1, 0, 0, 4], [1, 8, 16, 0], [1, 8, 0, 4]]
+    );
+    assert_eq!(
+        json(&["-p", "16", "-n", "0", "-r", "1"])
+            .iter()
+            .map(|r| r["n_prompt"].clone())
+            .collect::<Vec<_>>(),
+        [16]
+    );
+    assert_eq!(json(&["-p", "0", "-n", "2", "-r", "1"]).len(), 1);
+    assert_eq!(json(&["-p", "0", "-n", "0", "-pg", "8,2", "-r", "1"])[0]["n_gen"], 2);
+
+    let table = place.ok(&["bench", "-m", "demo.gguf", "-p", "8", "-n", "2", "-r", "2"]);
+    assert!(
+        table.starts_with("| model") && table.contains("pp8") && table.contains("±"),
+        "{table}"
+    );
+    let csv = place.ok(&["bench", "-m", "demo.gguf", "-p", "8", "-n", "2", "-r", "1", "-o", "csv"]);
+    assert!(csv.starts_with("build_commit,") && csv.lines().count() == 3, "{csv}");
+    let lines =
+        place.ok(&["bench", "-m", "demo.gguf", "-p", "8", "-n", "2", "-r", "1", "-o", "jsonl"]);
+    assert!(
+        lines.lines().all(|line| serde_json::from_str::<Value>(line).is_ok())
+            && lines.lines().count() == 2
+    );
+}
+
+#[test]
+fn show_tells_what_is_in_the_file() {
+    let place = Place::new();
+    let out = place.ok(&["show", "demo.gguf", "--tensors", "--program", "--metadata"]);
+    for part in [
+        "qwen2",
+        "demo (random weights)",
+        "gpt2, pre qwen2",
+        "2048 tokens",
+        "blk.1.ffn_down.weight",
+        "linear(",
+        "eos",
+    ] {
+        assert!(out.contains(part), "{part} is not in {out}");
+    }
+    let json: Value = serde_json::from_str(&place.ok(&["show", "demo.gguf", "--json"])).unwrap();
+    assert_eq!(json["model"]["n_layers"], 2);
+    assert_eq!(json["types"][0]["type"], "F32");
+    assert_eq!(json["tokenizer"]["n_tokens"], 256 + 45 + 3);
+    assert!(json.get("tensors").is_none());
+}
+
+#[test]
+fn a_file_with_only_a_vocabulary_is_shown_and_tokenizes() {
+    let Some(shared) = shared_folder() else {
+        eprintln!("skipped: shared folder not found");
+        return;
+    };
+    let place = Place::new();
+    let file = shared.join("models/vocab/ggml-vocab-qwen2.gguf");
+    let file = file.to_str().expect("the path is UTF-8");
+    assert!(place.ok(&["show", file]).contains("a vocabulary only"));
+    assert_eq!(place.ok(&["tokenize", "-m", file, "Hello world"]), "9707 1879\n");
+    let (code, told) = place.fails(&["run", file, "hi"]);
+    assert!(code == 2, "{told}");
+}
+
+/// A sibling of a parent folder that is called `shared` and has golden files.
+fn shared_folder() -> Option<std::path::PathBuf> {
+    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().map(|dir| dir.join("shared")).find(|dir| dir.join("golden").is_dir())
+}
+
+#[test]
+fn kernels_are_listed() {
+    let place = Place::new();
+    let table = place.ok(&["kernels"]);
+    assert!(
+        table.contains("rms_norm") && table.contains("Q4_K") && table.contains("why"),
+        "{table}"
+    );
+    let mut scalar = place.command(&["kernels", "--json"]);
+    let json: Value =
+        serde_json::from_slice(&scalar.env("ROOFLIGHT_ISA", "scalar").output().unwrap().stdout)
+            .unwrap();
+    assert_eq!(json["used"], "scalar");
+    assert!(json["kernels"].as_array().unwrap().iter().all(|row| row["isa"] == "scalar"));
+}
+
+#[test]
+fn completions_and_manual_pages() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(place.ok(&["completions", shell]).contains("perplexity"), "{shell}");
+    }
+    assert!(place.ok(&["man"]).contains(".TH rooflight 1"));
+    assert!(place.ok(&["man", "run"]).contains("sky"));
+    assert_eq!(place.ok(&["man", "-o", "pages"]), "");
+    for page in ["rooflight.1", "rooflight-run.1", "rooflight-bench.1"] {
+        assert!(text(&place.read(&format!("pages/{page}"))).contains(".TH"), "{page}");
+    }
+    assert!(!place.path("pages/rooflight-demo-model.1").exists());
+}
