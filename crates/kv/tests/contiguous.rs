@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kv::{BLOCK, Contiguous, Error, Layout};
+use kv::{BLOCK, Contiguous, Error, Layout, View};
 use program::CacheSpec;
 use proptest::prelude::*;
 
@@ -182,4 +182,17 @@ fn blocks_start_as_zeros() {
     let mut cache = Contiguous::new(layouts(), CAPACITY);
     cache.prepare(1).unwrap();
     assert!(cache.block_mut(1, 0).iter().all(|b| *b == 0));
+}
+
+#[test]
+fn views_are_exclusive_exactly_where_a_step_writes() {
+    let mut cache = Contiguous::new(layouts(), CAPACITY);
+    append(&mut cache, &mut Vec::new(), &[3; 300]);
+    let mut fork = cache.fork(300).unwrap();
+    fork.prepare(600).unwrap();
+    let kinds: Vec<Vec<bool>> = fork
+        .views(300..600)
+        .map(|blocks| blocks.map(|view| matches!(view, View::Exclusive(_))).collect())
+        .collect();
+    assert_eq!(kinds, [[false, true, true], [false, true, true]]);
 }
