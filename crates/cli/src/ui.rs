@@ -71,7 +71,8 @@ fn bar(label: &'static str, total: u64, template: &str) -> ProgressBar {
 /// `prompt 3120/8000 tok - 410 t/s` on a terminal, from one second on, erased by [`PromptLine::clear`].
 pub(crate) struct PromptLine {
     start: Instant,
-    shown: bool,
+    /// Characters that stand on the line.
+    width: usize,
     terminal: bool,
 }
 
@@ -80,7 +81,7 @@ impl PromptLine {
 
     /// Starts the clock.
     pub(crate) fn new() -> Self {
-        Self { start: Instant::now(), shown: false, terminal: stderr_is_terminal() }
+        Self { start: Instant::now(), width: 0, terminal: stderr_is_terminal() }
     }
 
     /// Show how far the prompt has come.
@@ -89,17 +90,18 @@ impl PromptLine {
         if !self.terminal || elapsed < Self::DELAY || done >= total {
             return;
         }
-        self.shown = true;
-        write(&format!(
-            "\r\x1b[2K{DIM}prompt {done}/{total} tok - {:.0} t/s{RESET}",
-            crate::units::rate(done, elapsed)
-        ));
+        let text =
+            format!("prompt {done}/{total} tok - {:.0} t/s", crate::units::rate(done, elapsed));
+        self.clear();
+        self.width = text.len();
+        write(&format!("{DIM}{text}{RESET}"));
     }
 
-    /// Erase the line, if it was shown.
+    /// Erase the line, if it was shown. With blanks: where colours are off, so are escape sequences.
     pub(crate) fn clear(&mut self) {
-        if std::mem::take(&mut self.shown) {
-            write("\r\x1b[2K");
+        let width = std::mem::take(&mut self.width);
+        if width > 0 {
+            write(&format!("\r{:width$}\r", ""));
         }
     }
 }

@@ -205,6 +205,10 @@ fn show_tells_what_is_in_the_file() {
     assert_eq!(json["types"][0]["type"], "F32");
     assert_eq!(json["tokenizer"]["n_tokens"], 256 + 45 + 3);
     assert!(json.get("tensors").is_none());
+    let from_variable =
+        place.command(&["show"]).env("ROOFLIGHT_MODEL", "demo.gguf").output().unwrap();
+    assert!(text(&from_variable.stdout).contains("qwen2"));
+    assert_eq!(place.fails(&["show"]).0, 2);
 }
 
 #[test]

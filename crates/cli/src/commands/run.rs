@@ -96,7 +96,10 @@ impl Run {
             Chat { conversation, settings, interrupt, system: self.system_prompt, info, template };
         match message {
             Some(message) => chat.answer(message, out),
-            None => chat.run(&mut Terminal::open()?, out),
+            None => {
+                ui::note("/help lists the commands, Ctrl-D leaves");
+                chat.run(&mut Terminal::open()?, out)
+            }
         }
     }
 }

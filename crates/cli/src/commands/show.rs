@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use gguf::{Gguf, escape};
 use serde::Serialize;
 
+use crate::args::MODEL_VARIABLE;
 use crate::exit::Failure;
 use crate::{load, units};
 
@@ -16,7 +17,7 @@ use crate::{load, units};
 )]
 pub(crate) struct Show {
     /// GGUF file; any part of a sharded model
-    #[arg(value_name = "MODEL", required_unless_present = "model")]
+    #[arg(value_name = "MODEL")]
     file: Option<PathBuf>,
     /// The model, instead of the argument [env: ROOFLIGHT_MODEL]
     #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
@@ -40,7 +41,8 @@ impl Show {
         let path = self
             .file
             .or(self.model)
-            .ok_or_else(|| Failure::Usage("show what? give a GGUF file".into()))?;
+            .or_else(|| std::env::var_os(MODEL_VARIABLE).map(PathBuf::from));
+        let path = path.ok_or_else(|| Failure::Usage("no model: rooflight show MODEL".into()))?;
         let gguf = load::open(&path)?;
         let mut summary = Summary::of(&gguf);
         // An architecture that cannot be run can still be shown; a model that contradicts itself is an error.
