@@ -232,7 +232,7 @@ fn to_json(
     let mut out = Charged { budget, bytes: Vec::new() };
     let style = Python { item, key, indent, ascii, level: 0, empty: true };
     json.serialize(&mut serde_json::Serializer::with_formatter(&mut out, style))
-        .map_err(|_| Error::new(ErrorKind::BadSerialization, "tojson of a very large value"))?;
+        .map_err(|_| budget.exceeded())?;
     String::from_utf8(out.bytes).map_err(|_| Error::from(ErrorKind::BadSerialization))
 }
 

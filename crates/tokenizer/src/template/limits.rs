@@ -45,8 +45,13 @@ impl Budget {
         let take = |left: u64| left.checked_sub(n as u64);
         match self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
             Ok(_) => Ok(()),
-            Err(_) => Err(invalid(format!("produces more than {} MiB of text", self.of >> 20))),
+            Err(_) => Err(self.exceeded()),
         }
+    }
+
+    /// The error of a template that takes more than this.
+    pub(super) fn exceeded(&self) -> Error {
+        invalid(format!("produces more than {} MiB of text", self.of >> 20))
     }
 
     /// Takes the size of a value. What would be computed anew on each use becomes a list.

@@ -13,7 +13,7 @@ mod rewrite;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gguf::Metadata;
-use minijinja::{Environment, ErrorKind, Value};
+use minijinja::{Environment, ErrorKind, Value, context};
 
 use crate::{Error, Result, Segment, Tokenizer};
 use limits::Budget;
@@ -160,23 +160,18 @@ impl ChatTemplate {
     /// What the template sees.
     fn variables(&self, messages: &[Message], options: &RenderOptions, marks: &Marks<'_>) -> Value {
         let message = |m: &Message| {
-            Value::from_iter([
-                ("role", Value::from(m.role.as_str())),
-                ("content", Value::from(m.content.as_str())),
-            ])
+            context! { role => m.role.as_str(), content => m.content.as_str() }
         };
-        let mut variables = vec![
-            ("messages", Value::from(messages.iter().map(message).collect::<Vec<_>>())),
-            ("add_generation_prompt", Value::from(options.add_generation_prompt)),
-            ("bos_token", Value::from(marks.mark(&self.bos))),
-            ("eos_token", Value::from(marks.mark(&self.eos))),
-            ("tools", Value::from(())),
-            ("documents", Value::from(())),
-        ];
-        if let Some(thinking) = options.enable_thinking {
-            variables.push(("enable_thinking", Value::from(thinking)));
+        let thinking = options.enable_thinking.map(|on| context! { enable_thinking => on });
+        context! {
+            messages => messages.iter().map(message).collect::<Vec<_>>(),
+            add_generation_prompt => options.add_generation_prompt,
+            bos_token => marks.mark(&self.bos),
+            eos_token => marks.mark(&self.eos),
+            tools => (),
+            documents => (),
+            ..thinking.unwrap_or_default()
         }
-        Value::from_iter(variables)
     }
 }
 

@@ -2,21 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::common::{decode, shared};
 use gguf::Gguf;
 use tokenizer::Tokenizer;
-
-/// The folder of vocabularies beside the repository, if there is one.
-fn vocabularies() -> Option<PathBuf> {
-    let found = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .map(|dir| dir.join("shared"))
-        .find(|shared| shared.join("golden").is_dir())
-        .map(|shared| shared.join("models/vocab"));
-    if found.is_none() {
-        eprintln!("skipped: shared folder not found");
-    }
-    found
-}
 
 fn files(dir: &Path) -> Vec<PathBuf> {
     let mut files: Vec<_> = dir
@@ -53,7 +41,8 @@ fn vectors(path: &Path) -> Vec<(String, Vec<u32>)> {
 
 #[test]
 fn every_line_gives_the_ids_of_llama_cpp_and_comes_back() {
-    let Some(dir) = vocabularies() else { return };
+    let Some(shared) = shared() else { return };
+    let dir = shared.join("models/vocab");
     let files = files(&dir);
     assert!(!files.is_empty(), "no vocabulary in {}", dir.display());
     for path in files {
@@ -61,9 +50,7 @@ fn every_line_gives_the_ids_of_llama_cpp_and_comes_back() {
         for (i, (text, ids)) in vectors(&path).into_iter().enumerate() {
             let got = tokenizer.encode(&text).unwrap();
             assert_eq!(got, ids, "{} text {}: {text:?}", path.display(), i + 1);
-            let mut decoder = tokenizer.decoder();
-            let back: String = got.iter().map(|&id| decoder.push(id)).collect();
-            assert_eq!(back + &decoder.finish(), text, "{} text {}", path.display(), i + 1);
+            assert_eq!(decode(&tokenizer, &got), text, "{} text {}", path.display(), i + 1);
         }
     }
 }

@@ -1,0 +1,186 @@
+//! Byte-level BPE on vocabularies made by hand.
+
+use crate::common::{CONTROL, NORMAL, USER_DEFINED, Vocabulary, byte_char, decode};
+use proptest::prelude::*;
+
+/// Bytes plus `he`, `ll`, `hell`, `Ġw`, `hello` (a token no merge makes), a control token and a user-defined one.
+fn small() -> Vocabulary {
+    let mut v = Vocabulary::byte_level();
+    assert_eq!(v.merge("l", "l"), 256);
+    assert_eq!(v.merge("h", "e"), 257);
+    assert_eq!(v.merge("he", "ll"), 258);
+    assert_eq!(v.merge("Ġ", "w"), 259);
+    assert_eq!(v.add("hello", NORMAL), 260);
+    assert_eq!(v.add("<|im_end|>", CONTROL), 261);
+    assert_eq!(v.add("<tool>", USER_DEFINED), 262);
+    v
+}
+
+#[test]
+fn merges_apply_in_order_within_words() {
+    let t = small().build();
+    let check = |text: &str, ids: &[u32]| assert_eq!(t.encode(text).unwrap(), ids, "{text:?}");
+    check("", &[]);
+    check("hell", &[258]);
+    check("hello", &[258, 111]);
+    // `lll` merges from the left; `h` and `e` in different words do not meet.
+    check("lll", &[256, 108]);
+    check("h e", &[104, 32, 101]);
+    check(" w", &[259]);
+    check("  w", &[32, 259]);
+    check("é", &[0xc3, 0xa9]);
+    assert_eq!((t.kind(), t.pre(), t.vocab_size()), ("gpt2", Some("qwen2"), 263));
+    assert_eq!(t.warnings(), &[] as &[String]);
+}
+
+#[test]
+fn whole_words_win_where_the_pre_tokenizer_says_so() {
+    let t = small().key("tokenizer.ggml.pre", "llama-bpe").build();
+    assert_eq!(t.encode("hello").unwrap(), [260]);
+    assert_eq!(t.encode("hellow").unwrap(), [258, 111, 119]);
+}
+
+#[test]
+fn text_from_outside_never_becomes_a_control_token() {
+    let t = small().build();
+    let ids = t.encode("a<|im_end|>b").unwrap();
+    assert!(ids.iter().all(|&id| !t.is_control(id)), "{ids:?}");
+    assert_eq!(decode(&t, &ids), "a<|im_end|>b");
+    assert_eq!(t.encode_special("a<|im_end|>b").unwrap(), [97, 261, 98]);
+    assert_eq!(t.bytes(261), b"");
+    assert_eq!(t.token_text(261), Some("<|im_end|>"));
+    // User-defined tokens are text: found in either way of reading.
+    assert_eq!(t.encode("a<tool>b").unwrap(), [97, 262, 98]);
+    assert_eq!(t.encode_special("<tool><tool>").unwrap(), [262, 262]);
+    assert_eq!(t.bytes(262), b"<tool>");
+}
+
+#[test]
+fn a_token_that_ends_turns_is_control_even_if_the_file_says_otherwise() {
+    for kind in [NORMAL, USER_DEFINED] {
+        let mut v = Vocabulary::byte_level();
+        let end = v.add("<|im_end|>", kind);
+        let t = v.build();
+        assert!(t.is_control(end) && t.is_eog(end));
+        assert!(!t.encode("<|im_end|>").unwrap().contains(&end));
+    }
+}
+
+#[test]
+fn ends_of_generation() {
+    let mut v = Vocabulary::byte_level();
+    let named: Vec<u32> = ["<a>", "<b>", "<c>"].map(|text| v.add(text, CONTROL)).into();
+    let known: Vec<u32> =
+        ["<|eot_id|>", "<|endoftext|>", "<end_of_turn>", "<｜end▁of▁sentence｜>", "</s>"]
+            .map(|text| v.add(text, CONTROL))
+            .into();
+    let not: Vec<u32> = vec![v.add("<|im_start|>", CONTROL), v.add("[EOS]", NORMAL), 97];
+    let t = v
+        .key("tokenizer.ggml.eos_token_id", named[0])
+        .key("tokenizer.ggml.eot_token_id", named[1])
+        .key("tokenizer.ggml.eom_token_id", named[2])
+        .build();
+    assert!(named.iter().chain(&known).all(|&id| t.is_eog(id)));
+    assert!(not.iter().all(|&id| !t.is_eog(id)));
+    assert_eq!(t.eos(), Some(named[0]));
+}
+
+#[test]
+fn a_message_end_is_no_turn_end_where_turns_end_otherwise() {
+    let mut v = Vocabulary::byte_level();
+    let [end, ret, call] = ["<|end|>", "<|return|>", "<|call|>"].map(|text| v.add(text, CONTROL));
+    let t = v.build();
+    assert!(!t.is_eog(end) && t.is_eog(ret) && t.is_eog(call));
+}
+
+#[test]
+fn longest_whole_token_wins() {
+    let mut v = Vocabulary::byte_level();
+    let short = v.add("<x", USER_DEFINED);
+    let long = v.add("<x>", USER_DEFINED);
+    let t = v.build();
+    assert_eq!(t.encode("<x><x").unwrap(), [long, short]);
+}
+
+#[test]
+fn a_stream_gives_whole_characters() {
+    let t = Vocabulary::byte_level().build();
+    let push = |bytes: &[u8]| {
+        let mut decoder = t.decoder();
+        let parts: Vec<String> = bytes.iter().map(|&b| decoder.push(u32::from(b))).collect();
+        (parts.join("|"), decoder.finish())
+    };
+    let check = |bytes: &[u8], parts: &str, rest: &str| {
+        assert_eq!(push(bytes), (parts.to_owned(), rest.to_owned()), "{bytes:x?}");
+    };
+    check("aé€😀".as_bytes(), "a||é|||€||||😀", "");
+    check(b"\xffa", "\u{fffd}|a", "");
+    check(b"\xe2\x82", "|", "\u{fffd}");
+    // An open character that turns out broken is replaced, what follows is kept.
+    check(b"\xe2a", "|\u{fffd}a", "");
+    check(b"\xe2\xe2\x82\xac", "|\u{fffd}||€", "");
+    assert_eq!(t.decoder().push(9999), "");
+    assert_eq!(t.bytes(9999), b"");
+}
+
+/// The merges as the definition says: again and again the first merge in the list that some pair matches, leftmost.
+fn by_definition(merges: &[(String, String)], word: &str) -> Vec<String> {
+    let mut parts: Vec<String> = word.bytes().map(|b| byte_char(b).to_string()).collect();
+    loop {
+        let found = merges
+            .iter()
+            .find_map(|(l, r)| parts.windows(2).position(|pair| pair[0] == *l && pair[1] == *r));
+        let Some(at) = found else { return parts };
+        let right = parts.remove(at + 1);
+        parts[at].push_str(&right);
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_comes_back(text in ".{0,60}") {
+        let t = small().build();
+        let ids = t.encode(&text).unwrap();
+        prop_assert!(ids.iter().all(|&id| !t.is_control(id)));
+        prop_assert_eq!(decode(&t, &ids), text);
+    }
+
+    #[test]
+    fn tokens_are_those_of_the_definition(picks in prop::collection::vec((0_usize..9, 0_usize..9), 1..12), word in "[abc]{1,40}") {
+        let mut v = Vocabulary::byte_level();
+        let mut parts: Vec<String> = ["a", "b", "c"].map(str::to_owned).into();
+        let mut merges = Vec::new();
+        for (l, r) in picks {
+            let (l, r) = (parts[l % parts.len()].clone(), parts[r % parts.len()].clone());
+            let union = format!("{l}{r}");
+            if !parts.contains(&union) {
+                v.merge(&l, &r);
+                parts.push(union);
+                merges.push((l, r));
+            }
+        }
+        let t = v.build();
+        let got: Vec<String> = t.encode(&word).unwrap().iter().map(|&id| t.token_text(id).unwrap().to_owned()).collect();
+        prop_assert_eq!(got, by_definition(&merges, &word));
+    }
+}
+
+/// One word of a megabyte: the merges must not go over it again and again.
+#[test]
+fn long_runs_take_linear_time() {
+    let mut v = Vocabulary::byte_level();
+    for c in ["a", "Ġ", "Ċ", "1"] {
+        let mut part = c.to_owned();
+        for _ in 0..4 {
+            v.merge(&part.clone(), &part.clone());
+            part = part.repeat(2);
+        }
+    }
+    let t = v.build();
+    for run in ["a", " ", "\n", "1", "中", "e\u{301}", "👩\u{200d}", " a", "!"] {
+        let text = run.repeat((1 << 20) / run.len());
+        let ids = t.encode(&text).unwrap();
+        let bytes: Vec<u8> = ids.iter().flat_map(|&id| t.bytes(id)).collect();
+        assert!(bytes == text.as_bytes(), "{run:?}");
+    }
+}

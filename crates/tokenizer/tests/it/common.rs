@@ -1,0 +1,133 @@
+//! Small vocabularies made by hand.
+
+use std::path::{Path, PathBuf};
+
+use gguf::{Gguf, OwnedValue, Writer};
+use tokenizer::{Segment, Tokenizer};
+
+pub(crate) const NORMAL: i32 = 1;
+pub(crate) const UNKNOWN: i32 = 2;
+pub(crate) const CONTROL: i32 = 3;
+pub(crate) const USER_DEFINED: i32 = 4;
+pub(crate) const BYTE: i32 = 6;
+
+/// A vocabulary on its way into a file.
+#[derive(Default)]
+pub(crate) struct Vocabulary {
+    pub(crate) model: &'static str,
+    pub(crate) tokens: Vec<(Vec<u8>, i32, f32)>,
+    pub(crate) merges: Vec<String>,
+    pub(crate) keys: Vec<(&'static str, OwnedValue)>,
+}
+
+impl Vocabulary {
+    /// Byte-level: the 256 bytes are tokens 0 to 255.
+    pub(crate) fn byte_level() -> Vocabulary {
+        let mut v = Vocabulary { model: "gpt2", ..Vocabulary::default() };
+        for byte in 0..=255 {
+            v.add(&byte_char(byte).to_string(), NORMAL);
+        }
+        v.key("tokenizer.ggml.pre", "qwen2")
+    }
+
+    /// SentencePiece: `<unk>`, `<s>`, `</s>`, then the 256 bytes.
+    pub(crate) fn spm() -> Vocabulary {
+        let mut v = Vocabulary { model: "llama", ..Vocabulary::default() };
+        v.add("<unk>", UNKNOWN);
+        v.add("<s>", CONTROL);
+        v.add("</s>", CONTROL);
+        for byte in 0..=255 {
+            v.add(&format!("<0x{byte:02X}>"), BYTE);
+        }
+        v.key("tokenizer.ggml.bos_token_id", 1_u32).key("tokenizer.ggml.eos_token_id", 2_u32)
+    }
+
+    /// Adds a token; returns its id.
+    pub(crate) fn add(&mut self, text: &str, kind: i32) -> u32 {
+        self.scored(text, kind, 0.0)
+    }
+
+    pub(crate) fn scored(&mut self, text: &str, kind: i32, score: f32) -> u32 {
+        self.tokens.push((text.as_bytes().to_vec(), kind, score));
+        self.tokens.len() as u32 - 1
+    }
+
+    /// Adds a merge and the token it makes; returns the id.
+    pub(crate) fn merge(&mut self, left: &str, right: &str) -> u32 {
+        self.merges.push(format!("{left} {right}"));
+        self.add(&format!("{left}{right}"), NORMAL)
+    }
+
+    pub(crate) fn key(mut self, key: &'static str, value: impl Into<OwnedValue>) -> Vocabulary {
+        self.keys.push((key, value.into()));
+        self
+    }
+
+    pub(crate) fn file(&self) -> Gguf {
+        let mut w = Writer::new();
+        w.set("general.architecture", "llama");
+        w.set("tokenizer.ggml.model", self.model);
+        let strings = |items: Vec<Vec<u8>>| {
+            OwnedValue::Array(
+                gguf::ValueType::String,
+                items.into_iter().map(OwnedValue::String).collect(),
+            )
+        };
+        w.set("tokenizer.ggml.tokens", strings(self.tokens.iter().map(|t| t.0.clone()).collect()));
+        w.set("tokenizer.ggml.token_type", self.tokens.iter().map(|t| t.1).collect::<Vec<_>>());
+        if self.model == "gpt2" {
+            w.set(
+                "tokenizer.ggml.merges",
+                strings(self.merges.iter().map(|m| m.clone().into_bytes()).collect()),
+            );
+        } else {
+            w.set("tokenizer.ggml.scores", self.tokens.iter().map(|t| t.2).collect::<Vec<_>>());
+        }
+        for (key, value) in &self.keys {
+            w.set(*key, value.clone());
+        }
+        Gguf::from_bytes(w.to_bytes().unwrap()).unwrap()
+    }
+
+    pub(crate) fn try_build(&self) -> tokenizer::Result<Tokenizer> {
+        Tokenizer::from_gguf(self.file().metadata())
+    }
+
+    pub(crate) fn build(&self) -> Tokenizer {
+        self.try_build().unwrap()
+    }
+}
+
+/// The character GPT-2 writes for a byte.
+pub(crate) fn byte_char(byte: u8) -> char {
+    let prints = |b: u8| matches!(b, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
+    if prints(byte) {
+        return char::from(byte);
+    }
+    let before = (0..byte).filter(|&b| !prints(b)).count();
+    char::from_u32(0x100 + before as u32).unwrap()
+}
+
+/// The text of tokens, as a stream gives it.
+pub(crate) fn decode(t: &Tokenizer, ids: &[u32]) -> String {
+    let mut decoder = t.decoder();
+    let text: String = ids.iter().map(|&id| decoder.push(id)).collect();
+    text + &decoder.finish()
+}
+
+/// A prompt in one piece, special or not.
+pub(crate) fn joined(segments: &[Segment]) -> String {
+    segments.iter().map(|s| s.text.as_str()).collect()
+}
+
+/// The folder of models and templates beside the repository, if there is one; says so if not.
+pub(crate) fn shared() -> Option<PathBuf> {
+    let found = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .map(|dir| dir.join("shared"))
+        .find(|shared| shared.join("golden").is_dir());
+    if found.is_none() {
+        eprintln!("skipped: shared folder not found");
+    }
+    found
+}

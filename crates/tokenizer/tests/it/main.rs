@@ -1,0 +1,10 @@
+//! The crate as others use it: vocabularies and templates made by hand, and the real ones of the shared folder.
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
+mod byte_level;
+mod chat;
+mod common;
+mod malformed;
+mod prompts;
+mod spm;
+mod vectors;

@@ -1,0 +1,159 @@
+//! Vocabularies that are wrong: refused with the key named, or survived with a warning.
+
+use crate::common::{BYTE, CONTROL, NORMAL, USER_DEFINED, Vocabulary};
+use gguf::OwnedValue;
+
+/// The error names all of `words`, on one line of at most 400 characters.
+fn refused(v: &Vocabulary, words: &[&str]) {
+    let message = match v.try_build() {
+        Ok(_) => panic!("accepted, expected an error with {words:?}"),
+        Err(e) => e.to_string(),
+    };
+    assert!(words.iter().all(|word| message.contains(word)), "{message}: expected {words:?}");
+    assert!(!message.contains(char::is_control) && message.chars().count() <= 400, "{message}");
+}
+
+/// It loads, warns with all of `words`, and still encodes.
+fn survived(v: &Vocabulary, words: &[&str]) {
+    let t = v.build();
+    let warnings = t.warnings().join("\n");
+    assert!(words.iter().all(|word| warnings.contains(word)), "{warnings:?}: expected {words:?}");
+    assert!(words.is_empty() == warnings.is_empty(), "{warnings:?}: expected {words:?}");
+    t.encode("some text é \u{1F600}\n\n  <0x0A>").unwrap();
+}
+
+fn bpe() -> Vocabulary {
+    let mut v = Vocabulary::byte_level();
+    v.merge("a", "b");
+    v
+}
+
+#[test]
+fn tables() {
+    refused(&bpe().key("tokenizer.ggml.tokens", 7_u32), &["tokenizer.ggml.tokens"]);
+    refused(&bpe().key("tokenizer.ggml.tokens", vec![1_i32, 2]), &["tokenizer.ggml.tokens"]);
+    refused(
+        &bpe().key("tokenizer.ggml.tokens", Vec::<&str>::new()),
+        &["tokenizer.ggml.tokens", "found 0"],
+    );
+    refused(
+        &bpe().key("tokenizer.ggml.token_type", vec![1_i32; 10]),
+        &["token_type", "257 entries", "found 10"],
+    );
+    refused(&bpe().key("tokenizer.ggml.token_type", 1_i32), &["token_type"]);
+    refused(
+        &Vocabulary::spm().key("tokenizer.ggml.scores", vec![1_f32; 10]),
+        &["scores", "259 entries", "found 10"],
+    );
+    refused(&Vocabulary::spm().key("tokenizer.ggml.scores", 1_f32), &["scores"]);
+    let nan = Vocabulary::spm().key("tokenizer.ggml.scores", vec![f32::NAN; 259]);
+    survived(&nan, &[]);
+}
+
+#[test]
+fn ids_outside_the_vocabulary_count_as_absent() {
+    let v = bpe()
+        .key("tokenizer.ggml.bos_token_id", u32::MAX)
+        .key("tokenizer.ggml.eos_token_id", 257_u32);
+    survived(&v, &["bos_token_id", "4294967295", "eos_token_id", "257"]);
+    let t = v.key("tokenizer.ggml.add_bos_token", true).build();
+    assert_eq!((t.bos(), t.eos(), t.adds_bos()), (None, None, false));
+    survived(&bpe().key("tokenizer.ggml.bos_token_id", -1_i32), &[]);
+    refused(&bpe().key("tokenizer.ggml.bos_token_id", "one"), &["bos_token_id"]);
+}
+
+#[test]
+fn odd_tokens() {
+    let mut v = Vocabulary::spm();
+    for (text, kind) in [
+        ("<0xZZ>", BYTE),
+        ("<0x-1>", BYTE),
+        ("<0x+1>", BYTE),
+        ("<0x41>", BYTE),
+        ("", NORMAL),
+        ("", CONTROL),
+        ("", USER_DEFINED),
+        ("same", NORMAL),
+        ("same", NORMAL),
+    ] {
+        v.add(text, kind);
+    }
+    v.tokens.push((b"\xff\xfe".to_vec(), NORMAL, 0.0));
+    v.tokens.push((b"\xff".to_vec(), USER_DEFINED, 0.0));
+    v.tokens.push(("x".repeat(1 << 20).into_bytes(), NORMAL, 0.0));
+    v.tokens.push(("y".repeat(1 << 20).into_bytes(), USER_DEFINED, 0.0));
+    survived(&v, &[]);
+    let t = v.build();
+    // The first token of a byte is the one.
+    assert_eq!(t.encode("A").unwrap().last(), Some(&(3 + 0x41)));
+    let invalid = t.vocab_size() as u32 - 4;
+    assert_eq!((t.token_text(invalid), t.bytes(invalid)), (None, b"\xff\xfe".to_vec()));
+
+    let (mut b, odd) = (bpe(), v.tokens);
+    b.tokens.extend(odd);
+    survived(&b, &[]);
+    let mut u = Vocabulary { model: "t5", tokens: b.tokens, ..Vocabulary::default() };
+    u.tokens[0].1 = crate::common::UNKNOWN;
+    survived(&u, &[]);
+}
+
+#[test]
+fn kinds_of_vocabulary() {
+    refused(
+        &Vocabulary { model: "word\x1b[31m\npiece", ..bpe() },
+        &["tokenizer.ggml.model", "\\u{1b}", "gpt2"],
+    );
+    refused(&bpe().key("tokenizer.ggml.model", 3_u32), &["tokenizer.ggml.model"]);
+    refused(&Vocabulary { model: "t5", ..bpe() }, &["tokenizer.ggml.model", "unknown token"]);
+    let empty = gguf::Gguf::from_bytes(
+        gguf::Writer::new().set("general.architecture", "x").to_bytes().unwrap(),
+    )
+    .unwrap();
+    let message = tokenizer::Tokenizer::from_gguf(empty.metadata()).err().unwrap().to_string();
+    assert!(message.contains("tokenizer.ggml.model") && message.contains("missing"), "{message}");
+}
+
+#[test]
+fn merges() {
+    let lines = |lines: &[&'static str]| bpe().key("tokenizer.ggml.merges", lines.to_vec());
+    refused(&bpe().key("tokenizer.ggml.merges", 1_u32), &["tokenizer.ggml.merges"]);
+    refused(&bpe().key("tokenizer.ggml.merges", vec![1_u32]), &["tokenizer.ggml.merges"]);
+    refused(&lines(&["ab", "zzz", "no such"]), &["tokenizer.ggml.merges", "pairs of tokens"]);
+    survived(&lines(&["a b", "nospace", "x y", ""]), &["tokenizer.ggml.merges", "3 of 4"]);
+    // Longer than any token: nothing to merge into.
+    survived(&lines(&["a b", "ab ab"]), &["1 of 2"]);
+    survived(&lines(&["a b", "a b"]), &[]);
+    survived(&lines(&[]), &[]);
+    let invalid = OwnedValue::Array(
+        gguf::ValueType::String,
+        vec![OwnedValue::String(b"\xff\xff a".to_vec()), "a b".into()],
+    );
+    survived(&bpe().key("tokenizer.ggml.merges", invalid), &["1 of 2"]);
+    let mut none = bpe();
+    none.model = "llama";
+    none.keys.push(("tokenizer.ggml.model", "gpt2".into()));
+    refused(&none, &["tokenizer.ggml.merges", "missing"]);
+}
+
+#[test]
+fn an_unknown_pre_tokenizer_is_named() {
+    survived(
+        &bpe().key("tokenizer.ggml.pre", "qwen\n99"),
+        &["tokenizer.ggml.pre", "qwen\\n99", "default"],
+    );
+    refused(&bpe().key("tokenizer.ggml.pre", 1_u32), &["tokenizer.ggml.pre"]);
+    let mut absent = bpe();
+    absent.keys.clear();
+    survived(&absent, &["tokenizer.ggml.pre", "missing"]);
+}
+
+#[test]
+fn lacking_bytes_are_told() {
+    let mut v = bpe();
+    v.tokens.drain(0..90);
+    survived(&v, &["90 of 256 byte values"]);
+    let mut v = Vocabulary::spm();
+    v.tokens.drain(3..200);
+    v.tokens[0].1 = CONTROL;
+    survived(&v, &["197 byte values"]);
+}
