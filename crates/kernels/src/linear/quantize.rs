@@ -2,9 +2,11 @@
 
 use crate::{Isa, Kernel, Level, Slot};
 
+type Quantize = unsafe fn(&[f32], &mut [i8], &mut [f32], &mut [i32]);
+
 /// Quantizes one row: `(x, codes, scales, sums)` of lengths `cols`, `cols`, `cols / 32` and `cols / 16`.
 #[derive(Clone, Copy, Debug)]
-pub struct QuantizeQ8(unsafe fn(&[f32], &mut [i8], &mut [f32], &mut [i32]));
+pub struct QuantizeQ8(Quantize);
 
 /// Quantizes a row of activations in blocks of 32.
 ///

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::super::format::{Format, Scales};
-use super::super::{Job, PANEL_ROWS, Q8Row, prefetch};
+use super::super::{AHEAD, Job, PANEL_ROWS, Q8Row, prefetch};
 use super::{
     Pair, PairF32, broadcast, halves, is_wide, keep, pairs, small, step, store_f32, times,
 };
@@ -39,7 +39,7 @@ fn one<F: Format, const N: usize>(
         let d = halves(header, 0);
         let dmin = if F::SCALES.min() { halves(header, 32) } else { d };
         for (g, group) in groups.chunks_exact(F::GROUP_BYTES).enumerate() {
-            prefetch::<F>(group);
+            prefetch::<F>(group, AHEAD);
             let scales = GroupScales::new::<F>(header, d, dmin, g);
             // Plain loops, here and below: closures handed to functions without the features would stay calls.
             let mut a: [&[[i8; 4]; 8]; N] = [&[[0; 4]; 8]; N];
@@ -112,12 +112,12 @@ fn add<F: Format, const J: usize, const N: usize>(
             }
             let sum = &mut sums.i16[c][h];
             let products = _mm256_maddubs_epi16(codes[h], a);
-            *sum = if J % depth::<F>() == 0 {
+            *sum = if J.is_multiple_of(depth::<F>()) {
                 products
             } else {
                 keep(_mm256_add_epi16(*sum, products))
             };
-            if (J + 1) % depth::<F>() == 0 {
+            if (J + 1).is_multiple_of(depth::<F>()) {
                 *total = _mm256_add_epi32(*total, _mm256_madd_epi16(*sum, factors[h]));
             }
         }
@@ -182,11 +182,11 @@ impl GroupScales {
         let a = side_by_side(sums);
         let shift = _mm_cvtsi32_si128(F::ZERO.trailing_zeros().cast_signed());
         let zero = _mm256_set1_epi32((sums[0] + sums[1]).wrapping_mul(F::ZERO));
-        for h in 0..2 {
-            i[h] = if F::SCALES.halves() {
-                _mm256_sub_epi32(i[h], _mm256_sll_epi32(_mm256_madd_epi16(self.both[h], a), shift))
+        for (i, both) in i.iter_mut().zip(self.both) {
+            *i = if F::SCALES.halves() {
+                _mm256_sub_epi32(*i, _mm256_sll_epi32(_mm256_madd_epi16(both, a), shift))
             } else {
-                _mm256_sub_epi32(i[h], zero)
+                _mm256_sub_epi32(*i, zero)
             };
         }
         i

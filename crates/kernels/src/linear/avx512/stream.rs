@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::super::format::{Format, Scales};
-use super::super::{Job, PANEL_ROWS, Q8Rows, prefetch};
+use super::super::{AHEAD, Job, PANEL_ROWS, Q8Rows, prefetch};
 use super::{broadcast, halves, small, steps, store_f32};
 
 /// Multiplies panels with `n <= N` activation rows.
@@ -32,9 +32,12 @@ fn one<F: Format, const N: usize>(panel: &[u8], x: &Q8Rows<'_>) -> [__m512; N] {
         let d = halves(header, 0);
         let dmin = if F::SCALES.min() { halves(header, 32) } else { d };
         for (g, group) in groups.chunks_exact(F::GROUP_BYTES).enumerate() {
-            // One row alone is fast enough that the hardware's own prefetch does better; measured on Zen 4.
-            if N > 1 {
-                prefetch::<F>(group);
+            // Measured on Zen 4: one row alone is so fast that the hardware's own prefetch does better, except for
+            // 8-bit codes, where the next block is the best distance.
+            if F::LOW == 8 {
+                prefetch::<F>(group, F::BLOCK_BYTES);
+            } else if N > 1 {
+                prefetch::<F>(group, AHEAD);
             }
             let codes = steps::<F>(group);
             let scales = GroupScales::new::<F>(header, d, dmin, g);
