@@ -136,17 +136,22 @@ impl CpuModel {
             Op::Embed { table } => Some(self.program.weight(table).rows),
             _ => None,
         });
+        let refuse = |expected: &str, found| Error::Operand {
+            op: "step".into(),
+            expected: expected.into(),
+            found,
+        };
         for (i, sequence) in step.sequences.iter().enumerate() {
             let session =
                 state.sessions.get(&sequence.session).ok_or(Error::Session(sequence.session.0))?;
             if step.sequences[..i].iter().any(|other| other.session == sequence.session) {
-                return Err(Error::Unsupported(format!(
-                    "session {} twice in one step",
-                    sequence.session.0
-                )));
+                return Err(refuse(
+                    "distinct sessions",
+                    format!("session {} twice", sequence.session.0),
+                ));
             }
             if sequence.tokens.is_empty() {
-                return Err(Error::Unsupported("a sequence without tokens".into()));
+                return Err(refuse("at least one token per sequence", "none".into()));
             }
             for &token in sequence.tokens {
                 if table_rows.is_some_and(|rows| token as usize >= rows) {
@@ -300,6 +305,9 @@ impl Model for CpuModel {
         let started = Instant::now();
         let state = &mut *self.lock();
         let sequences = self.sequences(state, step)?;
+        if sequences.is_empty() {
+            return Ok(StepOut { logits: Vec::new(), vocab_size: self.program.vocab_size() });
+        }
         let State { sessions, workspace, stats, .. } = state;
         // sessions leave the table for the step, so that several can be borrowed at once
         let mut taken: Vec<(SessionId, Session)> =

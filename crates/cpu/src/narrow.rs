@@ -6,7 +6,15 @@ use program::{Node, Op, Program, Rows, Value, ValueId};
 
 /// Whether a row of the op's output depends on the same row of its inputs only.
 fn is_row_wise(op: &Op) -> bool {
-    matches!(op, Op::RmsNorm { .. } | Op::Linear { .. } | Op::GatedAct(_) | Op::Add | Op::Scale(_) | Op::View)
+    matches!(
+        op,
+        Op::RmsNorm { .. }
+            | Op::Linear { .. }
+            | Op::GatedAct(_)
+            | Op::Add
+            | Op::Scale(_)
+            | Op::View
+    )
 }
 
 /// An equal program in which everything that only selected rows read is computed for those rows only.
@@ -20,7 +28,8 @@ pub(crate) fn narrow(program: &Program) -> Program {
     // backwards: a row-wise op all of whose readers want selected rows
     let mut narrowed = vec![false; program.nodes.len()];
     for (index, node) in program.nodes.iter().enumerate().rev() {
-        let wanted = |&reader: &usize| program.nodes[reader].op == Op::SelectRows || narrowed[reader];
+        let wanted =
+            |&reader: &usize| program.nodes[reader].op == Op::SelectRows || narrowed[reader];
         let is_output = program.outputs.iter().any(|(_, output)| *output == node.output);
         narrowed[index] = is_row_wise(&node.op)
             && program.value(node.output).shape.rows == Rows::Tokens
@@ -36,7 +45,12 @@ pub(crate) fn narrow(program: &Program) -> Program {
             let source = select(&mut out, &mut selected, input, node.layer);
             // what read the selection reads its source; an output keeps its own value
             if out.outputs.iter().any(|(_, output)| *output == node.output) {
-                out.nodes.push(Node { op: Op::View, inputs: vec![source], output: node.output, layer: node.layer });
+                out.nodes.push(Node {
+                    op: Op::View,
+                    inputs: vec![source],
+                    output: node.output,
+                    layer: node.layer,
+                });
             } else {
                 renamed.insert(node.output, source);
             }

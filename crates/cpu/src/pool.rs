@@ -10,9 +10,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 /// Polls of a flag before a waiter yields its core: some tens of microseconds.
-const SPINS_BEFORE_YIELD: u32 = 10_000;
+const SPINS_BEFORE_YIELD: u32 = 2_000;
 /// Polls before an idle worker sleeps: long enough to stay awake across sampling and printing a token.
-const SPINS_BEFORE_SLEEP: u32 = 100_000;
+const SPINS_BEFORE_SLEEP: u32 = 30_000;
 
 /// What a worker knows inside a job.
 #[derive(Clone, Copy)]

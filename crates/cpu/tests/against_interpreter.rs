@@ -6,8 +6,9 @@ use std::sync::Arc;
 use cpu::{Cpu, Options};
 use program::interpreter::Interpreter;
 use program::{
-    Act, AttentionSpec, CacheOptions, CacheSpec, CacheType, Error, Executor, LinearWeight, Model, OutputKind, Outputs,
-    Program, Recorder, Result, Rope, RopePairs, RopeScaling, Sequence, Step, WeightBytes, WeightSource, WeightSpec,
+    Act, AttentionSpec, CacheOptions, CacheSpec, CacheType, Error, Executor, LinearWeight, Model,
+    OutputKind, Outputs, Program, Recorder, Result, Rope, RopePairs, RopeScaling, Sequence, Step,
+    WeightBytes, WeightSource, WeightSpec,
 };
 use quant::GgmlType;
 
@@ -25,11 +26,15 @@ impl Weights {
     fn random(program: &Program) -> Weights {
         let mut state = 1u64;
         let mut next = move || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 40) as f32 / (1 << 24) as f32 - 0.5
         };
         let tensor = |spec: &WeightSpec| {
-            let x: Vec<f32> = (0..spec.rows * spec.cols).map(|_| next() * 4.0 / (spec.cols as f32).sqrt()).collect();
+            let x: Vec<f32> = (0..spec.rows * spec.cols)
+                .map(|_| next() * 4.0 / (spec.cols as f32).sqrt())
+                .collect();
             let mut bytes = vec![0; spec.bytes() as usize];
             assert!(quant::format(spec.ty).expect("a weight type").quantize(&x, &mut bytes));
             (spec.name.clone(), bytes)
@@ -44,7 +49,8 @@ const VOCAB: usize = 101;
 fn decoder(ty: GgmlType, n_heads: usize, n_kv_heads: usize, tied: bool) -> Program {
     let r = Recorder::new();
     let head_dim = 16;
-    let weight = |name: &str, ty, rows, cols| r.weight(WeightSpec { name: name.into(), ty, rows, cols });
+    let weight =
+        |name: &str, ty, rows, cols| r.weight(WeightSpec { name: name.into(), ty, rows, cols });
     let vector = |name: &str, cols| weight(name, GgmlType::F32, 1, cols);
     let table = weight("token_embd", ty, VOCAB, HIDDEN);
     let rope = Rope {
@@ -60,7 +66,8 @@ fn decoder(ty: GgmlType, n_heads: usize, n_kv_heads: usize, tied: bool) -> Progr
         for layer in 0..2 {
             r.layer(Some(layer));
             let name = |n: &str| format!("{layer}.{n}");
-            let cache = r.cache(CacheSpec { layer, n_kv_heads, key_dim: head_dim, value_dim: head_dim });
+            let cache =
+                r.cache(CacheSpec { layer, n_kv_heads, key_dim: head_dim, value_dim: head_dim });
             let h = r.rms_norm("attn_norm", x, vector(&name("an"), HIDDEN), 1e-6)?;
             let linear = |n: &str, rows| LinearWeight {
                 weight: weight(&name(n), ty, rows, HIDDEN),
@@ -70,7 +77,8 @@ fn decoder(ty: GgmlType, n_heads: usize, n_kv_heads: usize, tied: bool) -> Progr
             let k = r.linear("k", h, linear("k", n_kv_heads * head_dim))?;
             let v = r.linear("v", h, linear("v", n_kv_heads * head_dim))?;
             let q = r.view("qh", q, n_heads)?;
-            let q = if tied { r.rms_norm("qn", q, vector(&name("qn"), head_dim), 1e-6)? } else { q };
+            let q =
+                if tied { r.rms_norm("qn", q, vector(&name("qn"), head_dim), 1e-6)? } else { q };
             let (k, v) = (r.view("kh", k, n_kv_heads)?, r.view("vh", v, n_kv_heads)?);
             let a = r.attention("attn", &spec, cache, [q, k, v])?;
             let o = r.linear("o", a, weight(&name("o"), ty, HIDDEN, n_heads * head_dim))?;
@@ -79,7 +87,11 @@ fn decoder(ty: GgmlType, n_heads: usize, n_kv_heads: usize, tied: bool) -> Progr
             let gate = r.linear("gate", h, weight(&name("gate"), ty, 96, HIDDEN))?;
             let up = r.linear("up", h, weight(&name("up"), ty, 96, HIDDEN))?;
             let g = r.gated_act("act", Act::Silu, gate, up)?;
-            x = r.add("ffn_residual", x, r.linear("down", g, weight(&name("down"), ty, HIDDEN, 96))?)?;
+            x = r.add(
+                "ffn_residual",
+                x,
+                r.linear("down", g, weight(&name("down"), ty, HIDDEN, 96))?,
+            )?;
         }
         r.layer(None);
         let x = r.select_rows("select", x)?;
@@ -120,7 +132,12 @@ fn tokens(n: usize) -> Vec<u32> {
 
 #[test]
 fn equals_the_interpreter() {
-    for (ty, bound) in [(GgmlType::F32, 1e-10), (GgmlType::F16, 1e-10), (GgmlType::Q8_0, 1e-3), (GgmlType::Q4_0, 1e-3)] {
+    for (ty, bound) in [
+        (GgmlType::F32, 1e-10),
+        (GgmlType::F16, 1e-10),
+        (GgmlType::Q8_0, 1e-3),
+        (GgmlType::Q4_0, 1e-3),
+    ] {
         for (heads, kv_heads, tied) in [(4, 2, false), (4, 4, true), (6, 1, false)] {
             let program = decoder(ty, heads, kv_heads, tied);
             let want = logits(&*load(&Interpreter, &program), &tokens(300), 300, CacheType::F32);

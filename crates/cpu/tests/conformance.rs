@@ -1,0 +1,79 @@
+//! The CPU passes the suite that every executor passes, and agrees with another program's logits, with the kernels of
+//! every instruction set this machine has.
+
+use conformance::golden::{self, Case, golden_case};
+use cpu::{Cpu, Options};
+use kernels::Isa;
+use program::interpreter::Interpreter;
+
+/// Run `test` with each instruction set. One that this CPU lacks is skipped aloud, or fails the test if
+/// `ROOFLIGHT_REQUIRE_ISA` names it.
+fn on_every_isa(test: impl Fn(&Cpu, &str)) {
+    for (name, isa) in Isa::NAMES {
+        if Isa::detect().contains(*isa) {
+            test(&Cpu::new(&Options { threads: Some(2), isa: Some(*isa) }), name);
+        } else {
+            let required =
+                std::env::var("ROOFLIGHT_REQUIRE_ISA").is_ok_and(|needed| needed == *name);
+            assert!(!required, "this CPU lacks {name}");
+            eprintln!("skipped: needs {name}");
+        }
+    }
+}
+
+#[test]
+fn suite() {
+    on_every_isa(|cpu, _| conformance::run(cpu));
+}
+
+/// How far the executor may be from the interpreter on the same weights: 8-bit activations are all that differs.
+const QUANTIZED_BOUND: f64 = 5e-4;
+
+fn check_quantized(cases: &[Case]) {
+    for case in cases {
+        let want = golden_case(&Interpreter, case);
+        on_every_isa(|cpu, isa| {
+            let outcome = golden_case(cpu, case);
+            outcome.assert(case);
+            let exact = conformance::nmse(&outcome.logits, &want.logits);
+            eprintln!(
+                "{} {isa}: NMSE {:.2e} beside llama.cpp, {exact:.2e} beside the interpreter",
+                case.name, outcome.nmse
+            );
+            assert!(
+                exact <= QUANTIZED_BOUND,
+                "{} {isa}: NMSE {exact:e} beside the interpreter",
+                case.name
+            );
+        });
+    }
+}
+
+#[test]
+fn golden_bundled() {
+    check_quantized(&golden::bundled());
+}
+
+#[test]
+fn golden_quantized() {
+    match golden::quantized() {
+        Err(why) => golden::skipped(&why),
+        Ok(cases) => check_quantized(&cases),
+    }
+}
+
+#[test]
+fn golden_plain() {
+    match golden::plain() {
+        Err(why) => golden::skipped(&why),
+        Ok(cases) => {
+            for case in &cases {
+                on_every_isa(|cpu, isa| {
+                    let outcome = golden_case(cpu, case);
+                    eprintln!("{} {isa}: NMSE {:.2e}", case.name, outcome.nmse);
+                    outcome.assert(case);
+                });
+            }
+        }
+    }
+}
