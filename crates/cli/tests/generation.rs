@@ -35,12 +35,10 @@ fn without_a_model_a_random_one_answers_and_says_so() {
 #[test]
 fn stdin_follows_the_prompt() {
     let place = Place::new();
-    let piped = place
-        .command(&["run", "demo.gguf", "Sum up:", "-s", "1", "-n", "8"])
-        .write_stdin("some text\n")
-        .output();
-    let whole = place.run(&["run", "demo.gguf", "Sum up:\nsome text", "-s", "1", "-n", "8"]);
-    assert_eq!(text(&piped.unwrap().stdout), text(&whole.stdout));
+    let mut piped = place.command(&["run", "demo.gguf", "Sum up:", "-s", "1", "-n", "8"]);
+    let piped = piped.write_stdin("some text\n").output().expect("the binary starts");
+    let whole = place.ok(&["run", "demo.gguf", "Sum up:\nsome text", "-s", "1", "-n", "8"]);
+    assert_eq!(text(&piped.stdout), whole);
     let (code, told) = place.fails(&["run", "demo.gguf"]);
     assert!(code == 2 && told.contains("no prompt"), "{told}");
 }
