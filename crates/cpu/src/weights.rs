@@ -163,8 +163,7 @@ impl Weights {
                 let matrix = &packed.matrices[0];
                 let start = unit.start + panel % UNIT_PANELS * matrix.panel_bytes;
                 let panel = &self.arena()[start..start + matrix.panel_bytes];
-                let _ = (panel, lane, out);
-                unimplemented!();
+                matrix.kernel.unpack_row(panel, lane, out);
             }
         }
     }
@@ -195,8 +194,8 @@ impl Weights {
             _ => None,
         });
         let table = match packed {
-            Some(table) if false => table,
-            _ => {
+            Some(table) => table,
+            None => {
                 let spec = &self.specs[id.0 as usize];
                 quant::format(spec.ty).ok_or_else(|| unusable(spec))?;
                 Table::Raw(packing.copy(spec)?)

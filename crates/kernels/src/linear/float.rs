@@ -67,6 +67,7 @@ pub(super) const fn kernel<P: Plain>(
         level: if which == 0 { Level::Naive } else { Level::Full },
         act_format: ActFormat::F32,
         block: (1, PANEL_ROWS * P::BYTES),
+        row: super::row::plain::<P>,
         pack: if P::BYTES == 2 { pack::plain::<2> } else { pack::plain::<4> },
         scratch,
         body,

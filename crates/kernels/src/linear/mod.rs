@@ -18,6 +18,7 @@ mod formats;
 mod gemm;
 mod pack;
 mod quantize;
+mod row;
 mod scalar;
 mod table;
 
@@ -214,6 +215,9 @@ type Scratch = fn(n: usize, cols: usize) -> usize;
 /// Packs up to 16 file rows of a number of columns.
 type Pack = fn(rows: &[&[u8]], cols: usize, out: &mut [u8]);
 
+/// Reads one row back from a panel.
+type Row = fn(panel: &[u8], lane: usize, out: &mut [f32]);
+
 /// A kernel with the layout of its weights.
 #[derive(Debug)]
 pub struct LinearKernel {
@@ -225,6 +229,7 @@ pub struct LinearKernel {
     /// Columns and bytes of a panel block.
     block: (usize, usize),
     pack: Pack,
+    row: Row,
     scratch: Scratch,
     body: Body,
 }
@@ -278,6 +283,16 @@ impl LinearKernel {
         (self.pack)(rows, cols, out);
     }
 
+    /// Weight row `lane` of a panel, as f32: what [`pack`](Self::pack) put there. For single rows; not fast.
+    ///
+    /// # Panics
+    /// If `panel` is not [`panel_bytes`](Self::panel_bytes) of `out.len()` columns long, or `lane` not below 16.
+    pub fn unpack_row(&self, panel: &[u8], lane: usize, out: &mut [f32]) {
+        assert!(lane < PANEL_ROWS, "lane {lane} of a panel");
+        assert_eq!(panel.len(), self.panel_bytes(out.len()), "bytes of a panel");
+        (self.row)(panel, lane, out);
+    }
+
     /// Bytes of scratch that [`run`](Self::run) wants for these sizes.
     pub fn scratch_bytes(&self, _n_panels: usize, n: usize, cols: usize) -> usize {
         (self.scratch)(n, cols)
@@ -324,6 +339,7 @@ const fn kernel<F: format::Format>(
         act_format: ActFormat::Q8,
         block: (F::BLOCK, F::BLOCK_BYTES),
         pack: pack::quantized::<F>,
+        row: row::quantized::<F>,
         scratch,
         body,
     }

@@ -54,7 +54,7 @@ fn dot(codes: &[[u8; 64]], a: &[i8], zero: i32) -> Lanes<i32> {
 }
 
 /// The scales and minima of 32 columns.
-struct GroupScales {
+pub(super) struct GroupScales {
     scale: Lanes<f32>,
     /// Integer factors of the two halves.
     halves: [Lanes<i32>; 2],
@@ -62,7 +62,7 @@ struct GroupScales {
 }
 
 impl GroupScales {
-    fn read<F: Format>(header: &[u8], g: usize) -> GroupScales {
+    pub(super) fn read<F: Format>(header: &[u8], g: usize) -> GroupScales {
         let half = |at: usize| -> Lanes<f32> {
             std::array::from_fn(|r| {
                 f16::from_le_bytes([header[at + 2 * r], header[at + 2 * r + 1]]).to_f32()
@@ -94,6 +94,15 @@ impl GroupScales {
                 let high = [2 * g, 2 * g + 1].map(|h| small(h).map(|s| i32::from(s >> 4)));
                 GroupScales { scale, halves: low, min: Some((half(32), high)) }
             }
+        }
+    }
+
+    /// The weight of row `r` with the integer `value`, in the 16 columns `half` of the group.
+    pub(super) fn weight(&self, r: usize, half: usize, value: i32) -> f32 {
+        let w = self.scale[r] * self.halves[half][r] as f32 * value as f32;
+        match &self.min {
+            Some((min, factors)) => w - min[r] * factors[half][r] as f32,
+            None => w,
         }
     }
 
