@@ -1,3 +1,5 @@
+//! `complete`: a text continued as it is.
+
 use std::io::{IsTerminal, Read, Write};
 
 use anyhow::Context as _;

@@ -1,3 +1,5 @@
+//! `completions`: scripts for shells.
+
 use std::io::Write;
 
 /// Print a shell's completion script

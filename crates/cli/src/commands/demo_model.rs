@@ -1,3 +1,5 @@
+//! `demo-model`: the model of `demo.rs` as a file, for tests and trials.
+
 use std::io::Write;
 use std::path::PathBuf;
 

@@ -1,3 +1,5 @@
+//! `kernels`: what the registry chose on this CPU.
+
 use std::io::Write;
 
 use comfy_table::{Table, presets};

@@ -1,3 +1,5 @@
+//! `logits`: numbers for comparing with other programs.
+
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;

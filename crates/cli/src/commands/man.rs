@@ -1,3 +1,5 @@
+//! `man`: manual pages from the same definition as the help.
+
 use std::io::Write;
 use std::path::PathBuf;
 

@@ -1,3 +1,5 @@
+//! `perplexity`: the measure itself is in `engine`.
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;

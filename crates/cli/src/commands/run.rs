@@ -1,3 +1,5 @@
+//! `run`: a conversation, or one answer. The loop is in `chat/`, printing in `reply.rs`.
+
 use std::io::{IsTerminal, Read, Write};
 use std::sync::Arc;
 

@@ -1,3 +1,5 @@
+//! `show`: one value, as text for people or as JSON. Whatever comes from the file is escaped.
+
 use std::fmt;
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,3 +1,5 @@
+//! `tokenize`: text to ids and back.
+
 use std::io::{IsTerminal, Read, Write};
 
 use anyhow::Context as _;
