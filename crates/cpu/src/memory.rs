@@ -136,7 +136,6 @@ impl<'a, T> Shared<'a, T> {
     ///
     /// # Safety
     /// Until the workers next meet at a barrier, no other reference to any of these elements may be used.
-    #[expect(clippy::mut_from_ref, reason = "disjointness is the caller's promise")]
     pub(crate) unsafe fn slice_mut(&self, range: Range<usize>) -> &'a mut [T] {
         assert!(range.start <= range.end && range.end <= self.len, "part outside the shared slice");
         // SAFETY: in bounds by the assertion.
@@ -154,7 +153,6 @@ impl<'a, T> Shared<'a, T> {
     ///
     /// # Safety
     /// As [`slice_mut`](Self::slice_mut).
-    #[expect(clippy::mut_from_ref, reason = "disjointness is the caller's promise")]
     pub(crate) unsafe fn all_mut(&self) -> &'a mut [T] {
         // SAFETY: the caller's promise.
         unsafe { self.slice_mut(0..self.len) }
