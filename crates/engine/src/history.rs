@@ -43,7 +43,7 @@ impl History {
 
     /// The model's reply.
     pub(crate) fn push_reply(&mut self, text: &str, tokens: Vec<u32>) {
-        let text = vec![Segment { text: text.to_owned(), special: false }];
+        let text = vec![reply_segment(text)];
         self.pieces.push(Piece { text, tokens, reply: true });
     }
 
@@ -59,20 +59,26 @@ impl History {
 }
 
 impl Piece {
+    /// What follows this piece in `rendered`; `None` if it does not begin with it.
     fn stripped_from(&self, rendered: &[Segment]) -> Option<Vec<Segment>> {
         if let Some(rest) = strip(rendered, &self.text) {
             return Some(rest);
         }
-        if !self.reply {
-            return None;
+        let text = self.text.first().filter(|_| self.reply)?.text.as_str();
+        // Templates trim replies and put white space before them; what the model generated stays in the cache.
+        let mut trimmed = rendered.to_vec();
+        if let Some(first) = trimmed.first_mut().filter(|s| !s.special) {
+            first.text = first.text.trim_start().to_owned();
         }
-        // Templates trim replies; the white space the model generated stays in the cache.
-        let text = &self.text.first()?.text;
-        [text.trim_end(), text.trim_start(), text.trim()].into_iter().find_map(|text| {
-            let trimmed = [Segment { text: text.to_owned(), special: false }];
-            strip(rendered, &trimmed)
+        let texts = [text, text.trim_end(), text.trim_start(), text.trim()];
+        [rendered, &trimmed].into_iter().find_map(|rendered| {
+            texts.into_iter().find_map(|text| strip(rendered, &[reply_segment(text)]))
         })
     }
+}
+
+fn reply_segment(text: &str) -> Segment {
+    Segment { text: text.to_owned(), special: false }
 }
 
 /// What follows `prefix` in `rendered`; `None` if it does not begin with it. Where segments are cut does not matter,
@@ -142,6 +148,8 @@ mod tests {
         history.push_reply(" yo \n", vec![4, 5]);
         let (tokens, rest) = history.take_over(segments("*<u>;.hi;*<a>;.yo;*<u>;.more;*<a>"));
         assert_eq!((tokens, rest), (vec![1, 2, 3, 4, 5], segments("*<u>;.more;*<a>")));
+        let (tokens, rest) = history.take_over(segments("*<u>;.hi;*<a>;.  yo;*<u>"));
+        assert_eq!((tokens, rest), (vec![1, 2, 3, 4, 5], segments("*<u>")));
         let (tokens, rest) = history.take_over(segments("*<u>;.hi;*<a>;.no;*<u>"));
         assert_eq!((tokens, rest), (vec![1, 2, 3], segments(".no;*<u>")));
         let (tokens, _) = history.take_over(segments("*<u>;.hi;*<a>;.yo;*<u>"));

@@ -1,5 +1,7 @@
 //! The loop: what it generates, why it ends, what it reports.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at its first surprise")]
+
 mod common;
 
 use std::sync::atomic::{AtomicBool, Ordering};

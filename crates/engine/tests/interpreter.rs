@@ -1,5 +1,7 @@
 //! The engine on a real, if tiny, transformer: what comes from the cache equals what is computed anew, to the bit.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at its first surprise")]
+
 mod common;
 
 use std::ops::Range;

@@ -1,5 +1,7 @@
 //! Perplexity against the definition, computed the slow way.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at its first surprise")]
+
 mod common;
 
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! A session holds what it says it holds, computes only what is new, and equals a cold run.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at its first surprise")]
+
 mod common;
 
 use std::sync::atomic::{AtomicBool, Ordering};

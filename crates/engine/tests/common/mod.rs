@@ -2,6 +2,7 @@
 
 // Each test binary uses its own part of this file.
 #![allow(dead_code, reason = "shared by several test binaries")]
+#![allow(clippy::unwrap_used, reason = "a test stops at its first surprise")]
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -31,11 +32,15 @@ const SPECIAL: [(u32, &str); 5] = [
 
 /// The logits after these tokens: any change of any token changes all of them.
 pub(crate) fn logits_after(tokens: &[u32]) -> Vec<f32> {
+    logits_over(VOCAB, tokens)
+}
+
+fn logits_over(vocab: usize, tokens: &[u32]) -> Vec<f32> {
     let mut hash = 0xCBF2_9CE4_8422_2325u64;
     for token in tokens {
         hash = (hash ^ u64::from(*token)).wrapping_mul(0x0100_0000_01B3).rotate_left(23);
     }
-    (0..VOCAB as u64)
+    (0..vocab as u64)
         .map(|i| {
             let z =
                 (hash ^ i.wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -59,15 +64,19 @@ pub(crate) struct State {
 }
 
 /// A language model made of a hash function.
-#[derive(Default)]
 pub(crate) struct Toy {
     program: Arc<Program>,
+    vocab: usize,
     pub(crate) state: Mutex<State>,
 }
 
 impl Toy {
     pub(crate) fn new() -> Arc<Toy> {
-        Arc::new(Toy::default())
+        Toy::with_vocab(VOCAB)
+    }
+
+    pub(crate) fn with_vocab(vocab: usize) -> Arc<Toy> {
+        Arc::new(Toy { program: Arc::default(), vocab, state: Mutex::default() })
     }
 
     pub(crate) fn session(self: &Arc<Self>, capacity: usize, chunk: usize) -> Session {
@@ -91,8 +100,8 @@ pub(crate) fn cache(capacity: usize) -> CacheOptions {
 }
 
 impl State {
-    fn row(&self, tokens: &[u32]) -> Vec<f32> {
-        let mut row = logits_after(tokens);
+    fn row(&self, vocab: usize, tokens: &[u32]) -> Vec<f32> {
+        let mut row = logits_over(vocab, tokens);
         if let Some(&token) = self.script.get(&tokens.len()) {
             row[token as usize] += 50.0;
         }
@@ -131,8 +140,8 @@ impl Model for Toy {
                 return Err(Error::Memory { what: "a test", bytes: 1 });
             }
             for (i, &token) in s.tokens.iter().enumerate() {
-                if token as usize >= VOCAB {
-                    return Err(Error::Token { token, vocab_size: VOCAB });
+                if token as usize >= self.vocab {
+                    return Err(Error::Token { token, vocab_size: self.vocab });
                 }
                 tokens.push(token);
                 let wanted = match s.outputs {
@@ -141,14 +150,14 @@ impl Model for Toy {
                     Outputs::All => true,
                 };
                 if wanted {
-                    logits.extend(state.row(&tokens));
+                    logits.extend(state.row(self.vocab, &tokens));
                 }
             }
             state.stats.steps += 1;
             state.stats.rows += s.tokens.len() as u64;
             state.sessions.get_mut(&s.session.0).expect("seen above").0 = tokens;
         }
-        Ok(StepOut { logits, vocab_size: VOCAB })
+        Ok(StepOut { logits, vocab_size: self.vocab })
     }
 
     fn len(&self, id: SessionId) -> program::Result<usize> {
