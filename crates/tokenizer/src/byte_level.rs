@@ -1,14 +1,15 @@
 //! Byte-level BPE (`tokenizer.ggml.model = gpt2`): text is split into words, each byte of a word is written as one
 //! printable character, and the `tokenizers` crate merges those characters in the order of the merges in the file.
 
-use ahash::{AHashMap, AHashSet};
+use ahash::AHashMap;
 use gguf::{Metadata, escape};
 use tokenizers::Model as _;
 use tokenizers::models::bpe::BPE;
 
+use crate::merge::Merges;
 use crate::pre::{self, PreTokenizer};
 use crate::split::Splitter;
-use crate::vocab::{MERGES, PRE, Vocab};
+use crate::vocab::{MAX_ENTRIES, MAX_TOKEN, MERGES, PRE, Vocab};
 use crate::{Error, Result};
 
 /// The printable characters that stand for bytes: those of Latin-1 that print stand for themselves, the other 68 bytes
@@ -52,6 +53,9 @@ impl Alphabet {
 
 /// Longest word, in bytes, whose tokens are remembered within one text.
 const MAX_REMEMBERED: usize = 64;
+/// Longest word, in bytes, that is left to the `tokenizers` crate. Longer ones are no tokens themselves.
+const MAX_WORD: usize = 1024;
+const _: () = assert!(MAX_WORD > MAX_TOKEN);
 /// Most words remembered within one text.
 const MAX_WORDS: usize = 1 << 16;
 
@@ -59,6 +63,10 @@ pub(crate) struct ByteLevel {
     alphabet: Alphabet,
     splitter: Splitter,
     bpe: BPE,
+    /// The same merges for words that are too long for `bpe`.
+    merges: Merges,
+    /// Token of each byte.
+    bytes: [Option<u32>; 256],
     /// What the pre-tokenizer says about a begin token where the file says nothing.
     pub(crate) adds_bos: bool,
 }
@@ -71,40 +79,41 @@ impl ByteLevel {
         for (id, text) in vocab.made_of_text() {
             texts.entry(text.to_owned()).or_insert(id);
         }
-        let mut key = [0; 4];
-        let missing = alphabet
-            .chars
-            .iter()
-            .filter(|c| !texts.contains_key(&*c.encode_utf8(&mut key)))
-            .count();
+        let bytes = alphabet.chars.map(|c| texts.get(&*c.encode_utf8(&mut [0; 4])).copied());
+        let missing = bytes.iter().filter(|token| token.is_none()).count();
         // 13 bytes occur in no UTF-8 text; vocabularies often leave them out.
         if missing > 13 {
             vocab.warnings.push(format!(
                 "{missing} of 256 byte values have no token: text that needs them loses them"
             ));
         }
-        let merges = merges(m, &texts, &mut vocab.warnings)?;
+        let (lines, merges) = merges(m, &texts, &mut vocab.warnings)?;
         // The cache of the crate would outlive the tokenizer; `encode` remembers words itself, text by text.
         let bpe = BPE::builder()
-            .vocab_and_merges(texts, merges)
+            .vocab_and_merges(texts, lines)
             .ignore_merges(pre.whole_words)
             .cache_capacity(0)
             .build()
             .map_err(Error::vocabulary)?;
-        Ok(ByteLevel {
-            alphabet,
-            splitter: Splitter::new(pre.patterns)?,
-            bpe,
-            adds_bos: pre.adds_bos,
-        })
+        let splitter = Splitter::new(pre.patterns)?;
+        Ok(ByteLevel { alphabet, splitter, bpe, merges, bytes, adds_bos: pre.adds_bos })
     }
 
     /// Appends the tokens of `text`.
     pub(crate) fn encode(&self, text: &str, out: &mut Vec<u32>) -> Result<()> {
+        if u32::try_from(text.len()).is_err() {
+            return Err(Error::encode("longer than 4 GiB"));
+        }
         // Where in `out` the tokens of a word stand.
         let mut seen: AHashMap<&str, (usize, usize)> = AHashMap::new();
         let mut word_chars = String::new();
         self.splitter.split(text, &mut |word| {
+            if word.len() > MAX_WORD {
+                // Bytes without a token are left out, as the crate does.
+                let bytes = word.bytes().filter_map(|b| self.bytes[usize::from(b)]);
+                self.merges.apply(bytes, |token, _| out.push(token));
+                return Ok(());
+            }
             if let Some(&(start, end)) = seen.get(word) {
                 out.extend_from_within(start..end);
                 return Ok(());
@@ -112,9 +121,8 @@ impl ByteLevel {
             word_chars.clear();
             word_chars.extend(word.bytes().map(|b| self.alphabet.chars[usize::from(b)]));
             let start = out.len();
-            out.extend(
-                self.bpe.tokenize(&word_chars).map_err(Error::encode)?.iter().map(|token| token.id),
-            );
+            let tokens = self.bpe.tokenize(&word_chars).map_err(Error::encode)?;
+            out.extend(tokens.iter().map(|token| token.id));
             if word.len() <= MAX_REMEMBERED && seen.len() < MAX_WORDS {
                 seen.insert(word, (start, out.len()));
             }
@@ -141,19 +149,22 @@ fn choose(m: &Metadata, vocab: &mut Vocab) -> Result<&'static PreTokenizer> {
     }))
 }
 
-/// The merges in order. One that is no pair of tokens, or does not make a token, is left out with a warning; of two for
+/// The merges in order, for the crate and for long words. One that is no pair of tokens, or does not make a token, is left out with a warning; of two for
 /// the same pair the first counts.
 fn merges(
     m: &Metadata,
     texts: &AHashMap<String, u32>,
     warnings: &mut Vec<String>,
-) -> Result<Vec<(String, String)>> {
+) -> Result<(Vec<(String, String)>, Merges)> {
     let lines = m
         .strings(MERGES)?
         .ok_or(Error::Missing { key: MERGES, expected: "the merges of a gpt2 vocabulary" })?;
     let n = lines.len();
-    let mut merges = Vec::with_capacity(n);
-    let mut seen = AHashSet::with_capacity(n);
+    if n > MAX_ENTRIES {
+        let expected = format!("at most {MAX_ENTRIES} merges");
+        return Err(Error::Value { key: MERGES, expected, found: n.to_string() });
+    }
+    let (mut pairs, mut merges) = (Vec::with_capacity(n), Merges::with_capacity(n));
     let (mut left_out, mut example) = (0, None);
     let mut union = String::new();
     for line in lines {
@@ -166,9 +177,9 @@ fn merges(
         union.push_str(left);
         union.push_str(right);
         match (texts.get(left), texts.get(right), texts.get(&union)) {
-            (Some(&l), Some(&r), Some(_)) => {
-                if seen.insert((l, r)) {
-                    merges.push((left.to_owned(), right.to_owned()));
+            (Some(&l), Some(&r), Some(&union)) => {
+                if merges.insert((l, r), pairs.len() as u32, union) {
+                    pairs.push((left.to_owned(), right.to_owned()));
                 }
             }
             _ => {
@@ -177,7 +188,7 @@ fn merges(
             }
         }
     }
-    if merges.is_empty() && n > 0 {
+    if pairs.is_empty() && n > 0 {
         let found = format!("{n} entries such as \"{}\"", escape(example.unwrap_or_default(), 60));
         return Err(Error::Value {
             key: MERGES,
@@ -189,7 +200,7 @@ fn merges(
         let example = escape(example, 60);
         warnings.push(format!("metadata key `{MERGES}`: {left_out} of {n} are no pairs of tokens, such as \"{example}\": ignored"));
     }
-    Ok(merges)
+    Ok((pairs, merges))
 }
 
 /// The two sides of a merge; the left one has at least one character, which may be a space.

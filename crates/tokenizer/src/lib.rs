@@ -9,6 +9,7 @@
 mod byte_level;
 mod decoder;
 mod error;
+mod merge;
 mod pre;
 mod special;
 mod split;

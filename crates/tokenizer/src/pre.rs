@@ -154,6 +154,24 @@ pub(crate) fn find(name: &str) -> Option<&'static PreTokenizer> {
     all().find(|pre| pre.names.contains(&name))
 }
 
-fn all() -> impl Iterator<Item = &'static PreTokenizer> {
+/// Every pre-tokenizer.
+pub(crate) fn all() -> impl Iterator<Item = &'static PreTokenizer> {
     TABLE.iter().chain([&DEFAULT])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_found() {
+        let mut seen = std::collections::HashSet::new();
+        for pre in all() {
+            for name in pre.names {
+                assert!(seen.insert(name), "{name} twice");
+                assert!(std::ptr::eq(find(name).unwrap(), pre));
+            }
+        }
+        assert!(find("").is_none() && find("Qwen2").is_none());
+    }
 }

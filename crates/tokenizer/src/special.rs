@@ -2,8 +2,11 @@
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
-use crate::vocab::{Kind, Vocab};
+use crate::vocab::{Kind, TOKEN_TYPE, Vocab};
 use crate::{Error, Result};
+
+/// Most text of tokens to find, in bytes. Real vocabularies have some 10 KiB; the automaton takes some 50 times that.
+const MAX_TEXT: usize = 2 << 20;
 
 /// Finds whole tokens in text: at each place the leftmost, of those the longest. Linear in the text.
 pub(crate) struct Matcher {
@@ -25,6 +28,14 @@ impl Matcher {
         let of_kind = |id: &u32| vocab.kind(*id).is_some_and(|kind| kinds.contains(&kind));
         let (ids, texts): (Vec<u32>, Vec<&str>) =
             vocab.ids().filter(of_kind).filter_map(|id| Some((id, vocab.matchable(id)?))).unzip();
+        let bytes: usize = texts.iter().map(|text| text.len()).sum();
+        if bytes > MAX_TEXT {
+            return Err(Error::Value {
+                key: TOKEN_TYPE,
+                expected: format!("at most {MAX_TEXT} bytes of control and user-defined tokens"),
+                found: bytes.to_string(),
+            });
+        }
         let search = match texts.is_empty() {
             true => None,
             false => Some(

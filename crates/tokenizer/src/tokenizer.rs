@@ -49,7 +49,7 @@ impl Tokenizer {
         let mut vocab = Vocab::from_gguf(m)?;
         let algorithm = match vocab.model {
             Model::ByteLevel => Algorithm::ByteLevel(Box::new(ByteLevel::new(m, &mut vocab)?)),
-            Model::Spm => Algorithm::Spm(Box::new(Spm::new(&mut vocab))),
+            Model::Spm => Algorithm::Spm(Box::new(Spm::new(&mut vocab)?)),
             Model::Unigram => Algorithm::Unigram(Box::new(Unigram::new(m, &mut vocab)?)),
         };
         let user_defined = Matcher::new(&vocab, &[Kind::UserDefined])?;

@@ -5,10 +5,13 @@ use gguf::Metadata;
 use tokenizers::models::unigram::Unigram as Model;
 use tokenizers::{Model as _, NormalizedString, Normalizer as _, normalizers::NFKC};
 
-use crate::vocab::{MODEL, SPACE, Vocab};
+use crate::vocab::{MODEL, SPACE, TOKENS, Vocab};
 use crate::{Error, Result};
 
 const CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
+
+/// Most nodes of the tree of pieces, at some 300 bytes each; the largest vocabularies have some 800,000.
+const MAX_NODES: usize = 1 << 20;
 
 pub(crate) struct Unigram {
     model: Model,
@@ -31,6 +34,11 @@ impl Unigram {
         for (id, text) in vocab.made_of_text() {
             pieces.push((text.to_owned(), f64::from(vocab.score(id).clamp(-1e6, 1e6))));
             ids.push(id);
+        }
+        let nodes = nodes(&pieces);
+        if nodes > MAX_NODES {
+            let expected = format!("tokens with at most {MAX_NODES} different beginnings");
+            return Err(Error::Value { key: TOKENS, expected, found: nodes.to_string() });
         }
         // The file's own table of replacements is for SentencePiece's reader alone; all known ones follow NFKC.
         let normalizes = m.get(CHARSMAP).is_some();
@@ -62,5 +70,26 @@ impl Unigram {
             out.push(self.ids.get(token.id as usize).copied().unwrap_or(self.ids[0]));
         }
         Ok(())
+    }
+}
+
+/// How many nodes a tree of all pieces has: every beginning of a piece is one.
+fn nodes(pieces: &[(String, f64)]) -> usize {
+    let mut texts: Vec<&[u8]> = pieces.iter().map(|(text, _)| text.as_bytes()).collect();
+    texts.sort_unstable();
+    let common = |a: &[u8], b: &[u8]| a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    let first = texts.first().map_or(0, |text| text.len());
+    first + texts.array_windows().map(|[a, b]| b.len() - common(a, b)).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn nodes_are_different_beginnings() {
+        let nodes = |texts: &[&str]| {
+            super::nodes(&texts.iter().map(|t| ((*t).to_owned(), 0.0)).collect::<Vec<_>>())
+        };
+        assert_eq!(nodes(&[]), 0);
+        assert_eq!(nodes(&["b", "abc", "abd", "ab", "abd"]), 5);
     }
 }

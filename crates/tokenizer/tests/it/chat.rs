@@ -1,6 +1,8 @@
 //! Chat templates: whose text is whose, what templates may call, and what they may take.
 
 use crate::common::{CONTROL, USER_DEFINED, Vocabulary, decode, joined};
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 use tokenizer::{ChatTemplate, Error, Message, RenderOptions, Segment, Tokenizer};
 
@@ -18,7 +20,7 @@ const CONTROLS: &[&str] = &[
     "<a>",
 ];
 
-fn vocabulary() -> Tokenizer {
+static VOCABULARY: LazyLock<Tokenizer> = LazyLock::new(|| {
     let mut v = Vocabulary::byte_level();
     for text in CONTROLS {
         v.add(text, CONTROL);
@@ -28,7 +30,7 @@ fn vocabulary() -> Tokenizer {
     v.key("tokenizer.ggml.bos_token_id", 259_u32)
         .key("tokenizer.ggml.eos_token_id", 260_u32)
         .build()
-}
+});
 
 fn messages(contents: &[(&str, &str)]) -> Vec<Message> {
     contents.iter().map(|(role, content)| Message::new(*role, *content)).collect()
@@ -36,7 +38,7 @@ fn messages(contents: &[(&str, &str)]) -> Vec<Message> {
 
 fn render(source: &str, contents: &[(&str, &str)]) -> Result<Vec<Segment>, Error> {
     let options = RenderOptions { add_generation_prompt: true, enable_thinking: None };
-    let mut template = ChatTemplate::new(source, &vocabulary())?;
+    let mut template = ChatTemplate::new(source, &VOCABULARY)?;
     template.set_time(1_721_952_000);
     template.render(&messages(contents), &options)
 }
@@ -90,14 +92,14 @@ fn only_the_templates_own_text_is_special() {
             plain("assistant\n")
         ]
     );
-    let ids = vocabulary().encode_segments(&segments).unwrap();
+    let ids = VOCABULARY.encode_segments(&segments).unwrap();
     assert_eq!(ids.iter().filter(|&&id| id >= 256).count(), 3);
     assert_eq!((ids[0], ids.len()), (256, 3 + "user\nHi\nassistant\n".len()));
 }
 
 /// Renders contents with each template and returns the prompts; fails if a content made a control token.
 fn inert(contents: &[(&str, &str)]) {
-    let t = vocabulary();
+    let t = &*VOCABULARY;
     for source in [CHATML, BARE, HUGGING, CUTTING] {
         let empty: Vec<_> = contents.iter().map(|(role, _)| (*role, "")).collect();
         let expect = special(&render(source, &empty).unwrap()).len();
@@ -111,7 +113,7 @@ fn inert(contents: &[(&str, &str)]) {
         );
         let text: String =
             segments.iter().filter(|s| !s.special).map(|s| s.text.as_str()).collect();
-        assert_eq!(decode(&t, &ids), text);
+        assert_eq!(decode(t, &ids), text);
     }
     let bare = joined(&render(BARE, contents).unwrap());
     assert_eq!(bare, contents.iter().map(|(_, content)| *content).collect::<String>());
@@ -143,6 +145,8 @@ fn contents_with_the_signs_of_marks_are_text_too() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn no_content_becomes_a_control_token(parts in prop::collection::vec("(<|s|>|\\||im_end|/s|<a|-|\u{10FFFD}|0| |.){0,8}", 1..4)) {
         let contents: Vec<(&str, &str)> = parts.iter().map(|part| ("user", part.as_str())).collect();

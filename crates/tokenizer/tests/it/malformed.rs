@@ -1,7 +1,9 @@
 //! Vocabularies that are wrong: refused with the key named, or survived with a warning.
 
-use crate::common::{BYTE, CONTROL, NORMAL, USER_DEFINED, Vocabulary};
 use gguf::OwnedValue;
+use proptest::prelude::*;
+
+use crate::common::{BYTE, CONTROL, NORMAL, USER_DEFINED, Vocabulary, decode};
 
 /// The error names all of `words`, on one line of at most 400 characters.
 fn refused(v: &Vocabulary, words: &[&str]) {
@@ -48,6 +50,26 @@ fn tables() {
     refused(&Vocabulary::spm().key("tokenizer.ggml.scores", 1_f32), &["scores"]);
     let nan = Vocabulary::spm().key("tokenizer.ggml.scores", vec![f32::NAN; 259]);
     survived(&nan, &[]);
+}
+
+#[test]
+fn tables_of_extreme_size() {
+    let long = |len: usize, n: usize, kind| {
+        let mut v = Vocabulary::spm();
+        for i in 0..n {
+            v.add(&format!("{i:0len$}"), kind);
+        }
+        v
+    };
+    refused(&long(1, (1 << 20) - 258, NORMAL), &["tokenizer.ggml.tokens", "1048576", "1048577"]);
+    refused(&long(500, 4_300, USER_DEFINED), &["tokenizer.ggml.token_type", "2150000"]);
+    survived(&long(190, 3_000, NORMAL), &[]);
+    let mut v = Vocabulary { model: "t5", ..long(400, 9_000, NORMAL) };
+    survived(&v, &[]);
+    v.tokens =
+        (0..9_000).map(|i| (format!("{i}{}", "x".repeat(400)).into_bytes(), NORMAL, 0.0)).collect();
+    v.add("<unk>", crate::common::UNKNOWN);
+    refused(&v, &["tokenizer.ggml.tokens", "1048576"]);
 }
 
 #[test]
@@ -156,4 +178,25 @@ fn lacking_bytes_are_told() {
     v.tokens.drain(3..200);
     v.tokens[0].1 = CONTROL;
     survived(&v, &["197 byte values"]);
+}
+
+proptest! {
+    /// Whatever the tokens, nothing panics, text makes no control token, and ids outside make no text.
+    #[test]
+    fn any_vocabulary_is_refused_or_works(
+        model in prop::sample::select(&["gpt2", "llama", "t5"][..]),
+        tokens in prop::collection::vec((prop::collection::vec(prop::sample::select(&b"ab<>\xe2\x96\x81\xc4\xa00x41 "[..]), 0..6), 0_i32..8, -3.0_f32..3.0), 0..40),
+        merges in prop::collection::vec("[ab<> ]{0,5}", 0..10),
+        bos: u32,
+        text in "[ab<>0x41 ▁é]{0,20}",
+    ) {
+        let v = Vocabulary { model, tokens, merges, keys: vec![("tokenizer.ggml.bos_token_id", (bos % 50).into())] };
+        if let Ok(t) = v.try_build() {
+            let ids = t.encode(&text).unwrap();
+            prop_assert!(ids.iter().all(|&id| !t.is_control(id) && (id as usize) < t.vocab_size()));
+            let all: Vec<u32> = (0..v.tokens.len() as u32 + 2).collect();
+            decode(&t, &all);
+            t.encode_special(&text).unwrap();
+        }
+    }
 }

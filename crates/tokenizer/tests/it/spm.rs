@@ -170,4 +170,5 @@ fn unigram_takes_the_best_sum() {
     assert_eq!(texts(&t, "</s>\0"), ["▁", "<unk>"]);
     assert_eq!(decode(&t, &t.encode("ab a").unwrap()), "ab a");
     assert_eq!((t.kind(), t.adds_bos()), ("t5", false));
+    assert_eq!(t.encode(&"ab".repeat(1 << 17)).unwrap().len(), 1 + (1 << 17));
 }
