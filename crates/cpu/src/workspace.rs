@@ -4,8 +4,8 @@ use kernels::linear::PANEL_ROWS;
 use program::{Result, Rows};
 
 use crate::exec::{
-    Acts, AttentionShape, LOCAL_ROWS, PhaseShares, ROW_BLOCK, ScratchParts, kernel_scratch,
-    q8_stride, scratch_floats,
+    Acts, Arrangements, AttentionShape, LOCAL_ROWS, PhaseShares, ROW_BLOCK, ScratchParts,
+    kernel_scratch, q8_stride, scratch_floats,
 };
 use crate::memory::{Buffer, Shared};
 use crate::plan::{Phase, Plan};
@@ -22,6 +22,7 @@ pub(crate) struct Workspace {
     codes: Buffer,
     scales: Buffer,
     sums: Buffer,
+    arranged: Buffer,
     partials: Buffer,
     /// `[worker]`: tiles, row, kernel, attention.
     scratch: Vec<[Buffer; 4]>,
@@ -49,13 +50,14 @@ fn grow(buffer: &mut Buffer, len: usize) -> Result<()> {
 impl Workspace {
     pub(crate) fn new(plan: &Plan, pool: &Pool) -> Workspace {
         let n = pool.n();
-        let shares = |_| PhaseShares { linear: Shares::new(n), folds: Shares::new(n) };
+        let shares = |_| PhaseShares { main: Shares::new(n), side: Shares::new(n) };
         Workspace {
             buffers: plan.buffers.iter().map(|_| Buffer::empty()).collect(),
             normed: Buffer::empty(),
             codes: Buffer::empty(),
             scales: Buffer::empty(),
             sums: Buffer::empty(),
+            arranged: Buffer::empty(),
             partials: Buffer::empty(),
             scratch: (0..n).map(|_| std::array::from_fn(|_| Buffer::empty())).collect(),
             shares: (0..plan.phases.len()).map(shares).collect(),
@@ -91,7 +93,12 @@ impl Workspace {
         grow(&mut self.sums, act_rows * cols.div_ceil(16) * 4)?;
         let n = n_tokens.max(n_selected).min(ROW_BLOCK);
         let jobs = (0..plan.phases.len()).flat_map(|phase| weights.jobs(phase));
-        let kernel_bytes = kernel_scratch(jobs, n);
+        let kernel_bytes = kernel_scratch(jobs);
+        let rows = n_tokens.max(n_selected);
+        let phases = 0..plan.phases.len();
+        let arranged =
+            phases.map(|phase| Arrangements::of(weights.jobs(phase), rows).words()).max();
+        grow(&mut self.arranged, 4 * arranged.unwrap_or(0))?;
         let attention_floats = shapes.iter().map(scratch_floats).max().unwrap_or(0);
         for [tiles, row, kernel, attention] in &mut self.scratch {
             grow(tiles, 3 * UNIT_PANELS * n * PANEL_ROWS * 4)?;
@@ -105,8 +112,8 @@ impl Workspace {
             self.partials = Buffer::new(MAX_PARTIAL_FLOATS * 4, "the workspace")?;
         }
         for shares in &self.shares {
-            shares.linear.reset();
-            shares.folds.reset();
+            shares.main.reset();
+            shares.side.reset();
         }
         Ok(Memory {
             buffers: self.buffers.iter_mut().map(Buffer::shared_as).collect(),
@@ -115,6 +122,7 @@ impl Workspace {
                 codes: self.codes.shared_as(),
                 scales: self.scales.shared_as(),
                 sums: self.sums.shared_as(),
+                arranged: self.arranged.shared_as(),
             },
             partials: self.partials.shared_as(),
             scratch: self.scratch.iter_mut().map(parts).collect(),

@@ -86,7 +86,7 @@ fn gemv(c: &mut Criterion) {
         group.bench_function(BenchmarkId::new(kernel.name(), 1), |b| {
             b.iter(|| {
                 for panels in buffer[..used].chunks_exact(PANELS * kernel.panel_bytes(COLS)) {
-                    kernel.run(panels, &x, &mut tile, &mut []);
+                    kernel.run(panels, (&x, &[]), &mut tile, &mut []);
                 }
             });
         });
@@ -102,11 +102,18 @@ fn gemm(c: &mut Criterion) {
             let mut panels = vec![0; PANELS * kernel.panel_bytes(COLS)];
             weights(kernel, &mut panels);
             let mut tile = vec![0.0; PANELS * PANEL_ROWS * n];
-            let mut scratch = vec![0; kernel.scratch_bytes(PANELS, n, COLS)];
+            let mut scratch = vec![0; kernel.scratch_bytes()];
             let x = rows.get(kernel.act_format());
+            let tiling = kernel.tiling(n, COLS);
+            let mut arranged = vec![0; tiling.map_or(0, |tiling| tiling.words())];
+            for (tile, out) in
+                arranged.chunks_exact_mut(tiling.map_or(1, |t| t.tile_words)).enumerate()
+            {
+                kernel.arrange(&x, tile, out);
+            }
             group.throughput(Throughput::Elements((PANELS * PANEL_ROWS * COLS * n) as u64));
             group.bench_function(BenchmarkId::new(kernel.name(), n), |b| {
-                b.iter(|| kernel.run(&panels, &x, &mut tile, &mut scratch));
+                b.iter(|| kernel.run(&panels, (&x, &arranged), &mut tile, &mut scratch));
             });
         }
     }

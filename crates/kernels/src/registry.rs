@@ -58,7 +58,8 @@ impl<F> Slot<F> {
     /// The kernels that run on a CPU with `isa`, best first, naive last. `isa` is cut to what this CPU has.
     pub fn available(&self, isa: Isa) -> impl Iterator<Item = &Kernel<F>> {
         let isa = isa.and(Isa::detect());
-        let mut found: Vec<&Kernel<F>> = self.candidates.iter().filter(|k| isa.contains(k.isa)).collect();
+        let mut found: Vec<&Kernel<F>> =
+            self.candidates.iter().filter(|k| isa.contains(k.isa)).collect();
         found.sort_by_key(|k| std::cmp::Reverse((k.isa.contains(Isa::AVX512), k.level)));
         found.into_iter().chain(std::iter::once(&self.naive))
     }

@@ -91,6 +91,17 @@ struct Case {
     sums: Vec<i32>,
 }
 
+/// The rows as `kernel` wants them.
+fn arranged(kernel: &LinearKernel, x: &Activations<'_>) -> Vec<i32> {
+    let Some(tiling) = kernel.tiling(x.n(), x.cols()) else { return Vec::new() };
+    assert!(tiling.n_tiles * tiling.tile_rows >= x.n(), "{}: tiles for all rows", kernel.name());
+    let mut words = vec![0x5a5a; tiling.words()];
+    for (tile, out) in words.chunks_exact_mut(tiling.tile_words).enumerate() {
+        kernel.arrange(x, tile, out);
+    }
+    words
+}
+
 impl Case {
     fn new(ty: GgmlType, rows: usize, cols: usize, n: usize, fill: Fill) -> Case {
         let mut random = Random((rows * 31 + cols * 7 + n) as u64);
@@ -150,10 +161,12 @@ impl Case {
         let n_panels = self.rows.div_ceil(PANEL_ROWS);
         let len = n_panels * self.n * PANEL_ROWS;
         let mut tile = vec![12345.0; len + 2 * GUARD];
-        let scratch_len = kernel.scratch_bytes(n_panels, self.n, self.cols);
+        let scratch_len = kernel.scratch_bytes();
         let mut scratch = vec![0xa5; scratch_len + 2 * GUARD];
         let x = self.activations(kernel.act_format());
-        kernel.run(&panels, &x, &mut tile[GUARD..][..len], &mut scratch[GUARD..][..scratch_len]);
+        let arranged = arranged(kernel, &x);
+        let (out, scratch_out) = (&mut tile[GUARD..][..len], &mut scratch[GUARD..][..scratch_len]);
+        kernel.run(&panels, (&x, &arranged), out, scratch_out);
         let guards = tile[..GUARD].iter().chain(&tile[GUARD + len..]);
         assert!(guards.into_iter().all(|v| *v == 12345.0), "{}: tile overrun", kernel.name());
         let guards = scratch[..GUARD].iter().chain(&scratch[GUARD + scratch_len..]);

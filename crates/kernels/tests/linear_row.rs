@@ -28,7 +28,8 @@ fn unpacked_rows_are_dequantized_rows() {
             format.dequantize(row, &mut want);
             kernel.unpack_row(&panel, lane, &mut got);
             for (want, got) in want.iter().zip(&got) {
-                let near = (want - got).abs() <= want.abs() * 1e-6 || (want.is_nan() && got.is_nan());
+                let near =
+                    (want - got).abs() <= want.abs() * 1e-6 || (want.is_nan() && got.is_nan());
                 assert!(near || want == got, "{} lane {lane}: {got}, not {want}", kernel.name());
             }
         }

@@ -118,12 +118,12 @@ impl Exec<'_> {
             && cut.n_tiles < 4 * worker.n
             && cut.n_tiles * cut.n_blocks * tile_len <= self.partials.len();
         if !by_block {
-            for number in shares.linear.take(worker, cut.n_tiles) {
+            for number in shares.main.take(worker, cut.n_tiles) {
                 self.attend_tile(&cut, &cut.tile(number), scratch);
             }
             return;
         }
-        for item in shares.linear.take(worker, cut.n_tiles * cut.n_blocks) {
+        for item in shares.main.take(worker, cut.n_tiles * cut.n_blocks) {
             let (tile, block) = (cut.tile(item / cut.n_blocks), item % cut.n_blocks);
             if block < cut.blocks(&tile) {
                 let len = Partials::floats(cut.rows(&tile), &shape.head);
@@ -134,7 +134,7 @@ impl Exec<'_> {
             }
         }
         worker.sync();
-        for number in shares.folds.take(worker, cut.n_tiles) {
+        for number in shares.side.take(worker, cut.n_tiles) {
             self.fold_tile(&cut, number, scratch);
         }
     }

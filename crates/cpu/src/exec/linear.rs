@@ -1,7 +1,10 @@
 //! Linear phases: prepare activations once, then units of panels dealt to the workers.
 
+use std::ops::Range;
+
 use kernels::linear::{ActFormat, Activations, F32Rows, PANEL_ROWS, Q8Rows};
 
+use super::arrange::Arrangements;
 use super::{Exec, Scratch, split};
 use crate::plan::{Epilogue, Job, LinearPhase, Norm, Operand};
 use crate::pool::Worker;
@@ -12,7 +15,15 @@ pub(crate) const LOCAL_ROWS: usize = 4;
 /// Rows of activations a kernel sees at a time, so that a unit's outputs stay in the second-level cache.
 pub(crate) const ROW_BLOCK: usize = 512;
 
-impl Exec<'_> {
+/// The input of a linear phase, prepared.
+struct Input<'a> {
+    phase: &'a LinearPhase,
+    /// First row of the prepared input that belongs to this worker's view: its own copy, or the shared one.
+    base: usize,
+    arrangements: Arrangements,
+}
+
+impl<'a> Exec<'a> {
     pub(super) fn linear(
         &self,
         worker: &Worker<'_>,
@@ -25,18 +36,9 @@ impl Exec<'_> {
             return;
         }
         let jobs = self.weights.jobs(index);
-        let needs = |format| jobs.iter().any(|job: &PackedJob| job.reads(format));
-        let (needs_q8, needs_f32) = (needs(ActFormat::Q8), needs(ActFormat::F32));
-        let (base, mine) =
-            if n <= LOCAL_ROWS { (worker.index * LOCAL_ROWS, 0..n) } else { (0, split(n, worker)) };
-        for row in mine {
-            self.prepare(phase, base, row, (needs_q8, needs_f32), scratch);
-        }
-        if n > LOCAL_ROWS {
-            worker.sync();
-        }
+        let input = self.input(worker, index, phase, scratch);
         let total = jobs.iter().map(PackedJob::n_units).sum();
-        for item in self.shares[index].linear.take(worker, total) {
+        for item in self.shares[index].main.take(worker, total) {
             let mut unit = item;
             let mut at = 0;
             while unit >= jobs[at].n_units() {
@@ -45,9 +47,46 @@ impl Exec<'_> {
             }
             for first in (0..n).step_by(ROW_BLOCK) {
                 let rows = first..(first + ROW_BLOCK).min(n);
-                self.unit((phase, base), (&phase.jobs[at], &jobs[at]), unit, rows, scratch);
+                self.unit(&input, (&phase.jobs[at], &jobs[at]), unit, rows, scratch);
             }
         }
+    }
+
+    /// Norm, quantize and rearrange the input. Few rows are prepared by every worker for itself.
+    fn input<'p>(
+        &self,
+        worker: &Worker<'_>,
+        index: usize,
+        phase: &'p LinearPhase,
+        scratch: &mut Scratch<'_>,
+    ) -> Input<'p> {
+        let n = self.rows_of(phase.x.rows);
+        let jobs = self.weights.jobs(index);
+        let needs = |format| jobs.iter().any(|job| job.reads(format));
+        let needs = (needs(ActFormat::Q8), needs(ActFormat::F32));
+        if n <= LOCAL_ROWS {
+            let base = worker.index * LOCAL_ROWS;
+            for row in 0..n {
+                self.prepare(phase, base, row, needs, scratch);
+            }
+            return Input { phase, base, arrangements: Arrangements::default() };
+        }
+        for row in split(n, worker) {
+            self.prepare(phase, 0, row, needs, scratch);
+        }
+        worker.sync();
+        let input = Input { phase, base: 0, arrangements: Arrangements::of(jobs, n) };
+        if !input.arrangements.is_empty() {
+            for item in self.shares[index].side.take(worker, input.arrangements.n_tiles()) {
+                let (part, tile) = input.arrangements.tile(item).expect("items count the tiles");
+                let x = self.activations(&input, part.rows.clone(), part.kernel.act_format());
+                // SAFETY: tiles are dealt once each.
+                let out = unsafe { self.acts.arranged.slice_mut(part.tile(tile)) };
+                part.kernel.arrange(&x, tile, out);
+            }
+            worker.sync();
+        }
+        input
     }
 
     /// Norm and quantize one row of the input.
@@ -56,10 +95,9 @@ impl Exec<'_> {
         phase: &LinearPhase,
         base: usize,
         row: usize,
-        needs: (bool, bool),
+        (needs_q8, needs_f32): (bool, bool),
         scratch: &mut Scratch<'_>,
     ) {
-        let (needs_q8, needs_f32) = needs;
         let cols = phase.x.cols;
         let x = self.row(phase.x, row);
         let normed: &[f32] = match phase.norm {
@@ -91,23 +129,23 @@ impl Exec<'_> {
         }
     }
 
-    /// The activations of `rows` as a kernel of this format reads them.
+    /// `rows` of the input as a kernel of this format reads them.
     fn activations(
         &self,
-        phase: &LinearPhase,
-        base: usize,
-        rows: &std::ops::Range<usize>,
+        input: &Input<'_>,
+        rows: Range<usize>,
         format: ActFormat,
-    ) -> Activations<'_> {
-        let (cols, n) = (phase.x.cols, rows.len());
-        let (start, end) = (base + rows.start, base + rows.end);
+    ) -> Activations<'a> {
+        let x = input.phase.x;
+        let (cols, n) = (x.cols, rows.len());
+        let (start, end) = (input.base + rows.start, input.base + rows.end);
         match format {
             ActFormat::F32 => {
-                let x = if phase.norm.is_some() {
+                let x = if input.phase.norm.is_some() {
                     // SAFETY: written before the last barrier, or by this worker.
                     unsafe { self.acts.normed.slice(start * cols..end * cols) }
                 } else {
-                    self.operand_rows(phase.x, rows.clone())
+                    self.operand_rows(x, rows)
                 };
                 Activations::F32(F32Rows { x, n, cols, stride: cols })
             }
@@ -128,10 +166,10 @@ impl Exec<'_> {
     /// Multiply one unit of panels with `rows` of the input and store the outputs.
     fn unit(
         &self,
-        (phase, base): (&LinearPhase, usize),
+        input: &Input<'_>,
         (job, packed): (&Job, &PackedJob),
         unit: usize,
-        rows: std::ops::Range<usize>,
+        rows: Range<usize>,
         scratch: &mut Scratch<'_>,
     ) {
         let n = rows.len();
@@ -144,9 +182,14 @@ impl Exec<'_> {
         let mut computed = [const { None }; 2];
         for (m, (matrix, parameters)) in packed.matrices.iter().zip(job.matrices()).enumerate() {
             let tile = tiles.next().expect("scratch holds three tiles");
-            let x = self.activations(phase, base, &rows, matrix.kernel.act_format());
+            let x = self.activations(input, rows.clone(), matrix.kernel.act_format());
+            let arranged =
+                input.arrangements.find(matrix.kernel, rows.start).map_or(&[][..], |part| {
+                    // SAFETY: written before the last barrier.
+                    unsafe { self.acts.arranged.slice(part.words()) }
+                });
             let bytes = &self.weights.arena()[packed.bytes(unit, m)];
-            matrix.kernel.run(bytes, &x, tile, scratch.kernel);
+            matrix.kernel.run(bytes, (&x, arranged), tile, scratch.kernel);
             if let Some(bias) = parameters.bias {
                 add_bias(tile, self.weights.vector(bias), (panels.start, n));
             }
@@ -160,7 +203,7 @@ impl Exec<'_> {
                 self.store(tile, *out, place, rows, Epilogue::Store);
             }
             (Job::One { epilogue, out, .. }, [Some(tile), _]) => {
-                self.store(tile, *out, place, rows, *epilogue)
+                self.store(tile, *out, place, rows, *epilogue);
             }
             _ => unreachable!("a gated job has two matrices, any other has one"),
         }
@@ -172,7 +215,7 @@ impl Exec<'_> {
         tile: &[f32],
         out: Operand,
         (first_panel, out_rows): (usize, usize),
-        rows: std::ops::Range<usize>,
+        rows: Range<usize>,
         epilogue: Epilogue,
     ) {
         for (panel, tile) in tile.chunks_exact(rows.len() * PANEL_ROWS).enumerate() {
@@ -214,10 +257,6 @@ fn add_bias(tile: &mut [f32], bias: &[f32], (first_panel, n): (usize, usize)) {
 }
 
 /// Largest scratch any kernel of these jobs asks for, in bytes.
-pub(crate) fn kernel_scratch<'a>(jobs: impl Iterator<Item = &'a PackedJob>, n: usize) -> usize {
-    let matrices = jobs.flat_map(|job| &job.matrices);
-    matrices
-        .map(|m| m.kernel.scratch_bytes(UNIT_PANELS, n.min(ROW_BLOCK), m.cols))
-        .max()
-        .unwrap_or(0)
+pub(crate) fn kernel_scratch<'a>(jobs: impl Iterator<Item = &'a PackedJob>) -> usize {
+    jobs.flat_map(|job| &job.matrices).map(|m| m.kernel.scratch_bytes()).max().unwrap_or(0)
 }

@@ -1,5 +1,6 @@
 //! Running a plan: every worker walks the phases and meets the others after each.
 
+mod arrange;
 mod attention;
 mod linear;
 mod rows;
@@ -14,6 +15,7 @@ use kernels::rows::{
 use kernels::{Isa, Kernel};
 use program::{Act, Rows};
 
+pub(crate) use arrange::Arrangements;
 pub(crate) use attention::{AttentionShape, TILE_ROWS, scratch_floats};
 pub(crate) use linear::{LOCAL_ROWS, ROW_BLOCK, kernel_scratch, q8_stride};
 
@@ -86,6 +88,7 @@ pub(crate) struct Acts<'a> {
     pub(crate) codes: Shared<'a, i8>,
     pub(crate) scales: Shared<'a, f32>,
     pub(crate) sums: Shared<'a, i32>,
+    pub(crate) arranged: Shared<'a, i32>,
 }
 
 /// Memory of one worker.
@@ -100,10 +103,12 @@ pub(crate) struct Scratch<'a> {
     pub(crate) attention: &'a mut [f32],
 }
 
-/// Work lists of one phase: a phase with inner barriers uses one per part.
+/// Work lists of one phase.
 pub(crate) struct PhaseShares {
-    pub(crate) linear: Shares,
-    pub(crate) folds: Shares,
+    /// Its units or tiles.
+    pub(crate) main: Shares,
+    /// What comes before or after them, beyond an inner barrier.
+    pub(crate) side: Shares,
 }
 
 /// Everything the workers share during one step.

@@ -6,7 +6,7 @@ use half::{bf16, f16};
 use quant::GgmlType;
 
 use super::formats::names;
-use super::{ActFormat, Body, Job, LinearKernel, PANEL_ROWS, Scratch, pack};
+use super::{ActFormat, Activations, Arranging, Body, Job, LinearKernel, PANEL_ROWS, Tiling, pack};
 use crate::{Isa, Level};
 
 /// A plain weight type.
@@ -57,7 +57,7 @@ impl Plain for Bf16 {
 pub(super) const fn kernel<P: Plain>(
     which: usize,
     isa: Isa,
-    scratch: Scratch,
+    arranging: Arranging,
     body: Body,
 ) -> LinearKernel {
     LinearKernel {
@@ -69,7 +69,7 @@ pub(super) const fn kernel<P: Plain>(
         block: (1, PANEL_ROWS * P::BYTES),
         row: super::row::plain::<P>,
         pack: if P::BYTES == 2 { pack::plain::<2> } else { pack::plain::<4> },
-        scratch,
+        arranging,
         body,
     }
 }
@@ -101,45 +101,49 @@ const STEP: usize = 128;
 /// A register tile over one step: `c[N][16] += panel * x`, with `x` as `[column][N]`.
 type TileFn = unsafe fn(panel: &[u8], x: &[f32], c: &mut [f32]);
 
-/// Number of column tiles and their width.
-fn tiling<const WIDTH: usize>(n: usize) -> (usize, usize) {
-    let tiles = n.div_ceil(WIDTH);
-    (tiles, n.div_ceil(tiles))
+/// Up to this many activation rows, each weight is read once for all of them.
+#[cfg(target_arch = "x86_64")]
+const STREAM_ROWS: usize = 4;
+
+/// How [`tiles`] wants its rows: `[tile][column][tile_rows]`.
+#[cfg(target_arch = "x86_64")]
+pub(super) const fn arranging<const WIDTH: usize>() -> Arranging {
+    Arranging { tiling: tiling::<WIDTH>, fill, scratch: 4 + 4 * WIDTH * PANEL_ROWS }
 }
 
-/// Bytes of scratch of [`tiles`].
-pub(super) fn scratch<const WIDTH: usize>(n: usize, cols: usize) -> usize {
-    if n <= 4 {
-        return 0;
+#[cfg(target_arch = "x86_64")]
+fn tiling<const WIDTH: usize>(n: usize, cols: usize) -> Option<Tiling> {
+    (n > STREAM_ROWS).then(|| Tiling::new(n, WIDTH, cols))
+}
+
+#[cfg(target_arch = "x86_64")]
+fn fill(x: &Activations<'_>, tiling: &Tiling, tile: usize, out: &mut [i32]) {
+    let Activations::F32(x) = x else { unreachable!("`arrange` compared the formats") };
+    for c in 0..tiling.tile_rows {
+        let row = (tile * tiling.tile_rows + c).min(x.n - 1);
+        let row = &x.x[row * x.stride..][..x.cols];
+        for (out, x) in out.chunks_exact_mut(tiling.tile_rows).zip(row) {
+            out[c] = x.to_bits().cast_signed();
+        }
     }
-    let (tiles, width) = tiling::<WIDTH>(n);
-    4 + 4 * (tiles * width * cols + WIDTH * PANEL_ROWS)
 }
 
 /// Multiplies panels with more than 4 activation rows, by register tiles of up to `WIDTH` columns.
 ///
 /// # Safety
 /// The CPU has the features of the tiles.
+#[cfg(target_arch = "x86_64")]
 pub(super) unsafe fn tiles<P: Plain, const WIDTH: usize>(
     job: &mut Job<'_, '_>,
     tile: fn(usize) -> TileFn,
 ) {
     let x = job.f32();
-    let (tiles, width) = tiling::<WIDTH>(x.n);
+    let width = Tiling::new(x.n, WIDTH, x.cols).tile_rows;
     let tile = tile(width);
     let aligned = job.scratch.as_ptr().align_offset(4);
-    let (spare, rest) = job.scratch[aligned..].split_at_mut(4 * WIDTH * PANEL_ROWS);
-    let spare: &mut [f32] = &mut bytemuck::cast_slice_mut(spare)[..width * PANEL_ROWS];
-    let columns: &mut [f32] = bytemuck::cast_slice_mut(&mut rest[..4 * tiles * width * x.cols]);
-    // `[tile][column][width]`; a last tile that is not full repeats the last row.
-    for (t, out) in columns.chunks_exact_mut(width * x.cols).enumerate() {
-        for c in 0..width {
-            let row = &x.x[(t * width + c).min(x.n - 1) * x.stride..][..x.cols];
-            for (out, x) in out.chunks_exact_mut(width).zip(row) {
-                out[c] = *x;
-            }
-        }
-    }
+    let spare = &mut job.scratch[aligned..][..4 * width * PANEL_ROWS];
+    let spare: &mut [f32] = bytemuck::cast_slice_mut(spare);
+    let columns: &[f32] = bytemuck::cast_slice(job.arranged);
     job.tile.fill(0.0);
     let line = PANEL_ROWS * P::BYTES;
     let outs = job.tile.chunks_exact_mut(x.n * PANEL_ROWS);

@@ -1,8 +1,7 @@
 //! Many activation rows: the loop around a register tile, for any instruction set.
 //!
 //! ```text
-//! rearrange all activation rows into column tiles
-//! for a few panels, for a step of 256 columns:
+//! for a few panels, for a step of 256 columns:       (activation rows come arranged in column tiles)
 //!     unpack the panels' codes and scales into L1
 //!     for each column tile, for each panel:  C tile += register tile over the step
 //! ```
@@ -11,7 +10,7 @@
 use bytemuck::Pod;
 
 use super::format::Format;
-use super::{Job, PANEL_ROWS, Q8Rows, prefetch_line};
+use super::{Activations, Arranging, Job, PANEL_ROWS, Tiling, prefetch_line};
 
 /// Groups of 32 columns per step.
 pub(super) const STEP: usize = 8;
@@ -41,17 +40,18 @@ pub(super) trait Recipe: 'static {
     fn tile(n: usize) -> TileFn<Self::Unpacked>;
 }
 
-/// Number of column tiles and their width.
-fn tiling<R: Recipe>(n: usize) -> (usize, usize) {
-    let tiles = n.div_ceil(R::WIDTH);
-    (tiles, n.div_ceil(tiles))
+/// How [`run`] wants its rows, if there are more than `STREAM_ROWS`: `[tile][group][FIELDS][tile_rows]`.
+pub(super) const fn arranging<R: Recipe, const STREAM_ROWS: usize>() -> Arranging {
+    let unpacked = R::PANELS * size_of::<R::Unpacked>();
+    Arranging {
+        tiling: tiling::<R, STREAM_ROWS>,
+        fill: fill::<R>,
+        scratch: 64 + unpacked + 4 * R::WIDTH * PANEL_ROWS,
+    }
 }
 
-/// Bytes of scratch for `n` activation rows.
-pub(super) fn scratch<R: Recipe>(n: usize, cols: usize) -> usize {
-    let (tiles, width) = tiling::<R>(n);
-    let words = tiles * width * R::FIELDS * (cols / 32) + R::WIDTH * PANEL_ROWS;
-    64 + R::PANELS * size_of::<R::Unpacked>() + 4 * words
+fn tiling<R: Recipe, const STREAM_ROWS: usize>(n: usize, cols: usize) -> Option<Tiling> {
+    (n > STREAM_ROWS).then(|| Tiling::new(n, R::WIDTH, R::FIELDS * (cols / 32)))
 }
 
 /// Copies the 8 words of 32 codes, `step` apart.
@@ -62,20 +62,17 @@ pub(super) fn put_codes(codes: &[i8; 32], out: &mut [i32], step: usize) {
     }
 }
 
-/// Activations as `[tile][group][FIELDS][width]`; a last tile that is not full repeats the last row.
-fn rearrange<R: Recipe>(x: &Q8Rows<'_>, tiles: usize, width: usize, out: &mut [i32]) {
-    let groups = x.cols / 32;
-    let words = R::FIELDS * width;
-    for (t, tile) in out.chunks_exact_mut(groups * words).enumerate().take(tiles) {
-        for c in 0..width {
-            let row = (t * width + c).min(x.n - 1);
-            let codes = x.codes[row * x.stride..][..x.cols].as_chunks::<32>().0;
-            let sums = x.sums[row * 2 * groups..][..2 * groups].as_chunks::<2>().0;
-            let scales = &x.scales[row * groups..][..groups];
-            let records = tile.chunks_exact_mut(words);
-            for (((codes, sums), d), record) in codes.iter().zip(sums).zip(scales).zip(records) {
-                R::fields(codes, *sums, *d, &mut record[c..], width);
-            }
+fn fill<R: Recipe>(x: &Activations<'_>, tiling: &Tiling, tile: usize, out: &mut [i32]) {
+    let Activations::Q8(x) = x else { unreachable!("`arrange` compared the formats") };
+    let (groups, width) = (x.cols / 32, tiling.tile_rows);
+    for c in 0..width {
+        let row = (tile * width + c).min(x.n - 1);
+        let codes = x.codes[row * x.stride..][..x.cols].as_chunks::<32>().0;
+        let sums = x.sums[row * 2 * groups..][..2 * groups].as_chunks::<2>().0;
+        let scales = &x.scales[row * groups..][..groups];
+        let records = out.chunks_exact_mut(R::FIELDS * width);
+        for (((codes, sums), d), record) in codes.iter().zip(sums).zip(scales).zip(records) {
+            R::fields(codes, *sums, *d, &mut record[c..], width);
         }
     }
 }
@@ -86,17 +83,16 @@ fn rearrange<R: Recipe>(x: &Q8Rows<'_>, tiles: usize, width: usize, out: &mut [i
 /// The CPU has the features of `R`.
 pub(super) unsafe fn run<R: Recipe>(job: &mut Job<'_, '_>) {
     let x = job.q8();
-    let (tiles, width) = tiling::<R>(x.n);
     let groups = x.cols / 32;
+    let Tiling { n_tiles: tiles, tile_rows: width, .. } =
+        Tiling::new(x.n, R::WIDTH, R::FIELDS * groups);
     let words = R::FIELDS * width;
     let aligned = job.scratch.as_ptr().align_offset(64);
     let (unpacked, rest) =
         job.scratch[aligned..].split_at_mut(R::PANELS * size_of::<R::Unpacked>());
     let unpacked: &mut [R::Unpacked] = bytemuck::cast_slice_mut(unpacked);
-    let (spare, rest) = rest.split_at_mut(4 * R::WIDTH * PANEL_ROWS);
-    let spare: &mut [f32] = &mut bytemuck::cast_slice_mut(spare)[..width * PANEL_ROWS];
-    let activations: &mut [i32] = bytemuck::cast_slice_mut(&mut rest[..4 * tiles * words * groups]);
-    rearrange::<R>(&x, tiles, width, activations);
+    let spare: &mut [f32] = bytemuck::cast_slice_mut(&mut rest[..4 * width * PANEL_ROWS]);
+    let activations = job.arranged;
 
     let tile = R::tile(width);
     let group_bytes = R::F::BLOCK_BYTES / (R::F::BLOCK / 32);

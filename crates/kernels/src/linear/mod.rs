@@ -185,6 +185,8 @@ struct Job<'a, 'b> {
     /// Whole panels, one after another.
     panels: &'a [u8],
     x: &'a Activations<'b>,
+    /// The rows in tiles, if there are enough of them.
+    arranged: &'a [i32],
     /// `[panel][n][16]`.
     tile: &'a mut [f32],
     scratch: &'a mut [u8],
@@ -209,8 +211,46 @@ impl<'b> Job<'_, 'b> {
 /// The body of a kernel. A kernel of an instruction set may only be called on a CPU that has it.
 type Body = unsafe fn(&mut Job<'_, '_>);
 
-/// Bytes of scratch for a number of activation rows and columns.
-type Scratch = fn(n: usize, cols: usize) -> usize;
+/// How a kernel wants many activation rows: rearranged, once for all panels, in tiles of a few rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tiling {
+    /// Tiles that hold all rows.
+    pub n_tiles: usize,
+    /// Rows of a tile; a last tile that is not full repeats the last row.
+    pub tile_rows: usize,
+    /// 32-bit words of a tile.
+    pub tile_words: usize,
+}
+
+impl Tiling {
+    /// `n` rows in as few tiles of at most `widest` rows as possible, `row_words` words a row.
+    const fn new(n: usize, widest: usize, row_words: usize) -> Tiling {
+        let n_tiles = n.div_ceil(widest);
+        let tile_rows = n.div_ceil(n_tiles);
+        Tiling { n_tiles, tile_rows, tile_words: tile_rows * row_words }
+    }
+
+    /// Words of all tiles.
+    pub fn words(&self) -> usize {
+        self.n_tiles * self.tile_words
+    }
+}
+
+/// A kernel's way with many rows.
+#[derive(Clone, Copy, Debug)]
+struct Arranging {
+    /// The tiling of `n` rows of `cols` columns; `None` if they are read as they are.
+    tiling: fn(n: usize, cols: usize) -> Option<Tiling>,
+    /// Writes one tile.
+    fill: fn(x: &Activations<'_>, tiling: &Tiling, tile: usize, out: &mut [i32]),
+    /// Bytes of scratch.
+    scratch: usize,
+}
+
+impl Arranging {
+    /// Rows are read as they are.
+    const NONE: Arranging = Arranging { tiling: |_, _| None, fill: |_, _, _, _| (), scratch: 0 };
+}
 
 /// Packs up to 16 file rows of a number of columns.
 type Pack = fn(rows: &[&[u8]], cols: usize, out: &mut [u8]);
@@ -230,7 +270,7 @@ pub struct LinearKernel {
     block: (usize, usize),
     pack: Pack,
     row: Row,
-    scratch: Scratch,
+    arranging: Arranging,
     body: Body,
 }
 
@@ -293,31 +333,54 @@ impl LinearKernel {
         (self.row)(panel, lane, out);
     }
 
-    /// Bytes of scratch that [`run`](Self::run) wants for these sizes.
-    pub fn scratch_bytes(&self, _n_panels: usize, n: usize, cols: usize) -> usize {
-        (self.scratch)(n, cols)
+    /// Bytes of scratch that [`run`](Self::run) wants.
+    pub fn scratch_bytes(&self) -> usize {
+        self.arranging.scratch
+    }
+
+    /// How `n` rows of `cols` columns are to be [arranged](Self::arrange) for [`run`](Self::run); `None` if it reads
+    /// them as they are.
+    pub fn tiling(&self, n: usize, cols: usize) -> Option<Tiling> {
+        (self.arranging.tiling)(n, cols)
+    }
+
+    /// Writes tile `tile` of the rows `x`, for [`run`](Self::run) with the same `x`.
+    ///
+    /// # Panics
+    /// If these rows are read as they are, there is no such tile, or `out` is not [`Tiling::tile_words`] long.
+    pub fn arrange(&self, x: &Activations<'_>, tile: usize, out: &mut [i32]) {
+        x.check(self.act_format);
+        let tiling = self.tiling(x.n(), x.cols()).expect("rows that are arranged");
+        assert!(tile < tiling.n_tiles, "tile {tile} of {}", tiling.n_tiles);
+        assert_eq!(out.len(), tiling.tile_words, "words of a tile");
+        (self.arranging.fill)(x, &tiling, tile, out);
     }
 
     /// Multiplies consecutive panels with all rows of `x`; overwrites `tile`, which is `[n_panels][x.n][16]`.
     ///
-    /// With many rows of `x`, each call first rearranges them in `scratch`: give it 16 panels or more at once.
+    /// - `arranged`: all tiles that [`arrange`](Self::arrange) makes of `x`; empty if there is no
+    ///   [`tiling`](Self::tiling)
     ///
     /// # Panics
     /// If lengths do not agree, the activations have another format, or this CPU lacks [`isa`](Self::isa).
-    pub fn run(&self, panels: &[u8], x: &Activations<'_>, tile: &mut [f32], scratch: &mut [u8]) {
+    pub fn run(
+        &self,
+        panels: &[u8],
+        (x, arranged): (&Activations<'_>, &[i32]),
+        tile: &mut [f32],
+        scratch: &mut [u8],
+    ) {
         let panel_bytes = self.panel_bytes(x.cols());
         assert!(panel_bytes > 0 && panels.len().is_multiple_of(panel_bytes), "whole panels");
         x.check(self.act_format);
         let n_panels = panels.len() / panel_bytes;
         assert_eq!(tile.len(), n_panels * x.n() * PANEL_ROWS, "length of the output tile");
-        assert!(
-            scratch.len() >= (self.scratch)(x.n(), x.cols()),
-            "{}: scratch too short",
-            self.name
-        );
+        let words = self.tiling(x.n(), x.cols()).map_or(0, |tiling| tiling.words());
+        assert_eq!(arranged.len(), words, "words of the arranged rows");
+        assert!(scratch.len() >= self.arranging.scratch, "{}: scratch too short", self.name);
         assert!(Isa::detect().contains(self.isa), "{} cannot run on this CPU", self.name);
         if x.n() > 0 {
-            let mut job = Job { panels, x, tile, scratch };
+            let mut job = Job { panels, x, arranged, tile, scratch };
             // SAFETY: the assertion above established that this CPU has the features that the body needs.
             unsafe { (self.body)(&mut job) }
         }
@@ -328,7 +391,7 @@ impl LinearKernel {
 const fn kernel<F: format::Format>(
     which: usize,
     isa: Isa,
-    scratch: Scratch,
+    arranging: Arranging,
     body: Body,
 ) -> LinearKernel {
     LinearKernel {
@@ -340,7 +403,7 @@ const fn kernel<F: format::Format>(
         block: (F::BLOCK, F::BLOCK_BYTES),
         pack: pack::quantized::<F>,
         row: row::quantized::<F>,
-        scratch,
+        arranging,
         body,
     }
 }

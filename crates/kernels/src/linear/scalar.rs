@@ -8,11 +8,6 @@ use super::{Job, PANEL_ROWS, pack};
 /// One value per weight row.
 type Lanes<T> = [T; PANEL_ROWS];
 
-/// Scratch of kernels that need none.
-pub(super) fn no_scratch(_n: usize, _cols: usize) -> usize {
-    0
-}
-
 /// Multiplies panels of `F`.
 pub(super) fn run<F: Format>(job: &mut Job<'_, '_>) {
     let x = job.q8();

@@ -5,7 +5,7 @@ use quant::GgmlType;
 use super::float::{self, Bf16, F16, F32, Plain};
 use super::format::Format;
 use super::formats::*;
-use super::{LinearKernel, kernel, scalar};
+use super::{Arranging, LinearKernel, kernel, scalar};
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
 use crate::Isa;
@@ -34,29 +34,29 @@ static TABLE: &[&[LinearKernel]] = &[
 
 #[cfg(not(target_arch = "x86_64"))]
 const fn quantized<F: Format>() -> [LinearKernel; 1] {
-    [kernel::<F>(0, Isa::NONE, scalar::no_scratch, scalar::run::<F>)]
+    [kernel::<F>(0, Isa::NONE, Arranging::NONE, scalar::run::<F>)]
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 const fn plain<P: Plain>() -> [LinearKernel; 1] {
-    [float::kernel::<P>(0, Isa::NONE, scalar::no_scratch, float::naive::<P>)]
+    [float::kernel::<P>(0, Isa::NONE, Arranging::NONE, float::naive::<P>)]
 }
 
 #[cfg(target_arch = "x86_64")]
 const fn quantized<F: Format>() -> [LinearKernel; 3] {
     [
-        kernel::<F>(0, Isa::NONE, scalar::no_scratch, scalar::run::<F>),
-        kernel::<F>(1, Isa::AVX2, avx2::scratch::<F>, avx2::quantized::<F>),
-        kernel::<F>(2, Isa::AVX512, avx512::scratch::<F>, avx512::quantized::<F>),
+        kernel::<F>(0, Isa::NONE, Arranging::NONE, scalar::run::<F>),
+        kernel::<F>(1, Isa::AVX2, avx2::arranging::<F>(), avx2::quantized::<F>),
+        kernel::<F>(2, Isa::AVX512, avx512::arranging::<F>(), avx512::quantized::<F>),
     ]
 }
 
 #[cfg(target_arch = "x86_64")]
 const fn plain<P: Plain>() -> [LinearKernel; 3] {
     [
-        float::kernel::<P>(0, Isa::NONE, scalar::no_scratch, float::naive::<P>),
-        float::kernel::<P>(1, Isa::AVX2, avx2::plain_scratch, avx2::plain::<P>),
-        float::kernel::<P>(2, Isa::AVX512, avx512::plain_scratch, avx512::plain::<P>),
+        float::kernel::<P>(0, Isa::NONE, Arranging::NONE, float::naive::<P>),
+        float::kernel::<P>(1, Isa::AVX2, avx2::plain_arranging(), avx2::plain::<P>),
+        float::kernel::<P>(2, Isa::AVX512, avx512::plain_arranging(), avx512::plain::<P>),
     ]
 }
 

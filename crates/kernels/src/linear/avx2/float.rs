@@ -3,15 +3,15 @@
 use std::arch::x86_64::*;
 
 use super::super::float::{self, Plain};
-use super::super::{F32Rows, Job, PANEL_ROWS, prefetch_ahead};
+use super::super::{Arranging, F32Rows, Job, PANEL_ROWS, prefetch_ahead};
 use super::{PairF32, load, load_f16, load_f32, load_half, store_f32};
 
 /// Columns of the widest tile.
 const WIDTH: usize = 6;
 
-/// Bytes of scratch of [`plain`].
-pub(in super::super) fn scratch(n: usize, cols: usize) -> usize {
-    float::scratch::<WIDTH>(n, cols)
+/// How [`plain`] wants its rows.
+pub(in super::super) const fn arranging() -> Arranging {
+    float::arranging::<WIDTH>()
 }
 
 /// Multiplies panels of `P`.

@@ -11,11 +11,11 @@ mod wide;
 
 use std::arch::x86_64::*;
 
-pub(super) use float::{plain, scratch as plain_scratch};
+pub(super) use float::{arranging as plain_arranging, plain};
 pub(super) use quantize::quantize_q8;
 
 use super::format::Format;
-use super::{Job, PANEL_ROWS};
+use super::{Arranging, Job, PANEL_ROWS};
 
 /// Rows 0 to 8 and 8 to 16.
 type Pair = [__m256i; 2];
@@ -30,14 +30,12 @@ const fn is_wide<F: Format>() -> bool {
     F::MAX > 63
 }
 
-/// Bytes of scratch of [`quantized`].
-pub(super) fn scratch<F: Format>(n: usize, cols: usize) -> usize {
-    if n <= STREAM_ROWS {
-        0
-    } else if is_wide::<F>() {
-        super::gemm::scratch::<wide::Wide<F>>(n, cols)
+/// How [`quantized`] wants its rows.
+pub(super) const fn arranging<F: Format>() -> Arranging {
+    if is_wide::<F>() {
+        super::gemm::arranging::<wide::Wide<F>, STREAM_ROWS>()
     } else {
-        super::gemm::scratch::<gemm::Narrow<F>>(n, cols)
+        super::gemm::arranging::<gemm::Narrow<F>, STREAM_ROWS>()
     }
 }
 

@@ -8,17 +8,17 @@ mod stream;
 
 use std::arch::x86_64::*;
 
-pub(super) use float::{plain, scratch as plain_scratch};
+pub(super) use float::{arranging as plain_arranging, plain};
 
 use super::format::Format;
-use super::{Job, PANEL_ROWS};
+use super::{Arranging, Job, PANEL_ROWS};
 
 /// Up to this many activation rows, panels are read once and unpacked in registers.
 const STREAM_ROWS: usize = 8;
 
-/// Bytes of scratch of [`quantized`].
-pub(super) fn scratch<F: Format>(n: usize, cols: usize) -> usize {
-    if n <= STREAM_ROWS { 0 } else { super::gemm::scratch::<gemm::Vnni<F>>(n, cols) }
+/// How [`quantized`] wants its rows.
+pub(super) const fn arranging<F: Format>() -> Arranging {
+    super::gemm::arranging::<gemm::Vnni<F>, STREAM_ROWS>()
 }
 
 /// Multiplies panels of `F`.

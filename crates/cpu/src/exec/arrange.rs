@@ -1,0 +1,87 @@
+//! Where the input of a linear phase lies once it is rearranged for the kernels that want it so.
+
+use std::ops::Range;
+
+use kernels::linear::{LinearKernel, Tiling};
+
+use super::linear::ROW_BLOCK;
+use crate::weights::PackedJob;
+
+/// One block of rows, arranged for one kernel.
+pub(crate) struct Part {
+    pub(crate) kernel: &'static LinearKernel,
+    pub(crate) rows: Range<usize>,
+    pub(crate) tiling: Tiling,
+    /// First word in the buffer of arranged rows.
+    pub(crate) start: usize,
+}
+
+impl Part {
+    /// Words of tile `tile`.
+    pub(crate) fn tile(&self, tile: usize) -> Range<usize> {
+        let start = self.start + tile * self.tiling.tile_words;
+        start..start + self.tiling.tile_words
+    }
+
+    /// Words of all tiles.
+    pub(crate) fn words(&self) -> Range<usize> {
+        self.start..self.start + self.tiling.words()
+    }
+}
+
+/// All rearrangements of a phase.
+#[derive(Default)]
+pub(crate) struct Arrangements {
+    parts: Vec<Part>,
+}
+
+impl Arrangements {
+    /// For `n` rows: each kernel of the phase that does not read them as they are, each block of rows.
+    pub(crate) fn of(jobs: &[PackedJob], n: usize) -> Arrangements {
+        let mut parts: Vec<Part> = Vec::new();
+        let mut start = 0;
+        for matrix in jobs.iter().flat_map(|job| &job.matrices) {
+            if parts.iter().any(|part| std::ptr::eq(part.kernel, matrix.kernel)) {
+                continue;
+            }
+            for first in (0..n).step_by(ROW_BLOCK) {
+                let rows = first..(first + ROW_BLOCK).min(n);
+                if let Some(tiling) = matrix.kernel.tiling(rows.len(), matrix.cols) {
+                    parts.push(Part { kernel: matrix.kernel, rows, tiling, start });
+                    start += tiling.words();
+                }
+            }
+        }
+        Arrangements { parts }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Words of the buffer.
+    pub(crate) fn words(&self) -> usize {
+        self.parts.last().map_or(0, |part| part.words().end)
+    }
+
+    /// Tiles in all.
+    pub(crate) fn n_tiles(&self) -> usize {
+        self.parts.iter().map(|part| part.tiling.n_tiles).sum()
+    }
+
+    /// Tile `item` of all: its part, and its number there.
+    pub(crate) fn tile(&self, mut item: usize) -> Option<(&Part, usize)> {
+        for part in &self.parts {
+            if item < part.tiling.n_tiles {
+                return Some((part, item));
+            }
+            item -= part.tiling.n_tiles;
+        }
+        None
+    }
+
+    /// The block that starts at row `first`, for `kernel`; `None` if it reads rows as they are.
+    pub(crate) fn find(&self, kernel: &LinearKernel, first: usize) -> Option<&Part> {
+        self.parts.iter().find(|part| part.rows.start == first && std::ptr::eq(part.kernel, kernel))
+    }
+}
