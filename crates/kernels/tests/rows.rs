@@ -96,12 +96,12 @@ fn rotation_matches() {
             let mut want = x.clone();
             naive(&ROTATE).call(&mut want, cos, sin, order);
             assert_same_bits(&want[dims..], &x[dims..], "elements past the pairs stay");
-            for i in 0..pairs {
+            for (i, frequency) in frequencies[..pairs].iter().enumerate() {
                 let (a, b) = match order {
                     Pairs::HalfSplit => (i, i + pairs),
                     Pairs::Interleaved => (2 * i, 2 * i + 1),
                 };
-                let (s, c) = (1717.0 * frequencies[i]).sin_cos();
+                let (s, c) = (1717.0 * frequency).sin_cos();
                 let first = 1.5 * (f64::from(x[a]) * c - f64::from(x[b]) * s);
                 let second = 1.5 * (f64::from(x[a]) * s + f64::from(x[b]) * c);
                 assert!(

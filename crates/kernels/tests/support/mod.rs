@@ -6,7 +6,7 @@ use kernels::{Isa, Kernel, Slot};
 pub(crate) fn candidates<F>(slot: &Slot<F>) -> Vec<&Kernel<F>> {
     for (name, isa) in Isa::NAMES {
         if !Isa::detect().contains(*isa) {
-            println!("skipped: {} needs {name}", slot.op);
+            eprintln!("skipped: {} needs {name}", slot.op);
             assert!(
                 std::env::var_os("ROOFLIGHT_REQUIRE_ISA").is_none(),
                 "{} needs {name}",
