@@ -1,0 +1,83 @@
+//! Sessions on the CPU executor: what a person's second turn costs, and that it changes no bit.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use conformance::{MemoryWeights, Random, tiny_config, tiny_model};
+use cpu::{Cpu, Options};
+use engine::{Fed, Sampler, SamplerOptions, Session};
+use program::{CacheOptions, CacheType, Executor, Model};
+use quant::GgmlType;
+
+fn model(threads: usize) -> Arc<dyn Model> {
+    let program = tiny_model(&tiny_config("qwen2", 64, true), GgmlType::Q8_0);
+    let weights = MemoryWeights::random(&program, 5);
+    let cpu = Cpu::new(&Options { threads: Some(threads), isa: None });
+    Arc::from(cpu.load(program, &weights, &mut |_| ()).expect("it loads"))
+}
+
+fn session(model: &Arc<dyn Model>, chunk: usize) -> Session {
+    let cache = CacheOptions { k: CacheType::F16, v: CacheType::Q8_0, capacity: 4096 };
+    Session::new(Arc::clone(model), cache, chunk).expect("it opens")
+}
+
+fn feed(session: &mut Session, tokens: &[u32]) -> Fed {
+    session.feed(tokens, &AtomicBool::new(false), &mut |_| ()).expect("it fits")
+}
+
+fn same_bits(a: &[f32], b: &[f32]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
+}
+
+/// A first turn of 2,000 tokens, a sampled reply, a second turn: only the new tokens are computed, and the logits are
+/// those of a session that sees all of it for the first time.
+#[test]
+fn the_second_turn_computes_only_what_is_new() {
+    let model = model(2);
+    let mut chat = session(&model, 512);
+    let mut text = Random::new(1).tokens(2000, 97);
+    let mut logits = feed(&mut chat, &text).logits.expect("not cancelled");
+    let mut sampler = Sampler::new(SamplerOptions { seed: Some(3), ..SamplerOptions::default() })
+        .expect("defaults");
+    for _ in 0..40 {
+        let token = sampler.sample(&logits, &text).expect("finite logits");
+        text.push(token);
+        logits = chat.step(token).expect("it fits");
+    }
+    text.extend(Random::new(2).tokens(60, 97));
+    let second = feed(&mut chat, &text);
+    assert!(second.computed < 100, "{} tokens computed", second.computed);
+    assert_eq!(second.cached + second.computed, text.len());
+    let cold = feed(&mut session(&model, 512), &text);
+    assert_eq!(cold.computed, text.len());
+    assert!(same_bits(
+        &second.logits.expect("not cancelled"),
+        &cold.logits.expect("not cancelled")
+    ));
+}
+
+/// One seed gives one text for any number of threads and any cut of the prompt.
+#[test]
+fn threads_and_chunks_change_no_token() {
+    let prompt = Random::new(7).tokens(300, 97);
+    let reply = |threads, chunk| {
+        let mut session = session(&model(threads), chunk);
+        let mut text = prompt.clone();
+        let mut logits = feed(&mut session, &text).logits.expect("not cancelled");
+        let mut sampler =
+            Sampler::new(SamplerOptions { seed: Some(11), ..SamplerOptions::default() })
+                .expect("defaults");
+        for _ in 0..30 {
+            let token = sampler.sample(&logits, &text).expect("finite logits");
+            text.push(token);
+            logits = session.step(token).expect("it fits");
+        }
+        (text, logits)
+    };
+    let (text, logits) = reply(1, 512);
+    for (threads, chunk) in [(2, 512), (1, 1), (2, 7), (2, 64), (3, 100)] {
+        let (other, other_logits) = reply(threads, chunk);
+        assert_eq!(other, text, "{threads} threads, chunks of {chunk}");
+        assert!(same_bits(&other_logits, &logits), "{threads} threads, chunks of {chunk}");
+    }
+}
