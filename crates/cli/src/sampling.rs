@@ -123,7 +123,7 @@ pub(crate) struct LengthArgs {
     /// Stop where this text appears; may be given several times
     #[arg(short, long, value_name = "TEXT")]
     reverse_prompt: Vec<String>,
-    /// Go on where the model would end
+    /// Never end a reply before the context or -n does: the tokens that end one are not chosen
     #[arg(long)]
     ignore_eos: bool,
 }
@@ -144,7 +144,7 @@ pub(crate) struct Settings {
     pub(crate) max_tokens: Option<usize>,
     /// Texts that end it.
     pub(crate) stop: Vec<String>,
-    /// Go on after the end.
+    /// Never choose a token that ends a reply.
     pub(crate) ignore_eog: bool,
     /// What the template is told about thinking.
     pub(crate) reasoning: Reasoning,

@@ -19,7 +19,7 @@ pub struct ReplyOptions<'a> {
     pub max_tokens: Option<usize>,
     /// Texts that end the reply.
     pub stop: &'a [String],
-    /// Go on after end-of-generation tokens.
+    /// Never choose an end-of-generation token.
     pub ignore_eog: bool,
     /// What the template is told about thinking.
     pub reasoning: Reasoning,

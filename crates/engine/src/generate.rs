@@ -18,7 +18,7 @@ pub struct Request<'a> {
     pub max_tokens: Option<usize>,
     /// Texts that end the reply; they are not part of it.
     pub stop: &'a [String],
-    /// Go on after end-of-generation tokens.
+    /// Never choose an end-of-generation token.
     pub ignore_eog: bool,
     /// Report what stands in `<think> ... </think>` as [`Event::Thought`].
     pub split_thoughts: bool,
@@ -138,10 +138,18 @@ pub fn generate(
     let mut chosen = Duration::ZERO;
     let max_tokens = request.max_tokens.unwrap_or(usize::MAX);
 
+    let vocab_size = fed.logits.as_ref().map_or(0, Vec::len);
+    let banned: Vec<usize> = if request.ignore_eog {
+        (0..vocab_size).filter(|&token| vocabulary.is_eog(token as u32)).collect()
+    } else {
+        Vec::new()
+    };
+
     let stop = match fed.logits {
         None => StopReason::Cancelled,
         Some(_) if max_tokens == 0 => StopReason::MaxTokens,
         Some(mut logits) => loop {
+            ban(&mut logits, &banned);
             let token = sampler.sample(&logits, session.tokens())?;
             let now = start.elapsed();
             match stats.first_token {
@@ -178,4 +186,13 @@ pub fn generate(
         stop,
         stats,
     })
+}
+
+/// Make tokens so unlikely that no sampler draws them; a logit that is no number stays one, to be told.
+fn ban(logits: &mut [f32], tokens: &[usize]) {
+    for &token in tokens {
+        if logits[token].is_finite() {
+            logits[token] = f32::MIN;
+        }
+    }
 }

@@ -77,8 +77,11 @@ fn a_reply_ends_where_the_model_ends_it() {
     assert!(reply.stats.first_token.unwrap() >= reply.stats.prefill);
     assert!(reply.stats.prefill_rate() > 0.0 && reply.stats.step_rate() > 0.0);
 
+    // The end, by far the likeliest, is not chosen: something else stands in its place.
     let (reply, text, _) = scripted(&script("yes", &[END, 65]), |r| r.ignore_eog = true);
-    assert_eq!((text.as_str(), reply.stop), ("yesA", StopReason::MaxTokens));
+    assert!(text.starts_with("yes") && text.ends_with('A'), "{text:?}");
+    assert_eq!((reply.tokens.len(), reply.stop), (5, StopReason::MaxTokens));
+    assert!(!reply.tokens.contains(&END));
     let (reply, text, _) = scripted(&[END], |_| ());
     assert_eq!((text.as_str(), reply.tokens.len()), ("", 0));
     let (reply, ..) = scripted(&spell("yes"), |r| r.max_tokens = Some(0));
