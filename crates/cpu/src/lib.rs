@@ -10,6 +10,7 @@ mod model;
 mod narrow;
 mod plan;
 mod pool;
+mod probe;
 mod threads;
 mod weights;
 mod workspace;
@@ -17,7 +18,7 @@ mod workspace;
 use std::sync::Arc;
 
 use kernels::Isa;
-use program::{Executor, Model, Program, Progress, Result, WeightSource};
+use program::{Ceilings, Executor, Model, Program, Progress, Result, WeightSource};
 
 pub use threads::default_threads;
 
@@ -67,6 +68,10 @@ impl Executor for Cpu {
     ) -> Result<Box<dyn Model>> {
         let model = CpuModel::load(program, weights, (Arc::clone(&self.pool), self.isa), progress)?;
         Ok(Box::new(model))
+    }
+
+    fn ceilings(&self, progress: &mut dyn FnMut(f64)) -> Result<Ceilings> {
+        probe::probe(&self.pool, self.isa, progress)
     }
 
     fn describe(&self) -> String {

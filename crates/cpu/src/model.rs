@@ -9,17 +9,17 @@ use kernels::attention::{ElemType, HeadShape};
 use kernels::rows::{Pairs, rope_angles};
 use kv::{Contiguous, Layout};
 use program::{
-    CacheId, CacheOptions, CacheType, Error, Model, Op, Program, Progress, Result, RopePairs, Rows,
-    SessionId, Step, StepOut, StepStats, WeightSource,
+    CacheId, CacheOptions, CacheType, Error, Model, Op, PhaseTime, Program, Progress, Result,
+    RopePairs, Rows, SessionId, Step, StepOut, StepStats, WeightId, WeightSource,
 };
 
 use crate::exec::{Angles, AttentionShape, Exec, Kernels, SequenceRows};
 use crate::lower::lower;
 use crate::memory::Shared;
 use crate::narrow::narrow;
-use crate::plan::{Phase, Plan};
+use crate::plan::{Job, Phase, Plan};
 use crate::pool::Pool;
-use crate::weights::Weights;
+use crate::weights::{PackedJob, Weights};
 use crate::workspace::Workspace;
 
 /// The CPU's [`Model`]. Steps run one at a time.
@@ -81,6 +81,24 @@ impl CpuModel {
         let workspace = Workspace::new(&plan, &pool);
         let state = Mutex::new(State { sessions: BTreeMap::new(), next: 1, workspace, stats });
         Ok(CpuModel { program, plan, weights, kernels: Kernels::pick(isa), pool, rotations, state })
+    }
+
+    /// What a phase computes, by the weight or cache it reads first.
+    fn name(&self, phase: &Phase) -> String {
+        let weight = |id: WeightId| self.program.weight(id).name.clone();
+        match phase {
+            Phase::Embed { table, .. } => weight(*table),
+            Phase::Linear(linear) => linear
+                .jobs
+                .iter()
+                .flat_map(Job::matrices)
+                .next()
+                .map_or_else(String::new, |m| weight(m.weight)),
+            Phase::Attention(attention) => {
+                format!("blk.{}.attn", self.program.cache(attention.cache).layer)
+            }
+            Phase::Rows(_) | Phase::SelectRows { .. } => String::new(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -225,6 +243,7 @@ impl CpuModel {
             partials: memory.partials,
             scratch: &memory.scratch,
             shares: memory.shares,
+            times: memory.times,
         };
         self.pool.run(&|worker| exec.run(&worker));
         let Some(out) = self.plan.logits else { return Ok(StepOut::default()) };
@@ -358,7 +377,15 @@ impl Model for CpuModel {
     }
 
     fn stats(&self) -> StepStats {
-        self.lock().stats.clone()
+        let state = self.lock();
+        let times = state.workspace.times().iter().zip(&self.plan.phases).enumerate();
+        let last_step = times.map(|(index, (elapsed, phase))| PhaseTime {
+            name: self.name(phase),
+            kind: phase.kind(),
+            elapsed: *elapsed,
+            weight_bytes: self.weights.jobs(index).iter().map(PackedJob::bytes_per_step).sum(),
+        });
+        StepStats { last_step: last_step.collect(), ..state.stats.clone() }
     }
 }
 

@@ -132,6 +132,18 @@ pub(crate) enum Phase {
     SelectRows { x: Operand, out: Operand },
 }
 
+impl Phase {
+    /// Kind of work, for people.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Phase::Embed { .. } => "embed",
+            Phase::Rows(_) | Phase::SelectRows { .. } => "rows",
+            Phase::Linear(_) => "linear",
+            Phase::Attention(_) => "attention",
+        }
+    }
+}
+
 /// A lowered program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Plan {

@@ -51,6 +51,11 @@ impl PackedJob {
         start..start + self.matrices[m].panel_bytes * panels
     }
 
+    /// Bytes a step reads.
+    pub(crate) fn bytes_per_step(&self) -> u64 {
+        self.len() as u64
+    }
+
     fn len(&self) -> usize {
         self.matrices.iter().map(|x| x.panel_bytes * self.n_panels).sum()
     }

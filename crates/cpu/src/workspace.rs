@@ -1,5 +1,7 @@
 //! Memory of a step: value buffers, prepared activations, scratch of each worker. It grows to the largest step seen.
 
+use std::time::Duration;
+
 use kernels::linear::PANEL_ROWS;
 use program::{Result, Rows};
 
@@ -27,6 +29,7 @@ pub(crate) struct Workspace {
     /// `[worker]`: tiles, row, kernel, attention.
     scratch: Vec<[Buffer; 4]>,
     shares: Vec<PhaseShares>,
+    times: Vec<Duration>,
     n_workers: usize,
 }
 
@@ -37,6 +40,7 @@ pub(crate) struct Memory<'a> {
     pub(crate) partials: Shared<'a, f32>,
     pub(crate) scratch: Vec<ScratchParts<'a>>,
     pub(crate) shares: &'a [PhaseShares],
+    pub(crate) times: Shared<'a, Duration>,
 }
 
 /// Replace `buffer` by a larger one if it is shorter than `len`.
@@ -61,8 +65,14 @@ impl Workspace {
             partials: Buffer::empty(),
             scratch: (0..n).map(|_| std::array::from_fn(|_| Buffer::empty())).collect(),
             shares: (0..plan.phases.len()).map(shares).collect(),
+            times: vec![Duration::ZERO; plan.phases.len()],
             n_workers: n,
         }
+    }
+
+    /// Time of each phase in the last step.
+    pub(crate) fn times(&self) -> &[Duration] {
+        &self.times
     }
 
     /// Memory for a step of `n_tokens` rows, `n_selected` of them with outputs.
@@ -127,6 +137,7 @@ impl Workspace {
             partials: self.partials.shared_as(),
             scratch: self.scratch.iter_mut().map(parts).collect(),
             shares: &self.shares,
+            times: Shared::new(&mut self.times),
         })
     }
 }

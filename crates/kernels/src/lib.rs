@@ -10,6 +10,7 @@ mod isa;
 mod lanes;
 pub mod linear;
 mod math;
+pub mod probe;
 mod registry;
 pub mod rows;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Error, Program, Result, ValueId, WeightSpec};
+use crate::{Ceilings, Error, Program, Result, ValueId, WeightSpec};
 
 /// Bytes of a weight, as they stand in the file.
 pub type WeightBytes<'a> = &'a [u8];
@@ -170,6 +170,21 @@ pub struct StepStats {
     pub weight_bytes_per_step: u64,
     /// Bytes of memory the packed weights take.
     pub weight_memory: u64,
+    /// Where the last step's time went, in the order of execution; empty if the executor does not tell.
+    pub last_step: Vec<PhaseTime>,
+}
+
+/// One part of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PhaseTime {
+    /// What it computes, by its first output: `blk.3.attn_q`.
+    pub name: String,
+    /// Kind of work: `linear`, `attention`, `embed`, `rows`.
+    pub kind: &'static str,
+    /// Wall time, waiting for the slowest thread included.
+    pub elapsed: std::time::Duration,
+    /// Bytes of weights it reads.
+    pub weight_bytes: u64,
 }
 
 /// Something that can run programs: a CPU, a GPU.
@@ -184,6 +199,15 @@ pub trait Executor {
         weights: &dyn WeightSource,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Box<dyn Model>>;
+
+    /// Measure what the machine can do at most; takes seconds. `progress` is told what part is done, from 0 to 1.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] from an executor without a machine of its own (the default); memory.
+    fn ceilings(&self, progress: &mut dyn FnMut(f64)) -> Result<Ceilings> {
+        let _ = progress;
+        Err(Error::Unsupported(format!("ceilings of {}", self.describe())))
+    }
 
     /// One line for people: `2 threads, avx2`.
     fn describe(&self) -> String;

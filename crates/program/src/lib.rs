@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ceilings;
 mod error;
 mod executor;
 pub mod interpreter;
@@ -14,9 +15,10 @@ mod recorder;
 mod rope;
 mod show;
 
+pub use ceilings::{Ceilings, ComputeCeiling, ReadCeiling};
 pub use error::{Error, Result};
 pub use executor::{
-    CacheOptions, CacheType, Dump, Executor, Model, Outputs, Progress, Sequence, SessionId, Step,
+    CacheOptions, CacheType, Dump, Executor, Model, Outputs, PhaseTime, Progress, Sequence, SessionId, Step,
     StepOut, StepStats, Trace, WeightBytes, WeightSource,
 };
 pub use op::{

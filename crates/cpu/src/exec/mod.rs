@@ -6,6 +6,7 @@ mod linear;
 mod rows;
 
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use kernels::attention::{ATTEND, AttendFn, MERGE, MergeFn};
 use kernels::linear::{QUANTIZE_Q8, QuantizeQ8};
@@ -132,6 +133,8 @@ pub(crate) struct Exec<'a> {
     pub(crate) scratch: &'a [ScratchParts<'a>],
     /// `[phase]`.
     pub(crate) shares: &'a [PhaseShares],
+    /// `[phase]`: wall time, written by worker 0.
+    pub(crate) times: Shared<'a, Duration>,
 }
 
 /// The memory [`Scratch`] is cut from.
@@ -146,6 +149,7 @@ impl<'a> Exec<'a> {
     /// Run every phase as `worker`.
     pub(crate) fn run(&self, worker: &Worker<'_>) {
         let mut scratch = self.scratch(worker);
+        let mut start = Instant::now();
         for (index, phase) in self.plan.phases.iter().enumerate() {
             match phase {
                 Phase::Embed { table, out } => self.embed(worker, *table, *out),
@@ -157,6 +161,13 @@ impl<'a> Exec<'a> {
                 Phase::SelectRows { x, out } => self.select_rows(worker, *x, *out),
             }
             worker.sync();
+            if worker.index == 0 {
+                let end = Instant::now();
+                // SAFETY: only this worker writes times, and nobody reads them before the step ends.
+                let time = unsafe { self.times.slice_mut(index..index + 1) };
+                time[0] = end - start;
+                start = end;
+            }
         }
     }
 
