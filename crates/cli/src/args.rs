@@ -32,7 +32,7 @@ pub(crate) struct PromptArgs {
     #[arg(short, long, value_name = "FILE")]
     model: Option<PathBuf>,
     /// The prompt, instead of the last argument
-    #[arg(short, long, value_name = "TEXT")]
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     prompt: Option<String>,
     /// Read the prompt from a file
     #[arg(short, long, value_name = "FILE", conflicts_with = "prompt")]
@@ -159,11 +159,14 @@ pub(crate) struct ThreadArgs {
     pub(crate) threads: Option<usize>,
 }
 
+/// Most threads that may be asked for.
+pub(crate) const MAX_THREADS: usize = 1024;
+
 /// A number of threads.
 pub(crate) fn threads(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(n) if (1..=1024).contains(&n) => Ok(n),
-        _ => Err("expected a number from 1 to 1024".into()),
+        Ok(n) if (1..=MAX_THREADS).contains(&n) => Ok(n),
+        _ => Err(format!("expected a number from 1 to {MAX_THREADS}")),
     }
 }
 

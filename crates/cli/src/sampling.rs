@@ -121,7 +121,7 @@ pub(crate) struct LengthArgs {
     #[arg(short = 'n', long, value_name = "N", alias = "n-predict", allow_negative_numbers = true, value_parser = predict)]
     predict: Option<i64>,
     /// Stop where this text appears; may be given several times
-    #[arg(short, long, value_name = "TEXT")]
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     reverse_prompt: Vec<String>,
     /// Never end a reply before the context or -n does: the tokens that end one are not chosen
     #[arg(long)]

@@ -57,6 +57,9 @@ fn a_malformed_model_is_2() {
 #[test]
 fn what_does_not_fit_is_4_and_says_what_to_change() {
     let place = Place::new();
+    let many = usize::MAX.to_string();
+    let (code, _) = place.fails(&["logits", "-m", "demo.gguf", "--tokens", "1", "--greedy", &many]);
+    assert_eq!(code, 4);
     let (code, told) = place.fails(&["run", "demo.gguf", "hi", "-c", "60000000000"]);
     assert!(code == 4 && told.contains("-ctk q8_0"), "{told}");
     check_lines(
@@ -83,6 +86,8 @@ fn wrong_command_lines_are_2() {
         &["tokenize", "-m", "demo.gguf", "--decode", "99999"],
         &["bench", "-m", "demo.gguf", "-p", "4-1-2"],
         &["bench", "-m", "demo.gguf", "-o", "xml"],
+        &["bench", "-m", "demo.gguf", "-t", "0"],
+        &["bench", "-m", "demo.gguf", "-t", "1,1000000"],
         &["completions", "no-shell"],
         &["man", "no-command"],
         &["frobnicate"],

@@ -104,6 +104,7 @@ fn stop_texts_and_lengths() {
         "{cut:?} {whole:?}"
     );
     assert_eq!(greedy(&["-r", "no such text", "-r", &stop]), cut, "every -r counts");
+    assert_eq!(greedy(&["-r", "- no such text"]), whole, "a text may begin with a dash");
     assert_eq!(greedy(&["-n", "0"]), "", "the last -n counts");
 }
 

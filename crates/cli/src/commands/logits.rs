@@ -56,7 +56,7 @@ impl Logits {
             );
         }
         let gguf = load::open(&self.model.model)?;
-        let capacity = tokens.len() + self.greedy;
+        let capacity = tokens.len().saturating_add(self.greedy);
         let options = LoadOptions { threads: self.threads.threads, verbose: self.verbose.verbose };
         let loaded =
             load::model(&gguf, &self.executor, options, &|_| self.cache.options(capacity))?;
@@ -111,7 +111,7 @@ fn greedy(
     mut logits: Vec<f32>,
     n: usize,
 ) -> program::Result<Vec<u32>> {
-    let mut ids = Vec::with_capacity(n);
+    let mut ids = Vec::new();
     loop {
         ids.push(most_likely(&logits));
         if ids.len() == n {

@@ -28,7 +28,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     prompt: PromptArgs,
     /// The system message (-sys)
-    #[arg(long, value_name = "TEXT", alias = "system")]
+    #[arg(long, value_name = "TEXT", alias = "system", allow_hyphen_values = true)]
     system_prompt: Option<String>,
     /// Whether a model that can think does
     #[arg(long, value_enum, default_value_t)]

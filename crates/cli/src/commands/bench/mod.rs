@@ -11,6 +11,7 @@ use program::CacheType;
 
 use crate::args::{self, ExecutorArgs, ModelArgs, VerboseArgs};
 use crate::executors::ExecutorOptions;
+use crate::exit::Failure;
 use crate::load::{self, LoadOptions};
 use crate::ui;
 use measure::{Bench as Runner, Test};
@@ -66,6 +67,10 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        if let Some(n) = plan::all(&self.threads).find(|n| !(1..=args::MAX_THREADS).contains(n)) {
+            let most = args::MAX_THREADS;
+            return Err(Failure::Usage(format!("-t {n}: expected numbers from 1 to {most}")).into());
+        }
         let gguf = load::open(&self.model.model)?;
         let tests = self.tests();
         let capacity =
@@ -114,7 +119,7 @@ impl Bench {
     }
 
     fn thread_counts(&self) -> Vec<Option<usize>> {
-        let given: Vec<_> = plan::all(&self.threads).map(|n| Some(n.max(1))).collect();
+        let given: Vec<_> = plan::all(&self.threads).map(Some).collect();
         if given.is_empty() { vec![None] } else { given }
     }
 }
