@@ -33,6 +33,24 @@ fn tokens_and_back() {
     assert_eq!(place.ok(&["tokenize", "-m", "demo.gguf", ""]), "\n");
 }
 
+#[test]
+fn decoding_drops_the_space_that_encoding_put_first() {
+    let place = Place::new();
+    let mut writer = gguf::Writer::new();
+    writer
+        .set("general.architecture", "llama")
+        .set("tokenizer.ggml.model", "llama")
+        .set("tokenizer.ggml.tokens", ["<unk>", "<s>", "</s>", "\u{2581}", "a"])
+        .set("tokenizer.ggml.scores", [0.0_f32; 5])
+        .set("tokenizer.ggml.token_type", [2, 3, 3, 1, 1])
+        .set("tokenizer.ggml.bos_token_id", 1_u32);
+    place.write("spm.gguf", writer.to_bytes().unwrap());
+    for text in ["a a", " a"] {
+        let ids = place.ok(&["tokenize", "-m", "spm.gguf", "--bos", text]);
+        assert_eq!(place.ok(&["tokenize", "-m", "spm.gguf", "--decode", &ids]), text, "{ids}");
+    }
+}
+
 /// The numbers of a file of f32.
 fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect()

@@ -188,6 +188,11 @@ impl Tokenizer {
         self.adds_bos
     }
 
+    /// Whether a text is encoded with a space before it, which decoding it as a whole drops again.
+    pub fn adds_space(&self) -> bool {
+        self.adds_space
+    }
+
     /// Number of tokens.
     pub fn vocab_size(&self) -> usize {
         self.vocab.len()

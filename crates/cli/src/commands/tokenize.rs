@@ -64,7 +64,7 @@ impl Tokenize {
     }
 }
 
-/// Bytes of tokens exactly as they are; on a terminal, without what would control it.
+/// Bytes of tokens as they are, without the space that encoding put first; on a terminal, without what would control it.
 fn decode(
     tokenizer: &Tokenizer,
     ids: &[u32],
@@ -86,6 +86,9 @@ fn decode(
             }
             _ => bytes.extend_from_slice(tokenizer.bytes(id).as_ref()),
         }
+    }
+    if tokenizer.adds_space() && bytes.first() == Some(&b' ') {
+        bytes.remove(0);
     }
     if std::io::stdout().is_terminal() {
         writeln!(out, "{}", Printable::default().push(&String::from_utf8_lossy(&bytes)))?;

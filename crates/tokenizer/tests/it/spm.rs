@@ -69,11 +69,13 @@ fn the_first_space_is_a_mark_of_the_start() {
     let t = with(&tokens).build();
     assert_eq!(texts(&t, "a a"), ["▁a", "▁a"]);
     assert_eq!(texts(&t, " a"), ["▁", "▁a"]);
+    assert!(t.adds_space());
     for text in ["a a", " a", "  a", " ", ""] {
         assert_eq!(decode(&t, &t.encode(text).unwrap()), text);
     }
     let t = with(&tokens).key("tokenizer.ggml.add_space_prefix", false).build();
     assert_eq!(texts(&t, "a a"), ["a", "▁a"]);
+    assert!(!t.adds_space());
     assert_eq!(decode(&t, &t.encode(" a").unwrap()), " a");
 }
 
