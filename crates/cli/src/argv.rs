@@ -26,9 +26,15 @@ pub(crate) static WORDS: &[(&str, Becomes)] = &[
     ("-tb", Becomes::Long("--threads-batch")),
     ("-ub", Becomes::Long("--ubatch-size")),
     ("-pg", Becomes::Long("--pg")),
+    ("-rea", Becomes::Long("--reasoning")),
     ("-hf", Becomes::Refused("models are not downloaded yet: give the path of a GGUF file")),
     ("-hfr", Becomes::Refused("models are not downloaded yet: give the path of a GGUF file")),
     ("-hff", Becomes::Refused("models are not downloaded yet: give the path of a GGUF file")),
+    ("-mu", Becomes::Refused("models are not downloaded yet: give the path of a GGUF file")),
+    ("-md", Becomes::Refused("there are no draft models")),
+    ("-mm", Becomes::Refused("there are no models of images")),
+    ("-mg", Becomes::Refused("the CPU computes")),
+    ("-ot", Becomes::Refused("the CPU computes")),
     ("-np", Becomes::Refused("there is one conversation at a time")),
     ("-cnv", Becomes::Refused("`rooflight run MODEL` without a prompt is a conversation")),
     ("-no-cnv", Becomes::Refused("`rooflight complete` continues a text without a chat template")),
@@ -79,12 +85,19 @@ mod tests {
         let line = "rooflight run -m x.gguf -ngl 99 -fa=on -ctk q8_0 -n -1 -x -- -ngl";
         let want = "rooflight run -m x.gguf --n-gpu-layers 99 --flash-attn=on --cache-type-k q8_0 -n -1 -x -- -ngl";
         assert_eq!(rewritten(line).unwrap(), want);
+        // clap would read `-r ea`, and `off` as the prompt.
+        assert_eq!(
+            rewritten("rooflight run m.gguf -rea off").unwrap(),
+            "rooflight run m.gguf --reasoning off"
+        );
     }
 
     #[test]
     fn refused_words_say_why() {
         let error = rewritten("rooflight run -hf org/repo").unwrap_err().to_string();
         assert!(error.contains("-hf") && error.contains("GGUF"), "{error}");
+        // clap would read `-m d`.
+        assert!(rewritten("rooflight run m.gguf -md draft.gguf").is_err());
     }
 
     #[test]
