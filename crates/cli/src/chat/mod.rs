@@ -23,6 +23,8 @@ use command::Next;
 pub(crate) enum Input {
     /// A line without its break.
     Line(String),
+    /// Lines between `"""` and `"""`: never a command.
+    Block(String),
     /// Ctrl-C.
     Interrupted,
     /// Ctrl-D, or the end of the input.
@@ -89,11 +91,18 @@ impl Chat {
                 continue;
             }
             interrupted = false;
-            let Input::Line(message) = input else { return Ok(()) };
+            let (message, next) = match input {
+                Input::Line(line) => {
+                    let next = self.obey(&line, out)?;
+                    (line, next)
+                }
+                Input::Block(text) => (text, None),
+                Input::End | Input::Interrupted => return Ok(()),
+            };
             if message.trim().is_empty() {
                 continue;
             }
-            let turn = match self.obey(&message, out)? {
+            let turn = match next {
                 None => Turn::Say(message),
                 Some(Next::Read) => continue,
                 Some(Next::Regenerate) => Turn::Again,
@@ -173,7 +182,7 @@ fn read_message(reader: &mut dyn LineReader) -> anyhow::Result<Input> {
     let mut text = start.to_owned();
     while !text.trim_end().ends_with(FENCE) {
         match reader.read(PROMPT_MORE)? {
-            Input::Line(line) => {
+            Input::Line(line) | Input::Block(line) => {
                 text.push('\n');
                 text.push_str(&line);
             }
@@ -184,7 +193,7 @@ fn read_message(reader: &mut dyn LineReader) -> anyhow::Result<Input> {
     }
     let text = text.trim_end().trim_end_matches(FENCE).trim_matches('\n').to_owned();
     reader.remember(&format!("{FENCE}{text}{FENCE}"));
-    Ok(Input::Line(text))
+    Ok(Input::Block(text))
 }
 
 #[cfg(test)]

@@ -86,12 +86,14 @@ fn messages_are_answered_and_remembered() {
 #[test]
 fn three_quotes_hold_many_lines() {
     let mut script = Script::new(&["\"\"\"first", "second", "third\"\"\"", "\"\"\"one\"\"\""]);
-    assert_eq!(read_message(&mut script).unwrap(), Input::Line("first\nsecond\nthird".into()));
-    assert_eq!(read_message(&mut script).unwrap(), Input::Line("one".into()));
+    assert_eq!(read_message(&mut script).unwrap(), Input::Block("first\nsecond\nthird".into()));
+    assert_eq!(read_message(&mut script).unwrap(), Input::Block("one".into()));
     assert_eq!(script.remembered, ["\"\"\"first\nsecond\nthird\"\"\"", "\"\"\"one\"\"\""]);
     let mut script = Script::new(&["\"\"\"", "text", "^C", "next"]);
     assert_eq!(read_message(&mut script).unwrap(), Input::Line(String::new()));
     assert_eq!(read_message(&mut script).unwrap(), Input::Line("next".into()));
+    let (chat, _) = run(&["\"\"\"/bye\"\"\"", "/bye"]);
+    assert_eq!(roles(&chat), ["user", "assistant"], "what is quoted is no command");
 }
 
 #[test]
