@@ -134,6 +134,13 @@ impl<'a> Lowering<'a> {
             Op::Attention { cache, rope, scale } => {
                 let rope = rope.as_ref().map(|rope| self.rope(rope));
                 let [q, k, v] = [0, 1, 2].map(|i| self.operand(node.inputs[i]));
+                // q and k are rotated where they are
+                let alone = |i: usize| self.only_reader(self.root(node.inputs[i])) == Some(index);
+                if !(alone(0) && alone(1) && v.buffer != q.buffer && v.buffer != k.buffer) {
+                    return Err(Error::Unsupported(
+                        "queries or keys that something else reads".into(),
+                    ));
+                }
                 let spec = program.cache(*cache);
                 if q.cols > TILE_ROWS * spec.n_kv_heads * spec.key_dim {
                     let found = q.cols / spec.key_dim / spec.n_kv_heads;

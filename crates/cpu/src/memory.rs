@@ -1,5 +1,6 @@
 //! Memory that threads share by agreement: huge-page buffers and slices with disjoint writers.
 
+use std::num::NonZero;
 use std::ops::Range;
 use std::ptr::NonNull;
 
@@ -24,6 +25,9 @@ unsafe impl Sync for Buffer {}
 impl Buffer {
     /// `len` zeroed bytes for `what`.
     pub(crate) fn new(len: usize, what: &'static str) -> Result<Buffer> {
+        if len == 0 {
+            return Ok(Buffer::empty());
+        }
         let out_of_memory = || Error::Memory { what, bytes: len as u64 };
         let mapped = len.checked_next_multiple_of(HUGE_PAGE).and_then(|l| l.checked_add(HUGE_PAGE));
         let mapped = mapped.ok_or_else(out_of_memory)?;
@@ -59,7 +63,9 @@ impl Buffer {
 
     /// No memory.
     pub(crate) fn empty() -> Buffer {
-        Buffer::new(0, "nothing").expect("one reserved page")
+        let start =
+            NonNull::without_provenance(NonZero::new(HUGE_PAGE).expect("a page has a size"));
+        Buffer { base: start, mapped: 0, start, len: 0 }
     }
 
     /// Bytes asked for.
@@ -70,7 +76,9 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        unmap(self.base, self.mapped);
+        if self.mapped > 0 {
+            unmap(self.base, self.mapped);
+        }
     }
 }
 

@@ -187,15 +187,19 @@ impl CpuModel {
         Ok(rows)
     }
 
-    fn angles(&self, sequences: &[SequenceRows]) -> Vec<Angles> {
+    fn angles(&self, sequences: &[SequenceRows]) -> Result<Vec<Angles>> {
         let positions = sequences.iter().flat_map(|s| s.start..s.start + s.n).map(|p| p as u32);
         let positions: Vec<u32> = positions.collect();
         let angles = |rotation: &Rotation| {
             let n_pairs = rotation.frequencies.len();
-            let mut cos = vec![0.0; positions.len() * n_pairs];
-            let mut sin = cos.clone();
+            let zeros = || -> Result<Vec<f32>> {
+                let mut zeros = reserve(positions.len() * n_pairs, "the rotations")?;
+                zeros.resize(positions.len() * n_pairs, 0.0);
+                Ok(zeros)
+            };
+            let (mut cos, mut sin) = (zeros()?, zeros()?);
             rope_angles(&positions, &rotation.frequencies, rotation.magnitude, &mut cos, &mut sin);
-            Angles { cos, sin, n_pairs }
+            Ok(Angles { cos, sin, n_pairs })
         };
         self.rotations.iter().map(angles).collect()
     }
@@ -214,7 +218,7 @@ impl CpuModel {
             end - sequence.outputs.count(rows.n)..end
         };
         let selected: Vec<usize> = sequences.iter().zip(step.sequences).flat_map(wanted).collect();
-        let angles = self.angles(sequences);
+        let angles = self.angles(sequences)?;
         // sessions of one step may keep their caches in different types only if steps never mix them
         let shapes = caches.first().map_or_else(|| Arc::from([]), |s| Arc::clone(&s.shapes));
         if caches.iter().any(|s| s.shapes.iter().zip(&*shapes).any(|(a, b)| a.head != b.head)) {
@@ -261,8 +265,17 @@ impl CpuModel {
                 return Err(Error::NonFinite { position });
             }
         }
-        Ok(StepOut { logits: logits.to_vec(), vocab_size: out.cols })
+        let mut rows = reserve(logits.len(), "the logits")?;
+        rows.extend_from_slice(logits);
+        Ok(StepOut { logits: rows, vocab_size: out.cols })
     }
+}
+
+/// An empty list with room for `len` numbers.
+fn reserve(len: usize, what: &'static str) -> Result<Vec<f32>> {
+    let mut list = Vec::new();
+    list.try_reserve_exact(len).map_err(|_| Error::Memory { what, bytes: 4 * len as u64 })?;
+    Ok(list)
 }
 
 /// Views of all cache blocks that a step reads or writes: `[cache][sequence][block]`.
@@ -328,22 +341,24 @@ impl Model for CpuModel {
             return Ok(StepOut { logits: Vec::new(), vocab_size: self.program.vocab_size() });
         }
         let State { sessions, workspace, stats, .. } = state;
-        // sessions leave the table for the step, so that several can be borrowed at once
-        let mut taken: Vec<(SessionId, Session)> =
-            step.sequences.iter().filter_map(|s| sessions.remove_entry(&s.session)).collect();
-        let done = (|| {
-            for ((_, session), rows) in taken.iter_mut().zip(&sequences) {
-                session.cache.prepare(rows.start + rows.n).map_err(cache_error)?;
-            }
-            let mut caches: Vec<&mut Session> =
-                taken.iter_mut().map(|(_, session)| session).collect();
-            let out = self.run(step, &sequences, &mut caches, workspace)?;
-            for (session, rows) in caches.iter_mut().zip(&sequences) {
-                session.cache.extend(rows.start + rows.n).map_err(cache_error)?;
-            }
-            Ok(out)
-        })();
-        sessions.extend(taken);
+        let place = |id: &SessionId| step.sequences.iter().position(|s| s.session == *id);
+        let mut caches: Vec<(usize, &mut Session)> =
+            sessions.iter_mut().filter_map(|(id, session)| Some((place(id)?, session))).collect();
+        caches.sort_by_key(|(place, _)| *place);
+        let mut caches: Vec<&mut Session> =
+            caches.into_iter().map(|(_, session)| session).collect();
+        let prepared = caches.iter_mut().zip(&sequences).try_for_each(|(session, rows)| {
+            session.cache.prepare(rows.start + rows.n).map_err(cache_error)
+        });
+        let done = prepared.and_then(|()| self.run(step, &sequences, &mut caches, workspace));
+        for (session, rows) in caches.iter_mut().zip(&sequences) {
+            // after a failure the blocks that were prepared go again
+            let changed = match done {
+                Ok(_) => session.cache.extend(rows.start + rows.n),
+                Err(_) => session.cache.truncate(rows.start),
+            };
+            changed.map_err(cache_error)?;
+        }
         if done.is_ok() {
             stats.steps += 1;
             stats.rows += sequences.iter().map(|s| s.n as u64).sum::<u64>();

@@ -101,8 +101,9 @@ impl Shared {
     fn work(&self, job: &(dyn Fn(Worker<'_>) + Sync), index: usize) {
         let worker = Worker { index, n: self.barrier.n, barrier: &self.barrier };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| job(worker))) {
-            self.barrier.broken.store(true, Ordering::Relaxed);
+            // first the cause, then the alarm: those who wait panic too, and must not be told as the cause
             self.slot().panic.get_or_insert(panic);
+            self.barrier.broken.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -117,34 +118,41 @@ pub(crate) struct Pool {
 impl Pool {
     /// A team of `n` workers, the caller among them. Fewer if the system refuses threads.
     pub(crate) fn new(n: usize) -> Pool {
-        let spawn = |n: usize| {
-            let shared = Arc::new(Shared {
-                barrier: Barrier {
-                    n,
-                    arrived: AtomicUsize::new(0),
-                    generation: AtomicU32::new(0),
-                    broken: AtomicBool::new(false),
-                },
-                epoch: AtomicU32::new(0),
-                done: AtomicUsize::new(0),
-                slot: Mutex::new(Slot { job: None, stop: false, panic: None }),
-                wake: Condvar::new(),
-            });
-            let threads: Vec<_> = (1..n)
-                .map_while(|index| {
-                    let shared = Arc::clone(&shared);
-                    let name = format!("rooflight-{index}");
-                    std::thread::Builder::new()
-                        .name(name)
-                        .spawn(move || worker(&shared, index))
-                        .ok()
-                })
-                .collect();
-            Pool { shared, threads, running: Mutex::new(()) }
-        };
-        let pool = spawn(n.max(1));
-        let started = pool.threads.len() + 1;
-        if started == pool.shared.barrier.n { pool } else { spawn(started) }
+        let mut n = n.max(1);
+        loop {
+            let pool = Pool::spawn(n);
+            let started = pool.threads.len() + 1;
+            if started == n {
+                return pool;
+            }
+            // its threads must be gone before fewer are asked for
+            drop(pool);
+            n = started;
+        }
+    }
+
+    /// A team whose barrier counts `n`, with as many threads as could be had.
+    fn spawn(n: usize) -> Pool {
+        let shared = Arc::new(Shared {
+            barrier: Barrier {
+                n,
+                arrived: AtomicUsize::new(0),
+                generation: AtomicU32::new(0),
+                broken: AtomicBool::new(false),
+            },
+            epoch: AtomicU32::new(0),
+            done: AtomicUsize::new(0),
+            slot: Mutex::new(Slot { job: None, stop: false, panic: None }),
+            wake: Condvar::new(),
+        });
+        let threads = (1..n)
+            .map_while(|index| {
+                let shared = Arc::clone(&shared);
+                let name = format!("rooflight-{index}");
+                std::thread::Builder::new().name(name).spawn(move || worker(&shared, index)).ok()
+            })
+            .collect();
+        Pool { shared, threads, running: Mutex::new(()) }
     }
 
     /// Workers in the team.

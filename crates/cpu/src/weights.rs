@@ -1,17 +1,19 @@
 //! Weights as the executor keeps them: matrices in panels, in the order they are read; vectors and tables beside them.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use kernels::Isa;
 use kernels::linear::{ActFormat, LinearKernel, PANEL_ROWS, linear};
 use program::{Error, Op, Program, Progress, Result, WeightId, WeightSource, WeightSpec};
 
+use crate::exec::LOCAL_ROWS;
 use crate::memory::Buffer;
 use crate::plan::{Job, Phase, Plan};
 use crate::pool::{Pool, Shares};
 
-/// Panels a worker takes at a time, and how many of one matrix stand together in memory.
-pub(crate) const UNIT_PANELS: usize = 4;
+/// Panels of one matrix that stand together in memory before those of its partner in a gated job.
+pub(crate) const UNIT_PANELS: usize = 16;
 /// File bytes packed between two releases of file pages and two reports of progress.
 const SLAB_BYTES: usize = 16 << 20;
 
@@ -32,23 +34,21 @@ pub(crate) struct PackedJob {
 }
 
 impl PackedJob {
-    /// Work units.
-    pub(crate) fn n_units(&self) -> usize {
-        self.n_panels.div_ceil(UNIT_PANELS)
+    /// Panels of each matrix.
+    pub(crate) fn n_panels(&self) -> usize {
+        self.n_panels
     }
 
-    /// Panels of a unit, by number.
-    pub(crate) fn panels(&self, unit: usize) -> std::ops::Range<usize> {
-        unit * UNIT_PANELS..((unit + 1) * UNIT_PANELS).min(self.n_panels)
-    }
-
-    /// Bytes of matrix `m` of a unit within the arena.
-    pub(crate) fn bytes(&self, unit: usize, m: usize) -> std::ops::Range<usize> {
-        let panels = self.panels(unit).len();
-        let before: usize = self.matrices.iter().map(|x| x.panel_bytes * unit * UNIT_PANELS).sum();
-        let beside: usize = self.matrices[..m].iter().map(|x| x.panel_bytes * panels).sum();
-        let start = self.start + before + beside;
-        start..start + self.matrices[m].panel_bytes * panels
+    /// Bytes of panels `panels` of matrix `m` within the arena. The panels belong to one unit.
+    pub(crate) fn bytes(&self, panels: Range<usize>, m: usize) -> Range<usize> {
+        let unit = panels.start / UNIT_PANELS * UNIT_PANELS;
+        debug_assert!(panels.end <= unit + UNIT_PANELS, "panels of one unit");
+        let in_unit = (self.n_panels - unit).min(UNIT_PANELS);
+        let before: usize = self.matrices.iter().map(|x| x.panel_bytes * unit).sum();
+        let beside: usize = self.matrices[..m].iter().map(|x| x.panel_bytes * in_unit).sum();
+        let size = self.matrices[m].panel_bytes;
+        let start = self.start + before + beside + (panels.start - unit) * size;
+        start..start + size * panels.len()
     }
 
     /// Bytes a step reads.
@@ -164,10 +164,8 @@ impl Weights {
             Table::Packed { phase, job } => {
                 let packed = &self.jobs[*phase][*job];
                 let (panel, lane) = (row / PANEL_ROWS, row % PANEL_ROWS);
-                let unit = packed.bytes(panel / UNIT_PANELS, 0);
                 let matrix = &packed.matrices[0];
-                let start = unit.start + panel % UNIT_PANELS * matrix.panel_bytes;
-                let panel = &self.arena()[start..start + matrix.panel_bytes];
+                let panel = &self.arena()[packed.bytes(panel..panel + 1, 0)];
                 matrix.kernel.unpack_row(panel, lane, out);
             }
         }
@@ -228,6 +226,12 @@ fn layout(program: &Program, plan: &Plan, isa: Isa) -> Result<(Vec<Vec<PackedJob
                     let spec = program.weight(m.weight);
                     let kernel = linear(spec.ty, isa).ok_or_else(|| unusable(spec))?;
                     let panel_bytes = kernel.panel_bytes(spec.cols);
+                    let few = kernel.tiling(LOCAL_ROWS, spec.cols);
+                    assert!(
+                        few.is_none(),
+                        "{} arranges rows that workers keep to themselves",
+                        kernel.name()
+                    );
                     Ok(PackedMatrix { kernel, rows: spec.rows, cols: spec.cols, panel_bytes })
                 });
                 let matrices = matrices.collect::<Result<Vec<_>>>()?;
@@ -270,15 +274,18 @@ impl Packing<'_> {
         let slab = (SLAB_BYTES / unit_bytes.max(1)).max(self.pool.n());
         let out = arena.shared();
         let shares = Shares::new(self.pool.n());
-        for first in (0..packed.n_units()).step_by(slab) {
-            let units = first..(first + slab).min(packed.n_units());
+        let n_units = packed.n_panels.div_ceil(UNIT_PANELS);
+        for first in (0..n_units).step_by(slab) {
+            let units = first..(first + slab).min(n_units);
             shares.reset();
             self.pool.run(&|worker| {
                 for unit in shares.take(&worker, units.len()).map(|i| units.start + i) {
+                    let panels =
+                        unit * UNIT_PANELS..((unit + 1) * UNIT_PANELS).min(packed.n_panels);
                     for (m, matrix) in packed.matrices.iter().enumerate() {
                         // SAFETY: units are dealt once each, and their byte ranges do not overlap.
-                        let out = unsafe { out.slice_mut(packed.bytes(unit, m)) };
-                        pack_unit(matrix, packed.panels(unit), (sources[m], row_bytes[m]), out);
+                        let out = unsafe { out.slice_mut(packed.bytes(panels.clone(), m)) };
+                        pack_panels(matrix, panels.clone(), (sources[m], row_bytes[m]), out);
                     }
                 }
             });
@@ -312,9 +319,9 @@ impl Packing<'_> {
     }
 }
 
-fn pack_unit(
+fn pack_panels(
     matrix: &PackedMatrix,
-    panels: std::ops::Range<usize>,
+    panels: Range<usize>,
     (bytes, row_bytes): (&[u8], usize),
     out: &mut [u8],
 ) {

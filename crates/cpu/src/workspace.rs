@@ -2,17 +2,16 @@
 
 use std::time::Duration;
 
-use kernels::linear::PANEL_ROWS;
 use program::{Result, Rows};
 
 use crate::exec::{
-    Acts, Arrangements, AttentionShape, LOCAL_ROWS, PhaseShares, ROW_BLOCK, ScratchParts,
-    kernel_scratch, q8_stride, scratch_floats,
+    Acts, Arrangements, AttentionShape, LOCAL_ROWS, PhaseShares, ScratchParts, kernel_scratch,
+    q8_stride, scratch_floats, tile_floats,
 };
 use crate::memory::{Buffer, Shared};
 use crate::plan::{Phase, Plan};
 use crate::pool::{Pool, Shares};
-use crate::weights::{UNIT_PANELS, Weights};
+use crate::weights::Weights;
 
 /// Partial results of attention that a step may keep: bounds the memory of splitting a long cache by blocks.
 const MAX_PARTIAL_FLOATS: usize = 16 << 20;
@@ -43,9 +42,14 @@ pub(crate) struct Memory<'a> {
     pub(crate) times: Shared<'a, Duration>,
 }
 
-/// Replace `buffer` by a larger one if it is shorter than `len`.
+/// Buffers above this are given back once a step needs far less.
+const KEPT: usize = 64 << 20;
+
+/// Replace `buffer` if it is shorter than `len`, or large and far longer.
 fn grow(buffer: &mut Buffer, len: usize) -> Result<()> {
-    if buffer.len() < len {
+    if buffer.len() < len || (buffer.len() > KEPT && buffer.len() / 16 > len) {
+        // the old memory goes before the new is asked for
+        *buffer = Buffer::empty();
         *buffer = Buffer::new(len, "the workspace")?;
     }
     Ok(())
@@ -101,7 +105,6 @@ impl Workspace {
         grow(&mut self.codes, act_rows * q8_stride(cols))?;
         grow(&mut self.scales, act_rows * cols.div_ceil(32) * 4)?;
         grow(&mut self.sums, act_rows * cols.div_ceil(16) * 4)?;
-        let n = n_tokens.max(n_selected).min(ROW_BLOCK);
         let jobs = (0..plan.phases.len()).flat_map(|phase| weights.jobs(phase));
         let kernel_bytes = kernel_scratch(jobs);
         let rows = n_tokens.max(n_selected);
@@ -111,7 +114,7 @@ impl Workspace {
         grow(&mut self.arranged, 4 * arranged.unwrap_or(0))?;
         let attention_floats = shapes.iter().map(scratch_floats).max().unwrap_or(0);
         for [tiles, row, kernel, attention] in &mut self.scratch {
-            grow(tiles, 3 * UNIT_PANELS * n * PANEL_ROWS * 4)?;
+            grow(tiles, 4 * tile_floats(rows))?;
             grow(row, cols * 4)?;
             grow(kernel, kernel_bytes)?;
             grow(attention, attention_floats * 4)?;

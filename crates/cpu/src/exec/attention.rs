@@ -167,13 +167,16 @@ impl Exec<'_> {
         let values = unsafe { memory.slice_mut(shape.layout.values(head)) };
         for position in start.max(block * BLOCK)..(start + n).min((block + 1) * BLOCK) {
             let row = first_row + position - start;
-            let key = self.part_mut(phase.k, row, head * key_dim..(head + 1) * key_dim);
+            // SAFETY: this row's head belongs to one item, and others read it after the barrier.
+            let key = unsafe { self.part_mut(phase.k, row, head * key_dim..(head + 1) * key_dim) };
             self.rotate(phase, row, key, shape.pairs);
             shape.head.store_key(keys, position % BLOCK, key);
             let value = &self.row(phase.v, row)[head * value_dim..(head + 1) * value_dim];
             shape.head.store_value(values, position % BLOCK, value);
             for query in head * shape.group..(head + 1) * shape.group {
-                let query = self.part_mut(phase.q, row, query * key_dim..(query + 1) * key_dim);
+                // SAFETY: as above.
+                let query =
+                    unsafe { self.part_mut(phase.q, row, query * key_dim..(query + 1) * key_dim) };
                 self.rotate(phase, row, query, shape.pairs);
                 for x in query {
                     *x *= phase.scale;
@@ -190,11 +193,14 @@ impl Exec<'_> {
         }
     }
 
-    /// Columns of a row of q, k or the output, to write: this phase alone uses them.
-    #[expect(clippy::mut_from_ref, reason = "heads are dealt to one worker each")]
-    fn part_mut(&self, operand: Operand, row: usize, cols: Range<usize>) -> &mut [f32] {
+    /// Columns of a row of q, k or the output, to write: `lower` made sure that this phase alone uses them.
+    ///
+    /// # Safety
+    /// Until the workers next meet, no other reference to these columns of this row may be used.
+    #[expect(clippy::mut_from_ref, reason = "disjointness is the caller's promise")]
+    unsafe fn part_mut(&self, operand: Operand, row: usize, cols: Range<usize>) -> &mut [f32] {
         let start = row * operand.cols;
-        // SAFETY: `rotate_and_store` gives each row's head to one worker, and others read after the barrier.
+        // SAFETY: the caller's promise.
         unsafe { self.buffer(operand).slice_mut(start + cols.start..start + cols.end) }
     }
 
@@ -275,7 +281,8 @@ impl Exec<'_> {
         for (i, token) in tile.tokens.clone().enumerate() {
             for member in 0..group {
                 let col = (tile.head * group + member) * value_dim;
-                let place = self.part_mut(out, first_row + token, col..col + value_dim);
+                // SAFETY: a tile's rows and heads belong to one worker, and nobody reads the output in this phase.
+                let place = unsafe { self.part_mut(out, first_row + token, col..col + value_dim) };
                 state.finish(i * group + member, place);
             }
         }

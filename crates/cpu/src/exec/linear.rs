@@ -12,6 +12,8 @@ use crate::weights::{PackedJob, UNIT_PANELS};
 
 /// Up to this many rows every worker prepares the activations for itself: cheaper than a barrier.
 pub(crate) const LOCAL_ROWS: usize = 4;
+/// Panels that workers take at a time with many rows; divides [`UNIT_PANELS`].
+const MANY_ROWS_PANELS: usize = 4;
 /// Rows of activations a kernel sees at a time, so that a unit's outputs stay in the second-level cache.
 pub(crate) const ROW_BLOCK: usize = 512;
 
@@ -37,17 +39,19 @@ impl<'a> Exec<'a> {
         }
         let jobs = self.weights.jobs(index);
         let input = self.input(worker, index, phase, scratch);
-        let total = jobs.iter().map(PackedJob::n_units).sum();
-        for item in self.shares[index].main.take(worker, total) {
-            let mut unit = item;
+        let cut = |job: &PackedJob| panels_per_item(job.n_panels(), n, worker.n);
+        let total = jobs.iter().map(|job| job.n_panels().div_ceil(cut(job))).sum();
+        for mut item in self.shares[index].main.take(worker, total) {
             let mut at = 0;
-            while unit >= jobs[at].n_units() {
-                unit -= jobs[at].n_units();
+            while item >= jobs[at].n_panels().div_ceil(cut(&jobs[at])) {
+                item -= jobs[at].n_panels().div_ceil(cut(&jobs[at]));
                 at += 1;
             }
+            let size = cut(&jobs[at]);
+            let panels = item * size..((item + 1) * size).min(jobs[at].n_panels());
             for first in (0..n).step_by(ROW_BLOCK) {
                 let rows = first..(first + ROW_BLOCK).min(n);
-                self.unit(&input, (&phase.jobs[at], &jobs[at]), unit, rows, scratch);
+                self.item(&input, (&phase.jobs[at], &jobs[at]), panels.clone(), rows, scratch);
             }
         }
     }
@@ -163,22 +167,18 @@ impl<'a> Exec<'a> {
         }
     }
 
-    /// Multiply one unit of panels with `rows` of the input and store the outputs.
-    fn unit(
+    /// Multiply some panels with `rows` of the input and store the outputs.
+    fn item(
         &self,
         input: &Input<'_>,
         (job, packed): (&Job, &PackedJob),
-        unit: usize,
+        panels: Range<usize>,
         rows: Range<usize>,
         scratch: &mut Scratch<'_>,
     ) {
         let n = rows.len();
-        let panels = packed.panels(unit);
         let tile_len = panels.len() * n * PANEL_ROWS;
-        let mut tiles = scratch
-            .tiles
-            .chunks_exact_mut(UNIT_PANELS * n * PANEL_ROWS)
-            .map(|tile| &mut tile[..tile_len]);
+        let mut tiles = scratch.tiles.chunks_exact_mut(tile_len);
         let mut computed = [const { None }; 2];
         for (m, (matrix, parameters)) in packed.matrices.iter().zip(job.matrices()).enumerate() {
             let tile = tiles.next().expect("scratch holds three tiles");
@@ -188,7 +188,7 @@ impl<'a> Exec<'a> {
                     // SAFETY: written before the last barrier.
                     unsafe { self.acts.arranged.slice(part.words()) }
                 });
-            let bytes = &self.weights.arena()[packed.bytes(unit, m)];
+            let bytes = &self.weights.arena()[packed.bytes(panels.clone(), m)];
             matrix.kernel.run(bytes, (&x, arranged), tile, scratch.kernel);
             if let Some(bias) = parameters.bias {
                 add_bias(tile, self.weights.vector(bias), (panels.start, n));
@@ -226,7 +226,10 @@ impl<'a> Exec<'a> {
                 // SAFETY: a unit's columns have one writer, and no op of the phase reads the output.
                 let place = unsafe { self.buffer(out).slice_mut(start..start + width) };
                 match epilogue {
-                    Epilogue::Store => place.copy_from_slice(&lanes[..width]),
+                    Epilogue::Store => match place.first_chunk_mut::<PANEL_ROWS>() {
+                        Some(place) => place.copy_from_slice(lanes),
+                        None => place.copy_from_slice(&lanes[..width]),
+                    },
                     Epilogue::Add(other) => {
                         let other = &self.row(other, row)[col..col + width];
                         for ((place, lane), other) in place.iter_mut().zip(lanes).zip(other) {
@@ -237,6 +240,25 @@ impl<'a> Exec<'a> {
             }
         }
     }
+}
+
+/// Panels a worker takes at a time: with many rows few, whose outputs stay in the second-level cache; with few rows as
+/// many as the workers can share evenly, for each start costs as much as some kilobytes of weights.
+fn panels_per_item(n_panels: usize, n: usize, workers: usize) -> usize {
+    if n > LOCAL_ROWS {
+        return MANY_ROWS_PANELS;
+    }
+    let even = |size: &usize| {
+        let items = n_panels.div_ceil(*size);
+        n_panels.is_multiple_of(*size) && items.is_multiple_of(workers) || items >= 16 * workers
+    };
+    [UNIT_PANELS, UNIT_PANELS / 2].into_iter().find(even).unwrap_or(MANY_ROWS_PANELS)
+}
+
+/// Floats of a worker's tiles for steps of up to `n` rows.
+pub(crate) fn tile_floats(n: usize) -> usize {
+    let few = UNIT_PANELS * n.min(LOCAL_ROWS);
+    3 * PANEL_ROWS * few.max(MANY_ROWS_PANELS * n.min(ROW_BLOCK))
 }
 
 /// Bytes from one row of 8-bit codes to the next: whole cache lines, and no power of two.

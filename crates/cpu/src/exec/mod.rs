@@ -18,7 +18,7 @@ use program::{Act, Rows};
 
 pub(crate) use arrange::Arrangements;
 pub(crate) use attention::{AttentionShape, TILE_ROWS, scratch_floats};
-pub(crate) use linear::{LOCAL_ROWS, ROW_BLOCK, kernel_scratch, q8_stride};
+pub(crate) use linear::{LOCAL_ROWS, kernel_scratch, q8_stride, tile_floats};
 
 use crate::memory::Shared;
 use crate::plan::{Operand, Phase, Plan};
@@ -94,7 +94,7 @@ pub(crate) struct Acts<'a> {
 
 /// Memory of one worker.
 pub(crate) struct Scratch<'a> {
-    /// Outputs of a unit: three times `[UNIT_PANELS][n][16]`.
+    /// Outputs of an item: three times `[panels][n][16]`.
     pub(crate) tiles: &'a mut [f32],
     /// One row.
     pub(crate) row: &'a mut [f32],

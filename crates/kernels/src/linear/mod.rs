@@ -333,7 +333,7 @@ impl LinearKernel {
         (self.row)(panel, lane, out);
     }
 
-    /// Bytes of scratch that [`run`](Self::run) wants.
+    /// Bytes of scratch that [`run`](Self::run) wants with arranged rows; without, it wants none.
     pub fn scratch_bytes(&self) -> usize {
         self.arranging.scratch
     }
@@ -377,7 +377,8 @@ impl LinearKernel {
         assert_eq!(tile.len(), n_panels * x.n() * PANEL_ROWS, "length of the output tile");
         let words = self.tiling(x.n(), x.cols()).map_or(0, |tiling| tiling.words());
         assert_eq!(arranged.len(), words, "words of the arranged rows");
-        assert!(scratch.len() >= self.arranging.scratch, "{}: scratch too short", self.name);
+let scratch_bytes = if words == 0 { 0 } else { self.arranging.scratch };
+        assert!(scratch.len() >= scratch_bytes, "{}: scratch too short", self.name);
         assert!(Isa::detect().contains(self.isa), "{} cannot run on this CPU", self.name);
         if x.n() > 0 {
             let mut job = Job { panels, x, arranged, tile, scratch };
