@@ -377,7 +377,7 @@ impl LinearKernel {
         assert_eq!(tile.len(), n_panels * x.n() * PANEL_ROWS, "length of the output tile");
         let words = self.tiling(x.n(), x.cols()).map_or(0, |tiling| tiling.words());
         assert_eq!(arranged.len(), words, "words of the arranged rows");
-let scratch_bytes = if words == 0 { 0 } else { self.arranging.scratch };
+        let scratch_bytes = if words == 0 { 0 } else { self.arranging.scratch };
         assert!(scratch.len() >= scratch_bytes, "{}: scratch too short", self.name);
         assert!(Isa::detect().contains(self.isa), "{} cannot run on this CPU", self.name);
         if x.n() > 0 {
