@@ -1,5 +1,8 @@
-//! Project tasks: `cargo xtask tidy`, `cargo xtask ci`.
+//! Project tasks: `cargo xtask tidy`, `cargo xtask ci`, `cargo xtask bench`.
 
+#![forbid(unsafe_code)]
+
+mod bench;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -9,6 +12,7 @@ const HELP: &str = "\
 cargo xtask TASK
 
   tidy   the rules of the house: crate dependencies, file lengths, where unsafe may stand, words
+  bench  speed over models, beside peers; `cargo xtask bench --help`
   ci     what .ci/run does on a machine that is set up: fmt, tidy, clippy, tests
 ";
 
@@ -16,6 +20,7 @@ fn main() -> ExitCode {
     let done = match std::env::args().nth(1).as_deref() {
         Some("tidy") => tidy::run(&root()),
         Some("ci") => ci(),
+        Some("bench") => bench::run(&root(), &std::env::args().skip(2).collect::<Vec<_>>()),
         Some("help" | "-h" | "--help") => {
             eprint!("{HELP}");
             Ok(())

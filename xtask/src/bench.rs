@@ -1,0 +1,229 @@
+//! `cargo xtask bench`: end-to-end speed over models, beside peers, in alternating rounds.
+//!
+//! Absolute figures differ from machine to machine and from minute to minute, so engines take turns and medians are
+//! compared. A peer is any command that takes llama-bench's flags and prints its JSON: `llama-bench` is used where it
+//! is on the path, others are named with `--peer NAME=COMMAND`.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail, ensure};
+use serde_json::{Value, json};
+
+const HELP: &str = "\
+cargo xtask bench MODEL.gguf... [-t THREADS] [-r ROUNDS] [-p TOKENS] [-n TOKENS] [-d DEPTH]
+                  [--peer NAME=COMMAND]... [-o FOLDER]
+
+Tokens per second of prompt (pp) and generation (tg) of this engine and of peers that print llama-bench's JSON, in
+alternating rounds. Writes bench.md and bench.json into FOLDER (target/bench). Kernels alone:
+cargo bench -p rooflight-kernels
+";
+
+/// What to measure.
+struct Options {
+    models: Vec<PathBuf>,
+    threads: usize,
+    rounds: usize,
+    prompt: usize,
+    generate: usize,
+    depth: usize,
+    peers: Vec<(String, Vec<String>)>,
+    folder: PathBuf,
+}
+
+fn parse(args: &[String], root: &Path) -> anyhow::Result<Options> {
+    let mut options = Options {
+        models: Vec::new(),
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        rounds: 3,
+        prompt: 512,
+        generate: 64,
+        depth: 0,
+        peers: Vec::new(),
+        folder: root.join("target/bench"),
+    };
+    if Command::new("llama-bench").arg("--help").output().is_ok() {
+        options.peers.push(("llama.cpp".into(), vec!["llama-bench".into()]));
+    }
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().with_context(|| format!("{arg} wants a value"));
+        let number = |text: &String| {
+            text.parse().with_context(|| format!("{arg} wants a number, found `{text}`"))
+        };
+        match arg.as_str() {
+            "-t" => options.threads = number(value()?)?,
+            "-r" => options.rounds = number(value()?)?,
+            "-p" => options.prompt = number(value()?)?,
+            "-n" => options.generate = number(value()?)?,
+            "-d" => options.depth = number(value()?)?,
+            "-o" => options.folder = value()?.into(),
+            "--peer" => {
+                let (name, command) =
+                    value()?.split_once('=').context("--peer wants NAME=COMMAND")?;
+                let words: Vec<String> = command.split_whitespace().map(String::from).collect();
+                ensure!(!words.is_empty(), "--peer {name} has no command");
+                options.peers.push((name.into(), words));
+            }
+            flag if flag.starts_with('-') => bail!("unknown flag {flag}\n\n{HELP}"),
+            model => options.models.push(model.into()),
+        }
+    }
+    ensure!(!options.models.is_empty() && options.rounds > 0, "{HELP}");
+    Ok(options)
+}
+
+/// Build, measure, write the tables, and print the markdown one.
+pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
+    if args.iter().any(|arg| arg == "--help" || arg == "-h") {
+        eprint!("{HELP}");
+        return Ok(());
+    }
+    let options = parse(args, root)?;
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--locked"])
+        .current_dir(root)
+        .status()?;
+    ensure!(built.success(), "cargo build failed");
+    let ours = root.join("target/release/rooflight").to_string_lossy().into_owned();
+    let mut engines = vec![("rooflight".to_owned(), vec![ours, "bench".into()])];
+    engines.extend(options.peers.iter().cloned());
+
+    let mut rows = Vec::new();
+    for model in &options.models {
+        for (test, prompt, generate) in [("pp", options.prompt, 0), ("tg", 0, options.generate)] {
+            if prompt + generate == 0 {
+                continue;
+            }
+            let mut rates: Vec<Vec<f64>> = vec![Vec::new(); engines.len()];
+            for round in 1..=options.rounds {
+                for ((name, command), rates) in engines.iter().zip(&mut rates) {
+                    eprintln!(
+                        "{} {test} round {round} of {}: {name}",
+                        model.display(),
+                        options.rounds
+                    );
+                    rates.push(measure(command, model, (prompt, generate), &options)?);
+                }
+            }
+            let medians: Vec<f64> = rates.into_iter().map(median).collect();
+            rows.push((model, format!("{test}{}", prompt + generate), medians));
+        }
+    }
+    std::fs::create_dir_all(&options.folder)?;
+    let names: Vec<&str> = engines.iter().map(|(name, _)| name.as_str()).collect();
+    let markdown = markdown(&names, &rows, options.depth);
+    std::fs::write(options.folder.join("bench.md"), &markdown)?;
+    let json = rows.iter().map(|(model, test, medians)| {
+        let rates: serde_json::Map<String, Value> = names
+            .iter()
+            .zip(medians)
+            .map(|(name, rate)| ((*name).to_owned(), json!(rate)))
+            .collect();
+        json!({ "model": model, "test": test, "depth": options.depth, "threads": options.threads,
+                "rounds": options.rounds, "tokens_per_second": rates })
+    });
+    let json = serde_json::to_string_pretty(&json.collect::<Vec<_>>())?;
+    std::fs::write(options.folder.join("bench.json"), json)?;
+    eprintln!("\n{markdown}\nwritten to {}", options.folder.display());
+    Ok(())
+}
+
+/// Tokens per second of one run of one engine.
+fn measure(
+    command: &[String],
+    model: &Path,
+    (prompt, generate): (usize, usize),
+    options: &Options,
+) -> anyhow::Result<f64> {
+    let (program, first) = command.split_first().context("an engine has a command")?;
+    let flags = [
+        ("-p", prompt),
+        ("-n", generate),
+        ("-d", options.depth),
+        ("-t", options.threads),
+        ("-r", 1),
+    ];
+    let output = Command::new(program)
+        .args(first)
+        .arg("-m")
+        .arg(model)
+        .args(flags.iter().flat_map(|(flag, value)| [(*flag).to_owned(), value.to_string()]))
+        .args(["-o", "json"])
+        .output()
+        .with_context(|| format!("running {program}"))?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{program} failed: {}", told.lines().last().unwrap_or(""));
+    let rows: Value =
+        serde_json::from_slice(&output.stdout).with_context(|| format!("output of {program}"))?;
+    rows[0]["avg_ts"].as_f64().with_context(|| format!("{program} printed no avg_ts"))
+}
+
+fn median(mut rates: Vec<f64>) -> f64 {
+    rates.sort_by(f64::total_cmp);
+    let middle = rates.len() / 2;
+    if rates.len().is_multiple_of(2) {
+        (rates[middle - 1] + rates[middle]) / 2.0
+    } else {
+        rates[middle]
+    }
+}
+
+fn markdown(names: &[&str], rows: &[(&PathBuf, String, Vec<f64>)], depth: usize) -> String {
+    let mut table = String::from("| model | test |");
+    for name in names {
+        let _ = write!(table, " {name} t/s |");
+    }
+    for name in &names[1..] {
+        let _ = write!(table, " x {name} |");
+    }
+    let columns = 2 + names.len() + names.len() - 1;
+    let _ = writeln!(table, "\n|{}", "---|".repeat(columns));
+    for (model, test, medians) in rows {
+        let name =
+            model.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let at = if depth > 0 { format!(" @ d{depth}") } else { String::new() };
+        let _ = write!(table, "| {name} | {test}{at} |");
+        for rate in medians {
+            let _ = write!(table, " {rate:.1} |");
+        }
+        for rate in &medians[1..] {
+            let _ = write!(table, " {:.2} |", medians[0] / rate);
+        }
+        table.push('\n');
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_and_ratios() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+        let model = PathBuf::from("a/b.gguf");
+        let table =
+            markdown(&["rooflight", "peer"], &[(&model, "pp512".into(), vec![30.0, 20.0])], 64);
+        assert!(table.contains("| b.gguf | pp512 @ d64 | 30.0 | 20.0 | 1.50 |"), "{table}");
+    }
+
+    #[test]
+    fn flags_are_read_and_unknown_ones_refused() {
+        let words = |text: &str| text.split(' ').map(String::from).collect::<Vec<_>>();
+        let options =
+            parse(&words("m.gguf -t 3 -r 5 -p 7 -n 0 -d 9 --peer x=run-x --fast"), Path::new("/"));
+        assert!(options.is_err_and(|e| e.to_string().contains("unknown flag --fast")));
+        let options =
+            parse(&words("m.gguf -t 3 -r 5 -p 7 -n 0 -d 9 --peer x=run-x"), Path::new("/"))
+                .expect("good");
+        assert_eq!(
+            (options.threads, options.rounds, options.prompt, options.generate),
+            (3, 5, 7, 0)
+        );
+        assert_eq!(options.peers.last().expect("named").1, ["run-x"]);
+        assert!(parse(&words("-t 3"), Path::new("/")).is_err());
+    }
+}
