@@ -59,6 +59,7 @@ fn code_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
     });
     failure
         .or_else(|| cause.downcast_ref().and_then(of_io))
+        .or_else(|| cause.downcast_ref().and_then(of_json))
         .or_else(|| cause.downcast_ref().map(of_gguf))
         .or_else(|| cause.downcast_ref().map(of_models))
         .or_else(|| cause.downcast_ref().map(of_tokenizer))
@@ -69,6 +70,11 @@ fn code_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
 /// The reader of a pipe has left, as `head` does: no failure.
 fn of_io(error: &std::io::Error) -> Option<u8> {
     (error.kind() == std::io::ErrorKind::BrokenPipe).then_some(code::OK)
+}
+
+/// JSON goes to the same pipes, and its error does not name the I/O error as its cause.
+fn of_json(error: &serde_json::Error) -> Option<u8> {
+    (error.io_error_kind() == Some(std::io::ErrorKind::BrokenPipe)).then_some(code::OK)
 }
 
 fn of_gguf(error: &gguf::Error) -> u8 {
@@ -103,7 +109,7 @@ fn of_engine(error: &engine::Error) -> Option<u8> {
 fn of_program(error: &program::Error) -> Option<u8> {
     match error {
         program::Error::Memory { .. } => Some(code::DOES_NOT_FIT),
-        program::Error::Weight { .. } => Some(code::USAGE),
+        program::Error::Weight { .. } | program::Error::Token { .. } => Some(code::USAGE),
         _ => None,
     }
 }
@@ -119,10 +125,14 @@ mod tests {
         let io = |kind: std::io::ErrorKind| {
             Err::<(), _>(std::io::Error::from(kind)).context("writing").unwrap_err()
         };
+        let json =
+            |kind: std::io::ErrorKind| serde_json::Error::io(std::io::Error::from(kind)).into();
         let memory = || program::Error::Memory { what: "a cache", bytes: 1 };
         for (error, want) in [
             (io(std::io::ErrorKind::BrokenPipe), 0),
             (io(std::io::ErrorKind::PermissionDenied), 1),
+            (json(std::io::ErrorKind::BrokenPipe), 0),
+            (json(std::io::ErrorKind::StorageFull), 1),
             (Failure::Usage("x".into()).into(), 2),
             (gguf::Error::Version { found: 9 }.into(), 2),
             (models::Error::MissingKey { key: "k".into() }.into(), 2),

@@ -38,6 +38,9 @@ pub(crate) struct LoadOptions {
 /// # Errors
 /// [`Failure::NotFound`], or what is wrong with the file.
 pub(crate) fn open(path: &Path) -> anyhow::Result<Gguf> {
+    if path.as_os_str().is_empty() {
+        return Err(Failure::Usage("the path of the model is empty".into()).into());
+    }
     if !path.exists() {
         return Err(Failure::NotFound { path: path.to_owned() }.into());
     }

@@ -84,6 +84,8 @@ fn wrong_command_lines_are_2() {
         &["logits", "-m", "demo.gguf", "--tokens", "1 2"],
         &["logits", "-m", "demo.gguf", "--tokens", "1 x", "--greedy", "1"],
         &["tokenize", "-m", "demo.gguf", "--decode", "99999"],
+        &["logits", "-m", "demo.gguf", "--tokens", "99999", "--greedy", "1"],
+        &["run", "", "hi"],
         &["bench", "-m", "demo.gguf", "-p", "4-1-2"],
         &["bench", "-m", "demo.gguf", "-o", "xml"],
         &["bench", "-m", "demo.gguf", "-t", "0"],

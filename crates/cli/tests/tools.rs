@@ -273,7 +273,10 @@ fn completions_and_manual_pages() {
         assert!(place.ok(&["completions", shell]).contains("perplexity"), "{shell}");
     }
     assert!(place.ok(&["man"]).contains(".TH rooflight 1"));
-    assert!(place.ok(&["man", "run"]).contains("sky"));
+    let page = place.ok(&["man", "run"]);
+    assert!(
+        page.contains("sky") && page.contains(concat!("rooflight ", env!("CARGO_PKG_VERSION")))
+    );
     assert_eq!(place.ok(&["man", "-o", "pages"]), "");
     for page in ["rooflight.1", "rooflight-run.1", "rooflight-bench.1"] {
         assert!(text(&place.read(&format!("pages/{page}"))).contains(".TH"), "{page}");

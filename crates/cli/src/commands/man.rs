@@ -52,6 +52,9 @@ fn file_stem(command: &clap::Command) -> String {
 
 fn page(command: &clap::Command) -> std::io::Result<Vec<u8>> {
     let mut page = Vec::new();
-    clap_mangen::Man::new(command.clone()).title(file_stem(command)).render(&mut page)?;
+    clap_mangen::Man::new(command.clone())
+        .title(file_stem(command))
+        .source(concat!("rooflight ", env!("CARGO_PKG_VERSION")))
+        .render(&mut page)?;
     Ok(page)
 }
