@@ -18,6 +18,7 @@ mod memory;
 mod printable;
 mod reply;
 mod sampling;
+mod session;
 mod ui;
 mod units;
 

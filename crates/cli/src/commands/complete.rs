@@ -3,17 +3,15 @@
 use std::io::{IsTerminal, Read, Write};
 
 use anyhow::Context as _;
-use engine::{Request, Sampler, Session, generate};
+use engine::{Request, Sampler, generate};
 use tokenizer::Tokenizer;
 
-use crate::args::{
-    CacheArgs, ContextArgs, ExecutorArgs, MODEL_VARIABLE, PromptArgs, ThreadArgs, VerboseArgs,
-};
+use crate::args::{MODEL_VARIABLE, PromptArgs};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
-use crate::load::{self, LoadOptions};
+use crate::load;
 use crate::reply::{ReplyPrinter, tell_end};
-use crate::sampling::{LengthArgs, SamplerArgs, Settings};
+use crate::session::SessionArgs;
 
 /// Continue a text, without a chat template
 #[derive(clap::Args, Debug)]
@@ -24,19 +22,7 @@ pub(crate) struct Complete {
     #[command(flatten)]
     prompt: PromptArgs,
     #[command(flatten)]
-    context: ContextArgs,
-    #[command(flatten)]
-    cache: CacheArgs,
-    #[command(flatten)]
-    threads: ThreadArgs,
-    #[command(flatten)]
-    executor: ExecutorArgs,
-    #[command(flatten)]
-    verbose: VerboseArgs,
-    #[command(flatten)]
-    length: LengthArgs,
-    #[command(flatten)]
-    sampler: SamplerArgs,
+    session: SessionArgs,
 }
 
 impl Complete {
@@ -53,21 +39,9 @@ impl Complete {
         };
         let tokenizer = load::tokenizer(&gguf)?;
         let tokens = raw(&tokenizer, &prompt)?;
-        let settings = Settings::new(
-            self.sampler.options(gguf.metadata())?,
-            self.length,
-            self.verbose.verbose,
-        );
+        let settings = self.session.settings(gguf.metadata())?;
 
-        let options = LoadOptions { threads: self.threads.threads, verbose: self.verbose.verbose };
-        let cache = |config: &models::ModelConfig| {
-            self.cache.options(self.context.capacity(config.context_length))
-        };
-        let loaded = load::model(&gguf, &self.executor, options, &cache)?;
-        let cache = cache(&loaded.config);
-        load::warn_about_context(&loaded.config, cache.capacity);
-        drop(gguf);
-        let mut session = Session::new(loaded.model, cache, self.cache.chunk.unwrap_or(0))?;
+        let mut session = self.session.open(gguf)?.session;
         let mut sampler = Sampler::new(settings.sampler)?;
         let request = Request {
             prompt: &tokens,

@@ -4,17 +4,16 @@ use std::io::{IsTerminal, Read, Write};
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use engine::{Conversation, Session};
+use engine::Conversation;
 use gguf::Gguf;
 
-use crate::args::{
-    CacheArgs, ContextArgs, ExecutorArgs, MODEL_VARIABLE, PromptArgs, ThreadArgs, VerboseArgs,
-};
+use crate::args::{MODEL_VARIABLE, PromptArgs};
 use crate::chat::{Chat, Terminal};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
-use crate::load::{self, LoadOptions};
-use crate::sampling::{LengthArgs, SamplerArgs, Settings, Think};
+use crate::load;
+use crate::sampling::Think;
+use crate::session::{Opened, SessionArgs};
 use crate::{demo, ui};
 
 /// Talk to a model, or have it answer one prompt
@@ -37,19 +36,7 @@ pub(crate) struct Run {
     #[arg(long)]
     hidethinking: bool,
     #[command(flatten)]
-    context: ContextArgs,
-    #[command(flatten)]
-    cache: CacheArgs,
-    #[command(flatten)]
-    threads: ThreadArgs,
-    #[command(flatten)]
-    executor: ExecutorArgs,
-    #[command(flatten)]
-    verbose: VerboseArgs,
-    #[command(flatten)]
-    length: LengthArgs,
-    #[command(flatten)]
-    sampler: SamplerArgs,
+    session: SessionArgs,
 }
 
 impl Run {
@@ -70,28 +57,14 @@ impl Run {
         let format = load::chat_format(&gguf)?;
         let template =
             gguf.metadata().str("tokenizer.chat_template").ok().flatten().map(str::to_owned);
-        let mut settings = Settings::new(
-            self.sampler.options(gguf.metadata())?,
-            self.length,
-            self.verbose.verbose,
-        );
+        let mut settings = self.session.settings(gguf.metadata())?;
         settings.reasoning = self.reasoning.into();
         settings.show_thoughts = !self.hidethinking;
         if demo {
             settings.max_tokens = settings.max_tokens.or(Some(DEMO_TOKENS));
         }
 
-        let options = LoadOptions { threads: self.threads.threads, verbose: self.verbose.verbose };
-        let cache = |config: &models::ModelConfig| {
-            self.cache.options(self.context.capacity(config.context_length))
-        };
-        let loaded = load::model(&gguf, &self.executor, options, &cache)?;
-        let cache = cache(&loaded.config);
-        load::warn_about_context(&loaded.config, cache.capacity);
-        let info = load::describe(&gguf, &loaded.config);
-        // From here on the weights are the executor's; the file's pages may go.
-        drop(gguf);
-        let session = Session::new(loaded.model, cache, self.cache.chunk.unwrap_or(0))?;
+        let Opened { session, info } = self.session.open(gguf)?;
         let mut conversation = Conversation::new(session, Arc::new(format));
         conversation.set_system(self.system_prompt.clone());
         let mut chat =

@@ -1,0 +1,65 @@
+//! Options of the commands that generate text, and the step from a model file to a session.
+
+use engine::Session;
+use gguf::{Gguf, Metadata};
+
+use crate::args::{CacheArgs, ContextArgs, ExecutorArgs, ThreadArgs, VerboseArgs};
+use crate::load::{self, LoadOptions};
+use crate::sampling::{LengthArgs, SamplerArgs, Settings};
+
+/// How one session runs its model and chooses tokens.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct SessionArgs {
+    #[command(flatten)]
+    context: ContextArgs,
+    #[command(flatten)]
+    cache: CacheArgs,
+    #[command(flatten)]
+    threads: ThreadArgs,
+    #[command(flatten)]
+    executor: ExecutorArgs,
+    #[command(flatten)]
+    verbose: VerboseArgs,
+    #[command(flatten)]
+    length: LengthArgs,
+    #[command(flatten)]
+    sampler: SamplerArgs,
+}
+
+/// A session with nothing in it yet.
+pub(crate) struct Opened {
+    /// The session.
+    pub(crate) session: Session,
+    /// One line about its model.
+    pub(crate) info: String,
+}
+
+impl SessionArgs {
+    /// How replies are made with a model that has this metadata.
+    ///
+    /// # Errors
+    /// A flag out of range.
+    pub(crate) fn settings(&self, metadata: &Metadata) -> anyhow::Result<Settings> {
+        let sampler = self.sampler.options(metadata)?;
+        Ok(Settings::new(sampler, self.length.clone(), self.verbose.verbose))
+    }
+
+    /// Load the model and open a session.
+    ///
+    /// # Errors
+    /// A malformed model, or one that does not fit in memory.
+    pub(crate) fn open(&self, gguf: Gguf) -> anyhow::Result<Opened> {
+        let options = LoadOptions { threads: self.threads.threads, verbose: self.verbose.verbose };
+        let cache = |config: &models::ModelConfig| {
+            self.cache.options(self.context.capacity(config.context_length))
+        };
+        let loaded = load::model(&gguf, &self.executor, options, &cache)?;
+        let cache = cache(&loaded.config);
+        load::warn_about_context(&loaded.config, cache.capacity);
+        let info = load::describe(&gguf, &loaded.config);
+        // From here on the weights are the executor's; the file's pages may go.
+        drop(gguf);
+        let session = Session::new(loaded.model, cache, self.cache.chunk.unwrap_or(0))?;
+        Ok(Opened { session, info })
+    }
+}
