@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 mod byte_level;
-mod decoder;
 mod error;
 mod merge;
 mod pre;
@@ -19,7 +18,6 @@ mod tokenizer;
 mod unigram;
 mod vocab;
 
-pub use decoder::Decoder;
 pub use error::{Error, Result};
 pub use template::{ChatTemplate, Message, RenderOptions};
 pub use tokenizer::{Segment, Tokenizer};

@@ -1,16 +1,15 @@
 //! The tokenizer of a model: text to ids and ids to bytes.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use gguf::{Metadata, escape};
 
+use crate::Result;
 use crate::byte_level::ByteLevel;
 use crate::special::{Matcher, Piece};
 use crate::spm::{Spm, with_marked_spaces};
 use crate::unigram::Unigram;
 use crate::vocab::{Kind, Model, PRE, Vocab};
-use crate::{Decoder, Result};
 
 /// A piece of a prompt and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +22,7 @@ pub struct Segment {
 
 /// Text to token ids and back, for one vocabulary. Shared between threads.
 pub struct Tokenizer {
-    vocab: Arc<Vocab>,
+    vocab: Vocab,
     algorithm: Algorithm,
     /// Tokens found whole in any text.
     user_defined: Matcher,
@@ -68,15 +67,7 @@ impl Tokenizer {
             }
         };
         let pre = m.str(PRE)?.map(|name| escape(name, 60));
-        Ok(Tokenizer {
-            vocab: Arc::new(vocab),
-            algorithm,
-            user_defined,
-            special,
-            pre,
-            adds_bos,
-            adds_space,
-        })
+        Ok(Tokenizer { vocab, algorithm, user_defined, special, pre, adds_bos, adds_space })
     }
 
     /// What was found wrong in the vocabulary and worked around, one line each.
@@ -206,11 +197,6 @@ impl Tokenizer {
     /// The pre-tokenizer, as in `tokenizer.ggml.pre`, fit to print.
     pub fn pre(&self) -> Option<&str> {
         self.pre.as_deref()
-    }
-
-    /// A decoder for one stream of tokens.
-    pub fn decoder(&self) -> Decoder {
-        Decoder::new(Arc::clone(&self.vocab), self.adds_space)
     }
 
     /// Tokens that text from outside never becomes, and their texts.

@@ -60,6 +60,8 @@ mod tests {
         assert_eq!(decode(&[b"a\xE2", b"\x82", b"\xACb"]), ("a\u{20AC}b".into(), true));
         assert_eq!(decode(&[b"a\xE2\x82"]), ("a".into(), false));
         assert_eq!(decode(&[b"\xF0\x9F", b"(", b"\xFF"]), ("\u{FFFD}(\u{FFFD}".into(), true));
+        // A half character that another one cuts off is replaced, the other is kept.
+        assert_eq!(decode(&[b"\xE2", b"\xE2", b"\x82\xAC"]), ("\u{FFFD}\u{20AC}".into(), true));
     }
 
     proptest! {

@@ -108,11 +108,11 @@ pub(crate) fn byte_char(byte: u8) -> char {
     char::from_u32(0x100 + before as u32).unwrap()
 }
 
-/// The text of tokens, as a stream gives it.
+/// The text of tokens, without the space that encoding put first.
 pub(crate) fn decode(t: &Tokenizer, ids: &[u32]) -> String {
-    let mut decoder = t.decoder();
-    let text: String = ids.iter().map(|&id| decoder.push(id)).collect();
-    text + &decoder.finish()
+    let bytes: Vec<u8> = ids.iter().flat_map(|&id| t.bytes(id)).collect();
+    let text = String::from_utf8_lossy(&bytes);
+    text.strip_prefix(' ').filter(|_| t.adds_space()).unwrap_or(&text).to_owned()
 }
 
 /// A prompt in one piece, special or not.
