@@ -114,6 +114,26 @@ fn advise_huge(start: NonNull<u8>, len: usize) {
 #[cfg(all(unix, not(target_os = "linux")))]
 fn advise_huge(_start: NonNull<u8>, _len: usize) {}
 
+/// Cache blocks in huge pages: a step reads a little of every layer's and head's part, and would miss the TLB at each.
+pub(crate) struct HugePages;
+
+impl kv::Allocator for HugePages {
+    fn zeroed(&self, bytes: usize) -> Option<Box<dyn kv::Memory>> {
+        Some(Box::new(Buffer::new(bytes, "the cache").ok()?))
+    }
+}
+
+impl kv::Memory for Buffer {
+    fn bytes(&self) -> &[u8] {
+        Buffer::bytes(self)
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping covers `len` initialised bytes, and `&mut self` is the only way to them.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
 /// Types for which any bytes are a value, and whose alignment a page has.
 pub(crate) trait Number {}
 impl Number for u8 {}

@@ -15,7 +15,7 @@ use program::{
 
 use crate::exec::{Angles, AttentionShape, Exec, Kernels, SequenceRows};
 use crate::lower::lower;
-use crate::memory::Shared;
+use crate::memory::{HugePages, Shared};
 use crate::narrow::narrow;
 use crate::plan::{Job, Phase, Plan};
 use crate::pool::Pool;
@@ -286,14 +286,13 @@ fn blocks<'a>(
 ) -> Vec<Vec<Vec<Shared<'a, u8>>>> {
     let mut blocks: Vec<Vec<Vec<Shared<'a, u8>>>> = (0..n_caches).map(|_| Vec::new()).collect();
     for (session, rows) in sessions.iter_mut().zip(sequences) {
-        for (cache, session_blocks) in
-            session.cache.views(rows.start..rows.start + rows.n).enumerate()
-        {
+        let views = session.cache.views(rows.start..rows.start + rows.n);
+        for (blocks, views) in blocks.iter_mut().zip(views) {
             let view = |block: kv::View<'a>| match block {
                 kv::View::Shared(bytes) => Shared::read_only(bytes),
                 kv::View::Exclusive(bytes) => Shared::new(bytes),
             };
-            blocks[cache].push(session_blocks.map(view).collect());
+            blocks.push(views.into_iter().map(view).collect());
         }
     }
     blocks
@@ -325,7 +324,7 @@ impl Model for CpuModel {
     fn open(&self, options: &CacheOptions) -> Result<SessionId> {
         let shapes = self.shapes(options)?;
         let layouts: Vec<Layout> = shapes.iter().map(|shape| shape.layout).collect();
-        let cache = Contiguous::new(Arc::from(layouts), options.capacity);
+        let cache = Contiguous::new(Arc::from(layouts), options.capacity, Arc::new(HugePages));
         Ok(self.lock().insert(Session { cache, shapes }))
     }
 

@@ -1,10 +1,8 @@
-//! One block of positions of one layer: aligned bytes, and where each head's regions are in them.
+//! One block of positions: where each head's regions are in it, and the memory it is made of.
 
 use std::ops::Range;
 
 use program::CacheSpec;
-
-use crate::{Error, Result};
 
 /// Positions in a block.
 pub const BLOCK: usize = 256;
@@ -69,52 +67,48 @@ impl Layout {
             .chunks_exact(layout.head_bytes().max(1))
             .map(move |head| (&head[layout.keys(0)], &head[layout.values(0)]))
     }
-
-    /// The regions of each head of a block, for writing: keys and values.
-    pub fn heads_mut<'a>(
-        &self,
-        block: &'a mut [u8],
-    ) -> impl ExactSizeIterator<Item = (&'a mut [u8], &'a mut [u8])> + use<'a> {
-        let layout = *self;
-        block.chunks_exact_mut(layout.head_bytes().max(1)).map(move |head| {
-            let (keys, values) = head.split_at_mut(layout.values(0).start);
-            (&mut keys[layout.keys(0)], &mut values[..layout.value_bytes])
-        })
-    }
 }
 
-/// Storage of a block. Zero where nothing was written.
-pub(crate) struct Block {
-    lines: Vec<Line>,
+/// Memory of a block: zeros, at a cache line, until written.
+pub trait Memory: Send + Sync {
+    /// The bytes.
+    fn bytes(&self) -> &[u8];
+
+    /// The bytes, for writing.
+    fn bytes_mut(&mut self) -> &mut [u8];
 }
 
-impl Block {
-    /// A block of zeros.
-    pub(crate) fn zeroed(layout: &Layout) -> Result<Block> {
-        let mut lines = Block::reserve(layout.block_bytes())?;
-        lines.resize(layout.block_bytes() / LINE, Line([0; LINE]));
-        Ok(Block { lines })
-    }
+/// Where the memory of blocks comes from: an executor may know better pages than the heap's.
+pub trait Allocator: Send + Sync {
+    /// `bytes` zeros; `None` if there is no such memory.
+    fn zeroed(&self, bytes: usize) -> Option<Box<dyn Memory>>;
+}
 
-    /// Another block with the same bytes.
-    pub(crate) fn copy(&self) -> Result<Block> {
-        let mut lines = Block::reserve(self.bytes().len())?;
-        lines.extend_from_slice(&self.lines);
-        Ok(Block { lines })
-    }
+/// The heap.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Heap;
 
-    fn reserve(bytes: usize) -> Result<Vec<Line>> {
+impl Allocator for Heap {
+    fn zeroed(&self, bytes: usize) -> Option<Box<dyn Memory>> {
         let mut lines = Vec::new();
-        lines.try_reserve_exact(bytes / LINE).map_err(|_| Error::Memory { bytes })?;
-        Ok(lines)
+        lines.try_reserve_exact(bytes.div_ceil(LINE)).ok()?;
+        lines.resize(bytes.div_ceil(LINE), Line([0; LINE]));
+        Some(Box::new(Lines { lines, bytes }))
+    }
+}
+
+struct Lines {
+    lines: Vec<Line>,
+    bytes: usize,
+}
+
+impl Memory for Lines {
+    fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.lines)[..self.bytes]
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
-        bytemuck::cast_slice(&self.lines)
-    }
-
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        bytemuck::cast_slice_mut(&mut self.lines)
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.bytes]
     }
 }
 
@@ -127,13 +121,12 @@ mod tests {
         let spec = CacheSpec { layer: 0, n_kv_heads: 3, key_dim: 5, value_dim: 7 };
         let layout = Layout::new(&spec, 100, 130);
         assert_eq!((layout.head_bytes(), layout.block_bytes()), (128 + 192, 3 * 320));
-        let mut block = Block::zeroed(&layout).unwrap();
+        let mut block = Heap.zeroed(layout.block_bytes()).unwrap();
         assert_eq!(block.bytes().len(), layout.block_bytes());
         assert_eq!(block.bytes().as_ptr().align_offset(64), 0);
-        for (head, (keys, values)) in layout.heads_mut(block.bytes_mut()).enumerate() {
-            assert_eq!((keys.len(), values.len()), (100, 130));
-            keys.fill(1 + 2 * head as u8);
-            values.fill(2 + 2 * head as u8);
+        for head in 0..3 {
+            block.bytes_mut()[layout.keys(head)].fill(1 + 2 * head as u8);
+            block.bytes_mut()[layout.values(head)].fill(2 + 2 * head as u8);
         }
         for head in 0..3 {
             assert!(

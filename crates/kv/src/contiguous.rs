@@ -3,8 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::block::Block;
-use crate::{BLOCK, Error, Layout, Result};
+use crate::{Allocator, BLOCK, Error, Layout, Memory, Result};
 
 /// A run of cached positions whose keys and values lie in one block.
 #[derive(Clone, Copy, Debug)]
@@ -28,13 +27,14 @@ pub enum View<'a> {
 
 /// Keys and values of one session, for all caches of a program.
 ///
-/// A step goes `prepare(new_len)`, write rows `len..new_len` through [`blocks_mut`](Self::blocks_mut), read
+/// A step goes `prepare(new_len)`, write rows `len..new_len` through [`views`](Self::views), read
 /// [`segments`](Self::segments), `extend(new_len)`. A step that fails before the last leaves `len` as it was.
 /// Memory follows the positions held; forks share blocks and copy the one they extend.
 pub struct Contiguous {
     layouts: Arc<[Layout]>,
-    /// `[cache][block]`; all caches hold the same number of blocks between calls.
-    caches: Vec<Vec<Arc<Block>>>,
+    allocator: Arc<dyn Allocator>,
+    /// Each holds 256 positions of all caches, one cache after another.
+    blocks: Vec<Arc<Box<dyn Memory>>>,
     len: usize,
     committed: usize,
     capacity: usize,
@@ -42,9 +42,12 @@ pub struct Contiguous {
 
 impl Contiguous {
     /// An empty cache; `layouts` has one entry per cache, `capacity` is the most positions it may hold.
-    pub fn new(layouts: Arc<[Layout]>, capacity: usize) -> Contiguous {
-        let caches = layouts.iter().map(|_| Vec::new()).collect();
-        Contiguous { layouts, caches, len: 0, committed: 0, capacity }
+    pub fn new(
+        layouts: Arc<[Layout]>,
+        capacity: usize,
+        allocator: Arc<dyn Allocator>,
+    ) -> Contiguous {
+        Contiguous { layouts, allocator, blocks: Vec::new(), len: 0, committed: 0, capacity }
     }
 
     /// Positions held, tentative ones included.
@@ -74,11 +77,18 @@ impl Contiguous {
 
     /// Bytes of memory the blocks take. Blocks shared with forks count in each.
     pub fn bytes(&self) -> u64 {
-        self.caches
-            .iter()
-            .zip(self.layouts.iter())
-            .map(|(c, l)| c.len() as u64 * l.block_bytes() as u64)
-            .sum()
+        (self.blocks.len() * self.block_bytes()) as u64
+    }
+
+    /// Bytes of 256 positions of all caches.
+    fn block_bytes(&self) -> usize {
+        self.layouts.iter().map(Layout::block_bytes).sum()
+    }
+
+    /// Where a cache lies within a block.
+    fn place(&self, cache: usize) -> Range<usize> {
+        let start = self.layouts[..cache].iter().map(Layout::block_bytes).sum();
+        start..start + self.layouts[cache].block_bytes()
     }
 
     /// Make the blocks that positions `len..new_len` fall into exist and belong to this cache alone. `len` stays.
@@ -97,19 +107,19 @@ impl Contiguous {
     }
 
     fn make_exclusive(&mut self, new_len: usize) -> Result<()> {
-        for (blocks, layout) in self.caches.iter_mut().zip(self.layouts.iter()) {
-            for i in touched(self.len, new_len) {
-                match blocks.get_mut(i) {
-                    None => {
-                        blocks
-                            .try_reserve(1)
-                            .map_err(|_| Error::Memory { bytes: size_of::<Arc<Block>>() })?;
-                        blocks.push(Arc::new(Block::zeroed(layout)?));
-                    }
-                    Some(block) => {
-                        if Arc::get_mut(block).is_none() {
-                            *block = Arc::new(block.copy()?);
-                        }
+        let bytes = self.block_bytes();
+        let memory = || Error::Memory { bytes };
+        for i in touched(self.len, new_len) {
+            match self.blocks.get_mut(i) {
+                None => {
+                    self.blocks.try_reserve(1).map_err(|_| memory())?;
+                    self.blocks.push(Arc::new(self.allocator.zeroed(bytes).ok_or_else(memory)?));
+                }
+                Some(block) => {
+                    if Arc::get_mut(block).is_none() {
+                        let mut copy = self.allocator.zeroed(bytes).ok_or_else(memory)?;
+                        copy.bytes_mut().copy_from_slice(block.bytes());
+                        *block = Arc::new(copy);
                     }
                 }
             }
@@ -122,13 +132,7 @@ impl Contiguous {
     /// # Errors
     /// [`Error::Length`] if `new_len` is not between `len` and what was prepared.
     pub fn extend(&mut self, new_len: usize) -> Result<()> {
-        let prepared = self
-            .caches
-            .iter()
-            .map(Vec::len)
-            .min()
-            .map_or(self.capacity, |n| n * BLOCK)
-            .min(self.capacity);
+        let prepared = (self.blocks.len() * BLOCK).min(self.capacity);
         if new_len < self.len || new_len > prepared {
             return Err(Error::Length { len: prepared, wanted: new_len });
         }
@@ -167,65 +171,42 @@ impl Contiguous {
         let kept = len.div_ceil(BLOCK);
         Ok(Contiguous {
             layouts: Arc::clone(&self.layouts),
-            caches: self.caches.iter().map(|blocks| blocks[..kept].to_vec()).collect(),
+            allocator: Arc::clone(&self.allocator),
+            blocks: self.blocks[..kept].to_vec(),
             len,
             committed: self.committed.min(len),
             capacity: self.capacity,
         })
     }
 
-    /// Block `i` of a cache.
-    ///
-    /// # Panics
-    /// If there is none.
-    pub fn block(&self, cache: usize, i: usize) -> &[u8] {
-        self.caches[cache][i].bytes()
-    }
-
-    /// Block `i` of a cache, for writing.
-    ///
-    /// # Panics
-    /// If it was not [prepared](Self::prepare).
-    pub fn block_mut(&mut self, cache: usize, i: usize) -> &mut [u8] {
-        exclusive(&mut self.caches[cache][i])
-    }
-
-    /// The blocks of a cache that positions `positions` fall into, with the position of each one's first row.
-    ///
-    /// # Panics
-    /// If one was not [prepared](Self::prepare).
-    pub fn blocks_mut(
-        &mut self,
-        cache: usize,
-        positions: Range<usize>,
-    ) -> impl ExactSizeIterator<Item = (usize, &mut [u8])> {
-        let blocks = touched(positions.start, positions.end);
-        let first = blocks.start;
-        self.caches[cache][blocks]
-            .iter_mut()
-            .enumerate()
-            .map(move |(i, block)| ((first + i) * BLOCK, exclusive(block)))
-    }
-
-    /// All blocks of every cache, for a step that writes `positions`: `[cache]`, then `[block]`.
+    /// All blocks of every cache, for a step that writes `positions`: `[cache][block]`.
     ///
     /// # Panics
     /// If the blocks of `positions` were not [prepared](Self::prepare).
-    pub fn views(
-        &mut self,
-        positions: Range<usize>,
-    ) -> impl ExactSizeIterator<Item = impl ExactSizeIterator<Item = View<'_>>> {
+    pub fn views(&mut self, positions: Range<usize>) -> Vec<Vec<View<'_>>> {
         let written = touched(positions.start, positions.end);
-        self.caches.iter_mut().map(move |blocks| {
-            let written = written.clone();
-            blocks.iter_mut().enumerate().map(move |(i, block)| {
-                if written.contains(&i) {
-                    View::Exclusive(exclusive(block))
-                } else {
-                    View::Shared(block.bytes())
+        let mut views: Vec<Vec<View<'_>>> = self.layouts.iter().map(|_| Vec::new()).collect();
+        for (i, block) in self.blocks.iter_mut().enumerate() {
+            let caches = views.iter_mut().zip(self.layouts.iter().map(Layout::block_bytes));
+            if written.contains(&i) {
+                let memory =
+                    Arc::get_mut(block).expect("`prepare` made the block this cache's own");
+                let mut rest = memory.bytes_mut();
+                for (views, bytes) in caches {
+                    let (cache, after) = rest.split_at_mut(bytes);
+                    views.push(View::Exclusive(cache));
+                    rest = after;
                 }
-            })
-        })
+            } else {
+                let mut rest = block.bytes();
+                for (views, bytes) in caches {
+                    let (cache, after) = rest.split_at(bytes);
+                    views.push(View::Shared(cache));
+                    rest = after;
+                }
+            }
+        }
+        views
     }
 
     /// The first `len` positions of a cache, written ones beyond [`len`](Self::len) included.
@@ -233,8 +214,11 @@ impl Contiguous {
     /// # Panics
     /// If they were not [prepared](Self::prepare).
     pub fn segments(&self, cache: usize, len: usize) -> impl ExactSizeIterator<Item = Segment<'_>> {
-        self.caches[cache][..len.div_ceil(BLOCK)].iter().enumerate().map(move |(i, block)| {
-            Segment { block: block.bytes(), first: i * BLOCK, n: (len - i * BLOCK).min(BLOCK) }
+        let place = self.place(cache);
+        self.blocks[..len.div_ceil(BLOCK)].iter().enumerate().map(move |(i, block)| Segment {
+            block: &block.bytes()[place.clone()],
+            first: i * BLOCK,
+            n: (len - i * BLOCK).min(BLOCK),
         })
     }
 
@@ -246,9 +230,7 @@ impl Contiguous {
     }
 
     fn drop_blocks(&mut self) {
-        for blocks in &mut self.caches {
-            blocks.truncate(self.len.div_ceil(BLOCK));
-        }
+        self.blocks.truncate(self.len.div_ceil(BLOCK));
     }
 }
 
@@ -267,8 +249,4 @@ impl std::fmt::Debug for Contiguous {
 fn touched(from: usize, to: usize) -> Range<usize> {
     let end = to.div_ceil(BLOCK);
     (from / BLOCK).min(end)..end
-}
-
-fn exclusive(block: &mut Arc<Block>) -> &mut [u8] {
-    Arc::get_mut(block).expect("`prepare` made the block this cache's own").bytes_mut()
 }

@@ -9,6 +9,6 @@ mod block;
 mod contiguous;
 mod error;
 
-pub use block::{BLOCK, Layout};
+pub use block::{Allocator, BLOCK, Heap, Layout, Memory};
 pub use contiguous::{Contiguous, Segment, View};
 pub use error::{Error, Result};

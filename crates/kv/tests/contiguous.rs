@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kv::{BLOCK, Contiguous, Error, Layout, View};
+use kv::{BLOCK, Contiguous, Error, Heap, Layout, View};
 use program::CacheSpec;
 use proptest::prelude::*;
 
@@ -29,13 +29,17 @@ fn stamp(value: u8, cache: usize, head: usize) -> u8 {
 fn append(cache: &mut Contiguous, model: &mut Vec<u8>, values: &[u8]) {
     let (from, to) = (model.len(), model.len() + values.len());
     cache.prepare(to).expect("within capacity");
-    for c in 0..2 {
-        let layout = cache.layouts()[c];
-        for (first, block) in cache.blocks_mut(c, from..to) {
-            for (head, (keys, out)) in layout.heads_mut(block).enumerate() {
+    let layouts = cache.layouts().to_vec();
+    for (c, blocks) in cache.views(from..to).into_iter().enumerate() {
+        for (i, view) in blocks.into_iter().enumerate() {
+            let View::Exclusive(block) = view else { continue };
+            let first = i * BLOCK;
+            for head in 0..layouts[c].n_kv_heads() {
+                let (keys, out) = (layouts[c].keys(head).start, layouts[c].values(head).start);
                 for position in from.max(first)..to.min(first + BLOCK) {
-                    keys[position - first] = stamp(values[position - from], c, head);
-                    out[position - first] = !stamp(values[position - from], c, head);
+                    let stamp = stamp(values[position - from], c, head);
+                    block[keys + position - first] = stamp;
+                    block[out + position - first] = !stamp;
                 }
             }
         }
@@ -52,9 +56,8 @@ fn check(cache: &Contiguous, model: &[u8]) {
     for c in 0..2 {
         let layout = cache.layouts()[c];
         let mut expected_first = 0;
-        for (i, segment) in cache.segments(c, model.len()).enumerate() {
+        for segment in cache.segments(c, model.len()) {
             assert_eq!(segment.first, expected_first);
-            assert_eq!(segment.block.as_ptr(), cache.block(c, i).as_ptr());
             expected_first += segment.n;
             for (head, (keys, values)) in layout.heads(segment.block).enumerate() {
                 for (position, value) in model[segment.first..][..segment.n].iter().enumerate() {
@@ -95,7 +98,7 @@ proptest! {
     /// Whatever two sessions do, each reads back its own rows, and what one writes the other never sees.
     #[test]
     fn histories_match_a_list(actions in proptest::collection::vec(action(), 1..24)) {
-        let mut caches = [Contiguous::new(layouts(), CAPACITY), Contiguous::new(layouts(), CAPACITY)];
+        let mut caches = [Contiguous::new(layouts(), CAPACITY, Arc::new(Heap)), Contiguous::new(layouts(), CAPACITY, Arc::new(Heap))];
         let mut models: [Vec<u8>; 2] = [Vec::new(), Vec::new()];
         for action in actions {
             match action {
@@ -134,11 +137,12 @@ proptest! {
 
 #[test]
 fn full_blocks_are_shared_and_the_extended_one_is_copied() {
-    let mut cache = Contiguous::new(layouts(), CAPACITY);
+    let mut cache = Contiguous::new(layouts(), CAPACITY, Arc::new(Heap));
     let mut model = Vec::new();
     append(&mut cache, &mut model, &[5; 300]);
     let mut fork = cache.fork(280).unwrap();
-    let same = |a: &Contiguous, b: &Contiguous, i| a.block(1, i).as_ptr() == b.block(1, i).as_ptr();
+    let at = |cache: &Contiguous, i| cache.segments(1, 280).nth(i).map(|s| s.block.as_ptr());
+    let same = |a: &Contiguous, b: &Contiguous, i| at(a, i) == at(b, i);
     assert!(
         same(&cache, &fork, 0) && same(&cache, &fork, 1),
         "nothing is copied before it is written"
@@ -152,7 +156,7 @@ fn full_blocks_are_shared_and_the_extended_one_is_copied() {
 
 #[test]
 fn a_step_that_fails_leaves_the_length() {
-    let mut cache = Contiguous::new(layouts(), CAPACITY);
+    let mut cache = Contiguous::new(layouts(), CAPACITY, Arc::new(Heap));
     cache.prepare(10).unwrap();
     assert!(cache.is_empty());
     assert_eq!(cache.segments(0, 10).map(|s| s.n).sum::<usize>(), 10);
@@ -162,7 +166,7 @@ fn a_step_that_fails_leaves_the_length() {
 
 #[test]
 fn lengths_out_of_range_are_errors() {
-    let mut cache = Contiguous::new(layouts(), CAPACITY);
+    let mut cache = Contiguous::new(layouts(), CAPACITY, Arc::new(Heap));
     append(&mut cache, &mut Vec::new(), &[1; 20]);
     let beyond = Error::Length { len: 20, wanted: 21 };
     assert_eq!(cache.truncate(21), Err(beyond.clone()));
@@ -179,20 +183,22 @@ fn lengths_out_of_range_are_errors() {
 
 #[test]
 fn blocks_start_as_zeros() {
-    let mut cache = Contiguous::new(layouts(), CAPACITY);
+    let mut cache = Contiguous::new(layouts(), CAPACITY, Arc::new(Heap));
     cache.prepare(1).unwrap();
-    assert!(cache.block_mut(1, 0).iter().all(|b| *b == 0));
+    let zeros = cache.segments(1, 1).next().expect("one block").block;
+    assert!(zeros.iter().all(|b| *b == 0));
 }
 
 #[test]
 fn views_are_exclusive_exactly_where_a_step_writes() {
-    let mut cache = Contiguous::new(layouts(), CAPACITY);
+    let mut cache = Contiguous::new(layouts(), CAPACITY, Arc::new(Heap));
     append(&mut cache, &mut Vec::new(), &[3; 300]);
     let mut fork = cache.fork(300).unwrap();
     fork.prepare(600).unwrap();
     let kinds: Vec<Vec<bool>> = fork
         .views(300..600)
-        .map(|blocks| blocks.map(|view| matches!(view, View::Exclusive(_))).collect())
+        .into_iter()
+        .map(|blocks| blocks.into_iter().map(|view| matches!(view, View::Exclusive(_))).collect())
         .collect();
     assert_eq!(kinds, [[false, true, true], [false, true, true]]);
 }
