@@ -3,6 +3,8 @@
 use engine::{Reasoning, SamplerOptions};
 use gguf::{Metadata, Value};
 
+use crate::ui;
+
 /// How the next token is chosen. Defaults are the model's own recommendation, else the number in brackets.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Sampling")]
@@ -37,13 +39,14 @@ pub(crate) struct SamplerArgs {
 }
 
 impl SamplerArgs {
-    /// The options for a model with this metadata.
+    /// The options for a model with this metadata. What the file recommends out of range is left out, with a warning.
     ///
     /// # Errors
-    /// A number out of range, in the file or among the flags.
+    /// A flag out of range.
     pub(crate) fn options(&self, metadata: &Metadata) -> engine::Result<SamplerOptions> {
-        let file = SamplerOptions::default()
-            .with_recommended(&|key| metadata.get(key).as_ref().and_then(number))?;
+        let (file, problems) = SamplerOptions::default()
+            .with_recommended(&|key| metadata.get(key).map(|value| number(&value)));
+        problems.iter().for_each(|problem| ui::warn(problem));
         let options = SamplerOptions {
             temperature: self.temp.unwrap_or(file.temperature),
             top_k: self.top_k.unwrap_or(file.top_k),
@@ -60,13 +63,10 @@ impl SamplerArgs {
     }
 }
 
-fn number(value: &Value<'_>) -> Option<f64> {
-    value.as_f32().map(f64::from).or_else(|| value.as_u64().map(|n| n as f64)).or_else(|| {
-        match value {
-            Value::I32(n) => Some(f64::from(*n)),
-            _ => None,
-        }
-    })
+/// NaN for what is no number.
+fn number(value: &Value<'_>) -> f64 {
+    let float = value.as_f32().map(f64::from);
+    float.or_else(|| value.as_integer().map(|n| n as f64)).unwrap_or(f64::NAN)
 }
 
 /// Set one option by the name it has in a chat (`temperature`, `top_k`, ...).
@@ -212,6 +212,14 @@ mod tests {
                 .options(file.metadata())
                 .is_err()
         );
+    }
+
+    #[test]
+    fn numbers_of_any_type_count_and_a_text_is_none() {
+        assert_eq!(number(&Value::I64(-1)), -1.0);
+        assert_eq!(number(&Value::U8(20)), 20.0);
+        assert_eq!(number(&Value::F64(0.5)), 0.5);
+        assert!(number(&Value::Bool(true)).is_nan() && number(&Value::String(b"0.5")).is_nan());
     }
 
     #[test]

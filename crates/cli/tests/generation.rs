@@ -33,6 +33,32 @@ fn without_a_model_a_random_one_answers_and_says_so() {
 }
 
 #[test]
+fn a_recommendation_out_of_range_is_ignored_and_named() {
+    let place = Place::new();
+    let string = |text: &[u8]| [&(text.len() as u64).to_le_bytes()[..], text].concat();
+    // Two pairs of metadata, a number and a text, in 64 bytes: the tensors stay aligned.
+    let pairs = [
+        string(b"general.sampling.top_p"),
+        6_u32.to_le_bytes().to_vec(),
+        7_f32.to_le_bytes().to_vec(),
+        string(b"pad"),
+        8_u32.to_le_bytes().to_vec(),
+        string(b"abc"),
+    ]
+    .concat();
+    assert_eq!(pairs.len(), 64);
+    let mut model = place.read("demo.gguf");
+    model[16] += 2;
+    model.splice(24..24, pairs);
+    place.write("odd.gguf", model);
+    let ask = |model: &str| place.run(&["run", model, "hello", "-n", "6", "-s", "3"]);
+    let (odd, plain) = (ask("odd.gguf"), ask("demo.gguf"));
+    assert_eq!((odd.status.code(), text(&odd.stdout)), (Some(0), text(&plain.stdout)));
+    let told = text(&odd.stderr);
+    assert!(told.contains("general.sampling.top_p") && told.lines().count() == 1, "{told}");
+}
+
+#[test]
 fn stdin_follows_the_prompt() {
     let place = Place::new();
     let mut piped = place.command(&["run", "demo.gguf", "Sum up:", "-s", "1", "-n", "8"]);

@@ -41,6 +41,19 @@ impl Default for SamplerOptions {
     }
 }
 
+/// How a number becomes an option.
+type Set = fn(&mut SamplerOptions, f64);
+
+/// What a file may recommend. A cast to an integer saturates.
+const RECOMMENDED: [(&str, Set); 6] = [
+    ("temp", |o, x| o.temperature = x as f32),
+    ("top_k", |o, x| o.top_k = x as i32),
+    ("top_p", |o, x| o.top_p = x as f32),
+    ("min_p", |o, x| o.min_p = x as f32),
+    ("penalty_repeat", |o, x| o.repeat_penalty = x as f32),
+    ("penalty_last_n", |o, x| o.repeat_last_n = x as i32),
+];
+
 impl SamplerOptions {
     /// Always the likeliest token.
     pub fn greedy() -> Self {
@@ -48,26 +61,30 @@ impl SamplerOptions {
     }
 
     /// These options with what the model's author recommends in the file: `number` looks up a metadata key
-    /// (`general.sampling.temp` and its siblings; integers and floats alike).
+    /// (`general.sampling.temp` and its siblings; integers and floats alike), NaN for what is no number.
     ///
-    /// # Errors
-    /// [`Error::Setting`] if the file's value is out of range.
-    pub fn with_recommended(mut self, number: &dyn Fn(&str) -> Option<f64>) -> Result<Self> {
-        let f = |key: &str, current: f32| {
-            number(&format!("general.sampling.{key}")).map_or(current, |v| v as f32)
-        };
-        // A float-to-int cast saturates, and 0 stands for NaN.
-        let i = |key: &str, current: i32| {
-            number(&format!("general.sampling.{key}")).map_or(current, |v| v as i32)
-        };
-        self.temperature = f("temp", self.temperature);
-        self.top_k = i("top_k", self.top_k);
-        self.top_p = f("top_p", self.top_p);
-        self.min_p = f("min_p", self.min_p);
-        self.repeat_penalty = f("penalty_repeat", self.repeat_penalty);
-        self.repeat_last_n = i("penalty_last_n", self.repeat_last_n);
-        self.check()?;
-        Ok(self)
+    /// A value out of range is left out; the second result has one line for each such key.
+    pub fn with_recommended(mut self, number: &dyn Fn(&str) -> Option<f64>) -> (Self, Vec<String>) {
+        let mut problems = Vec::new();
+        for (name, set) in RECOMMENDED {
+            let key = format!("general.sampling.{name}");
+            let Some(value) = number(&key) else { continue };
+            let mut changed = self;
+            set(&mut changed, value);
+            let problem = match changed.check() {
+                _ if value.is_nan() => "expected a number".to_owned(),
+                Err(Error::Setting { expected, found, .. }) => {
+                    format!("expected {expected}, found {found}")
+                }
+                Err(error) => error.to_string(),
+                Ok(()) => {
+                    self = changed;
+                    continue;
+                }
+            };
+            problems.push(format!("`{key}` is ignored: {problem}"));
+        }
+        (self, problems)
     }
 
     /// Whether the likeliest token is always taken.
@@ -158,14 +175,36 @@ mod tests {
             "general.sampling.penalty_last_n" => Some(-1.0),
             _ => None,
         };
-        let got = SamplerOptions::default().with_recommended(&file).unwrap();
+        let got = SamplerOptions::default().with_recommended(&file);
         let want = SamplerOptions {
             temperature: 0.6,
             top_k: 20,
             repeat_last_n: -1,
             ..SamplerOptions::default()
         };
-        assert_eq!(got, want);
-        assert!(SamplerOptions::default().with_recommended(&|_| Some(7.0)).is_err());
+        assert_eq!(got, (want, Vec::new()));
+    }
+
+    #[test]
+    fn what_the_file_recommends_wrongly_is_left_out_and_named() {
+        let file = |key: &str| match key {
+            "general.sampling.temp" => Some(f64::INFINITY),
+            "general.sampling.top_k" => Some(f64::NAN),
+            "general.sampling.top_p" => Some(7.0),
+            "general.sampling.min_p" => Some(0.5),
+            "general.sampling.penalty_last_n" => Some(-9.0),
+            _ => None,
+        };
+        let (options, problems) = SamplerOptions::default().with_recommended(&file);
+        assert_eq!(options, SamplerOptions { min_p: 0.5, ..SamplerOptions::default() });
+        assert_eq!(
+            problems,
+            [
+                "`general.sampling.temp` is ignored: expected a finite number, found inf",
+                "`general.sampling.top_k` is ignored: expected a number",
+                "`general.sampling.top_p` is ignored: expected 0 to 1, found 7",
+                "`general.sampling.penalty_last_n` is ignored: expected -1 or more, found -9",
+            ]
+        );
     }
 }
