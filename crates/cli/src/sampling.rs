@@ -192,6 +192,13 @@ impl From<Think> for Reasoning {
     }
 }
 
+/// Said where thinking is turned off and the template, `None` for ChatML, has no switch for it.
+pub(crate) fn thinks_anyway(reasoning: Reasoning, template: Option<&str>) -> Option<&'static str> {
+    let knows = template.is_some_and(|text| text.contains("enable_thinking"));
+    (reasoning == Reasoning::Off && !knows)
+        .then_some("thinking cannot be turned off: the chat template does not know enable_thinking")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,6 +227,20 @@ mod tests {
         assert_eq!(number(&Value::U8(20)), 20.0);
         assert_eq!(number(&Value::F64(0.5)), 0.5);
         assert!(number(&Value::Bool(true)).is_nan() && number(&Value::String(b"0.5")).is_nan());
+    }
+
+    #[test]
+    fn only_a_template_with_the_switch_turns_thinking_off() {
+        let knows = Some("{% if enable_thinking is false %}<think></think>{% endif %}");
+        for (reasoning, template, told) in [
+            (Reasoning::Off, Some("{{ messages }}"), true),
+            (Reasoning::Off, None, true),
+            (Reasoning::Off, knows, false),
+            (Reasoning::Auto, None, false),
+            (Reasoning::On, None, false),
+        ] {
+            assert_eq!(thinks_anyway(reasoning, template).is_some(), told, "{reasoning:?}");
+        }
     }
 
     #[test]

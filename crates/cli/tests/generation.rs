@@ -33,6 +33,29 @@ fn without_a_model_a_random_one_answers_and_says_so() {
 }
 
 #[test]
+fn reasoning_off_warns_once_where_the_template_has_no_switch() {
+    let place = Place::new();
+    let told = |model: &str, extra: &[&str]| {
+        let output = place.run(&[&["run", model, "hello", "-n", "4"], extra].concat());
+        assert_eq!(output.status.code(), Some(0));
+        text(&output.stderr)
+    };
+    let warned = told("demo.gguf", &["--reasoning", "off"]);
+    assert!(warned.contains("enable_thinking") && warned.lines().count() == 1, "{warned}");
+    assert_eq!(told("demo.gguf", &["--reasoning", "on"]), "");
+    // The same template, with a word of the same length.
+    let switch = format!("{:1$}", "enable_thinking", "add_generation_prompt".len());
+    let bytes = place.read("demo.gguf");
+    let at = bytes
+        .windows(switch.len())
+        .position(|bytes| bytes == b"add_generation_prompt")
+        .expect("the template asks for it");
+    let model = [&bytes[..at], switch.as_bytes(), &bytes[at + switch.len()..]].concat();
+    place.write("switch.gguf", model);
+    assert_eq!(told("switch.gguf", &["--reasoning", "off"]), "");
+}
+
+#[test]
 fn a_recommendation_out_of_range_is_ignored_and_named() {
     let place = Place::new();
     let string = |text: &[u8]| [&(text.len() as u64).to_le_bytes()[..], text].concat();

@@ -96,6 +96,9 @@ impl Chat {
 
     fn think(&mut self, reasoning: Reasoning) -> Result<(), String> {
         self.settings.reasoning = reasoning;
+        if let Some(warning) = sampling::thinks_anyway(reasoning, self.template.as_deref()) {
+            ui::warn(warning);
+        }
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use crate::chat::{Chat, Terminal};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::load;
-use crate::sampling::Think;
+use crate::sampling::{Think, thinks_anyway};
 use crate::session::{Opened, SessionArgs};
 use crate::{demo, ui};
 
@@ -59,6 +59,9 @@ impl Run {
             gguf.metadata().str("tokenizer.chat_template").ok().flatten().map(str::to_owned);
         let mut settings = self.session.settings(gguf.metadata())?;
         settings.reasoning = self.reasoning.into();
+        if let Some(warning) = thinks_anyway(settings.reasoning, template.as_deref()) {
+            ui::warn(warning);
+        }
         settings.show_thoughts = !self.hidethinking;
         if demo {
             settings.max_tokens = settings.max_tokens.or(Some(DEMO_TOKENS));
