@@ -15,9 +15,24 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("cpu", &["program", "kernels", "kv", "quant"]),
     ("models", &["program", "gguf", "quant"]),
     ("tokenizer", &["gguf"]),
-    ("engine", &["program", "models", "tokenizer", "kv"]),
+    ("planner", &["program"]),
+    ("engine", &["program", "models", "tokenizer", "planner", "kv"]),
     ("conformance", &["program", "models", "kv", "quant", "gguf"]),
-    ("cli", &["quant", "gguf", "program", "kernels", "kv", "cpu", "models", "tokenizer", "engine"]),
+    (
+        "cli",
+        &[
+            "quant",
+            "gguf",
+            "program",
+            "kernels",
+            "kv",
+            "cpu",
+            "models",
+            "tokenizer",
+            "planner",
+            "engine",
+        ],
+    ),
     ("xtask", &[]),
 ];
 

@@ -1,0 +1,436 @@
+//! [`Cost`]: what each op of a program reads and computes, counted from the program itself.
+//!
+//! A count is exact for weights, cache and multiply-adds. Activations are taken to stay in the processor's caches and
+//! are not counted as bytes; element-wise work is counted in elements and enters no limit. Closed forms of the same
+//! totals: [`crate::formula`].
+
+use program::{CacheSpec, CacheType, Node, Op, Program, Rows, WeightSpec};
+
+use crate::formula::{Head, positions_read, product, sum, triangle};
+use crate::{Error, Result};
+
+/// How a program is run, as far as its cost depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CostOptions {
+    /// Type of cached keys.
+    pub k: CacheType,
+    /// Type of cached values.
+    pub v: CacheType,
+    /// Queries of a prompt that share one read of the cache, at least 1; 1 is attention without tiles.
+    pub query_tile: usize,
+    /// Rows that no output needs are not computed: of the last layer, all but its keys and values. Executors move the
+    /// selection of rows that far; without it the program is counted as recorded.
+    pub narrow: bool,
+}
+
+impl Default for CostOptions {
+    fn default() -> Self {
+        let kv = CacheType::default();
+        CostOptions { k: kv, v: kv, query_tile: 64, narrow: true }
+    }
+}
+
+/// What part of a model an op belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// Rows of the embedding table.
+    Embed,
+    /// Matrices of the layers, with their biases.
+    Linear,
+    /// Scores and sums over the cache, and the write to it.
+    Attention,
+    /// The output head.
+    Head,
+    /// Norms, activations, residuals.
+    Rest,
+}
+
+impl Kind {
+    /// Every kind, in the order a token meets them.
+    pub const ALL: [Kind; 5] = [Kind::Embed, Kind::Linear, Kind::Attention, Kind::Head, Kind::Rest];
+
+    /// Name for tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Embed => "embed",
+            Kind::Linear => "linear",
+            Kind::Attention => "attention",
+            Kind::Head => "head",
+            Kind::Rest => "rest",
+        }
+    }
+}
+
+/// One pass over the weights for rows of one session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Positions the cache holds before it.
+    pub past: u64,
+    /// New tokens.
+    pub tokens: u64,
+    /// How many of them, the last ones, yield logits.
+    pub outputs: u64,
+}
+
+/// What has to be done: a sum over ops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Weights read, in elements.
+    pub weights: u64,
+    /// Weights read, in bytes.
+    pub weight_bytes: u64,
+    /// Keys and values read, in bytes.
+    pub cache_read_bytes: u64,
+    /// Keys and values written, in bytes.
+    pub cache_write_bytes: u64,
+    /// Multiply-adds with weights in blocks, which executors do in 8-bit integers.
+    pub int8_macs: u64,
+    /// Multiply-adds with plain weights and in attention, in floating point.
+    pub f32_macs: u64,
+    /// Elements that norms, activations, sums and biases yield.
+    pub elements: u64,
+    /// Times that all threads meet: once after attention, after the embedding, and after all matrices of one input.
+    pub barriers: u64,
+}
+
+impl Work {
+    /// Bytes of weights and cache that move.
+    pub fn bytes(&self) -> u64 {
+        sum(&[self.weight_bytes, self.cache_read_bytes, self.cache_write_bytes])
+    }
+
+    /// Multiply-adds of both kinds.
+    pub fn macs(&self) -> u64 {
+        self.int8_macs.saturating_add(self.f32_macs)
+    }
+
+    /// FLOP: 2 per multiply-add.
+    pub fn flop(&self) -> u64 {
+        self.macs().saturating_mul(2)
+    }
+
+    /// The sum of both.
+    #[must_use]
+    pub fn plus(&self, other: &Work) -> Work {
+        Work {
+            weights: self.weights.saturating_add(other.weights),
+            weight_bytes: self.weight_bytes.saturating_add(other.weight_bytes),
+            cache_read_bytes: self.cache_read_bytes.saturating_add(other.cache_read_bytes),
+            cache_write_bytes: self.cache_write_bytes.saturating_add(other.cache_write_bytes),
+            int8_macs: self.int8_macs.saturating_add(other.int8_macs),
+            f32_macs: self.f32_macs.saturating_add(other.f32_macs),
+            elements: self.elements.saturating_add(other.elements),
+            barriers: self.barriers.saturating_add(other.barriers),
+        }
+    }
+}
+
+impl std::iter::Sum for Work {
+    fn sum<I: Iterator<Item = Work>>(works: I) -> Work {
+        works.fold(Work::default(), |all, work| all.plus(&work))
+    }
+}
+
+/// One op and what its cost depends on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpCost {
+    /// The node's name, e.g. `blk.3.attn_q`.
+    pub name: String,
+    /// Its layer, if any.
+    pub layer: Option<usize>,
+    /// Its part of the model.
+    pub kind: Kind,
+    rows: Option<Rows>,
+    per: Per,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Per {
+    /// `row_bytes` of each row, of at most `rows` different ones.
+    Embed { row: u64, row_bytes: u64, rows: u64 },
+    /// Weights once, multiply-adds per row.
+    Linear { weights: u64, bytes: u64, int8_macs: u64, f32_macs: u64, biases: u64, barriers: u64 },
+    /// Bytes of the cache per position, multiply-adds per query and position.
+    Attention { bytes: u64, macs: u64, tile: u64 },
+    /// Weights once, elements per row.
+    Elements { weights: u64, bytes: u64, elements: u64 },
+}
+
+impl OpCost {
+    fn work(&self, load: &Load) -> Work {
+        let outputs = load.outputs.min(load.tokens);
+        let rows = match self.rows {
+            Some(Rows::Tokens) => load.tokens,
+            Some(Rows::Selected) => outputs,
+            None => 0,
+        };
+        let zero = Work::default();
+        match self.per {
+            Per::Attention { bytes, macs, tile } => {
+                // Keys and values enter the cache even if nothing is asked of this layer.
+                let before = load.past.saturating_add(load.tokens - rows);
+                let tiles = rows.div_ceil(tile);
+                let read = positions_read(rows, tile).saturating_add(before.saturating_mul(tiles));
+                let attended = triangle(rows).saturating_add(before.saturating_mul(rows));
+                Work {
+                    cache_read_bytes: read.saturating_mul(bytes),
+                    cache_write_bytes: load.tokens.saturating_mul(bytes),
+                    f32_macs: attended.saturating_mul(macs),
+                    barriers: u64::from(load.tokens > 0),
+                    ..zero
+                }
+            }
+            _ if rows == 0 => zero,
+            Per::Embed { row, row_bytes, rows: table } => {
+                let read = rows.min(table);
+                let (weights, weight_bytes) =
+                    (read.saturating_mul(row), read.saturating_mul(row_bytes));
+                Work { weights, weight_bytes, barriers: 1, ..zero }
+            }
+            Per::Linear { weights, bytes, int8_macs, f32_macs, biases, barriers } => Work {
+                weights,
+                weight_bytes: bytes,
+                int8_macs: rows.saturating_mul(int8_macs),
+                f32_macs: rows.saturating_mul(f32_macs),
+                elements: rows.saturating_mul(biases),
+                barriers,
+                ..zero
+            },
+            Per::Elements { weights, bytes, elements } => Work {
+                weights,
+                weight_bytes: bytes,
+                elements: rows.saturating_mul(elements),
+                ..zero
+            },
+        }
+    }
+}
+
+/// Weights of one type in a model's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TypeBytes {
+    /// Name as GGUF tools print it, e.g. `Q4_K`.
+    pub name: &'static str,
+    /// Tensors.
+    pub tensors: usize,
+    /// Weights.
+    pub weights: u64,
+    /// Bytes, block scales included.
+    pub bytes: u64,
+}
+
+/// The cost of a program, for any pass over it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cost {
+    ops: Vec<OpCost>,
+    types: Vec<TypeBytes>,
+    cache_bytes_per_token: u64,
+}
+
+impl Cost {
+    /// Count the ops of `program`.
+    ///
+    /// # Errors
+    /// [`Error::Op`] for an op whose cost is not known.
+    pub fn of(program: &Program, options: &CostOptions) -> Result<Cost> {
+        let rows = if options.narrow { needed(program) } else { recorded(program) };
+        let mut ops = Vec::with_capacity(program.nodes.len());
+        let mut input = None;
+        for (node, rows) in program.nodes.iter().zip(rows) {
+            let mut per = per(program, node, options)?;
+            if let Per::Linear { barriers, .. } = &mut per {
+                *barriers = u64::from(input != Some(node.inputs[0]));
+                input = Some(node.inputs[0]);
+            }
+            let kind = match per {
+                Per::Embed { .. } => Kind::Embed,
+                Per::Linear { .. } if node.layer.is_none() => Kind::Head,
+                Per::Linear { .. } => Kind::Linear,
+                Per::Attention { .. } => Kind::Attention,
+                Per::Elements { .. } => Kind::Rest,
+            };
+            let name = program.value(node.output).name.clone();
+            ops.push(OpCost { name, layer: node.layer, kind, rows, per });
+        }
+        let position = |cache| position_bytes(cache, options);
+        let cache_bytes_per_token = program.caches.iter().map(position).sum();
+        Ok(Cost { ops, types: types(program), cache_bytes_per_token })
+    }
+
+    /// The ops, in order.
+    pub fn ops(&self) -> &[OpCost] {
+        &self.ops
+    }
+
+    /// Weights by type, in the order they first appear in the file's program; tied tables once.
+    pub fn weight_types(&self) -> &[TypeBytes] {
+        &self.types
+    }
+
+    /// Bytes of all weights in memory, as the file has them.
+    pub fn resident_bytes(&self) -> u64 {
+        self.types.iter().fold(0, |all, ty| all.saturating_add(ty.bytes))
+    }
+
+    /// Bytes one position adds to the cache, over all layers.
+    pub fn cache_bytes_per_token(&self) -> u64 {
+        self.cache_bytes_per_token
+    }
+
+    /// A pass over the program.
+    pub fn pass(&self, load: &Load) -> Pass<'_> {
+        Pass { ops: &self.ops, work: self.ops.iter().map(|op| op.work(load)).collect() }
+    }
+
+    /// The step of one token on a cache of `depth` positions.
+    pub fn step(&self, depth: u64) -> Pass<'_> {
+        self.pass(&Load { past: depth, tokens: 1, outputs: 1 })
+    }
+
+    /// A prompt of `n` tokens in one pass on an empty cache.
+    pub fn prefill(&self, n: u64, head: Head) -> Pass<'_> {
+        let outputs = match head {
+            Head::LastToken => n.min(1),
+            Head::EveryToken => n,
+        };
+        self.pass(&Load { past: 0, tokens: n, outputs })
+    }
+}
+
+/// A prompt of `n` tokens on an empty cache in passes of `chunk` tokens (at least 1), of which the last yields logits.
+pub fn chunks(n: u64, chunk: u64) -> impl Iterator<Item = Load> {
+    let chunk = chunk.max(1);
+    (0..n.div_ceil(chunk)).map(move |i| {
+        let past = i * chunk;
+        let tokens = chunk.min(n - past);
+        Load { past, tokens, outputs: u64::from(past + tokens == n) }
+    })
+}
+
+/// The work of one pass, op by op.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pass<'a> {
+    ops: &'a [OpCost],
+    work: Vec<Work>,
+}
+
+impl Pass<'_> {
+    /// Each op with its work, in order.
+    pub fn ops(&self) -> impl ExactSizeIterator<Item = (&OpCost, &Work)> {
+        self.ops.iter().zip(&self.work)
+    }
+
+    /// All of it.
+    pub fn total(&self) -> Work {
+        self.work.iter().copied().sum()
+    }
+
+    /// The ops of one kind.
+    pub fn of_kind(&self, kind: Kind) -> Work {
+        self.ops().filter(|(op, _)| op.kind == kind).map(|(_, work)| *work).sum()
+    }
+
+    /// The ops of one layer; `None` for those outside all layers.
+    pub fn of_layer(&self, layer: Option<usize>) -> Work {
+        self.ops().filter(|(op, _)| op.layer == layer).map(|(_, work)| *work).sum()
+    }
+}
+
+fn per(program: &Program, node: &Node, options: &CostOptions) -> Result<Per> {
+    let elements = program.value(node.output).shape.cols() as u64;
+    Ok(match &node.op {
+        Op::Embed { table } => {
+            let spec = program.weight(*table);
+            let rows = spec.rows as u64;
+            Per::Embed { row: spec.cols as u64, row_bytes: spec.bytes() / rows.max(1), rows }
+        }
+        Op::Linear { weight, bias } => {
+            let spec = program.weight(*weight);
+            let bias = bias.map(|bias| program.weight(bias));
+            let macs = n_weights(spec);
+            let blocks = spec.ty.block_len() > 1;
+            let biases = bias.map_or(0, n_weights);
+            Per::Linear {
+                weights: macs.saturating_add(biases),
+                bytes: spec.bytes().saturating_add(bias.map_or(0, WeightSpec::bytes)),
+                int8_macs: if blocks { macs } else { 0 },
+                f32_macs: if blocks { 0 } else { macs },
+                biases,
+                barriers: 0,
+            }
+        }
+        Op::Attention { cache, .. } => {
+            let cache = program.cache(*cache);
+            let [q, _, v] = [0, 1, 2].map(|i| program.value(node.inputs[i]).shape);
+            let heads = q.groups as u64;
+            Per::Attention {
+                bytes: position_bytes(cache, options),
+                macs: product(&[heads, q.dim as u64 + v.dim as u64]),
+                tile: options.query_tile.max(1) as u64,
+            }
+        }
+        Op::RmsNorm { weight, .. } => {
+            let spec = program.weight(*weight);
+            Per::Elements { weights: n_weights(spec), bytes: spec.bytes(), elements }
+        }
+        Op::GatedAct(_) | Op::Add | Op::Scale(_) => {
+            Per::Elements { weights: 0, bytes: 0, elements }
+        }
+        Op::View | Op::SelectRows => Per::Elements { weights: 0, bytes: 0, elements: 0 },
+        other => {
+            let name = program.value(node.output).name.clone();
+            return Err(Error::Op { op: other.name(), name });
+        }
+    })
+}
+
+fn n_weights(spec: &WeightSpec) -> u64 {
+    product(&[spec.rows as u64, spec.cols as u64])
+}
+
+/// Bytes of one position in one layer's cache; no block spans two heads.
+fn position_bytes(cache: &CacheSpec, options: &CostOptions) -> u64 {
+    let (k, v) = (options.k.bytes(cache.key_dim as u64), options.v.bytes(cache.value_dim as u64));
+    (cache.n_kv_heads as u64).saturating_mul(k.saturating_add(v))
+}
+
+fn types(program: &Program) -> Vec<TypeBytes> {
+    let mut types: Vec<TypeBytes> = Vec::new();
+    for spec in &program.weights {
+        let name = spec.ty.name();
+        let at = types.iter().position(|ty| ty.name == name).unwrap_or_else(|| {
+            types.push(TypeBytes { name, tensors: 0, weights: 0, bytes: 0 });
+            types.len() - 1
+        });
+        let ty = &mut types[at];
+        ty.tensors += 1;
+        ty.weights = ty.weights.saturating_add(n_weights(spec));
+        ty.bytes = ty.bytes.saturating_add(spec.bytes());
+    }
+    types
+}
+
+/// Rows of each node's output as recorded.
+fn recorded(program: &Program) -> Vec<Option<Rows>> {
+    program.nodes.iter().map(|node| Some(program.value(node.output).shape.rows)).collect()
+}
+
+/// Rows of each node's output that an output of the program or the cache depends on; `None` for none.
+fn needed(program: &Program) -> Vec<Option<Rows>> {
+    let mut values: Vec<Option<Rows>> = vec![None; program.values.len()];
+    for (_, output) in &program.outputs {
+        values[output.0 as usize] = Some(program.value(*output).shape.rows);
+    }
+    for node in program.nodes.iter().rev() {
+        let rows = values[node.output.0 as usize];
+        for (i, input) in node.inputs.iter().enumerate() {
+            let cached = matches!(node.op, Op::Attention { .. }) && i > 0;
+            let need = if cached { Some(Rows::Tokens) } else { rows };
+            let value = &mut values[input.0 as usize];
+            if *value != Some(Rows::Tokens) {
+                *value = need.or(*value);
+            }
+        }
+    }
+    program.nodes.iter().map(|node| values[node.output.0 as usize]).collect()
+}

@@ -1,0 +1,159 @@
+//! [`Prediction`]: the least time of some work on a [`Machine`], and the time to be expected.
+
+use program::Ceilings;
+
+use crate::cost::{Cost, Load, Work, chunks};
+
+/// What binds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Resource {
+    /// Reading weights and cache.
+    Memory,
+    /// 8-bit integer multiply-adds.
+    Int8,
+    /// Floating-point multiply-adds.
+    F32,
+    /// Threads waiting for each other.
+    Barriers,
+}
+
+impl Resource {
+    /// Name for tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Resource::Memory => "memory",
+            Resource::Int8 => "int8",
+            Resource::F32 => "f32",
+            Resource::Barriers => "barriers",
+        }
+    }
+}
+
+/// What a machine can do at most: measured, or by its maker's word. Decimal units.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Machine {
+    /// Read bandwidth of memory, in bytes per second.
+    pub bandwidth: f64,
+    /// 8-bit multiply-adds per second.
+    pub int8_macs: f64,
+    /// Floating-point multiply-adds per second; each is 2 FLOP.
+    pub f32_macs: f64,
+    /// Seconds in which all threads meet.
+    pub barrier: f64,
+}
+
+impl Machine {
+    /// The measured ceilings of `threads`, reading `working_set` bytes over and over: bandwidth is that of the smallest
+    /// working set measured that is no smaller, or of the largest one. `None` if these threads were not measured.
+    pub fn measured(ceilings: &Ceilings, threads: usize, working_set: u64) -> Option<Machine> {
+        let compute = ceilings.compute(threads)?;
+        let of_threads = || ceilings.read.iter().filter(|read| read.threads == threads);
+        let held = of_threads().filter(|read| read.working_set >= working_set);
+        let bandwidth = match held.min_by_key(|read| read.working_set) {
+            Some(read) => read.bytes_per_second,
+            None => ceilings.memory_bandwidth(threads)?,
+        };
+        Some(Machine {
+            bandwidth,
+            int8_macs: compute.int8_macs_per_second,
+            f32_macs: compute.f32_macs_per_second,
+            barrier: ceilings.barrier.as_secs_f64(),
+        })
+    }
+}
+
+/// Seconds that each resource is needed for some work, and what follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Prediction {
+    /// Moving weights and cache.
+    pub memory: f64,
+    /// 8-bit multiply-adds.
+    pub int8: f64,
+    /// Floating-point multiply-adds.
+    pub f32: f64,
+    /// Waiting at barriers.
+    pub barriers: f64,
+    /// The time to be expected if each op runs at its own limit, one after the other: the sum over ops of memory or
+    /// arithmetic, whichever takes longer, and of barriers.
+    pub expected: f64,
+}
+
+impl Prediction {
+    /// One op, or work that overlaps as if it were one.
+    pub fn of_work(work: &Work, machine: &Machine) -> Prediction {
+        let memory = work.bytes() as f64 / machine.bandwidth;
+        let int8 = work.int8_macs as f64 / machine.int8_macs;
+        let f32 = work.f32_macs as f64 / machine.f32_macs;
+        let barriers = work.barriers as f64 * machine.barrier;
+        let expected = memory.max(int8 + f32) + barriers;
+        Prediction { memory, int8, f32, barriers, expected }
+    }
+
+    /// A pass, op by op.
+    pub fn of_pass(cost: &Cost, load: &Load, machine: &Machine) -> Prediction {
+        let pass = cost.pass(load);
+        let ops = pass.ops().map(|(_, work)| Prediction::of_work(work, machine));
+        ops.fold(Prediction::default(), |all, op| all.plus(&op))
+    }
+
+    /// The step of one token on a cache of `depth` positions.
+    pub fn of_step(cost: &Cost, depth: u64, machine: &Machine) -> Prediction {
+        Self::of_pass(cost, &Load { past: depth, tokens: 1, outputs: 1 }, machine)
+    }
+
+    /// A prompt of `n` tokens on an empty cache, in passes of `chunk` tokens, to the logits of its last token.
+    pub fn of_prefill(cost: &Cost, n: u64, chunk: u64, machine: &Machine) -> Prediction {
+        let passes = chunks(n, chunk).map(|load| Self::of_pass(cost, &load, machine));
+        passes.fold(Prediction::default(), |all, pass| all.plus(&pass))
+    }
+
+    /// One after the other.
+    #[must_use]
+    pub fn plus(&self, other: &Prediction) -> Prediction {
+        Prediction {
+            memory: self.memory + other.memory,
+            int8: self.int8 + other.int8,
+            f32: self.f32 + other.f32,
+            barriers: self.barriers + other.barriers,
+            expected: self.expected + other.expected,
+        }
+    }
+
+    fn by_resource(&self) -> [(Resource, f64); 4] {
+        [
+            (Resource::Memory, self.memory),
+            (Resource::Int8, self.int8),
+            (Resource::F32, self.f32),
+            (Resource::Barriers, self.barriers),
+        ]
+    }
+
+    /// The least time, in seconds, even if everything overlaps: that of the resource that binds.
+    pub fn limit(&self) -> f64 {
+        self.by_resource().iter().fold(0.0, |most, (_, time)| time.max(most))
+    }
+
+    /// The resource that takes longest.
+    pub fn binds(&self) -> Resource {
+        let longest = self.by_resource().into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
+        longest.map_or(Resource::Memory, |(resource, _)| resource)
+    }
+
+    /// `rows` in the expected time, per second: tokens per second of a step with 1, of a prompt with its length.
+    pub fn per_second(&self, rows: u64) -> f64 {
+        rows as f64 / self.expected
+    }
+}
+
+/// `limit / measured`: 1 is a machine at its limit. More than 1 says that a ceiling is wrong, and is to be shown as
+/// that. `None` unless both times, in seconds, are positive.
+pub fn share(limit: f64, measured: f64) -> Option<f64> {
+    (limit > 0.0 && measured > 0.0).then(|| limit / measured)
+}
+
+/// Positions whose cache fits into `memory` beside the weights and `reserved`, all in bytes; `None` if these alone do
+/// not fit. What is reserved is activations, a row of logits, and what else runs on the machine.
+pub fn longest_context(cost: &Cost, memory: u64, reserved: u64) -> Option<u64> {
+    let left = memory.checked_sub(cost.resident_bytes())?.checked_sub(reserved)?;
+    left.checked_div(cost.cache_bytes_per_token())
+}

@@ -1,0 +1,237 @@
+//! Counted costs of recorded programs equal the closed forms.
+
+use models::ModelConfig;
+use planner::formula::{Head, ModelShape, Roofline, positions_read, triangle};
+use planner::{Cost, CostOptions, Kind, Load, Work, predict};
+use program::{CacheType, Program, RopeScaling};
+use quant::GgmlType;
+
+/// `head_dim` of its own, grouped heads, sizes that whole blocks of 256 fit.
+fn config(architecture: &str) -> ModelConfig {
+    ModelConfig {
+        architecture: architecture.into(),
+        name: None,
+        hidden_size: 512,
+        intermediate_size: 1280,
+        n_layers: 3,
+        n_heads: 6,
+        n_kv_heads: 2,
+        head_dim: 128,
+        value_dim: 128,
+        vocab_size: 1000,
+        context_length: 4096,
+        rms_norm_eps: 1e-6,
+        rope_theta: 10_000.0,
+        rope_dims: 128,
+        rope_scaling: RopeScaling::None,
+        tied_embeddings: false,
+    }
+}
+
+fn shape(c: &ModelConfig) -> ModelShape {
+    ModelShape {
+        n_layers: c.n_layers as u64,
+        hidden_size: c.hidden_size as u64,
+        intermediate_size: c.intermediate_size as u64,
+        vocab_size: c.vocab_size as u64,
+        n_heads: c.n_heads as u64,
+        n_kv_heads: c.n_kv_heads as u64,
+        head_dim: c.head_dim as u64,
+        tied_embeddings: c.tied_embeddings,
+        qkv_bias: c.architecture == "qwen2",
+        norms: true,
+        qk_norms: c.architecture == "qwen3",
+    }
+}
+
+/// Matrices of type `matrix`, vectors in f32; no optional tensors.
+fn program(c: &ModelConfig, matrix: GgmlType) -> Program {
+    let ty = |name: &str, dims: &[u64]| match dims.len() {
+        1 if name.starts_with("rope_freqs") => None,
+        1 if name.ends_with(".bias") && c.architecture != "qwen2" => None,
+        1 => Some(GgmlType::F32),
+        _ => Some(matrix),
+    };
+    Program::clone(&models::from_config(c, &ty).expect("whole blocks").program)
+}
+
+/// As recorded, every query reading the cache for itself: what the closed forms say.
+const RECORDED: CostOptions =
+    CostOptions { k: CacheType::F16, v: CacheType::F16, query_tile: 1, narrow: false };
+
+fn configs() -> Vec<ModelConfig> {
+    let mut all = Vec::new();
+    for architecture in ["qwen2", "llama", "qwen3"] {
+        for n_kv_heads in [6, 2, 1] {
+            for tied_embeddings in [false, true] {
+                all.push(ModelConfig { n_kv_heads, tied_embeddings, ..config(architecture) });
+            }
+        }
+    }
+    all
+}
+
+/// Weights read per token: `Ap` and one row of the embedding.
+#[test]
+fn weights_of_a_step_are_the_active_parameters() {
+    for c in configs() {
+        let program = program(&c, GgmlType::F16);
+        let cost = Cost::of(&program, &RECORDED).unwrap();
+        let p = shape(&c).parameters();
+        let step = cost.step(0);
+        let embed = step.of_kind(Kind::Embed);
+        assert_eq!(embed.weights, c.hidden_size as u64);
+        assert_eq!(step.total().weights - embed.weights, p.active(), "{c:?}");
+        assert_eq!(step.of_kind(Kind::Head).weights, p.head);
+        let types = cost.weight_types();
+        let resident: u64 = types.iter().map(|ty| ty.weights).sum();
+        assert_eq!(resident, p.resident(), "{c:?}");
+        assert_eq!(step.total().weight_bytes, program.weight_bytes_per_token());
+    }
+}
+
+/// Without norms and biases: the article's `Ap`, which is what is multiplied.
+#[test]
+fn multiply_adds_are_the_closed_form() {
+    for c in configs() {
+        let program = program(&c, GgmlType::F16);
+        let cost = Cost::of(&program, &RECORDED).unwrap();
+        let plain = ModelShape { qkv_bias: false, norms: false, ..shape(&c) };
+        let roof = Roofline::new(&plain, 1.0, 1.0);
+        for n in [1, 2, 77, 500] {
+            for head in [Head::LastToken, Head::EveryToken] {
+                let counted = cost.prefill(n, head).total().flop();
+                assert_eq!(counted as f64, roof.prefill_flop(n, head), "{n} {head:?} {c:?}");
+            }
+            let step = cost.step(n - 1).total();
+            assert_eq!(step.flop() as f64, roof.step_flop(n));
+        }
+    }
+}
+
+#[test]
+fn bytes_are_the_closed_form() {
+    for c in configs() {
+        let program = program(&c, GgmlType::F16);
+        let s = shape(&c);
+        assert_eq!(program.cache_elements_per_token(), s.cache_elements_per_token());
+        for tile in [1, 7, 64] {
+            let cost = Cost::of(&program, &CostOptions { query_tile: tile, ..RECORDED }).unwrap();
+            let per_token = s.cache_elements_per_token() * 2;
+            assert_eq!(cost.cache_bytes_per_token(), per_token);
+            for n in [1, 6, 64, 300] {
+                let work = cost.prefill(n, Head::LastToken).total();
+                assert_eq!(work.cache_read_bytes, positions_read(n, tile as u64) * per_token);
+                assert_eq!(work.cache_write_bytes, n * per_token);
+                // Steps have no tile to share.
+                assert_eq!(cost.step(n - 1).total().cache_read_bytes, n * per_token);
+            }
+        }
+    }
+}
+
+/// All matrices and vectors in 16 bits: seconds equal those of the closed form.
+#[test]
+fn seconds_of_the_articles_model() {
+    let c = ModelConfig { n_heads: 4, n_kv_heads: 4, ..config("qwen2") };
+    let ty = |_: &str, _: &[u64]| Some(GgmlType::F16);
+    let program = models::from_config(&c, &ty).unwrap().program;
+    let cost = Cost::of(&program, &RECORDED).unwrap();
+    let roof = Roofline::new(&shape(&c), 50e9, 1e12);
+    let read = |work: Work, rows: u64| {
+        let embed = rows * c.hidden_size as u64 * 2;
+        (work.weight_bytes - embed + work.cache_read_bytes) as f64 / 50e9
+    };
+    assert_eq!(read(cost.step(99).total(), 1), roof.step_read(100));
+    assert_eq!(read(cost.prefill(100, Head::LastToken).total(), 100), roof.prefill_read(100));
+}
+
+#[test]
+fn block_formats_and_cache_types_have_their_own_bytes() {
+    let c = config("qwen3");
+    let f16 = Cost::of(&program(&c, GgmlType::F16), &RECORDED).unwrap();
+    let options = CostOptions { k: CacheType::Q8_0, v: CacheType::F32, ..RECORDED };
+    let q4 = Cost::of(&program(&c, GgmlType::Q4K), &options).unwrap();
+    let (plain, blocks) = (f16.step(9), q4.step(9));
+    for kind in [Kind::Embed, Kind::Linear, Kind::Head] {
+        let (plain, blocks) = (plain.of_kind(kind), blocks.of_kind(kind));
+        assert_eq!(plain.weight_bytes * 9, blocks.weight_bytes * 32, "16 to 4.5 bits");
+        assert_eq!((plain.f32_macs, plain.int8_macs), (blocks.int8_macs, 0));
+        assert_eq!(blocks.f32_macs, 0);
+    }
+    let head_bytes = 128 * 34 / 32 + 128 * 4;
+    assert_eq!(q4.cache_bytes_per_token(), 3 * 2 * head_bytes);
+    assert_eq!(plain.of_kind(Kind::Attention).f32_macs, blocks.of_kind(Kind::Attention).f32_macs);
+    let names: Vec<_> = q4.weight_types().iter().map(|ty| ty.name).collect();
+    assert_eq!(names, ["Q4_K", "F32"]);
+}
+
+#[test]
+fn kinds_and_layers_add_up() {
+    for c in configs() {
+        let cost = Cost::of(&program(&c, GgmlType::Q8_0), &CostOptions::default()).unwrap();
+        let pass = cost.pass(&Load { past: 100, tokens: 37, outputs: 1 });
+        let kinds: Work = Kind::ALL.iter().map(|&kind| pass.of_kind(kind)).sum();
+        assert_eq!(kinds, pass.total());
+        let layers = (0..c.n_layers).map(Some).chain([None]);
+        assert_eq!(layers.map(|layer| pass.of_layer(layer)).sum::<Work>(), pass.total());
+        // q, k, v | attention | output | gate, up | down; embedding and head.
+        assert_eq!(pass.total().barriers, 5 * c.n_layers as u64 + 2);
+    }
+}
+
+/// A prompt in chunks does what it does in one, but for the weights; positions before a chunk are read by each tile.
+#[test]
+fn chunks_add_up() {
+    let cost = Cost::of(&program(&config("qwen2"), GgmlType::Q8_0), &RECORDED).unwrap();
+    let whole = cost.prefill(300, Head::LastToken).total();
+    let loads: Vec<Load> = planner::cost::chunks(300, 128).collect();
+    assert_eq!(
+        loads.iter().map(|l| (l.past, l.tokens, l.outputs)).collect::<Vec<_>>(),
+        [(0, 128, 0), (128, 128, 0), (256, 44, 1)]
+    );
+    let parts: Work = loads.iter().map(|load| cost.pass(load).total()).sum();
+    assert_eq!(parts.flop(), whole.flop());
+    assert_eq!(parts.cache_read_bytes, whole.cache_read_bytes);
+    assert_eq!(parts.cache_write_bytes, whole.cache_write_bytes);
+    let head = cost.step(0).of_kind(Kind::Head).weight_bytes;
+    assert!(parts.weight_bytes > 3 * (whole.weight_bytes - head) - 1000 * 512 * 2);
+    assert_eq!(planner::cost::chunks(0, 128).count(), 0);
+}
+
+/// Of the last layer only keys and values are needed for every token; a step needs all.
+#[test]
+fn narrowing_drops_what_no_output_needs() {
+    for c in configs() {
+        let program = program(&c, GgmlType::Q8_0);
+        let recorded = Cost::of(&program, &RECORDED).unwrap();
+        let narrow = Cost::of(&program, &CostOptions { narrow: true, ..RECORDED }).unwrap();
+        assert_eq!(narrow.step(50).total(), recorded.step(50).total());
+        let n = 40;
+        let (h, q) = (c.hidden_size as u64, (c.n_heads * c.head_dim) as u64);
+        let dropped = (n - 1) * (2 * h * q + 3 * h * c.intermediate_size as u64);
+        let attended = (triangle(n) - n) * 2 * q;
+        let macs = |cost: &Cost| cost.prefill(n, Head::LastToken).total().macs();
+        assert_eq!(macs(&recorded) - macs(&narrow), dropped + attended, "{c:?}");
+        let every = |cost: &Cost| cost.prefill(n, Head::EveryToken).total();
+        assert_eq!(every(&recorded), every(&narrow));
+        // A chunk without outputs leaves the last layer after its keys and values.
+        let none = narrow.pass(&Load { past: 0, tokens: n, outputs: 0 });
+        let last = none.of_layer(Some(c.n_layers - 1));
+        assert_eq!(last.macs(), n * h * 2 * (c.n_kv_heads * c.head_dim) as u64);
+        assert_eq!(last.cache_read_bytes, 0);
+        assert!(last.cache_write_bytes > 0);
+    }
+}
+
+#[test]
+fn contexts_that_fit() {
+    let cost = Cost::of(&program(&config("qwen2"), GgmlType::Q4_0), &RECORDED).unwrap();
+    let weights = cost.resident_bytes();
+    let position = cost.cache_bytes_per_token();
+    let longest = |memory, reserved| predict::longest_context(&cost, memory, reserved);
+    assert_eq!(longest(weights + 10 * position + position / 2, 0), Some(10));
+    assert_eq!(longest(weights + 10 * position, position), Some(9));
+    assert_eq!(longest(weights - 1, 0), None);
+    assert_eq!(longest(weights, 1), None);
+}

@@ -1,0 +1,132 @@
+//! Predictions from costs and ceilings.
+
+use std::time::Duration;
+
+use planner::{Cost, CostOptions, Machine, Prediction, Resource, Work, share};
+use program::{
+    AttentionSpec, CacheSpec, CacheType, Ceilings, ComputeCeiling, OutputKind, Program,
+    ReadCeiling, Recorder, WeightSpec,
+};
+use quant::GgmlType;
+
+const MACHINE: Machine =
+    Machine { bandwidth: 10e9, int8_macs: 100e9, f32_macs: 20e9, barrier: 1e-6 };
+
+/// `head . (x + wo . attention(x, x, x))`, one layer, heads of 64.
+fn program() -> program::Result<Program> {
+    let r = Recorder::new();
+    let weight = |name: &str, rows, cols| {
+        r.weight(WeightSpec { name: name.into(), ty: GgmlType::Q8_0, rows, cols })
+    };
+    let x = r.embed(weight("token_embd.weight", 5000, 64))?;
+    r.layer(Some(0));
+    let cache = r.cache(CacheSpec { layer: 0, n_kv_heads: 1, key_dim: 64, value_dim: 64 });
+    let a = r.attention("attn", &AttentionSpec { rope: None, scale: 0.125 }, cache, [x, x, x])?;
+    let o = r.linear("attn_output", a, weight("blk.0.attn_output.weight", 64, 64))?;
+    let x = r.add("attn_residual", x, o)?;
+    r.layer(None);
+    let x = r.select_rows("rows", x)?;
+    let logits = r.linear("output", x, weight("output.weight", 5000, 64))?;
+    Ok(r.finish(&[(OutputKind::Logits, logits)]))
+}
+
+fn close(a: f64, b: f64) {
+    assert!((a / b - 1.0).abs() < 1e-12, "{a} vs {b}");
+}
+
+#[test]
+fn an_op_takes_as_long_as_what_binds_and_its_barrier() {
+    let work = |weight_bytes, int8_macs, f32_macs| Work {
+        weight_bytes,
+        int8_macs,
+        f32_macs,
+        barriers: 1,
+        ..Work::default()
+    };
+    let check = |work: Work, binds: Resource, limit: f64, expected: f64| {
+        let p = Prediction::of_work(&work, &MACHINE);
+        assert_eq!(p.binds(), binds);
+        close(p.limit(), limit);
+        close(p.expected, expected);
+    };
+    check(work(1_000_000, 0, 0), Resource::Memory, 1e-4, 1.01e-4);
+    check(work(1_000_000, 50_000_000, 0), Resource::Int8, 5e-4, 5.01e-4);
+    check(work(1_000_000, 50_000_000, 20_000_000), Resource::F32, 1e-3, 1.501e-3);
+    check(work(1_000, 0, 0), Resource::Barriers, 1e-6, 1.1e-6);
+}
+
+#[test]
+fn steps_and_prompts() {
+    let options = CostOptions { query_tile: 1, narrow: false, ..CostOptions::default() };
+    let cost = Cost::of(&program().unwrap(), &options).unwrap();
+    let head = 5000 * 68;
+    let step = Prediction::of_step(&cost, 1000, &MACHINE);
+    // A row of the embedding, the head, the output matrix; 1001 positions read and one written.
+    let bytes = 68 + head + 64 * 68 + (1001 + 1) * 2 * 64 * 2;
+    close(step.memory, bytes as f64 / 10e9);
+    close(step.int8, f64::from(5064 * 64) / 100e9);
+    close(step.f32, f64::from(1001 * 128) / 20e9);
+    close(step.barriers, 4e-6);
+    assert_eq!(step.binds(), Resource::Memory);
+    assert!(step.expected >= step.limit());
+    close(step.per_second(1), 1.0 / step.expected);
+    let deeper = Prediction::of_step(&cost, 2000, &MACHINE);
+    assert!(deeper.expected > step.expected);
+
+    let whole = Prediction::of_prefill(&cost, 600, 600, &MACHINE);
+    let chunked = Prediction::of_prefill(&cost, 600, 100, &MACHINE);
+    close(whole.int8, chunked.int8);
+    close(whole.f32, chunked.f32);
+    assert!(chunked.memory > whole.memory && chunked.barriers > whole.barriers);
+    let one = Prediction::of_prefill(&cost, 1, 64, &MACHINE);
+    assert_eq!(one, Prediction::of_step(&cost, 0, &MACHINE));
+}
+
+#[test]
+fn smaller_caches_read_less() {
+    let cost = |kv| {
+        let options = CostOptions { k: kv, v: kv, ..CostOptions::default() };
+        Prediction::of_step(&Cost::of(&program().unwrap(), &options).unwrap(), 4096, &MACHINE)
+            .memory
+    };
+    assert!(cost(CacheType::Q8_0) < cost(CacheType::F16));
+    assert!(cost(CacheType::F16) < cost(CacheType::F32));
+}
+
+#[test]
+fn shares() {
+    assert_eq!(share(3.0, 4.0), Some(0.75));
+    assert_eq!(share(5.0, 4.0), Some(1.25), "never hidden");
+    assert_eq!(share(1.0, 0.0), None);
+    assert_eq!(share(0.0, 1.0), None);
+    assert_eq!(share(1.0, f64::NAN), None);
+}
+
+#[test]
+fn ceilings_by_threads_and_working_set() {
+    let read = |threads, working_set, bytes_per_second| ReadCeiling {
+        threads,
+        working_set,
+        bytes_per_second,
+    };
+    let compute = |threads, rate| ComputeCeiling {
+        threads,
+        f32_macs_per_second: rate,
+        int8_macs_per_second: 4.0 * rate,
+    };
+    let ceilings = Ceilings {
+        read: vec![read(1, 1000, 9e9), read(1, 100_000, 5e9), read(2, 1000, 18e9)],
+        compute: vec![compute(1, 1e9), compute(2, 2e9), compute(4, 3e9)],
+        barrier: Duration::from_micros(2),
+    };
+    let bandwidth =
+        |threads, set| Machine::measured(&ceilings, threads, set).map(|machine| machine.bandwidth);
+    assert_eq!(bandwidth(1, 1000), Some(9e9));
+    assert_eq!(bandwidth(1, 1001), Some(5e9));
+    assert_eq!(bandwidth(1, 1 << 40), Some(5e9), "the largest working set is memory");
+    assert_eq!(bandwidth(2, 5000), Some(18e9));
+    assert_eq!(bandwidth(4, 1000), None, "not measured");
+    assert_eq!(bandwidth(3, 1000), None);
+    let machine = Machine::measured(&ceilings, 2, 1 << 30).unwrap();
+    assert_eq!((machine.int8_macs, machine.f32_macs, machine.barrier), (8e9, 2e9, 2e-6));
+}
