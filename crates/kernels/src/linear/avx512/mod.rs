@@ -27,7 +27,8 @@ pub(super) fn quantized<F: Format>(job: &mut Job<'_, '_>) {
     match job.x.n() {
         1 => stream::panels::<F, 1>(job),
         2 => stream::panels::<F, 2>(job),
-        3 | 4 => stream::panels::<F, 4>(job),
+        3 => stream::panels::<F, 3>(job),
+        4 => stream::panels::<F, 4>(job),
         5 | 6 => stream::panels::<F, 6>(job),
         7 | 8 => stream::panels::<F, 8>(job),
         // SAFETY: this function's features are those of the recipe.
