@@ -18,8 +18,8 @@ pub struct CostOptions {
     pub v: CacheType,
     /// Queries of a prompt that share one read of the cache, at least 1; 1 is attention without tiles.
     pub query_tile: usize,
-    /// Rows that no output needs are not computed: of the last layer, all but its keys and values. Executors move the
-    /// selection of rows that far; without it the program is counted as recorded.
+    /// Rows that no output needs are not counted: of the last layer, all but its keys and values. That is the least that
+    /// has to be done, which executors come near to; without it the program is counted as recorded.
     pub narrow: bool,
 }
 
@@ -262,7 +262,7 @@ impl Cost {
         &self.ops
     }
 
-    /// Weights by type, in the order they first appear in the file's program; tied tables once.
+    /// Weights by type, in the order in which the program first names them; tied tables once.
     pub fn weight_types(&self) -> &[TypeBytes] {
         &self.types
     }

@@ -1,4 +1,4 @@
-//! Machines one may plan for without having them: their makers' figures, decimal units.
+//! Machines one may plan for without having them: published figures, decimal units.
 //!
 //! Bandwidth and rates are peaks that no program reaches: limits from this table are further off than measured ones.
 //! Matrix units count for the 8-bit rate only where the maker gives one; floating point is the rate in f32.
@@ -8,9 +8,10 @@ use crate::Machine;
 /// A published machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Device {
-    /// Name, as `--device` takes it; case and spaces do not matter.
+    /// Name; [`find`] ignores its case and spaces.
     pub name: &'static str,
-    /// Memory that weights and cache can be in, in bytes; `None` where it is bought apart.
+    /// Memory for weights and cache, in bytes: the maker's GB taken as decimal, since drivers keep some of the binary
+    /// ones. `None` where buyers choose it.
     pub memory: Option<f64>,
     /// Its peaks. Barriers are counted as free.
     pub machine: Machine,
@@ -37,19 +38,19 @@ pub static DEVICES: &[Device] = &[
     device("RTX 4090", Some(24.0), 1008.0, 82.58, 660.6),
     // NVIDIA H100 data sheet, SXM: 80 GB, 3.35 TB/s, 67 TFLOPS f32, 1979 TOPS int8 dense.
     device("H100 SXM", Some(80.0), 3350.0, 67.0, 1979.0),
-    // The roofline article, section 4.2: 67 GB/s reached of dual-channel DDR5, 2735 GFLOP/s. A VNNI instruction does
-    // four multiply-adds where a fused one in f32 does one.
+    // The roofline article, section 4.2, after "LLM inference speed of light": 67 GB/s and 2735 GFLOP/s. A VNNI
+    // instruction does four multiply-adds where a fused one in f32 does one.
     device("Ryzen 9 7950X", None, 67.0, 2.735, 10.94),
-    // Apple's announcements of M1, M1 Pro and Max, M1 Ultra, M2, M2 Pro and Max, M2 Ultra: unified memory bandwidth and
-    // TFLOPS of the largest GPU. No integer rate of the GPU is published: that of f32 is taken.
+    // Apple's announcements: unified memory bandwidth, and TFLOPS of the largest GPU for the M1 family and M2. Those of
+    // the larger M2 are M2's 3.6 for 10 cores by their 19, 38 and 76. No integer rate of a GPU is given: f32's is taken.
     device("M1", None, 68.25, 2.6, 2.6),
     device("M1 Pro", None, 200.0, 5.2, 5.2),
     device("M1 Max", None, 400.0, 10.4, 10.4),
     device("M1 Ultra", None, 800.0, 21.0, 21.0),
     device("M2", None, 100.0, 3.6, 3.6),
-    device("M2 Pro", None, 200.0, 6.8, 6.8),
-    device("M2 Max", None, 400.0, 13.6, 13.6),
-    device("M2 Ultra", None, 800.0, 27.2, 27.2),
+    device("M2 Pro", None, 200.0, 6.84, 6.84),
+    device("M2 Max", None, 400.0, 13.68, 13.68),
+    device("M2 Ultra", None, 800.0, 27.36, 27.36),
 ];
 
 /// The machine with this name, ignoring case and whatever is neither letter nor digit.

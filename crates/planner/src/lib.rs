@@ -15,4 +15,4 @@ pub mod predict;
 
 pub use cost::{Cost, CostOptions, Kind, Load, Pass, Work};
 pub use error::{Error, Result};
-pub use predict::{Machine, Prediction, Resource, share};
+pub use predict::{Machine, Prediction, Resource, first_inflection, longest_context, share};

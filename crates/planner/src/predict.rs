@@ -3,6 +3,7 @@
 use program::Ceilings;
 
 use crate::cost::{Cost, Load, Work, chunks};
+use crate::formula::Head;
 
 /// What binds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,9 +82,11 @@ pub struct Prediction {
 impl Prediction {
     /// One op, or work that overlaps as if it were one.
     pub fn of_work(work: &Work, machine: &Machine) -> Prediction {
-        let memory = work.bytes() as f64 / machine.bandwidth;
-        let int8 = work.int8_macs as f64 / machine.int8_macs;
-        let f32 = work.f32_macs as f64 / machine.f32_macs;
+        // What is not there takes no time, whatever the rate.
+        let time = |amount: u64, rate: f64| if amount == 0 { 0.0 } else { amount as f64 / rate };
+        let memory = time(work.bytes(), machine.bandwidth);
+        let int8 = time(work.int8_macs, machine.int8_macs);
+        let f32 = time(work.f32_macs, machine.f32_macs);
         let barriers = work.barriers as f64 * machine.barrier;
         let expected = memory.max(int8 + f32) + barriers;
         Prediction { memory, int8, f32, barriers, expected }
@@ -143,6 +146,26 @@ impl Prediction {
     pub fn per_second(&self, rows: u64) -> f64 {
         rows as f64 / self.expected
     }
+}
+
+/// The shortest prompt, of at most `longest` tokens in one pass, whose arithmetic takes longer than its reading: the
+/// first inflection, counted, with each tensor's own format. `None` if there is no such prompt among the lengths tried:
+/// powers of two, then the exact length below the first that qualifies.
+pub fn first_inflection(cost: &Cost, machine: &Machine, longest: u64) -> Option<u64> {
+    let computes = |n: u64| {
+        let work = cost.prefill(n, Head::LastToken).total();
+        let p = Prediction::of_work(&work, machine);
+        p.int8 + p.f32 > p.memory
+    };
+    let powers = std::iter::successors(Some(1u64), |n| n.checked_mul(2));
+    let above = powers.take_while(|n| *n < longest).chain([longest]).find(|n| computes(*n))?;
+    // Reading binds at `low` or `low` is 0; arithmetic binds at `high`.
+    let (mut low, mut high) = (above.next_power_of_two() / 2, above);
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if computes(middle) { high = middle } else { low = middle }
+    }
+    Some(high)
 }
 
 /// `limit / measured`: 1 is a machine at its limit. More than 1 says that a ceiling is wrong, and is to be shown as

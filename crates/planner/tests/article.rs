@@ -83,6 +83,11 @@ fn parameters() {
     assert_eq!(plain.total() as f64, Units::Article.mega(590.75));
     assert_eq!((1000 * small.head) / small.active(), 335);
     assert_eq!(1000 * small.head / small.total(), 251);
+    // Erratum 9: the weights of 72B in 16 bits, in decimal bytes. Erratum 10: 14B alone exceeds 24 GiB.
+    let bytes = |parameters: u64| 2.0 * parameters as f64;
+    assert_eq!(two(bytes(named("72B").parameters().total()) / 1e9), "144.57");
+    let gib = Units::Article.giga(1.0);
+    assert_eq!(two(bytes(named("14B").parameters().active()) / gib), "24.94");
     let tied = ModelShape { tied_embeddings: true, ..named("0.5B") }.parameters();
     assert_eq!(tied.resident(), tied.active());
 }
@@ -208,19 +213,27 @@ fn inflections_to_more_digits() {
 fn prefill_times() {
     // Erratum 6: the article's table of section 6.1.2 is compute alone, for every token through the head.
     let seven = rtx4090(&named("7B"), Units::Article);
+    let ratio = |a: f64, b: f64| format!("{:.4}", a / b);
     let compute = |roof: &Roofline, n| two(1000.0 * roof.prefill_compute(n, Head::EveryToken));
     assert_eq!([25, 100, 500].map(|n| compute(&seven, n)), ["3.91", "15.67", "78.91"]);
     assert_eq!(compute(&rtx4090(&named("0.5B"), Units::Article), 500), "5.25");
     assert_eq!(format!("{:.1}", 1000.0 * seven.prefill_read(1)), "13.1");
     let first = seven.time_to_first_token(25, Head::EveryToken);
     assert_eq!(first, seven.prefill_read(25), "the weights bind below the inflection");
+    // S0.12: below the inflection two halves of a prompt take twice as long as the whole, if attention has tiles.
+    let tiled = Roofline { query_tile: 64, ..seven };
+    let halves = 2.0 * tiled.time_to_first_token(40, Head::LastToken);
+    assert!(halves / tiled.time_to_first_token(80, Head::LastToken) > 1.98);
+    let (read, compute) =
+        (|n| seven.prefill_read(n), |n| seven.prefill_compute(n, Head::LastToken));
+    assert!(read(113) > compute(113) && read(114) < compute(114));
+    assert!(read(481) < compute(481) && read(482) > compute(482));
     // S0.9: through the head once or n times differs by (n - 1) Hp.
     let differ =
         seven.prefill_flop(100, Head::EveryToken) - seven.prefill_flop(100, Head::LastToken);
     assert_eq!(differ, 2.0 * 99.0 * seven.parameters.head as f64);
     // Erratum 8: decimal units.
     let si = rtx4090(&named("7B"), Units::Decimal);
-    let ratio = |a: f64, b: f64| format!("{:.4}", a / b);
     assert_eq!(ratio(si.prefill_read(25), seven.prefill_read(25)), "1.0737");
     let compute = |roof: &Roofline| roof.prefill_compute(25, Head::LastToken);
     assert_eq!(ratio(compute(&si), compute(&seven)), "1.0995");

@@ -2,7 +2,7 @@
 
 use models::ModelConfig;
 use planner::formula::{Head, ModelShape, Roofline, positions_read, triangle};
-use planner::{Cost, CostOptions, Kind, Load, Work, predict};
+use planner::{Cost, CostOptions, Kind, Load, Machine, Work, first_inflection, longest_context};
 use program::{CacheType, Program, RopeScaling};
 use quant::GgmlType;
 
@@ -83,6 +83,9 @@ fn weights_of_a_step_are_the_active_parameters() {
         assert_eq!(embed.weights, c.hidden_size as u64);
         assert_eq!(step.total().weights - embed.weights, p.active(), "{c:?}");
         assert_eq!(step.of_kind(Kind::Head).weights, p.head);
+        // The article's own Ap: biases, no norms.
+        let article = ModelShape { norms: false, ..shape(&c) }.parameters().active();
+        assert_eq!(step.of_kind(Kind::Linear).weights + p.head, article);
         let types = cost.weight_types();
         let resident: u64 = types.iter().map(|ty| ty.weights).sum();
         assert_eq!(resident, p.resident(), "{c:?}");
@@ -229,9 +232,33 @@ fn contexts_that_fit() {
     let cost = Cost::of(&program(&config("qwen2"), GgmlType::Q4_0), &RECORDED).unwrap();
     let weights = cost.resident_bytes();
     let position = cost.cache_bytes_per_token();
-    let longest = |memory, reserved| predict::longest_context(&cost, memory, reserved);
+    let longest = |memory, reserved| longest_context(&cost, memory, reserved);
     assert_eq!(longest(weights + 10 * position + position / 2, 0), Some(10));
     assert_eq!(longest(weights + 10 * position, position), Some(9));
     assert_eq!(longest(weights - 1, 0), None);
     assert_eq!(longest(weights, 1), None);
+}
+
+/// The counted inflection is that of the closed form, but for the rows of the embedding and the writes to the cache,
+/// which the closed form leaves out.
+#[test]
+fn counted_inflections_are_near_the_closed_form() {
+    for c in configs() {
+        let cost = Cost::of(&program(&c, GgmlType::F16), &RECORDED).unwrap();
+        for balance in [10.0, 40.0, 100.0] {
+            let (bandwidth, flops) = (10e9, balance * 10e9);
+            let machine =
+                Machine { bandwidth, int8_macs: flops, f32_macs: flops / 2.0, barrier: 1e-6 };
+            let counted = first_inflection(&cost, &machine, 1 << 20);
+            let closed = Roofline::new(&shape(&c), bandwidth, flops).inflections(Head::LastToken);
+            let (Some(counted), Some(closed)) = (counted, closed) else {
+                assert_eq!((counted, closed), (None, None), "{balance} {c:?}");
+                continue;
+            };
+            let ratio = counted as f64 / closed.first;
+            assert!((0.98..1.15).contains(&ratio), "{counted} {closed:?} {c:?}");
+            assert_eq!(first_inflection(&cost, &machine, counted), Some(counted));
+            assert_eq!(first_inflection(&cost, &machine, counted - 1), None);
+        }
+    }
 }
