@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use engine::ModelFormat;
 use gguf::Gguf;
 use models::{GgufWeights, LoadedModel, ModelConfig};
-use program::{CacheOptions, Model};
+use program::{CacheOptions, Executor, Model};
 use tokenizer::{ChatTemplate, Tokenizer};
 
 use crate::args::ExecutorArgs;
@@ -22,6 +22,10 @@ pub(crate) struct Loaded {
     pub(crate) config: ModelConfig,
     /// The executor's form of it.
     pub(crate) model: Arc<dyn Model>,
+    /// What runs it.
+    pub(crate) executor: Box<dyn Executor>,
+    /// Threads that compute.
+    pub(crate) n_threads: usize,
 }
 
 /// What a command says about loading.
@@ -97,9 +101,9 @@ pub(crate) fn model(
     let cache = cache(&config);
     memory::check_fit(&program, &cache, memory::available())?;
 
-    let executor =
-        ExecutorOptions { kind: executor.executor, threads: options.threads, isa: executor.isa }
-            .start();
+    let chosen =
+        ExecutorOptions { kind: executor.executor, threads: options.threads, isa: executor.isa };
+    let executor = chosen.start();
     let bar = ui::bytes_bar("loading", 0);
     let model = executor
         .load(Arc::clone(&program), &GgufWeights(gguf), &mut |progress| {
@@ -122,7 +126,7 @@ pub(crate) fn model(
             units::seconds(start.elapsed()),
         ));
     }
-    Ok(Loaded { config, model })
+    Ok(Loaded { config, model, executor, n_threads: chosen.n_threads() })
 }
 
 /// `qwen2 494.03 M Q8_0`.

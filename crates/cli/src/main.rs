@@ -6,6 +6,7 @@
 
 mod args;
 mod argv;
+mod ceilings;
 mod chat;
 mod commands;
 mod demo;
@@ -13,6 +14,7 @@ mod executors;
 mod exit;
 mod hints;
 mod interrupt;
+mod limits;
 mod load;
 mod memory;
 mod printable;

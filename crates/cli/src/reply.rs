@@ -3,9 +3,12 @@
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use engine::{Event, Generated, Session, StopReason};
+use planner::Prediction;
 
+use crate::limits::{self, Limits};
 use crate::printable::Printable;
 use crate::ui::{self, PromptLine};
 use crate::units;
@@ -93,9 +96,19 @@ impl<'a> ReplyPrinter<'a> {
     }
 }
 
-/// `prompt 44 tok (12 cached) 0.31 s, first token 0.35 s, 128 tok 9.8 t/s, ctx 172/8192, stop`.
-pub(crate) fn footer(reply: &Generated, session: &Session) -> String {
+/// `prompt 44 tok (12 cached) 0.31 s = 61 % of limit, first token 0.35 s, 128 tok 9.8 t/s = 83 % of limit,
+/// ctx 172/8192, stop`.
+pub(crate) fn footer(reply: &Generated, session: &Session, limits: Option<&Limits>) -> String {
     let stats = &reply.stats;
+    let computed = stats.prompt_tokens - stats.cached_tokens;
+    let share = |limit: Option<Prediction>, measured: f64| {
+        let share = limit.map(|limit| limits::share(&limit, measured)).unwrap_or_default();
+        if share.is_empty() { share } else { format!(" = {share}") }
+    };
+    let prompt = limits.map(|limits| limits.prompt(stats.cached_tokens, computed));
+    let prompt = share(prompt, stats.prefill.as_secs_f64());
+    let steps = limits.map(|limits| limits.steps(stats.prompt_tokens, stats.steps.len()));
+    let steps = share(steps, stats.steps.iter().sum::<Duration>().as_secs_f64());
     let cached = match stats.cached_tokens {
         0 => String::new(),
         n => format!(" ({n} cached)"),
@@ -104,7 +117,7 @@ pub(crate) fn footer(reply: &Generated, session: &Session) -> String {
         .first_token
         .map_or_else(String::new, |time| format!(", first token {}", units::seconds(time)));
     format!(
-        "prompt {} tok{cached} {}{first}, {} tok {:.1} t/s, ctx {}/{}, {}",
+        "prompt {} tok{cached} {}{prompt}{first}, {} tok {:.1} t/s{steps}, ctx {}/{}, {}",
         stats.prompt_tokens,
         units::seconds(stats.prefill),
         reply.tokens.len(),
@@ -127,9 +140,14 @@ fn stop_word(stop: &StopReason) -> &'static str {
 }
 
 /// What the user should know about how a reply ended, and the footer where it is wanted.
-pub(crate) fn tell_end(reply: &Generated, session: &Session, verbose: bool) {
+pub(crate) fn tell_end(
+    reply: &Generated,
+    session: &Session,
+    limits: Option<&Limits>,
+    verbose: bool,
+) {
     if verbose || ui::stderr_is_terminal() {
-        ui::note(footer(reply, session));
+        ui::note(footer(reply, session, limits));
     }
     if verbose {
         ui::note(format_args!("prompt eval rate: {:.2} tokens/s", reply.stats.prefill_rate()));

@@ -4,8 +4,10 @@ use engine::Session;
 use gguf::{Gguf, Metadata};
 
 use crate::args::{CacheArgs, ContextArgs, ExecutorArgs, ThreadArgs, VerboseArgs};
+use crate::limits::Limits;
 use crate::load::{self, LoadOptions};
 use crate::sampling::{LengthArgs, SamplerArgs, Settings};
+use crate::{ceilings, ui};
 
 /// How one session runs its model and chooses tokens.
 #[derive(clap::Args, Clone, Debug)]
@@ -32,6 +34,8 @@ pub(crate) struct Opened {
     pub(crate) session: Session,
     /// One line about its model.
     pub(crate) info: String,
+    /// What this machine allows, where the footer will say so.
+    pub(crate) limits: Option<Limits>,
 }
 
 impl SessionArgs {
@@ -59,7 +63,16 @@ impl SessionArgs {
         let info = load::describe(&gguf, &loaded.config);
         // From here on the weights are the executor's; the file's pages may go.
         drop(gguf);
-        let session = Session::new(loaded.model, cache, self.cache.chunk.unwrap_or(0))?;
-        Ok(Opened { session, info })
+        let chunk = self.cache.chunk.unwrap_or(0);
+        let limits = if self.verbose.verbose || ui::stderr_is_terminal() {
+            let ceilings = ceilings::kept_or_measured(&*loaded.executor);
+            let chunk = if chunk == 0 { engine::DEFAULT_CHUNK } else { chunk };
+            let program = loaded.model.program();
+            ceilings.and_then(|c| Limits::new(program, &cache, chunk, (&c, loaded.n_threads)))
+        } else {
+            None
+        };
+        let session = Session::new(loaded.model, cache, chunk)?;
+        Ok(Opened { session, info, limits })
     }
 }

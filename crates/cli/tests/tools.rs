@@ -170,6 +170,9 @@ fn bench_speaks_llama_bench() {
         assert_eq!(row["samples_ns"].as_array().map(Vec::len), Some(2));
         assert!(row["avg_ts"].as_f64().unwrap() > 0.0);
         assert!(row["bytes_per_token"].as_u64().unwrap() > 0);
+        let (limit, share) = (row["limit_ts"].as_f64().unwrap(), row["share"].as_f64().unwrap());
+        assert!(limit > 0.0 && (share - row["avg_ts"].as_f64().unwrap() / limit).abs() < 1e-9);
+        assert!(["memory", "int8", "f32", "barriers"].contains(&row["bound_by"].as_str().unwrap()));
     }
     let shape = |row: &Value| {
         ["n_threads", "n_depth", "n_prompt", "n_gen"].map(|key| row[key].as_u64().unwrap())
@@ -282,4 +285,26 @@ fn completions_and_manual_pages() {
         assert!(text(&place.read(&format!("pages/{page}"))).contains(".TH"), "{page}");
     }
     assert!(!place.path("pages/rooflight-demo-model.1").exists());
+}
+
+#[test]
+fn the_machine_is_measured_once_and_then_remembered() {
+    let place = Place::new();
+    let first = place.ok(&["machine", "--json", "-t", "1"]);
+    let machine: Value = serde_json::from_str(&first).unwrap();
+    assert!(machine["read"][0]["bytes_per_second"].as_f64().unwrap() > 0.0);
+    assert!(place.path(".cache/rooflight/machine.json").exists());
+    assert_eq!(place.ok(&["machine", "--json", "-t", "1"]), first, "kept");
+    assert!(place.ok(&["machine", "-t", "1"]).contains("GB/s"));
+
+    // a file that someone else wrote is measured over, not believed
+    place.write(".cache/rooflight/machine.json", "{\"machine\": 3}");
+    assert!(place.ok(&["machine", "-t", "1"]).contains("GB/s"));
+    let (code, stderr) = place.fails(&["machine", "--executor", "interpreter", "--refresh"]);
+    assert_eq!(code, 1, "{stderr}");
+
+    // replies say how close they came, where that is asked for
+    let reply =
+        place.run(&["complete", "-m", "demo.gguf", "-p", "the", "-n", "4", "-v", "-t", "1"]);
+    assert!(text(&reply.stderr).contains("of limit"), "{}", text(&reply.stderr));
 }

@@ -10,7 +10,7 @@ use program::{CacheOptions, Model, Outputs, Sequence, SessionId, Step, StepOut};
 use crate::{Error, Result};
 
 /// Tokens fed at once unless told otherwise.
-const DEFAULT_CHUNK: usize = 512;
+pub const DEFAULT_CHUNK: usize = 512;
 
 /// One conversation on a shared model. Dropping it frees the cache.
 pub struct Session {

@@ -42,8 +42,53 @@ impl Ceilings {
         of_threads.max_by_key(|r| r.working_set).map(|r| r.bytes_per_second)
     }
 
+    /// The better of two measurements of one machine, figure by figure: what disturbs a measurement only lowers it.
+    /// Figures that `other` lacks stay.
+    pub fn best_of(mut self, other: &Ceilings) -> Ceilings {
+        for read in &mut self.read {
+            let same =
+                |o: &&ReadCeiling| (o.threads, o.working_set) == (read.threads, read.working_set);
+            let other = other.read.iter().find(same).map_or(0.0, |o| o.bytes_per_second);
+            read.bytes_per_second = read.bytes_per_second.max(other);
+        }
+        for compute in &mut self.compute {
+            if let Some(other) = other.compute(compute.threads) {
+                compute.f32_macs_per_second =
+                    compute.f32_macs_per_second.max(other.f32_macs_per_second);
+                compute.int8_macs_per_second =
+                    compute.int8_macs_per_second.max(other.int8_macs_per_second);
+            }
+        }
+        self.barrier = self.barrier.min(other.barrier);
+        self
+    }
+
     /// Arithmetic of `threads`.
     pub fn compute(&self, threads: usize) -> Option<ComputeCeiling> {
         self.compute.iter().find(|c| c.threads == threads).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_better_figure_wins() {
+        let measured = |rate: f64, barrier| Ceilings {
+            read: vec![ReadCeiling { threads: 1, working_set: 8, bytes_per_second: rate }],
+            compute: vec![ComputeCeiling {
+                threads: 1,
+                f32_macs_per_second: 10.0 - rate,
+                int8_macs_per_second: rate,
+            }],
+            barrier: Duration::from_nanos(barrier),
+        };
+        let best = measured(2.0, 50).best_of(&measured(3.0, 70));
+        assert_eq!(best.memory_bandwidth(1), Some(3.0));
+        let compute = best.compute(1).expect("one thread was measured");
+        assert_eq!((compute.f32_macs_per_second, compute.int8_macs_per_second), (8.0, 3.0));
+        assert_eq!(best.barrier, Duration::from_nanos(50));
+        assert_eq!(measured(2.0, 1).best_of(&Ceilings::default()).memory_bandwidth(1), Some(2.0));
     }
 }

@@ -18,8 +18,8 @@ mod show;
 pub use ceilings::{Ceilings, ComputeCeiling, ReadCeiling};
 pub use error::{Error, Result};
 pub use executor::{
-    CacheOptions, CacheType, Dump, Executor, Model, Outputs, PhaseTime, Progress, Sequence, SessionId, Step,
-    StepOut, StepStats, Trace, WeightBytes, WeightSource,
+    CacheOptions, CacheType, Dump, Executor, Model, Outputs, PhaseTime, Progress, Sequence,
+    SessionId, Step, StepOut, StepStats, Trace, WeightBytes, WeightSource,
 };
 pub use op::{
     Act, CacheId, CacheSpec, Node, Op, OutputKind, Program, Rope, RopePairs, RopeScaling, Rows,

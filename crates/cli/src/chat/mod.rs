@@ -13,6 +13,7 @@ pub(crate) use terminal::Terminal;
 
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
+use crate::limits::Limits;
 use crate::reply::{self, ReplyPrinter};
 use crate::sampling::Settings;
 use crate::ui;
@@ -57,6 +58,8 @@ pub(crate) struct Chat {
     pub(crate) info: String,
     /// The chat template, for `/show template`.
     pub(crate) template: Option<String>,
+    /// What this machine allows, for the footer.
+    pub(crate) limits: Option<Limits>,
 }
 
 const PROMPT: &str = ">>> ";
@@ -115,9 +118,12 @@ impl Chat {
     /// One reply. What is wrong with it does not end the chat; a terminal that fails does.
     fn turn(&mut self, turn: Turn, out: &mut dyn Write) -> anyhow::Result<()> {
         match self.reply(turn, out)? {
-            Ok(reply) => {
-                reply::tell_end(&reply, self.conversation.session(), self.settings.verbose)
-            }
+            Ok(reply) => reply::tell_end(
+                &reply,
+                self.conversation.session(),
+                self.limits.as_ref(),
+                self.settings.verbose,
+            ),
             Err(error) => {
                 let error = anyhow::Error::from(error);
                 ui::error(&gguf::escape(format!("{error:#}"), 400));
@@ -135,7 +141,12 @@ impl Chat {
     /// Whatever stopped the reply; [`Failure::Interrupted`] after Ctrl-C.
     pub(crate) fn answer(mut self, message: String, out: &mut dyn Write) -> anyhow::Result<()> {
         let reply = self.reply(Turn::Say(message), out)??;
-        reply::tell_end(&reply, self.conversation.session(), self.settings.verbose);
+        reply::tell_end(
+            &reply,
+            self.conversation.session(),
+            self.limits.as_ref(),
+            self.settings.verbose,
+        );
         if self.interrupt.end() { Err(Failure::Interrupted.into()) } else { Ok(()) }
     }
 

@@ -59,6 +59,7 @@ fn chat() -> Chat {
         system: None,
         info: "demo".into(),
         template: None,
+        limits: None,
     }
 }
 

@@ -11,7 +11,7 @@ use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::load;
 use crate::reply::{ReplyPrinter, tell_end};
-use crate::session::SessionArgs;
+use crate::session::{Opened, SessionArgs};
 
 /// Continue a text, without a chat template
 #[derive(clap::Args, Debug)]
@@ -41,7 +41,7 @@ impl Complete {
         let tokens = raw(&tokenizer, &prompt)?;
         let settings = self.session.settings(gguf.metadata())?;
 
-        let mut session = self.session.open(gguf)?.session;
+        let Opened { mut session, limits, .. } = self.session.open(gguf)?;
         let mut sampler = Sampler::new(settings.sampler)?;
         let request = Request {
             prompt: &tokens,
@@ -58,7 +58,7 @@ impl Complete {
         });
         let interrupted = interrupt.end();
         printer.finish()?;
-        tell_end(&reply?, &session, settings.verbose);
+        tell_end(&reply?, &session, limits.as_ref(), settings.verbose);
         if interrupted { Err(Failure::Interrupted.into()) } else { Ok(()) }
     }
 }

@@ -6,6 +6,7 @@ mod completions;
 mod demo_model;
 mod kernels;
 mod logits;
+mod machine;
 mod man;
 mod perplexity;
 mod run;
@@ -48,6 +49,7 @@ enum Command {
     Logits(logits::Logits),
     Perplexity(perplexity::Perplexity),
     Kernels(kernels::Kernels),
+    Machine(machine::Machine),
     Completions(completions::Completions),
     Man(man::Man),
     #[command(hide = true)]
@@ -77,6 +79,7 @@ impl Cli {
             Command::Logits(c) => c.run(out),
             Command::Perplexity(c) => c.run(out),
             Command::Kernels(c) => c.run(out),
+            Command::Machine(c) => c.run(out),
             Command::Completions(c) => c.run(out),
             Command::Man(c) => c.run(out),
             Command::DemoModel(c) => c.run(out),

@@ -67,11 +67,13 @@ impl Run {
             settings.max_tokens = settings.max_tokens.or(Some(DEMO_TOKENS));
         }
 
-        let Opened { session, info } = self.session.open(gguf)?;
+        let Opened { session, info, limits } = self.session.open(gguf)?;
         let mut conversation = Conversation::new(session, Arc::new(format));
         conversation.set_system(self.system_prompt.clone());
-        let mut chat =
-            Chat { conversation, settings, interrupt, system: self.system_prompt, info, template };
+        // what a tiny model of noise reaches tells nothing about the machine
+        let limits = limits.filter(|_| !demo);
+        let system = self.system_prompt;
+        let mut chat = Chat { conversation, settings, interrupt, system, info, template, limits };
         match message {
             Some(message) => chat.answer(message, out),
             None => {

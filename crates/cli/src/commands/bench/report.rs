@@ -5,10 +5,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use gguf::Gguf;
-use program::CacheOptions;
+use program::{CacheOptions, Ceilings};
 use serde::Serialize;
 
 use super::measure::Test;
+use crate::ceilings::cpu_name;
+use crate::limits::Limits;
 use crate::load::{self, Loaded};
 use crate::{memory, units};
 
@@ -49,13 +51,7 @@ pub(super) struct Setting {
 
 impl Setting {
     /// Of a model as it is loaded.
-    pub(super) fn new(
-        gguf: &Gguf,
-        loaded: &Loaded,
-        cache: CacheOptions,
-        chunk: usize,
-        n_threads: usize,
-    ) -> Self {
+    pub(super) fn new(gguf: &Gguf, loaded: &Loaded, cache: CacheOptions, chunk: usize) -> Self {
         let program = loaded.model.program();
         Self {
             build_commit: concat!("rooflight-", env!("CARGO_PKG_VERSION")),
@@ -71,7 +67,7 @@ impl Setting {
             model_n_params: load::parameters(gguf),
             n_batch: chunk,
             n_ubatch: chunk,
-            n_threads,
+            n_threads: loaded.n_threads,
             type_k: cache.k.name(),
             type_v: cache.v.name(),
             weight_bytes_per_token: program.weight_bytes_per_token(),
@@ -81,16 +77,16 @@ impl Setting {
             ),
         }
     }
-}
 
-/// The processor's name, or its architecture where the system does not tell.
-fn cpu_name() -> String {
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = info
-        .lines()
-        .find(|line| line.starts_with("model name"))
-        .and_then(|line| line.split_once(':'));
-    name.map_or(std::env::consts::ARCH, |(_, name)| name.trim()).to_owned()
+    /// What a machine with these ceilings allows this model.
+    pub(super) fn limits(
+        &self,
+        loaded: &Loaded,
+        cache: CacheOptions,
+        ceilings: &Ceilings,
+    ) -> Option<Limits> {
+        Limits::new(loaded.model.program(), &cache, self.n_ubatch, (ceilings, self.n_threads))
+    }
 }
 
 /// One test's result.
@@ -111,22 +107,37 @@ pub(super) struct Row {
     /// Bytes of memory that one token reads at least: all weights it is multiplied with, and the cache at half of the
     /// test's length. For a prompt the weights are shared by the tokens of a chunk.
     bytes_per_token: u64,
+    /// Tokens per second that the machine's ceilings, measured in this run, allow at most; absent for an executor
+    /// without ceilings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit_ts: Option<f64>,
+    /// `avg_ts / limit_ts`. Above 1 a ceiling was measured too low.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share: Option<f64>,
+    /// The resource that sets the limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bound_by: Option<&'static str>,
     #[serde(skip)]
     test: String,
 }
 
 impl Row {
-    /// From the times of one test.
+    /// From the times of one test, and what the machine would have allowed.
     pub(super) fn new(
         setting: &Setting,
         test: Test,
-        started: String,
-        samples: &[Duration],
+        (started, samples): (String, &[Duration]),
+        limits: Option<&Limits>,
     ) -> Self {
         let ns: Vec<f64> = samples.iter().map(|time| time.as_nanos() as f64).collect();
         let ts: Vec<f64> = ns.iter().map(|ns| test.tokens() as f64 * 1e9 / ns.max(1.0)).collect();
         let rows = if test.n_gen > 0 { 1 } else { test.n_prompt.min(setting.n_ubatch).max(1) };
         let position = (test.depth + test.tokens() / 2) as u64;
+        let limit = limits.map(|limits| {
+            let prompt = limits.prompt(test.depth, test.n_prompt);
+            prompt.plus(&limits.steps(test.depth + test.n_prompt, test.n_gen))
+        });
+        let limit_ts = limit.as_ref().map(|limit| test.tokens() as f64 / limit.limit());
         Self {
             n_prompt: test.n_prompt,
             n_gen: test.n_gen,
@@ -137,9 +148,12 @@ impl Row {
             avg_ts: mean(&ts),
             stddev_ts: deviation(&ts),
             samples_ns: ns.iter().map(|ns| *ns as u64).collect(),
-            samples_ts: ts,
             bytes_per_token: setting.weight_bytes_per_token / rows as u64
                 + position * setting.cache_bytes_per_position,
+            limit_ts,
+            share: limit_ts.map(|limit| mean(&ts) / limit),
+            bound_by: limit.map(|limit| limit.binds().name()),
+            samples_ts: ts,
             test: test.name(),
             setting: setting.clone(),
         }
@@ -225,7 +239,17 @@ impl<'a> Report<'a> {
 fn table(rows: &[Row]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
-    table.set_header(["model", "size", "params", "backend", "threads", "test", "t/s", "per token"]);
+    table.set_header([
+        "model",
+        "size",
+        "params",
+        "backend",
+        "threads",
+        "test",
+        "t/s",
+        "per token",
+        "of limit",
+    ]);
     for row in rows {
         let s = &row.setting;
         let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
@@ -238,6 +262,10 @@ fn table(rows: &[Row]) -> Table {
             right(row.test.clone()),
             right(format!("{:.2} ± {:.2}", row.avg_ts, row.stddev_ts)),
             right(units::bytes(row.bytes_per_token)),
+            right(match (row.share, row.bound_by) {
+                (Some(share), Some(bound)) => format!("{:.0} % {bound}", 100.0 * share),
+                _ => "-".into(),
+            }),
         ]);
     }
     table
