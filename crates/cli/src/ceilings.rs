@@ -6,7 +6,7 @@ use std::time::Duration;
 use program::{Ceilings, ComputeCeiling, Executor, ReadCeiling};
 use serde::{Deserialize, Serialize};
 
-use crate::{ui, units};
+use crate::{memory, ui, units};
 
 /// Ceilings as they are kept: decimal units, whole numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -123,10 +123,15 @@ pub(crate) fn measure(executor: &dyn Executor) -> program::Result<Kept> {
     Ok(kept)
 }
 
-/// What was kept, or else measured now; `None` where an executor has no ceilings.
+/// What was kept, or else measured now; `None` where an executor has no ceilings, or where measuring would crowd out
+/// the model that is loaded.
 pub(crate) fn kept_or_measured(executor: &dyn Executor) -> Option<Ceilings> {
-    kept(executor).or_else(|| measure(executor).ok())?.ceilings()
+    let roomy = || memory::available().is_none_or(|free| free >= ROOM);
+    kept(executor).or_else(|| if roomy() { measure(executor).ok() } else { None })?.ceilings()
 }
+
+/// Free memory below which the machine is not measured unasked: a measurement reads half a gigabyte.
+const ROOM: u64 = 2 << 30;
 
 impl std::fmt::Display for Kept {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
