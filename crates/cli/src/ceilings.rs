@@ -130,7 +130,7 @@ pub(crate) fn kept_or_measured(executor: &dyn Executor) -> Option<Ceilings> {
     kept(executor).or_else(|| if roomy() { measure(executor).ok() } else { None })?.ceilings()
 }
 
-/// Free memory below which the machine is not measured unasked: a measurement reads half a gigabyte.
+/// Free memory below which the machine is not measured unasked: a measurement reads a quarter of a gigabyte.
 const ROOM: u64 = 2 << 30;
 
 impl std::fmt::Display for Kept {

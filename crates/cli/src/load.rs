@@ -8,13 +8,13 @@ use anyhow::Context as _;
 use engine::ModelFormat;
 use gguf::Gguf;
 use models::{GgufWeights, LoadedModel, ModelConfig};
-use program::{CacheOptions, Executor, Model};
+use program::{CacheOptions, Ceilings, Executor, Model};
 use tokenizer::{ChatTemplate, Tokenizer};
 
 use crate::args::ExecutorArgs;
 use crate::executors::ExecutorOptions;
 use crate::exit::Failure;
-use crate::{memory, ui, units};
+use crate::{ceilings, memory, ui, units};
 
 /// A model ready to step.
 pub(crate) struct Loaded {
@@ -26,6 +26,8 @@ pub(crate) struct Loaded {
     pub(crate) executor: Box<dyn Executor>,
     /// Threads that compute.
     pub(crate) n_threads: usize,
+    /// What the machine can do at most, if that was asked for and can be told.
+    pub(crate) ceilings: Option<Ceilings>,
 }
 
 /// What a command says about loading.
@@ -35,6 +37,8 @@ pub(crate) struct LoadOptions {
     pub(crate) threads: Option<usize>,
     /// `-v`: say what was loaded although stderr is no terminal.
     pub(crate) verbose: bool,
+    /// Whether the machine's ceilings are wanted. They are measured before the weights take their memory.
+    pub(crate) ceilings: bool,
 }
 
 /// Open a model file, all its shards.
@@ -104,6 +108,7 @@ pub(crate) fn model(
     let chosen =
         ExecutorOptions { kind: executor.executor, threads: options.threads, isa: executor.isa };
     let executor = chosen.start();
+    let ceilings = if options.ceilings { ceilings::kept_or_measured(&*executor) } else { None };
     let bar = ui::bytes_bar("loading", 0);
     let model = executor
         .load(Arc::clone(&program), &GgufWeights(gguf), &mut |progress| {
@@ -126,7 +131,7 @@ pub(crate) fn model(
             units::seconds(start.elapsed()),
         ));
     }
-    Ok(Loaded { config, model, executor, n_threads: chosen.n_threads() })
+    Ok(Loaded { config, model, executor, n_threads: chosen.n_threads(), ceilings })
 }
 
 /// `qwen2 494.03 M Q8_0`.

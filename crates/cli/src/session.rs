@@ -7,7 +7,7 @@ use crate::args::{CacheArgs, ContextArgs, ExecutorArgs, ThreadArgs, VerboseArgs}
 use crate::limits::Limits;
 use crate::load::{self, LoadOptions};
 use crate::sampling::{LengthArgs, SamplerArgs, Settings};
-use crate::{ceilings, ui};
+use crate::ui;
 
 /// How one session runs its model and chooses tokens.
 #[derive(clap::Args, Clone, Debug)]
@@ -53,7 +53,11 @@ impl SessionArgs {
     /// # Errors
     /// A malformed model, or one that does not fit in memory.
     pub(crate) fn open(&self, gguf: Gguf) -> anyhow::Result<Opened> {
-        let options = LoadOptions { threads: self.threads.threads, verbose: self.verbose.verbose };
+        let options = LoadOptions {
+            threads: self.threads.threads,
+            verbose: self.verbose.verbose,
+            ceilings: self.verbose.verbose || ui::stderr_is_terminal(),
+        };
         let cache = |config: &models::ModelConfig| {
             self.cache.options(self.context.capacity(config.context_length))
         };
@@ -64,14 +68,11 @@ impl SessionArgs {
         // From here on the weights are the executor's; the file's pages may go.
         drop(gguf);
         let chunk = self.cache.chunk.unwrap_or(0);
-        let limits = if self.verbose.verbose || ui::stderr_is_terminal() {
-            let ceilings = ceilings::kept_or_measured(&*loaded.executor);
-            let chunk = if chunk == 0 { engine::DEFAULT_CHUNK } else { chunk };
-            let program = loaded.model.program();
-            ceilings.and_then(|c| Limits::new(program, &cache, chunk, (&c, loaded.n_threads)))
-        } else {
-            None
-        };
+        let tokens = if chunk == 0 { engine::DEFAULT_CHUNK } else { chunk };
+        let program = loaded.model.program();
+        let limits = loaded
+            .ceilings
+            .and_then(|c| Limits::new(program, &cache, tokens, (&c, loaded.n_threads)));
         let session = Session::new(loaded.model, cache, chunk)?;
         Ok(Opened { session, info, limits })
     }

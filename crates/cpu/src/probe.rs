@@ -18,7 +18,7 @@ const NEAR: usize = 256 << 10;
 /// Working set of all threads that fits a shared cache.
 const SHARED: usize = 8 << 20;
 /// Working set of all threads that fits no cache.
-const FAR: usize = 512 << 20;
+const FAR: usize = 256 << 20;
 /// Tries of each figure.
 const TRIES: usize = 5;
 /// Least time of a try.
@@ -152,7 +152,7 @@ mod tests {
             assert!(part > last);
             last = part;
         })
-        .expect("half a gigabyte");
+        .expect("a quarter of a gigabyte");
         assert!((last - 1.0).abs() < 1e-9);
         assert_eq!(ceilings.read.len(), 6);
         assert!(ceilings.read.iter().all(|r| r.bytes_per_second > 1e8));

@@ -57,7 +57,11 @@ impl Logits {
         }
         let gguf = load::open(&self.model.model)?;
         let capacity = tokens.len().saturating_add(self.greedy);
-        let options = LoadOptions { threads: self.threads.threads, verbose: self.verbose.verbose };
+        let options = LoadOptions {
+            threads: self.threads.threads,
+            verbose: self.verbose.verbose,
+            ceilings: false,
+        };
         let loaded =
             load::model(&gguf, &self.executor, options, &|_| self.cache.options(capacity))?;
         let model = &*loaded.model;

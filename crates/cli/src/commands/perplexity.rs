@@ -45,7 +45,11 @@ impl Perplexity {
         tokens.extend(tokenizer.encode(&text).context("encoding the text")?);
 
         let cache = self.cache.options(self.ctx_size);
-        let options = LoadOptions { threads: self.threads.threads, verbose: self.verbose.verbose };
+        let options = LoadOptions {
+            threads: self.threads.threads,
+            verbose: self.verbose.verbose,
+            ceilings: false,
+        };
         let loaded = load::model(&gguf, &self.executor, options, &|_| cache)?;
         drop(gguf);
         let bar = ui::count_bar("windows", engine::windows(tokens.len(), self.ctx_size) as u64);

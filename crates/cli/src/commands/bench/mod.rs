@@ -83,7 +83,7 @@ impl Bench {
 
         let mut report = report::Report::new(self.output, out);
         for threads in self.thread_counts() {
-            let options = LoadOptions { threads, verbose: self.verbose.verbose };
+            let options = LoadOptions { threads, verbose: self.verbose.verbose, ceilings: false };
             let loaded = load::model(&gguf, &self.executor, options, &|_| cache)?;
             let measured = || ceilings::measure(&*loaded.executor).ok()?.ceilings();
             let setting = report::Setting::new(&gguf, &loaded, cache, self.chunk);
