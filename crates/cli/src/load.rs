@@ -99,7 +99,6 @@ pub(crate) fn model(
     cache: &dyn Fn(&ModelConfig) -> CacheOptions,
 ) -> anyhow::Result<Loaded> {
     executor.peers.warnings().iter().for_each(|warning| ui::warn(warning));
-    let start = Instant::now();
     let LoadedModel { config, program, notes } = models::load(gguf).context("reading the model")?;
     notes.iter().for_each(|note| ui::warn(note));
     let cache = cache(&config);
@@ -109,6 +108,7 @@ pub(crate) fn model(
         ExecutorOptions { kind: executor.executor, threads: options.threads, isa: executor.isa };
     let executor = chosen.start();
     let ceilings = if options.ceilings { ceilings::kept_or_measured(&*executor) } else { None };
+    let start = Instant::now();
     let bar = ui::bytes_bar("loading", 0);
     let model = executor
         .load(Arc::clone(&program), &GgufWeights(gguf), &mut |progress| {

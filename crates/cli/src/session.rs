@@ -67,13 +67,11 @@ impl SessionArgs {
         let info = load::describe(&gguf, &loaded.config);
         // From here on the weights are the executor's; the file's pages may go.
         drop(gguf);
-        let chunk = self.cache.chunk.unwrap_or(0);
-        let tokens = if chunk == 0 { engine::DEFAULT_CHUNK } else { chunk };
-        let program = loaded.model.program();
-        let limits = loaded
-            .ceilings
-            .and_then(|c| Limits::new(program, &cache, tokens, (&c, loaded.n_threads)));
-        let session = Session::new(loaded.model, cache, chunk)?;
+        let session = Session::new(loaded.model, cache, self.cache.chunk.unwrap_or(0))?;
+        let limits = loaded.ceilings.and_then(|ceilings| {
+            let program = session.model().program();
+            Limits::new(program, &cache, session.chunk(), (&ceilings, loaded.n_threads))
+        });
         Ok(Opened { session, info, limits })
     }
 }

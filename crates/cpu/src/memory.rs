@@ -47,11 +47,6 @@ impl Buffer {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
-    /// The bytes, for many writers.
-    pub(crate) fn shared(&mut self) -> Shared<'_, u8> {
-        Shared { start: self.start.as_ptr(), len: self.len, owner: std::marker::PhantomData }
-    }
-
     /// The memory as numbers of type `T`, for many writers.
     pub(crate) fn shared_as<T: Number>(&mut self) -> Shared<'_, T> {
         Shared {
@@ -220,7 +215,7 @@ mod tests {
             assert!(buffer.bytes().iter().all(|b| *b == 0));
             if len > 0 {
                 // SAFETY: the only reference.
-                let last = unsafe { buffer.shared().slice_mut(len - 1..len) };
+                let last = unsafe { buffer.shared_as::<u8>().slice_mut(len - 1..len) };
                 last[0] = 7;
                 assert_eq!(buffer.bytes()[len - 1], 7);
             }

@@ -71,7 +71,7 @@ fn thread_counts(n: usize) -> Vec<usize> {
 
 /// Touch every page, so that reads find memory and not the page of zeros.
 fn fill(pool: &Pool, buffer: &mut Buffer) {
-    let bytes = buffer.shared();
+    let bytes = buffer.shared_as::<u8>();
     let len = bytes.len();
     pool.run(&|worker| {
         // SAFETY: each worker writes its own part.

@@ -272,7 +272,7 @@ impl Packing<'_> {
             specs.iter().map(|s| s.bytes() as usize / s.rows.max(1)).collect();
         let unit_bytes = row_bytes.iter().sum::<usize>() * UNIT_PANELS * PANEL_ROWS;
         let slab = (SLAB_BYTES / unit_bytes.max(1)).max(self.pool.n());
-        let out = arena.shared();
+        let out = arena.shared_as();
         let shares = Shares::new(self.pool.n());
         let n_units = packed.n_panels.div_ceil(UNIT_PANELS);
         for first in (0..n_units).step_by(slab) {
@@ -305,7 +305,7 @@ impl Packing<'_> {
         let bytes = self.source.bytes(spec)?;
         let mut copy = Buffer::new(bytes.len(), "the embedding table")?;
         let row_bytes = bytes.len() / spec.rows.max(1);
-        let out = copy.shared();
+        let out = copy.shared_as::<u8>();
         for first in (0..spec.rows).step_by((SLAB_BYTES / row_bytes.max(1)).max(1)) {
             let rows = first..(first + (SLAB_BYTES / row_bytes.max(1)).max(1)).min(spec.rows);
             let range = rows.start * row_bytes..rows.end * row_bytes;

@@ -1,47 +1,16 @@
 //! A small decoder on the CPU and in the interpreter: same logits, and the same bits however it is cut.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use conformance::{MemoryWeights, nmse};
 use cpu::{Cpu, Options};
 use program::interpreter::Interpreter;
 use program::{
-    Act, AttentionSpec, CacheOptions, CacheSpec, CacheType, Error, Executor, LinearWeight, Model,
+    Act, AttentionSpec, CacheOptions, CacheSpec, CacheType, Executor, LinearWeight, Model,
     OutputKind, Outputs, Program, Recorder, Result, Rope, RopePairs, RopeScaling, Sequence, Step,
-    WeightBytes, WeightSource, WeightSpec,
+    WeightSpec,
 };
 use quant::GgmlType;
-
-/// Weights in memory, drawn from a seeded generator.
-struct Weights(HashMap<String, Vec<u8>>);
-
-impl WeightSource for Weights {
-    fn bytes(&self, spec: &WeightSpec) -> Result<WeightBytes<'_>> {
-        let missing = || Error::Weight { name: spec.name.clone(), problem: "missing".into() };
-        self.0.get(&spec.name).map(Vec::as_slice).ok_or_else(missing)
-    }
-}
-
-impl Weights {
-    fn random(program: &Program) -> Weights {
-        let mut state = 1u64;
-        let mut next = move || {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 40) as f32 / (1 << 24) as f32 - 0.5
-        };
-        let tensor = |spec: &WeightSpec| {
-            let x: Vec<f32> = (0..spec.rows * spec.cols)
-                .map(|_| next() * 4.0 / (spec.cols as f32).sqrt())
-                .collect();
-            let mut bytes = vec![0; spec.bytes() as usize];
-            assert!(quant::format(spec.ty).expect("a weight type").quantize(&x, &mut bytes));
-            (spec.name.clone(), bytes)
-        };
-        Weights(program.weights.iter().map(tensor).collect())
-    }
-}
 
 const HIDDEN: usize = 64;
 const VOCAB: usize = 101;
@@ -103,7 +72,7 @@ fn decoder(ty: GgmlType, n_heads: usize, n_kv_heads: usize, tied: bool) -> Progr
 }
 
 fn load(executor: &dyn Executor, program: &Program) -> Box<dyn Model> {
-    let weights = Weights::random(program);
+    let weights = MemoryWeights::random(program, 1);
     executor.load(Arc::new(program.clone()), &weights, &mut |_| {}).expect("weights fit")
 }
 
@@ -117,13 +86,6 @@ fn logits(model: &dyn Model, tokens: &[u32], chunk: usize, cache: CacheType) -> 
     }
     model.close(session);
     all
-}
-
-fn nmse(a: &[f32], b: &[f32]) -> f64 {
-    assert_eq!(a.len(), b.len());
-    let square = |x: f64| x * x;
-    let error: f64 = a.iter().zip(b).map(|(a, b)| square(f64::from(*a) - f64::from(*b))).sum();
-    error / b.iter().map(|b| square(f64::from(*b))).sum::<f64>()
 }
 
 fn tokens(n: usize) -> Vec<u32> {

@@ -22,5 +22,5 @@ pub use format::{ChatFormat, ModelFormat, Reasoning, Vocabulary};
 pub use generate::{Event, Generated, Request, Stats, StopReason, generate};
 pub use perplexity::{Perplexity, Window, perplexity, windows};
 pub use sampler::{Sampler, SamplerOptions};
-pub use session::{DEFAULT_CHUNK, Fed, Prefill, Session};
+pub use session::{Fed, Prefill, Session};
 pub use tokenizer::{Message, Segment};

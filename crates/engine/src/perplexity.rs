@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use program::{CacheOptions, Model, Outputs};
 
+use crate::session::DEFAULT_CHUNK;
 use crate::{Error, Result, Session};
 
 /// Rows of logits held at once: at most this times the vocabulary, in f32.
@@ -87,7 +88,7 @@ pub fn perplexity(
 fn score_window(session: &mut Session, window: &[u32], sums: &mut Sums) -> Result<()> {
     let first = window.len() / 2;
     session.clear()?;
-    for chunk in window[..first].chunks(512) {
+    for chunk in window[..first].chunks(DEFAULT_CHUNK) {
         session.append(chunk, Outputs::None)?;
     }
     // The row of token i scores token i + 1, so the last token has nothing to score and is not fed.

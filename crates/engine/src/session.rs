@@ -10,7 +10,7 @@ use program::{CacheOptions, Model, Outputs, Sequence, SessionId, Step, StepOut};
 use crate::{Error, Result};
 
 /// Tokens fed at once unless told otherwise.
-pub const DEFAULT_CHUNK: usize = 512;
+pub(crate) const DEFAULT_CHUNK: usize = 512;
 
 /// One conversation on a shared model. Dropping it frees the cache.
 pub struct Session {
@@ -44,6 +44,11 @@ pub struct Fed {
 }
 
 impl Session {
+    /// Tokens fed at once.
+    pub fn chunk(&self) -> usize {
+        self.chunk
+    }
+
     /// An empty session that holds at most `cache.capacity` tokens and feeds `chunk` of them at once (0: 512).
     ///
     /// # Errors
