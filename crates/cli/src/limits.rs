@@ -1,6 +1,6 @@
 //! The least time this machine could take for a model's work: the roofline from measured ceilings.
 
-use planner::{Cost, CostOptions, Load, Machine, Prediction};
+use planner::{Cost, CostOptions, Machine, Prediction};
 use program::{CacheOptions, Ceilings, Program};
 
 /// What bounds a model on this machine.
@@ -23,7 +23,7 @@ impl Limits {
         let options = CostOptions { k: cache.k, v: cache.v, ..CostOptions::default() };
         let cost = Cost::of(program, &options).ok()?;
         let machine = Machine::measured(ceilings, threads, cost.step(0).total().bytes())?;
-        Some(Limits { cost, machine, chunk: chunk.max(1) as u64 })
+        Some(Limits { cost, machine, chunk: chunk as u64 })
     }
 
     /// `n` steps, the first of which sees `depth` cached positions.
@@ -35,13 +35,8 @@ impl Limits {
 
     /// A prompt of which `cached` positions are there and `n` are computed, with logits of the last.
     pub(crate) fn prompt(&self, cached: usize, n: usize) -> Prediction {
-        let (first, end) = (cached as u64, (cached + n) as u64);
-        let chunks = (first..end).step_by(self.chunk as usize).map(|past| {
-            let tokens = self.chunk.min(end - past);
-            let load = Load { past, tokens, outputs: u64::from(past + tokens == end) };
-            Prediction::of_pass(&self.cost, &load, &self.machine)
-        });
-        chunks.fold(Prediction::default(), |sum, chunk| sum.plus(&chunk))
+        let positions = cached as u64..(cached + n) as u64;
+        Prediction::of_prefill(&self.cost, positions, self.chunk, &self.machine)
     }
 }
 

@@ -5,6 +5,7 @@
 //! totals: [`crate::formula`].
 
 use program::{CacheSpec, CacheType, Node, Op, Program, Rows, WeightSpec};
+use std::ops::Range;
 
 use crate::formula::{Head, positions_read, product, sum, triangle};
 use crate::{Error, Result};
@@ -297,13 +298,15 @@ impl Cost {
     }
 }
 
-/// A prompt of `n` tokens on an empty cache in passes of `chunk` tokens (at least 1), of which the last yields logits.
-pub fn chunks(n: u64, chunk: u64) -> impl Iterator<Item = Load> {
+/// The tokens of a prompt at these positions, those before them being cached, in passes of `chunk` tokens (at least 1),
+/// of which the last yields logits.
+pub fn chunks(positions: Range<u64>, chunk: u64) -> impl Iterator<Item = Load> {
     let chunk = chunk.max(1);
-    (0..n.div_ceil(chunk)).map(move |i| {
-        let past = i * chunk;
-        let tokens = chunk.min(n - past);
-        Load { past, tokens, outputs: u64::from(past + tokens == n) }
+    let Range { start, end } = positions;
+    (0..end.saturating_sub(start).div_ceil(chunk)).map(move |i| {
+        let past = start + i * chunk;
+        let tokens = chunk.min(end - past);
+        Load { past, tokens, outputs: u64::from(past + tokens == end) }
     })
 }
 

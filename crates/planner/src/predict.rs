@@ -1,5 +1,7 @@
 //! [`Prediction`]: the least time of some work on a [`Machine`], and the time to be expected.
 
+use std::ops::Range;
+
 use program::Ceilings;
 
 use crate::cost::{Cost, Load, Work, chunks};
@@ -104,9 +106,15 @@ impl Prediction {
         Self::of_pass(cost, &Load { past: depth, tokens: 1, outputs: 1 }, machine)
     }
 
-    /// A prompt of `n` tokens on an empty cache, in passes of `chunk` tokens, to the logits of its last token.
-    pub fn of_prefill(cost: &Cost, n: u64, chunk: u64, machine: &Machine) -> Prediction {
-        let passes = chunks(n, chunk).map(|load| Self::of_pass(cost, &load, machine));
+    /// The tokens of a prompt at these positions, those before them being cached, in passes of `chunk` tokens, to the
+    /// logits of the last one.
+    pub fn of_prefill(
+        cost: &Cost,
+        positions: Range<u64>,
+        chunk: u64,
+        machine: &Machine,
+    ) -> Prediction {
+        let passes = chunks(positions, chunk).map(|load| Self::of_pass(cost, &load, machine));
         passes.fold(Prediction::default(), |all, pass| all.plus(&pass))
     }
 

@@ -188,7 +188,7 @@ fn kinds_and_layers_add_up() {
 fn chunks_add_up() {
     let cost = Cost::of(&program(&config("qwen2"), GgmlType::Q8_0), &RECORDED).unwrap();
     let whole = cost.prefill(300, Head::LastToken).total();
-    let loads: Vec<Load> = planner::cost::chunks(300, 128).collect();
+    let loads: Vec<Load> = planner::cost::chunks(0..300, 128).collect();
     assert_eq!(
         loads.iter().map(|l| (l.past, l.tokens, l.outputs)).collect::<Vec<_>>(),
         [(0, 128, 0), (128, 128, 0), (256, 44, 1)]
@@ -199,7 +199,7 @@ fn chunks_add_up() {
     assert_eq!(parts.cache_write_bytes, whole.cache_write_bytes);
     let head = cost.step(0).of_kind(Kind::Head).weight_bytes;
     assert!(parts.weight_bytes > 3 * (whole.weight_bytes - head) - 1000 * 512 * 2);
-    assert_eq!(planner::cost::chunks(0, 128).count(), 0);
+    assert_eq!(planner::cost::chunks(0..0, 128).count(), 0);
 }
 
 /// Of the last layer only keys and values are needed for every token; a step needs all.

@@ -73,12 +73,12 @@ fn steps_and_prompts() {
     let deeper = Prediction::of_step(&cost, 2000, &MACHINE);
     assert!(deeper.expected > step.expected);
 
-    let whole = Prediction::of_prefill(&cost, 600, 600, &MACHINE);
-    let chunked = Prediction::of_prefill(&cost, 600, 100, &MACHINE);
+    let whole = Prediction::of_prefill(&cost, 0..600, 600, &MACHINE);
+    let chunked = Prediction::of_prefill(&cost, 0..600, 100, &MACHINE);
     close(whole.int8, chunked.int8);
     close(whole.f32, chunked.f32);
     assert!(chunked.memory > whole.memory && chunked.barriers > whole.barriers);
-    let one = Prediction::of_prefill(&cost, 1, 64, &MACHINE);
+    let one = Prediction::of_prefill(&cost, 0..1, 64, &MACHINE);
     assert_eq!(one, Prediction::of_step(&cost, 0, &MACHINE));
 }
 
