@@ -3,6 +3,8 @@
 //! Plain f32 values, f64 sums, weights dequantized once at load, a naive f32 cache whatever [`CacheOptions`] asks for.
 //! Slow and obvious on purpose: nothing here is fused, blocked or threaded. The ops are in `interpreter/ops.rs`.
 
+mod experts;
+mod latent;
 mod ops;
 mod session;
 
@@ -11,8 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::{
-    CacheOptions, Dump, Error, Executor, Model, Node, Op, Outputs, Program, Progress, Result, Rows,
-    SessionId, Step, StepOut, StepStats, Trace, ValueId, WeightId, WeightSource, WeightSpec,
+    CacheOptions, Dump, Error, Executor, LatentUp, Model, Node, Op, Outputs, Program, Progress,
+    Result, Rope, Rows, SessionId, Step, StepOut, StepStats, Trace, ValueId, WeightId,
+    WeightSource, WeightSpec,
 };
 use session::Session;
 
@@ -119,6 +122,10 @@ impl Interpreted {
         &self.weights[id.0 as usize]
     }
 
+    fn rotation(&self, rope: &Rope) -> ops::Rotation {
+        ops::Rotation::new(rope, rope.factors.map(|id| self.weight(id)))
+    }
+
     /// Rows and positions of a step; everything that can be refused before computing is refused here.
     fn batch(&self, state: &mut State, step: &Step<'_>) -> Result<Batch> {
         let mut batch = Batch { rows: Vec::new(), selected: Vec::new() };
@@ -192,6 +199,8 @@ impl Interpreted {
     ) -> Result<Vec<f32>> {
         let input = |i: usize| values[node.inputs[i].0 as usize].as_slice();
         let shape = |i: usize| self.program.value(node.inputs[i]).shape;
+        let heads =
+            |i: usize| ops::Heads { x: input(i), groups: shape(i).groups, dim: shape(i).dim };
         Ok(match &node.op {
             Op::Embed { table } => {
                 let cols = self.program.weight(*table).cols;
@@ -206,15 +215,9 @@ impl Interpreted {
                 bias.map(|b| self.weight(b)),
             ),
             Op::Attention { cache, rope, scale } => {
-                let rotate = rope
-                    .as_ref()
-                    .map(|rope| ops::Rotation::new(rope, rope.factors.map(|id| self.weight(id))));
+                let rotate = rope.as_ref().map(|rope| self.rotation(rope));
                 let spec = self.program.cache(*cache);
-                let [q, k, v] = [0, 1, 2].map(|i| ops::Heads {
-                    x: input(i),
-                    groups: shape(i).groups,
-                    dim: shape(i).dim,
-                });
+                let [q, k, v] = [0, 1, 2].map(heads);
                 let mut keys = k.x.to_vec();
                 let mut queries = q.x.to_vec();
                 if let Some(rotation) = &rotate {
@@ -239,10 +242,51 @@ impl Interpreted {
                 }
                 out
             }
+            Op::LatentAttention { cache, rope, up, scale } => {
+                let up = match *up {
+                    LatentUp::Split { k_b, v_b } => {
+                        latent::Up::Split { k_b: self.weight(k_b), v_b: self.weight(v_b) }
+                    }
+                    LatentUp::Joint { kv_b } => latent::Up::Joint { kv_b: self.weight(kv_b) },
+                };
+                let latent = latent::Latent {
+                    inputs: [0, 1, 2, 3].map(heads),
+                    rotation: self.rotation(rope),
+                    up,
+                    value_dim: self.program.value(node.output).shape.dim / shape(0).groups,
+                };
+                let mut out = Vec::new();
+                for (i, row) in batch.rows.iter().enumerate() {
+                    let (k, v) = latent.key_value(i, row.position);
+                    state.session(row.session)?.append(*cache, &k, &v);
+                }
+                for (i, row) in batch.rows.iter().enumerate() {
+                    let cached = state.session(row.session)?.cache(*cache);
+                    let (q, len) = (latent.query(i, row.position), row.position + 1);
+                    out.extend(ops::attend(&q, cached, &latent.expanded(), len, *scale));
+                }
+                out
+            }
+            Op::Route(router) => {
+                let bias = router.bias.map(|bias| self.weight(bias));
+                let rows = input(0).chunks_exact(shape(0).cols());
+                rows.flat_map(|scores| experts::route(scores, router, bias)).collect()
+            }
+            Op::Experts { gate, up, down, act, n_experts, n_used } => {
+                let [gate, up, down] = [gate, up, down].map(|id| self.weight(*id));
+                let (hidden, all) =
+                    (shape(0).cols(), experts::All { gate, up, down, n: *n_experts });
+                let rows = input(0).chunks_exact(hidden).zip(input(1).chunks_exact(2 * n_used));
+                rows.flat_map(|(x, routes)| all.mix(x, routes, *act)).collect()
+            }
             Op::GatedAct(act) => ops::gated_act(*act, input(0), input(1)),
             Op::Add => ops::add(input(0), input(1)),
             Op::Scale(factor) => ops::scale(input(0), *factor),
             Op::View => input(0).to_vec(),
+            Op::Slice { start, len } => {
+                let groups = input(0).chunks_exact(shape(0).dim);
+                groups.flat_map(|group| &group[*start..start + len]).copied().collect()
+            }
             Op::SelectRows => ops::rows(input(0), shape(0).cols(), batch.selected.iter().copied()),
         })
     }
@@ -276,7 +320,7 @@ impl Interpreted {
         for sequence in step.sequences {
             let session = state.session(sequence.session)?;
             let grown = if result.is_ok() { sequence.tokens.len() } else { 0 };
-            session.truncate(&self.program, session.len + grown);
+            session.truncate(session.len + grown);
         }
         if result.is_ok() {
             state.stats.steps += 1;
@@ -287,18 +331,13 @@ impl Interpreted {
     }
 
     /// Run `f` on a session that holds at least `len` positions.
-    fn with<T>(
-        &self,
-        id: SessionId,
-        len: usize,
-        f: impl FnOnce(&mut Session, &Program) -> T,
-    ) -> Result<T> {
+    fn with<T>(&self, id: SessionId, len: usize, f: impl FnOnce(&mut Session) -> T) -> Result<T> {
         let state = &mut *self.lock();
         let session = state.session(id)?;
         if len > session.len {
             return Err(Error::Length { len: session.len, wanted: len });
         }
-        Ok(f(session, &self.program))
+        Ok(f(session))
     }
 }
 
@@ -337,25 +376,25 @@ impl Model for Interpreted {
     }
 
     fn len(&self, id: SessionId) -> Result<usize> {
-        self.with(id, 0, |session, _| session.len)
+        self.with(id, 0, |session| session.len)
     }
 
     fn commit(&self, id: SessionId, len: usize) -> Result<()> {
-        self.with(id, len, |_, _| ())
+        self.with(id, len, |_| ())
     }
 
     fn truncate(&self, id: SessionId, len: usize) -> Result<()> {
-        self.with(id, len, |session, program| session.truncate(program, len))
+        self.with(id, len, |session| session.truncate(len))
     }
 
     fn fork(&self, id: SessionId, len: usize) -> Result<SessionId> {
-        let mut session = self.with(id, len, |session, _| session.clone())?;
-        session.truncate(&self.program, len);
+        let mut session = self.with(id, len, |session| session.clone())?;
+        session.truncate(len);
         Ok(self.lock().insert(session))
     }
 
     fn cache_bytes(&self, id: SessionId) -> Result<u64> {
-        self.with(id, 0, |session, _| session.bytes())
+        self.with(id, 0, |session| session.bytes())
     }
 
     fn stats(&self) -> StepStats {

@@ -13,6 +13,7 @@ pub mod interpreter;
 mod op;
 mod recorder;
 mod rope;
+mod router;
 mod show;
 
 pub use ceilings::{Ceilings, ComputeCeiling, ReadCeiling};
@@ -22,8 +23,9 @@ pub use executor::{
     SessionId, Step, StepOut, StepStats, Trace, WeightBytes, WeightSource,
 };
 pub use op::{
-    Act, CacheId, CacheSpec, Node, Op, OutputKind, Program, Rope, RopePairs, RopeScaling, Rows,
-    Shape, Value, ValueId, WeightId, WeightSpec,
+    Act, CacheId, CacheSpec, LatentUp, Node, Op, OutputKind, Program, Rope, RopePairs, RopeScaling,
+    Rows, Shape, Value, ValueId, WeightId, WeightSpec,
 };
-pub use recorder::{AttentionSpec, LinearWeight, Recorder};
+pub use recorder::{AttentionSpec, ExpertWeights, LatentSpec, LinearWeight, Recorder};
+pub use router::{Gating, GroupScore, Groups, LEAST_WEIGHT_SUM, Router};
 pub use show::Listing;

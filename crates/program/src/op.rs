@@ -2,6 +2,8 @@
 
 use quant::GgmlType;
 
+use crate::Router;
+
 /// Index of a weight in [`Program::weights`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WeightId(pub u32);
@@ -90,6 +92,8 @@ pub struct Value {
 pub enum Act {
     /// `x / (1 + exp(-x))`.
     Silu,
+    /// `1 / (1 + exp(-x))`.
+    Sigmoid,
 }
 
 /// Which elements of a head rotate together.
@@ -142,6 +146,24 @@ pub struct Rope {
     pub factors: Option<WeightId>,
 }
 
+/// The matrices that make each head's keys and values of a latent `c` (`r` numbers per position). `H` heads, keys of
+/// `dn` and values of `dv`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LatentUp {
+    /// Two tensors, keys transposed: `k_nope[h][j] = sum_i k_b[h * r + i][j] * c[i]`, `v[h] = v_b[h] . c`.
+    Split {
+        /// `[H * r, dn]` (`attn_k_b`).
+        k_b: WeightId,
+        /// `[H * dv, r]` (`attn_v_b`).
+        v_b: WeightId,
+    },
+    /// One tensor, as older files have it.
+    Joint {
+        /// `[H * (dn + dv), r]`: for each head `dn` rows for its key, then `dv` rows for its value (`attn_kv_b`).
+        kv_b: WeightId,
+    },
+}
+
 /// One kind of computation. Inputs and outputs are in [`Node`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -176,14 +198,56 @@ pub enum Op {
         /// Factor on the scores, usually `1 / sqrt(key_dim)`.
         scale: f32,
     },
-    /// gate, up -> same shape: `act(gate) * up`.
+    /// q_nope `[Tokens, H, dn]`, q_pe `[Tokens, H, dr]` un-rotated, c `[Tokens, 1, r]` normed, k_pe `[Tokens, 1, dr]`
+    /// un-rotated -> `[Tokens, H * dv]`. Rotates q_pe and k_pe and appends the row `[c | k_pe]` to the cache. Then each
+    /// query attends causally, as in [`Op::Attention`], with `q = [q_nope | q_pe]`, the keys `[k_nope | k_pe]` and the
+    /// values that `up` makes of each row's `c`; all heads share `k_pe`.
+    ///
+    /// Source: arXiv:2405.04434, section 2.1.
+    LatentAttention {
+        /// The layer's cache: one head, keys of `r + dr`, values of 0.
+        cache: CacheId,
+        /// Rotation of all of q_pe and k_pe.
+        rope: Rope,
+        /// From latents to keys and values.
+        up: LatentUp,
+        /// Factor on the scores.
+        scale: f32,
+    },
+    /// gate, up -> up's shape: `act(gate) * up`. A gate of one column is the factor of up's whole row.
     GatedAct(Act),
+    /// scores `[rows, n_experts]` -> `[rows, 2 * n_used]`: the ids of the chosen experts (as f32, exact), the best first,
+    /// then the weight of each.
+    Route(Router),
+    /// x `[rows, hidden]`, routes `[rows, 2 * n_used]` -> `[rows, hidden]`: the sum over the chosen experts, in the order of
+    /// the routes, of `weight * down_e . (act(gate_e . x) * (up_e . x))`.
+    Experts {
+        /// `[n_experts * width, hidden]`, expert by expert.
+        gate: WeightId,
+        /// `[n_experts * width, hidden]`.
+        up: WeightId,
+        /// `[n_experts * hidden, width]`.
+        down: WeightId,
+        /// Activation of the gate.
+        act: Act,
+        /// Experts in each weight.
+        n_experts: usize,
+        /// Experts per row.
+        n_used: usize,
+    },
     /// a, b -> same shape: `a + b`.
     Add,
     /// x -> same shape: `x * factor`.
     Scale(f32),
     /// x `[rows, groups, dim]` -> the same numbers with another split of a row into groups.
     View,
+    /// x `[rows, groups, dim]` -> `[rows, groups, len]`: elements `start .. start + len` of each group.
+    Slice {
+        /// First element taken.
+        start: usize,
+        /// How many.
+        len: usize,
+    },
     /// x `[Tokens, ..]` -> `[Selected, ..]`: the rows whose outputs are wanted.
     SelectRows,
 }
@@ -196,10 +260,14 @@ impl Op {
             Op::RmsNorm { .. } => "rms_norm",
             Op::Linear { .. } => "linear",
             Op::Attention { .. } => "attention",
+            Op::LatentAttention { .. } => "latent_attention",
             Op::GatedAct(_) => "gated_act",
+            Op::Route(_) => "route",
+            Op::Experts { .. } => "experts",
             Op::Add => "add",
             Op::Scale(_) => "scale",
             Op::View => "view",
+            Op::Slice { .. } => "slice",
             Op::SelectRows => "select_rows",
         }
     }
@@ -267,24 +335,32 @@ impl Program {
         self.logits().map_or(0, |id| self.value(id).shape.cols())
     }
 
-    /// Bytes of weights one step of one token reads: each weight once per node that multiplies with it, and one row
-    /// of every embedding table.
+    /// Bytes of weights one step of one token reads: each weight once per node that multiplies with it, one row of
+    /// every embedding table, the experts that one row uses.
     pub fn weight_bytes_per_token(&self) -> u64 {
+        let all = |id: WeightId| self.weight(id).bytes();
+        let optional = |id: Option<WeightId>| id.map_or(0, all);
         let mut bytes = 0;
         for node in &self.nodes {
             bytes += match &node.op {
-                Op::Embed { table } => {
-                    self.weight(*table).bytes() / self.weight(*table).rows.max(1) as u64
+                Op::Embed { table } => all(*table) / self.weight(*table).rows.max(1) as u64,
+                Op::RmsNorm { weight, .. } => all(*weight),
+                Op::Linear { weight, bias } => all(*weight) + optional(*bias),
+                Op::LatentAttention { up: LatentUp::Split { k_b, v_b }, .. } => {
+                    all(*k_b) + all(*v_b)
                 }
-                Op::RmsNorm { weight, .. } => self.weight(*weight).bytes(),
-                Op::Linear { weight, bias } => {
-                    self.weight(*weight).bytes() + bias.map_or(0, |bias| self.weight(bias).bytes())
+                Op::LatentAttention { up: LatentUp::Joint { kv_b }, .. } => all(*kv_b),
+                Op::Route(router) => optional(router.bias),
+                Op::Experts { gate, up, down, n_experts, n_used, .. } => {
+                    let one = |id: WeightId| all(id) / (*n_experts).max(1) as u64;
+                    (one(*gate) + one(*up) + one(*down)) * *n_used as u64
                 }
                 Op::Attention { .. }
                 | Op::GatedAct(_)
                 | Op::Add
                 | Op::Scale(_)
                 | Op::View
+                | Op::Slice { .. }
                 | Op::SelectRows => 0,
             };
         }

@@ -1,5 +1,8 @@
 //! The [`Recorder`]: architecture files call it to write down one forward pass.
 
+mod experts;
+mod latent;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -7,6 +10,9 @@ use crate::{
     Act, CacheId, CacheSpec, Error, Node, Op, OutputKind, Program, Result, Rope, Rows, Shape,
     Value, ValueId, WeightId, WeightSpec,
 };
+
+pub use experts::ExpertWeights;
+pub use latent::LatentSpec;
 
 /// Records ops in order and checks every shape as it goes.
 #[derive(Default)]
@@ -158,13 +164,16 @@ impl Recorder {
         self.push(name, op, &qkv, Shape { rows: q.rows, groups: 1, dim: q.groups * spec.value_dim })
     }
 
-    /// `act(gate) * up`.
+    /// `act(gate) * up`; a gate of one column is the factor of up's whole row.
     ///
     /// # Errors
-    /// [`Error::Operand`] if the shapes differ.
+    /// [`Error::Operand`] if the shapes differ and the gate is not one column of as many rows.
     pub fn gated_act(&self, name: &str, act: Act, gate: ValueId, up: ValueId) -> Result<ValueId> {
-        self.same_shape(name, gate, up)?;
-        self.push(name, Op::GatedAct(act), &[gate, up], self.shape(gate))
+        let (factor, shape) = (self.shape(gate), self.shape(up));
+        if factor.cols() != 1 || factor.rows != shape.rows {
+            self.same_shape(name, gate, up)?;
+        }
+        self.push(name, Op::GatedAct(act), &[gate, up], shape)
     }
 
     /// `a + b`.
@@ -206,6 +215,19 @@ impl Recorder {
             &[x],
             Shape { rows: shape.rows, groups, dim: shape.cols() / groups },
         )
+    }
+
+    /// Elements `start .. start + len` of each group.
+    ///
+    /// # Errors
+    /// [`Error::Operand`] if a group has no such elements.
+    pub fn slice(&self, name: &str, x: ValueId, start: usize, len: usize) -> Result<ValueId> {
+        let shape = self.shape(x);
+        if len == 0 || start.checked_add(len).is_none_or(|end| end > shape.dim) {
+            let expected = format!("some of {} elements", shape.dim);
+            return Err(self.operand(name, expected, format!("{len} from {start}")));
+        }
+        self.push(name, Op::Slice { start, len }, &[x], Shape { dim: len, ..shape })
     }
 
     /// Only the rows whose outputs the step asks for.

@@ -3,7 +3,10 @@
 use std::fmt::{self, Display, Formatter};
 use std::ops::RangeInclusive;
 
-use crate::{Node, Op, Program, Rope, RopePairs, RopeScaling, Rows, Shape, ValueId, WeightId};
+use crate::{
+    GroupScore, Groups, LatentUp, Node, Op, Program, Rope, RopePairs, RopeScaling, Router, Rows,
+    Shape, ValueId, WeightId,
+};
 
 /// A program as text: [`Program::listing`].
 #[derive(Clone, Copy, Debug)]
@@ -53,8 +56,24 @@ impl Listing<'_> {
                 }
                 text + &format!(", scale {scale}")
             }
-            Op::GatedAct(act) => format!("{act:?}").to_lowercase(),
+            Op::LatentAttention { cache, rope, up, scale } => {
+                let up = match up {
+                    LatentUp::Split { k_b, v_b } => {
+                        format!("{}, {}", self.weight(*k_b), self.weight(*v_b))
+                    }
+                    LatentUp::Joint { kv_b } => self.weight(*kv_b),
+                };
+                let width = self.program.cache(*cache).key_dim;
+                format!("cache {width}, {up}, {}, scale {scale}", self.rope(rope))
+            }
+            Op::GatedAct(act) => lower(act),
+            Op::Route(router) => self.router(router),
+            Op::Experts { gate, up, down, act, n_experts, n_used } => {
+                let [gate, up, down] = [gate, up, down].map(|id| self.weight(*id));
+                format!("{n_used} of {n_experts}, {gate}, {up}, {down}, {}", lower(act))
+            }
             Op::Scale(factor) => factor.to_string(),
+            Op::Slice { start, len } => format!("{start}..{}", start + len),
             Op::Add | Op::View | Op::SelectRows => String::new(),
         }
     }
@@ -67,6 +86,25 @@ impl Listing<'_> {
             format!("[{}, {}]", spec.rows, spec.cols)
         };
         format!("{} {} {shape}", spec.name, spec.ty)
+    }
+
+    fn router(&self, router: &Router) -> String {
+        let Router { n_used, gating, bias, groups, normalize, scale } = router;
+        let mut text = format!("best {n_used} by {}", lower(gating));
+        if let Some(bias) = bias {
+            text += &format!(" + {}", self.weight(*bias));
+        }
+        if let Some(Groups { n_groups, n_used, score }) = groups {
+            let score = match score {
+                GroupScore::Max => "maximum",
+                GroupScore::TopTwoSum => "sum of two",
+            };
+            text += &format!(", in the best {n_used} of {n_groups} groups by {score}");
+        }
+        if *normalize {
+            text += ", normalized";
+        }
+        if *scale == 1.0 { text } else { format!("{text}, x{scale}") }
     }
 
     fn rope(&self, rope: &Rope) -> String {
@@ -85,6 +123,10 @@ impl Listing<'_> {
             rope.factors.map_or(String::new(), |id| format!(", factors {}", self.weight(id)));
         format!("rope {pairs} {} dims, theta {}{scaling}{factors}", rope.dims, rope.theta)
     }
+}
+
+fn lower(name: &impl fmt::Debug) -> String {
+    format!("{name:?}").to_lowercase()
 }
 
 fn shape(shape: Shape) -> String {

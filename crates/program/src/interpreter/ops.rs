@@ -51,12 +51,18 @@ pub(super) fn linear(x: &[f32], weight: &[f32], cols: usize, bias: Option<&[f32]
     out
 }
 
-/// `act(gate) * up`.
+/// `act(gate) * up`; each number of a shorter `gate` is the factor of as many of `up`.
 pub(super) fn gated_act(act: Act, gate: &[f32], up: &[f32]) -> Vec<f32> {
     let act = |x: f64| match act {
         Act::Silu => x / (1.0 + (-x).exp()),
+        Act::Sigmoid => 1.0 / (1.0 + (-x).exp()),
     };
-    gate.iter().zip(up).map(|(&g, &u)| (act(f64::from(g)) * f64::from(u)) as f32).collect()
+    let Some(each) = up.len().checked_div(gate.len()) else { return Vec::new() };
+    let row = |(&g, up): (&f32, &[f32])| {
+        let factor = act(f64::from(g));
+        up.iter().map(|&u| (factor * f64::from(u)) as f32).collect::<Vec<_>>()
+    };
+    gate.iter().zip(up.chunks_exact(each)).flat_map(row).collect()
 }
 
 /// `a + b`.
@@ -133,7 +139,7 @@ pub(super) fn attend(
 }
 
 /// Eight sums side by side, because a single one would wait for itself at every addition.
-fn dot(a: &[f32], b: &[f32]) -> f64 {
+pub(super) fn dot(a: &[f32], b: &[f32]) -> f64 {
     let mut sums = [0.0; 8];
     for (a, b) in a.chunks(8).zip(b.chunks(8)) {
         for ((sum, &a), &b) in sums.iter_mut().zip(a).zip(b) {
@@ -174,12 +180,17 @@ mod tests {
         assert!(y.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-6), "{y:?}");
         assert_eq!(linear(&[1.0, 2.0], &[3.0, 4.0, 5.0, 6.0], 2, Some(&[0.5, -1.0])), [11.5, 16.0]);
         assert_eq!(gated_act(Act::Silu, &[0.0, 1e9], &[5.0, 2.0]), [0.0, 2e9]);
+        assert_eq!(
+            gated_act(Act::Sigmoid, &[0.0, 1e9], &[5.0, 2.0, 3.0, 4.0]),
+            [2.5, 1.0, 3.0, 4.0]
+        );
     }
 
     #[test]
     fn a_query_mixes_values_by_softmax_and_shares_kv_heads() {
         let spec = CacheSpec { layer: 0, n_kv_heads: 1, key_dim: 1, value_dim: 2 };
-        let cached = Cached { k: vec![0.0, 2.0, 7.0], v: vec![1.0, 0.0, 0.0, 1.0, 50.0, 50.0] };
+        let cached =
+            Cached { k: vec![0.0, 2.0, 7.0], v: vec![1.0, 0.0, 0.0, 1.0, 50.0, 50.0], row: [1, 2] };
         // Two query heads share the one key-value head; the third position is not visible yet.
         let out = attend(&[0.0, 1.0], &cached, &spec, 2, 0.5);
         let p = 1.0 / (1.0 + 1f32.exp());

@@ -19,6 +19,8 @@ pub(super) struct Cached {
     pub(super) k: Vec<f32>,
     /// `[positions, n_kv_heads, value_dim]`.
     pub(super) v: Vec<f32>,
+    /// Length of a row of `k` and of `v`: of latent attention, that of the expanded keys and values.
+    pub(super) row: [usize; 2],
 }
 
 impl Session {
@@ -26,8 +28,10 @@ impl Session {
         Session { len: 0, capacity, caches: vec![Cached::default(); program.caches.len()] }
     }
 
+    /// Add one position.
     pub(super) fn append(&mut self, cache: CacheId, k: &[f32], v: &[f32]) {
         let cached = &mut self.caches[cache.0 as usize];
+        cached.row = [k.len(), v.len()];
         cached.k.extend_from_slice(k);
         cached.v.extend_from_slice(v);
     }
@@ -37,10 +41,11 @@ impl Session {
     }
 
     /// Keep `len` positions and take that as the session's length.
-    pub(super) fn truncate(&mut self, program: &Program, len: usize) {
-        for (cached, spec) in self.caches.iter_mut().zip(&program.caches) {
-            cached.k.truncate(len * spec.n_kv_heads * spec.key_dim);
-            cached.v.truncate(len * spec.n_kv_heads * spec.value_dim);
+    pub(super) fn truncate(&mut self, len: usize) {
+        for cached in &mut self.caches {
+            let [k, v] = cached.row;
+            cached.k.truncate(len * k);
+            cached.v.truncate(len * v);
         }
         self.len = len;
     }
