@@ -116,10 +116,10 @@ impl<'a> Lowering<'a> {
                 return self.row_op(RowOp::Norm { x: input(0), norm, dim, out });
             }
             Op::GatedAct(act) => {
-                if *act != program::Act::Silu {
+                let (gate, up) = (input(0), input(1));
+                if !known_gate(*act, gate, up) {
                     return Err(unsupported(&node.op));
                 }
-                let (gate, up) = (input(0), input(1));
                 return self.row_op(RowOp::GatedAct { act: *act, gate, up, out });
             }
             Op::Add => {
@@ -237,7 +237,9 @@ impl<'a> Lowering<'a> {
                 let both = gate != up
                     && [gate, up].iter().all(|n| group.contains(n) && !paired.contains(n));
                 let alone = |n: usize| self.only_reader(program.nodes[n].output) == Some(reader);
-                if !(both && alone(gate) && alone(up)) {
+                let known =
+                    known_gate(act, self.operand(node.inputs[0]), self.operand(node.inputs[1]));
+                if !(both && known && alone(gate) && alone(up)) {
                     return store;
                 }
                 paired.extend([gate, up]);
@@ -287,6 +289,11 @@ impl<'a> Lowering<'a> {
         assign_buffers(&mut plan);
         plan
     }
+}
+
+/// Whether this activation, element by element, is one that phases compute.
+fn known_gate(act: program::Act, gate: Operand, up: Operand) -> bool {
+    act == program::Act::Silu && gate.cols == up.cols
 }
 
 fn unsupported(op: &Op) -> Error {

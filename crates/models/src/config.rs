@@ -1,10 +1,16 @@
 //! [`ModelConfig`]: the hyper-parameters of a model, each within a range that executors can rely on.
 
+mod experts;
+mod latent;
+
 use gguf::{Gguf, Value, escape};
 use program::{Rope, RopePairs, RopeScaling, WeightId};
 
 use crate::keys::Keys;
 use crate::{Error, Result, arch};
+
+pub use experts::Experts;
+pub use latent::Latent;
 
 /// Hyper-parameters of a decoder. Names are the papers'; `docs/glossary.md` lists the GGUF key of each.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +27,7 @@ pub struct ModelConfig {
     pub n_layers: usize,
     /// Query heads.
     pub n_heads: usize,
-    /// Key-value heads; divides `n_heads`.
+    /// Key-value heads; divides `n_heads`. 1 with latent attention.
     pub n_kv_heads: usize,
     /// Width of one query or key.
     pub head_dim: usize,
@@ -41,6 +47,10 @@ pub struct ModelConfig {
     pub rope_scaling: RopeScaling,
     /// The output head is the embedding table.
     pub tied_embeddings: bool,
+    /// Latent attention, in the architectures that have it.
+    pub latent: Option<Latent>,
+    /// Mixtures of experts, in the architectures that have them.
+    pub experts: Option<Experts>,
 }
 
 /// Taken where a file does not say how much context a model was made for.
@@ -55,17 +65,26 @@ impl ModelConfig {
     /// embedding table.
     pub fn from_gguf(gguf: &Gguf, notes: &mut Vec<String>) -> Result<ModelConfig> {
         let metadata = gguf.metadata();
-        let architecture = architecture_name(metadata.get("general.architecture"))?;
-        let keys = Keys::new(metadata, architecture);
+        let architecture = architecture(metadata.get("general.architecture"))?;
+        let keys = Keys::new(metadata, architecture.name());
 
         let n_layers = keys.require("block_count", keys.count("block_count", 1..=512)?)?;
         let hidden_size =
             keys.require("embedding_length", keys.count("embedding_length", 1..=1 << 20)?)?;
         let intermediate_size = keys.per_layer("feed_forward_length", n_layers, 1..=1 << 24)?;
-        let heads = Heads::read(&keys, n_layers, hidden_size)?;
-        if let Some(value) = keys.get("expert_count").filter(|value| value.as_u64() != Some(0)) {
-            return Err(Error::key(&keys.name("expert_count"), "0 in a dense architecture", value));
-        }
+        let latent = architecture.latent();
+        let heads = if latent {
+            Heads::latent(&keys, n_layers)?
+        } else {
+            Heads::read(&keys, n_layers, hidden_size)?
+        };
+        let intermediate_size = keys.require("feed_forward_length", intermediate_size)?;
+        let experts = if architecture.experts() {
+            Some(Experts::read(gguf, &keys, n_layers, intermediate_size)?)
+        } else {
+            experts::none(&keys)?;
+            None
+        };
         keys.count("vocab_size", 1..=1 << 24)?;
         let context_length = context_length(&keys, notes)?;
         let rope_dims = keys.count("rope.dimension_count", 0..=u64::MAX)?.unwrap_or(heads.head_dim);
@@ -73,14 +92,18 @@ impl ModelConfig {
             let expected = format!("an even number <= head size {}", heads.head_dim);
             return Err(Error::key(&keys.name("rope.dimension_count"), expected, rope_dims));
         }
+        let mut rope_scaling = rope_scaling(&keys, context_length)?;
+        let latent = latent
+            .then(|| Latent::read(gguf, &keys, &heads, rope_dims, &mut rope_scaling, notes))
+            .transpose()?;
         Ok(ModelConfig {
-            architecture: architecture.to_owned(),
+            architecture: architecture.name().to_owned(),
             name: metadata
                 .get("general.name")
                 .and_then(|v| v.as_str())
                 .map(|name| escape(name, 200)),
             hidden_size,
-            intermediate_size: keys.require("feed_forward_length", intermediate_size)?,
+            intermediate_size,
             n_layers,
             n_heads: heads.n_heads,
             n_kv_heads: heads.n_kv_heads,
@@ -94,8 +117,10 @@ impl ModelConfig {
             )?,
             rope_theta: keys.positive("rope.freq_base")?.unwrap_or(10_000.0),
             rope_dims,
-            rope_scaling: rope_scaling(&keys, context_length)?,
+            rope_scaling,
             tied_embeddings: gguf.tensor("output.weight").is_none(),
+            latent,
+            experts,
         })
     }
 
@@ -110,17 +135,18 @@ impl ModelConfig {
         }
     }
 
-    /// Factor on the scores of attention: `1 / sqrt(head_dim)`.
+    /// Factor on the scores of attention: `1 / sqrt(head_dim)`, times [`Latent::mscale`] squared.
     pub fn attention_scale(&self) -> f32 {
-        (1.0 / (self.head_dim as f64).sqrt()) as f32
+        let mscale = self.latent.as_ref().map_or(1.0, |latent| f64::from(latent.mscale));
+        (mscale * mscale / (self.head_dim as f64).sqrt()) as f32
     }
 }
 
-fn architecture_name(value: Option<Value<'_>>) -> Result<&'static str> {
+fn architecture(value: Option<Value<'_>>) -> Result<&'static dyn arch::Architecture> {
     const KEY: &str = "general.architecture";
     match value {
         None => Err(Error::MissingKey { key: KEY.into() }),
-        Some(Value::String(name)) => Ok(arch::by_bytes(name)?.name()),
+        Some(Value::String(name)) => arch::by_bytes(name),
         Some(other) => Err(Error::key(KEY, "a string", other)),
     }
 }
@@ -132,12 +158,14 @@ struct Heads {
     value_dim: usize,
 }
 
+/// Most heads, and the widest.
+const MAX_HEADS: u64 = 1 << 16;
+
 impl Heads {
     fn read(keys: &Keys<'_>, n_layers: usize, hidden_size: usize) -> Result<Heads> {
-        const MAX: u64 = 1 << 16;
         let (count, count_kv) = ("attention.head_count", "attention.head_count_kv");
-        let n_heads = keys.require(count, keys.per_layer(count, n_layers, 1..=MAX)?)?;
-        let n_kv_heads = keys.per_layer(count_kv, n_layers, 1..=MAX)?.unwrap_or(n_heads);
+        let n_heads = keys.require(count, keys.per_layer(count, n_layers, 1..=MAX_HEADS)?)?;
+        let n_kv_heads = keys.per_layer(count_kv, n_layers, 1..=MAX_HEADS)?.unwrap_or(n_heads);
         if !n_heads.is_multiple_of(n_kv_heads) {
             return Err(Error::key(
                 &keys.name(count_kv),
@@ -145,7 +173,7 @@ impl Heads {
                 n_kv_heads,
             ));
         }
-        let head_dim = match keys.count("attention.key_length", 1..=MAX)? {
+        let head_dim = match keys.count("attention.key_length", 1..=MAX_HEADS)? {
             Some(head_dim) => head_dim,
             None if hidden_size.is_multiple_of(n_heads) => hidden_size / n_heads,
             None => {
@@ -156,7 +184,7 @@ impl Heads {
                 ));
             }
         };
-        let value_dim = keys.count("attention.value_length", 1..=MAX)?.unwrap_or(head_dim);
+        let value_dim = keys.count("attention.value_length", 1..=MAX_HEADS)?.unwrap_or(head_dim);
         Ok(Heads { n_heads, n_kv_heads, head_dim, value_dim })
     }
 }

@@ -70,6 +70,14 @@ pub enum Error {
         /// Its type.
         ty: GgmlType,
     },
+    /// A tensor of a kind that is not read.
+    #[error("tensor `{name}` is not supported: {problem}")]
+    Unsupported {
+        /// Its name.
+        name: String,
+        /// What is special about it.
+        problem: &'static str,
+    },
     /// The tokenizer knows tokens that have no embedding.
     #[error("{tokens} tokens in `tokenizer.ggml.tokens`, but `token_embd.weight` has {rows} rows")]
     Vocabulary {
@@ -87,6 +95,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Of a configuration made by hand that lacks what its architecture needs.
+    pub(crate) fn incomplete(c: &crate::ModelConfig) -> Error {
+        Error::key(
+            "general.architecture",
+            "one with the parts that the configuration has",
+            &c.architecture,
+        )
+    }
+
     pub(crate) fn key(
         key: &str,
         expected: impl Into<String>,

@@ -77,6 +77,20 @@ impl<'a> Keys<'a> {
         }
     }
 
+    /// The architecture whose keys these are.
+    pub(crate) fn architecture(&self) -> &'a str {
+        self.architecture
+    }
+
+    /// True or false.
+    pub(crate) fn flag(&self, key: &str) -> Result<Option<bool>> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::Bool(flag)) => Ok(Some(flag)),
+            Some(other) => Err(Error::key(&self.name(key), "true or false", other)),
+        }
+    }
+
     /// A finite number above 0.
     pub(crate) fn positive(&self, key: &str) -> Result<Option<f32>> {
         let Some(value) = self.get(key) else { return Ok(None) };

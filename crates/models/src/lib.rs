@@ -19,7 +19,7 @@ use program::{OutputKind, Program, Recorder};
 use quant::GgmlType;
 
 pub use arch::{ARCHITECTURES, Architecture, architecture};
-pub use config::ModelConfig;
+pub use config::{Experts, Latent, ModelConfig};
 pub use error::{Error, Result};
 pub use source::GgufWeights;
 pub use weights::{Found, Weights};

@@ -59,13 +59,29 @@ impl<'a> Weights<'a> {
         self.bind(&format!("{}{name}.weight", self.prefix), &[len])
     }
 
+    /// `NAME.weight`, `count` matrices of `rows` outputs and `cols` inputs, one after the other.
+    ///
+    /// # Errors
+    /// As [`matrix`](Self::matrix).
+    pub fn stack(&self, name: &str, count: usize, rows: usize, cols: usize) -> Result<WeightId> {
+        self.require(&format!("{}{name}.weight", self.prefix), &[cols, rows, count])
+    }
+
+    /// `NAME.bias`, a vector.
+    ///
+    /// # Errors
+    /// As [`matrix`](Self::matrix).
+    pub fn bias(&self, name: &str, len: usize) -> Result<WeightId> {
+        self.require(&format!("{}{name}.bias", self.prefix), &[len])
+    }
+
     /// A matrix with its `NAME.bias`.
     ///
     /// # Errors
     /// As [`matrix`](Self::matrix), for both.
     pub fn biased(&self, name: &str, rows: usize, cols: usize) -> Result<LinearWeight> {
-        let bias = self.require(&format!("{}{name}.bias", self.prefix), &[rows])?;
-        Ok(LinearWeight { weight: self.matrix(name, rows, cols)?, bias: Some(bias) })
+        let bias = Some(self.bias(name, rows)?);
+        Ok(LinearWeight { weight: self.matrix(name, rows, cols)?, bias })
     }
 
     /// A matrix with its `NAME.bias` if the file has one.
@@ -107,7 +123,7 @@ impl<'a> Weights<'a> {
             return Ok(None);
         };
         let name = name.to_owned();
-        if without_ones(&found) != without_ones(&expected) {
+        if without_ones(&found) != without_ones(&expected) || expected.contains(&0) {
             return Err(Error::Shape { name, expected, found });
         }
         if quant::format(ty).is_none() {
@@ -117,7 +133,7 @@ impl<'a> Weights<'a> {
                 role: if dims.len() == 1 { "vector" } else { "matrix" },
             });
         }
-        let (cols, rows) = (dims[0], dims.get(1).copied().unwrap_or(1));
+        let (cols, rows) = (dims[0], dims[1..].iter().product());
         if ty.row_bytes(cols).is_none() {
             return Err(Error::Blocks { name, cols: cols as u64, ty });
         }

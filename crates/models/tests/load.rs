@@ -165,7 +165,7 @@ fn architectures() {
     };
     assert_eq!(
         name("mamba\u{1b}[2J\n"),
-        r#"unsupported architecture "mamba\u{1b}[2J\n" (supported: llama, qwen2, qwen3)"#
+        r#"unsupported architecture "mamba\u{1b}[2J\n" (supported: deepseek2, llama, qwen2, qwen2moe, qwen3, qwen3moe)"#
     );
     assert!(name(&"x".repeat(1 << 20)).len() < 400);
     refused(
@@ -292,15 +292,18 @@ proptest! {
     #[test]
     fn never_panics(
         architecture in 0..ARCHITECTURES.len(),
-        key in 0usize..20,
+        key in 0usize..40,
         value in any_value(),
         tensor in any::<prop::sample::Index>(),
         dims in proptest::collection::vec(1u64..200, 1..=4),
     ) {
-        const MORE: [&str; 12] = [
+        const MORE: [&str; 22] = [
             "rope.dimension_count", "rope.freq_base", "rope.scaling.type", "rope.scaling.factor", "rope.scale_linear",
             "rope.scaling.original_context_length", "rope.scaling.attn_factor", "attention.key_length",
             "attention.value_length", "expert_count", "vocab_size", "rope.scaling.yarn_beta_fast",
+            "attention.q_lora_rank", "expert_gating_func", "expert_group_count", "expert_group_used_count",
+            "expert_weights_norm", "expert_weights_scale", "rope.scaling.yarn_log_multiplier", "expert_shared_count",
+            "expert_shared_feed_forward_length", "leading_dense_block_count",
         ];
         let name = ARCHITECTURES[architecture].name();
         let mut file = File::new(name);

@@ -25,6 +25,8 @@ fn config(architecture: &str) -> ModelConfig {
         rope_dims: 128,
         rope_scaling: RopeScaling::None,
         tied_embeddings: false,
+        latent: None,
+        experts: None,
     }
 }
 

@@ -1,8 +1,12 @@
 //! One file per architecture. A new one is a file here and a row in [`ARCHITECTURES`].
 
+mod deepseek2;
+mod ffn;
 mod llama;
 mod qwen2;
+mod qwen2moe;
 mod qwen3;
+mod qwen3moe;
 
 use gguf::escape;
 use program::{Recorder, ValueId};
@@ -14,6 +18,16 @@ pub trait Architecture: Sync {
     /// Its name in `general.architecture`.
     fn name(&self) -> &'static str;
 
+    /// Whether its attention is latent: [`ModelConfig::latent`].
+    fn latent(&self) -> bool {
+        false
+    }
+
+    /// Whether it has mixtures of experts: [`ModelConfig::experts`].
+    fn experts(&self) -> bool {
+        false
+    }
+
     /// Record one forward pass and return the logits: `[selected, vocab_size]`.
     ///
     /// # Errors
@@ -22,7 +36,14 @@ pub trait Architecture: Sync {
 }
 
 /// Every architecture, by name.
-pub static ARCHITECTURES: &[&dyn Architecture] = &[&llama::Llama, &qwen2::Qwen2, &qwen3::Qwen3];
+pub static ARCHITECTURES: &[&dyn Architecture] = &[
+    &deepseek2::DeepSeek2,
+    &llama::Llama,
+    &qwen2::Qwen2,
+    &qwen2moe::Qwen2Moe,
+    &qwen3::Qwen3,
+    &qwen3moe::Qwen3Moe,
+];
 
 /// The architecture with this name.
 ///
@@ -52,7 +73,8 @@ mod tests {
         let message = architecture("mam\x1bba").err().unwrap().to_string();
         assert_eq!(
             message,
-            "unsupported architecture \"mam\\u{1b}ba\" (supported: llama, qwen2, qwen3)"
+            "unsupported architecture \"mam\\u{1b}ba\" (supported: deepseek2, llama, \
+             qwen2, qwen2moe, qwen3, qwen3moe)"
         );
     }
 }
