@@ -36,7 +36,7 @@ impl Rows {
     fn get(&self, format: ActFormat) -> Activations<'_> {
         let (n, cols, stride) = (self.n, COLS, COLS);
         match format {
-            ActFormat::F32 => Activations::F32(F32Rows { x: &self.x, n, cols, stride }),
+            ActFormat::F32 => Activations::F32(F32Rows { x: &self.x, n, cols, stride, pick: None }),
             ActFormat::Q8 => Activations::Q8(Q8Rows {
                 codes: &self.codes,
                 scales: &self.scales,
@@ -44,6 +44,7 @@ impl Rows {
                 n,
                 cols,
                 stride,
+                pick: None,
             }),
         }
     }

@@ -132,7 +132,7 @@ impl Case {
     fn activations(&self, format: ActFormat) -> Activations<'_> {
         let (n, cols, stride) = (self.n, self.cols, self.stride);
         match format {
-            ActFormat::F32 => Activations::F32(F32Rows { x: &self.x, n, cols, stride }),
+            ActFormat::F32 => Activations::F32(F32Rows { x: &self.x, n, cols, stride, pick: None }),
             ActFormat::Q8 => Activations::Q8(Q8Rows {
                 codes: &self.codes,
                 scales: &self.scales,
@@ -140,6 +140,7 @@ impl Case {
                 n,
                 cols,
                 stride,
+                pick: None,
             }),
         }
     }
@@ -156,17 +157,21 @@ impl Case {
 
     /// Runs a kernel with guards around its tile and scratch.
     fn run(&self, kernel: &LinearKernel) -> Vec<f32> {
+        self.multiply(kernel, &self.activations(kernel.act_format()))
+    }
+
+    /// [`run`](Self::run) with these activations.
+    fn multiply(&self, kernel: &LinearKernel, x: &Activations<'_>) -> Vec<f32> {
         const GUARD: usize = 64;
         let panels = self.pack(kernel);
         let n_panels = self.rows.div_ceil(PANEL_ROWS);
-        let len = n_panels * self.n * PANEL_ROWS;
+        let len = n_panels * x.n() * PANEL_ROWS;
         let mut tile = vec![12345.0; len + 2 * GUARD];
         let scratch_len = kernel.scratch_bytes();
         let mut scratch = vec![0xa5; scratch_len + 2 * GUARD];
-        let x = self.activations(kernel.act_format());
-        let arranged = arranged(kernel, &x);
+        let arranged = arranged(kernel, x);
         let (out, scratch_out) = (&mut tile[GUARD..][..len], &mut scratch[GUARD..][..scratch_len]);
-        kernel.run(&panels, (&x, &arranged), out, scratch_out);
+        kernel.run(&panels, (x, &arranged), out, scratch_out);
         let guards = tile[..GUARD].iter().chain(&tile[GUARD + len..]);
         assert!(guards.into_iter().all(|v| *v == 12345.0), "{}: tile overrun", kernel.name());
         let guards = scratch[..GUARD].iter().chain(&scratch[GUARD + scratch_len..]);
@@ -304,6 +309,30 @@ fn bits_do_not_depend_on_the_number_of_rows() {
                 let want = &all[(panel * 21 + c) * 16..][..16];
                 let bits = |v: &[f32]| v.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
                 assert_eq!(bits(got), bits(want), "{} column {c}", kernel.name());
+            }
+        }
+    }
+}
+
+/// Rows picked from many are multiplied as if they stood one after another.
+#[test]
+fn picked_rows_are_those_rows() {
+    for kernel in linear_kernels().filter(|k| Isa::detect().contains(k.isa())) {
+        let many = Case::new(kernel.ty(), 33, 256, 21, Fill::Random);
+        let all = many.run(kernel);
+        for n in [1, 2, 4, 5, 9, 13] {
+            let pick: Vec<u32> = (0..n).map(|c| (c * 13 + 20) % 21).collect();
+            let (n, picked) = (pick.len(), Some(pick.as_slice()));
+            let x = match many.activations(kernel.act_format()) {
+                Activations::F32(x) => Activations::F32(F32Rows { n, pick: picked, ..x }),
+                Activations::Q8(x) => Activations::Q8(Q8Rows { n, pick: picked, ..x }),
+            };
+            for (panel, got) in many.multiply(kernel, &x).chunks_exact(16 * n).enumerate() {
+                for (got, c) in got.chunks_exact(16).zip(&pick) {
+                    let want = &all[(panel * 21 + *c as usize) * 16..][..16];
+                    let bits = |v: &[f32]| v.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+                    assert_eq!(bits(got), bits(want), "{} row {c} of {n}", kernel.name());
+                }
             }
         }
     }

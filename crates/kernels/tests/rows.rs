@@ -2,7 +2,9 @@
 
 mod support;
 
-use kernels::rows::{ADD, ALL_FINITE, ARGMAX, GATED_SILU, Pairs, RMS_NORM, ROTATE, rope_angles};
+use kernels::rows::{
+    ADD, ALL_FINITE, ARGMAX, GATED_SIGMOID, GATED_SILU, Pairs, RMS_NORM, ROTATE, rope_angles,
+};
 use support::{Random, assert_same_bits, candidates, naive};
 
 const LENGTHS: [usize; 12] = [1, 2, 7, 15, 16, 17, 33, 64, 100, 896, 1025, 4096];
@@ -46,6 +48,28 @@ fn gated_silu_matches() {
             );
         }
         for kernel in candidates(&GATED_SILU) {
+            let mut got = vec![0.0; n];
+            kernel.call(&gate, &up, &mut got);
+            assert_same_bits(&got, &want, kernel.name());
+        }
+    }
+}
+
+#[test]
+fn gated_sigmoid_matches() {
+    for n in LENGTHS {
+        let mut random = Random::new(n as u64);
+        let (gate, up) = (random.floats(n, 40.0), random.floats(n, 3.0));
+        let mut want = vec![0.0; n];
+        naive(&GATED_SIGMOID).call(&gate, &up, &mut want);
+        for ((gate, up), got) in gate.iter().zip(&up).zip(&want) {
+            let exact = f64::from(*up) / (1.0 + (-f64::from(*gate)).exp());
+            assert!(
+                (f64::from(*got) - exact).abs() <= 1e-6 * exact.abs() + 1e-30,
+                "{gate}: {got} and {exact}"
+            );
+        }
+        for kernel in candidates(&GATED_SIGMOID) {
             let mut got = vec![0.0; n];
             kernel.call(&gate, &up, &mut got);
             assert_same_bits(&got, &want, kernel.name());

@@ -151,7 +151,7 @@ impl<'a> Exec<'a> {
                 } else {
                     self.operand_rows(x, rows)
                 };
-                Activations::F32(F32Rows { x, n, cols, stride: cols })
+                Activations::F32(F32Rows { x, n, cols, stride: cols, pick: None })
             }
             ActFormat::Q8 => {
                 let stride = q8_stride(cols);
@@ -162,7 +162,7 @@ impl<'a> Exec<'a> {
                     unsafe { self.acts.scales.slice(start * (cols / 32)..end * (cols / 32)) };
                 // SAFETY: as above.
                 let sums = unsafe { self.acts.sums.slice(start * (cols / 16)..end * (cols / 16)) };
-                Activations::Q8(Q8Rows { codes, scales, sums, n, cols, stride })
+                Activations::Q8(Q8Rows { codes, scales, sums, n, cols, stride, pick: None })
             }
         }
     }

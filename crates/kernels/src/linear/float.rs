@@ -86,7 +86,7 @@ pub(super) fn naive<P: Plain>(job: &mut Job<'_, '_>) {
                 *w = P::value(bytes);
             }
             for (c, acc) in tile.as_chunks_mut::<PANEL_ROWS>().0.iter_mut().enumerate() {
-                let x = x.x[c * x.stride + k];
+                let x = x.row(c)[k];
                 for (acc, w) in acc.iter_mut().zip(w) {
                     *acc = w.mul_add(x, *acc);
                 }
@@ -120,8 +120,7 @@ fn tiling<const WIDTH: usize>(n: usize, cols: usize) -> Option<Tiling> {
 fn fill(x: &Activations<'_>, tiling: &Tiling, tile: usize, out: &mut [i32]) {
     let Activations::F32(x) = x else { unreachable!("`arrange` compared the formats") };
     for c in 0..tiling.tile_rows {
-        let row = (tile * tiling.tile_rows + c).min(x.n - 1);
-        let row = &x.x[row * x.stride..][..x.cols];
+        let row = x.row((tile * tiling.tile_rows + c).min(x.n - 1));
         for (out, x) in out.chunks_exact_mut(tiling.tile_rows).zip(row) {
             out[c] = x.to_bits().cast_signed();
         }

@@ -64,14 +64,12 @@ pub(super) fn put_codes(codes: &[i8; 32], out: &mut [i32], step: usize) {
 
 fn fill<R: Recipe>(x: &Activations<'_>, tiling: &Tiling, tile: usize, out: &mut [i32]) {
     let Activations::Q8(x) = x else { unreachable!("`arrange` compared the formats") };
-    let (groups, width) = (x.cols / 32, tiling.tile_rows);
+    let width = tiling.tile_rows;
     for c in 0..width {
-        let row = (tile * width + c).min(x.n - 1);
-        let codes = x.codes[row * x.stride..][..x.cols].as_chunks::<32>().0;
-        let sums = x.sums[row * 2 * groups..][..2 * groups].as_chunks::<2>().0;
-        let scales = &x.scales[row * groups..][..groups];
+        let row = x.row((tile * width + c).min(x.n - 1));
+        let (codes, sums) = (row.codes.as_chunks::<32>().0, row.sums.as_chunks::<2>().0);
         let records = out.chunks_exact_mut(R::FIELDS * width);
-        for (((codes, sums), d), record) in codes.iter().zip(sums).zip(scales).zip(records) {
+        for (((codes, sums), d), record) in codes.iter().zip(sums).zip(row.scales).zip(records) {
             R::fields(codes, *sums, *d, &mut record[c..], width);
         }
     }

@@ -59,10 +59,11 @@ pub struct Q8Rows<'a> {
     pub cols: usize,
     /// Distance between rows of `codes`, at least `cols`.
     pub stride: usize,
+    /// Which rows of the slices these are, `[n]`; `None` for the first `n`.
+    pub pick: Option<&'a [u32]>,
 }
 
 /// One row of [`Q8Rows`].
-#[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
 struct Q8Row<'a> {
     codes: &'a [i8],
@@ -70,18 +71,22 @@ struct Q8Row<'a> {
     sums: &'a [i32],
 }
 
-#[cfg(target_arch = "x86_64")]
 impl<'a> Q8Rows<'a> {
+    /// Row `c`.
+    #[inline(always)]
+    fn row(&self, c: usize) -> Q8Row<'a> {
+        let c = self.pick.map_or(c, |pick| pick[c] as usize);
+        Q8Row {
+            codes: &self.codes[c * self.stride..][..self.cols],
+            scales: &self.scales[c * (self.cols / 32)..][..self.cols / 32],
+            sums: &self.sums[c * (self.cols / 16)..][..self.cols / 16],
+        }
+    }
+
     /// The first `N` rows; those beyond the last repeat it.
+    #[cfg(target_arch = "x86_64")]
     fn rows<const N: usize>(&self) -> [Q8Row<'a>; N] {
-        std::array::from_fn(|c| {
-            let c = c.min(self.n - 1);
-            Q8Row {
-                codes: &self.codes[c * self.stride..][..self.cols],
-                scales: &self.scales[c * (self.cols / 32)..][..self.cols / 32],
-                sums: &self.sums[c * (self.cols / 16)..][..self.cols / 16],
-            }
-        })
+        std::array::from_fn(|c| self.row(c.min(self.n - 1)))
     }
 }
 
@@ -96,6 +101,23 @@ pub struct F32Rows<'a> {
     pub cols: usize,
     /// Distance between rows, at least `cols`.
     pub stride: usize,
+    /// Which rows of `x` these are, `[n]`; `None` for the first `n`.
+    pub pick: Option<&'a [u32]>,
+}
+
+impl<'a> F32Rows<'a> {
+    /// Row `c`.
+    #[inline(always)]
+    fn row(&self, c: usize) -> &'a [f32] {
+        let c = self.pick.map_or(c, |pick| pick[c] as usize);
+        &self.x[c * self.stride..][..self.cols]
+    }
+
+    /// The first `N` rows; those beyond the last repeat it.
+    #[cfg(target_arch = "x86_64")]
+    fn rows<const N: usize>(&self) -> [&'a [f32]; N] {
+        std::array::from_fn(|c| self.row(c.min(self.n - 1)))
+    }
 }
 
 /// Activation rows in the format of a kernel.
@@ -129,21 +151,31 @@ impl Activations<'_> {
             Activations::F32(x) => {
                 assert_eq!(want, ActFormat::F32, "activation format");
                 assert!(x.stride >= x.cols, "stride {} below {} columns", x.stride, x.cols);
-                assert!(x.x.len() >= rows_len(x.n, x.stride, x.cols), "f32 activations too short");
+                let n = picked(x.pick, x.n);
+                assert!(x.x.len() >= rows_len(n, x.stride, x.cols), "f32 activations too short");
             }
             Activations::Q8(x) => {
                 assert_eq!(want, ActFormat::Q8, "activation format");
                 assert!(x.cols.is_multiple_of(Q8_BLOCK), "{} columns are not whole blocks", x.cols);
                 assert!(x.stride >= x.cols, "stride {} below {} columns", x.stride, x.cols);
+                let n = picked(x.pick, x.n);
                 assert!(
-                    x.codes.len() >= rows_len(x.n, x.stride, x.cols),
+                    x.codes.len() >= rows_len(n, x.stride, x.cols),
                     "activation codes too short"
                 );
-                assert!(x.scales.len() >= x.n * x.cols / 32, "activation scales too short");
-                assert!(x.sums.len() >= x.n * x.cols / 16, "activation sums too short");
+                assert!(x.scales.len() >= n * x.cols / 32, "activation scales too short");
+                assert!(x.sums.len() >= n * x.cols / 16, "activation sums too short");
             }
         }
     }
+}
+
+/// Rows that slices must hold for these `n` rows to be among them.
+fn picked(pick: Option<&[u32]>, n: usize) -> usize {
+    pick.map_or(n, |pick| {
+        assert_eq!(pick.len(), n, "rows picked");
+        pick.iter().max().map_or(0, |last| *last as usize + 1)
+    })
 }
 
 /// Elements from the first to the last of `n` rows.

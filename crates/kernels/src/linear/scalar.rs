@@ -22,13 +22,13 @@ pub(super) fn run<F: Format>(job: &mut Job<'_, '_>) {
                 let scales = GroupScales::read::<F>(header, g);
                 let at = b * F::BLOCK / 32 + g;
                 for (c, acc) in tile.as_chunks_mut::<PANEL_ROWS>().0.iter_mut().enumerate() {
-                    let a = &x.codes[c * x.stride + at * 32..][..32];
-                    let sums = &x.sums[c * x.cols / 16 + at * 2..][..2];
+                    let row = x.row(c);
+                    let (a, sums) = (&row.codes[at * 32..][..32], &row.sums[at * 2..][..2]);
                     let halves = [
                         dot(&codes[..4], &a[..16], F::ZERO * sums[0]),
                         dot(&codes[4..], &a[16..], F::ZERO * sums[1]),
                     ];
-                    scales.add(halves, x.scales[c * x.cols / 32 + at], sums, acc);
+                    scales.add(halves, row.scales[at], sums, acc);
                 }
             }
         }

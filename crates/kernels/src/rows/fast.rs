@@ -25,20 +25,34 @@ pub(super) fn rms_norm<S: Simd>(simd: S, x: &[f32], weight: &[f32], eps: f32, ou
     }
 }
 
+/// `out = gate / (1 + exp(-gate)) * up`.
 #[inline(always)]
 pub(super) fn gated_silu<S: Simd>(simd: S, gate: &[f32], up: &[f32], out: &mut [f32]) {
+    gated::<S, true>(simd, gate, up, out);
+}
+
+/// `out = 1 / (1 + exp(-gate)) * up`.
+#[inline(always)]
+pub(super) fn gated_sigmoid<S: Simd>(simd: S, gate: &[f32], up: &[f32], out: &mut [f32]) {
+    gated::<S, false>(simd, gate, up, out);
+}
+
+#[inline(always)]
+fn gated<S: Simd, const SILU: bool>(simd: S, gate: &[f32], up: &[f32], out: &mut [f32]) {
     let (gates, gate_rest) = gate.as_chunks::<LANES>();
     let (ups, up_rest) = up.as_chunks::<LANES>();
     let (outs, out_rest) = out.as_chunks_mut::<LANES>();
     for ((out, gate), up) in outs.iter_mut().zip(gates).zip(ups) {
-        simd.store(gated(simd, simd.load(gate), simd.load(up)), out);
+        simd.store(gated_lanes::<S, SILU>(simd, simd.load(gate), simd.load(up)), out);
     }
-    let last = to_array(simd, gated(simd, load_part(simd, gate_rest), load_part(simd, up_rest)));
+    let (gate, up) = (load_part(simd, gate_rest), load_part(simd, up_rest));
+    let last = to_array(simd, gated_lanes::<S, SILU>(simd, gate, up));
     out_rest.copy_from_slice(&last[..out_rest.len()]);
 }
 
 #[inline(always)]
-fn gated<S: Simd>(simd: S, gate: S::V, up: S::V) -> S::V {
+fn gated_lanes<S: Simd, const SILU: bool>(simd: S, gate: S::V, up: S::V) -> S::V {
     let e = exp(simd, simd.sub(simd.splat(0.0), gate));
-    simd.mul(simd.div(gate, simd.add(simd.splat(1.0), e)), up)
+    let part = if SILU { gate } else { simd.splat(1.0) };
+    simd.mul(simd.div(part, simd.add(simd.splat(1.0), e)), up)
 }

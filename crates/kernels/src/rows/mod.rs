@@ -51,7 +51,7 @@ impl Kernel<RmsNormFn> {
     }
 }
 
-/// Signature of [`GATED_SILU`] and [`ADD`].
+/// Signature of [`GATED_SILU`], [`GATED_SIGMOID`] and [`ADD`].
 pub type BinaryFn = unsafe fn(&[f32], &[f32], &mut [f32]);
 
 /// `out = gate / (1 + exp(-gate)) * up`.
@@ -65,6 +65,21 @@ pub static GATED_SILU: Slot<BinaryFn> = Slot {
     },
     #[cfg(target_arch = "x86_64")]
     candidates: x86_64::GATED_SILU,
+    #[cfg(not(target_arch = "x86_64"))]
+    candidates: &[],
+};
+
+/// `out = 1 / (1 + exp(-gate)) * up`.
+pub static GATED_SIGMOID: Slot<BinaryFn> = Slot {
+    op: "gated_sigmoid",
+    naive: Kernel {
+        name: "gated_sigmoid/naive",
+        isa: Isa::NONE,
+        level: Level::Naive,
+        run: naive::gated_sigmoid,
+    },
+    #[cfg(target_arch = "x86_64")]
+    candidates: x86_64::GATED_SIGMOID,
     #[cfg(not(target_arch = "x86_64"))]
     candidates: &[],
 };

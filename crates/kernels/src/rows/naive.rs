@@ -20,6 +20,12 @@ pub(super) fn gated_silu(gate: &[f32], up: &[f32], out: &mut [f32]) {
     }
 }
 
+pub(super) fn gated_sigmoid(gate: &[f32], up: &[f32], out: &mut [f32]) {
+    for ((out, gate), up) in out.iter_mut().zip(gate).zip(up) {
+        *out = 1.0 / (1.0 + exp(-gate)) * up;
+    }
+}
+
 /// Plain loops that the compiler vectorizes under each instruction set; one lane per element, so bits cannot differ.
 #[inline(always)]
 pub(super) fn add(a: &[f32], b: &[f32], out: &mut [f32]) {

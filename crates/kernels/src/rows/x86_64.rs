@@ -21,6 +21,22 @@ pub(super) const GATED_SILU: &[Kernel<BinaryFn>] = &[
     Kernel { name: "gated_silu/avx2", isa: Isa::AVX2, level: Level::Full, run: gated_silu_avx2 },
 ];
 
+/// Candidates of [`GATED_SIGMOID`](super::GATED_SIGMOID).
+pub(super) const GATED_SIGMOID: &[Kernel<BinaryFn>] = &[
+    Kernel {
+        name: "gated_sigmoid/avx512",
+        isa: Isa::AVX512,
+        level: Level::Full,
+        run: gated_sigmoid_avx512,
+    },
+    Kernel {
+        name: "gated_sigmoid/avx2",
+        isa: Isa::AVX2,
+        level: Level::Full,
+        run: gated_sigmoid_avx2,
+    },
+];
+
 /// Candidates of [`ADD`](super::ADD).
 pub(super) const ADD: &[Kernel<BinaryFn>] = &[
     Kernel { name: "add/avx512", isa: Isa::AVX512, level: Level::Full, run: add_avx512 },
@@ -68,6 +84,16 @@ fn gated_silu_avx512(gate: &[f32], up: &[f32], out: &mut [f32]) {
 #[target_feature(enable = "avx2,fma,f16c")]
 fn gated_silu_avx2(gate: &[f32], up: &[f32], out: &mut [f32]) {
     fast::gated_silu(Avx2::new(), gate, up, out);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+fn gated_sigmoid_avx512(gate: &[f32], up: &[f32], out: &mut [f32]) {
+    fast::gated_sigmoid(Avx512::new(), gate, up, out);
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn gated_sigmoid_avx2(gate: &[f32], up: &[f32], out: &mut [f32]) {
+    fast::gated_sigmoid(Avx2::new(), gate, up, out);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]

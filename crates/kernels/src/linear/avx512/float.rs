@@ -94,7 +94,7 @@ fn together<T: Plain, const P: usize, const N: usize>(
 ) -> [[__m512; N]; P] {
     let line = PANEL_ROWS * T::BYTES;
     let panels: [&[u8]; P] = std::array::from_fn(|p| &panels[p * panel_bytes..][..x.cols * line]);
-    let rows: [&[f32]; N] = std::array::from_fn(|c| &x.x[c.min(x.n - 1) * x.stride..][..x.cols]);
+    let rows = x.rows::<N>();
     let mut acc = [[_mm512_setzero_ps(); N]; P];
     for k in 0..x.cols {
         for (acc, panel) in acc.iter_mut().zip(panels) {
