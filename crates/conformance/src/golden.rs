@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fmt, io};
 
-use ::models::{ARCHITECTURES, GgufWeights};
+use ::models::GgufWeights;
 use gguf::Gguf;
 use program::{Executor, Model, Outputs, SessionId};
 use serde_json::Value;
 
 use crate::made::{EXACT, feed};
-use crate::nmse;
+use crate::{Family, nmse};
 
 /// One model with a prompt and what another program made of it.
 #[derive(Clone, Debug)]
@@ -140,14 +140,14 @@ pub fn quantized() -> Result<Vec<Case>, String> {
     quantized_in(&shared()?.join("golden/quant")).map_err(|e| format!("shared/golden/quant: {e}"))
 }
 
-/// F32 models of every architecture that [`models`] knows, from the shared folder. Their files are written once, into
+/// F32 models of the architectures of a family, from the shared folder. Their files are written once, into
 /// the target folder, by `make_model.py` with the Python named by `ROOFLIGHT_PYTHON` (else `python3`).
 ///
 /// # Errors
 /// Why they cannot be had, for [`skipped`].
-pub fn plain() -> Result<Vec<Case>, String> {
+pub fn plain(family: Family) -> Result<Vec<Case>, String> {
     let shared = shared()?;
-    let made = MakeModel::new(&shared)?;
+    let made = MakeModel::new(&shared, family)?;
     let folder = shared.join("golden/logits");
     let index = index(&folder).map_err(|e| format!("shared/golden/logits: {e}"))?;
     let mut cases = Vec::new();
@@ -208,7 +208,7 @@ fn case(folder: &Path, name: &str, entry: &Value, model: PathBuf) -> io::Result<
     Ok(Case { name: name.to_owned(), model, tokens, logits, greedy, bound: 0.0, same_greedy: true })
 }
 
-/// The script that writes models, and which of them are of architectures we know.
+/// The script that writes models, and which of them are of the wanted architectures.
 struct MakeModel {
     python: std::ffi::OsString,
     script: PathBuf,
@@ -216,7 +216,7 @@ struct MakeModel {
 }
 
 impl MakeModel {
-    fn new(shared: &Path) -> Result<Self, String> {
+    fn new(shared: &Path, family: Family) -> Result<Self, String> {
         let python = std::env::var_os("ROOFLIGHT_PYTHON").unwrap_or_else(|| "python3".into());
         let script = shared.join("models/make_model.py");
         let needs = || "needs python with numpy and gguf (ROOFLIGHT_PYTHON)".to_owned();
@@ -231,7 +231,7 @@ impl MakeModel {
         }
         // A line is a name and a Python dictionary that has `'arch': 'qwen2'` in it.
         let ours = |line: &&str| {
-            ARCHITECTURES.iter().any(|a| line.contains(&format!("'arch': '{}'", a.name())))
+            family.architectures().any(|name| line.contains(&format!("'arch': '{name}'")))
         };
         let text = String::from_utf8_lossy(&listed.stdout).into_owned();
         let known = text

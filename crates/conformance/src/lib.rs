@@ -1,6 +1,7 @@
 //! One suite that every executor passes, with the reference interpreter as the oracle.
 //!
-//! An executor's own test calls [`run`]; [`CHECKS`] lists what that does, so that a test may also run one check alone.
+//! An executor's own test calls [`run`] with each list of checks it takes on: [`CHECKS`], and [`EXPERTS`] and [`LATENT`]
+//! for programs with mixtures of experts and with latent attention. A test may also run one check alone.
 //! [`golden`] compares an executor with logits made by another program. Everything here panics on a difference: this
 //! crate is a dev-dependency of executors and nothing else.
 #![forbid(unsafe_code)]
@@ -14,18 +15,18 @@ mod random;
 
 use program::Executor;
 
-pub use checks::{CHECKS, Check};
+pub use checks::{CHECKS, Check, EXPERTS, LATENT};
 pub use compare::{assert_close, assert_same_bits, bound, first_difference, nmse, trace};
-pub use made::{Made, tiny_config, tiny_model};
+pub use made::{Family, Made, tiny_config, tiny_model};
 pub use memory::MemoryWeights;
 pub use random::Random;
 
-/// Run every check.
+/// Run these checks.
 ///
 /// # Panics
 /// At the first difference, naming the check, the case and what was found.
-pub fn run(executor: &dyn Executor) {
-    for check in CHECKS {
+pub fn run(executor: &dyn Executor, checks: &[Check]) {
+    for check in checks {
         (check.run)(executor);
     }
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use models::ModelConfig;
+use models::{ARCHITECTURES, Experts, Latent, ModelConfig, architecture};
 use program::interpreter::Interpreter;
 use program::{
-    CacheOptions, CacheType, Executor, Model, OutputKind, Outputs, Program, Recorder, Result,
-    RopeScaling, Sequence, SessionId, Step, ValueId,
+    CacheOptions, CacheType, Executor, Gating, Model, OutputKind, Outputs, Program, Recorder,
+    Result, RopeScaling, Sequence, SessionId, Step, ValueId,
 };
 use quant::GgmlType;
 
@@ -15,6 +15,33 @@ use crate::MemoryWeights;
 /// A cache that rounds nothing, long enough for every check.
 pub(crate) const EXACT: CacheOptions =
     CacheOptions { k: CacheType::F32, v: CacheType::F32, capacity: 1024 };
+
+/// Architectures by what their programs ask of an executor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Neither of the others.
+    Dense,
+    /// Mixtures of experts.
+    Experts,
+    /// Latent attention, with mixtures of experts.
+    Latent,
+}
+
+impl Family {
+    /// All of them.
+    pub const ALL: [Family; 3] = [Family::Dense, Family::Experts, Family::Latent];
+
+    /// Names of its architectures.
+    pub fn architectures(self) -> impl Iterator<Item = &'static str> {
+        let family = |latent: bool, experts: bool| match (latent, experts) {
+            (true, _) => Family::Latent,
+            (false, true) => Family::Experts,
+            (false, false) => Family::Dense,
+        };
+        let ours = ARCHITECTURES.iter().filter(move |a| family(a.latent(), a.experts()) == self);
+        ours.map(|a| a.name())
+    }
+}
 
 /// A program with weights, loaded twice.
 pub struct Made {
@@ -61,14 +88,36 @@ pub(crate) fn program(record: impl FnOnce(&Recorder) -> Result<ValueId>) -> Arc<
     Arc::new(recorder.finish(&[(OutputKind::Logits, rows)]))
 }
 
-/// Hyper-parameters of a small model: 2 layers, `hidden_size` and the widths inside are `width`, a multiple of 32.
+/// Hyper-parameters of a small model: 2 layers, `hidden_size` and the widths inside are `width`, a multiple of 32, but
+/// for heads, which are a fourth. With latent attention keys are half as wide, and a fourth rotates beside them; with
+/// experts, each token uses 2 of 6.
 ///
 /// # Panics
-/// If `width` is not a multiple of 32.
-pub fn tiny_config(architecture: &str, width: usize, tied_embeddings: bool) -> ModelConfig {
+/// If `width` is not a multiple of 32 or there is no such architecture.
+pub fn tiny_config(name: &str, width: usize, tied_embeddings: bool) -> ModelConfig {
     assert!(width.is_multiple_of(32), "whole blocks");
-    ModelConfig {
-        architecture: architecture.to_owned(),
+    let architecture = architecture(name).expect("an architecture's name");
+    let latent = architecture.latent().then_some(Latent {
+        kv_lora_rank: width,
+        q_lora_rank: Some(width),
+        nope_dim: width / 2,
+        joint: false,
+        mscale: 1.0,
+    });
+    let experts = architecture.experts().then_some(Experts {
+        n_experts: 6,
+        n_experts_used: 2,
+        intermediate_size: width,
+        shared_intermediate_size: width,
+        n_dense_layers: usize::from(architecture.latent()),
+        gating: Gating::Softmax,
+        bias: false,
+        groups: None,
+        normalize: name == "qwen3moe",
+        scale: 1.0,
+    });
+    let plain = ModelConfig {
+        architecture: name.to_owned(),
         name: None,
         hidden_size: width,
         intermediate_size: 2 * width,
@@ -84,15 +133,24 @@ pub fn tiny_config(architecture: &str, width: usize, tied_embeddings: bool) -> M
         rope_dims: width / 4,
         rope_scaling: RopeScaling::None,
         tied_embeddings,
+        latent,
+        experts,
+    };
+    if plain.latent.is_none() {
+        return plain;
     }
+    ModelConfig { n_kv_heads: 1, head_dim: width / 2 + width / 4, value_dim: width / 2, ..plain }
 }
 
-/// A model of this configuration whose matrices are of type `ty` and whose vectors are F32.
+/// A model of this configuration whose matrices are of type `ty`, but for those of routers, and whose vectors are F32.
 ///
 /// # Panics
 /// If the architecture cannot be recorded.
 pub fn tiny_model(config: &ModelConfig, ty: GgmlType) -> Arc<Program> {
-    let choose = |_: &str, dims: &[u64]| Some(if dims.len() == 1 { GgmlType::F32 } else { ty });
+    let choose = |name: &str, dims: &[u64]| {
+        let plain = dims.len() == 1 || name.contains("ffn_gate_inp");
+        Some(if plain { GgmlType::F32 } else { ty })
+    };
     models::from_config(config, &choose).expect("a configuration made for the architecture").program
 }
 
@@ -103,7 +161,7 @@ pub(crate) fn feed(
     tokens: &[u32],
     outputs: Outputs,
 ) -> Vec<f32> {
-    let out = model.step(&Step { sequences: &[Sequence { session, tokens, outputs }] });
+    let out = model.step(&Step { sequences: &[Sequence { session, tokens, outputs, prompt: None }] });
     let out = out.unwrap_or_else(|e| panic!("a step of {} tokens fails: {e}", tokens.len()));
     assert_eq!(out.logits.len(), outputs.count(tokens.len()) * out.vocab_size, "rows of logits");
     out.logits

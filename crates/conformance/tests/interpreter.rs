@@ -1,11 +1,22 @@
 //! The oracle passes its own suite, and agrees with another program's logits.
 
 use conformance::golden::{self, Case, Outcome, golden_case};
+use conformance::{CHECKS, EXPERTS, Family, LATENT};
 use program::interpreter::Interpreter;
 
 #[test]
 fn suite() {
-    conformance::run(&Interpreter);
+    conformance::run(&Interpreter, CHECKS);
+}
+
+#[test]
+fn suite_of_experts() {
+    conformance::run(&Interpreter, EXPERTS);
+}
+
+#[test]
+fn suite_of_latent_attention() {
+    conformance::run(&Interpreter, LATENT);
 }
 
 /// Run the cases and say how close they are (`-- --nocapture` shows it).
@@ -32,17 +43,28 @@ fn golden_quantized() {
     }
 }
 
-#[test]
-fn golden_plain() {
-    let outcomes = match golden::plain() {
+/// Cases of a family, at least one of each of its architectures.
+fn golden_plain_of(family: Family) {
+    let outcomes = match golden::plain(family) {
         Err(why) => return golden::skipped(&why),
         Ok(cases) => check(&cases),
     };
-    for a in models::ARCHITECTURES {
-        assert!(
-            outcomes.iter().any(|o| o.architecture == a.name()),
-            "no golden case of `{}`",
-            a.name()
-        );
+    for name in family.architectures() {
+        assert!(outcomes.iter().any(|o| o.architecture == name), "no golden case of `{name}`");
     }
+}
+
+#[test]
+fn golden_plain() {
+    golden_plain_of(Family::Dense);
+}
+
+#[test]
+fn golden_experts() {
+    golden_plain_of(Family::Experts);
+}
+
+#[test]
+fn golden_latent() {
+    golden_plain_of(Family::Latent);
 }

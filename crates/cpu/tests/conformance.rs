@@ -2,6 +2,7 @@
 //! every instruction set this machine has.
 
 use conformance::golden::{self, Case, golden_case};
+use conformance::{CHECKS, Family};
 use cpu::{Cpu, Options};
 use kernels::Isa;
 use program::interpreter::Interpreter;
@@ -11,7 +12,7 @@ use program::interpreter::Interpreter;
 fn on_every_isa(test: impl Fn(&Cpu, &str)) {
     for (name, isa) in Isa::NAMES {
         if Isa::detect().contains(*isa) {
-            test(&Cpu::new(&Options { threads: Some(2), isa: Some(*isa) }), name);
+            test(&Cpu::new(&Options { threads: Some(2), isa: Some(*isa), ..Options::default() }), name);
         } else {
             let required =
                 std::env::var("ROOFLIGHT_REQUIRE_ISA").is_ok_and(|needed| needed == *name);
@@ -23,7 +24,7 @@ fn on_every_isa(test: impl Fn(&Cpu, &str)) {
 
 #[test]
 fn suite() {
-    on_every_isa(|cpu, _| conformance::run(cpu));
+    on_every_isa(|cpu, _| conformance::run(cpu, CHECKS));
 }
 
 /// How far the executor may be from the interpreter on the same weights: 8-bit activations are all that differs.
@@ -64,7 +65,7 @@ fn golden_quantized() {
 
 #[test]
 fn golden_plain() {
-    match golden::plain() {
+    match golden::plain(Family::Dense) {
         Err(why) => golden::skipped(&why),
         Ok(cases) => {
             for case in &cases {

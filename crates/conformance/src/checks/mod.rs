@@ -2,6 +2,8 @@
 
 mod caches;
 mod errors;
+mod experts;
+mod latent;
 mod models;
 mod ops;
 mod sessions;
@@ -9,6 +11,7 @@ mod sessions;
 use program::Executor;
 
 /// One check of the suite.
+#[derive(Clone, Copy)]
 pub struct Check {
     /// Its name.
     pub name: &'static str,
@@ -16,7 +19,7 @@ pub struct Check {
     pub run: fn(&dyn Executor),
 }
 
-/// Every check, the simplest first.
+/// The checks of dense programs, which every executor passes; the simplest first.
 pub static CHECKS: &[Check] = &[
     Check { name: "op/embed", run: ops::embed },
     Check { name: "op/rms_norm", run: ops::rms_norm },
@@ -43,11 +46,33 @@ pub static CHECKS: &[Check] = &[
     Check { name: "error/load", run: errors::load },
 ];
 
+/// The checks of programs with mixtures of experts.
+pub static EXPERTS: &[Check] = &[
+    Check { name: "op/row_gate", run: experts::row_gate },
+    Check { name: "op/route", run: experts::route },
+    Check { name: "op/route_ties", run: experts::route_ties },
+    Check { name: "op/experts", run: experts::experts },
+    Check { name: "op/experts_uneven", run: experts::experts_uneven },
+    Check { name: "model/experts", run: experts::models },
+    Check { name: "session/experts", run: experts::sessions },
+];
+
+/// The checks of programs with latent attention; its models have mixtures of experts too.
+pub static LATENT: &[Check] = &[
+    Check { name: "op/slice", run: latent::slice },
+    Check { name: "op/latent_attention", run: latent::attention },
+    Check { name: "op/latent_attention_peaked", run: latent::attention_peaked },
+    Check { name: "model/latent", run: latent::models },
+    Check { name: "session/latent", run: latent::sessions },
+    Check { name: "cache/latent", run: latent::cache },
+];
+
 #[cfg(test)]
 mod tests {
     #[test]
     fn names_are_unique() {
-        let names: std::collections::HashSet<_> = super::CHECKS.iter().map(|c| c.name).collect();
-        assert_eq!(names.len(), super::CHECKS.len());
+        let all = [super::CHECKS, super::EXPERTS, super::LATENT].concat();
+        let names: std::collections::HashSet<_> = all.iter().map(|c| c.name).collect();
+        assert_eq!(names.len(), all.len());
     }
 }

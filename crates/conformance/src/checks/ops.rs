@@ -9,23 +9,23 @@ use quant::GgmlType;
 use crate::made::{EXACT, Made, all_logits, feed, program};
 use crate::{MemoryWeights, Random, assert_close, bound};
 
-const VOCAB: usize = 41;
+pub(super) const VOCAB: usize = 41;
 
-fn weight(r: &Recorder, name: &str, ty: GgmlType, rows: usize, cols: usize) -> WeightId {
+pub(super) fn weight(r: &Recorder, name: &str, ty: GgmlType, rows: usize, cols: usize) -> WeightId {
     r.weight(WeightSpec { name: name.into(), ty, rows, cols })
 }
 
 /// Random rows `[n, cols]` to compute with.
-fn input(r: &Recorder, cols: usize) -> Result<ValueId> {
+pub(super) fn input(r: &Recorder, cols: usize) -> Result<ValueId> {
     r.embed(weight(r, "token_embd.weight", GgmlType::F32, VOCAB, cols))
 }
 
 /// Types a matrix may have.
-fn types() -> impl Iterator<Item = GgmlType> {
+pub(super) fn types() -> impl Iterator<Item = GgmlType> {
     GgmlType::all().filter(|&ty| quant::format(ty).is_some())
 }
 
-fn check(
+pub(super) fn check(
     executor: &dyn Executor,
     bound: f64,
     what: &str,
@@ -203,9 +203,13 @@ fn attention_program(r: &Recorder, case: &Case, scale: f32) -> Result<ValueId> {
 }
 
 /// A prompt, then a chunk, then single tokens, past the 256 positions that caches hold in one block.
-fn attend(executor: &dyn Executor, case: &Case, scale: f32, bound: f64) {
-    let program = program(|r| attention_program(r, case, scale));
-    let made = Made::new(executor, &program, 11);
+pub(super) fn fed_in_pieces(
+    executor: &dyn Executor,
+    bound: f64,
+    what: &str,
+    record: impl FnOnce(&Recorder) -> Result<ValueId>,
+) {
+    let made = Made::new(executor, &program(record), 11);
     let tokens = Random::new(5).tokens(300, VOCAB);
     let run = |model: &dyn program::Model| {
         let session = model.open(&EXACT).expect("a session opens");
@@ -216,11 +220,15 @@ fn attend(executor: &dyn Executor, case: &Case, scale: f32, bound: f64) {
         out.extend(singles.iter().flat_map(|&token| feed(model, session, &[token], Outputs::All)));
         out
     };
+    assert_close(&run(&*made.tested), &run(&*made.oracle), bound, what);
+}
+
+fn attend(executor: &dyn Executor, case: &Case, scale: f32, bound: f64) {
     let Case { n_heads, n_kv_heads, key_dim, value_dim, rope, factors } = case;
     let what = format!(
         "attention {n_heads}/{n_kv_heads} x {key_dim}/{value_dim}, {rope:?}, factors {factors}"
     );
-    assert_close(&run(&*made.tested), &run(&*made.oracle), bound, &what);
+    fed_in_pieces(executor, bound, &what, |r| attention_program(r, case, scale));
 }
 
 pub(super) fn attention(executor: &dyn Executor) {

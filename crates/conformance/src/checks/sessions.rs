@@ -10,7 +10,11 @@ use crate::{Made, Random, assert_same_bits, tiny_config, tiny_model};
 const LONG: usize = 300;
 
 fn model(executor: &dyn Executor, ty: GgmlType) -> Box<dyn Model> {
-    Made::new(executor, &tiny_model(&tiny_config("qwen2", 64, false), ty), 4).tested
+    model_of(executor, "qwen2", ty)
+}
+
+fn model_of(executor: &dyn Executor, architecture: &str, ty: GgmlType) -> Box<dyn Model> {
+    Made::new(executor, &tiny_model(&tiny_config(architecture, 64, false), ty), 4).tested
 }
 
 fn tokens(n: usize, seed: u64) -> Vec<u32> {
@@ -37,8 +41,12 @@ pub(super) fn outputs(executor: &dyn Executor) {
 }
 
 pub(super) fn chunks(executor: &dyn Executor) {
+    chunks_of(executor, "qwen2");
+}
+
+pub(super) fn chunks_of(executor: &dyn Executor, architecture: &str) {
     for ty in [GgmlType::F32, GgmlType::F16, GgmlType::Q8_0, GgmlType::Q4_0] {
-        let model = model(executor, ty);
+        let model = model_of(executor, architecture, ty);
         let tokens = tokens(LONG, 3);
         for cache in CacheType::ALL {
             let options = CacheOptions { k: cache, v: cache, capacity: LONG };
@@ -48,7 +56,7 @@ pub(super) fn chunks(executor: &dyn Executor) {
                 assert_same_bits(
                     &found,
                     &want,
-                    &format!("{ty}, {} cache, chunks of {chunk}", cache.name()),
+                    &format!("{architecture} of {ty}, {} cache, chunks of {chunk}", cache.name()),
                 );
             }
         }
@@ -56,7 +64,11 @@ pub(super) fn chunks(executor: &dyn Executor) {
 }
 
 pub(super) fn rollback(executor: &dyn Executor) {
-    let model = model(executor, GgmlType::Q8_0);
+    rollback_of(executor, "qwen2");
+}
+
+pub(super) fn rollback_of(executor: &dyn Executor, architecture: &str) {
+    let model = model_of(executor, architecture, GgmlType::Q8_0);
     let (first, second) = (tokens(LONG, 5), tokens(20, 6));
     for cache in CacheType::ALL {
         let options = CacheOptions { k: cache, v: cache, capacity: 512 };
@@ -79,7 +91,11 @@ pub(super) fn rollback(executor: &dyn Executor) {
 }
 
 pub(super) fn fork(executor: &dyn Executor) {
-    let model = model(executor, GgmlType::Q8_0);
+    fork_of(executor, "qwen2");
+}
+
+pub(super) fn fork_of(executor: &dyn Executor, architecture: &str) {
+    let model = model_of(executor, architecture, GgmlType::Q8_0);
     let (prompt, a, b) = (tokens(LONG, 7), tokens(12, 8), tokens(12, 9));
     for cache in CacheType::ALL {
         let options = CacheOptions { k: cache, v: cache, capacity: 512 };
@@ -146,8 +162,12 @@ pub(super) fn replay(executor: &dyn Executor) {
 }
 
 pub(super) fn together(executor: &dyn Executor) {
+    together_of(executor, "qwen2");
+}
+
+pub(super) fn together_of(executor: &dyn Executor, architecture: &str) {
     for ty in [GgmlType::F32, GgmlType::Q8_0] {
-        let model = model(executor, ty);
+        let model = model_of(executor, architecture, ty);
         let prompts = [tokens(30, 13), tokens(3, 14), tokens(270, 15), tokens(1, 16)];
         let outputs = [Outputs::All, Outputs::Last, Outputs::None, Outputs::Last];
         let sessions = prompts.each_ref().map(|prompt| {
@@ -157,7 +177,12 @@ pub(super) fn together(executor: &dyn Executor) {
         });
         let more = [tokens(5, 17), tokens(1, 18), tokens(8, 19), tokens(2, 20)];
         let sequences: Vec<Sequence<'_>> = (0..4)
-            .map(|i| Sequence { session: sessions[i], tokens: &more[i], outputs: outputs[i] })
+            .map(|i| Sequence {
+                session: sessions[i],
+                tokens: &more[i],
+                outputs: outputs[i],
+                prompt: None,
+            })
             .collect();
         let out = model.step(&Step { sequences: &sequences }).expect("four sequences in one step");
         let mut rows = out.rows();

@@ -1,0 +1,179 @@
+//! Mixtures of experts: routers, their experts, whole models and sessions.
+
+use program::{
+    Act, Executor, ExpertWeights, Gating, GroupScore, Groups, Recorder, Result, Router, ValueId,
+};
+use quant::GgmlType;
+
+use super::ops::{VOCAB, check, input, types, weight};
+use super::{models, sessions};
+use crate::made::{EXACT, all_logits, program};
+use crate::{Family, Made, MemoryWeights, Random, assert_close, bound, tiny_config};
+
+/// A gate of one column, as that of Qwen2-MoE's shared expert.
+pub(super) fn row_gate(executor: &dyn Executor) {
+    for cols in [1, 37, 256] {
+        for act in [Act::Sigmoid, Act::Silu] {
+            check(executor, 1e-12, &format!("{act:?} of one column, times {cols}"), |r| {
+                let gate = r.embed(weight(r, "token_embd.gate.weight", GgmlType::F32, VOCAB, 1))?;
+                r.gated_act("gated", act, gate, input(r, cols)?)
+            });
+        }
+        check(executor, 1e-12, &format!("Sigmoid of {cols}"), |r| {
+            let x = input(r, cols)?;
+            r.gated_act("gated", Act::Sigmoid, r.scale("large", x, 40.0)?, x)
+        });
+    }
+}
+
+/// Routers as published models have them, and the smallest: number of experts, router, whether it has a bias.
+fn routers() -> Vec<(usize, Router, bool)> {
+    let softmax = |n_used| Router {
+        n_used,
+        gating: Gating::Softmax,
+        bias: None,
+        groups: None,
+        normalize: false,
+        scale: 1.0,
+    };
+    let normal = |n_used| Router { normalize: true, ..softmax(n_used) };
+    let sigmoid = |n_used| Router { gating: Gating::Sigmoid, ..normal(n_used) };
+    let groups = |n_groups, n_used, score| Some(Groups { n_groups, n_used, score });
+    let v2 = Router { groups: groups(8, 3, GroupScore::Max), scale: 16.0, ..softmax(6) };
+    let v3 = Router { groups: groups(8, 4, GroupScore::TopTwoSum), scale: 2.5, ..sigmoid(8) };
+    vec![
+        (1, softmax(1), false),
+        (5, normal(5), false),
+        (60, softmax(4), false),
+        (64, softmax(6), true),
+        (128, normal(8), false),
+        (160, v2, false),
+        (256, v3.clone(), true),
+        (256, v3, false),
+        (33, sigmoid(3), true),
+    ]
+}
+
+fn routed(r: &Recorder, n_experts: usize, router: &Router, biased: bool) -> Result<ValueId> {
+    let scores = r.embed(weight(r, "token_embd.scores.weight", GgmlType::F32, VOCAB, n_experts))?;
+    let bias = biased.then(|| weight(r, "scores.bias", GgmlType::F32, 1, n_experts));
+    r.route("routes", scores, Router { bias, ..router.clone() })
+}
+
+pub(super) fn route(executor: &dyn Executor) {
+    for (n_experts, router, biased) in routers() {
+        let what = format!("route among {n_experts}, bias {biased}, {router:?}");
+        check(executor, 1e-11, &what, |r| routed(r, n_experts, &router, biased));
+    }
+}
+
+/// Of equal experts and groups the lower is chosen.
+pub(super) fn route_ties(executor: &dyn Executor) {
+    for (n_experts, router, biased) in routers() {
+        let program = program(|r| routed(r, n_experts, &router, biased));
+        let mut weights = MemoryWeights::random(&program, 3);
+        for spec in &program.weights {
+            weights.set(spec, &vec![0.25; spec.rows * spec.cols]);
+        }
+        let made = Made::with(executor, &program, &weights);
+        let routes = all_logits(&*made.tested, &EXACT, &[0, 1], 2);
+        let lowest: Vec<f32> = (0..router.n_used).map(|i| i as f32).collect();
+        for row in routes.chunks_exact(2 * router.n_used) {
+            assert_eq!(row[..router.n_used], lowest, "equal experts, {router:?}");
+        }
+        assert_close(
+            &routes,
+            &all_logits(&*made.oracle, &EXACT, &[0, 1], 2),
+            1e-11,
+            "equal experts",
+        );
+    }
+}
+
+/// Experts of a width and type, and rows for them: `[n_experts, n_used, hidden, width]`.
+fn mixture(r: &Recorder, ty: GgmlType, shape: [usize; 4], router: &Router) -> Result<ValueId> {
+    let [n_experts, _, hidden, width] = shape;
+    let x = input(r, hidden)?;
+    let routes = routed(r, n_experts, router, true)?;
+    let weights = ExpertWeights {
+        gate: weight(r, "gate_exps.weight", ty, n_experts * width, hidden),
+        up: weight(r, "up_exps.weight", ty, n_experts * width, hidden),
+        down: weight(r, "down_exps.weight", ty, n_experts * hidden, width),
+        n_experts,
+    };
+    r.experts("experts", weights, Act::Silu, x, routes)
+}
+
+fn shapes(ty: GgmlType) -> Vec<[usize; 4]> {
+    let block = ty.block_len();
+    match block {
+        1 => vec![[1, 1, 5, 3], [7, 2, 37, 50], [4, 4, 64, 33], [16, 3, 17, 96]],
+        256 => vec![[3, 2, 256, 256]],
+        _ => vec![[1, 1, block, block], [5, 2, 3 * block, block], [9, 4, block, 3 * block]],
+    }
+}
+
+fn top(n_used: usize) -> Router {
+    let gating = Gating::Sigmoid;
+    Router { n_used, gating, bias: None, groups: None, normalize: true, scale: 2.5 }
+}
+
+pub(super) fn experts(executor: &dyn Executor) {
+    for ty in types() {
+        for shape in shapes(ty) {
+            let router = top(shape[1]);
+            let what = format!("experts of {ty}, {shape:?}");
+            check(executor, bound(ty), &what, |r| mixture(r, ty, shape, &router));
+        }
+    }
+}
+
+/// One expert takes all rows, another none.
+pub(super) fn experts_uneven(executor: &dyn Executor) {
+    for ty in [GgmlType::F32, GgmlType::F16, GgmlType::Q8_0, GgmlType::Q4_0] {
+        let shape = [6, 2, 96, 64];
+        let program = program(|r| mixture(r, ty, shape, &top(2)));
+        let mut weights = MemoryWeights::random(&program, 17);
+        let bias = program.weights.iter().find(|w| w.name == "scores.bias");
+        weights.set(bias.expect("the router has a bias"), &[0.0, 0.0, 0.0, 0.0, 9.0, -9.0]);
+        let made = Made::with(executor, &program, &weights);
+        for n in [1, 5, 67, 300] {
+            let tokens = Random::new(n as u64).tokens(n, VOCAB);
+            let found = all_logits(&*made.tested, &EXACT, &tokens, n);
+            let want = all_logits(&*made.oracle, &EXACT, &tokens, n);
+            assert_close(&found, &want, bound(ty), &format!("uneven experts of {ty}, {n} rows"));
+        }
+    }
+}
+
+/// With all experts used, so that rounding cannot choose others, where types round.
+pub(super) fn models(executor: &dyn Executor) {
+    for architecture in Family::Experts.architectures() {
+        let config = tiny_config(architecture, 64, false);
+        models::check(executor, &config, GgmlType::F32, 1e-9);
+        lossy(executor, &config);
+    }
+}
+
+/// A model whose tokens use all experts, in types that round.
+pub(super) fn lossy(executor: &dyn Executor, config: &::models::ModelConfig) {
+    let mut config = config.clone();
+    let experts = config.experts.as_mut().expect("a mixture of experts");
+    experts.n_experts_used = experts.n_experts;
+    for (ty, bound) in [
+        (GgmlType::F16, 1e-5),
+        (GgmlType::Bf16, 1e-5),
+        (GgmlType::Q8_0, 1e-3),
+        (GgmlType::Q4_0, 1e-3),
+        (GgmlType::Q5_1, 1e-3),
+    ] {
+        models::check(executor, &config, ty, bound);
+    }
+}
+
+pub(super) fn sessions(executor: &dyn Executor) {
+    for architecture in Family::Experts.architectures() {
+        sessions::chunks_of(executor, architecture);
+        sessions::together_of(executor, architecture);
+    }
+}
