@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use program::{CacheOptions, Model, Outputs, Sequence, SessionId, Step, StepOut};
+use program::{CacheOptions, Model, Outputs, Prompt, Sequence, SessionId, Step, StepOut};
 
 use crate::{Error, Result};
 
@@ -122,7 +122,8 @@ impl Session {
                 break;
             }
             let last = self.tokens.len() + chunk.len() == tokens.len();
-            let out = self.append(chunk, if last { Outputs::Last } else { Outputs::None })?;
+            let outputs = if last { Outputs::Last } else { Outputs::None };
+            let out = self.run(chunk, outputs, Some(Prompt { start: cached, len: total }))?;
             logits = last.then_some(out.logits);
             on_progress(Prefill { cached, done: self.tokens.len() - cached, total });
         }
@@ -142,6 +143,15 @@ impl Session {
     /// # Errors
     /// Full context, or a failure of the model; the session is unchanged then.
     pub fn append(&mut self, tokens: &[u32], outputs: Outputs) -> Result<StepOut> {
+        self.run(tokens, outputs, None)
+    }
+
+    fn run(
+        &mut self,
+        tokens: &[u32],
+        outputs: Outputs,
+        prompt: Option<Prompt>,
+    ) -> Result<StepOut> {
         if tokens.is_empty() {
             return Ok(StepOut::default());
         }
@@ -149,7 +159,7 @@ impl Session {
         self.check_room(len)?;
         let out = self
             .model
-            .step(&Step { sequences: &[Sequence { session: self.id, tokens, outputs }] })?;
+            .step(&Step { sequences: &[Sequence { session: self.id, tokens, outputs, prompt }] })?;
         self.tokens.extend_from_slice(tokens);
         // Nothing here is speculative: what was appended is meant.
         self.model.commit(self.id, len)?;

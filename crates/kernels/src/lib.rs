@@ -8,6 +8,7 @@ pub mod attention;
 mod isa;
 #[cfg(target_arch = "x86_64")]
 mod lanes;
+pub mod latent;
 pub mod linear;
 mod math;
 pub mod probe;

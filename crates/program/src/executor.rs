@@ -112,6 +112,18 @@ pub struct Sequence<'a> {
     pub tokens: &'a [u32],
     /// Which rows yield logits.
     pub outputs: Outputs,
+    /// The prompt they are part of, if they are: an executor may compute a long prompt in another way than a few tokens,
+    /// and must do so alike however the prompt is cut into steps.
+    pub prompt: Option<Prompt>,
+}
+
+/// Tokens that arrive together, though perhaps in several steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prompt {
+    /// Position of the first one.
+    pub start: usize,
+    /// How many there are.
+    pub len: usize,
 }
 
 /// One pass over the weights for the rows of one or more sessions.

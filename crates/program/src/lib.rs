@@ -19,7 +19,7 @@ mod show;
 pub use ceilings::{Ceilings, ComputeCeiling, ReadCeiling};
 pub use error::{Error, Result};
 pub use executor::{
-    CacheOptions, CacheType, Dump, Executor, Model, Outputs, PhaseTime, Progress, Sequence,
+    CacheOptions, CacheType, Dump, Executor, Model, Outputs, PhaseTime, Progress, Prompt, Sequence,
     SessionId, Step, StepOut, StepStats, Trace, WeightBytes, WeightSource,
 };
 pub use op::{

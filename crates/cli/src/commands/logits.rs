@@ -101,7 +101,7 @@ fn step(
     tokens: &[u32],
     outputs: Outputs,
 ) -> program::Result<StepOut> {
-    model.step(&Step { sequences: &[Sequence { session, tokens, outputs }] })
+    model.step(&Step { sequences: &[Sequence { session, tokens, outputs, prompt: None }] })
 }
 
 fn write_f32(file: &mut impl Write, values: &[f32]) -> std::io::Result<()> {

@@ -10,7 +10,7 @@
 //! once per group; those of q8_0 once for all rows, a cache-sized piece at a time.
 
 use super::layout::{BLOCK, ElemType, GROUP, HeadShape, TILE};
-use super::product::{Elem, Half, Product, Single};
+use super::product::{ByRow, Elem, Half, Product, Single};
 use super::{CHUNK, HeadBlock, Partials, QueryRows};
 use crate::lanes::{Simd, exp, to_array};
 use crate::math::{LANES, max_lanes, sum_lanes};
@@ -121,7 +121,7 @@ fn score_tiles<S: Simd, E: Elem>(
             out_stride: BLOCK,
             add: false,
         };
-        product.run::<S, E>(
+        product.run::<S, E, ByRow>(
             simd,
             group.n,
             group.most.div_ceil(TILE).min(end).saturating_sub(first),
@@ -227,7 +227,7 @@ fn gather_rows<S: Simd, E: Elem>(
                 out_stride: stride,
                 add,
             };
-            product.run::<S, E>(simd, n, columns);
+            product.run::<S, E, ByRow>(simd, n, columns);
         };
         let together = group.least.clamp(first, end);
         if first == 0 || together > first {

@@ -224,7 +224,7 @@ impl HeadShape {
 
 /// The scale of a group as it is kept, and what its elements are multiplied by. A group with a number that is not
 /// finite gets a NaN scale, so that the step that made it fails instead of going on with a zero.
-fn group_scale(group: &[f32]) -> (f16, f32) {
+pub(crate) fn group_scale(group: &[f32]) -> (f16, f32) {
     if !group.iter().all(|x| x.is_finite()) {
         return (f16::NAN, 0.0);
     }
@@ -234,12 +234,12 @@ fn group_scale(group: &[f32]) -> (f16, f32) {
 }
 
 /// The nearest multiple, ties to even; adding [`ROUND`] is many times faster than calling for the rounding.
-fn code(x: f32, inverse: f32) -> i8 {
+pub(crate) fn code(x: f32, inverse: f32) -> i8 {
     (x * inverse + ROUND - ROUND).clamp(-127.0, 127.0) as i8
 }
 
 /// At most [`GROUP`] numbers as f16, converted together.
-fn halves(group: &[f32]) -> [f16; GROUP] {
+pub(crate) fn halves(group: &[f32]) -> [f16; GROUP] {
     let mut out = [f16::ZERO; GROUP];
     out[..group.len()].convert_from_f32_slice(group);
     out

@@ -18,8 +18,9 @@ mod product;
 mod x86_64;
 
 pub use layout::{BLOCK, ElemType, HeadShape, TILE};
+pub(crate) use layout::{GROUP, code, group_scale, halves};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use product::{Elem, Product, tile};
+pub(crate) use product::{ByDepth, ByRow, Elem, Order, Product, Single, tile};
 
 use crate::{Isa, Kernel, Level, Slot};
 

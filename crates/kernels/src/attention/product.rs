@@ -53,28 +53,67 @@ impl Elem for Half {
     }
 }
 
+/// How the rows of `a` lie.
+pub(crate) trait Order {
+    /// Where element `k` of row `r` is; `stride` lies between rows, or between neighbours of a row.
+    fn at(r: usize, k: usize, stride: usize) -> usize;
+
+    /// Elements from the first to the last.
+    fn len(rows: usize, depth: usize, stride: usize) -> usize;
+}
+
+/// A row's elements are neighbours.
+pub(crate) struct ByRow;
+
+impl Order for ByRow {
+    #[inline(always)]
+    fn at(r: usize, k: usize, stride: usize) -> usize {
+        r * stride + k
+    }
+
+    #[inline(always)]
+    fn len(rows: usize, depth: usize, stride: usize) -> usize {
+        (rows - 1) * stride + depth
+    }
+}
+
+/// Rows lie side by side.
+pub(crate) struct ByDepth;
+
+impl Order for ByDepth {
+    #[inline(always)]
+    fn at(r: usize, k: usize, stride: usize) -> usize {
+        k * stride + r
+    }
+
+    #[inline(always)]
+    fn len(rows: usize, depth: usize, stride: usize) -> usize {
+        (depth - 1) * stride + rows
+    }
+}
+
 /// `out[row][column] (+)= Σ a[row][k] * b[k][column]`, k ascending, fused; a column is 16 lanes.
 pub(crate) struct Product<'a> {
-    /// Row `r` starts at `r * a_stride`.
-    pub(super) a: &'a [f32],
-    pub(super) a_stride: usize,
+    /// In the [`Order`] it is multiplied in.
+    pub(crate) a: &'a [f32],
+    pub(crate) a_stride: usize,
     /// Column `c` of row `k` starts at byte `k * b_step + c * b_column`.
-    pub(super) b: &'a [u8],
-    pub(super) b_step: usize,
-    pub(super) b_column: usize,
+    pub(crate) b: &'a [u8],
+    pub(crate) b_step: usize,
+    pub(crate) b_column: usize,
     /// How many k there are.
-    pub(super) depth: usize,
+    pub(crate) depth: usize,
     /// Column `c` of row `r` starts at `r * out_stride + c * 16`.
-    pub(super) out: &'a mut [f32],
-    pub(super) out_stride: usize,
+    pub(crate) out: &'a mut [f32],
+    pub(crate) out_stride: usize,
     /// Whether `out` is added to, or overwritten.
-    pub(super) add: bool,
+    pub(crate) add: bool,
 }
 
 impl Product<'_> {
     /// Compute `columns` columns of `rows` rows, at most [`Simd::ROWS`].
     #[inline(always)]
-    pub(super) fn run<S: Simd, E: Elem>(mut self, simd: S, rows: usize, columns: usize) {
+    pub(crate) fn run<S: Simd, E: Elem, A: Order>(mut self, simd: S, rows: usize, columns: usize) {
         if rows == 0 || columns == 0 {
             return;
         }
@@ -85,12 +124,12 @@ impl Product<'_> {
         );
         if self.depth > 0 {
             let last = (self.depth - 1) * self.b_step + (columns - 1) * self.b_column;
-            assert!(self.a.len() >= (rows - 1) * self.a_stride + self.depth, "rows of a product");
+            assert!(self.a.len() >= A::len(rows, self.depth, self.a_stride), "rows of a product");
             assert!(self.b.len() >= last + E::BYTES, "matrix of a product");
         }
         let mut column = 0;
         while column < columns {
-            column += simd.columns::<E>(&mut self, rows, column, columns - column);
+            column += simd.columns::<E, A>(&mut self, rows, column, columns - column);
         }
     }
 }
@@ -99,7 +138,7 @@ impl Product<'_> {
 ///
 /// Only [`Product::run`] leads here, and has checked the lengths for all its rows and columns.
 #[inline(always)]
-pub(crate) fn tile<S: Simd, E: Elem, const R: usize, const C: usize>(
+pub(crate) fn tile<S: Simd, E: Elem, A: Order, const R: usize, const C: usize>(
     simd: S,
     product: &mut Product<'_>,
     column: usize,
@@ -126,7 +165,7 @@ pub(crate) fn tile<S: Simd, E: Elem, const R: usize, const C: usize>(
             let b = unsafe { E::load(simd, bytes) };
             for (r, sums) in sums.iter_mut().enumerate() {
                 // SAFETY: `Product::run` checked that the last row's `depth` elements lie within `a`.
-                let a = unsafe { product.a.get_unchecked(r * product.a_stride + k) };
+                let a = unsafe { product.a.get_unchecked(A::at(r, k, product.a_stride)) };
                 sums[c] = simd.fma(simd.splat(*a), b, sums[c]);
             }
         }

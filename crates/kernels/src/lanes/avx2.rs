@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::Simd;
-use crate::attention::{Elem, Product, tile};
+use crate::attention::{Elem, Order, Product, tile};
 use crate::math::LANES;
 
 /// Proof that the code runs under AVX2, FMA and F16C.
@@ -23,8 +23,11 @@ impl Avx2 {
 type Pair = [__m256; 2];
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn run<E: Elem, const R: usize, const C: usize>(product: &mut Product<'_>, column: usize) -> usize {
-    tile::<Avx2, E, R, C>(Avx2::new(), product, column)
+fn run<E: Elem, A: Order, const R: usize, const C: usize>(
+    product: &mut Product<'_>,
+    column: usize,
+) -> usize {
+    tile::<Avx2, E, A, R, C>(Avx2::new(), product, column)
 }
 
 /// The two halves of 32 bytes.
@@ -39,7 +42,7 @@ impl Simd for Avx2 {
     const ROWS: usize = 6;
 
     #[inline(always)]
-    fn columns<E: Elem>(
+    fn columns<E: Elem, A: Order>(
         self,
         product: &mut Product<'_>,
         rows: usize,
@@ -47,14 +50,14 @@ impl Simd for Avx2 {
         left: usize,
     ) -> usize {
         let run = match (rows, left) {
-            (1, 4..) => run::<E, 1, 4>,
-            (1, _) => run::<E, 1, 1>,
-            (2, 2..) => run::<E, 2, 2>,
-            (2, _) => run::<E, 2, 1>,
-            (3, _) => run::<E, 3, 1>,
-            (4, _) => run::<E, 4, 1>,
-            (5, _) => run::<E, 5, 1>,
-            _ => run::<E, 6, 1>,
+            (1, 4..) => run::<E, A, 1, 4>,
+            (1, _) => run::<E, A, 1, 1>,
+            (2, 2..) => run::<E, A, 2, 2>,
+            (2, _) => run::<E, A, 2, 1>,
+            (3, _) => run::<E, A, 3, 1>,
+            (4, _) => run::<E, A, 4, 1>,
+            (5, _) => run::<E, A, 5, 1>,
+            _ => run::<E, A, 6, 1>,
         } as unsafe fn(&mut Product<'_>, usize) -> usize;
         // SAFETY: the token proves AVX2.
         unsafe { run(product, column) }

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::Simd;
-use crate::attention::{Elem, Product, tile};
+use crate::attention::{Elem, Order, Product, tile};
 use crate::math::LANES;
 
 /// Proof that the code runs under AVX-512.
@@ -20,8 +20,11 @@ impl Avx512 {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
-fn run<E: Elem, const R: usize, const C: usize>(product: &mut Product<'_>, column: usize) -> usize {
-    tile::<Avx512, E, R, C>(Avx512::new(), product, column)
+fn run<E: Elem, A: Order, const R: usize, const C: usize>(
+    product: &mut Product<'_>,
+    column: usize,
+) -> usize {
+    tile::<Avx512, E, A, R, C>(Avx512::new(), product, column)
 }
 
 impl Simd for Avx512 {
@@ -30,7 +33,7 @@ impl Simd for Avx512 {
     const ROWS: usize = 8;
 
     #[inline(always)]
-    fn columns<E: Elem>(
+    fn columns<E: Elem, A: Order>(
         self,
         product: &mut Product<'_>,
         rows: usize,
@@ -38,22 +41,22 @@ impl Simd for Avx512 {
         left: usize,
     ) -> usize {
         let run = match (rows, left) {
-            (1, 4..) => run::<E, 1, 4>,
-            (1, _) => run::<E, 1, 1>,
-            (2, 4..) => run::<E, 2, 4>,
-            (2, _) => run::<E, 2, 1>,
-            (3, 4..) => run::<E, 3, 4>,
-            (3, _) => run::<E, 3, 1>,
-            (4, 4..) => run::<E, 4, 4>,
-            (4, _) => run::<E, 4, 1>,
-            (5, 2..) => run::<E, 5, 2>,
-            (5, _) => run::<E, 5, 1>,
-            (6, 2..) => run::<E, 6, 2>,
-            (6, _) => run::<E, 6, 1>,
-            (7, 2..) => run::<E, 7, 2>,
-            (7, _) => run::<E, 7, 1>,
-            (8, 2..) => run::<E, 8, 2>,
-            _ => run::<E, 8, 1>,
+            (1, 4..) => run::<E, A, 1, 4>,
+            (1, _) => run::<E, A, 1, 1>,
+            (2, 4..) => run::<E, A, 2, 4>,
+            (2, _) => run::<E, A, 2, 1>,
+            (3, 4..) => run::<E, A, 3, 4>,
+            (3, _) => run::<E, A, 3, 1>,
+            (4, 4..) => run::<E, A, 4, 4>,
+            (4, _) => run::<E, A, 4, 1>,
+            (5, 2..) => run::<E, A, 5, 2>,
+            (5, _) => run::<E, A, 5, 1>,
+            (6, 2..) => run::<E, A, 6, 2>,
+            (6, _) => run::<E, A, 6, 1>,
+            (7, 2..) => run::<E, A, 7, 2>,
+            (7, _) => run::<E, A, 7, 1>,
+            (8, 2..) => run::<E, A, 8, 2>,
+            _ => run::<E, A, 8, 1>,
         } as unsafe fn(&mut Product<'_>, usize) -> usize;
         // SAFETY: the token proves AVX-512.
         unsafe { run(product, column) }

@@ -10,7 +10,7 @@ mod avx512;
 pub(crate) use avx2::Avx2;
 pub(crate) use avx512::Avx512;
 
-use crate::attention::{Elem, Product};
+use crate::attention::{Elem, Order, Product};
 use crate::math::{EXP_MAX, EXP_MIN, EXP_POLY, LANES, LN2_HIGH, LN2_LOW, ROUND};
 
 /// Operations on 16 lanes; each lane is what the scalar operation gives.
@@ -22,7 +22,7 @@ pub(crate) trait Simd: Copy {
     const ROWS: usize;
 
     /// Run the register tile of `rows` rows at `column` of at most `left` columns; returns the columns done.
-    fn columns<E: Elem>(
+    fn columns<E: Elem, A: Order>(
         self,
         product: &mut Product<'_>,
         rows: usize,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use program::{CacheOptions, Model, Outputs, Result, Sequence, SessionId, Step};
+use program::{CacheOptions, Model, Outputs, Prompt, Result, Sequence, SessionId, Step};
 
 /// What is timed: a prompt, steps of one token, or both after one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Bench {
         self.prefill(test.depth, test.n_prompt, Outputs::Last)?;
         let first = test.depth + test.n_prompt;
         (first..first + test.n_gen)
-            .try_for_each(|position| self.step(&[self.token(position)], Outputs::Last))
+            .try_for_each(|position| self.step(&[self.token(position)], Outputs::Last, None))
     }
 
     /// `n` tokens from `position` on, in chunks; `outputs` of the last chunk.
@@ -86,14 +86,15 @@ impl Bench {
         let chunks = tokens.chunks(self.chunk);
         let last = chunks.len().saturating_sub(1);
         for (i, chunk) in chunks.enumerate() {
-            self.step(chunk, if i == last { outputs } else { Outputs::None })?;
+            let outputs = if i == last { outputs } else { Outputs::None };
+            self.step(chunk, outputs, Some(Prompt { start: position, len: n }))?;
         }
         Ok(())
     }
 
-    fn step(&self, tokens: &[u32], outputs: Outputs) -> Result<()> {
-        self.model
-            .step(&Step { sequences: &[Sequence { session: self.session, tokens, outputs }] })?;
+    fn step(&self, tokens: &[u32], outputs: Outputs, prompt: Option<Prompt>) -> Result<()> {
+        let sequence = Sequence { session: self.session, tokens, outputs, prompt };
+        self.model.step(&Step { sequences: &[sequence] })?;
         Ok(())
     }
 
