@@ -4,10 +4,12 @@
 //! are not counted as bytes; element-wise work is counted in elements and enters no limit. Closed forms of the same
 //! totals: [`crate::formula`].
 
-use program::{CacheSpec, CacheType, Node, Op, Program, Rows, WeightSpec};
+use program::{CacheSpec, CacheType, LatentUp, Node, Op, Program, Rows, WeightId, WeightSpec};
 use std::ops::Range;
 
 use crate::formula::{Head, positions_read, product, sum, triangle};
+use crate::latent::{LatentCost, LatentShape};
+use crate::moe::ExpertsCost;
 use crate::{Error, Result};
 
 /// How a program is run, as far as its cost depends on it.
@@ -36,9 +38,9 @@ impl Default for CostOptions {
 pub enum Kind {
     /// Rows of the embedding table.
     Embed,
-    /// Matrices of the layers, with their biases.
+    /// Matrices of the layers, with their biases; experts.
     Linear,
-    /// Scores and sums over the cache, and the write to it.
+    /// Scores and sums over the cache, and the write to it; with latent attention, the matrices within it.
     Attention,
     /// The output head.
     Head,
@@ -148,13 +150,34 @@ pub struct OpCost {
 #[derive(Clone, Debug, PartialEq)]
 enum Per {
     /// `row_bytes` of each row, of at most `rows` different ones.
-    Embed { row: u64, row_bytes: u64, rows: u64 },
+    Embed {
+        row: u64,
+        row_bytes: u64,
+        rows: u64,
+    },
     /// Weights once, multiply-adds per row.
-    Linear { weights: u64, bytes: u64, int8_macs: u64, f32_macs: u64, biases: u64, barriers: u64 },
+    Linear {
+        weights: u64,
+        bytes: u64,
+        int8_macs: u64,
+        f32_macs: u64,
+        biases: u64,
+        barriers: u64,
+    },
     /// Bytes of the cache per position, multiply-adds per query and position.
-    Attention { bytes: u64, macs: u64, tile: u64 },
+    Attention {
+        bytes: u64,
+        macs: u64,
+        tile: u64,
+    },
+    Latent(LatentCost),
+    Experts(ExpertsCost),
     /// Weights once, elements per row.
-    Elements { weights: u64, bytes: u64, elements: u64 },
+    Elements {
+        weights: u64,
+        bytes: u64,
+        elements: u64,
+    },
 }
 
 impl OpCost {
@@ -181,7 +204,9 @@ impl OpCost {
                     ..zero
                 }
             }
+            Per::Latent(node) => node.work(load.past, load.tokens, rows),
             _ if rows == 0 => zero,
+            Per::Experts(node) => node.work(rows),
             Per::Embed { row, row_bytes, rows: table } => {
                 let read = rows.min(table);
                 let (weights, weight_bytes) =
@@ -246,8 +271,8 @@ impl Cost {
             let kind = match per {
                 Per::Embed { .. } => Kind::Embed,
                 Per::Linear { .. } if node.layer.is_none() => Kind::Head,
-                Per::Linear { .. } => Kind::Linear,
-                Per::Attention { .. } => Kind::Attention,
+                Per::Linear { .. } | Per::Experts(_) => Kind::Linear,
+                Per::Attention { .. } | Per::Latent(_) => Kind::Attention,
                 Per::Elements { .. } => Kind::Rest,
             };
             let name = program.value(node.output).name.clone();
@@ -379,12 +404,71 @@ fn per(program: &Program, node: &Node, options: &CostOptions) -> Result<Per> {
         Op::GatedAct(_) | Op::Add | Op::Scale(_) => {
             Per::Elements { weights: 0, bytes: 0, elements }
         }
-        Op::View | Op::SelectRows => Per::Elements { weights: 0, bytes: 0, elements: 0 },
+        Op::Route(router) => {
+            let bias = router.bias.map(|bias| program.weight(bias));
+            let (weights, bytes) = (bias.map_or(0, n_weights), bias.map_or(0, WeightSpec::bytes));
+            let scores = program.value(node.inputs[0]).shape.cols() as u64;
+            Per::Elements { weights, bytes, elements: scores }
+        }
+        Op::LatentAttention { cache, up, .. } => {
+            let cache = position_bytes(program.cache(*cache), options);
+            Per::Latent(latent(program, node, up, (cache, options.query_tile)))
+        }
+        Op::Experts { gate, up, down, n_experts, n_used, .. } => {
+            Per::Experts(experts(program, [*gate, *up, *down], [*n_experts, *n_used]))
+        }
+        Op::View | Op::Slice { .. } | Op::SelectRows => {
+            Per::Elements { weights: 0, bytes: 0, elements: 0 }
+        }
         other => {
             let name = program.value(node.output).name.clone();
             return Err(Error::Op { op: other.name(), name });
         }
     })
+}
+
+fn latent(
+    program: &Program,
+    node: &Node,
+    up: &LatentUp,
+    (position_bytes, tile): (u64, usize),
+) -> LatentCost {
+    let [q_nope, q_pe, c] = [0, 1, 2].map(|i| program.value(node.inputs[i]).shape);
+    let n_heads = q_nope.groups as u64;
+    let bytes = |id: &WeightId| program.weight(*id).bytes();
+    LatentCost {
+        shape: LatentShape {
+            n_heads,
+            nope_dim: q_nope.dim as u64,
+            rope_dims: q_pe.dim as u64,
+            value_dim: program.value(node.output).shape.cols() as u64 / n_heads.max(1),
+            rank: c.dim as u64,
+        },
+        weight_bytes: match up {
+            LatentUp::Split { k_b, v_b } => bytes(k_b).saturating_add(bytes(v_b)),
+            LatentUp::Joint { kv_b } => bytes(kv_b),
+        },
+        position_bytes,
+        tile: tile.max(1) as u64,
+    }
+}
+
+fn experts(program: &Program, weights: [WeightId; 3], counts: [usize; 2]) -> ExpertsCost {
+    let [n_experts, n_used] = counts.map(|n| n as u64);
+    let specs = weights.map(|id| program.weight(id));
+    let each = |x: u64| x / n_experts.max(1);
+    let of = |blocks: bool| -> u64 {
+        let ours = specs.iter().filter(|spec| (spec.ty.block_len() > 1) == blocks);
+        each(sum(&ours.map(|spec| n_weights(spec)).collect::<Vec<_>>()))
+    };
+    ExpertsCost {
+        n_experts,
+        n_used,
+        weights: each(sum(&specs.map(n_weights))),
+        bytes: each(sum(&specs.map(WeightSpec::bytes))),
+        macs: [of(true), of(false)],
+        elements: sum(&[specs[2].cols as u64, each(specs[2].rows as u64)]),
+    }
 }
 
 fn n_weights(spec: &WeightSpec) -> u64 {
@@ -427,7 +511,11 @@ fn needed(program: &Program) -> Vec<Option<Rows>> {
     for node in program.nodes.iter().rev() {
         let rows = values[node.output.0 as usize];
         for (i, input) in node.inputs.iter().enumerate() {
-            let cached = matches!(node.op, Op::Attention { .. }) && i > 0;
+            let cached = match node.op {
+                Op::Attention { .. } => i > 0,
+                Op::LatentAttention { .. } => i > 1,
+                _ => false,
+            };
             let need = if cached { Some(Rows::Tokens) } else { rows };
             let value = &mut values[input.0 as usize];
             if *value != Some(Rows::Tokens) {

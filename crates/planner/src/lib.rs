@@ -11,6 +11,8 @@ pub mod cost;
 pub mod devices;
 mod error;
 pub mod formula;
+pub mod latent;
+pub mod moe;
 pub mod predict;
 
 pub use cost::{Cost, CostOptions, Kind, Load, Pass, Work};

@@ -1,0 +1,153 @@
+//! Counted costs of latent attention and of experts equal the closed forms.
+
+use models::{Experts, Latent, ModelConfig};
+use planner::formula::{Head, triangle};
+use planner::latent::{Form, LatentShape};
+use planner::moe::distinct_experts;
+use planner::{Cost, CostOptions, Kind};
+use program::{CacheType, Gating, Program, RopeScaling};
+use quant::GgmlType;
+
+/// Widths of DeepSeek-V2-Lite, fewer layers, heads and tokens.
+fn v2_lite() -> ModelConfig {
+    ModelConfig {
+        architecture: "deepseek2".into(),
+        name: None,
+        hidden_size: 512,
+        intermediate_size: 1280,
+        n_layers: 3,
+        n_heads: 4,
+        n_kv_heads: 1,
+        head_dim: 192,
+        value_dim: 128,
+        vocab_size: 1000,
+        context_length: 4096,
+        rms_norm_eps: 1e-6,
+        rope_theta: 10_000.0,
+        rope_dims: 64,
+        rope_scaling: RopeScaling::None,
+        tied_embeddings: false,
+        latent: Some(Latent {
+            kv_lora_rank: 512,
+            q_lora_rank: None,
+            nope_dim: 128,
+            joint: false,
+            mscale: 1.0,
+        }),
+        experts: Some(Experts {
+            n_experts: 64,
+            n_experts_used: 6,
+            intermediate_size: 256,
+            shared_intermediate_size: 512,
+            n_dense_layers: 1,
+            gating: Gating::Softmax,
+            bias: false,
+            groups: None,
+            normalize: false,
+            scale: 1.0,
+        }),
+    }
+}
+
+const LATENT: LatentShape =
+    LatentShape { n_heads: 4, nope_dim: 128, rope_dims: 64, value_dim: 128, rank: 512 };
+
+fn program(c: &ModelConfig, matrix: GgmlType) -> Program {
+    let ty = |_: &str, dims: &[u64]| Some(if dims.len() == 1 { GgmlType::F32 } else { matrix });
+    Program::clone(&models::from_config(c, &ty).expect("whole blocks").program)
+}
+
+const RECORDED: CostOptions =
+    CostOptions { k: CacheType::F16, v: CacheType::F16, query_tile: 1, narrow: false };
+
+/// Weights in matrices that every token multiplies with once, but for those within attention: projections, the dense
+/// layer, shared layers and routers, the head.
+fn dense_weights(c: &ModelConfig) -> u64 {
+    let h = c.hidden_size;
+    let attention = h * 4 * 192 + h * (512 + 64) + 4 * 128 * h;
+    let all = c.n_layers * attention + 3 * h * c.intermediate_size + c.vocab_size * h;
+    (all + 2 * (3 * h * 512 + h * 64)) as u64
+}
+
+fn expert_weights(c: &ModelConfig) -> u64 {
+    (3 * c.hidden_size * 256) as u64
+}
+
+#[test]
+fn a_step_reads_the_experts_it_uses() {
+    let c = v2_lite();
+    let program = program(&c, GgmlType::F16);
+    let cost = Cost::of(&program, &RECORDED).unwrap();
+    let step = cost.step(0);
+    assert_eq!(step.total().weight_bytes, program.weight_bytes_per_token());
+    let matrices = step.of_kind(Kind::Linear).weights + step.of_kind(Kind::Head).weights;
+    assert_eq!(matrices, dense_weights(&c) + 2 * 6 * expert_weights(&c));
+    assert_eq!(step.of_kind(Kind::Attention).weights, 3 * LATENT.up_weights());
+    let resident: u64 = cost.weight_types().iter().map(|ty| ty.weights).sum();
+    let norms = (c.n_layers * (2 * 512 + 512) + 512) as u64;
+    let tables = dense_weights(&c) + (c.vocab_size * c.hidden_size) as u64;
+    let experts = 2 * 64 * expert_weights(&c);
+    assert_eq!(resident, tables + experts + 3 * LATENT.up_weights() + norms);
+}
+
+#[test]
+fn multiply_adds_are_the_closed_form() {
+    let c = v2_lite();
+    for ty in [GgmlType::F16, GgmlType::Q8_0] {
+        let cost = Cost::of(&program(&c, ty), &RECORDED).unwrap();
+        let per_token = dense_weights(&c) + 2 * 6 * expert_weights(&c);
+        for n in [1, 2, 77, 500] {
+            let step = cost.step(n - 1).total();
+            let attention = 3 * LATENT.macs(Form::MoveElision, n - 1, 1);
+            assert_eq!(step.macs(), per_token + attention, "step {n}");
+            assert_eq!(LATENT.macs(Form::MoveElision, n - 1, 1), 4 * (512 * 256 + n * 1088));
+            if n > 1 {
+                let prompt = cost.prefill(n, Head::EveryToken).total();
+                let attention = 3 * (n * LATENT.up_weights() + triangle(n) * 4 * 320);
+                assert_eq!(prompt.macs(), n * per_token + attention, "prompt of {n}");
+            }
+        }
+        let step = cost.step(99);
+        let blocks = ty.block_len() > 1;
+        assert_eq!(step.of_kind(Kind::Linear).int8_macs > 0, blocks);
+        assert_eq!(step.of_kind(Kind::Linear).f32_macs > 0, !blocks);
+    }
+}
+
+#[test]
+fn bytes_are_the_closed_form() {
+    let c = v2_lite();
+    let cost = Cost::of(&program(&c, GgmlType::F16), &RECORDED).unwrap();
+    assert_eq!(cost.cache_bytes_per_token(), 3 * 2 * (512 + 64));
+    for n in [2, 40, 4000] {
+        let work = cost.prefill(n, Head::LastToken);
+        let experts = 2.0 * distinct_experts(64, 6, n) * 2.0 * expert_weights(&c) as f64;
+        let dense = 2 * (dense_weights(&c) - (c.vocab_size * c.hidden_size) as u64);
+        let found = work.of_kind(Kind::Linear).weight_bytes as f64;
+        assert!((found - dense as f64 - experts).abs() <= 2.0, "{n}");
+        assert_eq!(work.total().cache_write_bytes, n * cost.cache_bytes_per_token());
+        assert_eq!(work.total().cache_read_bytes, n * cost.cache_bytes_per_token());
+        assert_eq!(cost.step(n).total().cache_read_bytes, (n + 1) * cost.cache_bytes_per_token());
+    }
+    let q8 = CostOptions { k: CacheType::Q8_0, ..RECORDED };
+    let q8 = Cost::of(&program(&c, GgmlType::F16), &q8).unwrap();
+    assert_eq!(q8.cache_bytes_per_token(), 3 * (512 + 64) * 34 / 32);
+}
+
+/// Of the last layer only latents are needed for every token.
+#[test]
+fn narrowing_drops_what_no_output_needs() {
+    let c = v2_lite();
+    let program = program(&c, GgmlType::F16);
+    let narrow = Cost::of(&program, &CostOptions { narrow: true, ..RECORDED }).unwrap();
+    let recorded = Cost::of(&program, &RECORDED).unwrap();
+    assert_eq!(narrow.step(50).total(), recorded.step(50).total());
+    let none = narrow.pass(&planner::Load { past: 0, tokens: 40, outputs: 0 });
+    let last = none.of_layer(Some(2));
+    assert_eq!(last.macs(), 40 * 512 * (512 + 64));
+    assert_eq!(last.cache_write_bytes, 40 * 2 * (512 + 64));
+    let one = narrow.prefill(40, Head::LastToken).of_layer(Some(2));
+    let attention = LATENT.macs(Form::MoveElision, 39, 1);
+    let row = 512 * (4 * 192) + 4 * 128 * 512 + 3 * 512 * 512 + 512 * 64 + 6 * expert_weights(&c);
+    assert_eq!(one.macs(), last.macs() + attention + row);
+}
