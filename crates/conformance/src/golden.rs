@@ -10,10 +10,10 @@ use std::{fmt, io};
 
 use ::models::GgufWeights;
 use gguf::Gguf;
-use program::{Executor, Model, Outputs, SessionId};
+use program::{Executor, Model, Outputs, Prompt, Sequence, SessionId};
 use serde_json::Value;
 
-use crate::made::{EXACT, feed};
+use crate::made::{EXACT, feed, step};
 use crate::{Family, nmse};
 
 /// One model with a prompt and what another program made of it.
@@ -89,10 +89,11 @@ pub fn golden_case(executor: &dyn Executor, case: &Case) -> Outcome {
         .unwrap_or_else(|e| panic!("{}: {e}", case.name));
     let session = model.open(&EXACT).expect("a session opens");
     let (head, tail) = case.tokens.split_at(case.tokens.len() - case.logits.len() / vocab_size);
+    let prompt = Some(Prompt { start: 0, len: case.tokens.len() });
     if !head.is_empty() {
-        feed(&*model, session, head, Outputs::None);
+        step(&*model, Sequence { session, tokens: head, outputs: Outputs::None, prompt });
     }
-    let logits = feed(&*model, session, tail, Outputs::All);
+    let logits = step(&*model, Sequence { session, tokens: tail, outputs: Outputs::All, prompt });
     let first = argmax(&logits[logits.len() - vocab_size..]);
     let greedy = greedy(&*model, session, first, case.greedy.len());
     Outcome {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use models::{ARCHITECTURES, Experts, Latent, ModelConfig, architecture};
 use program::interpreter::Interpreter;
 use program::{
-    CacheOptions, CacheType, Executor, Gating, Model, OutputKind, Outputs, Program, Recorder,
-    Result, RopeScaling, Sequence, SessionId, Step, ValueId,
+    CacheOptions, CacheType, Executor, Gating, Model, OutputKind, Outputs, Program, Prompt,
+    Recorder, Result, RopeScaling, Sequence, SessionId, Step, ValueId,
 };
 use quant::GgmlType;
 
@@ -154,16 +154,22 @@ pub fn tiny_model(config: &ModelConfig, ty: GgmlType) -> Arc<Program> {
     models::from_config(config, &choose).expect("a configuration made for the architecture").program
 }
 
-/// Feed `tokens` to an open session.
+/// Feed `tokens` to an open session, as part of no prompt.
 pub(crate) fn feed(
     model: &dyn Model,
     session: SessionId,
     tokens: &[u32],
     outputs: Outputs,
 ) -> Vec<f32> {
-    let out = model.step(&Step { sequences: &[Sequence { session, tokens, outputs, prompt: None }] });
-    let out = out.unwrap_or_else(|e| panic!("a step of {} tokens fails: {e}", tokens.len()));
-    assert_eq!(out.logits.len(), outputs.count(tokens.len()) * out.vocab_size, "rows of logits");
+    step(model, Sequence { session, tokens, outputs, prompt: None })
+}
+
+/// The logits of one sequence.
+pub(crate) fn step(model: &dyn Model, sequence: Sequence<'_>) -> Vec<f32> {
+    let n = sequence.tokens.len();
+    let out = model.step(&Step { sequences: &[sequence] });
+    let out = out.unwrap_or_else(|e| panic!("a step of {n} tokens fails: {e}"));
+    assert_eq!(out.logits.len(), sequence.outputs.count(n) * out.vocab_size, "rows of logits");
     out.logits
 }
 
@@ -174,11 +180,29 @@ pub(crate) fn all_logits(
     tokens: &[u32],
     chunk: usize,
 ) -> Vec<f32> {
+    chunked(model, options, tokens, chunk, None)
+}
+
+/// The same for tokens that are one prompt, and known to be.
+pub(crate) fn prompt_logits(
+    model: &dyn Model,
+    options: &CacheOptions,
+    tokens: &[u32],
+    chunk: usize,
+) -> Vec<f32> {
+    chunked(model, options, tokens, chunk, Some(Prompt { start: 0, len: tokens.len() }))
+}
+
+fn chunked(
+    model: &dyn Model,
+    options: &CacheOptions,
+    tokens: &[u32],
+    chunk: usize,
+    prompt: Option<Prompt>,
+) -> Vec<f32> {
     let session = model.open(options).unwrap_or_else(|e| panic!("opening a session fails: {e}"));
-    let logits = tokens
-        .chunks(chunk)
-        .flat_map(|tokens| feed(model, session, tokens, Outputs::All))
-        .collect();
+    let part = |tokens| step(model, Sequence { session, tokens, outputs: Outputs::All, prompt });
+    let logits = tokens.chunks(chunk).flat_map(part).collect();
     model.close(session);
     logits
 }

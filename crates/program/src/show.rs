@@ -184,7 +184,10 @@ fn write_fold(f: &mut Formatter<'_>, folded: Option<RangeInclusive<usize>>) -> f
 mod tests {
     use quant::GgmlType;
 
-    use crate::{CacheSpec, OutputKind, Program, Recorder, Result, WeightSpec};
+    use super::*;
+    use crate::{
+        Act, CacheSpec, ExpertWeights, Gating, LatentSpec, OutputKind, Recorder, Result, WeightSpec,
+    };
 
     /// Four layers `x + w . x`; the last has a weight of another type.
     fn program() -> Result<Program> {
@@ -218,5 +221,57 @@ rows = select_rows(blk.3.out) -> [selected, 32]
 ";
         assert_eq!(program.listing().to_string(), want);
         assert_eq!(program.listing().unfolded().to_string().lines().count(), program.nodes.len());
+    }
+
+    #[test]
+    fn latent_attention_and_experts_tell_what_they_are() {
+        let r = Recorder::new();
+        let weight = |name: &str, rows, cols| {
+            r.weight(WeightSpec { name: name.into(), ty: GgmlType::F32, rows, cols })
+        };
+        let x = r.embed(weight("table", 8, 12)).unwrap();
+        let cache = r.cache(CacheSpec { layer: 0, n_kv_heads: 1, key_dim: 6, value_dim: 0 });
+        let part = |name: &str, start, len| r.slice(name, x, start, len).unwrap();
+        let inputs =
+            [part("q_nope", 0, 3), part("q_pe", 3, 2), part("c", 5, 4), part("k_pe", 9, 2)];
+        let rope = Rope {
+            pairs: RopePairs::Interleaved,
+            dims: 2,
+            theta: 1e4,
+            scaling: RopeScaling::None,
+            factors: None,
+        };
+        let up = LatentUp::Joint { kv_b: weight("kv_b", 5, 4) };
+        let at = LatentSpec { rope, scale: 0.5 };
+        r.latent_attention("attn", &at, cache, up, inputs).unwrap();
+        let router = Router {
+            n_used: 2,
+            gating: Gating::Sigmoid,
+            bias: Some(weight("bias", 1, 12)),
+            groups: Some(Groups { n_groups: 6, n_used: 3, score: GroupScore::TopTwoSum }),
+            normalize: true,
+            scale: 2.5,
+        };
+        let routes = r.route("routes", x, router).unwrap();
+        let weights = ExpertWeights {
+            gate: weight("gate", 24, 12),
+            up: weight("up", 24, 12),
+            down: weight("down", 144, 2),
+            n_experts: 12,
+        };
+        r.experts("experts", weights, Act::Silu, x, routes).unwrap();
+        let want = "\
+embed = embed(tokens) -> [n, 12]  table F32 [8, 12]
+q_nope = slice(embed) -> [n, 3]  0..3
+q_pe = slice(embed) -> [n, 2]  3..5
+c = slice(embed) -> [n, 4]  5..9
+k_pe = slice(embed) -> [n, 2]  9..11
+attn = latent_attention(q_nope, q_pe, c, k_pe) -> [n, 2]  cache 6, kv_b F32 [5, 4], rope interleaved 2 dims, \
+theta 10000, scale 0.5
+routes = route(embed) -> [n, 4]  best 2 by sigmoid + bias F32 [12], in the best 3 of 6 groups by sum of two, \
+normalized, x2.5
+experts = experts(embed, routes) -> [n, 12]  2 of 12, gate F32 [24, 12], up F32 [24, 12], down F32 [144, 2], silu
+";
+        assert_eq!(r.finish(&[]).listing().to_string(), want);
     }
 }

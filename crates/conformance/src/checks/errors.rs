@@ -13,7 +13,12 @@ fn model(executor: &dyn Executor) -> Box<dyn Model> {
 fn try_step(model: &dyn Model, sequences: &[(SessionId, &[u32])]) -> program::Result<StepOut> {
     let sequences: Vec<_> = sequences
         .iter()
-        .map(|&(session, tokens)| Sequence { session, tokens, outputs: Outputs::Last, prompt: None })
+        .map(|&(session, tokens)| Sequence {
+            session,
+            tokens,
+            outputs: Outputs::Last,
+            prompt: None,
+        })
         .collect();
     model.step(&Step { sequences: &sequences })
 }

@@ -7,10 +7,10 @@ use program::{
 };
 use quant::GgmlType;
 
-use super::ops::{check, fed_in_pieces, input, weight};
+use super::ops::{VOCAB, check, fed_in_pieces, input, weight};
 use super::{experts, models, sessions};
-use crate::made::{EXACT, all_logits};
-use crate::{Family, Made, Random, assert_close, tiny_config, tiny_model};
+use crate::made::{EXACT, all_logits, program, prompt_logits};
+use crate::{Family, Made, Random, assert_close, assert_same_bits, tiny_config, tiny_model};
 
 pub(super) fn slice(executor: &dyn Executor) {
     for (groups, dim, start, len) in
@@ -102,6 +102,27 @@ pub(super) fn attention(executor: &dyn Executor) {
 pub(super) fn attention_peaked(executor: &dyn Executor) {
     for case in cases().iter().filter(|case| case.ty == GgmlType::F32) {
         attend(executor, case, 10.0, 1e-6);
+    }
+}
+
+/// A prompt that is known to be one: long ones may be computed in another way, but alike however they are cut.
+pub(super) fn prompts(executor: &dyn Executor) {
+    for case in cases() {
+        let Case { widths, pairs, joint, ty, .. } = &case;
+        let [_, dn, dr, ..] = *widths;
+        let scale = ((dn + dr) as f32).powf(-0.5);
+        let made = Made::new(executor, &program(|r| record(r, &case, scale)), 11);
+        for n in [3, 170, 600] {
+            let what = format!("prompt of {n}, {widths:?}, {pairs:?}, joint {joint}, {ty}");
+            let tokens = Random::new(n as u64).tokens(n, VOCAB);
+            let found = prompt_logits(&*made.tested, &EXACT, &tokens, n);
+            let want = all_logits(&*made.oracle, &EXACT, &tokens, n);
+            assert_close(&found, &want, crate::bound(case.ty), &what);
+            for chunk in [1, 64, 250] {
+                let cut = prompt_logits(&*made.tested, &EXACT, &tokens, chunk);
+                assert_same_bits(&cut, &found, &format!("chunks of {chunk}, {what}"));
+            }
+        }
     }
 }
 

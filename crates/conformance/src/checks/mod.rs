@@ -62,6 +62,7 @@ pub static LATENT: &[Check] = &[
     Check { name: "op/slice", run: latent::slice },
     Check { name: "op/latent_attention", run: latent::attention },
     Check { name: "op/latent_attention_peaked", run: latent::attention_peaked },
+    Check { name: "op/latent_attention_of_prompts", run: latent::prompts },
     Check { name: "model/latent", run: latent::models },
     Check { name: "session/latent", run: latent::sessions },
     Check { name: "cache/latent", run: latent::cache },
