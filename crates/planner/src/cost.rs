@@ -4,11 +4,11 @@
 //! are not counted as bytes; element-wise work is counted in elements and enters no limit. Closed forms of the same
 //! totals: [`crate::formula`].
 
-use program::{CacheSpec, CacheType, LatentUp, Node, Op, Program, Rows, WeightId, WeightSpec};
+use program::{CacheSpec, CacheType, Node, Op, Program, Rows, WeightSpec};
 use std::ops::Range;
 
 use crate::formula::{Head, positions_read, product, sum, triangle};
-use crate::latent::{LatentCost, LatentShape};
+use crate::latent::LatentCost;
 use crate::moe::ExpertsCost;
 use crate::{Error, Result};
 
@@ -412,10 +412,10 @@ fn per(program: &Program, node: &Node, options: &CostOptions) -> Result<Per> {
         }
         Op::LatentAttention { cache, up, .. } => {
             let cache = position_bytes(program.cache(*cache), options);
-            Per::Latent(latent(program, node, up, (cache, options.query_tile)))
+            Per::Latent(LatentCost::of(program, node, up, (cache, options.query_tile)))
         }
         Op::Experts { gate, up, down, n_experts, n_used, .. } => {
-            Per::Experts(experts(program, [*gate, *up, *down], [*n_experts, *n_used]))
+            Per::Experts(ExpertsCost::of(program, [*gate, *up, *down], [*n_experts, *n_used]))
         }
         Op::View | Op::Slice { .. } | Op::SelectRows => {
             Per::Elements { weights: 0, bytes: 0, elements: 0 }
@@ -427,51 +427,7 @@ fn per(program: &Program, node: &Node, options: &CostOptions) -> Result<Per> {
     })
 }
 
-fn latent(
-    program: &Program,
-    node: &Node,
-    up: &LatentUp,
-    (position_bytes, tile): (u64, usize),
-) -> LatentCost {
-    let [q_nope, q_pe, c] = [0, 1, 2].map(|i| program.value(node.inputs[i]).shape);
-    let n_heads = q_nope.groups as u64;
-    let bytes = |id: &WeightId| program.weight(*id).bytes();
-    LatentCost {
-        shape: LatentShape {
-            n_heads,
-            nope_dim: q_nope.dim as u64,
-            rope_dims: q_pe.dim as u64,
-            value_dim: program.value(node.output).shape.cols() as u64 / n_heads.max(1),
-            rank: c.dim as u64,
-        },
-        weight_bytes: match up {
-            LatentUp::Split { k_b, v_b } => bytes(k_b).saturating_add(bytes(v_b)),
-            LatentUp::Joint { kv_b } => bytes(kv_b),
-        },
-        position_bytes,
-        tile: tile.max(1) as u64,
-    }
-}
-
-fn experts(program: &Program, weights: [WeightId; 3], counts: [usize; 2]) -> ExpertsCost {
-    let [n_experts, n_used] = counts.map(|n| n as u64);
-    let specs = weights.map(|id| program.weight(id));
-    let each = |x: u64| x / n_experts.max(1);
-    let of = |blocks: bool| -> u64 {
-        let ours = specs.iter().filter(|spec| (spec.ty.block_len() > 1) == blocks);
-        each(sum(&ours.map(|spec| n_weights(spec)).collect::<Vec<_>>()))
-    };
-    ExpertsCost {
-        n_experts,
-        n_used,
-        weights: each(sum(&specs.map(n_weights))),
-        bytes: each(sum(&specs.map(WeightSpec::bytes))),
-        macs: [of(true), of(false)],
-        elements: sum(&[specs[2].cols as u64, each(specs[2].rows as u64)]),
-    }
-}
-
-fn n_weights(spec: &WeightSpec) -> u64 {
+pub(crate) fn n_weights(spec: &WeightSpec) -> u64 {
     product(&[spec.rows as u64, spec.cols as u64])
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Source: arXiv:2405.04434, section 2.1; the forms and their measured figures: `deepseekv2-profile` by madsys-dev.
 
+use program::{LatentUp, Node, Program, WeightId};
+
 use crate::cost::Work;
 use crate::formula::{positions_read, product, sum, triangle};
 
@@ -115,6 +117,33 @@ pub(crate) struct LatentCost {
 }
 
 impl LatentCost {
+    /// The last argument: bytes of one cached position, and queries that share one read of it.
+    pub(crate) fn of(
+        program: &Program,
+        node: &Node,
+        up: &LatentUp,
+        (position_bytes, tile): (u64, usize),
+    ) -> LatentCost {
+        let [q_nope, q_pe, c] = [0, 1, 2].map(|i| program.value(node.inputs[i]).shape);
+        let n_heads = q_nope.groups as u64;
+        let bytes = |id: &WeightId| program.weight(*id).bytes();
+        LatentCost {
+            shape: LatentShape {
+                n_heads,
+                nope_dim: q_nope.dim as u64,
+                rope_dims: q_pe.dim as u64,
+                value_dim: program.value(node.output).shape.cols() as u64 / n_heads.max(1),
+                rank: c.dim as u64,
+            },
+            weight_bytes: match up {
+                LatentUp::Split { k_b, v_b } => bytes(k_b).saturating_add(bytes(v_b)),
+                LatentUp::Joint { kv_b } => bytes(kv_b),
+            },
+            position_bytes,
+            tile: tile.max(1) as u64,
+        }
+    }
+
     /// `rows` queries of `tokens` new positions after `past`: in the cheaper form, a single query always absorbed.
     pub(crate) fn work(&self, past: u64, tokens: u64, rows: u64) -> Work {
         let before = past.saturating_add(tokens - rows);

@@ -1,6 +1,9 @@
 //! Mixtures of experts as algebra: how many experts a pass reads.
 
-use crate::cost::Work;
+use program::{Program, WeightId, WeightSpec};
+
+use crate::cost::{Work, n_weights};
+use crate::formula::sum;
 
 /// Experts that `rows` rows use at least once, if each uses `n_used` of `n_experts` and all are as likely:
 /// `E (1 - (1 - k/E)^rows)`. Real routes are less even, so this is an upper estimate; one row uses `n_used`.
@@ -25,6 +28,25 @@ pub(crate) struct ExpertsCost {
 }
 
 impl ExpertsCost {
+    /// `weights` of gate, up and down; `counts` of experts, all and used.
+    pub(crate) fn of(program: &Program, weights: [WeightId; 3], counts: [usize; 2]) -> ExpertsCost {
+        let [n_experts, n_used] = counts.map(|n| n as u64);
+        let specs = weights.map(|id| program.weight(id));
+        let each = |x: u64| x / n_experts.max(1);
+        let of = |blocks: bool| -> u64 {
+            let ours = specs.iter().filter(|spec| (spec.ty.block_len() > 1) == blocks);
+            each(sum(&ours.map(|spec| n_weights(spec)).collect::<Vec<_>>()))
+        };
+        ExpertsCost {
+            n_experts,
+            n_used,
+            weights: each(sum(&specs.map(n_weights))),
+            bytes: each(sum(&specs.map(WeightSpec::bytes))),
+            macs: [of(true), of(false)],
+            elements: sum(&[specs[2].cols as u64, each(specs[2].rows as u64)]),
+        }
+    }
+
     /// Two tasks, each with all experts in it: gate, up and activation; down and the weighted sum.
     pub(crate) fn work(&self, rows: u64) -> Work {
         let distinct = distinct_experts(self.n_experts, self.n_used, rows);
