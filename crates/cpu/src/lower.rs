@@ -1,23 +1,27 @@
 //! Lowering: a [`Program`] becomes a [`Plan`] of few phases.
 //!
 //! For a decoder layer this yields: norm + q, k, v | rotation, cache, attention | output + residual | norm + gate, up,
-//! activation | down + residual. Fusion is by pattern over the op list: any program lowers, these lower well.
+//! activation | down + residual. With experts the last two become: norm + router, shared gate, up, activation | experts
+//! (+ residual) | shared down + its gate + experts + residual. Fusion is by pattern over the op list: any program lowers, these lower well.
 //!
 //! ```text
 //! for each op in order, unless an earlier phase took it in:
-//!   linear      take all linears of the same input; take the norm that only feeds them, the add or gated
-//!               activation that alone reads each
+//!   linear      take all linears of the same input; take the norm that only feeds them, the adds or the gated
+//!               activation that alone read each
+//!   experts     take the norm, the router and the adds likewise
 //!   row op      join the row phase before it
 //!   view        another name of its input
 //! ```
 
+mod experts;
+
 use std::collections::HashMap;
 
-use program::{Error, Node, Op, Program, Result, ValueId};
+use program::{Act, Error, Node, Op, Program, Result, ValueId};
 
 use crate::exec::TILE_ROWS;
 use crate::plan::{
-    AttentionPhase, BufferId, BufferSpec, Epilogue, Job, LinearPhase, Matrix, Norm, Operand, Phase,
+    AttentionPhase, BufferId, BufferSpec, Job, LinearPhase, Link, Matrix, Norm, Operand, Phase,
     Plan, RowOp,
 };
 
@@ -29,7 +33,9 @@ pub(crate) fn lower(program: &Program) -> Result<Plan> {
     let mut lowering = Lowering::new(program);
     for index in 0..program.nodes.len() {
         if !lowering.taken[index] {
+            lowering.taken[index] = true;
             lowering.node(index)?;
+            lowering.settle();
         }
     }
     Ok(lowering.finish())
@@ -41,7 +47,10 @@ struct Lowering<'a> {
     writer: HashMap<ValueId, usize>,
     /// Nodes that read each value, views looked through.
     readers: HashMap<ValueId, Vec<usize>>,
+    /// Nodes that a phase computes, be it one under construction.
     taken: Vec<bool>,
+    /// Nodes that the phases so far compute.
+    settled: Vec<bool>,
     phases: Vec<Phase>,
     ropes: Vec<program::Rope>,
 }
@@ -53,6 +62,7 @@ impl<'a> Lowering<'a> {
             writer: HashMap::new(),
             readers: HashMap::new(),
             taken: vec![false; program.nodes.len()],
+            settled: vec![false; program.nodes.len()],
             phases: Vec::new(),
             ropes: Vec::new(),
         };
@@ -108,7 +118,7 @@ impl<'a> Lowering<'a> {
             Op::Embed { table } => Phase::Embed { table: *table, out },
             Op::SelectRows => Phase::SelectRows { x: input(0), out },
             Op::RmsNorm { weight, eps } => {
-                if self.feeds_only_linears(node) {
+                if self.feeds_only_matrices(node) {
                     return Ok(());
                 }
                 let dim = program.value(node.inputs[0]).shape.dim;
@@ -117,7 +127,7 @@ impl<'a> Lowering<'a> {
             }
             Op::GatedAct(act) => {
                 let (gate, up) = (input(0), input(1));
-                if !known_gate(*act, gate, up) {
+                if !matches!(act, Act::Silu | Act::Sigmoid) {
                     return Err(unsupported(&node.op));
                 }
                 return self.row_op(RowOp::GatedAct { act: *act, gate, up, out });
@@ -130,6 +140,17 @@ impl<'a> Lowering<'a> {
                 let x = input(0);
                 return self.row_op(RowOp::Scale { x, factor: *factor, out });
             }
+            Op::Route(router) => {
+                if !experts::known(router) {
+                    return Err(unsupported(&node.op));
+                }
+                if self.feeds_only_experts(node) {
+                    return Ok(());
+                }
+                let (scores, router) = (input(0), router.clone());
+                return self.row_op(RowOp::Route { scores, router, out });
+            }
+            Op::Experts { .. } => Phase::Experts(self.experts(node)?),
             Op::Linear { .. } => Phase::Linear(self.linear_group(index)),
             Op::Attention { cache, rope, scale } => {
                 let rope = rope.as_ref().map(|rope| self.rope(rope));
@@ -179,15 +200,35 @@ impl<'a> Lowering<'a> {
         })
     }
 
-    /// Whether a norm over whole rows is read by linear layers alone, which then norm on their own.
-    fn feeds_only_linears(&self, node: &Node) -> bool {
+    /// What is taken is computed by the phases there are.
+    fn settle(&mut self) {
+        self.settled.clone_from(&self.taken);
+    }
+
+    /// Whether a norm over whole rows is read by linear layers and experts alone, which then norm on their own.
+    fn feeds_only_matrices(&self, node: &Node) -> bool {
         let whole_rows = self.program.value(node.output).shape.groups == 1;
+        let matrix = |op: &Op| matches!(op, Op::Linear { .. } | Op::Experts { .. });
+        whole_rows && self.feeds_only(node, matrix)
+    }
+
+    /// Whether some ops read what the node writes, and only such.
+    fn feeds_only(&self, node: &Node, such: impl Fn(&Op) -> bool) -> bool {
         let readers = self.readers.get(&node.output).map_or(&[][..], Vec::as_slice);
-        let linear = |&reader: &usize| matches!(self.program.nodes[reader].op, Op::Linear { .. });
-        whole_rows
-            && !readers.is_empty()
-            && !self.is_output(node.output)
-            && readers.iter().all(linear)
+        let such = |&reader: &usize| such(&self.program.nodes[reader].op);
+        !readers.is_empty() && !self.is_output(node.output) && readers.iter().all(such)
+    }
+
+    /// What a phase reads that takes in the norm before it: the norm's input, if `source` is such a norm.
+    fn normed(&self, source: ValueId) -> (Operand, Option<Norm>) {
+        match self.writer.get(&source).map(|&n| &self.program.nodes[n]) {
+            Some(node @ Node { op: Op::RmsNorm { weight, eps }, .. })
+                if self.feeds_only_matrices(node) =>
+            {
+                (self.operand(node.inputs[0]), Some(Norm { weight: *weight, eps: *eps }))
+            }
+            _ => (self.operand(source), None),
+        }
     }
 
     /// The phase of the linear at `first` and all others that read the same value.
@@ -197,7 +238,8 @@ impl<'a> Lowering<'a> {
         let group: Vec<usize> = self.readers[&source]
             .iter()
             .copied()
-            .filter(|&n| matches!(program.nodes[n].op, Op::Linear { .. }) && !self.taken[n])
+            .filter(|&n| matches!(program.nodes[n].op, Op::Linear { .. }))
+            .filter(|&n| n == first || !self.taken[n])
             .collect();
         for &index in &group {
             self.taken[index] = true;
@@ -206,74 +248,68 @@ impl<'a> Lowering<'a> {
         let mut paired = Vec::new();
         for &index in &group {
             if !paired.contains(&index) {
-                jobs.push(self.job(index, first, &group, &mut paired));
+                jobs.push(self.job(index, &group, &mut paired));
             }
         }
-        let (x, norm) = match self.writer.get(&source).map(|&n| &program.nodes[n]) {
-            Some(node @ Node { op: Op::RmsNorm { weight, eps }, .. })
-                if self.feeds_only_linears(node) =>
-            {
-                (self.operand(node.inputs[0]), Some(Norm { weight: *weight, eps: *eps }))
-            }
-            _ => (self.operand(source), None),
-        };
+        let (x, norm) = self.normed(source);
         LinearPhase { x, norm, jobs }
     }
 
-    /// The job of the linear at `index`, with the op after it if that can be taken in.
-    fn job(&mut self, index: usize, first: usize, group: &[usize], paired: &mut Vec<usize>) -> Job {
+    /// The job of the linear at `index`, with the ops after it that can be taken in.
+    fn job(&mut self, index: usize, group: &[usize], paired: &mut Vec<usize>) -> Job {
         let program = self.program;
         let output = program.nodes[index].output;
-        let store = Job::One {
-            matrix: self.matrix(index),
-            epilogue: Epilogue::Store,
-            out: self.operand(output),
-        };
-        let Some(reader) = self.only_reader(output) else { return store };
-        let node = &program.nodes[reader];
-        match node.op {
-            Op::GatedAct(act) => {
-                let [gate, up] = [0, 1].map(|i| self.writer[&self.root(node.inputs[i])]);
-                let both = gate != up
-                    && [gate, up].iter().all(|n| group.contains(n) && !paired.contains(n));
-                let alone = |n: usize| self.only_reader(program.nodes[n].output) == Some(reader);
-                let known =
-                    known_gate(act, self.operand(node.inputs[0]), self.operand(node.inputs[1]));
-                if !(both && known && alone(gate) && alone(up)) {
-                    return store;
-                }
+        if let Some(reader) = self.only_reader(output)
+            && let node @ Node { op: Op::GatedAct(act), .. } = &program.nodes[reader]
+        {
+            let [gate, up] = [0, 1].map(|i| self.writer[&self.root(node.inputs[i])]);
+            let [gate_cols, up_cols] = [0, 1].map(|i| self.operand(node.inputs[i]).cols);
+            let both = gate != up
+                && gate_cols == up_cols
+                && [gate, up].iter().all(|n| group.contains(n) && !paired.contains(n));
+            let alone = |n: usize| self.only_reader(program.nodes[n].output) == Some(reader);
+            if both && alone(gate) && alone(up) {
                 paired.extend([gate, up]);
                 self.taken[reader] = true;
-                Job::Gated {
+                return Job::Gated {
                     gate: self.matrix(gate),
                     up: self.matrix(up),
-                    act,
+                    act: *act,
                     out: self.operand(node.output),
-                }
+                };
             }
-            Op::Add => {
-                let other = node.inputs.iter().map(|id| self.root(*id)).find(|id| *id != output);
-                // the other term must exist before this phase starts
-                match other {
-                    Some(other)
-                        if self
-                            .writer
-                            .get(&other)
-                            .is_some_and(|&n| n < first && !group.contains(&n)) =>
-                    {
-                        self.taken[reader] = true;
-                        let epilogue = Epilogue::Add(self.operand(other));
-                        Job::One {
-                            matrix: self.matrix(index),
-                            epilogue,
-                            out: self.operand(node.output),
-                        }
-                    }
-                    _ => store,
-                }
-            }
-            _ => store,
         }
+        let (links, out) = self.links(output);
+        Job::One { matrix: self.matrix(index), links, out: self.operand(out) }
+    }
+
+    /// Take in the sums and gates of one column that read `id` and only what was computed before; also returns the
+    /// value they end in.
+    fn links(&mut self, mut id: ValueId) -> (Vec<Link>, ValueId) {
+        let program = self.program;
+        let mut links = Vec::new();
+        while let Some(reader) = self.only_reader(id) {
+            let node = &program.nodes[reader];
+            let root = |i: usize| self.root(node.inputs[i]);
+            let settled = |id: ValueId| self.writer.get(&id).is_some_and(|&n| self.settled[n]);
+            let (other, link) = match node.op {
+                Op::Add => {
+                    let other = if root(0) == id { root(1) } else { root(0) };
+                    (other, Link::Add(self.operand(other)))
+                }
+                Op::GatedAct(act) if root(1) == id && self.operand(root(0)).cols == 1 => {
+                    (root(0), Link::Gated { act, gate: self.operand(root(0)) })
+                }
+                _ => break,
+            };
+            if other == id || !settled(other) {
+                break;
+            }
+            self.taken[reader] = true;
+            links.push(link);
+            id = node.output;
+        }
+        (links, id)
     }
 
     fn matrix(&self, index: usize) -> Matrix {
@@ -291,11 +327,6 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// Whether this activation, element by element, is one that phases compute.
-fn known_gate(act: program::Act, gate: Operand, up: Operand) -> bool {
-    act == program::Act::Silu && gate.cols == up.cols
-}
-
 fn unsupported(op: &Op) -> Error {
     Error::Unsupported(format!("op `{}` on the CPU", op.name()))
 }
@@ -311,7 +342,9 @@ fn operands(phase: &mut Phase, visit: &mut dyn FnMut(&mut Operand)) {
         Phase::Rows(ops) => {
             for op in ops {
                 match op {
-                    RowOp::Norm { x, out, .. } | RowOp::Scale { x, out, .. } => {
+                    RowOp::Norm { x, out, .. }
+                    | RowOp::Scale { x, out, .. }
+                    | RowOp::Route { scores: x, out, .. } => {
                         visit(x);
                         visit(out);
                     }
@@ -323,14 +356,13 @@ fn operands(phase: &mut Phase, visit: &mut dyn FnMut(&mut Operand)) {
                 }
             }
         }
+        Phase::Experts(phase) => experts::operands(phase, visit),
         Phase::Linear(linear) => {
             visit(&mut linear.x);
             for job in &mut linear.jobs {
                 match job {
-                    Job::One { epilogue, out, .. } => {
-                        if let Epilogue::Add(other) = epilogue {
-                            visit(other);
-                        }
+                    Job::One { links, out, .. } => {
+                        links.iter_mut().for_each(|link| visit(link.operand()));
                         visit(out);
                     }
                     Job::Gated { out, .. } => visit(out),

@@ -97,6 +97,7 @@ impl CpuModel {
             Phase::Attention(attention) => {
                 format!("blk.{}.attn", self.program.cache(attention.cache).layer)
             }
+            Phase::Experts(experts) => weight(experts.gate),
             Phase::Rows(_) | Phase::SelectRows { .. } => String::new(),
         }
     }
@@ -244,6 +245,8 @@ impl CpuModel {
             blocks: &blocks,
             buffers: &memory.buffers,
             acts: memory.acts,
+            inner: memory.inner,
+            mixtures: memory.mixtures,
             partials: memory.partials,
             scratch: &memory.scratch,
             shares: memory.shares,

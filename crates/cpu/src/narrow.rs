@@ -13,6 +13,8 @@ fn is_row_wise(op: &Op) -> bool {
             | Op::GatedAct(_)
             | Op::Add
             | Op::Scale(_)
+            | Op::Route(_)
+            | Op::Experts { .. }
             | Op::View
     )
 }

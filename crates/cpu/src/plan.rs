@@ -1,6 +1,6 @@
 //! The lowered program: phases over buffers. Workers meet at a barrier after each phase.
 
-use program::{Act, CacheId, Rope, Rows, WeightId};
+use program::{Act, CacheId, Rope, Router, Rows, WeightId};
 
 /// Index of a buffer in [`Plan::buffers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -54,6 +54,11 @@ pub(crate) enum RowOp {
         factor: f32,
         out: Operand,
     },
+    Route {
+        scores: Operand,
+        router: Router,
+        out: Operand,
+    },
 }
 
 impl RowOp {
@@ -63,17 +68,28 @@ impl RowOp {
             RowOp::Norm { out, .. }
             | RowOp::GatedAct { out, .. }
             | RowOp::Add { out, .. }
-            | RowOp::Scale { out, .. } => *out,
+            | RowOp::Scale { out, .. }
+            | RowOp::Route { out, .. } => *out,
         }
     }
 }
 
-/// What happens to a tile of a linear layer's outputs before it is stored.
+/// What happens to a tile of outputs before it is stored, with an operand that no op of the phase writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Epilogue {
-    Store,
-    /// Added to this operand, which no op of the phase writes.
+pub(crate) enum Link {
+    /// `other + x`.
     Add(Operand),
+    /// `act(gate) * x`, with a gate of one column.
+    Gated { act: Act, gate: Operand },
+}
+
+impl Link {
+    /// What it reads.
+    pub(crate) fn operand(&mut self) -> &mut Operand {
+        match self {
+            Link::Add(operand) | Link::Gated { gate: operand, .. } => operand,
+        }
+    }
 }
 
 /// One matrix of a linear phase.
@@ -86,7 +102,7 @@ pub(crate) struct Matrix {
 /// The outputs of one matrix, or of a gate and an up matrix joined by an activation.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Job {
-    One { matrix: Matrix, epilogue: Epilogue, out: Operand },
+    One { matrix: Matrix, links: Vec<Link>, out: Operand },
     Gated { gate: Matrix, up: Matrix, act: Act, out: Operand },
 }
 
@@ -99,6 +115,22 @@ impl Job {
         };
         std::iter::once(first).chain(second)
     }
+
+    /// Its weights.
+    fn stream(&self) -> Stream {
+        let (weights, n_copies, n_used) = (self.matrices().map(|m| m.weight).collect(), 1, 1);
+        Stream { weights, n_copies, n_used }
+    }
+}
+
+/// Matrices that are read side by side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stream {
+    pub(crate) weights: Vec<WeightId>,
+    /// Matrices of the same shape that stand one after another in each weight: experts, or just one.
+    pub(crate) n_copies: usize,
+    /// Copies that one row reads.
+    pub(crate) n_used: usize,
 }
 
 /// All linear layers that read the same input, the norm before them and the sums or activations after them.
@@ -122,6 +154,34 @@ pub(crate) struct AttentionPhase {
     pub(crate) out: Operand,
 }
 
+/// What chooses the experts of a row.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Routes {
+    /// Ids and weights that an op before wrote.
+    Given(Operand),
+    /// Scores, from which the phase itself makes the routes.
+    Scores { scores: Operand, router: Router, routes: Operand },
+}
+
+/// The experts of a layer, the norm before them and the sums after them.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ExpertsPhase {
+    pub(crate) x: Operand,
+    pub(crate) norm: Option<Norm>,
+    pub(crate) routes: Routes,
+    /// `[n_experts * width, hidden]`.
+    pub(crate) gate: WeightId,
+    /// `[n_experts * width, hidden]`.
+    pub(crate) up: WeightId,
+    /// `[n_experts * hidden, width]`.
+    pub(crate) down: WeightId,
+    pub(crate) act: Act,
+    pub(crate) n_experts: usize,
+    pub(crate) n_used: usize,
+    pub(crate) links: Vec<Link>,
+    pub(crate) out: Operand,
+}
+
 /// Work between two barriers (some phases meet inside as well).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Phase {
@@ -129,10 +189,24 @@ pub(crate) enum Phase {
     Rows(Vec<RowOp>),
     Linear(LinearPhase),
     Attention(AttentionPhase),
+    Experts(ExpertsPhase),
     SelectRows { x: Operand, out: Operand },
 }
 
 impl Phase {
+    /// The weights that its matrices read, in order.
+    pub(crate) fn streams(&self) -> Vec<Stream> {
+        match self {
+            Phase::Linear(linear) => linear.jobs.iter().map(Job::stream).collect(),
+            Phase::Experts(experts) => {
+                let &ExpertsPhase { gate, up, down, n_experts: n_copies, n_used, .. } = experts;
+                let stream = |weights| Stream { weights, n_copies, n_used };
+                vec![stream(vec![gate, up]), stream(vec![down])]
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Kind of work, for people.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
@@ -140,6 +214,7 @@ impl Phase {
             Phase::Rows(_) | Phase::SelectRows { .. } => "rows",
             Phase::Linear(_) => "linear",
             Phase::Attention(_) => "attention",
+            Phase::Experts(_) => "experts",
         }
     }
 }

@@ -9,7 +9,7 @@ use program::{Error, Op, Program, Progress, Result, WeightId, WeightSource, Weig
 
 use crate::exec::LOCAL_ROWS;
 use crate::memory::Buffer;
-use crate::plan::{Job, Phase, Plan};
+use crate::plan::{Job, Phase, Plan, Stream};
 use crate::pool::{Pool, Shares};
 
 /// Panels of one matrix that stand together in memory before those of its partner in a gated job.
@@ -21,16 +21,21 @@ const SLAB_BYTES: usize = 16 << 20;
 #[derive(Clone, Copy)]
 pub(crate) struct PackedMatrix {
     pub(crate) kernel: &'static LinearKernel,
+    /// Rows of one copy.
     pub(crate) rows: usize,
     pub(crate) cols: usize,
     pub(crate) panel_bytes: usize,
 }
 
 /// A job's weights: units of [`UNIT_PANELS`] panels; in a gated job, a unit of the gate, then one of the up matrix.
+/// Experts are copies of a job: each has its own units.
 pub(crate) struct PackedJob {
     pub(crate) matrices: Vec<PackedMatrix>,
     start: usize,
     n_panels: usize,
+    n_copies: usize,
+    /// Copies that one row reads.
+    n_used: usize,
 }
 
 impl PackedJob {
@@ -41,22 +46,32 @@ impl PackedJob {
 
     /// Bytes of panels `panels` of matrix `m` within the arena. The panels belong to one unit.
     pub(crate) fn bytes(&self, panels: Range<usize>, m: usize) -> Range<usize> {
+        self.bytes_of(0, panels, m)
+    }
+
+    /// [`bytes`](Self::bytes) of copy `copy`.
+    pub(crate) fn bytes_of(&self, copy: usize, panels: Range<usize>, m: usize) -> Range<usize> {
         let unit = panels.start / UNIT_PANELS * UNIT_PANELS;
         debug_assert!(panels.end <= unit + UNIT_PANELS, "panels of one unit");
         let in_unit = (self.n_panels - unit).min(UNIT_PANELS);
         let before: usize = self.matrices.iter().map(|x| x.panel_bytes * unit).sum();
         let beside: usize = self.matrices[..m].iter().map(|x| x.panel_bytes * in_unit).sum();
         let size = self.matrices[m].panel_bytes;
-        let start = self.start + before + beside + (panels.start - unit) * size;
+        let start = self.start + copy * self.copy_len();
+        let start = start + before + beside + (panels.start - unit) * size;
         start..start + size * panels.len()
     }
 
-    /// Bytes a step reads.
+    /// Bytes a step of one row reads.
     pub(crate) fn bytes_per_step(&self) -> u64 {
-        self.len() as u64
+        (self.n_used * self.copy_len()) as u64
     }
 
     fn len(&self) -> usize {
+        self.n_copies * self.copy_len()
+    }
+
+    fn copy_len(&self) -> usize {
         self.matrices.iter().map(|x| x.panel_bytes * self.n_panels).sum()
     }
 
@@ -107,11 +122,8 @@ impl Weights {
         let total = program.weights.iter().map(WeightSpec::bytes).sum();
         let mut packing = Packing { source, pool, done: 0, total, progress };
         for (phase_index, phase) in plan.phases.iter().enumerate() {
-            if let Phase::Linear(linear) = phase {
-                for (job_index, job) in linear.jobs.iter().enumerate() {
-                    let packed = &weights.jobs[phase_index][job_index];
-                    packing.pack(program, job, packed, &mut weights.arena)?;
-                }
+            for (stream, packed) in phase.streams().iter().zip(&weights.jobs[phase_index]) {
+                packing.pack(program, stream, packed, &mut weights.arena)?;
             }
         }
         for node in &program.nodes {
@@ -146,9 +158,9 @@ impl Weights {
         (self.arena.len() + tables.sum::<usize>() + vectors.sum::<usize>()) as u64
     }
 
-    /// Bytes of matrices one step reads.
+    /// Bytes of matrices one step of one row reads.
     pub(crate) fn bytes_per_step(&self) -> u64 {
-        self.arena.len() as u64
+        self.jobs.iter().flatten().map(PackedJob::bytes_per_step).sum()
     }
 
     /// Row `row` of an embedding table.
@@ -175,6 +187,7 @@ impl Weights {
         let id = match op {
             Op::RmsNorm { weight, .. } => Some(*weight),
             Op::Linear { bias, .. } => *bias,
+            Op::Route(router) => router.bias,
             Op::Attention { rope: Some(rope), .. } => rope.factors,
             _ => None,
         };
@@ -220,27 +233,26 @@ fn layout(program: &Program, plan: &Plan, isa: Isa) -> Result<(Vec<Vec<PackedJob
     let mut phases = Vec::new();
     for phase in &plan.phases {
         let mut packed = Vec::new();
-        if let Phase::Linear(phase) = phase {
-            for job in &phase.jobs {
-                let matrices = job.matrices().map(|m| {
-                    let spec = program.weight(m.weight);
-                    let kernel = linear(spec.ty, isa).ok_or_else(|| unusable(spec))?;
-                    let panel_bytes = kernel.panel_bytes(spec.cols);
-                    let few = kernel.tiling(LOCAL_ROWS, spec.cols);
-                    assert!(
-                        few.is_none(),
-                        "{} arranges rows that workers keep to themselves",
-                        kernel.name()
-                    );
-                    Ok(PackedMatrix { kernel, rows: spec.rows, cols: spec.cols, panel_bytes })
-                });
-                let matrices = matrices.collect::<Result<Vec<_>>>()?;
-                let n_panels = matrices[0].rows.div_ceil(PANEL_ROWS);
-                let job = PackedJob { matrices, start: end, n_panels };
-                // streams start on cache lines; panels need no more
-                end = (end + job.len()).next_multiple_of(64);
-                packed.push(job);
-            }
+        for Stream { weights, n_copies, n_used } in phase.streams() {
+            let matrices = weights.iter().map(|id| {
+                let spec = program.weight(*id);
+                let kernel = linear(spec.ty, isa).ok_or_else(|| unusable(spec))?;
+                let panel_bytes = kernel.panel_bytes(spec.cols);
+                let few = kernel.tiling(LOCAL_ROWS, spec.cols);
+                assert!(
+                    few.is_none(),
+                    "{} arranges rows that workers keep to themselves",
+                    kernel.name()
+                );
+                let rows = spec.rows / n_copies;
+                Ok(PackedMatrix { kernel, rows, cols: spec.cols, panel_bytes })
+            });
+            let matrices = matrices.collect::<Result<Vec<_>>>()?;
+            let n_panels = matrices[0].rows.div_ceil(PANEL_ROWS);
+            let job = PackedJob { matrices, start: end, n_panels, n_copies, n_used };
+            // streams start on cache lines; panels need no more
+            end = (end + job.len()).next_multiple_of(64);
+            packed.push(job);
         }
         phases.push(packed);
     }
@@ -261,11 +273,11 @@ impl Packing<'_> {
     fn pack(
         &mut self,
         program: &Program,
-        job: &Job,
+        stream: &Stream,
         packed: &PackedJob,
         arena: &mut Buffer,
     ) -> Result<()> {
-        let specs: Vec<&WeightSpec> = job.matrices().map(|m| program.weight(m.weight)).collect();
+        let specs: Vec<&WeightSpec> = stream.weights.iter().map(|id| program.weight(*id)).collect();
         let sources =
             specs.iter().map(|spec| self.source.bytes(spec)).collect::<Result<Vec<_>>>()?;
         let row_bytes: Vec<usize> =
@@ -274,24 +286,32 @@ impl Packing<'_> {
         let slab = (SLAB_BYTES / unit_bytes.max(1)).max(self.pool.n());
         let out = arena.shared_as();
         let shares = Shares::new(self.pool.n());
-        let n_units = packed.n_panels.div_ceil(UNIT_PANELS);
+        let per_copy = packed.n_panels.div_ceil(UNIT_PANELS);
+        let n_units = packed.n_copies * per_copy;
         for first in (0..n_units).step_by(slab) {
             let units = first..(first + slab).min(n_units);
             shares.reset();
             self.pool.run(&|worker| {
                 for unit in shares.take(&worker, units.len()).map(|i| units.start + i) {
+                    let (copy, unit) = (unit / per_copy, unit % per_copy);
                     let panels =
                         unit * UNIT_PANELS..((unit + 1) * UNIT_PANELS).min(packed.n_panels);
                     for (m, matrix) in packed.matrices.iter().enumerate() {
                         // SAFETY: units are dealt once each, and their byte ranges do not overlap.
-                        let out = unsafe { out.slice_mut(packed.bytes(panels.clone(), m)) };
-                        pack_panels(matrix, panels.clone(), (sources[m], row_bytes[m]), out);
+                        let out =
+                            unsafe { out.slice_mut(packed.bytes_of(copy, panels.clone(), m)) };
+                        let rows = copy * matrix.rows..(copy + 1) * matrix.rows;
+                        let bytes = &sources[m][rows.start * row_bytes[m]..rows.end * row_bytes[m]];
+                        pack_panels(matrix, panels.clone(), (bytes, row_bytes[m]), out);
                     }
                 }
             });
-            let rows = units.start * UNIT_PANELS * PANEL_ROWS..units.end * UNIT_PANELS * PANEL_ROWS;
-            for (spec, row_bytes) in specs.iter().zip(&row_bytes) {
-                let rows = rows.start..rows.end.min(spec.rows);
+            for ((spec, row_bytes), matrix) in specs.iter().zip(&row_bytes).zip(&packed.matrices) {
+                let row = |unit: usize| {
+                    let within = (unit % per_copy * UNIT_PANELS * PANEL_ROWS).min(matrix.rows);
+                    unit / per_copy * matrix.rows + within
+                };
+                let rows = row(units.start)..row(units.end);
                 self.done += (rows.len() * row_bytes) as u64;
                 self.source.release(spec, rows);
             }

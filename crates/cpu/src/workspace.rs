@@ -5,8 +5,8 @@ use std::time::Duration;
 use program::{Result, Rows};
 
 use crate::exec::{
-    Acts, Arrangements, AttentionShape, LOCAL_ROWS, PhaseShares, ScratchParts, kernel_scratch,
-    q8_stride, scratch_floats, tile_floats,
+    Acts, Arrangements, AttentionShape, ExpertsShape, LOCAL_ROWS, MixScratch, PhaseShares,
+    ScratchParts, kernel_scratch, q8_stride, scratch_floats, tile_floats,
 };
 use crate::memory::{Buffer, Shared};
 use crate::plan::{Phase, Plan};
@@ -19,11 +19,11 @@ const MAX_PARTIAL_FLOATS: usize = 16 << 20;
 /// All memory of steps, kept between them.
 pub(crate) struct Workspace {
     buffers: Vec<Buffer>,
-    normed: Buffer,
-    codes: Buffer,
-    scales: Buffer,
-    sums: Buffer,
-    arranged: Buffer,
+    acts: ActBuffers,
+    /// What gates and ups of experts make.
+    inner: ActBuffers,
+    /// `[worker]`.
+    mixtures: Vec<MixScratch>,
     partials: Buffer,
     /// `[worker]`: tiles, row, kernel, attention.
     scratch: Vec<[Buffer; 4]>,
@@ -36,6 +36,8 @@ pub(crate) struct Workspace {
 pub(crate) struct Memory<'a> {
     pub(crate) buffers: Vec<Shared<'a, f32>>,
     pub(crate) acts: Acts<'a>,
+    pub(crate) inner: Acts<'a>,
+    pub(crate) mixtures: Shared<'a, MixScratch>,
     pub(crate) partials: Shared<'a, f32>,
     pub(crate) scratch: Vec<ScratchParts<'a>>,
     pub(crate) shares: &'a [PhaseShares],
@@ -55,17 +57,52 @@ fn grow(buffer: &mut Buffer, len: usize) -> Result<()> {
     Ok(())
 }
 
+/// Memory of [`Acts`].
+struct ActBuffers {
+    normed: Buffer,
+    codes: Buffer,
+    scales: Buffer,
+    sums: Buffer,
+    arranged: Buffer,
+}
+
+impl ActBuffers {
+    fn empty() -> ActBuffers {
+        let [normed, codes, scales, sums, arranged] = std::array::from_fn(|_| Buffer::empty());
+        ActBuffers { normed, codes, scales, sums, arranged }
+    }
+
+    /// Room for `rows` of `cols` as f32 and as 8-bit blocks, and for the words that are arranged of them.
+    fn grow(&mut self, rows: [usize; 2], cols: usize, words: usize) -> Result<()> {
+        let [f32_rows, q8_rows] = rows;
+        grow(&mut self.normed, f32_rows * cols * 4)?;
+        grow(&mut self.codes, q8_rows * q8_stride(cols))?;
+        grow(&mut self.scales, q8_rows * cols.div_ceil(32) * 4)?;
+        grow(&mut self.sums, q8_rows * cols.div_ceil(16) * 4)?;
+        grow(&mut self.arranged, 4 * words)
+    }
+
+    fn share(&mut self) -> Acts<'_> {
+        Acts {
+            normed: self.normed.shared_as(),
+            codes: self.codes.shared_as(),
+            scales: self.scales.shared_as(),
+            sums: self.sums.shared_as(),
+            arranged: self.arranged.shared_as(),
+        }
+    }
+}
+
 impl Workspace {
     pub(crate) fn new(plan: &Plan, pool: &Pool) -> Workspace {
         let n = pool.n();
-        let shares = |_| PhaseShares { main: Shares::new(n), side: Shares::new(n) };
+        let shares =
+            |_| PhaseShares { main: Shares::new(n), side: Shares::new(n), last: Shares::new(n) };
         Workspace {
             buffers: plan.buffers.iter().map(|_| Buffer::empty()).collect(),
-            normed: Buffer::empty(),
-            codes: Buffer::empty(),
-            scales: Buffer::empty(),
-            sums: Buffer::empty(),
-            arranged: Buffer::empty(),
+            acts: ActBuffers::empty(),
+            inner: ActBuffers::empty(),
+            mixtures: (0..n).map(|_| MixScratch::default()).collect(),
             partials: Buffer::empty(),
             scratch: (0..n).map(|_| std::array::from_fn(|_| Buffer::empty())).collect(),
             shares: (0..plan.phases.len()).map(shares).collect(),
@@ -93,28 +130,33 @@ impl Workspace {
         for (buffer, spec) in self.buffers.iter_mut().zip(&plan.buffers) {
             grow(buffer, rows_of(spec.rows) * spec.cols * 4)?;
         }
-        let linears = || {
-            plan.phases.iter().filter_map(|phase| match phase {
-                Phase::Linear(linear) => Some(linear),
-                _ => None,
-            })
-        };
-        let act_rows = n_tokens.max(n_selected).max(self.n_workers * LOCAL_ROWS);
-        let cols = linears().map(|linear| linear.x.cols).max().unwrap_or(0);
-        grow(&mut self.normed, act_rows * cols * 4)?;
-        grow(&mut self.codes, act_rows * q8_stride(cols))?;
-        grow(&mut self.scales, act_rows * cols.div_ceil(32) * 4)?;
-        grow(&mut self.sums, act_rows * cols.div_ceil(16) * 4)?;
         let jobs = (0..plan.phases.len()).flat_map(|phase| weights.jobs(phase));
         let kernel_bytes = kernel_scratch(jobs);
         let rows = n_tokens.max(n_selected);
-        let phases = 0..plan.phases.len();
-        let arranged =
-            phases.map(|phase| Arrangements::of(weights.jobs(phase), rows).words()).max();
-        grow(&mut self.arranged, 4 * arranged.unwrap_or(0))?;
+        let mut experts = ExpertsShape::default();
+        let (mut cols, mut words) = (0, 0);
+        for (index, phase) in plan.phases.iter().enumerate() {
+            match phase {
+                Phase::Linear(linear) => {
+                    cols = cols.max(linear.x.cols);
+                    words = words.max(Arrangements::of(weights.jobs(index), rows).words());
+                }
+                Phase::Experts(phase) => {
+                    let n = rows_of(phase.x.rows);
+                    experts = experts.or(ExpertsShape::new(phase, weights.jobs(index), n));
+                    cols = cols.max(phase.x.cols);
+                }
+                _ => {}
+            }
+        }
+        let act_rows = rows.max(self.n_workers * LOCAL_ROWS);
+        self.acts.grow([act_rows; 2], cols, words.max(experts.words))?;
+        let inner_rows =
+            [experts.f32, experts.q8].map(|kept| usize::from(kept) * experts.inner_rows);
+        self.inner.grow(inner_rows, experts.width, experts.inner_words)?;
         let attention_floats = shapes.iter().map(scratch_floats).max().unwrap_or(0);
         for [tiles, row, kernel, attention] in &mut self.scratch {
-            grow(tiles, 4 * tile_floats(rows))?;
+            grow(tiles, 4 * tile_floats(rows).max(experts.tile_floats))?;
             grow(row, cols * 4)?;
             grow(kernel, kernel_bytes)?;
             grow(attention, attention_floats * 4)?;
@@ -127,16 +169,13 @@ impl Workspace {
         for shares in &self.shares {
             shares.main.reset();
             shares.side.reset();
+            shares.last.reset();
         }
         Ok(Memory {
             buffers: self.buffers.iter_mut().map(Buffer::shared_as).collect(),
-            acts: Acts {
-                normed: self.normed.shared_as(),
-                codes: self.codes.shared_as(),
-                scales: self.scales.shared_as(),
-                sums: self.sums.shared_as(),
-                arranged: self.arranged.shared_as(),
-            },
+            acts: self.acts.share(),
+            inner: self.inner.share(),
+            mixtures: Shared::new(&mut self.mixtures),
             partials: self.partials.shared_as(),
             scratch: self.scratch.iter_mut().map(parts).collect(),
             shares: &self.shares,

@@ -3,7 +3,8 @@
 mod support;
 
 use kernels::rows::{
-    ADD, ALL_FINITE, ARGMAX, GATED_SIGMOID, GATED_SILU, Pairs, RMS_NORM, ROTATE, rope_angles,
+    ADD, ADD_WEIGHTED, ALL_FINITE, ARGMAX, GATED_SIGMOID, GATED_SILU, Pairs, RMS_NORM, ROTATE,
+    rope_angles,
 };
 use support::{Random, assert_same_bits, candidates, naive};
 
@@ -89,6 +90,27 @@ fn activations_of_what_is_not_finite_are_not_finite() {
             kernel.name()
         );
         assert!(out[3].abs() < 1e-6 && !out[4].is_finite(), "{} {out:?}", kernel.name());
+    }
+}
+
+#[test]
+fn add_weighted_matches() {
+    for n in [0, 1, 5, 12] {
+        let mut random = Random::new(n as u64);
+        let rows: Vec<u32> = (0..n as u32).map(|i| i * 3).collect();
+        let (x, weights) = (random.floats(16 * n, 5.0), random.floats(n, 2.0));
+        let sums = random.floats(16 * 36, 1.0);
+        let mut want = sums.clone();
+        for (i, sum) in want.iter_mut().enumerate() {
+            if let Some(at) = rows.iter().position(|row| *row as usize == i / 16) {
+                *sum = weights[at].mul_add(x[at * 16 + i % 16], *sum);
+            }
+        }
+        for kernel in candidates(&ADD_WEIGHTED).into_iter().chain([naive(&ADD_WEIGHTED)]) {
+            let mut got = sums.clone();
+            kernel.call(&x, &rows, &weights, &mut got);
+            assert_same_bits(&got, &want, kernel.name());
+        }
     }
 }
 

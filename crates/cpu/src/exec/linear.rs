@@ -6,22 +6,46 @@ use kernels::linear::{ActFormat, Activations, F32Rows, PANEL_ROWS, Q8Rows};
 
 use super::arrange::Arrangements;
 use super::{Exec, Scratch, split};
-use crate::plan::{Epilogue, Job, LinearPhase, Norm, Operand};
+use crate::plan::{Job, LinearPhase, Link, Norm, Operand};
 use crate::pool::Worker;
 use crate::weights::{PackedJob, UNIT_PANELS};
 
 /// Up to this many rows every worker prepares the activations for itself: cheaper than a barrier.
 pub(crate) const LOCAL_ROWS: usize = 4;
 /// Panels that workers take at a time with many rows; divides [`UNIT_PANELS`].
-const MANY_ROWS_PANELS: usize = 4;
+pub(super) const MANY_ROWS_PANELS: usize = 4;
 /// Rows of activations a kernel sees at a time, so that a unit's outputs stay in the second-level cache.
 pub(crate) const ROW_BLOCK: usize = 512;
 
-/// The input of a linear phase, prepared.
-struct Input<'a> {
-    phase: &'a LinearPhase,
+/// Rows that matrices read.
+#[derive(Clone, Copy)]
+pub(super) struct Source {
+    pub(super) x: Operand,
+    pub(super) norm: Option<Norm>,
+    /// Whether kernels read 8-bit blocks of them.
+    pub(super) q8: bool,
+    /// Whether kernels read them as f32.
+    pub(super) f32: bool,
     /// First row of the prepared input that belongs to this worker's view: its own copy, or the shared one.
-    base: usize,
+    pub(super) base: usize,
+}
+
+impl Source {
+    /// Of `n` rows for these jobs: few rows are prepared by every worker for itself.
+    pub(super) fn new(
+        (x, norm): (Operand, Option<Norm>),
+        jobs: &[PackedJob],
+        (n, worker): (usize, &Worker<'_>),
+    ) -> Source {
+        let reads = |format| jobs.iter().any(|job| job.reads(format));
+        let base = if n <= LOCAL_ROWS { worker.index * LOCAL_ROWS } else { 0 };
+        Source { x, norm, q8: reads(ActFormat::Q8), f32: reads(ActFormat::F32), base }
+    }
+}
+
+/// The input of a linear phase, prepared.
+struct Input {
+    source: Source,
     arrangements: Arrangements,
 }
 
@@ -57,33 +81,32 @@ impl<'a> Exec<'a> {
     }
 
     /// Norm, quantize and rearrange the input. Few rows are prepared by every worker for itself.
-    fn input<'p>(
+    fn input(
         &self,
         worker: &Worker<'_>,
         index: usize,
-        phase: &'p LinearPhase,
+        phase: &LinearPhase,
         scratch: &mut Scratch<'_>,
-    ) -> Input<'p> {
+    ) -> Input {
         let n = self.rows_of(phase.x.rows);
         let jobs = self.weights.jobs(index);
-        let needs = |format| jobs.iter().any(|job| job.reads(format));
-        let needs = (needs(ActFormat::Q8), needs(ActFormat::F32));
+        let source = Source::new((phase.x, phase.norm), jobs, (n, worker));
         if n <= LOCAL_ROWS {
-            let base = worker.index * LOCAL_ROWS;
             for row in 0..n {
-                self.prepare(phase, base, row, needs, scratch);
+                self.prepare(&source, row, scratch);
             }
-            return Input { phase, base, arrangements: Arrangements::default() };
+            return Input { source, arrangements: Arrangements::default() };
         }
         for row in split(n, worker) {
-            self.prepare(phase, 0, row, needs, scratch);
+            self.prepare(&source, row, scratch);
         }
         worker.sync();
-        let input = Input { phase, base: 0, arrangements: Arrangements::of(jobs, n) };
+        let input = Input { source, arrangements: Arrangements::of(jobs, n) };
         if !input.arrangements.is_empty() {
             for item in self.shares[index].side.take(worker, input.arrangements.n_tiles()) {
                 let (part, tile) = input.arrangements.tile(item).expect("items count the tiles");
-                let x = self.activations(&input, part.rows.clone(), part.kernel.act_format());
+                let x =
+                    self.activations(&source, part.rows.clone(), None, part.kernel.act_format());
                 // SAFETY: tiles are dealt once each.
                 let out = unsafe { self.acts.arranged.slice_mut(part.tile(tile)) };
                 part.kernel.arrange(&x, tile, out);
@@ -94,20 +117,13 @@ impl<'a> Exec<'a> {
     }
 
     /// Norm and quantize one row of the input.
-    fn prepare(
-        &self,
-        phase: &LinearPhase,
-        base: usize,
-        row: usize,
-        (needs_q8, needs_f32): (bool, bool),
-        scratch: &mut Scratch<'_>,
-    ) {
-        let cols = phase.x.cols;
-        let x = self.row(phase.x, row);
-        let normed: &[f32] = match phase.norm {
+    pub(super) fn prepare(&self, source: &Source, row: usize, scratch: &mut Scratch<'_>) {
+        let (cols, base) = (source.x.cols, source.base);
+        let x = self.row(source.x, row);
+        let normed: &[f32] = match source.norm {
             None => x,
             Some(Norm { weight, eps }) => {
-                let out = if needs_f32 {
+                let out = if source.f32 {
                     // SAFETY: rows of `normed` are dealt to one worker each: by `split`, or by `base`.
                     unsafe {
                         self.acts.normed.slice_mut((base + row) * cols..(base + row + 1) * cols)
@@ -119,7 +135,7 @@ impl<'a> Exec<'a> {
                 out
             }
         };
-        if needs_q8 {
+        if source.q8 {
             let (stride, at) = (q8_stride(cols), base + row);
             // SAFETY: as above, each row has one writer.
             let codes = unsafe { self.acts.codes.slice_mut(at * stride..at * stride + cols) };
@@ -133,25 +149,29 @@ impl<'a> Exec<'a> {
         }
     }
 
-    /// `rows` of the input as a kernel of this format reads them.
-    fn activations(
+    /// `rows` of the input, or those picked among them, as a kernel of this format reads them.
+    pub(super) fn activations<'p>(
         &self,
-        input: &Input<'_>,
+        source: &Source,
         rows: Range<usize>,
+        pick: Option<&'p [u32]>,
         format: ActFormat,
-    ) -> Activations<'a> {
-        let x = input.phase.x;
-        let (cols, n) = (x.cols, rows.len());
-        let (start, end) = (input.base + rows.start, input.base + rows.end);
+    ) -> Activations<'p>
+    where
+        'a: 'p,
+    {
+        let x = source.x;
+        let (cols, n) = (x.cols, pick.map_or(rows.len(), <[u32]>::len));
+        let (start, end) = (source.base + rows.start, source.base + rows.end);
         match format {
             ActFormat::F32 => {
-                let x = if input.phase.norm.is_some() {
+                let x = if source.norm.is_some() {
                     // SAFETY: written before the last barrier, or by this worker.
                     unsafe { self.acts.normed.slice(start * cols..end * cols) }
                 } else {
                     self.operand_rows(x, rows)
                 };
-                Activations::F32(F32Rows { x, n, cols, stride: cols, pick: None })
+                Activations::F32(F32Rows { x, n, cols, stride: cols, pick })
             }
             ActFormat::Q8 => {
                 let stride = q8_stride(cols);
@@ -162,7 +182,7 @@ impl<'a> Exec<'a> {
                     unsafe { self.acts.scales.slice(start * (cols / 32)..end * (cols / 32)) };
                 // SAFETY: as above.
                 let sums = unsafe { self.acts.sums.slice(start * (cols / 16)..end * (cols / 16)) };
-                Activations::Q8(Q8Rows { codes, scales, sums, n, cols, stride, pick: None })
+                Activations::Q8(Q8Rows { codes, scales, sums, n, cols, stride, pick })
             }
         }
     }
@@ -170,7 +190,7 @@ impl<'a> Exec<'a> {
     /// Multiply some panels with `rows` of the input and store the outputs.
     fn item(
         &self,
-        input: &Input<'_>,
+        input: &Input,
         (job, packed): (&Job, &PackedJob),
         panels: Range<usize>,
         rows: Range<usize>,
@@ -182,7 +202,7 @@ impl<'a> Exec<'a> {
         let mut computed = [const { None }; 2];
         for (m, (matrix, parameters)) in packed.matrices.iter().zip(job.matrices()).enumerate() {
             let tile = tiles.next().expect("scratch holds three tiles");
-            let x = self.activations(input, rows.clone(), matrix.kernel.act_format());
+            let x = self.activations(&input.source, rows.clone(), None, matrix.kernel.act_format());
             let arranged =
                 input.arrangements.find(matrix.kernel, rows.start).map_or(&[][..], |part| {
                     // SAFETY: written before the last barrier.
@@ -200,41 +220,60 @@ impl<'a> Exec<'a> {
             (Job::Gated { act, out, .. }, [Some(gate), Some(up)]) => {
                 let tile = tiles.next().expect("scratch holds three tiles");
                 self.kernels.gated_act(*act, gate, up, tile);
-                self.store(tile, *out, place, rows, Epilogue::Store);
+                self.store(tile, *out, place, rows, &[]);
             }
-            (Job::One { epilogue, out, .. }, [Some(tile), _]) => {
-                self.store(tile, *out, place, rows, *epilogue);
+            (Job::One { links, out, .. }, [Some(tile), _]) => {
+                self.store(tile, *out, place, rows, links);
             }
             _ => unreachable!("a gated job has two matrices, any other has one"),
         }
     }
 
-    /// Move a tile `[panels][rows][16]` to its place in `out`, adding what the epilogue adds.
-    fn store(
+    /// Move a tile `[panels][rows][16]` to its place in `out`, through what is linked to it.
+    pub(super) fn store(
         &self,
-        tile: &[f32],
+        tile: &mut [f32],
         out: Operand,
         (first_panel, out_rows): (usize, usize),
         rows: Range<usize>,
-        epilogue: Epilogue,
+        links: &[Link],
     ) {
-        for (panel, tile) in tile.chunks_exact(rows.len() * PANEL_ROWS).enumerate() {
+        for (panel, tile) in tile.chunks_exact_mut(rows.len() * PANEL_ROWS).enumerate() {
             let col = (first_panel + panel) * PANEL_ROWS;
             let width = PANEL_ROWS.min(out_rows - col);
+            for link in links {
+                self.link(link, tile, rows.clone(), col..col + width);
+            }
             for (row, lanes) in rows.clone().zip(tile.chunks_exact(PANEL_ROWS)) {
                 let start = row * out.cols + col;
                 // SAFETY: a unit's columns have one writer, and no op of the phase reads the output.
                 let place = unsafe { self.buffer(out).slice_mut(start..start + width) };
-                match epilogue {
-                    Epilogue::Store => match place.first_chunk_mut::<PANEL_ROWS>() {
-                        Some(place) => place.copy_from_slice(lanes),
-                        None => place.copy_from_slice(&lanes[..width]),
-                    },
-                    Epilogue::Add(other) => {
-                        let other = &self.row(other, row)[col..col + width];
-                        for ((place, lane), other) in place.iter_mut().zip(lanes).zip(other) {
-                            *place = other + lane;
-                        }
+                match place.first_chunk_mut::<PANEL_ROWS>() {
+                    Some(place) => place.copy_from_slice(lanes),
+                    None => place.copy_from_slice(&lanes[..width]),
+                }
+            }
+        }
+    }
+
+    /// Apply a link to one panel's outputs `[rows][16]`, which stand in columns `cols`.
+    fn link(&self, link: &Link, tile: &mut [f32], rows: Range<usize>, cols: Range<usize>) {
+        match *link {
+            Link::Add(other) => {
+                for (row, lanes) in rows.zip(tile.chunks_exact_mut(PANEL_ROWS)) {
+                    for (lane, other) in lanes.iter_mut().zip(&self.row(other, row)[cols.clone()]) {
+                        *lane += other;
+                    }
+                }
+            }
+            Link::Gated { act, gate } => {
+                let mut factors = [0.0; PANEL_ROWS];
+                let gates = self.operand_rows(gate, rows).chunks(PANEL_ROWS);
+                for (gates, tile) in gates.zip(tile.chunks_mut(PANEL_ROWS * PANEL_ROWS)) {
+                    let factors = &mut factors[..gates.len()];
+                    self.kernels.gated_act(act, gates, &[1.0; PANEL_ROWS][..gates.len()], factors);
+                    for (lanes, factor) in tile.chunks_exact_mut(PANEL_ROWS).zip(factors) {
+                        lanes.iter_mut().for_each(|lane| *lane *= *factor);
                     }
                 }
             }
@@ -245,11 +284,13 @@ impl<'a> Exec<'a> {
 /// Panels a worker takes at a time: with many rows few, whose outputs stay in the second-level cache; with few rows as
 /// many as the workers can share evenly, for each start costs as much as some kilobytes of weights.
 fn panels_per_item(n_panels: usize, n: usize, workers: usize) -> usize {
-    if n > LOCAL_ROWS {
-        return MANY_ROWS_PANELS;
-    }
+    if n > LOCAL_ROWS { MANY_ROWS_PANELS } else { even_panels(n_panels, 1, workers) }
+}
+
+/// Panels of an item of few rows, where that many panels are to be shared `copies` times.
+pub(super) fn even_panels(n_panels: usize, copies: usize, workers: usize) -> usize {
     let even = |size: &usize| {
-        let items = n_panels.div_ceil(*size);
+        let items = copies * n_panels.div_ceil(*size);
         n_panels.is_multiple_of(*size) && items.is_multiple_of(workers) || items >= 16 * workers
     };
     [UNIT_PANELS, UNIT_PANELS / 2].into_iter().find(even).unwrap_or(MANY_ROWS_PANELS)

@@ -2,8 +2,11 @@
 
 mod arrange;
 mod attention;
+mod experts;
 mod linear;
+mod route;
 mod rows;
+mod sort;
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -11,13 +14,15 @@ use std::time::{Duration, Instant};
 use kernels::attention::{ATTEND, AttendFn, MERGE, MergeFn};
 use kernels::linear::{QUANTIZE_Q8, QuantizeQ8};
 use kernels::rows::{
-    ADD, ALL_FINITE, AllFiniteFn, BinaryFn, GATED_SILU, RMS_NORM, ROTATE, RmsNormFn, RotateFn,
+    ADD, ADD_WEIGHTED, ALL_FINITE, AddWeightedFn, AllFiniteFn, BinaryFn, GATED_SIGMOID, GATED_SILU,
+    RMS_NORM, ROTATE, RmsNormFn, RotateFn,
 };
 use kernels::{Isa, Kernel};
 use program::{Act, Rows};
 
 pub(crate) use arrange::Arrangements;
 pub(crate) use attention::{AttentionShape, TILE_ROWS, scratch_floats};
+pub(crate) use experts::{ExpertsShape, MixScratch};
 pub(crate) use linear::{LOCAL_ROWS, kernel_scratch, q8_stride, tile_floats};
 
 use crate::memory::Shared;
@@ -29,6 +34,8 @@ use crate::weights::Weights;
 pub(crate) struct Kernels {
     rms_norm: &'static Kernel<RmsNormFn>,
     gated_silu: &'static Kernel<BinaryFn>,
+    gated_sigmoid: &'static Kernel<BinaryFn>,
+    add_weighted: &'static Kernel<AddWeightedFn>,
     add: &'static Kernel<BinaryFn>,
     rotate: &'static Kernel<RotateFn>,
     all_finite: &'static Kernel<AllFiniteFn>,
@@ -42,6 +49,8 @@ impl Kernels {
         Kernels {
             rms_norm: RMS_NORM.pick(isa),
             gated_silu: GATED_SILU.pick(isa),
+            gated_sigmoid: GATED_SIGMOID.pick(isa),
+            add_weighted: ADD_WEIGHTED.pick(isa),
             add: ADD.pick(isa),
             rotate: ROTATE.pick(isa),
             all_finite: ALL_FINITE.pick(isa),
@@ -58,6 +67,7 @@ impl Kernels {
     fn gated_act(&self, act: Act, gate: &[f32], up: &[f32], out: &mut [f32]) {
         match act {
             Act::Silu => self.gated_silu.call(gate, up, out),
+            Act::Sigmoid => self.gated_sigmoid.call(gate, up, out),
             other => unreachable!("`lower` lets no {other:?} pass"),
         }
     }
@@ -110,6 +120,8 @@ pub(crate) struct PhaseShares {
     pub(crate) main: Shares,
     /// What comes before or after them, beyond an inner barrier.
     pub(crate) side: Shares,
+    /// What comes last, beyond another.
+    pub(crate) last: Shares,
 }
 
 /// Everything the workers share during one step.
@@ -128,6 +140,10 @@ pub(crate) struct Exec<'a> {
     pub(crate) blocks: &'a [Vec<Vec<Shared<'a, u8>>>],
     pub(crate) buffers: &'a [Shared<'a, f32>],
     pub(crate) acts: Acts<'a>,
+    /// What the experts' gates and ups make: rows by expert.
+    pub(crate) inner: Acts<'a>,
+    /// `[worker]`.
+    pub(crate) mixtures: Shared<'a, MixScratch>,
     pub(crate) partials: Shared<'a, f32>,
     /// `[worker]`.
     pub(crate) scratch: &'a [ScratchParts<'a>],
@@ -149,14 +165,20 @@ impl<'a> Exec<'a> {
     /// Run every phase as `worker`.
     pub(crate) fn run(&self, worker: &Worker<'_>) {
         let mut scratch = self.scratch(worker);
+        // SAFETY: each worker takes its own, once per step.
+        let mixture = unsafe { self.mixtures.slice_mut(worker.index..worker.index + 1) };
+        let mixture = &mut mixture[0];
         let mut start = Instant::now();
         for (index, phase) in self.plan.phases.iter().enumerate() {
             match phase {
                 Phase::Embed { table, out } => self.embed(worker, *table, *out),
-                Phase::Rows(ops) => self.row_ops(worker, ops),
+                Phase::Rows(ops) => self.row_ops(worker, ops, mixture),
                 Phase::Linear(linear) => self.linear(worker, index, linear, &mut scratch),
                 Phase::Attention(attention) => {
                     self.attention(worker, index, attention, &mut scratch)
+                }
+                Phase::Experts(experts) => {
+                    self.experts(worker, index, experts, (&mut scratch, mixture));
                 }
                 Phase::SelectRows { x, out } => self.select_rows(worker, *x, *out),
             }

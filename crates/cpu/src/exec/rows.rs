@@ -2,6 +2,8 @@
 
 use program::WeightId;
 
+use super::experts::MixScratch;
+use super::route::route;
 use super::{Exec, split};
 use crate::plan::{Operand, RowOp};
 use crate::pool::Worker;
@@ -30,18 +32,18 @@ impl Exec<'_> {
         }
     }
 
-    pub(super) fn row_ops(&self, worker: &Worker<'_>, ops: &[RowOp]) {
+    pub(super) fn row_ops(&self, worker: &Worker<'_>, ops: &[RowOp], mixture: &mut MixScratch) {
         let Some(first) = ops.first() else { return };
         for row in split(self.rows_of(first.out().rows), worker) {
             for op in ops {
                 // SAFETY: rows are dealt to one worker each.
                 let out = unsafe { self.row_mut(op.out(), row) };
-                self.row_op(op, row, out);
+                self.row_op(op, row, out, mixture);
             }
         }
     }
 
-    fn row_op(&self, op: &RowOp, row: usize, out: &mut [f32]) {
+    fn row_op(&self, op: &RowOp, row: usize, out: &mut [f32], mixture: &mut MixScratch) {
         match op {
             RowOp::Norm { x, norm, dim, .. } => {
                 let weight = self.weights.vector(norm.weight);
@@ -49,6 +51,17 @@ impl Exec<'_> {
                 {
                     self.kernels.rms_norm.call(x, weight, norm.eps, out);
                 }
+            }
+            RowOp::GatedAct { act, gate, up, .. } if gate.cols == 1 => {
+                let mut factor = [0.0];
+                self.kernels.gated_act(*act, self.row(*gate, row), &[1.0], &mut factor);
+                for (out, x) in out.iter_mut().zip(self.row(*up, row)) {
+                    *out = factor[0] * x;
+                }
+            }
+            RowOp::Route { scores, router, .. } => {
+                let scores = self.row(*scores, row);
+                route(scores, router, self.bias(router), out, &mut mixture.route);
             }
             RowOp::GatedAct { act, gate, up, .. } => {
                 self.kernels.gated_act(*act, self.row(*gate, row), self.row(*up, row), out);

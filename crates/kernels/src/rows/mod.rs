@@ -6,6 +6,7 @@ mod naive;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
+use crate::math::LANES;
 use crate::{Isa, Kernel, Level, Slot};
 
 /// Which elements of a head rotate together.
@@ -108,6 +109,36 @@ impl Kernel<BinaryFn> {
         );
         // SAFETY: `Slot::available` is the only source of `&Kernel`, so this CPU has `self.isa`.
         unsafe { (self.run)(a, b, out) }
+    }
+}
+
+/// Signature of [`ADD_WEIGHTED`].
+pub type AddWeightedFn = unsafe fn(&[f32], &[u32], &[f32], &mut [f32]);
+
+/// `sums[rows[i]] += weights[i] * x[i]`, in ascending order of `i`, for rows of 16.
+pub static ADD_WEIGHTED: Slot<AddWeightedFn> = Slot {
+    op: "add_weighted",
+    naive: Kernel {
+        name: "add_weighted/naive",
+        isa: Isa::NONE,
+        level: Level::Naive,
+        run: naive::add_weighted,
+    },
+    #[cfg(target_arch = "x86_64")]
+    candidates: x86_64::ADD_WEIGHTED,
+    #[cfg(not(target_arch = "x86_64"))]
+    candidates: &[],
+};
+
+impl Kernel<AddWeightedFn> {
+    /// Add the rows of `x`, `[rows.len()][16]`, times `weights` to those rows of `sums`, `[..][16]`.
+    ///
+    /// # Panics
+    /// If lengths do not agree or a row is not in `sums`.
+    pub fn call(&self, x: &[f32], rows: &[u32], weights: &[f32], sums: &mut [f32]) {
+        assert_eq!((x.len(), weights.len()), (rows.len() * LANES, rows.len()), "rows and weights");
+        // SAFETY: `Slot::available` is the only source of `&Kernel`, so this CPU has `self.isa`.
+        unsafe { (self.run)(x, rows, weights, sums) }
     }
 }
 

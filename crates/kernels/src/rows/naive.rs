@@ -35,6 +35,16 @@ pub(super) fn add(a: &[f32], b: &[f32], out: &mut [f32]) {
 }
 
 #[inline(always)]
+pub(super) fn add_weighted(x: &[f32], rows: &[u32], weights: &[f32], sums: &mut [f32]) {
+    let sums = sums.as_chunks_mut::<LANES>().0;
+    for ((x, row), weight) in x.as_chunks::<LANES>().0.iter().zip(rows).zip(weights) {
+        for (sum, x) in sums[*row as usize].iter_mut().zip(x) {
+            *sum = weight.mul_add(*x, *sum);
+        }
+    }
+}
+
+#[inline(always)]
 pub(super) fn rotate(x: &mut [f32], cos: &[f32], sin: &[f32], pairs: Pairs) {
     match pairs {
         Pairs::HalfSplit => {

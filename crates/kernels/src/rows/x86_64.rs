@@ -1,6 +1,8 @@
 //! Row ops for x86-64. Where only `naive` is named, the compiler vectorizes its plain loops under the instruction set.
 
-use super::{AllFiniteFn, ArgmaxFn, BinaryFn, Pairs, RmsNormFn, RotateFn, fast, naive};
+use super::{
+    AddWeightedFn, AllFiniteFn, ArgmaxFn, BinaryFn, Pairs, RmsNormFn, RotateFn, fast, naive,
+};
 use crate::lanes::{Avx2, Avx512};
 use crate::{Isa, Kernel, Level};
 
@@ -41,6 +43,22 @@ pub(super) const GATED_SIGMOID: &[Kernel<BinaryFn>] = &[
 pub(super) const ADD: &[Kernel<BinaryFn>] = &[
     Kernel { name: "add/avx512", isa: Isa::AVX512, level: Level::Full, run: add_avx512 },
     Kernel { name: "add/avx2", isa: Isa::AVX2, level: Level::Full, run: add_avx2 },
+];
+
+/// Candidates of [`ADD_WEIGHTED`](super::ADD_WEIGHTED).
+pub(super) const ADD_WEIGHTED: &[Kernel<AddWeightedFn>] = &[
+    Kernel {
+        name: "add_weighted/avx512",
+        isa: Isa::AVX512,
+        level: Level::Full,
+        run: add_weighted_avx512,
+    },
+    Kernel {
+        name: "add_weighted/avx2",
+        isa: Isa::AVX2,
+        level: Level::Full,
+        run: add_weighted_avx2,
+    },
 ];
 
 /// Candidates of [`ROTATE`](super::ROTATE).
@@ -104,6 +122,16 @@ fn add_avx512(a: &[f32], b: &[f32], out: &mut [f32]) {
 #[target_feature(enable = "avx2,fma,f16c")]
 fn add_avx2(a: &[f32], b: &[f32], out: &mut [f32]) {
     naive::add(a, b, out);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+fn add_weighted_avx512(x: &[f32], rows: &[u32], weights: &[f32], sums: &mut [f32]) {
+    naive::add_weighted(x, rows, weights, sums);
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn add_weighted_avx2(x: &[f32], rows: &[u32], weights: &[f32], sums: &mut [f32]) {
+    naive::add_weighted(x, rows, weights, sums);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]

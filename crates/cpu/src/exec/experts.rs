@@ -1,0 +1,443 @@
+//! Phases of experts: rows sorted by expert, then two rounds of work over all experts.
+//!
+//! ```text
+//! norm, quantize, route | sort; arrange      few rows: by every worker for itself
+//! gate, up, activation, quantize             an item: some panels of one expert, its rows (at most a block)
+//! down, weighted sum                         an item: some panels of all experts, all rows
+//! ```
+//! A row adds its experts in ascending order of their ids, so nothing depends on how rows or panels are cut.
+
+use std::ops::Range;
+
+use kernels::linear::{ActFormat, Activations, F32Rows, LinearKernel, PANEL_ROWS, Q8Rows};
+use program::Router;
+
+use super::linear::{LOCAL_ROWS, MANY_ROWS_PANELS, Source, even_panels, q8_stride};
+use super::route::{RouteScratch, route};
+use super::sort::{BLOCK_ROWS, Block, Routing};
+use super::{Acts, Exec, Scratch, split};
+use crate::plan::{ExpertsPhase, Routes};
+use crate::pool::Worker;
+use crate::weights::{PackedJob, PackedMatrix, UNIT_PANELS};
+
+/// Panels times rows of an item whose panels are cut to its rows: its three tiles stay in the second-level cache.
+const ITEM_LINES: usize = 512;
+/// Up to this many rows, items of the second round are long: their sums are few.
+const LONG_ROWS: usize = 32;
+
+/// What one worker needs for phases of experts; its memory is kept between steps.
+#[derive(Default)]
+pub(crate) struct MixScratch {
+    pub(crate) route: RouteScratch,
+    routing: Routing,
+    /// Routes of few rows.
+    routes: Vec<f32>,
+    /// An item's outputs in 8-bit blocks, before they are arranged.
+    codes: Vec<i8>,
+    scales: Vec<f32>,
+    sums: Vec<i32>,
+}
+
+/// One phase in this step.
+struct Mixture<'a> {
+    phase: &'a ExpertsPhase,
+    source: Source,
+    /// Gates and ups.
+    wide: &'a PackedJob,
+    down: &'a PackedJob,
+    /// Rows.
+    n: usize,
+    workers: usize,
+    n_items: usize,
+    n_tiles: usize,
+}
+
+impl Mixture<'_> {
+    fn hidden(&self) -> usize {
+        self.phase.x.cols
+    }
+
+    fn width(&self) -> usize {
+        self.down.matrices[0].cols
+    }
+
+    fn kernel(&self, m: usize) -> &'static LinearKernel {
+        self.wide.matrices[m].kernel
+    }
+
+    /// The matrices whose kernels want rows arranged in ways of their own.
+    fn arranged(&self) -> Range<usize> {
+        0..if std::ptr::eq(self.kernel(0), self.kernel(1)) { 1 } else { 2 }
+    }
+
+    /// Tiles of a block's input for matrix `m`.
+    fn tiles(&self, m: usize, n: usize) -> usize {
+        self.kernel(m).tiling(n, self.hidden()).map_or(0, |tiling| tiling.n_tiles)
+    }
+
+    /// Panels of gate and up in an item of `n` rows.
+    fn wide_panels(&self, n: usize) -> usize {
+        if self.n <= LOCAL_ROWS {
+            return even_panels(self.wide.n_panels(), self.n * self.phase.n_used, self.workers);
+        }
+        let fits = |size: &usize| size * n <= ITEM_LINES;
+        [UNIT_PANELS, UNIT_PANELS / 2].into_iter().find(fits).unwrap_or(MANY_ROWS_PANELS)
+    }
+
+    /// Panels of down in an item.
+    fn down_panels(&self) -> usize {
+        if self.n > LONG_ROWS {
+            return MANY_ROWS_PANELS;
+        }
+        even_panels(self.down.n_panels(), 1, self.workers)
+    }
+
+    /// Number items and tiles, and give arranged rows their places.
+    fn place(&mut self, blocks: &mut [Block]) {
+        (self.n_items, self.n_tiles) = (0, 0);
+        let (mut words, mut inner_words) = (0, 0);
+        let down = &self.down.matrices[0];
+        for block in blocks {
+            (block.first_item, block.first_tile) = (self.n_items, self.n_tiles);
+            block.words = [words, words, inner_words];
+            self.n_items += self.wide.n_panels().div_ceil(self.wide_panels(block.n));
+            for m in self.arranged() {
+                block.words[m] = words;
+                if let Some(tiling) = self.kernel(m).tiling(block.n, self.hidden()) {
+                    self.n_tiles += tiling.n_tiles;
+                    words += tiling.words();
+                }
+            }
+            if let Some(tiling) = down.kernel.tiling(block.n, down.cols) {
+                inner_words += tiling.words();
+            }
+        }
+    }
+}
+
+impl<'a> Exec<'a> {
+    pub(super) fn experts(
+        &self,
+        worker: &Worker<'_>,
+        index: usize,
+        phase: &ExpertsPhase,
+        (scratch, mixture): (&mut Scratch<'_>, &mut MixScratch),
+    ) {
+        let n = self.rows_of(phase.x.rows);
+        if n == 0 {
+            return;
+        }
+        let jobs = self.weights.jobs(index);
+        let source = Source::new((phase.x, phase.norm), &jobs[..1], (n, worker));
+        let (wide, down, workers) = (&jobs[0], &jobs[1], worker.n);
+        let mut mix = Mixture { phase, source, wide, down, n, workers, n_items: 0, n_tiles: 0 };
+        self.sort(worker, &mix, scratch, mixture);
+        mix.place(&mut mixture.routing.blocks);
+        let shares = &self.shares[index];
+        if mix.n_tiles > 0 {
+            for tile in shares.side.take(worker, mix.n_tiles) {
+                self.arrange_tile(&mix, &mixture.routing, tile);
+            }
+            worker.sync();
+        }
+        for item in shares.main.take(worker, mix.n_items) {
+            self.widen(&mix, item, scratch, mixture);
+        }
+        worker.sync();
+        let size = mix.down_panels();
+        for item in shares.last.take(worker, down.n_panels().div_ceil(size)) {
+            let panels = item * size..((item + 1) * size).min(down.n_panels());
+            self.narrow(&mix, &mixture.routing, panels, scratch);
+        }
+    }
+
+    /// The bias of a router.
+    pub(super) fn bias(&self, router: &Router) -> Option<&'a [f32]> {
+        router.bias.map(|id| self.weights.vector(id))
+    }
+
+    /// Prepare the input, route and sort its rows.
+    fn sort(
+        &self,
+        worker: &Worker<'_>,
+        mix: &Mixture<'_>,
+        scratch: &mut Scratch<'_>,
+        mixture: &mut MixScratch,
+    ) {
+        let ExpertsPhase { n_experts, n_used, ref routes, .. } = *mix.phase;
+        let MixScratch { route: route_scratch, routing, routes: own, .. } = mixture;
+        let (n, few) = (mix.n, mix.n <= LOCAL_ROWS);
+        for row in if few { 0..n } else { split(n, worker) } {
+            self.prepare(&mix.source, row, scratch);
+        }
+        let routes = match routes {
+            Routes::Given(routes) => {
+                if !few {
+                    worker.sync();
+                }
+                self.operand_rows(*routes, 0..n)
+            }
+            Routes::Scores { scores, router, .. } if few => {
+                own.resize(n * 2 * n_used, 0.0);
+                for (row, out) in own.chunks_exact_mut(2 * n_used).enumerate() {
+                    route(self.row(*scores, row), router, self.bias(router), out, route_scratch);
+                }
+                &own[..]
+            }
+            Routes::Scores { scores, router, routes } => {
+                for row in split(n, worker) {
+                    let place = row * 2 * n_used..(row + 1) * 2 * n_used;
+                    // SAFETY: rows are dealt to one worker each, who read them after the barrier.
+                    let out = unsafe { self.buffer(*routes).slice_mut(place) };
+                    route(self.row(*scores, row), router, self.bias(router), out, route_scratch);
+                }
+                worker.sync();
+                self.operand_rows(*routes, 0..n)
+            }
+        };
+        routing.sort(routes, n_experts, n_used);
+    }
+
+    /// Arrange some rows of one expert for its gate or up.
+    fn arrange_tile(&self, mix: &Mixture<'_>, routing: &Routing, number: usize) {
+        let block = routing.block_of_tile(number);
+        let (mut tile, mut m) = (number - block.first_tile, 0);
+        if tile >= mix.tiles(0, block.n) {
+            (tile, m) = (tile - mix.tiles(0, block.n), 1);
+        }
+        let kernel = mix.kernel(m);
+        let tiling = kernel.tiling(block.n, mix.hidden()).expect("items count the tiles");
+        let pick = Some(&routing.rows[block.places()]);
+        let x = self.activations(&mix.source, 0..mix.n, pick, kernel.act_format());
+        let start = block.words[m] + tile * tiling.tile_words;
+        // SAFETY: tiles are dealt once each.
+        let out = unsafe { self.acts.arranged.slice_mut(start..start + tiling.tile_words) };
+        kernel.arrange(&x, tile, out);
+    }
+
+    /// First round: some columns of one expert's inner rows.
+    fn widen(
+        &self,
+        mix: &Mixture<'_>,
+        item: usize,
+        scratch: &mut Scratch<'_>,
+        mixture: &mut MixScratch,
+    ) {
+        let block = *mixture.routing.block_of_item(item);
+        let (n, size) = (block.n, mix.wide_panels(block.n));
+        let first = (item - block.first_item) * size;
+        let panels = first..(first + size).min(mix.wide.n_panels());
+        let len = panels.len() * n * PANEL_ROWS;
+        let (gate, rest) = scratch.tiles.split_at_mut(len);
+        let (up, rest) = rest.split_at_mut(len);
+        let pick = Some(&mixture.routing.rows[block.places()]);
+        for (m, tile) in [&mut *gate, &mut *up].into_iter().enumerate() {
+            let kernel = mix.kernel(m);
+            let x = self.activations(&mix.source, 0..mix.n, pick, kernel.act_format());
+            let place = block.words[if mix.arranged().len() == 1 { 0 } else { m }];
+            let words = kernel.tiling(n, mix.hidden()).map_or(0, |tiling| tiling.words());
+            // SAFETY: written before the last barrier.
+            let arranged = unsafe { self.acts.arranged.slice(place..place + words) };
+            let bytes = &self.weights.arena()[mix.wide.bytes_of(block.expert, panels.clone(), m)];
+            kernel.run(bytes, (&x, arranged), tile, scratch.kernel);
+        }
+        let act = &mut rest[..len];
+        self.kernels.gated_act(mix.phase.act, gate, up, act);
+        let cols = panels.start * PANEL_ROWS..mix.width().min(panels.end * PANEL_ROWS);
+        let rows = &mut gate[..n * cols.len()];
+        for (panel, tile) in act.chunks_exact(n * PANEL_ROWS).enumerate() {
+            let at = panel * PANEL_ROWS;
+            let width = PANEL_ROWS.min(cols.len() - at);
+            for (row, lanes) in rows.chunks_exact_mut(cols.len()).zip(tile.chunks_exact(PANEL_ROWS))
+            {
+                row[at..at + width].copy_from_slice(&lanes[..width]);
+            }
+        }
+        self.store_inner(mix, &block, (rows, cols), mixture);
+    }
+
+    /// Keep columns `cols` of a block's inner rows, `[n][cols]`, as the kernel of down reads them.
+    fn store_inner(
+        &self,
+        mix: &Mixture<'_>,
+        block: &Block,
+        (rows, cols): (&[f32], Range<usize>),
+        mixture: &mut MixScratch,
+    ) {
+        let Block { n, start, words: [.., words], .. } = *block;
+        let (kernel, width, part) = (mix.down.matrices[0].kernel, mix.width(), cols.len());
+        let tiling = kernel.tiling(n, width);
+        let Acts { normed, codes, scales, sums, arranged } = self.inner;
+        let arrange = |x: Activations<'_>| {
+            let (Some(all), Some(some)) = (tiling, kernel.tiling(n, part)) else { return };
+            for tile in 0..all.n_tiles {
+                // columns stand one after another in a tile
+                let at = words + tile * all.tile_words + all.tile_words * cols.start / width;
+                // SAFETY: columns of a block belong to one item.
+                let out = unsafe { arranged.slice_mut(at..at + some.tile_words) };
+                kernel.arrange(&x, tile, out);
+            }
+        };
+        match (kernel.act_format(), tiling) {
+            (ActFormat::F32, Some(_)) => {
+                let (cols, stride) = (part, part);
+                arrange(Activations::F32(F32Rows { x: rows, n, cols, stride, pick: None }));
+            }
+            (ActFormat::F32, None) => {
+                for (i, row) in rows.chunks_exact(part).enumerate() {
+                    let at = (start + i) * width + cols.start;
+                    // SAFETY: as above.
+                    unsafe { normed.slice_mut(at..at + part) }.copy_from_slice(row);
+                }
+            }
+            (ActFormat::Q8, Some(_)) => {
+                let MixScratch { codes, scales, sums, .. } = mixture;
+                codes.resize(n * part, 0);
+                scales.resize(n * part / 32, 0.0);
+                sums.resize(n * part / 16, 0);
+                // blocks of 32 do not see each other: all rows are one
+                self.kernels.quantize_q8.call(rows, codes, scales, sums);
+                let (cols, stride) = (part, part);
+                arrange(Activations::Q8(Q8Rows {
+                    codes,
+                    scales,
+                    sums,
+                    n,
+                    cols,
+                    stride,
+                    pick: None,
+                }));
+            }
+            (ActFormat::Q8, None) => {
+                for (i, row) in rows.chunks_exact(part).enumerate() {
+                    let at = (start + i) * q8_stride(width) + cols.start;
+                    // SAFETY: as above.
+                    let codes = unsafe { codes.slice_mut(at..at + part) };
+                    let at = (start + i) * width + cols.start;
+                    // SAFETY: as above.
+                    let scales = unsafe { scales.slice_mut(at / 32..(at + part) / 32) };
+                    // SAFETY: as above.
+                    let sums = unsafe { sums.slice_mut(at / 16..(at + part) / 16) };
+                    self.kernels.quantize_q8.call(row, codes, scales, sums);
+                }
+            }
+        }
+    }
+
+    /// A block's inner rows as the kernel of down reads them.
+    fn inner_rows(&self, mix: &Mixture<'_>, block: &Block) -> Activations<'a> {
+        let (n, cols) = (block.n, mix.width());
+        let at = block.places();
+        let Acts { normed, codes, scales, sums, .. } = self.inner;
+        match mix.down.matrices[0].kernel.act_format() {
+            ActFormat::F32 => {
+                // SAFETY: written before the last barrier.
+                let x = unsafe { normed.slice(at.start * cols..at.end * cols) };
+                Activations::F32(F32Rows { x, n, cols, stride: cols, pick: None })
+            }
+            ActFormat::Q8 => {
+                let stride = q8_stride(cols);
+                // SAFETY: as above.
+                let codes = unsafe { codes.slice(at.start * stride..at.end * stride) };
+                // SAFETY: as above.
+                let scales = unsafe { scales.slice(at.start * cols / 32..at.end * cols / 32) };
+                // SAFETY: as above.
+                let sums = unsafe { sums.slice(at.start * cols / 16..at.end * cols / 16) };
+                Activations::Q8(Q8Rows { codes, scales, sums, n, cols, stride, pick: None })
+            }
+        }
+    }
+
+    /// Second round: some columns of the outputs.
+    fn narrow(
+        &self,
+        mix: &Mixture<'_>,
+        routing: &Routing,
+        panels: Range<usize>,
+        scratch: &mut Scratch<'_>,
+    ) {
+        let kernel = mix.down.matrices[0].kernel;
+        let panel_len = mix.n * PANEL_ROWS;
+        let (sums, rest) = scratch.tiles.split_at_mut(panels.len() * panel_len);
+        sums.fill(0.0);
+        for block in &routing.blocks {
+            let x = self.inner_rows(mix, block);
+            let words = kernel.tiling(block.n, mix.width()).map_or(0, |tiling| tiling.words());
+            // SAFETY: written before the last barrier.
+            let arranged =
+                unsafe { self.inner.arranged.slice(block.words[2]..block.words[2] + words) };
+            let tile = &mut rest[..panels.len() * block.n * PANEL_ROWS];
+            let bytes = &self.weights.arena()[mix.down.bytes_of(block.expert, panels.clone(), 0)];
+            kernel.run(bytes, (&x, arranged), tile, scratch.kernel);
+            let (rows, weights) = (&routing.rows[block.places()], &routing.weights[block.places()]);
+            let tiles = tile.chunks_exact(block.n * PANEL_ROWS);
+            for (tile, sums) in tiles.zip(sums.chunks_exact_mut(panel_len)) {
+                self.kernels.add_weighted.call(tile, rows, weights, sums);
+            }
+        }
+        let place = (panels.start, mix.hidden());
+        self.store(sums, mix.phase.out, place, 0..mix.n, &mix.phase.links);
+    }
+}
+
+/// What a phase of experts wants of the workspace.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ExpertsShape {
+    /// Rows of experts: the step's, as often as each uses experts.
+    pub(crate) inner_rows: usize,
+    /// Columns of inner rows.
+    pub(crate) width: usize,
+    /// Whether inner rows are kept as 8-bit blocks and as f32.
+    pub(crate) q8: bool,
+    pub(crate) f32: bool,
+    /// Words of arranged inputs and of arranged inner rows.
+    pub(crate) words: usize,
+    pub(crate) inner_words: usize,
+    /// Floats of a worker's tiles.
+    pub(crate) tile_floats: usize,
+}
+
+impl ExpertsShape {
+    /// For `n` rows of `hidden` columns.
+    pub(crate) fn new(phase: &ExpertsPhase, jobs: &[PackedJob], n: usize) -> ExpertsShape {
+        let (wide, down) = (&jobs[0], &jobs[1]);
+        let inner_rows = n * phase.n_used;
+        let words = |m: &PackedMatrix| most_words(m.kernel, inner_rows, m.cols);
+        let [gate, up] = [0, 1].map(|m| &wide.matrices[m]);
+        let alike = std::ptr::eq(gate.kernel, up.kernel);
+        let few = n <= LOCAL_ROWS;
+        let lines = ITEM_LINES.max(MANY_ROWS_PANELS * BLOCK_ROWS).min(UNIT_PANELS * n);
+        let panels = if n > LONG_ROWS { MANY_ROWS_PANELS } else { UNIT_PANELS };
+        let sums = panels * (n + n.min(BLOCK_ROWS));
+        ExpertsShape {
+            inner_rows,
+            width: down.matrices[0].cols,
+            q8: down.reads(ActFormat::Q8),
+            f32: down.reads(ActFormat::F32),
+            words: if few { 0 } else { words(gate) + if alike { 0 } else { words(up) } },
+            inner_words: if few { 0 } else { words(&down.matrices[0]) },
+            tile_floats: PANEL_ROWS * (3 * lines).max(sums),
+        }
+    }
+
+    /// Enough for both.
+    pub(crate) fn or(self, other: ExpertsShape) -> ExpertsShape {
+        ExpertsShape {
+            inner_rows: self.inner_rows.max(other.inner_rows),
+            width: self.width.max(other.width),
+            q8: self.q8 || other.q8,
+            f32: self.f32 || other.f32,
+            words: self.words.max(other.words),
+            inner_words: self.inner_words.max(other.inner_words),
+            tile_floats: self.tile_floats.max(other.tile_floats),
+        }
+    }
+}
+
+/// Words that `n` rows of `cols` columns take at most once arranged, however experts share them: in each block of
+/// `b` rows, at most `b / rows of a tile` of them stand twice.
+fn most_words(kernel: &LinearKernel, n: usize, cols: usize) -> usize {
+    kernel.tiling(BLOCK_ROWS, cols).map_or(0, |tiling| {
+        (n + n.div_ceil(BLOCK_ROWS) * tiling.n_tiles) * (tiling.tile_words / tiling.tile_rows)
+    })
+}

@@ -1,0 +1,60 @@
+//! Lowering of experts: their norm, their router and the sums after them go into one phase.
+
+use program::{Act, Gating, GroupScore, Groups, Node, Op, Result, Router};
+
+use super::{Lowering, unsupported};
+use crate::plan::{ExpertsPhase, Operand, Routes};
+
+/// Whether phases compute routes like these.
+pub(super) fn known(router: &Router) -> bool {
+    let gating = matches!(router.gating, Gating::Softmax | Gating::Sigmoid);
+    let score = |groups: Groups| matches!(groups.score, GroupScore::Max | GroupScore::TopTwoSum);
+    gating && router.groups.is_none_or(score)
+}
+
+impl Lowering<'_> {
+    /// Whether experts alone read the routes that this node writes; they then route on their own.
+    pub(super) fn feeds_only_experts(&self, node: &Node) -> bool {
+        let rows = |reader: &usize| self.root(self.program.nodes[*reader].inputs[0]) == node.output;
+        self.feeds_only(node, |op| matches!(op, Op::Experts { .. }))
+            && !self.readers[&node.output].iter().any(rows)
+    }
+
+    pub(super) fn experts(&mut self, node: &Node) -> Result<ExpertsPhase> {
+        let &Op::Experts { gate, up, down, act, n_experts, n_used } = &node.op else {
+            unreachable!("`node` matched the op")
+        };
+        if !matches!(act, Act::Silu | Act::Sigmoid) {
+            return Err(unsupported(&node.op));
+        }
+        let (x, norm) = self.normed(self.root(node.inputs[0]));
+        let source = self.root(node.inputs[1]);
+        let routes = self.operand(source);
+        let routes = match self.writer.get(&source).map(|&n| &self.program.nodes[n]) {
+            Some(route @ Node { op: Op::Route(router), .. }) if self.feeds_only_experts(route) => {
+                let scores = self.operand(route.inputs[0]);
+                Routes::Scores { scores, router: router.clone(), routes }
+            }
+            _ => Routes::Given(routes),
+        };
+        let (links, out) = self.links(node.output);
+        let out = self.operand(out);
+        let phase =
+            ExpertsPhase { x, norm, routes, gate, up, down, act, n_experts, n_used, links, out };
+        Ok(phase)
+    }
+}
+
+/// Visit every operand of a phase.
+pub(super) fn operands(phase: &mut ExpertsPhase, visit: &mut dyn FnMut(&mut Operand)) {
+    visit(&mut phase.x);
+    match &mut phase.routes {
+        Routes::Given(routes) => visit(routes),
+        Routes::Scores { scores, routes, .. } => {
+            visit(scores);
+            visit(routes);
+        }
+    }
+    phase.links.iter_mut().for_each(|link| visit(link.operand()));
+    visit(&mut phase.out);
+}

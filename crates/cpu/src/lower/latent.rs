@@ -1,0 +1,142 @@
+//! Latent attention: takes in the slices of its inputs and the norm of the latents.
+
+use program::{LatentUp, Node, Op, Result, ValueId};
+
+use super::Lowering;
+use crate::mla::{MlaDims, MlaForm};
+use crate::plan::{
+    AttentionPhase, BufferId, ExpandPhase, LatentInputs, LatentPhase, Norm, Operand, Part, Phase,
+};
+
+/// Which of the op's inputs is the latent.
+const LATENT: usize = 2;
+
+impl Lowering<'_> {
+    /// The phases of the latent attention at `index`.
+    pub(super) fn latent(&mut self, index: usize) -> Result<()> {
+        let program = self.program;
+        let node = &program.nodes[index];
+        let Op::LatentAttention { cache, rope, up, scale } = &node.op else {
+            unreachable!("the caller found a latent attention");
+        };
+        let (norm, c) = match self.norm_of_latent(node) {
+            Some((norm, c)) => (Some(norm), c),
+            None => (None, node.inputs[LATENT]),
+        };
+        let shape = |i: usize| program.value(node.inputs[i]).shape;
+        let out = self.operand(node.output);
+        let (n_heads, rank) = (shape(0).groups, shape(LATENT).dim);
+        let dims = MlaDims {
+            n_heads,
+            rank,
+            nope_dim: shape(0).dim,
+            rope_dim: shape(1).dim,
+            value_dim: out.cols / n_heads,
+        };
+        debug_assert!(matches!(up, LatentUp::Joint { .. } | LatentUp::Split { .. }));
+        let inputs = LatentInputs {
+            cache: *cache,
+            rope: self.rope(rope),
+            up: *up,
+            dims,
+            q_nope: self.part(node.inputs[0]),
+            q_pe: self.part(node.inputs[1]),
+            c: self.part(c),
+            norm,
+            k_pe: self.part(node.inputs[3]),
+        };
+        if self.form != MlaForm::Expanded {
+            self.phases.push(Phase::Latent(LatentPhase { inputs, scale: *scale, out }));
+            return Ok(());
+        }
+        let (keys, values) = (n_heads * dims.key_dim(), out.cols);
+        let [rows, q, k, v] = [(0, rank + dims.rope_dim), (1, keys), (2, keys), (3, values)]
+            .map(|(i, cols)| Operand { cols, ..self.fresh(i, out) });
+        self.phases.push(Phase::Expand(ExpandPhase { inputs, rows, q, k, v }));
+        let (cache, scale) = (*cache, *scale);
+        self.phases.push(Phase::Attention(AttentionPhase {
+            cache,
+            rope: None,
+            scale,
+            q,
+            k,
+            v,
+            out,
+        }));
+        Ok(())
+    }
+
+    /// An operand that is no value of the program, the `i`th of the next phase, with rows like `like`.
+    fn fresh(&self, i: usize, like: Operand) -> Operand {
+        let first = self.program.values.len() + 4 * self.phases.len();
+        Operand { buffer: BufferId(first + i), ..like }
+    }
+
+    /// The norm that makes the op's latent, if nothing else reads it, and what it norms.
+    fn norm_of_latent(&self, node: &Node) -> Option<(Norm, ValueId)> {
+        let writer = self.writer.get(&self.root(node.inputs[LATENT]))?;
+        let writer = &self.program.nodes[*writer];
+        match writer.op {
+            Op::RmsNorm { weight, eps } if self.is_norm_of_latent(writer) => {
+                Some((Norm { weight, eps }, writer.inputs[0]))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether only latent attention reads this norm, and as the latent.
+    pub(super) fn is_norm_of_latent(&self, node: &Node) -> bool {
+        let shape = self.program.value(node.output).shape;
+        let latent = |reader: &Node| {
+            let here = |i: usize| self.root(reader.inputs[i]) == node.output;
+            matches!(reader.op, Op::LatentAttention { .. })
+                && (0..4).all(|i| here(i) == (i == LATENT))
+        };
+        shape.groups == 1
+            && matches!(node.op, Op::RmsNorm { .. })
+            && !self.is_output(node.output)
+            && self.readers_of(node.output).all(latent)
+            && self.readers_of(node.output).next().is_some()
+    }
+
+    /// Whether only latent attention reads this slice, directly or through the norm it takes in: then it reads the
+    /// slice's input instead.
+    pub(super) fn is_slice_of_latent(&self, node: &Node) -> bool {
+        let shape = self.program.value(node.output).shape;
+        let taken = |reader: &Node| match reader.op {
+            Op::LatentAttention { .. } => reader.inputs.iter().all(|&id| {
+                self.root(id) != node.output || self.program.value(id).shape == shape
+            }),
+            Op::RmsNorm { .. } => {
+                self.program.value(reader.inputs[0]).shape == shape
+                    && self.is_norm_of_latent(reader)
+            }
+            _ => false,
+        };
+        matches!(node.op, Op::Slice { .. })
+            && !self.is_output(node.output)
+            && self.readers_of(node.output).all(taken)
+            && self.readers_of(node.output).next().is_some()
+    }
+
+    fn readers_of(&self, id: ValueId) -> impl Iterator<Item = &Node> {
+        self.readers.get(&id).into_iter().flatten().map(|&n| &self.program.nodes[n])
+    }
+
+    /// Where an input is: in what it is a slice of, if the slice is taken in.
+    fn part(&self, id: ValueId) -> Part {
+        let writer = self.writer.get(&self.root(id)).map(|&n| &self.program.nodes[n]);
+        match writer {
+            Some(node @ Node { op: Op::Slice { start, .. }, .. })
+                if self.is_slice_of_latent(node) =>
+            {
+                let step = self.program.value(node.inputs[0]).shape.dim;
+                Part { operand: self.operand(node.inputs[0]), start: *start, step }
+            }
+            _ => {
+                let step = self.program.value(id).shape.dim;
+                Part { operand: self.operand(id), start: 0, step }
+            }
+        }
+    }
+}
