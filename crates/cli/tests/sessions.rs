@@ -12,7 +12,7 @@ use quant::GgmlType;
 fn model(threads: usize) -> Arc<dyn Model> {
     let program = tiny_model(&tiny_config("qwen2", 64, true), GgmlType::Q8_0);
     let weights = MemoryWeights::random(&program, 5);
-    let cpu = Cpu::new(&Options { threads: Some(threads), isa: None });
+    let cpu = Cpu::new(&Options { threads: Some(threads), ..Options::default() });
     Arc::from(cpu.load(program, &weights, &mut |_| ()).expect("it loads"))
 }
 

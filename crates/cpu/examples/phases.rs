@@ -13,13 +13,13 @@ fn main() {
     let depth: usize = args.next().and_then(|t| t.parse().ok()).unwrap_or(0);
     let gguf = gguf::Gguf::open(path.as_ref()).expect("a GGUF file");
     let loaded = models::load(&gguf).expect("a model");
-    let cpu = Cpu::new(&Options { threads, isa: None });
+    let cpu = Cpu::new(&Options { threads, ..Options::default() });
     let model =
         cpu.load(loaded.program, &models::GgufWeights(&gguf), &mut |_| ()).expect("it loads");
     let cache = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: depth + 512 };
     let session = model.open(&cache).expect("it opens");
     let step = |tokens: &[u32]| {
-        let sequences = [Sequence { session, tokens, outputs: Outputs::Last }];
+        let sequences = [Sequence { session, tokens, outputs: Outputs::Last, prompt: None }];
         model.step(&Step { sequences: &sequences }).expect("it fits");
     };
     for _ in 0..depth.div_ceil(512) {

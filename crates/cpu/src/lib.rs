@@ -3,9 +3,11 @@
 //! The way through: `lower.rs` (program to plan), `weights.rs` (file to panels), `model.rs` (sessions and steps),
 //! `exec/` (phases). Kernels come from the `kernels` crate, cache storage from `kv`.
 
+mod cache;
 mod exec;
 mod lower;
 mod memory;
+mod mla;
 mod model;
 mod narrow;
 mod plan;
@@ -20,6 +22,7 @@ use std::sync::Arc;
 use kernels::Isa;
 use program::{Ceilings, Executor, Model, Program, Progress, Result, WeightSource};
 
+pub use mla::{MlaDims, MlaForm};
 pub use threads::default_threads;
 
 use crate::model::CpuModel;
@@ -32,12 +35,15 @@ pub struct Options {
     pub threads: Option<usize>,
     /// Instruction sets that kernels may use; what the CPU has if `None`.
     pub isa: Option<Isa>,
+    /// How latent attention is computed.
+    pub mla: MlaForm,
 }
 
 /// The CPU as an executor.
 pub struct Cpu {
     pool: Arc<Pool>,
     isa: Isa,
+    mla: MlaForm,
 }
 
 impl Cpu {
@@ -45,7 +51,7 @@ impl Cpu {
     pub fn new(options: &Options) -> Cpu {
         let threads = options.threads.unwrap_or_else(default_threads);
         let isa = options.isa.unwrap_or_else(Isa::detect).and(Isa::detect());
-        Cpu { pool: Arc::new(Pool::new(threads)), isa }
+        Cpu { pool: Arc::new(Pool::new(threads)), isa, mla: options.mla }
     }
 
     /// Threads in the team, the caller's included.
@@ -66,7 +72,12 @@ impl Executor for Cpu {
         weights: &dyn WeightSource,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Box<dyn Model>> {
-        let model = CpuModel::load(program, weights, (Arc::clone(&self.pool), self.isa), progress)?;
+        let model = CpuModel::load(
+            program,
+            weights,
+            (Arc::clone(&self.pool), self.isa, self.mla),
+            progress,
+        )?;
         Ok(Box::new(model))
     }
 

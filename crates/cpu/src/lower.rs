@@ -14,12 +14,14 @@
 //! ```
 
 mod experts;
+mod latent;
 
 use std::collections::HashMap;
 
 use program::{Act, Error, Node, Op, Program, Result, ValueId};
 
 use crate::exec::TILE_ROWS;
+use crate::mla::MlaForm;
 use crate::plan::{
     AttentionPhase, BufferId, BufferSpec, Job, LinearPhase, Link, Matrix, Norm, Operand, Phase,
     Plan, RowOp,
@@ -29,8 +31,8 @@ use crate::plan::{
 ///
 /// # Errors
 /// [`Error::Unsupported`] for an op this executor does not know.
-pub(crate) fn lower(program: &Program) -> Result<Plan> {
-    let mut lowering = Lowering::new(program);
+pub(crate) fn lower(program: &Program, form: MlaForm) -> Result<Plan> {
+    let mut lowering = Lowering::new(program, form);
     for index in 0..program.nodes.len() {
         if !lowering.taken[index] {
             lowering.taken[index] = true;
@@ -43,6 +45,8 @@ pub(crate) fn lower(program: &Program) -> Result<Plan> {
 
 struct Lowering<'a> {
     program: &'a Program,
+    /// Of latent attention.
+    form: MlaForm,
     /// Node that writes each value.
     writer: HashMap<ValueId, usize>,
     /// Nodes that read each value, views looked through.
@@ -56,9 +60,10 @@ struct Lowering<'a> {
 }
 
 impl<'a> Lowering<'a> {
-    fn new(program: &'a Program) -> Self {
+    fn new(program: &'a Program, form: MlaForm) -> Self {
         let mut this = Lowering {
             program,
+            form,
             writer: HashMap::new(),
             readers: HashMap::new(),
             taken: vec![false; program.nodes.len()],
@@ -118,7 +123,7 @@ impl<'a> Lowering<'a> {
             Op::Embed { table } => Phase::Embed { table: *table, out },
             Op::SelectRows => Phase::SelectRows { x: input(0), out },
             Op::RmsNorm { weight, eps } => {
-                if self.feeds_only_matrices(node) {
+                if self.feeds_only_matrices(node) || self.is_norm_of_latent(node) {
                     return Ok(());
                 }
                 let dim = program.value(node.inputs[0]).shape.dim;
@@ -140,6 +145,15 @@ impl<'a> Lowering<'a> {
                 let x = input(0);
                 return self.row_op(RowOp::Scale { x, factor: *factor, out });
             }
+            Op::Slice { start, len } => {
+                if self.is_slice_of_latent(node) {
+                    return Ok(());
+                }
+                let dim = program.value(node.inputs[0]).shape.dim;
+                let (x, start, len) = (input(0), *start, *len);
+                return self.row_op(RowOp::Slice { x, dim, start, out, len });
+            }
+            Op::LatentAttention { .. } => return self.latent(index),
             Op::Route(router) => {
                 if !experts::known(router) {
                     return Err(unsupported(&node.op));
@@ -344,6 +358,7 @@ fn operands(phase: &mut Phase, visit: &mut dyn FnMut(&mut Operand)) {
                 match op {
                     RowOp::Norm { x, out, .. }
                     | RowOp::Scale { x, out, .. }
+                    | RowOp::Slice { x, out, .. }
                     | RowOp::Route { scores: x, out, .. } => {
                         visit(x);
                         visit(out);
@@ -369,6 +384,10 @@ fn operands(phase: &mut Phase, visit: &mut dyn FnMut(&mut Operand)) {
                 }
             }
         }
+        Phase::Latent(phase) => {
+            phase.inputs.operands().into_iter().chain([&mut phase.out]).for_each(visit);
+        }
+        Phase::Expand(phase) => phase.operands().for_each(visit),
         Phase::Attention(AttentionPhase { q, k, v, out, .. }) => {
             for operand in [q, k, v, out] {
                 visit(operand);

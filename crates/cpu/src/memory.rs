@@ -167,6 +167,19 @@ impl<'a, T> Shared<'a, T> {
         unsafe { std::slice::from_raw_parts_mut(start, range.len()) }
     }
 
+    /// Write one element.
+    ///
+    /// # Safety
+    /// As [`slice_mut`](Self::slice_mut).
+    #[inline(always)]
+    pub(crate) unsafe fn write(&self, index: usize, value: T) {
+        assert!(index < self.len, "element outside the shared slice");
+        // SAFETY: in bounds by the assertion.
+        let place = unsafe { self.start.add(index) };
+        // SAFETY: in bounds, and exclusive by the caller's promise; numbers have nothing to drop.
+        unsafe { place.write(value) }
+    }
+
     /// Elements.
     pub(crate) fn len(&self) -> usize {
         self.len

@@ -5,21 +5,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use kernels::Isa;
-use kernels::attention::{ElemType, HeadShape};
-use kernels::rows::{Pairs, rope_angles};
+use kernels::rows::rope_angles;
 use kv::{Contiguous, Layout};
 use program::{
-    CacheId, CacheOptions, CacheType, Error, Model, Op, PhaseTime, Program, Progress, Result,
-    RopePairs, Rows, SessionId, Step, StepOut, StepStats, WeightId, WeightSource,
+    CacheOptions, Error, Model, Op, PhaseTime, Program, Progress, Result, Rows, SessionId, Step,
+    StepOut, StepStats, WeightId, WeightSource,
 };
 
-use crate::exec::{Angles, AttentionShape, Exec, Kernels, SequenceRows};
+use crate::cache::{CacheShape, cache_shapes};
+use crate::exec::{Angles, Exec, Kernels, SequenceRows, StepRows};
 use crate::lower::lower;
 use crate::memory::{HugePages, Shared};
+use crate::mla::MlaForm;
 use crate::narrow::narrow;
-use crate::plan::{Job, Phase, Plan};
+use crate::plan::{ExpandPhase, Job, LatentPhase, Phase, Plan};
 use crate::pool::Pool;
-use crate::weights::{PackedJob, Weights};
+use crate::weights::Weights;
 use crate::workspace::Workspace;
 
 /// The CPU's [`Model`]. Steps run one at a time.
@@ -30,6 +31,7 @@ pub(crate) struct CpuModel {
     kernels: Kernels,
     pool: Arc<Pool>,
     rotations: Vec<Rotation>,
+    form: MlaForm,
     state: Mutex<State>,
 }
 
@@ -51,7 +53,7 @@ struct State {
 struct Session {
     cache: Contiguous,
     /// `[cache]`.
-    shapes: Arc<[AttentionShape]>,
+    shapes: Arc<[CacheShape]>,
 }
 
 impl CpuModel {
@@ -62,12 +64,12 @@ impl CpuModel {
     pub(crate) fn load(
         program: Arc<Program>,
         source: &dyn WeightSource,
-        (pool, isa): (Arc<Pool>, Isa),
+        (pool, isa, form): (Arc<Pool>, Isa, MlaForm),
         progress: &mut dyn FnMut(Progress),
     ) -> Result<CpuModel> {
         let narrowed = narrow(&program);
-        let plan = lower(&narrowed)?;
-        let weights = Weights::load((&program, &plan), source, (&pool, isa), progress)?;
+        let plan = lower(&narrowed, form)?;
+        let weights = Weights::load((&program, &plan), source, (&pool, isa, form), progress)?;
         let rotation = |rope: &program::Rope| Rotation {
             frequencies: rope.frequencies(rope.factors.map(|id| weights.vector(id))),
             magnitude: f64::from(rope.magnitude()),
@@ -80,7 +82,8 @@ impl CpuModel {
         };
         let workspace = Workspace::new(&plan, &pool);
         let state = Mutex::new(State { sessions: BTreeMap::new(), next: 1, workspace, stats });
-        Ok(CpuModel { program, plan, weights, kernels: Kernels::pick(isa), pool, rotations, state })
+        let kernels = Kernels::pick(isa);
+        Ok(CpuModel { program, plan, weights, kernels, pool, rotations, form, state })
     }
 
     /// What a phase computes, by the weight or cache it reads first.
@@ -97,6 +100,12 @@ impl CpuModel {
             Phase::Attention(attention) => {
                 format!("blk.{}.attn", self.program.cache(attention.cache).layer)
             }
+            Phase::Latent(LatentPhase { inputs, .. }) => {
+                format!("blk.{}.attn", self.program.cache(inputs.cache).layer)
+            }
+            Phase::Expand(ExpandPhase { inputs, .. }) => {
+                format!("blk.{}.attn_expand", self.program.cache(inputs.cache).layer)
+            }
             Phase::Experts(experts) => weight(experts.gate),
             Phase::Rows(_) | Phase::SelectRows { .. } => String::new(),
         }
@@ -109,42 +118,6 @@ impl CpuModel {
 
     fn with<T>(&self, id: SessionId, f: impl FnOnce(&mut Session) -> Result<T>) -> Result<T> {
         f(self.lock().sessions.get_mut(&id).ok_or(Error::Session(id.0))?)
-    }
-
-    /// How each cache's heads are kept under `options`.
-    fn shapes(&self, options: &CacheOptions) -> Result<Arc<[AttentionShape]>> {
-        let caches = 0..self.program.caches.len() as u32;
-        caches
-            .map(|cache| self.shape(CacheId(cache), options))
-            .collect::<Result<Vec<_>>>()
-            .map(Arc::from)
-    }
-
-    fn shape(&self, cache: CacheId, options: &CacheOptions) -> Result<AttentionShape> {
-        let spec = self.program.cache(cache);
-        let phase = self.plan.phases.iter().find_map(|phase| match phase {
-            Phase::Attention(attention) if attention.cache == cache => Some(attention),
-            _ => None,
-        });
-        let phase = phase
-            .ok_or_else(|| Error::Unsupported(format!("cache {} that no op reads", cache.0)))?;
-        let pairs = match phase.rope.map(|rope| self.plan.ropes[rope].pairs) {
-            Some(RopePairs::Interleaved) => Pairs::Interleaved,
-            Some(RopePairs::HalfSplit) | None => Pairs::HalfSplit,
-        };
-        let head = HeadShape {
-            key_dim: spec.key_dim,
-            value_dim: spec.value_dim,
-            k: elem_type(options.k)?,
-            v: elem_type(options.v)?,
-        };
-        let layout = Layout::new(spec, head.key_bytes(), head.value_bytes());
-        Ok(AttentionShape {
-            head,
-            layout,
-            pairs,
-            group: phase.q.cols / spec.key_dim / spec.n_kv_heads,
-        })
     }
 
     /// Check a step and say where its rows go.
@@ -188,6 +161,18 @@ impl CpuModel {
         Ok(rows)
     }
 
+    /// How latent attention is computed for each sequence.
+    fn forms(&self, step: &Step<'_>) -> Vec<MlaForm> {
+        let dims = self.plan.phases.iter().find_map(|phase| match phase {
+            Phase::Latent(latent) => Some(&latent.inputs.dims),
+            _ => None,
+        });
+        let form = |sequence: &program::Sequence<'_>| {
+            dims.map_or(self.form, |dims| self.form.choose(dims, sequence.prompt))
+        };
+        step.sequences.iter().map(form).collect()
+    }
+
     fn angles(&self, sequences: &[SequenceRows]) -> Result<Vec<Angles>> {
         let positions = sequences.iter().flat_map(|s| s.start..s.start + s.n).map(|p| p as u32);
         let positions: Vec<u32> = positions.collect();
@@ -222,16 +207,17 @@ impl CpuModel {
         let angles = self.angles(sequences)?;
         // sessions of one step may keep their caches in different types only if steps never mix them
         let shapes = caches.first().map_or_else(|| Arc::from([]), |s| Arc::clone(&s.shapes));
-        if caches.iter().any(|s| s.shapes.iter().zip(&*shapes).any(|(a, b)| a.head != b.head)) {
+        if caches.iter().any(|s| s.shapes != shapes) {
             return Err(Error::Unsupported(
                 "sessions with different cache types in one step".into(),
             ));
         }
+        let forms = self.forms(step);
         let blocks = blocks(caches, sequences, shapes.len());
         let memory = workspace.prepare(
             (&self.plan, &self.weights),
             (tokens.len(), selected.len()),
-            &shapes,
+            (&shapes, StepRows { sequences, forms: &forms }),
         )?;
         let exec = Exec {
             plan: &self.plan,
@@ -239,6 +225,7 @@ impl CpuModel {
             kernels: &self.kernels,
             tokens: &tokens,
             sequences,
+            forms: &forms,
             selected: &selected,
             angles: &angles,
             attention: &shapes,
@@ -248,6 +235,7 @@ impl CpuModel {
             inner: memory.inner,
             mixtures: memory.mixtures,
             partials: memory.partials,
+            latent: memory.latent,
             scratch: &memory.scratch,
             shares: memory.shares,
             times: memory.times,
@@ -301,15 +289,6 @@ fn blocks<'a>(
     blocks
 }
 
-fn elem_type(ty: CacheType) -> Result<ElemType> {
-    match ty {
-        CacheType::F32 => Ok(ElemType::F32),
-        CacheType::F16 => Ok(ElemType::F16),
-        CacheType::Q8_0 => Ok(ElemType::Q8_0),
-        other => Err(Error::Unsupported(format!("cache type {}", other.name()))),
-    }
-}
-
 fn cache_error(error: kv::Error) -> Error {
     match error {
         kv::Error::Capacity { capacity, wanted } => Error::ContextFull { wanted, capacity },
@@ -325,8 +304,8 @@ impl Model for CpuModel {
     }
 
     fn open(&self, options: &CacheOptions) -> Result<SessionId> {
-        let shapes = self.shapes(options)?;
-        let layouts: Vec<Layout> = shapes.iter().map(|shape| shape.layout).collect();
+        let shapes = cache_shapes(&self.program, &self.plan, options)?;
+        let layouts: Vec<Layout> = shapes.iter().map(CacheShape::layout).collect();
         let cache = Contiguous::new(Arc::from(layouts), options.capacity, Arc::new(HugePages));
         Ok(self.lock().insert(Session { cache, shapes }))
     }
@@ -400,7 +379,7 @@ impl Model for CpuModel {
             name: self.name(phase),
             kind: phase.kind(),
             elapsed: *elapsed,
-            weight_bytes: self.weights.jobs(index).iter().map(PackedJob::bytes_per_step).sum(),
+            weight_bytes: self.weights.bytes_of_phase(index),
         });
         StepStats { last_step: last_step.collect(), ..state.stats.clone() }
     }

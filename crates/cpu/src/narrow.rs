@@ -16,6 +16,7 @@ fn is_row_wise(op: &Op) -> bool {
             | Op::Route(_)
             | Op::Experts { .. }
             | Op::View
+            | Op::Slice { .. }
     )
 }
 

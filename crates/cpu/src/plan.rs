@@ -1,6 +1,10 @@
 //! The lowered program: phases over buffers. Workers meet at a barrier after each phase.
 
+mod latent;
+
 use program::{Act, CacheId, Rope, Router, Rows, WeightId};
+
+pub(crate) use latent::{ExpandPhase, LatentInputs, LatentPhase, Part};
 
 /// Index of a buffer in [`Plan::buffers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -54,6 +58,14 @@ pub(crate) enum RowOp {
         factor: f32,
         out: Operand,
     },
+    /// `len` elements from `start` on of each run of `dim`.
+    Slice {
+        x: Operand,
+        dim: usize,
+        start: usize,
+        out: Operand,
+        len: usize,
+    },
     Route {
         scores: Operand,
         router: Router,
@@ -69,6 +81,7 @@ impl RowOp {
             | RowOp::GatedAct { out, .. }
             | RowOp::Add { out, .. }
             | RowOp::Scale { out, .. }
+            | RowOp::Slice { out, .. }
             | RowOp::Route { out, .. } => *out,
         }
     }
@@ -189,6 +202,8 @@ pub(crate) enum Phase {
     Rows(Vec<RowOp>),
     Linear(LinearPhase),
     Attention(AttentionPhase),
+    Latent(LatentPhase),
+    Expand(ExpandPhase),
     Experts(ExpertsPhase),
     SelectRows { x: Operand, out: Operand },
 }
@@ -213,7 +228,7 @@ impl Phase {
             Phase::Embed { .. } => "embed",
             Phase::Rows(_) | Phase::SelectRows { .. } => "rows",
             Phase::Linear(_) => "linear",
-            Phase::Attention(_) => "attention",
+            Phase::Attention(_) | Phase::Latent(_) | Phase::Expand(_) => "attention",
             Phase::Experts(_) => "experts",
         }
     }

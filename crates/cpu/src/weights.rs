@@ -1,5 +1,7 @@
 //! Weights as the executor keeps them: matrices in panels, in the order they are read; vectors and tables beside them.
 
+mod latent;
+
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -9,8 +11,11 @@ use program::{Error, Op, Program, Progress, Result, WeightId, WeightSource, Weig
 
 use crate::exec::LOCAL_ROWS;
 use crate::memory::Buffer;
+use crate::mla::MlaForm;
 use crate::plan::{Job, Phase, Plan, Stream};
 use crate::pool::{Pool, Shares};
+
+pub(crate) use latent::{HeadMatrix, LatentWeights};
 
 /// Panels of one matrix that stand together in memory before those of its partner in a gated job.
 pub(crate) const UNIT_PANELS: usize = 16;
@@ -92,6 +97,7 @@ enum Table {
 /// All weights of a plan.
 pub(crate) struct Weights {
     arena: Buffer,
+    latent: LatentWeights,
     /// By phase (empty for phases without matrices), then by job.
     jobs: Vec<Vec<PackedJob>>,
     /// Norms, biases and frequency factors, dequantized, by weight number.
@@ -108,19 +114,20 @@ impl Weights {
     pub(crate) fn load(
         (program, plan): (&Program, &Plan),
         source: &dyn WeightSource,
-        (pool, isa): (&Pool, Isa),
+        (pool, isa, form): (&Pool, Isa, MlaForm),
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Weights> {
         let (jobs, arena_len) = layout(program, plan, isa)?;
+        let total = program.weights.iter().map(WeightSpec::bytes).sum();
+        let mut packing = Packing { source, pool, done: 0, total, progress };
         let mut weights = Weights {
             arena: Buffer::new(arena_len, "the weights")?,
+            latent: LatentWeights::load((program, plan), (isa, form), &mut packing)?,
             jobs,
             vectors: vec![None; program.weights.len()],
             tables: HashMap::new(),
             specs: program.weights.clone(),
         };
-        let total = program.weights.iter().map(WeightSpec::bytes).sum();
-        let mut packing = Packing { source, pool, done: 0, total, progress };
         for (phase_index, phase) in plan.phases.iter().enumerate() {
             for (stream, packed) in phase.streams().iter().zip(&weights.jobs[phase_index]) {
                 packing.pack(program, stream, packed, &mut weights.arena)?;
@@ -141,6 +148,11 @@ impl Weights {
         &self.jobs[phase]
     }
 
+    /// The matrices of latent attention.
+    pub(crate) fn latent(&self) -> &LatentWeights {
+        &self.latent
+    }
+
     /// The arena that [`PackedJob::bytes`] indexes.
     pub(crate) fn arena(&self) -> &[u8] {
         self.arena.bytes()
@@ -155,12 +167,20 @@ impl Weights {
     pub(crate) fn bytes(&self) -> u64 {
         let tables = self.tables.values().map(|t| if let Table::Raw(b) = t { b.len() } else { 0 });
         let vectors = self.vectors.iter().flatten().map(|v| v.len() * 4);
-        (self.arena.len() + tables.sum::<usize>() + vectors.sum::<usize>()) as u64
+        (self.arena.len() + self.latent.bytes() + tables.sum::<usize>() + vectors.sum::<usize>())
+            as u64
     }
 
     /// Bytes of matrices one step of one row reads.
     pub(crate) fn bytes_per_step(&self) -> u64 {
-        self.jobs.iter().flatten().map(PackedJob::bytes_per_step).sum()
+        let jobs: u64 = self.jobs.iter().flatten().map(PackedJob::bytes_per_step).sum();
+        jobs + self.latent.bytes_per_step() as u64
+    }
+
+    /// Bytes of matrices one step of one row reads in one phase.
+    pub(crate) fn bytes_of_phase(&self, phase: usize) -> u64 {
+        let jobs: u64 = self.jobs[phase].iter().map(PackedJob::bytes_per_step).sum();
+        jobs + self.latent.bytes_of_phase(phase) as u64
     }
 
     /// Row `row` of an embedding table.
@@ -188,7 +208,9 @@ impl Weights {
             Op::RmsNorm { weight, .. } => Some(*weight),
             Op::Linear { bias, .. } => *bias,
             Op::Route(router) => router.bias,
-            Op::Attention { rope: Some(rope), .. } => rope.factors,
+            Op::Attention { rope: Some(rope), .. } | Op::LatentAttention { rope, .. } => {
+                rope.factors
+            }
             _ => None,
         };
         if let Some(id) = id.filter(|id| self.vectors[id.0 as usize].is_none()) {

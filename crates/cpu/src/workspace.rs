@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use program::{Result, Rows};
 
+use crate::cache::CacheShape;
 use crate::exec::{
-    Acts, Arrangements, AttentionShape, ExpertsShape, LOCAL_ROWS, MixScratch, PhaseShares,
-    ScratchParts, kernel_scratch, q8_stride, scratch_floats, tile_floats,
+    Acts, Arrangements, ExpertsShape, LOCAL_ROWS, LatentMemory, LatentNeeds, LatentWorkspace,
+    MixScratch, PhaseShares, ScratchParts, StepRows, kernel_scratch, q8_stride, scratch_floats,
+    tile_floats,
 };
 use crate::memory::{Buffer, Shared};
-use crate::plan::{Phase, Plan};
+use crate::plan::{ExpandPhase, LatentPhase, Phase, Plan};
 use crate::pool::{Pool, Shares};
 use crate::weights::Weights;
 
@@ -25,6 +27,7 @@ pub(crate) struct Workspace {
     /// `[worker]`.
     mixtures: Vec<MixScratch>,
     partials: Buffer,
+    latent: LatentWorkspace,
     /// `[worker]`: tiles, row, kernel, attention.
     scratch: Vec<[Buffer; 4]>,
     shares: Vec<PhaseShares>,
@@ -39,6 +42,7 @@ pub(crate) struct Memory<'a> {
     pub(crate) inner: Acts<'a>,
     pub(crate) mixtures: Shared<'a, MixScratch>,
     pub(crate) partials: Shared<'a, f32>,
+    pub(crate) latent: LatentMemory<'a>,
     pub(crate) scratch: Vec<ScratchParts<'a>>,
     pub(crate) shares: &'a [PhaseShares],
     pub(crate) times: Shared<'a, Duration>,
@@ -104,6 +108,7 @@ impl Workspace {
             inner: ActBuffers::empty(),
             mixtures: (0..n).map(|_| MixScratch::default()).collect(),
             partials: Buffer::empty(),
+            latent: LatentWorkspace::new(n),
             scratch: (0..n).map(|_| std::array::from_fn(|_| Buffer::empty())).collect(),
             shares: (0..plan.phases.len()).map(shares).collect(),
             times: vec![Duration::ZERO; plan.phases.len()],
@@ -121,7 +126,7 @@ impl Workspace {
         &mut self,
         (plan, weights): (&Plan, &Weights),
         (n_tokens, n_selected): (usize, usize),
-        shapes: &[AttentionShape],
+        (shapes, forms): (&[CacheShape], StepRows<'_>),
     ) -> Result<Memory<'_>> {
         let rows_of = |rows| match rows {
             Rows::Tokens => n_tokens,
@@ -135,6 +140,7 @@ impl Workspace {
         let rows = n_tokens.max(n_selected);
         let mut experts = ExpertsShape::default();
         let (mut cols, mut words) = (0, 0);
+        let mut latent = LatentNeeds::default();
         for (index, phase) in plan.phases.iter().enumerate() {
             match phase {
                 Phase::Linear(linear) => {
@@ -146,6 +152,13 @@ impl Workspace {
                     experts = experts.or(ExpertsShape::new(phase, weights.jobs(index), n));
                     cols = cols.max(phase.x.cols);
                 }
+                Phase::Latent(LatentPhase { inputs, .. })
+                | Phase::Expand(ExpandPhase { inputs, .. }) => {
+                    let cache = shapes[inputs.cache.0 as usize].as_latent();
+                    let matrices = weights.latent().layer(index).all();
+                    let sizes = (&inputs.dims, cache);
+                    latent = latent.max(LatentNeeds::of(sizes, forms, matrices, self.n_workers));
+                }
                 _ => {}
             }
         }
@@ -154,7 +167,11 @@ impl Workspace {
         let inner_rows =
             [experts.f32, experts.q8].map(|kept| usize::from(kept) * experts.inner_rows);
         self.inner.grow(inner_rows, experts.width, experts.inner_words)?;
-        let attention_floats = shapes.iter().map(scratch_floats).max().unwrap_or(0);
+        let heads = || shapes.iter().filter_map(CacheShape::as_heads);
+        let attention_floats = heads().map(scratch_floats).max().unwrap_or(0);
+        let latent_matrices = weights.latent().matrices();
+        let kernel_bytes =
+            latent_matrices.map(|m| m.kernel.scratch_bytes()).fold(kernel_bytes, usize::max);
         for [tiles, row, kernel, attention] in &mut self.scratch {
             grow(tiles, 4 * tile_floats(rows).max(experts.tile_floats))?;
             grow(row, cols * 4)?;
@@ -162,8 +179,7 @@ impl Workspace {
             grow(attention, attention_floats * 4)?;
         }
         // steps split attention by block only with few tiles, and only if the partials fit here
-        let tile_floats = shapes.iter().map(AttentionShape::partial_floats).max().unwrap_or(0);
-        if tile_floats > 0 && self.partials.len() == 0 {
+        if !shapes.is_empty() && self.partials.len() == 0 {
             self.partials = Buffer::new(MAX_PARTIAL_FLOATS * 4, "the workspace")?;
         }
         for shares in &self.shares {
@@ -177,6 +193,7 @@ impl Workspace {
             inner: self.inner.share(),
             mixtures: Shared::new(&mut self.mixtures),
             partials: self.partials.shared_as(),
+            latent: self.latent.prepare(&latent, &grow)?,
             scratch: self.scratch.iter_mut().map(parts).collect(),
             shares: &self.shares,
             times: Shared::new(&mut self.times),

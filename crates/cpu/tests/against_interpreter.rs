@@ -81,7 +81,7 @@ fn logits(model: &dyn Model, tokens: &[u32], chunk: usize, cache: CacheType) -> 
     let session = model.open(&CacheOptions { k: cache, v: cache, capacity: 4096 }).expect("opens");
     let mut all = Vec::new();
     for tokens in tokens.chunks(chunk) {
-        let sequence = Sequence { session, tokens, outputs: Outputs::All };
+        let sequence = Sequence { session, tokens, outputs: Outputs::All, prompt: None };
         all.extend(model.step(&Step { sequences: &[sequence] }).expect("steps").logits);
     }
     model.close(session);
@@ -103,7 +103,7 @@ fn equals_the_interpreter() {
         for (heads, kv_heads, tied) in [(4, 2, false), (4, 4, true), (6, 1, false)] {
             let program = decoder(ty, heads, kv_heads, tied);
             let want = logits(&*load(&Interpreter, &program), &tokens(300), 300, CacheType::F32);
-            let cpu = Cpu::new(&Options { threads: Some(2), isa: None });
+            let cpu = Cpu::new(&Options { threads: Some(2), isa: None, ..Options::default() });
             let got = logits(&*load(&cpu, &program), &tokens(300), 300, CacheType::F32);
             let error = nmse(&got, &want);
             assert!(error <= bound, "{ty} {heads}/{kv_heads}: NMSE {error:e}");
@@ -117,7 +117,8 @@ fn threads_and_chunks_change_no_bit() {
         let program = decoder(GgmlType::Q8_0, 6, 2, true);
         let tokens = tokens(600);
         let cut = |threads, chunk| {
-            let cpu = Cpu::new(&Options { threads: Some(threads), isa: None });
+            let cpu =
+                Cpu::new(&Options { threads: Some(threads), isa: None, ..Options::default() });
             logits(&*load(&cpu, &program), &tokens, chunk, cache)
         };
         let whole = cut(1, 600);

@@ -18,7 +18,7 @@ use crate::pool::Worker;
 pub(crate) const TILE_ROWS: usize = 64;
 
 /// What attention over one cache needs to know.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct AttentionShape {
     pub(crate) head: HeadShape,
     pub(crate) layout: Layout,
@@ -105,7 +105,7 @@ impl Exec<'_> {
         phase: &AttentionPhase,
         scratch: &mut Scratch<'_>,
     ) {
-        let shape = &self.attention[phase.cache.0 as usize];
+        let shape = self.attention[phase.cache.0 as usize].heads();
         let mut cut = Cut { phase, shape, sequences: self.sequences, n_tiles: 0, n_blocks: 0 };
         cut.n_tiles = self.sequences.iter().map(|s| cut.tiles_of(s)).sum();
         cut.n_blocks =
@@ -198,7 +198,12 @@ impl Exec<'_> {
     /// # Safety
     /// Until the workers next meet, no other reference to these columns of this row may be used.
     #[expect(clippy::mut_from_ref, reason = "disjointness is the caller's promise")]
-    unsafe fn part_mut(&self, operand: Operand, row: usize, cols: Range<usize>) -> &mut [f32] {
+    pub(super) unsafe fn part_mut(
+        &self,
+        operand: Operand,
+        row: usize,
+        cols: Range<usize>,
+    ) -> &mut [f32] {
         let start = row * operand.cols;
         // SAFETY: the caller's promise.
         unsafe { self.buffer(operand).slice_mut(start + cols.start..start + cols.end) }

@@ -3,6 +3,7 @@
 mod arrange;
 mod attention;
 mod experts;
+mod latent;
 mod linear;
 mod route;
 mod rows;
@@ -23,9 +24,15 @@ use program::{Act, Rows};
 pub(crate) use arrange::Arrangements;
 pub(crate) use attention::{AttentionShape, TILE_ROWS, scratch_floats};
 pub(crate) use experts::{ExpertsShape, MixScratch};
+pub(crate) use latent::{
+    LatentCache, LatentKernels, LatentMemory, LatentNeeds, LatentScratch, LatentWorkspace,
+    StepRows, pairs,
+};
 pub(crate) use linear::{LOCAL_ROWS, kernel_scratch, q8_stride, tile_floats};
 
+use crate::cache::CacheShape;
 use crate::memory::Shared;
+use crate::mla::MlaForm;
 use crate::plan::{Operand, Phase, Plan};
 use crate::pool::{Shares, Worker};
 use crate::weights::Weights;
@@ -42,6 +49,7 @@ pub(crate) struct Kernels {
     quantize_q8: &'static Kernel<QuantizeQ8>,
     attend: &'static Kernel<AttendFn>,
     merge: &'static Kernel<MergeFn>,
+    latent: LatentKernels,
 }
 
 impl Kernels {
@@ -57,6 +65,7 @@ impl Kernels {
             quantize_q8: QUANTIZE_Q8.pick(isa),
             attend: ATTEND.pick(isa),
             merge: MERGE.pick(isa),
+            latent: LatentKernels::pick(isa),
         }
     }
 
@@ -112,6 +121,8 @@ pub(crate) struct Scratch<'a> {
     pub(crate) kernel: &'a mut [u8],
     /// For attention.
     pub(crate) attention: &'a mut [f32],
+    /// For latent attention.
+    pub(crate) latent: LatentScratch<'a>,
 }
 
 /// Work lists of one phase.
@@ -131,11 +142,13 @@ pub(crate) struct Exec<'a> {
     pub(crate) kernels: &'a Kernels,
     pub(crate) tokens: &'a [u32],
     pub(crate) sequences: &'a [SequenceRows],
+    /// `[sequence]`: how latent attention is computed.
+    pub(crate) forms: &'a [MlaForm],
     /// Rows whose outputs are wanted.
     pub(crate) selected: &'a [usize],
     pub(crate) angles: &'a [Angles],
     /// `[cache]`: how its heads lie.
-    pub(crate) attention: &'a [AttentionShape],
+    pub(crate) attention: &'a [CacheShape],
     /// `[cache][sequence][block]`.
     pub(crate) blocks: &'a [Vec<Vec<Shared<'a, u8>>>],
     pub(crate) buffers: &'a [Shared<'a, f32>],
@@ -145,6 +158,7 @@ pub(crate) struct Exec<'a> {
     /// `[worker]`.
     pub(crate) mixtures: Shared<'a, MixScratch>,
     pub(crate) partials: Shared<'a, f32>,
+    pub(crate) latent: LatentMemory<'a>,
     /// `[worker]`.
     pub(crate) scratch: &'a [ScratchParts<'a>],
     /// `[phase]`.
@@ -177,6 +191,8 @@ impl<'a> Exec<'a> {
                 Phase::Attention(attention) => {
                     self.attention(worker, index, attention, &mut scratch)
                 }
+                Phase::Latent(latent) => self.latent(worker, index, latent, &mut scratch),
+                Phase::Expand(expand) => self.expand(worker, index, expand, &mut scratch),
                 Phase::Experts(experts) => {
                     self.experts(worker, index, experts, (&mut scratch, mixture));
                 }
@@ -225,7 +241,9 @@ impl<'a> Exec<'a> {
         let kernel = unsafe { parts.kernel.all_mut() };
         // SAFETY: as above.
         let attention = unsafe { parts.attention.all_mut() };
-        Scratch { tiles, row, kernel, attention }
+        // SAFETY: as above.
+        let latent = unsafe { self.latent.scratch(worker.index) };
+        Scratch { tiles, row, kernel, attention, latent }
     }
 }
 

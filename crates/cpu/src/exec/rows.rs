@@ -69,6 +69,12 @@ impl Exec<'_> {
             RowOp::Add { a, b, .. } => {
                 self.kernels.add.call(self.row(*a, row), self.row(*b, row), out)
             }
+            RowOp::Slice { x, dim, start, len, .. } => {
+                let groups = self.row(*x, row).chunks_exact(*dim);
+                for (out, group) in out.chunks_exact_mut(*len).zip(groups) {
+                    out.copy_from_slice(&group[*start..start + len]);
+                }
+            }
             RowOp::Scale { x, factor, .. } => {
                 for (out, x) in out.iter_mut().zip(self.row(*x, row)) {
                     *out = x * factor;

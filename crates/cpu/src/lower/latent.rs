@@ -104,9 +104,10 @@ impl Lowering<'_> {
     pub(super) fn is_slice_of_latent(&self, node: &Node) -> bool {
         let shape = self.program.value(node.output).shape;
         let taken = |reader: &Node| match reader.op {
-            Op::LatentAttention { .. } => reader.inputs.iter().all(|&id| {
-                self.root(id) != node.output || self.program.value(id).shape == shape
-            }),
+            Op::LatentAttention { .. } => reader
+                .inputs
+                .iter()
+                .all(|&id| self.root(id) != node.output || self.program.value(id).shape == shape),
             Op::RmsNorm { .. } => {
                 self.program.value(reader.inputs[0]).shape == shape
                     && self.is_norm_of_latent(reader)

@@ -122,8 +122,9 @@ fn score<S: Simd>(
     let positions = wide.len() / stride;
     let q = bytemuck::cast_slice::<f32, u8>(queries.q);
     let count = positions.div_ceil(S::ROWS);
-    for column in (0..lanes / LANES).step_by(COLUMNS) {
-        let columns = (lanes / LANES - column).min(COLUMNS);
+    let all = queries.visible.len().div_ceil(LANES);
+    for column in (0..all).step_by(COLUMNS) {
+        let columns = (all - column).min(COLUMNS);
         for i in 0..count {
             let (first, end) = (i * positions / count, (i + 1) * positions / count);
             // Of `part` of the row, which starts at `at` and whose queries start at row `query`.

@@ -1,0 +1,367 @@
+//! Queries brought to the latents: `q_abs = k_b q_nope`, attention over cached rows, `out = v_b z`.
+//!
+//! Elided: query rows of all heads go over the cached rows as they are. Absorbed: each head copies the rows `[c | k_pe]`
+//! and the values `c` of a block for itself and attends to them as to any keys and values.
+
+use std::ops::Range;
+
+use kernels::attention::{BLOCK, HeadBlock, Partials, QueryRows};
+use kernels::latent::{LATENT_TILE, LatentQueries, LatentRows, LatentShape, latent_scratch_floats};
+use kernels::linear::{F32Rows, PANEL_ROWS};
+
+use super::super::attention::TILE_ROWS;
+use super::super::{Exec, Scratch, split};
+use super::cut::{self, Batch, Item, Run, batches, partial_floats};
+use super::heads::{HeadInput, tile_floats};
+use super::{LatentCache, StepRows};
+use crate::mla::MlaForm;
+use crate::plan::{LatentInputs, LatentPhase};
+use crate::pool::Worker;
+
+/// Floats a worker needs to attend with up to `rows` query rows.
+pub(super) fn elided_floats(shape: &LatentShape, rows: usize) -> usize {
+    2 * rows * partial_floats(shape.rank) + latent_scratch_floats(rows, shape)
+}
+
+/// Floats a worker needs to attend with copied rows.
+pub(super) fn absorbed_floats(shape: &LatentShape) -> usize {
+    let head = shape.head();
+    let copies = (head.key_bytes() + head.value_bytes()) / size_of::<f32>() + shape.width();
+    let attention = kernels::attention::scratch_floats(TILE_ROWS, &head);
+    copies + TILE_ROWS * (shape.width() + 2 * partial_floats(shape.rank)) + attention
+}
+
+impl Exec<'_> {
+    /// All sequences whose queries are absorbed.
+    pub(super) fn absorbed(
+        &self,
+        worker: &Worker<'_>,
+        (index, phase): (usize, &LatentPhase),
+        rows: StepRows<'_>,
+        scratch: &mut Scratch<'_>,
+    ) {
+        let batches = batches(&phase.inputs.dims, rows, worker.n, self.partials.len());
+        for (number, batch) in batches.iter().enumerate() {
+            if number > 0 {
+                // the batch before has left the queries and outputs, and the shares, which start again
+                worker.sync();
+                if worker.index == 0 {
+                    self.shares[index].main.reset();
+                    self.shares[index].side.reset();
+                }
+            }
+            self.absorb(worker, (index, phase), batch, scratch);
+            worker.sync();
+            for item in self.shares[index].main.take(worker, batch.n_items()) {
+                self.attend_item(phase, batch, &batch.item(item), scratch);
+            }
+            for (run, tokens, head) in copying(batch, &phase.inputs, worker) {
+                self.attend_copied(phase, run, tokens, head, scratch);
+            }
+            worker.sync();
+            if batch.by_span {
+                self.fold_spans(worker, phase, batch, scratch);
+                worker.sync();
+            }
+            self.leave_latents(worker, (index, phase), batch, scratch);
+        }
+    }
+
+    /// Absorbed, rotated and scaled queries of a batch.
+    fn absorb(
+        &self,
+        worker: &Worker<'_>,
+        (index, phase): (usize, &LatentPhase),
+        batch: &Batch,
+        scratch: &mut Scratch<'_>,
+    ) {
+        let (inputs, dims) = (&phase.inputs, &phase.inputs.dims);
+        let matrix = self.weights.latent().layer(index).absorb.as_ref();
+        let matrix = matrix.expect("`load` packed what the form needs");
+        let width = dims.rank + dims.rope_dim;
+        let queries = &self.latent.queries;
+        for (head, panels) in head_parts(dims.n_heads, matrix.n_panels(), worker) {
+            for run in &batch.runs {
+                let (floats, [input, _]) = scratch.latent.split();
+                let (tile, floats) = floats.split_at_mut(tile_floats(run.n_tokens));
+                let x = inputs.q_nope;
+                let rows = run.first_row..run.first_row + run.n_tokens;
+                let all = &self.operand_rows(x.operand, rows)[x.start + head * x.step..];
+                let x = F32Rows {
+                    x: all,
+                    n: run.n_tokens,
+                    cols: dims.nope_dim,
+                    stride: x.operand.cols,
+                    pick: None,
+                };
+                let input = HeadInput::new(self.kernels, matrix.kernel, x, input);
+                let place = |token: usize| run.query(token * dims.n_heads + head, width);
+                let mut sink = |panel: usize, outputs: &[f32]| {
+                    for (token, lanes) in outputs.chunks_exact(PANEL_ROWS).enumerate() {
+                        let start = place(token) + panel * PANEL_ROWS * run.tile_rows;
+                        let lanes = &lanes[..PANEL_ROWS.min(dims.rank - panel * PANEL_ROWS)];
+                        for (i, x) in lanes.iter().enumerate() {
+                            // SAFETY: each element has one writer, and nobody reads it before the barrier.
+                            unsafe { queries.write(start + i * run.tile_rows, x * phase.scale) };
+                        }
+                    }
+                };
+                let kernel = (tile, &mut *scratch.kernel);
+                self.multiply((matrix, head, panels.clone()), &input, kernel, &mut sink);
+                if panels.start > 0 {
+                    continue;
+                }
+                let query = &mut floats[..dims.key_dim()];
+                for token in 0..run.n_tokens {
+                    self.query(inputs, run.first_row + token, head, query);
+                    let start = place(token) + dims.rank * run.tile_rows;
+                    for (i, x) in query[dims.nope_dim..].iter().enumerate() {
+                        // SAFETY: as above.
+                        unsafe { queries.write(start + i * run.tile_rows, x * phase.scale) };
+                    }
+                }
+            }
+        }
+    }
+
+    /// One tile of query rows over some of its spans.
+    fn attend_item(
+        &self,
+        phase: &LatentPhase,
+        batch: &Batch,
+        item: &Item<'_>,
+        scratch: &mut Scratch<'_>,
+    ) {
+        let (run, rows) = (item.run, item.run.rows(item.tile));
+        if run.form != MlaForm::Elided {
+            return;
+        }
+        let shape = self.attention[phase.inputs.cache.0 as usize].latent().shape;
+        let (n, head) = (rows.len(), shape.head());
+        let size = Partials::floats(n, &head);
+        let (floats, _) = scratch.latent.split();
+        let (state, floats) = floats.split_at_mut(size);
+        let (partial, kernel) = floats.split_at_mut(size);
+        if batch.by_span {
+            let start = run.partials(item.tile, item.spans.start, partial_floats(shape.rank));
+            // SAFETY: items are dealt once each, and each has its own part.
+            let out = unsafe { self.partials.slice_mut(start..start + size) };
+            let mut out = Partials::new(out, n, &head);
+            out.clear();
+            self.attend_span(phase, run, item.tile, item.spans.start, &mut out, kernel);
+            return;
+        }
+        let mut state = Partials::new(state, n, &head);
+        state.clear();
+        let mut partial = Partials::new(partial, n, &head);
+        for span in item.spans.clone() {
+            partial.clear();
+            self.attend_span(phase, run, item.tile, span, &mut partial, kernel);
+            self.kernels.merge.call(&mut state, &partial);
+        }
+        for (i, row) in rows.enumerate() {
+            state.finish(i, self.gathered_mut(run.row + row, shape.rank));
+        }
+    }
+
+    /// Outputs of one query row of a batch, before they leave the latents.
+    #[expect(clippy::mut_from_ref, reason = "each query row belongs to one worker")]
+    fn gathered_mut(&self, row: usize, rank: usize) -> &mut [f32] {
+        // SAFETY: each query row has one writer, and nobody reads it before the barrier.
+        unsafe { self.latent.gathered.slice_mut(row * rank..(row + 1) * rank) }
+    }
+
+    /// One tile of query rows over one span, from a fresh state on.
+    fn attend_span(
+        &self,
+        phase: &LatentPhase,
+        run: &Run,
+        tile: usize,
+        span: usize,
+        state: &mut Partials<'_>,
+        scratch: &mut [f32],
+    ) {
+        let (cache, rows) = (phase.inputs.cache.0 as usize, run.rows(tile));
+        let shape = self.attention[cache].latent().shape;
+        // SAFETY: written before the last barrier, and not again before the next.
+        let q = unsafe { self.latent.queries.slice(run.queries(tile, shape.width())) };
+        let positions = run.positions(span);
+        let end = positions.end.min(run.visible(rows.end - 1));
+        let mut visible = [0; cut::MAX_ROWS];
+        let visible = &mut visible[..rows.len()];
+        for first in (positions.start..end).step_by(LATENT_TILE) {
+            let n = LATENT_TILE.min(end - first);
+            for (visible, row) in visible.iter_mut().zip(rows.clone()) {
+                *visible = run.visible(row).saturating_sub(first).min(n) as u32;
+            }
+            let start = first % BLOCK * shape.row_bytes();
+            let block = self.blocks[cache][run.sequence][first / BLOCK];
+            // SAFETY: the cache is not written between the barrier after the rows went in and the end of the phase.
+            let bytes = unsafe { block.slice(start..start + n * shape.row_bytes()) };
+            let queries = LatentQueries { q, lanes: run.tile_rows, visible };
+            self.kernels.latent.attend.call(&LatentRows { shape, bytes }, &queries, state, scratch);
+        }
+    }
+
+    /// Fold what the spans of each query row gave.
+    fn fold_spans(
+        &self,
+        worker: &Worker<'_>,
+        phase: &LatentPhase,
+        batch: &Batch,
+        scratch: &mut Scratch<'_>,
+    ) {
+        let shape = self.attention[phase.inputs.cache.0 as usize].latent().shape;
+        let (head, stride) = (shape.head(), shape.stride());
+        let (floats, _) = scratch.latent.split();
+        let mut state = Partials::new(&mut floats[..Partials::floats(1, &head)], 1, &head);
+        for number in split(batch.n_rows, worker) {
+            let (run, row) = batch.locate(number);
+            if run.form != MlaForm::Elided {
+                continue;
+            }
+            let tile = row / run.tile_rows;
+            let (n, at) = (run.rows(tile).len(), row % run.tile_rows);
+            state.clear();
+            for span in 0..run.n_spans() {
+                let start = run.partials(tile, span, partial_floats(shape.rank));
+                let numbers = start + n * stride;
+                // SAFETY: each row is read by one worker here, and was written before the last barrier.
+                let out = unsafe {
+                    self.partials.slice_mut(start + at * stride..start + (at + 1) * stride)
+                };
+                // SAFETY: as above.
+                let max = unsafe { self.partials.slice_mut(numbers + at..numbers + at + 1) };
+                // SAFETY: as above.
+                let sum =
+                    unsafe { self.partials.slice_mut(numbers + n + at..numbers + n + at + 1) };
+                self.kernels.merge.call(&mut state, &Partials { max, sum, out });
+            }
+            state.finish(0, self.gathered_mut(number, shape.rank));
+        }
+    }
+
+    /// One head of some tokens of a run against its own copies of the cached rows.
+    fn attend_copied(
+        &self,
+        phase: &LatentPhase,
+        run: &Run,
+        tokens: Range<usize>,
+        head: usize,
+        scratch: &mut Scratch<'_>,
+    ) {
+        let (cache, dims) = (phase.inputs.cache.0 as usize, &phase.inputs.dims);
+        let LatentCache { shape, .. } = self.attention[cache].latent();
+        let (one, n, width) = (shape.head(), tokens.len(), shape.width());
+        let (floats, _) = scratch.latent.split();
+        let (keys, floats) = floats.split_at_mut(one.key_bytes() / size_of::<f32>());
+        let (values, floats) = floats.split_at_mut(one.value_bytes() / size_of::<f32>());
+        let (q, floats) = floats.split_at_mut(n * width);
+        let (row, floats) = floats.split_at_mut(width);
+        let (state, floats) = floats.split_at_mut(Partials::floats(n, &one));
+        let (partial, attention) = floats.split_at_mut(Partials::floats(n, &one));
+        for (q, token) in q.chunks_exact_mut(width).zip(tokens.clone()) {
+            let start = run.query(token * dims.n_heads + head, width);
+            for (i, q) in q.iter_mut().enumerate() {
+                let at = start + i * run.tile_rows;
+                // SAFETY: written before the last barrier, and not again before the next.
+                *q = unsafe { self.latent.queries.slice(at..at + 1) }[0];
+            }
+        }
+        let mut state = Partials::new(state, n, &one);
+        state.clear();
+        let mut partial = Partials::new(partial, n, &one);
+        let end = run.start + tokens.end;
+        for block in 0..end.div_ceil(BLOCK) {
+            let first = block * BLOCK;
+            let bytes = self.blocks[cache][run.sequence][block];
+            for position in 0..BLOCK.min(end - first) {
+                let start = position * shape.row_bytes();
+                // SAFETY: the cache is not written between the barrier after the rows went in and the phase's end.
+                let bytes = unsafe { bytes.slice(start..start + shape.row_bytes()) };
+                let (latent, rope) = row.split_at_mut(shape.rank);
+                shape.load(bytes, latent, rope);
+                one.store_value(bytemuck::cast_slice_mut(values), position, latent);
+                one.store_key(bytemuck::cast_slice_mut(keys), position, row);
+            }
+            let mut visible = [0; TILE_ROWS];
+            for (visible, token) in visible.iter_mut().zip(tokens.clone()) {
+                *visible = (run.start + token + 1).saturating_sub(first).min(BLOCK) as u32;
+            }
+            let block = HeadBlock {
+                shape: one,
+                keys: bytemuck::cast_slice(keys),
+                values: bytemuck::cast_slice(values),
+            };
+            let rows = QueryRows { q, visible: &visible[..n] };
+            self.kernels.attend.call(&block, &rows, &mut partial, attention);
+            self.kernels.merge.call(&mut state, &partial);
+        }
+        for (i, token) in tokens.enumerate() {
+            let row = run.row + token * dims.n_heads + head;
+            state.finish(i, self.gathered_mut(row, shape.rank));
+        }
+    }
+
+    /// Every head's outputs from what it gathered of the latents.
+    fn leave_latents(
+        &self,
+        worker: &Worker<'_>,
+        (index, phase): (usize, &LatentPhase),
+        batch: &Batch,
+        scratch: &mut Scratch<'_>,
+    ) {
+        let dims = &phase.inputs.dims;
+        let matrix = &self.weights.latent().layer(index).value;
+        for (head, panels) in head_parts(dims.n_heads, matrix.n_panels(), worker) {
+            for run in &batch.runs {
+                let (floats, [input, _]) = scratch.latent.split();
+                let (n, stride) = (run.n_tokens, dims.n_heads * dims.rank);
+                let start = (run.row + head) * dims.rank;
+                let len = (n - 1) * stride + dims.rank;
+                // SAFETY: written before the last barrier, and not again before the next.
+                let x = unsafe { self.latent.gathered.slice(start..start + len) };
+                let x = F32Rows { x, n, cols: dims.rank, stride, pick: None };
+                let input = HeadInput::new(self.kernels, matrix.kernel, x, input);
+                let (first, end) = (head * dims.value_dim, (head + 1) * dims.value_dim);
+                let mut sink = |panel: usize, outputs: &[f32]| {
+                    let cols = (first + panel * PANEL_ROWS, end);
+                    self.store_panel(phase.out, run.first_row, cols, outputs);
+                };
+                let kernel = (&mut *floats, &mut *scratch.kernel);
+                self.multiply((matrix, head, panels.clone()), &input, kernel, &mut sink);
+            }
+        }
+    }
+}
+
+/// This worker's share of the heads; with few heads, of parts of their panels.
+fn head_parts(
+    n_heads: usize,
+    n_panels: usize,
+    worker: &Worker<'_>,
+) -> impl Iterator<Item = (usize, Range<usize>)> {
+    let parts = worker.n.div_ceil(n_heads).min(n_panels);
+    split(n_heads * parts, worker).map(move |item| {
+        let (head, part) = (item / parts, item % parts);
+        (head, part * n_panels / parts..(part + 1) * n_panels / parts)
+    })
+}
+
+/// This worker's share of the heads that copy rows, for up to [`TILE_ROWS`] tokens at a time.
+fn copying<'b>(
+    batch: &'b Batch,
+    inputs: &LatentInputs,
+    worker: &Worker<'_>,
+) -> impl Iterator<Item = (&'b Run, Range<usize>, usize)> {
+    let heads = split(inputs.dims.n_heads, worker);
+    let runs = batch.runs.iter().filter(|run| run.form == MlaForm::Absorbed);
+    runs.flat_map(move |run| {
+        let tokens = (0..run.n_tokens).step_by(TILE_ROWS);
+        let heads = heads.clone();
+        tokens.flat_map(move |first| {
+            let tokens = first..(first + TILE_ROWS).min(run.n_tokens);
+            heads.clone().map(move |head| (run, tokens.clone(), head))
+        })
+    })
+}

@@ -1,0 +1,211 @@
+//! Memory of latent attention: what workers share, and what each has for itself.
+
+use super::super::q8_stride;
+use super::absorbed::{absorbed_floats, elided_floats};
+use super::compressed::compressed_floats;
+use super::cut::{self, batches};
+use super::heads::{self, tile_floats};
+use super::{LatentCache, StepRows};
+use crate::memory::{Buffer, Shared};
+use crate::mla::{MlaDims, MlaForm};
+use crate::weights::HeadMatrix;
+
+/// Elements of each kind of memory that a step needs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LatentNeeds {
+    /// Absorbed queries.
+    pub(crate) queries: usize,
+    /// Outputs before they leave the latents.
+    pub(crate) gathered: usize,
+    /// By worker: floats, codes, scales, sums, arranged words.
+    worker: [usize; 5],
+}
+
+impl LatentNeeds {
+    /// For the rows of a step over one cache, with these matrices.
+    pub(crate) fn of<'m>(
+        (dims, cache): (&MlaDims, Option<&LatentCache>),
+        rows: StepRows<'_>,
+        matrices: impl Iterator<Item = &'m HeadMatrix>,
+        workers: usize,
+    ) -> LatentNeeds {
+        let mut needs = LatentNeeds::default();
+        let n = rows.sequences.iter().map(|s| s.n).sum::<usize>().min(heads::MAX_ROWS);
+        let mut floats = tile_floats(n) + dims.rank + 2 * dims.key_dim();
+        if let Some(cache) = cache {
+            for batch in batches(dims, rows, workers, usize::MAX) {
+                needs.queries = needs.queries.max(batch.query_floats);
+                needs.gathered = needs.gathered.max(batch.n_rows * dims.rank);
+            }
+            let any = |form| rows.forms.contains(&form);
+            if any(MlaForm::Elided) {
+                floats = floats.max(elided_floats(&cache.shape, cut::MAX_ROWS));
+            }
+            if any(MlaForm::Absorbed) {
+                floats = floats.max(absorbed_floats(&cache.shape));
+            }
+            if any(MlaForm::Compressed) {
+                let longest = rows.sequences.iter().map(|s| s.n).max().unwrap_or(0);
+                // contexts may be far longer than steps: a whole block is expanded at a time
+                floats = floats.max(compressed_floats(dims, longest, workers));
+            }
+        }
+        needs.worker[0] = floats;
+        let n = if rows.forms.contains(&MlaForm::Compressed) { heads::MAX_ROWS } else { n };
+        for matrix in matrices {
+            let cols = matrix.cols;
+            let words = matrix.kernel.tiling(n, cols).map_or(0, |tiling| {
+                // fewer rows may fill their tiles less well, by less than a row each
+                (n + tiling.n_tiles) * (tiling.tile_words / tiling.tile_rows)
+            });
+            let input =
+                [0, n * q8_stride(cols), n * cols.div_ceil(32), n * cols.div_ceil(16), words];
+            for (need, input) in needs.worker.iter_mut().zip(input) {
+                // two inputs at a time
+                *need = (*need).max(2 * input);
+            }
+        }
+        needs
+    }
+
+    /// The greater of both, each kind by itself.
+    pub(crate) fn max(self, other: LatentNeeds) -> LatentNeeds {
+        LatentNeeds {
+            queries: self.queries.max(other.queries),
+            gathered: self.gathered.max(other.gathered),
+            worker: std::array::from_fn(|i| self.worker[i].max(other.worker[i])),
+        }
+    }
+}
+
+/// The memory, kept between steps.
+pub(crate) struct LatentWorkspace {
+    queries: Buffer,
+    gathered: Buffer,
+    workers: Vec<[Buffer; 5]>,
+}
+
+/// A step's view of it.
+#[derive(Clone)]
+pub(crate) struct LatentMemory<'a> {
+    pub(super) queries: Shared<'a, f32>,
+    pub(super) gathered: Shared<'a, f32>,
+    workers: Vec<Worker<'a>>,
+}
+
+#[derive(Clone)]
+struct Worker<'a> {
+    floats: Shared<'a, f32>,
+    codes: Shared<'a, i8>,
+    scales: Shared<'a, f32>,
+    sums: Shared<'a, i32>,
+    arranged: Shared<'a, i32>,
+}
+
+impl<'a> Worker<'a> {
+    fn new([floats, codes, scales, sums, arranged]: &'a mut [Buffer; 5]) -> Worker<'a> {
+        Worker {
+            floats: floats.shared_as(),
+            codes: codes.shared_as(),
+            scales: scales.shared_as(),
+            sums: sums.shared_as(),
+            arranged: arranged.shared_as(),
+        }
+    }
+}
+
+/// Memory of one worker.
+pub(crate) struct LatentScratch<'a> {
+    pub(super) floats: &'a mut [f32],
+    /// Two inputs' worth.
+    codes: &'a mut [i8],
+    scales: &'a mut [f32],
+    sums: &'a mut [i32],
+    arranged: &'a mut [i32],
+}
+
+/// What an input is quantized and arranged into.
+pub(super) struct InputScratch<'a> {
+    pub(super) codes: &'a mut [i8],
+    pub(super) scales: &'a mut [f32],
+    pub(super) sums: &'a mut [i32],
+    pub(super) arranged: &'a mut [i32],
+}
+
+impl InputScratch<'_> {
+    /// The same, for one more input.
+    pub(super) fn reborrow(&mut self) -> InputScratch<'_> {
+        InputScratch {
+            codes: self.codes,
+            scales: self.scales,
+            sums: self.sums,
+            arranged: self.arranged,
+        }
+    }
+}
+
+impl LatentWorkspace {
+    pub(crate) fn new(workers: usize) -> LatentWorkspace {
+        LatentWorkspace {
+            queries: Buffer::empty(),
+            gathered: Buffer::empty(),
+            workers: (0..workers).map(|_| std::array::from_fn(|_| Buffer::empty())).collect(),
+        }
+    }
+
+    /// Make room for a step, with `grow` for each buffer and its bytes.
+    pub(crate) fn prepare(
+        &mut self,
+        needs: &LatentNeeds,
+        grow: &dyn Fn(&mut Buffer, usize) -> program::Result<()>,
+    ) -> program::Result<LatentMemory<'_>> {
+        grow(&mut self.queries, 4 * needs.queries)?;
+        grow(&mut self.gathered, 4 * needs.gathered)?;
+        for worker in &mut self.workers {
+            for (i, (buffer, need)) in worker.iter_mut().zip(needs.worker).enumerate() {
+                grow(buffer, if i == 1 { need } else { 4 * need })?;
+            }
+        }
+        Ok(LatentMemory {
+            queries: self.queries.shared_as(),
+            gathered: self.gathered.shared_as(),
+            workers: self.workers.iter_mut().map(Worker::new).collect(),
+        })
+    }
+}
+
+impl<'a> LatentMemory<'a> {
+    /// The memory of worker `index`.
+    ///
+    /// # Safety
+    /// Each worker takes its own, once per step.
+    pub(crate) unsafe fn scratch(&self, index: usize) -> LatentScratch<'a> {
+        let worker = &self.workers[index];
+        // SAFETY: the caller's promise.
+        let floats = unsafe { worker.floats.all_mut() };
+        // SAFETY: as above.
+        let codes = unsafe { worker.codes.all_mut() };
+        // SAFETY: as above.
+        let scales = unsafe { worker.scales.all_mut() };
+        // SAFETY: as above.
+        let sums = unsafe { worker.sums.all_mut() };
+        // SAFETY: as above.
+        let arranged = unsafe { worker.arranged.all_mut() };
+        LatentScratch { floats, codes, scales, sums, arranged }
+    }
+}
+
+impl LatentScratch<'_> {
+    /// Floats, and room for two inputs.
+    pub(super) fn split(&mut self) -> (&mut [f32], [InputScratch<'_>; 2]) {
+        let (codes, codes_2) = self.codes.split_at_mut(self.codes.len() / 2);
+        let (scales, scales_2) = self.scales.split_at_mut(self.scales.len() / 2);
+        let (sums, sums_2) = self.sums.split_at_mut(self.sums.len() / 2);
+        let (arranged, arranged_2) = self.arranged.split_at_mut(self.arranged.len() / 2);
+        let inputs = [
+            InputScratch { codes, scales, sums, arranged },
+            InputScratch { codes: codes_2, scales: scales_2, sums: sums_2, arranged: arranged_2 },
+        ];
+        (self.floats, inputs)
+    }
+}

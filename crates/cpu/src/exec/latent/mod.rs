@@ -1,0 +1,152 @@
+//! Latent attention: normed latents and rotated keys go into the cache, then each sequence attends in its form.
+//!
+//! ```text
+//! rows into the cache; queries to latents | attend | fold | outputs from latents     absorbed, elided
+//! rows into the cache                     | expand a block, attend, fold             compressed
+//! ```
+//! A bar is a barrier. `cut.rs` says how work is dealt.
+
+mod absorbed;
+mod compressed;
+mod cut;
+mod expand;
+mod heads;
+mod memory;
+
+use kernels::attention::BLOCK;
+use kernels::latent::{LATENT_ATTEND, LatentAttendFn, LatentShape};
+use kernels::linear::PANEL_ROWS;
+use kernels::rows::Pairs;
+use kernels::{Isa, Kernel};
+use kv::Layout;
+use program::{Rope, RopePairs};
+
+use super::{Exec, Scratch, SequenceRows, split};
+use crate::mla::MlaForm;
+use crate::plan::{LatentInputs, LatentPhase, Operand, Part};
+use crate::pool::Worker;
+
+pub(crate) use memory::{LatentMemory, LatentNeeds, LatentScratch, LatentWorkspace};
+
+/// The kernel of absorbed queries.
+pub(crate) struct LatentKernels {
+    attend: &'static Kernel<LatentAttendFn>,
+}
+
+impl LatentKernels {
+    pub(crate) fn pick(isa: Isa) -> LatentKernels {
+        LatentKernels { attend: LATENT_ATTEND.pick(isa) }
+    }
+}
+
+/// How a cache of latents lies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct LatentCache {
+    pub(crate) shape: LatentShape,
+    pub(crate) layout: Layout,
+}
+
+/// The rows of a step, and the form each sequence attends in.
+#[derive(Clone, Copy)]
+pub(crate) struct StepRows<'a> {
+    pub(crate) sequences: &'a [SequenceRows],
+    pub(crate) forms: &'a [MlaForm],
+}
+
+/// Which elements rotate together.
+pub(crate) fn pairs(rope: &Rope) -> Pairs {
+    match rope.pairs {
+        RopePairs::Interleaved => Pairs::Interleaved,
+        RopePairs::HalfSplit => Pairs::HalfSplit,
+    }
+}
+
+impl<'a> Exec<'a> {
+    pub(super) fn latent(
+        &self,
+        worker: &Worker<'_>,
+        index: usize,
+        phase: &LatentPhase,
+        scratch: &mut Scratch<'_>,
+    ) {
+        let rows = self.latent_rows();
+        self.store_latents(worker, &phase.inputs, scratch);
+        self.absorbed(worker, (index, phase), rows, scratch);
+        if rows.forms.contains(&MlaForm::Compressed) {
+            worker.sync();
+            self.compressed(worker, (index, phase), scratch);
+        }
+    }
+
+    fn latent_rows(&self) -> StepRows<'a> {
+        StepRows { sequences: self.sequences, forms: self.forms }
+    }
+
+    /// Write the new rows into the cache.
+    fn store_latents(&self, worker: &Worker<'_>, inputs: &LatentInputs, scratch: &mut Scratch<'_>) {
+        let LatentCache { shape, .. } = self.attention[inputs.cache.0 as usize].latent();
+        let (floats, _) = scratch.latent.split();
+        let (latent, rope) = floats[..shape.width()].split_at_mut(shape.rank);
+        for row in split(self.tokens.len(), worker) {
+            let index = self.sequences.partition_point(|s| s.first_row <= row) - 1;
+            let position = self.sequences[index].start + row - self.sequences[index].first_row;
+            self.latent_row(inputs, row, latent, rope);
+            let block = self.blocks[inputs.cache.0 as usize][index][position / BLOCK];
+            let start = position % BLOCK * shape.row_bytes();
+            // SAFETY: each row has one writer, and nobody reads it before the barrier.
+            let bytes = unsafe { block.slice_mut(start..start + shape.row_bytes()) };
+            shape.store(bytes, latent, rope);
+        }
+    }
+
+    /// The normed latent and the rotated key of one row.
+    fn latent_row(&self, inputs: &LatentInputs, row: usize, latent: &mut [f32], rope: &mut [f32]) {
+        let c = self.part(inputs.c, row, 0, latent.len());
+        match &inputs.norm {
+            Some(norm) => {
+                let weight = self.weights.vector(norm.weight);
+                self.kernels.rms_norm.call(c, weight, norm.eps, latent);
+            }
+            None => latent.copy_from_slice(c),
+        }
+        rope.copy_from_slice(self.part(inputs.k_pe, row, 0, rope.len()));
+        self.rotate_part(inputs, row, rope);
+    }
+
+    fn rotate_part(&self, inputs: &LatentInputs, row: usize, x: &mut [f32]) {
+        let angles = &self.angles[inputs.rope];
+        let at = row * angles.n_pairs..(row + 1) * angles.n_pairs;
+        let pairs = pairs(&self.plan.ropes[inputs.rope]);
+        self.kernels.rotate.call(x, &angles.cos[at.clone()], &angles.sin[at], pairs);
+    }
+
+    /// The rotated query of one row and head, unscaled: `[q_nope | q_pe]`.
+    fn query(&self, inputs: &LatentInputs, row: usize, head: usize, out: &mut [f32]) {
+        let (nope, pe) = out.split_at_mut(inputs.dims.nope_dim);
+        nope.copy_from_slice(self.part(inputs.q_nope, row, head, nope.len()));
+        pe.copy_from_slice(self.part(inputs.q_pe, row, head, pe.len()));
+        self.rotate_part(inputs, row, pe);
+    }
+
+    /// `len` numbers of a head's part of a row.
+    fn part(&self, part: Part, row: usize, head: usize, len: usize) -> &'a [f32] {
+        let start = part.start + head * part.step;
+        &self.row(part.operand, row)[start..start + len]
+    }
+
+    /// Store a panel's outputs `[n][16]` at `col` of rows `first_row..` of an operand, up to column `end`.
+    fn store_panel(
+        &self,
+        out: Operand,
+        first_row: usize,
+        (col, end): (usize, usize),
+        outputs: &[f32],
+    ) {
+        let width = PANEL_ROWS.min(end - col);
+        for (i, lanes) in outputs.chunks_exact(PANEL_ROWS).enumerate() {
+            // SAFETY: these columns of these rows have one writer, and nobody reads them before the barrier.
+            let place = unsafe { self.part_mut(out, first_row + i, col..col + width) };
+            place.copy_from_slice(&lanes[..width]);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Phases of latent attention.
+
+use program::{CacheId, LatentUp};
+
+use super::{Norm, Operand};
+use crate::mla::MlaDims;
+
+/// Columns of an operand, for each head or for one: those of head `h` start at `start + h * step`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Part {
+    pub(crate) operand: Operand,
+    pub(crate) start: usize,
+    pub(crate) step: usize,
+}
+
+/// What latent attention reads, whatever its form.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct LatentInputs {
+    pub(crate) cache: CacheId,
+    /// Index in [`Plan::ropes`](super::Plan::ropes).
+    pub(crate) rope: usize,
+    pub(crate) up: LatentUp,
+    pub(crate) dims: MlaDims,
+    pub(crate) q_nope: Part,
+    pub(crate) q_pe: Part,
+    pub(crate) c: Part,
+    /// Applied to `c`.
+    pub(crate) norm: Option<Norm>,
+    pub(crate) k_pe: Part,
+}
+
+impl LatentInputs {
+    /// Everything it reads.
+    pub(crate) fn operands(&mut self) -> [&mut Operand; 4] {
+        [
+            &mut self.q_nope.operand,
+            &mut self.q_pe.operand,
+            &mut self.c.operand,
+            &mut self.k_pe.operand,
+        ]
+    }
+}
+
+/// Norm and rotation, cache write and attention over cached latents.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct LatentPhase {
+    pub(crate) inputs: LatentInputs,
+    pub(crate) scale: f32,
+    pub(crate) out: Operand,
+}
+
+/// Rotated queries, keys and values of every head, for an attention phase that follows.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ExpandPhase {
+    pub(crate) inputs: LatentInputs,
+    /// `[Tokens, rank + rope_dim]`: `c` and rotated `k_pe`.
+    pub(crate) rows: Operand,
+    /// `[Tokens, n_heads * (nope_dim + rope_dim)]`.
+    pub(crate) q: Operand,
+    /// As `q`.
+    pub(crate) k: Operand,
+    /// `[Tokens, n_heads * value_dim]`.
+    pub(crate) v: Operand,
+}
+
+impl ExpandPhase {
+    /// Everything it reads and writes.
+    pub(crate) fn operands(&mut self) -> impl Iterator<Item = &mut Operand> {
+        let own = [&mut self.rows, &mut self.q, &mut self.k, &mut self.v];
+        self.inputs.operands().into_iter().chain(own)
+    }
+}
