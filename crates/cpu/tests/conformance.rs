@@ -2,7 +2,7 @@
 //! every instruction set this machine has.
 
 use conformance::golden::{self, Case, golden_case};
-use conformance::{CHECKS, Family};
+use conformance::{CHECKS, EXPERTS, Family};
 use cpu::{Cpu, Options};
 use kernels::Isa;
 use program::interpreter::Interpreter;
@@ -12,7 +12,10 @@ use program::interpreter::Interpreter;
 fn on_every_isa(test: impl Fn(&Cpu, &str)) {
     for (name, isa) in Isa::NAMES {
         if Isa::detect().contains(*isa) {
-            test(&Cpu::new(&Options { threads: Some(2), isa: Some(*isa), ..Options::default() }), name);
+            test(
+                &Cpu::new(&Options { threads: Some(2), isa: Some(*isa), ..Options::default() }),
+                name,
+            );
         } else {
             let required =
                 std::env::var("ROOFLIGHT_REQUIRE_ISA").is_ok_and(|needed| needed == *name);
@@ -25,6 +28,11 @@ fn on_every_isa(test: impl Fn(&Cpu, &str)) {
 #[test]
 fn suite() {
     on_every_isa(|cpu, _| conformance::run(cpu, CHECKS));
+}
+
+#[test]
+fn suite_experts() {
+    on_every_isa(|cpu, _| conformance::run(cpu, EXPERTS));
 }
 
 /// How far the executor may be from the interpreter on the same weights: 8-bit activations are all that differs.
@@ -63,9 +71,8 @@ fn golden_quantized() {
     }
 }
 
-#[test]
-fn golden_plain() {
-    match golden::plain(Family::Dense) {
+fn check_plain(family: Family) {
+    match golden::plain(family) {
         Err(why) => golden::skipped(&why),
         Ok(cases) => {
             for case in &cases {
@@ -77,4 +84,14 @@ fn golden_plain() {
             }
         }
     }
+}
+
+#[test]
+fn golden_plain() {
+    check_plain(Family::Dense);
+}
+
+#[test]
+fn golden_experts() {
+    check_plain(Family::Experts);
 }
