@@ -238,6 +238,11 @@ impl<'a> Exec<'a> {
         rows: Range<usize>,
         links: &[Link],
     ) {
+        // the sum that comes last is made on the way
+        let (links, last) = match links {
+            [links @ .., Link::Add(other)] => (links, Some(*other)),
+            _ => (links, None),
+        };
         for (panel, tile) in tile.chunks_exact_mut(rows.len() * PANEL_ROWS).enumerate() {
             let col = (first_panel + panel) * PANEL_ROWS;
             let width = PANEL_ROWS.min(out_rows - col);
@@ -248,9 +253,15 @@ impl<'a> Exec<'a> {
                 let start = row * out.cols + col;
                 // SAFETY: a unit's columns have one writer, and no op of the phase reads the output.
                 let place = unsafe { self.buffer(out).slice_mut(start..start + width) };
-                match place.first_chunk_mut::<PANEL_ROWS>() {
-                    Some(place) => place.copy_from_slice(lanes),
-                    None => place.copy_from_slice(&lanes[..width]),
+                match (last, place.first_chunk_mut::<PANEL_ROWS>()) {
+                    (Some(other), _) => {
+                        let other = &self.row(other, row)[col..col + width];
+                        for ((place, lane), other) in place.iter_mut().zip(lanes).zip(other) {
+                            *place = other + lane;
+                        }
+                    }
+                    (None, Some(place)) => place.copy_from_slice(lanes),
+                    (None, None) => place.copy_from_slice(&lanes[..width]),
                 }
             }
         }
