@@ -148,7 +148,7 @@ impl Exec<'_> {
             let out = unsafe { self.partials.slice_mut(start..start + size) };
             let mut out = Partials::new(out, n, &head);
             out.clear();
-            self.attend_span(phase, run, item.tile, item.spans.start, &mut out, kernel);
+            self.attend_span(phase, run, (item.tile, item.spans.start), &mut out, kernel);
             return;
         }
         let mut state = Partials::new(state, n, &head);
@@ -156,7 +156,7 @@ impl Exec<'_> {
         let mut partial = Partials::new(partial, n, &head);
         for span in item.spans.clone() {
             partial.clear();
-            self.attend_span(phase, run, item.tile, span, &mut partial, kernel);
+            self.attend_span(phase, run, (item.tile, span), &mut partial, kernel);
             self.kernels.merge.call(&mut state, &partial);
         }
         for (i, row) in rows.enumerate() {
@@ -176,8 +176,7 @@ impl Exec<'_> {
         &self,
         phase: &LatentPhase,
         run: &Run,
-        tile: usize,
-        span: usize,
+        (tile, span): (usize, usize),
         state: &mut Partials<'_>,
         scratch: &mut [f32],
     ) {

@@ -1,0 +1,51 @@
+//! Latent attention in every form: the suite, logits of another program, and the forms against each other.
+
+use conformance::golden::{self, golden_case};
+use conformance::{Family, LATENT};
+use cpu::{Cpu, MlaForm, Options};
+use kernels::Isa;
+
+fn cpu(mla: MlaForm, threads: usize, isa: Isa) -> Cpu {
+    Cpu::new(&Options { threads: Some(threads), isa: Some(isa), mla })
+}
+
+/// Run `test` in every form, in one of them with every instruction set this CPU has.
+fn in_every_form(test: impl Fn(&Cpu, &str)) {
+    for (name, form) in MlaForm::NAMES {
+        for (isa_name, isa) in Isa::NAMES {
+            let best = *isa == Isa::detect();
+            if best || (*form == MlaForm::Auto && Isa::detect().contains(*isa)) {
+                test(&cpu(*form, 2, *isa), &format!("{name}, {isa_name}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn suite() {
+    in_every_form(|cpu, what| {
+        // 600 steps that each expand all of the context take minutes without vectors
+        let slow = |check: &&conformance::Check| check.name == "op/latent_attention_of_prompts";
+        for check in LATENT.iter().filter(|check| !(slow(check) && what.ends_with("scalar"))) {
+            let start = std::time::Instant::now();
+            (check.run)(cpu);
+            eprintln!("{what}: {} in {:?}", check.name, start.elapsed());
+        }
+    });
+}
+
+#[test]
+fn golden_latent() {
+    match golden::plain(Family::Latent) {
+        Err(why) => golden::skipped(&why),
+        Ok(cases) => {
+            for case in &cases {
+                in_every_form(|cpu, what| {
+                    let outcome = golden_case(cpu, case);
+                    eprintln!("{} {what}: NMSE {:.2e}", case.name, outcome.nmse);
+                    outcome.assert(case);
+                });
+            }
+        }
+    }
+}
