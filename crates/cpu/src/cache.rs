@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use kernels::attention::{ElemType, HeadShape};
+use kernels::attention::{BLOCK, ElemType, HeadShape};
 use kernels::latent::LatentShape;
 use kernels::rows::Pairs;
 use kv::Layout;
 use program::{CacheId, CacheOptions, CacheSpec, CacheType, Error, Program, Result};
 
 use crate::exec::{AttentionShape, LatentCache, pairs};
+use crate::mla_bench::Random;
 use crate::plan::{AttentionPhase, Phase, Plan};
 
 /// What one layer keeps.
@@ -27,6 +28,30 @@ impl CacheShape {
             CacheShape::Heads(shape) => shape.layout,
             CacheShape::Latent(cache) => cache.layout,
         }
+    }
+
+    /// A block of made-up content.
+    pub(crate) fn made_up(&self) -> Vec<u8> {
+        let mut random = Random(7);
+        let mut numbers = |n: usize| -> Vec<f32> { (0..n).map(|_| random.next()).collect() };
+        let mut block = vec![0; self.layout().block_bytes()];
+        match self {
+            CacheShape::Latent(LatentCache { shape, .. }) => {
+                for row in block.chunks_exact_mut(shape.row_bytes()) {
+                    shape.store(row, &numbers(shape.rank), &numbers(shape.rope_dim));
+                }
+            }
+            CacheShape::Heads(AttentionShape { head, layout, .. }) => {
+                for number in 0..layout.n_kv_heads() {
+                    for position in 0..BLOCK {
+                        let (key, value) = (numbers(head.key_dim), numbers(head.value_dim));
+                        head.store_key(&mut block[layout.keys(number)], position, &key);
+                        head.store_value(&mut block[layout.values(number)], position, &value);
+                    }
+                }
+            }
+        }
+        block
     }
 
     /// The shape of keys and values, if it keeps such.

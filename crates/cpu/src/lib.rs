@@ -8,6 +8,7 @@ mod exec;
 mod lower;
 mod memory;
 mod mla;
+mod mla_bench;
 mod model;
 mod narrow;
 mod plan;
@@ -23,6 +24,7 @@ use kernels::Isa;
 use program::{Ceilings, Executor, Model, Program, Progress, Result, WeightSource};
 
 pub use mla::{MlaDims, MlaForm};
+pub use mla_bench::{MlaBench, MlaLayer, MlaMeasure};
 pub use threads::default_threads;
 
 use crate::model::CpuModel;

@@ -262,6 +262,33 @@ impl CpuModel {
     }
 }
 
+impl CpuModel {
+    /// Make an empty session hold `len` positions of made-up content, the same 256 again and again.
+    ///
+    /// # Errors
+    /// Unknown session, full context, memory.
+    pub(crate) fn fill(&self, id: SessionId, len: usize) -> Result<()> {
+        self.with(id, |session| {
+            session.cache.prepare(len).map_err(cache_error)?;
+            let shapes = Arc::clone(&session.shapes);
+            for (shape, views) in shapes.iter().zip(session.cache.views(0..len)) {
+                let content = shape.made_up();
+                for view in views {
+                    if let kv::View::Exclusive(block) = view {
+                        block.copy_from_slice(&content);
+                    }
+                }
+            }
+            session.cache.extend(len).map_err(cache_error)
+        })
+    }
+
+    /// Memory that steps took so far, besides weights and caches.
+    pub(crate) fn work_bytes(&self) -> u64 {
+        self.lock().workspace.bytes()
+    }
+}
+
 /// An empty list with room for `len` numbers.
 fn reserve(len: usize, what: &'static str) -> Result<Vec<f32>> {
     let mut list = Vec::new();

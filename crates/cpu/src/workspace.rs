@@ -86,6 +86,10 @@ impl ActBuffers {
         grow(&mut self.arranged, 4 * words)
     }
 
+    fn all(&self) -> [&Buffer; 5] {
+        [&self.normed, &self.codes, &self.scales, &self.sums, &self.arranged]
+    }
+
     fn share(&mut self) -> Acts<'_> {
         Acts {
             normed: self.normed.shared_as(),
@@ -119,6 +123,14 @@ impl Workspace {
     /// Time of each phase in the last step.
     pub(crate) fn times(&self) -> &[Duration] {
         &self.times
+    }
+
+    /// Memory it takes. Of what attention may split, only what latent attention did split counts: the rest is untouched.
+    pub(crate) fn bytes(&self) -> u64 {
+        let buffers = self.buffers.iter().chain(self.scratch.iter().flatten());
+        let acts = [&self.acts, &self.inner].into_iter().flat_map(ActBuffers::all);
+        let bytes: usize = buffers.chain(acts).map(Buffer::len).sum();
+        (bytes + self.latent.bytes()) as u64
     }
 
     /// Memory for a step of `n_tokens` rows, `n_selected` of them with outputs.

@@ -160,7 +160,11 @@ impl Batch {
         (tiles, items)
     }
 
-    fn partial_floats(&self, dims: &MlaDims) -> usize {
+    /// Floats of the results of spans; none if they are not kept.
+    pub(super) fn partial_floats(&self, dims: &MlaDims) -> usize {
+        if !self.by_span {
+            return 0;
+        }
         let last = self.runs.last();
         last.map_or(0, |run| run.partials(run.n_tiles, 0, partial_floats(dims.rank)))
     }
@@ -232,7 +236,8 @@ fn spread(batch: &mut Batch, dims: &MlaDims, workers: usize, room: usize) {
         limit /= 2;
         (tiles, items) = batch.tile(dims, limit);
     }
-    batch.by_span = tiles < ITEMS * workers && items > tiles && batch.partial_floats(dims) <= room;
+    batch.by_span = tiles < ITEMS * workers && items > tiles;
+    batch.by_span &= batch.partial_floats(dims) <= room;
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@ pub(crate) struct LatentNeeds {
     pub(crate) queries: usize,
     /// Outputs before they leave the latents.
     pub(crate) gathered: usize,
+    /// Results of spans, in memory that all of attention shares.
+    partials: usize,
     /// By worker: floats, codes, scales, sums, arranged words.
     worker: [usize; 5],
 }
@@ -36,6 +38,7 @@ impl LatentNeeds {
             for batch in batches(dims, rows, workers, usize::MAX) {
                 needs.queries = needs.queries.max(batch.query_floats);
                 needs.gathered = needs.gathered.max(batch.n_rows * dims.rank);
+                needs.partials = needs.partials.max(batch.partial_floats(dims));
             }
             let any = |form| rows.forms.contains(&form);
             if any(MlaForm::Elided) {
@@ -73,6 +76,7 @@ impl LatentNeeds {
         LatentNeeds {
             queries: self.queries.max(other.queries),
             gathered: self.gathered.max(other.gathered),
+            partials: self.partials.max(other.partials),
             worker: std::array::from_fn(|i| self.worker[i].max(other.worker[i])),
         }
     }
@@ -83,6 +87,8 @@ pub(crate) struct LatentWorkspace {
     queries: Buffer,
     gathered: Buffer,
     workers: Vec<[Buffer; 5]>,
+    /// Floats of partial results in the last step.
+    partials: usize,
 }
 
 /// A step's view of it.
@@ -149,8 +155,16 @@ impl LatentWorkspace {
         LatentWorkspace {
             queries: Buffer::empty(),
             gathered: Buffer::empty(),
+            partials: 0,
             workers: (0..workers).map(|_| std::array::from_fn(|_| Buffer::empty())).collect(),
         }
+    }
+
+    /// Memory it takes, partial results included.
+    pub(crate) fn bytes(&self) -> usize {
+        let own = [&self.queries, &self.gathered].into_iter();
+        let buffers = own.chain(self.workers.iter().flatten());
+        buffers.map(Buffer::len).sum::<usize>() + 4 * self.partials
     }
 
     /// Make room for a step, with `grow` for each buffer and its bytes.
@@ -159,6 +173,7 @@ impl LatentWorkspace {
         needs: &LatentNeeds,
         grow: &dyn Fn(&mut Buffer, usize) -> program::Result<()>,
     ) -> program::Result<LatentMemory<'_>> {
+        self.partials = needs.partials;
         grow(&mut self.queries, 4 * needs.queries)?;
         grow(&mut self.gathered, 4 * needs.gathered)?;
         for worker in &mut self.workers {
