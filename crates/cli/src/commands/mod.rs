@@ -9,6 +9,7 @@ mod logits;
 mod machine;
 mod man;
 mod perplexity;
+mod recall;
 mod run;
 mod show;
 mod tokenize;
@@ -48,6 +49,7 @@ enum Command {
     Tokenize(tokenize::Tokenize),
     Logits(logits::Logits),
     Perplexity(perplexity::Perplexity),
+    Recall(recall::Recall),
     Kernels(kernels::Kernels),
     Machine(machine::Machine),
     Completions(completions::Completions),
@@ -78,6 +80,7 @@ impl Cli {
             Command::Tokenize(c) => c.run(out),
             Command::Logits(c) => c.run(out),
             Command::Perplexity(c) => c.run(out),
+            Command::Recall(c) => c.run(out),
             Command::Kernels(c) => c.run(out),
             Command::Machine(c) => c.run(out),
             Command::Completions(c) => c.run(out),
