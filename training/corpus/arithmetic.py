@@ -105,7 +105,7 @@ def counting(rng, lang: str, split: str):
 def drill(rng, split: str, max_tokens: int):
     """A plain document of equations; only the results have full weight."""
     parts = []
-    n = rng.randint(6, max(7, min(40, max_tokens // 12)))
+    n = rng.randint(6, max(7, min(40, max_tokens // 21)))
     mode = rng.random()
     for _ in range(n):
         if mode < 0.25:

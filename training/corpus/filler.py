@@ -26,7 +26,7 @@ _ZH_A = ["一{m}{a}坐{p}。", "{j}很早就回家了。", "桌上有一{om}{c}�
 
 def sentence(rng, lang: str) -> str:
     """One plain sentence."""
-    if rng.random() < 0.6:
+    if rng.random() < (0.35 if lang == "zh" else 0.5):
         return rng.choice(ZH if lang == "zh" else EN)
     a, o, p, c = rng.choice(ANIMALS), rng.choice(OBJECTS), rng.choice(PLACES), rng.choice(COLOURS)
     j, f = rng.choice(JOBS), rng.choice(FOODS)

@@ -7,21 +7,21 @@ from .core import FULL, USER, Item, est_tokens, messages_of, plain, render, roug
 
 # Kind: share of tokens, first guess of tokens per document.
 MIXTURE = {
-    "chat": (0.21, 220),
+    "chat": (0.20, 220),
     "first_words": (0.05, 120),
-    "questions": (0.09, 130),
+    "questions": (0.08, 130),
     "name": (0.06, 180),
-    "story": (0.07, 200),
-    "facts": (0.10, 150),
-    "arith_drill": (0.08, 180),
+    "story": (0.06, 200),
+    "facts": (0.09, 150),
+    "arith_drill": (0.12, 270),
     "arith_chat": (0.05, 160),
     "lists": (0.05, 110),
-    "passkey": (0.10, 500),
-    "two_needles": (0.08, 450),
+    "passkey": (0.12, 500),
+    "two_needles": (0.09, 450),
     "key_value": (0.09, 340),
     "induction": (0.04, 250),
 }
-ZH_SHARE = 0.45
+ZH_SHARE = 0.5
 MAX_TOKENS = 1000
 
 
@@ -36,7 +36,7 @@ def _arith(rng, lang, split):
 
 def _story(rng, lang, split, max_tokens):
     parts = []
-    for _ in range(rng.randint(1, min(3, max(1, max_tokens // 120)))):
+    for _ in range(rng.randint(1, min(3, max(1, max_tokens // 160)))):
         if parts:
             parts.append(("\n\n", USER))
         parts.append((stories.story(rng, lang, split)[0], FULL))
@@ -62,9 +62,9 @@ def document(rng, kind: str, lang: str, split: str, max_tokens: int) -> list:
     elif kind == "facts":
         chat = facts.context(rng, lang, split, max_tokens)
     elif kind == "arith_chat":
-        chat = _some(rng, lambda: _arith(rng, lang, split), 2, 8)
+        chat = _some(rng, lambda: _arith(rng, lang, split), 2, min(8, max_tokens // 40))
     elif kind == "lists":
-        chat = _some(rng, lambda: lists.any_question(rng, lang, split), 1, 5)
+        chat = _some(rng, lambda: lists.any_question(rng, lang, split), 1, min(5, max_tokens // 60))
     elif kind == "passkey":
         chat = retrieval.passkey(rng, lang, split, max_tokens)
     elif kind == "two_needles":
@@ -121,11 +121,11 @@ def tasks(seed, n: int) -> dict:
             depth = None
             if kind == "passkey":
                 depth = (i // 2) / max(1, (n + 1) // 2 - 1)
-                chat, answer = retrieval.passkey_item(rng, lang, depth, rng.choice((200, 400, 600, 800, 950)))
+                chat, answer = retrieval.passkey_item(rng, lang, depth, rng.choice((200, 400, 600, 800, 980)))
             elif kind == "keyvalue":
                 chat, answer = retrieval.key_value_item(rng, lang)
             elif kind == "two_needles":
-                chat, answer = retrieval.two_needles_item(rng, lang, rng.choice((150, 300, 500, 700, 950)))
+                chat, answer = retrieval.two_needles_item(rng, lang, rng.choice((150, 300, 500, 700, 980)))
             elif kind == "arithmetic":
                 chat, answer = _arith_item(rng, lang)
             else:

@@ -14,7 +14,7 @@ from .lexicon import COLOURS, DISHES, PLACES, WORDS_EN, ZH_KEYS
 
 def length(rng, max_tokens: int) -> int:
     """A context length: log-uniform, with more weight on the long ones."""
-    top = int(0.93 * max_tokens)
+    top = int(0.96 * max_tokens)
     if rng.random() < 0.4:
         return rng.randint(top // 2, top)
     return int(math.exp(rng.uniform(math.log(60), math.log(top))))
@@ -123,10 +123,12 @@ def haystack(rng, lang, hidden, tokens, depth=None):
     """
     intro = rng.choice(_INTRO[lang])
     budget = tokens - sum(est_tokens(h.text) for h in hidden) - 30
+    # Many of the Chinese filler sentences are few tokens.
+    share = 0.36 if lang == "zh" else 1.0
     lines = []
     while budget > 0:
         s = sentence(rng, lang)
-        budget -= est_tokens(s)
+        budget -= est_tokens(s) * share
         lines.append((s, FILLER))
     if depth is not None:
         lines.insert(round(depth * len(lines)), (hidden[0].text, FILLER))
