@@ -15,7 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("cpu", &["program", "kernels", "kv", "quant"]),
     ("models", &["program", "gguf", "quant"]),
     ("tokenizer", &["gguf"]),
-    ("planner", &["program"]),
+    ("planner", &["program", "quant"]),
     ("engine", &["program", "models", "tokenizer", "planner", "kv"]),
     ("conformance", &["program", "models", "kv", "quant", "gguf"]),
     (

@@ -1,18 +1,25 @@
 //! The roofline: what a model must read and compute, and how fast a machine can do that at best.
 //!
 //! [`cost`] counts the ops of a `Program`; [`formula`] has the closed forms for dense decoders, which the counts must
-//! equal; [`predict`] sets a count against a [`Machine`]: measured ceilings, or a row of the table in [`devices`]. No
-//! model file, executor or terminal is known here. Bytes, seconds and operations throughout, decimal units.
-//! Read next: `cost.rs`, then `predict.rs`.
+//! equal; [`predict`] sets a count against a [`Machine`]: measured ceilings, or a row of the table in [`devices`].
+//! Beside that limit stands what is to be expected: [`measure()`] has an executor run small programs, and [`Executed`]
+//! adds up their [`Rates`]. No model file, concrete executor or terminal is known here. Bytes, seconds and operations
+//! throughout, decimal units. Read next: `cost.rs`, then `predict.rs`, then `expect.rs`.
 
 #![forbid(unsafe_code)]
 
 pub mod cost;
 pub mod devices;
 mod error;
+mod expect;
 pub mod formula;
+mod measure;
 pub mod predict;
+mod rates;
 
 pub use cost::{Cost, CostOptions, Kind, Load, Pass, Work};
 pub use error::{Error, Result};
+pub use expect::{Executed, Expected};
+pub use measure::measure;
 pub use predict::{Machine, Prediction, Resource, first_inflection, longest_context, share};
+pub use rates::{AttentionRate, AttentionShape, LinearRate, Overheads, Rates, Wanted};
