@@ -57,7 +57,7 @@ def _smalltalk(rng, lang):
     talk = TALK[lang]
     r = rng.random()
     if r < 0.68:
-        asks, replies = rng.choice(talk.QA[:24]) if rng.random() < 0.45 else rng.choice(talk.QA)
+        asks, replies = rng.choice(talk.QA[:28]) if rng.random() < 0.45 else rng.choice(talk.QA)
         return rough(rng, rng.choice(asks), lang), rng.choice(replies)
     if r < 0.76:
         return rough(rng, rng.choice(talk.JOKE_ASK), lang), rng.choice(talk.JOKES)
@@ -185,7 +185,7 @@ def questions(rng, lang, split, max_tokens):
 def first_words(rng, lang, split, max_tokens):
     """What a newcomer types first."""
     talk = TALK[lang]
-    groups = [talk.GREETINGS, talk.GREETINGS, talk.HOW, talk.THANKS, talk.BYES] + talk.QA[:14]
+    groups = [talk.GREETINGS, talk.GREETINGS, talk.HOW, talk.THANKS, talk.BYES] + talk.QA[:16]
     pairs = []
     for _ in range(rng.randint(1, 4)):
         r = rng.random()

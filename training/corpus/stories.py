@@ -8,6 +8,7 @@ from .lexicon import COLOURS, OBJECTS, PLACES
 HEROES = [("fox", "狐狸"), ("cat", "小猫"), ("dog", "小狗"), ("rabbit", "兔子"), ("bear", "小熊"), ("mouse", "老鼠"), ("duck", "鸭子"), ("owl", "猫头鹰"),
           ("frog", "青蛙"), ("lion", "狮子"), ("panda", "熊猫"), ("penguin", "企鹅"), ("monkey", "猴子"), ("elephant", "大象"), ("tiger", "老虎"), ("horse", "小马"), ("wolf", "狼"), ("dragon", "龙"), ("robot", "机器人"), ("bird", "小鸟"), ("pig", "小猪")]
 PEOPLE = [("girl", "小女孩"), ("boy", "小男孩")]
+_OUTSIDE = [p for p in PLACES if p[0] not in ("attic", "cellar", "hall", "kitchen")]
 KIND = [("little", "小小的"), ("kind", "善良的"), ("brave", "勇敢的"), ("clever", "聪明的"), ("shy", "害羞的"), ("merry", "快乐的")]
 WEATHER = [("One sunny morning", "一个晴朗的早上"), ("One cold day", "有一天，天气很冷"), ("One rainy afternoon", "一个下雨的下午"), ("One quiet evening", "一个安静的傍晚"), ("One windy day", "一个刮风的日子"), ("One day", "有一天")]
 THINGS = [o for o in OBJECTS if o[0] in ("key", "ball", "hat", "coin", "map", "bell", "ring", "umbrella", "scarf", "drum", "letter", "mirror", "basket", "kite", "shell", "lamp", "book", "box")]
@@ -121,7 +122,7 @@ def story(rng, lang, split, hero=None):
     friend = rng.choice([h for h in HEROES if h != hero])
     first, other = _names(rng, lang, split, hero[0])
     thing = rng.choice(THINGS)
-    place, place2 = rng.sample(PLACES, 2)
+    place, place2 = rng.sample(_OUTSIDE, 2)
     i = 1 if lang == "zh" else 0
     text, asks = (_zh if lang == "zh" else _en)(rng, rng.randrange(6), first, other, hero[i], friend[i], thing, place, place2)
     return text, asks, hero
