@@ -24,7 +24,7 @@ PLACES = [
     ("bridge", "on the bridge", "大桥", "在大桥上"), ("castle", "in the castle", "城堡", "在城堡里"),
     ("farm", "on the farm", "农场", "在农场里"), ("museum", "in the museum", "博物馆", "在博物馆里"),
     ("park", "in the park", "公园", "在公园里"), ("bakery", "in the bakery", "面包店", "在面包店里"),
-    ("hill", "on the hill", "小山", "在小山上"), ("lake", "by the lake", "湖", "在湖边"),
+    ("hill", "on the hill", "小山", "在小山上"), ("lake", "by the lake", "湖边", "在湖边"),
     ("cave", "in the cave", "山洞", "在山洞里"), ("attic", "in the attic", "阁楼", "在阁楼里"),
     ("cellar", "in the cellar", "地下室", "在地下室里"), ("hall", "in the hall", "大厅", "在大厅里"),
     ("village", "in the village", "村子", "在村子里"), ("island", "on the island", "小岛", "在小岛上"),

@@ -19,6 +19,8 @@ def _names(rng, lang, split, hero):
     if lang == "zh":
         while True:
             a, b = names.name(rng, lang, split), names.name(rng, lang, split)
+            if hero in ("girl", "boy") and set(a) & set("勇强军刚伟磊杰建国志涛超" if hero == "girl" else "丽芳艳霞兰梅雪佳静"):
+                continue
             if a[:2] != b[:2] and not set(a) & set(b):
                 return a, b
     while True:
