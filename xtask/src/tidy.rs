@@ -16,6 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("models", &["program", "gguf", "quant"]),
     ("tokenizer", &["gguf"]),
     ("planner", &["program", "quant"]),
+    ("plot", &[]),
     ("engine", &["program", "models", "tokenizer", "planner", "kv"]),
     ("conformance", &["program", "models", "kv", "quant", "gguf"]),
     (
@@ -31,6 +32,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tokenizer",
             "planner",
             "engine",
+            "plot",
         ],
     ),
     ("xtask", &[]),

@@ -1,0 +1,167 @@
+//! Where labels go so that they do not hide each other.
+
+use crate::scene::{Point, Rect};
+
+/// Positions in order, at least `gap` apart between `low` and `high`, as near as possible to those `wanted`, by least
+/// squares. If there is no room, the gap is what room there is.
+pub(crate) fn spread(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> {
+    let n = wanted.len();
+    if n == 0 {
+        return Vec::new();
+    }
+    let gap = if n > 1 { gap.min((high - low).max(0.0) / (n - 1) as f64) } else { gap };
+    let mut order: Vec<usize> = (0..n).collect();
+    order.sort_by(|a, b| wanted[*a].total_cmp(&wanted[*b]));
+    // With the gaps taken out, positions must not descend: neighbours that would are pooled at their mean.
+    let mut pools: Vec<(f64, usize)> = Vec::new();
+    for (i, index) in order.iter().enumerate() {
+        let mut pool = (wanted[*index] - i as f64 * gap, 1);
+        while let Some(last) = pools.last().copied().filter(|last| last.0 >= pool.0) {
+            let count = last.1 + pool.1;
+            pool = ((last.0 * last.1 as f64 + pool.0 * pool.1 as f64) / count as f64, count);
+            pools.pop();
+        }
+        pools.push(pool);
+    }
+    let top = (high - (n - 1) as f64 * gap).max(low);
+    let flat = pools.iter().flat_map(|(at, count)| std::iter::repeat_n(at.clamp(low, top), *count));
+    let mut placed = vec![0.0; n];
+    for (i, (index, at)) in order.iter().zip(flat).enumerate() {
+        placed[*index] = at + i as f64 * gap;
+    }
+    placed
+}
+
+/// A label in the strip above a plot, with a line down to the axis or without.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Above {
+    /// Where it wants its middle to be, and where its line runs.
+    pub(crate) at: f64,
+    /// Its width.
+    pub(crate) width: f64,
+    /// Does it have a line?
+    pub(crate) line: bool,
+}
+
+/// The left end and the row, from 0 at the bottom, of each label between `left` and `right`. No two overlap, and no
+/// label stands on the line of another.
+pub(crate) fn above(labels: &[Above], left: f64, right: f64) -> Vec<(f64, usize)> {
+    const GAP: f64 = 6.0;
+    let mut order: Vec<usize> = (0..labels.len()).collect();
+    order.sort_by(|a, b| labels[*b].at.total_cmp(&labels[*a].at));
+    let mut placed: Vec<Option<(f64, usize)>> = vec![None; labels.len()];
+    for index in order {
+        let label = labels[index];
+        let latest = (right - label.width).max(left);
+        let candidates =
+            [label.at - label.width / 2.0, label.at - 3.0, label.at + 3.0 - label.width]
+                .map(|x| x.clamp(left, latest));
+        let free = |x: f64, row: usize| {
+            labels.iter().zip(&placed).all(|(other, place)| {
+                let Some((other_x, other_row)) = *place else { return true };
+                let apart = x + label.width + GAP <= other_x || other_x + other.width + GAP <= x;
+                // A line runs through all rows below its label.
+                let crossed =
+                    |at: f64, x: f64, width: f64| x - GAP / 2.0 < at && at < x + width + GAP / 2.0;
+                match row.cmp(&other_row) {
+                    std::cmp::Ordering::Equal => apart,
+                    std::cmp::Ordering::Less => !other.line || !crossed(other.at, x, label.width),
+                    std::cmp::Ordering::Greater => {
+                        !label.line || !crossed(label.at, other_x, other.width)
+                    }
+                }
+            })
+        };
+        let spots = (0..labels.len()).flat_map(|row| candidates.map(|x| (x, row)));
+        let found = spots.into_iter().find(|(x, row)| free(*x, *row));
+        // Nothing free: a row of its own above all others.
+        let top = placed.iter().flatten().map(|p| p.1 + 1).max().unwrap_or(0);
+        placed[index] = Some(found.unwrap_or((candidates[0], top)));
+    }
+    placed.into_iter().map(|place| place.unwrap_or((left, 0))).collect()
+}
+
+/// The first of `candidates` within `bounds` that hides no text and the least of lines; `None` if each hides a text.
+pub(crate) fn spot(
+    candidates: impl IntoIterator<Item = Rect>,
+    bounds: &Rect,
+    texts: &[Rect],
+    lines: &[Vec<Point>],
+) -> Option<Rect> {
+    let inside = |r: &Rect| {
+        r.x >= bounds.x
+            && r.y >= bounds.y
+            && r.right() <= bounds.right()
+            && r.bottom() <= bounds.bottom()
+    };
+    let hidden = |r: &Rect| {
+        let pieces = lines.iter().flat_map(|line| line.windows(2));
+        let covered = pieces.filter_map(|pair| r.clip(pair[0], pair[1]));
+        covered.map(|(a, b)| 1.0 + (b[0] - a[0]).hypot(b[1] - a[1])).sum::<f64>()
+    };
+    candidates
+        .into_iter()
+        .filter(|r| inside(r) && !texts.iter().any(|text| text.meets(r)))
+        .map(|r| (hidden(&r), r))
+        .min_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, r)| r)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn labels_move_no_more_than_they_must() {
+        assert_eq!(spread(&[10.0, 50.0], 14.0, 0.0, 100.0), [10.0, 50.0]);
+        assert_eq!(spread(&[50.0, 50.0], 14.0, 0.0, 100.0), [43.0, 57.0]);
+        assert_eq!(spread(&[99.0, 98.0], 14.0, 0.0, 100.0), [100.0, 86.0]);
+        assert_eq!(spread(&[1.0, 2.0, 3.0], 90.0, 0.0, 100.0), [0.0, 50.0, 100.0]);
+        assert_eq!(spread(&[], 1.0, 0.0, 1.0), Vec::<f64>::new());
+    }
+
+    #[test]
+    fn a_label_goes_where_no_line_is() {
+        let bounds = Rect { x: 0.0, y: 0.0, w: 100.0, h: 100.0 };
+        let at = |x, y| Rect { x, y, w: 20.0, h: 10.0 };
+        let line = vec![vec![[0.0, 15.0], [100.0, 15.0]]];
+        assert_eq!(
+            spot([at(10.0, 10.0), at(10.0, 40.0)], &bounds, &[], &line),
+            Some(at(10.0, 40.0))
+        );
+        assert_eq!(spot([at(90.0, 10.0)], &bounds, &[], &line), None);
+        assert_eq!(spot([at(10.0, 10.0)], &bounds, &[at(15.0, 12.0)], &line), None);
+    }
+
+    proptest! {
+        #[test]
+        fn spread_keeps_order_gap_and_bounds(
+            wanted in prop::collection::vec(-50.0..150.0f64, 1..12),
+        ) {
+            let (gap, low, high) = (14.0, 0.0, 200.0);
+            let placed = spread(&wanted, gap, low, high);
+            let mut pairs: Vec<(f64, f64)> = wanted.iter().copied().zip(placed).collect();
+            pairs.sort_by(|a, b| a.1.total_cmp(&b.1));
+            prop_assert!(pairs.windows(2).all(|p| p[1].1 - p[0].1 >= gap - 1e-9 && p[0].0 <= p[1].0));
+            prop_assert!(pairs.iter().all(|p| (low - 1e-9..=high + 1e-9).contains(&p.1)));
+        }
+
+        #[test]
+        fn labels_above_are_free(
+            labels in prop::collection::vec((0.0..300.0f64, 5.0..150.0f64, any::<bool>()), 0..9),
+        ) {
+            let labels: Vec<Above> =
+                labels.into_iter().map(|(at, width, line)| Above { at, width, line }).collect();
+            let placed = above(&labels, 0.0, 300.0);
+            for (i, (a, p)) in labels.iter().zip(&placed).enumerate() {
+                prop_assert!(p.0 >= 0.0 && p.0 + a.width <= 300.0 + 1e-9);
+                for (b, q) in labels[..i].iter().zip(&placed) {
+                    let overlap = p.0 < q.0 + b.width && q.0 < p.0 + a.width;
+                    prop_assert!(p.1 != q.1 || !overlap);
+                }
+            }
+        }
+    }
+}
