@@ -1,8 +1,12 @@
 //! [`Estimate`]: a model in one type of weights and one type of cache on one machine, and what it answers.
 
+use std::sync::Arc;
+
 use crate::cost::Cost;
+use crate::expect::Executed;
 use crate::formula::{Head, Parameters, Roofline, longest_context};
 use crate::predict::{Machine, Prediction, first_inflection};
+use crate::rates::Rates;
 
 /// Longest prompt, in tokens, at which an inflection is looked for.
 const LONGEST: u64 = 1 << 24;
@@ -11,16 +15,22 @@ const LONGEST: u64 = 1 << 24;
 #[derive(Clone, Debug)]
 pub enum Estimate {
     /// Counted op by op, each tensor in its own format; prompts go through in chunks.
-    Counted {
-        /// What is done.
-        cost: Box<Cost>,
-        /// What does it.
-        machine: Machine,
-        /// Tokens of a prompt per pass.
-        chunk: u64,
-    },
+    Counted(Box<Counted>),
     /// The roofline's closed form: one number of bytes per weight, a prompt in one pass.
     Closed(Roofline),
+}
+
+/// A program on a machine.
+#[derive(Clone, Debug)]
+pub struct Counted {
+    /// What is done at least.
+    pub cost: Cost,
+    /// What does it.
+    pub machine: Machine,
+    /// Tokens of a prompt per pass.
+    pub chunk: u64,
+    /// What is done, and the rates of the kernels that do it, where they were measured.
+    pub kernels: Option<(Executed, Arc<Rates>)>,
 }
 
 /// Prompt lengths, in tokens, from which on another resource binds.
@@ -37,7 +47,7 @@ impl Estimate {
     /// Weights by part of the model.
     pub fn parameters(&self) -> Parameters {
         match self {
-            Estimate::Counted { cost, .. } => cost.parameters(),
+            Estimate::Counted(c) => c.cost.parameters(),
             Estimate::Closed(roof) => roof.parameters,
         }
     }
@@ -45,7 +55,7 @@ impl Estimate {
     /// Bytes of the weights that memory holds. The closed form leaves the embedding out, as the article does.
     pub fn resident_bytes(&self) -> f64 {
         match self {
-            Estimate::Counted { cost, .. } => cost.resident_bytes() as f64,
+            Estimate::Counted(c) => c.cost.resident_bytes() as f64,
             Estimate::Closed(roof) => roof.active_bytes(),
         }
     }
@@ -53,7 +63,7 @@ impl Estimate {
     /// Bytes of weights that a step reads.
     pub fn step_weight_bytes(&self) -> f64 {
         match self {
-            Estimate::Counted { cost, .. } => cost.step(0).total().weight_bytes as f64,
+            Estimate::Counted(c) => c.cost.step(0).total().weight_bytes as f64,
             Estimate::Closed(roof) => roof.active_bytes(),
         }
     }
@@ -61,7 +71,7 @@ impl Estimate {
     /// Bytes of weights and cache that move in a step on an empty cache: what is read over and over.
     pub fn step_bytes(&self) -> f64 {
         match self {
-            Estimate::Counted { cost, .. } => cost.step(0).total().bytes() as f64,
+            Estimate::Counted(c) => c.cost.step(0).total().bytes() as f64,
             Estimate::Closed(roof) => roof.active_bytes() + roof.cache_bytes_per_token(),
         }
     }
@@ -69,7 +79,7 @@ impl Estimate {
     /// Bytes one position adds to the cache.
     pub fn cache_bytes_per_token(&self) -> f64 {
         match self {
-            Estimate::Counted { cost, .. } => cost.cache_bytes_per_token() as f64,
+            Estimate::Counted(c) => c.cost.cache_bytes_per_token() as f64,
             Estimate::Closed(roof) => roof.cache_bytes_per_token(),
         }
     }
@@ -87,20 +97,37 @@ impl Estimate {
     /// A prompt of `n` tokens on an empty cache, to the logits of the last one.
     pub fn prefill(&self, n: u64) -> Prediction {
         match self {
-            Estimate::Counted { cost, machine, chunk } => {
-                Prediction::of_prefill(cost, 0..n, *chunk, machine)
-            }
+            Estimate::Counted(c) => Prediction::of_prefill(&c.cost, 0..n, c.chunk, &c.machine),
             Estimate::Closed(roof) => {
                 closed(roof.prefill_read(n), roof.prefill_compute(n, Head::LastToken))
             }
         }
     }
 
+    /// Seconds to be expected for such a prompt, where the rates of its kernels are known.
+    pub fn prefill_expected(&self, n: u64) -> Option<f64> {
+        let (c, (executed, rates)) = self.kernels()?;
+        executed.prefill(0..n, c.chunk, rates).map(|expected| expected.total())
+    }
+
+    /// Seconds to be expected for such a step, where the rates of its kernels are known.
+    pub fn step_expected(&self, depth: u64) -> Option<f64> {
+        let (_, (executed, rates)) = self.kernels()?;
+        executed.step(depth, rates).map(|expected| expected.total())
+    }
+
+    fn kernels(&self) -> Option<(&Counted, &(Executed, Arc<Rates>))> {
+        match self {
+            Estimate::Counted(c) => Some((c, c.kernels.as_ref()?)),
+            Estimate::Closed(_) => None,
+        }
+    }
+
     /// Bytes of activations that leave the processor's caches in such a prompt.
     pub fn activation_bytes(&self, n: u64) -> u64 {
         match self {
-            Estimate::Counted { cost, chunk, .. } => crate::cost::chunks(0..n, *chunk)
-                .map(|load| cost.pass(&load).total().activation_bytes)
+            Estimate::Counted(c) => crate::cost::chunks(0..n, c.chunk)
+                .map(|load| c.cost.pass(&load).total().activation_bytes)
                 .fold(0, u64::saturating_add),
             Estimate::Closed(_) => 0,
         }
@@ -109,7 +136,7 @@ impl Estimate {
     /// The step of one token on a cache of `depth` positions.
     pub fn step(&self, depth: u64) -> Prediction {
         match self {
-            Estimate::Counted { cost, machine, .. } => Prediction::of_step(cost, depth, machine),
+            Estimate::Counted(c) => Prediction::of_step(&c.cost, depth, &c.machine),
             Estimate::Closed(roof) => {
                 let n = depth.saturating_add(1);
                 closed(roof.step_read(n), roof.step_compute(n))
@@ -120,9 +147,9 @@ impl Estimate {
     /// Both inflections of a prompt in one pass.
     pub fn turns(&self) -> Turns {
         match self {
-            Estimate::Counted { cost, machine, .. } => {
-                let first = first_inflection(cost, machine, LONGEST);
-                let second = second_inflection(&cost.untiled(), machine, LONGEST);
+            Estimate::Counted(c) => {
+                let first = first_inflection(&c.cost, &c.machine, LONGEST);
+                let second = second_inflection(&c.cost.untiled(), &c.machine, LONGEST);
                 Turns { first: first.map(|n| n as f64), second: second.map(|n| n as f64) }
             }
             Estimate::Closed(roof) => match roof.inflections(Head::LastToken) {
@@ -137,7 +164,7 @@ impl Estimate {
     /// Tokens of depth after which a step takes a second more, as far as it reads: the article's `W`, times 1000.
     pub fn tokens_per_extra_second(&self) -> f64 {
         let bandwidth = match self {
-            Estimate::Counted { machine, .. } => machine.bandwidth,
+            Estimate::Counted(c) => c.machine.bandwidth,
             Estimate::Closed(roof) => roof.bandwidth,
         };
         bandwidth / self.cache_bytes_per_token()
@@ -146,7 +173,7 @@ impl Estimate {
     /// Seconds in which a step reads the weights, the article's `B`.
     pub fn first_step_seconds(&self) -> f64 {
         match self {
-            Estimate::Counted { machine, .. } => self.step_weight_bytes() / machine.bandwidth,
+            Estimate::Counted(c) => self.step_weight_bytes() / c.machine.bandwidth,
             Estimate::Closed(roof) => roof.first_step_milliseconds() / 1000.0,
         }
     }

@@ -65,10 +65,12 @@ impl Miss {
 pub struct Answer {
     /// Its place among the candidates.
     pub index: usize,
-    /// Least seconds to the first token.
+    /// Seconds to the first token.
     pub first_token: f64,
-    /// Most tokens per second with the context full.
+    /// Tokens per second with the context full.
     pub tokens_per_second: f64,
+    /// Both are to be expected; otherwise they are limits, and what misses a goal cannot meet it.
+    pub expected: bool,
     /// Bytes of weights and cache with the context full.
     pub memory: f64,
     /// Goals that are not met.
@@ -88,7 +90,7 @@ impl Answer {
 }
 
 /// The first of the candidates, which stand best first, that meets all goals; if none does, the one whose worst miss is
-/// the smallest. `None` if there are no candidates. Times are limits: what misses a goal here cannot meet it.
+/// the smallest. `None` if there are no candidates.
 pub fn solve(candidates: &[Candidate], goals: &Goals) -> Option<Answer> {
     let mut nearest: Option<Answer> = None;
     for index in 0..candidates.len() {
@@ -105,8 +107,11 @@ pub fn solve(candidates: &[Candidate], goals: &Goals) -> Option<Answer> {
 
 fn assess(candidates: &[Candidate], index: usize, goals: &Goals) -> Answer {
     let estimate = &candidates[index].estimate;
-    let first_token = estimate.prefill(goals.prompt).limit();
-    let tokens_per_second = 1.0 / estimate.step(goals.context).limit();
+    let expected =
+        estimate.prefill_expected(goals.prompt).zip(estimate.step_expected(goals.context));
+    let limits = || (estimate.prefill(goals.prompt).limit(), estimate.step(goals.context).limit());
+    let (first_token, step) = expected.unwrap_or_else(limits);
+    let tokens_per_second = 1.0 / step;
     let memory = estimate.memory(goals.context);
     let found = [
         (Goal::FirstToken, goals.first_token, first_token),
@@ -117,5 +122,12 @@ fn assess(candidates: &[Candidate], index: usize, goals: &Goals) -> Answer {
         let miss = Miss { goal, wanted: wanted?, possible };
         (miss.factor() > 1.0).then_some(miss)
     });
-    Answer { index, first_token, tokens_per_second, memory, misses: misses.collect() }
+    Answer {
+        index,
+        first_token,
+        tokens_per_second,
+        expected: expected.is_some(),
+        memory,
+        misses: misses.collect(),
+    }
 }

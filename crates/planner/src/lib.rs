@@ -23,7 +23,7 @@ mod rates;
 
 pub use cost::{Cost, CostOptions, Kind, Load, Pass, Work};
 pub use error::{Error, Result};
-pub use estimate::{Estimate, Turns};
+pub use estimate::{Counted, Estimate, Turns};
 pub use expect::{Executed, Expected};
 pub use measure::measure;
 pub use plan::{Candidate, Lengths, Plan, WhatIf, what_if};

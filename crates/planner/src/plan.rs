@@ -11,21 +11,28 @@ use crate::predict::Prediction;
 pub struct Point {
     /// Tokens: of a prompt, or cached before a step.
     pub tokens: u64,
-    /// The time it takes.
-    pub time: Prediction,
+    /// The least time it takes.
+    pub limit: Prediction,
+    /// Seconds to be expected, where the rates of the kernels are known.
+    pub expected: Option<f64>,
     /// Bytes of activations that leave the processor's caches; 0 for steps.
     pub activation_bytes: u64,
 }
 
 impl Point {
-    /// Tokens per second at the limit: of a prompt.
-    pub fn prompt_rate(&self) -> f64 {
-        self.tokens as f64 / self.time.limit()
+    /// Seconds to be expected, or else the limit.
+    pub fn seconds(&self) -> f64 {
+        self.expected.unwrap_or_else(|| self.limit.limit())
     }
 
-    /// Tokens per second at the limit: of steps at this depth.
+    /// Tokens per second of a prompt in [`seconds`](Self::seconds).
+    pub fn prompt_rate(&self) -> f64 {
+        self.tokens as f64 / self.seconds()
+    }
+
+    /// Tokens per second of steps at this depth in [`seconds`](Self::seconds).
     pub fn step_rate(&self) -> f64 {
-        1.0 / self.time.limit()
+        1.0 / self.seconds()
     }
 }
 
@@ -83,16 +90,15 @@ impl Plan {
     /// For these lengths, with so many bytes of memory for weights and cache.
     pub fn of(estimate: &Estimate, memory: Option<f64>, lengths: &Lengths) -> Plan {
         let types = match estimate {
-            Estimate::Counted { cost, .. } => cost.weight_types().to_vec(),
+            Estimate::Counted(c) => c.cost.weight_types().to_vec(),
             Estimate::Closed(_) => Vec::new(),
         };
         let prompt = |&tokens: &u64| Point {
             tokens,
-            time: estimate.prefill(tokens),
+            limit: estimate.prefill(tokens),
+            expected: estimate.prefill_expected(tokens),
             activation_bytes: estimate.activation_bytes(tokens),
         };
-        let step =
-            |&tokens: &u64| Point { tokens, time: estimate.step(tokens), activation_bytes: 0 };
         Plan {
             parameters: estimate.parameters(),
             types,
@@ -101,7 +107,7 @@ impl Plan {
             cache_bytes_per_token: estimate.cache_bytes_per_token(),
             longest_context: memory.map(|memory| estimate.longest_context(memory)),
             prompts: lengths.prompts.iter().map(prompt).collect(),
-            steps: lengths.depths.iter().map(step).collect(),
+            steps: lengths.depths.iter().map(|depth| step(estimate, *depth)).collect(),
             turns: estimate.turns(),
             first_step_seconds: estimate.first_step_seconds(),
             tokens_per_extra_second: estimate.tokens_per_extra_second(),
@@ -132,9 +138,9 @@ pub struct WhatIf {
     /// Positions that fit into memory; 0 if the weights do not, `None` if memory is not known.
     pub longest_context: Option<u64>,
     /// A step on an empty cache.
-    pub empty: Prediction,
+    pub empty: Point,
     /// A step with the context full.
-    pub full: Prediction,
+    pub full: Point,
 }
 
 /// The candidates side by side: with so many bytes of memory for weights and cache, and `context` tokens cached.
@@ -144,8 +150,17 @@ pub fn what_if(candidates: &[Candidate], memory: Option<f64>, context: u64) -> V
         cache: candidate.cache.clone(),
         resident_bytes: candidate.estimate.resident_bytes(),
         longest_context: memory.map(|memory| candidate.estimate.longest_context(memory)),
-        empty: candidate.estimate.step(0),
-        full: candidate.estimate.step(context),
+        empty: step(&candidate.estimate, 0),
+        full: step(&candidate.estimate, context),
     };
     candidates.iter().map(row).collect()
+}
+
+fn step(estimate: &Estimate, depth: u64) -> Point {
+    Point {
+        tokens: depth,
+        limit: estimate.step(depth),
+        expected: estimate.step_expected(depth),
+        activation_bytes: 0,
+    }
 }
