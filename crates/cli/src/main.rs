@@ -18,6 +18,7 @@ mod limits;
 mod load;
 mod memory;
 mod printable;
+mod rates;
 mod reply;
 mod sampling;
 mod session;

@@ -19,18 +19,19 @@ use crate::rates::{AttentionRate, AttentionShape, LinearRate, Overheads, Rates, 
 /// Matrices that no cache holds, in bytes.
 const FAR: u64 = 96 << 20;
 /// Rows of passes over them.
-const FEW_ROWS: [usize; 7] = [1, 2, 3, 4, 8, 16, 32];
-/// Rows of passes over matrices that are read so often that memory does not matter.
-const MANY_ROWS: [usize; 4] = [64, 128, 256, 512];
+const FEW_ROWS: [usize; 6] = [1, 2, 4, 8, 16, 32];
+/// Rows of passes over matrices that are read so often that memory does not matter; the largest, which takes all
+/// memory that the others need, comes first.
+const MANY_ROWS: [usize; 4] = [512, 256, 128, 64];
 /// Tokens of a pass that fills a cache.
 const CHUNK: usize = 512;
 /// Multiply-adds of attention that filling a cache may take.
-const FILL_MACS: u64 = 5_000_000_000;
+const FILL_MACS: u64 = 2_000_000_000;
 /// Each figure is a median of at least so many passes ...
 const PASSES: usize = 3;
-/// ... and of more, up to so many, while they take less than this.
+/// ... and of more, up to so many, while they take less than this; fewer if they take four times as long.
 const MOST_PASSES: usize = 15;
-const TIME: Duration = Duration::from_millis(30);
+const TIME: Duration = Duration::from_millis(25);
 
 /// Measure what is wanted. `progress` is told what part is done, from 0 to 1.
 ///
@@ -176,23 +177,25 @@ impl Run {
         Ok(Pass { phases, outside: (wall - inside).max(0.0) })
     }
 
-    /// Passes of `n` tokens on a cache of `depth` positions, after one that warms up.
+    /// Passes of `n` tokens on a cache of `depth` positions.
     fn passes(&self, depth: usize, n: usize, outputs: Outputs) -> Result<Vec<Pass>> {
         let mut passes = Vec::new();
-        let mut start = Instant::now();
-        for i in 0..=MOST_PASSES {
+        let start = Instant::now();
+        while passes.len() < MOST_PASSES {
             self.model.truncate(self.session, depth)?;
-            let pass = self.pass(n, outputs)?;
-            if i == 0 {
-                start = Instant::now();
-                continue;
-            }
-            passes.push(pass);
-            if passes.len() >= PASSES && start.elapsed() > TIME {
+            passes.push(self.pass(n, outputs)?);
+            let spent = start.elapsed();
+            if spent > 4 * TIME || passes.len() >= PASSES && spent > TIME {
                 break;
             }
         }
         Ok(passes)
+    }
+
+    /// A pass that is not timed: memory is taken, threads wake.
+    fn warm(&self, n: usize, outputs: Outputs) -> Result<()> {
+        self.model.truncate(self.session, 0)?;
+        self.pass(n, outputs).map(drop)
     }
 }
 
@@ -224,6 +227,7 @@ fn linear(
     let counts = (small as f64 * (SMALL * SMALL) as f64, large as f64 * large_weights());
     let mut points = Vec::new();
     let mut phase = 0.0;
+    run.warm(32, Outputs::None)?;
     for rows in FEW_ROWS {
         let passes = run.passes(0, rows, Outputs::None)?;
         let solved = passes.iter().map(|pass| {
@@ -245,6 +249,7 @@ fn linear(
     drop(run);
     let run = Run::new(executor, weights, matrices(ty, 4, 1)?, none)?;
     let count = 4.0 * (SMALL * SMALL) as f64 + large_weights();
+    run.warm(CHUNK, Outputs::None)?;
     for rows in MANY_ROWS {
         let passes = run.passes(0, rows, Outputs::None)?;
         let seconds = over(&passes, |pass| {
@@ -253,6 +258,7 @@ fn linear(
         });
         points.push((rows as u64, seconds));
     }
+    points.sort_by_key(|(rows, _)| *rows);
     Ok((LinearRate { ty, points }, phase))
 }
 
@@ -308,8 +314,7 @@ fn attention(
     let run = Run::new(executor, weights, program, cache)?;
     let attend = |pass: &Pass| pass.sum(|_, kind| kind == "attention").1;
 
-    let steps = |at: usize, outputs| run.passes(at, 1, outputs);
-    // an empty pass warms up, the others are timed: by chunk, by pass
+    // by chunk, by round; the first round warms up
     let mut fills: Vec<Vec<Pass>> = (0..deep / CHUNK).map(|_| Vec::new()).collect();
     for round in 0..PASSES {
         run.model.truncate(run.session, 0)?;
@@ -328,9 +333,9 @@ fn attention(
     let rows = over(&fills[last], |pass| pass.sum(|_, kind| kind == "rows").1);
     let elements = (CHUNK * shape.n_heads * shape.key_dim) as f64;
 
-    let long = steps(deep, Outputs::Last)?;
-    let short = steps(shallow, Outputs::Last)?;
-    let bare = steps(shallow, Outputs::None)?;
+    let long = run.passes(deep, 1, Outputs::Last)?;
+    let short = run.passes(shallow, 1, Outputs::Last)?;
+    let bare = run.passes(shallow, 1, Outputs::None)?;
     let (far, near) = (over(&long, attend), over(&short, attend));
     let position = ((far - near) / (deep - shallow) as f64).max(near / 1e6);
     let step = (near - position * (shallow + 1) as f64).max(0.0);

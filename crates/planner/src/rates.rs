@@ -29,7 +29,10 @@ impl Wanted {
         };
         let heads = [(16, 16, 64), (14, 2, 64), (16, 16, 128), (12, 2, 128)];
         let shapes = CacheType::ALL.iter().flat_map(|cache| {
-            heads.map(|(heads, kv_heads, head_dim)| shape((heads, kv_heads, head_dim, *cache)))
+            // other types than the usual one are scaled over more
+            let step = if *cache == CacheType::default() { 1 } else { 3 };
+            let shapes = heads.into_iter().step_by(step);
+            shapes.map(|(heads, kv_heads, head_dim)| shape((heads, kv_heads, head_dim, *cache)))
         });
         let types = quant::FORMATS.iter().map(|format| format.ty()).collect();
         Wanted { types, attention: shapes.collect() }

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use program::{CacheOptions, Model, Outputs, Result, Sequence, SessionId, Step};
+use engine::{Sampler, SamplerOptions};
+use program::{
+    CacheOptions, Model, Outputs, PhaseTime, Result, Sequence, SessionId, Step, StepOut,
+};
 
 /// What is timed: a prompt, steps of one token, or both after one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +34,17 @@ impl Test {
     pub(super) fn tokens(&self) -> usize {
         self.n_prompt + self.n_gen
     }
+}
+
+/// A test timed phase by phase.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Timing {
+    /// Time inside steps.
+    pub(super) wall: Duration,
+    /// Time choosing tokens as `run` does; a bench does not, so it comes on top.
+    pub(super) sampling: Duration,
+    /// The phases of all steps.
+    pub(super) phases: Vec<PhaseTime>,
 }
 
 /// One session on which tests run one after another.
@@ -72,6 +86,37 @@ impl Bench {
         Ok(samples)
     }
 
+    /// Run `test` once, warm, and keep where the time went.
+    pub(super) fn explain(&self, test: Test) -> anyhow::Result<Timing> {
+        self.model.truncate(self.session, 0)?;
+        self.prefill(0, test.depth, Outputs::None)?;
+        self.run(Test { n_gen: test.n_gen.min(1), ..test })?;
+        self.model.truncate(self.session, test.depth)?;
+        let mut timing = Timing::default();
+        let mut timed = |tokens: &[u32], outputs| -> Result<StepOut> {
+            let start = Instant::now();
+            let out = self.pass(tokens, outputs)?;
+            timing.wall += start.elapsed();
+            timing.phases.extend(self.model.stats().last_step);
+            Ok(out)
+        };
+        self.chunks(test.depth, test.n_prompt, Outputs::Last, &mut |tokens, outputs| {
+            timed(tokens, outputs).map(drop)
+        })?;
+        let options = SamplerOptions { seed: Some(1), ..SamplerOptions::default() };
+        let (mut sampler, mut sampling) = (Sampler::new(options)?, Duration::ZERO);
+        let first = test.depth + test.n_prompt;
+        for position in first..first + test.n_gen {
+            let out = timed(&[self.token(position)], Outputs::Last)?;
+            let start = Instant::now();
+            if let Some(logits) = out.rows().next() {
+                std::hint::black_box(sampler.sample(logits, &[])?);
+            }
+            sampling += start.elapsed();
+        }
+        Ok(Timing { sampling, ..timing })
+    }
+
     fn run(&self, test: Test) -> Result<()> {
         self.prefill(test.depth, test.n_prompt, Outputs::Last)?;
         let first = test.depth + test.n_prompt;
@@ -81,20 +126,32 @@ impl Bench {
 
     /// `n` tokens from `position` on, in chunks; `outputs` of the last chunk.
     fn prefill(&self, position: usize, n: usize, outputs: Outputs) -> Result<()> {
+        self.chunks(position, n, outputs, &mut |tokens, outputs| self.step(tokens, outputs))
+    }
+
+    fn chunks(
+        &self,
+        position: usize,
+        n: usize,
+        outputs: Outputs,
+        step: &mut dyn FnMut(&[u32], Outputs) -> Result<()>,
+    ) -> Result<()> {
         let tokens: Vec<u32> =
             (position..position + n).map(|position| self.token(position)).collect();
         let chunks = tokens.chunks(self.chunk);
         let last = chunks.len().saturating_sub(1);
         for (i, chunk) in chunks.enumerate() {
-            self.step(chunk, if i == last { outputs } else { Outputs::None })?;
+            step(chunk, if i == last { outputs } else { Outputs::None })?;
         }
         Ok(())
     }
 
     fn step(&self, tokens: &[u32], outputs: Outputs) -> Result<()> {
-        self.model
-            .step(&Step { sequences: &[Sequence { session: self.session, tokens, outputs }] })?;
-        Ok(())
+        self.pass(tokens, outputs).map(drop)
+    }
+
+    fn pass(&self, tokens: &[u32], outputs: Outputs) -> Result<StepOut> {
+        self.model.step(&Step { sequences: &[Sequence { session: self.session, tokens, outputs }] })
     }
 
     /// Any token does: time does not depend on which. Neighbours differ, so that no cache line is reused for free.
