@@ -3,12 +3,14 @@
 //! [`cost`] counts the ops of a `Program`; [`formula`] has the closed forms for dense decoders, which the counts must
 //! equal; [`predict`] sets a count against a [`Machine`]: measured ceilings, or a row of the table in [`devices`].
 //! Beside that limit stands what is to be expected: [`measure()`] has an executor run small programs, and [`Executed`]
-//! adds up their [`Rates`]. [`plan`] and [`goal`] put all of it together for a model that need not be there. No model
-//! file, concrete executor or terminal is known here. Bytes, seconds and operations throughout, decimal units.
+//! adds up their [`Rates`]. [`plan`] and [`goal`] put all of it together for a model that need not be there;
+//! [`article`] makes the tables of the article that the formulas come from. No model file, concrete executor or terminal
+//! is known here. Bytes, seconds and operations throughout, decimal units.
 //! Read next: `cost.rs`, then `predict.rs`, then `expect.rs`.
 
 #![forbid(unsafe_code)]
 
+pub mod article;
 pub mod cost;
 pub mod devices;
 mod error;
