@@ -35,7 +35,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "plot",
         ],
     ),
-    ("xtask", &[]),
+    ("xtask", &["plot"]),
 ];
 
 /// Beyond [`MAY_USE`], tests may use these.
