@@ -87,10 +87,21 @@ impl Answer {
     pub fn factor(&self) -> f64 {
         self.misses.iter().map(Miss::factor).fold(1.0, f64::max)
     }
+
+    /// Whether another one is nearer: what does not fit into memory cannot run at all; then all misses count alike.
+    fn is_farther_than(&self, other: &Answer) -> bool {
+        let crowded = |a: &Answer| a.misses.iter().any(|miss| miss.goal == Goal::Memory);
+        let distance = |a: &Answer| a.misses.iter().map(|miss| miss.factor().ln()).sum::<f64>();
+        match (crowded(self), crowded(other)) {
+            (true, false) => true,
+            (false, true) => false,
+            _ => distance(other) < distance(self),
+        }
+    }
 }
 
-/// The first of the candidates, which stand best first, that meets all goals; if none does, the one whose worst miss is
-/// the smallest. `None` if there are no candidates.
+/// The first of the candidates, which stand best first, that meets all goals; if none does, the one that misses
+/// them least, of those that fit into memory if there are any. `None` if there are no candidates.
 pub fn solve(candidates: &[Candidate], goals: &Goals) -> Option<Answer> {
     let mut nearest: Option<Answer> = None;
     for index in 0..candidates.len() {
@@ -98,7 +109,7 @@ pub fn solve(candidates: &[Candidate], goals: &Goals) -> Option<Answer> {
         if answer.met() {
             return Some(answer);
         }
-        if nearest.as_ref().is_none_or(|nearest| answer.factor() < nearest.factor()) {
+        if nearest.as_ref().is_none_or(|nearest| nearest.is_farther_than(&answer)) {
             nearest = Some(answer);
         }
     }

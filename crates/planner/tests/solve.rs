@@ -114,7 +114,12 @@ fn the_best_that_meets_all_goals() {
     assert_eq!((miss.goal, miss.wanted), (Goal::TokensPerSecond, 40.0));
     assert_eq!(miss.possible, missed.tokens_per_second);
     assert!((miss.factor() - 40.0 / miss.possible).abs() < 1e-12 && missed.factor() > 2.0);
-    // A quicker first token than arithmetic allows is missed by all alike; the first of them is taken.
+    // A first token as quick as that is missed by all alike; the other goal decides, among those that fit.
+    let both = Goals { first_token: Some(0.01), tokens_per_second: Some(40.0), ..easy };
+    assert_eq!(answer(both).0, "Q2_K q8_0");
+    assert_eq!(answer(Goals { memory: Some(9e9), ..both }).0, "Q2_K q8_0");
+    let alike = Goals { first_token: Some(0.01), tokens_per_second: Some(4.0), ..easy };
+    assert_eq!(answer(Goals { memory: Some(6e9), ..alike }).0, "Q4_K_M f16", "F16 does not fit");
     let (_, missed) = answer(Goals { first_token: Some(0.01), memory: Some(5e9), ..easy });
     assert!(missed.misses.iter().any(|miss| miss.goal == Goal::FirstToken));
     assert!(!missed.met());
