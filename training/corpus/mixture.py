@@ -111,28 +111,36 @@ def _arith_item(rng, lang):
     return [user(ask)], equation
 
 
-def tasks(seed, n: int) -> dict:
-    """`n` held-out items of each kind, English and Chinese in turn."""
+def tasks(seed, n: int, fits=None) -> dict:
+    """`n` held-out items of each kind, English and Chinese in turn. One that does not pass `fits` is made again, shorter."""
     out = {"passkey": [], "keyvalue": [], "two_needles": [], "arithmetic": [], "name": []}
     for kind, items in out.items():
         for i in range(n):
             rng = random.Random(f"task {kind} {seed} {i}")
-            lang = "en" if i % 2 == 0 else "zh"
-            depth = None
-            if kind == "passkey":
-                depth = (i // 2) / max(1, (n + 1) // 2 - 1)
-                chat, answer = retrieval.passkey_item(rng, lang, depth, rng.choice((200, 400, 600, 800, 980)))
-            elif kind == "keyvalue":
-                chat, answer = retrieval.key_value_item(rng, lang)
-            elif kind == "two_needles":
-                chat, answer = retrieval.two_needles_item(rng, lang, rng.choice((150, 300, 500, 700, 980)))
-            elif kind == "arithmetic":
-                chat, answer = _arith_item(rng, lang)
-            else:
-                chat, answer = conversation.name_chat(rng, lang, "heldout", 900, rng.randint(1, 6))
-                chat = chat[:-1]
-            items.append(Item(kind, lang, messages_of(chat), answer, depth))
+            item = _task(rng, kind, i, n, 1.0)
+            shorter = 0.9
+            while fits and not fits(item):
+                item = _task(rng, kind, i, n, shorter)
+                shorter *= 0.9
+            items.append(item)
     return out
+
+
+def _task(rng: random.Random, kind: str, i: int, n: int, scale: float) -> Item:
+    lang, depth = ("en", "zh")[i % 2], None
+    if kind == "passkey":
+        depth = (i // 2) / max(1, (n + 1) // 2 - 1)
+        chat, answer = retrieval.passkey_item(rng, lang, depth, int(scale * rng.choice((200, 400, 600, 800, 980))))
+    elif kind == "keyvalue":
+        chat, answer = retrieval.key_value_item(rng, lang)
+    elif kind == "two_needles":
+        chat, answer = retrieval.two_needles_item(rng, lang, int(scale * rng.choice((150, 300, 500, 700, 980))))
+    elif kind == "arithmetic":
+        chat, answer = _arith_item(rng, lang)
+    else:
+        chat, answer = conversation.name_chat(rng, lang, "heldout", int(scale * 900), rng.randint(1, 6))
+        chat = chat[:-1]
+    return Item(kind, lang, messages_of(chat), answer, depth)
 
 
 def heldout_texts(seed) -> dict:
