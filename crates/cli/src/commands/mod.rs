@@ -9,6 +9,7 @@ mod logits;
 mod machine;
 mod man;
 mod perplexity;
+mod plan;
 mod recall;
 mod run;
 mod show;
@@ -45,6 +46,7 @@ enum Command {
     Run(run::Run),
     Complete(complete::Complete),
     Show(show::Show),
+    Plan(plan::Plan),
     Bench(bench::Bench),
     Tokenize(tokenize::Tokenize),
     Logits(logits::Logits),
@@ -76,6 +78,7 @@ impl Cli {
             Command::Run(c) => c.run(out),
             Command::Complete(c) => c.run(out),
             Command::Show(c) => c.run(out),
+            Command::Plan(c) => c.run(out),
             Command::Bench(c) => c.run(out),
             Command::Tokenize(c) => c.run(out),
             Command::Logits(c) => c.run(out),
