@@ -60,6 +60,14 @@ impl Estimate {
         }
     }
 
+    /// Tokens of a prompt per pass; `None` where it goes through at once.
+    pub fn chunk(&self) -> Option<u64> {
+        match self {
+            Estimate::Counted(c) => Some(c.chunk),
+            Estimate::Closed(_) => None,
+        }
+    }
+
     /// Bytes of weights that a step reads.
     pub fn step_weight_bytes(&self) -> f64 {
         match self {
