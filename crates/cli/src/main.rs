@@ -9,6 +9,7 @@ mod argv;
 mod ceilings;
 mod chat;
 mod commands;
+mod curve;
 mod demo;
 mod executors;
 mod exit;

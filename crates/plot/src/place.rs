@@ -81,9 +81,10 @@ pub(crate) fn above(labels: &[Above], left: f64, right: f64) -> Vec<(f64, usize)
     placed.into_iter().map(|place| place.unwrap_or((left, 0))).collect()
 }
 
-/// The first of `candidates` within `bounds` that hides no text and the least of lines; `None` if each hides a text.
+/// The best of `candidates` within `bounds` that hide no text: the one that hides least of lines, in pixels, with what it
+/// costs by itself. `None` if each hides a text.
 pub(crate) fn spot(
-    candidates: impl IntoIterator<Item = Rect>,
+    candidates: impl IntoIterator<Item = (f64, Rect)>,
     bounds: &Rect,
     texts: &[Rect],
     lines: &[Vec<Point>],
@@ -101,8 +102,8 @@ pub(crate) fn spot(
     };
     candidates
         .into_iter()
-        .filter(|r| inside(r) && !texts.iter().any(|text| text.meets(r)))
-        .map(|r| (hidden(&r), r))
+        .filter(|(_, r)| inside(r) && !texts.iter().any(|text| text.meets(r)))
+        .map(|(cost, r)| (cost + hidden(&r), r))
         .min_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, r)| r)
 }
@@ -127,12 +128,11 @@ mod tests {
         let bounds = Rect { x: 0.0, y: 0.0, w: 100.0, h: 100.0 };
         let at = |x, y| Rect { x, y, w: 20.0, h: 10.0 };
         let line = vec![vec![[0.0, 15.0], [100.0, 15.0]]];
-        assert_eq!(
-            spot([at(10.0, 10.0), at(10.0, 40.0)], &bounds, &[], &line),
-            Some(at(10.0, 40.0))
-        );
-        assert_eq!(spot([at(90.0, 10.0)], &bounds, &[], &line), None);
-        assert_eq!(spot([at(10.0, 10.0)], &bounds, &[at(15.0, 12.0)], &line), None);
+        let (hides, free) = (at(10.0, 10.0), at(10.0, 40.0));
+        assert_eq!(spot([(0.0, hides), (9.0, free)], &bounds, &[], &line), Some(free));
+        assert_eq!(spot([(0.0, hides), (99.0, free)], &bounds, &[], &line), Some(hides));
+        assert_eq!(spot([(0.0, at(90.0, 10.0))], &bounds, &[], &line), None);
+        assert_eq!(spot([(0.0, hides)], &bounds, &[at(15.0, 12.0)], &line), None);
     }
 
     proptest! {

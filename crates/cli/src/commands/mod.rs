@@ -1,5 +1,6 @@
 //! The commands: one file each, and the list of them. Help, completions, manual pages and tests iterate this list.
 
+mod article;
 mod bench;
 mod complete;
 mod completions;
@@ -54,6 +55,7 @@ enum Command {
     Recall(recall::Recall),
     Kernels(kernels::Kernels),
     Machine(machine::Machine),
+    Article(article::Article),
     Completions(completions::Completions),
     Man(man::Man),
     #[command(hide = true)]
@@ -86,6 +88,7 @@ impl Cli {
             Command::Recall(c) => c.run(out),
             Command::Kernels(c) => c.run(out),
             Command::Machine(c) => c.run(out),
+            Command::Article(c) => c.run(out),
             Command::Completions(c) => c.run(out),
             Command::Man(c) => c.run(out),
             Command::DemoModel(c) => c.run(out),

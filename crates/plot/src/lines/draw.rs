@@ -248,7 +248,7 @@ impl<'a> Plan<'a> {
         let named = self.chart.strokes().zip(lines).filter(|((s, _), _)| s.shown());
         let ends = named.filter_map(|(s, pieces)| Some((s, *pieces.last()?.last()?)));
         let (right, inner): (Vec<_>, Vec<_>) =
-            ends.partition(|(_, end)| end[0] >= plot.right() - 0.2 * plot.w);
+            ends.partition(|(_, end)| end[0] >= plot.right() - 0.06 * plot.w);
         let wanted: Vec<f64> = right.iter().map(|(_, end)| end[1]).collect();
         let placed = spread(&wanted, LINE, plot.y, plot.bottom());
         for (((series, stroke), end), y) in right.into_iter().zip(placed) {
@@ -293,13 +293,11 @@ impl<'a> Plan<'a> {
                     let y = plot.bottom() - at * plot.h;
                     let label = font::fit(label, TEXT, plot.w - 8.0);
                     let w = font::width(&label, TEXT, false);
-                    let lefts = [0.0, 0.25, 0.5, 0.75, 1.0];
+                    let lefts = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
                     let candidates = [y - 14.0, y + 3.0].into_iter().flat_map(|top| {
-                        lefts.map(|at| Rect {
-                            x: plot.x + 4.0 + at * (plot.w - w - 8.0),
-                            y: top,
-                            w,
-                            h: TEXT,
+                        lefts.map(|at| {
+                            let x = plot.x + 4.0 + at * (plot.w - w - 8.0);
+                            (0.0, Rect { x, y: top, w, h: TEXT })
                         })
                     });
                     write(picture, spot(candidates, &plot, texts, &all), label, texts);
@@ -321,8 +319,9 @@ impl<'a> Plan<'a> {
         let label = font::fit(label, TEXT, plot.w - 16.0);
         let w = font::width(&label, TEXT, false);
         let [x, y] = at;
-        let far = [10.0, 22.0, 40.0];
-        let around = far.into_iter().flat_map(|d| {
+        // Further away it must hide less to be worth it.
+        let far = [(0.0, 10.0), (12.0, 18.0), (40.0, 36.0)];
+        let around = far.into_iter().flat_map(|(cost, d)| {
             [
                 [x + d, y - TEXT / 2.0],
                 [x + d * 0.6, y - TEXT - d * 0.6],
@@ -333,9 +332,9 @@ impl<'a> Plan<'a> {
                 [x - w - d, y - TEXT / 2.0],
                 [x - w - d * 0.6, y + d * 0.6],
             ]
+            .map(|[x, y]| (cost, Rect { x, y, w, h: TEXT }))
         });
-        let candidates = around.map(|[x, y]| Rect { x, y, w, h: TEXT });
-        write(picture, spot(candidates, &plot, texts, lines), label, texts);
+        write(picture, spot(around, &plot, texts, lines), label, texts);
     }
 }
 
