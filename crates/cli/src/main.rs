@@ -18,6 +18,7 @@ mod interrupt;
 mod limits;
 mod load;
 mod memory;
+mod picture;
 mod printable;
 mod rates;
 mod reply;

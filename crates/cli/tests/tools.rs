@@ -228,7 +228,8 @@ fn bench_explains_the_gap() {
         assert!(["weights", "attention", "head", "barriers"].iter().all(|name| named(name)));
         assert_eq!(named("sampling"), row["n_gen"] == 3);
     }
-    let text = place.ok(&base);
+    let text = place.ok(&[&base[..], &["--plot", "gap.svg"]].concat());
+    assert!(place.read("gap.svg").starts_with(b"<svg"));
     for part in ["| expected |", "pp24: ", "tg3: ", "weights", "one by one", "prompts go in chunks"]
     {
         assert!(text.contains(part), "{part}: {text}");

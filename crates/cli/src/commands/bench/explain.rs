@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use planner::{Kind, Prediction, Resource};
+use plot::{Axis, Figure, Picture, Unit, Waterfall};
 use program::{Op, Program};
 use serde::Serialize;
 
@@ -301,6 +302,27 @@ impl Explanation {
     }
 }
 
+/// A waterfall for each test, from the limit to what was measured.
+pub(super) fn picture(model: &str, explanations: &[&Explanation]) -> Picture {
+    let mut figure = Figure::new("From the limit to what was measured").subtitle(model);
+    figure = figure.columns(explanations.len().clamp(1, 2), 620.0);
+    for explanation in explanations {
+        let each = 1.0 / explanation.per.max(1) as f64;
+        let of_limit = format!("{:.0} % of limit", 100.0 * explanation.share);
+        let time = if explanation.per > 1 { "time of a token" } else { "time" };
+        let mut chart = Waterfall::new(&explanation.name)
+            .subtitle(of_limit)
+            .values(Axis::linear(time, Unit::Si("s")))
+            .total(format!("limit: {}", explanation.bound_by), each * explanation.limit_seconds)
+            .step("one by one", each * explanation.overlap_seconds);
+        for group in &explanation.groups {
+            chart = chart.step(group.name, each * group.gap_seconds);
+        }
+        figure = figure.panel(chart.total("measured", each * explanation.measured_seconds));
+    }
+    figure.picture()
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -385,6 +407,15 @@ mod tests {
         let text = explained.text();
         for part in ["ms a token", "weights take 57 % of the time", "-> ", "####", "one by one"] {
             assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_picture_names_every_part() {
+        let explained = explain(Test { n_prompt: 0, n_gen: 4, depth: 0 }, 1e12);
+        let svg = picture("a model", &[&explained, &explained]).svg();
+        for part in ["tg4", "a model", "weights", "attention", "measured", "limit: barriers"] {
+            assert!(svg.contains(part), "{part}");
         }
     }
 

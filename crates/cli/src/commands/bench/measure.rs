@@ -70,8 +70,7 @@ impl Bench {
         repetitions: u32,
         done: &mut dyn FnMut(),
     ) -> Result<Vec<Duration>> {
-        self.model.truncate(self.session, 0)?;
-        self.prefill(0, test.depth, Outputs::None)?;
+        self.fill(test.depth)?;
         // As llama-bench warms up: the whole prompt, and one step.
         self.run(Test { n_gen: test.n_gen.min(1), ..test })?;
         done();
@@ -88,8 +87,7 @@ impl Bench {
 
     /// Run `test` once, warm, and keep where the time went.
     pub(super) fn explain(&self, test: Test) -> anyhow::Result<Timing> {
-        self.model.truncate(self.session, 0)?;
-        self.prefill(0, test.depth, Outputs::None)?;
+        self.fill(test.depth)?;
         self.run(Test { n_gen: test.n_gen.min(1), ..test })?;
         self.model.truncate(self.session, test.depth)?;
         let mut timing = Timing::default();
@@ -115,6 +113,15 @@ impl Bench {
             sampling += start.elapsed();
         }
         Ok(Timing { sampling, ..timing })
+    }
+
+    /// Have `depth` positions cached: tokens depend on their position only, so those of an earlier test serve again.
+    fn fill(&self, depth: usize) -> Result<()> {
+        let held = self.model.len(self.session)?;
+        if held >= depth {
+            return self.model.truncate(self.session, depth);
+        }
+        self.prefill(held, depth - held, Outputs::None)
     }
 
     fn run(&self, test: Test) -> Result<()> {

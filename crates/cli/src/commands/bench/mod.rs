@@ -6,6 +6,7 @@ mod plan;
 mod report;
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use planner::Executed;
@@ -15,7 +16,7 @@ use crate::args::{self, ExecutorArgs, ModelArgs, VerboseArgs};
 use crate::ceilings;
 use crate::exit::Failure;
 use crate::load::{self, LoadOptions};
-use crate::ui;
+use crate::{picture, ui};
 use explain::Explanation;
 use measure::{Bench as Runner, Test};
 use plan::Numbers;
@@ -63,6 +64,9 @@ pub(crate) struct Bench {
     /// Say where the time between the limit and the measured speed goes, and what to do about it
     #[arg(long)]
     explain: bool,
+    /// Draw that as waterfalls into a file, .svg or .png
+    #[arg(long, value_name = "FILE", value_parser = picture::path, requires = "explain")]
+    plot: Option<PathBuf>,
     /// Format of the result
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
@@ -122,6 +126,9 @@ impl Bench {
                 report.row(&row.explained(explained))?;
                 before = after;
             }
+        }
+        if let Some(path) = &self.plot {
+            picture::write(path, &report.picture())?;
         }
         report.finish()?;
         Ok(())

@@ -5,10 +5,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use gguf::Gguf;
+use plot::Picture;
 use program::{CacheOptions, Ceilings};
 use serde::Serialize;
 
-use super::explain::Explanation;
+use super::explain::{self, Explanation};
 use super::measure::Test;
 use crate::ceilings::cpu_name;
 use crate::limits::Limits;
@@ -234,6 +235,14 @@ impl<'a> Report<'a> {
         }
         self.rows.push(row.clone());
         Ok(())
+    }
+
+    /// The explanations of all rows as a picture.
+    pub(super) fn picture(&self) -> Picture {
+        let explanations: Vec<&Explanation> =
+            self.rows.iter().filter_map(|row| row.explain.as_ref()).collect();
+        let model = self.rows.first().map_or("", |row| &row.setting.model_type);
+        explain::picture(model, &explanations)
     }
 
     /// Write what was collected.
