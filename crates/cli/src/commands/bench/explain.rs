@@ -189,6 +189,12 @@ impl Explanation {
                 group.bound_by.unwrap_or("nothing"),
             ));
         }
+        if let Some(expected) = self.expected_seconds.filter(|t| self.measured_seconds > 1.25 * t) {
+            remedies.push(format!(
+                "all took {:.1} times as long as our kernels should: other programs run, or rooflight machine --refresh is due",
+                self.measured_seconds / expected
+            ));
+        }
         let matters = |group: &&Group| group.gap_seconds > 0.02 * self.measured_seconds;
         for group in self.groups.iter().filter(matters).take(3) {
             let of_time = 100.0 * group.measured_seconds / self.measured_seconds;
@@ -212,7 +218,7 @@ impl Explanation {
 
     fn remedy(&self, group: &Group, test: Test) -> String {
         let prompt = test.n_prompt > test.n_gen;
-        let near = self.expected_seconds.is_some_and(|t| self.measured_seconds < 1.1 * t);
+        let float = group.bound_by == Some(Resource::F32.name());
         match (group.name, prompt) {
             ("weights", true) if self.best_chunk.is_some_and(|best| best > self.chunk) => {
                 format!("-ub {} shares their unpacking", self.best_chunk.unwrap_or(self.chunk))
@@ -220,15 +226,11 @@ impl Explanation {
             ("weights", true) if test.n_prompt < 64 => {
                 "few rows share their unpacking; longer prompts come closer".into()
             }
+            ("weights", true) if float => "types in blocks (Q8_0, Q4_K) multiply in 8 bits".into(),
             ("weights", true) => {
                 "types of 32 weights a block (Q4_0, Q8_0) unpack faster than the K types".into()
             }
-            ("weights" | "head", false) if near => {
-                "what our kernels reach at best here; a type of fewer bits reads less".into()
-            }
-            ("weights" | "head", false) => {
-                "slower than when its kernels were measured: is something else running? Fewer bits read less".into()
-            }
+            ("weights" | "head", false) => "a type of fewer bits has less to read".into(),
             ("head", true) => "one row of logits per prompt; longer prompts share it".into(),
             ("attention", true) => {
                 "it grows with the square of the length; a prompt that begins as the last one did is not computed again"
