@@ -68,6 +68,12 @@ impl Estimate {
         }
     }
 
+    /// The chunk in which prompts are best cut by the rates of the kernels, where those were measured.
+    pub fn best_chunk(&self) -> Option<u64> {
+        let (_, (executed, rates)) = self.kernels()?;
+        executed.chunk(rates)
+    }
+
     /// Bytes of weights that a step reads.
     pub fn step_weight_bytes(&self) -> f64 {
         match self {

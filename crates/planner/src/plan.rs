@@ -143,7 +143,8 @@ pub struct WhatIf {
     pub full: Point,
 }
 
-/// The candidates side by side: with so many bytes of memory for weights and cache, and `context` tokens cached.
+/// The candidates side by side: with so many bytes of memory for weights and cache, and `context` tokens cached. Times
+/// to be expected are left out unless those of all are known: a limit beside them would look like the better choice.
 pub fn what_if(candidates: &[Candidate], memory: Option<f64>, context: u64) -> Vec<WhatIf> {
     let row = |candidate: &Candidate| WhatIf {
         weights: candidate.weights.clone(),
@@ -153,7 +154,18 @@ pub fn what_if(candidates: &[Candidate], memory: Option<f64>, context: u64) -> V
         empty: step(&candidate.estimate, 0),
         full: step(&candidate.estimate, context),
     };
-    candidates.iter().map(row).collect()
+    let mut rows: Vec<WhatIf> = candidates.iter().map(row).collect();
+    if !all_expected(candidates) {
+        for row in &mut rows {
+            (row.empty.expected, row.full.expected) = (None, None);
+        }
+    }
+    rows
+}
+
+/// Whether the times of all of them are known that are to be expected.
+pub(crate) fn all_expected(candidates: &[Candidate]) -> bool {
+    candidates.iter().all(|candidate| candidate.estimate.step_expected(0).is_some())
 }
 
 fn step(estimate: &Estimate, depth: u64) -> Point {

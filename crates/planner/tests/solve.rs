@@ -194,7 +194,7 @@ fn kernels_tell_what_is_to_be_expected() {
         AttentionShape { n_heads: 14, n_kv_heads: 2, key_dim: 64, value_dim: 64, k: kv, v: kv };
     let points = vec![(1, 1e-10), (64, 1e-9), (512, 8e-9)];
     let rates = Arc::new(Rates {
-        linear: vec![LinearRate { ty: GgmlType::F16, points }],
+        linear: vec![LinearRate { ty: GgmlType::F16, points, phase: 0.0 }],
         attention: vec![AttentionRate {
             shape,
             step: 1e-6,
@@ -224,7 +224,13 @@ fn kernels_tell_what_is_to_be_expected() {
         |estimate| vec![Candidate { weights: "F16".into(), cache: "f16".into(), estimate }];
     let goals =
         Goals { tokens_per_second: Some(1.0), context: 2048, prompt: 512, ..Goals::default() };
-    let answer = solve(&candidate(known), &goals).unwrap();
+    let answer = solve(&candidate(known.clone()), &goals).unwrap();
     assert!(answer.expected && answer.tokens_per_second == plan.steps.last().unwrap().step_rate());
     assert!(!solve(&candidate(with(None)), &goals).unwrap().expected);
+    // Beside a limit nothing is expected: it would look slower than it is.
+    let mixed = [candidate(known), candidate(with(None))].concat();
+    let rows = what_if(&mixed, None, 2048);
+    assert_eq!((rows[0].empty, rows[0].full), (rows[1].empty, rows[1].full));
+    assert!(what_if(&mixed[..1], None, 2048)[0].full.expected.is_some());
+    assert!(!solve(&mixed, &goals).unwrap().expected);
 }

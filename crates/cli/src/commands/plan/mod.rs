@@ -20,7 +20,7 @@ use planner::{Candidate, Lengths, WhatIf, devices, what_if};
 use self::candidates::{CACHES, Cache, Weights};
 use self::subject::Subject;
 use self::target::{Target, TargetArgs};
-use crate::args::{CacheArgs, MODEL_VARIABLE, VerboseArgs};
+use crate::args::{CacheArgs, MODEL_VARIABLE};
 use crate::exit::Failure;
 use crate::{load, units};
 
@@ -59,8 +59,9 @@ pub(crate) struct Plan {
     /// Print JSON: bytes, seconds, tokens
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    verbose: VerboseArgs,
+    /// Every table in full: what steps read and compute, activations that leave the processor's caches
+    #[arg(short, long)]
+    verbose: bool,
 }
 
 /// What is asked for: with one of the first two, the best types of weights and cache that meet it are looked for.
@@ -119,7 +120,7 @@ impl Plan {
             serde_json::to_writer_pretty(&mut *out, &json::report(&report))?;
             writeln!(out)?;
         } else {
-            text::report(&report, self.verbose.verbose, out)?;
+            text::report(&report, self.verbose, out)?;
         }
         match report.goals {
             Some((_, answer)) if !answer.met() => {
@@ -180,7 +181,7 @@ impl Plan {
             weights: chosen.weights,
             cache: chosen.cache,
             chunk: chosen.estimate.chunk(),
-            chunk_measured: self.cache.chunk.is_none() && target.rates.is_some(),
+            chunk_measured: self.cache.chunk.is_none() && chosen.estimate.best_chunk().is_some(),
             context,
             caches: caches.iter().map(cache_row).collect(),
             what_if: what_if(&compared, room, context),

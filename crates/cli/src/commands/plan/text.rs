@@ -29,6 +29,10 @@ pub(super) fn report(r: &Report<'_>, verbose: bool, out: &mut dyn Write) -> io::
         short_seconds(r.plan.first_step_seconds),
         figures(r.plan.tokens_per_extra_second / 1000.0)
     )?;
+    let limits = match r.what_if.first().and_then(|row| row.empty.expected) {
+        Some(_) => "",
+        None => ", at the limit",
+    };
     writeln!(out, "\nwhat if{limits}")?;
     write!(out, "{}", what_ifs(r))
 }
