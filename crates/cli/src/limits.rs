@@ -51,7 +51,7 @@ impl Limits {
 
     /// What threads wait for each other at the end of a phase, in seconds: measured, or a bare barrier.
     pub(crate) fn phase(&self) -> f64 {
-        let rates = self.expected.as_ref().map(|(_, rates)| rates.overheads.phase);
+        let rates = self.expected.as_ref().map(|(_, rates)| rates.phase());
         rates.unwrap_or(0.0).max(self.machine.barrier)
     }
 

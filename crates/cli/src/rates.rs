@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct KeptRates {
     linear: Vec<Linear>,
     attention: Vec<Attention>,
-    phase_seconds: f64,
     step_seconds: f64,
     logit_seconds: f64,
     element_seconds: f64,
@@ -23,6 +22,7 @@ struct Linear {
     rows: Vec<u64>,
     /// Of a pass of so many rows.
     seconds_per_weight: Vec<f64>,
+    phase_seconds: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,6 +50,7 @@ impl KeptRates {
             r#type: rate.ty.name().to_owned(),
             rows: rate.points.iter().map(|(rows, _)| *rows).collect(),
             seconds_per_weight: rate.points.iter().map(|(_, s)| rounded(*s)).collect(),
+            phase_seconds: rounded(rate.phase),
         };
         let attention = |rate: &AttentionRate| Attention {
             n_heads: rate.shape.n_heads,
@@ -63,11 +64,10 @@ impl KeptRates {
             token_seconds: rounded(rate.token),
             pair_seconds: rounded(rate.pair),
         };
-        let Overheads { phase, step, logit, element } = rates.overheads;
+        let Overheads { step, logit, element } = rates.overheads;
         KeptRates {
             linear: rates.linear.iter().map(linear).collect(),
             attention: rates.attention.iter().map(attention).collect(),
-            phase_seconds: rounded(phase),
             step_seconds: rounded(step),
             logit_seconds: rounded(logit),
             element_seconds: rounded(element),
@@ -86,7 +86,8 @@ impl KeptRates {
                 Some((*rows, time(*seconds).filter(|seconds| *seconds > 0.0)?))
             });
             let points = points.collect::<Option<Vec<_>>>().filter(|_| whole && lengths)?;
-            Some(LinearRate { ty: GgmlType::from_name(&kept.r#type)?, points })
+            let phase = time(kept.phase_seconds)?;
+            Some(LinearRate { ty: GgmlType::from_name(&kept.r#type)?, points, phase })
         };
         let cache = |name: &str| CacheType::ALL.into_iter().find(|ty| ty.name() == name);
         let attention = |kept: &Attention| {
@@ -110,7 +111,6 @@ impl KeptRates {
             linear: self.linear.iter().map(linear).collect::<Option<_>>()?,
             attention: self.attention.iter().map(attention).collect::<Option<_>>()?,
             overheads: Overheads {
-                phase: time(self.phase_seconds)?,
                 step: time(self.step_seconds)?,
                 logit: time(self.logit_seconds)?,
                 element: time(self.element_seconds)?,
@@ -159,7 +159,7 @@ pub(crate) fn lines(rates: &Rates) -> Vec<String> {
     let micro = |seconds: f64| 1e6 * seconds;
     lines.push(format!(
         "a phase {:.1} us, a step {:.0} us beside its phases",
-        micro(o.phase),
+        micro(rates.phase()),
         micro(o.step)
     ));
     lines
@@ -182,9 +182,9 @@ mod tests {
             AttentionRate { shape, step: 1e-6, position: 1e-8, token: 1e-7, pair: 1e-8 };
         let points = vec![(1, 2e-11), (512, 3e-9)];
         Rates {
-            linear: vec![LinearRate { ty: GgmlType::Q4K, points }],
+            linear: vec![LinearRate { ty: GgmlType::Q4K, points, phase: 2e-6 }],
             attention: vec![attention],
-            overheads: Overheads { phase: 2e-6, step: 1e-5, logit: 1e-10, element: 1e-9 },
+            overheads: Overheads { step: 1e-5, logit: 1e-10, element: 1e-9 },
         }
     }
 
@@ -198,7 +198,7 @@ mod tests {
             change(&mut kept);
             kept.rates()
         };
-        assert_eq!(broken(|kept| kept.phase_seconds = f64::NAN), None);
+        assert_eq!(broken(|kept| kept.step_seconds = f64::NAN), None);
         assert_eq!(broken(|kept| kept.linear[0].r#type = "Q99".into()), None);
         assert_eq!(broken(|kept| kept.linear[0].rows = vec![8, 1]), None);
         assert_eq!(broken(|kept| kept.linear[0].rows = vec![1]), None);

@@ -165,31 +165,32 @@ impl Executed {
         };
         let mut expected = Expected::default();
         for part in &self.parts {
-            let n = match part {
+            let (n, phase) = match part {
                 Part::Linear { rows, head, weights, .. } => {
                     let n = count(*rows);
                     let place = if *head { &mut expected.head } else { &mut expected.linear };
+                    let mut phase = 0.0_f64;
                     for (ty, weights) in weights {
-                        let seconds = rates.linear(*ty)?.seconds_per_weight(n);
+                        let rate = rates.linear(*ty)?;
+                        let seconds = rate.seconds_per_weight(n);
                         *place += if n == 0 { 0.0 } else { seconds * *weights as f64 };
+                        phase = phase.max(rate.phase);
                     }
-                    n
+                    (n, phase)
                 }
                 Part::Attention(shape) => {
                     let rate = rates.attention(shape)?;
                     expected.attention += rate.seconds(load.past, load.tokens);
                     // what the phase costs is in the rate
-                    0
+                    (0, 0.0)
                 }
                 Part::Elements { rows, elements } => {
                     let elements = count(*rows) * elements;
                     expected.rest += rates.overheads.element * elements as f64;
-                    count(*rows)
+                    (count(*rows), rates.phase())
                 }
             };
-            if n > 0 {
-                expected.phases += rates.overheads.phase;
-            }
+            expected.phases += if n > 0 { phase } else { 0.0 };
         }
         let logits = outputs.saturating_mul(self.vocab_size);
         expected.step = rates.overheads.step + rates.overheads.logit * logits as f64;
@@ -215,10 +216,13 @@ impl Executed {
         let mut phases = 0.0;
         for part in &self.parts {
             if let Part::Linear { rows: Rows::Tokens, weights, .. } = part {
-                phases += rates.overheads.phase;
+                let mut phase = 0.0_f64;
                 for (ty, weights) in weights {
-                    matrices.push((rates.linear(*ty)?, *weights as f64));
+                    let rate = rates.linear(*ty)?;
+                    matrices.push((rate, *weights as f64));
+                    phase = phase.max(rate.phase);
                 }
+                phases += phase;
             }
         }
         Some(smallest_chunk(|rows| {

@@ -50,12 +50,9 @@ pub fn measure(
     };
     let mut weights = Weights::default();
     let mut rates = Rates::default();
-    let mut phases = Vec::new();
     for ty in &wanted.types {
-        let (rate, phase) = linear(executor, &mut weights, *ty)?;
+        rates.linear.push(linear(executor, &mut weights, *ty)?);
         weights.types.clear();
-        rates.linear.push(rate);
-        phases.push(phase);
         advance();
     }
     let mut outside = Vec::new();
@@ -66,12 +63,8 @@ pub fn measure(
         advance();
     }
     let of = |part: fn(&Overheads) -> f64| median(outside.iter().map(part).collect());
-    rates.overheads = Overheads {
-        phase: median(phases),
-        step: of(|o| o.step),
-        logit: of(|o| o.logit),
-        element: of(|o| o.element),
-    };
+    rates.overheads =
+        Overheads { step: of(|o| o.step), logit: of(|o| o.logit), element: of(|o| o.element) };
     Ok(rates)
 }
 
@@ -212,12 +205,8 @@ const SMALL: usize = 1024;
 const LARGE: (usize, usize) = (2048, 4096);
 const EPS: f32 = 1e-6;
 
-/// Seconds per weight by rows, and per phase beside that.
-fn linear(
-    executor: &dyn Executor,
-    weights: &mut Weights,
-    ty: GgmlType,
-) -> Result<(LinearRate, f64)> {
+/// Matrices of one type, small ones and large ones.
+fn linear(executor: &dyn Executor, weights: &mut Weights, ty: GgmlType) -> Result<LinearRate> {
     let none = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: CHUNK };
     let bytes = |count: usize| (count as f64 * ty.bits_per_weight() / 8.0) as u64;
     let small = (FAR / 2).div_ceil(bytes(SMALL * SMALL));
@@ -259,7 +248,7 @@ fn linear(
         points.push((rows as u64, seconds));
     }
     points.sort_by_key(|(rows, _)| *rows);
-    Ok((LinearRate { ty, points }, phase))
+    Ok(LinearRate { ty, points, phase })
 }
 
 fn large_weights() -> f64 {
@@ -341,7 +330,6 @@ fn attention(
     let step = (near - position * (shallow + 1) as f64).max(0.0);
     let outside = |passes: &[Pass]| over(passes, |pass| pass.outside);
     let overheads = Overheads {
-        phase: 0.0,
         step: outside(&bare),
         logit: ((outside(&short) - outside(&bare)) / n_logits).max(0.0),
         element: rows / elements,

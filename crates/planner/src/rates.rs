@@ -90,6 +90,8 @@ pub struct LinearRate {
     pub ty: GgmlType,
     /// Rows of a pass, ascending, and its seconds per weight, the matrices coming from memory.
     pub points: Vec<(u64, f64)>,
+    /// Seconds that all matrices of one input cost beside that: threads meet, and the last one works alone.
+    pub phase: f64,
 }
 
 impl LinearRate {
@@ -192,11 +194,9 @@ impl AttentionRate {
     }
 }
 
-/// What phases and steps cost beside their work, in seconds.
+/// What steps cost beside matrices and attention, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overheads {
-    /// A phase: threads meet, and the last one works alone.
-    pub phase: f64,
     /// A step outside its phases: waking threads, laying out memory.
     pub step: f64,
     /// Handing out one logit.
@@ -212,7 +212,7 @@ pub struct Rates {
     pub linear: Vec<LinearRate>,
     /// By shape.
     pub attention: Vec<AttentionRate>,
-    /// Of phases and steps.
+    /// Of steps.
     pub overheads: Overheads,
 }
 
@@ -220,6 +220,13 @@ impl Rates {
     /// Matrices of this type, if they were measured.
     pub fn linear(&self, ty: GgmlType) -> Option<&LinearRate> {
         self.linear.iter().find(|rate| rate.ty == ty)
+    }
+
+    /// What a phase costs beside its work, in seconds: the middle one of all types.
+    pub fn phase(&self) -> f64 {
+        let mut phases: Vec<f64> = self.linear.iter().map(|rate| rate.phase).collect();
+        phases.sort_by(f64::total_cmp);
+        phases.get(phases.len() / 2).copied().unwrap_or(0.0)
     }
 
     /// Attention of this shape: as measured, or scaled from the nearest shape with the same types of cache.
@@ -246,8 +253,11 @@ impl Rates {
         self.linear.extend(later.linear);
         let again = |rate: &AttentionRate| later.attention.iter().any(|r| r.shape == rate.shape);
         self.attention.retain(|rate| !again(rate));
+        if !later.attention.is_empty() {
+            // they are measured beside attention
+            self.overheads = later.overheads;
+        }
         self.attention.extend(later.attention);
-        self.overheads = later.overheads;
     }
 }
 
@@ -262,7 +272,11 @@ mod tests {
 
     #[test]
     fn a_matrix_between_and_beyond_its_points() {
-        let rate = LinearRate { ty: GgmlType::Q8_0, points: vec![(1, 1.0), (4, 2.5), (64, 32.0)] };
+        let rate = LinearRate {
+            ty: GgmlType::Q8_0,
+            points: vec![(1, 1.0), (4, 2.5), (64, 32.0)],
+            phase: 0.0,
+        };
         for (rows, seconds) in [(1, 1.0), (2, 1.5), (4, 2.5), (34, 17.25), (64, 32.0), (128, 64.0)]
         {
             assert_eq!(rate.seconds_per_weight(rows), seconds, "{rows}");
@@ -307,10 +321,23 @@ mod tests {
         let wanted = Wanted::everything();
         let mut rates = Rates::default();
         assert_eq!(rates.missing(&wanted), wanted);
-        let linear = |seconds| LinearRate { ty: GgmlType::F16, points: vec![(1, seconds)] };
+        let linear =
+            |seconds| LinearRate { ty: GgmlType::F16, points: vec![(1, seconds)], phase: seconds };
         rates.update(Rates { linear: vec![linear(1.0)], ..Rates::default() });
         rates.update(Rates { linear: vec![linear(2.0)], ..Rates::default() });
         assert_eq!(rates.linear, [linear(2.0)]);
+        assert_eq!(rates.phase(), 2.0);
+        let rate = AttentionRate {
+            shape: wanted.attention[0],
+            step: 1.0,
+            position: 1.0,
+            token: 1.0,
+            pair: 1.0,
+        };
+        let overheads = Overheads { step: 3.0, ..Overheads::default() };
+        rates.update(Rates { attention: vec![rate], overheads, ..Rates::default() });
+        rates.update(Rates { linear: vec![linear(2.0)], ..Rates::default() });
+        assert_eq!(rates.overheads.step, 3.0, "matrices tell nothing about steps");
         assert_eq!(rates.missing(&wanted).types.len(), wanted.types.len() - 1);
         assert!(!rates.missing(&wanted).is_empty() && Wanted::default().is_empty());
     }

@@ -63,13 +63,14 @@ fn rates() -> Rates {
     let linear = |ty, factor: f64| LinearRate {
         ty,
         points: vec![(1, factor), (8, factor), (64, 8.0 * factor), (512, 64.0 * factor)],
+        phase: 10.0,
     };
     let attention =
         AttentionRate { shape: SHAPE, step: 100.0, position: 0.5, token: 4.0, pair: 0.25 };
     Rates {
         linear: vec![linear(GgmlType::Q8_0, 1.0), linear(GgmlType::Q4_0, 0.5)],
         attention: vec![attention],
-        overheads: Overheads { phase: 10.0, step: 1000.0, logit: 2.0, element: 0.125 },
+        overheads: Overheads { step: 1000.0, logit: 2.0, element: 0.125 },
     }
 }
 
@@ -148,9 +149,8 @@ fn the_chunk_is_the_smallest_as_good_as_the_largest() {
     let model = executed("llama", false);
     let chunk = |at_64: f64, at_256: f64, phase: f64| {
         let points = vec![(1, 1.0), (64, 64.0 * at_64), (256, 256.0 * at_256), (512, 512.0)];
-        let linear = vec![LinearRate { ty: GgmlType::Q8_0, points }];
-        let overheads = Overheads { phase, ..Overheads::default() };
-        model.chunk(&Rates { linear, overheads, ..Rates::default() })
+        let linear = vec![LinearRate { ty: GgmlType::Q8_0, points, phase }];
+        model.chunk(&Rates { linear, ..Rates::default() })
     };
     assert_eq!(chunk(1.02, 1.0, 0.0), Some(64));
     // 128 lies between: 1.0467 a row
