@@ -290,7 +290,7 @@ fn name(axis: &Axis, values: &[f64], low: f64, high: f64) -> (Vec<Tick>, String)
         (Unit::Plain(unit), _) => (1.0, unit.to_owned()),
         (Unit::Percent, _) => (0.01, "%".to_owned()),
         (Unit::Si(unit), Scale::Linear) => {
-            let (factor, prefix) = prefix(low.abs().max(high.abs()));
+            let (factor, prefix) = prefix(low.abs().max(high.abs()), unit);
             (factor, format!("{prefix}{unit}"))
         }
         // Each tick says its own prefix.

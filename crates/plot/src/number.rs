@@ -12,11 +12,11 @@ const PREFIXES: [(i32, &str); 9] = [
     (12, "T"),
 ];
 
-/// The prefix for numbers up to `most`, and what to divide them by.
-pub(crate) fn prefix(most: f64) -> (f64, &'static str) {
+/// The prefix for numbers of `unit` up to `most`, and what to divide them by. Nobody counts in kiloseconds.
+pub(crate) fn prefix(most: f64, unit: &str) -> (f64, &'static str) {
     let most = most.abs();
     let mut found = if most == 0.0 { PREFIXES[4] } else { PREFIXES[0] };
-    for row in PREFIXES {
+    for row in PREFIXES.into_iter().filter(|row| row.0 <= 0 || unit != "s") {
         if most >= 10f64.powi(row.0) * (1.0 - 1e-9) {
             found = row;
         }
@@ -31,7 +31,7 @@ pub fn si(value: f64, unit: &str) -> String {
     }
     // Rounded first: 999.6 is 1 k, not 1000.
     let rounded = significant(value, 3);
-    let (factor, prefix) = prefix(rounded);
+    let (factor, prefix) = prefix(rounded, unit);
     let number = shortest(rounded / factor, 3);
     if prefix.is_empty() && unit.is_empty() { number } else { format!("{number} {prefix}{unit}") }
 }
@@ -89,12 +89,11 @@ mod tests {
             (0.0131, "13.1 ms"),
             (0.0, "0 s"),
             (1.0, "1 s"),
-            (999.6, "1 ks"),
+            (999.6, "1,000 s"),
             (-0.25, "\u{2212}250 ms"),
             (6.6e-7, "660 ns"),
             (1e-6, "1 \u{b5}s"),
-            (1234.0, "1.23 ks"),
-            (1e15, "1,000 Ts"),
+            (1234.0, "1,230 s"),
             (1e-14, "0.01 ps"),
             (f64::NAN, "-"),
         ] {
@@ -102,6 +101,8 @@ mod tests {
         }
         assert_eq!(si(5.0, ""), "5");
         assert_eq!(si(1008e9, "B/s"), "1.01 TB/s");
+        assert_eq!(si(999.6, "B"), "1 kB");
+        assert_eq!(si(1e15, "B"), "1,000 TB");
     }
 
     #[test]

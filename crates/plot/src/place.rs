@@ -43,14 +43,37 @@ pub(crate) struct Above {
     pub(crate) line: bool,
 }
 
-/// The left end and the row, from 0 at the bottom, of each label between `left` and `right`. No two overlap, and no
-/// label stands on the line of another.
+/// Between labels, and between a label and the line of another.
+const GAP: f64 = 6.0;
+
+/// The left end and the row, from 0 at the bottom, of each label between `left` and `right`. No two overlap, and if it
+/// can be helped no label stands on the line of another.
 pub(crate) fn above(labels: &[Above], left: f64, right: f64) -> Vec<(f64, usize)> {
-    const GAP: f64 = 6.0;
-    let mut order: Vec<usize> = (0..labels.len()).collect();
-    order.sort_by(|a, b| labels[*b].at.total_cmp(&labels[*a].at));
+    let by = |key: fn(&Above) -> f64| {
+        let mut order: Vec<usize> = (0..labels.len()).collect();
+        order.sort_by(|a, b| key(&labels[*a]).total_cmp(&key(&labels[*b])));
+        order
+    };
+    // None of these is best for all: a wide label is hard to get past, and labels at an end cannot give way.
+    let orders = [by(|l| -l.at), by(|l| l.at), by(|l| l.width)];
+    let tries = orders.map(|order| above_in_order(labels, &order, left, right));
+    let rows = |places: &[(f64, usize)]| places.iter().map(|p| p.1).max();
+    let best = tries.into_iter().min_by_key(|(hidden, places)| (*hidden, rows(places)));
+    best.map_or_else(Vec::new, |(_, places)| places)
+}
+
+/// One label after the other, each in the lowest row where it fits; and how many fit nowhere.
+fn above_in_order(
+    labels: &[Above],
+    order: &[usize],
+    left: f64,
+    right: f64,
+) -> (usize, Vec<(f64, usize)>) {
+    // Does a line at `at` run through a label that starts at `x`?
+    let crosses = |at: f64, x: f64, width: f64| x - GAP / 2.0 < at && at < x + width + GAP / 2.0;
+    let mut hidden = 0;
     let mut placed: Vec<Option<(f64, usize)>> = vec![None; labels.len()];
-    for index in order {
+    for &index in order {
         let label = labels[index];
         let latest = (right - label.width).max(left);
         let candidates =
@@ -61,24 +84,23 @@ pub(crate) fn above(labels: &[Above], left: f64, right: f64) -> Vec<(f64, usize)
                 let Some((other_x, other_row)) = *place else { return true };
                 let apart = x + label.width + GAP <= other_x || other_x + other.width + GAP <= x;
                 // A line runs through all rows below its label.
-                let crossed =
-                    |at: f64, x: f64, width: f64| x - GAP / 2.0 < at && at < x + width + GAP / 2.0;
                 match row.cmp(&other_row) {
                     std::cmp::Ordering::Equal => apart,
-                    std::cmp::Ordering::Less => !other.line || !crossed(other.at, x, label.width),
+                    std::cmp::Ordering::Less => !other.line || !crosses(other.at, x, label.width),
                     std::cmp::Ordering::Greater => {
-                        !label.line || !crossed(label.at, other_x, other.width)
+                        !label.line || !crosses(label.at, other_x, other.width)
                     }
                 }
             })
         };
-        let spots = (0..labels.len()).flat_map(|row| candidates.map(|x| (x, row)));
-        let found = spots.into_iter().find(|(x, row)| free(*x, *row));
-        // Nothing free: a row of its own above all others.
+        let mut spots = (0..labels.len()).flat_map(|row| candidates.map(|x| (x, row)));
+        let found = spots.find(|(x, row)| free(*x, *row));
+        // Nothing free: a row of its own above all others, its line across what is below.
         let top = placed.iter().flatten().map(|p| p.1 + 1).max().unwrap_or(0);
+        hidden += usize::from(found.is_none());
         placed[index] = Some(found.unwrap_or((candidates[0], top)));
     }
-    placed.into_iter().map(|place| place.unwrap_or((left, 0))).collect()
+    (hidden, placed.into_iter().map(|place| place.unwrap_or((left, 0))).collect())
 }
 
 /// The best of `candidates` within `bounds` that hide no text: the one that hides least of lines, in pixels, with what it
@@ -133,6 +155,14 @@ mod tests {
         assert_eq!(spot([(0.0, hides), (99.0, free)], &bounds, &[], &line), Some(hides));
         assert_eq!(spot([(0.0, at(90.0, 10.0))], &bounds, &[], &line), None);
         assert_eq!(spot([(0.0, hides)], &bounds, &[at(15.0, 12.0)], &line), None);
+    }
+
+    #[test]
+    fn a_line_runs_beside_a_wide_label() {
+        let label = |at, width| Above { at, width, line: true };
+        // In the lower row the wide one would stand in the way of the other's line.
+        let placed = above(&[label(311.0, 60.0), label(405.0, 279.0)], 0.0, 593.0);
+        assert_eq!(placed, [(281.0, 0), (265.5, 1)]);
     }
 
     proptest! {

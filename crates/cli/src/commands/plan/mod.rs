@@ -1,9 +1,10 @@
 //! `rooflight plan`: what a model takes and how fast it can be at most, before it is there.
 //!
 //! `subject` finds the model, `target` the machine, `candidates` joins them in types of weights and cache; the planner
-//! answers, and `text` and `json` show what it said.
+//! answers, and `text`, `json` and `charts` show what it said.
 
 mod candidates;
+mod charts;
 mod hf;
 mod json;
 mod subject;
@@ -12,6 +13,7 @@ mod text;
 mod values;
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use planner::formula::Units;
 use planner::goal::{Answer, Goals, Miss, solve};
@@ -22,7 +24,7 @@ use self::subject::Subject;
 use self::target::{Target, TargetArgs};
 use crate::args::{CacheArgs, MODEL_VARIABLE};
 use crate::exit::Failure;
-use crate::{load, units};
+use crate::{load, picture, units};
 
 /// Say what a model takes and how fast it can be at most, without running it
 ///
@@ -32,7 +34,8 @@ use crate::{load, units};
     after_help = "Examples:\n  rooflight plan qwen2.5-7b\n  rooflight plan model.gguf -c 32k\n  \
                   rooflight plan llama3.1:70b --type Q5_K_M --device 'RTX 4090' --memory 48GB\n  \
                   rooflight plan path/to/config.json --memory 16GB --bandwidth 67GB/s --flops 2.7T\n  \
-                  rooflight plan qwen2.5-7b --ttft 500ms --tps 20 --context 32k\n  rooflight plan --list"
+                  rooflight plan qwen2.5-7b --ttft 500ms --tps 20 --context 32k\n  \
+                  rooflight plan qwen2.5-7b --plot plan.svg\n  rooflight plan --list"
 )]
 pub(crate) struct Plan {
     /// A GGUF file, a config.json or its folder, or a published name: qwen2.5-7b
@@ -59,6 +62,9 @@ pub(crate) struct Plan {
     /// Print JSON: bytes, seconds, tokens
     #[arg(long)]
     json: bool,
+    /// Draw it: time to the first token, time of a step, memory
+    #[arg(long, value_name = "FILE", value_parser = picture::path)]
+    plot: Option<PathBuf>,
     /// Every table in full: what steps read and compute, activations that leave the processor's caches
     #[arg(short, long)]
     verbose: bool,
@@ -93,6 +99,8 @@ struct Report<'a> {
     context: u64,
     plan: planner::Plan,
     /// The same weights with each cache that is compared.
+    candidates: Vec<Candidate>,
+    /// What they come to.
     caches: Vec<CacheRow>,
     what_if: Vec<WhatIf>,
     goals: Option<(Goals, Answer)>,
@@ -116,6 +124,9 @@ impl Plan {
         let subject = Subject::find(&name)?;
         let target = self.target.target()?;
         let report = self.report(&subject, &target)?;
+        if let Some(file) = &self.plot {
+            picture::write(file, &charts::picture(&report))?;
+        }
         if self.json {
             serde_json::to_writer_pretty(&mut *out, &json::report(&report))?;
             writeln!(out)?;
@@ -184,6 +195,7 @@ impl Plan {
             chunk_measured: self.cache.chunk.is_none() && chosen.estimate.best_chunk().is_some(),
             context,
             caches: caches.iter().map(cache_row).collect(),
+            candidates: caches,
             what_if: what_if(&compared, room, context),
             goals: answer,
         })
