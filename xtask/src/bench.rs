@@ -11,6 +11,8 @@ use std::process::Command;
 use anyhow::{Context, bail, ensure};
 use serde_json::{Value, json};
 
+use crate::product;
+
 const HELP: &str = "\
 cargo xtask bench MODEL.gguf... [-t THREADS] [-r ROUNDS] [-p TOKENS] [-n TOKENS] [-d DEPTH]
                   [--peer NAME=COMMAND]... [-o FOLDER]
@@ -81,11 +83,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
         return Ok(());
     }
     let options = parse(args, root)?;
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--locked"])
-        .current_dir(root)
-        .status()?;
-    ensure!(built.success(), "cargo build failed");
+    product::build(root)?;
     let ours = root.join("target/release/rooflight").to_string_lossy().into_owned();
     let mut engines = vec![("rooflight".to_owned(), vec![ours, "bench".into()])];
     engines.extend(options.peers.iter().cloned());

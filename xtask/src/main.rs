@@ -1,8 +1,11 @@
-//! Project tasks: `cargo xtask tidy`, `cargo xtask ci`, `cargo xtask bench`.
+//! Project tasks: `cargo xtask tidy`, `cargo xtask ci`, and those that measure: `bench`, `roofline`, `prediction`.
 
 #![forbid(unsafe_code)]
 
 mod bench;
+mod prediction;
+mod product;
+mod roofline;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -11,16 +14,20 @@ use std::process::{Command, ExitCode};
 const HELP: &str = "\
 cargo xtask TASK
 
-  tidy   the rules of the house: crate dependencies, file lengths, where unsafe may stand, words
-  bench  speed over models, beside peers; `cargo xtask bench --help`
-  ci     what .ci/run does on a machine that is set up: fmt, tidy, clippy, tests
+  tidy        the rules of the house: crate dependencies, file lengths, where unsafe may stand, words
+  bench       speed over models, beside peers; `cargo xtask bench --help`
+  roofline    measured against theory: writes docs/roofline.md; `cargo xtask roofline --help`
+  prediction  how far expected times are from measured ones; `cargo xtask prediction --help`
+  ci          what .ci/run does on a machine that is set up: fmt, tidy, clippy, tests
 ";
 
 fn main() -> ExitCode {
     let done = match std::env::args().nth(1).as_deref() {
         Some("tidy") => tidy::run(&root()),
         Some("ci") => ci(),
-        Some("bench") => bench::run(&root(), &std::env::args().skip(2).collect::<Vec<_>>()),
+        Some("bench") => bench::run(&root(), &arguments()),
+        Some("roofline") => roofline::run(&root(), &arguments()),
+        Some("prediction") => prediction::run(&root(), &arguments()),
         Some("help" | "-h" | "--help") => {
             eprint!("{HELP}");
             Ok(())
@@ -37,6 +44,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// What comes after the task's name.
+fn arguments() -> Vec<String> {
+    std::env::args().skip(2).collect()
 }
 
 fn root() -> PathBuf {

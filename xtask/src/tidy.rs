@@ -15,7 +15,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("cpu", &["program", "kernels", "kv", "quant"]),
     ("models", &["program", "gguf", "quant"]),
     ("tokenizer", &["gguf"]),
-    ("planner", &["program"]),
+    ("planner", &["program", "quant"]),
+    ("plot", &[]),
     ("engine", &["program", "models", "tokenizer", "planner", "kv"]),
     ("conformance", &["program", "models", "kv", "quant", "gguf"]),
     (
@@ -31,9 +32,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tokenizer",
             "planner",
             "engine",
+            "plot",
         ],
     ),
-    ("xtask", &[]),
+    ("xtask", &["plot"]),
 ];
 
 /// Beyond [`MAY_USE`], tests may use these.

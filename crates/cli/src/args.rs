@@ -179,7 +179,7 @@ pub(crate) struct CacheArgs {
     /// Type of cached values (-ctv): f32, f16, q8_0
     #[arg(long, value_name = "TYPE", value_parser = cache_type, default_value = "f16")]
     pub(crate) cache_type_v: CacheType,
-    /// Most tokens of a prompt per pass (-ub)
+    /// Most tokens of a prompt per pass (-ub); by default what `rooflight machine` found best, or 512
     #[arg(long, value_name = "N", alias = "ubatch-size", value_parser = chunk)]
     pub(crate) chunk: Option<usize>,
 }

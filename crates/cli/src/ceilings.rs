@@ -1,12 +1,25 @@
-//! The machine's ceilings: measured once, kept in the user's cache folder, measured again on demand.
+//! What is known of the machine: its ceilings, and the rates of our kernels below them. Measured once, kept in the
+//! user's cache folder, measured again on demand.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use planner::{Rates, Wanted};
 use program::{Ceilings, ComputeCeiling, Executor, ReadCeiling};
 use serde::{Deserialize, Serialize};
 
+use crate::rates::{self, KeptRates};
 use crate::{memory, ui, units};
+
+/// Of the file; files of other versions are written anew.
+const VERSION: u32 = 2;
+
+/// The file: one entry for each processor, number of threads and instruction set.
+#[derive(Debug, Serialize, Deserialize)]
+struct File {
+    version: u32,
+    machines: Vec<Kept>,
+}
 
 /// Ceilings as they are kept: decimal units, whole numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,6 +29,9 @@ pub(crate) struct Kept {
     read: Vec<Read>,
     compute: Vec<Compute>,
     barrier_nanoseconds: u64,
+    /// What kernels reach, as far as that was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rates: Option<KeptRates>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,7 +65,13 @@ impl Kept {
             read: ceilings.read.iter().map(read).collect(),
             compute: ceilings.compute.iter().map(compute).collect(),
             barrier_nanoseconds: ceilings.barrier.as_nanos() as u64,
+            rates: None,
         }
+    }
+
+    /// The rates; `None` if there are none, or what is there makes no sense.
+    pub(crate) fn rates(&self) -> Option<Rates> {
+        self.rates.as_ref()?.rates()
     }
 
     /// The ceilings; `None` if a figure is no positive number.
@@ -99,14 +121,33 @@ fn file() -> Option<PathBuf> {
     Some(cache.join("rooflight").join("machine.json"))
 }
 
-/// What was kept for this executor.
-pub(crate) fn kept(executor: &dyn Executor) -> Option<Kept> {
-    let text = std::fs::read_to_string(file()?).ok()?;
-    let kept: Kept = serde_json::from_str(&text).ok()?;
-    (kept.machine == machine(executor)).then_some(kept)
+/// Every machine that was kept.
+fn machines() -> Vec<Kept> {
+    let text = file().and_then(|file| std::fs::read_to_string(file).ok());
+    let file: Option<File> = text.and_then(|text| serde_json::from_str(&text).ok());
+    file.filter(|file| file.version == VERSION).map(|file| file.machines).unwrap_or_default()
 }
 
-/// Measure now, with a bar; the result is kept where a cache folder can be written.
+/// What was kept for this executor.
+pub(crate) fn kept(executor: &dyn Executor) -> Option<Kept> {
+    let name = machine(executor);
+    machines().into_iter().find(|kept| kept.machine == name)
+}
+
+/// Keep an entry in place of an older one, where a cache folder can be written; elsewhere the machine is measured again
+/// next time, no more.
+fn keep(kept: &Kept) {
+    let mut machines = machines();
+    machines.retain(|other| other.machine != kept.machine);
+    machines.push(kept.clone());
+    let text = serde_json::to_string_pretty(&File { version: VERSION, machines });
+    if let (Some(file), Ok(text)) = (file(), text) {
+        let _ = file.parent().map(std::fs::create_dir_all);
+        let _ = std::fs::write(file, text);
+    }
+}
+
+/// Measure the ceilings now, with a bar. They are kept, and so are rates that were.
 ///
 /// # Errors
 /// An executor without ceilings, or memory.
@@ -114,20 +155,60 @@ pub(crate) fn measure(executor: &dyn Executor) -> program::Result<Kept> {
     let bar = ui::count_bar("measuring this machine", 100);
     let ceilings = executor.ceilings(&mut |part| bar.set_position((100.0 * part) as u64));
     bar.finish_and_clear();
-    let kept = Kept::new(machine(executor), &ceilings?);
-    if let (Some(file), Ok(text)) = (file(), serde_json::to_string_pretty(&kept)) {
-        // without a cache folder the machine is measured again next time, no more
-        let _ = file.parent().map(std::fs::create_dir_all);
-        let _ = std::fs::write(file, text);
+    let mut new = Kept::new(machine(executor), &ceilings?);
+    new.rates = kept(executor).and_then(|old| old.rates);
+    keep(&new);
+    Ok(new)
+}
+
+/// Measure the rates of what is `wanted` now, with a bar, and keep them with those that are known.
+///
+/// # Errors
+/// An executor without ceilings or without times of its phases, or memory.
+pub(crate) fn measure_rates(executor: &dyn Executor, wanted: &Wanted) -> anyhow::Result<Kept> {
+    let mut kept = match kept(executor) {
+        Some(kept) => kept,
+        None => measure(executor)?,
+    };
+    if wanted.is_empty() {
+        return Ok(kept);
     }
+    let bar = ui::count_bar("measuring its kernels", 100);
+    let measured =
+        planner::measure(executor, wanted, &mut |part| bar.set_position((100.0 * part) as u64));
+    bar.finish_and_clear();
+    let mut rates = kept.rates().unwrap_or_default();
+    rates.update(measured?);
+    kept.rates = Some(KeptRates::new(&rates));
+    keep(&kept);
     Ok(kept)
+}
+
+/// The rates that were kept for this executor.
+pub(crate) fn kept_rates(executor: &dyn Executor) -> Option<Rates> {
+    kept(executor)?.rates()
+}
+
+/// Rates for all that is `wanted`: kept, or else measured now. `None` where an executor cannot tell, or where measuring
+/// would crowd out the model that is loaded.
+pub(crate) fn rates(executor: &dyn Executor, wanted: &Wanted) -> Option<Rates> {
+    let known = kept_rates(executor).unwrap_or_default();
+    let missing = known.missing(wanted);
+    if missing.is_empty() {
+        return Some(known);
+    }
+    if roomy() { measure_rates(executor, &missing).ok()?.rates() } else { None }
 }
 
 /// What was kept, or else measured now; `None` where an executor has no ceilings, or where measuring would crowd out
 /// the model that is loaded.
 pub(crate) fn kept_or_measured(executor: &dyn Executor) -> Option<Ceilings> {
-    let roomy = || memory::available().is_none_or(|free| free >= ROOM);
     kept(executor).or_else(|| if roomy() { measure(executor).ok() } else { None })?.ceilings()
+}
+
+/// Whether there is memory to measure unasked.
+fn roomy() -> bool {
+    memory::available().is_none_or(|free| free >= ROOM)
 }
 
 /// Free memory below which the machine is not measured unasked: a measurement reads a quarter of a gigabyte.
@@ -155,7 +236,9 @@ impl std::fmt::Display for Kept {
                 c.threads
             )?;
         }
-        write!(f, "barrier                    {:8} ns", self.barrier_nanoseconds)
+        write!(f, "barrier                    {:8} ns", self.barrier_nanoseconds)?;
+        let lines = self.rates().map(|rates| rates::lines(&rates)).unwrap_or_default();
+        lines.iter().try_for_each(|line| write!(f, "\n{line}"))
     }
 }
 

@@ -30,6 +30,20 @@ pub(crate) enum Failure {
         /// As given.
         path: PathBuf,
     },
+    /// There is neither such a file nor such a published model.
+    #[error("no file and no published model is called `{name}`")]
+    UnknownModel {
+        /// As given, escaped.
+        name: String,
+        /// Published names that are near.
+        near: Vec<String>,
+    },
+    /// A file that says what cannot be.
+    #[error("{0}")]
+    Malformed(String),
+    /// What was asked of a plan cannot be had.
+    #[error("the goals cannot be met: {0}")]
+    Goals(String),
     /// Memory would run out.
     #[error("needs {need} of memory, {available} are available")]
     DoesNotFit {
@@ -52,8 +66,9 @@ pub(crate) fn code_of(error: &anyhow::Error) -> u8 {
 
 fn code_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
     let failure = cause.downcast_ref().map(|failure| match failure {
-        Failure::Usage(_) => code::USAGE,
-        Failure::NotFound { .. } => code::NOT_FOUND,
+        Failure::Usage(_) | Failure::Malformed(_) => code::USAGE,
+        Failure::NotFound { .. } | Failure::UnknownModel { .. } => code::NOT_FOUND,
+        Failure::Goals(_) => code::FAILURE,
         Failure::DoesNotFit { .. } => code::DOES_NOT_FIT,
         Failure::Interrupted => code::INTERRUPTED,
     });
@@ -140,6 +155,9 @@ mod tests {
             (anyhow::Error::from(memory()).context("loading"), 4),
             (engine::Error::from(memory()).into(), 4),
             (program::Error::NonFinite { position: 0 }.into(), 1),
+            (Failure::UnknownModel { name: "x".into(), near: Vec::new() }.into(), 3),
+            (Failure::Malformed("x".into()).into(), 2),
+            (Failure::Goals("x".into()).into(), 1),
             (Failure::Interrupted.into(), 130),
             (anyhow::anyhow!("anything"), 1),
         ] {

@@ -22,9 +22,13 @@ fn of_failure(failure: &Failure) -> Option<String> {
             "the model comes first, as the path of a GGUF file: rooflight run MODEL.gguf 'PROMPT'"
                 .into()
         }
+        Failure::UnknownModel { near, .. } if near.is_empty() => {
+            "rooflight plan --list names what is published".into()
+        }
+        Failure::UnknownModel { near, .. } => format!("did you mean {}?", near.join(" or ")),
         Failure::DoesNotFit { advice, .. } => advice.clone(),
         Failure::Usage(_) => "see rooflight COMMAND --help".into(),
-        Failure::Interrupted => return None,
+        Failure::Malformed(_) | Failure::Goals(_) | Failure::Interrupted => return None,
     })
 }
 

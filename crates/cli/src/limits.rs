@@ -1,6 +1,7 @@
-//! The least time this machine could take for a model's work: the roofline from measured ceilings.
+//! The least time this machine could take for a model's work: the roofline from measured ceilings; and the time to be
+//! expected, from measured rates.
 
-use planner::{Cost, CostOptions, Machine, Prediction};
+use planner::{Cost, CostOptions, Executed, Kind, Load, Machine, Prediction, Rates};
 use program::{CacheOptions, Ceilings, Program};
 
 /// What bounds a model on this machine.
@@ -10,6 +11,7 @@ pub(crate) struct Limits {
     machine: Machine,
     /// Tokens of a prompt that share one reading of the weights.
     chunk: u64,
+    expected: Option<(Executed, Rates)>,
 }
 
 impl Limits {
@@ -23,7 +25,50 @@ impl Limits {
         let options = CostOptions { k: cache.k, v: cache.v, ..CostOptions::default() };
         let cost = Cost::of(program, &options).ok()?;
         let machine = Machine::measured(ceilings, threads, cost.step(0).total().bytes())?;
-        Some(Limits { cost, machine, chunk: chunk as u64 })
+        Some(Limits { cost, machine, chunk: chunk as u64, expected: None })
+    }
+
+    /// With the rates of our kernels, where they are known.
+    pub(crate) fn with_rates(
+        self,
+        program: &Program,
+        cache: &CacheOptions,
+        rates: Option<&Rates>,
+    ) -> Limits {
+        let executed = Executed::of(program, cache.k, cache.v);
+        Limits { expected: rates.map(|rates| (executed, rates.clone())), ..self }
+    }
+
+    /// Seconds to be expected for a prompt of which `cached` positions are there and `n` are computed, and for `steps`
+    /// steps after it.
+    pub(crate) fn expected(&self, cached: usize, n: usize, steps: usize) -> Option<f64> {
+        let (executed, rates) = self.expected.as_ref()?;
+        let end = (cached + n) as u64;
+        let prompt = executed.prefill(cached as u64..end, self.chunk, rates)?.total();
+        let steps = (end..end + steps as u64).map(|depth| executed.step(depth, rates));
+        steps.map(|step| Some(step?.total())).sum::<Option<f64>>().map(|steps| prompt + steps)
+    }
+
+    /// What threads wait for each other at the end of a phase, in seconds: measured, or a bare barrier.
+    pub(crate) fn phase(&self) -> f64 {
+        let rates = self.expected.as_ref().map(|(_, rates)| rates.phase());
+        rates.unwrap_or(0.0).max(self.machine.barrier)
+    }
+
+    /// Tokens of a prompt per pass, the best by the rates, and the least of which arithmetic takes longer than reading.
+    pub(crate) fn chunks(&self) -> (u64, Option<u64>, Option<u64>) {
+        let best = self.expected.as_ref().and_then(|(executed, rates)| executed.chunk(rates));
+        (self.chunk, best, planner::first_inflection(&self.cost, &self.machine, 1 << 16))
+    }
+
+    /// [`prompt`](Self::prompt) and [`steps`](Self::steps) of one part of the model.
+    pub(crate) fn of_kind(&self, kind: Kind, cached: usize, n: usize, steps: usize) -> Prediction {
+        let end = (cached + n) as u64;
+        let steps = (end..end + steps as u64).map(|past| Load { past, tokens: 1, outputs: 1 });
+        let loads = planner::cost::chunks(cached as u64..end, self.chunk).chain(steps);
+        loads.fold(Prediction::default(), |sum, load| {
+            sum.plus(&Prediction::of_kind(&self.cost, &load, kind, &self.machine))
+        })
     }
 
     /// `n` steps, the first of which sees `depth` cached positions.

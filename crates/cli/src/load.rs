@@ -8,7 +8,8 @@ use anyhow::Context as _;
 use engine::ModelFormat;
 use gguf::Gguf;
 use models::{GgufWeights, LoadedModel, ModelConfig};
-use program::{CacheOptions, Ceilings, Executor, Model};
+use planner::{Executed, Rates, Wanted};
+use program::{CacheOptions, Ceilings, Executor, Model, Program};
 use tokenizer::{ChatTemplate, Tokenizer};
 
 use crate::args::ExecutorArgs;
@@ -28,6 +29,8 @@ pub(crate) struct Loaded {
     pub(crate) n_threads: usize,
     /// What the machine can do at most, if that was asked for and can be told.
     pub(crate) ceilings: Option<Ceilings>,
+    /// What our kernels reach on it, as far as that is known.
+    pub(crate) rates: Option<Rates>,
 }
 
 /// What a command says about loading.
@@ -37,7 +40,8 @@ pub(crate) struct LoadOptions {
     pub(crate) threads: Option<usize>,
     /// `-v`: say what was loaded although stderr is no terminal.
     pub(crate) verbose: bool,
-    /// Whether the machine's ceilings are wanted. They are measured before the weights take their memory.
+    /// Whether the machine's ceilings are wanted, and the rates of the model's types: the chunk of prompts depends on
+    /// them. They are measured before the weights take their memory. Without, rates that are known are used.
     pub(crate) ceilings: bool,
 }
 
@@ -108,6 +112,12 @@ pub(crate) fn model(
         ExecutorOptions { kind: executor.executor, threads: options.threads, isa: executor.isa };
     let executor = chosen.start();
     let ceilings = if options.ceilings { ceilings::kept_or_measured(&*executor) } else { None };
+    let rates = if options.ceilings {
+        let wanted = Executed::of(&program, cache.k, cache.v).wanted();
+        ceilings::rates(&*executor, &Wanted { attention: Vec::new(), ..wanted })
+    } else {
+        ceilings::kept_rates(&*executor)
+    };
     let start = Instant::now();
     let bar = ui::bytes_bar("loading", 0);
     let model = executor
@@ -131,7 +141,17 @@ pub(crate) fn model(
             units::seconds(start.elapsed()),
         ));
     }
-    Ok(Loaded { config, model, executor, n_threads: chosen.n_threads(), ceilings })
+    Ok(Loaded { config, model, executor, n_threads: chosen.n_threads(), ceilings, rates })
+}
+
+/// Tokens of a prompt per pass on this machine, if its rates are known: see [`Executed::chunk`]. Bits do not depend on it.
+pub(crate) fn chunk(
+    program: &Program,
+    cache: &CacheOptions,
+    rates: Option<&Rates>,
+) -> Option<usize> {
+    let chunk = Executed::of(program, cache.k, cache.v).chunk(rates?)?;
+    usize::try_from(chunk).ok()
 }
 
 /// `qwen2 494.03 M Q8_0`.

@@ -8,7 +8,7 @@ use crate::exit::Failure;
 use crate::units;
 
 /// Tables of the tokenizer, workspace of a pass, code and stacks.
-const OVERHEAD: u64 = 150 << 20;
+pub(crate) const OVERHEAD: u64 = 150 << 20;
 
 /// Bytes this process may still take: the machine's free memory, cut by the limit of its control group.
 /// `None` where that cannot be told.

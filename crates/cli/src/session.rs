@@ -67,7 +67,9 @@ impl SessionArgs {
         let info = load::describe(&gguf, &loaded.config);
         // From here on the weights are the executor's; the file's pages may go.
         drop(gguf);
-        let session = Session::new(loaded.model, cache, self.cache.chunk.unwrap_or(0))?;
+        let best = load::chunk(loaded.model.program(), &cache, loaded.rates.as_ref());
+        let chunk = self.cache.chunk.or(best).unwrap_or(0);
+        let session = Session::new(loaded.model, cache, chunk)?;
         let limits = loaded.ceilings.and_then(|ceilings| {
             let program = session.model().program();
             Limits::new(program, &cache, session.chunk(), (&ceilings, loaded.n_threads))

@@ -28,6 +28,60 @@ pub(crate) fn count(n: u64) -> String {
     }
 }
 
+/// `4.68 GB`, `57.3 kB`: decimal, three figures.
+pub(crate) fn decimal_bytes(n: f64) -> String {
+    scaled(n, 1000.0, ["B", "kB", "MB", "GB", "TB"])
+}
+
+/// `113 ms`, `1.62 s`, `32.0 us`: three figures.
+pub(crate) fn short_seconds(time: f64) -> String {
+    match time {
+        t if t <= 0.0 => "0".into(),
+        t if t < 1e-3 => format!("{} us", three_figures(t * 1e6)),
+        t if t < 0.9995 => format!("{} ms", three_figures(t * 1e3)),
+        t if t < 1e5 => format!("{} s", three_figures(t)),
+        t => format!("{t:.1e} s"),
+    }
+}
+
+/// Three figures and a unit, of which the next is `base` times as large.
+pub(crate) fn scaled(n: f64, base: f64, units: [&str; 5]) -> String {
+    let mut value = n;
+    let mut unit = 0;
+    // a figure that would round up to the base is one of the next unit
+    while value >= base * 0.9995 && unit + 1 < units.len() {
+        value /= base;
+        unit += 1;
+    }
+    if unit == 0 {
+        format!("{value:.0} {}", units[0])
+    } else {
+        format!("{} {}", three_figures(value), units[unit])
+    }
+}
+
+/// `4.68`, `57.3`, `113`, `1020`.
+pub(crate) fn three_figures(value: f64) -> String {
+    match value {
+        v if v >= 99.95 => format!("{v:.0}"),
+        v if v >= 9.995 => format!("{v:.1}"),
+        v => format!("{v:.2}"),
+    }
+}
+
+/// `32,768`.
+pub(crate) fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.char_indices() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
 /// `0.31 s`.
 pub(crate) fn seconds(time: Duration) -> String {
     format!("{:.2} s", time.as_secs_f64())
@@ -52,6 +106,23 @@ mod tests {
             (700 << 20, "700 MiB"),
         ] {
             assert_eq!(bytes(n), want);
+        }
+        for (n, want) in
+            [(0.0, "0 B"), (57_344.0, "57.3 kB"), (999_700.0, "1.00 MB"), (4.68e9, "4.68 GB")]
+        {
+            assert_eq!(decimal_bytes(n), want);
+        }
+        for (n, want) in [
+            (0.0, "0"),
+            (3.2e-5, "32.0 us"),
+            (0.1134, "113 ms"),
+            (0.9999, "1.00 s"),
+            (75.0, "75.0 s"),
+        ] {
+            assert_eq!(short_seconds(n), want);
+        }
+        for (n, want) in [(7, "7"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(thousands(n), want);
         }
         for (n, want) in [(12, "12"), (494_032_768, "494.03 M"), (7_615_616_512, "7.62 B")] {
             assert_eq!(count(n), want);

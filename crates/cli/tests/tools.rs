@@ -207,6 +207,38 @@ fn bench_speaks_llama_bench() {
 }
 
 #[test]
+fn bench_explains_the_gap() {
+    let place = Place::new();
+    let base =
+        ["bench", "-m", "demo.gguf", "-p", "24", "-n", "3", "-r", "1", "-t", "1", "--explain"];
+    let rows: Vec<Value> =
+        serde_json::from_str(&place.ok(&[&base[..], &["-o", "json"]].concat())).unwrap();
+    assert_eq!(rows.len(), 2);
+    for row in &rows {
+        assert!(row["expected_ts"].as_f64().unwrap() > 0.0);
+        let explain = &row["explain"];
+        let number = |value: &Value, key: &str| value[key].as_f64().unwrap();
+        let groups = explain["groups"].as_array().unwrap();
+        let gaps: f64 = groups.iter().map(|group| number(group, "gap_seconds")).sum();
+        let gap = number(explain, "measured_seconds") - number(explain, "limit_seconds");
+        assert!((gaps + number(explain, "overlap_seconds") - gap).abs() < 1e-9, "{explain}");
+        assert!([64, 128, 256, 512].contains(&explain["best_chunk"].as_u64().unwrap()));
+        assert_eq!(explain["best_chunk"], row["n_ubatch"]);
+        let named = |name: &str| groups.iter().any(|group| group["name"] == name);
+        assert!(["weights", "attention", "head", "barriers"].iter().all(|name| named(name)));
+        assert_eq!(named("sampling"), row["n_gen"] == 3);
+    }
+    let text = place.ok(&[&base[..], &["--plot", "gap.svg"]].concat());
+    assert!(place.read("gap.svg").starts_with(b"<svg"));
+    for part in ["| expected |", "pp24: ", "tg3: ", "weights", "one by one", "prompts go in chunks"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let csv = place.ok(&[&base[..], &["-o", "csv"]].concat());
+    assert!(csv.lines().count() == 3 && !csv.contains("gap_seconds"), "{csv}");
+}
+
+#[test]
 fn show_tells_what_is_in_the_file() {
     let place = Place::new();
     let out = place.ok(&["show", "demo.gguf", "--tensors", "--program", "--metadata"]);
@@ -290,16 +322,25 @@ fn completions_and_manual_pages() {
 #[test]
 fn the_machine_is_measured_once_and_then_remembered() {
     let place = Place::new();
-    let first = place.ok(&["machine", "--json", "-t", "1"]);
-    let machine: Value = serde_json::from_str(&first).unwrap();
-    assert!(machine["read"][0]["bytes_per_second"].as_f64().unwrap() > 0.0);
+    let machine =
+        |extra: &[&str]| place.ok(&[&["machine", "-t", "1", "--types", "q8_0"], extra].concat());
+    let first = machine(&["--json"]);
+    let parsed: Value = serde_json::from_str(&first).unwrap();
+    assert!(parsed["read"][0]["bytes_per_second"].as_f64().unwrap() > 0.0);
+    let rate = &parsed["rates"]["linear"][0];
+    assert_eq!(rate["type"], "Q8_0");
+    let seconds: Vec<f64> =
+        rate["seconds_per_weight"].as_array().unwrap().iter().filter_map(Value::as_f64).collect();
+    assert_eq!(rate["rows"].as_array().map(Vec::len), Some(seconds.len()));
+    assert!(seconds.iter().all(|seconds| *seconds > 0.0), "{seconds:?}");
     assert!(place.path(".cache/rooflight/machine.json").exists());
-    assert_eq!(place.ok(&["machine", "--json", "-t", "1"]), first, "kept");
-    assert!(place.ok(&["machine", "-t", "1"]).contains("GB/s"));
+    assert_eq!(machine(&["--json"]), first, "kept");
+    assert!(machine(&[]).contains("Q8_0"));
+    assert_eq!(place.fails(&["machine", "--types", "Q9"]).0, 2);
 
     // a file that someone else wrote is measured over, not believed
     place.write(".cache/rooflight/machine.json", "{\"machine\": 3}");
-    assert!(place.ok(&["machine", "-t", "1"]).contains("GB/s"));
+    assert!(machine(&[]).contains("GB/s"));
     let (code, stderr) = place.fails(&["machine", "--executor", "interpreter", "--refresh"]);
     assert_eq!(code, 1, "{stderr}");
 

@@ -9,6 +9,8 @@ mod arch;
 mod config;
 mod error;
 mod keys;
+mod mixture;
+mod published;
 mod source;
 mod weights;
 
@@ -21,6 +23,8 @@ use quant::GgmlType;
 pub use arch::{ARCHITECTURES, Architecture, architecture};
 pub use config::{Experts, Latent, ModelConfig};
 pub use error::{Error, Result};
+pub use mixture::{MIXTURES, Mixture};
+pub use published::{find_published, published, similar_published};
 pub use source::GgufWeights;
 pub use weights::{Found, Weights};
 

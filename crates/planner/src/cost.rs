@@ -1,13 +1,13 @@
 //! [`Cost`]: what each op of a program reads and computes, counted from the program itself.
 //!
-//! A count is exact for weights, cache and multiply-adds. Activations are taken to stay in the processor's caches and
-//! are not counted as bytes; element-wise work is counted in elements and enters no limit. Closed forms of the same
-//! totals: [`crate::formula`].
+//! A count is exact for weights, cache and multiply-adds. Activations that the processor's caches cannot hold are counted
+//! apart and enter no limit, for an executor may fuse them away; nor does element-wise work, which is counted in
+//! elements. Closed forms of the same totals: [`crate::formula`].
 
-use program::{CacheSpec, CacheType, Node, Op, Program, Rows, WeightSpec};
+use program::{CacheSpec, CacheType, Node, Op, Program, Rows, ValueId, WeightSpec};
 use std::ops::Range;
 
-use crate::formula::{Head, positions_read, product, sum, triangle};
+use crate::formula::{Head, Parameters, positions_read, product, sum, triangle};
 use crate::latent::LatentCost;
 use crate::moe::ExpertsCost;
 use crate::{Error, Result};
@@ -24,12 +24,14 @@ pub struct CostOptions {
     /// Rows that no output needs are not counted: of the last layer, all but its keys and values. That is the least that
     /// has to be done, which executors come near to; without it the program is counted as recorded.
     pub narrow: bool,
+    /// The largest value, in bytes of f32, that ops pass on within the processor's caches; `u64::MAX`: all of them.
+    pub processor_cache: u64,
 }
 
 impl Default for CostOptions {
     fn default() -> Self {
         let kv = CacheType::default();
-        CostOptions { k: kv, v: kv, query_tile: 64, narrow: true }
+        CostOptions { k: kv, v: kv, query_tile: 64, narrow: true, processor_cache: u64::MAX }
     }
 }
 
@@ -86,6 +88,8 @@ pub struct Work {
     pub cache_read_bytes: u64,
     /// Keys and values written, in bytes.
     pub cache_write_bytes: u64,
+    /// Inputs and outputs of ops that the processor's caches cannot hold, read and written, in bytes.
+    pub activation_bytes: u64,
     /// Multiply-adds with weights in blocks, which executors do in 8-bit integers.
     pub int8_macs: u64,
     /// Multiply-adds with plain weights and in attention, in floating point.
@@ -120,6 +124,7 @@ impl Work {
             weight_bytes: self.weight_bytes.saturating_add(other.weight_bytes),
             cache_read_bytes: self.cache_read_bytes.saturating_add(other.cache_read_bytes),
             cache_write_bytes: self.cache_write_bytes.saturating_add(other.cache_write_bytes),
+            activation_bytes: self.activation_bytes.saturating_add(other.activation_bytes),
             int8_macs: self.int8_macs.saturating_add(other.int8_macs),
             f32_macs: self.f32_macs.saturating_add(other.f32_macs),
             elements: self.elements.saturating_add(other.elements),
@@ -145,6 +150,9 @@ pub struct OpCost {
     pub kind: Kind,
     rows: Option<Rows>,
     per: Per,
+    /// Inputs and output: their rows, and bytes of a row.
+    values: Vec<(Rows, u64)>,
+    processor_cache: u64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -182,6 +190,17 @@ enum Per {
 
 impl OpCost {
     fn work(&self, load: &Load) -> Work {
+        let outputs = load.outputs.min(load.tokens);
+        let bytes = self.values.iter().map(|(rows, row_bytes)| match rows {
+            Rows::Tokens => load.tokens.saturating_mul(*row_bytes),
+            Rows::Selected => outputs.saturating_mul(*row_bytes),
+        });
+        let far = bytes.filter(|bytes| *bytes > self.processor_cache);
+        Work { activation_bytes: far.fold(0, u64::saturating_add), ..self.near_work(load) }
+    }
+
+    /// All but the activations.
+    fn near_work(&self, load: &Load) -> Work {
         let outputs = load.outputs.min(load.tokens);
         let rows = match self.rows {
             Some(Rows::Tokens) => load.tokens,
@@ -260,9 +279,10 @@ impl Cost {
     /// [`Error::Op`] for an op whose cost is not known.
     pub fn of(program: &Program, options: &CostOptions) -> Result<Cost> {
         let rows = if options.narrow { needed(program) } else { recorded(program) };
+        let rows_of = |value: ValueId| rows[value.0 as usize];
         let mut ops = Vec::with_capacity(program.nodes.len());
         let mut input = None;
-        for (node, rows) in program.nodes.iter().zip(rows) {
+        for node in &program.nodes {
             let mut per = per(program, node, options)?;
             if let Per::Linear { barriers, .. } = &mut per {
                 *barriers = u64::from(input != Some(node.inputs[0]));
@@ -276,7 +296,17 @@ impl Cost {
                 Per::Elements { .. } => Kind::Rest,
             };
             let name = program.value(node.output).name.clone();
-            ops.push(OpCost { name, layer: node.layer, kind, rows, per });
+            let passed_on = |value: &ValueId| {
+                let row_bytes = 4 * program.value(*value).shape.cols() as u64;
+                Some((rows_of(*value)?, row_bytes))
+            };
+            let values = match node.op {
+                Op::View | Op::Slice { .. } | Op::SelectRows => Vec::new(),
+                _ => node.inputs.iter().chain([&node.output]).filter_map(passed_on).collect(),
+            };
+            let rows = rows_of(node.output);
+            let processor_cache = options.processor_cache;
+            ops.push(OpCost { name, layer: node.layer, kind, rows, per, values, processor_cache });
         }
         let position = |cache| position_bytes(cache, options);
         let cache_bytes_per_token = program.caches.iter().map(position).sum();
@@ -301,6 +331,42 @@ impl Cost {
     /// Bytes one position adds to the cache, over all layers.
     pub fn cache_bytes_per_token(&self) -> u64 {
         self.cache_bytes_per_token
+    }
+
+    /// Weights by part of the model: of the embedding all rows, which a step reads only one of; of experts those that a
+    /// token uses and the others apart.
+    pub fn parameters(&self) -> Parameters {
+        let table = |op: &OpCost| match op.per {
+            Per::Embed { row, rows, .. } => row.saturating_mul(rows),
+            _ => 0,
+        };
+        let embedding = self.ops.iter().map(table).fold(0, u64::saturating_add);
+        let step = self.step(0);
+        let head = step.of_kind(Kind::Head).weights;
+        let in_layers = [Kind::Linear, Kind::Attention, Kind::Rest];
+        let layers = sum(&in_layers.map(|kind| step.of_kind(kind).weights));
+        let idle = |op: &OpCost| match op.per {
+            Per::Experts(experts) => experts.idle_weights(),
+            _ => 0,
+        };
+        let idle = self.ops.iter().map(idle).fold(0, u64::saturating_add);
+        let held = self.types.iter().fold(0, |all: u64, ty| all.saturating_add(ty.weights));
+        let tied_embeddings = held < sum(&[layers, idle, head, embedding]);
+        Parameters { layers, idle, head, embedding, tied_embeddings }
+    }
+
+    /// The same where every query of a prompt reads the cache for itself: attention without tiles.
+    #[must_use]
+    pub fn untiled(&self) -> Cost {
+        let mut cost = self.clone();
+        for op in &mut cost.ops {
+            match &mut op.per {
+                Per::Attention { tile, .. } => *tile = 1,
+                Per::Latent(node) => node.tile = 1,
+                _ => {}
+            }
+        }
+        cost
     }
 
     /// A pass over the program.
@@ -453,12 +519,12 @@ fn types(program: &Program) -> Vec<TypeBytes> {
     types
 }
 
-/// Rows of each node's output as recorded.
+/// Rows of each value as recorded.
 fn recorded(program: &Program) -> Vec<Option<Rows>> {
-    program.nodes.iter().map(|node| Some(program.value(node.output).shape.rows)).collect()
+    program.values.iter().map(|value| Some(value.shape.rows)).collect()
 }
 
-/// Rows of each node's output that an output of the program or the cache depends on; `None` for none.
+/// Rows of each value that an output of the program or the cache depends on; `None` for none.
 fn needed(program: &Program) -> Vec<Option<Rows>> {
     let mut values: Vec<Option<Rows>> = vec![None; program.values.len()];
     for (_, output) in &program.outputs {
@@ -479,5 +545,5 @@ fn needed(program: &Program) -> Vec<Option<Rows>> {
             }
         }
     }
-    program.nodes.iter().map(|node| values[node.output.0 as usize]).collect()
+    values
 }

@@ -88,6 +88,7 @@ impl ModelShape {
         let table = product(&[h, self.vocab_size]);
         Parameters {
             layers: product(&[self.n_layers, layer]).saturating_add(last),
+            idle: 0,
             head: table,
             embedding: table,
             tied_embeddings: self.tied_embeddings,
@@ -110,6 +111,8 @@ impl ModelShape {
 pub struct Parameters {
     /// `Lp`: all decoder blocks, and the norm before the head where norms are counted.
     pub layers: u64,
+    /// Experts in the blocks that one token does not use; 0 without experts.
+    pub idle: u64,
     /// `Hp`: the output head.
     pub head: u64,
     /// `Ep`: the embedding table.
@@ -126,12 +129,12 @@ impl Parameters {
 
     /// `Tp`: head and embedding both counted, tied or not.
     pub fn total(&self) -> u64 {
-        self.active().saturating_add(self.embedding)
+        sum(&[self.active(), self.idle, self.embedding])
     }
 
     /// Weights that memory holds: a tied table once.
     pub fn resident(&self) -> u64 {
-        if self.tied_embeddings { self.active() } else { self.total() }
+        if self.tied_embeddings { self.active().saturating_add(self.idle) } else { self.total() }
     }
 }
 

@@ -1,20 +1,35 @@
 //! The roofline: what a model must read and compute, and how fast a machine can do that at best.
 //!
 //! [`cost`] counts the ops of a `Program`; [`formula`] has the closed forms for dense decoders, which the counts must
-//! equal; [`predict`] sets a count against a [`Machine`]: measured ceilings, or a row of the table in [`devices`]. No
-//! model file, executor or terminal is known here. Bytes, seconds and operations throughout, decimal units.
-//! Read next: `cost.rs`, then `predict.rs`.
+//! equal; [`predict`] sets a count against a [`Machine`]: measured ceilings, or a row of the table in [`devices`].
+//! Beside that limit stands what is to be expected: [`measure()`] has an executor run small programs, and [`Executed`]
+//! adds up their [`Rates`]. [`plan`] and [`goal`] put all of it together for a model that need not be there;
+//! [`article`] makes the tables of the article that the formulas come from. No model file, concrete executor or terminal
+//! is known here. Bytes, seconds and operations throughout, decimal units.
+//! Read next: `cost.rs`, then `predict.rs`, then `expect.rs`.
 
 #![forbid(unsafe_code)]
 
+pub mod article;
 pub mod cost;
 pub mod devices;
 mod error;
+mod estimate;
+mod expect;
 pub mod formula;
+pub mod goal;
 pub mod latent;
+mod measure;
 pub mod moe;
+pub mod plan;
 pub mod predict;
+mod rates;
 
 pub use cost::{Cost, CostOptions, Kind, Load, Pass, Work};
 pub use error::{Error, Result};
+pub use estimate::{Counted, Estimate, Turns};
+pub use expect::{Executed, Expected};
+pub use measure::measure;
+pub use plan::{Candidate, Lengths, Plan, WhatIf, what_if};
 pub use predict::{Machine, Prediction, Resource, first_inflection, longest_context, share};
+pub use rates::{AttentionRate, AttentionShape, LinearRate, Overheads, Rates, Wanted};

@@ -47,6 +47,11 @@ impl ExpertsCost {
         }
     }
 
+    /// Of the experts that one row does not use.
+    pub(crate) fn idle_weights(&self) -> u64 {
+        self.n_experts.saturating_sub(self.n_used).saturating_mul(self.weights)
+    }
+
     /// Two tasks, each with all experts in it: gate, up and activation; down and the weighted sum.
     pub(crate) fn work(&self, rows: u64) -> Work {
         let distinct = distinct_experts(self.n_experts, self.n_used, rows);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use program::Ceilings;
 
-use crate::cost::{Cost, Load, Work, chunks};
+use crate::cost::{Cost, Kind, Load, Work, chunks};
 use crate::formula::Head;
 
 /// What binds.
@@ -98,6 +98,14 @@ impl Prediction {
     pub fn of_pass(cost: &Cost, load: &Load, machine: &Machine) -> Prediction {
         let pass = cost.pass(load);
         let ops = pass.ops().map(|(_, work)| Prediction::of_work(work, machine));
+        ops.fold(Prediction::default(), |all, op| all.plus(&op))
+    }
+
+    /// Those ops of a pass that belong to one part of the model.
+    pub fn of_kind(cost: &Cost, load: &Load, kind: Kind, machine: &Machine) -> Prediction {
+        let pass = cost.pass(load);
+        let ops = pass.ops().filter(|(op, _)| op.kind == kind);
+        let ops = ops.map(|(_, work)| Prediction::of_work(work, machine));
         ops.fold(Prediction::default(), |all, op| all.plus(&op))
     }
 

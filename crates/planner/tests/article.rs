@@ -1,47 +1,18 @@
 //! The closed forms against the tables of the article they come from, in its units, with its errata corrected.
 
+use planner::article::FAMILY;
 use planner::formula::{
     Head, ModelShape, Roofline, Units, longest_context, positions_read, triangle,
 };
 use proptest::prelude::*;
 
-const VOCAB: u64 = 151_936;
-const VOCAB_LARGE: u64 = 152_064;
-
-fn shape(vocab: u64, hidden: u64, n_layers: u64, intermediate: u64, group: u64) -> ModelShape {
-    ModelShape {
-        n_layers,
-        hidden_size: hidden,
-        intermediate_size: intermediate,
-        vocab_size: vocab,
-        n_heads: hidden / 128,
-        n_kv_heads: hidden / 128 / group,
-        head_dim: 128,
-        tied_embeddings: false,
-        qkv_bias: true,
-        norms: false,
-        qk_norms: false,
-    }
-}
-
 /// Qwen1.5 as the article has it. Erratum 2: the intermediate size of 110B without GQA is 49152.
-fn family() -> [(&'static str, ModelShape); 10] {
-    [
-        ("0.5B", shape(VOCAB, 1024, 24, 2816, 1)),
-        ("1.8B", shape(VOCAB, 2048, 24, 5504, 1)),
-        ("4B", shape(VOCAB, 2560, 40, 6912, 1)),
-        ("7B", shape(VOCAB, 4096, 32, 11008, 1)),
-        ("14B", shape(VOCAB_LARGE, 5120, 40, 13696, 1)),
-        ("32B no GQA", shape(VOCAB_LARGE, 5120, 64, 27392, 1)),
-        ("32B", shape(VOCAB_LARGE, 5120, 64, 27392, 5)),
-        ("72B", shape(VOCAB_LARGE, 8192, 80, 24576, 1)),
-        ("110B no GQA", shape(VOCAB_LARGE, 8192, 80, 49152, 1)),
-        ("110B", shape(VOCAB_LARGE, 8192, 80, 49152, 8)),
-    ]
+fn family() -> impl Iterator<Item = (&'static str, ModelShape)> {
+    FAMILY.iter().map(|model| (model.name, model.shape))
 }
 
 fn named(name: &str) -> ModelShape {
-    family().into_iter().find(|(n, _)| *n == name).expect("in the family").1
+    family().find(|(n, _)| *n == name).expect("in the family").1
 }
 
 /// RTX 4090 in the given units.
@@ -68,7 +39,7 @@ fn parameters() {
         "110.00 1.16 111.16 112.32",
         "101.25 1.16 102.41 103.57",
     ];
-    for ((name, shape), want) in family().iter().zip(want) {
+    for ((name, shape), want) in family().zip(want) {
         let p = shape.parameters();
         let got = [p.layers, p.head, p.active(), p.total()]
             .map(|x| two(x as f64 / Units::Article.giga(1.0)));
@@ -107,7 +78,7 @@ fn the_general_count_is_the_articles() {
 fn cache_elements() {
     // In units of 2^20. Erratum 1: 0.15625 for 110B, not 0.125.
     let want = [0.046875, 0.09375, 0.1953125, 0.25, 0.390625, 0.625, 0.125, 1.25, 1.25, 0.15625];
-    for ((name, shape), want) in family().iter().zip(want) {
+    for ((name, shape), want) in family().zip(want) {
         assert_eq!(shape.cache_elements_per_token() as f64, Units::Article.mega(want), "{name}");
     }
 }
@@ -132,7 +103,7 @@ fn longest_contexts_in_24_gib() {
         let memory = Units::Article.giga(24.0);
         longest_context(memory, parameters as f64 * w / 8.0, elements as f64 * kv / 8.0)
     };
-    for ((name, shape), want) in family().iter().zip(want) {
+    for ((name, shape), want) in family().zip(want) {
         for (column, want) in columns.iter().zip(want) {
             let got =
                 context(shape.parameters().active(), shape.cache_elements_per_token(), *column);
@@ -162,9 +133,9 @@ fn all_sixty_inflection_cells() {
         r"84\17602 85\17400 42\17644 42\17443 20\17665 21\17464",
     ];
     let mut cells = 0;
-    for ((name, shape), row) in family().iter().zip(want) {
+    for ((name, shape), row) in family().zip(want) {
         for (column, want) in row.split(' ').enumerate() {
-            let roof = rtx4090(shape, Units::Article).weight_bits([16.0, 8.0, 4.0][column / 2]);
+            let roof = rtx4090(&shape, Units::Article).weight_bits([16.0, 8.0, 4.0][column / 2]);
             let head = [Head::EveryToken, Head::LastToken][column % 2];
             let got = roof
                 .inflections(head)
@@ -255,8 +226,8 @@ fn steps() {
         "413 220.56 110.28 55.14",
         "3303 203.20 101.60 50.80",
     ];
-    for ((name, shape), want) in family().iter().zip(want) {
-        let roof = rtx4090(shape, Units::Article);
+    for ((name, shape), want) in family().zip(want) {
+        let roof = rtx4090(&shape, Units::Article);
         let b = [16.0, 8.0, 4.0].map(|bits| two(roof.weight_bits(bits).first_step_milliseconds()));
         let got = format!("{:.0} {}", roof.tokens_per_millisecond(), b.join(" "));
         assert_eq!(got, want, "{name}");

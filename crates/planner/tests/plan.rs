@@ -58,8 +58,13 @@ fn program(c: &ModelConfig, matrix: GgmlType) -> Program {
 }
 
 /// As recorded, every query reading the cache for itself: what the closed forms say.
-const RECORDED: CostOptions =
-    CostOptions { k: CacheType::F16, v: CacheType::F16, query_tile: 1, narrow: false };
+const RECORDED: CostOptions = CostOptions {
+    k: CacheType::F16,
+    v: CacheType::F16,
+    query_tile: 1,
+    narrow: false,
+    processor_cache: u64::MAX,
+};
 
 fn configs() -> Vec<ModelConfig> {
     let mut all = Vec::new();
@@ -86,6 +91,7 @@ fn weights_of_a_step_are_the_active_parameters() {
         assert_eq!(step.total().weights - embed.weights, p.active(), "{c:?}");
         assert_eq!(step.of_kind(Kind::Head).weights, p.head);
         // The article's own Ap: biases, no norms.
+        assert_eq!(cost.parameters(), p, "{c:?}");
         let article = ModelShape { norms: false, ..shape(&c) }.parameters().active();
         assert_eq!(step.of_kind(Kind::Linear).weights + p.head, article);
         let types = cost.weight_types();
@@ -263,4 +269,40 @@ fn counted_inflections_are_near_the_closed_form() {
             assert_eq!(first_inflection(&cost, &machine, counted - 1), None);
         }
     }
+}
+
+/// A value is written by one op and read by others; it counts where it is larger than the processor's cache.
+#[test]
+fn activations_count_where_they_leave_the_processors_cache() {
+    let c = config("llama");
+    let cost = |processor_cache| {
+        Cost::of(&program(&c, GgmlType::Q8_0), &CostOptions { processor_cache, ..RECORDED })
+            .unwrap()
+    };
+    let n = 100;
+    let prefill = |cost: &Cost| cost.prefill(n, Head::LastToken).total();
+    let row = |width: usize| 4 * n * width as u64;
+    assert_eq!(prefill(&cost(u64::MAX)).activation_bytes, 0);
+    // Only the two halves of the feed-forward layer are wider than 1000; gate and up are written, both are read by the
+    // activation, whose output of the same width is read once more.
+    let wide = cost(row(1000));
+    assert_eq!(prefill(&wide).activation_bytes, 3 * 6 * row(c.intermediate_size));
+    assert_eq!(wide.step(10).total().activation_bytes, 0);
+    // The logits of all tokens leave it too.
+    let every = wide.prefill(n, Head::EveryToken).total().activation_bytes;
+    assert_eq!(every, prefill(&wide).activation_bytes);
+    let every = cost(row(999)).prefill(n, Head::EveryToken).total().activation_bytes;
+    assert_eq!(every, prefill(&wide).activation_bytes + row(c.vocab_size));
+    // Nothing else of the work changes, and limits do not.
+    let all = prefill(&cost(0));
+    assert!(all.activation_bytes > prefill(&wide).activation_bytes);
+    assert_eq!(Work { activation_bytes: 0, ..all }, prefill(&cost(u64::MAX)));
+    assert_eq!(all.bytes(), prefill(&cost(u64::MAX)).bytes());
+}
+
+#[test]
+fn attention_without_tiles() {
+    let program = program(&config("qwen3"), GgmlType::Q8_0);
+    let tiled = Cost::of(&program, &CostOptions { query_tile: 64, ..RECORDED }).unwrap();
+    assert_eq!(tiled.untiled(), Cost::of(&program, &RECORDED).unwrap());
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use planner::{Cost, CostOptions, Machine, Prediction, Resource, Work, share};
+use planner::{Cost, CostOptions, Kind, Load, Machine, Prediction, Resource, Work, share};
 use program::{
     AttentionSpec, CacheSpec, CacheType, Ceilings, ComputeCeiling, OutputKind, Program,
     ReadCeiling, Recorder, WeightSpec,
@@ -80,6 +80,20 @@ fn steps_and_prompts() {
     assert!(chunked.memory > whole.memory && chunked.barriers > whole.barriers);
     let one = Prediction::of_prefill(&cost, 0..1, 64, &MACHINE);
     assert_eq!(one, Prediction::of_step(&cost, 0, &MACHINE));
+}
+
+#[test]
+fn parts_of_the_model_add_up() {
+    let cost = Cost::of(&program().unwrap(), &CostOptions::default()).unwrap();
+    let load = Load { past: 70, tokens: 20, outputs: 1 };
+    let parts = Kind::ALL.map(|kind| Prediction::of_kind(&cost, &load, kind, &MACHINE));
+    let sum = parts.iter().fold(Prediction::default(), |all, part| all.plus(part));
+    let whole = Prediction::of_pass(&cost, &load, &MACHINE);
+    close(sum.memory, whole.memory);
+    close(sum.int8, whole.int8);
+    close(sum.barriers, whole.barriers);
+    close(sum.expected, whole.expected);
+    assert!(parts.iter().map(Prediction::limit).sum::<f64>() >= whole.limit());
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::io::Write;
 use comfy_table::{Table, presets};
 use kernels::attention::{ATTEND, MERGE};
 use kernels::linear::{QUANTIZE_Q8, linear, linear_kernels};
-use kernels::rows::{ADD, ADD_WEIGHTED, ALL_FINITE, ARGMAX, GATED_SIGMOID, GATED_SILU, RMS_NORM, ROTATE};
+use kernels::rows::{
+    ADD, ADD_WEIGHTED, ALL_FINITE, ARGMAX, GATED_SIGMOID, GATED_SILU, RMS_NORM, ROTATE,
+};
 use kernels::{Isa, Level, Slot};
 use serde::Serialize;
 

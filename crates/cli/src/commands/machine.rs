@@ -1,20 +1,23 @@
-//! `rooflight machine`: what this machine can do at most.
+//! `rooflight machine`: what this machine can do at most, and what our kernels reach on it.
 
 use std::io::Write;
 
 use anyhow::Context as _;
+use planner::Wanted;
+use quant::GgmlType;
 
 use crate::args::{ExecutorArgs, ThreadArgs};
 use crate::ceilings;
 use crate::executors::ExecutorOptions;
 
-/// Measure what this machine can do at most
+/// Measure what this machine can do at most, and what our kernels reach on it
 ///
 /// Read bandwidth, arithmetic and the cost of a barrier: the roof that speeds are compared with: `83 % of limit` after a reply means 83 % of what they allow.
-/// They are measured once, in about a second, and kept in the user's cache folder.
+/// Below it the rates of our own kernels, by type of weights and by shape of attention: from them come expected times, and the chunk in which prompts are cut.
+/// All is measured once, in some seconds, and kept in the user's cache folder.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  rooflight machine\n  rooflight machine --refresh --json\n  rooflight machine -t 1"
+    after_help = "Examples:\n  rooflight machine\n  rooflight machine --refresh --json\n  rooflight machine -t 1 --types Q4_K,Q6_K"
 )]
 pub(crate) struct Machine {
     /// Measure again although figures were kept
@@ -23,6 +26,9 @@ pub(crate) struct Machine {
     /// Print JSON: bytes, seconds and multiply-adds per second
     #[arg(long)]
     json: bool,
+    /// Measure kernels of these types of weights only, and no attention
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = weight_type)]
+    types: Vec<GgmlType>,
     #[command(flatten)]
     threads: ThreadArgs,
     #[command(flatten)]
@@ -38,6 +44,14 @@ impl Machine {
             Some(kept) => kept,
             None => ceilings::measure(&*executor).context("measuring this machine")?,
         };
+        let wanted = if self.types.is_empty() {
+            Wanted::everything()
+        } else {
+            Wanted { types: self.types, ..Wanted::default() }
+        };
+        let known = if self.refresh { None } else { kept.rates() };
+        let missing = known.unwrap_or_default().missing(&wanted);
+        let kept = ceilings::measure_rates(&*executor, &missing).context("measuring kernels")?;
         if self.json {
             writeln!(out, "{}", serde_json::to_string_pretty(&kept)?)?;
         } else {
@@ -45,4 +59,11 @@ impl Machine {
         }
         Ok(())
     }
+}
+
+/// A type that weights can have, by its name.
+fn weight_type(name: &str) -> Result<GgmlType, String> {
+    let names = || quant::FORMATS.iter().map(|f| f.ty().name()).collect::<Vec<_>>().join(", ");
+    let ty = GgmlType::from_name(name).filter(|ty| quant::format(*ty).is_some());
+    ty.ok_or_else(|| format!("expected one of {}", names()))
 }

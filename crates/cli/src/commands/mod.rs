@@ -1,5 +1,6 @@
 //! The commands: one file each, and the list of them. Help, completions, manual pages and tests iterate this list.
 
+mod article;
 mod bench;
 mod complete;
 mod completions;
@@ -9,6 +10,8 @@ mod logits;
 mod machine;
 mod man;
 mod perplexity;
+mod plan;
+mod recall;
 mod run;
 mod show;
 mod tokenize;
@@ -44,12 +47,15 @@ enum Command {
     Run(run::Run),
     Complete(complete::Complete),
     Show(show::Show),
+    Plan(plan::Plan),
     Bench(bench::Bench),
     Tokenize(tokenize::Tokenize),
     Logits(logits::Logits),
     Perplexity(perplexity::Perplexity),
+    Recall(recall::Recall),
     Kernels(kernels::Kernels),
     Machine(machine::Machine),
+    Article(article::Article),
     Completions(completions::Completions),
     Man(man::Man),
     #[command(hide = true)]
@@ -74,12 +80,15 @@ impl Cli {
             Command::Run(c) => c.run(out),
             Command::Complete(c) => c.run(out),
             Command::Show(c) => c.run(out),
+            Command::Plan(c) => c.run(out),
             Command::Bench(c) => c.run(out),
             Command::Tokenize(c) => c.run(out),
             Command::Logits(c) => c.run(out),
             Command::Perplexity(c) => c.run(out),
+            Command::Recall(c) => c.run(out),
             Command::Kernels(c) => c.run(out),
             Command::Machine(c) => c.run(out),
+            Command::Article(c) => c.run(out),
             Command::Completions(c) => c.run(out),
             Command::Man(c) => c.run(out),
             Command::DemoModel(c) => c.run(out),

@@ -21,6 +21,9 @@ pub(crate) struct Perplexity {
     /// The text
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
+    /// Names of special tokens in the text become those tokens
+    #[arg(long)]
+    special: bool,
     /// Tokens per window
     #[arg(short, long, value_name = "N", default_value_t = 512)]
     ctx_size: usize,
@@ -42,7 +45,9 @@ impl Perplexity {
         let tokenizer = load::tokenizer(&gguf)?;
         let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
         let mut tokens: Vec<u32> = bos.into_iter().collect();
-        tokens.extend(tokenizer.encode(&text).context("encoding the text")?);
+        let encoded =
+            if self.special { tokenizer.encode_special(&text) } else { tokenizer.encode(&text) };
+        tokens.extend(encoded.context("encoding the text")?);
 
         let cache = self.cache.options(self.ctx_size);
         let options = LoadOptions {

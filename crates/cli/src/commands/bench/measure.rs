@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use program::{CacheOptions, Model, Outputs, Prompt, Result, Sequence, SessionId, Step};
+use engine::{Sampler, SamplerOptions};
+use program::{
+    CacheOptions, Model, Outputs, PhaseTime, Prompt, Result, Sequence, SessionId, Step, StepOut,
+};
 
 /// What is timed: a prompt, steps of one token, or both after one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +36,17 @@ impl Test {
     }
 }
 
+/// A test timed phase by phase.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Timing {
+    /// Time inside steps.
+    pub(super) wall: Duration,
+    /// Time choosing tokens as `run` does; a bench does not, so it comes on top.
+    pub(super) sampling: Duration,
+    /// The phases of all steps.
+    pub(super) phases: Vec<PhaseTime>,
+}
+
 /// One session on which tests run one after another.
 pub(super) struct Bench {
     model: Arc<dyn Model>,
@@ -56,8 +70,7 @@ impl Bench {
         repetitions: u32,
         done: &mut dyn FnMut(),
     ) -> Result<Vec<Duration>> {
-        self.model.truncate(self.session, 0)?;
-        self.prefill(0, test.depth, Outputs::None)?;
+        self.fill(test.depth)?;
         // As llama-bench warms up: the whole prompt, and one step.
         self.run(Test { n_gen: test.n_gen.min(1), ..test })?;
         done();
@@ -72,30 +85,82 @@ impl Bench {
         Ok(samples)
     }
 
+    /// Run `test` once, warm, and keep where the time went.
+    pub(super) fn explain(&self, test: Test) -> anyhow::Result<Timing> {
+        self.fill(test.depth)?;
+        self.run(Test { n_gen: test.n_gen.min(1), ..test })?;
+        self.model.truncate(self.session, test.depth)?;
+        let mut timing = Timing::default();
+        let mut timed = |tokens: &[u32], outputs, prompt| -> Result<StepOut> {
+            let start = Instant::now();
+            let out = self.step(tokens, outputs, prompt)?;
+            timing.wall += start.elapsed();
+            timing.phases.extend(self.model.stats().last_step);
+            Ok(out)
+        };
+        let prompt = Some(Prompt { start: test.depth, len: test.n_prompt });
+        self.chunks(test.depth, test.n_prompt, Outputs::Last, &mut |tokens, outputs| {
+            timed(tokens, outputs, prompt).map(drop)
+        })?;
+        let options = SamplerOptions { seed: Some(1), ..SamplerOptions::default() };
+        let (mut sampler, mut sampling) = (Sampler::new(options)?, Duration::ZERO);
+        let first = test.depth + test.n_prompt;
+        for position in first..first + test.n_gen {
+            let out = timed(&[self.token(position)], Outputs::Last, None)?;
+            let start = Instant::now();
+            if let Some(logits) = out.rows().next() {
+                std::hint::black_box(sampler.sample(logits, &[])?);
+            }
+            sampling += start.elapsed();
+        }
+        Ok(Timing { sampling, ..timing })
+    }
+
+    /// Have `depth` positions cached: tokens depend on their position only, so those of an earlier test serve again.
+    fn fill(&self, depth: usize) -> Result<()> {
+        let held = self.model.len(self.session)?;
+        if held >= depth {
+            return self.model.truncate(self.session, depth);
+        }
+        self.prefill(held, depth - held, Outputs::None)
+    }
+
     fn run(&self, test: Test) -> Result<()> {
         self.prefill(test.depth, test.n_prompt, Outputs::Last)?;
         let first = test.depth + test.n_prompt;
-        (first..first + test.n_gen)
-            .try_for_each(|position| self.step(&[self.token(position)], Outputs::Last, None))
+        (first..first + test.n_gen).try_for_each(|position| {
+            self.step(&[self.token(position)], Outputs::Last, None).map(drop)
+        })
     }
 
     /// `n` tokens from `position` on, in chunks; `outputs` of the last chunk.
     fn prefill(&self, position: usize, n: usize, outputs: Outputs) -> Result<()> {
+        let prompt = Some(Prompt { start: position, len: n });
+        self.chunks(position, n, outputs, &mut |tokens, outputs| {
+            self.step(tokens, outputs, prompt).map(drop)
+        })
+    }
+
+    fn chunks(
+        &self,
+        position: usize,
+        n: usize,
+        outputs: Outputs,
+        step: &mut dyn FnMut(&[u32], Outputs) -> Result<()>,
+    ) -> Result<()> {
         let tokens: Vec<u32> =
             (position..position + n).map(|position| self.token(position)).collect();
         let chunks = tokens.chunks(self.chunk);
         let last = chunks.len().saturating_sub(1);
         for (i, chunk) in chunks.enumerate() {
-            let outputs = if i == last { outputs } else { Outputs::None };
-            self.step(chunk, outputs, Some(Prompt { start: position, len: n }))?;
+            step(chunk, if i == last { outputs } else { Outputs::None })?;
         }
         Ok(())
     }
 
-    fn step(&self, tokens: &[u32], outputs: Outputs, prompt: Option<Prompt>) -> Result<()> {
+    fn step(&self, tokens: &[u32], outputs: Outputs, prompt: Option<Prompt>) -> Result<StepOut> {
         let sequence = Sequence { session: self.session, tokens, outputs, prompt };
-        self.model.step(&Step { sequences: &[sequence] })?;
-        Ok(())
+        self.model.step(&Step { sequences: &[sequence] })
     }
 
     /// Any token does: time does not depend on which. Neighbours differ, so that no cache line is reused for free.

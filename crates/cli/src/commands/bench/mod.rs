@@ -1,30 +1,35 @@
-//! `bench`: which runs (`plan.rs`), the clock (`measure.rs`), the tables (`report.rs`).
+//! `bench`: which runs (`plan.rs`), the clock (`measure.rs`), the tables (`report.rs`), the gap (`explain.rs`).
 
+mod explain;
 mod measure;
 mod plan;
 mod report;
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use planner::Executed;
 use program::CacheType;
 
 use crate::args::{self, ExecutorArgs, ModelArgs, VerboseArgs};
 use crate::ceilings;
 use crate::exit::Failure;
 use crate::load::{self, LoadOptions};
-use crate::ui;
+use crate::{picture, ui};
+use explain::Explanation;
 use measure::{Bench as Runner, Test};
 use plan::Numbers;
 use report::{Format, Row};
 
-/// Tokens per pass unless told otherwise, as in llama-bench.
+/// Tokens per pass where nothing better is known, as in llama-bench.
 const CHUNK: usize = 512;
 
 /// Measure tokens per second
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  rooflight bench -m model.gguf\n  \
-                        rooflight bench -m model.gguf -p 128,512 -n 64 -d 0-4096+2048 -t 1,2 -r 3 -o json\n\n\
+                        rooflight bench -m model.gguf -p 128,512 -n 64 -d 0-4096+2048 -t 1,2 -r 3 -o json\n  \
+                        rooflight bench -m model.gguf -d 4096 --explain\n\n\
                         Flags and JSON keys are llama-bench's. Lists: 1,2,4 and 1-8+1 and 1-8*2.")]
 pub(crate) struct Bench {
     #[command(flatten)]
@@ -44,9 +49,9 @@ pub(crate) struct Bench {
     /// Threads; by default one for each physical core this process may use
     #[arg(short, long, value_name = "LIST")]
     threads: Vec<Numbers>,
-    /// Most tokens of a prompt per pass (-ub)
-    #[arg(long, value_name = "N", alias = "ubatch-size", value_parser = args::chunk, default_value_t = CHUNK)]
-    chunk: usize,
+    /// Most tokens of a prompt per pass (-ub); by default what is measured to be best
+    #[arg(long, value_name = "N", alias = "ubatch-size", value_parser = args::chunk)]
+    chunk: Option<usize>,
     /// Type of cached keys (-ctk): f32, f16, q8_0
     #[arg(long, value_name = "TYPE", value_parser = args::cache_type, default_value = "f16")]
     cache_type_k: CacheType,
@@ -56,6 +61,12 @@ pub(crate) struct Bench {
     /// How often each test is timed
     #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: u32,
+    /// Say where the time between the limit and the measured speed goes, and what to do about it
+    #[arg(long)]
+    explain: bool,
+    /// Draw that as waterfalls into a file, .svg or .png
+    #[arg(long, value_name = "FILE", value_parser = picture::path, requires = "explain")]
+    plot: Option<PathBuf>,
     /// Format of the result
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
@@ -85,24 +96,39 @@ impl Bench {
         for threads in self.thread_counts() {
             let options = LoadOptions { threads, verbose: self.verbose.verbose, ceilings: false };
             let loaded = load::model(&gguf, &self.executor, options, &|_| cache)?;
+            let program = loaded.model.program();
+            let wanted = Executed::of(program, cache.k, cache.v).wanted();
+            let rates = ceilings::rates(&*loaded.executor, &wanted);
+            let best = load::chunk(program, &cache, rates.as_ref());
+            let chunk = self.chunk.or(best).unwrap_or(CHUNK);
             let measured = || ceilings::measure(&*loaded.executor).ok()?.ceilings();
-            let setting = report::Setting::new(&gguf, &loaded, cache, self.chunk);
+            let setting = report::Setting::new(&gguf, &loaded, cache, chunk);
             let mut before = measured();
-            let runner = Runner::new(Arc::clone(&loaded.model), cache, self.chunk)?;
+            let runner = Runner::new(Arc::clone(&loaded.model), cache, chunk)?;
             for test in &tests {
                 let bar = ui::count_bar("bench", u64::from(self.repetitions) + 1)
                     .with_message(test.name());
                 let started = report::now();
                 let samples = runner.measure(*test, self.repetitions, &mut || bar.inc(1))?;
+                let timing = if self.explain { Some(runner.explain(*test)?) } else { None };
                 bar.finish_and_clear();
                 // the figures of a shared machine drift: what counts is the better of before and after
                 let after = measured();
                 let best =
                     before.take().zip(after.as_ref()).map(|(before, after)| before.best_of(after));
                 let limits = best.and_then(|best| setting.limits(&loaded, cache, &best));
-                report.row(&Row::new(&setting, *test, (started, &samples), limits.as_ref()))?;
+                let limits =
+                    limits.map(|limits| limits.with_rates(program, &cache, rates.as_ref()));
+                let explained = limits.as_ref().zip(timing);
+                let explained = explained
+                    .map(|(limits, timing)| Explanation::new(program, *test, &timing, limits));
+                let row = Row::new(&setting, *test, (started, &samples), limits.as_ref());
+                report.row(&row.explained(explained))?;
                 before = after;
             }
+        }
+        if let Some(path) = &self.plot {
+            picture::write(path, &report.picture())?;
         }
         report.finish()?;
         Ok(())

@@ -5,9 +5,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use gguf::Gguf;
+use plot::Picture;
 use program::{CacheOptions, Ceilings};
 use serde::Serialize;
 
+use super::explain::{self, Explanation};
 use super::measure::Test;
 use crate::ceilings::cpu_name;
 use crate::limits::Limits;
@@ -117,11 +119,21 @@ pub(super) struct Row {
     /// The resource that sets the limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     bound_by: Option<&'static str>,
+    /// Tokens per second to be expected from the rates of our kernels, where those are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected_ts: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explain: Option<Explanation>,
     #[serde(skip)]
     test: String,
 }
 
 impl Row {
+    /// With where the time went.
+    pub(super) fn explained(self, explain: Option<Explanation>) -> Self {
+        Self { explain, ..self }
+    }
+
     /// From the times of one test, and what the machine would have allowed.
     pub(super) fn new(
         setting: &Setting,
@@ -137,6 +149,8 @@ impl Row {
             let prompt = limits.prompt(test.depth, test.n_prompt);
             prompt.plus(&limits.steps(test.depth + test.n_prompt, test.n_gen))
         });
+        let expected =
+            limits.and_then(|limits| limits.expected(test.depth, test.n_prompt, test.n_gen));
         let limit_ts = limit.as_ref().map(|limit| test.tokens() as f64 / limit.limit());
         Self {
             n_prompt: test.n_prompt,
@@ -154,6 +168,8 @@ impl Row {
             share: limit_ts.map(|limit| mean(&ts) / limit),
             bound_by: limit.map(|limit| limit.binds().name()),
             samples_ts: ts,
+            expected_ts: expected.map(|seconds| test.tokens() as f64 / seconds),
+            explain: None,
             test: test.name(),
             setting: setting.clone(),
         }
@@ -221,6 +237,14 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
+    /// The explanations of all rows as a picture.
+    pub(super) fn picture(&self) -> Picture {
+        let explanations: Vec<&Explanation> =
+            self.rows.iter().filter_map(|row| row.explain.as_ref()).collect();
+        let model = self.rows.first().map_or("", |row| &row.setting.model_type);
+        explain::picture(model, &explanations)
+    }
+
     /// Write what was collected.
     pub(super) fn finish(self) -> anyhow::Result<()> {
         match self.format {
@@ -230,7 +254,12 @@ impl<'a> Report<'a> {
                 writeln!(self.out)?;
             }
             Format::Csv => csv(&self.rows, self.out)?,
-            Format::Md => writeln!(self.out, "{}", table(&self.rows))?,
+            Format::Md => {
+                writeln!(self.out, "{}", table(&self.rows))?;
+                for explanation in self.rows.iter().filter_map(|row| row.explain.as_ref()) {
+                    write!(self.out, "\n{}", explanation.text())?;
+                }
+            }
         }
         Ok(())
     }
@@ -247,6 +276,7 @@ fn table(rows: &[Row]) -> Table {
         "threads",
         "test",
         "t/s",
+        "expected",
         "per token",
         "of limit",
     ]);
@@ -261,6 +291,7 @@ fn table(rows: &[Row]) -> Table {
             right(s.n_threads.to_string()),
             right(row.test.clone()),
             right(format!("{:.2} ± {:.2}", row.avg_ts, row.stddev_ts)),
+            right(row.expected_ts.map_or_else(|| "-".into(), |ts| format!("{ts:.2}"))),
             right(units::bytes(row.bytes_per_token)),
             right(match (row.share, row.bound_by) {
                 (Some(share), Some(bound)) => format!("{:.0} % {bound}", 100.0 * share),
@@ -271,7 +302,7 @@ fn table(rows: &[Row]) -> Table {
     table
 }
 
-/// Every field in quotes, without the lists of samples.
+/// Every field in quotes, without lists of samples and explanations.
 fn csv(rows: &[Row], out: &mut dyn Write) -> anyhow::Result<()> {
     let quoted = |value: &serde_json::Value| {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -279,7 +310,8 @@ fn csv(rows: &[Row], out: &mut dyn Write) -> anyhow::Result<()> {
     };
     for (i, row) in rows.iter().enumerate() {
         let serde_json::Value::Object(fields) = serde_json::to_value(row)? else { continue };
-        let fields: Vec<_> = fields.iter().filter(|(_, value)| !value.is_array()).collect();
+        let fields: Vec<_> =
+            fields.iter().filter(|(_, value)| !value.is_array() && !value.is_object()).collect();
         if i == 0 {
             writeln!(
                 out,

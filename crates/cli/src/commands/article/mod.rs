@@ -1,0 +1,62 @@
+//! `rooflight article`: the tables of the roofline article made again, as markdown, CSV and pictures.
+
+mod pictures;
+mod text;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use planner::article;
+use planner::formula::Units;
+
+use crate::ui;
+
+/// Make the tables of the roofline article again
+///
+/// Theoretical limits of Qwen1.5 0.5B to 110B on an RTX 4090, sections 3.1 to 5.1.5: parameters, cache, memory, inflections of the prefill, time of steps. Cells that the article prints otherwise are marked, with what it prints and why that is wrong.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  rooflight article\n  rooflight article --decimal-units\n  rooflight article --out folder"
+)]
+pub(crate) struct Article {
+    /// Write article.md, a CSV file for each table and the pictures into this folder, instead of printing
+    #[arg(short, long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// Count in powers of ten, as makers do, instead of the article's powers of two
+    #[arg(long)]
+    decimal_units: bool,
+}
+
+impl Article {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let units = if self.decimal_units { Units::Decimal } else { Units::Article };
+        let tables = article::tables(units);
+        let Some(folder) = self.out else {
+            return Ok(write!(out, "{}", text::markdown(&tables, units, &[]))?);
+        };
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("making the folder {}", folder.display()))?;
+        let pictures = pictures::all(units);
+        let shown: Vec<(&str, &str)> = pictures.iter().map(|p| (p.name, p.title)).collect();
+        let mut written = 0;
+        let mut file = |name: &str, content: &str| {
+            written += 1;
+            save(&folder.join(name), content)
+        };
+        file("article.md", &text::markdown(&tables, units, &shown))?;
+        for table in &tables {
+            file(&format!("{}.csv", table.section), &text::csv(table))?;
+        }
+        for picture in &pictures {
+            file(&format!("{}.svg", picture.name), &picture.figure.svg())?;
+        }
+        let folder = gguf::escape(folder.as_os_str().as_encoded_bytes(), 200);
+        ui::note(format_args!("{written} files in {folder}"));
+        Ok(())
+    }
+}
+
+fn save(path: &Path, content: &str) -> anyhow::Result<()> {
+    std::fs::write(path, content).with_context(|| format!("writing {}", path.display()))
+}

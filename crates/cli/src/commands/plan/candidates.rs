@@ -1,0 +1,187 @@
+//! A model in one type of weights and one type of cache on a machine: counted, or in the article's closed form.
+
+use models::{Mixture, ModelConfig};
+use planner::formula::{ModelShape, Roofline, Units};
+use planner::{Candidate, Cost, CostOptions, Counted, Estimate, Executed};
+use program::{CacheType, Program};
+
+use super::subject::Subject;
+use super::target::Target;
+use crate::exit::Failure;
+
+/// Tokens of a prompt per pass, as a session takes them where kernels were not measured.
+const CHUNK: u64 = 512;
+
+/// Types of weights to compare, most bits first.
+const COMPARED: [&str; 7] = ["F16", "Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M", "Q2_K"];
+/// The same in the article.
+const ARTICLE: [Weights; 4] =
+    [Weights::Bits(16), Weights::Bits(8), Weights::Bits(6), Weights::Bits(4)];
+
+/// A type of weights.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Weights {
+    /// As a file has them.
+    File,
+    /// As quantizers mix them.
+    Mixture(&'static Mixture),
+    /// So many bits for every weight, as the article counts.
+    Bits(u32),
+}
+
+/// Keys and values.
+pub(super) type Cache = (CacheType, CacheType);
+
+/// Caches to compare.
+pub(super) const CACHES: [Cache; 2] =
+    [(CacheType::F16, CacheType::F16), (CacheType::Q8_0, CacheType::Q8_0)];
+
+impl Weights {
+    /// The type that is asked for, or what the model comes with, or `Q4_K_M`; `w16` in the article's units.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] for an unknown name.
+    pub(super) fn choose(
+        asked: Option<&str>,
+        subject: &Subject,
+        units: Units,
+    ) -> Result<Weights, Failure> {
+        let unknown = |name: &str, known: &[String]| {
+            let name = gguf::escape(name, 40);
+            Failure::Usage(format!("no weight type `{name}`: one of {}", known.join(", ")))
+        };
+        match (asked, units) {
+            (None, Units::Article) => Ok(Weights::Bits(16)),
+            (Some(name), Units::Article) => {
+                let known = ARTICLE.map(|w| w.name(subject));
+                let at = known.iter().position(|known| known.eq_ignore_ascii_case(name));
+                at.map(|at| ARTICLE[at]).ok_or_else(|| unknown(name, &known))
+            }
+            (Some(name), Units::Decimal) => {
+                Mixture::from_name(name).map(Weights::Mixture).ok_or_else(|| {
+                    let known: Vec<_> =
+                        models::MIXTURES.iter().map(|m| m.name().to_owned()).collect();
+                    unknown(name, &known)
+                })
+            }
+            (None, Units::Decimal) if subject.file.is_some() => Ok(Weights::File),
+            (None, Units::Decimal) => {
+                let usual = Mixture::from_name("Q4_K_M").expect("the table has it");
+                Ok(Weights::Mixture(subject.mixture.unwrap_or(usual)))
+            }
+        }
+    }
+
+    /// Those to compare, most bits first; a file's own first of all.
+    pub(super) fn compared(subject: &Subject, units: Units) -> Vec<Weights> {
+        if units == Units::Article {
+            return ARTICLE.to_vec();
+        }
+        let file = subject.file.is_some().then_some(Weights::File);
+        let mixtures = COMPARED.iter().filter_map(|name| Mixture::from_name(name));
+        file.into_iter().chain(mixtures.map(Weights::Mixture)).collect()
+    }
+
+    /// As people name it.
+    pub(super) fn name(self, subject: &Subject) -> String {
+        match self {
+            Weights::File => {
+                subject.file.as_ref().map_or_else(String::new, |(ty, _)| format!("file ({ty})"))
+            }
+            Weights::Mixture(mixture) => mixture.name().to_owned(),
+            Weights::Bits(bits) => format!("w{bits}"),
+        }
+    }
+}
+
+/// `f16`, or `f16/q8_0` where keys and values differ; `kv16` in the article.
+pub(super) fn cache_name((k, v): Cache, units: Units) -> String {
+    match units {
+        Units::Article => format!("kv{}", (8.0 * plain_bytes((k, v))).round()),
+        Units::Decimal if k == v => k.name().to_owned(),
+        Units::Decimal => format!("{}/{}", k.name(), v.name()),
+    }
+}
+
+/// One type of weights with each of these caches, prompts in chunks of so many tokens, or of what
+/// was measured to be best.
+///
+/// # Errors
+/// A shape that cannot be planned, or a machine that was not measured.
+pub(super) fn candidates(
+    subject: &Subject,
+    weights: Weights,
+    caches: &[Cache],
+    (target, chunk): (&Target, Option<u64>),
+) -> anyhow::Result<Vec<Candidate>> {
+    let program = match (weights, &subject.file) {
+        (Weights::Mixture(mixture), _) => Some(subject.program(mixture)?),
+        (Weights::File, file) => file.as_ref().map(|(_, program)| program.clone()),
+        (Weights::Bits(_), _) => None,
+    };
+    let candidate = |&cache: &Cache| {
+        let estimate = match (&program, weights) {
+            (Some(program), _) => counted(program, cache, (target, chunk))?,
+            (None, Weights::Bits(bits)) => closed(&subject.config, bits, cache, target)?,
+            (None, _) => closed(&subject.config, 16, cache, target)?,
+        };
+        let (weights, cache) = (weights.name(subject), cache_name(cache, target.units));
+        Ok(Candidate { weights, cache, estimate })
+    };
+    caches.iter().map(candidate).collect()
+}
+
+fn counted(
+    program: &Program,
+    (k, v): Cache,
+    (target, chunk): (&Target, Option<u64>),
+) -> anyhow::Result<Estimate> {
+    let processor_cache = processor_cache().unwrap_or(u64::MAX);
+    let cost = Cost::of(program, &CostOptions { k, v, processor_cache, ..CostOptions::default() })?;
+    let machine = target.machine(cost.step(0).total().bytes())?;
+    let kernels = target.rates.clone().map(|rates| (Executed::of(program, k, v), rates));
+    let measured = || kernels.as_ref().and_then(|(executed, rates)| executed.chunk(rates));
+    let chunk = chunk.or_else(measured).unwrap_or(CHUNK);
+    Ok(Estimate::Counted(Box::new(Counted { cost, machine, chunk, kernels })))
+}
+
+/// The article counts the embedding as a table of its own, and no norms. It knows neither experts nor latent attention.
+fn closed(c: &ModelConfig, bits: u32, cache: Cache, target: &Target) -> anyhow::Result<Estimate> {
+    if c.latent.is_some() || c.experts.is_some() {
+        let name = &c.architecture;
+        let message = format!(
+            "the article's closed form is for dense models: {name} needs a type of weights, not a number of bits"
+        );
+        return Err(Failure::Usage(message).into());
+    }
+    let shape = ModelShape {
+        n_layers: c.n_layers as u64,
+        hidden_size: c.hidden_size as u64,
+        intermediate_size: c.intermediate_size as u64,
+        vocab_size: c.vocab_size as u64,
+        n_heads: c.n_heads as u64,
+        n_kv_heads: c.n_kv_heads as u64,
+        head_dim: c.head_dim as u64,
+        tied_embeddings: false,
+        qkv_bias: c.architecture == "qwen2",
+        norms: false,
+        qk_norms: false,
+    };
+    let roof = target.roofline(&shape)?.weight_bits(f64::from(bits));
+    Ok(Estimate::Closed(Roofline { cache_bytes: plain_bytes(cache), ..roof }))
+}
+
+/// Bytes per element without scales, keys and values averaged.
+fn plain_bytes((k, v): Cache) -> f64 {
+    let bytes = |ty: CacheType| match ty {
+        CacheType::Q8_0 => 1.0,
+        other => other.bytes(1) as f64,
+    };
+    (bytes(k) + bytes(v)) / 2.0
+}
+
+/// The processor's largest cache, where the system tells.
+fn processor_cache() -> Option<u64> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index3/size").ok()?;
+    Some(text.trim().strip_suffix('K')?.parse::<u64>().ok()? * 1024)
+}

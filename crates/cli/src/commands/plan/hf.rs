@@ -1,0 +1,344 @@
+//! `config.json` as Hugging Face has it: the shape of a model without its weights. A new kind is a row in [`KINDS`].
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use models::{Experts, Latent, ModelConfig};
+use program::{Gating, GroupScore, Groups, RopeScaling};
+use serde::Deserialize;
+
+use crate::exit::Failure;
+
+/// The keys that shapes come from; others are not looked at.
+#[derive(Debug, Deserialize)]
+struct Config {
+    model_type: Option<String>,
+    hidden_size: Option<u64>,
+    intermediate_size: Option<u64>,
+    num_hidden_layers: Option<u64>,
+    num_attention_heads: Option<u64>,
+    num_key_value_heads: Option<u64>,
+    head_dim: Option<u64>,
+    vocab_size: Option<u64>,
+    max_position_embeddings: Option<u64>,
+    #[serde(default)]
+    tie_word_embeddings: bool,
+    #[serde(flatten)]
+    mixture: MixtureConfig,
+    #[serde(flatten)]
+    latent: LatentConfig,
+}
+
+/// Keys of mixtures of experts: Qwen's and DeepSeek's.
+#[derive(Debug, Deserialize)]
+struct MixtureConfig {
+    num_experts: Option<u64>,
+    n_routed_experts: Option<u64>,
+    num_experts_per_tok: Option<u64>,
+    moe_intermediate_size: Option<u64>,
+    shared_expert_intermediate_size: Option<u64>,
+    n_shared_experts: Option<u64>,
+    first_k_dense_replace: Option<u64>,
+    decoder_sparse_step: Option<u64>,
+    mlp_only_layers: Option<Vec<u64>>,
+    n_group: Option<u64>,
+    topk_group: Option<u64>,
+    norm_topk_prob: Option<bool>,
+    routed_scaling_factor: Option<f32>,
+}
+
+/// Keys of latent attention.
+#[derive(Debug, Deserialize)]
+struct LatentConfig {
+    kv_lora_rank: Option<u64>,
+    q_lora_rank: Option<u64>,
+    qk_nope_head_dim: Option<u64>,
+    qk_rope_head_dim: Option<u64>,
+    v_head_dim: Option<u64>,
+}
+
+type Convert = fn(&Config) -> Result<ModelConfig, Failure>;
+
+/// `model_type` and what it means here.
+static KINDS: &[(&str, Convert)] = &[
+    ("qwen2", |config| dense(config, "qwen2", None)),
+    ("qwen3", |config| dense(config, "qwen3", Some(128))),
+    ("llama", |config| dense(config, "llama", None)),
+    ("qwen2_moe", |config| qwen_moe(config, "qwen2moe", None)),
+    ("qwen3_moe", |config| qwen_moe(config, "qwen3moe", Some(128))),
+    ("deepseek_v2", |config| deepseek(config, Gating::Softmax)),
+    ("deepseek_v3", |config| deepseek(config, Gating::Sigmoid)),
+];
+
+/// Largest file that is read.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// Read a `config.json`.
+///
+/// # Errors
+/// I/O; [`Failure::Malformed`] for a file that is none, lacks a key, or is of a kind that is not known here.
+pub(super) fn read(path: &Path) -> anyhow::Result<ModelConfig> {
+    let reading = || format!("reading {}", path.display());
+    let bytes = std::fs::metadata(path).with_context(reading)?.len();
+    if bytes > MOST_BYTES {
+        let message = format!("{bytes} bytes are too many for a config.json");
+        return Err(Failure::Malformed(message)).with_context(reading);
+    }
+    let text = std::fs::read_to_string(path).with_context(reading)?;
+    parse(&text).with_context(reading)
+}
+
+fn parse(text: &str) -> Result<ModelConfig, Failure> {
+    let config: Config =
+        serde_json::from_str(text).map_err(|error| Failure::Malformed(error.to_string()))?;
+    let kind = config.model_type.as_deref().unwrap_or_default();
+    let Some((_, convert)) = KINDS.iter().find(|(name, _)| *name == kind) else {
+        let known: Vec<_> = KINDS.iter().map(|(name, _)| *name).collect();
+        let kind = gguf::escape(kind, 60);
+        return Err(Failure::Malformed(format!(
+            "`model_type` is \"{kind}\": expected {}",
+            known.join(", ")
+        )));
+    };
+    convert(&config)
+}
+
+/// A decoder with a gated feed-forward layer.
+fn dense(
+    config: &Config,
+    architecture: &str,
+    head_dim: Option<usize>,
+) -> Result<ModelConfig, Failure> {
+    let hidden_size = count("hidden_size", config.hidden_size, 1 << 20)?;
+    let n_heads = count("num_attention_heads", config.num_attention_heads, 1 << 16)?;
+    let kv_heads = config.num_key_value_heads.or(Some(n_heads as u64));
+    let n_kv_heads = count("num_key_value_heads", kv_heads, 1 << 16)?;
+    if !n_heads.is_multiple_of(n_kv_heads) {
+        return Err(Failure::Malformed(format!(
+            "`num_key_value_heads` is {n_kv_heads}: expected a divisor of {n_heads} heads"
+        )));
+    }
+    let default = head_dim.unwrap_or(hidden_size / n_heads) as u64;
+    let head_dim = count("head_dim", config.head_dim.or(Some(default)), 1 << 16)?;
+    Ok(ModelConfig {
+        architecture: architecture.to_owned(),
+        name: None,
+        hidden_size,
+        intermediate_size: count("intermediate_size", config.intermediate_size, 1 << 24)?,
+        n_layers: count("num_hidden_layers", config.num_hidden_layers, 512)?,
+        n_heads,
+        n_kv_heads,
+        head_dim,
+        value_dim: head_dim,
+        vocab_size: count("vocab_size", config.vocab_size, 1 << 24)?,
+        context_length: count(
+            "max_position_embeddings",
+            config.max_position_embeddings.or(Some(4096)),
+            1 << 24,
+        )?,
+        // These two say nothing about a cost.
+        rms_norm_eps: 1e-6,
+        rope_theta: 10_000.0,
+        rope_dims: head_dim,
+        rope_scaling: RopeScaling::None,
+        tied_embeddings: config.tie_word_embeddings,
+        latent: None,
+        experts: None,
+    })
+}
+
+/// Experts in every layer; Qwen2's have a shared one beside them.
+fn qwen_moe(
+    config: &Config,
+    architecture: &str,
+    head_dim: Option<usize>,
+) -> Result<ModelConfig, Failure> {
+    let mixture = &config.mixture;
+    let mixed = mixture.decoder_sparse_step.is_some_and(|step| step != 1)
+        || mixture.mlp_only_layers.as_ref().is_some_and(|layers| !layers.is_empty());
+    if mixed {
+        let message = "layers without experts between those with them".to_owned();
+        return Err(Failure::Malformed(message));
+    }
+    let shared = match architecture {
+        "qwen2moe" => {
+            let key = "shared_expert_intermediate_size";
+            count(key, mixture.shared_expert_intermediate_size, 1 << 24)?
+        }
+        _ => 0,
+    };
+    let n = ("num_experts", mixture.num_experts);
+    let experts = experts(config, n, shared)?;
+    Ok(ModelConfig { experts: Some(experts), ..dense(config, architecture, head_dim)? })
+}
+
+/// Latent attention, and experts after a few dense layers.
+fn deepseek(config: &Config, gating: Gating) -> Result<ModelConfig, Failure> {
+    let (mixture, latent) = (&config.mixture, &config.latent);
+    let width = |key: &str, value| count(key, value, 1 << 16);
+    let nope_dim = width("qk_nope_head_dim", latent.qk_nope_head_dim)?;
+    let rope_dims = width("qk_rope_head_dim", latent.qk_rope_head_dim)?;
+    let q_lora_rank =
+        latent.q_lora_rank.map(|rank| width("q_lora_rank", Some(rank))).transpose()?;
+    let base = dense(config, "deepseek2", Some(nope_dim + rope_dims))?;
+    let n = ("n_routed_experts", mixture.n_routed_experts);
+    let routed = experts(config, n, 0)?;
+    let n_groups = mixture.n_group.filter(|n| *n > 1);
+    let groups = n_groups.map(|n| -> Result<Groups, Failure> {
+        let n_groups = count("n_group", Some(n), routed.n_experts as u64)?;
+        let n_used = count("topk_group", mixture.topk_group, n)?;
+        let score = match gating {
+            Gating::Softmax => GroupScore::Max,
+            Gating::Sigmoid => GroupScore::TopTwoSum,
+        };
+        Ok(Groups { n_groups, n_used, score })
+    });
+    let n_shared = count_or_none("n_shared_experts", mixture.n_shared_experts, 4096)?;
+    let n_dense = count_or_none("first_k_dense_replace", mixture.first_k_dense_replace, 512)?;
+    let experts = Experts {
+        shared_intermediate_size: n_shared * routed.intermediate_size,
+        n_dense_layers: n_dense.min(base.n_layers),
+        gating,
+        bias: gating == Gating::Sigmoid,
+        groups: groups.transpose()?,
+        ..routed
+    };
+    let latent = Latent {
+        kv_lora_rank: width("kv_lora_rank", latent.kv_lora_rank)?,
+        q_lora_rank,
+        nope_dim,
+        joint: false,
+        mscale: 1.0,
+    };
+    let value_dim = width("v_head_dim", config.latent.v_head_dim)?;
+    Ok(ModelConfig {
+        n_kv_heads: 1,
+        head_dim: nope_dim + rope_dims,
+        value_dim,
+        rope_dims,
+        latent: Some(latent),
+        experts: Some(experts),
+        ..base
+    })
+}
+
+fn experts(
+    config: &Config,
+    (key, n): (&str, Option<u64>),
+    shared_intermediate_size: usize,
+) -> Result<Experts, Failure> {
+    let mixture = &config.mixture;
+    let n_experts = count(key, n, 4096)?;
+    let width = count("moe_intermediate_size", mixture.moe_intermediate_size, 1 << 24)?;
+    let n_used = count("num_experts_per_tok", mixture.num_experts_per_tok, n_experts as u64)?;
+    Ok(Experts {
+        n_experts,
+        n_experts_used: n_used,
+        intermediate_size: width,
+        shared_intermediate_size,
+        n_dense_layers: 0,
+        gating: Gating::Softmax,
+        bias: false,
+        groups: None,
+        normalize: mixture.norm_topk_prob.unwrap_or(false),
+        scale: mixture.routed_scaling_factor.unwrap_or(1.0),
+    })
+}
+
+/// 0 if the key is missing.
+fn count_or_none(key: &str, value: Option<u64>, most: u64) -> Result<usize, Failure> {
+    value.filter(|n| *n > 0).map_or(Ok(0), |n| count(key, Some(n), most))
+}
+
+fn count(key: &str, value: Option<u64>, most: u64) -> Result<usize, Failure> {
+    match value {
+        Some(n) if (1..=most).contains(&n) => Ok(n as usize),
+        Some(n) => Err(Failure::Malformed(format!("`{key}` is {n}: expected 1 to {most}"))),
+        None => Err(Failure::Malformed(format!("`{key}` is missing"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QWEN: &str = r#"{"model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864,
+        "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2, "vocab_size": 151936,
+        "max_position_embeddings": 32768, "tie_word_embeddings": true, "hidden_act": "silu"}"#;
+
+    #[test]
+    fn a_config_is_the_published_model() {
+        let config = parse(QWEN).unwrap();
+        let published = models::find_published("qwen2.5-0.5b").unwrap();
+        let (name, rope_theta) = (published.name.clone(), published.rope_theta);
+        assert_eq!(ModelConfig { name, rope_theta, ..config }, published);
+        let three = parse(&QWEN.replace("qwen2", "qwen3")).unwrap();
+        assert_eq!((three.head_dim, &*three.architecture), (128, "qwen3"));
+        assert_eq!(parse(&QWEN.replace("qwen2", "llama")).unwrap().head_dim, 64);
+    }
+
+    /// Where a `config.json` says nothing of rotation, a plan does not depend on it.
+    fn without_rotation(config: ModelConfig) -> ModelConfig {
+        let latent = config.latent.map(|latent| Latent { mscale: 1.0, ..latent });
+        let (name, rope_theta, rope_scaling) = (None, 1e4, RopeScaling::None);
+        ModelConfig { name, rope_theta, rope_scaling, latent, ..config }
+    }
+
+    #[test]
+    fn mixtures_are_the_published_ones() {
+        let lite = r#"{"model_type": "deepseek_v2", "hidden_size": 2048, "intermediate_size": 10944,
+            "num_hidden_layers": 27, "num_attention_heads": 16, "num_key_value_heads": 16, "vocab_size": 102400,
+            "max_position_embeddings": 163840, "kv_lora_rank": 512, "q_lora_rank": null, "qk_nope_head_dim": 128,
+            "qk_rope_head_dim": 64, "v_head_dim": 128, "n_routed_experts": 64, "num_experts_per_tok": 6,
+            "moe_intermediate_size": 1408, "n_shared_experts": 2, "first_k_dense_replace": 1, "n_group": 1,
+            "topk_group": 1, "norm_topk_prob": false, "routed_scaling_factor": 1.0}"#;
+        let v3 = r#"{"model_type": "deepseek_v3", "hidden_size": 7168, "intermediate_size": 18432,
+            "num_hidden_layers": 61, "num_attention_heads": 128, "num_key_value_heads": 128, "vocab_size": 129280,
+            "max_position_embeddings": 163840, "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128,
+            "qk_rope_head_dim": 64, "v_head_dim": 128, "n_routed_experts": 256, "num_experts_per_tok": 8,
+            "moe_intermediate_size": 2048, "n_shared_experts": 1, "first_k_dense_replace": 3, "n_group": 8,
+            "topk_group": 4, "norm_topk_prob": true, "routed_scaling_factor": 2.5}"#;
+        let qwen2 = r#"{"model_type": "qwen2_moe", "hidden_size": 2048, "intermediate_size": 5632,
+            "num_hidden_layers": 24, "num_attention_heads": 16, "num_key_value_heads": 16, "vocab_size": 151936,
+            "max_position_embeddings": 8192, "num_experts": 60, "num_experts_per_tok": 4,
+            "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632, "norm_topk_prob": false,
+            "decoder_sparse_step": 1}"#;
+        let qwen3 = r#"{"model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144,
+            "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4, "vocab_size": 151936,
+            "max_position_embeddings": 40960, "head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8,
+            "moe_intermediate_size": 768, "norm_topk_prob": true, "mlp_only_layers": []}"#;
+        for (name, text) in [
+            ("deepseek-v2-lite", lite),
+            ("deepseek-v3", v3),
+            ("qwen1.5-moe-a2.7b", qwen2),
+            ("qwen3-30b-a3b", qwen3),
+        ] {
+            let published = models::find_published(name).unwrap();
+            let read = without_rotation(parse(text).unwrap());
+            assert_eq!(read, without_rotation(published), "{name}");
+        }
+        let message = |text: &str| parse(text).unwrap_err().to_string();
+        assert!(message(&qwen3.replace("[]", "[3]")).contains("layers without experts"));
+        assert!(message(&lite.replace("n_routed_experts", "x")).contains("n_routed_experts"));
+        assert!(message(&v3.replace("\"topk_group\": 4", "\"topk_group\": 9")).contains("1 to 8"));
+    }
+
+    #[test]
+    fn what_cannot_be_is_named() {
+        let message = |text: &str| parse(text).unwrap_err().to_string();
+        assert_eq!(
+            message(&QWEN.replace("qwen2", "mam\\nba")),
+            "`model_type` is \"mam\\nba\": expected qwen2, qwen3, llama, qwen2_moe, qwen3_moe, \
+             deepseek_v2, deepseek_v3"
+        );
+        assert_eq!(message(&QWEN.replace("vocab_size", "x")), "`vocab_size` is missing");
+        assert_eq!(
+            message(&QWEN.replace("\"num_hidden_layers\": 24", "\"num_hidden_layers\": 0")),
+            "`num_hidden_layers` is 0: expected 1 to 512"
+        );
+        assert!(message(&QWEN.replace(": 2,", ": 3,")).contains("divisor of 14 heads"));
+        assert!(message(&QWEN.replace("896", "\"896\"")).contains("invalid type"));
+        assert!(message("[").contains("EOF"));
+        assert!(message("{}").contains("`model_type` is \"\""));
+    }
+}

@@ -1,0 +1,131 @@
+//! A plan for programs: stable keys, bytes, seconds, tokens. What is not known is null.
+
+use planner::plan::Point;
+use planner::{Prediction, WhatIf};
+use serde_json::{Value, json};
+
+use super::Report;
+
+/// The whole report.
+pub(super) fn report(r: &Report<'_>) -> Value {
+    let plan = &r.plan;
+    let p = &plan.parameters;
+    let whole = |n: f64| n.round() as u64;
+    let types = plan.types.iter().map(|ty| {
+        json!({"type": ty.name, "n_tensors": ty.tensors, "weights": ty.weights, "bytes": ty.bytes})
+    });
+    let caches = r.caches.iter().map(|c| {
+        json!({
+            "type": c.cache,
+            "bytes_per_token": c.bytes_per_token,
+            "longest_context": c.longest_context,
+        })
+    });
+    json!({
+        "model": {
+            "name": r.subject.name,
+            "source": r.subject.source,
+            "architecture": r.subject.config.architecture,
+            "context_length": r.subject.config.context_length,
+            "parameters": {
+                "layers": p.layers,
+                "idle_experts": p.idle,
+                "head": p.head,
+                "embedding": p.embedding,
+                "active": p.active(),
+                "total": p.total(),
+                "resident": p.resident(),
+                "tied_embeddings": p.tied_embeddings,
+            },
+        },
+        "machine": {
+            "name": r.target.name,
+            "source": r.target.source,
+            "memory_bytes": r.target.memory.map(whole),
+            "bytes_per_second": r.machine.bandwidth,
+            "f32_macs_per_second": r.machine.f32_macs,
+            "int8_macs_per_second": r.machine.int8_macs,
+            "barrier_seconds": r.machine.barrier,
+        },
+        "units": if r.article() { "article" } else { "decimal" },
+        "context": r.context,
+        "weights": {
+            "type": r.weights,
+            "bytes": whole(plan.resident_bytes),
+            "bytes_per_step": whole(plan.step_weight_bytes),
+            "types": types.collect::<Vec<_>>(),
+        },
+        "cache": {
+            "type": r.cache,
+            "bytes_per_token": plan.cache_bytes_per_token,
+            "longest_context": plan.longest_context,
+            "types": caches.collect::<Vec<_>>(),
+        },
+        "prompts": plan.prompts.iter().map(|point| self::point(point, point.prompt_rate())).collect::<Vec<_>>(),
+        "inflections": { "first": plan.turns.first, "second_untiled": plan.turns.second },
+        "chunk": r.chunk,
+        "chunk_measured": r.chunk_measured,
+        "steps": plan.steps.iter().map(|point| self::point(point, point.step_rate())).collect::<Vec<_>>(),
+        "first_step_seconds": plan.first_step_seconds,
+        "tokens_per_extra_second": plan.tokens_per_extra_second,
+        "what_if": r.what_if.iter().map(row).collect::<Vec<_>>(),
+        "goal": goal(r),
+    })
+}
+
+fn point(point: &Point, rate: f64) -> Value {
+    let Prediction { memory, int8, f32, barriers, .. } = point.limit;
+    json!({
+        "tokens": point.tokens,
+        "read_seconds": memory,
+        "int8_seconds": int8,
+        "f32_seconds": f32,
+        "barrier_seconds": barriers,
+        "limit_seconds": point.limit.limit(),
+        "expected_seconds": point.expected,
+        "binds": point.limit.binds().name(),
+        "tokens_per_second": rate,
+        "activation_bytes": point.activation_bytes,
+    })
+}
+
+fn row(row: &WhatIf) -> Value {
+    json!({
+        "weights": row.weights,
+        "cache": row.cache,
+        "bytes": row.resident_bytes.round() as u64,
+        "longest_context": row.longest_context,
+        "tokens_per_second_empty": row.empty.step_rate(),
+        "tokens_per_second_full": row.full.step_rate(),
+    })
+}
+
+/// Null where nothing was asked for.
+fn goal(r: &Report<'_>) -> Value {
+    let Some((goals, answer)) = &r.goals else { return Value::Null };
+    let misses = answer.misses.iter().map(|miss| {
+        json!({
+            "goal": miss.goal.name(),
+            "wanted": miss.wanted,
+            "possible": miss.possible,
+            "factor": miss.factor(),
+        })
+    });
+    json!({
+        "met": answer.met(),
+        "expected": answer.expected,
+        "ttft_seconds": goals.first_token,
+        "tokens_per_second": goals.tokens_per_second,
+        "context": goals.context,
+        "prompt": goals.prompt,
+        "memory_bytes": goals.memory,
+        "answer": {
+            "weights": r.weights,
+            "cache": r.cache,
+            "ttft_seconds": answer.first_token,
+            "tokens_per_second": answer.tokens_per_second,
+            "memory_bytes": answer.memory,
+        },
+        "misses": misses.collect::<Vec<_>>(),
+    })
+}

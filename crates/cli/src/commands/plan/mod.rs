@@ -1,0 +1,277 @@
+//! `rooflight plan`: what a model takes and how fast it can be at most, before it is there.
+//!
+//! `subject` finds the model, `target` the machine, `candidates` joins them in types of weights and cache; the planner
+//! answers, and `text`, `json` and `charts` show what it said.
+
+mod candidates;
+mod charts;
+mod hf;
+mod json;
+mod subject;
+mod target;
+mod text;
+mod values;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use planner::formula::Units;
+use planner::goal::{Answer, Goals, Miss, solve};
+use planner::{Candidate, Lengths, WhatIf, devices, what_if};
+
+use self::candidates::{CACHES, Cache, Weights};
+use self::subject::Subject;
+use self::target::{Target, TargetArgs};
+use crate::args::{CacheArgs, MODEL_VARIABLE};
+use crate::exit::Failure;
+use crate::{load, picture, units};
+
+/// Say what a model takes and how fast it can be at most, without running it
+///
+/// Memory, longest context, time to the first token, tokens per second, and what other types of weights and cache would change: on this machine as measured, or on another. Times are limits that no program beats; `rooflight bench` says how close this one comes.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  rooflight plan qwen2.5-7b\n  rooflight plan model.gguf -c 32k\n  \
+                  rooflight plan llama3.1:70b --type Q5_K_M --device 'RTX 4090' --memory 48GB\n  \
+                  rooflight plan path/to/config.json --memory 16GB --bandwidth 67GB/s --flops 2.7T\n  \
+                  rooflight plan qwen2.5-7b --ttft 500ms --tps 20 --context 32k\n  \
+                  rooflight plan qwen2.5-7b --plot plan.svg\n  rooflight plan --list"
+)]
+pub(crate) struct Plan {
+    /// A GGUF file, a config.json or its folder, or a published name: qwen2.5-7b
+    #[arg(value_name = "MODEL")]
+    name: Option<String>,
+    /// The model, instead of the argument [env: ROOFLIGHT_MODEL]
+    #[arg(short, long, value_name = "MODEL", conflicts_with = "name")]
+    model: Option<String>,
+    /// List the published models, the weight types and the devices that are known
+    #[arg(long)]
+    list: bool,
+    /// Type of the weights, with the mixture of llama.cpp's quantizer: F16, Q8_0, Q4_K_M; by default the file's, or Q4_K_M
+    #[arg(long = "type", value_name = "TYPE")]
+    weights: Option<String>,
+    /// Context to plan for, in tokens: 32k; by default the model's, at most 8192
+    #[arg(short, long, value_name = "N", alias = "ctx-size", value_parser = values::tokens)]
+    context: Option<u64>,
+    #[command(flatten)]
+    cache: CacheArgs,
+    #[command(flatten)]
+    target: TargetArgs,
+    #[command(flatten)]
+    goals: GoalArgs,
+    /// Print JSON: bytes, seconds, tokens
+    #[arg(long)]
+    json: bool,
+    /// Draw it: time to the first token, time of a step, memory
+    #[arg(long, value_name = "FILE", value_parser = picture::path)]
+    plot: Option<PathBuf>,
+    /// Every table in full: what steps read and compute, activations that leave the processor's caches
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+/// What is asked for: with one of the first two, the best types of weights and cache that meet it are looked for.
+#[derive(clap::Args, Clone, Debug)]
+struct GoalArgs {
+    /// Goal: most time to the first token: 500ms, 2s
+    #[arg(long, value_name = "TIME", value_parser = values::seconds)]
+    ttft: Option<f64>,
+    /// Goal: least tokens per second with the context full
+    #[arg(long, value_name = "N", value_parser = values::positive)]
+    tps: Option<f64>,
+    /// Tokens of the prompt whose first token --ttft is about; by default 512
+    #[arg(long, value_name = "N", visible_alias = "prompt", value_parser = values::tokens)]
+    prompt_tokens: Option<u64>,
+}
+
+/// All that was found out.
+struct Report<'a> {
+    subject: &'a Subject,
+    target: &'a Target,
+    /// Its figures for this model.
+    machine: planner::Machine,
+    weights: String,
+    cache: String,
+    /// Tokens of a prompt per pass; `None` for all at once.
+    chunk: Option<u64>,
+    /// It was measured to be best.
+    chunk_measured: bool,
+    context: u64,
+    plan: planner::Plan,
+    /// The same weights with each cache that is compared.
+    candidates: Vec<Candidate>,
+    /// What they come to.
+    caches: Vec<CacheRow>,
+    what_if: Vec<WhatIf>,
+    goals: Option<(Goals, Answer)>,
+}
+
+struct CacheRow {
+    cache: String,
+    bytes_per_token: f64,
+    longest_context: Option<u64>,
+}
+
+impl Plan {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        if self.list {
+            return list(out);
+        }
+        let name = self.name.clone().or_else(|| self.model.clone());
+        let variable = || Some(std::env::var_os(MODEL_VARIABLE)?.to_string_lossy().into_owned());
+        let name = name.or_else(variable).filter(|name| !name.is_empty());
+        let name = name.ok_or_else(|| Failure::Usage("no model: rooflight plan MODEL".into()))?;
+        let subject = Subject::find(&name)?;
+        let target = self.target.target()?;
+        let report = self.report(&subject, &target)?;
+        if let Some(file) = &self.plot {
+            picture::write(file, &charts::picture(&report))?;
+        }
+        if self.json {
+            serde_json::to_writer_pretty(&mut *out, &json::report(&report))?;
+            writeln!(out)?;
+        } else {
+            text::report(&report, self.verbose, out)?;
+        }
+        match report.goals {
+            Some((_, answer)) if !answer.met() => {
+                let misses: Vec<_> = answer.misses.iter().map(miss).collect();
+                Err(Failure::Goals(misses.join("; ")).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn report<'a>(&self, subject: &'a Subject, target: &'a Target) -> anyhow::Result<Report<'a>> {
+        let units = target.units;
+        let made_for = subject.config.context_length as u64;
+        let context = self.context.unwrap_or(made_for.min(8192)).max(1);
+        load::warn_about_context(&subject.config, context as usize);
+        let room = target.room();
+        let chunk = self.cache.chunk.map(|chunk| chunk as u64);
+        let with = |weights: Weights, caches: &[Cache]| {
+            candidates::candidates(subject, weights, caches, (target, chunk))
+        };
+        let mut compared = Vec::new();
+        for weights in Weights::compared(subject, units) {
+            compared.extend(with(weights, &CACHES)?);
+        }
+        let goals = self.goals(context, room);
+        // A type that is asked for is not up for choice.
+        let choice = match self.weights.as_deref() {
+            Some(name) => with(Weights::choose(Some(name), subject, units)?, &CACHES)?,
+            None => compared.clone(),
+        };
+        let answer = goals.and_then(|goals| Some((goals, solve(&choice, &goals)?)));
+        let (chosen, caches) = match &answer {
+            Some((_, answer)) => {
+                let chosen = choice[answer.index].clone();
+                let same = choice.iter().filter(|c| c.weights == chosen.weights).cloned();
+                let same = same.collect();
+                (chosen, same)
+            }
+            None => {
+                let weights = Weights::choose(self.weights.as_deref(), subject, units)?;
+                let mut caches = vec![(self.cache.cache_type_k, self.cache.cache_type_v)];
+                let own = caches[0];
+                caches.extend(CACHES.into_iter().filter(|cache| *cache != own));
+                let all = with(weights, &caches)?;
+                (all[0].clone(), all)
+            }
+        };
+        let cache_row = |candidate: &Candidate| CacheRow {
+            cache: candidate.cache.clone(),
+            bytes_per_token: candidate.estimate.cache_bytes_per_token(),
+            longest_context: room.map(|room| candidate.estimate.longest_context(room)),
+        };
+        Ok(Report {
+            subject,
+            target,
+            machine: target.machine(chosen.estimate.step_bytes() as u64)?,
+            plan: planner::Plan::of(&chosen.estimate, room, &Lengths::up_to(context)),
+            weights: chosen.weights,
+            cache: chosen.cache,
+            chunk: chosen.estimate.chunk(),
+            chunk_measured: self.cache.chunk.is_none() && chosen.estimate.best_chunk().is_some(),
+            context,
+            caches: caches.iter().map(cache_row).collect(),
+            candidates: caches,
+            what_if: what_if(&compared, room, context),
+            goals: answer,
+        })
+    }
+
+    fn goals(&self, context: u64, memory: Option<f64>) -> Option<Goals> {
+        let GoalArgs { ttft, tps, prompt_tokens } = self.goals.clone();
+        (ttft.is_some() || tps.is_some()).then(|| Goals {
+            first_token: ttft,
+            tokens_per_second: tps,
+            context,
+            prompt: prompt_tokens.unwrap_or(512).min(context),
+            memory,
+        })
+    }
+}
+
+/// `first token after 1.62 s, 500 ms wanted: 3.24 times as long`.
+fn miss(miss: &Miss) -> String {
+    use planner::goal::Goal;
+    let factor = units::three_figures(miss.factor());
+    let seconds = units::short_seconds;
+    match miss.goal {
+        Goal::FirstToken => {
+            let (possible, wanted) = (seconds(miss.possible), seconds(miss.wanted));
+            format!(
+                "first token after {possible}, {wanted} wanted: that takes {factor} times as long"
+            )
+        }
+        Goal::TokensPerSecond => {
+            let (possible, wanted) =
+                (units::three_figures(miss.possible), units::three_figures(miss.wanted));
+            format!("{possible} tok/s, {wanted} wanted: that is {factor} times as fast")
+        }
+        Goal::Memory => {
+            let need = units::decimal_bytes(miss.possible);
+            let room = units::decimal_bytes(miss.wanted.max(0.0));
+            format!("{need} of memory, {room} are there")
+        }
+    }
+}
+
+fn list(out: &mut dyn Write) -> anyhow::Result<()> {
+    writeln!(out, "models")?;
+    let mut families: Vec<Vec<String>> = Vec::new();
+    for config in models::published() {
+        let name = config.name.unwrap_or_default();
+        let (family, size) = name.rsplit_once('-').unwrap_or((&name, ""));
+        match families.last_mut().filter(|sizes| sizes[0] == family) {
+            Some(sizes) => sizes.push(size.to_owned()),
+            None => families.push(vec![family.to_owned(), size.to_owned()]),
+        }
+    }
+    write!(out, "{}", text::columns(&families, 2))?;
+    let types: Vec<_> = models::MIXTURES.iter().map(|m| m.name()).collect();
+    let (first, second) = types.split_at(types.len() / 2);
+    writeln!(out, "\nweight types\n  {}\n  {}\n\ndevices", first.join("  "), second.join("  "))?;
+    let mut rows = Vec::new();
+    for device in devices::DEVICES {
+        let machine = device.machine;
+        let memory = device.memory.map_or("-".into(), units::decimal_bytes);
+        let rate = |macs: f64| units::scaled(2.0 * macs, 1000.0, ["", "k", "M", "G", "T"]);
+        rows.push(vec![
+            device.name.to_owned(),
+            memory,
+            format!("{}/s", units::decimal_bytes(machine.bandwidth)),
+            format!("{}FLOP/s f32", rate(machine.f32_macs)),
+            format!("{}OP/s int8", rate(machine.int8_macs)),
+        ]);
+    }
+    write!(out, "{}", text::columns(&rows, 2))?;
+    Ok(())
+}
+
+impl Report<'_> {
+    fn article(&self) -> bool {
+        self.target.units == Units::Article
+    }
+}

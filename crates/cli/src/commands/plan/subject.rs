@@ -1,0 +1,122 @@
+//! What is planned: a GGUF file, a `config.json`, or a published model by name.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use models::{Mixture, ModelConfig};
+use program::Program;
+
+use super::hf;
+use crate::exit::Failure;
+use crate::load;
+
+/// A model's shape, and what is known of its weights.
+pub(super) struct Subject {
+    /// For people; escaped.
+    pub(super) name: String,
+    /// Where the shape comes from: `gguf`, `config` or `published`.
+    pub(super) source: &'static str,
+    /// The shape.
+    pub(super) config: ModelConfig,
+    /// The type that takes most bytes of a GGUF, and the file's own program.
+    pub(super) file: Option<(String, Arc<Program>)>,
+    /// The file type that a published name ends with, as in `qwen2.5:7b-q8_0`.
+    pub(super) mixture: Option<&'static Mixture>,
+}
+
+impl Subject {
+    /// Find out what `name` is: what exists as a file comes first.
+    ///
+    /// # Errors
+    /// [`Failure::NotFound`], [`Failure::UnknownModel`], or what is wrong with the file.
+    pub(super) fn find(name: &str) -> anyhow::Result<Subject> {
+        let path = Path::new(name);
+        if path.is_dir() {
+            let config = path.join("config.json");
+            if !config.exists() {
+                let message = format!("{} is a folder without a config.json", path.display());
+                return Err(Failure::Usage(message).into());
+            }
+            return Subject::of_config(&config);
+        }
+        let has = |ending: &str| path.extension().is_some_and(|e| e.eq_ignore_ascii_case(ending));
+        if path.exists() {
+            return if has("json") { Subject::of_config(path) } else { Subject::of_gguf(path) };
+        }
+        if let Some(found) = Subject::published(name) {
+            return Ok(found);
+        }
+        if has("json") || has("gguf") {
+            return Err(Failure::NotFound { path: path.to_owned() }.into());
+        }
+        let near = models::similar_published(name);
+        Err(Failure::UnknownModel { name: gguf::escape(name, 80), near }.into())
+    }
+
+    fn of_config(path: &Path) -> anyhow::Result<Subject> {
+        let config = hf::read(path)?;
+        let folder = std::path::absolute(path).ok();
+        let folder = folder.as_deref().and_then(Path::parent).and_then(Path::file_name);
+        let name =
+            folder.map_or("config.json".into(), |name| gguf::escape(name.as_encoded_bytes(), 60));
+        Ok(Subject { name, source: "config", config, file: None, mixture: None })
+    }
+
+    fn of_gguf(path: &Path) -> anyhow::Result<Subject> {
+        let gguf = load::open(path)?;
+        let model = models::load(&gguf).context("reading the model")?;
+        model.notes.iter().for_each(|note| crate::ui::warn(note));
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        Ok(Subject {
+            name: gguf::escape(name.as_encoded_bytes(), 60),
+            source: "gguf",
+            config: model.config,
+            file: Some((load::main_type(&gguf), model.program)),
+            mixture: None,
+        })
+    }
+
+    fn published(name: &str) -> Option<Subject> {
+        let ending = name.char_indices().filter(|(_, c)| matches!(c, '-' | ':' | '_' | '.'));
+        let mut mixtures = ending.map(|(at, _)| (&name[..at], Mixture::from_name(&name[at + 1..])));
+        let (config, mixture) =
+            models::find_published(name).map(|config| (config, None)).or_else(|| {
+                mixtures.find_map(|(name, mixture)| {
+                    Some((models::find_published(name)?, Some(mixture?)))
+                })
+            })?;
+        let name = config.name.clone().unwrap_or_default();
+        Some(Subject { name, source: "published", config, file: None, mixture })
+    }
+
+    /// The forward pass with weights of this file type.
+    ///
+    /// # Errors
+    /// A shape that no executor takes.
+    pub(super) fn program(&self, mixture: &Mixture) -> anyhow::Result<Arc<Program>> {
+        let ty = |name: &str, dims: &[u64]| mixture.tensor_type(&self.config, name, dims);
+        Ok(models::from_config(&self.config, &ty).context("planning the model")?.program)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn published_names_with_a_file_type() {
+        let found = |name: &str| {
+            let subject = Subject::published(name)?;
+            Some(format!("{} {:?}", subject.name, subject.mixture.map(Mixture::name)))
+        };
+        for (name, want) in [
+            ("qwen2.5:7b", "Qwen2.5-7B None"),
+            ("qwen2.5:7b-instruct-q4_K_M", "Qwen2.5-7B Some(\"Q4_K_M\")"),
+            ("Llama-3.2-1B-Instruct.Q8_0", "Llama-3.2-1B Some(\"Q8_0\")"),
+        ] {
+            assert_eq!(found(name).as_deref(), Some(want), "{name}");
+        }
+        assert_eq!(found("qwen2.5-7b-q9"), None);
+    }
+}

@@ -1,0 +1,194 @@
+//! What a model is planned for: this machine as measured, a published one, or figures given by hand.
+
+use std::sync::Arc;
+
+use planner::formula::{ModelShape, Roofline, Units};
+use planner::{Machine, Rates, devices};
+use program::Ceilings;
+
+use super::values::{self, Amount};
+use crate::args::ThreadArgs;
+use crate::executors::ExecutorOptions;
+use crate::exit::Failure;
+use crate::{ceilings, memory};
+
+/// Which machine, and in which units its figures are read.
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct TargetArgs {
+    /// Plan for a known device instead of this machine; --list names them
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    /// Memory for weights and cache: 24GB, 24GiB; by default what is free, or the device's
+    #[arg(long, value_name = "BYTES", value_parser = values::amount)]
+    memory: Option<Amount>,
+    /// Memory bandwidth instead of the machine's: 67GB/s
+    #[arg(long, value_name = "BYTES/S", value_parser = values::amount)]
+    bandwidth: Option<Amount>,
+    /// Arithmetic of every kind instead of the machine's: 82.58T
+    #[arg(long, value_name = "FLOP/S", value_parser = values::amount)]
+    flops: Option<Amount>,
+    /// The units and formulas of the article: M, G and T are powers of 1024, types are w16, w8, w6, w4 without scales, attention has no tiles
+    #[arg(long)]
+    article_units: bool,
+    #[command(flatten)]
+    threads: ThreadArgs,
+}
+
+/// A machine to plan for.
+pub(super) struct Target {
+    /// For people.
+    pub(super) name: String,
+    /// Where its figures come from: `measured`, `device` or `given`.
+    pub(super) source: &'static str,
+    /// Bytes of memory, if known.
+    pub(super) memory: Option<f64>,
+    /// What the figures' prefixes mean.
+    pub(super) units: Units,
+    /// What the kernels reach on this machine, as far as that was measured.
+    pub(super) rates: Option<Arc<Rates>>,
+    figures: Figures,
+    bandwidth: Option<f64>,
+    /// Multiply-adds per second of every kind.
+    macs: Option<f64>,
+}
+
+enum Figures {
+    /// Bandwidth depends on how much is read.
+    Measured(Ceilings, usize),
+    Fixed(Machine),
+}
+
+impl TargetArgs {
+    pub(super) fn units(&self) -> Units {
+        if self.article_units { Units::Article } else { Units::Decimal }
+    }
+
+    /// The machine; this one is measured if it was not yet.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] for an unknown device; a machine that cannot be measured.
+    pub(super) fn target(&self) -> anyhow::Result<Target> {
+        let units = self.units();
+        let value = |amount: Option<Amount>| amount.map(|amount| amount.value(units));
+        let bandwidth = value(self.bandwidth);
+        let macs = value(self.flops).map(|flops| flops / 2.0);
+        let mut target = match (&self.device, bandwidth, macs) {
+            (Some(name), _, _) => of_device(name, units)?,
+            (None, Some(bandwidth), Some(macs)) => Target {
+                name: "the machine given".into(),
+                source: "given",
+                memory: memory::available().map(|bytes| bytes as f64),
+                units,
+                rates: None,
+                figures: Figures::Fixed(Machine {
+                    bandwidth,
+                    int8_macs: macs,
+                    f32_macs: macs,
+                    barrier: 0.0,
+                }),
+                bandwidth: None,
+                macs: None,
+            },
+            _ => this_machine(self.threads.threads, units)?,
+        };
+        target.memory = value(self.memory).or(target.memory);
+        target.bandwidth = bandwidth;
+        target.macs = macs;
+        if bandwidth.is_some() || macs.is_some() {
+            // kernels were not measured on the machine that is made up here
+            target.rates = None;
+        }
+        Ok(target)
+    }
+}
+
+fn of_device(name: &str, units: Units) -> anyhow::Result<Target> {
+    let Some(device) = devices::find(name) else {
+        let names: Vec<_> = devices::DEVICES.iter().map(|device| device.name).collect();
+        let name = gguf::escape(name, 60);
+        let message = format!("no device `{name}` is known: {}", names.join(", "));
+        return Err(Failure::Usage(message).into());
+    };
+    let (giga, tera) = (units.giga(1.0) / 1e9, units.tera(1.0) / 1e12);
+    let peak = device.machine;
+    Ok(Target {
+        name: device.name.to_owned(),
+        source: "device",
+        memory: device.memory.map(|bytes| bytes * giga),
+        units,
+        rates: None,
+        figures: Figures::Fixed(Machine {
+            bandwidth: peak.bandwidth * giga,
+            int8_macs: peak.int8_macs * tera,
+            f32_macs: peak.f32_macs * tera,
+            barrier: peak.barrier,
+        }),
+        bandwidth: None,
+        macs: None,
+    })
+}
+
+fn this_machine(threads: Option<usize>, units: Units) -> anyhow::Result<Target> {
+    let options = ExecutorOptions { threads, ..ExecutorOptions::default() };
+    let executor = options.start();
+    let Some(ceilings) = ceilings::kept_or_measured(&*executor) else {
+        anyhow::bail!(
+            "this machine could not be measured: give --device, or --bandwidth and --flops"
+        );
+    };
+    Ok(Target {
+        name: format!("{}, {}", ceilings::cpu_name(), executor.describe()),
+        source: "measured",
+        memory: memory::available().map(|bytes| bytes as f64),
+        units,
+        rates: ceilings::kept_rates(&*executor).map(Arc::new),
+        figures: Figures::Measured(ceilings, options.n_threads()),
+        bandwidth: None,
+        macs: None,
+    })
+}
+
+impl Target {
+    /// Memory for weights and cache: what is left beside the tables, code and workspace of a run. The article counts
+    /// none of those.
+    pub(super) fn room(&self) -> Option<f64> {
+        let reserved = match self.units {
+            Units::Decimal => memory::OVERHEAD as f64,
+            Units::Article => 0.0,
+        };
+        self.memory.map(|memory| memory - reserved)
+    }
+
+    /// What it can do with a model that reads so many bytes over and over.
+    ///
+    /// # Errors
+    /// A number of threads that was not measured.
+    pub(super) fn machine(&self, working_set: u64) -> anyhow::Result<Machine> {
+        let machine = match &self.figures {
+            Figures::Fixed(machine) => Some(*machine),
+            Figures::Measured(ceilings, threads) => {
+                Machine::measured(ceilings, *threads, working_set)
+            }
+        };
+        let Some(machine) = machine else {
+            anyhow::bail!(
+                "the ceilings kept are not those of this machine: rooflight machine --refresh"
+            );
+        };
+        Ok(Machine {
+            bandwidth: self.bandwidth.unwrap_or(machine.bandwidth),
+            int8_macs: self.macs.unwrap_or(machine.int8_macs),
+            f32_macs: self.macs.unwrap_or(machine.f32_macs),
+            ..machine
+        })
+    }
+
+    /// The closed form of a shape on it.
+    ///
+    /// # Errors
+    /// As [`machine`](Self::machine).
+    pub(super) fn roofline(&self, shape: &ModelShape) -> anyhow::Result<Roofline> {
+        let machine = self.machine(u64::MAX)?;
+        Ok(Roofline::new(shape, machine.bandwidth, 2.0 * machine.f32_macs))
+    }
+}

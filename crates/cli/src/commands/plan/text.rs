@@ -1,0 +1,342 @@
+//! A plan for people: what is asked most stands first; at most 100 columns.
+
+use std::io::{self, Write};
+
+use planner::plan::Point;
+use planner::{Prediction, WhatIf};
+
+use super::{Report, miss};
+use crate::units::{decimal_bytes, scaled, short_seconds, thousands, three_figures};
+
+/// Everything; with `verbose`, every table in full.
+pub(super) fn report(r: &Report<'_>, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+    head(r, out)?;
+    if let Some((goals, answer)) = &r.goals {
+        writeln!(out)?;
+        goal(r, goals, answer, out)?;
+    }
+    writeln!(out)?;
+    facts(r, out)?;
+    let limits = if expected(r) { "" } else { ", at the limit" };
+    writeln!(out, "\nfirst token{limits}")?;
+    write!(out, "{}", prompts(r, verbose))?;
+    turns(r, out)?;
+    writeln!(out, "\nsteps{limits}")?;
+    write!(out, "{}", if verbose { all_steps(r) } else { steps(r) })?;
+    writeln!(
+        out,
+        "latency = B + depth / W: B = {} (weights), W = {} tokens per extra ms (cache)",
+        short_seconds(r.plan.first_step_seconds),
+        figures(r.plan.tokens_per_extra_second / 1000.0)
+    )?;
+    let limits = match r.what_if.first().and_then(|row| row.empty.expected) {
+        Some(_) => "",
+        None => ", at the limit",
+    };
+    writeln!(out, "\nwhat if{limits}")?;
+    write!(out, "{}", what_ifs(r))
+}
+
+fn head(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let config = &r.subject.config;
+    writeln!(
+        out,
+        "{}, {} weights, {} cache: {}, {} layers, {} heads of {}, {} KV heads",
+        r.subject.name,
+        r.weights,
+        r.cache,
+        config.architecture,
+        config.n_layers,
+        config.n_heads,
+        config.head_dim,
+        config.n_kv_heads
+    )?;
+    writeln!(
+        out,
+        "on {} ({}): {}/s, {} f32{}",
+        r.target.name,
+        r.target.source,
+        size(r, r.machine.bandwidth),
+        rate(r, r.machine.f32_macs, "FLOP/s"),
+        if r.article() {
+            String::new()
+        } else {
+            format!(", {} int8", rate(r, r.machine.int8_macs, "OP/s"))
+        }
+    )
+}
+
+fn goal(
+    r: &Report<'_>,
+    goals: &planner::goal::Goals,
+    answer: &planner::goal::Answer,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut wanted = Vec::new();
+    if let Some(time) = goals.first_token {
+        let prompt = thousands(goals.prompt);
+        wanted.push(format!("first token of {prompt} within {}", short_seconds(time)));
+    }
+    if let Some(rate) = goals.tokens_per_second {
+        wanted.push(format!("{} tok/s", three_figures(rate)));
+    }
+    wanted.push(format!("{} tokens of context", thousands(goals.context)));
+    if let Some(memory) = goals.memory {
+        wanted.push(format!("in {}", size(r, memory.max(0.0))));
+    }
+    writeln!(out, "goals       {}", wanted.join(", "))?;
+    let verdict = if answer.met() { "met by" } else { "nearest" };
+    let limits = if answer.expected { "" } else { " (limits)" };
+    writeln!(
+        out,
+        "{verdict:<12}{} weights with {} cache: first token {}, {} tok/s{limits}, {}",
+        r.weights,
+        r.cache,
+        short_seconds(answer.first_token),
+        three_figures(answer.tokens_per_second),
+        size(r, answer.memory)
+    )?;
+    for missed in &answer.misses {
+        writeln!(out, "missed      {}", miss(missed))?;
+    }
+    Ok(())
+}
+
+fn facts(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let plan = &r.plan;
+    let p = &plan.parameters;
+    let count = |n: u64| parameters(r, n);
+    let tied = if p.tied_embeddings { " (the same table)" } else { "" };
+    writeln!(
+        out,
+        "parameters  {}: layers {}, head {}, embedding {}{tied}; {} active per token",
+        count(p.resident()),
+        count(p.layers.saturating_add(p.idle)),
+        count(p.head),
+        count(p.embedding),
+        count(p.active())
+    )?;
+    let mut types: Vec<_> = plan.types.iter().collect();
+    types.sort_by_key(|ty| std::cmp::Reverse(ty.bytes));
+    let types: Vec<_> =
+        types.iter().map(|ty| format!("{} {}", ty.name, size(r, ty.bytes as f64))).collect();
+    let types = if types.is_empty() { String::new() } else { format!(": {}", types.join(", ")) };
+    writeln!(
+        out,
+        "weights     {}{types}; {} read per token",
+        size(r, plan.resident_bytes),
+        size(r, plan.step_weight_bytes)
+    )?;
+    let per_token = r.caches.iter().map(|c| format!("{} {}", size(r, c.bytes_per_token), c.cache));
+    writeln!(out, "cache       per token: {}", per_token.collect::<Vec<_>>().join(", "))?;
+    let room = r.target.memory.map_or("memory not known: give --memory".into(), |memory| {
+        format!("longest in {}", size(r, memory))
+    });
+    let longest = r.caches.iter().filter_map(|c| {
+        let tokens = match c.longest_context? {
+            0 => "weights do not fit".into(),
+            n => thousands(n),
+        };
+        Some(format!("{tokens} ({})", c.cache))
+    });
+    let longest: Vec<_> = longest.collect();
+    let separator = if longest.is_empty() { "" } else { ": " };
+    writeln!(
+        out,
+        "context     {room}{separator}{}; made for {}",
+        longest.join(", "),
+        thousands(r.subject.config.context_length as u64)
+    )
+}
+
+fn prompts(r: &Report<'_>, verbose: bool) -> String {
+    let mut rows = vec![strings(&["prompt", "read", "compute", "limit"])];
+    if expected(r) {
+        rows[0].push("expected".into());
+    }
+    rows[0].extend(strings(&["tok/s", "binds"]));
+    if verbose && !r.article() {
+        rows[0].push("activations".into());
+    }
+    for point in &r.plan.prompts {
+        let mut row = times(r, point);
+        row.push(figures(point.prompt_rate()));
+        row.push(point.limit.binds().name().into());
+        if verbose && !r.article() {
+            row.push(size(r, point.activation_bytes as f64));
+        }
+        rows.push(row);
+    }
+    columns(&rows, 0)
+}
+
+/// Three figures, thousands set apart.
+fn figures(value: f64) -> String {
+    if value < 999.5 { three_figures(value) } else { thousands(value.round() as u64) }
+}
+
+/// Whether times are known that are to be expected.
+fn expected(r: &Report<'_>) -> bool {
+    r.plan.prompts.iter().chain(&r.plan.steps).any(|point| point.expected.is_some())
+}
+
+/// Tokens, read, compute, limit, and what is to be expected.
+fn times(r: &Report<'_>, point: &Point) -> Vec<String> {
+    let limit = &point.limit;
+    let mut row = vec![
+        thousands(point.tokens),
+        short_seconds(limit.memory),
+        short_seconds(compute(limit)),
+        short_seconds(limit.limit()),
+    ];
+    if expected(r) {
+        row.push(point.expected.map_or("-".into(), short_seconds));
+    }
+    row
+}
+
+/// The longer of both kinds of arithmetic.
+fn compute(time: &Prediction) -> f64 {
+    time.int8.max(time.f32)
+}
+
+fn turns(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let length = |n: Option<f64>| n.map_or("none".into(), |n| thousands(n as u64));
+    let turns = &r.plan.turns;
+    write!(out, "inflections: {} tokens (arithmetic binds), ", length(turns.first))?;
+    writeln!(out, "{} (un-tiled bound: cache binds)", length(turns.second))?;
+    let Some(chunk) = r.chunk else { return Ok(()) };
+    let how = if r.chunk_measured { "measured to be best" } else { "the default" };
+    writeln!(out, "prompts go through in chunks of {} ({how})", thousands(chunk))
+}
+
+/// Depths side by side.
+fn steps(r: &Report<'_>) -> String {
+    let head = ["depth", "limit", "expected", "tok/s"];
+    let mut rows: Vec<Vec<String>> = head.iter().map(|name| strings(&[*name])).collect();
+    for point in &r.plan.steps {
+        rows[0].push(thousands(point.tokens));
+        rows[1].push(short_seconds(point.limit.limit()));
+        rows[2].push(point.expected.map_or("-".into(), short_seconds));
+        rows[3].push(figures(point.step_rate()));
+    }
+    if !expected(r) {
+        rows.remove(2);
+    }
+    columns(&rows, 0)
+}
+
+/// One depth a line, with what it consists of.
+fn all_steps(r: &Report<'_>) -> String {
+    let mut rows = vec![strings(&["depth", "read", "compute", "limit"])];
+    if expected(r) {
+        rows[0].push("expected".into());
+    }
+    rows[0].extend(strings(&["tok/s", "binds"]));
+    for point in &r.plan.steps {
+        let mut row = times(r, point);
+        row.push(figures(point.step_rate()));
+        row.push(point.limit.binds().name().into());
+        rows.push(row);
+    }
+    columns(&rows, 0)
+}
+
+/// Weights down, caches across.
+fn what_ifs(r: &Report<'_>) -> String {
+    let mut caches: Vec<&str> = Vec::new();
+    let mut weights: Vec<&str> = Vec::new();
+    for row in &r.what_if {
+        if !caches.contains(&&*row.cache) {
+            caches.push(&row.cache);
+        }
+        if !weights.contains(&&*row.weights) {
+            weights.push(&row.weights);
+        }
+    }
+    let mut rows = vec![strings(&["weights", "size", "tok/s"])];
+    for cache in &caches {
+        rows[0].push(format!("{cache}: longest"));
+        rows[0].push(format!("tok/s at {}", thousands(r.context)));
+    }
+    for name in weights {
+        let of_name = || r.what_if.iter().filter(|row| row.weights == name);
+        let Some(first) = of_name().next() else { continue };
+        let mut row =
+            vec![name.to_owned(), size(r, first.resident_bytes), figures(first.empty.step_rate())];
+        for cache in &caches {
+            let Some(found) = of_name().find(|row| row.cache == *cache) else { continue };
+            row.push(longest(found));
+            row.push(figures(found.full.step_rate()));
+        }
+        rows.push(row);
+    }
+    columns(&rows, 0)
+}
+
+fn longest(row: &WhatIf) -> String {
+    match row.longest_context {
+        None => "-".into(),
+        Some(0) => "does not fit".into(),
+        Some(n) => thousands(n),
+    }
+}
+
+fn size(r: &Report<'_>, bytes: f64) -> String {
+    if r.article() {
+        scaled(bytes, 1024.0, ["B", "KB", "MB", "GB", "TB"])
+    } else {
+        decimal_bytes(bytes)
+    }
+}
+
+fn parameters(r: &Report<'_>, n: u64) -> String {
+    let base = if r.article() { 1024.0 } else { 1000.0 };
+    scaled(n as f64, base, ["", "K", "M", "B", "T"])
+}
+
+/// Multiply-adds per second in operations, of which each is two.
+fn rate(r: &Report<'_>, macs: f64, unit: &str) -> String {
+    let base = if r.article() { 1024.0 } else { 1000.0 };
+    format!("{}{unit}", scaled(2.0 * macs, base, ["", "K", "M", "G", "T"]))
+}
+
+fn strings(cells: &[&str]) -> Vec<String> {
+    cells.iter().map(|cell| (*cell).to_owned()).collect()
+}
+
+/// Rows under each other, the first column to the left, the others to the right.
+pub(super) fn columns(rows: &[Vec<String>], indent: usize) -> String {
+    let n = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..n).map(width).collect();
+    let mut out = String::new();
+    for row in rows {
+        let mut line = " ".repeat(indent);
+        for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            if i == 0 {
+                line.push_str(&format!("{cell:<width$}"));
+            } else {
+                line.push_str(&format!("  {cell:>width$}"));
+            }
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let rows = [strings(&["a", "bb", "c"]), strings(&["long", "1"])];
+        assert_eq!(columns(&rows, 1), " a     bb  c\n long   1\n");
+        assert_eq!(columns(&[], 2), "");
+    }
+}

@@ -1,0 +1,216 @@
+//! Measured rates as they are kept and shown.
+
+use planner::{AttentionRate, AttentionShape, LinearRate, Overheads, Rates};
+use program::CacheType;
+use quant::GgmlType;
+use serde::{Deserialize, Serialize};
+
+/// Rates as they are kept: seconds, types by name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct KeptRates {
+    linear: Vec<Linear>,
+    attention: Vec<Attention>,
+    step_seconds: f64,
+    logit_seconds: f64,
+    element_seconds: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Linear {
+    r#type: String,
+    /// Rows of a pass.
+    rows: Vec<u64>,
+    /// Of a pass of so many rows.
+    seconds_per_weight: Vec<f64>,
+    phase_seconds: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Attention {
+    n_heads: usize,
+    n_kv_heads: usize,
+    key_dim: usize,
+    value_dim: usize,
+    type_k: String,
+    type_v: String,
+    step_seconds: f64,
+    position_seconds: f64,
+    token_seconds: f64,
+    pair_seconds: f64,
+}
+
+/// Five digits: more were never measured, and these survive being written and read.
+fn rounded(seconds: f64) -> f64 {
+    format!("{seconds:.4e}").parse().unwrap_or(seconds)
+}
+
+impl KeptRates {
+    pub(crate) fn new(rates: &Rates) -> KeptRates {
+        let linear = |rate: &LinearRate| Linear {
+            r#type: rate.ty.name().to_owned(),
+            rows: rate.points.iter().map(|(rows, _)| *rows).collect(),
+            seconds_per_weight: rate.points.iter().map(|(_, s)| rounded(*s)).collect(),
+            phase_seconds: rounded(rate.phase),
+        };
+        let attention = |rate: &AttentionRate| Attention {
+            n_heads: rate.shape.n_heads,
+            n_kv_heads: rate.shape.n_kv_heads,
+            key_dim: rate.shape.key_dim,
+            value_dim: rate.shape.value_dim,
+            type_k: rate.shape.k.name().to_owned(),
+            type_v: rate.shape.v.name().to_owned(),
+            step_seconds: rounded(rate.step),
+            position_seconds: rounded(rate.position),
+            token_seconds: rounded(rate.token),
+            pair_seconds: rounded(rate.pair),
+        };
+        let Overheads { step, logit, element } = rates.overheads;
+        KeptRates {
+            linear: rates.linear.iter().map(linear).collect(),
+            attention: rates.attention.iter().map(attention).collect(),
+            step_seconds: rounded(step),
+            logit_seconds: rounded(logit),
+            element_seconds: rounded(element),
+        }
+    }
+
+    /// The rates; `None` if a name is unknown, a figure is no time, or rows do not ascend.
+    pub(crate) fn rates(&self) -> Option<Rates> {
+        let time = |seconds: f64| (seconds.is_finite() && seconds >= 0.0).then_some(seconds);
+        let linear = |kept: &Linear| {
+            let ascend = kept.rows.windows(2).all(|pair| pair[0] < pair[1]);
+            let whole = ascend && kept.rows.first().is_some_and(|rows| *rows > 0);
+            let lengths = kept.rows.len() == kept.seconds_per_weight.len();
+            let points = kept.rows.iter().zip(&kept.seconds_per_weight);
+            let points = points.map(|(rows, seconds)| {
+                Some((*rows, time(*seconds).filter(|seconds| *seconds > 0.0)?))
+            });
+            let points = points.collect::<Option<Vec<_>>>().filter(|_| whole && lengths)?;
+            let phase = time(kept.phase_seconds)?;
+            Some(LinearRate { ty: GgmlType::from_name(&kept.r#type)?, points, phase })
+        };
+        let cache = |name: &str| CacheType::ALL.into_iter().find(|ty| ty.name() == name);
+        let attention = |kept: &Attention| {
+            let shape = AttentionShape {
+                n_heads: kept.n_heads,
+                n_kv_heads: kept.n_kv_heads,
+                key_dim: kept.key_dim,
+                value_dim: kept.value_dim,
+                k: cache(&kept.type_k)?,
+                v: cache(&kept.type_v)?,
+            };
+            Some(AttentionRate {
+                shape,
+                step: time(kept.step_seconds)?,
+                position: time(kept.position_seconds)?,
+                token: time(kept.token_seconds)?,
+                pair: time(kept.pair_seconds)?,
+            })
+        };
+        Some(Rates {
+            linear: self.linear.iter().map(linear).collect::<Option<_>>()?,
+            attention: self.attention.iter().map(attention).collect::<Option<_>>()?,
+            overheads: Overheads {
+                step: time(self.step_seconds)?,
+                logit: time(self.logit_seconds)?,
+                element: time(self.element_seconds)?,
+            },
+        })
+    }
+}
+
+/// Lines for people: what kernels reach, by type and by shape.
+pub(crate) fn lines(rates: &Rates) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !rates.linear.is_empty() {
+        lines.push("matrices      1 row      16 rows     512 rows  chunk".into());
+    }
+    for rate in &rates.linear {
+        let gops = |rows| 2e-9 * rate.macs_per_second(rows);
+        lines.push(format!(
+            "{:8} {:6.1} GB/s {:6.0} GOP/s {:6.0} GOP/s {:6}",
+            rate.ty.name(),
+            1e-9 * rate.bytes_per_second(),
+            gops(16),
+            gops(512),
+            rate.chunk(),
+        ));
+    }
+    if !rates.attention.is_empty() {
+        lines.push("attention              a step       a prompt".into());
+    }
+    for rate in &rates.attention {
+        let s = &rate.shape;
+        let cache = if s.k == s.v {
+            s.k.name().to_owned()
+        } else {
+            format!("{}/{}", s.k.name(), s.v.name())
+        };
+        lines.push(format!(
+            "{:>2}/{:<2} x {:<4}{cache:>6} {:7.1} GB/s {:5.0} GFLOP/s",
+            s.n_heads,
+            s.n_kv_heads,
+            s.key_dim,
+            1e-9 * rate.bytes_per_second(),
+            2e-9 * rate.macs_per_second(),
+        ));
+    }
+    let o = &rates.overheads;
+    let micro = |seconds: f64| 1e6 * seconds;
+    lines.push(format!(
+        "a phase {:.1} us, a step {:.0} us beside its phases",
+        micro(rates.phase()),
+        micro(o.step)
+    ));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rates() -> Rates {
+        let shape = AttentionShape {
+            n_heads: 14,
+            n_kv_heads: 2,
+            key_dim: 64,
+            value_dim: 64,
+            k: CacheType::F16,
+            v: CacheType::Q8_0,
+        };
+        let attention =
+            AttentionRate { shape, step: 1e-6, position: 1e-8, token: 1e-7, pair: 1e-8 };
+        let points = vec![(1, 2e-11), (512, 3e-9)];
+        Rates {
+            linear: vec![LinearRate { ty: GgmlType::Q4K, points, phase: 2e-6 }],
+            attention: vec![attention],
+            overheads: Overheads { step: 1e-5, logit: 1e-10, element: 1e-9 },
+        }
+    }
+
+    #[test]
+    fn rates_are_kept_as_measured_and_nonsense_is_refused() {
+        let text = serde_json::to_string(&KeptRates::new(&rates())).expect("plain numbers");
+        let back: KeptRates = serde_json::from_str(&text).expect("what was written");
+        assert_eq!(back.rates(), Some(rates()));
+        let broken = |change: fn(&mut KeptRates)| {
+            let mut kept = back.clone();
+            change(&mut kept);
+            kept.rates()
+        };
+        assert_eq!(broken(|kept| kept.step_seconds = f64::NAN), None);
+        assert_eq!(broken(|kept| kept.linear[0].r#type = "Q99".into()), None);
+        assert_eq!(broken(|kept| kept.linear[0].rows = vec![8, 1]), None);
+        assert_eq!(broken(|kept| kept.linear[0].rows = vec![1]), None);
+        assert_eq!(broken(|kept| kept.attention[0].pair_seconds = -1.0), None);
+    }
+
+    #[test]
+    fn lines_name_types_and_shapes() {
+        let text = lines(&rates()).join("\n");
+        for part in ["Q4_K       28.1 GB/s", "341 GOP/s", "14/2  x 64  f16/q8_0", "a phase 2.0 us"]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! `rooflight article`.
+
+mod common;
+
+use common::Place;
+
+#[test]
+fn tables_on_stdout() {
+    let place = Place::new();
+    let text = place.ok(&["article"]);
+    for want in
+        ["## 5.1.5 Steps, with GQA", "58.64ms", "113 \\ 481", "printed 0.125M, correct 0.15625M"]
+    {
+        assert!(text.contains(want), "{want} in {text}");
+    }
+    assert!(place.ok(&["article", "--decimal-units"]).contains("14.08ms"));
+}
+
+#[test]
+fn files_in_a_folder() {
+    let place = Place::new();
+    let folder = place.path("new/folder");
+    assert_eq!(place.ok(&["article", "--out", folder.to_str().unwrap()]), "");
+    let names = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    let ending = |ending: &str| names.iter().filter(|name| name.ends_with(ending)).count();
+    assert_eq!((ending(".csv"), ending(".md"), ending(".svg"), names.len()), (10, 1, 8, 19));
+    let text = std::fs::read_to_string(folder.join("article.md")).unwrap();
+    for picture in names.iter().filter(|name| name.ends_with(".svg")) {
+        assert!(text.contains(&format!("({picture})")), "{picture}");
+    }
+    let turns = std::fs::read_to_string(folder.join("4.3.csv")).unwrap();
+    assert!(turns.starts_with("model,w16kv16 rough first,w16kv16 rough second,"), "{turns}");
+    // A file where the folder should be.
+    place.write("taken", "");
+    let taken = place.path("taken");
+    let (code, told) = place.fails(&["article", "-o", taken.to_str().unwrap()]);
+    assert!(code == 1 && told.contains("making the folder"), "{told}");
+}

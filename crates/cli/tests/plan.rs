@@ -1,0 +1,237 @@
+//! `rooflight plan`: models that need not be there, on machines that need not be there.
+
+mod common;
+
+use common::{Place, text};
+use serde_json::Value;
+
+const CONFIG: &str = r#"{"model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944,
+    "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 152064,
+    "max_position_embeddings": 32768, "tie_word_embeddings": false}"#;
+
+fn json(place: &Place, args: &[&str]) -> Value {
+    let all = [&["plan", "--json"], args].concat();
+    serde_json::from_str(&place.ok(&all)).unwrap_or_else(|error| panic!("{args:?}: {error}"))
+}
+
+/// Every key of an object, and of those in it, as paths.
+fn keys(value: &Value, path: &str, all: &mut Vec<String>) {
+    match value {
+        Value::Object(object) => {
+            for (key, value) in object {
+                all.push(format!("{path}{key}"));
+                keys(value, &format!("{path}{key}."), all);
+            }
+        }
+        Value::Array(array) => {
+            if let Some(first) = array.first() {
+                keys(first, path, all);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn a_published_model_a_config_and_its_folder_are_one_plan() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("Qwen")).unwrap();
+    place.write("Qwen/config.json", CONFIG);
+    let of = |model: &str| json(&place, &[model, "--device", "rtx4090", "-c", "32k"]);
+    let mut published = of("Qwen/Qwen2.5-7B-Instruct");
+    assert_eq!(published["model"]["parameters"]["resident"], 7_615_616_512_u64);
+    assert_eq!(published["weights"]["type"], "Q4_K_M");
+    assert_eq!(published["context"], 32_768);
+    assert_eq!(published["cache"]["bytes_per_token"], 57_344.0);
+    assert_eq!(published["machine"]["source"], "device");
+    let bytes = published["weights"]["bytes"].as_u64().unwrap();
+    assert!((4_600_000_000..4_750_000_000).contains(&bytes), "{bytes}");
+    for model in ["Qwen", "Qwen/config.json"] {
+        let config = of(model);
+        assert_eq!(config["model"]["source"], "config");
+        assert_eq!(config["model"]["name"], "Qwen");
+        published["model"] = config["model"].clone();
+        assert_eq!(config, published);
+    }
+}
+
+#[test]
+fn a_file_is_planned_with_its_own_types() {
+    let place = Place::new();
+    let given = ["--bandwidth", "10GB/s", "--flops", "1T", "--memory", "1GiB"];
+    let plan = json(&place, &[&["demo.gguf"], &given[..]].concat());
+    let shown: Value = serde_json::from_str(&place.ok(&["show", "demo.gguf", "--json"])).unwrap();
+    assert_eq!(plan["model"]["parameters"]["resident"], shown["parameters"]);
+    assert_eq!(plan["weights"]["bytes_per_step"], shown["model"]["weight_bytes_per_token"]);
+    assert!(plan["weights"]["type"].as_str().unwrap().starts_with("file ("));
+    assert_eq!(plan["context"], shown["model"]["context_length"]);
+    assert_eq!(plan["machine"]["memory_bytes"], 1_u64 << 30);
+    assert_eq!(plan["machine"]["bytes_per_second"], 1e10);
+    let named = [&["-m", "demo.gguf", "--type", "Q8_0"], &given[..]].concat();
+    assert_eq!(json(&place, &named)["weights"]["type"], "Q8_0");
+    let variable = place
+        .command(&[&["plan"], &given[..]].concat())
+        .env("ROOFLIGHT_MODEL", "demo.gguf")
+        .output()
+        .unwrap();
+    assert!(text(&variable.stdout).starts_with("demo.gguf, file ("), "{variable:?}");
+}
+
+#[test]
+fn keys_are_stable() {
+    let place = Place::new();
+    let plan = json(&place, &["llama3.2:1b", "--device", "m1", "--tps", "5", "--memory", "8GB"]);
+    let mut found = Vec::new();
+    keys(&plan, "", &mut found);
+    let want = "model model.name model.source model.architecture model.context_length model.parameters \
+        model.parameters.layers model.parameters.head model.parameters.embedding model.parameters.active \
+        model.parameters.total model.parameters.resident model.parameters.tied_embeddings machine machine.name \
+        machine.source machine.memory_bytes machine.bytes_per_second machine.f32_macs_per_second \
+        machine.int8_macs_per_second machine.barrier_seconds units context weights weights.type weights.bytes \
+        weights.bytes_per_step weights.types weights.types.type weights.types.n_tensors weights.types.weights \
+        weights.types.bytes cache cache.type cache.bytes_per_token cache.longest_context cache.types cache.types.type \
+        cache.types.bytes_per_token cache.types.longest_context prompts prompts.tokens prompts.read_seconds \
+        prompts.int8_seconds prompts.f32_seconds prompts.barrier_seconds prompts.limit_seconds \
+        prompts.expected_seconds prompts.binds prompts.tokens_per_second prompts.activation_bytes inflections \
+        inflections.first inflections.second_untiled chunk chunk_measured steps steps.tokens steps.read_seconds \
+        steps.int8_seconds steps.f32_seconds steps.barrier_seconds steps.limit_seconds steps.expected_seconds \
+        steps.binds steps.tokens_per_second steps.activation_bytes first_step_seconds tokens_per_extra_second what_if \
+        what_if.weights what_if.cache what_if.bytes what_if.longest_context what_if.tokens_per_second_empty \
+        what_if.tokens_per_second_full goal goal.met goal.expected goal.ttft_seconds goal.tokens_per_second \
+        goal.context goal.prompt goal.memory_bytes goal.answer goal.answer.weights goal.answer.cache \
+        goal.answer.ttft_seconds goal.answer.tokens_per_second goal.answer.memory_bytes goal.misses";
+    assert_eq!(found, want.split_whitespace().collect::<Vec<_>>());
+    assert_eq!(plan["model"]["parameters"]["tied_embeddings"], true);
+    assert_eq!(plan["what_if"].as_array().map(Vec::len), Some(14));
+    assert_eq!(
+        plan["steps"][0]["expected_seconds"],
+        Value::Null,
+        "kernels were not measured there"
+    );
+}
+
+/// Section 5 of the article, cell by cell: `113\481`, 22072 tokens, W and B of 7B in 16 bits.
+#[test]
+fn the_articles_cells() {
+    let place = Place::new();
+    let of = |model: &str, weights: &str| {
+        let device = ["--device", "rtx4090", "--article-units", "--memory", "24GB"];
+        json(&place, &[&[model, "--type", weights], &device[..]].concat())
+    };
+    let floor = |value: &Value| value.as_f64().map(f64::floor);
+    for (model, weights, longest, first, second) in [
+        ("qwen1.5-7b", "w16", 22_072, 113.0, 481.0),
+        ("qwen1.5-7b", "w8", 35_612, 50.0, 544.0),
+        ("qwen1.5-4b", "w8", 54_220, 55.0, 317.0),
+        ("qwen1.5-14b", "w4", 23_285, 22.0, 718.0),
+        ("qwen1.5-32b", "w16", 0, 87.0, 5898.0),
+        ("qwen1.5-110b", "w4", 0, 21.0, 17_464.0),
+    ] {
+        let plan = of(model, weights);
+        assert_eq!(plan["cache"]["longest_context"], longest, "{model} {weights}");
+        assert_eq!(floor(&plan["inflections"]["first"]), Some(first), "{model} {weights}");
+        assert_eq!(
+            floor(&plan["inflections"]["second_untiled"]),
+            Some(second),
+            "{model} {weights}"
+        );
+        assert_eq!(plan["units"], "article");
+    }
+    let seven = of("Qwen1.5-7B", "w16");
+    assert_eq!(floor(&seven["tokens_per_extra_second"]), Some(2_064_384.0));
+    assert!((seven["first_step_seconds"].as_f64().unwrap() - 0.01312).abs() < 1e-5);
+    assert_eq!(of("qwen1.5-1.8b", "w16")["inflections"]["first"], Value::Null);
+    let (code, stderr) =
+        place.fails(&["plan", "qwen1.5-7b", "--article-units", "--type", "Q8_0", "--device", "m1"]);
+    assert!(code == 2 && stderr.contains("w16, w8, w6, w4"), "{stderr}");
+}
+
+#[test]
+fn goals_are_met_or_the_nearest_is_named() {
+    let place = Place::new();
+    let base = ["plan", "qwen2.5-7b", "--device", "rtx4090", "--context", "32k"];
+    let met = place.ok(&[&base[..], &["--ttft", "500ms", "--tps", "100"]].concat());
+    assert!(met.contains("met by      Q8_0 weights with f16 cache"), "{met}");
+
+    let all = [&base[..], &["--ttft", "1ms", "--tps", "20", "--prompt", "512"]].concat();
+    let missed = place.run(&all);
+    assert_eq!(missed.status.code(), Some(1));
+    let (out, err) = (text(&missed.stdout), text(&missed.stderr));
+    assert!(out.contains("nearest     ") && out.contains("missed      first token after"), "{out}");
+    assert!(err.contains("the goals cannot be met: first token after"), "{err}");
+
+    let memory = [&base[..], &["--tps", "1", "--memory", "2GB", "--json"]].concat();
+    let missed = place.run(&memory);
+    let plan: Value = serde_json::from_str(&text(&missed.stdout)).unwrap();
+    assert_eq!((missed.status.code(), &plan["goal"]["met"]), (Some(1), &Value::Bool(false)));
+    assert_eq!(plan["goal"]["answer"]["weights"], "Q2_K");
+    assert_eq!(plan["goal"]["misses"][0]["goal"], "memory");
+    assert!(plan["goal"]["misses"][0]["factor"].as_f64().unwrap() > 1.5);
+    // A type that is asked for stays.
+    let pinned = [&base[..], &["--tps", "1", "--type", "Q4_0"]].concat();
+    assert!(place.ok(&pinned).contains("met by      Q4_0"));
+}
+
+#[test]
+fn what_cannot_be_planned_is_one_line() {
+    let place = Place::new();
+    place.write("mamba.json", CONFIG.replace("qwen2", "mamba\\u001b[31m"));
+    place.write("short.json", r#"{"model_type": "llama"}"#);
+    place.write("broken.json", "{");
+    place.write("empty.gguf", "");
+    std::fs::create_dir(place.path("nothing")).unwrap();
+    let m1 = ["--device", "m1"];
+    for (args, code, message) in [
+        (vec!["qwen2.5:8b"], 3, "no published model is called `qwen2.5:8b`"),
+        (vec!["mamba-3b"], 3, "rooflight plan --list"),
+        (vec!["no/such.gguf"], 3, "no such model file"),
+        (vec!["missing.json"], 3, "no such model file"),
+        (vec!["mamba.json"], 2, "expected qwen2, qwen3, llama"),
+        (vec!["short.json"], 2, "is missing"),
+        (vec!["broken.json"], 2, "EOF"),
+        (vec!["empty.gguf"], 2, "empty.gguf"),
+        (vec!["nothing"], 2, "without a config.json"),
+        (vec!["qwen3-8b", "--type", "Q9"], 2, "no weight type `Q9`"),
+        (vec!["qwen3-8b", "--device", "abacus"], 2, "no device `abacus`"),
+        (vec!["qwen3-8b", "--memory", "much"], 2, "24GB"),
+        (vec!["qwen3-8b", "--ttft", "soon"], 2, "500ms"),
+        (vec!["qwen3-8b", "-c", "0"], 2, "32k"),
+        (vec![], 2, "no model"),
+    ] {
+        let device = if args.contains(&"--device") { &[][..] } else { &m1[..] };
+        let (found, stderr) = place.fails(&[&["plan"], &args[..], device].concat());
+        assert_eq!(found, code, "{args:?}: {stderr}");
+        assert!(stderr.contains(message), "{args:?}: {stderr}");
+        assert!(!stderr.contains('\u{1b}'), "{args:?}");
+    }
+    let (_, stderr) = place.fails(&["plan", "qwen2.5:8b"]);
+    assert!(stderr.contains("did you mean Qwen2.5-3B or Qwen2.5-7B"), "{stderr}");
+}
+
+#[test]
+fn what_people_see_fits_a_screen() {
+    let place = Place::new();
+    for args in [
+        &["qwen2.5-7b", "--device", "H100 SXM"][..],
+        &["qwen1.5-110b", "--device", "rtx4090", "-c", "32k", "-v"],
+        &["llama3.3:70b", "--device", "Ryzen 9 7950X", "-ctk", "q8_0", "-ctv", "f32"],
+        &["demo.gguf", "--device", "m2-ultra", "--memory", "64GB", "--tps", "1"],
+        &["qwen1.5-7b", "--article-units", "--device", "rtx4090"],
+        &["--list"],
+    ] {
+        let out = place.ok(&[&["plan"], args].concat());
+        let widest = out.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+        assert!(widest <= 100 && out.lines().count() <= 48, "{args:?} {widest}\n{out}");
+        assert!(!out.contains('\u{1b}'));
+        assert!(!out.contains("NaN") && !out.contains("inf "), "{out}");
+    }
+    let seventy = place.ok(&["plan", "llama3.3:70b", "--device", "rtx4090"]);
+    assert!(
+        seventy.contains("weights do not fit") && seventy.contains("does not fit"),
+        "{seventy}"
+    );
+    let list = place.ok(&["plan", "--list"]);
+    for name in ["Qwen2.5", "1.5B", "Llama-3.3   70B", "Q4_K_M", "RTX 4090"] {
+        assert!(list.contains(name), "{name}");
+    }
+}

@@ -1,0 +1,50 @@
+//! Charts that commands write.
+
+mod common;
+
+use common::Place;
+
+const PLAN: [&str; 5] = ["plan", "qwen1.5-7b", "--device", "rtx4090", "--article-units"];
+
+#[test]
+fn a_plan_is_drawn() {
+    let place = Place::new();
+    let file = place.path("plan.svg");
+    let plain = place.ok(&PLAN);
+    let with =
+        |more: &[&str]| place.ok(&[&PLAN[..], &["--plot", file.to_str().unwrap()], more].concat());
+    assert_eq!(with(&[]), plain, "the text stays as it is");
+    let svg = std::fs::read_to_string(&file).unwrap();
+    for want in [
+        "<title>Plan: Qwen1.5-7B</title>",
+        ">inflection: 113<",
+        ">second, without tiles of queries: 481<",
+        ">read<",
+        ">compute<",
+        ">kv16<",
+        ">kv8<",
+        ">weights<",
+        ">there is room for 24 GB<",
+        ">22,072<",
+        "prefers-color-scheme:dark",
+    ] {
+        assert!(svg.contains(want), "{want} in {svg}");
+    }
+    with(&["--ttft", "1s", "--tps", "10"]);
+    let svg = std::fs::read_to_string(&file).unwrap();
+    assert!(svg.contains(">wanted: 1 s<") && svg.contains(">wanted: 10 tokens a second<"), "{svg}");
+}
+
+#[test]
+fn the_ending_decides() {
+    let place = Place::new();
+    let plot = |name: &str| {
+        [&PLAN[..], &["--plot", place.path(name).to_str().unwrap()]].concat().join(" ")
+    };
+    place.ok(&plot("plan.png").split(' ').collect::<Vec<_>>());
+    assert!(place.read("plan.png").starts_with(b"\x89PNG"));
+    let (code, told) = place.fails(&plot("plan.pdf").split(' ').collect::<Vec<_>>());
+    assert!(code == 2 && told.contains(".svg or .png"), "{told}");
+    let (code, told) = place.fails(&plot("no/folder/plan.svg").split(' ').collect::<Vec<_>>());
+    assert!(code == 1 && told.contains("writing"), "{told}");
+}

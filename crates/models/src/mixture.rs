@@ -1,0 +1,203 @@
+//! [`Mixture`]: the element type of each tensor in a file of some type, `Q4_K_M` for one.
+//!
+//! The rules are those of llama.cpp's quantizer without an importance matrix, so that what is planned has the size of
+//! what is published. Some tensors matter more than others and get more bits: the output head, the values of attention
+//! and the way down of the feed-forward layer, in the first and last eighth of the layers and in every third between.
+
+use quant::GgmlType;
+
+use crate::ModelConfig;
+
+/// A file type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mixture {
+    name: &'static str,
+    base: GgmlType,
+    level: Level,
+}
+
+/// The letter at the end of a file type: how generous it is with bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Level {
+    /// The same for all but the head.
+    Even,
+    Small,
+    Medium,
+    Large,
+}
+
+const fn mixture(name: &'static str, base: GgmlType, level: Level) -> Mixture {
+    Mixture { name, base, level }
+}
+
+/// Every file type, most bits first.
+pub static MIXTURES: &[Mixture] = &[
+    mixture("F32", GgmlType::F32, Level::Even),
+    mixture("F16", GgmlType::F16, Level::Even),
+    mixture("BF16", GgmlType::Bf16, Level::Even),
+    mixture("Q8_0", GgmlType::Q8_0, Level::Even),
+    mixture("Q6_K", GgmlType::Q6K, Level::Even),
+    mixture("Q5_1", GgmlType::Q5_1, Level::Even),
+    mixture("Q5_K_M", GgmlType::Q5K, Level::Medium),
+    mixture("Q5_K_S", GgmlType::Q5K, Level::Small),
+    mixture("Q5_0", GgmlType::Q5_0, Level::Even),
+    mixture("Q4_1", GgmlType::Q4_1, Level::Even),
+    mixture("Q4_K_M", GgmlType::Q4K, Level::Medium),
+    mixture("Q4_K_S", GgmlType::Q4K, Level::Small),
+    mixture("Q4_0", GgmlType::Q4_0, Level::Even),
+    mixture("IQ4_NL", GgmlType::Iq4Nl, Level::Even),
+    mixture("IQ4_XS", GgmlType::Iq4Xs, Level::Even),
+    mixture("Q3_K_L", GgmlType::Q3K, Level::Large),
+    mixture("Q3_K_M", GgmlType::Q3K, Level::Medium),
+    mixture("Q3_K_S", GgmlType::Q3K, Level::Small),
+    mixture("Q2_K", GgmlType::Q2K, Level::Medium),
+];
+
+impl Mixture {
+    /// The file type with this name, ignoring case; `Q4_K` and its like mean the medium one.
+    pub fn from_name(name: &str) -> Option<&'static Mixture> {
+        let named = |name: &str| MIXTURES.iter().find(|m| m.name.eq_ignore_ascii_case(name));
+        named(name).or_else(|| named(&format!("{name}_M")))
+    }
+
+    /// Its name as GGUF tools print it.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Type of a tensor, `dims` with the row length first; `None` for a tensor that such a model does not have.
+    pub fn tensor_type(&self, c: &ModelConfig, name: &str, dims: &[u64]) -> Option<GgmlType> {
+        let cols = usize::try_from(*dims.first()?).ok()?;
+        if dims.len() == 1 {
+            let there = if name.ends_with("exp_probs_b.bias") {
+                c.experts.as_ref().is_some_and(|experts| experts.bias)
+            } else if name.ends_with(".bias") {
+                c.architecture.starts_with("qwen2")
+            } else {
+                !name.starts_with("rope_freqs")
+            };
+            return there.then_some(GgmlType::F32);
+        }
+        if name.contains("ffn_gate_inp") {
+            return Some(GgmlType::F32);
+        }
+        if self.base.block_len() == 1 {
+            return Some(self.base);
+        }
+        let head = match name {
+            "output.weight" => true,
+            "token_embd.weight" => c.tied_embeddings,
+            _ => false,
+        };
+        let wanted = if head { self.head(cols) } else { self.in_layer(c, name) };
+        Some(whole_blocks(wanted, cols))
+    }
+
+    fn head(&self, cols: usize) -> GgmlType {
+        let whole = cols.is_multiple_of(self.base.block_len());
+        if whole && self.base != GgmlType::Q8_0 { GgmlType::Q6K } else { GgmlType::Q8_0 }
+    }
+
+    fn in_layer(&self, c: &ModelConfig, name: &str) -> GgmlType {
+        let layer = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
+        let Some((Ok(i), tensor)) = layer.map(|(i, tensor)| (i.parse(), tensor)) else {
+            return self.base;
+        };
+        if tensor == "attn_v.weight" {
+            let ty = self.values(c, i);
+            // Where eight queries share a value of 80 layers, more bits for it cost next to nothing.
+            let seventy = c.n_layers == 80 && matches!(&*c.architecture, "llama" | "qwen2");
+            let few = matches!(ty, GgmlType::Q3K | GgmlType::Q4K);
+            if seventy && few { GgmlType::Q5K } else { ty }
+        } else if tensor.starts_with("ffn_down") {
+            self.way_down(i, c.n_layers)
+        } else if tensor == "attn_output.weight" {
+            match (self.base, self.level) {
+                (GgmlType::Q2K, _) => GgmlType::Q3K,
+                (GgmlType::Q3K, Level::Medium) => GgmlType::Q4K,
+                (GgmlType::Q3K, Level::Large) => GgmlType::Q5K,
+                (base, _) => base,
+            }
+        } else {
+            self.base
+        }
+    }
+
+    fn values(&self, c: &ModelConfig, i: usize) -> GgmlType {
+        let shared = c.n_heads / c.n_kv_heads.max(1) >= 4;
+        match (self.base, self.level) {
+            (GgmlType::Q2K, _) => {
+                if shared {
+                    GgmlType::Q4K
+                } else {
+                    GgmlType::Q3K
+                }
+            }
+            (GgmlType::Q3K, Level::Medium) => {
+                if i < 2 {
+                    GgmlType::Q5K
+                } else {
+                    GgmlType::Q4K
+                }
+            }
+            (GgmlType::Q3K, Level::Large) => GgmlType::Q5K,
+            (GgmlType::Q4K, Level::Small) if i < 4 => GgmlType::Q5K,
+            (GgmlType::Q4K | GgmlType::Q5K, Level::Medium) if more_bits(i, c.n_layers) => {
+                GgmlType::Q6K
+            }
+            (GgmlType::Iq4Nl | GgmlType::Iq4Xs, _) if shared => GgmlType::Q5K,
+            (base, _) => base,
+        }
+    }
+
+    fn way_down(&self, i: usize, n_layers: usize) -> GgmlType {
+        let early = i < n_layers / 8;
+        match (self.base, self.level) {
+            (GgmlType::Q2K, _) => GgmlType::Q3K,
+            (GgmlType::Q3K, Level::Medium) if i < n_layers / 16 => GgmlType::Q5K,
+            (GgmlType::Q3K, Level::Medium) => GgmlType::Q4K,
+            (GgmlType::Q3K, Level::Large) => GgmlType::Q5K,
+            (GgmlType::Q4K | GgmlType::Q5K, Level::Medium) if more_bits(i, n_layers) => {
+                GgmlType::Q6K
+            }
+            (GgmlType::Q4K, Level::Small) if early => GgmlType::Q5K,
+            (GgmlType::Iq4Nl | GgmlType::Iq4Xs, _) if early => GgmlType::Q5K,
+            (base, _) => base,
+        }
+    }
+}
+
+/// The first and last eighth of the layers, and every third between.
+fn more_bits(i: usize, n_layers: usize) -> bool {
+    let eighth = n_layers / 8;
+    i < eighth || i >= 7 * n_layers / 8 || (i - eighth) % 3 == 2
+}
+
+/// The type itself where rows are whole blocks of it, or the nearest one with smaller blocks.
+fn whole_blocks(ty: GgmlType, cols: usize) -> GgmlType {
+    let fits = |ty: GgmlType| cols.is_multiple_of(ty.block_len());
+    let smaller = match ty {
+        ty if fits(ty) => return ty,
+        GgmlType::Q2K | GgmlType::Q3K => GgmlType::Q4_0,
+        GgmlType::Iq4Xs => GgmlType::Iq4Nl,
+        GgmlType::Q4K => GgmlType::Q5_0,
+        GgmlType::Q5K => GgmlType::Q5_1,
+        _ => GgmlType::Q8_0,
+    };
+    if fits(smaller) { smaller } else { GgmlType::F16 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_found() {
+        for (i, m) in MIXTURES.iter().enumerate() {
+            assert!(MIXTURES[..i].iter().all(|other| other.name() != m.name()));
+            assert_eq!(Mixture::from_name(&m.name().to_lowercase()), Some(m));
+        }
+        assert_eq!(Mixture::from_name("q4_k").map(Mixture::name), Some("Q4_K_M"));
+        assert_eq!(Mixture::from_name("q9"), None);
+    }
+}

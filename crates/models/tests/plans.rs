@@ -1,0 +1,130 @@
+//! Models without a file: published shapes, and the tensor types of a file type.
+
+use models::{MIXTURES, Mixture, ModelConfig, find_published, published};
+use program::RopeScaling;
+use quant::GgmlType;
+
+fn parameters(config: &ModelConfig) -> u64 {
+    let f16 = Mixture::from_name("F16").expect("a file type");
+    let ty = |name: &str, dims: &[u64]| f16.tensor_type(config, name, dims);
+    let program = models::from_config(config, &ty).expect("whole blocks").program;
+    program.weights.iter().map(|spec| (spec.rows * spec.cols) as u64).sum()
+}
+
+/// Counts of weights as the models' pages give them.
+#[test]
+fn published_shapes_have_the_published_number_of_weights() {
+    for (name, want) in [
+        ("Qwen1.5-0.5B", 463_987_712),
+        ("Qwen1.5-7B", 7_721_324_544),
+        ("Qwen2.5-0.5B", 494_032_768),
+        ("Qwen2.5-1.5B", 1_543_714_304),
+        ("Qwen2.5-3B", 3_085_938_688),
+        ("Qwen2.5-7B", 7_615_616_512),
+        ("Qwen2.5-14B", 14_770_033_664),
+        ("Qwen2.5-32B", 32_763_876_352),
+        ("Qwen2.5-72B", 72_706_203_648),
+        ("Qwen3-0.6B", 596_049_920),
+        ("Qwen3-4B", 4_022_468_096),
+        ("Qwen3-8B", 8_190_735_360),
+        ("Qwen3-14B", 14_768_307_200),
+        ("Qwen3-32B", 32_762_123_264),
+        ("Llama-3.2-1B", 1_235_814_400),
+        ("Llama-3.2-3B", 3_212_749_824),
+        ("Llama-3.1-8B", 8_030_261_248),
+        ("Llama-3.3-70B", 70_553_706_496),
+        ("Qwen1.5-MoE-A2.7B", 14_315_784_192),
+        ("Qwen3-30B-A3B", 30_532_122_624),
+        ("Qwen3-235B-A22B", 235_093_634_560),
+        ("DeepSeek-V2-Lite", 15_706_484_224),
+        ("DeepSeek-V2", 235_741_434_880),
+        ("DeepSeek-V3", 671_026_419_200),
+    ] {
+        assert_eq!(parameters(&find_published(name).unwrap()), want, "{name}");
+    }
+}
+
+#[test]
+fn every_published_model_can_be_recorded_in_every_file_type() {
+    for config in published() {
+        for mixture in MIXTURES {
+            let ty = |name: &str, dims: &[u64]| mixture.tensor_type(&config, name, dims);
+            let model = models::from_config(&config, &ty);
+            let program = model.unwrap_or_else(|e| panic!("{config:?} {mixture:?}: {e}")).program;
+            assert_eq!(program.vocab_size(), config.vocab_size);
+        }
+    }
+}
+
+/// Tiny models that llama.cpp quantized (llama-cpp-python 0.3.36), by name.
+fn tiny(name: &str) -> ModelConfig {
+    let (architecture, dims, heads, tied_embeddings) = match name {
+        "grouped" => ("qwen2", [256, 16, 512], [8, 2, 32], false),
+        "tied" => ("qwen3", [256, 20, 512], [4, 2, 64], true),
+        "odd" => ("llama", [320, 9, 768], [5, 5, 64], false),
+        "deep" => ("llama", [256, 80, 256], [4, 2, 64], false),
+        other => panic!("{other}"),
+    };
+    let ([hidden_size, n_layers, intermediate_size], [n_heads, n_kv_heads, head_dim]) =
+        (dims, heads);
+    ModelConfig {
+        architecture: architecture.into(),
+        name: None,
+        hidden_size,
+        intermediate_size,
+        n_layers,
+        n_heads,
+        n_kv_heads,
+        head_dim,
+        value_dim: head_dim,
+        vocab_size: 512,
+        context_length: 512,
+        rms_norm_eps: 1e-6,
+        rope_theta: 1e4,
+        rope_dims: head_dim,
+        rope_scaling: RopeScaling::None,
+        tied_embeddings,
+        latent: None,
+        experts: None,
+    }
+}
+
+/// `2xQ6_K+Q4_K`: the type of each layer.
+fn layers(text: &str) -> Vec<GgmlType> {
+    let run = |run: &str| {
+        let (n, ty) =
+            run.split_once('x').map_or((1, run), |(n, ty)| (n.parse().expect("a number"), ty));
+        vec![GgmlType::from_name(ty).expect("a type"); n]
+    };
+    text.split('+').flat_map(run).collect()
+}
+
+#[test]
+fn mixtures_are_what_llama_cpp_makes() {
+    let mut compared = 0;
+    for line in include_str!("mixtures.txt").lines().filter(|line| !line.starts_with('#')) {
+        let words: Vec<&str> = line.split(' ').collect();
+        let (config, mixture) = (tiny(words[0]), Mixture::from_name(words[1]).unwrap());
+        let said = |tensor: &str| {
+            words[2..]
+                .iter()
+                .find_map(|word| Some(layers(word.strip_prefix(tensor)?.strip_prefix('=')?)))
+        };
+        let ty = |name: &str, dims: &[u64]| mixture.tensor_type(&config, name, dims);
+        let program = models::from_config(&config, &ty).unwrap().program;
+        for spec in program.weights.iter().filter(|spec| spec.rows > 1) {
+            let name = spec.name.strip_suffix(".weight").unwrap();
+            let (layer, tensor) = match name.strip_prefix("blk.") {
+                Some(rest) => {
+                    let (layer, tensor) = rest.split_once('.').unwrap();
+                    (layer.parse().unwrap(), tensor)
+                }
+                None => (0, name),
+            };
+            let want = said(tensor).or_else(|| said("attn_k")).unwrap()[layer];
+            assert_eq!(spec.ty, want, "{} {} {name}", words[0], words[1]);
+            compared += 1;
+        }
+    }
+    assert!(compared > 10_000, "{compared}");
+}

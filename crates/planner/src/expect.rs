@@ -1,0 +1,269 @@
+//! [`Executed`]: a program as an executor runs it, and [`Expected`]: how long that takes with measured [`Rates`].
+//!
+//! [`crate::cost`] counts what has to be done at least; here stands what is done: the last layer's attention works for
+//! every token although one output is wanted, matrices of one input share a phase, norms before matrices cost nothing
+//! of their own.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use program::{CacheType, Node, Op, Program, Rows, ValueId};
+use quant::GgmlType;
+
+use crate::cost::{Load, chunks};
+use crate::rates::{AttentionShape, Rates, Wanted, smallest_chunk};
+
+/// Seconds to be expected, by what they go into.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Expected {
+    /// Matrices of the layers.
+    pub linear: f64,
+    /// Attention.
+    pub attention: f64,
+    /// The output head.
+    pub head: f64,
+    /// Norms and the like that stand alone.
+    pub rest: f64,
+    /// What phases cost beside their work.
+    pub phases: f64,
+    /// What a step costs outside its phases.
+    pub step: f64,
+}
+
+impl Expected {
+    /// All of it, in seconds.
+    pub fn total(&self) -> f64 {
+        self.linear + self.attention + self.head + self.rest + self.phases + self.step
+    }
+
+    /// One after the other.
+    #[must_use]
+    pub fn plus(&self, other: &Expected) -> Expected {
+        Expected {
+            linear: self.linear + other.linear,
+            attention: self.attention + other.attention,
+            head: self.head + other.head,
+            rest: self.rest + other.rest,
+            phases: self.phases + other.phases,
+            step: self.step + other.step,
+        }
+    }
+}
+
+/// A part of a pass between two barriers.
+#[derive(Clone, Debug, PartialEq)]
+enum Part {
+    /// Matrices with the same input.
+    Linear {
+        input: ValueId,
+        rows: Rows,
+        head: bool,
+        weights: Vec<(GgmlType, u64)>,
+    },
+    Attention(AttentionShape),
+    /// An op of which no rate is measured: latent attention, experts. Nothing can be expected of a program with one.
+    Unknown,
+    /// Element-wise ops that nothing takes in; embedding has no elements to count.
+    Elements {
+        rows: Rows,
+        elements: u64,
+    },
+}
+
+/// A program as it is executed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Executed {
+    parts: Vec<Part>,
+    vocab_size: u64,
+}
+
+impl Executed {
+    /// Of `program` with these types of cache.
+    pub fn of(program: &Program, k: CacheType, v: CacheType) -> Executed {
+        let rows = executed_rows(program);
+        let mut readers: HashMap<ValueId, Vec<&Node>> = HashMap::new();
+        for node in &program.nodes {
+            node.inputs.iter().for_each(|input| readers.entry(*input).or_default().push(node));
+        }
+        let feeds_linears = |node: &Node| {
+            let readers = readers.get(&node.output).map_or(&[][..], Vec::as_slice);
+            let linear = |node: &&Node| matches!(node.op, Op::Linear { .. } | Op::SelectRows);
+            program.value(node.output).shape.groups == 1 && readers.iter().all(linear)
+        };
+        let mut parts: Vec<Part> = Vec::new();
+        for (node, rows) in program.nodes.iter().zip(rows) {
+            match &node.op {
+                Op::Linear { weight, .. } => {
+                    let spec = program.weight(*weight);
+                    let matrix = (spec.ty, (spec.rows * spec.cols) as u64);
+                    let source = node.inputs[0];
+                    let same = parts.iter_mut().find_map(|part| match part {
+                        Part::Linear { input, weights, .. } if *input == source => Some(weights),
+                        _ => None,
+                    });
+                    match same {
+                        Some(weights) => weights.push(matrix),
+                        None => parts.push(Part::Linear {
+                            input: source,
+                            rows,
+                            head: node.layer.is_none(),
+                            weights: vec![matrix],
+                        }),
+                    }
+                }
+                Op::Attention { cache, .. } => {
+                    let cache = program.cache(*cache);
+                    parts.push(Part::Attention(AttentionShape {
+                        n_heads: program.value(node.inputs[0]).shape.groups,
+                        n_kv_heads: cache.n_kv_heads,
+                        key_dim: cache.key_dim,
+                        value_dim: cache.value_dim,
+                        k,
+                        v,
+                    }));
+                }
+                Op::LatentAttention { .. } | Op::Experts { .. } => parts.push(Part::Unknown),
+                Op::Embed { .. } => parts.push(Part::Elements { rows, elements: 0 }),
+                Op::RmsNorm { .. } if !feeds_linears(node) => {
+                    let new = program.value(node.output).shape.cols() as u64;
+                    match parts.last_mut() {
+                        Some(Part::Elements { elements, .. }) if *elements > 0 => *elements += new,
+                        _ => parts.push(Part::Elements { rows, elements: new }),
+                    }
+                }
+                // sums and activations ride on the matrices before them
+                _ => {}
+            }
+        }
+        Executed { parts, vocab_size: program.vocab_size() as u64 }
+    }
+
+    /// What must be measured to expect its times: nothing where that would not do.
+    pub fn wanted(&self) -> Wanted {
+        let mut wanted = Wanted::default();
+        if self.parts.contains(&Part::Unknown) {
+            return wanted;
+        }
+        for part in &self.parts {
+            match part {
+                Part::Linear { weights, .. } => {
+                    for (ty, _) in weights {
+                        if !wanted.types.contains(ty) {
+                            wanted.types.push(*ty);
+                        }
+                    }
+                }
+                Part::Attention(shape) if !wanted.attention.contains(shape) => {
+                    wanted.attention.push(*shape);
+                }
+                Part::Attention(_) | Part::Elements { .. } | Part::Unknown => {}
+            }
+        }
+        wanted
+    }
+
+    /// One pass; `None` if a type or a kind of cache was not measured, or an op cannot be.
+    pub fn pass(&self, load: &Load, rates: &Rates) -> Option<Expected> {
+        let outputs = load.outputs.min(load.tokens);
+        let count = |rows: Rows| match rows {
+            Rows::Tokens => load.tokens,
+            Rows::Selected => outputs,
+        };
+        let mut expected = Expected::default();
+        for part in &self.parts {
+            let (n, phase) = match part {
+                Part::Linear { rows, head, weights, .. } => {
+                    let n = count(*rows);
+                    let place = if *head { &mut expected.head } else { &mut expected.linear };
+                    let mut phase = 0.0_f64;
+                    for (ty, weights) in weights {
+                        let rate = rates.linear(*ty)?;
+                        let seconds = rate.seconds_per_weight(n);
+                        *place += if n == 0 { 0.0 } else { seconds * *weights as f64 };
+                        phase = phase.max(rate.phase);
+                    }
+                    (n, phase)
+                }
+                Part::Attention(shape) => {
+                    let rate = rates.attention(shape)?;
+                    expected.attention += rate.seconds(load.past, load.tokens);
+                    // what the phase costs is in the rate
+                    (0, 0.0)
+                }
+                Part::Unknown => return None,
+                Part::Elements { rows, elements } => {
+                    let elements = count(*rows) * elements;
+                    expected.rest += rates.overheads.element * elements as f64;
+                    (count(*rows), rates.phase())
+                }
+            };
+            expected.phases += if n > 0 { phase } else { 0.0 };
+        }
+        let logits = outputs.saturating_mul(self.vocab_size);
+        expected.step = rates.overheads.step + rates.overheads.logit * logits as f64;
+        Some(expected)
+    }
+
+    /// The step of one token on a cache of `depth` positions.
+    pub fn step(&self, depth: u64, rates: &Rates) -> Option<Expected> {
+        self.pass(&Load { past: depth, tokens: 1, outputs: 1 }, rates)
+    }
+
+    /// The tokens of a prompt at these positions, those before them being cached, in passes of `chunk` tokens, to the
+    /// logits of the last one.
+    pub fn prefill(&self, positions: Range<u64>, chunk: u64, rates: &Rates) -> Option<Expected> {
+        let mut passes = chunks(positions, chunk);
+        passes.try_fold(Expected::default(), |all, load| Some(all.plus(&self.pass(&load, rates)?)))
+    }
+
+    /// The chunk in which prompts are best cut: the smallest of 64, 128, 256 and 512 rows of which a row takes at most
+    /// 3 % longer in the layers' matrices than one of 512. `None` if a type was not measured, or an op cannot be.
+    pub fn chunk(&self, rates: &Rates) -> Option<u64> {
+        if self.parts.contains(&Part::Unknown) {
+            return None;
+        }
+        let mut matrices = Vec::new();
+        let mut phases = 0.0;
+        for part in &self.parts {
+            if let Part::Linear { rows: Rows::Tokens, weights, .. } = part {
+                let mut phase = 0.0_f64;
+                for (ty, weights) in weights {
+                    let rate = rates.linear(*ty)?;
+                    matrices.push((rate, *weights as f64));
+                    phase = phase.max(rate.phase);
+                }
+                phases += phase;
+            }
+        }
+        Some(smallest_chunk(|rows| {
+            let seconds = matrices.iter().map(|(rate, n)| rate.seconds_per_weight(rows) * n);
+            phases + seconds.sum::<f64>()
+        }))
+    }
+}
+
+/// Rows for which each node's output is computed: selection of rows moves up past ops that treat every row alone, but
+/// not past attention, and only where nothing else reads the value.
+fn executed_rows(program: &Program) -> Vec<Rows> {
+    let mut readers: HashMap<ValueId, Vec<usize>> = HashMap::new();
+    for (index, node) in program.nodes.iter().enumerate() {
+        node.inputs.iter().for_each(|input| readers.entry(*input).or_default().push(index));
+    }
+    let mut rows: Vec<Rows> =
+        program.nodes.iter().map(|node| program.value(node.output).shape.rows).collect();
+    for (index, node) in program.nodes.iter().enumerate().rev() {
+        let attends =
+            |node: &Node| matches!(node.op, Op::Attention { .. } | Op::LatentAttention { .. });
+        let row_wise = !attends(node) && !matches!(node.op, Op::Embed { .. } | Op::SelectRows);
+        let is_output = program.outputs.iter().any(|(_, output)| *output == node.output);
+        let selects = |&reader: &usize| {
+            let node = &program.nodes[reader];
+            !attends(node) && rows[reader] == Rows::Selected
+        };
+        let readers = readers.get(&node.output);
+        if row_wise && !is_output && readers.is_some_and(|readers| readers.iter().all(selects)) {
+            rows[index] = Rows::Selected;
+        }
+    }
+    rows
+}

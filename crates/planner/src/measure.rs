@@ -1,0 +1,379 @@
+//! Measures [`Rates`]: small programs with made-up weights, run by the executor itself, so that packing, threads and
+//! kernels are those that run models.
+//!
+//! Times are medians, since what is wanted is the usual time; ceilings are bests.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use program::{
+    Act, AttentionSpec, CacheOptions, CacheSpec, CacheType, Error, Executor, Model, OutputKind,
+    Outputs, Program, Recorder, Result, Rope, RopePairs, RopeScaling, Sequence, SessionId, Step,
+    ValueId, WeightBytes, WeightSource, WeightSpec,
+};
+use quant::GgmlType;
+
+use crate::rates::{AttentionRate, AttentionShape, LinearRate, Overheads, Rates, Wanted};
+
+/// Matrices that no cache holds, in bytes.
+const FAR: u64 = 96 << 20;
+/// Rows of passes over them.
+const FEW_ROWS: [usize; 6] = [1, 2, 4, 8, 16, 32];
+/// Rows of passes over matrices that are read so often that memory does not matter; the largest, which takes all
+/// memory that the others need, comes first.
+const MANY_ROWS: [usize; 4] = [512, 256, 128, 64];
+/// Tokens of a pass that fills a cache.
+const CHUNK: usize = 512;
+/// Multiply-adds of attention that filling a cache may take.
+const FILL_MACS: u64 = 2_000_000_000;
+/// Each figure is a median of at least so many passes ...
+const PASSES: usize = 3;
+/// ... and of more, up to so many, while they take less than this; fewer if they take four times as long.
+const MOST_PASSES: usize = 15;
+const TIME: Duration = Duration::from_millis(25);
+
+/// Measure what is wanted. `progress` is told what part is done, from 0 to 1.
+///
+/// # Errors
+/// Memory, or an executor that does not tell what its phases take.
+pub fn measure(
+    executor: &dyn Executor,
+    wanted: &Wanted,
+    progress: &mut dyn FnMut(f64),
+) -> Result<Rates> {
+    let parts = (wanted.types.len() + wanted.attention.len()).max(1) as f64;
+    let mut done = 0.0;
+    let mut advance = || {
+        done += 1.0;
+        progress(done / parts);
+    };
+    let mut weights = Weights::default();
+    let mut rates = Rates::default();
+    for ty in &wanted.types {
+        rates.linear.push(linear(executor, &mut weights, *ty)?);
+        weights.types.clear();
+        advance();
+    }
+    let mut outside = Vec::new();
+    for shape in &wanted.attention {
+        let (rate, overheads) = attention(executor, &mut weights, *shape)?;
+        rates.attention.push(rate);
+        outside.push(overheads);
+        advance();
+    }
+    let of = |part: fn(&Overheads) -> f64| median(outside.iter().map(part).collect());
+    rates.overheads =
+        Overheads { step: of(|o| o.step), logit: of(|o| o.logit), element: of(|o| o.element) };
+    Ok(rates)
+}
+
+/// The middle one; 0 of none.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Made-up weights: one row of each type, over and over.
+#[derive(Default)]
+struct Weights {
+    types: HashMap<GgmlType, Vec<u8>>,
+}
+
+/// Weights in the row that is repeated; whole blocks of every type.
+const ROW: usize = 4096;
+
+impl Weights {
+    /// Have bytes ready for every weight of `program`.
+    fn prepare(&mut self, program: &Program) {
+        for spec in &program.weights {
+            let wanted = spec.bytes() as usize;
+            let bytes = self.types.entry(spec.ty).or_insert_with(|| row(spec.ty));
+            if bytes.len() < wanted {
+                let period = row(spec.ty);
+                *bytes = period.iter().copied().cycle().take(wanted).collect();
+            }
+        }
+    }
+}
+
+/// Bytes of [`ROW`] weights about as large as those of models.
+fn row(ty: GgmlType) -> Vec<u8> {
+    let mut state = 1_u32;
+    let x: [f32; ROW] = std::array::from_fn(|_| {
+        // any numbers do that are neither equal nor ordered
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        ((state >> 8) as f32 / (1 << 24) as f32 - 0.5) * 0.1
+    });
+    // as an f16, the scale of a block, this is 0.065
+    let mut bytes = vec![0x2C; ty.row_bytes(ROW).unwrap_or(0)];
+    if let Some(format) = quant::format(ty) {
+        format.quantize(&x, &mut bytes);
+    }
+    bytes
+}
+
+impl WeightSource for Weights {
+    fn bytes(&self, spec: &WeightSpec) -> Result<WeightBytes<'_>> {
+        let bytes = self.types.get(&spec.ty).and_then(|b| b.get(..spec.bytes() as usize));
+        bytes.ok_or_else(|| Error::Weight { name: spec.name.clone(), problem: "not made".into() })
+    }
+}
+
+/// A loaded program with one session.
+struct Run {
+    model: Box<dyn Model>,
+    session: SessionId,
+}
+
+/// The time of one pass: of its phases by name and kind, and outside of them.
+struct Pass {
+    phases: Vec<(String, &'static str, f64)>,
+    outside: f64,
+}
+
+impl Pass {
+    /// Number and time of the phases that `which` picks by name and kind.
+    fn sum(&self, which: impl Fn(&str, &str) -> bool) -> (f64, f64) {
+        let picked = self.phases.iter().filter(|(name, kind, _)| which(name, kind));
+        picked.fold((0.0, 0.0), |(n, sum), (_, _, time)| (n + 1.0, sum + time))
+    }
+}
+
+impl Run {
+    fn new(
+        executor: &dyn Executor,
+        weights: &mut Weights,
+        program: Program,
+        cache: CacheOptions,
+    ) -> Result<Run> {
+        weights.prepare(&program);
+        let model = executor.load(Arc::new(program), weights, &mut |_| ())?;
+        let session = model.open(&cache)?;
+        Ok(Run { model, session })
+    }
+
+    /// One pass of `n` tokens.
+    fn pass(&self, n: usize, outputs: Outputs) -> Result<Pass> {
+        let tokens: Vec<u32> = (0..n as u32).map(|token| token % TOKENS as u32).collect();
+        let sequences =
+            [Sequence { session: self.session, tokens: &tokens, outputs, prompt: None }];
+        let start = Instant::now();
+        let out = self.model.step(&Step { sequences: &sequences })?;
+        let wall = start.elapsed().as_secs_f64();
+        drop(out);
+        let phases = self.model.stats().last_step.into_iter();
+        let phases: Vec<_> = phases.map(|p| (p.name, p.kind, p.elapsed.as_secs_f64())).collect();
+        if phases.is_empty() {
+            return Err(Error::Unsupported("an executor that does not time its phases".into()));
+        }
+        let inside: f64 = phases.iter().map(|(_, _, time)| time).sum();
+        Ok(Pass { phases, outside: (wall - inside).max(0.0) })
+    }
+
+    /// Passes of `n` tokens on a cache of `depth` positions.
+    fn passes(&self, depth: usize, n: usize, outputs: Outputs) -> Result<Vec<Pass>> {
+        let mut passes = Vec::new();
+        let start = Instant::now();
+        while passes.len() < MOST_PASSES {
+            self.model.truncate(self.session, depth)?;
+            passes.push(self.pass(n, outputs)?);
+            let spent = start.elapsed();
+            if spent > 4 * TIME || passes.len() >= PASSES && spent > TIME {
+                break;
+            }
+        }
+        Ok(passes)
+    }
+
+    /// A pass that is not timed: memory is taken, threads wake.
+    fn warm(&self, n: usize, outputs: Outputs) -> Result<()> {
+        self.model.truncate(self.session, 0)?;
+        self.pass(n, outputs).map(drop)
+    }
+}
+
+/// The median over passes of a figure.
+fn over(passes: &[Pass], figure: impl Fn(&Pass) -> f64) -> f64 {
+    median(passes.iter().map(figure).collect())
+}
+
+/// Tokens of the made-up vocabularies.
+const TOKENS: usize = 64;
+/// Width of small matrices, as of half a billion weights.
+const SMALL: usize = 1024;
+/// Widths of large ones, as of a few billion weights.
+const LARGE: (usize, usize) = (2048, 4096);
+const EPS: f32 = 1e-6;
+
+/// Matrices of one type, small ones and large ones.
+fn linear(executor: &dyn Executor, weights: &mut Weights, ty: GgmlType) -> Result<LinearRate> {
+    let none = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: CHUNK };
+    let bytes = |count: usize| (count as f64 * ty.bits_per_weight() / 8.0) as u64;
+    let small = (FAR / 2).div_ceil(bytes(SMALL * SMALL));
+    let large = (FAR / 2).div_ceil(bytes(3 * LARGE.0 * LARGE.1));
+    let program = matrices(ty, small as usize, large as usize)?;
+    let run = Run::new(executor, weights, program, none)?;
+    let counts = (small as f64 * (SMALL * SMALL) as f64, large as f64 * large_weights());
+    let mut points = Vec::new();
+    let mut phase = 0.0;
+    run.warm(32, Outputs::None)?;
+    for rows in FEW_ROWS {
+        let passes = run.passes(0, rows, Outputs::None)?;
+        let solved = passes.iter().map(|pass| {
+            // two kinds of phases, two unknowns: time = phases * p + weights * w
+            let (n_small, t_small) = pass.sum(|name, _| name.starts_with("small"));
+            let (n_large, t_large) = pass.sum(|name, _| name.starts_with("large"));
+            let determinant = n_small * counts.1 - n_large * counts.0;
+            let phase = (t_small * counts.1 - t_large * counts.0) / determinant;
+            let phase = phase.clamp(0.0, t_small / n_small / 2.0);
+            let left = t_small + t_large - phase * (n_small + n_large);
+            (phase, left / (counts.0 + counts.1))
+        });
+        let (phases, seconds): (Vec<f64>, Vec<f64>) = solved.unzip();
+        if rows == 1 {
+            phase = median(phases);
+        }
+        points.push((rows as u64, median(seconds)));
+    }
+    drop(run);
+    let run = Run::new(executor, weights, matrices(ty, 4, 1)?, none)?;
+    let count = 4.0 * (SMALL * SMALL) as f64 + large_weights();
+    run.warm(CHUNK, Outputs::None)?;
+    for rows in MANY_ROWS {
+        let passes = run.passes(0, rows, Outputs::None)?;
+        let seconds = over(&passes, |pass| {
+            let (n, time) = pass.sum(|name, kind| kind == "linear" && name != "widen");
+            (time - n * phase) / count
+        });
+        points.push((rows as u64, seconds));
+    }
+    points.sort_by_key(|(rows, _)| *rows);
+    Ok(LinearRate { ty, points, phase })
+}
+
+fn large_weights() -> f64 {
+    (3 * LARGE.0 * LARGE.1) as f64
+}
+
+/// Square matrices of [`SMALL`] and gated feed-forward layers of [`LARGE`] widths, each with norm and residual.
+fn matrices(ty: GgmlType, small: usize, large: usize) -> Result<Program> {
+    let r = Recorder::new();
+    let vector =
+        |name: String, cols| r.weight(WeightSpec { name, ty: GgmlType::F32, rows: 1, cols });
+    let matrix = |name: String, rows, cols| r.weight(WeightSpec { name, ty, rows, cols });
+    let table = WeightSpec { name: "embed".into(), ty: GgmlType::F32, rows: TOKENS, cols: SMALL };
+    let mut x = r.embed(r.weight(table))?;
+    for i in 0..small {
+        r.layer(Some(i));
+        let normed = r.rms_norm("norm", x, vector(format!("norm.{i}"), SMALL), EPS)?;
+        let out = r.linear("out", normed, matrix(format!("small.{i}"), SMALL, SMALL))?;
+        x = r.add("sum", x, out)?;
+    }
+    let (hidden, inner) = LARGE;
+    x = r.linear("widen", x, matrix("widen".into(), hidden, SMALL))?;
+    for i in 0..large {
+        r.layer(Some(small + i));
+        let normed = r.rms_norm("norm", x, vector(format!("wide_norm.{i}"), hidden), EPS)?;
+        let gate = r.linear("gate", normed, matrix(format!("large.{i}.gate"), inner, hidden))?;
+        let up = r.linear("up", normed, matrix(format!("large.{i}.up"), inner, hidden))?;
+        let act = r.gated_act("act", Act::Silu, gate, up)?;
+        let down = r.linear("down", act, matrix(format!("large.{i}.down"), hidden, inner))?;
+        x = r.add("sum", x, down)?;
+    }
+    Ok(r.finish(&[]))
+}
+
+/// Positions of a cache that is filled to be measured: fewer where each costs more.
+fn depth(shape: &AttentionShape) -> usize {
+    let fits = |depth: u64| depth * depth / 2 * shape.macs() <= FILL_MACS;
+    let deep = (1..=8).map(|chunks| chunks * CHUNK).rev().find(|depth| fits(*depth as u64));
+    deep.unwrap_or(0).max(2 * CHUNK)
+}
+
+/// Seconds of one layer's attention, and what a step costs outside its phases.
+fn attention(
+    executor: &dyn Executor,
+    weights: &mut Weights,
+    shape: AttentionShape,
+) -> Result<(AttentionRate, Overheads)> {
+    let (deep, shallow) = (depth(&shape), 32);
+    let program = one_layer(&shape)?;
+    let n_logits = program.vocab_size() as f64;
+    let cache = CacheOptions { k: shape.k, v: shape.v, capacity: deep + 1 };
+    let run = Run::new(executor, weights, program, cache)?;
+    let attend = |pass: &Pass| pass.sum(|_, kind| kind == "attention").1;
+
+    // by chunk, by round; the first round warms up
+    let mut fills: Vec<Vec<Pass>> = (0..deep / CHUNK).map(|_| Vec::new()).collect();
+    for round in 0..PASSES {
+        run.model.truncate(run.session, 0)?;
+        for fill in &mut fills {
+            let pass = run.pass(CHUNK, Outputs::None)?;
+            if round > 0 {
+                fill.push(pass);
+            }
+        }
+    }
+    let pairs = |chunk: usize| (chunk * CHUNK * CHUNK + CHUNK * (CHUNK + 1) / 2) as f64;
+    let last = fills.len() - 1;
+    let (first, full) = (over(&fills[0], attend), over(&fills[last], attend));
+    let pair = ((full - first) / (pairs(last) - pairs(0))).max(first / pairs(0) / 100.0);
+    let token = ((first - pair * pairs(0)) / CHUNK as f64).max(0.0);
+    let rows = over(&fills[last], |pass| pass.sum(|_, kind| kind == "rows").1);
+    let elements = (CHUNK * shape.n_heads * shape.key_dim) as f64;
+
+    let long = run.passes(deep, 1, Outputs::Last)?;
+    let short = run.passes(shallow, 1, Outputs::Last)?;
+    let bare = run.passes(shallow, 1, Outputs::None)?;
+    let (far, near) = (over(&long, attend), over(&short, attend));
+    let position = ((far - near) / (deep - shallow) as f64).max(near / 1e6);
+    let step = (near - position * (shallow + 1) as f64).max(0.0);
+    let outside = |passes: &[Pass]| over(passes, |pass| pass.outside);
+    let overheads = Overheads {
+        step: outside(&bare),
+        logit: ((outside(&short) - outside(&bare)) / n_logits).max(0.0),
+        element: rows / elements,
+    };
+    Ok((AttentionRate { shape, step, position, token, pair }, overheads))
+}
+
+/// Attention with a norm of its queries, before a head that no cache holds: between two steps it drives out what the
+/// first left in the processor's caches, as the other layers of a model do.
+fn one_layer(shape: &AttentionShape) -> Result<Program> {
+    let r = Recorder::new();
+    let spec = |name: &str, ty, rows, cols| WeightSpec { name: name.into(), ty, rows, cols };
+    let f32 = |name: &str, rows, cols| r.weight(spec(name, GgmlType::F32, rows, cols));
+    let width = 64;
+    let x = r.embed(f32("embed", TOKENS, width))?;
+    r.layer(Some(0));
+    let heads = |name: &str, n: usize, dim: usize| -> Result<ValueId> {
+        let rows = r.linear(name, x, f32(name, n * dim, width))?;
+        r.view(name, rows, n)
+    };
+    let q = heads("q", shape.n_heads, shape.key_dim)?;
+    let q = r.rms_norm("q_norm", q, f32("q_norm", 1, shape.key_dim), EPS)?;
+    let k = heads("k", shape.n_kv_heads, shape.key_dim)?;
+    let v = heads("v", shape.n_kv_heads, shape.value_dim)?;
+    let cache = r.cache(CacheSpec {
+        layer: 0,
+        n_kv_heads: shape.n_kv_heads,
+        key_dim: shape.key_dim,
+        value_dim: shape.value_dim,
+    });
+    let rope = Rope {
+        pairs: RopePairs::HalfSplit,
+        dims: shape.key_dim / 2 * 2,
+        theta: 1e4,
+        scaling: RopeScaling::None,
+        factors: None,
+    };
+    let at = AttentionSpec { rope: Some(rope), scale: 1.0 / (shape.key_dim as f32).sqrt() };
+    let out = r.attention("attention", &at, cache, [q, k, v])?;
+    r.layer(None);
+    let cols = shape.n_heads * shape.value_dim;
+    let rows = r.select_rows("rows", out)?;
+    let head = r.weight(spec("head", GgmlType::F32, (FAR as usize / 4).div_ceil(cols), cols));
+    let logits = r.linear("head", rows, head)?;
+    Ok(r.finish(&[(OutputKind::Logits, logits)]))
+}

@@ -1,0 +1,164 @@
+//! Expected times from made-up rates: every term is counted as an executor runs it.
+
+use models::ModelConfig;
+use planner::{
+    AttentionRate, AttentionShape, Executed, Expected, LinearRate, Load, Overheads, Rates,
+};
+use program::{CacheType, RopeScaling};
+use quant::GgmlType;
+
+const LAYERS: usize = 3;
+const HIDDEN: usize = 512;
+const INNER: usize = 1280;
+const VOCAB: usize = 1000;
+/// Six query heads of 128, and two key-value heads.
+const Q: usize = 768;
+const KV: usize = 256;
+
+fn config(architecture: &str, tied_embeddings: bool) -> ModelConfig {
+    ModelConfig {
+        architecture: architecture.into(),
+        name: None,
+        hidden_size: HIDDEN,
+        intermediate_size: INNER,
+        n_layers: LAYERS,
+        n_heads: 6,
+        n_kv_heads: 2,
+        head_dim: 128,
+        value_dim: 128,
+        vocab_size: VOCAB,
+        context_length: 4096,
+        rms_norm_eps: 1e-6,
+        rope_theta: 10_000.0,
+        rope_dims: 128,
+        rope_scaling: RopeScaling::None,
+        tied_embeddings,
+        latent: None,
+        experts: None,
+    }
+}
+
+/// Matrices in Q8_0, but the table, which may also be the head, in Q4_0.
+fn executed(architecture: &str, tied: bool) -> Executed {
+    let ty = |name: &str, dims: &[u64]| match dims.len() {
+        1 if name.starts_with("rope_freqs") => None,
+        1 if name.ends_with(".bias") && architecture != "qwen2" => None,
+        1 => Some(GgmlType::F32),
+        _ if name.starts_with("token_embd") => Some(GgmlType::Q4_0),
+        _ => Some(GgmlType::Q8_0),
+    };
+    let program = models::from_config(&config(architecture, tied), &ty).expect("whole blocks");
+    Executed::of(&program.program, CacheType::F16, CacheType::F16)
+}
+
+const SHAPE: AttentionShape = AttentionShape {
+    n_heads: 6,
+    n_kv_heads: 2,
+    key_dim: 128,
+    value_dim: 128,
+    k: CacheType::F16,
+    v: CacheType::F16,
+};
+
+/// A weight of Q8_0 takes 1 second a pass, or 1/8 a row from 8 rows on; one of Q4_0 half of that.
+fn rates() -> Rates {
+    let linear = |ty, factor: f64| LinearRate {
+        ty,
+        points: vec![(1, factor), (8, factor), (64, 8.0 * factor), (512, 64.0 * factor)],
+        phase: 10.0,
+    };
+    let attention =
+        AttentionRate { shape: SHAPE, step: 100.0, position: 0.5, token: 4.0, pair: 0.25 };
+    Rates {
+        linear: vec![linear(GgmlType::Q8_0, 1.0), linear(GgmlType::Q4_0, 0.5)],
+        attention: vec![attention],
+        overheads: Overheads { step: 1000.0, logit: 2.0, element: 0.125 },
+    }
+}
+
+fn per_layer() -> f64 {
+    (HIDDEN * (2 * Q + 2 * KV) + 3 * HIDDEN * INNER) as f64
+}
+
+#[test]
+fn a_step_is_its_matrices_its_attention_and_what_they_cost_beside() {
+    let step = executed("llama", false).step(30, &rates()).expect("everything was measured");
+    let layers = LAYERS as f64;
+    let want = Expected {
+        linear: layers * per_layer(),
+        attention: layers * (100.0 + 0.5 * 31.0),
+        head: (VOCAB * HIDDEN) as f64,
+        rest: 0.0,
+        // the embedding, four phases of matrices a layer, the head
+        phases: 10.0 * (1.0 + 4.0 * layers + 1.0),
+        step: 1000.0 + 2.0 * VOCAB as f64,
+    };
+    assert_eq!(step, want);
+    let sum = want.linear + want.attention + want.head + want.phases + want.step;
+    assert_eq!(step.total(), sum);
+
+    // a tied head has the table's type
+    let tied = executed("llama", true).step(30, &rates()).expect("everything was measured");
+    assert_eq!(tied.head, 0.5 * (VOCAB * HIDDEN) as f64);
+    assert_eq!(tied.linear, want.linear);
+
+    // norms of queries and keys stand alone, in one phase
+    let normed = executed("qwen3", false).step(30, &rates()).expect("everything was measured");
+    assert_eq!(normed.rest, layers * 0.125 * (Q + KV) as f64);
+    assert_eq!(normed.phases, want.phases + 10.0 * layers);
+}
+
+#[test]
+fn a_prompt_works_for_one_row_where_one_row_is_wanted() {
+    let (model, rates) = (executed("qwen2", false), rates());
+    let pass = |past, tokens, outputs| {
+        model.pass(&Load { past, tokens, outputs }, &rates).expect("everything was measured")
+    };
+    let all = pass(0, 64, 64);
+    assert_eq!(all.linear, 8.0 * LAYERS as f64 * per_layer());
+    assert_eq!(all.head, 8.0 * (VOCAB * HIDDEN) as f64);
+    // behind the last layer's attention, three matrices of feed-forward and the output projection
+    let behind = (HIDDEN * Q + 3 * HIDDEN * INNER) as f64;
+    let one = pass(0, 64, 1);
+    assert_eq!(one.linear, all.linear - 7.0 * behind);
+    assert_eq!(one.attention, all.attention, "attention sees every token");
+    assert_eq!(one.head, (VOCAB * HIDDEN) as f64);
+    // without an output these phases do nothing
+    let none = pass(0, 64, 0);
+    assert_eq!(none.linear, all.linear - 8.0 * behind);
+    assert_eq!((none.head, none.phases), (0.0, one.phases - 40.0));
+
+    let whole = model.prefill(0..128, 64, &rates).expect("everything was measured");
+    assert_eq!(whole, pass(0, 64, 0).plus(&pass(64, 64, 1)));
+    assert_eq!(model.prefill(5..5, 64, &rates), Some(Expected::default()));
+}
+
+#[test]
+fn what_was_not_measured_is_not_expected() {
+    let model = executed("llama", true);
+    let wanted = model.wanted();
+    assert_eq!(wanted.types, [GgmlType::Q8_0, GgmlType::Q4_0]);
+    assert_eq!(wanted.attention, [SHAPE]);
+    let mut rates = rates();
+    rates.linear.pop();
+    assert_eq!(model.step(0, &rates), None);
+    assert_eq!(rates.missing(&wanted).types, [GgmlType::Q4_0]);
+    assert_eq!(Executed::of(&program::Program::default(), SHAPE.k, SHAPE.v).wanted().types, []);
+}
+
+#[test]
+fn the_chunk_is_the_smallest_as_good_as_the_largest() {
+    let model = executed("llama", false);
+    let chunk = |at_64: f64, at_256: f64, phase: f64| {
+        let points = vec![(1, 1.0), (64, 64.0 * at_64), (256, 256.0 * at_256), (512, 512.0)];
+        let linear = vec![LinearRate { ty: GgmlType::Q8_0, points, phase }];
+        model.chunk(&Rates { linear, ..Rates::default() })
+    };
+    assert_eq!(chunk(1.02, 1.0, 0.0), Some(64));
+    // 128 lies between: 1.0467 a row
+    assert_eq!(chunk(1.1, 1.01, 0.0), Some(256));
+    assert_eq!(chunk(1.2, 1.1, 0.0), Some(512));
+    // phases are shared by the rows of a chunk
+    assert_eq!(chunk(1.0, 1.0, per_layer()), Some(128));
+    assert_eq!(model.chunk(&Rates::default()), None);
+}
