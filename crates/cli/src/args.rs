@@ -103,6 +103,9 @@ pub(crate) struct ExecutorArgs {
     /// Instruction set to use at most: scalar, avx2, avx512
     #[arg(long, value_name = "NAME", value_parser = isa, hide = true)]
     pub(crate) isa: Option<kernels::Isa>,
+    /// How DeepSeek's latent attention is computed: auto, expanded, compressed, absorbed, elided
+    #[arg(long, value_name = "FORM", value_parser = mla, default_value = "auto", hide = true)]
+    pub(crate) mla: cpu::MlaForm,
     #[command(flatten)]
     pub(crate) peers: PeerArgs,
 }
@@ -149,6 +152,12 @@ impl PeerArgs {
 pub(crate) fn isa(name: &str) -> Result<kernels::Isa, String> {
     let names = || kernels::Isa::NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     kernels::Isa::parse(name).ok_or_else(|| format!("expected one of {}", names()))
+}
+
+/// A form of latent attention by its name.
+fn mla(name: &str) -> Result<cpu::MlaForm, String> {
+    let names = cpu::MlaForm::NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    cpu::MlaForm::parse(name).ok_or_else(|| format!("expected one of {names}"))
 }
 
 /// How many threads compute.

@@ -1,5 +1,6 @@
 //! The executors this binary is linked with: the only place that names them.
 
+use cpu::MlaForm;
 use kernels::Isa;
 use program::Executor;
 
@@ -22,6 +23,8 @@ pub(crate) struct ExecutorOptions {
     pub(crate) threads: Option<usize>,
     /// Instruction set to use at most; `None` for all this CPU has.
     pub(crate) isa: Option<Isa>,
+    /// How latent attention is computed.
+    pub(crate) mla: MlaForm,
 }
 
 impl ExecutorOptions {
@@ -37,7 +40,8 @@ impl ExecutorOptions {
     pub(crate) fn start(&self) -> Box<dyn Executor> {
         match self.kind {
             ExecutorKind::Cpu => {
-                Box::new(cpu::Cpu::new(&cpu::Options { threads: self.threads, isa: self.isa }))
+                let ExecutorOptions { threads, isa, mla, .. } = *self;
+                Box::new(cpu::Cpu::new(&cpu::Options { threads, isa, mla }))
             }
             ExecutorKind::Interpreter => Box::new(program::interpreter::Interpreter),
         }

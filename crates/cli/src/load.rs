@@ -108,8 +108,8 @@ pub(crate) fn model(
     let cache = cache(&config);
     memory::check_fit(&program, &cache, memory::available())?;
 
-    let chosen =
-        ExecutorOptions { kind: executor.executor, threads: options.threads, isa: executor.isa };
+    let &ExecutorArgs { executor: kind, isa, mla, .. } = executor;
+    let chosen = ExecutorOptions { kind, threads: options.threads, isa, mla };
     let executor = chosen.start();
     let ceilings = if options.ceilings { ceilings::kept_or_measured(&*executor) } else { None };
     let rates = if options.ceilings {

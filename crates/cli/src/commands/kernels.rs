@@ -4,6 +4,7 @@ use std::io::Write;
 
 use comfy_table::{Table, presets};
 use kernels::attention::{ATTEND, MERGE};
+use kernels::latent::LATENT_ATTEND;
 use kernels::linear::{QUANTIZE_Q8, linear, linear_kernels};
 use kernels::rows::{
     ADD, ADD_WEIGHTED, ALL_FINITE, ARGMAX, GATED_SIGMOID, GATED_SILU, RMS_NORM, ROTATE,
@@ -71,6 +72,7 @@ fn rows(isa: Isa, cpu: Isa) -> Vec<Row> {
         slot(&QUANTIZE_Q8, isa, cpu),
         slot(&ROTATE, isa, cpu),
         slot(&ATTEND, isa, cpu),
+        slot(&LATENT_ATTEND, isa, cpu),
         slot(&MERGE, isa, cpu),
         slot(&ADD_WEIGHTED, isa, cpu),
         slot(&GATED_SILU, isa, cpu),

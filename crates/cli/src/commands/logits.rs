@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use program::{Model, Outputs, Sequence, SessionId, Step, StepOut};
+use program::{Model, Outputs, Prompt, Sequence, SessionId, Step, StepOut};
 
 use super::tokenize::{join, parse_ids};
 use crate::args::{CacheArgs, ExecutorArgs, ModelArgs, ThreadArgs, VerboseArgs};
@@ -75,9 +75,10 @@ impl Logits {
         };
         let bar = ui::count_bar("tokens", tokens.len() as u64);
         let mut last = Vec::new();
+        let prompt = Some(Prompt { start: 0, len: tokens.len() });
         for chunk in tokens.chunks(self.cache.chunk.unwrap_or(CHUNK)) {
             let outputs = if file.is_some() { Outputs::All } else { Outputs::Last };
-            let rows = step(model, session, chunk, outputs)?;
+            let rows = step(model, session, chunk, (outputs, prompt))?;
             if let Some(file) = &mut file {
                 write_f32(file, &rows.logits).context("writing logits")?;
             }
@@ -99,9 +100,9 @@ fn step(
     model: &dyn Model,
     session: SessionId,
     tokens: &[u32],
-    outputs: Outputs,
+    (outputs, prompt): (Outputs, Option<Prompt>),
 ) -> program::Result<StepOut> {
-    model.step(&Step { sequences: &[Sequence { session, tokens, outputs, prompt: None }] })
+    model.step(&Step { sequences: &[Sequence { session, tokens, outputs, prompt }] })
 }
 
 fn write_f32(file: &mut impl Write, values: &[f32]) -> std::io::Result<()> {
@@ -121,7 +122,7 @@ fn greedy(
         if ids.len() == n {
             return Ok(ids);
         }
-        logits = step(model, session, &ids[ids.len() - 1..], Outputs::Last)?.logits;
+        logits = step(model, session, &ids[ids.len() - 1..], (Outputs::Last, None))?.logits;
     }
 }
 

@@ -37,8 +37,9 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let (kind, isa) = (self.executor.executor, self.executor.isa);
-        let executor = ExecutorOptions { kind, threads: self.threads.threads, isa }.start();
+        let ExecutorArgs { executor: kind, isa, mla, .. } = self.executor;
+        let threads = self.threads.threads;
+        let executor = ExecutorOptions { kind, threads, isa, mla }.start();
         let kept = if self.refresh { None } else { ceilings::kept(&*executor) };
         let kept = match kept {
             Some(kept) => kept,
