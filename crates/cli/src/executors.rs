@@ -1,6 +1,6 @@
 //! The executors this binary is linked with: the only place that names them.
 
-use cpu::MlaForm;
+use cpu::{Cpu, MlaForm};
 use kernels::Isa;
 use program::Executor;
 
@@ -39,11 +39,14 @@ impl ExecutorOptions {
     /// The executor itself.
     pub(crate) fn start(&self) -> Box<dyn Executor> {
         match self.kind {
-            ExecutorKind::Cpu => {
-                let ExecutorOptions { threads, isa, mla, .. } = *self;
-                Box::new(cpu::Cpu::new(&cpu::Options { threads, isa, mla }))
-            }
+            ExecutorKind::Cpu => Box::new(self.cpu()),
             ExecutorKind::Interpreter => Box::new(program::interpreter::Interpreter),
         }
+    }
+
+    /// The processor, whatever was chosen: for measurements of what only it has.
+    pub(crate) fn cpu(&self) -> Cpu {
+        let ExecutorOptions { threads, isa, mla, .. } = *self;
+        Cpu::new(&cpu::Options { threads, isa, mla })
     }
 }

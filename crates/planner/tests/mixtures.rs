@@ -4,7 +4,7 @@ use models::{Experts, Latent, ModelConfig};
 use planner::formula::{Head, triangle};
 use planner::latent::{Form, LatentShape};
 use planner::moe::distinct_experts;
-use planner::{Cost, CostOptions, Kind};
+use planner::{Cost, CostOptions, Executed, Kind, Load, Rates, Wanted};
 use program::{CacheType, Gating, Program, RopeScaling};
 use quant::GgmlType;
 
@@ -57,8 +57,13 @@ fn program(c: &ModelConfig, matrix: GgmlType) -> Program {
     Program::clone(&models::from_config(c, &ty).expect("whole blocks").program)
 }
 
-const RECORDED: CostOptions =
-    CostOptions { k: CacheType::F16, v: CacheType::F16, query_tile: 1, narrow: false };
+const RECORDED: CostOptions = CostOptions {
+    k: CacheType::F16,
+    v: CacheType::F16,
+    query_tile: 1,
+    narrow: false,
+    processor_cache: u64::MAX,
+};
 
 /// Weights in matrices that every token multiplies with once, but for those within attention: projections, the dense
 /// layer, shared layers and routers, the head.
@@ -150,4 +155,65 @@ fn narrowing_drops_what_no_output_needs() {
     let attention = LATENT.macs(Form::MoveElision, 39, 1);
     let row = 512 * (4 * 192) + 4 * 128 * 512 + 3 * 512 * 512 + 512 * 64 + 6 * expert_weights(&c);
     assert_eq!(one.macs(), last.macs() + attention + row);
+}
+
+#[test]
+fn weights_of_experts_are_active_or_idle() {
+    let c = v2_lite();
+    let program = program(&c, GgmlType::F16);
+    let cost = Cost::of(&program, &RECORDED).expect("every op is known");
+    let p = cost.parameters();
+    let held: u64 = program.weights.iter().map(|w| (w.rows * w.cols) as u64).sum();
+    assert_eq!((p.total(), p.resident()), (held, held));
+    assert_eq!(p.idle, 2 * 58 * expert_weights(&c));
+    assert_eq!(p.active(), held - p.idle - p.embedding);
+    assert!(!p.tied_embeddings);
+    let tied = ModelConfig { tied_embeddings: true, ..c };
+    let cost = Cost::of(&self::program(&tied, GgmlType::F16), &RECORDED).expect("known");
+    let p = cost.parameters();
+    assert!(p.tied_embeddings);
+    assert_eq!(p.resident(), held - p.embedding);
+}
+
+#[test]
+fn without_tiles_every_query_reads_the_latents() {
+    let program = program(&v2_lite(), GgmlType::F16);
+    let options = CostOptions { query_tile: 64, ..RECORDED };
+    let cost = Cost::of(&program, &options).expect("every op is known");
+    let load = Load { past: 5000, tokens: 64, outputs: 1 };
+    let read = |cost: &Cost| cost.pass(&load).total().cache_read_bytes;
+    assert_eq!(read(&cost.untiled()), 3 * 2 * 576 * (64 * 5000 + triangle(64)));
+    assert!(read(&cost.untiled()) > 60 * read(&cost));
+}
+
+#[test]
+fn nothing_is_expected_of_what_has_no_rates() {
+    let executed =
+        Executed::of(&program(&v2_lite(), GgmlType::Q8_0), CacheType::F16, CacheType::F16);
+    let rates = Rates::default();
+    assert_eq!(executed.wanted(), Wanted::default());
+    assert_eq!((executed.step(10, &rates), executed.chunk(&rates)), (None, None));
+}
+
+/// Of each token: all but the embedding and the experts it does not use. Makers' figures count the embedding, too: 2.7,
+/// 3.3, 22, 2.7, 21 and 37 billion.
+#[test]
+fn active_weights_of_published_mixtures() {
+    for (name, want) in [
+        ("Qwen1.5-MoE-A2.7B", 2_378_008_576),
+        ("Qwen3-30B-A3B", 3_041_867_776),
+        ("Qwen3-235B-A22B", 21_568_433_664),
+        ("DeepSeek-V2-Lite", 2_451_435_008),
+        ("DeepSeek-V2", 20_851_512_320),
+        ("DeepSeek-V3", 36_625_618_432),
+    ] {
+        let c = models::find_published(name).expect("a published model");
+        let q8_0 = models::Mixture::from_name("Q8_0").expect("a file type");
+        let ty = |name: &str, dims: &[u64]| q8_0.tensor_type(&c, name, dims);
+        let program = models::from_config(&c, &ty).expect("whole blocks").program;
+        let cost = Cost::of(&program, &RECORDED).expect("every op is known");
+        assert_eq!(cost.parameters().active(), want, "{name}");
+        let held: u64 = program.weights.iter().map(|w| (w.rows * w.cols) as u64).sum();
+        assert_eq!(cost.parameters().resident(), held, "{name}");
+    }
 }

@@ -2,6 +2,7 @@
 
 mod article;
 mod bench;
+mod bench_mla;
 mod complete;
 mod completions;
 mod demo_model;
@@ -49,6 +50,7 @@ enum Command {
     Show(show::Show),
     Plan(plan::Plan),
     Bench(bench::Bench),
+    BenchMla(bench_mla::BenchMla),
     Tokenize(tokenize::Tokenize),
     Logits(logits::Logits),
     Perplexity(perplexity::Perplexity),
@@ -82,6 +84,7 @@ impl Cli {
             Command::Show(c) => c.run(out),
             Command::Plan(c) => c.run(out),
             Command::Bench(c) => c.run(out),
+            Command::BenchMla(c) => c.run(out),
             Command::Tokenize(c) => c.run(out),
             Command::Logits(c) => c.run(out),
             Command::Perplexity(c) => c.run(out),

@@ -189,7 +189,7 @@ fn deepseek(config: &Config, gating: Gating) -> Result<ModelConfig, Failure> {
         let n_used = count("topk_group", mixture.topk_group, n)?;
         let score = match gating {
             Gating::Softmax => GroupScore::Max,
-            Gating::Sigmoid => GroupScore::TopTwoSum,
+            _ => GroupScore::TopTwoSum,
         };
         Ok(Groups { n_groups, n_used, score })
     });

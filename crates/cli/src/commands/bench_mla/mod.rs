@@ -1,0 +1,219 @@
+//! `bench-mla`: which layers, forms and contexts, how long it may take; what a cell is (`cell.rs`), how cells are shown
+//! (`report.rs`).
+
+mod cell;
+mod report;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cpu::{Cpu, MlaBench, MlaForm};
+use program::{CacheType, Ceilings};
+use quant::GgmlType;
+
+use crate::args::{self, ThreadArgs};
+use crate::executors::ExecutorOptions;
+use crate::{ceilings, memory, picture, ui};
+use cell::{Cell, Least, Load, Shape};
+use report::Report;
+
+/// Measure each form of latent attention, beside what the machine allows it
+///
+/// One layer of DeepSeek-V2 or V2-Lite with made-up weights attends to a made-up context: time, FLOP, bytes and memory of
+/// the forms expanded, compressed, absorbed and elided, which yield the same. The limit is the form's own: its FLOP at the
+/// machine's peak, or its bytes at the machine's bandwidth, whichever takes longer.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  rooflight bench-mla\n  \
+                  rooflight bench-mla --shape v2,v2-lite --contexts 1024,32768 --queries 1,512 --plot mla.svg\n  \
+                  rooflight bench-mla --forms compressed,elided -ctk q8_0 --json\n\n\
+                  Cells that would take longer than --budget, or more memory than there is, are left out and listed.")]
+pub(crate) struct BenchMla {
+    /// Shapes of the layer: v2 has 128 heads, v2-lite 16
+    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',', default_value = "v2")]
+    shape: Vec<Shape>,
+    /// Positions in the cache before the new tokens
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = context, default_value = "1024,4096,16384,32768,131072")]
+    contexts: Vec<usize>,
+    /// New tokens of a pass
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = queries, default_value = "1,16,512")]
+    queries: Vec<usize>,
+    /// Forms: expanded, compressed, absorbed, elided
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = form, default_value = "expanded,compressed,absorbed,elided")]
+    forms: Vec<MlaForm>,
+    /// Type of the layer's matrices
+    #[arg(long = "type", value_name = "TYPE", value_parser = weight_type, default_value = "Q8_0")]
+    ty: GgmlType,
+    /// Type of what is cached (-ctk): f32, f16, q8_0
+    #[arg(long, value_name = "TYPE", value_parser = args::cache_type, default_value = "f16")]
+    cache_type_k: CacheType,
+    /// How often each cell is timed, fewer times where it is slow
+    #[arg(short, long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repetitions: u32,
+    /// Longest time for one cell, filling the cache aside
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "20s")]
+    budget: Duration,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    json: bool,
+    /// Draw time by context into a file, .svg or .png
+    #[arg(long, value_name = "FILE", value_parser = picture::path)]
+    plot: Option<PathBuf>,
+    #[command(flatten)]
+    threads: ThreadArgs,
+}
+
+impl BenchMla {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let cpu = ExecutorOptions { threads: self.threads.threads, ..Default::default() }.cpu();
+        let before = ceilings::measure(&cpu)?.ceilings().unwrap_or_default();
+        let bar = ui::count_bar("bench-mla", self.loads().count() as u64);
+        let mut cells = Vec::new();
+        for &shape in &self.shape {
+            for &queries in &self.queries {
+                for &form in &self.forms {
+                    cells.extend(self.row(&cpu, (shape, form, queries), &before, &bar)?);
+                }
+            }
+        }
+        bar.finish_and_clear();
+        // the figures of a shared machine drift: what counts is the better of before and after
+        let after = ceilings::measure(&cpu)?.ceilings().unwrap_or_default();
+        let report = Report {
+            machine: ceilings::cpu_name(),
+            threads: cpu.threads(),
+            ty: self.ty,
+            cache: self.cache_type_k,
+            ceilings: before.best_of(&after),
+            cells,
+        };
+        if let Some(path) = &self.plot {
+            picture::write(path, &report.picture())?;
+        }
+        if self.json { report.json(out) } else { report.tables(out) }
+    }
+
+    /// Every cell, whether it will be measured or not.
+    fn loads(&self) -> impl Iterator<Item = Load> {
+        let BenchMla { ty, cache_type_k: cache, .. } = *self;
+        self.shape.iter().flat_map(move |&shape| {
+            self.queries.iter().flat_map(move |&queries| {
+                self.forms.iter().flat_map(move |&form| {
+                    let contexts = self.contexts.iter();
+                    contexts.map(move |&context| Load { shape, form, queries, context, ty, cache })
+                })
+            })
+        })
+    }
+
+    /// One form over all contexts, in a layer of its own, so that the memory of one form is not told of another.
+    fn row(
+        &self,
+        cpu: &Cpu,
+        row: (Shape, MlaForm, usize),
+        ceilings: &Ceilings,
+        bar: &indicatif::ProgressBar,
+    ) -> anyhow::Result<Vec<Cell>> {
+        let mut loads: Vec<Load> =
+            self.loads().filter(|load| (load.shape, load.form, load.queries) == row).collect();
+        loads.sort_by_key(|load| load.context);
+        let mut bench = None;
+        let mut slower = FIRST_GUESS;
+        let mut cells = Vec::new();
+        for load in loads {
+            bar.set_message(load.to_string());
+            let least = Least::new(&load, load.bytes(), ceilings, cpu.threads());
+            let result = match self.repetitions(&load, slower * least.seconds) {
+                Err(why) => Err(why),
+                Ok(repetitions) => {
+                    let bench = match &mut bench {
+                        Some(bench) => bench,
+                        none => none.insert(MlaBench::new(cpu, load.layer(), load.form)?),
+                    };
+                    Ok(bench.measure(load.context, load.queries, repetitions)?)
+                }
+            };
+            let cell = Cell { load, result };
+            if let Some(seconds) = cell.attention().filter(|_| least.seconds > 0.0) {
+                slower = seconds / least.seconds;
+            }
+            cells.push(cell);
+            bar.inc(1);
+        }
+        Ok(cells)
+    }
+
+    /// How often a cell is timed, or why it is not, if one pass is expected to take so long.
+    fn repetitions(&self, load: &Load, seconds: f64) -> Result<usize, String> {
+        let needed = load.memory().saturating_add(memory::OVERHEAD);
+        if let Some(free) = memory::available().filter(|free| needed > *free) {
+            let [needed, free] = [needed, free].map(crate::units::bytes);
+            return Err(format!("needs {needed} of memory, of which {free} are free"));
+        }
+        let budget = self.budget.as_secs_f64();
+        // a pass that warms up, and one that counts
+        let least = 2.0 * seconds;
+        if least > budget {
+            let [least, budget] = [least, budget].map(crate::units::short_seconds);
+            return Err(format!("would take about {least}, more than the budget of {budget}"));
+        }
+        let affordable = if seconds > 0.0 { budget / seconds - 1.0 } else { f64::INFINITY };
+        Ok((self.repetitions as usize).min(affordable.max(1.0) as usize))
+    }
+}
+
+/// How many times as long as its limit a form is taken to need before it was measured.
+const FIRST_GUESS: f64 = 3.0;
+
+fn number(text: &str, most: usize) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if (1..=most).contains(&n) => Ok(n),
+        _ => Err(format!("expected a number from 1 to {most}")),
+    }
+}
+
+fn context(text: &str) -> Result<usize, String> {
+    number(text, 1 << 20)
+}
+
+fn queries(text: &str) -> Result<usize, String> {
+    number(text, 1 << 13)
+}
+
+fn form(name: &str) -> Result<MlaForm, String> {
+    let names = || cell::FORMS.iter().map(|(form, _)| form.name()).collect::<Vec<_>>().join(", ");
+    let form = MlaForm::parse(name).filter(|form| *form != MlaForm::Auto);
+    form.ok_or_else(|| format!("expected one of {}", names()))
+}
+
+fn weight_type(name: &str) -> Result<GgmlType, String> {
+    let ty = GgmlType::from_name(name).filter(|ty| quant::format(*ty).is_some());
+    ty.ok_or_else(|| "expected a type of weights, such as Q8_0 or F16".into())
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.strip_suffix('s').unwrap_or(text).parse().ok();
+    let time = number.and_then(|seconds: f64| Duration::try_from_secs_f64(seconds).ok());
+    time.filter(|time| !time.is_zero()).ok_or_else(|| "expected seconds, such as 20s".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_flags() {
+        assert_eq!(seconds("20s"), Ok(Duration::from_secs(20)));
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for wrong in ["", "0", "-1", "nan", "1m", "1e300"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(form("elided"), Ok(MlaForm::Elided));
+        assert_eq!(
+            form("auto").unwrap_err(),
+            "expected one of expanded, compressed, absorbed, elided"
+        );
+        assert_eq!(weight_type("q8_0"), Ok(GgmlType::Q8_0));
+        assert!(context("0").is_err() && queries("99999").is_err());
+    }
+}
