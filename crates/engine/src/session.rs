@@ -146,12 +146,7 @@ impl Session {
         self.run(tokens, outputs, None)
     }
 
-    fn run(
-        &mut self,
-        tokens: &[u32],
-        outputs: Outputs,
-        prompt: Option<Prompt>,
-    ) -> Result<StepOut> {
+    fn run(&mut self, tokens: &[u32], outputs: Outputs, prompt: Option<Prompt>) -> Result<StepOut> {
         if tokens.is_empty() {
             return Ok(StepOut::default());
         }
