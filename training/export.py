@@ -84,6 +84,7 @@ def write(path: Path, kind: str, model: Qwen2, words, checkpoint: dict) -> None:
     writer.add_array("general.datasets", ["procedural corpus of training/corpus, no downloaded text"])
     writer.add_file_type(FILE_TYPES[kind])
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+    writer.add_float32("general.sampling.temp", 0.4)  # a small model is sure of little: what it is sure of is right
     for key in ("seed", "step", "tokens"):
         writer.add_uint64(f"rooflight.training.{key}", int(checkpoint[key]))
     writer.add_uint64("rooflight.training.parameters", n)
