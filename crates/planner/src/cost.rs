@@ -390,11 +390,11 @@ pub fn chunks(positions: Range<u64>, chunk: u64) -> impl Iterator<Item = Load> {
 }
 
 /// Stretches in which [`few_chunks`] takes the chunks of a long prompt together.
-const STRETCHES: u64 = 512;
+const STRETCHES: u64 = 64;
 
 /// The passes of [`chunks`], those of a stretch of a long prompt taken together: the one in its middle, and how many
 /// it stands for. Sums are exact of what grows in proportion to the past, as all work does; no prompt makes more than
-/// 1024.
+/// 128.
 pub(crate) fn few_chunks(positions: Range<u64>, chunk: u64) -> impl Iterator<Item = (Load, u64)> {
     let chunk = chunk.max(1);
     let Range { start, end } = positions;
