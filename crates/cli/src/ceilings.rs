@@ -12,9 +12,16 @@ use crate::rates::{self, KeptRates};
 use crate::{memory, ui, units};
 
 /// Of the file; files of other versions are written anew.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
-/// The file: one entry for each processor, number of threads and instruction set.
+/// What measured: another version has other kernels, and a build with assertions is slower.
+const BUILD: &str = if cfg!(debug_assertions) {
+    concat!(env!("CARGO_PKG_VERSION"), " debug")
+} else {
+    env!("CARGO_PKG_VERSION")
+};
+
+/// The file: one entry for each processor, number of threads and instruction set, and each build.
 #[derive(Debug, Serialize, Deserialize)]
 struct File {
     version: u32,
@@ -26,6 +33,7 @@ struct File {
 pub(crate) struct Kept {
     /// The processor and what of it is used: other ceilings belong to another machine.
     pub(crate) machine: String,
+    build: String,
     read: Vec<Read>,
     compute: Vec<Compute>,
     barrier_nanoseconds: u64,
@@ -62,6 +70,7 @@ impl Kept {
         };
         Kept {
             machine,
+            build: BUILD.to_owned(),
             read: ceilings.read.iter().map(read).collect(),
             compute: ceilings.compute.iter().map(compute).collect(),
             barrier_nanoseconds: ceilings.barrier.as_nanos() as u64,
@@ -80,7 +89,7 @@ impl Kept {
         let mut figures = figures.chain(
             self.compute.iter().flat_map(|c| [c.f32_macs_per_second, c.int8_macs_per_second]),
         );
-        if !figures.all(|x| x.is_finite() && x >= 0.0) {
+        if !figures.all(|x| x.is_finite() && x > 0.0) {
             return None;
         }
         let read = |r: &Read| ReadCeiling {
@@ -131,34 +140,59 @@ fn machines() -> Vec<Kept> {
 /// What was kept for this executor.
 pub(crate) fn kept(executor: &dyn Executor) -> Option<Kept> {
     let name = machine(executor);
-    machines().into_iter().find(|kept| kept.machine == name)
+    machines().into_iter().find(|kept| kept.machine == name && kept.build == BUILD)
 }
 
 /// Keep an entry in place of an older one, where a cache folder can be written; elsewhere the machine is measured again
 /// next time, no more.
 fn keep(kept: &Kept) {
     let mut machines = machines();
-    machines.retain(|other| other.machine != kept.machine);
+    machines.retain(|other| (&other.machine, &other.build) != (&kept.machine, &kept.build));
     machines.push(kept.clone());
     let text = serde_json::to_string_pretty(&File { version: VERSION, machines });
     if let (Some(file), Ok(text)) = (file(), text) {
         let _ = file.parent().map(std::fs::create_dir_all);
-        let _ = std::fs::write(file, text);
+        // whoever reads at this moment sees the old file or the new one, no half
+        let new = file.with_extension(format!("{}.new", std::process::id()));
+        if std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, file)).is_err() {
+            let _ = std::fs::remove_file(new);
+        }
     }
 }
 
-/// Measure the ceilings now, with a bar. They are kept, and so are rates that were.
+/// Measure the ceilings now, with a bar. They are kept in place of older ones; rates that were kept stay.
 ///
 /// # Errors
 /// An executor without ceilings, or memory.
 pub(crate) fn measure(executor: &dyn Executor) -> program::Result<Kept> {
-    let bar = ui::count_bar("measuring this machine", 100);
-    let ceilings = executor.ceilings(&mut |part| bar.set_position((100.0 * part) as u64));
-    bar.finish_and_clear();
-    let mut new = Kept::new(machine(executor), &ceilings?);
+    let ceilings = measured(executor)?;
+    let mut new = Kept::new(machine(executor), &ceilings);
     new.rates = kept(executor).and_then(|old| old.rates);
     keep(&new);
     Ok(new)
+}
+
+/// The ceilings of this moment. What is kept is raised to them, never lowered: other programs only lower a figure.
+///
+/// # Errors
+/// An executor without ceilings, or memory.
+pub(crate) fn measure_again(executor: &dyn Executor) -> program::Result<Ceilings> {
+    let now = measured(executor)?;
+    let old = kept(executor);
+    let best = match old.as_ref().and_then(Kept::ceilings) {
+        Some(best) => now.clone().best_of(&best),
+        None => now.clone(),
+    };
+    let rates = old.and_then(|old| old.rates);
+    keep(&Kept { rates, ..Kept::new(machine(executor), &best) });
+    Ok(now)
+}
+
+fn measured(executor: &dyn Executor) -> program::Result<Ceilings> {
+    let bar = ui::count_bar("measuring this machine", 100);
+    let ceilings = executor.ceilings(&mut |part| bar.set_position((100.0 * part) as u64));
+    bar.finish_and_clear();
+    ceilings
 }
 
 /// Measure the rates of what is `wanted` now, with a bar, and keep them with those that are known.
