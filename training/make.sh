@@ -23,4 +23,5 @@ export MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=8589934592 MALLO
 [ -f "$WORK/model.pt" ] || "$PYTHON" train.py --seed "$seed" --work "$WORK" --resume ${TOKENS:+--tokens "$TOKENS"}
 [ -f "$WORK/model.pt" ] || exit 1
 "$PYTHON" export.py --work "$WORK"
+"$PYTHON" heldout.py --seed "$seed" --work "$WORK"
 "$PYTHON" recall.py "$WORK/model.pt" --work "$WORK"
