@@ -179,10 +179,3 @@ pub fn first_inflection(cost: &Cost, machine: &Machine, longest: u64) -> Option<
 pub fn share(limit: f64, measured: f64) -> Option<f64> {
     (limit > 0.0 && measured > 0.0).then(|| limit / measured)
 }
-
-/// Positions whose cache fits into `memory` beside the weights and `reserved`, all in bytes; `None` if these alone do
-/// not fit. What is reserved is activations, a row of logits, and what else runs on the machine.
-pub fn longest_context(cost: &Cost, memory: u64, reserved: u64) -> Option<u64> {
-    let left = memory.checked_sub(cost.resident_bytes())?.checked_sub(reserved)?;
-    left.checked_div(cost.cache_bytes_per_token())
-}

@@ -1,10 +1,8 @@
 //! Counted costs of recorded programs equal the closed forms.
 
 use models::ModelConfig;
-use planner::formula::{Head, ModelShape, Roofline, positions_read, triangle};
-use planner::{
-    Cost, CostOptions, Kind, Load, Machine, Prediction, Work, first_inflection, longest_context,
-};
+use planner::formula::{Head, ModelShape, Roofline, longest_context, positions_read, triangle};
+use planner::{Cost, CostOptions, Kind, Load, Machine, Prediction, Work, first_inflection};
 use program::{CacheType, Program, RopeScaling};
 use quant::GgmlType;
 
@@ -254,13 +252,11 @@ fn narrowing_drops_what_no_output_needs() {
 #[test]
 fn contexts_that_fit() {
     let cost = Cost::of(&program(&config("qwen2"), GgmlType::Q4_0), &RECORDED).unwrap();
-    let weights = cost.resident_bytes();
-    let position = cost.cache_bytes_per_token();
-    let longest = |memory, reserved| longest_context(&cost, memory, reserved);
-    assert_eq!(longest(weights + 10 * position + position / 2, 0), Some(10));
-    assert_eq!(longest(weights + 10 * position, position), Some(9));
-    assert_eq!(longest(weights - 1, 0), None);
-    assert_eq!(longest(weights, 1), None);
+    let (weights, position) = (cost.resident_bytes() as f64, cost.cache_bytes_per_token() as f64);
+    let longest = |memory| longest_context(memory, weights, position);
+    assert_eq!(longest(weights + 10.5 * position), Some(10));
+    assert_eq!(longest(weights + 9.9 * position), Some(9));
+    assert_eq!(longest(weights - 1.0), None);
 }
 
 /// The counted inflection is that of the closed form, but for the rows of the embedding and the writes to the cache,
