@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use planner::{Rates, Wanted};
-use program::{Ceilings, ComputeCeiling, Executor, ReadCeiling};
+use program::{Ceilings, ComputeCeiling, Error, Executor, ReadCeiling};
 use serde::{Deserialize, Serialize};
 
 use crate::rates::{self, KeptRates};
@@ -37,6 +37,9 @@ pub(crate) struct Kept {
     read: Vec<Read>,
     compute: Vec<Compute>,
     barrier_nanoseconds: u64,
+    /// Other programs ran meanwhile: measured again once they do not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) busy: bool,
     /// What kernels reach, as far as that was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rates: Option<KeptRates>,
@@ -74,6 +77,7 @@ impl Kept {
             read: ceilings.read.iter().map(read).collect(),
             compute: ceilings.compute.iter().map(compute).collect(),
             barrier_nanoseconds: ceilings.barrier.as_nanos() as u64,
+            busy: false,
             rates: None,
         }
     }
@@ -81,6 +85,13 @@ impl Kept {
     /// The rates; `None` if there are none, or what is there makes no sense.
     pub(crate) fn rates(&self) -> Option<Rates> {
         self.rates.as_ref()?.rates()
+    }
+
+    /// Whether so many other threads leave too few cores for those that were measured.
+    fn is_crowded_by(&self, others: usize) -> bool {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let own = self.compute.iter().map(|c| c.threads).max().unwrap_or(1);
+        others.saturating_add(own) > cores
     }
 
     /// The ceilings; `None` if a figure is no positive number.
@@ -160,14 +171,16 @@ fn keep(kept: &Kept) {
     }
 }
 
-/// Measure the ceilings now, with a bar. They are kept in place of older ones; rates that were kept stay.
+/// Measure the ceilings now, with a bar. They are kept in place of older ones. Rates that were kept stay, unless other
+/// programs ran beside them.
 ///
 /// # Errors
 /// An executor without ceilings, or memory.
 pub(crate) fn measure(executor: &dyn Executor) -> program::Result<Kept> {
-    let ceilings = measured(executor)?;
-    let mut new = Kept::new(machine(executor), &ceilings);
-    new.rates = kept(executor).and_then(|old| old.rates);
+    let others = others();
+    let mut new = Kept::new(machine(executor), &measured(executor)?);
+    new.busy = new.is_crowded_by(others);
+    new.rates = kept(executor).filter(|old| !old.busy).and_then(|old| old.rates);
     keep(&new);
     Ok(new)
 }
@@ -177,15 +190,38 @@ pub(crate) fn measure(executor: &dyn Executor) -> program::Result<Kept> {
 /// # Errors
 /// An executor without ceilings, or memory.
 pub(crate) fn measure_again(executor: &dyn Executor) -> program::Result<Ceilings> {
-    let now = measured(executor)?;
-    let old = kept(executor);
-    let best = match old.as_ref().and_then(Kept::ceilings) {
-        Some(best) => now.clone().best_of(&best),
-        None => now.clone(),
+    let Some(old) = kept(executor) else {
+        let new = measure(executor)?.ceilings();
+        return new.ok_or_else(|| Error::Unsupported("ceilings that are no numbers".into()));
     };
-    let rates = old.and_then(|old| old.rates);
-    keep(&Kept { rates, ..Kept::new(machine(executor), &best) });
+    let now = measured(executor)?;
+    let best = old.ceilings().map_or(now.clone(), |best| now.clone().best_of(&best));
+    keep(&Kept { rates: old.rates, busy: old.busy, ..Kept::new(old.machine, &best) });
     Ok(now)
+}
+
+/// What is kept of a time when other programs ran is measured again if they do not any more.
+fn renew(executor: &dyn Executor) {
+    let crowded = kept(executor).filter(|kept| kept.busy);
+    if crowded.is_some_and(|kept| roomy() && !kept.is_crowded_by(others())) {
+        // an executor that could be measured once can be again; if not, what is known serves
+        let _ = measure(executor);
+    }
+}
+
+/// Threads of other programs that run now, where the system tells.
+fn others() -> usize {
+    let running = || {
+        let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+        let (running, _) = text.split_whitespace().nth(3)?.split_once('/')?;
+        running.parse::<usize>().ok()?.checked_sub(1)
+    };
+    // what runs at one moment only does not matter, nor do our own threads before they sleep
+    let looks = (0..4).map(|_| {
+        std::thread::sleep(Duration::from_millis(5));
+        running().unwrap_or(0)
+    });
+    looks.min().unwrap_or(0)
 }
 
 fn measured(executor: &dyn Executor) -> program::Result<Ceilings> {
@@ -207,6 +243,7 @@ pub(crate) fn measure_rates(executor: &dyn Executor, wanted: &Wanted) -> anyhow:
     if wanted.is_empty() {
         return Ok(kept);
     }
+    kept.busy |= kept.is_crowded_by(others());
     let bar = ui::count_bar("measuring its kernels", 100);
     let measured =
         planner::measure(executor, wanted, &mut |part| bar.set_position((100.0 * part) as u64));
@@ -226,6 +263,7 @@ pub(crate) fn kept_rates(executor: &dyn Executor) -> Option<Rates> {
 /// Rates for all that is `wanted`: kept, or else measured now. `None` where an executor cannot tell, or where measuring
 /// would crowd out the model that is loaded.
 pub(crate) fn rates(executor: &dyn Executor, wanted: &Wanted) -> Option<Rates> {
+    renew(executor);
     let known = kept_rates(executor).unwrap_or_default();
     let missing = known.missing(wanted);
     if missing.is_empty() {
@@ -237,6 +275,7 @@ pub(crate) fn rates(executor: &dyn Executor, wanted: &Wanted) -> Option<Rates> {
 /// What was kept, or else measured now; `None` where an executor has no ceilings, or where measuring would crowd out
 /// the model that is loaded.
 pub(crate) fn kept_or_measured(executor: &dyn Executor) -> Option<Ceilings> {
+    renew(executor);
     kept(executor).or_else(|| if roomy() { measure(executor).ok() } else { None })?.ceilings()
 }
 
@@ -299,6 +338,7 @@ mod tests {
             back.to_string().contains("30.0 GB/s") && back.to_string().contains("160 ns"),
             "{back}"
         );
+        assert!(back.is_crowded_by(1 << 20) && !back.busy);
         let mut broken = back;
         broken.read[0].bytes_per_second = -1.0;
         assert_eq!(broken.ceilings(), None);

@@ -1,7 +1,6 @@
 //! `rooflight machine`: what this machine can do at most, and what our kernels reach on it.
 
 use std::io::Write;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use planner::Wanted;
@@ -39,9 +38,7 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let (kind, isa) = (self.executor.executor, self.executor.isa);
-        let options = ExecutorOptions { kind, threads: self.threads.threads, isa };
-        let others = others();
-        let executor = options.start();
+        let executor = ExecutorOptions { kind, threads: self.threads.threads, isa }.start();
         let kept = if self.refresh { None } else { ceilings::kept(&*executor) };
         let kept = match kept {
             Some(kept) => kept,
@@ -54,13 +51,10 @@ impl Machine {
         };
         let known = if self.refresh { None } else { kept.rates() };
         let missing = known.unwrap_or_default().missing(&wanted);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        if !missing.is_empty() && others + options.n_threads() > cores {
-            ui::warn(
-                "other programs run: what is measured now is too low, --refresh measures again",
-            );
-        }
         let kept = ceilings::measure_rates(&*executor, &missing).context("measuring kernels")?;
+        if kept.busy {
+            ui::warn("other programs ran: these figures are too low, --refresh measures again");
+        }
         if self.json {
             writeln!(out, "{}", serde_json::to_string_pretty(&kept)?)?;
         } else {
@@ -68,21 +62,6 @@ impl Machine {
         }
         Ok(())
     }
-}
-
-/// Threads of other programs that run now, where the system tells; this one does nothing yet.
-fn others() -> usize {
-    let running = || {
-        let text = std::fs::read_to_string("/proc/loadavg").ok()?;
-        let (running, _) = text.split_whitespace().nth(3)?.split_once('/')?;
-        running.parse::<usize>().ok()?.checked_sub(1)
-    };
-    // what runs at one moment only does not matter
-    let looks = (0..4).map(|_| {
-        std::thread::sleep(Duration::from_millis(5));
-        running().unwrap_or(0)
-    });
-    looks.min().unwrap_or(0)
 }
 
 /// A type that weights can have, by its name.
