@@ -20,7 +20,7 @@ import data
 import fused
 import recall
 import tokenizer as tokens
-from model import ARCHITECTURES, Config, build
+from model import ARCHITECTURES, build
 from muon import Optimizer
 
 
@@ -106,8 +106,8 @@ def main() -> None:
     checkpoint = args.work / "checkpoint.pt"
     words = tokens.load(args.work)
     end = words.token_to_id(tokens.END)
-    config = Config(arch=args.arch)
-    model = build(config).initialize(args.seed)
+    model = build(args.arch).initialize(args.seed)
+    config = model.config
     optimizer = Optimizer(model, args.lr, args.adam_lr)
     short, long = Rows(args.work, "short", end), Rows(args.work, "long", end)
     done, step, seconds = 0, 0, 0.0
@@ -119,7 +119,11 @@ def main() -> None:
         for rows, place in ((short, state["short"]), (long, state["long"])):
             rows.shard, rows.row = place
         print(f"resumed at step {step}, {done / 1e6:.1f}M tokens")
-    engine = fused.Fused(model, args.threads) if fused.available() and not args.plain else fused.Plain(model)
+    if fused.available(model) and not args.plain:
+        engine = fused.Fused(model, args.threads)
+    else:
+        engine = fused.Plain(model, args.threads)
+        print("gradients by autograd: the fused step is for qwen2 on CPUs with AVX512-BF16", flush=True)
     stop = []
     signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
     signal.signal(signal.SIGINT, lambda *_: stop.append(1))
