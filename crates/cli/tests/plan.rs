@@ -165,8 +165,13 @@ fn goals_are_met_or_the_nearest_is_named() {
     assert!(place.ok(&cache).contains("weights with q8_0/f16 cache"));
     let (code, told) = place.fails(&[&base[..], &["--tps", "1", "--prompt", "9"]].concat());
     assert!(code == 2 && told.contains("--ttft"), "{told}");
-    let warned = place.run(&[&base[..], &["-t", "1"]].concat());
-    assert!(text(&warned.stderr).contains("-t has no effect"));
+    for (flags, told) in [
+        (&["-t", "1"][..], "-t has no effect"),
+        (&["--article-units", "--chunk", "64"], "--chunk has no effect"),
+    ] {
+        let warned = text(&place.run(&[&base[..], flags].concat()).stderr);
+        assert!(warned.contains(told), "{warned}");
+    }
 
     let memory = [&base[..], &["--tps", "1", "--memory", "2GB", "--json"]].concat();
     let missed = place.run(&memory);

@@ -248,7 +248,9 @@ fn bench_explains_the_gap() {
     {
         assert!(text.contains(part), "{part}: {text}");
     }
-    let csv = place.ok(&[&base[..], &["-o", "csv"]].concat());
+    let output = place.run(&[&base[..], &["-o", "csv"]].concat());
+    let [csv, told] = [output.stdout, output.stderr].map(|bytes| common::text(&bytes));
+    assert!(told.contains("--explain has no effect"), "{told}");
     assert!(csv.lines().count() == 3 && !csv.contains("gap_seconds"), "{csv}");
 }
 

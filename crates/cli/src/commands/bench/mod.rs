@@ -110,6 +110,9 @@ impl Bench {
             let most = args::MAX_THREADS;
             return Err(Failure::Usage(format!("-t {n}: expected numbers from 1 to {most}")).into());
         }
+        if self.explain && self.plot.is_none() && matches!(self.output, Format::Csv) {
+            ui::warn("--explain has no effect: a row of CSV has no place for it, but --plot has");
+        }
         let gguf = load::open(&self.model.model)?;
         let tests = self.tests();
         let capacity =

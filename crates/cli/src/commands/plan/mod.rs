@@ -24,7 +24,7 @@ use self::subject::Subject;
 use self::target::{Target, TargetArgs};
 use crate::args::{CacheArgs, MODEL_VARIABLE};
 use crate::exit::Failure;
-use crate::{load, picture, units};
+use crate::{load, picture, ui, units};
 
 /// Say what a model takes and how fast it can be at most, without running it
 ///
@@ -149,6 +149,9 @@ impl Plan {
         load::warn_about_context(&subject.config, context as usize);
         let room = target.room();
         let chunk = self.cache.chunk.map(|chunk| chunk as u64);
+        if chunk.is_some() && units == Units::Article {
+            ui::warn("--chunk has no effect: in the article prompts go through at once");
+        }
         let with = |weights: Weights, caches: &[Cache]| {
             candidates::candidates(subject, weights, caches, (target, chunk))
         };
