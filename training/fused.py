@@ -19,14 +19,18 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
-from model import Config, Qwen2
+from decoder import Config, Decoder
+from model import Qwen2
 
 SOURCE = Path(__file__).with_name("fused.cpp")
 MICRO = 2048  # tokens per forward and backward pass: what lies between stays in the cache
 HEAD_ROWS = 1024  # rows of logits held at once
 
 
-def available() -> bool:
+def available(model: Decoder) -> bool:
+    """Whether Fused can train this model on this machine."""
+    if not isinstance(model, Qwen2):
+        return False
     try:
         return "avx512_bf16" in Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -176,10 +180,11 @@ class Fused:
 
 
 class Plain:
-    """What Fused does, by autograd in f32."""
+    """What Fused does, by autograd in f32, for any model; adds its auxiliary loss."""
 
-    def __init__(self, model: Qwen2):
+    def __init__(self, model: Decoder, n_threads: int):
         self.model = model
+        torch.set_num_threads(n_threads)
         for p in model.parameters():
             p.grad = torch.zeros_like(p)
 
@@ -189,15 +194,15 @@ class Plain:
     def accumulate(self, tokens, targets, weights, start, total_weight: float) -> float:
         rows, loss = max(1, MICRO // tokens.shape[1]), 0.0
         for part in zip(*(x.split(rows) for x in (tokens, targets, weights, start))):
-            loss += self._accumulate(*part, total_weight)
+            loss += self._accumulate(*part, total_weight, len(part[0]) / len(tokens))
         return loss
 
-    def _accumulate(self, tokens, targets, weights, start, total_weight: float) -> float:
+    def _accumulate(self, tokens, targets, weights, start, total_weight: float, share: float) -> float:
         at = torch.arange(tokens.shape[1])
         seen = (at[None, None, :] >= start[:, :, None]) & (at[None, :] <= at[:, None])
         logits = self.model(tokens.long(), mask=seen[:, None])
         loss = (F.cross_entropy(logits.flatten(0, 1), targets.flatten().long(), reduction="none") * weights.flatten()).sum()
-        (loss / total_weight).backward()
+        (loss / total_weight + share * self.model.auxiliary).backward()
         return float(loss.detach())
 
 
@@ -218,11 +223,11 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--no-plain", action="store_true", help="measure the fused step alone")
     args = parser.parse_args()
-    if not available():
-        sys.exit("this CPU has no AVX512-BF16")
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
     models = [Qwen2(Config()).initialize(1) for _ in range(2)]
+    if not available(models[0]):
+        sys.exit("this CPU has no AVX512-BF16")
     for model in models:
         with torch.no_grad():
             for layer in model.layers:
@@ -231,7 +236,7 @@ def main() -> None:
                 layer.ffn_down.normal_(0, 0.05)
     models[1].load_state_dict(models[0].state_dict())
     batch = sample_batch(args.rows, args.length, models[0].config.vocab_size)
-    steps = [Fused(models[0], args.threads)] + ([] if args.no_plain else [Plain(models[1])])
+    steps = [Fused(models[0], args.threads)] + ([] if args.no_plain else [Plain(models[1], args.threads)])
     losses = [step.accumulate(*batch, 1000.0) for step in steps]
     if not args.no_plain:
         print("loss", losses)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the demo model from nothing: training/make.sh [SEED]
-# Phases that are done are not done again; a training run that was stopped goes on. WORK and TOKENS can be set.
+# Phases that are done are not done again; a training run that was stopped goes on. WORK, TOKENS and ARCH can be set.
 set -eu
 case "${1:-}" in -h|--help) sed -n '2,3s/^# //p' "$0"; exit;; esac
 cd "$(dirname "$0")"
@@ -20,7 +20,8 @@ export MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=8589934592 MALLO
 
 [ -f "$WORK/tokenizer.json" ] || "$PYTHON" tokenizer.py --seed "$seed" --work "$WORK"
 "$PYTHON" data.py --seed "$seed" --work "$WORK"
-[ -f "$WORK/model.pt" ] || "$PYTHON" train.py --seed "$seed" --work "$WORK" --resume ${TOKENS:+--tokens "$TOKENS"}
+[ -f "$WORK/model.pt" ] || "$PYTHON" train.py --seed "$seed" --work "$WORK" --arch "${ARCH:-qwen2}" --resume ${TOKENS:+--tokens "$TOKENS"}
 [ -f "$WORK/model.pt" ] || exit 1
 "$PYTHON" export.py --work "$WORK"
+"$PYTHON" heldout.py --seed "$seed" --work "$WORK"
 "$PYTHON" recall.py "$WORK/model.pt" --work "$WORK"

@@ -1,7 +1,7 @@
 """The optimizers: Muon for the matrices inside layers, AdamW for the embedding, norms and biases."""
 import torch
 
-from model import Qwen2
+from decoder import Decoder
 
 # Quintic Newton-Schulz iteration; source: Jordan et al., "Muon: an optimizer for hidden layers", 2024.
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
@@ -19,39 +19,45 @@ def orthogonalize(x: torch.Tensor, steps: int = 5) -> torch.Tensor:
     return (y if wide else y.mT).float()
 
 
-class Muon:
-    """Momentum, made orthogonal. Matrices of one shape are updated together; `qkv` and `gate_up` by their parts."""
+def matrices(x: torch.Tensor, rows: slice) -> torch.Tensor:
+    """These rows of a matrix, or of each of a stack: a view [n, rows, cols]."""
+    return x.view(-1, *x.shape[-2:])[:, rows]
 
-    def __init__(self, model: Qwen2, momentum: float = 0.95, decay: float = 0.05):
-        c, self.momentum, self.decay = model.config, momentum, decay
-        split = {"qkv": c.qkv_sizes, "gate_up": [c.intermediate_size] * 2}
-        self.groups: list[list[tuple[torch.nn.Parameter, slice]]] = []
-        by_shape: dict[tuple, list] = {}
+
+class Muon:
+    """Momentum, made orthogonal. Matrices of one shape are updated together, joined ones by their parts."""
+
+    def __init__(self, model: Decoder, momentum: float = 0.95, decay: float = 0.05):
+        self.momentum, self.decay, split = momentum, decay, model.parts
+        by_shape: dict[tuple, list[tuple[torch.nn.Parameter, slice]]] = {}
         for layer in model.layers:
             for name, p in layer.named_parameters():
-                if p.dim() == 2:
+                if p.dim() > 1:
                     at = 0
-                    for rows in split.get(name, [p.shape[0]]):
-                        by_shape.setdefault((rows, p.shape[1]), []).append((p, slice(at, at + rows)))
+                    for rows in split.get(name, [p.shape[-2]]):
+                        by_shape.setdefault((rows, p.shape[-1]), []).append((p, slice(at, at + rows)))
                         at += rows
         self.groups = list(by_shape.values())
-        self.state = [torch.zeros(len(g), *g[0][0][g[0][1]].shape) for g in self.groups]
+        self.state = [torch.zeros_like(torch.cat([matrices(p, part) for p, part in g])) for g in self.groups]
 
     @torch.no_grad()
     def step(self, lr: float) -> None:
         for group, velocity in zip(self.groups, self.state):
-            grad = torch.stack([p.grad[part] for p, part in group])
+            grad = torch.cat([matrices(p.grad, part) for p, part in group])
             velocity.lerp_(grad, 1 - self.momentum)
             update = orthogonalize(grad.lerp(velocity, self.momentum))
             scale = max(1, update.shape[1] / update.shape[2]) ** 0.5
-            for (p, part), u in zip(group, update):
-                p[part].mul_(1 - lr * self.decay).add_(u, alpha=-lr * scale)
+            at = 0
+            for p, part in group:
+                some = matrices(p, part)
+                some.mul_(1 - lr * self.decay).add_(update[at : at + len(some)], alpha=-lr * scale)
+                at += len(some)
 
 
 class Optimizer:
     """Both, with one learning rate schedule: `step(factor)` takes a step of `factor` times the peak rates."""
 
-    def __init__(self, model: Qwen2, lr: float, adam_lr: float, clip: float = 1.0):
+    def __init__(self, model: Decoder, lr: float, adam_lr: float, clip: float = 1.0):
         self.lr, self.adam_lr, self.clip, self.parameters = lr, adam_lr, clip, list(model.parameters())
         self.muon = Muon(model)
         self.others = [model.token_embd] + [p for p in self.parameters if p.dim() == 1]

@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--rooflight", help="the program; by default built and run by cargo")
     args = parser.parse_args()
     texts = args.texts or sorted((ROOT / "assets/heldout").glob("*.txt"))
-    rooflight = [args.rooflight] if args.rooflight else ["cargo", "run", "--quiet", "--release", "--bin", "rooflight", "--"]
+    rooflight = [str(Path(args.rooflight).resolve())] if args.rooflight else ["cargo", "run", "--quiet", "--release", "--bin", "rooflight", "--"]
     quantize = ["cargo", "run", "--quiet", "--release", "-p", "rooflight-gguf", "--example", "quantize", "--"]
     print("| type | MB | " + " | ".join(t.stem for t in texts) + " |\n|---|" + "---:|" * (len(texts) + 1))
     for ty in args.types:

@@ -82,9 +82,9 @@ def main() -> None:
         if args.kind in (None, kind):
             asked = [i for i in items if fits(model, words, i)]
             results = ask(model, words, asked)
-            by_lang = {lang: [r[2] for r in results if r[0].lang == lang] for lang in sorted({i.lang for i in items})}
+            by_lang = {lang: [r[2] for r in results if r[0].lang == lang] for lang in sorted({i.lang for i in asked})}
             detail = "  ".join(f"{lang} {sum(r) / len(r):.0%}" for lang, r in by_lang.items())
-            print(f"{kind:24} {sum(r[2] for r in results) / len(results):6.1%}  of {len(results)}  ({detail}; {len(items) - len(asked)} too long)", flush=True)
+            print(f"{kind:24} {sum(r[2] for r in results) / max(1, len(results)):6.1%}  of {len(results)}  ({detail}; {len(items) - len(asked)} too long)", flush=True)
             for item, text, _ in [r for r in results if not r[2]][: args.show]:
                 print(f"    depth {item.depth} expected {item.answer!r} got {text!r} after {item.messages[-1]['content'][-80:]!r}")
 

@@ -20,7 +20,7 @@ import data
 import fused
 import recall
 import tokenizer as tokens
-from model import ARCHITECTURES, Config, build
+from model import ARCHITECTURES, build
 from muon import Optimizer
 
 
@@ -83,10 +83,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work")
     parser.add_argument("--arch", default="qwen2", choices=sorted(ARCHITECTURES))
-    parser.add_argument("--tokens", type=float, default=40e6, help="to train on; may be changed when resuming")
+    parser.add_argument("--tokens", type=float, default=22e6, help="to train on; may be changed when resuming")
     parser.add_argument("--short", type=float, default=0.38, help="part of the tokens in short rows, at first")
     parser.add_argument("--batch", type=int, default=16384, help="tokens per step")
-    parser.add_argument("--small", type=float, default=0.15, help="part of the tokens in steps of half a batch, at first")
+    parser.add_argument("--small", type=float, default=0.5, help="part of the tokens in steps of half a batch, at first")
     parser.add_argument("--lr", type=float, default=0.02, help="peak rate of the matrices in layers")
     parser.add_argument("--adam-lr", type=float, default=3e-3, help="peak rate of embedding, norms and biases")
     parser.add_argument("--warm-up", type=float, default=1e6, help="tokens of rising rates")
@@ -106,8 +106,8 @@ def main() -> None:
     checkpoint = args.work / "checkpoint.pt"
     words = tokens.load(args.work)
     end = words.token_to_id(tokens.END)
-    config = Config(arch=args.arch)
-    model = build(config).initialize(args.seed)
+    model = build(args.arch).initialize(args.seed)
+    config = model.config
     optimizer = Optimizer(model, args.lr, args.adam_lr)
     short, long = Rows(args.work, "short", end), Rows(args.work, "long", end)
     done, step, seconds = 0, 0, 0.0
@@ -119,7 +119,11 @@ def main() -> None:
         for rows, place in ((short, state["short"]), (long, state["long"])):
             rows.shard, rows.row = place
         print(f"resumed at step {step}, {done / 1e6:.1f}M tokens")
-    engine = fused.Fused(model, args.threads) if fused.available() and not args.plain else fused.Plain(model)
+    if fused.available(model) and not args.plain:
+        engine = fused.Fused(model, args.threads)
+    else:
+        engine = fused.Plain(model, args.threads)
+        print("gradients by autograd: the fused step is for qwen2 on CPUs with AVX512-BF16", flush=True)
     stop = []
     signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
     signal.signal(signal.SIGINT, lambda *_: stop.append(1))

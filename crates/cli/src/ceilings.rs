@@ -5,16 +5,23 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use planner::{Rates, Wanted};
-use program::{Ceilings, ComputeCeiling, Executor, ReadCeiling};
+use program::{Ceilings, ComputeCeiling, Error, Executor, ReadCeiling};
 use serde::{Deserialize, Serialize};
 
 use crate::rates::{self, KeptRates};
 use crate::{memory, ui, units};
 
 /// Of the file; files of other versions are written anew.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
-/// The file: one entry for each processor, number of threads and instruction set.
+/// What measured: another version has other kernels, and a build with assertions is slower.
+const BUILD: &str = if cfg!(debug_assertions) {
+    concat!(env!("CARGO_PKG_VERSION"), " debug")
+} else {
+    env!("CARGO_PKG_VERSION")
+};
+
+/// The file: one entry for each processor, number of threads and instruction set, and each build.
 #[derive(Debug, Serialize, Deserialize)]
 struct File {
     version: u32,
@@ -26,9 +33,13 @@ struct File {
 pub(crate) struct Kept {
     /// The processor and what of it is used: other ceilings belong to another machine.
     pub(crate) machine: String,
+    build: String,
     read: Vec<Read>,
     compute: Vec<Compute>,
     barrier_nanoseconds: u64,
+    /// Other programs ran meanwhile: measured again once they do not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) busy: bool,
     /// What kernels reach, as far as that was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rates: Option<KeptRates>,
@@ -62,9 +73,11 @@ impl Kept {
         };
         Kept {
             machine,
+            build: BUILD.to_owned(),
             read: ceilings.read.iter().map(read).collect(),
             compute: ceilings.compute.iter().map(compute).collect(),
             barrier_nanoseconds: ceilings.barrier.as_nanos() as u64,
+            busy: false,
             rates: None,
         }
     }
@@ -74,13 +87,20 @@ impl Kept {
         self.rates.as_ref()?.rates()
     }
 
+    /// Whether so many other threads leave too few cores for those that were measured.
+    fn is_crowded_by(&self, others: usize) -> bool {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let own = self.compute.iter().map(|c| c.threads).max().unwrap_or(1);
+        others.saturating_add(own) > cores
+    }
+
     /// The ceilings; `None` if a figure is no positive number.
     pub(crate) fn ceilings(&self) -> Option<Ceilings> {
         let figures = self.read.iter().map(|r| r.bytes_per_second);
         let mut figures = figures.chain(
             self.compute.iter().flat_map(|c| [c.f32_macs_per_second, c.int8_macs_per_second]),
         );
-        if !figures.all(|x| x.is_finite() && x >= 0.0) {
+        if !figures.all(|x| x.is_finite() && x > 0.0) {
             return None;
         }
         let read = |r: &Read| ReadCeiling {
@@ -131,34 +151,84 @@ fn machines() -> Vec<Kept> {
 /// What was kept for this executor.
 pub(crate) fn kept(executor: &dyn Executor) -> Option<Kept> {
     let name = machine(executor);
-    machines().into_iter().find(|kept| kept.machine == name)
+    machines().into_iter().find(|kept| kept.machine == name && kept.build == BUILD)
 }
 
 /// Keep an entry in place of an older one, where a cache folder can be written; elsewhere the machine is measured again
 /// next time, no more.
 fn keep(kept: &Kept) {
     let mut machines = machines();
-    machines.retain(|other| other.machine != kept.machine);
+    machines.retain(|other| (&other.machine, &other.build) != (&kept.machine, &kept.build));
     machines.push(kept.clone());
     let text = serde_json::to_string_pretty(&File { version: VERSION, machines });
     if let (Some(file), Ok(text)) = (file(), text) {
         let _ = file.parent().map(std::fs::create_dir_all);
-        let _ = std::fs::write(file, text);
+        // whoever reads at this moment sees the old file or the new one, no half
+        let new = file.with_extension(format!("{}.new", std::process::id()));
+        if std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, file)).is_err() {
+            let _ = std::fs::remove_file(new);
+        }
     }
 }
 
-/// Measure the ceilings now, with a bar. They are kept, and so are rates that were.
+/// Measure the ceilings now, with a bar. They are kept in place of older ones. Rates that were kept stay, unless other
+/// programs ran beside them.
 ///
 /// # Errors
 /// An executor without ceilings, or memory.
 pub(crate) fn measure(executor: &dyn Executor) -> program::Result<Kept> {
+    let others = others();
+    let mut new = Kept::new(machine(executor), &measured(executor)?);
+    new.busy = new.is_crowded_by(others);
+    new.rates = kept(executor).filter(|old| !old.busy).and_then(|old| old.rates);
+    keep(&new);
+    Ok(new)
+}
+
+/// The ceilings of this moment. What is kept is raised to them, never lowered: other programs only lower a figure.
+///
+/// # Errors
+/// An executor without ceilings, or memory.
+pub(crate) fn measure_again(executor: &dyn Executor) -> program::Result<Ceilings> {
+    let Some(old) = kept(executor) else {
+        let new = measure(executor)?.ceilings();
+        return new.ok_or_else(|| Error::Unsupported("ceilings that are no numbers".into()));
+    };
+    let now = measured(executor)?;
+    let best = old.ceilings().map_or(now.clone(), |best| now.clone().best_of(&best));
+    keep(&Kept { rates: old.rates, busy: old.busy, ..Kept::new(old.machine, &best) });
+    Ok(now)
+}
+
+/// What is kept of a time when other programs ran is measured again if they do not any more.
+fn renew(executor: &dyn Executor) {
+    let crowded = kept(executor).filter(|kept| kept.busy);
+    if crowded.is_some_and(|kept| roomy() && !kept.is_crowded_by(others())) {
+        // an executor that could be measured once can be again; if not, what is known serves
+        let _ = measure(executor);
+    }
+}
+
+/// Threads of other programs that run now, where the system tells.
+fn others() -> usize {
+    let running = || {
+        let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+        let (running, _) = text.split_whitespace().nth(3)?.split_once('/')?;
+        running.parse::<usize>().ok()?.checked_sub(1)
+    };
+    // what runs at one moment only does not matter, nor do our own threads before they sleep
+    let looks = (0..4).map(|_| {
+        std::thread::sleep(Duration::from_millis(5));
+        running().unwrap_or(0)
+    });
+    looks.min().unwrap_or(0)
+}
+
+fn measured(executor: &dyn Executor) -> program::Result<Ceilings> {
     let bar = ui::count_bar("measuring this machine", 100);
     let ceilings = executor.ceilings(&mut |part| bar.set_position((100.0 * part) as u64));
     bar.finish_and_clear();
-    let mut new = Kept::new(machine(executor), &ceilings?);
-    new.rates = kept(executor).and_then(|old| old.rates);
-    keep(&new);
-    Ok(new)
+    ceilings
 }
 
 /// Measure the rates of what is `wanted` now, with a bar, and keep them with those that are known.
@@ -173,6 +243,7 @@ pub(crate) fn measure_rates(executor: &dyn Executor, wanted: &Wanted) -> anyhow:
     if wanted.is_empty() {
         return Ok(kept);
     }
+    kept.busy |= kept.is_crowded_by(others());
     let bar = ui::count_bar("measuring its kernels", 100);
     let measured =
         planner::measure(executor, wanted, &mut |part| bar.set_position((100.0 * part) as u64));
@@ -192,6 +263,7 @@ pub(crate) fn kept_rates(executor: &dyn Executor) -> Option<Rates> {
 /// Rates for all that is `wanted`: kept, or else measured now. `None` where an executor cannot tell, or where measuring
 /// would crowd out the model that is loaded.
 pub(crate) fn rates(executor: &dyn Executor, wanted: &Wanted) -> Option<Rates> {
+    renew(executor);
     let known = kept_rates(executor).unwrap_or_default();
     let missing = known.missing(wanted);
     if missing.is_empty() {
@@ -203,6 +275,7 @@ pub(crate) fn rates(executor: &dyn Executor, wanted: &Wanted) -> Option<Rates> {
 /// What was kept, or else measured now; `None` where an executor has no ceilings, or where measuring would crowd out
 /// the model that is loaded.
 pub(crate) fn kept_or_measured(executor: &dyn Executor) -> Option<Ceilings> {
+    renew(executor);
     kept(executor).or_else(|| if roomy() { measure(executor).ok() } else { None })?.ceilings()
 }
 
@@ -265,6 +338,7 @@ mod tests {
             back.to_string().contains("30.0 GB/s") && back.to_string().contains("160 ns"),
             "{back}"
         );
+        assert!(back.is_crowded_by(1 << 20) && !back.busy);
         let mut broken = back;
         broken.read[0].bytes_per_second = -1.0;
         assert_eq!(broken.ceilings(), None);

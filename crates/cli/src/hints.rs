@@ -19,7 +19,8 @@ pub(crate) fn of(error: &anyhow::Error) -> Option<String> {
 fn of_failure(failure: &Failure) -> Option<String> {
     Some(match failure {
         Failure::NotFound { .. } => {
-            "the model comes first, as the path of a GGUF file: rooflight run MODEL.gguf 'PROMPT'"
+            "the model comes first, as the path of a GGUF file: rooflight run MODEL.gguf 'PROMPT'; \
+             the bundled demo answers rooflight run -p 'PROMPT'"
                 .into()
         }
         Failure::UnknownModel { near, .. } if near.is_empty() => {

@@ -85,16 +85,12 @@ impl Limits {
     }
 }
 
-/// `83 % of limit`: how close a measured time came to the least one, in seconds; empty if one of them is unknown.
-/// More than the whole means that a ceiling was measured too low, and says so.
+/// `83 % of limit (memory)`: how close a measured time came to the least one, in seconds, and what sets that; empty if
+/// one of them is unknown. More than the whole means that a ceiling was measured too low, and says so.
 pub(crate) fn share(limit: &Prediction, measured: f64) -> String {
-    match planner::share(limit.limit(), measured) {
-        Some(share) if share > 1.0 => {
-            format!("{:.0} % of limit: measure the machine again", 100.0 * share)
-        }
-        Some(share) => format!("{:.0} % of limit", 100.0 * share),
-        None => String::new(),
-    }
+    let Some(share) = planner::share(limit.limit(), measured) else { return String::new() };
+    let wrong = if share > 1.0 { ": measure the machine again" } else { "" };
+    format!("{:.0} % of limit ({}){wrong}", 100.0 * share, limit.binds().name())
 }
 
 #[cfg(test)]
@@ -106,8 +102,7 @@ mod tests {
     use super::*;
 
     fn limits() -> Limits {
-        let gguf = gguf::Gguf::from_bytes(crate::demo::gguf_bytes().expect("it is made"))
-            .expect("it opens");
+        let gguf = gguf::Gguf::from_bytes(conformance::demo_gguf()).expect("it opens");
         let program = models::load(&gguf).expect("it loads").program;
         let ceilings = Ceilings {
             read: vec![ReadCeiling { threads: 2, working_set: 1 << 30, bytes_per_second: 1e9 }],
@@ -141,8 +136,11 @@ mod tests {
     #[test]
     fn shares_in_words() {
         let limit = limits().steps(0, 1);
-        assert_eq!(share(&limit, 2.0 * limit.limit()), "50 % of limit");
-        assert_eq!(share(&limit, limit.limit() / 1.5), "150 % of limit: measure the machine again");
+        assert_eq!(share(&limit, 2.0 * limit.limit()), "50 % of limit (memory)");
+        assert_eq!(
+            share(&limit, limit.limit() / 1.5),
+            "150 % of limit (memory): measure the machine again"
+        );
         assert_eq!(share(&limit, 0.0), "");
     }
 }

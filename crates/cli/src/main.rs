@@ -6,11 +6,11 @@
 
 mod args;
 mod argv;
+mod bundled;
 mod ceilings;
 mod chat;
 mod commands;
 mod curve;
-mod demo;
 mod executors;
 mod exit;
 mod hints;

@@ -96,8 +96,8 @@ impl<'a> ReplyPrinter<'a> {
     }
 }
 
-/// `prompt 44 tok (12 cached) 0.31 s = 61 % of limit, first token 0.35 s, 128 tok 9.8 t/s = 83 % of limit,
-/// ctx 172/8192, stop`.
+/// `prompt 44 tok (12 cached) 0.31 s = 61 % of limit (int8), first token 0.35 s, 128 tok 9.8 t/s = 83 % of limit
+/// (memory), ctx 172/8192, stop`.
 pub(crate) fn footer(reply: &Generated, session: &Session, limits: Option<&Limits>) -> String {
     let stats = &reply.stats;
     let computed = stats.prompt_tokens - stats.cached_tokens;

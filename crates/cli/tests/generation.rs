@@ -24,12 +24,19 @@ fn one_answer_goes_to_stdout_and_nothing_else() {
 }
 
 #[test]
-fn without_a_model_a_random_one_answers_and_says_so() {
+fn without_a_model_the_bundled_one_answers_sensibly_and_says_so() {
     let place = Place::new();
-    let output = place.run(&["run", "-p", "hello", "-n", "5"]);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let told = text(&output.stderr);
-    assert!(told.contains("noise") && told.lines().count() == 1, "{told}");
+    for (prompt, answer) in [
+        ("What color is the sky?", "blue"),
+        ("My name is Tom. What is my name?", "Tom"),
+        ("\u{4f60}\u{597d}", "\u{4f60}\u{597d}"),
+    ] {
+        let output = place.run(&["run", "-p", prompt, "--temp", "0"]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let (reply, told) = (text(&output.stdout), text(&output.stderr));
+        assert!(reply.contains(answer), "{prompt}: {reply}");
+        assert!(told.contains("bundled demo model") && told.lines().count() == 1, "{told}");
+    }
 }
 
 #[test]

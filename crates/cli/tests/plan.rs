@@ -160,6 +160,19 @@ fn goals_are_met_or_the_nearest_is_named() {
     assert!(out.contains("nearest     ") && out.contains("missed      first token after"), "{out}");
     assert!(err.contains("the goals cannot be met: first token after"), "{err}");
 
+    // a cache that is asked for is not up for choice
+    let cache = [&base[..], &["--tps", "1", "-ctk", "q8_0", "-ctv", "f16"]].concat();
+    assert!(place.ok(&cache).contains("weights with q8_0/f16 cache"));
+    let (code, told) = place.fails(&[&base[..], &["--tps", "1", "--prompt", "9"]].concat());
+    assert!(code == 2 && told.contains("--ttft"), "{told}");
+    for (flags, told) in [
+        (&["-t", "1"][..], "-t has no effect"),
+        (&["--article-units", "--chunk", "64"], "--chunk has no effect"),
+    ] {
+        let warned = text(&place.run(&[&base[..], flags].concat()).stderr);
+        assert!(warned.contains(told), "{warned}");
+    }
+
     let memory = [&base[..], &["--tps", "1", "--memory", "2GB", "--json"]].concat();
     let missed = place.run(&memory);
     let plan: Value = serde_json::from_str(&text(&missed.stdout)).unwrap();
@@ -194,6 +207,8 @@ fn what_cannot_be_planned_is_one_line() {
         (vec!["qwen3-8b", "--type", "Q9"], 2, "no weight type `Q9`"),
         (vec!["qwen3-8b", "--device", "abacus"], 2, "no device `abacus`"),
         (vec!["qwen3-8b", "--memory", "much"], 2, "24GB"),
+        (vec!["qwen3-8b", "--memory", "1e400"], 2, "24GB"),
+        (vec!["qwen3-8b", "--memory", "1e300T"], 2, "24GB"),
         (vec!["qwen3-8b", "--ttft", "soon"], 2, "500ms"),
         (vec!["qwen3-8b", "-c", "0"], 2, "32k"),
         (vec![], 2, "no model"),
@@ -233,5 +248,29 @@ fn what_people_see_fits_a_screen() {
     let list = place.ok(&["plan", "--list"]);
     for name in ["Qwen2.5", "1.5B", "Llama-3.3   70B", "Q4_K_M", "RTX 4090"] {
         assert!(list.contains(name), "{name}");
+    }
+}
+
+/// Whatever the figures, there is an answer, a picture, and an end.
+#[test]
+fn figures_without_measure() {
+    let place = Place::new();
+    let huge = CONFIG.replace("3584", "1048576").replace("18944", "16777216");
+    let huge =
+        huge.replace("_layers\": 28", "_layers\": 512").replace("heads\": 28", "heads\": 64");
+    place.write("huge.json", huge);
+    for args in [
+        &["qwen2.5-7b", "-c", "16m", "--chunk", "1", "--device", "m1"][..],
+        &["qwen2.5-7b", "--bandwidth", "1e-300", "--flops", "1e-300", "--memory", "1e-300"],
+        &["qwen2.5-7b", "--bandwidth", "1e300", "--flops", "1e300", "--memory", "1e300"],
+        &["huge.json", "-c", "16m", "--device", "h100sxm"],
+    ] {
+        let plan = json(&place, &[args, &["--plot", "all.svg"]].concat());
+        assert!(plan["steps"].as_array().is_some_and(|steps| !steps.is_empty()), "{args:?}");
+        assert!(!text(&place.read("all.svg")).contains("NaN"), "{args:?}");
+        place.ok(&[&["plan"], args].concat());
+        let goals = ["--ttft", "1e-300", "--tps", "1e300", "--plot", "goals.svg"];
+        let missed = place.run(&[&["plan"], args, &goals].concat());
+        assert_eq!(missed.status.code(), Some(1), "{args:?}: {}", text(&missed.stderr));
     }
 }

@@ -35,6 +35,22 @@ fn a_plan_is_drawn() {
     assert!(svg.contains(">wanted: 1 s<") && svg.contains(">wanted: 10 tokens a second<"), "{svg}");
 }
 
+/// In chunks shorter than that, weights are read too often for the lines to cross.
+#[test]
+fn an_inflection_is_marked_where_the_lines_cross() {
+    let place = Place::new();
+    let svg = |chunk: &str| {
+        let args = ["plan", "qwen2.5-7b", "--device", "rtx4090", "--plot", "plan.svg", "--chunk"];
+        place.ok(&[&args[..], &[chunk]].concat());
+        String::from_utf8(place.read("plan.svg")).unwrap()
+    };
+    assert!(svg("512").contains(">inflection: "));
+    let short = svg("64");
+    assert!(
+        !short.contains(">inflection: ") && short.contains("in one pass arithmetic would bind")
+    );
+}
+
 #[test]
 fn the_ending_decides() {
     let place = Place::new();

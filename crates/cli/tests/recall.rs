@@ -1,4 +1,4 @@
-//! `recall`, on a model of noise: what is counted, and what bad input is told.
+//! `recall`: what the bundled model finds, what is counted, and what bad input is told.
 
 mod common;
 
@@ -39,4 +39,22 @@ fn a_malformed_question_names_its_line() {
     place.write("items.jsonl", "\n");
     let (code, told) = place.fails(&["recall", "-m", "demo.gguf", "-f", "items.jsonl"]);
     assert!(code == 2 && told.contains("no questions"), "{told}");
+}
+
+/// A part of the held-out questions; `training/README.md` has the figures for all.
+#[test]
+fn the_bundled_model_finds_what_its_context_says() {
+    let place = Place::new();
+    let all = concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/heldout/recall.jsonl");
+    let all = std::fs::read_to_string(all).unwrap();
+    let some: Vec<&str> = all.lines().step_by(9).collect();
+    place.write("some.jsonl", some.join("\n"));
+    place.ok(&["demo-model", "bundled.gguf"]);
+    let json = place.ok(&["recall", "-f", "some.jsonl", "--json"]);
+    assert_eq!(place.ok(&["recall", "-m", "bundled.gguf", "-f", "some.jsonl", "--json"]), json);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    for kind in ["passkey", "keyvalue", "two_needles", "arithmetic", "name"] {
+        let share = json["kinds"][kind]["share"].as_f64().unwrap();
+        assert!(share >= 0.6, "{kind}: {share}");
+    }
 }

@@ -8,6 +8,7 @@
 
 mod checks;
 mod compare;
+mod demo;
 pub mod golden;
 mod made;
 mod memory;
@@ -17,6 +18,7 @@ use program::Executor;
 
 pub use checks::{CHECKS, Check, EXPERTS, LATENT};
 pub use compare::{assert_close, assert_same_bits, bound, first_difference, nmse, trace};
+pub use demo::demo_gguf;
 pub use made::{Family, Made, tiny_config, tiny_model};
 pub use memory::MemoryWeights;
 pub use random::Random;

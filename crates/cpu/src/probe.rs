@@ -161,6 +161,18 @@ mod tests {
         assert!(ceilings.memory_bandwidth(1).is_some() && ceilings.memory_bandwidth(3).is_none());
     }
 
+    /// An instruction does four times as many products of bytes as of floats, at most: much more is a loop that the
+    /// compiler emptied.
+    #[test]
+    fn loops_do_what_they_count() {
+        let pool = Pool::new(1);
+        for isa in [Isa::AVX2, Isa::AVX512].into_iter().filter(|isa| Isa::detect().contains(*isa)) {
+            let [float, int8] =
+                [FMA.pick(isa), INT8.pick(isa)].map(|kernel| compute_rate(&pool, 1, kernel));
+            assert!(int8 < 16.0 * float, "{}: {int8:e} and {float:e}", isa.name());
+        }
+    }
+
     #[test]
     fn thread_counts_end_with_all() {
         assert_eq!(thread_counts(1), [1]);

@@ -131,6 +131,22 @@ impl Work {
             barriers: self.barriers.saturating_add(other.barriers),
         }
     }
+
+    /// The same `n` times.
+    #[must_use]
+    pub fn times(&self, n: u64) -> Work {
+        Work {
+            weights: self.weights.saturating_mul(n),
+            weight_bytes: self.weight_bytes.saturating_mul(n),
+            cache_read_bytes: self.cache_read_bytes.saturating_mul(n),
+            cache_write_bytes: self.cache_write_bytes.saturating_mul(n),
+            activation_bytes: self.activation_bytes.saturating_mul(n),
+            int8_macs: self.int8_macs.saturating_mul(n),
+            f32_macs: self.f32_macs.saturating_mul(n),
+            elements: self.elements.saturating_mul(n),
+            barriers: self.barriers.saturating_mul(n),
+        }
+    }
 }
 
 impl std::iter::Sum for Work {
@@ -387,6 +403,12 @@ impl Cost {
         };
         self.pass(&Load { past: 0, tokens: n, outputs })
     }
+
+    /// The tokens of a prompt at these positions in [`chunks`].
+    pub fn prefill_in_chunks(&self, positions: Range<u64>, chunk: u64) -> Work {
+        let passes = few_chunks(positions, chunk);
+        passes.map(|(load, n)| self.pass(&load).total().times(n)).sum()
+    }
 }
 
 /// The tokens of a prompt at these positions, those before them being cached, in passes of `chunk` tokens (at least 1),
@@ -399,6 +421,31 @@ pub fn chunks(positions: Range<u64>, chunk: u64) -> impl Iterator<Item = Load> {
         let tokens = chunk.min(end - past);
         Load { past, tokens, outputs: u64::from(past + tokens == end) }
     })
+}
+
+/// Stretches in which [`few_chunks`] takes the chunks of a long prompt together.
+const STRETCHES: u64 = 64;
+
+/// The passes of [`chunks`], those of a stretch of a long prompt taken together: the one in its middle, and how many
+/// it stands for. Sums are exact of what grows in proportion to the past, as all work does; no prompt makes more than
+/// 128.
+pub(crate) fn few_chunks(positions: Range<u64>, chunk: u64) -> impl Iterator<Item = (Load, u64)> {
+    let chunk = chunk.max(1);
+    let Range { start, end } = positions;
+    // the last one yields logits, and may be shorter
+    let n = end.saturating_sub(start).div_ceil(chunk).saturating_sub(1);
+    let last = start + n * chunk;
+    // of an odd number one is in the middle
+    let length = (n / STRETCHES) | 1;
+    let mut at = 0;
+    let stretches = std::iter::from_fn(move || {
+        let left = n - at;
+        let count = if left >= length { length } else { left.checked_sub(1)? | 1 };
+        let past = start + (at + count / 2) * chunk;
+        at += count;
+        Some((Load { past, tokens: chunk, outputs: 0 }, count))
+    });
+    stretches.chain(chunks(last..end, chunk).map(|load| (load, 1)))
 }
 
 /// The work of one pass, op by op.

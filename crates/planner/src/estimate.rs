@@ -140,9 +140,7 @@ impl Estimate {
     /// Bytes of activations that leave the processor's caches in such a prompt.
     pub fn activation_bytes(&self, n: u64) -> u64 {
         match self {
-            Estimate::Counted(c) => crate::cost::chunks(0..n, c.chunk)
-                .map(|load| c.cost.pass(&load).total().activation_bytes)
-                .fold(0, u64::saturating_add),
+            Estimate::Counted(c) => c.cost.prefill_in_chunks(0..n, c.chunk).activation_bytes,
             Estimate::Closed(_) => 0,
         }
     }
@@ -195,14 +193,14 @@ impl Estimate {
 
 /// One rate of arithmetic, in floating point.
 fn closed(memory: f64, f32: f64) -> Prediction {
-    Prediction { memory, f32, expected: memory.max(f32), ..Prediction::default() }
+    Prediction { memory, f32, ..Prediction::default() }
 }
 
 /// The shortest prompt beyond the first inflection whose reading takes longer than its arithmetic again.
 fn second_inflection(cost: &Cost, machine: &Machine, longest: u64) -> Option<u64> {
     let reads = |n: u64| {
         let p = Prediction::of_work(&cost.prefill(n, Head::LastToken).total(), machine);
-        p.memory >= p.int8 + p.f32
+        p.memory >= p.compute()
     };
     let first = first_inflection(cost, machine, longest)?;
     let doubled = std::iter::successors(Some(first), |n| n.checked_mul(2));

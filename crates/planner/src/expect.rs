@@ -10,7 +10,7 @@ use std::ops::Range;
 use program::{CacheType, Node, Op, Program, Rows, ValueId};
 use quant::GgmlType;
 
-use crate::cost::{Load, chunks};
+use crate::cost::{Load, few_chunks};
 use crate::rates::{AttentionShape, Rates, Wanted, smallest_chunk};
 
 /// Seconds to be expected, by what they go into.
@@ -46,6 +46,20 @@ impl Expected {
             rest: self.rest + other.rest,
             phases: self.phases + other.phases,
             step: self.step + other.step,
+        }
+    }
+
+    /// The same `n` times.
+    #[must_use]
+    pub fn times(&self, n: u64) -> Expected {
+        let n = n as f64;
+        Expected {
+            linear: self.linear * n,
+            attention: self.attention * n,
+            head: self.head * n,
+            rest: self.rest * n,
+            phases: self.phases * n,
+            step: self.step * n,
         }
     }
 }
@@ -212,8 +226,9 @@ impl Executed {
     /// The tokens of a prompt at these positions, those before them being cached, in passes of `chunk` tokens, to the
     /// logits of the last one.
     pub fn prefill(&self, positions: Range<u64>, chunk: u64, rates: &Rates) -> Option<Expected> {
-        let mut passes = chunks(positions, chunk);
-        passes.try_fold(Expected::default(), |all, load| Some(all.plus(&self.pass(&load, rates)?)))
+        few_chunks(positions, chunk).try_fold(Expected::default(), |all, (load, n)| {
+            Some(all.plus(&self.pass(&load, rates)?.times(n)))
+        })
     }
 
     /// The chunk in which prompts are best cut: the smallest of 64, 128, 256 and 512 rows of which a row takes at most

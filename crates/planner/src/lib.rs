@@ -31,5 +31,5 @@ pub use estimate::{Counted, Estimate, Turns};
 pub use expect::{Executed, Expected};
 pub use measure::measure;
 pub use plan::{Candidate, Lengths, Plan, WhatIf, what_if};
-pub use predict::{Machine, Prediction, Resource, first_inflection, longest_context, share};
+pub use predict::{Machine, Prediction, Resource, first_inflection, share};
 pub use rates::{AttentionRate, AttentionShape, LinearRate, Overheads, Rates, Wanted};

@@ -226,7 +226,7 @@ fn linear(executor: &dyn Executor, weights: &mut Weights, ty: GgmlType) -> Resul
             let (n_large, t_large) = pass.sum(|name, _| name.starts_with("large"));
             let determinant = n_small * counts.1 - n_large * counts.0;
             let phase = (t_small * counts.1 - t_large * counts.0) / determinant;
-            let phase = phase.clamp(0.0, t_small / n_small / 2.0);
+            let phase = phase.min(t_small / n_small / 2.0).max(0.0);
             let left = t_small + t_large - phase * (n_small + n_large);
             (phase, left / (counts.0 + counts.1))
         });

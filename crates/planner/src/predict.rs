@@ -1,10 +1,10 @@
-//! [`Prediction`]: the least time of some work on a [`Machine`], and the time to be expected.
+//! [`Prediction`]: the least time of some work on a [`Machine`]. What is to be expected: [`crate::Expected`].
 
 use std::ops::Range;
 
 use program::Ceilings;
 
-use crate::cost::{Cost, Kind, Load, Work, chunks};
+use crate::cost::{Cost, Kind, Load, Work};
 use crate::formula::Head;
 
 /// What binds.
@@ -76,37 +76,29 @@ pub struct Prediction {
     pub f32: f64,
     /// Waiting at barriers.
     pub barriers: f64,
-    /// The time to be expected if each op runs at its own limit, one after the other: the sum over ops of memory or
-    /// arithmetic, whichever takes longer, and of barriers.
-    pub expected: f64,
 }
 
 impl Prediction {
-    /// One op, or work that overlaps as if it were one.
+    /// Any work, all of it overlapping.
     pub fn of_work(work: &Work, machine: &Machine) -> Prediction {
         // What is not there takes no time, whatever the rate.
         let time = |amount: u64, rate: f64| if amount == 0 { 0.0 } else { amount as f64 / rate };
-        let memory = time(work.bytes(), machine.bandwidth);
-        let int8 = time(work.int8_macs, machine.int8_macs);
-        let f32 = time(work.f32_macs, machine.f32_macs);
-        let barriers = work.barriers as f64 * machine.barrier;
-        let expected = memory.max(int8 + f32) + barriers;
-        Prediction { memory, int8, f32, barriers, expected }
+        Prediction {
+            memory: time(work.bytes(), machine.bandwidth),
+            int8: time(work.int8_macs, machine.int8_macs),
+            f32: time(work.f32_macs, machine.f32_macs),
+            barriers: work.barriers as f64 * machine.barrier,
+        }
     }
 
-    /// A pass, op by op.
+    /// A pass.
     pub fn of_pass(cost: &Cost, load: &Load, machine: &Machine) -> Prediction {
-        let pass = cost.pass(load);
-        let ops = pass.ops().map(|(_, work)| Prediction::of_work(work, machine));
-        ops.fold(Prediction::default(), |all, op| all.plus(&op))
+        Prediction::of_work(&cost.pass(load).total(), machine)
     }
 
     /// Those ops of a pass that belong to one part of the model.
     pub fn of_kind(cost: &Cost, load: &Load, kind: Kind, machine: &Machine) -> Prediction {
-        let pass = cost.pass(load);
-        let ops = pass.ops().filter(|(op, _)| op.kind == kind);
-        let ops = ops.map(|(_, work)| Prediction::of_work(work, machine));
-        ops.fold(Prediction::default(), |all, op| all.plus(&op))
+        Prediction::of_work(&cost.pass(load).of_kind(kind), machine)
     }
 
     /// The step of one token on a cache of `depth` positions.
@@ -122,8 +114,7 @@ impl Prediction {
         chunk: u64,
         machine: &Machine,
     ) -> Prediction {
-        let passes = chunks(positions, chunk).map(|load| Self::of_pass(cost, &load, machine));
-        passes.fold(Prediction::default(), |all, pass| all.plus(&pass))
+        Prediction::of_work(&cost.prefill_in_chunks(positions, chunk), machine)
     }
 
     /// One after the other.
@@ -134,7 +125,6 @@ impl Prediction {
             int8: self.int8 + other.int8,
             f32: self.f32 + other.f32,
             barriers: self.barriers + other.barriers,
-            expected: self.expected + other.expected,
         }
     }
 
@@ -147,6 +137,11 @@ impl Prediction {
         ]
     }
 
+    /// Arithmetic: the longer of both kinds, since they overlap as all else does.
+    pub fn compute(&self) -> f64 {
+        self.int8.max(self.f32)
+    }
+
     /// The least time, in seconds, even if everything overlaps: that of the resource that binds.
     pub fn limit(&self) -> f64 {
         self.by_resource().iter().fold(0.0, |most, (_, time)| time.max(most))
@@ -157,11 +152,6 @@ impl Prediction {
         let longest = self.by_resource().into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
         longest.map_or(Resource::Memory, |(resource, _)| resource)
     }
-
-    /// `rows` in the expected time, per second: tokens per second of a step with 1, of a prompt with its length.
-    pub fn per_second(&self, rows: u64) -> f64 {
-        rows as f64 / self.expected
-    }
 }
 
 /// The shortest prompt, of at most `longest` tokens in one pass, whose arithmetic takes longer than its reading: the
@@ -171,7 +161,7 @@ pub fn first_inflection(cost: &Cost, machine: &Machine, longest: u64) -> Option<
     let computes = |n: u64| {
         let work = cost.prefill(n, Head::LastToken).total();
         let p = Prediction::of_work(&work, machine);
-        p.int8 + p.f32 > p.memory
+        p.compute() > p.memory
     };
     let powers = std::iter::successors(Some(1u64), |n| n.checked_mul(2));
     let above = powers.take_while(|n| *n < longest).chain([longest]).find(|n| computes(*n))?;
@@ -188,11 +178,4 @@ pub fn first_inflection(cost: &Cost, machine: &Machine, longest: u64) -> Option<
 /// that. `None` unless both times, in seconds, are positive.
 pub fn share(limit: f64, measured: f64) -> Option<f64> {
     (limit > 0.0 && measured > 0.0).then(|| limit / measured)
-}
-
-/// Positions whose cache fits into `memory` beside the weights and `reserved`, all in bytes; `None` if these alone do
-/// not fit. What is reserved is activations, a row of logits, and what else runs on the machine.
-pub fn longest_context(cost: &Cost, memory: u64, reserved: u64) -> Option<u64> {
-    let left = memory.checked_sub(cost.resident_bytes())?.checked_sub(reserved)?;
-    left.checked_div(cost.cache_bytes_per_token())
 }

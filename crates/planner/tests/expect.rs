@@ -131,6 +131,11 @@ fn a_prompt_works_for_one_row_where_one_row_is_wanted() {
     let whole = model.prefill(0..128, 64, &rates).expect("everything was measured");
     assert_eq!(whole, pass(0, 64, 0).plus(&pass(64, 64, 1)));
     assert_eq!(model.prefill(5..5, 64, &rates), Some(Expected::default()));
+    // many chunks are taken together, which changes nothing where time grows in proportion to what is cached
+    let passes = planner::cost::chunks(64..20_000, 16);
+    let sum: f64 = passes.map(|l| pass(l.past, l.tokens, l.outputs).total()).sum();
+    let together = model.prefill(64..20_000, 16, &rates).expect("everything was measured").total();
+    assert!((together / sum - 1.0).abs() < 1e-3, "{together} {sum}");
 }
 
 #[test]

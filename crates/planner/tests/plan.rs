@@ -1,8 +1,8 @@
 //! Counted costs of recorded programs equal the closed forms.
 
 use models::ModelConfig;
-use planner::formula::{Head, ModelShape, Roofline, positions_read, triangle};
-use planner::{Cost, CostOptions, Kind, Load, Machine, Work, first_inflection, longest_context};
+use planner::formula::{Head, ModelShape, Roofline, longest_context, positions_read, triangle};
+use planner::{Cost, CostOptions, Kind, Load, Machine, Prediction, Work, first_inflection};
 use program::{CacheType, Program, RopeScaling};
 use quant::GgmlType;
 
@@ -210,6 +210,22 @@ fn chunks_add_up() {
     assert_eq!(planner::cost::chunks(0..0, 128).count(), 0);
 }
 
+/// However many chunks there are, few are looked at, and none is left out.
+#[test]
+fn many_chunks_are_counted_together() {
+    for c in [config("qwen2"), config("llama")] {
+        let cost = Cost::of(&program(&c, GgmlType::Q8_0), &CostOptions::default()).unwrap();
+        for (positions, chunk) in [(0..0, 1), (5..6, 1), (0..2999, 1), (7..6000, 2), (3..1030, 9)] {
+            let passes = planner::cost::chunks(positions.clone(), chunk);
+            let sum: Work = passes.map(|load| cost.pass(&load).total()).sum();
+            assert_eq!(cost.prefill_in_chunks(positions.clone(), chunk), sum, "{positions:?}");
+        }
+        let whole = cost.prefill(1 << 40, Head::LastToken).total();
+        assert_eq!(cost.prefill_in_chunks(0..1 << 40, 1 << 40), whole);
+        assert!(cost.prefill_in_chunks(0..1 << 40, 1).weight_bytes > whole.weight_bytes);
+    }
+}
+
 /// Of the last layer only keys and values are needed for every token; a step needs all.
 #[test]
 fn narrowing_drops_what_no_output_needs() {
@@ -238,13 +254,11 @@ fn narrowing_drops_what_no_output_needs() {
 #[test]
 fn contexts_that_fit() {
     let cost = Cost::of(&program(&config("qwen2"), GgmlType::Q4_0), &RECORDED).unwrap();
-    let weights = cost.resident_bytes();
-    let position = cost.cache_bytes_per_token();
-    let longest = |memory, reserved| longest_context(&cost, memory, reserved);
-    assert_eq!(longest(weights + 10 * position + position / 2, 0), Some(10));
-    assert_eq!(longest(weights + 10 * position, position), Some(9));
-    assert_eq!(longest(weights - 1, 0), None);
-    assert_eq!(longest(weights, 1), None);
+    let (weights, position) = (cost.resident_bytes() as f64, cost.cache_bytes_per_token() as f64);
+    let longest = |memory| longest_context(memory, weights, position);
+    assert_eq!(longest(weights + 10.5 * position), Some(10));
+    assert_eq!(longest(weights + 9.9 * position), Some(9));
+    assert_eq!(longest(weights - 1.0), None);
 }
 
 /// The counted inflection is that of the closed form, but for the rows of the embedding and the writes to the cache,
@@ -269,6 +283,26 @@ fn counted_inflections_are_near_the_closed_form() {
             assert_eq!(first_inflection(&cost, &machine, counted - 1), None);
         }
     }
+}
+
+/// Where some matrices are multiplied in 8 bits and others are not, the longer of both kinds crosses the reading.
+#[test]
+fn an_inflection_is_where_compute_crosses_read() {
+    let c = config("llama");
+    let ty = |name: &str, dims: &[u64]| match dims.len() {
+        1 => (!name.starts_with("rope_freqs") && !name.ends_with(".bias")).then_some(GgmlType::F32),
+        _ if name.contains("ffn") => Some(GgmlType::Q8_0),
+        _ => Some(GgmlType::F16),
+    };
+    let program = models::from_config(&c, &ty).unwrap().program;
+    let cost = Cost::of(&program, &CostOptions::default()).unwrap();
+    let machine = Machine { bandwidth: 10e9, int8_macs: 1e12, f32_macs: 4e11, barrier: 0.0 };
+    let at = first_inflection(&cost, &machine, 1 << 20).expect("arithmetic binds");
+    let of = |n: u64| Prediction::of_prefill(&cost, 0..n, n, &machine);
+    let (below, above) = (of(at - 1), of(at));
+    assert!(above.int8 > 0.1 * above.memory && above.f32 > 0.1 * above.memory, "{above:?}");
+    assert!(below.compute() <= below.memory && above.compute() > above.memory, "{at}");
+    assert_eq!(above.limit(), above.compute());
 }
 
 /// A value is written by one op and read by others; it counts where it is larger than the processor's cache.

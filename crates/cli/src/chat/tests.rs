@@ -36,7 +36,7 @@ impl LineReader for Script {
 }
 
 fn chat() -> Chat {
-    let gguf = gguf::Gguf::from_bytes(crate::demo::gguf_bytes().unwrap()).unwrap();
+    let gguf = gguf::Gguf::from_bytes(conformance::demo_gguf()).unwrap();
     let loaded = models::load(&gguf).unwrap();
     let executor =
         ExecutorOptions { kind: ExecutorKind::Interpreter, ..ExecutorOptions::default() }.start();

@@ -1,13 +1,13 @@
-//! `demo-model`: the model of `demo.rs` as a file, for tests and trials.
+//! `demo-model`: the bundled model as a file, for the commands that want one.
 
 use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
 
-/// Write the tiny random model that `run` uses without a model
+/// Write the bundled demo model to a file
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Example:\n  rooflight demo-model demo.gguf")]
+#[command(after_help = "Example:\n  rooflight demo-model demo.gguf && rooflight show demo.gguf")]
 pub(crate) struct DemoModel {
     /// File to write
     file: PathBuf,
@@ -15,8 +15,7 @@ pub(crate) struct DemoModel {
 
 impl DemoModel {
     pub(crate) fn run(self, _out: &mut dyn Write) -> anyhow::Result<()> {
-        let bytes = crate::demo::gguf_bytes()?;
-        std::fs::write(&self.file, bytes)
+        std::fs::write(&self.file, crate::bundled::bytes())
             .with_context(|| format!("writing {}", self.file.display()))
     }
 }

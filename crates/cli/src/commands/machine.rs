@@ -7,12 +7,12 @@ use planner::Wanted;
 use quant::GgmlType;
 
 use crate::args::{ExecutorArgs, ThreadArgs};
-use crate::ceilings;
 use crate::executors::ExecutorOptions;
+use crate::{ceilings, ui};
 
 /// Measure what this machine can do at most, and what our kernels reach on it
 ///
-/// Read bandwidth, arithmetic and the cost of a barrier: the roof that speeds are compared with: `83 % of limit` after a reply means 83 % of what they allow.
+/// Read bandwidth, arithmetic and the cost of a barrier: the roof that speeds are compared with: `83 % of limit (memory)` after a reply means 83 % of what bandwidth allows.
 /// Below it the rates of our own kernels, by type of weights and by shape of attention: from them come expected times, and the chunk in which prompts are cut.
 /// All is measured once, in some seconds, and kept in the user's cache folder.
 #[derive(clap::Args, Debug)]
@@ -53,6 +53,9 @@ impl Machine {
         let known = if self.refresh { None } else { kept.rates() };
         let missing = known.unwrap_or_default().missing(&wanted);
         let kept = ceilings::measure_rates(&*executor, &missing).context("measuring kernels")?;
+        if kept.busy {
+            ui::warn("other programs ran: these figures are too low, --refresh measures again");
+        }
         if self.json {
             writeln!(out, "{}", serde_json::to_string_pretty(&kept)?)?;
         } else {

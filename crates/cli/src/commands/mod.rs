@@ -60,7 +60,6 @@ enum Command {
     Article(article::Article),
     Completions(completions::Completions),
     Man(man::Man),
-    #[command(hide = true)]
     DemoModel(demo_model::DemoModel),
 }
 

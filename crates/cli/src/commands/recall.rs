@@ -72,7 +72,7 @@ impl Recall {
         let interrupt = Interrupt::install();
         let gguf = match &self.model {
             Some(path) => load::open(path)?,
-            None => Gguf::from_bytes(crate::demo::gguf_bytes()?)?,
+            None => crate::bundled::open()?,
         };
         let format = load::chat_format(&gguf)?;
         let mut session = self.open(&gguf)?;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use engine::Conversation;
-use gguf::Gguf;
 
 use crate::args::{MODEL_VARIABLE, PromptArgs};
 use crate::chat::{Chat, Terminal};
@@ -14,14 +13,15 @@ use crate::interrupt::Interrupt;
 use crate::load;
 use crate::sampling::{Think, thinks_anyway};
 use crate::session::{Opened, SessionArgs};
-use crate::{demo, ui};
+use crate::{bundled, ui};
 
 /// Talk to a model, or have it answer one prompt
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  rooflight run model.gguf\n  rooflight run model.gguf 'Why is the sky blue?'\n  \
+    after_help = "Examples:\n  rooflight run\n  rooflight run model.gguf\n  rooflight run model.gguf 'Why is the sky blue?'\n  \
                         git diff | rooflight run model.gguf 'Explain this change.'\n\n\
-                        Without a prompt this is a conversation; /help in it lists its commands."
+                        Without a prompt this is a conversation; /help in it lists its commands. Without a model the \
+                        bundled demo model answers: rooflight run -p 'Tell me a story.'"
 )]
 pub(crate) struct Run {
     #[command(flatten)]
@@ -46,12 +46,12 @@ impl Run {
         let demo = prompt.model.is_none();
         let gguf = match &prompt.model {
             Some(path) => load::open(path)?,
-            None => Gguf::from_bytes(demo::gguf_bytes()?)?,
+            None => bundled::open()?,
         };
         let message = message(prompt.prompt)?;
         if demo {
             ui::note(
-                "no model given: this is a tiny random one, its text is noise; rooflight run MODEL.gguf talks to a real one",
+                "no model given: this is the bundled demo model, very small, English and Chinese; rooflight run MODEL.gguf talks to a real one",
             );
         }
         let format = load::chat_format(&gguf)?;
@@ -64,14 +64,12 @@ impl Run {
         }
         settings.show_thoughts = !self.hidethinking;
         if demo {
-            settings.max_tokens = settings.max_tokens.or(Some(DEMO_TOKENS));
+            settings.max_tokens = settings.max_tokens.or(Some(bundled::REPLY_TOKENS));
         }
 
         let Opened { session, info, limits } = self.session.open(gguf)?;
         let mut conversation = Conversation::new(session, Arc::new(format));
         conversation.set_system(self.system_prompt.clone());
-        // what a tiny model of noise reaches tells nothing about the machine
-        let limits = limits.filter(|_| !demo);
         let system = self.system_prompt;
         let mut chat = Chat { conversation, settings, interrupt, system, info, template, limits };
         match message {
@@ -83,9 +81,6 @@ impl Run {
         }
     }
 }
-
-/// Longest reply of the demo model: noise needs no end.
-const DEMO_TOKENS: usize = 128;
 
 /// What to answer: the prompt, with what is piped in after it; `None` for a conversation.
 fn message(prompt: Option<String>) -> anyhow::Result<Option<String>> {

@@ -1,4 +1,4 @@
-//! The binary in a clean environment, with the demo model in a folder of its own.
+//! The binary in a clean environment, with a tiny random model in a folder of its own.
 
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
@@ -16,7 +16,7 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn new() -> Self {
         let place = Self { dir: tempfile::tempdir().expect("a temporary folder can be made") };
-        place.ok(&["demo-model", "demo.gguf"]);
+        place.write("demo.gguf", conformance::demo_gguf());
         place
     }
 

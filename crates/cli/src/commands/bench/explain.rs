@@ -334,8 +334,7 @@ mod tests {
     use super::*;
 
     fn explain(test: Test, speed: f64) -> Explanation {
-        let gguf = gguf::Gguf::from_bytes(crate::demo::gguf_bytes().expect("it is made"))
-            .expect("it opens");
+        let gguf = gguf::Gguf::from_bytes(conformance::demo_gguf()).expect("it opens");
         let program = models::load(&gguf).expect("it loads").program;
         let ceilings = Ceilings {
             read: vec![ReadCeiling { threads: 2, working_set: 1 << 30, bytes_per_second: speed }],

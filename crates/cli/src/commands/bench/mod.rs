@@ -8,9 +8,10 @@ mod report;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use planner::Executed;
-use program::CacheType;
+use program::{CacheType, Ceilings, Executor};
 
 use crate::args::{self, ExecutorArgs, ModelArgs, VerboseArgs};
 use crate::ceilings;
@@ -21,6 +22,9 @@ use explain::Explanation;
 use measure::{Bench as Runner, Test};
 use plan::Numbers;
 use report::{Format, Row};
+
+/// A machine's figures do not drift in less than this.
+const STEADY: Duration = Duration::from_secs(3);
 
 /// Tokens per pass where nothing better is known, as in llama-bench.
 const CHUNK: usize = 512;
@@ -76,11 +80,38 @@ pub(crate) struct Bench {
     verbose: VerboseArgs,
 }
 
+/// The machine's ceilings as they are now: those of a shared machine drift.
+struct Roof<'a> {
+    executor: &'a dyn Executor,
+    measured: Instant,
+    ceilings: Option<Ceilings>,
+}
+
+impl<'a> Roof<'a> {
+    fn new(executor: &'a dyn Executor) -> Roof<'a> {
+        let ceilings = ceilings::measure_again(executor).ok();
+        Roof { executor, measured: Instant::now(), ceilings }
+    }
+
+    /// The better ones of before and after a test.
+    fn around(&mut self) -> Option<Ceilings> {
+        if self.measured.elapsed() < STEADY {
+            return self.ceilings.clone();
+        }
+        let now = Roof::new(self.executor);
+        let before = std::mem::replace(self, now).ceilings?;
+        Some(before.best_of(self.ceilings.as_ref()?))
+    }
+}
+
 impl Bench {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         if let Some(n) = plan::all(&self.threads).find(|n| !(1..=args::MAX_THREADS).contains(n)) {
             let most = args::MAX_THREADS;
             return Err(Failure::Usage(format!("-t {n}: expected numbers from 1 to {most}")).into());
+        }
+        if self.explain && self.plot.is_none() && matches!(self.output, Format::Csv) {
+            ui::warn("--explain has no effect: a row of CSV has no place for it, but --plot has");
         }
         let gguf = load::open(&self.model.model)?;
         let tests = self.tests();
@@ -101,9 +132,11 @@ impl Bench {
             let rates = ceilings::rates(&*loaded.executor, &wanted);
             let best = load::chunk(program, &cache, rates.as_ref());
             let chunk = self.chunk.or(best).unwrap_or(CHUNK);
-            let measured = || ceilings::measure(&*loaded.executor).ok()?.ceilings();
             let setting = report::Setting::new(&gguf, &loaded, cache, chunk);
-            let mut before = measured();
+            let mut roof = Roof::new(&*loaded.executor);
+            if self.explain && roof.ceilings.is_none() {
+                ui::warn("--explain has no effect: this executor has no limits to compare with");
+            }
             let runner = Runner::new(Arc::clone(&loaded.model), cache, chunk)?;
             for test in &tests {
                 let bar = ui::count_bar("bench", u64::from(self.repetitions) + 1)
@@ -112,10 +145,7 @@ impl Bench {
                 let samples = runner.measure(*test, self.repetitions, &mut || bar.inc(1))?;
                 let timing = if self.explain { Some(runner.explain(*test)?) } else { None };
                 bar.finish_and_clear();
-                // the figures of a shared machine drift: what counts is the better of before and after
-                let after = measured();
-                let best =
-                    before.take().zip(after.as_ref()).map(|(before, after)| before.best_of(after));
+                let best = roof.around();
                 let limits = best.and_then(|best| setting.limits(&loaded, cache, &best));
                 let limits =
                     limits.map(|limits| limits.with_rates(program, &cache, rates.as_ref()));
@@ -124,7 +154,6 @@ impl Bench {
                     .map(|(limits, timing)| Explanation::new(program, *test, &timing, limits));
                 let row = Row::new(&setting, *test, (started, &samples), limits.as_ref());
                 report.row(&row.explained(explained))?;
-                before = after;
             }
         }
         if let Some(path) = &self.plot {

@@ -66,7 +66,7 @@ pub(crate) struct BenchMla {
 impl BenchMla {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let cpu = ExecutorOptions { threads: self.threads.threads, ..Default::default() }.cpu();
-        let before = ceilings::measure(&cpu)?.ceilings().unwrap_or_default();
+        let before = ceilings::measure_again(&cpu)?;
         let bar = ui::count_bar("bench-mla", self.loads().count() as u64);
         let mut cells = Vec::new();
         for &shape in &self.shape {
@@ -78,7 +78,7 @@ impl BenchMla {
         }
         bar.finish_and_clear();
         // the figures of a shared machine drift: what counts is the better of before and after
-        let after = ceilings::measure(&cpu)?.ceilings().unwrap_or_default();
+        let after = ceilings::measure_again(&cpu)?;
         let report = Report {
             machine: ceilings::cpu_name(),
             threads: cpu.threads(),

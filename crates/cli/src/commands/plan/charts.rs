@@ -58,21 +58,19 @@ fn prompts(r: &Report<'_>) -> Lines {
         .x(Axis::log("prompt length", Unit::Plain("tokens")));
     let Some(estimate) = chosen(r) else { return chart };
     // Far enough to show where arithmetic begins to bind.
-    let first = turns.first.unwrap_or(0.0);
-    let last = r.context.max((2.0 * first).min(65_536.0) as u64).max(64);
+    let far = 2.0 * turns.first.unwrap_or(0.0);
+    let last = r.context.max(far.min(65_536.0) as u64).max(64);
     let lengths = curve::factors(1, last);
     let all: Vec<_> = lengths.iter().map(|n| (*n as f64, estimate.prefill(*n))).collect();
-    // As in the table: the longer of both kinds.
-    let arithmetic = |p: &planner::Prediction| p.int8.max(p.f32);
     let least = all.iter().map(|(_, p)| p.limit()).fold(f64::INFINITY, f64::min);
-    let mut most = all.iter().map(|(_, p)| p.memory.max(arithmetic(p))).fold(0.0, f64::max);
+    let mut most = all.iter().map(|(_, p)| p.memory.max(p.compute())).fold(0.0, f64::max);
     let line = |name: &str, of: &dyn Fn(&planner::Prediction) -> f64| {
         Series::new(name, all.iter().map(|(n, p)| (*n, of(p))))
     };
     chart = chart
         .series(line("", &|p| p.limit()).pale().thick())
         .series(line("read", &|p| p.memory).colour(0))
-        .series(line("compute", &arithmetic).colour(1));
+        .series(line("compute", &|p| p.compute()).colour(1));
     if expected(r) {
         let times =
             lengths.iter().filter_map(|n| Some((*n as f64, estimate.prefill_expected(*n)?)));
@@ -81,14 +79,18 @@ fn prompts(r: &Report<'_>) -> Lines {
         chart = chart.series(Series::new("expected", times).colour(2));
     }
     let chunk = r.chunk.map(|chunk| format!("in chunks of {} tokens", grouped(chunk as f64, 0)));
-    let binds = match turns.first {
-        Some(n) => format!("arithmetic binds from {} tokens on", grouped(n.floor(), 0)),
-        None => "reading binds at every length".to_owned(),
+    // Longer prompts read the weights once a chunk: the lines do not cross there.
+    let first = turns.first.filter(|n| r.chunk.is_none_or(|chunk| *n <= chunk as f64));
+    let binds = match (first, turns.first) {
+        (Some(n), _) => format!("arithmetic binds from {} tokens on", grouped(n.floor(), 0)),
+        (None, Some(n)) => {
+            format!("in one pass arithmetic would bind from {} tokens on", grouped(n.floor(), 0))
+        }
+        (None, None) => "reading binds at every length".to_owned(),
     };
     let parts: Vec<String> = std::iter::once(binds).chain(chunk).collect();
     chart = chart.subtitle(parts.join("; "));
-    for (turn, name) in
-        [(turns.first, "inflection"), (turns.second, "second, without tiles of queries")]
+    for (turn, name) in [(first, "inflection"), (turns.second, "second, without tiles of queries")]
     {
         if let Some(n) = turn.filter(|n| (1.0..=last as f64).contains(n)) {
             chart = chart.mark_x(n, format!("{name}: {}", grouped(n.floor(), 0)));

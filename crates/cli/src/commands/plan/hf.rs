@@ -1,5 +1,6 @@
 //! `config.json` as Hugging Face has it: the shape of a model without its weights. A new kind is a row in [`KINDS`].
 
+use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -79,18 +80,21 @@ const MOST_BYTES: u64 = 1 << 20;
 /// I/O; [`Failure::Malformed`] for a file that is none, lacks a key, or is of a kind that is not known here.
 pub(super) fn read(path: &Path) -> anyhow::Result<ModelConfig> {
     let reading = || format!("reading {}", path.display());
-    let bytes = std::fs::metadata(path).with_context(reading)?.len();
-    if bytes > MOST_BYTES {
-        let message = format!("{bytes} bytes are too many for a config.json");
+    let mut text = String::new();
+    let file = std::fs::File::open(path).with_context(reading)?;
+    // not the length that the file says it has: pipes and devices have none
+    file.take(MOST_BYTES + 1).read_to_string(&mut text).with_context(reading)?;
+    if text.len() as u64 > MOST_BYTES {
+        let message = format!("more than {MOST_BYTES} bytes are too many for a config.json");
         return Err(Failure::Malformed(message)).with_context(reading);
     }
-    let text = std::fs::read_to_string(path).with_context(reading)?;
     parse(&text).with_context(reading)
 }
 
 fn parse(text: &str) -> Result<ModelConfig, Failure> {
-    let config: Config =
-        serde_json::from_str(text).map_err(|error| Failure::Malformed(error.to_string()))?;
+    let malformed =
+        |error: serde_json::Error| Failure::Malformed(gguf::escape(error.to_string(), 200));
+    let config: Config = serde_json::from_str(text).map_err(malformed)?;
     let kind = config.model_type.as_deref().unwrap_or_default();
     let Some((_, convert)) = KINDS.iter().find(|(name, _)| *name == kind) else {
         let known: Vec<_> = KINDS.iter().map(|(name, _)| *name).collect();
@@ -338,6 +342,13 @@ mod tests {
         );
         assert!(message(&QWEN.replace(": 2,", ": 3,")).contains("divisor of 14 heads"));
         assert!(message(&QWEN.replace("896", "\"896\"")).contains("invalid type"));
+        let long = message(&QWEN.replace("896", &format!("\"{}\"", "x\\u001b".repeat(9000))));
+        assert!(long.chars().count() <= 210 && !long.contains('\u{1b}'), "{long}");
+        for number in ["1e30", "-1", "18446744073709551615", "99999999999999999999", "[[]]", "null"]
+        {
+            assert!(parse(&QWEN.replace("896", number)).is_err(), "{number}");
+        }
+        assert!(message(&"[".repeat(100_000)).contains("line 1"));
         assert!(message("[").contains("EOF"));
         assert!(message("{}").contains("`model_type` is \"\""));
     }

@@ -74,7 +74,7 @@ pub(super) fn report(r: &Report<'_>) -> Value {
 }
 
 fn point(point: &Point, rate: f64) -> Value {
-    let Prediction { memory, int8, f32, barriers, .. } = point.limit;
+    let Prediction { memory, int8, f32, barriers } = point.limit;
     json!({
         "tokens": point.tokens,
         "read_seconds": memory,

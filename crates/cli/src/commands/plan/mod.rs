@@ -24,7 +24,7 @@ use self::subject::Subject;
 use self::target::{Target, TargetArgs};
 use crate::args::{CacheArgs, MODEL_VARIABLE};
 use crate::exit::Failure;
-use crate::{load, picture, units};
+use crate::{load, picture, ui, units};
 
 /// Say what a model takes and how fast it can be at most, without running it
 ///
@@ -80,7 +80,7 @@ struct GoalArgs {
     #[arg(long, value_name = "N", value_parser = values::positive)]
     tps: Option<f64>,
     /// Tokens of the prompt whose first token --ttft is about; by default 512
-    #[arg(long, value_name = "N", visible_alias = "prompt", value_parser = values::tokens)]
+    #[arg(long, value_name = "N", visible_alias = "prompt", value_parser = values::tokens, requires = "ttft")]
     prompt_tokens: Option<u64>,
 }
 
@@ -149,18 +149,24 @@ impl Plan {
         load::warn_about_context(&subject.config, context as usize);
         let room = target.room();
         let chunk = self.cache.chunk.map(|chunk| chunk as u64);
+        if chunk.is_some() && units == Units::Article {
+            ui::warn("--chunk has no effect: in the article prompts go through at once");
+        }
         let with = |weights: Weights, caches: &[Cache]| {
             candidates::candidates(subject, weights, caches, (target, chunk))
         };
-        let mut compared = Vec::new();
-        for weights in Weights::compared(subject, units) {
-            compared.extend(with(weights, &CACHES)?);
-        }
+        let all = |caches: &[Cache]| -> anyhow::Result<Vec<Candidate>> {
+            let each = Weights::compared(subject, units).into_iter().map(|w| with(w, caches));
+            Ok(each.collect::<anyhow::Result<Vec<_>>>()?.concat())
+        };
+        let own = (self.cache.cache_type_k, self.cache.cache_type_v);
         let goals = self.goals(context, room);
-        // A type that is asked for is not up for choice.
-        let choice = match self.weights.as_deref() {
-            Some(name) => with(Weights::choose(Some(name), subject, units)?, &CACHES)?,
-            None => compared.clone(),
+        // What is asked for is not up for choice; the first cache is what nobody asked for.
+        let caches = if own == CACHES[0] { &CACHES[..] } else { std::slice::from_ref(&own) };
+        let choice = match (goals, self.weights.as_deref()) {
+            (None, _) => Vec::new(),
+            (Some(_), Some(name)) => with(Weights::choose(Some(name), subject, units)?, caches)?,
+            (Some(_), None) => all(caches)?,
         };
         let answer = goals.and_then(|goals| Some((goals, solve(&choice, &goals)?)));
         let (chosen, caches) = match &answer {
@@ -172,8 +178,7 @@ impl Plan {
             }
             None => {
                 let weights = Weights::choose(self.weights.as_deref(), subject, units)?;
-                let mut caches = vec![(self.cache.cache_type_k, self.cache.cache_type_v)];
-                let own = caches[0];
+                let mut caches = vec![own];
                 caches.extend(CACHES.into_iter().filter(|cache| *cache != own));
                 let all = with(weights, &caches)?;
                 (all[0].clone(), all)
@@ -196,7 +201,7 @@ impl Plan {
             context,
             caches: caches.iter().map(cache_row).collect(),
             candidates: caches,
-            what_if: what_if(&compared, room, context),
+            what_if: what_if(&all(&CACHES)?, room, context),
             goals: answer,
         })
     }

@@ -10,7 +10,7 @@ use super::values::{self, Amount};
 use crate::args::ThreadArgs;
 use crate::executors::ExecutorOptions;
 use crate::exit::Failure;
-use crate::{ceilings, memory};
+use crate::{ceilings, memory, ui};
 
 /// Which machine, and in which units its figures are read.
 #[derive(clap::Args, Clone, Debug)]
@@ -33,6 +33,9 @@ pub(super) struct TargetArgs {
     #[command(flatten)]
     threads: ThreadArgs,
 }
+
+/// Where the figures of this machine come from.
+const MEASURED: &str = "measured";
 
 /// A machine to plan for.
 pub(super) struct Target {
@@ -91,6 +94,9 @@ impl TargetArgs {
             },
             _ => this_machine(self.threads.threads, units)?,
         };
+        if self.threads.threads.is_some() && target.source != MEASURED {
+            ui::warn("-t has no effect: it is another machine that is planned for");
+        }
         target.memory = value(self.memory).or(target.memory);
         target.bandwidth = bandwidth;
         target.macs = macs;
@@ -138,7 +144,7 @@ fn this_machine(threads: Option<usize>, units: Units) -> anyhow::Result<Target> 
     };
     Ok(Target {
         name: format!("{}, {}", ceilings::cpu_name(), executor.describe()),
-        source: "measured",
+        source: MEASURED,
         memory: memory::available().map(|bytes| bytes as f64),
         units,
         rates: ceilings::kept_rates(&*executor).map(Arc::new),

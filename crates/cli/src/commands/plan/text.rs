@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
+use planner::WhatIf;
 use planner::plan::Point;
-use planner::{Prediction, WhatIf};
 
 use super::{Report, miss};
 use crate::units::{decimal_bytes, scaled, short_seconds, thousands, three_figures};
@@ -186,7 +186,7 @@ fn times(r: &Report<'_>, point: &Point) -> Vec<String> {
     let mut row = vec![
         thousands(point.tokens),
         short_seconds(limit.memory),
-        short_seconds(compute(limit)),
+        short_seconds(limit.compute()),
         short_seconds(limit.limit()),
     ];
     if expected(r) {
@@ -195,15 +195,11 @@ fn times(r: &Report<'_>, point: &Point) -> Vec<String> {
     row
 }
 
-/// The longer of both kinds of arithmetic.
-fn compute(time: &Prediction) -> f64 {
-    time.int8.max(time.f32)
-}
-
 fn turns(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let length = |n: Option<f64>| n.map_or("none".into(), |n| thousands(n as u64));
     let turns = &r.plan.turns;
-    write!(out, "inflections: {} tokens (arithmetic binds), ", length(turns.first))?;
+    let chunks = if r.chunk.is_some() { ", in one pass" } else { "" };
+    write!(out, "inflections: {} tokens (arithmetic binds{chunks}), ", length(turns.first))?;
     writeln!(out, "{} (un-tiled bound: cache binds)", length(turns.second))?;
     let Some(chunk) = r.chunk else { return Ok(()) };
     let how = if r.chunk_measured { "measured to be best" } else { "the default" };

@@ -36,7 +36,8 @@ pub(super) fn amount(text: &str) -> Result<Amount, String> {
     };
     let prefixes = ["", "k", "m", "g", "t", "p"];
     let power = prefixes.iter().position(|known| *known == prefix).ok_or_else(expected)?;
-    Ok(Amount { number, power: power as i32, binary })
+    let amount = Amount { number, power: power as i32, binary };
+    if amount.value(Units::Article).is_finite() { Ok(amount) } else { Err(expected()) }
 }
 
 /// Seconds: `500ms`, `2s`, `1.5`.
@@ -109,7 +110,9 @@ mod tests {
             assert_eq!(value(text, Units::Decimal), Ok(decimal), "{text}");
             assert_eq!(value(text, Units::Article), Ok(article), "{text}");
         }
-        for bad in ["", "GB", "-1GB", "0", "24XB", "1e999", "nan", "inf", "24 G B", "i", "2i"] {
+        for bad in
+            ["", "GB", "-1GB", "0", "24XB", "1e999", "1e300T", "nan", "inf", "24 G B", "i", "2i"]
+        {
             assert!(amount(bad).is_err(), "{bad}");
         }
     }
