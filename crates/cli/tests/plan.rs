@@ -84,8 +84,8 @@ fn keys_are_stable() {
     let mut found = Vec::new();
     keys(&plan, "", &mut found);
     let want = "model model.name model.source model.architecture model.context_length model.parameters \
-        model.parameters.layers model.parameters.head model.parameters.embedding model.parameters.active \
-        model.parameters.total model.parameters.resident model.parameters.tied_embeddings machine machine.name \
+        model.parameters.layers model.parameters.idle_experts model.parameters.head model.parameters.embedding \
+        model.parameters.active model.parameters.total model.parameters.resident model.parameters.tied_embeddings machine machine.name \
         machine.source machine.memory_bytes machine.bytes_per_second machine.f32_macs_per_second \
         machine.int8_macs_per_second machine.barrier_seconds units context weights weights.type weights.bytes \
         weights.bytes_per_step weights.types weights.types.type weights.types.n_tensors weights.types.weights \
@@ -232,6 +232,7 @@ fn what_people_see_fits_a_screen() {
         &["llama3.3:70b", "--device", "Ryzen 9 7950X", "-ctk", "q8_0", "-ctv", "f32"],
         &["demo.gguf", "--device", "m2-ultra", "--memory", "64GB", "--tps", "1"],
         &["qwen1.5-7b", "--article-units", "--device", "rtx4090"],
+        &["deepseek-v3", "--device", "H100 SXM", "-c", "32k"],
         &["--list"],
     ] {
         let out = place.ok(&[&["plan"], args].concat());
@@ -245,8 +246,10 @@ fn what_people_see_fits_a_screen() {
         seventy.contains("weights do not fit") && seventy.contains("does not fit"),
         "{seventy}"
     );
+    let closed = place.fails(&["plan", "deepseek-v2-lite", "--article-units", "--device", "m1"]);
+    assert!(closed.1.contains("closed form is for dense models"), "{closed:?}");
     let list = place.ok(&["plan", "--list"]);
-    for name in ["Qwen2.5", "1.5B", "Llama-3.3   70B", "Q4_K_M", "RTX 4090"] {
+    for name in ["Qwen2.5", "1.5B", "235B-A22B", "V2-Lite", "Q4_K_M", "RTX 4090"] {
         assert!(list.contains(name), "{name}");
     }
 }

@@ -24,7 +24,7 @@ pub use arch::{ARCHITECTURES, Architecture, architecture};
 pub use config::{Experts, Latent, ModelConfig};
 pub use error::{Error, Result};
 pub use mixture::{MIXTURES, Mixture};
-pub use published::{find_published, published, similar_published};
+pub use published::{find_published, published, published_sizes, similar_published};
 pub use source::GgufWeights;
 pub use weights::{Found, Weights};
 

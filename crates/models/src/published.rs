@@ -142,18 +142,6 @@ static FAMILIES: &[Family] = &[
         ],
     },
     Family {
-        name: "Qwen1.5-MoE",
-        architecture: "qwen2moe",
-        context_length: 8192,
-        rope_theta: 1e6,
-        rms_norm_eps: 1e-6,
-        rope_scaling: RopeScaling::None,
-        models: &[Shape {
-            experts: Some(experts([60, 4], 1408, 5632, false)),
-            ..shape("A2.7B", [2048, 24, 5632], [16, 16, 128], QWEN)
-        }],
-    },
-    Family {
         name: "Qwen3",
         architecture: "qwen3moe",
         context_length: 40_960,
@@ -170,6 +158,18 @@ static FAMILIES: &[Family] = &[
                 ..shape("235B-A22B", [4096, 94, 12_288], [64, 4, 128], QWEN)
             },
         ],
+    },
+    Family {
+        name: "Qwen1.5-MoE",
+        architecture: "qwen2moe",
+        context_length: 8192,
+        rope_theta: 1e6,
+        rms_norm_eps: 1e-6,
+        rope_scaling: RopeScaling::None,
+        models: &[Shape {
+            experts: Some(experts([60, 4], 1408, 5632, false)),
+            ..shape("A2.7B", [2048, 24, 5632], [16, 16, 128], QWEN)
+        }],
     },
     Family {
         name: "DeepSeek",
@@ -257,6 +257,13 @@ const NO_SHAPE: &[&str] =
 /// Every published model, family by family, smallest first.
 pub fn published() -> impl Iterator<Item = ModelConfig> {
     FAMILIES.iter().flat_map(|family| family.models.iter().map(|shape| family.config(shape)))
+}
+
+/// Family and size of every published model, in the order of [`published`]: the name is both, with a dash.
+pub fn published_sizes() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let sizes =
+        |family: &'static Family| family.models.iter().map(|shape| (family.name, shape.size));
+    FAMILIES.iter().flat_map(sizes)
 }
 
 /// The published model with this name, in the many ways it is written: `Qwen2.5-7B`, `qwen2.5:7b`,

@@ -349,7 +349,7 @@ mod tests {
             assert!(parse(&QWEN.replace("896", number)).is_err(), "{number}");
         }
         assert!(message(&"[".repeat(100_000)).contains("line 1"));
-        assert!(message("[").contains("EOF"));
+        assert!(message("{").contains("EOF"));
         assert!(message("{}").contains("`model_type` is \"\""));
     }
 }

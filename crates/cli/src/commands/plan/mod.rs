@@ -246,9 +246,7 @@ fn miss(miss: &Miss) -> String {
 fn list(out: &mut dyn Write) -> anyhow::Result<()> {
     writeln!(out, "models")?;
     let mut families: Vec<Vec<String>> = Vec::new();
-    for config in models::published() {
-        let name = config.name.unwrap_or_default();
-        let (family, size) = name.rsplit_once('-').unwrap_or((&name, ""));
+    for (family, size) in models::published_sizes() {
         match families.last_mut().filter(|sizes| sizes[0] == family) {
             Some(sizes) => sizes.push(size.to_owned()),
             None => families.push(vec![family.to_owned(), size.to_owned()]),
