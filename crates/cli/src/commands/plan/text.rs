@@ -139,7 +139,10 @@ fn facts(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         };
         Some(format!("{tokens} ({})", c.cache))
     });
-    let longest: Vec<_> = longest.collect();
+    let mut longest: Vec<_> = longest.collect();
+    if !longest.is_empty() && r.caches.iter().all(|c| c.longest_context == Some(0)) {
+        longest = vec!["weights do not fit".to_owned()];
+    }
     let separator = if longest.is_empty() { "" } else { ": " };
     writeln!(
         out,
