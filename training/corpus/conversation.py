@@ -187,10 +187,11 @@ def first_words(rng, lang, split, max_tokens):
     talk = TALK[lang]
     groups = [talk.GREETINGS, talk.GREETINGS, talk.HOW, talk.THANKS, talk.BYES] + talk.QA[:16]
     pairs = []
-    for _ in range(rng.randint(1, 4)):
+    for turn in range(rng.randint(1, 4)):
         r = rng.random()
         if r < 0.6:
-            asks, replies = rng.choice(groups)
+            # most people begin with a greeting
+            asks, replies = talk.GREETINGS if turn == 0 and rng.random() < 0.6 else rng.choice(groups)
             pairs.append((rough(rng, rng.choice(asks), lang), rng.choice(replies)))
         elif r < 0.8:
             pairs.append(_smalltalk(rng, lang))

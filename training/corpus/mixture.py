@@ -8,7 +8,7 @@ from .core import FULL, USER, Item, est_tokens, messages_of, plain, render, roug
 # Kind: share of tokens, first guess of tokens per document.
 MIXTURE = {
     "chat": (0.20, 220),
-    "first_words": (0.05, 120),
+    "first_words": (0.09, 120),
     "questions": (0.08, 130),
     "name": (0.06, 180),
     "story": (0.06, 200),

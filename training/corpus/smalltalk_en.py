@@ -1,6 +1,6 @@
 """Plain English questions with fixed answers."""
 
-GREETINGS = (["Hello!", "Hi!", "Hello", "Hi", "Hey", "Hi there!", "Hello there!", "Good morning!", "Good evening!", "Hey there", "Hello, nice to meet you!"],
+GREETINGS = (["Hello!", "Hi!", "Hello", "hello", "hello", "hello!", "Hi", "hi", "Hey", "Hi there!", "Hello there!", "Good morning!", "Good evening!", "Hey there", "Hello, nice to meet you!"],
              ["Hello! How can I help you?", "Hello! What shall we talk about?", "Hello! It is nice to meet you."])
 HOW = (["How are you?", "How are you doing?", "How are you today?", "How is it going?", "How do you do?", "Are you well?", "How do you feel?"],
        ["I am very well, thank you. How are you?", "I am fine, thank you. And you?"])
