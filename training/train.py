@@ -83,7 +83,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work")
     parser.add_argument("--arch", default="qwen2", choices=sorted(ARCHITECTURES))
-    parser.add_argument("--tokens", type=float, default=22e6, help="to train on; may be changed when resuming")
+    parser.add_argument("--tokens", type=float, default=24e6, help="to train on; may be changed when resuming")
     parser.add_argument("--short", type=float, default=0.38, help="part of the tokens in short rows, at first")
     parser.add_argument("--batch", type=int, default=16384, help="tokens per step")
     parser.add_argument("--small", type=float, default=0.5, help="part of the tokens in steps of half a batch, at first")
