@@ -1,6 +1,5 @@
 //! Bar charts: grouped and stacked. Rows run downwards, since names are longer than they are high.
 
-use crate::Result;
 use crate::axis::{Axis, Unit};
 use crate::layout::{self, Draw, Key, Sign, Words};
 use crate::palette::Ink;
@@ -96,24 +95,6 @@ impl Bars {
     #[must_use]
     pub fn width(self, width: f64) -> Bars {
         Bars { width, ..self }
-    }
-
-    /// Laid out.
-    pub fn picture(&self) -> Picture {
-        layout::picture(self)
-    }
-
-    /// As SVG.
-    pub fn svg(&self) -> String {
-        self.picture().svg()
-    }
-
-    /// As PNG; see [`Picture::png`].
-    ///
-    /// # Errors
-    /// Those of [`Picture::png`].
-    pub fn png(&self, scale: f64) -> Result<Vec<u8>> {
-        self.picture().png(scale)
     }
 
     fn rows(&self) -> Rows<'_> {

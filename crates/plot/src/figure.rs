@@ -1,6 +1,5 @@
 //! Several charts in one picture.
 
-use crate::Result;
 use crate::bars::Bars;
 use crate::layout::{self, Draw, Words};
 use crate::lines::Lines;
@@ -90,24 +89,6 @@ impl Figure {
     pub fn panel(mut self, panel: impl Into<Panel>) -> Figure {
         self.panels.push(panel.into());
         self
-    }
-
-    /// Laid out.
-    pub fn picture(&self) -> Picture {
-        layout::picture(self)
-    }
-
-    /// As SVG.
-    pub fn svg(&self) -> String {
-        self.picture().svg()
-    }
-
-    /// As PNG; see [`Picture::png`].
-    ///
-    /// # Errors
-    /// Those of [`Picture::png`].
-    pub fn png(&self, scale: f64) -> Result<Vec<u8>> {
-        self.picture().png(scale)
     }
 
     /// Width of a panel.

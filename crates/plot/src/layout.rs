@@ -1,9 +1,11 @@
 //! What all charts share: titles, legends, notes, grid and axes.
 
 use crate::axis::Ruler;
+use crate::error::Result;
 use crate::font;
 use crate::palette::Ink;
 use crate::scene::{Anchor, Picture, Rect, Stroke, Text};
+use crate::{Bars, Figure, Lines, Waterfall};
 
 /// Size of running text, in pixels.
 pub(crate) const TEXT: f64 = 12.0;
@@ -180,8 +182,35 @@ pub(crate) trait Draw {
     fn describe(&self) -> String;
 }
 
+/// What a chart becomes, the same for every kind.
+macro_rules! outputs {
+    ($($chart:ty),*) => {$(
+        impl $chart {
+            /// Laid out.
+            pub fn picture(&self) -> Picture {
+                picture(self)
+            }
+
+            /// As SVG.
+            pub fn svg(&self) -> String {
+                self.picture().svg()
+            }
+
+            /// As PNG; see [`Picture::png`].
+            ///
+            /// # Errors
+            /// Those of [`Picture::png`].
+            pub fn png(&self, scale: f64) -> Result<Vec<u8>> {
+                self.picture().png(scale)
+            }
+        }
+    )*};
+}
+
+outputs!(Bars, Figure, Lines, Waterfall);
+
 /// A picture of one chart.
-pub(crate) fn picture(chart: &dyn Draw) -> Picture {
+fn picture(chart: &dyn Draw) -> Picture {
     let width = chart.natural_width();
     let inner = width - 2.0 * MARGIN;
     let height = chart.height(inner, true);

@@ -1,6 +1,5 @@
 //! Waterfalls: how one number becomes another, step by step.
 
-use crate::Result;
 use crate::axis::{Axis, Unit};
 use crate::layout::{self, Draw, Words};
 use crate::palette::Ink;
@@ -69,24 +68,6 @@ impl Waterfall {
     #[must_use]
     pub fn width(self, width: f64) -> Waterfall {
         Waterfall { width, ..self }
-    }
-
-    /// Laid out.
-    pub fn picture(&self) -> Picture {
-        layout::picture(self)
-    }
-
-    /// As SVG.
-    pub fn svg(&self) -> String {
-        self.picture().svg()
-    }
-
-    /// As PNG; see [`Picture::png`].
-    ///
-    /// # Errors
-    /// Those of [`Picture::png`].
-    pub fn png(&self, scale: f64) -> Result<Vec<u8>> {
-        self.picture().png(scale)
     }
 
     fn rows(&self) -> Rows<'_> {

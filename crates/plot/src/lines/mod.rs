@@ -2,7 +2,6 @@
 
 mod draw;
 
-use crate::Result;
 use crate::axis::{Axis, Unit};
 use crate::layout::{self, Draw, Words};
 use crate::scene::Picture;
@@ -180,24 +179,6 @@ impl Lines {
     pub fn size(self, width: f64, height: f64) -> Lines {
         let sane = |v: f64, least: f64| if v.is_finite() { v.clamp(least, 8000.0) } else { least };
         Lines { size: [sane(width, 200.0), sane(height, 80.0)], ..self }
-    }
-
-    /// Laid out.
-    pub fn picture(&self) -> Picture {
-        layout::picture(self)
-    }
-
-    /// As SVG.
-    pub fn svg(&self) -> String {
-        self.picture().svg()
-    }
-
-    /// As PNG; see [`Picture::png`].
-    ///
-    /// # Errors
-    /// Those of [`Picture::png`].
-    pub fn png(&self, scale: f64) -> Result<Vec<u8>> {
-        self.picture().png(scale)
     }
 
     /// Every x that the axis must reach.
