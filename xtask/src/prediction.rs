@@ -13,7 +13,8 @@ cargo xtask prediction MODEL.gguf... [-d DEPTHS] [-p TOKENS] [-n TOKENS] [-r ROU
                        [--binary FILE] [-o FOLDER]
 
 Measures the rates of the kernels, then prompts (-p, 512) and steps (-n, 32) at some depths (-d, 0,4096), and compares
-tokens per second with what those rates let one expect. Writes prediction.md and prediction.json into FOLDER
+tokens per second with what those rates let one expect: medians over rounds (-r, 3), each of which measures both anew,
+since a shared machine's bandwidth drifts within minutes. Writes prediction.md and prediction.json into FOLDER
 (target/prediction). The machine should have nothing else to do.
 ";
 
@@ -44,12 +45,36 @@ impl Row {
     }
 }
 
+/// The middle one, or the mean of the middle two; 0 of none.
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let (low, high) = (values.len().saturating_sub(1) / 2, values.len() / 2);
+    let at = |index: usize| values.get(index).copied().unwrap_or(0.0);
+    (at(low) + at(high)) / 2.0
+}
+
 /// The middle and the largest of the errors, their signs dropped.
 fn middle_and_worst(rows: &[Row]) -> (f64, f64) {
-    let mut errors: Vec<f64> = rows.iter().map(|row| row.error().abs()).collect();
-    errors.sort_by(f64::total_cmp);
-    let middle = errors.get(errors.len() / 2).copied().unwrap_or(0.0);
-    (middle, errors.last().copied().unwrap_or(0.0))
+    let errors = || rows.iter().map(|row| row.error().abs());
+    (median(errors()), errors().fold(0.0, f64::max))
+}
+
+/// Medians over rounds, each of which has the same tests in the same order.
+fn over(rounds: &[Vec<Row>]) -> Vec<Row> {
+    let first = rounds.first().map_or(&[][..], Vec::as_slice);
+    let row = |(index, row): (usize, &Row)| {
+        let figures = |figure: fn(&Row) -> f64| {
+            median(rounds.iter().filter_map(|rows| rows.get(index)).map(figure))
+        };
+        Row {
+            model: row.model.clone(),
+            test: row.test.clone(),
+            expected: figures(|row| row.expected),
+            measured: figures(|row| row.measured),
+        }
+    };
+    first.iter().enumerate().map(row).collect()
 }
 
 fn markdown(rows: &[Row]) -> String {
@@ -78,8 +103,9 @@ fn markdown(rows: &[Row]) -> String {
 /// Measure, write the table, and print it.
 pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
     let mut models: Vec<PathBuf> = Vec::new();
-    let (mut depths, mut prompt, mut steps, mut rounds) =
-        ("0,4096".to_owned(), "512".to_owned(), "32".to_owned(), "3".to_owned());
+    let (mut depths, mut prompt, mut steps) =
+        ("0,4096".to_owned(), "512".to_owned(), "32".to_owned());
+    let mut rounds = 3_usize;
     let (mut threads, mut binary) = (None, None);
     let mut folder = root.join("target/prediction");
     let mut args = args.iter();
@@ -93,7 +119,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
             "-d" => depths = value()?,
             "-p" => prompt = value()?,
             "-n" => steps = value()?,
-            "-r" => rounds = value()?,
+            "-r" => rounds = value()?.parse().context("-r wants a number")?,
             "-t" => threads = Some(value()?),
             "--binary" => binary = Some(value()?.into()),
             "-o" => folder = value()?.into(),
@@ -101,16 +127,18 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
             model => models.push(model.into()),
         }
     }
-    ensure!(!models.is_empty(), "{HELP}");
+    ensure!(!models.is_empty() && rounds > 0, "{HELP}");
     std::fs::create_dir_all(&folder)?;
     let product = Product::new(root, (binary, &folder), threads)?;
     let mut rows = Vec::new();
     for model in &models {
-        product.forget();
-        let flags = ["-p", &prompt, "-n", &steps, "-d", &depths, "-r", &rounds];
-        for row in product.bench(model, &flags)? {
-            rows.push(Row::of(&stem(model), &row)?);
-        }
+        let flags = ["-p", &prompt, "-n", &steps, "-d", &depths, "-r", "1"];
+        let round = || {
+            product.forget();
+            let rows = product.bench(model, &flags)?;
+            rows.iter().map(|row| Row::of(&stem(model), row)).collect::<anyhow::Result<Vec<_>>>()
+        };
+        rows.extend(over(&(0..rounds).map(|_| round()).collect::<anyhow::Result<Vec<_>>>()?));
     }
     let table = markdown(&rows);
     std::fs::write(folder.join("prediction.md"), &table)?;
@@ -143,5 +171,8 @@ mod tests {
             assert!(table.contains(part), "{part}: {table}");
         }
         assert!(Row::of("m", &json!({ "n_prompt": 1 })).is_err());
+        let rounds = [vec![row(0, 10.0)], vec![row(0, 40.0)], vec![row(0, 20.0)]];
+        assert_eq!(over(&rounds)[0].expected, 20.0);
+        assert_eq!((over(&rounds[..2])[0].expected, over(&[]).len()), (25.0, 0));
     }
 }

@@ -51,6 +51,15 @@ pub static DEVICES: &[Device] = &[
     device("M2 Pro", None, 200.0, 6.84, 6.84),
     device("M2 Max", None, 400.0, 13.68, 13.68),
     device("M2 Ultra", None, 800.0, 27.36, 27.36),
+    // Bandwidth as announced. No FLOPS were: 128 lanes for each core of the largest GPU (10, 18, 40, 80; M4: 10, 20, 40)
+    // at the clocks that system tools show, 1.398 GHz, and 1.47 GHz for M4 and M4 Pro, 1.678 GHz for M4 Max.
+    device("M3", None, 100.0, 3.58, 3.58),
+    device("M3 Pro", None, 150.0, 6.44, 6.44),
+    device("M3 Max", None, 400.0, 14.32, 14.32),
+    device("M3 Ultra", None, 819.0, 28.63, 28.63),
+    device("M4", None, 120.0, 3.76, 3.76),
+    device("M4 Pro", None, 273.0, 7.53, 7.53),
+    device("M4 Max", None, 546.0, 17.18, 17.18),
 ];
 
 /// The machine with this name, ignoring case and whatever is neither letter nor digit.

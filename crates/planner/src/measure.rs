@@ -323,11 +323,12 @@ fn attention(
     let rows = over(&fills[last], |pass| pass.sum(|_, kind| kind == "rows").1);
     let elements = (CHUNK * shape.n_heads * shape.key_dim) as f64;
 
-    let long = run.passes(deep, 1, Outputs::Last)?;
+    // within a block: the first step in a new one also waits for its memory, once in many steps
+    let long = run.passes(deep - 1, 1, Outputs::Last)?;
     let short = run.passes(shallow, 1, Outputs::Last)?;
     let bare = run.passes(shallow, 1, Outputs::None)?;
     let (far, near) = (over(&long, attend), over(&short, attend));
-    let position = ((far - near) / (deep - shallow) as f64).max(near / 1e6);
+    let position = ((far - near) / (deep - 1 - shallow) as f64).max(near / 1e6);
     let step = (near - position * (shallow + 1) as f64).max(0.0);
     let outside = |passes: &[Pass]| over(passes, |pass| pass.outside);
     let overheads = Overheads {
