@@ -208,11 +208,14 @@ pub(crate) fn cache_type(name: &str) -> Result<CacheType, String> {
     })
 }
 
+/// Most tokens per pass.
+pub(crate) const MAX_CHUNK: usize = 65_536;
+
 /// Tokens per pass.
 pub(crate) fn chunk(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(n) if (1..=65_536).contains(&n) => Ok(n),
-        _ => Err("expected a number from 1 to 65536".into()),
+        Ok(n) if (1..=MAX_CHUNK).contains(&n) => Ok(n),
+        _ => Err(format!("expected a number from 1 to {MAX_CHUNK}")),
     }
 }
 

@@ -203,7 +203,7 @@ const TOKENS: usize = 64;
 /// Width of small matrices, as of half a billion weights.
 const SMALL: usize = 1024;
 /// Widths of large ones, as of a few billion weights.
-const LARGE: (usize, usize) = (2048, 4096);
+const LARGE: (usize, usize) = (2048, 3072);
 const EPS: f32 = 1e-6;
 
 /// Matrices of one type, small ones and large ones.
@@ -237,8 +237,8 @@ fn linear(executor: &dyn Executor, weights: &mut Weights, ty: GgmlType) -> Resul
         points.push((rows as u64, median(seconds)));
     }
     drop(run);
-    let run = Run::new(executor, weights, matrices(ty, 4, 1)?, none)?;
-    let count = 4.0 * (SMALL * SMALL) as f64 + large_weights();
+    let run = Run::new(executor, weights, matrices(ty, 2, 1)?, none)?;
+    let count = 2.0 * (SMALL * SMALL) as f64 + large_weights();
     run.warm(CHUNK, Outputs::None)?;
     for rows in MANY_ROWS {
         let passes = run.passes(0, rows, Outputs::None)?;

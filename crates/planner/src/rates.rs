@@ -16,7 +16,24 @@ pub struct Wanted {
     pub attention: Vec<AttentionShape>,
 }
 
+/// Types of most files.
+const USUAL: [GgmlType; 6] = [
+    GgmlType::F16,
+    GgmlType::Q8_0,
+    GgmlType::Q4_0,
+    GgmlType::Q4K,
+    GgmlType::Q5K,
+    GgmlType::Q6K,
+];
+
 impl Wanted {
+    /// What most models need: the usual types of weights, and attention over the usual type of cache.
+    pub fn usual() -> Wanted {
+        let mut wanted = Wanted { types: USUAL.into(), ..Wanted::everything() };
+        wanted.attention.retain(|shape| shape.k == CacheType::default());
+        wanted
+    }
+
     /// What any model may need: every type that weights can have, and shapes from which others are scaled.
     pub fn everything() -> Wanted {
         let shape = |(n_heads, n_kv_heads, head_dim, cache)| AttentionShape {
@@ -319,6 +336,9 @@ mod tests {
     #[test]
     fn what_is_missing_and_what_is_new() {
         let wanted = Wanted::everything();
+        let usual = Wanted::usual();
+        assert!(usual.types.iter().all(|ty| wanted.types.contains(ty)));
+        assert!(!usual.attention.is_empty() && usual.attention.len() < wanted.attention.len());
         let mut rates = Rates::default();
         assert_eq!(rates.missing(&wanted), wanted);
         let linear =

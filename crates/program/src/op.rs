@@ -219,8 +219,8 @@ pub enum Op {
     /// scores `[rows, n_experts]` -> `[rows, 2 * n_used]`: the ids of the chosen experts (as f32, exact), the best first,
     /// then the weight of each.
     Route(Router),
-    /// x `[rows, hidden]`, routes `[rows, 2 * n_used]` -> `[rows, hidden]`: the sum over the chosen experts, in the order of
-    /// the routes, of `weight * down_e . (act(gate_e . x) * (up_e . x))`.
+    /// x `[rows, hidden]`, routes `[rows, 2 * n_used]` -> `[rows, hidden]`: the sum over the chosen experts of
+    /// `weight * down_e . (act(gate_e . x) * (up_e . x))`, added in an order that depends on the routes only.
     Experts {
         /// `[n_experts * width, hidden]`, expert by expert.
         gate: WeightId,

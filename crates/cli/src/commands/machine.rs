@@ -17,7 +17,7 @@ use crate::{ceilings, ui};
 /// All is measured once, in some seconds, and kept in the user's cache folder.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  rooflight machine\n  rooflight machine --refresh --json\n  rooflight machine -t 1 --types Q4_K,Q6_K"
+    after_help = "Examples:\n  rooflight machine\n  rooflight machine --refresh --json\n  rooflight machine --all\n  rooflight machine -t 1 --types Q4_K,Q6_K"
 )]
 pub(crate) struct Machine {
     /// Measure again although figures were kept
@@ -26,8 +26,11 @@ pub(crate) struct Machine {
     /// Print JSON: bytes, seconds and multiply-adds per second
     #[arg(long)]
     json: bool,
+    /// Measure kernels of every type of weights and of cache, not only of the usual ones
+    #[arg(long)]
+    all: bool,
     /// Measure kernels of these types of weights only, and no attention
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = weight_type)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = weight_type, conflicts_with = "all")]
     types: Vec<GgmlType>,
     #[command(flatten)]
     threads: ThreadArgs,
@@ -45,10 +48,10 @@ impl Machine {
             Some(kept) => kept,
             None => ceilings::measure(&*executor).context("measuring this machine")?,
         };
-        let wanted = if self.types.is_empty() {
-            Wanted::everything()
-        } else {
-            Wanted { types: self.types, ..Wanted::default() }
+        let wanted = match (self.all, self.types) {
+            (true, _) => Wanted::everything(),
+            (false, types) if types.is_empty() => Wanted::usual(),
+            (false, types) => Wanted { types, ..Wanted::default() },
         };
         let known = if self.refresh { None } else { kept.rates() };
         let missing = known.unwrap_or_default().missing(&wanted);

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use gguf::{Gguf, escape};
+use program::Gating;
 use serde::Serialize;
 
 use crate::args::MODEL_VARIABLE;
@@ -124,10 +125,39 @@ struct Dimensions {
     context_length: usize,
     rope_theta: f32,
     tied_embeddings: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latent: Option<Latent>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    experts: Option<Experts>,
     weight_bytes_per_token: u64,
     cache_elements_per_token: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
+}
+
+/// Latent attention.
+#[derive(Serialize)]
+struct Latent {
+    kv_lora_rank: usize,
+    q_lora_rank: Option<usize>,
+    nope_dim: usize,
+    rope_dims: usize,
+    value_dim: usize,
+}
+
+/// Mixtures of experts.
+#[derive(Serialize)]
+struct Experts {
+    n_experts: usize,
+    n_experts_used: usize,
+    intermediate_size: usize,
+    shared_intermediate_size: usize,
+    n_dense_layers: usize,
+    gating: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n_groups: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n_groups_used: Option<usize>,
 }
 
 #[derive(Serialize)]
@@ -175,9 +205,36 @@ impl Dimensions {
             context_length: c.context_length,
             rope_theta: c.rope_theta,
             tied_embeddings: c.tied_embeddings,
+            latent: c.latent.as_ref().map(|latent| Latent {
+                kv_lora_rank: latent.kv_lora_rank,
+                q_lora_rank: latent.q_lora_rank,
+                nope_dim: latent.nope_dim,
+                rope_dims: c.rope_dims,
+                value_dim: c.value_dim,
+            }),
+            experts: c.experts.as_ref().map(Experts::of),
             weight_bytes_per_token: model.program.weight_bytes_per_token(),
             cache_elements_per_token: model.program.cache_elements_per_token(),
             notes: model.notes.clone(),
+        }
+    }
+}
+
+impl Experts {
+    fn of(experts: &models::Experts) -> Experts {
+        Experts {
+            n_experts: experts.n_experts,
+            n_experts_used: experts.n_experts_used,
+            intermediate_size: experts.intermediate_size,
+            shared_intermediate_size: experts.shared_intermediate_size,
+            n_dense_layers: experts.n_dense_layers,
+            gating: match experts.gating {
+                Gating::Softmax => "softmax",
+                Gating::Sigmoid => "sigmoid",
+                _ => "unknown",
+            },
+            n_groups: experts.groups.map(|groups| groups.n_groups),
+            n_groups_used: experts.groups.map(|groups| groups.n_used),
         }
     }
 }
@@ -329,6 +386,20 @@ impl fmt::Display for Dimensions {
                 self.n_heads, self.head_dim, self.n_kv_heads
             ),
         )?;
+        if let Some(Latent { kv_lora_rank, q_lora_rank, nope_dim, rope_dims, value_dim }) = &self.latent
+        {
+            let queries = q_lora_rank.map_or_else(String::new, |rank| format!(", queries of {rank}"));
+            line(
+                f,
+                "latents",
+                format_args!(
+                    "{kv_lora_rank} + {rope_dims} cached, keys {nope_dim} + {rope_dims}, values {value_dim}{queries}"
+                ),
+            )?;
+        }
+        if let Some(experts) = &self.experts {
+            line(f, "experts", experts)?;
+        }
         line(f, "vocabulary", self.vocab_size)?;
         line(
             f,
@@ -341,5 +412,23 @@ impl fmt::Display for Dimensions {
             format_args!("{} in f16", units::bytes(self.cache_elements_per_token * 2)),
         )?;
         self.notes.iter().try_for_each(|note| line(f, "note", note))
+    }
+}
+
+impl fmt::Display for Experts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (n, used, width) = (self.n_experts, self.n_experts_used, self.intermediate_size);
+        write!(f, "{used} of {n}, feed-forward {width} each, {} gate", self.gating)?;
+        if let (Some(n), Some(used)) = (self.n_groups, self.n_groups_used) {
+            write!(f, ", from {used} of {n} groups")?;
+        }
+        if self.shared_intermediate_size > 0 {
+            write!(f, ", {} for every token", self.shared_intermediate_size)?;
+        }
+        match self.n_dense_layers {
+            0 => Ok(()),
+            1 => f.write_str("; none in the first layer"),
+            n => write!(f, "; none in the first {n} layers"),
+        }
     }
 }

@@ -47,20 +47,24 @@ pub(super) struct Timing {
     pub(super) phases: Vec<PhaseTime>,
 }
 
+/// Tokens per pass where nothing better is known, as in llama-bench.
+pub(super) const CHUNK: usize = 512;
+
 /// One session on which tests run one after another.
 pub(super) struct Bench {
+    /// Most tokens per pass.
+    pub(super) chunk: usize,
     model: Arc<dyn Model>,
     session: SessionId,
-    chunk: usize,
     vocab_size: usize,
 }
 
 impl Bench {
     /// A session that holds what the tests need.
-    pub(super) fn new(model: Arc<dyn Model>, cache: CacheOptions, chunk: usize) -> Result<Self> {
+    pub(super) fn new(model: Arc<dyn Model>, cache: CacheOptions) -> Result<Self> {
         let session = model.open(&cache)?;
         let vocab_size = model.program().vocab_size();
-        Ok(Self { model, session, chunk, vocab_size })
+        Ok(Self { chunk: CHUNK, model, session, vocab_size })
     }
 
     /// Time `test`; `done` is called after the warm-up and after each sample.

@@ -26,14 +26,12 @@ use report::{Format, Row};
 /// A machine's figures do not drift in less than this.
 const STEADY: Duration = Duration::from_secs(3);
 
-/// Tokens per pass where nothing better is known, as in llama-bench.
-const CHUNK: usize = 512;
-
 /// Measure tokens per second
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  rooflight bench -m model.gguf\n  \
                         rooflight bench -m model.gguf -p 128,512 -n 64 -d 0-4096+2048 -t 1,2 -r 3 -o json\n  \
-                        rooflight bench -m model.gguf -d 4096 --explain\n\n\
+                        rooflight bench -m model.gguf -d 4096 --explain\n  \
+                        rooflight bench -m model.gguf -n 0 --chunk 16-512*2\n\n\
                         Flags and JSON keys are llama-bench's. Lists: 1,2,4 and 1-8+1 and 1-8*2.")]
 pub(crate) struct Bench {
     #[command(flatten)]
@@ -54,8 +52,8 @@ pub(crate) struct Bench {
     #[arg(short, long, value_name = "LIST")]
     threads: Vec<Numbers>,
     /// Most tokens of a prompt per pass (-ub); by default what is measured to be best
-    #[arg(long, value_name = "N", alias = "ubatch-size", value_parser = args::chunk)]
-    chunk: Option<usize>,
+    #[arg(long, value_name = "LIST", alias = "ubatch-size")]
+    chunk: Vec<Numbers>,
     /// Type of cached keys (-ctk): f32, f16, q8_0
     #[arg(long, value_name = "TYPE", value_parser = args::cache_type, default_value = "f16")]
     cache_type_k: CacheType,
@@ -110,6 +108,11 @@ impl Bench {
             let most = args::MAX_THREADS;
             return Err(Failure::Usage(format!("-t {n}: expected numbers from 1 to {most}")).into());
         }
+        if let Some(n) = plan::all(&self.chunk).find(|n| !(1..=args::MAX_CHUNK).contains(n)) {
+            let most = args::MAX_CHUNK;
+            let problem = format!("--chunk {n}: expected numbers from 1 to {most}");
+            return Err(Failure::Usage(problem).into());
+        }
         if self.explain && self.plot.is_none() && matches!(self.output, Format::Csv) {
             ui::warn("--explain has no effect: a row of CSV has no place for it, but --plot has");
         }
@@ -130,15 +133,18 @@ impl Bench {
             let program = loaded.model.program();
             let wanted = Executed::of(program, cache.k, cache.v).wanted();
             let rates = ceilings::rates(&*loaded.executor, &wanted);
-            let best = load::chunk(program, &cache, rates.as_ref());
-            let chunk = self.chunk.or(best).unwrap_or(CHUNK);
-            let setting = report::Setting::new(&gguf, &loaded, cache, chunk);
+            let best = load::chunk(program, &cache, rates.as_ref()).unwrap_or(measure::CHUNK);
             let mut roof = Roof::new(&*loaded.executor);
             if self.explain && roof.ceilings.is_none() {
                 ui::warn("--explain has no effect: this executor has no limits to compare with");
             }
-            let runner = Runner::new(Arc::clone(&loaded.model), cache, chunk)?;
-            for test in &tests {
+            let mut runner = Runner::new(Arc::clone(&loaded.model), cache)?;
+            let chunks = self.chunks(best);
+            for (test, chunk) in
+                tests.iter().flat_map(|test| chunks.iter().map(move |chunk| (test, *chunk)))
+            {
+                let setting = report::Setting::new(&gguf, &loaded, cache, chunk);
+                runner.chunk = chunk;
                 let bar = ui::count_bar("bench", u64::from(self.repetitions) + 1)
                     .with_message(test.name());
                 let started = report::now();
@@ -176,6 +182,12 @@ impl Bench {
             }
         }
         tests
+    }
+
+    /// Those asked for, or `best`.
+    fn chunks(&self, best: usize) -> Vec<usize> {
+        let given: Vec<_> = plan::all(&self.chunk).collect();
+        if given.is_empty() { vec![best] } else { given }
     }
 
     fn thread_counts(&self) -> Vec<Option<usize>> {

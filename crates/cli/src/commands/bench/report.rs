@@ -265,30 +265,26 @@ impl<'a> Report<'a> {
     }
 }
 
+/// Chunks have a column where they differ.
 fn table(rows: &[Row]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
-    table.set_header([
-        "model",
-        "size",
-        "params",
-        "backend",
-        "threads",
-        "test",
-        "t/s",
-        "expected",
-        "per token",
-        "of limit",
-    ]);
+    let chunks = rows.windows(2).any(|pair| pair[0].setting.n_ubatch != pair[1].setting.n_ubatch);
+    let before = ["model", "size", "params", "backend", "threads"];
+    let after = ["test", "t/s", "expected", "per token", "of limit"];
+    table.set_header(before.into_iter().chain(chunks.then_some("chunk")).chain(after));
     for row in rows {
         let s = &row.setting;
         let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
-        table.add_row([
+        let before = [
             Cell::new(&s.model_type),
             right(units::bytes(s.model_size)),
             right(units::count(s.model_n_params)),
             Cell::new(s.backend),
             right(s.n_threads.to_string()),
+        ];
+        let chunk = chunks.then(|| right(s.n_ubatch.to_string()));
+        let after = [
             right(row.test.clone()),
             right(format!("{:.2} ± {:.2}", row.avg_ts, row.stddev_ts)),
             right(row.expected_ts.map_or_else(|| "-".into(), |ts| format!("{ts:.2}"))),
@@ -297,7 +293,8 @@ fn table(rows: &[Row]) -> Table {
                 (Some(share), Some(bound)) => format!("{:.0} % {bound}", 100.0 * share),
                 _ => "-".into(),
             }),
-        ]);
+        ];
+        table.add_row(before.into_iter().chain(chunk).chain(after));
     }
     table
 }
