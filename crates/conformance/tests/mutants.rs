@@ -75,7 +75,7 @@ impl Model for FaultyModel {
             }
             Err(Error::NonFinite { .. }) if self.0 == Fault::HandsOnNan => {
                 let vocab_size = self.program().vocab_size();
-                StepOut { logits: vec![f32::NAN; vocab_size], vocab_size }
+                StepOut::new(vec![f32::NAN; vocab_size], vocab_size)
             }
             result => result?,
         };

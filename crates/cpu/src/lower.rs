@@ -335,7 +335,13 @@ impl<'a> Lowering<'a> {
 
     fn finish(self) -> Plan {
         let logits = self.program.logits().map(|id| self.operand(id));
-        let mut plan = Plan { phases: self.phases, buffers: Vec::new(), ropes: self.ropes, logits };
+        // every value still has a buffer of its own
+        let writes = |job: &Job| matches!(job, Job::One { out, .. } if Some(*out) == logits);
+        let head = self.phases.iter().position(
+            |phase| matches!(phase, Phase::Linear(linear) if linear.jobs.iter().any(writes)),
+        );
+        let (phases, ropes) = (self.phases, self.ropes);
+        let mut plan = Plan { phases, buffers: Vec::new(), ropes, logits, head };
         assign_buffers(&mut plan);
         plan
     }

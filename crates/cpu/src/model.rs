@@ -8,8 +8,8 @@ use kernels::Isa;
 use kernels::rows::rope_angles;
 use kv::{Contiguous, Layout};
 use program::{
-    CacheOptions, Error, Model, Op, PhaseTime, Program, Progress, Result, Rows, SessionId, Step,
-    StepOut, StepStats, WeightId, WeightSource,
+    CacheOptions, Error, Model, Op, PEAK, PhaseTime, Program, Progress, Result, Rows, SessionId,
+    Step, StepOut, StepStats, WeightId, WeightSource,
 };
 
 use crate::cache::{CacheShape, cache_shapes};
@@ -235,6 +235,7 @@ impl CpuModel {
             inner: memory.inner,
             mixtures: memory.mixtures,
             partials: memory.partials,
+            peaks: memory.peaks,
             latent: memory.latent,
             scratch: &memory.scratch,
             shares: memory.shares,
@@ -248,17 +249,27 @@ impl CpuModel {
         };
         // SAFETY: the workers are done.
         let logits = unsafe { memory.buffers[out.buffer.0].slice(0..rows * out.cols) };
-        for (row, logits) in logits.chunks_exact(out.cols.max(1)).enumerate() {
-            if !self.kernels.all_finite(logits) {
-                let row = if out.rows == Rows::Selected { selected[row] } else { row };
-                let sequence = sequences.iter().rfind(|s| s.first_row <= row);
-                let position = sequence.map_or(row, |s| s.start + row - s.first_row);
-                return Err(Error::NonFinite { position });
-            }
+        let n_peaks = out.cols.div_ceil(PEAK);
+        // SAFETY: as above.
+        let peaks = unsafe { memory.peaks.slice_mut(0..rows * n_peaks) };
+        if self.plan.head.is_none() {
+            let rows =
+                logits.chunks_exact(out.cols.max(1)).zip(peaks.chunks_exact_mut(n_peaks.max(1)));
+            rows.for_each(|(logits, peaks)| self.kernels.peaks(logits, peaks));
         }
-        let mut rows = reserve(logits.len(), "the logits")?;
-        rows.extend_from_slice(logits);
-        Ok(StepOut { logits: rows, vocab_size: out.cols })
+        if let Some(bad) = peaks.iter().position(|peak| !peak.is_finite()) {
+            let row = bad / n_peaks;
+            let row = if out.rows == Rows::Selected { selected[row] } else { row };
+            let sequence = sequences.iter().rfind(|s| s.first_row <= row);
+            let position = sequence.map_or(row, |s| s.start + row - s.first_row);
+            return Err(Error::NonFinite { position });
+        }
+        let copy = |numbers: &[f32]| -> Result<Vec<f32>> {
+            let mut copy = reserve(numbers.len(), "the logits")?;
+            copy.extend_from_slice(numbers);
+            Ok(copy)
+        };
+        Ok(StepOut { logits: copy(logits)?, vocab_size: out.cols, peaks: copy(peaks)? })
     }
 }
 
@@ -346,7 +357,7 @@ impl Model for CpuModel {
         let state = &mut *self.lock();
         let sequences = self.sequences(state, step)?;
         if sequences.is_empty() {
-            return Ok(StepOut { logits: Vec::new(), vocab_size: self.program.vocab_size() });
+            return Ok(StepOut::new(Vec::new(), self.program.vocab_size()));
         }
         let State { sessions, workspace, stats, .. } = state;
         let place = |id: &SessionId| step.sequences.iter().position(|s| s.session == *id);

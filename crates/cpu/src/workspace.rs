@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use program::{Result, Rows};
+use program::{PEAK, Result, Rows};
 
 use crate::cache::CacheShape;
 use crate::exec::{
@@ -27,6 +27,7 @@ pub(crate) struct Workspace {
     /// `[worker]`.
     mixtures: Vec<MixScratch>,
     partials: Buffer,
+    peaks: Buffer,
     latent: LatentWorkspace,
     /// `[worker]`: tiles, row, kernel, attention.
     scratch: Vec<[Buffer; 4]>,
@@ -42,6 +43,7 @@ pub(crate) struct Memory<'a> {
     pub(crate) inner: Acts<'a>,
     pub(crate) mixtures: Shared<'a, MixScratch>,
     pub(crate) partials: Shared<'a, f32>,
+    pub(crate) peaks: Shared<'a, f32>,
     pub(crate) latent: LatentMemory<'a>,
     pub(crate) scratch: Vec<ScratchParts<'a>>,
     pub(crate) shares: &'a [PhaseShares],
@@ -112,6 +114,7 @@ impl Workspace {
             inner: ActBuffers::empty(),
             mixtures: (0..n).map(|_| MixScratch::default()).collect(),
             partials: Buffer::empty(),
+            peaks: Buffer::empty(),
             latent: LatentWorkspace::new(n),
             scratch: (0..n).map(|_| std::array::from_fn(|_| Buffer::empty())).collect(),
             shares: (0..plan.phases.len()).map(shares).collect(),
@@ -127,7 +130,7 @@ impl Workspace {
 
     /// Memory it takes. Of what attention may split, only what latent attention did split counts: the rest is untouched.
     pub(crate) fn bytes(&self) -> u64 {
-        let buffers = self.buffers.iter().chain(self.scratch.iter().flatten());
+        let buffers = self.buffers.iter().chain(self.scratch.iter().flatten()).chain([&self.peaks]);
         let acts = [&self.acts, &self.inner].into_iter().flat_map(ActBuffers::all);
         let bytes: usize = buffers.chain(acts).map(Buffer::len).sum();
         (bytes + self.latent.bytes()) as u64
@@ -194,6 +197,9 @@ impl Workspace {
         if !shapes.is_empty() && self.partials.len() == 0 {
             self.partials = Buffer::new(MAX_PARTIAL_FLOATS * 4, "the workspace")?;
         }
+        if let Some(logits) = plan.logits {
+            grow(&mut self.peaks, rows_of(logits.rows) * logits.cols.div_ceil(PEAK) * 4)?;
+        }
         for shares in &self.shares {
             shares.main.reset();
             shares.side.reset();
@@ -205,6 +211,7 @@ impl Workspace {
             inner: self.inner.share(),
             mixtures: Shared::new(&mut self.mixtures),
             partials: self.partials.shared_as(),
+            peaks: self.peaks.shared_as(),
             latent: self.latent.prepare(&latent, &grow)?,
             scratch: self.scratch.iter_mut().map(parts).collect(),
             shares: &self.shares,

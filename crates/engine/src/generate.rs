@@ -138,7 +138,7 @@ pub fn generate(
     let mut chosen = Duration::ZERO;
     let max_tokens = request.max_tokens.unwrap_or(usize::MAX);
 
-    let vocab_size = fed.logits.as_ref().map_or(0, Vec::len);
+    let vocab_size = fed.logits.as_ref().map_or(0, |scores| scores.len());
     let banned: Vec<usize> = if request.ignore_eog {
         (0..vocab_size).filter(|&token| vocabulary.is_eog(token as u32)).collect()
     } else {
@@ -149,8 +149,8 @@ pub fn generate(
         None => StopReason::Cancelled,
         Some(_) if max_tokens == 0 => StopReason::MaxTokens,
         Some(mut logits) => loop {
-            ban(&mut logits, &banned);
-            let token = sampler.sample(&logits, session.tokens())?;
+            logits.ban(&banned);
+            let token = sampler.sample_scores(&logits, session.tokens())?;
             let now = start.elapsed();
             match stats.first_token {
                 None => stats.first_token = Some(now),
@@ -186,13 +186,4 @@ pub fn generate(
         stop,
         stats,
     })
-}
-
-/// Make tokens so unlikely that no sampler draws them; a logit that is no number stays one, to be told.
-fn ban(logits: &mut [f32], tokens: &[usize]) {
-    for &token in tokens {
-        if logits[token].is_finite() {
-            logits[token] = f32::MIN;
-        }
-    }
 }

@@ -39,8 +39,43 @@ pub struct Fed {
     pub cached: usize,
     /// Tokens computed.
     pub computed: usize,
-    /// `[vocab_size]`: scores of the token after the prompt; `None` if cancelled before its end.
-    pub logits: Option<Vec<f32>>,
+    /// Scores of the token after the prompt; `None` if cancelled before its end.
+    pub logits: Option<Scores>,
+}
+
+/// One row of logits.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scores {
+    /// `[vocab_size]`.
+    pub(crate) logits: Vec<f32>,
+    /// As in [`StepOut::peaks`].
+    pub(crate) peaks: Vec<f32>,
+}
+
+impl Scores {
+    /// Make tokens so unlikely that no sampler draws them; a logit that is no number stays one, to be told.
+    pub(crate) fn ban(&mut self, tokens: &[usize]) {
+        for &token in tokens {
+            if self.logits[token].is_finite() {
+                self.logits[token] = f32::MIN;
+            }
+        }
+    }
+}
+
+impl From<StepOut> for Scores {
+    /// The step yielded one row.
+    fn from(out: StepOut) -> Scores {
+        Scores { logits: out.logits, peaks: out.peaks }
+    }
+}
+
+impl std::ops::Deref for Scores {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        &self.logits
+    }
 }
 
 impl Session {
@@ -124,18 +159,18 @@ impl Session {
             let last = self.tokens.len() + chunk.len() == tokens.len();
             let outputs = if last { Outputs::Last } else { Outputs::None };
             let out = self.run(chunk, outputs, Some(Prompt { start: cached, len: total }))?;
-            logits = last.then_some(out.logits);
+            logits = last.then_some(Scores::from(out));
             on_progress(Prefill { cached, done: self.tokens.len() - cached, total });
         }
         Ok(Fed { cached, computed: self.tokens.len() - cached, logits })
     }
 
-    /// Append one token and return the scores `[vocab_size]` of the token after it.
+    /// Append one token and return the scores of the token after it.
     ///
     /// # Errors
     /// Full context, or a failure of the model; the session is unchanged then.
-    pub fn step(&mut self, token: u32) -> Result<Vec<f32>> {
-        Ok(self.append(&[token], Outputs::Last)?.logits)
+    pub fn step(&mut self, token: u32) -> Result<Scores> {
+        Ok(self.append(&[token], Outputs::Last)?.into())
     }
 
     /// Append tokens in one pass and return the wanted rows of logits. No tokens: nothing happens.

@@ -7,10 +7,15 @@ mod common;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Toy, VOCAB, logits_after};
-use engine::{Error, Fed, Prefill, Session};
+use engine::{Error, Fed, Prefill, Scores, Session};
+use program::StepOut;
 use proptest::prelude::*;
 
 static GO: AtomicBool = AtomicBool::new(false);
+
+fn scores_after(tokens: &[u32]) -> Scores {
+    StepOut::new(logits_after(tokens), VOCAB).into()
+}
 
 fn feed(session: &mut Session, tokens: &[u32]) -> Fed {
     session.feed(tokens, &GO, &mut |_| ()).unwrap()
@@ -21,7 +26,7 @@ fn only_what_follows_the_common_prefix_is_computed() {
     let toy = Toy::new();
     let mut session = toy.session(100, 4);
     let check = |session: &mut Session, tokens: &[u32], cached, computed| {
-        let want = Fed { cached, computed, logits: Some(logits_after(tokens)) };
+        let want = Fed { cached, computed, logits: Some(scores_after(tokens)) };
         assert_eq!(feed(session, tokens), want, "{tokens:?}");
         assert_eq!(session.tokens(), tokens);
         assert_eq!(toy.take_rows(), computed as u64);
@@ -46,7 +51,7 @@ fn a_full_context_is_refused_before_anything_is_lost() {
     assert!(matches!(session.step(5), Err(Error::ContextFull { wanted: 5, capacity: 4 })));
     assert_eq!(session.tokens(), [1, 2, 3, 4]);
     assert!(matches!(session.feed(&[], &GO, &mut |_| ()), Err(Error::EmptyPrompt)));
-    assert_eq!(feed(&mut session, &[1, 2, 3, 5]).logits, Some(logits_after(&[1, 2, 3, 5])));
+    assert_eq!(feed(&mut session, &[1, 2, 3, 5]).logits.unwrap()[..], logits_after(&[1, 2, 3, 5]));
 }
 
 #[test]
@@ -67,7 +72,7 @@ fn a_cancel_keeps_what_was_computed() {
     assert_eq!(session.tokens(), &prompt[..6]);
     let mut last = None;
     let fed = session.feed(&prompt, &GO, &mut |p| last = Some(p)).unwrap();
-    assert_eq!(fed, Fed { cached: 6, computed: 4, logits: Some(logits_after(&prompt)) });
+    assert_eq!(fed, Fed { cached: 6, computed: 4, logits: Some(scores_after(&prompt)) });
     assert_eq!(last, Some(Prefill { cached: 6, done: 4, total: 4 }));
 }
 
@@ -88,8 +93,8 @@ fn sessions_end_with_their_value() {
     feed(&mut session, &[1, 2, 3]);
     let mut fork = session.fork(2).unwrap();
     assert_eq!(fork.tokens(), [1, 2]);
-    assert_eq!(fork.step(7).unwrap(), logits_after(&[1, 2, 7]));
-    assert_eq!(session.step(8).unwrap(), logits_after(&[1, 2, 3, 8]));
+    assert_eq!(fork.step(7).unwrap()[..], logits_after(&[1, 2, 7]));
+    assert_eq!(session.step(8).unwrap()[..], logits_after(&[1, 2, 3, 8]));
     assert!(session.fork(9).is_err());
     assert_eq!(session.cache_bytes().unwrap(), 16);
     session.clear().unwrap();
@@ -160,7 +165,7 @@ proptest! {
             };
             match result {
                 Ok(logits) => {
-                    prop_assert_eq!(logits.unwrap(), logits_after(&wanted));
+                    prop_assert_eq!(&logits.unwrap()[..], logits_after(&wanted));
                     prop_assert_eq!(session.tokens(), wanted.as_slice());
                 }
                 Err(Error::ContextFull { .. }) => {

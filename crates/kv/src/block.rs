@@ -69,7 +69,7 @@ impl Layout {
     }
 }
 
-/// Memory of a block: zeros, at a cache line, until written.
+/// Memory of a block, at a cache line: zeros, or what an earlier block held.
 pub trait Memory: Send + Sync {
     /// The bytes.
     fn bytes(&self) -> &[u8];

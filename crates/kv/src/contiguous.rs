@@ -29,12 +29,15 @@ pub enum View<'a> {
 ///
 /// A step goes `prepare(new_len)`, write rows `len..new_len` through [`views`](Self::views), read
 /// [`segments`](Self::segments), `extend(new_len)`. A step that fails before the last leaves `len` as it was.
-/// Memory follows the positions held; forks share blocks and copy the one they extend.
+/// Memory grows with the positions held; what truncation frees is kept for those to come, since fresh pages cost more
+/// than the numbers written to them. Forks share blocks and copy the one they extend.
 pub struct Contiguous {
     layouts: Arc<[Layout]>,
     allocator: Arc<dyn Allocator>,
     /// Each holds 256 positions of all caches, one cache after another.
     blocks: Vec<Arc<Box<dyn Memory>>>,
+    /// Freed blocks, their content as it was.
+    spare: Vec<Arc<Box<dyn Memory>>>,
     len: usize,
     committed: usize,
     capacity: usize,
@@ -47,7 +50,8 @@ impl Contiguous {
         capacity: usize,
         allocator: Arc<dyn Allocator>,
     ) -> Contiguous {
-        Contiguous { layouts, allocator, blocks: Vec::new(), len: 0, committed: 0, capacity }
+        let (blocks, spare) = (Vec::new(), Vec::new());
+        Contiguous { layouts, allocator, blocks, spare, len: 0, committed: 0, capacity }
     }
 
     /// Positions held, tentative ones included.
@@ -75,9 +79,9 @@ impl Contiguous {
         &self.layouts
     }
 
-    /// Bytes of memory the blocks take. Blocks shared with forks count in each.
+    /// Bytes of memory the blocks take, freed ones included. Blocks shared with forks count in each.
     pub fn bytes(&self) -> u64 {
-        (self.blocks.len() * self.block_bytes()) as u64
+        ((self.blocks.len() + self.spare.len()) * self.block_bytes()) as u64
     }
 
     /// Bytes of 256 positions of all caches.
@@ -113,13 +117,16 @@ impl Contiguous {
             match self.blocks.get_mut(i) {
                 None => {
                     self.blocks.try_reserve(1).map_err(|_| memory())?;
-                    self.blocks.push(Arc::new(self.allocator.zeroed(bytes).ok_or_else(memory)?));
+                    let fresh = || self.allocator.zeroed(bytes).map(Arc::new);
+                    self.blocks.push(self.spare.pop().or_else(fresh).ok_or_else(memory)?);
                 }
                 Some(block) => {
                     if Arc::get_mut(block).is_none() {
-                        let mut copy = self.allocator.zeroed(bytes).ok_or_else(memory)?;
-                        copy.bytes_mut().copy_from_slice(block.bytes());
-                        *block = Arc::new(copy);
+                        let fresh = || self.allocator.zeroed(bytes).map(Arc::new);
+                        let mut copy = self.spare.pop().or_else(fresh).ok_or_else(memory)?;
+                        let own = Arc::get_mut(&mut copy).expect("nobody shares a spare block");
+                        own.bytes_mut().copy_from_slice(block.bytes());
+                        *block = copy;
                     }
                 }
             }
@@ -173,6 +180,7 @@ impl Contiguous {
             layouts: Arc::clone(&self.layouts),
             allocator: Arc::clone(&self.allocator),
             blocks: self.blocks[..kept].to_vec(),
+            spare: Vec::new(),
             len,
             committed: self.committed.min(len),
             capacity: self.capacity,
@@ -229,8 +237,13 @@ impl Contiguous {
         Ok(())
     }
 
+    /// Blocks beyond `len` are spare from here on, unless a fork still needs them.
     fn drop_blocks(&mut self) {
-        self.blocks.truncate(self.len.div_ceil(BLOCK));
+        let kept = self.len.div_ceil(BLOCK).min(self.blocks.len());
+        let freed = self.blocks.drain(kept..);
+        self.spare.extend(
+            freed.filter_map(|mut block| Arc::get_mut(&mut block).is_some().then_some(block)),
+        );
     }
 }
 

@@ -16,12 +16,12 @@ use quant::GgmlType;
 
 use crate::rates::{AttentionRate, AttentionShape, LinearRate, Overheads, Rates, Wanted};
 
-/// Matrices that no cache holds, in bytes.
+/// Matrices that no cache holds, in bytes: for few rows, and for many, which take long.
 const FAR: u64 = 96 << 20;
+const FAR_ENOUGH: u64 = 48 << 20;
 /// Rows of passes over them.
 const FEW_ROWS: [usize; 6] = [1, 2, 4, 8, 16, 32];
-/// Rows of passes over matrices that are read so often that memory does not matter; the largest, which takes all
-/// memory that the others need, comes first.
+/// Rows of passes that arithmetic binds; the largest, which takes all memory that the others need, comes first.
 const MANY_ROWS: [usize; 4] = [512, 256, 128, 64];
 /// Tokens of a pass that fills a cache.
 const CHUNK: usize = 512;
@@ -210,11 +210,15 @@ const EPS: f32 = 1e-6;
 fn linear(executor: &dyn Executor, weights: &mut Weights, ty: GgmlType) -> Result<LinearRate> {
     let none = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: CHUNK };
     let bytes = |count: usize| (count as f64 * ty.bits_per_weight() / 8.0) as u64;
-    let small = (FAR / 2).div_ceil(bytes(SMALL * SMALL));
-    let large = (FAR / 2).div_ceil(bytes(3 * LARGE.0 * LARGE.1));
-    let program = matrices(ty, small as usize, large as usize)?;
-    let run = Run::new(executor, weights, program, none)?;
-    let counts = (small as f64 * (SMALL * SMALL) as f64, large as f64 * large_weights());
+    // half of the bytes small, half of them large
+    let counts = |all: u64| {
+        let each =
+            [SMALL * SMALL, 3 * LARGE.0 * LARGE.1].map(|count| (all / 2).div_ceil(bytes(count)));
+        each.map(|count| count as usize)
+    };
+    let [small, large] = counts(FAR);
+    let run = Run::new(executor, weights, matrices(ty, small, large)?, none)?;
+    let counted = (small as f64 * (SMALL * SMALL) as f64, large as f64 * large_weights());
     let mut points = Vec::new();
     let mut phase = 0.0;
     run.warm(32, Outputs::None)?;
@@ -224,11 +228,11 @@ fn linear(executor: &dyn Executor, weights: &mut Weights, ty: GgmlType) -> Resul
             // two kinds of phases, two unknowns: time = phases * p + weights * w
             let (n_small, t_small) = pass.sum(|name, _| name.starts_with("small"));
             let (n_large, t_large) = pass.sum(|name, _| name.starts_with("large"));
-            let determinant = n_small * counts.1 - n_large * counts.0;
-            let phase = (t_small * counts.1 - t_large * counts.0) / determinant;
+            let determinant = n_small * counted.1 - n_large * counted.0;
+            let phase = (t_small * counted.1 - t_large * counted.0) / determinant;
             let phase = phase.min(t_small / n_small / 2.0).max(0.0);
             let left = t_small + t_large - phase * (n_small + n_large);
-            (phase, left / (counts.0 + counts.1))
+            (phase, left / (counted.0 + counted.1))
         });
         let (phases, seconds): (Vec<f64>, Vec<f64>) = solved.unzip();
         if rows == 1 {
@@ -237,8 +241,9 @@ fn linear(executor: &dyn Executor, weights: &mut Weights, ty: GgmlType) -> Resul
         points.push((rows as u64, median(seconds)));
     }
     drop(run);
-    let run = Run::new(executor, weights, matrices(ty, 2, 1)?, none)?;
-    let count = 2.0 * (SMALL * SMALL) as f64 + large_weights();
+    let [small, large] = counts(FAR_ENOUGH);
+    let run = Run::new(executor, weights, matrices(ty, small, large)?, none)?;
+    let count = (small * SMALL * SMALL) as f64 + large as f64 * large_weights();
     run.warm(CHUNK, Outputs::None)?;
     for rows in MANY_ROWS {
         let passes = run.passes(0, rows, Outputs::None)?;

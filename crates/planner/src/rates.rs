@@ -17,14 +17,8 @@ pub struct Wanted {
 }
 
 /// Types of most files.
-const USUAL: [GgmlType; 6] = [
-    GgmlType::F16,
-    GgmlType::Q8_0,
-    GgmlType::Q4_0,
-    GgmlType::Q4K,
-    GgmlType::Q5K,
-    GgmlType::Q6K,
-];
+const USUAL: [GgmlType; 6] =
+    [GgmlType::F16, GgmlType::Q8_0, GgmlType::Q4_0, GgmlType::Q4K, GgmlType::Q5K, GgmlType::Q6K];
 
 impl Wanted {
     /// What most models need: the usual types of weights, and attention over the usual type of cache.

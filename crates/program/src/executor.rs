@@ -140,9 +140,27 @@ pub struct StepOut {
     pub logits: Vec<f32>,
     /// Width of a row.
     pub vocab_size: usize,
+    /// `[n_selected, vocab_size / PEAK]`, rounded up: the greatest of each [`PEAK`] neighbouring logits of a row, so that
+    /// the best are found without a look at all. NaN where any of them is not finite.
+    pub peaks: Vec<f32>,
 }
 
+/// Neighbouring logits that share a peak in [`StepOut::peaks`].
+pub const PEAK: usize = 64;
+
 impl StepOut {
+    /// Rows of logits, whose peaks are looked for here.
+    pub fn new(logits: Vec<f32>, vocab_size: usize) -> StepOut {
+        let rows = logits.chunks_exact(vocab_size.max(1));
+        let peak = |stretch: &[f32]| {
+            let finite = stretch.iter().all(|x| x.is_finite());
+            let most = stretch.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            if finite { most } else { f32::NAN }
+        };
+        let peaks = rows.flat_map(|row| row.chunks(PEAK).map(peak)).collect();
+        StepOut { logits, vocab_size, peaks }
+    }
+
     /// The rows of logits, in order.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &[f32]> {
         self.logits.chunks_exact(self.vocab_size.max(1))

@@ -306,7 +306,7 @@ impl Interpreted {
                 return Err(Error::NonFinite { position: batch.rows[i].position });
             }
         }
-        Ok(StepOut { logits, vocab_size })
+        Ok(StepOut::new(logits, vocab_size))
     }
 
     /// One pass; sessions are left as they were if it fails.

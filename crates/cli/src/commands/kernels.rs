@@ -6,9 +6,7 @@ use comfy_table::{Table, presets};
 use kernels::attention::{ATTEND, MERGE};
 use kernels::latent::LATENT_ATTEND;
 use kernels::linear::{QUANTIZE_Q8, linear, linear_kernels};
-use kernels::rows::{
-    ADD, ADD_WEIGHTED, ALL_FINITE, ARGMAX, GATED_SIGMOID, GATED_SILU, RMS_NORM, ROTATE,
-};
+use kernels::rows::{ADD, ADD_WEIGHTED, GATED_SIGMOID, GATED_SILU, PEAKS, RMS_NORM, ROTATE};
 use kernels::{Isa, Level, Slot};
 use serde::Serialize;
 
@@ -78,8 +76,7 @@ fn rows(isa: Isa, cpu: Isa) -> Vec<Row> {
         slot(&GATED_SILU, isa, cpu),
         slot(&GATED_SIGMOID, isa, cpu),
         slot(&ADD, isa, cpu),
-        slot(&ARGMAX, isa, cpu),
-        slot(&ALL_FINITE, isa, cpu),
+        slot(&PEAKS, isa, cpu),
     ];
     rows.extend(quant::GgmlType::all().filter_map(|ty| {
         let chosen = linear(ty, isa)?;

@@ -386,9 +386,11 @@ impl fmt::Display for Dimensions {
                 self.n_heads, self.head_dim, self.n_kv_heads
             ),
         )?;
-        if let Some(Latent { kv_lora_rank, q_lora_rank, nope_dim, rope_dims, value_dim }) = &self.latent
+        if let Some(Latent { kv_lora_rank, q_lora_rank, nope_dim, rope_dims, value_dim }) =
+            &self.latent
         {
-            let queries = q_lora_rank.map_or_else(String::new, |rank| format!(", queries of {rank}"));
+            let queries =
+                q_lora_rank.map_or_else(String::new, |rank| format!(", queries of {rank}"));
             line(
                 f,
                 "latents",

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use kernels::linear::{ActFormat, Activations, F32Rows, PANEL_ROWS, Q8Rows};
 
+use program::PEAK;
+
 use super::arrange::Arrangements;
 use super::{Exec, Scratch, split};
 use crate::plan::{Job, LinearPhase, Link, Norm, Operand};
@@ -14,6 +16,8 @@ use crate::weights::{PackedJob, UNIT_PANELS};
 pub(crate) const LOCAL_ROWS: usize = 4;
 /// Panels that workers take at a time with many rows; divides [`UNIT_PANELS`].
 pub(super) const MANY_ROWS_PANELS: usize = 4;
+/// Items of logits begin where a peak does.
+const _: () = assert!(PEAK == kernels::rows::PEAK && MANY_ROWS_PANELS * PANEL_ROWS == PEAK);
 /// Rows of activations a kernel sees at a time, so that a unit's outputs stay in the second-level cache.
 pub(crate) const ROW_BLOCK: usize = 512;
 
@@ -63,19 +67,21 @@ impl<'a> Exec<'a> {
         }
         let jobs = self.weights.jobs(index);
         let input = self.input(worker, index, phase, scratch);
-        let cut = |job: &PackedJob| panels_per_item(job.n_panels(), n, worker.n);
-        let total = jobs.iter().map(|job| job.n_panels().div_ceil(cut(job))).sum();
-        for mut item in self.shares[index].main.take(worker, total) {
-            let mut at = 0;
-            while item >= jobs[at].n_panels().div_ceil(cut(&jobs[at])) {
-                item -= jobs[at].n_panels().div_ceil(cut(&jobs[at]));
-                at += 1;
-            }
-            let size = cut(&jobs[at]);
-            let panels = item * size..((item + 1) * size).min(jobs[at].n_panels());
+        let items = Items { jobs, n, workers: worker.n };
+        for item in self.shares[index].main.take(worker, items.len()) {
+            let (at, panels) = items.get(item);
             for first in (0..n).step_by(ROW_BLOCK) {
                 let rows = first..(first + ROW_BLOCK).min(n);
-                self.item(&input, (&phase.jobs[at], &jobs[at]), panels.clone(), rows, scratch);
+                self.item(
+                    &input,
+                    (&phase.jobs[at], &jobs[at]),
+                    panels.clone(),
+                    rows.clone(),
+                    scratch,
+                );
+                if self.plan.head == Some(index) {
+                    self.peaks(&phase.jobs[at], panels.clone(), rows);
+                }
             }
         }
     }
@@ -243,27 +249,50 @@ impl<'a> Exec<'a> {
             [links @ .., Link::Add(other)] => (links, Some(*other)),
             _ => (links, None),
         };
-        for (panel, tile) in tile.chunks_exact_mut(rows.len() * PANEL_ROWS).enumerate() {
-            let col = (first_panel + panel) * PANEL_ROWS;
-            let width = PANEL_ROWS.min(out_rows - col);
-            for link in links {
-                self.link(link, tile, rows.clone(), col..col + width);
+        let panel_len = rows.len() * PANEL_ROWS;
+        let n_panels = tile.len() / panel_len;
+        if !links.is_empty() {
+            for (panel, tile) in tile.chunks_exact_mut(panel_len).enumerate() {
+                let col = (first_panel + panel) * PANEL_ROWS;
+                let cols = col..out_rows.min(col + PANEL_ROWS);
+                links.iter().for_each(|link| self.link(link, tile, rows.clone(), cols.clone()));
             }
-            for (row, lanes) in rows.clone().zip(tile.chunks_exact(PANEL_ROWS)) {
-                let start = row * out.cols + col;
-                // SAFETY: a unit's columns have one writer, and no op of the phase reads the output.
-                let place = unsafe { self.buffer(out).slice_mut(start..start + width) };
-                match (last, place.first_chunk_mut::<PANEL_ROWS>()) {
-                    (Some(other), _) => {
-                        let other = &self.row(other, row)[col..col + width];
-                        for ((place, lane), other) in place.iter_mut().zip(lanes).zip(other) {
-                            *place = other + lane;
-                        }
-                    }
-                    (None, Some(place)) => place.copy_from_slice(lanes),
-                    (None, None) => place.copy_from_slice(&lanes[..width]),
+        }
+        let lanes = tile.as_chunks::<PANEL_ROWS>().0;
+        let cols = first_panel * PANEL_ROWS..out_rows.min((first_panel + n_panels) * PANEL_ROWS);
+        // row by row: what is written together lies together
+        for (i, row) in rows.clone().enumerate() {
+            let start = row * out.cols;
+            // SAFETY: a unit's columns have one writer, and no op of the phase reads the output.
+            let place = unsafe { self.buffer(out).slice_mut(start + cols.start..start + cols.end) };
+            let lanes = lanes[i..].iter().step_by(rows.len());
+            match last {
+                None => put(place, lanes, |place, lanes| *place = *lanes),
+                Some(other) => {
+                    place.copy_from_slice(&self.row(other, row)[cols.clone()]);
+                    put(place, lanes, |place, lanes| {
+                        place.iter_mut().zip(lanes).for_each(|(place, lane)| *place += lane);
+                    });
                 }
             }
+        }
+    }
+
+    /// Find the peaks of logits that this worker just wrote: they are still in its first cache.
+    fn peaks(&self, job: &Job, panels: Range<usize>, rows: Range<usize>) {
+        let Job::One { out, .. } = job else { return };
+        if Some(*out) != self.plan.logits {
+            return;
+        }
+        let n_peaks = out.cols.div_ceil(PEAK);
+        let cols = panels.start * PANEL_ROWS..(panels.end * PANEL_ROWS).min(out.cols);
+        for row in rows {
+            let at = row * n_peaks;
+            // SAFETY: items begin at multiples of `PEAK` columns, so each peak has one writer.
+            let peaks = unsafe {
+                self.peaks.slice_mut(at + cols.start / PEAK..at + cols.end.div_ceil(PEAK))
+            };
+            self.kernels.peaks(&self.row(*out, row)[cols.clone()], peaks);
         }
     }
 
@@ -292,6 +321,41 @@ impl<'a> Exec<'a> {
     }
 }
 
+/// What the workers of a linear phase take one by one.
+struct Items<'a> {
+    jobs: &'a [PackedJob],
+    /// Rows of the input.
+    n: usize,
+    workers: usize,
+}
+
+impl Items<'_> {
+    fn cut(&self, job: &PackedJob) -> usize {
+        panels_per_item(job.n_panels(), self.n, self.workers)
+    }
+
+    fn of(&self, job: &PackedJob) -> usize {
+        job.n_panels().div_ceil(self.cut(job))
+    }
+
+    /// How many there are.
+    fn len(&self) -> usize {
+        self.jobs.iter().map(|job| self.of(job)).sum()
+    }
+
+    /// The job and the panels of an item; the last ones beyond the end.
+    fn get(&self, mut item: usize) -> (usize, Range<usize>) {
+        let mut at = 0;
+        while at + 1 < self.jobs.len() && item >= self.of(&self.jobs[at]) {
+            item -= self.of(&self.jobs[at]);
+            at += 1;
+        }
+        let (size, n_panels) = (self.cut(&self.jobs[at]), self.jobs[at].n_panels());
+        let start = (item * size).min(n_panels - 1);
+        (at, start..(start + size).min(n_panels))
+    }
+}
+
 /// Panels a worker takes at a time: with many rows few, whose outputs stay in the second-level cache; with few rows as
 /// many as the workers can share evenly, for each start costs as much as some kilobytes of weights.
 fn panels_per_item(n_panels: usize, n: usize, workers: usize) -> usize {
@@ -316,6 +380,26 @@ pub(crate) fn tile_floats(n: usize) -> usize {
 /// Bytes from one row of 8-bit codes to the next: whole cache lines, and no power of two.
 pub(crate) fn q8_stride(cols: usize) -> usize {
     cols.next_multiple_of(64) + 64
+}
+
+/// Do with each 16 places what their lanes say; the last may be fewer.
+#[inline(always)]
+fn put<'a>(
+    place: &mut [f32],
+    lanes: impl Iterator<Item = &'a [f32; PANEL_ROWS]>,
+    write: impl Fn(&mut [f32; PANEL_ROWS], &[f32; PANEL_ROWS]),
+) {
+    let mut lanes = lanes;
+    let (whole, rest) = place.as_chunks_mut::<PANEL_ROWS>();
+    for (place, lanes) in whole.iter_mut().zip(&mut lanes) {
+        write(place, lanes);
+    }
+    if let (false, Some(lanes)) = (rest.is_empty(), lanes.next()) {
+        let mut part = [0.0; PANEL_ROWS];
+        part[..rest.len()].copy_from_slice(rest);
+        write(&mut part, lanes);
+        rest.copy_from_slice(&part[..rest.len()]);
+    }
 }
 
 fn add_bias(tile: &mut [f32], bias: &[f32], (first_panel, n): (usize, usize)) {

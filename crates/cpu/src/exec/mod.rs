@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use kernels::attention::{ATTEND, AttendFn, MERGE, MergeFn};
 use kernels::linear::{QUANTIZE_Q8, QuantizeQ8};
 use kernels::rows::{
-    ADD, ADD_WEIGHTED, ALL_FINITE, AddWeightedFn, AllFiniteFn, BinaryFn, GATED_SIGMOID, GATED_SILU,
+    ADD, ADD_WEIGHTED, AddWeightedFn, BinaryFn, GATED_SIGMOID, GATED_SILU, PEAKS, PeaksFn,
     RMS_NORM, ROTATE, RmsNormFn, RotateFn,
 };
 use kernels::{Isa, Kernel};
@@ -45,7 +45,7 @@ pub(crate) struct Kernels {
     add_weighted: &'static Kernel<AddWeightedFn>,
     add: &'static Kernel<BinaryFn>,
     rotate: &'static Kernel<RotateFn>,
-    all_finite: &'static Kernel<AllFiniteFn>,
+    peaks: &'static Kernel<PeaksFn>,
     quantize_q8: &'static Kernel<QuantizeQ8>,
     attend: &'static Kernel<AttendFn>,
     merge: &'static Kernel<MergeFn>,
@@ -61,7 +61,7 @@ impl Kernels {
             add_weighted: ADD_WEIGHTED.pick(isa),
             add: ADD.pick(isa),
             rotate: ROTATE.pick(isa),
-            all_finite: ALL_FINITE.pick(isa),
+            peaks: PEAKS.pick(isa),
             quantize_q8: QUANTIZE_Q8.pick(isa),
             attend: ATTEND.pick(isa),
             merge: MERGE.pick(isa),
@@ -69,8 +69,9 @@ impl Kernels {
         }
     }
 
-    pub(crate) fn all_finite(&self, row: &[f32]) -> bool {
-        self.all_finite.call(row)
+    /// See [`program::StepOut::peaks`]; NaN where a logit is not finite.
+    pub(crate) fn peaks(&self, logits: &[f32], out: &mut [f32]) {
+        self.peaks.call(logits, out);
     }
 
     fn gated_act(&self, act: Act, gate: &[f32], up: &[f32], out: &mut [f32]) {
@@ -158,6 +159,8 @@ pub(crate) struct Exec<'a> {
     /// `[worker]`.
     pub(crate) mixtures: Shared<'a, MixScratch>,
     pub(crate) partials: Shared<'a, f32>,
+    /// Of the logits.
+    pub(crate) peaks: Shared<'a, f32>,
     pub(crate) latent: LatentMemory<'a>,
     /// `[worker]`.
     pub(crate) scratch: &'a [ScratchParts<'a>],

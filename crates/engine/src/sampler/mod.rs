@@ -14,7 +14,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 pub use options::SamplerOptions;
 
-use crate::{Error, Result};
+use crate::{Error, Result, Scores};
 use select::{Candidate, Selection};
 
 /// Chooses tokens.
@@ -58,20 +58,36 @@ impl Sampler {
     /// # Errors
     /// [`Error::NonFinite`], or [`Error::Logits`] if there are none.
     pub fn sample(&mut self, logits: &[f32], before: &[u32]) -> Result<u32> {
-        check_finite(logits, before.len())?;
+        self.choose(logits, &[], before)
+    }
+
+    /// Choose the token after `before` from what a model made: where it found peaks, few of the logits are looked at.
+    ///
+    /// # Errors
+    /// As [`sample`](Self::sample).
+    pub fn sample_scores(&mut self, scores: &Scores, before: &[u32]) -> Result<u32> {
+        self.choose(&scores.logits, &scores.peaks, before)
+    }
+
+    fn choose(&mut self, logits: &[f32], peaks: &[f32], before: &[u32]) -> Result<u32> {
+        // what is not finite shows in its peak
+        if peaks.is_empty() || !peaks.iter().all(|peak| peak.is_finite()) {
+            check_finite(logits, before.len())?;
+        }
         let options = self.options;
-        let logits = if options.penalizes() {
+        let (logits, peaks) = if options.penalizes() {
             penalize(&mut self.penalized, logits, before, &options);
-            &self.penalized
+            // a penalty below 1 raises logits
+            (&*self.penalized, &[][..])
         } else {
-            logits
+            (logits, peaks)
         };
         if options.is_greedy() {
-            return Ok(select::best_one(logits).token);
+            return Ok(select::best_one(logits, peaks).token);
         }
         let selection =
             Selection { top_k: options.top_k, top_p: options.top_p, min_p: options.min_p };
-        selection.select(logits, &mut self.candidates);
+        selection.select(logits, peaks, &mut self.candidates);
         let random = unit_random(self.seed, self.attempt, before.len() as u64);
         Ok(draw(&self.candidates, options.temperature, random))
     }

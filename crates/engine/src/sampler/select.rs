@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-/// Logits looked at together.
-const STRETCH: usize = 64;
+/// Logits looked at together: those that share a peak.
+const STRETCH: usize = program::PEAK;
 
 /// A token that may be drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,12 +30,12 @@ pub(super) struct Selection {
 
 impl Selection {
     /// Fill `out` with the tokens to draw from, at least one: likeliest first, or by id if neither top-k nor top-p
-    /// leaves any out. `logits` are finite and not empty.
-    pub(super) fn select(&self, logits: &[f32], out: &mut Vec<Candidate>) {
+    /// leaves any out. `logits` are finite and not empty, no logit is above its stretch's peak; `peaks` may be empty.
+    pub(super) fn select(&self, logits: &[f32], peaks: &[f32], out: &mut Vec<Candidate>) {
         let top_k = usize::try_from(self.top_k).ok().filter(|&k| k > 0 && k < logits.len());
         match top_k {
             Some(k) => {
-                best(logits, k, out);
+                best(logits, peaks, k, out);
                 out.sort_unstable_by(likelier);
                 if self.top_p < 1.0 {
                     let total = mass(out[0].logit, out.iter().map(|c| c.logit));
@@ -43,8 +43,8 @@ impl Selection {
                     out.truncate(n);
                 }
             }
-            None if self.top_p < 1.0 => self.nucleus(logits, out),
-            None => best(logits, logits.len(), out),
+            None if self.top_p < 1.0 => self.nucleus(logits, peaks, out),
+            None => best(logits, peaks, logits.len(), out),
         }
         if self.min_p > 0.0 {
             let floor = likeliest(out).logit + self.min_p.ln();
@@ -53,11 +53,11 @@ impl Selection {
     }
 
     /// Top-p over the whole vocabulary: the best few are nearly always enough, so try with few first.
-    fn nucleus(&self, logits: &[f32], out: &mut Vec<Candidate>) {
-        let total = mass(best_one(logits).logit, logits.iter().copied());
+    fn nucleus(&self, logits: &[f32], peaks: &[f32], out: &mut Vec<Candidate>) {
+        let total = mass(best_one(logits, peaks).logit, logits.iter().copied());
         let mut k = 256;
         loop {
-            best(logits, k, out);
+            best(logits, peaks, k, out);
             out.sort_unstable_by(likelier);
             match reach(out, self.share_of(total)) {
                 Some(n) => return out.truncate(n),
@@ -72,11 +72,27 @@ impl Selection {
     }
 }
 
-/// The likeliest token, of equals the lowest id. `logits` is finite and not empty.
-pub(super) fn best_one(logits: &[f32]) -> Candidate {
-    let logit = highest(logits);
-    let token = logits.iter().zip(0u32..).find(|(x, _)| **x == logit);
-    Candidate { token: token.expect("the highest logit is among them").1, logit }
+/// Stretches of logits, each with a number that none of its logits is above, and the id of its first token.
+fn stretches<'a>(
+    logits: &'a [f32],
+    peaks: &'a [f32],
+) -> impl Iterator<Item = (&'a [f32], f32, u32)> {
+    logits.chunks(STRETCH).zip((0u32..).step_by(STRETCH)).enumerate().map(|(i, (stretch, from))| {
+        (stretch, peaks.get(i).copied().unwrap_or_else(|| highest(stretch)), from)
+    })
+}
+
+/// The likeliest token, of equals the lowest id. `logits` is finite and not empty; `peaks` as for [`Selection::select`].
+pub(super) fn best_one(logits: &[f32], peaks: &[f32]) -> Candidate {
+    let mut best = Candidate { token: 0, logit: logits[0] };
+    for (stretch, peak, from) in stretches(logits, peaks) {
+        if peak > best.logit {
+            for candidate in numbered(stretch, from) {
+                best = if candidate.logit > best.logit { candidate } else { best };
+            }
+        }
+    }
+    best
 }
 
 /// The highest of finite logits. Eight lanes, because one running maximum would wait for itself.
@@ -101,7 +117,7 @@ pub(super) fn likeliest(candidates: &[Candidate]) -> Candidate {
 ///
 /// One pass that collects whatever beats the `k`-th best found so far, cutting back to `k` whenever twice as many
 /// have come together. Most stretches hold nothing of the kind, which one look at their highest logit tells.
-fn best(logits: &[f32], k: usize, out: &mut Vec<Candidate>) {
+fn best(logits: &[f32], peaks: &[f32], k: usize, out: &mut Vec<Candidate>) {
     out.clear();
     if k >= logits.len() {
         out.extend(numbered(logits, 0));
@@ -110,8 +126,8 @@ fn best(logits: &[f32], k: usize, out: &mut Vec<Candidate>) {
     let room = 2 * k + STRETCH;
     // Later tokens have higher ids, so one that only equals the k-th best loses to it.
     let mut floor = f32::NEG_INFINITY;
-    for (stretch, from) in logits.chunks(STRETCH).zip((0u32..).step_by(STRETCH)) {
-        if highest(stretch) <= floor {
+    for (stretch, peak, from) in stretches(logits, peaks) {
+        if peak <= floor {
             continue;
         }
         out.extend(numbered(stretch, from).filter(|c| c.logit > floor));
@@ -153,9 +169,11 @@ fn reach(sorted: &[Candidate], share: f64) -> Option<usize> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use program::StepOut;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Scores;
 
     /// The definition: sort everything, then cut three times.
     fn naive(s: &Selection, logits: &[f32]) -> BTreeSet<u32> {
@@ -183,9 +201,9 @@ mod tests {
         all.iter().map(|c| c.token).collect()
     }
 
-    fn selected(s: &Selection, logits: &[f32]) -> BTreeSet<u32> {
+    fn selected(s: &Selection, logits: &[f32], peaks: &[f32]) -> BTreeSet<u32> {
         let mut out = Vec::new();
-        s.select(logits, &mut out);
+        s.select(logits, peaks, &mut out);
         let set: BTreeSet<u32> = out.iter().map(|c| c.token).collect();
         assert_eq!(set.len(), out.len(), "a token twice");
         set
@@ -199,19 +217,27 @@ mod tests {
             top_k in prop_oneof![Just(0), Just(-1), 1i32..60, 600i32..800],
             top_p in prop_oneof![Just(1.0f32), Just(0.0), 0.01f32..0.99],
             min_p in prop_oneof![Just(0.0f32), Just(1.0), 0.001f32..0.9],
+            banned in prop::collection::vec(0usize..700, 0..5),
         ) {
             let s = Selection { top_k, top_p, min_p };
-            prop_assert_eq!(selected(&s, &logits), naive(&s, &logits));
+            prop_assert_eq!(selected(&s, &logits, &[]), naive(&s, &logits));
+            let mut scores = Scores::from(StepOut::new(logits.clone(), logits.len()));
+            prop_assert_eq!(selected(&s, &scores, &scores.peaks), naive(&s, &logits));
+            // what is banned leaves peaks behind that nothing reaches
+            let banned: Vec<usize> = banned.into_iter().filter(|i| *i < logits.len()).collect();
+            scores.ban(&banned);
+            prop_assert_eq!(selected(&s, &scores, &scores.peaks), naive(&s, &scores));
+            prop_assert_eq!(best_one(&scores, &scores.peaks), best_one(&scores, &[]));
         }
 
         #[test]
         fn one_pass_finds_the_best(logits in prop::collection::vec(-50i16..50, 1..2000), k in 1usize..300) {
             let logits: Vec<f32> = logits.into_iter().map(f32::from).collect();
             let mut out = Vec::new();
-            best(&logits, k, &mut out);
+            best(&logits, &[], k, &mut out);
             out.sort_by(likelier);
             let mut want = Vec::new();
-            best(&logits, usize::MAX, &mut want);
+            best(&logits, &[], usize::MAX, &mut want);
             want.sort_by(likelier);
             want.truncate(k);
             prop_assert_eq!(out, want);
@@ -222,7 +248,7 @@ mod tests {
     fn flat_rows_need_many() {
         let logits = vec![0.0; 5000];
         let s = Selection { top_k: 0, top_p: 0.9, min_p: 0.0 };
-        assert!(selected(&s, &logits).len().abs_diff(4500) <= 1);
-        assert_eq!(best_one(&logits).token, 0);
+        assert!(selected(&s, &logits, &[]).len().abs_diff(4500) <= 1);
+        assert_eq!(best_one(&logits, &[]).token, 0);
     }
 }

@@ -157,7 +157,7 @@ impl Model for Toy {
             state.stats.rows += s.tokens.len() as u64;
             state.sessions.get_mut(&s.session.0).expect("seen above").0 = tokens;
         }
-        Ok(StepOut { logits, vocab_size: self.vocab })
+        Ok(StepOut::new(logits, self.vocab))
     }
 
     fn len(&self, id: SessionId) -> program::Result<usize> {

@@ -106,6 +106,8 @@ pub(super) unsafe fn run<R: Recipe>(job: &mut Job<'_, '_>) {
                 unsafe { R::UNPACK(&panel[bytes.clone()], unpacked) }
             }
             let share = bytes.len().div_ceil(64).div_ceil(tiles);
+            // from a panel's step to its next one, or to the first of the panel that takes its place
+            let next = if here.end == groups { R::PANELS * panel_bytes } else { bytes.end };
             for (t, activations) in activations.chunks_exact(groups * words).enumerate() {
                 let activations = &activations[here.start * words..here.end * words];
                 let columns = t * width..x.n.min((t + 1) * width);
@@ -114,9 +116,7 @@ pub(super) unsafe fn run<R: Recipe>(job: &mut Job<'_, '_>) {
                 for ((panel, unpacked), out) in panels.zip(&*unpacked).zip(outs) {
                     // The next step's lines arrive while this one's tiles are computed.
                     for line in t * share..(t + 1) * share {
-                        prefetch_line(
-                            panel[bytes.start..].as_ptr().wrapping_add(bytes.len() + 64 * line),
-                        );
+                        prefetch_line(panel.as_ptr().wrapping_add(next + 64 * line));
                     }
                     let c = &mut out[columns.start * PANEL_ROWS..columns.end * PANEL_ROWS];
                     if c.len() == spare.len() {

@@ -1,7 +1,8 @@
 //! Row ops over 16 lanes, for every instruction set that has them.
 
+use super::PEAK;
 use crate::lanes::{Simd, exp, load_part, to_array};
-use crate::math::{LANES, sum_lanes};
+use crate::math::{LANES, max_lanes, sum_lanes};
 
 #[inline(always)]
 pub(super) fn rms_norm<S: Simd>(simd: S, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
@@ -55,4 +56,23 @@ fn gated_lanes<S: Simd, const SILU: bool>(simd: S, gate: S::V, up: S::V) -> S::V
     let e = exp(simd, simd.sub(simd.splat(0.0), gate));
     let part = if SILU { gate } else { simd.splat(1.0) };
     simd.mul(simd.div(part, simd.add(simd.splat(1.0), e)), up)
+}
+
+#[inline(always)]
+pub(super) fn peaks<S: Simd>(simd: S, row: &[f32], out: &mut [f32]) {
+    let lowest = simd.splat(f32::NEG_INFINITY);
+    for (out, stretch) in out.iter_mut().zip(row.chunks(PEAK)) {
+        // times 0 is NaN for what is not finite, and adds nothing otherwise
+        let (mut most, mut zeros) = (lowest, simd.splat(0.0));
+        let (vectors, rest) = stretch.as_chunks::<LANES>();
+        for vector in vectors {
+            let v = simd.load(vector);
+            most = simd.max(v, most);
+            zeros = simd.fma(v, simd.splat(0.0), zeros);
+        }
+        let v = load_part(simd, rest);
+        most = simd.max(simd.first(v, rest.len(), lowest), most);
+        zeros = simd.fma(v, simd.splat(0.0), zeros);
+        *out = max_lanes(to_array(simd, most)) + sum_lanes(to_array(simd, zeros));
+    }
 }

@@ -197,49 +197,30 @@ pub fn rope_angles(
     }
 }
 
-/// Signature of [`ARGMAX`].
-pub type ArgmaxFn = unsafe fn(&[f32]) -> Option<usize>;
+/// Neighbours that share a peak.
+pub const PEAK: usize = 64;
 
-/// Index of the greatest number; the lowest one among equals. NaN is passed over; `None` if there is nothing else.
-pub static ARGMAX: Slot<ArgmaxFn> = Slot {
-    op: "argmax",
-    naive: Kernel { name: "argmax/naive", isa: Isa::NONE, level: Level::Naive, run: naive::argmax },
+/// Signature of [`PEAKS`]: the row, and the peaks.
+pub type PeaksFn = unsafe fn(&[f32], &mut [f32]);
+
+/// The greatest of each [`PEAK`] neighbours; NaN where any of them is infinite or NaN.
+pub static PEAKS: Slot<PeaksFn> = Slot {
+    op: "peaks",
+    naive: Kernel { name: "peaks/naive", isa: Isa::NONE, level: Level::Naive, run: naive::peaks },
     #[cfg(target_arch = "x86_64")]
-    candidates: x86_64::ARGMAX,
+    candidates: x86_64::PEAKS,
     #[cfg(not(target_arch = "x86_64"))]
     candidates: &[],
 };
 
-impl Kernel<ArgmaxFn> {
-    /// Look at one row of any length.
-    pub fn call(&self, row: &[f32]) -> Option<usize> {
+impl Kernel<PeaksFn> {
+    /// Look at one row of any length. `out`: `[row.len() / PEAK]`, rounded up.
+    ///
+    /// # Panics
+    /// If the lengths do not fit.
+    pub fn call(&self, row: &[f32], out: &mut [f32]) {
+        assert_eq!(out.len(), row.len().div_ceil(PEAK), "a peak for each stretch");
         // SAFETY: `Slot::available` is the only source of `&Kernel`, so this CPU has `self.isa`.
-        unsafe { (self.run)(row) }
-    }
-}
-
-/// Signature of [`ALL_FINITE`].
-pub type AllFiniteFn = unsafe fn(&[f32]) -> bool;
-
-/// Whether no number is infinite or NaN.
-pub static ALL_FINITE: Slot<AllFiniteFn> = Slot {
-    op: "all_finite",
-    naive: Kernel {
-        name: "all_finite/naive",
-        isa: Isa::NONE,
-        level: Level::Naive,
-        run: naive::all_finite,
-    },
-    #[cfg(target_arch = "x86_64")]
-    candidates: x86_64::ALL_FINITE,
-    #[cfg(not(target_arch = "x86_64"))]
-    candidates: &[],
-};
-
-impl Kernel<AllFiniteFn> {
-    /// Look at one row of any length.
-    pub fn call(&self, row: &[f32]) -> bool {
-        // SAFETY: `Slot::available` is the only source of `&Kernel`, so this CPU has `self.isa`.
-        unsafe { (self.run)(row) }
+        unsafe { (self.run)(row, out) }
     }
 }

@@ -1,6 +1,6 @@
 //! Row ops in plain loops: what the fast kernels must repeat to the bit.
 
-use super::Pairs;
+use super::{PEAK, Pairs};
 use crate::math::{LANES, exp, sum_lanes};
 
 pub(super) fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
@@ -62,42 +62,11 @@ pub(super) fn rotate(x: &mut [f32], cos: &[f32], sin: &[f32], pairs: Pairs) {
 }
 
 #[inline(always)]
-pub(super) fn all_finite(row: &[f32]) -> bool {
-    let (chunks, rest) = row.as_chunks::<256>();
-    chunks.iter().all(|chunk| finite(chunk)) && finite(rest)
-}
-
-#[inline(always)]
-fn finite(row: &[f32]) -> bool {
-    let mut bad = 0u32;
-    for x in row {
-        bad |= u32::from(x.abs() >= f32::INFINITY) | u32::from(x.is_nan());
+pub(super) fn peaks(row: &[f32], out: &mut [f32]) {
+    for (out, stretch) in out.iter_mut().zip(row.chunks(PEAK)) {
+        let finite = stretch.iter().all(|x| x.is_finite());
+        let most = stretch.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        // of zeros the positive one, whichever comes first
+        *out = if finite { most + 0.0 } else { f32::NAN };
     }
-    bad == 0
-}
-
-#[inline(always)]
-pub(super) fn argmax(row: &[f32]) -> Option<usize> {
-    const CHUNK: usize = 1024;
-    let mut best: Option<(usize, f32)> = None;
-    for (index, chunk) in row.chunks(CHUNK).enumerate() {
-        let mut lanes = [f32::NEG_INFINITY; LANES];
-        let (vectors, rest) = chunk.as_chunks::<LANES>();
-        for vector in vectors {
-            for (lane, x) in lanes.iter_mut().zip(vector) {
-                *lane = if *x > *lane { *x } else { *lane };
-            }
-        }
-        for (lane, x) in lanes.iter_mut().zip(rest) {
-            *lane = if *x > *lane { *x } else { *lane };
-        }
-        let most =
-            lanes.iter().fold(f32::NEG_INFINITY, |most, x| if *x > most { *x } else { most });
-        if best.is_none_or(|(_, value)| most > value)
-            && let Some(at) = chunk.iter().position(|x| *x == most)
-        {
-            best = Some((index * CHUNK + at, most));
-        }
-    }
-    best.map(|(at, _)| at)
 }

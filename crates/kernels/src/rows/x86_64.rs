@@ -1,8 +1,6 @@
 //! Row ops for x86-64. Where only `naive` is named, the compiler vectorizes its plain loops under the instruction set.
 
-use super::{
-    AddWeightedFn, AllFiniteFn, ArgmaxFn, BinaryFn, Pairs, RmsNormFn, RotateFn, fast, naive,
-};
+use super::{AddWeightedFn, BinaryFn, Pairs, PeaksFn, RmsNormFn, RotateFn, fast, naive};
 use crate::lanes::{Avx2, Avx512};
 use crate::{Isa, Kernel, Level};
 
@@ -67,21 +65,10 @@ pub(super) const ROTATE: &[Kernel<RotateFn>] = &[
     Kernel { name: "rotate/avx2", isa: Isa::AVX2, level: Level::Full, run: rotate_avx2 },
 ];
 
-/// Candidates of [`ARGMAX`](super::ARGMAX).
-pub(super) const ARGMAX: &[Kernel<ArgmaxFn>] = &[
-    Kernel { name: "argmax/avx512", isa: Isa::AVX512, level: Level::Full, run: argmax_avx512 },
-    Kernel { name: "argmax/avx2", isa: Isa::AVX2, level: Level::Full, run: argmax_avx2 },
-];
-
-/// Candidates of [`ALL_FINITE`](super::ALL_FINITE).
-pub(super) const ALL_FINITE: &[Kernel<AllFiniteFn>] = &[
-    Kernel {
-        name: "all_finite/avx512",
-        isa: Isa::AVX512,
-        level: Level::Full,
-        run: all_finite_avx512,
-    },
-    Kernel { name: "all_finite/avx2", isa: Isa::AVX2, level: Level::Full, run: all_finite_avx2 },
+/// Candidates of [`PEAKS`](super::PEAKS).
+pub(super) const PEAKS: &[Kernel<PeaksFn>] = &[
+    Kernel { name: "peaks/avx512", isa: Isa::AVX512, level: Level::Full, run: peaks_avx512 },
+    Kernel { name: "peaks/avx2", isa: Isa::AVX2, level: Level::Full, run: peaks_avx2 },
 ];
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
@@ -145,21 +132,11 @@ fn rotate_avx2(x: &mut [f32], cos: &[f32], sin: &[f32], pairs: Pairs) {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
-fn argmax_avx512(row: &[f32]) -> Option<usize> {
-    naive::argmax(row)
+fn peaks_avx512(row: &[f32], out: &mut [f32]) {
+    fast::peaks(Avx512::new(), row, out);
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn argmax_avx2(row: &[f32]) -> Option<usize> {
-    naive::argmax(row)
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
-fn all_finite_avx512(row: &[f32]) -> bool {
-    naive::all_finite(row)
-}
-
-#[target_feature(enable = "avx2,fma,f16c")]
-fn all_finite_avx2(row: &[f32]) -> bool {
-    naive::all_finite(row)
+fn peaks_avx2(row: &[f32], out: &mut [f32]) {
+    fast::peaks(Avx2::new(), row, out);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::{Sampler, SamplerOptions};
+use engine::{Sampler, SamplerOptions, Scores};
 use program::{
     CacheOptions, Model, Outputs, PhaseTime, Prompt, Result, Sequence, SessionId, Step, StepOut,
 };
@@ -112,9 +112,7 @@ impl Bench {
         for position in first..first + test.n_gen {
             let out = timed(&[self.token(position)], Outputs::Last, None)?;
             let start = Instant::now();
-            if let Some(logits) = out.rows().next() {
-                std::hint::black_box(sampler.sample(logits, &[])?);
-            }
+            std::hint::black_box(sampler.sample_scores(&Scores::from(out), &[])?);
             sampling += start.elapsed();
         }
         Ok(Timing { sampling, ..timing })
