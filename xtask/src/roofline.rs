@@ -18,10 +18,9 @@ cargo xtask roofline MODEL.gguf... [--deepest TOKENS] [--every-step] [-r ROUNDS]
                      [-o FOLDER]
 
 Prompts of 25 to 500 tokens, one of 512 in chunks of 16 to 512, and cumulative steps to 2,048 to 16,384 tokens, theory
-beside measurement. Steps are
-sampled at some depths up to --deepest (8192) and integrated by trapezoids; beyond it along the line that fits the
-samples best, and the table says so. --every-step runs each of them instead, for as long as that takes. Writes
-roofline.md and roofline/ with tables as CSV and plots as SVG into FOLDER (docs).
+beside measurement. Steps are sampled at some depths up to --deepest (8192) and integrated by trapezoids; beyond it
+along the line that fits the samples best, and the table says so. --every-step runs each of them instead, for as long
+as that takes. Writes roofline.md and roofline/ with tables as CSV and plots as SVG into FOLDER (docs).
 ";
 
 /// Lengths of prompts.

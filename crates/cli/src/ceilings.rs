@@ -12,7 +12,7 @@ use crate::rates::{self, KeptRates};
 use crate::{memory, ui, units};
 
 /// Of the file; files of other versions are written anew.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// What measured: another version has other kernels, and a build with assertions is slower.
 const BUILD: &str = if cfg!(debug_assertions) {

@@ -40,7 +40,7 @@ fn the_second_turn_computes_only_what_is_new() {
     let mut sampler = Sampler::new(SamplerOptions { seed: Some(3), ..SamplerOptions::default() })
         .expect("defaults");
     for _ in 0..40 {
-        let token = sampler.sample(&logits, &text).expect("finite logits");
+        let token = sampler.sample_scores(&logits, &text).expect("finite logits");
         text.push(token);
         logits = chat.step(token).expect("it fits");
     }
@@ -68,7 +68,7 @@ fn threads_and_chunks_change_no_token() {
             Sampler::new(SamplerOptions { seed: Some(11), ..SamplerOptions::default() })
                 .expect("defaults");
         for _ in 0..30 {
-            let token = sampler.sample(&logits, &text).expect("finite logits");
+            let token = sampler.sample_scores(&logits, &text).expect("finite logits");
             text.push(token);
             logits = session.step(token).expect("it fits");
         }

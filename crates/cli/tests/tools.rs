@@ -202,6 +202,10 @@ fn bench_speaks_llama_bench() {
     assert_eq!(json(&["-p", "0", "-n", "2", "-r", "1", "-t", "1"]).len(), 1);
     assert_eq!(json(&["-p", "0", "-n", "0", "-pg", "8,2", "-r", "1", "-t", "1"])[0]["n_gen"], 2);
 
+    let chunks = json(&["-p", "8", "-n", "0", "-r", "1", "-t", "1", "-ub", "2-8*2"]);
+    assert_eq!(chunks.iter().map(|r| r["n_ubatch"].clone()).collect::<Vec<_>>(), [2, 4, 8]);
+    assert_eq!(place.fails(&["bench", "-m", "demo.gguf", "--chunk", "0"]).0, 2);
+
     let short = |more: &[&str]| {
         let base = ["bench", "-m", "demo.gguf", "-p", "8", "-n", "2", "-t", "1"];
         place.ok(&[&base[..], more].concat())
@@ -211,6 +215,8 @@ fn bench_speaks_llama_bench() {
         table.starts_with("| model") && table.contains("pp8") && table.contains("±"),
         "{table}"
     );
+    assert!(!table.contains("| chunk |"), "one chunk needs no column: {table}");
+    assert!(short(&["-r", "1", "--chunk", "2,4"]).contains("| chunk |"));
     let csv = short(&["-r", "1", "-o", "csv"]);
     assert!(csv.starts_with("build_commit,") && csv.lines().count() == 3, "{csv}");
     let lines = short(&["-r", "1", "-o", "jsonl"]);

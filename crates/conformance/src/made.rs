@@ -6,7 +6,7 @@ use models::{ARCHITECTURES, Experts, Latent, ModelConfig, architecture};
 use program::interpreter::Interpreter;
 use program::{
     CacheOptions, CacheType, Executor, Gating, Model, OutputKind, Outputs, Program, Prompt,
-    Recorder, Result, RopeScaling, Sequence, SessionId, Step, ValueId,
+    Recorder, Result, RopeScaling, Sequence, SessionId, Step, StepOut, ValueId,
 };
 use quant::GgmlType;
 
@@ -170,7 +170,9 @@ pub(crate) fn step(model: &dyn Model, sequence: Sequence<'_>) -> Vec<f32> {
     let out = model.step(&Step { sequences: &[sequence] });
     let out = out.unwrap_or_else(|e| panic!("a step of {n} tokens fails: {e}"));
     assert_eq!(out.logits.len(), sequence.outputs.count(n) * out.vocab_size, "rows of logits");
-    out.logits
+    let made = StepOut::new(out.logits, out.vocab_size);
+    assert_eq!(out.peaks, made.peaks, "peaks of the logits");
+    made.logits
 }
 
 /// The logits of every token, fed to a new session in chunks.

@@ -31,6 +31,8 @@ enum Fault {
     HandsOnNan,
     /// Rows of the sequences come in another order.
     SwapsRows,
+    /// Peaks are not those of the logits.
+    WrongPeaks,
 }
 
 struct Faulty(Fault);
@@ -88,6 +90,10 @@ impl Model for FaultyModel {
         if self.0 == Fault::SwapsRows && step.sequences.len() > 1 {
             out.logits.rotate_left(out.vocab_size);
         }
+        out = StepOut::new(out.logits, out.vocab_size);
+        if self.0 == Fault::WrongPeaks {
+            out.peaks.reverse();
+        }
         Ok(out)
     }
 
@@ -139,6 +145,7 @@ fn faults_are_caught() {
         (Fault::CommitsCapacity, "cache/memory"),
         (Fault::HandsOnNan, "error/non_finite"),
         (Fault::SwapsRows, "session/together"),
+        (Fault::WrongPeaks, "model/plain"),
     ];
     let missed: Vec<_> = cases.iter().filter(|(fault, check)| passes(*fault, check)).collect();
     let wrong: Vec<_> =

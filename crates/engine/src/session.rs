@@ -64,8 +64,10 @@ impl Scores {
 }
 
 impl From<StepOut> for Scores {
-    /// The step yielded one row.
+    /// # Panics
+    /// If the step yielded more than one row.
     fn from(out: StepOut) -> Scores {
+        assert_eq!(out.logits.len(), out.vocab_size, "one row of logits");
         Scores { logits: out.logits, peaks: out.peaks }
     }
 }
@@ -159,7 +161,7 @@ impl Session {
             let last = self.tokens.len() + chunk.len() == tokens.len();
             let outputs = if last { Outputs::Last } else { Outputs::None };
             let out = self.run(chunk, outputs, Some(Prompt { start: cached, len: total }))?;
-            logits = last.then_some(Scores::from(out));
+            logits = last.then(|| Scores::from(out));
             on_progress(Prefill { cached, done: self.tokens.len() - cached, total });
         }
         Ok(Fed { cached, computed: self.tokens.len() - cached, logits })

@@ -6,7 +6,6 @@
 
 pub mod attention;
 mod isa;
-#[cfg(target_arch = "x86_64")]
 mod lanes;
 pub mod latent;
 pub mod linear;

@@ -103,35 +103,42 @@ impl Contiguous {
         if new_len > self.capacity {
             return Err(Error::Capacity { capacity: self.capacity, wanted: new_len });
         }
+        let spare = self.spare.len();
         let made = self.make_exclusive(new_len);
         if made.is_err() {
             self.drop_blocks();
+            // memory is short: what was new goes back
+            self.spare.truncate(spare);
         }
         made
     }
 
     fn make_exclusive(&mut self, new_len: usize) -> Result<()> {
-        let bytes = self.block_bytes();
-        let memory = || Error::Memory { bytes };
         for i in touched(self.len, new_len) {
-            match self.blocks.get_mut(i) {
-                None => {
-                    self.blocks.try_reserve(1).map_err(|_| memory())?;
-                    let fresh = || self.allocator.zeroed(bytes).map(Arc::new);
-                    self.blocks.push(self.spare.pop().or_else(fresh).ok_or_else(memory)?);
+            match self.blocks.get_mut(i).map(|block| Arc::get_mut(block).is_some()) {
+                Some(true) => {}
+                Some(false) => {
+                    let mut copy = self.block()?;
+                    let own = Arc::get_mut(&mut copy).expect("nobody shares a new block");
+                    own.bytes_mut().copy_from_slice(self.blocks[i].bytes());
+                    self.blocks[i] = copy;
                 }
-                Some(block) => {
-                    if Arc::get_mut(block).is_none() {
-                        let fresh = || self.allocator.zeroed(bytes).map(Arc::new);
-                        let mut copy = self.spare.pop().or_else(fresh).ok_or_else(memory)?;
-                        let own = Arc::get_mut(&mut copy).expect("nobody shares a spare block");
-                        own.bytes_mut().copy_from_slice(block.bytes());
-                        *block = copy;
-                    }
+                None => {
+                    let block = self.block()?;
+                    self.blocks.push(block);
                 }
             }
         }
         Ok(())
+    }
+
+    /// A block that nobody shares.
+    fn block(&mut self) -> Result<Arc<Box<dyn Memory>>> {
+        let bytes = self.block_bytes();
+        let memory = || Error::Memory { bytes };
+        self.blocks.try_reserve(1).map_err(|_| memory())?;
+        let fresh = || self.allocator.zeroed(bytes).map(Arc::new);
+        self.spare.pop().or_else(fresh).ok_or_else(memory)
     }
 
     /// Positions `len..new_len` were written: hold them, tentatively.
@@ -239,8 +246,7 @@ impl Contiguous {
 
     /// Blocks beyond `len` are spare from here on, unless a fork still needs them.
     fn drop_blocks(&mut self) {
-        let kept = self.len.div_ceil(BLOCK).min(self.blocks.len());
-        let freed = self.blocks.drain(kept..);
+        let freed = self.blocks.drain(self.len.div_ceil(BLOCK)..);
         self.spare.extend(
             freed.filter_map(|mut block| Arc::get_mut(&mut block).is_some().then_some(block)),
         );

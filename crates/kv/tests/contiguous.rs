@@ -1,8 +1,9 @@
 //! The cache against a plain list of rows, over random histories of two sessions that fork from each other.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use kv::{BLOCK, Contiguous, Error, Heap, Layout, View};
+use kv::{Allocator, BLOCK, Contiguous, Error, Heap, Layout, Memory, View};
 use program::CacheSpec;
 use proptest::prelude::*;
 
@@ -228,4 +229,31 @@ fn views_are_exclusive_exactly_where_a_step_writes() {
         .map(|blocks| blocks.into_iter().map(|view| matches!(view, View::Exclusive(_))).collect())
         .collect();
     assert_eq!(kinds, [[false, true, true], [false, true, true]]);
+}
+
+/// Memory for so many blocks.
+struct Scarce(AtomicUsize);
+
+impl Allocator for Scarce {
+    fn zeroed(&self, bytes: usize) -> Option<Box<dyn Memory>> {
+        let take = |left: usize| left.checked_sub(1);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
+        Heap.zeroed(bytes)
+    }
+}
+
+#[test]
+fn without_memory_the_blocks_are_as_before() {
+    let mut cache = Contiguous::new(layouts(), CAPACITY, Arc::new(Scarce(2.into())));
+    let mut model = Vec::new();
+    append(&mut cache, &mut model, &[3; 10]);
+    let before = cache.bytes();
+    assert!(matches!(cache.prepare(600), Err(Error::Memory { .. })));
+    assert_eq!(cache.bytes(), before, "what was new goes back");
+    check(&cache, &model);
+    // what was free before stays so
+    cache.truncate(0).unwrap();
+    assert!(cache.prepare(600).is_err());
+    assert_eq!((cache.bytes(), cache.len()), (before, 0));
+    cache.prepare(256).unwrap();
 }

@@ -11,7 +11,8 @@ use program::{CacheType, Node, Op, Program, Rows, ValueId};
 use quant::GgmlType;
 
 use crate::cost::{Load, few_chunks};
-use crate::rates::{AttentionShape, Rates, Wanted, smallest_chunk};
+use crate::moe::distinct_experts;
+use crate::rates::{AttentionShape, LinearRate, Rates, Wanted, smallest_chunk};
 
 /// Seconds to be expected, by what they go into.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -75,7 +76,14 @@ enum Part {
         weights: Vec<(GgmlType, u64)>,
     },
     Attention(AttentionShape),
-    /// An op of which no rate is measured: latent attention, experts. Nothing can be expected of a program with one.
+    Experts {
+        rows: Rows,
+        n_experts: u64,
+        n_used: u64,
+        /// Of one expert.
+        weights: Vec<(GgmlType, u64)>,
+    },
+    /// An op of which no rate is measured: latent attention. Nothing can be expected of a program with one.
     Unknown,
     /// Element-wise ops that nothing takes in; embedding has no elements to count.
     Elements {
@@ -99,10 +107,12 @@ impl Executed {
         for node in &program.nodes {
             node.inputs.iter().for_each(|input| readers.entry(*input).or_default().push(node));
         }
-        let feeds_linears = |node: &Node| {
+        let feeds_matrices = |node: &Node| {
             let readers = readers.get(&node.output).map_or(&[][..], Vec::as_slice);
-            let linear = |node: &&Node| matches!(node.op, Op::Linear { .. } | Op::SelectRows);
-            program.value(node.output).shape.groups == 1 && readers.iter().all(linear)
+            let takes_in = |node: &&Node| {
+                matches!(node.op, Op::Linear { .. } | Op::Experts { .. } | Op::SelectRows)
+            };
+            program.value(node.output).shape.groups == 1 && readers.iter().all(takes_in)
         };
         let mut parts: Vec<Part> = Vec::new();
         for (node, rows) in program.nodes.iter().zip(rows) {
@@ -136,9 +146,21 @@ impl Executed {
                         v,
                     }));
                 }
-                Op::LatentAttention { .. } | Op::Experts { .. } => parts.push(Part::Unknown),
+                Op::Experts { gate, up, down, n_experts, n_used, .. } => {
+                    let of_one = |id| {
+                        let spec = program.weight(id);
+                        (spec.ty, (spec.rows * spec.cols / n_experts.max(&1)) as u64)
+                    };
+                    parts.push(Part::Experts {
+                        rows,
+                        n_experts: *n_experts as u64,
+                        n_used: *n_used as u64,
+                        weights: [*gate, *up, *down].map(of_one).into(),
+                    });
+                }
+                Op::LatentAttention { .. } => parts.push(Part::Unknown),
                 Op::Embed { .. } => parts.push(Part::Elements { rows, elements: 0 }),
-                Op::RmsNorm { .. } if !feeds_linears(node) => {
+                Op::RmsNorm { .. } if !feeds_matrices(node) => {
                     let new = program.value(node.output).shape.cols() as u64;
                     match parts.last_mut() {
                         Some(Part::Elements { elements, .. }) if *elements > 0 => *elements += new,
@@ -160,7 +182,7 @@ impl Executed {
         }
         for part in &self.parts {
             match part {
-                Part::Linear { weights, .. } => {
+                Part::Linear { weights, .. } | Part::Experts { weights, .. } => {
                     for (ty, _) in weights {
                         if !wanted.types.contains(ty) {
                             wanted.types.push(*ty);
@@ -204,6 +226,16 @@ impl Executed {
                     // what the phase costs is in the rate
                     (0, 0.0)
                 }
+                Part::Experts { rows, n_experts, n_used, weights } => {
+                    let n = count(*rows);
+                    let distinct = distinct_experts(*n_experts, *n_used, n);
+                    for (ty, weights) in weights {
+                        let seconds = expert_seconds(rates.linear(*ty)?, (n * n_used, distinct));
+                        expected.linear += seconds * *weights as f64;
+                    }
+                    // both rounds
+                    (n, 2.0 * rates.phase())
+                }
                 Part::Unknown => return None,
                 Part::Elements { rows, elements } => {
                     let elements = count(*rows) * elements;
@@ -237,24 +269,45 @@ impl Executed {
         if self.parts.contains(&Part::Unknown) {
             return None;
         }
-        let mut matrices = Vec::new();
+        let (mut matrices, mut experts) = (Vec::new(), Vec::new());
         let mut phases = 0.0;
         for part in &self.parts {
-            if let Part::Linear { rows: Rows::Tokens, weights, .. } = part {
-                let mut phase = 0.0_f64;
-                for (ty, weights) in weights {
-                    let rate = rates.linear(*ty)?;
-                    matrices.push((rate, *weights as f64));
-                    phase = phase.max(rate.phase);
+            match part {
+                Part::Linear { rows: Rows::Tokens, weights, .. } => {
+                    let mut phase = 0.0_f64;
+                    for (ty, weights) in weights {
+                        let rate = rates.linear(*ty)?;
+                        matrices.push((rate, *weights as f64));
+                        phase = phase.max(rate.phase);
+                    }
+                    phases += phase;
                 }
-                phases += phase;
+                Part::Experts { rows: Rows::Tokens, n_experts, n_used, weights } => {
+                    for (ty, weights) in weights {
+                        experts.push((rates.linear(*ty)?, (*n_experts, *n_used), *weights as f64));
+                    }
+                    phases += 2.0 * rates.phase();
+                }
+                _ => {}
             }
         }
         Some(smallest_chunk(|rows| {
             let seconds = matrices.iter().map(|(rate, n)| rate.seconds_per_weight(rows) * n);
-            phases + seconds.sum::<f64>()
+            let of_experts = experts.iter().map(|(rate, (n_experts, n_used), n)| {
+                let distinct = distinct_experts(*n_experts, *n_used, rows);
+                expert_seconds(rate, (rows * n_used, distinct)) * n
+            });
+            phases + seconds.sum::<f64>() + of_experts.sum::<f64>()
         }))
     }
+}
+
+/// Seconds per weight of one expert, for all rows that so many experts share evenly.
+fn expert_seconds(rate: &LinearRate, (rows, distinct): (u64, f64)) -> f64 {
+    if rows == 0 {
+        return 0.0;
+    }
+    distinct * rate.seconds_per_weight(((rows as f64 / distinct).round() as u64).max(1))
 }
 
 /// Rows for which each node's output is computed: selection of rows moves up past ops that treat every row alone, but

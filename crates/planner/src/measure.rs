@@ -16,13 +16,14 @@ use quant::GgmlType;
 
 use crate::rates::{AttentionRate, AttentionShape, LinearRate, Overheads, Rates, Wanted};
 
-/// Matrices that no cache holds, in bytes: for few rows, and for many, which take long.
-const FAR: u64 = 96 << 20;
+/// Matrices that few caches hold even in part, in bytes: for few rows, and for many, which take long and for which memory
+/// matters less.
+const FAR: u64 = 256 << 20;
 const FAR_ENOUGH: u64 = 48 << 20;
-/// Rows of passes over them.
-const FEW_ROWS: [usize; 6] = [1, 2, 4, 8, 16, 32];
+/// Rows of passes that memory binds.
+const FEW_ROWS: [usize; 4] = [1, 2, 4, 8];
 /// Rows of passes that arithmetic binds; the largest, which takes all memory that the others need, comes first.
-const MANY_ROWS: [usize; 4] = [512, 256, 128, 64];
+const MANY_ROWS: [usize; 6] = [512, 256, 128, 64, 32, 16];
 /// Tokens of a pass that fills a cache.
 const CHUNK: usize = 512;
 /// Multiply-adds of attention that filling a cache may take.
@@ -211,28 +212,28 @@ fn linear(executor: &dyn Executor, weights: &mut Weights, ty: GgmlType) -> Resul
     let none = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: CHUNK };
     let bytes = |count: usize| (count as f64 * ty.bits_per_weight() / 8.0) as u64;
     // half of the bytes small, half of them large
-    let counts = |all: u64| {
+    let n_matrices = |all: u64| {
         let each =
             [SMALL * SMALL, 3 * LARGE.0 * LARGE.1].map(|count| (all / 2).div_ceil(bytes(count)));
         each.map(|count| count as usize)
     };
-    let [small, large] = counts(FAR);
+    let [small, large] = n_matrices(FAR);
     let run = Run::new(executor, weights, matrices(ty, small, large)?, none)?;
-    let counted = (small as f64 * (SMALL * SMALL) as f64, large as f64 * large_weights());
+    let weights_of = (small as f64 * (SMALL * SMALL) as f64, large as f64 * large_weights());
     let mut points = Vec::new();
     let mut phase = 0.0;
-    run.warm(32, Outputs::None)?;
+    run.warm(8, Outputs::None)?;
     for rows in FEW_ROWS {
         let passes = run.passes(0, rows, Outputs::None)?;
         let solved = passes.iter().map(|pass| {
             // two kinds of phases, two unknowns: time = phases * p + weights * w
             let (n_small, t_small) = pass.sum(|name, _| name.starts_with("small"));
             let (n_large, t_large) = pass.sum(|name, _| name.starts_with("large"));
-            let determinant = n_small * counted.1 - n_large * counted.0;
-            let phase = (t_small * counted.1 - t_large * counted.0) / determinant;
+            let determinant = n_small * weights_of.1 - n_large * weights_of.0;
+            let phase = (t_small * weights_of.1 - t_large * weights_of.0) / determinant;
             let phase = phase.min(t_small / n_small / 2.0).max(0.0);
             let left = t_small + t_large - phase * (n_small + n_large);
-            (phase, left / (counted.0 + counted.1))
+            (phase, left / (weights_of.0 + weights_of.1))
         });
         let (phases, seconds): (Vec<f64>, Vec<f64>) = solved.unzip();
         if rows == 1 {
@@ -241,15 +242,15 @@ fn linear(executor: &dyn Executor, weights: &mut Weights, ty: GgmlType) -> Resul
         points.push((rows as u64, median(seconds)));
     }
     drop(run);
-    let [small, large] = counts(FAR_ENOUGH);
+    let [small, large] = n_matrices(FAR_ENOUGH);
     let run = Run::new(executor, weights, matrices(ty, small, large)?, none)?;
-    let count = (small * SMALL * SMALL) as f64 + large as f64 * large_weights();
+    let n_weights = (small * SMALL * SMALL) as f64 + large as f64 * large_weights();
     run.warm(CHUNK, Outputs::None)?;
     for rows in MANY_ROWS {
         let passes = run.passes(0, rows, Outputs::None)?;
         let seconds = over(&passes, |pass| {
             let (n, time) = pass.sum(|name, kind| kind == "linear" && name != "widen");
-            (time - n * phase) / count
+            (time - n * phase) / n_weights
         });
         points.push((rows as u64, seconds));
     }
@@ -305,7 +306,7 @@ fn attention(
     let (deep, shallow) = (depth(&shape), 32);
     let program = one_layer(&shape)?;
     let n_logits = program.vocab_size() as f64;
-    let cache = CacheOptions { k: shape.k, v: shape.v, capacity: deep + 1 };
+    let cache = CacheOptions { k: shape.k, v: shape.v, capacity: deep };
     let run = Run::new(executor, weights, program, cache)?;
     let attend = |pass: &Pass| pass.sum(|_, kind| kind == "attention").1;
 
@@ -379,7 +380,8 @@ fn one_layer(shape: &AttentionShape) -> Result<Program> {
     r.layer(None);
     let cols = shape.n_heads * shape.value_dim;
     let rows = r.select_rows("rows", out)?;
-    let head = r.weight(spec("head", GgmlType::F32, (FAR as usize / 4).div_ceil(cols), cols));
+    let head =
+        r.weight(spec("head", GgmlType::F32, (FAR_ENOUGH as usize / 4).div_ceil(cols), cols));
     let logits = r.linear("head", rows, head)?;
     Ok(r.finish(&[(OutputKind::Logits, logits)]))
 }

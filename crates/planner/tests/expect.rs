@@ -1,10 +1,10 @@
 //! Expected times from made-up rates: every term is counted as an executor runs it.
 
-use models::ModelConfig;
+use models::{Experts, ModelConfig};
 use planner::{
     AttentionRate, AttentionShape, Executed, Expected, LinearRate, Load, Overheads, Rates,
 };
-use program::{CacheType, RopeScaling};
+use program::{CacheType, Gating, RopeScaling};
 use quant::GgmlType;
 
 const LAYERS: usize = 3;
@@ -47,7 +47,22 @@ fn executed(architecture: &str, tied: bool) -> Executed {
         _ if name.starts_with("token_embd") => Some(GgmlType::Q4_0),
         _ => Some(GgmlType::Q8_0),
     };
-    let program = models::from_config(&config(architecture, tied), &ty).expect("whole blocks");
+    let mut config = config(architecture, tied);
+    if architecture == "qwen3moe" {
+        config.experts = Some(Experts {
+            n_experts: EXPERTS,
+            n_experts_used: USED,
+            intermediate_size: WIDTH,
+            shared_intermediate_size: 0,
+            n_dense_layers: 0,
+            gating: Gating::Softmax,
+            bias: false,
+            groups: None,
+            normalize: true,
+            scale: 1.0,
+        });
+    }
+    let program = models::from_config(&config, &ty).expect("whole blocks");
     Executed::of(&program.program, CacheType::F16, CacheType::F16)
 }
 
@@ -106,6 +121,33 @@ fn a_step_is_its_matrices_its_attention_and_what_they_cost_beside() {
     let normed = executed("qwen3", false).step(30, &rates()).expect("everything was measured");
     assert_eq!(normed.rest, layers * 0.125 * (Q + KV) as f64);
     assert_eq!(normed.phases, want.phases + 10.0 * layers);
+}
+
+/// Of a layer with experts: 4 of 16, 64 wide.
+const EXPERTS: usize = 16;
+const USED: usize = 4;
+const WIDTH: usize = 64;
+
+#[test]
+fn experts_are_read_once_each_for_the_rows_they_share() {
+    let executed = executed("qwen3moe", false);
+    let layers = LAYERS as f64;
+    let others = (HIDDEN * (2 * Q + 2 * KV + EXPERTS)) as f64;
+    let one = (3 * HIDDEN * WIDTH) as f64;
+    let step = executed.step(30, &rates()).expect("everything was measured");
+    assert!((step.linear - layers * (others + USED as f64 * one)).abs() < 1e-3);
+    // norms before router and experts are taken in; those of queries and keys stand alone
+    assert_eq!(step.rest, layers * 0.125 * (Q + KV) as f64);
+    // as with norms of queries and keys, and two phases of experts and one of the router in place of two
+    assert_eq!(step.phases, 10.0 * (1.0 + 6.0 * layers + 1.0));
+
+    // 512 rows use every expert, 128 each: 16 seconds a weight, where a row alone takes one
+    let load = Load { past: 0, tokens: 512, outputs: 512 };
+    let pass = executed.pass(&load, &rates()).expect("everything was measured");
+    let all = layers * (64.0 * others + EXPERTS as f64 * 16.0 * one);
+    assert!((pass.linear / all - 1.0).abs() < 1e-6);
+    // an expert's rows are few in a chunk of 64, but at these rates 8 are enough
+    assert_eq!(executed.chunk(&rates()), Some(64));
 }
 
 #[test]

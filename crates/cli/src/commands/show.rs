@@ -146,7 +146,7 @@ struct Latent {
 }
 
 /// Mixtures of experts.
-#[derive(Serialize)]
+#[derive(Clone, Copy, Serialize)]
 struct Experts {
     n_experts: usize,
     n_experts_used: usize,
@@ -154,10 +154,15 @@ struct Experts {
     shared_intermediate_size: usize,
     n_dense_layers: usize,
     gating: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    n_groups: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    n_groups_used: Option<usize>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    groups: Option<Groups>,
+}
+
+/// Groups of experts.
+#[derive(Clone, Copy, Serialize)]
+struct Groups {
+    n_groups: usize,
+    n_groups_used: usize,
 }
 
 #[derive(Serialize)]
@@ -233,8 +238,9 @@ impl Experts {
                 Gating::Sigmoid => "sigmoid",
                 _ => "unknown",
             },
-            n_groups: experts.groups.map(|groups| groups.n_groups),
-            n_groups_used: experts.groups.map(|groups| groups.n_used),
+            groups: experts
+                .groups
+                .map(|groups| Groups { n_groups: groups.n_groups, n_groups_used: groups.n_used }),
         }
     }
 }
@@ -421,8 +427,8 @@ impl fmt::Display for Experts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (n, used, width) = (self.n_experts, self.n_experts_used, self.intermediate_size);
         write!(f, "{used} of {n}, feed-forward {width} each, {} gate", self.gating)?;
-        if let (Some(n), Some(used)) = (self.n_groups, self.n_groups_used) {
-            write!(f, ", from {used} of {n} groups")?;
+        if let Some(Groups { n_groups, n_groups_used }) = self.groups {
+            write!(f, ", from {n_groups_used} of {n_groups} groups")?;
         }
         if self.shared_intermediate_size > 0 {
             write!(f, ", {} for every token", self.shared_intermediate_size)?;
@@ -432,5 +438,30 @@ impl fmt::Display for Experts {
             1 => f.write_str("; none in the first layer"),
             n => write!(f, "; none in the first {n} layers"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn experts_are_told_in_a_line() {
+        let experts = Experts {
+            n_experts: 64,
+            n_experts_used: 6,
+            intermediate_size: 1408,
+            shared_intermediate_size: 0,
+            n_dense_layers: 0,
+            gating: "softmax",
+            groups: None,
+        };
+        assert_eq!(experts.to_string(), "6 of 64, feed-forward 1408 each, softmax gate");
+        let groups = Some(Groups { n_groups: 8, n_groups_used: 4 });
+        let more = Experts { shared_intermediate_size: 2816, groups, ..experts };
+        let text = |n_dense_layers| Experts { n_dense_layers, ..more }.to_string();
+        assert!(text(1).contains(", from 4 of 8 groups, 2816 for every token; none"));
+        assert!(text(1).ends_with("; none in the first layer"));
+        assert!(text(3).ends_with("; none in the first 3 layers"));
     }
 }

@@ -278,7 +278,7 @@ impl<'a> Exec<'a> {
         }
     }
 
-    /// Find the peaks of logits that this worker just wrote: they are still in its first cache.
+    /// Find the peaks of logits that this worker just wrote: they are still in its caches.
     fn peaks(&self, job: &Job, panels: Range<usize>, rows: Range<usize>) {
         let Job::One { out, .. } = job else { return };
         if Some(*out) != self.plan.logits {
@@ -292,7 +292,10 @@ impl<'a> Exec<'a> {
             let peaks = unsafe {
                 self.peaks.slice_mut(at + cols.start / PEAK..at + cols.end.div_ceil(PEAK))
             };
-            self.kernels.peaks(&self.row(*out, row)[cols.clone()], peaks);
+            let start = row * out.cols;
+            // SAFETY: this worker wrote these columns, and nobody else does.
+            let logits = unsafe { self.buffer(*out).slice(start + cols.start..start + cols.end) };
+            self.kernels.peaks(logits, peaks);
         }
     }
 
@@ -343,16 +346,15 @@ impl Items<'_> {
         self.jobs.iter().map(|job| self.of(job)).sum()
     }
 
-    /// The job and the panels of an item; the last ones beyond the end.
+    /// The job and the panels of an item.
     fn get(&self, mut item: usize) -> (usize, Range<usize>) {
         let mut at = 0;
-        while at + 1 < self.jobs.len() && item >= self.of(&self.jobs[at]) {
+        while item >= self.of(&self.jobs[at]) {
             item -= self.of(&self.jobs[at]);
             at += 1;
         }
         let (size, n_panels) = (self.cut(&self.jobs[at]), self.jobs[at].n_panels());
-        let start = (item * size).min(n_panels - 1);
-        (at, start..(start + size).min(n_panels))
+        (at, item * size..((item + 1) * size).min(n_panels))
     }
 }
 

@@ -61,7 +61,7 @@ impl Sampler {
         self.choose(logits, &[], before)
     }
 
-    /// Choose the token after `before` from what a model made: where it found peaks, few of the logits are looked at.
+    /// Choose the token after `before` from what a model made: with its peaks, greedy choice and top-k look at few logits.
     ///
     /// # Errors
     /// As [`sample`](Self::sample).

@@ -8,20 +8,18 @@
 //! (lane = position mod 16), each ascending, then halves added; `out` over positions ascending. Quantized elements
 //! enter as `code * scale`, which f32 holds exactly. What a row may not see is never multiplied into it.
 
-#[cfg(target_arch = "x86_64")]
 mod fast;
 mod layout;
 mod naive;
-#[cfg(target_arch = "x86_64")]
 mod product;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
 pub use layout::{BLOCK, ElemType, HeadShape, TILE};
 pub(crate) use layout::{GROUP, code, group_scale, halves};
-#[cfg(target_arch = "x86_64")]
 pub(crate) use product::{ByDepth, ByRow, Elem, Order, Product, Single, tile};
 
+use crate::lanes::Portable;
 use crate::{Isa, Kernel, Level, Slot};
 
 /// One key-value head of one cached block.
@@ -104,7 +102,15 @@ pub static ATTEND: Slot<AttendFn> = Slot {
     #[cfg(target_arch = "x86_64")]
     candidates: x86_64::ATTEND,
     #[cfg(not(target_arch = "x86_64"))]
-    candidates: &[],
+    candidates: &[PORTABLE],
+};
+
+/// [`ATTEND`] for any instruction set.
+const PORTABLE: Kernel<AttendFn> = Kernel {
+    name: "attend/portable",
+    isa: Isa::NONE,
+    level: Level::Partial,
+    run: |block, rows, out, scratch| fast::attend(Portable, block, rows, out, scratch),
 };
 
 /// Signature of [`MERGE`]; the number is the value stride.

@@ -8,6 +8,7 @@ use crate::{Isa, Kernel, Level};
 pub(super) const ATTEND: &[Kernel<AttendFn>] = &[
     Kernel { name: "attend/avx512", isa: Isa::AVX512, level: Level::Full, run: attend_avx512 },
     Kernel { name: "attend/avx2", isa: Isa::AVX2, level: Level::Full, run: attend_avx2 },
+    super::PORTABLE,
 ];
 
 /// Candidates of [`MERGE`](super::MERGE).

@@ -2,13 +2,20 @@
 //!
 //! A value of a type that implements [`Simd`] is a token: it can only be made inside a function compiled for its
 //! instruction set, so whoever holds one may use its methods. Every function from there down to the methods is
-//! `#[inline(always)]`, so that all of it is compiled for that set.
+//! `#[inline(always)]`, so that all of it is compiled for that set. [`Portable`] needs none: it serves where there are no
+//! kernels for the instruction set, and shows on any CPU that the code over the lanes is right.
 
+#[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
+mod portable;
 
+#[cfg(target_arch = "x86_64")]
 pub(crate) use avx2::Avx2;
+#[cfg(target_arch = "x86_64")]
 pub(crate) use avx512::Avx512;
+pub(crate) use portable::Portable;
 
 use crate::attention::{Elem, Order, Product};
 use crate::math::{EXP_MAX, EXP_MIN, EXP_POLY, LANES, LN2_HIGH, LN2_LOW, ROUND};
@@ -85,8 +92,14 @@ pub(crate) fn load_part<S: Simd>(simd: S, x: &[f32]) -> S::V {
 }
 
 /// Ask for the cache line at `address`, which may be anything.
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn prefetch(address: *const u8) {
     // SAFETY: SSE is part of x86-64; a prefetch reads nothing and cannot fault.
     unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast()) }
 }
+
+/// Nothing: the hardware's own prefetch has to do.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+pub(crate) fn prefetch(_address: *const u8) {}

@@ -17,7 +17,6 @@
 //! Order: every sum ascends with fused multiply-adds; weights are added to `sum` one by one, by position. What a row may
 //! not see is never multiplied into it.
 
-#[cfg(target_arch = "x86_64")]
 mod fast;
 mod layout;
 mod naive;
@@ -27,6 +26,7 @@ mod x86_64;
 pub use layout::LatentShape;
 
 use crate::attention::Partials;
+use crate::lanes::Portable;
 use crate::math::LANES;
 use crate::{Isa, Kernel, Level, Slot};
 
@@ -71,7 +71,15 @@ pub static LATENT_ATTEND: Slot<LatentAttendFn> = Slot {
     #[cfg(target_arch = "x86_64")]
     candidates: x86_64::LATENT_ATTEND,
     #[cfg(not(target_arch = "x86_64"))]
-    candidates: &[],
+    candidates: &[PORTABLE],
+};
+
+/// [`LATENT_ATTEND`] for any instruction set.
+const PORTABLE: Kernel<LatentAttendFn> = Kernel {
+    name: "latent_attend/portable",
+    isa: Isa::NONE,
+    level: Level::Partial,
+    run: |rows, queries, state, scratch| fast::attend(Portable, rows, queries, state, scratch),
 };
 
 /// Floats of scratch [`LATENT_ATTEND`] needs for `lanes` lanes.

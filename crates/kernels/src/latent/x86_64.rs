@@ -14,6 +14,7 @@ pub(super) const LATENT_ATTEND: &[Kernel<LatentAttendFn>] = &[
         run: attend_avx512,
     },
     Kernel { name: "latent_attend/avx2", isa: Isa::AVX2, level: Level::Full, run: attend_avx2 },
+    super::PORTABLE,
 ];
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]

@@ -1,6 +1,6 @@
 //! Shared by the tests of float kernels: which kernels to test, and numbers to test them on.
 
-use kernels::{Isa, Kernel, Slot};
+use kernels::{Isa, Kernel, Level, Slot};
 
 /// The kernels of a slot that are not naive. Instruction sets this CPU lacks are named, never passed over silently.
 pub(crate) fn candidates<F>(slot: &Slot<F>) -> Vec<&Kernel<F>> {
@@ -14,7 +14,7 @@ pub(crate) fn candidates<F>(slot: &Slot<F>) -> Vec<&Kernel<F>> {
             );
         }
     }
-    slot.available(Isa::detect()).filter(|kernel| kernel.isa() != Isa::NONE).collect()
+    slot.available(Isa::detect()).filter(|kernel| kernel.level() != Level::Naive).collect()
 }
 
 /// The naive kernel of a slot.

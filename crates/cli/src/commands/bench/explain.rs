@@ -126,8 +126,9 @@ impl Explanation {
             let of = |kind: &Kind| spent[*kind as usize];
             let seconds: f64 = kinds.iter().map(|kind| of(kind).seconds).sum();
             let phases: usize = kinds.iter().map(|kind| of(kind).phases).sum();
-            // no more than half of a part is taken for waiting
-            let waiting = (phases as f64 * limits.phase()).min(seconds / 2.0);
+            // no more than half of a part is taken for waiting, nor so much that the rest would beat its limit
+            let most = (seconds / 2.0).min((seconds - limit.limit()).max(0.0));
+            let waiting = (phases as f64 * limits.phase()).min(most);
             waited += waiting;
             groups.push(Group::new(name, seconds - waiting, Some(&limit)));
         };
@@ -310,7 +311,8 @@ pub(super) fn picture(model: &str, explanations: &[&Explanation]) -> Picture {
     figure = figure.columns(explanations.len().clamp(1, 2), 620.0);
     for explanation in explanations {
         let each = 1.0 / explanation.per.max(1) as f64;
-        let of_limit = format!("{:.0} % of limit", 100.0 * explanation.share);
+        let share = 100.0 * explanation.share;
+        let of_limit = format!("{share:.0} % of limit, chunks of {}", explanation.chunk);
         let time = if explanation.per > 1 { "time of a token" } else { "time" };
         let mut chart = Waterfall::new(&explanation.name)
             .subtitle(of_limit)
