@@ -381,7 +381,7 @@ fn one_layer(shape: &AttentionShape) -> Result<Program> {
     let cols = shape.n_heads * shape.value_dim;
     let rows = r.select_rows("rows", out)?;
     let head =
-        r.weight(spec("head", GgmlType::F32, (FAR_ENOUGH as usize / 4).div_ceil(cols), cols));
+        r.weight(spec("head", GgmlType::F32, (FAR as usize / 4).div_ceil(cols), cols));
     let logits = r.linear("head", rows, head)?;
     Ok(r.finish(&[(OutputKind::Logits, logits)]))
 }
