@@ -380,8 +380,7 @@ fn one_layer(shape: &AttentionShape) -> Result<Program> {
     r.layer(None);
     let cols = shape.n_heads * shape.value_dim;
     let rows = r.select_rows("rows", out)?;
-    let head =
-        r.weight(spec("head", GgmlType::F32, (FAR as usize / 4).div_ceil(cols), cols));
+    let head = r.weight(spec("head", GgmlType::F32, (FAR as usize / 4).div_ceil(cols), cols));
     let logits = r.linear("head", rows, head)?;
     Ok(r.finish(&[(OutputKind::Logits, logits)]))
 }
