@@ -1,4 +1,4 @@
-//! What mixtures of experts have in common: the feed-forward layer of every token, and those of a few.
+//! Feed-forward layers: that of every token, and those of a few.
 
 use program::{Act, ExpertWeights, Recorder, ValueId};
 

@@ -2,9 +2,9 @@
 //!
 //! Source: arXiv:2407.10671, section 2.2.2; tensor names of GGUF's `qwen2moe`.
 
-use program::{Act, AttentionSpec, CacheSpec, Recorder, RopePairs, ValueId};
+use program::{Act, Recorder, ValueId};
 
-use super::{Architecture, ffn};
+use super::{Architecture, ffn, qwen2};
 use crate::{Error, ModelConfig, Result, Weights};
 
 pub(super) struct Qwen2Moe;
@@ -19,36 +19,14 @@ impl Architecture for Qwen2Moe {
     }
 
     fn record(&self, r: &Recorder, w: &Weights<'_>, c: &ModelConfig) -> Result<ValueId> {
-        let ModelConfig { hidden_size, n_heads, n_kv_heads, head_dim, value_dim, .. } = *c;
+        let (hidden_size, eps) = (c.hidden_size, c.rms_norm_eps);
         let e = c.experts.as_ref().ok_or_else(|| Error::incomplete(c))?;
-        let eps = c.rms_norm_eps;
-        let at = AttentionSpec {
-            rope: Some(c.rope(RopePairs::HalfSplit, None)),
-            scale: c.attention_scale(),
-        };
 
         let mut x = r.embed(w.token_embd(c)?)?; // [n, hidden_size]
         for i in 0..c.n_layers {
             r.layer(Some(i));
             let w = w.layer(i);
-            let cache = r.cache(CacheSpec { layer: i, n_kv_heads, key_dim: head_dim, value_dim });
-
-            let h = r.rms_norm("attn_norm", x, w.vector("attn_norm", hidden_size)?, eps)?;
-            let q = r.linear("attn_q", h, w.biased("attn_q", n_heads * head_dim, hidden_size)?)?;
-            let k =
-                r.linear("attn_k", h, w.biased("attn_k", n_kv_heads * head_dim, hidden_size)?)?;
-            let v =
-                r.linear("attn_v", h, w.biased("attn_v", n_kv_heads * value_dim, hidden_size)?)?;
-            let q = r.view("q", q, n_heads)?; // [n, n_heads, head_dim]
-            let k = r.view("k", k, n_kv_heads)?;
-            let v = r.view("v", v, n_kv_heads)?;
-            let a = r.attention("attn", &at, cache, [q, k, v])?; // [n, n_heads * value_dim]
-            let a = r.linear(
-                "attn_output",
-                a,
-                w.matrix("attn_output", hidden_size, n_heads * value_dim)?,
-            )?;
-            x = r.add("attn_residual", x, a)?;
+            x = qwen2::attention(r, &w, c, i, x)?;
 
             let h = r.rms_norm("ffn_norm", x, w.vector("ffn_norm", hidden_size)?, eps)?;
             let f = ffn::experts(r, &w, e, h)?;

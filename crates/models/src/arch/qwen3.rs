@@ -2,9 +2,9 @@
 //!
 //! Source: arXiv:2505.09388, section 2; tensor names of GGUF's `qwen3`.
 
-use program::{Act, AttentionSpec, CacheSpec, Recorder, RopePairs, ValueId};
+use program::{AttentionSpec, CacheSpec, Recorder, RopePairs, ValueId};
 
-use super::Architecture;
+use super::{Architecture, ffn};
 use crate::{ModelConfig, Result, Weights};
 
 pub(super) struct Qwen3;
@@ -15,53 +15,15 @@ impl Architecture for Qwen3 {
     }
 
     fn record(&self, r: &Recorder, w: &Weights<'_>, c: &ModelConfig) -> Result<ValueId> {
-        let ModelConfig {
-            hidden_size,
-            intermediate_size,
-            n_heads,
-            n_kv_heads,
-            head_dim,
-            value_dim,
-            ..
-        } = *c;
-        let eps = c.rms_norm_eps;
-        let at = AttentionSpec {
-            rope: Some(c.rope(RopePairs::HalfSplit, None)),
-            scale: c.attention_scale(),
-        };
-
+        let (hidden_size, eps) = (c.hidden_size, c.rms_norm_eps);
         let mut x = r.embed(w.token_embd(c)?)?; // [n, hidden_size]
         for i in 0..c.n_layers {
             r.layer(Some(i));
             let w = w.layer(i);
-            let cache = r.cache(CacheSpec { layer: i, n_kv_heads, key_dim: head_dim, value_dim });
-
-            let h = r.rms_norm("attn_norm", x, w.vector("attn_norm", hidden_size)?, eps)?;
-            let q = r.linear("attn_q", h, w.matrix("attn_q", n_heads * head_dim, hidden_size)?)?;
-            let k =
-                r.linear("attn_k", h, w.matrix("attn_k", n_kv_heads * head_dim, hidden_size)?)?;
-            let v =
-                r.linear("attn_v", h, w.matrix("attn_v", n_kv_heads * value_dim, hidden_size)?)?;
-            let q = r.view("q", q, n_heads)?; // [n, n_heads, head_dim]
-            let k = r.view("k", k, n_kv_heads)?;
-            let v = r.view("v", v, n_kv_heads)?;
-            let q = r.rms_norm("attn_q_norm", q, w.vector("attn_q_norm", head_dim)?, eps)?;
-            let k = r.rms_norm("attn_k_norm", k, w.vector("attn_k_norm", head_dim)?, eps)?;
-            let a = r.attention("attn", &at, cache, [q, k, v])?; // [n, n_heads * value_dim]
-            let a = r.linear(
-                "attn_output",
-                a,
-                w.matrix("attn_output", hidden_size, n_heads * value_dim)?,
-            )?;
-            x = r.add("attn_residual", x, a)?;
+            x = attention(r, &w, c, i, x)?;
 
             let h = r.rms_norm("ffn_norm", x, w.vector("ffn_norm", hidden_size)?, eps)?;
-            let gate =
-                r.linear("ffn_gate", h, w.matrix("ffn_gate", intermediate_size, hidden_size)?)?;
-            let up = r.linear("ffn_up", h, w.matrix("ffn_up", intermediate_size, hidden_size)?)?;
-            let g = r.gated_act("ffn_act", Act::Silu, gate, up)?;
-            let f =
-                r.linear("ffn_down", g, w.matrix("ffn_down", hidden_size, intermediate_size)?)?;
+            let f = ffn::gated(r, &w, "", c.intermediate_size, h)?;
             x = r.add("ffn_residual", x, f)?;
         }
         r.layer(None);
@@ -69,4 +31,35 @@ impl Architecture for Qwen3 {
         let h = r.rms_norm("output_norm", x, w.vector("output_norm", hidden_size)?, eps)?;
         Ok(r.linear("output", h, w.output(c)?)?) // [selected, vocab_size]
     }
+}
+
+/// `x` and what layer `i` attends to, with norms on each head of q and k.
+pub(super) fn attention(
+    r: &Recorder,
+    w: &Weights<'_>,
+    c: &ModelConfig,
+    i: usize,
+    x: ValueId,
+) -> Result<ValueId> {
+    let ModelConfig { hidden_size, n_heads, n_kv_heads, head_dim, value_dim, .. } = *c;
+    let eps = c.rms_norm_eps;
+    let at = AttentionSpec {
+        rope: Some(c.rope(RopePairs::HalfSplit, None)),
+        scale: c.attention_scale(),
+    };
+    let cache = r.cache(CacheSpec { layer: i, n_kv_heads, key_dim: head_dim, value_dim });
+
+    let h = r.rms_norm("attn_norm", x, w.vector("attn_norm", hidden_size)?, eps)?;
+    let q = r.linear("attn_q", h, w.matrix("attn_q", n_heads * head_dim, hidden_size)?)?;
+    let k = r.linear("attn_k", h, w.matrix("attn_k", n_kv_heads * head_dim, hidden_size)?)?;
+    let v = r.linear("attn_v", h, w.matrix("attn_v", n_kv_heads * value_dim, hidden_size)?)?;
+    let q = r.view("q", q, n_heads)?; // [n, n_heads, head_dim]
+    let k = r.view("k", k, n_kv_heads)?;
+    let v = r.view("v", v, n_kv_heads)?;
+    let q = r.rms_norm("attn_q_norm", q, w.vector("attn_q_norm", head_dim)?, eps)?;
+    let k = r.rms_norm("attn_k_norm", k, w.vector("attn_k_norm", head_dim)?, eps)?;
+    let a = r.attention("attn", &at, cache, [q, k, v])?; // [n, n_heads * value_dim]
+    let a =
+        r.linear("attn_output", a, w.matrix("attn_output", hidden_size, n_heads * value_dim)?)?;
+    Ok(r.add("attn_residual", x, a)?)
 }
