@@ -55,10 +55,18 @@ impl Product {
 
     /// Rows of `rooflight bench` over a model.
     pub(crate) fn bench(&self, model: &Path, args: &[&str]) -> anyhow::Result<Vec<Value>> {
-        let model = model.to_str().context("a model's path is UTF-8")?;
-        let rows = self.json(&[&["bench", "-m", model, "-o", "json"], args].concat())?;
+        let rows = self.json(&[&["bench", "-m", utf8(model)?, "-o", "json"], args].concat())?;
         Ok(rows.as_array().cloned().unwrap_or_default())
     }
+
+    /// What `rooflight plan` says of a model.
+    pub(crate) fn plan(&self, model: &Path) -> anyhow::Result<Value> {
+        self.json(&["plan", utf8(model)?, "--json"])
+    }
+}
+
+fn utf8(model: &Path) -> anyhow::Result<&str> {
+    model.to_str().context("a model's path is UTF-8")
 }
 
 /// Build the release binary.

@@ -204,9 +204,7 @@ fn measure(product: &Product, path: &Path, options: &Options) -> anyhow::Result<
         let times = Times::of(&row, number(&row, "n_prompt")?)?;
         model.chunks.push((number(&row, "n_ubatch")? as u64, times));
     }
-    let plan =
-        product.json(&["plan", path.to_str().context("a model's path is UTF-8")?, "--json"])?;
-    model.inflection = plan["inflections"]["first"].as_f64();
+    model.inflection = product.plan(path)?["inflections"]["first"].as_f64();
     if options.every_step {
         for length in LENGTHS {
             let steps = (length - PROMPT).to_string();

@@ -337,9 +337,10 @@ impl<'a> Lowering<'a> {
         let logits = self.program.logits().map(|id| self.operand(id));
         // every value still has a buffer of its own
         let writes = |job: &Job| matches!(job, Job::One { out, .. } if Some(*out) == logits);
-        let head = self.phases.iter().position(
-            |phase| matches!(phase, Phase::Linear(linear) if linear.jobs.iter().any(writes)),
-        );
+        let head = self.phases.iter().enumerate().find_map(|(index, phase)| match phase {
+            Phase::Linear(linear) => Some((index, linear.jobs.iter().position(writes)?)),
+            _ => None,
+        });
         let (phases, ropes) = (self.phases, self.ropes);
         let mut plan = Plan { phases, buffers: Vec::new(), ropes, logits, head };
         assign_buffers(&mut plan);

@@ -242,6 +242,6 @@ pub(crate) struct Plan {
     /// Distinct rotations.
     pub(crate) ropes: Vec<Rope>,
     pub(crate) logits: Option<Operand>,
-    /// The linear phase that writes the logits, if it is one; it finds their peaks on the way.
-    pub(crate) head: Option<usize>,
+    /// The linear phase that writes the logits, if it is one, and its job that does; it finds their peaks on the way.
+    pub(crate) head: Option<(usize, usize)>,
 }

@@ -24,5 +24,5 @@ pub use generate::{Event, Generated, Request, Stats, StopReason, generate};
 pub use perplexity::{Perplexity, Window, perplexity, windows};
 pub use recall::{Recall, Score, answers};
 pub use sampler::{Sampler, SamplerOptions};
-pub use session::{Fed, Prefill, Scores, Session};
+pub use session::{DEFAULT_CHUNK, Fed, Prefill, Scores, Session};
 pub use tokenizer::{Message, Segment};

@@ -10,7 +10,7 @@ use program::{CacheOptions, Model, Outputs, Prompt, Sequence, SessionId, Step, S
 use crate::{Error, Result};
 
 /// Tokens fed at once unless told otherwise.
-pub(crate) const DEFAULT_CHUNK: usize = 512;
+pub const DEFAULT_CHUNK: usize = 512;
 
 /// One conversation on a shared model. Dropping it frees the cache.
 pub struct Session {

@@ -92,6 +92,40 @@ enum Part {
     },
 }
 
+impl Part {
+    /// Seconds that its matrices take for `n` rows, and what its phases cost beside; `None` if a type was not measured.
+    fn matrices(&self, n: u64, rates: &Rates) -> Option<(f64, f64)> {
+        let sum = |weights: &[(GgmlType, u64)], seconds: &dyn Fn(&LinearRate) -> f64| {
+            let each = weights.iter().map(|(ty, n)| Some(seconds(rates.linear(*ty)?) * *n as f64));
+            each.sum::<Option<f64>>()
+        };
+        match self {
+            Part::Linear { weights, .. } => {
+                let seconds =
+                    |rate: &LinearRate| if n == 0 { 0.0 } else { rate.seconds_per_weight(n) };
+                let phases = weights.iter().filter_map(|(ty, _)| rates.linear(*ty));
+                let phase = phases.map(|rate| rate.phase).fold(0.0, f64::max);
+                Some((sum(weights, &seconds)?, phase))
+            }
+            Part::Experts { n_experts, n_used, weights, .. } => {
+                let distinct = distinct_experts(*n_experts, *n_used, n);
+                let seconds = |rate: &LinearRate| expert_seconds(rate, (n * n_used, distinct));
+                // both rounds
+                Some((sum(weights, &seconds)?, 2.0 * rates.phase()))
+            }
+            _ => Some((0.0, 0.0)),
+        }
+    }
+}
+
+/// Seconds per weight of one expert, for all rows that so many experts share evenly.
+fn expert_seconds(rate: &LinearRate, (rows, distinct): (u64, f64)) -> f64 {
+    if rows == 0 {
+        return 0.0;
+    }
+    distinct * rate.seconds_per_weight(((rows as f64 / distinct).round() as u64).max(1))
+}
+
 /// A program as it is executed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Executed {
@@ -208,16 +242,11 @@ impl Executed {
         let mut expected = Expected::default();
         for part in &self.parts {
             let (n, phase) = match part {
-                Part::Linear { rows, head, weights, .. } => {
+                Part::Linear { rows, .. } | Part::Experts { rows, .. } => {
                     let n = count(*rows);
-                    let place = if *head { &mut expected.head } else { &mut expected.linear };
-                    let mut phase = 0.0_f64;
-                    for (ty, weights) in weights {
-                        let rate = rates.linear(*ty)?;
-                        let seconds = rate.seconds_per_weight(n);
-                        *place += if n == 0 { 0.0 } else { seconds * *weights as f64 };
-                        phase = phase.max(rate.phase);
-                    }
+                    let (seconds, phase) = part.matrices(n, rates)?;
+                    let head = matches!(part, Part::Linear { head: true, .. });
+                    *(if head { &mut expected.head } else { &mut expected.linear }) += seconds;
                     (n, phase)
                 }
                 Part::Attention(shape) => {
@@ -225,16 +254,6 @@ impl Executed {
                     expected.attention += rate.seconds(load.past, load.tokens);
                     // what the phase costs is in the rate
                     (0, 0.0)
-                }
-                Part::Experts { rows, n_experts, n_used, weights } => {
-                    let n = count(*rows);
-                    let distinct = distinct_experts(*n_experts, *n_used, n);
-                    for (ty, weights) in weights {
-                        let seconds = expert_seconds(rates.linear(*ty)?, (n * n_used, distinct));
-                        expected.linear += seconds * *weights as f64;
-                    }
-                    // both rounds
-                    (n, 2.0 * rates.phase())
                 }
                 Part::Unknown => return None,
                 Part::Elements { rows, elements } => {
@@ -269,45 +288,21 @@ impl Executed {
         if self.parts.contains(&Part::Unknown) {
             return None;
         }
-        let (mut matrices, mut experts) = (Vec::new(), Vec::new());
-        let mut phases = 0.0;
-        for part in &self.parts {
-            match part {
-                Part::Linear { rows: Rows::Tokens, weights, .. } => {
-                    let mut phase = 0.0_f64;
-                    for (ty, weights) in weights {
-                        let rate = rates.linear(*ty)?;
-                        matrices.push((rate, *weights as f64));
-                        phase = phase.max(rate.phase);
-                    }
-                    phases += phase;
-                }
-                Part::Experts { rows: Rows::Tokens, n_experts, n_used, weights } => {
-                    for (ty, weights) in weights {
-                        experts.push((rates.linear(*ty)?, (*n_experts, *n_used), *weights as f64));
-                    }
-                    phases += 2.0 * rates.phase();
-                }
-                _ => {}
-            }
-        }
-        Some(smallest_chunk(|rows| {
-            let seconds = matrices.iter().map(|(rate, n)| rate.seconds_per_weight(rows) * n);
-            let of_experts = experts.iter().map(|(rate, (n_experts, n_used), n)| {
-                let distinct = distinct_experts(*n_experts, *n_used, rows);
-                expert_seconds(rate, (rows * n_used, distinct)) * n
-            });
-            phases + seconds.sum::<f64>() + of_experts.sum::<f64>()
-        }))
+        let of_tokens = |part: &&Part| {
+            matches!(
+                part,
+                Part::Linear { rows: Rows::Tokens, .. } | Part::Experts { rows: Rows::Tokens, .. }
+            )
+        };
+        let parts: Vec<&Part> = self.parts.iter().filter(of_tokens).collect();
+        let seconds = |rows| {
+            let parts = parts.iter().map(|part| part.matrices(rows, rates));
+            parts.map(|part| part.map(|(seconds, phase)| seconds + phase)).sum::<Option<f64>>()
+        };
+        // what is known for one row is for any number
+        seconds(1)?;
+        Some(smallest_chunk(|rows| seconds(rows).unwrap_or(0.0)))
     }
-}
-
-/// Seconds per weight of one expert, for all rows that so many experts share evenly.
-fn expert_seconds(rate: &LinearRate, (rows, distinct): (u64, f64)) -> f64 {
-    if rows == 0 {
-        return 0.0;
-    }
-    distinct * rate.seconds_per_weight(((rows as f64 / distinct).round() as u64).max(1))
 }
 
 /// Rows for which each node's output is computed: selection of rows moves up past ops that treat every row alone, but

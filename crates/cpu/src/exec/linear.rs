@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use kernels::linear::{ActFormat, Activations, F32Rows, PANEL_ROWS, Q8Rows};
-
 use program::PEAK;
 
 use super::arrange::Arrangements;
@@ -79,8 +78,10 @@ impl<'a> Exec<'a> {
                     rows.clone(),
                     scratch,
                 );
-                if self.plan.head == Some(index) {
-                    self.peaks(&phase.jobs[at], panels.clone(), rows);
+                if let (Some(logits), true) =
+                    (self.plan.logits, self.plan.head == Some((index, at)))
+                {
+                    self.peaks(logits, panels.clone(), rows);
                 }
             }
         }
@@ -279,11 +280,7 @@ impl<'a> Exec<'a> {
     }
 
     /// Find the peaks of logits that this worker just wrote: they are still in its caches.
-    fn peaks(&self, job: &Job, panels: Range<usize>, rows: Range<usize>) {
-        let Job::One { out, .. } = job else { return };
-        if Some(*out) != self.plan.logits {
-            return;
-        }
+    fn peaks(&self, out: Operand, panels: Range<usize>, rows: Range<usize>) {
         let n_peaks = out.cols.div_ceil(PEAK);
         let cols = panels.start * PANEL_ROWS..(panels.end * PANEL_ROWS).min(out.cols);
         for row in rows {
@@ -294,7 +291,7 @@ impl<'a> Exec<'a> {
             };
             let start = row * out.cols;
             // SAFETY: this worker wrote these columns, and nobody else does.
-            let logits = unsafe { self.buffer(*out).slice(start + cols.start..start + cols.end) };
+            let logits = unsafe { self.buffer(out).slice(start + cols.start..start + cols.end) };
             self.kernels.peaks(logits, peaks);
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::{Sampler, SamplerOptions, Scores};
+use engine::{DEFAULT_CHUNK, Sampler, SamplerOptions, Scores};
 use program::{
     CacheOptions, Model, Outputs, PhaseTime, Prompt, Result, Sequence, SessionId, Step, StepOut,
 };
@@ -47,9 +47,6 @@ pub(super) struct Timing {
     pub(super) phases: Vec<PhaseTime>,
 }
 
-/// Tokens per pass where nothing better is known, as in llama-bench.
-pub(super) const CHUNK: usize = 512;
-
 /// One session on which tests run one after another.
 pub(super) struct Bench {
     /// Most tokens per pass.
@@ -64,7 +61,7 @@ impl Bench {
     pub(super) fn new(model: Arc<dyn Model>, cache: CacheOptions) -> Result<Self> {
         let session = model.open(&cache)?;
         let vocab_size = model.program().vocab_size();
-        Ok(Self { chunk: CHUNK, model, session, vocab_size })
+        Ok(Self { chunk: DEFAULT_CHUNK, model, session, vocab_size })
     }
 
     /// Time `test`; `done` is called after the warm-up and after each sample.

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use engine::DEFAULT_CHUNK;
 use planner::Executed;
 use program::{CacheType, Ceilings, Executor};
 
@@ -104,14 +105,13 @@ impl<'a> Roof<'a> {
 
 impl Bench {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        if let Some(n) = plan::all(&self.threads).find(|n| !(1..=args::MAX_THREADS).contains(n)) {
-            let most = args::MAX_THREADS;
-            return Err(Failure::Usage(format!("-t {n}: expected numbers from 1 to {most}")).into());
-        }
-        if let Some(n) = plan::all(&self.chunk).find(|n| !(1..=args::MAX_CHUNK).contains(n)) {
-            let most = args::MAX_CHUNK;
-            let problem = format!("--chunk {n}: expected numbers from 1 to {most}");
-            return Err(Failure::Usage(problem).into());
+        for (flag, numbers, most) in
+            [("-t", &self.threads, args::MAX_THREADS), ("--chunk", &self.chunk, args::MAX_CHUNK)]
+        {
+            if let Some(n) = plan::all(numbers).find(|n| !(1..=most).contains(n)) {
+                let problem = format!("{flag} {n}: expected numbers from 1 to {most}");
+                return Err(Failure::Usage(problem).into());
+            }
         }
         if self.explain && self.plot.is_none() && matches!(self.output, Format::Csv) {
             ui::warn("--explain has no effect: a row of CSV has no place for it, but --plot has");
@@ -133,7 +133,7 @@ impl Bench {
             let program = loaded.model.program();
             let wanted = Executed::of(program, cache.k, cache.v).wanted();
             let rates = ceilings::rates(&*loaded.executor, &wanted);
-            let best = load::chunk(program, &cache, rates.as_ref()).unwrap_or(measure::CHUNK);
+            let best = load::chunk(program, &cache, rates.as_ref()).unwrap_or(DEFAULT_CHUNK);
             let mut roof = Roof::new(&*loaded.executor);
             if self.explain && roof.ceilings.is_none() {
                 ui::warn("--explain has no effect: this executor has no limits to compare with");

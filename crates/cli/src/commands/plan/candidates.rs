@@ -1,5 +1,6 @@
 //! A model in one type of weights and one type of cache on a machine: counted, or in the article's closed form.
 
+use engine::DEFAULT_CHUNK;
 use models::{Mixture, ModelConfig};
 use planner::formula::{ModelShape, Roofline, Units};
 use planner::{Candidate, Cost, CostOptions, Counted, Estimate, Executed};
@@ -8,9 +9,6 @@ use program::{CacheType, Program};
 use super::subject::Subject;
 use super::target::Target;
 use crate::exit::Failure;
-
-/// Tokens of a prompt per pass, as a session takes them where kernels were not measured.
-const CHUNK: u64 = 512;
 
 /// Types of weights to compare, most bits first.
 const COMPARED: [&str; 7] = ["F16", "Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M", "Q2_K"];
@@ -141,7 +139,7 @@ fn counted(
     let machine = target.machine(cost.step(0).total().bytes())?;
     let kernels = target.rates.clone().map(|rates| (Executed::of(program, k, v), rates));
     let measured = || kernels.as_ref().and_then(|(executed, rates)| executed.chunk(rates));
-    let chunk = chunk.or_else(measured).unwrap_or(CHUNK);
+    let chunk = chunk.or_else(measured).unwrap_or(DEFAULT_CHUNK as u64);
     Ok(Estimate::Counted(Box::new(Counted { cost, machine, chunk, kernels })))
 }
 
