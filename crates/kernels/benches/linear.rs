@@ -6,7 +6,7 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use kernels::Isa;
 use kernels::linear::{
-    ActFormat, Activations, F32Rows, LinearKernel, PANEL_ROWS, Q8Rows, QUANTIZE_Q8, linear_kernels,
+    ActFormat, Activations, F32Rows, LinearKernel, PANEL_ROWS, Q8_WHOLE, Q8Rows, QUANTIZE_Q8, linear_kernels,
 };
 
 const COLS: usize = 2816;
@@ -29,7 +29,8 @@ impl Rows {
         let x: Vec<f32> = (0..n * COLS).map(|i| (i * 7919 % 1000) as f32 / 500.0 - 1.0).collect();
         let (mut codes, mut scales) = (vec![0; n * COLS], vec![0.0; n * COLS / 32]);
         let mut sums = vec![0; n * COLS / 16];
-        QUANTIZE_Q8.pick(Isa::detect()).call(&x, &mut codes, &mut scales, &mut sums);
+        let out = (&mut codes[..], &mut scales[..], &mut sums[..]);
+        QUANTIZE_Q8.pick(Isa::detect()).call(&x, Q8_WHOLE, out);
         Rows { x, codes, scales, sums, n }
     }
 
@@ -37,12 +38,13 @@ impl Rows {
         let (n, cols, stride) = (self.n, COLS, COLS);
         match format {
             ActFormat::F32 => Activations::F32(F32Rows { x: &self.x, n, cols, stride, pick: None }),
-            ActFormat::Q8 => Activations::Q8(Q8Rows {
+            ActFormat::Q8 | ActFormat::Q8Whole => Activations::Q8(Q8Rows {
                 codes: &self.codes,
                 scales: &self.scales,
                 sums: &self.sums,
                 n,
                 cols,
+                block: Q8_WHOLE,
                 stride,
                 pick: None,
             }),

@@ -77,6 +77,11 @@ fn row(ty: GgmlType, cols: usize, fill: Fill, random: &mut Random) -> Vec<u8> {
     }
 }
 
+/// Columns that share an activation scale.
+fn block(ty: GgmlType) -> usize {
+    if ty.block_len() == 256 { 256 } else { 32 }
+}
+
 /// One product: weights as in the file, activations quantized for those who want them so.
 struct Case {
     ty: GgmlType,
@@ -123,7 +128,9 @@ impl Case {
                     &mut scales[c * cols / 32..][..cols / 32],
                     &mut sums[c * cols / 16..][..cols / 16],
                 );
-                QUANTIZE_Q8.pick(Isa::NONE).call(x, &mut codes[c * stride..][..cols], d, s);
+                let block = block(ty);
+                let codes = &mut codes[c * stride..][..cols];
+                QUANTIZE_Q8.pick(Isa::NONE).call(x, block, (codes, d, s));
             }
         }
         Case { ty, rows, cols, n, stride, weights, x, codes, scales, sums }
@@ -133,7 +140,8 @@ impl Case {
         let (n, cols, stride) = (self.n, self.cols, self.stride);
         match format {
             ActFormat::F32 => Activations::F32(F32Rows { x: &self.x, n, cols, stride, pick: None }),
-            ActFormat::Q8 => Activations::Q8(Q8Rows {
+            ActFormat::Q8 | ActFormat::Q8Whole => Activations::Q8(Q8Rows {
+                block: block(self.ty),
                 codes: &self.codes,
                 scales: &self.scales,
                 sums: &self.sums,
@@ -190,7 +198,7 @@ impl Case {
                 for (k, w) in w.iter().enumerate() {
                     let x = match format {
                         ActFormat::F32 => f64::from(self.x[c * self.stride + k]),
-                        ActFormat::Q8 => {
+                        ActFormat::Q8 | ActFormat::Q8Whole => {
                             let d = self.scales[c * (self.cols / 32) + k / 32];
                             f64::from(self.codes[c * self.stride + k]) * f64::from(d)
                         }
@@ -348,18 +356,26 @@ fn quantize_q8_agrees_to_the_bit() {
     x[128] = f32::NAN;
     x[161] = f32::MAX;
     x[192..224].fill(f32::MIN_POSITIVE);
-    let run = |kernel: &kernels::Kernel<_>| -> (Vec<i8>, Vec<u32>, Vec<i32>) {
-        let (mut codes, mut scales, mut sums) = (vec![0; 2816], vec![0.0; 88], vec![0; 176]);
-        let kernel: &kernels::Kernel<kernels::linear::QuantizeQ8> = kernel;
-        kernel.call(&x, &mut codes, &mut scales, &mut sums);
-        (codes, scales.iter().map(|d| d.to_bits()).collect(), sums)
-    };
-    let want = run(QUANTIZE_Q8.pick(Isa::NONE));
-    assert!(want.0[32..96].iter().all(|c| *c == 0) && want.1[1] == 0 && want.1[2] == 0);
-    assert!(f32::from_bits(want.1[3]).is_infinite() && f32::from_bits(want.1[4]).is_nan());
-    assert!(want.0[..32].iter().any(|c| c.abs() == 127));
-    for kernel in QUANTIZE_Q8.available(Isa::detect()) {
-        assert!(run(kernel) == want, "{}", kernel.name());
+    for block in [32, 256] {
+        let run = |kernel: &kernels::Kernel<kernels::linear::QuantizeQ8>| {
+            let (mut codes, mut scales, mut sums) = (vec![0; 2816], vec![0.0; 88], vec![0; 176]);
+            kernel.call(&x, block, (&mut codes, &mut scales, &mut sums));
+            (codes, scales.iter().map(|d: &f32| d.to_bits()).collect::<Vec<_>>(), sums)
+        };
+        let want = run(QUANTIZE_Q8.pick(Isa::NONE));
+        let parts = block / 32;
+        assert!(want.1.chunks(parts).all(|d| d.iter().all(|other| *other == d[0])), "{block}");
+        if block == 32 {
+            assert!(want.0[32..96].iter().all(|c| *c == 0) && want.1[1] == 0 && want.1[2] == 0);
+            assert!(f32::from_bits(want.1[3]).is_infinite() && f32::from_bits(want.1[4]).is_nan());
+            assert!(want.0[..32].iter().any(|c| c.abs() == 127));
+        } else {
+            assert!(f32::from_bits(want.1[0]).is_nan(), "a block with NaN and infinity shows one");
+            assert!(want.0[256..512].iter().any(|c| c.abs() == 127));
+        }
+        for kernel in QUANTIZE_Q8.available(Isa::detect()) {
+            assert!(run(kernel) == want, "{} in blocks of {block}", kernel.name());
+        }
     }
 }
 

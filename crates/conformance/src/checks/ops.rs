@@ -32,12 +32,19 @@ pub(super) fn check(
     record: impl FnOnce(&Recorder) -> Result<ValueId>,
 ) {
     let made = Made::new(executor, &program(record), 7);
+    let mut all = (Vec::new(), Vec::new());
     for n in [1, 2, 9, 67] {
         let tokens = Random::new(n as u64).tokens(n, VOCAB);
         let found = all_logits(&*made.tested, &EXACT, &tokens, n);
         let want = all_logits(&*made.oracle, &EXACT, &tokens, n);
-        assert_close(&found, &want, bound, &format!("{what}, {n} rows"));
+        // few outputs may happen to be near zero, and their relative error large
+        if found.len() >= 16 {
+            assert_close(&found, &want, bound, &format!("{what}, {n} rows"));
+        }
+        all.0.extend(found);
+        all.1.extend(want);
     }
+    assert_close(&all.0, &all.1, bound, &format!("{what}, all rows"));
 }
 
 pub(super) fn embed(executor: &dyn Executor) {
@@ -71,11 +78,9 @@ pub(super) fn linear(executor: &dyn Executor) {
                 .to_vec()
         };
         for (rows, cols) in shapes {
-            // one output may happen to be near zero, and its relative error large
-            let bound = if rows == 1 { 20.0 * bound(ty) } else { bound(ty) };
             for biased in [false, true] {
                 let bias = if biased { " + bias" } else { "" };
-                check(executor, bound, &format!("linear {ty} {rows} x {cols}{bias}"), |r| {
+                check(executor, bound(ty), &format!("linear {ty} {rows} x {cols}{bias}"), |r| {
                     let bias = biased.then(|| weight(r, "w.bias", GgmlType::F32, 1, rows));
                     r.linear(
                         "y",

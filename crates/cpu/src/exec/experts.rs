@@ -77,6 +77,10 @@ impl Mixture<'_> {
 
     /// Panels of gate and up in an item of `n` rows.
     fn wide_panels(&self, n: usize) -> usize {
+        if self.down.reads(ActFormat::Q8Whole) {
+            // the columns of an item are whole blocks
+            return UNIT_PANELS;
+        }
         if self.n <= LOCAL_ROWS {
             return even_panels(self.wide.n_panels(), self.n * self.phase.n_used, self.workers);
         }
@@ -290,13 +294,14 @@ impl<'a> Exec<'a> {
                     unsafe { normed.slice_mut(at..at + part) }.copy_from_slice(row);
                 }
             }
-            (ActFormat::Q8, Some(_)) => {
+            (format @ (ActFormat::Q8 | ActFormat::Q8Whole), Some(_)) => {
+                let block = format.q8_block();
                 let MixScratch { codes, scales, sums, .. } = mixture;
                 codes.resize(n * part, 0);
                 scales.resize(n * part / 32, 0.0);
                 sums.resize(n * part / 16, 0);
-                // blocks of 32 do not see each other: all rows are one
-                self.kernels.quantize_q8.call(rows, codes, scales, sums);
+                // blocks do not see each other: all rows are one
+                self.kernels.quantize_q8.call(rows, block, (codes, scales, sums));
                 let (cols, stride) = (part, part);
                 arrange(Activations::Q8(Q8Rows {
                     codes,
@@ -304,11 +309,13 @@ impl<'a> Exec<'a> {
                     sums,
                     n,
                     cols,
+                    block,
                     stride,
                     pick: None,
                 }));
             }
-            (ActFormat::Q8, None) => {
+            (format @ (ActFormat::Q8 | ActFormat::Q8Whole), None) => {
+                let block = format.q8_block();
                 for (i, row) in rows.chunks_exact(part).enumerate() {
                     let at = (start + i) * q8_stride(width) + cols.start;
                     // SAFETY: as above.
@@ -318,7 +325,7 @@ impl<'a> Exec<'a> {
                     let scales = unsafe { scales.slice_mut(at / 32..(at + part) / 32) };
                     // SAFETY: as above.
                     let sums = unsafe { sums.slice_mut(at / 16..(at + part) / 16) };
-                    self.kernels.quantize_q8.call(row, codes, scales, sums);
+                    self.kernels.quantize_q8.call(row, block, (codes, scales, sums));
                 }
             }
         }
@@ -335,7 +342,8 @@ impl<'a> Exec<'a> {
                 let x = unsafe { normed.slice(at.start * cols..at.end * cols) };
                 Activations::F32(F32Rows { x, n, cols, stride: cols, pick: None })
             }
-            ActFormat::Q8 => {
+            format @ (ActFormat::Q8 | ActFormat::Q8Whole) => {
+                let block = format.q8_block();
                 let stride = q8_stride(cols);
                 // SAFETY: as above.
                 let codes = unsafe { codes.slice(at.start * stride..at.end * stride) };
@@ -343,7 +351,7 @@ impl<'a> Exec<'a> {
                 let scales = unsafe { scales.slice(at.start * cols / 32..at.end * cols / 32) };
                 // SAFETY: as above.
                 let sums = unsafe { sums.slice(at.start * cols / 16..at.end * cols / 16) };
-                Activations::Q8(Q8Rows { codes, scales, sums, n, cols, stride, pick: None })
+                Activations::Q8(Q8Rows { codes, scales, sums, n, cols, block, stride, pick: None })
             }
         }
     }
@@ -406,13 +414,15 @@ impl ExpertsShape {
         let [gate, up] = [0, 1].map(|m| &wide.matrices[m]);
         let alike = std::ptr::eq(gate.kernel, up.kernel);
         let few = n <= LOCAL_ROWS;
-        let lines = ITEM_LINES.max(MANY_ROWS_PANELS * BLOCK_ROWS).min(UNIT_PANELS * n);
+        let whole = down.reads(ActFormat::Q8Whole);
+        let most = if whole { UNIT_PANELS * BLOCK_ROWS } else { MANY_ROWS_PANELS * BLOCK_ROWS };
+        let lines = ITEM_LINES.max(most).min(UNIT_PANELS * n);
         let panels = if n > LONG_ROWS { MANY_ROWS_PANELS } else { UNIT_PANELS };
         let sums = panels * (n + n.min(BLOCK_ROWS));
         ExpertsShape {
             inner_rows,
             width: down.matrices[0].cols,
-            q8: down.reads(ActFormat::Q8),
+            q8: whole || down.reads(ActFormat::Q8),
             f32: down.reads(ActFormat::F32),
             words: if few { 0 } else { words(gate) + if alike { 0 } else { words(up) } },
             inner_words: if few { 0 } else { words(&down.matrices[0]) },

@@ -25,8 +25,8 @@ pub(crate) const ROW_BLOCK: usize = 512;
 pub(super) struct Source {
     pub(super) x: Operand,
     pub(super) norm: Option<Norm>,
-    /// Whether kernels read 8-bit blocks of them.
-    pub(super) q8: bool,
+    /// Columns of the 8-bit blocks that kernels read of them, if any does.
+    pub(super) q8: Option<usize>,
     /// Whether kernels read them as f32.
     pub(super) f32: bool,
     /// First row of the prepared input that belongs to this worker's view: its own copy, or the shared one.
@@ -40,10 +40,18 @@ impl Source {
         jobs: &[PackedJob],
         (n, worker): (usize, &Worker<'_>),
     ) -> Source {
-        let reads = |format| jobs.iter().any(|job| job.reads(format));
         let base = if n <= LOCAL_ROWS { worker.index * LOCAL_ROWS } else { 0 };
-        Source { x, norm, q8: reads(ActFormat::Q8), f32: reads(ActFormat::F32), base }
+        let f32 = jobs.iter().any(|job| job.reads(ActFormat::F32));
+        Source { x, norm, q8: q8_block(jobs), f32, base }
     }
+}
+
+/// Columns of the 8-bit blocks that serve all kernels of these jobs: 256 if one of them needs that; `None` if all read
+/// f32.
+fn q8_block(jobs: &[PackedJob]) -> Option<usize> {
+    let formats = [ActFormat::Q8Whole, ActFormat::Q8];
+    let format = formats.into_iter().find(|format| jobs.iter().any(|job| job.reads(*format)));
+    format.map(ActFormat::q8_block)
 }
 
 /// The input of a linear phase, prepared.
@@ -142,7 +150,7 @@ impl<'a> Exec<'a> {
                 out
             }
         };
-        if source.q8 {
+        if let Some(block) = source.q8 {
             let (stride, at) = (q8_stride(cols), base + row);
             // SAFETY: as above, each row has one writer.
             let codes = unsafe { self.acts.codes.slice_mut(at * stride..at * stride + cols) };
@@ -152,7 +160,7 @@ impl<'a> Exec<'a> {
             // SAFETY: as above.
             let sums =
                 unsafe { self.acts.sums.slice_mut(at * (cols / 16)..(at + 1) * (cols / 16)) };
-            self.kernels.quantize_q8.call(normed, codes, scales, sums);
+            self.kernels.quantize_q8.call(normed, block, (codes, scales, sums));
         }
     }
 
@@ -180,7 +188,8 @@ impl<'a> Exec<'a> {
                 };
                 Activations::F32(F32Rows { x, n, cols, stride: cols, pick })
             }
-            ActFormat::Q8 => {
+            ActFormat::Q8 | ActFormat::Q8Whole => {
+                let block = source.q8.expect("some kernel reads 8-bit blocks");
                 let stride = q8_stride(cols);
                 // SAFETY: written before the last barrier, or by this worker.
                 let codes = unsafe { self.acts.codes.slice(start * stride..end * stride) };
@@ -189,7 +198,7 @@ impl<'a> Exec<'a> {
                     unsafe { self.acts.scales.slice(start * (cols / 32)..end * (cols / 32)) };
                 // SAFETY: as above.
                 let sums = unsafe { self.acts.sums.slice(start * (cols / 16)..end * (cols / 16)) };
-                Activations::Q8(Q8Rows { codes, scales, sums, n, cols, stride, pick })
+                Activations::Q8(Q8Rows { codes, scales, sums, n, cols, block, stride, pick })
             }
         }
     }

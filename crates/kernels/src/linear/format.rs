@@ -11,16 +11,17 @@
 //!          step j of the line in bits b * j .. b * j + b
 //! ```
 //!
-//! With codes `q`, activation codes `a` of one block of 32 with scale `d_a`, and sums over the group in integers:
+//! With codes `q`, activation codes `a` with a scale `d_a` per 32 or 256 columns, and sums in integers:
 //!
 //! ```text
-//! i    = sum (q - ZERO) * a                                    exact
-//! acc  = fma(s_w * d_a, f32(i), acc)                           s_w = d, or d * scale
-//! acc  = fma(m_w, -(d_a * f32(sum a)), acc)                    if there are minima: m_w = d_min, or d_min * min
+//! blocks of 32:   i = sum (q - ZERO) * a                       j = sum a
+//! blocks of 256:  i = sum scale * (q - ZERO) * a               j = sum min * a
+//!
+//! acc = fma(d * d_a, f32(i), acc)
+//! acc = fma(dmin, -(d_a * f32(j)), acc)                        if there are minima
 //! ```
 //!
-//! Types with one scale per 16 columns multiply in integers: `i = scale0 * i0 + scale1 * i1`, `s_w = d`, and
-//! `sum a` becomes `min0 * sum0 + min1 * sum1`. All of it is exact below 2^24.
+//! Integers are exact in any order: below 2^24 in blocks of 32, below 2^31 in blocks of 256 (133 million in Q6_K).
 
 use half::f16;
 use quant::{Block, Values};
@@ -87,6 +88,11 @@ impl Scales {
         matches!(self, Scales::Halves | Scales::HalvesMin)
     }
 
+    /// Whether there are integer scales.
+    pub(crate) const fn factors(self) -> bool {
+        !matches!(self, Scales::Block | Scales::BlockMin | Scales::Super)
+    }
+
     /// Where the integer scales begin in the header.
     pub(crate) const fn small(self) -> usize {
         if self.min() { 64 } else { 32 }
@@ -144,10 +150,14 @@ pub(crate) trait Format: 'static {
 
     /// Columns per panel block and per file block.
     const BLOCK: usize = Self::SCALES.block();
+    /// Groups of 32 columns per block.
+    const GROUPS: usize = Self::BLOCK / 32;
+    /// Whether a block is 256 columns, which activations share a scale in.
+    const WHOLE: bool = Self::BLOCK == 256;
     /// Bytes of 32 columns of codes.
     const GROUP_BYTES: usize = 64 * (Self::LOW + Self::HIGH);
     /// Bytes of a panel block.
-    const BLOCK_BYTES: usize = Self::SCALES.header() + Self::GROUP_BYTES * (Self::BLOCK / 32);
+    const BLOCK_BYTES: usize = Self::SCALES.header() + Self::GROUP_BYTES * Self::GROUPS;
 }
 
 const fn least(table: &[i8; 16]) -> i32 {

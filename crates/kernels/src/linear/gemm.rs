@@ -15,8 +15,17 @@ use super::{Activations, Arranging, Job, PANEL_ROWS, Tiling, prefetch_line};
 /// Groups of 32 columns per step.
 pub(super) const STEP: usize = 8;
 
-/// A register tile over one step: `c[N][16] += unpacked * activations`, with activations `[group][FIELDS][N]`.
+/// A register tile over one step: `c[N][16] += unpacked * activations`, with activations `[block][FIELDS][N]`.
 pub(super) type TileFn<U> = unsafe fn(unpacked: &U, activations: &[i32], c: &mut [f32]);
+
+/// One block of an activation row.
+#[derive(Clone, Copy)]
+pub(super) struct ActBlock<'a> {
+    pub(super) codes: &'a [i8],
+    /// Of each 16 codes.
+    pub(super) sums: &'a [i32],
+    pub(super) d: f32,
+}
 
 /// How an instruction set multiplies a format.
 pub(super) trait Recipe: 'static {
@@ -24,7 +33,7 @@ pub(super) trait Recipe: 'static {
     type F: Format;
     /// One panel over one step, unpacked.
     type Unpacked: Pod;
-    /// 32-bit words that 32 columns of an activation row become.
+    /// 32-bit words that a block of an activation row becomes.
     const FIELDS: usize;
     /// Panels unpacked at once.
     const PANELS: usize;
@@ -33,14 +42,14 @@ pub(super) trait Recipe: 'static {
     /// Unpacks the panel blocks of up to [`STEP`] groups.
     const UNPACK: unsafe fn(blocks: &[u8], out: &mut Self::Unpacked);
 
-    /// Writes the words of 32 columns, `step` apart.
-    fn fields(codes: &[i8; 32], sums: [i32; 2], d: f32, out: &mut [i32], step: usize);
+    /// Writes the words of a block, `step` apart.
+    fn fields(a: ActBlock<'_>, out: &mut [i32], step: usize);
 
     /// The tile of `n` columns.
     fn tile(n: usize) -> TileFn<Self::Unpacked>;
 }
 
-/// How [`run`] wants its rows, if there are more than `STREAM_ROWS`: `[tile][group][FIELDS][tile_rows]`.
+/// How [`run`] wants its rows, if there are more than `STREAM_ROWS`: `[tile][block][FIELDS][tile_rows]`.
 pub(super) const fn arranging<R: Recipe, const STREAM_ROWS: usize>() -> Arranging {
     let unpacked = R::PANELS * size_of::<R::Unpacked>();
     Arranging {
@@ -51,26 +60,52 @@ pub(super) const fn arranging<R: Recipe, const STREAM_ROWS: usize>() -> Arrangin
 }
 
 fn tiling<R: Recipe, const STREAM_ROWS: usize>(n: usize, cols: usize) -> Option<Tiling> {
-    (n > STREAM_ROWS).then(|| Tiling::new(n, R::WIDTH, R::FIELDS * (cols / 32)))
+    (n > STREAM_ROWS).then(|| Tiling::new(n, R::WIDTH, R::FIELDS * (cols / R::F::BLOCK)))
 }
 
-/// Copies the 8 words of 32 codes, `step` apart.
+/// Copies the words of all codes, `step` apart.
 #[inline(always)]
-pub(super) fn put_codes(codes: &[i8; 32], out: &mut [i32], step: usize) {
+pub(super) fn put_codes(codes: &[i8], out: &mut [i32], step: usize) {
     for (j, quad) in codes.as_chunks::<4>().0.iter().enumerate() {
         out[j * step] = i32::from_le_bytes(quad.map(i8::cast_unsigned));
     }
 }
 
+/// Two sums of 16 or 32 codes as a pair of int16: they are at most `32 * 127`.
+pub(super) const fn sum_pair(sums: [i32; 2]) -> i32 {
+    (sums[0] & 0xffff) | (sums[1] << 16)
+}
+
+/// The pairs of sums that the minima of a block of 256 are multiplied with: of two groups, or of the halves of one.
+#[inline(always)]
+pub(super) fn put_sums<F: Format>(sums: &[i32], out: &mut [i32], step: usize) {
+    if F::SCALES.halves() {
+        for (j, halves) in sums.as_chunks::<2>().0.iter().enumerate() {
+            out[j * step] = sum_pair(*halves);
+        }
+    } else {
+        for (j, s) in sums.as_chunks::<4>().0.iter().enumerate() {
+            out[j * step] = sum_pair([s[0] + s[1], s[2] + s[3]]);
+        }
+    }
+}
+
+/// Words of [`put_sums`].
+pub(super) const fn sum_words<F: Format>() -> usize {
+    if F::SCALES.halves() { F::GROUPS } else { F::GROUPS / 2 }
+}
+
 fn fill<R: Recipe>(x: &Activations<'_>, tiling: &Tiling, tile: usize, out: &mut [i32]) {
     let Activations::Q8(x) = x else { unreachable!("`arrange` compared the formats") };
-    let width = tiling.tile_rows;
+    let (width, block) = (tiling.tile_rows, R::F::BLOCK);
     for c in 0..width {
         let row = x.row((tile * width + c).min(x.n - 1));
-        let (codes, sums) = (row.codes.as_chunks::<32>().0, row.sums.as_chunks::<2>().0);
+        let parts = row.codes.chunks_exact(block).zip(row.sums.chunks_exact(block / 16));
         let records = out.chunks_exact_mut(R::FIELDS * width);
-        for (((codes, sums), d), record) in codes.iter().zip(sums).zip(row.scales).zip(records) {
-            R::fields(codes, *sums, *d, &mut record[c..], width);
+        for (((codes, sums), d), record) in
+            parts.zip(row.scales.iter().step_by(block / 32)).zip(records)
+        {
+            R::fields(ActBlock { codes, sums, d: *d }, &mut record[c..], width);
         }
     }
 }
@@ -81,9 +116,9 @@ fn fill<R: Recipe>(x: &Activations<'_>, tiling: &Tiling, tile: usize, out: &mut 
 /// The CPU has the features of `R`.
 pub(super) unsafe fn run<R: Recipe>(job: &mut Job<'_, '_>) {
     let x = job.q8();
-    let groups = x.cols / 32;
+    let blocks = x.cols / R::F::BLOCK;
     let Tiling { n_tiles: tiles, tile_rows: width, .. } =
-        Tiling::new(x.n, R::WIDTH, R::FIELDS * groups);
+        Tiling::new(x.n, R::WIDTH, R::FIELDS * blocks);
     let words = R::FIELDS * width;
     let aligned = job.scratch.as_ptr().align_offset(64);
     let (unpacked, rest) =
@@ -93,22 +128,21 @@ pub(super) unsafe fn run<R: Recipe>(job: &mut Job<'_, '_>) {
     let activations = job.arranged;
 
     let tile = R::tile(width);
-    let group_bytes = R::F::BLOCK_BYTES / (R::F::BLOCK / 32);
-    let panel_bytes = groups * group_bytes;
+    let panel_bytes = blocks * R::F::BLOCK_BYTES;
     job.tile.fill(0.0);
     let outs = job.tile.chunks_mut(R::PANELS * x.n * PANEL_ROWS);
     for (panels, out) in job.panels.chunks(R::PANELS * panel_bytes).zip(outs) {
-        for first in (0..groups).step_by(STEP) {
-            let here = first..groups.min(first + STEP);
-            let bytes = here.start * group_bytes..here.end * group_bytes;
+        for first in (0..blocks).step_by(STEP / R::F::GROUPS) {
+            let here = first..blocks.min(first + STEP / R::F::GROUPS);
+            let bytes = here.start * R::F::BLOCK_BYTES..here.end * R::F::BLOCK_BYTES;
             for (panel, unpacked) in panels.chunks_exact(panel_bytes).zip(&mut *unpacked) {
                 // SAFETY: the caller vouches for the CPU.
                 unsafe { R::UNPACK(&panel[bytes.clone()], unpacked) }
             }
             let share = bytes.len().div_ceil(64).div_ceil(tiles);
             // from a panel's step to its next one, or to the first of the panel that takes its place
-            let next = if here.end == groups { R::PANELS * panel_bytes } else { bytes.end };
-            for (t, activations) in activations.chunks_exact(groups * words).enumerate() {
+            let next = if here.end == blocks { R::PANELS * panel_bytes } else { bytes.end };
+            for (t, activations) in activations.chunks_exact(blocks * words).enumerate() {
                 let activations = &activations[here.start * words..here.end * words];
                 let columns = t * width..x.n.min((t + 1) * width);
                 let panels = panels.chunks_exact(panel_bytes);

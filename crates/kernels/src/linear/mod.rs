@@ -1,8 +1,8 @@
 //! Weight-panel products: `out[row] = sum over k of w[row][k] * x[k]`, for every weight type.
 //!
 //! Weights are packed once into panels of [`PANEL_ROWS`] rows; the layout is in `format.rs` and is the same for every
-//! instruction set. Quantized weights read activations as 8-bit blocks of 32 ([`QUANTIZE_Q8`]), plain weights read
-//! f32. Lane = weight row, and each lane adds its products in ascending order of columns, so that the bits depend on
+//! instruction set. Quantized weights read activations as 8-bit blocks of 32 or 256 ([`QUANTIZE_Q8`]), plain weights
+//! read f32. Lane = weight row, and each lane adds its products in ascending order of columns, so that the bits depend on
 //! neither the instruction set nor the number of activation rows.
 //!
 //! Read `format.rs` for the arithmetic, `scalar.rs` for its plain form, then `avx512/stream.rs`.
@@ -32,31 +32,52 @@ use crate::{Isa, Level};
 /// Weight rows per panel; lane = weight row.
 pub const PANEL_ROWS: usize = 16;
 
-/// Activation columns per scale of [`Q8Rows`].
+/// Activation columns that may have a scale of their own in [`Q8Rows`].
 pub const Q8_BLOCK: usize = 32;
+
+/// Activation columns that share a scale where weights have blocks of 256.
+pub const Q8_WHOLE: usize = 256;
 
 /// What a kernel reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ActFormat {
     /// Rows of f32.
     F32,
-    /// Rows of 8-bit blocks of 32.
+    /// Rows of 8-bit blocks, of 32 or 256 columns.
     Q8,
+    /// Rows of 8-bit blocks of 256 columns.
+    Q8Whole,
 }
 
-/// Activation rows in 8-bit blocks of 32, as [`QUANTIZE_Q8`] writes them.
+impl ActFormat {
+    /// Columns of the smallest blocks that are in this format.
+    ///
+    /// # Panics
+    /// If it is not 8-bit blocks.
+    pub fn q8_block(self) -> usize {
+        match self {
+            ActFormat::F32 => panic!("f32 rows have no blocks"),
+            ActFormat::Q8 => Q8_BLOCK,
+            ActFormat::Q8Whole => Q8_WHOLE,
+        }
+    }
+}
+
+/// Activation rows in 8-bit blocks, as [`QUANTIZE_Q8`] writes them.
 #[derive(Clone, Copy, Debug)]
 pub struct Q8Rows<'a> {
     /// `[n][stride]`, in -127..=127.
     pub codes: &'a [i8],
-    /// `[n][cols / 32]`.
+    /// `[n][cols / 32]`; those of a block are equal.
     pub scales: &'a [f32],
     /// `[n][cols / 16]`: sum of each 16 codes.
     pub sums: &'a [i32],
     /// Rows.
     pub n: usize,
-    /// Columns, a multiple of 32.
+    /// Columns, a multiple of `block`.
     pub cols: usize,
+    /// Columns that share a scale: [`Q8_BLOCK`] or [`Q8_WHOLE`].
+    pub block: usize,
     /// Distance between rows of `codes`, at least `cols`.
     pub stride: usize,
     /// Which rows of the slices these are, `[n]`; `None` for the first `n`.
@@ -155,8 +176,10 @@ impl Activations<'_> {
                 assert!(x.x.len() >= rows_len(n, x.stride, x.cols), "f32 activations too short");
             }
             Activations::Q8(x) => {
-                assert_eq!(want, ActFormat::Q8, "activation format");
-                assert!(x.cols.is_multiple_of(Q8_BLOCK), "{} columns are not whole blocks", x.cols);
+                assert!(want != ActFormat::F32, "activation format");
+                assert!(want == ActFormat::Q8 || x.block == Q8_WHOLE, "blocks of {}", x.block);
+                assert!([Q8_BLOCK, Q8_WHOLE].contains(&x.block), "blocks of {}", x.block);
+                assert!(x.cols.is_multiple_of(x.block), "{} columns are not whole blocks", x.cols);
                 assert!(x.stride >= x.cols, "stride {} below {} columns", x.stride, x.cols);
                 let n = picked(x.pick, x.n);
                 assert!(
@@ -207,7 +230,7 @@ fn prefetch_ahead(bytes: &[u8]) {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn prefetch<F: format::Format>(group: &[u8], ahead: usize) {
-    for line in 0..(F::BLOCK_BYTES / (F::BLOCK / 32)).div_ceil(64) {
+    for line in 0..(F::BLOCK_BYTES / F::GROUPS).div_ceil(64) {
         prefetch_line(group.as_ptr().wrapping_add(ahead + 64 * line));
     }
 }
@@ -432,7 +455,7 @@ const fn kernel<F: format::Format>(
         ty: <F::Block as quant::Block>::TY,
         isa,
         level: if which == 0 { Level::Naive } else { Level::Full },
-        act_format: ActFormat::Q8,
+        act_format: if F::WHOLE { ActFormat::Q8Whole } else { ActFormat::Q8 },
         block: (F::BLOCK, F::BLOCK_BYTES),
         pack: pack::quantized::<F>,
         row: row::quantized::<F>,

@@ -1,18 +1,19 @@
-//! f32 rows to 8-bit blocks of 32.
+//! f32 rows to 8-bit blocks of 32 or 256 columns.
 
+use super::{Q8_BLOCK, Q8_WHOLE};
 use crate::{Isa, Kernel, Level, Slot};
 
-type Quantize = unsafe fn(&[f32], &mut [i8], &mut [f32], &mut [i32]);
+type Quantize = unsafe fn(&[f32], usize, &mut [i8], &mut [f32], &mut [i32]);
 
-/// Quantizes one row: `(x, codes, scales, sums)` of lengths `cols`, `cols`, `cols / 32` and `cols / 16`.
+/// Quantizes one row: `(x, block, codes, scales, sums)`, lengths `cols`, a number, `cols`, `cols / 32`, `cols / 16`.
 #[derive(Clone, Copy, Debug)]
 pub struct QuantizeQ8(Quantize);
 
-/// Quantizes a row of activations in blocks of 32.
+/// Quantizes a row of activations in blocks of 32 or 256.
 ///
 /// `d = max |x| / 127`, `code = round(x * (127 / max |x|))`, ties to even, and the sum of each 16 codes. A block whose
 /// maximum is 0, or so small that `127 / max` overflows, becomes zeros with `d = 0`. A NaN gives `d` = NaN and an
-/// infinity `d` = infinity, so that products show them.
+/// infinity `d` = infinity, so that products show them. Scales are written per 32 columns, sums per 16, whatever the block.
 pub static QUANTIZE_Q8: Slot<QuantizeQ8> = Slot {
     op: "quantize_q8",
     naive: Kernel {
@@ -35,17 +36,24 @@ const CANDIDATES: &[Kernel<QuantizeQ8>] = &[Kernel {
 const CANDIDATES: &[Kernel<QuantizeQ8>] = &[];
 
 impl Kernel<QuantizeQ8> {
-    /// Quantizes `x`, whose length is a multiple of 32.
+    /// Quantizes `x` in blocks of `block` columns.
     ///
     /// # Panics
-    /// If lengths do not agree: `codes` as `x`, one scale per 32, one sum per 16.
-    pub fn call(&self, x: &[f32], codes: &mut [i8], scales: &mut [f32], sums: &mut [i32]) {
-        assert!(x.len().is_multiple_of(32), "{} columns are not whole blocks", x.len());
+    /// If `block` is neither 32 nor 256, `x` is not whole blocks, or lengths do not agree: `codes` as `x`, one scale
+    /// per 32, one sum per 16.
+    pub fn call(
+        &self,
+        x: &[f32],
+        block: usize,
+        (codes, scales, sums): (&mut [i8], &mut [f32], &mut [i32]),
+    ) {
+        assert!([Q8_BLOCK, Q8_WHOLE].contains(&block), "blocks of {block}");
+        assert!(x.len().is_multiple_of(block), "{} columns are not whole blocks", x.len());
         assert_eq!(codes.len(), x.len(), "codes of a row");
         assert_eq!(scales.len(), x.len() / 32, "scales of a row");
         assert_eq!(sums.len(), x.len() / 16, "sums of a row");
         // SAFETY: `Slot` hands out only kernels whose features this CPU has.
-        unsafe { (self.run.0)(x, codes, scales, sums) }
+        unsafe { (self.run.0)(x, block, codes, scales, sums) }
     }
 }
 
@@ -56,19 +64,19 @@ pub(super) fn scale(max: f32) -> (f32, f32) {
     if inverse == f32::INFINITY { (0.0, 0.0) } else { (max / 127.0, inverse) }
 }
 
-fn scalar(x: &[f32], codes: &mut [i8], scales: &mut [f32], sums: &mut [i32]) {
-    let blocks = x.as_chunks::<32>().0.iter().zip(codes.as_chunks_mut::<32>().0);
-    for (((x, codes), d), sums) in blocks.zip(scales).zip(sums.as_chunks_mut::<2>().0) {
+fn scalar(x: &[f32], block: usize, codes: &mut [i8], scales: &mut [f32], sums: &mut [i32]) {
+    let blocks = x.chunks_exact(block).zip(codes.chunks_exact_mut(block));
+    for ((x, codes), scales) in blocks.zip(scales.chunks_exact_mut(block / 32)) {
         // Compared as integers, NaN lies above infinity.
         let bits = x.iter().map(|x| x.to_bits() & 0x7fff_ffff).max().unwrap_or(0);
-        let inverse;
-        (*d, inverse) = scale(f32::from_bits(bits));
+        let (d, inverse) = scale(f32::from_bits(bits));
+        scales.fill(d);
         for (code, x) in codes.iter_mut().zip(x) {
             let v = x * inverse;
             *code = if v > -127.0 { v.round_ties_even() as i8 } else { -127 };
         }
-        for (sum, half) in sums.iter_mut().zip(codes.as_chunks::<16>().0) {
-            *sum = half.iter().map(|c| i32::from(*c)).sum();
-        }
+    }
+    for (sum, half) in sums.iter_mut().zip(codes.as_chunks::<16>().0) {
+        *sum = half.iter().map(|c| i32::from(*c)).sum();
     }
 }

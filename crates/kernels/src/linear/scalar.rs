@@ -15,21 +15,28 @@ pub(super) fn run<F: Format>(job: &mut Job<'_, '_>) {
     let tiles = job.tile.chunks_exact_mut(x.n * PANEL_ROWS);
     for (panel, tile) in job.panels.chunks_exact(panel_bytes).zip(tiles) {
         tile.fill(0.0);
-        for (b, block) in panel.chunks_exact(F::BLOCK_BYTES).enumerate() {
+        let panel = panel.chunks_exact(F::BLOCK_BYTES);
+        for (b, block) in panel.enumerate() {
             let (header, groups) = block.split_at(F::SCALES.header());
+            let mut sums = vec![[[0; PANEL_ROWS]; 2]; x.n];
+            let mut scales = GroupScales::read::<F>(header, 0);
             for (g, group) in groups.chunks_exact(F::GROUP_BYTES).enumerate() {
                 let codes = pack::codes::<F>(group);
-                let scales = GroupScales::read::<F>(header, g);
-                let at = b * F::BLOCK / 32 + g;
-                for (c, acc) in tile.as_chunks_mut::<PANEL_ROWS>().0.iter_mut().enumerate() {
+                scales = GroupScales::read::<F>(header, g);
+                let at = b * F::GROUPS + g;
+                for (c, sums) in sums.iter_mut().enumerate() {
                     let row = x.row(c);
-                    let (a, sums) = (&row.codes[at * 32..][..32], &row.sums[at * 2..][..2]);
+                    let (a, of) = (&row.codes[at * 32..][..32], &row.sums[at * 2..][..2]);
                     let halves = [
-                        dot(&codes[..4], &a[..16], F::ZERO * sums[0]),
-                        dot(&codes[4..], &a[16..], F::ZERO * sums[1]),
+                        dot(&codes[..4], &a[..16], F::ZERO * of[0]),
+                        dot(&codes[4..], &a[16..], F::ZERO * of[1]),
                     ];
-                    scales.add(halves, row.scales[at], sums, acc);
+                    scales.count(halves, of, sums);
                 }
+            }
+            for (c, (acc, sums)) in tile.as_chunks_mut::<PANEL_ROWS>().0.iter_mut().zip(&sums).enumerate()
+            {
+                scales.add(sums, x.row(c).scales[b * F::GROUPS], acc);
             }
         }
     }
@@ -50,7 +57,7 @@ fn dot(codes: &[[u8; 64]], a: &[i8], zero: i32) -> Lanes<i32> {
 
 /// The scales and minima of 32 columns.
 pub(super) struct GroupScales {
-    scale: Lanes<f32>,
+    d: Lanes<f32>,
     /// Integer factors of the two halves.
     halves: [Lanes<i32>; 2],
     min: Option<(Lanes<f32>, [Lanes<i32>; 2])>,
@@ -66,49 +73,54 @@ impl GroupScales {
         let small = |at: usize| -> Lanes<u8> {
             std::array::from_fn(|r| header[F::SCALES.small() + at * 16 + r])
         };
-        let times = |d: Lanes<f32>, s: Lanes<u8>| -> Lanes<f32> {
-            std::array::from_fn(|r| d[r] * f32::from(s[r].cast_signed()))
-        };
+        let signed = |at: usize| small(at).map(|s| i32::from(s.cast_signed()));
         let one = [[1; PANEL_ROWS]; 2];
-        let scale = half(0);
+        let d = half(0);
         match F::SCALES {
-            Scales::Block | Scales::Super => GroupScales { scale, halves: one, min: None },
-            Scales::BlockMin => GroupScales { scale, halves: one, min: Some((half(32), one)) },
-            Scales::Groups => GroupScales { scale: times(scale, small(g)), halves: one, min: None },
-            Scales::GroupsMin => {
-                let min = times(half(32), small(8 + g));
-                GroupScales { scale: times(scale, small(g)), halves: one, min: Some((min, one)) }
-            }
+            Scales::Block | Scales::Super => GroupScales { d, halves: one, min: None },
+            Scales::BlockMin => GroupScales { d, halves: one, min: Some((half(32), one)) },
+            Scales::Groups => GroupScales { d, halves: [signed(g); 2], min: None },
+            Scales::GroupsMin => GroupScales {
+                d,
+                halves: [signed(g); 2],
+                min: Some((half(32), [signed(8 + g); 2])),
+            },
             Scales::Halves => {
-                let halves =
-                    [2 * g, 2 * g + 1].map(|h| small(h).map(|s| i32::from(s.cast_signed())));
-                GroupScales { scale, halves, min: None }
+                GroupScales { d, halves: [signed(2 * g), signed(2 * g + 1)], min: None }
             }
             Scales::HalvesMin => {
                 let low = [2 * g, 2 * g + 1].map(|h| small(h).map(|s| i32::from(s & 15)));
                 let high = [2 * g, 2 * g + 1].map(|h| small(h).map(|s| i32::from(s >> 4)));
-                GroupScales { scale, halves: low, min: Some((half(32), high)) }
+                GroupScales { d, halves: low, min: Some((half(32), high)) }
             }
         }
     }
 
     /// The weight of row `r` with the integer `value`, in the 16 columns `half` of the group.
     pub(super) fn weight(&self, r: usize, half: usize, value: i32) -> f32 {
-        let w = self.scale[r] * self.halves[half][r] as f32 * value as f32;
+        let w = self.d[r] * self.halves[half][r] as f32 * value as f32;
         match &self.min {
             Some((min, factors)) => w - min[r] * factors[half][r] as f32,
             None => w,
         }
     }
 
-    /// Adds one group to the sums of one activation row with scale `d`.
-    fn add(&self, sums: [Lanes<i32>; 2], d: f32, a: &[i32], acc: &mut Lanes<f32>) {
+    /// Adds the integers of one group, for one activation row: products and minima.
+    fn count(&self, halves: [Lanes<i32>; 2], a: &[i32], sums: &mut [Lanes<i32>; 2]) {
+        for r in 0..PANEL_ROWS {
+            sums[0][r] += self.halves[0][r] * halves[0][r] + self.halves[1][r] * halves[1][r];
+            if let Some((_, factors)) = &self.min {
+                sums[1][r] += factors[0][r] * a[0] + factors[1][r] * a[1];
+            }
+        }
+    }
+
+    /// Adds the integers of a block to the sums of an activation row with scale `d`.
+    fn add(&self, sums: &[Lanes<i32>; 2], d: f32, acc: &mut Lanes<f32>) {
         for (r, acc) in acc.iter_mut().enumerate() {
-            let i = self.halves[0][r] * sums[0][r] + self.halves[1][r] * sums[1][r];
-            *acc = (self.scale[r] * d).mul_add(i as f32, *acc);
-            if let Some((min, factors)) = &self.min {
-                let j = factors[0][r] * a[0] + factors[1][r] * a[1];
-                *acc = min[r].mul_add(-(d * j as f32), *acc);
+            *acc = (self.d[r] * d).mul_add(sums[0][r] as f32, *acc);
+            if let Some((min, _)) = &self.min {
+                *acc = min[r].mul_add(-(d * sums[1][r] as f32), *acc);
             }
         }
     }

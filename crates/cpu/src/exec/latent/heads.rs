@@ -37,16 +37,17 @@ impl<'a> HeadInput<'a> {
         let (n, cols) = (x.n, x.cols);
         let x = match kernel.act_format() {
             ActFormat::F32 => Activations::F32(x),
-            ActFormat::Q8 => {
+            format @ (ActFormat::Q8 | ActFormat::Q8Whole) => {
+                let block = format.q8_block();
                 let stride = q8_stride(cols);
                 for row in 0..n {
                     let scales = &mut scales[row * (cols / 32)..(row + 1) * (cols / 32)];
                     let sums = &mut sums[row * (cols / 16)..(row + 1) * (cols / 16)];
                     let codes = &mut codes[row * stride..row * stride + cols];
                     let x = &x.x[row * x.stride..row * x.stride + cols];
-                    kernels.quantize_q8.call(x, codes, scales, sums);
+                    kernels.quantize_q8.call(x, block, (codes, scales, sums));
                 }
-                Activations::Q8(Q8Rows { codes, scales, sums, n, cols, stride, pick: None })
+                Activations::Q8(Q8Rows { codes, scales, sums, n, cols, block, stride, pick: None })
             }
         };
         let mut words = 0;

@@ -1,7 +1,7 @@
 //! Many activation rows, codes below 64: a tile of 16 rows and up to 4 columns, added in int16.
 //!
-//! A lane starts at minus `CENTRE` times the sum of its activation codes and takes wrapping additions: only the end
-//! has to fit. So 16 * 127 * 2 products fit for 32 columns at a centre of 16, and for 16 columns at a centre of 32.
+//! A lane starts at minus the zero point times the sum of its activation codes and takes wrapping additions: only the
+//! end has to fit. So 16 * 127 * 2 products fit for 32 columns and a zero point of 16, and for 16 columns and 32.
 
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
@@ -10,9 +10,11 @@ use bytemuck::{Pod, Zeroable};
 
 use super::super::PANEL_ROWS;
 use super::super::format::Format;
-use super::super::gemm::{Recipe, STEP, TileFn, put_codes};
-use super::stream::{GroupScales, sum_pair};
-use super::{Pair, halves, keep, load, load_f32, step, store, store_f32};
+use super::super::gemm::{
+    ActBlock, Recipe, STEP, TileFn, put_codes, put_sums, sum_pair, sum_words,
+};
+use super::stream::Factors;
+use super::{Pair, add, halves, keep, load, load_f32, pairs, scaled, step, store, store_f32};
 
 /// `vpmaddubsw` on unpacked codes.
 pub(super) struct Narrow<F>(PhantomData<F>);
@@ -23,75 +25,69 @@ pub(super) struct Narrow<F>(PhantomData<F>);
 pub(super) struct Unpacked {
     /// `[group][step][row][4 columns]`, unsigned.
     codes: [[[u8; 64]; 8]; STEP],
+    /// `[block][row]`.
     scale: [[f32; PANEL_ROWS]; STEP],
     min: [[f32; PANEL_ROWS]; STEP],
-    /// `[group][half][row]`: the scale twice, as int16.
-    halves: [[[u8; 64]; 2]; STEP],
-    /// `[group][row]`: the minima of both halves, as int16.
+    /// `[group][half][row]`: the integer scale twice, as int16; only the first half if there is one per group.
+    factors: [[[u8; 64]; 2]; STEP],
+    /// `[pair][row][2]`, int16: the minima of two groups, or of the halves of one.
     mins: [[u8; 64]; STEP],
 }
 
-/// Words of an activation record: 8 of codes, then these.
-const START: usize = 8;
-const SCALE: usize = 9;
-/// With one scale per 16 columns, the start of the second half; else what turns the centre into the zero point.
-const SECOND: usize = 10;
-
 impl<F: Format> Narrow<F> {
-    /// What is taken from each code, so that sums fit int16.
-    const CENTRE: i32 = {
-        let steps = if F::SCALES.halves() { 4 } else { 8 };
-        let centre = if F::ZERO == 0 && F::MAX > 16 { 16 } else { F::ZERO };
-        let most = if centre > F::MAX - centre { centre } else { F::MAX - centre };
-        assert!(F::MAX > 63 || most * 127 * 2 * steps <= 32767);
-        centre
+    /// Parts of 32 columns that are added in int16.
+    const PARTS: usize = {
+        let most = if F::ZERO > F::MAX - F::ZERO { F::ZERO } else { F::MAX - F::ZERO };
+        assert!(F::MAX > 63 || most * 127 * 2 * 4 <= 32767);
+        if F::SCALES.halves() || most * 127 * 2 * 8 > 32767 { 2 } else { 1 }
     };
-    /// Whether the centre is not the zero point.
-    const MOVED: bool = Self::CENTRE != F::ZERO;
-    /// Where the word for the minima is: `d * sum`, or both sums as int16.
-    const MIN: usize = if F::SCALES.halves() || Self::MOVED { 11 } else { 10 };
+    /// Words of a record: those of the codes, then what the sums start with, the scale, and what the minima need.
+    const START: usize = F::BLOCK / 4;
+    const SCALE: usize = Self::START + if F::ZERO == 0 { 0 } else { F::GROUPS * Self::PARTS };
+    const MIN: usize = Self::SCALE + 1;
 }
 
-/// Minus `centre` times the sums of columns 0, 1 and 2, 3 of each four, as a pair of int16.
+/// Minus the zero point times the sums of columns 0, 1 and 2, 3 of each four, as a pair of int16.
 #[inline(always)]
-fn start(codes: &[i8], centre: i32) -> i32 {
+fn start(codes: &[i8], zero: i32) -> i32 {
     let mut sums = [0i32; 4];
     for quad in codes.as_chunks::<4>().0 {
         for (sum, code) in sums.iter_mut().zip(quad) {
             *sum += i32::from(*code);
         }
     }
-    sum_pair([-centre * (sums[0] + sums[1]), -centre * (sums[2] + sums[3])])
+    sum_pair([-zero * (sums[0] + sums[1]), -zero * (sums[2] + sums[3])])
 }
 
 impl<F: Format> Recipe for Narrow<F> {
     type F = F;
     type Unpacked = Unpacked;
-    const FIELDS: usize = Self::MIN + F::SCALES.min() as usize;
+    const FIELDS: usize = Self::MIN
+        + match (F::SCALES.min(), F::WHOLE) {
+            (false, _) => 0,
+            (true, false) => 1,
+            (true, true) => sum_words::<F>(),
+        };
     const PANELS: usize = 3;
     const WIDTH: usize = 4;
     const UNPACK: unsafe fn(&[u8], &mut Unpacked) = unpack::<F>;
 
     #[inline(always)]
-    fn fields(codes: &[i8; 32], sums: [i32; 2], d: f32, out: &mut [i32], step: usize) {
-        put_codes(codes, out, step);
-        out[SCALE * step] = d.to_bits().cast_signed();
-        let sum = sums[0] + sums[1];
-        if F::SCALES.halves() {
-            out[START * step] = start(&codes[..16], Self::CENTRE);
-            out[SECOND * step] = start(&codes[16..], Self::CENTRE);
-        } else {
-            out[START * step] = start(codes, Self::CENTRE);
-            if Self::MOVED {
-                out[SECOND * step] = (Self::CENTRE - F::ZERO) * sum;
+    fn fields(a: ActBlock<'_>, out: &mut [i32], step: usize) {
+        put_codes(a.codes, out, step);
+        if F::ZERO != 0 {
+            for (j, codes) in a.codes.chunks_exact(32 / Self::PARTS).enumerate() {
+                out[(Self::START + j) * step] = start(codes, F::ZERO);
             }
         }
+        out[Self::SCALE * step] = a.d.to_bits().cast_signed();
         if F::SCALES.min() {
-            out[Self::MIN * step] = if F::SCALES.halves() {
-                sum_pair(sums)
+            let out = &mut out[Self::MIN * step..];
+            if F::WHOLE {
+                put_sums::<F>(a.sums, out, step);
             } else {
-                (d * sum as f32).to_bits().cast_signed()
-            };
+                out[0] = (a.d * a.sums.iter().sum::<i32>() as f32).to_bits().cast_signed();
+            }
         }
     }
 
@@ -108,10 +104,12 @@ impl<F: Format> Recipe for Narrow<F> {
 #[target_feature(enable = "avx2,fma,f16c")]
 fn unpack<F: Format>(blocks: &[u8], out: &mut Unpacked) {
     let mut at = 0;
-    for block in blocks.chunks_exact(F::BLOCK_BYTES) {
+    for (b, block) in blocks.chunks_exact(F::BLOCK_BYTES).enumerate().take(STEP) {
         let (header, groups) = block.split_at(F::SCALES.header());
-        let d = halves(header, 0);
-        let dmin = if F::SCALES.min() { halves(header, 32) } else { d };
+        store_f32(halves(header, 0), &mut out.scale[b]);
+        if F::SCALES.min() {
+            store_f32(halves(header, 32), &mut out.min[b]);
+        }
         for (g, group) in groups.chunks_exact(F::GROUP_BYTES).enumerate() {
             let codes = &mut out.codes[at];
             store(step::<F, 0>(group), &mut codes[0]);
@@ -122,17 +120,19 @@ fn unpack<F: Format>(blocks: &[u8], out: &mut Unpacked) {
             store(step::<F, 5>(group), &mut codes[5]);
             store(step::<F, 6>(group), &mut codes[6]);
             store(step::<F, 7>(group), &mut codes[7]);
-            let scales = GroupScales::new::<F>(header, d, dmin, g);
-            store_f32(scales.scale, &mut out.scale[at]);
-            if F::SCALES.halves() {
-                store(scales.halves[0], &mut out.halves[at][0]);
-                store(scales.halves[1], &mut out.halves[at][1]);
-            }
-            if F::SCALES.min() {
-                store_f32(scales.min, &mut out.min[at]);
-                store(scales.mins, &mut out.mins[at]);
-            }
             at += 1;
+            if !F::SCALES.factors() {
+                continue;
+            }
+            let factors = Factors::new::<F>(header, g);
+            store(pairs(factors.scale[0], factors.scale[0]), &mut out.factors[g][0]);
+            store(pairs(factors.scale[1], factors.scale[1]), &mut out.factors[g][1]);
+            if F::SCALES.min() && F::SCALES.halves() {
+                store(pairs(factors.min[0], factors.min[1]), &mut out.mins[g]);
+            } else if F::SCALES.min() && g % 2 == 1 {
+                let before = Factors::new::<F>(header, g - 1);
+                store(pairs(before.min[0], factors.min[0]), &mut out.mins[g / 2]);
+            }
         }
     }
 }
@@ -140,46 +140,43 @@ fn unpack<F: Format>(blocks: &[u8], out: &mut Unpacked) {
 #[target_feature(enable = "avx2,fma,f16c")]
 fn tile<F: Format, const N: usize>(unpacked: &Unpacked, activations: &[i32], c: &mut [f32]) {
     let c = &mut c.as_chunks_mut::<PANEL_ROWS>().0[..N];
-    let one = [_mm256_set1_epi16(1); 2];
     let records = activations.as_chunks::<N>().0.chunks_exact(Narrow::<F>::FIELDS);
-    for (g, record) in records.enumerate().take(STEP) {
-        let codes = &unpacked.codes[g];
-        let mut i;
-        if F::SCALES.halves() {
-            i = sum::<N>(&codes[..4], &record[..4], &record[START], load(&unpacked.halves[g][0]));
-            let second =
-                sum::<N>(&codes[4..], &record[4..8], &record[SECOND], load(&unpacked.halves[g][1]));
-            for (i, second) in i.iter_mut().zip(second) {
-                *i = add(*i, second);
-            }
-        } else {
-            i = sum::<N>(codes, &record[..8], &record[START], one);
-            if Narrow::<F>::MOVED {
-                for (i, word) in i.iter_mut().zip(record[SECOND]) {
-                    *i = add(*i, [_mm256_set1_epi32(word); 2]);
+    for (b, record) in records.enumerate().take(STEP / F::GROUPS) {
+        let mut total = [[_mm256_setzero_si256(); 2]; N];
+        for g in 0..F::GROUPS {
+            let codes = unpacked.codes[b * F::GROUPS + g].chunks_exact(8 / Narrow::<F>::PARTS);
+            for (part, codes) in codes.enumerate() {
+                let factor = if F::SCALES.factors() {
+                    load(&unpacked.factors[g][part])
+                } else {
+                    [_mm256_set1_epi16(1); 2]
+                };
+                let i = sum::<F, N>(codes, record, g * Narrow::<F>::PARTS + part, factor);
+                for (total, i) in total.iter_mut().zip(i) {
+                    *total = if F::GROUPS * Narrow::<F>::PARTS == 1 { i } else { add(*total, i) };
                 }
             }
         }
-        let scale = load_f32(&unpacked.scale[g]);
-        for (c, (out, i)) in c.iter_mut().zip(i).enumerate() {
-            let d = float(record[SCALE][c]);
-            let mut acc = load_f32(out);
-            for h in 0..2 {
-                acc[h] =
-                    _mm256_fmadd_ps(_mm256_mul_ps(scale[h], d), _mm256_cvtepi32_ps(i[h]), acc[h]);
-            }
-            if F::SCALES.min() {
-                let word = record[Narrow::<F>::MIN][c];
-                let (min, mins) = (load_f32(&unpacked.min[g]), load(&unpacked.mins[g]));
+        let (scale, min) = (load_f32(&unpacked.scale[b]), load_f32(&unpacked.min[b]));
+        for (c, (out, total)) in c.iter_mut().zip(total).enumerate() {
+            let d = float(record[Narrow::<F>::SCALE][c]);
+            let mut acc = scaled(scale, d, total, load_f32(out));
+            if F::SCALES.min() && F::WHOLE {
+                let mut j = [_mm256_setzero_si256(); 2];
+                for (mins, sums) in unpacked.mins.iter().zip(&record[Narrow::<F>::MIN..]) {
+                    let (mins, sums) = (load(mins), _mm256_set1_epi32(sums[c]));
+                    j = add(j, [_mm256_madd_epi16(mins[0], sums), _mm256_madd_epi16(mins[1], sums)]);
+                }
                 for h in 0..2 {
-                    let t = if F::SCALES.halves() {
-                        let j = _mm256_madd_epi16(mins[h], _mm256_set1_epi32(word));
-                        _mm256_mul_ps(d, _mm256_cvtepi32_ps(j))
-                    } else {
-                        float(word)
-                    };
+                    let t = _mm256_mul_ps(d, _mm256_cvtepi32_ps(j[h]));
                     acc[h] = _mm256_fnmadd_ps(min[h], t, acc[h]);
                 }
+            } else if F::SCALES.min() {
+                let t = float(record[Narrow::<F>::MIN][c]);
+                acc = [
+                    _mm256_fnmadd_ps(min[0], t, acc[0]),
+                    _mm256_fnmadd_ps(min[1], t, acc[1]),
+                ];
             }
             store_f32(acc, out);
         }
@@ -192,26 +189,22 @@ fn float(word: i32) -> __m256 {
     _mm256_set1_ps(f32::from_bits(word.cast_unsigned()))
 }
 
-#[inline]
-#[target_feature(enable = "avx2")]
-fn add(a: Pair, b: Pair) -> Pair {
-    [_mm256_add_epi32(a[0], b[0]), _mm256_add_epi32(a[1], b[1])]
-}
-
-/// Sums of products of some steps in int16, then times `factors`.
+/// Sums of products of part `part` of a block in int16, then times `factors`.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn sum<const N: usize>(
+fn sum<F: Format, const N: usize>(
     codes: &[[u8; 64]],
-    activations: &[[i32; N]],
-    start: &[i32; N],
+    record: &[[i32; N]],
+    part: usize,
     factors: Pair,
 ) -> [Pair; N] {
     let mut sums = [[_mm256_setzero_si256(); 2]; N];
-    for (sum, start) in sums.iter_mut().zip(start) {
-        *sum = [_mm256_set1_epi32(*start); 2];
+    if F::ZERO != 0 {
+        for (sum, start) in sums.iter_mut().zip(record[Narrow::<F>::START + part]) {
+            *sum = [_mm256_set1_epi32(start); 2];
+        }
     }
-    for (codes, a) in codes.iter().zip(activations) {
+    for (codes, a) in codes.iter().zip(&record[part * codes.len()..]) {
         let codes = load(codes);
         for (sum, a) in sums.iter_mut().zip(a) {
             let a = _mm256_set1_epi32(*a);

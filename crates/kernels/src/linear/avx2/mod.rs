@@ -116,13 +116,20 @@ fn small(header: &[u8], at: usize) -> __m128i {
     load_half(header[at..].first_chunk().expect("a header holds 16 integers from here"))
 }
 
-/// 16 small integers times 16 values.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn times(d: PairF32, small: __m128i) -> PairF32 {
-    let low = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(small));
-    let high = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128::<8>(small)));
-    [_mm256_mul_ps(d[0], low), _mm256_mul_ps(d[1], high)]
+fn add(a: Pair, b: Pair) -> Pair {
+    [_mm256_add_epi32(a[0], b[0]), _mm256_add_epi32(a[1], b[1])]
+}
+
+/// `acc + scale * d * i`.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn scaled(scale: PairF32, d: __m256, i: Pair, acc: PairF32) -> PairF32 {
+    [
+        _mm256_fmadd_ps(_mm256_mul_ps(scale[0], d), _mm256_cvtepi32_ps(i[0]), acc[0]),
+        _mm256_fmadd_ps(_mm256_mul_ps(scale[1], d), _mm256_cvtepi32_ps(i[1]), acc[1]),
+    ]
 }
 
 /// Two small integers per row as pairs of int16.

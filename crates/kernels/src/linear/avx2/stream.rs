@@ -3,10 +3,9 @@
 use std::arch::x86_64::*;
 
 use super::super::format::{Format, Scales};
+use super::super::gemm::sum_pair;
 use super::super::{AHEAD, Job, PANEL_ROWS, Q8Row, prefetch};
-use super::{
-    Pair, PairF32, broadcast, halves, is_wide, keep, pairs, small, step, store_f32, times,
-};
+use super::{Pair, broadcast, halves, is_wide, keep, pairs, scaled, small, step, store_f32};
 
 /// Multiplies panels with up to 4 activation rows.
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -33,37 +32,52 @@ fn one<F: Format, const N: usize>(
     out: &mut [[f32; PANEL_ROWS]],
 ) {
     let mut acc = [[_mm256_setzero_ps(); 2]; N];
-    let mut at = 0;
-    for block in panel.chunks_exact(F::BLOCK_BYTES) {
+    for (b, block) in panel.chunks_exact(F::BLOCK_BYTES).enumerate() {
         let (header, groups) = block.split_at(F::SCALES.header());
-        let d = halves(header, 0);
-        let dmin = if F::SCALES.min() { halves(header, 32) } else { d };
+        let zero = [[_mm256_setzero_si256(); 2]; N];
+        let mut sums = Sums { i16: zero, i32: zero, zero, min: zero };
         for (g, group) in groups.chunks_exact(F::GROUP_BYTES).enumerate() {
             prefetch::<F>(group, AHEAD);
-            let scales = GroupScales::new::<F>(header, d, dmin, g);
+            let at = b * F::GROUPS + g;
             // Plain loops, here and below: closures handed to functions without the features would stay calls.
             let mut a: [&[[i8; 4]; 8]; N] = [&[[0; 4]; 8]; N];
             for (a, row) in a.iter_mut().zip(&rows) {
                 *a = bytemuck::cast_ref(&row.codes.as_chunks::<32>().0[at]);
             }
-            let mut sums = Sums {
-                i16: [[_mm256_setzero_si256(); 2]; N],
-                i32: [[_mm256_setzero_si256(); 2]; N],
+            let factors = Factors::new::<F>(header, g);
+            let scale = if F::SCALES.factors() {
+                [pairs(factors.scale[0], factors.scale[0]), pairs(factors.scale[1], factors.scale[1])]
+            } else {
+                [[_mm256_set1_epi16(1); 2]; 2]
             };
-            add::<F, 0, N>(&mut sums, group, &a, &scales);
-            add::<F, 1, N>(&mut sums, group, &a, &scales);
-            add::<F, 2, N>(&mut sums, group, &a, &scales);
-            add::<F, 3, N>(&mut sums, group, &a, &scales);
-            add::<F, 4, N>(&mut sums, group, &a, &scales);
-            add::<F, 5, N>(&mut sums, group, &a, &scales);
-            add::<F, 6, N>(&mut sums, group, &a, &scales);
-            add::<F, 7, N>(&mut sums, group, &a, &scales);
-            for c in 0..N {
-                let a = rows[c].sums.as_chunks().0[at];
-                let i = scales.centre::<F>(sums.i32[c], a);
-                acc[c] = scales.add::<F>(acc[c], i, rows[c].scales[at], a);
+            add::<F, 0, N>(&mut sums, group, &a, &scale);
+            add::<F, 1, N>(&mut sums, group, &a, &scale);
+            add::<F, 2, N>(&mut sums, group, &a, &scale);
+            add::<F, 3, N>(&mut sums, group, &a, &scale);
+            add::<F, 4, N>(&mut sums, group, &a, &scale);
+            add::<F, 5, N>(&mut sums, group, &a, &scale);
+            add::<F, 6, N>(&mut sums, group, &a, &scale);
+            add::<F, 7, N>(&mut sums, group, &a, &scale);
+            if F::WHOLE && (F::SCALES.min() || F::ZERO != 0 && !is_wide::<F>()) {
+                sums.add_whole::<F>(&factors, &rows, at);
             }
-            at += 1;
+        }
+        let scale = halves(header, 0);
+        let min = if F::SCALES.min() { halves(header, 32) } else { scale };
+        for (c, row) in rows.iter().enumerate() {
+            let d = _mm256_set1_ps(row.scales[b * F::GROUPS]);
+            let a: [i32; 2] = row.sums.as_chunks().0[b * F::GROUPS];
+            acc[c] = scaled(scale, d, sums.centred::<F>(c, a), acc[c]);
+            for h in 0..2 {
+                if F::SCALES.min() {
+                    let t = if F::WHOLE {
+                        _mm256_mul_ps(d, _mm256_cvtepi32_ps(sums.min[c][h]))
+                    } else {
+                        _mm256_set1_ps(row.scales[b] * (a[0] + a[1]) as f32)
+                    };
+                    acc[c][h] = _mm256_fnmadd_ps(min[h], t, acc[c][h]);
+                }
+            }
         }
     }
     for (acc, out) in acc.into_iter().zip(out) {
@@ -71,11 +85,54 @@ fn one<F: Format, const N: usize>(
     }
 }
 
-/// Sums of one group.
+/// Sums of one block.
 struct Sums<const N: usize> {
     /// Of the steps since the last multiple of the depth.
     i16: [Pair; N],
     i32: [Pair; N],
+    /// In blocks of 256: what the zero point is to be multiplied with, and the minima.
+    zero: [Pair; N],
+    min: [Pair; N],
+}
+
+impl<const N: usize> Sums<N> {
+    /// Adds what depends on the sums of the activations of group `at`.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn add_whole<F: Format>(&mut self, factors: &Factors, rows: &[Q8Row<'_>; N], at: usize) {
+        let zero = pairs(factors.scale[0], factors.scale[1]);
+        let min = pairs(factors.min[0], factors.min[1]);
+        for (c, row) in rows.iter().enumerate() {
+            let a = _mm256_set1_epi32(sum_pair(row.sums.as_chunks().0[at]));
+            for h in 0..2 {
+                if F::ZERO != 0 && !is_wide::<F>() {
+                    let products = _mm256_madd_epi16(zero[h], a);
+                    self.zero[c][h] = _mm256_add_epi32(self.zero[c][h], products);
+                }
+                if F::SCALES.min() {
+                    let products = _mm256_madd_epi16(min[h], a);
+                    self.min[c][h] = _mm256_add_epi32(self.min[c][h], products);
+                }
+            }
+        }
+    }
+
+    /// The products of row `c`, the zero point taken from them; `a` are the sums of a group.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn centred<F: Format>(&self, c: usize, a: [i32; 2]) -> Pair {
+        if F::ZERO == 0 || is_wide::<F>() {
+            return self.i32[c];
+        }
+        let point = _mm256_set1_epi32(F::ZERO);
+        let (i, zero) = (self.i32[c], self.zero[c]);
+        let zero = if F::WHOLE {
+            [_mm256_mullo_epi32(zero[0], point), _mm256_mullo_epi32(zero[1], point)]
+        } else {
+            [_mm256_set1_epi32((a[0] + a[1]).wrapping_mul(F::ZERO)); 2]
+        };
+        [_mm256_sub_epi32(i[0], zero[0]), _mm256_sub_epi32(i[1], zero[1])]
+    }
 }
 
 /// Steps that fit int16: two products of up to `MAX * 127` each.
@@ -89,17 +146,17 @@ const fn depth<F: Format>() -> usize {
     depth
 }
 
-/// Adds the products of step `J`.
+/// Adds the products of step `J`, times the factor of its half.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn add<F: Format, const J: usize, const N: usize>(
     sums: &mut Sums<N>,
     group: &[u8],
     a: &[&[[i8; 4]; 8]; N],
-    scales: &GroupScales,
+    factors: &[Pair; 2],
 ) {
     let codes = step::<F, J>(group);
-    let factors = if F::SCALES.halves() { scales.halves[J / 4] } else { [_mm256_set1_epi16(1); 2] };
+    let factors = factors[J / 4];
     for c in 0..N {
         let a = broadcast(&a[c][J]);
         for h in 0..2 {
@@ -124,103 +181,41 @@ fn add<F: Format, const J: usize, const N: usize>(
     }
 }
 
-/// The scales and minima of 32 columns.
-pub(super) struct GroupScales {
-    pub(super) scale: PairF32,
-    pub(super) min: PairF32,
-    /// Scales of the two halves, each twice per row, as int16.
-    pub(super) halves: [Pair; 2],
-    /// Scales of the two halves of a row side by side.
-    both: Pair,
-    /// Minima of the two halves of a row side by side.
-    pub(super) mins: Pair,
+/// The integer scales and minima of 32 columns, `[half]`, of 16 rows; halves are equal if there is one per group.
+pub(super) struct Factors {
+    pub(super) scale: [__m128i; 2],
+    pub(super) min: [__m128i; 2],
 }
 
-impl GroupScales {
+impl Factors {
+    /// Of group `g`.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    pub(super) fn new<F: Format>(
-        header: &[u8],
-        d: PairF32,
-        dmin: PairF32,
-        g: usize,
-    ) -> GroupScales {
-        let z = [_mm256_setzero_si256(); 2];
-        let mut s = GroupScales { scale: d, min: dmin, halves: [z; 2], both: z, mins: z };
+    pub(super) fn new<F: Format>(header: &[u8], g: usize) -> Factors {
+        let one = [_mm_set1_epi8(1); 2];
         let at = F::SCALES.small();
         match F::SCALES {
-            Scales::Block | Scales::BlockMin | Scales::Super => {}
-            Scales::Groups | Scales::GroupsMin => {
-                s.scale = times(d, small(header, at + 16 * g));
-                if F::SCALES.min() {
-                    s.min = times(dmin, small(header, at + 128 + 16 * g));
+            Scales::Block | Scales::BlockMin | Scales::Super => Factors { scale: one, min: one },
+            Scales::Groups => Factors { scale: [small(header, at + 16 * g); 2], min: one },
+            Scales::GroupsMin => Factors {
+                scale: [small(header, at + 16 * g); 2],
+                min: [small(header, at + 128 + 16 * g); 2],
+            },
+            Scales::Halves => {
+                let at = at + 32 * g;
+                Factors { scale: [small(header, at), small(header, at + 16)], min: one }
+            }
+            Scales::HalvesMin => {
+                let (a, b) = (small(header, at + 32 * g), small(header, at + 32 * g + 16));
+                let low = _mm_set1_epi8(15);
+                Factors {
+                    scale: [_mm_and_si128(a, low), _mm_and_si128(b, low)],
+                    min: [
+                        _mm_and_si128(_mm_srli_epi16::<4>(a), low),
+                        _mm_and_si128(_mm_srli_epi16::<4>(b), low),
+                    ],
                 }
             }
-            Scales::Halves | Scales::HalvesMin => {
-                let mut scales = [0, 1].map(|h| small(header, at + 16 * (2 * g + h)));
-                if F::SCALES.min() {
-                    let low = _mm_set1_epi8(15);
-                    let [m0, m1] = scales.map(|s| _mm_and_si128(_mm_srli_epi16::<4>(s), low));
-                    s.mins = pairs(m0, m1);
-                    scales = scales.map(|s| _mm_and_si128(s, low));
-                }
-                s.halves = scales.map(|s| pairs(s, s));
-                s.both = pairs(scales[0], scales[1]);
-            }
         }
-        s
     }
-
-    /// Takes the zero point from the sums of a group.
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
-    fn centre<F: Format>(&self, mut i: Pair, sums: [i32; 2]) -> Pair {
-        if F::ZERO == 0 || is_wide::<F>() {
-            return i;
-        }
-        const { assert!(!F::SCALES.halves() || F::ZERO == 0 || (F::ZERO as u32).is_power_of_two()) };
-        let a = side_by_side(sums);
-        let shift = _mm_cvtsi32_si128(F::ZERO.trailing_zeros().cast_signed());
-        let zero = _mm256_set1_epi32((sums[0] + sums[1]).wrapping_mul(F::ZERO));
-        for (i, both) in i.iter_mut().zip(self.both) {
-            *i = if F::SCALES.halves() {
-                _mm256_sub_epi32(*i, _mm256_sll_epi32(_mm256_madd_epi16(both, a), shift))
-            } else {
-                _mm256_sub_epi32(*i, zero)
-            };
-        }
-        i
-    }
-
-    /// Adds the integers of one group, and its minima.
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
-    fn add<F: Format>(&self, mut acc: PairF32, i: Pair, d: f32, sums: [i32; 2]) -> PairF32 {
-        let dv = _mm256_set1_ps(d);
-        for h in 0..2 {
-            acc[h] =
-                _mm256_fmadd_ps(_mm256_mul_ps(self.scale[h], dv), _mm256_cvtepi32_ps(i[h]), acc[h]);
-            if F::SCALES.min() {
-                let t = if F::SCALES.halves() {
-                    let j = _mm256_madd_epi16(self.mins[h], side_by_side(sums));
-                    _mm256_mul_ps(dv, _mm256_cvtepi32_ps(j))
-                } else {
-                    _mm256_set1_ps(d * (sums[0] + sums[1]) as f32)
-                };
-                acc[h] = _mm256_fnmadd_ps(self.min[h], t, acc[h]);
-            }
-        }
-        acc
-    }
-}
-
-/// Two sums of 16 codes as a pair of int16: they are at most `16 * 128`.
-pub(super) const fn sum_pair(sums: [i32; 2]) -> i32 {
-    (sums[0] & 0xffff) | (sums[1] << 16)
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn side_by_side(sums: [i32; 2]) -> __m256i {
-    _mm256_set1_epi32(sum_pair(sums))
 }

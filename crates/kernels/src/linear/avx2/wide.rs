@@ -9,9 +9,9 @@ use bytemuck::{Pod, Zeroable};
 
 use super::super::PANEL_ROWS;
 use super::super::format::Format;
-use super::super::gemm::{Recipe, STEP, TileFn};
-use super::stream::GroupScales;
-use super::{Pair, halves, keep, load, load_f32, step, store, store_f32};
+use super::super::gemm::{ActBlock, Recipe, STEP, TileFn};
+use super::stream::Factors;
+use super::{Pair, add, halves, keep, load, load_f32, scaled, step, store, store_f32};
 
 /// `vpmaddwd` on unpacked integers.
 pub(super) struct Wide<F>(PhantomData<F>);
@@ -22,34 +22,39 @@ pub(super) struct Wide<F>(PhantomData<F>);
 pub(super) struct Unpacked {
     /// `[group][2 columns of 32][row][2]`, int16.
     codes: [[[u8; 64]; 16]; STEP],
+    /// `[block][row]`.
     scale: [[f32; PANEL_ROWS]; STEP],
+    /// `[group][row]`, int32.
+    factors: [[u8; 64]; STEP],
 }
 
-/// The word after 16 of codes.
-const SCALE: usize = 16;
+impl<F: Format> Wide<F> {
+    /// The word after those of the codes.
+    const SCALE: usize = F::BLOCK / 2;
+}
 
 impl<F: Format> Recipe for Wide<F> {
     type F = F;
     type Unpacked = Unpacked;
-    const FIELDS: usize = 17;
+    const FIELDS: usize = Self::SCALE + 1;
     const PANELS: usize = 2;
     const WIDTH: usize = 4;
     const UNPACK: unsafe fn(&[u8], &mut Unpacked) = unpack::<F>;
 
     #[inline(always)]
-    fn fields(codes: &[i8; 32], _sums: [i32; 2], d: f32, out: &mut [i32], step: usize) {
-        for (j, [a, b]) in codes.as_chunks::<2>().0.iter().enumerate() {
+    fn fields(a: ActBlock<'_>, out: &mut [i32], step: usize) {
+        for (j, [a, b]) in a.codes.as_chunks::<2>().0.iter().enumerate() {
             out[j * step] = (i32::from(*a) & 0xffff) | (i32::from(*b) << 16);
         }
-        out[SCALE * step] = d.to_bits().cast_signed();
+        out[Self::SCALE * step] = a.d.to_bits().cast_signed();
     }
 
     fn tile(n: usize) -> TileFn<Unpacked> {
         match n {
-            1 => tile::<1>,
-            2 => tile::<2>,
-            3 => tile::<3>,
-            _ => tile::<4>,
+            1 => tile::<F, 1>,
+            2 => tile::<F, 2>,
+            3 => tile::<F, 3>,
+            _ => tile::<F, 4>,
         }
     }
 }
@@ -73,10 +78,11 @@ fn put<F: Format, const J: usize>(group: &[u8], out: &mut [[u8; 64]; 16]) {
 #[target_feature(enable = "avx2,fma,f16c")]
 fn unpack<F: Format>(blocks: &[u8], out: &mut Unpacked) {
     const { assert!(!F::SCALES.halves() && !F::SCALES.min() || F::MAX <= 63) };
+    const { assert!(F::SCALES.factors() == F::WHOLE || F::MAX <= 63) };
     let mut at = 0;
-    for block in blocks.chunks_exact(F::BLOCK_BYTES) {
+    for (b, block) in blocks.chunks_exact(F::BLOCK_BYTES).enumerate().take(STEP) {
         let (header, groups) = block.split_at(F::SCALES.header());
-        let d = halves(header, 0);
+        store_f32(halves(header, 0), &mut out.scale[b]);
         for (g, group) in groups.chunks_exact(F::GROUP_BYTES).enumerate() {
             let codes = &mut out.codes[at];
             put::<F, 0>(group, codes);
@@ -87,36 +93,58 @@ fn unpack<F: Format>(blocks: &[u8], out: &mut Unpacked) {
             put::<F, 5>(group, codes);
             put::<F, 6>(group, codes);
             put::<F, 7>(group, codes);
-            store_f32(GroupScales::new::<F>(header, d, d, g).scale, &mut out.scale[at]);
             at += 1;
+            if F::SCALES.factors() {
+                let [factor, _] = Factors::new::<F>(header, g).scale;
+                let high = _mm_srli_si128::<8>(factor);
+                store(
+                    [_mm256_cvtepi8_epi32(factor), _mm256_cvtepi8_epi32(high)],
+                    &mut out.factors[g],
+                );
+            }
         }
     }
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn tile<const N: usize>(unpacked: &Unpacked, activations: &[i32], c: &mut [f32]) {
+fn tile<F: Format, const N: usize>(unpacked: &Unpacked, activations: &[i32], c: &mut [f32]) {
     let c = &mut c.as_chunks_mut::<PANEL_ROWS>().0[..N];
-    for (g, record) in activations.as_chunks::<N>().0.chunks_exact(SCALE + 1).enumerate().take(STEP)
-    {
-        let mut sums: [Pair; N] = [[_mm256_setzero_si256(); 2]; N];
-        for (codes, a) in unpacked.codes[g].iter().zip(record) {
-            let codes = load(codes);
-            for (sum, a) in sums.iter_mut().zip(a) {
-                let a = _mm256_set1_epi32(*a);
-                for h in 0..2 {
-                    sum[h] = keep(_mm256_add_epi32(sum[h], _mm256_madd_epi16(codes[h], a)));
-                }
+    let records = activations.as_chunks::<N>().0.chunks_exact(Wide::<F>::FIELDS);
+    for (b, record) in records.enumerate().take(STEP / F::GROUPS) {
+        let mut total = [[_mm256_setzero_si256(); 2]; N];
+        for g in 0..F::GROUPS {
+            let i = sum::<N>(&unpacked.codes[b * F::GROUPS + g], &record[16 * g..]);
+            if !F::SCALES.factors() {
+                total = i;
+                continue;
+            }
+            let [low, high] = load(&unpacked.factors[g]);
+            for (total, i) in total.iter_mut().zip(i) {
+                let i = [_mm256_mullo_epi32(i[0], low), _mm256_mullo_epi32(i[1], high)];
+                *total = add(*total, i);
             }
         }
-        let scale = load_f32(&unpacked.scale[g]);
-        for (c, (out, sum)) in c.iter_mut().zip(sums).enumerate() {
-            let d = _mm256_set1_ps(f32::from_bits(record[SCALE][c].cast_unsigned()));
-            let mut acc = load_f32(out);
-            for h in 0..2 {
-                acc[h] =
-                    _mm256_fmadd_ps(_mm256_mul_ps(scale[h], d), _mm256_cvtepi32_ps(sum[h]), acc[h]);
-            }
-            store_f32(acc, out);
+        let scale = load_f32(&unpacked.scale[b]);
+        for (c, (out, total)) in c.iter_mut().zip(total).enumerate() {
+            let d = _mm256_set1_ps(f32::from_bits(record[Wide::<F>::SCALE][c].cast_unsigned()));
+            store_f32(scaled(scale, d, total, load_f32(out)), out);
         }
     }
+}
+
+/// Sums of the products of one group.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn sum<const N: usize>(codes: &[[u8; 64]; 16], record: &[[i32; N]]) -> [Pair; N] {
+    let mut sums: [Pair; N] = [[_mm256_setzero_si256(); 2]; N];
+    for (codes, a) in codes.iter().zip(record) {
+        let codes = load(codes);
+        for (sum, a) in sums.iter_mut().zip(a) {
+            let a = _mm256_set1_epi32(*a);
+            for h in 0..2 {
+                sum[h] = keep(_mm256_add_epi32(sum[h], _mm256_madd_epi16(codes[h], a)));
+            }
+        }
+    }
+    sums
 }

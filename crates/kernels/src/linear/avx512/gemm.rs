@@ -7,9 +7,9 @@ use bytemuck::{Pod, Zeroable};
 
 use super::super::PANEL_ROWS;
 use super::super::format::Format;
-use super::super::gemm::{Recipe, STEP, TileFn, put_codes};
-use super::stream::GroupScales;
-use super::{halves, load, load_f32, steps, store, store_f32};
+use super::super::gemm::{ActBlock, Recipe, STEP, TileFn, put_codes, put_sums, sum_words};
+use super::stream::Factors;
+use super::{halves, load, load_f32, pair, steps, store, store_f32};
 
 /// `vpdpbusd` on unpacked codes.
 pub(super) struct Vnni<F>(PhantomData<F>);
@@ -20,54 +20,52 @@ pub(super) struct Vnni<F>(PhantomData<F>);
 pub(super) struct Unpacked {
     /// `[group][step][row][4 columns]`, unsigned.
     codes: [[[u8; 64]; 8]; STEP],
+    /// `[block][row]`.
     scale: [[f32; PANEL_ROWS]; STEP],
     min: [[f32; PANEL_ROWS]; STEP],
-    halves: [[[f32; PANEL_ROWS]; 2]; STEP],
-    half_mins: [[[f32; PANEL_ROWS]; 2]; STEP],
+    /// `[group][half][row]`, int32; only the first half if there is one scale per group.
+    factors: [[[u8; 64]; 2]; STEP],
+    /// `[pair][row][2]`, int16: the minima of two groups, or of the halves of one.
+    mins: [[u8; 64]; STEP],
 }
 
-/// Words of an activation record: 8 of codes, then these.
-const START: usize = 8;
-const SCALE: usize = 9;
-/// With one scale per 16 columns, the start of the second half.
-const START_HIGH: usize = 10;
-
 impl<F: Format> Vnni<F> {
-    /// The first word that the minima need: `d * sum`, or the sums of the two halves.
-    const MIN: usize = if F::SCALES.halves() { 11 } else { 10 };
+    /// Groups of codes that are multiplied with one factor, per 32 columns.
+    const PARTS: usize = if F::SCALES.halves() { 2 } else { 1 };
+    /// Words of a record: those of the codes, then what the sums start with, the scale, and what the minima need.
+    const START: usize = F::BLOCK / 4;
+    const SCALE: usize = Self::START + if F::ZERO == 0 { 0 } else { F::GROUPS * Self::PARTS };
+    const MIN: usize = Self::SCALE + 1;
 }
 
 impl<F: Format> Recipe for Vnni<F> {
     type F = F;
     type Unpacked = Unpacked;
     const FIELDS: usize = Self::MIN
-        + match (F::SCALES.min(), F::SCALES.halves()) {
+        + match (F::SCALES.min(), F::WHOLE) {
             (false, _) => 0,
             (true, false) => 1,
-            (true, true) => 2,
+            (true, true) => sum_words::<F>(),
         };
     const PANELS: usize = 3;
-    const WIDTH: usize = if F::SCALES.halves() { 8 } else { 12 };
+    const WIDTH: usize = 12;
     const UNPACK: unsafe fn(&[u8], &mut Unpacked) = unpack::<F>;
 
     #[inline(always)]
-    fn fields(codes: &[i8; 32], sums: [i32; 2], d: f32, out: &mut [i32], step: usize) {
-        put_codes(codes, out, step);
-        out[SCALE * step] = d.to_bits().cast_signed();
-        let sum = sums[0] + sums[1];
-        if F::SCALES.halves() {
-            out[START * step] = -F::ZERO * sums[0];
-            out[START_HIGH * step] = -F::ZERO * sums[1];
-        } else {
-            out[START * step] = -F::ZERO * sum;
+    fn fields(a: ActBlock<'_>, out: &mut [i32], step: usize) {
+        put_codes(a.codes, out, step);
+        if F::ZERO != 0 {
+            for (j, sums) in a.sums.chunks_exact(2 / Self::PARTS).enumerate() {
+                out[(Self::START + j) * step] = -F::ZERO * sums.iter().sum::<i32>();
+            }
         }
+        out[Self::SCALE * step] = a.d.to_bits().cast_signed();
         if F::SCALES.min() {
-            if F::SCALES.halves() {
-                for (h, sum) in sums.iter().enumerate() {
-                    out[(Self::MIN + h) * step] = (*sum as f32).to_bits().cast_signed();
-                }
+            let out = &mut out[Self::MIN * step..];
+            if F::WHOLE {
+                put_sums::<F>(a.sums, out, step);
             } else {
-                out[Self::MIN * step] = (d * sum as f32).to_bits().cast_signed();
+                out[0] = (a.d * a.sums.iter().sum::<i32>() as f32).to_bits().cast_signed();
             }
         }
     }
@@ -93,28 +91,31 @@ impl<F: Format> Recipe for Vnni<F> {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 fn unpack<F: Format>(blocks: &[u8], out: &mut Unpacked) {
     let mut at = 0;
-    for block in blocks.chunks_exact(F::BLOCK_BYTES) {
+    for (b, block) in blocks.chunks_exact(F::BLOCK_BYTES).enumerate().take(STEP) {
         let (header, groups) = block.split_at(F::SCALES.header());
-        let d = halves(header, 0);
-        let dmin = if F::SCALES.min() { halves(header, 32) } else { d };
+        store_f32(halves(header, 0), &mut out.scale[b]);
+        if F::SCALES.min() {
+            store_f32(halves(header, 32), &mut out.min[b]);
+        }
         for (g, group) in groups.chunks_exact(F::GROUP_BYTES).enumerate() {
             for (codes, out) in steps::<F>(group).into_iter().zip(&mut out.codes[at]) {
                 store(codes, out);
             }
-            let scales = GroupScales::new::<F>(header, d, dmin, g);
-            store_f32(scales.scale, &mut out.scale[at]);
-            if F::SCALES.min() {
-                store_f32(scales.min, &mut out.min[at]);
-            }
-            if F::SCALES.halves() {
-                for h in 0..2 {
-                    store_f32(scales.halves[h], &mut out.halves[at][h]);
-                    if F::SCALES.min() {
-                        store_f32(scales.half_mins[h], &mut out.half_mins[at][h]);
-                    }
-                }
-            }
             at += 1;
+            if !F::SCALES.factors() {
+                continue;
+            }
+            let factors = Factors::new::<F>(header, g);
+            store(factors.scale[0], &mut out.factors[g][0]);
+            if F::SCALES.halves() {
+                store(factors.scale[1], &mut out.factors[g][1]);
+            }
+            if F::SCALES.min() && F::SCALES.halves() {
+                store(pair(factors.min[0], factors.min[1]), &mut out.mins[g]);
+            } else if F::SCALES.min() && g % 2 == 1 {
+                let before = Factors::new::<F>(header, g - 1);
+                store(pair(before.min[0], factors.min[0]), &mut out.mins[g / 2]);
+            }
         }
     }
 }
@@ -128,51 +129,24 @@ fn float(word: i32) -> __m512 {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 fn tile<F: Format, const N: usize>(unpacked: &Unpacked, activations: &[i32], c: &mut [f32]) {
     let c = &mut c.as_chunks_mut::<PANEL_ROWS>().0[..N];
+    let records = activations.as_chunks::<N>().0.chunks_exact(Vnni::<F>::FIELDS);
+    if F::WHOLE {
+        for record in records.take(1) {
+            whole::<F, N>(unpacked, record, c);
+        }
+        return;
+    }
     let mut acc = [_mm512_setzero_ps(); N];
     for (acc, c) in acc.iter_mut().zip(&*c) {
         *acc = load_f32(c);
     }
-    let records = activations.as_chunks::<N>().0.chunks_exact(Vnni::<F>::FIELDS);
     for (g, record) in records.enumerate().take(STEP) {
-        let codes = &unpacked.codes[g];
-        let scale = load_f32(&unpacked.scale[g]);
-        let mut i = [_mm512_setzero_si512(); N];
-        for (i, start) in i.iter_mut().zip(record[START]) {
-            *i = _mm512_set1_epi32(start);
-        }
-        if F::SCALES.halves() {
-            add::<N>(&mut i, &codes[..4], &record[..4]);
-            let (low, high) = (load_f32(&unpacked.halves[g][0]), load_f32(&unpacked.halves[g][1]));
-            let mut sum = acc;
-            for ((i, sum), start) in i.iter_mut().zip(&mut sum).zip(record[START_HIGH]) {
-                *sum = _mm512_mul_ps(_mm512_cvtepi32_ps(*i), low);
-                *i = _mm512_set1_epi32(start);
-            }
-            add::<N>(&mut i, &codes[4..], &record[4..8]);
-            for c in 0..N {
-                sum[c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(i[c]), high, sum[c]);
-                acc[c] =
-                    _mm512_fmadd_ps(_mm512_mul_ps(scale, float(record[SCALE][c])), sum[c], acc[c]);
-            }
-        } else {
-            add::<N>(&mut i, codes, &record[..8]);
-            for c in 0..N {
-                let d = _mm512_mul_ps(scale, float(record[SCALE][c]));
-                acc[c] = _mm512_fmadd_ps(d, _mm512_cvtepi32_ps(i[c]), acc[c]);
-            }
-        }
+        let i = dot::<F, N>(&unpacked.codes[g], record, 0);
+        scaled::<F, N>((unpacked, g), record, i, &mut acc);
         if F::SCALES.min() {
             let min = load_f32(&unpacked.min[g]);
-            let (low, high) =
-                (load_f32(&unpacked.half_mins[g][0]), load_f32(&unpacked.half_mins[g][1]));
-            for (c, acc) in acc.iter_mut().enumerate() {
-                let mut t = float(record[Vnni::<F>::MIN][c]);
-                if F::SCALES.halves() {
-                    let high = _mm512_mul_ps(high, float(record[Vnni::<F>::MIN + 1][c]));
-                    // Sums of products of small integers are exact, in any order.
-                    t = _mm512_mul_ps(float(record[SCALE][c]), _mm512_fmadd_ps(low, t, high));
-                }
-                *acc = _mm512_fnmadd_ps(min, t, *acc);
+            for (acc, t) in acc.iter_mut().zip(record[Vnni::<F>::MIN]) {
+                *acc = _mm512_fnmadd_ps(min, float(t), *acc);
             }
         }
     }
@@ -181,14 +155,87 @@ fn tile<F: Format, const N: usize>(unpacked: &Unpacked, activations: &[i32], c: 
     }
 }
 
-/// Adds the products of some steps.
+/// A block of 256 columns: all of it in integers, then once in f32.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-fn add<const N: usize>(i: &mut [__m512i; N], codes: &[[u8; 64]], activations: &[[i32; N]]) {
-    for (codes, a) in codes.iter().zip(activations) {
+fn whole<F: Format, const N: usize>(
+    unpacked: &Unpacked,
+    record: &[[i32; N]],
+    c: &mut [[f32; PANEL_ROWS]],
+) {
+    let mut total = [_mm512_setzero_si512(); N];
+    for (g, codes) in unpacked.codes.iter().enumerate() {
+        let parts = codes.chunks_exact(8 / Vnni::<F>::PARTS).zip(&unpacked.factors[g]);
+        for (h, (codes, factor)) in parts.enumerate() {
+            let mut i = dot::<F, N>(codes, record, g * Vnni::<F>::PARTS + h);
+            if F::SCALES.factors() {
+                let factor = load(factor);
+                for i in &mut i {
+                    *i = _mm512_mullo_epi32(*i, factor);
+                }
+            }
+            for (total, i) in total.iter_mut().zip(i) {
+                *total = _mm512_add_epi32(*total, i);
+            }
+        }
+    }
+    let mut acc = [_mm512_setzero_ps(); N];
+    for (acc, c) in acc.iter_mut().zip(&*c) {
+        *acc = load_f32(c);
+    }
+    scaled::<F, N>((unpacked, 0), record, total, &mut acc);
+    if F::SCALES.min() {
+        let mut j = [_mm512_setzero_si512(); N];
+        for (mins, sums) in unpacked.mins.iter().zip(&record[Vnni::<F>::MIN..]) {
+            let mins = load(mins);
+            for (j, sums) in j.iter_mut().zip(sums) {
+                *j = _mm512_dpwssd_epi32(*j, mins, _mm512_set1_epi32(*sums));
+            }
+        }
+        let min = load_f32(&unpacked.min[0]);
+        for ((acc, j), d) in acc.iter_mut().zip(j).zip(record[Vnni::<F>::SCALE]) {
+            *acc = _mm512_fnmadd_ps(min, _mm512_mul_ps(float(d), _mm512_cvtepi32_ps(j)), *acc);
+        }
+    }
+    for (acc, c) in acc.into_iter().zip(c) {
+        store_f32(acc, c);
+    }
+}
+
+/// `acc += scale * d * i`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+fn scaled<F: Format, const N: usize>(
+    (unpacked, block): (&Unpacked, usize),
+    record: &[[i32; N]],
+    i: [__m512i; N],
+    acc: &mut [__m512; N],
+) {
+    let scale = load_f32(&unpacked.scale[block]);
+    for ((acc, i), d) in acc.iter_mut().zip(i).zip(record[Vnni::<F>::SCALE]) {
+        *acc = _mm512_fmadd_ps(_mm512_mul_ps(scale, float(d)), _mm512_cvtepi32_ps(i), *acc);
+    }
+}
+
+/// The products of part `part` of a block's codes.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+fn dot<F: Format, const N: usize>(
+    codes: &[[u8; 64]],
+    record: &[[i32; N]],
+    part: usize,
+) -> [__m512i; N] {
+    let mut i = [_mm512_setzero_si512(); N];
+    if F::ZERO != 0 {
+        for (i, start) in i.iter_mut().zip(record[Vnni::<F>::START + part]) {
+            *i = _mm512_set1_epi32(start);
+        }
+    }
+    for (codes, a) in codes.iter().zip(&record[part * codes.len()..]) {
         let codes = load(codes);
         for (i, a) in i.iter_mut().zip(a) {
             *i = _mm512_dpbusd_epi32(*i, codes, _mm512_set1_epi32(*a));
         }
     }
+    i
 }

@@ -64,6 +64,13 @@ fn store_f32(v: __m512, x: &mut [f32; PANEL_ROWS]) {
     unsafe { _mm512_storeu_ps(x.as_mut_ptr(), v) }
 }
 
+/// Two small integers of each row as a pair of int16.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn pair(a: __m512i, b: __m512i) -> __m512i {
+    _mm512_or_si512(_mm512_and_si512(a, _mm512_set1_epi32(0xffff)), _mm512_slli_epi32::<16>(b))
+}
+
 /// 16 halves as f32.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,avx2,f16c")]

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::super::format::{Format, Scales};
-use super::super::{AHEAD, Job, PANEL_ROWS, Q8Rows, prefetch};
+use super::super::{AHEAD, Job, PANEL_ROWS, Q8Row, Q8Rows, prefetch};
 use super::{broadcast, halves, small, steps, store_f32};
 
 /// Multiplies panels with `n <= N` activation rows.
@@ -26,11 +26,9 @@ pub(super) fn panels<F: Format, const N: usize>(job: &mut Job<'_, '_>) {
 fn one<F: Format, const N: usize>(panel: &[u8], x: &Q8Rows<'_>) -> [__m512; N] {
     let rows = x.rows::<N>();
     let mut acc = [_mm512_setzero_ps(); N];
-    let mut at = 0;
-    for block in panel.chunks_exact(F::BLOCK_BYTES) {
+    for (b, block) in panel.chunks_exact(F::BLOCK_BYTES).enumerate() {
         let (header, groups) = block.split_at(F::SCALES.header());
-        let d = halves(header, 0);
-        let dmin = if F::SCALES.min() { halves(header, 32) } else { d };
+        let mut total = [_mm512_setzero_si512(); N];
         for (g, group) in groups.chunks_exact(F::GROUP_BYTES).enumerate() {
             // Measured on Zen 4: one row of one plane alone is so fast that the hardware's own prefetch does better. Two
             // planes take longer to unpack (asking ahead gains 6 to 8 % of a step). 8-bit codes (0.73 of a plain read at a
@@ -40,85 +38,118 @@ fn one<F: Format, const N: usize>(panel: &[u8], x: &Q8Rows<'_>) -> [__m512; N] {
             } else if F::LOW == 8 {
                 prefetch::<F>(group, 0);
             }
-            let codes = steps::<F>(group);
-            let scales = GroupScales::new::<F>(header, d, dmin, g);
+            add::<F, N>(&mut total, (header, group), (b * F::GROUPS + g, g), &rows);
+        }
+        let d = halves(header, 0);
+        for ((acc, total), row) in acc.iter_mut().zip(total).zip(&rows) {
+            let d = _mm512_mul_ps(d, _mm512_set1_ps(row.scales[b * F::GROUPS]));
+            *acc = _mm512_fmadd_ps(d, _mm512_cvtepi32_ps(total), *acc);
+        }
+        if F::SCALES.min() {
+            let min = halves(header, 32);
             for (acc, row) in acc.iter_mut().zip(&rows) {
-                let a = row.codes.as_chunks::<32>().0[at].as_chunks().0;
-                let sums = row.sums.as_chunks().0[at];
-                let start = |sum: i32| _mm512_set1_epi32(sum.wrapping_mul(-F::ZERO));
-                let dot = |mut i: __m512i, steps: std::ops::Range<usize>| {
-                    for j in steps {
-                        i = _mm512_dpbusd_epi32(i, codes[j], broadcast(&a[j]));
-                    }
-                    _mm512_cvtepi32_ps(i)
-                };
-                let i = if F::SCALES.halves() {
-                    let (i0, i1) = (dot(start(sums[0]), 0..4), dot(start(sums[1]), 4..8));
-                    _mm512_fmadd_ps(i1, scales.halves[1], _mm512_mul_ps(i0, scales.halves[0]))
-                } else {
-                    dot(start(sums[0] + sums[1]), 0..8)
-                };
-                *acc = scales.add::<F>(*acc, i, row.scales[at], sums);
+                let d = _mm512_set1_ps(row.scales[b * F::GROUPS]);
+                let j = minima::<F>(header, &row.sums[2 * b * F::GROUPS..][..2 * F::GROUPS]);
+                *acc = _mm512_fnmadd_ps(min, _mm512_mul_ps(d, _mm512_cvtepi32_ps(j)), *acc);
             }
-            at += 1;
         }
     }
     acc
 }
 
-/// The scales and minima of 32 columns.
-pub(super) struct GroupScales {
-    pub(super) scale: __m512,
-    pub(super) min: __m512,
-    pub(super) halves: [__m512; 2],
-    pub(super) half_mins: [__m512; 2],
+/// Adds the products of group `g` of its block, `at` of all, times its factors.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+fn add<F: Format, const N: usize>(
+    total: &mut [__m512i; N],
+    (header, group): (&[u8], &[u8]),
+    (at, g): (usize, usize),
+    rows: &[Q8Row<'_>; N],
+) {
+    let codes = steps::<F>(group);
+    let factors = Factors::new::<F>(header, g);
+    for (total, row) in total.iter_mut().zip(rows) {
+        let a = row.codes.as_chunks::<32>().0[at].as_chunks().0;
+        let sums = row.sums.as_chunks().0[at];
+        let start = |sum: i32| _mm512_set1_epi32(sum.wrapping_mul(-F::ZERO));
+        let dot = |mut i: __m512i, steps: std::ops::Range<usize>| {
+            for j in steps {
+                i = _mm512_dpbusd_epi32(i, codes[j], broadcast(&a[j]));
+            }
+            i
+        };
+        let [first, second]: [i32; 2] = sums;
+        if F::SCALES.halves() {
+            let i = _mm512_mullo_epi32(dot(start(first), 0..4), factors.scale[0]);
+            *total = _mm512_add_epi32(*total, i);
+            let i = _mm512_mullo_epi32(dot(start(second), 4..8), factors.scale[1]);
+            *total = _mm512_add_epi32(*total, i);
+        } else if F::SCALES.factors() {
+            let i = _mm512_mullo_epi32(dot(start(first + second), 0..8), factors.scale[0]);
+            *total = _mm512_add_epi32(*total, i);
+        } else {
+            *total = dot(_mm512_add_epi32(*total, start(first + second)), 0..8);
+        }
+    }
 }
 
-impl GroupScales {
+/// Minima of a block times the sums of an activation row.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+fn minima<F: Format>(header: &[u8], sums: &[i32]) -> __m512i {
+    if !F::WHOLE {
+        return _mm512_set1_epi32(sums[0] + sums[1]);
+    }
+    let mut j = _mm512_setzero_si512();
+    for (g, sums) in sums.as_chunks::<2>().0.iter().enumerate() {
+        let Factors { min, .. } = Factors::new::<F>(header, g);
+        if F::SCALES.halves() {
+            for (min, sum) in min.into_iter().zip(sums) {
+                j = _mm512_add_epi32(j, _mm512_mullo_epi32(min, _mm512_set1_epi32(*sum)));
+            }
+        } else {
+            let sum = _mm512_set1_epi32(sums[0] + sums[1]);
+            j = _mm512_add_epi32(j, _mm512_mullo_epi32(min[0], sum));
+        }
+    }
+    j
+}
+
+/// The integer scales and minima of 32 columns, of each half if they have their own.
+pub(super) struct Factors {
+    pub(super) scale: [__m512i; 2],
+    pub(super) min: [__m512i; 2],
+}
+
+impl Factors {
+    /// Of group `g`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-    pub(super) fn new<F: Format>(header: &[u8], d: __m512, dmin: __m512, g: usize) -> GroupScales {
-        let mut s = GroupScales { scale: d, min: dmin, halves: [d; 2], half_mins: [d; 2] };
+    pub(super) fn new<F: Format>(header: &[u8], g: usize) -> Factors {
+        let one = [_mm512_set1_epi32(1); 2];
         let at = F::SCALES.small();
         match F::SCALES {
-            Scales::Block | Scales::BlockMin | Scales::Super => {}
-            Scales::Groups | Scales::GroupsMin => {
-                s.scale = _mm512_mul_ps(d, _mm512_cvtepi32_ps(small(header, at + 16 * g)));
-                if F::SCALES.min() {
-                    s.min =
-                        _mm512_mul_ps(dmin, _mm512_cvtepi32_ps(small(header, at + 128 + 16 * g)));
-                }
+            Scales::Block | Scales::BlockMin | Scales::Super => Factors { scale: one, min: one },
+            Scales::Groups => Factors { scale: [small(header, at + 16 * g); 2], min: one },
+            Scales::GroupsMin => Factors {
+                scale: [small(header, at + 16 * g); 2],
+                min: [small(header, at + 128 + 16 * g); 2],
+            },
+            Scales::Halves => {
+                let at = at + 32 * g;
+                Factors { scale: [small(header, at), small(header, at + 16)], min: one }
             }
-            Scales::Halves | Scales::HalvesMin => {
-                for h in 0..2 {
-                    let mut scale = small(header, at + 16 * (2 * g + h));
-                    if F::SCALES.min() {
-                        let both = _mm512_and_si512(scale, _mm512_set1_epi32(255));
-                        s.half_mins[h] = _mm512_cvtepi32_ps(_mm512_srli_epi32::<4>(both));
-                        scale = _mm512_and_si512(scale, _mm512_set1_epi32(15));
-                    }
-                    s.halves[h] = _mm512_cvtepi32_ps(scale);
+            Scales::HalvesMin => {
+                let (a, b) = (small(header, at + 32 * g), small(header, at + 32 * g + 16));
+                let low = _mm512_set1_epi32(15);
+                Factors {
+                    scale: [_mm512_and_si512(a, low), _mm512_and_si512(b, low)],
+                    min: [
+                        _mm512_and_si512(_mm512_srli_epi32::<4>(a), low),
+                        _mm512_and_si512(_mm512_srli_epi32::<4>(b), low),
+                    ],
                 }
             }
         }
-        s
-    }
-
-    /// Adds the integers of one group, and its minima.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-    fn add<F: Format>(&self, acc: __m512, i: __m512, d: f32, sums: [i32; 2]) -> __m512 {
-        let acc = _mm512_fmadd_ps(_mm512_mul_ps(self.scale, _mm512_set1_ps(d)), i, acc);
-        if !F::SCALES.min() {
-            return acc;
-        }
-        let t = if F::SCALES.halves() {
-            let (a0, a1) = (_mm512_set1_ps(sums[0] as f32), _mm512_set1_ps(sums[1] as f32));
-            let j = _mm512_fmadd_ps(self.half_mins[1], a1, _mm512_mul_ps(self.half_mins[0], a0));
-            _mm512_mul_ps(_mm512_set1_ps(d), j)
-        } else {
-            _mm512_set1_ps(d * (sums[0] + sums[1]) as f32)
-        };
-        _mm512_fnmadd_ps(self.min, t, acc)
     }
 }
