@@ -6,7 +6,8 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use kernels::Isa;
 use kernels::linear::{
-    ActFormat, Activations, F32Rows, LinearKernel, PANEL_ROWS, Q8_WHOLE, Q8Rows, QUANTIZE_Q8, linear_kernels,
+    ActFormat, Activations, F32Rows, LinearKernel, PANEL_ROWS, Q8_WHOLE, Q8Rows, QUANTIZE_Q8,
+    linear_kernels,
 };
 
 const COLS: usize = 2816;

@@ -34,7 +34,8 @@ pub(super) fn run<F: Format>(job: &mut Job<'_, '_>) {
                     scales.count(halves, of, sums);
                 }
             }
-            for (c, (acc, sums)) in tile.as_chunks_mut::<PANEL_ROWS>().0.iter_mut().zip(&sums).enumerate()
+            for (c, (acc, sums)) in
+                tile.as_chunks_mut::<PANEL_ROWS>().0.iter_mut().zip(&sums).enumerate()
             {
                 scales.add(sums, x.row(c).scales[b * F::GROUPS], acc);
             }
@@ -80,11 +81,9 @@ impl GroupScales {
             Scales::Block | Scales::Super => GroupScales { d, halves: one, min: None },
             Scales::BlockMin => GroupScales { d, halves: one, min: Some((half(32), one)) },
             Scales::Groups => GroupScales { d, halves: [signed(g); 2], min: None },
-            Scales::GroupsMin => GroupScales {
-                d,
-                halves: [signed(g); 2],
-                min: Some((half(32), [signed(8 + g); 2])),
-            },
+            Scales::GroupsMin => {
+                GroupScales { d, halves: [signed(g); 2], min: Some((half(32), [signed(8 + g); 2])) }
+            }
             Scales::Halves => {
                 GroupScales { d, halves: [signed(2 * g), signed(2 * g + 1)], min: None }
             }

@@ -165,7 +165,10 @@ fn tile<F: Format, const N: usize>(unpacked: &Unpacked, activations: &[i32], c: 
                 let mut j = [_mm256_setzero_si256(); 2];
                 for (mins, sums) in unpacked.mins.iter().zip(&record[Narrow::<F>::MIN..]) {
                     let (mins, sums) = (load(mins), _mm256_set1_epi32(sums[c]));
-                    j = add(j, [_mm256_madd_epi16(mins[0], sums), _mm256_madd_epi16(mins[1], sums)]);
+                    j = add(
+                        j,
+                        [_mm256_madd_epi16(mins[0], sums), _mm256_madd_epi16(mins[1], sums)],
+                    );
                 }
                 for h in 0..2 {
                     let t = _mm256_mul_ps(d, _mm256_cvtepi32_ps(j[h]));
@@ -173,10 +176,7 @@ fn tile<F: Format, const N: usize>(unpacked: &Unpacked, activations: &[i32], c: 
                 }
             } else if F::SCALES.min() {
                 let t = float(record[Narrow::<F>::MIN][c]);
-                acc = [
-                    _mm256_fnmadd_ps(min[0], t, acc[0]),
-                    _mm256_fnmadd_ps(min[1], t, acc[1]),
-                ];
+                acc = [_mm256_fnmadd_ps(min[0], t, acc[0]), _mm256_fnmadd_ps(min[1], t, acc[1])];
             }
             store_f32(acc, out);
         }

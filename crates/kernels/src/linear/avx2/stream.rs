@@ -46,7 +46,10 @@ fn one<F: Format, const N: usize>(
             }
             let factors = Factors::new::<F>(header, g);
             let scale = if F::SCALES.factors() {
-                [pairs(factors.scale[0], factors.scale[0]), pairs(factors.scale[1], factors.scale[1])]
+                [
+                    pairs(factors.scale[0], factors.scale[0]),
+                    pairs(factors.scale[1], factors.scale[1]),
+                ]
             } else {
                 [[_mm256_set1_epi16(1); 2]; 2]
             };
