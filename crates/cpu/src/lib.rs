@@ -15,6 +15,7 @@ mod plan;
 mod pool;
 mod probe;
 mod threads;
+mod tune;
 mod weights;
 mod workspace;
 
@@ -22,6 +23,7 @@ use std::sync::Arc;
 
 use kernels::Isa;
 use program::{Ceilings, Executor, Model, Program, Progress, Result, WeightSource};
+use quant::GgmlType;
 
 pub use mla::{MlaDims, MlaForm};
 pub use mla_bench::{MlaBench, MlaLayer, MlaMeasure};
@@ -29,6 +31,7 @@ pub use threads::default_threads;
 
 use crate::model::CpuModel;
 use crate::pool::Pool;
+use crate::tune::Tuning;
 
 /// How the CPU is used.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,7 +47,7 @@ pub struct Options {
 /// The CPU as an executor.
 pub struct Cpu {
     pool: Arc<Pool>,
-    isa: Isa,
+    tuning: Tuning,
     mla: MlaForm,
 }
 
@@ -53,7 +56,7 @@ impl Cpu {
     pub fn new(options: &Options) -> Cpu {
         let threads = options.threads.unwrap_or_else(default_threads);
         let isa = options.isa.unwrap_or_else(Isa::detect).and(Isa::detect());
-        Cpu { pool: Arc::new(Pool::new(threads)), isa, mla: options.mla }
+        Cpu { pool: Arc::new(Pool::new(threads)), tuning: Tuning::new(isa), mla: options.mla }
     }
 
     /// Threads in the team, the caller's included.
@@ -61,9 +64,16 @@ impl Cpu {
         self.pool.n()
     }
 
+    /// Up to how many activation rows matrices of type `ty` are multiplied row by row while a panel streams past, and
+    /// beyond that in tiles: measured on this machine when first asked for. `None` for types that weights cannot have,
+    /// and where there are no tiles.
+    pub fn stream_rows(&self, ty: GgmlType) -> Option<usize> {
+        Some(self.tuning.linear(ty)?.stream_rows()).filter(|rows| *rows < usize::MAX)
+    }
+
     /// Instruction sets in use.
     pub fn isa(&self) -> Isa {
-        self.isa
+        self.tuning.isa()
     }
 }
 
@@ -77,18 +87,18 @@ impl Executor for Cpu {
         let model = CpuModel::load(
             program,
             weights,
-            (Arc::clone(&self.pool), self.isa, self.mla),
+            (Arc::clone(&self.pool), &self.tuning, self.mla),
             progress,
         )?;
         Ok(Box::new(model))
     }
 
     fn ceilings(&self, progress: &mut dyn FnMut(f64)) -> Result<Ceilings> {
-        probe::probe(&self.pool, self.isa, progress)
+        probe::probe(&self.pool, self.isa(), progress)
     }
 
     fn describe(&self) -> String {
         let n = self.threads();
-        format!("{n} thread{}, {}", if n == 1 { "" } else { "s" }, self.isa.name())
+        format!("{n} thread{}, {}", if n == 1 { "" } else { "s" }, self.isa().name())
     }
 }

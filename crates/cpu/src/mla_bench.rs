@@ -64,7 +64,7 @@ impl MlaBench {
     pub fn new(cpu: &Cpu, layer: MlaLayer, form: MlaForm) -> Result<MlaBench> {
         let program = Arc::new(record(&layer)?);
         let weights = MadeUp::new(&program)?;
-        let team = (Arc::clone(&cpu.pool), cpu.isa, form);
+        let team = (Arc::clone(&cpu.pool), &cpu.tuning, form);
         let model = CpuModel::load(program, &weights, team, &mut |_| {})?;
         Ok(MlaBench { model, layer, form })
     }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use kernels::Isa;
 use kernels::rows::rope_angles;
 use kv::{Contiguous, Layout};
 use program::{
@@ -20,6 +19,7 @@ use crate::mla::MlaForm;
 use crate::narrow::narrow;
 use crate::plan::{ExpandPhase, Job, LatentPhase, Phase, Plan};
 use crate::pool::Pool;
+use crate::tune::Tuning;
 use crate::weights::Weights;
 use crate::workspace::Workspace;
 
@@ -64,12 +64,12 @@ impl CpuModel {
     pub(crate) fn load(
         program: Arc<Program>,
         source: &dyn WeightSource,
-        (pool, isa, form): (Arc<Pool>, Isa, MlaForm),
+        (pool, tuning, form): (Arc<Pool>, &Tuning, MlaForm),
         progress: &mut dyn FnMut(Progress),
     ) -> Result<CpuModel> {
         let narrowed = narrow(&program);
         let plan = lower(&narrowed, form)?;
-        let weights = Weights::load((&program, &plan), source, (&pool, isa, form), progress)?;
+        let weights = Weights::load((&program, &plan), source, (&pool, tuning, form), progress)?;
         let rotation = |rope: &program::Rope| Rotation {
             frequencies: rope.frequencies(rope.factors.map(|id| weights.vector(id))),
             magnitude: f64::from(rope.magnitude()),
@@ -82,7 +82,7 @@ impl CpuModel {
         };
         let workspace = Workspace::new(&plan, &pool);
         let state = Mutex::new(State { sessions: BTreeMap::new(), next: 1, workspace, stats });
-        let kernels = Kernels::pick(isa);
+        let kernels = Kernels::pick(tuning.isa());
         Ok(CpuModel { program, plan, weights, kernels, pool, rotations, form, state })
     }
 

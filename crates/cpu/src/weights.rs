@@ -5,8 +5,7 @@ mod latent;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use kernels::Isa;
-use kernels::linear::{ActFormat, LinearKernel, PANEL_ROWS, linear};
+use kernels::linear::{ActFormat, PANEL_ROWS};
 use program::{Error, Op, Program, Progress, Result, WeightId, WeightSource, WeightSpec};
 
 use crate::exec::LOCAL_ROWS;
@@ -14,6 +13,7 @@ use crate::memory::Buffer;
 use crate::mla::MlaForm;
 use crate::plan::{Job, Phase, Plan, Stream};
 use crate::pool::{Pool, Shares};
+use crate::tune::{TunedKernel, Tuning};
 
 pub(crate) use latent::{HeadMatrix, LatentWeights};
 
@@ -25,7 +25,7 @@ const SLAB_BYTES: usize = 16 << 20;
 /// One matrix inside a job's stream.
 #[derive(Clone, Copy)]
 pub(crate) struct PackedMatrix {
-    pub(crate) kernel: &'static LinearKernel,
+    pub(crate) kernel: TunedKernel,
     /// Rows of one copy.
     pub(crate) rows: usize,
     pub(crate) cols: usize,
@@ -114,15 +114,15 @@ impl Weights {
     pub(crate) fn load(
         (program, plan): (&Program, &Plan),
         source: &dyn WeightSource,
-        (pool, isa, form): (&Pool, Isa, MlaForm),
+        (pool, tuning, form): (&Pool, &Tuning, MlaForm),
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Weights> {
-        let (jobs, arena_len) = layout(program, plan, isa)?;
+        let (jobs, arena_len) = layout(program, plan, tuning)?;
         let total = program.weights.iter().map(WeightSpec::bytes).sum();
         let mut packing = Packing { source, pool, done: 0, total, progress };
         let mut weights = Weights {
             arena: Buffer::new(arena_len, "the weights")?,
-            latent: LatentWeights::load((program, plan), (isa, form), &mut packing)?,
+            latent: LatentWeights::load((program, plan), (tuning, form), &mut packing)?,
             jobs,
             vectors: vec![None; program.weights.len()],
             tables: HashMap::new(),
@@ -250,7 +250,7 @@ fn unusable(spec: &WeightSpec) -> Error {
 }
 
 /// Choose kernels and places for every matrix.
-fn layout(program: &Program, plan: &Plan, isa: Isa) -> Result<(Vec<Vec<PackedJob>>, usize)> {
+fn layout(program: &Program, plan: &Plan, tuning: &Tuning) -> Result<(Vec<Vec<PackedJob>>, usize)> {
     let mut end = 0;
     let mut phases = Vec::new();
     for phase in &plan.phases {
@@ -258,7 +258,7 @@ fn layout(program: &Program, plan: &Plan, isa: Isa) -> Result<(Vec<Vec<PackedJob
         for Stream { weights, n_copies, n_used } in phase.streams() {
             let matrices = weights.iter().map(|id| {
                 let spec = program.weight(*id);
-                let kernel = linear(spec.ty, isa).ok_or_else(|| unusable(spec))?;
+                let kernel = tuning.linear(spec.ty).ok_or_else(|| unusable(spec))?;
                 let panel_bytes = kernel.panel_bytes(spec.cols);
                 let few = kernel.tiling(LOCAL_ROWS, spec.cols);
                 assert!(

@@ -96,7 +96,7 @@ struct Case {
     sums: Vec<i32>,
 }
 
-/// The rows as `kernel` wants them.
+/// The rows in tiles, if `kernel` can have them so.
 fn arranged(kernel: &LinearKernel, x: &Activations<'_>) -> Vec<i32> {
     let Some(tiling) = kernel.tiling(x.n(), x.cols()) else { return Vec::new() };
     assert!(tiling.n_tiles * tiling.tile_rows >= x.n(), "{}: tiles for all rows", kernel.name());
@@ -168,8 +168,27 @@ impl Case {
         self.multiply(kernel, &self.activations(kernel.act_format()))
     }
 
-    /// [`run`](Self::run) with these activations.
+    /// [`run`](Self::run) with these activations: as they are, and in tiles, where the kernel can do both.
     fn multiply(&self, kernel: &LinearKernel, x: &Activations<'_>) -> Vec<f32> {
+        let tiles = arranged(kernel, x);
+        let streams = x.n() <= kernel.stream_rows();
+        assert!(streams || !tiles.is_empty(), "{}: a way for {} rows", kernel.name(), x.n());
+        let out = self.multiply_as(kernel, x, if streams { &[] } else { &tiles });
+        if streams && !tiles.is_empty() {
+            let other = self.multiply_as(kernel, x, &tiles);
+            let bits = |v: &[f32]| v.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(&other), bits(&out), "{}: {} rows in tiles", kernel.name(), x.n());
+        }
+        out
+    }
+
+    /// [`run`](Self::run) with these activations, in tiles if there are any.
+    fn multiply_as(
+        &self,
+        kernel: &LinearKernel,
+        x: &Activations<'_>,
+        arranged: &[i32],
+    ) -> Vec<f32> {
         const GUARD: usize = 64;
         let panels = self.pack(kernel);
         let n_panels = self.rows.div_ceil(PANEL_ROWS);
@@ -177,9 +196,8 @@ impl Case {
         let mut tile = vec![12345.0; len + 2 * GUARD];
         let scratch_len = kernel.scratch_bytes();
         let mut scratch = vec![0xa5; scratch_len + 2 * GUARD];
-        let arranged = arranged(kernel, x);
         let (out, scratch_out) = (&mut tile[GUARD..][..len], &mut scratch[GUARD..][..scratch_len]);
-        kernel.run(&panels, (x, &arranged), out, scratch_out);
+        kernel.run(&panels, (x, arranged), out, scratch_out);
         let guards = tile[..GUARD].iter().chain(&tile[GUARD + len..]);
         assert!(guards.into_iter().all(|v| *v == 12345.0), "{}: tile overrun", kernel.name());
         let guards = scratch[..GUARD].iter().chain(&scratch[GUARD + scratch_len..]);

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use comfy_table::{Table, presets};
+use cpu::Cpu;
 use kernels::attention::{ATTEND, MERGE};
 use kernels::latent::LATENT_ATTEND;
 use kernels::linear::{QUANTIZE_Q8, linear, linear_kernels};
@@ -36,11 +37,16 @@ impl Kernels {
         }
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);
-        table.set_header(["op", "type", "kernel", "isa", "level", "why"]);
+        table.set_header(["op", "type", "kernel", "isa", "level", "rows", "why"]);
         for row in &choice.kernels {
-            table.add_row([row.op, row.ty, row.kernel, row.isa, row.level, &row.why]);
+            let rows = row.stream_rows.map_or(String::new(), |rows| rows.to_string());
+            table.add_row([row.op, row.ty, row.kernel, row.isa, row.level, &rows, &row.why]);
         }
         writeln!(out, "this CPU: {}, used: {}\n{table}", choice.cpu, choice.used)?;
+        writeln!(
+            out,
+            "rows: so many are multiplied while weights stream past, more in tiles; measured"
+        )?;
         Ok(())
     }
 }
@@ -60,11 +66,15 @@ struct Row {
     kernel: &'static str,
     isa: &'static str,
     level: &'static str,
+    /// See [`cpu::Cpu::stream_rows`].
+    stream_rows: Option<usize>,
     why: String,
 }
 
 /// One row per op, and for the linear op one per weight type.
 fn rows(isa: Isa, cpu: Isa) -> Vec<Row> {
+    let executor =
+        Cpu::new(&cpu::Options { threads: Some(1), isa: Some(isa), ..Default::default() });
     let mut rows = vec![
         slot(&RMS_NORM, isa, cpu),
         slot(&QUANTIZE_Q8, isa, cpu),
@@ -90,6 +100,7 @@ fn rows(isa: Isa, cpu: Isa) -> Vec<Row> {
             kernel: chosen.name(),
             isa: chosen.isa().name(),
             level: level(chosen.level()),
+            stream_rows: executor.stream_rows(ty),
             why: why(chosen.name(), best.name(), missed.map(|k| k.name()), n),
         })
     }));
@@ -104,6 +115,7 @@ fn slot<F>(slot: &Slot<F>, isa: Isa, cpu: Isa) -> Row {
         kernel: chosen.name(),
         isa: chosen.isa().name(),
         level: level(chosen.level()),
+        stream_rows: None,
         why: why(chosen.name(), slot.pick(cpu).name(), None, slot.available(isa).count()),
     }
 }

@@ -2,14 +2,15 @@
 
 use std::ops::Range;
 
-use kernels::linear::{LinearKernel, Tiling};
+use kernels::linear::Tiling;
 
 use super::linear::ROW_BLOCK;
+use crate::tune::TunedKernel;
 use crate::weights::PackedJob;
 
 /// One block of rows, arranged for one kernel.
 pub(crate) struct Part {
-    pub(crate) kernel: &'static LinearKernel,
+    pub(crate) kernel: TunedKernel,
     pub(crate) rows: Range<usize>,
     pub(crate) tiling: Tiling,
     /// First word in the buffer of arranged rows.
@@ -41,7 +42,7 @@ impl Arrangements {
         let mut parts: Vec<Part> = Vec::new();
         let mut start = 0;
         for matrix in jobs.iter().flat_map(|job| &job.matrices) {
-            if parts.iter().any(|part| std::ptr::eq(part.kernel, matrix.kernel)) {
+            if parts.iter().any(|part| part.kernel == matrix.kernel) {
                 continue;
             }
             for first in (0..n).step_by(ROW_BLOCK) {
@@ -81,7 +82,7 @@ impl Arrangements {
     }
 
     /// The block that starts at row `first`, for `kernel`; `None` if it reads rows as they are.
-    pub(crate) fn find(&self, kernel: &LinearKernel, first: usize) -> Option<&Part> {
-        self.parts.iter().find(|part| part.rows.start == first && std::ptr::eq(part.kernel, kernel))
+    pub(crate) fn find(&self, kernel: TunedKernel, first: usize) -> Option<&Part> {
+        self.parts.iter().find(|part| part.rows.start == first && part.kernel == kernel)
     }
 }

@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use kernels::linear::{ActFormat, Activations, F32Rows, LinearKernel, PANEL_ROWS, Q8Rows};
+use kernels::linear::{ActFormat, Activations, F32Rows, PANEL_ROWS, Q8Rows};
 use program::Router;
 
 use super::linear::{LOCAL_ROWS, MANY_ROWS_PANELS, Source, even_panels, q8_stride};
@@ -18,6 +18,7 @@ use super::sort::{BLOCK_ROWS, Block, Routing};
 use super::{Acts, Exec, Scratch, split};
 use crate::plan::{ExpertsPhase, Routes};
 use crate::pool::Worker;
+use crate::tune::TunedKernel;
 use crate::weights::{PackedJob, PackedMatrix, UNIT_PANELS};
 
 /// Panels times rows of an item whose panels are cut to its rows: its three tiles stay in the second-level cache.
@@ -61,13 +62,13 @@ impl Mixture<'_> {
         self.down.matrices[0].cols
     }
 
-    fn kernel(&self, m: usize) -> &'static LinearKernel {
+    fn kernel(&self, m: usize) -> TunedKernel {
         self.wide.matrices[m].kernel
     }
 
     /// The matrices whose kernels want rows arranged in ways of their own.
     fn arranged(&self) -> Range<usize> {
-        0..if std::ptr::eq(self.kernel(0), self.kernel(1)) { 1 } else { 2 }
+        0..if self.kernel(0) == self.kernel(1) { 1 } else { 2 }
     }
 
     /// Tiles of a block's input for matrix `m`.
@@ -412,7 +413,7 @@ impl ExpertsShape {
         let inner_rows = n * phase.n_used;
         let words = |m: &PackedMatrix| most_words(m.kernel, inner_rows, m.cols);
         let [gate, up] = [0, 1].map(|m| &wide.matrices[m]);
-        let alike = std::ptr::eq(gate.kernel, up.kernel);
+        let alike = gate.kernel == up.kernel;
         let few = n <= LOCAL_ROWS;
         let whole = down.reads(ActFormat::Q8Whole);
         let most = if whole { UNIT_PANELS * BLOCK_ROWS } else { MANY_ROWS_PANELS * BLOCK_ROWS };
@@ -446,7 +447,7 @@ impl ExpertsShape {
 
 /// Words that `n` rows of `cols` columns take at most once arranged, however experts share them: in each block of
 /// `b` rows, at most `b / rows of a tile` of them stand twice.
-fn most_words(kernel: &LinearKernel, n: usize, cols: usize) -> usize {
+fn most_words(kernel: TunedKernel, n: usize, cols: usize) -> usize {
     kernel.tiling(BLOCK_ROWS, cols).map_or(0, |tiling| {
         (n + n.div_ceil(BLOCK_ROWS) * tiling.n_tiles) * (tiling.tile_words / tiling.tile_rows)
     })

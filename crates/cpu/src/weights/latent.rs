@@ -6,8 +6,7 @@
 
 use std::ops::Range;
 
-use kernels::Isa;
-use kernels::linear::{LinearKernel, PANEL_ROWS, linear};
+use kernels::linear::PANEL_ROWS;
 use program::{Error, LatentUp, Program, Progress, Result, WeightId, WeightSpec};
 use quant::GgmlType;
 
@@ -16,10 +15,11 @@ use crate::memory::Buffer;
 use crate::mla::{MlaDims, MlaForm};
 use crate::plan::{Phase, Plan};
 use crate::pool::Shares;
+use crate::tune::{TunedKernel, Tuning};
 
 /// A matrix for each head, in panels.
 pub(crate) struct HeadMatrix {
-    pub(crate) kernel: &'static LinearKernel,
+    pub(crate) kernel: TunedKernel,
     /// Rows of one head.
     pub(crate) rows: usize,
     pub(crate) cols: usize,
@@ -96,10 +96,10 @@ impl LatentWeights {
     /// Read and pack those that `form` may need.
     pub(super) fn load(
         (program, plan): (&Program, &Plan),
-        (isa, form): (Isa, MlaForm),
+        (tuning, form): (&Tuning, MlaForm),
         packing: &mut Packing<'_>,
     ) -> Result<LatentWeights> {
-        let (layers, len) = layout(program, plan, isa, form)?;
+        let (layers, len) = layout(program, plan, tuning, form)?;
         let mut arena = Buffer::new(len, "the weights")?;
         for layer in layers.iter().flatten() {
             for matrix in layer.all() {
@@ -166,7 +166,7 @@ impl PackedLatent {
 fn layout(
     program: &Program,
     plan: &Plan,
-    isa: Isa,
+    tuning: &Tuning,
     form: MlaForm,
 ) -> Result<(Vec<Option<PackedLatent>>, usize)> {
     let mut end = 0;
@@ -182,7 +182,7 @@ fn layout(
         };
         let [absorb, expand, value] = origins(up, &dims);
         let mut place = |origin: Origin| -> Result<HeadMatrix> {
-            let matrix = matrix(program.weight(origin.weight), origin, end, isa)?;
+            let matrix = matrix(program.weight(origin.weight), origin, end, tuning)?;
             // each starts on a cache line; panels need no more
             end = (end + matrix.head_bytes() * dims.n_heads).next_multiple_of(64);
             Ok(matrix)
@@ -214,7 +214,7 @@ fn origins(up: LatentUp, dims: &MlaDims) -> [Origin; 3] {
     }
 }
 
-fn matrix(spec: &WeightSpec, origin: Origin, start: usize, isa: Isa) -> Result<HeadMatrix> {
+fn matrix(spec: &WeightSpec, origin: Origin, start: usize, tuning: &Tuning) -> Result<HeadMatrix> {
     let (rows, cols) = if origin.turned { (spec.cols, origin.n) } else { (origin.n, spec.cols) };
     let ty = match spec.ty {
         ty if !origin.turned || ty.block_len() == 1 => ty,
@@ -222,7 +222,7 @@ fn matrix(spec: &WeightSpec, origin: Origin, start: usize, isa: Isa) -> Result<H
         _ => GgmlType::F16,
     };
     quant::format(spec.ty).ok_or_else(|| unusable(spec))?;
-    let kernel = linear(ty, isa).ok_or_else(|| unusable(spec))?;
+    let kernel = tuning.linear(ty).ok_or_else(|| unusable(spec))?;
     let panel_bytes = kernel.panel_bytes(cols);
     Ok(HeadMatrix { kernel, rows, cols, panel_bytes, start, ty, origin })
 }

@@ -5,6 +5,8 @@
 use half::{bf16, f16};
 use quant::GgmlType;
 
+#[cfg(target_arch = "x86_64")]
+use super::FEW_ROWS;
 use super::formats::names;
 use super::{ActFormat, Activations, Arranging, Body, Job, LinearKernel, PANEL_ROWS, Tiling, pack};
 use crate::{Isa, Level};
@@ -101,19 +103,20 @@ const STEP: usize = 128;
 /// A register tile over one step: `c[N][16] += panel * x`, with `x` as `[column][N]`.
 type TileFn = unsafe fn(panel: &[u8], x: &[f32], c: &mut [f32]);
 
-/// Up to this many activation rows, each weight is read once for all of them.
-#[cfg(target_arch = "x86_64")]
-const STREAM_ROWS: usize = 4;
-
 /// How [`tiles`] wants its rows: `[tile][column][tile_rows]`.
 #[cfg(target_arch = "x86_64")]
 pub(super) const fn arranging<const WIDTH: usize>() -> Arranging {
-    Arranging { tiling: tiling::<WIDTH>, fill, scratch: 4 + 4 * WIDTH * PANEL_ROWS }
+    Arranging {
+        stream_rows: FEW_ROWS,
+        tiling: Some(tiling::<WIDTH>),
+        fill,
+        scratch: 4 + 4 * WIDTH * PANEL_ROWS,
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
-fn tiling<const WIDTH: usize>(n: usize, cols: usize) -> Option<Tiling> {
-    (n > STREAM_ROWS).then(|| Tiling::new(n, WIDTH, cols))
+fn tiling<const WIDTH: usize>(n: usize, cols: usize) -> Tiling {
+    Tiling::new(n, WIDTH, cols)
 }
 
 #[cfg(target_arch = "x86_64")]

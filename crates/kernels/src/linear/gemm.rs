@@ -49,18 +49,19 @@ pub(super) trait Recipe: 'static {
     fn tile(n: usize) -> TileFn<Self::Unpacked>;
 }
 
-/// How [`run`] wants its rows, if there are more than `STREAM_ROWS`: `[tile][block][FIELDS][tile_rows]`.
-pub(super) const fn arranging<R: Recipe, const STREAM_ROWS: usize>() -> Arranging {
+/// How [`run`] wants its rows: `[tile][block][FIELDS][tile_rows]`.
+pub(super) const fn arranging<R: Recipe>(stream_rows: usize) -> Arranging {
     let unpacked = R::PANELS * size_of::<R::Unpacked>();
     Arranging {
-        tiling: tiling::<R, STREAM_ROWS>,
+        stream_rows,
+        tiling: Some(tiling::<R>),
         fill: fill::<R>,
         scratch: 64 + unpacked + 4 * R::WIDTH * PANEL_ROWS,
     }
 }
 
-fn tiling<R: Recipe, const STREAM_ROWS: usize>(n: usize, cols: usize) -> Option<Tiling> {
-    (n > STREAM_ROWS).then(|| Tiling::new(n, R::WIDTH, R::FIELDS * (cols / R::F::BLOCK)))
+fn tiling<R: Recipe>(n: usize, cols: usize) -> Tiling {
+    Tiling::new(n, R::WIDTH, R::FIELDS * (cols / R::F::BLOCK))
 }
 
 /// Copies the words of all codes, `step` apart.

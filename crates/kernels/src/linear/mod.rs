@@ -104,10 +104,10 @@ impl<'a> Q8Rows<'a> {
         }
     }
 
-    /// The first `N` rows; those beyond the last repeat it.
+    /// `N` rows from `first` on; those beyond the last repeat it.
     #[cfg(target_arch = "x86_64")]
-    fn rows<const N: usize>(&self) -> [Q8Row<'a>; N] {
-        std::array::from_fn(|c| self.row(c.min(self.n - 1)))
+    fn rows<const N: usize>(&self, first: usize) -> [Q8Row<'a>; N] {
+        std::array::from_fn(|c| self.row((first + c).min(self.n - 1)))
     }
 }
 
@@ -240,7 +240,7 @@ struct Job<'a, 'b> {
     /// Whole panels, one after another.
     panels: &'a [u8],
     x: &'a Activations<'b>,
-    /// The rows in tiles, if there are enough of them.
+    /// The rows in tiles; empty if they are read as they are.
     arranged: &'a [i32],
     /// `[panel][n][16]`.
     tile: &'a mut [f32],
@@ -291,11 +291,16 @@ impl Tiling {
     }
 }
 
+/// So few rows are read as they are by every kernel.
+pub const FEW_ROWS: usize = 4;
+
 /// A kernel's way with many rows.
 #[derive(Clone, Copy, Debug)]
 struct Arranging {
-    /// The tiling of `n` rows of `cols` columns; `None` if they are read as they are.
-    tiling: fn(n: usize, cols: usize) -> Option<Tiling>,
+    /// Most rows that can also be read as they are.
+    stream_rows: usize,
+    /// The tiling of `n` rows of `cols` columns; `None` if they are always read as they are.
+    tiling: Option<fn(n: usize, cols: usize) -> Tiling>,
     /// Writes one tile.
     fill: fn(x: &Activations<'_>, tiling: &Tiling, tile: usize, out: &mut [i32]),
     /// Bytes of scratch.
@@ -304,7 +309,8 @@ struct Arranging {
 
 impl Arranging {
     /// Rows are read as they are.
-    const NONE: Arranging = Arranging { tiling: |_, _| None, fill: |_, _, _, _| (), scratch: 0 };
+    const NONE: Arranging =
+        Arranging { stream_rows: usize::MAX, tiling: None, fill: |_, _, _, _| (), scratch: 0 };
 }
 
 /// Packs up to 16 file rows of a number of columns.
@@ -393,10 +399,17 @@ impl LinearKernel {
         self.arranging.scratch
     }
 
-    /// How `n` rows of `cols` columns are to be [arranged](Self::arrange) for [`run`](Self::run); `None` if it reads
-    /// them as they are.
+    /// Most activation rows that [`run`](Self::run) takes as they are, reading each panel once. From [`FEW_ROWS`] on
+    /// they may be arranged instead: what is faster depends on the machine.
+    pub fn stream_rows(&self) -> usize {
+        self.arranging.stream_rows
+    }
+
+    /// How `n` rows of `cols` columns can be [arranged](Self::arrange) for [`run`](Self::run); `None` if it reads them
+    /// as they are.
     pub fn tiling(&self, n: usize, cols: usize) -> Option<Tiling> {
-        (self.arranging.tiling)(n, cols)
+        let tiling = self.arranging.tiling.filter(|_| n > FEW_ROWS)?;
+        Some(tiling(n, cols))
     }
 
     /// Writes tile `tile` of the rows `x`, for [`run`](Self::run) with the same `x`.
@@ -413,8 +426,8 @@ impl LinearKernel {
 
     /// Multiplies consecutive panels with all rows of `x`; overwrites `tile`, which is `[n_panels][x.n][16]`.
     ///
-    /// - `arranged`: all tiles that [`arrange`](Self::arrange) makes of `x`; empty if there is no
-    ///   [`tiling`](Self::tiling)
+    /// - `arranged`: all tiles that [`arrange`](Self::arrange) makes of `x`; or empty, for at most
+    ///   [`stream_rows`](Self::stream_rows)
     ///
     /// # Panics
     /// If lengths do not agree, the activations have another format, or this CPU lacks [`isa`](Self::isa).
@@ -430,9 +443,14 @@ impl LinearKernel {
         x.check(self.act_format);
         let n_panels = panels.len() / panel_bytes;
         assert_eq!(tile.len(), n_panels * x.n() * PANEL_ROWS, "length of the output tile");
-        let words = self.tiling(x.n(), x.cols()).map_or(0, |tiling| tiling.words());
-        assert_eq!(arranged.len(), words, "words of the arranged rows");
-        let scratch_bytes = if words == 0 { 0 } else { self.arranging.scratch };
+        let scratch_bytes = if arranged.is_empty() {
+            assert!(x.n() <= self.stream_rows(), "{}: {} rows as they are", self.name, x.n());
+            0
+        } else {
+            let words = self.tiling(x.n(), x.cols()).map_or(0, |tiling| tiling.words());
+            assert_eq!(arranged.len(), words, "words of the arranged rows");
+            self.arranging.scratch
+        };
         assert!(scratch.len() >= scratch_bytes, "{}: scratch too short", self.name);
         assert!(Isa::detect().contains(self.isa), "{} cannot run on this CPU", self.name);
         if x.n() > 0 {

@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
-use kernels::linear::{ActFormat, Activations, F32Rows, LinearKernel, PANEL_ROWS, Q8Rows};
+use kernels::linear::{ActFormat, Activations, F32Rows, PANEL_ROWS, Q8Rows};
 
 use super::super::{Exec, Kernels, q8_stride};
 use super::memory::InputScratch;
+use crate::tune::TunedKernel;
 use crate::weights::HeadMatrix;
 
 /// Most rows of an input.
@@ -20,7 +21,7 @@ pub(super) fn tile_floats(n: usize) -> usize {
 
 /// Rows as a kernel reads them.
 pub(super) struct HeadInput<'a> {
-    kernel: &'static LinearKernel,
+    kernel: TunedKernel,
     x: Activations<'a>,
     arranged: &'a [i32],
 }
@@ -29,7 +30,7 @@ impl<'a> HeadInput<'a> {
     /// Quantize and arrange `x`, at most [`MAX_ROWS`] rows, as `kernel` wants it.
     pub(super) fn new(
         kernels: &Kernels,
-        kernel: &'static LinearKernel,
+        kernel: TunedKernel,
         x: F32Rows<'a>,
         scratch: InputScratch<'a>,
     ) -> HeadInput<'a> {
@@ -63,7 +64,7 @@ impl<'a> HeadInput<'a> {
 
     /// Whether another matrix's kernel reads the same.
     pub(super) fn serves(&self, matrix: &HeadMatrix) -> bool {
-        std::ptr::eq(self.kernel, matrix.kernel) && self.x.cols() == matrix.cols
+        self.kernel == matrix.kernel && self.x.cols() == matrix.cols
     }
 }
 

@@ -22,8 +22,8 @@ type Pair = [__m256i; 2];
 /// Rows 0 to 8 and 8 to 16.
 type PairF32 = [__m256; 2];
 
-/// Up to this many activation rows, panels are read once and unpacked in registers.
-const STREAM_ROWS: usize = 4;
+/// Up to this many activation rows, panels can be unpacked in registers: four rows at a time.
+const STREAM_ROWS: usize = 8;
 
 /// Whether codes are too wide to be added in int16.
 const fn is_wide<F: Format>() -> bool {
@@ -33,16 +33,16 @@ const fn is_wide<F: Format>() -> bool {
 /// How [`quantized`] wants its rows.
 pub(super) const fn arranging<F: Format>() -> Arranging {
     if is_wide::<F>() {
-        super::gemm::arranging::<wide::Wide<F>, STREAM_ROWS>()
+        super::gemm::arranging::<wide::Wide<F>>(STREAM_ROWS)
     } else {
-        super::gemm::arranging::<gemm::Narrow<F>, STREAM_ROWS>()
+        super::gemm::arranging::<gemm::Narrow<F>>(STREAM_ROWS)
     }
 }
 
 /// Multiplies panels of `F`.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn quantized<F: Format>(job: &mut Job<'_, '_>) {
-    if job.x.n() <= STREAM_ROWS {
+    if job.arranged.is_empty() {
         stream::panels::<F>(job);
     } else if is_wide::<F>() {
         // SAFETY: this function's features are those of the recipe.

@@ -7,18 +7,20 @@ use super::super::gemm::sum_pair;
 use super::super::{AHEAD, Job, PANEL_ROWS, Q8Row, prefetch};
 use super::{Pair, broadcast, halves, is_wide, keep, pairs, scaled, small, step, store_f32};
 
-/// Multiplies panels with up to 4 activation rows.
+/// Multiplies panels with few activation rows, up to 4 of them in one pass over a panel.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn panels<F: Format>(job: &mut Job<'_, '_>) {
     let x = job.q8();
     let panel_bytes = x.cols / F::BLOCK * F::BLOCK_BYTES;
     let tiles = job.tile.chunks_exact_mut(x.n * PANEL_ROWS);
     for (panel, tile) in job.panels.chunks_exact(panel_bytes).zip(tiles) {
-        let tile = tile.as_chunks_mut::<PANEL_ROWS>().0;
-        match x.n {
-            1 => one::<F, 1>(panel, x.rows(), tile),
-            2 => one::<F, 2>(panel, x.rows(), tile),
-            _ => one::<F, 4>(panel, x.rows(), tile),
+        for (first, tile) in tile.as_chunks_mut::<PANEL_ROWS>().0.chunks_mut(4).enumerate() {
+            let first = 4 * first;
+            match tile.len() {
+                1 => one::<F, 1>(panel, x.rows(first), tile),
+                2 => one::<F, 2>(panel, x.rows(first), tile),
+                _ => one::<F, 4>(panel, x.rows(first), tile),
+            }
         }
     }
 }
@@ -61,8 +63,11 @@ fn one<F: Format, const N: usize>(
             add::<F, 5, N>(&mut sums, group, &a, &scale);
             add::<F, 6, N>(&mut sums, group, &a, &scale);
             add::<F, 7, N>(&mut sums, group, &a, &scale);
-            if F::WHOLE && (F::SCALES.min() || F::ZERO != 0 && !is_wide::<F>()) {
-                sums.add_whole::<F>(&factors, &rows, at);
+        }
+        // in a loop of its own: here registers are free again
+        if F::WHOLE && (F::SCALES.min() || F::ZERO != 0 && !is_wide::<F>()) {
+            for g in 0..F::GROUPS {
+                sums.add_whole::<F>(&Factors::new::<F>(header, g), &rows, b * F::GROUPS + g);
             }
         }
         let scale = halves(header, 0);

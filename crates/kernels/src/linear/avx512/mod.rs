@@ -13,26 +13,28 @@ pub(super) use float::{arranging as plain_arranging, plain};
 use super::format::Format;
 use super::{Arranging, Job, PANEL_ROWS};
 
-/// Up to this many activation rows, panels are read once and unpacked in registers.
+/// Up to this many activation rows, panels can be read once and unpacked in registers.
 const STREAM_ROWS: usize = 8;
 
 /// How [`quantized`] wants its rows.
 pub(super) const fn arranging<F: Format>() -> Arranging {
-    super::gemm::arranging::<gemm::Vnni<F>, STREAM_ROWS>()
+    super::gemm::arranging::<gemm::Vnni<F>>(STREAM_ROWS)
 }
 
 /// Multiplies panels of `F`.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 pub(super) fn quantized<F: Format>(job: &mut Job<'_, '_>) {
+    if !job.arranged.is_empty() {
+        // SAFETY: this function's features are those of the recipe.
+        return unsafe { super::gemm::run::<gemm::Vnni<F>>(job) };
+    }
     match job.x.n() {
         1 => stream::panels::<F, 1>(job),
         2 => stream::panels::<F, 2>(job),
         3 => stream::panels::<F, 3>(job),
         4 => stream::panels::<F, 4>(job),
         5 | 6 => stream::panels::<F, 6>(job),
-        7 | 8 => stream::panels::<F, 8>(job),
-        // SAFETY: this function's features are those of the recipe.
-        _ => unsafe { super::gemm::run::<gemm::Vnni<F>>(job) },
+        _ => stream::panels::<F, STREAM_ROWS>(job),
     }
 }
 

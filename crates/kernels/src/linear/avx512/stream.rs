@@ -24,7 +24,7 @@ pub(super) fn panels<F: Format, const N: usize>(job: &mut Job<'_, '_>) {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 fn one<F: Format, const N: usize>(panel: &[u8], x: &Q8Rows<'_>) -> [__m512; N] {
-    let rows = x.rows::<N>();
+    let rows = x.rows::<N>(0);
     let mut acc = [_mm512_setzero_ps(); N];
     for (b, block) in panel.chunks_exact(F::BLOCK_BYTES).enumerate() {
         let (header, groups) = block.split_at(F::SCALES.header());

@@ -1,0 +1,190 @@
+//! When rows are multiplied as they are and when in tiles: measured once for each kernel, when a model first needs it.
+//!
+//! Few rows are best multiplied while a panel streams past; with more of them it pays to unpack it once into the
+//! first-level cache. Where the one overtakes the other depends on the machine. Bits do not depend on it.
+
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use kernels::Isa;
+use kernels::linear::{
+    ActFormat, Activations, F32Rows, FEW_ROWS, LinearKernel, PANEL_ROWS, Q8Rows, Tiling, linear,
+};
+use quant::GgmlType;
+
+/// Columns of the matrices that are measured: whole blocks of every type.
+const COLS: usize = 1024;
+/// Bytes of their panels: more than a second-level cache.
+const BYTES: usize = 2 << 20;
+/// Each time is the best of so many.
+const PASSES: usize = 3;
+/// Tiles must be this much faster to be preferred: they need a barrier more.
+const GAIN: f64 = 0.95;
+
+/// A kernel, and up to how many rows it reads as they are.
+#[derive(Clone, Copy)]
+pub(crate) struct TunedKernel {
+    kernel: &'static LinearKernel,
+    stream_rows: usize,
+}
+
+impl TunedKernel {
+    /// Up to how many rows it reads them as they are.
+    pub(crate) fn stream_rows(&self) -> usize {
+        self.stream_rows
+    }
+
+    /// How `n` rows of `cols` columns are to be arranged; `None` if they are read as they are.
+    pub(crate) fn tiling(&self, n: usize, cols: usize) -> Option<Tiling> {
+        if n <= self.stream_rows { None } else { self.kernel.tiling(n, cols) }
+    }
+}
+
+impl Deref for TunedKernel {
+    type Target = LinearKernel;
+
+    fn deref(&self) -> &LinearKernel {
+        self.kernel
+    }
+}
+
+impl PartialEq for TunedKernel {
+    fn eq(&self, other: &TunedKernel) -> bool {
+        std::ptr::eq(self.kernel, other.kernel)
+    }
+}
+
+/// The kernels of an executor.
+pub(crate) struct Tuning {
+    isa: Isa,
+    /// Rows that are read as they are, by the name of the kernel.
+    found: Mutex<HashMap<&'static str, usize>>,
+}
+
+impl Tuning {
+    /// Of kernels that `isa` allows.
+    pub(crate) fn new(isa: Isa) -> Tuning {
+        Tuning { isa, found: Mutex::default() }
+    }
+
+    /// Instruction sets that kernels may use.
+    pub(crate) fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    /// The kernel for weights of type `ty`; `None` for types that weights cannot have.
+    pub(crate) fn linear(&self, ty: GgmlType) -> Option<TunedKernel> {
+        let kernel = linear(ty, self.isa)?;
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let stream_rows = *found.entry(kernel.name()).or_insert_with(|| stream_rows(kernel));
+        Some(TunedKernel { kernel, stream_rows })
+    }
+}
+
+/// Up to how many rows `kernel` is faster when it reads them as they are.
+fn stream_rows(kernel: &LinearKernel) -> usize {
+    let most = kernel.stream_rows();
+    if most <= FEW_ROWS || kernel.tiling(most, COLS).is_none() {
+        return most;
+    }
+    let trial = Trial::new(kernel, most);
+    let slower = |n: &usize| trial.time(*n, true) < GAIN * trial.time(*n, false);
+    (FEW_ROWS + 1..=most).find(slower).map_or(most, |n| n - 1)
+}
+
+/// Panels and rows to measure a kernel with.
+struct Trial<'a> {
+    kernel: &'a LinearKernel,
+    panels: Vec<u8>,
+    x: Vec<f32>,
+    codes: Vec<i8>,
+    scales: Vec<f32>,
+    sums: Vec<i32>,
+}
+
+impl Trial<'_> {
+    /// For up to `n` rows.
+    fn new(kernel: &LinearKernel, n: usize) -> Trial<'_> {
+        let panel_bytes = kernel.panel_bytes(COLS);
+        // as an f16, the scale of a block, this is 0.065
+        let row = vec![0x2C; kernel.ty().row_bytes(COLS).unwrap_or(0)];
+        let mut panel = vec![0; panel_bytes];
+        kernel.pack(&[row.as_slice(); PANEL_ROWS], COLS, &mut panel);
+        Trial {
+            kernel,
+            panels: panel.repeat(BYTES.div_ceil(panel_bytes)),
+            x: vec![0.5; n * COLS],
+            codes: vec![64; n * COLS],
+            scales: vec![0.01; n * COLS / 32],
+            sums: vec![16 * 64; n * COLS / 16],
+        }
+    }
+
+    /// `n` of the rows.
+    fn rows(&self, n: usize) -> Activations<'_> {
+        let (cols, stride, pick) = (COLS, COLS, None);
+        match self.kernel.act_format() {
+            ActFormat::F32 => Activations::F32(F32Rows { x: &self.x, n, cols, stride, pick }),
+            format @ (ActFormat::Q8 | ActFormat::Q8Whole) => Activations::Q8(Q8Rows {
+                codes: &self.codes,
+                scales: &self.scales,
+                sums: &self.sums,
+                n,
+                cols,
+                block: format.q8_block(),
+                stride,
+                pick,
+            }),
+        }
+    }
+
+    /// The time for `n` rows, in seconds.
+    fn time(&self, n: usize, tiles: bool) -> f64 {
+        /// Panels per call, as the executor takes them.
+        const PANELS: usize = 16;
+        let (kernel, x) = (self.kernel, self.rows(n));
+        let mut arranged = Vec::new();
+        if let Some(tiling) = kernel.tiling(n, COLS).filter(|_| tiles) {
+            arranged.resize(tiling.words(), 0);
+            for (tile, out) in arranged.chunks_exact_mut(tiling.tile_words).enumerate() {
+                kernel.arrange(&x, tile, out);
+            }
+        }
+        let mut scratch = vec![0; kernel.scratch_bytes()];
+        let mut out = vec![0.0; PANELS * n * PANEL_ROWS];
+        let panel_bytes = kernel.panel_bytes(COLS);
+        let mut best = Duration::MAX;
+        for _ in 0..PASSES {
+            let start = Instant::now();
+            for panels in self.panels.chunks(PANELS * panel_bytes) {
+                let out = &mut out[..panels.len() / panel_bytes * n * PANEL_ROWS];
+                kernel.run(panels, (&x, &arranged), out, &mut scratch);
+            }
+            best = best.min(start.elapsed());
+        }
+        best.as_secs_f64()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_has_a_threshold_within_what_it_can() {
+        for isa in [Isa::NONE, Isa::AVX2, Isa::AVX512] {
+            let tuning = Tuning::new(isa.and(Isa::detect()));
+            for ty in GgmlType::all().filter(|ty| quant::format(*ty).is_some()) {
+                let Some(tuned) = tuning.linear(ty) else { panic!("{ty} has a kernel") };
+                let rows = tuned.stream_rows;
+                assert!((FEW_ROWS..=tuned.kernel.stream_rows()).contains(&rows), "{ty}: {rows}");
+                assert!(tuned.tiling(rows, COLS).is_none(), "{ty}");
+                let more = tuned.kernel.tiling(rows.saturating_add(1), COLS);
+                assert_eq!(tuned.tiling(rows.saturating_add(1), COLS), more, "{ty}");
+                assert_eq!(tuning.linear(ty).map(|again| again.stream_rows), Some(rows), "{ty}");
+            }
+        }
+    }
+}
