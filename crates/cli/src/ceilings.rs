@@ -8,11 +8,11 @@ use planner::{Rates, Wanted};
 use program::{Ceilings, ComputeCeiling, Error, Executor, ReadCeiling};
 use serde::{Deserialize, Serialize};
 
-use crate::rates::{self, KeptRates};
+use crate::rates::{self, KeptRates, Top};
 use crate::{memory, ui, units};
 
 /// Of the file; files of other versions are written anew.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// What measured: another version has other kernels, and a build with assertions is slower.
 const BUILD: &str = if cfg!(debug_assertions) {
@@ -85,6 +85,18 @@ impl Kept {
     /// The rates; `None` if there are none, or what is there makes no sense.
     pub(crate) fn rates(&self) -> Option<Rates> {
         self.rates.as_ref()?.rates()
+    }
+
+    /// The ceilings of all threads.
+    fn top(&self) -> Top {
+        let threads = self.compute.iter().map(|c| c.threads).max().unwrap_or(0);
+        let ceilings = self.ceilings().unwrap_or_default();
+        let compute = ceilings.compute(threads);
+        Top {
+            bytes: ceilings.memory_bandwidth(threads).unwrap_or(0.0),
+            f32: compute.map_or(0.0, |c| c.f32_macs_per_second),
+            int8: compute.map_or(0.0, |c| c.int8_macs_per_second),
+        }
     }
 
     /// Whether so many other threads leave too few cores for those that were measured.
@@ -310,7 +322,7 @@ impl std::fmt::Display for Kept {
             )?;
         }
         write!(f, "barrier                    {:8} ns", self.barrier_nanoseconds)?;
-        let lines = self.rates().map(|rates| rates::lines(&rates)).unwrap_or_default();
+        let lines = self.rates().map(|rates| rates::lines(&rates, &self.top())).unwrap_or_default();
         lines.iter().try_for_each(|line| write!(f, "\n{line}"))
     }
 }

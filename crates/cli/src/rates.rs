@@ -119,40 +119,67 @@ impl KeptRates {
     }
 }
 
-/// Lines for people: what kernels reach, by type and by shape.
-pub(crate) fn lines(rates: &Rates) -> Vec<String> {
+/// The ceilings of all threads: the bandwidth of memory in bytes, multiply-adds in f32 and of 8 bits, per second.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Top {
+    pub(crate) bytes: f64,
+    pub(crate) f32: f64,
+    pub(crate) int8: f64,
+}
+
+/// A share of a ceiling; nothing where there is none.
+fn share(reached: f64, ceiling: f64) -> String {
+    if reached.is_finite() && ceiling > 0.0 {
+        format!("{:3.0} %", 100.0 * reached / ceiling)
+    } else {
+        "     ".into()
+    }
+}
+
+/// Lines for people: what kernels reach, by type and by shape, and what share of the machine's ceilings that is.
+pub(crate) fn lines(rates: &Rates, top: &Top) -> Vec<String> {
     let mut lines = Vec::new();
     if !rates.linear.is_empty() {
-        lines.push("matrices      1 row      16 rows     512 rows  chunk".into());
+        lines.push(
+            "matrices        1 row of limit        16 rows         512 rows of limit  chunk".into(),
+        );
     }
     for rate in &rates.linear {
-        let gops = |rows| 2e-9 * rate.macs_per_second(rows);
+        let macs = |rows| rate.macs_per_second(rows);
+        let arithmetic = if rate.ty.block_len() == 1 { top.f32 } else { top.int8 };
         lines.push(format!(
-            "{:8} {:6.1} GB/s {:6.0} GOP/s {:6.0} GOP/s {:6}",
+            "{:8} {:7.1} GB/s {:>5} {:8.0} GOP/s {:10.0} GOP/s {:>5} {:6}",
             rate.ty.name(),
             1e-9 * rate.bytes_per_second(),
-            gops(16),
-            gops(512),
+            share(rate.bytes_per_second(), top.bytes),
+            2e-9 * macs(16),
+            2e-9 * macs(512),
+            share(macs(512), arithmetic),
             rate.chunk(),
         ));
     }
     if !rates.attention.is_empty() {
-        lines.push("attention              a step       a prompt".into());
+        lines.push("attention                a step of limit           a prompt of limit".into());
     }
     for rate in &rates.attention {
         let s = &rate.shape;
+        let bytes = rate.bytes_per_second();
+        // what binds a position: reading it, or multiplying it with every head
+        let limit = (bytes * rate.position / top.bytes).max(s.macs() as f64 / top.f32);
         let cache = if s.k == s.v {
             s.k.name().to_owned()
         } else {
             format!("{}/{}", s.k.name(), s.v.name())
         };
         lines.push(format!(
-            "{:>2}/{:<2} x {:<4}{cache:>6} {:7.1} GB/s {:5.0} GFLOP/s",
+            "{:>2}/{:<2} x {:<4}{cache:>10} {:6.1} GB/s {:>5} {:12.0} GFLOP/s {:>5}",
             s.n_heads,
             s.n_kv_heads,
             s.key_dim,
-            1e-9 * rate.bytes_per_second(),
+            1e-9 * bytes,
+            share(limit, rate.position),
             2e-9 * rate.macs_per_second(),
+            share(rate.macs_per_second(), top.f32),
         ));
     }
     let o = &rates.overheads;
@@ -207,9 +234,14 @@ mod tests {
 
     #[test]
     fn lines_name_types_and_shapes() {
-        let text = lines(&rates()).join("\n");
-        for part in ["Q4_K       28.1 GB/s", "341 GOP/s", "14/2  x 64  f16/q8_0", "a phase 2.0 us"]
-        {
+        let top = Top { bytes: 56.2e9, f32: 1e12, int8: 341e9 };
+        let text = lines(&rates(), &top).join("\n");
+        for part in [
+            "Q4_K        28.1 GB/s  50 %",
+            "341 GOP/s  50 %",
+            "14/2  x 64    f16/q8_0",
+            "a phase 2.0 us",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
     }

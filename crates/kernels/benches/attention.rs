@@ -93,13 +93,14 @@ fn attend(c: &mut Criterion, group: &str, n: usize, copies: usize) {
 
 /// A step: the query heads of one group; the cache comes from memory.
 fn step(c: &mut Criterion) {
-    for n in [1, 4, 7] {
+    for n in [1, 4, 6] {
         attend(c, "attend/step", n, 128);
     }
 }
 
 /// A prompt: 64 rows; the cache is in a near cache.
 fn prompt(c: &mut Criterion) {
+    attend(c, "attend/near", 6, 1);
     attend(c, "attend/prompt", 64, 1);
 }
 
