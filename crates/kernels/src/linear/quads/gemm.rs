@@ -228,11 +228,34 @@ fn dot<Q: Quads, F: Format, const N: usize>(
             *i = quads.splat(start);
         }
     }
-    for (codes, a) in codes.iter().zip(&record[part * codes.len()..]) {
-        let codes = quads.load(codes);
-        for (i, a) in i.iter_mut().zip(a) {
-            *i = quads.dot_bytes(*i, codes, *a);
-        }
+    let record = &record[part * codes.len()..];
+    let (codes, record) = (codes.as_chunks::<4>().0, record.as_chunks::<4>().0);
+    four(quads, &codes[0], &record[0], &mut i);
+    if Tiles::<Q, F>::PARTS == 1 {
+        four(quads, &codes[1], &record[1], &mut i);
     }
     i
+}
+
+/// Adds the products of four steps. They are written out because LLVM does not unroll a loop over wide tiles.
+#[inline(always)]
+fn four<Q: Quads, const N: usize>(
+    quads: Q,
+    codes: &[[u8; 64]; 4],
+    record: &[[i32; N]; 4],
+    i: &mut [Q::I; N],
+) {
+    products(quads, &codes[0], &record[0], i);
+    products(quads, &codes[1], &record[1], i);
+    products(quads, &codes[2], &record[2], i);
+    products(quads, &codes[3], &record[3], i);
+}
+
+/// Adds the products of one step of four columns.
+#[inline(always)]
+fn products<Q: Quads, const N: usize>(quads: Q, codes: &[u8; 64], a: &[i32; N], i: &mut [Q::I; N]) {
+    let codes = quads.load(codes);
+    for (i, a) in i.iter_mut().zip(a) {
+        *i = quads.dot_bytes(*i, codes, *a);
+    }
 }

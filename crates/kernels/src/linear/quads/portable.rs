@@ -180,6 +180,6 @@ mod tests {
         let sum = Portable.dot_bytes(Portable.splat(i32::MAX), Portable.splat(-1), 0x7f7f_7f7f);
         assert_eq!(sum[0], i32::MAX.wrapping_add(4 * 255 * 127));
         let sum = Portable.dot_bytes(Portable.splat(0), Portable.splat(-1), -0x7f7f_7f80);
-        assert_eq!(sum[0], 255 * (-128 - 128 - 128 - 128 + 0));
+        assert_eq!(sum[0], 4 * 255 * -128);
     }
 }
