@@ -1,6 +1,6 @@
 //! Plain weights (F32, F16, BF16): panels of `[column][16 rows]` in the file's type, f32 activations.
 //!
-//! Each lane is `acc = fma(w, x, acc)` over ascending columns.
+//! Each lane is `acc = fma(w, x, acc)` over ascending columns. The loops over vectors are in `lines.rs`.
 
 use half::{bf16, f16};
 use quant::GgmlType;
@@ -55,7 +55,7 @@ impl Plain for Bf16 {
     }
 }
 
-/// The kernel of plain type `P` for one instruction set.
+/// The kernel of plain type `P` that has name `which`.
 pub(super) const fn kernel<P: Plain>(
     which: usize,
     isa: Isa,

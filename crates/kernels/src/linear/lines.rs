@@ -14,15 +14,23 @@ pub(super) const fn arranging() -> Arranging {
 
 /// Multiplies panels of `P`, on any CPU.
 pub(super) fn plain<P: Plain>(job: &mut Job<'_, '_>) {
-    multiply::<Portable, P, WIDTH>(Portable, job, |n| match n {
-        3 => |panel, x, c| tile::<Portable, P, 3>(Portable, panel, x, c),
-        _ => |panel, x, c| tile::<Portable, P, 4>(Portable, panel, x, c),
-    });
+    fn any<P: Plain, const N: usize>(panel: &[u8], x: &[f32], c: &mut [f32]) {
+        tile::<Portable, P, N>(Portable, panel, x, c);
+    }
+    let tiles = |n| match n {
+        3 => any::<P, 3> as TileFn,
+        _ => any::<P, 4>,
+    };
+    // SAFETY: these tiles need no features.
+    unsafe { multiply::<Portable, P, WIDTH>(Portable, job, tiles) }
 }
 
 /// Multiplies panels of `P`; `tiles` gives the [`tile`] of 3 to `WIDTH` columns, compiled for the instruction set.
+///
+/// # Safety
+/// The CPU has the features of the tiles.
 #[inline(always)]
-pub(super) fn multiply<S: Simd, P: Plain, const WIDTH: usize>(
+pub(super) unsafe fn multiply<S: Simd, P: Plain, const WIDTH: usize>(
     simd: S,
     job: &mut Job<'_, '_>,
     tiles: fn(usize) -> TileFn,
@@ -39,7 +47,7 @@ pub(super) fn multiply<S: Simd, P: Plain, const WIDTH: usize>(
         3 | 4 => {
             panels::<S, P, 1, 4>(simd, job, 0);
         }
-        // SAFETY: the token proves the features of the tiles.
+        // SAFETY: the caller vouches for the CPU.
         _ => unsafe { float::tiles::<P, WIDTH>(job, tiles) },
     }
 }

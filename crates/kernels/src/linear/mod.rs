@@ -435,7 +435,7 @@ impl LinearKernel {
 /// How hard the kernels of a type try, in the order of their names.
 const LEVELS: [Level; 4] = [Level::Naive, Level::Partial, Level::Full, Level::Full];
 
-/// The kernels of quantized type `F` for one instruction set.
+/// The kernel of quantized type `F` that has name `which`.
 const fn kernel<F: format::Format>(
     which: usize,
     isa: Isa,

@@ -1,6 +1,6 @@
 //! Plain weights: two registers of 16 rows per column of weights.
 
-use super::super::float::{self, Plain};
+use super::super::float::{self, Plain, TileFn};
 use super::super::{Arranging, Job, lines};
 use crate::lanes::Avx2;
 
@@ -15,12 +15,15 @@ pub(in super::super) const fn arranging() -> Arranging {
 /// Multiplies panels of `P`.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(in super::super) fn plain<P: Plain>(job: &mut Job<'_, '_>) {
-    lines::multiply::<Avx2, P, WIDTH>(Avx2::new(), job, |n| match n {
-        3 => tile::<P, 3>,
+    let tiles = |n| match n {
+        3 => tile::<P, 3> as TileFn,
         4 => tile::<P, 4>,
         5 => tile::<P, 5>,
         _ => tile::<P, 6>,
-    });
+    };
+    let simd = Avx2::new();
+    // SAFETY: this function's features are those of the tiles.
+    unsafe { lines::multiply::<Avx2, P, WIDTH>(simd, job, tiles) }
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]

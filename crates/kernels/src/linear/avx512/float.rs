@@ -1,6 +1,6 @@
 //! Plain weights: one register of 16 rows per column of weights.
 
-use super::super::float::{self, Plain};
+use super::super::float::{self, Plain, TileFn};
 use super::super::{Arranging, Job, lines};
 use crate::lanes::Avx512;
 
@@ -15,8 +15,8 @@ pub(in super::super) const fn arranging() -> Arranging {
 /// Multiplies panels of `P`.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 pub(in super::super) fn plain<P: Plain>(job: &mut Job<'_, '_>) {
-    lines::multiply::<Avx512, P, WIDTH>(Avx512::new(), job, |n| match n {
-        3 => tile::<P, 3>,
+    let tiles = |n| match n {
+        3 => tile::<P, 3> as TileFn,
         4 => tile::<P, 4>,
         5 => tile::<P, 5>,
         6 => tile::<P, 6>,
@@ -26,7 +26,10 @@ pub(in super::super) fn plain<P: Plain>(job: &mut Job<'_, '_>) {
         10 => tile::<P, 10>,
         11 => tile::<P, 11>,
         _ => tile::<P, 12>,
-    });
+    };
+    let simd = Avx512::new();
+    // SAFETY: this function's features are those of the tiles.
+    unsafe { lines::multiply::<Avx512, P, WIDTH>(simd, job, tiles) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
