@@ -237,14 +237,11 @@ fn naive_kernels() -> impl Iterator<Item = &'static LinearKernel> {
     linear_kernels().filter(|k| k.level() == Level::Naive)
 }
 
-/// Instruction sets to test; those that the CPU lacks are named, or fail if required.
-fn isas() -> Vec<Isa> {
+/// Kernels of `ty` to test against the naive one; instruction sets that the CPU lacks are named, or fail if required.
+fn others(ty: GgmlType) -> impl Iterator<Item = &'static LinearKernel> {
     let required = std::env::var("ROOFLIGHT_REQUIRE_ISA").unwrap_or_default();
-    let mut found = vec![];
-    for (name, isa) in &Isa::NAMES[1..] {
-        if Isa::detect().contains(*isa) {
-            found.push(*isa);
-        } else {
+    for (name, isa) in Isa::NAMES {
+        if !Isa::detect().contains(*isa) {
             assert!(
                 !required.contains(name),
                 "ROOFLIGHT_REQUIRE_ISA={required}, but this CPU lacks {name}"
@@ -252,7 +249,9 @@ fn isas() -> Vec<Isa> {
             eprintln!("skipped: needs {name}");
         }
     }
-    found
+    let cpu = Isa::detect();
+    linear_kernels()
+        .filter(move |k| k.ty() == ty && k.level() != Level::Naive && cpu.contains(k.isa()))
 }
 
 fn check(ty: GgmlType, rows: usize, cols: usize, n: usize, fill: Fill) {
@@ -263,8 +262,7 @@ fn check(ty: GgmlType, rows: usize, cols: usize, n: usize, fill: Fill) {
         let error = case.error(naive.act_format(), &want);
         assert!(error < 2e-6, "{} {rows}x{cols} n={n} {fill:?}: error {error}", naive.name());
     }
-    for isa in isas() {
-        let kernel = linear_kernels().find(|k| k.ty() == ty && k.isa() == isa).unwrap();
+    for kernel in others(ty) {
         let got = case.run(kernel);
         for (i, (got, want)) in got.iter().zip(&want).enumerate() {
             let (panel, c, r) = (i / 16 / n, i / 16 % n, i % 16);
@@ -317,9 +315,8 @@ fn extreme_codes_do_not_overflow() {
 /// One row and many rows give the same bits: the rows of a batch do not see each other.
 #[test]
 fn bits_do_not_depend_on_the_number_of_rows() {
-    for naive in naive_kernels() {
-        let kernel = linear(naive.ty(), Isa::detect()).unwrap();
-        let many = Case::new(naive.ty(), 33, 512, 21, Fill::Random);
+    for kernel in linear_kernels().filter(|k| Isa::detect().contains(k.isa())) {
+        let many = Case::new(kernel.ty(), 33, 512, 21, Fill::Random);
         let all = many.run(kernel);
         for c in [0, 7, 20] {
             let one = Case {
@@ -398,14 +395,18 @@ fn quantize_q8_agrees_to_the_bit() {
 }
 
 #[test]
-fn the_table_names_every_weight_type_once_per_isa() {
+fn every_weight_type_has_a_naive_and_a_portable_kernel() {
     let mut names: Vec<_> = linear_kernels().map(LinearKernel::name).collect();
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), linear_kernels().count());
     for format in quant::FORMATS {
-        let kernel = linear(format.ty(), Isa::NONE).unwrap();
-        assert_eq!((kernel.ty(), kernel.level()), (format.ty(), Level::Naive));
+        let of_type = || linear_kernels().filter(|k| k.ty() == format.ty());
+        let naive: Vec<_> = of_type().filter(|k| k.level() == Level::Naive).collect();
+        assert_eq!(naive.iter().map(|k| k.isa()).collect::<Vec<_>>(), [Isa::NONE]);
+        assert_eq!(of_type().next().unwrap().name(), naive[0].name(), "it comes first");
+        let portable = linear(format.ty(), Isa::NONE).unwrap();
+        assert_eq!((portable.isa(), portable.level()), (Isa::NONE, Level::Partial));
     }
     assert!(linear(GgmlType::I32, Isa::detect()).is_none());
 }

@@ -100,6 +100,12 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn load_bf16(self, x: &[u8; 2 * LANES]) -> Pair {
+        let (low, high) = halves(x);
+        [upper(self, low), upper(self, high)]
+    }
+
+    #[inline(always)]
     fn load_i8(self, x: &[u8; LANES]) -> Pair {
         let (low, high) = halves(x);
         // SAFETY: SSE2 is part of x86-64; half of 16 bytes is 8 readable bytes; `loadl` has no alignment rule.
@@ -172,6 +178,15 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn fnma(self, a: Pair, b: Pair, c: Pair) -> Pair {
+        // SAFETY: the token proves FMA.
+        let low = unsafe { _mm256_fnmadd_ps(a[0], b[0], c[0]) };
+        // SAFETY: the token proves FMA.
+        let high = unsafe { _mm256_fnmadd_ps(a[1], b[1], c[1]) };
+        [low, high]
+    }
+
+    #[inline(always)]
     fn min(self, a: Pair, b: Pair) -> Pair {
         // SAFETY: the token proves AVX2.
         let low = unsafe { _mm256_min_ps(a[0], b[0]) };
@@ -213,6 +228,20 @@ impl Simd for Avx2 {
             [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0];
         self.less(self.load(&INDEX), self.splat(n.min(LANES) as f32), x, other)
     }
+}
+
+/// 8 upper halves as f32.
+#[inline(always)]
+fn upper(_: Avx2, bytes: &[u8]) -> __m256 {
+    let bytes: &[u8; 16] = bytes.first_chunk().expect("half of 32 bytes");
+    // SAFETY: SSE2 is part of x86-64; the reference covers 16 readable bytes; `loadu` has no alignment rule.
+    let upper = unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) };
+    // SAFETY: the token proves AVX2.
+    let wide = unsafe { _mm256_cvtepu16_epi32(upper) };
+    // SAFETY: the token proves AVX2.
+    let bits = unsafe { _mm256_slli_epi32::<16>(wide) };
+    // SAFETY: the token proves AVX2.
+    unsafe { _mm256_castsi256_ps(bits) }
 }
 
 /// [`Simd::power`] of 8 lanes.

@@ -89,6 +89,18 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    fn load_bf16(self, x: &[u8; 2 * LANES]) -> __m512 {
+        // SAFETY: the token proves AVX; the reference covers 32 readable bytes; `loadu` has no alignment rule.
+        let upper = unsafe { _mm256_loadu_si256(x.as_ptr().cast()) };
+        // SAFETY: the token proves AVX-512.
+        let wide = unsafe { _mm512_cvtepu16_epi32(upper) };
+        // SAFETY: the token proves AVX-512.
+        let bits = unsafe { _mm512_slli_epi32::<16>(wide) };
+        // SAFETY: the token proves AVX-512.
+        unsafe { _mm512_castsi512_ps(bits) }
+    }
+
+    #[inline(always)]
     fn load_i8(self, x: &[u8; LANES]) -> __m512 {
         // SAFETY: SSE2 is part of x86-64; the reference covers 16 readable bytes; `loadu` has no alignment rule.
         let bytes = unsafe { _mm_loadu_si128(x.as_ptr().cast()) };
@@ -132,6 +144,12 @@ impl Simd for Avx512 {
     fn fma(self, a: __m512, b: __m512, c: __m512) -> __m512 {
         // SAFETY: the token proves AVX-512.
         unsafe { _mm512_fmadd_ps(a, b, c) }
+    }
+
+    #[inline(always)]
+    fn fnma(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        // SAFETY: the token proves AVX-512.
+        unsafe { _mm512_fnmadd_ps(a, b, c) }
     }
 
     #[inline(always)]

@@ -41,6 +41,7 @@ pub(crate) trait Simd: Copy {
     fn load(self, x: &[f32; LANES]) -> Self::V;
     fn load_bytes(self, x: &[u8; 4 * LANES]) -> Self::V;
     fn load_f16(self, x: &[u8; 2 * LANES]) -> Self::V;
+    fn load_bf16(self, x: &[u8; 2 * LANES]) -> Self::V;
     fn load_i8(self, x: &[u8; LANES]) -> Self::V;
     fn store(self, x: Self::V, out: &mut [f32; LANES]);
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
@@ -49,6 +50,8 @@ pub(crate) trait Simd: Copy {
     fn div(self, a: Self::V, b: Self::V) -> Self::V;
     /// `a * b + c`, rounded once.
     fn fma(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// `c - a * b`, rounded once.
+    fn fnma(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// `a < b ? a : b`.
     fn min(self, a: Self::V, b: Self::V) -> Self::V;
     /// `a > b ? a : b`.

@@ -1,7 +1,7 @@
 //! 16 lanes in an array: what an instruction set without kernels of its own gets, and the emulation of those that the
 //! CPU at hand lacks. The compiler makes vectors of it where it can.
 
-use half::f16;
+use half::{bf16, f16};
 
 use super::Simd;
 use crate::attention::{Elem, Order, Product, tile};
@@ -62,6 +62,12 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    fn load_bf16(self, x: &[u8; 2 * LANES]) -> Array {
+        let words = x.as_chunks::<2>().0;
+        std::array::from_fn(|i| bf16::from_le_bytes(words[i]).to_f32())
+    }
+
+    #[inline(always)]
     fn load_i8(self, x: &[u8; LANES]) -> Array {
         x.map(|byte| f32::from(byte.cast_signed()))
     }
@@ -94,6 +100,11 @@ impl Simd for Portable {
     #[inline(always)]
     fn fma(self, a: Array, b: Array, c: Array) -> Array {
         std::array::from_fn(|i| a[i].mul_add(b[i], c[i]))
+    }
+
+    #[inline(always)]
+    fn fnma(self, a: Array, b: Array, c: Array) -> Array {
+        std::array::from_fn(|i| (-a[i]).mul_add(b[i], c[i]))
     }
 
     #[inline(always)]

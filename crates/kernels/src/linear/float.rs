@@ -1,20 +1,21 @@
 //! Plain weights (F32, F16, BF16): panels of `[column][16 rows]` in the file's type, f32 activations.
 //!
-//! Each lane is `acc = fma(w, x, acc)` over ascending columns.
+//! Each lane is `acc = fma(w, x, acc)` over ascending columns. The loops over vectors are in `lines.rs`.
 
 use half::{bf16, f16};
 use quant::GgmlType;
 
-#[cfg(target_arch = "x86_64")]
-use super::FEW_ROWS;
 use super::formats::names;
-use super::{ActFormat, Activations, Arranging, Body, Job, LinearKernel, PANEL_ROWS, Tiling, pack};
-use crate::{Isa, Level};
+use super::{
+    ActFormat, Activations, Arranging, Body, FEW_ROWS, Job, LEVELS, LinearKernel, PANEL_ROWS,
+    Tiling, pack,
+};
+use crate::Isa;
 
 /// A plain weight type.
 pub(super) trait Plain: 'static {
     const TY: GgmlType;
-    const NAMES: [&'static str; 3];
+    const NAMES: [&'static str; 4];
     /// Bytes of an element.
     const BYTES: usize;
     /// Whether it is the upper half of an f32.
@@ -27,7 +28,7 @@ pub(super) trait Plain: 'static {
 pub(super) struct F32;
 impl Plain for F32 {
     const TY: GgmlType = GgmlType::F32;
-    const NAMES: [&'static str; 3] = names!("f32");
+    const NAMES: [&'static str; 4] = names!("f32");
     const BYTES: usize = 4;
     fn value(b: &[u8]) -> f32 {
         f32::from_le_bytes([b[0], b[1], b[2], b[3]])
@@ -37,7 +38,7 @@ impl Plain for F32 {
 pub(super) struct F16;
 impl Plain for F16 {
     const TY: GgmlType = GgmlType::F16;
-    const NAMES: [&'static str; 3] = names!("f16");
+    const NAMES: [&'static str; 4] = names!("f16");
     const BYTES: usize = 2;
     fn value(b: &[u8]) -> f32 {
         f16::from_le_bytes([b[0], b[1]]).to_f32()
@@ -47,7 +48,7 @@ impl Plain for F16 {
 pub(super) struct Bf16;
 impl Plain for Bf16 {
     const TY: GgmlType = GgmlType::Bf16;
-    const NAMES: [&'static str; 3] = names!("bf16");
+    const NAMES: [&'static str; 4] = names!("bf16");
     const BYTES: usize = 2;
     const WIDE: bool = true;
     fn value(b: &[u8]) -> f32 {
@@ -55,7 +56,7 @@ impl Plain for Bf16 {
     }
 }
 
-/// The kernel of plain type `P` for one instruction set.
+/// The kernel of plain type `P` that has name `which`.
 pub(super) const fn kernel<P: Plain>(
     which: usize,
     isa: Isa,
@@ -66,7 +67,7 @@ pub(super) const fn kernel<P: Plain>(
         name: P::NAMES[which],
         ty: P::TY,
         isa,
-        level: if which == 0 { Level::Naive } else { Level::Full },
+        level: LEVELS[which],
         act_format: ActFormat::F32,
         block: (1, PANEL_ROWS * P::BYTES),
         row: super::row::plain::<P>,
@@ -101,10 +102,9 @@ pub(super) fn naive<P: Plain>(job: &mut Job<'_, '_>) {
 const STEP: usize = 128;
 
 /// A register tile over one step: `c[N][16] += panel * x`, with `x` as `[column][N]`.
-type TileFn = unsafe fn(panel: &[u8], x: &[f32], c: &mut [f32]);
+pub(super) type TileFn = unsafe fn(panel: &[u8], x: &[f32], c: &mut [f32]);
 
 /// How [`tiles`] wants its rows: `[tile][column][tile_rows]`.
-#[cfg(target_arch = "x86_64")]
 pub(super) const fn arranging<const WIDTH: usize>() -> Arranging {
     Arranging {
         stream_rows: FEW_ROWS,
@@ -114,12 +114,10 @@ pub(super) const fn arranging<const WIDTH: usize>() -> Arranging {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
 fn tiling<const WIDTH: usize>(n: usize, cols: usize) -> Tiling {
     Tiling::new(n, WIDTH, cols)
 }
 
-#[cfg(target_arch = "x86_64")]
 fn fill(x: &Activations<'_>, tiling: &Tiling, tile: usize, out: &mut [i32]) {
     let Activations::F32(x) = x else { unreachable!("`arrange` compared the formats") };
     for c in 0..tiling.tile_rows {
@@ -134,7 +132,6 @@ fn fill(x: &Activations<'_>, tiling: &Tiling, tile: usize, out: &mut [i32]) {
 ///
 /// # Safety
 /// The CPU has the features of the tiles.
-#[cfg(target_arch = "x86_64")]
 pub(super) unsafe fn tiles<P: Plain, const WIDTH: usize>(
     job: &mut Job<'_, '_>,
     tile: fn(usize) -> TileFn,

@@ -103,8 +103,8 @@ impl Scales {
 pub(crate) trait Format: 'static {
     /// Its block in the file.
     type Block: Block;
-    /// Names of its naive, AVX2 and AVX-512 kernels.
-    const NAMES: [&'static str; 3];
+    /// Names of its naive, portable, AVX2 and AVX-512 kernels.
+    const NAMES: [&'static str; 4];
 
     /// The block's scale.
     fn d(block: &Self::Block) -> f16;

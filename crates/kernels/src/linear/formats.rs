@@ -13,6 +13,7 @@ macro_rules! names {
     ($ty:literal) => {
         [
             concat!("linear/naive/", $ty),
+            concat!("linear/portable/", $ty),
             concat!("linear/avx2/", $ty),
             concat!("linear/avx512/", $ty),
         ]
@@ -56,7 +57,7 @@ fn quarters(bytes: &[u8], out: &mut [u8]) {
 pub(super) struct Q4_0;
 impl Format for Q4_0 {
     type Block = BlockQ4_0;
-    const NAMES: [&'static str; 3] = names!("q4_0");
+    const NAMES: [&'static str; 4] = names!("q4_0");
     fn d(block: &BlockQ4_0) -> f16 {
         block.d
     }
@@ -69,7 +70,7 @@ impl Format for Q4_0 {
 pub(super) struct Q4_1;
 impl Format for Q4_1 {
     type Block = BlockQ4_1;
-    const NAMES: [&'static str; 3] = names!("q4_1");
+    const NAMES: [&'static str; 4] = names!("q4_1");
     fn d(block: &BlockQ4_1) -> f16 {
         block.d
     }
@@ -85,7 +86,7 @@ impl Format for Q4_1 {
 pub(super) struct Q5_0;
 impl Format for Q5_0 {
     type Block = BlockQ5_0;
-    const NAMES: [&'static str; 3] = names!("q5_0");
+    const NAMES: [&'static str; 4] = names!("q5_0");
     fn d(block: &BlockQ5_0) -> f16 {
         block.d
     }
@@ -99,7 +100,7 @@ impl Format for Q5_0 {
 pub(super) struct Q5_1;
 impl Format for Q5_1 {
     type Block = BlockQ5_1;
-    const NAMES: [&'static str; 3] = names!("q5_1");
+    const NAMES: [&'static str; 4] = names!("q5_1");
     fn d(block: &BlockQ5_1) -> f16 {
         block.d
     }
@@ -116,7 +117,7 @@ impl Format for Q5_1 {
 pub(super) struct Q8_0;
 impl Format for Q8_0 {
     type Block = BlockQ8_0;
-    const NAMES: [&'static str; 3] = names!("q8_0");
+    const NAMES: [&'static str; 4] = names!("q8_0");
     fn d(block: &BlockQ8_0) -> f16 {
         block.d
     }
@@ -131,7 +132,7 @@ impl Format for Q8_0 {
 pub(super) struct Q2K;
 impl Format for Q2K {
     type Block = BlockQ2K;
-    const NAMES: [&'static str; 3] = names!("q2_k");
+    const NAMES: [&'static str; 4] = names!("q2_k");
     fn d(block: &BlockQ2K) -> f16 {
         block.d
     }
@@ -147,7 +148,7 @@ impl Format for Q2K {
 pub(super) struct Q3K;
 impl Format for Q3K {
     type Block = BlockQ3K;
-    const NAMES: [&'static str; 3] = names!("q3_k");
+    const NAMES: [&'static str; 4] = names!("q3_k");
     fn d(block: &BlockQ3K) -> f16 {
         block.d
     }
@@ -165,7 +166,7 @@ impl Format for Q3K {
 pub(super) struct Q4K;
 impl Format for Q4K {
     type Block = BlockQ4K;
-    const NAMES: [&'static str; 3] = names!("q4_k");
+    const NAMES: [&'static str; 4] = names!("q4_k");
     fn d(block: &BlockQ4K) -> f16 {
         block.d
     }
@@ -181,7 +182,7 @@ impl Format for Q4K {
 pub(super) struct Q5K;
 impl Format for Q5K {
     type Block = BlockQ5K;
-    const NAMES: [&'static str; 3] = names!("q5_k");
+    const NAMES: [&'static str; 4] = names!("q5_k");
     fn d(block: &BlockQ5K) -> f16 {
         block.d
     }
@@ -202,7 +203,7 @@ impl Format for Q5K {
 pub(super) struct Q6K;
 impl Format for Q6K {
     type Block = BlockQ6K;
-    const NAMES: [&'static str; 3] = names!("q6_k");
+    const NAMES: [&'static str; 4] = names!("q6_k");
     fn d(block: &BlockQ6K) -> f16 {
         block.d
     }
@@ -222,7 +223,7 @@ impl Format for Q6K {
 pub(super) struct Iq4Nl;
 impl Format for Iq4Nl {
     type Block = BlockIq4Nl;
-    const NAMES: [&'static str; 3] = names!("iq4_nl");
+    const NAMES: [&'static str; 4] = names!("iq4_nl");
     fn d(block: &BlockIq4Nl) -> f16 {
         block.d
     }
@@ -235,7 +236,7 @@ impl Format for Iq4Nl {
 pub(super) struct Iq4Xs;
 impl Format for Iq4Xs {
     type Block = BlockIq4Xs;
-    const NAMES: [&'static str; 3] = names!("iq4_xs");
+    const NAMES: [&'static str; 4] = names!("iq4_xs");
     fn d(block: &BlockIq4Xs) -> f16 {
         block.d
     }
@@ -249,7 +250,7 @@ impl Format for Iq4Xs {
 pub(super) struct Iq3S;
 impl Format for Iq3S {
     type Block = BlockIq3S;
-    const NAMES: [&'static str; 3] = names!("iq3_s");
+    const NAMES: [&'static str; 4] = names!("iq3_s");
     fn d(block: &BlockIq3S) -> f16 {
         block.d
     }
@@ -259,7 +260,7 @@ impl Format for Iq3S {
 pub(super) struct Tq1_0;
 impl Format for Tq1_0 {
     type Block = BlockTq1_0;
-    const NAMES: [&'static str; 3] = names!("tq1_0");
+    const NAMES: [&'static str; 4] = names!("tq1_0");
     fn d(block: &BlockTq1_0) -> f16 {
         block.d
     }
@@ -268,7 +269,7 @@ impl Format for Tq1_0 {
 pub(super) struct Tq2_0;
 impl Format for Tq2_0 {
     type Block = BlockTq2_0;
-    const NAMES: [&'static str; 3] = names!("tq2_0");
+    const NAMES: [&'static str; 4] = names!("tq2_0");
     fn d(block: &BlockTq2_0) -> f16 {
         block.d
     }

@@ -5,7 +5,7 @@
 //! read f32. Lane = weight row, and each lane adds its products in ascending order of columns, so that the bits depend on
 //! neither the instruction set nor the number of activation rows.
 //!
-//! Read `format.rs` for the arithmetic, `scalar.rs` for its plain form, then `avx512/stream.rs`.
+//! Read `format.rs` for the arithmetic, `scalar.rs` for its plain form, then `quads/stream.rs`.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -14,9 +14,10 @@ mod avx512;
 mod float;
 mod format;
 mod formats;
-#[cfg(target_arch = "x86_64")]
 mod gemm;
+mod lines;
 mod pack;
+mod quads;
 mod quantize;
 mod row;
 mod scalar;
@@ -27,6 +28,7 @@ use quant::GgmlType;
 pub use quantize::{QUANTIZE_Q8, QuantizeQ8};
 pub use table::{linear, linear_kernels};
 
+use crate::lanes::prefetch as prefetch_line;
 use crate::{Isa, Level};
 
 /// Weight rows per panel; lane = weight row.
@@ -105,7 +107,6 @@ impl<'a> Q8Rows<'a> {
     }
 
     /// `N` rows from `first` on; those beyond the last repeat it.
-    #[cfg(target_arch = "x86_64")]
     fn rows<const N: usize>(&self, first: usize) -> [Q8Row<'a>; N] {
         std::array::from_fn(|c| self.row((first + c).min(self.n - 1)))
     }
@@ -135,7 +136,6 @@ impl<'a> F32Rows<'a> {
     }
 
     /// The first `N` rows; those beyond the last repeat it.
-    #[cfg(target_arch = "x86_64")]
     fn rows<const N: usize>(&self) -> [&'a [f32]; N] {
         std::array::from_fn(|c| self.row(c.min(self.n - 1)))
     }
@@ -208,26 +208,15 @@ fn rows_len(n: usize, stride: usize, cols: usize) -> usize {
 
 /// Bytes that panels are fetched ahead of use. A loop that unpacks covers too little of the panel by its reorder
 /// window; measured on Zen 3 and Zen 4, 2048 to 4096 are level.
-#[cfg(target_arch = "x86_64")]
 const AHEAD: usize = 4096;
 
-/// Fetches the line that `pointer` points into.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn prefetch_line(pointer: *const u8) {
-    // SAFETY: a prefetch reads nothing that the program can see and faults at no address; SSE is part of x86_64.
-    unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(pointer.cast()) }
-}
-
 /// Fetches the line [`AHEAD`] of these bytes.
-#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn prefetch_ahead(bytes: &[u8]) {
     prefetch_line(bytes.as_ptr().wrapping_add(AHEAD));
 }
 
 /// Fetches what a group and its part of the header take, `ahead` bytes of it.
-#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn prefetch<F: format::Format>(group: &[u8], ahead: usize) {
     for line in 0..(F::BLOCK_BYTES / F::GROUPS).div_ceil(64) {
@@ -461,7 +450,10 @@ impl LinearKernel {
     }
 }
 
-/// The kernels of quantized type `F` for one instruction set.
+/// How hard the kernels of a type try, in the order of their names.
+const LEVELS: [Level; 4] = [Level::Naive, Level::Partial, Level::Full, Level::Full];
+
+/// The kernel of quantized type `F` that has name `which`.
 const fn kernel<F: format::Format>(
     which: usize,
     isa: Isa,
@@ -472,7 +464,7 @@ const fn kernel<F: format::Format>(
         name: F::NAMES[which],
         ty: <F::Block as quant::Block>::TY,
         isa,
-        level: if which == 0 { Level::Naive } else { Level::Full },
+        level: LEVELS[which],
         act_format: if F::WHOLE { ActFormat::Q8Whole } else { ActFormat::Q8 },
         block: (F::BLOCK, F::BLOCK_BYTES),
         pack: pack::quantized::<F>,

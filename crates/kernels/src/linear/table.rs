@@ -5,12 +5,12 @@ use quant::GgmlType;
 use super::float::{self, Bf16, F16, F32, Plain};
 use super::format::Format;
 use super::formats::*;
-use super::{Arranging, LinearKernel, kernel, scalar};
+use super::{Arranging, LinearKernel, kernel, lines, quads, scalar};
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
 use crate::Isa;
 
-/// One row per weight type, least instruction set first.
+/// One row per weight type: the naive kernel, the portable one, then those of instruction sets, least first.
 static TABLE: &[&[LinearKernel]] = &[
     &plain::<F32>(),
     &plain::<F16>(),
@@ -33,30 +33,38 @@ static TABLE: &[&[LinearKernel]] = &[
 ];
 
 #[cfg(not(target_arch = "x86_64"))]
-const fn quantized<F: Format>() -> [LinearKernel; 1] {
-    [kernel::<F>(0, Isa::NONE, Arranging::NONE, scalar::run::<F>)]
+const fn quantized<F: Format>() -> [LinearKernel; 2] {
+    [
+        kernel::<F>(0, Isa::NONE, Arranging::NONE, scalar::run::<F>),
+        kernel::<F>(1, Isa::NONE, quads::arranging::<F>(), quads::quantized::<F>),
+    ]
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-const fn plain<P: Plain>() -> [LinearKernel; 1] {
-    [float::kernel::<P>(0, Isa::NONE, Arranging::NONE, float::naive::<P>)]
-}
-
-#[cfg(target_arch = "x86_64")]
-const fn quantized<F: Format>() -> [LinearKernel; 3] {
+const fn plain<P: Plain>() -> [LinearKernel; 2] {
     [
-        kernel::<F>(0, Isa::NONE, Arranging::NONE, scalar::run::<F>),
-        kernel::<F>(1, Isa::AVX2, avx2::arranging::<F>(), avx2::quantized::<F>),
-        kernel::<F>(2, Isa::AVX512, avx512::arranging::<F>(), avx512::quantized::<F>),
+        float::kernel::<P>(0, Isa::NONE, Arranging::NONE, float::naive::<P>),
+        float::kernel::<P>(1, Isa::NONE, lines::arranging(), lines::plain::<P>),
     ]
 }
 
 #[cfg(target_arch = "x86_64")]
-const fn plain<P: Plain>() -> [LinearKernel; 3] {
+const fn quantized<F: Format>() -> [LinearKernel; 4] {
+    [
+        kernel::<F>(0, Isa::NONE, Arranging::NONE, scalar::run::<F>),
+        kernel::<F>(1, Isa::NONE, quads::arranging::<F>(), quads::quantized::<F>),
+        kernel::<F>(2, Isa::AVX2, avx2::arranging::<F>(), avx2::quantized::<F>),
+        kernel::<F>(3, Isa::AVX512, avx512::arranging::<F>(), avx512::quantized::<F>),
+    ]
+}
+
+#[cfg(target_arch = "x86_64")]
+const fn plain<P: Plain>() -> [LinearKernel; 4] {
     [
         float::kernel::<P>(0, Isa::NONE, Arranging::NONE, float::naive::<P>),
-        float::kernel::<P>(1, Isa::AVX2, avx2::plain_arranging(), avx2::plain::<P>),
-        float::kernel::<P>(2, Isa::AVX512, avx512::plain_arranging(), avx512::plain::<P>),
+        float::kernel::<P>(1, Isa::NONE, lines::arranging(), lines::plain::<P>),
+        float::kernel::<P>(2, Isa::AVX2, avx2::plain_arranging(), avx2::plain::<P>),
+        float::kernel::<P>(3, Isa::AVX512, avx512::plain_arranging(), avx512::plain::<P>),
     ]
 }
 

@@ -1,0 +1,187 @@
+//! Quads in arrays, for CPUs without kernels of their own and for tests on any.
+
+use super::super::format::Format;
+use super::super::gemm::{self, TileFn};
+use super::super::{Arranging, Job, PANEL_ROWS};
+use super::{Quads, Tiles, Unpacked};
+use crate::lanes::Portable;
+
+/// Up to this many activation rows, panels can be read once.
+const STREAM_ROWS: usize = 4;
+
+/// How [`quantized`] wants its rows.
+pub(in super::super) const fn arranging<F: Format>() -> Arranging {
+    gemm::arranging::<Tiles<Portable, F>>(STREAM_ROWS)
+}
+
+/// Multiplies panels of `F`.
+pub(in super::super) fn quantized<F: Format>(job: &mut Job<'_, '_>) {
+    if !job.arranged.is_empty() {
+        // SAFETY: this recipe needs no features.
+        return unsafe { gemm::run::<Tiles<Portable, F>>(job) };
+    }
+    match job.x.n() {
+        1 => super::panels::<Portable, F, 1>(Portable, job),
+        2 => super::panels::<Portable, F, 2>(Portable, job),
+        _ => super::panels::<Portable, F, STREAM_ROWS>(Portable, job),
+    }
+}
+
+fn tile<F: Format, const N: usize>(unpacked: &Unpacked, activations: &[i32], c: &mut [f32]) {
+    super::tile::<Portable, F, N>(Portable, unpacked, activations, c);
+}
+
+/// One int32 per weight row.
+type Array = [i32; PANEL_ROWS];
+
+#[inline(always)]
+fn zip(a: &Array, b: &Array, f: impl Fn(i32, i32) -> i32) -> Array {
+    std::array::from_fn(|r| f(a[r], b[r]))
+}
+
+/// The two int16 of a word, lower first.
+#[inline(always)]
+fn int16(word: i32) -> [i32; 2] {
+    [i32::from(word as i16), word >> 16]
+}
+
+impl Quads for Portable {
+    type I = Array;
+    type Lanes = Portable;
+
+    const WIDTH: usize = 4;
+
+    unsafe fn unpack<F: Format>(blocks: &[u8], out: &mut Unpacked) {
+        super::unpack::<Portable, F>(Portable, blocks, out);
+    }
+
+    fn tile<F: Format>(n: usize) -> TileFn<Unpacked> {
+        match n {
+            1 => tile::<F, 1>,
+            2 => tile::<F, 2>,
+            3 => tile::<F, 3>,
+            _ => tile::<F, 4>,
+        }
+    }
+
+    #[inline(always)]
+    fn lanes(self) -> Portable {
+        self
+    }
+
+    #[inline(always)]
+    fn load(self, x: &[u8; 64]) -> Array {
+        let words = x.as_chunks::<4>().0;
+        std::array::from_fn(|r| i32::from_le_bytes(words[r]))
+    }
+
+    #[inline(always)]
+    fn store(self, x: Array, out: &mut [u8; 64]) {
+        for (out, word) in out.as_chunks_mut::<4>().0.iter_mut().zip(x) {
+            *out = word.to_le_bytes();
+        }
+    }
+
+    #[inline(always)]
+    fn widen(self, x: &[u8; 16]) -> Array {
+        x.map(|byte| i32::from(byte.cast_signed()))
+    }
+
+    #[inline(always)]
+    fn splat(self, x: i32) -> Array {
+        [x; PANEL_ROWS]
+    }
+
+    #[inline(always)]
+    fn and(self, a: Array, b: Array) -> Array {
+        zip(&a, &b, |a, b| a & b)
+    }
+
+    #[inline(always)]
+    fn or(self, a: Array, b: Array) -> Array {
+        zip(&a, &b, |a, b| a | b)
+    }
+
+    #[inline(always)]
+    fn shift(self, x: Array, right: i32) -> Array {
+        // What crosses from one half of a word to the other is cleared.
+        let halves = |half: u16| (u32::from(half) * 0x1_0001).cast_signed();
+        if right >= 0 {
+            x.map(|x| (x.cast_unsigned() >> right).cast_signed() & halves(u16::MAX >> right))
+        } else {
+            x.map(|x| x << -right & halves(u16::MAX << -right))
+        }
+    }
+
+    #[inline(always)]
+    fn lookup(self, table: [u8; 16], index: Array) -> Array {
+        index.map(|x| i32::from_le_bytes(x.to_le_bytes().map(|i| table[usize::from(i % 16)])))
+    }
+
+    #[inline(always)]
+    fn pair(self, a: Array, b: Array) -> Array {
+        zip(&a, &b, |a, b| (a & 0xffff) | (b << 16))
+    }
+
+    #[inline(always)]
+    fn add(self, a: Array, b: Array) -> Array {
+        zip(&a, &b, i32::wrapping_add)
+    }
+
+    #[inline(always)]
+    fn mul(self, a: Array, b: Array) -> Array {
+        zip(&a, &b, i32::wrapping_mul)
+    }
+
+    #[inline(always)]
+    fn dot_bytes(self, sum: Array, bytes: Array, a: i32) -> Array {
+        let a = a.to_le_bytes().map(|a| i32::from(a.cast_signed()));
+        zip(&sum, &bytes, |sum, bytes| {
+            let q = bytes.to_le_bytes().map(i32::from);
+            let products = q[0] * a[0] + q[1] * a[1] + q[2] * a[2] + q[3] * a[3];
+            sum.wrapping_add(products)
+        })
+    }
+
+    #[inline(always)]
+    fn dot_pairs(self, sum: Array, pairs: Array, a: i32) -> Array {
+        let a = int16(a);
+        zip(&sum, &pairs, |sum, pairs| {
+            let p = int16(pairs);
+            sum.wrapping_add((p[0] * a[0]).wrapping_add(p[1] * a[1]))
+        })
+    }
+
+    #[inline(always)]
+    fn float(self, x: Array) -> [f32; PANEL_ROWS] {
+        x.map(|x| x as f32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_are_those_of_the_bytes() {
+        let x = Portable.splat(0x8001_f00fu32.cast_signed());
+        let first = |x: Array| x[0].cast_unsigned();
+        assert_eq!(first(Portable.shift(x, 4)), 0x0800_0f00);
+        assert_eq!(first(Portable.shift(x, -4)), 0x0010_00f0);
+        assert_eq!(first(Portable.shift(x, 0)), 0x8001_f00f);
+        let table = std::array::from_fn(|i| 200 + i as u8);
+        assert_eq!(first(Portable.lookup(table, Portable.splat(0x0f00_0102))), 0xd7c8_c9ca);
+        let pair = Portable.pair(Portable.splat(-2), Portable.splat(3));
+        assert_eq!(first(pair), 0x0003_fffe);
+        let sum = Portable.dot_pairs(Portable.splat(1), pair, pair[0]);
+        assert_eq!(sum[0], 1 + 4 + 9);
+    }
+
+    #[test]
+    fn products_of_bytes_wrap_and_do_not_saturate() {
+        let sum = Portable.dot_bytes(Portable.splat(i32::MAX), Portable.splat(-1), 0x7f7f_7f7f);
+        assert_eq!(sum[0], i32::MAX.wrapping_add(4 * 255 * 127));
+        let sum = Portable.dot_bytes(Portable.splat(0), Portable.splat(-1), -0x7f7f_7f80);
+        assert_eq!(sum[0], 4 * 255 * -128);
+    }
+}
