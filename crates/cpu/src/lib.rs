@@ -65,10 +65,9 @@ impl Cpu {
     }
 
     /// Up to how many activation rows matrices of type `ty` are multiplied row by row while a panel streams past, and
-    /// beyond that in tiles: measured on this machine when first asked for. `None` for types that weights cannot have,
-    /// and where there are no tiles.
+    /// beyond that in tiles: measured on this machine when first asked for. `None` for types that weights cannot have.
     pub fn stream_rows(&self, ty: GgmlType) -> Option<usize> {
-        Some(self.tuning.linear(ty)?.stream_rows()).filter(|rows| *rows < usize::MAX)
+        Some(self.tuning.linear(ty)?.stream_rows())
     }
 
     /// Instruction sets in use.

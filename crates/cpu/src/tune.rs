@@ -10,17 +10,19 @@ use std::time::{Duration, Instant};
 
 use kernels::Isa;
 use kernels::linear::{
-    ActFormat, Activations, F32Rows, FEW_ROWS, LinearKernel, PANEL_ROWS, Q8Rows, Tiling, linear,
+    ActFormat, Activations, FEW_ROWS, LinearKernel, PANEL_ROWS, Q8Rows, Tiling, linear,
 };
 use quant::GgmlType;
+
+use crate::exec::MANY_ROWS_PANELS;
 
 /// Columns of the matrices that are measured: whole blocks of every type.
 const COLS: usize = 1024;
 /// Bytes of their panels: more than a second-level cache.
-const BYTES: usize = 2 << 20;
+const BYTES: usize = 4 << 20;
 /// Each time is the best of so many.
-const PASSES: usize = 3;
-/// Tiles must be this much faster to be preferred: they need a barrier more.
+const PASSES: usize = 5;
+/// Tiles must be this much faster to be preferred: rows must be arranged, and a barrier passed, before them.
 const GAIN: f64 = 0.95;
 
 /// A kernel, and up to how many rows it reads as they are.
@@ -86,19 +88,22 @@ impl Tuning {
 /// Up to how many rows `kernel` is faster when it reads them as they are.
 fn stream_rows(kernel: &LinearKernel) -> usize {
     let most = kernel.stream_rows();
-    if most <= FEW_ROWS || kernel.tiling(most, COLS).is_none() {
+    if kernel.act_format() == ActFormat::F32 || kernel.tiling(most, COLS).is_none() {
         return most;
     }
     let trial = Trial::new(kernel, most);
-    let slower = |n: &usize| trial.time(*n, true) < GAIN * trial.time(*n, false);
-    (FEW_ROWS + 1..=most).find(slower).map_or(most, |n| n - 1)
+    // from the most rows down, so that one disturbed figure ends the search early, on the side of streaming
+    let tiled = (FEW_ROWS + 1..=most).rev().take_while(|n| {
+        let [streamed, tiled] = trial.times(*n);
+        tiled < GAIN * streamed
+    });
+    most - tiled.count()
 }
 
 /// Panels and rows to measure a kernel with.
 struct Trial<'a> {
     kernel: &'a LinearKernel,
     panels: Vec<u8>,
-    x: Vec<f32>,
     codes: Vec<i8>,
     scales: Vec<f32>,
     sums: Vec<i32>,
@@ -115,7 +120,6 @@ impl Trial<'_> {
         Trial {
             kernel,
             panels: panel.repeat(BYTES.div_ceil(panel_bytes)),
-            x: vec![0.5; n * COLS],
             codes: vec![64; n * COLS],
             scales: vec![0.01; n * COLS / 32],
             sums: vec![16 * 64; n * COLS / 16],
@@ -124,47 +128,43 @@ impl Trial<'_> {
 
     /// `n` of the rows.
     fn rows(&self, n: usize) -> Activations<'_> {
-        let (cols, stride, pick) = (COLS, COLS, None);
-        match self.kernel.act_format() {
-            ActFormat::F32 => Activations::F32(F32Rows { x: &self.x, n, cols, stride, pick }),
-            format @ (ActFormat::Q8 | ActFormat::Q8Whole) => Activations::Q8(Q8Rows {
-                codes: &self.codes,
-                scales: &self.scales,
-                sums: &self.sums,
-                n,
-                cols,
-                block: format.q8_block(),
-                stride,
-                pick,
-            }),
-        }
+        Activations::Q8(Q8Rows {
+            codes: &self.codes,
+            scales: &self.scales,
+            sums: &self.sums,
+            n,
+            cols: COLS,
+            block: self.kernel.act_format().q8_block(),
+            stride: COLS,
+            pick: None,
+        })
     }
 
-    /// The time for `n` rows, in seconds.
-    fn time(&self, n: usize, tiles: bool) -> f64 {
-        /// Panels per call, as the executor takes them.
-        const PANELS: usize = 16;
+    /// The times for `n` rows as they are and in tiles, in seconds, taken in turn.
+    fn times(&self, n: usize) -> [f64; 2] {
         let (kernel, x) = (self.kernel, self.rows(n));
         let mut arranged = Vec::new();
-        if let Some(tiling) = kernel.tiling(n, COLS).filter(|_| tiles) {
+        if let Some(tiling) = kernel.tiling(n, COLS) {
             arranged.resize(tiling.words(), 0);
             for (tile, out) in arranged.chunks_exact_mut(tiling.tile_words).enumerate() {
                 kernel.arrange(&x, tile, out);
             }
         }
         let mut scratch = vec![0; kernel.scratch_bytes()];
-        let mut out = vec![0.0; PANELS * n * PANEL_ROWS];
+        let mut out = vec![0.0; MANY_ROWS_PANELS * n * PANEL_ROWS];
         let panel_bytes = kernel.panel_bytes(COLS);
-        let mut best = Duration::MAX;
+        let mut best = [Duration::MAX; 2];
         for _ in 0..PASSES {
-            let start = Instant::now();
-            for panels in self.panels.chunks(PANELS * panel_bytes) {
-                let out = &mut out[..panels.len() / panel_bytes * n * PANEL_ROWS];
-                kernel.run(panels, (&x, &arranged), out, &mut scratch);
+            for (best, arranged) in best.iter_mut().zip([&[][..], &arranged]) {
+                let start = Instant::now();
+                for panels in self.panels.chunks(MANY_ROWS_PANELS * panel_bytes) {
+                    let out = &mut out[..panels.len() / panel_bytes * n * PANEL_ROWS];
+                    kernel.run(panels, (&x, arranged), out, &mut scratch);
+                }
+                *best = start.elapsed().min(*best);
             }
-            best = best.min(start.elapsed());
         }
-        best.as_secs_f64()
+        best.map(|time| time.as_secs_f64())
     }
 }
 
@@ -181,8 +181,8 @@ mod tests {
                 let rows = tuned.stream_rows;
                 assert!((FEW_ROWS..=tuned.kernel.stream_rows()).contains(&rows), "{ty}: {rows}");
                 assert!(tuned.tiling(rows, COLS).is_none(), "{ty}");
-                let more = tuned.kernel.tiling(rows.saturating_add(1), COLS);
-                assert_eq!(tuned.tiling(rows.saturating_add(1), COLS), more, "{ty}");
+                let more = tuned.kernel.tiling(rows + 1, COLS);
+                assert!(more.is_some() && tuned.tiling(rows + 1, COLS) == more, "{ty}");
                 assert_eq!(tuning.linear(ty).map(|again| again.stream_rows), Some(rows), "{ty}");
             }
         }

@@ -49,6 +49,11 @@ fn check_quantized(cases: &[Case]) {
                 "{} {isa}: NMSE {:.2e} beside llama.cpp, {exact:.2e} beside the interpreter",
                 case.name, outcome.nmse
             );
+            // types with blocks of 256 quantize activations as the other program does: only sums are rounded otherwise
+            let alike = ["q2_k", "q3_k_m", "q4_k_m", "q6_k", "iq4_xs", "iq3_s", "tq1_0", "tq2_0"];
+            if alike.iter().any(|ty| case.name.ends_with(&format!("tiny-quant.{ty}"))) {
+                assert!(outcome.nmse <= 1e-9, "{} {isa}: NMSE {:e}", case.name, outcome.nmse);
+            }
             assert!(
                 exact <= QUANTIZED_BOUND,
                 "{} {isa}: NMSE {exact:e} beside the interpreter",

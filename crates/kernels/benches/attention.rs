@@ -93,12 +93,12 @@ fn attend(c: &mut Criterion, group: &str, n: usize, copies: usize) {
 
 /// A step: the query heads of one group; the cache comes from memory.
 fn step(c: &mut Criterion) {
-    for n in [1, 4, 6] {
+    for n in [1, 4, 6, 7] {
         attend(c, "attend/step", n, 128);
     }
 }
 
-/// A prompt: 64 rows; the cache is in a near cache.
+/// A prompt: 64 rows; the cache is in a near cache. Beside it the heads of a step, to tell arithmetic from memory.
 fn prompt(c: &mut Criterion) {
     attend(c, "attend/near", 6, 1);
     attend(c, "attend/prompt", 64, 1);

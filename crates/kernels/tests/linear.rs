@@ -77,17 +77,14 @@ fn row(ty: GgmlType, cols: usize, fill: Fill, random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// Columns that share an activation scale.
-fn block(ty: GgmlType) -> usize {
-    if ty.block_len() == 256 { 256 } else { 32 }
-}
-
 /// One product: weights as in the file, activations quantized for those who want them so.
 struct Case {
     ty: GgmlType,
     rows: usize,
     cols: usize,
     n: usize,
+    /// Columns that share an activation scale.
+    block: usize,
     stride: usize,
     weights: Vec<Vec<u8>>,
     x: Vec<f32>,
@@ -109,6 +106,16 @@ fn arranged(kernel: &LinearKernel, x: &Activations<'_>) -> Vec<i32> {
 
 impl Case {
     fn new(ty: GgmlType, rows: usize, cols: usize, n: usize, fill: Fill) -> Case {
+        let block = if ty.block_len() == 256 { 256 } else { 32 };
+        Case::of_blocks(block, ty, (rows, cols, n), fill)
+    }
+
+    fn of_blocks(
+        block: usize,
+        ty: GgmlType,
+        (rows, cols, n): (usize, usize, usize),
+        fill: Fill,
+    ) -> Case {
         let mut random = Random((rows * 31 + cols * 7 + n) as u64);
         let weights = (0..rows).map(|_| row(ty, cols, fill, &mut random)).collect();
         let stride = cols.next_multiple_of(64) + 64;
@@ -128,12 +135,11 @@ impl Case {
                     &mut scales[c * cols / 32..][..cols / 32],
                     &mut sums[c * cols / 16..][..cols / 16],
                 );
-                let block = block(ty);
                 let codes = &mut codes[c * stride..][..cols];
                 QUANTIZE_Q8.pick(Isa::NONE).call(x, block, (codes, d, s));
             }
         }
-        Case { ty, rows, cols, n, stride, weights, x, codes, scales, sums }
+        Case { ty, rows, cols, n, block, stride, weights, x, codes, scales, sums }
     }
 
     fn activations(&self, format: ActFormat) -> Activations<'_> {
@@ -141,7 +147,7 @@ impl Case {
         match format {
             ActFormat::F32 => Activations::F32(F32Rows { x: &self.x, n, cols, stride, pick: None }),
             ActFormat::Q8 | ActFormat::Q8Whole => Activations::Q8(Q8Rows {
-                block: block(self.ty),
+                block: self.block,
                 codes: &self.codes,
                 scales: &self.scales,
                 sums: &self.sums,
@@ -255,7 +261,11 @@ fn others(ty: GgmlType) -> impl Iterator<Item = &'static LinearKernel> {
 }
 
 fn check(ty: GgmlType, rows: usize, cols: usize, n: usize, fill: Fill) {
-    let case = Case::new(ty, rows, cols, n, fill);
+    check_case(&Case::new(ty, rows, cols, n, fill), fill);
+}
+
+fn check_case(case: &Case, fill: Fill) {
+    let Case { ty, rows, cols, n, .. } = *case;
     let naive = naive_kernels().find(|k| k.ty() == ty).unwrap();
     let want = case.run(naive);
     if n <= 4 || cols <= 512 {
@@ -303,6 +313,16 @@ fn every_number_of_activation_rows_agrees_to_the_bit() {
 #[test]
 fn every_length_agrees_to_the_bit() {
     check_all(16, &[32, 64, 96, 128, 224, 256, 512, 896, 2816], &[1, 5, 14], Fill::Random);
+}
+
+/// Types with blocks of 32 beside K types: the input they share is quantized in blocks of 256.
+#[test]
+fn every_type_reads_blocks_of_256() {
+    for naive in naive_kernels().filter(|kernel| kernel.act_format() == ActFormat::Q8) {
+        for n in [1, 3, 6, 13] {
+            check_case(&Case::of_blocks(256, naive.ty(), (33, 512, n), Fill::Random), Fill::Random);
+        }
+    }
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn shapes(ty: GgmlType) -> Vec<[usize; 4]> {
     let block = ty.block_len();
     match block {
         1 => vec![[1, 1, 5, 3], [7, 2, 37, 50], [4, 4, 64, 33], [16, 3, 17, 96]],
-        256 => vec![[3, 2, 256, 256]],
+        256 => vec![[3, 2, 256, 256], [5, 2, 256, 768]],
         _ => vec![[1, 1, block, block], [5, 2, 3 * block, block], [9, 4, block, 3 * block]],
     }
 }
@@ -130,8 +130,13 @@ pub(super) fn experts(executor: &dyn Executor) {
 
 /// One expert takes all rows, another none.
 pub(super) fn experts_uneven(executor: &dyn Executor) {
-    for ty in [GgmlType::F32, GgmlType::F16, GgmlType::Q8_0, GgmlType::Q4_0] {
-        let shape = [6, 2, 96, 64];
+    for (ty, shape) in [
+        (GgmlType::F32, [6, 2, 96, 64]),
+        (GgmlType::F16, [6, 2, 96, 64]),
+        (GgmlType::Q8_0, [6, 2, 96, 64]),
+        (GgmlType::Q4_0, [6, 2, 96, 64]),
+        (GgmlType::Q4K, [6, 2, 256, 512]),
+    ] {
         let program = program(|r| mixture(r, ty, shape, &top(2)));
         let mut weights = MemoryWeights::random(&program, 17);
         let bias = program.weights.iter().find(|w| w.name == "scores.bias");

@@ -33,12 +33,12 @@ pub(super) fn check(
 ) {
     let made = Made::new(executor, &program(record), 7);
     let mut all = (Vec::new(), Vec::new());
-    for n in [1, 2, 9, 67] {
+    for n in [1, 2, 5, 8, 9, 67] {
         let tokens = Random::new(n as u64).tokens(n, VOCAB);
         let found = all_logits(&*made.tested, &EXACT, &tokens, n);
         let want = all_logits(&*made.oracle, &EXACT, &tokens, n);
-        // few outputs may happen to be near zero, and their relative error large
-        if found.len() >= 16 {
+        // where types round, few outputs may happen to be near zero, and their relative error large
+        if found.len() >= 16 || bound < 1e-8 {
             assert_close(&found, &want, bound, &format!("{what}, {n} rows"));
         }
         all.0.extend(found);

@@ -21,7 +21,8 @@ use crate::pool::Worker;
 use crate::tune::TunedKernel;
 use crate::weights::{PackedJob, PackedMatrix, UNIT_PANELS};
 
-/// Panels times rows of an item whose panels are cut to its rows: its three tiles stay in the second-level cache.
+/// Panels times rows of an item whose panels are cut to its rows: its three tiles stay in the second-level cache. Where
+/// down reads blocks of 256, items have whole blocks instead, and tiles of up to 3 x 256 KB: little beside their products.
 const ITEM_LINES: usize = 512;
 /// Up to this many rows, items of the second round are long: their sums are few.
 const LONG_ROWS: usize = 32;
@@ -78,15 +79,20 @@ impl Mixture<'_> {
 
     /// Panels of gate and up in an item of `n` rows.
     fn wide_panels(&self, n: usize) -> usize {
+        if self.n <= LOCAL_ROWS {
+            return even_panels(self.wide.n_panels(), self.n * self.phase.n_used, self.workers);
+        }
         if self.down.reads(ActFormat::Q8Whole) {
             // the columns of an item are whole blocks
             return UNIT_PANELS;
         }
-        if self.n <= LOCAL_ROWS {
-            return even_panels(self.wide.n_panels(), self.n * self.phase.n_used, self.workers);
-        }
         let fits = |size: &usize| size * n <= ITEM_LINES;
         [UNIT_PANELS, UNIT_PANELS / 2].into_iter().find(fits).unwrap_or(MANY_ROWS_PANELS)
+    }
+
+    /// Whether inner rows are quantized after the first round, because its items have less than a block of them.
+    fn later(&self) -> bool {
+        quantized_later(self.down, self.n)
     }
 
     /// Panels of down in an item.
@@ -149,6 +155,10 @@ impl<'a> Exec<'a> {
             self.widen(&mix, item, scratch, mixture);
         }
         worker.sync();
+        if mix.later() {
+            self.quantize_inner(&mix, worker);
+            worker.sync();
+        }
         let size = mix.down_panels();
         for item in shares.last.take(worker, down.n_panels().div_ceil(size)) {
             let panels = item * size..((item + 1) * size).min(down.n_panels());
@@ -283,7 +293,8 @@ impl<'a> Exec<'a> {
                 kernel.arrange(&x, tile, out);
             }
         };
-        match (kernel.act_format(), tiling) {
+        let format = if mix.later() { ActFormat::F32 } else { kernel.act_format() };
+        match (format, tiling) {
             (ActFormat::F32, Some(_)) => {
                 let (cols, stride) = (part, part);
                 arrange(Activations::F32(F32Rows { x: rows, n, cols, stride, pick: None }));
@@ -329,6 +340,24 @@ impl<'a> Exec<'a> {
                     self.kernels.quantize_q8.call(row, block, (codes, scales, sums));
                 }
             }
+        }
+    }
+
+    /// Quantize this worker's part of the few inner rows that the first round left in f32.
+    fn quantize_inner(&self, mix: &Mixture<'_>, worker: &Worker<'_>) {
+        let Acts { normed, codes, scales, sums, .. } = self.inner;
+        let (cols, stride) = (mix.width(), q8_stride(mix.width()));
+        let block = mix.down.matrices[0].kernel.act_format().q8_block();
+        for row in split(mix.n * mix.phase.n_used, worker) {
+            // SAFETY: written before the last barrier.
+            let x = unsafe { normed.slice(row * cols..(row + 1) * cols) };
+            // SAFETY: each row has one writer.
+            let codes = unsafe { codes.slice_mut(row * stride..row * stride + cols) };
+            // SAFETY: as above.
+            let scales = unsafe { scales.slice_mut(row * cols / 32..(row + 1) * cols / 32) };
+            // SAFETY: as above.
+            let sums = unsafe { sums.slice_mut(row * cols / 16..(row + 1) * cols / 16) };
+            self.kernels.quantize_q8.call(x, block, (codes, scales, sums));
         }
     }
 
@@ -424,7 +453,7 @@ impl ExpertsShape {
             inner_rows,
             width: down.matrices[0].cols,
             q8: whole || down.reads(ActFormat::Q8),
-            f32: down.reads(ActFormat::F32),
+            f32: down.reads(ActFormat::F32) || quantized_later(down, n),
             words: if few { 0 } else { words(gate) + if alike { 0 } else { words(up) } },
             inner_words: if few { 0 } else { words(&down.matrices[0]) },
             tile_floats: PANEL_ROWS * (3 * lines).max(sums),
@@ -443,6 +472,12 @@ impl ExpertsShape {
             tile_floats: self.tile_floats.max(other.tile_floats),
         }
     }
+}
+
+/// Whether the inner rows of `n` rows are quantized after the first round: few rows are shared in items that are smaller
+/// than a block.
+fn quantized_later(down: &PackedJob, n: usize) -> bool {
+    n <= LOCAL_ROWS && down.reads(ActFormat::Q8Whole)
 }
 
 /// Words that `n` rows of `cols` columns take at most once arranged, however experts share them: in each block of

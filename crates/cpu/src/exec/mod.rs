@@ -28,7 +28,7 @@ pub(crate) use latent::{
     LatentCache, LatentKernels, LatentMemory, LatentNeeds, LatentScratch, LatentWorkspace,
     StepRows, pairs,
 };
-pub(crate) use linear::{LOCAL_ROWS, kernel_scratch, q8_stride, tile_floats};
+pub(crate) use linear::{LOCAL_ROWS, MANY_ROWS_PANELS, kernel_scratch, q8_stride, tile_floats};
 
 use crate::cache::CacheShape;
 use crate::memory::Shared;

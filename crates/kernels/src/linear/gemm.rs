@@ -72,7 +72,7 @@ pub(super) fn put_codes(codes: &[i8], out: &mut [i32], step: usize) {
     }
 }
 
-/// Two sums of 16 or 32 codes as a pair of int16: they are at most `32 * 127`.
+/// Two sums as a pair of int16, which they must fit.
 pub(super) const fn sum_pair(sums: [i32; 2]) -> i32 {
     (sums[0] & 0xffff) | (sums[1] << 16)
 }

@@ -388,8 +388,8 @@ impl LinearKernel {
         self.arranging.scratch
     }
 
-    /// Most activation rows that [`run`](Self::run) takes as they are, reading each panel once. From [`FEW_ROWS`] on
-    /// they may be arranged instead: what is faster depends on the machine.
+    /// Most activation rows that [`run`](Self::run) takes as they are, while a panel streams past once or twice. Above
+    /// [`FEW_ROWS`] they may be arranged instead: what is faster depends on the machine.
     pub fn stream_rows(&self) -> usize {
         self.arranging.stream_rows
     }

@@ -28,7 +28,7 @@ pub(super) struct Unpacked {
     /// `[block][row]`.
     scale: [[f32; PANEL_ROWS]; STEP],
     min: [[f32; PANEL_ROWS]; STEP],
-    /// `[group][half][row]`: the integer scale twice, as int16; only the first half if there is one per group.
+    /// `[group][half][row]`: the integer scale twice, as int16; halves are equal if there is one per group.
     factors: [[[u8; 64]; 2]; STEP],
     /// `[pair][row][2]`, int16: the minima of two groups, or of the halves of one.
     mins: [[u8; 64]; STEP],
