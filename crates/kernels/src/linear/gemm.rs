@@ -77,23 +77,35 @@ pub(super) const fn sum_pair(sums: [i32; 2]) -> i32 {
     (sums[0] & 0xffff) | (sums[1] << 16)
 }
 
-/// The pairs of sums that the minima of a block of 256 are multiplied with: of two groups, or of the halves of one.
+/// Writes the scale of a block, and behind it what minima are multiplied with: `d * sum` in blocks of 32; in blocks of
+/// 256 pairs of sums, of two groups or of the halves of one.
 #[inline(always)]
-pub(super) fn put_sums<F: Format>(sums: &[i32], out: &mut [i32], step: usize) {
-    if F::SCALES.halves() {
-        for (j, halves) in sums.as_chunks::<2>().0.iter().enumerate() {
-            out[j * step] = sum_pair(*halves);
+pub(super) fn put_scale<F: Format>(a: ActBlock<'_>, out: &mut [i32], step: usize) {
+    out[0] = a.d.to_bits().cast_signed();
+    if !F::SCALES.min() {
+        return;
+    }
+    if !F::WHOLE {
+        out[step] = (a.d * a.sums.iter().sum::<i32>() as f32).to_bits().cast_signed();
+    } else if F::SCALES.halves() {
+        for (j, halves) in a.sums.as_chunks::<2>().0.iter().enumerate() {
+            out[(1 + j) * step] = sum_pair(*halves);
         }
     } else {
-        for (j, s) in sums.as_chunks::<4>().0.iter().enumerate() {
-            out[j * step] = sum_pair([s[0] + s[1], s[2] + s[3]]);
+        for (j, s) in a.sums.as_chunks::<4>().0.iter().enumerate() {
+            out[(1 + j) * step] = sum_pair([s[0] + s[1], s[2] + s[3]]);
         }
     }
 }
 
-/// Words of [`put_sums`].
-pub(super) const fn sum_words<F: Format>() -> usize {
-    if F::SCALES.halves() { F::GROUPS } else { F::GROUPS / 2 }
+/// Words of [`put_scale`].
+pub(super) const fn scale_words<F: Format>() -> usize {
+    1 + match (F::SCALES.min(), F::WHOLE, F::SCALES.halves()) {
+        (false, _, _) => 0,
+        (true, false, _) => 1,
+        (true, true, true) => F::GROUPS,
+        (true, true, false) => F::GROUPS / 2,
+    }
 }
 
 fn fill<R: Recipe>(x: &Activations<'_>, tiling: &Tiling, tile: usize, out: &mut [i32]) {

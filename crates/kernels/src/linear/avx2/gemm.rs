@@ -11,7 +11,7 @@ use bytemuck::{Pod, Zeroable};
 use super::super::PANEL_ROWS;
 use super::super::format::Format;
 use super::super::gemm::{
-    ActBlock, Recipe, STEP, TileFn, put_codes, put_sums, sum_pair, sum_words,
+    ActBlock, Recipe, STEP, TileFn, put_codes, put_scale, scale_words, sum_pair,
 };
 use super::stream::Factors;
 use super::{Pair, add, halves, keep, load, load_f32, pairs, scaled, step, store, store_f32};
@@ -62,12 +62,7 @@ fn start(codes: &[i8], zero: i32) -> i32 {
 impl<F: Format> Recipe for Narrow<F> {
     type F = F;
     type Unpacked = Unpacked;
-    const FIELDS: usize = Self::MIN
-        + match (F::SCALES.min(), F::WHOLE) {
-            (false, _) => 0,
-            (true, false) => 1,
-            (true, true) => sum_words::<F>(),
-        };
+    const FIELDS: usize = Self::SCALE + scale_words::<F>();
     const PANELS: usize = 3;
     const WIDTH: usize = 4;
     const UNPACK: unsafe fn(&[u8], &mut Unpacked) = unpack::<F>;
@@ -80,15 +75,7 @@ impl<F: Format> Recipe for Narrow<F> {
                 out[(Self::START + j) * step] = start(codes, F::ZERO);
             }
         }
-        out[Self::SCALE * step] = a.d.to_bits().cast_signed();
-        if F::SCALES.min() {
-            let out = &mut out[Self::MIN * step..];
-            if F::WHOLE {
-                put_sums::<F>(a.sums, out, step);
-            } else {
-                out[0] = (a.d * a.sums.iter().sum::<i32>() as f32).to_bits().cast_signed();
-            }
-        }
+        put_scale::<F>(a, &mut out[Self::SCALE * step..], step);
     }
 
     fn tile(n: usize) -> TileFn<Unpacked> {

@@ -6,7 +6,7 @@ use bytemuck::{Pod, Zeroable};
 
 use super::super::PANEL_ROWS;
 use super::super::format::Format;
-use super::super::gemm::{ActBlock, Recipe, STEP, TileFn, put_codes, put_sums, sum_words};
+use super::super::gemm::{ActBlock, Recipe, STEP, TileFn, put_codes, put_scale, scale_words};
 use super::{Factors, Quads, V, halves, steps};
 use crate::lanes::Simd;
 
@@ -40,12 +40,7 @@ impl<Q: Quads, F: Format> Tiles<Q, F> {
 impl<Q: Quads, F: Format> Recipe for Tiles<Q, F> {
     type F = F;
     type Unpacked = Unpacked;
-    const FIELDS: usize = Self::MIN
-        + match (F::SCALES.min(), F::WHOLE) {
-            (false, _) => 0,
-            (true, false) => 1,
-            (true, true) => sum_words::<F>(),
-        };
+    const FIELDS: usize = Self::SCALE + scale_words::<F>();
     const PANELS: usize = 3;
     const WIDTH: usize = Q::WIDTH;
     const UNPACK: unsafe fn(&[u8], &mut Unpacked) = Q::unpack::<F>;
@@ -58,15 +53,7 @@ impl<Q: Quads, F: Format> Recipe for Tiles<Q, F> {
                 out[(Self::START + j) * step] = -F::ZERO * sums.iter().sum::<i32>();
             }
         }
-        out[Self::SCALE * step] = a.d.to_bits().cast_signed();
-        if F::SCALES.min() {
-            let out = &mut out[Self::MIN * step..];
-            if F::WHOLE {
-                put_sums::<F>(a.sums, out, step);
-            } else {
-                out[0] = (a.d * a.sums.iter().sum::<i32>() as f32).to_bits().cast_signed();
-            }
-        }
+        put_scale::<F>(a, &mut out[Self::SCALE * step..], step);
     }
 
     fn tile(n: usize) -> TileFn<Unpacked> {
