@@ -88,10 +88,9 @@ impl Tuning {
 /// Up to how many rows `kernel` is faster when it reads them as they are.
 fn stream_rows(kernel: &LinearKernel) -> usize {
     let most = kernel.stream_rows();
-    if kernel.act_format() == ActFormat::F32 || kernel.tiling(most, COLS).is_none() {
-        return most;
-    }
-    let trial = Trial::new(kernel, most);
+    // plain kernels leave no choice
+    let ActFormat::Q8(block) = kernel.act_format() else { return most };
+    let trial = Trial::new((kernel, block), most);
     // from the most rows down, so that one disturbed figure ends the search early, on the side of streaming
     let tiled = (FEW_ROWS + 1..=most).rev().take_while(|n| {
         let [streamed, tiled] = trial.times(*n);
@@ -103,6 +102,7 @@ fn stream_rows(kernel: &LinearKernel) -> usize {
 /// Panels and rows to measure a kernel with.
 struct Trial<'a> {
     kernel: &'a LinearKernel,
+    block: usize,
     panels: Vec<u8>,
     codes: Vec<i8>,
     scales: Vec<f32>,
@@ -110,8 +110,8 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// For up to `n` rows.
-    fn new(kernel: &LinearKernel, n: usize) -> Trial<'_> {
+    /// For up to `n` rows in blocks of `block` columns.
+    fn new((kernel, block): (&LinearKernel, usize), n: usize) -> Trial<'_> {
         let panel_bytes = kernel.panel_bytes(COLS);
         // as an f16, the scale of a block, this is 0.065
         let row = vec![0x2C; kernel.ty().row_bytes(COLS).unwrap_or(0)];
@@ -119,6 +119,7 @@ impl Trial<'_> {
         kernel.pack(&[row.as_slice(); PANEL_ROWS], COLS, &mut panel);
         Trial {
             kernel,
+            block,
             panels: panel.repeat(BYTES.div_ceil(panel_bytes)),
             codes: vec![64; n * COLS],
             scales: vec![0.01; n * COLS / 32],
@@ -134,7 +135,7 @@ impl Trial<'_> {
             sums: &self.sums,
             n,
             cols: COLS,
-            block: self.kernel.act_format().q8_block(),
+            block: self.block,
             stride: COLS,
             pick: None,
         })

@@ -39,7 +39,7 @@ impl Rows {
         let (n, cols, stride) = (self.n, COLS, COLS);
         match format {
             ActFormat::F32 => Activations::F32(F32Rows { x: &self.x, n, cols, stride, pick: None }),
-            ActFormat::Q8 | ActFormat::Q8Whole => Activations::Q8(Q8Rows {
+            ActFormat::Q8(_) => Activations::Q8(Q8Rows {
                 codes: &self.codes,
                 scales: &self.scales,
                 sums: &self.sums,

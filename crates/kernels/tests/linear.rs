@@ -146,7 +146,7 @@ impl Case {
         let (n, cols, stride) = (self.n, self.cols, self.stride);
         match format {
             ActFormat::F32 => Activations::F32(F32Rows { x: &self.x, n, cols, stride, pick: None }),
-            ActFormat::Q8 | ActFormat::Q8Whole => Activations::Q8(Q8Rows {
+            ActFormat::Q8(_) => Activations::Q8(Q8Rows {
                 block: self.block,
                 codes: &self.codes,
                 scales: &self.scales,
@@ -222,7 +222,7 @@ impl Case {
                 for (k, w) in w.iter().enumerate() {
                     let x = match format {
                         ActFormat::F32 => f64::from(self.x[c * self.stride + k]),
-                        ActFormat::Q8 | ActFormat::Q8Whole => {
+                        ActFormat::Q8(_) => {
                             let d = self.scales[c * (self.cols / 32) + k / 32];
                             f64::from(self.codes[c * self.stride + k]) * f64::from(d)
                         }
@@ -318,7 +318,7 @@ fn every_length_agrees_to_the_bit() {
 /// Types with blocks of 32 beside K types: the input they share is quantized in blocks of 256.
 #[test]
 fn every_type_reads_blocks_of_256() {
-    for naive in naive_kernels().filter(|kernel| kernel.act_format() == ActFormat::Q8) {
+    for naive in naive_kernels().filter(|kernel| kernel.act_format() == ActFormat::Q8(32)) {
         for n in [1, 3, 6, 13] {
             check_case(&Case::of_blocks(256, naive.ty(), (33, 512, n), Fill::Random), Fill::Random);
         }

@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use kernels::linear::{ActFormat, Activations, F32Rows, PANEL_ROWS, Q8Rows};
+use kernels::linear::{ActFormat, Activations, F32Rows, PANEL_ROWS, Q8_WHOLE, Q8Rows};
 use program::Router;
 
 use super::linear::{LOCAL_ROWS, MANY_ROWS_PANELS, Source, even_panels, q8_stride};
@@ -82,7 +82,7 @@ impl Mixture<'_> {
         if self.n <= LOCAL_ROWS {
             return even_panels(self.wide.n_panels(), self.n * self.phase.n_used, self.workers);
         }
-        if self.down.reads(ActFormat::Q8Whole) {
+        if self.down.reads(ActFormat::Q8(Q8_WHOLE)) {
             // the columns of an item are whole blocks
             return UNIT_PANELS;
         }
@@ -282,7 +282,7 @@ impl<'a> Exec<'a> {
         let Block { n, start, words: [.., words], .. } = *block;
         let (kernel, width, part) = (mix.down.matrices[0].kernel, mix.width(), cols.len());
         let tiling = kernel.tiling(n, width);
-        let Acts { normed, codes, scales, sums, arranged } = self.inner;
+        let Acts { normed, arranged, .. } = self.inner;
         let arrange = |x: Activations<'_>| {
             let (Some(all), Some(some)) = (tiling, kernel.tiling(n, part)) else { return };
             for tile in 0..all.n_tiles {
@@ -306,8 +306,7 @@ impl<'a> Exec<'a> {
                     unsafe { normed.slice_mut(at..at + part) }.copy_from_slice(row);
                 }
             }
-            (format @ (ActFormat::Q8 | ActFormat::Q8Whole), Some(_)) => {
-                let block = format.q8_block();
+            (ActFormat::Q8(block), Some(_)) => {
                 let MixScratch { codes, scales, sums, .. } = mixture;
                 codes.resize(n * part, 0);
                 scales.resize(n * part / 32, 0.0);
@@ -326,18 +325,12 @@ impl<'a> Exec<'a> {
                     pick: None,
                 }));
             }
-            (format @ (ActFormat::Q8 | ActFormat::Q8Whole), None) => {
-                let block = format.q8_block();
+            (ActFormat::Q8(block), None) => {
                 for (i, row) in rows.chunks_exact(part).enumerate() {
-                    let at = (start + i) * q8_stride(width) + cols.start;
                     // SAFETY: as above.
-                    let codes = unsafe { codes.slice_mut(at..at + part) };
-                    let at = (start + i) * width + cols.start;
-                    // SAFETY: as above.
-                    let scales = unsafe { scales.slice_mut(at / 32..(at + part) / 32) };
-                    // SAFETY: as above.
-                    let sums = unsafe { sums.slice_mut(at / 16..(at + part) / 16) };
-                    self.kernels.quantize_q8.call(row, block, (codes, scales, sums));
+                    unsafe {
+                        self.quantize(&self.inner, (start + i, width), cols.start, (row, block))
+                    }
                 }
             }
         }
@@ -345,19 +338,12 @@ impl<'a> Exec<'a> {
 
     /// Quantize this worker's part of the few inner rows that the first round left in f32.
     fn quantize_inner(&self, mix: &Mixture<'_>, worker: &Worker<'_>) {
-        let Acts { normed, codes, scales, sums, .. } = self.inner;
-        let (cols, stride) = (mix.width(), q8_stride(mix.width()));
-        let block = mix.down.matrices[0].kernel.act_format().q8_block();
+        let width = mix.width();
         for row in split(mix.n * mix.phase.n_used, worker) {
             // SAFETY: written before the last barrier.
-            let x = unsafe { normed.slice(row * cols..(row + 1) * cols) };
+            let x = unsafe { self.inner.normed.slice(row * width..(row + 1) * width) };
             // SAFETY: each row has one writer.
-            let codes = unsafe { codes.slice_mut(row * stride..row * stride + cols) };
-            // SAFETY: as above.
-            let scales = unsafe { scales.slice_mut(row * cols / 32..(row + 1) * cols / 32) };
-            // SAFETY: as above.
-            let sums = unsafe { sums.slice_mut(row * cols / 16..(row + 1) * cols / 16) };
-            self.kernels.quantize_q8.call(x, block, (codes, scales, sums));
+            unsafe { self.quantize(&self.inner, (row, width), 0, (x, Q8_WHOLE)) }
         }
     }
 
@@ -372,8 +358,7 @@ impl<'a> Exec<'a> {
                 let x = unsafe { normed.slice(at.start * cols..at.end * cols) };
                 Activations::F32(F32Rows { x, n, cols, stride: cols, pick: None })
             }
-            format @ (ActFormat::Q8 | ActFormat::Q8Whole) => {
-                let block = format.q8_block();
+            ActFormat::Q8(block) => {
                 let stride = q8_stride(cols);
                 // SAFETY: as above.
                 let codes = unsafe { codes.slice(at.start * stride..at.end * stride) };
@@ -444,7 +429,7 @@ impl ExpertsShape {
         let [gate, up] = [0, 1].map(|m| &wide.matrices[m]);
         let alike = gate.kernel == up.kernel;
         let few = n <= LOCAL_ROWS;
-        let whole = down.reads(ActFormat::Q8Whole);
+        let whole = down.reads(ActFormat::Q8(Q8_WHOLE));
         let most = if whole { UNIT_PANELS * BLOCK_ROWS } else { MANY_ROWS_PANELS * BLOCK_ROWS };
         let lines = ITEM_LINES.max(most).min(UNIT_PANELS * n);
         let panels = if n > LONG_ROWS { MANY_ROWS_PANELS } else { UNIT_PANELS };
@@ -452,7 +437,7 @@ impl ExpertsShape {
         ExpertsShape {
             inner_rows,
             width: down.matrices[0].cols,
-            q8: whole || down.reads(ActFormat::Q8),
+            q8: !down.reads(ActFormat::F32),
             f32: down.reads(ActFormat::F32) || quantized_later(down, n),
             words: if few { 0 } else { words(gate) + if alike { 0 } else { words(up) } },
             inner_words: if few { 0 } else { words(&down.matrices[0]) },
@@ -477,7 +462,7 @@ impl ExpertsShape {
 /// Whether the inner rows of `n` rows are quantized after the first round: few rows are shared in items that are smaller
 /// than a block.
 fn quantized_later(down: &PackedJob, n: usize) -> bool {
-    n <= LOCAL_ROWS && down.reads(ActFormat::Q8Whole)
+    n <= LOCAL_ROWS && down.reads(ActFormat::Q8(Q8_WHOLE))
 }
 
 /// Words that `n` rows of `cols` columns take at most once arranged, however experts share them: in each block of

@@ -6,7 +6,7 @@ use kernels::linear::{ActFormat, Activations, F32Rows, PANEL_ROWS, Q8Rows};
 use program::PEAK;
 
 use super::arrange::Arrangements;
-use super::{Exec, Scratch, split};
+use super::{Acts, Exec, Scratch, split};
 use crate::plan::{Job, LinearPhase, Link, Norm, Operand};
 use crate::pool::Worker;
 use crate::weights::{PackedJob, UNIT_PANELS};
@@ -49,9 +49,12 @@ impl Source {
 /// Columns of the 8-bit blocks that serve all kernels of these jobs: 256 if one of them needs that; `None` if all read
 /// f32.
 fn q8_block(jobs: &[PackedJob]) -> Option<usize> {
-    let formats = [ActFormat::Q8Whole, ActFormat::Q8];
-    let format = formats.into_iter().find(|format| jobs.iter().any(|job| job.reads(*format)));
-    format.map(ActFormat::q8_block)
+    let blocks =
+        jobs.iter().flat_map(|job| &job.matrices).filter_map(|m| match m.kernel.act_format() {
+            ActFormat::Q8(block) => Some(block),
+            ActFormat::F32 => None,
+        });
+    blocks.max()
 }
 
 /// The input of a linear phase, prepared.
@@ -151,17 +154,32 @@ impl<'a> Exec<'a> {
             }
         };
         if let Some(block) = source.q8 {
-            let (stride, at) = (q8_stride(cols), base + row);
             // SAFETY: as above, each row has one writer.
-            let codes = unsafe { self.acts.codes.slice_mut(at * stride..at * stride + cols) };
-            // SAFETY: as above.
-            let scales =
-                unsafe { self.acts.scales.slice_mut(at * (cols / 32)..(at + 1) * (cols / 32)) };
-            // SAFETY: as above.
-            let sums =
-                unsafe { self.acts.sums.slice_mut(at * (cols / 16)..(at + 1) * (cols / 16)) };
-            self.kernels.quantize_q8.call(normed, block, (codes, scales, sums));
+            unsafe { self.quantize(&self.acts, (base + row, cols), 0, (normed, block)) }
         }
+    }
+
+    /// Quantize `x`, in blocks of `block` columns, to the columns from `first` on of row `row` of `acts`, whose rows are
+    /// `width` wide.
+    ///
+    /// # Safety
+    /// Nobody else reads or writes these columns before the next barrier.
+    pub(super) unsafe fn quantize(
+        &self,
+        acts: &Acts<'_>,
+        (row, width): (usize, usize),
+        first: usize,
+        (x, block): (&[f32], usize),
+    ) {
+        let at = row * q8_stride(width) + first;
+        // SAFETY: the caller vouches for these columns.
+        let codes = unsafe { acts.codes.slice_mut(at..at + x.len()) };
+        let at = row * width + first;
+        // SAFETY: as above.
+        let scales = unsafe { acts.scales.slice_mut(at / 32..(at + x.len()) / 32) };
+        // SAFETY: as above.
+        let sums = unsafe { acts.sums.slice_mut(at / 16..(at + x.len()) / 16) };
+        self.kernels.quantize_q8.call(x, block, (codes, scales, sums));
     }
 
     /// `rows` of the input, or those picked among them, as a kernel of this format reads them.
@@ -188,7 +206,7 @@ impl<'a> Exec<'a> {
                 };
                 Activations::F32(F32Rows { x, n, cols, stride: cols, pick })
             }
-            ActFormat::Q8 | ActFormat::Q8Whole => {
+            ActFormat::Q8(_) => {
                 let block = source.q8.expect("some kernel reads 8-bit blocks");
                 let stride = q8_stride(cols);
                 // SAFETY: written before the last barrier, or by this worker.

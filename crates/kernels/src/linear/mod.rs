@@ -45,24 +45,8 @@ pub const Q8_WHOLE: usize = 256;
 pub enum ActFormat {
     /// Rows of f32.
     F32,
-    /// Rows of 8-bit blocks, of 32 or 256 columns.
-    Q8,
-    /// Rows of 8-bit blocks of 256 columns.
-    Q8Whole,
-}
-
-impl ActFormat {
-    /// Columns of the smallest blocks that are in this format.
-    ///
-    /// # Panics
-    /// If it is not 8-bit blocks.
-    pub fn q8_block(self) -> usize {
-        match self {
-            ActFormat::F32 => panic!("f32 rows have no blocks"),
-            ActFormat::Q8 => Q8_BLOCK,
-            ActFormat::Q8Whole => Q8_WHOLE,
-        }
-    }
+    /// Rows of 8-bit blocks of at least so many columns: [`Q8_BLOCK`] or [`Q8_WHOLE`].
+    Q8(usize),
 }
 
 /// Activation rows in 8-bit blocks, as [`QUANTIZE_Q8`] writes them.
@@ -176,8 +160,10 @@ impl Activations<'_> {
                 assert!(x.x.len() >= rows_len(n, x.stride, x.cols), "f32 activations too short");
             }
             Activations::Q8(x) => {
-                assert!(want != ActFormat::F32, "activation format");
-                assert!(want == ActFormat::Q8 || x.block == Q8_WHOLE, "blocks of {}", x.block);
+                assert!(
+                    matches!(want, ActFormat::Q8(least) if least <= x.block),
+                    "activation format"
+                );
                 assert!([Q8_BLOCK, Q8_WHOLE].contains(&x.block), "blocks of {}", x.block);
                 assert!(x.cols.is_multiple_of(x.block), "{} columns are not whole blocks", x.cols);
                 assert!(x.stride >= x.cols, "stride {} below {} columns", x.stride, x.cols);
@@ -465,7 +451,7 @@ const fn kernel<F: format::Format>(
         ty: <F::Block as quant::Block>::TY,
         isa,
         level: LEVELS[which],
-        act_format: if F::WHOLE { ActFormat::Q8Whole } else { ActFormat::Q8 },
+        act_format: ActFormat::Q8(F::BLOCK),
         block: (F::BLOCK, F::BLOCK_BYTES),
         pack: pack::quantized::<F>,
         row: row::quantized::<F>,

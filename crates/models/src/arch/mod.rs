@@ -1,5 +1,6 @@
 //! One file per architecture. A new one is a file here and a row in [`ARCHITECTURES`].
 
+mod attention;
 mod deepseek2;
 mod ffn;
 mod llama;

@@ -2,9 +2,9 @@
 //!
 //! Source: arXiv:2407.10671, section 2.2; tensor names of GGUF's `qwen2`.
 
-use program::{AttentionSpec, CacheSpec, Recorder, RopePairs, ValueId};
+use program::{Recorder, ValueId};
 
-use super::{Architecture, ffn};
+use super::{Architecture, attention, ffn};
 use crate::{ModelConfig, Result, Weights};
 
 pub(super) struct Qwen2;
@@ -20,7 +20,7 @@ impl Architecture for Qwen2 {
         for i in 0..c.n_layers {
             r.layer(Some(i));
             let w = w.layer(i);
-            x = attention(r, &w, c, i, x)?;
+            x = attend(r, &w, c, i, x)?;
 
             let h = r.rms_norm("ffn_norm", x, w.vector("ffn_norm", hidden_size)?, eps)?;
             let f = ffn::gated(r, &w, "", c.intermediate_size, h)?;
@@ -34,7 +34,7 @@ impl Architecture for Qwen2 {
 }
 
 /// `x` and what layer `i` attends to, with biases on q, k and v.
-pub(super) fn attention(
+pub(super) fn attend(
     r: &Recorder,
     w: &Weights<'_>,
     c: &ModelConfig,
@@ -43,12 +43,6 @@ pub(super) fn attention(
 ) -> Result<ValueId> {
     let ModelConfig { hidden_size, n_heads, n_kv_heads, head_dim, value_dim, .. } = *c;
     let eps = c.rms_norm_eps;
-    let at = AttentionSpec {
-        rope: Some(c.rope(RopePairs::HalfSplit, None)),
-        scale: c.attention_scale(),
-    };
-    let cache = r.cache(CacheSpec { layer: i, n_kv_heads, key_dim: head_dim, value_dim });
-
     let h = r.rms_norm("attn_norm", x, w.vector("attn_norm", hidden_size)?, eps)?;
     let q = r.linear("attn_q", h, w.biased("attn_q", n_heads * head_dim, hidden_size)?)?;
     let k = r.linear("attn_k", h, w.biased("attn_k", n_kv_heads * head_dim, hidden_size)?)?;
@@ -56,8 +50,5 @@ pub(super) fn attention(
     let q = r.view("q", q, n_heads)?; // [n, n_heads, head_dim]
     let k = r.view("k", k, n_kv_heads)?;
     let v = r.view("v", v, n_kv_heads)?;
-    let a = r.attention("attn", &at, cache, [q, k, v])?; // [n, n_heads * value_dim]
-    let a =
-        r.linear("attn_output", a, w.matrix("attn_output", hidden_size, n_heads * value_dim)?)?;
-    Ok(r.add("attn_residual", x, a)?)
+    attention::half_split(r, w, c, (i, x), [q, k, v])
 }

@@ -26,7 +26,7 @@ impl Architecture for Qwen2Moe {
         for i in 0..c.n_layers {
             r.layer(Some(i));
             let w = w.layer(i);
-            x = qwen2::attention(r, &w, c, i, x)?;
+            x = qwen2::attend(r, &w, c, i, x)?;
 
             let h = r.rms_norm("ffn_norm", x, w.vector("ffn_norm", hidden_size)?, eps)?;
             let f = ffn::experts(r, &w, e, h)?;

@@ -38,8 +38,7 @@ impl<'a> HeadInput<'a> {
         let (n, cols) = (x.n, x.cols);
         let x = match kernel.act_format() {
             ActFormat::F32 => Activations::F32(x),
-            format @ (ActFormat::Q8 | ActFormat::Q8Whole) => {
-                let block = format.q8_block();
+            ActFormat::Q8(block) => {
                 let stride = q8_stride(cols);
                 for row in 0..n {
                     let scales = &mut scales[row * (cols / 32)..(row + 1) * (cols / 32)];

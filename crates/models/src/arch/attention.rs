@@ -1,0 +1,24 @@
+//! What comes after queries, keys and values, where that is the same in several architectures.
+
+use program::{AttentionSpec, CacheSpec, Recorder, RopePairs, ValueId};
+
+use crate::{ModelConfig, Result, Weights};
+
+/// `x` and what layer `i` attends to: half-split rotation, attention over the cache, output projection without a bias.
+/// `[q, k, v]` are `[n, heads, dim]`.
+pub(super) fn half_split(
+    r: &Recorder,
+    w: &Weights<'_>,
+    c: &ModelConfig,
+    (i, x): (usize, ValueId),
+    qkv: [ValueId; 3],
+) -> Result<ValueId> {
+    let ModelConfig { hidden_size, n_heads, n_kv_heads, head_dim, value_dim, .. } = *c;
+    let rope = Some(c.rope(RopePairs::HalfSplit, None));
+    let at = AttentionSpec { rope, scale: c.attention_scale() };
+    let cache = r.cache(CacheSpec { layer: i, n_kv_heads, key_dim: head_dim, value_dim });
+    let a = r.attention("attn", &at, cache, qkv)?; // [n, n_heads * value_dim]
+    let a =
+        r.linear("attn_output", a, w.matrix("attn_output", hidden_size, n_heads * value_dim)?)?;
+    Ok(r.add("attn_residual", x, a)?)
+}
