@@ -25,6 +25,8 @@ pub(crate) struct ExecutorOptions {
     pub(crate) isa: Option<Isa>,
     /// How latent attention is computed.
     pub(crate) mla: MlaForm,
+    /// Whether tokens are chosen greedily: see [`cpu::Options::two_stage_head`].
+    pub(crate) greedy: bool,
 }
 
 impl ExecutorOptions {
@@ -46,7 +48,7 @@ impl ExecutorOptions {
 
     /// The processor, whatever was chosen: for measurements of what only it has.
     pub(crate) fn cpu(&self) -> Cpu {
-        let ExecutorOptions { threads, isa, mla, .. } = *self;
-        Cpu::new(&cpu::Options { threads, isa, mla })
+        let ExecutorOptions { threads, isa, mla, greedy, .. } = *self;
+        Cpu::new(&cpu::Options { threads, isa, mla, two_stage_head: greedy })
     }
 }

@@ -108,7 +108,7 @@ pub fn golden_case(executor: &dyn Executor, case: &Case) -> Outcome {
 fn greedy(model: &dyn Model, session: SessionId, first: u32, n: usize) -> Vec<u32> {
     let mut ids = vec![first];
     while ids.len() < n {
-        ids.push(argmax(&feed(model, session, &ids[ids.len() - 1..], Outputs::Last)));
+        ids.push(argmax(&feed(model, session, &ids[ids.len() - 1..], Outputs::Best)));
     }
     ids
 }

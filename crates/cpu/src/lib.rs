@@ -5,6 +5,7 @@
 
 mod cache;
 mod exec;
+mod head;
 mod lower;
 mod memory;
 mod mla;
@@ -42,13 +43,17 @@ pub struct Options {
     pub isa: Option<Isa>,
     /// How latent attention is computed.
     pub mla: MlaForm,
+    /// Keep the output head as the sum of a coarse and a fine matrix, where its type allows that: a step whose greatest
+    /// logit alone is wanted ([`program::Outputs::Best`]) then reads the fine one where it can matter only. Scales are
+    /// kept twice, so that other steps read a little more.
+    pub two_stage_head: bool,
 }
 
 /// The CPU as an executor.
 pub struct Cpu {
     pool: Arc<Pool>,
     tuning: Tuning,
-    mla: MlaForm,
+    options: Options,
 }
 
 impl Cpu {
@@ -56,7 +61,7 @@ impl Cpu {
     pub fn new(options: &Options) -> Cpu {
         let threads = options.threads.unwrap_or_else(default_threads);
         let isa = options.isa.unwrap_or_else(Isa::detect).and(Isa::detect());
-        Cpu { pool: Arc::new(Pool::new(threads)), tuning: Tuning::new(isa), mla: options.mla }
+        Cpu { pool: Arc::new(Pool::new(threads)), tuning: Tuning::new(isa), options: *options }
     }
 
     /// Threads in the team, the caller's included.
@@ -86,7 +91,7 @@ impl Executor for Cpu {
         let model = CpuModel::load(
             program,
             weights,
-            (Arc::clone(&self.pool), &self.tuning, self.mla),
+            (Arc::clone(&self.pool), &self.tuning, &self.options),
             progress,
         )?;
         Ok(Box::new(model))

@@ -12,7 +12,7 @@ use program::{
 use quant::GgmlType;
 
 use crate::model::CpuModel;
-use crate::{Cpu, MlaDims, MlaForm};
+use crate::{Cpu, MlaDims, MlaForm, Options};
 
 /// A layer to measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,7 +64,8 @@ impl MlaBench {
     pub fn new(cpu: &Cpu, layer: MlaLayer, form: MlaForm) -> Result<MlaBench> {
         let program = Arc::new(record(&layer)?);
         let weights = MadeUp::new(&program)?;
-        let team = (Arc::clone(&cpu.pool), &cpu.tuning, form);
+        let options = Options { mla: form, ..cpu.options };
+        let team = (Arc::clone(&cpu.pool), &cpu.tuning, &options);
         let model = CpuModel::load(program, &weights, team, &mut |_| {})?;
         Ok(MlaBench { model, layer, form })
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use kernels::Isa;
 use kernels::linear::{
-    ActFormat, Activations, FEW_ROWS, LinearKernel, PANEL_ROWS, Q8Rows, Tiling, linear,
+    ActFormat, Activations, FEW_ROWS, LinearKernel, PANEL_ROWS, Q8Rows, Tiling, halves, linear,
 };
 use quant::GgmlType;
 
@@ -78,10 +78,18 @@ impl Tuning {
 
     /// The kernel for weights of type `ty`; `None` for types that weights cannot have.
     pub(crate) fn linear(&self, ty: GgmlType) -> Option<TunedKernel> {
-        let kernel = linear(ty, self.isa)?;
+        Some(self.tuned(linear(ty, self.isa)?))
+    }
+
+    /// The kernels for the high and for the low bits of weights of type `ty`, if its codes can be split.
+    pub(crate) fn halves(&self, ty: GgmlType) -> Option<[TunedKernel; 2]> {
+        Some(halves(ty, self.isa)?.map(|kernel| self.tuned(kernel)))
+    }
+
+    fn tuned(&self, kernel: &'static LinearKernel) -> TunedKernel {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let stream_rows = *found.entry(kernel.name()).or_insert_with(|| stream_rows(kernel));
-        Some(TunedKernel { kernel, stream_rows })
+        TunedKernel { kernel, stream_rows }
     }
 }
 

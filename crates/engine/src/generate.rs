@@ -145,6 +145,8 @@ pub fn generate(
         Vec::new()
     };
 
+    // a token that is banned may be the greatest
+    let greedy = banned.is_empty() && sampler.options().is_plain_greedy();
     let stop = match fed.logits {
         None => StopReason::Cancelled,
         Some(_) if max_tokens == 0 => StopReason::MaxTokens,
@@ -173,7 +175,7 @@ pub fn generate(
             if session.len() >= session.capacity() {
                 break StopReason::ContextFull;
             }
-            logits = session.step(token)?;
+            logits = if greedy { session.step_best(token)? } else { session.step(token)? };
         },
     };
     let reply = reply.finish(&mut emit);

@@ -1,6 +1,6 @@
 //! Rows read back from panels are the rows of the file.
 
-use kernels::linear::{PANEL_ROWS, linear_kernels};
+use kernels::linear::{PANEL_ROWS, half_kernels, linear_kernels};
 
 #[test]
 fn unpacked_rows_are_dequantized_rows() {
@@ -26,14 +26,47 @@ fn unpacked_rows_are_dequantized_rows() {
         let (mut want, mut got) = (vec![0.0; cols], vec![1.0; cols]);
         for (lane, row) in rows.iter().enumerate() {
             format.dequantize(row, &mut want);
-            kernel.unpack_row(&panel, lane, &mut got);
+            kernel.unpack(&panel, lane..lane + 1, &mut got);
             for (want, got) in want.iter().zip(&got) {
                 let near =
                     (want - got).abs() <= want.abs() * 1e-6 || (want.is_nan() && got.is_nan());
                 assert!(near || want == got, "{} lane {lane}: {got}, not {want}", kernel.name());
             }
         }
-        kernel.unpack_row(&panel, PANEL_ROWS - 1, &mut got);
+        kernel.unpack(&panel, PANEL_ROWS - 1..PANEL_ROWS, &mut got);
         assert!(got.iter().all(|x| *x == 0.0), "{}: an absent row is zero", kernel.name());
+    }
+}
+
+/// What the high and the low bits of a row stand for adds up to the row, exactly.
+#[test]
+fn unpacked_halves_add_up_to_the_row() {
+    for [high, low] in half_kernels() {
+        let (ty, cols) = (high.ty(), 512);
+        let format = quant::format(ty).expect("kernels are for weight types");
+        let rows: Vec<Vec<u8>> = (0..PANEL_ROWS)
+            .map(|r| {
+                let x: Vec<f32> = (0..cols).map(|i| ((i * 7 + r) as f32).sin()).collect();
+                let mut bytes = vec![0; ty.row_bytes(cols).expect("whole blocks")];
+                assert!(format.quantize(&x, &mut bytes), "{ty}");
+                bytes
+            })
+            .collect();
+        let slices: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+        let [high, low] = [high, low].map(|kernel| {
+            let (mut panel, mut out) = (vec![0; kernel.panel_bytes(cols)], vec![0.0; 16 * cols]);
+            kernel.pack(&slices, cols, &mut panel);
+            kernel.unpack(&panel, 0..PANEL_ROWS, &mut out);
+            out
+        });
+        let mut want = vec![0.0; cols];
+        for ((row, high), low) in rows.iter().zip(high.chunks(cols)).zip(low.chunks(cols)) {
+            format.dequantize(row, &mut want);
+            for ((want, high), low) in want.iter().zip(high).zip(low) {
+                assert_eq!(*want, high + low, "{ty}");
+            }
+        }
+        let norm = |x: &[f32]| x.iter().map(|x| x * x).sum::<f32>();
+        assert!(norm(&low) < 0.02 * norm(&high), "{ty}: the low bits matter little");
     }
 }

@@ -88,6 +88,9 @@ pub enum Outputs {
     None,
     /// The last token's row.
     Last,
+    /// The last token's row, of which only the greatest logit is wanted, or the first of equals: an executor may find it
+    /// without the others and give [`LEFT_OUT`] for these.
+    Best,
     /// Every row.
     All,
 }
@@ -97,7 +100,7 @@ impl Outputs {
     pub fn count(self, n_tokens: usize) -> usize {
         match self {
             Outputs::None => 0,
-            Outputs::Last => n_tokens.min(1),
+            Outputs::Last | Outputs::Best => n_tokens.min(1),
             Outputs::All => n_tokens,
         }
     }
@@ -144,6 +147,9 @@ pub struct StepOut {
     /// the best are found without a look at all. NaN where any of them is not finite.
     pub peaks: Vec<f32>,
 }
+
+/// A logit that was not computed, for the greatest alone is wanted: see [`Outputs::Best`].
+pub const LEFT_OUT: f32 = f32::MIN;
 
 /// Neighbouring logits that share a peak in [`StepOut::peaks`].
 pub const PEAK: usize = 64;

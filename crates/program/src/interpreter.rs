@@ -161,7 +161,7 @@ impl Interpreted {
             }
             batch.selected.extend(match sequence.outputs {
                 Outputs::None => 0..0,
-                Outputs::Last => first + n - 1..first + n,
+                Outputs::Last | Outputs::Best => first + n - 1..first + n,
                 Outputs::All => first..first + n,
             });
         }

@@ -19,8 +19,8 @@ mod show;
 pub use ceilings::{Ceilings, ComputeCeiling, ReadCeiling};
 pub use error::{Error, Result};
 pub use executor::{
-    CacheOptions, CacheType, Dump, Executor, Model, Outputs, PEAK, PhaseTime, Progress, Prompt,
-    Sequence, SessionId, Step, StepOut, StepStats, Trace, WeightBytes, WeightSource,
+    CacheOptions, CacheType, Dump, Executor, LEFT_OUT, Model, Outputs, PEAK, PhaseTime, Progress,
+    Prompt, Sequence, SessionId, Step, StepOut, StepStats, Trace, WeightBytes, WeightSource,
 };
 pub use op::{
     Act, CacheId, CacheSpec, LatentUp, Node, Op, OutputKind, Program, Rope, RopePairs, RopeScaling,

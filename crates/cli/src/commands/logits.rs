@@ -60,7 +60,7 @@ impl Logits {
         let options = LoadOptions {
             threads: self.threads.threads,
             verbose: self.verbose.verbose,
-            ceilings: false,
+            ..LoadOptions::default()
         };
         let loaded =
             load::model(&gguf, &self.executor, options, &|_| self.cache.options(capacity))?;

@@ -1,6 +1,6 @@
 //! Sessions: what was fed, not how, decides the logits. All comparisons here are to the bit, within the executor.
 
-use program::{CacheOptions, CacheType, Executor, Model, Outputs, Sequence, Step};
+use program::{CacheOptions, CacheType, Executor, LEFT_OUT, Model, Outputs, Sequence, Step};
 use quant::GgmlType;
 
 use crate::made::{EXACT, all_logits, feed};
@@ -38,6 +38,27 @@ pub(super) fn outputs(executor: &dyn Executor) {
         25,
         "length after Outputs::None and Outputs::Last"
     );
+}
+
+/// Of the greatest logit alone an executor may leave the others out, and may not be wrong about any.
+pub(super) fn best(executor: &dyn Executor) {
+    for ty in [GgmlType::F32, GgmlType::Q8_0] {
+        let model = model(executor, ty);
+        let tokens = tokens(40, 9);
+        let want = all_logits(&*model, &EXACT, &tokens, 40);
+        let session = model.open(&EXACT).expect("a session opens");
+        for (token, want) in tokens.iter().zip(want.chunks_exact(97)) {
+            let found = feed(&*model, session, &[*token], Outputs::Best);
+            assert_eq!(found.len(), want.len(), "one row");
+            let greatest = |row: &[f32]| {
+                row.iter().enumerate().fold(0, |best, (i, x)| if *x > row[best] { i } else { best })
+            };
+            assert_eq!(greatest(&found), greatest(want), "{ty}: the greatest logit's token");
+            let known = |(found, want): (&f32, &f32)| found == want || *found == LEFT_OUT;
+            let all_known = found.iter().zip(want).all(known);
+            assert!(all_known && found[greatest(want)] != LEFT_OUT, "{ty}: other logits");
+        }
+    }
 }
 
 pub(super) fn chunks(executor: &dyn Executor) {

@@ -3,6 +3,7 @@
 mod arrange;
 mod attention;
 mod experts;
+mod head;
 mod latent;
 mod linear;
 mod route;
@@ -10,6 +11,7 @@ mod rows;
 mod sort;
 
 use std::ops::Range;
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use kernels::attention::{ATTEND, AttendFn, MERGE, MergeFn};
@@ -139,6 +141,9 @@ pub(crate) struct PhaseShares {
 /// Everything the workers share during one step.
 pub(crate) struct Exec<'a> {
     pub(crate) plan: &'a Plan,
+    /// If only the greatest logit is wanted, of one row, and the head is split: counts the panels of it that are computed
+    /// in full.
+    pub(crate) n_whole: Option<&'a AtomicUsize>,
     pub(crate) weights: &'a Weights,
     pub(crate) kernels: &'a Kernels,
     pub(crate) tokens: &'a [u32],
@@ -190,7 +195,12 @@ impl<'a> Exec<'a> {
             match phase {
                 Phase::Embed { table, out } => self.embed(worker, *table, *out),
                 Phase::Rows(ops) => self.row_ops(worker, ops, mixture),
-                Phase::Linear(linear) => self.linear(worker, index, linear, &mut scratch),
+                Phase::Linear(linear) => match (self.n_whole, self.plan.head, self.plan.logits) {
+                    (Some(_), Some((head, _)), Some(logits)) if head == index => {
+                        self.greatest(worker, index, linear, logits, &mut scratch);
+                    }
+                    _ => self.linear(worker, index, linear, &mut scratch),
+                },
                 Phase::Attention(attention) => {
                     self.attention(worker, index, attention, &mut scratch)
                 }

@@ -146,7 +146,7 @@ impl Model for Toy {
                 tokens.push(token);
                 let wanted = match s.outputs {
                     Outputs::None => false,
-                    Outputs::Last => i + 1 == s.tokens.len(),
+                    Outputs::Last | Outputs::Best => i + 1 == s.tokens.len(),
                     Outputs::All => true,
                 };
                 if wanted {

@@ -5,6 +5,7 @@ use quant::GgmlType;
 use super::float::{self, Bf16, F16, F32, Plain};
 use super::format::Format;
 use super::formats::*;
+use super::halves::{Q6KHigh, Q6KLow, Q8_0High, Q8_0Low};
 use super::{Arranging, LinearKernel, kernel, lines, quads, scalar};
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
@@ -30,6 +31,12 @@ static TABLE: &[&[LinearKernel]] = &[
     &quantized::<Iq3S>(),
     &quantized::<Tq1_0>(),
     &quantized::<Tq2_0>(),
+];
+
+/// Kernels of the high and of the low bits of a type, in the order of [`TABLE`].
+static HALVES: &[[&[LinearKernel]; 2]] = &[
+    [&quantized::<Q8_0High>(), &quantized::<Q8_0Low>()],
+    [&quantized::<Q6KHigh>(), &quantized::<Q6KLow>()],
 ];
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -71,11 +78,27 @@ const fn plain<P: Plain>() -> [LinearKernel; 4] {
 /// The best kernel for weights of type `ty` on a CPU with `isa`, which is cut to what this CPU has; `None` for types
 /// that weights cannot have.
 pub fn linear(ty: GgmlType, isa: Isa) -> Option<&'static LinearKernel> {
+    best(TABLE.iter().find(|row| row[0].ty() == ty)?, isa)
+}
+
+/// The best kernels for the high and for the low bits of weights of type `ty`, whose matrices add up to that of the
+/// weights; each packs rows of the file. `None` for types whose codes are not split.
+pub fn halves(ty: GgmlType, isa: Isa) -> Option<[&'static LinearKernel; 2]> {
+    let [high, low] = HALVES.iter().find(|[high, _]| high[0].ty() == ty)?;
+    Some([best(high, isa)?, best(low, isa)?])
+}
+
+fn best(row: &'static [LinearKernel], isa: Isa) -> Option<&'static LinearKernel> {
     let isa = isa.and(Isa::detect());
-    TABLE.iter().flat_map(|row| row.iter()).rfind(|k| k.ty() == ty && isa.contains(k.isa()))
+    row.iter().rfind(|k| isa.contains(k.isa()))
 }
 
 /// Every kernel of every type, those included that this CPU cannot run; the naive kernel of a type comes first.
 pub fn linear_kernels() -> impl Iterator<Item = &'static LinearKernel> {
     TABLE.iter().flat_map(|row| row.iter())
+}
+
+/// Every kernel of [`halves`], high bits and low bits in turn; the naive one of each comes first.
+pub fn half_kernels() -> impl Iterator<Item = [&'static LinearKernel; 2]> {
+    HALVES.iter().flat_map(|[high, low]| high.iter().zip(low.iter()).map(|(high, low)| [high, low]))
 }

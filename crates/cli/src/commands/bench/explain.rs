@@ -378,9 +378,9 @@ mod tests {
     #[test]
     fn parts_and_overlap_add_up_to_the_gap() {
         for test in [
-            Test { n_prompt: 0, n_gen: 4, depth: 0 },
-            Test { n_prompt: 130, n_gen: 0, depth: 64 },
-            Test { n_prompt: 10, n_gen: 2, depth: 7 },
+            Test { n_prompt: 0, n_gen: 4, depth: 0, greedy: false },
+            Test { n_prompt: 130, n_gen: 0, depth: 64, greedy: false },
+            Test { n_prompt: 10, n_gen: 2, depth: 7, greedy: false },
         ] {
             for speed in [1e9, 1e12] {
                 let explained = explain(test, speed);
@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn each_phase_is_counted_where_it_belongs() {
-        let explained = explain(Test { n_prompt: 0, n_gen: 4, depth: 0 }, 1e12);
+        let explained = explain(Test { n_prompt: 0, n_gen: 4, depth: 0, greedy: false }, 1e12);
         let measured = |name| group(&explained, name).measured_seconds;
         let near = |seconds: f64, want: f64| assert!((seconds - want).abs() < 1e-6, "{seconds}");
         near(measured("weights"), 0.04);
@@ -415,7 +415,7 @@ mod tests {
 
     #[test]
     fn a_picture_names_every_part() {
-        let explained = explain(Test { n_prompt: 0, n_gen: 4, depth: 0 }, 1e12);
+        let explained = explain(Test { n_prompt: 0, n_gen: 4, depth: 0, greedy: false }, 1e12);
         let svg = picture("a model", &[&explained, &explained]).svg();
         for part in ["tg4", "a model", "weights", "attention", "measured", "limit: barriers"] {
             assert!(svg.contains(part), "{part}");
@@ -424,7 +424,7 @@ mod tests {
 
     #[test]
     fn more_than_the_limit_is_never_hidden() {
-        let explained = explain(Test { n_prompt: 130, n_gen: 0, depth: 0 }, 1e6);
+        let explained = explain(Test { n_prompt: 130, n_gen: 0, depth: 0, greedy: false }, 1e6);
         assert!(explained.share > 1.0);
         assert!(explained.remedies[0].contains("measured too low"), "{:?}", explained.remedies);
         assert!(group(&explained, "weights").gap_seconds < 0.0);

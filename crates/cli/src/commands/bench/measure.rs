@@ -17,6 +17,8 @@ pub(super) struct Test {
     pub(super) n_gen: usize,
     /// Tokens in the context before.
     pub(super) depth: usize,
+    /// Whether steps yield the likeliest token only.
+    pub(super) greedy: bool,
 }
 
 impl Test {
@@ -27,7 +29,13 @@ impl Test {
             (0, generate) => format!("tg{generate}"),
             (prompt, generate) => format!("pp{prompt}+tg{generate}"),
         };
+        let name = if self.greedy && self.n_gen > 0 { name + " greedy" } else { name };
         if self.depth == 0 { name } else { format!("{name} @ d{}", self.depth) }
+    }
+
+    /// What a step yields.
+    fn outputs(&self) -> Outputs {
+        if self.greedy { Outputs::Best } else { Outputs::Last }
     }
 
     /// Tokens within the time.
@@ -103,11 +111,14 @@ impl Bench {
         self.chunks(test.depth, test.n_prompt, Outputs::Last, &mut |tokens, outputs| {
             timed(tokens, outputs, prompt).map(drop)
         })?;
-        let options = SamplerOptions { seed: Some(1), ..SamplerOptions::default() };
+        let options = match test.greedy {
+            true => SamplerOptions::greedy(),
+            false => SamplerOptions { seed: Some(1), ..SamplerOptions::default() },
+        };
         let (mut sampler, mut sampling) = (Sampler::new(options)?, Duration::ZERO);
         let first = test.depth + test.n_prompt;
         for position in first..first + test.n_gen {
-            let out = timed(&[self.token(position)], Outputs::Last, None)?;
+            let out = timed(&[self.token(position)], test.outputs(), None)?;
             let start = Instant::now();
             std::hint::black_box(sampler.sample_scores(&Scores::from(out), &[])?);
             sampling += start.elapsed();
@@ -128,7 +139,7 @@ impl Bench {
         self.prefill(test.depth, test.n_prompt, Outputs::Last)?;
         let first = test.depth + test.n_prompt;
         (first..first + test.n_gen).try_for_each(|position| {
-            self.step(&[self.token(position)], Outputs::Last, None).map(drop)
+            self.step(&[self.token(position)], test.outputs(), None).map(drop)
         })
     }
 

@@ -61,6 +61,9 @@ pub(crate) struct Bench {
     /// Type of cached values (-ctv): f32, f16, q8_0
     #[arg(long, value_name = "TYPE", value_parser = args::cache_type, default_value = "f16")]
     cache_type_v: CacheType,
+    /// Generate as `run --temp 0` does, which needs the likeliest token only; without, all logits are computed
+    #[arg(long)]
+    greedy: bool,
     /// How often each test is timed
     #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: u32,
@@ -128,7 +131,8 @@ impl Bench {
 
         let mut report = report::Report::new(self.output, out);
         for threads in self.thread_counts() {
-            let options = LoadOptions { threads, verbose: self.verbose.verbose, ceilings: false };
+            let (verbose, greedy) = (self.verbose.verbose, self.greedy);
+            let options = LoadOptions { threads, verbose, greedy, ceilings: false };
             let loaded = load::model(&gguf, &self.executor, options, &|_| cache)?;
             let program = loaded.model.program();
             let wanted = Executed::of(program, cache.k, cache.v).wanted();
@@ -177,7 +181,7 @@ impl Bench {
             let steps = plan::all(&self.n_gen).map(|n_gen| (0, n_gen));
             for (n_prompt, n_gen) in prompts.chain(steps).chain(self.pg.iter().copied()) {
                 if n_prompt + n_gen > 0 {
-                    tests.push(Test { n_prompt, n_gen, depth });
+                    tests.push(Test { n_prompt, n_gen, depth, greedy: self.greedy });
                 }
             }
         }
