@@ -102,6 +102,19 @@ pub(crate) fn prefetch(address: *const u8) {
     unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast()) }
 }
 
+/// Ask for the cache line at `address`, which may be anything, into the second-level cache.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn prefetch_to_l2(address: *const u8) {
+    // SAFETY: as for `prefetch`.
+    unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(address.cast()) }
+}
+
+/// Nothing: the hardware's own prefetch has to do.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+pub(crate) fn prefetch_to_l2(_address: *const u8) {}
+
 /// Nothing: the hardware's own prefetch has to do.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]

@@ -1,7 +1,8 @@
 //! Plain weights over 16 lanes, for every instruction set that has them: a line of a panel is a column of 16 weights.
 
+use super::fetch::Fetch;
 use super::float::{self, Plain, TileFn};
-use super::{Arranging, F32Rows, Job, PANEL_ROWS, prefetch_ahead};
+use super::{Arranging, F32Rows, Job, PANEL_ROWS};
 use crate::lanes::{Portable, Simd};
 
 /// Columns of the widest tile over [`Portable`] lanes.
@@ -99,13 +100,13 @@ fn together<S: Simd, T: Plain, const P: usize, const N: usize>(
 ) -> [[S::V; N]; P] {
     let line = PANEL_ROWS * T::BYTES;
     let panels: [&[u8]; P] = std::array::from_fn(|p| &panels[p * panel_bytes..][..x.cols * line]);
-    let rows = x.rows::<N>();
+    let (rows, fetch) = (x.rows::<N>(), Fetch::best());
     let mut acc = [[simd.splat(0.0); N]; P];
     for k in 0..x.cols {
         for (acc, panel) in acc.iter_mut().zip(panels) {
             let bytes = &panel[k * line..][..line];
             if N > 2 && (T::BYTES == 4 || k % 2 == 0) {
-                prefetch_ahead(bytes);
+                fetch.line(bytes);
             }
             let w = weights::<S, T>(simd, bytes);
             for (acc, row) in acc.iter_mut().zip(rows) {

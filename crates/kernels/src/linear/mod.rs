@@ -12,6 +12,7 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod fetch;
 mod float;
 mod format;
 mod formats;
@@ -194,24 +195,6 @@ fn picked(pick: Option<&[u32]>, n: usize) -> usize {
 /// Elements from the first to the last of `n` rows.
 fn rows_len(n: usize, stride: usize, cols: usize) -> usize {
     if n == 0 { 0 } else { (n - 1) * stride + cols }
-}
-
-/// Bytes that panels are fetched ahead of use. A loop that unpacks covers too little of the panel by its reorder
-/// window; measured on Zen 3 and Zen 4, 2048 to 4096 are level.
-const AHEAD: usize = 4096;
-
-/// Fetches the line [`AHEAD`] of these bytes.
-#[inline(always)]
-fn prefetch_ahead(bytes: &[u8]) {
-    prefetch_line(bytes.as_ptr().wrapping_add(AHEAD));
-}
-
-/// Fetches what a group and its part of the header take, `ahead` bytes of it.
-#[inline(always)]
-fn prefetch<F: format::Format>(group: &[u8], ahead: usize) {
-    for line in 0..(F::BLOCK_BYTES / F::GROUPS).div_ceil(64) {
-        prefetch_line(group.as_ptr().wrapping_add(ahead + 64 * line));
-    }
 }
 
 /// One call of a kernel, its lengths checked.

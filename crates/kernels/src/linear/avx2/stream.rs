@@ -2,9 +2,10 @@
 
 use std::arch::x86_64::*;
 
+use super::super::fetch::Fetch;
 use super::super::format::{Format, Scales};
 use super::super::gemm::sum_pair;
-use super::super::{AHEAD, Job, PANEL_ROWS, Q8Row, prefetch};
+use super::super::{Job, PANEL_ROWS, Q8Row};
 use super::{Pair, broadcast, halves, is_wide, keep, pairs, scaled, small, step, store_f32};
 
 /// Multiplies panels with few activation rows, up to 4 of them in one pass over a panel.
@@ -33,13 +34,14 @@ fn one<F: Format, const N: usize>(
     rows: [Q8Row<'_>; N],
     out: &mut [[f32; PANEL_ROWS]],
 ) {
+    let fetch = Fetch::best();
     let mut acc = [[_mm256_setzero_ps(); 2]; N];
     for (b, block) in panel.chunks_exact(F::BLOCK_BYTES).enumerate() {
         let (header, groups) = block.split_at(F::SCALES.header());
         let zero = [[_mm256_setzero_si256(); 2]; N];
         let mut sums = Sums { i16: zero, i32: zero, zero, min: zero };
         for (g, group) in groups.chunks_exact(F::GROUP_BYTES).enumerate() {
-            prefetch::<F>(group, AHEAD);
+            fetch.pairs::<F>(group);
             let at = b * F::GROUPS + g;
             // Plain loops, here and below: closures handed to functions without the features would stay calls.
             let mut a: [&[[i8; 4]; 8]; N] = [&[[0; 4]; 8]; N];

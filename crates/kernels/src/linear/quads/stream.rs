@@ -1,7 +1,8 @@
 //! Few activation rows: each panel is read once, its codes are unpacked in registers.
 
+use super::super::fetch::Fetch;
 use super::super::format::Format;
-use super::super::{AHEAD, Job, PANEL_ROWS, Q8Row, Q8Rows, prefetch};
+use super::super::{Job, PANEL_ROWS, Q8Row, Q8Rows};
 use super::{Factors, Quads, V, halves, steps};
 use crate::lanes::Simd;
 
@@ -25,21 +26,14 @@ pub(in super::super) fn panels<Q: Quads, F: Format, const N: usize>(
 /// One panel. Rows that `x` lacks repeat its last one.
 #[inline(always)]
 fn one<Q: Quads, F: Format, const N: usize>(quads: Q, panel: &[u8], x: &Q8Rows<'_>) -> [V<Q>; N] {
-    let lanes = quads.lanes();
+    let (lanes, fetch) = (quads.lanes(), Fetch::best());
     let rows = x.rows::<N>(0);
     let mut acc = [lanes.splat(0.0); N];
     for (b, block) in panel.chunks_exact(F::BLOCK_BYTES).enumerate() {
         let (header, groups) = block.split_at(F::SCALES.header());
         let mut total = [quads.splat(0); N];
         for (g, group) in groups.chunks_exact(F::GROUP_BYTES).enumerate() {
-            // Measured on Zen 4: one row of one plane alone is so fast that the hardware's own prefetch does better. Two
-            // planes take longer to unpack (asking ahead gains 6 to 8 % of a step). 8-bit codes (0.73 of a plain read at a
-            // distance, 0.95 so) gain from asking for the lines of this block at once.
-            if N > 1 || F::HIGH > 0 {
-                prefetch::<F>(group, AHEAD);
-            } else if F::LOW == 8 {
-                prefetch::<F>(group, 0);
-            }
+            fetch.quads::<F>(group, N);
             add::<Q, F, N>(quads, &mut total, (header, group), (b * F::GROUPS + g, g), &rows);
         }
         let d = halves(quads, header, 0);
