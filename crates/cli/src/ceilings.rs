@@ -12,7 +12,7 @@ use crate::rates::{self, KeptRates, Top};
 use crate::{memory, ui, units};
 
 /// Of the file; files of other versions are written anew.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
 /// What measured: another version has other kernels, and a build with assertions is slower.
 const BUILD: &str = if cfg!(debug_assertions) {

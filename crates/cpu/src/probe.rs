@@ -109,11 +109,15 @@ fn rate(pool: &Pool, threads: usize, work: &(dyn Fn(&Worker<'_>) -> u64 + Sync))
 
 fn read_rate(pool: &Pool, isa: Isa, threads: usize, bytes: &[u8]) -> f64 {
     let kernel = READ.pick(isa);
-    rate(pool, threads, &|worker| {
-        let part = worker.index * bytes.len() / threads..(worker.index + 1) * bytes.len() / threads;
-        std::hint::black_box(kernel.call(&bytes[part.clone()]));
-        part.len() as u64
-    })
+    let rates = [false, true].map(|ahead| {
+        rate(pool, threads, &|worker| {
+            let part =
+                worker.index * bytes.len() / threads..(worker.index + 1) * bytes.len() / threads;
+            std::hint::black_box(kernel.call(&bytes[part.clone()], ahead));
+            part.len() as u64
+        })
+    });
+    rates[0].max(rates[1])
 }
 
 fn compute_rate(pool: &Pool, threads: usize, kernel: &Kernel<RateFn>) -> f64 {

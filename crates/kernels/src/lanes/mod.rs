@@ -94,6 +94,18 @@ pub(crate) fn load_part<S: Simd>(simd: S, x: &[f32]) -> S::V {
     simd.load(&lanes)
 }
 
+/// Bytes that lines of a stream are asked for ahead of use.
+pub(crate) const AHEAD: usize = 4096;
+/// Bytes ahead of use from which they come nearer, where that takes two steps.
+const NEARER: usize = 1024;
+
+/// Ask for what comes after `address` in a stream: into the second-level cache, and nearer bytes from there into the first.
+#[inline(always)]
+pub(crate) fn prefetch_in_steps(address: *const u8) {
+    prefetch_to_l2(address.wrapping_add(AHEAD));
+    prefetch(address.wrapping_add(NEARER));
+}
+
 /// Ask for the cache line at `address`, which may be anything.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
@@ -105,7 +117,7 @@ pub(crate) fn prefetch(address: *const u8) {
 /// Ask for the cache line at `address`, which may be anything, into the second-level cache.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-pub(crate) fn prefetch_to_l2(address: *const u8) {
+fn prefetch_to_l2(address: *const u8) {
     // SAFETY: as for `prefetch`.
     unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(address.cast()) }
 }
@@ -113,7 +125,7 @@ pub(crate) fn prefetch_to_l2(address: *const u8) {
 /// Nothing: the hardware's own prefetch has to do.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
-pub(crate) fn prefetch_to_l2(_address: *const u8) {}
+fn prefetch_to_l2(_address: *const u8) {}
 
 /// Nothing: the hardware's own prefetch has to do.
 #[cfg(not(target_arch = "x86_64"))]

@@ -105,8 +105,8 @@ fn together<S: Simd, T: Plain, const P: usize, const N: usize>(
     for k in 0..x.cols {
         for (acc, panel) in acc.iter_mut().zip(panels) {
             let bytes = &panel[k * line..][..line];
-            if N > 2 && (T::BYTES == 4 || k % 2 == 0) {
-                fetch.line(bytes);
+            if T::BYTES == 4 || k % 2 == 0 {
+                fetch.line(bytes, N);
             }
             let w = weights::<S, T>(simd, bytes);
             for (acc, row) in acc.iter_mut().zip(rows) {

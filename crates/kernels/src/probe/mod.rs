@@ -5,6 +5,7 @@ mod x86_64;
 
 use std::hint::black_box;
 
+use crate::lanes::prefetch_in_steps;
 use crate::{Isa, Kernel, Level, Slot};
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -17,7 +18,7 @@ mod x86_64 {
 }
 
 /// Signature of [`READ`].
-pub type ReadFn = unsafe fn(&[u8]) -> u64;
+pub type ReadFn = unsafe fn(&[u8], bool) -> u64;
 
 /// Adds up all whole runs of 512 bytes as 64-bit words: a plain read of memory.
 pub static READ: Slot<ReadFn> = Slot {
@@ -44,10 +45,10 @@ pub static INT8: Slot<RateFn> = Slot {
 };
 
 impl Kernel<ReadFn> {
-    /// Read `bytes` once.
-    pub fn call(&self, bytes: &[u8]) -> u64 {
+    /// Read `bytes` once; `ahead`: asking for lines before they are read, which some CPUs need for their full bandwidth.
+    pub fn call(&self, bytes: &[u8], ahead: bool) -> u64 {
         // SAFETY: `Slot::available` is the only source of `&Kernel`, so this CPU has `self.isa`.
-        unsafe { (self.run)(bytes) }
+        unsafe { (self.run)(bytes, ahead) }
     }
 }
 
@@ -60,9 +61,12 @@ impl Kernel<RateFn> {
 }
 
 #[inline(always)]
-fn read(bytes: &[u8]) -> u64 {
+fn read(bytes: &[u8], ahead: bool) -> u64 {
     let mut sums = [0u64; 64];
     for line in bytes.as_chunks::<512>().0 {
+        if ahead {
+            line.as_chunks::<64>().0.iter().for_each(|line| prefetch_in_steps(line.as_ptr()));
+        }
         for (sum, word) in sums.iter_mut().zip(line.as_chunks::<8>().0) {
             *sum = sum.wrapping_add(u64::from_le_bytes(*word));
         }

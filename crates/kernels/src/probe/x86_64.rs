@@ -22,13 +22,13 @@ pub(super) const INT8: &[Kernel<RateFn>] = &[
 ];
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn read_avx512(bytes: &[u8]) -> u64 {
-    super::read(bytes)
+fn read_avx512(bytes: &[u8], ahead: bool) -> u64 {
+    super::read(bytes, ahead)
 }
 
 #[target_feature(enable = "avx2")]
-fn read_avx2(bytes: &[u8]) -> u64 {
-    super::read(bytes)
+fn read_avx2(bytes: &[u8], ahead: bool) -> u64 {
+    super::read(bytes, ahead)
 }
 
 #[target_feature(enable = "avx512f")]
