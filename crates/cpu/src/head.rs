@@ -26,12 +26,15 @@ impl Stages {
         now
     }
 
-    /// They were used, and `n_whole` panels of `head` were computed in full.
-    pub(crate) fn used(&mut self, head: &PackedJob, n_whole: usize) {
+    /// They were used, and `n_whole` panels of `head` were computed in full. Returns by how many bytes what was read is
+    /// less than the matrix in the file.
+    pub(crate) fn used(&mut self, head: &PackedJob, n_whole: usize) -> u64 {
         let [coarse, fine] = [0, 1].map(|m| head.matrices[m].panel_bytes as f64);
-        let most = fine * head.n_panels() as f64;
-        let saved = most - (coarse + fine) * n_whole as f64;
-        self.judge(saved >= WORTH * most);
+        let (panels, whole) = (head.n_panels() as f64, n_whole as f64);
+        let most = fine * panels;
+        self.judge(most - (coarse + fine) * whole >= WORTH * most);
+        let read = coarse * panels + (coarse + fine) * whole;
+        (head.file_bytes() as f64 - read).max(0.0) as u64
     }
 
     fn judge(&mut self, paid: bool) {

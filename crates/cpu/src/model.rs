@@ -393,7 +393,7 @@ impl Model for CpuModel {
             self.run(step, &sequences, &mut caches, (workspace, counted))
         });
         if let (Some(head), Ok(_)) = (staged, &done) {
-            stages.used(head, n_whole.into_inner());
+            stats.weight_bytes_left_out += stages.used(head, n_whole.into_inner());
         }
         for (session, rows) in caches.iter_mut().zip(&sequences) {
             // after a failure the blocks that were prepared go again

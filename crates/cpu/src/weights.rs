@@ -55,6 +55,12 @@ impl PackedJob {
         self.split
     }
 
+    /// Bytes in the file of the matrix that is kept as two.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        let PackedMatrix { kernel, rows, cols, .. } = &self.matrices[0];
+        (rows * kernel.ty().row_bytes(*cols).unwrap_or(0)) as u64
+    }
+
     /// Panels of each matrix.
     pub(crate) fn n_panels(&self) -> usize {
         self.n_panels

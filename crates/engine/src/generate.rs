@@ -66,6 +66,8 @@ pub struct Stats {
     pub first_token: Option<Duration>,
     /// For each token after the first: stepping and choosing it.
     pub steps: Vec<Duration>,
+    /// Bytes of weights that these steps did not have to read.
+    pub left_out: u64,
 }
 
 impl Stats {
@@ -119,6 +121,7 @@ pub fn generate(
     on_event: &mut dyn FnMut(Event<'_>),
 ) -> Result<Generated> {
     let start = Instant::now();
+    let left_out = session.model().stats().weight_bytes_left_out;
     let fed = session.feed(request.prompt, request.cancel, &mut |p| on_event(Event::Prefill(p)))?;
     let prompt_tokens = request.prompt.len();
     let mut stats = Stats {
@@ -178,6 +181,7 @@ pub fn generate(
             logits = if greedy { session.step_best(token)? } else { session.step(token)? };
         },
     };
+    stats.left_out = session.model().stats().weight_bytes_left_out - left_out;
     let reply = reply.finish(&mut emit);
     Ok(Generated {
         tokens,

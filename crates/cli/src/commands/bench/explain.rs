@@ -114,7 +114,10 @@ impl Explanation {
         }
         let inside: f64 = spent.iter().map(|spent| spent.seconds).sum();
         let measured = timing.wall.as_secs_f64() + timing.sampling.as_secs_f64();
-        let limit_of = |kind| limits.of_kind(kind, test.depth, test.n_prompt, test.n_gen);
+        let limit_of = |kind| {
+            let limit = limits.of_kind(kind, test.depth, test.n_prompt, test.n_gen);
+            limits.without(&limit, if kind == Kind::Head { timing.left_out } else { 0 })
+        };
         let whole = Kind::ALL.into_iter().map(limit_of);
         let whole = whole.fold(Prediction::default(), |sum, part| sum.plus(&part));
 
@@ -364,6 +367,7 @@ mod tests {
             phase(&head, "linear", 20_000),
         ];
         let timing = Timing {
+            left_out: 0,
             wall: Duration::from_millis(70),
             sampling: Duration::from_micros(if test.n_gen > 0 { 500 } else { 0 }),
             phases,

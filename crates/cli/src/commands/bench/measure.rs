@@ -44,6 +44,15 @@ impl Test {
     }
 }
 
+/// A test timed as a whole.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Samples {
+    /// Each time.
+    pub(super) times: Vec<Duration>,
+    /// Bytes of weights that did not have to be read, on average.
+    pub(super) left_out: u64,
+}
+
 /// A test timed phase by phase.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Timing {
@@ -51,6 +60,8 @@ pub(super) struct Timing {
     pub(super) wall: Duration,
     /// Time choosing tokens as `run` does; a bench does not, so it comes on top.
     pub(super) sampling: Duration,
+    /// Bytes of weights that did not have to be read.
+    pub(super) left_out: u64,
     /// The phases of all steps.
     pub(super) phases: Vec<PhaseTime>,
 }
@@ -78,20 +89,21 @@ impl Bench {
         test: Test,
         repetitions: u32,
         done: &mut dyn FnMut(),
-    ) -> Result<Vec<Duration>> {
+    ) -> Result<Samples> {
         self.fill(test.depth)?;
         // As llama-bench warms up: the whole prompt, and one step.
         self.run(Test { n_gen: test.n_gen.min(1), ..test })?;
         done();
-        let mut samples = Vec::new();
+        let (mut times, before) = (Vec::new(), self.left_out());
         for _ in 0..repetitions {
             self.model.truncate(self.session, test.depth)?;
             let start = Instant::now();
             self.run(test)?;
-            samples.push(start.elapsed());
+            times.push(start.elapsed());
             done();
         }
-        Ok(samples)
+        let left_out = (self.left_out() - before) / u64::from(repetitions.max(1));
+        Ok(Samples { times, left_out })
     }
 
     /// Run `test` once, warm, and keep where the time went.
@@ -99,7 +111,7 @@ impl Bench {
         self.fill(test.depth)?;
         self.run(Test { n_gen: test.n_gen.min(1), ..test })?;
         self.model.truncate(self.session, test.depth)?;
-        let mut timing = Timing::default();
+        let (mut timing, before) = (Timing::default(), self.left_out());
         let mut timed = |tokens: &[u32], outputs, prompt| -> Result<StepOut> {
             let start = Instant::now();
             let out = self.step(tokens, outputs, prompt)?;
@@ -123,7 +135,11 @@ impl Bench {
             std::hint::black_box(sampler.sample_scores(&Scores::from(out), &[])?);
             sampling += start.elapsed();
         }
-        Ok(Timing { sampling, ..timing })
+        Ok(Timing { sampling, left_out: self.left_out() - before, ..timing })
+    }
+
+    fn left_out(&self) -> u64 {
+        self.model.stats().weight_bytes_left_out
     }
 
     /// Have `depth` positions cached: tokens depend on their position only, so those of an earlier test serve again.

@@ -1,7 +1,7 @@
 //! Rows of results as a table, JSON, JSON lines or CSV, with llama-bench's keys.
 
 use std::io::Write;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use gguf::Gguf;
@@ -10,7 +10,7 @@ use program::{CacheOptions, Ceilings};
 use serde::Serialize;
 
 use super::explain::{self, Explanation};
-use super::measure::Test;
+use super::measure::{Samples, Test};
 use crate::ceilings::cpu_name;
 use crate::limits::Limits;
 use crate::load::{self, Loaded};
@@ -138,16 +138,17 @@ impl Row {
     pub(super) fn new(
         setting: &Setting,
         test: Test,
-        (started, samples): (String, &[Duration]),
+        (started, samples): (String, &Samples),
         limits: Option<&Limits>,
     ) -> Self {
-        let ns: Vec<f64> = samples.iter().map(|time| time.as_nanos() as f64).collect();
+        let ns: Vec<f64> = samples.times.iter().map(|time| time.as_nanos() as f64).collect();
         let ts: Vec<f64> = ns.iter().map(|ns| test.tokens() as f64 * 1e9 / ns.max(1.0)).collect();
         let rows = if test.n_gen > 0 { 1 } else { test.n_prompt.min(setting.n_ubatch).max(1) };
         let position = (test.depth + test.tokens() / 2) as u64;
         let limit = limits.map(|limits| {
             let prompt = limits.prompt(test.depth, test.n_prompt);
-            prompt.plus(&limits.steps(test.depth + test.n_prompt, test.n_gen))
+            let steps = limits.steps(test.depth + test.n_prompt, test.n_gen);
+            prompt.plus(&limits.without(&steps, samples.left_out))
         });
         let expected =
             limits.and_then(|limits| limits.expected(test.depth, test.n_prompt, test.n_gen));
@@ -163,6 +164,7 @@ impl Row {
             stddev_ts: deviation(&ts),
             samples_ns: ns.iter().map(|ns| *ns as u64).collect(),
             bytes_per_token: setting.weight_bytes_per_token / rows as u64
+                - samples.left_out / test.tokens().max(1) as u64
                 + position * setting.cache_bytes_per_position,
             limit_ts,
             share: limit_ts.map(|limit| mean(&ts) / limit),
