@@ -14,6 +14,9 @@ pub(crate) enum ExecutorKind {
     Interpreter,
 }
 
+/// An output head of fewer bytes stays in a cache, where reading less of it saves nothing.
+const LARGE_HEAD: u64 = 32 << 20;
+
 /// What the user chose.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ExecutorOptions {
@@ -49,6 +52,7 @@ impl ExecutorOptions {
     /// The processor, whatever was chosen: for measurements of what only it has.
     pub(crate) fn cpu(&self) -> Cpu {
         let ExecutorOptions { threads, isa, mla, greedy, .. } = *self;
-        Cpu::new(&cpu::Options { threads, isa, mla, two_stage_head: greedy })
+        let two_stage_head = greedy.then_some(LARGE_HEAD);
+        Cpu::new(&cpu::Options { threads, isa, mla, two_stage_head })
     }
 }

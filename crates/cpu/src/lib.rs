@@ -43,10 +43,10 @@ pub struct Options {
     pub isa: Option<Isa>,
     /// How latent attention is computed.
     pub mla: MlaForm,
-    /// Keep the output head as the sum of a coarse and a fine matrix, where its type allows that: a step whose greatest
-    /// logit alone is wanted ([`program::Outputs::Best`]) then reads the fine one where it can matter only. Scales are
-    /// kept twice, so that other steps read a little more.
-    pub two_stage_head: bool,
+    /// Keep an output head of at least so many bytes as the sum of a coarse and a fine matrix, where its type allows that:
+    /// a step whose greatest logit alone is wanted ([`program::Outputs::Best`]) then reads the fine one only where it can
+    /// matter. Scales are kept twice, so that other steps read a little more.
+    pub two_stage_head: Option<u64>,
 }
 
 /// The CPU as an executor.

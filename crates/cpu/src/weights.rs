@@ -136,7 +136,7 @@ impl Weights {
         (pool, tuning, options): (&Pool, &Tuning, &Options),
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Weights> {
-        let split = plan.head.filter(|head| options.two_stage_head && head::can_split(plan, *head));
+        let split = head::to_split(program, plan, options);
         let (jobs, arena_len) = layout(program, plan, (tuning, split))?;
         let total = program.weights.iter().map(WeightSpec::bytes).sum();
         let mut packing = Packing { source, pool, done: 0, total, progress };

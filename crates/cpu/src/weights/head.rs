@@ -1,9 +1,10 @@
 //! The output head as the sum of a coarse and a fine matrix, and how much the fine one can change.
 
 use kernels::linear::PANEL_ROWS;
-use program::Rows;
+use program::{Program, Rows};
 
 use super::Weights;
+use crate::Options;
 use crate::memory::Shared;
 use crate::plan::{Job, Phase, Plan};
 use crate::pool::{Pool, Shares};
@@ -11,16 +12,20 @@ use crate::pool::{Pool, Shares};
 /// What a bound is larger than the norm it is made from: more than rounding adds to a product of any length.
 const ROUNDING: f64 = 1.001;
 
-/// Whether the head (phase, job) stands alone in its phase and its outputs are the logits as they are, of selected rows.
-pub(super) fn can_split(plan: &Plan, (phase, job): (usize, usize)) -> bool {
-    let Phase::Linear(linear) = &plan.phases[phase] else { return false };
-    match &linear.jobs[job] {
-        Job::One { matrix, links, .. } => {
-            let plain = links.is_empty() && matrix.bias.is_none();
-            plain && linear.jobs.len() == 1 && linear.x.rows == Rows::Selected
-        }
-        Job::Gated { .. } => false,
-    }
+/// The head (phase, job) if it is to be split: large enough, alone in its phase, and its outputs are the logits as they
+/// are, of selected rows.
+pub(super) fn to_split(
+    program: &Program,
+    plan: &Plan,
+    options: &Options,
+) -> Option<(usize, usize)> {
+    let (phase, job) = plan.head?;
+    let Phase::Linear(linear) = &plan.phases[phase] else { return None };
+    let Job::One { matrix, links, .. } = &linear.jobs[job] else { return None };
+    let plain = links.is_empty() && matrix.bias.is_none();
+    let alone = linear.jobs.len() == 1 && linear.x.rows == Rows::Selected;
+    let large = program.weight(matrix.weight).bytes() >= options.two_stage_head?;
+    (plain && alone && large).then_some((phase, job))
 }
 
 impl Weights {
