@@ -179,7 +179,54 @@ impl Trial<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use conformance::{MemoryWeights, tiny_config, tiny_model};
+    use kernels::linear::linear_kernels;
+    use program::{CacheOptions, CacheType, Model, Outputs, Sequence, Step};
+
     use super::*;
+    use crate::model::CpuModel;
+    use crate::pool::Pool;
+
+    /// Every kernel reads `rows` rows as they are, or as near to that as it can.
+    fn fixed(isa: Isa, rows: usize) -> Tuning {
+        let rows = |k: &'static LinearKernel| (k.name(), rows.clamp(FEW_ROWS, k.stream_rows()));
+        Tuning { isa, found: Mutex::new(linear_kernels().map(rows).collect()) }
+    }
+
+    /// What was measured changes no bit: 3 to 9 rows at once, with every threshold that can be.
+    #[test]
+    fn bits_do_not_depend_on_thresholds() {
+        let pool = Arc::new(Pool::new(2));
+        let tokens: Vec<u32> = (0..48).map(|i| i * 29 % 97).collect();
+        let run = |ty, isa, rows| {
+            let program = tiny_model(&tiny_config("qwen2", 256, true), ty);
+            let weights = MemoryWeights::random(&program, 4);
+            let team = (Arc::clone(&pool), &fixed(isa, rows), &crate::Options::default());
+            let model = CpuModel::load(program, &weights, team, &mut |_| {}).expect("it loads");
+            let cache = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: 64 };
+            let session = model.open(&cache).expect("a session");
+            let mut rest = tokens.as_slice();
+            let mut logits = Vec::new();
+            for n in [3, 4, 5, 6, 7, 8, 9] {
+                let (tokens, others) = rest.split_at(n);
+                let sequence = Sequence { session, tokens, outputs: Outputs::All, prompt: None };
+                let out = model.step(&Step { sequences: &[sequence] }).expect("a step");
+                logits.extend(out.logits.into_iter().map(f32::to_bits));
+                rest = others;
+            }
+            logits
+        };
+        for ty in [GgmlType::Q4_0, GgmlType::Q8_0, GgmlType::Q4K, GgmlType::Q6K, GgmlType::F16] {
+            let want = run(ty, Isa::NONE, FEW_ROWS);
+            for isa in [Isa::AVX2, Isa::AVX512].map(|isa| isa.and(Isa::detect())) {
+                for rows in FEW_ROWS..=9 {
+                    assert!(run(ty, isa, rows) == want, "{ty}, {} up to {rows} rows", isa.name());
+                }
+            }
+        }
+    }
 
     #[test]
     fn every_kernel_has_a_threshold_within_what_it_can() {
