@@ -14,7 +14,7 @@ pub(crate) enum ExecutorKind {
     Interpreter,
 }
 
-/// An output head of fewer bytes stays in a cache, where reading less of it saves nothing.
+/// Bytes from which an output head is worth two stages. The bundled model's, which stays in a cache, lost 5 % of a step.
 const LARGE_HEAD: u64 = 32 << 20;
 
 /// What the user chose.
@@ -28,7 +28,7 @@ pub(crate) struct ExecutorOptions {
     pub(crate) isa: Option<Isa>,
     /// How latent attention is computed.
     pub(crate) mla: MlaForm,
-    /// Whether tokens are chosen greedily: see [`cpu::Options::two_stage_head`].
+    /// Whether tokens are chosen greedily: see [`cpu::Options::two_stage_head_bytes`].
     pub(crate) greedy: bool,
 }
 
@@ -52,7 +52,7 @@ impl ExecutorOptions {
     /// The processor, whatever was chosen: for measurements of what only it has.
     pub(crate) fn cpu(&self) -> Cpu {
         let ExecutorOptions { threads, isa, mla, greedy, .. } = *self;
-        let two_stage_head = greedy.then_some(LARGE_HEAD);
-        Cpu::new(&cpu::Options { threads, isa, mla, two_stage_head })
+        let two_stage_head_bytes = greedy.then_some(LARGE_HEAD);
+        Cpu::new(&cpu::Options { threads, isa, mla, two_stage_head_bytes })
     }
 }

@@ -109,7 +109,7 @@ pub(crate) fn footer(reply: &Generated, session: &Session, limits: Option<&Limit
     let prompt = share(prompt, stats.prefill.as_secs_f64());
     let steps = limits.map(|limits| {
         let steps = limits.steps(stats.prompt_tokens, stats.steps.len());
-        limits.without(&steps, stats.left_out)
+        limits.without(&steps, stats.left_out_bytes)
     });
     let steps = share(steps, stats.steps.iter().sum::<Duration>().as_secs_f64());
     let cached = match stats.cached_tokens {

@@ -46,7 +46,7 @@ pub struct Options {
     /// Keep an output head of at least so many bytes as the sum of a coarse and a fine matrix, where its type allows that:
     /// a step whose greatest logit alone is wanted ([`program::Outputs::Best`]) then reads the fine one only where it can
     /// matter. Scales are kept twice, so that other steps read a little more.
-    pub two_stage_head: Option<u64>,
+    pub two_stage_head_bytes: Option<u64>,
 }
 
 /// The CPU as an executor.

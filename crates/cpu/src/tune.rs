@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use kernels::Isa;
 use kernels::linear::{
-    ActFormat, Activations, FEW_ROWS, LinearKernel, PANEL_ROWS, Q8Rows, Tiling, halves, linear,
+    ActFormat, Activations, FEW_ROWS, LinearKernel, PANEL_ROWS, Q8Rows, Tiling, linear, split,
 };
 use quant::GgmlType;
 
@@ -81,9 +81,9 @@ impl Tuning {
         Some(self.tuned(linear(ty, self.isa)?))
     }
 
-    /// The kernels for the high and for the low bits of weights of type `ty`, if its codes can be split.
-    pub(crate) fn halves(&self, ty: GgmlType) -> Option<[TunedKernel; 2]> {
-        Some(halves(ty, self.isa)?.map(|kernel| self.tuned(kernel)))
+    /// The kernels for weights of type `ty` as a coarse and a fine matrix, if it can be kept so.
+    pub(crate) fn split(&self, ty: GgmlType) -> Option<[TunedKernel; 2]> {
+        Some(split(ty, self.isa)?.map(|kernel| self.tuned(kernel)))
     }
 
     fn tuned(&self, kernel: &'static LinearKernel) -> TunedKernel {
@@ -220,9 +220,13 @@ mod tests {
         };
         for ty in [GgmlType::Q4_0, GgmlType::Q8_0, GgmlType::Q4K, GgmlType::Q6K, GgmlType::F16] {
             let want = run(ty, Isa::NONE, FEW_ROWS);
-            for isa in [Isa::AVX2, Isa::AVX512].map(|isa| isa.and(Isa::detect())) {
+            for (name, isa) in &Isa::NAMES[1..] {
+                if !Isa::detect().contains(*isa) {
+                    eprintln!("skipped: needs {name}");
+                    continue;
+                }
                 for rows in FEW_ROWS..=9 {
-                    assert!(run(ty, isa, rows) == want, "{ty}, {} up to {rows} rows", isa.name());
+                    assert!(run(ty, *isa, rows) == want, "{ty}, {name} up to {rows} rows");
                 }
             }
         }
@@ -240,6 +244,10 @@ mod tests {
                 let more = tuned.kernel.tiling(rows + 1, COLS);
                 assert!(more.is_some() && tuned.tiling(rows + 1, COLS) == more, "{ty}");
                 assert_eq!(tuning.linear(ty).map(|again| again.stream_rows), Some(rows), "{ty}");
+                for tuned in tuning.split(ty).into_iter().flatten() {
+                    let most = tuned.kernel.stream_rows();
+                    assert!((FEW_ROWS..=most).contains(&tuned.stream_rows), "{ty} split");
+                }
             }
         }
     }

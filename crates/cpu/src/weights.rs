@@ -290,8 +290,8 @@ fn layout(
     for (index, phase) in plan.phases.iter().enumerate() {
         let mut packed = Vec::new();
         for (at, Stream { weights, n_copies, n_used }) in phase.streams().into_iter().enumerate() {
-            let halves = (split == Some((index, at)))
-                .then(|| tuning.halves(program.weight(weights[0]).ty))
+            let parts = (split == Some((index, at)))
+                .then(|| tuning.split(program.weight(weights[0]).ty))
                 .flatten();
             let mut matrices = Vec::new();
             for (source, id) in weights.iter().enumerate() {
@@ -307,8 +307,8 @@ fn layout(
                     let rows = spec.rows / n_copies;
                     PackedMatrix { kernel, source, rows, cols: spec.cols, panel_bytes }
                 };
-                match halves {
-                    Some(halves) => matrices.extend(halves.map(matrix)),
+                match parts {
+                    Some(parts) => matrices.extend(parts.map(matrix)),
                     None => {
                         let kernel = tuning.linear(spec.ty).ok_or_else(|| unusable(spec))?;
                         matrices.push(matrix(kernel));
@@ -316,7 +316,7 @@ fn layout(
                 }
             }
             let n_panels = matrices[0].rows.div_ceil(PANEL_ROWS);
-            let split = halves.is_some();
+            let split = parts.is_some();
             let job = PackedJob { matrices, start: end, n_panels, n_copies, n_used, split };
             // streams start on cache lines; panels need no more
             end = (end + job.len()).next_multiple_of(64);

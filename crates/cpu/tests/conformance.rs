@@ -33,8 +33,11 @@ fn suite() {
 /// With a head that is kept as two matrices.
 #[test]
 fn suite_two_stage_head() {
-    let cpu =
-        Cpu::new(&Options { threads: Some(2), two_stage_head: Some(0), ..Options::default() });
+    let cpu = Cpu::new(&Options {
+        threads: Some(2),
+        two_stage_head_bytes: Some(0),
+        ..Options::default()
+    });
     conformance::run(&cpu, CHECKS);
     let cases = golden::quantized().unwrap_or_else(|why| {
         golden::skipped(&why);

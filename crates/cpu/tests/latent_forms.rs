@@ -170,7 +170,12 @@ fn instruction_sets_change_no_bit() {
     let tokens = Random::new(4).tokens(300, VOCAB);
     for form in FORMS {
         let on = |isa| {
-            let cpu = Cpu::new(&Options { threads: Some(2), isa: Some(isa), mla: form });
+            let cpu = Cpu::new(&Options {
+                threads: Some(2),
+                isa: Some(isa),
+                mla: form,
+                ..Options::default()
+            });
             outputs(&*load(&cpu, &program), CacheType::F16, &tokens, 20, (280, 20))
         };
         let want = on(Isa::detect());

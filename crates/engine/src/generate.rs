@@ -66,8 +66,8 @@ pub struct Stats {
     pub first_token: Option<Duration>,
     /// For each token after the first: stepping and choosing it.
     pub steps: Vec<Duration>,
-    /// Bytes of weights that these steps did not have to read.
-    pub left_out: u64,
+    /// Bytes of weights that the model's steps, these and others' at the same time, did not have to read.
+    pub left_out_bytes: u64,
 }
 
 impl Stats {
@@ -121,7 +121,7 @@ pub fn generate(
     on_event: &mut dyn FnMut(Event<'_>),
 ) -> Result<Generated> {
     let start = Instant::now();
-    let left_out = session.model().stats().weight_bytes_left_out;
+    let left_out_bytes = session.model().stats().weight_bytes_left_out;
     let fed = session.feed(request.prompt, request.cancel, &mut |p| on_event(Event::Prefill(p)))?;
     let prompt_tokens = request.prompt.len();
     let mut stats = Stats {
@@ -181,7 +181,7 @@ pub fn generate(
             logits = if greedy { session.step_best(token)? } else { session.step(token)? };
         },
     };
-    stats.left_out = session.model().stats().weight_bytes_left_out - left_out;
+    stats.left_out_bytes = session.model().stats().weight_bytes_left_out - left_out_bytes;
     let reply = reply.finish(&mut emit);
     Ok(Generated {
         tokens,

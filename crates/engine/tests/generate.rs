@@ -6,7 +6,7 @@ mod common;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{END, END_THINK, HE, THINK, Toy, ToyFormat, spell};
+use common::{END, END_THINK, HE, THINK, Toy, ToyFormat, VOCAB, logits_over, spell};
 use engine::{
     Error, Event, Generated, Request, Sampler, SamplerOptions, Session, StopReason, generate,
 };
@@ -192,6 +192,38 @@ fn non_finite_logits_end_in_an_error() {
         "{error}"
     );
     assert_eq!(session.len(), 5);
+}
+
+/// Greedy choice asks for the greatest logit alone, but not where another may be the one to take.
+#[test]
+fn greedy_choice_sees_all_that_it_needs() {
+    let prompt: Vec<u32> = (0..9).collect();
+    let toy = Toy::new();
+    let run = |change: fn(&mut SamplerOptions), ignore_eog| {
+        let mut options = SamplerOptions::greedy();
+        change(&mut options);
+        let mut sampler = Sampler::new(options).unwrap();
+        let request = Request { prompt: &prompt, ignore_eog, ..request(&GO, 20) };
+        let mut session = toy.session(64, 0);
+        let reply =
+            generate(&mut session, &mut sampler, &ToyFormat::default(), &request, &mut |_| ());
+        // what it would be if each token were chosen among all logits
+        let (mut tokens, mut wanted) = (prompt.clone(), Vec::new());
+        while wanted.len() < reply.as_ref().unwrap().tokens.len() {
+            let mut logits = logits_over(VOCAB, &tokens);
+            if ignore_eog {
+                logits[END as usize] = f32::MIN;
+            }
+            wanted.push(sampler.sample(&logits, &tokens).unwrap());
+            tokens.push(wanted[wanted.len() - 1]);
+        }
+        assert_eq!(reply.unwrap().tokens, wanted);
+        wanted
+    };
+    assert_eq!(run(|_| (), true).len(), 20);
+    let plain = run(|_| (), false);
+    let penalized = run(|o| (o.repeat_penalty, o.repeat_last_n) = (3.0, -1), true);
+    assert!(!penalized.starts_with(&plain) || plain.len() < 2, "penalties change the text");
 }
 
 fn noise(session: &mut Session, sampler: &mut Sampler, prompt: &[u32], max: usize) -> Vec<u32> {

@@ -4,8 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a failing test says where it failed")]
 
 use kernels::linear::{
-    ActFormat, Activations, F32Rows, LinearKernel, PANEL_ROWS, Q8Rows, QUANTIZE_Q8, half_kernels,
-    halves, linear, linear_kernels,
+    ActFormat, Activations, F32Rows, LinearKernel, PANEL_ROWS, Q8Rows, QUANTIZE_Q8, linear,
+    linear_kernels, split, split_kernels,
 };
 use kernels::{Isa, Level};
 use quant::GgmlType;
@@ -291,25 +291,25 @@ fn same(case: &Case, kernel: &LinearKernel, want: &[f32], fill: Fill) {
     }
 }
 
-/// Kernels of high and of low bits agree to the bit, and add up to the whole.
+/// Kernels of coarse and of fine matrices agree to the bit, and add up to the whole.
 #[test]
-fn halves_add_up_to_the_whole() {
+fn coarse_and_fine_add_up_to_the_whole() {
     let cpu = Isa::detect();
     for fill in [Fill::Random, Fill::All(0x00), Fill::All(0x7f), Fill::All(0x80), Fill::All(0xff)] {
         for (rows, cols, n, block) in
             [(17, 256, 1, 32), (33, 512, 3, 256), (16, 768, 5, 256), (49, 256, 13, 256)]
         {
-            let naive = half_kernels().filter(|[high, _]| high.level() == Level::Naive);
+            let naive = split_kernels().filter(|[coarse, _]| coarse.level() == Level::Naive);
             for naive in naive {
                 let ty = naive[0].ty();
                 let block = block.max(ty.block_len());
                 let case = Case::of_blocks(block, ty, (rows, cols, n), fill);
-                let halves = naive.map(|half| case.run(half));
-                let sum: Vec<f32> = halves[0].iter().zip(&halves[1]).map(|(a, b)| a + b).collect();
+                let parts = naive.map(|part| case.run(part));
+                let sum: Vec<f32> = parts[0].iter().zip(&parts[1]).map(|(a, b)| a + b).collect();
                 let error = case.error(naive[0].act_format(), &sum);
                 assert!(error < 2e-6, "{ty} {rows}x{cols} n={n} {fill:?}: error {error}");
-                for kernels in half_kernels().filter(|[high, _]| high.ty() == ty) {
-                    for (kernel, want) in kernels.into_iter().zip(&halves) {
+                for kernels in split_kernels().filter(|[coarse, _]| coarse.ty() == ty) {
+                    for (kernel, want) in kernels.into_iter().zip(&parts) {
                         if cpu.contains(kernel.isa()) {
                             same(&case, kernel, want, fill);
                         }
@@ -318,15 +318,17 @@ fn halves_add_up_to_the_whole() {
             }
         }
     }
-    let names: Vec<_> = half_kernels().flatten().map(LinearKernel::name).collect();
+    let names: Vec<_> = split_kernels().flatten().map(LinearKernel::name).collect();
     assert!(names.iter().all(|name| linear_kernels().all(|k| k.name() != *name)), "{names:?}");
     for ty in [GgmlType::Q8_0, GgmlType::Q6K] {
-        let [high, low] = halves(ty, cpu).unwrap();
+        let [coarse, fine] = split(ty, cpu).unwrap();
         assert!(
-            cpu.contains(high.isa()) && high.isa() == low.isa() && high.level() != Level::Naive
+            cpu.contains(coarse.isa())
+                && coarse.isa() == fine.isa()
+                && coarse.level() != Level::Naive
         );
     }
-    assert!(halves(GgmlType::Q4_0, cpu).is_none());
+    assert!(split(GgmlType::Q4_0, cpu).is_none());
 }
 
 fn check_all(rows: usize, blocks: &[usize], n: &[usize], fill: Fill) {

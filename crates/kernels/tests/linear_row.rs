@@ -1,6 +1,6 @@
 //! Rows read back from panels are the rows of the file.
 
-use kernels::linear::{PANEL_ROWS, half_kernels, linear_kernels};
+use kernels::linear::{PANEL_ROWS, linear_kernels, split_kernels};
 
 #[test]
 fn unpacked_rows_are_dequantized_rows() {
@@ -38,11 +38,11 @@ fn unpacked_rows_are_dequantized_rows() {
     }
 }
 
-/// What the high and the low bits of a row stand for adds up to the row, exactly.
+/// What the coarse and the fine part of a row stand for adds up to the row, exactly.
 #[test]
-fn unpacked_halves_add_up_to_the_row() {
-    for [high, low] in half_kernels() {
-        let (ty, cols) = (high.ty(), 512);
+fn unpacked_coarse_and_fine_add_up_to_the_row() {
+    for [coarse, fine] in split_kernels() {
+        let (ty, cols) = (coarse.ty(), 512);
         let format = quant::format(ty).expect("kernels are for weight types");
         let rows: Vec<Vec<u8>> = (0..PANEL_ROWS)
             .map(|r| {
@@ -53,20 +53,20 @@ fn unpacked_halves_add_up_to_the_row() {
             })
             .collect();
         let slices: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
-        let [high, low] = [high, low].map(|kernel| {
+        let [coarse, fine] = [coarse, fine].map(|kernel| {
             let (mut panel, mut out) = (vec![0; kernel.panel_bytes(cols)], vec![0.0; 16 * cols]);
             kernel.pack(&slices, cols, &mut panel);
             kernel.unpack(&panel, 0..PANEL_ROWS, &mut out);
             out
         });
         let mut want = vec![0.0; cols];
-        for ((row, high), low) in rows.iter().zip(high.chunks(cols)).zip(low.chunks(cols)) {
+        for ((row, coarse), fine) in rows.iter().zip(coarse.chunks(cols)).zip(fine.chunks(cols)) {
             format.dequantize(row, &mut want);
-            for ((want, high), low) in want.iter().zip(high).zip(low) {
-                assert_eq!(*want, high + low, "{ty}");
+            for ((want, coarse), fine) in want.iter().zip(coarse).zip(fine) {
+                assert_eq!(*want, coarse + fine, "{ty}");
             }
         }
         let norm = |x: &[f32]| x.iter().map(|x| x * x).sum::<f32>();
-        assert!(norm(&low) < 0.02 * norm(&high), "{ty}: the low bits matter little");
+        assert!(norm(&fine) < 0.02 * norm(&coarse), "{ty}: the fine part matters little");
     }
 }

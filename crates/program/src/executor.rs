@@ -204,7 +204,8 @@ pub struct StepStats {
     pub busy: std::time::Duration,
     /// Bytes of weights as packed in memory that one step reads.
     pub weight_bytes_per_step: u64,
-    /// Bytes of weights, as they stand in the file, that steps did not have to read: see [`Outputs::Best`].
+    /// Bytes of weights, as they stand in the file, not in memory, that steps did not have to read: see
+    /// [`Outputs::Best`].
     pub weight_bytes_left_out: u64,
     /// Bytes of memory the packed weights take.
     pub weight_memory: u64,

@@ -93,7 +93,7 @@ impl Exec<'_> {
     }
 
     /// Multiply panels of one of the two matrices.
-    fn half(
+    fn run_matrix(
         &self,
         head: &Head<'_>,
         m: usize,
@@ -107,7 +107,7 @@ impl Exec<'_> {
     /// Store what no logit of these panels is above, and find the peaks of that.
     fn at_most(&self, head: &Head<'_>, panels: Range<usize>, norm: f32, scratch: &mut Scratch<'_>) {
         let tile = &mut scratch.tiles[..panels.len() * PANEL_ROWS];
-        self.half(head, 0, panels.clone(), (tile, scratch.kernel));
+        self.run_matrix(head, 0, panels.clone(), (tile, scratch.kernel));
         let cols = head.cols(panels.clone());
         let bounds = &self.weights.head_bounds().expect("a split head has bounds")[cols.clone()];
         // SAFETY: an item's columns have one writer, and nobody reads them before the next barrier.
@@ -127,8 +127,8 @@ impl Exec<'_> {
     ) -> &'s mut [f32] {
         let (tile, rest) = scratch.tiles.split_at_mut(PANEL_ROWS);
         let fine = &mut rest[..PANEL_ROWS];
-        self.half(head, 0, panel..panel + 1, (tile, scratch.kernel));
-        self.half(head, 1, panel..panel + 1, (fine, scratch.kernel));
+        self.run_matrix(head, 0, panel..panel + 1, (tile, scratch.kernel));
+        self.run_matrix(head, 1, panel..panel + 1, (fine, scratch.kernel));
         add(tile, fine);
         tile
     }

@@ -9,7 +9,8 @@ use crate::memory::Shared;
 use crate::plan::{Job, Phase, Plan};
 use crate::pool::{Pool, Shares};
 
-/// What a bound is larger than the norm it is made from: more than rounding adds to a product of any length.
+/// What a bound is larger than the norm it is made from: more than rounding adds to a product of up to half a million
+/// columns.
 const ROUNDING: f64 = 1.001;
 
 /// The head (phase, job) if it is to be split: large enough, alone in its phase, and its outputs are the logits as they
@@ -24,7 +25,7 @@ pub(super) fn to_split(
     let Job::One { matrix, links, .. } = &linear.jobs[job] else { return None };
     let plain = links.is_empty() && matrix.bias.is_none();
     let alone = linear.jobs.len() == 1 && linear.x.rows == Rows::Selected;
-    let large = program.weight(matrix.weight).bytes() >= options.two_stage_head?;
+    let large = program.weight(matrix.weight).bytes() >= options.two_stage_head_bytes?;
     (plain && alone && large).then_some((phase, job))
 }
 

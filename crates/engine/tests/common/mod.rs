@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 
 use engine::{ChatFormat, Message, Reasoning, Result, Segment, Session, Vocabulary};
 use program::{
-    CacheOptions, CacheType, Error, Model, Outputs, Program, SessionId, Step, StepOut, StepStats,
+    CacheOptions, CacheType, Error, LEFT_OUT, Model, Outputs, Program, SessionId, Step, StepOut,
+    StepStats,
 };
 
 pub(crate) const BOS: u32 = 256;
@@ -35,7 +36,7 @@ pub(crate) fn logits_after(tokens: &[u32]) -> Vec<f32> {
     logits_over(VOCAB, tokens)
 }
 
-fn logits_over(vocab: usize, tokens: &[u32]) -> Vec<f32> {
+pub(crate) fn logits_over(vocab: usize, tokens: &[u32]) -> Vec<f32> {
     let mut hash = 0xCBF2_9CE4_8422_2325u64;
     for token in tokens {
         hash = (hash ^ u64::from(*token)).wrapping_mul(0x0100_0000_01B3).rotate_left(23);
@@ -112,6 +113,13 @@ impl State {
     }
 }
 
+/// Leave all logits out but the greatest, the first of equals, and what is no number.
+fn keep_best(row: &mut [f32]) {
+    let best = row.iter().enumerate().fold(0, |best, (i, x)| if *x > row[best] { i } else { best });
+    let others = row.iter_mut().enumerate().filter(|(i, x)| *i != best && x.is_finite());
+    others.for_each(|(_, x)| *x = LEFT_OUT);
+}
+
 impl Model for Toy {
     fn program(&self) -> &Arc<Program> {
         &self.program
@@ -150,7 +158,11 @@ impl Model for Toy {
                     Outputs::All => true,
                 };
                 if wanted {
-                    logits.extend(state.row(self.vocab, &tokens));
+                    let mut row = state.row(self.vocab, &tokens);
+                    if s.outputs == Outputs::Best {
+                        keep_best(&mut row);
+                    }
+                    logits.extend(row);
                 }
             }
             state.stats.steps += 1;

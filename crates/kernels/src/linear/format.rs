@@ -99,7 +99,8 @@ impl Scales {
     }
 }
 
-/// A quantized weight type, as its panels store it. All but the accessors follows from its file block.
+/// A quantized weight type, as its panels store it. All but the accessors follows from its file block, unless panels hold
+/// a part of its codes.
 pub(crate) trait Format: 'static {
     /// Its block in the file.
     type Block: Block;

@@ -4,7 +4,7 @@
 //! instruction set. Quantized weights read activations as 8-bit blocks of 32 or 256 ([`QUANTIZE_Q8`]), plain weights
 //! read f32. Lane = weight row, and each lane adds its products in ascending order of columns, so that the bits depend on
 //! neither the instruction set nor the number of activation rows. A matrix of some types can also be kept as the sum of
-//! two, of the high and of the low bits of its codes ([`halves`]): to read the first of all rows and the second of few.
+//! two, of the high and of the low bits of its codes ([`split()`]): to read the first of all rows and the second of few.
 //!
 //! Read `format.rs` for the arithmetic, `scalar.rs` for its plain form, then `quads/stream.rs`.
 
@@ -17,13 +17,13 @@ mod float;
 mod format;
 mod formats;
 mod gemm;
-mod halves;
 mod lines;
 mod pack;
 mod quads;
 mod quantize;
 mod row;
 mod scalar;
+mod split;
 mod table;
 
 use std::ops::Range;
@@ -31,7 +31,7 @@ use std::ops::Range;
 use quant::GgmlType;
 
 pub use quantize::{QUANTIZE_Q8, QuantizeQ8};
-pub use table::{half_kernels, halves, linear, linear_kernels};
+pub use table::{linear, linear_kernels, split, split_kernels};
 
 use crate::lanes::prefetch as prefetch_line;
 use crate::{Isa, Level};
@@ -349,7 +349,8 @@ impl LinearKernel {
     /// Weight rows `lanes` of a panel, as f32, one after another: what [`pack`](Self::pack) put there. Not fast.
     ///
     /// # Panics
-    /// If `panel` is not [`panel_bytes`](Self::panel_bytes) of the columns of `out` long, or `lanes` end beyond 16.
+    /// If `lanes` are none or end beyond 16, `out` is not as long for each, or `panel` is not
+    /// [`panel_bytes`](Self::panel_bytes) of as many columns long.
     pub fn unpack(&self, panel: &[u8], lanes: Range<usize>, out: &mut [f32]) {
         assert!(!lanes.is_empty() && lanes.end <= PANEL_ROWS, "lanes {lanes:?} of a panel");
         assert!(out.len().is_multiple_of(lanes.len()), "as much of every row");

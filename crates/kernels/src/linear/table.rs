@@ -5,7 +5,7 @@ use quant::GgmlType;
 use super::float::{self, Bf16, F16, F32, Plain};
 use super::format::Format;
 use super::formats::*;
-use super::halves::{Q6KHigh, Q6KLow, Q8_0High, Q8_0Low};
+use super::split::{Q6KCoarse, Q6KFine, Q8_0Coarse, Q8_0Fine};
 use super::{Arranging, LinearKernel, kernel, lines, quads, scalar};
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
@@ -33,10 +33,10 @@ static TABLE: &[&[LinearKernel]] = &[
     &quantized::<Tq2_0>(),
 ];
 
-/// Kernels of the high and of the low bits of a type, in the order of [`TABLE`].
-static HALVES: &[[&[LinearKernel]; 2]] = &[
-    [&quantized::<Q8_0High>(), &quantized::<Q8_0Low>()],
-    [&quantized::<Q6KHigh>(), &quantized::<Q6KLow>()],
+/// Kernels of the coarse and of the fine matrix of a type, each as in [`TABLE`].
+static SPLIT: &[[&[LinearKernel]; 2]] = &[
+    [&quantized::<Q8_0Coarse>(), &quantized::<Q8_0Fine>()],
+    [&quantized::<Q6KCoarse>(), &quantized::<Q6KFine>()],
 ];
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -81,11 +81,11 @@ pub fn linear(ty: GgmlType, isa: Isa) -> Option<&'static LinearKernel> {
     best(TABLE.iter().find(|row| row[0].ty() == ty)?, isa)
 }
 
-/// The best kernels for the high and for the low bits of weights of type `ty`, whose matrices add up to that of the
-/// weights; each packs rows of the file. `None` for types whose codes are not split.
-pub fn halves(ty: GgmlType, isa: Isa) -> Option<[&'static LinearKernel; 2]> {
-    let [high, low] = HALVES.iter().find(|[high, _]| high[0].ty() == ty)?;
-    Some([best(high, isa)?, best(low, isa)?])
+/// The best kernels for weights of type `ty` kept as a coarse and a fine matrix, which add up to that of the weights;
+/// each packs rows of the file. `None` for types whose codes are not split.
+pub fn split(ty: GgmlType, isa: Isa) -> Option<[&'static LinearKernel; 2]> {
+    let [coarse, fine] = SPLIT.iter().find(|[coarse, _]| coarse[0].ty() == ty)?;
+    Some([best(coarse, isa)?, best(fine, isa)?])
 }
 
 fn best(row: &'static [LinearKernel], isa: Isa) -> Option<&'static LinearKernel> {
@@ -93,12 +93,12 @@ fn best(row: &'static [LinearKernel], isa: Isa) -> Option<&'static LinearKernel>
     row.iter().rfind(|k| isa.contains(k.isa()))
 }
 
-/// Every kernel of every type, those included that this CPU cannot run; the naive kernel of a type comes first.
+/// Every kernel for whole weights of every type, those included that this CPU cannot run; the naive kernel of a type comes first.
 pub fn linear_kernels() -> impl Iterator<Item = &'static LinearKernel> {
     TABLE.iter().flat_map(|row| row.iter())
 }
 
-/// Every kernel of [`halves`], high bits and low bits in turn; the naive one of each comes first.
-pub fn half_kernels() -> impl Iterator<Item = [&'static LinearKernel; 2]> {
-    HALVES.iter().flat_map(|[high, low]| high.iter().zip(low.iter()).map(|(high, low)| [high, low]))
+/// Every kernel of [`split`], coarse and fine; the naive ones of a type come first.
+pub fn split_kernels() -> impl Iterator<Item = [&'static LinearKernel; 2]> {
+    SPLIT.iter().flat_map(|[coarse, fine]| coarse.iter().zip(fine.iter()).map(|(a, b)| [a, b]))
 }

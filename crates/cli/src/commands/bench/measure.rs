@@ -50,7 +50,7 @@ pub(super) struct Samples {
     /// Each time.
     pub(super) times: Vec<Duration>,
     /// Bytes of weights that did not have to be read, on average.
-    pub(super) left_out: u64,
+    pub(super) left_out_bytes: u64,
 }
 
 /// A test timed phase by phase.
@@ -61,7 +61,7 @@ pub(super) struct Timing {
     /// Time choosing tokens as `run` does; a bench does not, so it comes on top.
     pub(super) sampling: Duration,
     /// Bytes of weights that did not have to be read.
-    pub(super) left_out: u64,
+    pub(super) left_out_bytes: u64,
     /// The phases of all steps.
     pub(super) phases: Vec<PhaseTime>,
 }
@@ -102,8 +102,8 @@ impl Bench {
             times.push(start.elapsed());
             done();
         }
-        let left_out = (self.left_out() - before) / u64::from(repetitions.max(1));
-        Ok(Samples { times, left_out })
+        let left_out_bytes = (self.left_out() - before) / u64::from(repetitions.max(1));
+        Ok(Samples { times, left_out_bytes })
     }
 
     /// Run `test` once, warm, and keep where the time went.
@@ -128,14 +128,16 @@ impl Bench {
             false => SamplerOptions { seed: Some(1), ..SamplerOptions::default() },
         };
         let (mut sampler, mut sampling) = (Sampler::new(options)?, Duration::ZERO);
-        let first = test.depth + test.n_prompt;
-        for position in first..first + test.n_gen {
-            let out = timed(&[self.token(position)], test.outputs(), None)?;
+        let mut token = self.token(test.depth + test.n_prompt);
+        for position in 1..=test.n_gen {
+            let out = timed(&[token], test.outputs(), None)?;
             let start = Instant::now();
-            std::hint::black_box(sampler.sample_scores(&Scores::from(out), &[])?);
+            let chosen = sampler.sample_scores(&Scores::from(out), &[])?;
             sampling += start.elapsed();
+            let made_up = self.token(test.depth + test.n_prompt + position);
+            token = if test.greedy { chosen } else { made_up };
         }
-        Ok(Timing { sampling, left_out: self.left_out() - before, ..timing })
+        Ok(Timing { sampling, left_out_bytes: self.left_out() - before, ..timing })
     }
 
     fn left_out(&self) -> u64 {
@@ -153,10 +155,12 @@ impl Bench {
 
     fn run(&self, test: Test) -> Result<()> {
         self.prefill(test.depth, test.n_prompt, Outputs::Last)?;
-        let first = test.depth + test.n_prompt;
-        (first..first + test.n_gen).try_for_each(|position| {
-            self.step(&[self.token(position)], test.outputs(), None).map(drop)
-        })
+        let mut token = self.token(test.depth + test.n_prompt);
+        for position in 1..=test.n_gen {
+            let out = self.step(&[token], test.outputs(), None)?;
+            token = self.next(test, out, test.depth + test.n_prompt + position);
+        }
+        Ok(())
     }
 
     /// `n` tokens from `position` on, in chunks; `outputs` of the last chunk.
@@ -187,6 +191,20 @@ impl Bench {
     fn step(&self, tokens: &[u32], outputs: Outputs, prompt: Option<Prompt>) -> Result<StepOut> {
         let sequence = Sequence { session: self.session, tokens, outputs, prompt };
         self.model.step(&Step { sequences: &[sequence] })
+    }
+
+    /// The token at `position`, after a step. How many logits greedy choice can leave out depends on what the model would
+    /// say, so it is what the model says.
+    fn next(&self, test: Test, out: StepOut, position: usize) -> u32 {
+        if !test.greedy {
+            return self.token(position);
+        }
+        let scores = Scores::from(out);
+        let best = scores
+            .iter()
+            .enumerate()
+            .fold(0, |best, (i, x)| if *x > scores[best] { i } else { best });
+        u32::try_from(best).expect("token ids are u32")
     }
 
     /// Any token does: time does not depend on which. Neighbours differ, so that no cache line is reused for free.

@@ -61,7 +61,7 @@ pub(crate) struct Bench {
     /// Type of cached values (-ctv): f32, f16, q8_0
     #[arg(long, value_name = "TYPE", value_parser = args::cache_type, default_value = "f16")]
     cache_type_v: CacheType,
-    /// Generate as `run --temp 0` does, which needs the likeliest token only; without, all logits are computed
+    /// Generate what `run --temp 0` would, which needs the likeliest token only; without, all logits are computed
     #[arg(long)]
     greedy: bool,
     /// How often each test is timed
@@ -121,6 +121,9 @@ impl Bench {
         }
         let gguf = load::open(&self.model.model)?;
         let tests = self.tests();
+        if self.greedy && tests.iter().all(|test| test.n_gen == 0) {
+            ui::warn("--greedy has no effect: no test generates");
+        }
         let capacity =
             tests.iter().map(|test| test.depth + test.n_prompt + test.n_gen).max().unwrap_or(0);
         let cache = program::CacheOptions {

@@ -99,6 +99,8 @@ pub(super) struct Row {
     n_prompt: usize,
     n_gen: usize,
     n_depth: usize,
+    /// Whether steps looked for the likeliest token only.
+    greedy: bool,
     test_time: String,
     avg_ns: u64,
     stddev_ns: u64,
@@ -106,8 +108,8 @@ pub(super) struct Row {
     stddev_ts: f64,
     samples_ns: Vec<u64>,
     samples_ts: Vec<f64>,
-    /// Bytes of memory that one token reads at least: all weights it is multiplied with, and the cache at half of the
-    /// test's length. For a prompt the weights are shared by the tokens of a chunk.
+    /// Bytes of memory that one token reads at least: all weights it is multiplied with but those that greedy choice left
+    /// out, and the cache at half of the test's length. For a prompt the weights are shared by the tokens of a chunk.
     bytes_per_token: u64,
     /// Tokens per second that the machine's ceilings, measured in this run, allow at most; absent for an executor
     /// without ceilings.
@@ -148,15 +150,18 @@ impl Row {
         let limit = limits.map(|limits| {
             let prompt = limits.prompt(test.depth, test.n_prompt);
             let steps = limits.steps(test.depth + test.n_prompt, test.n_gen);
-            prompt.plus(&limits.without(&steps, samples.left_out))
+            prompt.plus(&limits.without(&steps, samples.left_out_bytes))
         });
+        // rates are those of whole heads
+        let whole = limits.filter(|_| !test.greedy);
         let expected =
-            limits.and_then(|limits| limits.expected(test.depth, test.n_prompt, test.n_gen));
+            whole.and_then(|limits| limits.expected(test.depth, test.n_prompt, test.n_gen));
         let limit_ts = limit.as_ref().map(|limit| test.tokens() as f64 / limit.limit());
         Self {
             n_prompt: test.n_prompt,
             n_gen: test.n_gen,
             n_depth: test.depth,
+            greedy: test.greedy,
             test_time: started,
             avg_ns: mean(&ns) as u64,
             stddev_ns: deviation(&ns) as u64,
@@ -164,7 +169,7 @@ impl Row {
             stddev_ts: deviation(&ts),
             samples_ns: ns.iter().map(|ns| *ns as u64).collect(),
             bytes_per_token: setting.weight_bytes_per_token / rows as u64
-                - samples.left_out / test.tokens().max(1) as u64
+                - samples.left_out_bytes / test.tokens().max(1) as u64
                 + position * setting.cache_bytes_per_position,
             limit_ts,
             share: limit_ts.map(|limit| mean(&ts) / limit),

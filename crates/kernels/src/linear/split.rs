@@ -5,8 +5,8 @@
 //! w    = d * (code - ZERO) = d * (STEP * high + STEP / 2 - ZERO)  +  d * (low - STEP / 2)
 //! ```
 //!
-//! Both halves have the scales of the whole, so their sum is exact; the coarse one is off by at most half a step, with no
-//! bias. Its codes come from a table, as those of IQ4_NL do.
+//! Both have the scales of the whole, so their sum is exact; the coarse one is off by at most half a step. Its codes come
+//! from a table, as those of IQ4_NL do.
 
 use half::f16;
 use quant::formats::{BlockQ6K, BlockQ8_0};
@@ -14,7 +14,7 @@ use quant::formats::{BlockQ6K, BlockQ8_0};
 use super::format::Format;
 use super::formats::{Q6K, Q8_0, names};
 
-/// The values of high parts: steps from half a step on.
+/// The values of coarse codes: steps from half a step on.
 const fn middles(step: u8) -> [u8; 16] {
     let (mut i, mut out) = (0, [0; 16]);
     while i < 16 {
@@ -25,14 +25,13 @@ const fn middles(step: u8) -> [u8; 16] {
 }
 
 /// The high 4 of 8 bits.
-pub(super) struct Q8_0High;
-impl Format for Q8_0High {
+pub(super) struct Q8_0Coarse;
+impl Format for Q8_0Coarse {
     type Block = BlockQ8_0;
-    const NAMES: [&'static str; 4] = names!("q8_0.high");
+    const NAMES: [&'static str; 4] = names!("q8_0.coarse");
     const LOW: usize = 4;
     const HIGH: usize = 0;
     const LUT: Option<[u8; 16]> = Some(middles(16));
-    const MAX: i32 = 248;
     fn d(block: &BlockQ8_0) -> f16 {
         block.d
     }
@@ -44,10 +43,10 @@ impl Format for Q8_0High {
 }
 
 /// The low 4 of 8 bits.
-pub(super) struct Q8_0Low;
-impl Format for Q8_0Low {
+pub(super) struct Q8_0Fine;
+impl Format for Q8_0Fine {
     type Block = BlockQ8_0;
-    const NAMES: [&'static str; 4] = names!("q8_0.low");
+    const NAMES: [&'static str; 4] = names!("q8_0.fine");
     const LOW: usize = 4;
     const HIGH: usize = 0;
     const ZERO: i32 = 8;
@@ -63,14 +62,13 @@ impl Format for Q8_0Low {
 }
 
 /// The high 4 of 6 bits.
-pub(super) struct Q6KHigh;
-impl Format for Q6KHigh {
+pub(super) struct Q6KCoarse;
+impl Format for Q6KCoarse {
     type Block = BlockQ6K;
-    const NAMES: [&'static str; 4] = names!("q6_k.high");
+    const NAMES: [&'static str; 4] = names!("q6_k.coarse");
     const LOW: usize = 4;
     const HIGH: usize = 0;
     const LUT: Option<[u8; 16]> = Some(middles(4));
-    const MAX: i32 = 62;
     fn d(block: &BlockQ6K) -> f16 {
         block.d
     }
@@ -82,10 +80,10 @@ impl Format for Q6KHigh {
 }
 
 /// The low 2 of 6 bits.
-pub(super) struct Q6KLow;
-impl Format for Q6KLow {
+pub(super) struct Q6KFine;
+impl Format for Q6KFine {
     type Block = BlockQ6K;
-    const NAMES: [&'static str; 4] = names!("q6_k.low");
+    const NAMES: [&'static str; 4] = names!("q6_k.fine");
     const LOW: usize = 2;
     const HIGH: usize = 0;
     const ZERO: i32 = 2;
