@@ -199,6 +199,7 @@ fn non_finite_logits_end_in_an_error() {
 fn greedy_choice_sees_all_that_it_needs() {
     let prompt: Vec<u32> = (0..9).collect();
     let toy = Toy::new();
+    toy.script(11, &[END]);
     let run = |change: fn(&mut SamplerOptions), ignore_eog| {
         let mut options = SamplerOptions::greedy();
         change(&mut options);
