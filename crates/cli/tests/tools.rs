@@ -202,6 +202,12 @@ fn bench_speaks_llama_bench() {
     assert_eq!(json(&["-p", "0", "-n", "2", "-r", "1", "-t", "1"]).len(), 1);
     assert_eq!(json(&["-p", "0", "-n", "0", "-pg", "8,2", "-r", "1", "-t", "1"])[0]["n_gen"], 2);
 
+    let greedy = json(&["-p", "8", "-n", "4", "-r", "1", "-t", "1", "--greedy"]);
+    assert!(greedy.iter().all(|row| row["greedy"] == true) && rows[0]["greedy"] == false);
+    assert!(greedy[1].get("expected_ts").is_none() && rows[1].get("expected_ts").is_some());
+    let told = place.run(&["bench", "-m", "demo.gguf", "-n", "0", "-r", "1", "--greedy"]);
+    assert!(String::from_utf8_lossy(&told.stderr).contains("--greedy has no effect"));
+
     let chunks = json(&["-p", "8", "-n", "0", "-r", "1", "-t", "1", "-ub", "2-8*2"]);
     assert_eq!(chunks.iter().map(|r| r["n_ubatch"].clone()).collect::<Vec<_>>(), [2, 4, 8]);
     assert_eq!(place.fails(&["bench", "-m", "demo.gguf", "--chunk", "0"]).0, 2);

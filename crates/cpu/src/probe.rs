@@ -173,6 +173,9 @@ mod tests {
         for isa in [Isa::AVX2, Isa::AVX512].into_iter().filter(|isa| Isa::detect().contains(*isa)) {
             let [float, int8] =
                 [FMA.pick(isa), INT8.pick(isa)].map(|kernel| compute_rate(&pool, 1, kernel));
+            let bytes: Vec<u8> = (0..99_999).map(|i| (i * 7) as u8).collect();
+            let sums = [false, true].map(|ahead| READ.pick(isa).call(&bytes, ahead));
+            assert!(sums[0] == sums[1] && sums[0] != 0, "{}: what is read", isa.name());
             assert!(int8 < 16.0 * float, "{}: {int8:e} and {float:e}", isa.name());
         }
     }

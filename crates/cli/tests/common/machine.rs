@@ -11,7 +11,7 @@ pub(crate) fn measured(gguf: &[u8]) -> String {
     let program = models::load(&gguf).expect("it loads").program;
     let wanted = Executed::of(&program, CacheType::F16, CacheType::F16).wanted();
     let machines: Vec<Value> = [1, 2].map(|threads| machine(threads, &wanted)).into();
-    json!({ "version": 5, "machines": machines }).to_string()
+    json!({ "version": 6, "machines": machines }).to_string()
 }
 
 fn machine(threads: usize, wanted: &Wanted) -> Value {
