@@ -114,7 +114,7 @@ fn greedy(model: &dyn Model, session: SessionId, first: u32, n: usize) -> Vec<u3
 }
 
 /// The highest score's index; the lowest of equal ones.
-pub(crate) fn argmax(row: &[f32]) -> u32 {
+pub fn argmax(row: &[f32]) -> u32 {
     let mut best = 0;
     for (i, x) in row.iter().enumerate() {
         if *x > row[best] {

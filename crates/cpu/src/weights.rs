@@ -45,14 +45,12 @@ pub(crate) struct PackedJob {
     n_copies: usize,
     /// Copies that one row reads.
     n_used: usize,
-    /// Whether the two matrices add up to one.
-    split: bool,
 }
 
 impl PackedJob {
     /// Whether its two matrices, a coarse and a fine one, add up to that of the job.
     pub(crate) fn is_split(&self) -> bool {
-        self.split
+        matches!(self.matrices.as_slice(), [coarse, fine] if coarse.source == fine.source)
     }
 
     /// Bytes in the file of the matrix that is kept as two.
@@ -316,8 +314,7 @@ fn layout(
                 }
             }
             let n_panels = matrices[0].rows.div_ceil(PANEL_ROWS);
-            let split = parts.is_some();
-            let job = PackedJob { matrices, start: end, n_panels, n_copies, n_used, split };
+            let job = PackedJob { matrices, start: end, n_panels, n_copies, n_used };
             // streams start on cache lines; panels need no more
             end = (end + job.len()).next_multiple_of(64);
             packed.push(job);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use conformance::golden::argmax;
 use conformance::{MemoryWeights, nmse};
 use cpu::{Cpu, Options};
 use kernels::Isa;
@@ -71,13 +72,9 @@ fn settings() -> Vec<Options> {
     each.map(options).collect()
 }
 
-fn greatest(row: &[f32]) -> usize {
-    row.iter().enumerate().fold(0, |best, (i, x)| if *x > row[best] { i } else { best })
-}
-
 /// `best` is right about what it knows of `all`; returns how many logits it left out.
 fn check_best(best: &StepOut, all: &StepOut, what: &str) -> usize {
-    assert_eq!(greatest(&best.logits), greatest(&all.logits), "{what}: the greatest");
+    assert_eq!(argmax(&best.logits), argmax(&all.logits), "{what}: the greatest");
     for (i, (found, want)) in best.logits.iter().zip(&all.logits).enumerate() {
         assert!(found == want || *found == LEFT_OUT, "{what}: logit {i} is {found}, not {want}");
     }
@@ -101,7 +98,7 @@ fn a_clear_winner_is_found_among_few() {
                     (split.row(token, Outputs::Last), split.row(token, Outputs::Best));
                 let n_left_out = check_best(&best, &all, &format!("{ty} {options:?}"));
                 assert!(n_left_out > VOCAB * 9 / 10, "{ty} {options:?}: {n_left_out} left out");
-                assert_eq!(greatest(&best.logits), token as usize);
+                assert_eq!(argmax(&best.logits), token);
                 let error = nmse(&all.logits, &whole.row(token, Outputs::Last).logits);
                 assert!(error < 1e-11, "{ty}: NMSE {error:e} beside one matrix");
                 all
@@ -170,7 +167,7 @@ fn the_first_of_equals_wins() {
             for token in [7, 607, 8] {
                 let (all, best) = (run.row(token, Outputs::Last), run.row(token, Outputs::Best));
                 check_best(&best, &all, &format!("{ty} {options:?}"));
-                assert_eq!(greatest(&best.logits), if token == 8 { 0 } else { 7 });
+                assert_eq!(argmax(&best.logits), if token == 8 { 0 } else { 7 });
             }
         }
     }

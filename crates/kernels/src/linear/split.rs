@@ -8,11 +8,35 @@
 //! Both have the scales of the whole, so their sum is exact; the coarse one is off by at most half a step. Its codes come
 //! from a table, as those of IQ4_NL do.
 
+use std::marker::PhantomData;
+
 use half::f16;
-use quant::formats::{BlockQ6K, BlockQ8_0};
 
 use super::format::Format;
 use super::formats::{Q6K, Q8_0, names};
+
+/// A format whose codes are split: the high 4 bits are coarse, the others fine.
+pub(super) trait Split: Format {
+    /// Names of the kernels of its coarse matrix, as in [`Format::NAMES`].
+    const COARSE: [&'static str; 4];
+    /// Names of those of its fine one.
+    const FINE: [&'static str; 4];
+}
+
+impl Split for Q8_0 {
+    const COARSE: [&'static str; 4] = names!("q8_0.coarse");
+    const FINE: [&'static str; 4] = names!("q8_0.fine");
+}
+
+impl Split for Q6K {
+    const COARSE: [&'static str; 4] = names!("q6_k.coarse");
+    const FINE: [&'static str; 4] = names!("q6_k.fine");
+}
+
+/// Fine bits of a code.
+const fn fine_bits<F: Format>() -> usize {
+    F::LOW + F::HIGH - 4
+}
 
 /// The values of coarse codes: steps from half a step on.
 const fn middles(step: u8) -> [u8; 16] {
@@ -24,76 +48,39 @@ const fn middles(step: u8) -> [u8; 16] {
     out
 }
 
-/// The high 4 of 8 bits.
-pub(super) struct Q8_0Coarse;
-impl Format for Q8_0Coarse {
-    type Block = BlockQ8_0;
-    const NAMES: [&'static str; 4] = names!("q8_0.coarse");
+/// The high 4 bits of the codes of `F`.
+pub(super) struct Coarse<F>(PhantomData<F>);
+impl<F: Split> Format for Coarse<F> {
+    type Block = F::Block;
+    const NAMES: [&'static str; 4] = F::COARSE;
     const LOW: usize = 4;
     const HIGH: usize = 0;
-    const LUT: Option<[u8; 16]> = Some(middles(16));
-    fn d(block: &BlockQ8_0) -> f16 {
-        block.d
+    const LUT: Option<[u8; 16]> = Some(middles(1 << fine_bits::<F>()));
+    fn d(block: &F::Block) -> f16 {
+        F::d(block)
     }
     #[inline]
-    fn codes(block: &BlockQ8_0, out: &mut [u8]) {
-        Q8_0::codes(block, out);
-        out.iter_mut().for_each(|code| *code >>= 4);
+    fn codes(block: &F::Block, out: &mut [u8]) {
+        F::codes(block, out);
+        out.iter_mut().for_each(|code| *code >>= fine_bits::<F>());
     }
 }
 
-/// The low 4 of 8 bits.
-pub(super) struct Q8_0Fine;
-impl Format for Q8_0Fine {
-    type Block = BlockQ8_0;
-    const NAMES: [&'static str; 4] = names!("q8_0.fine");
-    const LOW: usize = 4;
+/// The low bits of the codes of `F`.
+pub(super) struct Fine<F>(PhantomData<F>);
+impl<F: Split> Format for Fine<F> {
+    type Block = F::Block;
+    const NAMES: [&'static str; 4] = F::FINE;
+    const LOW: usize = fine_bits::<F>();
     const HIGH: usize = 0;
-    const ZERO: i32 = 8;
-    const MAX: i32 = 15;
-    fn d(block: &BlockQ8_0) -> f16 {
-        block.d
+    const ZERO: i32 = 1 << (fine_bits::<F>() - 1);
+    const MAX: i32 = (1 << fine_bits::<F>()) - 1;
+    fn d(block: &F::Block) -> f16 {
+        F::d(block)
     }
     #[inline]
-    fn codes(block: &BlockQ8_0, out: &mut [u8]) {
-        Q8_0::codes(block, out);
-        out.iter_mut().for_each(|code| *code &= 15);
-    }
-}
-
-/// The high 4 of 6 bits.
-pub(super) struct Q6KCoarse;
-impl Format for Q6KCoarse {
-    type Block = BlockQ6K;
-    const NAMES: [&'static str; 4] = names!("q6_k.coarse");
-    const LOW: usize = 4;
-    const HIGH: usize = 0;
-    const LUT: Option<[u8; 16]> = Some(middles(4));
-    fn d(block: &BlockQ6K) -> f16 {
-        block.d
-    }
-    #[inline]
-    fn codes(block: &BlockQ6K, out: &mut [u8]) {
-        Q6K::codes(block, out);
-        out.iter_mut().for_each(|code| *code >>= 2);
-    }
-}
-
-/// The low 2 of 6 bits.
-pub(super) struct Q6KFine;
-impl Format for Q6KFine {
-    type Block = BlockQ6K;
-    const NAMES: [&'static str; 4] = names!("q6_k.fine");
-    const LOW: usize = 2;
-    const HIGH: usize = 0;
-    const ZERO: i32 = 2;
-    const MAX: i32 = 3;
-    fn d(block: &BlockQ6K) -> f16 {
-        block.d
-    }
-    #[inline]
-    fn codes(block: &BlockQ6K, out: &mut [u8]) {
-        Q6K::codes(block, out);
-        out.iter_mut().for_each(|code| *code &= 3);
+    fn codes(block: &F::Block, out: &mut [u8]) {
+        F::codes(block, out);
+        out.iter_mut().for_each(|code| *code &= Self::MAX as u8);
     }
 }

@@ -5,7 +5,7 @@ use quant::GgmlType;
 use super::float::{self, Bf16, F16, F32, Plain};
 use super::format::Format;
 use super::formats::*;
-use super::split::{Q6KCoarse, Q6KFine, Q8_0Coarse, Q8_0Fine};
+use super::split::{Coarse, Fine};
 use super::{Arranging, LinearKernel, kernel, lines, quads, scalar};
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
@@ -35,8 +35,8 @@ static TABLE: &[&[LinearKernel]] = &[
 
 /// Kernels of the coarse and of the fine matrix of a type, each as in [`TABLE`].
 static SPLIT: &[[&[LinearKernel]; 2]] = &[
-    [&quantized::<Q8_0Coarse>(), &quantized::<Q8_0Fine>()],
-    [&quantized::<Q6KCoarse>(), &quantized::<Q6KFine>()],
+    [&quantized::<Coarse<Q8_0>>(), &quantized::<Fine<Q8_0>>()],
+    [&quantized::<Coarse<Q6K>>(), &quantized::<Fine<Q6K>>()],
 ];
 
 #[cfg(not(target_arch = "x86_64"))]

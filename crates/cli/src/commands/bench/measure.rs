@@ -89,7 +89,7 @@ impl Bench {
         test: Test,
         repetitions: u32,
         done: &mut dyn FnMut(),
-    ) -> Result<Samples> {
+    ) -> anyhow::Result<Samples> {
         self.fill(test.depth)?;
         // As llama-bench warms up: the whole prompt, and one step.
         self.run(Test { n_gen: test.n_gen.min(1), ..test })?;
@@ -128,14 +128,14 @@ impl Bench {
             false => SamplerOptions { seed: Some(1), ..SamplerOptions::default() },
         };
         let (mut sampler, mut sampling) = (Sampler::new(options)?, Duration::ZERO);
-        let mut token = self.token(test.depth + test.n_prompt);
-        for position in 1..=test.n_gen {
+        let first = test.depth + test.n_prompt;
+        let mut token = self.token(first);
+        for position in first + 1..=first + test.n_gen {
             let out = timed(&[token], test.outputs(), None)?;
             let start = Instant::now();
             let chosen = sampler.sample_scores(&Scores::from(out), &[])?;
             sampling += start.elapsed();
-            let made_up = self.token(test.depth + test.n_prompt + position);
-            token = if test.greedy { chosen } else { made_up };
+            token = if test.greedy { chosen } else { self.token(position) };
         }
         Ok(Timing { sampling, left_out_bytes: self.left_out() - before, ..timing })
     }
@@ -153,12 +153,18 @@ impl Bench {
         self.prefill(held, depth - held, Outputs::None)
     }
 
-    fn run(&self, test: Test) -> Result<()> {
+    /// How many logits greedy choice can leave out depends on what the model would say: then it goes on with that.
+    fn run(&self, test: Test) -> anyhow::Result<()> {
         self.prefill(test.depth, test.n_prompt, Outputs::Last)?;
-        let mut token = self.token(test.depth + test.n_prompt);
-        for position in 1..=test.n_gen {
+        let mut sampler = Sampler::new(SamplerOptions::greedy())?;
+        let first = test.depth + test.n_prompt;
+        let mut token = self.token(first);
+        for position in first + 1..=first + test.n_gen {
             let out = self.step(&[token], test.outputs(), None)?;
-            token = self.next(test, out, test.depth + test.n_prompt + position);
+            token = match test.greedy {
+                true => sampler.sample_scores(&Scores::from(out), &[])?,
+                false => self.token(position),
+            };
         }
         Ok(())
     }
@@ -191,20 +197,6 @@ impl Bench {
     fn step(&self, tokens: &[u32], outputs: Outputs, prompt: Option<Prompt>) -> Result<StepOut> {
         let sequence = Sequence { session: self.session, tokens, outputs, prompt };
         self.model.step(&Step { sequences: &[sequence] })
-    }
-
-    /// The token at `position`, after a step. How many logits greedy choice can leave out depends on what the model would
-    /// say, so it is what the model says.
-    fn next(&self, test: Test, out: StepOut, position: usize) -> u32 {
-        if !test.greedy {
-            return self.token(position);
-        }
-        let scores = Scores::from(out);
-        let best = scores
-            .iter()
-            .enumerate()
-            .fold(0, |best, (i, x)| if *x > scores[best] { i } else { best });
-        u32::try_from(best).expect("token ids are u32")
     }
 
     /// Any token does: time does not depend on which. Neighbours differ, so that no cache line is reused for free.
