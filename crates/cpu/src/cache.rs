@@ -2,21 +2,64 @@
 
 use std::sync::Arc;
 
-use kernels::attention::{BLOCK, ElemType, HeadShape};
+use kernels::attention::{ElemType, HeadShape, Partials};
 use kernels::latent::LatentShape;
 use kernels::rows::Pairs;
 use kv::Layout;
-use program::{CacheId, CacheOptions, CacheSpec, CacheType, Error, Program, Result};
+use program::{
+    CacheId, CacheOptions, CacheSpec, CacheType, Error, Program, Result, Rope, RopePairs,
+};
 
-use crate::exec::{AttentionShape, LatentCache, pairs};
-use crate::mla_bench::Random;
+use crate::geometry::TILE_ROWS;
 use crate::plan::{AttentionPhase, Phase, Plan};
+
+/// How a cache of keys and values lies, and how attention over it is cut.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct HeadsCache {
+    pub(crate) head: HeadShape,
+    pub(crate) layout: Layout,
+    pub(crate) pairs: Pairs,
+    /// Query heads per key-value head.
+    pub(crate) group: usize,
+}
+
+impl HeadsCache {
+    /// Tokens in a tile.
+    pub(crate) fn tile_tokens(&self) -> usize {
+        (TILE_ROWS / self.group).max(1)
+    }
+
+    /// Most rows of a tile; [`TILE_ROWS`] at most, which `lower` ensures by its limit on groups.
+    pub(crate) fn max_rows(&self) -> usize {
+        self.tile_tokens() * self.group
+    }
+
+    /// Floats that the partials of one tile and block take.
+    pub(crate) fn partial_floats(&self) -> usize {
+        Partials::floats(self.max_rows(), &self.head)
+    }
+}
+
+/// How a cache of latents lies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct LatentCache {
+    pub(crate) shape: LatentShape,
+    pub(crate) layout: Layout,
+}
+
+/// Which elements rotate together.
+pub(crate) fn pairs(rope: &Rope) -> Pairs {
+    match rope.pairs {
+        RopePairs::Interleaved => Pairs::Interleaved,
+        RopePairs::HalfSplit => Pairs::HalfSplit,
+    }
+}
 
 /// What one layer keeps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum CacheShape {
     /// Keys and values by head.
-    Heads(AttentionShape),
+    Heads(HeadsCache),
     /// Latents, a row per position.
     Latent(LatentCache),
 }
@@ -30,32 +73,8 @@ impl CacheShape {
         }
     }
 
-    /// A block of made-up content.
-    pub(crate) fn made_up(&self) -> Vec<u8> {
-        let mut random = Random(7);
-        let mut numbers = |n: usize| -> Vec<f32> { (0..n).map(|_| random.next()).collect() };
-        let mut block = vec![0; self.layout().block_bytes()];
-        match self {
-            CacheShape::Latent(LatentCache { shape, .. }) => {
-                for row in block.chunks_exact_mut(shape.row_bytes()) {
-                    shape.store(row, &numbers(shape.rank), &numbers(shape.rope_dim));
-                }
-            }
-            CacheShape::Heads(AttentionShape { head, layout, .. }) => {
-                for number in 0..layout.n_kv_heads() {
-                    for position in 0..BLOCK {
-                        let (key, value) = (numbers(head.key_dim), numbers(head.value_dim));
-                        head.store_key(&mut block[layout.keys(number)], position, &key);
-                        head.store_value(&mut block[layout.values(number)], position, &value);
-                    }
-                }
-            }
-        }
-        block
-    }
-
     /// The shape of keys and values, if it keeps such.
-    pub(crate) fn as_heads(&self) -> Option<&AttentionShape> {
+    pub(crate) fn as_heads(&self) -> Option<&HeadsCache> {
         match self {
             CacheShape::Heads(shape) => Some(shape),
             CacheShape::Latent(_) => None,
@@ -71,7 +90,7 @@ impl CacheShape {
     }
 
     /// The shape of keys and values.
-    pub(crate) fn heads(&self) -> &AttentionShape {
+    pub(crate) fn heads(&self) -> &HeadsCache {
         self.as_heads().expect("an attention phase reads keys and values")
     }
 
@@ -128,7 +147,7 @@ fn heads(
     phase: &AttentionPhase,
     spec: &CacheSpec,
     options: &CacheOptions,
-) -> Result<AttentionShape> {
+) -> Result<HeadsCache> {
     let head = HeadShape {
         key_dim: spec.key_dim,
         value_dim: spec.value_dim,
@@ -138,7 +157,7 @@ fn heads(
     let pairs = phase.rope.map_or(Pairs::HalfSplit, |rope| pairs(&plan.ropes[rope]));
     let layout = Layout::new(spec, head.key_bytes(), head.value_bytes());
     let group = phase.q.cols / spec.key_dim / spec.n_kv_heads;
-    Ok(AttentionShape { head, layout, pairs, group })
+    Ok(HeadsCache { head, layout, pairs, group })
 }
 
 fn elem_type(ty: CacheType) -> Result<ElemType> {

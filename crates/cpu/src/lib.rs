@@ -5,6 +5,7 @@
 
 mod cache;
 mod exec;
+mod geometry;
 mod head;
 mod lower;
 mod memory;

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 
 use program::{Act, Error, Node, Op, Program, Result, ValueId};
 
-use crate::exec::TILE_ROWS;
+use crate::geometry::TILE_ROWS;
 use crate::mla::MlaForm;
 use crate::plan::{
     AttentionPhase, BufferId, BufferSpec, Job, LinearPhase, Link, Matrix, Norm, Operand, Phase,

@@ -11,7 +11,7 @@ use program::{
 };
 use quant::GgmlType;
 
-use crate::model::CpuModel;
+use crate::model::{CpuModel, Random};
 use crate::{Cpu, MlaDims, MlaForm, Options};
 
 /// A layer to measure.
@@ -200,19 +200,6 @@ impl WeightSource for MadeUp {
         let missing =
             || Error::Weight { name: spec.name.clone(), problem: "was not made".to_owned() };
         self.0.get(&spec.name).map(Vec::as_slice).ok_or_else(missing)
-    }
-}
-
-/// A small generator: xorshift.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    /// From -1 to 1.
-    pub(crate) fn next(&mut self) -> f32 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 40) as f32 / (1u64 << 23) as f32 - 1.0
     }
 }
 

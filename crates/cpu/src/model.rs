@@ -1,5 +1,7 @@
 //! A lowered program with its weights and sessions: [`program::Model`] on the CPU.
 
+mod made_up;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,6 +27,8 @@ use crate::pool::Pool;
 use crate::tune::Tuning;
 use crate::weights::{PackedJob, Weights};
 use crate::workspace::Workspace;
+
+pub(crate) use made_up::Random;
 
 /// The CPU's [`Model`]. Steps run one at a time.
 pub(crate) struct CpuModel {
@@ -282,33 +286,6 @@ impl CpuModel {
             Ok(copy)
         };
         Ok(StepOut { logits: copy(logits)?, vocab_size: out.cols, peaks: copy(peaks)? })
-    }
-}
-
-impl CpuModel {
-    /// Make an empty session hold `len` positions of made-up content, the same 256 again and again.
-    ///
-    /// # Errors
-    /// Unknown session, full context, memory.
-    pub(crate) fn fill(&self, id: SessionId, len: usize) -> Result<()> {
-        self.with(id, |session| {
-            session.cache.prepare(len).map_err(cache_error)?;
-            let shapes = Arc::clone(&session.shapes);
-            for (shape, views) in shapes.iter().zip(session.cache.views(0..len)) {
-                let content = shape.made_up();
-                for view in views {
-                    if let kv::View::Exclusive(block) = view {
-                        block.copy_from_slice(&content);
-                    }
-                }
-            }
-            session.cache.extend(len).map_err(cache_error)
-        })
-    }
-
-    /// Memory that steps took so far, besides weights and caches.
-    pub(crate) fn work_bytes(&self) -> u64 {
-        self.lock().workspace.bytes()
     }
 }
 

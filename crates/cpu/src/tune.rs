@@ -14,7 +14,7 @@ use kernels::linear::{
 };
 use quant::GgmlType;
 
-use crate::exec::MANY_ROWS_PANELS;
+use crate::geometry::MANY_ROWS_PANELS;
 
 /// Columns of the matrices that are measured: whole blocks of every type.
 const COLS: usize = 1024;

@@ -10,7 +10,7 @@ use kernels::linear::{ActFormat, PANEL_ROWS};
 use program::{Error, Op, Program, Progress, Result, WeightId, WeightSource, WeightSpec};
 
 use crate::Options;
-use crate::exec::LOCAL_ROWS;
+use crate::geometry::{LOCAL_ROWS, UNIT_PANELS};
 use crate::memory::Buffer;
 use crate::plan::{Job, Phase, Plan, Stream};
 use crate::pool::{Pool, Shares};
@@ -18,8 +18,6 @@ use crate::tune::{TunedKernel, Tuning};
 
 pub(crate) use latent::{HeadMatrix, LatentWeights};
 
-/// Panels of one matrix that stand together in memory before those of its partner in a gated job.
-pub(crate) const UNIT_PANELS: usize = 16;
 /// File bytes packed between two releases of file pages and two reports of progress.
 const SLAB_BYTES: usize = 16 << 20;
 

@@ -6,10 +6,10 @@ use program::{PEAK, Result, Rows};
 
 use crate::cache::CacheShape;
 use crate::exec::{
-    Acts, Arrangements, ExpertsShape, LOCAL_ROWS, LatentMemory, LatentNeeds, LatentWorkspace,
-    MixScratch, PhaseShares, ScratchParts, StepRows, kernel_scratch, q8_stride, scratch_floats,
-    tile_floats,
+    Acts, Arrangements, ExpertsShape, LatentMemory, LatentNeeds, LatentWorkspace, MixScratch,
+    PhaseShares, ScratchParts, StepRows, kernel_scratch, q8_stride, scratch_floats, tile_floats,
 };
+use crate::geometry::LOCAL_ROWS;
 use crate::memory::{Buffer, Shared};
 use crate::plan::{ExpandPhase, LatentPhase, Phase, Plan};
 use crate::pool::{Pool, Shares};

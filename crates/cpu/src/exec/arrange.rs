@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use kernels::linear::Tiling;
 
-use super::linear::ROW_BLOCK;
+use crate::geometry::ROW_BLOCK;
 use crate::tune::TunedKernel;
 use crate::weights::PackedJob;
 

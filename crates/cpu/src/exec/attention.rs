@@ -6,46 +6,17 @@
 
 use std::ops::Range;
 
-use kernels::attention::{BLOCK, HeadBlock, HeadShape, Partials, QueryRows};
+use kernels::attention::{BLOCK, HeadBlock, Partials, QueryRows};
 use kernels::rows::Pairs;
-use kv::Layout;
 
 use super::{Exec, Scratch, SequenceRows, split};
+use crate::cache::HeadsCache;
+use crate::geometry::TILE_ROWS;
 use crate::plan::{AttentionPhase, Operand};
 use crate::pool::Worker;
 
-/// Query rows (tokens times heads of a group) that attend together.
-pub(crate) const TILE_ROWS: usize = 64;
-
-/// What attention over one cache needs to know.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct AttentionShape {
-    pub(crate) head: HeadShape,
-    pub(crate) layout: Layout,
-    pub(crate) pairs: Pairs,
-    /// Query heads per key-value head.
-    pub(crate) group: usize,
-}
-
-impl AttentionShape {
-    /// Tokens in a tile.
-    fn tile_tokens(&self) -> usize {
-        (TILE_ROWS / self.group).max(1)
-    }
-
-    /// Most rows of a tile; [`TILE_ROWS`] at most, which `lower` ensures by its limit on groups.
-    fn max_rows(&self) -> usize {
-        self.tile_tokens() * self.group
-    }
-
-    /// Floats that the partials of one tile and block take.
-    pub(crate) fn partial_floats(&self) -> usize {
-        Partials::floats(self.max_rows(), &self.head)
-    }
-}
-
 /// Floats of scratch a worker needs for this cache.
-pub(crate) fn scratch_floats(shape: &AttentionShape) -> usize {
+pub(crate) fn scratch_floats(shape: &HeadsCache) -> usize {
     let rows = shape.max_rows();
     let kernel = kernels::attention::scratch_floats(rows, &shape.head);
     rows * shape.head.key_dim + 2 * shape.partial_floats() + kernel
@@ -63,7 +34,7 @@ struct Tile {
 /// How one attention phase is cut in this step.
 struct Cut<'a> {
     phase: &'a AttentionPhase,
-    shape: &'a AttentionShape,
+    shape: &'a HeadsCache,
     sequences: &'a [SequenceRows],
     n_tiles: usize,
     /// Most blocks any tile reads.

@@ -12,14 +12,15 @@ use std::ops::Range;
 use kernels::linear::{ActFormat, Activations, F32Rows, PANEL_ROWS, Q8_WHOLE, Q8Rows};
 use program::Router;
 
-use super::linear::{LOCAL_ROWS, MANY_ROWS_PANELS, Source, even_panels, q8_stride};
+use super::linear::{Source, even_panels, q8_stride};
 use super::route::{RouteScratch, route};
 use super::sort::{BLOCK_ROWS, Block, Routing};
 use super::{Acts, Exec, Scratch, split};
+use crate::geometry::{LOCAL_ROWS, MANY_ROWS_PANELS, UNIT_PANELS};
 use crate::plan::{ExpertsPhase, Routes};
 use crate::pool::Worker;
 use crate::tune::TunedKernel;
-use crate::weights::{PackedJob, PackedMatrix, UNIT_PANELS};
+use crate::weights::{PackedJob, PackedMatrix};
 
 /// Panels times rows of an item whose panels are cut to its rows: its three tiles stay in the second-level cache. Where
 /// down reads blocks of 256, items have whole blocks instead, and tiles of up to 3 x 256 KB: little beside their products.

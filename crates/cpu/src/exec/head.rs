@@ -16,8 +16,9 @@ use std::sync::atomic::Ordering;
 use kernels::linear::{ActFormat, Activations, PANEL_ROWS};
 use program::{LEFT_OUT, PEAK};
 
-use super::linear::{Input, Items, MANY_ROWS_PANELS, add};
+use super::linear::{Input, Items, add};
 use super::{Exec, Scratch};
+use crate::geometry::MANY_ROWS_PANELS;
 use crate::plan::{LinearPhase, Operand};
 use crate::pool::Worker;
 use crate::weights::PackedJob;

@@ -7,18 +7,10 @@ use program::PEAK;
 
 use super::arrange::Arrangements;
 use super::{Acts, Exec, Scratch, split};
+use crate::geometry::{LOCAL_ROWS, MANY_ROWS_PANELS, ROW_BLOCK, UNIT_PANELS};
 use crate::plan::{Job, LinearPhase, Link, Norm, Operand};
 use crate::pool::Worker;
-use crate::weights::{PackedJob, UNIT_PANELS};
-
-/// Up to this many rows every worker prepares the activations for itself: cheaper than a barrier.
-pub(crate) const LOCAL_ROWS: usize = 4;
-/// Panels that workers take at a time with many rows; divides [`UNIT_PANELS`].
-pub(crate) const MANY_ROWS_PANELS: usize = 4;
-/// Items of logits begin where a peak does.
-const _: () = assert!(PEAK == kernels::rows::PEAK && MANY_ROWS_PANELS * PANEL_ROWS == PEAK);
-/// Rows of activations a kernel sees at a time, so that a unit's outputs stay in the second-level cache.
-pub(crate) const ROW_BLOCK: usize = 512;
+use crate::weights::PackedJob;
 
 /// Rows that matrices read.
 #[derive(Clone, Copy)]

@@ -24,13 +24,12 @@ use kernels::{Isa, Kernel};
 use program::{Act, Rows};
 
 pub(crate) use arrange::Arrangements;
-pub(crate) use attention::{AttentionShape, TILE_ROWS, scratch_floats};
+pub(crate) use attention::scratch_floats;
 pub(crate) use experts::{ExpertsShape, MixScratch};
 pub(crate) use latent::{
-    LatentCache, LatentKernels, LatentMemory, LatentNeeds, LatentScratch, LatentWorkspace,
-    StepRows, pairs,
+    LatentKernels, LatentMemory, LatentNeeds, LatentScratch, LatentWorkspace, StepRows,
 };
-pub(crate) use linear::{LOCAL_ROWS, MANY_ROWS_PANELS, kernel_scratch, q8_stride, tile_floats};
+pub(crate) use linear::{kernel_scratch, q8_stride, tile_floats};
 
 use crate::cache::CacheShape;
 use crate::memory::Shared;

@@ -9,11 +9,12 @@ use kernels::attention::{BLOCK, HeadBlock, Partials, QueryRows};
 use kernels::latent::{LATENT_TILE, LatentQueries, LatentRows, LatentShape, latent_scratch_floats};
 use kernels::linear::{F32Rows, PANEL_ROWS};
 
-use super::super::attention::TILE_ROWS;
 use super::super::{Exec, Scratch, split};
+use super::StepRows;
 use super::cut::{self, Batch, Item, Run, batches, partial_floats};
 use super::heads::{HeadInput, tile_floats};
-use super::{LatentCache, StepRows};
+use crate::cache::LatentCache;
+use crate::geometry::TILE_ROWS;
 use crate::mla::MlaForm;
 use crate::plan::{LatentInputs, LatentPhase};
 use crate::pool::Worker;

@@ -8,10 +8,10 @@ use std::ops::Range;
 use kernels::attention::{BLOCK, ElemType, HeadBlock, HeadShape, Partials, QueryRows, TILE};
 use kernels::linear::{F32Rows, PANEL_ROWS};
 
-use super::super::attention::TILE_ROWS;
 use super::super::{Exec, Scratch, SequenceRows};
-use super::LatentCache;
 use super::heads::{HeadInput, tile_floats};
+use crate::cache::LatentCache;
+use crate::geometry::TILE_ROWS;
 use crate::mla::{MlaDims, MlaForm};
 use crate::plan::LatentPhase;
 use crate::pool::Worker;

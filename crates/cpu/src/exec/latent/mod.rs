@@ -12,16 +12,15 @@ mod cut;
 mod expand;
 mod heads;
 mod memory;
+mod needs;
 
 use kernels::attention::BLOCK;
-use kernels::latent::{LATENT_ATTEND, LatentAttendFn, LatentShape};
+use kernels::latent::{LATENT_ATTEND, LatentAttendFn};
 use kernels::linear::PANEL_ROWS;
-use kernels::rows::Pairs;
 use kernels::{Isa, Kernel};
-use kv::Layout;
-use program::{Rope, RopePairs};
 
 use super::{Exec, Scratch, SequenceRows, split};
+use crate::cache::{LatentCache, pairs};
 use crate::mla::MlaForm;
 use crate::plan::{LatentInputs, LatentPhase, Operand, Part};
 use crate::pool::Worker;
@@ -39,26 +38,11 @@ impl LatentKernels {
     }
 }
 
-/// How a cache of latents lies.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct LatentCache {
-    pub(crate) shape: LatentShape,
-    pub(crate) layout: Layout,
-}
-
 /// The rows of a step, and the form each sequence attends in.
 #[derive(Clone, Copy)]
 pub(crate) struct StepRows<'a> {
     pub(crate) sequences: &'a [SequenceRows],
     pub(crate) forms: &'a [MlaForm],
-}
-
-/// Which elements rotate together.
-pub(crate) fn pairs(rope: &Rope) -> Pairs {
-    match rope.pairs {
-        RopePairs::Interleaved => Pairs::Interleaved,
-        RopePairs::HalfSplit => Pairs::HalfSplit,
-    }
 }
 
 impl<'a> Exec<'a> {

@@ -1,0 +1,73 @@
+//! Sessions with made-up contents, for measuring: nothing that runs a model needs this.
+
+use std::sync::Arc;
+
+use kernels::attention::BLOCK;
+use program::{Result, SessionId};
+
+use super::{CpuModel, cache_error};
+use crate::cache::{CacheShape, HeadsCache, LatentCache};
+
+impl CpuModel {
+    /// Make an empty session hold `len` positions of made-up content, the same 256 again and again.
+    ///
+    /// # Errors
+    /// Unknown session, full context, memory.
+    pub(crate) fn fill(&self, id: SessionId, len: usize) -> Result<()> {
+        self.with(id, |session| {
+            session.cache.prepare(len).map_err(cache_error)?;
+            let shapes = Arc::clone(&session.shapes);
+            for (shape, views) in shapes.iter().zip(session.cache.views(0..len)) {
+                let content = block(shape);
+                for view in views {
+                    if let kv::View::Exclusive(block) = view {
+                        block.copy_from_slice(&content);
+                    }
+                }
+            }
+            session.cache.extend(len).map_err(cache_error)
+        })
+    }
+
+    /// Memory that steps took so far, besides weights and caches.
+    pub(crate) fn work_bytes(&self) -> u64 {
+        self.lock().workspace.bytes()
+    }
+}
+
+/// A block of a cache.
+fn block(shape: &CacheShape) -> Vec<u8> {
+    let mut random = Random(7);
+    let mut numbers = |n: usize| -> Vec<f32> { (0..n).map(|_| random.next()).collect() };
+    let mut block = vec![0; shape.layout().block_bytes()];
+    match shape {
+        CacheShape::Latent(LatentCache { shape, .. }) => {
+            for row in block.chunks_exact_mut(shape.row_bytes()) {
+                shape.store(row, &numbers(shape.rank), &numbers(shape.rope_dim));
+            }
+        }
+        CacheShape::Heads(HeadsCache { head, layout, .. }) => {
+            for number in 0..layout.n_kv_heads() {
+                for position in 0..BLOCK {
+                    let (key, value) = (numbers(head.key_dim), numbers(head.value_dim));
+                    head.store_key(&mut block[layout.keys(number)], position, &key);
+                    head.store_value(&mut block[layout.values(number)], position, &value);
+                }
+            }
+        }
+    }
+    block
+}
+
+/// A small generator: xorshift.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    /// From -1 to 1.
+    pub(crate) fn next(&mut self) -> f32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    }
+}
