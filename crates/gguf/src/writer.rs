@@ -33,7 +33,8 @@ struct NewTensor {
     name: String,
     ty: GgmlType,
     dims: Vec<u64>,
-    bytes: Vec<u8>,
+    /// `None`: they are asked for when the file is written.
+    bytes: Option<Vec<u8>>,
 }
 
 impl Default for Writer {
@@ -76,8 +77,20 @@ impl Writer {
             name: name.into(),
             ty,
             dims: dims.to_vec(),
-            bytes: bytes.into(),
+            bytes: Some(bytes.into()),
         });
+        self
+    }
+
+    /// Adds a tensor whose bytes are not here yet: [`Writer::write_with`] asks for them. For files that do not fit
+    /// in memory.
+    pub fn tensor_later(
+        &mut self,
+        name: impl Into<String>,
+        ty: GgmlType,
+        dims: &[u64],
+    ) -> &mut Writer {
+        self.tensors.push(NewTensor { name: name.into(), ty, dims: dims.to_vec(), bytes: None });
         self
     }
 
@@ -99,19 +112,41 @@ impl Writer {
     /// type or an alignment that is no power of two, [`Error::Tensor`] for bytes that are not those of the shape,
     /// [`Error::Io`] if writing fails.
     pub fn write_to(&self, out: &mut impl Write) -> Result<()> {
+        self.write_with(out, &mut |_, _| Ok(()))
+    }
+
+    /// Writes the whole file. `fill` writes the bytes of each tensor that was added with [`Writer::tensor_later`],
+    /// in their order, by name: whole blocks, row after row, in as many pieces as it likes.
+    ///
+    /// # Errors
+    /// As [`Writer::write_to`]; [`Error::Tensor`] also if `fill` writes more or fewer bytes than the shape has.
+    pub fn write_with(
+        &self,
+        out: &mut impl Write,
+        fill: &mut dyn FnMut(&str, &mut dyn Write) -> io::Result<()>,
+    ) -> Result<()> {
         let (alignment, head) = self.head()?;
         let io = |reason| Error::Io { path: "output".to_owned(), reason };
         out.write_all(&head).map_err(io)?;
         for tensor in &self.tensors {
-            out.write_all(&tensor.bytes).map_err(io)?;
+            let mut counted = Counted { out: &mut *out, bytes: 0 };
+            match &tensor.bytes {
+                Some(bytes) => counted.write_all(bytes),
+                None => fill(&tensor.name, &mut counted),
+            }
+            .map_err(io)?;
+            let (written, expected) = (counted.bytes, tensor.len()?);
+            if written != expected {
+                return Err(tensor.misfit(written));
+            }
             // The last tensor too, as the reference writers do.
-            pad(out, tensor.bytes.len(), alignment).map_err(io)?;
+            pad(out, written, alignment).map_err(io)?;
         }
         out.flush().map_err(io)
     }
 
     /// The alignment, and all that comes before the first tensor's bytes.
-    fn head(&self) -> Result<(usize, Vec<u8>)> {
+    fn head(&self) -> Result<(u64, Vec<u8>)> {
         if !matches!(self.version, 2 | 3) {
             return Err(Error::Version { found: self.version });
         }
@@ -128,57 +163,78 @@ impl Writer {
             value.encode(&mut out);
         }
         let alignment = self.alignment()?;
-        let mut offset = 0_usize;
+        let mut offset = 0_u64;
         for tensor in &self.tensors {
-            tensor.check()?;
+            let len = tensor.len()?;
             encode_string(tensor.name.as_bytes(), &mut out);
             out.extend((tensor.dims.len() as u32).to_le_bytes());
             tensor.dims.iter().for_each(|d| out.extend(d.to_le_bytes()));
             out.extend(tensor.ty.number().to_le_bytes());
-            out.extend((offset as u64).to_le_bytes());
-            offset += tensor.bytes.len().next_multiple_of(alignment);
+            out.extend(offset.to_le_bytes());
+            offset += len.next_multiple_of(alignment);
         }
-        out.resize(out.len().next_multiple_of(alignment), 0);
+        let len = out.len() as u64;
+        pad(&mut out, len, alignment).expect("a vector takes all bytes");
         Ok((alignment, out))
     }
 
-    fn alignment(&self) -> Result<usize> {
+    fn alignment(&self) -> Result<u64> {
         let Some((_, value)) = self.pairs.iter().find(|pair| pair.0 == ALIGNMENT_KEY) else {
-            return Ok(DEFAULT_ALIGNMENT as usize);
+            return Ok(DEFAULT_ALIGNMENT);
         };
         match value {
-            OwnedValue::U32(n) if n.is_power_of_two() => Ok(*n as usize),
+            OwnedValue::U32(n) if n.is_power_of_two() => Ok(u64::from(*n)),
             other => Err(Error::key_type(ALIGNMENT_KEY, "u32, a power of two", other.ty().name())),
         }
     }
 }
 
 impl NewTensor {
-    fn check(&self) -> Result<()> {
-        let bad = |problem: String| Err(Error::tensor(&self.name, problem));
+    /// The bytes that its shape takes, which those that are given must be.
+    fn len(&self) -> Result<u64> {
         let shape = &self.dims;
         if !(1..=4).contains(&shape.len()) || shape.contains(&0) {
-            return bad(format!("shape {shape:?}, expected 1..4 dimensions, none zero"));
+            let problem = format!("shape {shape:?}, expected 1..4 dimensions, none zero");
+            return Err(Error::tensor(&self.name, problem));
         }
         let row = usize::try_from(shape[0]).ok().and_then(|cols| self.ty.row_bytes(cols));
-        let len = shape[1..].iter().try_fold(row.unwrap_or(0) as u64, |n, &d| n.checked_mul(d));
-        if row.is_none() || len != Some(self.bytes.len() as u64) {
-            return bad(format!(
-                "{} bytes are not those of {} {shape:?}",
-                self.bytes.len(),
-                self.ty
-            ));
-        }
-        Ok(())
+        let given = self.bytes.as_ref().map(|bytes| bytes.len() as u64);
+        row.and_then(|row| shape[1..].iter().try_fold(row as u64, |n, &d| n.checked_mul(d)))
+            .filter(|&len| given.is_none_or(|given| given == len))
+            .ok_or_else(|| self.misfit(given.unwrap_or(0)))
+    }
+
+    fn misfit(&self, bytes: u64) -> Error {
+        let problem = format!("{bytes} bytes are not those of {} {:?}", self.ty, self.dims);
+        Error::tensor(&self.name, problem)
     }
 }
 
-fn pad(out: &mut impl Write, len: usize, alignment: usize) -> io::Result<()> {
+/// Counts what is written.
+struct Counted<'a, W> {
+    out: &'a mut W,
+    bytes: u64,
+}
+
+impl<W: Write> Write for Counted<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n = self.out.write(bytes)?;
+        self.bytes += n as u64;
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Zeros up to the next multiple of `alignment` after `len` bytes.
+fn pad(out: &mut impl Write, len: u64, alignment: u64) -> io::Result<()> {
     const ZEROS: [u8; 256] = [0; 256];
     let mut missing = len.next_multiple_of(alignment) - len;
     while missing > 0 {
-        let n = missing.min(ZEROS.len());
-        out.write_all(&ZEROS[..n])?;
+        let n = missing.min(ZEROS.len() as u64);
+        out.write_all(&ZEROS[..n as usize])?;
         missing -= n;
     }
     Ok(())

@@ -1,5 +1,7 @@
 //! What the writer writes, the reader reads, and written again it is the same file.
 
+use std::io::Write;
+
 use gguf::{GgmlType, Gguf, OwnedValue, Value, ValueType, Writer};
 use proptest::prelude::*;
 
@@ -158,6 +160,32 @@ fn getters_name_what_they_found() {
     );
     check(m.f32s("types").err(), "key `types`: expected array of f32, found element 0: i32 1");
     check(m.array_len("u8").err(), "key `u8`: expected array, found u8 1");
+}
+
+#[test]
+fn bytes_that_come_later_make_the_same_file() {
+    let dims: [(&str, &[u64]); 2] = [("a", &[3, 2]), ("b", &[5])];
+    let (mut whole, mut later) = (Writer::new(), Writer::new());
+    for (name, dims) in dims {
+        let len = 4 * dims.iter().product::<u64>() as usize;
+        whole.tensor(name, GgmlType::F32, dims, name.repeat(len));
+        later.tensor_later(name, GgmlType::F32, dims);
+    }
+    let mut out = Vec::new();
+    let piecewise = &mut |name: &str, out: &mut dyn Write| {
+        (0..if name == "a" { 6 } else { 5 })
+            .try_for_each(|_| out.write_all(&name.repeat(4).into_bytes()))
+    };
+    later.write_with(&mut out, piecewise).unwrap();
+    assert_eq!(out, whole.to_bytes().unwrap());
+
+    let short = later.write_with(&mut Vec::new(), &mut |_, out| out.write_all(&[0; 20]));
+    let expect = "tensor `a`: 20 bytes are not those of F32 [3, 2]";
+    assert_eq!(short.unwrap_err().to_string(), expect);
+    assert!(later.to_bytes().is_err(), "nothing writes them");
+    let mut odd = Writer::new();
+    odd.tensor_later("t", GgmlType::Q4_0, &[33]);
+    assert!(odd.to_bytes().is_err(), "no whole blocks");
 }
 
 #[test]
