@@ -1,4 +1,4 @@
-//! The searches behind the quantizers of the K formats: integer codes, integer scales and f16 factors that bring the
+//! The searches behind the quantizers of the K formats and of IQ4: integer codes, integer scales and f16 factors that bring the
 //! weighted squared error of a block close to its least.
 //!
 //! A group's real-valued scale (and min) comes from trying a range of step sizes: each gives codes by rounding, the
@@ -6,6 +6,8 @@
 //! rounded to integers against a common factor, and each group takes the neighbouring integers that serve it best.
 
 use half::f16;
+
+use crate::formats::rounding::extreme;
 
 /// Weights in a block of every K format.
 const LEN: usize = 256;
@@ -80,11 +82,8 @@ pub(crate) fn symmetric<const GROUPS: usize>(
     for (fit, x) in fits.iter_mut().zip(x.chunks_exact(len)) {
         *fit = fit_scale(x, &importance(x), half);
     }
-    // The scale of largest magnitude becomes the one level that has no counterpart of the other sign.
     let levels = f32::from(max_level);
-    let d = to_f16(
-        fits.iter().fold(0.0f32, |m, &fit| if fit.abs() > m.abs() { fit } else { m }) / -levels,
-    );
+    let d = factor(&fits, levels);
 
     let mut block = Symmetric { d, scales: [0; GROUPS], codes: [0; LEN] };
     for (g, (x, codes)) in x.chunks_exact(len).zip(block.codes.chunks_exact_mut(len)).enumerate() {
@@ -105,6 +104,113 @@ pub(crate) fn symmetric<const GROUPS: usize>(
         }
     }
     block
+}
+
+/// Weights that share a scale where values come from a table.
+const TABLE_GROUP: usize = 32;
+
+/// Quantizes 32 weights to the values of an ascending table: the scale, and the codes for the scale as f16 has it.
+pub(crate) fn table(x: &[f32], table: &'static [i8; 16]) -> (f16, [u8; TABLE_GROUP]) {
+    let steps = Steps::new(table);
+    let d = to_f16(fit_table(x, &importance(x), &steps));
+    let mut codes = [0; TABLE_GROUP];
+    steps.codes(x, d.to_f32(), &mut codes);
+    (d, codes)
+}
+
+/// Quantizes 256 weights in 8 groups to the values of an ascending table, with scales in `-max_level..max_level`.
+pub(crate) fn grouped_table(x: &[f32], table: &'static [i8; 16], max_level: u8) -> Symmetric<8> {
+    let steps = Steps::new(table);
+    let mut fits = [0.0f32; LEN / TABLE_GROUP];
+    for (fit, x) in fits.iter_mut().zip(x.chunks_exact(TABLE_GROUP)) {
+        *fit = fit_table(x, &importance(x), &steps);
+    }
+    let levels = f32::from(max_level);
+    let d = factor(&fits, levels);
+    let mut block = Symmetric { d, scales: [0; LEN / TABLE_GROUP], codes: [0; LEN] };
+    let groups = x.chunks_exact(TABLE_GROUP).zip(block.codes.chunks_exact_mut(TABLE_GROUP));
+    for (g, (x, codes)) in groups.enumerate() {
+        let weights = importance(x);
+        let mut best = (f32::INFINITY, 0.0);
+        for level in neighbours(fits[g], d, -levels, levels - 1.0) {
+            let scale = d.to_f32() * level;
+            let error = error_of(x, &weights, &steps.values(x, scale), scale);
+            if error < best.0 {
+                best = (error, level);
+            }
+        }
+        block.scales[g] = best.1 as i8;
+        steps.codes(x, d.to_f32() * best.1, codes);
+    }
+    block
+}
+
+/// A table as the steps between its values, so that the nearest ones are found at the speed of vectors.
+struct Steps {
+    lowest: f32,
+    /// Twice the midpoint between a value and the next, and the step between them.
+    steps: [(f32, f32); 15],
+}
+
+impl Steps {
+    fn new(table: &[i8; 16]) -> Steps {
+        let value = |i: usize| f32::from(table[i]);
+        let steps = std::array::from_fn(|i| (value(i) + value(i + 1), value(i + 1) - value(i)));
+        Steps { lowest: value(0), steps }
+    }
+
+    /// The values of the table nearest to `x / scale`.
+    fn values(&self, x: &[f32], scale: f32) -> [f32; TABLE_GROUP] {
+        let inverse = if scale == 0.0 { 0.0 } else { 2.0 / scale };
+        let mut values = [self.lowest; TABLE_GROUP];
+        for &(doubled, step) in &self.steps {
+            for (value, x) in values.iter_mut().zip(x) {
+                *value += if x * inverse > doubled { step } else { 0.0 };
+            }
+        }
+        values
+    }
+
+    /// Their codes.
+    fn codes(&self, x: &[f32], scale: f32, codes: &mut [u8]) {
+        let inverse = if scale == 0.0 { 0.0 } else { 2.0 / scale };
+        for (code, x) in codes.iter_mut().zip(x) {
+            *code = self.steps.iter().map(|step| u8::from(x * inverse > step.0)).sum();
+        }
+    }
+}
+
+/// The scale, of either sign, that represents 32 weights best with the values of a table.
+fn fit_table(x: &[f32], weights: &[f32], steps: &Steps) -> f32 {
+    let extreme = extreme(x);
+    let mut best = extreme / steps.lowest;
+    let mut least = error_of(x, weights, &steps.values(x, best), best);
+    for step in -STEPS..=STEPS {
+        let mut scale = extreme / (steps.lowest + step as f32);
+        for _ in 0..REFINEMENTS {
+            let values = steps.values(x, scale);
+            let (mut wxv, mut wvv) = (0.0, 0.0);
+            for ((x, w), v) in x.iter().zip(weights).zip(&values) {
+                wxv += w * x * v;
+                wvv += w * v * v;
+            }
+            scale = wxv / wvv;
+            if !scale.is_finite() {
+                break;
+            }
+            let error = error_of(x, weights, &values, scale);
+            if error < least {
+                (least, best) = (error, scale);
+            }
+        }
+    }
+    best
+}
+
+/// The weighted squared error of 32 weights with these values.
+fn error_of(x: &[f32], weights: &[f32], values: &[f32; TABLE_GROUP], scale: f32) -> f32 {
+    let terms = x.iter().zip(weights).zip(values);
+    terms.map(|((x, w), v)| w * square(scale * v - x)).sum()
 }
 
 /// What codes stand for: `scale * code + offset`.
@@ -178,7 +284,7 @@ fn least_squares(x: &[f32], weights: &[f32], round: impl Fn(f32) -> f32) -> Opti
 
 /// The scale, of either sign, that represents `x` best with values in `-half..half`.
 fn fit_scale(x: &[f32], weights: &[f32], half: f32) -> f32 {
-    let extreme = x.iter().fold(0.0f32, |m, &x| if x.abs() > m.abs() { x } else { m });
+    let extreme = extreme(x);
     let mut best = Line { scale: extreme / -half, offset: 0.0 };
     let mut least = best.error(x, weights, best.rounder(-half, half - 1.0));
     for step in -STEPS..=STEPS {
@@ -198,6 +304,12 @@ fn fit_scale(x: &[f32], weights: &[f32], half: f32) -> f32 {
         }
     }
     best.scale
+}
+
+/// What scales in `-levels..levels` are multiples of: that of largest magnitude becomes the one level that has no
+/// counterpart of the other sign.
+fn factor(scales: &[f32], levels: f32) -> f16 {
+    to_f16(extreme(scales) / -levels)
 }
 
 /// How much the error of each weight counts: large weights count more, small ones do not count for nothing.

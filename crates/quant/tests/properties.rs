@@ -129,6 +129,8 @@ const BUDGETS: &[(GgmlType, f64, f64)] = &[
     (GgmlType::Q4K, 0.002, 0.074),
     (GgmlType::Q5K, 0.002, 0.0365),
     (GgmlType::Q6K, 0.002, 0.0182),
+    (GgmlType::Iq4Nl, 0.002, 0.079),
+    (GgmlType::Iq4Xs, 0.002, 0.08),
     (GgmlType::Tq1_0, 0.01, 0.9),
     (GgmlType::Tq2_0, 0.01, 0.9),
 ];
@@ -176,7 +178,15 @@ fn weights_that_a_block_can_hold_come_back_exactly() {
             assert_eq!(back(&ternary), ternary, "{}", f.ty());
         }
         // The scales of the others are found by search or are a 127th part, which f16 rounds.
-        let searched = [GgmlType::Q2K, GgmlType::Q3K, GgmlType::Q4K, GgmlType::Q5K, GgmlType::Q6K];
+        let searched = [
+            GgmlType::Q2K,
+            GgmlType::Q3K,
+            GgmlType::Q4K,
+            GgmlType::Q5K,
+            GgmlType::Q6K,
+            GgmlType::Iq4Nl,
+            GgmlType::Iq4Xs,
+        ];
         if f.ty() != GgmlType::Q8_0 && !searched.contains(&f.ty()) {
             assert_eq!(back(&constant(-0.5)), constant(-0.5), "{}", f.ty());
         }

@@ -3,11 +3,9 @@
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
-use crate::{
-    Block, GgmlType, Values,
-    bits::{field, unpack},
-    codebooks::IQ4_NL,
-};
+use crate::bits::{field, set_field, unpack};
+use crate::codebooks::IQ4_NL;
+use crate::{Block, GgmlType, Values, search};
 
 /// IQ4_NL: 32 weights in 18 bytes, 4.5 bits per weight. `w[i] = d * codebook[q[i]]`.
 ///
@@ -28,6 +26,7 @@ impl Block for BlockIq4Nl {
     const LEN: usize = 32;
     const BITS: u32 = 4;
     const VALUES: Values = Values::Table(&IQ4_NL);
+    const QUANTIZE: Option<fn(&[f32]) -> Self> = Some(quantize);
 
     #[inline]
     fn code(&self, i: usize) -> u8 {
@@ -43,4 +42,14 @@ impl Block for BlockIq4Nl {
     fn d(&self) -> f32 {
         self.d.to_f32()
     }
+}
+
+/// Searches the scale, see [`search`].
+fn quantize(x: &[f32]) -> BlockIq4Nl {
+    let (d, codes) = search::table(x, &IQ4_NL);
+    let mut block = BlockIq4Nl { d, q: [0; 16] };
+    for (i, &code) in codes.iter().enumerate() {
+        set_field::<4, 16>(&mut block.q, i, code);
+    }
+    block
 }

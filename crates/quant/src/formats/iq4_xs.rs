@@ -3,11 +3,9 @@
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
-use crate::{
-    Block, GgmlType, Values,
-    bits::{field, unpack},
-    codebooks::IQ4_NL,
-};
+use crate::bits::{field, set_field, unpack};
+use crate::codebooks::IQ4_NL;
+use crate::{Block, GgmlType, Values, search};
 
 /// IQ4_XS: 256 weights in 136 bytes, 4.25 bits per weight. `w[i] = d * (sc[g] - 32) * codebook[q[i]]`, `g = i / 32`.
 ///
@@ -33,6 +31,7 @@ impl Block for BlockIq4Xs {
     const GROUP: usize = 32;
     const BITS: u32 = 4;
     const VALUES: Values = Values::Table(&IQ4_NL);
+    const QUANTIZE: Option<fn(&[f32]) -> Self> = Some(quantize);
 
     #[inline]
     fn code(&self, i: usize) -> u8 {
@@ -54,4 +53,19 @@ impl Block for BlockIq4Xs {
         let code = field::<4, 1>(&self.scales_low, g) | (field::<2, 1>(&self.scales_high, g) << 4);
         code.cast_signed() - 32
     }
+}
+
+/// Searches the scales, see [`search`].
+fn quantize(x: &[f32]) -> BlockIq4Xs {
+    let found = search::grouped_table(x, &IQ4_NL, 32);
+    let mut block = BlockIq4Xs { d: found.d, scales_high: [0; 2], scales_low: [0; 4], q: [0; 128] };
+    for (g, scale) in found.scales.iter().enumerate() {
+        let code = (scale + 32).cast_unsigned();
+        set_field::<4, 1>(&mut block.scales_low, g, code);
+        set_field::<2, 1>(&mut block.scales_high, g, code >> 4);
+    }
+    for (i, &code) in found.codes.iter().enumerate() {
+        set_field::<4, 16>(&mut block.q, i, code);
+    }
+    block
 }

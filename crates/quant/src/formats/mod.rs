@@ -14,7 +14,7 @@ mod q5_1;
 mod q5_k;
 mod q6_k;
 mod q8_0;
-mod rounding;
+pub(crate) mod rounding;
 mod tq1_0;
 mod tq2_0;
 

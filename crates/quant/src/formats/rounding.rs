@@ -2,7 +2,7 @@
 //! operations matters here.
 
 /// The weight of largest magnitude, with its sign; the first of several.
-pub(super) fn extreme(x: &[f32]) -> f32 {
+pub(crate) fn extreme(x: &[f32]) -> f32 {
     x.iter().fold(0.0, |extreme: f32, &x| if x.abs() > extreme.abs() { x } else { extreme })
 }
 
