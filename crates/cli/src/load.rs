@@ -137,7 +137,7 @@ pub(crate) fn model(
             describe(gguf, &config),
             units::bytes(gguf.file_bytes()),
             cache.capacity,
-            units::bytes(memory::cache_bytes(&program, &cache)),
+            units::bytes(program.cache_bytes(cache.capacity, &cache)),
             cache.k.name(),
             cache.v.name(),
             executor.describe(),

@@ -31,19 +31,6 @@ fn cgroup_room(root: &Path) -> Option<u64> {
     Some(max.saturating_sub(current.saturating_sub(cache)))
 }
 
-/// Bytes a full cache takes.
-pub(crate) fn cache_bytes(program: &Program, options: &CacheOptions) -> u64 {
-    let per_position: u64 = program
-        .caches
-        .iter()
-        .map(|c| {
-            options.k.bytes(c.key_dim as u64) * c.n_kv_heads as u64
-                + options.v.bytes(c.value_dim as u64) * c.n_kv_heads as u64
-        })
-        .sum();
-    per_position.saturating_mul(options.capacity as u64)
-}
-
 /// Refuse a model that would not fit, saying what to change.
 ///
 /// # Errors
@@ -56,14 +43,14 @@ pub(crate) fn check_fit(
     let Some(available) = available else { return Ok(()) };
     let weights: u64 =
         program.weights.iter().map(program::WeightSpec::bytes).fold(0, u64::saturating_add);
-    let cache = cache_bytes(program, options);
+    let cache = program.cache_bytes(options.capacity, options);
     let fixed = weights.saturating_add(OVERHEAD);
     if fixed.saturating_add(cache) <= available {
         return Ok(());
     }
-    let per_position = (cache / options.capacity.max(1) as u64).max(1);
-    let room = available.saturating_sub(fixed) / per_position / 256 * 256;
-    let advice = match room {
+    let room = available.saturating_sub(fixed);
+    let mut contexts = (256..options.capacity).step_by(256).rev();
+    let advice = match contexts.find(|n| program.cache_bytes(*n, options) <= room).unwrap_or(0) {
         0 => "the weights alone do not fit: take a smaller model or a smaller quantization"
             .to_owned(),
         room => format!("try -c {room}, or -ctk q8_0 -ctv q8_0"),
@@ -80,11 +67,12 @@ pub(crate) fn check_fit(
 
 #[cfg(test)]
 mod tests {
-    use program::{CacheSpec, CacheType, WeightSpec};
+    use program::{CacheKind, CacheSpec, CacheType, WeightSpec};
 
     use super::*;
 
     fn advice(available: u64) -> Option<String> {
+        let kind = CacheKind::Heads { n_kv_heads: 8, key_dim: 128, value_dim: 128, window: None };
         let program = Program {
             weights: vec![WeightSpec {
                 name: "w".into(),
@@ -92,11 +80,11 @@ mod tests {
                 rows: 1 << 10,
                 cols: 1 << 10,
             }],
-            caches: vec![CacheSpec { layer: 0, n_kv_heads: 8, key_dim: 128, value_dim: 128 }],
+            caches: vec![CacheSpec { layer: 0, kind }],
             ..Program::default()
         };
         let options = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: 1 << 20 };
-        assert_eq!(cache_bytes(&program, &options), (1 << 20) * 4096);
+        assert_eq!(program.cache_bytes(1 << 20, &options), (1 << 20) * 4096);
         match check_fit(&program, &options, Some(available)) {
             Ok(()) => None,
             Err(Failure::DoesNotFit { advice, .. }) => Some(advice),

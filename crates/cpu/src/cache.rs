@@ -7,7 +7,7 @@ use kernels::latent::LatentShape;
 use kernels::rows::Pairs;
 use kv::Layout;
 use program::{
-    CacheId, CacheOptions, CacheSpec, CacheType, Error, Program, Result, Rope, RopePairs,
+    CacheId, CacheKind, CacheOptions, CacheType, Error, Program, Result, Rope, RopePairs,
 };
 
 use crate::geometry::TILE_ROWS;
@@ -119,22 +119,23 @@ fn shape(
     cache: CacheId,
     options: &CacheOptions,
 ) -> Result<CacheShape> {
-    let mut spec = program.cache(cache).clone();
+    let mut kind = program.cache(cache).kind;
     for phase in &plan.phases {
         match phase {
             Phase::Latent(latent) if latent.inputs.cache == cache => {
                 let (rank, rope_dim) = (latent.inputs.dims.rank, latent.inputs.dims.rope_dim);
                 let shape = LatentShape { rank, rope_dim, elem: elem_type(options.k)? };
-                let layout = Layout::new(&spec, shape.block_bytes(), 0);
+                let layout = Layout::new(1, shape.block_bytes(), 0);
                 return Ok(CacheShape::Latent(LatentCache { shape, layout }));
             }
             Phase::Expand(expand) if expand.inputs.cache == cache => {
                 let dims = &expand.inputs.dims;
-                (spec.n_kv_heads, spec.key_dim, spec.value_dim) =
-                    (dims.n_heads, dims.key_dim(), dims.value_dim);
+                let (n_kv_heads, key_dim) = (dims.n_heads, dims.key_dim());
+                let (value_dim, window) = (dims.value_dim, None);
+                kind = CacheKind::Heads { n_kv_heads, key_dim, value_dim, window };
             }
             Phase::Attention(attention) if attention.cache == cache => {
-                return heads(plan, attention, &spec, options).map(CacheShape::Heads);
+                return heads(plan, attention, kind, options).map(CacheShape::Heads);
             }
             _ => {}
         }
@@ -145,18 +146,17 @@ fn shape(
 fn heads(
     plan: &Plan,
     phase: &AttentionPhase,
-    spec: &CacheSpec,
+    kind: CacheKind,
     options: &CacheOptions,
 ) -> Result<HeadsCache> {
-    let head = HeadShape {
-        key_dim: spec.key_dim,
-        value_dim: spec.value_dim,
-        k: elem_type(options.k)?,
-        v: elem_type(options.v)?,
+    let CacheKind::Heads { n_kv_heads, key_dim, value_dim, .. } = kind else {
+        return Err(Error::Unsupported("attention to the heads of a cache of latents".into()));
     };
+    let (k, v) = (elem_type(options.k)?, elem_type(options.v)?);
+    let head = HeadShape { key_dim, value_dim, k, v };
     let pairs = phase.rope.map_or(Pairs::HalfSplit, |rope| pairs(&plan.ropes[rope]));
-    let layout = Layout::new(spec, head.key_bytes(), head.value_bytes());
-    let group = phase.q.cols / spec.key_dim / spec.n_kv_heads;
+    let layout = Layout::new(n_kv_heads, head.key_bytes(), head.value_bytes());
+    let group = phase.q.cols / key_dim / n_kv_heads;
     Ok(HeadsCache { head, layout, pairs, group })
 }
 

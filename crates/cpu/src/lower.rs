@@ -18,7 +18,7 @@ mod latent;
 
 use std::collections::HashMap;
 
-use program::{Act, Error, Node, Op, Program, Result, ValueId};
+use program::{Act, CacheKind, Error, Node, Op, Program, Result, ValueId};
 
 use crate::geometry::TILE_ROWS;
 use crate::mla::MlaForm;
@@ -176,9 +176,12 @@ impl<'a> Lowering<'a> {
                         "queries or keys that something else reads".into(),
                     ));
                 }
-                let spec = program.cache(*cache);
-                if q.cols > TILE_ROWS * spec.n_kv_heads * spec.key_dim {
-                    let found = q.cols / spec.key_dim / spec.n_kv_heads;
+                let CacheKind::Heads { n_kv_heads, key_dim, .. } = program.cache(*cache).kind
+                else {
+                    return Err(unsupported(&node.op));
+                };
+                if q.cols > TILE_ROWS * n_kv_heads * key_dim {
+                    let found = q.cols / key_dim / n_kv_heads;
                     return Err(Error::Unsupported(format!(
                         "{found} query heads per key-value head (1..{TILE_ROWS})"
                     )));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use program::{
-    CacheOptions, CacheSpec, CacheType, Error, LatentSpec, LatentUp, Model, OutputKind, Outputs,
-    Program, Recorder, Result, Rope, RopePairs, RopeScaling, Sequence, Step, WeightBytes,
+    CacheKind, CacheOptions, CacheSpec, CacheType, Error, LatentSpec, LatentUp, Model, OutputKind,
+    Outputs, Program, Recorder, Result, Rope, RopePairs, RopeScaling, Sequence, Step, WeightBytes,
     WeightSource, WeightSpec,
 };
 use quant::GgmlType;
@@ -156,7 +156,7 @@ fn record(layer: &MlaLayer) -> Result<Program> {
         factors: None,
     };
     let scale = ((nope_dim + rope_dim) as f32).powf(-0.5);
-    let spec = CacheSpec { layer: 0, n_kv_heads: 1, key_dim: rank + rope_dim, value_dim: 0 };
+    let spec = CacheSpec { layer: 0, kind: CacheKind::Latent { rank, rope_dim } };
     let a = r.latent_attention("attn", &LatentSpec { rope, scale }, r.cache(spec), up, inputs)?;
     let out = r.linear("out", a, matrix("attn_output", hidden, n_heads * value_dim))?;
     // every row is computed, as in a layer that others follow

@@ -6,9 +6,9 @@ use conformance::{MemoryWeights, nmse};
 use cpu::{Cpu, Options};
 use program::interpreter::Interpreter;
 use program::{
-    Act, AttentionSpec, CacheOptions, CacheSpec, CacheType, Executor, LinearWeight, Model,
-    OutputKind, Outputs, Program, Recorder, Result, Rope, RopePairs, RopeScaling, Sequence, Step,
-    WeightSpec,
+    Act, AttentionSpec, CacheKind, CacheOptions, CacheSpec, CacheType, Executor, LinearWeight,
+    Model, OutputKind, Outputs, Program, Recorder, Result, Rope, RopePairs, RopeScaling, Sequence,
+    Step, WeightSpec,
 };
 use quant::GgmlType;
 
@@ -35,8 +35,15 @@ fn decoder(ty: GgmlType, n_heads: usize, n_kv_heads: usize, tied: bool) -> Progr
         for layer in 0..2 {
             r.layer(Some(layer));
             let name = |n: &str| format!("{layer}.{n}");
-            let cache =
-                r.cache(CacheSpec { layer, n_kv_heads, key_dim: head_dim, value_dim: head_dim });
+            let cache = r.cache(CacheSpec {
+                layer,
+                kind: CacheKind::Heads {
+                    n_kv_heads,
+                    key_dim: head_dim,
+                    value_dim: head_dim,
+                    window: None,
+                },
+            });
             let h = r.rms_norm("attn_norm", x, vector(&name("an"), HIDDEN), 1e-6)?;
             let linear = |n: &str, rows| LinearWeight {
                 weight: weight(&name(n), ty, rows, HIDDEN),

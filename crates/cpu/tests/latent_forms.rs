@@ -7,9 +7,9 @@ use cpu::{Cpu, MlaForm, Options};
 use kernels::Isa;
 use program::interpreter::Interpreter;
 use program::{
-    CacheOptions, CacheSpec, CacheType, Executor, LatentSpec, LatentUp, Model, OutputKind, Outputs,
-    Program, Prompt, Recorder, Result, Rope, RopePairs, RopeScaling, Sequence, SessionId, Step,
-    WeightSpec,
+    CacheKind, CacheOptions, CacheSpec, CacheType, Executor, LatentSpec, LatentUp, Model,
+    OutputKind, Outputs, Program, Prompt, Recorder, Result, Rope, RopePairs, RopeScaling, Sequence,
+    SessionId, Step, WeightSpec,
 };
 use quant::GgmlType;
 
@@ -51,8 +51,7 @@ fn layer([heads, dn, dr, dv, rank]: Widths, joint: bool, ty: GgmlType) -> Progra
             factors: None,
         };
         let at = LatentSpec { rope, scale: ((dn + dr) as f32).powf(-0.5) };
-        let cache =
-            r.cache(CacheSpec { layer: 0, n_kv_heads: 1, key_dim: rank + dr, value_dim: 0 });
+        let cache = r.cache(CacheSpec { layer: 0, kind: CacheKind::Latent { rank, rope_dim: dr } });
         r.select_rows("rows", r.latent_attention("attn", &at, cache, up, inputs)?)
     };
     let out = record().expect("shapes fit");

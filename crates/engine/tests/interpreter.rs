@@ -15,8 +15,8 @@ use engine::{
 };
 use program::interpreter::Interpreter;
 use program::{
-    AttentionSpec, CacheSpec, Executor, Model, OutputKind, Program, Recorder, Rope, RopePairs,
-    RopeScaling, WeightBytes, WeightSource, WeightSpec,
+    AttentionSpec, CacheKind, CacheSpec, Executor, Model, OutputKind, Program, Recorder, Rope,
+    RopePairs, RopeScaling, WeightBytes, WeightSource, WeightSpec,
 };
 use quant::GgmlType;
 
@@ -33,7 +33,10 @@ fn record() -> program::Result<Program> {
     let norm = weight("attn_norm", 1, HIDDEN);
     let qkv =
         [weight("q", HIDDEN, HIDDEN), weight("k", HIDDEN, HIDDEN), weight("v", HIDDEN, HIDDEN)];
-    let kv = r.cache(CacheSpec { layer: 0, n_kv_heads: 2, key_dim: 8, value_dim: 8 });
+    let kv = r.cache(CacheSpec {
+        layer: 0,
+        kind: CacheKind::Heads { n_kv_heads: 2, key_dim: 8, value_dim: 8, window: None },
+    });
     let rope = Rope {
         pairs: RopePairs::HalfSplit,
         dims: 8,

@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use program::CacheSpec;
-
 /// Positions in a block.
 pub const BLOCK: usize = 256;
 
@@ -26,8 +24,8 @@ pub struct Layout {
 
 impl Layout {
     /// `key_bytes` and `value_bytes` are what one head's keys and values take in one block.
-    pub fn new(spec: &CacheSpec, key_bytes: usize, value_bytes: usize) -> Layout {
-        Layout { n_kv_heads: spec.n_kv_heads, key_bytes, value_bytes }
+    pub fn new(n_kv_heads: usize, key_bytes: usize, value_bytes: usize) -> Layout {
+        Layout { n_kv_heads, key_bytes, value_bytes }
     }
 
     /// Key-value heads.
@@ -118,8 +116,7 @@ mod tests {
 
     #[test]
     fn regions_are_disjoint_and_aligned() {
-        let spec = CacheSpec { layer: 0, n_kv_heads: 3, key_dim: 5, value_dim: 7 };
-        let layout = Layout::new(&spec, 100, 130);
+        let layout = Layout::new(3, 100, 130);
         assert_eq!((layout.head_bytes(), layout.block_bytes()), (128 + 192, 3 * 320));
         let mut block = Heap.zeroed(layout.block_bytes()).unwrap();
         assert_eq!(block.bytes().len(), layout.block_bytes());

@@ -4,19 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kv::{Allocator, BLOCK, Contiguous, Error, Heap, Layout, Memory, View};
-use program::CacheSpec;
 use proptest::prelude::*;
 
 /// Bytes that one position takes in a head's keys and in its values: the test keeps one byte of each.
 fn layouts() -> Arc<[Layout]> {
     [(1, 256), (3, 320)]
-        .map(|(n_kv_heads, value_bytes)| {
-            Layout::new(
-                &CacheSpec { layer: 0, n_kv_heads, key_dim: 1, value_dim: 1 },
-                BLOCK,
-                value_bytes,
-            )
-        })
+        .map(|(n_kv_heads, value_bytes)| Layout::new(n_kv_heads, BLOCK, value_bytes))
         .into()
 }
 

@@ -324,7 +324,7 @@ impl Cost {
             let processor_cache = options.processor_cache;
             ops.push(OpCost { name, layer: node.layer, kind, rows, per, values, processor_cache });
         }
-        let position = |cache| position_bytes(cache, options);
+        let position = |cache: &CacheSpec| cache.kind.position_bytes(options.k, options.v);
         let cache_bytes_per_token = program.caches.iter().map(position).sum();
         Ok(Cost { ops, types: types(program), cache_bytes_per_token })
     }
@@ -501,11 +501,11 @@ fn per(program: &Program, node: &Node, options: &CostOptions) -> Result<Per> {
             }
         }
         Op::Attention { cache, .. } => {
-            let cache = program.cache(*cache);
+            let cache = program.cache(*cache).kind;
             let [q, _, v] = [0, 1, 2].map(|i| program.value(node.inputs[i]).shape);
             let heads = q.groups as u64;
             Per::Attention {
-                bytes: position_bytes(cache, options),
+                bytes: cache.position_bytes(options.k, options.v),
                 macs: product(&[heads, q.dim as u64 + v.dim as u64]),
                 tile: options.query_tile.max(1) as u64,
             }
@@ -524,7 +524,7 @@ fn per(program: &Program, node: &Node, options: &CostOptions) -> Result<Per> {
             Per::Elements { weights, bytes, elements: scores }
         }
         Op::LatentAttention { cache, up, .. } => {
-            let cache = position_bytes(program.cache(*cache), options);
+            let cache = program.cache(*cache).kind.position_bytes(options.k, options.v);
             Per::Latent(LatentCost::of(program, node, up, (cache, options.query_tile)))
         }
         Op::Experts { gate, up, down, n_experts, n_used, .. } => {
@@ -542,12 +542,6 @@ fn per(program: &Program, node: &Node, options: &CostOptions) -> Result<Per> {
 
 pub(crate) fn n_weights(spec: &WeightSpec) -> u64 {
     product(&[spec.rows as u64, spec.cols as u64])
-}
-
-/// Bytes of one position in one layer's cache; no block spans two heads.
-fn position_bytes(cache: &CacheSpec, options: &CostOptions) -> u64 {
-    let (k, v) = (options.k.bytes(cache.key_dim as u64), options.v.bytes(cache.value_dim as u64));
-    (cache.n_kv_heads as u64).saturating_mul(k.saturating_add(v))
 }
 
 fn types(program: &Program) -> Vec<TypeBytes> {

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use program::{CacheType, Node, Op, Program, Rows, ValueId};
+use program::{CacheKind, CacheType, Node, Op, Program, Rows, ValueId};
 use quant::GgmlType;
 
 use crate::cost::{Load, few_chunks};
@@ -170,15 +170,14 @@ impl Executed {
                     }
                 }
                 Op::Attention { cache, .. } => {
-                    let cache = program.cache(*cache);
-                    parts.push(Part::Attention(AttentionShape {
-                        n_heads: program.value(node.inputs[0]).shape.groups,
-                        n_kv_heads: cache.n_kv_heads,
-                        key_dim: cache.key_dim,
-                        value_dim: cache.value_dim,
-                        k,
-                        v,
-                    }));
+                    let CacheKind::Heads { n_kv_heads, key_dim, value_dim, .. } =
+                        program.cache(*cache).kind
+                    else {
+                        unreachable!("the recorder gave attention a cache of heads")
+                    };
+                    let n_heads = program.value(node.inputs[0]).shape.groups;
+                    let shape = AttentionShape { n_heads, n_kv_heads, key_dim, value_dim, k, v };
+                    parts.push(Part::Attention(shape));
                 }
                 Op::Experts { gate, up, down, n_experts, n_used, .. } => {
                     let of_one = |id| {

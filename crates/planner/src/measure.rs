@@ -362,12 +362,7 @@ fn one_layer(shape: &AttentionShape) -> Result<Program> {
     let q = r.rms_norm("q_norm", q, f32("q_norm", 1, shape.key_dim), EPS)?;
     let k = heads("k", shape.n_kv_heads, shape.key_dim)?;
     let v = heads("v", shape.n_kv_heads, shape.value_dim)?;
-    let cache = r.cache(CacheSpec {
-        layer: 0,
-        n_kv_heads: shape.n_kv_heads,
-        key_dim: shape.key_dim,
-        value_dim: shape.value_dim,
-    });
+    let cache = r.cache(CacheSpec { layer: 0, kind: shape.cached() });
     let rope = Rope {
         pairs: RopePairs::HalfSplit,
         dims: shape.key_dim / 2 * 2,

@@ -4,7 +4,7 @@
 //! Times are modelled by few numbers each: a matrix by the seconds per weight of a pass of so many rows, attention by
 //! what a step and a prompt pay per position, and everything by what a phase and a step cost on top.
 
-use program::CacheType;
+use program::{CacheKind, CacheType};
 use quant::GgmlType;
 
 /// What has to be measured to expect a time: types of matrices, shapes of attention.
@@ -75,8 +75,13 @@ pub struct AttentionShape {
 impl AttentionShape {
     /// Bytes one position adds to the layer's cache.
     pub fn position_bytes(&self) -> u64 {
-        let head = self.k.bytes(self.key_dim as u64) + self.v.bytes(self.value_dim as u64);
-        self.n_kv_heads as u64 * head
+        self.cached().position_bytes(self.k, self.v)
+    }
+
+    /// What the layer caches, all positions of it.
+    pub(crate) fn cached(&self) -> CacheKind {
+        let AttentionShape { n_kv_heads, key_dim, value_dim, .. } = *self;
+        CacheKind::Heads { n_kv_heads, key_dim, value_dim, window: None }
     }
 
     /// Multiply-adds of one query with one position, all heads.

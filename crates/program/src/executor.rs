@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Ceilings, Error, Program, Result, ValueId, WeightSpec};
+use crate::{CacheOptions, Ceilings, Error, Program, Result, ValueId, WeightSpec};
 
 /// Bytes of a weight, as they stand in the file.
 pub type WeightBytes<'a> = &'a [u8];
@@ -28,53 +28,6 @@ pub struct Progress {
     pub done: u64,
     /// Bytes in all.
     pub total: u64,
-}
-
-/// Element type of cached keys or values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum CacheType {
-    /// 4 bytes per element.
-    F32,
-    /// 2 bytes per element.
-    #[default]
-    F16,
-    /// 32 elements in 34 bytes.
-    Q8_0,
-}
-
-impl CacheType {
-    /// Every type, in the order they are listed to users.
-    pub const ALL: [CacheType; 3] = [CacheType::F32, CacheType::F16, CacheType::Q8_0];
-
-    /// Name as `-ctk` takes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            CacheType::F32 => "f32",
-            CacheType::F16 => "f16",
-            CacheType::Q8_0 => "q8_0",
-        }
-    }
-
-    /// Bytes of `elements` cached elements.
-    pub fn bytes(self, elements: u64) -> u64 {
-        match self {
-            CacheType::F32 => elements * 4,
-            CacheType::F16 => elements * 2,
-            CacheType::Q8_0 => elements.div_ceil(32) * 34,
-        }
-    }
-}
-
-/// How a session's cache is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CacheOptions {
-    /// Type of keys.
-    pub k: CacheType,
-    /// Type of values.
-    pub v: CacheType,
-    /// Most positions the session may hold. Memory is taken as positions arrive, not at once.
-    pub capacity: usize,
 }
 
 /// One conversation's cache inside a [`Model`].

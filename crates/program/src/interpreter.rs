@@ -216,8 +216,9 @@ impl Interpreted {
             ),
             Op::Attention { cache, rope, scale } => {
                 let rotate = rope.as_ref().map(|rope| self.rotation(rope));
-                let spec = self.program.cache(*cache);
                 let [q, k, v] = [0, 1, 2].map(heads);
+                let widths =
+                    ops::KvWidths { n_kv_heads: k.groups, key_dim: k.dim, value_dim: v.dim };
                 let mut keys = k.x.to_vec();
                 let mut queries = q.x.to_vec();
                 if let Some(rotation) = &rotate {
@@ -235,7 +236,7 @@ impl Interpreted {
                     out.extend(ops::attend(
                         &queries[q.row(i)],
                         cached,
-                        spec,
+                        &widths,
                         row.position + 1,
                         *scale,
                     ));

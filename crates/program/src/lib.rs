@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cache;
 mod ceilings;
 mod error;
 mod executor;
@@ -16,15 +17,16 @@ mod rope;
 mod router;
 mod show;
 
+pub use cache::{CacheKind, CacheOptions, CacheSpec, CacheType};
 pub use ceilings::{Ceilings, ComputeCeiling, ReadCeiling};
 pub use error::{Error, Result};
 pub use executor::{
-    CacheOptions, CacheType, Dump, Executor, LEFT_OUT, Model, Outputs, PEAK, PhaseTime, Progress,
-    Prompt, Sequence, SessionId, Step, StepOut, StepStats, Trace, WeightBytes, WeightSource,
+    Dump, Executor, LEFT_OUT, Model, Outputs, PEAK, PhaseTime, Progress, Prompt, Sequence,
+    SessionId, Step, StepOut, StepStats, Trace, WeightBytes, WeightSource,
 };
 pub use op::{
-    Act, CacheId, CacheSpec, LatentUp, Node, Op, OutputKind, Program, Rope, RopePairs, RopeScaling,
-    Rows, Shape, Value, ValueId, WeightId, WeightSpec,
+    Act, CacheId, LatentUp, Node, Op, OutputKind, Program, Rope, RopePairs, RopeScaling, Rows,
+    Shape, Value, ValueId, WeightId, WeightSpec,
 };
 pub use recorder::{AttentionSpec, ExpertWeights, LatentSpec, LinearWeight, Recorder};
 pub use router::{Gating, GroupScore, Groups, LEAST_WEIGHT_SUM, Router};

@@ -2,7 +2,7 @@
 
 use quant::GgmlType;
 
-use crate::Router;
+use crate::{CacheSpec, Router};
 
 /// Index of a weight in [`Program::weights`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,19 +35,6 @@ impl WeightSpec {
         let row = self.ty.row_bytes(self.cols).expect("the recorder accepted whole blocks only");
         row as u64 * self.rows as u64
     }
-}
-
-/// What one layer keeps per position: a key and a value for each key-value head.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CacheSpec {
-    /// Layer number, for display.
-    pub layer: usize,
-    /// Key-value heads.
-    pub n_kv_heads: usize,
-    /// Width of one key.
-    pub key_dim: usize,
-    /// Width of one value vector.
-    pub value_dim: usize,
 }
 
 /// How many rows a value has in a step.
@@ -365,10 +352,5 @@ impl Program {
             };
         }
         bytes
-    }
-
-    /// Elements of keys and values one position adds, over all caches.
-    pub fn cache_elements_per_token(&self) -> u64 {
-        self.caches.iter().map(|c| (c.n_kv_heads * (c.key_dim + c.value_dim)) as u64).sum()
     }
 }

@@ -7,8 +7,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use crate::{
-    Act, CacheId, CacheSpec, Error, Node, Op, OutputKind, Program, Result, Rope, Rows, Shape,
-    Value, ValueId, WeightId, WeightSpec,
+    Act, CacheId, CacheKind, CacheSpec, Error, Node, Op, OutputKind, Program, Result, Rope, Rows,
+    Shape, Value, ValueId, WeightId, WeightSpec,
 };
 
 pub use experts::ExpertWeights;
@@ -146,22 +146,24 @@ impl Recorder {
         cache: CacheId,
         qkv: [ValueId; 3],
     ) -> Result<ValueId> {
-        let spec = self.state.borrow().program.cache(cache).clone();
+        let kind = self.state.borrow().program.cache(cache).kind;
+        let CacheKind::Heads { n_kv_heads, key_dim, value_dim, .. } = kind else {
+            return Err(self.operand(name, "a cache of heads".into(), format!("{kind:?}")));
+        };
         let [q, k, v] = qkv.map(|id| self.shape(id));
-        let fits = q.dim == spec.key_dim
-            && k.dim == spec.key_dim
-            && v.dim == spec.value_dim
-            && k.groups == spec.n_kv_heads
-            && v.groups == spec.n_kv_heads
-            && q.groups.is_multiple_of(spec.n_kv_heads.max(1))
-            && at.rope.as_ref().is_none_or(|r| r.dims <= spec.key_dim && r.dims.is_multiple_of(2));
+        let fits = q.dim == key_dim
+            && k.dim == key_dim
+            && v.dim == value_dim
+            && k.groups == n_kv_heads
+            && v.groups == n_kv_heads
+            && q.groups.is_multiple_of(n_kv_heads.max(1))
+            && at.rope.as_ref().is_none_or(|r| r.dims <= key_dim && r.dims.is_multiple_of(2));
         if !fits {
-            let expected =
-                format!("heads that fit a cache of {} x {}", spec.n_kv_heads, spec.key_dim);
+            let expected = format!("heads that fit a cache of {n_kv_heads} x {key_dim}");
             return Err(self.operand(name, expected, format!("q {q:?}, k {k:?}, v {v:?}")));
         }
         let op = Op::Attention { cache, rope: at.rope.clone(), scale: at.scale };
-        self.push(name, op, &qkv, Shape { rows: q.rows, groups: 1, dim: q.groups * spec.value_dim })
+        self.push(name, op, &qkv, Shape { rows: q.rows, groups: 1, dim: q.groups * value_dim })
     }
 
     /// `act(gate) * up`; a gate of one column is the factor of up's whole row.

@@ -4,8 +4,8 @@ use std::fmt::{self, Display, Formatter};
 use std::ops::RangeInclusive;
 
 use crate::{
-    GroupScore, Groups, LatentUp, Node, Op, Program, Rope, RopePairs, RopeScaling, Router, Rows,
-    Shape, ValueId, WeightId,
+    CacheKind, GroupScore, Groups, LatentUp, Node, Op, Program, Rope, RopePairs, RopeScaling,
+    Router, Rows, Shape, ValueId, WeightId,
 };
 
 /// A program as text: [`Program::listing`].
@@ -48,9 +48,7 @@ impl Listing<'_> {
                 format!("{} + {}", self.weight(*weight), self.weight(*bias))
             }
             Op::Attention { cache, rope, scale } => {
-                let spec = self.program.cache(*cache);
-                let mut text =
-                    format!("cache {} x ({} + {})", spec.n_kv_heads, spec.key_dim, spec.value_dim);
+                let mut text = cached(&self.program.cache(*cache).kind);
                 if let Some(rope) = rope {
                     text += &format!(", {}", self.rope(rope));
                 }
@@ -63,8 +61,8 @@ impl Listing<'_> {
                     }
                     LatentUp::Joint { kv_b } => self.weight(*kv_b),
                 };
-                let width = self.program.cache(*cache).key_dim;
-                format!("cache {width}, {up}, {}, scale {scale}", self.rope(rope))
+                let cached = cached(&self.program.cache(*cache).kind);
+                format!("{cached}, {up}, {}, scale {scale}", self.rope(rope))
             }
             Op::GatedAct(act) => lower(act),
             Op::Route(router) => self.router(router),
@@ -122,6 +120,16 @@ impl Listing<'_> {
         let factors =
             rope.factors.map_or(String::new(), |id| format!(", factors {}", self.weight(id)));
         format!("rope {pairs} {} dims, theta {}{scaling}{factors}", rope.dims, rope.theta)
+    }
+}
+
+fn cached(kind: &CacheKind) -> String {
+    match kind {
+        CacheKind::Heads { n_kv_heads, key_dim, value_dim, window } => {
+            let window = window.map_or(String::new(), |window| format!(" of the last {window}"));
+            format!("cache {n_kv_heads} x ({key_dim} + {value_dim}){window}")
+        }
+        CacheKind::Latent { rank, rope_dim } => format!("cache {rank} + {rope_dim}"),
     }
 }
 
@@ -197,7 +205,7 @@ mod tests {
         let mut x = r.embed(weight("token_embd.weight", GgmlType::F16, 8))?;
         for i in 0..4 {
             r.layer(Some(i));
-            r.cache(CacheSpec { layer: i, n_kv_heads: 1, key_dim: 32, value_dim: 32 });
+            r.cache(CacheSpec { layer: i, kind: CacheKind::Latent { rank: 32, rope_dim: 32 } });
             let ty = if i == 3 { GgmlType::Q8_0 } else { GgmlType::Q4_0 };
             let h = r.linear("ffn_up", x, weight(&format!("blk.{i}.ffn_up.weight"), ty, 32))?;
             x = r.add("out", x, h)?;
@@ -230,7 +238,8 @@ rows = select_rows(blk.3.out) -> [selected, 32]
             r.weight(WeightSpec { name: name.into(), ty: GgmlType::F32, rows, cols })
         };
         let x = r.embed(weight("table", 8, 12)).unwrap();
-        let cache = r.cache(CacheSpec { layer: 0, n_kv_heads: 1, key_dim: 6, value_dim: 0 });
+        let cache =
+            r.cache(CacheSpec { layer: 0, kind: CacheKind::Latent { rank: 4, rope_dim: 2 } });
         let part = |name: &str, start, len| r.slice(name, x, start, len).unwrap();
         let inputs =
             [part("q_nope", 0, 3), part("q_pe", 3, 2), part("c", 5, 4), part("k_pe", 9, 2)];
@@ -266,7 +275,7 @@ q_nope = slice(embed) -> [n, 3]  0..3
 q_pe = slice(embed) -> [n, 2]  3..5
 c = slice(embed) -> [n, 4]  5..9
 k_pe = slice(embed) -> [n, 2]  9..11
-attn = latent_attention(q_nope, q_pe, c, k_pe) -> [n, 2]  cache 6, kv_b F32 [5, 4], rope interleaved 2 dims, \
+attn = latent_attention(q_nope, q_pe, c, k_pe) -> [n, 2]  cache 4 + 2, kv_b F32 [5, 4], rope interleaved 2 dims, \
 theta 10000, scale 0.5
 routes = route(embed) -> [n, 4]  best 2 by sigmoid + bias F32 [12], in the best 3 of 6 groups by sum of two, \
 normalized, x2.5

@@ -2,8 +2,8 @@
 
 use ::models::ModelConfig;
 use program::{
-    CacheOptions, CacheSpec, CacheType, Executor, Gating, GroupScore, Groups, LatentSpec, LatentUp,
-    Recorder, Result, Rope, RopePairs, RopeScaling, ValueId,
+    CacheKind, CacheOptions, CacheSpec, CacheType, Executor, Gating, GroupScore, Groups,
+    LatentSpec, LatentUp, Recorder, Result, Rope, RopePairs, RopeScaling, ValueId,
 };
 use quant::GgmlType;
 
@@ -79,7 +79,7 @@ fn record(r: &Recorder, case: &Case, scale: f32) -> Result<ValueId> {
             v_b: weight(r, "v_b.weight", case.ty, heads * dv, rank),
         }
     };
-    let cache = r.cache(CacheSpec { layer: 0, n_kv_heads: 1, key_dim: rank + dr, value_dim: 0 });
+    let cache = r.cache(CacheSpec { layer: 0, kind: CacheKind::Latent { rank, rope_dim: dr } });
     let rope =
         Rope { pairs: case.pairs, dims: dr, theta: 1e4, scaling: case.scaling, factors: None };
     r.latent_attention("attn", &LatentSpec { rope, scale }, cache, up, inputs)

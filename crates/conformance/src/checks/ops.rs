@@ -1,8 +1,8 @@
 //! Op by op: small programs of odd shapes against the interpreter.
 
 use program::{
-    Act, AttentionSpec, CacheSpec, Executor, LinearWeight, Outputs, Recorder, Result, Rope,
-    RopePairs, RopeScaling, ValueId, WeightId, WeightSpec,
+    Act, AttentionSpec, CacheKind, CacheSpec, Executor, LinearWeight, Outputs, Recorder, Result,
+    Rope, RopePairs, RopeScaling, ValueId, WeightId, WeightSpec,
 };
 use quant::GgmlType;
 
@@ -203,7 +203,8 @@ fn attention_program(r: &Recorder, case: &Case, scale: f32) -> Result<ValueId> {
     if let Some(rope) = rope.as_mut().filter(|_| case.factors) {
         rope.factors = Some(weight(r, "rope_freqs.weight", GgmlType::F32, 1, rope.dims / 2));
     }
-    let cache = r.cache(CacheSpec { layer: 0, n_kv_heads, key_dim, value_dim });
+    let kind = CacheKind::Heads { n_kv_heads, key_dim, value_dim, window: None };
+    let cache = r.cache(CacheSpec { layer: 0, kind });
     r.attention("attn", &AttentionSpec { rope, scale }, cache, qkv)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Source: arXiv:2405.04434, section 2; arXiv:2412.19437, section 2.1; tensor names of GGUF's `deepseek2`.
 
-use program::{CacheSpec, LatentSpec, LatentUp, Recorder, RopePairs, ValueId};
+use program::{CacheKind, CacheSpec, LatentSpec, LatentUp, Recorder, RopePairs, ValueId};
 
 use super::{Architecture, ffn};
 use crate::{Error, Latent, ModelConfig, Result, Weights};
@@ -35,15 +35,18 @@ impl Architecture for DeepSeek2 {
         for i in 0..c.n_layers {
             r.layer(Some(i));
             let w = w.layer(i);
-            let key_dim = rank + rope_dims;
-            let cache = r.cache(CacheSpec { layer: i, n_kv_heads: 1, key_dim, value_dim: 0 });
+            let kind = CacheKind::Latent { rank, rope_dim: rope_dims };
+            let cache = r.cache(CacheSpec { layer: i, kind });
 
             let h = r.rms_norm("attn_norm", x, w.vector("attn_norm", hidden_size)?, eps)?;
             let q = r.view("q", query(r, &w, c, l, h)?, n_heads)?; // [n, n_heads, nope_dim + rope_dims]
             let q_nope = r.slice("q_nope", q, 0, nope_dim)?;
             let q_pe = r.slice("q_pe", q, nope_dim, rope_dims)?;
-            let kv =
-                r.linear("attn_kv_a_mqa", h, w.matrix("attn_kv_a_mqa", key_dim, hidden_size)?)?;
+            let kv = r.linear(
+                "attn_kv_a_mqa",
+                h,
+                w.matrix("attn_kv_a_mqa", rank + rope_dims, hidden_size)?,
+            )?;
             let latent = r.slice("kv", kv, 0, rank)?;
             let norm = w.vector("attn_kv_a_norm", rank)?;
             let latent = r.rms_norm("attn_kv_a_norm", latent, norm, eps)?;

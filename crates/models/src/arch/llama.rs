@@ -2,7 +2,7 @@
 //!
 //! Source: arXiv:2302.13971, section 2.2; arXiv:2407.21783, section 3.2; tensor names of GGUF's `llama`.
 
-use program::{Act, AttentionSpec, CacheSpec, Recorder, RopePairs, ValueId};
+use program::{Act, AttentionSpec, CacheKind, CacheSpec, Recorder, RopePairs, ValueId};
 
 use super::Architecture;
 use crate::{ModelConfig, Result, Weights};
@@ -36,7 +36,8 @@ impl Architecture for Llama {
         for i in 0..c.n_layers {
             r.layer(Some(i));
             let w = w.layer(i);
-            let cache = r.cache(CacheSpec { layer: i, n_kv_heads, key_dim: head_dim, value_dim });
+            let kind = CacheKind::Heads { n_kv_heads, key_dim: head_dim, value_dim, window: None };
+            let cache = r.cache(CacheSpec { layer: i, kind });
 
             let h = r.rms_norm("attn_norm", x, w.vector("attn_norm", hidden_size)?, eps)?;
             let q =

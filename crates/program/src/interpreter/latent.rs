@@ -1,7 +1,6 @@
 //! Latent attention as plain attention: every head's keys and values are made in full, and those are cached.
 
-use super::ops::{Heads, Rotation, dot};
-use crate::CacheSpec;
+use super::ops::{Heads, KvWidths, Rotation, dot};
 
 /// The weights of [`crate::LatentUp`].
 pub(super) enum Up<'a> {
@@ -19,11 +18,10 @@ pub(super) struct Latent<'a> {
 }
 
 impl Latent<'_> {
-    /// The cache of expanded keys and values.
-    pub(super) fn expanded(&self) -> CacheSpec {
+    /// What is cached: expanded keys and values.
+    pub(super) fn expanded(&self) -> KvWidths {
         let [q_nope, q_pe, ..] = &self.inputs;
-        CacheSpec {
-            layer: 0,
+        KvWidths {
             n_kv_heads: q_nope.groups,
             key_dim: q_nope.dim + q_pe.dim,
             value_dim: self.value_dim,
@@ -141,7 +139,6 @@ mod tests {
         let (k, v) = latent.key_value(0, 3);
         assert_eq!(k, [2.0, cos, sin, 6.0, cos, sin]);
         assert_eq!(v, [4.0, 8.0]);
-        let spec = latent.expanded();
-        assert_eq!((spec.n_kv_heads, spec.key_dim, spec.value_dim), (2, 3, 1));
+        assert_eq!(latent.expanded(), KvWidths { n_kv_heads: 2, key_dim: 3, value_dim: 1 });
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::session::Cached;
-use crate::{Act, CacheSpec, Rope, RopePairs};
+use crate::{Act, Rope, RopePairs};
 
 /// `[rows, groups, dim]`, row-major.
 pub(super) struct Heads<'a> {
@@ -107,16 +107,24 @@ impl Rotation {
     }
 }
 
+/// What is cached of one position: a key and a value for each key-value head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KvWidths {
+    pub(super) n_kv_heads: usize,
+    pub(super) key_dim: usize,
+    pub(super) value_dim: usize,
+}
+
 /// `softmax(scale * q.k) v` of one rotated query row `[n_heads, key_dim]` over the first `len` cached positions:
 /// `[n_heads, value_dim]`. Query head `h` reads key-value head `h / (n_heads / n_kv_heads)`.
 pub(super) fn attend(
     q: &[f32],
     cached: &Cached,
-    spec: &CacheSpec,
+    widths: &KvWidths,
     len: usize,
     scale: f32,
 ) -> Vec<f32> {
-    let CacheSpec { n_kv_heads, key_dim, value_dim, .. } = *spec;
+    let KvWidths { n_kv_heads, key_dim, value_dim } = *widths;
     let group = q.len() / key_dim / n_kv_heads;
     let mut out = Vec::with_capacity(q.len() / key_dim * value_dim);
     for (h, q) in q.chunks_exact(key_dim).enumerate() {
@@ -188,11 +196,11 @@ mod tests {
 
     #[test]
     fn a_query_mixes_values_by_softmax_and_shares_kv_heads() {
-        let spec = CacheSpec { layer: 0, n_kv_heads: 1, key_dim: 1, value_dim: 2 };
+        let widths = KvWidths { n_kv_heads: 1, key_dim: 1, value_dim: 2 };
         let cached =
             Cached { k: vec![0.0, 2.0, 7.0], v: vec![1.0, 0.0, 0.0, 1.0, 50.0, 50.0], row: [1, 2] };
         // Two query heads share the one key-value head; the third position is not visible yet.
-        let out = attend(&[0.0, 1.0], &cached, &spec, 2, 0.5);
+        let out = attend(&[0.0, 1.0], &cached, &widths, 2, 0.5);
         let p = 1.0 / (1.0 + 1f32.exp());
         let want = [0.5, 0.5, p, 1.0 - p];
         assert!(out.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-6), "{out:?}");

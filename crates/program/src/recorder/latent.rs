@@ -1,7 +1,7 @@
 //! Recording of latent attention.
 
 use super::Recorder;
-use crate::{CacheId, LatentUp, Op, Result, Rope, Rows, Shape, ValueId};
+use crate::{CacheId, CacheKind, LatentUp, Op, Result, Rope, Rows, Shape, ValueId};
 
 /// What the layers of a model have in common in their latent attention.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,7 +26,10 @@ impl Recorder {
         up: LatentUp,
         inputs: [ValueId; 4],
     ) -> Result<ValueId> {
-        let spec = self.state.borrow().program.cache(cache).clone();
+        let kind = self.state.borrow().program.cache(cache).kind;
+        let CacheKind::Latent { rank, rope_dim } = kind else {
+            return Err(self.operand(name, "a cache of latents".into(), format!("{kind:?}")));
+        };
         let [q_nope, q_pe, c, k_pe] = inputs.map(|id| self.shape(id));
         let fits = [q_nope, q_pe, c, k_pe].iter().all(|shape| shape.rows == Rows::Tokens)
             && q_nope.groups == q_pe.groups
@@ -34,9 +37,9 @@ impl Recorder {
             && q_pe.dim == k_pe.dim
             && at.rope.dims == k_pe.dim
             && k_pe.dim.is_multiple_of(2)
-            && (spec.n_kv_heads, spec.key_dim, spec.value_dim) == (1, c.dim + k_pe.dim, 0);
+            && (rank, rope_dim) == (c.dim, k_pe.dim);
         if !fits {
-            let expected = format!("heads that fit a cache of {} + 0", spec.key_dim);
+            let expected = format!("heads that fit a cache of {rank} + {rope_dim}");
             let found = format!("q_nope {q_nope:?}, q_pe {q_pe:?}, c {c:?}, k_pe {k_pe:?}");
             return Err(self.operand(name, expected, found));
         }
@@ -87,9 +90,9 @@ mod tests {
     use super::*;
     use crate::{CacheSpec, RopePairs, RopeScaling, WeightId, WeightSpec};
 
-    /// 2 heads, keys of 3 + 4, latents of 5; `up` names its weights with the function it is given.
+    /// 2 heads, keys of 3 + 4, latents of 5 in a cache of `rank` + 4; `up` names its weights with the function it is given.
     fn record(
-        key_dim: usize,
+        rank: usize,
         up: impl Fn(&dyn Fn(usize, usize) -> WeightId) -> LatentUp,
     ) -> Result<Shape> {
         let r = Recorder::new();
@@ -97,7 +100,7 @@ mod tests {
             let name = format!("w{rows}x{cols}");
             r.weight(WeightSpec { name, ty: GgmlType::F32, rows, cols })
         };
-        let cache = r.cache(CacheSpec { layer: 0, n_kv_heads: 1, key_dim, value_dim: 0 });
+        let cache = r.cache(CacheSpec { layer: 0, kind: CacheKind::Latent { rank, rope_dim: 4 } });
         let q = r.view("q", r.embed(weight(9, 14))?, 2)?;
         let kv = r.embed(weight(9, 9))?;
         let inputs = [
@@ -120,9 +123,9 @@ mod tests {
     #[test]
     fn both_kinds_of_weights_give_values_of_their_width() {
         let want = Shape { rows: Rows::Tokens, groups: 1, dim: 2 * 6 };
-        let split = record(9, |w| LatentUp::Split { k_b: w(10, 3), v_b: w(12, 5) });
+        let split = record(5, |w| LatentUp::Split { k_b: w(10, 3), v_b: w(12, 5) });
         assert_eq!(split.unwrap(), want);
-        assert_eq!(record(9, |w| LatentUp::Joint { kv_b: w(18, 5) }).unwrap(), want);
+        assert_eq!(record(5, |w| LatentUp::Joint { kv_b: w(18, 5) }).unwrap(), want);
     }
 
     #[test]
@@ -134,12 +137,12 @@ mod tests {
                 "{message}"
             );
         };
-        refused(record(8, |w| LatentUp::Joint { kv_b: w(18, 5) }), "a cache of 8 + 0");
-        refused(record(9, |w| LatentUp::Joint { kv_b: w(6, 5) }), "found (6, 5)");
-        refused(record(9, |w| LatentUp::Joint { kv_b: w(19, 5) }), "found (19, 5)");
-        refused(record(9, |w| LatentUp::Joint { kv_b: w(18, 4) }), "keys of 3, rank 5");
-        let split = record(9, |w| LatentUp::Split { k_b: w(6, 5), v_b: w(12, 5) });
+        refused(record(4, |w| LatentUp::Joint { kv_b: w(18, 5) }), "a cache of 4 + 4");
+        refused(record(5, |w| LatentUp::Joint { kv_b: w(6, 5) }), "found (6, 5)");
+        refused(record(5, |w| LatentUp::Joint { kv_b: w(19, 5) }), "found (19, 5)");
+        refused(record(5, |w| LatentUp::Joint { kv_b: w(18, 4) }), "keys of 3, rank 5");
+        let split = record(5, |w| LatentUp::Split { k_b: w(6, 5), v_b: w(12, 5) });
         refused(split, "found (6, 5) and (12, 5)");
-        refused(record(9, |w| LatentUp::Split { k_b: w(10, 3), v_b: w(13, 5) }), "(13, 5)");
+        refused(record(5, |w| LatentUp::Split { k_b: w(10, 3), v_b: w(13, 5) }), "(13, 5)");
     }
 }

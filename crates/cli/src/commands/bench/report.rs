@@ -14,7 +14,7 @@ use super::measure::{Samples, Test};
 use crate::ceilings::cpu_name;
 use crate::limits::Limits;
 use crate::load::{self, Loaded};
-use crate::{memory, units};
+use crate::units;
 
 /// How results are written.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,10 +73,7 @@ impl Setting {
             type_k: cache.k.name(),
             type_v: cache.v.name(),
             weight_bytes_per_token: program.weight_bytes_per_token(),
-            cache_bytes_per_position: memory::cache_bytes(
-                program,
-                &CacheOptions { capacity: 1, ..cache },
-            ),
+            cache_bytes_per_position: program.cache_bytes(1, &cache),
         }
     }
 

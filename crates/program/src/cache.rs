@@ -1,0 +1,166 @@
+//! What layers keep of the positions before: kinds of caches, element types, and the bytes they take.
+//!
+//! Bytes are counted here and nowhere else: codes and scales, without what an executor adds to fill its blocks.
+
+use crate::Program;
+
+/// Element type of cached keys or values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CacheType {
+    /// 4 bytes per element.
+    F32,
+    /// 2 bytes per element.
+    #[default]
+    F16,
+    /// 1 byte per element, and 2 for each 32 of a row or what is left of them.
+    Q8_0,
+}
+
+impl CacheType {
+    /// Every type, in the order they are listed to users.
+    pub const ALL: [CacheType; 3] = [CacheType::F32, CacheType::F16, CacheType::Q8_0];
+
+    /// Name as `-ctk` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            CacheType::F32 => "f32",
+            CacheType::F16 => "f16",
+            CacheType::Q8_0 => "q8_0",
+        }
+    }
+
+    /// Bytes of one row of `elements`: a key, a value, a latent.
+    pub fn bytes(self, elements: u64) -> u64 {
+        match self {
+            CacheType::F32 => elements.saturating_mul(4),
+            CacheType::F16 => elements.saturating_mul(2),
+            CacheType::Q8_0 => elements.saturating_add(2 * elements.div_ceil(32)),
+        }
+    }
+}
+
+/// How a session's caches are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheOptions {
+    /// Type of keys, and of latents.
+    pub k: CacheType,
+    /// Type of values.
+    pub v: CacheType,
+    /// Most positions the session may hold. Memory is taken as positions arrive, not at once.
+    pub capacity: usize,
+}
+
+/// The cache of one layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheSpec {
+    /// Layer number, for display.
+    pub layer: usize,
+    /// What it keeps.
+    pub kind: CacheKind,
+}
+
+/// What a cache keeps of each position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CacheKind {
+    /// A key and a value for each key-value head.
+    Heads {
+        /// Key-value heads.
+        n_kv_heads: usize,
+        /// Width of one key.
+        key_dim: usize,
+        /// Width of one value vector.
+        value_dim: usize,
+        /// How many positions, the newest included, a query sees at most; older ones need not be kept. `None`: all.
+        window: Option<usize>,
+    },
+    /// A latent and a rotated key, which all heads share.
+    Latent {
+        /// Width of the latent.
+        rank: usize,
+        /// Width of the rotated key.
+        rope_dim: usize,
+    },
+}
+
+impl CacheKind {
+    /// Numbers that one position adds.
+    pub fn elements(&self) -> u64 {
+        match *self {
+            CacheKind::Heads { n_kv_heads, key_dim, value_dim, window: _ } => {
+                (n_kv_heads as u64).saturating_mul(key_dim as u64 + value_dim as u64)
+            }
+            CacheKind::Latent { rank, rope_dim } => rank as u64 + rope_dim as u64,
+        }
+    }
+
+    /// Bytes that one position adds with keys of type `k` and values of type `v`. No block of a type spans two heads; the
+    /// rotated key beside quantized latents is kept in f16.
+    pub fn position_bytes(&self, k: CacheType, v: CacheType) -> u64 {
+        match *self {
+            CacheKind::Heads { n_kv_heads, key_dim, value_dim, window: _ } => {
+                let head = k.bytes(key_dim as u64).saturating_add(v.bytes(value_dim as u64));
+                (n_kv_heads as u64).saturating_mul(head)
+            }
+            CacheKind::Latent { rank, rope_dim } => {
+                let rope = if k == CacheType::Q8_0 { CacheType::F16 } else { k };
+                k.bytes(rank as u64).saturating_add(rope.bytes(rope_dim as u64))
+            }
+        }
+    }
+
+    /// The most positions a query sees, itself included; `None`: all there are.
+    pub fn window(&self) -> Option<usize> {
+        match *self {
+            CacheKind::Heads { window, .. } => window,
+            CacheKind::Latent { .. } => None,
+        }
+    }
+
+    /// Bytes of the first `positions` of a session; those that have left the window take none.
+    pub fn bytes(&self, positions: usize, options: &CacheOptions) -> u64 {
+        let kept = self.window().map_or(positions, |window| window.min(positions));
+        self.position_bytes(options.k, options.v).saturating_mul(kept as u64)
+    }
+}
+
+impl Program {
+    /// Numbers that one position adds, over all caches.
+    pub fn cache_elements_per_token(&self) -> u64 {
+        self.caches.iter().map(|cache| cache.kind.elements()).fold(0, u64::saturating_add)
+    }
+
+    /// Bytes that all caches take of a session of `positions`.
+    pub fn cache_bytes(&self, positions: usize, options: &CacheOptions) -> u64 {
+        let bytes = self.caches.iter().map(|cache| cache.kind.bytes(positions, options));
+        bytes.fold(0, u64::saturating_add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_those_of_codes_and_scales() {
+        let heads = CacheKind::Heads { n_kv_heads: 2, key_dim: 128, value_dim: 80, window: None };
+        let latent = CacheKind::Latent { rank: 512, rope_dim: 64 };
+        let bytes = |kind: CacheKind| CacheType::ALL.map(|ty| kind.position_bytes(ty, ty));
+        assert_eq!(bytes(heads), [2 * 832, 2 * 416, 2 * (128 + 8 + 80 + 6)]);
+        assert_eq!(bytes(latent), [2304, 1152, 512 + 32 + 128]);
+        let mixed = heads.position_bytes(CacheType::F16, CacheType::F32);
+        assert_eq!(mixed, 2 * (256 + 320));
+        assert_eq!((heads.elements(), latent.elements()), (416, 576));
+    }
+
+    #[test]
+    fn a_window_bounds_what_is_kept() {
+        let options = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: 4096 };
+        let kind = |window| CacheKind::Heads { n_kv_heads: 1, key_dim: 4, value_dim: 4, window };
+        let spec = |window| CacheSpec { layer: 0, kind: kind(window) };
+        let program = Program { caches: vec![spec(None), spec(Some(100))], ..Program::default() };
+        assert_eq!(program.cache_bytes(60, &options), 16 * (60 + 60));
+        assert_eq!(program.cache_bytes(4000, &options), 16 * (4000 + 100));
+        assert_eq!(program.cache_elements_per_token(), 16);
+    }
+}
