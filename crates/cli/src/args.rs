@@ -105,7 +105,7 @@ pub(crate) struct ExecutorArgs {
     pub(crate) isa: Option<kernels::Isa>,
     /// How DeepSeek's latent attention is computed: auto, expanded, compressed, absorbed, elided
     #[arg(long, value_name = "FORM", value_parser = mla, default_value = "auto", hide = true)]
-    pub(crate) mla: cpu::MlaForm,
+    pub(crate) mla: cpu::MlaChoice,
     #[command(flatten)]
     pub(crate) peers: PeerArgs,
 }
@@ -154,10 +154,10 @@ pub(crate) fn isa(name: &str) -> Result<kernels::Isa, String> {
     kernels::Isa::parse(name).ok_or_else(|| format!("expected one of {}", names()))
 }
 
-/// A form of latent attention by its name.
-fn mla(name: &str) -> Result<cpu::MlaForm, String> {
-    let names = cpu::MlaForm::NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-    cpu::MlaForm::parse(name).ok_or_else(|| format!("expected one of {names}"))
+/// How latent attention is computed, by name.
+fn mla(name: &str) -> Result<cpu::MlaChoice, String> {
+    let names = || cpu::MlaChoice::all().map(cpu::MlaChoice::name).collect::<Vec<_>>().join(", ");
+    cpu::MlaChoice::parse(name).ok_or_else(|| format!("expected one of {}", names()))
 }
 
 /// How many threads compute.

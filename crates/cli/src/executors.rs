@@ -1,6 +1,6 @@
 //! The executors this binary is linked with: the only place that names them.
 
-use cpu::{Cpu, MlaForm};
+use cpu::{Cpu, MlaChoice};
 use kernels::Isa;
 use program::Executor;
 
@@ -27,7 +27,7 @@ pub(crate) struct ExecutorOptions {
     /// Instruction set to use at most; `None` for all this CPU has.
     pub(crate) isa: Option<Isa>,
     /// How latent attention is computed.
-    pub(crate) mla: MlaForm,
+    pub(crate) mla: MlaChoice,
     /// Whether tokens are chosen greedily: see [`cpu::Options::two_stage_head_bytes`].
     pub(crate) greedy: bool,
 }

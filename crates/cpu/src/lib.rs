@@ -27,7 +27,7 @@ use kernels::Isa;
 use program::{Ceilings, Executor, Model, Program, Progress, Result, WeightSource};
 use quant::GgmlType;
 
-pub use mla::{MlaDims, MlaForm};
+pub use mla::{MlaChoice, MlaDims, MlaForm};
 pub use mla_bench::{MlaBench, MlaLayer, MlaMeasure};
 pub use threads::default_threads;
 
@@ -43,7 +43,7 @@ pub struct Options {
     /// Instruction sets that kernels may use; what the CPU has if `None`.
     pub isa: Option<Isa>,
     /// How latent attention is computed.
-    pub mla: MlaForm,
+    pub mla: MlaChoice,
     /// Keep an output head of at least so many bytes as the sum of a coarse and a fine matrix, where its type allows that:
     /// a step whose greatest logit alone is wanted ([`program::Outputs::Best`]) then reads the fine one only where it can
     /// matter. Scales are kept twice, so that other steps read a little more.

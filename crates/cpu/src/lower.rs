@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use program::{Act, CacheKind, Error, Node, Op, Program, Result, ValueId};
 
 use crate::geometry::TILE_ROWS;
-use crate::mla::MlaForm;
+use crate::mla::MlaChoice;
 use crate::plan::{
     AttentionPhase, BufferId, BufferSpec, Job, LinearPhase, Link, Matrix, Norm, Operand, Phase,
     Plan, RowOp,
@@ -31,7 +31,7 @@ use crate::plan::{
 ///
 /// # Errors
 /// [`Error::Unsupported`] for an op this executor does not know.
-pub(crate) fn lower(program: &Program, form: MlaForm) -> Result<Plan> {
+pub(crate) fn lower(program: &Program, form: MlaChoice) -> Result<Plan> {
     let mut lowering = Lowering::new(program, form);
     for index in 0..program.nodes.len() {
         if !lowering.taken[index] {
@@ -46,7 +46,7 @@ pub(crate) fn lower(program: &Program, form: MlaForm) -> Result<Plan> {
 struct Lowering<'a> {
     program: &'a Program,
     /// Of latent attention.
-    form: MlaForm,
+    form: MlaChoice,
     /// Node that writes each value.
     writer: HashMap<ValueId, usize>,
     /// Nodes that read each value, views looked through.
@@ -60,7 +60,7 @@ struct Lowering<'a> {
 }
 
 impl<'a> Lowering<'a> {
-    fn new(program: &'a Program, form: MlaForm) -> Self {
+    fn new(program: &'a Program, form: MlaChoice) -> Self {
         let mut this = Lowering {
             program,
             form,

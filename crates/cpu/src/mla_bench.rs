@@ -12,7 +12,7 @@ use program::{
 use quant::GgmlType;
 
 use crate::model::{CpuModel, Random};
-use crate::{Cpu, MlaDims, MlaForm, Options};
+use crate::{Cpu, MlaChoice, MlaDims, MlaForm, Options};
 
 /// A layer to measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,7 +36,7 @@ pub struct MlaMeasure {
     pub layer: Vec<Duration>,
     /// Of each repetition: rotation, cache, products with the heads' small matrices, attention.
     pub attention: Vec<Duration>,
-    /// Operations of the attention; see [`MlaDims::flops`].
+    /// Operations of the attention; 2 per multiply-add of [`MlaDims::macs`].
     pub flops: u64,
     /// Bytes that its attention must read: the context and the heads' small matrices.
     pub read_bytes: u64,
@@ -57,14 +57,14 @@ pub struct MlaBench {
 const VOCAB: usize = 64;
 
 impl MlaBench {
-    /// Make the layer's weights. The form must be one that steps are computed in, not [`MlaForm::Auto`].
+    /// Make the layer's weights.
     ///
     /// # Errors
     /// Widths that are not whole blocks of the type; memory.
     pub fn new(cpu: &Cpu, layer: MlaLayer, form: MlaForm) -> Result<MlaBench> {
         let program = Arc::new(record(&layer)?);
         let weights = MadeUp::new(&program)?;
-        let options = Options { mla: form, ..cpu.options };
+        let options = Options { mla: MlaChoice::Always(form), ..cpu.options };
         let team = (Arc::clone(&cpu.pool), &cpu.tuning, &options);
         let model = CpuModel::load(program, &weights, team, &mut |_| {})?;
         Ok(MlaBench { model, layer, form })
@@ -103,11 +103,11 @@ impl MlaBench {
                 .iter()
                 .map(|phase| if phase.kind == "attention" { phase.weight_bytes } else { 0 })
                 .sum();
-            let cached = cache.bytes(dims.cached(self.form) as u64) * (context + n) as u64;
+            let cached = cache.bytes(dims.cache_elements(self.form)) * (context + n) as u64;
             Ok(MlaMeasure {
                 layer,
                 attention,
-                flops: dims.flops(self.form, context, n),
+                flops: 2 * dims.macs(self.form, context as u64, n as u64),
                 read_bytes: matrices + cached,
                 cache_bytes: self.model.cache_bytes(session)?,
                 work_bytes: self.model.work_bytes(),
@@ -219,14 +219,15 @@ mod tests {
             cache: CacheType::F16,
         };
         let cpu = Cpu::new(&Options { threads: Some(2), ..Options::default() });
-        for (name, form) in MlaForm::NAMES.iter().filter(|(_, form)| *form != MlaForm::Auto) {
-            let bench = MlaBench::new(&cpu, layer, *form).expect("it loads");
+        for form in MlaForm::ALL {
+            let name = form.name();
+            let bench = MlaBench::new(&cpu, layer, form).expect("it loads");
             for (context, n) in [(0, 3), (300, 1), (700, 5)] {
                 let measure = bench.measure(context, n, 2).expect("it steps");
                 assert_eq!((measure.layer.len(), measure.attention.len()), (2, 2));
                 assert!(measure.layer.iter().zip(&measure.attention).all(|(l, a)| l > a), "{name}");
-                let least = (context + n) * dims.cached(*form) * 2;
-                assert!(measure.cache_bytes >= least as u64 && measure.work_bytes > 0, "{name}");
+                let least = (context + n) as u64 * dims.cache_elements(form) * 2;
+                assert!(measure.cache_bytes >= least && measure.work_bytes > 0, "{name}");
             }
         }
     }

@@ -20,7 +20,7 @@ use crate::exec::{Angles, Exec, Kernels, SequenceRows, StepRows};
 use crate::head::Stages;
 use crate::lower::lower;
 use crate::memory::{HugePages, Shared};
-use crate::mla::MlaForm;
+use crate::mla::{MlaChoice, MlaForm};
 use crate::narrow::narrow;
 use crate::plan::{ExpandPhase, Job, LatentPhase, Phase, Plan};
 use crate::pool::Pool;
@@ -38,7 +38,7 @@ pub(crate) struct CpuModel {
     kernels: Kernels,
     pool: Arc<Pool>,
     rotations: Vec<Rotation>,
-    form: MlaForm,
+    form: MlaChoice,
     state: Mutex<State>,
 }
 
@@ -182,9 +182,8 @@ impl CpuModel {
             Phase::Latent(latent) => Some(&latent.inputs.dims),
             _ => None,
         });
-        let form = |sequence: &program::Sequence<'_>| {
-            dims.map_or(self.form, |dims| self.form.choose(dims, sequence.prompt))
-        };
+        let Some(dims) = dims else { return Vec::new() };
+        let form = |sequence: &program::Sequence<'_>| self.form.choose(dims, sequence.prompt);
         step.sequences.iter().map(form).collect()
     }
 

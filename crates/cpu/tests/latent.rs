@@ -2,20 +2,20 @@
 
 use conformance::golden::{self, golden_case};
 use conformance::{Family, LATENT};
-use cpu::{Cpu, MlaForm, Options};
+use cpu::{Cpu, MlaChoice, Options};
 use kernels::Isa;
 
-fn cpu(mla: MlaForm, threads: usize, isa: Isa) -> Cpu {
+fn cpu(mla: MlaChoice, threads: usize, isa: Isa) -> Cpu {
     Cpu::new(&Options { threads: Some(threads), isa: Some(isa), mla, ..Options::default() })
 }
 
 /// Run `test` in every form, in one of them with every instruction set this CPU has.
 fn in_every_form(test: impl Fn(&Cpu, &str)) {
-    for (name, form) in MlaForm::NAMES {
+    for choice in MlaChoice::all() {
         for (isa_name, isa) in Isa::NAMES {
             let best = *isa == Isa::detect();
-            if best || (*form == MlaForm::Auto && Isa::detect().contains(*isa)) {
-                test(&cpu(*form, 2, *isa), &format!("{name}, {isa_name}"));
+            if best || (choice == MlaChoice::Auto && Isa::detect().contains(*isa)) {
+                test(&cpu(choice, 2, *isa), &format!("{}, {isa_name}", choice.name()));
             }
         }
     }

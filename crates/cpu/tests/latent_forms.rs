@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use conformance::{MemoryWeights, Random, nmse};
-use cpu::{Cpu, MlaForm, Options};
+use cpu::{Cpu, MlaChoice, MlaForm, Options};
 use kernels::Isa;
 use program::interpreter::Interpreter;
 use program::{
@@ -63,7 +63,11 @@ fn load(executor: &dyn Executor, program: &Program) -> Box<dyn Model> {
     executor.load(Arc::new(program.clone()), &weights, &mut |_| {}).expect("weights fit")
 }
 
-fn cpu(mla: MlaForm, threads: usize) -> Cpu {
+fn cpu(form: MlaForm, threads: usize) -> Cpu {
+    choosing(MlaChoice::Always(form), threads)
+}
+
+fn choosing(mla: MlaChoice, threads: usize) -> Cpu {
     Cpu::new(&Options { threads: Some(threads), mla, ..Options::default() })
 }
 
@@ -91,9 +95,6 @@ fn outputs(
     out
 }
 
-const FORMS: [MlaForm; 4] =
-    [MlaForm::Expanded, MlaForm::Compressed, MlaForm::Absorbed, MlaForm::Elided];
-
 fn same_bits(a: &[f32], b: &[f32]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
 }
@@ -111,10 +112,10 @@ fn forms_agree_on_random_shapes() {
         let whole = (tokens.len(), n);
         let want = (context < 150)
             .then(|| outputs(&*load(&Interpreter, &program), CacheType::F32, &tokens, n, whole));
-        let [first, others @ ..] = FORMS.map(|form| {
+        let [first, others @ ..] = MlaForm::ALL.map(|form| {
             outputs(&*load(&cpu(form, 2), &program), CacheType::F32, &tokens, n, whole)
         });
-        for (form, other) in FORMS[1..].iter().zip(&others) {
+        for (form, other) in MlaForm::ALL[1..].iter().zip(&others) {
             let error = nmse(other, &first);
             assert!(error < 1e-11, "{widths:?}, {n} after {context}, {form:?}: NMSE {error:e}");
         }
@@ -131,7 +132,7 @@ fn quantized_weights_agree_within_their_rounding() {
         let program = layer([4, 32, 16, 32, 64], joint, ty);
         let tokens = Random::new(3).tokens(300, VOCAB);
         let want = outputs(&*load(&Interpreter, &program), CacheType::F32, &tokens, 40, (260, 40));
-        for form in FORMS {
+        for form in MlaForm::ALL {
             let model = load(&cpu(form, 2), &program);
             let found = outputs(&*model, CacheType::F32, &tokens, 40, (260, 40));
             let error = nmse(&found, &want);
@@ -146,7 +147,7 @@ fn threads_and_cuts_change_no_bit() {
     for widths in [[18, 24, 8, 40, 48], [3, 24, 8, 40, 48]] {
         let program = layer(widths, false, GgmlType::F16);
         let tokens = Random::new(4).tokens(1100, VOCAB);
-        for form in FORMS {
+        for form in MlaForm::ALL {
             for (ty, threads) in CacheType::ALL.into_iter().zip([3, 5, 1]) {
                 let model = load(&cpu(form, 2), &program);
                 let want = outputs(&*model, ty, &tokens, 30, (1070, 30));
@@ -167,12 +168,12 @@ fn threads_and_cuts_change_no_bit() {
 fn instruction_sets_change_no_bit() {
     let program = layer([18, 24, 8, 40, 48], false, GgmlType::F16);
     let tokens = Random::new(4).tokens(300, VOCAB);
-    for form in FORMS {
+    for form in MlaForm::ALL {
         let on = |isa| {
             let cpu = Cpu::new(&Options {
                 threads: Some(2),
                 isa: Some(isa),
-                mla: form,
+                mla: MlaChoice::Always(form),
                 ..Options::default()
             });
             outputs(&*load(&cpu, &program), CacheType::F16, &tokens, 20, (280, 20))
@@ -187,7 +188,7 @@ fn instruction_sets_change_no_bit() {
 #[test]
 fn sequences_of_one_step_keep_their_forms() {
     let program = layer([4, 24, 8, 16, 96], true, GgmlType::F32);
-    let model = load(&cpu(MlaForm::Auto, 3), &program);
+    let model = load(&choosing(MlaChoice::Auto, 3), &program);
     let lengths = [700, 1, 5, 300];
     let all: Vec<Vec<u32>> =
         lengths.iter().map(|&n| Random::new(n as u64).tokens(n + 20, VOCAB)).collect();

@@ -18,7 +18,7 @@ mod estimate;
 mod expect;
 pub mod formula;
 pub mod goal;
-pub mod latent;
+mod latent;
 mod measure;
 pub mod moe;
 pub mod plan;

@@ -2,10 +2,9 @@
 
 use models::{Experts, Latent, ModelConfig};
 use planner::formula::{Head, triangle};
-use planner::latent::{Form, LatentShape};
 use planner::moe::distinct_experts;
 use planner::{Cost, CostOptions, Executed, Kind, Load, Rates, Wanted};
-use program::{CacheType, Gating, Program, RopeScaling};
+use program::{CacheType, Gating, MlaDims, MlaForm, Program, RopeScaling};
 use quant::GgmlType;
 
 /// Widths of DeepSeek-V2-Lite, fewer layers, heads and tokens.
@@ -49,8 +48,8 @@ fn v2_lite() -> ModelConfig {
     }
 }
 
-const LATENT: LatentShape =
-    LatentShape { n_heads: 4, nope_dim: 128, rope_dims: 64, value_dim: 128, rank: 512 };
+const LATENT: MlaDims =
+    MlaDims { n_heads: 4, rank: 512, nope_dim: 128, rope_dim: 64, value_dim: 128 };
 
 fn program(c: &ModelConfig, matrix: GgmlType) -> Program {
     let ty = |_: &str, dims: &[u64]| Some(if dims.len() == 1 { GgmlType::F32 } else { matrix });
@@ -103,9 +102,9 @@ fn multiply_adds_are_the_closed_form() {
         let per_token = dense_weights(&c) + 2 * 6 * expert_weights(&c);
         for n in [1, 2, 77, 500] {
             let step = cost.step(n - 1).total();
-            let attention = 3 * LATENT.macs(Form::MoveElision, n - 1, 1);
+            let attention = 3 * LATENT.macs(MlaForm::Elided, n - 1, 1);
             assert_eq!(step.macs(), per_token + attention, "step {n}");
-            assert_eq!(LATENT.macs(Form::MoveElision, n - 1, 1), 4 * (512 * 256 + n * 1088));
+            assert_eq!(LATENT.macs(MlaForm::Elided, n - 1, 1), 4 * (512 * 256 + n * 1088));
             if n > 1 {
                 let prompt = cost.prefill(n, Head::EveryToken).total();
                 let attention = 3 * (n * LATENT.up_weights() + triangle(n) * 4 * 320);
@@ -152,7 +151,7 @@ fn narrowing_drops_what_no_output_needs() {
     assert_eq!(last.macs(), 40 * 512 * (512 + 64));
     assert_eq!(last.cache_write_bytes, 40 * 2 * (512 + 64));
     let one = narrow.prefill(40, Head::LastToken).of_layer(Some(2));
-    let attention = LATENT.macs(Form::MoveElision, 39, 1);
+    let attention = LATENT.macs(MlaForm::Elided, 39, 1);
     let row = 512 * (4 * 192) + 4 * 128 * 512 + 3 * 512 * 512 + 512 * 64 + 6 * expert_weights(&c);
     assert_eq!(one.macs(), last.macs() + attention + row);
 }

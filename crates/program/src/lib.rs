@@ -11,6 +11,7 @@ mod ceilings;
 mod error;
 mod executor;
 pub mod interpreter;
+mod mla;
 mod op;
 mod recorder;
 mod rope;
@@ -24,6 +25,7 @@ pub use executor::{
     Dump, Executor, LEFT_OUT, Model, Outputs, PEAK, PhaseTime, Progress, Prompt, Sequence,
     SessionId, Step, StepOut, StepStats, Trace, WeightBytes, WeightSource,
 };
+pub use mla::{MlaDims, MlaForm};
 pub use op::{
     Act, CacheId, LatentUp, Node, Op, OutputKind, Program, Rope, RopePairs, RopeScaling, Rows,
     Shape, Value, ValueId, WeightId, WeightSpec,

@@ -3,7 +3,7 @@
 use program::{LatentUp, Node, Op, Result, ValueId};
 
 use super::Lowering;
-use crate::mla::{MlaDims, MlaForm};
+use crate::mla::MlaDims;
 use crate::plan::{
     AttentionPhase, BufferId, ExpandPhase, LatentInputs, LatentPhase, Norm, Operand, Part, Phase,
 };
@@ -23,16 +23,9 @@ impl Lowering<'_> {
             Some((norm, c)) => (Some(norm), c),
             None => (None, node.inputs[LATENT]),
         };
-        let shape = |i: usize| program.value(node.inputs[i]).shape;
         let out = self.operand(node.output);
-        let (n_heads, rank) = (shape(0).groups, shape(LATENT).dim);
-        let dims = MlaDims {
-            n_heads,
-            rank,
-            nope_dim: shape(0).dim,
-            rope_dim: shape(1).dim,
-            value_dim: out.cols / n_heads,
-        };
+        let dims = MlaDims::of(program, node);
+        let (n_heads, rank) = (dims.n_heads, dims.rank);
         debug_assert!(matches!(up, LatentUp::Joint { .. } | LatentUp::Split { .. }));
         let inputs = LatentInputs {
             cache: *cache,
@@ -45,7 +38,7 @@ impl Lowering<'_> {
             norm,
             k_pe: self.part(node.inputs[3]),
         };
-        if self.form != MlaForm::Expanded {
+        if !self.form.is_expanded() {
             self.phases.push(Phase::Latent(LatentPhase { inputs, scale: *scale, out }));
             return Ok(());
         }

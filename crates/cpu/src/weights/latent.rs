@@ -12,7 +12,7 @@ use quant::GgmlType;
 
 use super::{Packing, unusable};
 use crate::memory::Buffer;
-use crate::mla::{MlaDims, MlaForm};
+use crate::mla::{MlaChoice, MlaDims};
 use crate::plan::{Phase, Plan};
 use crate::pool::Shares;
 use crate::tune::{TunedKernel, Tuning};
@@ -96,7 +96,7 @@ impl LatentWeights {
     /// Read and pack those that `form` may need.
     pub(super) fn load(
         (program, plan): (&Program, &Plan),
-        (tuning, form): (&Tuning, MlaForm),
+        (tuning, form): (&Tuning, MlaChoice),
         packing: &mut Packing<'_>,
     ) -> Result<LatentWeights> {
         let (layers, len) = layout(program, plan, tuning, form)?;
@@ -167,7 +167,7 @@ fn layout(
     program: &Program,
     plan: &Plan,
     tuning: &Tuning,
-    form: MlaForm,
+    form: MlaChoice,
 ) -> Result<(Vec<Option<PackedLatent>>, usize)> {
     let mut end = 0;
     let mut layers = Vec::new();

@@ -4,7 +4,6 @@ use std::fmt::{Display, Formatter};
 use std::time::Duration;
 
 use cpu::{MlaDims, MlaForm, MlaLayer, MlaMeasure};
-use planner::latent::{Form, LatentShape};
 use planner::{Machine, Prediction, Resource, Work};
 use program::{CacheType, Ceilings};
 use quant::GgmlType;
@@ -17,14 +16,6 @@ pub(super) enum Shape {
     /// DeepSeek-V2-Lite: 16 heads.
     V2Lite,
 }
-
-/// The forms that can be measured, and what the planner calls them.
-pub(super) const FORMS: [(MlaForm, Form); 4] = [
-    (MlaForm::Expanded, Form::Expanded),
-    (MlaForm::Compressed, Form::CacheCompressed),
-    (MlaForm::Absorbed, Form::Absorbed),
-    (MlaForm::Elided, Form::MoveElision),
-];
 
 impl Shape {
     /// For people.
@@ -80,26 +71,14 @@ impl Load {
         MlaLayer { dims: self.shape.dims(), hidden_size, q_rank, ty, cache }
     }
 
-    fn latent(&self) -> LatentShape {
-        let MlaDims { n_heads, rank, nope_dim, rope_dim, value_dim } = self.shape.dims();
-        let [n_heads, rank, nope_dim, rope_dims, value_dim] =
-            [n_heads, rank, nope_dim, rope_dim, value_dim].map(|n| n as u64);
-        LatentShape { n_heads, nope_dim, rope_dims, value_dim, rank }
-    }
-
-    fn planned(&self) -> Form {
-        let planned = FORMS.iter().find(|(form, _)| *form == self.form);
-        planned.map_or(Form::MoveElision, |(_, planned)| *planned)
-    }
-
     /// Bytes of the cache with the new tokens in it.
     pub(super) fn cache_bytes(&self) -> u64 {
         let positions = (self.context + self.queries) as u64;
-        self.cache.bytes(self.latent().cache_elements(self.planned())).saturating_mul(positions)
+        self.cache.bytes(self.shape.dims().cache_elements(self.form)).saturating_mul(positions)
     }
 
     fn matrix_bytes(&self) -> u64 {
-        let weights = self.latent().up_weights();
+        let weights = self.shape.dims().up_weights();
         weights / self.ty.block_len() as u64 * self.ty.block_bytes() as u64
     }
 
@@ -119,15 +98,15 @@ impl Load {
     /// FLOP of the attention: 2 per multiply-add.
     pub(super) fn flop(&self) -> u64 {
         let [context, queries] = [self.context, self.queries].map(|n| n as u64);
-        2 * self.latent().macs(self.planned(), context, queries)
+        2 * self.shape.dims().macs(self.form, context, queries)
     }
 
     /// The work behind the limit. Products with weights in blocks are of 8-bit integers, attention is in floating point.
     fn work(&self, bytes: u64) -> Work {
-        let (latent, form) = (self.latent(), self.planned());
+        let (dims, form) = (self.shape.dims(), self.form);
         let [context, queries] = [self.context, self.queries].map(|n| n as u64);
         let with_weights =
-            latent.token_macs(form) * queries + latent.position_macs(form) * (context + queries);
+            dims.token_macs(form) * queries + dims.position_macs(form) * (context + queries);
         let blocks = self.ty.block_len() > 1;
         let int8_macs = if blocks { with_weights } else { 0 };
         Work {
@@ -231,11 +210,11 @@ pub(super) mod tests {
     #[test]
     fn costs_are_those_of_the_executor() {
         for shape in [Shape::V2, Shape::V2Lite] {
-            for (form, _) in FORMS {
+            for form in MlaForm::ALL {
                 let load = Load { shape, ..load(form, 16) };
                 let dims = load.layer().dims;
-                assert_eq!(load.flop(), dims.flops(form, 1000, 16));
-                assert_eq!(load.cache_bytes(), 1016 * 2 * dims.cached(form) as u64);
+                assert_eq!(load.flop(), 2 * dims.macs(form, 1000, 16));
+                assert_eq!(load.cache_bytes(), 1016 * 2 * dims.cache_elements(form));
                 assert!(load.memory() > load.cache_bytes() + 2 * load.matrix_bytes());
             }
         }

@@ -181,9 +181,8 @@ fn queries(text: &str) -> Result<usize, String> {
 }
 
 fn form(name: &str) -> Result<MlaForm, String> {
-    let names = || cell::FORMS.iter().map(|(form, _)| form.name()).collect::<Vec<_>>().join(", ");
-    let form = MlaForm::parse(name).filter(|form| *form != MlaForm::Auto);
-    form.ok_or_else(|| format!("expected one of {}", names()))
+    let names = || MlaForm::ALL.map(MlaForm::name).join(", ");
+    MlaForm::parse(name).ok_or_else(|| format!("expected one of {}", names()))
 }
 
 fn weight_type(name: &str) -> Result<GgmlType, String> {

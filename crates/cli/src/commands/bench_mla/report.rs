@@ -10,7 +10,7 @@ use program::{CacheType, Ceilings};
 use quant::GgmlType;
 use serde_json::{Value, json};
 
-use super::cell::{Cell, FORMS, Least, Shape};
+use super::cell::{Cell, Least, Shape};
 use crate::units::{decimal_bytes, short_seconds, thousands, three_figures};
 
 /// All that was measured.
@@ -146,7 +146,7 @@ impl Report {
                 .size(760.0, 260.0)
                 .x(Axis::log2("context", Unit::Plain("tokens")))
                 .y(Axis::log("time", Unit::Si("s")));
-            for (colour, (form, _)) in FORMS.into_iter().enumerate() {
+            for (colour, form) in MlaForm::ALL.into_iter().enumerate() {
                 let points = |of: &dyn Fn(&Cell) -> Option<f64>| -> Vec<(f64, f64)> {
                     let cells = self.group(shape, queries).filter(|cell| cell.load.form == form);
                     cells.filter_map(|cell| Some((cell.load.context as f64, of(cell)?))).collect()
