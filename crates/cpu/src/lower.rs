@@ -23,8 +23,7 @@ use program::{Act, CacheKind, Error, Node, Op, Program, Result, ValueId};
 use crate::geometry::TILE_ROWS;
 use crate::mla::MlaChoice;
 use crate::plan::{
-    AttentionPhase, BufferId, BufferSpec, Job, LinearPhase, Link, Matrix, Norm, Operand, Phase,
-    Plan, RowOp,
+    AttentionPhase, Buffers, Job, LinearPhase, Link, Matrix, Norm, Operand, Phase, Plan, RowOp,
 };
 
 /// Lower `program`.
@@ -57,6 +56,8 @@ struct Lowering<'a> {
     settled: Vec<bool>,
     phases: Vec<Phase>,
     ropes: Vec<program::Rope>,
+    /// Values of the program, and those that lowering introduced.
+    n_values: usize,
 }
 
 impl<'a> Lowering<'a> {
@@ -70,6 +71,7 @@ impl<'a> Lowering<'a> {
             settled: vec![false; program.nodes.len()],
             phases: Vec::new(),
             ropes: Vec::new(),
+            n_values: program.values.len(),
         };
         for (index, node) in program.nodes.iter().enumerate() {
             this.writer.insert(node.output, index);
@@ -94,11 +96,10 @@ impl<'a> Lowering<'a> {
         id
     }
 
-    /// Until buffers are assigned, an operand's buffer number is its value's.
     fn operand(&self, id: ValueId) -> Operand {
-        let root = self.root(id);
-        let shape = self.program.value(root).shape;
-        Operand { buffer: BufferId(root.0 as usize), rows: shape.rows, cols: shape.cols() }
+        let value = self.root(id);
+        let shape = self.program.value(value).shape;
+        Operand { value, rows: shape.rows, cols: shape.cols() }
     }
 
     fn is_output(&self, id: ValueId) -> bool {
@@ -171,7 +172,7 @@ impl<'a> Lowering<'a> {
                 let [q, k, v] = [0, 1, 2].map(|i| self.operand(node.inputs[i]));
                 // q and k are rotated where they are
                 let alone = |i: usize| self.only_reader(self.root(node.inputs[i])) == Some(index);
-                if !(alone(0) && alone(1) && v.buffer != q.buffer && v.buffer != k.buffer) {
+                if !(alone(0) && alone(1) && v.value != q.value && v.value != k.value) {
                     return Err(Error::Unsupported(
                         "queries or keys that something else reads".into(),
                     ));
@@ -338,114 +339,19 @@ impl<'a> Lowering<'a> {
 
     fn finish(self) -> Plan {
         let logits = self.program.logits().map(|id| self.operand(id));
-        // every value still has a buffer of its own
         let writes = |job: &Job| matches!(job, Job::One { out, .. } if Some(*out) == logits);
         let head = self.phases.iter().enumerate().find_map(|(index, phase)| match phase {
             Phase::Linear(linear) => Some((index, linear.jobs.iter().position(writes)?)),
             _ => None,
         });
         let (phases, ropes) = (self.phases, self.ropes);
-        let mut plan = Plan { phases, buffers: Vec::new(), ropes, logits, head };
-        assign_buffers(&mut plan);
+        let buffers = Buffers::assign(&phases, logits);
+        let plan = Plan { phases, buffers, ropes, logits, head };
+        debug_assert_eq!(plan.check(), Ok(()));
         plan
     }
 }
 
 fn unsupported(op: &Op) -> Error {
     Error::Unsupported(format!("op `{}` on the CPU", op.name()))
-}
-
-/// Visit every operand of a phase.
-fn operands(phase: &mut Phase, visit: &mut dyn FnMut(&mut Operand)) {
-    match phase {
-        Phase::Embed { out, .. } => visit(out),
-        Phase::SelectRows { x, out } => {
-            visit(x);
-            visit(out);
-        }
-        Phase::Rows(ops) => {
-            for op in ops {
-                match op {
-                    RowOp::Norm { x, out, .. }
-                    | RowOp::Scale { x, out, .. }
-                    | RowOp::Slice { x, out, .. }
-                    | RowOp::Route { scores: x, out, .. } => {
-                        visit(x);
-                        visit(out);
-                    }
-                    RowOp::GatedAct { gate: a, up: b, out, .. } | RowOp::Add { a, b, out } => {
-                        visit(a);
-                        visit(b);
-                        visit(out);
-                    }
-                }
-            }
-        }
-        Phase::Experts(phase) => experts::operands(phase, visit),
-        Phase::Linear(linear) => {
-            visit(&mut linear.x);
-            for job in &mut linear.jobs {
-                match job {
-                    Job::One { links, out, .. } => {
-                        links.iter_mut().for_each(|link| visit(link.operand()));
-                        visit(out);
-                    }
-                    Job::Gated { out, .. } => visit(out),
-                }
-            }
-        }
-        Phase::Latent(phase) => {
-            phase.inputs.operands().into_iter().chain([&mut phase.out]).for_each(visit);
-        }
-        Phase::Expand(phase) => phase.operands().for_each(visit),
-        Phase::Attention(AttentionPhase { q, k, v, out, .. }) => {
-            for operand in [q, k, v, out] {
-                visit(operand);
-            }
-        }
-    }
-}
-
-/// Give values buffers; a buffer is free again after the phase that reads its value last.
-fn assign_buffers(plan: &mut Plan) {
-    let mut last_use: HashMap<BufferId, usize> = HashMap::new();
-    for (index, phase) in plan.phases.iter_mut().enumerate() {
-        operands(phase, &mut |operand| {
-            last_use.insert(operand.buffer, index);
-        });
-    }
-    if let Some(logits) = plan.logits {
-        last_use.insert(logits.buffer, usize::MAX);
-    }
-    let mut assigned: HashMap<BufferId, BufferId> = HashMap::new();
-    let mut free: Vec<BufferId> = Vec::new();
-    let buffers = &mut plan.buffers;
-    for (index, phase) in plan.phases.iter_mut().enumerate() {
-        operands(phase, &mut |operand| {
-            let value = operand.buffer;
-            operand.buffer = *assigned.entry(value).or_insert_with(|| {
-                let fits = free.iter().position(|b: &BufferId| buffers[b.0].rows == operand.rows);
-                match fits {
-                    Some(at) => {
-                        let buffer = free.swap_remove(at);
-                        buffers[buffer.0].cols = buffers[buffer.0].cols.max(operand.cols);
-                        buffer
-                    }
-                    None => {
-                        buffers.push(BufferSpec { rows: operand.rows, cols: operand.cols });
-                        BufferId(buffers.len() - 1)
-                    }
-                }
-            });
-        });
-        let mut done: Vec<BufferId> =
-            assigned.keys().filter(|value| last_use[*value] == index).copied().collect();
-        done.sort();
-        for value in done {
-            free.extend(assigned.remove(&value));
-        }
-    }
-    if let Some(logits) = &mut plan.logits {
-        logits.buffer = assigned[&logits.buffer];
-    }
 }

@@ -245,7 +245,7 @@ impl CpuModel {
             angles: &angles,
             attention: &shapes,
             blocks: &blocks,
-            buffers: &memory.buffers,
+            values: &memory.values,
             acts: memory.acts,
             inner: memory.inner,
             mixtures: memory.mixtures,
@@ -263,7 +263,7 @@ impl CpuModel {
             Rows::Selected => selected.len(),
         };
         // SAFETY: the workers are done.
-        let logits = unsafe { memory.buffers[out.buffer.0].slice(0..rows * out.cols) };
+        let logits = unsafe { memory.values[out.value.0 as usize].slice(0..rows * out.cols) };
         let n_peaks = out.cols.div_ceil(PEAK);
         // SAFETY: as above.
         let peaks = unsafe { memory.peaks.slice_mut(0..rows * n_peaks) };

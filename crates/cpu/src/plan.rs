@@ -1,26 +1,19 @@
 //! The lowered program: phases over buffers. Workers meet at a barrier after each phase.
 
+mod buffers;
 mod latent;
+mod uses;
 
-use program::{Act, CacheId, Rope, Router, Rows, WeightId};
+use program::{Act, CacheId, Rope, Router, Rows, ValueId, WeightId};
 
+pub(crate) use buffers::{BufferId, Buffers};
 pub(crate) use latent::{ExpandPhase, LatentInputs, LatentPhase, Part};
 
-/// Index of a buffer in [`Plan::buffers`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct BufferId(pub(crate) usize);
-
-/// Memory for `[rows, cols]` f32. Values whose lives do not overlap share one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BufferSpec {
-    pub(crate) rows: Rows,
-    pub(crate) cols: usize,
-}
-
-/// `[rows, cols]` in a buffer, `cols` dense.
+/// `[rows, cols]` of a value, `cols` dense. Which buffer it lies in, [`Buffers`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Operand {
-    pub(crate) buffer: BufferId,
+    /// Of the program, or beyond its last what lowering itself introduced.
+    pub(crate) value: ValueId,
     pub(crate) rows: Rows,
     pub(crate) cols: usize,
 }
@@ -98,9 +91,9 @@ pub(crate) enum Link {
 
 impl Link {
     /// What it reads.
-    pub(crate) fn operand(&mut self) -> &mut Operand {
+    pub(crate) fn operand(&self) -> Operand {
         match self {
-            Link::Add(operand) | Link::Gated { gate: operand, .. } => operand,
+            Link::Add(operand) | Link::Gated { gate: operand, .. } => *operand,
         }
     }
 }
@@ -238,7 +231,7 @@ impl Phase {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) phases: Vec<Phase>,
-    pub(crate) buffers: Vec<BufferSpec>,
+    pub(crate) buffers: Buffers,
     /// Distinct rotations.
     pub(crate) ropes: Vec<Rope>,
     pub(crate) logits: Option<Operand>,

@@ -11,7 +11,7 @@ use crate::exec::{
 };
 use crate::geometry::LOCAL_ROWS;
 use crate::memory::{Buffer, Shared};
-use crate::plan::{ExpandPhase, LatentPhase, Phase, Plan};
+use crate::plan::{BufferId, ExpandPhase, LatentPhase, Phase, Plan};
 use crate::pool::{Pool, Shares};
 use crate::weights::Weights;
 
@@ -38,7 +38,8 @@ pub(crate) struct Workspace {
 
 /// A step's view of the workspace.
 pub(crate) struct Memory<'a> {
-    pub(crate) buffers: Vec<Shared<'a, f32>>,
+    /// By value; those that no phase keeps have none.
+    pub(crate) values: Vec<Shared<'a, f32>>,
     pub(crate) acts: Acts<'a>,
     pub(crate) inner: Acts<'a>,
     pub(crate) mixtures: Shared<'a, MixScratch>,
@@ -109,7 +110,7 @@ impl Workspace {
         let shares =
             |_| PhaseShares { main: Shares::new(n), side: Shares::new(n), last: Shares::new(n) };
         Workspace {
-            buffers: plan.buffers.iter().map(|_| Buffer::empty()).collect(),
+            buffers: plan.buffers.specs.iter().map(|_| Buffer::empty()).collect(),
             acts: ActBuffers::empty(),
             inner: ActBuffers::empty(),
             mixtures: (0..n).map(|_| MixScratch::default()).collect(),
@@ -147,7 +148,7 @@ impl Workspace {
             Rows::Tokens => n_tokens,
             Rows::Selected => n_selected,
         };
-        for (buffer, spec) in self.buffers.iter_mut().zip(&plan.buffers) {
+        for (buffer, spec) in self.buffers.iter_mut().zip(&plan.buffers.specs) {
             grow(buffer, rows_of(spec.rows) * spec.cols * 4)?;
         }
         let jobs = (0..plan.phases.len()).flat_map(|phase| weights.jobs(phase));
@@ -205,8 +206,12 @@ impl Workspace {
             shares.side.reset();
             shares.last.reset();
         }
+        let buffers: Vec<Shared<'_, f32>> =
+            self.buffers.iter_mut().map(Buffer::shared_as).collect();
+        let none = Shared::read_only(&[]);
+        let value = |buffer: &Option<BufferId>| buffer.map_or(none, |b| buffers[b.0]);
         Ok(Memory {
-            buffers: self.buffers.iter_mut().map(Buffer::shared_as).collect(),
+            values: plan.buffers.of.iter().map(value).collect(),
             acts: self.acts.share(),
             inner: self.inner.share(),
             mixtures: Shared::new(&mut self.mixtures),

@@ -177,7 +177,7 @@ impl Exec<'_> {
     ) -> &mut [f32] {
         let start = row * operand.cols;
         // SAFETY: the caller's promise.
-        unsafe { self.buffer(operand).slice_mut(start + cols.start..start + cols.end) }
+        unsafe { self.value(operand).slice_mut(start + cols.start..start + cols.end) }
     }
 
     /// Attend to all blocks a tile sees and store the outputs.

@@ -204,7 +204,7 @@ impl<'a> Exec<'a> {
                 for row in split(n, worker) {
                     let place = row * 2 * n_used..(row + 1) * 2 * n_used;
                     // SAFETY: rows are dealt to one worker each, who read them after the barrier.
-                    let out = unsafe { self.buffer(*routes).slice_mut(place) };
+                    let out = unsafe { self.value(*routes).slice_mut(place) };
                     route(self.row(*scores, row), router, self.bias(router), out, route_scratch);
                 }
                 worker.sync();

@@ -112,7 +112,7 @@ impl Exec<'_> {
         let cols = head.cols(panels.clone());
         let bounds = &self.weights.head_bounds().expect("a split head has bounds")[cols.clone()];
         // SAFETY: an item's columns have one writer, and nobody reads them before the next barrier.
-        let out = unsafe { self.buffer(head.logits).slice_mut(cols) };
+        let out = unsafe { self.value(head.logits).slice_mut(cols) };
         for ((out, coarse), bound) in out.iter_mut().zip(&*tile).zip(bounds) {
             *out = coarse + bound * norm;
         }
@@ -163,7 +163,7 @@ impl Exec<'_> {
         let panels = head.panels(stretch);
         let first = panels.start * PANEL_ROWS;
         // SAFETY: as above.
-        let logits = unsafe { self.buffer(head.logits).slice_mut(head.cols(panels.clone())) };
+        let logits = unsafe { self.value(head.logits).slice_mut(head.cols(panels.clone())) };
         if !reaches(&peak[0]) {
             logits.fill(LEFT_OUT);
             peak[0] = LEFT_OUT;

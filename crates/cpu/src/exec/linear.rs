@@ -287,7 +287,7 @@ impl<'a> Exec<'a> {
         for (i, row) in rows.clone().enumerate() {
             let start = row * out.cols;
             // SAFETY: a unit's columns have one writer, and no op of the phase reads the output.
-            let place = unsafe { self.buffer(out).slice_mut(start + cols.start..start + cols.end) };
+            let place = unsafe { self.value(out).slice_mut(start + cols.start..start + cols.end) };
             let lanes = lanes[i..].iter().step_by(rows.len());
             match last {
                 None => put(place, lanes, |place, lanes| *place = *lanes),
@@ -313,7 +313,7 @@ impl<'a> Exec<'a> {
             };
             let start = row * out.cols;
             // SAFETY: this worker wrote these columns, and nobody else does.
-            let logits = unsafe { self.buffer(out).slice(start + cols.start..start + cols.end) };
+            let logits = unsafe { self.value(out).slice(start + cols.start..start + cols.end) };
             self.kernels.peaks(logits, peaks);
         }
     }

@@ -156,7 +156,8 @@ pub(crate) struct Exec<'a> {
     pub(crate) attention: &'a [CacheShape],
     /// `[cache][sequence][block]`.
     pub(crate) blocks: &'a [Vec<Vec<Shared<'a, u8>>>],
-    pub(crate) buffers: &'a [Shared<'a, f32>],
+    /// By value, as far as phases keep them.
+    pub(crate) values: &'a [Shared<'a, f32>],
     pub(crate) acts: Acts<'a>,
     /// What the experts' gates and ups make: rows by expert.
     pub(crate) inner: Acts<'a>,
@@ -228,14 +229,14 @@ impl<'a> Exec<'a> {
         }
     }
 
-    fn buffer(&self, operand: Operand) -> Shared<'a, f32> {
-        self.buffers[operand.buffer.0]
+    fn value(&self, operand: Operand) -> Shared<'a, f32> {
+        self.values[operand.value.0 as usize]
     }
 
     /// Rows of an operand, to read.
     fn operand_rows(&self, operand: Operand, rows: Range<usize>) -> &'a [f32] {
         // SAFETY: an operand that a phase reads was written before the last barrier, or by this worker.
-        unsafe { self.buffer(operand).slice(rows.start * operand.cols..rows.end * operand.cols) }
+        unsafe { self.value(operand).slice(rows.start * operand.cols..rows.end * operand.cols) }
     }
 
     /// One row of an operand, to read.

@@ -14,7 +14,7 @@ impl Exec<'_> {
     unsafe fn row_mut(&self, out: Operand, row: usize) -> &mut [f32] {
         // SAFETY: rows are dealt to one worker each by `split`, and no phase reads what it writes, but a row phase,
         // which reads the same row on the same worker.
-        unsafe { self.buffer(out).slice_mut(row * out.cols..(row + 1) * out.cols) }
+        unsafe { self.value(out).slice_mut(row * out.cols..(row + 1) * out.cols) }
     }
 
     pub(super) fn embed(&self, worker: &Worker<'_>, table: WeightId, out: Operand) {

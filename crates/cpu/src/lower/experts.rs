@@ -3,7 +3,7 @@
 use program::{Act, Gating, GroupScore, Groups, Node, Op, Result, Router};
 
 use super::{Lowering, unsupported};
-use crate::plan::{ExpertsPhase, Operand, Routes};
+use crate::plan::{ExpertsPhase, Routes};
 
 /// Whether phases compute routes like these.
 pub(super) fn known(router: &Router) -> bool {
@@ -43,18 +43,4 @@ impl Lowering<'_> {
             ExpertsPhase { x, norm, routes, gate, up, down, act, n_experts, n_used, links, out };
         Ok(phase)
     }
-}
-
-/// Visit every operand of a phase.
-pub(super) fn operands(phase: &mut ExpertsPhase, visit: &mut dyn FnMut(&mut Operand)) {
-    visit(&mut phase.x);
-    match &mut phase.routes {
-        Routes::Given(routes) => visit(routes),
-        Routes::Scores { scores, routes, .. } => {
-            visit(scores);
-            visit(routes);
-        }
-    }
-    phase.links.iter_mut().for_each(|link| visit(link.operand()));
-    visit(&mut phase.out);
 }

@@ -5,7 +5,7 @@ use program::{LatentUp, Node, Op, Result, ValueId};
 use super::Lowering;
 use crate::mla::MlaDims;
 use crate::plan::{
-    AttentionPhase, BufferId, ExpandPhase, LatentInputs, LatentPhase, Norm, Operand, Part, Phase,
+    AttentionPhase, ExpandPhase, LatentInputs, LatentPhase, Norm, Operand, Part, Phase,
 };
 
 /// Which of the op's inputs is the latent.
@@ -43,8 +43,11 @@ impl Lowering<'_> {
             return Ok(());
         }
         let (keys, values) = (n_heads * dims.key_dim(), out.cols);
-        let [rows, q, k, v] = [(0, rank + dims.rope_dim), (1, keys), (2, keys), (3, values)]
-            .map(|(i, cols)| Operand { cols, ..self.fresh(i, out) });
+        let [rows, q, k, v] = [rank + dims.rope_dim, keys, keys, values].map(|cols| Operand {
+            value: self.fresh(),
+            rows: out.rows,
+            cols,
+        });
         self.phases.push(Phase::Expand(ExpandPhase { inputs, rows, q, k, v }));
         let (cache, scale) = (*cache, *scale);
         self.phases.push(Phase::Attention(AttentionPhase {
@@ -59,10 +62,10 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// An operand that is no value of the program, the `i`th of the next phase, with rows like `like`.
-    fn fresh(&self, i: usize, like: Operand) -> Operand {
-        let first = self.program.values.len() + 4 * self.phases.len();
-        Operand { buffer: BufferId(first + i), ..like }
+    /// A value that the program does not have.
+    fn fresh(&mut self) -> ValueId {
+        self.n_values += 1;
+        ValueId(self.n_values as u32 - 1)
     }
 
     /// The norm that makes the op's latent, if nothing else reads it, and what it norms.

@@ -29,18 +29,6 @@ pub(crate) struct LatentInputs {
     pub(crate) k_pe: Part,
 }
 
-impl LatentInputs {
-    /// Everything it reads.
-    pub(crate) fn operands(&mut self) -> [&mut Operand; 4] {
-        [
-            &mut self.q_nope.operand,
-            &mut self.q_pe.operand,
-            &mut self.c.operand,
-            &mut self.k_pe.operand,
-        ]
-    }
-}
-
 /// Norm and rotation, cache write and attention over cached latents.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LatentPhase {
@@ -61,12 +49,4 @@ pub(crate) struct ExpandPhase {
     pub(crate) k: Operand,
     /// `[Tokens, n_heads * value_dim]`.
     pub(crate) v: Operand,
-}
-
-impl ExpandPhase {
-    /// Everything it reads and writes.
-    pub(crate) fn operands(&mut self) -> impl Iterator<Item = &mut Operand> {
-        let own = [&mut self.rows, &mut self.q, &mut self.k, &mut self.v];
-        self.inputs.operands().into_iter().chain(own)
-    }
 }
