@@ -18,7 +18,7 @@ mod latent;
 
 use std::collections::HashMap;
 
-use program::{Act, CacheKind, Error, Node, Op, Program, Result, ValueId};
+use program::{Act, CacheKind, Error, Gate, Mask, Node, Op, Program, Result, Score, ValueId};
 
 use crate::geometry::TILE_ROWS;
 use crate::mla::MlaChoice;
@@ -133,9 +133,7 @@ impl<'a> Lowering<'a> {
             }
             Op::GatedAct(act) => {
                 let (gate, up) = (input(0), input(1));
-                if !matches!(act, Act::Silu | Act::Sigmoid) {
-                    return Err(unsupported(&node.op));
-                }
+                check_gate(*act)?;
                 return self.row_op(RowOp::GatedAct { act: *act, gate, up, out });
             }
             Op::Add => {
@@ -154,7 +152,7 @@ impl<'a> Lowering<'a> {
                 let (x, start, len) = (input(0), *start, *len);
                 return self.row_op(RowOp::Slice { x, dim, start, out, len });
             }
-            Op::LatentAttention { .. } => return self.latent(index),
+            Op::LatentAttention(_) => return self.latent(index),
             Op::Route(router) => {
                 if !experts::known(router) {
                     return Err(unsupported(&node.op));
@@ -167,8 +165,12 @@ impl<'a> Lowering<'a> {
             }
             Op::Experts { .. } => Phase::Experts(self.experts(node)?),
             Op::Linear { .. } => Phase::Linear(self.linear_group(index)),
-            Op::Attention { cache, rope, scale } => {
-                let rope = rope.as_ref().map(|rope| self.rope(rope));
+            Op::Attention(at) => {
+                if !at.appends {
+                    return Err(Error::Unsupported("a cache shared by layers on the CPU".into()));
+                }
+                let scale = scale(&at.score)?;
+                let rope = at.rope.as_ref().map(|rope| self.rope(rope));
                 let [q, k, v] = [0, 1, 2].map(|i| self.operand(node.inputs[i]));
                 // q and k are rotated where they are
                 let alone = |i: usize| self.only_reader(self.root(node.inputs[i])) == Some(index);
@@ -177,7 +179,7 @@ impl<'a> Lowering<'a> {
                         "queries or keys that something else reads".into(),
                     ));
                 }
-                let CacheKind::Heads { n_kv_heads, key_dim, .. } = program.cache(*cache).kind
+                let CacheKind::Heads { n_kv_heads, key_dim, .. } = program.cache(at.cache).kind
                 else {
                     return Err(unsupported(&node.op));
                 };
@@ -187,15 +189,7 @@ impl<'a> Lowering<'a> {
                         "{found} query heads per key-value head (1..{TILE_ROWS})"
                     )));
                 }
-                Phase::Attention(AttentionPhase {
-                    cache: *cache,
-                    rope,
-                    scale: *scale,
-                    q,
-                    k,
-                    v,
-                    out,
-                })
+                Phase::Attention(AttentionPhase { cache: at.cache, rope, scale, q, k, v, out })
             }
             other => return Err(unsupported(other)),
         };
@@ -279,6 +273,7 @@ impl<'a> Lowering<'a> {
         let output = program.nodes[index].output;
         if let Some(reader) = self.only_reader(output)
             && let node @ Node { op: Op::GatedAct(act), .. } = &program.nodes[reader]
+            && check_gate(*act).is_ok()
         {
             let [gate, up] = [0, 1].map(|i| self.writer[&self.root(node.inputs[i])]);
             let [gate_cols, up_cols] = [0, 1].map(|i| self.operand(node.inputs[i]).cols);
@@ -315,7 +310,11 @@ impl<'a> Lowering<'a> {
                     let other = if root(0) == id { root(1) } else { root(0) };
                     (other, Link::Add(self.operand(other)))
                 }
-                Op::GatedAct(act) if root(1) == id && self.operand(root(0)).cols == 1 => {
+                Op::GatedAct(act)
+                    if root(1) == id
+                        && self.operand(root(0)).cols == 1
+                        && check_gate(act).is_ok() =>
+                {
                     (root(0), Link::Gated { act, gate: self.operand(root(0)) })
                 }
                 _ => break,
@@ -349,6 +348,30 @@ impl<'a> Lowering<'a> {
         let plan = Plan { phases, buffers, ropes, logits, head };
         debug_assert_eq!(plan.check(), Ok(()));
         plan
+    }
+}
+
+/// The factor on scores, if nothing else is asked of them.
+fn scale(score: &Score) -> Result<f32> {
+    let Score { scale, mask, softcap, sinks, temperature, alibi } = score;
+    let refused = [
+        ("a mask that is not causal", *mask != Mask::Causal),
+        ("a softcap of scores", softcap.is_some()),
+        ("sinks", sinks.is_some()),
+        ("a temperature of queries", temperature.is_some()),
+        ("ALiBi", alibi.is_some()),
+    ];
+    match refused.iter().find(|(_, asked)| *asked) {
+        Some((name, _)) => Err(Error::Unsupported(format!("{name} on the CPU"))),
+        None => Ok(*scale),
+    }
+}
+
+/// Refuse a gate that no kernel computes.
+fn check_gate(gate: Gate) -> Result<()> {
+    match gate {
+        Gate::Act(Act::Silu | Act::Sigmoid) => Ok(()),
+        other => Err(Error::Unsupported(format!("{other:?} on the CPU"))),
     }
 }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use program::{
-    CacheKind, CacheOptions, CacheSpec, CacheType, Error, LatentSpec, LatentUp, Model, OutputKind,
-    Outputs, Program, Recorder, Result, Rope, RopePairs, RopeScaling, Sequence, Step, WeightBytes,
-    WeightSource, WeightSpec,
+    CacheKind, CacheOptions, CacheSpec, CacheType, Error, LatentAttention, LatentUp, Model,
+    OutputKind, Outputs, Program, Recorder, Result, Rope, RopePairs, RopeScaling, Sequence, Step,
+    WeightBytes, WeightSource, WeightSpec,
 };
 use quant::GgmlType;
 
@@ -157,7 +157,8 @@ fn record(layer: &MlaLayer) -> Result<Program> {
     };
     let scale = ((nope_dim + rope_dim) as f32).powf(-0.5);
     let spec = CacheSpec { layer: 0, kind: CacheKind::Latent { rank, rope_dim } };
-    let a = r.latent_attention("attn", &LatentSpec { rope, scale }, r.cache(spec), up, inputs)?;
+    let at = LatentAttention::causal(r.cache(spec), Some(rope), up, scale);
+    let a = r.latent_attention("attn", at, inputs)?;
     let out = r.linear("out", a, matrix("attn_output", hidden, n_heads * value_dim))?;
     // every row is computed, as in a layer that others follow
     let out = r.add("residual", x, out)?;

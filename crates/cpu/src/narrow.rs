@@ -10,6 +10,7 @@ fn is_row_wise(op: &Op) -> bool {
         op,
         Op::RmsNorm { .. }
             | Op::Linear { .. }
+            | Op::Act(_)
             | Op::GatedAct(_)
             | Op::Add
             | Op::Scale(_)

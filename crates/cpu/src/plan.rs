@@ -4,7 +4,7 @@ mod buffers;
 mod latent;
 mod uses;
 
-use program::{Act, CacheId, Rope, Router, Rows, ValueId, WeightId};
+use program::{CacheId, Gate, Rope, Router, Rows, ValueId, WeightId};
 
 pub(crate) use buffers::{BufferId, Buffers};
 pub(crate) use latent::{ExpandPhase, LatentInputs, LatentPhase, Part};
@@ -36,7 +36,7 @@ pub(crate) enum RowOp {
         out: Operand,
     },
     GatedAct {
-        act: Act,
+        act: Gate,
         gate: Operand,
         up: Operand,
         out: Operand,
@@ -86,7 +86,7 @@ pub(crate) enum Link {
     /// `other + x`.
     Add(Operand),
     /// `act(gate) * x`, with a gate of one column.
-    Gated { act: Act, gate: Operand },
+    Gated { act: Gate, gate: Operand },
 }
 
 impl Link {
@@ -109,7 +109,7 @@ pub(crate) struct Matrix {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Job {
     One { matrix: Matrix, links: Vec<Link>, out: Operand },
-    Gated { gate: Matrix, up: Matrix, act: Act, out: Operand },
+    Gated { gate: Matrix, up: Matrix, act: Gate, out: Operand },
 }
 
 impl Job {
@@ -181,7 +181,7 @@ pub(crate) struct ExpertsPhase {
     pub(crate) up: WeightId,
     /// `[n_experts * hidden, width]`.
     pub(crate) down: WeightId,
-    pub(crate) act: Act,
+    pub(crate) act: Gate,
     pub(crate) n_experts: usize,
     pub(crate) n_used: usize,
     pub(crate) links: Vec<Link>,

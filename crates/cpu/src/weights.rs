@@ -7,7 +7,10 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use kernels::linear::{ActFormat, PANEL_ROWS};
-use program::{Error, Op, Program, Progress, Result, WeightId, WeightSource, WeightSpec};
+use program::{
+    Attention, Error, LatentAttention, Op, Program, Progress, Result, WeightId, WeightSource,
+    WeightSpec,
+};
 
 use crate::Options;
 use crate::geometry::{LOCAL_ROWS, UNIT_PANELS};
@@ -234,9 +237,8 @@ impl Weights {
             Op::RmsNorm { weight, .. } => Some(*weight),
             Op::Linear { bias, .. } => *bias,
             Op::Route(router) => router.bias,
-            Op::Attention { rope: Some(rope), .. } | Op::LatentAttention { rope, .. } => {
-                rope.factors
-            }
+            Op::Attention(Attention { rope: Some(rope), .. })
+            | Op::LatentAttention(LatentAttention { rope: Some(rope), .. }) => rope.factors,
             _ => None,
         };
         if let Some(id) = id.filter(|id| self.vectors[id.0 as usize].is_none()) {

@@ -6,9 +6,9 @@ use conformance::{MemoryWeights, nmse};
 use cpu::{Cpu, Options};
 use program::interpreter::Interpreter;
 use program::{
-    Act, AttentionSpec, CacheKind, CacheOptions, CacheSpec, CacheType, Executor, LinearWeight,
-    Model, OutputKind, Outputs, Program, Recorder, Result, Rope, RopePairs, RopeScaling, Sequence,
-    Step, WeightSpec,
+    Act, Attention, CacheKind, CacheOptions, CacheSpec, CacheType, Executor, LinearWeight, Model,
+    OutputKind, Outputs, Program, Recorder, Result, Rope, RopePairs, RopeScaling, Sequence, Step,
+    WeightSpec,
 };
 use quant::GgmlType;
 
@@ -29,7 +29,6 @@ fn decoder(ty: GgmlType, n_heads: usize, n_kv_heads: usize, tied: bool) -> Progr
         scaling: RopeScaling::None,
         factors: None,
     };
-    let spec = AttentionSpec { rope: Some(rope), scale: 0.25 };
     let record = || -> Result<_> {
         let mut x = r.embed(table)?;
         for layer in 0..2 {
@@ -56,7 +55,8 @@ fn decoder(ty: GgmlType, n_heads: usize, n_kv_heads: usize, tied: bool) -> Progr
             let q =
                 if tied { r.rms_norm("qn", q, vector(&name("qn"), head_dim), 1e-6)? } else { q };
             let (k, v) = (r.view("kh", k, n_kv_heads)?, r.view("vh", v, n_kv_heads)?);
-            let a = r.attention("attn", &spec, cache, [q, k, v])?;
+            let at = Attention::causal(cache, Some(rope.clone()), 0.25);
+            let a = r.attention("attn", at, &[q, k, v])?;
             let o = r.linear("o", a, weight(&name("o"), ty, HIDDEN, n_heads * head_dim))?;
             x = r.add("attn_residual", x, o)?;
             let h = r.rms_norm("ffn_norm", x, vector(&name("fn"), HIDDEN), 1e-6)?;

@@ -7,7 +7,7 @@ use cpu::{Cpu, MlaChoice, MlaForm, Options};
 use kernels::Isa;
 use program::interpreter::Interpreter;
 use program::{
-    CacheKind, CacheOptions, CacheSpec, CacheType, Executor, LatentSpec, LatentUp, Model,
+    CacheKind, CacheOptions, CacheSpec, CacheType, Executor, LatentAttention, LatentUp, Model,
     OutputKind, Outputs, Program, Prompt, Recorder, Result, Rope, RopePairs, RopeScaling, Sequence,
     SessionId, Step, WeightSpec,
 };
@@ -50,9 +50,10 @@ fn layer([heads, dn, dr, dv, rank]: Widths, joint: bool, ty: GgmlType) -> Progra
             scaling: RopeScaling::None,
             factors: None,
         };
-        let at = LatentSpec { rope, scale: ((dn + dr) as f32).powf(-0.5) };
+        let scale = ((dn + dr) as f32).powf(-0.5);
         let cache = r.cache(CacheSpec { layer: 0, kind: CacheKind::Latent { rank, rope_dim: dr } });
-        r.select_rows("rows", r.latent_attention("attn", &at, cache, up, inputs)?)
+        let at = LatentAttention::causal(cache, Some(rope), up, scale);
+        r.select_rows("rows", r.latent_attention("attn", at, inputs)?)
     };
     let out = record().expect("shapes fit");
     r.finish(&[(OutputKind::Logits, out)])

@@ -15,7 +15,7 @@ use engine::{
 };
 use program::interpreter::Interpreter;
 use program::{
-    AttentionSpec, CacheKind, CacheSpec, Executor, Model, OutputKind, Program, Recorder, Rope,
+    Attention, CacheKind, CacheSpec, Executor, Model, OutputKind, Program, Recorder, Rope,
     RopePairs, RopeScaling, WeightBytes, WeightSource, WeightSpec,
 };
 use quant::GgmlType;
@@ -50,8 +50,8 @@ fn record() -> program::Result<Program> {
     for (name, weight) in ["q", "k", "v"].into_iter().zip(qkv) {
         heads.push(r.view(name, r.linear(name, h, weight)?, 2)?);
     }
-    let spec = AttentionSpec { rope: Some(rope), scale: 8f32.sqrt().recip() };
-    let a = r.attention("attn", &spec, kv, [heads[0], heads[1], heads[2]])?;
+    let at = Attention::causal(kv, Some(rope), 8f32.sqrt().recip());
+    let a = r.attention("attn", at, &heads)?;
     let x = r.select_rows("rows", r.add("residual", x, a)?)?;
     let logits = r.linear("output", x, embed)?;
     Ok(r.finish(&[(OutputKind::Logits, logits)]))

@@ -208,7 +208,7 @@ fn llama_biases_and_factors_are_optional() {
     file.tensor("rope_freqs.weight", &[8]);
     let program = file.load().unwrap().program;
     let factors = program.nodes.iter().filter_map(|node| match &node.op {
-        Op::Attention { rope: Some(rope), .. } => rope.factors,
+        Op::Attention(program::Attention { rope: Some(rope), .. }) => rope.factors,
         _ => None,
     });
     assert_eq!(factors.count(), 2);

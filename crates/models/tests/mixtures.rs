@@ -5,7 +5,9 @@ mod common;
 use common::File;
 use gguf::OwnedValue;
 use models::{Experts, Latent, LoadedModel};
-use program::{Act, CacheKind, Gating, GroupScore, Groups, LatentUp, Op, RopeScaling, Router};
+use program::{
+    Act, CacheKind, Gate, Gating, GroupScore, Groups, LatentUp, Op, RopeScaling, Router,
+};
 
 fn load(architecture: &str, change: impl FnOnce(&mut File)) -> Result<LoadedModel, String> {
     let mut file = File::new(architecture);
@@ -43,7 +45,7 @@ fn routers(model: &LoadedModel) -> Vec<Router> {
 }
 
 fn ups(model: &LoadedModel) -> Vec<LatentUp> {
-    let up = |op: &Op| if let Op::LatentAttention { up, .. } = op { Some(*up) } else { None };
+    let up = |op: &Op| if let Op::LatentAttention(at) = op { Some(at.up) } else { None };
     model.program.nodes.iter().filter_map(|node| up(&node.op)).collect()
 }
 
@@ -200,7 +202,7 @@ fn experts_of_each_architecture() {
     let qwen2moe = load("qwen2moe", |_| ()).unwrap();
     assert_eq!(experts(&qwen2moe), &plain);
     let gates = |act| {
-        let is = |op: &Op| matches!(op, Op::GatedAct(a) if *a == act);
+        let is = |op: &Op| matches!(op, Op::GatedAct(Gate::Act(a)) if *a == act);
         qwen2moe.program.nodes.iter().filter(|node| is(&node.op)).count()
     };
     assert_eq!((gates(Act::Sigmoid), gates(Act::Silu)), (2, 2));

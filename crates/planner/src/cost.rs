@@ -500,13 +500,13 @@ fn per(program: &Program, node: &Node, options: &CostOptions) -> Result<Per> {
                 barriers: 0,
             }
         }
-        Op::Attention { cache, .. } => {
-            let cache = program.cache(*cache).kind;
-            let [q, _, v] = [0, 1, 2].map(|i| program.value(node.inputs[i]).shape);
-            let heads = q.groups as u64;
+        Op::Attention(at) => {
+            let cache = program.cache(at.cache).kind;
+            let q = program.value(node.inputs[0]).shape;
+            let out = program.value(node.output).shape;
             Per::Attention {
                 bytes: cache.position_bytes(options.k, options.v),
-                macs: product(&[heads, q.dim as u64 + v.dim as u64]),
+                macs: q.cols() as u64 + out.cols() as u64,
                 tile: options.query_tile.max(1) as u64,
             }
         }
@@ -514,7 +514,7 @@ fn per(program: &Program, node: &Node, options: &CostOptions) -> Result<Per> {
             let spec = program.weight(*weight);
             Per::Elements { weights: n_weights(spec), bytes: spec.bytes(), elements }
         }
-        Op::GatedAct(_) | Op::Add | Op::Scale(_) => {
+        Op::Act(_) | Op::GatedAct(_) | Op::Add | Op::Scale(_) => {
             Per::Elements { weights: 0, bytes: 0, elements }
         }
         Op::Route(router) => {
@@ -523,9 +523,9 @@ fn per(program: &Program, node: &Node, options: &CostOptions) -> Result<Per> {
             let scores = program.value(node.inputs[0]).shape.cols() as u64;
             Per::Elements { weights, bytes, elements: scores }
         }
-        Op::LatentAttention { cache, up, .. } => {
-            let cache = program.cache(*cache).kind.position_bytes(options.k, options.v);
-            Per::Latent(LatentCost::of(program, node, up, (cache, options.query_tile)))
+        Op::LatentAttention(at) => {
+            let cache = program.cache(at.cache).kind.position_bytes(options.k, options.v);
+            Per::Latent(LatentCost::of(program, node, &at.up, (cache, options.query_tile)))
         }
         Op::Experts { gate, up, down, n_experts, n_used, .. } => {
             Per::Experts(ExpertsCost::of(program, [*gate, *up, *down], [*n_experts, *n_used]))
@@ -575,8 +575,8 @@ fn needed(program: &Program) -> Vec<Option<Rows>> {
         let rows = values[node.output.0 as usize];
         for (i, input) in node.inputs.iter().enumerate() {
             let cached = match node.op {
-                Op::Attention { .. } => i > 0,
-                Op::LatentAttention { .. } => i > 1,
+                Op::Attention(_) => i > 0,
+                Op::LatentAttention(_) => i > 1,
                 _ => false,
             };
             let need = if cached { Some(Rows::Tokens) } else { rows };

@@ -169,9 +169,9 @@ impl Executed {
                         }),
                     }
                 }
-                Op::Attention { cache, .. } => {
+                Op::Attention(at) => {
                     let CacheKind::Heads { n_kv_heads, key_dim, value_dim, .. } =
-                        program.cache(*cache).kind
+                        program.cache(at.cache).kind
                     else {
                         unreachable!("the recorder gave attention a cache of heads")
                     };
@@ -191,7 +191,7 @@ impl Executed {
                         weights: [*gate, *up, *down].map(of_one).into(),
                     });
                 }
-                Op::LatentAttention { .. } => parts.push(Part::Unknown),
+                Op::LatentAttention(_) => parts.push(Part::Unknown),
                 Op::Embed { .. } => parts.push(Part::Elements { rows, elements: 0 }),
                 Op::RmsNorm { .. } if !feeds_matrices(node) => {
                     let new = program.value(node.output).shape.cols() as u64;
@@ -314,8 +314,7 @@ fn executed_rows(program: &Program) -> Vec<Rows> {
     let mut rows: Vec<Rows> =
         program.nodes.iter().map(|node| program.value(node.output).shape.rows).collect();
     for (index, node) in program.nodes.iter().enumerate().rev() {
-        let attends =
-            |node: &Node| matches!(node.op, Op::Attention { .. } | Op::LatentAttention { .. });
+        let attends = |node: &Node| matches!(node.op, Op::Attention(_) | Op::LatentAttention(_));
         let row_wise = !attends(node) && !matches!(node.op, Op::Embed { .. } | Op::SelectRows);
         let is_output = program.outputs.iter().any(|(_, output)| *output == node.output);
         let selects = |&reader: &usize| {

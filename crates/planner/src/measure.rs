@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use program::{
-    Act, AttentionSpec, CacheOptions, CacheSpec, CacheType, Error, Executor, Model, OutputKind,
+    Act, Attention, CacheOptions, CacheSpec, CacheType, Error, Executor, Model, OutputKind,
     Outputs, Program, Recorder, Result, Rope, RopePairs, RopeScaling, Sequence, SessionId, Step,
     ValueId, WeightBytes, WeightSource, WeightSpec,
 };
@@ -370,8 +370,8 @@ fn one_layer(shape: &AttentionShape) -> Result<Program> {
         scaling: RopeScaling::None,
         factors: None,
     };
-    let at = AttentionSpec { rope: Some(rope), scale: 1.0 / (shape.key_dim as f32).sqrt() };
-    let out = r.attention("attention", &at, cache, [q, k, v])?;
+    let at = Attention::causal(cache, Some(rope), 1.0 / (shape.key_dim as f32).sqrt());
+    let out = r.attention("attention", at, &[q, k, v])?;
     r.layer(None);
     let cols = shape.n_heads * shape.value_dim;
     let rows = r.select_rows("rows", out)?;

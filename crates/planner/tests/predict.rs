@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use planner::{Cost, CostOptions, Kind, Load, Machine, Prediction, Resource, Work, share};
 use program::{
-    AttentionSpec, CacheKind, CacheSpec, CacheType, Ceilings, ComputeCeiling, OutputKind, Program,
+    Attention, CacheKind, CacheSpec, CacheType, Ceilings, ComputeCeiling, OutputKind, Program,
     ReadCeiling, Recorder, WeightSpec,
 };
 use quant::GgmlType;
@@ -24,7 +24,7 @@ fn program() -> program::Result<Program> {
         layer: 0,
         kind: CacheKind::Heads { n_kv_heads: 1, key_dim: 64, value_dim: 64, window: None },
     });
-    let a = r.attention("attn", &AttentionSpec { rope: None, scale: 0.125 }, cache, [x, x, x])?;
+    let a = r.attention("attn", Attention::causal(cache, None, 0.125), &[x, x, x])?;
     let o = r.linear("attn_output", a, weight("blk.0.attn_output.weight", 64, 64))?;
     let x = r.add("attn_residual", x, o)?;
     r.layer(None);

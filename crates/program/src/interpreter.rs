@@ -3,6 +3,8 @@
 //! Plain f32 values, f64 sums, weights dequantized once at load, a naive f32 cache whatever [`CacheOptions`] asks for.
 //! Slow and obvious on purpose: nothing here is fused, blocked or threaded. The ops are in `interpreter/ops.rs`.
 
+mod acts;
+mod attention;
 mod experts;
 mod latent;
 mod ops;
@@ -13,9 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::{
-    CacheOptions, Dump, Error, Executor, LatentUp, Model, Node, Op, Outputs, Program, Progress,
-    Result, Rope, Rows, SessionId, Step, StepOut, StepStats, Trace, ValueId, WeightId,
-    WeightSource, WeightSpec,
+    CacheOptions, Dump, Error, Executor, Model, Node, Op, Outputs, Program, Progress, Result, Rope,
+    Rows, SessionId, Step, StepOut, StepStats, Trace, ValueId, WeightId, WeightSource, WeightSpec,
 };
 use session::Session;
 
@@ -146,6 +147,7 @@ impl Interpreted {
                 return Err(refuse("at least one token per sequence", "none".into()));
             }
             let session = state.session(sequence.session)?;
+            self.program.check_start(session.len)?;
             let wanted = session.len + n;
             if wanted > session.capacity {
                 return Err(Error::ContextFull { wanted, capacity: session.capacity });
@@ -214,59 +216,12 @@ impl Interpreted {
                 self.program.weight(*weight).cols,
                 bias.map(|b| self.weight(b)),
             ),
-            Op::Attention { cache, rope, scale } => {
-                let rotate = rope.as_ref().map(|rope| self.rotation(rope));
-                let [q, k, v] = [0, 1, 2].map(heads);
-                let widths =
-                    ops::KvWidths { n_kv_heads: k.groups, key_dim: k.dim, value_dim: v.dim };
-                let mut keys = k.x.to_vec();
-                let mut queries = q.x.to_vec();
-                if let Some(rotation) = &rotate {
-                    for (i, row) in batch.rows.iter().enumerate() {
-                        rotation.turn(&mut keys[k.row(i)], k.dim, row.position);
-                        rotation.turn(&mut queries[q.row(i)], q.dim, row.position);
-                    }
-                }
-                for (i, row) in batch.rows.iter().enumerate() {
-                    state.session(row.session)?.append(*cache, &keys[k.row(i)], &v.x[v.row(i)]);
-                }
-                let mut out = Vec::with_capacity(batch.rows.len() * q.groups * v.dim);
-                for (i, row) in batch.rows.iter().enumerate() {
-                    let cached = state.session(row.session)?.cache(*cache);
-                    out.extend(ops::attend(
-                        &queries[q.row(i)],
-                        cached,
-                        &widths,
-                        row.position + 1,
-                        *scale,
-                    ));
-                }
-                out
+            Op::Attention(at) => {
+                let inputs: Vec<ops::Heads<'_>> = (0..node.inputs.len()).map(heads).collect();
+                self.attention(state, batch, at, &inputs)?
             }
-            Op::LatentAttention { cache, rope, up, scale } => {
-                let up = match *up {
-                    LatentUp::Split { k_b, v_b } => {
-                        latent::Up::Split { k_b: self.weight(k_b), v_b: self.weight(v_b) }
-                    }
-                    LatentUp::Joint { kv_b } => latent::Up::Joint { kv_b: self.weight(kv_b) },
-                };
-                let latent = latent::Latent {
-                    inputs: [0, 1, 2, 3].map(heads),
-                    rotation: self.rotation(rope),
-                    up,
-                    value_dim: self.program.value(node.output).shape.dim / shape(0).groups,
-                };
-                let mut out = Vec::new();
-                for (i, row) in batch.rows.iter().enumerate() {
-                    let (k, v) = latent.key_value(i, row.position);
-                    state.session(row.session)?.append(*cache, &k, &v);
-                }
-                for (i, row) in batch.rows.iter().enumerate() {
-                    let cached = state.session(row.session)?.cache(*cache);
-                    let (q, len) = (latent.query(i, row.position), row.position + 1);
-                    out.extend(ops::attend(&q, cached, &latent.expanded(), len, *scale));
-                }
-                out
+            Op::LatentAttention(at) => {
+                self.latent_attention(state, batch, (node, at), [0, 1, 2, 3].map(heads))?
             }
             Op::Route(router) => {
                 let bias = router.bias.map(|bias| self.weight(bias));
@@ -280,6 +235,7 @@ impl Interpreted {
                 let rows = input(0).chunks_exact(hidden).zip(input(1).chunks_exact(2 * n_used));
                 rows.flat_map(|(x, routes)| all.mix(x, routes, *act)).collect()
             }
+            Op::Act(act) => ops::act(*act, input(0)),
             Op::GatedAct(act) => ops::gated_act(*act, input(0), input(1)),
             Op::Add => ops::add(input(0), input(1)),
             Op::Scale(factor) => ops::scale(input(0), *factor),

@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+mod act;
+mod attention;
 mod cache;
 mod ceilings;
 mod error;
@@ -18,6 +20,8 @@ mod rope;
 mod router;
 mod show;
 
+pub use act::{Act, Gate};
+pub use attention::{Attention, LatentAttention, Mask, Score, Temperature, alibi_slope};
 pub use cache::{CacheKind, CacheOptions, CacheSpec, CacheType};
 pub use ceilings::{Ceilings, ComputeCeiling, ReadCeiling};
 pub use error::{Error, Result};
@@ -27,9 +31,9 @@ pub use executor::{
 };
 pub use mla::{MlaDims, MlaForm};
 pub use op::{
-    Act, CacheId, LatentUp, Node, Op, OutputKind, Program, Rope, RopePairs, RopeScaling, Rows,
-    Shape, Value, ValueId, WeightId, WeightSpec,
+    CacheId, LatentUp, Node, Op, OutputKind, Program, Rope, RopePairs, RopeScaling, Rows, Shape,
+    Value, ValueId, WeightId, WeightSpec,
 };
-pub use recorder::{AttentionSpec, ExpertWeights, LatentSpec, LinearWeight, Recorder};
+pub use recorder::{ExpertWeights, LinearWeight, Recorder};
 pub use router::{Gating, GroupScore, Groups, LEAST_WEIGHT_SUM, Router};
 pub use show::Listing;

@@ -2,7 +2,7 @@
 
 use quant::GgmlType;
 
-use crate::{CacheSpec, Router};
+use crate::{Act, Attention, CacheSpec, Error, Gate, LatentAttention, Mask, Result, Router};
 
 /// Index of a weight in [`Program::weights`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -71,16 +71,6 @@ pub struct Value {
     pub name: String,
     /// Shape.
     pub shape: Shape,
-}
-
-/// Activation function of a gated feed-forward layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Act {
-    /// `x / (1 + exp(-x))`.
-    Silu,
-    /// `1 / (1 + exp(-x))`.
-    Sigmoid,
 }
 
 /// Which elements of a head rotate together.
@@ -176,38 +166,26 @@ pub enum Op {
     },
     /// q `[Tokens, n_heads, key_dim]`, k `[Tokens, n_kv_heads, key_dim]`, v `[Tokens, n_kv_heads, value_dim]`, all
     /// un-rotated -> `[Tokens, n_heads * value_dim]`. Rotates q and k, appends k and v to the cache, then each query
-    /// attends causally to all cached positions up to its own: `softmax(scale * q.k) v`.
-    Attention {
-        /// The layer's cache.
-        cache: CacheId,
-        /// Rotation of q and k; `None` for none.
-        rope: Option<Rope>,
-        /// Factor on the scores, usually `1 / sqrt(key_dim)`.
-        scale: f32,
-    },
+    /// attends to the cached positions that its mask lets it see: the sum of their values times the weights of
+    /// [`Score`](crate::Score). Query head `h` reads key-value head `h / (n_heads / n_kv_heads)`. A layer that appends
+    /// nothing takes q alone.
+    Attention(Attention),
     /// q_nope `[Tokens, H, dn]`, q_pe `[Tokens, H, dr]` un-rotated, c `[Tokens, 1, r]` normed, k_pe `[Tokens, 1, dr]`
     /// un-rotated -> `[Tokens, H * dv]`. Rotates q_pe and k_pe and appends the row `[c | k_pe]` to the cache. Then each
-    /// query attends causally, as in [`Op::Attention`], with `q = [q_nope | q_pe]`, the keys `[k_nope | k_pe]` and the
-    /// values that `up` makes of each row's `c`; all heads share `k_pe`.
+    /// query attends as in [`Op::Attention`], with `q = [q_nope | q_pe]`, the keys `[k_nope | k_pe]` and the values that
+    /// `up` makes of each row's `c`; all heads share `k_pe`.
     ///
     /// Source: arXiv:2405.04434, section 2.1.
-    LatentAttention {
-        /// The layer's cache: one head, keys of `r + dr`, values of 0.
-        cache: CacheId,
-        /// Rotation of all of q_pe and k_pe.
-        rope: Rope,
-        /// From latents to keys and values.
-        up: LatentUp,
-        /// Factor on the scores.
-        scale: f32,
-    },
-    /// gate, up -> up's shape: `act(gate) * up`. A gate of one column is the factor of up's whole row.
-    GatedAct(Act),
+    LatentAttention(LatentAttention),
+    /// x -> same shape: `act(x)`.
+    Act(Act),
+    /// gate, up -> up's shape, element by element. A gate of one column goes with all of up's row.
+    GatedAct(Gate),
     /// scores `[rows, n_experts]` -> `[rows, 2 * n_used]`: the ids of the chosen experts (as f32, exact), the best first,
     /// then the weight of each.
     Route(Router),
     /// x `[rows, hidden]`, routes `[rows, 2 * n_used]` -> `[rows, hidden]`: the sum over the chosen experts of
-    /// `weight * down_e . (act(gate_e . x) * (up_e . x))`, added in an order that depends on the routes only.
+    /// `weight * down_e . act(gate_e . x, up_e . x)`, added in an order that depends on the routes only.
     Experts {
         /// `[n_experts * width, hidden]`, expert by expert.
         gate: WeightId,
@@ -215,8 +193,8 @@ pub enum Op {
         up: WeightId,
         /// `[n_experts * hidden, width]`.
         down: WeightId,
-        /// Activation of the gate.
-        act: Act,
+        /// Activation of gate and up.
+        act: Gate,
         /// Experts in each weight.
         n_experts: usize,
         /// Experts per row.
@@ -246,8 +224,9 @@ impl Op {
             Op::Embed { .. } => "embed",
             Op::RmsNorm { .. } => "rms_norm",
             Op::Linear { .. } => "linear",
-            Op::Attention { .. } => "attention",
-            Op::LatentAttention { .. } => "latent_attention",
+            Op::Attention(_) => "attention",
+            Op::LatentAttention(_) => "latent_attention",
+            Op::Act(_) => "act",
             Op::GatedAct(_) => "gated_act",
             Op::Route(_) => "route",
             Op::Experts { .. } => "experts",
@@ -322,6 +301,26 @@ impl Program {
         self.logits().map_or(0, |id| self.value(id).shape.cols())
     }
 
+    /// Refuse a step that continues at `position` where a layer must see all rows of a sequence at once.
+    ///
+    /// # Errors
+    /// [`Error::Operand`] names the layer.
+    pub fn check_start(&self, position: usize) -> Result<()> {
+        let full = |node: &&Node| match &node.op {
+            Op::Attention(at) => at.score.mask == Mask::Full,
+            Op::LatentAttention(at) => at.score.mask == Mask::Full,
+            _ => false,
+        };
+        match self.nodes.iter().find(full) {
+            Some(node) if position > 0 => Err(Error::Operand {
+                op: self.value(node.output).name.clone(),
+                expected: "all rows of a sequence in one step".into(),
+                found: format!("{position} in steps before"),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Bytes of weights one step of one token reads: each weight once per node that multiplies with it, one row of
     /// every embedding table, the experts that one row uses.
     pub fn weight_bytes_per_token(&self) -> u64 {
@@ -333,16 +332,20 @@ impl Program {
                 Op::Embed { table } => all(*table) / self.weight(*table).rows.max(1) as u64,
                 Op::RmsNorm { weight, .. } => all(*weight),
                 Op::Linear { weight, bias } => all(*weight) + optional(*bias),
-                Op::LatentAttention { up: LatentUp::Split { k_b, v_b }, .. } => {
-                    all(*k_b) + all(*v_b)
+                Op::LatentAttention(at) => {
+                    let up = match at.up {
+                        LatentUp::Split { k_b, v_b } => all(k_b) + all(v_b),
+                        LatentUp::Joint { kv_b } => all(kv_b),
+                    };
+                    up + optional(at.score.sinks)
                 }
-                Op::LatentAttention { up: LatentUp::Joint { kv_b }, .. } => all(*kv_b),
+                Op::Attention(at) => optional(at.score.sinks),
                 Op::Route(router) => optional(router.bias),
                 Op::Experts { gate, up, down, n_experts, n_used, .. } => {
                     let one = |id: WeightId| all(id) / (*n_experts).max(1) as u64;
                     (one(*gate) + one(*up) + one(*down)) * *n_used as u64
                 }
-                Op::Attention { .. }
+                Op::Act(_)
                 | Op::GatedAct(_)
                 | Op::Add
                 | Op::Scale(_)

@@ -1,5 +1,6 @@
 //! The [`Recorder`]: architecture files call it to write down one forward pass.
 
+mod attention;
 mod experts;
 mod latent;
 
@@ -7,12 +8,11 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use crate::{
-    Act, CacheId, CacheKind, CacheSpec, Error, Node, Op, OutputKind, Program, Result, Rope, Rows,
-    Shape, Value, ValueId, WeightId, WeightSpec,
+    Act, CacheId, CacheSpec, Error, Gate, Node, Op, OutputKind, Program, Result, Rows, Shape,
+    Value, ValueId, WeightId, WeightSpec,
 };
 
 pub use experts::ExpertWeights;
-pub use latent::LatentSpec;
 
 /// Records ops in order and checks every shape as it goes.
 #[derive(Default)]
@@ -135,43 +135,33 @@ impl Recorder {
         )
     }
 
-    /// Rotate q and k, append k and v to the cache, attend: `[Tokens, n_heads * value_dim]`.
+    /// `act(x)`.
     ///
     /// # Errors
-    /// [`Error::Operand`] if heads and widths do not fit the cache.
-    pub fn attention(
-        &self,
-        name: &str,
-        at: &AttentionSpec,
-        cache: CacheId,
-        qkv: [ValueId; 3],
-    ) -> Result<ValueId> {
-        let kind = self.state.borrow().program.cache(cache).kind;
-        let CacheKind::Heads { n_kv_heads, key_dim, value_dim, .. } = kind else {
-            return Err(self.operand(name, "a cache of heads".into(), format!("{kind:?}")));
-        };
-        let [q, k, v] = qkv.map(|id| self.shape(id));
-        let fits = q.dim == key_dim
-            && k.dim == key_dim
-            && v.dim == value_dim
-            && k.groups == n_kv_heads
-            && v.groups == n_kv_heads
-            && q.groups.is_multiple_of(n_kv_heads.max(1))
-            && at.rope.as_ref().is_none_or(|r| r.dims <= key_dim && r.dims.is_multiple_of(2));
-        if !fits {
-            let expected = format!("heads that fit a cache of {n_kv_heads} x {key_dim}");
-            return Err(self.operand(name, expected, format!("q {q:?}, k {k:?}, v {v:?}")));
+    /// [`Error::Operand`] if the activation's parameters are no sound numbers.
+    pub fn act(&self, name: &str, act: Act, x: ValueId) -> Result<ValueId> {
+        if !act.is_sound() {
+            return Err(self.operand(name, "sound parameters".into(), format!("{act:?}")));
         }
-        let op = Op::Attention { cache, rope: at.rope.clone(), scale: at.scale };
-        self.push(name, op, &qkv, Shape { rows: q.rows, groups: 1, dim: q.groups * value_dim })
+        self.push(name, Op::Act(act), &[x], self.shape(x))
     }
 
-    /// `act(gate) * up`; a gate of one column is the factor of up's whole row.
+    /// An activation of `gate` and `up`; a gate of one column goes with all of up's row.
     ///
     /// # Errors
-    /// [`Error::Operand`] if the shapes differ and the gate is not one column of as many rows.
-    pub fn gated_act(&self, name: &str, act: Act, gate: ValueId, up: ValueId) -> Result<ValueId> {
-        let (factor, shape) = (self.shape(gate), self.shape(up));
+    /// [`Error::Operand`] if the shapes differ and the gate is not one column of as many rows, or the activation's
+    /// parameters are no sound numbers.
+    pub fn gated_act(
+        &self,
+        name: &str,
+        act: impl Into<Gate>,
+        gate: ValueId,
+        up: ValueId,
+    ) -> Result<ValueId> {
+        let (factor, shape, act) = (self.shape(gate), self.shape(up), act.into());
+        if !act.is_sound() {
+            return Err(self.operand(name, "sound parameters".into(), format!("{act:?}")));
+        }
         if factor.cols() != 1 || factor.rows != shape.rows {
             self.same_shape(name, gate, up)?;
         }
@@ -289,13 +279,4 @@ impl Recorder {
         state.program.nodes.push(Node { op, inputs: inputs.to_vec(), output, layer: state.layer });
         Ok(output)
     }
-}
-
-/// What the layers of a model have in common in their attention.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AttentionSpec {
-    /// Rotation of q and k.
-    pub rope: Option<Rope>,
-    /// Factor on the scores.
-    pub scale: f32,
 }

@@ -4,8 +4,8 @@ use std::fmt::{self, Display, Formatter};
 use std::ops::RangeInclusive;
 
 use crate::{
-    CacheKind, GroupScore, Groups, LatentUp, Node, Op, Program, Rope, RopePairs, RopeScaling,
-    Router, Rows, Shape, ValueId, WeightId,
+    CacheKind, Gate, GroupScore, Groups, LatentUp, Mask, Node, Op, Program, Rope, RopePairs,
+    RopeScaling, Router, Rows, Score, Shape, Temperature, ValueId, WeightId,
 };
 
 /// A program as text: [`Program::listing`].
@@ -47,28 +47,27 @@ impl Listing<'_> {
             Op::Linear { weight, bias: Some(bias) } => {
                 format!("{} + {}", self.weight(*weight), self.weight(*bias))
             }
-            Op::Attention { cache, rope, scale } => {
-                let mut text = cached(&self.program.cache(*cache).kind);
-                if let Some(rope) = rope {
-                    text += &format!(", {}", self.rope(rope));
-                }
-                text + &format!(", scale {scale}")
+            Op::Attention(at) => {
+                let reads = if at.appends { "" } else { "reads " };
+                let cache = cached(&self.program.cache(at.cache).kind);
+                [reads, &cache, &self.rotation(at.rope.as_ref()), &self.score(&at.score)].concat()
             }
-            Op::LatentAttention { cache, rope, up, scale } => {
-                let up = match up {
+            Op::LatentAttention(at) => {
+                let up = match at.up {
                     LatentUp::Split { k_b, v_b } => {
-                        format!("{}, {}", self.weight(*k_b), self.weight(*v_b))
+                        format!("{}, {}", self.weight(k_b), self.weight(v_b))
                     }
-                    LatentUp::Joint { kv_b } => self.weight(*kv_b),
+                    LatentUp::Joint { kv_b } => self.weight(kv_b),
                 };
-                let cached = cached(&self.program.cache(*cache).kind);
-                format!("{cached}, {up}, {}, scale {scale}", self.rope(rope))
+                let cache = format!("{}, {up}", cached(&self.program.cache(at.cache).kind));
+                [cache, self.rotation(at.rope.as_ref()), self.score(&at.score)].concat()
             }
-            Op::GatedAct(act) => lower(act),
+            Op::Act(act) => lower(act),
+            Op::GatedAct(act) => gate(act),
             Op::Route(router) => self.router(router),
             Op::Experts { gate, up, down, act, n_experts, n_used } => {
                 let [gate, up, down] = [gate, up, down].map(|id| self.weight(*id));
-                format!("{n_used} of {n_experts}, {gate}, {up}, {down}, {}", lower(act))
+                format!("{n_used} of {n_experts}, {gate}, {up}, {down}, {}", self::gate(act))
             }
             Op::Scale(factor) => factor.to_string(),
             Op::Slice { start, len } => format!("{start}..{}", start + len),
@@ -105,6 +104,31 @@ impl Listing<'_> {
         if *scale == 1.0 { text } else { format!("{text}, x{scale}") }
     }
 
+    fn rotation(&self, rope: Option<&Rope>) -> String {
+        rope.map_or_else(String::new, |rope| format!(", {}", self.rope(rope)))
+    }
+
+    fn score(&self, score: &Score) -> String {
+        let Score { scale, mask, softcap, sinks, temperature, alibi } = score;
+        let mut text = format!(", scale {scale}");
+        match mask {
+            Mask::Causal => {}
+            Mask::Window(n) => text += &format!(", window {n}"),
+            Mask::Chunk(n) => text += &format!(", chunks of {n}"),
+            Mask::Full => text += ", all rows",
+        }
+        if let Some(Temperature { beta, floor, offset }) = temperature {
+            text += &format!(", temperature {beta} by (p + {offset}) / {floor}");
+        }
+        if let Some(softcap) = softcap {
+            text += &format!(", softcap {softcap}");
+        }
+        if let Some(bias) = alibi {
+            text += &format!(", ALiBi {bias}");
+        }
+        sinks.map_or(text.clone(), |sinks| format!("{text}, sinks {}", self.weight(sinks)))
+    }
+
     fn rope(&self, rope: &Rope) -> String {
         let pairs = match rope.pairs {
             RopePairs::HalfSplit => "half-split",
@@ -135,6 +159,13 @@ fn cached(kind: &CacheKind) -> String {
 
 fn lower(name: &impl fmt::Debug) -> String {
     format!("{name:?}").to_lowercase()
+}
+
+fn gate(gate: &Gate) -> String {
+    match gate {
+        Gate::Act(act) => lower(act),
+        other => lower(other),
+    }
 }
 
 fn shape(shape: Shape) -> String {
@@ -194,7 +225,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        Act, CacheSpec, ExpertWeights, Gating, LatentSpec, OutputKind, Recorder, Result, WeightSpec,
+        Act, CacheSpec, ExpertWeights, Gating, LatentAttention, OutputKind, Recorder, Result,
+        WeightSpec,
     };
 
     /// Four layers `x + w . x`; the last has a weight of another type.
@@ -251,8 +283,8 @@ rows = select_rows(blk.3.out) -> [selected, 32]
             factors: None,
         };
         let up = LatentUp::Joint { kv_b: weight("kv_b", 5, 4) };
-        let at = LatentSpec { rope, scale: 0.5 };
-        r.latent_attention("attn", &at, cache, up, inputs).unwrap();
+        let at = LatentAttention::causal(cache, Some(rope), up, 0.5);
+        r.latent_attention("attn", at, inputs).unwrap();
         let router = Router {
             n_used: 2,
             gating: Gating::Sigmoid,

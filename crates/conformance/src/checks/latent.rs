@@ -3,7 +3,7 @@
 use ::models::ModelConfig;
 use program::{
     CacheKind, CacheOptions, CacheSpec, CacheType, Executor, Gating, GroupScore, Groups,
-    LatentSpec, LatentUp, Recorder, Result, Rope, RopePairs, RopeScaling, ValueId,
+    LatentAttention, LatentUp, Recorder, Result, Rope, RopePairs, RopeScaling, ValueId,
 };
 use quant::GgmlType;
 
@@ -82,7 +82,7 @@ fn record(r: &Recorder, case: &Case, scale: f32) -> Result<ValueId> {
     let cache = r.cache(CacheSpec { layer: 0, kind: CacheKind::Latent { rank, rope_dim: dr } });
     let rope =
         Rope { pairs: case.pairs, dims: dr, theta: 1e4, scaling: case.scaling, factors: None };
-    r.latent_attention("attn", &LatentSpec { rope, scale }, cache, up, inputs)
+    r.latent_attention("attn", LatentAttention::causal(cache, Some(rope), up, scale), inputs)
 }
 
 fn attend(executor: &dyn Executor, case: &Case, scale: f32, bound: f64) {

@@ -1,8 +1,8 @@
 //! Op by op: small programs of odd shapes against the interpreter.
 
 use program::{
-    Act, AttentionSpec, CacheKind, CacheSpec, Executor, LinearWeight, Outputs, Recorder, Result,
-    Rope, RopePairs, RopeScaling, ValueId, WeightId, WeightSpec,
+    Act, Attention, CacheKind, CacheSpec, Executor, LinearWeight, Outputs, Recorder, Result, Rope,
+    RopePairs, RopeScaling, ValueId, WeightId, WeightSpec,
 };
 use quant::GgmlType;
 
@@ -205,7 +205,7 @@ fn attention_program(r: &Recorder, case: &Case, scale: f32) -> Result<ValueId> {
     }
     let kind = CacheKind::Heads { n_kv_heads, key_dim, value_dim, window: None };
     let cache = r.cache(CacheSpec { layer: 0, kind });
-    r.attention("attn", &AttentionSpec { rope, scale }, cache, qkv)
+    r.attention("attn", Attention::causal(cache, rope, scale), &qkv)
 }
 
 /// A prompt, then a chunk, then single tokens, past the 256 positions that caches hold in one block.

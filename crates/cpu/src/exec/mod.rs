@@ -21,7 +21,7 @@ use kernels::rows::{
     RMS_NORM, ROTATE, RmsNormFn, RotateFn,
 };
 use kernels::{Isa, Kernel};
-use program::{Act, Rows};
+use program::{Act, Gate, Rows};
 
 pub(crate) use arrange::Arrangements;
 pub(crate) use attention::scratch_floats;
@@ -75,10 +75,10 @@ impl Kernels {
         self.peaks.call(logits, out);
     }
 
-    fn gated_act(&self, act: Act, gate: &[f32], up: &[f32], out: &mut [f32]) {
+    fn gated_act(&self, act: Gate, gate: &[f32], up: &[f32], out: &mut [f32]) {
         match act {
-            Act::Silu => self.gated_silu.call(gate, up, out),
-            Act::Sigmoid => self.gated_sigmoid.call(gate, up, out),
+            Gate::Act(Act::Silu) => self.gated_silu.call(gate, up, out),
+            Gate::Act(Act::Sigmoid) => self.gated_sigmoid.call(gate, up, out),
             other => unreachable!("`lower` lets no {other:?} pass"),
         }
     }

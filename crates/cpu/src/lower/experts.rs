@@ -1,8 +1,8 @@
 //! Lowering of experts: their norm, their router and the sums after them go into one phase.
 
-use program::{Act, Gating, GroupScore, Groups, Node, Op, Result, Router};
+use program::{Gating, GroupScore, Groups, Node, Op, Result, Router};
 
-use super::{Lowering, unsupported};
+use super::{Lowering, check_gate};
 use crate::plan::{ExpertsPhase, Routes};
 
 /// Whether phases compute routes like these.
@@ -24,9 +24,7 @@ impl Lowering<'_> {
         let &Op::Experts { gate, up, down, act, n_experts, n_used } = &node.op else {
             unreachable!("`node` matched the op")
         };
-        if !matches!(act, Act::Silu | Act::Sigmoid) {
-            return Err(unsupported(&node.op));
-        }
+        check_gate(act)?;
         let (x, norm) = self.normed(self.root(node.inputs[0]));
         let source = self.root(node.inputs[1]);
         let routes = self.operand(source);

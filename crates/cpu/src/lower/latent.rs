@@ -1,6 +1,6 @@
 //! Latent attention: takes in the slices of its inputs and the norm of the latents.
 
-use program::{LatentUp, Node, Op, Result, ValueId};
+use program::{Error, LatentAttention, Node, Op, Result, ValueId};
 
 use super::Lowering;
 use crate::mla::MlaDims;
@@ -16,8 +16,13 @@ impl Lowering<'_> {
     pub(super) fn latent(&mut self, index: usize) -> Result<()> {
         let program = self.program;
         let node = &program.nodes[index];
-        let Op::LatentAttention { cache, rope, up, scale } = &node.op else {
+        let Op::LatentAttention(LatentAttention { cache, rope, up, score }) = &node.op else {
             unreachable!("the caller found a latent attention");
+        };
+        let scale = super::scale(score)?;
+        let Some(rope) = rope else {
+            let what = "latent attention without rotation on the CPU";
+            return Err(Error::Unsupported(what.into()));
         };
         let (norm, c) = match self.norm_of_latent(node) {
             Some((norm, c)) => (Some(norm), c),
@@ -26,7 +31,6 @@ impl Lowering<'_> {
         let out = self.operand(node.output);
         let dims = MlaDims::of(program, node);
         let (n_heads, rank) = (dims.n_heads, dims.rank);
-        debug_assert!(matches!(up, LatentUp::Joint { .. } | LatentUp::Split { .. }));
         let inputs = LatentInputs {
             cache: *cache,
             rope: self.rope(rope),
@@ -39,7 +43,7 @@ impl Lowering<'_> {
             k_pe: self.part(node.inputs[3]),
         };
         if !self.form.is_expanded() {
-            self.phases.push(Phase::Latent(LatentPhase { inputs, scale: *scale, out }));
+            self.phases.push(Phase::Latent(LatentPhase { inputs, scale, out }));
             return Ok(());
         }
         let (keys, values) = (n_heads * dims.key_dim(), out.cols);
@@ -49,7 +53,7 @@ impl Lowering<'_> {
             cols,
         });
         self.phases.push(Phase::Expand(ExpandPhase { inputs, rows, q, k, v }));
-        let (cache, scale) = (*cache, *scale);
+        let cache = *cache;
         self.phases.push(Phase::Attention(AttentionPhase {
             cache,
             rope: None,
@@ -85,8 +89,7 @@ impl Lowering<'_> {
         let shape = self.program.value(node.output).shape;
         let latent = |reader: &Node| {
             let here = |i: usize| self.root(reader.inputs[i]) == node.output;
-            matches!(reader.op, Op::LatentAttention { .. })
-                && (0..4).all(|i| here(i) == (i == LATENT))
+            matches!(reader.op, Op::LatentAttention(_)) && (0..4).all(|i| here(i) == (i == LATENT))
         };
         shape.groups == 1
             && matches!(node.op, Op::RmsNorm { .. })
@@ -100,7 +103,7 @@ impl Lowering<'_> {
     pub(super) fn is_slice_of_latent(&self, node: &Node) -> bool {
         let shape = self.program.value(node.output).shape;
         let taken = |reader: &Node| match reader.op {
-            Op::LatentAttention { .. } => reader
+            Op::LatentAttention(_) => reader
                 .inputs
                 .iter()
                 .all(|&id| self.root(id) != node.output || self.program.value(id).shape == shape),

@@ -1,6 +1,6 @@
 //! What comes after queries, keys and values, where that is the same in several architectures.
 
-use program::{AttentionSpec, CacheKind, CacheSpec, Recorder, RopePairs, ValueId};
+use program::{Attention, CacheKind, CacheSpec, Recorder, RopePairs, ValueId};
 
 use crate::{ModelConfig, Result, Weights};
 
@@ -15,10 +15,10 @@ pub(super) fn half_split(
 ) -> Result<ValueId> {
     let ModelConfig { hidden_size, n_heads, n_kv_heads, head_dim, value_dim, .. } = *c;
     let rope = Some(c.rope(RopePairs::HalfSplit, None));
-    let at = AttentionSpec { rope, scale: c.attention_scale() };
     let kind = CacheKind::Heads { n_kv_heads, key_dim: head_dim, value_dim, window: None };
     let cache = r.cache(CacheSpec { layer: i, kind });
-    let a = r.attention("attn", &at, cache, qkv)?; // [n, n_heads * value_dim]
+    let at = Attention::causal(cache, rope, c.attention_scale());
+    let a = r.attention("attn", at, &qkv)?; // [n, n_heads * value_dim]
     let a =
         r.linear("attn_output", a, w.matrix("attn_output", hidden_size, n_heads * value_dim)?)?;
     Ok(r.add("attn_residual", x, a)?)

@@ -2,7 +2,7 @@
 //!
 //! Source: arXiv:2405.04434, section 2; arXiv:2412.19437, section 2.1; tensor names of GGUF's `deepseek2`.
 
-use program::{CacheKind, CacheSpec, LatentSpec, LatentUp, Recorder, RopePairs, ValueId};
+use program::{CacheKind, CacheSpec, LatentAttention, LatentUp, Recorder, RopePairs, ValueId};
 
 use super::{Architecture, ffn};
 use crate::{Error, Latent, ModelConfig, Result, Weights};
@@ -28,8 +28,7 @@ impl Architecture for DeepSeek2 {
             c.latent.as_ref().zip(c.experts.as_ref()).ok_or_else(|| Error::incomplete(c))?;
         let eps = c.rms_norm_eps;
         let (rank, nope_dim) = (l.kv_lora_rank, l.nope_dim);
-        let at =
-            LatentSpec { rope: c.rope(RopePairs::Interleaved, None), scale: c.attention_scale() };
+        let rope = c.rope(RopePairs::Interleaved, None);
 
         let mut x = r.embed(w.token_embd(c)?)?; // [n, hidden_size]
         for i in 0..c.n_layers {
@@ -51,8 +50,9 @@ impl Architecture for DeepSeek2 {
             let norm = w.vector("attn_kv_a_norm", rank)?;
             let latent = r.rms_norm("attn_kv_a_norm", latent, norm, eps)?;
             let k_pe = r.slice("k_pe", kv, rank, rope_dims)?;
-            let up = up(&w, c, l)?;
-            let a = r.latent_attention("attn", &at, cache, up, [q_nope, q_pe, latent, k_pe])?;
+            let (rope, up) = (Some(rope.clone()), up(&w, c, l)?);
+            let at = LatentAttention::causal(cache, rope, up, c.attention_scale());
+            let a = r.latent_attention("attn", at, [q_nope, q_pe, latent, k_pe])?;
             let output = w.matrix("attn_output", hidden_size, n_heads * value_dim)?;
             x = r.add("attn_residual", x, r.linear("attn_output", a, output)?)?;
 

@@ -2,7 +2,7 @@
 //!
 //! Source: arXiv:2302.13971, section 2.2; arXiv:2407.21783, section 3.2; tensor names of GGUF's `llama`.
 
-use program::{Act, AttentionSpec, CacheKind, CacheSpec, Recorder, RopePairs, ValueId};
+use program::{Act, Attention, CacheKind, CacheSpec, Recorder, RopePairs, ValueId};
 
 use super::Architecture;
 use crate::{ModelConfig, Result, Weights};
@@ -27,10 +27,7 @@ impl Architecture for Llama {
         let eps = c.rms_norm_eps;
         // Llama 3.1 and later: a divisor for each frequency.
         let factors = w.optional_vector("rope_freqs", c.rope_dims / 2)?;
-        let at = AttentionSpec {
-            rope: Some(c.rope(RopePairs::Interleaved, factors)),
-            scale: c.attention_scale(),
-        };
+        let rope = c.rope(RopePairs::Interleaved, factors);
 
         let mut x = r.embed(w.token_embd(c)?)?; // [n, hidden_size]
         for i in 0..c.n_layers {
@@ -55,7 +52,8 @@ impl Architecture for Llama {
             let q = r.view("q", q, n_heads)?; // [n, n_heads, head_dim]
             let k = r.view("k", k, n_kv_heads)?;
             let v = r.view("v", v, n_kv_heads)?;
-            let a = r.attention("attn", &at, cache, [q, k, v])?; // [n, n_heads * value_dim]
+            let at = Attention::causal(cache, Some(rope.clone()), c.attention_scale());
+            let a = r.attention("attn", at, &[q, k, v])?; // [n, n_heads * value_dim]
             let a = r.linear(
                 "attn_output",
                 a,

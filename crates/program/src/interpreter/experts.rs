@@ -1,7 +1,7 @@
 //! Mixtures of experts: choosing them, and their weighted sum.
 
 use super::ops::{gated_act, linear};
-use crate::{Act, Gating, GroupScore, Groups, LEAST_WEIGHT_SUM, Router};
+use crate::{Gate, Gating, GroupScore, Groups, LEAST_WEIGHT_SUM, Router};
 
 /// Ids of the chosen experts, then their weights: `[2 * n_used]`.
 pub(super) fn route(scores: &[f32], router: &Router, bias: Option<&[f32]>) -> Vec<f32> {
@@ -77,7 +77,7 @@ pub(super) struct All<'a> {
 
 impl All<'_> {
     /// The weighted sum of the experts that `routes` names, for one row `x`.
-    pub(super) fn mix(&self, x: &[f32], routes: &[f32], act: Act) -> Vec<f32> {
+    pub(super) fn mix(&self, x: &[f32], routes: &[f32], act: Gate) -> Vec<f32> {
         let (ids, weights) = routes.split_at(routes.len() / 2);
         let mut sum = vec![0.0; x.len()];
         for (&id, &weight) in ids.iter().zip(weights) {
@@ -99,6 +99,7 @@ impl All<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Act;
 
     const PLAIN: Router = Router {
         n_used: 2,
@@ -183,7 +184,7 @@ mod tests {
             down: &[1.0, -1.0, 10.0, 20.0],
             n: 2,
         };
-        let mixed = all.mix(&[1.0, 1.0], &[1.0, 0.0, 0.5, 2.0], Act::Sigmoid);
+        let mixed = all.mix(&[1.0, 1.0], &[1.0, 0.0, 0.5, 2.0], Act::Sigmoid.into());
         // expert 1: 3.5 * (10, 20), expert 0: 1.5 * (1, -1)
         assert_eq!(mixed, [0.5 * 35.0 + 2.0 * 1.5, 0.5 * 70.0 - 2.0 * 1.5]);
     }

@@ -1,6 +1,7 @@
 //! Latent attention as plain attention: every head's keys and values are made in full, and those are cached.
 
-use super::ops::{Heads, KvWidths, Rotation, dot};
+use super::attention::KvWidths;
+use super::ops::{Heads, Rotation, dot};
 
 /// The weights of [`crate::LatentUp`].
 pub(super) enum Up<'a> {
@@ -12,7 +13,7 @@ pub(super) enum Up<'a> {
 pub(super) struct Latent<'a> {
     /// q_nope, q_pe, c, k_pe.
     pub(super) inputs: [Heads<'a>; 4],
-    pub(super) rotation: Rotation,
+    pub(super) rotation: Option<Rotation>,
     pub(super) up: Up<'a>,
     pub(super) value_dim: usize,
 }
@@ -28,11 +29,17 @@ impl Latent<'_> {
         }
     }
 
+    fn turn(&self, row: &mut [f32], dim: usize, position: usize) {
+        if let Some(rotation) = &self.rotation {
+            rotation.turn(row, dim, position);
+        }
+    }
+
     /// Row `i` as queries: `[H, dn + dr]`.
     pub(super) fn query(&self, i: usize, position: usize) -> Vec<f32> {
         let [q_nope, q_pe, ..] = &self.inputs;
         let mut turned = q_pe.x[q_pe.row(i)].to_vec();
-        self.rotation.turn(&mut turned, q_pe.dim, position);
+        self.turn(&mut turned, q_pe.dim, position);
         let nope = q_nope.x[q_nope.row(i)].chunks_exact(q_nope.dim);
         nope.zip(turned.chunks_exact(q_pe.dim)).flat_map(|(nope, pe)| [nope, pe].concat()).collect()
     }
@@ -42,7 +49,7 @@ impl Latent<'_> {
         let [q_nope, _, c, k_pe] = &self.inputs;
         let (heads, key_dim) = (q_nope.groups, q_nope.dim);
         let mut turned = k_pe.x[k_pe.row(i)].to_vec();
-        self.rotation.turn(&mut turned, k_pe.dim, position);
+        self.turn(&mut turned, k_pe.dim, position);
         let c = &c.x[c.row(i)];
         let (mut keys, mut values) = (Vec::new(), Vec::new());
         for head in 0..heads {
@@ -130,7 +137,7 @@ mod tests {
                 heads(&[2.0], 1, 1),
                 heads(&[1.0, 0.0], 1, 2),
             ],
-            rotation: Rotation::new(&rope, None),
+            rotation: Some(Rotation::new(&rope, None)),
             up: Up::Joint { kv_b: &[1.0, 2.0, 3.0, 4.0] },
             value_dim: 1,
         };

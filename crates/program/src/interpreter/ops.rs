@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::session::Cached;
-use crate::{Act, Rope, RopePairs};
+use super::acts;
+use crate::{Act, Gate, Rope, RopePairs};
 
 /// `[rows, groups, dim]`, row-major.
 pub(super) struct Heads<'a> {
@@ -51,18 +51,18 @@ pub(super) fn linear(x: &[f32], weight: &[f32], cols: usize, bias: Option<&[f32]
     out
 }
 
-/// `act(gate) * up`; each number of a shorter `gate` is the factor of as many of `up`.
-pub(super) fn gated_act(act: Act, gate: &[f32], up: &[f32]) -> Vec<f32> {
-    let act = |x: f64| match act {
-        Act::Silu => x / (1.0 + (-x).exp()),
-        Act::Sigmoid => 1.0 / (1.0 + (-x).exp()),
-    };
-    let Some(each) = up.len().checked_div(gate.len()) else { return Vec::new() };
+/// `act(x)`.
+pub(super) fn act(act: Act, x: &[f32]) -> Vec<f32> {
+    x.iter().map(|&x| acts::act(act, f64::from(x)) as f32).collect()
+}
+
+/// Gates and what they let through; each number of a shorter `gate` goes with as many of `up`.
+pub(super) fn gated_act(gate: Gate, gates: &[f32], up: &[f32]) -> Vec<f32> {
+    let Some(each) = up.len().checked_div(gates.len()) else { return Vec::new() };
     let row = |(&g, up): (&f32, &[f32])| {
-        let factor = act(f64::from(g));
-        up.iter().map(|&u| (factor * f64::from(u)) as f32).collect::<Vec<_>>()
+        up.iter().map(|&u| acts::gate(gate, f64::from(g), f64::from(u)) as f32).collect::<Vec<_>>()
     };
-    gate.iter().zip(up.chunks_exact(each)).flat_map(row).collect()
+    gates.iter().zip(up.chunks_exact(each)).flat_map(row).collect()
 }
 
 /// `a + b`.
@@ -107,45 +107,6 @@ impl Rotation {
     }
 }
 
-/// What is cached of one position: a key and a value for each key-value head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct KvWidths {
-    pub(super) n_kv_heads: usize,
-    pub(super) key_dim: usize,
-    pub(super) value_dim: usize,
-}
-
-/// `softmax(scale * q.k) v` of one rotated query row `[n_heads, key_dim]` over the first `len` cached positions:
-/// `[n_heads, value_dim]`. Query head `h` reads key-value head `h / (n_heads / n_kv_heads)`.
-pub(super) fn attend(
-    q: &[f32],
-    cached: &Cached,
-    widths: &KvWidths,
-    len: usize,
-    scale: f32,
-) -> Vec<f32> {
-    let KvWidths { n_kv_heads, key_dim, value_dim } = *widths;
-    let group = q.len() / key_dim / n_kv_heads;
-    let mut out = Vec::with_capacity(q.len() / key_dim * value_dim);
-    for (h, q) in q.chunks_exact(key_dim).enumerate() {
-        let key = |t: usize| &cached.k[(t * n_kv_heads + h / group) * key_dim..][..key_dim];
-        let value = |t: usize| &cached.v[(t * n_kv_heads + h / group) * value_dim..][..value_dim];
-        let scores: Vec<f64> = (0..len).map(|t| f64::from(scale) * dot(q, key(t))).collect();
-        let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let mut sum = 0.0;
-        let mut mixed = vec![0.0; value_dim];
-        for (t, score) in scores.iter().enumerate() {
-            let p = (score - max).exp();
-            sum += p;
-            for (m, &v) in mixed.iter_mut().zip(value(t)) {
-                *m += p * f64::from(v);
-            }
-        }
-        out.extend(mixed.iter().map(|m| (m / sum) as f32));
-    }
-    out
-}
-
 /// Eight sums side by side, because a single one would wait for itself at every addition.
 pub(super) fn dot(a: &[f32], b: &[f32]) -> f64 {
     let mut sums = [0.0; 8];
@@ -187,22 +148,10 @@ mod tests {
         let want = [3.0 / 12.5f32.sqrt(), 8.0 / 12.5f32.sqrt(), 0.0, 4.0 / 2.0f32.sqrt()];
         assert!(y.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-6), "{y:?}");
         assert_eq!(linear(&[1.0, 2.0], &[3.0, 4.0, 5.0, 6.0], 2, Some(&[0.5, -1.0])), [11.5, 16.0]);
-        assert_eq!(gated_act(Act::Silu, &[0.0, 1e9], &[5.0, 2.0]), [0.0, 2e9]);
+        assert_eq!(gated_act(Act::Silu.into(), &[0.0, 1e9], &[5.0, 2.0]), [0.0, 2e9]);
         assert_eq!(
-            gated_act(Act::Sigmoid, &[0.0, 1e9], &[5.0, 2.0, 3.0, 4.0]),
+            gated_act(Act::Sigmoid.into(), &[0.0, 1e9], &[5.0, 2.0, 3.0, 4.0]),
             [2.5, 1.0, 3.0, 4.0]
         );
-    }
-
-    #[test]
-    fn a_query_mixes_values_by_softmax_and_shares_kv_heads() {
-        let widths = KvWidths { n_kv_heads: 1, key_dim: 1, value_dim: 2 };
-        let cached =
-            Cached { k: vec![0.0, 2.0, 7.0], v: vec![1.0, 0.0, 0.0, 1.0, 50.0, 50.0], row: [1, 2] };
-        // Two query heads share the one key-value head; the third position is not visible yet.
-        let out = attend(&[0.0, 1.0], &cached, &widths, 2, 0.5);
-        let p = 1.0 / (1.0 + 1f32.exp());
-        let want = [0.5, 0.5, p, 1.0 - p];
-        assert!(out.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-6), "{out:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! Recording of mixtures of experts.
 
 use super::Recorder;
-use crate::{Act, GroupScore, Op, Result, Router, Shape, ValueId, WeightId};
+use crate::{Gate, GroupScore, Op, Result, Router, Shape, ValueId, WeightId};
 
 /// The weights of all experts of a layer, expert by expert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Recorder {
         &self,
         name: &str,
         weights: ExpertWeights,
-        act: Act,
+        act: impl Into<Gate>,
         x: ValueId,
         routes: ValueId,
     ) -> Result<ValueId> {
@@ -89,6 +89,10 @@ impl Recorder {
             let found = format!("gate {:?}, up {:?}, down {:?}", of(gate), of(up), of(down));
             return Err(self.operand(name, expected, found));
         }
+        let act = act.into();
+        if !act.is_sound() {
+            return Err(self.operand(name, "sound parameters".into(), format!("{act:?}")));
+        }
         let op = Op::Experts { gate, up, down, act, n_experts, n_used };
         self.push(name, op, &[x, routes], Shape { groups: 1, dim: hidden, ..shape })
     }
@@ -107,7 +111,7 @@ mod tests {
     use quant::GgmlType;
 
     use super::*;
-    use crate::{Gating, Groups, Program, Rows, WeightSpec};
+    use crate::{Act, Gating, Groups, Program, Rows, WeightSpec};
 
     fn weight(r: &Recorder, name: &str, rows: usize, cols: usize) -> WeightId {
         r.weight(WeightSpec { name: name.into(), ty: GgmlType::F32, rows, cols })

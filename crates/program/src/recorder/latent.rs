@@ -1,32 +1,22 @@
 //! Recording of latent attention.
 
 use super::Recorder;
-use crate::{CacheId, CacheKind, LatentUp, Op, Result, Rope, Rows, Shape, ValueId};
-
-/// What the layers of a model have in common in their latent attention.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LatentSpec {
-    /// Rotation of q_pe and k_pe.
-    pub rope: Rope,
-    /// Factor on the scores.
-    pub scale: f32,
-}
+use crate::{CacheKind, LatentAttention, LatentUp, Op, Result, Rows, Shape, ValueId};
 
 impl Recorder {
     /// Rotate q_pe and k_pe, append `[c | k_pe]` to the cache, attend: `[Tokens, H * dv]`. The inputs are q_nope
     /// `[Tokens, H, dn]`, q_pe `[Tokens, H, dr]`, c `[Tokens, 1, r]` and k_pe `[Tokens, 1, dr]`.
     ///
     /// # Errors
-    /// [`Error::Operand`](crate::Error::Operand) if heads and widths do not fit the cache or the weights.
+    /// [`Error::Operand`](crate::Error::Operand) if heads and widths do not fit the cache or the
+    /// weights, or the score's parameters are no sound numbers.
     pub fn latent_attention(
         &self,
         name: &str,
-        at: &LatentSpec,
-        cache: CacheId,
-        up: LatentUp,
+        at: LatentAttention,
         inputs: [ValueId; 4],
     ) -> Result<ValueId> {
-        let kind = self.state.borrow().program.cache(cache).kind;
+        let kind = self.state.borrow().program.cache(at.cache).kind;
         let CacheKind::Latent { rank, rope_dim } = kind else {
             return Err(self.operand(name, "a cache of latents".into(), format!("{kind:?}")));
         };
@@ -35,7 +25,7 @@ impl Recorder {
             && q_nope.groups == q_pe.groups
             && (c.groups, k_pe.groups) == (1, 1)
             && q_pe.dim == k_pe.dim
-            && at.rope.dims == k_pe.dim
+            && at.rope.as_ref().is_none_or(|rope| rope.dims == k_pe.dim)
             && k_pe.dim.is_multiple_of(2)
             && (rank, rope_dim) == (c.dim, k_pe.dim);
         if !fits {
@@ -43,21 +33,21 @@ impl Recorder {
             let found = format!("q_nope {q_nope:?}, q_pe {q_pe:?}, c {c:?}, k_pe {k_pe:?}");
             return Err(self.operand(name, expected, found));
         }
-        let Some(value_dim) = self.value_dim(up, q_nope, c.dim) else {
+        let Some(value_dim) = self.value_dim(at.up, q_nope, c.dim) else {
             let expected = format!(
                 "weights of {} heads, keys of {}, rank {}",
                 q_nope.groups, q_nope.dim, c.dim
             );
             let of = |id| (self.spec(id).rows, self.spec(id).cols);
-            let found = match up {
+            let found = match at.up {
                 LatentUp::Split { k_b, v_b } => format!("{:?} and {:?}", of(k_b), of(v_b)),
                 LatentUp::Joint { kv_b } => format!("{:?}", of(kv_b)),
             };
             return Err(self.operand(name, expected, found));
         };
-        let op = Op::LatentAttention { cache, rope: at.rope.clone(), up, scale: at.scale };
+        self.check_score(name, &at.score, q_nope.groups)?;
         let shape = Shape { rows: q_nope.rows, groups: 1, dim: q_nope.groups * value_dim };
-        self.push(name, op, &inputs, shape)
+        self.push(name, Op::LatentAttention(at), &inputs, shape)
     }
 
     /// Width of one value, if the weights fit heads like these and latents of `rank`.
@@ -88,7 +78,7 @@ mod tests {
     use quant::GgmlType;
 
     use super::*;
-    use crate::{CacheSpec, RopePairs, RopeScaling, WeightId, WeightSpec};
+    use crate::{CacheSpec, Rope, RopePairs, RopeScaling, WeightId, WeightSpec};
 
     /// 2 heads, keys of 3 + 4, latents of 5 in a cache of `rank` + 4; `up` names its weights with the function it is given.
     fn record(
@@ -116,8 +106,8 @@ mod tests {
             scaling: RopeScaling::None,
             factors: None,
         };
-        let at = LatentSpec { rope, scale: 1.0 };
-        Ok(r.shape(r.latent_attention("attn", &at, cache, up(&weight), inputs)?))
+        let at = LatentAttention::causal(cache, Some(rope), up(&weight), 1.0);
+        Ok(r.shape(r.latent_attention("attn", at, inputs)?))
     }
 
     #[test]

@@ -1,0 +1,231 @@
+//! Attention of both kinds: rotate and append, then each query attends by the definition of its score.
+
+use super::latent::{Latent, Up};
+use super::ops::{Heads, dot};
+use super::session::Cached;
+use super::{Batch, Interpreted, State};
+use crate::{
+    Attention, CacheKind, LatentAttention, LatentUp, Mask, Node, Result, Score, alibi_slope,
+};
+
+/// What is cached of one position: a key and a value for each key-value head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KvWidths {
+    pub(super) n_kv_heads: usize,
+    pub(super) key_dim: usize,
+    pub(super) value_dim: usize,
+}
+
+/// From a query and keys to weights.
+struct Scorer<'a> {
+    score: &'a Score,
+    /// `[n_heads]`.
+    sinks: Option<&'a [f32]>,
+}
+
+impl Interpreted {
+    /// Inputs are q and, if the layer appends, k and v.
+    pub(super) fn attention(
+        &self,
+        state: &mut State,
+        batch: &Batch,
+        at: &Attention,
+        inputs: &[Heads<'_>],
+    ) -> Result<Vec<f32>> {
+        let rotation = at.rope.as_ref().map(|rope| self.rotation(rope));
+        let CacheKind::Heads { n_kv_heads, key_dim, value_dim, .. } =
+            self.program.cache(at.cache).kind
+        else {
+            unreachable!("the recorder gave attention a cache of heads")
+        };
+        let widths = KvWidths { n_kv_heads, key_dim, value_dim };
+        let turned = |heads: &Heads<'_>, i: usize, position: usize| {
+            let mut row = heads.x[heads.row(i)].to_vec();
+            if let Some(rotation) = &rotation {
+                rotation.turn(&mut row, heads.dim, position);
+            }
+            row
+        };
+        if let [_, k, v] = inputs {
+            for (i, row) in batch.rows.iter().enumerate() {
+                let key = turned(k, i, row.position);
+                state.session(row.session)?.append(at.cache, &key, &v.x[v.row(i)]);
+            }
+        }
+        let scorer = self.scorer(&at.score);
+        let mut out = Vec::new();
+        for (i, row) in batch.rows.iter().enumerate() {
+            let cached = state.session(row.session)?.cache(at.cache);
+            let q = turned(&inputs[0], i, row.position);
+            out.extend(scorer.attend(&q, row.position, cached, &widths));
+        }
+        Ok(out)
+    }
+
+    /// Inputs are q_nope, q_pe, c and k_pe.
+    pub(super) fn latent_attention(
+        &self,
+        state: &mut State,
+        batch: &Batch,
+        (node, at): (&Node, &LatentAttention),
+        inputs: [Heads<'_>; 4],
+    ) -> Result<Vec<f32>> {
+        let up = match at.up {
+            LatentUp::Split { k_b, v_b } => {
+                Up::Split { k_b: self.weight(k_b), v_b: self.weight(v_b) }
+            }
+            LatentUp::Joint { kv_b } => Up::Joint { kv_b: self.weight(kv_b) },
+        };
+        let value_dim = self.program.value(node.output).shape.dim / inputs[0].groups;
+        let rotation = at.rope.as_ref().map(|rope| self.rotation(rope));
+        let latent = Latent { inputs, rotation, up, value_dim };
+        for (i, row) in batch.rows.iter().enumerate() {
+            let (k, v) = latent.key_value(i, row.position);
+            state.session(row.session)?.append(at.cache, &k, &v);
+        }
+        let scorer = self.scorer(&at.score);
+        let mut out = Vec::new();
+        for (i, row) in batch.rows.iter().enumerate() {
+            let cached = state.session(row.session)?.cache(at.cache);
+            let q = latent.query(i, row.position);
+            out.extend(scorer.attend(&q, row.position, cached, &latent.expanded()));
+        }
+        Ok(out)
+    }
+
+    fn scorer<'a>(&'a self, score: &'a Score) -> Scorer<'a> {
+        Scorer { score, sinks: score.sinks.map(|sinks| self.weight(sinks)) }
+    }
+}
+
+impl Scorer<'_> {
+    /// One rotated query row `[n_heads, key_dim]` at `position`: `[n_heads, value_dim]`. Query head `h` reads
+    /// key-value head `h / (n_heads / n_kv_heads)`.
+    fn attend(&self, q: &[f32], position: usize, cached: &Cached, widths: &KvWidths) -> Vec<f32> {
+        let KvWidths { n_kv_heads, key_dim, value_dim } = *widths;
+        let n_heads = q.len() / key_dim;
+        let end = match self.score.mask {
+            Mask::Causal | Mask::Window(_) | Mask::Chunk(_) => position + 1,
+            Mask::Full => cached.k.len() / (n_kv_heads * key_dim),
+        };
+        let seen = self.score.mask.first(position)..end;
+        let mut out = Vec::with_capacity(n_heads * value_dim);
+        for (h, q) in q.chunks_exact(key_dim).enumerate() {
+            let head = h / (n_heads / n_kv_heads);
+            let key = |t: usize| &cached.k[(t * n_kv_heads + head) * key_dim..][..key_dim];
+            let value = |t: usize| &cached.v[(t * n_kv_heads + head) * value_dim..][..value_dim];
+            let slope = self.score.alibi.map_or(0.0, |bias| alibi_slope(h, n_heads, bias));
+            let score = |t: usize| {
+                self.score(dot(q, key(t)), position) + slope * (t as f64 - position as f64)
+            };
+            let scores: Vec<f64> = seen.clone().map(score).collect();
+            let sink = self.sinks.map_or(f64::NEG_INFINITY, |sinks| f64::from(sinks[h]));
+            out.extend(mix(&scores, sink, seen.clone().map(value), value_dim));
+        }
+        out
+    }
+
+    /// Of a product of a query at `position` and a key, before ALiBi.
+    fn score(&self, product: f64, position: usize) -> f64 {
+        let temperature = self.score.temperature.map_or(1.0, |t| t.at(position));
+        let score = temperature * f64::from(self.score.scale) * product;
+        match self.score.softcap.map(f64::from) {
+            Some(cap) => cap * (score / cap).tanh(),
+            None => score,
+        }
+    }
+}
+
+/// `values` weighted by the softmax of their scores and a sink's.
+fn mix<'a>(
+    scores: &[f64],
+    sink: f64,
+    values: impl Iterator<Item = &'a [f32]>,
+    dim: usize,
+) -> Vec<f32> {
+    let max = scores.iter().copied().fold(sink, f64::max);
+    let mut sum = (sink - max).exp();
+    let mut mixed = vec![0.0; dim];
+    for (score, value) in scores.iter().zip(values) {
+        let p = (score - max).exp();
+        sum += p;
+        for (m, &v) in mixed.iter_mut().zip(value) {
+            *m += p * f64::from(v);
+        }
+    }
+    mixed.iter().map(|m| (m / sum) as f32).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Temperature;
+
+    /// Keys 0, 2, 7, 1 of one dimension; values are unit vectors.
+    fn cached() -> Cached {
+        let mut v = vec![0.0; 16];
+        (0..4).for_each(|i| v[i * 5] = 1.0);
+        Cached { k: vec![0.0, 2.0, 7.0, 1.0], v, row: [1, 4] }
+    }
+
+    fn attend(change: impl Fn(&mut Score), sinks: Option<&[f32]>, position: usize) -> Vec<f32> {
+        let widths = KvWidths { n_kv_heads: 1, key_dim: 1, value_dim: 4 };
+        let mut score = Score::causal(0.5);
+        change(&mut score);
+        // two query heads share the one key-value head
+        Scorer { score: &score, sinks }.attend(&[0.0, 1.0], position, &cached(), &widths)
+    }
+
+    fn close(found: &[f32], want: &[f64]) {
+        let near = found.iter().zip(want).all(|(a, b)| (f64::from(*a) - b).abs() < 1e-6);
+        assert!(near && found.len() == want.len(), "{found:?} vs {want:?}");
+    }
+
+    /// Softmax of scores, where there are any, as `[4]`.
+    fn softmax(scores: [Option<f64>; 4], more: f64) -> [f64; 4] {
+        let weight = |s: Option<f64>| s.map_or(0.0, f64::exp);
+        let sum: f64 = scores.into_iter().map(weight).sum::<f64>() + more;
+        scores.map(|s| weight(s) / sum)
+    }
+
+    #[test]
+    fn a_query_mixes_values_by_softmax_and_shares_kv_heads() {
+        let out = attend(|_| (), None, 1);
+        close(&out[..4], &[0.5, 0.5, 0.0, 0.0]);
+        close(&out[4..], &softmax([Some(0.0), Some(1.0), None, None], 0.0));
+    }
+
+    #[test]
+    fn masks_let_a_query_see_what_they_say() {
+        let seen = |mask, position: usize| attend(|s| s.mask = mask, None, position)[..4].to_vec();
+        close(&seen(Mask::Window(2), 2), &[0.0, 0.5, 0.5, 0.0]);
+        close(&seen(Mask::Window(9), 1), &[0.5, 0.5, 0.0, 0.0]);
+        close(&seen(Mask::Chunk(2), 2), &[0.0, 0.0, 1.0, 0.0]);
+        close(&seen(Mask::Chunk(2), 3), &[0.0, 0.0, 0.5, 0.5]);
+        close(&seen(Mask::Full, 0), &[0.25; 4]);
+    }
+
+    #[test]
+    fn scores_are_capped_warmed_and_biased_in_this_order() {
+        let alone = |change: &dyn Fn(&mut Score)| attend(change, None, 1)[4..].to_vec();
+        let cap = |x: f64| 2.0 * (x / 2.0).tanh();
+        let want = |second| softmax([Some(0.0), Some(second), None, None], 0.0);
+        close(&alone(&|s| s.softcap = Some(2.0)), &want(cap(1.0)));
+        let temperature = Temperature { beta: 0.5, floor: 2.0, offset: 1.0 };
+        let warmth = 1.0 + 0.5 * 2f64.ln();
+        close(&alone(&|s| s.temperature = Some(temperature)), &want(warmth));
+        // the slope of the second of two heads is 2^-8
+        let biased = softmax([Some(-1.0 / 256.0), Some(cap(warmth)), None, None], 0.0);
+        let all = |s: &mut Score| {
+            (s.softcap, s.temperature, s.alibi) = (Some(2.0), Some(temperature), Some(8.0));
+        };
+        close(&alone(&all), &biased);
+    }
+
+    #[test]
+    fn a_sink_takes_weight_and_cannot_overflow() {
+        let out = attend(|_| (), Some(&[0.0, 1e4]), 1);
+        close(&out[..4], &softmax([Some(0.0), Some(0.0), None, None], 1.0));
+        close(&out[4..], &[0.0; 4]);
+    }
+}
