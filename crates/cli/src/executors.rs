@@ -14,9 +14,6 @@ pub(crate) enum ExecutorKind {
     Interpreter,
 }
 
-/// Bytes from which an output head is worth two stages. The bundled model's, which stays in a cache, lost 5 % of a step.
-const LARGE_HEAD: u64 = 32 << 20;
-
 /// What the user chose.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ExecutorOptions {
@@ -28,8 +25,6 @@ pub(crate) struct ExecutorOptions {
     pub(crate) isa: Option<Isa>,
     /// How latent attention is computed.
     pub(crate) mla: MlaChoice,
-    /// Whether tokens are chosen greedily: see [`cpu::Options::two_stage_head_bytes`].
-    pub(crate) greedy: bool,
 }
 
 impl ExecutorOptions {
@@ -51,8 +46,7 @@ impl ExecutorOptions {
 
     /// The processor, whatever was chosen: for measurements of what only it has.
     pub(crate) fn cpu(&self) -> Cpu {
-        let ExecutorOptions { threads, isa, mla, greedy, .. } = *self;
-        let two_stage_head_bytes = greedy.then_some(LARGE_HEAD);
-        Cpu::new(&cpu::Options { threads, isa, mla, two_stage_head_bytes })
+        let ExecutorOptions { threads, isa, mla, .. } = *self;
+        Cpu::new(&cpu::Options { threads, isa, mla })
     }
 }

@@ -78,12 +78,6 @@ impl Limits {
         steps.fold(Prediction::default(), |sum, step| sum.plus(&step))
     }
 
-    /// `work`, where that many bytes of weights did not have to be read.
-    pub(crate) fn without(&self, work: &Prediction, bytes: u64) -> Prediction {
-        let memory = (work.memory - bytes as f64 / self.machine.bandwidth).max(0.0);
-        Prediction { memory, ..*work }
-    }
-
     /// A prompt of which `cached` positions are there and `n` are computed, with logits of the last.
     pub(crate) fn prompt(&self, cached: usize, n: usize) -> Prediction {
         let positions = cached as u64..(cached + n) as u64;
@@ -135,10 +129,6 @@ mod tests {
         assert!(time(limits.steps(100, 1)) > time(limits.steps(0, 1)));
         let (two, one) = (time(limits.steps(10, 2)), time(limits.steps(10, 1)));
         assert!(two > 1.9 * one && two < 2.1 * one);
-        let step = limits.steps(0, 1);
-        let bytes = (step.memory * limits.machine.bandwidth) as u64;
-        let half = limits.without(&step, bytes / 2).memory / step.memory;
-        assert!((half - 0.5).abs() < 1e-3 && limits.without(&step, 2 * bytes).memory == 0.0);
         assert!(time(limits.prompt(0, 200)) > time(limits.prompt(100, 100)));
         assert_eq!(time(limits.prompt(50, 0)), 0.0);
     }

@@ -43,8 +43,6 @@ pub(crate) struct LoadOptions {
     /// Whether the machine's ceilings are wanted, and the rates of the model's types: the chunk of prompts depends on
     /// them. They are measured before the weights take their memory. Without, rates that are known are used.
     pub(crate) ceilings: bool,
-    /// Whether tokens will be chosen greedily: the executor may prepare for that.
-    pub(crate) greedy: bool,
 }
 
 /// Open a model file, all its shards.
@@ -111,8 +109,7 @@ pub(crate) fn model(
     memory::check_fit(&program, &cache, memory::available())?;
 
     let &ExecutorArgs { executor: kind, isa, mla, .. } = executor;
-    let LoadOptions { threads, greedy, .. } = options;
-    let chosen = ExecutorOptions { kind, threads, isa, mla, greedy };
+    let chosen = ExecutorOptions { kind, threads: options.threads, isa, mla };
     let executor = chosen.start();
     let ceilings = if options.ceilings { ceilings::kept_or_measured(&*executor) } else { None };
     let rates = if options.ceilings {

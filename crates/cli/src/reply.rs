@@ -107,10 +107,7 @@ pub(crate) fn footer(reply: &Generated, session: &Session, limits: Option<&Limit
     };
     let prompt = limits.map(|limits| limits.prompt(stats.cached_tokens, computed));
     let prompt = share(prompt, stats.prefill.as_secs_f64());
-    let steps = limits.map(|limits| {
-        let steps = limits.steps(stats.prompt_tokens, stats.steps.len());
-        limits.without(&steps, stats.left_out_bytes)
-    });
+    let steps = limits.map(|limits| limits.steps(stats.prompt_tokens, stats.steps.len()));
     let steps = share(steps, stats.steps.iter().sum::<Duration>().as_secs_f64());
     let cached = match stats.cached_tokens {
         0 => String::new(),

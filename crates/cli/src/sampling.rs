@@ -155,11 +155,6 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Whether only the likeliest token matters.
-    pub(crate) fn is_plain_greedy(&self) -> bool {
-        self.sampler.is_plain_greedy() && !self.ignore_eog
-    }
-
     /// From flags.
     pub(crate) fn new(sampler: SamplerOptions, length: LengthArgs, verbose: bool) -> Self {
         Settings {

@@ -48,16 +48,15 @@ impl SessionArgs {
         Ok(Settings::new(sampler, self.length.clone(), self.verbose.verbose))
     }
 
-    /// Load the model and open a session for replies made so.
+    /// Load the model and open a session.
     ///
     /// # Errors
     /// A malformed model, or one that does not fit in memory.
-    pub(crate) fn open(&self, gguf: Gguf, settings: &Settings) -> anyhow::Result<Opened> {
+    pub(crate) fn open(&self, gguf: Gguf) -> anyhow::Result<Opened> {
         let options = LoadOptions {
             threads: self.threads.threads,
             verbose: self.verbose.verbose,
             ceilings: self.verbose.verbose || ui::stderr_is_terminal(),
-            greedy: settings.is_plain_greedy(),
         };
         let cache = |config: &models::ModelConfig| {
             self.cache.options(self.context.capacity(config.context_length))

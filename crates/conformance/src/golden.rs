@@ -108,13 +108,13 @@ pub fn golden_case(executor: &dyn Executor, case: &Case) -> Outcome {
 fn greedy(model: &dyn Model, session: SessionId, first: u32, n: usize) -> Vec<u32> {
     let mut ids = vec![first];
     while ids.len() < n {
-        ids.push(argmax(&feed(model, session, &ids[ids.len() - 1..], Outputs::Best)));
+        ids.push(argmax(&feed(model, session, &ids[ids.len() - 1..], Outputs::Last)));
     }
     ids
 }
 
 /// The highest score's index; the lowest of equal ones.
-pub fn argmax(row: &[f32]) -> u32 {
+fn argmax(row: &[f32]) -> u32 {
     let mut best = 0;
     for (i, x) in row.iter().enumerate() {
         if *x > row[best] {

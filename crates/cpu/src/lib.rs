@@ -6,7 +6,6 @@
 mod cache;
 mod exec;
 mod geometry;
-mod head;
 mod lower;
 mod memory;
 mod mla;
@@ -44,17 +43,13 @@ pub struct Options {
     pub isa: Option<Isa>,
     /// How latent attention is computed.
     pub mla: MlaChoice,
-    /// Keep an output head of at least so many bytes as the sum of a coarse and a fine matrix, where its type allows that:
-    /// a step whose greatest logit alone is wanted ([`program::Outputs::Best`]) then reads the fine one only where it can
-    /// matter. Scales are kept twice, so that other steps read a little more.
-    pub two_stage_head_bytes: Option<u64>,
 }
 
 /// The CPU as an executor.
 pub struct Cpu {
     pool: Arc<Pool>,
     tuning: Tuning,
-    options: Options,
+    mla: MlaChoice,
 }
 
 impl Cpu {
@@ -62,7 +57,7 @@ impl Cpu {
     pub fn new(options: &Options) -> Cpu {
         let threads = options.threads.unwrap_or_else(default_threads);
         let isa = options.isa.unwrap_or_else(Isa::detect).and(Isa::detect());
-        Cpu { pool: Arc::new(Pool::new(threads)), tuning: Tuning::new(isa), options: *options }
+        Cpu { pool: Arc::new(Pool::new(threads)), tuning: Tuning::new(isa), mla: options.mla }
     }
 
     /// Threads in the team, the caller's included.
@@ -92,7 +87,7 @@ impl Executor for Cpu {
         let model = CpuModel::load(
             program,
             weights,
-            (Arc::clone(&self.pool), &self.tuning, &self.options),
+            (Arc::clone(&self.pool), &self.tuning, self.mla),
             progress,
         )?;
         Ok(Box::new(model))

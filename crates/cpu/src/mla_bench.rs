@@ -12,7 +12,7 @@ use program::{
 use quant::GgmlType;
 
 use crate::model::{CpuModel, Random};
-use crate::{Cpu, MlaChoice, MlaDims, MlaForm, Options};
+use crate::{Cpu, MlaChoice, MlaDims, MlaForm};
 
 /// A layer to measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,8 +64,7 @@ impl MlaBench {
     pub fn new(cpu: &Cpu, layer: MlaLayer, form: MlaForm) -> Result<MlaBench> {
         let program = Arc::new(record(&layer)?);
         let weights = MadeUp::new(&program)?;
-        let options = Options { mla: MlaChoice::Always(form), ..cpu.options };
-        let team = (Arc::clone(&cpu.pool), &cpu.tuning, &options);
+        let team = (Arc::clone(&cpu.pool), &cpu.tuning, MlaChoice::Always(form));
         let model = CpuModel::load(program, &weights, team, &mut |_| {})?;
         Ok(MlaBench { model, layer, form })
     }

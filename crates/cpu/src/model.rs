@@ -3,21 +3,18 @@
 mod made_up;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use kernels::rows::rope_angles;
 use kv::{Contiguous, Layout};
 use program::{
-    CacheOptions, Error, Model, Op, Outputs, PEAK, PhaseTime, Program, Progress, Result, Rows,
-    SessionId, Step, StepOut, StepStats, WeightId, WeightSource,
+    CacheOptions, Error, Model, Op, PEAK, PhaseTime, Program, Progress, Result, Rows, SessionId,
+    Step, StepOut, StepStats, WeightId, WeightSource,
 };
 
-use crate::Options;
 use crate::cache::{CacheShape, cache_shapes};
 use crate::exec::{Angles, Exec, Kernels, SequenceRows, StepRows};
-use crate::head::Stages;
 use crate::lower::lower;
 use crate::memory::{HugePages, Shared};
 use crate::mla::{MlaChoice, MlaForm};
@@ -25,7 +22,7 @@ use crate::narrow::narrow;
 use crate::plan::{ExpandPhase, Job, LatentPhase, Phase, Plan};
 use crate::pool::Pool;
 use crate::tune::Tuning;
-use crate::weights::{PackedJob, Weights};
+use crate::weights::Weights;
 use crate::workspace::Workspace;
 
 pub(crate) use made_up::Random;
@@ -54,7 +51,6 @@ struct State {
     sessions: BTreeMap<SessionId, Session>,
     next: u64,
     workspace: Workspace,
-    stages: Stages,
     stats: StepStats,
 }
 
@@ -72,12 +68,12 @@ impl CpuModel {
     pub(crate) fn load(
         program: Arc<Program>,
         source: &dyn WeightSource,
-        (pool, tuning, options): (Arc<Pool>, &Tuning, &Options),
+        (pool, tuning, form): (Arc<Pool>, &Tuning, MlaChoice),
         progress: &mut dyn FnMut(Progress),
     ) -> Result<CpuModel> {
         let narrowed = narrow(&program);
-        let plan = lower(&narrowed, options.mla)?;
-        let weights = Weights::load((&program, &plan), source, (&pool, tuning, options), progress)?;
+        let plan = lower(&narrowed, form)?;
+        let weights = Weights::load((&program, &plan), source, (&pool, tuning, form), progress)?;
         let rotation = |rope: &program::Rope| Rotation {
             frequencies: rope.frequencies(rope.factors.map(|id| weights.vector(id))),
             magnitude: f64::from(rope.magnitude()),
@@ -89,9 +85,8 @@ impl CpuModel {
             ..StepStats::default()
         };
         let workspace = Workspace::new(&plan, &pool);
-        let (sessions, stages) = (BTreeMap::new(), Stages::default());
-        let state = Mutex::new(State { sessions, next: 1, workspace, stages, stats });
-        let (kernels, form) = (Kernels::pick(tuning.isa()), options.mla);
+        let state = Mutex::new(State { sessions: BTreeMap::new(), next: 1, workspace, stats });
+        let kernels = Kernels::pick(tuning.isa());
         Ok(CpuModel { program, plan, weights, kernels, pool, rotations, form, state })
     }
 
@@ -118,12 +113,6 @@ impl CpuModel {
             Phase::Experts(experts) => weight(experts.gate),
             Phase::Rows(_) | Phase::SelectRows { .. } => String::new(),
         }
-    }
-
-    /// The output head, if it is kept as two matrices.
-    fn split_head(&self) -> Option<&PackedJob> {
-        let (phase, job) = self.plan.head?;
-        Some(&self.weights.jobs(phase)[job]).filter(|job| job.is_split())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -210,7 +199,7 @@ impl CpuModel {
         step: &Step<'_>,
         sequences: &[SequenceRows],
         caches: &mut [&mut Session],
-        (workspace, n_whole): (&mut Workspace, Option<&AtomicUsize>),
+        workspace: &mut Workspace,
     ) -> Result<StepOut> {
         let tokens: Vec<u32> = step.sequences.iter().flat_map(|s| s.tokens).copied().collect();
         let wanted = |(rows, sequence): (&SequenceRows, &program::Sequence<'_>)| {
@@ -235,7 +224,6 @@ impl CpuModel {
         )?;
         let exec = Exec {
             plan: &self.plan,
-            n_whole,
             weights: &self.weights,
             kernels: &self.kernels,
             tokens: &tokens,
@@ -286,11 +274,6 @@ impl CpuModel {
         };
         Ok(StepOut { logits: copy(logits)?, vocab_size: out.cols, peaks: copy(peaks)? })
     }
-}
-
-/// Whether the greatest logit of one row is all that a step is to yield.
-fn wants_greatest(step: &Step<'_>) -> bool {
-    matches!(step.sequences, [program::Sequence { outputs: Outputs::Best, .. }])
 }
 
 /// An empty list with room for `len` numbers.
@@ -352,7 +335,7 @@ impl Model for CpuModel {
         if sequences.is_empty() {
             return Ok(StepOut::new(Vec::new(), self.program.vocab_size()));
         }
-        let State { sessions, workspace, stages, stats, .. } = state;
+        let State { sessions, workspace, stats, .. } = state;
         let place = |id: &SessionId| step.sequences.iter().position(|s| s.session == *id);
         let mut caches: Vec<(usize, &mut Session)> =
             sessions.iter_mut().filter_map(|(id, session)| Some((place(id)?, session))).collect();
@@ -362,15 +345,7 @@ impl Model for CpuModel {
         let prepared = caches.iter_mut().zip(&sequences).try_for_each(|(session, rows)| {
             session.cache.prepare(rows.start + rows.n).map_err(cache_error)
         });
-        let n_whole = AtomicUsize::new(0);
-        let staged = self.split_head().filter(|_| wants_greatest(step) && stages.use_now());
-        let done = prepared.and_then(|()| {
-            let counted = staged.map(|_| &n_whole);
-            self.run(step, &sequences, &mut caches, (workspace, counted))
-        });
-        if let (Some(head), Ok(_)) = (staged, &done) {
-            stats.weight_bytes_left_out += stages.used(head, n_whole.into_inner());
-        }
+        let done = prepared.and_then(|()| self.run(step, &sequences, &mut caches, workspace));
         for (session, rows) in caches.iter_mut().zip(&sequences) {
             // after a failure the blocks that were prepared go again
             let changed = match done {

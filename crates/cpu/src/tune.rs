@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use kernels::Isa;
 use kernels::linear::{
-    ActFormat, Activations, FEW_ROWS, LinearKernel, PANEL_ROWS, Q8Rows, Tiling, linear, split,
+    ActFormat, Activations, FEW_ROWS, LinearKernel, PANEL_ROWS, Q8Rows, Tiling, linear,
 };
 use quant::GgmlType;
 
@@ -78,18 +78,10 @@ impl Tuning {
 
     /// The kernel for weights of type `ty`; `None` for types that weights cannot have.
     pub(crate) fn linear(&self, ty: GgmlType) -> Option<TunedKernel> {
-        Some(self.tuned(linear(ty, self.isa)?))
-    }
-
-    /// The kernels for weights of type `ty` as a coarse and a fine matrix, if it can be kept so.
-    pub(crate) fn split(&self, ty: GgmlType) -> Option<[TunedKernel; 2]> {
-        Some(split(ty, self.isa)?.map(|kernel| self.tuned(kernel)))
-    }
-
-    fn tuned(&self, kernel: &'static LinearKernel) -> TunedKernel {
+        let kernel = linear(ty, self.isa)?;
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let stream_rows = *found.entry(kernel.name()).or_insert_with(|| stream_rows(kernel));
-        TunedKernel { kernel, stream_rows }
+        Some(TunedKernel { kernel, stream_rows })
     }
 }
 
@@ -186,6 +178,7 @@ mod tests {
     use program::{CacheOptions, CacheType, Model, Outputs, Sequence, Step};
 
     use super::*;
+    use crate::mla::MlaChoice;
     use crate::model::CpuModel;
     use crate::pool::Pool;
 
@@ -203,7 +196,7 @@ mod tests {
         let run = |ty, isa, rows| {
             let program = tiny_model(&tiny_config("qwen2", 256, true), ty);
             let weights = MemoryWeights::random(&program, 4);
-            let team = (Arc::clone(&pool), &fixed(isa, rows), &crate::Options::default());
+            let team = (Arc::clone(&pool), &fixed(isa, rows), MlaChoice::default());
             let model = CpuModel::load(program, &weights, team, &mut |_| {}).expect("it loads");
             let cache = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: 64 };
             let session = model.open(&cache).expect("a session");
@@ -244,10 +237,6 @@ mod tests {
                 let more = tuned.kernel.tiling(rows + 1, COLS);
                 assert!(more.is_some() && tuned.tiling(rows + 1, COLS) == more, "{ty}");
                 assert_eq!(tuning.linear(ty).map(|again| again.stream_rows), Some(rows), "{ty}");
-                for tuned in tuning.split(ty).into_iter().flatten() {
-                    let most = tuned.kernel.stream_rows();
-                    assert!((FEW_ROWS..=most).contains(&tuned.stream_rows), "{ty} split");
-                }
             }
         }
     }

@@ -1,6 +1,5 @@
 //! Weights as the executor keeps them: matrices in panels, in the order they are read; vectors and tables beside them.
 
-mod head;
 mod latent;
 
 use std::collections::HashMap;
@@ -12,9 +11,9 @@ use program::{
     WeightSpec,
 };
 
-use crate::Options;
 use crate::geometry::{LOCAL_ROWS, UNIT_PANELS};
 use crate::memory::Buffer;
+use crate::mla::MlaChoice;
 use crate::plan::{Job, Phase, Plan, Stream};
 use crate::pool::{Pool, Shares};
 use crate::tune::{TunedKernel, Tuning};
@@ -28,16 +27,13 @@ const SLAB_BYTES: usize = 16 << 20;
 #[derive(Clone, Copy)]
 pub(crate) struct PackedMatrix {
     pub(crate) kernel: TunedKernel,
-    /// Which weight of the stream it is packed from.
-    source: usize,
     /// Rows of one copy.
     pub(crate) rows: usize,
     pub(crate) cols: usize,
     pub(crate) panel_bytes: usize,
 }
 
-/// A job's weights: units of [`UNIT_PANELS`] panels; in a gated job, a unit of the gate, then one of the up matrix; where
-/// a matrix is kept as a coarse and a fine one, likewise of these.
+/// A job's weights: units of [`UNIT_PANELS`] panels; in a gated job, a unit of the gate, then one of the up matrix.
 /// Experts are copies of a job: each has its own units.
 pub(crate) struct PackedJob {
     pub(crate) matrices: Vec<PackedMatrix>,
@@ -49,17 +45,6 @@ pub(crate) struct PackedJob {
 }
 
 impl PackedJob {
-    /// Whether its two matrices, a coarse and a fine one, add up to that of the job.
-    pub(crate) fn is_split(&self) -> bool {
-        matches!(self.matrices.as_slice(), [coarse, fine] if coarse.source == fine.source)
-    }
-
-    /// Bytes in the file of the matrix that is kept as two.
-    pub(crate) fn file_bytes(&self) -> u64 {
-        let PackedMatrix { kernel, rows, cols, .. } = &self.matrices[0];
-        (rows * kernel.ty().row_bytes(*cols).unwrap_or(0)) as u64
-    }
-
     /// Panels of each matrix.
     pub(crate) fn n_panels(&self) -> usize {
         self.n_panels
@@ -120,8 +105,6 @@ pub(crate) struct Weights {
     vectors: Vec<Option<Vec<f32>>>,
     tables: HashMap<WeightId, Table>,
     specs: Vec<WeightSpec>,
-    /// See [`Weights::head_bounds`].
-    head_bounds: Option<Vec<f32>>,
 }
 
 impl Weights {
@@ -132,28 +115,25 @@ impl Weights {
     pub(crate) fn load(
         (program, plan): (&Program, &Plan),
         source: &dyn WeightSource,
-        (pool, tuning, options): (&Pool, &Tuning, &Options),
+        (pool, tuning, form): (&Pool, &Tuning, MlaChoice),
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Weights> {
-        let split = head::to_split(program, plan, options);
-        let (jobs, arena_len) = layout(program, plan, (tuning, split))?;
+        let (jobs, arena_len) = layout(program, plan, tuning)?;
         let total = program.weights.iter().map(WeightSpec::bytes).sum();
         let mut packing = Packing { source, pool, done: 0, total, progress };
         let mut weights = Weights {
             arena: Buffer::new(arena_len, "the weights")?,
-            latent: LatentWeights::load((program, plan), (tuning, options.mla), &mut packing)?,
+            latent: LatentWeights::load((program, plan), (tuning, form), &mut packing)?,
             jobs,
             vectors: vec![None; program.weights.len()],
             tables: HashMap::new(),
             specs: program.weights.clone(),
-            head_bounds: None,
         };
         for (phase_index, phase) in plan.phases.iter().enumerate() {
             for (stream, packed) in phase.streams().iter().zip(&weights.jobs[phase_index]) {
                 packing.pack(program, stream, packed, &mut weights.arena)?;
             }
         }
-        weights.head_bounds = weights.bounds_of(split, pool);
         for node in &program.nodes {
             weights.vectors_of(program, &node.op, &mut packing)?;
             if let Op::Embed { table } = node.op {
@@ -188,9 +168,8 @@ impl Weights {
     pub(crate) fn bytes(&self) -> u64 {
         let tables = self.tables.values().map(|t| if let Table::Raw(b) = t { b.len() } else { 0 });
         let vectors = self.vectors.iter().flatten().map(|v| v.len() * 4);
-        let bounds = self.head_bounds.as_ref().map_or(0, |bounds| bounds.len() * 4);
-        let packed = self.arena.len() + self.latent.bytes() + bounds;
-        (packed + tables.sum::<usize>() + vectors.sum::<usize>()) as u64
+        (self.arena.len() + self.latent.bytes() + tables.sum::<usize>() + vectors.sum::<usize>())
+            as u64
     }
 
     /// Bytes of matrices one step of one row reads.
@@ -218,16 +197,9 @@ impl Weights {
             Table::Packed { phase, job } => {
                 let packed = &self.jobs[*phase][*job];
                 let (panel, lane) = (row / PANEL_ROWS, row % PANEL_ROWS);
-                let read = |m: usize, out: &mut [f32]| {
-                    let panel = &self.arena()[packed.bytes(panel..panel + 1, m)];
-                    packed.matrices[m].kernel.unpack(panel, lane..lane + 1, out);
-                };
-                read(0, out);
-                if packed.is_split() {
-                    let mut fine = vec![0.0; out.len()];
-                    read(1, &mut fine);
-                    out.iter_mut().zip(fine).for_each(|(out, fine)| *out += fine);
-                }
+                let matrix = &packed.matrices[0];
+                let panel = &self.arena()[packed.bytes(panel..panel + 1, 0)];
+                matrix.kernel.unpack_row(panel, lane, out);
             }
         }
     }
@@ -277,42 +249,27 @@ fn unusable(spec: &WeightSpec) -> Error {
     Error::Weight { name: spec.name.clone(), problem }
 }
 
-/// Choose kernels and places for every matrix; the job `split` (phase, job) gets two for its one, if its type allows.
-fn layout(
-    program: &Program,
-    plan: &Plan,
-    (tuning, split): (&Tuning, Option<(usize, usize)>),
-) -> Result<(Vec<Vec<PackedJob>>, usize)> {
+/// Choose kernels and places for every matrix.
+fn layout(program: &Program, plan: &Plan, tuning: &Tuning) -> Result<(Vec<Vec<PackedJob>>, usize)> {
     let mut end = 0;
     let mut phases = Vec::new();
-    for (index, phase) in plan.phases.iter().enumerate() {
+    for phase in &plan.phases {
         let mut packed = Vec::new();
-        for (at, Stream { weights, n_copies, n_used }) in phase.streams().into_iter().enumerate() {
-            let parts = (split == Some((index, at)))
-                .then(|| tuning.split(program.weight(weights[0]).ty))
-                .flatten();
-            let mut matrices = Vec::new();
-            for (source, id) in weights.iter().enumerate() {
+        for Stream { weights, n_copies, n_used } in phase.streams() {
+            let matrices = weights.iter().map(|id| {
                 let spec = program.weight(*id);
-                let matrix = |kernel: TunedKernel| {
-                    let panel_bytes = kernel.panel_bytes(spec.cols);
-                    let few = kernel.tiling(LOCAL_ROWS, spec.cols);
-                    assert!(
-                        few.is_none(),
-                        "{} arranges rows that workers keep to themselves",
-                        kernel.name()
-                    );
-                    let rows = spec.rows / n_copies;
-                    PackedMatrix { kernel, source, rows, cols: spec.cols, panel_bytes }
-                };
-                match parts {
-                    Some(parts) => matrices.extend(parts.map(matrix)),
-                    None => {
-                        let kernel = tuning.linear(spec.ty).ok_or_else(|| unusable(spec))?;
-                        matrices.push(matrix(kernel));
-                    }
-                }
-            }
+                let kernel = tuning.linear(spec.ty).ok_or_else(|| unusable(spec))?;
+                let panel_bytes = kernel.panel_bytes(spec.cols);
+                let few = kernel.tiling(LOCAL_ROWS, spec.cols);
+                assert!(
+                    few.is_none(),
+                    "{} arranges rows that workers keep to themselves",
+                    kernel.name()
+                );
+                let rows = spec.rows / n_copies;
+                Ok(PackedMatrix { kernel, rows, cols: spec.cols, panel_bytes })
+            });
+            let matrices = matrices.collect::<Result<Vec<_>>>()?;
             let n_panels = matrices[0].rows.div_ceil(PANEL_ROWS);
             let job = PackedJob { matrices, start: end, n_panels, n_copies, n_used };
             // streams start on cache lines; panels need no more
@@ -366,18 +323,15 @@ impl Packing<'_> {
                         let out =
                             unsafe { out.slice_mut(packed.bytes_of(copy, panels.clone(), m)) };
                         let rows = copy * matrix.rows..(copy + 1) * matrix.rows;
-                        let row_bytes = row_bytes[matrix.source];
-                        let bytes =
-                            &sources[matrix.source][rows.start * row_bytes..rows.end * row_bytes];
-                        pack_panels(matrix, panels.clone(), (bytes, row_bytes), out);
+                        let bytes = &sources[m][rows.start * row_bytes[m]..rows.end * row_bytes[m]];
+                        pack_panels(matrix, panels.clone(), (bytes, row_bytes[m]), out);
                     }
                 }
             });
-            let rows_of_copy = packed.matrices[0].rows;
-            for (spec, row_bytes) in specs.iter().zip(&row_bytes) {
+            for ((spec, row_bytes), matrix) in specs.iter().zip(&row_bytes).zip(&packed.matrices) {
                 let row = |unit: usize| {
-                    let within = (unit % per_copy * UNIT_PANELS * PANEL_ROWS).min(rows_of_copy);
-                    unit / per_copy * rows_of_copy + within
+                    let within = (unit % per_copy * UNIT_PANELS * PANEL_ROWS).min(matrix.rows);
+                    unit / per_copy * matrix.rows + within
                 };
                 let rows = row(units.start)..row(units.end);
                 self.done += (rows.len() * row_bytes) as u64;

@@ -30,24 +30,6 @@ fn suite() {
     on_every_isa(|cpu, _| conformance::run(cpu, CHECKS));
 }
 
-/// With a head that is kept as two matrices.
-#[test]
-fn suite_two_stage_head() {
-    let cpu = Cpu::new(&Options {
-        threads: Some(2),
-        two_stage_head_bytes: Some(0),
-        ..Options::default()
-    });
-    conformance::run(&cpu, CHECKS);
-    let cases = golden::quantized().unwrap_or_else(|why| {
-        golden::skipped(&why);
-        golden::bundled()
-    });
-    for case in &cases {
-        golden_case(&cpu, case).assert(case);
-    }
-}
-
 #[test]
 fn suite_experts() {
     on_every_isa(|cpu, _| conformance::run(cpu, EXPERTS));

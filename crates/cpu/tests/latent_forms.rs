@@ -171,12 +171,8 @@ fn instruction_sets_change_no_bit() {
     let tokens = Random::new(4).tokens(300, VOCAB);
     for form in MlaForm::ALL {
         let on = |isa| {
-            let cpu = Cpu::new(&Options {
-                threads: Some(2),
-                isa: Some(isa),
-                mla: MlaChoice::Always(form),
-                ..Options::default()
-            });
+            let mla = MlaChoice::Always(form);
+            let cpu = Cpu::new(&Options { threads: Some(2), isa: Some(isa), mla });
             outputs(&*load(&cpu, &program), CacheType::F16, &tokens, 20, (280, 20))
         };
         let want = on(Isa::detect());

@@ -66,8 +66,6 @@ pub struct Stats {
     pub first_token: Option<Duration>,
     /// For each token after the first: stepping and choosing it.
     pub steps: Vec<Duration>,
-    /// Bytes of weights that the model's steps, these and others' at the same time, did not have to read.
-    pub left_out_bytes: u64,
 }
 
 impl Stats {
@@ -121,7 +119,6 @@ pub fn generate(
     on_event: &mut dyn FnMut(Event<'_>),
 ) -> Result<Generated> {
     let start = Instant::now();
-    let left_out_bytes = session.model().stats().weight_bytes_left_out;
     let fed = session.feed(request.prompt, request.cancel, &mut |p| on_event(Event::Prefill(p)))?;
     let prompt_tokens = request.prompt.len();
     let mut stats = Stats {
@@ -148,8 +145,6 @@ pub fn generate(
         Vec::new()
     };
 
-    // a token that is banned may be the greatest
-    let greedy = banned.is_empty() && sampler.options().is_plain_greedy();
     let stop = match fed.logits {
         None => StopReason::Cancelled,
         Some(_) if max_tokens == 0 => StopReason::MaxTokens,
@@ -178,10 +173,9 @@ pub fn generate(
             if session.len() >= session.capacity() {
                 break StopReason::ContextFull;
             }
-            logits = if greedy { session.step_best(token)? } else { session.step(token)? };
+            logits = session.step(token)?;
         },
     };
-    stats.left_out_bytes = session.model().stats().weight_bytes_left_out - left_out_bytes;
     let reply = reply.finish(&mut emit);
     Ok(Generated {
         tokens,

@@ -175,15 +175,6 @@ impl Session {
         Ok(self.append(&[token], Outputs::Last)?.into())
     }
 
-    /// [`step`](Self::step) for greedy choice: of the scores, the greatest is right and in its place, others may be left
-    /// out ([`program::LEFT_OUT`]).
-    ///
-    /// # Errors
-    /// As [`step`](Self::step).
-    pub fn step_best(&mut self, token: u32) -> Result<Scores> {
-        Ok(self.append(&[token], Outputs::Best)?.into())
-    }
-
     /// Append tokens in one pass and return the wanted rows of logits. No tokens: nothing happens.
     ///
     /// # Errors

@@ -194,9 +194,9 @@ fn non_finite_logits_end_in_an_error() {
     assert_eq!(session.len(), 5);
 }
 
-/// Greedy choice asks for the greatest logit alone, but not where another may be the one to take.
+/// Greedy choice is that of the sampler among all logits, penalties and banned tokens included.
 #[test]
-fn greedy_choice_sees_all_that_it_needs() {
+fn greedy_choice_is_the_samplers() {
     // half of the tokens were used, so that a penalty changes the text
     let prompt: Vec<u32> = (0..131).collect();
     let toy = Toy::new();

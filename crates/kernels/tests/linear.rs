@@ -5,7 +5,7 @@
 
 use kernels::linear::{
     ActFormat, Activations, F32Rows, LinearKernel, PANEL_ROWS, Q8Rows, QUANTIZE_Q8, linear,
-    linear_kernels, split, split_kernels,
+    linear_kernels,
 };
 use kernels::{Isa, Level};
 use quant::GgmlType;
@@ -273,62 +273,17 @@ fn check_case(case: &Case, fill: Fill) {
         assert!(error < 2e-6, "{} {rows}x{cols} n={n} {fill:?}: error {error}", naive.name());
     }
     for kernel in others(ty) {
-        same(case, kernel, &want, fill);
-    }
-}
-
-/// `kernel` gives `want`, to the bit.
-fn same(case: &Case, kernel: &LinearKernel, want: &[f32], fill: Fill) {
-    let Case { rows, cols, n, .. } = *case;
-    for (i, (got, want)) in case.run(kernel).iter().zip(want).enumerate() {
-        let (panel, c, r) = (i / 16 / n, i / 16 % n, i % 16);
-        assert_eq!(
-            got.to_bits(),
-            want.to_bits(),
-            "{} {rows}x{cols} n={n} {fill:?}, panel {panel} row {r} column {c}: {got} for {want}",
-            kernel.name()
-        );
-    }
-}
-
-/// Kernels of coarse and of fine matrices agree to the bit, and add up to the whole.
-#[test]
-fn coarse_and_fine_add_up_to_the_whole() {
-    let cpu = Isa::detect();
-    for fill in [Fill::Random, Fill::All(0x00), Fill::All(0x7f), Fill::All(0x80), Fill::All(0xff)] {
-        for (rows, cols, n, block) in
-            [(17, 256, 1, 32), (33, 512, 3, 256), (16, 768, 5, 256), (49, 256, 13, 256)]
-        {
-            let naive = split_kernels().filter(|[coarse, _]| coarse.level() == Level::Naive);
-            for naive in naive {
-                let ty = naive[0].ty();
-                let block = block.max(ty.block_len());
-                let case = Case::of_blocks(block, ty, (rows, cols, n), fill);
-                let parts = naive.map(|part| case.run(part));
-                let sum: Vec<f32> = parts[0].iter().zip(&parts[1]).map(|(a, b)| a + b).collect();
-                let error = case.error(naive[0].act_format(), &sum);
-                assert!(error < 2e-6, "{ty} {rows}x{cols} n={n} {fill:?}: error {error}");
-                for kernels in split_kernels().filter(|[coarse, _]| coarse.ty() == ty) {
-                    for (kernel, want) in kernels.into_iter().zip(&parts) {
-                        if cpu.contains(kernel.isa()) {
-                            same(&case, kernel, want, fill);
-                        }
-                    }
-                }
-            }
+        let got = case.run(kernel);
+        for (i, (got, want)) in got.iter().zip(&want).enumerate() {
+            let (panel, c, r) = (i / 16 / n, i / 16 % n, i % 16);
+            assert_eq!(
+                got.to_bits(),
+                want.to_bits(),
+                "{} {rows}x{cols} n={n} {fill:?}, panel {panel} row {r} column {c}: {got} for {want}",
+                kernel.name()
+            );
         }
     }
-    let names: Vec<_> = split_kernels().flatten().map(LinearKernel::name).collect();
-    assert!(names.iter().all(|name| linear_kernels().all(|k| k.name() != *name)), "{names:?}");
-    for ty in [GgmlType::Q8_0, GgmlType::Q6K] {
-        let [coarse, fine] = split(ty, cpu).unwrap();
-        assert!(
-            cpu.contains(coarse.isa())
-                && coarse.isa() == fine.isa()
-                && coarse.level() != Level::Naive
-        );
-    }
-    assert!(split(GgmlType::Q4_0, cpu).is_none());
 }
 
 fn check_all(rows: usize, blocks: &[usize], n: &[usize], fill: Fill) {

@@ -41,9 +41,6 @@ pub enum Outputs {
     None,
     /// The last token's row.
     Last,
-    /// The last token's row, of which only the greatest logit is wanted, or the first of equals: an executor may find it
-    /// without the others and give [`LEFT_OUT`] for these.
-    Best,
     /// Every row.
     All,
 }
@@ -53,7 +50,7 @@ impl Outputs {
     pub fn count(self, n_tokens: usize) -> usize {
         match self {
             Outputs::None => 0,
-            Outputs::Last | Outputs::Best => n_tokens.min(1),
+            Outputs::Last => n_tokens.min(1),
             Outputs::All => n_tokens,
         }
     }
@@ -100,9 +97,6 @@ pub struct StepOut {
     /// the best are found without a look at all. NaN where any of them is not finite.
     pub peaks: Vec<f32>,
 }
-
-/// A logit that was not computed, for the greatest alone is wanted: see [`Outputs::Best`].
-pub const LEFT_OUT: f32 = f32::MIN;
 
 /// Neighbouring logits that share a peak in [`StepOut::peaks`].
 pub const PEAK: usize = 64;
@@ -157,9 +151,6 @@ pub struct StepStats {
     pub busy: std::time::Duration,
     /// Bytes of weights as packed in memory that one step reads.
     pub weight_bytes_per_step: u64,
-    /// Bytes of weights, as they stand in the file, not in memory, that steps did not have to read: see
-    /// [`Outputs::Best`].
-    pub weight_bytes_left_out: u64,
     /// Bytes of memory the packed weights take.
     pub weight_memory: u64,
     /// Where the last step's time went, in the order of execution; empty if the executor does not tell.

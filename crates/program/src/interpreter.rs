@@ -163,7 +163,7 @@ impl Interpreted {
             }
             batch.selected.extend(match sequence.outputs {
                 Outputs::None => 0..0,
-                Outputs::Last | Outputs::Best => first + n - 1..first + n,
+                Outputs::Last => first + n - 1..first + n,
                 Outputs::All => first..first + n,
             });
         }

@@ -26,8 +26,8 @@ pub use cache::{CacheKind, CacheOptions, CacheSpec, CacheType};
 pub use ceilings::{Ceilings, ComputeCeiling, ReadCeiling};
 pub use error::{Error, Result};
 pub use executor::{
-    Dump, Executor, LEFT_OUT, Model, Outputs, PEAK, PhaseTime, Progress, Prompt, Sequence,
-    SessionId, Step, StepOut, StepStats, Trace, WeightBytes, WeightSource,
+    Dump, Executor, Model, Outputs, PEAK, PhaseTime, Progress, Prompt, Sequence, SessionId, Step,
+    StepOut, StepStats, Trace, WeightBytes, WeightSource,
 };
 pub use mla::{MlaDims, MlaForm};
 pub use op::{

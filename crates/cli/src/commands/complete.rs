@@ -41,7 +41,7 @@ impl Complete {
         let tokens = raw(&tokenizer, &prompt)?;
         let settings = self.session.settings(gguf.metadata())?;
 
-        let Opened { mut session, limits, .. } = self.session.open(gguf, &settings)?;
+        let Opened { mut session, limits, .. } = self.session.open(gguf)?;
         let mut sampler = Sampler::new(settings.sampler)?;
         let request = Request {
             prompt: &tokens,

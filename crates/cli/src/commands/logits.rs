@@ -60,7 +60,7 @@ impl Logits {
         let options = LoadOptions {
             threads: self.threads.threads,
             verbose: self.verbose.verbose,
-            ..LoadOptions::default()
+            ceilings: false,
         };
         let loaded =
             load::model(&gguf, &self.executor, options, &|_| self.cache.options(capacity))?;

@@ -42,7 +42,7 @@ impl Machine {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let ExecutorArgs { executor: kind, isa, mla, .. } = self.executor;
         let threads = self.threads.threads;
-        let executor = ExecutorOptions { kind, threads, isa, mla, greedy: false }.start();
+        let executor = ExecutorOptions { kind, threads, isa, mla }.start();
         let kept = if self.refresh { None } else { ceilings::kept(&*executor) };
         let kept = match kept {
             Some(kept) => kept,

@@ -53,7 +53,7 @@ impl Perplexity {
         let options = LoadOptions {
             threads: self.threads.threads,
             verbose: self.verbose.verbose,
-            ..LoadOptions::default()
+            ceilings: false,
         };
         let loaded = load::model(&gguf, &self.executor, options, &|_| cache)?;
         drop(gguf);

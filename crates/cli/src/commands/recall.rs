@@ -119,7 +119,7 @@ impl Recall {
         let options = LoadOptions {
             threads: self.threads.threads,
             verbose: self.verbose.verbose,
-            ..LoadOptions::default()
+            ceilings: false,
         };
         let cache = |config: &models::ModelConfig| {
             self.cache.options(self.context.capacity(config.context_length))

@@ -67,7 +67,7 @@ impl Run {
             settings.max_tokens = settings.max_tokens.or(Some(bundled::REPLY_TOKENS));
         }
 
-        let Opened { session, info, limits } = self.session.open(gguf, &settings)?;
+        let Opened { session, info, limits } = self.session.open(gguf)?;
         let mut conversation = Conversation::new(session, Arc::new(format));
         conversation.set_system(self.system_prompt.clone());
         let system = self.system_prompt;

@@ -32,7 +32,6 @@ pub static CHECKS: &[Check] = &[
     Check { name: "model/quantized", run: models::quantized },
     Check { name: "model/rope_scaling", run: models::rope_scaling },
     Check { name: "session/outputs", run: sessions::outputs },
-    Check { name: "session/best", run: sessions::best },
     Check { name: "session/chunks", run: sessions::chunks },
     Check { name: "session/rollback", run: sessions::rollback },
     Check { name: "session/fork", run: sessions::fork },

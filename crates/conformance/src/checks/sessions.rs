@@ -1,9 +1,8 @@
 //! Sessions: what was fed, not how, decides the logits. All comparisons here are to the bit, within the executor.
 
-use program::{CacheOptions, CacheType, Executor, LEFT_OUT, Model, Outputs, Sequence, Step};
+use program::{CacheOptions, CacheType, Executor, Model, Outputs, Sequence, Step};
 use quant::GgmlType;
 
-use crate::golden::argmax;
 use crate::made::{EXACT, all_logits, feed};
 use crate::{Made, Random, assert_same_bits, tiny_config, tiny_model};
 
@@ -39,30 +38,6 @@ pub(super) fn outputs(executor: &dyn Executor) {
         25,
         "length after Outputs::None and Outputs::Last"
     );
-}
-
-/// `found` has the greatest of `want` in its place, and nothing that is wrong.
-fn assert_best(found: &[f32], want: &[f32], what: &str) {
-    let greatest = argmax(want);
-    assert_eq!(argmax(found), greatest, "{what}: the greatest logit's token");
-    let known = |(found, want): (&f32, &f32)| found == want || *found == LEFT_OUT;
-    let all_known = found.iter().zip(want).all(known);
-    assert!(all_known && found[greatest as usize] != LEFT_OUT, "{what}: other logits");
-}
-
-/// Of the greatest logit alone an executor may leave the others out, and may not be wrong about any.
-pub(super) fn best(executor: &dyn Executor) {
-    for ty in [GgmlType::F32, GgmlType::Q8_0] {
-        let model = model(executor, ty);
-        let tokens = tokens(40, 9);
-        let want = all_logits(&*model, &EXACT, &tokens, 40);
-        let session = model.open(&EXACT).expect("a session opens");
-        for (token, want) in tokens.iter().zip(want.chunks_exact(97)) {
-            let found = feed(&*model, session, &[*token], Outputs::Best);
-            assert_eq!(found.len(), want.len(), "one row");
-            assert_best(&found, want, &ty.to_string());
-        }
-    }
 }
 
 pub(super) fn chunks(executor: &dyn Executor) {
@@ -191,51 +166,40 @@ pub(super) fn together(executor: &dyn Executor) {
 }
 
 pub(super) fn together_of(executor: &dyn Executor, architecture: &str) {
-    use Outputs::{All, Best, Last, None};
     for ty in [GgmlType::F32, GgmlType::Q8_0] {
         let model = model_of(executor, architecture, ty);
-        for outputs in [[All, Last, None, Last], [Best, Last, None, Best]] {
-            together_with(&*model, outputs, &format!("{architecture} of {ty}"));
-        }
-    }
-}
-
-fn together_with(model: &dyn Model, outputs: [Outputs; 4], what: &str) {
-    let prompts = [tokens(30, 13), tokens(3, 14), tokens(270, 15), tokens(1, 16)];
-    let sessions = prompts.each_ref().map(|prompt| {
-        let session = model.open(&EXACT).expect("a session opens");
-        feed(model, session, &prompt[..prompt.len() / 2 + 1], Outputs::None);
-        session
-    });
-    let more = [tokens(5, 17), tokens(1, 18), tokens(8, 19), tokens(2, 20)];
-    let sequences: Vec<Sequence<'_>> = (0..4)
-        .map(|i| Sequence {
-            session: sessions[i],
-            tokens: &more[i],
-            outputs: outputs[i],
-            prompt: None,
-        })
-        .collect();
-    let out = model.step(&Step { sequences: &sequences }).expect("four sequences in one step");
-    let mut rows = out.rows();
-    for i in 0..4 {
-        let start = &prompts[i][..prompts[i].len() / 2 + 1];
-        let alone = all_logits(model, &EXACT, &[start, &more[i]].concat(), 512);
-        let wanted = outputs[i].count(more[i].len());
-        for want in alone[alone.len() - wanted * 97..].chunks(97) {
-            let found = rows.next().expect("a row for each output wanted");
-            let what = format!("{what}: sequence {i} of a step of four");
-            match outputs[i] {
-                Outputs::Best => assert_best(found, want, &what),
-                _ => assert_same_bits(found, want, &what),
+        let prompts = [tokens(30, 13), tokens(3, 14), tokens(270, 15), tokens(1, 16)];
+        let outputs = [Outputs::All, Outputs::Last, Outputs::None, Outputs::Last];
+        let sessions = prompts.each_ref().map(|prompt| {
+            let session = model.open(&EXACT).expect("a session opens");
+            feed(&*model, session, &prompt[..prompt.len() / 2 + 1], Outputs::None);
+            session
+        });
+        let more = [tokens(5, 17), tokens(1, 18), tokens(8, 19), tokens(2, 20)];
+        let sequences: Vec<Sequence<'_>> = (0..4)
+            .map(|i| Sequence {
+                session: sessions[i],
+                tokens: &more[i],
+                outputs: outputs[i],
+                prompt: None,
+            })
+            .collect();
+        let out = model.step(&Step { sequences: &sequences }).expect("four sequences in one step");
+        let mut rows = out.rows();
+        for i in 0..4 {
+            let start = &prompts[i][..prompts[i].len() / 2 + 1];
+            let alone = all_logits(&*model, &EXACT, &[start, &more[i]].concat(), 512);
+            let wanted = outputs[i].count(more[i].len());
+            for want in alone[alone.len() - wanted * 97..].chunks(97) {
+                let found = rows.next().expect("a row for each output wanted");
+                assert_same_bits(found, want, &format!("{ty}: sequence {i} of a step of four"));
             }
+            assert_eq!(
+                model.len(sessions[i]).expect("it is open"),
+                start.len() + more[i].len(),
+                "length"
+            );
         }
-        assert_eq!(
-            model.len(sessions[i]).expect("it is open"),
-            start.len() + more[i].len(),
-            "length"
-        );
+        assert_eq!(rows.next(), None, "more rows than outputs wanted");
     }
-    assert_eq!(rows.next(), None, "more rows than outputs wanted");
-    sessions.into_iter().for_each(|session| model.close(session));
 }

@@ -50,8 +50,8 @@ fn q8_block(jobs: &[PackedJob]) -> Option<usize> {
 }
 
 /// The input of a linear phase, prepared.
-pub(super) struct Input {
-    pub(super) source: Source,
+struct Input {
+    source: Source,
     arrangements: Arrangements,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Exec<'a> {
     }
 
     /// Norm, quantize and rearrange the input. Few rows are prepared by every worker for itself.
-    pub(super) fn input(
+    fn input(
         &self,
         worker: &Worker<'_>,
         index: usize,
@@ -226,7 +226,7 @@ impl<'a> Exec<'a> {
         let tile_len = panels.len() * n * PANEL_ROWS;
         let mut tiles = scratch.tiles.chunks_exact_mut(tile_len);
         let mut computed = [const { None }; 2];
-        for (m, matrix) in packed.matrices.iter().enumerate() {
+        for (m, (matrix, parameters)) in packed.matrices.iter().zip(job.matrices()).enumerate() {
             let tile = tiles.next().expect("scratch holds three tiles");
             let x = self.activations(&input.source, rows.clone(), None, matrix.kernel.act_format());
             let arranged =
@@ -236,7 +236,7 @@ impl<'a> Exec<'a> {
                 });
             let bytes = &self.weights.arena()[packed.bytes(panels.clone(), m)];
             matrix.kernel.run(bytes, (&x, arranged), tile, scratch.kernel);
-            if let Some(bias) = job.matrices().nth(m).and_then(|parameters| parameters.bias) {
+            if let Some(bias) = parameters.bias {
                 add_bias(tile, self.weights.vector(bias), (panels.start, n));
             }
             computed[m] = Some(tile);
@@ -248,13 +248,10 @@ impl<'a> Exec<'a> {
                 self.kernels.gated_act(*act, gate, up, tile);
                 self.store(tile, *out, place, rows, &[]);
             }
-            (Job::One { links, out, .. }, [Some(tile), fine]) => {
-                if let Some(fine) = fine {
-                    add(tile, fine);
-                }
+            (Job::One { links, out, .. }, [Some(tile), _]) => {
                 self.store(tile, *out, place, rows, links);
             }
-            _ => unreachable!("a gated job has two matrices, any other has one or a split one"),
+            _ => unreachable!("a gated job has two matrices, any other has one"),
         }
     }
 
@@ -302,7 +299,7 @@ impl<'a> Exec<'a> {
     }
 
     /// Find the peaks of logits that this worker just wrote: they are still in its caches.
-    pub(super) fn peaks(&self, out: Operand, panels: Range<usize>, rows: Range<usize>) {
+    fn peaks(&self, out: Operand, panels: Range<usize>, rows: Range<usize>) {
         let n_peaks = out.cols.div_ceil(PEAK);
         let cols = panels.start * PANEL_ROWS..(panels.end * PANEL_ROWS).min(out.cols);
         for row in rows {
@@ -344,11 +341,11 @@ impl<'a> Exec<'a> {
 }
 
 /// What the workers of a linear phase take one by one.
-pub(super) struct Items<'a> {
-    pub(super) jobs: &'a [PackedJob],
+struct Items<'a> {
+    jobs: &'a [PackedJob],
     /// Rows of the input.
-    pub(super) n: usize,
-    pub(super) workers: usize,
+    n: usize,
+    workers: usize,
 }
 
 impl Items<'_> {
@@ -361,12 +358,12 @@ impl Items<'_> {
     }
 
     /// How many there are.
-    pub(super) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.jobs.iter().map(|job| self.of(job)).sum()
     }
 
     /// The job and the panels of an item.
-    pub(super) fn get(&self, mut item: usize) -> (usize, Range<usize>) {
+    fn get(&self, mut item: usize) -> (usize, Range<usize>) {
         let mut at = 0;
         while item >= self.of(&self.jobs[at]) {
             item -= self.of(&self.jobs[at]);
@@ -421,11 +418,6 @@ fn put<'a>(
         write(&mut part, lanes);
         rest.copy_from_slice(&part[..rest.len()]);
     }
-}
-
-/// A coarse matrix' outputs become those of the whole.
-pub(super) fn add(tile: &mut [f32], fine: &[f32]) {
-    tile.iter_mut().zip(fine).for_each(|(coarse, fine)| *coarse += fine);
 }
 
 fn add_bias(tile: &mut [f32], bias: &[f32], (first_panel, n): (usize, usize)) {

@@ -3,7 +3,6 @@
 mod arrange;
 mod attention;
 mod experts;
-mod head;
 mod latent;
 mod linear;
 mod route;
@@ -11,7 +10,6 @@ mod rows;
 mod sort;
 
 use std::ops::Range;
-use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use kernels::attention::{ATTEND, AttendFn, MERGE, MergeFn};
@@ -140,9 +138,6 @@ pub(crate) struct PhaseShares {
 /// Everything the workers share during one step.
 pub(crate) struct Exec<'a> {
     pub(crate) plan: &'a Plan,
-    /// If only the greatest logit is wanted, of one row, and the head is split: counts the panels of it that are computed
-    /// in full.
-    pub(crate) n_whole: Option<&'a AtomicUsize>,
     pub(crate) weights: &'a Weights,
     pub(crate) kernels: &'a Kernels,
     pub(crate) tokens: &'a [u32],
@@ -195,12 +190,7 @@ impl<'a> Exec<'a> {
             match phase {
                 Phase::Embed { table, out } => self.embed(worker, *table, *out),
                 Phase::Rows(ops) => self.row_ops(worker, ops, mixture),
-                Phase::Linear(linear) => match (self.n_whole, self.plan.head, self.plan.logits) {
-                    (Some(_), Some((head, _)), Some(logits)) if head == index => {
-                        self.greatest(worker, index, linear, logits, &mut scratch);
-                    }
-                    _ => self.linear(worker, index, linear, &mut scratch),
-                },
+                Phase::Linear(linear) => self.linear(worker, index, linear, &mut scratch),
                 Phase::Attention(attention) => {
                     self.attention(worker, index, attention, &mut scratch)
                 }

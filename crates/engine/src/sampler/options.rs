@@ -92,11 +92,6 @@ impl SamplerOptions {
         self.temperature <= 0.0
     }
 
-    /// Whether the likeliest token is always taken, whatever came before: no other logit matters then.
-    pub fn is_plain_greedy(&self) -> bool {
-        self.is_greedy() && !self.penalizes()
-    }
-
     /// Whether any penalty has an effect.
     pub(super) fn penalizes(&self) -> bool {
         let any = self.repeat_penalty != 1.0

@@ -10,8 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use engine::{ChatFormat, Message, Reasoning, Result, Segment, Session, Vocabulary};
 use program::{
-    CacheOptions, CacheType, Error, LEFT_OUT, Model, Outputs, Program, SessionId, Step, StepOut,
-    StepStats,
+    CacheOptions, CacheType, Error, Model, Outputs, Program, SessionId, Step, StepOut, StepStats,
 };
 
 pub(crate) const BOS: u32 = 256;
@@ -113,13 +112,6 @@ impl State {
     }
 }
 
-/// Leave all logits out but the greatest, the first of equals, and what is no number.
-fn keep_best(row: &mut [f32]) {
-    let best = row.iter().enumerate().fold(0, |best, (i, x)| if *x > row[best] { i } else { best });
-    let others = row.iter_mut().enumerate().filter(|(i, x)| *i != best && x.is_finite());
-    others.for_each(|(_, x)| *x = LEFT_OUT);
-}
-
 impl Model for Toy {
     fn program(&self) -> &Arc<Program> {
         &self.program
@@ -154,15 +146,11 @@ impl Model for Toy {
                 tokens.push(token);
                 let wanted = match s.outputs {
                     Outputs::None => false,
-                    Outputs::Last | Outputs::Best => i + 1 == s.tokens.len(),
+                    Outputs::Last => i + 1 == s.tokens.len(),
                     Outputs::All => true,
                 };
                 if wanted {
-                    let mut row = state.row(self.vocab, &tokens);
-                    if s.outputs == Outputs::Best {
-                        keep_best(&mut row);
-                    }
-                    logits.extend(row);
+                    logits.extend(state.row(self.vocab, &tokens));
                 }
             }
             state.stats.steps += 1;

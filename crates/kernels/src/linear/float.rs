@@ -70,7 +70,7 @@ pub(super) const fn kernel<P: Plain>(
         level: LEVELS[which],
         act_format: ActFormat::F32,
         block: (1, PANEL_ROWS * P::BYTES),
-        rows: super::row::plain::<P>,
+        row: super::row::plain::<P>,
         pack: if P::BYTES == 2 { pack::plain::<2> } else { pack::plain::<4> },
         arranging,
         body,

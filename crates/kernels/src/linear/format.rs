@@ -99,8 +99,7 @@ impl Scales {
     }
 }
 
-/// A quantized weight type, as its panels store it. All but the accessors follows from its file block, unless panels hold
-/// a part of its codes.
+/// A quantized weight type, as its panels store it. All but the accessors follows from its file block.
 pub(crate) trait Format: 'static {
     /// Its block in the file.
     type Block: Block;

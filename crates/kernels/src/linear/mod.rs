@@ -3,8 +3,7 @@
 //! Weights are packed once into panels of [`PANEL_ROWS`] rows; the layout is in `format.rs` and is the same for every
 //! instruction set. Quantized weights read activations as 8-bit blocks of 32 or 256 ([`QUANTIZE_Q8`]), plain weights
 //! read f32. Lane = weight row, and each lane adds its products in ascending order of columns, so that the bits depend on
-//! neither the instruction set nor the number of activation rows. A matrix of some types can also be kept as the sum of
-//! two, of the high and of the low bits of its codes ([`split()`]): to read the first of all rows and the second of few.
+//! neither the instruction set nor the number of activation rows.
 //!
 //! Read `format.rs` for the arithmetic, `scalar.rs` for its plain form, then `quads/stream.rs`.
 
@@ -23,15 +22,12 @@ mod quads;
 mod quantize;
 mod row;
 mod scalar;
-mod split;
 mod table;
-
-use std::ops::Range;
 
 use quant::GgmlType;
 
 pub use quantize::{QUANTIZE_Q8, QuantizeQ8};
-pub use table::{linear, linear_kernels, split, split_kernels};
+pub use table::{linear, linear_kernels};
 
 use crate::lanes::prefetch as prefetch_line;
 use crate::{Isa, Level};
@@ -278,8 +274,8 @@ impl Arranging {
 /// Packs up to 16 file rows of a number of columns.
 type Pack = fn(rows: &[&[u8]], cols: usize, out: &mut [u8]);
 
-/// Reads neighbouring rows back from a panel.
-type Rows = fn(panel: &[u8], lanes: Range<usize>, out: &mut [f32]);
+/// Reads one row back from a panel.
+type Row = fn(panel: &[u8], lane: usize, out: &mut [f32]);
 
 /// A kernel with the layout of its weights.
 #[derive(Debug)]
@@ -292,7 +288,7 @@ pub struct LinearKernel {
     /// Columns and bytes of a panel block.
     block: (usize, usize),
     pack: Pack,
-    rows: Rows,
+    row: Row,
     arranging: Arranging,
     body: Body,
 }
@@ -346,16 +342,14 @@ impl LinearKernel {
         (self.pack)(rows, cols, out);
     }
 
-    /// Weight rows `lanes` of a panel, as f32, one after another: what [`pack`](Self::pack) put there. Not fast.
+    /// Weight row `lane` of a panel, as f32: what [`pack`](Self::pack) put there. For single rows; not fast.
     ///
     /// # Panics
-    /// If `lanes` are none or end beyond 16, `out` is not as long for each, or `panel` is not
-    /// [`panel_bytes`](Self::panel_bytes) of as many columns long.
-    pub fn unpack(&self, panel: &[u8], lanes: Range<usize>, out: &mut [f32]) {
-        assert!(!lanes.is_empty() && lanes.end <= PANEL_ROWS, "lanes {lanes:?} of a panel");
-        assert!(out.len().is_multiple_of(lanes.len()), "as much of every row");
-        assert_eq!(panel.len(), self.panel_bytes(out.len() / lanes.len()), "bytes of a panel");
-        (self.rows)(panel, lanes, out);
+    /// If `panel` is not [`panel_bytes`](Self::panel_bytes) of `out.len()` columns long, or `lane` not below 16.
+    pub fn unpack_row(&self, panel: &[u8], lane: usize, out: &mut [f32]) {
+        assert!(lane < PANEL_ROWS, "lane {lane} of a panel");
+        assert_eq!(panel.len(), self.panel_bytes(out.len()), "bytes of a panel");
+        (self.row)(panel, lane, out);
     }
 
     /// Bytes of scratch that [`run`](Self::run) wants with arranged rows; without, it wants none.
@@ -443,7 +437,7 @@ const fn kernel<F: format::Format>(
         act_format: ActFormat::Q8(F::BLOCK),
         block: (F::BLOCK, F::BLOCK_BYTES),
         pack: pack::quantized::<F>,
-        rows: row::quantized::<F>,
+        row: row::quantized::<F>,
         arranging,
         body,
     }

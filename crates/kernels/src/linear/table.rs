@@ -5,7 +5,6 @@ use quant::GgmlType;
 use super::float::{self, Bf16, F16, F32, Plain};
 use super::format::Format;
 use super::formats::*;
-use super::split::{Coarse, Fine};
 use super::{Arranging, LinearKernel, kernel, lines, quads, scalar};
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
@@ -31,12 +30,6 @@ static TABLE: &[&[LinearKernel]] = &[
     &quantized::<Iq3S>(),
     &quantized::<Tq1_0>(),
     &quantized::<Tq2_0>(),
-];
-
-/// Kernels of the coarse and of the fine matrix of a type, each as in [`TABLE`].
-static SPLIT: &[[&[LinearKernel]; 2]] = &[
-    [&quantized::<Coarse<Q8_0>>(), &quantized::<Fine<Q8_0>>()],
-    [&quantized::<Coarse<Q6K>>(), &quantized::<Fine<Q6K>>()],
 ];
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -78,27 +71,11 @@ const fn plain<P: Plain>() -> [LinearKernel; 4] {
 /// The best kernel for weights of type `ty` on a CPU with `isa`, which is cut to what this CPU has; `None` for types
 /// that weights cannot have.
 pub fn linear(ty: GgmlType, isa: Isa) -> Option<&'static LinearKernel> {
-    best(TABLE.iter().find(|row| row[0].ty() == ty)?, isa)
-}
-
-/// The best kernels for weights of type `ty` kept as a coarse and a fine matrix, which add up to that of the weights;
-/// each packs rows of the file. `None` for types whose codes are not split.
-pub fn split(ty: GgmlType, isa: Isa) -> Option<[&'static LinearKernel; 2]> {
-    let [coarse, fine] = SPLIT.iter().find(|[coarse, _]| coarse[0].ty() == ty)?;
-    Some([best(coarse, isa)?, best(fine, isa)?])
-}
-
-fn best(row: &'static [LinearKernel], isa: Isa) -> Option<&'static LinearKernel> {
     let isa = isa.and(Isa::detect());
-    row.iter().rfind(|k| isa.contains(k.isa()))
+    TABLE.iter().flat_map(|row| row.iter()).rfind(|k| k.ty() == ty && isa.contains(k.isa()))
 }
 
-/// Every kernel for whole weights of every type, those included that this CPU cannot run; the naive kernel of a type comes first.
+/// Every kernel of every type, those included that this CPU cannot run; the naive kernel of a type comes first.
 pub fn linear_kernels() -> impl Iterator<Item = &'static LinearKernel> {
     TABLE.iter().flat_map(|row| row.iter())
-}
-
-/// Every kernel of [`split`], coarse and fine; the naive ones of a type come first.
-pub fn split_kernels() -> impl Iterator<Item = [&'static LinearKernel; 2]> {
-    SPLIT.iter().flat_map(|[coarse, fine]| coarse.iter().zip(fine.iter()).map(|(a, b)| [a, b]))
 }

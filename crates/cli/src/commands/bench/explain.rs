@@ -114,10 +114,7 @@ impl Explanation {
         }
         let inside: f64 = spent.iter().map(|spent| spent.seconds).sum();
         let measured = timing.wall.as_secs_f64() + timing.sampling.as_secs_f64();
-        let limit_of = |kind| {
-            let limit = limits.of_kind(kind, test.depth, test.n_prompt, test.n_gen);
-            limits.without(&limit, if kind == Kind::Head { timing.left_out_bytes } else { 0 })
-        };
+        let limit_of = |kind| limits.of_kind(kind, test.depth, test.n_prompt, test.n_gen);
         let whole = Kind::ALL.into_iter().map(limit_of);
         let whole = whole.fold(Prediction::default(), |sum, part| sum.plus(&part));
 
@@ -155,9 +152,7 @@ impl Explanation {
         let limit = whole.limit();
         let one_by_one: f64 = groups.iter().map(|group| group.limit_seconds).sum();
         let (chunk, best_chunk, inflection) = limits.chunks();
-        let rated = Some(limits).filter(|_| !test.greedy);
-        let expected =
-            rated.and_then(|limits| limits.expected(test.depth, test.n_prompt, test.n_gen));
+        let expected = limits.expected(test.depth, test.n_prompt, test.n_gen);
         let mut explanation = Explanation {
             measured_seconds: measured,
             limit_seconds: limit,
@@ -369,7 +364,6 @@ mod tests {
             phase(&head, "linear", 20_000),
         ];
         let timing = Timing {
-            left_out_bytes: 0,
             wall: Duration::from_millis(70),
             sampling: Duration::from_micros(if test.n_gen > 0 { 500 } else { 0 }),
             phases,

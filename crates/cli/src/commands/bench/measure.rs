@@ -17,7 +17,7 @@ pub(super) struct Test {
     pub(super) n_gen: usize,
     /// Tokens in the context before.
     pub(super) depth: usize,
-    /// Whether steps yield the likeliest token only.
+    /// Whether the tokens are the model's likeliest; else they are made up.
     pub(super) greedy: bool,
 }
 
@@ -33,24 +33,10 @@ impl Test {
         if self.depth == 0 { name } else { format!("{name} @ d{}", self.depth) }
     }
 
-    /// What a step yields.
-    fn outputs(&self) -> Outputs {
-        if self.greedy { Outputs::Best } else { Outputs::Last }
-    }
-
     /// Tokens within the time.
     pub(super) fn tokens(&self) -> usize {
         self.n_prompt + self.n_gen
     }
-}
-
-/// A test timed as a whole.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Samples {
-    /// Each time.
-    pub(super) times: Vec<Duration>,
-    /// Bytes of weights that did not have to be read, on average.
-    pub(super) left_out_bytes: u64,
 }
 
 /// A test timed phase by phase.
@@ -60,8 +46,6 @@ pub(super) struct Timing {
     pub(super) wall: Duration,
     /// Time choosing tokens as `run` does; a bench does not, so it comes on top.
     pub(super) sampling: Duration,
-    /// Bytes of weights that did not have to be read.
-    pub(super) left_out_bytes: u64,
     /// The phases of all steps.
     pub(super) phases: Vec<PhaseTime>,
 }
@@ -89,21 +73,20 @@ impl Bench {
         test: Test,
         repetitions: u32,
         done: &mut dyn FnMut(),
-    ) -> anyhow::Result<Samples> {
+    ) -> anyhow::Result<Vec<Duration>> {
         self.fill(test.depth)?;
         // As llama-bench warms up: the whole prompt, and one step.
         self.run(Test { n_gen: test.n_gen.min(1), ..test })?;
         done();
-        let (mut times, before) = (Vec::new(), self.left_out());
+        let mut samples = Vec::new();
         for _ in 0..repetitions {
             self.model.truncate(self.session, test.depth)?;
             let start = Instant::now();
             self.run(test)?;
-            times.push(start.elapsed());
+            samples.push(start.elapsed());
             done();
         }
-        let left_out_bytes = (self.left_out() - before) / u64::from(repetitions.max(1));
-        Ok(Samples { times, left_out_bytes })
+        Ok(samples)
     }
 
     /// Run `test` once, warm, and keep where the time went.
@@ -111,7 +94,7 @@ impl Bench {
         self.fill(test.depth)?;
         self.run(Test { n_gen: test.n_gen.min(1), ..test })?;
         self.model.truncate(self.session, test.depth)?;
-        let (mut timing, before) = (Timing::default(), self.left_out());
+        let mut timing = Timing::default();
         let mut timed = |tokens: &[u32], outputs, prompt| -> Result<StepOut> {
             let start = Instant::now();
             let out = self.step(tokens, outputs, prompt)?;
@@ -131,17 +114,13 @@ impl Bench {
         let first = test.depth + test.n_prompt;
         let mut token = self.token(first);
         for position in first + 1..=first + test.n_gen {
-            let out = timed(&[token], test.outputs(), None)?;
+            let out = timed(&[token], Outputs::Last, None)?;
             let start = Instant::now();
             let chosen = sampler.sample_scores(&Scores::from(out), &[])?;
             sampling += start.elapsed();
             token = if test.greedy { chosen } else { self.token(position) };
         }
-        Ok(Timing { sampling, left_out_bytes: self.left_out() - before, ..timing })
-    }
-
-    fn left_out(&self) -> u64 {
-        self.model.stats().weight_bytes_left_out
+        Ok(Timing { sampling, ..timing })
     }
 
     /// Have `depth` positions cached: tokens depend on their position only, so those of an earlier test serve again.
@@ -153,14 +132,14 @@ impl Bench {
         self.prefill(held, depth - held, Outputs::None)
     }
 
-    /// How many logits greedy choice can leave out depends on what the model would say: then it goes on with that.
+    /// The prompt, then the steps; tokens are chosen within the time where the model's own are wanted.
     fn run(&self, test: Test) -> anyhow::Result<()> {
         self.prefill(test.depth, test.n_prompt, Outputs::Last)?;
         let mut sampler = Sampler::new(SamplerOptions::greedy())?;
         let first = test.depth + test.n_prompt;
         let mut token = self.token(first);
         for position in first + 1..=first + test.n_gen {
-            let out = self.step(&[token], test.outputs(), None)?;
+            let out = self.step(&[token], Outputs::Last, None)?;
             token = match test.greedy {
                 true => sampler.sample_scores(&Scores::from(out), &[])?,
                 false => self.token(position),
@@ -199,7 +178,8 @@ impl Bench {
         self.model.step(&Step { sequences: &[sequence] })
     }
 
-    /// Any token does: time does not depend on which. Neighbours differ, so that no cache line is reused for free.
+    /// Any token does: time depends on which only by the experts it takes. Neighbours differ, so that no cache line is
+    /// reused for free.
     fn token(&self, position: usize) -> u32 {
         u32::try_from((7 * position + 11) % 1000 % self.vocab_size.max(1)).expect("below 1000")
     }

@@ -61,7 +61,7 @@ pub(crate) struct Bench {
     /// Type of cached values (-ctv): f32, f16, q8_0
     #[arg(long, value_name = "TYPE", value_parser = args::cache_type, default_value = "f16")]
     cache_type_v: CacheType,
-    /// Generate what `run --temp 0` would, which needs the likeliest token only; without, all logits are computed
+    /// Generate the model's likeliest tokens, as `run --temp 0` does, choosing included; without, tokens are made up
     #[arg(long)]
     greedy: bool,
     /// How often each test is timed
@@ -134,8 +134,7 @@ impl Bench {
 
         let mut report = report::Report::new(self.output, out);
         for threads in self.thread_counts() {
-            let (verbose, greedy) = (self.verbose.verbose, self.greedy);
-            let options = LoadOptions { threads, verbose, greedy, ceilings: false };
+            let options = LoadOptions { threads, verbose: self.verbose.verbose, ceilings: false };
             let loaded = load::model(&gguf, &self.executor, options, &|_| cache)?;
             let program = loaded.model.program();
             let wanted = Executed::of(program, cache.k, cache.v).wanted();

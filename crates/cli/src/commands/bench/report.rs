@@ -1,7 +1,7 @@
 //! Rows of results as a table, JSON, JSON lines or CSV, with llama-bench's keys.
 
 use std::io::Write;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use gguf::Gguf;
@@ -10,7 +10,7 @@ use program::{CacheOptions, Ceilings};
 use serde::Serialize;
 
 use super::explain::{self, Explanation};
-use super::measure::{Samples, Test};
+use super::measure::Test;
 use crate::ceilings::cpu_name;
 use crate::limits::Limits;
 use crate::load::{self, Loaded};
@@ -96,7 +96,7 @@ pub(super) struct Row {
     n_prompt: usize,
     n_gen: usize,
     n_depth: usize,
-    /// Whether steps looked for the likeliest token only.
+    /// Whether the model's likeliest tokens were generated; else made-up ones.
     greedy: bool,
     test_time: String,
     avg_ns: u64,
@@ -105,8 +105,8 @@ pub(super) struct Row {
     stddev_ts: f64,
     samples_ns: Vec<u64>,
     samples_ts: Vec<f64>,
-    /// Bytes of memory that one token reads at least: all weights it is multiplied with but those that greedy choice left
-    /// out, and the cache at half of the test's length. For a prompt the weights are shared by the tokens of a chunk.
+    /// Bytes of memory that one token reads at least: all weights it is multiplied with, and the cache at half of the
+    /// test's length. For a prompt the weights are shared by the tokens of a chunk.
     bytes_per_token: u64,
     /// Tokens per second that the machine's ceilings, measured in this run, allow at most; absent for an executor
     /// without ceilings.
@@ -137,22 +137,19 @@ impl Row {
     pub(super) fn new(
         setting: &Setting,
         test: Test,
-        (started, samples): (String, &Samples),
+        (started, samples): (String, &[Duration]),
         limits: Option<&Limits>,
     ) -> Self {
-        let ns: Vec<f64> = samples.times.iter().map(|time| time.as_nanos() as f64).collect();
+        let ns: Vec<f64> = samples.iter().map(|time| time.as_nanos() as f64).collect();
         let ts: Vec<f64> = ns.iter().map(|ns| test.tokens() as f64 * 1e9 / ns.max(1.0)).collect();
         let rows = if test.n_gen > 0 { 1 } else { test.n_prompt.min(setting.n_ubatch).max(1) };
         let position = (test.depth + test.tokens() / 2) as u64;
         let limit = limits.map(|limits| {
             let prompt = limits.prompt(test.depth, test.n_prompt);
-            let steps = limits.steps(test.depth + test.n_prompt, test.n_gen);
-            prompt.plus(&limits.without(&steps, samples.left_out_bytes))
+            prompt.plus(&limits.steps(test.depth + test.n_prompt, test.n_gen))
         });
-        // rates are those of whole heads
-        let whole = limits.filter(|_| !test.greedy);
         let expected =
-            whole.and_then(|limits| limits.expected(test.depth, test.n_prompt, test.n_gen));
+            limits.and_then(|limits| limits.expected(test.depth, test.n_prompt, test.n_gen));
         let limit_ts = limit.as_ref().map(|limit| test.tokens() as f64 / limit.limit());
         Self {
             n_prompt: test.n_prompt,
@@ -166,7 +163,6 @@ impl Row {
             stddev_ts: deviation(&ts),
             samples_ns: ns.iter().map(|ns| *ns as u64).collect(),
             bytes_per_token: setting.weight_bytes_per_token / rows as u64
-                - samples.left_out_bytes / test.tokens().max(1) as u64
                 + position * setting.cache_bytes_per_position,
             limit_ts,
             share: limit_ts.map(|limit| mean(&ts) / limit),
