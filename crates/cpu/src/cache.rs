@@ -165,6 +165,5 @@ fn elem_type(ty: CacheType) -> Result<ElemType> {
         CacheType::F32 => Ok(ElemType::F32),
         CacheType::F16 => Ok(ElemType::F16),
         CacheType::Q8_0 => Ok(ElemType::Q8_0),
-        other => Err(Error::Unsupported(format!("cache type {}", other.name()))),
     }
 }

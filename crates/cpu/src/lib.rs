@@ -11,7 +11,6 @@ mod memory;
 mod mla;
 mod mla_bench;
 mod model;
-mod narrow;
 mod plan;
 mod pool;
 mod probe;

@@ -16,9 +16,7 @@
 mod experts;
 mod latent;
 
-use std::collections::HashMap;
-
-use program::{Act, CacheKind, Error, Gate, Mask, Node, Op, Program, Result, Score, ValueId};
+use program::{Act, CacheKind, Error, Gate, Mask, Node, Op, Program, Result, Score, Uses, ValueId};
 
 use crate::geometry::TILE_ROWS;
 use crate::mla::MlaChoice;
@@ -46,10 +44,7 @@ struct Lowering<'a> {
     program: &'a Program,
     /// Of latent attention.
     form: MlaChoice,
-    /// Node that writes each value.
-    writer: HashMap<ValueId, usize>,
-    /// Nodes that read each value, views looked through.
-    readers: HashMap<ValueId, Vec<usize>>,
+    uses: Uses,
     /// Nodes that a phase computes, be it one under construction.
     taken: Vec<bool>,
     /// Nodes that the phases so far compute.
@@ -62,56 +57,27 @@ struct Lowering<'a> {
 
 impl<'a> Lowering<'a> {
     fn new(program: &'a Program, form: MlaChoice) -> Self {
-        let mut this = Lowering {
+        Lowering {
             program,
             form,
-            writer: HashMap::new(),
-            readers: HashMap::new(),
+            uses: Uses::of(program),
             taken: vec![false; program.nodes.len()],
             settled: vec![false; program.nodes.len()],
             phases: Vec::new(),
             ropes: Vec::new(),
             n_values: program.values.len(),
-        };
-        for (index, node) in program.nodes.iter().enumerate() {
-            this.writer.insert(node.output, index);
         }
-        for (index, node) in program.nodes.iter().enumerate() {
-            if node.op != Op::View {
-                for input in &node.inputs {
-                    this.readers.entry(this.root(*input)).or_default().push(index);
-                }
-            }
-        }
-        this
-    }
-
-    /// The value a chain of views starts from.
-    fn root(&self, mut id: ValueId) -> ValueId {
-        while let Some(Node { op: Op::View, inputs, .. }) =
-            self.writer.get(&id).map(|&n| &self.program.nodes[n])
-        {
-            id = inputs[0];
-        }
-        id
     }
 
     fn operand(&self, id: ValueId) -> Operand {
-        let value = self.root(id);
+        let value = self.uses.root(id);
         let shape = self.program.value(value).shape;
         Operand { value, rows: shape.rows, cols: shape.cols() }
     }
 
-    fn is_output(&self, id: ValueId) -> bool {
-        self.program.outputs.iter().any(|(_, output)| self.root(*output) == id)
-    }
-
-    /// The only node that reads `id`, if there is exactly one and the value is no output.
-    fn only_reader(&self, id: ValueId) -> Option<usize> {
-        match self.readers.get(&id).map(Vec::as_slice) {
-            Some(&[only]) if !self.is_output(id) => Some(only),
-            _ => None,
-        }
+    /// The node that writes the value's root.
+    fn writer(&self, id: ValueId) -> Option<&'a Node> {
+        self.uses.writer(self.uses.root(id)).map(|n| &self.program.nodes[n])
     }
 
     fn node(&mut self, index: usize) -> Result<()> {
@@ -121,6 +87,7 @@ impl<'a> Lowering<'a> {
         let input = |i: usize| self.operand(node.inputs[i]);
         let phase = match &node.op {
             Op::View => return Ok(()),
+            Op::Act(_) => return Err(unsupported(&node.op)),
             Op::Embed { table } => Phase::Embed { table: *table, out },
             Op::SelectRows => Phase::SelectRows { x: input(0), out },
             Op::RmsNorm { weight, eps } => {
@@ -154,9 +121,6 @@ impl<'a> Lowering<'a> {
             }
             Op::LatentAttention(_) => return self.latent(index),
             Op::Route(router) => {
-                if !experts::known(router) {
-                    return Err(unsupported(&node.op));
-                }
                 if self.feeds_only_experts(node) {
                     return Ok(());
                 }
@@ -173,7 +137,7 @@ impl<'a> Lowering<'a> {
                 let rope = at.rope.as_ref().map(|rope| self.rope(rope));
                 let [q, k, v] = [0, 1, 2].map(|i| self.operand(node.inputs[i]));
                 // q and k are rotated where they are
-                let alone = |i: usize| self.only_reader(self.root(node.inputs[i])) == Some(index);
+                let alone = |i: usize| self.uses.only_reader(node.inputs[i]) == Some(index);
                 if !(alone(0) && alone(1) && v.value != q.value && v.value != k.value) {
                     return Err(Error::Unsupported(
                         "queries or keys that something else reads".into(),
@@ -191,7 +155,6 @@ impl<'a> Lowering<'a> {
                 }
                 Phase::Attention(AttentionPhase { cache: at.cache, rope, scale, q, k, v, out })
             }
-            other => return Err(unsupported(other)),
         };
         self.phases.push(phase);
         Ok(())
@@ -226,14 +189,12 @@ impl<'a> Lowering<'a> {
 
     /// Whether some ops read what the node writes, and only such.
     fn feeds_only(&self, node: &Node, such: impl Fn(&Op) -> bool) -> bool {
-        let readers = self.readers.get(&node.output).map_or(&[][..], Vec::as_slice);
-        let such = |&reader: &usize| such(&self.program.nodes[reader].op);
-        !readers.is_empty() && !self.is_output(node.output) && readers.iter().all(such)
+        self.uses.feeds_only(node.output, |reader| such(&self.program.nodes[reader].op))
     }
 
     /// What a phase reads that takes in the norm before it: the norm's input, if `source` is such a norm.
     fn normed(&self, source: ValueId) -> (Operand, Option<Norm>) {
-        match self.writer.get(&source).map(|&n| &self.program.nodes[n]) {
+        match self.writer(source) {
             Some(node @ Node { op: Op::RmsNorm { weight, eps }, .. })
                 if self.feeds_only_matrices(node) =>
             {
@@ -246,8 +207,10 @@ impl<'a> Lowering<'a> {
     /// The phase of the linear at `first` and all others that read the same value.
     fn linear_group(&mut self, first: usize) -> LinearPhase {
         let program = self.program;
-        let source = self.root(program.nodes[first].inputs[0]);
-        let group: Vec<usize> = self.readers[&source]
+        let source = self.uses.root(program.nodes[first].inputs[0]);
+        let group: Vec<usize> = self
+            .uses
+            .readers(source)
             .iter()
             .copied()
             .filter(|&n| matches!(program.nodes[n].op, Op::Linear { .. }))
@@ -271,16 +234,17 @@ impl<'a> Lowering<'a> {
     fn job(&mut self, index: usize, group: &[usize], paired: &mut Vec<usize>) -> Job {
         let program = self.program;
         let output = program.nodes[index].output;
-        if let Some(reader) = self.only_reader(output)
+        if let Some(reader) = self.uses.only_reader(output)
             && let node @ Node { op: Op::GatedAct(act), .. } = &program.nodes[reader]
+            && let [Some(gate), Some(up)] =
+                [0, 1].map(|i| self.uses.writer(self.uses.root(node.inputs[i])))
             && check_gate(*act).is_ok()
         {
-            let [gate, up] = [0, 1].map(|i| self.writer[&self.root(node.inputs[i])]);
             let [gate_cols, up_cols] = [0, 1].map(|i| self.operand(node.inputs[i]).cols);
             let both = gate != up
                 && gate_cols == up_cols
                 && [gate, up].iter().all(|n| group.contains(n) && !paired.contains(n));
-            let alone = |n: usize| self.only_reader(program.nodes[n].output) == Some(reader);
+            let alone = |n: usize| self.uses.only_reader(program.nodes[n].output) == Some(reader);
             if both && alone(gate) && alone(up) {
                 paired.extend([gate, up]);
                 self.taken[reader] = true;
@@ -301,10 +265,10 @@ impl<'a> Lowering<'a> {
     fn links(&mut self, mut id: ValueId) -> (Vec<Link>, ValueId) {
         let program = self.program;
         let mut links = Vec::new();
-        while let Some(reader) = self.only_reader(id) {
+        while let Some(reader) = self.uses.only_reader(id) {
             let node = &program.nodes[reader];
-            let root = |i: usize| self.root(node.inputs[i]);
-            let settled = |id: ValueId| self.writer.get(&id).is_some_and(|&n| self.settled[n]);
+            let root = |i: usize| self.uses.root(node.inputs[i]);
+            let settled = |id: ValueId| self.uses.writer(id).is_none_or(|n| self.settled[n]);
             let (other, link) = match node.op {
                 Op::Add => {
                     let other = if root(0) == id { root(1) } else { root(0) };

@@ -9,8 +9,8 @@ use std::time::Instant;
 use kernels::rows::rope_angles;
 use kv::{Contiguous, Layout};
 use program::{
-    CacheOptions, Error, Model, Op, PEAK, PhaseTime, Program, Progress, Result, Rows, SessionId,
-    Step, StepOut, StepStats, WeightId, WeightSource,
+    CacheOptions, Error, Model, PEAK, PhaseTime, Program, Progress, Result, Rows, SessionId, Step,
+    StepOut, StepStats, WeightId, WeightSource,
 };
 
 use crate::cache::{CacheShape, cache_shapes};
@@ -18,7 +18,6 @@ use crate::exec::{Angles, Exec, Kernels, SequenceRows, StepRows};
 use crate::lower::lower;
 use crate::memory::{HugePages, Shared};
 use crate::mla::{MlaChoice, MlaForm};
-use crate::narrow::narrow;
 use crate::plan::{ExpandPhase, Job, LatentPhase, Phase, Plan};
 use crate::pool::Pool;
 use crate::tune::Tuning;
@@ -71,7 +70,7 @@ impl CpuModel {
         (pool, tuning, form): (Arc<Pool>, &Tuning, MlaChoice),
         progress: &mut dyn FnMut(Progress),
     ) -> Result<CpuModel> {
-        let narrowed = narrow(&program);
+        let narrowed = program::passes::narrow(&program);
         let plan = lower(&narrowed, form)?;
         let weights = Weights::load((&program, &plan), source, (&pool, tuning, form), progress)?;
         let rotation = |rope: &program::Rope| Rotation {
@@ -128,10 +127,7 @@ impl CpuModel {
     fn sequences(&self, state: &State, step: &Step<'_>) -> Result<Vec<SequenceRows>> {
         let mut rows = Vec::with_capacity(step.sequences.len());
         let mut first_row = 0;
-        let table_rows = self.program.nodes.iter().find_map(|node| match node.op {
-            Op::Embed { table } => Some(self.program.weight(table).rows),
-            _ => None,
-        });
+        let table_rows = self.program.n_tokens();
         let refuse = |expected: &str, found| Error::Operand {
             op: "step".into(),
             expected: expected.into(),

@@ -6,10 +6,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use kernels::linear::{ActFormat, PANEL_ROWS};
-use program::{
-    Attention, Error, LatentAttention, Op, Program, Progress, Result, WeightId, WeightSource,
-    WeightSpec,
-};
+use program::{Error, Program, Progress, Reading, Result, WeightId, WeightSource, WeightSpec};
 
 use crate::geometry::{LOCAL_ROWS, UNIT_PANELS};
 use crate::memory::Buffer;
@@ -134,10 +131,14 @@ impl Weights {
                 packing.pack(program, stream, packed, &mut weights.arena)?;
             }
         }
-        for node in &program.nodes {
-            weights.vectors_of(program, &node.op, &mut packing)?;
-            if let Op::Embed { table } = node.op {
-                weights.table(plan, table, &mut packing)?;
+        for used in program.nodes.iter().flat_map(|node| node.op.facts().weights) {
+            match used.reading {
+                Reading::Vector | Reading::OnLoad => {
+                    weights.vector_of(program, used.id, &mut packing)?;
+                }
+                Reading::TableRow => weights.table(plan, used.id, &mut packing)?,
+                // these are in the streams of phases
+                Reading::Matrix | Reading::Copies { .. } => {}
             }
         }
         (packing.progress)(Progress { done: total, total });
@@ -204,16 +205,13 @@ impl Weights {
         }
     }
 
-    fn vectors_of(&mut self, program: &Program, op: &Op, packing: &mut Packing<'_>) -> Result<()> {
-        let id = match op {
-            Op::RmsNorm { weight, .. } => Some(*weight),
-            Op::Linear { bias, .. } => *bias,
-            Op::Route(router) => router.bias,
-            Op::Attention(Attention { rope: Some(rope), .. })
-            | Op::LatentAttention(LatentAttention { rope: Some(rope), .. }) => rope.factors,
-            _ => None,
-        };
-        if let Some(id) = id.filter(|id| self.vectors[id.0 as usize].is_none()) {
+    fn vector_of(
+        &mut self,
+        program: &Program,
+        id: WeightId,
+        packing: &mut Packing<'_>,
+    ) -> Result<()> {
+        if self.vectors[id.0 as usize].is_none() {
             let spec = program.weight(id);
             let format = quant::format(spec.ty).ok_or_else(|| unusable(spec))?;
             let mut vector = vec![0.0; spec.rows * spec.cols];

@@ -6,7 +6,6 @@ use crate::Program;
 
 /// Element type of cached keys or values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum CacheType {
     /// 4 bytes per element.
     F32,

@@ -171,16 +171,12 @@ impl Interpreted {
     }
 
     fn check_token(&self, token: u32) -> Result<()> {
-        let tables = self.program.nodes.iter().filter_map(|node| match node.op {
-            Op::Embed { table } => Some(self.program.weight(table).rows),
-            _ => None,
-        });
-        for vocab_size in tables {
-            if token as usize >= vocab_size {
-                return Err(Error::Token { token, vocab_size });
+        match self.program.n_tokens() {
+            Some(vocab_size) if token as usize >= vocab_size => {
+                Err(Error::Token { token, vocab_size })
             }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Every value of the program for this batch, in order. Caches grow; the sessions' lengths do not.

@@ -2,7 +2,7 @@
 //!
 //! Architectures *record* a [`Program`] with a [`Recorder`]; executors run it. Nothing in a program depends on token
 //! values or positions: those arrive with each [`Step`]. The [`interpreter`] defines what every op means.
-//! No CPU, no file, no thread is known here. Read next: `op.rs`, then `models/src/arch/qwen2.rs`.
+//! No CPU, no file, no thread is known here. Read next: `op.rs`, then `facts.rs`, then `models/src/arch/qwen2.rs`.
 
 #![forbid(unsafe_code)]
 
@@ -12,13 +12,16 @@ mod cache;
 mod ceilings;
 mod error;
 mod executor;
+mod facts;
 pub mod interpreter;
 mod mla;
 mod op;
+pub mod passes;
 mod recorder;
 mod rope;
 mod router;
 mod show;
+mod uses;
 
 pub use act::{Act, Gate};
 pub use attention::{Attention, LatentAttention, Mask, Score, Temperature, alibi_slope};
@@ -29,6 +32,7 @@ pub use executor::{
     Dump, Executor, Model, Outputs, PEAK, PhaseTime, Progress, Prompt, Sequence, SessionId, Step,
     StepOut, StepStats, Trace, WeightBytes, WeightSource,
 };
+pub use facts::{Counted, Facts, Reading, RowRule, StateUse, WeightUse};
 pub use mla::{MlaDims, MlaForm};
 pub use op::{
     CacheId, LatentUp, Node, Op, OutputKind, Program, Rope, RopePairs, RopeScaling, Rows, Shape,
@@ -37,3 +41,4 @@ pub use op::{
 pub use recorder::{ExpertWeights, LinearWeight, Recorder};
 pub use router::{Gating, GroupScore, Groups, LEAST_WEIGHT_SUM, Router};
 pub use show::Listing;
+pub use uses::Uses;

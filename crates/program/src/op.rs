@@ -2,7 +2,7 @@
 
 use quant::GgmlType;
 
-use crate::{Act, Attention, CacheSpec, Error, Gate, LatentAttention, Mask, Result, Router};
+use crate::{Act, Attention, CacheSpec, Error, Gate, LatentAttention, Result, Router, RowRule};
 
 /// Index of a weight in [`Program::weights`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -84,7 +84,6 @@ pub enum RopePairs {
 
 /// Change of the rotation frequencies for contexts longer than the trained one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
 pub enum RopeScaling {
     /// As trained.
     None,
@@ -142,8 +141,10 @@ pub enum LatentUp {
 }
 
 /// One kind of computation. Inputs and outputs are in [`Node`].
+///
+/// For a new op the compiler names the matches that must know it: [`Op::name`], [`Op::facts`], the listing (`show.rs`),
+/// the interpreter, and each executor's lowering. Planners and passes read its [`Facts`](crate::Facts).
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub enum Op {
     /// tokens -> `[Tokens, cols]`: row `token` of the table.
     Embed {
@@ -254,7 +255,6 @@ pub struct Node {
 
 /// What an output of a program is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum OutputKind {
     /// `[Selected, vocab_size]`: one score per token of the vocabulary.
     Logits,
@@ -306,11 +306,7 @@ impl Program {
     /// # Errors
     /// [`Error::Operand`] names the layer.
     pub fn check_start(&self, position: usize) -> Result<()> {
-        let full = |node: &&Node| match &node.op {
-            Op::Attention(at) => at.score.mask == Mask::Full,
-            Op::LatentAttention(at) => at.score.mask == Mask::Full,
-            _ => false,
-        };
+        let full = |node: &&Node| node.op.facts().rows == RowRule::Sequence { whole: true };
         match self.nodes.iter().find(full) {
             Some(node) if position > 0 => Err(Error::Operand {
                 op: self.value(node.output).name.clone(),
@@ -319,41 +315,5 @@ impl Program {
             }),
             _ => Ok(()),
         }
-    }
-
-    /// Bytes of weights one step of one token reads: each weight once per node that multiplies with it, one row of
-    /// every embedding table, the experts that one row uses.
-    pub fn weight_bytes_per_token(&self) -> u64 {
-        let all = |id: WeightId| self.weight(id).bytes();
-        let optional = |id: Option<WeightId>| id.map_or(0, all);
-        let mut bytes = 0;
-        for node in &self.nodes {
-            bytes += match &node.op {
-                Op::Embed { table } => all(*table) / self.weight(*table).rows.max(1) as u64,
-                Op::RmsNorm { weight, .. } => all(*weight),
-                Op::Linear { weight, bias } => all(*weight) + optional(*bias),
-                Op::LatentAttention(at) => {
-                    let up = match at.up {
-                        LatentUp::Split { k_b, v_b } => all(k_b) + all(v_b),
-                        LatentUp::Joint { kv_b } => all(kv_b),
-                    };
-                    up + optional(at.score.sinks)
-                }
-                Op::Attention(at) => optional(at.score.sinks),
-                Op::Route(router) => optional(router.bias),
-                Op::Experts { gate, up, down, n_experts, n_used, .. } => {
-                    let one = |id: WeightId| all(id) / (*n_experts).max(1) as u64;
-                    (one(*gate) + one(*up) + one(*down)) * *n_used as u64
-                }
-                Op::Act(_)
-                | Op::GatedAct(_)
-                | Op::Add
-                | Op::Scale(_)
-                | Op::View
-                | Op::Slice { .. }
-                | Op::SelectRows => 0,
-            };
-        }
-        bytes
     }
 }

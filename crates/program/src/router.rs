@@ -36,7 +36,6 @@ pub struct Router {
 
 /// From scores to weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Gating {
     /// `exp(x) / sum(exp(x))` over all experts.
     Softmax,
@@ -57,7 +56,6 @@ pub struct Groups {
 
 /// What makes a group of experts good, from the biased scores of its experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum GroupScore {
     /// Its best expert (DeepSeek-V2).
     Max,

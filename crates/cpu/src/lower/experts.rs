@@ -1,23 +1,17 @@
 //! Lowering of experts: their norm, their router and the sums after them go into one phase.
 
-use program::{Gating, GroupScore, Groups, Node, Op, Result, Router};
+use program::{Node, Op, Result};
 
 use super::{Lowering, check_gate};
 use crate::plan::{ExpertsPhase, Routes};
 
-/// Whether phases compute routes like these.
-pub(super) fn known(router: &Router) -> bool {
-    let gating = matches!(router.gating, Gating::Softmax | Gating::Sigmoid);
-    let score = |groups: Groups| matches!(groups.score, GroupScore::Max | GroupScore::TopTwoSum);
-    gating && router.groups.is_none_or(score)
-}
-
 impl Lowering<'_> {
     /// Whether experts alone read the routes that this node writes; they then route on their own.
     pub(super) fn feeds_only_experts(&self, node: &Node) -> bool {
-        let rows = |reader: &usize| self.root(self.program.nodes[*reader].inputs[0]) == node.output;
+        let uses = &self.uses;
+        let rows = |reader: &usize| uses.root(self.program.nodes[*reader].inputs[0]) == node.output;
         self.feeds_only(node, |op| matches!(op, Op::Experts { .. }))
-            && !self.readers[&node.output].iter().any(rows)
+            && !uses.readers(node.output).iter().any(rows)
     }
 
     pub(super) fn experts(&mut self, node: &Node) -> Result<ExpertsPhase> {
@@ -25,10 +19,10 @@ impl Lowering<'_> {
             unreachable!("`node` matched the op")
         };
         check_gate(act)?;
-        let (x, norm) = self.normed(self.root(node.inputs[0]));
-        let source = self.root(node.inputs[1]);
+        let (x, norm) = self.normed(self.uses.root(node.inputs[0]));
+        let source = self.uses.root(node.inputs[1]);
         let routes = self.operand(source);
-        let routes = match self.writer.get(&source).map(|&n| &self.program.nodes[n]) {
+        let routes = match self.writer(source) {
             Some(route @ Node { op: Op::Route(router), .. }) if self.feeds_only_experts(route) => {
                 let scores = self.operand(route.inputs[0]);
                 Routes::Scores { scores, router: router.clone(), routes }

@@ -74,8 +74,7 @@ impl Lowering<'_> {
 
     /// The norm that makes the op's latent, if nothing else reads it, and what it norms.
     fn norm_of_latent(&self, node: &Node) -> Option<(Norm, ValueId)> {
-        let writer = self.writer.get(&self.root(node.inputs[LATENT]))?;
-        let writer = &self.program.nodes[*writer];
+        let writer = self.writer(node.inputs[LATENT])?;
         match writer.op {
             Op::RmsNorm { weight, eps } if self.is_norm_of_latent(writer) => {
                 Some((Norm { weight, eps }, writer.inputs[0]))
@@ -88,14 +87,12 @@ impl Lowering<'_> {
     pub(super) fn is_norm_of_latent(&self, node: &Node) -> bool {
         let shape = self.program.value(node.output).shape;
         let latent = |reader: &Node| {
-            let here = |i: usize| self.root(reader.inputs[i]) == node.output;
+            let here = |i: usize| self.uses.root(reader.inputs[i]) == node.output;
             matches!(reader.op, Op::LatentAttention(_)) && (0..4).all(|i| here(i) == (i == LATENT))
         };
         shape.groups == 1
             && matches!(node.op, Op::RmsNorm { .. })
-            && !self.is_output(node.output)
-            && self.readers_of(node.output).all(latent)
-            && self.readers_of(node.output).next().is_some()
+            && self.uses.feeds_only(node.output, |reader| latent(&self.program.nodes[reader]))
     }
 
     /// Whether only latent attention reads this slice, directly or through the norm it takes in: then it reads the
@@ -103,10 +100,9 @@ impl Lowering<'_> {
     pub(super) fn is_slice_of_latent(&self, node: &Node) -> bool {
         let shape = self.program.value(node.output).shape;
         let taken = |reader: &Node| match reader.op {
-            Op::LatentAttention(_) => reader
-                .inputs
-                .iter()
-                .all(|&id| self.root(id) != node.output || self.program.value(id).shape == shape),
+            Op::LatentAttention(_) => reader.inputs.iter().all(|&id| {
+                self.uses.root(id) != node.output || self.program.value(id).shape == shape
+            }),
             Op::RmsNorm { .. } => {
                 self.program.value(reader.inputs[0]).shape == shape
                     && self.is_norm_of_latent(reader)
@@ -114,19 +110,12 @@ impl Lowering<'_> {
             _ => false,
         };
         matches!(node.op, Op::Slice { .. })
-            && !self.is_output(node.output)
-            && self.readers_of(node.output).all(taken)
-            && self.readers_of(node.output).next().is_some()
-    }
-
-    fn readers_of(&self, id: ValueId) -> impl Iterator<Item = &Node> {
-        self.readers.get(&id).into_iter().flatten().map(|&n| &self.program.nodes[n])
+            && self.uses.feeds_only(node.output, |reader| taken(&self.program.nodes[reader]))
     }
 
     /// Where an input is: in what it is a slice of, if the slice is taken in.
     fn part(&self, id: ValueId) -> Part {
-        let writer = self.writer.get(&self.root(id)).map(|&n| &self.program.nodes[n]);
-        match writer {
+        match self.writer(id) {
             Some(node @ Node { op: Op::Slice { start, .. }, .. })
                 if self.is_slice_of_latent(node) =>
             {
