@@ -1,8 +1,10 @@
-//! Project tasks: `cargo xtask tidy`, `cargo xtask ci`, and those that measure: `bench`, `roofline`, `prediction`.
+//! Project tasks: `cargo xtask tidy`, `cargo xtask ci`, and `make-model`, and those that measure: `bench`,
+//! `roofline`, `prediction`.
 
 #![forbid(unsafe_code)]
 
 mod bench;
+mod make_model;
 mod prediction;
 mod product;
 mod roofline;
@@ -17,6 +19,7 @@ cargo xtask TASK
   tidy        the rules of the house: crate dependencies, file lengths, where unsafe may stand, words
   bench       speed over models, beside peers; `cargo xtask bench --help`
   roofline    measured against theory: writes docs/roofline.md; `cargo xtask roofline --help`
+  make-model  writes a model with a published shape and random weights; `cargo xtask make-model --help`
   prediction  how far expected times are from measured ones; `cargo xtask prediction --help`
   ci          what .ci/run does on a machine that is set up: fmt, tidy, clippy, tests
 ";
@@ -27,6 +30,7 @@ fn main() -> ExitCode {
         Some("ci") => ci(),
         Some("bench") => bench::run(&root(), &arguments()),
         Some("roofline") => roofline::run(&root(), &arguments()),
+        Some("make-model") => make_model::run(&arguments()),
         Some("prediction") => prediction::run(&root(), &arguments()),
         Some("help" | "-h" | "--help") => {
             eprint!("{HELP}");

@@ -35,7 +35,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "plot",
         ],
     ),
-    ("xtask", &["plot"]),
+    ("xtask", &["plot", "models", "program", "gguf", "quant", "tokenizer"]),
 ];
 
 /// Beyond [`MAY_USE`], tests may use these.

@@ -103,7 +103,18 @@ impl Mixture {
         let Some((Ok(i), tensor)) = layer.map(|(i, tensor)| (i.parse(), tensor)) else {
             return self.base;
         };
-        if tensor == "attn_v.weight" {
+        // Beside eight experts, attention is so little that more bits for it cost next to nothing.
+        let eight = c.experts.as_ref().is_some_and(|experts| experts.n_experts == 8);
+        if eight && matches!(tensor, "attn_k.weight" | "attn_v.weight") {
+            GgmlType::Q8_0
+        } else if eight && tensor == "attn_output.weight" {
+            match (self.base, self.level) {
+                (GgmlType::Q3K, Level::Large) => GgmlType::Q3K,
+                (GgmlType::Q2K | GgmlType::Q3K | GgmlType::Q4K, _) => GgmlType::Q5K,
+                (GgmlType::Iq4Nl | GgmlType::Iq4Xs, _) => GgmlType::Q5K,
+                (base, _) => base,
+            }
+        } else if tensor == "attn_v.weight" {
             let ty = self.values(c, i);
             // Where eight queries share a value of 80 layers, more bits for it cost next to nothing.
             let seventy = c.n_layers == 80 && matches!(&*c.architecture, "llama" | "qwen2");
@@ -199,5 +210,30 @@ mod tests {
         }
         assert_eq!(Mixture::from_name("q4_k").map(Mixture::name), Some("Q4_K_M"));
         assert_eq!(Mixture::from_name("q9"), None);
+    }
+
+    /// What llama.cpp's quantizer (llama-cpp-python 0.3.36) makes of a Qwen2-MoE with eight experts.
+    #[test]
+    fn attention_beside_eight_experts_gets_more_bits() {
+        let mut config = crate::find_published("Qwen1.5-MoE-A2.7B").expect("a published name");
+        config.experts.as_mut().expect("a mixture of experts").n_experts = 8;
+        for (name, output) in [
+            ("Q6_K", GgmlType::Q6K),
+            ("Q5_K_M", GgmlType::Q5K),
+            ("Q4_K_M", GgmlType::Q5K),
+            ("Q4_0", GgmlType::Q4_0),
+            ("IQ4_XS", GgmlType::Q5K),
+            ("Q3_K_L", GgmlType::Q3K),
+            ("Q3_K_M", GgmlType::Q5K),
+            ("Q2_K", GgmlType::Q5K),
+        ] {
+            let mixture = Mixture::from_name(name).expect("a file type");
+            let ty = |tensor: &str| {
+                mixture.tensor_type(&config, &format!("blk.0.{tensor}.weight"), &[2048, 2048])
+            };
+            assert_eq!(ty("attn_k"), Some(GgmlType::Q8_0), "{name}");
+            assert_eq!(ty("attn_v"), Some(GgmlType::Q8_0), "{name}");
+            assert_eq!(ty("attn_output"), Some(output), "{name}");
+        }
     }
 }
