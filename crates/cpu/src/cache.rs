@@ -11,7 +11,8 @@ use program::{
 };
 
 use crate::geometry::TILE_ROWS;
-use crate::plan::{AttentionPhase, Phase, Plan};
+use crate::plan::AttentionPhase;
+use crate::schedule::{Loaded, Schedule};
 
 /// How a cache of keys and values lies, and how attention over it is cut.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -103,39 +104,40 @@ impl CacheShape {
 /// How each cache is kept under `options`.
 pub(crate) fn cache_shapes(
     program: &Program,
-    plan: &Plan,
+    schedule: &Schedule,
     options: &CacheOptions,
 ) -> Result<Arc<[CacheShape]>> {
     let caches = (0..program.caches.len() as u32).map(CacheId);
     caches
-        .map(|cache| shape(program, plan, cache, options))
+        .map(|cache| shape(program, schedule, cache, options))
         .collect::<Result<Vec<_>>>()
         .map(Arc::from)
 }
 
 fn shape(
     program: &Program,
-    plan: &Plan,
+    schedule: &Schedule,
     cache: CacheId,
     options: &CacheOptions,
 ) -> Result<CacheShape> {
     let mut kind = program.cache(cache).kind;
-    for phase in &plan.phases {
+    for phase in &schedule.phases {
         match phase {
-            Phase::Latent(latent) if latent.inputs.cache == cache => {
-                let (rank, rope_dim) = (latent.inputs.dims.rank, latent.inputs.dims.rope_dim);
+            Loaded::Latent(latent) if latent.phase.inputs.cache == cache => {
+                let dims = &latent.phase.inputs.dims;
+                let (rank, rope_dim) = (dims.rank, dims.rope_dim);
                 let shape = LatentShape { rank, rope_dim, elem: elem_type(options.k)? };
                 let layout = Layout::new(1, shape.block_bytes(), 0);
                 return Ok(CacheShape::Latent(LatentCache { shape, layout }));
             }
-            Phase::Expand(expand) if expand.inputs.cache == cache => {
-                let dims = &expand.inputs.dims;
+            Loaded::Expand(expand) if expand.phase.inputs.cache == cache => {
+                let dims = &expand.phase.inputs.dims;
                 let (n_kv_heads, key_dim) = (dims.n_heads, dims.key_dim());
                 let (value_dim, window) = (dims.value_dim, None);
                 kind = CacheKind::Heads { n_kv_heads, key_dim, value_dim, window };
             }
-            Phase::Attention(attention) if attention.cache == cache => {
-                return heads(plan, attention, kind, options).map(CacheShape::Heads);
+            Loaded::Attention(attention) if attention.phase.cache == cache => {
+                return heads(schedule, &attention.phase, kind, options).map(CacheShape::Heads);
             }
             _ => {}
         }
@@ -144,7 +146,7 @@ fn shape(
 }
 
 fn heads(
-    plan: &Plan,
+    schedule: &Schedule,
     phase: &AttentionPhase,
     kind: CacheKind,
     options: &CacheOptions,
@@ -154,7 +156,7 @@ fn heads(
     };
     let (k, v) = (elem_type(options.k)?, elem_type(options.v)?);
     let head = HeadShape { key_dim, value_dim, k, v };
-    let pairs = phase.rope.map_or(Pairs::HalfSplit, |rope| pairs(&plan.ropes[rope]));
+    let pairs = phase.rope.map_or(Pairs::HalfSplit, |rope| pairs(&schedule.ropes[rope]));
     let layout = Layout::new(n_kv_heads, head.key_bytes(), head.value_bytes());
     let group = phase.q.cols / key_dim / n_kv_heads;
     Ok(HeadsCache { head, layout, pairs, group })

@@ -16,6 +16,9 @@ pub(crate) const ROW_BLOCK: usize = 512;
 /// Query rows (tokens times heads of a group) that attend together.
 pub(crate) const TILE_ROWS: usize = 64;
 
+/// Floats of partial results of attention that a step may keep: bounds the memory of splitting a long cache.
+pub(crate) const MAX_PARTIAL_FLOATS: usize = 16 << 20;
+
 /// Workers take whole parts of a unit.
 const _: () = assert!(UNIT_PANELS.is_multiple_of(MANY_ROWS_PANELS));
 /// Items of logits begin where a peak does.

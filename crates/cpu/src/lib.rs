@@ -6,14 +6,17 @@
 mod cache;
 mod exec;
 mod geometry;
+mod load;
 mod lower;
 mod memory;
 mod mla;
 mod mla_bench;
 mod model;
+mod needs;
 mod plan;
 mod pool;
 mod probe;
+mod schedule;
 mod threads;
 mod tune;
 mod weights;
@@ -29,6 +32,7 @@ pub use mla::{MlaChoice, MlaDims, MlaForm};
 pub use mla_bench::{MlaBench, MlaLayer, MlaMeasure};
 pub use threads::default_threads;
 
+use crate::load::Workshop;
 use crate::model::CpuModel;
 use crate::pool::Pool;
 use crate::tune::Tuning;
@@ -70,6 +74,11 @@ impl Cpu {
         Some(self.tuning.linear(ty)?.stream_rows())
     }
 
+    /// What programs are loaded with.
+    fn workshop(&self) -> Workshop<'_> {
+        Workshop { pool: &self.pool, tuning: &self.tuning, mla: self.mla }
+    }
+
     /// Instruction sets in use.
     pub fn isa(&self) -> Isa {
         self.tuning.isa()
@@ -83,13 +92,7 @@ impl Executor for Cpu {
         weights: &dyn WeightSource,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Box<dyn Model>> {
-        let model = CpuModel::load(
-            program,
-            weights,
-            (Arc::clone(&self.pool), &self.tuning, self.mla),
-            progress,
-        )?;
-        Ok(Box::new(model))
+        Ok(Box::new(CpuModel::load(program, weights, self.workshop(), progress)?))
     }
 
     fn ceilings(&self, progress: &mut dyn FnMut(f64)) -> Result<Ceilings> {

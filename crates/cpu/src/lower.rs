@@ -302,14 +302,9 @@ impl<'a> Lowering<'a> {
 
     fn finish(self) -> Plan {
         let logits = self.program.logits().map(|id| self.operand(id));
-        let writes = |job: &Job| matches!(job, Job::One { out, .. } if Some(*out) == logits);
-        let head = self.phases.iter().enumerate().find_map(|(index, phase)| match phase {
-            Phase::Linear(linear) => Some((index, linear.jobs.iter().position(writes)?)),
-            _ => None,
-        });
         let (phases, ropes) = (self.phases, self.ropes);
         let buffers = Buffers::assign(&phases, logits);
-        let plan = Plan { phases, buffers, ropes, logits, head };
+        let plan = Plan { phases, buffers, ropes, logits };
         debug_assert_eq!(plan.check(), Ok(()));
         plan
     }

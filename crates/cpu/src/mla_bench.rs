@@ -11,6 +11,7 @@ use program::{
 };
 use quant::GgmlType;
 
+use crate::load::Workshop;
 use crate::model::{CpuModel, Random};
 use crate::{Cpu, MlaChoice, MlaDims, MlaForm};
 
@@ -64,8 +65,8 @@ impl MlaBench {
     pub fn new(cpu: &Cpu, layer: MlaLayer, form: MlaForm) -> Result<MlaBench> {
         let program = Arc::new(record(&layer)?);
         let weights = MadeUp::new(&program)?;
-        let team = (Arc::clone(&cpu.pool), &cpu.tuning, MlaChoice::Always(form));
-        let model = CpuModel::load(program, &weights, team, &mut |_| {})?;
+        let workshop = Workshop { mla: MlaChoice::Always(form), ..cpu.workshop() };
+        let model = CpuModel::load(program, &weights, workshop, &mut |_| {})?;
         Ok(MlaBench { model, layer, form })
     }
 

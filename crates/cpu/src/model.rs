@@ -10,17 +10,18 @@ use kernels::rows::rope_angles;
 use kv::{Contiguous, Layout};
 use program::{
     CacheOptions, Error, Model, PEAK, PhaseTime, Program, Progress, Result, Rows, SessionId, Step,
-    StepOut, StepStats, WeightId, WeightSource,
+    StepOut, StepStats, WeightSource,
 };
 
 use crate::cache::{CacheShape, cache_shapes};
 use crate::exec::{Angles, Exec, Kernels, SequenceRows, StepRows};
+use crate::load::{Workshop, place, table_bytes};
 use crate::lower::lower;
 use crate::memory::{HugePages, Shared};
 use crate::mla::{MlaChoice, MlaForm};
-use crate::plan::{ExpandPhase, Job, LatentPhase, Phase, Plan};
+use crate::needs::{Needs, StepShape};
 use crate::pool::Pool;
-use crate::tune::Tuning;
+use crate::schedule::{Loaded, Schedule};
 use crate::weights::Weights;
 use crate::workspace::Workspace;
 
@@ -29,7 +30,7 @@ pub(crate) use made_up::Random;
 /// The CPU's [`Model`]. Steps run one at a time.
 pub(crate) struct CpuModel {
     program: Arc<Program>,
-    plan: Plan,
+    schedule: Schedule,
     weights: Weights,
     kernels: Kernels,
     pool: Arc<Pool>,
@@ -38,7 +39,7 @@ pub(crate) struct CpuModel {
     state: Mutex<State>,
 }
 
-/// A rotation of the plan, in numbers.
+/// A rotation of the schedule, in numbers.
 struct Rotation {
     /// Radians per position of each pair.
     frequencies: Vec<f64>,
@@ -67,51 +68,28 @@ impl CpuModel {
     pub(crate) fn load(
         program: Arc<Program>,
         source: &dyn WeightSource,
-        (pool, tuning, form): (Arc<Pool>, &Tuning, MlaChoice),
+        workshop: Workshop<'_>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<CpuModel> {
         let narrowed = program::passes::narrow(&program);
-        let plan = lower(&narrowed, form)?;
-        let weights = Weights::load((&program, &plan), source, (&pool, tuning, form), progress)?;
+        let placed = place(&program, lower(&narrowed, workshop.mla)?, workshop)?;
+        let Workshop { pool, tuning, mla: form } = workshop;
+        let (schedule, weights) = placed.load(&program, source, pool, progress)?;
         let rotation = |rope: &program::Rope| Rotation {
             frequencies: rope.frequencies(rope.factors.map(|id| weights.vector(id))),
             magnitude: f64::from(rope.magnitude()),
         };
-        let rotations = plan.ropes.iter().map(rotation).collect();
+        let rotations = schedule.ropes.iter().map(rotation).collect();
         let stats = StepStats {
-            weight_bytes_per_step: weights.bytes_per_step(),
-            weight_memory: weights.bytes(),
+            weight_bytes_per_step: schedule.phases.iter().map(Loaded::bytes_per_step).sum(),
+            weight_memory: weights.bytes() + table_bytes(&schedule),
             ..StepStats::default()
         };
-        let workspace = Workspace::new(&plan, &pool);
+        let workspace = Workspace::new(&schedule, pool.n());
         let state = Mutex::new(State { sessions: BTreeMap::new(), next: 1, workspace, stats });
         let kernels = Kernels::pick(tuning.isa());
-        Ok(CpuModel { program, plan, weights, kernels, pool, rotations, form, state })
-    }
-
-    /// What a phase computes, by the weight or cache it reads first.
-    fn name(&self, phase: &Phase) -> String {
-        let weight = |id: WeightId| self.program.weight(id).name.clone();
-        match phase {
-            Phase::Embed { table, .. } => weight(*table),
-            Phase::Linear(linear) => linear
-                .jobs
-                .iter()
-                .flat_map(Job::matrices)
-                .next()
-                .map_or_else(String::new, |m| weight(m.weight)),
-            Phase::Attention(attention) => {
-                format!("blk.{}.attn", self.program.cache(attention.cache).layer)
-            }
-            Phase::Latent(LatentPhase { inputs, .. }) => {
-                format!("blk.{}.attn", self.program.cache(inputs.cache).layer)
-            }
-            Phase::Expand(ExpandPhase { inputs, .. }) => {
-                format!("blk.{}.attn_expand", self.program.cache(inputs.cache).layer)
-            }
-            Phase::Experts(experts) => weight(experts.gate),
-            Phase::Rows(_) | Phase::SelectRows { .. } => String::new(),
-        }
+        let pool = Arc::clone(pool);
+        Ok(CpuModel { program, schedule, weights, kernels, pool, rotations, form, state })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -163,8 +141,8 @@ impl CpuModel {
 
     /// How latent attention is computed for each sequence.
     fn forms(&self, step: &Step<'_>) -> Vec<MlaForm> {
-        let dims = self.plan.phases.iter().find_map(|phase| match phase {
-            Phase::Latent(latent) => Some(&latent.inputs.dims),
+        let dims = self.schedule.phases.iter().find_map(|phase| match phase {
+            Loaded::Latent(latent) => Some(&latent.phase.inputs.dims),
             _ => None,
         });
         let Some(dims) = dims else { return Vec::new() };
@@ -213,13 +191,16 @@ impl CpuModel {
         }
         let forms = self.forms(step);
         let blocks = blocks(caches, sequences, shapes.len());
-        let memory = workspace.prepare(
-            (&self.plan, &self.weights),
-            (tokens.len(), selected.len()),
-            (&shapes, StepRows { sequences, forms: &forms }),
-        )?;
+        let shape = StepShape {
+            n_tokens: tokens.len(),
+            n_selected: selected.len(),
+            caches: &shapes,
+            rows: StepRows { sequences, forms: &forms },
+        };
+        let needs = Needs::of(&self.schedule, &shape, self.pool.n());
+        let memory = workspace.prepare(&self.schedule, &needs)?;
         let exec = Exec {
-            plan: &self.plan,
+            schedule: &self.schedule,
             weights: &self.weights,
             kernels: &self.kernels,
             tokens: &tokens,
@@ -237,11 +218,10 @@ impl CpuModel {
             peaks: memory.peaks,
             latent: memory.latent,
             scratch: &memory.scratch,
-            shares: memory.shares,
             times: memory.times,
         };
         self.pool.run(&|worker| exec.run(&worker));
-        let Some(out) = self.plan.logits else { return Ok(StepOut::default()) };
+        let Some(out) = self.schedule.logits else { return Ok(StepOut::default()) };
         let rows = match out.rows {
             Rows::Tokens => tokens.len(),
             Rows::Selected => selected.len(),
@@ -251,7 +231,7 @@ impl CpuModel {
         let n_peaks = out.cols.div_ceil(PEAK);
         // SAFETY: as above.
         let peaks = unsafe { memory.peaks.slice_mut(0..rows * n_peaks) };
-        if self.plan.head.is_none() {
+        if !self.schedule.finds_peaks() {
             let rows =
                 logits.chunks_exact(out.cols.max(1)).zip(peaks.chunks_exact_mut(n_peaks.max(1)));
             rows.for_each(|(logits, peaks)| self.kernels.peaks(logits, peaks));
@@ -314,7 +294,7 @@ impl Model for CpuModel {
     }
 
     fn open(&self, options: &CacheOptions) -> Result<SessionId> {
-        let shapes = cache_shapes(&self.program, &self.plan, options)?;
+        let shapes = cache_shapes(&self.program, &self.schedule, options)?;
         let layouts: Vec<Layout> = shapes.iter().map(CacheShape::layout).collect();
         let cache = Contiguous::new(Arc::from(layouts), options.capacity, Arc::new(HugePages));
         Ok(self.lock().insert(Session { cache, shapes }))
@@ -384,12 +364,12 @@ impl Model for CpuModel {
 
     fn stats(&self) -> StepStats {
         let state = self.lock();
-        let times = state.workspace.times().iter().zip(&self.plan.phases).enumerate();
-        let last_step = times.map(|(index, (elapsed, phase))| PhaseTime {
-            name: self.name(phase),
+        let times = state.workspace.times().iter().zip(&self.schedule.phases);
+        let last_step = times.map(|(elapsed, phase)| PhaseTime {
+            name: phase.name(&self.program),
             kind: phase.kind(),
             elapsed: *elapsed,
-            weight_bytes: self.weights.bytes_of_phase(index),
+            weight_bytes: phase.bytes_per_step(),
         });
         StepStats { last_step: last_step.collect(), ..state.stats.clone() }
     }

@@ -6,7 +6,7 @@ mod uses;
 
 use program::{CacheId, Gate, Rope, Router, Rows, ValueId, WeightId};
 
-pub(crate) use buffers::{BufferId, Buffers};
+pub(crate) use buffers::{BufferId, BufferSpec, Buffers};
 pub(crate) use latent::{ExpandPhase, LatentInputs, LatentPhase, Part};
 
 /// `[rows, cols]` of a value, `cols` dense. Which buffer it lies in, [`Buffers`] says.
@@ -121,22 +121,6 @@ impl Job {
         };
         std::iter::once(first).chain(second)
     }
-
-    /// Its weights.
-    fn stream(&self) -> Stream {
-        let (weights, n_copies, n_used) = (self.matrices().map(|m| m.weight).collect(), 1, 1);
-        Stream { weights, n_copies, n_used }
-    }
-}
-
-/// Matrices that are read side by side.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stream {
-    pub(crate) weights: Vec<WeightId>,
-    /// Matrices of the same shape that stand one after another in each weight: experts, or just one.
-    pub(crate) n_copies: usize,
-    /// Copies that one row reads.
-    pub(crate) n_used: usize,
 }
 
 /// All linear layers that read the same input, the norm before them and the sums or activations after them.
@@ -201,32 +185,6 @@ pub(crate) enum Phase {
     SelectRows { x: Operand, out: Operand },
 }
 
-impl Phase {
-    /// The weights that its matrices read, in order.
-    pub(crate) fn streams(&self) -> Vec<Stream> {
-        match self {
-            Phase::Linear(linear) => linear.jobs.iter().map(Job::stream).collect(),
-            Phase::Experts(experts) => {
-                let &ExpertsPhase { gate, up, down, n_experts: n_copies, n_used, .. } = experts;
-                let stream = |weights| Stream { weights, n_copies, n_used };
-                vec![stream(vec![gate, up]), stream(vec![down])]
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    /// Kind of work, for people.
-    pub(crate) fn kind(&self) -> &'static str {
-        match self {
-            Phase::Embed { .. } => "embed",
-            Phase::Rows(_) | Phase::SelectRows { .. } => "rows",
-            Phase::Linear(_) => "linear",
-            Phase::Attention(_) | Phase::Latent(_) | Phase::Expand(_) => "attention",
-            Phase::Experts(_) => "experts",
-        }
-    }
-}
-
 /// A lowered program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Plan {
@@ -235,6 +193,4 @@ pub(crate) struct Plan {
     /// Distinct rotations.
     pub(crate) ropes: Vec<Rope>,
     pub(crate) logits: Option<Operand>,
-    /// The linear phase that writes the logits, if it is one, and its job that does; it finds their peaks on the way.
-    pub(crate) head: Option<(usize, usize)>,
 }

@@ -276,6 +276,30 @@ impl Shares {
     }
 }
 
+/// Work lists of one phase.
+pub(crate) struct PhaseShares {
+    /// Its units or tiles.
+    pub(crate) main: Shares,
+    /// What comes before or after them, beyond an inner barrier.
+    pub(crate) side: Shares,
+    /// What comes last, beyond another.
+    pub(crate) last: Shares,
+}
+
+impl PhaseShares {
+    /// For a team of `n`.
+    pub(crate) fn new(n: usize) -> PhaseShares {
+        PhaseShares { main: Shares::new(n), side: Shares::new(n), last: Shares::new(n) }
+    }
+
+    /// Start again. Call while no worker is taking.
+    pub(crate) fn reset(&self) {
+        self.main.reset();
+        self.side.reset();
+        self.last.reset();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

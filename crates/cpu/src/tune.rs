@@ -90,7 +90,7 @@ fn stream_rows(kernel: &LinearKernel) -> usize {
     let most = kernel.stream_rows();
     // plain kernels leave no choice
     let ActFormat::Q8(block) = kernel.act_format() else { return most };
-    let trial = Trial::new((kernel, block), most);
+    let trial = Trial::new(kernel, block, most);
     // from the most rows down, so that one disturbed figure ends the search early, on the side of streaming
     let tiled = (FEW_ROWS + 1..=most).rev().take_while(|n| {
         let [streamed, tiled] = trial.times(*n);
@@ -111,7 +111,7 @@ struct Trial<'a> {
 
 impl Trial<'_> {
     /// For up to `n` rows in blocks of `block` columns.
-    fn new((kernel, block): (&LinearKernel, usize), n: usize) -> Trial<'_> {
+    fn new(kernel: &LinearKernel, block: usize, n: usize) -> Trial<'_> {
         let panel_bytes = kernel.panel_bytes(COLS);
         // as an f16, the scale of a block, this is 0.065
         let row = vec![0x2C; kernel.ty().row_bytes(COLS).unwrap_or(0)];
@@ -178,6 +178,7 @@ mod tests {
     use program::{CacheOptions, CacheType, Model, Outputs, Sequence, Step};
 
     use super::*;
+    use crate::load::Workshop;
     use crate::mla::MlaChoice;
     use crate::model::CpuModel;
     use crate::pool::Pool;
@@ -196,8 +197,9 @@ mod tests {
         let run = |ty, isa, rows| {
             let program = tiny_model(&tiny_config("qwen2", 256, true), ty);
             let weights = MemoryWeights::random(&program, 4);
-            let team = (Arc::clone(&pool), &fixed(isa, rows), MlaChoice::default());
-            let model = CpuModel::load(program, &weights, team, &mut |_| {}).expect("it loads");
+            let tuning = fixed(isa, rows);
+            let workshop = Workshop { pool: &pool, tuning: &tuning, mla: MlaChoice::default() };
+            let model = CpuModel::load(program, &weights, workshop, &mut |_| {}).expect("it loads");
             let cache = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: 64 };
             let session = model.open(&cache).expect("a session");
             let mut rest = tokens.as_slice();

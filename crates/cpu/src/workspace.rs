@@ -2,21 +2,15 @@
 
 use std::time::Duration;
 
-use program::{PEAK, Result, Rows};
+use program::Result;
 
-use crate::cache::CacheShape;
-use crate::exec::{
-    Acts, Arrangements, ExpertsShape, LatentMemory, LatentNeeds, LatentWorkspace, MixScratch,
-    PhaseShares, ScratchParts, StepRows, kernel_scratch, q8_stride, scratch_floats, tile_floats,
-};
-use crate::geometry::LOCAL_ROWS;
+use crate::exec::{Acts, LatentMemory, LatentWorkspace, MixScratch, ScratchParts};
+use crate::geometry::MAX_PARTIAL_FLOATS;
 use crate::memory::{Buffer, Shared};
-use crate::plan::{BufferId, ExpandPhase, LatentPhase, Phase, Plan};
-use crate::pool::{Pool, Shares};
-use crate::weights::Weights;
-
-/// Partial results of attention that a step may keep: bounds the memory of splitting a long cache by blocks.
-const MAX_PARTIAL_FLOATS: usize = 16 << 20;
+use crate::needs::{ActNeeds, Needs};
+use crate::plan::BufferId;
+use crate::pool::PhaseShares;
+use crate::schedule::{Loaded, Schedule};
 
 /// All memory of steps, kept between them.
 pub(crate) struct Workspace {
@@ -27,13 +21,13 @@ pub(crate) struct Workspace {
     /// `[worker]`.
     mixtures: Vec<MixScratch>,
     partials: Buffer,
+    /// Most bytes of `partials` that a step touched.
+    touched: usize,
     peaks: Buffer,
     latent: LatentWorkspace,
     /// `[worker]`: tiles, row, kernel, attention.
     scratch: Vec<[Buffer; 4]>,
-    shares: Vec<PhaseShares>,
     times: Vec<Duration>,
-    n_workers: usize,
 }
 
 /// A step's view of the workspace.
@@ -47,7 +41,6 @@ pub(crate) struct Memory<'a> {
     pub(crate) peaks: Shared<'a, f32>,
     pub(crate) latent: LatentMemory<'a>,
     pub(crate) scratch: Vec<ScratchParts<'a>>,
-    pub(crate) shares: &'a [PhaseShares],
     pub(crate) times: Shared<'a, Duration>,
 }
 
@@ -64,63 +57,44 @@ fn grow(buffer: &mut Buffer, len: usize) -> Result<()> {
     Ok(())
 }
 
-/// Memory of [`Acts`].
-struct ActBuffers {
-    normed: Buffer,
-    codes: Buffer,
-    scales: Buffer,
-    sums: Buffer,
-    arranged: Buffer,
-}
+/// Memory of [`Acts`]: as f32, codes, scales, sums, arranged words.
+struct ActBuffers([Buffer; 5]);
 
 impl ActBuffers {
     fn empty() -> ActBuffers {
-        let [normed, codes, scales, sums, arranged] = std::array::from_fn(|_| Buffer::empty());
-        ActBuffers { normed, codes, scales, sums, arranged }
+        ActBuffers(std::array::from_fn(|_| Buffer::empty()))
     }
 
-    /// Room for `rows` of `cols` as f32 and as 8-bit blocks, and for the words that are arranged of them.
-    fn grow(&mut self, rows: [usize; 2], cols: usize, words: usize) -> Result<()> {
-        let [f32_rows, q8_rows] = rows;
-        grow(&mut self.normed, f32_rows * cols * 4)?;
-        grow(&mut self.codes, q8_rows * q8_stride(cols))?;
-        grow(&mut self.scales, q8_rows * cols.div_ceil(32) * 4)?;
-        grow(&mut self.sums, q8_rows * cols.div_ceil(16) * 4)?;
-        grow(&mut self.arranged, 4 * words)
-    }
-
-    fn all(&self) -> [&Buffer; 5] {
-        [&self.normed, &self.codes, &self.scales, &self.sums, &self.arranged]
+    fn grow(&mut self, needs: &ActNeeds) -> Result<()> {
+        self.0.iter_mut().zip(needs.0).try_for_each(|(buffer, need)| grow(buffer, need))
     }
 
     fn share(&mut self) -> Acts<'_> {
+        let [normed, codes, scales, sums, arranged] = &mut self.0;
         Acts {
-            normed: self.normed.shared_as(),
-            codes: self.codes.shared_as(),
-            scales: self.scales.shared_as(),
-            sums: self.sums.shared_as(),
-            arranged: self.arranged.shared_as(),
+            normed: normed.shared_as(),
+            codes: codes.shared_as(),
+            scales: scales.shared_as(),
+            sums: sums.shared_as(),
+            arranged: arranged.shared_as(),
         }
     }
 }
 
 impl Workspace {
-    pub(crate) fn new(plan: &Plan, pool: &Pool) -> Workspace {
-        let n = pool.n();
-        let shares =
-            |_| PhaseShares { main: Shares::new(n), side: Shares::new(n), last: Shares::new(n) };
+    /// For the steps of a schedule by `workers`.
+    pub(crate) fn new(schedule: &Schedule, workers: usize) -> Workspace {
         Workspace {
-            buffers: plan.buffers.specs.iter().map(|_| Buffer::empty()).collect(),
+            buffers: schedule.buffers.specs.iter().map(|_| Buffer::empty()).collect(),
             acts: ActBuffers::empty(),
             inner: ActBuffers::empty(),
-            mixtures: (0..n).map(|_| MixScratch::default()).collect(),
+            mixtures: (0..workers).map(|_| MixScratch::default()).collect(),
             partials: Buffer::empty(),
+            touched: 0,
             peaks: Buffer::empty(),
-            latent: LatentWorkspace::new(n),
-            scratch: (0..n).map(|_| std::array::from_fn(|_| Buffer::empty())).collect(),
-            shares: (0..plan.phases.len()).map(shares).collect(),
-            times: vec![Duration::ZERO; plan.phases.len()],
-            n_workers: n,
+            latent: LatentWorkspace::new(workers),
+            scratch: (0..workers).map(|_| std::array::from_fn(|_| Buffer::empty())).collect(),
+            times: vec![Duration::ZERO; schedule.phases.len()],
         }
     }
 
@@ -129,97 +103,49 @@ impl Workspace {
         &self.times
     }
 
-    /// Memory it takes. Of what attention may split, only what latent attention did split counts: the rest is untouched.
+    /// Memory it takes; of what attention may split, what it did split.
     pub(crate) fn bytes(&self) -> u64 {
         let buffers = self.buffers.iter().chain(self.scratch.iter().flatten()).chain([&self.peaks]);
-        let acts = [&self.acts, &self.inner].into_iter().flat_map(ActBuffers::all);
+        let acts = self.acts.0.iter().chain(&self.inner.0);
         let bytes: usize = buffers.chain(acts).map(Buffer::len).sum();
-        (bytes + self.latent.bytes()) as u64
+        (bytes + self.touched + self.latent.bytes()) as u64
     }
 
-    /// Memory for a step of `n_tokens` rows, `n_selected` of them with outputs.
-    pub(crate) fn prepare(
-        &mut self,
-        (plan, weights): (&Plan, &Weights),
-        (n_tokens, n_selected): (usize, usize),
-        (shapes, forms): (&[CacheShape], StepRows<'_>),
-    ) -> Result<Memory<'_>> {
-        let rows_of = |rows| match rows {
-            Rows::Tokens => n_tokens,
-            Rows::Selected => n_selected,
-        };
-        for (buffer, spec) in self.buffers.iter_mut().zip(&plan.buffers.specs) {
-            grow(buffer, rows_of(spec.rows) * spec.cols * 4)?;
+    /// Memory for a step of `schedule` that needs so much.
+    ///
+    /// # Errors
+    /// [`program::Error::Memory`].
+    pub(crate) fn prepare(&mut self, schedule: &Schedule, needs: &Needs) -> Result<Memory<'_>> {
+        for (buffer, need) in self.buffers.iter_mut().zip(&needs.buffers) {
+            grow(buffer, *need)?;
         }
-        let jobs = (0..plan.phases.len()).flat_map(|phase| weights.jobs(phase));
-        let kernel_bytes = kernel_scratch(jobs);
-        let rows = n_tokens.max(n_selected);
-        let mut experts = ExpertsShape::default();
-        let (mut cols, mut words) = (0, 0);
-        let mut latent = LatentNeeds::default();
-        for (index, phase) in plan.phases.iter().enumerate() {
-            match phase {
-                Phase::Linear(linear) => {
-                    cols = cols.max(linear.x.cols);
-                    words = words.max(Arrangements::of(weights.jobs(index), rows).words());
-                }
-                Phase::Experts(phase) => {
-                    let n = rows_of(phase.x.rows);
-                    experts = experts.or(ExpertsShape::new(phase, weights.jobs(index), n));
-                    cols = cols.max(phase.x.cols);
-                }
-                Phase::Latent(LatentPhase { inputs, .. })
-                | Phase::Expand(ExpandPhase { inputs, .. }) => {
-                    let cache = shapes[inputs.cache.0 as usize].as_latent();
-                    let matrices = weights.latent().layer(index).all();
-                    let sizes = (&inputs.dims, cache);
-                    latent = latent.max(LatentNeeds::of(sizes, forms, matrices, self.n_workers));
-                }
-                _ => {}
+        self.acts.grow(&needs.acts)?;
+        self.inner.grow(&needs.inner)?;
+        for buffers in &mut self.scratch {
+            for (buffer, need) in buffers.iter_mut().zip(needs.scratch) {
+                grow(buffer, need)?;
             }
         }
-        let act_rows = rows.max(self.n_workers * LOCAL_ROWS);
-        self.acts.grow([act_rows; 2], cols, words.max(experts.words))?;
-        let inner_rows =
-            [experts.f32, experts.q8].map(|kept| usize::from(kept) * experts.inner_rows);
-        self.inner.grow(inner_rows, experts.width, experts.inner_words)?;
-        let heads = || shapes.iter().filter_map(CacheShape::as_heads);
-        let attention_floats = heads().map(scratch_floats).max().unwrap_or(0);
-        let latent_matrices = weights.latent().matrices();
-        let kernel_bytes =
-            latent_matrices.map(|m| m.kernel.scratch_bytes()).fold(kernel_bytes, usize::max);
-        for [tiles, row, kernel, attention] in &mut self.scratch {
-            grow(tiles, 4 * tile_floats(rows).max(experts.tile_floats))?;
-            grow(row, cols * 4)?;
-            grow(kernel, kernel_bytes)?;
-            grow(attention, attention_floats * 4)?;
-        }
-        // steps split attention by block only with few tiles, and only if the partials fit here
-        if !shapes.is_empty() && self.partials.len() == 0 {
+        // pages are taken as they are touched
+        if needs.partials > 0 && self.partials.len() == 0 {
             self.partials = Buffer::new(MAX_PARTIAL_FLOATS * 4, "the workspace")?;
         }
-        if let Some(logits) = plan.logits {
-            grow(&mut self.peaks, rows_of(logits.rows) * logits.cols.div_ceil(PEAK) * 4)?;
-        }
-        for shares in &self.shares {
-            shares.main.reset();
-            shares.side.reset();
-            shares.last.reset();
-        }
+        self.touched = self.touched.max(needs.partials);
+        grow(&mut self.peaks, needs.peaks)?;
+        schedule.phases.iter().filter_map(Loaded::shares).for_each(PhaseShares::reset);
         let buffers: Vec<Shared<'_, f32>> =
             self.buffers.iter_mut().map(Buffer::shared_as).collect();
         let none = Shared::read_only(&[]);
         let value = |buffer: &Option<BufferId>| buffer.map_or(none, |b| buffers[b.0]);
         Ok(Memory {
-            values: plan.buffers.of.iter().map(value).collect(),
+            values: schedule.buffers.of.iter().map(value).collect(),
             acts: self.acts.share(),
             inner: self.inner.share(),
             mixtures: Shared::new(&mut self.mixtures),
             partials: self.partials.shared_as(),
             peaks: self.peaks.shared_as(),
-            latent: self.latent.prepare(&latent, &grow)?,
+            latent: self.latent.prepare(&needs.latent, &grow)?,
             scratch: self.scratch.iter_mut().map(parts).collect(),
-            shares: &self.shares,
             times: Shared::new(&mut self.times),
         })
     }

@@ -6,10 +6,10 @@ use kernels::linear::Tiling;
 
 use crate::geometry::ROW_BLOCK;
 use crate::tune::TunedKernel;
-use crate::weights::PackedJob;
+use crate::weights::PackedMatrix;
 
 /// One block of rows, arranged for one kernel.
-pub(crate) struct Part {
+pub(crate) struct Arranged {
     pub(crate) kernel: TunedKernel,
     pub(crate) rows: Range<usize>,
     pub(crate) tiling: Tiling,
@@ -17,7 +17,7 @@ pub(crate) struct Part {
     pub(crate) start: usize,
 }
 
-impl Part {
+impl Arranged {
     /// Words of tile `tile`.
     pub(crate) fn tile(&self, tile: usize) -> Range<usize> {
         let start = self.start + tile * self.tiling.tile_words;
@@ -33,22 +33,25 @@ impl Part {
 /// All rearrangements of a phase.
 #[derive(Default)]
 pub(crate) struct Arrangements {
-    parts: Vec<Part>,
+    parts: Vec<Arranged>,
 }
 
 impl Arrangements {
     /// For `n` rows: each kernel of the phase that does not read them as they are, each block of rows.
-    pub(crate) fn of(jobs: &[PackedJob], n: usize) -> Arrangements {
-        let mut parts: Vec<Part> = Vec::new();
+    pub(crate) fn of<'m>(
+        matrices: impl Iterator<Item = &'m PackedMatrix>,
+        n: usize,
+    ) -> Arrangements {
+        let mut parts: Vec<Arranged> = Vec::new();
         let mut start = 0;
-        for matrix in jobs.iter().flat_map(|job| &job.matrices) {
+        for matrix in matrices {
             if parts.iter().any(|part| part.kernel == matrix.kernel) {
                 continue;
             }
             for first in (0..n).step_by(ROW_BLOCK) {
                 let rows = first..(first + ROW_BLOCK).min(n);
                 if let Some(tiling) = matrix.kernel.tiling(rows.len(), matrix.cols) {
-                    parts.push(Part { kernel: matrix.kernel, rows, tiling, start });
+                    parts.push(Arranged { kernel: matrix.kernel, rows, tiling, start });
                     start += tiling.words();
                 }
             }
@@ -71,7 +74,7 @@ impl Arrangements {
     }
 
     /// Tile `item` of all: its part, and its number there.
-    pub(crate) fn tile(&self, mut item: usize) -> Option<(&Part, usize)> {
+    pub(crate) fn tile(&self, mut item: usize) -> Option<(&Arranged, usize)> {
         for part in &self.parts {
             if item < part.tiling.n_tiles {
                 return Some((part, item));
@@ -82,7 +85,7 @@ impl Arrangements {
     }
 
     /// The block that starts at row `first`, for `kernel`; `None` if it reads rows as they are.
-    pub(crate) fn find(&self, kernel: TunedKernel, first: usize) -> Option<&Part> {
+    pub(crate) fn find(&self, kernel: TunedKernel, first: usize) -> Option<&Arranged> {
         self.parts.iter().find(|part| part.rows.start == first && part.kernel == kernel)
     }
 }

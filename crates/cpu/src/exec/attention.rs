@@ -11,15 +11,39 @@ use kernels::rows::Pairs;
 
 use super::{Exec, Scratch, SequenceRows, split};
 use crate::cache::HeadsCache;
-use crate::geometry::TILE_ROWS;
+use crate::geometry::{MAX_PARTIAL_FLOATS, TILE_ROWS};
 use crate::plan::{AttentionPhase, Operand};
 use crate::pool::Worker;
+use crate::schedule::LoadedAttention;
 
 /// Floats of scratch a worker needs for this cache.
 pub(crate) fn scratch_floats(shape: &HeadsCache) -> usize {
     let rows = shape.max_rows();
     let kernel = kernels::attention::scratch_floats(rows, &shape.head);
     rows * shape.head.key_dim + 2 * shape.partial_floats() + kernel
+}
+
+fn tiles_of(shape: &HeadsCache, sequence: &SequenceRows) -> usize {
+    sequence.n.div_ceil(shape.tile_tokens()) * shape.layout.n_kv_heads()
+}
+
+/// Tiles of all sequences, and the most blocks any of them reads.
+fn extent(shape: &HeadsCache, sequences: &[SequenceRows]) -> (usize, usize) {
+    let tiles = sequences.iter().map(|s| tiles_of(shape, s)).sum();
+    (tiles, sequences.iter().map(|s| (s.start + s.n).div_ceil(BLOCK)).max().unwrap_or(0))
+}
+
+/// Floats of the results of all tiles and blocks if blocks are items of their own, folded afterwards: with few tiles,
+/// as long as the results find room. Else 0.
+pub(crate) fn split_floats(
+    shape: &HeadsCache,
+    sequences: &[SequenceRows],
+    workers: usize,
+) -> usize {
+    let (n_tiles, n_blocks) = extent(shape, sequences);
+    let floats = n_tiles * n_blocks * shape.partial_floats();
+    let split = n_blocks > 1 && n_tiles < 4 * workers && floats <= MAX_PARTIAL_FLOATS;
+    if split { floats } else { 0 }
 }
 
 /// Tokens of one sequence, one key-value head.
@@ -42,14 +66,10 @@ struct Cut<'a> {
 }
 
 impl Cut<'_> {
-    fn tiles_of(&self, sequence: &SequenceRows) -> usize {
-        sequence.n.div_ceil(self.shape.tile_tokens()) * self.shape.layout.n_kv_heads()
-    }
-
     fn tile(&self, mut number: usize) -> Tile {
         let mut index = 0;
-        while number >= self.tiles_of(&self.sequences[index]) {
-            number -= self.tiles_of(&self.sequences[index]);
+        while number >= tiles_of(self.shape, &self.sequences[index]) {
+            number -= tiles_of(self.shape, &self.sequences[index]);
             index += 1;
         }
         let heads = self.shape.layout.n_kv_heads();
@@ -72,23 +92,17 @@ impl Exec<'_> {
     pub(super) fn attention(
         &self,
         worker: &Worker<'_>,
-        index: usize,
-        phase: &AttentionPhase,
+        loaded: &LoadedAttention,
         scratch: &mut Scratch<'_>,
     ) {
+        let LoadedAttention { phase, shares } = loaded;
         let shape = self.attention[phase.cache.0 as usize].heads();
         let mut cut = Cut { phase, shape, sequences: self.sequences, n_tiles: 0, n_blocks: 0 };
-        cut.n_tiles = self.sequences.iter().map(|s| cut.tiles_of(s)).sum();
-        cut.n_blocks =
-            self.sequences.iter().map(|s| (s.start + s.n).div_ceil(BLOCK)).max().unwrap_or(0);
+        (cut.n_tiles, cut.n_blocks) = extent(shape, self.sequences);
         self.rotate_and_store(worker, &cut);
         worker.sync();
-        let shares = &self.shares[index];
         let tile_len = shape.partial_floats();
-        let by_block = cut.n_blocks > 1
-            && cut.n_tiles < 4 * worker.n
-            && cut.n_tiles * cut.n_blocks * tile_len <= self.partials.len();
-        if !by_block {
+        if split_floats(shape, self.sequences, worker.n) == 0 {
             for number in shares.main.take(worker, cut.n_tiles) {
                 self.attend_tile(&cut, &cut.tile(number), scratch);
             }

@@ -15,10 +15,11 @@ use program::Router;
 use super::linear::{Source, even_panels, q8_stride};
 use super::route::{RouteScratch, route};
 use super::sort::{BLOCK_ROWS, Block, Routing};
-use super::{Acts, Exec, Scratch, split};
+use super::{Acts, Columns, Exec, Scratch, split};
 use crate::geometry::{LOCAL_ROWS, MANY_ROWS_PANELS, UNIT_PANELS};
 use crate::plan::{ExpertsPhase, Routes};
 use crate::pool::Worker;
+use crate::schedule::LoadedExperts;
 use crate::tune::TunedKernel;
 use crate::weights::{PackedJob, PackedMatrix};
 
@@ -127,25 +128,31 @@ impl Mixture<'_> {
     }
 }
 
+/// Some columns of a block's inner rows.
+struct InnerRows<'a> {
+    /// `[n][cols]`.
+    x: &'a [f32],
+    cols: Range<usize>,
+}
+
 impl<'a> Exec<'a> {
     pub(super) fn experts(
         &self,
         worker: &Worker<'_>,
-        index: usize,
-        phase: &ExpertsPhase,
-        (scratch, mixture): (&mut Scratch<'_>, &mut MixScratch),
+        loaded: &LoadedExperts,
+        scratch: &mut Scratch<'_>,
+        mixture: &mut MixScratch,
     ) {
+        let LoadedExperts { phase, wide, down, shares } = loaded;
         let n = self.rows_of(phase.x.rows);
         if n == 0 {
             return;
         }
-        let jobs = self.weights.jobs(index);
-        let source = Source::new((phase.x, phase.norm), &jobs[..1], (n, worker));
-        let (wide, down, workers) = (&jobs[0], &jobs[1], worker.n);
+        let source = Source::new(phase.x, phase.norm, wide.matrices.iter(), n, worker);
+        let workers = worker.n;
         let mut mix = Mixture { phase, source, wide, down, n, workers, n_items: 0, n_tiles: 0 };
         self.sort(worker, &mix, scratch, mixture);
         mix.place(&mut mixture.routing.blocks);
-        let shares = &self.shares[index];
         if mix.n_tiles > 0 {
             for tile in shares.side.take(worker, mix.n_tiles) {
                 self.arrange_tile(&mix, &mixture.routing, tile);
@@ -254,7 +261,8 @@ impl<'a> Exec<'a> {
             let words = kernel.tiling(n, mix.hidden()).map_or(0, |tiling| tiling.words());
             // SAFETY: written before the last barrier.
             let arranged = unsafe { self.acts.arranged.slice(place..place + words) };
-            let bytes = &self.weights.arena()[mix.wide.bytes_of(block.expert, panels.clone(), m)];
+            let bytes =
+                &self.weights.arena.bytes()[mix.wide.bytes_of(block.expert, panels.clone(), m)];
             kernel.run(bytes, (&x, arranged), tile, scratch.kernel);
         }
         let act = &mut rest[..len];
@@ -269,7 +277,7 @@ impl<'a> Exec<'a> {
                 row[at..at + width].copy_from_slice(&lanes[..width]);
             }
         }
-        self.store_inner(mix, &block, (rows, cols), mixture);
+        self.store_inner(mix, &block, InnerRows { x: rows, cols }, mixture);
     }
 
     /// Keep columns `cols` of a block's inner rows, `[n][cols]`, as the kernel of down reads them.
@@ -277,63 +285,51 @@ impl<'a> Exec<'a> {
         &self,
         mix: &Mixture<'_>,
         block: &Block,
-        (rows, cols): (&[f32], Range<usize>),
+        inner: InnerRows<'_>,
         mixture: &mut MixScratch,
     ) {
         let Block { n, start, words: [.., words], .. } = *block;
+        let InnerRows { x, cols } = inner;
         let (kernel, width, part) = (mix.down.matrices[0].kernel, mix.width(), cols.len());
-        let tiling = kernel.tiling(n, width);
-        let Acts { normed, arranged, .. } = self.inner;
-        let arrange = |x: Activations<'_>| {
-            let (Some(all), Some(some)) = (tiling, kernel.tiling(n, part)) else { return };
-            for tile in 0..all.n_tiles {
-                // columns stand one after another in a tile
-                let at = words + tile * all.tile_words + all.tile_words * cols.start / width;
-                // SAFETY: columns of a block belong to one item.
-                let out = unsafe { arranged.slice_mut(at..at + some.tile_words) };
-                kernel.arrange(&x, tile, out);
-            }
-        };
         let format = if mix.later() { ActFormat::F32 } else { kernel.act_format() };
-        match (format, tiling) {
-            (ActFormat::F32, Some(_)) => {
-                let (cols, stride) = (part, part);
-                arrange(Activations::F32(F32Rows { x: rows, n, cols, stride, pick: None }));
+        let rows = match format {
+            ActFormat::F32 => {
+                Activations::F32(F32Rows { x, n, cols: part, stride: part, pick: None })
             }
-            (ActFormat::F32, None) => {
-                for (i, row) in rows.chunks_exact(part).enumerate() {
-                    let at = (start + i) * width + cols.start;
-                    // SAFETY: as above.
-                    unsafe { normed.slice_mut(at..at + part) }.copy_from_slice(row);
-                }
-            }
-            (ActFormat::Q8(block), Some(_)) => {
+            ActFormat::Q8(block) => {
                 let MixScratch { codes, scales, sums, .. } = mixture;
                 codes.resize(n * part, 0);
                 scales.resize(n * part / 32, 0.0);
                 sums.resize(n * part / 16, 0);
                 // blocks do not see each other: all rows are one
-                self.kernels.quantize_q8.call(rows, block, (codes, scales, sums));
-                let (cols, stride) = (part, part);
-                arrange(Activations::Q8(Q8Rows {
+                self.kernels.quantize_q8.call(x, block, (codes, scales, sums));
+                let stride = part;
+                Activations::Q8(Q8Rows {
                     codes,
                     scales,
                     sums,
                     n,
-                    cols,
+                    cols: part,
                     block,
                     stride,
                     pick: None,
-                }));
+                })
             }
-            (ActFormat::Q8(block), None) => {
-                for (i, row) in rows.chunks_exact(part).enumerate() {
-                    // SAFETY: as above.
-                    unsafe {
-                        self.quantize(&self.inner, (start + i, width), cols.start, (row, block))
-                    }
-                }
+        };
+        let (Some(all), Some(some)) = (kernel.tiling(n, width), kernel.tiling(n, part)) else {
+            let columns = Columns { row: start, width, first: cols.start };
+            for row in 0..n {
+                // SAFETY: columns of a block belong to one item.
+                unsafe { self.inner.put(Columns { row: start + row, ..columns }, &rows, row) }
             }
+            return;
+        };
+        for tile in 0..all.n_tiles {
+            // columns stand one after another in a tile
+            let at = words + tile * all.tile_words + all.tile_words * cols.start / width;
+            // SAFETY: as above.
+            let out = unsafe { self.inner.arranged.slice_mut(at..at + some.tile_words) };
+            kernel.arrange(&rows, tile, out);
         }
     }
 
@@ -343,8 +339,9 @@ impl<'a> Exec<'a> {
         for row in split(mix.n * mix.phase.n_used, worker) {
             // SAFETY: written before the last barrier.
             let x = unsafe { self.inner.normed.slice(row * width..(row + 1) * width) };
+            let columns = Columns { row, width, first: 0 };
             // SAFETY: each row has one writer.
-            unsafe { self.quantize(&self.inner, (row, width), 0, (x, Q8_WHOLE)) }
+            unsafe { self.quantize(&self.inner, columns, x, Q8_WHOLE) }
         }
     }
 
@@ -391,7 +388,8 @@ impl<'a> Exec<'a> {
             let arranged =
                 unsafe { self.inner.arranged.slice(block.words[2]..block.words[2] + words) };
             let tile = &mut rest[..panels.len() * block.n * PANEL_ROWS];
-            let bytes = &self.weights.arena()[mix.down.bytes_of(block.expert, panels.clone(), 0)];
+            let bytes =
+                &self.weights.arena.bytes()[mix.down.bytes_of(block.expert, panels.clone(), 0)];
             kernel.run(bytes, (&x, arranged), tile, scratch.kernel);
             let (rows, weights) = (&routing.rows[block.places()], &routing.weights[block.places()]);
             let tiles = tile.chunks_exact(block.n * PANEL_ROWS);
@@ -399,8 +397,7 @@ impl<'a> Exec<'a> {
                 self.kernels.add_weighted.call(tile, rows, weights, sums);
             }
         }
-        let place = (panels.start, mix.hidden());
-        self.store(sums, mix.phase.out, place, 0..mix.n, &mix.phase.links);
+        self.store(sums, mix.phase.out, panels.start, 0..mix.n, &mix.phase.links);
     }
 }
 
@@ -423,8 +420,8 @@ pub(crate) struct ExpertsShape {
 
 impl ExpertsShape {
     /// For `n` rows of `hidden` columns.
-    pub(crate) fn new(phase: &ExpertsPhase, jobs: &[PackedJob], n: usize) -> ExpertsShape {
-        let (wide, down) = (&jobs[0], &jobs[1]);
+    pub(crate) fn new(loaded: &LoadedExperts, n: usize) -> ExpertsShape {
+        let LoadedExperts { phase, wide, down, .. } = loaded;
         let inner_rows = n * phase.n_used;
         let words = |m: &PackedMatrix| most_words(m.kernel, inner_rows, m.cols);
         let [gate, up] = [0, 1].map(|m| &wide.matrices[m]);

@@ -6,11 +6,13 @@ use kernels::linear::{ActFormat, Activations, F32Rows, PANEL_ROWS, Q8Rows};
 use program::PEAK;
 
 use super::arrange::Arrangements;
-use super::{Acts, Exec, Scratch, split};
+use super::{Acts, Columns, Exec, Scratch, split};
 use crate::geometry::{LOCAL_ROWS, MANY_ROWS_PANELS, ROW_BLOCK, UNIT_PANELS};
-use crate::plan::{Job, LinearPhase, Link, Norm, Operand};
+use crate::plan::{Job, Link, Norm, Operand};
 use crate::pool::Worker;
-use crate::weights::PackedJob;
+use crate::schedule::{LoadedJob, LoadedLinear};
+use crate::tune::TunedKernel;
+use crate::weights::PackedMatrix;
 
 /// Rows that matrices read.
 #[derive(Clone, Copy)]
@@ -26,26 +28,27 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Of `n` rows for these jobs: few rows are prepared by every worker for itself.
-    pub(super) fn new(
-        (x, norm): (Operand, Option<Norm>),
-        jobs: &[PackedJob],
-        (n, worker): (usize, &Worker<'_>),
+    /// Of `n` rows for these matrices: few rows are prepared by every worker for itself.
+    pub(super) fn new<'m>(
+        x: Operand,
+        norm: Option<Norm>,
+        matrices: impl Iterator<Item = &'m PackedMatrix> + Clone,
+        n: usize,
+        worker: &Worker<'_>,
     ) -> Source {
         let base = if n <= LOCAL_ROWS { worker.index * LOCAL_ROWS } else { 0 };
-        let f32 = jobs.iter().any(|job| job.reads(ActFormat::F32));
-        Source { x, norm, q8: q8_block(jobs), f32, base }
+        let f32 = matrices.clone().any(|m| m.kernel.act_format() == ActFormat::F32);
+        Source { x, norm, q8: q8_block(matrices), f32, base }
     }
 }
 
-/// Columns of the 8-bit blocks that serve all kernels of these jobs: 256 if one of them needs that; `None` if all read
-/// f32.
-fn q8_block(jobs: &[PackedJob]) -> Option<usize> {
-    let blocks =
-        jobs.iter().flat_map(|job| &job.matrices).filter_map(|m| match m.kernel.act_format() {
-            ActFormat::Q8(block) => Some(block),
-            ActFormat::F32 => None,
-        });
+/// Columns of the 8-bit blocks that serve all kernels of these matrices: 256 if one of them needs that; `None` if all
+/// read f32.
+fn q8_block<'m>(matrices: impl Iterator<Item = &'m PackedMatrix>) -> Option<usize> {
+    let blocks = matrices.filter_map(|m| match m.kernel.act_format() {
+        ActFormat::Q8(block) => Some(block),
+        ActFormat::F32 => None,
+    });
     blocks.max()
 }
 
@@ -59,31 +62,21 @@ impl<'a> Exec<'a> {
     pub(super) fn linear(
         &self,
         worker: &Worker<'_>,
-        index: usize,
-        phase: &LinearPhase,
+        phase: &LoadedLinear,
         scratch: &mut Scratch<'_>,
     ) {
         let n = self.rows_of(phase.x.rows);
         if n == 0 {
             return;
         }
-        let jobs = self.weights.jobs(index);
-        let input = self.input(worker, index, phase, scratch);
-        let items = Items { jobs, n, workers: worker.n };
-        for item in self.shares[index].main.take(worker, items.len()) {
-            let (at, panels) = items.get(item);
+        let input = self.input(worker, phase, scratch);
+        let items = Items { jobs: &phase.jobs, n, workers: worker.n };
+        for item in phase.shares.main.take(worker, items.len()) {
+            let (job, panels) = items.get(item);
             for first in (0..n).step_by(ROW_BLOCK) {
                 let rows = first..(first + ROW_BLOCK).min(n);
-                self.item(
-                    &input,
-                    (&phase.jobs[at], &jobs[at]),
-                    panels.clone(),
-                    rows.clone(),
-                    scratch,
-                );
-                if let (Some(logits), true) =
-                    (self.plan.logits, self.plan.head == Some((index, at)))
-                {
+                self.item(&input, job, panels.clone(), rows.clone(), scratch);
+                if let (Some(logits), true) = (self.schedule.logits, job.is_head) {
                     self.peaks(logits, panels.clone(), rows);
                 }
             }
@@ -91,16 +84,9 @@ impl<'a> Exec<'a> {
     }
 
     /// Norm, quantize and rearrange the input. Few rows are prepared by every worker for itself.
-    fn input(
-        &self,
-        worker: &Worker<'_>,
-        index: usize,
-        phase: &LinearPhase,
-        scratch: &mut Scratch<'_>,
-    ) -> Input {
+    fn input(&self, worker: &Worker<'_>, phase: &LoadedLinear, scratch: &mut Scratch<'_>) -> Input {
         let n = self.rows_of(phase.x.rows);
-        let jobs = self.weights.jobs(index);
-        let source = Source::new((phase.x, phase.norm), jobs, (n, worker));
+        let source = Source::new(phase.x, phase.norm, phase.matrices(), n, worker);
         if n <= LOCAL_ROWS {
             for row in 0..n {
                 self.prepare(&source, row, scratch);
@@ -111,9 +97,9 @@ impl<'a> Exec<'a> {
             self.prepare(&source, row, scratch);
         }
         worker.sync();
-        let input = Input { source, arrangements: Arrangements::of(jobs, n) };
+        let input = Input { source, arrangements: Arrangements::of(phase.matrices(), n) };
         if !input.arrangements.is_empty() {
-            for item in self.shares[index].side.take(worker, input.arrangements.n_tiles()) {
+            for item in phase.shares.side.take(worker, input.arrangements.n_tiles()) {
                 let (part, tile) = input.arrangements.tile(item).expect("items count the tiles");
                 let x =
                     self.activations(&source, part.rows.clone(), None, part.kernel.act_format());
@@ -146,31 +132,29 @@ impl<'a> Exec<'a> {
             }
         };
         if let Some(block) = source.q8 {
+            let columns = Columns { row: base + row, width: cols, first: 0 };
             // SAFETY: as above, each row has one writer.
-            unsafe { self.quantize(&self.acts, (base + row, cols), 0, (normed, block)) }
+            unsafe { self.quantize(&self.acts, columns, normed, block) }
         }
     }
 
-    /// Quantize `x`, in blocks of `block` columns, to the columns from `first` on of row `row` of `acts`, whose rows are
-    /// `width` wide.
+    /// Quantize `x`, in blocks of `block` columns, to these columns of `acts`.
     ///
     /// # Safety
     /// Nobody else reads or writes these columns before the next barrier.
     pub(super) unsafe fn quantize(
         &self,
         acts: &Acts<'_>,
-        (row, width): (usize, usize),
-        first: usize,
-        (x, block): (&[f32], usize),
+        columns: Columns,
+        x: &[f32],
+        block: usize,
     ) {
-        let at = row * q8_stride(width) + first;
         // SAFETY: the caller vouches for these columns.
-        let codes = unsafe { acts.codes.slice_mut(at..at + x.len()) };
-        let at = row * width + first;
+        let codes = unsafe { acts.codes.slice_mut(columns.codes(x.len())) };
         // SAFETY: as above.
-        let scales = unsafe { acts.scales.slice_mut(at / 32..(at + x.len()) / 32) };
+        let scales = unsafe { acts.scales.slice_mut(columns.scales(x.len())) };
         // SAFETY: as above.
-        let sums = unsafe { acts.sums.slice_mut(at / 16..(at + x.len()) / 16) };
+        let sums = unsafe { acts.sums.slice_mut(columns.sums(x.len())) };
         self.kernels.quantize_q8.call(x, block, (codes, scales, sums));
     }
 
@@ -217,11 +201,12 @@ impl<'a> Exec<'a> {
     fn item(
         &self,
         input: &Input,
-        (job, packed): (&Job, &PackedJob),
+        job: &LoadedJob,
         panels: Range<usize>,
         rows: Range<usize>,
         scratch: &mut Scratch<'_>,
     ) {
+        let LoadedJob { job, packed, .. } = job;
         let n = rows.len();
         let tile_len = panels.len() * n * PANEL_ROWS;
         let mut tiles = scratch.tiles.chunks_exact_mut(tile_len);
@@ -234,22 +219,21 @@ impl<'a> Exec<'a> {
                     // SAFETY: written before the last barrier.
                     unsafe { self.acts.arranged.slice(part.words()) }
                 });
-            let bytes = &self.weights.arena()[packed.bytes(panels.clone(), m)];
+            let bytes = &self.weights.arena.bytes()[packed.bytes(panels.clone(), m)];
             matrix.kernel.run(bytes, (&x, arranged), tile, scratch.kernel);
             if let Some(bias) = parameters.bias {
-                add_bias(tile, self.weights.vector(bias), (panels.start, n));
+                add_bias(tile, self.weights.vector(bias), panels.start, n);
             }
             computed[m] = Some(tile);
         }
-        let place = (panels.start, packed.matrices[0].rows);
         match (job, computed) {
             (Job::Gated { act, out, .. }, [Some(gate), Some(up)]) => {
                 let tile = tiles.next().expect("scratch holds three tiles");
                 self.kernels.gated_act(*act, gate, up, tile);
-                self.store(tile, *out, place, rows, &[]);
+                self.store(tile, *out, panels.start, rows, &[]);
             }
             (Job::One { links, out, .. }, [Some(tile), _]) => {
-                self.store(tile, *out, place, rows, links);
+                self.store(tile, *out, panels.start, rows, links);
             }
             _ => unreachable!("a gated job has two matrices, any other has one"),
         }
@@ -260,7 +244,7 @@ impl<'a> Exec<'a> {
         &self,
         tile: &mut [f32],
         out: Operand,
-        (first_panel, out_rows): (usize, usize),
+        first_panel: usize,
         rows: Range<usize>,
         links: &[Link],
     ) {
@@ -274,12 +258,12 @@ impl<'a> Exec<'a> {
         if !links.is_empty() {
             for (panel, tile) in tile.chunks_exact_mut(panel_len).enumerate() {
                 let col = (first_panel + panel) * PANEL_ROWS;
-                let cols = col..out_rows.min(col + PANEL_ROWS);
+                let cols = col..out.cols.min(col + PANEL_ROWS);
                 links.iter().for_each(|link| self.link(link, tile, rows.clone(), cols.clone()));
             }
         }
         let lanes = tile.as_chunks::<PANEL_ROWS>().0;
-        let cols = first_panel * PANEL_ROWS..out_rows.min((first_panel + n_panels) * PANEL_ROWS);
+        let cols = first_panel * PANEL_ROWS..out.cols.min((first_panel + n_panels) * PANEL_ROWS);
         // row by row: what is written together lies together
         for (i, row) in rows.clone().enumerate() {
             let start = row * out.cols;
@@ -342,19 +326,19 @@ impl<'a> Exec<'a> {
 
 /// What the workers of a linear phase take one by one.
 struct Items<'a> {
-    jobs: &'a [PackedJob],
+    jobs: &'a [LoadedJob],
     /// Rows of the input.
     n: usize,
     workers: usize,
 }
 
-impl Items<'_> {
-    fn cut(&self, job: &PackedJob) -> usize {
-        panels_per_item(job.n_panels(), self.n, self.workers)
+impl<'a> Items<'a> {
+    fn cut(&self, job: &LoadedJob) -> usize {
+        panels_per_item(job.packed.n_panels(), self.n, self.workers)
     }
 
-    fn of(&self, job: &PackedJob) -> usize {
-        job.n_panels().div_ceil(self.cut(job))
+    fn of(&self, job: &LoadedJob) -> usize {
+        job.packed.n_panels().div_ceil(self.cut(job))
     }
 
     /// How many there are.
@@ -363,14 +347,14 @@ impl Items<'_> {
     }
 
     /// The job and the panels of an item.
-    fn get(&self, mut item: usize) -> (usize, Range<usize>) {
+    fn get(&self, mut item: usize) -> (&'a LoadedJob, Range<usize>) {
         let mut at = 0;
         while item >= self.of(&self.jobs[at]) {
             item -= self.of(&self.jobs[at]);
             at += 1;
         }
-        let (size, n_panels) = (self.cut(&self.jobs[at]), self.jobs[at].n_panels());
-        (at, item * size..((item + 1) * size).min(n_panels))
+        let (job, size) = (&self.jobs[at], self.cut(&self.jobs[at]));
+        (job, item * size..((item + 1) * size).min(job.packed.n_panels()))
     }
 }
 
@@ -420,7 +404,7 @@ fn put<'a>(
     }
 }
 
-fn add_bias(tile: &mut [f32], bias: &[f32], (first_panel, n): (usize, usize)) {
+fn add_bias(tile: &mut [f32], bias: &[f32], first_panel: usize, n: usize) {
     for (panel, tile) in tile.chunks_exact_mut(n * PANEL_ROWS).enumerate() {
         let col = (first_panel + panel) * PANEL_ROWS;
         let bias = &bias[col..bias.len().min(col + PANEL_ROWS)];
@@ -432,7 +416,7 @@ fn add_bias(tile: &mut [f32], bias: &[f32], (first_panel, n): (usize, usize)) {
     }
 }
 
-/// Largest scratch any kernel of these jobs asks for, in bytes.
-pub(crate) fn kernel_scratch<'a>(jobs: impl Iterator<Item = &'a PackedJob>) -> usize {
-    jobs.flat_map(|job| &job.matrices).map(|m| m.kernel.scratch_bytes()).max().unwrap_or(0)
+/// Largest scratch any of these kernels asks for, in bytes.
+pub(crate) fn kernel_scratch(kernels: impl Iterator<Item = TunedKernel>) -> usize {
+    kernels.map(|kernel| kernel.scratch_bytes()).max().unwrap_or(0)
 }

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use kernels::attention::{ATTEND, AttendFn, MERGE, MergeFn};
-use kernels::linear::{QUANTIZE_Q8, QuantizeQ8};
+use kernels::linear::{Activations, F32Rows, Q8Rows, QUANTIZE_Q8, QuantizeQ8};
 use kernels::rows::{
     ADD, ADD_WEIGHTED, AddWeightedFn, BinaryFn, GATED_SIGMOID, GATED_SILU, PEAKS, PeaksFn,
     RMS_NORM, ROTATE, RmsNormFn, RotateFn,
@@ -22,7 +22,7 @@ use kernels::{Isa, Kernel};
 use program::{Act, Gate, Rows};
 
 pub(crate) use arrange::Arrangements;
-pub(crate) use attention::scratch_floats;
+pub(crate) use attention::{scratch_floats, split_floats};
 pub(crate) use experts::{ExpertsShape, MixScratch};
 pub(crate) use latent::{
     LatentKernels, LatentMemory, LatentNeeds, LatentScratch, LatentWorkspace, StepRows,
@@ -32,8 +32,9 @@ pub(crate) use linear::{kernel_scratch, q8_stride, tile_floats};
 use crate::cache::CacheShape;
 use crate::memory::Shared;
 use crate::mla::MlaForm;
-use crate::plan::{Operand, Phase, Plan};
-use crate::pool::{Shares, Worker};
+use crate::plan::Operand;
+use crate::pool::Worker;
+use crate::schedule::{Loaded, Schedule};
 use crate::weights::Weights;
 
 /// The kernels chosen for this CPU, matrices apart.
@@ -111,6 +112,66 @@ pub(crate) struct Acts<'a> {
     pub(crate) arranged: Shared<'a, i32>,
 }
 
+/// Columns of one row of [`Acts`].
+#[derive(Clone, Copy)]
+struct Columns {
+    row: usize,
+    /// Of the whole row.
+    width: usize,
+    /// The first of them.
+    first: usize,
+}
+
+impl Columns {
+    fn numbers(&self, n: usize) -> Range<usize> {
+        let start = self.row * self.width + self.first;
+        start..start + n
+    }
+
+    fn codes(&self, n: usize) -> Range<usize> {
+        let start = self.row * q8_stride(self.width) + self.first;
+        start..start + n
+    }
+
+    fn scales(&self, n: usize) -> Range<usize> {
+        let all = self.numbers(n);
+        all.start / 32..all.end / 32
+    }
+
+    fn sums(&self, n: usize) -> Range<usize> {
+        let all = self.numbers(n);
+        all.start / 16..all.end / 16
+    }
+}
+
+impl Acts<'_> {
+    /// Copy row `row` of `rows` to these columns.
+    ///
+    /// # Safety
+    /// Nobody else reads or writes these columns before the next barrier.
+    unsafe fn put(&self, columns: Columns, rows: &Activations<'_>, row: usize) {
+        match rows {
+            Activations::F32(F32Rows { x, cols, stride, .. }) => {
+                // SAFETY: the caller vouches for these columns.
+                let place = unsafe { self.normed.slice_mut(columns.numbers(*cols)) };
+                place.copy_from_slice(&x[row * stride..row * stride + cols]);
+            }
+            Activations::Q8(Q8Rows { codes, scales, sums, cols, stride, .. }) => {
+                // SAFETY: as above.
+                let place = unsafe { self.codes.slice_mut(columns.codes(*cols)) };
+                place.copy_from_slice(&codes[row * stride..row * stride + cols]);
+                let from = Columns { row, width: *cols, first: 0 };
+                // SAFETY: as above.
+                let place = unsafe { self.scales.slice_mut(columns.scales(*cols)) };
+                place.copy_from_slice(&scales[from.scales(*cols)]);
+                // SAFETY: as above.
+                let place = unsafe { self.sums.slice_mut(columns.sums(*cols)) };
+                place.copy_from_slice(&sums[from.sums(*cols)]);
+            }
+        }
+    }
+}
+
 /// Memory of one worker.
 pub(crate) struct Scratch<'a> {
     /// Outputs of an item: three times `[panels][n][16]`.
@@ -125,19 +186,9 @@ pub(crate) struct Scratch<'a> {
     pub(crate) latent: LatentScratch<'a>,
 }
 
-/// Work lists of one phase.
-pub(crate) struct PhaseShares {
-    /// Its units or tiles.
-    pub(crate) main: Shares,
-    /// What comes before or after them, beyond an inner barrier.
-    pub(crate) side: Shares,
-    /// What comes last, beyond another.
-    pub(crate) last: Shares,
-}
-
 /// Everything the workers share during one step.
 pub(crate) struct Exec<'a> {
-    pub(crate) plan: &'a Plan,
+    pub(crate) schedule: &'a Schedule,
     pub(crate) weights: &'a Weights,
     pub(crate) kernels: &'a Kernels,
     pub(crate) tokens: &'a [u32],
@@ -164,8 +215,6 @@ pub(crate) struct Exec<'a> {
     pub(crate) latent: LatentMemory<'a>,
     /// `[worker]`.
     pub(crate) scratch: &'a [ScratchParts<'a>],
-    /// `[phase]`.
-    pub(crate) shares: &'a [PhaseShares],
     /// `[phase]`: wall time, written by worker 0.
     pub(crate) times: Shared<'a, Duration>,
 }
@@ -186,20 +235,16 @@ impl<'a> Exec<'a> {
         let mixture = unsafe { self.mixtures.slice_mut(worker.index..worker.index + 1) };
         let mixture = &mut mixture[0];
         let mut start = Instant::now();
-        for (index, phase) in self.plan.phases.iter().enumerate() {
+        for (index, phase) in self.schedule.phases.iter().enumerate() {
             match phase {
-                Phase::Embed { table, out } => self.embed(worker, *table, *out),
-                Phase::Rows(ops) => self.row_ops(worker, ops, mixture),
-                Phase::Linear(linear) => self.linear(worker, index, linear, &mut scratch),
-                Phase::Attention(attention) => {
-                    self.attention(worker, index, attention, &mut scratch)
-                }
-                Phase::Latent(latent) => self.latent(worker, index, latent, &mut scratch),
-                Phase::Expand(expand) => self.expand(worker, index, expand, &mut scratch),
-                Phase::Experts(experts) => {
-                    self.experts(worker, index, experts, (&mut scratch, mixture));
-                }
-                Phase::SelectRows { x, out } => self.select_rows(worker, *x, *out),
+                Loaded::Embed { table, out } => self.embed(worker, table, *out),
+                Loaded::Rows(ops) => self.row_ops(worker, ops, mixture),
+                Loaded::Linear(linear) => self.linear(worker, linear, &mut scratch),
+                Loaded::Attention(attention) => self.attention(worker, attention, &mut scratch),
+                Loaded::Latent(latent) => self.latent(worker, latent, &mut scratch),
+                Loaded::Expand(expand) => self.expand(worker, expand, &mut scratch),
+                Loaded::Experts(experts) => self.experts(worker, experts, &mut scratch, mixture),
+                Loaded::SelectRows { x, out } => self.select_rows(worker, *x, *out),
             }
             worker.sync();
             if worker.index == 0 {

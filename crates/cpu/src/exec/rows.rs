@@ -1,12 +1,11 @@
 //! Phases whose rows are independent: dealt to the workers by row.
 
-use program::WeightId;
-
 use super::experts::MixScratch;
 use super::route::route;
 use super::{Exec, split};
 use crate::plan::{Operand, RowOp};
 use crate::pool::Worker;
+use crate::weights::Table;
 
 impl Exec<'_> {
     /// One row of `out`, to write.
@@ -17,11 +16,11 @@ impl Exec<'_> {
         unsafe { self.value(out).slice_mut(row * out.cols..(row + 1) * out.cols) }
     }
 
-    pub(super) fn embed(&self, worker: &Worker<'_>, table: WeightId, out: Operand) {
+    pub(super) fn embed(&self, worker: &Worker<'_>, table: &Table, out: Operand) {
         for row in split(self.tokens.len(), worker) {
             // SAFETY: rows are dealt to one worker each.
             let out = unsafe { self.row_mut(out, row) };
-            self.weights.embed(table, self.tokens[row] as usize, out);
+            table.embed(self.weights.arena.bytes(), self.tokens[row] as usize, out);
         }
     }
 

@@ -7,13 +7,13 @@
 use std::ops::Range;
 
 use kernels::linear::PANEL_ROWS;
-use program::{Error, LatentUp, Program, Progress, Result, WeightId, WeightSpec};
+use program::{Error, LatentUp, Program, Result, WeightId, WeightSpec};
 use quant::GgmlType;
 
 use super::{Packing, unusable};
 use crate::memory::Buffer;
 use crate::mla::{MlaChoice, MlaDims};
-use crate::plan::{Phase, Plan};
+use crate::plan::LatentInputs;
 use crate::pool::Shares;
 use crate::tune::{TunedKernel, Tuning};
 
@@ -72,87 +72,47 @@ pub(crate) struct PackedLatent {
 }
 
 impl PackedLatent {
-    /// Its matrices.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &HeadMatrix> {
-        self.absorb.iter().chain(&self.expand).chain(std::iter::once(&self.value))
+    /// Choose kernels and places for what `choice` may need, from `end` of the arena on, which moves behind them.
+    ///
+    /// # Errors
+    /// [`Error::Weight`] if no kernel takes the type of one.
+    pub(crate) fn place(
+        program: &Program,
+        inputs: &LatentInputs,
+        choice: MlaChoice,
+        tuning: &Tuning,
+        end: &mut usize,
+    ) -> Result<PackedLatent> {
+        let LatentInputs { up, dims, .. } = inputs;
+        let [absorb, expand, value] = origins(*up, dims);
+        let mut place = |origin: Origin| -> Result<HeadMatrix> {
+            let matrix = matrix(program.weight(origin.weight), origin, *end, tuning)?;
+            // each starts on a cache line; panels need no more
+            *end = (*end + matrix.head_bytes() * dims.n_heads).next_multiple_of(64);
+            Ok(matrix)
+        };
+        let absorb = choice.absorbs().then(|| place(absorb)).transpose()?;
+        let expand = choice.expands().then(|| place(expand)).transpose()?;
+        let value = place(value)?;
+        Ok(PackedLatent { absorb, expand, value, n_heads: dims.n_heads })
     }
 
-    /// Bytes a step of few tokens reads.
-    fn bytes_per_step(&self) -> usize {
-        let keys = self.absorb.as_ref().or(self.expand.as_ref());
-        let bytes = |matrix: &HeadMatrix| matrix.head_bytes() * self.n_heads;
-        keys.map_or(0, bytes) + bytes(&self.value)
-    }
-}
-
-/// The matrices of all layers.
-pub(crate) struct LatentWeights {
-    arena: Buffer,
-    /// By phase.
-    layers: Vec<Option<PackedLatent>>,
-}
-
-impl LatentWeights {
-    /// Read and pack those that `form` may need.
-    pub(super) fn load(
-        (program, plan): (&Program, &Plan),
-        (tuning, form): (&Tuning, MlaChoice),
-        packing: &mut Packing<'_>,
-    ) -> Result<LatentWeights> {
-        let (layers, len) = layout(program, plan, tuning, form)?;
-        let mut arena = Buffer::new(len, "the weights")?;
-        for layer in layers.iter().flatten() {
-            for matrix in layer.all() {
-                pack(program.weight(matrix.origin.weight), layer, matrix, packing, &mut arena)?;
-            }
-            for weight in layer.weights() {
-                packing.finish(program.weight(weight));
-            }
+    /// Read and pack the matrices.
+    ///
+    /// # Errors
+    /// [`Error::Weight`] if one is missing.
+    pub(crate) fn pack(&self, packing: &mut Packing<'_>, arena: &mut Buffer) -> Result<()> {
+        for matrix in self.all() {
+            pack(packing.program.weight(matrix.origin.weight), self, matrix, packing, arena)?;
         }
-        Ok(LatentWeights { arena, layers })
+        for weight in self.weights() {
+            let spec = packing.program.weight(weight);
+            packing.source.release(spec, 0..spec.rows);
+            packing.advance(spec.bytes());
+        }
+        Ok(())
     }
 
-    /// The layer of phase `phase`.
-    pub(crate) fn layer(&self, phase: usize) -> &PackedLatent {
-        self.layers[phase].as_ref().expect("`load` packed every latent attention of the plan")
-    }
-
-    /// Every layer's matrices.
-    pub(crate) fn matrices(&self) -> impl Iterator<Item = &HeadMatrix> {
-        self.layers.iter().flatten().flat_map(PackedLatent::all)
-    }
-
-    /// The arena that [`HeadMatrix::bytes`] indexes.
-    pub(crate) fn arena(&self) -> &[u8] {
-        self.arena.bytes()
-    }
-
-    /// Memory they take.
-    pub(crate) fn bytes(&self) -> usize {
-        self.arena.len()
-    }
-
-    /// Bytes a step reads in one phase.
-    pub(crate) fn bytes_of_phase(&self, phase: usize) -> usize {
-        self.layers[phase].as_ref().map_or(0, PackedLatent::bytes_per_step)
-    }
-
-    /// Bytes a step reads.
-    pub(crate) fn bytes_per_step(&self) -> usize {
-        self.layers.iter().flatten().map(PackedLatent::bytes_per_step).sum()
-    }
-}
-
-impl Packing<'_> {
-    /// A tensor is packed: give back its file pages and tell.
-    fn finish(&mut self, spec: &WeightSpec) {
-        self.source.release(spec, 0..spec.rows);
-        self.done += spec.bytes();
-        (self.progress)(Progress { done: self.done.min(self.total), total: self.total });
-    }
-}
-
-impl PackedLatent {
     /// The tensors they come from, each once.
     fn weights(&self) -> Vec<WeightId> {
         let mut ids: Vec<WeightId> = self.all().map(|matrix| matrix.origin.weight).collect();
@@ -160,39 +120,18 @@ impl PackedLatent {
         ids.dedup();
         ids
     }
-}
 
-/// Choose kernels and places.
-fn layout(
-    program: &Program,
-    plan: &Plan,
-    tuning: &Tuning,
-    form: MlaChoice,
-) -> Result<(Vec<Option<PackedLatent>>, usize)> {
-    let mut end = 0;
-    let mut layers = Vec::new();
-    for phase in &plan.phases {
-        let (up, dims) = match phase {
-            Phase::Latent(latent) => (latent.inputs.up, latent.inputs.dims),
-            Phase::Expand(expand) => (expand.inputs.up, expand.inputs.dims),
-            _ => {
-                layers.push(None);
-                continue;
-            }
-        };
-        let [absorb, expand, value] = origins(up, &dims);
-        let mut place = |origin: Origin| -> Result<HeadMatrix> {
-            let matrix = matrix(program.weight(origin.weight), origin, end, tuning)?;
-            // each starts on a cache line; panels need no more
-            end = (end + matrix.head_bytes() * dims.n_heads).next_multiple_of(64);
-            Ok(matrix)
-        };
-        let absorb = form.absorbs().then(|| place(absorb)).transpose()?;
-        let expand = form.expands().then(|| place(expand)).transpose()?;
-        let value = place(value)?;
-        layers.push(Some(PackedLatent { absorb, expand, value, n_heads: dims.n_heads }));
+    /// Its matrices.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &HeadMatrix> {
+        self.absorb.iter().chain(&self.expand).chain(std::iter::once(&self.value))
     }
-    Ok((layers, end))
+
+    /// Bytes a step of few tokens reads.
+    pub(crate) fn bytes_per_step(&self) -> usize {
+        let keys = self.absorb.as_ref().or(self.expand.as_ref());
+        let bytes = |matrix: &HeadMatrix| matrix.head_bytes() * self.n_heads;
+        keys.map_or(0, bytes) + bytes(&self.value)
+    }
 }
 
 /// Where the three matrices come from: queries to latents, latents to keys, latents to values.

@@ -12,12 +12,13 @@ use kernels::linear::{F32Rows, PANEL_ROWS};
 use super::super::{Exec, Scratch, split};
 use super::StepRows;
 use super::cut::{self, Batch, Item, Run, batches, partial_floats};
-use super::heads::{HeadInput, tile_floats};
+use super::heads::{HeadInput, HeadProduct, ProductScratch, tile_floats};
 use crate::cache::LatentCache;
 use crate::geometry::TILE_ROWS;
 use crate::mla::MlaForm;
 use crate::plan::{LatentInputs, LatentPhase};
 use crate::pool::Worker;
+use crate::schedule::LoadedLatent;
 
 /// Floats a worker needs to attend with up to `rows` query rows.
 pub(super) fn elided_floats(shape: &LatentShape, rows: usize) -> usize {
@@ -37,23 +38,24 @@ impl Exec<'_> {
     pub(super) fn absorbed(
         &self,
         worker: &Worker<'_>,
-        (index, phase): (usize, &LatentPhase),
+        loaded: &LoadedLatent,
         rows: StepRows<'_>,
         scratch: &mut Scratch<'_>,
     ) {
+        let LoadedLatent { phase, shares, .. } = loaded;
         let batches = batches(&phase.inputs.dims, rows, worker.n, self.partials.len());
         for (number, batch) in batches.iter().enumerate() {
             if number > 0 {
                 // the batch before has left the queries and outputs, and the shares, which start again
                 worker.sync();
                 if worker.index == 0 {
-                    self.shares[index].main.reset();
-                    self.shares[index].side.reset();
+                    shares.main.reset();
+                    shares.side.reset();
                 }
             }
-            self.absorb(worker, (index, phase), batch, scratch);
+            self.absorb(worker, loaded, batch, scratch);
             worker.sync();
-            for item in self.shares[index].main.take(worker, batch.n_items()) {
+            for item in shares.main.take(worker, batch.n_items()) {
                 self.attend_item(phase, batch, &batch.item(item), scratch);
             }
             for (run, tokens, head) in copying(batch, &phase.inputs, worker) {
@@ -64,7 +66,7 @@ impl Exec<'_> {
                 self.fold_spans(worker, phase, batch, scratch);
                 worker.sync();
             }
-            self.leave_latents(worker, (index, phase), batch, scratch);
+            self.leave_latents(worker, loaded, batch, scratch);
         }
     }
 
@@ -72,12 +74,13 @@ impl Exec<'_> {
     fn absorb(
         &self,
         worker: &Worker<'_>,
-        (index, phase): (usize, &LatentPhase),
+        loaded: &LoadedLatent,
         batch: &Batch,
         scratch: &mut Scratch<'_>,
     ) {
+        let LoadedLatent { phase, matrices, .. } = loaded;
         let (inputs, dims) = (&phase.inputs, &phase.inputs.dims);
-        let matrix = self.weights.latent().layer(index).absorb.as_ref();
+        let matrix = matrices.absorb.as_ref();
         let matrix = matrix.expect("`load` packed what the form needs");
         let width = dims.rank + dims.rope_dim;
         let queries = &self.latent.queries;
@@ -107,8 +110,9 @@ impl Exec<'_> {
                         }
                     }
                 };
-                let kernel = (tile, &mut *scratch.kernel);
-                self.multiply((matrix, head, panels.clone()), &input, kernel, &mut sink);
+                let product = HeadProduct { matrix, head, panels: panels.clone() };
+                let memory = ProductScratch { tile, kernel: &mut *scratch.kernel };
+                self.multiply(product, &input, memory, &mut sink);
                 if panels.start > 0 {
                     continue;
                 }
@@ -149,7 +153,7 @@ impl Exec<'_> {
             let out = unsafe { self.partials.slice_mut(start..start + size) };
             let mut out = Partials::new(out, n, &head);
             out.clear();
-            self.attend_span(phase, run, (item.tile, item.spans.start), &mut out, kernel);
+            self.attend_span(phase, item, item.spans.start, &mut out, kernel);
             return;
         }
         let mut state = Partials::new(state, n, &head);
@@ -157,7 +161,7 @@ impl Exec<'_> {
         let mut partial = Partials::new(partial, n, &head);
         for span in item.spans.clone() {
             partial.clear();
-            self.attend_span(phase, run, (item.tile, span), &mut partial, kernel);
+            self.attend_span(phase, item, span, &mut partial, kernel);
             self.kernels.merge.call(&mut state, &partial);
         }
         for (i, row) in rows.enumerate() {
@@ -172,15 +176,16 @@ impl Exec<'_> {
         unsafe { self.latent.gathered.slice_mut(row * rank..(row + 1) * rank) }
     }
 
-    /// One tile of query rows over one span, from a fresh state on.
+    /// One tile of query rows over one span of an item, from a fresh state on.
     fn attend_span(
         &self,
         phase: &LatentPhase,
-        run: &Run,
-        (tile, span): (usize, usize),
+        item: &Item<'_>,
+        span: usize,
         state: &mut Partials<'_>,
         scratch: &mut [f32],
     ) {
+        let Item { run, tile, .. } = *item;
         let (cache, rows) = (phase.inputs.cache.0 as usize, run.rows(tile));
         let shape = self.attention[cache].latent().shape;
         // SAFETY: written before the last barrier, and not again before the next.
@@ -307,12 +312,12 @@ impl Exec<'_> {
     fn leave_latents(
         &self,
         worker: &Worker<'_>,
-        (index, phase): (usize, &LatentPhase),
+        loaded: &LoadedLatent,
         batch: &Batch,
         scratch: &mut Scratch<'_>,
     ) {
-        let dims = &phase.inputs.dims;
-        let matrix = &self.weights.latent().layer(index).value;
+        let LoadedLatent { phase, matrices, .. } = loaded;
+        let (dims, matrix) = (&phase.inputs.dims, &matrices.value);
         for (head, panels) in head_parts(dims.n_heads, matrix.n_panels(), worker) {
             for run in &batch.runs {
                 let (floats, [input, _]) = scratch.latent.split();
@@ -325,11 +330,12 @@ impl Exec<'_> {
                 let input = HeadInput::new(self.kernels, matrix.kernel, x, input);
                 let (first, end) = (head * dims.value_dim, (head + 1) * dims.value_dim);
                 let mut sink = |panel: usize, outputs: &[f32]| {
-                    let cols = (first + panel * PANEL_ROWS, end);
+                    let cols = first + panel * PANEL_ROWS..end;
                     self.store_panel(phase.out, run.first_row, cols, outputs);
                 };
-                let kernel = (&mut *floats, &mut *scratch.kernel);
-                self.multiply((matrix, head, panels.clone()), &input, kernel, &mut sink);
+                let product = HeadProduct { matrix, head, panels: panels.clone() };
+                let memory = ProductScratch { tile: floats, kernel: &mut *scratch.kernel };
+                self.multiply(product, &input, memory, &mut sink);
             }
         }
     }

@@ -9,13 +9,13 @@ use kernels::attention::{BLOCK, ElemType, HeadBlock, HeadShape, Partials, QueryR
 use kernels::linear::{F32Rows, PANEL_ROWS};
 
 use super::super::{Exec, Scratch, SequenceRows};
-use super::heads::{HeadInput, tile_floats};
+use super::heads::{HeadInput, HeadProduct, ProductScratch, tile_floats};
 use crate::cache::LatentCache;
 use crate::geometry::TILE_ROWS;
 use crate::mla::{MlaDims, MlaForm};
 use crate::plan::LatentPhase;
 use crate::pool::Worker;
-use crate::weights::HeadMatrix;
+use crate::schedule::LoadedLatent;
 
 /// Most heads that share a reading of the latents.
 const MAX_HEADS: usize = 4;
@@ -59,6 +59,27 @@ struct Item {
     heads: Range<usize>,
 }
 
+/// The first `n` rows of a block of a sequence's cache.
+#[derive(Clone, Copy)]
+struct BlockRows {
+    sequence: usize,
+    block: usize,
+    n: usize,
+}
+
+/// A block as the tokens of a step see it, the first of which has position `start`.
+#[derive(Clone, Copy)]
+struct SeenBlock {
+    start: usize,
+    block: usize,
+}
+
+/// A matrix of one head and the latents it is multiplied with.
+struct HeadOf<'a> {
+    product: HeadProduct<'a>,
+    input: &'a HeadInput<'a>,
+}
+
 /// One block of latents.
 struct Latents<'s> {
     /// `[BLOCK][rank]`.
@@ -73,6 +94,8 @@ struct Parts<'s> {
     values: &'s mut [f32],
     /// Outputs of panels.
     tile: &'s mut [f32],
+    /// For linear kernels.
+    kernel: &'s mut [u8],
     /// `[heads][tokens][key_dim]`.
     queries: &'s mut [f32],
     /// `[heads]`: [`state_floats`].
@@ -82,7 +105,12 @@ struct Parts<'s> {
 }
 
 impl<'s> Parts<'s> {
-    fn new(floats: &'s mut [f32], dims: &MlaDims, item: &Item) -> (Latents<'s>, Parts<'s>) {
+    fn new(
+        floats: &'s mut [f32],
+        kernel: &'s mut [u8],
+        dims: &MlaDims,
+        item: &Item,
+    ) -> (Latents<'s>, Parts<'s>) {
         let (head, n, heads) = (shape(dims), item.tokens.len(), item.heads.len());
         let (c, floats) = floats.split_at_mut(BLOCK * dims.rank);
         let (k_pe, floats) = floats.split_at_mut(BLOCK * dims.rope_dim);
@@ -92,7 +120,8 @@ impl<'s> Parts<'s> {
         let (queries, floats) = floats.split_at_mut(heads * n * head.key_dim);
         let (states, floats) = floats.split_at_mut(heads * state_floats(&head, n));
         let (partial, attention) = floats.split_at_mut(Partials::floats(TILE_ROWS, &head));
-        (Latents { c, k_pe }, Parts { keys, values, tile, queries, states, partial, attention })
+        let latents = Latents { c, k_pe };
+        (latents, Parts { keys, values, tile, kernel, queries, states, partial, attention })
     }
 }
 
@@ -101,10 +130,10 @@ impl Exec<'_> {
     pub(super) fn compressed(
         &self,
         worker: &Worker<'_>,
-        (index, phase): (usize, &LatentPhase),
+        loaded: &LoadedLatent,
         scratch: &mut Scratch<'_>,
     ) {
-        let dims = &phase.inputs.dims;
+        let dims = &loaded.phase.inputs.dims;
         let step = heads_per_item(dims.n_heads, worker.n);
         let mut items = Vec::new();
         for (sequence, (at, form)) in self.sequences.iter().zip(self.forms).enumerate() {
@@ -120,29 +149,24 @@ impl Exec<'_> {
                 }
             }
         }
-        for item in self.shares[index].side.take(worker, items.len()) {
-            self.compressed_item((index, phase), &items[item], scratch);
+        for item in loaded.shares.side.take(worker, items.len()) {
+            self.compressed_item(loaded, &items[item], scratch);
         }
     }
 
-    fn compressed_item(
-        &self,
-        (index, phase): (usize, &LatentPhase),
-        item: &Item,
-        scratch: &mut Scratch<'_>,
-    ) {
+    fn compressed_item(&self, loaded: &LoadedLatent, item: &Item, scratch: &mut Scratch<'_>) {
+        let LoadedLatent { phase, matrices: layer, .. } = loaded;
         let (dims, head) = (&phase.inputs.dims, shape(&phase.inputs.dims));
         let SequenceRows { start, .. } = self.sequences[item.sequence];
-        let layer = self.weights.latent().layer(index);
         let expand = layer.expand.as_ref().expect("`load` packed what the form needs");
         let (floats, [mut for_keys, mut for_values]) = scratch.latent.split();
-        let (mut latents, mut parts) = Parts::new(floats, dims, item);
+        let (mut latents, mut parts) = Parts::new(floats, &mut *scratch.kernel, dims, item);
         self.item_queries(phase, item, parts.queries);
         for_states(parts.states, &head, item.tokens.len(), |state| state.clear());
         let end = start + item.tokens.end;
         for block in 0..end.div_ceil(BLOCK) {
             let n = BLOCK.min(end - block * BLOCK);
-            self.read_block(phase, (item.sequence, block, n), &mut latents);
+            self.read_block(phase, BlockRows { sequence: item.sequence, block, n }, &mut latents);
             let (cols, c) = (dims.rank, &latents.c[..n * dims.rank]);
             let x = F32Rows { x: c, n, cols, stride: cols, pick: None };
             let keys = HeadInput::new(self.kernels, expand.kernel, x, for_keys.reborrow());
@@ -152,23 +176,21 @@ impl Exec<'_> {
             let values = other.as_ref().unwrap_or(&keys);
             // all heads share the rotated part
             let k_pe = &latents.k_pe[..n * dims.rope_dim];
-            store_ropes(parts.keys, head.key_dim, (dims.nope_dim, dims.rope_dim), k_pe);
+            store_ropes(parts.keys, head.key_dim, dims.nope_dim..head.key_dim, k_pe);
             for (i, number) in item.heads.clone().enumerate() {
-                let matrices = (expand, &layer.value, number);
-                self.expand_head(dims, matrices, (&keys, values), (&mut parts, scratch.kernel));
-                self.attend_expanded(&head, (start, block), item, i, &mut parts);
+                let for_keys = HeadOf { product: HeadProduct::whole(expand, number), input: &keys };
+                let product = HeadProduct::whole(&layer.value, number);
+                let for_values = HeadOf { product, input: values };
+                self.expand_head(dims, for_keys, for_values, &mut parts);
+                self.attend_expanded(&head, SeenBlock { start, block }, item, i, &mut parts);
             }
         }
         self.finish_item(phase, item, parts.states);
     }
 
     /// The first `n` cached rows of a block, as f32.
-    fn read_block(
-        &self,
-        phase: &LatentPhase,
-        (sequence, block, n): (usize, usize, usize),
-        latents: &mut Latents<'_>,
-    ) {
+    fn read_block(&self, phase: &LatentPhase, rows: BlockRows, latents: &mut Latents<'_>) {
+        let BlockRows { sequence, block, n } = rows;
         let cache = phase.inputs.cache.0 as usize;
         let LatentCache { shape, .. } = self.attention[cache].latent();
         // SAFETY: the cache is not written between the barrier after the rows went in and the phase's end.
@@ -184,25 +206,25 @@ impl Exec<'_> {
     fn expand_head(
         &self,
         dims: &MlaDims,
-        (expand, value, number): (&HeadMatrix, &HeadMatrix, usize),
-        (for_keys, for_values): (&HeadInput<'_>, &HeadInput<'_>),
-        (parts, kernel): (&mut Parts<'_>, &mut [u8]),
+        for_keys: HeadOf<'_>,
+        for_values: HeadOf<'_>,
+        parts: &mut Parts<'_>,
     ) {
         let (keys, values) = (&mut *parts.keys, &mut *parts.values);
         let (width, stride) = (dims.key_dim(), dims.value_dim.next_multiple_of(PANEL_ROWS));
         let mut sink = |panel: usize, outputs: &[f32]| {
-            store_keys(keys, width, (panel * PANEL_ROWS, dims.nope_dim), outputs);
+            store_keys(keys, width, panel * PANEL_ROWS..dims.nope_dim, outputs);
         };
-        let all = (expand, number, 0..expand.n_panels());
-        self.multiply(all, for_keys, (parts.tile, kernel), &mut sink);
+        let memory = ProductScratch { tile: parts.tile, kernel: parts.kernel };
+        self.multiply(for_keys.product, for_keys.input, memory, &mut sink);
         let mut sink = |panel: usize, outputs: &[f32]| {
             let outputs = outputs.chunks_exact(PANEL_ROWS);
             for (value, lanes) in values.chunks_exact_mut(stride).zip(outputs) {
                 value[panel * PANEL_ROWS..][..PANEL_ROWS].copy_from_slice(lanes);
             }
         };
-        let all = (value, number, 0..value.n_panels());
-        self.multiply(all, for_values, (parts.tile, kernel), &mut sink);
+        let memory = ProductScratch { tile: parts.tile, kernel: parts.kernel };
+        self.multiply(for_values.product, for_values.input, memory, &mut sink);
     }
 
     /// Store the outputs of an item.
@@ -241,11 +263,12 @@ impl Exec<'_> {
     fn attend_expanded(
         &self,
         head: &HeadShape,
-        (start, block): (usize, usize),
+        seen: SeenBlock,
         item: &Item,
         i: usize,
         parts: &mut Parts<'_>,
     ) {
+        let SeenBlock { start, block } = seen;
         let n = item.tokens.len();
         let of_block = HeadBlock {
             shape: *head,
@@ -294,11 +317,11 @@ fn for_states(
     }
 }
 
-/// A panel's outputs `[n][16]` as elements `first..` of keys, up to `end`; keys lie as `[tile][width][TILE]`.
-fn store_keys(keys: &mut [f32], width: usize, (first, end): (usize, usize), outputs: &[f32]) {
+/// A panel's outputs `[n][16]` as elements `cols` of keys, as far as they go; keys lie as `[tile][width][TILE]`.
+fn store_keys(keys: &mut [f32], width: usize, cols: Range<usize>, outputs: &[f32]) {
     let tiles = keys.chunks_exact_mut(width * TILE);
     for (tile, outputs) in tiles.zip(outputs.chunks(PANEL_ROWS * TILE)) {
-        let rows = tile[first * TILE..].chunks_exact_mut(TILE).take(end - first);
+        let rows = tile[cols.start * TILE..].chunks_exact_mut(TILE).take(cols.len());
         for (lane, row) in rows.take(PANEL_ROWS).enumerate() {
             for (key, outputs) in row.iter_mut().zip(outputs.chunks_exact(PANEL_ROWS)) {
                 *key = outputs[lane];
@@ -307,11 +330,12 @@ fn store_keys(keys: &mut [f32], width: usize, (first, end): (usize, usize), outp
     }
 }
 
-/// Rotated parts `[n][len]` as elements `first..` of keys.
-fn store_ropes(keys: &mut [f32], width: usize, (first, len): (usize, usize), ropes: &[f32]) {
+/// Rotated parts `[n][len]` as elements `cols` of keys.
+fn store_ropes(keys: &mut [f32], width: usize, cols: Range<usize>, ropes: &[f32]) {
+    let len = cols.len();
     let tiles = keys.chunks_exact_mut(width * TILE);
     for (tile, ropes) in tiles.zip(ropes.chunks(len * TILE)) {
-        for (i, row) in tile[first * TILE..].chunks_exact_mut(TILE).enumerate() {
+        for (i, row) in tile[cols.start * TILE..].chunks_exact_mut(TILE).enumerate() {
             for (key, rope) in row.iter_mut().zip(ropes.chunks_exact(len)) {
                 *key = rope[i];
             }

@@ -3,18 +3,19 @@
 use kernels::linear::{F32Rows, PANEL_ROWS};
 
 use super::super::{Exec, Scratch, split};
-use super::heads::{HeadInput, MAX_ROWS, tile_floats};
+use super::heads::{HeadInput, HeadProduct, MAX_ROWS, ProductScratch, tile_floats};
 use crate::plan::{ExpandPhase, LatentInputs};
 use crate::pool::Worker;
+use crate::schedule::LoadedExpand;
 
 impl Exec<'_> {
     pub(in super::super) fn expand(
         &self,
         worker: &Worker<'_>,
-        index: usize,
-        phase: &ExpandPhase,
+        loaded: &LoadedExpand,
         scratch: &mut Scratch<'_>,
     ) {
+        let LoadedExpand { phase, matrices: layer } = loaded;
         let ExpandPhase { inputs, rows, k, v, .. } = phase;
         let LatentInputs { dims, .. } = inputs;
         let width = dims.rank + dims.rope_dim;
@@ -25,7 +26,6 @@ impl Exec<'_> {
             self.latent_row(inputs, row, latent, rope);
         }
         worker.sync();
-        let layer = self.weights.latent().layer(index);
         let expand = layer.expand.as_ref().expect("`load` packed what the form needs");
         let firsts = (0..self.tokens.len()).step_by(MAX_ROWS);
         let chunks: Vec<_> = firsts.map(|f| f..(f + MAX_ROWS).min(self.tokens.len())).collect();
@@ -42,11 +42,11 @@ impl Exec<'_> {
             ] {
                 let input = HeadInput::new(self.kernels, matrix.kernel, x, input.reborrow());
                 let mut sink = |panel: usize, outputs: &[f32]| {
-                    let cols = (head * step + panel * PANEL_ROWS, head * step + len);
+                    let cols = head * step + panel * PANEL_ROWS..head * step + len;
                     self.store_panel(out, first, cols, outputs);
                 };
-                let all = (matrix, head, 0..matrix.n_panels());
-                self.multiply(all, &input, (&mut *tile, &mut *scratch.kernel), &mut sink);
+                let product = ProductScratch { tile: &mut *tile, kernel: &mut *scratch.kernel };
+                self.multiply(HeadProduct::whole(matrix, head), &input, product, &mut sink);
             }
             for row in chunk {
                 self.expand_rest(phase, row, head);

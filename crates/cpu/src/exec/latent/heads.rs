@@ -67,21 +67,44 @@ impl<'a> HeadInput<'a> {
     }
 }
 
+/// Some panels of one head's matrix.
+pub(super) struct HeadProduct<'a> {
+    pub(super) matrix: &'a HeadMatrix,
+    pub(super) head: usize,
+    pub(super) panels: Range<usize>,
+}
+
+impl HeadProduct<'_> {
+    /// All panels.
+    pub(super) fn whole(matrix: &HeadMatrix, head: usize) -> HeadProduct<'_> {
+        HeadProduct { matrix, head, panels: 0..matrix.n_panels() }
+    }
+}
+
+/// Memory of a product.
+pub(super) struct ProductScratch<'a> {
+    /// Outputs of some panels.
+    pub(super) tile: &'a mut [f32],
+    pub(super) kernel: &'a mut [u8],
+}
+
 impl Exec<'_> {
     /// Multiply panels of a head's matrix with an input; `sink` gets each panel's number and outputs `[n][16]`.
     pub(super) fn multiply(
         &self,
-        (matrix, head, panels): (&HeadMatrix, usize, Range<usize>),
+        product: HeadProduct<'_>,
         input: &HeadInput<'_>,
-        (tile, scratch): (&mut [f32], &mut [u8]),
+        scratch: ProductScratch<'_>,
         sink: &mut dyn FnMut(usize, &[f32]),
     ) {
+        let HeadProduct { matrix, head, panels } = product;
+        let ProductScratch { tile, kernel } = scratch;
         let n = input.x.n();
         for first in panels.clone().step_by(PANELS) {
             let some = first..(first + PANELS).min(panels.end);
-            let bytes = &self.weights.latent().arena()[matrix.bytes(head, some.clone())];
+            let bytes = &self.weights.latent.bytes()[matrix.bytes(head, some.clone())];
             let tile = &mut tile[..some.len() * n * PANEL_ROWS];
-            input.kernel.run(bytes, (&input.x, input.arranged), tile, scratch);
+            input.kernel.run(bytes, (&input.x, input.arranged), tile, kernel);
             for (panel, outputs) in some.zip(tile.chunks_exact(n * PANEL_ROWS)) {
                 sink(panel, outputs);
             }

@@ -16,6 +16,16 @@ pub(crate) struct LatentNeeds {
 }
 
 impl LatentNeeds {
+    /// Floats of the results of spans.
+    pub(crate) fn partials(&self) -> usize {
+        self.partials
+    }
+
+    /// Bytes of each kind of memory that one worker needs.
+    fn worker_bytes(&self) -> [usize; 5] {
+        let [floats, codes, scales, sums, words] = self.worker;
+        [4 * floats, codes, 4 * scales, 4 * sums, 4 * words]
+    }
     /// The greater of both, each kind by itself.
     pub(crate) fn max(self, other: LatentNeeds) -> LatentNeeds {
         LatentNeeds {
@@ -32,8 +42,6 @@ pub(crate) struct LatentWorkspace {
     queries: Buffer,
     gathered: Buffer,
     workers: Vec<[Buffer; 5]>,
-    /// Floats of partial results in the last step.
-    partials: usize,
 }
 
 /// A step's view of it.
@@ -100,16 +108,15 @@ impl LatentWorkspace {
         LatentWorkspace {
             queries: Buffer::empty(),
             gathered: Buffer::empty(),
-            partials: 0,
             workers: (0..workers).map(|_| std::array::from_fn(|_| Buffer::empty())).collect(),
         }
     }
 
-    /// Memory it takes, partial results included.
+    /// Memory it takes.
     pub(crate) fn bytes(&self) -> usize {
         let own = [&self.queries, &self.gathered].into_iter();
         let buffers = own.chain(self.workers.iter().flatten());
-        buffers.map(Buffer::len).sum::<usize>() + 4 * self.partials
+        buffers.map(Buffer::len).sum()
     }
 
     /// Make room for a step, with `grow` for each buffer and its bytes.
@@ -118,12 +125,11 @@ impl LatentWorkspace {
         needs: &LatentNeeds,
         grow: &dyn Fn(&mut Buffer, usize) -> program::Result<()>,
     ) -> program::Result<LatentMemory<'_>> {
-        self.partials = needs.partials;
         grow(&mut self.queries, 4 * needs.queries)?;
         grow(&mut self.gathered, 4 * needs.gathered)?;
         for worker in &mut self.workers {
-            for (i, (buffer, need)) in worker.iter_mut().zip(needs.worker).enumerate() {
-                grow(buffer, if i == 1 { need } else { 4 * need })?;
+            for (buffer, need) in worker.iter_mut().zip(needs.worker_bytes()) {
+                grow(buffer, need)?;
             }
         }
         Ok(LatentMemory {

@@ -14,6 +14,8 @@ mod heads;
 mod memory;
 mod needs;
 
+use std::ops::Range;
+
 use kernels::attention::BLOCK;
 use kernels::latent::{LATENT_ATTEND, LatentAttendFn};
 use kernels::linear::PANEL_ROWS;
@@ -22,8 +24,9 @@ use kernels::{Isa, Kernel};
 use super::{Exec, Scratch, SequenceRows, split};
 use crate::cache::{LatentCache, pairs};
 use crate::mla::MlaForm;
-use crate::plan::{LatentInputs, LatentPhase, Operand, Part};
+use crate::plan::{LatentInputs, Operand, Part};
 use crate::pool::Worker;
+use crate::schedule::LoadedLatent;
 
 pub(crate) use memory::{LatentMemory, LatentNeeds, LatentScratch, LatentWorkspace};
 
@@ -49,16 +52,15 @@ impl<'a> Exec<'a> {
     pub(super) fn latent(
         &self,
         worker: &Worker<'_>,
-        index: usize,
-        phase: &LatentPhase,
+        loaded: &LoadedLatent,
         scratch: &mut Scratch<'_>,
     ) {
         let rows = self.latent_rows();
-        self.store_latents(worker, &phase.inputs, scratch);
-        self.absorbed(worker, (index, phase), rows, scratch);
+        self.store_latents(worker, &loaded.phase.inputs, scratch);
+        self.absorbed(worker, loaded, rows, scratch);
         if rows.forms.contains(&MlaForm::Compressed) {
             worker.sync();
-            self.compressed(worker, (index, phase), scratch);
+            self.compressed(worker, loaded, scratch);
         }
     }
 
@@ -100,7 +102,7 @@ impl<'a> Exec<'a> {
     fn rotate_part(&self, inputs: &LatentInputs, row: usize, x: &mut [f32]) {
         let angles = &self.angles[inputs.rope];
         let at = row * angles.n_pairs..(row + 1) * angles.n_pairs;
-        let pairs = pairs(&self.plan.ropes[inputs.rope]);
+        let pairs = pairs(&self.schedule.ropes[inputs.rope]);
         self.kernels.rotate.call(x, &angles.cos[at.clone()], &angles.sin[at], pairs);
     }
 
@@ -118,18 +120,13 @@ impl<'a> Exec<'a> {
         &self.row(part.operand, row)[start..start + len]
     }
 
-    /// Store a panel's outputs `[n][16]` at `col` of rows `first_row..` of an operand, up to column `end`.
-    fn store_panel(
-        &self,
-        out: Operand,
-        first_row: usize,
-        (col, end): (usize, usize),
-        outputs: &[f32],
-    ) {
-        let width = PANEL_ROWS.min(end - col);
+    /// Store a panel's outputs `[n][16]`, or the first of them, in columns `cols` of rows `first_row..` of an operand.
+    fn store_panel(&self, out: Operand, first_row: usize, cols: Range<usize>, outputs: &[f32]) {
+        let width = PANEL_ROWS.min(cols.len());
         for (i, lanes) in outputs.chunks_exact(PANEL_ROWS).enumerate() {
             // SAFETY: these columns of these rows have one writer, and nobody reads them before the barrier.
-            let place = unsafe { self.part_mut(out, first_row + i, col..col + width) };
+            let place =
+                unsafe { self.part_mut(out, first_row + i, cols.start..cols.start + width) };
             place.copy_from_slice(&lanes[..width]);
         }
     }

@@ -8,13 +8,15 @@ use super::cut::{self, batches};
 use super::heads::{self, tile_floats};
 use super::memory::LatentNeeds;
 use crate::cache::LatentCache;
+use crate::geometry::MAX_PARTIAL_FLOATS;
 use crate::mla::{MlaDims, MlaForm};
 use crate::weights::HeadMatrix;
 
 impl LatentNeeds {
     /// For the rows of a step over one cache, with these matrices.
     pub(crate) fn of<'m>(
-        (dims, cache): (&MlaDims, Option<&LatentCache>),
+        dims: &MlaDims,
+        cache: Option<&LatentCache>,
         rows: StepRows<'_>,
         matrices: impl Iterator<Item = &'m HeadMatrix>,
         workers: usize,
@@ -23,7 +25,7 @@ impl LatentNeeds {
         let n = rows.sequences.iter().map(|s| s.n).sum::<usize>().min(heads::MAX_ROWS);
         let mut floats = tile_floats(n) + dims.rank + 2 * dims.key_dim();
         if let Some(cache) = cache {
-            for batch in batches(dims, rows, workers, usize::MAX) {
+            for batch in batches(dims, rows, workers, MAX_PARTIAL_FLOATS) {
                 needs.queries = needs.queries.max(batch.query_floats);
                 needs.gathered = needs.gathered.max(batch.n_rows * dims.rank);
                 needs.partials = needs.partials.max(batch.partial_floats(dims));

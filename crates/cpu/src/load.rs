@@ -1,0 +1,146 @@
+//! From a lowered program to a schedule with its weights: choose kernels and places, then read and pack.
+
+use std::sync::Arc;
+
+use program::{Program, Progress, Result, WeightSource};
+
+use crate::memory::Buffer;
+use crate::mla::MlaChoice;
+use crate::plan::{Job, Phase, Plan};
+use crate::pool::{PhaseShares, Pool};
+use crate::schedule::{
+    Loaded, LoadedAttention, LoadedExpand, LoadedExperts, LoadedJob, LoadedLatent, LoadedLinear,
+    Schedule,
+};
+use crate::tune::Tuning;
+use crate::weights::{Copies, PackedJob, PackedLatent, Packing, Table, Weights, vectors};
+
+/// What programs are loaded with.
+#[derive(Clone, Copy)]
+pub(crate) struct Workshop<'a> {
+    pub(crate) pool: &'a Arc<Pool>,
+    pub(crate) tuning: &'a Tuning,
+    /// How latent attention is computed.
+    pub(crate) mla: MlaChoice,
+}
+
+/// A schedule whose weights have places, and the memory that those make up.
+pub(crate) struct Placed {
+    pub(crate) schedule: Schedule,
+    /// Bytes of the arena of panels.
+    pub(crate) arena: usize,
+    /// Bytes of the small matrices of latent attention.
+    pub(crate) latent: usize,
+}
+
+/// Choose a kernel and a place for every matrix of `plan`, which is `program` lowered.
+///
+/// # Errors
+/// [`program::Error::Weight`] if no kernel takes the type of one.
+pub(crate) fn place(program: &Program, plan: Plan, workshop: Workshop<'_>) -> Result<Placed> {
+    let Plan { phases, buffers, ropes, logits } = plan;
+    let (mut arena, mut latent) = (0, 0);
+    let Workshop { pool, tuning, mla } = workshop;
+    let shares = || PhaseShares::new(pool.n());
+    let mut loaded = Vec::with_capacity(phases.len());
+    let mut tables = Vec::new();
+    for phase in phases {
+        loaded.push(match phase {
+            Phase::Embed { table: weight, out } => {
+                tables.push((loaded.len(), weight));
+                Loaded::Embed { table: Table::place(weight, program.weight(weight))?, out }
+            }
+            Phase::Rows(ops) => Loaded::Rows(ops),
+            Phase::SelectRows { x, out } => Loaded::SelectRows { x, out },
+            Phase::Linear(linear) => {
+                let mut jobs = Vec::with_capacity(linear.jobs.len());
+                for job in linear.jobs {
+                    let weights: Vec<_> = job.matrices().map(|m| m.weight).collect();
+                    let packed =
+                        PackedJob::place(program, &weights, Copies::ONE, tuning, &mut arena)?;
+                    let is_head = matches!(&job, Job::One { out, .. } if Some(*out) == logits);
+                    jobs.push(LoadedJob { job, packed, is_head });
+                }
+                let (x, norm) = (linear.x, linear.norm);
+                Loaded::Linear(LoadedLinear { x, norm, jobs, shares: shares() })
+            }
+            Phase::Attention(phase) => {
+                Loaded::Attention(LoadedAttention { phase, shares: shares() })
+            }
+            Phase::Latent(phase) => {
+                let matrices =
+                    PackedLatent::place(program, &phase.inputs, mla, tuning, &mut latent)?;
+                Loaded::Latent(LoadedLatent { phase, matrices, shares: shares() })
+            }
+            Phase::Expand(phase) => {
+                let matrices =
+                    PackedLatent::place(program, &phase.inputs, mla, tuning, &mut latent)?;
+                Loaded::Expand(LoadedExpand { phase, matrices })
+            }
+            Phase::Experts(phase) => {
+                let copies = Copies { n: phase.n_experts, n_used: phase.n_used };
+                let wide = [phase.gate, phase.up];
+                let wide = PackedJob::place(program, &wide, copies, tuning, &mut arena)?;
+                let down = PackedJob::place(program, &[phase.down], copies, tuning, &mut arena)?;
+                Loaded::Experts(LoadedExperts { phase, wide, down, shares: shares() })
+            }
+        });
+    }
+    let mut schedule = Schedule { phases: loaded, buffers, ropes, logits };
+    for (at, weight) in tables {
+        // a table that is also a matrix of its own is kept once
+        let alone = |job: &&PackedJob| job.matrices.len() == 1 && job.matrices[0].weight == weight;
+        let packed = schedule.jobs().find(alone).cloned();
+        if let (Some(packed), Loaded::Embed { table, .. }) = (packed, &mut schedule.phases[at]) {
+            *table = Table::Packed(packed);
+        }
+    }
+    Ok(Placed { schedule, arena, latent })
+}
+
+impl Placed {
+    /// Read, pack and release every weight. `program` is what was lowered, before narrowing.
+    ///
+    /// # Errors
+    /// [`program::Error::Weight`] if one is missing; [`program::Error::Memory`].
+    pub(crate) fn load(
+        self,
+        program: &Program,
+        source: &dyn WeightSource,
+        pool: &Pool,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(Schedule, Weights)> {
+        let Placed { mut schedule, arena, latent } = self;
+        let mut packing = Packing::new(program, source, pool, progress);
+        let mut weights = Weights {
+            arena: Buffer::new(arena, "the weights")?,
+            latent: Buffer::new(latent, "the weights")?,
+            vectors: vec![None; program.weights.len()],
+        };
+        for matrices in schedule.phases.iter().filter_map(Loaded::latent) {
+            matrices.pack(&mut packing, &mut weights.latent)?;
+        }
+        for job in schedule.jobs() {
+            packing.pack(job, &mut weights.arena)?;
+        }
+        for id in vectors(program) {
+            weights.vectors[id.0 as usize] = Some(packing.vector(id)?);
+        }
+        for phase in &mut schedule.phases {
+            if let Loaded::Embed { table, .. } = phase {
+                table.load(&mut packing)?;
+            }
+        }
+        packing.finish();
+        Ok((schedule, weights))
+    }
+}
+
+/// Memory of the tables that are no matrices.
+pub(crate) fn table_bytes(schedule: &Schedule) -> u64 {
+    let tables = schedule.phases.iter().map(|phase| match phase {
+        Loaded::Embed { table, .. } => table.bytes(),
+        _ => 0,
+    });
+    tables.sum()
+}

@@ -1,0 +1,152 @@
+//! Reading weights from the file into panels.
+
+use std::ops::Range;
+
+use kernels::linear::PANEL_ROWS;
+use program::{Program, Progress, Result, WeightId, WeightSource, WeightSpec};
+
+use super::packed::{PackedJob, PackedMatrix};
+use super::unusable;
+use crate::geometry::UNIT_PANELS;
+use crate::memory::Buffer;
+use crate::pool::{Pool, Shares};
+
+/// File bytes packed between two releases of file pages and two reports of progress.
+const SLAB_BYTES: usize = 16 << 20;
+
+/// The loading of weights under way.
+pub(crate) struct Packing<'a> {
+    pub(super) program: &'a Program,
+    pub(super) source: &'a dyn WeightSource,
+    pub(super) pool: &'a Pool,
+    done: u64,
+    total: u64,
+    progress: &'a mut dyn FnMut(Progress),
+}
+
+impl<'a> Packing<'a> {
+    /// Of the program's weights.
+    pub(crate) fn new(
+        program: &'a Program,
+        source: &'a dyn WeightSource,
+        pool: &'a Pool,
+        progress: &'a mut dyn FnMut(Progress),
+    ) -> Packing<'a> {
+        let total = program.weights.iter().map(WeightSpec::bytes).sum();
+        Packing { program, source, pool, done: 0, total, progress }
+    }
+
+    /// Count `bytes` as done, and tell.
+    pub(super) fn advance(&mut self, bytes: u64) {
+        self.done += bytes;
+        (self.progress)(Progress { done: self.done.min(self.total), total: self.total });
+    }
+
+    /// Tell that all is done.
+    pub(crate) fn finish(&mut self) {
+        self.advance(self.total);
+    }
+
+    /// A vector as f32.
+    ///
+    /// # Errors
+    /// [`program::Error::Weight`] if it is missing or of a type that has no numbers.
+    pub(crate) fn vector(&self, id: WeightId) -> Result<Vec<f32>> {
+        let spec = self.program.weight(id);
+        let format = quant::format(spec.ty).ok_or_else(|| unusable(spec))?;
+        let mut vector = vec![0.0; spec.rows * spec.cols];
+        format.dequantize(self.source.bytes(spec)?, &mut vector);
+        Ok(vector)
+    }
+
+    /// Pack the matrices of a job into the arena, a slab of units at a time.
+    ///
+    /// # Errors
+    /// [`program::Error::Weight`] if one is missing.
+    pub(crate) fn pack(&mut self, packed: &PackedJob, arena: &mut Buffer) -> Result<()> {
+        let spec = |matrix: &PackedMatrix| self.program.weight(matrix.weight);
+        let specs: Vec<&WeightSpec> = packed.matrices.iter().map(spec).collect();
+        let sources =
+            specs.iter().map(|spec| self.source.bytes(spec)).collect::<Result<Vec<_>>>()?;
+        let row_bytes: Vec<usize> =
+            specs.iter().map(|s| s.bytes() as usize / s.rows.max(1)).collect();
+        let unit_bytes = row_bytes.iter().sum::<usize>() * UNIT_PANELS * PANEL_ROWS;
+        let slab = (SLAB_BYTES / unit_bytes.max(1)).max(self.pool.n());
+        let out = arena.shared_as();
+        let shares = Shares::new(self.pool.n());
+        let per_copy = packed.n_panels().div_ceil(UNIT_PANELS);
+        let n_units = packed.n_copies * per_copy;
+        for first in (0..n_units).step_by(slab) {
+            let units = first..(first + slab).min(n_units);
+            shares.reset();
+            self.pool.run(&|worker| {
+                for unit in shares.take(&worker, units.len()).map(|i| units.start + i) {
+                    let (copy, unit) = (unit / per_copy, unit % per_copy);
+                    let panels =
+                        unit * UNIT_PANELS..((unit + 1) * UNIT_PANELS).min(packed.n_panels());
+                    for (m, matrix) in packed.matrices.iter().enumerate() {
+                        // SAFETY: units are dealt once each, and their byte ranges do not overlap.
+                        let out =
+                            unsafe { out.slice_mut(packed.bytes_of(copy, panels.clone(), m)) };
+                        let rows = copy * matrix.rows..(copy + 1) * matrix.rows;
+                        let bytes = &sources[m][rows.start * row_bytes[m]..rows.end * row_bytes[m]];
+                        pack_panels(
+                            matrix,
+                            panels.clone(),
+                            FileRows { bytes, row_bytes: row_bytes[m] },
+                            out,
+                        );
+                    }
+                }
+            });
+            let mut done = 0;
+            for ((spec, row_bytes), matrix) in specs.iter().zip(&row_bytes).zip(&packed.matrices) {
+                let row = |unit: usize| {
+                    let within = (unit % per_copy * UNIT_PANELS * PANEL_ROWS).min(matrix.rows);
+                    unit / per_copy * matrix.rows + within
+                };
+                let rows = row(units.start)..row(units.end);
+                done += rows.len() * row_bytes;
+                self.source.release(spec, rows);
+            }
+            self.advance(done as u64);
+        }
+        Ok(())
+    }
+
+    /// Copy a tensor as it is, a slab at a time.
+    pub(super) fn copy(&mut self, spec: &WeightSpec) -> Result<Buffer> {
+        let bytes = self.source.bytes(spec)?;
+        let mut copy = Buffer::new(bytes.len(), "the embedding table")?;
+        let row_bytes = bytes.len() / spec.rows.max(1);
+        let out = copy.shared_as::<u8>();
+        for first in (0..spec.rows).step_by((SLAB_BYTES / row_bytes.max(1)).max(1)) {
+            let rows = first..(first + (SLAB_BYTES / row_bytes.max(1)).max(1)).min(spec.rows);
+            let range = rows.start * row_bytes..rows.end * row_bytes;
+            // SAFETY: this thread is the only one with access.
+            unsafe { out.slice_mut(range.clone()) }.copy_from_slice(&bytes[range]);
+            self.source.release(spec, rows.clone());
+            self.advance((rows.len() * row_bytes) as u64);
+        }
+        Ok(copy)
+    }
+}
+
+/// Rows of a matrix as the file has them.
+struct FileRows<'a> {
+    bytes: &'a [u8],
+    row_bytes: usize,
+}
+
+fn pack_panels(matrix: &PackedMatrix, panels: Range<usize>, rows: FileRows<'_>, out: &mut [u8]) {
+    let FileRows { bytes, row_bytes } = rows;
+    for (panel, out) in panels.zip(out.chunks_exact_mut(matrix.panel_bytes)) {
+        let rows = panel * PANEL_ROWS..((panel + 1) * PANEL_ROWS).min(matrix.rows);
+        let mut slices: [&[u8]; PANEL_ROWS] = [&[]; PANEL_ROWS];
+        let n = rows.len();
+        for (slice, row) in slices.iter_mut().zip(rows) {
+            *slice = &bytes[row * row_bytes..(row + 1) * row_bytes];
+        }
+        matrix.kernel.pack(&slices[..n], matrix.cols, out);
+    }
+}
