@@ -1,6 +1,6 @@
 //! A configuration as a file's metadata: what `models` reads, written.
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use gguf::{OwnedValue, Writer};
 use models::{Experts, Latent, Mixture, ModelConfig};
 use program::{Gating, RopeScaling};
@@ -81,7 +81,7 @@ pub(crate) fn set(writer: &mut Writer, shape: &Shape, mixture: &Mixture) -> anyh
             keys.count("attention.value_length", c.value_dim)?;
         }
     }
-    rope_scaling(keys, c)?;
+    rope_scaling(keys, c);
     c.experts.as_ref().map_or(Ok(()), |experts| set_experts(keys, experts))
 }
 
@@ -103,7 +103,7 @@ fn latent_heads(keys: &mut Keys<'_>, c: &ModelConfig, latent: &Latent) -> anyhow
     keys.count("attention.value_length_mla", c.value_dim)
 }
 
-fn rope_scaling(keys: &mut Keys<'_>, c: &ModelConfig) -> anyhow::Result<()> {
+fn rope_scaling(keys: &mut Keys<'_>, c: &ModelConfig) {
     match c.rope_scaling {
         RopeScaling::None => {}
         RopeScaling::Linear { factor } => {
@@ -126,9 +126,7 @@ fn rope_scaling(keys: &mut Keys<'_>, c: &ModelConfig) -> anyhow::Result<()> {
                 keys.set("rope.scaling.attn_factor", attention_factor / usual);
             }
         }
-        other => bail!("no keys for a rotation scaled by {other:?}"),
     }
-    Ok(())
 }
 
 fn set_experts(keys: &mut Keys<'_>, e: &Experts) -> anyhow::Result<()> {
@@ -146,7 +144,6 @@ fn set_experts(keys: &mut Keys<'_>, e: &Experts) -> anyhow::Result<()> {
         let gating = match e.gating {
             Gating::Softmax => 1_u32,
             Gating::Sigmoid => 2,
-            other => bail!("no number for weights by {other:?}"),
         };
         keys.set("expert_gating_func", gating);
     }

@@ -167,6 +167,5 @@ fn fill(plan: &Plan, seed: u64, file: File) -> anyhow::Result<u64> {
         Ok(())
     })?;
     let file = out.into_inner().map_err(std::io::IntoInnerError::into_error)?;
-    file.sync_all()?;
     Ok(file.metadata()?.len())
 }
