@@ -1,5 +1,7 @@
 //! The rules of the house that no compiler checks. Each rule is a function that adds findings.
 
+mod names;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
@@ -11,14 +13,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("gguf", &["quant"]),
     ("program", &["quant"]),
     ("kernels", &["quant"]),
-    ("kv", &["program", "quant"]),
+    ("kv", &["program"]),
     ("cpu", &["program", "kernels", "kv", "quant"]),
     ("models", &["program", "gguf", "quant"]),
     ("tokenizer", &["gguf"]),
     ("planner", &["program", "quant"]),
     ("plot", &[]),
-    ("engine", &["program", "models", "tokenizer", "planner", "kv"]),
-    ("conformance", &["program", "models", "kv", "quant", "gguf"]),
+    ("engine", &["program", "tokenizer"]),
+    ("conformance", &["program", "models", "quant", "gguf"]),
     (
         "cli",
         &[
@@ -26,7 +28,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "gguf",
             "program",
             "kernels",
-            "kv",
             "cpu",
             "models",
             "tokenizer",
@@ -57,16 +58,21 @@ const WORDS: &[(&str, &str)] = &[
     ("FIXME", "an issue"),
 ];
 
-/// Check everything and report every finding.
-pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
+/// Check everything and report every finding; with `names` also types of the same name.
+pub(crate) fn run(root: &Path, names: bool) -> anyhow::Result<()> {
     let mut findings = Vec::new();
     dependencies(root, &mut findings)?;
     let files = rust_files(root)?;
+    let mut types = names::Names::default();
     for path in &files {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
         let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/");
         file(&name, &text, &mut findings);
+        types.add(&name, &text);
+    }
+    if names {
+        types.check(&mut findings);
     }
     for finding in &findings {
         eprintln!("tidy: {finding}");
@@ -88,25 +94,53 @@ fn dependencies(root: &Path, findings: &mut Vec<String>) -> anyhow::Result<()> {
         other => other.trim_start_matches("rooflight-").to_owned(),
     };
     let house: Vec<String> = metadata.packages.iter().map(|p| short(&p.name)).collect();
+    let mut edges = Vec::new();
     for package in &metadata.packages {
         let from = short(&package.name);
-        let Some((_, allowed)) = MAY_USE.iter().find(|(name, _)| *name == from) else {
+        for dependency in &package.dependencies {
+            let to = short(&dependency.name);
+            if house.contains(&to) && dependency.path.is_some() {
+                let in_tests = dependency.kind == DependencyKind::Development;
+                edges.push(Edge { from: from.clone(), to, in_tests });
+            }
+        }
+        if !MAY_USE.iter().any(|(name, _)| *name == from) {
             findings.push(format!(
                 "crate `{from}` has no row in the dependency table of xtask/src/tidy.rs"
             ));
-            continue;
-        };
-        for dependency in &package.dependencies {
-            let to = short(&dependency.name);
-            let known = house.contains(&to) && dependency.path.is_some();
-            let dev =
-                dependency.kind == DependencyKind::Development && DEV_ONLY.contains(&to.as_str());
-            if known && !allowed.contains(&to.as_str()) && !dev {
-                findings.push(format!("crate `{from}` may not depend on `{to}`"));
-            }
         }
     }
+    check_edges(&edges, MAY_USE, findings);
     Ok(())
+}
+
+/// A dependency between two crates of the house.
+struct Edge {
+    from: String,
+    to: String,
+    in_tests: bool,
+}
+
+/// Edges that the table does not allow, and permissions that no crate uses.
+fn check_edges(edges: &[Edge], may_use: &[(&str, &[&str])], findings: &mut Vec<String>) {
+    let allows = |edge: &Edge| {
+        may_use.iter().any(|(from, to)| *from == edge.from && to.contains(&edge.to.as_str()))
+    };
+    let in_tests = |edge: &Edge| edge.in_tests && DEV_ONLY.contains(&edge.to.as_str());
+    for edge in edges.iter().filter(|edge| !allows(edge) && !in_tests(edge)) {
+        findings.push(format!("crate `{}` may not depend on `{}`", edge.from, edge.to));
+    }
+    for (from, allowed) in may_use {
+        for to in allowed.iter().filter(|to| !edges.iter().any(|e| e.from == *from && e.to == **to))
+        {
+            findings.push(format!(
+                "crate `{from}` may depend on `{to}` by xtask/src/tidy.rs and does not"
+            ));
+        }
+    }
+    for to in DEV_ONLY.iter().filter(|to| !edges.iter().any(|e| e.to == **to && !allows(e))) {
+        findings.push(format!("tests may depend on `{to}` by xtask/src/tidy.rs; none needs that"));
+    }
 }
 
 /// Rules on one file.
@@ -194,9 +228,37 @@ mod tests {
     }
 
     #[test]
+    fn edges_and_permissions_are_the_same() {
+        let edge =
+            |from: &str, to: &str, in_tests| Edge { from: from.into(), to: to.into(), in_tests };
+        // what tests alone may use is used
+        let mut edges: Vec<Edge> = DEV_ONLY.iter().map(|to| edge("cpu", to, true)).collect();
+        edges.push(edge("cpu", "kernels", false));
+        let check = |edges: &[Edge]| {
+            let mut findings = Vec::new();
+            check_edges(edges, &[("cpu", &["kernels"])], &mut findings);
+            findings
+        };
+        assert!(check(&edges).is_empty());
+        let without_kernels = check(&edges[..edges.len() - 1]);
+        assert_eq!(
+            without_kernels,
+            ["crate `cpu` may depend on `kernels` by xtask/src/tidy.rs and does not"]
+        );
+        let without_tests = check(&edges[1..]);
+        assert!(without_tests[0].contains("none needs that"), "{without_tests:?}");
+        edges.push(edge("cpu", "models", false));
+        edges.push(edge("kernels", "quant", false));
+        assert_eq!(
+            check(&edges),
+            ["crate `cpu` may not depend on `models`", "crate `kernels` may not depend on `quant`"]
+        );
+    }
+
+    #[test]
     fn the_repository_is_in_order() {
         let root =
             Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask stands in the root");
-        run(root).expect("no findings");
+        run(root, false).expect("no findings");
     }
 }
