@@ -41,7 +41,7 @@ pub(crate) struct PromptArgs {
 
 /// What [`PromptArgs`] come to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Prompt {
+pub(crate) struct ModelAndPrompt {
     /// The model's path, if one was given.
     pub(crate) model: Option<PathBuf>,
     /// The prompt, if one was given.
@@ -54,7 +54,7 @@ impl PromptArgs {
     ///
     /// # Errors
     /// [`Failure::Usage`] if one of them was given twice; an I/O error of `--file`.
-    pub(crate) fn resolve(self, variable: Option<&OsStr>) -> anyhow::Result<Prompt> {
+    pub(crate) fn resolve(self, variable: Option<&OsStr>) -> anyhow::Result<ModelAndPrompt> {
         use anyhow::Context as _;
         let named = self.prompt.is_some() || self.file.is_some();
         let (model, positional) = match (self.model, self.first, self.second) {
@@ -86,7 +86,7 @@ impl PromptArgs {
             ),
             None => None,
         };
-        Ok(Prompt { model, prompt: self.prompt.or(file).or(positional) })
+        Ok(ModelAndPrompt { model, prompt: self.prompt.or(file).or(positional) })
     }
 }
 

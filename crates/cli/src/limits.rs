@@ -1,7 +1,7 @@
 //! The least time this machine could take for a model's work: the roofline from measured ceilings; and the time to be
 //! expected, from measured rates.
 
-use planner::{Cost, CostOptions, Executed, Kind, Load, Machine, Prediction, Rates};
+use planner::{Cost, CostKind, CostOptions, Executed, Load, Machine, Prediction, Rates};
 use program::{CacheOptions, Ceilings, Program};
 
 /// What bounds a model on this machine.
@@ -62,7 +62,13 @@ impl Limits {
     }
 
     /// [`prompt`](Self::prompt) and [`steps`](Self::steps) of one part of the model.
-    pub(crate) fn of_kind(&self, kind: Kind, cached: usize, n: usize, steps: usize) -> Prediction {
+    pub(crate) fn of_kind(
+        &self,
+        kind: CostKind,
+        cached: usize,
+        n: usize,
+        steps: usize,
+    ) -> Prediction {
         let end = (cached + n) as u64;
         let steps = (end..end + steps as u64).map(|past| Load { past, tokens: 1, outputs: 1 });
         let loads = planner::cost::chunks(cached as u64..end, self.chunk).chain(steps);

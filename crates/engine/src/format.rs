@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tokenizer::{ChatTemplate, Message, RenderOptions, Segment, Tokenizer};
+use tokenizer::{ChatTemplate, Message, RenderOptions, Span, Tokenizer};
 
 use crate::Result;
 
@@ -25,14 +25,14 @@ pub trait ChatFormat: Vocabulary {
     ///
     /// # Errors
     /// If the template fails or refuses the messages.
-    fn render(&self, messages: &[Message], reasoning: Reasoning) -> Result<Vec<Segment>>;
+    fn render(&self, messages: &[Message], reasoning: Reasoning) -> Result<Vec<Span>>;
 
-    /// Token ids of `segments`. `start`: they begin the conversation, so what every text starts with (BOS) is put
+    /// Token ids of `spans`. `start`: they begin the conversation, so what every text starts with (BOS) is put
     /// before them unless it is there.
     ///
     /// # Errors
     /// If the text cannot be encoded.
-    fn encode(&self, segments: &[Segment], start: bool) -> Result<Vec<u32>>;
+    fn encode(&self, spans: &[Span], start: bool) -> Result<Vec<u32>>;
 }
 
 /// Whether the template is told to let the model think before it answers.
@@ -100,14 +100,14 @@ impl Vocabulary for ModelFormat {
 }
 
 impl ChatFormat for ModelFormat {
-    fn render(&self, messages: &[Message], reasoning: Reasoning) -> Result<Vec<Segment>> {
+    fn render(&self, messages: &[Message], reasoning: Reasoning) -> Result<Vec<Span>> {
         let enable_thinking = reasoning.enable_thinking();
         let options = RenderOptions { add_generation_prompt: true, enable_thinking };
         Ok(self.template.render(messages, &options)?)
     }
 
-    fn encode(&self, segments: &[Segment], start: bool) -> Result<Vec<u32>> {
-        let mut tokens = self.tokenizer.encode_segments(segments)?;
+    fn encode(&self, spans: &[Span], start: bool) -> Result<Vec<u32>> {
+        let mut tokens = self.tokenizer.encode_spans(spans)?;
         let bos = self.tokenizer.bos().filter(|_| start && self.tokenizer.adds_bos());
         // Many templates write it themselves.
         if let Some(bos) = bos.filter(|bos| tokens.first() != Some(bos)) {

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::text::{Kind, ReplyText, opens_thought};
+use crate::text::{ReplyKind, ReplyText, opens_thought};
 use crate::{Prefill, Result, Sampler, Session, Vocabulary};
 
 /// What to generate.
@@ -131,8 +131,8 @@ pub fn generate(
     let thoughts = request.split_thoughts.then(|| opens_thought(vocabulary, request.prompt));
     let mut reply = ReplyText::new(request.stop, thoughts);
     let mut emit = |kind, text: &str| match kind {
-        Kind::Text => on_event(Event::Text(text)),
-        Kind::Thought => on_event(Event::Thought(text)),
+        ReplyKind::Text => on_event(Event::Text(text)),
+        ReplyKind::Thought => on_event(Event::Thought(text)),
     };
     let mut tokens = Vec::new();
     let mut chosen = Duration::ZERO;

@@ -4,11 +4,11 @@
 //! So the tokens of each piece are kept beside its text, and a new rendering takes over the tokens of every piece it
 //! begins with; only what follows is encoded.
 
-use crate::Segment;
+use crate::Span;
 
 /// A stretch of the conversation.
 struct Piece {
-    text: Vec<Segment>,
+    text: Vec<Span>,
     tokens: Vec<u32>,
     reply: bool,
 }
@@ -22,7 +22,7 @@ pub(crate) struct History {
 impl History {
     /// Drop the pieces that `rendered` does not begin with. Returns the tokens of those it begins with, and the rest
     /// of it, which is still to be encoded.
-    pub(crate) fn take_over(&mut self, rendered: Vec<Segment>) -> (Vec<u32>, Vec<Segment>) {
+    pub(crate) fn take_over(&mut self, rendered: Vec<Span>) -> (Vec<u32>, Vec<Span>) {
         let mut tokens = Vec::new();
         let mut rest = rendered;
         let mut kept = 0;
@@ -37,13 +37,13 @@ impl History {
     }
 
     /// The template's next piece, up to where the model goes on.
-    pub(crate) fn push_prompt(&mut self, text: Vec<Segment>, tokens: Vec<u32>) {
+    pub(crate) fn push_prompt(&mut self, text: Vec<Span>, tokens: Vec<u32>) {
         self.pieces.push(Piece { text, tokens, reply: false });
     }
 
     /// The model's reply.
     pub(crate) fn push_reply(&mut self, text: &str, tokens: Vec<u32>) {
-        let text = vec![reply_segment(text)];
+        let text = vec![reply_spans(text)];
         self.pieces.push(Piece { text, tokens, reply: true });
     }
 
@@ -60,7 +60,7 @@ impl History {
 
 impl Piece {
     /// What follows this piece in `rendered`; `None` if it does not begin with it.
-    fn stripped_from(&self, rendered: &[Segment]) -> Option<Vec<Segment>> {
+    fn stripped_from(&self, rendered: &[Span]) -> Option<Vec<Span>> {
         if let Some(rest) = strip(rendered, &self.text) {
             return Some(rest);
         }
@@ -72,26 +72,26 @@ impl Piece {
         }
         let texts = [text, text.trim_end(), text.trim_start(), text.trim()];
         [rendered, &trimmed].into_iter().find_map(|rendered| {
-            texts.into_iter().find_map(|text| strip(rendered, &[reply_segment(text)]))
+            texts.into_iter().find_map(|text| strip(rendered, &[reply_spans(text)]))
         })
     }
 }
 
-fn reply_segment(text: &str) -> Segment {
-    Segment { text: text.to_owned(), special: false }
+fn reply_spans(text: &str) -> Span {
+    Span { text: text.to_owned(), special: false }
 }
 
-/// What follows `prefix` in `rendered`; `None` if it does not begin with it. Where segments are cut does not matter,
+/// What follows `prefix` in `rendered`; `None` if it does not begin with it. Where spans are cut does not matter,
 /// but the same characters as text and as the template's words are different: only the latter may be control tokens.
-fn strip(rendered: &[Segment], prefix: &[Segment]) -> Option<Vec<Segment>> {
-    let mut segments = rendered.iter().filter(|s| !s.text.is_empty());
+fn strip(rendered: &[Span], prefix: &[Span]) -> Option<Vec<Span>> {
+    let mut spans = rendered.iter().filter(|s| !s.text.is_empty());
     let mut rest: Option<(&str, bool)> = None;
     for wanted in prefix {
         let mut want = wanted.text.as_str();
         while !want.is_empty() {
             let (text, special) = match rest.take() {
                 Some(left) => left,
-                None => segments.next().map(|s| (s.text.as_str(), s.special))?,
+                None => spans.next().map(|s| (s.text.as_str(), s.special))?,
             };
             if special != wanted.special {
                 return None;
@@ -104,19 +104,19 @@ fn strip(rendered: &[Segment], prefix: &[Segment]) -> Option<Vec<Segment>> {
             rest = Some((&text[n..], special)).filter(|(text, _)| !text.is_empty());
         }
     }
-    let left = rest.map(|(text, special)| Segment { text: text.to_owned(), special });
-    Some(left.into_iter().chain(segments.cloned()).collect())
+    let left = rest.map(|(text, special)| Span { text: text.to_owned(), special });
+    Some(left.into_iter().chain(spans.cloned()).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::{History, strip};
-    use crate::Segment;
+    use crate::Span;
 
-    /// `*` starts a segment of the template's, `.` one of text.
-    fn segments(spec: &str) -> Vec<Segment> {
+    /// `*` starts a span of the template's, `.` one of text.
+    fn spans(spec: &str) -> Vec<Span> {
         spec.split_inclusive(';')
-            .map(|s| Segment {
+            .map(|s| Span {
                 text: s[1..].trim_end_matches(';').to_owned(),
                 special: s.starts_with('*'),
             })
@@ -127,8 +127,8 @@ mod tests {
     fn prefixes_are_stripped_across_cuts() {
         let check = |rendered: &str, prefix: &str, rest: Option<&str>| {
             assert_eq!(
-                strip(&segments(rendered), &segments(prefix)),
-                rest.map(segments),
+                strip(&spans(rendered), &spans(prefix)),
+                rest.map(spans),
                 "{rendered} - {prefix}"
             );
         };
@@ -138,23 +138,23 @@ mod tests {
         check("*ab;.cd", "*ab;*cd", None);
         check("*ab", "*abc", None);
         check(".\u{20AC}", ".\u{20AD}", None);
-        assert_eq!(strip(&segments("*ab;.cd"), &segments("*ab;.cd")), Some(vec![]));
+        assert_eq!(strip(&spans("*ab;.cd"), &spans("*ab;.cd")), Some(vec![]));
     }
 
     #[test]
     fn pieces_are_taken_over_while_they_match() {
         let mut history = History::default();
-        history.push_prompt(segments("*<u>;.hi;*<a>"), vec![1, 2, 3]);
+        history.push_prompt(spans("*<u>;.hi;*<a>"), vec![1, 2, 3]);
         history.push_reply(" yo \n", vec![4, 5]);
-        let (tokens, rest) = history.take_over(segments("*<u>;.hi;*<a>;.yo;*<u>;.more;*<a>"));
-        assert_eq!((tokens, rest), (vec![1, 2, 3, 4, 5], segments("*<u>;.more;*<a>")));
-        let (tokens, rest) = history.take_over(segments("*<u>;.hi;*<a>;.  yo;*<u>"));
-        assert_eq!((tokens, rest), (vec![1, 2, 3, 4, 5], segments("*<u>")));
-        let (tokens, rest) = history.take_over(segments("*<u>;.hi;*<a>;.no;*<u>"));
-        assert_eq!((tokens, rest), (vec![1, 2, 3], segments(".no;*<u>")));
-        let (tokens, _) = history.take_over(segments("*<u>;.hi;*<a>;.yo;*<u>"));
+        let (tokens, rest) = history.take_over(spans("*<u>;.hi;*<a>;.yo;*<u>;.more;*<a>"));
+        assert_eq!((tokens, rest), (vec![1, 2, 3, 4, 5], spans("*<u>;.more;*<a>")));
+        let (tokens, rest) = history.take_over(spans("*<u>;.hi;*<a>;.  yo;*<u>"));
+        assert_eq!((tokens, rest), (vec![1, 2, 3, 4, 5], spans("*<u>")));
+        let (tokens, rest) = history.take_over(spans("*<u>;.hi;*<a>;.no;*<u>"));
+        assert_eq!((tokens, rest), (vec![1, 2, 3], spans(".no;*<u>")));
+        let (tokens, _) = history.take_over(spans("*<u>;.hi;*<a>;.yo;*<u>"));
         assert_eq!(tokens, [1, 2, 3], "the reply was dropped before");
-        let (tokens, rest) = history.take_over(segments("*<s>"));
-        assert_eq!((tokens, rest), (vec![], segments("*<s>")));
+        let (tokens, rest) = history.take_over(spans("*<s>"));
+        assert_eq!((tokens, rest), (vec![], spans("*<s>")));
     }
 }

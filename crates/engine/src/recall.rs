@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 
 /// How often the right answer was given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Score {
+pub struct Tally {
     /// Questions asked.
     pub asked: u64,
     /// Questions answered right.
     pub right: u64,
 }
 
-impl Score {
+impl Tally {
     /// Count one reply.
     pub fn add(&mut self, right: bool) {
         self.asked += 1;
@@ -43,8 +43,8 @@ impl Score {
 /// Scores by kind of question, and for questions that have a place in their context, by tenth of its depth.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recall {
-    kinds: BTreeMap<String, Score>,
-    depths: BTreeMap<String, [Score; 10]>,
+    kinds: BTreeMap<String, Tally>,
+    depths: BTreeMap<String, [Tally; 10]>,
 }
 
 impl Recall {
@@ -59,18 +59,18 @@ impl Recall {
     }
 
     /// Scores by kind, in the order of their names.
-    pub fn kinds(&self) -> impl Iterator<Item = (&str, Score)> {
+    pub fn kinds(&self) -> impl Iterator<Item = (&str, Tally)> {
         self.kinds.iter().map(|(kind, score)| (kind.as_str(), *score))
     }
 
     /// Scores of a kind by tenth of depth, if its questions have one.
-    pub fn depths(&self, kind: &str) -> Option<&[Score; 10]> {
+    pub fn depths(&self, kind: &str) -> Option<&[Tally; 10]> {
         self.depths.get(kind)
     }
 
     /// All questions together.
-    pub fn total(&self) -> Score {
-        self.kinds.values().fold(Score::default(), |sum, score| Score {
+    pub fn total(&self) -> Tally {
+        self.kinds.values().fold(Tally::default(), |sum, score| Tally {
             asked: sum.asked + score.asked,
             right: sum.right + score.right,
         })
@@ -126,19 +126,19 @@ mod tests {
 
     #[test]
     fn the_interval_holds_the_share_and_narrows() {
-        let few = Score { asked: 10, right: 9 };
-        let many = Score { asked: 1000, right: 900 };
+        let few = Tally { asked: 10, right: 9 };
+        let many = Tally { asked: 1000, right: 900 };
         for score in [few, many] {
             let (low, high) = score.interval();
             assert!(low < score.share() && score.share() < high);
         }
-        let width = |score: Score| score.interval().1 - score.interval().0;
+        let width = |score: Tally| score.interval().1 - score.interval().0;
         assert!(width(many) < width(few) / 5.0);
         // Wilson, 9 of 10: 0.596 to 0.982
         assert!(
             (few.interval().0 - 0.5958).abs() < 1e-3 && (few.interval().1 - 0.9821).abs() < 1e-3
         );
-        assert_eq!(Score::default().interval(), (0.0, 1.0));
+        assert_eq!(Tally::default().interval(), (0.0, 1.0));
     }
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
             recall.add("passkey", Some(depth), right);
         }
         recall.add("name", None, true);
-        assert_eq!(recall.total(), Score { asked: 5, right: 4 });
+        assert_eq!(recall.total(), Tally { asked: 5, right: 4 });
         let depths = recall.depths("passkey").unwrap();
         assert_eq!((depths[0].asked, depths[0].right, depths[9].asked), (2, 1, 2));
         assert!(recall.depths("name").is_none());

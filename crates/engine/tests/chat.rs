@@ -45,8 +45,8 @@ impl Chat {
     fn cold_prompt(&self, user: &str) -> Vec<u32> {
         let mut messages = self.conversation.messages().to_vec();
         messages.push(Message::new("user", user));
-        let segments = self.format.render(&messages, Reasoning::Auto).unwrap();
-        self.format.encode(&segments, true).unwrap()
+        let spans = self.format.render(&messages, Reasoning::Auto).unwrap();
+        self.format.encode(&spans, true).unwrap()
     }
 
     /// Says `user`; the model answers `reply`, given that the prompt is so long.
@@ -73,8 +73,8 @@ fn the_second_turn_computes_the_new_part_only() {
 
     let held = [first, spell("the end")].concat();
     let after = "<|im_end|>\n<|im_start|>user\nand?<|im_end|>\n<|im_start|>assistant\n";
-    let segment = engine::Segment { text: after.to_owned(), special: true };
-    let prompt = [held.clone(), chat.format.encode(&[segment], false).unwrap()].concat();
+    let span = engine::Span { text: after.to_owned(), special: true };
+    let prompt = [held.clone(), chat.format.encode(&[span], false).unwrap()].concat();
     let reply = chat.say("and?", prompt.len(), &text("hm"));
     // The reply's last token was computed with the end token's choice; all of the first turn is cached.
     assert_eq!((reply.stats.prompt_tokens, reply.stats.cached_tokens), (prompt.len(), held.len()));

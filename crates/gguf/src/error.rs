@@ -88,7 +88,7 @@ pub enum Error {
     },
     /// Something is wrong with one part of a sharded model.
     #[error("part `{part}`: {problem}")]
-    Part {
+    OpenFile {
         /// File name of the part.
         part: String,
         /// What is wrong with it.
@@ -116,7 +116,7 @@ impl Error {
             }
             Error::Io { .. } => ErrorKind::Io,
             Error::MissingPart { .. } => ErrorKind::NotFound,
-            Error::Part { problem, .. } => problem.kind(),
+            Error::OpenFile { problem, .. } => problem.kind(),
             _ => ErrorKind::Malformed,
         }
     }

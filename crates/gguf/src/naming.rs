@@ -20,14 +20,14 @@ pub struct FileName {
     /// Weight encoding, e.g. `Q4_0`.
     pub encoding: Option<String>,
     /// What the file holds, if not a whole model.
-    pub kind: Option<Kind>,
+    pub kind: Option<FileKind>,
     /// Which part of a sharded model it is.
     pub shard: Option<Shard>,
 }
 
 /// What a file holds, if not a whole model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileKind {
     /// A low-rank adapter.
     Lora,
     /// A vocabulary without weights.
@@ -51,7 +51,8 @@ impl FileName {
         let mut words: Vec<&str> = name.split('-').collect();
         let mut out = FileName { shard, ..FileName::default() };
         // The first word is always the name; the rest is recognized from the end.
-        out.kind = pop_if(&mut words, |word| Kind::parse(word).is_some()).and_then(Kind::parse);
+        out.kind =
+            pop_if(&mut words, |word| FileKind::parse(word).is_some()).and_then(FileKind::parse);
         out.encoding = pop_encoding(&mut words);
         out.version = pop_if(&mut words, is_version).map(str::to_owned);
         if let Some(first) = (1..words.len()).find(|&i| is_size(words[i])) {
@@ -80,7 +81,7 @@ impl fmt::Display for FileName {
             Some(self.version()),
             self.encoding.as_deref(),
         ];
-        for word in words.into_iter().flatten().chain(self.kind.map(Kind::name)) {
+        for word in words.into_iter().flatten().chain(self.kind.map(FileKind::name)) {
             write!(f, "-{word}")?;
         }
         if let Some(shard) = self.shard {
@@ -90,17 +91,19 @@ impl fmt::Display for FileName {
     }
 }
 
-impl Kind {
+impl FileKind {
     /// As it stands in a name.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Lora => "LoRA",
-            Kind::Vocab => "vocab",
+            FileKind::Lora => "LoRA",
+            FileKind::Vocab => "vocab",
         }
     }
 
-    fn parse(word: &str) -> Option<Kind> {
-        [Kind::Lora, Kind::Vocab].into_iter().find(|kind| kind.name().eq_ignore_ascii_case(word))
+    fn parse(word: &str) -> Option<FileKind> {
+        [FileKind::Lora, FileKind::Vocab]
+            .into_iter()
+            .find(|kind| kind.name().eq_ignore_ascii_case(word))
     }
 }
 
@@ -239,7 +242,7 @@ mod tests {
     fn check(name: &str, expect: &str) {
         let n = FileName::parse(name);
         let text = |part: &Option<String>| part.clone().unwrap_or_default();
-        let kind = n.kind.map_or("", Kind::name);
+        let kind = n.kind.map_or("", FileKind::name);
         let shard = n.shard.map(|s| s.to_string()).unwrap_or_default();
         let (size, tune) = (text(&n.size_label), text(&n.fine_tune));
         let found = format!(
@@ -315,7 +318,7 @@ mod tests {
             ),
             "v[0-9]{1,2}(\\.[0-9]){0,2}",
             option("(Q[2-8]_[0K]|IQ[1-4]_XS|F16|BF16|TQ1_0|my_type)"),
-            prop::option::of(prop_oneof![Just(Kind::Lora), Just(Kind::Vocab)]),
+            prop::option::of(prop_oneof![Just(FileKind::Lora), Just(FileKind::Vocab)]),
             prop::option::of(
                 (1_u32..5, 0_u32..5).prop_map(|(no, more)| Shard { no, count: no + more }),
             ),

@@ -24,7 +24,7 @@ pub struct Gguf {
 }
 
 /// One file, checked.
-pub(crate) struct Part {
+pub(crate) struct OpenFile {
     pub(crate) metadata: Metadata,
     pub(crate) tensors: Vec<TensorInfo>,
     version: u32,
@@ -32,23 +32,23 @@ pub(crate) struct Part {
     path: Option<PathBuf>,
 }
 
-impl Part {
-    pub(crate) fn open(path: &Path, index: u32) -> Result<Part> {
+impl OpenFile {
+    pub(crate) fn open(path: &Path, index: u32) -> Result<OpenFile> {
         let source = Source::map(path).map_err(|error| Error::io(path, error))?;
-        Ok(Part { path: Some(path.to_owned()), ..Part::parse(source, index)? })
+        Ok(OpenFile { path: Some(path.to_owned()), ..OpenFile::parse(source, index)? })
     }
 
-    fn parse(source: Source, index: u32) -> Result<Part> {
+    fn parse(source: Source, index: u32) -> Result<OpenFile> {
         let source = Arc::new(source);
         let mut cursor = Cursor::new(source.bytes());
         let header = header::read(source.bytes(), &mut cursor)?;
         let metadata = Metadata::parse(&source, &mut cursor, header.n_pairs)?;
         let tensors = tensors::read(&mut cursor, &header, &metadata, index)?;
-        Ok(Part { metadata, tensors, version: header.version, source, path: None })
+        Ok(OpenFile { metadata, tensors, version: header.version, source, path: None })
     }
 
     /// The same part, counted as number `index` (from 0).
-    pub(crate) fn with_index(mut self, index: u32) -> Part {
+    pub(crate) fn with_index(mut self, index: u32) -> OpenFile {
         self.tensors.iter_mut().for_each(|tensor| tensor.part = index);
         self
     }
@@ -63,7 +63,7 @@ impl Gguf {
     /// [`Error::Io`] and [`Error::MissingPart`] for files that cannot be read, otherwise what is wrong with the file:
     /// see [`Error::kind`].
     pub fn open(path: &Path) -> Result<Gguf> {
-        Gguf::assemble(shards::complete(path, Part::open(path, 0)?)?)
+        Gguf::assemble(shards::complete(path, OpenFile::open(path, 0)?)?)
     }
 
     /// A model in memory, in one part; other shards are not looked for.
@@ -71,10 +71,10 @@ impl Gguf {
     /// # Errors
     /// As [`Gguf::open`], without those of the file system.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Gguf> {
-        Gguf::assemble(vec![Part::parse(Source::memory(bytes), 0)?])
+        Gguf::assemble(vec![OpenFile::parse(Source::memory(bytes), 0)?])
     }
 
-    fn assemble(parts: Vec<Part>) -> Result<Gguf> {
+    fn assemble(parts: Vec<OpenFile>) -> Result<Gguf> {
         let (mut sources, mut paths, mut tensors) = (Vec::new(), Vec::new(), Vec::new());
         let mut first = None;
         for part in parts {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::error::show_path;
 use crate::naming::Shard;
-use crate::reader::Part;
+use crate::reader::OpenFile;
 use crate::{Error, ErrorKind, Metadata, Result};
 
 const COUNT_KEY: &str = "split.count";
@@ -12,7 +12,7 @@ const NO_KEY: &str = "split.no";
 const TENSORS_KEY: &str = "split.tensors.count";
 
 /// All parts of the model that the opened part `first` belongs to, in order; `first` alone if it is not sharded.
-pub(crate) fn complete(path: &Path, first: Part) -> Result<Vec<Part>> {
+pub(crate) fn complete(path: &Path, first: OpenFile) -> Result<Vec<OpenFile>> {
     let count = first.metadata.u64(COUNT_KEY)?.unwrap_or(0);
     if count <= 1 {
         return Ok(vec![first]);
@@ -42,9 +42,9 @@ pub(crate) fn complete(path: &Path, first: Part) -> Result<Vec<Part>> {
     Ok(parts)
 }
 
-fn open_sibling(path: &Path, shard: Shard, no: u32) -> Result<Part> {
+fn open_sibling(path: &Path, shard: Shard, no: u32) -> Result<OpenFile> {
     let name = path.file_name().map_or(path, Path::new);
-    let opened = Part::open(path, no - 1).and_then(|part| {
+    let opened = OpenFile::open(path, no - 1).and_then(|part| {
         let found = part.metadata.u64(COUNT_KEY)?.unwrap_or(0);
         if found != u64::from(shard.count) {
             return Err(Error::key_type(
@@ -60,7 +60,7 @@ fn open_sibling(path: &Path, shard: Shard, no: u32) -> Result<Part> {
         ErrorKind::NotFound => {
             Error::MissingPart { number: no, count: shard.count, path: show_path(path) }
         }
-        _ => Error::Part { part: show_path(name), problem: Box::new(problem) },
+        _ => Error::OpenFile { part: show_path(name), problem: Box::new(problem) },
     })
 }
 
@@ -76,7 +76,7 @@ fn check_number(metadata: &Metadata, shard: Shard) -> Result<()> {
     }
 }
 
-fn check_total(parts: &[Part]) -> Result<()> {
+fn check_total(parts: &[OpenFile]) -> Result<()> {
     let total: usize = parts.iter().map(|part| part.tensors.len()).sum();
     match parts[0].metadata.u64(TENSORS_KEY)? {
         Some(expected) if expected != total as u64 => Err(Error::key_type(

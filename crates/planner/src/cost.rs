@@ -37,7 +37,7 @@ impl Default for CostOptions {
 
 /// What part of a model an op belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum CostKind {
     /// Rows of the embedding table.
     Embed,
     /// Matrices of the layers, with their biases; experts.
@@ -50,18 +50,19 @@ pub enum Kind {
     Rest,
 }
 
-impl Kind {
+impl CostKind {
     /// Every kind, in the order a token meets them.
-    pub const ALL: [Kind; 5] = [Kind::Embed, Kind::Linear, Kind::Attention, Kind::Head, Kind::Rest];
+    pub const ALL: [CostKind; 5] =
+        [CostKind::Embed, CostKind::Linear, CostKind::Attention, CostKind::Head, CostKind::Rest];
 
     /// Name for tables.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Embed => "embed",
-            Kind::Linear => "linear",
-            Kind::Attention => "attention",
-            Kind::Head => "head",
-            Kind::Rest => "rest",
+            CostKind::Embed => "embed",
+            CostKind::Linear => "linear",
+            CostKind::Attention => "attention",
+            CostKind::Head => "head",
+            CostKind::Rest => "rest",
         }
     }
 }
@@ -163,7 +164,7 @@ pub struct OpCost {
     /// Its layer, if any.
     pub layer: Option<usize>,
     /// Its part of the model.
-    pub kind: Kind,
+    pub kind: CostKind,
     rows: Option<Rows>,
     per: Per,
     /// Inputs and output: their rows, and bytes of a row.
@@ -305,11 +306,11 @@ impl Cost {
                 input = Some(node.inputs[0]);
             }
             let kind = match per {
-                Per::Embed { .. } => Kind::Embed,
-                Per::Linear { .. } if node.layer.is_none() => Kind::Head,
-                Per::Linear { .. } | Per::Experts(_) => Kind::Linear,
-                Per::Attention { .. } | Per::Latent(_) => Kind::Attention,
-                Per::Elements { .. } => Kind::Rest,
+                Per::Embed { .. } => CostKind::Embed,
+                Per::Linear { .. } if node.layer.is_none() => CostKind::Head,
+                Per::Linear { .. } | Per::Experts(_) => CostKind::Linear,
+                Per::Attention { .. } | Per::Latent(_) => CostKind::Attention,
+                Per::Elements { .. } => CostKind::Rest,
             };
             let name = program.value(node.output).name.clone();
             let passed_on = |value: &ValueId| {
@@ -358,8 +359,8 @@ impl Cost {
         };
         let embedding = self.ops.iter().map(table).fold(0, u64::saturating_add);
         let step = self.step(0);
-        let head = step.of_kind(Kind::Head).weights;
-        let in_layers = [Kind::Linear, Kind::Attention, Kind::Rest];
+        let head = step.of_kind(CostKind::Head).weights;
+        let in_layers = [CostKind::Linear, CostKind::Attention, CostKind::Rest];
         let layers = sum(&in_layers.map(|kind| step.of_kind(kind).weights));
         let idle = |op: &OpCost| match op.per {
             Per::Experts(experts) => experts.idle_weights(),
@@ -467,7 +468,7 @@ impl Pass<'_> {
     }
 
     /// The ops of one kind.
-    pub fn of_kind(&self, kind: Kind) -> Work {
+    pub fn of_kind(&self, kind: CostKind) -> Work {
         self.ops().filter(|(op, _)| op.kind == kind).map(|(_, work)| *work).sum()
     }
 

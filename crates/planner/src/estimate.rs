@@ -15,14 +15,14 @@ const LONGEST: u64 = 1 << 24;
 #[derive(Clone, Debug)]
 pub enum Estimate {
     /// Counted op by op, each tensor in its own format; prompts go through in chunks.
-    Counted(Box<Counted>),
+    Counted(Box<CountedProgram>),
     /// The roofline's closed form: one number of bytes per weight, a prompt in one pass.
     Closed(Roofline),
 }
 
 /// A program on a machine.
 #[derive(Clone, Debug)]
-pub struct Counted {
+pub struct CountedProgram {
     /// What is done at least.
     pub cost: Cost,
     /// What does it.
@@ -130,7 +130,7 @@ impl Estimate {
         executed.step(depth, rates).map(|expected| expected.total())
     }
 
-    fn kernels(&self) -> Option<(&Counted, &(Executed, Arc<Rates>))> {
+    fn kernels(&self) -> Option<(&CountedProgram, &(Executed, Arc<Rates>))> {
         match self {
             Estimate::Counted(c) => Some((c, c.kernels.as_ref()?)),
             Estimate::Closed(_) => None,

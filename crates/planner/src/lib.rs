@@ -25,11 +25,11 @@ pub mod plan;
 pub mod predict;
 mod rates;
 
-pub use cost::{Cost, CostOptions, Kind, Load, Pass, Work};
+pub use cost::{Cost, CostKind, CostOptions, Load, Pass, Work};
 pub use error::{Error, Result};
-pub use estimate::{Counted, Estimate, Turns};
+pub use estimate::{CountedProgram, Estimate, Turns};
 pub use expect::{Executed, Expected};
 pub use measure::measure;
-pub use plan::{Candidate, Lengths, Plan, WhatIf, what_if};
+pub use plan::{Candidate, Forecast, Lengths, WhatIf, what_if};
 pub use predict::{Machine, Prediction, Resource, first_inflection, share};
 pub use rates::{AttentionRate, AttentionShape, LinearRate, Overheads, Rates, Wanted};

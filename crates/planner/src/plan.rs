@@ -1,4 +1,4 @@
-//! [`Plan`]: everything that can be said about a model on a machine before it runs, as plain numbers for tables and
+//! [`Forecast`]: everything that can be said about a model on a machine before it runs, as plain numbers for tables and
 //! charts. Weight and cache types side by side: [`what_if`]; what meets a goal: [`crate::goal`].
 
 use crate::cost::TypeBytes;
@@ -8,7 +8,7 @@ use crate::predict::Prediction;
 
 /// A length and what it takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Point {
+pub struct Timed {
     /// Tokens: of a prompt, or cached before a step.
     pub tokens: u64,
     /// The least time it takes.
@@ -19,7 +19,7 @@ pub struct Point {
     pub activation_bytes: u64,
 }
 
-impl Point {
+impl Timed {
     /// Seconds to be expected, or else the limit.
     pub fn seconds(&self) -> f64 {
         self.expected.unwrap_or_else(|| self.limit.limit())
@@ -38,7 +38,7 @@ impl Point {
 
 /// One model, one type of weights, one type of cache, one machine.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
+pub struct Forecast {
     /// Weights by part of the model.
     pub parameters: Parameters,
     /// Bytes by type of weights; none in closed form.
@@ -52,9 +52,9 @@ pub struct Plan {
     /// Positions that fit into memory; 0 if the weights do not, `None` if memory is not known.
     pub longest_context: Option<u64>,
     /// Time to the first token by prompt length.
-    pub prompts: Vec<Point>,
+    pub prompts: Vec<Timed>,
     /// Time of a step by depth.
-    pub steps: Vec<Point>,
+    pub steps: Vec<Timed>,
     /// Both inflections.
     pub turns: Turns,
     /// `B`, in seconds: a step reads the weights in it.
@@ -86,20 +86,20 @@ impl Lengths {
     }
 }
 
-impl Plan {
+impl Forecast {
     /// For these lengths, with so many bytes of memory for weights and cache.
-    pub fn of(estimate: &Estimate, memory: Option<f64>, lengths: &Lengths) -> Plan {
+    pub fn of(estimate: &Estimate, memory: Option<f64>, lengths: &Lengths) -> Forecast {
         let types = match estimate {
             Estimate::Counted(c) => c.cost.weight_types().to_vec(),
             Estimate::Closed(_) => Vec::new(),
         };
-        let prompt = |&tokens: &u64| Point {
+        let prompt = |&tokens: &u64| Timed {
             tokens,
             limit: estimate.prefill(tokens),
             expected: estimate.prefill_expected(tokens),
             activation_bytes: estimate.activation_bytes(tokens),
         };
-        Plan {
+        Forecast {
             parameters: estimate.parameters(),
             types,
             resident_bytes: estimate.resident_bytes(),
@@ -138,9 +138,9 @@ pub struct WhatIf {
     /// Positions that fit into memory; 0 if the weights do not, `None` if memory is not known.
     pub longest_context: Option<u64>,
     /// A step on an empty cache.
-    pub empty: Point,
+    pub empty: Timed,
     /// A step with the context full.
-    pub full: Point,
+    pub full: Timed,
 }
 
 /// The candidates side by side: with so many bytes of memory for weights and cache, and `context` tokens cached. Times
@@ -168,8 +168,8 @@ pub(crate) fn all_expected(candidates: &[Candidate]) -> bool {
     candidates.iter().all(|candidate| candidate.estimate.step_expected(0).is_some())
 }
 
-fn step(estimate: &Estimate, depth: u64) -> Point {
-    Point {
+fn step(estimate: &Estimate, depth: u64) -> Timed {
+    Timed {
         tokens: depth,
         limit: estimate.step(depth),
         expected: estimate.step_expected(depth),

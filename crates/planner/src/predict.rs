@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use program::Ceilings;
 
-use crate::cost::{Cost, Kind, Load, Work};
+use crate::cost::{Cost, CostKind, Load, Work};
 use crate::formula::Head;
 
 /// What binds.
@@ -97,7 +97,7 @@ impl Prediction {
     }
 
     /// Those ops of a pass that belong to one part of the model.
-    pub fn of_kind(cost: &Cost, load: &Load, kind: Kind, machine: &Machine) -> Prediction {
+    pub fn of_kind(cost: &Cost, load: &Load, kind: CostKind, machine: &Machine) -> Prediction {
         Prediction::of_work(&cost.pass(load).of_kind(kind), machine)
     }
 

@@ -3,7 +3,7 @@
 use models::{Experts, Latent, ModelConfig};
 use planner::formula::{Head, triangle};
 use planner::moe::distinct_experts;
-use planner::{Cost, CostOptions, Executed, Kind, Load, Rates, Wanted};
+use planner::{Cost, CostKind, CostOptions, Executed, Load, Rates, Wanted};
 use program::{CacheType, Gating, MlaDims, MlaForm, Program, RopeScaling};
 use quant::GgmlType;
 
@@ -84,9 +84,9 @@ fn a_step_reads_the_experts_it_uses() {
     let cost = Cost::of(&program, &RECORDED).unwrap();
     let step = cost.step(0);
     assert_eq!(step.total().weight_bytes, program.weight_bytes_per_token());
-    let matrices = step.of_kind(Kind::Linear).weights + step.of_kind(Kind::Head).weights;
+    let matrices = step.of_kind(CostKind::Linear).weights + step.of_kind(CostKind::Head).weights;
     assert_eq!(matrices, dense_weights(&c) + 2 * 6 * expert_weights(&c));
-    assert_eq!(step.of_kind(Kind::Attention).weights, 3 * LATENT.up_weights());
+    assert_eq!(step.of_kind(CostKind::Attention).weights, 3 * LATENT.up_weights());
     let resident: u64 = cost.weight_types().iter().map(|ty| ty.weights).sum();
     let norms = (c.n_layers * (2 * 512 + 512) + 512) as u64;
     let tables = dense_weights(&c) + (c.vocab_size * c.hidden_size) as u64;
@@ -113,8 +113,8 @@ fn multiply_adds_are_the_closed_form() {
         }
         let step = cost.step(99);
         let blocks = ty.block_len() > 1;
-        assert_eq!(step.of_kind(Kind::Linear).int8_macs > 0, blocks);
-        assert_eq!(step.of_kind(Kind::Linear).f32_macs > 0, !blocks);
+        assert_eq!(step.of_kind(CostKind::Linear).int8_macs > 0, blocks);
+        assert_eq!(step.of_kind(CostKind::Linear).f32_macs > 0, !blocks);
     }
 }
 
@@ -127,7 +127,7 @@ fn bytes_are_the_closed_form() {
         let work = cost.prefill(n, Head::LastToken);
         let experts = 2.0 * distinct_experts(64, 6, n) * 2.0 * expert_weights(&c) as f64;
         let dense = 2 * (dense_weights(&c) - (c.vocab_size * c.hidden_size) as u64);
-        let found = work.of_kind(Kind::Linear).weight_bytes as f64;
+        let found = work.of_kind(CostKind::Linear).weight_bytes as f64;
         assert!((found - dense as f64 - experts).abs() <= 2.0, "{n}");
         assert_eq!(work.total().cache_write_bytes, n * cost.cache_bytes_per_token());
         assert_eq!(work.total().cache_read_bytes, n * cost.cache_bytes_per_token());

@@ -2,7 +2,7 @@
 
 use models::ModelConfig;
 use planner::formula::{Head, ModelShape, Roofline, longest_context, positions_read, triangle};
-use planner::{Cost, CostOptions, Kind, Load, Machine, Prediction, Work, first_inflection};
+use planner::{Cost, CostKind, CostOptions, Load, Machine, Prediction, Work, first_inflection};
 use program::{CacheType, Program, RopeScaling};
 use quant::GgmlType;
 
@@ -86,14 +86,14 @@ fn weights_of_a_step_are_the_active_parameters() {
         let cost = Cost::of(&program, &RECORDED).unwrap();
         let p = shape(&c).parameters();
         let step = cost.step(0);
-        let embed = step.of_kind(Kind::Embed);
+        let embed = step.of_kind(CostKind::Embed);
         assert_eq!(embed.weights, c.hidden_size as u64);
         assert_eq!(step.total().weights - embed.weights, p.active(), "{c:?}");
-        assert_eq!(step.of_kind(Kind::Head).weights, p.head);
+        assert_eq!(step.of_kind(CostKind::Head).weights, p.head);
         // The article's own Ap: biases, no norms.
         assert_eq!(cost.parameters(), p, "{c:?}");
         let article = ModelShape { norms: false, ..shape(&c) }.parameters().active();
-        assert_eq!(step.of_kind(Kind::Linear).weights + p.head, article);
+        assert_eq!(step.of_kind(CostKind::Linear).weights + p.head, article);
         let types = cost.weight_types();
         let resident: u64 = types.iter().map(|ty| ty.weights).sum();
         assert_eq!(resident, p.resident(), "{c:?}");
@@ -164,7 +164,7 @@ fn block_formats_and_cache_types_have_their_own_bytes() {
     let options = CostOptions { k: CacheType::Q8_0, v: CacheType::F32, ..RECORDED };
     let q4 = Cost::of(&program(&c, GgmlType::Q4K), &options).unwrap();
     let (plain, blocks) = (f16.step(9), q4.step(9));
-    for kind in [Kind::Embed, Kind::Linear, Kind::Head] {
+    for kind in [CostKind::Embed, CostKind::Linear, CostKind::Head] {
         let (plain, blocks) = (plain.of_kind(kind), blocks.of_kind(kind));
         assert_eq!(plain.weight_bytes * 9, blocks.weight_bytes * 32, "16 to 4.5 bits");
         assert_eq!((plain.f32_macs, plain.int8_macs), (blocks.int8_macs, 0));
@@ -172,7 +172,10 @@ fn block_formats_and_cache_types_have_their_own_bytes() {
     }
     let head_bytes = 128 * 34 / 32 + 128 * 4;
     assert_eq!(q4.cache_bytes_per_token(), 3 * 2 * head_bytes);
-    assert_eq!(plain.of_kind(Kind::Attention).f32_macs, blocks.of_kind(Kind::Attention).f32_macs);
+    assert_eq!(
+        plain.of_kind(CostKind::Attention).f32_macs,
+        blocks.of_kind(CostKind::Attention).f32_macs
+    );
     let names: Vec<_> = q4.weight_types().iter().map(|ty| ty.name).collect();
     assert_eq!(names, ["Q4_K", "F32"]);
 }
@@ -182,7 +185,7 @@ fn kinds_and_layers_add_up() {
     for c in configs() {
         let cost = Cost::of(&program(&c, GgmlType::Q8_0), &CostOptions::default()).unwrap();
         let pass = cost.pass(&Load { past: 100, tokens: 37, outputs: 1 });
-        let kinds: Work = Kind::ALL.iter().map(|&kind| pass.of_kind(kind)).sum();
+        let kinds: Work = CostKind::ALL.iter().map(|&kind| pass.of_kind(kind)).sum();
         assert_eq!(kinds, pass.total());
         let layers = (0..c.n_layers).map(Some).chain([None]);
         assert_eq!(layers.map(|layer| pass.of_layer(layer)).sum::<Work>(), pass.total());
@@ -205,7 +208,7 @@ fn chunks_add_up() {
     assert_eq!(parts.flop(), whole.flop());
     assert_eq!(parts.cache_read_bytes, whole.cache_read_bytes);
     assert_eq!(parts.cache_write_bytes, whole.cache_write_bytes);
-    let head = cost.step(0).of_kind(Kind::Head).weight_bytes;
+    let head = cost.step(0).of_kind(CostKind::Head).weight_bytes;
     assert!(parts.weight_bytes > 3 * (whole.weight_bytes - head) - 1000 * 512 * 2);
     assert_eq!(planner::cost::chunks(0..0, 128).count(), 0);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use planner::{Cost, CostOptions, Kind, Load, Machine, Prediction, Resource, Work, share};
+use planner::{Cost, CostKind, CostOptions, Load, Machine, Prediction, Resource, Work, share};
 use program::{
     Attention, CacheKind, CacheSpec, CacheType, Ceilings, ComputeCeiling, OutputKind, Program,
     ReadCeiling, Recorder, WeightSpec,
@@ -85,7 +85,7 @@ fn steps_and_prompts() {
 fn parts_of_the_model_add_up() {
     let cost = Cost::of(&program().unwrap(), &CostOptions::default()).unwrap();
     let load = Load { past: 70, tokens: 20, outputs: 1 };
-    let parts = Kind::ALL.map(|kind| Prediction::of_kind(&cost, &load, kind, &MACHINE));
+    let parts = CostKind::ALL.map(|kind| Prediction::of_kind(&cost, &load, kind, &MACHINE));
     let sum = parts.iter().fold(Prediction::default(), |all, part| all.plus(part));
     let whole = Prediction::of_pass(&cost, &load, &MACHINE);
     close(sum.memory, whole.memory);

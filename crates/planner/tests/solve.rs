@@ -6,7 +6,8 @@ use models::{Mixture, find_published};
 use planner::formula::{ModelShape, Roofline, Units};
 use planner::goal::{Goal, Goals, solve};
 use planner::{
-    Candidate, Cost, CostOptions, Counted, Estimate, Lengths, Machine, Plan, Resource, what_if,
+    Candidate, Cost, CostOptions, CountedProgram, Estimate, Forecast, Lengths, Machine, Resource,
+    what_if,
 };
 use program::CacheType;
 
@@ -21,7 +22,12 @@ fn estimate(model: &str, weights: &str, kv: CacheType) -> Estimate {
     let program = models::from_config(&config, &ty).expect("whole blocks").program;
     let options = CostOptions { k: kv, v: kv, ..CostOptions::default() };
     let cost = Cost::of(&program, &options).expect("known ops");
-    Estimate::Counted(Box::new(Counted { cost, machine: MACHINE, chunk: 512, kernels: None }))
+    Estimate::Counted(Box::new(CountedProgram {
+        cost,
+        machine: MACHINE,
+        chunk: 512,
+        kernels: None,
+    }))
 }
 
 fn candidates(model: &str) -> Vec<Candidate> {
@@ -38,7 +44,7 @@ fn candidates(model: &str) -> Vec<Candidate> {
 #[test]
 fn a_plan_says_what_its_parts_say() {
     let estimate = estimate("qwen2.5-7b", "Q4_K_M", CacheType::F16);
-    let plan = Plan::of(&estimate, Some(16e9), &Lengths::up_to(8192));
+    let plan = Forecast::of(&estimate, Some(16e9), &Lengths::up_to(8192));
     let p = plan.parameters;
     assert_eq!(p.resident(), 7_615_616_512);
     assert_eq!(p.active(), 7_615_616_512 - 3584 * 152_064);
@@ -62,9 +68,9 @@ fn a_plan_says_what_its_parts_say() {
     // `B + depth / W` is what a step reads, but for the row of the cache that it writes.
     let line = plan.first_step_seconds + 8192.0 / plan.tokens_per_extra_second;
     assert!((line / plan.steps[3].limit.memory - 1.0).abs() < 1e-4, "{line}");
-    let none = Plan::of(&estimate, Some(1e9), &Lengths::default());
+    let none = Forecast::of(&estimate, Some(1e9), &Lengths::default());
     assert_eq!((none.longest_context, none.prompts.len()), (Some(0), 0));
-    assert_eq!(Plan::of(&estimate, None, &Lengths::default()).longest_context, None);
+    assert_eq!(Forecast::of(&estimate, None, &Lengths::default()).longest_context, None);
 }
 
 #[test]
@@ -164,7 +170,7 @@ fn the_articles_cells() {
         ("qwen1.5-110b", [0, 0, 0], ["85\\17400", "42\\17443", "21\\17464"], "3303", "203.20"),
     ] {
         for (i, bits) in [16.0, 8.0, 4.0].into_iter().enumerate() {
-            let plan = Plan::of(&closed(model, bits), memory, &Lengths::up_to(512));
+            let plan = Forecast::of(&closed(model, bits), memory, &Lengths::up_to(512));
             assert_eq!(plan.longest_context, Some(longest[i]), "{model} {bits}");
             let floor = |n: Option<f64>| n.map_or("-".into(), |n| n.floor().to_string());
             let found = match plan.turns.first {
@@ -207,7 +213,7 @@ fn kernels_tell_what_is_to_be_expected() {
     let executed = Executed::of(&program, kv, kv);
     let cost = Cost::of(&program, &CostOptions::default()).unwrap();
     let with = |kernels| {
-        Estimate::Counted(Box::new(Counted {
+        Estimate::Counted(Box::new(CountedProgram {
             cost: cost.clone(),
             machine: MACHINE,
             chunk: 512,
@@ -215,7 +221,7 @@ fn kernels_tell_what_is_to_be_expected() {
         }))
     };
     let known = with(Some((executed, rates)));
-    let plan = Plan::of(&known, None, &Lengths::up_to(2048));
+    let plan = Forecast::of(&known, None, &Lengths::up_to(2048));
     for point in plan.steps.iter().chain(&plan.prompts) {
         assert_eq!(point.expected, Some(point.seconds()));
     }

@@ -1,17 +1,17 @@
 //! Every cell of the article's computed tables as printed, against ours: they agree, but for the errata listed.
 
 use planner::article::errata::{CELLS, Erratum};
-use planner::article::{Value, tables};
+use planner::article::{ArticleValue, tables};
 use planner::formula::Units;
 
 /// Does a number of as many decimals as `printed` has, and the same unit, come out as `printed`?
-fn agrees(ours: &Value, printed: &str) -> bool {
+fn agrees(ours: &ArticleValue, printed: &str) -> bool {
     let unit = printed.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
     let number = &printed[..printed.len() - unit.len()];
     let decimals = number.split_once('.').map_or(0, |(_, decimals)| decimals.len());
     match ours {
         // Fewer digits in some tables than in others: 66B for 66.16B.
-        Value::Giga(x) if unit == "B" => format!("{x:.decimals$}") == number,
+        ArticleValue::Giga(x) if unit == "B" => format!("{x:.decimals$}") == number,
         other => other.to_string().replace(' ', "") == printed,
     }
 }
@@ -81,7 +81,7 @@ fn fields_are_in_full() {
     let row = |section: &str, name: &str| {
         let table = ours.iter().find(|t| t.section == section).unwrap();
         let (_, values) = table.rows.iter().find(|(m, _)| m.name == name).unwrap();
-        values.iter().map(Value::fields).collect::<Vec<_>>()
+        values.iter().map(ArticleValue::fields).collect::<Vec<_>>()
     };
     assert_eq!(row("4.3", "0.5B")[0], ["", ""]);
     let turns = &row("4.3", "7B")[1];

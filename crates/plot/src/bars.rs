@@ -3,7 +3,7 @@
 use crate::axis::{Axis, Unit};
 use crate::layout::{self, Draw, Key, Sign, Words};
 use crate::palette::Ink;
-use crate::rows::{Bar, Part, Row, Rows};
+use crate::rows::{Bar, BarPart, BarRows, Row};
 use crate::scene::{Picture, Rect};
 
 /// Bars for some categories, one or several each.
@@ -97,7 +97,7 @@ impl Bars {
         Bars { width, ..self }
     }
 
-    fn rows(&self) -> Rows<'_> {
+    fn rows(&self) -> BarRows<'_> {
         let rows = self.rows.iter().map(|(name, values)| Row {
             name: name.clone(),
             bars: if self.stacked { vec![self.stack(values)] } else { self.group(values) },
@@ -105,7 +105,7 @@ impl Bars {
         let names = self.series.iter().enumerate();
         let keys =
             names.map(|(i, name)| Key { name: name.clone(), sign: Sign::Square(Ink::series(i)) });
-        Rows {
+        BarRows {
             words: &self.words,
             axis: &self.axis,
             legend: if self.series.len() > 1 { keys.collect() } else { Vec::new() },
@@ -118,7 +118,7 @@ impl Bars {
     fn group(&self, values: &[f64]) -> Vec<Bar> {
         let bar = |(i, value): (usize, &f64)| match value.is_finite() {
             true => Bar {
-                parts: vec![Part { from: None, to: *value, ink: Ink::series(i) }],
+                parts: vec![BarPart { from: None, to: *value, ink: Ink::series(i) }],
                 text: self.axis.value(*value),
             },
             false => Bar { parts: Vec::new(), text: self.missing.clone() },
@@ -132,7 +132,7 @@ impl Bars {
         for (i, value) in values.iter().enumerate().filter(|(_, v)| v.is_finite()) {
             let from = (i > 0).then_some(sum);
             sum += value;
-            parts.push(Part { from, to: sum, ink: Ink::series(i) });
+            parts.push(BarPart { from, to: sum, ink: Ink::series(i) });
         }
         let text = if parts.is_empty() { self.missing.clone() } else { self.axis.value(sum) };
         Bar { parts, text }

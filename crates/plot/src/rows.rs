@@ -9,7 +9,7 @@ use crate::scene::{Anchor, Picture, Rect, Stroke, Text};
 
 /// Part of a bar.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Part {
+pub(crate) struct BarPart {
     /// `None`: from the base of the axis.
     pub(crate) from: Option<f64>,
     pub(crate) to: f64,
@@ -19,7 +19,7 @@ pub(crate) struct Part {
 /// A bar, and what stands at its end.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Bar {
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<BarPart>,
     pub(crate) text: String,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Row {
 }
 
 /// A chart of bars.
-pub(crate) struct Rows<'a> {
+pub(crate) struct BarRows<'a> {
     pub(crate) words: &'a Words,
     pub(crate) axis: &'a Axis,
     pub(crate) legend: Vec<Key>,
@@ -55,7 +55,7 @@ struct Plan {
     strip: Vec<(String, f64, usize)>,
 }
 
-impl Rows<'_> {
+impl BarRows<'_> {
     fn plan(&self, width: f64) -> Plan {
         let widest = |texts: &mut dyn Iterator<Item = &str>| {
             texts.map(|text| font::width(text, TEXT, false)).fold(0.0, f64::max)

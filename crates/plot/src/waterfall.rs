@@ -3,7 +3,7 @@
 use crate::axis::{Axis, Unit};
 use crate::layout::{self, Draw, Words};
 use crate::palette::Ink;
-use crate::rows::{Bar, Part, Row, Rows};
+use crate::rows::{Bar, BarPart, BarRows, Row};
 use crate::scene::{Picture, Rect};
 
 /// Totals and the steps between them, such as from a limit to what was measured.
@@ -70,7 +70,7 @@ impl Waterfall {
         Waterfall { width, ..self }
     }
 
-    fn rows(&self) -> Rows<'_> {
+    fn rows(&self) -> BarRows<'_> {
         let mut end = 0.0;
         let rows = self.steps.iter().map(|step| {
             let finite = step.value.is_finite();
@@ -83,10 +83,10 @@ impl Waterfall {
                 (false, false) => Ink::series(1),
                 (false, true) => Ink::series(2),
             };
-            let parts = if finite { vec![Part { from, to: end, ink }] } else { Vec::new() };
+            let parts = if finite { vec![BarPart { from, to: end, ink }] } else { Vec::new() };
             Row { name: step.name.clone(), bars: vec![Bar { parts, text: self.text(step) }] }
         });
-        Rows {
+        BarRows {
             words: &self.words,
             axis: &self.axis,
             legend: Vec::new(),

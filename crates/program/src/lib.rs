@@ -36,7 +36,7 @@ pub use facts::{Counted, Facts, Reading, RowRule, StateUse, WeightUse};
 pub use mla::{MlaDims, MlaForm};
 pub use op::{
     CacheId, LatentUp, Node, Op, OutputKind, Program, Rope, RopePairs, RopeScaling, Rows, Shape,
-    Value, ValueId, WeightId, WeightSpec,
+    ValueId, ValueSpec, WeightId, WeightSpec,
 };
 pub use recorder::{ExpertWeights, LinearWeight, Recorder};
 pub use router::{Gating, GroupScore, Groups, LEAST_WEIGHT_SUM, Router};

@@ -66,7 +66,7 @@ impl Shape {
 
 /// A named intermediate result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Value {
+pub struct ValueSpec {
     /// Name, e.g. `blk.3.attn_norm`: the same in every executor, so dumps can be compared.
     pub name: String,
     /// Shape.
@@ -268,7 +268,7 @@ pub struct Program {
     /// Caches, one per attending layer.
     pub caches: Vec<CacheSpec>,
     /// Intermediate results.
-    pub values: Vec<Value>,
+    pub values: Vec<ValueSpec>,
     /// Ops in order.
     pub nodes: Vec<Node>,
     /// What the caller receives.
@@ -287,7 +287,7 @@ impl Program {
     }
 
     /// The value with this id.
-    pub fn value(&self, id: ValueId) -> &Value {
+    pub fn value(&self, id: ValueId) -> &ValueSpec {
         &self.values[id.0 as usize]
     }
 

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use crate::{
     Act, CacheId, CacheSpec, Error, Gate, Node, Op, OutputKind, Program, Result, Rows, Shape,
-    Value, ValueId, WeightId, WeightSpec,
+    ValueId, ValueSpec, WeightId, WeightSpec,
 };
 
 pub use experts::ExpertWeights;
@@ -275,7 +275,7 @@ impl Recorder {
             name = format!("{name}.{seen}");
         }
         let output = ValueId(state.program.values.len() as u32);
-        state.program.values.push(Value { name, shape });
+        state.program.values.push(ValueSpec { name, shape });
         state.program.nodes.push(Node { op, inputs: inputs.to_vec(), output, layer: state.layer });
         Ok(output)
     }

@@ -20,4 +20,4 @@ mod vocab;
 
 pub use error::{Error, Result};
 pub use template::{ChatTemplate, Message, RenderOptions};
-pub use tokenizer::{Segment, Tokenizer};
+pub use tokenizer::{Span, Tokenizer};

@@ -2,7 +2,7 @@
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
-use crate::vocab::{Kind, TOKEN_TYPE, Vocab};
+use crate::vocab::{TOKEN_TYPE, TokenKind, Vocab};
 use crate::{Error, Result};
 
 /// Most text of tokens to find, in bytes. Real vocabularies have some 10 KiB; the automaton takes some 50 times that.
@@ -24,7 +24,7 @@ pub(crate) enum Piece<'t> {
 
 impl Matcher {
     /// Finds the tokens of the given kinds. Empty texts match nothing; of equal texts the first token is found.
-    pub(crate) fn new(vocab: &Vocab, kinds: &[Kind]) -> Result<Matcher> {
+    pub(crate) fn new(vocab: &Vocab, kinds: &[TokenKind]) -> Result<Matcher> {
         let of_kind = |id: &u32| vocab.kind(*id).is_some_and(|kind| kinds.contains(&kind));
         let (ids, texts): (Vec<u32>, Vec<&str>) =
             vocab.ids().filter(of_kind).filter_map(|id| Some((id, vocab.matchable(id)?))).unzip();

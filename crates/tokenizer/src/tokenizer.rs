@@ -9,11 +9,11 @@ use crate::byte_level::ByteLevel;
 use crate::special::{Matcher, Piece};
 use crate::spm::{Spm, with_marked_spaces};
 use crate::unigram::Unigram;
-use crate::vocab::{Kind, Model, PRE, Vocab};
+use crate::vocab::{PRE, TokenKind, Vocab, VocabModel};
 
 /// A piece of a prompt and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Segment {
+pub struct Span {
     /// The text.
     pub text: String,
     /// Whether control tokens written in the text count as such. Only a template's own text may say so.
@@ -47,12 +47,15 @@ impl Tokenizer {
     pub fn from_gguf(m: &Metadata) -> Result<Tokenizer> {
         let mut vocab = Vocab::from_gguf(m)?;
         let algorithm = match vocab.model {
-            Model::ByteLevel => Algorithm::ByteLevel(Box::new(ByteLevel::new(m, &mut vocab)?)),
-            Model::Spm => Algorithm::Spm(Box::new(Spm::new(&mut vocab)?)),
-            Model::Unigram => Algorithm::Unigram(Box::new(Unigram::new(m, &mut vocab)?)),
+            VocabModel::ByteLevel => Algorithm::ByteLevel(Box::new(ByteLevel::new(m, &mut vocab)?)),
+            VocabModel::Spm => Algorithm::Spm(Box::new(Spm::new(&mut vocab)?)),
+            VocabModel::Unigram => Algorithm::Unigram(Box::new(Unigram::new(m, &mut vocab)?)),
         };
-        let user_defined = Matcher::new(&vocab, &[Kind::UserDefined])?;
-        let special = Matcher::new(&vocab, &[Kind::UserDefined, Kind::Control, Kind::Unknown])?;
+        let user_defined = Matcher::new(&vocab, &[TokenKind::UserDefined])?;
+        let special = Matcher::new(
+            &vocab,
+            &[TokenKind::UserDefined, TokenKind::Control, TokenKind::Unknown],
+        )?;
         let adds_bos_by_default = match &algorithm {
             Algorithm::ByteLevel(byte_level) => byte_level.adds_bos,
             Algorithm::Spm(_) => true,
@@ -61,8 +64,8 @@ impl Tokenizer {
         let adds_bos = m.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(adds_bos_by_default)
             && vocab.bos.is_some();
         let adds_space = match vocab.model {
-            Model::ByteLevel => false,
-            Model::Spm | Model::Unigram => {
+            VocabModel::ByteLevel => false,
+            VocabModel::Spm | VocabModel::Unigram => {
                 m.bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(true)
             }
         };
@@ -91,13 +94,13 @@ impl Tokenizer {
         self.encode_pieces([(text, true)])
     }
 
-    /// The tokens of a prompt made of segments: its text is split into words as one text, while only special segments
+    /// The tokens of a prompt made of spans: its text is split into words as one text, while only special spans
     /// yield control tokens. No begin token is added.
     ///
     /// # Errors
     /// As [`Tokenizer::encode`].
-    pub fn encode_segments(&self, segments: &[Segment]) -> Result<Vec<u32>> {
-        self.encode_pieces(segments.iter().map(|s| (s.text.as_str(), s.special)))
+    pub fn encode_spans(&self, spans: &[Span]) -> Result<Vec<u32>> {
+        self.encode_pieces(spans.iter().map(|s| (s.text.as_str(), s.special)))
     }
 
     fn encode_pieces<'t>(
@@ -151,7 +154,7 @@ impl Tokenizer {
 
     /// Whether a token steers the model and is no text.
     pub fn is_control(&self, token: u32) -> bool {
-        self.vocab.kind(token) == Some(Kind::Control)
+        self.vocab.kind(token) == Some(TokenKind::Control)
     }
 
     /// A token as written in the vocabulary; `None` for ids outside it and texts that are not UTF-8.
@@ -201,8 +204,9 @@ impl Tokenizer {
 
     /// Tokens that text from outside never becomes, and their texts.
     pub(crate) fn controls(&self) -> impl Iterator<Item = (u32, &str)> {
-        let control =
-            |id: &u32| matches!(self.vocab.kind(*id), Some(Kind::Control | Kind::Unknown));
+        let control = |id: &u32| {
+            matches!(self.vocab.kind(*id), Some(TokenKind::Control | TokenKind::Unknown))
+        };
         self.vocab.ids().filter(control).filter_map(|id| Some((id, self.vocab.matchable(id)?)))
     }
 }

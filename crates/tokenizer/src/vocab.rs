@@ -45,7 +45,7 @@ const END_TEXTS: &[&str] = &[
 
 /// The algorithm a vocabulary is made for, by `tokenizer.ggml.model`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Model {
+pub(crate) enum VocabModel {
     /// `gpt2`: byte-level BPE with a list of merges.
     ByteLevel,
     /// `llama`: SentencePiece BPE, merges ordered by score.
@@ -54,19 +54,19 @@ pub(crate) enum Model {
     Unigram,
 }
 
-impl Model {
+impl VocabModel {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Model::ByteLevel => "gpt2",
-            Model::Spm => "llama",
-            Model::Unigram => "t5",
+            VocabModel::ByteLevel => "gpt2",
+            VocabModel::Spm => "llama",
+            VocabModel::Unigram => "t5",
         }
     }
 
-    fn from_gguf(m: &Metadata) -> Result<Model> {
+    fn from_gguf(m: &Metadata) -> Result<VocabModel> {
         let expected = "gpt2, llama or t5";
         let name = m.str(MODEL)?.ok_or(Error::Missing { key: MODEL, expected })?;
-        [Model::ByteLevel, Model::Spm, Model::Unigram]
+        [VocabModel::ByteLevel, VocabModel::Spm, VocabModel::Unigram]
             .into_iter()
             .find(|model| model.name() == name)
             .ok_or_else(|| Error::Value {
@@ -79,7 +79,7 @@ impl Model {
 
 /// What a token is for, by `tokenizer.ggml.token_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TokenKind {
     Normal,
     Unknown,
     /// Steers the model; never made from a person's text.
@@ -91,27 +91,27 @@ pub(crate) enum Kind {
     Byte,
 }
 
-impl Kind {
-    fn from_number(number: i32) -> Kind {
+impl TokenKind {
+    fn from_number(number: i32) -> TokenKind {
         match number {
-            2 => Kind::Unknown,
-            3 => Kind::Control,
-            4 => Kind::UserDefined,
-            5 => Kind::Unused,
-            6 => Kind::Byte,
-            _ => Kind::Normal,
+            2 => TokenKind::Unknown,
+            3 => TokenKind::Control,
+            4 => TokenKind::UserDefined,
+            5 => TokenKind::Unused,
+            6 => TokenKind::Byte,
+            _ => TokenKind::Normal,
         }
     }
 }
 
 /// All tokens. Ids are indices; any id may be asked for, those outside have no text and no bytes.
 pub(crate) struct Vocab {
-    pub(crate) model: Model,
+    pub(crate) model: VocabModel,
     /// The texts one after another, as in the file.
     texts: Vec<u8>,
     /// Where each text ends.
     ends: Vec<usize>,
-    kinds: Vec<Kind>,
+    kinds: Vec<TokenKind>,
     /// Empty if the file has none.
     scores: Vec<f32>,
     pub(crate) bos: Option<u32>,
@@ -125,7 +125,7 @@ pub(crate) struct Vocab {
 impl Vocab {
     /// Reads and checks the tokens.
     pub(crate) fn from_gguf(m: &Metadata) -> Result<Vocab> {
-        let model = Model::from_gguf(m)?;
+        let model = VocabModel::from_gguf(m)?;
         let tokens =
             m.strings(TOKENS)?.ok_or(Error::Missing { key: TOKENS, expected: "the vocabulary" })?;
         let n = tokens.len();
@@ -140,13 +140,13 @@ impl Vocab {
         }
         let kinds = match m.i32s(TOKEN_TYPE)? {
             Some(types) => {
-                same_length(TOKEN_TYPE, types, n)?.into_iter().map(Kind::from_number).collect()
+                same_length(TOKEN_TYPE, types, n)?.into_iter().map(TokenKind::from_number).collect()
             }
-            None => vec![Kind::Normal; n],
+            None => vec![TokenKind::Normal; n],
         };
         let scores = match m.f32s(SCORES)? {
             Some(scores) => same_length(SCORES, scores, n)?,
-            None if model == Model::ByteLevel => Vec::new(),
+            None if model == VocabModel::ByteLevel => Vec::new(),
             None => return Err(Error::Missing { key: SCORES, expected: "one score per token" }),
         };
         let mut vocab = Vocab {
@@ -174,12 +174,12 @@ impl Vocab {
         let eot = self.id(m, "tokenizer.ggml.eot_token_id")?;
         let eom = self.id(m, "tokenizer.ggml.eom_token_id")?;
         if self.unknown.is_none() {
-            self.unknown = self.ids().find(|&id| self.kind(id) == Some(Kind::Unknown));
+            self.unknown = self.ids().find(|&id| self.kind(id) == Some(TokenKind::Unknown));
         }
         for id in [self.bos, self.eos, eot, eom].into_iter().flatten() {
             if self.text(id).is_some_and(|t| is_bracketed(t, "<", ">") || is_bracketed(t, "[", "]"))
             {
-                self.kinds[id as usize] = Kind::Control;
+                self.kinds[id as usize] = TokenKind::Control;
             }
         }
         self.ends_generation.extend([self.eos, eot, eom].into_iter().flatten());
@@ -190,12 +190,12 @@ impl Vocab {
             let unmistakable = is_bracketed(text, "<|", "|>")
                 || is_bracketed(text, "<｜", "｜>")
                 || text.starts_with("<end_of_");
-            if self.kind(id) == Some(Kind::Control) || unmistakable {
+            if self.kind(id) == Some(TokenKind::Control) || unmistakable {
                 ends.push(id);
             }
         }
         for &id in &ends {
-            self.kinds[id as usize] = Kind::Control;
+            self.kinds[id as usize] = TokenKind::Control;
         }
         self.ends_generation.extend(ends);
         // Where `<|return|>` and `<|call|>` end a turn, `<|end|>` only ends one of its messages.
@@ -249,7 +249,7 @@ impl Vocab {
         std::str::from_utf8(self.raw(id)?).ok()
     }
 
-    pub(crate) fn kind(&self, id: u32) -> Option<Kind> {
+    pub(crate) fn kind(&self, id: u32) -> Option<TokenKind> {
         self.kinds.get(id as usize).copied()
     }
 
@@ -270,8 +270,10 @@ impl Vocab {
     /// The tokens the model itself may make out of text, with their texts.
     pub(crate) fn made_of_text(&self) -> impl Iterator<Item = (u32, &str)> {
         self.ids().filter_map(|id| match self.kind(id)? {
-            Kind::Normal | Kind::UserDefined | Kind::Unused => Some((id, self.matchable(id)?)),
-            Kind::Unknown | Kind::Control | Kind::Byte => None,
+            TokenKind::Normal | TokenKind::UserDefined | TokenKind::Unused => {
+                Some((id, self.matchable(id)?))
+            }
+            TokenKind::Unknown | TokenKind::Control | TokenKind::Byte => None,
         })
     }
 
@@ -284,9 +286,9 @@ impl Vocab {
 
     /// The token of each byte: marked as such or, if the file marks none, recognized by its text. The first wins.
     pub(crate) fn byte_tokens(&self) -> [Option<u32>; 256] {
-        let marked = self.kinds.contains(&Kind::Byte);
+        let marked = self.kinds.contains(&TokenKind::Byte);
         let mut tokens = [None; 256];
-        for id in self.ids().filter(|&id| !marked || self.kind(id) == Some(Kind::Byte)) {
+        for id in self.ids().filter(|&id| !marked || self.kind(id) == Some(TokenKind::Byte)) {
             if let Some(byte) = self.byte(id) {
                 tokens[usize::from(byte)].get_or_insert(id);
             }
@@ -298,14 +300,14 @@ impl Vocab {
     pub(crate) fn push_bytes(&self, id: u32, out: &mut Vec<u8>) {
         let (Some(raw), Some(kind)) = (self.raw(id), self.kind(id)) else { return };
         match (kind, self.model) {
-            (Kind::Control | Kind::Unknown, _) => {}
-            (Kind::UserDefined, _) => out.extend_from_slice(raw),
-            (Kind::Byte, _) => match self.byte(id) {
+            (TokenKind::Control | TokenKind::Unknown, _) => {}
+            (TokenKind::UserDefined, _) => out.extend_from_slice(raw),
+            (TokenKind::Byte, _) => match self.byte(id) {
                 Some(byte) => out.push(byte),
                 None => out.extend_from_slice(raw),
             },
-            (_, Model::ByteLevel) => self.alphabet.decode(raw, out),
-            (_, Model::Spm | Model::Unigram) => match std::str::from_utf8(raw) {
+            (_, VocabModel::ByteLevel) => self.alphabet.decode(raw, out),
+            (_, VocabModel::Spm | VocabModel::Unigram) => match std::str::from_utf8(raw) {
                 Ok(text) => out.extend_from_slice(text.replace(SPACE, " ").as_bytes()),
                 Err(_) => out.extend_from_slice(raw),
             },

@@ -18,7 +18,7 @@ use crate::session::{Opened, SessionArgs};
 #[command(after_help = "Examples:\n  rooflight complete model.gguf 'Once upon a time'\n  \
                         rooflight complete -m model.gguf -f story.txt -n 200 --temp 0\n\n\
                         Names of special tokens in the text become those tokens.")]
-pub(crate) struct Complete {
+pub(super) struct Complete {
     #[command(flatten)]
     prompt: PromptArgs,
     #[command(flatten)]

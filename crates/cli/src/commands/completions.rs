@@ -7,7 +7,7 @@ use std::io::Write;
 #[command(
     after_help = "Example:\n  rooflight completions bash > ~/.local/share/bash-completion/completions/rooflight"
 )]
-pub(crate) struct Completions {
+pub(super) struct Completions {
     /// Which shell
     shell: clap_complete::Shell,
 }

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 /// Write the bundled demo model to a file
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:\n  rooflight demo-model demo.gguf && rooflight show demo.gguf")]
-pub(crate) struct DemoModel {
+pub(super) struct DemoModel {
     /// File to write
     file: PathBuf,
 }

@@ -16,7 +16,7 @@ use crate::args;
 /// Show which kernel was chosen for each op, and why
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  rooflight kernels\n  rooflight kernels --isa scalar --json")]
-pub(crate) struct Kernels {
+pub(super) struct Kernels {
     /// Choose as for a CPU that has no more than this: scalar, avx2, avx512
     #[arg(long, value_name = "NAME", value_parser = args::isa)]
     isa: Option<Isa>,

@@ -22,7 +22,7 @@ const CHUNK: usize = 64;
     after_help = "Examples:\n  rooflight logits -m model.gguf --tokens '9707 11 1879' -o logits.f32\n  \
                         rooflight logits -m model.gguf --tokens '9707 11' --greedy 24 -ctk f32 -ctv f32"
 )]
-pub(crate) struct Logits {
+pub(super) struct Logits {
     #[command(flatten)]
     model: ModelArgs,
     /// Token ids, separated by spaces

@@ -19,7 +19,7 @@ use crate::{ceilings, ui};
 #[command(
     after_help = "Examples:\n  rooflight machine\n  rooflight machine --refresh --json\n  rooflight machine --all\n  rooflight machine -t 1 --types Q4_K,Q6_K"
 )]
-pub(crate) struct Machine {
+pub(super) struct Machine {
     /// Measure again although figures were kept
     #[arg(long)]
     refresh: bool,

@@ -12,7 +12,7 @@ use crate::exit::Failure;
 #[command(
     after_help = "Examples:\n  rooflight man run | man -l -\n  rooflight man -o ~/.local/share/man/man1"
 )]
-pub(crate) struct Man {
+pub(super) struct Man {
     /// Command to describe; without one, the program
     command: Option<String>,
     /// Write every page into this folder

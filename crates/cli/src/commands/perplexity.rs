@@ -15,7 +15,7 @@ use crate::ui;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:\n  rooflight perplexity -m model.gguf -f text.txt\n\n\
                         As llama.cpp counts it: windows of -c tokens, the second half of each is scored.")]
-pub(crate) struct Perplexity {
+pub(super) struct Perplexity {
     #[command(flatten)]
     model: ModelArgs,
     /// The text

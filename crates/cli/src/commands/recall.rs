@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use engine::{
     ChatFormat, Message, ModelFormat, Reasoning, Recall as Scores, Request, Sampler,
-    SamplerOptions, Score, Session, StopReason, answers, generate,
+    SamplerOptions, Session, StopReason, Tally, answers, generate,
 };
 use gguf::{Gguf, escape};
 use serde::Deserialize;
@@ -26,7 +26,7 @@ use crate::ui;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  rooflight recall -f assets/heldout/recall.jsonl\n  \
                   rooflight recall -m model.gguf -f assets/heldout/recall.jsonl --json")]
-pub(crate) struct Recall {
+pub(super) struct Recall {
     /// GGUF file; the bundled model without it
     #[arg(short, long, value_name = "FILE")]
     model: Option<PathBuf>,
@@ -160,7 +160,7 @@ fn print(scores: &Scores, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::ASCII_MARKDOWN);
     table.set_header(["kind", "asked", "right", "share", "95 % interval"]);
-    let mut row = |name: &str, score: Score| {
+    let mut row = |name: &str, score: Tally| {
         let (low, high) = score.interval();
         table.add_row([
             escape(name, 40),
@@ -186,7 +186,7 @@ fn print(scores: &Scores, out: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 fn print_json(scores: &Scores, out: &mut dyn Write) -> anyhow::Result<()> {
-    let score = |score: Score| {
+    let score = |score: Tally| {
         let (low, high) = score.interval();
         json!({"asked": score.asked, "right": score.right, "share": score.share(), "low": low, "high": high})
     };

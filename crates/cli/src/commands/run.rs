@@ -23,7 +23,7 @@ use crate::{bundled, ui};
                         Without a prompt this is a conversation; /help in it lists its commands. Without a model the \
                         bundled demo model answers: rooflight run -p 'Tell me a story.'"
 )]
-pub(crate) struct Run {
+pub(super) struct Run {
     #[command(flatten)]
     prompt: PromptArgs,
     /// The system message (-sys)

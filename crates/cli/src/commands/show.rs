@@ -18,7 +18,7 @@ use crate::{load, units};
     after_help = "Examples:\n  rooflight show model.gguf\n  rooflight show model.gguf --tensors\n  \
                         rooflight show model.gguf --program"
 )]
-pub(crate) struct Show {
+pub(super) struct Show {
     /// GGUF file; any part of a sharded model
     #[arg(value_name = "MODEL")]
     file: Option<PathBuf>,

@@ -15,7 +15,7 @@ use crate::printable::Printable;
 #[command(after_help = "Examples:\n  rooflight tokenize -m model.gguf 'Hello, world'\n  \
                         rooflight tokenize -m model.gguf < text.txt\n  \
                         rooflight tokenize -m model.gguf --decode '9707 11 1879'")]
-pub(crate) struct Tokenize {
+pub(super) struct Tokenize {
     #[command(flatten)]
     model: ModelArgs,
     /// Text, or ids with --decode; without it, stdin

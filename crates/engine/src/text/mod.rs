@@ -6,7 +6,7 @@ mod utf8;
 
 use std::borrow::Cow;
 
-pub(crate) use reasoning::{Kind, opens_thought};
+pub(crate) use reasoning::{ReplyKind, opens_thought};
 
 use crate::Vocabulary;
 use reasoning::Splitter;
@@ -59,7 +59,7 @@ impl<'a> ReplyText<'a> {
         &mut self,
         vocabulary: &dyn Vocabulary,
         token: u32,
-        emit: &mut dyn FnMut(Kind, &str),
+        emit: &mut dyn FnMut(ReplyKind, &str),
     ) -> Option<String> {
         let bytes = if self.splitter.is_some() {
             reasoning::tag_or_bytes(vocabulary, token)
@@ -81,7 +81,7 @@ impl<'a> ReplyText<'a> {
     }
 
     /// The reply has ended: emit what was held back. Half a character at the end is dropped.
-    pub(crate) fn finish(mut self, emit: &mut dyn FnMut(Kind, &str)) -> FinishedText {
+    pub(crate) fn finish(mut self, emit: &mut dyn FnMut(ReplyKind, &str)) -> FinishedText {
         self.pass(self.raw.len(), emit);
         if let Some(splitter) = self.splitter.take() {
             splitter.finish(&mut |kind, text| deliver(&mut self.text, kind, text, emit));
@@ -97,25 +97,25 @@ impl<'a> ReplyText<'a> {
     }
 
     /// Send `raw` up to `end` on.
-    fn pass(&mut self, end: usize, emit: &mut dyn FnMut(Kind, &str)) {
+    fn pass(&mut self, end: usize, emit: &mut dyn FnMut(ReplyKind, &str)) {
         let fresh = &self.raw[self.passed..end];
         let text = &mut self.text;
         match &mut self.splitter {
             Some(splitter) => {
                 splitter.push(fresh, &mut |kind, piece| deliver(text, kind, piece, emit))
             }
-            None => deliver(text, Kind::Text, fresh, emit),
+            None => deliver(text, ReplyKind::Text, fresh, emit),
         }
         self.passed = end;
     }
 }
 
 /// Emit a piece unless it is empty, and keep it if it is text.
-fn deliver(text: &mut String, kind: Kind, piece: &str, emit: &mut dyn FnMut(Kind, &str)) {
+fn deliver(text: &mut String, kind: ReplyKind, piece: &str, emit: &mut dyn FnMut(ReplyKind, &str)) {
     if piece.is_empty() {
         return;
     }
-    if kind == Kind::Text {
+    if kind == ReplyKind::Text {
         text.push_str(piece);
     }
     emit(kind, piece);

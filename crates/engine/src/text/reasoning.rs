@@ -14,7 +14,7 @@ const TAIL: usize = 16;
 
 /// What a piece of a reply is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ReplyKind {
     /// The answer.
     Text,
     /// What the model thinks before it.
@@ -49,22 +49,22 @@ impl Splitter {
     }
 
     /// Add text and emit what is certain.
-    pub(super) fn push(&mut self, text: &str, emit: &mut dyn FnMut(Kind, &str)) {
+    pub(super) fn push(&mut self, text: &str, emit: &mut dyn FnMut(ReplyKind, &str)) {
         self.held.push_str(text);
         while self.advance(emit) {}
     }
 
     /// The reply has ended: emit the rest.
-    pub(super) fn finish(self, emit: &mut dyn FnMut(Kind, &str)) {
+    pub(super) fn finish(self, emit: &mut dyn FnMut(ReplyKind, &str)) {
         match self.place {
-            Place::Start if self.had_thoughts => emit(Kind::Text, self.held.trim_start()),
-            Place::Start | Place::Text => emit(Kind::Text, &self.held),
-            Place::ThoughtStart | Place::Thought => emit(Kind::Thought, self.held.trim_end()),
+            Place::Start if self.had_thoughts => emit(ReplyKind::Text, self.held.trim_start()),
+            Place::Start | Place::Text => emit(ReplyKind::Text, &self.held),
+            Place::ThoughtStart | Place::Thought => emit(ReplyKind::Thought, self.held.trim_end()),
         }
     }
 
     /// Go to the next place if what is held decides it.
-    fn advance(&mut self, emit: &mut dyn FnMut(Kind, &str)) -> bool {
+    fn advance(&mut self, emit: &mut dyn FnMut(ReplyKind, &str)) -> bool {
         match self.place {
             Place::Start => {
                 let word = self.held.trim_start();
@@ -94,19 +94,19 @@ impl Splitter {
             }
             Place::Thought => {
                 if let Some(at) = self.held.find(CLOSE) {
-                    emit(Kind::Thought, self.held[..at].trim_end());
+                    emit(ReplyKind::Thought, self.held[..at].trim_end());
                     self.held.drain(..at + CLOSE.len());
                     self.place = Place::Start;
                     return true;
                 }
                 let before_tag = self.held.len() - held_for(&self.held, CLOSE);
                 let certain = self.held[..before_tag].trim_end().len();
-                emit(Kind::Thought, &self.held[..certain]);
+                emit(ReplyKind::Thought, &self.held[..certain]);
                 self.held.drain(..certain);
                 false
             }
             Place::Text => {
-                emit(Kind::Text, &self.held);
+                emit(ReplyKind::Text, &self.held);
                 self.held.clear();
                 false
             }
@@ -134,13 +134,13 @@ pub(super) fn tag_or_bytes(vocabulary: &dyn Vocabulary, token: u32) -> Cow<'_, [
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, Splitter};
+    use super::{ReplyKind, Splitter};
 
     fn split(opened: bool, pieces: &[&str]) -> (String, String) {
         let (mut thought, mut text) = (String::new(), String::new());
         let mut emit = |kind, piece: &str| match kind {
-            Kind::Text => text.push_str(piece),
-            Kind::Thought => thought.push_str(piece),
+            ReplyKind::Text => text.push_str(piece),
+            ReplyKind::Thought => thought.push_str(piece),
         };
         let mut splitter = Splitter::new(opened);
         for piece in pieces {

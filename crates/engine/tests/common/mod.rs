@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use engine::{ChatFormat, Message, Reasoning, Result, Segment, Session, Vocabulary};
+use engine::{ChatFormat, Message, Reasoning, Result, Session, Span, Vocabulary};
 use program::{
     CacheOptions, CacheType, Error, Model, Outputs, Program, SessionId, Step, StepOut, StepStats,
 };
@@ -233,9 +233,9 @@ impl Vocabulary for ToyFormat {
 }
 
 impl ChatFormat for ToyFormat {
-    fn render(&self, messages: &[Message], _: Reasoning) -> Result<Vec<Segment>> {
+    fn render(&self, messages: &[Message], _: Reasoning) -> Result<Vec<Span>> {
         let mut out = vec![];
-        let mut put = |text: &str, special| out.push(Segment { text: text.to_owned(), special });
+        let mut put = |text: &str, special| out.push(Span { text: text.to_owned(), special });
         for message in messages {
             put("<|im_start|>", true);
             put(&message.role, true);
@@ -259,13 +259,13 @@ impl ChatFormat for ToyFormat {
         Ok(out)
     }
 
-    fn encode(&self, segments: &[Segment], start: bool) -> Result<Vec<u32>> {
+    fn encode(&self, spans: &[Span], start: bool) -> Result<Vec<u32>> {
         let mut out = if start { vec![BOS] } else { vec![] };
-        for segment in segments {
-            let mut rest = segment.text.as_str();
+        for span in spans {
+            let mut rest = span.text.as_str();
             while !rest.is_empty() {
                 let special =
-                    SPECIAL.iter().find(|(_, text)| segment.special && rest.starts_with(text));
+                    SPECIAL.iter().find(|(_, text)| span.special && rest.starts_with(text));
                 if let Some((id, text)) = special {
                     out.push(*id);
                     rest = &rest[text.len()..];

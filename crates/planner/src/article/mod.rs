@@ -9,11 +9,11 @@ mod value;
 use crate::formula::{Head, ModelShape, Roofline, Units, longest_context};
 
 pub use errata::{Erratum, Remark};
-pub use value::Value;
+pub use value::ArticleValue;
 
 /// A model of the article.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Model {
+pub struct ArticleModel {
     /// As the article calls it, in English.
     pub name: &'static str,
     /// Its dimensions; norms are not counted.
@@ -23,7 +23,7 @@ pub struct Model {
 /// Bits of weights that the article plans for. The cache has 16.
 pub const WEIGHT_BITS: [u32; 3] = [16, 8, 4];
 
-const fn model(name: &'static str, vocab: u64, dims: [u64; 3], group: u64) -> Model {
+const fn model(name: &'static str, vocab: u64, dims: [u64; 3], group: u64) -> ArticleModel {
     let [hidden_size, n_layers, intermediate_size] = dims;
     let shape = ModelShape {
         n_layers,
@@ -38,11 +38,11 @@ const fn model(name: &'static str, vocab: u64, dims: [u64; 3], group: u64) -> Mo
         norms: false,
         qk_norms: false,
     };
-    Model { name, shape }
+    ArticleModel { name, shape }
 }
 
 /// Qwen1.5; 32B and 110B also as they would be if each query head had a key-value head of its own.
-pub static FAMILY: [Model; 10] = [
+pub static FAMILY: [ArticleModel; 10] = [
     model("0.5B", 151_936, [1024, 24, 2816], 1),
     model("1.8B", 151_936, [2048, 24, 5504], 1),
     model("4B", 151_936, [2560, 40, 6912], 1),
@@ -55,7 +55,7 @@ pub static FAMILY: [Model; 10] = [
     model("110B", 152_064, [8192, 80, 49152], 8),
 ];
 
-impl Model {
+impl ArticleModel {
     /// On the article's RTX 4090: 1008 GB/s and 82.58 TFLOP/s in `units`, with weights of `bits` and attention that
     /// reads the cache for every query.
     pub fn roofline(&self, units: Units, bits: u32) -> Roofline {
@@ -93,12 +93,12 @@ pub struct Table {
     /// What the columns mean.
     pub note: &'static str,
     /// A row for each model.
-    pub rows: Vec<(Model, Vec<Value>)>,
+    pub rows: Vec<(ArticleModel, Vec<ArticleValue>)>,
 }
 
 impl Table {
     /// What the article prints wrong in a cell; columns are counted after the name.
-    pub fn erratum(&self, model: &Model, column: usize) -> Option<&'static Erratum> {
+    pub fn erratum(&self, model: &ArticleModel, column: usize) -> Option<&'static Erratum> {
         let here =
             |e: &&Erratum| e.section == self.section && e.model == model.name && e.column == column;
         errata::CELLS.iter().find(here)
@@ -106,7 +106,7 @@ impl Table {
 }
 
 /// A quantity of a model, which one or more columns show.
-type Columns = (Vec<String>, fn(&Model, Units) -> Vec<Value>);
+type Columns = (Vec<String>, fn(&ArticleModel, Units) -> Vec<ArticleValue>);
 
 /// All tables, in the article's order.
 pub fn tables(units: Units) -> Vec<Table> {
@@ -114,8 +114,9 @@ pub fn tables(units: Units) -> Vec<Table> {
         // Chapter 5 has all models.
         let all = section >= "5";
         let models = FAMILY.iter().filter(|m| all || m.is_in_first_chapters());
-        let row =
-            |m: &Model| (*m, groups.iter().flat_map(|(_, values)| values(m, units)).collect());
+        let row = |m: &ArticleModel| {
+            (*m, groups.iter().flat_map(|(_, values)| values(m, units)).collect())
+        };
         Table {
             section,
             title,
@@ -168,54 +169,57 @@ fn note(section: &str) -> &'static str {
     }
 }
 
-fn named(names: &[&str], values: fn(&Model, Units) -> Vec<Value>) -> Columns {
+fn named(names: &[&str], values: fn(&ArticleModel, Units) -> Vec<ArticleValue>) -> Columns {
     (names.iter().map(|name| (*name).to_owned()).collect(), values)
 }
 
 const SIZES: [&str; 4] = ["vocab_size", "hidden_size", "n_layers", "intermediate_size"];
 
-fn sizes(m: &Model, _: Units) -> Vec<Value> {
+fn sizes(m: &ArticleModel, _: Units) -> Vec<ArticleValue> {
     let s = &m.shape;
-    [s.vocab_size, s.hidden_size, s.n_layers, s.intermediate_size].map(Value::Count).to_vec()
+    [s.vocab_size, s.hidden_size, s.n_layers, s.intermediate_size].map(ArticleValue::Count).to_vec()
 }
 
-fn dims(m: &Model, _: Units) -> Vec<Value> {
-    vec![Value::Count(m.shape.hidden_size), Value::Count(m.shape.n_layers)]
+fn dims(m: &ArticleModel, _: Units) -> Vec<ArticleValue> {
+    vec![ArticleValue::Count(m.shape.hidden_size), ArticleValue::Count(m.shape.n_layers)]
 }
 
-fn group(m: &Model, _: Units) -> Vec<Value> {
-    vec![Value::Count(m.shape.group() as u64)]
+fn group(m: &ArticleModel, _: Units) -> Vec<ArticleValue> {
+    vec![ArticleValue::Count(m.shape.group() as u64)]
 }
 
-fn parts(m: &Model, units: Units) -> Vec<Value> {
+fn parts(m: &ArticleModel, units: Units) -> Vec<ArticleValue> {
     let p = m.shape.parameters();
     [p.layers, p.head, p.active(), p.total()]
-        .map(|n| Value::Giga(n as f64 / units.giga(1.0)))
+        .map(|n| ArticleValue::Giga(n as f64 / units.giga(1.0)))
         .to_vec()
 }
 
-fn active(m: &Model, units: Units) -> Vec<Value> {
-    vec![Value::Giga(m.shape.parameters().active() as f64 / units.giga(1.0))]
+fn active(m: &ArticleModel, units: Units) -> Vec<ArticleValue> {
+    vec![ArticleValue::Giga(m.shape.parameters().active() as f64 / units.giga(1.0))]
 }
 
-fn cache(m: &Model, units: Units) -> Vec<Value> {
-    vec![Value::Mega(m.shape.cache_elements_per_token() as f64 / units.mega(1.0))]
+fn cache(m: &ArticleModel, units: Units) -> Vec<ArticleValue> {
+    vec![ArticleValue::Mega(m.shape.cache_elements_per_token() as f64 / units.mega(1.0))]
 }
 
-fn few_contexts(m: &Model, units: Units) -> Vec<Value> {
-    WEIGHT_BITS.map(|bits| Value::Tokens(m.longest_context(units, bits, 16))).to_vec()
+fn few_contexts(m: &ArticleModel, units: Units) -> Vec<ArticleValue> {
+    WEIGHT_BITS.map(|bits| ArticleValue::Tokens(m.longest_context(units, bits, 16))).to_vec()
 }
 
-fn many_contexts(m: &Model, units: Units) -> Vec<Value> {
+fn many_contexts(m: &ArticleModel, units: Units) -> Vec<ArticleValue> {
     let types = [(16, 16), (8, 16), (4, 16), (6, 16), (4, 8)];
-    types.map(|(w, kv)| Value::Tokens(m.longest_context(units, w, kv))).to_vec()
+    types.map(|(w, kv)| ArticleValue::Tokens(m.longest_context(units, w, kv))).to_vec()
 }
 
 /// Each width of weights with the head for every token ("rough") and for the last one ("exact").
-fn turns(m: &Model, units: Units) -> Vec<Value> {
+fn turns(m: &ArticleModel, units: Units) -> Vec<ArticleValue> {
     let roofs = WEIGHT_BITS.map(|bits| m.roofline(units, bits));
     let heads = [Head::EveryToken, Head::LastToken];
-    roofs.iter().flat_map(|roof| heads.map(|head| Value::Turns(roof.inflections(head)))).collect()
+    roofs
+        .iter()
+        .flat_map(|roof| heads.map(|head| ArticleValue::Turns(roof.inflections(head))))
+        .collect()
 }
 
 fn turn_names() -> Vec<String> {
@@ -223,12 +227,12 @@ fn turn_names() -> Vec<String> {
     WEIGHT_BITS.into_iter().flat_map(names).collect()
 }
 
-fn steps(m: &Model, units: Units) -> Vec<Value> {
+fn steps(m: &ArticleModel, units: Units) -> Vec<ArticleValue> {
     let roofs = WEIGHT_BITS.map(|bits| m.roofline(units, bits));
     let values = |roof: &Roofline| {
         [
-            Value::PerMillisecond(roof.tokens_per_millisecond()),
-            Value::Milliseconds(roof.first_step_milliseconds()),
+            ArticleValue::PerMillisecond(roof.tokens_per_millisecond()),
+            ArticleValue::Milliseconds(roof.first_step_milliseconds()),
         ]
     };
     roofs.iter().flat_map(values).collect()

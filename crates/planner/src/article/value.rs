@@ -1,4 +1,4 @@
-//! [`Value`]: a cell of the article's tables, in full and as it is printed.
+//! [`ArticleValue`]: a cell of the article's tables, in full and as it is printed.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use crate::formula::Inflections;
 
 /// What stands in a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value {
+pub enum ArticleValue {
     /// A dimension.
     Count(u64),
     /// Parameters, in billions of the unit chosen.
@@ -23,16 +23,16 @@ pub enum Value {
     Milliseconds(f64),
 }
 
-impl Value {
+impl ArticleValue {
     /// The value in full, as fields of a CSV file: inflections are two, all else is one. Empty where there is none.
     pub fn fields(&self) -> Vec<String> {
         match self {
-            Value::Count(n) => vec![n.to_string()],
-            Value::Giga(x) | Value::Mega(x) => vec![x.to_string()],
-            Value::PerMillisecond(x) | Value::Milliseconds(x) => vec![x.to_string()],
-            Value::Tokens(n) => vec![n.map_or_else(String::new, |n| n.to_string())],
-            Value::Turns(None) => vec![String::new(), String::new()],
-            Value::Turns(Some(i)) => {
+            ArticleValue::Count(n) => vec![n.to_string()],
+            ArticleValue::Giga(x) | ArticleValue::Mega(x) => vec![x.to_string()],
+            ArticleValue::PerMillisecond(x) | ArticleValue::Milliseconds(x) => vec![x.to_string()],
+            ArticleValue::Tokens(n) => vec![n.map_or_else(String::new, |n| n.to_string())],
+            ArticleValue::Turns(None) => vec![String::new(), String::new()],
+            ArticleValue::Turns(Some(i)) => {
                 vec![
                     i.first.to_string(),
                     finite(i.second).map_or_else(String::new, |n| n.to_string()),
@@ -47,22 +47,22 @@ fn finite(x: f64) -> Option<f64> {
 }
 
 /// As the article prints it.
-impl fmt::Display for Value {
+impl fmt::Display for ArticleValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Value::Count(n) => write!(f, "{n}"),
-            Value::Giga(x) => write!(f, "{x:.2}B"),
-            Value::Mega(x) => write!(f, "{x}M"),
-            Value::Tokens(Some(n)) => write!(f, "{n}"),
-            Value::Tokens(None) => f.write_str("oom"),
-            Value::Turns(None) => f.write_str("none"),
+            ArticleValue::Count(n) => write!(f, "{n}"),
+            ArticleValue::Giga(x) => write!(f, "{x:.2}B"),
+            ArticleValue::Mega(x) => write!(f, "{x}M"),
+            ArticleValue::Tokens(Some(n)) => write!(f, "{n}"),
+            ArticleValue::Tokens(None) => f.write_str("oom"),
+            ArticleValue::Turns(None) => f.write_str("none"),
             // The last length before the crossing.
-            Value::Turns(Some(i)) => match finite(i.second) {
+            ArticleValue::Turns(Some(i)) => match finite(i.second) {
                 Some(second) => write!(f, "{} \\ {}", i.first.floor(), second.floor()),
                 None => write!(f, "{} \\ none", i.first.floor()),
             },
-            Value::PerMillisecond(x) => write!(f, "{x:.0}"),
-            Value::Milliseconds(x) => write!(f, "{x:.2}ms"),
+            ArticleValue::PerMillisecond(x) => write!(f, "{x:.0}"),
+            ArticleValue::Milliseconds(x) => write!(f, "{x:.2}ms"),
         }
     }
 }

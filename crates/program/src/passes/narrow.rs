@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::{Node, Op, Program, RowRule, Rows, Shape, Uses, Value, ValueId};
+use crate::{Node, Op, Program, RowRule, Rows, Shape, Uses, ValueId, ValueSpec};
 
 /// An equal program in which everything that only selected rows read is computed for those rows only.
 pub fn narrow(program: &Program) -> Program {
@@ -80,7 +80,7 @@ fn select(
     }
     let output = ValueId(out.values.len() as u32);
     let shape = Shape { rows: Rows::Selected, ..value.shape };
-    out.values.push(Value { name: format!("{}.selected", value.name), shape });
+    out.values.push(ValueSpec { name: format!("{}.selected", value.name), shape });
     out.nodes.push(Node { op: Op::SelectRows, inputs: vec![id], output, layer });
     selected.insert(id, output);
     output

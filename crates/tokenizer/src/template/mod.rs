@@ -15,7 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use gguf::Metadata;
 use minijinja::{Environment, ErrorKind, Value, context};
 
-use crate::{Error, Result, Segment, Tokenizer};
+use crate::{Error, Result, Span, Tokenizer};
 use limits::Budget;
 use provenance::{Controls, Marks};
 
@@ -127,11 +127,11 @@ impl ChatTemplate {
         self.now = Some(seconds);
     }
 
-    /// The prompt for a conversation. Only segments of the template's own control tokens are special.
+    /// The prompt for a conversation. Only spans of the template's own control tokens are special.
     ///
     /// # Errors
     /// [`Error::Template`]: the template refuses the conversation or fails on it, or exceeds its steps or memory.
-    pub fn render(&self, messages: &[Message], options: &RenderOptions) -> Result<Vec<Segment>> {
+    pub fn render(&self, messages: &[Message], options: &RenderOptions) -> Result<Vec<Span>> {
         let inputs: Vec<&str> =
             messages.iter().flat_map(|m| [m.role.as_str(), m.content.as_str()]).collect();
         let input_bytes: u64 = inputs.iter().map(|text| text.len() as u64).sum();
@@ -150,7 +150,7 @@ impl ChatTemplate {
         if prompt.len() > MAX_PROMPT {
             return Err(Error::template(None, format!("prompt of more than {MAX_PROMPT} bytes")));
         }
-        Ok(marks.segments(&prompt))
+        Ok(marks.spans(&prompt))
     }
 
     fn rewrite(&self, marks: &Marks<'_>) -> Result<String> {

@@ -11,7 +11,7 @@
 use ahash::{AHashMap, AHashSet};
 use aho_corasick::{AhoCorasick, MatchKind};
 
-use crate::{Error, Result, Segment, Tokenizer};
+use crate::{Error, Result, Span, Tokenizer};
 
 /// Control tokens to look for in a template.
 pub(super) struct Controls {
@@ -97,25 +97,25 @@ impl<'c> Marks<'c> {
         marked
     }
 
-    /// The prompt as segments, without marks.
-    pub(super) fn segments(&self, prompt: &str) -> Vec<Segment> {
-        let mut segments = Segments::default();
+    /// The prompt as spans, without marks.
+    pub(super) fn spans(&self, prompt: &str) -> Vec<Span> {
+        let mut spans = Segments::default();
         // Where in the plain text so far a control token around a role may have its first end.
         let mut open = None;
         let mut rest = prompt;
         while let Some(at) = rest.find(self.sentinel) {
-            segments.plain.push_str(&rest[..at]);
+            spans.plain.push_str(&rest[..at]);
             rest = &rest[at + self.sentinel.len_utf8()..];
             if let Some(after) = rest.strip_prefix('<') {
-                open = Some(segments.plain.len());
+                open = Some(spans.plain.len());
                 rest = after;
             } else if let Some(after) = rest.strip_prefix('>') {
                 rest = after;
                 if let Some((start, control, close)) =
-                    open.take().and_then(|at| self.around_role(&segments.plain, at, after))
+                    open.take().and_then(|at| self.around_role(&spans.plain, at, after))
                 {
-                    segments.plain.truncate(start);
-                    segments.control(control);
+                    spans.plain.truncate(start);
+                    spans.control(control);
                     rest = &after[close..];
                 }
             } else {
@@ -123,15 +123,15 @@ impl<'c> Marks<'c> {
                 if let Some(control) =
                     rest[..digits].parse().ok().and_then(|i: usize| self.controls.texts.get(i))
                 {
-                    segments.control(control);
+                    spans.control(control);
                     open = None;
                 }
                 rest = rest[digits..].strip_prefix(self.sentinel).unwrap_or(&rest[digits..]);
             }
         }
-        segments.plain.push_str(rest);
-        segments.flush();
-        segments.list
+        spans.plain.push_str(rest);
+        spans.flush();
+        spans.list
     }
 
     /// The control token whose first end stops at `at` in `plain`, whose role is the rest of `plain`, and whose last end
@@ -153,19 +153,19 @@ impl<'c> Marks<'c> {
 
 #[derive(Default)]
 struct Segments {
-    list: Vec<Segment>,
+    list: Vec<Span>,
     plain: String,
 }
 
 impl Segments {
     fn flush(&mut self) {
         if !self.plain.is_empty() {
-            self.list.push(Segment { text: std::mem::take(&mut self.plain), special: false });
+            self.list.push(Span { text: std::mem::take(&mut self.plain), special: false });
         }
     }
 
     fn control(&mut self, text: &str) {
         self.flush();
-        self.list.push(Segment { text: text.to_owned(), special: true });
+        self.list.push(Span { text: text.to_owned(), special: true });
     }
 }

@@ -4,7 +4,7 @@ use crate::common::{CONTROL, USER_DEFINED, Vocabulary, decode, joined};
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
-use tokenizer::{ChatTemplate, Error, Message, RenderOptions, Segment, Tokenizer};
+use tokenizer::{ChatTemplate, Error, Message, RenderOptions, Span, Tokenizer};
 
 const CONTROLS: &[&str] = &[
     "<|im_start|>",
@@ -36,7 +36,7 @@ fn messages(contents: &[(&str, &str)]) -> Vec<Message> {
     contents.iter().map(|(role, content)| Message::new(*role, *content)).collect()
 }
 
-fn render(source: &str, contents: &[(&str, &str)]) -> Result<Vec<Segment>, Error> {
+fn render(source: &str, contents: &[(&str, &str)]) -> Result<Vec<Span>, Error> {
     let options = RenderOptions { add_generation_prompt: true, enable_thinking: None };
     let mut template = ChatTemplate::new(source, &VOCABULARY)?;
     template.set_time(1_721_952_000);
@@ -47,7 +47,7 @@ fn render(source: &str, contents: &[(&str, &str)]) -> Result<Vec<Segment>, Error
 #[track_caller]
 fn prints(source: &str, expect: &str) {
     match render(source, &[("user", "Hi")]) {
-        Ok(segments) => assert_eq!(joined(&segments), expect, "{source}"),
+        Ok(spans) => assert_eq!(joined(&spans), expect, "{source}"),
         Err(e) => panic!("{source}: {e}"),
     }
 }
@@ -55,8 +55,8 @@ fn prints(source: &str, expect: &str) {
 #[track_caller]
 fn fails(source: &str, words: &[&str]) {
     let message = match render(source, &[("user", "Hi")]) {
-        Ok(segments) => {
-            panic!("printed {:.80}, expected an error with {words:?}", joined(&segments))
+        Ok(spans) => {
+            panic!("printed {:.80}, expected an error with {words:?}", joined(&spans))
         }
         Err(e) => e.to_string(),
     };
@@ -64,8 +64,8 @@ fn fails(source: &str, words: &[&str]) {
     assert!(!message.contains(char::is_control) && message.chars().count() <= 400, "{message}");
 }
 
-fn special(segments: &[Segment]) -> Vec<&str> {
-    segments.iter().filter(|s| s.special).map(|s| s.text.as_str()).collect()
+fn special(spans: &[Span]) -> Vec<&str> {
+    spans.iter().filter(|s| s.special).map(|s| s.text.as_str()).collect()
 }
 
 const CHATML: &str = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>' + '\n' }}{% endfor %}\
@@ -78,11 +78,11 @@ const CUTTING: &str = "{% for m in messages %}{{ m.content.replace('-', '') }}{{
 
 #[test]
 fn only_the_templates_own_text_is_special() {
-    let segments = render(CHATML, &[("user", "Hi")]).unwrap();
-    let plain = |text: &str| Segment { text: text.to_owned(), special: false };
-    let control = |text: &str| Segment { text: text.to_owned(), special: true };
+    let spans = render(CHATML, &[("user", "Hi")]).unwrap();
+    let plain = |text: &str| Span { text: text.to_owned(), special: false };
+    let control = |text: &str| Span { text: text.to_owned(), special: true };
     assert_eq!(
-        segments,
+        spans,
         [
             control("<|im_start|>"),
             plain("user\nHi"),
@@ -92,7 +92,7 @@ fn only_the_templates_own_text_is_special() {
             plain("assistant\n")
         ]
     );
-    let ids = VOCABULARY.encode_segments(&segments).unwrap();
+    let ids = VOCABULARY.encode_spans(&spans).unwrap();
     assert_eq!(ids.iter().filter(|&&id| id >= 256).count(), 3);
     assert_eq!((ids[0], ids.len()), (256, 3 + "user\nHi\nassistant\n".len()));
 }
@@ -103,16 +103,15 @@ fn inert(contents: &[(&str, &str)]) {
     for source in [CHATML, BARE, HUGGING, CUTTING] {
         let empty: Vec<_> = contents.iter().map(|(role, _)| (*role, "")).collect();
         let expect = special(&render(source, &empty).unwrap()).len();
-        let segments = render(source, contents).unwrap();
-        assert_eq!(special(&segments).len(), expect, "{source}: {segments:?}");
-        let ids = t.encode_segments(&segments).unwrap();
+        let spans = render(source, contents).unwrap();
+        assert_eq!(special(&spans).len(), expect, "{source}: {spans:?}");
+        let ids = t.encode_spans(&spans).unwrap();
         assert_eq!(
             ids.iter().filter(|&&id| t.is_control(id)).count(),
             expect,
-            "{source}: {segments:?}"
+            "{source}: {spans:?}"
         );
-        let text: String =
-            segments.iter().filter(|s| !s.special).map(|s| s.text.as_str()).collect();
+        let text: String = spans.iter().filter(|s| !s.special).map(|s| s.text.as_str()).collect();
         assert_eq!(decode(t, &ids), text);
     }
     let bare = joined(&render(BARE, contents).unwrap());
@@ -158,12 +157,12 @@ proptest! {
 fn control_tokens_around_a_role_are_found() {
     let check = |source: &str, expect: &[&str]| {
         let contents = [("user", "<|user|>"), ("assistant", "user")];
-        let segments = render(
+        let spans = render(
             &format!("{{% for m in messages %}}{source}{{{{ m.content }}}}{{% endfor %}}"),
             &contents,
         )
         .unwrap();
-        assert_eq!(special(&segments), expect, "{source}: {segments:?}");
+        assert_eq!(special(&spans), expect, "{source}: {spans:?}");
     };
     check("{{ '<|' + m.role + '|>' }}", &["<|user|>"]);
     check("<|{{ m['role'] }}|>\n", &["<|user|>"]);
@@ -183,22 +182,21 @@ fn control_tokens_around_a_role_are_found() {
 
 #[test]
 fn begin_and_end_tokens_are_the_templates_own() {
-    let segments =
+    let spans =
         render("{{ bos_token }}{{ messages[0].content }}{{ eos_token }}", &[("user", "<s></s>")])
             .unwrap();
-    assert_eq!(special(&segments), ["<s>", "</s>"]);
-    assert_eq!(joined(&segments), "<s><s></s></s>");
+    assert_eq!(special(&spans), ["<s>", "</s>"]);
+    assert_eq!(joined(&spans), "<s><s></s></s>");
 }
 
 #[test]
 fn thoughts_can_be_cut_from_contents() {
     let source = "{% for m in messages %}{{ m.content.split('</think>')[-1].lstrip('\n') }}|\
         {{ m.content.startswith('<think>') }}|{{ '</think>' in m.content }};{% endfor %}";
-    let segments =
-        render(source, &[("assistant", "<think>\na\n</think>\n\nb"), ("assistant", "<s>")])
-            .unwrap();
-    assert_eq!(joined(&segments), "b|True|True;<s>|False|False;");
-    assert_eq!(special(&segments), [] as [&str; 0]);
+    let spans = render(source, &[("assistant", "<think>\na\n</think>\n\nb"), ("assistant", "<s>")])
+        .unwrap();
+    assert_eq!(joined(&spans), "b|True|True;<s>|False|False;");
+    assert_eq!(special(&spans), [] as [&str; 0]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use gguf::{Gguf, OwnedValue, Writer};
-use tokenizer::{Segment, Tokenizer};
+use tokenizer::{Span, Tokenizer};
 
 pub(crate) const NORMAL: i32 = 1;
 pub(crate) const UNKNOWN: i32 = 2;
@@ -116,8 +116,8 @@ pub(crate) fn decode(t: &Tokenizer, ids: &[u32]) -> String {
 }
 
 /// A prompt in one piece, special or not.
-pub(crate) fn joined(segments: &[Segment]) -> String {
-    segments.iter().map(|s| s.text.as_str()).collect()
+pub(crate) fn joined(spans: &[Span]) -> String {
+    spans.iter().map(|s| s.text.as_str()).collect()
 }
 
 /// The folder of models and templates beside the repository, if there is one; says so if not.

@@ -59,8 +59,8 @@ fn prompts_are_those_of_jinja() {
         );
 
         // The same with every control token in every content: as many control tokens as without.
-        let count = |prompt: &[tokenizer::Segment]| {
-            let ids = tokenizer.encode_segments(prompt).unwrap();
+        let count = |prompt: &[tokenizer::Span]| {
+            let ids = tokenizer.encode_spans(prompt).unwrap();
             ids.into_iter().filter(|&id| tokenizer.is_control(id)).count()
         };
         let hostile: Vec<Message> = messages

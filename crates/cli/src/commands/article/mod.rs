@@ -19,7 +19,7 @@ use crate::ui;
 #[command(
     after_help = "Examples:\n  rooflight article\n  rooflight article --decimal-units\n  rooflight article --out folder"
 )]
-pub(crate) struct Article {
+pub(super) struct Article {
     /// Write article.md, a CSV file for each table and the pictures into this folder, instead of printing
     #[arg(short, long, value_name = "FOLDER")]
     out: Option<PathBuf>,

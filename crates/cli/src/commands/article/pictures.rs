@@ -1,6 +1,6 @@
 //! The article's pictures: prefill by prompt length, steps by depth, tokens of cache.
 
-use planner::article::{FAMILY, Model, WEIGHT_BITS, memory};
+use planner::article::{ArticleModel, FAMILY, WEIGHT_BITS, memory};
 use planner::formula::{Head, Roofline, Units};
 use plot::{Axis, Bars, Figure, Lines, Panel, Series, Unit, grouped};
 
@@ -58,7 +58,7 @@ fn machine(units: Units) -> String {
     format!("Qwen1.5 on an RTX 4090: 1008 GB/s, 82.58 TFLOP/s, 24 GB, {counted}; cache in 16 bits")
 }
 
-fn prefill_panel(model: &Model, roof: &Roofline) -> Lines {
+fn prefill_panel(model: &ArticleModel, roof: &Roofline) -> Lines {
     let turns = roof.inflections(Head::LastToken);
     let last = turns.map_or(1000.0, |i| (4.0 * i.second).clamp(1000.0, 50_000.0)) as u64;
     let lengths = curve::factors(1, last);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use planner::{Kind, Prediction, Resource};
+use planner::{CostKind, Prediction, Resource};
 use plot::{Axis, Figure, Picture, Unit, Waterfall};
 use program::{Op, Program};
 use serde::Serialize;
@@ -83,13 +83,13 @@ struct Spent {
 }
 
 /// Which kind a phase belongs to.
-fn kind_of(head: &[&str], name: &str, kind: &str) -> Kind {
+fn kind_of(head: &[&str], name: &str, kind: &str) -> CostKind {
     match kind {
-        "attention" => Kind::Attention,
-        "linear" if head.contains(&name) => Kind::Head,
-        "linear" | "experts" => Kind::Linear,
-        "embed" => Kind::Embed,
-        _ => Kind::Rest,
+        "attention" => CostKind::Attention,
+        "linear" if head.contains(&name) => CostKind::Head,
+        "linear" | "experts" => CostKind::Linear,
+        "embed" => CostKind::Embed,
+        _ => CostKind::Rest,
     }
 }
 
@@ -106,7 +106,7 @@ impl Explanation {
     /// Of a test that was timed phase by phase.
     pub(super) fn new(program: &Program, test: Test, timing: &Timing, limits: &Limits) -> Self {
         let head = head(program);
-        let mut spent = [Spent::default(); Kind::ALL.len()];
+        let mut spent = [Spent::default(); CostKind::ALL.len()];
         for phase in &timing.phases {
             let spent = &mut spent[kind_of(&head, &phase.name, phase.kind) as usize];
             spent.seconds += phase.elapsed.as_secs_f64();
@@ -115,15 +115,15 @@ impl Explanation {
         let inside: f64 = spent.iter().map(|spent| spent.seconds).sum();
         let measured = timing.wall.as_secs_f64() + timing.sampling.as_secs_f64();
         let limit_of = |kind| limits.of_kind(kind, test.depth, test.n_prompt, test.n_gen);
-        let whole = Kind::ALL.into_iter().map(limit_of);
+        let whole = CostKind::ALL.into_iter().map(limit_of);
         let whole = whole.fold(Prediction::default(), |sum, part| sum.plus(&part));
 
         let mut groups = Vec::new();
         let mut waited = 0.0;
-        let mut add = |name, kinds: &[Kind]| {
+        let mut add = |name, kinds: &[CostKind]| {
             let limit = kinds.iter().map(|kind| limit_of(*kind));
             let limit = limit.fold(Prediction::default(), |sum, part| sum.plus(&part));
-            let of = |kind: &Kind| spent[*kind as usize];
+            let of = |kind: &CostKind| spent[*kind as usize];
             let seconds: f64 = kinds.iter().map(|kind| of(kind).seconds).sum();
             let phases: usize = kinds.iter().map(|kind| of(kind).phases).sum();
             // no more than half of a part is taken for waiting, nor so much that the rest would beat its limit
@@ -132,10 +132,10 @@ impl Explanation {
             waited += waiting;
             groups.push(Group::new(name, seconds - waiting, Some(&limit)));
         };
-        add("weights", &[Kind::Linear]);
-        add("attention", &[Kind::Attention]);
-        add("head", &[Kind::Head]);
-        add("norms", &[Kind::Embed, Kind::Rest]);
+        add("weights", &[CostKind::Linear]);
+        add("attention", &[CostKind::Attention]);
+        add("head", &[CostKind::Head]);
+        add("norms", &[CostKind::Embed, CostKind::Rest]);
         let barriers = whole.barriers;
         groups.push(Group {
             name: "barriers",

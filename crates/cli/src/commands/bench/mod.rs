@@ -34,7 +34,7 @@ const STEADY: Duration = Duration::from_secs(3);
                         rooflight bench -m model.gguf -d 4096 --explain\n  \
                         rooflight bench -m model.gguf -n 0 --chunk 16-512*2\n\n\
                         Flags and JSON keys are llama-bench's. Lists: 1,2,4 and 1-8+1 and 1-8*2.")]
-pub(crate) struct Bench {
+pub(super) struct Bench {
     #[command(flatten)]
     model: ModelArgs,
     /// Tokens of a prompt, 0 for no such test

@@ -28,7 +28,7 @@ use report::Report;
                   rooflight bench-mla --shape v2,v2-lite --contexts 1024,32768 --queries 1,512 --plot mla.svg\n  \
                   rooflight bench-mla --forms compressed,elided -ctk q8_0 --json\n\n\
                   Cells that would take longer than --budget, or more memory than there is, are left out and listed.")]
-pub(crate) struct BenchMla {
+pub(super) struct BenchMla {
     /// Shapes of the layer: v2 has 128 heads, v2-lite 16
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',', default_value = "v2")]
     shape: Vec<Shape>,

@@ -3,7 +3,7 @@
 use engine::DEFAULT_CHUNK;
 use models::{Mixture, ModelConfig};
 use planner::formula::{ModelShape, Roofline, Units};
-use planner::{Candidate, Cost, CostOptions, Counted, Estimate, Executed};
+use planner::{Candidate, Cost, CostOptions, CountedProgram, Estimate, Executed};
 use program::{CacheType, Program};
 
 use super::subject::Subject;
@@ -140,7 +140,7 @@ fn counted(
     let kernels = target.rates.clone().map(|rates| (Executed::of(program, k, v), rates));
     let measured = || kernels.as_ref().and_then(|(executed, rates)| executed.chunk(rates));
     let chunk = chunk.or_else(measured).unwrap_or(DEFAULT_CHUNK as u64);
-    Ok(Estimate::Counted(Box::new(Counted { cost, machine, chunk, kernels })))
+    Ok(Estimate::Counted(Box::new(CountedProgram { cost, machine, chunk, kernels })))
 }
 
 /// The article counts the embedding as a table of its own, and no norms. It knows neither experts nor latent attention.

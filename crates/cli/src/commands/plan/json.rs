@@ -1,6 +1,6 @@
 //! A plan for programs: stable keys, bytes, seconds, tokens. What is not known is null.
 
-use planner::plan::Point;
+use planner::plan::Timed;
 use planner::{Prediction, WhatIf};
 use serde_json::{Value, json};
 
@@ -73,7 +73,7 @@ pub(super) fn report(r: &Report<'_>) -> Value {
     })
 }
 
-fn point(point: &Point, rate: f64) -> Value {
+fn point(point: &Timed, rate: f64) -> Value {
     let Prediction { memory, int8, f32, barriers } = point.limit;
     json!({
         "tokens": point.tokens,

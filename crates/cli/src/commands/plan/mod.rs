@@ -37,7 +37,7 @@ use crate::{load, picture, ui, units};
                   rooflight plan qwen2.5-7b --ttft 500ms --tps 20 --context 32k\n  \
                   rooflight plan qwen2.5-7b --plot plan.svg\n  rooflight plan --list"
 )]
-pub(crate) struct Plan {
+pub(super) struct Plan {
     /// A GGUF file, a config.json or its folder, or a published name: qwen2.5-7b
     #[arg(value_name = "MODEL")]
     name: Option<String>,
@@ -97,7 +97,7 @@ struct Report<'a> {
     /// It was measured to be best.
     chunk_measured: bool,
     context: u64,
-    plan: planner::Plan,
+    plan: planner::Forecast,
     /// The same weights with each cache that is compared.
     candidates: Vec<Candidate>,
     /// What they come to.
@@ -193,7 +193,7 @@ impl Plan {
             subject,
             target,
             machine: target.machine(chosen.estimate.step_bytes() as u64)?,
-            plan: planner::Plan::of(&chosen.estimate, room, &Lengths::up_to(context)),
+            plan: planner::Forecast::of(&chosen.estimate, room, &Lengths::up_to(context)),
             weights: chosen.weights,
             cache: chosen.cache,
             chunk: chosen.estimate.chunk(),

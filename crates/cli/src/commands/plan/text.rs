@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use planner::WhatIf;
-use planner::plan::Point;
+use planner::plan::Timed;
 
 use super::{Report, miss};
 use crate::units::{decimal_bytes, scaled, short_seconds, thousands, three_figures};
@@ -184,7 +184,7 @@ fn expected(r: &Report<'_>) -> bool {
 }
 
 /// Tokens, read, compute, limit, and what is to be expected.
-fn times(r: &Report<'_>, point: &Point) -> Vec<String> {
+fn times(r: &Report<'_>, point: &Timed) -> Vec<String> {
     let limit = &point.limit;
     let mut row = vec![
         thousands(point.tokens),
