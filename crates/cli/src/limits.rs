@@ -23,7 +23,7 @@ impl Limits {
         (ceilings, threads): (&Ceilings, usize),
     ) -> Option<Limits> {
         let options = CostOptions { k: cache.k, v: cache.v, ..CostOptions::default() };
-        let cost = Cost::of(program, &options).ok()?;
+        let cost = Cost::of(program, &options);
         let machine = Machine::measured(ceilings, threads, cost.step(0).total().bytes())?;
         Some(Limits { cost, machine, chunk: chunk as u64, expected: None })
     }

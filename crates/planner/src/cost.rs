@@ -4,13 +4,11 @@
 //! apart and enter no limit, for an executor may fuse them away; nor does element-wise work, which is counted in
 //! elements. Closed forms of the same totals: [`crate::formula`].
 
-use program::{CacheSpec, CacheType, Node, Op, Program, Rows, ValueId, WeightSpec};
+use program::{CacheSpec, CacheType, Counted, Node, Program, Rows, WeightSpec};
 use std::ops::Range;
 
-use crate::formula::{Head, Parameters, positions_read, product, sum, triangle};
-use crate::latent::LatentCost;
-use crate::moe::ExpertsCost;
-use crate::{Error, Result};
+use crate::formula::{Head, Parameters, product, sum};
+use crate::op::OpCost;
 
 /// How a program is run, as far as its cost depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,118 +154,6 @@ impl std::iter::Sum for Work {
     }
 }
 
-/// One op and what its cost depends on.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OpCost {
-    /// The node's name, e.g. `blk.3.attn_q`.
-    pub name: String,
-    /// Its layer, if any.
-    pub layer: Option<usize>,
-    /// Its part of the model.
-    pub kind: CostKind,
-    rows: Option<Rows>,
-    per: Per,
-    /// Inputs and output: their rows, and bytes of a row.
-    values: Vec<(Rows, u64)>,
-    processor_cache: u64,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum Per {
-    /// `row_bytes` of each row, of at most `rows` different ones.
-    Embed {
-        row: u64,
-        row_bytes: u64,
-        rows: u64,
-    },
-    /// Weights once, multiply-adds per row.
-    Linear {
-        weights: u64,
-        bytes: u64,
-        int8_macs: u64,
-        f32_macs: u64,
-        biases: u64,
-        barriers: u64,
-    },
-    /// Bytes of the cache per position, multiply-adds per query and position.
-    Attention {
-        bytes: u64,
-        macs: u64,
-        tile: u64,
-    },
-    Latent(LatentCost),
-    Experts(ExpertsCost),
-    /// Weights once, elements per row.
-    Elements {
-        weights: u64,
-        bytes: u64,
-        elements: u64,
-    },
-}
-
-impl OpCost {
-    fn work(&self, load: &Load) -> Work {
-        let outputs = load.outputs.min(load.tokens);
-        let bytes = self.values.iter().map(|(rows, row_bytes)| match rows {
-            Rows::Tokens => load.tokens.saturating_mul(*row_bytes),
-            Rows::Selected => outputs.saturating_mul(*row_bytes),
-        });
-        let far = bytes.filter(|bytes| *bytes > self.processor_cache);
-        Work { activation_bytes: far.fold(0, u64::saturating_add), ..self.near_work(load) }
-    }
-
-    /// All but the activations.
-    fn near_work(&self, load: &Load) -> Work {
-        let outputs = load.outputs.min(load.tokens);
-        let rows = match self.rows {
-            Some(Rows::Tokens) => load.tokens,
-            Some(Rows::Selected) => outputs,
-            None => 0,
-        };
-        let zero = Work::default();
-        match self.per {
-            Per::Attention { bytes, macs, tile } => {
-                // Keys and values enter the cache even if nothing is asked of this layer.
-                let before = load.past.saturating_add(load.tokens - rows);
-                let tiles = rows.div_ceil(tile);
-                let read = positions_read(rows, tile).saturating_add(before.saturating_mul(tiles));
-                let attended = triangle(rows).saturating_add(before.saturating_mul(rows));
-                Work {
-                    cache_read_bytes: read.saturating_mul(bytes),
-                    cache_write_bytes: load.tokens.saturating_mul(bytes),
-                    f32_macs: attended.saturating_mul(macs),
-                    barriers: u64::from(load.tokens > 0),
-                    ..zero
-                }
-            }
-            Per::Latent(node) => node.work(load.past, load.tokens, rows),
-            _ if rows == 0 => zero,
-            Per::Experts(node) => node.work(rows),
-            Per::Embed { row, row_bytes, rows: table } => {
-                let read = rows.min(table);
-                let (weights, weight_bytes) =
-                    (read.saturating_mul(row), read.saturating_mul(row_bytes));
-                Work { weights, weight_bytes, barriers: 1, ..zero }
-            }
-            Per::Linear { weights, bytes, int8_macs, f32_macs, biases, barriers } => Work {
-                weights,
-                weight_bytes: bytes,
-                int8_macs: rows.saturating_mul(int8_macs),
-                f32_macs: rows.saturating_mul(f32_macs),
-                elements: rows.saturating_mul(biases),
-                barriers,
-                ..zero
-            },
-            Per::Elements { weights, bytes, elements } => Work {
-                weights,
-                weight_bytes: bytes,
-                elements: rows.saturating_mul(elements),
-                ..zero
-            },
-        }
-    }
-}
-
 /// Weights of one type in a model's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TypeBytes {
@@ -291,43 +177,21 @@ pub struct Cost {
 
 impl Cost {
     /// Count the ops of `program`.
-    ///
-    /// # Errors
-    /// [`Error::Op`] for an op whose cost is not known.
-    pub fn of(program: &Program, options: &CostOptions) -> Result<Cost> {
+    pub fn of(program: &Program, options: &CostOptions) -> Cost {
         let rows = if options.narrow { needed(program) } else { recorded(program) };
-        let rows_of = |value: ValueId| rows[value.0 as usize];
-        let mut ops = Vec::with_capacity(program.nodes.len());
         let mut input = None;
-        for node in &program.nodes {
-            let mut per = per(program, node, options)?;
-            if let Per::Linear { barriers, .. } = &mut per {
-                *barriers = u64::from(input != Some(node.inputs[0]));
+        let op = |node: &Node| {
+            let matrices = node.op.facts().counted == Counted::Matrices;
+            let shares_input = matrices && input == Some(node.inputs[0]);
+            if matrices {
                 input = Some(node.inputs[0]);
             }
-            let kind = match per {
-                Per::Embed { .. } => CostKind::Embed,
-                Per::Linear { .. } if node.layer.is_none() => CostKind::Head,
-                Per::Linear { .. } | Per::Experts(_) => CostKind::Linear,
-                Per::Attention { .. } | Per::Latent(_) => CostKind::Attention,
-                Per::Elements { .. } => CostKind::Rest,
-            };
-            let name = program.value(node.output).name.clone();
-            let passed_on = |value: &ValueId| {
-                let row_bytes = 4 * program.value(*value).shape.cols() as u64;
-                Some((rows_of(*value)?, row_bytes))
-            };
-            let values = match node.op {
-                Op::View | Op::Slice { .. } | Op::SelectRows => Vec::new(),
-                _ => node.inputs.iter().chain([&node.output]).filter_map(passed_on).collect(),
-            };
-            let rows = rows_of(node.output);
-            let processor_cache = options.processor_cache;
-            ops.push(OpCost { name, layer: node.layer, kind, rows, per, values, processor_cache });
-        }
+            OpCost::of(program, node, &rows, options, shares_input)
+        };
+        let ops = program.nodes.iter().map(op).collect();
         let position = |cache: &CacheSpec| cache.kind.position_bytes(options.k, options.v);
         let cache_bytes_per_token = program.caches.iter().map(position).sum();
-        Ok(Cost { ops, types: types(program), cache_bytes_per_token })
+        Cost { ops, types: types(program), cache_bytes_per_token }
     }
 
     /// The ops, in order.
@@ -353,20 +217,12 @@ impl Cost {
     /// Weights by part of the model: of the embedding all rows, which a step reads only one of; of experts those that a
     /// token uses and the others apart.
     pub fn parameters(&self) -> Parameters {
-        let table = |op: &OpCost| match op.per {
-            Per::Embed { row, rows, .. } => row.saturating_mul(rows),
-            _ => 0,
-        };
-        let embedding = self.ops.iter().map(table).fold(0, u64::saturating_add);
+        let embedding = self.ops.iter().map(OpCost::table_weights).fold(0, u64::saturating_add);
         let step = self.step(0);
         let head = step.of_kind(CostKind::Head).weights;
         let in_layers = [CostKind::Linear, CostKind::Attention, CostKind::Rest];
         let layers = sum(&in_layers.map(|kind| step.of_kind(kind).weights));
-        let idle = |op: &OpCost| match op.per {
-            Per::Experts(experts) => experts.idle_weights(),
-            _ => 0,
-        };
-        let idle = self.ops.iter().map(idle).fold(0, u64::saturating_add);
+        let idle = self.ops.iter().map(OpCost::idle_weights).fold(0, u64::saturating_add);
         let held = self.types.iter().fold(0, |all: u64, ty| all.saturating_add(ty.weights));
         let tied_embeddings = held < sum(&[layers, idle, head, embedding]);
         Parameters { layers, idle, head, embedding, tied_embeddings }
@@ -376,13 +232,7 @@ impl Cost {
     #[must_use]
     pub fn untiled(&self) -> Cost {
         let mut cost = self.clone();
-        for op in &mut cost.ops {
-            match &mut op.per {
-                Per::Attention { tile, .. } => *tile = 1,
-                Per::Latent(node) => node.tile = 1,
-                _ => {}
-            }
-        }
+        cost.ops.iter_mut().for_each(OpCost::untile);
         cost
     }
 
@@ -478,69 +328,6 @@ impl Pass<'_> {
     }
 }
 
-fn per(program: &Program, node: &Node, options: &CostOptions) -> Result<Per> {
-    let elements = program.value(node.output).shape.cols() as u64;
-    Ok(match &node.op {
-        Op::Embed { table } => {
-            let spec = program.weight(*table);
-            let rows = spec.rows as u64;
-            Per::Embed { row: spec.cols as u64, row_bytes: spec.bytes() / rows.max(1), rows }
-        }
-        Op::Linear { weight, bias } => {
-            let spec = program.weight(*weight);
-            let bias = bias.map(|bias| program.weight(bias));
-            let macs = n_weights(spec);
-            let blocks = spec.ty.block_len() > 1;
-            let biases = bias.map_or(0, n_weights);
-            Per::Linear {
-                weights: macs.saturating_add(biases),
-                bytes: spec.bytes().saturating_add(bias.map_or(0, WeightSpec::bytes)),
-                int8_macs: if blocks { macs } else { 0 },
-                f32_macs: if blocks { 0 } else { macs },
-                biases,
-                barriers: 0,
-            }
-        }
-        Op::Attention(at) => {
-            let cache = program.cache(at.cache).kind;
-            let q = program.value(node.inputs[0]).shape;
-            let out = program.value(node.output).shape;
-            Per::Attention {
-                bytes: cache.position_bytes(options.k, options.v),
-                macs: q.cols() as u64 + out.cols() as u64,
-                tile: options.query_tile.max(1) as u64,
-            }
-        }
-        Op::RmsNorm { weight, .. } => {
-            let spec = program.weight(*weight);
-            Per::Elements { weights: n_weights(spec), bytes: spec.bytes(), elements }
-        }
-        Op::Act(_) | Op::GatedAct(_) | Op::Add | Op::Scale(_) => {
-            Per::Elements { weights: 0, bytes: 0, elements }
-        }
-        Op::Route(router) => {
-            let bias = router.bias.map(|bias| program.weight(bias));
-            let (weights, bytes) = (bias.map_or(0, n_weights), bias.map_or(0, WeightSpec::bytes));
-            let scores = program.value(node.inputs[0]).shape.cols() as u64;
-            Per::Elements { weights, bytes, elements: scores }
-        }
-        Op::LatentAttention(at) => {
-            let cache = program.cache(at.cache).kind.position_bytes(options.k, options.v);
-            Per::Latent(LatentCost::of(program, node, &at.up, (cache, options.query_tile)))
-        }
-        Op::Experts { gate, up, down, n_experts, n_used, .. } => {
-            Per::Experts(ExpertsCost::of(program, [*gate, *up, *down], [*n_experts, *n_used]))
-        }
-        Op::View | Op::Slice { .. } | Op::SelectRows => {
-            Per::Elements { weights: 0, bytes: 0, elements: 0 }
-        }
-        other => {
-            let name = program.value(node.output).name.clone();
-            return Err(Error::Op { op: other.name(), name });
-        }
-    })
-}
-
 pub(crate) fn n_weights(spec: &WeightSpec) -> u64 {
     product(&[spec.rows as u64, spec.cols as u64])
 }
@@ -574,12 +361,9 @@ fn needed(program: &Program) -> Vec<Option<Rows>> {
     }
     for node in program.nodes.iter().rev() {
         let rows = values[node.output.0 as usize];
+        let state = node.op.facts().state;
         for (i, input) in node.inputs.iter().enumerate() {
-            let cached = match node.op {
-                Op::Attention(_) => i > 0,
-                Op::LatentAttention(_) => i > 1,
-                _ => false,
-            };
+            let cached = state.is_some_and(|used| i >= used.first_appended);
             let need = if cached { Some(Rows::Tokens) } else { rows };
             let value = &mut values[input.0 as usize];
             if *value != Some(Rows::Tokens) {

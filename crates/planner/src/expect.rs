@@ -4,10 +4,9 @@
 //! every token although one output is wanted, matrices of one input share a phase, norms before matrices cost nothing
 //! of their own.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
-use program::{CacheKind, CacheType, Node, Op, Program, Rows, ValueId};
+use program::{CacheKind, CacheType, Counted, Program, Reading, Rows, Uses, ValueId, WeightUse};
 use quant::GgmlType;
 
 use crate::cost::{Load, few_chunks};
@@ -136,64 +135,68 @@ pub struct Executed {
 impl Executed {
     /// Of `program` with these types of cache.
     pub fn of(program: &Program, k: CacheType, v: CacheType) -> Executed {
-        let rows = executed_rows(program);
-        let mut readers: HashMap<ValueId, Vec<&Node>> = HashMap::new();
-        for node in &program.nodes {
-            node.inputs.iter().for_each(|input| readers.entry(*input).or_default().push(node));
-        }
-        let feeds_matrices = |node: &Node| {
-            let readers = readers.get(&node.output).map_or(&[][..], Vec::as_slice);
-            let takes_in = |node: &&Node| {
-                matches!(node.op, Op::Linear { .. } | Op::Experts { .. } | Op::SelectRows)
-            };
-            program.value(node.output).shape.groups == 1 && readers.iter().all(takes_in)
+        let program = &program::passes::narrow(program);
+        let uses = Uses::of(program);
+        let counted = |node: usize| program.nodes[node].op.facts().counted;
+        let taken_in = |norm: ValueId| {
+            program.value(norm).shape.groups == 1
+                && uses.feeds_only(norm, |node| {
+                    matches!(counted(node), Counted::Matrices | Counted::Experts { .. })
+                })
         };
         let mut parts: Vec<Part> = Vec::new();
-        for (node, rows) in program.nodes.iter().zip(rows) {
-            match &node.op {
-                Op::Linear { weight, .. } => {
-                    let spec = program.weight(*weight);
-                    let matrix = (spec.ty, (spec.rows * spec.cols) as u64);
-                    let source = node.inputs[0];
+        for node in &program.nodes {
+            let facts = node.op.facts();
+            let rows = program.value(node.output).shape.rows;
+            let matrices = |used: &WeightUse| {
+                let spec = program.weight(used.id);
+                let weights = (spec.rows * spec.cols) as u64 / used.reading.parts(spec);
+                match used.reading {
+                    Reading::Matrix | Reading::Copies { .. } => Some((spec.ty, weights)),
+                    Reading::Vector | Reading::TableRow | Reading::OnLoad => None,
+                }
+            };
+            let matrices = facts.weights.iter().filter_map(matrices);
+            match facts.counted {
+                Counted::Matrices => {
+                    let source = uses.root(node.inputs[0]);
                     let same = parts.iter_mut().find_map(|part| match part {
                         Part::Linear { input, weights, .. } if *input == source => Some(weights),
                         _ => None,
                     });
                     match same {
-                        Some(weights) => weights.push(matrix),
+                        Some(weights) => weights.extend(matrices),
                         None => parts.push(Part::Linear {
                             input: source,
                             rows,
                             head: node.layer.is_none(),
-                            weights: vec![matrix],
+                            weights: matrices.collect(),
                         }),
                     }
                 }
-                Op::Attention(at) => {
-                    let CacheKind::Heads { n_kv_heads, key_dim, value_dim, .. } =
-                        program.cache(at.cache).kind
-                    else {
+                Counted::Attention { .. } => {
+                    let kind = facts.state.map(|used| program.cache(used.cache).kind);
+                    let Some(CacheKind::Heads { n_kv_heads, key_dim, value_dim, .. }) = kind else {
                         unreachable!("the recorder gave attention a cache of heads")
                     };
-                    let n_heads = program.value(node.inputs[0]).shape.groups;
-                    let shape = AttentionShape { n_heads, n_kv_heads, key_dim, value_dim, k, v };
-                    parts.push(Part::Attention(shape));
+                    parts.push(Part::Attention(AttentionShape {
+                        n_heads: program.value(node.inputs[0]).shape.groups,
+                        n_kv_heads,
+                        key_dim,
+                        value_dim,
+                        k,
+                        v,
+                    }));
                 }
-                Op::Experts { gate, up, down, n_experts, n_used, .. } => {
-                    let of_one = |id| {
-                        let spec = program.weight(id);
-                        (spec.ty, (spec.rows * spec.cols / n_experts.max(&1)) as u64)
-                    };
-                    parts.push(Part::Experts {
-                        rows,
-                        n_experts: *n_experts as u64,
-                        n_used: *n_used as u64,
-                        weights: [*gate, *up, *down].map(of_one).into(),
-                    });
-                }
-                Op::LatentAttention(_) => parts.push(Part::Unknown),
-                Op::Embed { .. } => parts.push(Part::Elements { rows, elements: 0 }),
-                Op::RmsNorm { .. } if !feeds_matrices(node) => {
+                Counted::Experts { n_experts, n_used, .. } => parts.push(Part::Experts {
+                    rows,
+                    n_experts: n_experts as u64,
+                    n_used: n_used as u64,
+                    weights: matrices.collect(),
+                }),
+                Counted::LatentAttention => parts.push(Part::Unknown),
+                Counted::Lookup => parts.push(Part::Elements { rows, elements: 0 }),
+                Counted::Norm if !taken_in(node.output) => {
                     let new = program.value(node.output).shape.cols() as u64;
                     match parts.last_mut() {
                         Some(Part::Elements { elements, .. }) if *elements > 0 => *elements += new,
@@ -201,7 +204,7 @@ impl Executed {
                     }
                 }
                 // sums and activations ride on the matrices before them
-                _ => {}
+                Counted::Norm | Counted::Elements | Counted::Nothing => {}
             }
         }
         Executed { parts, vocab_size: program.vocab_size() as u64 }
@@ -302,29 +305,4 @@ impl Executed {
         seconds(1)?;
         Some(smallest_chunk(|rows| seconds(rows).unwrap_or(0.0)))
     }
-}
-
-/// Rows for which each node's output is computed: selection of rows moves up past ops that treat every row alone, but
-/// not past attention, and only where nothing else reads the value.
-fn executed_rows(program: &Program) -> Vec<Rows> {
-    let mut readers: HashMap<ValueId, Vec<usize>> = HashMap::new();
-    for (index, node) in program.nodes.iter().enumerate() {
-        node.inputs.iter().for_each(|input| readers.entry(*input).or_default().push(index));
-    }
-    let mut rows: Vec<Rows> =
-        program.nodes.iter().map(|node| program.value(node.output).shape.rows).collect();
-    for (index, node) in program.nodes.iter().enumerate().rev() {
-        let attends = |node: &Node| matches!(node.op, Op::Attention(_) | Op::LatentAttention(_));
-        let row_wise = !attends(node) && !matches!(node.op, Op::Embed { .. } | Op::SelectRows);
-        let is_output = program.outputs.iter().any(|(_, output)| *output == node.output);
-        let selects = |&reader: &usize| {
-            let node = &program.nodes[reader];
-            !attends(node) && rows[reader] == Rows::Selected
-        };
-        let readers = readers.get(&node.output);
-        if row_wise && !is_output && readers.is_some_and(|readers| readers.iter().all(selects)) {
-            rows[index] = Rows::Selected;
-        }
-    }
-    rows
 }

@@ -8,6 +8,8 @@
 //! per token, `g` query heads per key-value head, `wb` and `ab` bytes per weight and per cache element, `tri(n) =
 //! n(n+1)/2`, `BW` and `F` bytes and FLOP per second.
 
+use program::Mask;
+
 /// What "giga" means in figures such as 1008 GB/s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Units {
@@ -151,6 +153,51 @@ pub fn positions_read(n_tokens: u64, tile: u64) -> u64 {
     let (full, rest) = (n_tokens / tile, n_tokens % tile);
     let whole = product(&[tile, triangle(full)]);
     whole.saturating_add(if rest > 0 { n_tokens } else { 0 })
+}
+
+/// Cached positions read by `n_tokens` queries after `past` positions, in tiles as in [`positions_read`], each query
+/// seeing what `mask` lets it see.
+pub fn positions_seen(mask: Mask, past: u64, n_tokens: u64, tile: u64) -> u64 {
+    let [past, n_tokens, tile] = [past, n_tokens, tile.max(1)].map(u128::from);
+    let triangle = |n: u128| if n.is_multiple_of(2) { n / 2 * (n + 1) } else { n.div_ceil(2) * n };
+    let (full, rest) = (n_tokens / tile, n_tokens % tile);
+    let n_tiles = full + u128::from(rest > 0);
+    // up to the last query of each tile
+    let ends =
+        tile.saturating_mul(triangle(full)).saturating_add(if rest > 0 { n_tokens } else { 0 });
+    let all = past.saturating_mul(n_tiles).saturating_add(ends);
+    // less what lies before the first position that the tile's first query sees
+    let seen = match mask {
+        Mask::Causal => all,
+        Mask::Full => n_tiles.saturating_mul(past + n_tokens),
+        Mask::Window(n) => {
+            // max(0, past + 1 - n + i tile) over the tiles i
+            let n = u128::from(n);
+            let reached = n.saturating_sub(past + 1).div_ceil(tile).min(n_tiles);
+            let first = (past + 1 + reached * tile).saturating_sub(n);
+            let rest = n_tiles - reached;
+            let steps = triangle(rest.saturating_sub(1)).saturating_mul(tile);
+            all.saturating_sub(first.saturating_mul(rest).saturating_add(steps))
+        }
+        Mask::Chunk(n) => {
+            let n = u128::from(n).max(1);
+            all.saturating_sub(floor_sum(n_tiles, n, tile, past).saturating_mul(n))
+        }
+    };
+    u64::try_from(seen).unwrap_or(u64::MAX)
+}
+
+/// `floor((a i + b) / m)` summed over `i` below `n`, as in Euclid's algorithm.
+fn floor_sum(n: u128, m: u128, a: u128, b: u128) -> u128 {
+    let Some(before) = n.checked_sub(1) else { return 0 };
+    let triangle = if n.is_multiple_of(2) { n / 2 * before } else { before / 2 * n };
+    let whole = triangle.saturating_mul(a / m).saturating_add(n.saturating_mul(b / m));
+    let (a, b) = (a % m, b % m);
+    let last = a.saturating_mul(n).saturating_add(b);
+    if last < m {
+        return whole;
+    }
+    whole.saturating_add(floor_sum(last / m, a, m, last % m))
 }
 
 /// `n(n+1)/2`: positions that the queries of a prompt of `n` tokens attend to.
@@ -342,4 +389,32 @@ pub(crate) fn product(factors: &[u64]) -> u64 {
 
 pub(crate) fn sum(terms: &[u64]) -> u64 {
     terms.iter().fold(0, |all, &x| all.saturating_add(x))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_those_that_tiles_of_queries_see() {
+        let masks = [1, 2, 7, 30].into_iter().flat_map(|n| [Mask::Window(n), Mask::Chunk(n)]);
+        for mask in masks.chain([Mask::Causal, Mask::Full]) {
+            for (past, n, tile) in
+                [(0, 0, 1), (0, 1, 1), (0, 20, 1), (13, 20, 3), (40, 9, 4), (5, 64, 8), (29, 33, 5)]
+            {
+                let tiles = (0..n).step_by(tile);
+                let want: u64 = tiles
+                    .map(|at| {
+                        let all = mask == Mask::Full;
+                        let end = if all { past + n } else { past + (at + tile).min(n) };
+                        (end - mask.first(past + at)) as u64
+                    })
+                    .sum();
+                let seen = positions_seen(mask, past as u64, n as u64, tile as u64);
+                assert_eq!(seen, want, "{mask:?} {past} {n} {tile}");
+            }
+        }
+        let far = positions_seen(Mask::Window(4096), 1 << 40, 1 << 40, 64);
+        assert_eq!(far, (1 << 34) * (4096 + 63));
+    }
 }

@@ -1,16 +1,14 @@
 //! The cost of latent attention: its cheaper form, and what that reads. What each form computes: [`MlaDims`].
 
-use program::{LatentUp, MlaDims, MlaForm, Node, Program, WeightId};
+use program::{MlaDims, MlaForm};
 
 use crate::cost::Work;
 use crate::formula::positions_read;
 
-/// One node of latent attention, with a cache of latents.
+/// One node of latent attention, with a cache of latents; its weights are counted apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LatentCost {
     pub(crate) dims: MlaDims,
-    /// Of the weights that make keys and values.
-    pub(crate) weight_bytes: u64,
     /// Of one cached position.
     pub(crate) position_bytes: u64,
     /// Queries that share one read of the cache.
@@ -18,25 +16,6 @@ pub(crate) struct LatentCost {
 }
 
 impl LatentCost {
-    /// The last argument: bytes of one cached position, and queries that share one read of it.
-    pub(crate) fn of(
-        program: &Program,
-        node: &Node,
-        up: &LatentUp,
-        (position_bytes, tile): (u64, usize),
-    ) -> LatentCost {
-        let bytes = |id: &WeightId| program.weight(*id).bytes();
-        LatentCost {
-            dims: MlaDims::of(program, node),
-            weight_bytes: match up {
-                LatentUp::Split { k_b, v_b } => bytes(k_b).saturating_add(bytes(v_b)),
-                LatentUp::Joint { kv_b } => bytes(kv_b),
-            },
-            position_bytes,
-            tile: tile.max(1) as u64,
-        }
-    }
-
     /// `rows` queries of `tokens` new positions after `past`: in the cheaper form, a single query always absorbed.
     pub(crate) fn work(&self, past: u64, tokens: u64, rows: u64) -> Work {
         let before = past.saturating_add(tokens - rows);
@@ -49,10 +28,7 @@ impl LatentCost {
             _ => positions_read(rows, self.tile)
                 .saturating_add(before.saturating_mul(rows.div_ceil(self.tile))),
         };
-        let used = u64::from(rows > 0);
         Work {
-            weights: used * self.dims.up_weights(),
-            weight_bytes: used * self.weight_bytes,
             cache_read_bytes: read.saturating_mul(self.position_bytes),
             cache_write_bytes: tokens.saturating_mul(self.position_bytes),
             f32_macs: match rows {
@@ -75,11 +51,10 @@ mod tests {
 
     #[test]
     fn a_node_takes_the_cheaper_form() {
-        let node = LatentCost { dims: V2, weight_bytes: 7, position_bytes: 1152, tile: 8 };
+        let node = LatentCost { dims: V2, position_bytes: 1152, tile: 8 };
         let step = node.work(1000, 1, 1);
         assert_eq!(step.f32_macs, V2.macs(MlaForm::Elided, 1000, 1));
         assert_eq!((step.cache_read_bytes, step.cache_write_bytes), (1001 * 1152, 1152));
-        assert_eq!((step.weights, step.weight_bytes), (V2.up_weights(), 7));
         let prompt = node.work(0, 500, 500);
         assert_eq!(prompt.f32_macs, V2.macs(MlaForm::Compressed, 0, 500));
         assert_eq!(prompt.cache_read_bytes, 500 * 1152);

@@ -13,7 +13,6 @@
 pub mod article;
 pub mod cost;
 pub mod devices;
-mod error;
 mod estimate;
 mod expect;
 pub mod formula;
@@ -21,15 +20,16 @@ pub mod goal;
 mod latent;
 mod measure;
 pub mod moe;
+mod op;
 pub mod plan;
 pub mod predict;
 mod rates;
 
 pub use cost::{Cost, CostKind, CostOptions, Load, Pass, Work};
-pub use error::{Error, Result};
 pub use estimate::{CountedProgram, Estimate, Turns};
 pub use expect::{Executed, Expected};
 pub use measure::measure;
+pub use op::OpCost;
 pub use plan::{Candidate, Forecast, Lengths, WhatIf, what_if};
 pub use predict::{Machine, Prediction, Resource, first_inflection, share};
 pub use rates::{AttentionRate, AttentionShape, LinearRate, Overheads, Rates, Wanted};

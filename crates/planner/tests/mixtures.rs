@@ -81,7 +81,7 @@ fn expert_weights(c: &ModelConfig) -> u64 {
 fn a_step_reads_the_experts_it_uses() {
     let c = v2_lite();
     let program = program(&c, GgmlType::F16);
-    let cost = Cost::of(&program, &RECORDED).unwrap();
+    let cost = Cost::of(&program, &RECORDED);
     let step = cost.step(0);
     assert_eq!(step.total().weight_bytes, program.weight_bytes_per_token());
     let matrices = step.of_kind(CostKind::Linear).weights + step.of_kind(CostKind::Head).weights;
@@ -98,7 +98,7 @@ fn a_step_reads_the_experts_it_uses() {
 fn multiply_adds_are_the_closed_form() {
     let c = v2_lite();
     for ty in [GgmlType::F16, GgmlType::Q8_0] {
-        let cost = Cost::of(&program(&c, ty), &RECORDED).unwrap();
+        let cost = Cost::of(&program(&c, ty), &RECORDED);
         let per_token = dense_weights(&c) + 2 * 6 * expert_weights(&c);
         for n in [1, 2, 77, 500] {
             let step = cost.step(n - 1).total();
@@ -121,7 +121,7 @@ fn multiply_adds_are_the_closed_form() {
 #[test]
 fn bytes_are_the_closed_form() {
     let c = v2_lite();
-    let cost = Cost::of(&program(&c, GgmlType::F16), &RECORDED).unwrap();
+    let cost = Cost::of(&program(&c, GgmlType::F16), &RECORDED);
     assert_eq!(cost.cache_bytes_per_token(), 3 * 2 * (512 + 64));
     for n in [2, 40, 4000] {
         let work = cost.prefill(n, Head::LastToken);
@@ -134,7 +134,7 @@ fn bytes_are_the_closed_form() {
         assert_eq!(cost.step(n).total().cache_read_bytes, (n + 1) * cost.cache_bytes_per_token());
     }
     let q8 = CostOptions { k: CacheType::Q8_0, ..RECORDED };
-    let q8 = Cost::of(&program(&c, GgmlType::F16), &q8).unwrap();
+    let q8 = Cost::of(&program(&c, GgmlType::F16), &q8);
     assert_eq!(q8.cache_bytes_per_token(), 3 * (512 * 34 / 32 + 64 * 2));
 }
 
@@ -143,8 +143,8 @@ fn bytes_are_the_closed_form() {
 fn narrowing_drops_what_no_output_needs() {
     let c = v2_lite();
     let program = program(&c, GgmlType::F16);
-    let narrow = Cost::of(&program, &CostOptions { narrow: true, ..RECORDED }).unwrap();
-    let recorded = Cost::of(&program, &RECORDED).unwrap();
+    let narrow = Cost::of(&program, &CostOptions { narrow: true, ..RECORDED });
+    let recorded = Cost::of(&program, &RECORDED);
     assert_eq!(narrow.step(50).total(), recorded.step(50).total());
     let none = narrow.pass(&planner::Load { past: 0, tokens: 40, outputs: 0 });
     let last = none.of_layer(Some(2));
@@ -160,7 +160,7 @@ fn narrowing_drops_what_no_output_needs() {
 fn weights_of_experts_are_active_or_idle() {
     let c = v2_lite();
     let program = program(&c, GgmlType::F16);
-    let cost = Cost::of(&program, &RECORDED).expect("every op is known");
+    let cost = Cost::of(&program, &RECORDED);
     let p = cost.parameters();
     let held: u64 = program.weights.iter().map(|w| (w.rows * w.cols) as u64).sum();
     assert_eq!((p.total(), p.resident()), (held, held));
@@ -168,7 +168,7 @@ fn weights_of_experts_are_active_or_idle() {
     assert_eq!(p.active(), held - p.idle - p.embedding);
     assert!(!p.tied_embeddings);
     let tied = ModelConfig { tied_embeddings: true, ..c };
-    let cost = Cost::of(&self::program(&tied, GgmlType::F16), &RECORDED).expect("known");
+    let cost = Cost::of(&self::program(&tied, GgmlType::F16), &RECORDED);
     let p = cost.parameters();
     assert!(p.tied_embeddings);
     assert_eq!(p.resident(), held - p.embedding);
@@ -178,7 +178,7 @@ fn weights_of_experts_are_active_or_idle() {
 fn without_tiles_every_query_reads_the_latents() {
     let program = program(&v2_lite(), GgmlType::F16);
     let options = CostOptions { query_tile: 64, ..RECORDED };
-    let cost = Cost::of(&program, &options).expect("every op is known");
+    let cost = Cost::of(&program, &options);
     let load = Load { past: 5000, tokens: 64, outputs: 1 };
     let read = |cost: &Cost| cost.pass(&load).total().cache_read_bytes;
     assert_eq!(read(&cost.untiled()), 3 * 2 * 576 * (64 * 5000 + triangle(64)));
@@ -210,7 +210,7 @@ fn active_weights_of_published_mixtures() {
         let q8_0 = models::Mixture::from_name("Q8_0").expect("a file type");
         let ty = |name: &str, dims: &[u64]| q8_0.tensor_type(&c, name, dims);
         let program = models::from_config(&c, &ty).expect("whole blocks").program;
-        let cost = Cost::of(&program, &RECORDED).expect("every op is known");
+        let cost = Cost::of(&program, &RECORDED);
         assert_eq!(cost.parameters().active(), want, "{name}");
         let held: u64 = program.weights.iter().map(|w| (w.rows * w.cols) as u64).sum();
         assert_eq!(cost.parameters().resident(), held, "{name}");

@@ -83,7 +83,7 @@ fn configs() -> Vec<ModelConfig> {
 fn weights_of_a_step_are_the_active_parameters() {
     for c in configs() {
         let program = program(&c, GgmlType::F16);
-        let cost = Cost::of(&program, &RECORDED).unwrap();
+        let cost = Cost::of(&program, &RECORDED);
         let p = shape(&c).parameters();
         let step = cost.step(0);
         let embed = step.of_kind(CostKind::Embed);
@@ -106,7 +106,7 @@ fn weights_of_a_step_are_the_active_parameters() {
 fn multiply_adds_are_the_closed_form() {
     for c in configs() {
         let program = program(&c, GgmlType::F16);
-        let cost = Cost::of(&program, &RECORDED).unwrap();
+        let cost = Cost::of(&program, &RECORDED);
         let plain = ModelShape { qkv_bias: false, norms: false, ..shape(&c) };
         let roof = Roofline::new(&plain, 1.0, 1.0);
         for n in [1, 2, 77, 500] {
@@ -127,7 +127,7 @@ fn bytes_are_the_closed_form() {
         let s = shape(&c);
         assert_eq!(program.cache_elements_per_token(), s.cache_elements_per_token());
         for tile in [1, 7, 64] {
-            let cost = Cost::of(&program, &CostOptions { query_tile: tile, ..RECORDED }).unwrap();
+            let cost = Cost::of(&program, &CostOptions { query_tile: tile, ..RECORDED });
             let per_token = s.cache_elements_per_token() * 2;
             assert_eq!(cost.cache_bytes_per_token(), per_token);
             for n in [1, 6, 64, 300] {
@@ -147,7 +147,7 @@ fn seconds_of_the_articles_model() {
     let c = ModelConfig { n_heads: 4, n_kv_heads: 4, ..config("qwen2") };
     let ty = |_: &str, _: &[u64]| Some(GgmlType::F16);
     let program = models::from_config(&c, &ty).unwrap().program;
-    let cost = Cost::of(&program, &RECORDED).unwrap();
+    let cost = Cost::of(&program, &RECORDED);
     let roof = Roofline::new(&shape(&c), 50e9, 1e12);
     let read = |work: Work, rows: u64| {
         let embed = rows * c.hidden_size as u64 * 2;
@@ -160,9 +160,9 @@ fn seconds_of_the_articles_model() {
 #[test]
 fn block_formats_and_cache_types_have_their_own_bytes() {
     let c = config("qwen3");
-    let f16 = Cost::of(&program(&c, GgmlType::F16), &RECORDED).unwrap();
+    let f16 = Cost::of(&program(&c, GgmlType::F16), &RECORDED);
     let options = CostOptions { k: CacheType::Q8_0, v: CacheType::F32, ..RECORDED };
-    let q4 = Cost::of(&program(&c, GgmlType::Q4K), &options).unwrap();
+    let q4 = Cost::of(&program(&c, GgmlType::Q4K), &options);
     let (plain, blocks) = (f16.step(9), q4.step(9));
     for kind in [CostKind::Embed, CostKind::Linear, CostKind::Head] {
         let (plain, blocks) = (plain.of_kind(kind), blocks.of_kind(kind));
@@ -183,7 +183,7 @@ fn block_formats_and_cache_types_have_their_own_bytes() {
 #[test]
 fn kinds_and_layers_add_up() {
     for c in configs() {
-        let cost = Cost::of(&program(&c, GgmlType::Q8_0), &CostOptions::default()).unwrap();
+        let cost = Cost::of(&program(&c, GgmlType::Q8_0), &CostOptions::default());
         let pass = cost.pass(&Load { past: 100, tokens: 37, outputs: 1 });
         let kinds: Work = CostKind::ALL.iter().map(|&kind| pass.of_kind(kind)).sum();
         assert_eq!(kinds, pass.total());
@@ -197,7 +197,7 @@ fn kinds_and_layers_add_up() {
 /// A prompt in chunks does what it does in one, but for the weights; positions before a chunk are read by each tile.
 #[test]
 fn chunks_add_up() {
-    let cost = Cost::of(&program(&config("qwen2"), GgmlType::Q8_0), &RECORDED).unwrap();
+    let cost = Cost::of(&program(&config("qwen2"), GgmlType::Q8_0), &RECORDED);
     let whole = cost.prefill(300, Head::LastToken).total();
     let loads: Vec<Load> = planner::cost::chunks(0..300, 128).collect();
     assert_eq!(
@@ -217,7 +217,7 @@ fn chunks_add_up() {
 #[test]
 fn many_chunks_are_counted_together() {
     for c in [config("qwen2"), config("llama")] {
-        let cost = Cost::of(&program(&c, GgmlType::Q8_0), &CostOptions::default()).unwrap();
+        let cost = Cost::of(&program(&c, GgmlType::Q8_0), &CostOptions::default());
         for (positions, chunk) in [(0..0, 1), (5..6, 1), (0..2999, 1), (7..6000, 2), (3..1030, 9)] {
             let passes = planner::cost::chunks(positions.clone(), chunk);
             let sum: Work = passes.map(|load| cost.pass(&load).total()).sum();
@@ -234,8 +234,8 @@ fn many_chunks_are_counted_together() {
 fn narrowing_drops_what_no_output_needs() {
     for c in configs() {
         let program = program(&c, GgmlType::Q8_0);
-        let recorded = Cost::of(&program, &RECORDED).unwrap();
-        let narrow = Cost::of(&program, &CostOptions { narrow: true, ..RECORDED }).unwrap();
+        let recorded = Cost::of(&program, &RECORDED);
+        let narrow = Cost::of(&program, &CostOptions { narrow: true, ..RECORDED });
         assert_eq!(narrow.step(50).total(), recorded.step(50).total());
         let n = 40;
         let (h, q) = (c.hidden_size as u64, (c.n_heads * c.head_dim) as u64);
@@ -256,7 +256,7 @@ fn narrowing_drops_what_no_output_needs() {
 
 #[test]
 fn contexts_that_fit() {
-    let cost = Cost::of(&program(&config("qwen2"), GgmlType::Q4_0), &RECORDED).unwrap();
+    let cost = Cost::of(&program(&config("qwen2"), GgmlType::Q4_0), &RECORDED);
     let (weights, position) = (cost.resident_bytes() as f64, cost.cache_bytes_per_token() as f64);
     let longest = |memory| longest_context(memory, weights, position);
     assert_eq!(longest(weights + 10.5 * position), Some(10));
@@ -269,7 +269,7 @@ fn contexts_that_fit() {
 #[test]
 fn counted_inflections_are_near_the_closed_form() {
     for c in configs() {
-        let cost = Cost::of(&program(&c, GgmlType::F16), &RECORDED).unwrap();
+        let cost = Cost::of(&program(&c, GgmlType::F16), &RECORDED);
         for balance in [10.0, 40.0, 100.0] {
             let (bandwidth, flops) = (10e9, balance * 10e9);
             let machine =
@@ -298,7 +298,7 @@ fn an_inflection_is_where_compute_crosses_read() {
         _ => Some(GgmlType::F16),
     };
     let program = models::from_config(&c, &ty).unwrap().program;
-    let cost = Cost::of(&program, &CostOptions::default()).unwrap();
+    let cost = Cost::of(&program, &CostOptions::default());
     let machine = Machine { bandwidth: 10e9, int8_macs: 1e12, f32_macs: 4e11, barrier: 0.0 };
     let at = first_inflection(&cost, &machine, 1 << 20).expect("arithmetic binds");
     let of = |n: u64| Prediction::of_prefill(&cost, 0..n, n, &machine);
@@ -314,7 +314,6 @@ fn activations_count_where_they_leave_the_processors_cache() {
     let c = config("llama");
     let cost = |processor_cache| {
         Cost::of(&program(&c, GgmlType::Q8_0), &CostOptions { processor_cache, ..RECORDED })
-            .unwrap()
     };
     let n = 100;
     let prefill = |cost: &Cost| cost.prefill(n, Head::LastToken).total();
@@ -340,6 +339,6 @@ fn activations_count_where_they_leave_the_processors_cache() {
 #[test]
 fn attention_without_tiles() {
     let program = program(&config("qwen3"), GgmlType::Q8_0);
-    let tiled = Cost::of(&program, &CostOptions { query_tile: 64, ..RECORDED }).unwrap();
-    assert_eq!(tiled.untiled(), Cost::of(&program, &RECORDED).unwrap());
+    let tiled = Cost::of(&program, &CostOptions { query_tile: 64, ..RECORDED });
+    assert_eq!(tiled.untiled(), Cost::of(&program, &RECORDED));
 }

@@ -60,7 +60,7 @@ fn work_takes_as_long_as_what_binds() {
 #[test]
 fn steps_and_prompts() {
     let options = CostOptions { query_tile: 1, narrow: false, ..CostOptions::default() };
-    let cost = Cost::of(&program().unwrap(), &options).unwrap();
+    let cost = Cost::of(&program().unwrap(), &options);
     let head = 5000 * 68;
     let step = Prediction::of_step(&cost, 1000, &MACHINE);
     // A row of the embedding, the head, the output matrix; 1001 positions read and one written.
@@ -83,7 +83,7 @@ fn steps_and_prompts() {
 
 #[test]
 fn parts_of_the_model_add_up() {
-    let cost = Cost::of(&program().unwrap(), &CostOptions::default()).unwrap();
+    let cost = Cost::of(&program().unwrap(), &CostOptions::default());
     let load = Load { past: 70, tokens: 20, outputs: 1 };
     let parts = CostKind::ALL.map(|kind| Prediction::of_kind(&cost, &load, kind, &MACHINE));
     let sum = parts.iter().fold(Prediction::default(), |all, part| all.plus(part));
@@ -99,8 +99,7 @@ fn parts_of_the_model_add_up() {
 fn smaller_caches_read_less() {
     let cost = |kv| {
         let options = CostOptions { k: kv, v: kv, ..CostOptions::default() };
-        Prediction::of_step(&Cost::of(&program().unwrap(), &options).unwrap(), 4096, &MACHINE)
-            .memory
+        Prediction::of_step(&Cost::of(&program().unwrap(), &options), 4096, &MACHINE).memory
     };
     assert!(cost(CacheType::Q8_0) < cost(CacheType::F16));
     assert!(cost(CacheType::F16) < cost(CacheType::F32));

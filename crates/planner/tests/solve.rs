@@ -21,7 +21,7 @@ fn estimate(model: &str, weights: &str, kv: CacheType) -> Estimate {
     let ty = |name: &str, dims: &[u64]| mixture.tensor_type(&config, name, dims);
     let program = models::from_config(&config, &ty).expect("whole blocks").program;
     let options = CostOptions { k: kv, v: kv, ..CostOptions::default() };
-    let cost = Cost::of(&program, &options).expect("known ops");
+    let cost = Cost::of(&program, &options);
     Estimate::Counted(Box::new(CountedProgram {
         cost,
         machine: MACHINE,
@@ -211,7 +211,7 @@ fn kernels_tell_what_is_to_be_expected() {
         overheads: Overheads::default(),
     });
     let executed = Executed::of(&program, kv, kv);
-    let cost = Cost::of(&program, &CostOptions::default()).unwrap();
+    let cost = Cost::of(&program, &CostOptions::default());
     let with = |kernels| {
         Estimate::Counted(Box::new(CountedProgram {
             cost: cost.clone(),

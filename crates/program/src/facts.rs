@@ -80,9 +80,19 @@ pub enum Counted {
     /// Multiply-adds of each row with each weight of the matrices.
     Matrices,
     /// Multiply-adds of each row with the matrices of the experts it uses.
-    Experts,
+    Experts {
+        /// How many there are.
+        n_experts: usize,
+        /// How many a row uses.
+        n_used: usize,
+        /// The last of an expert's matrices: its inputs are activations, its outputs are summed.
+        down: WeightId,
+    },
     /// Multiply-adds of each query with each position it sees, and bytes of the cache.
-    Attention,
+    Attention {
+        /// What a query sees.
+        mask: Mask,
+    },
     /// Likewise over latents: see [`MlaDims`](crate::MlaDims).
     LatentAttention,
     /// Elements of its input: a sum over each group comes before them.
@@ -120,7 +130,7 @@ impl Op {
                 weights: factors(&at.rope).into_iter().chain(sinks(&at.score)).collect(),
                 rows: RowRule::Sequence { whole: at.score.mask == Mask::Full },
                 state: Some(StateUse { cache: at.cache, first_appended: 1 }),
-                counted: Counted::Attention,
+                counted: Counted::Attention { mask: at.score.mask },
             },
             Op::LatentAttention(at) => {
                 let up = match at.up {
@@ -140,9 +150,11 @@ impl Op {
                 same_row(bias.into_iter().collect(), Counted::Elements)
             }
             Op::Experts { gate, up, down, act: _, n_experts, n_used } => {
-                let reading = Copies { n: *n_experts, n_used: *n_used };
+                let (n_experts, n_used) = (*n_experts, *n_used);
+                let reading = Copies { n: n_experts, n_used };
                 let weights = [gate, up, down].map(|id| used(*id, reading));
-                same_row(weights.to_vec(), Counted::Experts)
+                let counted = Counted::Experts { n_experts, n_used, down: *down };
+                same_row(weights.to_vec(), counted)
             }
             Op::Act(_) | Op::GatedAct(_) | Op::Add | Op::Scale(_) => {
                 same_row(Vec::new(), Counted::Elements)

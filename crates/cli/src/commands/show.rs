@@ -236,7 +236,6 @@ impl Experts {
             gating: match experts.gating {
                 Gating::Softmax => "softmax",
                 Gating::Sigmoid => "sigmoid",
-                _ => "unknown",
             },
             groups: experts
                 .groups

@@ -135,7 +135,7 @@ fn counted(
     (target, chunk): (&Target, Option<u64>),
 ) -> anyhow::Result<Estimate> {
     let processor_cache = processor_cache().unwrap_or(u64::MAX);
-    let cost = Cost::of(program, &CostOptions { k, v, processor_cache, ..CostOptions::default() })?;
+    let cost = Cost::of(program, &CostOptions { k, v, processor_cache, ..CostOptions::default() });
     let machine = target.machine(cost.step(0).total().bytes())?;
     let kernels = target.rates.clone().map(|rates| (Executed::of(program, k, v), rates));
     let measured = || kernels.as_ref().and_then(|(executed, rates)| executed.chunk(rates));

@@ -1,0 +1,239 @@
+//! [`OpCost`]: what one op reads and computes, from its fact sheet.
+
+use program::{Counted, Mask, MlaDims, Node, Program, Reading, Rows, ValueId};
+
+use crate::cost::{CostKind, CostOptions, Load, Work, n_weights};
+use crate::formula::{positions_seen, product};
+use crate::latent::LatentCost;
+use crate::moe::distinct_experts;
+
+/// One op and what its cost depends on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpCost {
+    /// The node's name, e.g. `blk.3.attn_q`.
+    pub name: String,
+    /// Its layer, if any.
+    pub layer: Option<usize>,
+    /// Its part of the model.
+    pub kind: CostKind,
+    /// Rows that are computed; `None` if nothing needs any.
+    rows: Option<Rows>,
+    reads: Vec<Read>,
+    /// Of each row: multiply-adds with weights, elements. And the barriers of a pass.
+    per_row: Work,
+    state: Option<StateCost>,
+    /// Inputs and output: their rows, and bytes of a row.
+    values: Vec<(Rows, u64)>,
+    processor_cache: u64,
+}
+
+/// Weights that are read alike.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Read {
+    reading: Reading,
+    /// Of which they consist: rows of a table, experts.
+    parts: u64,
+    /// Of one part.
+    weights: u64,
+    /// Of one part.
+    bytes: u64,
+}
+
+impl Read {
+    /// In a pass of `rows` rows, at least one.
+    fn work(&self, rows: u64) -> Work {
+        let read = |each: u64| match self.reading {
+            Reading::Matrix | Reading::Vector => each,
+            Reading::TableRow => each.saturating_mul(rows.min(self.parts)),
+            Reading::Copies { n, n_used } => {
+                (distinct_experts(n as u64, n_used as u64, rows) * each as f64).round() as u64
+            }
+            Reading::OnLoad => 0,
+        };
+        Work { weights: read(self.weights), weight_bytes: read(self.bytes), ..Work::default() }
+    }
+}
+
+/// What an op does with its cache.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum StateCost {
+    Heads(HeadsCost),
+    Latent(LatentCost),
+}
+
+/// Attention over keys and values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct HeadsCost {
+    /// Of one cached position.
+    position_bytes: u64,
+    /// Whether new positions are written.
+    appends: bool,
+    /// Multiply-adds per query and position.
+    macs: u64,
+    /// Queries that share one read of the cache.
+    tile: u64,
+    mask: Mask,
+}
+
+impl HeadsCost {
+    /// `rows` queries, the last ones of `tokens` new positions after `past`.
+    fn work(&self, past: u64, tokens: u64, rows: u64) -> Work {
+        // Keys and values enter the cache even if nothing is asked of this layer.
+        let before = past.saturating_add(tokens - rows);
+        let written = if self.appends { tokens } else { 0 };
+        let read = positions_seen(self.mask, before, rows, self.tile);
+        Work {
+            cache_read_bytes: read.saturating_mul(self.position_bytes),
+            cache_write_bytes: written.saturating_mul(self.position_bytes),
+            f32_macs: positions_seen(self.mask, before, rows, 1).saturating_mul(self.macs),
+            barriers: u64::from(tokens > 0),
+            ..Work::default()
+        }
+    }
+}
+
+impl OpCost {
+    /// Of a node, given the rows of each value that are computed. `shares_input`: the matrices before it read the same
+    /// value, so that all threads have met already.
+    pub(crate) fn of(
+        program: &Program,
+        node: &Node,
+        rows: &[Option<Rows>],
+        options: &CostOptions,
+        shares_input: bool,
+    ) -> OpCost {
+        let facts = node.op.facts();
+        let mut reads: Vec<Read> = Vec::new();
+        let mut macs = Work::default();
+        let mut biases = 0u64;
+        for used in &facts.weights {
+            let spec = program.weight(used.id);
+            let parts = used.reading.parts(spec);
+            let (weights, bytes) = (n_weights(spec) / parts, spec.bytes() / parts);
+            match reads.iter_mut().find(|read| read.reading == used.reading && read.parts == parts)
+            {
+                Some(read) => {
+                    read.weights = read.weights.saturating_add(weights);
+                    read.bytes = read.bytes.saturating_add(bytes);
+                }
+                None => reads.push(Read { reading: used.reading, parts, weights, bytes }),
+            }
+            let per_row = weights.saturating_mul(used.reading.parts_per_row());
+            match used.reading {
+                Reading::Matrix | Reading::Copies { .. } if spec.ty.block_len() > 1 => {
+                    macs.int8_macs = macs.int8_macs.saturating_add(per_row);
+                }
+                Reading::Matrix | Reading::Copies { .. } => {
+                    macs.f32_macs = macs.f32_macs.saturating_add(per_row);
+                }
+                Reading::Vector => biases = biases.saturating_add(per_row),
+                Reading::TableRow | Reading::OnLoad => {}
+            }
+        }
+        let cols = |id: &ValueId| program.value(*id).shape.cols() as u64;
+        let tile = options.query_tile.max(1) as u64;
+        let position_bytes = facts
+            .state
+            .map_or(0, |used| program.cache(used.cache).kind.position_bytes(options.k, options.v));
+        let (kind, per_row, state) = match facts.counted {
+            Counted::Lookup => (CostKind::Embed, Work { barriers: 1, ..Work::default() }, None),
+            Counted::Matrices => {
+                let kind = if node.layer.is_none() { CostKind::Head } else { CostKind::Linear };
+                let barriers = u64::from(!shares_input);
+                (kind, Work { elements: biases, barriers, ..macs }, None)
+            }
+            Counted::Experts { n_used, down, .. } => {
+                // two tasks, each with all experts in it: to the activations, and to their weighted sum
+                let each = (program.weight(down).cols as u64).saturating_add(cols(&node.output));
+                let elements = product(&[n_used as u64, each]);
+                (CostKind::Linear, Work { elements, barriers: 2, ..macs }, None)
+            }
+            Counted::Attention { mask } => {
+                let appends =
+                    facts.state.is_some_and(|used| node.inputs.len() > used.first_appended);
+                // a query's width for scores, an output's for sums
+                let macs = cols(&node.inputs[0]).saturating_add(cols(&node.output));
+                let heads = HeadsCost { position_bytes, appends, macs, tile, mask };
+                (CostKind::Attention, Work::default(), Some(StateCost::Heads(heads)))
+            }
+            Counted::LatentAttention => {
+                let latent = LatentCost { dims: MlaDims::of(program, node), position_bytes, tile };
+                (CostKind::Attention, Work::default(), Some(StateCost::Latent(latent)))
+            }
+            Counted::Norm | Counted::Elements => {
+                let elements = node.inputs.iter().map(cols).max().unwrap_or(0);
+                (CostKind::Rest, Work { elements, ..Work::default() }, None)
+            }
+            Counted::Nothing => (CostKind::Rest, Work::default(), None),
+        };
+        let rows_of = |value: ValueId| rows[value.0 as usize];
+        let passed_on = |value: &ValueId| Some((rows_of(*value)?, 4 * cols(value)));
+        let values = node.inputs.iter().chain([&node.output]).filter_map(passed_on);
+        let moves = facts.counted != Counted::Nothing;
+        OpCost {
+            name: program.value(node.output).name.clone(),
+            layer: node.layer,
+            kind,
+            rows: rows_of(node.output),
+            reads,
+            per_row,
+            state,
+            values: values.filter(|_| moves).collect(),
+            processor_cache: options.processor_cache,
+        }
+    }
+
+    /// In one pass.
+    pub(crate) fn work(&self, load: &Load) -> Work {
+        let outputs = load.outputs.min(load.tokens);
+        let count = |rows: Rows| match rows {
+            Rows::Tokens => load.tokens,
+            Rows::Selected => outputs,
+        };
+        let rows = self.rows.map_or(0, count);
+        let mut work = match self.state {
+            Some(StateCost::Heads(heads)) => heads.work(load.past, load.tokens, rows),
+            Some(StateCost::Latent(latent)) => latent.work(load.past, load.tokens, rows),
+            None => Work::default(),
+        };
+        if rows > 0 {
+            let each = Work { barriers: 0, ..self.per_row }.times(rows);
+            let once = Work { barriers: self.per_row.barriers, ..Work::default() };
+            let read: Work = self.reads.iter().map(|read| read.work(rows)).sum();
+            work = work.plus(&read).plus(&each).plus(&once);
+        }
+        let bytes = self.values.iter().map(|(rows, bytes)| count(*rows).saturating_mul(*bytes));
+        let far = bytes.filter(|bytes| *bytes > self.processor_cache);
+        Work { activation_bytes: far.fold(0, u64::saturating_add), ..work }
+    }
+
+    /// Weights of embedding tables, all rows.
+    pub(crate) fn table_weights(&self) -> u64 {
+        self.weights_of(|read| match read.reading {
+            Reading::TableRow => read.parts,
+            Reading::Matrix | Reading::Vector | Reading::Copies { .. } | Reading::OnLoad => 0,
+        })
+    }
+
+    /// Weights of the experts that one row does not use.
+    pub(crate) fn idle_weights(&self) -> u64 {
+        self.weights_of(|read| match read.reading {
+            Reading::Copies { n, n_used } => n.saturating_sub(n_used) as u64,
+            Reading::Matrix | Reading::Vector | Reading::TableRow | Reading::OnLoad => 0,
+        })
+    }
+
+    fn weights_of(&self, parts: impl Fn(&Read) -> u64) -> u64 {
+        let each = |read: &Read| parts(read).saturating_mul(read.weights);
+        self.reads.iter().map(each).fold(0, u64::saturating_add)
+    }
+
+    /// The same where every query reads the cache for itself.
+    pub(crate) fn untile(&mut self) {
+        match &mut self.state {
+            Some(StateCost::Heads(heads)) => heads.tile = 1,
+            Some(StateCost::Latent(latent)) => latent.tile = 1,
+            None => {}
+        }
+    }
+}
