@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use models::{ARCHITECTURES, Experts, Latent, ModelConfig, architecture};
+use models::{ARCHITECTURES, ModelConfig, Outline};
 use program::interpreter::Interpreter;
 use program::{
-    CacheOptions, CacheType, Executor, Gating, Model, OutputKind, Outputs, Program, Prompt,
-    Recorder, Result, RopeScaling, Sequence, SessionId, Step, StepOut, ValueId,
+    CacheOptions, CacheType, Executor, Model, OutputKind, Outputs, Program, Prompt, Recorder,
+    Result, Sequence, SessionId, Step, StepOut, ValueId,
 };
 use quant::GgmlType;
 
@@ -33,13 +33,15 @@ impl Family {
 
     /// Names of its architectures.
     pub fn architectures(self) -> impl Iterator<Item = &'static str> {
-        let family = |latent: bool, experts: bool| match (latent, experts) {
-            (true, _) => Family::Latent,
-            (false, true) => Family::Experts,
-            (false, false) => Family::Dense,
-        };
-        let ours = ARCHITECTURES.iter().filter(move |a| family(a.latent(), a.experts()) == self);
-        ours.map(|a| a.name())
+        ARCHITECTURES.iter().map(|a| a.name()).filter(move |name| Family::of(name) == self)
+    }
+
+    fn of(architecture: &str) -> Family {
+        match architecture {
+            "deepseek2" => Family::Latent,
+            name if name.ends_with("moe") => Family::Experts,
+            _ => Family::Dense,
+        }
     }
 }
 
@@ -96,50 +98,44 @@ pub(crate) fn program(record: impl FnOnce(&Recorder) -> Result<ValueId>) -> Arc<
 /// If `width` is not a multiple of 32 or there is no such architecture.
 pub fn tiny_config(name: &str, width: usize, tied_embeddings: bool) -> ModelConfig {
     assert!(width.is_multiple_of(32), "whole blocks");
-    let architecture = architecture(name).expect("an architecture's name");
-    let latent = architecture.latent().then_some(Latent {
-        kv_lora_rank: width,
-        q_lora_rank: Some(width),
-        nope_dim: width / 2,
-        joint: false,
-        mscale: 1.0,
-    });
-    let experts = architecture.experts().then_some(Experts {
-        n_experts: 6,
-        n_experts_used: 2,
-        intermediate_size: width,
-        shared_intermediate_size: width,
-        n_dense_layers: usize::from(architecture.latent()),
-        gating: Gating::Softmax,
-        bias: false,
-        groups: None,
-        normalize: name == "qwen3moe",
-        scale: 1.0,
-    });
-    let plain = ModelConfig {
-        architecture: name.to_owned(),
-        name: None,
-        hidden_size: width,
-        intermediate_size: 2 * width,
-        n_layers: 2,
-        n_heads: 4,
-        n_kv_heads: 2,
-        head_dim: width / 4,
-        value_dim: width / 4,
-        vocab_size: 97,
-        context_length: 1024,
-        rms_norm_eps: 1e-6,
-        rope_theta: 1e4,
-        rope_dims: width / 4,
-        rope_scaling: RopeScaling::None,
-        tied_embeddings,
-        latent,
-        experts,
+    let (family, width) = (Family::of(name), width as u32);
+    let mut outline = Outline::new(name, 97);
+    let mut set = |keys: &[(&str, u32)]| {
+        for (key, value) in keys {
+            outline.set(key, *value);
+        }
     };
-    if plain.latent.is_none() {
-        return plain;
+    set(&[
+        ("block_count", 2),
+        ("context_length", 1024),
+        ("embedding_length", width),
+        ("feed_forward_length", 2 * width),
+        ("attention.head_count", 4),
+        ("attention.head_count_kv", 2),
+        ("rope.dimension_count", width / 4),
+    ]);
+    if family != Family::Dense {
+        set(&[
+            ("expert_count", 6),
+            ("expert_used_count", 2),
+            ("expert_feed_forward_length", width),
+            ("expert_shared_feed_forward_length", width),
+        ]);
     }
-    ModelConfig { n_kv_heads: 1, head_dim: width / 2 + width / 4, value_dim: width / 2, ..plain }
+    if family == Family::Latent {
+        set(&[
+            ("leading_dense_block_count", 1),
+            ("attention.kv_lora_rank", width),
+            ("attention.q_lora_rank", width),
+            ("attention.key_length", width / 2 + width / 4),
+            ("attention.value_length", width / 2),
+        ]);
+    }
+    outline.set("attention.layer_norm_rms_epsilon", 1e-6f32);
+    if !tied_embeddings {
+        outline.tensor("output.weight");
+    }
+    outline.config().expect("keys made for the architecture")
 }
 
 /// A model of this configuration whose matrices are of type `ty`, but for those of routers, and whose vectors are F32.

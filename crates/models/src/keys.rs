@@ -1,48 +1,110 @@
 //! Reading hyper-parameters: every number leaves here within its range.
 
+use std::cell::RefCell;
 use std::ops::RangeInclusive;
 
 use gguf::{Metadata, Value};
 
 use crate::{Error, Result};
 
-/// The metadata of one architecture: keys are given without its prefix.
-pub(crate) struct Keys<'a> {
+/// What a model says about itself: the keys of its architecture, given without its prefix, and which tensors it has.
+pub struct Keys<'a> {
     metadata: &'a Metadata,
-    architecture: &'a str,
+    architecture: &'static str,
+    dims: &'a dyn Fn(&str) -> Option<Vec<u64>>,
+    notes: RefCell<Vec<String>>,
 }
 
 impl<'a> Keys<'a> {
-    pub(crate) fn new(metadata: &'a Metadata, architecture: &'a str) -> Self {
-        Keys { metadata, architecture }
+    /// `dims` are a tensor's dimensions by its whole name, row length first.
+    pub(crate) fn new(
+        metadata: &'a Metadata,
+        architecture: &'static str,
+        dims: &'a dyn Fn(&str) -> Option<Vec<u64>>,
+    ) -> Self {
+        Keys { metadata, architecture, dims, notes: RefCell::default() }
+    }
+
+    /// The metadata of all architectures.
+    pub fn metadata(&self) -> &'a Metadata {
+        self.metadata
+    }
+
+    /// The architecture whose keys these are.
+    pub fn architecture(&self) -> &'static str {
+        self.architecture
     }
 
     /// The whole key, for lookups and messages.
-    pub(crate) fn name(&self, key: &str) -> String {
+    pub fn name(&self, key: &str) -> String {
         format!("{}.{key}", self.architecture)
     }
 
-    pub(crate) fn get(&self, key: &str) -> Option<Value<'a>> {
+    /// A key's value, of whatever type.
+    pub fn get(&self, key: &str) -> Option<Value<'a>> {
         self.metadata.get(&self.name(key))
     }
 
-    pub(crate) fn require<T>(&self, key: &str, value: Option<T>) -> Result<T> {
+    /// Dimensions of a tensor, row length first; `None` if there is none of this name.
+    pub fn dims(&self, tensor: &str) -> Option<Vec<u64>> {
+        (self.dims)(tensor)
+    }
+
+    /// Whether there is a tensor of this name.
+    pub fn has(&self, tensor: &str) -> bool {
+        self.dims(tensor).is_some()
+    }
+
+    /// Tell the user what was put right.
+    pub fn note(&self, line: String) {
+        self.notes.borrow_mut().push(line);
+    }
+
+    pub(crate) fn into_notes(self) -> Vec<String> {
+        self.notes.into_inner()
+    }
+
+    /// A value that the model cannot do without.
+    ///
+    /// # Errors
+    /// [`Error::MissingKey`] if there is none.
+    pub fn require<T>(&self, key: &str, value: Option<T>) -> Result<T> {
         value.ok_or_else(|| Error::MissingKey { key: self.name(key) })
     }
 
     /// A count within `range`.
-    pub(crate) fn count(&self, key: &str, range: RangeInclusive<u64>) -> Result<Option<usize>> {
+    ///
+    /// # Errors
+    /// [`Error::Key`] for any other value.
+    pub fn count(&self, key: &str, range: RangeInclusive<u64>) -> Result<Option<usize>> {
         self.get(key).map(|value| self.checked(key, &value, range)).transpose()
     }
 
-    /// A count that may also be an array with one equal entry for each layer.
-    pub(crate) fn per_layer(
-        &self,
-        key: &str,
-        n_layers: usize,
-        range: RangeInclusive<u64>,
-    ) -> Result<Option<usize>> {
-        let Some(Value::Array(array)) = self.get(key) else { return self.count(key, range) };
+    /// A count within `range` that the model cannot do without.
+    ///
+    /// # Errors
+    /// [`Error::MissingKey`], or [`Error::Key`] for any other value.
+    pub fn required(&self, key: &str, range: RangeInclusive<u64>) -> Result<usize> {
+        self.require(key, self.count(key, range)?)
+    }
+
+    /// Decoder blocks.
+    ///
+    /// # Errors
+    /// As [`required`](Self::required).
+    pub fn n_layers(&self) -> Result<usize> {
+        self.required("block_count", 1..=512)
+    }
+
+    /// A count for each layer: an array of them, or one for all.
+    ///
+    /// # Errors
+    /// [`Error::Key`] for an array of another length, or a value out of `range`.
+    pub fn per_layer(&self, key: &str, range: RangeInclusive<u64>) -> Result<Option<Vec<usize>>> {
+        let n_layers = self.n_layers()?;
+        let Some(Value::Array(array)) = self.get(key) else {
+            return Ok(self.count(key, range)?.map(|count| vec![count; n_layers]));
+        };
         if array.len() != n_layers {
             let expected = format!("a number or one per layer ({n_layers})");
             return Err(Error::key(
@@ -51,18 +113,11 @@ impl<'a> Keys<'a> {
                 format_args!("{} entries", array.len()),
             ));
         }
-        let mut items = array.iter().map(|value| self.checked(key, &value, range.clone()));
-        let first = items.next().transpose()?;
-        for item in items {
-            if Some(item?) != first {
-                return Err(Error::key(
-                    &self.name(key),
-                    "the same number for every layer",
-                    "different ones",
-                ));
-            }
-        }
-        Ok(first)
+        array
+            .iter()
+            .map(|value| self.checked(key, &value, range.clone()))
+            .collect::<Result<_>>()
+            .map(Some)
     }
 
     fn checked(&self, key: &str, value: &Value<'_>, range: RangeInclusive<u64>) -> Result<usize> {
@@ -77,13 +132,11 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// The architecture whose keys these are.
-    pub(crate) fn architecture(&self) -> &'a str {
-        self.architecture
-    }
-
     /// True or false.
-    pub(crate) fn flag(&self, key: &str) -> Result<Option<bool>> {
+    ///
+    /// # Errors
+    /// [`Error::Key`] for anything else.
+    pub fn flag(&self, key: &str) -> Result<Option<bool>> {
         match self.get(key) {
             None => Ok(None),
             Some(Value::Bool(flag)) => Ok(Some(flag)),
@@ -92,11 +145,23 @@ impl<'a> Keys<'a> {
     }
 
     /// A finite number above 0.
-    pub(crate) fn positive(&self, key: &str) -> Result<Option<f32>> {
+    ///
+    /// # Errors
+    /// [`Error::Key`] for anything else.
+    pub fn positive(&self, key: &str) -> Result<Option<f32>> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match value.as_f32() {
             Some(x) if x.is_finite() && x > 0.0 => Ok(Some(x)),
             _ => Err(Error::key(&self.name(key), "a finite number > 0", value)),
         }
+    }
+
+    /// A finite number above 0, where writers say 0 for none.
+    ///
+    /// # Errors
+    /// As [`positive`](Self::positive).
+    pub fn positive_or_zero(&self, key: &str) -> Result<Option<f32>> {
+        let zero = self.get(key).and_then(|value| value.as_f32()) == Some(0.0);
+        if zero { Ok(None) } else { self.positive(key) }
     }
 }

@@ -10,6 +10,7 @@ mod config;
 mod error;
 mod keys;
 mod mixture;
+mod outline;
 mod published;
 mod source;
 mod weights;
@@ -17,16 +18,18 @@ mod weights;
 use std::sync::Arc;
 
 use gguf::Gguf;
-use program::{OutputKind, Program, Recorder};
+use program::{Program, Recorder};
 use quant::GgmlType;
 
 pub use arch::{ARCHITECTURES, Architecture, architecture};
-pub use config::{Experts, Latent, ModelConfig};
+pub use config::{Experts, Latent, LayerConfig, ModelConfig};
 pub use error::{Error, Result};
+pub use keys::Keys;
 pub use mixture::{MIXTURES, Mixture};
-pub use published::{find_published, published, published_sizes, similar_published};
+pub use outline::Outline;
+pub use published::{find_outline, find_published, published, published_sizes, similar_published};
 pub use source::GgufWeights;
-pub use weights::{Found, Weights};
+pub use weights::{Bias, Found, Weights};
 
 /// A model ready to be given to an executor, together with a [`GgufWeights`] of the same file.
 #[derive(Clone, Debug)]
@@ -44,8 +47,7 @@ pub struct LoadedModel {
 /// # Errors
 /// Names the key or tensor that is missing, out of range, of a wrong shape or of an unsupported type.
 pub fn load(gguf: &Gguf) -> Result<LoadedModel> {
-    let mut notes = Vec::new();
-    let config = ModelConfig::from_gguf(gguf, &mut notes)?;
+    let (config, notes) = ModelConfig::from_gguf(gguf)?;
     let find = |name: &str, _: &[u64]| {
         let found = |t: &gguf::TensorInfo| Ok(Found { ty: t.ty()?, dims: t.dims.clone() });
         gguf.tensor(name).map(found).transpose()
@@ -72,10 +74,7 @@ pub fn from_config(
 
 fn record(config: &ModelConfig, find: &weights::Find<'_>) -> Result<Program> {
     let recorder = Recorder::new();
-    let logits = architecture(&config.architecture)?.record(
-        &recorder,
-        &Weights::new(&recorder, find),
-        config,
-    )?;
-    Ok(recorder.finish(&[(OutputKind::Logits, logits)]))
+    let weights = Weights::new(&recorder, find);
+    let outputs = architecture(&config.architecture)?.record(&recorder, &weights, config)?;
+    Ok(recorder.finish(&outputs))
 }

@@ -70,7 +70,7 @@ impl Mixture {
         let cols = usize::try_from(*dims.first()?).ok()?;
         if dims.len() == 1 {
             let there = if name.ends_with("exp_probs_b.bias") {
-                c.experts.as_ref().is_some_and(|experts| experts.bias)
+                c.layers.iter().flat_map(|layer| &layer.experts).any(|experts| experts.bias)
             } else if name.ends_with(".bias") {
                 c.architecture.starts_with("qwen2")
             } else {
@@ -104,7 +104,8 @@ impl Mixture {
             return self.base;
         };
         // Beside eight experts, attention is so little that more bits for it cost next to nothing.
-        let eight = c.experts.as_ref().is_some_and(|experts| experts.n_experts == 8);
+        let experts = c.layers.iter().find_map(|layer| layer.experts.as_ref());
+        let eight = experts.is_some_and(|experts| experts.n_experts == 8);
         if eight && matches!(tensor, "attn_k.weight" | "attn_v.weight") {
             GgmlType::Q8_0
         } else if eight && tensor == "attn_output.weight" {
@@ -117,11 +118,11 @@ impl Mixture {
         } else if tensor == "attn_v.weight" {
             let ty = self.values(c, i);
             // Where eight queries share a value of 80 layers, more bits for it cost next to nothing.
-            let seventy = c.n_layers == 80 && matches!(&*c.architecture, "llama" | "qwen2");
+            let seventy = c.layers.len() == 80 && matches!(&*c.architecture, "llama" | "qwen2");
             let few = matches!(ty, GgmlType::Q3K | GgmlType::Q4K);
             if seventy && few { GgmlType::Q5K } else { ty }
         } else if tensor.starts_with("ffn_down") {
-            self.way_down(i, c.n_layers)
+            self.way_down(i, c.layers.len())
         } else if tensor == "attn_output.weight" {
             match (self.base, self.level) {
                 (GgmlType::Q2K, _) => GgmlType::Q3K,
@@ -135,7 +136,8 @@ impl Mixture {
     }
 
     fn values(&self, c: &ModelConfig, i: usize) -> GgmlType {
-        let shared = c.n_heads / c.n_kv_heads.max(1) >= 4;
+        let shared =
+            c.layers.get(i).is_some_and(|layer| layer.n_heads / layer.n_kv_heads.max(1) >= 4);
         match (self.base, self.level) {
             (GgmlType::Q2K, _) => {
                 if shared {
@@ -153,7 +155,7 @@ impl Mixture {
             }
             (GgmlType::Q3K, Level::Large) => GgmlType::Q5K,
             (GgmlType::Q4K, Level::Small) if i < 4 => GgmlType::Q5K,
-            (GgmlType::Q4K | GgmlType::Q5K, Level::Medium) if more_bits(i, c.n_layers) => {
+            (GgmlType::Q4K | GgmlType::Q5K, Level::Medium) if more_bits(i, c.layers.len()) => {
                 GgmlType::Q6K
             }
             (GgmlType::Iq4Nl | GgmlType::Iq4Xs, _) if shared => GgmlType::Q5K,
@@ -215,8 +217,8 @@ mod tests {
     /// What llama.cpp's quantizer (llama-cpp-python 0.3.36) makes of a Qwen2-MoE with eight experts.
     #[test]
     fn attention_beside_eight_experts_gets_more_bits() {
-        let mut config = crate::find_published("Qwen1.5-MoE-A2.7B").expect("a published name");
-        config.experts.as_mut().expect("a mixture of experts").n_experts = 8;
+        let mut outline = crate::find_outline("Qwen1.5-MoE-A2.7B").expect("a published name");
+        let config = outline.set("expert_count", 8u32).config().expect("a valid outline");
         for (name, output) in [
             ("Q6_K", GgmlType::Q6K),
             ("Q5_K_M", GgmlType::Q5K),

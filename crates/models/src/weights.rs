@@ -17,6 +17,17 @@ pub struct Found {
 /// Looks a tensor up by name; the second argument is the shape the model takes.
 pub(crate) type Find<'a> = dyn Fn(&str, &[u64]) -> Result<Option<Found>> + 'a;
 
+/// Whether a matrix has a bias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bias {
+    /// No; one in the file is not read.
+    Never,
+    /// Yes: a file without it is refused.
+    Always,
+    /// Where the file has one.
+    IfPresent,
+}
+
 /// The tensors of a model, or of one of its layers: names are given without `.weight` and without `blk.N.`.
 #[derive(Clone)]
 pub struct Weights<'a> {
@@ -75,21 +86,16 @@ impl<'a> Weights<'a> {
         self.require(&format!("{}{name}.bias", self.prefix), &[len])
     }
 
-    /// A matrix with its `NAME.bias`.
+    /// A matrix, and its `NAME.bias` where there is to be one.
     ///
     /// # Errors
     /// As [`matrix`](Self::matrix), for both.
-    pub fn biased(&self, name: &str, rows: usize, cols: usize) -> Result<LinearWeight> {
-        let bias = Some(self.bias(name, rows)?);
-        Ok(LinearWeight { weight: self.matrix(name, rows, cols)?, bias })
-    }
-
-    /// A matrix with its `NAME.bias` if the file has one.
-    ///
-    /// # Errors
-    /// As [`matrix`](Self::matrix), for what is there.
-    pub fn maybe_biased(&self, name: &str, rows: usize, cols: usize) -> Result<LinearWeight> {
-        let bias = self.bind(&format!("{}{name}.bias", self.prefix), &[rows])?;
+    pub fn linear(&self, name: &str, rows: usize, cols: usize, bias: Bias) -> Result<LinearWeight> {
+        let bias = match bias {
+            Bias::Never => None,
+            Bias::Always => Some(self.bias(name, rows)?),
+            Bias::IfPresent => self.bind(&format!("{}{name}.bias", self.prefix), &[rows])?,
+        };
         Ok(LinearWeight { weight: self.matrix(name, rows, cols)?, bias })
     }
 

@@ -45,7 +45,7 @@ fn layers() {
     refused(blocks(3), "missing tensor `blk.2.attn_norm.weight`");
     refused(|f| f.set("qwen2.block_count", "two"), &range("\"two\""));
     refused(|f| f.unset("qwen2.block_count"), "key `qwen2.block_count` is missing");
-    assert_eq!(accepted(blocks(1)).config.n_layers, 1);
+    assert_eq!(accepted(blocks(1)).config.layers.len(), 1);
 }
 
 #[test]
@@ -80,15 +80,49 @@ fn heads() {
         &format!("key `{N}`: expected a number or one per layer (2), found 3 entries"),
     );
     refused(
+        |f| f.set(N, vec![4u32, 3]),
+        &format!("key `{KV}`: expected a divisor of head_count 3, found 2"),
+    );
+    refused(
         |f| f.set(N, vec![4u32, 2]),
-        &format!("key `{N}`: expected the same number for every layer, found different ones"),
+        "tensor `blk.1.attn_q.bias`: expected [32], file has [64]",
     );
     refused(
         |f| f.set("qwen2.attention.key_length", 32u32),
         "tensor `blk.0.attn_q.bias`: expected [128], file has [64]",
     );
-    assert_eq!(accepted(|f| f.set(N, vec![4i64, 4])).config.n_heads, 4);
-    assert_eq!(File::new("llama").load().unwrap().config.head_dim, 16);
+    assert_eq!(accepted(|f| f.set(N, vec![4i64, 4])).config.first_layer().n_heads, 4);
+    assert_eq!(File::new("llama").load().unwrap().config.first_layer().head_dim, 16);
+}
+
+/// Heads and widths of each layer are its own where the file gives a list.
+#[test]
+fn layers_of_their_own() {
+    let model = accepted(|f| {
+        f.set("qwen2.attention.head_count", vec![4u32, 2]);
+        f.set("qwen2.attention.head_count_kv", vec![2u32, 1]);
+        f.set("qwen2.feed_forward_length", vec![96u32, 32]);
+        for (name, dims) in [
+            ("attn_q.weight", &[64, 32][..]),
+            ("attn_q.bias", &[32]),
+            ("attn_k.weight", &[64, 16]),
+            ("attn_k.bias", &[16]),
+            ("attn_v.weight", &[64, 16]),
+            ("attn_v.bias", &[16]),
+            ("attn_output.weight", &[32, 64]),
+            ("ffn_gate.weight", &[64, 32]),
+            ("ffn_up.weight", &[64, 32]),
+            ("ffn_down.weight", &[32, 64]),
+        ] {
+            f.tensor(&format!("blk.1.{name}"), dims);
+        }
+    });
+    let shape =
+        |l: &models::LayerConfig| [l.n_heads, l.n_kv_heads, l.head_dim, l.intermediate_size];
+    let shapes: Vec<_> = model.config.layers.iter().map(shape).collect();
+    assert_eq!(shapes, [[4, 2, 16, 96], [2, 1, 16, 32]]);
+    let caches: Vec<_> = model.program.caches.iter().map(|c| c.kind.elements()).collect();
+    assert_eq!(caches, [2 * 32, 32]);
 }
 
 #[test]
@@ -224,7 +258,7 @@ fn rope_scaling() {
     let scaling = |keys: &[(&str, OwnedValue)]| {
         let mut file = File::new("llama");
         keys.iter().for_each(|(key, value)| file.set(&format!("llama.{key}"), value.clone()));
-        file.load().map(|m| m.config.rope_scaling)
+        file.load().map(|m| m.config.first_layer().rope.clone().expect("it rotates").scaling)
     };
     let kind = |name: &str| ("rope.scaling.type", name.into());
     let factor = |x: f32| ("rope.scaling.factor", x.into());

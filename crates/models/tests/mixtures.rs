@@ -32,11 +32,11 @@ fn set(key: &str, value: impl Into<OwnedValue>) -> impl FnOnce(&mut File) {
 }
 
 fn experts(model: &LoadedModel) -> &Experts {
-    model.config.experts.as_ref().expect("it has experts")
+    model.config.layers[1].experts.as_ref().expect("it has experts")
 }
 
 fn latent(model: &LoadedModel) -> &Latent {
-    model.config.latent.as_ref().expect("its attention is latent")
+    model.config.first_layer().latent.as_ref().expect("its attention is latent")
 }
 
 fn routers(model: &LoadedModel) -> Vec<Router> {
@@ -66,18 +66,19 @@ fn legacy(file: &mut File) {
 #[test]
 fn latent_attention_of_both_ages_of_files() {
     let new = deepseek(|_| ());
-    let c = &new.config;
-    assert_eq!((c.head_dim, c.value_dim, c.rope_dims, c.n_kv_heads), (16, 8, 4, 1));
-    let want =
-        Latent { kv_lora_rank: 32, q_lora_rank: None, nope_dim: 12, joint: false, mscale: 1.0 };
+    let c = new.config.first_layer();
+    assert_eq!((c.head_dim, c.value_dim, c.n_kv_heads), (16, 8, 1));
+    assert_eq!(c.rope.as_ref().expect("it rotates").dims, 4);
+    let want = Latent { kv_lora_rank: 32, q_lora_rank: None, nope_dim: 12, joint: false };
     assert_eq!(latent(&new), &want);
-    assert!((c.attention_scale() - 0.25).abs() < 1e-7);
+    assert!((c.score.scale - 0.25).abs() < 1e-7);
     assert_eq!(new.program.caches[1].kind, CacheKind::Latent { rank: 32, rope_dim: 4 });
     assert!(matches!(ups(&new)[..], [LatentUp::Split { .. }, LatentUp::Split { .. }]));
 
     let old = deepseek(legacy);
     assert_eq!(latent(&old), &Latent { joint: true, ..want });
-    assert_eq!((old.config.head_dim, old.config.value_dim, old.config.n_kv_heads), (16, 8, 1));
+    let c = old.config.first_layer();
+    assert_eq!((c.head_dim, c.value_dim, c.n_kv_heads), (16, 8, 1));
     assert_eq!(old.program.caches, new.program.caches);
     assert!(matches!(ups(&old)[..], [LatentUp::Joint { .. }, LatentUp::Joint { .. }]));
 }
@@ -150,7 +151,7 @@ fn yarn(multiplier: Option<f32>) -> LoadedModel {
 }
 
 fn attention_factor(model: &LoadedModel) -> f32 {
-    match model.config.rope_scaling {
+    match model.config.first_layer().rope.as_ref().expect("it rotates").scaling {
         RopeScaling::Yarn { attention_factor, .. } => attention_factor,
         other => panic!("{other:?} is not YaRN"),
     }
@@ -161,15 +162,15 @@ fn yarn_scales_the_scores_and_not_the_rotation() {
     for (multiplier, mscale) in [(0.0707, 1.260_80), (0.1, 1.368_89)] {
         let model = yarn(Some(multiplier));
         assert!((attention_factor(&model) - 1.0).abs() < 1e-6);
-        assert!((latent(&model).mscale - mscale).abs() < 1e-4, "{}", latent(&model).mscale);
-        let want = mscale * mscale / 4.0;
-        assert!((model.config.attention_scale() - want).abs() < 1e-4);
+        let (scale, want) = (model.config.first_layer().score.scale, mscale * mscale / 4.0);
+        assert!((scale - want).abs() < 1e-4, "{scale}");
         assert!(model.notes.is_empty());
     }
     for missing in [None, Some(0.0)] {
         let model = yarn(missing);
         assert!((attention_factor(&model) - 1.368_89).abs() < 1e-4);
-        assert!((latent(&model).mscale - 1.368_89).abs() < 1e-4);
+        let want = 1.368_89 * 1.368_89 / 4.0;
+        assert!((model.config.first_layer().score.scale - want).abs() < 1e-4);
         assert_eq!(
             model.notes,
             [
@@ -191,14 +192,14 @@ fn experts_of_each_architecture() {
         n_experts_used: 2,
         intermediate_size: 24,
         shared_intermediate_size: 48,
-        n_dense_layers: 0,
         gating: Gating::Softmax,
         bias: false,
         groups: None,
         normalize: false,
         scale: 1.0,
     };
-    assert_eq!(experts(&deepseek(|_| ())), &Experts { n_dense_layers: 1, ..plain.clone() });
+    let v2 = deepseek(|_| ());
+    assert_eq!((experts(&v2), &v2.config.layers[0].experts), (&plain, &None));
     let qwen2moe = load("qwen2moe", |_| ()).unwrap();
     assert_eq!(experts(&qwen2moe), &plain);
     let gates = |act| {

@@ -1,7 +1,6 @@
 //! Models without a file: published shapes, and the tensor types of a file type.
 
-use models::{MIXTURES, Mixture, ModelConfig, find_published, published};
-use program::RopeScaling;
+use models::{MIXTURES, Mixture, ModelConfig, Outline, find_published, published};
 use quant::GgmlType;
 
 fn parameters(config: &ModelConfig) -> u64 {
@@ -65,28 +64,25 @@ fn tiny(name: &str) -> ModelConfig {
         "deep" => ("llama", [256, 80, 256], [4, 2, 64], false),
         other => panic!("{other}"),
     };
-    let ([hidden_size, n_layers, intermediate_size], [n_heads, n_kv_heads, head_dim]) =
-        (dims, heads);
-    ModelConfig {
-        architecture: architecture.into(),
-        name: None,
-        hidden_size,
-        intermediate_size,
-        n_layers,
-        n_heads,
-        n_kv_heads,
-        head_dim,
-        value_dim: head_dim,
-        vocab_size: 512,
-        context_length: 512,
-        rms_norm_eps: 1e-6,
-        rope_theta: 1e4,
-        rope_dims: head_dim,
-        rope_scaling: RopeScaling::None,
-        tied_embeddings,
-        latent: None,
-        experts: None,
+    let [hidden_size, n_layers, intermediate_size]: [u32; 3] = dims;
+    let [n_heads, n_kv_heads, head_dim]: [u32; 3] = heads;
+    let mut outline = Outline::new(architecture, 512);
+    for (key, count) in [
+        ("embedding_length", hidden_size),
+        ("block_count", n_layers),
+        ("feed_forward_length", intermediate_size),
+        ("attention.head_count", n_heads),
+        ("attention.head_count_kv", n_kv_heads),
+        ("attention.key_length", head_dim),
+        ("context_length", 512),
+    ] {
+        outline.set(key, count);
     }
+    outline.set("attention.layer_norm_rms_epsilon", 1e-6f32);
+    if !tied_embeddings {
+        outline.tensor("output.weight");
+    }
+    outline.config().expect("a valid outline")
 }
 
 /// `2xQ6_K+Q4_K`: the type of each layer.

@@ -1,10 +1,10 @@
 //! Expected times from made-up rates: every term is counted as an executor runs it.
 
-use models::{Experts, ModelConfig};
+use models::{ModelConfig, Outline};
 use planner::{
     AttentionRate, AttentionShape, Executed, Expected, LinearRate, Load, Overheads, Rates,
 };
-use program::{CacheType, Gating, RopeScaling};
+use program::CacheType;
 use quant::GgmlType;
 
 const LAYERS: usize = 3;
@@ -16,26 +16,33 @@ const Q: usize = 768;
 const KV: usize = 256;
 
 fn config(architecture: &str, tied_embeddings: bool) -> ModelConfig {
-    ModelConfig {
-        architecture: architecture.into(),
-        name: None,
-        hidden_size: HIDDEN,
-        intermediate_size: INNER,
-        n_layers: LAYERS,
-        n_heads: 6,
-        n_kv_heads: 2,
-        head_dim: 128,
-        value_dim: 128,
-        vocab_size: VOCAB,
-        context_length: 4096,
-        rms_norm_eps: 1e-6,
-        rope_theta: 10_000.0,
-        rope_dims: 128,
-        rope_scaling: RopeScaling::None,
-        tied_embeddings,
-        latent: None,
-        experts: None,
+    let mut outline = Outline::new(architecture, VOCAB);
+    let mut set = |keys: &[(&str, usize)]| {
+        for (key, count) in keys {
+            outline.set(key, *count as u32);
+        }
+    };
+    set(&[
+        ("block_count", LAYERS),
+        ("embedding_length", HIDDEN),
+        ("feed_forward_length", INNER),
+        ("attention.head_count", 6),
+        ("attention.head_count_kv", 2),
+        ("attention.key_length", 128),
+        ("context_length", 4096),
+    ]);
+    if architecture == "qwen3moe" {
+        set(&[
+            ("expert_count", EXPERTS),
+            ("expert_used_count", USED),
+            ("expert_feed_forward_length", WIDTH),
+        ]);
     }
+    outline.set("attention.layer_norm_rms_epsilon", 1e-6f32);
+    if !tied_embeddings {
+        outline.tensor("output.weight");
+    }
+    outline.config().expect("a valid outline")
 }
 
 /// Matrices in Q8_0, but the table, which may also be the head, in Q4_0.
@@ -47,21 +54,7 @@ fn executed(architecture: &str, tied: bool) -> Executed {
         _ if name.starts_with("token_embd") => Some(GgmlType::Q4_0),
         _ => Some(GgmlType::Q8_0),
     };
-    let mut config = config(architecture, tied);
-    if architecture == "qwen3moe" {
-        config.experts = Some(Experts {
-            n_experts: EXPERTS,
-            n_experts_used: USED,
-            intermediate_size: WIDTH,
-            shared_intermediate_size: 0,
-            n_dense_layers: 0,
-            gating: Gating::Softmax,
-            bias: false,
-            groups: None,
-            normalize: true,
-            scale: 1.0,
-        });
-    }
+    let config = config(architecture, tied);
     let program = models::from_config(&config, &ty).expect("whole blocks");
     Executed::of(&program.program, CacheType::F16, CacheType::F16)
 }

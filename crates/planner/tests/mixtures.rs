@@ -1,51 +1,36 @@
 //! Counted costs of latent attention and of experts equal the closed forms.
 
-use models::{Experts, Latent, ModelConfig};
+use models::{ModelConfig, Outline};
 use planner::formula::{Head, triangle};
 use planner::moe::distinct_experts;
 use planner::{Cost, CostKind, CostOptions, Executed, Load, Rates, Wanted};
-use program::{CacheType, Gating, MlaDims, MlaForm, Program, RopeScaling};
+use program::{CacheType, MlaDims, MlaForm, Program};
 use quant::GgmlType;
 
 /// Widths of DeepSeek-V2-Lite, fewer layers, heads and tokens.
 fn v2_lite() -> ModelConfig {
-    ModelConfig {
-        architecture: "deepseek2".into(),
-        name: None,
-        hidden_size: 512,
-        intermediate_size: 1280,
-        n_layers: 3,
-        n_heads: 4,
-        n_kv_heads: 1,
-        head_dim: 192,
-        value_dim: 128,
-        vocab_size: 1000,
-        context_length: 4096,
-        rms_norm_eps: 1e-6,
-        rope_theta: 10_000.0,
-        rope_dims: 64,
-        rope_scaling: RopeScaling::None,
-        tied_embeddings: false,
-        latent: Some(Latent {
-            kv_lora_rank: 512,
-            q_lora_rank: None,
-            nope_dim: 128,
-            joint: false,
-            mscale: 1.0,
-        }),
-        experts: Some(Experts {
-            n_experts: 64,
-            n_experts_used: 6,
-            intermediate_size: 256,
-            shared_intermediate_size: 512,
-            n_dense_layers: 1,
-            gating: Gating::Softmax,
-            bias: false,
-            groups: None,
-            normalize: false,
-            scale: 1.0,
-        }),
+    let mut outline = Outline::new("deepseek2", 1000);
+    for (key, count) in [
+        ("block_count", 3u32),
+        ("embedding_length", 512),
+        ("feed_forward_length", 1280),
+        ("context_length", 4096),
+        ("attention.head_count", 4),
+        ("attention.kv_lora_rank", 512),
+        ("attention.key_length", 192),
+        ("attention.value_length", 128),
+        ("rope.dimension_count", 64),
+        ("expert_count", 64),
+        ("expert_used_count", 6),
+        ("expert_feed_forward_length", 256),
+        ("expert_shared_count", 2),
+        ("leading_dense_block_count", 1),
+    ] {
+        outline.set(key, count);
     }
+    outline.set("attention.layer_norm_rms_epsilon", 1e-6f32);
+    outline.tensor("output.weight").tensor("blk.0.attn_q.weight");
+    outline.config().expect("a valid outline")
 }
 
 const LATENT: MlaDims =
@@ -69,7 +54,8 @@ const RECORDED: CostOptions = CostOptions {
 fn dense_weights(c: &ModelConfig) -> u64 {
     let h = c.hidden_size;
     let attention = h * 4 * 192 + h * (512 + 64) + 4 * 128 * h;
-    let all = c.n_layers * attention + 3 * h * c.intermediate_size + c.vocab_size * h;
+    let all =
+        c.layers.len() * attention + 3 * h * c.first_layer().intermediate_size + c.vocab_size * h;
     (all + 2 * (3 * h * 512 + h * 64)) as u64
 }
 
@@ -88,7 +74,7 @@ fn a_step_reads_the_experts_it_uses() {
     assert_eq!(matrices, dense_weights(&c) + 2 * 6 * expert_weights(&c));
     assert_eq!(step.of_kind(CostKind::Attention).weights, 3 * LATENT.up_weights());
     let resident: u64 = cost.weight_types().iter().map(|ty| ty.weights).sum();
-    let norms = (c.n_layers * (2 * 512 + 512) + 512) as u64;
+    let norms = (c.layers.len() * (2 * 512 + 512) + 512) as u64;
     let tables = dense_weights(&c) + (c.vocab_size * c.hidden_size) as u64;
     let experts = 2 * 64 * expert_weights(&c);
     assert_eq!(resident, tables + experts + 3 * LATENT.up_weights() + norms);

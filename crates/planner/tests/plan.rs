@@ -1,44 +1,39 @@
 //! Counted costs of recorded programs equal the closed forms.
 
-use models::ModelConfig;
+use models::{ModelConfig, Outline};
 use planner::formula::{Head, ModelShape, Roofline, longest_context, positions_read, triangle};
 use planner::{Cost, CostKind, CostOptions, Load, Machine, Prediction, Work, first_inflection};
-use program::{CacheType, Program, RopeScaling};
+use program::{CacheType, Program};
 use quant::GgmlType;
 
 /// `head_dim` of its own, grouped heads, sizes that whole blocks of 256 fit.
 fn config(architecture: &str) -> ModelConfig {
-    ModelConfig {
-        architecture: architecture.into(),
-        name: None,
-        hidden_size: 512,
-        intermediate_size: 1280,
-        n_layers: 3,
-        n_heads: 6,
-        n_kv_heads: 2,
-        head_dim: 128,
-        value_dim: 128,
-        vocab_size: 1000,
-        context_length: 4096,
-        rms_norm_eps: 1e-6,
-        rope_theta: 10_000.0,
-        rope_dims: 128,
-        rope_scaling: RopeScaling::None,
-        tied_embeddings: false,
-        latent: None,
-        experts: None,
+    let mut outline = Outline::new(architecture, 1000);
+    for (key, count) in [
+        ("block_count", 3u32),
+        ("embedding_length", 512),
+        ("feed_forward_length", 1280),
+        ("attention.head_count", 6),
+        ("attention.head_count_kv", 2),
+        ("attention.key_length", 128),
+        ("context_length", 4096),
+    ] {
+        outline.set(key, count);
     }
+    outline.set("attention.layer_norm_rms_epsilon", 1e-6f32).tensor("output.weight");
+    outline.config().expect("a valid outline")
 }
 
 fn shape(c: &ModelConfig) -> ModelShape {
+    let layer = c.first_layer();
     ModelShape {
-        n_layers: c.n_layers as u64,
+        n_layers: c.layers.len() as u64,
         hidden_size: c.hidden_size as u64,
-        intermediate_size: c.intermediate_size as u64,
+        intermediate_size: layer.intermediate_size as u64,
         vocab_size: c.vocab_size as u64,
-        n_heads: c.n_heads as u64,
-        n_kv_heads: c.n_kv_heads as u64,
-        head_dim: c.head_dim as u64,
+        n_heads: layer.n_heads as u64,
+        n_kv_heads: layer.n_kv_heads as u64,
+        head_dim: layer.head_dim as u64,
         tied_embeddings: c.tied_embeddings,
         qkv_bias: c.architecture == "qwen2",
         norms: true,
@@ -71,7 +66,9 @@ fn configs() -> Vec<ModelConfig> {
     for architecture in ["qwen2", "llama", "qwen3"] {
         for n_kv_heads in [6, 2, 1] {
             for tied_embeddings in [false, true] {
-                all.push(ModelConfig { n_kv_heads, tied_embeddings, ..config(architecture) });
+                let mut c = ModelConfig { tied_embeddings, ..config(architecture) };
+                c.layers.iter_mut().for_each(|layer| layer.n_kv_heads = n_kv_heads);
+                all.push(c);
             }
         }
     }
@@ -144,7 +141,8 @@ fn bytes_are_the_closed_form() {
 /// All matrices and vectors in 16 bits: seconds equal those of the closed form.
 #[test]
 fn seconds_of_the_articles_model() {
-    let c = ModelConfig { n_heads: 4, n_kv_heads: 4, ..config("qwen2") };
+    let mut c = config("qwen2");
+    c.layers.iter_mut().for_each(|layer| (layer.n_heads, layer.n_kv_heads) = (4, 4));
     let ty = |_: &str, _: &[u64]| Some(GgmlType::F16);
     let program = models::from_config(&c, &ty).unwrap().program;
     let cost = Cost::of(&program, &RECORDED);
@@ -187,10 +185,10 @@ fn kinds_and_layers_add_up() {
         let pass = cost.pass(&Load { past: 100, tokens: 37, outputs: 1 });
         let kinds: Work = CostKind::ALL.iter().map(|&kind| pass.of_kind(kind)).sum();
         assert_eq!(kinds, pass.total());
-        let layers = (0..c.n_layers).map(Some).chain([None]);
+        let layers = (0..c.layers.len()).map(Some).chain([None]);
         assert_eq!(layers.map(|layer| pass.of_layer(layer)).sum::<Work>(), pass.total());
         // q, k, v | attention | output | gate, up | down; embedding and head.
-        assert_eq!(pass.total().barriers, 5 * c.n_layers as u64 + 2);
+        assert_eq!(pass.total().barriers, 5 * c.layers.len() as u64 + 2);
     }
 }
 
@@ -238,8 +236,9 @@ fn narrowing_drops_what_no_output_needs() {
         let narrow = Cost::of(&program, &CostOptions { narrow: true, ..RECORDED });
         assert_eq!(narrow.step(50).total(), recorded.step(50).total());
         let n = 40;
-        let (h, q) = (c.hidden_size as u64, (c.n_heads * c.head_dim) as u64);
-        let dropped = (n - 1) * (2 * h * q + 3 * h * c.intermediate_size as u64);
+        let (h, q) =
+            (c.hidden_size as u64, (c.first_layer().n_heads * c.first_layer().head_dim) as u64);
+        let dropped = (n - 1) * (2 * h * q + 3 * h * c.first_layer().intermediate_size as u64);
         let attended = (triangle(n) - n) * 2 * q;
         let macs = |cost: &Cost| cost.prefill(n, Head::LastToken).total().macs();
         assert_eq!(macs(&recorded) - macs(&narrow), dropped + attended, "{c:?}");
@@ -247,8 +246,11 @@ fn narrowing_drops_what_no_output_needs() {
         assert_eq!(every(&recorded), every(&narrow));
         // A chunk without outputs leaves the last layer after its keys and values.
         let none = narrow.pass(&Load { past: 0, tokens: n, outputs: 0 });
-        let last = none.of_layer(Some(c.n_layers - 1));
-        assert_eq!(last.macs(), n * h * 2 * (c.n_kv_heads * c.head_dim) as u64);
+        let last = none.of_layer(Some(c.layers.len() - 1));
+        assert_eq!(
+            last.macs(),
+            n * h * 2 * (c.first_layer().n_kv_heads * c.first_layer().head_dim) as u64
+        );
         assert_eq!(last.cache_read_bytes, 0);
         assert!(last.cache_write_bytes > 0);
     }
@@ -322,7 +324,7 @@ fn activations_count_where_they_leave_the_processors_cache() {
     // Only the two halves of the feed-forward layer are wider than 1000; gate and up are written, both are read by the
     // activation, whose output of the same width is read once more.
     let wide = cost(row(1000));
-    assert_eq!(prefill(&wide).activation_bytes, 3 * 6 * row(c.intermediate_size));
+    assert_eq!(prefill(&wide).activation_bytes, 3 * 6 * row(c.first_layer().intermediate_size));
     assert_eq!(wide.step(10).total().activation_bytes, 0);
     // The logits of all tokens leave it too.
     let every = wide.prefill(n, Head::EveryToken).total().activation_bytes;

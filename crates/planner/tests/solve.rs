@@ -138,13 +138,13 @@ fn the_articles_cells() {
     let closed = |model: &str, bits: f64| {
         let c = find_published(model).unwrap();
         let shape = ModelShape {
-            n_layers: c.n_layers as u64,
+            n_layers: c.layers.len() as u64,
             hidden_size: c.hidden_size as u64,
-            intermediate_size: c.intermediate_size as u64,
+            intermediate_size: c.first_layer().intermediate_size as u64,
             vocab_size: c.vocab_size as u64,
-            n_heads: c.n_heads as u64,
-            n_kv_heads: c.n_kv_heads as u64,
-            head_dim: c.head_dim as u64,
+            n_heads: c.first_layer().n_heads as u64,
+            n_kv_heads: c.first_layer().n_kv_heads as u64,
+            head_dim: c.first_layer().head_dim as u64,
             tied_embeddings: false,
             qkv_bias: true,
             norms: false,

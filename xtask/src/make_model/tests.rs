@@ -46,16 +46,10 @@ fn what_is_written_reads_as_what_was_published() {
     let folder = folder("keys");
     for shape in shapes::all() {
         let gguf = without_weights(&shape, &folder.join("head.gguf"));
-        let mut notes = Vec::new();
-        let mut read = ModelConfig::from_gguf(&gguf, &mut notes).unwrap();
+        let (mut read, notes) = ModelConfig::from_gguf(&gguf).unwrap();
         let written = shape.config.name.clone().map(|name| format!("{name} (random weights)"));
         assert_eq!(read.name, written);
         read.name.clone_from(&shape.config.name);
-        // published with seven digits, written as what makes it
-        if let (Some(read), Some(published)) = (&mut read.latent, &shape.config.latent) {
-            assert!((read.mscale - published.mscale).abs() < 1e-6, "{}", shape.name);
-            read.mscale = published.mscale;
-        }
         assert_eq!(read, shape.config, "{}", shape.name);
         assert!(notes.is_empty(), "{}: {notes:?}", shape.name);
         models::load(&gguf).unwrap_or_else(|error| panic!("{}: {error}", shape.name));
@@ -76,7 +70,7 @@ fn a_seed_gives_the_same_bytes_everywhere() {
     };
     assert_eq!(hash("Q4_K_M", 0), hash("Q4_K_M", 0));
     assert_ne!(hash("Q4_K_M", 0), hash("Q4_K_M", 1));
-    assert_eq!(format!("{:016x}", hash("Q8_0", 7)), "9bca1e9a5aafa9b2");
+    assert_eq!(format!("{:016x}", hash("Q8_0", 7)), "e3392c88a0d11194");
     std::fs::remove_dir_all(folder).unwrap();
 }
 
@@ -154,7 +148,7 @@ fn arguments_that_make_no_sense_are_refused() {
     let out = path.to_str().unwrap();
     run(&["tiny-quant", "--layers", "1", "--type", "q4_0", "-o", out]).unwrap();
     let model = models::load(&Gguf::open(&path).unwrap()).unwrap();
-    assert_eq!(model.config.n_layers, 1);
+    assert_eq!(model.config.layers.len(), 1);
     let before = std::fs::read(&path).unwrap();
     for (args, expected) in [
         (&["tiny-quant", "-o", out][..], "--force"),

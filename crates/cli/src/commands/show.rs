@@ -123,7 +123,7 @@ struct Dimensions {
     head_dim: usize,
     vocab_size: usize,
     context_length: usize,
-    rope_theta: f32,
+    rope_theta: Option<f32>,
     tied_embeddings: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     latent: Option<Latent>,
@@ -199,25 +199,28 @@ impl Tensor {
 impl Dimensions {
     fn of(model: &models::LoadedModel) -> Self {
         let c = &model.config;
+        let layer = c.first_layer();
+        let experts = c.layers.iter().find_map(|layer| layer.experts.as_ref());
+        let n_dense_layers = c.layers.iter().take_while(|layer| layer.experts.is_none()).count();
         Dimensions {
             hidden_size: c.hidden_size,
-            intermediate_size: c.intermediate_size,
-            n_layers: c.n_layers,
-            n_heads: c.n_heads,
-            n_kv_heads: c.n_kv_heads,
-            head_dim: c.head_dim,
+            intermediate_size: layer.intermediate_size,
+            n_layers: c.layers.len(),
+            n_heads: layer.n_heads,
+            n_kv_heads: layer.n_kv_heads,
+            head_dim: layer.head_dim,
             vocab_size: c.vocab_size,
             context_length: c.context_length,
-            rope_theta: c.rope_theta,
+            rope_theta: layer.rope.as_ref().map(|rope| rope.theta),
             tied_embeddings: c.tied_embeddings,
-            latent: c.latent.as_ref().map(|latent| Latent {
+            latent: layer.latent.as_ref().map(|latent| Latent {
                 kv_lora_rank: latent.kv_lora_rank,
                 q_lora_rank: latent.q_lora_rank,
                 nope_dim: latent.nope_dim,
-                rope_dims: c.rope_dims,
-                value_dim: c.value_dim,
+                rope_dims: layer.head_dim - latent.nope_dim,
+                value_dim: layer.value_dim,
             }),
-            experts: c.experts.as_ref().map(Experts::of),
+            experts: experts.map(|experts| Experts::of(experts, n_dense_layers)),
             weight_bytes_per_token: model.program.weight_bytes_per_token(),
             cache_elements_per_token: model.program.cache_elements_per_token(),
             notes: model.notes.clone(),
@@ -226,13 +229,13 @@ impl Dimensions {
 }
 
 impl Experts {
-    fn of(experts: &models::Experts) -> Experts {
+    fn of(experts: &models::Experts, n_dense_layers: usize) -> Experts {
         Experts {
             n_experts: experts.n_experts,
             n_experts_used: experts.n_experts_used,
             intermediate_size: experts.intermediate_size,
             shared_intermediate_size: experts.shared_intermediate_size,
-            n_dense_layers: experts.n_dense_layers,
+            n_dense_layers,
             gating: match experts.gating {
                 Gating::Softmax => "softmax",
                 Gating::Sigmoid => "sigmoid",

@@ -163,8 +163,7 @@ pub(super) fn models(executor: &dyn Executor) {
 /// A model whose tokens use all experts, in types that round.
 pub(super) fn lossy(executor: &dyn Executor, config: &::models::ModelConfig) {
     let mut config = config.clone();
-    let experts = config.experts.as_mut().expect("a mixture of experts");
-    experts.n_experts_used = experts.n_experts;
+    use_all(&mut config);
     for (ty, bound) in [
         (GgmlType::F16, 1e-5),
         (GgmlType::Bf16, 1e-5),
@@ -173,6 +172,13 @@ pub(super) fn lossy(executor: &dyn Executor, config: &::models::ModelConfig) {
         (GgmlType::Q5_1, 1e-3),
     ] {
         models::check(executor, &config, ty, bound);
+    }
+}
+
+/// Each token uses all experts.
+pub(super) fn use_all(config: &mut ::models::ModelConfig) {
+    for experts in config.layers.iter_mut().filter_map(|layer| layer.experts.as_mut()) {
+        experts.n_experts_used = experts.n_experts;
     }
 }
 

@@ -130,23 +130,31 @@ pub(super) fn prompts(executor: &dyn Executor) {
 /// A model as DeepSeek-V3 and one as V2-Lite, both in odd shapes.
 fn odd() -> [ModelConfig; 2] {
     let mut v3 = tiny_config("deepseek2", 96, false);
-    (v3.n_heads, v3.head_dim, v3.value_dim, v3.rope_dims) = (5, 16, 14, 6);
-    (v3.intermediate_size, v3.vocab_size) = (101, 131);
-    let latent = v3.latent.as_mut().expect("latent attention");
-    (latent.kv_lora_rank, latent.q_lora_rank, latent.nope_dim) = (22, Some(18), 10);
-    latent.mscale = 1.3;
-    let experts = v3.experts.as_mut().expect("experts");
-    (experts.n_experts, experts.n_experts_used, experts.intermediate_size) = (12, 3, 29);
-    (experts.gating, experts.bias, experts.normalize) = (Gating::Sigmoid, true, true);
-    experts.scale = 2.5;
-    let score = GroupScore::TopTwoSum;
-    experts.groups = Some(Groups { n_groups: 4, n_used: 2, score });
+    v3.vocab_size = 131;
+    for l in &mut v3.layers {
+        (l.n_heads, l.head_dim, l.value_dim, l.intermediate_size) = (5, 16, 14, 101);
+        l.score.scale = 0.42;
+        l.rope.as_mut().expect("it rotates").dims = 6;
+        let latent = l.latent.as_mut().expect("latent attention");
+        (latent.kv_lora_rank, latent.q_lora_rank, latent.nope_dim) = (22, Some(18), 10);
+        if let Some(experts) = &mut l.experts {
+            (experts.n_experts, experts.n_experts_used, experts.intermediate_size) = (12, 3, 29);
+            (experts.gating, experts.bias, experts.normalize) = (Gating::Sigmoid, true, true);
+            experts.scale = 2.5;
+            let score = GroupScore::TopTwoSum;
+            experts.groups = Some(Groups { n_groups: 4, n_used: 2, score });
+        }
+    }
     let mut lite = v3.clone();
-    let latent = lite.latent.as_mut().expect("latent attention");
-    (latent.q_lora_rank, latent.joint) = (None, true);
-    let experts = lite.experts.as_mut().expect("experts");
-    (experts.gating, experts.bias, experts.normalize) = (Gating::Softmax, false, false);
-    experts.groups = Some(Groups { score: GroupScore::Max, ..experts.groups.expect("V3's") });
+    for l in &mut lite.layers {
+        let latent = l.latent.as_mut().expect("latent attention");
+        (latent.q_lora_rank, latent.joint) = (None, true);
+        if let Some(experts) = &mut l.experts {
+            (experts.gating, experts.bias, experts.normalize) = (Gating::Softmax, false, false);
+            let groups = experts.groups.expect("V3's");
+            experts.groups = Some(Groups { score: GroupScore::Max, ..groups });
+        }
+    }
     [v3, lite]
 }
 
@@ -173,8 +181,7 @@ pub(super) fn sessions(executor: &dyn Executor) {
 /// Caches that round. With all experts used, so that rounding cannot choose others.
 pub(super) fn cache(executor: &dyn Executor) {
     let mut config = tiny_config("deepseek2", 64, false);
-    let experts = config.experts.as_mut().expect("experts");
-    experts.n_experts_used = experts.n_experts;
+    experts::use_all(&mut config);
     let made = Made::new(executor, &tiny_model(&config, GgmlType::F32), 6);
     let tokens = Random::new(30).tokens(280, config.vocab_size);
     let want = all_logits(&*made.oracle, &EXACT, &tokens, 280);

@@ -14,10 +14,10 @@ pub(super) fn check(
 ) {
     let made = Made::new(executor, &tiny_model(config, ty), 21);
     let tokens = Random::new(8).tokens(33, config.vocab_size);
-    let what = format!(
-        "{} of {ty}, width {}, {:?}",
-        config.architecture, config.hidden_size, config.rope_scaling
-    );
+    let rope = config.first_layer().rope.as_ref();
+    let scaling = rope.map_or(RopeScaling::None, |rope| rope.scaling);
+    let what =
+        format!("{} of {ty}, width {}, {scaling:?}", config.architecture, config.hidden_size);
     let found = all_logits(&*made.tested, &EXACT, &tokens, tokens.len());
     let want = all_logits(&*made.oracle, &EXACT, &tokens, tokens.len());
     if let (Ok(found), Ok(want)) = (trace(&*made.tested, &tokens), trace(&*made.oracle, &tokens)) {
@@ -34,9 +34,12 @@ pub(super) fn plain(executor: &dyn Executor) {
         }
         // A head width of its own, fewer rotated dims, more value than key, one key-value head.
         let mut odd = tiny_config(architecture, 96, false);
-        (odd.n_heads, odd.n_kv_heads, odd.head_dim, odd.value_dim, odd.rope_dims) =
-            (5, 1, 22, 26, 14);
-        (odd.intermediate_size, odd.vocab_size) = (101, 131);
+        odd.vocab_size = 131;
+        for l in &mut odd.layers {
+            (l.n_heads, l.n_kv_heads, l.head_dim, l.value_dim) = (5, 1, 22, 26);
+            l.intermediate_size = 101;
+            l.rope.as_mut().expect("all rotate").dims = 14;
+        }
         check(executor, &odd, GgmlType::F32, 1e-9);
     }
 }
@@ -57,7 +60,8 @@ pub(super) fn quantized(executor: &dyn Executor) {
             let width = ty.block_len().max(64);
             let mut config = tiny_config(architecture, width, ty == GgmlType::Q8_0);
             if wide {
-                (config.n_layers, config.intermediate_size) = (1, width);
+                config.layers.truncate(1);
+                config.layers[0].intermediate_size = width;
             }
             check(executor, &config, ty, 1e-3);
         }
@@ -75,7 +79,9 @@ pub(super) fn rope_scaling(executor: &dyn Executor) {
     for architecture in Family::Dense.architectures() {
         for scaling in [RopeScaling::Linear { factor: 4.0 }, yarn] {
             let mut config = tiny_config(architecture, 64, false);
-            config.rope_scaling = scaling;
+            for layer in &mut config.layers {
+                layer.rope.as_mut().expect("all rotate").scaling = scaling;
+            }
             check(executor, &config, GgmlType::F32, 1e-9);
         }
     }

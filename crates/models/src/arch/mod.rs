@@ -1,8 +1,11 @@
-//! One file per architecture. A new one is a file here and a row in [`ARCHITECTURES`].
+//! One file per architecture. A new one is a file here and a row in [`ARCHITECTURES`]: it reads its own keys, and records
+//! what differs from the skeleton in `decoder.rs` with the pieces in `attention.rs`, `latent.rs` and `ffn.rs`.
 
 mod attention;
+mod decoder;
 mod deepseek2;
 mod ffn;
+mod latent;
 mod llama;
 mod qwen2;
 mod qwen2moe;
@@ -10,30 +13,31 @@ mod qwen3;
 mod qwen3moe;
 
 use gguf::escape;
-use program::{Recorder, ValueId};
+use program::{OutputKind, Recorder, ValueId};
 
-use crate::{Error, ModelConfig, Result, Weights};
+use crate::{Error, Keys, ModelConfig, Result, Weights};
 
 /// A family of models with one forward pass.
 pub trait Architecture: Sync {
     /// Its name in `general.architecture`.
     fn name(&self) -> &'static str;
 
-    /// Whether its attention is latent: [`ModelConfig::latent`].
-    fn latent(&self) -> bool {
-        false
-    }
+    /// The hyper-parameters that these keys give.
+    ///
+    /// # Errors
+    /// A key that is missing, of a wrong type or out of range.
+    fn config(&self, keys: &Keys<'_>) -> Result<ModelConfig>;
 
-    /// Whether it has mixtures of experts: [`ModelConfig::experts`].
-    fn experts(&self) -> bool {
-        false
-    }
-
-    /// Record one forward pass and return the logits: `[selected, vocab_size]`.
+    /// Record one forward pass and return its results: logits `[selected, vocab_size]`.
     ///
     /// # Errors
     /// If a tensor is missing or does not fit the hyper-parameters.
-    fn record(&self, r: &Recorder, w: &Weights<'_>, c: &ModelConfig) -> Result<ValueId>;
+    fn record(
+        &self,
+        r: &Recorder,
+        w: &Weights<'_>,
+        c: &ModelConfig,
+    ) -> Result<Vec<(OutputKind, ValueId)>>;
 }
 
 /// Every architecture, by name.

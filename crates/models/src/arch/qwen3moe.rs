@@ -2,10 +2,13 @@
 //!
 //! Source: arXiv:2505.09388, section 2; tensor names of GGUF's `qwen3moe`.
 
-use program::{Recorder, ValueId};
+use program::{OutputKind, Recorder, RopePairs, ValueId};
 
+use super::decoder::decoder;
 use super::{Architecture, ffn, qwen3};
-use crate::{Error, ModelConfig, Result, Weights};
+use crate::config::experts::{self, Silent};
+use crate::config::read;
+use crate::{Keys, ModelConfig, Result, Weights};
 
 pub(super) struct Qwen3Moe;
 
@@ -14,27 +17,18 @@ impl Architecture for Qwen3Moe {
         "qwen3moe"
     }
 
-    fn experts(&self) -> bool {
-        true
+    fn config(&self, keys: &Keys<'_>) -> Result<ModelConfig> {
+        let mut c = read::decoder(keys, RopePairs::HalfSplit)?;
+        experts::read(keys, &mut c, &Silent { normalize: true, joint_width: true })?;
+        Ok(c)
     }
 
-    fn record(&self, r: &Recorder, w: &Weights<'_>, c: &ModelConfig) -> Result<ValueId> {
-        let (hidden_size, eps) = (c.hidden_size, c.rms_norm_eps);
-        let e = c.experts.as_ref().ok_or_else(|| Error::incomplete(c))?;
-
-        let mut x = r.embed(w.token_embd(c)?)?; // [n, hidden_size]
-        for i in 0..c.n_layers {
-            r.layer(Some(i));
-            let w = w.layer(i);
-            x = qwen3::attend(r, &w, c, i, x)?;
-
-            let h = r.rms_norm("ffn_norm", x, w.vector("ffn_norm", hidden_size)?, eps)?;
-            let f = ffn::experts(r, &w, e, h)?;
-            x = r.add("ffn_residual", x, f)?;
-        }
-        r.layer(None);
-        let x = r.select_rows("rows", x)?; // the head runs only where logits are wanted
-        let h = r.rms_norm("output_norm", x, w.vector("output_norm", hidden_size)?, eps)?;
-        Ok(r.linear("output", h, w.output(c)?)?) // [selected, vocab_size]
+    fn record(
+        &self,
+        r: &Recorder,
+        w: &Weights<'_>,
+        c: &ModelConfig,
+    ) -> Result<Vec<(OutputKind, ValueId)>> {
+        decoder(r, w, c, |l, x| l.pre_norm(x, qwen3::attend, ffn::feed))
     }
 }

@@ -1,15 +1,15 @@
 //! [`Experts`]: the hyper-parameters of mixtures of experts (arXiv:2401.06066, section 3).
 
-use gguf::Gguf;
 use program::{Gating, GroupScore, Groups, Router, WeightId};
 
+use super::ModelConfig;
 use crate::keys::Keys;
 use crate::{Error, Result};
 
-/// Feed-forward layers of which each token uses a few.
+/// The feed-forward layers of one decoder block, of which each token uses a few.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experts {
-    /// Experts to choose from, in each layer that has them.
+    /// Experts to choose from.
     pub n_experts: usize,
     /// Experts each token uses.
     pub n_experts_used: usize,
@@ -17,8 +17,6 @@ pub struct Experts {
     pub intermediate_size: usize,
     /// Width inside the feed-forward layer that every token uses beside them; 0 if there is none.
     pub shared_intermediate_size: usize,
-    /// Layers without experts, the first ones.
-    pub n_dense_layers: usize,
     /// From scores to weights.
     pub gating: Gating,
     /// A bias helps to choose experts (`exp_probs_b`).
@@ -34,60 +32,63 @@ pub struct Experts {
 /// Their ids are exact in f32, and a list of them is short.
 const MAX_EXPERTS: u64 = 4096;
 
+/// What a model does where its file is silent.
+pub(crate) struct Silent {
+    /// [`Experts::normalize`].
+    pub(crate) normalize: bool,
+    /// `feed_forward_length` is the width of all experts that a token uses, not of one.
+    pub(crate) joint_width: bool,
+}
+
+/// Give all layers but the first dense ones experts.
+///
+/// # Errors
+/// A key that is missing or out of range; gate and up in one tensor.
+pub(crate) fn read(keys: &Keys<'_>, c: &mut ModelConfig, silent: &Silent) -> Result<()> {
+    let n_experts = keys.required("expert_count", 1..=MAX_EXPERTS)?;
+    let n_experts_used = keys.required("expert_used_count", 1..=n_experts as u64)?;
+    let n_layers = c.layers.len() as u64;
+    let n_dense = keys.count("leading_dense_block_count", 0..=n_layers)?.unwrap_or(0);
+    let has = |name: &str| keys.has(&format!("blk.{n_dense}.{name}"));
+    let dense = c.first_layer().intermediate_size;
+    let width = keys.count("expert_feed_forward_length", 1..=1 << 24)?;
+    // Files of early 2024 give one width for all.
+    let of = if silent.joint_width { n_experts_used } else { 1 };
+    let width = width.unwrap_or((dense / of).max(1));
+    let shared = keys.count("expert_shared_feed_forward_length", 0..=1 << 24)?;
+    let n_shared = keys.count("expert_shared_count", 0..=MAX_EXPERTS)?;
+    let shared = match (shared, n_shared) {
+        (Some(shared), _) => shared,
+        (None, Some(n)) => n * width,
+        (None, None) if has("ffn_gate_shexp.weight") => dense,
+        (None, None) => 0,
+    };
+    let (gating, bias) = (gating(keys)?, has("exp_probs_b.bias"));
+    if has("ffn_gate_up_exps.weight") {
+        return Err(Error::Unsupported {
+            name: format!("blk.{n_dense}.ffn_gate_up_exps.weight"),
+            problem: "gate and up in one tensor",
+        });
+    }
+    let experts = Experts {
+        n_experts,
+        n_experts_used,
+        intermediate_size: width,
+        shared_intermediate_size: shared,
+        gating,
+        bias,
+        groups: groups(keys, n_experts, (gating, bias))?,
+        normalize: keys.flag("expert_weights_norm")?.unwrap_or(silent.normalize),
+        // 0 means none, as in early files.
+        scale: keys.positive_or_zero("expert_weights_scale")?.unwrap_or(1.0),
+    };
+    for layer in &mut c.layers[n_dense..] {
+        layer.experts = Some(experts.clone());
+    }
+    Ok(())
+}
+
 impl Experts {
-    pub(super) fn read(
-        gguf: &Gguf,
-        keys: &Keys<'_>,
-        n_layers: usize,
-        intermediate_size: usize,
-    ) -> Result<Experts> {
-        let n_experts =
-            keys.require("expert_count", keys.count("expert_count", 1..=MAX_EXPERTS)?)?;
-        let n_used = keys.count("expert_used_count", 1..=n_experts as u64)?;
-        let n_used = keys.require("expert_used_count", n_used)?;
-        let n_dense_layers =
-            keys.count("leading_dense_block_count", 0..=n_layers as u64)?.unwrap_or(0);
-        let has = |name: &str| gguf.tensor(&format!("blk.{n_dense_layers}.{name}")).is_some();
-        // Files of early 2024 give one width for all.
-        let width = keys.count("expert_feed_forward_length", 1..=1 << 24)?;
-        let width = width.unwrap_or((intermediate_size / n_used).max(1));
-        let shared = keys.count("expert_shared_feed_forward_length", 0..=1 << 24)?;
-        let n_shared = keys.count("expert_shared_count", 0..=MAX_EXPERTS)?;
-        let shared = match (shared, n_shared) {
-            (Some(shared), _) => shared,
-            (None, Some(n)) => n * width,
-            (None, None) if has("ffn_gate_shexp.weight") => intermediate_size,
-            (None, None) => 0,
-        };
-        let bias = has("exp_probs_b.bias");
-        let gating = gating(keys)?;
-        if has("ffn_gate_up_exps.weight") {
-            return Err(Error::Unsupported {
-                name: format!("blk.{n_dense_layers}.ffn_gate_up_exps.weight"),
-                problem: "gate and up in one tensor",
-            });
-        }
-        // What Qwen3's configurations say and those of the others do not, where the file is silent.
-        let normalize = keys.flag("expert_weights_norm")?;
-        Ok(Experts {
-            n_experts,
-            n_experts_used: n_used,
-            intermediate_size: width,
-            shared_intermediate_size: shared,
-            n_dense_layers,
-            gating,
-            bias,
-            groups: groups(keys, n_experts, (gating, bias))?,
-            normalize: normalize.unwrap_or(keys.architecture() == "qwen3moe"),
-            scale: scale(keys)?,
-        })
-    }
-
-    /// Whether this layer has experts.
-    pub fn in_layer(&self, layer: usize) -> bool {
-        layer >= self.n_dense_layers
-    }
-
     /// The router of a layer with this bias.
     pub fn router(&self, bias: Option<WeightId>) -> Router {
         Router {
@@ -143,13 +144,4 @@ fn groups(
         _ => GroupScore::TopTwoSum,
     };
     Ok(Some(Groups { n_groups, n_used, score }))
-}
-
-/// 0 means none, as in early files.
-fn scale(keys: &Keys<'_>) -> Result<f32> {
-    const KEY: &str = "expert_weights_scale";
-    if keys.get(KEY).and_then(|value| value.as_f32()) == Some(0.0) {
-        return Ok(1.0);
-    }
-    Ok(keys.positive(KEY)?.unwrap_or(1.0))
 }

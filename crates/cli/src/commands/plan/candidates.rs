@@ -143,9 +143,12 @@ fn counted(
     Ok(Estimate::Counted(Box::new(CountedProgram { cost, machine, chunk, kernels })))
 }
 
-/// The article counts the embedding as a table of its own, and no norms. It knows neither experts nor latent attention.
+/// The article counts the embedding as a table of its own, and no norms. All its layers are alike: it knows neither
+/// experts nor latent attention.
 fn closed(c: &ModelConfig, bits: u32, cache: Cache, target: &Target) -> anyhow::Result<Estimate> {
-    if c.latent.is_some() || c.experts.is_some() {
+    let layer = c.first_layer();
+    let alike = c.layers.iter().all(|other| other == layer);
+    if !alike || layer.latent.is_some() || layer.experts.is_some() {
         let name = &c.architecture;
         let message = format!(
             "the article's closed form is for dense models: {name} needs a type of weights, not a number of bits"
@@ -153,13 +156,13 @@ fn closed(c: &ModelConfig, bits: u32, cache: Cache, target: &Target) -> anyhow::
         return Err(Failure::Usage(message).into());
     }
     let shape = ModelShape {
-        n_layers: c.n_layers as u64,
+        n_layers: c.layers.len() as u64,
         hidden_size: c.hidden_size as u64,
-        intermediate_size: c.intermediate_size as u64,
+        intermediate_size: layer.intermediate_size as u64,
         vocab_size: c.vocab_size as u64,
-        n_heads: c.n_heads as u64,
-        n_kv_heads: c.n_kv_heads as u64,
-        head_dim: c.head_dim as u64,
+        n_heads: layer.n_heads as u64,
+        n_kv_heads: layer.n_kv_heads as u64,
+        head_dim: layer.head_dim as u64,
         tied_embeddings: false,
         qkv_bias: c.architecture == "qwen2",
         norms: false,

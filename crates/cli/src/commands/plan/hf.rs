@@ -1,11 +1,11 @@
-//! `config.json` as Hugging Face has it: the shape of a model without its weights. A new kind is a row in [`KINDS`].
+//! `config.json` as Hugging Face has it: the shape of a model without its weights. Its keys become those of a GGUF file,
+//! which the architecture reads. A new kind is a row in [`KINDS`].
 
 use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::Context as _;
-use models::{Experts, Latent, ModelConfig};
-use program::{Gating, GroupScore, Groups, RopeScaling};
+use models::{ModelConfig, Outline};
 use serde::Deserialize;
 
 use crate::exit::Failure;
@@ -58,7 +58,7 @@ struct LatentConfig {
     v_head_dim: Option<u64>,
 }
 
-type Convert = fn(&Config) -> Result<ModelConfig, Failure>;
+type Convert = fn(&Config) -> Result<Outline, Failure>;
 
 /// `model_type` and what it means here.
 static KINDS: &[(&str, Convert)] = &[
@@ -67,8 +67,8 @@ static KINDS: &[(&str, Convert)] = &[
     ("llama", |config| dense(config, "llama", None)),
     ("qwen2_moe", |config| qwen_moe(config, "qwen2moe", None)),
     ("qwen3_moe", |config| qwen_moe(config, "qwen3moe", Some(128))),
-    ("deepseek_v2", |config| deepseek(config, Gating::Softmax)),
-    ("deepseek_v3", |config| deepseek(config, Gating::Sigmoid)),
+    ("deepseek_v2", |config| deepseek(config, false)),
+    ("deepseek_v3", |config| deepseek(config, true)),
 ];
 
 /// Largest file that is read.
@@ -104,59 +104,49 @@ fn parse(text: &str) -> Result<ModelConfig, Failure> {
             known.join(", ")
         )));
     };
-    convert(&config)
+    convert(&config)?.config().map_err(|error| Failure::Malformed(error.to_string()))
 }
 
-/// A decoder with a gated feed-forward layer.
-fn dense(
-    config: &Config,
-    architecture: &str,
-    head_dim: Option<usize>,
-) -> Result<ModelConfig, Failure> {
+/// A decoder with a gated feed-forward layer. Norms and rotation, which say nothing about a cost, are as they may be.
+fn dense(config: &Config, architecture: &str, head_dim: Option<u64>) -> Result<Outline, Failure> {
     let hidden_size = count("hidden_size", config.hidden_size, 1 << 20)?;
     let n_heads = count("num_attention_heads", config.num_attention_heads, 1 << 16)?;
-    let kv_heads = config.num_key_value_heads.or(Some(n_heads as u64));
+    let kv_heads = config.num_key_value_heads.or(Some(n_heads.into()));
     let n_kv_heads = count("num_key_value_heads", kv_heads, 1 << 16)?;
     if !n_heads.is_multiple_of(n_kv_heads) {
         return Err(Failure::Malformed(format!(
             "`num_key_value_heads` is {n_kv_heads}: expected a divisor of {n_heads} heads"
         )));
     }
-    let default = head_dim.unwrap_or(hidden_size / n_heads) as u64;
+    let default = head_dim.unwrap_or(u64::from(hidden_size / n_heads));
     let head_dim = count("head_dim", config.head_dim.or(Some(default)), 1 << 16)?;
-    Ok(ModelConfig {
-        architecture: architecture.to_owned(),
-        name: None,
-        hidden_size,
-        intermediate_size: count("intermediate_size", config.intermediate_size, 1 << 24)?,
-        n_layers: count("num_hidden_layers", config.num_hidden_layers, 512)?,
-        n_heads,
-        n_kv_heads,
-        head_dim,
-        value_dim: head_dim,
-        vocab_size: count("vocab_size", config.vocab_size, 1 << 24)?,
-        context_length: count(
-            "max_position_embeddings",
-            config.max_position_embeddings.or(Some(4096)),
-            1 << 24,
-        )?,
-        // These two say nothing about a cost.
-        rms_norm_eps: 1e-6,
-        rope_theta: 10_000.0,
-        rope_dims: head_dim,
-        rope_scaling: RopeScaling::None,
-        tied_embeddings: config.tie_word_embeddings,
-        latent: None,
-        experts: None,
-    })
+    let context = config.max_position_embeddings.or(Some(4096));
+    let vocab_size = count("vocab_size", config.vocab_size, 1 << 24)?;
+    let mut outline = Outline::new(architecture, vocab_size as usize);
+    for (key, count) in [
+        ("embedding_length", hidden_size),
+        ("attention.head_count", n_heads),
+        ("attention.head_count_kv", n_kv_heads),
+        ("attention.key_length", head_dim),
+        ("feed_forward_length", count("intermediate_size", config.intermediate_size, 1 << 24)?),
+        ("block_count", count("num_hidden_layers", config.num_hidden_layers, 512)?),
+        ("context_length", count("max_position_embeddings", context, 1 << 24)?),
+    ] {
+        outline.set(key, count);
+    }
+    outline.set("attention.layer_norm_rms_epsilon", 1e-6_f32);
+    if !config.tie_word_embeddings {
+        outline.tensor("output.weight");
+    }
+    Ok(outline)
 }
 
 /// Experts in every layer; Qwen2's have a shared one beside them.
 fn qwen_moe(
     config: &Config,
     architecture: &str,
-    head_dim: Option<usize>,
-) -> Result<ModelConfig, Failure> {
+    head_dim: Option<u64>,
+) -> Result<Outline, Failure> {
     let mixture = &config.mixture;
     let mixed = mixture.decoder_sparse_step.is_some_and(|step| step != 1)
         || mixture.mlp_only_layers.as_ref().is_some_and(|layers| !layers.is_empty());
@@ -164,99 +154,80 @@ fn qwen_moe(
         let message = "layers without experts between those with them".to_owned();
         return Err(Failure::Malformed(message));
     }
-    let shared = match architecture {
-        "qwen2moe" => {
-            let key = "shared_expert_intermediate_size";
-            count(key, mixture.shared_expert_intermediate_size, 1 << 24)?
-        }
-        _ => 0,
-    };
-    let n = ("num_experts", mixture.num_experts);
-    let experts = experts(config, n, shared)?;
-    Ok(ModelConfig { experts: Some(experts), ..dense(config, architecture, head_dim)? })
+    let mut outline = dense(config, architecture, head_dim)?;
+    if architecture == "qwen2moe" {
+        let key = "shared_expert_intermediate_size";
+        let width = count(key, mixture.shared_expert_intermediate_size, 1 << 24)?;
+        outline.set("expert_shared_feed_forward_length", width);
+    }
+    experts(&mut outline, config, ("num_experts", mixture.num_experts))?;
+    Ok(outline)
 }
 
-/// Latent attention, and experts after a few dense layers.
-fn deepseek(config: &Config, gating: Gating) -> Result<ModelConfig, Failure> {
+/// Latent attention, and experts after a few dense layers. V3 chooses experts by sigmoids and with a bias.
+fn deepseek(config: &Config, sigmoid: bool) -> Result<Outline, Failure> {
     let (mixture, latent) = (&config.mixture, &config.latent);
     let width = |key: &str, value| count(key, value, 1 << 16);
     let nope_dim = width("qk_nope_head_dim", latent.qk_nope_head_dim)?;
     let rope_dims = width("qk_rope_head_dim", latent.qk_rope_head_dim)?;
-    let q_lora_rank =
-        latent.q_lora_rank.map(|rank| width("q_lora_rank", Some(rank))).transpose()?;
-    let base = dense(config, "deepseek2", Some(nope_dim + rope_dims))?;
+    let mut outline = dense(config, "deepseek2", Some(u64::from(nope_dim + rope_dims)))?;
     let n = ("n_routed_experts", mixture.n_routed_experts);
-    let routed = experts(config, n, 0)?;
-    let n_groups = mixture.n_group.filter(|n| *n > 1);
-    let groups = n_groups.map(|n| -> Result<Groups, Failure> {
-        let n_groups = count("n_group", Some(n), routed.n_experts as u64)?;
-        let n_used = count("topk_group", mixture.topk_group, n)?;
-        let score = match gating {
-            Gating::Softmax => GroupScore::Max,
-            _ => GroupScore::TopTwoSum,
-        };
-        Ok(Groups { n_groups, n_used, score })
-    });
-    let n_shared = count_or_none("n_shared_experts", mixture.n_shared_experts, 4096)?;
+    let n_experts = experts(&mut outline, config, n)?;
+    if let Some(n_groups) = mixture.n_group.filter(|n| *n > 1) {
+        let n_used = count("topk_group", mixture.topk_group, n_groups)?;
+        let n_groups = count("n_group", Some(n_groups), n_experts.into())?;
+        outline.set("expert_group_count", n_groups).set("expert_group_used_count", n_used);
+    }
+    let n_layers = count("num_hidden_layers", config.num_hidden_layers, 512)?;
     let n_dense = count_or_none("first_k_dense_replace", mixture.first_k_dense_replace, 512)?;
-    let experts = Experts {
-        shared_intermediate_size: n_shared * routed.intermediate_size,
-        n_dense_layers: n_dense.min(base.n_layers),
-        gating,
-        bias: gating == Gating::Sigmoid,
-        groups: groups.transpose()?,
-        ..routed
+    let n_dense = n_dense.min(n_layers);
+    match latent.q_lora_rank {
+        Some(rank) => outline.set("attention.q_lora_rank", width("q_lora_rank", Some(rank))?),
+        None => outline.tensor("blk.0.attn_q.weight"),
     };
-    let latent = Latent {
-        kv_lora_rank: width("kv_lora_rank", latent.kv_lora_rank)?,
-        q_lora_rank,
-        nope_dim,
-        joint: false,
-        mscale: 1.0,
-    };
-    let value_dim = width("v_head_dim", config.latent.v_head_dim)?;
-    Ok(ModelConfig {
-        n_kv_heads: 1,
-        head_dim: nope_dim + rope_dims,
-        value_dim,
-        rope_dims,
-        latent: Some(latent),
-        experts: Some(experts),
-        ..base
-    })
+    if sigmoid {
+        outline.tensor(&format!("blk.{n_dense}.exp_probs_b.bias"));
+    }
+    let n_shared = count_or_none("n_shared_experts", mixture.n_shared_experts, 4096)?;
+    for (key, count) in [
+        ("leading_dense_block_count", n_dense),
+        ("expert_shared_count", n_shared),
+        ("expert_gating_func", if sigmoid { 2 } else { 1 }),
+        ("attention.kv_lora_rank", width("kv_lora_rank", latent.kv_lora_rank)?),
+        ("attention.key_length_mla", nope_dim + rope_dims),
+        ("attention.value_length_mla", width("v_head_dim", latent.v_head_dim)?),
+        ("rope.dimension_count", rope_dims),
+    ] {
+        outline.set(key, count);
+    }
+    Ok(outline)
 }
 
+/// Experts, of which there are `n` by the key of this name. Returns their number.
 fn experts(
+    outline: &mut Outline,
     config: &Config,
     (key, n): (&str, Option<u64>),
-    shared_intermediate_size: usize,
-) -> Result<Experts, Failure> {
+) -> Result<u32, Failure> {
     let mixture = &config.mixture;
     let n_experts = count(key, n, 4096)?;
+    let n_used = count("num_experts_per_tok", mixture.num_experts_per_tok, n_experts.into())?;
     let width = count("moe_intermediate_size", mixture.moe_intermediate_size, 1 << 24)?;
-    let n_used = count("num_experts_per_tok", mixture.num_experts_per_tok, n_experts as u64)?;
-    Ok(Experts {
-        n_experts,
-        n_experts_used: n_used,
-        intermediate_size: width,
-        shared_intermediate_size,
-        n_dense_layers: 0,
-        gating: Gating::Softmax,
-        bias: false,
-        groups: None,
-        normalize: mixture.norm_topk_prob.unwrap_or(false),
-        scale: mixture.routed_scaling_factor.unwrap_or(1.0),
-    })
+    outline.set("expert_count", n_experts).set("expert_used_count", n_used);
+    outline.set("expert_feed_forward_length", width);
+    outline.set("expert_weights_norm", mixture.norm_topk_prob.unwrap_or(false));
+    outline.set("expert_weights_scale", mixture.routed_scaling_factor.unwrap_or(1.0));
+    Ok(n_experts)
 }
 
 /// 0 if the key is missing.
-fn count_or_none(key: &str, value: Option<u64>, most: u64) -> Result<usize, Failure> {
+fn count_or_none(key: &str, value: Option<u64>, most: u64) -> Result<u32, Failure> {
     value.filter(|n| *n > 0).map_or(Ok(0), |n| count(key, Some(n), most))
 }
 
-fn count(key: &str, value: Option<u64>, most: u64) -> Result<usize, Failure> {
+fn count(key: &str, value: Option<u64>, most: u64) -> Result<u32, Failure> {
     match value {
-        Some(n) if (1..=most).contains(&n) => Ok(n as usize),
+        Some(n) if (1..=most).contains(&n) => Ok(n as u32),
         Some(n) => Err(Failure::Malformed(format!("`{key}` is {n}: expected 1 to {most}"))),
         None => Err(Failure::Malformed(format!("`{key}` is missing"))),
     }
@@ -274,18 +245,19 @@ mod tests {
     fn a_config_is_the_published_model() {
         let config = parse(QWEN).unwrap();
         let published = models::find_published("qwen2.5-0.5b").unwrap();
-        let (name, rope_theta) = (published.name.clone(), published.rope_theta);
-        assert_eq!(ModelConfig { name, rope_theta, ..config }, published);
+        assert_eq!(without_rotation(config), without_rotation(published));
         let three = parse(&QWEN.replace("qwen2", "qwen3")).unwrap();
-        assert_eq!((three.head_dim, &*three.architecture), (128, "qwen3"));
-        assert_eq!(parse(&QWEN.replace("qwen2", "llama")).unwrap().head_dim, 64);
+        assert_eq!((three.first_layer().head_dim, &*three.architecture), (128, "qwen3"));
+        assert_eq!(parse(&QWEN.replace("qwen2", "llama")).unwrap().first_layer().head_dim, 64);
     }
 
     /// Where a `config.json` says nothing of rotation, a plan does not depend on it.
-    fn without_rotation(config: ModelConfig) -> ModelConfig {
-        let latent = config.latent.map(|latent| Latent { mscale: 1.0, ..latent });
-        let (name, rope_theta, rope_scaling) = (None, 1e4, RopeScaling::None);
-        ModelConfig { name, rope_theta, rope_scaling, latent, ..config }
+    fn without_rotation(mut config: ModelConfig) -> ModelConfig {
+        config.name = None;
+        for layer in &mut config.layers {
+            (layer.rope, layer.score.scale) = (None, 0.0);
+        }
+        config
     }
 
     #[test]

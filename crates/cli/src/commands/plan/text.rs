@@ -39,6 +39,7 @@ pub(super) fn report(r: &Report<'_>, verbose: bool, out: &mut dyn Write) -> io::
 
 fn head(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let config = &r.subject.config;
+    let layer = config.first_layer();
     writeln!(
         out,
         "{}, {} weights, {} cache: {}, {} layers, {} heads of {}, {} KV heads",
@@ -46,10 +47,10 @@ fn head(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         r.weights,
         r.cache,
         config.architecture,
-        config.n_layers,
-        config.n_heads,
-        config.head_dim,
-        config.n_kv_heads
+        config.layers.len(),
+        layer.n_heads,
+        layer.head_dim,
+        layer.n_kv_heads
     )?;
     writeln!(
         out,

@@ -1,0 +1,151 @@
+//! What nearly every decoder says of itself, and says alike.
+
+use gguf::{Value, escape};
+use program::{RopePairs, Score};
+
+use super::{LayerConfig, ModelConfig, experts, rope};
+use crate::keys::Keys;
+use crate::{Error, Result};
+
+/// Taken where a file does not say how much context a model was made for.
+const UNKNOWN_CONTEXT: usize = 4096;
+const MAX_CONTEXT: usize = 1 << 24;
+
+/// Most heads, and the widest.
+pub(super) const MAX_HEADS: u64 = 1 << 16;
+
+/// A decoder without experts.
+///
+/// # Errors
+/// A key that is missing or out of range; experts.
+pub(crate) fn dense(keys: &Keys<'_>, pairs: RopePairs) -> Result<ModelConfig> {
+    experts::none(keys)?;
+    decoder(keys, pairs)
+}
+
+/// A decoder, its feed-forward layers taken for dense.
+///
+/// # Errors
+/// A key that is missing or out of range.
+pub(crate) fn decoder(keys: &Keys<'_>, pairs: RopePairs) -> Result<ModelConfig> {
+    with_heads(keys, pairs, Heads::read(keys)?)
+}
+
+/// The heads of one layer.
+pub(super) struct Heads {
+    pub(super) n_heads: usize,
+    pub(super) n_kv_heads: usize,
+    pub(super) head_dim: usize,
+    pub(super) value_dim: usize,
+}
+
+impl Heads {
+    /// Those of every layer. A head's width is one for all: where no key gives it, that of the first layer's.
+    fn read(keys: &Keys<'_>) -> Result<Vec<Heads>> {
+        let (count, count_kv) = ("attention.head_count", "attention.head_count_kv");
+        let n_heads = keys.require(count, keys.per_layer(count, 1..=MAX_HEADS)?)?;
+        let n_kv_heads =
+            keys.per_layer(count_kv, 1..=MAX_HEADS)?.unwrap_or_else(|| n_heads.clone());
+        let hidden_size = hidden_size(keys)?;
+        let head_dim = match keys.count("attention.key_length", 1..=MAX_HEADS)? {
+            Some(head_dim) => head_dim,
+            None if hidden_size.is_multiple_of(n_heads[0]) => hidden_size / n_heads[0],
+            None => {
+                return Err(Error::key(
+                    &keys.name(count),
+                    format!("a divisor of embedding_length {hidden_size}"),
+                    n_heads[0],
+                ));
+            }
+        };
+        let value_dim = keys.count("attention.value_length", 1..=MAX_HEADS)?.unwrap_or(head_dim);
+        let layer = |(n_heads, n_kv_heads): (usize, usize)| {
+            if n_heads.is_multiple_of(n_kv_heads) {
+                return Ok(Heads { n_heads, n_kv_heads, head_dim, value_dim });
+            }
+            let expected = format!("a divisor of head_count {n_heads}");
+            Err(Error::key(&keys.name(count_kv), expected, n_kv_heads))
+        };
+        n_heads.into_iter().zip(n_kv_heads).map(layer).collect()
+    }
+}
+
+/// A decoder of these heads, one entry for each layer.
+pub(super) fn with_heads(
+    keys: &Keys<'_>,
+    pairs: RopePairs,
+    heads: Vec<Heads>,
+) -> Result<ModelConfig> {
+    const WIDTH: &str = "feed_forward_length";
+    const EPS: &str = "attention.layer_norm_rms_epsilon";
+    let hidden_size = hidden_size(keys)?;
+    let widths = keys.require(WIDTH, keys.per_layer(WIDTH, 1..=1 << 24)?)?;
+    keys.count("vocab_size", 1..=1 << 24)?;
+    let context_length = context_length(keys)?;
+    let layer = |(heads, intermediate_size): (Heads, usize)| -> Result<LayerConfig> {
+        let Heads { n_heads, n_kv_heads, head_dim, value_dim } = heads;
+        Ok(LayerConfig {
+            n_heads,
+            n_kv_heads,
+            head_dim,
+            value_dim,
+            rope: Some(rope::read(keys, pairs, head_dim, context_length)?),
+            score: Score::causal((1.0 / (head_dim as f64).sqrt()) as f32),
+            latent: None,
+            intermediate_size,
+            experts: None,
+        })
+    };
+    let name = keys.metadata().get("general.name");
+    Ok(ModelConfig {
+        architecture: keys.architecture().to_owned(),
+        name: name.and_then(|value| value.as_str()).map(|name| escape(name, 200)),
+        hidden_size,
+        vocab_size: vocab_size(keys, hidden_size)?,
+        context_length,
+        rms_norm_eps: keys.require(EPS, keys.positive(EPS)?)?,
+        tied_embeddings: !keys.has("output.weight"),
+        layers: heads.into_iter().zip(widths).map(layer).collect::<Result<_>>()?,
+    })
+}
+
+fn hidden_size(keys: &Keys<'_>) -> Result<usize> {
+    keys.required("embedding_length", 1..=1 << 20)
+}
+
+/// Any number is accepted: users choose their context themselves, this one is a default and a warning sign.
+fn context_length(keys: &Keys<'_>) -> Result<usize> {
+    let found = keys.count("context_length", 0..=u64::MAX)?;
+    let taken = match found {
+        None | Some(0) => UNKNOWN_CONTEXT,
+        Some(n) => n.min(MAX_CONTEXT),
+    };
+    if found != Some(taken) {
+        let found = found.map_or("missing".to_owned(), |n| n.to_string());
+        keys.note(format!("key `{}` is {found}: taken as {taken}", keys.name("context_length")));
+    }
+    Ok(taken)
+}
+
+/// Rows of the embedding table, which the vocabulary must not exceed (tables may be padded).
+fn vocab_size(keys: &Keys<'_>, hidden_size: usize) -> Result<usize> {
+    const NAME: &str = "token_embd.weight";
+    let found = keys.dims(NAME).ok_or_else(|| Error::MissingTensor { name: NAME.into() })?;
+    let tokens = match keys.metadata().get("tokenizer.ggml.tokens") {
+        Some(Value::Array(tokens)) => Some(tokens.len() as u64),
+        _ => None,
+    };
+    let rows = found.get(1).copied().unwrap_or(1);
+    if found.first() != Some(&(hidden_size as u64)) || found.len() > 2 {
+        let expected = vec![hidden_size as u64, tokens.unwrap_or(rows)];
+        return Err(Error::Shape { name: NAME.into(), expected, found });
+    }
+    if let Some(tokens) = tokens.filter(|&tokens| tokens > rows) {
+        return Err(Error::Vocabulary { tokens, rows });
+    }
+    usize::try_from(rows).map_err(|_| Error::Shape {
+        name: NAME.into(),
+        expected: vec![hidden_size as u64, 1 << 24],
+        found,
+    })
+}
