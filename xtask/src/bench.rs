@@ -102,7 +102,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
                         model.display(),
                         options.rounds
                     );
-                    rates.push(measure(command, model, (prompt, generate), &options)?);
+                    rates.push(measure(command, model, prompt, generate, &options)?);
                 }
             }
             let medians: Vec<f64> = rates.into_iter().map(median).collect();
@@ -132,7 +132,8 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
 fn measure(
     command: &[String],
     model: &Path,
-    (prompt, generate): (usize, usize),
+    prompt: usize,
+    generate: usize,
     options: &Options,
 ) -> anyhow::Result<f64> {
     let (program, first) = command.split_first().context("an engine has a command")?;

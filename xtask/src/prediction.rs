@@ -129,7 +129,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
     }
     ensure!(!models.is_empty() && rounds > 0, "{HELP}");
     std::fs::create_dir_all(&folder)?;
-    let product = Product::new(root, (binary, &folder), threads)?;
+    let product = Product::new(root, binary, &folder, threads)?;
     let mut rows = Vec::new();
     for model in &models {
         let flags = ["-p", &prompt, "-n", &steps, "-d", &depths, "-r", "1"];

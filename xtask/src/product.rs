@@ -17,7 +17,8 @@ impl Product {
     /// Build it, or take `binary`. What it keeps about this machine goes into `folder`, which is emptied of it now.
     pub(crate) fn new(
         root: &Path,
-        (binary, folder): (Option<PathBuf>, &Path),
+        binary: Option<PathBuf>,
+        folder: &Path,
         threads: Option<String>,
     ) -> anyhow::Result<Product> {
         let binary = match binary {

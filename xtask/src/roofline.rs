@@ -176,7 +176,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
     let options = parse(args, root)?;
     let work = root.join("target/roofline");
     std::fs::create_dir_all(&work)?;
-    let product = Product::new(root, (options.binary.clone(), &work), options.threads.clone())?;
+    let product = Product::new(root, options.binary.clone(), &work, options.threads.clone())?;
     let mut models = Vec::new();
     for path in &options.models {
         eprintln!("{}", path.display());

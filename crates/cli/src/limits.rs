@@ -20,7 +20,8 @@ impl Limits {
         program: &Program,
         cache: &CacheOptions,
         chunk: usize,
-        (ceilings, threads): (&Ceilings, usize),
+        ceilings: &Ceilings,
+        threads: usize,
     ) -> Option<Limits> {
         let options = CostOptions { k: cache.k, v: cache.v, ..CostOptions::default() };
         let cost = Cost::of(program, &options);
@@ -121,10 +122,10 @@ mod tests {
         };
         let cache = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: 512 };
         assert!(
-            Limits::new(&program, &cache, 64, (&ceilings, 3)).is_none(),
+            Limits::new(&program, &cache, 64, &ceilings, 3).is_none(),
             "three threads were not measured"
         );
-        Limits::new(&program, &cache, 64, (&ceilings, 2)).expect("two were")
+        Limits::new(&program, &cache, 64, &ceilings, 2).expect("two were")
     }
 
     #[test]

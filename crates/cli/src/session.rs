@@ -72,7 +72,7 @@ impl SessionArgs {
         let session = Session::new(loaded.model, cache, chunk)?;
         let limits = loaded.ceilings.and_then(|ceilings| {
             let program = session.model().program();
-            Limits::new(program, &cache, session.chunk(), (&ceilings, loaded.n_threads))
+            Limits::new(program, &cache, session.chunk(), &ceilings, loaded.n_threads)
         });
         Ok(Opened { session, info, limits })
     }

@@ -108,7 +108,7 @@ impl Part {
             }
             Part::Experts { n_experts, n_used, weights, .. } => {
                 let distinct = distinct_experts(*n_experts, *n_used, n);
-                let seconds = |rate: &LinearRate| expert_seconds(rate, (n * n_used, distinct));
+                let seconds = |rate: &LinearRate| expert_seconds(rate, n * n_used, distinct);
                 // both rounds
                 Some((sum(weights, &seconds)?, 2.0 * rates.phase()))
             }
@@ -117,8 +117,8 @@ impl Part {
     }
 }
 
-/// Seconds per weight of one expert, for all rows that so many experts share evenly.
-fn expert_seconds(rate: &LinearRate, (rows, distinct): (u64, f64)) -> f64 {
+/// Seconds per weight of one expert, for all rows that `distinct` experts share evenly.
+fn expert_seconds(rate: &LinearRate, rows: u64, distinct: f64) -> f64 {
     if rows == 0 {
         return 0.0;
     }

@@ -47,7 +47,7 @@ const BAR: [f64; 2] = [20.0, 16.0];
 const GAP: f64 = 10.0;
 
 /// What is known before drawing.
-struct Plan {
+struct BarLayout {
     ruler: Ruler,
     left: f64,
     plot_width: f64,
@@ -56,7 +56,7 @@ struct Plan {
 }
 
 impl BarRows<'_> {
-    fn plan(&self, width: f64) -> Plan {
+    fn plan(&self, width: f64) -> BarLayout {
         let widest = |texts: &mut dyn Iterator<Item = &str>| {
             texts.map(|text| font::width(text, TEXT, false)).fold(0.0, f64::max)
         };
@@ -82,7 +82,7 @@ impl BarRows<'_> {
         let labels: Vec<Above> = shown.iter().map(|s| s.1).collect();
         let places = above(&labels, 0.0, plot_width);
         let strip = shown.into_iter().zip(places).map(|((label, _), (x, row))| (label, x, row));
-        Plan { left, plot_width, strip: strip.collect(), ruler }
+        BarLayout { left, plot_width, strip: strip.collect(), ruler }
     }
 
     fn row_height(row: &Row) -> f64 {
@@ -157,7 +157,7 @@ impl BarRows<'_> {
         self.words.draw_notes(picture, area);
     }
 
-    fn draw_marks(&self, picture: &mut Picture, plot: Rect, plan: &Plan) {
+    fn draw_marks(&self, picture: &mut Picture, plot: Rect, plan: &BarLayout) {
         let on = |at: &f64| (0.0..=1.0).contains(at);
         let ats = self.marks.iter().filter_map(|mark| plan.ruler.at(mark.0).filter(on));
         for (at, (label, x, row)) in ats.zip(&plan.strip) {
@@ -169,7 +169,7 @@ impl BarRows<'_> {
     }
 }
 
-fn strip_height(plan: &Plan) -> f64 {
+fn strip_height(plan: &BarLayout) -> f64 {
     let rows = plan.strip.iter().map(|s| s.2 + 1).max().unwrap_or(0);
     if rows == 0 { 0.0 } else { rows as f64 * LINE + 4.0 }
 }

@@ -78,7 +78,7 @@ impl Logits {
         let prompt = Some(Prompt { start: 0, len: tokens.len() });
         for chunk in tokens.chunks(self.cache.chunk.unwrap_or(CHUNK)) {
             let outputs = if file.is_some() { Outputs::All } else { Outputs::Last };
-            let rows = step(model, session, chunk, (outputs, prompt))?;
+            let rows = step(model, session, chunk, outputs, prompt)?;
             if let Some(file) = &mut file {
                 write_f32(file, &rows.logits).context("writing logits")?;
             }
@@ -100,7 +100,8 @@ fn step(
     model: &dyn Model,
     session: SessionId,
     tokens: &[u32],
-    (outputs, prompt): (Outputs, Option<Prompt>),
+    outputs: Outputs,
+    prompt: Option<Prompt>,
 ) -> program::Result<StepOut> {
     model.step(&Step { sequences: &[Sequence { session, tokens, outputs, prompt }] })
 }
@@ -122,7 +123,7 @@ fn greedy(
         if ids.len() == n {
             return Ok(ids);
         }
-        logits = step(model, session, &ids[ids.len() - 1..], (Outputs::Last, None))?.logits;
+        logits = step(model, session, &ids[ids.len() - 1..], Outputs::Last, None)?.logits;
     }
 }
 

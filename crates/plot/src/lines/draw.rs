@@ -15,8 +15,15 @@ const MOST_NAMES: f64 = 0.3;
 /// Between the plot and the names at its right.
 const LEADER: f64 = 18.0;
 
+/// A name to be written near a point.
+#[derive(Clone, Copy)]
+struct Name<'a> {
+    text: &'a str,
+    at: Point,
+}
+
 /// Everything that is known before drawing.
-pub(super) struct Plan<'a> {
+pub(super) struct Drawing<'a> {
     chart: &'a Lines,
     large: bool,
     x: Ruler,
@@ -33,8 +40,8 @@ pub(super) struct Plan<'a> {
     strip: Vec<(usize, String, f64, usize)>,
 }
 
-impl<'a> Plan<'a> {
-    pub(super) fn of(chart: &'a Lines, width: f64, large: bool) -> Plan<'a> {
+impl<'a> Drawing<'a> {
+    pub(super) fn of(chart: &'a Lines, width: f64, large: bool) -> Drawing<'a> {
         let y = Ruler::new(&chart.y, chart.ys(), (chart.size[1] / 48.0) as usize, true);
         let left = y_width(&y);
         let names = || chart.series.iter().filter(|s| s.shown());
@@ -57,7 +64,7 @@ impl<'a> Plan<'a> {
             false => chart.strokes().filter(|(s, _)| s.shown()).map(key).collect(),
         };
         let mut plan =
-            Plan { chart, large, x, y, width, left, plot_width, legend, strip: Vec::new() };
+            Drawing { chart, large, x, y, width, left, plot_width, legend, strip: Vec::new() };
         plan.strip = plan.strip();
         plan
     }
@@ -260,7 +267,7 @@ impl<'a> Plan<'a> {
         }
         let all: Vec<Vec<Point>> = lines.iter().flatten().cloned().collect();
         for ((series, _), end) in inner {
-            self.beside(picture, plot, (&series.name, end), texts, &all);
+            self.beside(picture, plot, Name { text: &series.name, at: end }, texts, &all);
         }
     }
 
@@ -285,7 +292,7 @@ impl<'a> Plan<'a> {
             match mark {
                 Mark::Point(_, label) => {
                     if let Some(at) = self.point(mark, plot) {
-                        self.beside(picture, plot, (label, at), texts, &all);
+                        self.beside(picture, plot, Name { text: label, at }, texts, &all);
                     }
                 }
                 Mark::Y(y, label) => {
@@ -312,13 +319,13 @@ impl<'a> Plan<'a> {
         &self,
         picture: &mut Picture,
         plot: Rect,
-        (label, at): (&str, Point),
+        name: Name<'_>,
         texts: &mut Vec<Rect>,
         lines: &[Vec<Point>],
     ) {
-        let label = font::fit(label, TEXT, plot.w - 16.0);
+        let label = font::fit(name.text, TEXT, plot.w - 16.0);
         let w = font::width(&label, TEXT, false);
-        let [x, y] = at;
+        let [x, y] = name.at;
         // Further away it must hide less to be worth it.
         let far = [(0.0, 10.0), (12.0, 18.0), (40.0, 36.0)];
         let around = far.into_iter().flat_map(|(cost, d)| {

@@ -245,11 +245,11 @@ impl Draw for Lines {
     }
 
     fn height(&self, width: f64, large: bool) -> f64 {
-        draw::Plan::of(self, width, large).height()
+        draw::Drawing::of(self, width, large).height()
     }
 
     fn draw(&self, picture: &mut Picture, area: crate::scene::Rect, large: bool) {
-        draw::Plan::of(self, area.w, large).draw(picture, area);
+        draw::Drawing::of(self, area.w, large).draw(picture, area);
     }
 
     fn describe(&self) -> String {

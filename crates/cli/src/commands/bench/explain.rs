@@ -348,7 +348,7 @@ mod tests {
             barrier: Duration::from_nanos(100),
         };
         let cache = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: 512 };
-        let limits = Limits::new(&program, &cache, 64, (&ceilings, 2)).expect("measured");
+        let limits = Limits::new(&program, &cache, 64, &ceilings, 2).expect("measured");
         let head = head(&program)[0].to_owned();
         let phase = |name: &str, kind, micros| PhaseTime {
             name: name.to_owned(),

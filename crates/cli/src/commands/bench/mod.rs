@@ -164,7 +164,7 @@ impl Bench {
                 let explained = limits.as_ref().zip(timing);
                 let explained = explained
                     .map(|(limits, timing)| Explanation::new(program, *test, &timing, limits));
-                let row = Row::new(&setting, *test, (started, &samples), limits.as_ref());
+                let row = Row::new(&setting, *test, started, &samples, limits.as_ref());
                 report.row(&row.explained(explained))?;
             }
         }

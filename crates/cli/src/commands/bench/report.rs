@@ -84,7 +84,7 @@ impl Setting {
         cache: CacheOptions,
         ceilings: &Ceilings,
     ) -> Option<Limits> {
-        Limits::new(loaded.model.program(), &cache, self.n_ubatch, (ceilings, self.n_threads))
+        Limits::new(loaded.model.program(), &cache, self.n_ubatch, ceilings, self.n_threads)
     }
 }
 
@@ -137,7 +137,8 @@ impl Row {
     pub(super) fn new(
         setting: &Setting,
         test: Test,
-        (started, samples): (String, &[Duration]),
+        started: String,
+        samples: &[Duration],
         limits: Option<&Limits>,
     ) -> Self {
         let ns: Vec<f64> = samples.iter().map(|time| time.as_nanos() as f64).collect();

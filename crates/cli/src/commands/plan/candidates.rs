@@ -28,11 +28,17 @@ pub(super) enum Weights {
 }
 
 /// Keys and values.
-pub(super) type Cache = (CacheType, CacheType);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cache {
+    pub(super) k: CacheType,
+    pub(super) v: CacheType,
+}
 
 /// Caches to compare.
-pub(super) const CACHES: [Cache; 2] =
-    [(CacheType::F16, CacheType::F16), (CacheType::Q8_0, CacheType::Q8_0)];
+pub(super) const CACHES: [Cache; 2] = [
+    Cache { k: CacheType::F16, v: CacheType::F16 },
+    Cache { k: CacheType::Q8_0, v: CacheType::Q8_0 },
+];
 
 impl Weights {
     /// The type that is asked for, or what the model comes with, or `Q4_K_M`; `w16` in the article's units.
@@ -93,9 +99,10 @@ impl Weights {
 }
 
 /// `f16`, or `f16/q8_0` where keys and values differ; `kv16` in the article.
-pub(super) fn cache_name((k, v): Cache, units: Units) -> String {
+pub(super) fn cache_name(cache: Cache, units: Units) -> String {
+    let Cache { k, v } = cache;
     match units {
-        Units::Article => format!("kv{}", (8.0 * plain_bytes((k, v))).round()),
+        Units::Article => format!("kv{}", (8.0 * plain_bytes(cache)).round()),
         Units::Decimal if k == v => k.name().to_owned(),
         Units::Decimal => format!("{}/{}", k.name(), v.name()),
     }
@@ -110,7 +117,8 @@ pub(super) fn candidates(
     subject: &Subject,
     weights: Weights,
     caches: &[Cache],
-    (target, chunk): (&Target, Option<u64>),
+    target: &Target,
+    chunk: Option<u64>,
 ) -> anyhow::Result<Vec<Candidate>> {
     let program = match (weights, &subject.file) {
         (Weights::Mixture(mixture), _) => Some(subject.program(mixture)?),
@@ -119,7 +127,7 @@ pub(super) fn candidates(
     };
     let candidate = |&cache: &Cache| {
         let estimate = match (&program, weights) {
-            (Some(program), _) => counted(program, cache, (target, chunk))?,
+            (Some(program), _) => counted(program, cache, target, chunk)?,
             (None, Weights::Bits(bits)) => closed(&subject.config, bits, cache, target)?,
             (None, _) => closed(&subject.config, 16, cache, target)?,
         };
@@ -131,9 +139,11 @@ pub(super) fn candidates(
 
 fn counted(
     program: &Program,
-    (k, v): Cache,
-    (target, chunk): (&Target, Option<u64>),
+    cache: Cache,
+    target: &Target,
+    chunk: Option<u64>,
 ) -> anyhow::Result<Estimate> {
+    let Cache { k, v } = cache;
     let processor_cache = processor_cache().unwrap_or(u64::MAX);
     let cost = Cost::of(program, &CostOptions { k, v, processor_cache, ..CostOptions::default() });
     let machine = target.machine(cost.step(0).total().bytes())?;
@@ -173,12 +183,12 @@ fn closed(c: &ModelConfig, bits: u32, cache: Cache, target: &Target) -> anyhow::
 }
 
 /// Bytes per element without scales, keys and values averaged.
-fn plain_bytes((k, v): Cache) -> f64 {
+fn plain_bytes(cache: Cache) -> f64 {
     let bytes = |ty: CacheType| match ty {
         CacheType::Q8_0 => 1.0,
         other => other.bytes(1) as f64,
     };
-    (bytes(k) + bytes(v)) / 2.0
+    (bytes(cache.k) + bytes(cache.v)) / 2.0
 }
 
 /// The processor's largest cache, where the system tells.

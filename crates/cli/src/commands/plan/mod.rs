@@ -153,13 +153,13 @@ impl Plan {
             ui::warn("--chunk has no effect: in the article prompts go through at once");
         }
         let with = |weights: Weights, caches: &[Cache]| {
-            candidates::candidates(subject, weights, caches, (target, chunk))
+            candidates::candidates(subject, weights, caches, target, chunk)
         };
         let all = |caches: &[Cache]| -> anyhow::Result<Vec<Candidate>> {
             let each = Weights::compared(subject, units).into_iter().map(|w| with(w, caches));
             Ok(each.collect::<anyhow::Result<Vec<_>>>()?.concat())
         };
-        let own = (self.cache.cache_type_k, self.cache.cache_type_v);
+        let own = Cache { k: self.cache.cache_type_k, v: self.cache.cache_type_v };
         let goals = self.goals(context, room);
         // What is asked for is not up for choice; the first cache is what nobody asked for.
         let caches = if own == CACHES[0] { &CACHES[..] } else { std::slice::from_ref(&own) };
