@@ -6,9 +6,10 @@ use std::sync::Arc;
 use conformance::CHECKS;
 use program::interpreter::Interpreter;
 use program::{
-    CacheOptions, Error, Executor, Model, Program, Progress, Result, SessionId, Step, StepOut,
-    StepStats, WeightSource,
+    CacheOptions, Error, Executor, MemoryNeeds, MemoryOptions, Model, Op, Program, Progress,
+    Promises, Result, SessionId, Step, StepOut, StepStats, WeightSource,
 };
+use quant::GgmlType;
 
 /// What an executor does wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,6 +41,18 @@ struct Faulty(Fault);
 struct FaultyModel(Fault, Box<dyn Model>);
 
 impl Executor for Faulty {
+    fn supports(&self, op: &Op, types: &[GgmlType]) -> Result<()> {
+        Interpreter.supports(op, types)
+    }
+
+    fn memory(&self, program: &Program, options: &MemoryOptions) -> Result<MemoryNeeds> {
+        Interpreter.memory(program, options)
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::all()
+    }
+
     fn load(
         &self,
         program: Arc<Program>,

@@ -4,6 +4,7 @@
 //! `exec/` (phases). Kernels come from the `kernels` crate, cache storage from `kv`.
 
 mod cache;
+mod declare;
 mod exec;
 mod geometry;
 mod load;
@@ -25,7 +26,10 @@ mod workspace;
 use std::sync::Arc;
 
 use kernels::Isa;
-use program::{Ceilings, Executor, Model, Program, Progress, Result, WeightSource};
+use program::{
+    Ceilings, Executor, MemoryNeeds, MemoryOptions, Model, Op, Program, Progress, Promises, Result,
+    WeightSource,
+};
 use quant::GgmlType;
 
 pub use mla::{MlaChoice, MlaDims, MlaForm};
@@ -86,6 +90,18 @@ impl Cpu {
 }
 
 impl Executor for Cpu {
+    fn supports(&self, op: &Op, types: &[GgmlType]) -> Result<()> {
+        declare::supports(op, types, self.isa())
+    }
+
+    fn memory(&self, program: &Program, options: &MemoryOptions) -> Result<MemoryNeeds> {
+        declare::memory(program, self.workshop(), options)
+    }
+
+    fn promises(&self) -> Promises {
+        declare::promises(self.mla)
+    }
+
     fn load(
         &self,
         program: Arc<Program>,

@@ -99,6 +99,14 @@ pub(crate) fn place(program: &Program, plan: Plan, workshop: Workshop<'_>) -> Re
 }
 
 impl Placed {
+    /// Memory of all weights once they are loaded.
+    pub(crate) fn weight_bytes(&self, program: &Program) -> u64 {
+        let spec = |id| program.weight(id);
+        let vectors = vectors(program).into_iter().map(|id| spec(id).rows * spec(id).cols * 4);
+        let bytes = self.arena + self.latent + vectors.sum::<usize>();
+        bytes as u64 + table_bytes(&self.schedule)
+    }
+
     /// Read, pack and release every weight. `program` is what was lowered, before narrowing.
     ///
     /// # Errors

@@ -310,6 +310,34 @@ impl<'a> Lowering<'a> {
     }
 }
 
+/// Whether phases compute an op like this.
+///
+/// # Errors
+/// [`Error::Unsupported`], which names what they do not.
+pub(crate) fn check(op: &Op) -> Result<()> {
+    match op {
+        Op::Embed { .. }
+        | Op::RmsNorm { .. }
+        | Op::Linear { .. }
+        | Op::Route(_)
+        | Op::Add
+        | Op::Scale(_)
+        | Op::View
+        | Op::Slice { .. }
+        | Op::SelectRows => Ok(()),
+        Op::Attention(at) if !at.appends => {
+            Err(Error::Unsupported("a cache shared by layers on the CPU".into()))
+        }
+        Op::Attention(at) => scale(&at.score).map(drop),
+        Op::LatentAttention(at) if at.rope.is_none() => {
+            Err(Error::Unsupported("latent attention without rotation on the CPU".into()))
+        }
+        Op::LatentAttention(at) => scale(&at.score).map(drop),
+        Op::Act(_) => Err(unsupported(op)),
+        Op::GatedAct(gate) | Op::Experts { act: gate, .. } => check_gate(*gate),
+    }
+}
+
 /// The factor on scores, if nothing else is asked of them.
 fn scale(score: &Score) -> Result<f32> {
     let Score { scale, mask, softcap, sinks, temperature, alibi } = score;

@@ -14,6 +14,7 @@ use program::{
 };
 
 use crate::cache::{CacheShape, cache_shapes};
+use crate::declare::supports_all;
 use crate::exec::{Angles, Exec, Kernels, SequenceRows, StepRows};
 use crate::load::{Workshop, place, table_bytes};
 use crate::lower::lower;
@@ -71,6 +72,7 @@ impl CpuModel {
         workshop: Workshop<'_>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<CpuModel> {
+        supports_all(&program, workshop.tuning.isa())?;
         let narrowed = program::passes::narrow(&program);
         let placed = place(&program, lower(&narrowed, workshop.mla)?, workshop)?;
         let Workshop { pool, tuning, mla: form } = workshop;

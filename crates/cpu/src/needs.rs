@@ -127,4 +127,28 @@ impl Needs {
             latent,
         }
     }
+
+    /// All of it, for `workers`.
+    pub(crate) fn bytes(&self, workers: usize) -> u64 {
+        let buffers: usize = self.buffers.iter().sum();
+        let acts: usize = self.acts.0.iter().chain(&self.inner.0).sum();
+        let scratch = workers * self.scratch.iter().sum::<usize>();
+        let all = buffers + acts + scratch + self.peaks + self.partials;
+        (all + self.latent.bytes(workers)) as u64
+    }
+
+    /// The greater of both, each kind by itself: what is kept after both steps.
+    pub(crate) fn max(mut self, other: &Needs) -> Needs {
+        let each = |a: &mut [usize], b: &[usize]| {
+            a.iter_mut().zip(b).for_each(|(a, b)| *a = (*a).max(*b));
+        };
+        each(&mut self.buffers, &other.buffers);
+        each(&mut self.acts.0, &other.acts.0);
+        each(&mut self.inner.0, &other.inner.0);
+        each(&mut self.scratch, &other.scratch);
+        self.peaks = self.peaks.max(other.peaks);
+        self.partials = self.partials.max(other.partials);
+        self.latent = self.latent.max(other.latent);
+        self
+    }
 }

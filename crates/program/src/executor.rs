@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::{CacheOptions, Ceilings, Error, Program, Result, ValueId, WeightSpec};
+use quant::GgmlType;
+
+use crate::{
+    CacheOptions, Ceilings, Error, MemoryNeeds, MemoryOptions, Op, Program, Promises, Result,
+    ValueId, WeightSpec,
+};
 
 /// Bytes of a weight, as they stand in the file.
 pub type WeightBytes<'a> = &'a [u8];
@@ -172,6 +177,22 @@ pub struct PhaseTime {
 
 /// Something that can run programs: a CPU, a GPU.
 pub trait Executor {
+    /// Whether it computes `op` with weights of these types, one for each weight of its fact sheet, in that order.
+    /// [`load`](Executor::load) refuses what this refuses, and besides shapes that it says no word about.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`], which names what it is that is not supported.
+    fn supports(&self, op: &Op, types: &[GgmlType]) -> Result<()>;
+
+    /// The memory that a load of `program` and steps within `options` would take; nothing is loaded.
+    ///
+    /// # Errors
+    /// Those of [`load`](Executor::load) that do not depend on the weights' contents.
+    fn memory(&self, program: &Program, options: &MemoryOptions) -> Result<MemoryNeeds>;
+
+    /// When its logits keep their bits.
+    fn promises(&self) -> Promises;
+
     /// Lower `program`, read and pack its weights. `progress` is called from this thread as bytes are packed.
     ///
     /// # Errors

@@ -14,9 +14,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use quant::GgmlType;
+
 use crate::{
-    CacheOptions, Dump, Error, Executor, Model, Node, Op, Outputs, Program, Progress, Result, Rope,
-    Rows, SessionId, Step, StepOut, StepStats, Trace, ValueId, WeightId, WeightSource, WeightSpec,
+    CacheOptions, Dump, Error, Executor, MemoryNeeds, MemoryOptions, MlaDims, MlaForm, Model, Node,
+    Op, Outputs, Program, Progress, Promises, Result, Rope, Rows, SessionId, Step, StepOut,
+    StepStats, Trace, ValueId, ValueSpec, WeightId, WeightSource, WeightSpec,
 };
 use session::Session;
 
@@ -25,6 +28,37 @@ use session::Session;
 pub struct Interpreter;
 
 impl Executor for Interpreter {
+    /// Every op, with every type that has numbers.
+    fn supports(&self, op: &Op, types: &[GgmlType]) -> Result<()> {
+        match types.iter().find(|ty| quant::format(**ty).is_none()) {
+            None => Ok(()),
+            Some(ty) => {
+                Err(Error::Unsupported(format!("op `{}` with weights of type {ty}", op.name())))
+            }
+        }
+    }
+
+    /// Everything in f32: weights, caches, and every value of the rows of a step.
+    fn memory(&self, program: &Program, options: &MemoryOptions) -> Result<MemoryNeeds> {
+        let MemoryOptions { cache, sessions, chunk } = options;
+        let elements = |spec: &WeightSpec| 4 * spec.rows as u64 * spec.cols as u64;
+        let rows = |rows| match rows {
+            Rows::Tokens => *chunk.max(sessions),
+            Rows::Selected => *sessions,
+        };
+        let value = |value: &ValueSpec| 4 * (rows(value.shape.rows) * value.shape.cols()) as u64;
+        let positions = (*sessions as u64).saturating_mul(cache.capacity as u64);
+        Ok(MemoryNeeds {
+            weights: program.weights.iter().map(elements).fold(0, u64::saturating_add),
+            cache: cached_elements(program).saturating_mul(4).saturating_mul(positions),
+            work: program.values.iter().map(value).fold(0, u64::saturating_add),
+        })
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::all()
+    }
+
     fn load(
         &self,
         program: Arc<Program>,
@@ -53,6 +87,16 @@ impl Executor for Interpreter {
     fn describe(&self) -> String {
         "reference interpreter, f32 with f64 sums".into()
     }
+}
+
+/// Numbers that one position adds: keys and values of every head, those of latents expanded, windows or not.
+fn cached_elements(program: &Program) -> u64 {
+    let of = |node: &Node| match &node.op {
+        Op::Attention(at) if at.appends => program.cache(at.cache).kind.elements(),
+        Op::LatentAttention(_) => MlaDims::of(program, node).cache_elements(MlaForm::Expanded),
+        _ => 0,
+    };
+    program.nodes.iter().map(of).fold(0, u64::saturating_add)
 }
 
 /// The whole tensor in f32, rows in order.

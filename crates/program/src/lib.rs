@@ -10,6 +10,7 @@ mod act;
 mod attention;
 mod cache;
 mod ceilings;
+mod declare;
 mod error;
 mod executor;
 mod facts;
@@ -27,6 +28,7 @@ pub use act::{Act, Gate};
 pub use attention::{Attention, LatentAttention, Mask, Score, Temperature, alibi_slope};
 pub use cache::{CacheKind, CacheOptions, CacheSpec, CacheType};
 pub use ceilings::{Ceilings, ComputeCeiling, ReadCeiling};
+pub use declare::{MemoryNeeds, MemoryOptions, Promises, Variation};
 pub use error::{Error, Result};
 pub use executor::{
     Dump, Executor, Model, Outputs, PEAK, PhaseTime, Progress, Prompt, Sequence, SessionId, Step,

@@ -26,6 +26,11 @@ impl LatentNeeds {
         let [floats, codes, scales, sums, words] = self.worker;
         [4 * floats, codes, 4 * scales, 4 * sums, 4 * words]
     }
+    /// All of it for `workers`, results of spans apart.
+    pub(crate) fn bytes(&self, workers: usize) -> usize {
+        4 * (self.queries + self.gathered) + workers * self.worker_bytes().iter().sum::<usize>()
+    }
+
     /// The greater of both, each kind by itself.
     pub(crate) fn max(self, other: LatentNeeds) -> LatentNeeds {
         LatentNeeds {

@@ -1,0 +1,221 @@
+//! What the CPU says of itself before it loads: [`program::Executor`]'s `supports`, `memory` and `promises`.
+
+use kernels::Isa;
+use kernels::attention::BLOCK;
+use kernels::linear::linear;
+use program::{
+    Error, MemoryNeeds, MemoryOptions, Op, Program, Promises, Prompt, Reading, Result, Variation,
+};
+use quant::GgmlType;
+
+use crate::cache::{CacheShape, cache_shapes};
+use crate::exec::{SequenceRows, StepRows};
+use crate::load::{Workshop, place};
+use crate::lower::{check, lower};
+use crate::mla::{MlaChoice, MlaForm};
+use crate::needs::{Needs, StepShape};
+use crate::schedule::{Loaded, Schedule};
+
+/// Whether phases compute `op`, and kernels read its weights.
+pub(crate) fn supports(op: &Op, types: &[GgmlType], isa: Isa) -> Result<()> {
+    check(op)?;
+    let latent = matches!(op, Op::LatentAttention(_));
+    for (used, ty) in op.facts().weights.iter().zip(types) {
+        let numbers = quant::format(*ty).is_some();
+        let known = match used.reading {
+            Reading::TableRow | Reading::Vector | Reading::OnLoad => numbers,
+            // small matrices of heads may have to be turned
+            Reading::Matrix if latent => numbers && linear(*ty, isa).is_some(),
+            Reading::Matrix | Reading::Copies { .. } => linear(*ty, isa).is_some(),
+        };
+        if !known {
+            let op = op.name();
+            return Err(Error::Unsupported(format!("op `{op}` with weights of type {ty}")));
+        }
+    }
+    Ok(())
+}
+
+/// [`supports`] for every node.
+pub(crate) fn supports_all(program: &Program, isa: Isa) -> Result<()> {
+    program.nodes.iter().try_for_each(|node| {
+        let weights = node.op.facts().weights;
+        let types: Vec<_> = weights.iter().map(|used| program.weight(used.id).ty).collect();
+        supports(&node.op, &types, isa)
+    })
+}
+
+/// One lane owns one output (decision 001), so nothing but the form of latent attention can change a bit.
+pub(crate) fn promises(mla: MlaChoice) -> Promises {
+    let by_prompt = "latent attention: its form follows from the length of the prompt (decision 004), so a token of a \
+                     long prompt has other bits than one that comes alone, or whose prompt was cached in part";
+    let exceptions = match mla {
+        MlaChoice::Auto => vec![by_prompt],
+        MlaChoice::Always(_) => Vec::new(),
+    };
+    Promises { same_bits: Variation::ALL.to_vec(), exceptions }
+}
+
+/// Memory of a load, and of the steps that fill the caches.
+pub(crate) fn memory(
+    program: &Program,
+    workshop: Workshop<'_>,
+    options: &MemoryOptions,
+) -> Result<MemoryNeeds> {
+    supports_all(program, workshop.tuning.isa())?;
+    let narrowed = program::passes::narrow(program);
+    let placed = place(program, lower(&narrowed, workshop.mla)?, workshop)?;
+    let caches = cache_shapes(program, &placed.schedule, &options.cache)?;
+    let blocks = options.cache.capacity.div_ceil(BLOCK) as u64;
+    let bytes = |shape: &CacheShape| (shape.layout().block_bytes() as u64).saturating_mul(blocks);
+    let session = caches.iter().map(bytes).fold(0, u64::saturating_add);
+    let workers = workshop.pool.n();
+    let steps = Steps { schedule: &placed.schedule, caches: &caches, mla: workshop.mla, workers };
+    Ok(MemoryNeeds {
+        weights: placed.weight_bytes(program),
+        cache: session.saturating_mul(options.sessions as u64),
+        work: steps.of(options).bytes(workers),
+    })
+}
+
+/// Lengths of prompts that are looked at: so many parts of a chunk.
+const CHUNK_PARTS: usize = 8;
+
+/// The steps that fill a cache.
+struct Steps<'a> {
+    schedule: &'a Schedule,
+    caches: &'a [CacheShape],
+    mla: MlaChoice,
+    workers: usize,
+}
+
+impl Steps<'_> {
+    /// The greatest needs of a prompt's chunks and of steps of all sessions, at depths up to the whole capacity.
+    fn of(&self, options: &MemoryOptions) -> Needs {
+        let capacity = options.cache.capacity.max(1);
+        let chunk = options.chunk.clamp(1, capacity);
+        let mut needs = self.step(&[SequenceRows { first_row: 0, n: chunk, start: 0 }], true);
+        // how results are split depends on the depth, and ends where they find no room
+        let depths = std::iter::successors(Some(capacity), |depth| Some(depth / 2));
+        for depth in depths.take_while(|depth| *depth > 0) {
+            // and on the rows: those of a short prompt may be split where those of a long one are not
+            for part in 1..=CHUNK_PARTS {
+                let n = (chunk * part / CHUNK_PARTS).clamp(1, depth);
+                let prompt = [SequenceRows { first_row: 0, n, start: depth - n }];
+                needs = needs.max(&self.step(&prompt, true)).max(&self.step(&prompt, false));
+            }
+            let one = |first_row| SequenceRows { first_row, n: 1, start: depth - 1 };
+            let steps: Vec<SequenceRows> = (0..options.sessions.max(1)).map(one).collect();
+            needs = needs.max(&self.step(&steps, false));
+        }
+        needs
+    }
+
+    /// Those of one step, of a long prompt or not.
+    fn step(&self, sequences: &[SequenceRows], is_prompt: bool) -> Needs {
+        let dims = self.schedule.phases.iter().find_map(|phase| match phase {
+            Loaded::Latent(latent) => Some(&latent.phase.inputs.dims),
+            _ => None,
+        });
+        let forms: Vec<MlaForm> = dims.map_or_else(Vec::new, |dims| {
+            let whole = |s: &SequenceRows| Prompt { start: 0, len: s.start + s.n };
+            let prompt = |s: &SequenceRows| is_prompt.then(|| whole(s));
+            sequences.iter().map(|s| self.mla.choose(dims, prompt(s))).collect()
+        });
+        let shape = StepShape {
+            n_tokens: sequences.iter().map(|s| s.n).sum(),
+            n_selected: sequences.len(),
+            caches: self.caches,
+            rows: StepRows { sequences, forms: &forms },
+        };
+        Needs::of(self.schedule, &shape, self.workers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use conformance::{MemoryWeights, tiny_config, tiny_model};
+    use program::{CacheOptions, CacheType, Executor, Model, Outputs, Sequence, Step};
+
+    use super::*;
+    use crate::model::CpuModel;
+    use crate::{Cpu, Options};
+
+    /// Fill the caches of some sessions as `options` say: prompts in chunks and short ones, then one step of all.
+    fn fill(model: &CpuModel, options: &MemoryOptions) -> u64 {
+        let open = |_| model.open(&options.cache).expect("a session");
+        let sessions: Vec<_> = (0..options.sessions).map(open).collect();
+        let (len, outputs) = (options.cache.capacity - 1, Outputs::Last);
+        let tokens: Vec<u32> = (0..len as u32).map(|i| i * 31 % 97).collect();
+        let prompt = Some(Prompt { start: 0, len });
+        for &session in &sessions {
+            for tokens in tokens.chunks(options.chunk) {
+                let sequence = Sequence { session, tokens, outputs, prompt };
+                model.step(&Step { sequences: &[sequence] }).expect("a chunk");
+            }
+            // short prompts, which may be computed otherwise
+            for part in 1..=CHUNK_PARTS {
+                let kept = len - options.chunk * part / CHUNK_PARTS;
+                model.truncate(session, kept).expect("a shorter session");
+                let sequence = Sequence { session, tokens: &tokens[kept..], outputs, prompt: None };
+                model.step(&Step { sequences: &[sequence] }).expect("a short prompt");
+            }
+        }
+        let one = |&session| Sequence { session, tokens: &[5], outputs, prompt: None };
+        let last: Vec<_> = sessions.iter().map(one).collect();
+        model.step(&Step { sequences: &last }).expect("a step");
+        sessions.iter().map(|id| model.cache_bytes(*id).expect("a session")).sum()
+    }
+
+    /// Weights as packed, caches as kept and workspace as grown are what was foretold, within 2 %.
+    #[test]
+    fn memory_is_what_a_load_and_steps_take() {
+        let (f16, q8) = (CacheType::F16, CacheType::Q8_0);
+        let mut off = Vec::new();
+        for (name, width, ty, cache, capacity, sessions, threads) in [
+            ("qwen2", 64, GgmlType::Q4_0, f16, 737, 1, 2),
+            ("qwen2", 1024, GgmlType::Q4K, f16, 300, 3, 2),
+            ("llama", 256, GgmlType::F16, q8, 1000, 1, 3),
+            ("qwen3moe", 256, GgmlType::Q4K, f16, 600, 1, 2),
+            ("qwen3moe", 512, GgmlType::Q8_0, f16, 260, 2, 1),
+            ("deepseek2", 256, GgmlType::Q8_0, f16, 900, 1, 2),
+            ("deepseek2", 512, GgmlType::Q6K, q8, 300, 2, 2),
+        ] {
+            let cpu = Cpu::new(&Options { threads: Some(threads), ..Options::default() });
+            let program = tiny_model(&tiny_config(name, width, true), ty);
+            let cache = CacheOptions { k: cache, v: cache, capacity };
+            let options = MemoryOptions { cache, sessions, chunk: 128 };
+            let foretold = cpu.memory(&program, &options).expect("it can be told");
+            let weights = MemoryWeights::random(&program, 3);
+            let model = CpuModel::load(Arc::clone(&program), &weights, cpu.workshop(), &mut |_| {})
+                .expect("it loads");
+            let cache = fill(&model, &options);
+            let weights = model.stats().weight_memory;
+            let taken = MemoryNeeds { weights, cache, work: model.work_bytes() };
+            for (what, foretold, taken) in [
+                ("weights", foretold.weights, taken.weights),
+                ("cache", foretold.cache, taken.cache),
+                ("work", foretold.work, taken.work),
+            ] {
+                let ratio = foretold as f64 / taken as f64;
+                println!("{name} {width} {ty} {what}: {foretold} foretold, {taken} taken");
+                if (ratio - 1.0).abs() > 0.02 {
+                    off.push(format!("{name} {width} {ty} {what}: {ratio}"));
+                }
+            }
+        }
+        assert!(off.is_empty(), "{off:?}");
+    }
+
+    #[test]
+    fn the_form_of_latent_attention_is_the_only_exception() {
+        let with = |mla| Cpu::new(&Options { threads: Some(1), mla, ..Options::default() });
+        let elided = with(MlaChoice::Always(MlaForm::Elided)).promises();
+        assert_eq!(elided, Promises::all());
+        let auto = with(MlaChoice::Auto).promises();
+        assert!(auto.cover(&Variation::ALL) && auto.exceptions.len() == 1);
+        assert!(auto.exceptions[0].contains("latent attention"));
+    }
+}

@@ -1,0 +1,233 @@
+//! What the CPU says it supports is what it loads: every op, every variant of it, every type of its weights.
+
+use std::sync::Arc;
+
+use cpu::{Cpu, Options};
+use program::{
+    Act, Attention, CacheKind, CacheSpec, Error, Executor, ExpertWeights, Gate, Gating,
+    LatentAttention, LatentUp, LinearWeight, Mask, Op, OutputKind, Program, Recorder, Result, Rope,
+    RopePairs, RopeScaling, Router, Score, Temperature, ValueId, WeightBytes, WeightId,
+    WeightSource, WeightSpec,
+};
+use quant::GgmlType;
+
+/// Columns: whole blocks of every type.
+const COLS: usize = 256;
+
+/// Every weight is zero.
+struct Zeros(Vec<u8>);
+
+impl WeightSource for Zeros {
+    fn bytes(&self, spec: &WeightSpec) -> Result<WeightBytes<'_>> {
+        Ok(&self.0[..spec.bytes() as usize])
+    }
+}
+
+/// What makes a value of rows of `COLS` with weights of a type.
+type Record = Box<dyn Fn(&Recorder, GgmlType, ValueId) -> Result<ValueId>>;
+
+fn weight(r: &Recorder, name: &str, ty: GgmlType, rows: usize, cols: usize) -> WeightId {
+    r.weight(WeightSpec { name: name.into(), ty, rows, cols })
+}
+
+fn matrix(r: &Recorder, name: &str, x: ValueId, rows: usize) -> Result<ValueId> {
+    r.linear(name, x, weight(r, name, GgmlType::F32, rows, COLS))
+}
+
+fn rope(r: &Recorder, ty: GgmlType, dims: usize) -> Rope {
+    let factors = (dims == 2 * COLS).then(|| weight(r, "factors", ty, 1, COLS));
+    let (pairs, scaling) = (RopePairs::HalfSplit, RopeScaling::None);
+    Rope { pairs, dims, theta: 1e4, scaling, factors }
+}
+
+/// Attention with `n_heads` of `key_dim`.
+fn attention(
+    r: &Recorder,
+    ty: GgmlType,
+    x: ValueId,
+    (n_heads, key_dim): (usize, usize),
+    change: &dyn Fn(&mut Score),
+) -> Result<ValueId> {
+    let mut score = Score::causal(0.1);
+    change(&mut score);
+    let window = match score.mask {
+        Mask::Window(n) => Some(n as usize),
+        _ => None,
+    };
+    let kind = CacheKind::Heads { n_kv_heads: n_heads, key_dim, value_dim: 32, window };
+    let cache = r.cache(CacheSpec { layer: 0, kind });
+    let q = r.view("q", matrix(r, "wq", x, n_heads * key_dim)?, n_heads)?;
+    let k = r.view("k", matrix(r, "wk", x, n_heads * key_dim)?, n_heads)?;
+    let v = r.view("v", matrix(r, "wv", x, n_heads * 32)?, n_heads)?;
+    let at = Attention { cache, appends: true, rope: Some(rope(r, ty, key_dim)), score };
+    let a = r.attention("attn", at, &[q, k, v])?;
+    r.linear("out", a, weight(r, "wo", GgmlType::F32, COLS, n_heads * 32))
+}
+
+fn latent(r: &Recorder, ty: GgmlType, x: ValueId, joint: bool, plain: bool) -> Result<ValueId> {
+    let (heads, dn, dr, dv, rank) = (2, COLS, 2 * COLS, COLS, COLS);
+    let kind = CacheKind::Latent { rank, rope_dim: dr };
+    let cache = r.cache(CacheSpec { layer: 0, kind });
+    let q = r.view("q_heads", matrix(r, "wq", x, heads * (dn + dr))?, heads)?;
+    let kv = matrix(r, "wkv", x, rank + dr)?;
+    let inputs = [
+        r.slice("q_nope", q, 0, dn)?,
+        r.slice("q_pe", q, dn, dr)?,
+        r.slice("c", kv, 0, rank)?,
+        r.slice("k_pe", kv, rank, dr)?,
+    ];
+    let up = if joint {
+        LatentUp::Joint { kv_b: weight(r, "kv_b", ty, heads * (dn + dv), rank) }
+    } else {
+        let k_b = weight(r, "k_b", ty, heads * rank, dn);
+        LatentUp::Split { k_b, v_b: weight(r, "v_b", ty, heads * dv, rank) }
+    };
+    let at = LatentAttention::causal(cache, (!plain).then(|| rope(r, ty, dr)), up, 0.1);
+    let a = r.latent_attention("attn", at, inputs)?;
+    r.linear("out", a, weight(r, "wo", GgmlType::F32, COLS, heads * dv))
+}
+
+fn router(gating: Gating, bias: Option<WeightId>) -> Router {
+    Router { n_used: 2, gating, bias, groups: None, normalize: true, scale: 1.0 }
+}
+
+fn experts(r: &Recorder, ty: GgmlType, x: ValueId, act: Gate) -> Result<ValueId> {
+    let n_experts = 3;
+    let scores = matrix(r, "scores", x, n_experts)?;
+    let routes = r.route("routes", scores, router(Gating::Softmax, None))?;
+    let [gate, up] = ["gate", "up"].map(|name| weight(r, name, ty, n_experts * COLS, COLS));
+    let down = weight(r, "down", ty, n_experts * COLS, COLS);
+    r.experts("experts", ExpertWeights { gate, up, down, n_experts }, act, x, routes)
+}
+
+fn acts() -> Vec<Act> {
+    use Act::{Gelu, GeluErf, Relu, Relu2, Sigmoid, Silu, Softcap, Softplus, Tanh};
+    vec![Silu, Sigmoid, Gelu, GeluErf, Relu, Relu2, Softplus, Tanh, Softcap(30.0)]
+}
+
+fn records() -> Vec<(String, Record)> {
+    let mut all: Vec<(String, Record)> = Vec::new();
+    let mut add = |name: String, record: Record| all.push((name, record));
+    add("embed".into(), Box::new(|r, ty, _| r.embed(weight(r, "other", ty, 7, COLS))));
+    add(
+        "rms_norm".into(),
+        Box::new(|r, ty, x| r.rms_norm("norm", x, weight(r, "norm", ty, 1, COLS), 1e-6)),
+    );
+    add(
+        "linear".into(),
+        Box::new(|r, ty, x| {
+            let bias = Some(weight(r, "bias", ty, 1, COLS));
+            r.linear("y", x, LinearWeight { weight: weight(r, "w", ty, COLS, COLS), bias })
+        }),
+    );
+    for act in acts() {
+        add(format!("{act:?}"), Box::new(move |r, _, x| r.act("act", act, x)));
+    }
+    let gates = acts().into_iter().map(Gate::Act).chain([
+        Gate::SwigluOai { alpha: 1.7, limit: 7.0 },
+        Gate::ClampedSwiglu { limit: 7.0, after: true },
+        Gate::Situ { gate: 4.0, up: 8.0 },
+    ]);
+    for gate in gates {
+        add(format!("gated {gate:?}"), Box::new(move |r, _, x| r.gated_act("gated", gate, x, x)));
+    }
+    add("elementwise".into(), Box::new(|r, _, x| r.add("sum", x, r.scale("scaled", x, 2.0)?)));
+    let scores: Vec<(&str, fn(&mut Score))> = vec![
+        ("causal", |_| ()),
+        ("window", |score| score.mask = Mask::Window(7)),
+        ("chunk", |score| score.mask = Mask::Chunk(8)),
+        ("full", |score| score.mask = Mask::Full),
+        ("softcap", |score| score.softcap = Some(50.0)),
+        ("temperature", |score| {
+            score.temperature = Some(Temperature { beta: 0.1, floor: 8192.0, offset: 1.0 });
+        }),
+        ("alibi", |score| score.alibi = Some(8.0)),
+    ];
+    for (name, change) in scores {
+        let record = move |r: &Recorder, ty, x| attention(r, ty, x, (2, 2 * COLS), &change);
+        add(format!("attention {name}"), Box::new(record));
+    }
+    add(
+        "attention with sinks".into(),
+        Box::new(|r, ty, x| {
+            let sinks = weight(r, "sinks", ty, 1, COLS);
+            attention(r, ty, x, (COLS, 2), &|score| score.sinks = Some(sinks))
+        }),
+    );
+    for (joint, plain) in [(false, false), (true, false), (true, true)] {
+        let name = format!("latent attention, joint {joint}, without rotation {plain}");
+        add(name, Box::new(move |r, ty, x| latent(r, ty, x, joint, plain)));
+    }
+    for gating in [Gating::Softmax, Gating::Sigmoid] {
+        let record = move |r: &Recorder, ty, x| {
+            let bias = Some(weight(r, "bias", ty, 1, COLS));
+            r.route("routes", matrix(r, "scores", x, COLS)?, router(gating, bias))
+        };
+        add(format!("route by {gating:?}"), Box::new(record));
+    }
+    for act in [Act::Silu, Act::Gelu] {
+        let record = move |r: &Recorder, ty, x| experts(r, ty, x, Gate::Act(act));
+        add(format!("experts of {act:?}"), Box::new(record));
+    }
+    all
+}
+
+/// A number for each op: a new one does not compile until it is thought of here and in `records`.
+fn number(op: &Op) -> usize {
+    match op {
+        Op::Embed { .. } => 0,
+        Op::RmsNorm { .. } => 1,
+        Op::Linear { .. } => 2,
+        Op::Attention(_) => 3,
+        Op::LatentAttention(_) => 4,
+        Op::Act(_) => 5,
+        Op::GatedAct(_) => 6,
+        Op::Route(_) => 7,
+        Op::Experts { .. } => 8,
+        Op::Add => 9,
+        Op::Scale(_) => 10,
+        Op::View => 11,
+        Op::Slice { .. } => 12,
+        Op::SelectRows => 13,
+    }
+}
+
+fn program(record: &Record, ty: GgmlType) -> Result<Arc<Program>> {
+    let r = Recorder::new();
+    let x = r.embed(weight(&r, "token_embd.weight", GgmlType::F32, 7, COLS))?;
+    let y = r.view("joined", record(&r, ty, x)?, 1)?;
+    let rows = r.select_rows("rows", y)?;
+    Ok(Arc::new(r.finish(&[(OutputKind::Logits, rows)])))
+}
+
+#[test]
+fn what_is_supported_is_what_loads() {
+    let cpu = Cpu::new(&Options { threads: Some(2), ..Options::default() });
+    let mut seen = [false; 14];
+    let (mut loaded, mut refused) = (0, 0);
+    for (name, record) in records() {
+        for ty in GgmlType::all() {
+            let program = match program(&record, ty) {
+                Ok(program) => program,
+                Err(error) => panic!("{name} with {ty}: {error}"),
+            };
+            let says = program.nodes.iter().try_for_each(|node| {
+                let weights = node.op.facts().weights;
+                let types: Vec<_> = weights.iter().map(|used| program.weight(used.id).ty).collect();
+                seen[number(&node.op)] = true;
+                cpu.supports(&node.op, &types)
+            });
+            let most = program.weights.iter().map(WeightSpec::bytes).max().unwrap_or(0);
+            let zeros = Zeros(vec![0; most as usize]);
+            let loads = cpu.load(Arc::clone(&program), &zeros, &mut |_| ());
+            match (says, loads) {
+                (Ok(()), Ok(_)) => loaded += 1,
+                (Err(Error::Unsupported(_)), Err(_)) => refused += 1,
+                (says, loads) => panic!("{name} with {ty}: {says:?}, load: {:?}", loads.err()),
+            }
+        }
+    }
+    assert!(seen.iter().all(|seen| *seen), "an op that no program has: {seen:?}");
+    println!("{loaded} programs loaded, {refused} refused");
+    assert!(loaded > 100 && refused > 0);
+}

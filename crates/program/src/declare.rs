@@ -1,0 +1,73 @@
+//! What an executor says of itself before it loads anything: which ops it takes, how much memory it would need, and when
+//! its logits keep their bits.
+
+use crate::CacheOptions;
+
+/// What is to be run, as far as memory depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryOptions {
+    /// How each session's caches are kept, and how many positions of them are filled.
+    pub cache: CacheOptions,
+    /// Sessions that are full at once, and step together.
+    pub sessions: usize,
+    /// Most rows of a step; of a prompt's the last alone has outputs.
+    pub chunk: usize,
+}
+
+/// Bytes of memory that a program needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryNeeds {
+    /// Weights as the executor keeps them.
+    pub weights: u64,
+    /// The caches of all sessions, at the positions asked for.
+    pub cache: u64,
+    /// What steps need besides.
+    pub work: u64,
+}
+
+impl MemoryNeeds {
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.weights.saturating_add(self.cache).saturating_add(self.work)
+    }
+}
+
+/// Something in which two runs of the same tokens may differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Variation {
+    /// Nothing: the same steps again, after a truncation, in a fork or in another session.
+    Again,
+    /// How tokens are cut into steps.
+    Cuts,
+    /// The other sequences of a step.
+    BatchMates,
+    /// How many threads, or units of the machine, compute.
+    Threads,
+}
+
+impl Variation {
+    /// All of them.
+    pub const ALL: [Variation; 4] =
+        [Variation::Again, Variation::Cuts, Variation::BatchMates, Variation::Threads];
+}
+
+/// When an executor's logits keep their bits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Promises {
+    /// Runs that differ in these alone give the same bits.
+    pub same_bits: Vec<Variation>,
+    /// Where that is not so all the same: a sentence for each.
+    pub exceptions: Vec<&'static str>,
+}
+
+impl Promises {
+    /// Every variation, without exception.
+    pub fn all() -> Promises {
+        Promises { same_bits: Variation::ALL.to_vec(), exceptions: Vec::new() }
+    }
+
+    /// Whether runs that differ in these give the same bits, exceptions apart.
+    pub fn cover(&self, variations: &[Variation]) -> bool {
+        variations.iter().all(|variation| self.same_bits.contains(variation))
+    }
+}
