@@ -1,14 +1,16 @@
 //! Logits made by another program (llama.cpp, as bundled in llama-cpp-python 0.3.36), and executors compared with them.
 //!
 //! Two cases of quantized weights are part of this crate ([`bundled`]). More lie in the folder `shared/golden` beside
-//! the repository, where there is one: [`quantized`] models with their files, and [`plain`] f32 models whose files a
-//! Python script there writes. What cannot run says so through [`skipped`].
+//! the repository, where there is one: [`quantized`] models with their files, and f32 models whose files Python scripts
+//! there write: [`plain`] ones, and one or more of every architecture ([`archs`]). What cannot run says so through
+//! [`skipped`].
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fmt, io};
 
-use ::models::GgufWeights;
+use ::models::{GgufWeights, architecture};
 use gguf::Gguf;
 use program::{Executor, Model, Outputs, Prompt, Sequence, SessionId};
 use serde_json::Value;
@@ -148,20 +150,77 @@ pub fn quantized() -> Result<Vec<Case>, String> {
 /// Why they cannot be had, for [`skipped`].
 pub fn plain(family: Family) -> Result<Vec<Case>, String> {
     let shared = shared()?;
-    let made = MakeModel::new(&shared, family)?;
+    let script = Script::new(&shared, "make_model.py")?;
+    let known = script.models(family);
     let folder = shared.join("golden/logits");
     let index = index(&folder).map_err(|e| format!("shared/golden/logits: {e}"))?;
     let mut cases = Vec::new();
     for (name, entry) in &index {
         let model = entry["model_name"].as_str().unwrap_or(name);
-        if made.knows(model) {
-            let path = made.file(model, entry)?;
+        if known.iter().any(|known| known == model) {
+            let path = script.file(model, entry, |out| {
+                vec![model.into(), out.into(), "--type".into(), "f32".into()]
+            })?;
             let case = case(&folder, name, entry, path)
                 .map_err(|e| format!("shared/golden/logits {name}: {e}"))?;
-            cases.push(Case { bound: 1e-9, same_greedy: true, ..case });
+            cases.push(Case { bound: EXACT_BOUND, same_greedy: true, ..case });
         }
     }
     Ok(cases)
+}
+
+/// Exact arithmetic differs in the order of sums only.
+const EXACT_BOUND: f64 = 1e-9;
+
+/// Entries of `shared/golden/archs` that are run, and what their programs ask of an executor: all of the architectures
+/// that are supported.
+static ARCHS: &[(&str, Family)] = &[
+    ("llama", Family::Dense),
+    ("llama-freqs", Family::Dense),
+    ("llama-moe", Family::Experts),
+    ("qwen2", Family::Dense),
+    ("qwen2-tied", Family::Dense),
+    ("qwen2moe", Family::Experts),
+    ("qwen3", Family::Dense),
+    ("qwen3moe", Family::Experts),
+    ("deepseek2", Family::Latent),
+    ("deepseek2-softmax", Family::Latent),
+    ("gemma2", Family::Windows),
+    ("gemma2-long", Family::Windows),
+    ("gemma3", Family::Windows),
+    ("gemma3-long", Family::Windows),
+];
+
+/// F32 models of every supported architecture of a family, from the shared folder, their files written as those of
+/// [`plain`]. Prompts of those named `-long` go beyond windows.
+///
+/// # Errors
+/// Why they cannot be had, for [`skipped`].
+///
+/// # Panics
+/// If an entry of a supported architecture is not listed here.
+pub fn archs(family: Family) -> Result<Vec<Case>, String> {
+    let shared = shared()?;
+    let script = Script::new(&shared, "make_archs.py")?;
+    let folder = shared.join("golden/archs");
+    let index = index(&folder).map_err(|e| format!("shared/golden/archs: {e}"))?;
+    for (name, entry) in &index {
+        let supported = entry["arch"].as_str().is_some_and(|arch| architecture(arch).is_ok());
+        let listed = ARCHS.iter().any(|(listed, _)| listed == name);
+        assert_eq!(supported, listed, "shared/golden/archs {name}: supported and listed");
+    }
+    let of_family = ARCHS.iter().filter(|(_, of)| *of == family);
+    let read = |(name, _): &(&str, Family)| {
+        let entry = index.get(*name).ok_or_else(|| format!("shared/golden/archs: no {name}"))?;
+        let model = entry["model_name"].as_str().unwrap_or(name);
+        // The script writes `NAME.gguf` into a folder.
+        let path = script.file(model, entry, |out| vec![out.into(), model.into()])?;
+        let case = case(&folder, name, entry, path)
+            .map_err(|e| format!("shared/golden/archs {name}: {e}"))?;
+        let bound = entry["nmse"].as_f64().unwrap_or(EXACT_BOUND);
+        Ok(Case { bound, same_greedy: true, ..case })
+    };
+    of_family.map(read).collect()
 }
 
 /// Tell that cases could not run, or fail where `ROOFLIGHT_REQUIRE_GOLDEN=1` demands them.
@@ -209,47 +268,45 @@ fn case(folder: &Path, name: &str, entry: &Value, model: PathBuf) -> io::Result<
     Ok(Case { name: name.to_owned(), model, tokens, logits, greedy, bound: 0.0, same_greedy: true })
 }
 
-/// The script that writes models, and which of them are of the wanted architectures.
-struct MakeModel {
-    python: std::ffi::OsString,
-    script: PathBuf,
-    known: Vec<String>,
+/// A script that writes models.
+struct Script {
+    python: OsString,
+    path: PathBuf,
+    /// What `--list` prints: a name and a few words in each line.
+    list: String,
 }
 
-impl MakeModel {
-    fn new(shared: &Path, family: Family) -> Result<Self, String> {
+impl Script {
+    fn new(shared: &Path, name: &str) -> Result<Self, String> {
         let python = std::env::var_os("ROOFLIGHT_PYTHON").unwrap_or_else(|| "python3".into());
-        let script = shared.join("models/make_model.py");
+        let path = shared.join("models").join(name);
         let needs = || "needs python with numpy and gguf (ROOFLIGHT_PYTHON)".to_owned();
-        let listed = Command::new(&python)
-            .arg("-B")
-            .arg(&script)
-            .arg("--list")
-            .output()
-            .map_err(|_| needs())?;
+        let listed = Command::new(&python).arg("-B").arg(&path).arg("--list").output();
+        let listed = listed.map_err(|_| needs())?;
         if !listed.status.success() {
             return Err(needs());
         }
-        // A line is a name and a Python dictionary that has `'arch': 'qwen2'` in it.
+        let list = String::from_utf8_lossy(&listed.stdout).into_owned();
+        Ok(Script { python, path, list })
+    }
+
+    /// Names of the models of a family's architectures, where a line has a Python dictionary with `'arch': 'qwen2'`.
+    fn models(&self, family: Family) -> Vec<String> {
         let ours = |line: &&str| {
             family.architectures().any(|name| line.contains(&format!("'arch': '{name}'")))
         };
-        let text = String::from_utf8_lossy(&listed.stdout).into_owned();
-        let known = text
-            .lines()
-            .filter(ours)
-            .filter_map(|line| line.split_whitespace().next())
-            .map(Into::into)
-            .collect();
-        Ok(MakeModel { python, script, known })
+        let lines = self.list.lines().filter(ours);
+        lines.filter_map(|line| line.split_whitespace().next()).map(Into::into).collect()
     }
 
-    fn knows(&self, model: &str) -> bool {
-        self.known.iter().any(|known| known == model)
-    }
-
-    /// The model's file, written now if it is not there yet.
-    fn file(&self, model: &str, entry: &Value) -> Result<PathBuf, String> {
+    /// The model's file, written now if it is not there yet. `arguments` tell the script to write it to a path, which
+    /// may become a folder with the file in it.
+    fn file(
+        &self,
+        model: &str,
+        entry: &Value,
+        arguments: impl Fn(&Path) -> Vec<OsString>,
+    ) -> Result<PathBuf, String> {
         let seed = entry["seed"].to_string();
         let digest = entry["sha256"].as_str().and_then(|d| d.get(..8)).unwrap_or_default();
         let folder = target().join("golden-models");
@@ -259,22 +316,25 @@ impl MakeModel {
         }
         std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         // Another test may write the same model now: each writes its own file, and the last one to finish names it.
-        let unfinished = folder.join(format!("{model}-{}.part", std::process::id()));
+        let thread = std::thread::current().id();
+        let unfinished = folder.join(format!("{model}-{}-{thread:?}.part", std::process::id()));
         let written = Command::new(&self.python)
             .arg("-B")
-            .arg(&self.script)
-            .arg(model)
-            .arg(&unfinished)
-            .args(["--type", "f32", "--seed", &seed])
+            .arg(&self.path)
+            .args(["--seed", &seed])
+            .args(arguments(&unfinished))
             .output()
             .map_err(|e| e.to_string())?;
         if !written.status.success() {
-            return Err(format!(
-                "make_model.py {model}: {}",
-                String::from_utf8_lossy(&written.stderr)
-            ));
+            let said = String::from_utf8_lossy(&written.stderr);
+            return Err(format!("{} {model}: {said}", self.path.display()));
         }
-        std::fs::rename(&unfinished, &path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let within = unfinished.join(format!("{model}.gguf"));
+        let file = if unfinished.is_dir() { &within } else { &unfinished };
+        std::fs::rename(file, &path).map_err(|e| format!("{}: {e}", path.display()))?;
+        if unfinished.is_dir() {
+            std::fs::remove_dir(&unfinished).map_err(|e| e.to_string())?;
+        }
         Ok(path)
     }
 }

@@ -1,9 +1,9 @@
 //! One suite that every executor passes, with the reference interpreter as the oracle.
 //!
-//! An executor's own test calls [`run`] with each list of checks it takes on: [`CHECKS`], and [`EXPERTS`] and [`LATENT`]
-//! for programs with mixtures of experts and with latent attention. A test may also run one check alone.
-//! [`golden`] compares an executor with logits made by another program. Everything here panics on a difference: this
-//! crate is a dev-dependency of executors and nothing else.
+//! An executor's own test calls [`run`] with each list of checks it takes on: [`CHECKS`], and [`WINDOWS`], [`EXPERTS`]
+//! and [`LATENT`] for programs with windows, with mixtures of experts and with latent attention. A test may also run
+//! one check alone. [`golden`] compares an executor with logits made by another program. Everything here panics on a
+//! difference: this crate is a dev-dependency of executors and nothing else.
 #![forbid(unsafe_code)]
 
 mod checks;
@@ -16,7 +16,7 @@ mod random;
 
 use program::Executor;
 
-pub use checks::{CHECKS, Check, EXPERTS, LATENT};
+pub use checks::{CHECKS, Check, EXPERTS, LATENT, WINDOWS};
 pub use compare::{assert_close, assert_same_bits, bound, first_difference, nmse, trace};
 pub use demo::demo_gguf;
 pub use made::{Family, Made, tiny_config, tiny_model};

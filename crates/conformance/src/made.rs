@@ -19,8 +19,10 @@ pub(crate) const EXACT: CacheOptions =
 /// Architectures by what their programs ask of an executor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// Neither of the others.
+    /// None of the others.
     Dense,
+    /// Attention within windows, on some layers; soft caps.
+    Windows,
     /// Mixtures of experts.
     Experts,
     /// Latent attention, with mixtures of experts.
@@ -29,7 +31,7 @@ pub enum Family {
 
 impl Family {
     /// All of them.
-    pub const ALL: [Family; 3] = [Family::Dense, Family::Experts, Family::Latent];
+    pub const ALL: [Family; 4] = [Family::Dense, Family::Windows, Family::Experts, Family::Latent];
 
     /// Names of its architectures.
     pub fn architectures(self) -> impl Iterator<Item = &'static str> {
@@ -39,6 +41,7 @@ impl Family {
     fn of(architecture: &str) -> Family {
         match architecture {
             "deepseek2" => Family::Latent,
+            "gemma2" | "gemma3" => Family::Windows,
             name if name.ends_with("moe") => Family::Experts,
             _ => Family::Dense,
         }
@@ -92,7 +95,7 @@ pub(crate) fn program(record: impl FnOnce(&Recorder) -> Result<ValueId>) -> Arc<
 
 /// Hyper-parameters of a small model: 2 layers, `hidden_size` and the widths inside are `width`, a multiple of 32, but
 /// for heads, which are a fourth. With latent attention keys are half as wide, and a fourth rotates beside them; with
-/// experts, each token uses 2 of 6.
+/// experts, each token uses 2 of 6. With windows, the first layer sees 24 positions and the second one all.
 ///
 /// # Panics
 /// If `width` is not a multiple of 32 or there is no such architecture.
@@ -114,7 +117,10 @@ pub fn tiny_config(name: &str, width: usize, tied_embeddings: bool) -> ModelConf
         ("attention.head_count_kv", 2),
         ("rope.dimension_count", width / 4),
     ]);
-    if family != Family::Dense {
+    if family == Family::Windows {
+        set(&[("attention.sliding_window", 24), ("attention.sliding_window_pattern", 2)]);
+    }
+    if matches!(family, Family::Experts | Family::Latent) {
         set(&[
             ("expert_count", 6),
             ("expert_used_count", 2),

@@ -1,12 +1,17 @@
 //! The oracle passes its own suite, and agrees with another program's logits.
 
 use conformance::golden::{self, Case, Outcome, golden_case};
-use conformance::{CHECKS, EXPERTS, Family, LATENT};
+use conformance::{CHECKS, EXPERTS, Family, LATENT, WINDOWS};
 use program::interpreter::Interpreter;
 
 #[test]
 fn suite() {
     conformance::run(&Interpreter, CHECKS);
+}
+
+#[test]
+fn suite_of_windows() {
+    conformance::run(&Interpreter, WINDOWS);
 }
 
 #[test]
@@ -67,4 +72,15 @@ fn golden_experts() {
 #[test]
 fn golden_latent() {
     golden_plain_of(Family::Latent);
+}
+
+/// One case or more of every architecture, by family.
+#[test]
+fn golden_archs() {
+    for family in Family::ALL {
+        match golden::archs(family) {
+            Err(why) => return golden::skipped(&why),
+            Ok(cases) => assert!(!check(&cases).is_empty(), "no case of {family:?}"),
+        }
+    }
 }

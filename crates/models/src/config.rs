@@ -1,12 +1,13 @@
 //! [`ModelConfig`] and [`LayerConfig`]: the hyper-parameters of a model, each within a range that executors can rely on.
 //!
 //! An architecture makes them of a file's keys ([`Architecture::config`](crate::Architecture::config)) with the readers
-//! here: [`read`] for what nearly all say, [`experts`] and [`latent`] for what some have.
+//! here: [`read`] for what nearly all say, [`experts`], [`latent`] and [`window`] for what some have.
 
 pub(crate) mod experts;
 pub(crate) mod latent;
 pub(crate) mod read;
 mod rope;
+pub(crate) mod window;
 
 use gguf::{Gguf, Metadata, Value};
 use program::{Rope, Score};
@@ -34,6 +35,10 @@ pub struct ModelConfig {
     pub rms_norm_eps: f32,
     /// The output head is the embedding table.
     pub tied_embeddings: bool,
+    /// Factor on the embedding.
+    pub embedding_scale: Option<f32>,
+    /// Bound on logits: `c * tanh(logit / c)`.
+    pub logit_softcap: Option<f32>,
     /// The decoder blocks, in order; at least one.
     pub layers: Vec<LayerConfig>,
 }

@@ -199,7 +199,7 @@ fn architectures() {
     };
     assert_eq!(
         name("mamba\u{1b}[2J\n"),
-        r#"unsupported architecture "mamba\u{1b}[2J\n" (supported: deepseek2, llama, qwen2, qwen2moe, qwen3, qwen3moe)"#
+        r#"unsupported architecture "mamba\u{1b}[2J\n" (supported: deepseek2, gemma2, gemma3, llama, qwen2, qwen2moe, qwen3, qwen3moe)"#
     );
     assert!(name(&"x".repeat(1 << 20)).len() < 400);
     refused(

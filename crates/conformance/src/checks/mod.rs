@@ -7,6 +7,7 @@ mod latent;
 mod models;
 mod ops;
 mod sessions;
+mod windows;
 
 use program::Executor;
 
@@ -46,6 +47,12 @@ pub static CHECKS: &[Check] = &[
     Check { name: "error/load", run: errors::load },
 ];
 
+/// The checks of programs whose attention has windows and soft caps.
+pub static WINDOWS: &[Check] = &[
+    Check { name: "model/windows", run: windows::models },
+    Check { name: "session/windows", run: windows::sessions },
+];
+
 /// The checks of programs with mixtures of experts.
 pub static EXPERTS: &[Check] = &[
     Check { name: "op/row_gate", run: experts::row_gate },
@@ -72,7 +79,7 @@ pub static LATENT: &[Check] = &[
 mod tests {
     #[test]
     fn names_are_unique() {
-        let all = [super::CHECKS, super::EXPERTS, super::LATENT].concat();
+        let all = [super::CHECKS, super::WINDOWS, super::EXPERTS, super::LATENT].concat();
         let names: std::collections::HashSet<_> = all.iter().map(|c| c.name).collect();
         assert_eq!(names.len(), all.len());
     }

@@ -1,6 +1,6 @@
 //! The skeleton that decoders share: embedding, blocks, selected rows, last norm, head.
 
-use program::{OutputKind, Recorder, ValueId};
+use program::{Act, OutputKind, Recorder, ValueId};
 
 use crate::{Bias, LayerConfig, ModelConfig, Result, Weights};
 
@@ -13,6 +13,9 @@ pub(super) fn decoder(
     block: impl Fn(&Layer<'_>, ValueId) -> Result<ValueId>,
 ) -> Result<Vec<(OutputKind, ValueId)>> {
     let mut x = r.embed(w.token_embd(c)?)?; // [n, hidden_size]
+    if let Some(factor) = c.embedding_scale {
+        x = r.scale("embed_scaled", x, factor)?;
+    }
     for (index, config) in c.layers.iter().enumerate() {
         r.layer(Some(index));
         x = block(&Layer { r, w: w.layer(index), model: c, config, index }, x)?;
@@ -21,7 +24,10 @@ pub(super) fn decoder(
     let x = r.select_rows("rows", x)?; // the head runs only where logits are wanted
     let norm = w.vector("output_norm", c.hidden_size)?;
     let h = r.rms_norm("output_norm", x, norm, c.rms_norm_eps)?;
-    let logits = r.linear("output", h, w.output(c)?)?; // [selected, vocab_size]
+    let mut logits = r.linear("output", h, w.output(c)?)?; // [selected, vocab_size]
+    if let Some(bound) = c.logit_softcap {
+        logits = r.act("output_softcap", Act::Softcap(bound), logits)?;
+    }
     Ok(vec![(OutputKind::Logits, logits)])
 }
 
@@ -70,5 +76,20 @@ impl Layer<'_> {
         let x = self.add("attn_residual", x, a)?;
         let f = feed(self, self.norm("ffn_norm", x)?)?;
         self.add("ffn_residual", x, f)
+    }
+
+    /// A block with norms after both halves too: `x + norm(attend(norm(x)))`, then the same with `feed`.
+    pub(super) fn sandwich(
+        &self,
+        x: ValueId,
+        attend: impl Fn(&Self, ValueId) -> Result<ValueId>,
+        feed: impl Fn(&Self, ValueId) -> Result<ValueId>,
+    ) -> Result<ValueId> {
+        let after = |name: &str, y: Result<ValueId>| self.norm(name, y?);
+        self.pre_norm(
+            x,
+            |l, h| after("post_attention_norm", attend(l, h)),
+            |l, h| after("post_ffw_norm", feed(l, h)),
+        )
     }
 }

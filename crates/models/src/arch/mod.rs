@@ -5,6 +5,8 @@ mod attention;
 mod decoder;
 mod deepseek2;
 mod ffn;
+mod gemma2;
+mod gemma3;
 mod latent;
 mod llama;
 mod qwen2;
@@ -43,6 +45,8 @@ pub trait Architecture: Sync {
 /// Every architecture, by name.
 pub static ARCHITECTURES: &[&dyn Architecture] = &[
     &deepseek2::DeepSeek2,
+    &gemma2::Gemma2,
+    &gemma3::Gemma3,
     &llama::Llama,
     &qwen2::Qwen2,
     &qwen2moe::Qwen2Moe,
@@ -78,8 +82,8 @@ mod tests {
         let message = architecture("mam\x1bba").err().unwrap().to_string();
         assert_eq!(
             message,
-            "unsupported architecture \"mam\\u{1b}ba\" (supported: deepseek2, llama, \
-             qwen2, qwen2moe, qwen3, qwen3moe)"
+            "unsupported architecture \"mam\\u{1b}ba\" (supported: deepseek2, gemma2, gemma3, \
+             llama, qwen2, qwen2moe, qwen3, qwen3moe)"
         );
     }
 }

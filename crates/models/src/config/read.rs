@@ -105,6 +105,8 @@ pub(super) fn with_heads(
         context_length,
         rms_norm_eps: keys.require(EPS, keys.positive(EPS)?)?,
         tied_embeddings: !keys.has("output.weight"),
+        embedding_scale: None,
+        logit_softcap: None,
         layers: heads.into_iter().zip(widths).map(layer).collect::<Result<_>>()?,
     })
 }

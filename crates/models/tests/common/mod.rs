@@ -22,6 +22,8 @@ const LATENT: &[(&str, &[u64])] = &[
     ("attn_output.weight", &[32, 64]),
     ("ffn_norm.weight", &[64]),
 ];
+const SANDWICH: &[(&str, &[u64])] =
+    &[("post_attention_norm.weight", &[64]), ("post_ffw_norm.weight", &[64])];
 const DENSE: &[(&str, &[u64])] =
     &[("ffn_gate.weight", &[64, 96]), ("ffn_up.weight", &[64, 96]), ("ffn_down.weight", &[96, 64])];
 const EXPERTS: &[(&str, &[u64])] = &[
@@ -80,6 +82,13 @@ impl File {
                 "qwen3" | "qwen3moe" => {
                     &[("attn_q_norm.weight", &[16]), ("attn_k_norm.weight", &[16])]
                 }
+                "gemma2" => SANDWICH,
+                "gemma3" => &[
+                    ("attn_q_norm.weight", &[16]),
+                    ("attn_k_norm.weight", &[16]),
+                    ("post_attention_norm.weight", &[64]),
+                    ("post_ffw_norm.weight", &[64]),
+                ],
                 _ => &[],
             };
             file.tensors_of(i, own);

@@ -1,0 +1,43 @@
+//! Gemma 3: as Gemma 2 with norms on each head of q and k in place of soft caps, and a window on five of six layers, where
+//! the rotation has a base of its own.
+//!
+//! Source: arXiv:2503.19786, section 2; tensor names of GGUF's `gemma3`.
+
+use program::{Mask, OutputKind, Recorder, RopePairs, RopeScaling, ValueId};
+
+use super::decoder::decoder;
+use super::{Architecture, gemma2, qwen3};
+use crate::config::{read, window};
+use crate::{Keys, ModelConfig, Result, Weights};
+
+pub(super) struct Gemma3;
+
+impl Architecture for Gemma3 {
+    fn name(&self) -> &'static str {
+        "gemma3"
+    }
+
+    fn config(&self, keys: &Keys<'_>) -> Result<ModelConfig> {
+        let mut c = read::dense(keys, RopePairs::HalfSplit)?;
+        gemma2::scale(&mut c, 62);
+        c.logit_softcap = keys.positive_or_zero("final_logit_softcapping")?;
+        let theta = keys.positive("rope.freq_base_swa")?.unwrap_or(10_000.0);
+        for (layer, window) in c.layers.iter_mut().zip(window::read(keys, 6)?) {
+            let Some(window) = window else { continue };
+            layer.score.mask = Mask::Window(window);
+            if let Some(rope) = &mut layer.rope {
+                (rope.theta, rope.scaling) = (theta, RopeScaling::None);
+            }
+        }
+        Ok(c)
+    }
+
+    fn record(
+        &self,
+        r: &Recorder,
+        w: &Weights<'_>,
+        c: &ModelConfig,
+    ) -> Result<Vec<(OutputKind, ValueId)>> {
+        decoder(r, w, c, |l, x| l.sandwich(x, qwen3::attend, gemma2::feed))
+    }
+}

@@ -1,0 +1,37 @@
+//! Which layers see a window only.
+
+use gguf::Value;
+
+use crate::keys::Keys;
+use crate::{Error, Result};
+
+/// The window of each layer, `None` for one that sees all: `attention.sliding_window`, on the layers that
+/// `attention.sliding_window_pattern` names. Where that is silent, every `period`-th layer sees all.
+///
+/// # Errors
+/// A key out of range, or a list that is not one entry for each layer.
+pub(crate) fn read(keys: &Keys<'_>, period: usize) -> Result<Vec<Option<u32>>> {
+    const WINDOW: &str = "attention.sliding_window";
+    const PATTERN: &str = "attention.sliding_window_pattern";
+    let n_layers = keys.n_layers()?;
+    let window = keys.count(WINDOW, 0..=1 << 24)?.filter(|window| *window > 0);
+    let window = window.map(|window| u32::try_from(window).expect("within the range above"));
+    let every =
+        |period: usize| (0..n_layers).map(|i| period == 0 || i % period < period - 1).collect();
+    let slides: Vec<bool> = match keys.get(PATTERN) {
+        None => every(period),
+        Some(Value::Array(array)) => {
+            let flags = array.iter().map(|value| matches!(value, Value::Bool(true)));
+            let sound =
+                array.len() == n_layers && array.iter().all(|v| matches!(v, Value::Bool(_)));
+            if !sound {
+                let expected = format!("a number or true or false for each of {n_layers} layers");
+                let found = format_args!("{} entries", array.len());
+                return Err(Error::key(&keys.name(PATTERN), expected, found));
+            }
+            flags.collect()
+        }
+        Some(_) => every(keys.required(PATTERN, 0..=512)?),
+    };
+    Ok(slides.into_iter().map(|slides| window.filter(|_| slides)).collect())
+}

@@ -1,0 +1,97 @@
+//! What files of models with windows may say, and what is made of it.
+
+mod common;
+
+use common::File;
+use models::{LayerConfig, LoadedModel, find_published};
+use program::{Mask, Op, RopeScaling};
+
+fn load(architecture: &str, change: impl FnOnce(&mut File)) -> Result<LoadedModel, String> {
+    let mut file = File::new(architecture);
+    change(&mut file);
+    file.load()
+}
+
+fn masks(model: &LoadedModel) -> Vec<Mask> {
+    model.config.layers.iter().map(|layer| layer.score.mask).collect()
+}
+
+const WINDOW: &str = "gemma3.attention.sliding_window";
+const PATTERN: &str = "gemma3.attention.sliding_window_pattern";
+
+/// Which layers have a window: a list, a period, or what the architecture does where the file is silent.
+#[test]
+fn patterns() {
+    let with = |change: fn(&mut File)| {
+        let model = load("gemma3", |f| {
+            f.set(WINDOW, 24u32);
+            change(f);
+        });
+        masks(&model.unwrap_or_else(|e| panic!("a good file is refused: {e}")))
+    };
+    let window = Mask::Window(24);
+    assert_eq!(with(|_| ()), [window, window], "the sixth layer sees all, and there are two");
+    assert_eq!(with(|f| f.set(PATTERN, vec![false, true])), [Mask::Causal, window]);
+    assert_eq!(with(|f| f.set(PATTERN, 2u32)), [window, Mask::Causal]);
+    assert_eq!(with(|f| f.set(PATTERN, 1u32)), [Mask::Causal, Mask::Causal]);
+    assert_eq!(with(|f| f.set(WINDOW, 0u32)), [Mask::Causal, Mask::Causal]);
+    assert_eq!(with(|f| f.unset(WINDOW)), [Mask::Causal, Mask::Causal]);
+    let refused = |value: gguf::OwnedValue| {
+        load("gemma3", |f| f.set(PATTERN, value)).map(|_| ()).expect_err("it is refused")
+    };
+    let expected =
+        format!("key `{PATTERN}`: expected a number or true or false for each of 2 layers");
+    assert_eq!(refused(vec![true].into()), format!("{expected}, found 1 entries"));
+    assert_eq!(refused(vec![1u32, 0].into()), format!("{expected}, found 2 entries"));
+    assert_eq!(refused("all".into()), format!("key `{PATTERN}`: expected 0..=512, found \"all\""));
+}
+
+#[test]
+fn a_window_layer_has_a_cache_and_a_rotation_of_its_own() {
+    let model = load("gemma3", |f| {
+        f.set(WINDOW, 24u32);
+        f.set(PATTERN, vec![true, false]);
+        f.set("gemma3.rope.freq_base", 1e6f32);
+        f.set("gemma3.rope.scaling.type", "linear");
+        f.set("gemma3.rope.scaling.factor", 8f32);
+    });
+    let model = model.unwrap();
+    let windows: Vec<_> = model.program.caches.iter().map(|cache| cache.kind.window()).collect();
+    assert_eq!(windows, [Some(24), None]);
+    let rope = |layer: &LayerConfig| {
+        let rope = layer.rope.clone().expect("it rotates");
+        (rope.theta, rope.scaling)
+    };
+    let ropes: Vec<_> = model.config.layers.iter().map(rope).collect();
+    assert_eq!(ropes, [(1e4, RopeScaling::None), (1e6, RopeScaling::Linear { factor: 8.0 })]);
+    assert_eq!(model.config.embedding_scale, Some(8.0));
+    assert_eq!(model.config.logit_softcap, None);
+}
+
+#[test]
+fn gemma_2_caps_scores_and_logits() {
+    let model = load("gemma2", |f| f.set("gemma2.attention.sliding_window", 24u32)).unwrap();
+    assert_eq!(masks(&model), [Mask::Window(24), Mask::Causal]);
+    let caps: Vec<_> = model.config.layers.iter().map(|layer| layer.score.softcap).collect();
+    assert_eq!((caps, model.config.logit_softcap), (vec![Some(50.0); 2], Some(30.0)));
+    let program = &model.program;
+    let last = program.nodes.last().expect("a program has nodes");
+    assert!(matches!(last.op, Op::Act(_)) && program.logits() == Some(last.output));
+}
+
+/// The largest of each generation is told by its number of layers.
+#[test]
+fn scales_of_scores() {
+    for (name, want) in [
+        ("gemma-2-2b", 256f32),
+        ("gemma-2-9b", 256.0),
+        ("gemma-2-27b", 144.0),
+        ("gemma-3-1b", 256.0),
+        ("gemma-3-12b", 256.0),
+        ("gemma-3-27b", 168.0),
+    ] {
+        let config = find_published(name).expect("a published name");
+        let scale = config.first_layer().score.scale;
+        assert!((scale * want.sqrt() - 1.0).abs() < 1e-6, "{name}: {scale}");
+    }
+}
