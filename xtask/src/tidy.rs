@@ -13,7 +13,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("gguf", &["quant"]),
     ("program", &["quant"]),
     ("kernels", &["quant"]),
-    ("kv", &["program"]),
+    ("kv", &[]),
     ("cpu", &["program", "kernels", "kv", "quant"]),
     ("models", &["program", "gguf", "quant"]),
     ("tokenizer", &["gguf"]),

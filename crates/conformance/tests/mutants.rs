@@ -118,8 +118,8 @@ impl Model for FaultyModel {
         self.1.commit(id, len)
     }
 
-    fn truncate(&self, id: SessionId, len: usize) -> Result<()> {
-        if self.0 == Fault::KeepsRows { Ok(()) } else { self.1.truncate(id, len) }
+    fn truncate(&self, id: SessionId, len: usize) -> Result<usize> {
+        if self.0 == Fault::KeepsRows { Ok(len) } else { self.1.truncate(id, len) }
     }
 
     fn fork(&self, id: SessionId, len: usize) -> Result<SessionId> {

@@ -2,17 +2,15 @@
 
 use std::sync::Arc;
 
-use kernels::attention::{ElemType, HeadShape, Partials};
+use kernels::attention::{BLOCK, ElemType, HeadShape, Partials};
 use kernels::latent::LatentShape;
 use kernels::rows::Pairs;
-use kv::Layout;
-use program::{
-    CacheId, CacheKind, CacheOptions, CacheType, Error, Program, Result, Rope, RopePairs,
-};
+use kv::{Layout, TableSpec};
+use program::{CacheOptions, CacheType, Error, Result, Rope, RopePairs};
 
 use crate::geometry::TILE_ROWS;
-use crate::plan::AttentionPhase;
-use crate::schedule::{Loaded, Schedule};
+use crate::plan::Cached;
+use crate::schedule::Schedule;
 
 /// How a cache of keys and values lies, and how attention over it is cut.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,6 +20,8 @@ pub(crate) struct HeadsCache {
     pub(crate) pairs: Pairs,
     /// Query heads per key-value head.
     pub(crate) group: usize,
+    /// Most positions that a query sees; `None`: all.
+    window: Option<usize>,
 }
 
 impl HeadsCache {
@@ -74,6 +74,12 @@ impl CacheShape {
         }
     }
 
+    /// What its tables have to know.
+    pub(crate) fn table(&self) -> TableSpec {
+        let window = self.as_heads().and_then(|heads| heads.window);
+        TableSpec { positions: BLOCK, bytes: self.layout().block_bytes(), window }
+    }
+
     /// The shape of keys and values, if it keeps such.
     pub(crate) fn as_heads(&self) -> Option<&HeadsCache> {
         match self {
@@ -103,63 +109,30 @@ impl CacheShape {
 
 /// How each cache is kept under `options`.
 pub(crate) fn cache_shapes(
-    program: &Program,
     schedule: &Schedule,
     options: &CacheOptions,
 ) -> Result<Arc<[CacheShape]>> {
-    let caches = (0..program.caches.len() as u32).map(CacheId);
-    caches
-        .map(|cache| shape(program, schedule, cache, options))
-        .collect::<Result<Vec<_>>>()
-        .map(Arc::from)
-}
-
-fn shape(
-    program: &Program,
-    schedule: &Schedule,
-    cache: CacheId,
-    options: &CacheOptions,
-) -> Result<CacheShape> {
-    let mut kind = program.cache(cache).kind;
-    for phase in &schedule.phases {
-        match phase {
-            Loaded::Latent(latent) if latent.phase.inputs.cache == cache => {
-                let dims = &latent.phase.inputs.dims;
-                let (rank, rope_dim) = (dims.rank, dims.rope_dim);
-                let shape = LatentShape { rank, rope_dim, elem: elem_type(options.k)? };
-                let layout = Layout::new(1, shape.block_bytes(), 0);
-                return Ok(CacheShape::Latent(LatentCache { shape, layout }));
-            }
-            Loaded::Expand(expand) if expand.phase.inputs.cache == cache => {
-                let dims = &expand.phase.inputs.dims;
-                let (n_kv_heads, key_dim) = (dims.n_heads, dims.key_dim());
-                let (value_dim, window) = (dims.value_dim, None);
-                kind = CacheKind::Heads { n_kv_heads, key_dim, value_dim, window };
-            }
-            Loaded::Attention(attention) if attention.phase.cache == cache => {
-                return heads(schedule, &attention.phase, kind, options).map(CacheShape::Heads);
-            }
-            _ => {}
-        }
-    }
-    Err(Error::Unsupported(format!("cache {} that no op reads", cache.0)))
-}
-
-fn heads(
-    schedule: &Schedule,
-    phase: &AttentionPhase,
-    kind: CacheKind,
-    options: &CacheOptions,
-) -> Result<HeadsCache> {
-    let CacheKind::Heads { n_kv_heads, key_dim, value_dim, .. } = kind else {
-        return Err(Error::Unsupported("attention to the heads of a cache of latents".into()));
+    let unread = |cache| Error::Unsupported(format!("cache {cache} that no op reads"));
+    let shape = |(cache, cached): (usize, &Option<Cached>)| {
+        shape(cached.ok_or_else(|| unread(cache))?, options)
     };
-    let (k, v) = (elem_type(options.k)?, elem_type(options.v)?);
-    let head = HeadShape { key_dim, value_dim, k, v };
-    let pairs = phase.rope.map_or(Pairs::HalfSplit, |rope| pairs(&schedule.ropes[rope]));
-    let layout = Layout::new(n_kv_heads, head.key_bytes(), head.value_bytes());
-    let group = phase.q.cols / key_dim / n_kv_heads;
-    Ok(HeadsCache { head, layout, pairs, group })
+    schedule.caches.iter().enumerate().map(shape).collect()
+}
+
+fn shape(cached: Cached, options: &CacheOptions) -> Result<CacheShape> {
+    let k = elem_type(options.k)?;
+    Ok(match cached {
+        Cached::Latent { rank, rope_dim } => {
+            let shape = LatentShape { rank, rope_dim, elem: k };
+            let layout = Layout::new(1, shape.block_bytes(), 0);
+            CacheShape::Latent(LatentCache { shape, layout })
+        }
+        Cached::Heads { n_kv_heads, key_dim, value_dim, window, group, pairs } => {
+            let head = HeadShape { key_dim, value_dim, k, v: elem_type(options.v)? };
+            let layout = Layout::new(n_kv_heads, head.key_bytes(), head.value_bytes());
+            CacheShape::Heads(HeadsCache { head, layout, pairs, group, window })
+        }
+    })
 }
 
 fn elem_type(ty: CacheType) -> Result<ElemType> {

@@ -1,7 +1,6 @@
 //! What the CPU says of itself before it loads: [`program::Executor`]'s `supports`, `memory` and `promises`.
 
 use kernels::Isa;
-use kernels::attention::BLOCK;
 use kernels::linear::linear;
 use program::{
     Error, MemoryNeeds, MemoryOptions, Op, Program, Promises, Prompt, Reading, Result, Variation,
@@ -65,10 +64,9 @@ pub(crate) fn memory(
     supports_all(program, workshop.tuning.isa())?;
     let narrowed = program::passes::narrow(program);
     let placed = place(program, lower(&narrowed, workshop.mla)?, workshop)?;
-    let caches = cache_shapes(program, &placed.schedule, &options.cache)?;
-    let blocks = options.cache.capacity.div_ceil(BLOCK) as u64;
-    let bytes = |shape: &CacheShape| (shape.layout().block_bytes() as u64).saturating_mul(blocks);
-    let session = caches.iter().map(bytes).fold(0, u64::saturating_add);
+    let caches = cache_shapes(&placed.schedule, &options.cache)?;
+    let most = |shape: &CacheShape| shape.table().most_bytes(options.cache.capacity, options.chunk);
+    let session = caches.iter().map(most).fold(0, u64::saturating_add);
     let workers = workshop.pool.n();
     let steps = Steps { schedule: &placed.schedule, caches: &caches, mla: workshop.mla, workers };
     Ok(MemoryNeeds {

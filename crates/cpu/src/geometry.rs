@@ -23,5 +23,3 @@ pub(crate) const MAX_PARTIAL_FLOATS: usize = 16 << 20;
 const _: () = assert!(UNIT_PANELS.is_multiple_of(MANY_ROWS_PANELS));
 /// Items of logits begin where a peak does.
 const _: () = assert!(PEAK == kernels::rows::PEAK && MANY_ROWS_PANELS * PANEL_ROWS == PEAK);
-/// A block that the cache hands out is one that the kernels attend to.
-const _: () = assert!(kv::BLOCK == kernels::attention::BLOCK);

@@ -16,12 +16,15 @@
 mod experts;
 mod latent;
 
+use kernels::rows::Pairs;
 use program::{Act, CacheKind, Error, Gate, Mask, Node, Op, Program, Result, Score, Uses, ValueId};
 
+use crate::cache::pairs;
 use crate::geometry::TILE_ROWS;
 use crate::mla::MlaChoice;
 use crate::plan::{
-    AttentionPhase, Buffers, Job, LinearPhase, Link, Matrix, Norm, Operand, Phase, Plan, RowOp,
+    AttentionPhase, Buffers, Cached, Job, LinearPhase, Link, Matrix, Norm, Operand, Phase, Plan,
+    RowOp,
 };
 
 /// Lower `program`.
@@ -51,6 +54,7 @@ struct Lowering<'a> {
     settled: Vec<bool>,
     phases: Vec<Phase>,
     ropes: Vec<program::Rope>,
+    caches: Vec<Option<Cached>>,
     /// Values of the program, and those that lowering introduced.
     n_values: usize,
 }
@@ -65,6 +69,7 @@ impl<'a> Lowering<'a> {
             settled: vec![false; program.nodes.len()],
             phases: Vec::new(),
             ropes: Vec::new(),
+            caches: vec![None; program.caches.len()],
             n_values: program.values.len(),
         }
     }
@@ -143,16 +148,20 @@ impl<'a> Lowering<'a> {
                         "queries or keys that something else reads".into(),
                     ));
                 }
-                let CacheKind::Heads { n_kv_heads, key_dim, .. } = program.cache(at.cache).kind
+                let CacheKind::Heads { n_kv_heads, key_dim, value_dim, window } =
+                    program.cache(at.cache).kind
                 else {
                     return Err(unsupported(&node.op));
                 };
-                if q.cols > TILE_ROWS * n_kv_heads * key_dim {
-                    let found = q.cols / key_dim / n_kv_heads;
+                let group = q.cols / key_dim / n_kv_heads;
+                if group > TILE_ROWS {
                     return Err(Error::Unsupported(format!(
-                        "{found} query heads per key-value head (1..{TILE_ROWS})"
+                        "{group} query heads per key-value head (1..{TILE_ROWS})"
                     )));
                 }
+                let pairs = at.rope.as_ref().map_or(Pairs::HalfSplit, pairs);
+                let cached = Cached::Heads { n_kv_heads, key_dim, value_dim, window, group, pairs };
+                self.caches[at.cache.0 as usize] = Some(cached);
                 Phase::Attention(AttentionPhase { cache: at.cache, rope, scale, q, k, v, out })
             }
         };
@@ -302,9 +311,9 @@ impl<'a> Lowering<'a> {
 
     fn finish(self) -> Plan {
         let logits = self.program.logits().map(|id| self.operand(id));
-        let (phases, ropes) = (self.phases, self.ropes);
+        let (phases, ropes, caches) = (self.phases, self.ropes, self.caches);
         let buffers = Buffers::assign(&phases, logits);
-        let plan = Plan { phases, buffers, ropes, logits };
+        let plan = Plan { phases, buffers, ropes, caches, logits };
         debug_assert_eq!(plan.check(), Ok(()));
         plan
     }

@@ -3,7 +3,9 @@
 use std::num::NonZero;
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
+use kv::HostMemory;
 use program::{Error, Result};
 
 const HUGE_PAGE: usize = 2 << 20;
@@ -112,19 +114,57 @@ fn advise_huge(_start: NonNull<u8>, _len: usize) {}
 /// Cache blocks in huge pages: a step reads a little of every layer's and head's part, and would miss the TLB at each.
 pub(crate) struct HugePages;
 
-impl kv::Allocator for HugePages {
-    fn zeroed(&self, bytes: usize) -> Option<Box<dyn kv::Memory>> {
-        Some(Box::new(Buffer::new(bytes, "the cache").ok()?))
+/// Blocks that are allocated together: enough to fill huge pages but for a sixteenth, if they can.
+fn blocks_per_buffer(bytes: usize) -> usize {
+    let few = (HUGE_PAGE / bytes.max(1)).max(1);
+    let fills = |n: &usize| {
+        let len = n.saturating_mul(bytes);
+        (HUGE_PAGE - len % HUGE_PAGE) % HUGE_PAGE <= len / 16
+    };
+    (few..few + 16).find(fills).unwrap_or(few)
+}
+
+impl kv::Store for HugePages {
+    type Memory = CacheMemory;
+
+    fn allocate(&self, bytes: usize, most: usize) -> Option<Vec<CacheMemory>> {
+        let n = blocks_per_buffer(bytes).min(most);
+        let len = n.checked_mul(bytes)?.checked_next_multiple_of(HUGE_PAGE)?;
+        let buffer = Arc::new(Buffer::new(len, "the cache").ok()?);
+        let block = |i: usize| {
+            // SAFETY: the buffer is at least `n * bytes` long.
+            let start = unsafe { buffer.start.add(i * bytes) };
+            CacheMemory { start, len: bytes, _buffer: Arc::clone(&buffer) }
+        };
+        Some((0..n).map(block).collect())
+    }
+
+    fn copy(&self, from: &CacheMemory, to: &mut CacheMemory) {
+        to.bytes_mut().copy_from_slice(from.bytes());
     }
 }
 
-impl kv::Memory for Buffer {
+/// A part of a buffer that nobody else has.
+pub(crate) struct CacheMemory {
+    start: NonNull<u8>,
+    len: usize,
+    /// Keeps the memory.
+    _buffer: Arc<Buffer>,
+}
+
+// SAFETY: plain memory; access rules are those of the references handed out.
+unsafe impl Send for CacheMemory {}
+// SAFETY: as above.
+unsafe impl Sync for CacheMemory {}
+
+impl HostMemory for CacheMemory {
     fn bytes(&self) -> &[u8] {
-        Buffer::bytes(self)
+        // SAFETY: the buffer covers `len` initialised bytes; `allocate` gave them to this part alone.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping covers `len` initialised bytes, and `&mut self` is the only way to them.
+        // SAFETY: as above, and `&mut self` is the only way to them.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
@@ -218,6 +258,8 @@ impl<'a, T> Shared<'a, T> {
 
 #[cfg(test)]
 mod tests {
+    use kv::Store;
+
     use super::*;
 
     #[test]
@@ -233,6 +275,25 @@ mod tests {
                 assert_eq!(buffer.bytes()[len - 1], 7);
             }
         }
+    }
+
+    #[test]
+    fn cache_blocks_fill_huge_pages_and_do_not_overlap() {
+        for bytes in [64, 96 << 10, 128 << 10, 1 << 20, 1_500_032, 5 << 20] {
+            let n = blocks_per_buffer(bytes);
+            let waste = (n * bytes).next_multiple_of(HUGE_PAGE) - n * bytes;
+            assert!(waste <= n * bytes / 16, "{n} blocks of {bytes} waste {waste}");
+        }
+        let mut blocks = HugePages.allocate(96 << 10, 3).expect("little memory");
+        assert_eq!(blocks.len(), 3);
+        for (i, block) in blocks.iter_mut().enumerate() {
+            assert!(block.bytes().iter().all(|b| *b == 0), "fresh");
+            block.bytes_mut().fill(i as u8 + 1);
+        }
+        let last = blocks.pop().expect("three");
+        drop(blocks);
+        assert!(last.bytes().iter().all(|b| *b == 3), "one block keeps the memory");
+        assert!(HugePages.allocate(usize::MAX, 1).is_none());
     }
 
     #[test]

@@ -7,18 +7,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use kernels::rows::rope_angles;
-use kv::{Contiguous, Layout};
+use kv::Tables;
 use program::{
-    CacheOptions, Error, Model, PEAK, PhaseTime, Program, Progress, Result, Rows, SessionId, Step,
-    StepOut, StepStats, WeightSource,
+    CacheOptions, CacheType, Error, Model, PEAK, PhaseTime, Program, Progress, Result, RowRule,
+    Rows, SessionId, Step, StepOut, StepStats, WeightSource,
 };
 
 use crate::cache::{CacheShape, cache_shapes};
 use crate::declare::supports_all;
-use crate::exec::{Angles, Exec, Kernels, SequenceRows, StepRows};
+use crate::exec::{Angles, Exec, Kernels, SequenceRows, StepBlocks, StepRows};
 use crate::load::{Workshop, place, table_bytes};
 use crate::lower::lower;
-use crate::memory::{HugePages, Shared};
+use crate::memory::HugePages;
 use crate::mla::{MlaChoice, MlaForm};
 use crate::needs::{Needs, StepShape};
 use crate::pool::Pool;
@@ -37,6 +37,8 @@ pub(crate) struct CpuModel {
     pool: Arc<Pool>,
     rotations: Vec<Rotation>,
     form: MlaChoice,
+    /// Of all sessions.
+    blocks: kv::Pool<HugePages>,
     state: Mutex<State>,
 }
 
@@ -56,7 +58,7 @@ struct State {
 }
 
 struct Session {
-    cache: Contiguous,
+    tables: Tables<HugePages>,
     /// `[cache]`.
     shapes: Arc<[CacheShape]>,
 }
@@ -91,7 +93,20 @@ impl CpuModel {
         let state = Mutex::new(State { sessions: BTreeMap::new(), next: 1, workspace, stats });
         let kernels = Kernels::pick(tuning.isa());
         let pool = Arc::clone(pool);
-        Ok(CpuModel { program, schedule, weights, kernels, pool, rotations, form, state })
+        let blocks = kv::Pool::new(HugePages, None);
+        Ok(CpuModel { program, schedule, weights, kernels, pool, rotations, form, blocks, state })
+    }
+
+    /// Sessions of one family get the same bits from the same tokens, whatever else was fed. `None`: such a promise is not
+    /// made.
+    fn family(&self, options: &CacheOptions) -> Option<u64> {
+        let chosen = |phase: &Loaded| matches!(phase, Loaded::Latent(_));
+        let by_prompt = self.form == MlaChoice::Auto && self.schedule.phases.iter().any(chosen);
+        let whole = RowRule::Sequence { whole: true };
+        let looks_ahead = self.program.nodes.iter().any(|node| node.op.facts().rows == whole);
+        let number = |ty| CacheType::ALL.iter().position(|known| *known == ty).unwrap_or(0) as u64;
+        let n_types = CacheType::ALL.len() as u64;
+        (!by_prompt && !looks_ahead).then(|| number(options.k) * n_types + number(options.v))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -130,8 +145,8 @@ impl CpuModel {
                     return Err(Error::Token { token, vocab_size: table_rows.unwrap_or(0) });
                 }
             }
-            let (start, n) = (session.cache.len(), sequence.tokens.len());
-            let capacity = session.cache.capacity();
+            let (start, n) = (session.tables.len(), sequence.tokens.len());
+            let capacity = session.tables.capacity();
             if start + n > capacity {
                 return Err(Error::ContextFull { wanted: start + n, capacity });
             }
@@ -192,7 +207,8 @@ impl CpuModel {
             ));
         }
         let forms = self.forms(step);
-        let blocks = blocks(caches, sequences, shapes.len());
+        let tables = caches.iter_mut().map(|session| &mut session.tables);
+        let blocks = StepBlocks::new(tables, sequences, shapes.len());
         let shape = StepShape {
             n_tokens: tokens.len(),
             n_selected: selected.len(),
@@ -261,31 +277,13 @@ fn reserve(len: usize, what: &'static str) -> Result<Vec<f32>> {
     Ok(list)
 }
 
-/// Views of all cache blocks that a step reads or writes: `[cache][sequence][block]`.
-fn blocks<'a>(
-    sessions: &'a mut [&mut Session],
-    sequences: &[SequenceRows],
-    n_caches: usize,
-) -> Vec<Vec<Vec<Shared<'a, u8>>>> {
-    let mut blocks: Vec<Vec<Vec<Shared<'a, u8>>>> = (0..n_caches).map(|_| Vec::new()).collect();
-    for (session, rows) in sessions.iter_mut().zip(sequences) {
-        let views = session.cache.views(rows.start..rows.start + rows.n);
-        for (blocks, views) in blocks.iter_mut().zip(views) {
-            let view = |block: kv::View<'a>| match block {
-                kv::View::Shared(bytes) => Shared::read_only(bytes),
-                kv::View::Exclusive(bytes) => Shared::new(bytes),
-            };
-            blocks.push(views.into_iter().map(view).collect());
-        }
-    }
-    blocks
-}
-
 fn cache_error(error: kv::Error) -> Error {
     match error {
         kv::Error::Capacity { capacity, wanted } => Error::ContextFull { wanted, capacity },
         kv::Error::Length { len, wanted } => Error::Length { len, wanted },
-        kv::Error::Memory { bytes } => Error::Memory { what: "the cache", bytes: bytes as u64 },
+        kv::Error::Memory { bytes } | kv::Error::Budget { bytes, .. } => {
+            Error::Memory { what: "the cache", bytes: bytes as u64 }
+        }
         other => Error::Unsupported(other.to_string()),
     }
 }
@@ -296,14 +294,16 @@ impl Model for CpuModel {
     }
 
     fn open(&self, options: &CacheOptions) -> Result<SessionId> {
-        let shapes = cache_shapes(&self.program, &self.schedule, options)?;
-        let layouts: Vec<Layout> = shapes.iter().map(CacheShape::layout).collect();
-        let cache = Contiguous::new(Arc::from(layouts), options.capacity, Arc::new(HugePages));
-        Ok(self.lock().insert(Session { cache, shapes }))
+        let shapes = cache_shapes(&self.schedule, options)?;
+        let specs = shapes.iter().map(CacheShape::table).collect();
+        let family = self.family(options);
+        let tables = Tables::new(&self.blocks, specs, options.capacity, family);
+        Ok(self.lock().insert(Session { tables, shapes }))
     }
 
     fn close(&self, id: SessionId) {
         self.lock().sessions.remove(&id);
+        self.blocks.trim();
     }
 
     fn step(&self, step: &Step<'_>) -> Result<StepOut> {
@@ -321,16 +321,14 @@ impl Model for CpuModel {
         let mut caches: Vec<&mut Session> =
             caches.into_iter().map(|(_, session)| session).collect();
         let prepared = caches.iter_mut().zip(&sequences).try_for_each(|(session, rows)| {
-            session.cache.prepare(rows.start + rows.n).map_err(cache_error)
+            session.tables.prepare(rows.start + rows.n).map_err(cache_error)
         });
         let done = prepared.and_then(|()| self.run(step, &sequences, &mut caches, workspace));
-        for (session, rows) in caches.iter_mut().zip(&sequences) {
-            // after a failure the blocks that were prepared go again
-            let changed = match done {
-                Ok(_) => session.cache.extend(rows.start + rows.n),
-                Err(_) => session.cache.truncate(rows.start),
-            };
-            changed.map_err(cache_error)?;
+        for (session, sequence) in caches.iter_mut().zip(step.sequences) {
+            match done {
+                Ok(_) => session.tables.extend(sequence.tokens).map_err(cache_error)?,
+                Err(_) => session.tables.abandon(),
+            }
         }
         if done.is_ok() {
             stats.steps += 1;
@@ -341,27 +339,31 @@ impl Model for CpuModel {
     }
 
     fn len(&self, id: SessionId) -> Result<usize> {
-        self.with(id, |session| Ok(session.cache.len()))
+        self.with(id, |session| Ok(session.tables.len()))
     }
 
     fn commit(&self, id: SessionId, len: usize) -> Result<()> {
-        self.with(id, |session| session.cache.commit(len).map_err(cache_error))
+        self.with(id, |session| session.tables.commit(len).map_err(cache_error))
     }
 
-    fn truncate(&self, id: SessionId, len: usize) -> Result<()> {
-        self.with(id, |session| session.cache.truncate(len).map_err(cache_error))
+    fn truncate(&self, id: SessionId, len: usize) -> Result<usize> {
+        self.with(id, |session| session.tables.truncate(len).map_err(cache_error))
     }
 
     fn fork(&self, id: SessionId, len: usize) -> Result<SessionId> {
         let state = &mut *self.lock();
         let session = state.sessions.get(&id).ok_or(Error::Session(id.0))?;
-        let cache = session.cache.fork(len).map_err(cache_error)?;
-        let fork = Session { cache, shapes: Arc::clone(&session.shapes) };
+        let tables = session.tables.fork(len).map_err(cache_error)?;
+        let fork = Session { tables, shapes: Arc::clone(&session.shapes) };
         Ok(state.insert(fork))
     }
 
+    fn reuse(&self, id: SessionId, tokens: &[u32]) -> Result<usize> {
+        self.with(id, |session| Ok(session.tables.adopt(tokens)))
+    }
+
     fn cache_bytes(&self, id: SessionId) -> Result<u64> {
-        self.with(id, |session| Ok(session.cache.bytes()))
+        self.with(id, |session| Ok(session.tables.bytes()))
     }
 
     fn stats(&self) -> StepStats {

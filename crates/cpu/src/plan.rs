@@ -4,6 +4,7 @@ mod buffers;
 mod latent;
 mod uses;
 
+use kernels::rows::Pairs;
 use program::{CacheId, Gate, Rope, Router, Rows, ValueId, WeightId};
 
 pub(crate) use buffers::{BufferId, BufferSpec, Buffers};
@@ -185,6 +186,24 @@ pub(crate) enum Phase {
     SelectRows { x: Operand, out: Operand },
 }
 
+/// What a cache keeps, as the phases that write and read it want it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Cached {
+    /// Keys and values by head.
+    Heads {
+        n_kv_heads: usize,
+        key_dim: usize,
+        value_dim: usize,
+        /// Most positions that a query sees; `None`: all.
+        window: Option<usize>,
+        /// Query heads per key-value head.
+        group: usize,
+        pairs: Pairs,
+    },
+    /// Latents, a row per position.
+    Latent { rank: usize, rope_dim: usize },
+}
+
 /// A lowered program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Plan {
@@ -192,5 +211,7 @@ pub(crate) struct Plan {
     pub(crate) buffers: Buffers,
     /// Distinct rotations.
     pub(crate) ropes: Vec<Rope>,
+    /// What each cache of the program keeps; `None` for one that no phase uses.
+    pub(crate) caches: Vec<Option<Cached>>,
     pub(crate) logits: Option<Operand>,
 }

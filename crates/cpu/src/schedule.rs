@@ -3,7 +3,8 @@
 use program::{CacheId, Program, Rope, WeightId};
 
 use crate::plan::{
-    AttentionPhase, Buffers, ExpandPhase, ExpertsPhase, Job, LatentPhase, Norm, Operand, RowOp,
+    AttentionPhase, Buffers, Cached, ExpandPhase, ExpertsPhase, Job, LatentPhase, Norm, Operand,
+    RowOp,
 };
 use crate::pool::PhaseShares;
 use crate::weights::{HeadMatrix, PackedJob, PackedLatent, PackedMatrix, Table};
@@ -157,6 +158,8 @@ pub(crate) struct Schedule {
     pub(crate) buffers: Buffers,
     /// Distinct rotations.
     pub(crate) ropes: Vec<Rope>,
+    /// What each cache of the program keeps; `None` for one that no phase uses.
+    pub(crate) caches: Vec<Option<Cached>>,
     pub(crate) logits: Option<Operand>,
 }
 

@@ -129,8 +129,8 @@ impl Session {
         Ok(self.model.cache_bytes(self.id)?)
     }
 
-    /// Make the cache hold exactly `tokens`, computing only what follows the longest common prefix with what it holds;
-    /// the last token is always computed, for its logits. `on_progress` is called before the first chunk and after each.
+    /// Make the cache hold exactly `tokens`, computing only what follows the longest common prefix with what it, or another
+    /// session of the model that it can share with, holds; the last token is always computed, for its logits. `on_progress` is called before the first chunk and after each.
     /// `cancel` is read before each chunk; what was computed until then stays.
     ///
     /// # Errors
@@ -148,8 +148,10 @@ impl Session {
         self.check_room(tokens.len())?;
         let shared =
             self.tokens.iter().zip(tokens).take_while(|(held, wanted)| held == wanted).count();
-        let cached = shared.min(tokens.len() - 1);
-        self.truncate(cached)?;
+        self.truncate(shared.min(tokens.len() - 1))?;
+        let gained = self.model.reuse(self.id, &tokens[..tokens.len() - 1])?;
+        let cached = self.tokens.len() + gained;
+        self.tokens.extend_from_slice(&tokens[self.tokens.len()..cached]);
 
         let total = tokens.len() - cached;
         on_progress(Prefill { cached, done: 0, total });
@@ -198,16 +200,17 @@ impl Session {
         Ok(out)
     }
 
-    /// Keep the first `len` tokens; no effect if there are not more.
+    /// Keep the first `len` tokens, or fewer if the cache has let go of what goes on from there; returns how many are kept.
+    /// No effect if there are not more.
     ///
     /// # Errors
     /// If the model has lost the session.
-    pub fn truncate(&mut self, len: usize) -> Result<()> {
+    pub fn truncate(&mut self, len: usize) -> Result<usize> {
         if len < self.tokens.len() {
-            self.model.truncate(self.id, len)?;
-            self.tokens.truncate(len);
+            let reached = self.model.truncate(self.id, len)?;
+            self.tokens.truncate(reached);
         }
-        Ok(())
+        Ok(self.tokens.len())
     }
 
     /// Forget all tokens.
@@ -215,24 +218,20 @@ impl Session {
     /// # Errors
     /// If the model has lost the session.
     pub fn clear(&mut self) -> Result<()> {
-        self.truncate(0)
+        self.truncate(0)?;
+        Ok(())
     }
 
-    /// A new session that shares the first `len` tokens.
+    /// A new session that shares the first `len` tokens, or as many as [`truncate`](Self::truncate) would have kept.
     ///
     /// # Errors
     /// If there are fewer tokens, or memory runs out.
     pub fn fork(&self, len: usize) -> Result<Session> {
         let id = self.model.fork(self.id, len)?;
-        let mut tokens = self.tokens.clone();
-        tokens.truncate(len);
-        Ok(Session {
-            model: Arc::clone(&self.model),
-            id,
-            tokens,
-            capacity: self.capacity,
-            chunk: self.chunk,
-        })
+        let (model, capacity, chunk) = (Arc::clone(&self.model), self.capacity, self.chunk);
+        let mut fork = Session { model, id, tokens: Vec::new(), capacity, chunk };
+        fork.tokens.extend_from_slice(&self.tokens[..fork.model.len(id)?]);
+        Ok(fork)
     }
 
     fn check_room(&self, wanted: usize) -> Result<()> {

@@ -39,6 +39,46 @@ fn only_what_follows_the_common_prefix_is_computed() {
     check(&mut session, &[5], 0, 1);
 }
 
+/// What the model could not keep is computed again, and nothing else.
+#[test]
+fn a_shorter_cache_than_asked_for_is_filled_up() {
+    let toy = Toy::new();
+    toy.state.lock().unwrap().reached = Some(4);
+    let mut session = toy.session(100, 4);
+    feed(&mut session, &[1, 2, 3, 4, 5, 6, 7]);
+    toy.take_rows();
+    let tokens = [1, 2, 3, 4, 5, 9];
+    let want = Fed { cached: 4, computed: 2, logits: Some(scores_after(&tokens)) };
+    assert_eq!(feed(&mut session, &tokens), want);
+    assert_eq!((session.tokens(), toy.take_rows()), (&tokens[..], 2));
+    let mut fork = session.fork(5).unwrap();
+    assert_eq!(fork.tokens(), [1, 2, 3, 4]);
+    assert_eq!(fork.step(8).unwrap()[..], logits_after(&[1, 2, 3, 4, 8]));
+    assert_eq!(session.truncate(3).unwrap(), 0);
+    assert!(session.is_empty());
+    assert_eq!(session.truncate(3).unwrap(), 0);
+}
+
+#[test]
+fn an_equal_prefix_of_another_session_is_not_computed_again() {
+    let toy = Toy::new();
+    toy.state.lock().unwrap().shared = Some(4);
+    let (mut first, mut second) = (toy.session(100, 4), toy.session(100, 4));
+    feed(&mut first, &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    toy.take_rows();
+    let mut check = |tokens: &[u32], cached| {
+        let computed = tokens.len() - cached;
+        let want = Fed { cached, computed, logits: Some(scores_after(tokens)) };
+        assert_eq!(feed(&mut second, tokens), want, "{tokens:?}");
+        assert_eq!((second.tokens(), toy.take_rows()), (tokens, computed as u64));
+    };
+    check(&[1, 2, 3, 4, 5, 6, 8], 4);
+    check(&[1, 2, 3, 4, 5, 6, 7, 8, 8], 8);
+    // the last token is always computed
+    check(&[1, 2, 3, 4, 5, 6, 7, 8], 7);
+    check(&[2, 2, 3, 4], 0);
+}
+
 #[test]
 fn a_full_context_is_refused_before_anything_is_lost() {
     let toy = Toy::new();
@@ -132,8 +172,15 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
 proptest! {
     /// Whatever was done before, the logits are those of a cold run on the same tokens.
     #[test]
-    fn any_history_equals_a_cold_run(edits in edits(), chunk in 1usize..6) {
+    fn any_history_equals_a_cold_run(
+        edits in edits(),
+        chunk in 1usize..6,
+        reached in proptest::option::of(2usize..6),
+        shared in proptest::option::of(2usize..6),
+    ) {
         let toy = Toy::new();
+        (toy.state.lock().unwrap().reached, toy.state.lock().unwrap().shared) = (reached, shared);
+        let mut others = Vec::new();
         let mut session = toy.session(24, chunk);
         for edit in edits {
             let before = session.tokens().to_vec();
@@ -147,13 +194,17 @@ proptest! {
                     ([before.clone(), vec![token]].concat(), session.step(token).map(Some))
                 }
                 Edit::Truncate(len) => {
-                    session.truncate(len).unwrap();
-                    prop_assert_eq!(session.tokens(), &before[..len.min(before.len())]);
+                    let kept = session.truncate(len).unwrap();
+                    let cut = len - if len < before.len() { len % reached.unwrap_or(1) } else { 0 };
+                    prop_assert_eq!(kept, cut.min(before.len()));
+                    prop_assert_eq!(session.tokens(), &before[..kept]);
                     continue;
                 }
                 Edit::Fork(len) => {
-                    session = session.fork(len.min(before.len())).unwrap();
-                    prop_assert_eq!(session.tokens(), &before[..len.min(before.len())]);
+                    let len = len.min(before.len());
+                    let fork = session.fork(len).unwrap();
+                    others.push(std::mem::replace(&mut session, fork));
+                    prop_assert_eq!(session.tokens(), &before[..len - len % reached.unwrap_or(1)]);
                     continue;
                 }
                 Edit::CancelledFeed(tokens) => {

@@ -29,4 +29,12 @@ pub enum Error {
         /// Bytes of the block that could not be made.
         bytes: usize,
     },
+    /// All sessions together would take more than they may.
+    #[error("caches may take {budget} bytes, a block of {bytes} more wanted")]
+    Budget {
+        /// Bytes that the pool may take.
+        budget: u64,
+        /// Bytes of the block that would be too many.
+        bytes: usize,
+    },
 }

@@ -1,14 +1,23 @@
-//! What attention reads: host storage of keys and values, in blocks of [`BLOCK`] positions.
+//! What attention keeps of the positions before, in blocks: storage apart from tables.
 //!
-//! This crate knows blocks, heads and positions. How the elements of a head lie inside its region is the business of
-//! whoever writes and reads them; it tells a [`Layout`] how many bytes a head's keys and values take per block.
-
+//! A [`Pool`] has the blocks of one model, whoever owns their memory ([`Store`]): the heap, huge pages, a device. A
+//! [`BlockTable`] says which blocks one session holds of one cache, [`Tables`] are those of all caches of a session. Forks and
+//! equal prefixes share blocks; who writes into a shared one gets a copy. What stands in a block is the executor's
+//! business; [`Layout`] helps those whose blocks are bytes with a region for each head.
+//! No kernel, no program is known here. Read next: `tables.rs`, then `pool.rs`.
 #![forbid(unsafe_code)]
 
-mod block;
-mod contiguous;
 mod error;
+mod layout;
+mod pool;
+mod prefixes;
+mod store;
+mod table;
+mod tables;
 
-pub use block::{Allocator, BLOCK, Heap, Layout, Memory};
-pub use contiguous::{Contiguous, Segment, View};
 pub use error::{Error, Result};
+pub use layout::Layout;
+pub use pool::{CacheBlock, Pool};
+pub use store::{Heap, HostMemory, Store};
+pub use table::{Access, BlockTable, CachedRows, TableSpec};
+pub use tables::Tables;

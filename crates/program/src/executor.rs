@@ -254,23 +254,37 @@ pub trait Model: Send + Sync {
     /// [`crate::Error::Session`].
     fn len(&self, id: SessionId) -> Result<usize>;
 
-    /// Make the first `len` positions permanent for whatever finalizes blocks.
+    /// Make the first `len` positions permanent: layers with a window may let go of what no later query sees, and other
+    /// sessions may share what is computed.
     ///
     /// # Errors
     /// Unknown session, or `len` beyond what it holds.
     fn commit(&self, id: SessionId, len: usize) -> Result<()>;
 
-    /// Keep the first `len` positions only.
+    /// Keep the first `len` positions only, and return how many are kept: `len`, or fewer if something that a row at `len`
+    /// sees was let go since it was committed. The caller computes the others again.
     ///
     /// # Errors
     /// Unknown session, or `len` beyond what it holds.
-    fn truncate(&self, id: SessionId, len: usize) -> Result<()>;
+    fn truncate(&self, id: SessionId, len: usize) -> Result<usize>;
 
-    /// A new session that shares the first `len` positions of `id`.
+    /// A new session that shares the first `len` positions of `id`, or as many as [`truncate`](Model::truncate) would
+    /// have kept: [`len`](Model::len) tells.
     ///
     /// # Errors
     /// Unknown session, or `len` beyond what it holds.
     fn fork(&self, id: SessionId, len: usize) -> Result<SessionId>;
+
+    /// If the session's tokens are the first of `tokens`, go on with what other sessions have computed and committed of
+    /// these, as far as it can be shared with the same bits; those rows are committed. Returns how many positions the
+    /// session gained: 0 from an executor whose sessions do not share (the default).
+    ///
+    /// # Errors
+    /// [`crate::Error::Session`].
+    fn reuse(&self, id: SessionId, tokens: &[u32]) -> Result<usize> {
+        let _ = tokens;
+        self.len(id).map(|_| 0)
+    }
 
     /// Bytes of memory the session's cache takes now.
     ///

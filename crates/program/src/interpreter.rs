@@ -380,8 +380,9 @@ impl Model for Interpreted {
         self.with(id, len, |_| ())
     }
 
-    fn truncate(&self, id: SessionId, len: usize) -> Result<()> {
-        self.with(id, len, |session| session.truncate(len))
+    fn truncate(&self, id: SessionId, len: usize) -> Result<usize> {
+        self.with(id, len, |session| session.truncate(len))?;
+        Ok(len)
     }
 
     fn fork(&self, id: SessionId, len: usize) -> Result<SessionId> {

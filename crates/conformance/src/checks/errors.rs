@@ -73,8 +73,11 @@ pub(super) fn session(executor: &dyn Executor) {
     let model = model(executor);
     let session = model.open(&EXACT).expect("a session opens");
     feed(&*model, session, &[1, 2, 3], Outputs::None);
-    let beyond =
-        [model.truncate(session, 4), model.commit(session, 4), model.fork(session, 4).map(|_| ())];
+    let beyond = [
+        model.truncate(session, 4).map(|_| ()),
+        model.commit(session, 4),
+        model.fork(session, 4).map(|_| ()),
+    ];
     for result in beyond {
         assert!(
             matches!(result, Err(Error::Length { len: 3, wanted: 4 })),
@@ -84,7 +87,8 @@ pub(super) fn session(executor: &dyn Executor) {
     model.close(session);
     model.close(session);
     let gone = [
-        model.truncate(session, 0),
+        model.truncate(session, 0).map(|_| ()),
+        model.reuse(session, &[1]).map(|_| ()),
         model.commit(session, 0),
         model.fork(session, 0).map(|_| ()),
         model.len(session).map(|_| ()),

@@ -174,6 +174,7 @@ pub(super) fn sessions(executor: &dyn Executor) {
         sessions::chunks_of(executor, architecture);
         sessions::rollback_of(executor, architecture);
         sessions::fork_of(executor, architecture);
+        sessions::reuse_of(executor, architecture);
         sessions::together_of(executor, architecture);
     }
 }

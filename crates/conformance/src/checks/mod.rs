@@ -38,6 +38,7 @@ pub static CHECKS: &[Check] = &[
     Check { name: "session/fork", run: sessions::fork },
     Check { name: "session/commit", run: sessions::commit },
     Check { name: "session/replay", run: sessions::replay },
+    Check { name: "session/reuse", run: sessions::reuse },
     Check { name: "session/together", run: sessions::together },
     Check { name: "cache/precision", run: caches::precision },
     Check { name: "cache/memory", run: caches::memory },

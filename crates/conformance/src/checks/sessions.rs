@@ -78,7 +78,8 @@ pub(super) fn rollback_of(executor: &dyn Executor, architecture: &str) {
             if len < LONG {
                 feed(&*model, session, &first[len..], Outputs::None);
             }
-            model.truncate(session, keep).expect("it holds more");
+            let reached = model.truncate(session, keep).expect("it holds more");
+            assert_eq!(reached, keep, "length that truncate reached");
             assert_eq!(model.len(session).expect("it is open"), keep, "length after truncate");
             let found = feed(&*model, session, &second, Outputs::All);
             let want = all_logits(&*model, &options, &[&first[..keep], &second].concat(), 512);
@@ -139,6 +140,59 @@ pub(super) fn commit(executor: &dyn Executor) {
         model.truncate(session, len).expect("it holds that many");
     }
     assert_same_bits(&found, &want, "committed chunk by chunk");
+}
+
+pub(super) fn reuse(executor: &dyn Executor) {
+    reuse_of(executor, "qwen2");
+}
+
+/// What a session takes over of another one has the bits it would have computed, and neither disturbs the other.
+pub(super) fn reuse_of(executor: &dyn Executor, architecture: &str) {
+    let model = model_of(executor, architecture, GgmlType::Q8_0);
+    let (prompt, a, b) = (tokens(2 * LONG, 13), tokens(12, 14), tokens(12, 15));
+    for cache in CacheType::ALL {
+        let options = CacheOptions { k: cache, v: cache, capacity: 1024 };
+        let want = |start: &[u32], more: &[u32]| {
+            let logits = all_logits(&*model, &options, &[start, more].concat(), 1024);
+            logits[start.len() * 97..].to_vec()
+        };
+        let first = model.open(&options).expect("a session opens");
+        feed(&*model, first, &prompt, Outputs::None);
+        let other = CacheOptions {
+            k: cache,
+            v: CacheType::ALL[usize::from(cache == CacheType::F32)],
+            capacity: 1024,
+        };
+        let other = model.open(&other).expect("a session opens");
+        model.commit(first, prompt.len()).expect("it holds that many");
+        let strange = model.reuse(other, &prompt).expect("it is open");
+        assert_eq!(strange, 0, "positions gained from a cache of other types");
+        for (held, common) in [(0, 2 * LONG), (0, LONG), (0, 20), (40, LONG), (LONG, 2 * LONG)] {
+            let session = model.open(&options).expect("a session opens");
+            if held > 0 {
+                feed(&*model, session, &prompt[..held], Outputs::None);
+            }
+            let wanted = [&prompt[..common], &a].concat();
+            let gained = model.reuse(session, &wanted).expect("it is open");
+            let len = held + gained;
+            assert!(len <= common, "{len} positions gained of {common} equal tokens");
+            assert_eq!(model.len(session).expect("it is open"), len, "length after reuse");
+            let what = format!("{} cache, {held} held, {gained} of {common} gained", cache.name());
+            let rows = model.stats().rows;
+            let found = feed(&*model, session, &wanted[len..], Outputs::All);
+            assert_eq!(model.stats().rows - rows, (wanted.len() - len) as u64, "rows computed");
+            assert_same_bits(&found, &want(&wanted[..len], &wanted[len..]), &what);
+            // what it writes over is its own
+            let kept = model.truncate(session, len - len / 3).expect("it holds more");
+            let found = feed(&*model, session, &b, Outputs::All);
+            assert_same_bits(&found, &want(&prompt[..kept], &b), &format!("{what}, then cut"));
+            model.close(session);
+        }
+        let found = feed(&*model, first, &b, Outputs::All);
+        assert_same_bits(&found, &want(&prompt, &b), "the session whose positions were taken over");
+        model.close(first);
+        model.close(other);
+    }
 }
 
 pub(super) fn replay(executor: &dyn Executor) {

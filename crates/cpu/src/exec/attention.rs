@@ -145,7 +145,7 @@ impl Exec<'_> {
         let (phase, shape) = (cut.phase, cut.shape);
         let (key_dim, value_dim) = (shape.head.key_dim, shape.head.value_dim);
         let SequenceRows { first_row, n, start } = self.sequences[sequence];
-        let memory = self.blocks[phase.cache.0 as usize][sequence][block];
+        let memory = self.blocks.get(phase.cache.0 as usize, sequence, block);
         // SAFETY: this head of this block belongs to one item, and nobody reads it before the barrier.
         let keys = unsafe { memory.slice_mut(shape.layout.keys(head)) };
         // SAFETY: as above.
@@ -239,7 +239,7 @@ impl Exec<'_> {
         let (phase, shape, rows) = (cut.phase, cut.shape, cut.rows(tile));
         let sequence = &self.sequences[tile.sequence];
         let key_dim = shape.head.key_dim;
-        let memory = self.blocks[phase.cache.0 as usize][tile.sequence][block];
+        let memory = self.blocks.get(phase.cache.0 as usize, tile.sequence, block);
         // SAFETY: the cache is not written between the barrier after `rotate_and_store` and the end of the phase.
         let keys = unsafe { memory.slice(shape.layout.keys(tile.head)) };
         // SAFETY: as above.

@@ -2,6 +2,7 @@
 
 mod arrange;
 mod attention;
+mod blocks;
 mod experts;
 mod latent;
 mod linear;
@@ -23,6 +24,7 @@ use program::{Act, Gate, Rows};
 
 pub(crate) use arrange::Arrangements;
 pub(crate) use attention::{scratch_floats, split_floats};
+pub(crate) use blocks::StepBlocks;
 pub(crate) use experts::{ExpertsShape, MixScratch};
 pub(crate) use latent::{
     LatentKernels, LatentMemory, LatentNeeds, LatentScratch, LatentWorkspace, StepRows,
@@ -200,8 +202,7 @@ pub(crate) struct Exec<'a> {
     pub(crate) angles: &'a [Angles],
     /// `[cache]`: how its heads lie.
     pub(crate) attention: &'a [CacheShape],
-    /// `[cache][sequence][block]`.
-    pub(crate) blocks: &'a [Vec<Vec<Shared<'a, u8>>>],
+    pub(crate) blocks: &'a StepBlocks<'a>,
     /// By value, as far as phases keep them.
     pub(crate) values: &'a [Shared<'a, f32>],
     pub(crate) acts: Acts<'a>,

@@ -5,8 +5,9 @@ use program::{Error, LatentAttention, Node, Op, Result, ValueId};
 use super::Lowering;
 use crate::mla::MlaDims;
 use crate::plan::{
-    AttentionPhase, ExpandPhase, LatentInputs, LatentPhase, Norm, Operand, Part, Phase,
+    AttentionPhase, Cached, ExpandPhase, LatentInputs, LatentPhase, Norm, Operand, Part, Phase,
 };
+use kernels::rows::Pairs;
 
 /// Which of the op's inputs is the latent.
 const LATENT: usize = 2;
@@ -42,7 +43,9 @@ impl Lowering<'_> {
             norm,
             k_pe: self.part(node.inputs[3]),
         };
+        let place = cache.0 as usize;
         if !self.form.is_expanded() {
+            self.caches[place] = Some(Cached::Latent { rank, rope_dim: dims.rope_dim });
             self.phases.push(Phase::Latent(LatentPhase { inputs, scale, out }));
             return Ok(());
         }
@@ -54,6 +57,14 @@ impl Lowering<'_> {
         });
         self.phases.push(Phase::Expand(ExpandPhase { inputs, rows, q, k, v }));
         let cache = *cache;
+        self.caches[place] = Some(Cached::Heads {
+            n_kv_heads: n_heads,
+            key_dim: dims.key_dim(),
+            value_dim: dims.value_dim,
+            window: None,
+            group: 1,
+            pairs: Pairs::HalfSplit,
+        });
         self.phases.push(Phase::Attention(AttentionPhase {
             cache,
             rope: None,

@@ -1,12 +1,14 @@
 //! Sessions with made-up contents, for measuring: nothing that runs a model needs this.
 
-use std::sync::Arc;
-
 use kernels::attention::BLOCK;
+use kv::{Access, HostMemory};
 use program::{Result, SessionId};
 
 use super::{CpuModel, cache_error};
 use crate::cache::{CacheShape, HeadsCache, LatentCache};
+
+/// What made-up positions stand for: no vocabulary has it.
+const NO_TOKEN: u32 = u32::MAX;
 
 impl CpuModel {
     /// Make an empty session hold `len` positions of made-up content, the same 256 again and again.
@@ -15,17 +17,16 @@ impl CpuModel {
     /// Unknown session, full context, memory.
     pub(crate) fn fill(&self, id: SessionId, len: usize) -> Result<()> {
         self.with(id, |session| {
-            session.cache.prepare(len).map_err(cache_error)?;
-            let shapes = Arc::clone(&session.shapes);
-            for (shape, views) in shapes.iter().zip(session.cache.views(0..len)) {
+            session.tables.prepare(len).map_err(cache_error)?;
+            for (shape, runs) in session.shapes.iter().zip(session.tables.rows(len)) {
                 let content = block(shape);
-                for view in views {
-                    if let kv::View::Exclusive(block) = view {
-                        block.copy_from_slice(&content);
+                for run in runs {
+                    if let Access::Write(block) = run.block {
+                        block.bytes_mut().copy_from_slice(&content);
                     }
                 }
             }
-            session.cache.extend(len).map_err(cache_error)
+            session.tables.extend(&vec![NO_TOKEN; len]).map_err(cache_error)
         })
     }
 

@@ -58,6 +58,10 @@ pub(crate) struct State {
     script: HashMap<usize, u32>,
     /// Steps of more tokens than this fail.
     pub(crate) largest_step: Option<usize>,
+    /// Truncating reaches multiples of this length only, if it is given.
+    pub(crate) reached: Option<usize>,
+    /// Sessions share prefixes in whole blocks of this length, if it is given.
+    pub(crate) shared: Option<usize>,
     /// A NaN appears after so many tokens.
     pub(crate) nan_at: Option<usize>,
     pub(crate) stats: StepStats,
@@ -170,27 +174,37 @@ impl Model for Toy {
         if len > held { Err(Error::Length { len: held, wanted: len }) } else { Ok(()) }
     }
 
-    fn truncate(&self, id: SessionId, len: usize) -> program::Result<()> {
+    fn truncate(&self, id: SessionId, len: usize) -> program::Result<usize> {
         self.commit(id, len)?;
-        self.state
-            .lock()
-            .unwrap()
-            .sessions
-            .get_mut(&id.0)
-            .expect("it has a length")
-            .0
-            .truncate(len);
-        Ok(())
+        let state = &mut *self.state.lock().unwrap();
+        let len = len - len % state.reached.unwrap_or(1);
+        state.sessions.get_mut(&id.0).expect("it has a length").0.truncate(len);
+        Ok(len)
     }
 
     fn fork(&self, id: SessionId, len: usize) -> program::Result<SessionId> {
         self.commit(id, len)?;
         let state = &mut *self.state.lock().unwrap();
         let (mut tokens, capacity) = state.sessions[&id.0].clone();
-        tokens.truncate(len);
+        tokens.truncate(len - len % state.reached.unwrap_or(1));
         state.next += 1;
         state.sessions.insert(state.next, (tokens, capacity));
         Ok(SessionId(state.next))
+    }
+
+    fn reuse(&self, id: SessionId, tokens: &[u32]) -> program::Result<usize> {
+        let held = self.len(id)?;
+        let state = &mut *self.state.lock().unwrap();
+        let Some(block) = state.shared.filter(|_| tokens.starts_with(&state.sessions[&id.0].0))
+        else {
+            return Ok(0);
+        };
+        let common =
+            |other: &Vec<u32>| other.iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        let most = state.sessions.values().map(|(other, _)| common(other) / block * block).max();
+        let len = most.unwrap_or(0).max(held);
+        state.sessions.get_mut(&id.0).expect("it has a length").0 = tokens[..len].to_vec();
+        Ok(len - held)
     }
 
     fn cache_bytes(&self, id: SessionId) -> program::Result<u64> {

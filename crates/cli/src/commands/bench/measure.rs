@@ -127,7 +127,7 @@ impl Bench {
     fn fill(&self, depth: usize) -> Result<()> {
         let held = self.model.len(self.session)?;
         if held >= depth {
-            return self.model.truncate(self.session, depth);
+            return self.model.truncate(self.session, depth).map(drop);
         }
         self.prefill(held, depth - held, Outputs::None)
     }

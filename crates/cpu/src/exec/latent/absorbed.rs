@@ -200,7 +200,7 @@ impl Exec<'_> {
                 *visible = run.visible(row).saturating_sub(first).min(n) as u32;
             }
             let start = first % BLOCK * shape.row_bytes();
-            let block = self.blocks[cache][run.sequence][first / BLOCK];
+            let block = self.blocks.get(cache, run.sequence, first / BLOCK);
             // SAFETY: the cache is not written between the barrier after the rows went in and the end of the phase.
             let bytes = unsafe { block.slice(start..start + n * shape.row_bytes()) };
             let queries = LatentQueries { q, lanes: run.tile_rows, visible };
@@ -279,7 +279,7 @@ impl Exec<'_> {
         let end = run.start + tokens.end;
         for block in 0..end.div_ceil(BLOCK) {
             let first = block * BLOCK;
-            let bytes = self.blocks[cache][run.sequence][block];
+            let bytes = self.blocks.get(cache, run.sequence, block);
             for position in 0..BLOCK.min(end - first) {
                 let start = position * shape.row_bytes();
                 // SAFETY: the cache is not written between the barrier after the rows went in and the phase's end.

@@ -193,8 +193,9 @@ impl Exec<'_> {
         let BlockRows { sequence, block, n } = rows;
         let cache = phase.inputs.cache.0 as usize;
         let LatentCache { shape, .. } = self.attention[cache].latent();
+        let memory = self.blocks.get(cache, sequence, block);
         // SAFETY: the cache is not written between the barrier after the rows went in and the phase's end.
-        let bytes = unsafe { self.blocks[cache][sequence][block].slice(0..n * shape.row_bytes()) };
+        let bytes = unsafe { memory.slice(0..n * shape.row_bytes()) };
         let c = latents.c.chunks_exact_mut(shape.rank);
         let outs = c.zip(latents.k_pe.chunks_exact_mut(shape.rope_dim));
         for (bytes, (c, k_pe)) in bytes.chunks_exact(shape.row_bytes()).zip(outs) {

@@ -77,7 +77,7 @@ impl<'a> Exec<'a> {
             let index = self.sequences.partition_point(|s| s.first_row <= row) - 1;
             let position = self.sequences[index].start + row - self.sequences[index].first_row;
             self.latent_row(inputs, row, latent, rope);
-            let block = self.blocks[inputs.cache.0 as usize][index][position / BLOCK];
+            let block = self.blocks.get(inputs.cache.0 as usize, index, position / BLOCK);
             let start = position % BLOCK * shape.row_bytes();
             // SAFETY: each row has one writer, and nobody reads it before the barrier.
             let bytes = unsafe { block.slice_mut(start..start + shape.row_bytes()) };

@@ -1,0 +1,206 @@
+//! [`Pool`]: the blocks of one model, for all its sessions.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::prefixes::Prefixes;
+use crate::{Error, Result, Store};
+
+/// Blocks of any size within a budget, and the prefixes that sessions may share. Clones are the same pool.
+///
+/// A freed block stays for the next that wants one of its size, for fresh pages cost more than the numbers written to
+/// them; [`trim`](Self::trim) and need give freed memory back.
+pub struct Pool<S: Store>(Arc<Shared<S>>);
+
+impl<S: Store> Clone for Pool<S> {
+    fn clone(&self) -> Pool<S> {
+        Pool(Arc::clone(&self.0))
+    }
+}
+
+struct Shared<S: Store> {
+    store: S,
+    /// Most bytes of blocks, freed ones included.
+    budget: Option<u64>,
+    memory: Mutex<Freed<S::Memory>>,
+    /// Taken before `memory`, never after: dropping the last hold on a block takes `memory`.
+    prefixes: Mutex<Prefixes<S>>,
+}
+
+/// Freed memory, by size of block.
+struct Freed<M> {
+    sizes: BTreeMap<usize, BTreeMap<u64, Batch<M>>>,
+    next_batch: u64,
+    in_use: u64,
+    free: u64,
+}
+
+/// Blocks that were allocated together.
+struct Batch<M> {
+    n: usize,
+    free: Vec<M>,
+}
+
+/// One block, which its holders share. Its memory is free again when the last of them lets go.
+pub struct CacheBlock<S: Store> {
+    /// There until it is dropped.
+    memory: Option<S::Memory>,
+    bytes: usize,
+    batch: u64,
+    pool: Pool<S>,
+}
+
+impl<S: Store> CacheBlock<S> {
+    /// Its memory.
+    pub fn memory(&self) -> &S::Memory {
+        self.memory.as_ref().expect("there until the block is dropped")
+    }
+
+    /// Its memory, for writing.
+    pub fn memory_mut(&mut self) -> &mut S::Memory {
+        self.memory.as_mut().expect("there until the block is dropped")
+    }
+}
+
+impl<S: Store> Drop for CacheBlock<S> {
+    fn drop(&mut self) {
+        let mut memory = self.pool.memory();
+        memory.in_use -= self.bytes as u64;
+        memory.free += self.bytes as u64;
+        let batch = memory.sizes.get_mut(&self.bytes).and_then(|size| size.get_mut(&self.batch));
+        batch.expect("a batch goes when all of it is free").free.extend(self.memory.take());
+    }
+}
+
+impl<S: Store> Pool<S> {
+    /// An empty pool that takes at most `budget` bytes; `None`: as many as the store has.
+    pub fn new(store: S, budget: Option<u64>) -> Pool<S> {
+        let memory = Freed { sizes: BTreeMap::new(), next_batch: 0, in_use: 0, free: 0 };
+        let (memory, prefixes) = (Mutex::new(memory), Mutex::new(Prefixes::default()));
+        Pool(Arc::new(Shared { store, budget, memory, prefixes }))
+    }
+
+    /// Bytes of all blocks that some table holds, each once.
+    pub fn in_use(&self) -> u64 {
+        self.memory().in_use
+    }
+
+    /// Bytes of freed blocks that are kept for the next.
+    pub fn free(&self) -> u64 {
+        self.memory().free
+    }
+
+    /// Give freed memory back, but for as much as is in use.
+    pub fn trim(&self) {
+        let mut memory = self.memory();
+        let surplus = memory.free.saturating_sub(memory.in_use);
+        memory.give_back(surplus);
+    }
+
+    /// A block that nobody shares; what it holds is anything.
+    ///
+    /// # Errors
+    /// [`Error::Budget`], [`Error::Memory`]; nothing is changed then.
+    pub(crate) fn block(&self, bytes: usize) -> Result<Arc<CacheBlock<S>>> {
+        let mut memory = self.memory();
+        let (taken, batch) = match memory.take(bytes) {
+            Some(taken) => taken,
+            None => {
+                self.allocate(&mut memory, bytes)?;
+                memory.take(bytes).expect("a batch has at least one block")
+            }
+        };
+        drop(memory);
+        Ok(Arc::new(CacheBlock { memory: Some(taken), bytes, batch, pool: self.clone() }))
+    }
+
+    fn allocate(&self, memory: &mut Freed<S::Memory>, bytes: usize) -> Result<()> {
+        let size = bytes as u64;
+        let most = match self.0.budget {
+            None => usize::MAX,
+            Some(budget) => {
+                let room = |memory: &Freed<_>| budget.saturating_sub(memory.in_use + memory.free);
+                memory.give_back(size.saturating_sub(room(memory)));
+                let fit = room(memory).checked_div(size).unwrap_or(u64::MAX);
+                if fit == 0 {
+                    return Err(Error::Budget { budget, bytes });
+                }
+                fit as usize
+            }
+        };
+        let made = self.0.store.allocate(bytes, most).or_else(|| {
+            memory.give_back(u64::MAX);
+            self.0.store.allocate(bytes, most)
+        });
+        let free = made.filter(|made| !made.is_empty()).ok_or(Error::Memory { bytes })?;
+        let number = memory.next_batch;
+        memory.next_batch += 1;
+        memory.free += free.len() as u64 * size;
+        let batch = Batch { n: free.len(), free };
+        memory.sizes.entry(bytes).or_default().insert(number, batch);
+        Ok(())
+    }
+
+    /// A block of its own with what `from` holds.
+    ///
+    /// # Errors
+    /// As [`block`](Self::block).
+    pub(crate) fn copy(&self, from: &CacheBlock<S>) -> Result<Arc<CacheBlock<S>>> {
+        let mut copy = self.block(from.bytes)?;
+        let own = Arc::get_mut(&mut copy).expect("nobody shares a new block");
+        self.0.store.copy(from.memory(), own.memory_mut());
+        Ok(copy)
+    }
+
+    pub(crate) fn prefixes(&self) -> MutexGuard<'_, Prefixes<S>> {
+        self.0.prefixes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Freed<S::Memory>> {
+        // every change is whole before anything can panic
+        self.0.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<M> Freed<M> {
+    /// A free block of the oldest batch that has one: so that later batches come free as a whole.
+    fn take(&mut self, bytes: usize) -> Option<(M, u64)> {
+        let batches = self.sizes.get_mut(&bytes)?;
+        let taken = batches.iter_mut().find_map(|(at, batch)| Some((batch.free.pop()?, *at)))?;
+        self.in_use += bytes as u64;
+        self.free -= bytes as u64;
+        Some(taken)
+    }
+
+    /// Drop free batches, the newest first, until `surplus` bytes have gone or no batch is all free.
+    fn give_back(&mut self, mut surplus: u64) {
+        for (bytes, batches) in &mut self.sizes {
+            let idle = batches.iter().rev().filter(|(_, batch)| batch.free.len() == batch.n);
+            let idle: Vec<u64> = idle.map(|(at, _)| *at).collect();
+            for at in idle {
+                if surplus == 0 {
+                    return;
+                }
+                let gone = batches.remove(&at).map_or(0, |batch| (batch.n * bytes) as u64);
+                self.free -= gone;
+                surplus = surplus.saturating_sub(gone);
+            }
+        }
+    }
+}
+
+impl<S: Store> std::fmt::Debug for Pool<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (in_use, free) = (self.in_use(), self.free());
+        let mut out = f.debug_struct("Pool");
+        out.field("budget", &self.0.budget).field("in_use", &in_use).field("free", &free);
+        out.finish_non_exhaustive()
+    }
+}
+
+impl<S: Store> std::fmt::Debug for CacheBlock<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut out = f.debug_struct("CacheBlock");
+        out.field("bytes", &self.bytes).field("batch", &self.batch).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,66 @@
+//! Who owns the memory of blocks.
+
+/// Makes and copies the memory of blocks. Tables need no more: a block may lie where only a device can read it.
+pub trait Store: Send + Sync {
+    /// The memory of one block; it goes back when this is dropped.
+    type Memory: Send + Sync;
+
+    /// New memory for one block of `bytes` or several, at most `most`, which is at least 1: blocks that are made together
+    /// may share pages and are given back together. `None` if there is no memory.
+    fn allocate(&self, bytes: usize, most: usize) -> Option<Vec<Self::Memory>>;
+
+    /// Make `to` equal `from`; both have the same size.
+    fn copy(&self, from: &Self::Memory, to: &mut Self::Memory);
+}
+
+/// Memory that the host can read and write. What a fresh block holds is zeros or what an earlier one held.
+pub trait HostMemory: Send + Sync {
+    /// The bytes, the first at a cache line.
+    fn bytes(&self) -> &[u8];
+
+    /// The bytes, for writing.
+    fn bytes_mut(&mut self) -> &mut [u8];
+}
+
+/// The heap; every block is an allocation of its own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Heap;
+
+impl Store for Heap {
+    type Memory = HeapMemory;
+
+    fn allocate(&self, bytes: usize, _most: usize) -> Option<Vec<HeapMemory>> {
+        let mut lines = Vec::new();
+        lines.try_reserve_exact(bytes.div_ceil(LINE)).ok()?;
+        lines.resize(bytes.div_ceil(LINE), Line([0; LINE]));
+        Some(vec![HeapMemory { lines, bytes }])
+    }
+
+    fn copy(&self, from: &HeapMemory, to: &mut HeapMemory) {
+        to.bytes_mut().copy_from_slice(from.bytes());
+    }
+}
+
+pub(crate) const LINE: usize = 64;
+
+/// Bytes that start at a cache line.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+struct Line([u8; LINE]);
+
+/// A block on the heap.
+#[derive(Debug)]
+pub struct HeapMemory {
+    lines: Vec<Line>,
+    bytes: usize,
+}
+
+impl HostMemory for HeapMemory {
+    fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.lines)[..self.bytes]
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.bytes]
+    }
+}

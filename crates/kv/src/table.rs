@@ -1,0 +1,201 @@
+//! [`BlockTable`]: which blocks one session holds of one cache.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::{Arc, Weak};
+
+use crate::{CacheBlock, Pool, Result, Store};
+
+/// What a table has to know of its cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TableSpec {
+    /// Positions in a block; at least 1.
+    pub positions: usize,
+    /// Bytes of a block.
+    pub bytes: usize,
+    /// How many positions, the newest included, a query sees at most; `None`: all.
+    pub window: Option<usize>,
+}
+
+impl TableSpec {
+    /// Bytes of the blocks that a table holds at most of `len` positions, of which at most `tentative` are not committed.
+    pub fn most_bytes(&self, len: usize, tentative: usize) -> u64 {
+        let all = self.end_block(len);
+        let window = |window: usize| self.end_block(window.saturating_add(tentative)) + 1;
+        let blocks = self.window.map_or(all, |kept| all.min(window(kept)));
+        (blocks as u64).saturating_mul(self.bytes as u64)
+    }
+
+    /// The first block that queries from position `next` on may read.
+    pub(crate) fn first_block(&self, next: usize) -> usize {
+        self.window.map_or(0, |window| (next + 1).saturating_sub(window) / self.positions)
+    }
+
+    /// The block after the last one that the first `len` positions lie in.
+    pub(crate) fn end_block(&self, len: usize) -> usize {
+        len.div_ceil(self.positions)
+    }
+}
+
+/// A block in a step.
+#[derive(Debug)]
+pub enum Access<'a, M> {
+    /// Complete before the step; others may read it too.
+    Read(&'a M),
+    /// Rows of the step go here.
+    Write(&'a mut M),
+}
+
+/// A run of positions whose rows lie in one block.
+#[derive(Debug)]
+pub struct CachedRows<'a, M> {
+    /// The block.
+    pub block: Access<'a, M>,
+    /// Position of the block's first row.
+    pub first: usize,
+    /// Rows of the block that belong to the run.
+    pub rows: Range<usize>,
+}
+
+/// The blocks of one session and one cache, in the order of their positions, without gaps. It begins at position 0, or,
+/// where a window has left blocks behind, at a later block.
+pub struct BlockTable<S: Store> {
+    pool: Pool<S>,
+    spec: TableSpec,
+    /// Number of the first block held.
+    first: usize,
+    blocks: VecDeque<Arc<CacheBlock<S>>>,
+}
+
+impl<S: Store> BlockTable<S> {
+    /// An empty table.
+    pub fn new(pool: Pool<S>, spec: TableSpec) -> BlockTable<S> {
+        BlockTable { pool, spec, first: 0, blocks: VecDeque::new() }
+    }
+
+    /// What it was made for.
+    pub fn spec(&self) -> &TableSpec {
+        &self.spec
+    }
+
+    /// Bytes of the blocks it holds, shared ones included.
+    pub fn bytes(&self) -> u64 {
+        (self.blocks.len() * self.spec.bytes) as u64
+    }
+
+    /// The positions that it has blocks for.
+    pub fn positions(&self) -> Range<usize> {
+        let end = self.first + self.blocks.len();
+        self.first * self.spec.positions..end * self.spec.positions
+    }
+
+    /// Make the blocks that `positions` fall into exist and belong to this table alone. Those before it must exist.
+    ///
+    /// # Errors
+    /// [`Error::Budget`](crate::Error::Budget), [`Error::Memory`](crate::Error::Memory); the table then holds what it held.
+    pub fn prepare(&mut self, positions: Range<usize>) -> Result<()> {
+        let held = self.blocks.len();
+        let done = self.make_exclusive(positions);
+        if done.is_err() {
+            self.blocks.truncate(held);
+        }
+        done
+    }
+
+    fn make_exclusive(&mut self, positions: Range<usize>) -> Result<()> {
+        for number in self.touched(&positions) {
+            let at = number - self.first;
+            match self.blocks.get_mut(at) {
+                None => self.blocks.push_back(self.pool.block(self.spec.bytes)?),
+                Some(block) => {
+                    if Arc::get_mut(block).is_none() {
+                        *block = self.pool.copy(block)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Blocks that some positions fall into.
+    fn touched(&self, positions: &Range<usize>) -> Range<usize> {
+        let end = self.spec.end_block(positions.end);
+        (positions.start / self.spec.positions).min(end)..end
+    }
+
+    /// What a step reads and writes whose rows are `new`, in ascending order.
+    ///
+    /// # Panics
+    /// If the blocks of `new` were not [prepared](Self::prepare).
+    pub fn rows(&mut self, new: Range<usize>) -> impl Iterator<Item = CachedRows<'_, S::Memory>> {
+        let TableSpec { positions, window, .. } = self.spec;
+        let written = self.touched(&new);
+        let seen = window.map_or(0, |window| (new.start + 1).saturating_sub(window));
+        let blocks = self.blocks.iter_mut().zip(self.first..written.end);
+        let blocks = blocks.skip((seen / positions).saturating_sub(self.first));
+        blocks.map(move |(block, number)| {
+            let first = number * positions;
+            let block = if written.contains(&number) {
+                let own = Arc::get_mut(block).expect("`prepare` made the block this table's own");
+                Access::Write(own.memory_mut())
+            } else {
+                Access::Read(block.memory())
+            };
+            let rows = seen.saturating_sub(first)..positions.min(new.end - first);
+            CachedRows { block, first, rows }
+        })
+    }
+
+    /// Whether it can be cut to `len` positions and go on: it has all that a query at `len` sees.
+    pub fn reaches(&self, len: usize) -> bool {
+        self.first <= self.spec.first_block(len)
+    }
+
+    /// Let go of the blocks after the first `len` positions.
+    pub fn cut(&mut self, len: usize) {
+        self.blocks.truncate(self.spec.end_block(len).saturating_sub(self.first));
+        if len == 0 {
+            self.first = 0;
+        }
+    }
+
+    /// Let go of the blocks that no query from position `next` on sees.
+    pub fn leave(&mut self, next: usize) {
+        let gone = self.spec.first_block(next).saturating_sub(self.first).min(self.blocks.len());
+        self.blocks.drain(..gone);
+        self.first += gone;
+    }
+
+    /// Another table with the blocks of the first `len` positions, as far as this one has them.
+    #[must_use]
+    pub fn fork(&self, len: usize) -> BlockTable<S> {
+        let mut fork = BlockTable {
+            pool: self.pool.clone(),
+            spec: self.spec,
+            first: self.first,
+            blocks: self.blocks.clone(),
+        };
+        fork.cut(len);
+        fork
+    }
+
+    /// The blocks that `positions` fall into, for others to find as long as someone holds them.
+    pub(crate) fn weak(&self, positions: Range<usize>) -> Box<[Weak<CacheBlock<S>>]> {
+        let block = |number: usize| self.blocks.get(number.checked_sub(self.first)?);
+        let weak = |number| block(number).map_or_else(Weak::new, Arc::downgrade);
+        self.touched(&positions).map(weak).collect()
+    }
+
+    /// Hold these blocks, the first of which has number `first`, instead of its own.
+    pub(crate) fn adopt(&mut self, first: usize, blocks: Vec<Arc<CacheBlock<S>>>) {
+        self.first = first;
+        self.blocks = blocks.into();
+    }
+}
+
+impl<S: Store> std::fmt::Debug for BlockTable<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut out = f.debug_struct("BlockTable");
+        out.field("spec", &self.spec).field("positions", &self.positions()).finish_non_exhaustive()
+    }
+}

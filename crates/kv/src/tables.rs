@@ -1,0 +1,231 @@
+//! [`Tables`]: what one session holds of all caches.
+
+use std::sync::Arc;
+
+use crate::{BlockTable, CachedRows, Error, Pool, Result, Store, TableSpec};
+
+/// The tables of a session, and the tokens that its positions stand for.
+///
+/// A step goes [`prepare`](Self::prepare), write and read [`rows`](Self::rows), [`extend`](Self::extend); one that fails
+/// ends with [`abandon`](Self::abandon) and leaves everything as it was. Rows are tentative until
+/// [`commit`](Self::commit), which lets windows leave blocks behind and other sessions share what is whole.
+pub struct Tables<S: Store> {
+    pool: Pool<S>,
+    tables: Vec<BlockTable<S>>,
+    specs: Arc<[TableSpec]>,
+    tokens: Vec<u32>,
+    committed: usize,
+    capacity: usize,
+    family: Option<u64>,
+    /// Positions of a stretch: whole blocks of every cache.
+    stretch: usize,
+    /// Stretches that others were told of.
+    registered: usize,
+}
+
+impl<S: Store> Tables<S> {
+    /// An empty session that may hold `capacity` positions; `specs` has one entry per cache. Sessions of one `family`
+    /// compute the same from the same tokens and share it; `None`: this one shares with its forks alone.
+    pub fn new(
+        pool: &Pool<S>,
+        specs: Arc<[TableSpec]>,
+        capacity: usize,
+        family: Option<u64>,
+    ) -> Tables<S> {
+        let tables = specs.iter().map(|spec| BlockTable::new(pool.clone(), *spec)).collect();
+        let stretch = specs.iter().fold(1, |all, spec| lcm(all, spec.positions));
+        let (tokens, pool) = (Vec::new(), pool.clone());
+        let (committed, registered) = (0, 0);
+        Tables { pool, tables, specs, tokens, committed, capacity, family, stretch, registered }
+    }
+
+    /// Positions held, tentative ones included.
+    pub fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Whether no position is held.
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    /// The tokens that the positions stand for.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// Most positions it may hold.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// What each cache was made for.
+    pub fn specs(&self) -> &Arc<[TableSpec]> {
+        &self.specs
+    }
+
+    /// Bytes of the blocks held. Blocks shared with others count in each.
+    pub fn bytes(&self) -> u64 {
+        self.tables.iter().map(BlockTable::bytes).sum()
+    }
+
+    /// Make the blocks exist that positions `len..new_len` fall into, for this session alone to write. `len` stays.
+    ///
+    /// # Errors
+    /// [`Error::Capacity`], [`Error::Budget`], [`Error::Memory`]; the session then holds what it held.
+    pub fn prepare(&mut self, new_len: usize) -> Result<()> {
+        if new_len > self.capacity {
+            return Err(Error::Capacity { capacity: self.capacity, wanted: new_len });
+        }
+        let new = self.len()..new_len;
+        let done = self.tables.iter_mut().try_for_each(|table| table.prepare(new.clone()));
+        if done.is_err() {
+            self.abandon();
+        }
+        done
+    }
+
+    /// What a step up to `new_len` reads and writes, cache by cache, each in ascending order.
+    ///
+    /// # Panics
+    /// If it was not [prepared](Self::prepare).
+    pub fn rows(
+        &mut self,
+        new_len: usize,
+    ) -> impl Iterator<Item = impl Iterator<Item = CachedRows<'_, S::Memory>>> {
+        let new = self.len()..new_len;
+        self.tables.iter_mut().map(move |table| table.rows(new.clone()))
+    }
+
+    /// Rows of these tokens were written: hold them, tentatively.
+    ///
+    /// # Errors
+    /// [`Error::Length`] if they were not prepared.
+    pub fn extend(&mut self, tokens: &[u32]) -> Result<()> {
+        let wanted = self.len() + tokens.len();
+        let prepared = self.tables.iter().map(|table| table.positions().end);
+        let len = prepared.fold(self.capacity, usize::min);
+        if wanted > len {
+            return Err(Error::Length { len, wanted });
+        }
+        self.tokens.extend_from_slice(tokens);
+        Ok(())
+    }
+
+    /// Let go of blocks that were prepared for rows that never came.
+    pub fn abandon(&mut self) {
+        let len = self.len();
+        self.tables.iter_mut().for_each(|table| table.cut(len));
+    }
+
+    /// Make the first `len` positions permanent: a window leaves behind what no later query sees, and other sessions of
+    /// the family may share whole blocks.
+    ///
+    /// # Errors
+    /// [`Error::Length`] if it holds fewer.
+    pub fn commit(&mut self, len: usize) -> Result<()> {
+        self.check(len)?;
+        if len > self.committed {
+            self.committed = len;
+            self.register();
+            self.tables.iter_mut().for_each(|table| table.leave(len));
+        }
+        Ok(())
+    }
+
+    fn register(&mut self) {
+        let (n, stretch) = (self.committed / self.stretch, self.stretch);
+        let Some(family) = self.family.filter(|_| n > self.registered) else { return };
+        let blocks = |i: usize| {
+            let positions = i * stretch..(i + 1) * stretch;
+            self.tables.iter().map(|table| table.weak(positions.clone())).collect()
+        };
+        let tokens = self.tokens[..n * stretch].chunks_exact(stretch);
+        self.pool.prefixes().register(family, tokens, blocks);
+        self.registered = n;
+    }
+
+    /// Keep the first `len` positions only, or none if a window has left behind what a query at `len` sees. Returns how
+    /// many are kept; whoever needs the others computes them again.
+    ///
+    /// # Errors
+    /// [`Error::Length`] if it holds fewer.
+    pub fn truncate(&mut self, len: usize) -> Result<usize> {
+        self.check(len)?;
+        let len = self.reached(len);
+        self.tokens.truncate(len);
+        self.committed = self.committed.min(len);
+        self.registered = self.registered.min(len / self.stretch);
+        self.abandon();
+        Ok(len)
+    }
+
+    fn reached(&self, len: usize) -> usize {
+        if self.tables.iter().all(|table| table.reaches(len)) { len } else { 0 }
+    }
+
+    /// Another session with the first `len` positions, or with none if a window has left behind what a query at `len`
+    /// sees. The two share blocks until one of them writes there.
+    ///
+    /// # Errors
+    /// [`Error::Length`] if it holds fewer.
+    pub fn fork(&self, len: usize) -> Result<Tables<S>> {
+        self.check(len)?;
+        let len = self.reached(len);
+        Ok(Tables {
+            pool: self.pool.clone(),
+            tables: self.tables.iter().map(|table| table.fork(len)).collect(),
+            specs: Arc::clone(&self.specs),
+            tokens: self.tokens[..len].to_vec(),
+            committed: self.committed.min(len),
+            registered: self.registered.min(len / self.stretch),
+            ..*self
+        })
+    }
+
+    /// Take over the longest prefix of `tokens` that another session of the family has committed, in whole blocks, if it
+    /// is longer than what this one holds, and goes on from that. Returns how many positions were gained; they are
+    /// committed.
+    pub fn adopt(&mut self, tokens: &[u32]) -> usize {
+        let (held, family) = (self.len(), self.family);
+        let tokens = &tokens[..tokens.len().min(self.capacity)];
+        let Some(family) = family.filter(|_| tokens.starts_with(&self.tokens)) else { return 0 };
+        let stretches = tokens.chunks_exact(self.stretch);
+        let prefixes = self.pool.prefixes();
+        let found = prefixes.find(family, stretches, held / self.stretch, &self.specs);
+        drop(prefixes);
+        let Some((n, adopted)) = found else { return 0 };
+        for (table, (first, blocks)) in self.tables.iter_mut().zip(adopted) {
+            table.adopt(first, blocks);
+        }
+        self.tokens.extend_from_slice(&tokens[held..n * self.stretch]);
+        (self.committed, self.registered) = (self.len(), n);
+        self.len() - held
+    }
+
+    fn check(&self, len: usize) -> Result<()> {
+        if len > self.len() {
+            return Err(Error::Length { len: self.len(), wanted: len });
+        }
+        Ok(())
+    }
+}
+
+/// The least number that both divide.
+fn lcm(a: usize, b: usize) -> usize {
+    let gcd = |mut a: usize, mut b: usize| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    a / gcd(a, b).max(1) * b
+}
+
+impl<S: Store> std::fmt::Debug for Tables<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut out = f.debug_struct("Tables");
+        out.field("len", &self.len()).field("committed", &self.committed);
+        out.field("capacity", &self.capacity).field("tables", &self.tables).finish_non_exhaustive()
+    }
+}
