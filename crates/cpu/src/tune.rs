@@ -160,7 +160,7 @@ impl Trial<'_> {
                 let start = Instant::now();
                 for panels in self.panels.chunks(MANY_ROWS_PANELS * panel_bytes) {
                     let out = &mut out[..panels.len() / panel_bytes * n * PANEL_ROWS];
-                    kernel.run(panels, (&x, arranged), out, &mut scratch);
+                    kernel.run(panels, &x, arranged, out, &mut scratch);
                 }
                 *best = start.elapsed().min(*best);
             }

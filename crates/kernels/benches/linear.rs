@@ -30,8 +30,8 @@ impl Rows {
         let x: Vec<f32> = (0..n * COLS).map(|i| (i * 7919 % 1000) as f32 / 500.0 - 1.0).collect();
         let (mut codes, mut scales) = (vec![0; n * COLS], vec![0.0; n * COLS / 32]);
         let mut sums = vec![0; n * COLS / 16];
-        let out = (&mut codes[..], &mut scales[..], &mut sums[..]);
-        QUANTIZE_Q8.pick(Isa::detect()).call(&x, Q8_WHOLE, out);
+        let quantize = QUANTIZE_Q8.pick(Isa::detect());
+        quantize.call(&x, Q8_WHOLE, &mut codes, &mut scales, &mut sums);
         Rows { x, codes, scales, sums, n }
     }
 
@@ -90,7 +90,7 @@ fn gemv(c: &mut Criterion) {
         group.bench_function(BenchmarkId::new(kernel.name(), 1), |b| {
             b.iter(|| {
                 for panels in buffer[..used].chunks_exact(PANELS * kernel.panel_bytes(COLS)) {
-                    kernel.run(panels, (&x, &[]), &mut tile, &mut []);
+                    kernel.run(panels, &x, &[], &mut tile, &mut []);
                 }
             });
         });
@@ -117,7 +117,7 @@ fn gemm(c: &mut Criterion) {
             }
             group.throughput(Throughput::Elements((PANELS * PANEL_ROWS * COLS * n) as u64));
             group.bench_function(BenchmarkId::new(kernel.name(), n), |b| {
-                b.iter(|| kernel.run(&panels, (&x, &arranged), &mut tile, &mut scratch));
+                b.iter(|| kernel.run(&panels, &x, &arranged, &mut tile, &mut scratch));
             });
         }
     }

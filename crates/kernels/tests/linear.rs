@@ -107,13 +107,15 @@ fn arranged(kernel: &LinearKernel, x: &Activations<'_>) -> Vec<i32> {
 impl Case {
     fn new(ty: GgmlType, rows: usize, cols: usize, n: usize, fill: Fill) -> Case {
         let block = if ty.block_len() == 256 { 256 } else { 32 };
-        Case::of_blocks(block, ty, (rows, cols, n), fill)
+        Case::of_blocks(block, ty, rows, cols, n, fill)
     }
 
     fn of_blocks(
         block: usize,
         ty: GgmlType,
-        (rows, cols, n): (usize, usize, usize),
+        rows: usize,
+        cols: usize,
+        n: usize,
         fill: Fill,
     ) -> Case {
         let mut random = Random((rows * 31 + cols * 7 + n) as u64);
@@ -136,7 +138,7 @@ impl Case {
                     &mut sums[c * cols / 16..][..cols / 16],
                 );
                 let codes = &mut codes[c * stride..][..cols];
-                QUANTIZE_Q8.pick(Isa::NONE).call(x, block, (codes, d, s));
+                QUANTIZE_Q8.pick(Isa::NONE).call(x, block, codes, d, s);
             }
         }
         Case { ty, rows, cols, n, block, stride, weights, x, codes, scales, sums }
@@ -203,7 +205,7 @@ impl Case {
         let scratch_len = kernel.scratch_bytes();
         let mut scratch = vec![0xa5; scratch_len + 2 * GUARD];
         let (out, scratch_out) = (&mut tile[GUARD..][..len], &mut scratch[GUARD..][..scratch_len]);
-        kernel.run(&panels, (x, arranged), out, scratch_out);
+        kernel.run(&panels, x, arranged, out, scratch_out);
         let guards = tile[..GUARD].iter().chain(&tile[GUARD + len..]);
         assert!(guards.into_iter().all(|v| *v == 12345.0), "{}: tile overrun", kernel.name());
         let guards = scratch[..GUARD].iter().chain(&scratch[GUARD + scratch_len..]);
@@ -320,7 +322,7 @@ fn every_length_agrees_to_the_bit() {
 fn every_type_reads_blocks_of_256() {
     for naive in naive_kernels().filter(|kernel| kernel.act_format() == ActFormat::Q8(32)) {
         for n in [1, 3, 6, 13] {
-            check_case(&Case::of_blocks(256, naive.ty(), (33, 512, n), Fill::Random), Fill::Random);
+            check_case(&Case::of_blocks(256, naive.ty(), 33, 512, n, Fill::Random), Fill::Random);
         }
     }
 }
@@ -394,7 +396,7 @@ fn quantize_q8_agrees_to_the_bit() {
     for block in [32, 256] {
         let run = |kernel: &kernels::Kernel<kernels::linear::QuantizeQ8>| {
             let (mut codes, mut scales, mut sums) = (vec![0; 2816], vec![0.0; 88], vec![0; 176]);
-            kernel.call(&x, block, (&mut codes, &mut scales, &mut sums));
+            kernel.call(&x, block, &mut codes, &mut scales, &mut sums);
             (codes, scales.iter().map(|d: &f32| d.to_bits()).collect::<Vec<_>>(), sums)
         };
         let want = run(QUANTIZE_Q8.pick(Isa::NONE));

@@ -263,7 +263,7 @@ impl<'a> Exec<'a> {
             let arranged = unsafe { self.acts.arranged.slice(place..place + words) };
             let bytes =
                 &self.weights.arena.bytes()[mix.wide.bytes_of(block.expert, panels.clone(), m)];
-            kernel.run(bytes, (&x, arranged), tile, scratch.kernel);
+            kernel.run(bytes, &x, arranged, tile, scratch.kernel);
         }
         let act = &mut rest[..len];
         self.kernels.gated_act(mix.phase.act, gate, up, act);
@@ -302,7 +302,7 @@ impl<'a> Exec<'a> {
                 scales.resize(n * part / 32, 0.0);
                 sums.resize(n * part / 16, 0);
                 // blocks do not see each other: all rows are one
-                self.kernels.quantize_q8.call(x, block, (codes, scales, sums));
+                self.kernels.quantize_q8.call(x, block, codes, scales, sums);
                 let stride = part;
                 Activations::Q8(Q8Rows {
                     codes,
@@ -390,7 +390,7 @@ impl<'a> Exec<'a> {
             let tile = &mut rest[..panels.len() * block.n * PANEL_ROWS];
             let bytes =
                 &self.weights.arena.bytes()[mix.down.bytes_of(block.expert, panels.clone(), 0)];
-            kernel.run(bytes, (&x, arranged), tile, scratch.kernel);
+            kernel.run(bytes, &x, arranged, tile, scratch.kernel);
             let (rows, weights) = (&routing.rows[block.places()], &routing.weights[block.places()]);
             let tiles = tile.chunks_exact(block.n * PANEL_ROWS);
             for (tile, sums) in tiles.zip(sums.chunks_exact_mut(panel_len)) {

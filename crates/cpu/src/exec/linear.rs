@@ -155,7 +155,7 @@ impl<'a> Exec<'a> {
         let scales = unsafe { acts.scales.slice_mut(columns.scales(x.len())) };
         // SAFETY: as above.
         let sums = unsafe { acts.sums.slice_mut(columns.sums(x.len())) };
-        self.kernels.quantize_q8.call(x, block, (codes, scales, sums));
+        self.kernels.quantize_q8.call(x, block, codes, scales, sums);
     }
 
     /// `rows` of the input, or those picked among them, as a kernel of this format reads them.
@@ -220,7 +220,7 @@ impl<'a> Exec<'a> {
                     unsafe { self.acts.arranged.slice(part.words()) }
                 });
             let bytes = &self.weights.arena.bytes()[packed.bytes(panels.clone(), m)];
-            matrix.kernel.run(bytes, (&x, arranged), tile, scratch.kernel);
+            matrix.kernel.run(bytes, &x, arranged, tile, scratch.kernel);
             if let Some(bias) = parameters.bias {
                 add_bias(tile, self.weights.vector(bias), panels.start, n);
             }

@@ -12,7 +12,7 @@
 
 use std::sync::LazyLock;
 
-use super::format::Format;
+use super::format::PanelFormat;
 use crate::lanes::{AHEAD, prefetch, prefetch_in_steps};
 
 /// When lines are asked for on this CPU.
@@ -30,7 +30,7 @@ impl Fetch {
 
     /// For what a group takes, and its part of the header, in AVX-512's and like kernels of `rows` rows.
     #[inline(always)]
-    pub(super) fn quads<F: Format>(self, group: &[u8], rows: usize) {
+    pub(super) fn quads<F: PanelFormat>(self, group: &[u8], rows: usize) {
         if self.two_steps {
             in_steps::<F>(group);
         } else if rows > 1 || F::HIGH > 0 {
@@ -43,7 +43,7 @@ impl Fetch {
     /// For what a group takes, and its part of the header, in AVX2's kernels.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "no kernels of AVX2"))]
-    pub(super) fn pairs<F: Format>(self, group: &[u8]) {
+    pub(super) fn pairs<F: PanelFormat>(self, group: &[u8]) {
         if self.two_steps {
             in_steps::<F>(group);
         } else {
@@ -64,14 +64,14 @@ impl Fetch {
 }
 
 #[inline(always)]
-fn lines<F: Format>(group: &[u8], ahead: usize) {
+fn lines<F: PanelFormat>(group: &[u8], ahead: usize) {
     for line in 0..(F::BLOCK_BYTES / F::GROUPS).div_ceil(64) {
         prefetch(group.as_ptr().wrapping_add(ahead + 64 * line));
     }
 }
 
 #[inline(always)]
-fn in_steps<F: Format>(group: &[u8]) {
+fn in_steps<F: PanelFormat>(group: &[u8]) {
     for line in 0..(F::BLOCK_BYTES / F::GROUPS).div_ceil(64) {
         prefetch_in_steps(group.as_ptr().wrapping_add(64 * line));
     }

@@ -1,7 +1,7 @@
 //! What a quantized panel looks like, as constants that one generic kernel body per ISA reads.
 //!
 //! A panel holds [`PANEL_ROWS`](super::PANEL_ROWS) weight rows. It is a run of panel blocks, each covering
-//! [`Format::BLOCK`] columns of all rows, and read once in ascending order:
+//! [`PanelFormat::BLOCK`] columns of all rows, and read once in ascending order:
 //!
 //! ```text
 //! block  = header, then BLOCK / 32 groups of codes
@@ -100,7 +100,7 @@ impl Scales {
 }
 
 /// A quantized weight type, as its panels store it. All but the accessors follows from its file block.
-pub(crate) trait Format: 'static {
+pub(crate) trait PanelFormat: 'static {
     /// Its block in the file.
     type Block: Block;
     /// Names of its naive, portable, AVX2 and AVX-512 kernels.
@@ -114,7 +114,7 @@ pub(crate) trait Format: 'static {
         f16::ZERO
     }
 
-    /// The stored codes in the order of the columns; `out` has [`Format::BLOCK`] bytes.
+    /// The stored codes in the order of the columns; `out` has [`PanelFormat::BLOCK`] bytes.
     #[inline]
     fn codes(block: &Self::Block, out: &mut [u8]) {
         for (i, code) in out.iter_mut().enumerate() {

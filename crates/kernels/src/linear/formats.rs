@@ -6,7 +6,7 @@ use quant::formats::{
     BlockQ5_0, BlockQ5_1, BlockQ5K, BlockQ6K, BlockQ8_0, BlockTq1_0, BlockTq2_0,
 };
 
-use super::format::Format;
+use super::format::PanelFormat;
 
 /// Names of the kernels of a type.
 macro_rules! names {
@@ -55,7 +55,7 @@ fn quarters(bytes: &[u8], out: &mut [u8]) {
 }
 
 pub(super) struct Q4_0;
-impl Format for Q4_0 {
+impl PanelFormat for Q4_0 {
     type Block = BlockQ4_0;
     const NAMES: [&'static str; 4] = names!("q4_0");
     fn d(block: &BlockQ4_0) -> f16 {
@@ -68,7 +68,7 @@ impl Format for Q4_0 {
 }
 
 pub(super) struct Q4_1;
-impl Format for Q4_1 {
+impl PanelFormat for Q4_1 {
     type Block = BlockQ4_1;
     const NAMES: [&'static str; 4] = names!("q4_1");
     fn d(block: &BlockQ4_1) -> f16 {
@@ -84,7 +84,7 @@ impl Format for Q4_1 {
 }
 
 pub(super) struct Q5_0;
-impl Format for Q5_0 {
+impl PanelFormat for Q5_0 {
     type Block = BlockQ5_0;
     const NAMES: [&'static str; 4] = names!("q5_0");
     fn d(block: &BlockQ5_0) -> f16 {
@@ -98,7 +98,7 @@ impl Format for Q5_0 {
 }
 
 pub(super) struct Q5_1;
-impl Format for Q5_1 {
+impl PanelFormat for Q5_1 {
     type Block = BlockQ5_1;
     const NAMES: [&'static str; 4] = names!("q5_1");
     fn d(block: &BlockQ5_1) -> f16 {
@@ -115,7 +115,7 @@ impl Format for Q5_1 {
 }
 
 pub(super) struct Q8_0;
-impl Format for Q8_0 {
+impl PanelFormat for Q8_0 {
     type Block = BlockQ8_0;
     const NAMES: [&'static str; 4] = names!("q8_0");
     fn d(block: &BlockQ8_0) -> f16 {
@@ -130,7 +130,7 @@ impl Format for Q8_0 {
 }
 
 pub(super) struct Q2K;
-impl Format for Q2K {
+impl PanelFormat for Q2K {
     type Block = BlockQ2K;
     const NAMES: [&'static str; 4] = names!("q2_k");
     fn d(block: &BlockQ2K) -> f16 {
@@ -146,7 +146,7 @@ impl Format for Q2K {
 }
 
 pub(super) struct Q3K;
-impl Format for Q3K {
+impl PanelFormat for Q3K {
     type Block = BlockQ3K;
     const NAMES: [&'static str; 4] = names!("q3_k");
     fn d(block: &BlockQ3K) -> f16 {
@@ -164,7 +164,7 @@ impl Format for Q3K {
 }
 
 pub(super) struct Q4K;
-impl Format for Q4K {
+impl PanelFormat for Q4K {
     type Block = BlockQ4K;
     const NAMES: [&'static str; 4] = names!("q4_k");
     fn d(block: &BlockQ4K) -> f16 {
@@ -180,7 +180,7 @@ impl Format for Q4K {
 }
 
 pub(super) struct Q5K;
-impl Format for Q5K {
+impl PanelFormat for Q5K {
     type Block = BlockQ5K;
     const NAMES: [&'static str; 4] = names!("q5_k");
     fn d(block: &BlockQ5K) -> f16 {
@@ -201,7 +201,7 @@ impl Format for Q5K {
 }
 
 pub(super) struct Q6K;
-impl Format for Q6K {
+impl PanelFormat for Q6K {
     type Block = BlockQ6K;
     const NAMES: [&'static str; 4] = names!("q6_k");
     fn d(block: &BlockQ6K) -> f16 {
@@ -221,7 +221,7 @@ impl Format for Q6K {
 }
 
 pub(super) struct Iq4Nl;
-impl Format for Iq4Nl {
+impl PanelFormat for Iq4Nl {
     type Block = BlockIq4Nl;
     const NAMES: [&'static str; 4] = names!("iq4_nl");
     fn d(block: &BlockIq4Nl) -> f16 {
@@ -234,7 +234,7 @@ impl Format for Iq4Nl {
 }
 
 pub(super) struct Iq4Xs;
-impl Format for Iq4Xs {
+impl PanelFormat for Iq4Xs {
     type Block = BlockIq4Xs;
     const NAMES: [&'static str; 4] = names!("iq4_xs");
     fn d(block: &BlockIq4Xs) -> f16 {
@@ -248,7 +248,7 @@ impl Format for Iq4Xs {
 
 /// Grid indices and signs are resolved when packing: a panel holds 4 bits per weight, the file 3.25.
 pub(super) struct Iq3S;
-impl Format for Iq3S {
+impl PanelFormat for Iq3S {
     type Block = BlockIq3S;
     const NAMES: [&'static str; 4] = names!("iq3_s");
     fn d(block: &BlockIq3S) -> f16 {
@@ -258,7 +258,7 @@ impl Format for Iq3S {
 
 /// Base-3 digits are resolved when packing: a panel holds 2 bits per weight, the file 1.6.
 pub(super) struct Tq1_0;
-impl Format for Tq1_0 {
+impl PanelFormat for Tq1_0 {
     type Block = BlockTq1_0;
     const NAMES: [&'static str; 4] = names!("tq1_0");
     fn d(block: &BlockTq1_0) -> f16 {
@@ -267,7 +267,7 @@ impl Format for Tq1_0 {
 }
 
 pub(super) struct Tq2_0;
-impl Format for Tq2_0 {
+impl PanelFormat for Tq2_0 {
     type Block = BlockTq2_0;
     const NAMES: [&'static str; 4] = names!("tq2_0");
     fn d(block: &BlockTq2_0) -> f16 {

@@ -5,7 +5,7 @@
 //! read f32. Lane = weight row, and each lane adds its products in ascending order of columns, so that the bits depend on
 //! neither the instruction set nor the number of activation rows.
 //!
-//! Read `format.rs` for the arithmetic, `scalar.rs` for its plain form, then `quads/stream.rs`.
+//! Read `format.rs` for the arithmetic, `naive.rs` for its obvious form, then `generic/quads/stream.rs`.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -15,13 +15,12 @@ mod fetch;
 mod float;
 mod format;
 mod formats;
-mod gemm;
-mod lines;
+mod generic;
+mod naive;
 mod pack;
-mod quads;
+mod portable;
 mod quantize;
 mod row;
-mod scalar;
 mod table;
 
 use quant::GgmlType;
@@ -392,7 +391,8 @@ impl LinearKernel {
     pub fn run(
         &self,
         panels: &[u8],
-        (x, arranged): (&Activations<'_>, &[i32]),
+        x: &Activations<'_>,
+        arranged: &[i32],
         tile: &mut [f32],
         scratch: &mut [u8],
     ) {
@@ -423,7 +423,7 @@ impl LinearKernel {
 const LEVELS: [Level; 4] = [Level::Naive, Level::Partial, Level::Full, Level::Full];
 
 /// The kernel of quantized type `F` that has name `which`.
-const fn kernel<F: format::Format>(
+const fn kernel<F: format::PanelFormat>(
     which: usize,
     isa: Isa,
     arranging: Arranging,

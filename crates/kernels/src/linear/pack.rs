@@ -1,11 +1,11 @@
 //! File rows to panels. The layout is described in [`format`](super::format).
 
 use super::PANEL_ROWS;
-use super::format::{Format, Scales};
+use super::format::{PanelFormat, Scales};
 use quant::Block;
 
 /// Packs up to 16 file rows of `cols` weights into one panel; absent rows get scale 0.
-pub(crate) fn quantized<F: Format>(rows: &[&[u8]], cols: usize, out: &mut [u8]) {
+pub(crate) fn quantized<F: PanelFormat>(rows: &[&[u8]], cols: usize, out: &mut [u8]) {
     if rows.len() < PANEL_ROWS {
         out.fill(0);
     }
@@ -27,7 +27,7 @@ pub(crate) fn quantized<F: Format>(rows: &[&[u8]], cols: usize, out: &mut [u8]) 
 }
 
 #[inline]
-fn put_header<F: Format>(r: usize, block: &F::Block, header: &mut [u8]) {
+fn put_header<F: PanelFormat>(r: usize, block: &F::Block, header: &mut [u8]) {
     header[2 * r..][..2].copy_from_slice(&F::d(block).to_le_bytes());
     if F::SCALES.min() {
         header[32 + 2 * r..][..2].copy_from_slice(&F::min(block).to_le_bytes());
@@ -62,7 +62,7 @@ fn put_header<F: Format>(r: usize, block: &F::Block, header: &mut [u8]) {
 
 /// Writes 32 codes of row `r`: four codes at a time, as the bytes of one u32.
 #[inline]
-fn put_codes<F: Format>(r: usize, codes: &[u8; 32], group: &mut [u8]) {
+fn put_codes<F: PanelFormat>(r: usize, codes: &[u8; 32], group: &mut [u8]) {
     let (low, high) = group.split_at_mut(64 * F::LOW);
     put_plane(codes, 0, F::LOW, r, low);
     if F::HIGH > 0 {
@@ -102,7 +102,7 @@ pub(crate) fn plain<const BYTES: usize>(rows: &[&[u8]], cols: usize, out: &mut [
 }
 
 /// The unsigned codes of one group of 32 columns: `[step][row][4 columns]`.
-pub(crate) fn codes<F: Format>(group: &[u8]) -> [[u8; 64]; 8] {
+pub(crate) fn codes<F: PanelFormat>(group: &[u8]) -> [[u8; 64]; 8] {
     let plane = |bytes: &[u8], bits: usize, j: usize, i: usize| {
         let steps = 8 / bits;
         u32::from(bytes[j / steps * 64 + i]) >> (bits * (j % steps)) & ((1 << bits) - 1)

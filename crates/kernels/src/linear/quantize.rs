@@ -45,7 +45,9 @@ impl Kernel<QuantizeQ8> {
         &self,
         x: &[f32],
         block: usize,
-        (codes, scales, sums): (&mut [i8], &mut [f32], &mut [i32]),
+        codes: &mut [i8],
+        scales: &mut [f32],
+        sums: &mut [i32],
     ) {
         assert!([Q8_BLOCK, Q8_WHOLE].contains(&block), "blocks of {block}");
         assert!(x.len().is_multiple_of(block), "{} columns are not whole blocks", x.len());

@@ -1,12 +1,12 @@
 //! Weights read back from their panels: a tied embedding table is kept once, as the output head's panels.
 
 use super::float::Plain;
-use super::format::Format;
-use super::scalar::GroupScales;
+use super::format::PanelFormat;
+use super::naive::GroupScales;
 use super::{PANEL_ROWS, pack};
 
 /// Dequantizes weight row `lane` of a panel of `F`.
-pub(super) fn quantized<F: Format>(panel: &[u8], lane: usize, out: &mut [f32]) {
+pub(super) fn quantized<F: PanelFormat>(panel: &[u8], lane: usize, out: &mut [f32]) {
     for (block, out) in panel.chunks_exact(F::BLOCK_BYTES).zip(out.chunks_exact_mut(F::BLOCK)) {
         let (header, groups) = block.split_at(F::SCALES.header());
         let groups = groups.chunks_exact(F::GROUP_BYTES).zip(out.as_chunks_mut::<32>().0);

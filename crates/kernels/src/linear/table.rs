@@ -3,9 +3,9 @@
 use quant::GgmlType;
 
 use super::float::{self, Bf16, F16, F32, Plain};
-use super::format::Format;
+use super::format::PanelFormat;
 use super::formats::*;
-use super::{Arranging, LinearKernel, kernel, lines, quads, scalar};
+use super::{Arranging, LinearKernel, kernel, naive, portable};
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
 use crate::Isa;
@@ -33,26 +33,26 @@ static TABLE: &[&[LinearKernel]] = &[
 ];
 
 #[cfg(not(target_arch = "x86_64"))]
-const fn quantized<F: Format>() -> [LinearKernel; 2] {
+const fn quantized<F: PanelFormat>() -> [LinearKernel; 2] {
     [
-        kernel::<F>(0, Isa::NONE, Arranging::NONE, scalar::run::<F>),
-        kernel::<F>(1, Isa::NONE, quads::arranging::<F>(), quads::quantized::<F>),
+        kernel::<F>(0, Isa::NONE, Arranging::NONE, naive::quantized::<F>),
+        kernel::<F>(1, Isa::NONE, portable::arranging::<F>(), portable::quantized::<F>),
     ]
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 const fn plain<P: Plain>() -> [LinearKernel; 2] {
     [
-        float::kernel::<P>(0, Isa::NONE, Arranging::NONE, float::naive::<P>),
-        float::kernel::<P>(1, Isa::NONE, lines::arranging(), lines::plain::<P>),
+        float::kernel::<P>(0, Isa::NONE, Arranging::NONE, naive::plain::<P>),
+        float::kernel::<P>(1, Isa::NONE, portable::plain_arranging(), portable::plain::<P>),
     ]
 }
 
 #[cfg(target_arch = "x86_64")]
-const fn quantized<F: Format>() -> [LinearKernel; 4] {
+const fn quantized<F: PanelFormat>() -> [LinearKernel; 4] {
     [
-        kernel::<F>(0, Isa::NONE, Arranging::NONE, scalar::run::<F>),
-        kernel::<F>(1, Isa::NONE, quads::arranging::<F>(), quads::quantized::<F>),
+        kernel::<F>(0, Isa::NONE, Arranging::NONE, naive::quantized::<F>),
+        kernel::<F>(1, Isa::NONE, portable::arranging::<F>(), portable::quantized::<F>),
         kernel::<F>(2, Isa::AVX2, avx2::arranging::<F>(), avx2::quantized::<F>),
         kernel::<F>(3, Isa::AVX512, avx512::arranging::<F>(), avx512::quantized::<F>),
     ]
@@ -61,8 +61,8 @@ const fn quantized<F: Format>() -> [LinearKernel; 4] {
 #[cfg(target_arch = "x86_64")]
 const fn plain<P: Plain>() -> [LinearKernel; 4] {
     [
-        float::kernel::<P>(0, Isa::NONE, Arranging::NONE, float::naive::<P>),
-        float::kernel::<P>(1, Isa::NONE, lines::arranging(), lines::plain::<P>),
+        float::kernel::<P>(0, Isa::NONE, Arranging::NONE, naive::plain::<P>),
+        float::kernel::<P>(1, Isa::NONE, portable::plain_arranging(), portable::plain::<P>),
         float::kernel::<P>(2, Isa::AVX2, avx2::plain_arranging(), avx2::plain::<P>),
         float::kernel::<P>(3, Isa::AVX512, avx512::plain_arranging(), avx512::plain::<P>),
     ]

@@ -45,7 +45,7 @@ impl<'a> HeadInput<'a> {
                     let sums = &mut sums[row * (cols / 16)..(row + 1) * (cols / 16)];
                     let codes = &mut codes[row * stride..row * stride + cols];
                     let x = &x.x[row * x.stride..row * x.stride + cols];
-                    kernels.quantize_q8.call(x, block, (codes, scales, sums));
+                    kernels.quantize_q8.call(x, block, codes, scales, sums);
                 }
                 Activations::Q8(Q8Rows { codes, scales, sums, n, cols, block, stride, pick: None })
             }
@@ -104,7 +104,7 @@ impl Exec<'_> {
             let some = first..(first + PANELS).min(panels.end);
             let bytes = &self.weights.latent.bytes()[matrix.bytes(head, some.clone())];
             let tile = &mut tile[..some.len() * n * PANEL_ROWS];
-            input.kernel.run(bytes, (&input.x, input.arranged), tile, kernel);
+            input.kernel.run(bytes, &input.x, input.arranged, tile, kernel);
             for (panel, outputs) in some.zip(tile.chunks_exact(n * PANEL_ROWS)) {
                 sink(panel, outputs);
             }

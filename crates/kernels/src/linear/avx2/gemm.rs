@@ -9,8 +9,8 @@ use std::marker::PhantomData;
 use bytemuck::{Pod, Zeroable};
 
 use super::super::PANEL_ROWS;
-use super::super::format::Format;
-use super::super::gemm::{
+use super::super::format::PanelFormat;
+use super::super::generic::gemm::{
     ActBlock, Recipe, STEP, TileFn, put_codes, put_scale, scale_words, sum_pair,
 };
 use super::stream::Factors;
@@ -34,7 +34,7 @@ pub(super) struct Unpacked {
     mins: [[u8; 64]; STEP],
 }
 
-impl<F: Format> Narrow<F> {
+impl<F: PanelFormat> Narrow<F> {
     /// Parts of 32 columns that are added in int16.
     const PARTS: usize = {
         let most = if F::ZERO > F::MAX - F::ZERO { F::ZERO } else { F::MAX - F::ZERO };
@@ -59,7 +59,7 @@ fn start(codes: &[i8], zero: i32) -> i32 {
     sum_pair([-zero * (sums[0] + sums[1]), -zero * (sums[2] + sums[3])])
 }
 
-impl<F: Format> Recipe for Narrow<F> {
+impl<F: PanelFormat> Recipe for Narrow<F> {
     type F = F;
     type Unpacked = Unpacked;
     const FIELDS: usize = Self::SCALE + scale_words::<F>();
@@ -89,7 +89,7 @@ impl<F: Format> Recipe for Narrow<F> {
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn unpack<F: Format>(blocks: &[u8], out: &mut Unpacked) {
+fn unpack<F: PanelFormat>(blocks: &[u8], out: &mut Unpacked) {
     let mut at = 0;
     for (b, block) in blocks.chunks_exact(F::BLOCK_BYTES).enumerate().take(STEP) {
         let (header, groups) = block.split_at(F::SCALES.header());
@@ -125,7 +125,7 @@ fn unpack<F: Format>(blocks: &[u8], out: &mut Unpacked) {
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn tile<F: Format, const N: usize>(unpacked: &Unpacked, activations: &[i32], c: &mut [f32]) {
+fn tile<F: PanelFormat, const N: usize>(unpacked: &Unpacked, activations: &[i32], c: &mut [f32]) {
     let c = &mut c.as_chunks_mut::<PANEL_ROWS>().0[..N];
     let records = activations.as_chunks::<N>().0.chunks_exact(Narrow::<F>::FIELDS);
     for (b, record) in records.enumerate().take(STEP / F::GROUPS) {
@@ -179,7 +179,7 @@ fn float(word: i32) -> __m256 {
 /// Sums of products of part `part` of a block in int16, then times `factors`.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn sum<F: Format, const N: usize>(
+fn sum<F: PanelFormat, const N: usize>(
     codes: &[[u8; 64]],
     record: &[[i32; N]],
     part: usize,

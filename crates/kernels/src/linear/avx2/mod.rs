@@ -14,7 +14,7 @@ use std::arch::x86_64::*;
 pub(super) use float::{arranging as plain_arranging, plain};
 pub(super) use quantize::quantize_q8;
 
-use super::format::Format;
+use super::format::PanelFormat;
 use super::{Arranging, Job, PANEL_ROWS};
 
 /// Rows 0 to 8 and 8 to 16.
@@ -26,30 +26,30 @@ type PairF32 = [__m256; 2];
 const STREAM_ROWS: usize = 8;
 
 /// Whether codes are too wide to be added in int16.
-const fn is_wide<F: Format>() -> bool {
+const fn is_wide<F: PanelFormat>() -> bool {
     F::MAX > 63
 }
 
 /// How [`quantized`] wants its rows.
-pub(super) const fn arranging<F: Format>() -> Arranging {
+pub(super) const fn arranging<F: PanelFormat>() -> Arranging {
     if is_wide::<F>() {
-        super::gemm::arranging::<wide::Wide<F>>(STREAM_ROWS)
+        super::generic::gemm::arranging::<wide::Wide<F>>(STREAM_ROWS)
     } else {
-        super::gemm::arranging::<gemm::Narrow<F>>(STREAM_ROWS)
+        super::generic::gemm::arranging::<gemm::Narrow<F>>(STREAM_ROWS)
     }
 }
 
 /// Multiplies panels of `F`.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn quantized<F: Format>(job: &mut Job<'_, '_>) {
+pub(super) fn quantized<F: PanelFormat>(job: &mut Job<'_, '_>) {
     if job.arranged.is_empty() {
         stream::panels::<F>(job);
     } else if is_wide::<F>() {
         // SAFETY: this function's features are those of the recipe.
-        unsafe { super::gemm::run::<wide::Wide<F>>(job) }
+        unsafe { super::generic::gemm::run::<wide::Wide<F>>(job) }
     } else {
         // SAFETY: as above.
-        unsafe { super::gemm::run::<gemm::Narrow<F>>(job) }
+        unsafe { super::generic::gemm::run::<gemm::Narrow<F>>(job) }
     }
 }
 
@@ -185,7 +185,7 @@ fn plane<const J: usize>(plane: &[u8], bits: usize, to: usize) -> Pair {
 /// The codes of step `J` of a group: unsigned, or the signed integers of wide codes.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn step<F: Format, const J: usize>(group: &[u8]) -> Pair {
+fn step<F: PanelFormat, const J: usize>(group: &[u8]) -> Pair {
     let (low, high) = group.split_at(64 * F::LOW);
     let mut codes = plane::<J>(low, F::LOW, 0);
     if F::HIGH > 0 {

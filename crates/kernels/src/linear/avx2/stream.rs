@@ -3,14 +3,14 @@
 use std::arch::x86_64::*;
 
 use super::super::fetch::Fetch;
-use super::super::format::{Format, Scales};
-use super::super::gemm::sum_pair;
+use super::super::format::{PanelFormat, Scales};
+use super::super::generic::gemm::sum_pair;
 use super::super::{Job, PANEL_ROWS, Q8Row};
 use super::{Pair, broadcast, halves, is_wide, keep, pairs, scaled, small, step, store_f32};
 
 /// Multiplies panels with few activation rows, up to 4 of them in one pass over a panel.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn panels<F: Format>(job: &mut Job<'_, '_>) {
+pub(super) fn panels<F: PanelFormat>(job: &mut Job<'_, '_>) {
     let x = job.q8();
     let panel_bytes = x.cols / F::BLOCK * F::BLOCK_BYTES;
     let tiles = job.tile.chunks_exact_mut(x.n * PANEL_ROWS);
@@ -29,7 +29,7 @@ pub(super) fn panels<F: Format>(job: &mut Job<'_, '_>) {
 /// One panel. Rows that the activations lack repeat the last one.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn one<F: Format, const N: usize>(
+fn one<F: PanelFormat, const N: usize>(
     panel: &[u8],
     rows: [Q8Row<'_>; N],
     out: &mut [[f32; PANEL_ROWS]],
@@ -109,7 +109,7 @@ impl<const N: usize> Sums<N> {
     /// Adds what depends on the sums of the activations of group `at`.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    fn add_whole<F: Format>(&mut self, factors: &Factors, rows: &[Q8Row<'_>; N], at: usize) {
+    fn add_whole<F: PanelFormat>(&mut self, factors: &Factors, rows: &[Q8Row<'_>; N], at: usize) {
         let zero = pairs(factors.scale[0], factors.scale[1]);
         let min = pairs(factors.min[0], factors.min[1]);
         for (c, row) in rows.iter().enumerate() {
@@ -130,7 +130,7 @@ impl<const N: usize> Sums<N> {
     /// The products of row `c`, the zero point taken from them; `a` are the sums of a group.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    fn centred<F: Format>(&self, c: usize, a: [i32; 2]) -> Pair {
+    fn centred<F: PanelFormat>(&self, c: usize, a: [i32; 2]) -> Pair {
         if F::ZERO == 0 || is_wide::<F>() {
             return self.i32[c];
         }
@@ -146,7 +146,7 @@ impl<const N: usize> Sums<N> {
 }
 
 /// Steps that fit int16: two products of up to `MAX * 127` each.
-const fn depth<F: Format>() -> usize {
+const fn depth<F: PanelFormat>() -> usize {
     let fit = (32767 / (F::MAX * 127 * 2)) as usize;
     let most = if F::SCALES.halves() { 4 } else { 8 };
     let mut depth = 1;
@@ -159,7 +159,7 @@ const fn depth<F: Format>() -> usize {
 /// Adds the products of step `J`, times the factor of its half.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn add<F: Format, const J: usize, const N: usize>(
+fn add<F: PanelFormat, const J: usize, const N: usize>(
     sums: &mut Sums<N>,
     group: &[u8],
     a: &[&[[i8; 4]; 8]; N],
@@ -201,7 +201,7 @@ impl Factors {
     /// Of group `g`.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    pub(super) fn new<F: Format>(header: &[u8], g: usize) -> Factors {
+    pub(super) fn new<F: PanelFormat>(header: &[u8], g: usize) -> Factors {
         let one = [_mm_set1_epi8(1); 2];
         let at = F::SCALES.small();
         match F::SCALES {

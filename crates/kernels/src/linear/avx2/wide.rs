@@ -8,8 +8,8 @@ use std::marker::PhantomData;
 use bytemuck::{Pod, Zeroable};
 
 use super::super::PANEL_ROWS;
-use super::super::format::Format;
-use super::super::gemm::{ActBlock, Recipe, STEP, TileFn};
+use super::super::format::PanelFormat;
+use super::super::generic::gemm::{ActBlock, Recipe, STEP, TileFn};
 use super::stream::Factors;
 use super::{Pair, add, halves, keep, load, load_f32, scaled, step, store, store_f32};
 
@@ -28,12 +28,12 @@ pub(super) struct Unpacked {
     factors: [[u8; 64]; STEP],
 }
 
-impl<F: Format> Wide<F> {
+impl<F: PanelFormat> Wide<F> {
     /// The word after those of the codes.
     const SCALE: usize = F::BLOCK / 2;
 }
 
-impl<F: Format> Recipe for Wide<F> {
+impl<F: PanelFormat> Recipe for Wide<F> {
     type F = F;
     type Unpacked = Unpacked;
     const FIELDS: usize = Self::SCALE + 1;
@@ -62,7 +62,7 @@ impl<F: Format> Recipe for Wide<F> {
 /// The integers of step `J` as int16: columns 0, 1 and columns 2, 3.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn put<F: Format, const J: usize>(group: &[u8], out: &mut [[u8; 64]; 16]) {
+fn put<F: PanelFormat, const J: usize>(group: &[u8], out: &mut [[u8; 64]; 16]) {
     const N: i8 = -1;
     let codes = step::<F, J>(group);
     // Each byte goes to the upper half of an int16, then down with its sign.
@@ -76,7 +76,7 @@ fn put<F: Format, const J: usize>(group: &[u8], out: &mut [[u8; 64]; 16]) {
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn unpack<F: Format>(blocks: &[u8], out: &mut Unpacked) {
+fn unpack<F: PanelFormat>(blocks: &[u8], out: &mut Unpacked) {
     const { assert!(!F::SCALES.halves() && !F::SCALES.min() || F::MAX <= 63) };
     const { assert!(F::SCALES.factors() == F::WHOLE || F::MAX <= 63) };
     let mut at = 0;
@@ -107,7 +107,7 @@ fn unpack<F: Format>(blocks: &[u8], out: &mut Unpacked) {
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn tile<F: Format, const N: usize>(unpacked: &Unpacked, activations: &[i32], c: &mut [f32]) {
+fn tile<F: PanelFormat, const N: usize>(unpacked: &Unpacked, activations: &[i32], c: &mut [f32]) {
     let c = &mut c.as_chunks_mut::<PANEL_ROWS>().0[..N];
     let records = activations.as_chunks::<N>().0.chunks_exact(Wide::<F>::FIELDS);
     for (b, record) in records.enumerate().take(STEP / F::GROUPS) {

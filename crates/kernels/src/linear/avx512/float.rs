@@ -1,7 +1,8 @@
 //! Plain weights: one register of 16 rows per column of weights.
 
-use super::super::float::{self, Plain, TileFn};
-use super::super::{Arranging, Job, lines};
+use super::super::float::Plain;
+use super::super::generic::lines::{self, TileFn};
+use super::super::{Arranging, Job};
 use crate::lanes::Avx512;
 
 /// Columns of the widest tile.
@@ -9,7 +10,7 @@ const WIDTH: usize = 12;
 
 /// How [`plain`] wants its rows.
 pub(in super::super) const fn arranging() -> Arranging {
-    float::arranging::<WIDTH>()
+    lines::arranging::<WIDTH>()
 }
 
 /// Multiplies panels of `P`.

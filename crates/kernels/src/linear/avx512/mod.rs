@@ -6,8 +6,8 @@ mod vnni;
 
 pub(super) use float::{arranging as plain_arranging, plain};
 
-use super::format::Format;
-use super::quads::Tiles;
+use super::format::PanelFormat;
+use super::generic::quads::Tiles;
 use super::{Arranging, Job};
 use vnni::Vnni;
 
@@ -15,16 +15,16 @@ use vnni::Vnni;
 const STREAM_ROWS: usize = 8;
 
 /// How [`quantized`] wants its rows.
-pub(super) const fn arranging<F: Format>() -> Arranging {
-    super::gemm::arranging::<Tiles<Vnni, F>>(STREAM_ROWS)
+pub(super) const fn arranging<F: PanelFormat>() -> Arranging {
+    super::generic::gemm::arranging::<Tiles<Vnni, F>>(STREAM_ROWS)
 }
 
 /// Multiplies panels of `F`.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-pub(super) fn quantized<F: Format>(job: &mut Job<'_, '_>) {
+pub(super) fn quantized<F: PanelFormat>(job: &mut Job<'_, '_>) {
     if !job.arranged.is_empty() {
         // SAFETY: this function's features are those of the recipe.
-        return unsafe { super::gemm::run::<Tiles<Vnni, F>>(job) };
+        return unsafe { super::generic::gemm::run::<Tiles<Vnni, F>>(job) };
     }
     match job.x.n() {
         1 => vnni::panels::<F, 1>(job),

@@ -3,9 +3,9 @@
 use std::arch::x86_64::*;
 
 use super::super::Job;
-use super::super::format::Format;
-use super::super::gemm::TileFn;
-use super::super::quads::{self, Quads, Unpacked};
+use super::super::format::PanelFormat;
+use super::super::generic::gemm::TileFn;
+use super::super::generic::quads::{self, Quads, Unpacked};
 use crate::lanes::Avx512;
 
 /// Proof that the code runs under AVX-512 with VNNI.
@@ -23,12 +23,12 @@ impl Vnni {
 
 /// Multiplies panels with `n <= N` activation rows.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-pub(super) fn panels<F: Format, const N: usize>(job: &mut Job<'_, '_>) {
+pub(super) fn panels<F: PanelFormat, const N: usize>(job: &mut Job<'_, '_>) {
     quads::panels::<Vnni, F, N>(Vnni::new(), job);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-fn tile<F: Format, const N: usize>(unpacked: &Unpacked, activations: &[i32], c: &mut [f32]) {
+fn tile<F: PanelFormat, const N: usize>(unpacked: &Unpacked, activations: &[i32], c: &mut [f32]) {
     quads::tile::<Vnni, F, N>(Vnni::new(), unpacked, activations, c);
 }
 
@@ -39,11 +39,11 @@ impl Quads for Vnni {
     const WIDTH: usize = 12;
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-    unsafe fn unpack<F: Format>(blocks: &[u8], out: &mut Unpacked) {
+    unsafe fn unpack<F: PanelFormat>(blocks: &[u8], out: &mut Unpacked) {
         quads::unpack::<Vnni, F>(Vnni::new(), blocks, out);
     }
 
-    fn tile<F: Format>(n: usize) -> TileFn<Unpacked> {
+    fn tile<F: PanelFormat>(n: usize) -> TileFn<Unpacked> {
         match n {
             1 => tile::<F, 1>,
             2 => tile::<F, 2>,

@@ -1,34 +1,13 @@
-//! Quads in arrays, for CPUs without kernels of their own and for tests on any.
+//! [`Quads`] in arrays.
 
-use super::super::format::Format;
-use super::super::gemm::{self, TileFn};
-use super::super::{Arranging, Job, PANEL_ROWS};
-use super::{Quads, Tiles, Unpacked};
 use crate::lanes::Portable;
+use crate::linear::PANEL_ROWS;
+use crate::linear::format::PanelFormat;
+use crate::linear::generic::gemm::TileFn;
+use crate::linear::generic::quads::{self, Quads, Unpacked};
 
-/// Up to this many activation rows, panels can be read once.
-const STREAM_ROWS: usize = 4;
-
-/// How [`quantized`] wants its rows.
-pub(in super::super) const fn arranging<F: Format>() -> Arranging {
-    gemm::arranging::<Tiles<Portable, F>>(STREAM_ROWS)
-}
-
-/// Multiplies panels of `F`.
-pub(in super::super) fn quantized<F: Format>(job: &mut Job<'_, '_>) {
-    if !job.arranged.is_empty() {
-        // SAFETY: this recipe needs no features.
-        return unsafe { gemm::run::<Tiles<Portable, F>>(job) };
-    }
-    match job.x.n() {
-        1 => super::panels::<Portable, F, 1>(Portable, job),
-        2 => super::panels::<Portable, F, 2>(Portable, job),
-        _ => super::panels::<Portable, F, STREAM_ROWS>(Portable, job),
-    }
-}
-
-fn tile<F: Format, const N: usize>(unpacked: &Unpacked, activations: &[i32], c: &mut [f32]) {
-    super::tile::<Portable, F, N>(Portable, unpacked, activations, c);
+fn tile<F: PanelFormat, const N: usize>(unpacked: &Unpacked, activations: &[i32], c: &mut [f32]) {
+    quads::tile::<Portable, F, N>(Portable, unpacked, activations, c);
 }
 
 /// One int32 per weight row.
@@ -51,11 +30,11 @@ impl Quads for Portable {
 
     const WIDTH: usize = 4;
 
-    unsafe fn unpack<F: Format>(blocks: &[u8], out: &mut Unpacked) {
-        super::unpack::<Portable, F>(Portable, blocks, out);
+    unsafe fn unpack<F: PanelFormat>(blocks: &[u8], out: &mut Unpacked) {
+        quads::unpack::<Portable, F>(Portable, blocks, out);
     }
 
-    fn tile<F: Format>(n: usize) -> TileFn<Unpacked> {
+    fn tile<F: PanelFormat>(n: usize) -> TileFn<Unpacked> {
         match n {
             1 => tile::<F, 1>,
             2 => tile::<F, 2>,

@@ -4,19 +4,19 @@ use std::marker::PhantomData;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::super::PANEL_ROWS;
-use super::super::format::Format;
 use super::super::gemm::{ActBlock, Recipe, STEP, TileFn, put_codes, put_scale, scale_words};
 use super::{Factors, Quads, V, halves, steps};
 use crate::lanes::Simd;
+use crate::linear::PANEL_ROWS;
+use crate::linear::format::PanelFormat;
 
 /// Four products at a time on unpacked codes.
-pub(in super::super) struct Tiles<Q, F>(PhantomData<(Q, F)>);
+pub(in crate::linear) struct Tiles<Q, F>(PhantomData<(Q, F)>);
 
 /// One panel over one step.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Pod, Zeroable)]
-pub(in super::super) struct Unpacked {
+pub(in crate::linear) struct Unpacked {
     /// `[group][step][row][4 columns]`, unsigned.
     codes: [[[u8; 64]; 8]; STEP],
     /// `[block][row]`.
@@ -28,7 +28,7 @@ pub(in super::super) struct Unpacked {
     mins: [[u8; 64]; STEP],
 }
 
-impl<Q: Quads, F: Format> Tiles<Q, F> {
+impl<Q: Quads, F: PanelFormat> Tiles<Q, F> {
     /// Groups of codes that are multiplied with one factor, per 32 columns.
     const PARTS: usize = if F::SCALES.halves() { 2 } else { 1 };
     /// Words of a record: those of the codes, then what the sums start with, the scale, and what the minima need.
@@ -37,7 +37,7 @@ impl<Q: Quads, F: Format> Tiles<Q, F> {
     const MIN: usize = Self::SCALE + 1;
 }
 
-impl<Q: Quads, F: Format> Recipe for Tiles<Q, F> {
+impl<Q: Quads, F: PanelFormat> Recipe for Tiles<Q, F> {
     type F = F;
     type Unpacked = Unpacked;
     const FIELDS: usize = Self::SCALE + scale_words::<F>();
@@ -63,7 +63,11 @@ impl<Q: Quads, F: Format> Recipe for Tiles<Q, F> {
 
 /// Unpacks the panel blocks of a step.
 #[inline(always)]
-pub(in super::super) fn unpack<Q: Quads, F: Format>(quads: Q, blocks: &[u8], out: &mut Unpacked) {
+pub(in crate::linear) fn unpack<Q: Quads, F: PanelFormat>(
+    quads: Q,
+    blocks: &[u8],
+    out: &mut Unpacked,
+) {
     let lanes = quads.lanes();
     let mut at = 0;
     for (b, block) in blocks.chunks_exact(F::BLOCK_BYTES).enumerate().take(STEP) {
@@ -103,7 +107,7 @@ fn float<Q: Quads>(quads: Q, word: i32) -> V<Q> {
 
 /// `c += unpacked * activations` over a step, for `N` columns.
 #[inline(always)]
-pub(in super::super) fn tile<Q: Quads, F: Format, const N: usize>(
+pub(in crate::linear) fn tile<Q: Quads, F: PanelFormat, const N: usize>(
     quads: Q,
     unpacked: &Unpacked,
     activations: &[i32],
@@ -124,7 +128,7 @@ pub(in super::super) fn tile<Q: Quads, F: Format, const N: usize>(
     }
     for (g, record) in records.enumerate().take(STEP) {
         let i = dot::<Q, F, N>(quads, &unpacked.codes[g], record, 0);
-        scaled::<Q, F, N>(quads, (unpacked, g), record, i, &mut acc);
+        scaled::<Q, F, N>(quads, unpacked, g, record, i, &mut acc);
         if F::SCALES.min() {
             let min = lanes.load(&unpacked.min[g]);
             for (acc, t) in acc.iter_mut().zip(record[Tiles::<Q, F>::MIN]) {
@@ -139,7 +143,7 @@ pub(in super::super) fn tile<Q: Quads, F: Format, const N: usize>(
 
 /// A block of 256 columns: all of it in integers, then once in f32.
 #[inline(always)]
-fn whole<Q: Quads, F: Format, const N: usize>(
+fn whole<Q: Quads, F: PanelFormat, const N: usize>(
     quads: Q,
     unpacked: &Unpacked,
     record: &[[i32; N]],
@@ -166,7 +170,7 @@ fn whole<Q: Quads, F: Format, const N: usize>(
     for (acc, c) in acc.iter_mut().zip(&*c) {
         *acc = lanes.load(c);
     }
-    scaled::<Q, F, N>(quads, (unpacked, 0), record, total, &mut acc);
+    scaled::<Q, F, N>(quads, unpacked, 0, record, total, &mut acc);
     if F::SCALES.min() {
         let mut j = [quads.splat(0); N];
         for (mins, sums) in unpacked.mins.iter().zip(&record[Tiles::<Q, F>::MIN..]) {
@@ -187,9 +191,10 @@ fn whole<Q: Quads, F: Format, const N: usize>(
 
 /// `acc += scale * d * i`.
 #[inline(always)]
-fn scaled<Q: Quads, F: Format, const N: usize>(
+fn scaled<Q: Quads, F: PanelFormat, const N: usize>(
     quads: Q,
-    (unpacked, block): (&Unpacked, usize),
+    unpacked: &Unpacked,
+    block: usize,
     record: &[[i32; N]],
     i: [Q::I; N],
     acc: &mut [V<Q>; N],
@@ -203,7 +208,7 @@ fn scaled<Q: Quads, F: Format, const N: usize>(
 
 /// The products of part `part` of a block's codes.
 #[inline(always)]
-fn dot<Q: Quads, F: Format, const N: usize>(
+fn dot<Q: Quads, F: PanelFormat, const N: usize>(
     quads: Q,
     codes: &[[u8; 64]],
     record: &[[i32; N]],

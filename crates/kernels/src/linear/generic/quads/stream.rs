@@ -1,14 +1,14 @@
 //! Few activation rows: each panel is read once, its codes are unpacked in registers.
 
-use super::super::fetch::Fetch;
-use super::super::format::Format;
-use super::super::{Job, PANEL_ROWS, Q8Row, Q8Rows};
 use super::{Factors, Quads, V, halves, steps};
 use crate::lanes::Simd;
+use crate::linear::fetch::Fetch;
+use crate::linear::format::PanelFormat;
+use crate::linear::{Job, PANEL_ROWS, Q8Row, Q8Rows};
 
 /// Multiplies panels with `n <= N` activation rows.
 #[inline(always)]
-pub(in super::super) fn panels<Q: Quads, F: Format, const N: usize>(
+pub(in crate::linear) fn panels<Q: Quads, F: PanelFormat, const N: usize>(
     quads: Q,
     job: &mut Job<'_, '_>,
 ) {
@@ -25,7 +25,11 @@ pub(in super::super) fn panels<Q: Quads, F: Format, const N: usize>(
 
 /// One panel. Rows that `x` lacks repeat its last one.
 #[inline(always)]
-fn one<Q: Quads, F: Format, const N: usize>(quads: Q, panel: &[u8], x: &Q8Rows<'_>) -> [V<Q>; N] {
+fn one<Q: Quads, F: PanelFormat, const N: usize>(
+    quads: Q,
+    panel: &[u8],
+    x: &Q8Rows<'_>,
+) -> [V<Q>; N] {
     let (lanes, fetch) = (quads.lanes(), Fetch::best());
     let rows = x.rows::<N>(0);
     let mut acc = [lanes.splat(0.0); N];
@@ -34,7 +38,8 @@ fn one<Q: Quads, F: Format, const N: usize>(quads: Q, panel: &[u8], x: &Q8Rows<'
         let mut total = [quads.splat(0); N];
         for (g, group) in groups.chunks_exact(F::GROUP_BYTES).enumerate() {
             fetch.quads::<F>(group, N);
-            add::<Q, F, N>(quads, &mut total, (header, group), (b * F::GROUPS + g, g), &rows);
+            let group = Group { header, codes: group, at: b * F::GROUPS + g, g };
+            add::<Q, F, N>(quads, &mut total, group, &rows);
         }
         let d = halves(quads, header, 0);
         for ((acc, total), row) in acc.iter_mut().zip(total).zip(&rows) {
@@ -54,16 +59,28 @@ fn one<Q: Quads, F: Format, const N: usize>(quads: Q, panel: &[u8], x: &Q8Rows<'
     acc
 }
 
-/// Adds the products of group `g` of its block, `at` of all, times its factors.
+/// A group of a panel's block.
+#[derive(Clone, Copy)]
+struct Group<'a> {
+    /// Of its block.
+    header: &'a [u8],
+    codes: &'a [u8],
+    /// Which of all in the panel.
+    at: usize,
+    /// Which of its block.
+    g: usize,
+}
+
+/// Adds the products of a group, times its factors.
 #[inline(always)]
-fn add<Q: Quads, F: Format, const N: usize>(
+fn add<Q: Quads, F: PanelFormat, const N: usize>(
     quads: Q,
     total: &mut [Q::I; N],
-    (header, group): (&[u8], &[u8]),
-    (at, g): (usize, usize),
+    group: Group<'_>,
     rows: &[Q8Row<'_>; N],
 ) {
-    let codes = steps::<Q, F>(quads, group);
+    let Group { header, codes, at, g } = group;
+    let codes = steps::<Q, F>(quads, codes);
     let factors = Factors::new::<F>(quads, header, g);
     for (total, row) in total.iter_mut().zip(rows) {
         let a = row.codes.as_chunks::<32>().0[at].as_chunks::<4>().0;
@@ -85,7 +102,7 @@ fn add<Q: Quads, F: Format, const N: usize>(
 
 /// What products of activation codes of this sum start with.
 #[inline(always)]
-fn start<Q: Quads, F: Format>(quads: Q, sum: i32) -> Q::I {
+fn start<Q: Quads, F: PanelFormat>(quads: Q, sum: i32) -> Q::I {
     quads.splat(sum.wrapping_mul(-F::ZERO))
 }
 
@@ -100,7 +117,7 @@ fn dot<Q: Quads>(quads: Q, mut sum: Q::I, codes: &[Q::I], a: &[[i8; 4]]) -> Q::I
 
 /// Minima of a block times the sums of an activation row.
 #[inline(always)]
-fn minima<Q: Quads, F: Format>(quads: Q, header: &[u8], sums: &[i32]) -> Q::I {
+fn minima<Q: Quads, F: PanelFormat>(quads: Q, header: &[u8], sums: &[i32]) -> Q::I {
     if !F::WHOLE {
         return quads.splat(sums[0] + sums[1]);
     }

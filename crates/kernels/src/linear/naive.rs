@@ -1,15 +1,38 @@
-//! The plain form of quantized panel products: what the words in `format.rs` mean.
+//! The obvious form of panel products: what the words in `format.rs` mean, and what every other kernel equals to the
+//! bit.
 
 use half::f16;
 
-use super::format::{Format, Scales};
+use super::float::Plain;
+use super::format::{PanelFormat, Scales};
 use super::{Job, PANEL_ROWS, pack};
 
 /// One value per weight row.
 type Lanes<T> = [T; PANEL_ROWS];
 
+/// Multiplies panels of `P`.
+pub(super) fn plain<P: Plain>(job: &mut Job<'_, '_>) {
+    let x = job.f32();
+    let panels = job.panels.chunks_exact(x.cols * PANEL_ROWS * P::BYTES);
+    for (panel, tile) in panels.zip(job.tile.chunks_exact_mut(x.n * PANEL_ROWS)) {
+        tile.fill(0.0);
+        for (k, weights) in panel.chunks_exact(PANEL_ROWS * P::BYTES).enumerate() {
+            let mut w = [0.0; PANEL_ROWS];
+            for (w, bytes) in w.iter_mut().zip(weights.chunks_exact(P::BYTES)) {
+                *w = P::value(bytes);
+            }
+            for (c, acc) in tile.as_chunks_mut::<PANEL_ROWS>().0.iter_mut().enumerate() {
+                let x = x.row(c)[k];
+                for (acc, w) in acc.iter_mut().zip(w) {
+                    *acc = w.mul_add(x, *acc);
+                }
+            }
+        }
+    }
+}
+
 /// Multiplies panels of `F`.
-pub(super) fn run<F: Format>(job: &mut Job<'_, '_>) {
+pub(super) fn quantized<F: PanelFormat>(job: &mut Job<'_, '_>) {
     let x = job.q8();
     let panel_bytes = x.cols / F::BLOCK * F::BLOCK_BYTES;
     let tiles = job.tile.chunks_exact_mut(x.n * PANEL_ROWS);
@@ -65,7 +88,7 @@ pub(super) struct GroupScales {
 }
 
 impl GroupScales {
-    pub(super) fn read<F: Format>(header: &[u8], g: usize) -> GroupScales {
+    pub(super) fn read<F: PanelFormat>(header: &[u8], g: usize) -> GroupScales {
         let half = |at: usize| -> Lanes<f32> {
             std::array::from_fn(|r| {
                 f16::from_le_bytes([header[at + 2 * r], header[at + 2 * r + 1]]).to_f32()

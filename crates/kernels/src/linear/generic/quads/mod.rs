@@ -2,26 +2,24 @@
 //!
 //! An instruction set that adds four products of 8-bit codes to each of 16 rows at once (AVX-512 VNNI, and others that
 //! have such a product) implements the operations of [`Quads`] and the functions from where the kernels here are compiled
-//! for it. [`Portable`](crate::lanes::Portable) does them in arrays: it serves where there is nothing better, and shows on
+//! for it. [`Portable`](crate::lanes::Portable) does them in arrays (`portable/quads.rs`): it serves where there is nothing better, and shows on
 //! any CPU that the code over the operations is right.
 //!
 //! Whoever holds a token of the set may use its operations, as in [`crate::lanes`]: all from there down is
 //! `#[inline(always)]`.
 
-mod gemm;
-mod portable;
 mod stream;
+mod tile;
 
-pub(super) use gemm::{Tiles, Unpacked, tile, unpack};
-pub(super) use portable::{arranging, quantized};
-pub(super) use stream::panels;
+pub(in crate::linear) use stream::panels;
+pub(in crate::linear) use tile::{Tiles, Unpacked, tile, unpack};
 
-use super::format::{Format, Scales};
 use super::gemm::TileFn;
 use crate::lanes::Simd;
+use crate::linear::format::{PanelFormat, Scales};
 
 /// Operations on 64 bytes: 16 rows of four bytes, of two int16 or of one int32.
-pub(super) trait Quads: Copy + 'static {
+pub(in crate::linear) trait Quads: Copy + 'static {
     /// 64 bytes.
     type I: Copy;
     /// 16 lanes of f32 on the same instruction set.
@@ -34,10 +32,10 @@ pub(super) trait Quads: Copy + 'static {
     ///
     /// # Safety
     /// The CPU has it.
-    unsafe fn unpack<F: Format>(blocks: &[u8], out: &mut Unpacked);
+    unsafe fn unpack<F: PanelFormat>(blocks: &[u8], out: &mut Unpacked);
 
     /// [`tile`] of `n` columns, at most [`WIDTH`](Self::WIDTH), compiled for the instruction set.
-    fn tile<F: Format>(n: usize) -> TileFn<Unpacked>;
+    fn tile<F: PanelFormat>(n: usize) -> TileFn<Unpacked>;
 
     /// The token of the lanes.
     fn lanes(self) -> Self::Lanes;
@@ -98,7 +96,7 @@ fn plane<Q: Quads, const J: usize>(quads: Q, plane: &[u8], bits: usize, to: usiz
 
 /// The unsigned codes of step `J` of a group.
 #[inline(always)]
-fn step<Q: Quads, F: Format, const J: usize>(quads: Q, group: &[u8]) -> Q::I {
+fn step<Q: Quads, F: PanelFormat, const J: usize>(quads: Q, group: &[u8]) -> Q::I {
     let (low, high) = group.split_at(64 * F::LOW);
     let mut codes = plane::<Q, J>(quads, low, F::LOW, 0);
     if F::HIGH > 0 {
@@ -112,7 +110,7 @@ fn step<Q: Quads, F: Format, const J: usize>(quads: Q, group: &[u8]) -> Q::I {
 
 /// The unsigned codes of all 8 steps of a group.
 #[inline(always)]
-fn steps<Q: Quads, F: Format>(quads: Q, group: &[u8]) -> [Q::I; 8] {
+fn steps<Q: Quads, F: PanelFormat>(quads: Q, group: &[u8]) -> [Q::I; 8] {
     [
         step::<Q, F, 0>(quads, group),
         step::<Q, F, 1>(quads, group),
@@ -134,7 +132,7 @@ struct Factors<Q: Quads> {
 impl<Q: Quads> Factors<Q> {
     /// Of group `g`.
     #[inline(always)]
-    fn new<F: Format>(quads: Q, header: &[u8], g: usize) -> Factors<Q> {
+    fn new<F: PanelFormat>(quads: Q, header: &[u8], g: usize) -> Factors<Q> {
         let one = [quads.splat(1); 2];
         let at = F::SCALES.small();
         match F::SCALES {

@@ -1,29 +1,75 @@
 //! Plain weights over 16 lanes, for every instruction set that has them: a line of a panel is a column of 16 weights.
 
-use super::fetch::Fetch;
-use super::float::{self, Plain, TileFn};
-use super::{Arranging, F32Rows, Job, PANEL_ROWS};
-use crate::lanes::{Portable, Simd};
+use crate::lanes::Simd;
+use crate::linear::fetch::Fetch;
+use crate::linear::float::Plain;
+use crate::linear::{Activations, Arranging, F32Rows, FEW_ROWS, Job, PANEL_ROWS, Tiling};
 
-/// Columns of the widest tile over [`Portable`] lanes.
-const WIDTH: usize = 4;
+/// Columns of weights per step: 8 KB of F16 stay in L1 beside the activations of a tile.
+const STEP: usize = 128;
 
-/// How [`plain`] wants its rows.
-pub(super) const fn arranging() -> Arranging {
-    float::arranging::<WIDTH>()
+/// A register tile over one step: `c[N][16] += panel * x`, with `x` as `[column][N]`.
+pub(in crate::linear) type TileFn = unsafe fn(panel: &[u8], x: &[f32], c: &mut [f32]);
+
+/// How [`multiply`] wants its rows: `[tile][column][tile_rows]`.
+pub(in crate::linear) const fn arranging<const WIDTH: usize>() -> Arranging {
+    Arranging {
+        stream_rows: FEW_ROWS,
+        tiling: Some(tiling::<WIDTH>),
+        fill,
+        scratch: 4 + 4 * WIDTH * PANEL_ROWS,
+    }
 }
 
-/// Multiplies panels of `P`, on any CPU.
-pub(super) fn plain<P: Plain>(job: &mut Job<'_, '_>) {
-    fn any<P: Plain, const N: usize>(panel: &[u8], x: &[f32], c: &mut [f32]) {
-        tile::<Portable, P, N>(Portable, panel, x, c);
+fn tiling<const WIDTH: usize>(n: usize, cols: usize) -> Tiling {
+    Tiling::new(n, WIDTH, cols)
+}
+
+fn fill(x: &Activations<'_>, tiling: &Tiling, tile: usize, out: &mut [i32]) {
+    let Activations::F32(x) = x else { unreachable!("`arrange` compared the formats") };
+    for c in 0..tiling.tile_rows {
+        let row = x.row((tile * tiling.tile_rows + c).min(x.n - 1));
+        for (out, x) in out.chunks_exact_mut(tiling.tile_rows).zip(row) {
+            out[c] = x.to_bits().cast_signed();
+        }
     }
-    let tiles = |n| match n {
-        3 => any::<P, 3> as TileFn,
-        _ => any::<P, 4>,
-    };
-    // SAFETY: these tiles need no features.
-    unsafe { multiply::<Portable, P, WIDTH>(Portable, job, tiles) }
+}
+
+/// Multiplies panels with more than 4 activation rows, by register tiles of up to `WIDTH` columns.
+///
+/// # Safety
+/// The CPU has the features of the tiles.
+unsafe fn tiles_of<P: Plain, const WIDTH: usize>(job: &mut Job<'_, '_>, tile: fn(usize) -> TileFn) {
+    let x = job.f32();
+    let width = Tiling::new(x.n, WIDTH, x.cols).tile_rows;
+    let tile = tile(width);
+    let aligned = job.scratch.as_ptr().align_offset(4);
+    let spare = &mut job.scratch[aligned..][..4 * width * PANEL_ROWS];
+    let spare: &mut [f32] = bytemuck::cast_slice_mut(spare);
+    let columns: &[f32] = bytemuck::cast_slice(job.arranged);
+    job.tile.fill(0.0);
+    let line = PANEL_ROWS * P::BYTES;
+    let outs = job.tile.chunks_exact_mut(x.n * PANEL_ROWS);
+    for (panel, out) in job.panels.chunks_exact(x.cols * line).zip(outs) {
+        for (first, step) in panel.chunks(STEP * line).enumerate() {
+            for (columns, c) in
+                columns.chunks_exact(width * x.cols).zip(out.chunks_mut(width * PANEL_ROWS))
+            {
+                let x = &columns[first * STEP * width..][..step.len() / line * width];
+                if c.len() == spare.len() {
+                    // SAFETY: the caller vouches for the CPU.
+                    unsafe { tile(step, x, c) }
+                } else {
+                    let (live, rest) = spare.split_at_mut(c.len());
+                    live.copy_from_slice(c);
+                    rest.fill(0.0);
+                    // SAFETY: the caller vouches for the CPU.
+                    unsafe { tile(step, x, spare) }
+                    c.copy_from_slice(&spare[..c.len()]);
+                }
+            }
+        }
+    }
 }
 
 /// Multiplies panels of `P`; `tiles` gives the [`tile`] of 3 to `WIDTH` columns, compiled for the instruction set.
@@ -31,7 +77,7 @@ pub(super) fn plain<P: Plain>(job: &mut Job<'_, '_>) {
 /// # Safety
 /// The CPU has the features of the tiles.
 #[inline(always)]
-pub(super) unsafe fn multiply<S: Simd, P: Plain, const WIDTH: usize>(
+pub(in crate::linear) unsafe fn multiply<S: Simd, P: Plain, const WIDTH: usize>(
     simd: S,
     job: &mut Job<'_, '_>,
     tiles: fn(usize) -> TileFn,
@@ -49,7 +95,7 @@ pub(super) unsafe fn multiply<S: Simd, P: Plain, const WIDTH: usize>(
             panels::<S, P, 1, 4>(simd, job, 0);
         }
         // SAFETY: the caller vouches for the CPU.
-        _ => unsafe { float::tiles::<P, WIDTH>(job, tiles) },
+        _ => unsafe { tiles_of::<P, WIDTH>(job, tiles) },
     }
 }
 
@@ -119,7 +165,7 @@ fn together<S: Simd, T: Plain, const P: usize, const N: usize>(
 
 /// `c[N][16] += weights * x`, with `x` as `[column][N]`.
 #[inline(always)]
-pub(super) fn tile<S: Simd, P: Plain, const N: usize>(
+pub(in crate::linear) fn tile<S: Simd, P: Plain, const N: usize>(
     simd: S,
     panel: &[u8],
     x: &[f32],

@@ -9,28 +9,28 @@
 
 use bytemuck::Pod;
 
-use super::format::Format;
-use super::{Activations, Arranging, Job, PANEL_ROWS, Tiling, prefetch_line};
+use crate::linear::format::PanelFormat;
+use crate::linear::{Activations, Arranging, Job, PANEL_ROWS, Tiling, prefetch_line};
 
 /// Groups of 32 columns per step.
-pub(super) const STEP: usize = 8;
+pub(in crate::linear) const STEP: usize = 8;
 
 /// A register tile over one step: `c[N][16] += unpacked * activations`, with activations `[block][FIELDS][N]`.
-pub(super) type TileFn<U> = unsafe fn(unpacked: &U, activations: &[i32], c: &mut [f32]);
+pub(in crate::linear) type TileFn<U> = unsafe fn(unpacked: &U, activations: &[i32], c: &mut [f32]);
 
 /// One block of an activation row.
 #[derive(Clone, Copy)]
-pub(super) struct ActBlock<'a> {
-    pub(super) codes: &'a [i8],
+pub(in crate::linear) struct ActBlock<'a> {
+    pub(in crate::linear) codes: &'a [i8],
     /// Of each 16 codes.
-    pub(super) sums: &'a [i32],
-    pub(super) d: f32,
+    pub(in crate::linear) sums: &'a [i32],
+    pub(in crate::linear) d: f32,
 }
 
 /// How an instruction set multiplies a format.
-pub(super) trait Recipe: 'static {
+pub(in crate::linear) trait Recipe: 'static {
     /// The weights.
-    type F: Format;
+    type F: PanelFormat;
     /// One panel over one step, unpacked.
     type Unpacked: Pod;
     /// 32-bit words that a block of an activation row becomes.
@@ -50,7 +50,7 @@ pub(super) trait Recipe: 'static {
 }
 
 /// How [`run`] wants its rows: `[tile][block][FIELDS][tile_rows]`.
-pub(super) const fn arranging<R: Recipe>(stream_rows: usize) -> Arranging {
+pub(in crate::linear) const fn arranging<R: Recipe>(stream_rows: usize) -> Arranging {
     let unpacked = R::PANELS * size_of::<R::Unpacked>();
     Arranging {
         stream_rows,
@@ -66,21 +66,21 @@ fn tiling<R: Recipe>(n: usize, cols: usize) -> Tiling {
 
 /// Copies the words of all codes, `step` apart.
 #[inline(always)]
-pub(super) fn put_codes(codes: &[i8], out: &mut [i32], step: usize) {
+pub(in crate::linear) fn put_codes(codes: &[i8], out: &mut [i32], step: usize) {
     for (j, quad) in codes.as_chunks::<4>().0.iter().enumerate() {
         out[j * step] = i32::from_le_bytes(quad.map(i8::cast_unsigned));
     }
 }
 
 /// Two sums as a pair of int16, which they must fit.
-pub(super) const fn sum_pair(sums: [i32; 2]) -> i32 {
+pub(in crate::linear) const fn sum_pair(sums: [i32; 2]) -> i32 {
     (sums[0] & 0xffff) | (sums[1] << 16)
 }
 
 /// Writes the scale of a block, and behind it what minima are multiplied with: `d * sum` in blocks of 32; in blocks of
 /// 256 pairs of sums, of two groups or of the halves of one.
 #[inline(always)]
-pub(super) fn put_scale<F: Format>(a: ActBlock<'_>, out: &mut [i32], step: usize) {
+pub(in crate::linear) fn put_scale<F: PanelFormat>(a: ActBlock<'_>, out: &mut [i32], step: usize) {
     out[0] = a.d.to_bits().cast_signed();
     if !F::SCALES.min() {
         return;
@@ -99,7 +99,7 @@ pub(super) fn put_scale<F: Format>(a: ActBlock<'_>, out: &mut [i32], step: usize
 }
 
 /// Words of [`put_scale`].
-pub(super) const fn scale_words<F: Format>() -> usize {
+pub(in crate::linear) const fn scale_words<F: PanelFormat>() -> usize {
     1 + match (F::SCALES.min(), F::WHOLE, F::SCALES.halves()) {
         (false, _, _) => 0,
         (true, false, _) => 1,
@@ -127,7 +127,7 @@ fn fill<R: Recipe>(x: &Activations<'_>, tiling: &Tiling, tile: usize, out: &mut 
 ///
 /// # Safety
 /// The CPU has the features of `R`.
-pub(super) unsafe fn run<R: Recipe>(job: &mut Job<'_, '_>) {
+pub(in crate::linear) unsafe fn run<R: Recipe>(job: &mut Job<'_, '_>) {
     let x = job.q8();
     let blocks = x.cols / R::F::BLOCK;
     let Tiling { n_tiles: tiles, tile_rows: width, .. } =
