@@ -8,7 +8,6 @@ use kernels::rows::Pairs;
 use kv::{Layout, TableSpec};
 use program::{CacheOptions, CacheType, Error, Result, Rope, RopePairs};
 
-use crate::geometry::TILE_ROWS;
 use crate::plan::Cached;
 use crate::schedule::Schedule;
 
@@ -17,27 +16,16 @@ use crate::schedule::Schedule;
 pub(crate) struct HeadsCache {
     pub(crate) head: HeadShape,
     pub(crate) layout: Layout,
-    pub(crate) pairs: Pairs,
-    /// Query heads per key-value head.
-    pub(crate) group: usize,
+    /// Most query rows of a tile, over the layers that read it.
+    pub(crate) tile_rows: usize,
     /// Most positions that a query sees; `None`: all.
     window: Option<usize>,
 }
 
 impl HeadsCache {
-    /// Tokens in a tile.
-    pub(crate) fn tile_tokens(&self) -> usize {
-        (TILE_ROWS / self.group).max(1)
-    }
-
-    /// Most rows of a tile; [`TILE_ROWS`] at most, which `lower` ensures by its limit on groups.
-    pub(crate) fn max_rows(&self) -> usize {
-        self.tile_tokens() * self.group
-    }
-
     /// Floats that the partials of one tile and block take.
     pub(crate) fn partial_floats(&self) -> usize {
-        Partials::floats(self.max_rows(), &self.head)
+        Partials::floats(self.tile_rows, &self.head)
     }
 }
 
@@ -127,10 +115,10 @@ fn shape(cached: Cached, options: &CacheOptions) -> Result<CacheShape> {
             let layout = Layout::new(1, shape.block_bytes(), 0);
             CacheShape::Latent(LatentCache { shape, layout })
         }
-        Cached::Heads { n_kv_heads, key_dim, value_dim, window, group, pairs } => {
+        Cached::Heads { n_kv_heads, key_dim, value_dim, window, tile_rows } => {
             let head = HeadShape { key_dim, value_dim, k, v: elem_type(options.v)? };
             let layout = Layout::new(n_kv_heads, head.key_bytes(), head.value_bytes());
-            CacheShape::Heads(HeadsCache { head, layout, pairs, group, window })
+            CacheShape::Heads(HeadsCache { head, layout, tile_rows, window })
         }
     })
 }

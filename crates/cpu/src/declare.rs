@@ -10,14 +10,13 @@ use quant::GgmlType;
 use crate::cache::{CacheShape, cache_shapes};
 use crate::exec::{SequenceRows, StepRows};
 use crate::load::{Workshop, place};
-use crate::lower::{check, lower};
+use crate::lower::lower;
 use crate::mla::{MlaChoice, MlaForm};
 use crate::needs::{Needs, StepShape};
 use crate::schedule::{Loaded, Schedule};
 
-/// Whether phases compute `op`, and kernels read its weights.
+/// Whether kernels read the weights of `op`; phases compute every op.
 pub(crate) fn supports(op: &Op, types: &[GgmlType], isa: Isa) -> Result<()> {
-    check(op)?;
     let latent = matches!(op, Op::LatentAttention(_));
     for (used, ty) in op.facts().weights.iter().zip(types) {
         let numbers = quant::format(*ty).is_some();

@@ -13,18 +13,19 @@
 //!   view        another name of its input
 //! ```
 
+mod act;
 mod experts;
 mod latent;
 
-use kernels::rows::Pairs;
-use program::{Act, CacheKind, Error, Gate, Mask, Node, Op, Program, Result, Score, Uses, ValueId};
+use program::{CacheKind, Error, Gate, Node, Op, Program, Result, Uses, ValueId};
 
-use crate::cache::pairs;
+use act::{gated, unary};
+
 use crate::geometry::TILE_ROWS;
 use crate::mla::MlaChoice;
 use crate::plan::{
-    AttentionPhase, Buffers, Cached, Job, LinearPhase, Link, Matrix, Norm, Operand, Phase, Plan,
-    RowOp,
+    AttentionPhase, Buffers, Cached, Job, LinearPhase, Link, Matrix, NewRows, Norm, Operand, Phase,
+    Plan, RowOp,
 };
 
 /// Lower `program`.
@@ -92,7 +93,6 @@ impl<'a> Lowering<'a> {
         let input = |i: usize| self.operand(node.inputs[i]);
         let phase = match &node.op {
             Op::View => return Ok(()),
-            Op::Act(_) => return Err(unsupported(&node.op)),
             Op::Embed { table } => Phase::Embed { table: *table, out },
             Op::SelectRows => Phase::SelectRows { x: input(0), out },
             Op::RmsNorm { weight, eps } => {
@@ -103,10 +103,12 @@ impl<'a> Lowering<'a> {
                 let norm = Norm { weight: *weight, eps: *eps };
                 return self.row_op(RowOp::Norm { x: input(0), norm, dim, out });
             }
+            Op::Act(act) => {
+                return self.row_op(RowOp::Act { act: unary(*act), x: input(0), out });
+            }
             Op::GatedAct(act) => {
                 let (gate, up) = (input(0), input(1));
-                check_gate(*act)?;
-                return self.row_op(RowOp::GatedAct { act: *act, gate, up, out });
+                return self.row_op(RowOp::GatedAct { act: gated(*act), gate, up, out });
             }
             Op::Add => {
                 let (a, b) = (input(0), input(1));
@@ -135,15 +137,18 @@ impl<'a> Lowering<'a> {
             Op::Experts { .. } => Phase::Experts(self.experts(node)?),
             Op::Linear { .. } => Phase::Linear(self.linear_group(index)),
             Op::Attention(at) => {
-                if !at.appends {
-                    return Err(Error::Unsupported("a cache shared by layers on the CPU".into()));
-                }
-                let scale = scale(&at.score)?;
                 let rope = at.rope.as_ref().map(|rope| self.rope(rope));
-                let [q, k, v] = [0, 1, 2].map(|i| self.operand(node.inputs[i]));
+                let q = self.operand(node.inputs[0]);
+                let new = at.appends.then(|| {
+                    let [k, v] = [1, 2].map(|i| self.operand(node.inputs[i]));
+                    NewRows { k, v }
+                });
                 // q and k are rotated where they are
                 let alone = |i: usize| self.uses.only_reader(node.inputs[i]) == Some(index);
-                if !(alone(0) && alone(1) && v.value != q.value && v.value != k.value) {
+                let apart = |NewRows { k, v }: NewRows| {
+                    alone(1) && v.value != q.value && v.value != k.value
+                };
+                if !(alone(0) && new.is_none_or(apart)) {
                     return Err(Error::Unsupported(
                         "queries or keys that something else reads".into(),
                     ));
@@ -159,10 +164,15 @@ impl<'a> Lowering<'a> {
                         "{group} query heads per key-value head (1..{TILE_ROWS})"
                     )));
                 }
-                let pairs = at.rope.as_ref().map_or(Pairs::HalfSplit, pairs);
-                let cached = Cached::Heads { n_kv_heads, key_dim, value_dim, window, group, pairs };
-                self.caches[at.cache.0 as usize] = Some(cached);
-                Phase::Attention(AttentionPhase { cache: at.cache, rope, scale, q, k, v, out })
+                let (cache, score) = (at.cache, at.score.clone());
+                let phase = AttentionPhase { cache, rope, score, group, q, new, out };
+                let mut tile_rows = phase.tile_rows();
+                let cached = &mut self.caches[at.cache.0 as usize];
+                if let Some(Cached::Heads { tile_rows: known, .. }) = cached {
+                    tile_rows = tile_rows.max(*known);
+                }
+                *cached = Some(Cached::Heads { n_kv_heads, key_dim, value_dim, window, tile_rows });
+                Phase::Attention(phase)
             }
         };
         self.phases.push(phase);
@@ -247,7 +257,6 @@ impl<'a> Lowering<'a> {
             && let node @ Node { op: Op::GatedAct(act), .. } = &program.nodes[reader]
             && let [Some(gate), Some(up)] =
                 [0, 1].map(|i| self.uses.writer(self.uses.root(node.inputs[i])))
-            && check_gate(*act).is_ok()
         {
             let [gate_cols, up_cols] = [0, 1].map(|i| self.operand(node.inputs[i]).cols);
             let both = gate != up
@@ -260,7 +269,7 @@ impl<'a> Lowering<'a> {
                 return Job::Gated {
                     gate: self.matrix(gate),
                     up: self.matrix(up),
-                    act: *act,
+                    act: gated(*act),
                     out: self.operand(node.output),
                 };
             }
@@ -269,7 +278,7 @@ impl<'a> Lowering<'a> {
         Job::One { matrix: self.matrix(index), links, out: self.operand(out) }
     }
 
-    /// Take in the sums and gates of one column that read `id` and only what was computed before; also returns the
+    /// Take in the sums, activations and gates of one column that read `id` and only what was computed before; also returns the
     /// value they end in.
     fn links(&mut self, mut id: ValueId) -> (Vec<Link>, ValueId) {
         let program = self.program;
@@ -281,18 +290,18 @@ impl<'a> Lowering<'a> {
             let (other, link) = match node.op {
                 Op::Add => {
                     let other = if root(0) == id { root(1) } else { root(0) };
-                    (other, Link::Add(self.operand(other)))
+                    (Some(other), Link::Add(self.operand(other)))
                 }
-                Op::GatedAct(act)
-                    if root(1) == id
-                        && self.operand(root(0)).cols == 1
-                        && check_gate(act).is_ok() =>
+                Op::Act(act) => (None, Link::Act(unary(act))),
+                Op::GatedAct(Gate::Act(act))
+                    if root(1) == id && self.operand(root(0)).cols == 1 =>
                 {
-                    (root(0), Link::Gated { act, gate: self.operand(root(0)) })
+                    let gate = self.operand(root(0));
+                    (Some(root(0)), Link::Gated { act: unary(act), gate })
                 }
                 _ => break,
             };
-            if other == id || !settled(other) {
+            if other.is_some_and(|other| other == id || !settled(other)) {
                 break;
             }
             self.taken[reader] = true;
@@ -316,58 +325,6 @@ impl<'a> Lowering<'a> {
         let plan = Plan { phases, buffers, ropes, caches, logits };
         debug_assert_eq!(plan.check(), Ok(()));
         plan
-    }
-}
-
-/// Whether phases compute an op like this.
-///
-/// # Errors
-/// [`Error::Unsupported`], which names what they do not.
-pub(crate) fn check(op: &Op) -> Result<()> {
-    match op {
-        Op::Embed { .. }
-        | Op::RmsNorm { .. }
-        | Op::Linear { .. }
-        | Op::Route(_)
-        | Op::Add
-        | Op::Scale(_)
-        | Op::View
-        | Op::Slice { .. }
-        | Op::SelectRows => Ok(()),
-        Op::Attention(at) if !at.appends => {
-            Err(Error::Unsupported("a cache shared by layers on the CPU".into()))
-        }
-        Op::Attention(at) => scale(&at.score).map(drop),
-        Op::LatentAttention(at) if at.rope.is_none() => {
-            Err(Error::Unsupported("latent attention without rotation on the CPU".into()))
-        }
-        Op::LatentAttention(at) => scale(&at.score).map(drop),
-        Op::Act(_) => Err(unsupported(op)),
-        Op::GatedAct(gate) | Op::Experts { act: gate, .. } => check_gate(*gate),
-    }
-}
-
-/// The factor on scores, if nothing else is asked of them.
-fn scale(score: &Score) -> Result<f32> {
-    let Score { scale, mask, softcap, sinks, temperature, alibi } = score;
-    let refused = [
-        ("a mask that is not causal", *mask != Mask::Causal),
-        ("a softcap of scores", softcap.is_some()),
-        ("sinks", sinks.is_some()),
-        ("a temperature of queries", temperature.is_some()),
-        ("ALiBi", alibi.is_some()),
-    ];
-    match refused.iter().find(|(_, asked)| *asked) {
-        Some((name, _)) => Err(Error::Unsupported(format!("{name} on the CPU"))),
-        None => Ok(*scale),
-    }
-}
-
-/// Refuse a gate that no kernel computes.
-fn check_gate(gate: Gate) -> Result<()> {
-    match gate {
-        Gate::Act(Act::Silu | Act::Sigmoid) => Ok(()),
-        other => Err(Error::Unsupported(format!("{other:?} on the CPU"))),
     }
 }
 

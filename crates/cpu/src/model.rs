@@ -21,6 +21,7 @@ use crate::lower::lower;
 use crate::memory::HugePages;
 use crate::mla::{MlaChoice, MlaForm};
 use crate::needs::{Needs, StepShape};
+use crate::plan::LatentPhase;
 use crate::pool::Pool;
 use crate::schedule::{Loaded, Schedule};
 use crate::weights::Weights;
@@ -147,6 +148,7 @@ impl CpuModel {
             }
             let (start, n) = (session.tables.len(), sequence.tokens.len());
             let capacity = session.tables.capacity();
+            self.program.check_start(start)?;
             if start + n > capacity {
                 return Err(Error::ContextFull { wanted: start + n, capacity });
             }
@@ -158,12 +160,21 @@ impl CpuModel {
 
     /// How latent attention is computed for each sequence.
     fn forms(&self, step: &Step<'_>) -> Vec<MlaForm> {
-        let dims = self.schedule.phases.iter().find_map(|phase| match phase {
-            Loaded::Latent(latent) => Some(&latent.phase.inputs.dims),
+        let mut latents = self.schedule.phases.iter().filter_map(|phase| match phase {
+            Loaded::Latent(latent) => Some(&latent.phase),
             _ => None,
         });
-        let Some(dims) = dims else { return Vec::new() };
-        let form = |sequence: &program::Sequence<'_>| self.form.choose(dims, sequence.prompt);
+        let elides = latents.clone().all(LatentPhase::elides);
+        let Some(dims) = latents.next().map(|latent| &latent.inputs.dims) else {
+            return Vec::new();
+        };
+        let form = |sequence: &program::Sequence<'_>| {
+            match self.form.choose(dims, sequence.prompt) {
+                // the nearest form that computes such scores
+                MlaForm::Elided if !elides => MlaForm::Absorbed,
+                form => form,
+            }
+        };
         step.sequences.iter().map(form).collect()
     }
 

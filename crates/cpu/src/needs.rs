@@ -8,7 +8,7 @@ use crate::exec::{
     split_floats, tile_floats,
 };
 use crate::geometry::LOCAL_ROWS;
-use crate::schedule::{Loaded, LoadedExpand, LoadedLatent, Schedule};
+use crate::schedule::{Loaded, LoadedAttention, LoadedExpand, LoadedLatent, Schedule};
 use crate::weights::PackedLatent;
 
 /// The rows of a step and the caches they read.
@@ -70,7 +70,7 @@ impl Needs {
     pub(crate) fn of(schedule: &Schedule, step: &StepShape<'_>, workers: usize) -> Needs {
         let rows = step.n_tokens.max(step.n_selected);
         let mut experts = ExpertsShape::default();
-        let (mut cols, mut words) = (0, 0);
+        let (mut cols, mut words, mut split) = (0, 0, 0);
         let mut latent = LatentNeeds::default();
         for phase in &schedule.phases {
             match phase {
@@ -94,10 +94,11 @@ impl Needs {
                     let matrices = PackedLatent::all(matrices);
                     latent = latent.max(LatentNeeds::of(dims, None, step.rows, matrices, workers));
                 }
-                Loaded::Embed { .. }
-                | Loaded::Rows(_)
-                | Loaded::Attention(_)
-                | Loaded::SelectRows { .. } => {}
+                Loaded::Attention(LoadedAttention { phase, .. }) => {
+                    let cache = step.caches[phase.cache.0 as usize].heads();
+                    split = split.max(split_floats(phase, cache, step.rows.sequences, workers));
+                }
+                Loaded::Embed { .. } | Loaded::Rows(_) | Loaded::SelectRows { .. } => {}
             }
         }
         let act_rows = rows.max(workers * LOCAL_ROWS);
@@ -105,7 +106,6 @@ impl Needs {
             [experts.f32, experts.q8].map(|kept| usize::from(kept) * experts.inner_rows);
         let heads = || step.caches.iter().filter_map(CacheShape::as_heads);
         let attention = heads().map(scratch_floats).max().unwrap_or(0);
-        let split = heads().map(|cache| split_floats(cache, step.rows.sequences, workers));
         let jobs = schedule.jobs().flat_map(|job| &job.matrices).map(|m| m.kernel);
         let kernels = jobs.chain(schedule.head_matrices().map(|m| m.kernel));
         let peaks = |logits: crate::plan::Operand| {
@@ -123,7 +123,7 @@ impl Needs {
                 attention * 4,
             ],
             peaks: schedule.logits.map_or(0, peaks),
-            partials: 4 * split.max().unwrap_or(0).max(latent.partials()),
+            partials: 4 * split.max(latent.partials()),
             latent,
         }
     }

@@ -4,8 +4,10 @@ mod buffers;
 mod latent;
 mod uses;
 
-use kernels::rows::Pairs;
-use program::{CacheId, Gate, Rope, Router, Rows, ValueId, WeightId};
+use kernels::rows::{Gated, Unary};
+use program::{CacheId, Rope, Router, Rows, Score, ValueId, WeightId};
+
+use crate::geometry::TILE_ROWS;
 
 pub(crate) use buffers::{BufferId, BufferSpec, Buffers};
 pub(crate) use latent::{ExpandPhase, LatentInputs, LatentPhase, Part};
@@ -36,8 +38,13 @@ pub(crate) enum RowOp {
         dim: usize,
         out: Operand,
     },
+    Act {
+        act: Unary,
+        x: Operand,
+        out: Operand,
+    },
     GatedAct {
-        act: Gate,
+        act: Gated,
         gate: Operand,
         up: Operand,
         out: Operand,
@@ -72,6 +79,7 @@ impl RowOp {
     pub(crate) fn out(&self) -> Operand {
         match self {
             RowOp::Norm { out, .. }
+            | RowOp::Act { out, .. }
             | RowOp::GatedAct { out, .. }
             | RowOp::Add { out, .. }
             | RowOp::Scale { out, .. }
@@ -87,14 +95,17 @@ pub(crate) enum Link {
     /// `other + x`.
     Add(Operand),
     /// `act(gate) * x`, with a gate of one column.
-    Gated { act: Gate, gate: Operand },
+    Gated { act: Unary, gate: Operand },
+    /// `act(x)`.
+    Act(Unary),
 }
 
 impl Link {
     /// What it reads.
-    pub(crate) fn operand(&self) -> Operand {
+    pub(crate) fn operand(&self) -> Option<Operand> {
         match self {
-            Link::Add(operand) | Link::Gated { gate: operand, .. } => *operand,
+            Link::Add(operand) | Link::Gated { gate: operand, .. } => Some(*operand),
+            Link::Act(_) => None,
         }
     }
 }
@@ -110,7 +121,7 @@ pub(crate) struct Matrix {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Job {
     One { matrix: Matrix, links: Vec<Link>, out: Operand },
-    Gated { gate: Matrix, up: Matrix, act: Gate, out: Operand },
+    Gated { gate: Matrix, up: Matrix, act: Gated, out: Operand },
 }
 
 impl Job {
@@ -138,11 +149,32 @@ pub(crate) struct AttentionPhase {
     pub(crate) cache: CacheId,
     /// Index in [`Plan::ropes`].
     pub(crate) rope: Option<usize>,
-    pub(crate) scale: f32,
+    pub(crate) score: Score,
+    /// Query heads per key-value head.
+    pub(crate) group: usize,
     pub(crate) q: Operand,
+    /// What goes into the cache; `None` where an earlier phase has put it there.
+    pub(crate) new: Option<NewRows>,
+    pub(crate) out: Operand,
+}
+
+/// Keys and values of a step's rows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct NewRows {
     pub(crate) k: Operand,
     pub(crate) v: Operand,
-    pub(crate) out: Operand,
+}
+
+impl AttentionPhase {
+    /// Tokens whose query heads attend together.
+    pub(crate) fn tile_tokens(&self) -> usize {
+        (TILE_ROWS / self.group).max(1)
+    }
+
+    /// Most query rows that attend together; [`TILE_ROWS`] at most, which `lower` ensures by its limit on groups.
+    pub(crate) fn tile_rows(&self) -> usize {
+        self.tile_tokens() * self.group
+    }
 }
 
 /// What chooses the experts of a row.
@@ -166,7 +198,7 @@ pub(crate) struct ExpertsPhase {
     pub(crate) up: WeightId,
     /// `[n_experts * hidden, width]`.
     pub(crate) down: WeightId,
-    pub(crate) act: Gate,
+    pub(crate) act: Gated,
     pub(crate) n_experts: usize,
     pub(crate) n_used: usize,
     pub(crate) links: Vec<Link>,
@@ -196,9 +228,8 @@ pub(crate) enum Cached {
         value_dim: usize,
         /// Most positions that a query sees; `None`: all.
         window: Option<usize>,
-        /// Query heads per key-value head.
-        group: usize,
-        pairs: Pairs,
+        /// Most query rows of a tile, over the layers that read it.
+        tile_rows: usize,
     },
     /// Latents, a row per position.
     Latent { rank: usize, rope_dim: usize },

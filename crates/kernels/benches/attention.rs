@@ -6,7 +6,7 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use kernels::Isa;
 use kernels::attention::{
-    ATTEND, BLOCK, ElemType, HeadBlock, HeadShape, MERGE, Partials, QueryRows, scratch_floats,
+    ATTEND, BLOCK, ElemType, HeadBlock, HeadShape, MERGE, Partials, QueryRows, Seen, scratch_floats,
 };
 
 const KEYS: usize = 4096;
@@ -63,8 +63,8 @@ fn attend(c: &mut Criterion, group: &str, n: usize, copies: usize) {
         } else {
             group.throughput(Throughput::Elements((4 * n * KEYS * dim) as u64));
         }
-        let (q, visible) = (vec![0.1; n * dim], vec![BLOCK as u32; n]);
-        let rows = QueryRows { q: &q, visible: &visible };
+        let (q, seen) = (vec![0.1; n * dim], vec![Seen::first(BLOCK); n]);
+        let rows = QueryRows::plain(&q, &seen);
         let mut memory = vec![0.0; 2 * Partials::floats(n, &shape)];
         let (state, part) = memory.split_at_mut(Partials::floats(n, &shape));
         let (mut state, mut part) =

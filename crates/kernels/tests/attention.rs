@@ -4,8 +4,8 @@ mod support;
 
 use kernels::Kernel;
 use kernels::attention::{
-    ATTEND, AttendFn, BLOCK, ElemType, HeadBlock, HeadShape, MERGE, Partials, QueryRows,
-    scratch_floats,
+    ATTEND, Alibi, AttendFn, BLOCK, ElemType, HeadBlock, HeadShape, MERGE, Partials, QueryRows,
+    Seen, scratch_floats,
 };
 use support::{Random, assert_same_bits, candidates, naive};
 
@@ -18,27 +18,46 @@ struct Case {
     keys: Vec<u8>,
     values: Vec<u8>,
     q: Vec<f32>,
-    visible: Vec<u32>,
+    seen: Vec<Seen>,
+    softcap: Option<f32>,
+    alibi: Vec<Alibi>,
 }
 
 impl Case {
-    /// Positions that no row sees hold NaN.
+    /// Rows that see the first of a block's positions.
     fn new(shape: HeadShape, visible: Vec<u32>, seed: u64) -> Case {
+        let seen = visible.iter().map(|n| Seen::first(*n as usize)).collect();
+        Case::ranges(shape, seen, seed)
+    }
+
+    /// Positions that no row sees hold NaN.
+    fn ranges(shape: HeadShape, seen: Vec<Seen>, seed: u64) -> Case {
         let mut random = Random::new(seed);
         let (mut keys, mut values) = (vec![0; shape.key_bytes()], vec![0; shape.value_bytes()]);
-        let stored = visible.iter().max().map_or(0, |n| *n as usize);
+        let stored = |position| seen.iter().any(|seen| seen.range().contains(&position));
         for position in 0..BLOCK {
             let (mut key, mut value) =
                 (random.floats(shape.key_dim, 2.0), random.floats(shape.value_dim, 3.0));
-            if position >= stored {
+            if !stored(position) {
                 key.fill(f32::NAN);
                 value.fill(f32::NAN);
             }
             shape.store_key(&mut keys, position, &key);
             shape.store_value(&mut values, position, &value);
         }
-        let q = random.floats(visible.len() * shape.key_dim, 1.0);
-        Case { shape, keys, values, q, visible }
+        let q = random.floats(seen.len() * shape.key_dim, 1.0);
+        Case { shape, keys, values, q, seen, softcap: None, alibi: Vec::new() }
+    }
+
+    /// The same with bounded scores that fall with distance.
+    fn adjusted(self, cap: f32, seed: u64) -> Case {
+        let mut random = Random::new(seed);
+        let alibi = (0..self.seen.len()).map(|_| Alibi {
+            slope: random.floats(1, 0.5)[0],
+            offset: -(random.below(5000) as f32),
+        });
+        let alibi = alibi.collect();
+        Case { softcap: Some(cap), alibi, ..self }
     }
 
     fn block(&self) -> HeadBlock<'_> {
@@ -47,14 +66,16 @@ impl Case {
 
     /// Partials as [`Partials::new`] lays them out. Checks that nothing around them is written.
     fn run(&self, kernel: &Kernel<AttendFn>) -> Vec<f32> {
-        self.run_rows(kernel, 0, self.visible.len())
+        self.run_rows(kernel, 0, self.seen.len())
     }
 
     fn run_rows(&self, kernel: &Kernel<AttendFn>, first: usize, n: usize) -> Vec<f32> {
         let shape = &self.shape;
         let rows = QueryRows {
             q: &self.q[first * shape.key_dim..][..n * shape.key_dim],
-            visible: &self.visible[first..][..n],
+            seen: &self.seen[first..][..n],
+            softcap: self.softcap,
+            alibi: self.alibi.get(first..first + n).unwrap_or(&[]),
         };
         let floats = Partials::floats(n, shape);
         let mut memory = vec![SENTINEL; GUARD + floats + GUARD];
@@ -70,17 +91,21 @@ impl Case {
 
     /// Softmax of one row over this block in f64: greatest score, sum, output.
     fn exact(&self, row: usize) -> (f64, f64, Vec<f64>) {
-        let (shape, seen) = (&self.shape, self.visible[row] as usize);
+        let (shape, seen) = (&self.shape, self.seen[row].range());
         let q = &self.q[row * shape.key_dim..][..shape.key_dim];
         let key = |position, d| f64::from(shape.key_at(&self.keys, position, d));
-        let scores: Vec<f64> = (0..seen)
-            .map(|p| q.iter().enumerate().map(|(d, q)| f64::from(*q) * key(p, d)).sum())
-            .collect();
+        let score = |p: usize| {
+            let dot: f64 = q.iter().enumerate().map(|(d, q)| f64::from(*q) * key(p, d)).sum();
+            let bounded = self.softcap.map(f64::from).map_or(dot, |cap| cap * (dot / cap).tanh());
+            let lean = |a: &Alibi| f64::from(a.slope) * (f64::from(a.offset) + p as f64);
+            bounded + self.alibi.get(row).map_or(0.0, lean)
+        };
+        let scores: Vec<f64> = seen.clone().map(score).collect();
         let max = scores.iter().fold(f64::NEG_INFINITY, |max, s| max.max(*s));
         let weights: Vec<f64> = scores.iter().map(|s| (s - max).exp()).collect();
         let value = |position, e| f64::from(shape.value_at(&self.values, position, e));
         let out = (0..shape.value_dim)
-            .map(|e| weights.iter().enumerate().map(|(p, w)| w * value(p, e)).sum())
+            .map(|e| seen.clone().zip(&weights).map(|(p, w)| w * value(p, e)).sum())
             .collect();
         (max, weights.iter().sum(), out)
     }
@@ -88,6 +113,22 @@ impl Case {
 
 fn shape(key_dim: usize, value_dim: usize, k: ElemType, v: ElemType) -> HeadShape {
     HeadShape { key_dim, value_dim, k, v }
+}
+
+/// Ranges that rows see: a window sliding over the block, one for all, and anything.
+fn ranges(n: usize, seed: u64) -> [Vec<Seen>; 3] {
+    let mut random = Random::new(seed);
+    let window = [1, 7, 16, 100, BLOCK][random.below(5)];
+    let start = random.below(BLOCK + n);
+    let slides = (0..n).map(|i| {
+        let end = start + i / 3 + 1;
+        Seen::within(&(end.saturating_sub(window)..end), 0)
+    });
+    let mut any = || {
+        let from = random.below(BLOCK);
+        Seen::new(from, from + random.below(BLOCK + 1 - from))
+    };
+    [slides.collect(), vec![any(); n], (0..n).map(|_| any()).collect()]
 }
 
 /// How many positions rows see: alike, growing as in a prompt, and anything.
@@ -104,13 +145,17 @@ fn visibles(n: usize, seed: u64) -> [Vec<u32>; 3] {
 fn naive_is_softmax() {
     for k in ElemType::ALL {
         for v in ElemType::ALL {
-            let case = Case::new(shape(80, 48, k, v), vec![0, 1, 2, 15, 16, 17, 100, 255, 256], 3);
+            let case = Case::new(
+                shape(80, 48, k, v),
+                vec![0, 1, 2, 15, 16, 17, 100, (BLOCK - 1) as u32, BLOCK as u32],
+                3,
+            );
             let mut memory = case.run(naive(&ATTEND));
-            let n = case.visible.len();
+            let n = case.seen.len();
             let partials = Partials::new(&mut memory, n, &case.shape);
             for row in 0..n {
                 let (max, sum, out) = case.exact(row);
-                if case.visible[row] == 0 {
+                if case.seen[row] == Seen::NOTHING {
                     assert_eq!((partials.max[row], partials.sum[row]), (f32::NEG_INFINITY, 0.0));
                     continue;
                 }
@@ -147,12 +192,84 @@ fn kernels_match_naive_to_the_bit() {
                 let case = Case::new(shape(key_dim, value_dim, k, v), visible, seed);
                 let want = case.run(naive(&ATTEND));
                 for kernel in candidates(&ATTEND) {
-                    let what =
-                        format!("{} {:?} rows {:?}", kernel.name(), case.shape, case.visible);
+                    let what = format!("{} {:?} rows {:?}", kernel.name(), case.shape, case.seen);
                     assert_same_bits(&case.run(kernel), &want, &what);
                 }
             }
         }
+    }
+}
+
+#[test]
+fn naive_is_softmax_of_what_rows_see() {
+    for (i, ty) in ElemType::ALL.into_iter().enumerate() {
+        for cap in [1.0, 50.0] {
+            let [slides, same, any] = ranges(9, i as u64 + 40);
+            let seen = [slides, same, any].concat();
+            let case = Case::ranges(shape(33, 17, ty, ty), seen, 3).adjusted(cap, 5);
+            let mut memory = case.run(naive(&ATTEND));
+            let n = case.seen.len();
+            let partials = Partials::new(&mut memory, n, &case.shape);
+            for row in (0..n).filter(|row| case.seen[*row] != Seen::NOTHING) {
+                let (max, sum, out) = case.exact(row);
+                let close = |got: f32, want: f64| (f64::from(got) - want).abs() < 3e-4;
+                assert!(close(partials.max[row], max), "{ty:?} row {row}: {max}");
+                let mut got = vec![0.0; 17];
+                partials.finish(row, &mut got);
+                for (got, want) in got.iter().zip(&out) {
+                    assert!(close(*got, want / sum), "{ty:?} row {row}: {got} {}", want / sum);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn ranges_softcap_and_alibi_match_naive_to_the_bit() {
+    for (i, dim) in [33, 64, 80, 128, 256].into_iter().enumerate() {
+        for n in [1, 2, 3, 5, 8, 9, 13, 21, 33] {
+            let seed = (i * 100 + n) as u64;
+            let (k, v) = (ElemType::ALL[(i + n) % 3], ElemType::ALL[(i + n / 3) % 3]);
+            for (j, seen) in ranges(n, seed).into_iter().enumerate() {
+                let mut case = Case::ranges(shape(dim, dim, k, v), seen, seed);
+                if (i + j + n) % 2 == 0 {
+                    case = case.adjusted(if n < 8 { 2.0 } else { 30.0 }, seed);
+                }
+                let want = case.run(naive(&ATTEND));
+                for kernel in candidates(&ATTEND) {
+                    let what = format!("{} {:?} rows {:?}", kernel.name(), case.shape, case.seen);
+                    let mut got = case.run(kernel);
+                    assert_same_bits(&got, &want, &what);
+                    let together = Partials::new(&mut got, n, &case.shape);
+                    let mut alone = case.run_rows(kernel, n - 1, 1);
+                    let alone = Partials::new(&mut alone, 1, &case.shape);
+                    let last = &together.out[(n - 1) * case.shape.value_stride()..];
+                    assert_same_bits(alone.out, last, &what);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sink_is_a_score_without_a_value() {
+    let shape = shape(16, 16, ElemType::F32, ElemType::F32);
+    let case = Case::new(shape, vec![5, 0], 8);
+    let (max, sum, out) = case.exact(0);
+    for kernel in candidates(&MERGE).into_iter().chain([naive(&MERGE)]) {
+        let mut memory = vec![SENTINEL; Partials::floats(2, &shape)];
+        let mut state = Partials::new(&mut memory, 2, &shape);
+        state.start([0.7, 0.7]);
+        let mut block = case.run(naive(&ATTEND));
+        kernel.call(&mut state, &Partials::new(&mut block, 2, &shape));
+        let mut got = [SENTINEL; 16];
+        state.finish(0, &mut got);
+        let all = sum + (0.7 - max).exp();
+        for (got, want) in got.iter().zip(&out) {
+            assert!((f64::from(*got) - want / all).abs() < 1e-5, "{}", kernel.name());
+        }
+        state.finish(1, &mut got);
+        assert_eq!(got, [0.0; 16], "{}", kernel.name());
     }
 }
 
@@ -202,7 +319,8 @@ fn a_row_has_the_same_bits_in_any_company() {
 #[test]
 fn folded_blocks_are_softmax_over_all() {
     let n = 5;
-    let seen = [vec![256; n], vec![256, 0, 3, 256, 256], vec![17, 0, 0, 1, 200]];
+    let all = BLOCK as u32;
+    let seen = [vec![all; n], vec![all, 0, 3, all, all], vec![17, 0, 0, 1, all - 56]];
     let shape = shape(64, 32, ElemType::F16, ElemType::F16);
     let cases: Vec<Case> =
         seen.into_iter().zip(1..).map(|(seen, seed)| Case::new(shape, seen, seed)).collect();
@@ -213,7 +331,9 @@ fn folded_blocks_are_softmax_over_all() {
             q: cases[0].q.clone(),
             keys: c.keys.clone(),
             values: c.values.clone(),
-            visible: c.visible.clone(),
+            seen: c.seen.clone(),
+            softcap: None,
+            alibi: Vec::new(),
             shape,
         })
         .collect();

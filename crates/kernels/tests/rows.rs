@@ -3,7 +3,7 @@
 mod support;
 
 use kernels::rows::{
-    ADD, ADD_WEIGHTED, GATED_SIGMOID, GATED_SILU, PEAK, PEAKS, Pairs, RMS_NORM, ROTATE, rope_angles,
+    ACT, ADD, ADD_WEIGHTED, GATED, Gated, PEAK, PEAKS, Pairs, RMS_NORM, ROTATE, Unary, rope_angles,
 };
 use support::{Random, assert_same_bits, candidates, naive};
 
@@ -32,47 +32,150 @@ fn rms_norm_matches() {
     }
 }
 
-#[test]
-fn gated_silu_matches() {
-    for n in LENGTHS {
-        let mut random = Random::new(n as u64);
-        let (mut gate, up) = (random.floats(n, 20.0), random.floats(n, 3.0));
-        gate.iter_mut().step_by(5).for_each(|x| *x *= 30.0);
-        let mut want = vec![0.0; n];
-        naive(&GATED_SILU).call(&gate, &up, &mut want);
-        for ((gate, up), got) in gate.iter().zip(&up).zip(&want) {
-            let exact = f64::from(*gate) / (1.0 + (-f64::from(*gate)).exp()) * f64::from(*up);
-            assert!(
-                (f64::from(*got) - exact).abs() <= 1e-6 * exact.abs() + 1e-30,
-                "{gate}: {got} and {exact}"
-            );
+const XIELU: Unary = Unary::Xielu { alpha_p: 0.8, alpha_n: 0.9, beta: 0.5, eps: -1e-6 };
+
+const UNARY: [Unary; 10] = [
+    Unary::Silu,
+    Unary::Sigmoid,
+    Unary::Gelu,
+    Unary::GeluErf,
+    Unary::Relu,
+    Unary::Relu2,
+    Unary::Softplus,
+    Unary::Tanh,
+    Unary::Softcap(30.0),
+    XIELU,
+];
+
+fn gates() -> Vec<Gated> {
+    let mut all: Vec<Gated> = UNARY.into_iter().map(Gated::Unary).collect();
+    all.extend([
+        Gated::SwigluOai { alpha: 1.702, limit: 7.0 },
+        Gated::ClampedSwiglu { limit: 5.0, after: false },
+        Gated::ClampedSwiglu { limit: 5.0, after: true },
+        Gated::Situ { gate: 4.0, up: 25.0 },
+    ]);
+    all
+}
+
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+/// The error function by its series; its tail is of no account here.
+fn erf(x: f64) -> f64 {
+    if x.abs() > 5.5 {
+        return x.signum();
+    }
+    let (mut term, mut sum) = (x, x);
+    for n in 1..200 {
+        term *= 2.0 * x * x / f64::from(2 * n + 1);
+        sum += term;
+    }
+    std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum
+}
+
+fn exact(act: Unary, x: f64) -> f64 {
+    match act {
+        Unary::Silu => x * sigmoid(x),
+        Unary::Sigmoid => sigmoid(x),
+        Unary::Gelu => {
+            let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3));
+            x * sigmoid(2.0 * inner)
         }
-        for kernel in candidates(&GATED_SILU) {
-            let mut got = vec![0.0; n];
-            kernel.call(&gate, &up, &mut got);
-            assert_same_bits(&got, &want, kernel.name());
+        Unary::GeluErf => 0.5 * x * (1.0 + erf(x / 2f64.sqrt())),
+        Unary::Relu => x.max(0.0),
+        Unary::Relu2 => x.max(0.0).powi(2),
+        Unary::Softplus => x.max(0.0) + (-x.abs()).exp().ln_1p(),
+        Unary::Tanh => x.tanh(),
+        Unary::Softcap(c) => f64::from(c) * (x / f64::from(c)).tanh(),
+        Unary::Xielu { alpha_p, alpha_n, beta, eps } => {
+            let [alpha_p, alpha_n, beta, eps] = [alpha_p, alpha_n, beta, eps].map(f64::from);
+            let curved =
+                if x > 0.0 { alpha_p * x * x } else { alpha_n * (x.min(eps).exp_m1() - x) };
+            curved + beta * x
+        }
+    }
+}
+
+fn exact_gated(act: Gated, g: f64, u: f64) -> f64 {
+    match act {
+        Gated::Unary(act) => exact(act, g) * u,
+        Gated::SwigluOai { alpha, limit } => {
+            let limit = f64::from(limit);
+            let g = g.min(limit);
+            g * sigmoid(f64::from(alpha) * g) * (u.clamp(-limit, limit) + 1.0)
+        }
+        Gated::ClampedSwiglu { limit, after } => {
+            let limit = f64::from(limit);
+            let silu = |x| exact(Unary::Silu, x);
+            let factor = if after { silu(g).min(limit) } else { silu(g.min(limit)) };
+            factor * u.clamp(-limit, limit)
+        }
+        Gated::Situ { gate, up } => {
+            exact(Unary::Softcap(gate), g) * sigmoid(g) * exact(Unary::Softcap(up), u)
+        }
+    }
+}
+
+/// What may be lost where parts of the size of `x` cancel.
+fn slack(act: Unary, x: f32) -> f64 {
+    if act == XIELU { 1e-6 * f64::from(x.abs()) } else { 0.0 }
+}
+
+/// Numbers of all sizes; some are far out.
+fn inputs(n: usize) -> (Vec<f32>, Vec<f32>) {
+    let mut random = Random::new(n as u64);
+    let (mut x, up) = (random.floats(n, 6.0), random.floats(n, 9.0));
+    x.iter_mut().step_by(5).for_each(|x| *x *= 30.0);
+    x.iter_mut().step_by(7).for_each(|x| *x *= 1e-3);
+    (x, up)
+}
+
+#[test]
+fn unary_activations_match() {
+    for n in LENGTHS {
+        let (x, _) = inputs(n);
+        for act in UNARY {
+            let mut want = x.clone();
+            naive(&ACT).call(act, &mut want);
+            for (x, got) in x.iter().zip(&want) {
+                let exact = exact(act, f64::from(*x));
+                let error = (f64::from(*got) - exact).abs();
+                let bound = 4e-6 * exact.abs() + slack(act, *x) + 1e-12;
+                assert!(error <= bound, "{act:?}({x}): {got} and {exact}");
+            }
+            for kernel in candidates(&ACT) {
+                let mut got = x.clone();
+                kernel.call(act, &mut got);
+                assert_same_bits(&got, &want, &format!("{} {act:?}", kernel.name()));
+            }
         }
     }
 }
 
 #[test]
-fn gated_sigmoid_matches() {
+fn gated_activations_match() {
     for n in LENGTHS {
-        let mut random = Random::new(n as u64);
-        let (gate, up) = (random.floats(n, 40.0), random.floats(n, 3.0));
-        let mut want = vec![0.0; n];
-        naive(&GATED_SIGMOID).call(&gate, &up, &mut want);
-        for ((gate, up), got) in gate.iter().zip(&up).zip(&want) {
-            let exact = f64::from(*up) / (1.0 + (-f64::from(*gate)).exp());
-            assert!(
-                (f64::from(*got) - exact).abs() <= 1e-6 * exact.abs() + 1e-30,
-                "{gate}: {got} and {exact}"
-            );
-        }
-        for kernel in candidates(&GATED_SIGMOID) {
-            let mut got = vec![0.0; n];
-            kernel.call(&gate, &up, &mut got);
-            assert_same_bits(&got, &want, kernel.name());
+        let (gate, up) = inputs(n);
+        for act in gates() {
+            let mut want = vec![0.0; n];
+            naive(&GATED).call(act, &gate, &up, &mut want);
+            for ((g, u), got) in gate.iter().zip(&up).zip(&want) {
+                let exact = exact_gated(act, f64::from(*g), f64::from(*u));
+                let error = (f64::from(*got) - exact).abs();
+                let slack = match act {
+                    Gated::Unary(act) => slack(act, *g) * f64::from(u.abs()),
+                    _ => 0.0,
+                };
+                let bound = 5e-6 * exact.abs() + slack + 1e-11;
+                assert!(error <= bound, "{act:?}({g}, {u}): {got} and {exact}");
+            }
+            for kernel in candidates(&GATED) {
+                let mut got = vec![0.0; n];
+                kernel.call(act, &gate, &up, &mut got);
+                assert_same_bits(&got, &want, &format!("{} {act:?}", kernel.name()));
+            }
         }
     }
 }
@@ -80,15 +183,21 @@ fn gated_sigmoid_matches() {
 #[test]
 fn activations_of_what_is_not_finite_are_not_finite() {
     let gate = [f32::NAN, f32::INFINITY, 0.0, -1e30, f32::NEG_INFINITY];
-    for kernel in candidates(&GATED_SILU).into_iter().chain([naive(&GATED_SILU)]) {
+    for kernel in candidates(&GATED).into_iter().chain([naive(&GATED)]) {
         let mut out = [0.0; 5];
-        kernel.call(&gate, &[1.0; 5], &mut out);
+        kernel.call(Gated::Unary(Unary::Silu), &gate, &[1.0; 5], &mut out);
         assert!(
             out[0].is_nan() && out[1] == f32::INFINITY && out[2] == 0.0,
             "{} {out:?}",
             kernel.name()
         );
         assert!(out[3].abs() < 1e-6 && !out[4].is_finite(), "{} {out:?}", kernel.name());
+        for act in gates() {
+            kernel.call(act, &[f32::NAN; 5], &[1.0; 5], &mut out);
+            assert!(out.iter().all(|x| x.is_nan()), "{} {act:?} of NaN", kernel.name());
+            kernel.call(act, &[1.0; 5], &[f32::NAN; 5], &mut out);
+            assert!(out.iter().all(|x| x.is_nan()), "{} {act:?} times NaN", kernel.name());
+        }
     }
 }
 

@@ -146,11 +146,11 @@ impl Recorder {
         self.push(name, Op::Act(act), &[x], self.shape(x))
     }
 
-    /// An activation of `gate` and `up`; a gate of one column goes with all of up's row.
+    /// An activation of `gate` and `up`; a gate of one column is, activated, the factor of all of up's row.
     ///
     /// # Errors
-    /// [`Error::Operand`] if the shapes differ and the gate is not one column of as many rows, or the activation's
-    /// parameters are no sound numbers.
+    /// [`Error::Operand`] if the shapes differ and the gate is not one column of as many rows whose activation is a
+    /// factor, or the activation's parameters are no sound numbers.
     pub fn gated_act(
         &self,
         name: &str,
@@ -162,7 +162,9 @@ impl Recorder {
         if !act.is_sound() {
             return Err(self.operand(name, "sound parameters".into(), format!("{act:?}")));
         }
-        if factor.cols() != 1 || factor.rows != shape.rows {
+        let factor_of_all =
+            factor.cols() == 1 && factor.rows == shape.rows && matches!(act, Gate::Act(_));
+        if !factor_of_all {
             self.same_shape(name, gate, up)?;
         }
         self.push(name, Op::GatedAct(act), &[gate, up], shape)

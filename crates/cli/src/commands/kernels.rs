@@ -7,7 +7,7 @@ use cpu::Cpu;
 use kernels::attention::{ATTEND, MERGE};
 use kernels::latent::LATENT_ATTEND;
 use kernels::linear::{QUANTIZE_Q8, linear, linear_kernels};
-use kernels::rows::{ADD, ADD_WEIGHTED, GATED_SIGMOID, GATED_SILU, PEAKS, RMS_NORM, ROTATE};
+use kernels::rows::{ACT, ADD, ADD_WEIGHTED, GATED, PEAKS, RMS_NORM, ROTATE};
 use kernels::{Isa, Level, Slot};
 use serde::Serialize;
 
@@ -83,8 +83,8 @@ fn rows(isa: Isa, cpu: Isa) -> Vec<Row> {
         slot(&LATENT_ATTEND, isa, cpu),
         slot(&MERGE, isa, cpu),
         slot(&ADD_WEIGHTED, isa, cpu),
-        slot(&GATED_SILU, isa, cpu),
-        slot(&GATED_SIGMOID, isa, cpu),
+        slot(&ACT, isa, cpu),
+        slot(&GATED, isa, cpu),
         slot(&ADD, isa, cpu),
         slot(&PEAKS, isa, cpu),
     ];

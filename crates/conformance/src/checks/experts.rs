@@ -1,10 +1,12 @@
 //! Mixtures of experts: routers, their experts, whole models and sessions.
 
 use program::{
-    Act, Executor, ExpertWeights, Gating, GroupScore, Groups, Recorder, Result, Router, ValueId,
+    Act, Executor, ExpertWeights, Gate, Gating, GroupScore, Groups, Recorder, Result, Router,
+    ValueId,
 };
 use quant::GgmlType;
 
+use super::acts::all_gates;
 use super::ops::{VOCAB, check, input, types, weight};
 use super::{models, sessions};
 use crate::made::{EXACT, all_logits, program};
@@ -91,7 +93,13 @@ pub(super) fn route_ties(executor: &dyn Executor) {
 }
 
 /// Experts of a width and type, and rows for them: `[n_experts, n_used, hidden, width]`.
-fn mixture(r: &Recorder, ty: GgmlType, shape: [usize; 4], router: &Router) -> Result<ValueId> {
+fn mixture(
+    r: &Recorder,
+    ty: GgmlType,
+    shape: [usize; 4],
+    router: &Router,
+    act: impl Into<Gate>,
+) -> Result<ValueId> {
     let [n_experts, _, hidden, width] = shape;
     let x = input(r, hidden)?;
     let routes = routed(r, n_experts, router, true)?;
@@ -101,7 +109,7 @@ fn mixture(r: &Recorder, ty: GgmlType, shape: [usize; 4], router: &Router) -> Re
         down: weight(r, "down_exps.weight", ty, n_experts * hidden, width),
         n_experts,
     };
-    r.experts("experts", weights, Act::Silu, x, routes)
+    r.experts("experts", weights, act, x, routes)
 }
 
 fn shapes(ty: GgmlType) -> Vec<[usize; 4]> {
@@ -123,8 +131,18 @@ pub(super) fn experts(executor: &dyn Executor) {
         for shape in shapes(ty) {
             let router = top(shape[1]);
             let what = format!("experts of {ty}, {shape:?}");
-            check(executor, bound(ty), &what, |r| mixture(r, ty, shape, &router));
+            check(executor, bound(ty), &what, |r| mixture(r, ty, shape, &router, Act::Silu));
         }
+    }
+}
+
+/// Every activation of gate and up.
+pub(super) fn gates(executor: &dyn Executor) {
+    for gate in all_gates() {
+        let (shape, router) = ([7, 2, 37, 50], top(2));
+        check(executor, 1e-9, &format!("experts with {gate:?}"), |r| {
+            mixture(r, GgmlType::F32, shape, &router, gate)
+        });
     }
 }
 
@@ -137,7 +155,7 @@ pub(super) fn experts_uneven(executor: &dyn Executor) {
         (GgmlType::Q4_0, [6, 2, 96, 64]),
         (GgmlType::Q4K, [6, 2, 256, 512]),
     ] {
-        let program = program(|r| mixture(r, ty, shape, &top(2)));
+        let program = program(|r| mixture(r, ty, shape, &top(2), Act::Silu));
         let mut weights = MemoryWeights::random(&program, 17);
         let bias = program.weights.iter().find(|w| w.name == "scores.bias");
         weights.set(bias.expect("the router has a bias"), &[0.0, 0.0, 0.0, 0.0, 9.0, -9.0]);

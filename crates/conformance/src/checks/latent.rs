@@ -3,11 +3,12 @@
 use ::models::ModelConfig;
 use program::{
     CacheKind, CacheOptions, CacheSpec, CacheType, Executor, Gating, GroupScore, Groups,
-    LatentAttention, LatentUp, Recorder, Result, Rope, RopePairs, RopeScaling, ValueId,
+    LatentAttention, LatentUp, Mask, Recorder, Result, Rope, RopePairs, RopeScaling, ValueId,
 };
 use quant::GgmlType;
 
 use super::ops::{VOCAB, check, fed_in_pieces, input, weight};
+use super::scores::{self, Change};
 use super::{experts, models, sessions};
 use crate::made::{EXACT, all_logits, program, prompt_logits};
 use crate::{Family, Made, Random, assert_close, assert_same_bits, tiny_config, tiny_model};
@@ -60,6 +61,17 @@ fn cases() -> Vec<Case> {
 }
 
 fn record(r: &Recorder, case: &Case, scale: f32) -> Result<ValueId> {
+    record_with(r, case, scale, true, &|_, _, _| ())
+}
+
+/// With what a case asks of rotation and scores.
+fn record_with(
+    r: &Recorder,
+    case: &Case,
+    scale: f32,
+    rotated: bool,
+    change: Change<'_>,
+) -> Result<ValueId> {
     let [heads, dn, dr, dv, rank] = case.widths;
     let x = input(r, 48)?;
     let wq = weight(r, "q.weight", GgmlType::F32, heads * (dn + dr), 48);
@@ -82,7 +94,26 @@ fn record(r: &Recorder, case: &Case, scale: f32) -> Result<ValueId> {
     let cache = r.cache(CacheSpec { layer: 0, kind: CacheKind::Latent { rank, rope_dim: dr } });
     let rope =
         Rope { pairs: case.pairs, dims: dr, theta: 1e4, scaling: case.scaling, factors: None };
-    r.latent_attention("attn", LatentAttention::causal(cache, Some(rope), up, scale), inputs)
+    let mut at = LatentAttention::causal(cache, rotated.then_some(rope), up, scale);
+    change(r, heads, &mut at.score);
+    r.latent_attention("attn", at, inputs)
+}
+
+/// Every mask and field of a score, and keys that are not rotated.
+pub(super) fn scores(executor: &dyn Executor) {
+    let case = &cases()[2];
+    let scale = 0.25;
+    let compare = |what: &str, rotated: bool, change: Change<'_>| {
+        let program = program(|r| record_with(r, case, scale, rotated, change));
+        scores::compare(executor, &format!("latent attention, {what}"), &program);
+    };
+    compare("not rotated", false, &|_, _, _| ());
+    for mask in [Mask::Window(1), Mask::Window(100), Mask::Window(300), Mask::Chunk(100)] {
+        compare(&format!("{mask:?}"), true, &|_, _, score| score.mask = mask);
+    }
+    for (name, change) in scores::fields() {
+        compare(name, true, change);
+    }
 }
 
 fn attend(executor: &dyn Executor, case: &Case, scale: f32, bound: f64) {

@@ -1,11 +1,13 @@
 //! The checks, one file per subject.
 
+mod acts;
 mod caches;
 mod errors;
 mod experts;
 mod latent;
 mod models;
 mod ops;
+mod scores;
 mod sessions;
 mod windows;
 
@@ -28,6 +30,12 @@ pub static CHECKS: &[Check] = &[
     Check { name: "op/elementwise", run: ops::elementwise },
     Check { name: "op/attention", run: ops::attention },
     Check { name: "op/attention_peaked", run: ops::attention_peaked },
+    Check { name: "op/attention_masks", run: scores::masks },
+    Check { name: "op/attention_scores", run: scores::each_field },
+    Check { name: "op/attention_shared", run: scores::shared },
+    Check { name: "op/attention_full", run: scores::full },
+    Check { name: "op/acts", run: acts::unary },
+    Check { name: "op/gates", run: acts::gates },
     Check { name: "model/plain", run: models::plain },
     Check { name: "model/half", run: models::half },
     Check { name: "model/quantized", run: models::quantized },
@@ -40,6 +48,7 @@ pub static CHECKS: &[Check] = &[
     Check { name: "session/replay", run: sessions::replay },
     Check { name: "session/reuse", run: sessions::reuse },
     Check { name: "session/together", run: sessions::together },
+    Check { name: "session/scores", run: scores::sessions },
     Check { name: "cache/precision", run: caches::precision },
     Check { name: "cache/memory", run: caches::memory },
     Check { name: "error/step", run: errors::step },
@@ -60,6 +69,7 @@ pub static EXPERTS: &[Check] = &[
     Check { name: "op/route", run: experts::route },
     Check { name: "op/route_ties", run: experts::route_ties },
     Check { name: "op/experts", run: experts::experts },
+    Check { name: "op/experts_gates", run: experts::gates },
     Check { name: "op/experts_uneven", run: experts::experts_uneven },
     Check { name: "model/experts", run: experts::models },
     Check { name: "session/experts", run: experts::sessions },
@@ -70,6 +80,7 @@ pub static LATENT: &[Check] = &[
     Check { name: "op/slice", run: latent::slice },
     Check { name: "op/latent_attention", run: latent::attention },
     Check { name: "op/latent_attention_peaked", run: latent::attention_peaked },
+    Check { name: "op/latent_attention_scores", run: latent::scores },
     Check { name: "op/latent_attention_of_prompts", run: latent::prompts },
     Check { name: "model/latent", run: latent::models },
     Check { name: "session/latent", run: latent::sessions },

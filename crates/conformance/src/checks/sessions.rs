@@ -1,6 +1,8 @@
 //! Sessions: what was fed, not how, decides the logits. All comparisons here are to the bit, within the executor.
 
-use program::{CacheOptions, CacheType, Executor, Model, Outputs, Sequence, Step};
+use std::sync::Arc;
+
+use program::{CacheOptions, CacheType, Executor, Model, Outputs, Program, Sequence, Step};
 use quant::GgmlType;
 
 use crate::made::{EXACT, all_logits, feed};
@@ -10,11 +12,30 @@ use crate::{Made, Random, assert_same_bits, tiny_config, tiny_model};
 const LONG: usize = 300;
 
 fn model(executor: &dyn Executor, ty: GgmlType) -> Box<dyn Model> {
-    model_of(executor, "qwen2", ty)
+    Made::new(executor, &tiny_model(&tiny_config("qwen2", 64, false), ty), 4).tested
 }
 
-fn model_of(executor: &dyn Executor, architecture: &str, ty: GgmlType) -> Box<dyn Model> {
-    Made::new(executor, &tiny_model(&tiny_config(architecture, 64, false), ty), 4).tested
+/// What is loaded to check sessions.
+pub(super) struct Subject<'a> {
+    /// For messages.
+    pub(super) name: &'a str,
+    /// Types of weights in which chunks are compared.
+    pub(super) types: &'a [GgmlType],
+    /// Its program, of a vocabulary of 97, with weights of a type.
+    pub(super) program: &'a dyn Fn(GgmlType) -> Arc<Program>,
+}
+
+impl Subject<'_> {
+    fn load(&self, executor: &dyn Executor, ty: GgmlType) -> Box<dyn Model> {
+        Made::new(executor, &(self.program)(ty), 4).tested
+    }
+}
+
+/// Check sessions of an architecture.
+fn of(architecture: &str, check: impl Fn(&Subject<'_>)) {
+    let program = |ty| tiny_model(&tiny_config(architecture, 64, false), ty);
+    let types = &[GgmlType::F32, GgmlType::F16, GgmlType::Q8_0, GgmlType::Q4_0];
+    check(&Subject { name: architecture, types, program: &program });
 }
 
 fn tokens(n: usize, seed: u64) -> Vec<u32> {
@@ -45,8 +66,12 @@ pub(super) fn chunks(executor: &dyn Executor) {
 }
 
 pub(super) fn chunks_of(executor: &dyn Executor, architecture: &str) {
-    for ty in [GgmlType::F32, GgmlType::F16, GgmlType::Q8_0, GgmlType::Q4_0] {
-        let model = model_of(executor, architecture, ty);
+    of(architecture, |subject| chunks_in(executor, subject));
+}
+
+pub(super) fn chunks_in(executor: &dyn Executor, subject: &Subject<'_>) {
+    for &ty in subject.types {
+        let model = subject.load(executor, ty);
         let tokens = tokens(LONG, 3);
         for cache in CacheType::ALL {
             let options = CacheOptions { k: cache, v: cache, capacity: LONG };
@@ -56,7 +81,7 @@ pub(super) fn chunks_of(executor: &dyn Executor, architecture: &str) {
                 assert_same_bits(
                     &found,
                     &want,
-                    &format!("{architecture} of {ty}, {} cache, chunks of {chunk}", cache.name()),
+                    &format!("{} of {ty}, {} cache, chunks of {chunk}", subject.name, cache.name()),
                 );
             }
         }
@@ -68,7 +93,11 @@ pub(super) fn rollback(executor: &dyn Executor) {
 }
 
 pub(super) fn rollback_of(executor: &dyn Executor, architecture: &str) {
-    let model = model_of(executor, architecture, GgmlType::Q8_0);
+    of(architecture, |subject| rollback_in(executor, subject));
+}
+
+pub(super) fn rollback_in(executor: &dyn Executor, subject: &Subject<'_>) {
+    let model = subject.load(executor, GgmlType::Q8_0);
     let (first, second) = (tokens(LONG, 5), tokens(20, 6));
     for cache in CacheType::ALL {
         let options = CacheOptions { k: cache, v: cache, capacity: 512 };
@@ -96,7 +125,11 @@ pub(super) fn fork(executor: &dyn Executor) {
 }
 
 pub(super) fn fork_of(executor: &dyn Executor, architecture: &str) {
-    let model = model_of(executor, architecture, GgmlType::Q8_0);
+    of(architecture, |subject| fork_in(executor, subject));
+}
+
+pub(super) fn fork_in(executor: &dyn Executor, subject: &Subject<'_>) {
+    let model = subject.load(executor, GgmlType::Q8_0);
     let (prompt, a, b) = (tokens(LONG, 7), tokens(12, 8), tokens(12, 9));
     for cache in CacheType::ALL {
         let options = CacheOptions { k: cache, v: cache, capacity: 512 };
@@ -146,9 +179,13 @@ pub(super) fn reuse(executor: &dyn Executor) {
     reuse_of(executor, "qwen2");
 }
 
-/// What a session takes over of another one has the bits it would have computed, and neither disturbs the other.
 pub(super) fn reuse_of(executor: &dyn Executor, architecture: &str) {
-    let model = model_of(executor, architecture, GgmlType::Q8_0);
+    of(architecture, |subject| reuse_in(executor, subject));
+}
+
+/// What a session takes over of another one has the bits it would have computed, and neither disturbs the other.
+pub(super) fn reuse_in(executor: &dyn Executor, subject: &Subject<'_>) {
+    let model = subject.load(executor, GgmlType::Q8_0);
     let (prompt, a, b) = (tokens(2 * LONG, 13), tokens(12, 14), tokens(12, 15));
     for cache in CacheType::ALL {
         let options = CacheOptions { k: cache, v: cache, capacity: 1024 };
@@ -220,8 +257,12 @@ pub(super) fn together(executor: &dyn Executor) {
 }
 
 pub(super) fn together_of(executor: &dyn Executor, architecture: &str) {
+    of(architecture, |subject| together_in(executor, subject));
+}
+
+pub(super) fn together_in(executor: &dyn Executor, subject: &Subject<'_>) {
     for ty in [GgmlType::F32, GgmlType::Q8_0] {
-        let model = model_of(executor, architecture, ty);
+        let model = subject.load(executor, ty);
         let prompts = [tokens(30, 13), tokens(3, 14), tokens(270, 15), tokens(1, 16)];
         let outputs = [Outputs::All, Outputs::Last, Outputs::None, Outputs::Last];
         let sessions = prompts.each_ref().map(|prompt| {

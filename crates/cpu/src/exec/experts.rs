@@ -266,7 +266,7 @@ impl<'a> Exec<'a> {
             kernel.run(bytes, &x, arranged, tile, scratch.kernel);
         }
         let act = &mut rest[..len];
-        self.kernels.gated_act(mix.phase.act, gate, up, act);
+        self.kernels.gated.call(mix.phase.act, gate, up, act);
         let cols = panels.start * PANEL_ROWS..mix.width().min(panels.end * PANEL_ROWS);
         let rows = &mut gate[..n * cols.len()];
         for (panel, tile) in act.chunks_exact(n * PANEL_ROWS).enumerate() {

@@ -229,7 +229,7 @@ impl<'a> Exec<'a> {
         match (job, computed) {
             (Job::Gated { act, out, .. }, [Some(gate), Some(up)]) => {
                 let tile = tiles.next().expect("scratch holds three tiles");
-                self.kernels.gated_act(*act, gate, up, tile);
+                self.kernels.gated.call(*act, gate, up, tile);
                 self.store(tile, *out, panels.start, rows, &[]);
             }
             (Job::One { links, out, .. }, [Some(tile), _]) => {
@@ -309,12 +309,14 @@ impl<'a> Exec<'a> {
                     }
                 }
             }
+            Link::Act(act) => self.kernels.act.call(act, tile),
             Link::Gated { act, gate } => {
                 let mut factors = [0.0; PANEL_ROWS];
                 let gates = self.operand_rows(gate, rows).chunks(PANEL_ROWS);
                 for (gates, tile) in gates.zip(tile.chunks_mut(PANEL_ROWS * PANEL_ROWS)) {
                     let factors = &mut factors[..gates.len()];
-                    self.kernels.gated_act(act, gates, &[1.0; PANEL_ROWS][..gates.len()], factors);
+                    factors.copy_from_slice(gates);
+                    self.kernels.act.call(act, factors);
                     for (lanes, factor) in tile.chunks_exact_mut(PANEL_ROWS).zip(factors) {
                         lanes.iter_mut().for_each(|lane| *lane *= *factor);
                     }

@@ -8,6 +8,7 @@ mod latent;
 mod linear;
 mod route;
 mod rows;
+mod score;
 mod sort;
 
 use std::ops::Range;
@@ -16,11 +17,11 @@ use std::time::{Duration, Instant};
 use kernels::attention::{ATTEND, AttendFn, MERGE, MergeFn};
 use kernels::linear::{Activations, F32Rows, Q8Rows, QUANTIZE_Q8, QuantizeQ8};
 use kernels::rows::{
-    ADD, ADD_WEIGHTED, AddWeightedFn, BinaryFn, GATED_SIGMOID, GATED_SILU, PEAKS, PeaksFn,
+    ACT, ADD, ADD_WEIGHTED, ActFn, AddWeightedFn, BinaryFn, GATED, GatedFn, PEAKS, PeaksFn,
     RMS_NORM, ROTATE, RmsNormFn, RotateFn,
 };
 use kernels::{Isa, Kernel};
-use program::{Act, Gate, Rows};
+use program::Rows;
 
 pub(crate) use arrange::Arrangements;
 pub(crate) use attention::{scratch_floats, split_floats};
@@ -42,8 +43,8 @@ use crate::weights::Weights;
 /// The kernels chosen for this CPU, matrices apart.
 pub(crate) struct Kernels {
     rms_norm: &'static Kernel<RmsNormFn>,
-    gated_silu: &'static Kernel<BinaryFn>,
-    gated_sigmoid: &'static Kernel<BinaryFn>,
+    act: &'static Kernel<ActFn>,
+    gated: &'static Kernel<GatedFn>,
     add_weighted: &'static Kernel<AddWeightedFn>,
     add: &'static Kernel<BinaryFn>,
     rotate: &'static Kernel<RotateFn>,
@@ -58,8 +59,8 @@ impl Kernels {
     pub(crate) fn pick(isa: Isa) -> Kernels {
         Kernels {
             rms_norm: RMS_NORM.pick(isa),
-            gated_silu: GATED_SILU.pick(isa),
-            gated_sigmoid: GATED_SIGMOID.pick(isa),
+            act: ACT.pick(isa),
+            gated: GATED.pick(isa),
             add_weighted: ADD_WEIGHTED.pick(isa),
             add: ADD.pick(isa),
             rotate: ROTATE.pick(isa),
@@ -74,14 +75,6 @@ impl Kernels {
     /// See [`program::StepOut::peaks`]; NaN where a logit is not finite.
     pub(crate) fn peaks(&self, logits: &[f32], out: &mut [f32]) {
         self.peaks.call(logits, out);
-    }
-
-    fn gated_act(&self, act: Gate, gate: &[f32], up: &[f32], out: &mut [f32]) {
-        match act {
-            Gate::Act(Act::Silu) => self.gated_silu.call(gate, up, out),
-            Gate::Act(Act::Sigmoid) => self.gated_sigmoid.call(gate, up, out),
-            other => unreachable!("`lower` lets no {other:?} pass"),
-        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Phases whose rows are independent: dealt to the workers by row.
 
+use kernels::rows::Gated;
+
 use super::experts::MixScratch;
 use super::route::route;
 use super::{Exec, split};
@@ -51,9 +53,13 @@ impl Exec<'_> {
                     self.kernels.rms_norm.call(x, weight, norm.eps, out);
                 }
             }
-            RowOp::GatedAct { act, gate, up, .. } if gate.cols == 1 => {
-                let mut factor = [0.0];
-                self.kernels.gated_act(*act, self.row(*gate, row), &[1.0], &mut factor);
+            RowOp::Act { act, x, .. } => {
+                out.copy_from_slice(self.row(*x, row));
+                self.kernels.act.call(*act, out);
+            }
+            RowOp::GatedAct { act: Gated::Unary(act), gate, up, .. } if gate.cols == 1 => {
+                let mut factor = [self.row(*gate, row)[0]];
+                self.kernels.act.call(*act, &mut factor);
                 for (out, x) in out.iter_mut().zip(self.row(*up, row)) {
                     *out = factor[0] * x;
                 }
@@ -63,7 +69,7 @@ impl Exec<'_> {
                 route(scores, router, self.bias(router), out, &mut mixture.route);
             }
             RowOp::GatedAct { act, gate, up, .. } => {
-                self.kernels.gated_act(*act, self.row(*gate, row), self.row(*up, row), out);
+                self.kernels.gated.call(*act, self.row(*gate, row), self.row(*up, row), out);
             }
             RowOp::Add { a, b, .. } => {
                 self.kernels.add.call(self.row(*a, row), self.row(*b, row), out)

@@ -2,7 +2,8 @@
 
 use program::{Node, Op, Result};
 
-use super::{Lowering, check_gate};
+use super::Lowering;
+use super::act::gated;
 use crate::plan::{ExpertsPhase, Routes};
 
 impl Lowering<'_> {
@@ -18,7 +19,7 @@ impl Lowering<'_> {
         let &Op::Experts { gate, up, down, act, n_experts, n_used } = &node.op else {
             unreachable!("`node` matched the op")
         };
-        check_gate(act)?;
+        let act = gated(act);
         let (x, norm) = self.normed(self.uses.root(node.inputs[0]));
         let source = self.uses.root(node.inputs[1]);
         let routes = self.operand(source);

@@ -1,13 +1,13 @@
 //! Latent attention: takes in the slices of its inputs and the norm of the latents.
 
-use program::{Error, LatentAttention, Node, Op, Result, ValueId};
+use program::{LatentAttention, Node, Op, Result, ValueId};
 
 use super::Lowering;
 use crate::mla::MlaDims;
 use crate::plan::{
-    AttentionPhase, Cached, ExpandPhase, LatentInputs, LatentPhase, Norm, Operand, Part, Phase,
+    AttentionPhase, Cached, ExpandPhase, LatentInputs, LatentPhase, NewRows, Norm, Operand, Part,
+    Phase,
 };
-use kernels::rows::Pairs;
 
 /// Which of the op's inputs is the latent.
 const LATENT: usize = 2;
@@ -20,11 +20,6 @@ impl Lowering<'_> {
         let Op::LatentAttention(LatentAttention { cache, rope, up, score }) = &node.op else {
             unreachable!("the caller found a latent attention");
         };
-        let scale = super::scale(score)?;
-        let Some(rope) = rope else {
-            let what = "latent attention without rotation on the CPU";
-            return Err(Error::Unsupported(what.into()));
-        };
         let (norm, c) = match self.norm_of_latent(node) {
             Some((norm, c)) => (Some(norm), c),
             None => (None, node.inputs[LATENT]),
@@ -34,7 +29,7 @@ impl Lowering<'_> {
         let (n_heads, rank) = (dims.n_heads, dims.rank);
         let inputs = LatentInputs {
             cache: *cache,
-            rope: self.rope(rope),
+            rope: rope.as_ref().map(|rope| self.rope(rope)),
             up: *up,
             dims,
             q_nope: self.part(node.inputs[0]),
@@ -46,7 +41,7 @@ impl Lowering<'_> {
         let place = cache.0 as usize;
         if !self.form.is_expanded() {
             self.caches[place] = Some(Cached::Latent { rank, rope_dim: dims.rope_dim });
-            self.phases.push(Phase::Latent(LatentPhase { inputs, scale, out }));
+            self.phases.push(Phase::Latent(LatentPhase { inputs, score: score.clone(), out }));
             return Ok(());
         }
         let (keys, values) = (n_heads * dims.key_dim(), out.cols);
@@ -56,24 +51,16 @@ impl Lowering<'_> {
             cols,
         });
         self.phases.push(Phase::Expand(ExpandPhase { inputs, rows, q, k, v }));
-        let cache = *cache;
+        let (cache, score, new) = (*cache, score.clone(), Some(NewRows { k, v }));
+        let attention = AttentionPhase { cache, rope: None, score, group: 1, q, new, out };
         self.caches[place] = Some(Cached::Heads {
             n_kv_heads: n_heads,
             key_dim: dims.key_dim(),
             value_dim: dims.value_dim,
             window: None,
-            group: 1,
-            pairs: Pairs::HalfSplit,
+            tile_rows: attention.tile_rows(),
         });
-        self.phases.push(Phase::Attention(AttentionPhase {
-            cache,
-            rope: None,
-            scale,
-            q,
-            k,
-            v,
-            out,
-        }));
+        self.phases.push(Phase::Attention(attention));
         Ok(())
     }
 

@@ -153,10 +153,10 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
-    use program::WeightId;
+    use program::{Score, WeightId};
 
     use super::*;
-    use crate::plan::{AttentionPhase, RowOp};
+    use crate::plan::{AttentionPhase, NewRows, RowOp};
 
     fn x(value: u32) -> Operand {
         Operand { value: ValueId(value), rows: Rows::Tokens, cols: 8 }
@@ -188,8 +188,9 @@ mod tests {
     fn bad_plans_are_caught() {
         let attention = |q, k, v, out| {
             let [q, k, v, out] = [q, k, v, out].map(x);
-            let (cache, rope, scale) = (program::CacheId(0), None, 1.0);
-            Phase::Attention(AttentionPhase { cache, rope, scale, q, k, v, out })
+            let (cache, rope, score) = (program::CacheId(0), None, Score::causal(1.0));
+            let new = Some(NewRows { k, v });
+            Phase::Attention(AttentionPhase { cache, rope, score, group: 1, q, new, out })
         };
         let rows = |ops: Vec<RowOp>| Phase::Rows(ops);
         for (phases, problem) in [

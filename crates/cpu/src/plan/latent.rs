@@ -1,6 +1,6 @@
 //! Phases of latent attention.
 
-use program::{CacheId, LatentUp};
+use program::{CacheId, LatentUp, Mask, Score};
 
 use super::{Norm, Operand};
 use crate::mla::MlaDims;
@@ -18,7 +18,7 @@ pub(crate) struct Part {
 pub(crate) struct LatentInputs {
     pub(crate) cache: CacheId,
     /// Index in [`Plan::ropes`](super::Plan::ropes).
-    pub(crate) rope: usize,
+    pub(crate) rope: Option<usize>,
     pub(crate) up: LatentUp,
     pub(crate) dims: MlaDims,
     pub(crate) q_nope: Part,
@@ -33,8 +33,16 @@ pub(crate) struct LatentInputs {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LatentPhase {
     pub(crate) inputs: LatentInputs,
-    pub(crate) scale: f32,
+    pub(crate) score: Score,
     pub(crate) out: Operand,
+}
+
+impl LatentPhase {
+    /// Whether query rows of all heads can go over the cached rows as they are.
+    pub(crate) fn elides(&self) -> bool {
+        let Score { scale: _, mask, softcap, sinks: _, temperature: _, alibi } = &self.score;
+        *mask == Mask::Causal && softcap.is_none() && alibi.is_none()
+    }
 }
 
 /// Rotated queries, keys and values of every head, for an attention phase that follows.

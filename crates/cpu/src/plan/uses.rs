@@ -49,17 +49,19 @@ impl Phase {
                         Job::One { links, out, .. } => (links.as_slice(), *out),
                         Job::Gated { out, .. } => (&[][..], *out),
                     };
-                    read(links.iter().map(|link| link.operand())).chain(write(out))
+                    read(links.iter().filter_map(|link| link.operand())).chain(write(out))
                 });
                 read([linear.x]).chain(jobs).collect()
             }
             Phase::Experts(phase) => {
-                let links = phase.links.iter().map(|link| link.operand());
+                let links = phase.links.iter().filter_map(|link| link.operand());
                 let all = read([phase.x]).chain(routes(&phase.routes)).chain(read(links));
                 all.chain(write(phase.out)).collect()
             }
-            Phase::Attention(AttentionPhase { q, k, v, out, .. }) => {
-                uses(Access::Change, [*q, *k]).chain(read([*v])).chain(write(*out)).collect()
+            Phase::Attention(AttentionPhase { q, new, out, .. }) => {
+                let changed = [*q].into_iter().chain(new.map(|new| new.k));
+                let values = read(new.map(|new| new.v));
+                uses(Access::Change, changed).chain(values).chain(write(*out)).collect()
             }
             Phase::Latent(phase) => read(latent(&phase.inputs)).chain(write(phase.out)).collect(),
             Phase::Expand(phase) => read(latent(&phase.inputs))
@@ -87,6 +89,7 @@ impl RowOp {
     fn inputs(&self) -> Vec<Operand> {
         match self {
             RowOp::Norm { x, .. }
+            | RowOp::Act { x, .. }
             | RowOp::Scale { x, .. }
             | RowOp::Slice { x, .. }
             | RowOp::Route { scores: x, .. } => vec![*x],

@@ -1,7 +1,7 @@
 //! Attention over 16 lanes, for every instruction set that has them.
 //!
 //! ```text
-//! scores[row][position] = q[row] . key[position]      tile by tile, rows in register groups
+//! scores[row][position] = q[row] . key[position]      tile by tile, rows in register groups; bounded, leant
 //! max, weights = exp(scores - max), sum               row by row, 16 positions at a time
 //! out[row] = Σ weights[row][position] * value         16 elements at a time, rows in register groups
 //! ```
@@ -9,10 +9,12 @@
 //! by row, so nothing a row may not see is ever multiplied into it. Elements of f16 are converted as they are read,
 //! once per group; those of q8_0 once for all rows, a cache-sized piece at a time.
 
+use std::ops::Range;
+
 use super::layout::{BLOCK, ElemType, GROUP, HeadShape, TILE};
 use super::product::{ByRow, Elem, Half, Product, Single};
-use super::{CHUNK, HeadBlock, Partials, QueryRows};
-use crate::lanes::{Simd, exp, to_array};
+use super::{Alibi, CHUNK, HeadBlock, Partials, QueryRows, Seen};
+use crate::lanes::{Simd, exp, tanh, to_array};
 use crate::math::{LANES, max_lanes, sum_lanes};
 
 /// The [`ATTEND`](super::ATTEND) op.
@@ -24,15 +26,25 @@ pub(super) fn attend<S: Simd>(
     out: &mut Partials<'_>,
     scratch: &mut [f32],
 ) {
-    let (scores, buffer) = scratch.split_at_mut(rows.visible.len() * BLOCK);
+    let (scores, buffer) = scratch.split_at_mut(rows.seen.len() * BLOCK);
     score(simd, block, rows, scores, buffer);
+    if let Some(cap) = rows.softcap {
+        for (seen, scores) in rows.seen.iter().zip(scores.chunks_exact_mut(BLOCK)) {
+            bound(simd, scores, *seen, cap);
+        }
+    }
+    for ((seen, scores), alibi) in
+        rows.seen.iter().zip(scores.chunks_exact_mut(BLOCK)).zip(rows.alibi)
+    {
+        lean(simd, scores, *seen, *alibi);
+    }
     for ((seen, scores), (max, sum)) in rows
-        .visible
+        .seen
         .iter()
         .zip(scores.chunks_exact_mut(BLOCK))
         .zip(out.max.iter_mut().zip(out.sum.iter_mut()))
     {
-        (*max, *sum) = soften(simd, scores, *seen as usize);
+        (*max, *sum) = soften(simd, scores, *seen);
     }
     gather(simd, block, rows, scores, out.out, buffer);
 }
@@ -42,20 +54,29 @@ pub(super) fn attend<S: Simd>(
 struct Rows {
     first: usize,
     n: usize,
-    /// Positions all of them see.
+    /// First position any of them sees.
+    from: usize,
+    /// First position all of them have reached.
+    together: usize,
+    /// End of what all of them see.
     least: usize,
-    /// Positions any of them sees.
+    /// End of what any of them sees.
     most: usize,
 }
 
 /// Rows in groups of nearly equal size, at most [`Simd::ROWS`]: group `i` of `count`.
 #[inline(always)]
-fn group(visible: &[u32], i: usize, count: usize) -> Rows {
-    let (first, end) = (i * visible.len() / count, (i + 1) * visible.len() / count);
-    let seen = &visible[first..end];
-    let least = seen.iter().min().map_or(0, |n| *n as usize);
-    let most = seen.iter().max().map_or(0, |n| *n as usize);
-    Rows { first, n: end - first, least, most }
+fn group(seen: &[Seen], i: usize, count: usize) -> Rows {
+    let (first, end) = (i * seen.len() / count, (i + 1) * seen.len() / count);
+    let mut group = Rows { first, n: end - first, from: BLOCK, together: 0, least: BLOCK, most: 0 };
+    for seen in &seen[first..end] {
+        let Range { start, end } = seen.range();
+        group.from = group.from.min(if end > 0 { start } else { BLOCK });
+        group.together = group.together.max(start);
+        group.least = group.least.min(end);
+        group.most = group.most.max(end);
+    }
+    group
 }
 
 /// `scores`: `[n_rows, BLOCK]`, whole tiles up to what each group sees.
@@ -77,9 +98,10 @@ fn score<S: Simd>(
             score_tiles::<S, Half>(simd, rows, (block.keys, tile_bytes), all, scores);
         }
         ElemType::Q8_0 => {
-            let most = rows.visible.iter().max().map_or(0, |n| *n as usize).div_ceil(TILE);
+            let Rows { from, most, .. } = group(rows.seen, 0, 1);
+            let most = most.div_ceil(TILE);
             let step = (CHUNK / (dim * TILE)).max(1);
-            for first in (0..most).step_by(step) {
+            for first in (from / TILE..most).step_by(step) {
                 let end = (first + step).min(most);
                 for tile in first..end {
                     let keys = &block.keys[tile * tile_bytes..][..tile_bytes];
@@ -106,26 +128,27 @@ fn score_tiles<S: Simd, E: Elem>(
     (first, end): (usize, usize),
     scores: &mut [f32],
 ) {
-    let count = rows.visible.len().div_ceil(S::ROWS);
-    let dim = rows.q.len() / rows.visible.len().max(1);
+    let count = rows.seen.len().div_ceil(S::ROWS);
+    let dim = rows.q.len() / rows.seen.len().max(1);
     for i in 0..count {
-        let group = group(rows.visible, i, count);
+        let group = group(rows.seen, i, count);
+        let start = first.max(group.from / TILE);
+        let columns = group.most.div_ceil(TILE).min(end).saturating_sub(start);
+        if columns == 0 {
+            continue;
+        }
         let product = Product {
             a: &rows.q[group.first * dim..],
             a_stride: dim,
-            b: keys.0,
+            b: &keys.0[(start - first) * keys.1..],
             b_step: E::BYTES,
             b_column: keys.1,
             depth: dim,
-            out: &mut scores[group.first * BLOCK + first * TILE..],
+            out: &mut scores[group.first * BLOCK + start * TILE..],
             out_stride: BLOCK,
             add: false,
         };
-        product.run::<S, E, ByRow>(
-            simd,
-            group.n,
-            group.most.div_ceil(TILE).min(end).saturating_sub(first),
-        );
+        product.run::<S, E, ByRow>(simd, group.n, columns);
     }
 }
 
@@ -143,14 +166,49 @@ fn widen_keys<S: Simd>(simd: S, shape: &HeadShape, tile: &[u8], out: &mut [f32])
     }
 }
 
-/// Scores of the first `seen` positions become weights; returns the greatest score and the sum of weights.
+/// The tiles of a row's scores that hold positions it sees, and the first of those positions' place there.
 #[inline(always)]
-fn soften<S: Simd>(simd: S, scores: &mut [f32], seen: usize) -> (f32, f32) {
+fn seen_tiles(scores: &mut [f32], seen: Seen) -> (&mut [[f32; TILE]], usize) {
+    let Range { start, end } = seen.range();
+    let first = start / TILE * TILE;
+    (scores[first..end.next_multiple_of(TILE)].as_chunks_mut::<TILE>().0, start - first)
+}
+
+/// Bounds the scores of a row: `cap * tanh(s / cap)`.
+#[inline(always)]
+fn bound<S: Simd>(simd: S, scores: &mut [f32], seen: Seen, cap: f32) {
+    let (cap, inverse) = (simd.splat(cap), simd.splat(1.0 / cap));
+    for tile in seen_tiles(scores, seen).0 {
+        let x = simd.mul(simd.load(tile), inverse);
+        simd.store(simd.mul(cap, tanh(simd, x)), tile);
+    }
+}
+
+/// Adds ALiBi to the scores of a row.
+#[inline(always)]
+fn lean<S: Simd>(simd: S, scores: &mut [f32], seen: Seen, alibi: Alibi) {
+    let lanes: [f32; TILE] = std::array::from_fn(|i| i as f32);
+    let lanes = simd.load(&lanes);
+    let first = seen.range().start / TILE * TILE;
+    for (i, tile) in seen_tiles(scores, seen).0.iter_mut().enumerate() {
+        // whole numbers, which f32 adds exactly
+        let distance = simd.add(simd.splat(alibi.offset + (first + i * TILE) as f32), lanes);
+        simd.store(simd.fma(simd.splat(alibi.slope), distance, simd.load(tile)), tile);
+    }
+}
+
+/// Scores of the positions that a row sees become weights; returns the greatest score and the sum of weights.
+#[inline(always)]
+fn soften<S: Simd>(simd: S, scores: &mut [f32], seen: Seen) -> (f32, f32) {
     let nothing = simd.splat(f32::NEG_INFINITY);
-    let (tiles, _) = scores[..seen.next_multiple_of(TILE)].as_chunks_mut::<TILE>();
+    let (tiles, before) = seen_tiles(scores, seen);
+    if before > 0 {
+        tiles[0][..before].fill(f32::NEG_INFINITY);
+    }
+    let end = before + seen.range().len();
     let mut max = nothing;
     for (i, tile) in tiles.iter_mut().enumerate() {
-        let x = simd.first(simd.load(tile), seen - i * TILE, nothing);
+        let x = simd.first(simd.load(tile), end - i * TILE, nothing);
         simd.store(x, tile);
         max = simd.max(x, max);
     }
@@ -175,51 +233,66 @@ fn gather<S: Simd>(
     buffer: &mut [f32],
 ) {
     let (stride, tile_bytes) = (block.shape.value_stride(), block.shape.value_tile_bytes());
+    let whole = Piece { values: block.values, first: 0, end: BLOCK, starts: true };
     match block.shape.v {
         ElemType::F32 => {
-            gather_rows::<S, Single>(simd, rows.visible, block.values, (0, BLOCK), weights, out)
+            gather_rows::<S, Single>(simd, rows.seen, &whole, weights, out);
         }
         ElemType::F16 => {
-            gather_rows::<S, Half>(simd, rows.visible, block.values, (0, BLOCK), weights, out);
+            gather_rows::<S, Half>(simd, rows.seen, &whole, weights, out);
         }
         ElemType::Q8_0 => {
-            let most = rows.visible.iter().max().map_or(0, |n| *n as usize);
+            let Rows { from, most, .. } = group(rows.seen, 0, 1);
             let step = (CHUNK / (stride * TILE)).max(1) * TILE;
-            for first in (0..most.max(1)).step_by(step) {
+            let start = from.min(most) / step * step;
+            for first in (start..most.max(start + 1)).step_by(step) {
                 let end = (first + step).min(BLOCK);
-                for tile in first / TILE..end.min(most).div_ceil(TILE) {
+                for tile in first.max(from) / TILE..end.min(most).div_ceil(TILE) {
                     let values = &block.values[tile * tile_bytes..][..tile_bytes];
                     let at = (tile * TILE - first) * stride;
                     widen_values(simd, &block.shape, values, &mut buffer[at..][..TILE * stride]);
                 }
                 let wide = bytemuck::cast_slice(&*buffer);
-                gather_rows::<S, Single>(simd, rows.visible, wide, (first, end), weights, out);
+                let part = Piece { values: wide, first, end, starts: first == start };
+                gather_rows::<S, Single>(simd, rows.seen, &part, weights, out);
             }
         }
     }
 }
 
-/// Adds positions `first..end`, the first of which starts `values`; overwrites `out` if it is the block's first.
+/// Values of neighbouring positions.
+struct Piece<'a> {
+    values: &'a [u8],
+    /// Position of the first.
+    first: usize,
+    /// Position after the last.
+    end: usize,
+    /// Whether outputs are overwritten rather than added to.
+    starts: bool,
+}
+
+/// Adds what rows see of a piece. Positions that all rows of a group see are added to them together, those before and
+/// after row by row.
 #[inline(always)]
 fn gather_rows<S: Simd, E: Elem>(
     simd: S,
-    visible: &[u32],
-    values: &[u8],
-    (first, end): (usize, usize),
+    seen: &[Seen],
+    piece: &Piece<'_>,
     weights: &[f32],
     out: &mut [f32],
 ) {
-    let count = visible.len().div_ceil(S::ROWS);
-    let stride = out.len() / visible.len().max(1);
+    let count = seen.len().div_ceil(S::ROWS);
+    let stride = out.len() / seen.len().max(1);
     let columns = stride / LANES;
+    let inside = |position: usize| position.clamp(piece.first, piece.end);
     for i in 0..count {
-        let group = group(visible, i, count);
+        let group = group(seen, i, count);
         // Positions `from..to` for `n` rows from `row` on.
         let mut part = |row: usize, n: usize, from: usize, to: usize, add: bool| {
             let product = Product {
                 a: &weights[row * BLOCK + from..],
                 a_stride: BLOCK,
-                b: &values[(from - first) * columns * E::BYTES..],
+                b: &piece.values[(from - piece.first) * columns * E::BYTES..],
                 b_step: columns * E::BYTES,
                 b_column: E::BYTES,
                 depth: to - from,
@@ -229,14 +302,26 @@ fn gather_rows<S: Simd, E: Elem>(
             };
             product.run::<S, E, ByRow>(simd, n, columns);
         };
-        let together = group.least.clamp(first, end);
-        if first == 0 || together > first {
-            part(group.first, group.n, first, together, first > 0);
+        let members = || seen.iter().enumerate().skip(group.first).take(group.n);
+        let from = inside(group.together);
+        let to = inside(group.least).max(from);
+        let ragged = inside(group.from) < from;
+        if ragged {
+            for (row, seen) in members() {
+                let Range { start, end } = seen.range();
+                let (start, end) = (inside(start), inside(end).min(from));
+                if piece.starts || start < end {
+                    part(row, 1, start, end.max(start), !piece.starts);
+                }
+            }
         }
-        for (row, seen) in visible.iter().enumerate().skip(group.first).take(group.n) {
-            let alone = (*seen as usize).clamp(first, end);
-            if alone > together {
-                part(row, 1, together, alone, true);
+        if from < to || (piece.starts && !ragged) {
+            part(group.first, group.n, from, to, ragged || !piece.starts);
+        }
+        for (row, seen) in members() {
+            let end = inside(seen.range().end);
+            if end > to {
+                part(row, 1, to, end, true);
             }
         }
     }

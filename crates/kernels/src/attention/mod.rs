@@ -6,7 +6,8 @@
 //!
 //! Order within a block: a score is summed over `d` ascending from 0 with fused multiply-adds; `sum` in 16 lanes
 //! (lane = position mod 16), each ascending, then halves added; `out` over positions ascending. Quantized elements
-//! enter as `code * scale`, which f32 holds exactly. What a row may not see is never multiplied into it.
+//! enter as `code * scale`, which f32 holds exactly. What a row may not see is never multiplied into it, and tiles that
+//! no row of a group sees are not read.
 
 mod fast;
 mod layout;
@@ -18,6 +19,8 @@ mod x86_64;
 pub use layout::{BLOCK, ElemType, HeadShape, TILE};
 pub(crate) use layout::{GROUP, code, group_scale, halves};
 pub(crate) use product::{ByDepth, ByRow, Elem, Order, Product, Single, tile};
+
+use std::ops::Range;
 
 use crate::lanes::Portable;
 use crate::{Isa, Kernel, Level, Slot};
@@ -38,10 +41,64 @@ pub struct HeadBlock<'a> {
 pub struct QueryRows<'a> {
     /// `[n_rows, key_dim]`: rotated, and scaled by the factor on the scores.
     pub q: &'a [f32],
-    /// `[n_rows]`: how many of the block's positions, from its first on, each row sees; at most [`BLOCK`].
+    /// `[n_rows]`: which of the block's positions each row sees.
     ///
     /// Rows that see alike should be neighbours.
-    pub visible: &'a [u32],
+    pub seen: &'a [Seen],
+    /// A bound `c` on scores: `c * tanh(s / c)`.
+    pub softcap: Option<f32>,
+    /// `[n_rows]`: added to scores, after the softcap; empty for nothing.
+    pub alibi: &'a [Alibi],
+}
+
+impl<'a> QueryRows<'a> {
+    /// Rows whose scores are `q.k` and nothing else.
+    pub fn plain(q: &'a [f32], seen: &'a [Seen]) -> QueryRows<'a> {
+        QueryRows { q, seen, softcap: None, alibi: &[] }
+    }
+}
+
+/// Positions `from..to` of a block, or [`Seen::NOTHING`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Seen {
+    from: u32,
+    to: u32,
+}
+
+impl Seen {
+    /// No position.
+    pub const NOTHING: Seen = Seen { from: 0, to: 0 };
+
+    /// The first `n` positions.
+    pub fn first(n: usize) -> Seen {
+        Seen { from: 0, to: n as u32 }
+    }
+
+    /// Those of `positions` that block number `block` of a cache holds.
+    pub fn within(positions: &Range<usize>, block: usize) -> Seen {
+        let first = block * BLOCK;
+        let inside = |position: usize| position.saturating_sub(first).min(BLOCK);
+        Seen::new(inside(positions.start), inside(positions.end))
+    }
+
+    /// Positions `from..to`.
+    pub fn new(from: usize, to: usize) -> Seen {
+        if from < to { Seen { from: from as u32, to: to as u32 } } else { Seen::NOTHING }
+    }
+
+    /// As indices.
+    pub fn range(self) -> Range<usize> {
+        self.from as usize..self.to as usize
+    }
+}
+
+/// What ALiBi adds to the score of position `j` of a block: `slope * (offset + j)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Alibi {
+    /// Of the row's query head.
+    pub slope: f32,
+    /// The block's first position less the row's.
+    pub offset: f32,
 }
 
 /// What rows have gathered so far, from one block or from several: softmax not yet divided by its sum.
@@ -77,6 +134,14 @@ impl<'a> Partials<'a> {
         self.max.fill(f32::NEG_INFINITY);
         self.sum.fill(0.0);
         self.out.fill(0.0);
+    }
+
+    /// Rows that have seen one score each, `max`, and no value: attention's sinks.
+    pub fn start(&mut self, max: impl IntoIterator<Item = f32>) {
+        self.clear();
+        for ((max, sum), start) in self.max.iter_mut().zip(self.sum.iter_mut()).zip(max) {
+            (*max, *sum) = (start, 1.0);
+        }
     }
 
     /// Attention's output of `row`: `out / sum`, zeros if the row saw nothing. `result` is `[value_dim]`.
@@ -146,15 +211,16 @@ impl Kernel<AttendFn> {
         out: &mut Partials<'_>,
         scratch: &mut [f32],
     ) {
-        let (shape, n) = (block.shape, rows.visible.len());
+        let (shape, n) = (block.shape, rows.seen.len());
         assert!(shape.key_dim > 0 && shape.value_dim > 0, "a head has width");
         assert_eq!(block.keys.len(), shape.key_bytes(), "region of keys");
         assert_eq!(block.values.len(), shape.value_bytes(), "region of values");
         assert_eq!(rows.q.len(), n * shape.key_dim, "queries");
         assert!(
-            rows.visible.iter().all(|seen| *seen as usize <= BLOCK),
+            rows.seen.iter().all(|seen| seen.to as usize <= BLOCK),
             "a row sees at most a block"
         );
+        assert!(rows.alibi.is_empty() || rows.alibi.len() == n, "rows of ALiBi");
         assert_eq!((out.max.len(), out.sum.len()), (n, n), "partials");
         assert_eq!(out.out.len(), n * shape.value_stride(), "partial outputs");
         assert!(scratch.len() >= scratch_floats(n, &shape), "scratch");

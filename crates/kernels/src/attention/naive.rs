@@ -1,7 +1,7 @@
 //! Attention in plain loops: what the fast kernels must repeat to the bit.
 
 use super::{HeadBlock, Partials, QueryRows};
-use crate::math::{LANES, exp, greater, max_lanes, sum_lanes};
+use crate::math::{LANES, exp, greater, max_lanes, sum_lanes, tanh};
 
 /// The [`ATTEND`](super::ATTEND) op.
 pub(super) fn attend(
@@ -17,27 +17,35 @@ pub(super) fn attend(
         .iter_mut()
         .zip(out.sum.iter_mut())
         .zip(out.out.chunks_exact_mut(shape.value_stride()));
-    for ((query, visible), ((max, sum), out)) in queries.zip(rows.visible).zip(results) {
-        let scores = &mut scratch[..*visible as usize];
-        for (position, score) in scores.iter_mut().enumerate() {
+    for (row, ((query, seen), ((max, sum), out))) in queries.zip(rows.seen).zip(results).enumerate()
+    {
+        let first = seen.range().start;
+        let scores = &mut scratch[..seen.range().len()];
+        for (position, score) in (first..).zip(scores.iter_mut()) {
             *score = 0.0;
             for (d, q) in query.iter().enumerate() {
                 *score = q.mul_add(shape.key_at(block.keys, position, d), *score);
             }
+            if let Some(cap) = rows.softcap {
+                *score = cap * tanh(*score * (1.0 / cap));
+            }
+            if let Some(alibi) = rows.alibi.get(row) {
+                *score = alibi.slope.mul_add(alibi.offset + position as f32, *score);
+            }
         }
         let mut greatest = [f32::NEG_INFINITY; LANES];
-        for (position, score) in scores.iter().enumerate() {
+        for (position, score) in (first..).zip(scores.iter()) {
             greatest[position % LANES] = greater(*score, greatest[position % LANES]);
         }
         *max = max_lanes(greatest);
         let mut sums = [0.0; LANES];
-        for (position, score) in scores.iter_mut().enumerate() {
+        for (position, score) in (first..).zip(scores.iter_mut()) {
             *score = exp(*score - *max);
             sums[position % LANES] += *score;
         }
         *sum = sum_lanes(sums);
         out.fill(0.0);
-        for (position, p) in scores.iter().enumerate() {
+        for (position, p) in (first..).zip(scores.iter()) {
             for (e, out) in out[..shape.value_dim].iter_mut().enumerate() {
                 *out = p.mul_add(shape.value_at(block.values, position, e), *out);
             }

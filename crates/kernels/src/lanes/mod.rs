@@ -9,12 +9,14 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod functions;
 mod portable;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx512::Avx512;
+pub(crate) use functions::{erfc, exp_m1, ln_1p, tanh};
 pub(crate) use portable::Portable;
 
 use crate::attention::{Elem, Order, Product};

@@ -1,7 +1,7 @@
 //! Row ops over 16 lanes, for every instruction set that has them.
 
 use super::PEAK;
-use crate::lanes::{Simd, exp, load_part, to_array};
+use crate::lanes::{Simd, load_part, to_array};
 use crate::math::{LANES, max_lanes, sum_lanes};
 
 #[inline(always)]
@@ -24,38 +24,6 @@ pub(super) fn rms_norm<S: Simd>(simd: S, x: &[f32], weight: &[f32], eps: f32, ou
     for ((out, x), weight) in out_rest.iter_mut().zip(rest).zip(weight_rest) {
         *out = x * scale * weight;
     }
-}
-
-/// `out = gate / (1 + exp(-gate)) * up`.
-#[inline(always)]
-pub(super) fn gated_silu<S: Simd>(simd: S, gate: &[f32], up: &[f32], out: &mut [f32]) {
-    gated::<S, true>(simd, gate, up, out);
-}
-
-/// `out = 1 / (1 + exp(-gate)) * up`.
-#[inline(always)]
-pub(super) fn gated_sigmoid<S: Simd>(simd: S, gate: &[f32], up: &[f32], out: &mut [f32]) {
-    gated::<S, false>(simd, gate, up, out);
-}
-
-#[inline(always)]
-fn gated<S: Simd, const SILU: bool>(simd: S, gate: &[f32], up: &[f32], out: &mut [f32]) {
-    let (gates, gate_rest) = gate.as_chunks::<LANES>();
-    let (ups, up_rest) = up.as_chunks::<LANES>();
-    let (outs, out_rest) = out.as_chunks_mut::<LANES>();
-    for ((out, gate), up) in outs.iter_mut().zip(gates).zip(ups) {
-        simd.store(gated_lanes::<S, SILU>(simd, simd.load(gate), simd.load(up)), out);
-    }
-    let (gate, up) = (load_part(simd, gate_rest), load_part(simd, up_rest));
-    let last = to_array(simd, gated_lanes::<S, SILU>(simd, gate, up));
-    out_rest.copy_from_slice(&last[..out_rest.len()]);
-}
-
-#[inline(always)]
-fn gated_lanes<S: Simd, const SILU: bool>(simd: S, gate: S::V, up: S::V) -> S::V {
-    let e = exp(simd, simd.sub(simd.splat(0.0), gate));
-    let part = if SILU { gate } else { simd.splat(1.0) };
-    simd.mul(simd.div(part, simd.add(simd.splat(1.0), e)), up)
 }
 
 #[inline(always)]

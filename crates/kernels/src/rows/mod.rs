@@ -1,10 +1,13 @@
 //! Ops on single rows: norms, activations, sums, rotation, and looks at a row of logits.
 
+mod act;
 #[cfg(target_arch = "x86_64")]
 mod fast;
 mod naive;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
+
+pub use act::{ACT, ActFn, GATED, Gated, GatedFn, Unary};
 
 use crate::math::LANES;
 use crate::{Isa, Kernel, Level, Slot};
@@ -52,38 +55,8 @@ impl Kernel<RmsNormFn> {
     }
 }
 
-/// Signature of [`GATED_SILU`], [`GATED_SIGMOID`] and [`ADD`].
+/// Signature of [`ADD`].
 pub type BinaryFn = unsafe fn(&[f32], &[f32], &mut [f32]);
-
-/// `out = gate / (1 + exp(-gate)) * up`.
-pub static GATED_SILU: Slot<BinaryFn> = Slot {
-    op: "gated_silu",
-    naive: Kernel {
-        name: "gated_silu/naive",
-        isa: Isa::NONE,
-        level: Level::Naive,
-        run: naive::gated_silu,
-    },
-    #[cfg(target_arch = "x86_64")]
-    candidates: x86_64::GATED_SILU,
-    #[cfg(not(target_arch = "x86_64"))]
-    candidates: &[],
-};
-
-/// `out = 1 / (1 + exp(-gate)) * up`.
-pub static GATED_SIGMOID: Slot<BinaryFn> = Slot {
-    op: "gated_sigmoid",
-    naive: Kernel {
-        name: "gated_sigmoid/naive",
-        isa: Isa::NONE,
-        level: Level::Naive,
-        run: naive::gated_sigmoid,
-    },
-    #[cfg(target_arch = "x86_64")]
-    candidates: x86_64::GATED_SIGMOID,
-    #[cfg(not(target_arch = "x86_64"))]
-    candidates: &[],
-};
 
 /// `out = a + b`.
 pub static ADD: Slot<BinaryFn> = Slot {
@@ -96,7 +69,7 @@ pub static ADD: Slot<BinaryFn> = Slot {
 };
 
 impl Kernel<BinaryFn> {
-    /// Combine `a` (the gate) and `b` element by element; any length.
+    /// Add `a` and `b` element by element; any length.
     ///
     /// # Panics
     /// If lengths differ.

@@ -1,7 +1,7 @@
 //! Row ops in plain loops: what the fast kernels must repeat to the bit.
 
 use super::{PEAK, Pairs};
-use crate::math::{LANES, exp, sum_lanes};
+use crate::math::{LANES, sum_lanes};
 
 pub(super) fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
     let mut sums = [0.0f32; LANES];
@@ -11,18 +11,6 @@ pub(super) fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
     let scale = 1.0 / (sum_lanes(sums) / x.len() as f32 + eps).sqrt();
     for ((out, x), weight) in out.iter_mut().zip(x).zip(weight) {
         *out = x * scale * weight;
-    }
-}
-
-pub(super) fn gated_silu(gate: &[f32], up: &[f32], out: &mut [f32]) {
-    for ((out, gate), up) in out.iter_mut().zip(gate).zip(up) {
-        *out = gate / (1.0 + exp(-gate)) * up;
-    }
-}
-
-pub(super) fn gated_sigmoid(gate: &[f32], up: &[f32], out: &mut [f32]) {
-    for ((out, gate), up) in out.iter_mut().zip(gate).zip(up) {
-        *out = 1.0 / (1.0 + exp(-gate)) * up;
     }
 }
 

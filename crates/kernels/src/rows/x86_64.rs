@@ -1,6 +1,9 @@
 //! Row ops for x86-64. Where only `naive` is named, the compiler vectorizes its plain loops under the instruction set.
 
-use super::{AddWeightedFn, BinaryFn, Pairs, PeaksFn, RmsNormFn, RotateFn, fast, naive};
+use super::{
+    ActFn, AddWeightedFn, BinaryFn, Gated, GatedFn, Pairs, PeaksFn, RmsNormFn, RotateFn, Unary,
+    act, fast, naive,
+};
 use crate::lanes::{Avx2, Avx512};
 use crate::{Isa, Kernel, Level};
 
@@ -10,31 +13,18 @@ pub(super) const RMS_NORM: &[Kernel<RmsNormFn>] = &[
     Kernel { name: "rms_norm/avx2", isa: Isa::AVX2, level: Level::Full, run: rms_norm_avx2 },
 ];
 
-/// Candidates of [`GATED_SILU`](super::GATED_SILU).
-pub(super) const GATED_SILU: &[Kernel<BinaryFn>] = &[
-    Kernel {
-        name: "gated_silu/avx512",
-        isa: Isa::AVX512,
-        level: Level::Full,
-        run: gated_silu_avx512,
-    },
-    Kernel { name: "gated_silu/avx2", isa: Isa::AVX2, level: Level::Full, run: gated_silu_avx2 },
+/// Candidates of [`ACT`](super::ACT).
+pub(super) const ACT: &[Kernel<ActFn>] = &[
+    Kernel { name: "act/avx512", isa: Isa::AVX512, level: Level::Full, run: act_avx512 },
+    Kernel { name: "act/avx2", isa: Isa::AVX2, level: Level::Full, run: act_avx2 },
+    act::PORTABLE_ACT,
 ];
 
-/// Candidates of [`GATED_SIGMOID`](super::GATED_SIGMOID).
-pub(super) const GATED_SIGMOID: &[Kernel<BinaryFn>] = &[
-    Kernel {
-        name: "gated_sigmoid/avx512",
-        isa: Isa::AVX512,
-        level: Level::Full,
-        run: gated_sigmoid_avx512,
-    },
-    Kernel {
-        name: "gated_sigmoid/avx2",
-        isa: Isa::AVX2,
-        level: Level::Full,
-        run: gated_sigmoid_avx2,
-    },
+/// Candidates of [`GATED`](super::GATED).
+pub(super) const GATED: &[Kernel<GatedFn>] = &[
+    Kernel { name: "gated/avx512", isa: Isa::AVX512, level: Level::Full, run: gated_avx512 },
+    Kernel { name: "gated/avx2", isa: Isa::AVX2, level: Level::Full, run: gated_avx2 },
+    act::PORTABLE_GATED,
 ];
 
 /// Candidates of [`ADD`](super::ADD).
@@ -82,23 +72,23 @@ fn rms_norm_avx2(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
-fn gated_silu_avx512(gate: &[f32], up: &[f32], out: &mut [f32]) {
-    fast::gated_silu(Avx512::new(), gate, up, out);
+fn act_avx512(act: Unary, x: &mut [f32]) {
+    act::fast::act_all(Avx512::new(), act, x);
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn gated_silu_avx2(gate: &[f32], up: &[f32], out: &mut [f32]) {
-    fast::gated_silu(Avx2::new(), gate, up, out);
+fn act_avx2(act: Unary, x: &mut [f32]) {
+    act::fast::act_all(Avx2::new(), act, x);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
-fn gated_sigmoid_avx512(gate: &[f32], up: &[f32], out: &mut [f32]) {
-    fast::gated_sigmoid(Avx512::new(), gate, up, out);
+fn gated_avx512(act: Gated, gate: &[f32], up: &[f32], out: &mut [f32]) {
+    act::fast::gated_all(Avx512::new(), act, gate, up, out);
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn gated_sigmoid_avx2(gate: &[f32], up: &[f32], out: &mut [f32]) {
-    fast::gated_sigmoid(Avx2::new(), gate, up, out);
+fn gated_avx2(act: Gated, gate: &[f32], up: &[f32], out: &mut [f32]) {
+    act::fast::gated_all(Avx2::new(), act, gate, up, out);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]

@@ -5,10 +5,11 @@
 
 use std::ops::Range;
 
-use kernels::attention::{BLOCK, HeadBlock, Partials, QueryRows};
+use kernels::attention::{BLOCK, HeadBlock, Partials};
 use kernels::latent::{LATENT_TILE, LatentQueries, LatentRows, LatentShape, latent_scratch_floats};
 use kernels::linear::{F32Rows, PANEL_ROWS};
 
+use super::super::score::HeadRow;
 use super::super::{Exec, Scratch, split};
 use super::StepRows;
 use super::cut::{self, Batch, Item, Run, batches, partial_floats};
@@ -83,6 +84,7 @@ impl Exec<'_> {
         let matrix = matrices.absorb.as_ref();
         let matrix = matrix.expect("`load` packed what the form needs");
         let width = dims.rank + dims.rope_dim;
+        let score = self.score(&phase.score, dims.n_heads);
         let queries = &self.latent.queries;
         for (head, panels) in head_parts(dims.n_heads, matrix.n_panels(), worker) {
             for run in &batch.runs {
@@ -102,11 +104,12 @@ impl Exec<'_> {
                 let place = |token: usize| run.query(token * dims.n_heads + head, width);
                 let mut sink = |panel: usize, outputs: &[f32]| {
                     for (token, lanes) in outputs.chunks_exact(PANEL_ROWS).enumerate() {
+                        let factor = score.factor(run.start + token);
                         let start = place(token) + panel * PANEL_ROWS * run.tile_rows;
                         let lanes = &lanes[..PANEL_ROWS.min(dims.rank - panel * PANEL_ROWS)];
                         for (i, x) in lanes.iter().enumerate() {
                             // SAFETY: each element has one writer, and nobody reads it before the barrier.
-                            unsafe { queries.write(start + i * run.tile_rows, x * phase.scale) };
+                            unsafe { queries.write(start + i * run.tile_rows, x * factor) };
                         }
                     }
                 };
@@ -119,10 +122,11 @@ impl Exec<'_> {
                 let query = &mut floats[..dims.key_dim()];
                 for token in 0..run.n_tokens {
                     self.query(inputs, run.first_row + token, head, query);
+                    let factor = score.factor(run.start + token);
                     let start = place(token) + dims.rank * run.tile_rows;
                     for (i, x) in query[dims.nope_dim..].iter().enumerate() {
                         // SAFETY: as above.
-                        unsafe { queries.write(start + i * run.tile_rows, x * phase.scale) };
+                        unsafe { queries.write(start + i * run.tile_rows, x * factor) };
                     }
                 }
             }
@@ -157,7 +161,9 @@ impl Exec<'_> {
             return;
         }
         let mut state = Partials::new(state, n, &head);
-        state.clear();
+        let n_heads = phase.inputs.dims.n_heads;
+        let score = self.score(&phase.score, n_heads);
+        score.begin(&mut state, rows.clone().map(|row| row % n_heads));
         let mut partial = Partials::new(partial, n, &head);
         for span in item.spans.clone() {
             partial.clear();
@@ -220,6 +226,8 @@ impl Exec<'_> {
         let (head, stride) = (shape.head(), shape.stride());
         let (floats, _) = scratch.latent.split();
         let mut state = Partials::new(&mut floats[..Partials::floats(1, &head)], 1, &head);
+        let n_heads = phase.inputs.dims.n_heads;
+        let score = self.score(&phase.score, n_heads);
         for number in split(batch.n_rows, worker) {
             let (run, row) = batch.locate(number);
             if run.form != MlaForm::Elided {
@@ -227,7 +235,7 @@ impl Exec<'_> {
             }
             let tile = row / run.tile_rows;
             let (n, at) = (run.rows(tile).len(), row % run.tile_rows);
-            state.clear();
+            score.begin(&mut state, std::iter::once(row % n_heads));
             for span in 0..run.n_spans() {
                 let start = run.partials(tile, span, partial_floats(shape.rank));
                 let numbers = start + n * stride;
@@ -274,10 +282,15 @@ impl Exec<'_> {
             }
         }
         let mut state = Partials::new(state, n, &one);
-        state.clear();
+        let score = self.score(&phase.score, dims.n_heads);
+        score.begin(&mut state, std::iter::repeat(head));
         let mut partial = Partials::new(partial, n, &one);
-        let end = run.start + tokens.end;
-        for block in 0..end.div_ceil(BLOCK) {
+        // the run is a part of its sequence: tokens count from the run's first
+        let rows = self.sequences[run.sequence];
+        let skipped = run.start - rows.start;
+        let of_sequence = tokens.start + skipped..tokens.end + skipped;
+        let end = score.seen(&rows, of_sequence.end - 1).end;
+        for block in score.blocks(&rows, &of_sequence) {
             let first = block * BLOCK;
             let bytes = self.blocks.get(cache, run.sequence, block);
             for position in 0..BLOCK.min(end - first) {
@@ -289,17 +302,17 @@ impl Exec<'_> {
                 one.store_value(bytemuck::cast_slice_mut(values), position, latent);
                 one.store_key(bytemuck::cast_slice_mut(keys), position, row);
             }
-            let mut visible = [0; TILE_ROWS];
-            for (visible, token) in visible.iter_mut().zip(tokens.clone()) {
-                *visible = (run.start + token + 1).saturating_sub(first).min(BLOCK) as u32;
-            }
+            let of = score.of_block(
+                &rows,
+                of_sequence.clone().map(|token| HeadRow { head, token }),
+                block,
+            );
             let block = HeadBlock {
                 shape: one,
                 keys: bytemuck::cast_slice(keys),
                 values: bytemuck::cast_slice(values),
             };
-            let rows = QueryRows { q, visible: &visible[..n] };
-            self.kernels.attend.call(&block, &rows, &mut partial, attention);
+            self.kernels.attend.call(&block, &score.queries(q, &of), &mut partial, attention);
             self.kernels.merge.call(&mut state, &partial);
         }
         for (i, token) in tokens.enumerate() {

@@ -5,9 +5,10 @@
 
 use std::ops::Range;
 
-use kernels::attention::{BLOCK, ElemType, HeadBlock, HeadShape, Partials, QueryRows, TILE};
+use kernels::attention::{BLOCK, ElemType, HeadBlock, HeadShape, Partials, TILE};
 use kernels::linear::{F32Rows, PANEL_ROWS};
 
+use super::super::score::{HeadRow, RowScore};
 use super::super::{Exec, Scratch, SequenceRows};
 use super::heads::{HeadInput, HeadProduct, ProductScratch, tile_floats};
 use crate::cache::LatentCache;
@@ -67,10 +68,11 @@ struct BlockRows {
     n: usize,
 }
 
-/// A block as the tokens of a step see it, the first of which has position `start`.
-#[derive(Clone, Copy)]
-struct SeenBlock {
-    start: usize,
+/// One block of a sequence's cache, and how rows attend to it.
+struct OfBlock<'a> {
+    score: RowScore<'a>,
+    head: HeadShape,
+    rows: SequenceRows,
     block: usize,
 }
 
@@ -157,14 +159,20 @@ impl Exec<'_> {
     fn compressed_item(&self, loaded: &LoadedLatent, item: &Item, scratch: &mut Scratch<'_>) {
         let LoadedLatent { phase, matrices: layer, .. } = loaded;
         let (dims, head) = (&phase.inputs.dims, shape(&phase.inputs.dims));
-        let SequenceRows { start, .. } = self.sequences[item.sequence];
+        let rows = self.sequences[item.sequence];
         let expand = layer.expand.as_ref().expect("`load` packed what the form needs");
         let (floats, [mut for_keys, mut for_values]) = scratch.latent.split();
         let (mut latents, mut parts) = Parts::new(floats, &mut *scratch.kernel, dims, item);
         self.item_queries(phase, item, parts.queries);
-        for_states(parts.states, &head, item.tokens.len(), |state| state.clear());
-        let end = start + item.tokens.end;
-        for block in 0..end.div_ceil(BLOCK) {
+        let score = self.score(&phase.score, dims.n_heads);
+        let size = state_floats(&head, item.tokens.len());
+        for (number, states) in item.heads.clone().zip(parts.states.chunks_exact_mut(size)) {
+            for_states(states, &head, item.tokens.len(), |state| {
+                score.begin(state, std::iter::repeat(number));
+            });
+        }
+        let end = score.seen(&rows, item.tokens.end - 1).end;
+        for block in score.blocks(&rows, &item.tokens) {
             let n = BLOCK.min(end - block * BLOCK);
             self.read_block(phase, BlockRows { sequence: item.sequence, block, n }, &mut latents);
             let (cols, c) = (dims.rank, &latents.c[..n * dims.rank]);
@@ -182,7 +190,8 @@ impl Exec<'_> {
                 let product = HeadProduct::whole(&layer.value, number);
                 let for_values = HeadOf { product, input: values };
                 self.expand_head(dims, for_keys, for_values, &mut parts);
-                self.attend_expanded(&head, SeenBlock { start, block }, item, i, &mut parts);
+                let of = OfBlock { score, head, rows, block };
+                self.attend_expanded(&of, item, i, &mut parts);
             }
         }
         self.finish_item(phase, item, parts.states);
@@ -248,29 +257,23 @@ impl Exec<'_> {
 
     /// Rotated and scaled queries of an item.
     fn item_queries(&self, phase: &LatentPhase, item: &Item, queries: &mut [f32]) {
-        let first_row = self.sequences[item.sequence].first_row;
+        let SequenceRows { first_row, start, .. } = self.sequences[item.sequence];
+        let score = self.score(&phase.score, phase.inputs.dims.n_heads);
         let mut queries = queries.chunks_exact_mut(phase.inputs.dims.key_dim());
         for head in item.heads.clone() {
             for (token, query) in item.tokens.clone().zip(&mut queries) {
                 self.query(&phase.inputs, first_row + token, head, query);
+                let factor = score.factor(start + token);
                 for x in query {
-                    *x *= phase.scale;
+                    *x *= factor;
                 }
             }
         }
     }
 
     /// All tokens of an item's head `i` attend to the keys and values of one block.
-    fn attend_expanded(
-        &self,
-        head: &HeadShape,
-        seen: SeenBlock,
-        item: &Item,
-        i: usize,
-        parts: &mut Parts<'_>,
-    ) {
-        let SeenBlock { start, block } = seen;
-        let n = item.tokens.len();
+    fn attend_expanded(&self, of: &OfBlock<'_>, item: &Item, i: usize, parts: &mut Parts<'_>) {
+        let (n, head) = (item.tokens.len(), &of.head);
         let of_block = HeadBlock {
             shape: *head,
             keys: bytemuck::cast_slice(parts.keys),
@@ -284,17 +287,14 @@ impl Exec<'_> {
         for_states(&mut states[..state_floats(head, n)], head, n, |state| {
             let rows = state.sum.len();
             let q = queries.next().expect("queries and states in the same tiles");
-            let first = token;
+            let tokens = token..token + rows;
             token += rows;
-            if start + token <= block * BLOCK {
+            if !of.score.blocks(&of.rows, &tokens).contains(&of.block) {
                 return;
             }
-            let mut visible = [0; TILE_ROWS];
-            for (i, visible) in visible[..rows].iter_mut().enumerate() {
-                let seen = (start + first + i + 1).saturating_sub(block * BLOCK).min(BLOCK);
-                *visible = seen as u32;
-            }
-            let rows_in = QueryRows { q, visible: &visible[..rows] };
+            let head_row = |token| HeadRow { head: item.heads.start + i, token };
+            let seen = of.score.of_block(&of.rows, tokens.map(head_row), of.block);
+            let rows_in = of.score.queries(q, &seen);
             let mut partial =
                 Partials::new(&mut partial[..Partials::floats(rows, head)], rows, head);
             self.kernels.attend.call(&of_block, &rows_in, &mut partial, attention);

@@ -100,9 +100,10 @@ impl<'a> Exec<'a> {
     }
 
     fn rotate_part(&self, inputs: &LatentInputs, row: usize, x: &mut [f32]) {
-        let angles = &self.angles[inputs.rope];
+        let Some(rope) = inputs.rope else { return };
+        let angles = &self.angles[rope];
         let at = row * angles.n_pairs..(row + 1) * angles.n_pairs;
-        let pairs = pairs(&self.schedule.ropes[inputs.rope]);
+        let pairs = pairs(&self.schedule.ropes[rope]);
         self.kernels.rotate.call(x, &angles.cos[at.clone()], &angles.sin[at], pairs);
     }
 

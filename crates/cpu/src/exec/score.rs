@@ -1,0 +1,118 @@
+//! What a layer's score asks of each row: which positions it sees, the factor on its query, ALiBi, sinks.
+
+use std::ops::Range;
+
+use kernels::attention::{Alibi, BLOCK, Partials, QueryRows, Seen};
+use program::{Mask, Score, alibi_slope};
+
+use super::{Exec, SequenceRows};
+use crate::geometry::TILE_ROWS;
+
+/// A score with its weights.
+#[derive(Clone, Copy)]
+pub(super) struct RowScore<'a> {
+    score: &'a Score,
+    /// Query heads of the layer.
+    n_heads: usize,
+    /// `[n_heads]`.
+    sinks: Option<&'a [f32]>,
+}
+
+/// A row that attends: a head of a token.
+#[derive(Clone, Copy)]
+pub(super) struct HeadRow {
+    pub(super) head: usize,
+    /// Within its sequence's rows.
+    pub(super) token: usize,
+}
+
+/// Of up to [`TILE_ROWS`] rows against one block.
+pub(super) struct BlockRows {
+    seen: [Seen; TILE_ROWS],
+    alibi: [Alibi; TILE_ROWS],
+    n: usize,
+    leans: bool,
+}
+
+/// Positions that a token of these rows sees.
+fn seen(mask: Mask, rows: &SequenceRows, token: usize) -> Range<usize> {
+    let position = rows.start + token;
+    let end = match mask {
+        Mask::Causal | Mask::Window(_) | Mask::Chunk(_) => position + 1,
+        Mask::Full => rows.start + rows.n,
+    };
+    mask.first(position)..end
+}
+
+/// Blocks that some of these tokens, of which there is one at least, see something of.
+pub(super) fn blocks(mask: Mask, rows: &SequenceRows, tokens: &Range<usize>) -> Range<usize> {
+    let (first, last) = (seen(mask, rows, tokens.start), seen(mask, rows, tokens.end - 1));
+    first.start / BLOCK..last.end.div_ceil(BLOCK)
+}
+
+impl Exec<'_> {
+    /// A layer's score, for `n_heads` query heads.
+    pub(super) fn score<'s>(&'s self, score: &'s Score, n_heads: usize) -> RowScore<'s> {
+        let sinks = score.sinks.map(|sinks| self.weights.vector(sinks));
+        RowScore { score, n_heads, sinks }
+    }
+}
+
+impl RowScore<'_> {
+    /// Positions that a token of these rows sees.
+    pub(super) fn seen(&self, rows: &SequenceRows, token: usize) -> Range<usize> {
+        seen(self.score.mask, rows, token)
+    }
+
+    /// Blocks that some of these tokens see something of.
+    pub(super) fn blocks(&self, rows: &SequenceRows, tokens: &Range<usize>) -> Range<usize> {
+        blocks(self.score.mask, rows, tokens)
+    }
+
+    /// Factor on the query at a position.
+    pub(super) fn factor(&self, position: usize) -> f32 {
+        match &self.score.temperature {
+            None => self.score.scale,
+            Some(temperature) => (f64::from(self.score.scale) * temperature.at(position)) as f32,
+        }
+    }
+
+    /// A fresh state of rows of these heads: they have seen their sinks, if there are any.
+    pub(super) fn begin(&self, state: &mut Partials<'_>, heads: impl Iterator<Item = usize>) {
+        match self.sinks {
+            None => state.clear(),
+            Some(sinks) => state.start(heads.map(|head| sinks[head])),
+        }
+    }
+
+    /// What rows see of a block, and how their scores lean there.
+    pub(super) fn of_block(
+        &self,
+        sequence: &SequenceRows,
+        rows: impl Iterator<Item = HeadRow>,
+        block: usize,
+    ) -> BlockRows {
+        let mut of = BlockRows {
+            seen: [Seen::NOTHING; TILE_ROWS],
+            alibi: [Alibi { slope: 0.0, offset: 0.0 }; TILE_ROWS],
+            n: 0,
+            leans: self.score.alibi.is_some(),
+        };
+        for HeadRow { head, token } in rows {
+            of.seen[of.n] = Seen::within(&self.seen(sequence, token), block);
+            if let Some(bias) = self.score.alibi {
+                let slope = alibi_slope(head, self.n_heads, bias) as f32;
+                let offset = (block * BLOCK) as f32 - (sequence.start + token) as f32;
+                of.alibi[of.n] = Alibi { slope, offset };
+            }
+            of.n += 1;
+        }
+        of
+    }
+
+    /// Queries as the kernel takes them.
+    pub(super) fn queries<'q>(&self, q: &'q [f32], of: &'q BlockRows) -> QueryRows<'q> {
+        let alibi = if of.leans { &of.alibi[..of.n] } else { &[] };
+        QueryRows { q, seen: &of.seen[..of.n], softcap: self.score.softcap, alibi }
+    }
+}
