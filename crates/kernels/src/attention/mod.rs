@@ -9,7 +9,7 @@
 //! enter as `code * scale`, which f32 holds exactly. What a row may not see is never multiplied into it, and tiles that
 //! no row of a group sees are not read.
 
-mod fast;
+mod generic;
 mod layout;
 mod naive;
 mod product;
@@ -175,7 +175,7 @@ const PORTABLE: Kernel<AttendFn> = Kernel {
     name: "attend/portable",
     isa: Isa::NONE,
     level: Level::Partial,
-    run: |block, rows, out, scratch| fast::attend(Portable, block, rows, out, scratch),
+    run: |block, rows, out, scratch| generic::attend(Portable, block, rows, out, scratch),
 };
 
 /// Signature of [`MERGE`]; the number is the value stride.

@@ -1,4 +1,4 @@
-//! Attention in plain loops: what the fast kernels must repeat to the bit.
+//! Attention in plain loops: what every other kernel must repeat to the bit.
 
 use super::{HeadBlock, Partials, QueryRows};
 use crate::math::{LANES, exp, greater, max_lanes, sum_lanes, tanh};

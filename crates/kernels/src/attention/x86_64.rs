@@ -1,6 +1,6 @@
 //! Attention's kernels for x86-64.
 
-use super::{AttendFn, HeadBlock, MergeFn, Partials, QueryRows, fast, naive};
+use super::{AttendFn, HeadBlock, MergeFn, Partials, QueryRows, generic, naive};
 use crate::lanes::{Avx2, Avx512};
 use crate::{Isa, Kernel, Level};
 
@@ -24,7 +24,7 @@ fn attend_avx512(
     out: &mut Partials<'_>,
     scratch: &mut [f32],
 ) {
-    fast::attend(Avx512::new(), block, rows, out, scratch);
+    generic::attend(Avx512::new(), block, rows, out, scratch);
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -34,7 +34,7 @@ fn attend_avx2(
     out: &mut Partials<'_>,
     scratch: &mut [f32],
 ) {
-    fast::attend(Avx2::new(), block, rows, out, scratch);
+    generic::attend(Avx2::new(), block, rows, out, scratch);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]

@@ -17,7 +17,7 @@
 //! Order: every sum ascends with fused multiply-adds; weights are added to `sum` one by one, by position. What a row may
 //! not see is never multiplied into it.
 
-mod fast;
+mod generic;
 mod layout;
 mod naive;
 #[cfg(target_arch = "x86_64")]
@@ -79,7 +79,7 @@ const PORTABLE: Kernel<LatentAttendFn> = Kernel {
     name: "latent_attend/portable",
     isa: Isa::NONE,
     level: Level::Partial,
-    run: |rows, queries, state, scratch| fast::attend(Portable, rows, queries, state, scratch),
+    run: |rows, queries, state, scratch| generic::attend(Portable, rows, queries, state, scratch),
 };
 
 /// Floats of scratch [`LATENT_ATTEND`] needs for `lanes` lanes.

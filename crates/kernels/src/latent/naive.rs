@@ -1,4 +1,4 @@
-//! Latent attention in plain loops: what the fast kernels must repeat to the bit.
+//! Latent attention in plain loops: what every other kernel must repeat to the bit.
 
 use super::{LatentQueries, LatentRows};
 use crate::attention::Partials;

@@ -1,6 +1,6 @@
 //! Latent attention's kernels for x86-64.
 
-use super::{LatentAttendFn, LatentQueries, LatentRows, fast};
+use super::{LatentAttendFn, LatentQueries, LatentRows, generic};
 use crate::attention::Partials;
 use crate::lanes::{Avx2, Avx512};
 use crate::{Isa, Kernel, Level};
@@ -24,7 +24,7 @@ fn attend_avx512(
     state: &mut Partials<'_>,
     scratch: &mut [f32],
 ) {
-    fast::attend(Avx512::new(), rows, queries, state, scratch);
+    generic::attend(Avx512::new(), rows, queries, state, scratch);
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -34,5 +34,5 @@ fn attend_avx2(
     state: &mut Partials<'_>,
     scratch: &mut [f32],
 ) {
-    fast::attend(Avx2::new(), rows, queries, state, scratch);
+    generic::attend(Avx2::new(), rows, queries, state, scratch);
 }

@@ -1,6 +1,6 @@
 //! Activations of one and of two inputs.
 
-pub(super) mod fast;
+pub(super) mod generic;
 mod naive;
 
 use crate::lanes::Portable;
@@ -91,7 +91,7 @@ pub(super) const PORTABLE_ACT: Kernel<ActFn> = Kernel {
     name: "act/portable",
     isa: Isa::NONE,
     level: Level::Partial,
-    run: |act, x| fast::act_all(Portable, act, x),
+    run: |act, x| generic::act_all(Portable, act, x),
 };
 
 impl Kernel<ActFn> {
@@ -125,7 +125,7 @@ pub(super) const PORTABLE_GATED: Kernel<GatedFn> = Kernel {
     name: "gated/portable",
     isa: Isa::NONE,
     level: Level::Partial,
-    run: |act, gate, up, out| fast::gated_all(Portable, act, gate, up, out),
+    run: |act, gate, up, out| generic::gated_all(Portable, act, gate, up, out),
 };
 
 impl Kernel<GatedFn> {

@@ -2,7 +2,7 @@
 
 mod act;
 #[cfg(target_arch = "x86_64")]
-mod fast;
+mod generic;
 mod naive;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;

@@ -1,4 +1,4 @@
-//! Row ops in plain loops: what the fast kernels must repeat to the bit.
+//! Row ops in plain loops: what every other kernel must repeat to the bit.
 
 use super::{PEAK, Pairs};
 use crate::math::{LANES, sum_lanes};

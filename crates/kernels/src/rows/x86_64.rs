@@ -2,7 +2,7 @@
 
 use super::{
     ActFn, AddWeightedFn, BinaryFn, Gated, GatedFn, Pairs, PeaksFn, RmsNormFn, RotateFn, Unary,
-    act, fast, naive,
+    act, generic, naive,
 };
 use crate::lanes::{Avx2, Avx512};
 use crate::{Isa, Kernel, Level};
@@ -63,32 +63,32 @@ pub(super) const PEAKS: &[Kernel<PeaksFn>] = &[
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
 fn rms_norm_avx512(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
-    fast::rms_norm(Avx512::new(), x, weight, eps, out);
+    generic::rms_norm(Avx512::new(), x, weight, eps, out);
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn rms_norm_avx2(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
-    fast::rms_norm(Avx2::new(), x, weight, eps, out);
+    generic::rms_norm(Avx2::new(), x, weight, eps, out);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
 fn act_avx512(act: Unary, x: &mut [f32]) {
-    act::fast::act_all(Avx512::new(), act, x);
+    act::generic::act_all(Avx512::new(), act, x);
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn act_avx2(act: Unary, x: &mut [f32]) {
-    act::fast::act_all(Avx2::new(), act, x);
+    act::generic::act_all(Avx2::new(), act, x);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
 fn gated_avx512(act: Gated, gate: &[f32], up: &[f32], out: &mut [f32]) {
-    act::fast::gated_all(Avx512::new(), act, gate, up, out);
+    act::generic::gated_all(Avx512::new(), act, gate, up, out);
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn gated_avx2(act: Gated, gate: &[f32], up: &[f32], out: &mut [f32]) {
-    act::fast::gated_all(Avx2::new(), act, gate, up, out);
+    act::generic::gated_all(Avx2::new(), act, gate, up, out);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
@@ -123,10 +123,10 @@ fn rotate_avx2(x: &mut [f32], cos: &[f32], sin: &[f32], pairs: Pairs) {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
 fn peaks_avx512(row: &[f32], out: &mut [f32]) {
-    fast::peaks(Avx512::new(), row, out);
+    generic::peaks(Avx512::new(), row, out);
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn peaks_avx2(row: &[f32], out: &mut [f32]) {
-    fast::peaks(Avx2::new(), row, out);
+    generic::peaks(Avx2::new(), row, out);
 }

@@ -83,7 +83,7 @@ pub fn memory(units: Units) -> f64 {
 
 /// A table of the article.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Table {
+pub struct ArticleTable {
     /// Number of its section.
     pub section: &'static str,
     /// What it shows.
@@ -96,7 +96,7 @@ pub struct Table {
     pub rows: Vec<(ArticleModel, Vec<ArticleValue>)>,
 }
 
-impl Table {
+impl ArticleTable {
     /// What the article prints wrong in a cell; columns are counted after the name.
     pub fn erratum(&self, model: &ArticleModel, column: usize) -> Option<&'static Erratum> {
         let here =
@@ -109,7 +109,7 @@ impl Table {
 type Columns = (Vec<String>, fn(&ArticleModel, Units) -> Vec<ArticleValue>);
 
 /// All tables, in the article's order.
-pub fn tables(units: Units) -> Vec<Table> {
+pub fn tables(units: Units) -> Vec<ArticleTable> {
     let table = |section, title, groups: &[&Columns]| {
         // Chapter 5 has all models.
         let all = section >= "5";
@@ -117,7 +117,7 @@ pub fn tables(units: Units) -> Vec<Table> {
         let row = |m: &ArticleModel| {
             (*m, groups.iter().flat_map(|(_, values)| values(m, units)).collect())
         };
-        Table {
+        ArticleTable {
             section,
             title,
             note: note(section),

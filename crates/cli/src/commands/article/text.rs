@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use comfy_table::{Cell, CellAlignment, presets};
-use planner::article::{Erratum, Table, errata};
+use planner::article::{ArticleTable, Erratum, errata};
 use planner::formula::Units;
 
 /// All tables, what the article prints wrong below each, and the pictures by name and title.
-pub(super) fn markdown(tables: &[Table], units: Units, pictures: &[(&str, &str)]) -> String {
+pub(super) fn markdown(tables: &[ArticleTable], units: Units, pictures: &[(&str, &str)]) -> String {
     let mut out = String::from("# The roofline article, computed again\n\n");
     let counted = match units {
         Units::Article => {
@@ -41,7 +41,7 @@ fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(text);
 }
 
-fn section(out: &mut String, table: &Table, units: Units) {
+fn section(out: &mut String, table: &ArticleTable, units: Units) {
     put(out, format_args!("\n## {} {}\n\n{}\n\n", table.section, table.title, table.note));
     let mut grid = comfy_table::Table::new();
     grid.load_style(presets::ASCII_MARKDOWN);
@@ -77,7 +77,7 @@ fn section(out: &mut String, table: &Table, units: Units) {
 }
 
 /// A line of names, then one per model; numbers in full, inflections in two columns.
-pub(super) fn csv(table: &Table) -> String {
+pub(super) fn csv(table: &ArticleTable) -> String {
     let mut names = vec!["model".to_owned()];
     let first = table.rows.first().map_or(&[][..], |(_, values)| values);
     for (name, value) in table.columns.iter().zip(first) {

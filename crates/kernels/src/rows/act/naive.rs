@@ -1,4 +1,4 @@
-//! Activations one number at a time: what the kernels over lanes must repeat to the bit.
+//! Activations one number at a time: what every other kernel must repeat to the bit.
 
 use super::{GELU_CUBIC, GELU_LINEAR, Gated, Unary};
 use crate::math::{erfc, exp, exp_m1, greater, ln_1p, tanh};

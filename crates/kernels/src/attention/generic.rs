@@ -89,13 +89,13 @@ fn score<S: Simd>(
     buffer: &mut [f32],
 ) {
     let (dim, tile_bytes) = (block.shape.key_dim, block.shape.key_tile_bytes());
-    let all = (0, BLOCK / TILE);
+    let (all, keys) = (0..BLOCK / TILE, Keys { tiles: block.keys, tile_bytes });
     match block.shape.k {
         ElemType::F32 => {
-            score_tiles::<S, Single>(simd, rows, (block.keys, tile_bytes), all, scores);
+            score_tiles::<S, Single>(simd, rows, keys, all, scores);
         }
         ElemType::F16 => {
-            score_tiles::<S, Half>(simd, rows, (block.keys, tile_bytes), all, scores);
+            score_tiles::<S, Half>(simd, rows, keys, all, scores);
         }
         ElemType::Q8_0 => {
             let Rows { from, most, .. } = group(rows.seen, 0, 1);
@@ -112,37 +112,45 @@ fn score<S: Simd>(
                         &mut buffer[(tile - first) * dim * TILE..][..dim * TILE],
                     );
                 }
-                let wide = (bytemuck::cast_slice(&*buffer), dim * TILE * size_of::<f32>());
-                score_tiles::<S, Single>(simd, rows, wide, (first, end), scores);
+                let tiles = bytemuck::cast_slice(&*buffer);
+                let wide = Keys { tiles, tile_bytes: dim * TILE * size_of::<f32>() };
+                score_tiles::<S, Single>(simd, rows, wide, first..end, scores);
             }
         }
     }
 }
 
-/// Scores of the tiles `first..end`, the first of which starts `keys.0`; the next are `keys.1` bytes apart.
+/// Tiles of keys, one after the other.
+#[derive(Clone, Copy)]
+struct Keys<'a> {
+    tiles: &'a [u8],
+    tile_bytes: usize,
+}
+
+/// Scores of the tiles `tiles` of a block, of which `keys` has the first and those after it.
 #[inline(always)]
 fn score_tiles<S: Simd, E: Elem>(
     simd: S,
     rows: &QueryRows<'_>,
-    keys: (&[u8], usize),
-    (first, end): (usize, usize),
+    keys: Keys<'_>,
+    tiles: Range<usize>,
     scores: &mut [f32],
 ) {
     let count = rows.seen.len().div_ceil(S::ROWS);
     let dim = rows.q.len() / rows.seen.len().max(1);
     for i in 0..count {
         let group = group(rows.seen, i, count);
-        let start = first.max(group.from / TILE);
-        let columns = group.most.div_ceil(TILE).min(end).saturating_sub(start);
+        let start = tiles.start.max(group.from / TILE);
+        let columns = group.most.div_ceil(TILE).min(tiles.end).saturating_sub(start);
         if columns == 0 {
             continue;
         }
         let product = Product {
             a: &rows.q[group.first * dim..],
             a_stride: dim,
-            b: &keys.0[(start - first) * keys.1..],
+            b: &keys.tiles[(start - tiles.start) * keys.tile_bytes..],
             b_step: E::BYTES,
-            b_column: keys.1,
+            b_column: keys.tile_bytes,
             depth: dim,
             out: &mut scores[group.first * BLOCK + start * TILE..],
             out_stride: BLOCK,

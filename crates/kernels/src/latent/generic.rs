@@ -45,7 +45,7 @@ pub(super) fn attend<S: Simd>(
             }
         }
     }
-    gather(simd, &shape, queries, (wide, scores), state.out);
+    gather(simd, &shape, queries, wide, scores, state.out);
 }
 
 /// One cached row as f32: `c`, zeros up to the stride, `k_pe`.
@@ -204,7 +204,8 @@ fn gather<S: Simd>(
     simd: S,
     shape: &LatentShape,
     queries: &LatentQueries<'_>,
-    (wide, weights): (&[f32], &[f32]),
+    wide: &[f32],
+    weights: &[f32],
     out: &mut [f32],
 ) {
     let (visible, lanes) = (queries.visible, queries.lanes);
