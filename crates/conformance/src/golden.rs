@@ -93,9 +93,9 @@ pub fn golden_case(executor: &dyn Executor, case: &Case) -> Outcome {
     let (head, tail) = case.tokens.split_at(case.tokens.len() - case.logits.len() / vocab_size);
     let prompt = Some(Prompt { start: 0, len: case.tokens.len() });
     if !head.is_empty() {
-        step(&*model, Sequence { session, tokens: head, outputs: Outputs::None, prompt });
+        step(&*model, Sequence { session, tokens: head, outputs: Outputs::NONE, prompt });
     }
-    let logits = step(&*model, Sequence { session, tokens: tail, outputs: Outputs::All, prompt });
+    let logits = step(&*model, Sequence { session, tokens: tail, outputs: Outputs::ALL, prompt });
     let first = argmax(&logits[logits.len() - vocab_size..]);
     let greedy = greedy(&*model, session, first, case.greedy.len());
     Outcome {
@@ -110,7 +110,7 @@ pub fn golden_case(executor: &dyn Executor, case: &Case) -> Outcome {
 fn greedy(model: &dyn Model, session: SessionId, first: u32, n: usize) -> Vec<u32> {
     let mut ids = vec![first];
     while ids.len() < n {
-        ids.push(argmax(&feed(model, session, &ids[ids.len() - 1..], Outputs::Last)));
+        ids.push(argmax(&feed(model, session, &ids[ids.len() - 1..], Outputs::LAST)));
     }
     ids
 }

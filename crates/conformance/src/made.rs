@@ -5,8 +5,8 @@ use std::sync::Arc;
 use models::{ARCHITECTURES, ModelConfig, Outline};
 use program::interpreter::Interpreter;
 use program::{
-    CacheOptions, CacheType, Executor, Model, OutputKind, Outputs, Program, Prompt, Recorder,
-    Result, Sequence, SessionId, Step, StepOut, ValueId,
+    CacheOptions, CacheType, Executor, LogitRows, Model, OutputKind, Outputs, Program, Prompt,
+    Recorder, Result, Sequence, SessionId, Step, StepOut, ValueId,
 };
 use quant::GgmlType;
 
@@ -169,10 +169,10 @@ pub(crate) fn feed(
 /// The logits of one sequence.
 pub(crate) fn step(model: &dyn Model, sequence: Sequence<'_>) -> Vec<f32> {
     let n = sequence.tokens.len();
-    let out = model.step(&Step { sequences: &[sequence] });
-    let out = out.unwrap_or_else(|e| panic!("a step of {n} tokens fails: {e}"));
+    let out = model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single);
+    let out = out.unwrap_or_else(|e| panic!("a step of {n} tokens fails: {e}")).into_logits();
     assert_eq!(out.logits.len(), sequence.outputs.count(n) * out.vocab_size, "rows of logits");
-    let made = StepOut::new(out.logits, out.vocab_size);
+    let made = LogitRows::new(out.logits, out.vocab_size);
     assert_eq!(out.peaks, made.peaks, "peaks of the logits");
     made.logits
 }
@@ -205,7 +205,7 @@ fn chunked(
     prompt: Option<Prompt>,
 ) -> Vec<f32> {
     let session = model.open(options).unwrap_or_else(|e| panic!("opening a session fails: {e}"));
-    let part = |tokens| step(model, Sequence { session, tokens, outputs: Outputs::All, prompt });
+    let part = |tokens| step(model, Sequence { session, tokens, outputs: Outputs::ALL, prompt });
     let logits = tokens.chunks(chunk).flat_map(part).collect();
     model.close(session);
     logits

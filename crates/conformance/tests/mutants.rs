@@ -1,13 +1,13 @@
 //! The suite catches executors that are wrong in the ways executors go wrong.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use conformance::CHECKS;
 use program::interpreter::Interpreter;
 use program::{
-    CacheOptions, Error, Executor, MemoryNeeds, MemoryOptions, Model, Op, Program, Progress,
-    Promises, Result, SessionId, Step, StepOut, StepStats, WeightSource,
+    CacheOptions, Error, Executor, LogitRows, MemoryNeeds, MemoryOptions, Model, Op, Program,
+    Progress, Promises, Result, RowsOut, SessionId, Step, StepOut, StepStats, WeightSource,
 };
 use quant::GgmlType;
 
@@ -28,6 +28,14 @@ enum Fault {
     HalfSteps,
     /// Caches are allocated whole.
     CommitsCapacity,
+    /// One sequence's error is the step's.
+    FailsTogether,
+    /// Candidates are the right ones, in no order.
+    MixesCandidates,
+    /// Hidden rows are those before the norm, or near.
+    OtherHidden,
+    /// One lock for all.
+    OneLock,
     /// NaN is handed on.
     HandsOnNan,
     /// Rows of the sequences come in another order.
@@ -38,7 +46,25 @@ enum Fault {
 
 struct Faulty(Fault);
 
-struct FaultyModel(Fault, Box<dyn Model>);
+struct FaultyModel(Fault, Box<dyn Model>, Mutex<()>);
+
+impl FaultyModel {
+    fn spoil(&self, step: &Step<'_>, rows: &mut LogitRows) {
+        let factor = match self.0 {
+            Fault::Rounds => 1.001,
+            Fault::ChunkDependent if step.sequences[0].tokens.len() > 1 => 1.0 + f32::EPSILON,
+            _ => return self.spoil_peaks(rows),
+        };
+        rows.logits.iter_mut().for_each(|x| *x *= factor);
+        *rows = LogitRows::new(std::mem::take(&mut rows.logits), rows.vocab_size);
+    }
+
+    fn spoil_peaks(&self, rows: &mut LogitRows) {
+        if self.0 == Fault::WrongPeaks {
+            rows.peaks.reverse();
+        }
+    }
+}
 
 impl Executor for Faulty {
     fn supports(&self, op: &Op, types: &[GgmlType]) -> Result<()> {
@@ -59,7 +85,8 @@ impl Executor for Faulty {
         weights: &dyn WeightSource,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Box<dyn Model>> {
-        Ok(Box::new(FaultyModel(self.0, Interpreter.load(program, weights, progress)?)))
+        let model = Interpreter.load(program, weights, progress)?;
+        Ok(Box::new(FaultyModel(self.0, model, Mutex::default())))
     }
 
     fn describe(&self) -> String {
@@ -83,34 +110,44 @@ impl Model for FaultyModel {
     }
 
     fn step(&self, step: &Step<'_>) -> Result<StepOut> {
+        let _all = self.2.lock();
         let mut out = match self.1.step(step) {
             Err(e) if self.0 == Fault::HalfSteps && step.sequences.len() > 1 => {
-                self.1.step(&Step { sequences: &step.sequences[..1] })?;
+                self.1.step(&Step { sequences: &step.sequences[..1] })?.all()?;
                 return Err(e);
-            }
-            Err(Error::NonFinite { .. }) if self.0 == Fault::HandsOnNan => {
-                let vocab_size = self.program().vocab_size();
-                StepOut::new(vec![f32::NAN; vocab_size], vocab_size)
             }
             result => result?,
         };
-        let factor = match self.0 {
-            Fault::Rounds => 1.001,
-            Fault::ChunkDependent if step.sequences[0].tokens.len() > 1 => 1.0 + f32::EPSILON,
-            _ => 1.0,
-        };
-        out.logits.iter_mut().for_each(|x| *x *= factor);
-        if self.0 == Fault::SwapsRows && step.sequences.len() > 1 {
-            out.logits.rotate_left(out.vocab_size);
+        if self.0 == Fault::FailsTogether
+            && let Some(Err(error)) = out.sequences.iter().find(|rows| rows.is_err())
+        {
+            return Err(error.clone());
         }
-        out = StepOut::new(out.logits, out.vocab_size);
-        if self.0 == Fault::WrongPeaks {
-            out.peaks.reverse();
+        for rows in &mut out.sequences {
+            match rows {
+                Ok(RowsOut::Logits(rows)) => self.spoil(step, rows),
+                Ok(RowsOut::Candidates(rows)) if self.0 == Fault::MixesCandidates => {
+                    rows.candidates.chunks_mut(rows.k).for_each(<[_]>::reverse);
+                }
+                Ok(RowsOut::Hidden(rows)) if self.0 == Fault::OtherHidden => {
+                    rows.hidden.iter_mut().for_each(|x| *x *= 1.01);
+                }
+                Err(Error::NonFinite { .. }) if self.0 == Fault::HandsOnNan => {
+                    let vocab_size = self.program().vocab_size();
+                    let nan = LogitRows::new(vec![f32::NAN; vocab_size], vocab_size);
+                    *rows = Ok(RowsOut::Logits(nan));
+                }
+                Ok(RowsOut::Candidates(_) | RowsOut::Hidden(_)) | Err(_) => {}
+            }
+        }
+        if self.0 == Fault::SwapsRows {
+            out.sequences.reverse();
         }
         Ok(out)
     }
 
     fn len(&self, id: SessionId) -> Result<usize> {
+        let _all = (self.0 == Fault::OneLock).then(|| self.2.lock());
         self.1.len(id)
     }
 
@@ -159,6 +196,12 @@ fn faults_are_caught() {
         (Fault::HandsOnNan, "error/non_finite"),
         (Fault::SwapsRows, "session/together"),
         (Fault::WrongPeaks, "model/plain"),
+        (Fault::OneLock, "lock/others_do_not_wait"),
+        (Fault::FailsTogether, "result/beside"),
+        (Fault::HandsOnNan, "result/beside"),
+        (Fault::SwapsRows, "result/beside"),
+        (Fault::MixesCandidates, "result/candidates"),
+        (Fault::OtherHidden, "result/hidden"),
     ];
     let missed: Vec<_> = cases.iter().filter(|(fault, check)| passes(*fault, check)).collect();
     let wrong: Vec<_> =

@@ -8,7 +8,7 @@ use std::time::Duration;
 use cpu::{Cpu, Options};
 use program::{
     Act, CacheOptions, CacheType, Executor, ExpertWeights, Gating, Model, OutputKind, Outputs,
-    Program, Recorder, Router, Sequence, Step, WeightBytes, WeightSource, WeightSpec,
+    Program, Recorder, Router, Sequence, Step, StepOut, WeightBytes, WeightSource, WeightSpec,
 };
 use quant::GgmlType;
 
@@ -116,11 +116,11 @@ fn time(model: &dyn Model, n: usize) -> Duration {
         // steps of few rows use other experts each time
         let first = if n == ROWS { 0 } else { random.next() as usize % (ROWS - n) };
         let tokens: Vec<u32> = (first..first + n).map(|token| token as u32).collect();
-        let outputs = Outputs::All;
+        let outputs = Outputs::ALL;
         let sequences = [Sequence { session, tokens: &tokens, outputs, prompt: None }];
-        model.step(&Step { sequences: &sequences }).expect("it fits");
+        model.step(&Step { sequences: &sequences }).and_then(StepOut::all).expect("it fits");
         model.close(session);
-        let phases = model.stats().last_step;
+        let phases = model.phases();
         times.extend(phases.iter().filter(|p| p.kind == "experts").map(|p| p.elapsed));
     }
     times.sort();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cpu::{Cpu, Options};
-use program::{CacheOptions, CacheType, Executor, Outputs, Sequence, Step};
+use program::{CacheOptions, CacheType, Executor, Outputs, Sequence, Step, StepOut};
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -19,8 +19,8 @@ fn main() {
     let cache = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: depth + 512 };
     let session = model.open(&cache).expect("it opens");
     let step = |tokens: &[u32]| {
-        let sequences = [Sequence { session, tokens, outputs: Outputs::Last, prompt: None }];
-        model.step(&Step { sequences: &sequences }).expect("it fits");
+        let sequences = [Sequence { session, tokens, outputs: Outputs::LAST, prompt: None }];
+        model.step(&Step { sequences: &sequences }).and_then(StepOut::all).expect("it fits");
     };
     for _ in 0..depth.div_ceil(512) {
         step(&vec![1; 512]);
@@ -31,7 +31,7 @@ fn main() {
         if i < 32 {
             continue;
         }
-        for phase in model.stats().last_step {
+        for phase in model.phases() {
             let name: String = phase.name.trim_start_matches(|c: char| !c.is_alphabetic()).into();
             let name =
                 name.split('.').filter(|p| p.parse::<u32>().is_err()).collect::<Vec<_>>().join(".");

@@ -134,7 +134,7 @@ mod tests {
     use std::sync::Arc;
 
     use conformance::{MemoryWeights, tiny_config, tiny_model};
-    use program::{CacheOptions, CacheType, Executor, Model, Outputs, Sequence, Step};
+    use program::{CacheOptions, CacheType, Executor, Model, Outputs, Sequence, Step, StepOut};
 
     use super::*;
     use crate::model::CpuModel;
@@ -144,25 +144,31 @@ mod tests {
     fn fill(model: &CpuModel, options: &MemoryOptions) -> u64 {
         let open = |_| model.open(&options.cache).expect("a session");
         let sessions: Vec<_> = (0..options.sessions).map(open).collect();
-        let (len, outputs) = (options.cache.capacity - 1, Outputs::Last);
+        let (len, outputs) = (options.cache.capacity - 1, Outputs::LAST);
         let tokens: Vec<u32> = (0..len as u32).map(|i| i * 31 % 97).collect();
         let prompt = Some(Prompt { start: 0, len });
         for &session in &sessions {
             for tokens in tokens.chunks(options.chunk) {
                 let sequence = Sequence { session, tokens, outputs, prompt };
-                model.step(&Step { sequences: &[sequence] }).expect("a chunk");
+                model
+                    .step(&Step { sequences: &[sequence] })
+                    .and_then(StepOut::all)
+                    .expect("a chunk");
             }
             // short prompts, which may be computed otherwise
             for part in 1..=CHUNK_PARTS {
                 let kept = len - options.chunk * part / CHUNK_PARTS;
                 model.truncate(session, kept).expect("a shorter session");
                 let sequence = Sequence { session, tokens: &tokens[kept..], outputs, prompt: None };
-                model.step(&Step { sequences: &[sequence] }).expect("a short prompt");
+                model
+                    .step(&Step { sequences: &[sequence] })
+                    .and_then(StepOut::all)
+                    .expect("a prompt");
             }
         }
         let one = |&session| Sequence { session, tokens: &[5], outputs, prompt: None };
         let last: Vec<_> = sessions.iter().map(one).collect();
-        model.step(&Step { sequences: &last }).expect("a step");
+        model.step(&Step { sequences: &last }).and_then(StepOut::all).expect("a step");
         sessions.iter().map(|id| model.cache_bytes(*id).expect("a session")).sum()
     }
 

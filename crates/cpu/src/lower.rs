@@ -17,7 +17,7 @@ mod act;
 mod experts;
 mod latent;
 
-use program::{CacheKind, Error, Gate, Node, Op, Program, Result, Uses, ValueId};
+use program::{CacheKind, Error, Gate, Node, Op, OutputKind, Program, Result, Uses, ValueId};
 
 use act::{gated, unary};
 
@@ -319,10 +319,11 @@ impl<'a> Lowering<'a> {
     }
 
     fn finish(self) -> Plan {
-        let logits = self.program.logits().map(|id| self.operand(id));
+        let [logits, hidden] = [OutputKind::Logits, OutputKind::Hidden]
+            .map(|kind| self.program.output(kind).map(|id| self.operand(id)));
         let (phases, ropes, caches) = (self.phases, self.ropes, self.caches);
-        let buffers = Buffers::assign(&phases, logits);
-        let plan = Plan { phases, buffers, ropes, caches, logits };
+        let buffers = Buffers::assign(&phases, &[logits, hidden]);
+        let plan = Plan { phases, buffers, ropes, caches, logits, hidden };
         debug_assert_eq!(plan.check(), Ok(()));
         plan
     }

@@ -83,10 +83,10 @@ impl MlaBench {
             let (mut layer, mut attention) = (Vec::new(), Vec::new());
             for repetition in 0..=repetitions {
                 self.model.truncate(session, context)?;
-                let outputs = Outputs::Last;
+                let outputs = Outputs::LAST;
                 let sequence = Sequence { session, tokens: &tokens, outputs, prompt: None };
-                self.model.step(&Step { sequences: &[sequence] })?;
-                let phases = self.model.stats().last_step;
+                self.model.step(&Step { sequences: &[sequence] })?.single()?;
+                let phases = self.model.phases();
                 if repetition > 0 {
                     let all = |kind: Option<&str>| {
                         let wanted = phases.iter().filter(|p| kind.is_none_or(|k| p.kind == k));
@@ -98,8 +98,7 @@ impl MlaBench {
             }
             let matrices: u64 = self
                 .model
-                .stats()
-                .last_step
+                .phases()
                 .iter()
                 .map(|phase| if phase.kind == "attention" { phase.weight_bytes } else { 0 })
                 .sum();

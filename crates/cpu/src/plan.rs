@@ -245,4 +245,6 @@ pub(crate) struct Plan {
     /// What each cache of the program keeps; `None` for one that no phase uses.
     pub(crate) caches: Vec<Option<Cached>>,
     pub(crate) logits: Option<Operand>,
+    /// What the head reads, if the program yields it.
+    pub(crate) hidden: Option<Operand>,
 }

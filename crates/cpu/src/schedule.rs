@@ -161,6 +161,8 @@ pub(crate) struct Schedule {
     /// What each cache of the program keeps; `None` for one that no phase uses.
     pub(crate) caches: Vec<Option<Cached>>,
     pub(crate) logits: Option<Operand>,
+    /// What the head reads, if the program yields it.
+    pub(crate) hidden: Option<Operand>,
 }
 
 impl Schedule {
@@ -172,6 +174,16 @@ impl Schedule {
     /// Every small matrix of latent attention.
     pub(crate) fn head_matrices(&self) -> impl Iterator<Item = &HeadMatrix> {
         self.phases.iter().filter_map(Loaded::latent).flat_map(PackedLatent::all)
+    }
+
+    /// Phases that run where nobody wants logits: all but the head, where that stands alone at the end.
+    pub(crate) fn without_head(&self) -> usize {
+        match self.phases.as_slice() {
+            [rest @ .., Loaded::Linear(LoadedLinear { jobs, .. })] if matches!(jobs.as_slice(), [job] if job.is_head) => {
+                rest.len()
+            }
+            all => all.len(),
+        }
     }
 
     /// Whether a phase finds the peaks of the logits as it writes them.

@@ -131,6 +131,7 @@ impl Workspace {
             self.partials = Buffer::new(MAX_PARTIAL_FLOATS * 4, "the workspace")?;
         }
         self.touched = self.touched.max(needs.partials);
+        self.times.fill(Duration::ZERO);
         grow(&mut self.peaks, needs.peaks)?;
         schedule.phases.iter().filter_map(Loaded::shares).for_each(PhaseShares::reset);
         let buffers: Vec<Shared<'_, f32>> =

@@ -8,7 +8,7 @@ use program::interpreter::Interpreter;
 use program::{
     Act, Attention, CacheKind, CacheOptions, CacheSpec, CacheType, Executor, LinearWeight, Model,
     OutputKind, Outputs, Program, Recorder, Result, Rope, RopePairs, RopeScaling, Sequence, Step,
-    WeightSpec,
+    StepOut, WeightSpec,
 };
 use quant::GgmlType;
 
@@ -88,8 +88,9 @@ fn logits(model: &dyn Model, tokens: &[u32], chunk: usize, cache: CacheType) -> 
     let session = model.open(&CacheOptions { k: cache, v: cache, capacity: 4096 }).expect("opens");
     let mut all = Vec::new();
     for tokens in tokens.chunks(chunk) {
-        let sequence = Sequence { session, tokens, outputs: Outputs::All, prompt: None };
-        all.extend(model.step(&Step { sequences: &[sequence] }).expect("steps").logits);
+        let sequence = Sequence { session, tokens, outputs: Outputs::ALL, prompt: None };
+        let out = model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single);
+        all.extend(out.expect("steps").into_logits().logits);
     }
     model.close(session);
     all

@@ -9,7 +9,8 @@ use kernels::Isa;
 use program::interpreter::Interpreter;
 use program::{
     Act, CacheOptions, CacheType, Executor, ExpertWeights, Gating, GroupScore, Groups, Model,
-    OutputKind, Outputs, Program, Recorder, Result, Router, Sequence, Step, ValueId, WeightSpec,
+    OutputKind, Outputs, Program, Recorder, Result, Router, Sequence, Step, StepOut, ValueId,
+    WeightSpec,
 };
 use quant::GgmlType;
 
@@ -112,8 +113,9 @@ fn rows(model: &dyn Model, n: usize, chunk: usize) -> Vec<f32> {
     let tokens: Vec<u32> = (0..n).map(|i| ((i * 41 + 7) % VOCAB) as u32).collect();
     let mut all = Vec::new();
     for tokens in tokens.chunks(chunk) {
-        let sequence = Sequence { session, tokens, outputs: Outputs::All, prompt: None };
-        all.extend(model.step(&Step { sequences: &[sequence] }).expect("steps").logits);
+        let sequence = Sequence { session, tokens, outputs: Outputs::ALL, prompt: None };
+        let out = model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single);
+        all.extend(out.expect("steps").into_logits().logits);
     }
     model.close(session);
     all
@@ -256,7 +258,7 @@ fn a_layer_is_few_phases() {
         let layer = Layer { shared, ..layer(GgmlType::Q8_0, [64, 64, 6, 2]) };
         let model = load(&cpu(2, None), &made(&layer, None));
         rows(&*model, 1, 1);
-        let kinds: Vec<_> = model.stats().last_step.iter().map(|phase| phase.kind).collect();
+        let kinds: Vec<_> = model.phases().iter().map(|phase| phase.kind).collect();
         assert_eq!(kinds, want);
     }
 }

@@ -8,8 +8,8 @@ use kernels::Isa;
 use program::interpreter::Interpreter;
 use program::{
     CacheKind, CacheOptions, CacheSpec, CacheType, Executor, LatentAttention, LatentUp, Model,
-    OutputKind, Outputs, Program, Prompt, Recorder, Result, Rope, RopePairs, RopeScaling, Sequence,
-    SessionId, Step, WeightSpec,
+    OutputKind, Outputs, Program, Prompt, Recorder, Result, Rope, RopePairs, RopeScaling, RowsOut,
+    Sequence, SessionId, Step, StepOut, WeightSpec,
 };
 use quant::GgmlType;
 
@@ -88,10 +88,11 @@ fn outputs(
     let (context, last) = tokens.split_at(tokens.len() - n);
     let step = |tokens: &[u32], outputs| {
         let sequence = Sequence { session, tokens, outputs, prompt: None };
-        model.step(&Step { sequences: &[sequence] }).expect("it steps").logits
+        let out = model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single);
+        out.expect("it steps").into_logits().logits
     };
-    context.chunks(chunk).for_each(|tokens| assert!(step(tokens, Outputs::None).is_empty()));
-    let out = last.chunks(cut).flat_map(|tokens| step(tokens, Outputs::All)).collect();
+    context.chunks(chunk).for_each(|tokens| assert!(step(tokens, Outputs::NONE).is_empty()));
+    let out = last.chunks(cut).flat_map(|tokens| step(tokens, Outputs::ALL)).collect();
     model.close(session);
     out
 }
@@ -198,8 +199,11 @@ fn sequences_of_one_step_keep_their_forms() {
             .map(|&i| {
                 let session = open(&*model, CacheType::F16);
                 let tokens = &all[i][..20];
-                let sequence = Sequence { session, tokens, outputs: Outputs::None, prompt: None };
-                model.step(&Step { sequences: &[sequence] }).expect("it steps");
+                let sequence = Sequence { session, tokens, outputs: Outputs::NONE, prompt: None };
+                model
+                    .step(&Step { sequences: &[sequence] })
+                    .and_then(StepOut::all)
+                    .expect("it steps");
                 session
             })
             .collect();
@@ -209,14 +213,13 @@ fn sequences_of_one_step_keep_their_forms() {
             .map(|(&i, &session)| Sequence {
                 session,
                 tokens: &all[i][20..],
-                outputs: Outputs::All,
+                outputs: Outputs::ALL,
                 prompt: prompt(i),
             })
             .collect();
         let out = model.step(&Step { sequences: &sequences }).expect("it steps");
-        let mut rows = out.rows();
-        let take = |&i: &usize| (&mut rows).take(lengths[i]).flatten().copied().collect();
-        wanted.iter().map(take).collect()
+        let rows = |out: Result<RowsOut>| out.expect("its rows").into_logits().logits;
+        out.sequences.into_iter().map(rows).collect()
     };
     let together = run(&[0, 1, 2, 3]);
     for (i, together) in together.iter().enumerate() {
@@ -231,8 +234,8 @@ fn latents_take_a_row_per_position_and_expanded_heads_many() {
         let model = load(&cpu(form, 1), &program);
         let session = open(&*model, CacheType::F16);
         let sequence =
-            Sequence { session, tokens: &[1, 2, 3], outputs: Outputs::None, prompt: None };
-        model.step(&Step { sequences: &[sequence] }).expect("it steps");
+            Sequence { session, tokens: &[1, 2, 3], outputs: Outputs::NONE, prompt: None };
+        model.step(&Step { sequences: &[sequence] }).and_then(StepOut::all).expect("it steps");
         let bytes = model.cache_bytes(session).expect("it is open");
         assert_eq!(bytes, 256 * elements * 2, "{form:?}");
     }

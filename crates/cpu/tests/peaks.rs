@@ -5,8 +5,8 @@ use std::sync::Arc;
 use conformance::MemoryWeights;
 use cpu::{Cpu, Options};
 use program::{
-    CacheOptions, CacheType, Executor, OutputKind, Outputs, Program, Recorder, Sequence, Step,
-    StepOut, WeightSpec,
+    CacheOptions, CacheType, Executor, LogitRows, OutputKind, Outputs, Program, Recorder, Sequence,
+    Step, StepOut, WeightSpec,
 };
 use quant::GgmlType;
 
@@ -42,11 +42,13 @@ fn peaks_are_those_of_the_rows() {
             // one row, few, many, more than a kernel sees at a time
             for n in [1, 3, 40, 600] {
                 let tokens: Vec<u32> = (0..n).map(|i| (i * 7 + n) % VOCAB as u32).collect();
-                for outputs in [Outputs::Last, Outputs::All, Outputs::None] {
+                for outputs in [Outputs::LAST, Outputs::ALL, Outputs::NONE] {
                     model.truncate(session, 0).expect("a shorter session");
                     let sequence = Sequence { session, tokens: &tokens, outputs, prompt: None };
-                    let out = model.step(&Step { sequences: &[sequence] }).expect("a step");
-                    let want = StepOut::new(out.logits.clone(), out.vocab_size);
+                    let out =
+                        model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single);
+                    let out = out.expect("a step").into_logits();
+                    let want = LogitRows::new(out.logits.clone(), out.vocab_size);
                     assert_eq!(out.rows().len(), outputs.count(n as usize));
                     assert_eq!(out.peaks, want.peaks, "{n} rows, {threads} threads, {scaled}");
                 }

@@ -4,7 +4,7 @@
 
 use conformance::{Made, Random, tiny_config, tiny_model};
 use cpu::{Cpu, MlaChoice, MlaForm, Options};
-use program::{CacheOptions, CacheType, Model, Outputs, Sequence, Step};
+use program::{CacheOptions, CacheType, Model, Outputs, Sequence, Step, StepOut};
 use quant::GgmlType;
 
 const CACHE: CacheOptions = CacheOptions { k: CacheType::F16, v: CacheType::Q8_0, capacity: 1024 };
@@ -14,13 +14,13 @@ fn feed(model: &dyn Model, tokens: &[u32], close: bool) -> (usize, Vec<f32>) {
     let session = model.open(&CACHE).unwrap();
     let gained = model.reuse(session, &tokens[..tokens.len() - 1]).unwrap();
     let sequence =
-        Sequence { session, tokens: &tokens[gained..], outputs: Outputs::Last, prompt: None };
-    let out = model.step(&Step { sequences: &[sequence] }).unwrap();
+        Sequence { session, tokens: &tokens[gained..], outputs: Outputs::LAST, prompt: None };
+    let out = model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single).unwrap();
     model.commit(session, tokens.len()).unwrap();
     if close {
         model.close(session);
     }
-    (gained, out.logits)
+    (gained, out.into_logits().logits)
 }
 
 /// What a second session computes of 600 tokens, of which the first 590 are those of another one.

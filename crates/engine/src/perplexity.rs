@@ -89,13 +89,13 @@ fn score_window(session: &mut Session, window: &[u32], sums: &mut Sums) -> Resul
     let first = window.len() / 2;
     session.clear()?;
     for chunk in window[..first].chunks(DEFAULT_CHUNK) {
-        session.append(chunk, Outputs::None)?;
+        session.append(chunk, Outputs::NONE)?;
     }
     // The row of token i scores token i + 1, so the last token has nothing to score and is not fed.
     let mut scored = first;
     while scored < window.len() - 1 {
         let end = (scored + SCORED_AT_ONCE).min(window.len() - 1);
-        let out = session.append(&window[scored..end], Outputs::All)?;
+        let out = session.append(&window[scored..end], Outputs::ALL)?.into_logits();
         for (row, position) in out.rows().zip(scored..end) {
             sums.add(nll(row, window[position + 1], position + 1)?);
         }

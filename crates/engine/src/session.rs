@@ -5,7 +5,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use program::{CacheOptions, Model, Outputs, Prompt, Sequence, SessionId, Step, StepOut};
+use program::{
+    CacheOptions, LogitRows, Model, Outputs, Prompt, RowsOut, Sequence, SessionId, Step,
+};
 
 use crate::{Error, Result};
 
@@ -48,7 +50,7 @@ pub struct Fed {
 pub struct Scores {
     /// `[vocab_size]`.
     pub(crate) logits: Vec<f32>,
-    /// As in [`StepOut::peaks`].
+    /// As in [`LogitRows::peaks`].
     pub(crate) peaks: Vec<f32>,
 }
 
@@ -63,10 +65,10 @@ impl Scores {
     }
 }
 
-impl From<StepOut> for Scores {
+impl From<LogitRows> for Scores {
     /// # Panics
-    /// If the step yielded more than one row.
-    fn from(out: StepOut) -> Scores {
+    /// If there is not one row.
+    fn from(out: LogitRows) -> Scores {
         assert_eq!(out.logits.len(), out.vocab_size, "one row of logits");
         Scores { logits: out.logits, peaks: out.peaks }
     }
@@ -161,9 +163,9 @@ impl Session {
                 break;
             }
             let last = self.tokens.len() + chunk.len() == tokens.len();
-            let outputs = if last { Outputs::Last } else { Outputs::None };
+            let outputs = if last { Outputs::LAST } else { Outputs::NONE };
             let out = self.run(chunk, outputs, Some(Prompt { start: cached, len: total }))?;
-            logits = last.then(|| Scores::from(out));
+            logits = last.then(|| out.into_logits().into());
             on_progress(Prefill { cached, done: self.tokens.len() - cached, total });
         }
         Ok(Fed { cached, computed: self.tokens.len() - cached, logits })
@@ -174,26 +176,25 @@ impl Session {
     /// # Errors
     /// Full context, or a failure of the model; the session is unchanged then.
     pub fn step(&mut self, token: u32) -> Result<Scores> {
-        Ok(self.append(&[token], Outputs::Last)?.into())
+        Ok(self.append(&[token], Outputs::LAST)?.into_logits().into())
     }
 
-    /// Append tokens in one pass and return the wanted rows of logits. No tokens: nothing happens.
+    /// Append tokens in one pass and return the wanted rows. No tokens: nothing happens, and no rows come.
     ///
     /// # Errors
     /// Full context, or a failure of the model; the session is unchanged then.
-    pub fn append(&mut self, tokens: &[u32], outputs: Outputs) -> Result<StepOut> {
+    pub fn append(&mut self, tokens: &[u32], outputs: Outputs) -> Result<RowsOut> {
         self.run(tokens, outputs, None)
     }
 
-    fn run(&mut self, tokens: &[u32], outputs: Outputs, prompt: Option<Prompt>) -> Result<StepOut> {
+    fn run(&mut self, tokens: &[u32], outputs: Outputs, prompt: Option<Prompt>) -> Result<RowsOut> {
         if tokens.is_empty() {
-            return Ok(StepOut::default());
+            return Ok(RowsOut::none(outputs.what));
         }
         let len = self.tokens.len() + tokens.len();
         self.check_room(len)?;
-        let out = self
-            .model
-            .step(&Step { sequences: &[Sequence { session: self.id, tokens, outputs, prompt }] })?;
+        let sequence = Sequence { session: self.id, tokens, outputs, prompt };
+        let out = self.model.step(&Step { sequences: &[sequence] })?.single()?;
         self.tokens.extend_from_slice(tokens);
         // Nothing here is speculative: what was appended is meant.
         self.model.commit(self.id, len)?;

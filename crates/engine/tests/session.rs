@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Toy, VOCAB, logits_after};
 use engine::{Error, Fed, Prefill, Scores, Session};
-use program::StepOut;
+use program::LogitRows;
 use proptest::prelude::*;
 
 static GO: AtomicBool = AtomicBool::new(false);
 
 fn scores_after(tokens: &[u32]) -> Scores {
-    StepOut::new(logits_after(tokens), VOCAB).into()
+    LogitRows::new(logits_after(tokens), VOCAB).into()
 }
 
 fn feed(session: &mut Session, tokens: &[u32]) -> Fed {

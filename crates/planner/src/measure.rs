@@ -160,10 +160,10 @@ impl Run {
         let sequences =
             [Sequence { session: self.session, tokens: &tokens, outputs, prompt: None }];
         let start = Instant::now();
-        let out = self.model.step(&Step { sequences: &sequences })?;
+        let out = self.model.step(&Step { sequences: &sequences })?.single()?;
         let wall = start.elapsed().as_secs_f64();
         drop(out);
-        let phases = self.model.stats().last_step.into_iter();
+        let phases = self.model.phases().into_iter();
         let phases: Vec<_> = phases.map(|p| (p.name, p.kind, p.elapsed.as_secs_f64())).collect();
         if phases.is_empty() {
             return Err(Error::Unsupported("an executor that does not time its phases".into()));
@@ -222,9 +222,9 @@ fn linear(executor: &dyn Executor, weights: &mut Weights, ty: GgmlType) -> Resul
     let weights_of = (small as f64 * (SMALL * SMALL) as f64, large as f64 * large_weights());
     let mut points = Vec::new();
     let mut phase = 0.0;
-    run.warm(8, Outputs::None)?;
+    run.warm(8, Outputs::NONE)?;
     for rows in FEW_ROWS {
-        let passes = run.passes(0, rows, Outputs::None)?;
+        let passes = run.passes(0, rows, Outputs::NONE)?;
         let solved = passes.iter().map(|pass| {
             // two kinds of phases, two unknowns: time = phases * p + weights * w
             let (n_small, t_small) = pass.sum(|name, _| name.starts_with("small"));
@@ -245,9 +245,9 @@ fn linear(executor: &dyn Executor, weights: &mut Weights, ty: GgmlType) -> Resul
     let [small, large] = n_matrices(FAR_ENOUGH);
     let run = Run::new(executor, weights, matrices(ty, small, large)?, none)?;
     let n_weights = (small * SMALL * SMALL) as f64 + large as f64 * large_weights();
-    run.warm(CHUNK, Outputs::None)?;
+    run.warm(CHUNK, Outputs::NONE)?;
     for rows in MANY_ROWS {
-        let passes = run.passes(0, rows, Outputs::None)?;
+        let passes = run.passes(0, rows, Outputs::NONE)?;
         let seconds = over(&passes, |pass| {
             let (n, time) = pass.sum(|name, kind| kind == "linear" && name != "widen");
             (time - n * phase) / n_weights
@@ -315,7 +315,7 @@ fn attention(
     for round in 0..PASSES {
         run.model.truncate(run.session, 0)?;
         for fill in &mut fills {
-            let pass = run.pass(CHUNK, Outputs::None)?;
+            let pass = run.pass(CHUNK, Outputs::NONE)?;
             if round > 0 {
                 fill.push(pass);
             }
@@ -330,9 +330,9 @@ fn attention(
     let elements = (CHUNK * shape.n_heads * shape.key_dim) as f64;
 
     // within a block: the first step in a new one also waits for its memory, once in many steps
-    let long = run.passes(deep - 1, 1, Outputs::Last)?;
-    let short = run.passes(shallow, 1, Outputs::Last)?;
-    let bare = run.passes(shallow, 1, Outputs::None)?;
+    let long = run.passes(deep - 1, 1, Outputs::LAST)?;
+    let short = run.passes(shallow, 1, Outputs::LAST)?;
+    let bare = run.passes(shallow, 1, Outputs::NONE)?;
     let (far, near) = (over(&long, attend), over(&short, attend));
     let position = ((far - near) / (deep - 1 - shallow) as f64).max(near / 1e6);
     let step = (near - position * (shallow + 1) as f64).max(0.0);

@@ -4,7 +4,7 @@
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Failure to record, load or run a program.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// An operand does not fit its op.
@@ -52,7 +52,7 @@ pub enum Error {
         /// Positions asked for.
         wanted: usize,
     },
-    /// A NaN or infinity where a number is needed.
+    /// A NaN or infinity among a row's results.
     #[error(
         "non-finite logits at position {position}: the model's weights or scales hold NaN or infinity"
     )]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use quant::GgmlType;
 
 use crate::{
-    CacheOptions, Ceilings, Error, MemoryNeeds, MemoryOptions, Op, Program, Promises, Result,
-    ValueId, WeightSpec,
+    CacheOptions, Ceilings, Error, MemoryNeeds, MemoryOptions, Op, Outputs, Program, Promises,
+    Result, StepOut, ValueId, WeightSpec,
 };
 
 /// Bytes of a weight, as they stand in the file.
@@ -39,28 +39,6 @@ pub struct Progress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub u64);
 
-/// Which rows of a sequence yield logits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outputs {
-    /// None: the tokens only enter the cache.
-    None,
-    /// The last token's row.
-    Last,
-    /// Every row.
-    All,
-}
-
-impl Outputs {
-    /// Number of rows wanted of a sequence of `n_tokens`.
-    pub fn count(self, n_tokens: usize) -> usize {
-        match self {
-            Outputs::None => 0,
-            Outputs::Last => n_tokens.min(1),
-            Outputs::All => n_tokens,
-        }
-    }
-}
-
 /// The rows of one session in a step: `tokens` take the positions after those the session holds.
 #[derive(Clone, Copy, Debug)]
 pub struct Sequence<'a> {
@@ -68,11 +46,33 @@ pub struct Sequence<'a> {
     pub session: SessionId,
     /// Token ids; at least one.
     pub tokens: &'a [u32],
-    /// Which rows yield logits.
+    /// What it is to yield.
     pub outputs: Outputs,
     /// The prompt they are part of, if they are: an executor may compute a long prompt in another way than a few tokens,
     /// and must do so alike however the prompt is cut into steps.
     pub prompt: Option<Prompt>,
+}
+
+impl Sequence<'_> {
+    /// Refuse what concerns this sequence alone, given that its session holds `len` positions of at most `capacity`.
+    ///
+    /// # Errors
+    /// Outputs that `program` does not yield, a token outside the vocabulary, a full context, rows that must come in one
+    /// step.
+    pub fn check(&self, program: &Program, len: usize, capacity: usize) -> Result<()> {
+        self.outputs.check(program)?;
+        if let Some(vocab_size) = program.n_tokens()
+            && let Some(&token) = self.tokens.iter().find(|t| **t as usize >= vocab_size)
+        {
+            return Err(Error::Token { token, vocab_size });
+        }
+        program.check_start(len)?;
+        let wanted = len + self.tokens.len();
+        if wanted > capacity {
+            return Err(Error::ContextFull { wanted, capacity });
+        }
+        Ok(())
+    }
 }
 
 /// Tokens that arrive together, though perhaps in several steps.
@@ -91,37 +91,24 @@ pub struct Step<'a> {
     pub sequences: &'a [Sequence<'a>],
 }
 
-/// What a step yields.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct StepOut {
-    /// `[n_selected, vocab_size]`, row-major: the wanted rows of the first sequence, then of the next.
-    pub logits: Vec<f32>,
-    /// Width of a row.
-    pub vocab_size: usize,
-    /// `[n_selected, vocab_size / PEAK]`, rounded up: the greatest of each [`PEAK`] neighbouring logits of a row, so that
-    /// the best are found without a look at all. NaN where any of them is not finite.
-    pub peaks: Vec<f32>,
-}
-
-/// Neighbouring logits that share a peak in [`StepOut::peaks`].
-pub const PEAK: usize = 64;
-
-impl StepOut {
-    /// Rows of logits, whose peaks are looked for here.
-    pub fn new(logits: Vec<f32>, vocab_size: usize) -> StepOut {
-        let rows = logits.chunks_exact(vocab_size.max(1));
-        let peak = |stretch: &[f32]| {
-            let finite = stretch.iter().all(|x| x.is_finite());
-            let most = stretch.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-            if finite { most } else { f32::NAN }
+impl Step<'_> {
+    /// Refuse what concerns the step as a whole.
+    ///
+    /// # Errors
+    /// [`Error::Operand`] for a session in two sequences and for a sequence without tokens.
+    pub fn check(&self) -> Result<()> {
+        let refuse = |expected: &str, found| {
+            Err(Error::Operand { op: "step".into(), expected: expected.into(), found })
         };
-        let peaks = rows.flat_map(|row| row.chunks(PEAK).map(peak)).collect();
-        StepOut { logits, vocab_size, peaks }
-    }
-
-    /// The rows of logits, in order.
-    pub fn rows(&self) -> impl ExactSizeIterator<Item = &[f32]> {
-        self.logits.chunks_exact(self.vocab_size.max(1))
+        for (i, Sequence { session, tokens, .. }) in self.sequences.iter().enumerate() {
+            if self.sequences[..i].iter().any(|other| other.session == *session) {
+                return refuse("distinct sessions", format!("session {} twice", session.0));
+            }
+            if tokens.is_empty() {
+                return refuse("at least one token per sequence", "none".into());
+            }
+        }
+        Ok(())
     }
 }
 
@@ -146,7 +133,7 @@ pub struct Trace {
 }
 
 /// Time and bytes since the model was loaded.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StepStats {
     /// Steps run.
     pub steps: u64,
@@ -158,8 +145,6 @@ pub struct StepStats {
     pub weight_bytes_per_step: u64,
     /// Bytes of memory the packed weights take.
     pub weight_memory: u64,
-    /// Where the last step's time went, in the order of execution; empty if the executor does not tell.
-    pub last_step: Vec<PhaseTime>,
 }
 
 /// One part of a step.
@@ -233,16 +218,25 @@ pub trait Model: Send + Sync {
     /// Forget a session and its cache. Unknown ids are ignored.
     fn close(&self, id: SessionId);
 
-    /// Run one pass. On an error no session is changed.
+    /// Run one pass. What concerns one sequence alone is that sequence's error: an unknown session, a token outside the
+    /// vocabulary, a full context, memory of its cache or results, something asked for that the program does not yield,
+    /// results that are not finite. Its session is unchanged then, and the others are, to the bit, as if it had not been
+    /// in the step.
+    ///
+    /// A session that is closed while a step uses it goes when the step ends; the step still yields its rows.
+    /// [`truncate`](Model::truncate), [`commit`](Model::commit) and [`fork`](Model::fork) of such a session wait for the
+    /// step. Nothing else of this trait waits for a step, but another step.
     ///
     /// # Errors
-    /// Unknown session, token outside the vocabulary, full context, non-finite logits, memory.
+    /// What concerns the step, and then no session is changed: a session in two sequences, a sequence without tokens,
+    /// memory to work in.
     fn step(&self, step: &Step<'_>) -> Result<StepOut>;
 
     /// [`step`](Model::step) that also hands back intermediate values, to compare executors by name.
     ///
     /// # Errors
-    /// Those of a step, and [`Error::Unsupported`] from an executor that keeps no value apart (the default).
+    /// Those of a step and of any of its sequences, and [`Error::Unsupported`] from an executor that keeps no value apart
+    /// (the default).
     fn trace(&self, step: &Step<'_>, wanted: &[ValueId]) -> Result<Trace> {
         let _ = (step, wanted);
         Err(Error::Unsupported("this executor keeps no intermediate values".into()))
@@ -294,4 +288,10 @@ pub trait Model: Send + Sync {
 
     /// Counters since loading.
     fn stats(&self) -> StepStats;
+
+    /// Where the last step's time went, in the order of execution; empty before the first step, and from an executor
+    /// that does not tell (the default).
+    fn phases(&self) -> Vec<PhaseTime> {
+        Vec::new()
+    }
 }

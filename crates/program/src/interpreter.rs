@@ -10,16 +10,16 @@ mod latent;
 mod ops;
 mod session;
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use quant::GgmlType;
 
 use crate::{
-    CacheOptions, Dump, Error, Executor, MemoryNeeds, MemoryOptions, MlaDims, MlaForm, Model, Node,
-    Op, Outputs, Program, Progress, Promises, Result, Rope, Rows, SessionId, Step, StepOut,
-    StepStats, Trace, ValueId, ValueSpec, WeightId, WeightSource, WeightSpec,
+    CacheOptions, CandidateRows, Dump, Error, Executor, Held, HiddenRows, LogitRows, MemoryNeeds,
+    MemoryOptions, MlaDims, MlaForm, Model, Node, Op, OutputKind, Outputs, Program, Progress,
+    Promises, Result, Rope, Rows, RowsOut, Sequence, SessionId, Sessions, Step, StepOut, StepStats,
+    Trace, ValueId, ValueSpec, Wanted, WeightId, WeightSource, WeightSpec,
 };
 use session::Session;
 
@@ -80,8 +80,13 @@ impl Executor for Interpreter {
             weight_memory: bytes,
             ..StepStats::default()
         };
-        let state = State { sessions: HashMap::new(), next: 0, stats };
-        Ok(Box::new(Interpreted { program, weights: values, state: Mutex::new(state) }))
+        Ok(Box::new(Interpreted {
+            program,
+            weights: values,
+            sessions: Sessions::default(),
+            running: Mutex::default(),
+            stats: Mutex::new(stats),
+        }))
     }
 
     fn describe(&self) -> String {
@@ -122,47 +127,50 @@ fn dequantize(spec: &WeightSpec, weights: &dyn WeightSource) -> Result<Vec<f32>>
 struct Interpreted {
     program: Arc<Program>,
     weights: Vec<Vec<f32>>,
-    state: Mutex<State>,
-}
-
-struct State {
-    sessions: HashMap<SessionId, Session>,
-    next: u64,
-    stats: StepStats,
-}
-
-impl State {
-    fn session(&mut self, id: SessionId) -> Result<&mut Session> {
-        self.sessions.get_mut(&id).ok_or(Error::Session(id.0))
-    }
-
-    fn insert(&mut self, session: Session) -> SessionId {
-        let id = SessionId(self.next);
-        self.next += 1;
-        self.sessions.insert(id, session);
-        id
-    }
+    sessions: Sessions<Session>,
+    /// Held for the time of a step.
+    running: Mutex<()>,
+    stats: Mutex<StepStats>,
 }
 
 /// One row of a step.
 struct Row {
     token: u32,
-    session: SessionId,
+    /// Index of its sequence among those that are computed.
+    sequence: usize,
     position: usize,
 }
 
-/// The rows of a step, and which of them are selected.
+/// The rows of the sequences that are computed, and which of them are selected.
+#[derive(Default)]
 struct Batch {
     rows: Vec<Row>,
     selected: Vec<usize>,
 }
 
-impl Interpreted {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // A step puts sessions back as they were before it returns an error, so a poisoned state is still whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl Batch {
+    /// Add the rows of a sequence whose session holds `start` positions.
+    fn add(&mut self, sequence: &Sequence<'_>, (index, start): (usize, usize)) {
+        let rows = sequence.tokens.iter().zip(start..);
+        self.rows.extend(rows.map(|(&token, position)| Row { token, sequence: index, position }));
+        let end = self.rows.len();
+        self.selected.extend(end - sequence.outputs.count(sequence.tokens.len())..end);
     }
+}
 
+/// What a pass computed.
+struct Pass {
+    out: StepOut,
+    /// By value of the program.
+    values: Vec<Vec<f32>>,
+}
+
+/// The lock, also if a step panicked in between: sessions and counters change last.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Interpreted {
     fn weight(&self, id: WeightId) -> &[f32] {
         &self.weights[id.0 as usize]
     }
@@ -171,79 +179,27 @@ impl Interpreted {
         ops::Rotation::new(rope, rope.factors.map(|id| self.weight(id)))
     }
 
-    /// Rows and positions of a step; everything that can be refused before computing is refused here.
-    fn batch(&self, state: &mut State, step: &Step<'_>) -> Result<Batch> {
-        let mut batch = Batch { rows: Vec::new(), selected: Vec::new() };
-        for (i, sequence) in step.sequences.iter().enumerate() {
-            let refuse = |expected: &str, found: String| Error::Operand {
-                op: "step".into(),
-                expected: expected.into(),
-                found,
-            };
-            if step.sequences[..i].iter().any(|s| s.session == sequence.session) {
-                return Err(refuse(
-                    "distinct sessions",
-                    format!("session {} twice", sequence.session.0),
-                ));
-            }
-            let n = sequence.tokens.len();
-            if n == 0 {
-                return Err(refuse("at least one token per sequence", "none".into()));
-            }
-            let session = state.session(sequence.session)?;
-            self.program.check_start(session.len)?;
-            let wanted = session.len + n;
-            if wanted > session.capacity {
-                return Err(Error::ContextFull { wanted, capacity: session.capacity });
-            }
-            let first = batch.rows.len();
-            for (i, &token) in sequence.tokens.iter().enumerate() {
-                self.check_token(token)?;
-                batch.rows.push(Row {
-                    token,
-                    session: sequence.session,
-                    position: session.len + i,
-                });
-            }
-            batch.selected.extend(match sequence.outputs {
-                Outputs::None => 0..0,
-                Outputs::Last => first + n - 1..first + n,
-                Outputs::All => first..first + n,
-            });
-        }
-        Ok(batch)
-    }
-
-    fn check_token(&self, token: u32) -> Result<()> {
-        match self.program.n_tokens() {
-            Some(vocab_size) if token as usize >= vocab_size => {
-                Err(Error::Token { token, vocab_size })
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Every value of the program for this batch, in order. Caches grow; the sessions' lengths do not.
-    fn forward(&self, state: &mut State, batch: &Batch) -> Result<Vec<Vec<f32>>> {
+    fn forward(&self, sessions: &mut [Held<'_, Session>], batch: &Batch) -> Vec<Vec<f32>> {
         let mut values: Vec<Vec<f32>> = vec![Vec::new(); self.program.values.len()];
         for node in &self.program.nodes {
-            values[node.output.0 as usize] = self.node(state, batch, node, &values)?;
+            values[node.output.0 as usize] = self.node(sessions, batch, node, &values);
         }
-        Ok(values)
+        values
     }
 
     fn node(
         &self,
-        state: &mut State,
+        sessions: &mut [Held<'_, Session>],
         batch: &Batch,
         node: &Node,
         values: &[Vec<f32>],
-    ) -> Result<Vec<f32>> {
+    ) -> Vec<f32> {
         let input = |i: usize| values[node.inputs[i].0 as usize].as_slice();
         let shape = |i: usize| self.program.value(node.inputs[i]).shape;
         let heads =
             |i: usize| ops::Heads { x: input(i), groups: shape(i).groups, dim: shape(i).dim };
-        Ok(match &node.op {
+        match &node.op {
             Op::Embed { table } => {
                 let cols = self.program.weight(*table).cols;
                 let tokens = batch.rows.iter().map(|row| row.token as usize);
@@ -258,10 +214,10 @@ impl Interpreted {
             ),
             Op::Attention(at) => {
                 let inputs: Vec<ops::Heads<'_>> = (0..node.inputs.len()).map(heads).collect();
-                self.attention(state, batch, at, &inputs)?
+                self.attention(sessions, batch, at, &inputs)
             }
             Op::LatentAttention(at) => {
-                self.latent_attention(state, batch, (node, at), [0, 1, 2, 3].map(heads))?
+                self.latent_attention(sessions, batch, (node, at), [0, 1, 2, 3].map(heads))
             }
             Op::Route(router) => {
                 let bias = router.bias.map(|bias| self.weight(bias));
@@ -285,56 +241,94 @@ impl Interpreted {
                 groups.flat_map(|group| &group[*start..start + len]).copied().collect()
             }
             Op::SelectRows => ops::rows(input(0), shape(0).cols(), batch.selected.iter().copied()),
+        }
+    }
+
+    /// The rows of sequence `index`, all finite.
+    fn rows_out(
+        &self,
+        batch: &Batch,
+        values: &[Vec<f32>],
+        (index, outputs): (usize, Outputs),
+    ) -> Result<RowsOut> {
+        let kind = match outputs.what {
+            Wanted::Logits | Wanted::Candidates { .. } => OutputKind::Logits,
+            Wanted::Hidden => OutputKind::Hidden,
+        };
+        let Some(id) = self.program.output(kind) else { return Ok(RowsOut::none(outputs.what)) };
+        let shape = self.program.value(id).shape;
+        let rows = values[id.0 as usize].chunks_exact(shape.cols().max(1));
+        let all: Vec<usize> = (0..batch.rows.len()).collect();
+        let of_row = match shape.rows {
+            Rows::Tokens => &all,
+            Rows::Selected => &batch.selected,
+        };
+        let mut found = Vec::new();
+        for (row, i) in rows.zip(of_row) {
+            if batch.rows[*i].sequence == index && batch.selected.contains(i) {
+                if row.iter().any(|x| !x.is_finite()) {
+                    return Err(Error::NonFinite { position: batch.rows[*i].position });
+                }
+                found.extend_from_slice(row);
+            }
+        }
+        let logits = |found| LogitRows::new(found, shape.cols());
+        Ok(match outputs.what {
+            Wanted::Logits => RowsOut::Logits(logits(found)),
+            Wanted::Candidates { k } => {
+                let LogitRows { logits, vocab_size, peaks } = logits(found);
+                RowsOut::Candidates(CandidateRows::of(&logits, vocab_size, &peaks, k)?)
+            }
+            Wanted::Hidden => {
+                RowsOut::Hidden(HiddenRows { hidden: found, hidden_size: shape.cols() })
+            }
         })
     }
 
-    /// The logits' rows, all finite.
-    fn logits(&self, batch: &Batch, values: &[Vec<f32>]) -> Result<StepOut> {
-        let Some(id) = self.program.logits() else { return Ok(StepOut::default()) };
-        let logits = values[id.0 as usize].clone();
-        let vocab_size = self.program.vocab_size();
-        let every: Vec<usize> = (0..batch.rows.len()).collect();
-        let rows = match self.program.value(id).shape.rows {
-            Rows::Tokens => &every,
-            Rows::Selected => &batch.selected,
-        };
-        for (row, &i) in logits.chunks_exact(vocab_size.max(1)).zip(rows) {
-            if row.iter().any(|x| !x.is_finite()) {
-                return Err(Error::NonFinite { position: batch.rows[i].position });
-            }
-        }
-        Ok(StepOut::new(logits, vocab_size))
-    }
-
-    /// One pass; sessions are left as they were if it fails.
-    fn pass(&self, step: &Step<'_>) -> Result<(StepOut, Vec<Vec<f32>>)> {
+    /// One pass. Sessions of sequences that fail are left as they were.
+    fn pass(&self, step: &Step<'_>) -> Result<Pass> {
         let started = Instant::now();
-        let state = &mut *self.lock();
-        let batch = self.batch(state, step)?;
-        let result = self
-            .forward(state, &batch)
-            .and_then(|values| Ok((self.logits(&batch, &values)?, values)));
-        for sequence in step.sequences {
-            let session = state.session(sequence.session)?;
-            let grown = if result.is_ok() { sequence.tokens.len() } else { 0 };
-            session.truncate(session.len + grown);
+        step.check()?;
+        let _running = lock(&self.running);
+        let slots: Vec<_> = step.sequences.iter().map(|s| self.sessions.find(s.session)).collect();
+        let (mut batch, mut held, mut out) = (Batch::default(), Vec::new(), Vec::new());
+        for (sequence, slot) in step.sequences.iter().zip(&slots) {
+            let taken = slot.as_ref().map_err(Error::clone).and_then(|slot| {
+                let session = slot.hold();
+                sequence.check(&self.program, session.len, session.capacity)?;
+                Ok(session)
+            });
+            out.push(taken.map(|session| {
+                batch.add(sequence, (held.len(), session.len));
+                held.push(session);
+                held.len() - 1
+            }));
         }
-        if result.is_ok() {
-            state.stats.steps += 1;
-            state.stats.rows += batch.rows.len() as u64;
-            state.stats.busy += started.elapsed();
-        }
-        result
+        let values = self.forward(&mut held, &batch);
+        let finish = |(taken, sequence): (Result<usize>, &Sequence<'_>)| {
+            let index = taken?;
+            let rows = self.rows_out(&batch, &values, (index, sequence.outputs));
+            let grown = if rows.is_ok() { sequence.tokens.len() } else { 0 };
+            let len = held[index].len + grown;
+            held[index].truncate(len);
+            rows
+        };
+        let sequences = out.into_iter().zip(step.sequences).map(finish).collect();
+        let mut stats = lock(&self.stats);
+        stats.steps += u64::from(!batch.rows.is_empty());
+        stats.rows += batch.rows.len() as u64;
+        stats.busy += started.elapsed();
+        Ok(Pass { out: StepOut { sequences }, values })
     }
 
     /// Run `f` on a session that holds at least `len` positions.
     fn with<T>(&self, id: SessionId, len: usize, f: impl FnOnce(&mut Session) -> T) -> Result<T> {
-        let state = &mut *self.lock();
-        let session = state.session(id)?;
-        if len > session.len {
-            return Err(Error::Length { len: session.len, wanted: len });
-        }
-        Ok(f(session))
+        self.sessions.with(id, |session| {
+            if len > session.len {
+                return Err(Error::Length { len: session.len, wanted: len });
+            }
+            Ok(f(session))
+        })
     }
 }
 
@@ -344,15 +338,15 @@ impl Model for Interpreted {
     }
 
     fn open(&self, options: &CacheOptions) -> Result<SessionId> {
-        Ok(self.lock().insert(Session::new(&self.program, options.capacity)))
+        Ok(self.sessions.open(Session::new(&self.program, options.capacity)))
     }
 
     fn close(&self, id: SessionId) {
-        self.lock().sessions.remove(&id);
+        self.sessions.close(id);
     }
 
     fn step(&self, step: &Step<'_>) -> Result<StepOut> {
-        Ok(self.pass(step)?.0)
+        Ok(self.pass(step)?.out)
     }
 
     fn trace(&self, step: &Step<'_>, wanted: &[ValueId]) -> Result<Trace> {
@@ -360,7 +354,8 @@ impl Model for Interpreted {
             let expected = format!("a value below {}", self.program.values.len());
             return Err(Error::Operand { op: "trace".into(), expected, found: bad.0.to_string() });
         }
-        let (out, values) = self.pass(step)?;
+        let Pass { out, values } = self.pass(step)?;
+        out.clone().all()?;
         let dump = |id: &ValueId| {
             let value = self.program.value(*id);
             Dump {
@@ -373,7 +368,7 @@ impl Model for Interpreted {
     }
 
     fn len(&self, id: SessionId) -> Result<usize> {
-        self.with(id, 0, |session| session.len)
+        Ok(self.sessions.find(id)?.positions())
     }
 
     fn commit(&self, id: SessionId, len: usize) -> Result<()> {
@@ -388,14 +383,14 @@ impl Model for Interpreted {
     fn fork(&self, id: SessionId, len: usize) -> Result<SessionId> {
         let mut session = self.with(id, len, |session| session.clone())?;
         session.truncate(len);
-        Ok(self.lock().insert(session))
+        Ok(self.sessions.open(session))
     }
 
     fn cache_bytes(&self, id: SessionId) -> Result<u64> {
-        self.with(id, 0, |session| session.bytes())
+        Ok(self.sessions.find(id)?.bytes())
     }
 
     fn stats(&self) -> StepStats {
-        self.lock().stats.clone()
+        *lock(&self.stats)
     }
 }

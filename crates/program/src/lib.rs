@@ -9,6 +9,7 @@
 mod act;
 mod attention;
 mod cache;
+mod candidates;
 mod ceilings;
 mod declare;
 mod error;
@@ -19,20 +20,23 @@ mod mla;
 mod op;
 pub mod passes;
 mod recorder;
+mod results;
 mod rope;
 mod router;
+mod sessions;
 mod show;
 mod uses;
 
 pub use act::{Act, Gate};
 pub use attention::{Attention, LatentAttention, Mask, Score, Temperature, alibi_slope};
 pub use cache::{CacheKind, CacheOptions, CacheSpec, CacheType};
+pub use candidates::{Candidate, k_likeliest, likeliest};
 pub use ceilings::{Ceilings, ComputeCeiling, ReadCeiling};
 pub use declare::{MemoryNeeds, MemoryOptions, Promises, Variation};
 pub use error::{Error, Result};
 pub use executor::{
-    Dump, Executor, Model, Outputs, PEAK, PhaseTime, Progress, Prompt, Sequence, SessionId, Step,
-    StepOut, StepStats, Trace, WeightBytes, WeightSource,
+    Dump, Executor, Model, PhaseTime, Progress, Prompt, Sequence, SessionId, Step, StepStats,
+    Trace, WeightBytes, WeightSource,
 };
 pub use facts::{Counted, Facts, Reading, RowRule, StateUse, WeightUse};
 pub use mla::{MlaDims, MlaForm};
@@ -41,6 +45,10 @@ pub use op::{
     ValueId, ValueSpec, WeightId, WeightSpec,
 };
 pub use recorder::{ExpertWeights, LinearWeight, Recorder};
+pub use results::{
+    CandidateRows, HiddenRows, LogitRows, OutputRows, Outputs, PEAK, RowsOut, StepOut, Wanted,
+};
 pub use router::{Gating, GroupScore, Groups, LEAST_WEIGHT_SUM, Router};
+pub use sessions::{Held, Kept, Sessions, Slot};
 pub use show::Listing;
 pub use uses::Uses;

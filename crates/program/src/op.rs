@@ -258,6 +258,8 @@ pub struct Node {
 pub enum OutputKind {
     /// `[Selected, vocab_size]`: one score per token of the vocabulary.
     Logits,
+    /// `[Selected, hidden_size]`: rows after the last norm, which the output head reads.
+    Hidden,
 }
 
 /// A recorded forward pass. Nodes are in execution order; each value is written once, before it is read.
@@ -291,9 +293,14 @@ impl Program {
         &self.values[id.0 as usize]
     }
 
+    /// The value that holds what of this kind the program yields.
+    pub fn output(&self, kind: OutputKind) -> Option<ValueId> {
+        self.outputs.iter().find(|(its, _)| *its == kind).map(|(_, value)| *value)
+    }
+
     /// The value that holds the logits, if the program yields any.
     pub fn logits(&self) -> Option<ValueId> {
-        self.outputs.iter().find(|(kind, _)| *kind == OutputKind::Logits).map(|(_, value)| *value)
+        self.output(OutputKind::Logits)
     }
 
     /// Width of a logits row; 0 if the program yields none.

@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use program::{Model, Outputs, Prompt, Sequence, SessionId, Step, StepOut};
+use program::{LogitRows, Model, Outputs, Prompt, Sequence, SessionId, Step};
 
 use super::tokenize::{join, parse_ids};
 use crate::args::{CacheArgs, ExecutorArgs, ModelArgs, ThreadArgs, VerboseArgs};
@@ -77,7 +77,7 @@ impl Logits {
         let mut last = Vec::new();
         let prompt = Some(Prompt { start: 0, len: tokens.len() });
         for chunk in tokens.chunks(self.cache.chunk.unwrap_or(CHUNK)) {
-            let outputs = if file.is_some() { Outputs::All } else { Outputs::Last };
+            let outputs = if file.is_some() { Outputs::ALL } else { Outputs::LAST };
             let rows = step(model, session, chunk, outputs, prompt)?;
             if let Some(file) = &mut file {
                 write_f32(file, &rows.logits).context("writing logits")?;
@@ -102,8 +102,9 @@ fn step(
     tokens: &[u32],
     outputs: Outputs,
     prompt: Option<Prompt>,
-) -> program::Result<StepOut> {
-    model.step(&Step { sequences: &[Sequence { session, tokens, outputs, prompt }] })
+) -> program::Result<LogitRows> {
+    let sequence = Sequence { session, tokens, outputs, prompt };
+    Ok(model.step(&Step { sequences: &[sequence] })?.single()?.into_logits())
 }
 
 fn write_f32(file: &mut impl Write, values: &[f32]) -> std::io::Result<()> {
@@ -123,7 +124,7 @@ fn greedy(
         if ids.len() == n {
             return Ok(ids);
         }
-        logits = step(model, session, &ids[ids.len() - 1..], Outputs::Last, None)?.logits;
+        logits = step(model, session, &ids[ids.len() - 1..], Outputs::LAST, None)?.logits;
     }
 }
 

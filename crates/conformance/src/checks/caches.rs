@@ -51,7 +51,7 @@ pub(super) fn memory(executor: &dyn Executor) {
             "an empty cache takes {} of {whole} bytes",
             bytes("empty")
         );
-        feed(&*model, session, &Random::new(31).tokens(280, 97), Outputs::None);
+        feed(&*model, session, &Random::new(31).tokens(280, 97), Outputs::NONE);
         // An executor may store more than asked for, never less than the rows need.
         let least = CacheType::Q8_0.bytes(elements * 280);
         assert!(

@@ -16,7 +16,7 @@ fn try_step(model: &dyn Model, sequences: &[(SessionId, &[u32])]) -> program::Re
         .map(|&(session, tokens)| Sequence {
             session,
             tokens,
-            outputs: Outputs::Last,
+            outputs: Outputs::LAST,
             prompt: None,
         })
         .collect();
@@ -29,14 +29,14 @@ pub(super) fn step(executor: &dyn Executor) {
     let small = CacheOptions { capacity: 12, ..EXACT };
     let [a, b] = [&EXACT, &small].map(|options| {
         let session = model.open(options).expect("a session opens");
-        feed(&*model, session, &prompt, Outputs::None);
+        feed(&*model, session, &prompt, Outputs::NONE);
         session
     });
     let closed = model.open(&EXACT).expect("a session opens");
     model.close(closed);
 
-    // The first sequence is fine each time: it must not have moved either.
-    let refused = |bad: (SessionId, &[u32])| try_step(&*model, &[(a, &[1, 2]), bad]).err();
+    let refused =
+        |bad: (SessionId, &[u32])| try_step(&*model, &[bad]).and_then(StepOut::single).err();
     let token = refused((b, &[5, 97]));
     assert!(
         matches!(token, Some(Error::Token { token: 97, vocab_size: 97 })),
@@ -54,17 +54,19 @@ pub(super) fn step(executor: &dyn Executor) {
         matches!(unknown, Some(Error::Session(id)) if id == closed.0),
         "a closed session: {unknown:?}"
     );
-    assert!(refused((b, &[])).is_some(), "a sequence without tokens is accepted");
-    assert!(refused((a, &[3])).is_some(), "one session twice in a step is accepted");
+    // The first sequence is fine each time: it must not have moved either.
+    let whole = |bad: (SessionId, &[u32])| try_step(&*model, &[(a, &[1, 2]), bad]).err();
+    assert!(whole((b, &[])).is_some(), "a sequence without tokens is accepted");
+    assert!(whole((a, &[3])).is_some(), "one session twice in a step is accepted");
 
     for session in [a, b] {
         assert_eq!(model.len(session).expect("it is open"), 10, "length after refused steps");
-        let found = feed(&*model, session, &[7, 8], Outputs::All);
+        let found = feed(&*model, session, &[7, 8], Outputs::ALL);
         let want = all_logits(&*model, &EXACT, &[&prompt[..], &[7, 8]].concat(), 12);
         assert_same_bits(&found, &want[10 * 97..], "going on after refused steps");
     }
     assert!(
-        try_step(&*model, &[]).is_ok_and(|out| out.logits.is_empty()),
+        try_step(&*model, &[]).is_ok_and(|out| out.sequences.is_empty()),
         "a step without sequences"
     );
 }
@@ -72,7 +74,7 @@ pub(super) fn step(executor: &dyn Executor) {
 pub(super) fn session(executor: &dyn Executor) {
     let model = model(executor);
     let session = model.open(&EXACT).expect("a session opens");
-    feed(&*model, session, &[1, 2, 3], Outputs::None);
+    feed(&*model, session, &[1, 2, 3], Outputs::NONE);
     let beyond = [
         model.truncate(session, 4).map(|_| ()),
         model.commit(session, 4),
@@ -112,16 +114,16 @@ pub(super) fn non_finite(executor: &dyn Executor) {
     weights.set(table, &rows);
     let model = Made::with(executor, &program, &weights).tested;
     let session = model.open(&EXACT).expect("a session opens");
-    feed(&*model, session, &[1, 2, 3], Outputs::Last);
+    feed(&*model, session, &[1, 2, 3], Outputs::LAST);
     for token in [5, 6] {
-        let error = try_step(&*model, &[(session, &[4, token])]).err();
+        let error = try_step(&*model, &[(session, &[4, token])]).and_then(StepOut::single).err();
         assert!(
             matches!(error, Some(Error::NonFinite { position: 4 })),
             "NaN or infinity in row {token}: {error:?}"
         );
         assert_eq!(model.len(session).expect("it is open"), 3, "length after non-finite logits");
     }
-    let found = feed(&*model, session, &[4], Outputs::All);
+    let found = feed(&*model, session, &[4], Outputs::ALL);
     let want = all_logits(&*model, &EXACT, &[1, 2, 3, 4], 4);
     assert_same_bits(&found, &want[3 * 97..], "going on after non-finite logits");
 }

@@ -5,8 +5,10 @@ mod caches;
 mod errors;
 mod experts;
 mod latent;
+mod locks;
 mod models;
 mod ops;
+mod results;
 mod scores;
 mod sessions;
 mod windows;
@@ -51,6 +53,12 @@ pub static CHECKS: &[Check] = &[
     Check { name: "session/scores", run: scores::sessions },
     Check { name: "cache/precision", run: caches::precision },
     Check { name: "cache/memory", run: caches::memory },
+    Check { name: "lock/others_do_not_wait", run: locks::others_do_not_wait },
+    Check { name: "lock/changes_in_a_step", run: locks::changes_in_a_step },
+    Check { name: "result/beside", run: results::beside },
+    Check { name: "result/candidates", run: results::candidates_are_sorted },
+    Check { name: "result/hidden", run: results::hidden },
+    Check { name: "result/cache_types", run: results::cache_types },
     Check { name: "error/step", run: errors::step },
     Check { name: "error/session", run: errors::session },
     Check { name: "error/non_finite", run: errors::non_finite },

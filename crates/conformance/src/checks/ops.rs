@@ -220,10 +220,10 @@ pub(super) fn fed_in_pieces(
     let run = |model: &dyn program::Model| {
         let session = model.open(&EXACT).expect("a session opens");
         let (prompt, rest) = tokens.split_at(250);
-        let mut out = feed(model, session, prompt, Outputs::All);
+        let mut out = feed(model, session, prompt, Outputs::ALL);
         let (chunk, singles) = rest.split_at(30);
-        out.extend(feed(model, session, chunk, Outputs::All));
-        out.extend(singles.iter().flat_map(|&token| feed(model, session, &[token], Outputs::All)));
+        out.extend(feed(model, session, chunk, Outputs::ALL));
+        out.extend(singles.iter().flat_map(|&token| feed(model, session, &[token], Outputs::ALL)));
         out
     };
     assert_close(&run(&*made.tested), &run(&*made.oracle), bound, what);

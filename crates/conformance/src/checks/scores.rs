@@ -5,7 +5,7 @@ use std::sync::Arc;
 use program::{
     Act, Attention, CacheId, CacheKind, CacheSpec, Error, Executor, LinearWeight, Mask, Model,
     Outputs, Program, Recorder, Result, Rope, RopePairs, RopeScaling, Score, Sequence, SessionId,
-    Step, Temperature, ValueId,
+    Step, StepOut, Temperature, ValueId,
 };
 use quant::GgmlType;
 
@@ -106,10 +106,10 @@ fn fed(model: &dyn Model) -> Vec<f32> {
     let tokens = Random::new(5).tokens(432, VOCAB);
     let session = model.open(&EXACT).expect("a session opens");
     let (prompt, rest) = tokens.split_at(380);
-    let mut out = feed(model, session, prompt, Outputs::All);
+    let mut out = feed(model, session, prompt, Outputs::ALL);
     let (chunk, singles) = rest.split_at(40);
-    out.extend(feed(model, session, chunk, Outputs::All));
-    out.extend(singles.iter().flat_map(|&token| feed(model, session, &[token], Outputs::All)));
+    out.extend(feed(model, session, chunk, Outputs::ALL));
+    out.extend(singles.iter().flat_map(|&token| feed(model, session, &[token], Outputs::ALL)));
     out
 }
 
@@ -126,11 +126,13 @@ pub(super) fn compare(executor: &dyn Executor, what: &str, program: &Arc<Program
             let sequence = |i: usize| Sequence {
                 session: sessions[i],
                 tokens: &tokens[i],
-                outputs: Outputs::All,
+                outputs: Outputs::ALL,
                 prompt: None,
             };
             let step = [0, 1, 2].map(sequence);
-            out.extend(model.step(&Step { sequences: &step }).expect("three sequences").logits);
+            let rows = model.step(&Step { sequences: &step }).and_then(StepOut::all);
+            let rows = rows.expect("three sequences").into_iter();
+            out.extend(rows.flat_map(|rows| rows.into_logits().logits));
         }
         out
     };
@@ -188,10 +190,10 @@ pub(super) fn full(executor: &dyn Executor) {
             let tokens = Random::new(n as u64).tokens(n, VOCAB);
             let run = |model: &dyn Model| {
                 let session = model.open(&EXACT).expect("a session opens");
-                let out = feed(model, session, &tokens, Outputs::All);
+                let out = feed(model, session, &tokens, Outputs::ALL);
                 let sequence =
-                    Sequence { session, tokens: &[1], outputs: Outputs::Last, prompt: None };
-                let again = model.step(&Step { sequences: &[sequence] });
+                    Sequence { session, tokens: &[1], outputs: Outputs::LAST, prompt: None };
+                let again = model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single);
                 assert!(
                     matches!(again, Err(Error::Operand { .. })),
                     "a second step where queries see all rows: {again:?}"

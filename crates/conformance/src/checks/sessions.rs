@@ -51,13 +51,13 @@ pub(super) fn outputs(executor: &dyn Executor) {
     let (first, second) = (tokens(20, 1), tokens(5, 2));
     let want = all_logits(&*model, &EXACT, &[first.clone(), second.clone()].concat(), 25);
     let session = model.open(&EXACT).expect("a session opens");
-    assert!(feed(&*model, session, &first, Outputs::None).is_empty(), "Outputs::None yields rows");
-    let found = feed(&*model, session, &second, Outputs::Last);
-    assert_same_bits(&found, last_row(&want), "Outputs::Last after Outputs::None");
+    assert!(feed(&*model, session, &first, Outputs::NONE).is_empty(), "Outputs::NONE yields rows");
+    let found = feed(&*model, session, &second, Outputs::LAST);
+    assert_same_bits(&found, last_row(&want), "Outputs::LAST after Outputs::NONE");
     assert_eq!(
         model.len(session).expect("it is open"),
         25,
-        "length after Outputs::None and Outputs::Last"
+        "length after Outputs::NONE and Outputs::LAST"
     );
 }
 
@@ -105,12 +105,12 @@ pub(super) fn rollback_in(executor: &dyn Executor, subject: &Subject<'_>) {
         for keep in [LONG, 290, 257, 256, 255, 40, 1, 0] {
             let len = model.len(session).expect("it is open");
             if len < LONG {
-                feed(&*model, session, &first[len..], Outputs::None);
+                feed(&*model, session, &first[len..], Outputs::NONE);
             }
             let reached = model.truncate(session, keep).expect("it holds more");
             assert_eq!(reached, keep, "length that truncate reached");
             assert_eq!(model.len(session).expect("it is open"), keep, "length after truncate");
-            let found = feed(&*model, session, &second, Outputs::All);
+            let found = feed(&*model, session, &second, Outputs::ALL);
             let want = all_logits(&*model, &options, &[&first[..keep], &second].concat(), 512);
             let what = format!("{} cache, {LONG} positions truncated to {keep}", cache.name());
             assert_same_bits(&found, &want[keep * 97..], &what);
@@ -135,7 +135,7 @@ pub(super) fn fork_in(executor: &dyn Executor, subject: &Subject<'_>) {
         let options = CacheOptions { k: cache, v: cache, capacity: 512 };
         for shared in [LONG, 256, 100, 0] {
             let parent = model.open(&options).expect("a session opens");
-            feed(&*model, parent, &prompt, Outputs::None);
+            feed(&*model, parent, &prompt, Outputs::NONE);
             let child = model.fork(parent, shared).expect("the parent holds more");
             assert_eq!(model.len(child).expect("it is open"), shared, "length of a fork");
             let want = |start: &[u32], more: &[u32]| {
@@ -144,12 +144,12 @@ pub(super) fn fork_in(executor: &dyn Executor, subject: &Subject<'_>) {
             };
             let what = |who: &str| format!("{} cache, {who} of a fork at {shared}", cache.name());
             // They go on in turns, so that shared storage would show.
-            let found = feed(&*model, child, &a, Outputs::All);
+            let found = feed(&*model, child, &a, Outputs::ALL);
             assert_same_bits(&found, &want(&prompt[..shared], &a), &what("child"));
-            let found = feed(&*model, parent, &b, Outputs::All);
+            let found = feed(&*model, parent, &b, Outputs::ALL);
             assert_same_bits(&found, &want(&prompt, &b), &what("parent"));
             model.close(parent);
-            let found = feed(&*model, child, &b, Outputs::All);
+            let found = feed(&*model, child, &b, Outputs::ALL);
             let start = [&prompt[..shared], &a].concat();
             assert_same_bits(&found, &want(&start, &b), &what("child after its parent closed"));
             model.close(child);
@@ -164,10 +164,10 @@ pub(super) fn commit(executor: &dyn Executor) {
     let session = model.open(&EXACT).expect("a session opens");
     let mut found = Vec::new();
     for chunk in tokens.chunks(37) {
-        found.extend(feed(&*model, session, chunk, Outputs::All));
+        found.extend(feed(&*model, session, chunk, Outputs::ALL));
         // Rows that are never committed are dropped again.
         let len = model.len(session).expect("it is open");
-        feed(&*model, session, &[1, 2, 3], Outputs::None);
+        feed(&*model, session, &[1, 2, 3], Outputs::NONE);
         model.commit(session, len).expect("it holds that many");
         assert_eq!(model.len(session).expect("it is open"), len + 3, "commit changes the length");
         model.truncate(session, len).expect("it holds that many");
@@ -194,7 +194,7 @@ pub(super) fn reuse_in(executor: &dyn Executor, subject: &Subject<'_>) {
             logits[start.len() * 97..].to_vec()
         };
         let first = model.open(&options).expect("a session opens");
-        feed(&*model, first, &prompt, Outputs::None);
+        feed(&*model, first, &prompt, Outputs::NONE);
         let other = CacheOptions {
             k: cache,
             v: CacheType::ALL[usize::from(cache == CacheType::F32)],
@@ -207,7 +207,7 @@ pub(super) fn reuse_in(executor: &dyn Executor, subject: &Subject<'_>) {
         for (held, common) in [(0, 2 * LONG), (0, LONG), (0, 20), (40, LONG), (LONG, 2 * LONG)] {
             let session = model.open(&options).expect("a session opens");
             if held > 0 {
-                feed(&*model, session, &prompt[..held], Outputs::None);
+                feed(&*model, session, &prompt[..held], Outputs::NONE);
             }
             let wanted = [&prompt[..common], &a].concat();
             let gained = model.reuse(session, &wanted).expect("it is open");
@@ -216,16 +216,16 @@ pub(super) fn reuse_in(executor: &dyn Executor, subject: &Subject<'_>) {
             assert_eq!(model.len(session).expect("it is open"), len, "length after reuse");
             let what = format!("{} cache, {held} held, {gained} of {common} gained", cache.name());
             let rows = model.stats().rows;
-            let found = feed(&*model, session, &wanted[len..], Outputs::All);
+            let found = feed(&*model, session, &wanted[len..], Outputs::ALL);
             assert_eq!(model.stats().rows - rows, (wanted.len() - len) as u64, "rows computed");
             assert_same_bits(&found, &want(&wanted[..len], &wanted[len..]), &what);
             // what it writes over is its own
             let kept = model.truncate(session, len - len / 3).expect("it holds more");
-            let found = feed(&*model, session, &b, Outputs::All);
+            let found = feed(&*model, session, &b, Outputs::ALL);
             assert_same_bits(&found, &want(&prompt[..kept], &b), &format!("{what}, then cut"));
             model.close(session);
         }
-        let found = feed(&*model, first, &b, Outputs::All);
+        let found = feed(&*model, first, &b, Outputs::ALL);
         assert_same_bits(&found, &want(&prompt, &b), "the session whose positions were taken over");
         model.close(first);
         model.close(other);
@@ -241,8 +241,8 @@ pub(super) fn replay(executor: &dyn Executor) {
     assert_ne!(a, b, "ids of two open sessions");
     let mut found = Vec::new();
     for (ours, others) in ours.chunks(9).zip(others.chunks(9)) {
-        found.extend(feed(&*model, a, ours, Outputs::All));
-        feed(&*model, b, others, Outputs::None);
+        found.extend(feed(&*model, a, ours, Outputs::ALL));
+        feed(&*model, b, others, Outputs::NONE);
     }
     assert_same_bits(&found, &want, "with another session's steps between");
     let again =
@@ -264,10 +264,10 @@ pub(super) fn together_in(executor: &dyn Executor, subject: &Subject<'_>) {
     for ty in [GgmlType::F32, GgmlType::Q8_0] {
         let model = subject.load(executor, ty);
         let prompts = [tokens(30, 13), tokens(3, 14), tokens(270, 15), tokens(1, 16)];
-        let outputs = [Outputs::All, Outputs::Last, Outputs::None, Outputs::Last];
+        let outputs = [Outputs::ALL, Outputs::LAST, Outputs::NONE, Outputs::LAST];
         let sessions = prompts.each_ref().map(|prompt| {
             let session = model.open(&EXACT).expect("a session opens");
-            feed(&*model, session, &prompt[..prompt.len() / 2 + 1], Outputs::None);
+            feed(&*model, session, &prompt[..prompt.len() / 2 + 1], Outputs::NONE);
             session
         });
         let more = [tokens(5, 17), tokens(1, 18), tokens(8, 19), tokens(2, 20)];
@@ -280,21 +280,19 @@ pub(super) fn together_in(executor: &dyn Executor, subject: &Subject<'_>) {
             })
             .collect();
         let out = model.step(&Step { sequences: &sequences }).expect("four sequences in one step");
-        let mut rows = out.rows();
-        for i in 0..4 {
+        assert_eq!(out.sequences.len(), 4, "results");
+        for (i, rows) in out.sequences.into_iter().enumerate() {
+            let rows = rows.expect("it can run").into_logits();
             let start = &prompts[i][..prompts[i].len() / 2 + 1];
             let alone = all_logits(&*model, &EXACT, &[start, &more[i]].concat(), 512);
             let wanted = outputs[i].count(more[i].len());
-            for want in alone[alone.len() - wanted * 97..].chunks(97) {
-                let found = rows.next().expect("a row for each output wanted");
-                assert_same_bits(found, want, &format!("{ty}: sequence {i} of a step of four"));
-            }
+            let want = &alone[alone.len() - wanted * 97..];
+            assert_same_bits(&rows.logits, want, &format!("{ty}: sequence {i} of a step of four"));
             assert_eq!(
                 model.len(sessions[i]).expect("it is open"),
                 start.len() + more[i].len(),
                 "length"
             );
         }
-        assert_eq!(rows.next(), None, "more rows than outputs wanted");
     }
 }

@@ -72,7 +72,7 @@ impl Kernels {
         }
     }
 
-    /// See [`program::StepOut::peaks`]; NaN where a logit is not finite.
+    /// See [`program::LogitRows::peaks`]; NaN where a logit is not finite.
     pub(crate) fn peaks(&self, logits: &[f32], out: &mut [f32]) {
         self.peaks.call(logits, out);
     }
@@ -184,6 +184,8 @@ pub(crate) struct Scratch<'a> {
 /// Everything the workers share during one step.
 pub(crate) struct Exec<'a> {
     pub(crate) schedule: &'a Schedule,
+    /// Phases to run, from the first on.
+    pub(crate) n_phases: usize,
     pub(crate) weights: &'a Weights,
     pub(crate) kernels: &'a Kernels,
     pub(crate) tokens: &'a [u32],
@@ -229,7 +231,7 @@ impl<'a> Exec<'a> {
         let mixture = unsafe { self.mixtures.slice_mut(worker.index..worker.index + 1) };
         let mixture = &mut mixture[0];
         let mut start = Instant::now();
-        for (index, phase) in self.schedule.phases.iter().enumerate() {
+        for (index, phase) in self.schedule.phases[..self.n_phases].iter().enumerate() {
             match phase {
                 Loaded::Embed { table, out } => self.embed(worker, table, *out),
                 Loaded::Rows(ops) => self.row_ops(worker, ops, mixture),

@@ -4,7 +4,7 @@ use kernels::attention::BLOCK;
 use kv::{Access, HostMemory};
 use program::{Result, SessionId};
 
-use super::{CpuModel, cache_error};
+use super::{CpuModel, cache_error, lock};
 use crate::cache::{CacheShape, HeadsCache, LatentCache};
 
 /// What made-up positions stand for: no vocabulary has it.
@@ -16,7 +16,7 @@ impl CpuModel {
     /// # Errors
     /// Unknown session, full context, memory.
     pub(crate) fn fill(&self, id: SessionId, len: usize) -> Result<()> {
-        self.with(id, |session| {
+        self.sessions.with(id, |session| {
             session.tables.prepare(len).map_err(cache_error)?;
             for (shape, runs) in session.shapes.iter().zip(session.tables.rows(len)) {
                 let content = block(shape);
@@ -32,7 +32,7 @@ impl CpuModel {
 
     /// Memory that steps took so far, besides weights and caches.
     pub(crate) fn work_bytes(&self) -> u64 {
-        self.lock().workspace.bytes()
+        lock(&self.workspace).bytes()
     }
 }
 

@@ -34,8 +34,8 @@ struct Life {
     operand: Operand,
 }
 
-/// The life of every value that phases use; the logits live on.
-fn lives(phases: &[Phase], logits: Option<Operand>) -> BTreeMap<ValueId, Life> {
+/// The life of every value that phases use; those that are `kept` live on.
+fn lives(phases: &[Phase], kept: &[Option<Operand>]) -> BTreeMap<ValueId, Life> {
     let mut lives: BTreeMap<ValueId, Life> = BTreeMap::new();
     for (index, phase) in phases.iter().enumerate() {
         for Use { operand, .. } in phase.uses() {
@@ -43,16 +43,18 @@ fn lives(phases: &[Phase], logits: Option<Operand>) -> BTreeMap<ValueId, Life> {
             lives.entry(operand.value).or_insert(life).last = index;
         }
     }
-    if let Some(life) = logits.and_then(|logits| lives.get_mut(&logits.value)) {
-        life.last = usize::MAX;
+    for kept in kept.iter().flatten() {
+        if let Some(life) = lives.get_mut(&kept.value) {
+            life.last = usize::MAX;
+        }
     }
     lives
 }
 
 impl Buffers {
     /// Give values buffers; a buffer is free again after the phase that uses its value last.
-    pub(crate) fn assign(phases: &[Phase], logits: Option<Operand>) -> Buffers {
-        let lives = lives(phases, logits);
+    pub(crate) fn assign(phases: &[Phase], kept: &[Option<Operand>]) -> Buffers {
+        let lives = lives(phases, kept);
         let n_values = lives.keys().last().map_or(0, |value| value.0 as usize + 1);
         let mut buffers = Buffers { specs: Vec::new(), of: vec![None; n_values] };
         let mut free: Vec<BufferId> = Vec::new();
@@ -130,7 +132,7 @@ impl Plan {
     }
 
     fn check_buffers(&self) -> Result<(), String> {
-        let lives = lives(&self.phases, self.logits);
+        let lives = lives(&self.phases, &[self.logits, self.hidden]);
         let mut placed: Vec<(BufferId, Life)> = Vec::new();
         for (value, life) in lives {
             let Some(buffer) = self.buffers.of.get(value.0 as usize).copied().flatten() else {
@@ -171,7 +173,7 @@ mod tests {
     }
 
     fn plan(phases: Vec<Phase>) -> Plan {
-        let buffers = Buffers::assign(&phases, None);
+        let buffers = Buffers::assign(&phases, &[None]);
         Plan { phases, buffers, ..Plan::default() }
     }
 

@@ -15,7 +15,8 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 pub use options::SamplerOptions;
 
 use crate::{Error, Result, Scores};
-use select::{Candidate, Selection};
+use program::Candidate;
+use select::Selection;
 
 /// Chooses tokens.
 pub struct Sampler {
@@ -83,7 +84,7 @@ impl Sampler {
             (logits, peaks)
         };
         if options.is_greedy() {
-            return Ok(select::best_one(logits, peaks).token);
+            return Ok(program::likeliest(logits, peaks).token);
         }
         let selection =
             Selection { top_k: options.top_k, top_p: options.top_p, min_p: options.min_p };

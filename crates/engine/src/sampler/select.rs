@@ -1,21 +1,6 @@
 //! Which tokens may be drawn: top-k, top-p and min-p without sorting the vocabulary.
 
-use std::cmp::Ordering;
-
-/// Logits looked at together: those that share a peak.
-const STRETCH: usize = program::PEAK;
-
-/// A token that may be drawn.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Candidate {
-    pub(super) token: u32,
-    pub(super) logit: f32,
-}
-
-/// Likelier first; of equals the lower id. A total order for finite logits, so that every way to select agrees.
-fn likelier(a: &Candidate, b: &Candidate) -> Ordering {
-    b.logit.total_cmp(&a.logit).then(a.token.cmp(&b.token))
-}
+use program::{Candidate, k_likeliest};
 
 /// The three filters, applied in this order.
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +20,8 @@ impl Selection {
         let top_k = usize::try_from(self.top_k).ok().filter(|&k| k > 0 && k < logits.len());
         match top_k {
             Some(k) => {
-                best(logits, peaks, k, out);
-                out.sort_unstable_by(likelier);
+                k_likeliest(logits, peaks, k, out);
+                out.sort_unstable_by(Candidate::likelier);
                 if self.top_p < 1.0 {
                     let total = mass(out[0].logit, out.iter().map(|c| c.logit));
                     let n = reach(out, self.share_of(total)).unwrap_or(out.len());
@@ -44,7 +29,7 @@ impl Selection {
                 }
             }
             None if self.top_p < 1.0 => self.nucleus(logits, peaks, out),
-            None => best(logits, peaks, logits.len(), out),
+            None => k_likeliest(logits, peaks, logits.len(), out),
         }
         if self.min_p > 0.0 {
             let floor = likeliest(out).logit + self.min_p.ln();
@@ -54,11 +39,11 @@ impl Selection {
 
     /// Top-p over the whole vocabulary: the best few are nearly always enough, so try with few first.
     fn nucleus(&self, logits: &[f32], peaks: &[f32], out: &mut Vec<Candidate>) {
-        let total = mass(best_one(logits, peaks).logit, logits.iter().copied());
+        let total = mass(program::likeliest(logits, peaks).logit, logits.iter().copied());
         let mut k = 256;
         loop {
-            best(logits, peaks, k, out);
-            out.sort_unstable_by(likelier);
+            k_likeliest(logits, peaks, k, out);
+            out.sort_unstable_by(Candidate::likelier);
             match reach(out, self.share_of(total)) {
                 Some(n) => return out.truncate(n),
                 None if k >= logits.len() => return,
@@ -72,80 +57,9 @@ impl Selection {
     }
 }
 
-/// Stretches of logits, each with a number that none of its logits is above, and the id of its first token.
-fn stretches<'a>(
-    logits: &'a [f32],
-    peaks: &'a [f32],
-) -> impl Iterator<Item = (&'a [f32], f32, u32)> {
-    logits.chunks(STRETCH).zip((0u32..).step_by(STRETCH)).enumerate().map(|(i, (stretch, from))| {
-        (stretch, peaks.get(i).copied().unwrap_or_else(|| highest(stretch)), from)
-    })
-}
-
-/// The likeliest token, of equals the lowest id. `logits` is finite and not empty; `peaks` as for [`Selection::select`].
-pub(super) fn best_one(logits: &[f32], peaks: &[f32]) -> Candidate {
-    let mut best = Candidate { token: 0, logit: logits[0] };
-    for (stretch, peak, from) in stretches(logits, peaks) {
-        if peak > best.logit {
-            for candidate in numbered(stretch, from) {
-                best = if candidate.logit > best.logit { candidate } else { best };
-            }
-        }
-    }
-    best
-}
-
-/// The highest of finite logits. Eight lanes, because one running maximum would wait for itself.
-fn highest(logits: &[f32]) -> f32 {
-    let higher = |a: f32, b: f32| if b > a { b } else { a };
-    let (eights, rest) = logits.as_chunks::<8>();
-    let mut lanes = [f32::MIN; 8];
-    for eight in eights {
-        for (lane, &x) in lanes.iter_mut().zip(eight) {
-            *lane = higher(*lane, x);
-        }
-    }
-    lanes.iter().chain(rest).copied().fold(f32::MIN, higher)
-}
-
 /// The likeliest candidate. `candidates` is not empty.
 pub(super) fn likeliest(candidates: &[Candidate]) -> Candidate {
-    *candidates.iter().min_by(|a, b| likelier(a, b)).expect("a selection keeps at least one token")
-}
-
-/// Fill `out` with the `k` best in no order (all of them by id if `k` is not less than their number).
-///
-/// One pass that collects whatever beats the `k`-th best found so far, cutting back to `k` whenever twice as many
-/// have come together. Most stretches hold nothing of the kind, which one look at their highest logit tells.
-fn best(logits: &[f32], peaks: &[f32], k: usize, out: &mut Vec<Candidate>) {
-    out.clear();
-    if k >= logits.len() {
-        out.extend(numbered(logits, 0));
-        return;
-    }
-    let room = 2 * k + STRETCH;
-    // Later tokens have higher ids, so one that only equals the k-th best loses to it.
-    let mut floor = f32::NEG_INFINITY;
-    for (stretch, peak, from) in stretches(logits, peaks) {
-        if peak <= floor {
-            continue;
-        }
-        out.extend(numbered(stretch, from).filter(|c| c.logit > floor));
-        if out.len() >= room {
-            out.select_nth_unstable_by(k - 1, likelier);
-            out.truncate(k);
-            floor = out[k - 1].logit;
-        }
-    }
-    if out.len() > k {
-        out.select_nth_unstable_by(k - 1, likelier);
-        out.truncate(k);
-    }
-}
-
-/// Logits with the ids of their tokens, which start at `from`.
-fn numbered(logits: &[f32], from: u32) -> impl Iterator<Item = Candidate> {
-    logits.iter().zip(from..).map(|(&logit, token)| Candidate { token, logit })
+    *candidates.iter().min_by(|a, b| a.likelier(b)).expect("a selection keeps at least one token")
 }
 
 /// Sum of `exp(logit - max)`.
@@ -169,7 +83,7 @@ fn reach(sorted: &[Candidate], share: f64) -> Option<usize> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use program::StepOut;
+    use program::LogitRows;
     use proptest::prelude::*;
 
     use super::*;
@@ -179,7 +93,7 @@ mod tests {
     fn naive(s: &Selection, logits: &[f32]) -> BTreeSet<u32> {
         let mut all: Vec<Candidate> =
             logits.iter().zip(0u32..).map(|(&logit, token)| Candidate { token, logit }).collect();
-        all.sort_by(likelier);
+        all.sort_by(Candidate::likelier);
         if s.top_k > 0 {
             all.truncate(s.top_k as usize);
         }
@@ -221,26 +135,13 @@ mod tests {
         ) {
             let s = Selection { top_k, top_p, min_p };
             prop_assert_eq!(selected(&s, &logits, &[]), naive(&s, &logits));
-            let mut scores = Scores::from(StepOut::new(logits.clone(), logits.len()));
+            let mut scores = Scores::from(LogitRows::new(logits.clone(), logits.len()));
             prop_assert_eq!(selected(&s, &scores, &scores.peaks), naive(&s, &logits));
             // what is banned leaves peaks behind that nothing reaches
             let banned: Vec<usize> = banned.into_iter().filter(|i| *i < logits.len()).collect();
             scores.ban(&banned);
             prop_assert_eq!(selected(&s, &scores, &scores.peaks), naive(&s, &scores));
-            prop_assert_eq!(best_one(&scores, &scores.peaks), best_one(&scores, &[]));
-        }
-
-        #[test]
-        fn one_pass_finds_the_best(logits in prop::collection::vec(-50i16..50, 1..2000), k in 1usize..300) {
-            let logits: Vec<f32> = logits.into_iter().map(f32::from).collect();
-            let mut out = Vec::new();
-            best(&logits, &[], k, &mut out);
-            out.sort_by(likelier);
-            let mut want = Vec::new();
-            best(&logits, &[], usize::MAX, &mut want);
-            want.sort_by(likelier);
-            want.truncate(k);
-            prop_assert_eq!(out, want);
+            prop_assert_eq!(program::likeliest(&scores, &scores.peaks), program::likeliest(&scores, &[]));
         }
     }
 
@@ -249,6 +150,6 @@ mod tests {
         let logits = vec![0.0; 5000];
         let s = Selection { top_k: 0, top_p: 0.9, min_p: 0.0 };
         assert!(selected(&s, &logits, &[]).len().abs_diff(4500) <= 1);
-        assert_eq!(best_one(&logits, &[]).token, 0);
+        assert_eq!(program::likeliest(&logits, &[]).token, 0);
     }
 }

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 
 use engine::{ChatFormat, Message, Reasoning, Result, Session, Span, Vocabulary};
 use program::{
-    CacheOptions, CacheType, Error, Model, Outputs, Program, SessionId, Step, StepOut, StepStats,
+    CacheOptions, CacheType, Error, LogitRows, Model, Program, RowsOut, Sequence, SessionId, Step,
+    StepOut, StepStats,
 };
 
 pub(crate) const BOS: u32 = 256;
@@ -134,8 +135,9 @@ impl Model for Toy {
 
     fn step(&self, step: &Step<'_>) -> program::Result<StepOut> {
         let state = &mut *self.state.lock().unwrap();
-        let mut logits = Vec::new();
-        for s in step.sequences {
+        step.check()?;
+        let mut run = |s: &Sequence<'_>| {
+            let mut logits = Vec::new();
             let (held, capacity) =
                 state.sessions.get(&s.session.0).ok_or(Error::Session(s.session.0))?;
             let mut tokens = held.clone();
@@ -148,20 +150,16 @@ impl Model for Toy {
                     return Err(Error::Token { token, vocab_size: self.vocab });
                 }
                 tokens.push(token);
-                let wanted = match s.outputs {
-                    Outputs::None => false,
-                    Outputs::Last => i + 1 == s.tokens.len(),
-                    Outputs::All => true,
-                };
-                if wanted {
+                if i + s.outputs.count(s.tokens.len()) >= s.tokens.len() {
                     logits.extend(state.row(self.vocab, &tokens));
                 }
             }
             state.stats.steps += 1;
             state.stats.rows += s.tokens.len() as u64;
             state.sessions.get_mut(&s.session.0).expect("seen above").0 = tokens;
-        }
-        Ok(StepOut::new(logits, self.vocab))
+            Ok(RowsOut::Logits(LogitRows::new(logits, self.vocab)))
+        };
+        Ok(StepOut { sequences: step.sequences.iter().map(&mut run).collect() })
     }
 
     fn len(&self, id: SessionId) -> program::Result<usize> {
@@ -212,7 +210,7 @@ impl Model for Toy {
     }
 
     fn stats(&self) -> StepStats {
-        self.state.lock().unwrap().stats.clone()
+        self.state.lock().unwrap().stats
     }
 }
 

@@ -2,10 +2,10 @@
 
 use super::latent::{Latent, Up};
 use super::ops::{Heads, dot};
-use super::session::Cached;
-use super::{Batch, Interpreted, State};
+use super::session::{Cached, Session};
+use super::{Batch, Interpreted};
 use crate::{
-    Attention, CacheKind, LatentAttention, LatentUp, Mask, Node, Result, Score, alibi_slope,
+    Attention, CacheKind, Held, LatentAttention, LatentUp, Mask, Node, Score, alibi_slope,
 };
 
 /// What is cached of one position: a key and a value for each key-value head.
@@ -27,11 +27,11 @@ impl Interpreted {
     /// Inputs are q and, if the layer appends, k and v.
     pub(super) fn attention(
         &self,
-        state: &mut State,
+        sessions: &mut [Held<'_, Session>],
         batch: &Batch,
         at: &Attention,
         inputs: &[Heads<'_>],
-    ) -> Result<Vec<f32>> {
+    ) -> Vec<f32> {
         let rotation = at.rope.as_ref().map(|rope| self.rotation(rope));
         let CacheKind::Heads { n_kv_heads, key_dim, value_dim, .. } =
             self.program.cache(at.cache).kind
@@ -49,27 +49,27 @@ impl Interpreted {
         if let [_, k, v] = inputs {
             for (i, row) in batch.rows.iter().enumerate() {
                 let key = turned(k, i, row.position);
-                state.session(row.session)?.append(at.cache, &key, &v.x[v.row(i)]);
+                sessions[row.sequence].append(at.cache, &key, &v.x[v.row(i)]);
             }
         }
         let scorer = self.scorer(&at.score);
         let mut out = Vec::new();
         for (i, row) in batch.rows.iter().enumerate() {
-            let cached = state.session(row.session)?.cache(at.cache);
+            let cached = sessions[row.sequence].cache(at.cache);
             let q = turned(&inputs[0], i, row.position);
             out.extend(scorer.attend(&q, row.position, cached, &widths));
         }
-        Ok(out)
+        out
     }
 
     /// Inputs are q_nope, q_pe, c and k_pe.
     pub(super) fn latent_attention(
         &self,
-        state: &mut State,
+        sessions: &mut [Held<'_, Session>],
         batch: &Batch,
         (node, at): (&Node, &LatentAttention),
         inputs: [Heads<'_>; 4],
-    ) -> Result<Vec<f32>> {
+    ) -> Vec<f32> {
         let up = match at.up {
             LatentUp::Split { k_b, v_b } => {
                 Up::Split { k_b: self.weight(k_b), v_b: self.weight(v_b) }
@@ -81,16 +81,16 @@ impl Interpreted {
         let latent = Latent { inputs, rotation, up, value_dim };
         for (i, row) in batch.rows.iter().enumerate() {
             let (k, v) = latent.key_value(i, row.position);
-            state.session(row.session)?.append(at.cache, &k, &v);
+            sessions[row.sequence].append(at.cache, &k, &v);
         }
         let scorer = self.scorer(&at.score);
         let mut out = Vec::new();
         for (i, row) in batch.rows.iter().enumerate() {
-            let cached = state.session(row.session)?.cache(at.cache);
+            let cached = sessions[row.sequence].cache(at.cache);
             let q = latent.query(i, row.position);
             out.extend(scorer.attend(&q, row.position, cached, &latent.expanded()));
         }
-        Ok(out)
+        out
     }
 
     fn scorer<'a>(&'a self, score: &'a Score) -> Scorer<'a> {

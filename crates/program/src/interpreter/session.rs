@@ -1,6 +1,6 @@
 //! The naive cache of one session: keys and values in f32, one after the other.
 
-use crate::{CacheId, Program};
+use crate::{CacheId, Kept, Program};
 
 /// What one session holds.
 #[derive(Clone)]
@@ -49,8 +49,14 @@ impl Session {
         }
         self.len = len;
     }
+}
 
-    pub(super) fn bytes(&self) -> u64 {
+impl Kept for Session {
+    fn positions(&self) -> usize {
+        self.len
+    }
+
+    fn bytes(&self) -> u64 {
         self.caches.iter().map(|c| (c.k.len() + c.v.len()) as u64 * 4).sum()
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use engine::{DEFAULT_CHUNK, Sampler, SamplerOptions, Scores};
 use program::{
-    CacheOptions, Model, Outputs, PhaseTime, Prompt, Result, Sequence, SessionId, Step, StepOut,
+    CacheOptions, Model, Outputs, PhaseTime, Prompt, Result, RowsOut, Sequence, SessionId, Step,
 };
 
 /// What is timed: a prompt, steps of one token, or both after one another.
@@ -95,15 +95,15 @@ impl Bench {
         self.run(Test { n_gen: test.n_gen.min(1), ..test })?;
         self.model.truncate(self.session, test.depth)?;
         let mut timing = Timing::default();
-        let mut timed = |tokens: &[u32], outputs, prompt| -> Result<StepOut> {
+        let mut timed = |tokens: &[u32], outputs, prompt| -> Result<RowsOut> {
             let start = Instant::now();
             let out = self.step(tokens, outputs, prompt)?;
             timing.wall += start.elapsed();
-            timing.phases.extend(self.model.stats().last_step);
+            timing.phases.extend(self.model.phases());
             Ok(out)
         };
         let prompt = Some(Prompt { start: test.depth, len: test.n_prompt });
-        self.chunks(test.depth, test.n_prompt, Outputs::Last, &mut |tokens, outputs| {
+        self.chunks(test.depth, test.n_prompt, Outputs::LAST, &mut |tokens, outputs| {
             timed(tokens, outputs, prompt).map(drop)
         })?;
         let options = match test.greedy {
@@ -114,9 +114,9 @@ impl Bench {
         let first = test.depth + test.n_prompt;
         let mut token = self.token(first);
         for position in first + 1..=first + test.n_gen {
-            let out = timed(&[token], Outputs::Last, None)?;
+            let out = timed(&[token], Outputs::LAST, None)?;
             let start = Instant::now();
-            let chosen = sampler.sample_scores(&Scores::from(out), &[])?;
+            let chosen = sampler.sample_scores(&Scores::from(out.into_logits()), &[])?;
             sampling += start.elapsed();
             token = if test.greedy { chosen } else { self.token(position) };
         }
@@ -129,19 +129,19 @@ impl Bench {
         if held >= depth {
             return self.model.truncate(self.session, depth).map(drop);
         }
-        self.prefill(held, depth - held, Outputs::None)
+        self.prefill(held, depth - held, Outputs::NONE)
     }
 
     /// The prompt, then the steps; tokens are chosen within the time where the model's own are wanted.
     fn run(&self, test: Test) -> anyhow::Result<()> {
-        self.prefill(test.depth, test.n_prompt, Outputs::Last)?;
+        self.prefill(test.depth, test.n_prompt, Outputs::LAST)?;
         let mut sampler = Sampler::new(SamplerOptions::greedy())?;
         let first = test.depth + test.n_prompt;
         let mut token = self.token(first);
         for position in first + 1..=first + test.n_gen {
-            let out = self.step(&[token], Outputs::Last, None)?;
+            let out = self.step(&[token], Outputs::LAST, None)?;
             token = match test.greedy {
-                true => sampler.sample_scores(&Scores::from(out), &[])?,
+                true => sampler.sample_scores(&Scores::from(out.into_logits()), &[])?,
                 false => self.token(position),
             };
         }
@@ -168,14 +168,14 @@ impl Bench {
         let chunks = tokens.chunks(self.chunk);
         let last = chunks.len().saturating_sub(1);
         for (i, chunk) in chunks.enumerate() {
-            step(chunk, if i == last { outputs } else { Outputs::None })?;
+            step(chunk, if i == last { outputs } else { Outputs::NONE })?;
         }
         Ok(())
     }
 
-    fn step(&self, tokens: &[u32], outputs: Outputs, prompt: Option<Prompt>) -> Result<StepOut> {
+    fn step(&self, tokens: &[u32], outputs: Outputs, prompt: Option<Prompt>) -> Result<RowsOut> {
         let sequence = Sequence { session: self.session, tokens, outputs, prompt };
-        self.model.step(&Step { sequences: &[sequence] })
+        self.model.step(&Step { sequences: &[sequence] })?.single()
     }
 
     /// Any token does: time depends on which only by the experts it takes. Neighbours differ, so that no cache line is
