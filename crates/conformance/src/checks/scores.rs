@@ -226,7 +226,8 @@ fn model(ty: GgmlType, kept: Option<usize>) -> Arc<Program> {
             let [q, k, v] = [("q", 4), ("k", 2), ("v", 2)].map(|(part, n)| {
                 r.view("heads", r.linear(part, h, matrix(name(part), n * 16, width))?, n)
             });
-            let kind = CacheKind::Heads { n_kv_heads: 2, key_dim: 16, value_dim: 16, window: None };
+            let window = kept.filter(|_| i == 0);
+            let kind = CacheKind::Heads { n_kv_heads: 2, key_dim: 16, value_dim: 16, window };
             let cache = r.cache(CacheSpec { layer: i, kind });
             let mut score = Score { mask, softcap: Some(20.0), ..Score::causal(0.25) };
             if i != 1 {
