@@ -79,21 +79,33 @@ fn golden_quantized() {
 fn check_plain(family: Family) {
     match golden::plain(family) {
         Err(why) => golden::skipped(&why),
-        Ok(cases) => {
-            for case in &cases {
-                on_every_isa(|cpu, isa| {
-                    let outcome = golden_case(cpu, case);
-                    eprintln!("{} {isa}: NMSE {:.2e}", case.name, outcome.nmse);
-                    outcome.assert(case);
-                });
-            }
-        }
+        Ok(cases) => check_cases(&cases),
+    }
+}
+
+fn check_cases(cases: &[Case]) {
+    for case in cases {
+        on_every_isa(|cpu, isa| {
+            let outcome = golden_case(cpu, case);
+            eprintln!("{} {isa}: NMSE {:.2e}", case.name, outcome.nmse);
+            outcome.assert(case);
+        });
     }
 }
 
 #[test]
 fn golden_plain() {
     check_plain(Family::Dense);
+}
+
+#[test]
+fn golden_archs() {
+    for family in Family::ALL {
+        match golden::archs(family) {
+            Err(why) => golden::skipped(&why),
+            Ok(cases) => check_cases(&cases),
+        }
+    }
 }
 
 #[test]

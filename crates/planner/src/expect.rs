@@ -6,7 +6,9 @@
 
 use std::ops::Range;
 
-use program::{CacheKind, CacheType, Counted, Program, Reading, Rows, Uses, ValueId, WeightUse};
+use program::{
+    CacheKind, CacheType, Counted, Mask, Program, Reading, Rows, Uses, ValueId, WeightUse,
+};
 use quant::GgmlType;
 
 use crate::cost::{Load, few_chunks};
@@ -74,7 +76,10 @@ enum Part {
         head: bool,
         weights: Vec<(GgmlType, u64)>,
     },
-    Attention(AttentionShape),
+    Attention {
+        shape: AttentionShape,
+        mask: Mask,
+    },
     Experts {
         rows: Rows,
         n_experts: u64,
@@ -174,19 +179,14 @@ impl Executed {
                         }),
                     }
                 }
-                Counted::Attention { .. } => {
+                Counted::Attention { mask } => {
                     let kind = facts.state.map(|used| program.cache(used.cache).kind);
                     let Some(CacheKind::Heads { n_kv_heads, key_dim, value_dim, .. }) = kind else {
                         unreachable!("the recorder gave attention a cache of heads")
                     };
-                    parts.push(Part::Attention(AttentionShape {
-                        n_heads: program.value(node.inputs[0]).shape.groups,
-                        n_kv_heads,
-                        key_dim,
-                        value_dim,
-                        k,
-                        v,
-                    }));
+                    let n_heads = program.value(node.inputs[0]).shape.groups;
+                    let shape = AttentionShape { n_heads, n_kv_heads, key_dim, value_dim, k, v };
+                    parts.push(Part::Attention { shape, mask });
                 }
                 Counted::Experts { n_experts, n_used, .. } => parts.push(Part::Experts {
                     rows,
@@ -225,10 +225,10 @@ impl Executed {
                         }
                     }
                 }
-                Part::Attention(shape) if !wanted.attention.contains(shape) => {
+                Part::Attention { shape, .. } if !wanted.attention.contains(shape) => {
                     wanted.attention.push(*shape);
                 }
-                Part::Attention(_) | Part::Elements { .. } | Part::Unknown => {}
+                Part::Attention { .. } | Part::Elements { .. } | Part::Unknown => {}
             }
         }
         wanted
@@ -251,9 +251,9 @@ impl Executed {
                     *(if head { &mut expected.head } else { &mut expected.linear }) += seconds;
                     (n, phase)
                 }
-                Part::Attention(shape) => {
+                Part::Attention { shape, mask } => {
                     let rate = rates.attention(shape)?;
-                    expected.attention += rate.seconds(load.past, load.tokens);
+                    expected.attention += rate.seconds(*mask, load.past, load.tokens);
                     // what the phase costs is in the rate
                     (0, 0.0)
                 }

@@ -4,8 +4,10 @@
 //! Times are modelled by few numbers each: a matrix by the seconds per weight of a pass of so many rows, attention by
 //! what a step and a prompt pay per position, and everything by what a phase and a step cost on top.
 
-use program::{CacheKind, CacheType};
+use program::{CacheKind, CacheType, Mask};
 use quant::GgmlType;
+
+use crate::formula::positions_seen;
 
 /// What has to be measured to expect a time: types of matrices, shapes of attention.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -187,16 +189,17 @@ impl AttentionRate {
         }
     }
 
-    /// Seconds of a pass of `tokens` on a cache of `past` positions.
-    pub fn seconds(&self, past: u64, tokens: u64) -> f64 {
-        let read = self.step + self.position * past.saturating_add(tokens) as f64;
-        if tokens <= 1 {
-            return if tokens == 0 { 0.0 } else { read };
+    /// Seconds of a pass of `tokens` on a cache of `past` positions, of which each sees what `mask` lets it see.
+    pub fn seconds(&self, mask: Mask, past: u64, tokens: u64) -> f64 {
+        let Some(before) = tokens.checked_sub(1) else { return 0.0 };
+        let last = positions_seen(mask, past.saturating_add(before), 1, 1);
+        let read = self.step + self.position * last as f64;
+        if tokens == 1 {
+            return read;
         }
-        let (past, n) = (past as f64, tokens as f64);
-        let pairs = n * past + n * (n + 1.0) / 2.0;
+        let pairs = positions_seen(mask, past, tokens, 1) as f64;
         // few tokens on a long cache take at least as long as one
-        read.max(self.step + self.token * n + self.pair * pairs)
+        read.max(self.step + self.token * tokens as f64 + self.pair * pairs)
     }
 
     /// Bytes of cache per second in a deep step.
@@ -326,10 +329,13 @@ mod tests {
     fn passes_of_attention() {
         let shape = shape(1, 1, 64);
         let rate = AttentionRate { shape, step: 1.0, position: 0.5, token: 0.25, pair: 0.125 };
-        assert_eq!(rate.seconds(9, 0), 0.0);
-        assert_eq!(rate.seconds(9, 1), 6.0);
-        assert_eq!(rate.seconds(0, 64), 1.0 + 16.0 + 0.125 * 2080.0);
-        assert_eq!(rate.seconds(10_000, 2), 5002.0, "two tokens read the cache as one does");
+        let seconds = |past, tokens| rate.seconds(Mask::Causal, past, tokens);
+        assert_eq!(seconds(9, 0), 0.0);
+        assert_eq!(seconds(9, 1), 6.0);
+        assert_eq!(seconds(0, 64), 1.0 + 16.0 + 0.125 * 2080.0);
+        assert_eq!(seconds(10_000, 2), 5002.0, "two tokens read the cache as one does");
+        let window = rate.seconds(Mask::Window(4), 10_000, 1);
+        assert_eq!(window, seconds(3, 1), "a window bounds what a step reads");
     }
 
     #[test]
