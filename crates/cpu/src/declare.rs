@@ -13,7 +13,7 @@ use crate::load::{Workshop, place};
 use crate::lower::lower;
 use crate::mla::{MlaChoice, MlaForm};
 use crate::needs::{Needs, StepShape};
-use crate::schedule::{Loaded, Schedule};
+use crate::schedule::{LoadedPhase, Schedule};
 
 /// Whether kernels read the weights of `op`; phases compute every op.
 pub(crate) fn supports(op: &Op, types: &[GgmlType], isa: Isa) -> Result<()> {
@@ -111,7 +111,7 @@ impl Steps<'_> {
     /// Those of one step, of a long prompt or not.
     fn step(&self, sequences: &[SequenceRows], is_prompt: bool) -> Needs {
         let dims = self.schedule.phases.iter().find_map(|phase| match phase {
-            Loaded::Latent(latent) => Some(&latent.phase.inputs.dims),
+            LoadedPhase::Latent(latent) => Some(&latent.phase.inputs.dims),
             _ => None,
         });
         let forms: Vec<MlaForm> = dims.map_or_else(Vec::new, |dims| {

@@ -38,7 +38,7 @@ pub use threads::default_threads;
 
 use crate::load::Workshop;
 use crate::model::CpuModel;
-use crate::pool::Pool;
+use crate::pool::Team;
 use crate::tune::Tuning;
 
 /// How the CPU is used.
@@ -54,7 +54,7 @@ pub struct Options {
 
 /// The CPU as an executor.
 pub struct Cpu {
-    pool: Arc<Pool>,
+    pool: Arc<Team>,
     tuning: Tuning,
     mla: MlaChoice,
 }
@@ -64,7 +64,7 @@ impl Cpu {
     pub fn new(options: &Options) -> Cpu {
         let threads = options.threads.unwrap_or_else(default_threads);
         let isa = options.isa.unwrap_or_else(Isa::detect).and(Isa::detect());
-        Cpu { pool: Arc::new(Pool::new(threads)), tuning: Tuning::new(isa), mla: options.mla }
+        Cpu { pool: Arc::new(Team::new(threads)), tuning: Tuning::new(isa), mla: options.mla }
     }
 
     /// Threads in the team, the caller's included.

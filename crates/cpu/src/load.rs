@@ -7,18 +7,18 @@ use program::{Program, Progress, Result, WeightSource};
 use crate::memory::Buffer;
 use crate::mla::MlaChoice;
 use crate::plan::{Job, Phase, Plan};
-use crate::pool::{PhaseShares, Pool};
+use crate::pool::{PhaseShares, Team};
 use crate::schedule::{
-    Loaded, LoadedAttention, LoadedExpand, LoadedExperts, LoadedJob, LoadedLatent, LoadedLinear,
-    Schedule,
+    LoadedAttention, LoadedExpand, LoadedExperts, LoadedJob, LoadedLatent, LoadedLinear,
+    LoadedPhase, Schedule,
 };
 use crate::tune::Tuning;
-use crate::weights::{Copies, PackedJob, PackedLatent, Packing, Table, Weights, vectors};
+use crate::weights::{Copies, PackedJob, PackedLatent, Packing, Table, WeightMemory, vectors};
 
 /// What programs are loaded with.
 #[derive(Clone, Copy)]
 pub(crate) struct Workshop<'a> {
-    pub(crate) pool: &'a Arc<Pool>,
+    pub(crate) pool: &'a Arc<Team>,
     pub(crate) tuning: &'a Tuning,
     /// How latent attention is computed.
     pub(crate) mla: MlaChoice,
@@ -48,10 +48,10 @@ pub(crate) fn place(program: &Program, plan: Plan, workshop: Workshop<'_>) -> Re
         loaded.push(match phase {
             Phase::Embed { table: weight, out } => {
                 tables.push((loaded.len(), weight));
-                Loaded::Embed { table: Table::place(weight, program.weight(weight))?, out }
+                LoadedPhase::Embed { table: Table::place(weight, program.weight(weight))?, out }
             }
-            Phase::Rows(ops) => Loaded::Rows(ops),
-            Phase::SelectRows { x, out } => Loaded::SelectRows { x, out },
+            Phase::Rows(ops) => LoadedPhase::Rows(ops),
+            Phase::SelectRows { x, out } => LoadedPhase::SelectRows { x, out },
             Phase::Linear(linear) => {
                 let mut jobs = Vec::with_capacity(linear.jobs.len());
                 for job in linear.jobs {
@@ -62,27 +62,27 @@ pub(crate) fn place(program: &Program, plan: Plan, workshop: Workshop<'_>) -> Re
                     jobs.push(LoadedJob { job, packed, is_head });
                 }
                 let (x, norm) = (linear.x, linear.norm);
-                Loaded::Linear(LoadedLinear { x, norm, jobs, shares: shares() })
+                LoadedPhase::Linear(LoadedLinear { x, norm, jobs, shares: shares() })
             }
             Phase::Attention(phase) => {
-                Loaded::Attention(LoadedAttention { phase, shares: shares() })
+                LoadedPhase::Attention(LoadedAttention { phase, shares: shares() })
             }
             Phase::Latent(phase) => {
                 let matrices =
                     PackedLatent::place(program, &phase.inputs, mla, tuning, &mut latent)?;
-                Loaded::Latent(LoadedLatent { phase, matrices, shares: shares() })
+                LoadedPhase::Latent(LoadedLatent { phase, matrices, shares: shares() })
             }
             Phase::Expand(phase) => {
                 let matrices =
                     PackedLatent::place(program, &phase.inputs, mla, tuning, &mut latent)?;
-                Loaded::Expand(LoadedExpand { phase, matrices })
+                LoadedPhase::Expand(LoadedExpand { phase, matrices })
             }
             Phase::Experts(phase) => {
                 let copies = Copies { n: phase.n_experts, n_used: phase.n_used };
                 let wide = [phase.gate, phase.up];
                 let wide = PackedJob::place(program, &wide, copies, tuning, &mut arena)?;
                 let down = PackedJob::place(program, &[phase.down], copies, tuning, &mut arena)?;
-                Loaded::Experts(LoadedExperts { phase, wide, down, shares: shares() })
+                LoadedPhase::Experts(LoadedExperts { phase, wide, down, shares: shares() })
             }
         });
     }
@@ -91,7 +91,8 @@ pub(crate) fn place(program: &Program, plan: Plan, workshop: Workshop<'_>) -> Re
         // a table that is also a matrix of its own is kept once
         let alone = |job: &&PackedJob| job.matrices.len() == 1 && job.matrices[0].weight == weight;
         let packed = schedule.jobs().find(alone).cloned();
-        if let (Some(packed), Loaded::Embed { table, .. }) = (packed, &mut schedule.phases[at]) {
+        if let (Some(packed), LoadedPhase::Embed { table, .. }) = (packed, &mut schedule.phases[at])
+        {
             *table = Table::Packed(packed);
         }
     }
@@ -115,17 +116,17 @@ impl Placed {
         self,
         program: &Program,
         source: &dyn WeightSource,
-        pool: &Pool,
+        pool: &Team,
         progress: &mut dyn FnMut(Progress),
-    ) -> Result<(Schedule, Weights)> {
+    ) -> Result<(Schedule, WeightMemory)> {
         let Placed { mut schedule, arena, latent } = self;
         let mut packing = Packing::new(program, source, pool, progress);
-        let mut weights = Weights {
+        let mut weights = WeightMemory {
             arena: Buffer::new(arena, "the weights")?,
             latent: Buffer::new(latent, "the weights")?,
             vectors: vec![None; program.weights.len()],
         };
-        for matrices in schedule.phases.iter().filter_map(Loaded::latent) {
+        for matrices in schedule.phases.iter().filter_map(LoadedPhase::latent) {
             matrices.pack(&mut packing, &mut weights.latent)?;
         }
         for job in schedule.jobs() {
@@ -135,7 +136,7 @@ impl Placed {
             weights.vectors[id.0 as usize] = Some(packing.vector(id)?);
         }
         for phase in &mut schedule.phases {
-            if let Loaded::Embed { table, .. } = phase {
+            if let LoadedPhase::Embed { table, .. } = phase {
                 table.load(&mut packing)?;
             }
         }
@@ -147,7 +148,7 @@ impl Placed {
 /// Memory of the tables that are no matrices.
 pub(crate) fn table_bytes(schedule: &Schedule) -> u64 {
     let tables = schedule.phases.iter().map(|phase| match phase {
-        Loaded::Embed { table, .. } => table.bytes(),
+        LoadedPhase::Embed { table, .. } => table.bytes(),
         _ => 0,
     });
     tables.sum()

@@ -12,7 +12,7 @@ use program::{
 use quant::GgmlType;
 
 use crate::load::Workshop;
-use crate::model::{CpuModel, Random};
+use crate::model::{CpuModel, Noise};
 use crate::{Cpu, MlaChoice, MlaDims, MlaForm};
 
 /// A layer to measure.
@@ -172,7 +172,7 @@ const ROWS: usize = 61;
 
 impl MadeUp {
     fn new(program: &Program) -> Result<MadeUp> {
-        let mut random = Random(1);
+        let mut random = Noise(1);
         let weights = program.weights.iter().map(|spec| {
             let unusable = |problem: &str| Error::Weight {
                 name: spec.name.clone(),

@@ -19,20 +19,20 @@ use crate::load::{Workshop, place, table_bytes};
 use crate::lower::lower;
 use crate::memory::HugePages;
 use crate::mla::MlaChoice;
-use crate::pool::Pool;
-use crate::schedule::{Loaded, Schedule};
-use crate::weights::Weights;
+use crate::pool::Team;
+use crate::schedule::{LoadedPhase, Schedule};
+use crate::weights::WeightMemory;
 use crate::workspace::Workspace;
 
-pub(crate) use made_up::Random;
+pub(crate) use made_up::Noise;
 
 /// The CPU's [`Model`]. Steps run one at a time; nothing but another step waits for one, and who changes a session in it.
 pub(crate) struct CpuModel {
     program: Arc<Program>,
     schedule: Schedule,
-    weights: Weights,
+    weights: WeightMemory,
     kernels: Kernels,
-    pool: Arc<Pool>,
+    pool: Arc<Team>,
     rotations: Vec<Rotation>,
     form: MlaChoice,
     /// Of all sessions.
@@ -86,7 +86,7 @@ impl CpuModel {
         };
         let rotations = schedule.ropes.iter().map(rotation).collect();
         let stats = StepStats {
-            weight_bytes_per_step: schedule.phases.iter().map(Loaded::bytes_per_step).sum(),
+            weight_bytes_per_step: schedule.phases.iter().map(LoadedPhase::bytes_per_step).sum(),
             weight_memory: weights.bytes() + table_bytes(&schedule),
             ..StepStats::default()
         };
@@ -111,7 +111,7 @@ impl CpuModel {
     /// Sessions of one family get the same bits from the same tokens, whatever else was fed. `None`: such a promise is not
     /// made.
     fn family(&self, options: &CacheOptions) -> Option<u64> {
-        let chosen = |phase: &Loaded| matches!(phase, Loaded::Latent(_));
+        let chosen = |phase: &LoadedPhase| matches!(phase, LoadedPhase::Latent(_));
         let by_prompt = self.form == MlaChoice::Auto && self.schedule.phases.iter().any(chosen);
         let whole = RowRule::Sequence { whole: true };
         let looks_ahead = self.program.nodes.iter().any(|node| node.op.facts().rows == whole);

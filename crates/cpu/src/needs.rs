@@ -8,7 +8,7 @@ use crate::exec::{
     split_floats, tile_floats,
 };
 use crate::geometry::LOCAL_ROWS;
-use crate::schedule::{Loaded, LoadedAttention, LoadedExpand, LoadedLatent, Schedule};
+use crate::schedule::{LoadedAttention, LoadedExpand, LoadedLatent, LoadedPhase, Schedule};
 use crate::weights::PackedLatent;
 
 /// The rows of a step and the caches they read.
@@ -74,31 +74,33 @@ impl Needs {
         let mut latent = LatentNeeds::default();
         for phase in &schedule.phases {
             match phase {
-                Loaded::Linear(linear) => {
+                LoadedPhase::Linear(linear) => {
                     cols = cols.max(linear.x.cols);
                     words = words.max(Arrangements::of(linear.matrices(), rows).words());
                 }
-                Loaded::Experts(phase) => {
+                LoadedPhase::Experts(phase) => {
                     let n = step.rows_of(phase.phase.x.rows);
                     experts = experts.or(ExpertsShape::new(phase, n));
                     cols = cols.max(phase.phase.x.cols);
                 }
-                Loaded::Latent(LoadedLatent { phase, matrices, .. }) => {
+                LoadedPhase::Latent(LoadedLatent { phase, matrices, .. }) => {
                     let cache = step.caches[phase.inputs.cache.0 as usize].as_latent();
                     let dims = &phase.inputs.dims;
                     let matrices = PackedLatent::all(matrices);
                     latent = latent.max(LatentNeeds::of(dims, cache, step.rows, matrices, workers));
                 }
-                Loaded::Expand(LoadedExpand { phase, matrices }) => {
+                LoadedPhase::Expand(LoadedExpand { phase, matrices }) => {
                     let dims = &phase.inputs.dims;
                     let matrices = PackedLatent::all(matrices);
                     latent = latent.max(LatentNeeds::of(dims, None, step.rows, matrices, workers));
                 }
-                Loaded::Attention(LoadedAttention { phase, .. }) => {
+                LoadedPhase::Attention(LoadedAttention { phase, .. }) => {
                     let cache = step.caches[phase.cache.0 as usize].heads();
                     split = split.max(split_floats(phase, cache, step.rows.sequences, workers));
                 }
-                Loaded::Embed { .. } | Loaded::Rows(_) | Loaded::SelectRows { .. } => {}
+                LoadedPhase::Embed { .. }
+                | LoadedPhase::Rows(_)
+                | LoadedPhase::SelectRows { .. } => {}
             }
         }
         let act_rows = rows.max(workers * LOCAL_ROWS);

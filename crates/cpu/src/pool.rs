@@ -109,18 +109,18 @@ impl Shared {
 }
 
 /// The team. Dropping it ends the threads.
-pub(crate) struct Pool {
+pub(crate) struct Team {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     running: Mutex<()>,
 }
 
-impl Pool {
+impl Team {
     /// A team of `n` workers, the caller among them. Fewer if the system refuses threads.
-    pub(crate) fn new(n: usize) -> Pool {
+    pub(crate) fn new(n: usize) -> Team {
         let mut n = n.max(1);
         loop {
-            let pool = Pool::spawn(n);
+            let pool = Team::spawn(n);
             let started = pool.threads.len() + 1;
             if started == n {
                 return pool;
@@ -132,7 +132,7 @@ impl Pool {
     }
 
     /// A team whose barrier counts `n`, with as many threads as could be had.
-    fn spawn(n: usize) -> Pool {
+    fn spawn(n: usize) -> Team {
         let shared = Arc::new(Shared {
             barrier: Barrier {
                 n,
@@ -152,7 +152,7 @@ impl Pool {
                 std::thread::Builder::new().name(name).spawn(move || worker(&shared, index)).ok()
             })
             .collect();
-        Pool { shared, threads, running: Mutex::new(()) }
+        Team { shared, threads, running: Mutex::new(()) }
     }
 
     /// Workers in the team.
@@ -226,7 +226,7 @@ fn worker(shared: &Shared, index: usize) {
     }
 }
 
-impl Drop for Pool {
+impl Drop for Team {
     fn drop(&mut self) {
         self.shared.slot().stop = true;
         self.shared.wake.notify_all();
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn every_worker_runs_every_job() {
         for n in [1, 2, 3, 5] {
-            let pool = Pool::new(n);
+            let pool = Team::new(n);
             let sum = AtomicUsize::new(0);
             for _ in 0..200 {
                 pool.run(&|worker| {
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn barrier_separates_phases() {
-        let pool = Pool::new(4);
+        let pool = Team::new(4);
         let counts: Vec<AtomicUsize> = (0..50).map(|_| AtomicUsize::new(0)).collect();
         pool.run(&|worker| {
             for count in &counts {
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn shares_cover_the_list_once() {
-        let pool = Pool::new(3);
+        let pool = Team::new(3);
         let shares = Shares::new(3);
         for len in [0, 1, 2, 7, 100] {
             shares.reset();
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_panic_reaches_the_caller_and_the_pool_goes_on() {
-        let pool = Pool::new(3);
+        let pool = Team::new(3);
         let caught = catch_unwind(AssertUnwindSafe(|| {
             pool.run(&|worker| {
                 assert!(worker.index != 1, "worker one gives up");

@@ -11,7 +11,7 @@ use kernels::probe::{FMA, INT8, READ, RateFn};
 use program::{Ceilings, ComputeCeiling, ReadCeiling, Result};
 
 use crate::memory::Buffer;
-use crate::pool::{Pool, Worker};
+use crate::pool::{Team, Worker};
 
 /// Working sets per thread that fit the second-level cache of most machines.
 const NEAR: usize = 256 << 10;
@@ -28,7 +28,7 @@ const TRY: Duration = Duration::from_millis(12);
 ///
 /// # Errors
 /// [`program::Error::Memory`] if the working set cannot be had.
-pub(crate) fn probe(pool: &Pool, isa: Isa, progress: &mut dyn FnMut(f64)) -> Result<Ceilings> {
+pub(crate) fn probe(pool: &Team, isa: Isa, progress: &mut dyn FnMut(f64)) -> Result<Ceilings> {
     let mut buffer = Buffer::new(FAR, "the probe of memory")?;
     fill(pool, &mut buffer);
     let counts = thread_counts(pool.n());
@@ -70,7 +70,7 @@ fn thread_counts(n: usize) -> Vec<usize> {
 }
 
 /// Touch every page, so that reads find memory and not the page of zeros.
-fn fill(pool: &Pool, buffer: &mut Buffer) {
+fn fill(pool: &Team, buffer: &mut Buffer) {
     let bytes = buffer.shared_as::<u8>();
     let len = bytes.len();
     pool.run(&|worker| {
@@ -84,7 +84,7 @@ fn fill(pool: &Pool, buffer: &mut Buffer) {
 
 /// The best rate of several tries in which `threads` workers each call `work` (which returns how much it did) for at
 /// least [`TRY`].
-fn rate(pool: &Pool, threads: usize, work: &(dyn Fn(&Worker<'_>) -> u64 + Sync)) -> f64 {
+fn rate(pool: &Team, threads: usize, work: &(dyn Fn(&Worker<'_>) -> u64 + Sync)) -> f64 {
     let tries = (0..TRIES).map(|_| {
         let total = Mutex::new((0u64, Duration::ZERO));
         pool.run(&|worker| {
@@ -107,7 +107,7 @@ fn rate(pool: &Pool, threads: usize, work: &(dyn Fn(&Worker<'_>) -> u64 + Sync))
     tries.fold(0.0, f64::max)
 }
 
-fn read_rate(pool: &Pool, isa: Isa, threads: usize, bytes: &[u8]) -> f64 {
+fn read_rate(pool: &Team, isa: Isa, threads: usize, bytes: &[u8]) -> f64 {
     let kernel = READ.pick(isa);
     let rates = [false, true].map(|ahead| {
         rate(pool, threads, &|worker| {
@@ -120,11 +120,11 @@ fn read_rate(pool: &Pool, isa: Isa, threads: usize, bytes: &[u8]) -> f64 {
     rates[0].max(rates[1])
 }
 
-fn compute_rate(pool: &Pool, threads: usize, kernel: &Kernel<RateFn>) -> f64 {
+fn compute_rate(pool: &Team, threads: usize, kernel: &Kernel<RateFn>) -> f64 {
     rate(pool, threads, &|_| kernel.call(2000))
 }
 
-fn barrier(pool: &Pool) -> Duration {
+fn barrier(pool: &Team) -> Duration {
     const MEETINGS: u32 = 2000;
     let tries = (0..TRIES).map(|_| {
         let time = Mutex::new(Duration::MAX);
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn every_figure_is_positive_and_named() {
-        let pool = Pool::new(2);
+        let pool = Team::new(2);
         let mut last = 0.0;
         let ceilings = probe(&pool, Isa::detect(), &mut |part| {
             assert!(part > last);
@@ -169,7 +169,7 @@ mod tests {
     /// compiler emptied.
     #[test]
     fn loops_do_what_they_count() {
-        let pool = Pool::new(1);
+        let pool = Team::new(1);
         for isa in [Isa::AVX2, Isa::AVX512].into_iter().filter(|isa| Isa::detect().contains(*isa)) {
             let [float, int8] =
                 [FMA.pick(isa), INT8.pick(isa)].map(|kernel| compute_rate(&pool, 1, kernel));

@@ -61,7 +61,7 @@ pub(crate) struct LoadedExperts {
 }
 
 /// A phase, ready to run.
-pub(crate) enum Loaded {
+pub(crate) enum LoadedPhase {
     Embed { table: Table, out: Operand },
     Rows(Vec<RowOp>),
     Linear(LoadedLinear),
@@ -72,46 +72,46 @@ pub(crate) enum Loaded {
     SelectRows { x: Operand, out: Operand },
 }
 
-impl Loaded {
+impl LoadedPhase {
     /// The jobs whose panels stand in the arena, in order.
     pub(crate) fn jobs(&self) -> Vec<&PackedJob> {
         match self {
-            Loaded::Linear(linear) => linear.jobs.iter().map(|job| &job.packed).collect(),
-            Loaded::Experts(experts) => vec![&experts.wide, &experts.down],
-            Loaded::Embed { .. }
-            | Loaded::Rows(_)
-            | Loaded::Attention(_)
-            | Loaded::Latent(_)
-            | Loaded::Expand(_)
-            | Loaded::SelectRows { .. } => Vec::new(),
+            LoadedPhase::Linear(linear) => linear.jobs.iter().map(|job| &job.packed).collect(),
+            LoadedPhase::Experts(experts) => vec![&experts.wide, &experts.down],
+            LoadedPhase::Embed { .. }
+            | LoadedPhase::Rows(_)
+            | LoadedPhase::Attention(_)
+            | LoadedPhase::Latent(_)
+            | LoadedPhase::Expand(_)
+            | LoadedPhase::SelectRows { .. } => Vec::new(),
         }
     }
 
     /// The small matrices of latent attention, if that is what it is.
     pub(crate) fn latent(&self) -> Option<&PackedLatent> {
         match self {
-            Loaded::Latent(latent) => Some(&latent.matrices),
-            Loaded::Expand(expand) => Some(&expand.matrices),
-            Loaded::Embed { .. }
-            | Loaded::Rows(_)
-            | Loaded::Linear(_)
-            | Loaded::Attention(_)
-            | Loaded::Experts(_)
-            | Loaded::SelectRows { .. } => None,
+            LoadedPhase::Latent(latent) => Some(&latent.matrices),
+            LoadedPhase::Expand(expand) => Some(&expand.matrices),
+            LoadedPhase::Embed { .. }
+            | LoadedPhase::Rows(_)
+            | LoadedPhase::Linear(_)
+            | LoadedPhase::Attention(_)
+            | LoadedPhase::Experts(_)
+            | LoadedPhase::SelectRows { .. } => None,
         }
     }
 
     /// Its work lists, if it has any.
     pub(crate) fn shares(&self) -> Option<&PhaseShares> {
         match self {
-            Loaded::Linear(LoadedLinear { shares, .. })
-            | Loaded::Attention(LoadedAttention { shares, .. })
-            | Loaded::Latent(LoadedLatent { shares, .. })
-            | Loaded::Experts(LoadedExperts { shares, .. }) => Some(shares),
-            Loaded::Embed { .. }
-            | Loaded::Rows(_)
-            | Loaded::Expand(_)
-            | Loaded::SelectRows { .. } => None,
+            LoadedPhase::Linear(LoadedLinear { shares, .. })
+            | LoadedPhase::Attention(LoadedAttention { shares, .. })
+            | LoadedPhase::Latent(LoadedLatent { shares, .. })
+            | LoadedPhase::Experts(LoadedExperts { shares, .. }) => Some(shares),
+            LoadedPhase::Embed { .. }
+            | LoadedPhase::Rows(_)
+            | LoadedPhase::Expand(_)
+            | LoadedPhase::SelectRows { .. } => None,
         }
     }
 
@@ -124,11 +124,13 @@ impl Loaded {
     /// Kind of work, for people.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
-            Loaded::Embed { .. } => "embed",
-            Loaded::Rows(_) | Loaded::SelectRows { .. } => "rows",
-            Loaded::Linear(_) => "linear",
-            Loaded::Attention(_) | Loaded::Latent(_) | Loaded::Expand(_) => "attention",
-            Loaded::Experts(_) => "experts",
+            LoadedPhase::Embed { .. } => "embed",
+            LoadedPhase::Rows(_) | LoadedPhase::SelectRows { .. } => "rows",
+            LoadedPhase::Linear(_) => "linear",
+            LoadedPhase::Attention(_) | LoadedPhase::Latent(_) | LoadedPhase::Expand(_) => {
+                "attention"
+            }
+            LoadedPhase::Experts(_) => "experts",
         }
     }
 
@@ -137,24 +139,26 @@ impl Loaded {
         let weight = |id: WeightId| program.weight(id).name.clone();
         let layer = |id: CacheId| program.cache(id).layer;
         match self {
-            Loaded::Embed { table, .. } => weight(table.weight()),
-            Loaded::Linear(linear) => {
+            LoadedPhase::Embed { table, .. } => weight(table.weight()),
+            LoadedPhase::Linear(linear) => {
                 linear.matrices().next().map_or_else(String::new, |m| weight(m.weight))
             }
-            Loaded::Attention(attention) => format!("blk.{}.attn", layer(attention.phase.cache)),
-            Loaded::Latent(latent) => format!("blk.{}.attn", layer(latent.phase.inputs.cache)),
-            Loaded::Expand(expand) => {
+            LoadedPhase::Attention(attention) => {
+                format!("blk.{}.attn", layer(attention.phase.cache))
+            }
+            LoadedPhase::Latent(latent) => format!("blk.{}.attn", layer(latent.phase.inputs.cache)),
+            LoadedPhase::Expand(expand) => {
                 format!("blk.{}.attn_expand", layer(expand.phase.inputs.cache))
             }
-            Loaded::Experts(experts) => weight(experts.phase.gate),
-            Loaded::Rows(_) | Loaded::SelectRows { .. } => String::new(),
+            LoadedPhase::Experts(experts) => weight(experts.phase.gate),
+            LoadedPhase::Rows(_) | LoadedPhase::SelectRows { .. } => String::new(),
         }
     }
 }
 
 /// What a step runs.
 pub(crate) struct Schedule {
-    pub(crate) phases: Vec<Loaded>,
+    pub(crate) phases: Vec<LoadedPhase>,
     pub(crate) buffers: Buffers,
     /// Distinct rotations.
     pub(crate) ropes: Vec<Rope>,
@@ -168,18 +172,18 @@ pub(crate) struct Schedule {
 impl Schedule {
     /// Every matrix in the arena.
     pub(crate) fn jobs(&self) -> impl Iterator<Item = &PackedJob> {
-        self.phases.iter().flat_map(Loaded::jobs)
+        self.phases.iter().flat_map(LoadedPhase::jobs)
     }
 
     /// Every small matrix of latent attention.
     pub(crate) fn head_matrices(&self) -> impl Iterator<Item = &HeadMatrix> {
-        self.phases.iter().filter_map(Loaded::latent).flat_map(PackedLatent::all)
+        self.phases.iter().filter_map(LoadedPhase::latent).flat_map(PackedLatent::all)
     }
 
     /// Phases that run where nobody wants logits: all but the head, where that stands alone at the end.
     pub(crate) fn without_head(&self) -> usize {
         match self.phases.as_slice() {
-            [rest @ .., Loaded::Linear(LoadedLinear { jobs, .. })] if matches!(jobs.as_slice(), [job] if job.is_head) => {
+            [rest @ .., LoadedPhase::Linear(LoadedLinear { jobs, .. })] if matches!(jobs.as_slice(), [job] if job.is_head) => {
                 rest.len()
             }
             all => all.len(),
@@ -189,7 +193,7 @@ impl Schedule {
     /// Whether a phase finds the peaks of the logits as it writes them.
     pub(crate) fn finds_peaks(&self) -> bool {
         self.phases.iter().any(|phase| match phase {
-            Loaded::Linear(linear) => linear.jobs.iter().any(|job| job.is_head),
+            LoadedPhase::Linear(linear) => linear.jobs.iter().any(|job| job.is_head),
             _ => false,
         })
     }

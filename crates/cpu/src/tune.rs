@@ -181,7 +181,7 @@ mod tests {
     use crate::load::Workshop;
     use crate::mla::MlaChoice;
     use crate::model::CpuModel;
-    use crate::pool::Pool;
+    use crate::pool::Team;
 
     /// Every kernel reads `rows` rows as they are, or as near to that as it can.
     fn fixed(isa: Isa, rows: usize) -> Tuning {
@@ -192,7 +192,7 @@ mod tests {
     /// What was measured changes no bit: 3 to 9 rows at once, with every threshold that can be.
     #[test]
     fn bits_do_not_depend_on_thresholds() {
-        let pool = Arc::new(Pool::new(2));
+        let pool = Arc::new(Team::new(2));
         let tokens: Vec<u32> = (0..48).map(|i| i * 29 % 97).collect();
         let run = |ty, isa, rows| {
             let program = tiny_model(&tiny_config("qwen2", 256, true), ty);

@@ -18,7 +18,7 @@ pub(crate) use packed::{Copies, PackedJob, PackedMatrix};
 pub(crate) use table::Table;
 
 /// The memory of all weights, tables apart.
-pub(crate) struct Weights {
+pub(crate) struct WeightMemory {
     /// What [`PackedJob::bytes`] indexes.
     pub(crate) arena: Buffer,
     /// What [`HeadMatrix::bytes`] indexes.
@@ -27,7 +27,7 @@ pub(crate) struct Weights {
     pub(crate) vectors: Vec<Option<Vec<f32>>>,
 }
 
-impl Weights {
+impl WeightMemory {
     /// A vector as f32.
     pub(crate) fn vector(&self, id: WeightId) -> &[f32] {
         self.vectors[id.0 as usize].as_deref().expect("`load` read every vector of the program")

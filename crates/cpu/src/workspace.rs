@@ -10,7 +10,7 @@ use crate::memory::{Buffer, Shared};
 use crate::needs::{ActNeeds, Needs};
 use crate::plan::BufferId;
 use crate::pool::PhaseShares;
-use crate::schedule::{Loaded, Schedule};
+use crate::schedule::{LoadedPhase, Schedule};
 
 /// All memory of steps, kept between them.
 pub(crate) struct Workspace {
@@ -133,7 +133,7 @@ impl Workspace {
         self.touched = self.touched.max(needs.partials);
         self.times.fill(Duration::ZERO);
         grow(&mut self.peaks, needs.peaks)?;
-        schedule.phases.iter().filter_map(Loaded::shares).for_each(PhaseShares::reset);
+        schedule.phases.iter().filter_map(LoadedPhase::shares).for_each(PhaseShares::reset);
         let buffers: Vec<Shared<'_, f32>> =
             self.buffers.iter_mut().map(Buffer::shared_as).collect();
         let none = Shared::read_only(&[]);

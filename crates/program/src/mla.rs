@@ -117,7 +117,7 @@ impl MlaDims {
 
     /// Multiply-adds of a pass of `rows` queries after `past` positions, projections to and from the layer apart.
     pub fn macs(&self, form: MlaForm, past: u64, rows: u64) -> u64 {
-        let triangle = if rows % 2 == 0 {
+        let triangle = if rows.is_multiple_of(2) {
             (rows / 2).saturating_mul(rows.saturating_add(1))
         } else {
             rows.saturating_mul(rows / 2 + 1)

@@ -14,7 +14,7 @@ use program::Router;
 
 use super::linear::{Source, even_panels, q8_stride};
 use super::route::{RouteScratch, route};
-use super::sort::{BLOCK_ROWS, Block, Routing};
+use super::sort::{BLOCK_ROWS, ExpertRows, Routing};
 use super::{Acts, Columns, Exec, Scratch, split};
 use crate::geometry::{LOCAL_ROWS, MANY_ROWS_PANELS, UNIT_PANELS};
 use crate::plan::{ExpertsPhase, Routes};
@@ -106,7 +106,7 @@ impl Mixture<'_> {
     }
 
     /// Number items and tiles, and give arranged rows their places.
-    fn place(&mut self, blocks: &mut [Block]) {
+    fn place(&mut self, blocks: &mut [ExpertRows]) {
         (self.n_items, self.n_tiles) = (0, 0);
         let (mut words, mut inner_words) = (0, 0);
         let down = &self.down.matrices[0];
@@ -284,11 +284,11 @@ impl<'a> Exec<'a> {
     fn store_inner(
         &self,
         mix: &Mixture<'_>,
-        block: &Block,
+        block: &ExpertRows,
         inner: InnerRows<'_>,
         mixture: &mut MixScratch,
     ) {
-        let Block { n, start, words: [.., words], .. } = *block;
+        let ExpertRows { n, start, words: [.., words], .. } = *block;
         let InnerRows { x, cols } = inner;
         let (kernel, width, part) = (mix.down.matrices[0].kernel, mix.width(), cols.len());
         let format = if mix.later() { ActFormat::F32 } else { kernel.act_format() };
@@ -346,7 +346,7 @@ impl<'a> Exec<'a> {
     }
 
     /// A block's inner rows as the kernel of down reads them.
-    fn inner_rows(&self, mix: &Mixture<'_>, block: &Block) -> Activations<'a> {
+    fn inner_rows(&self, mix: &Mixture<'_>, block: &ExpertRows) -> Activations<'a> {
         let (n, cols) = (block.n, mix.width());
         let at = block.places();
         let Acts { normed, codes, scales, sums, .. } = self.inner;

@@ -37,8 +37,8 @@ use crate::memory::Shared;
 use crate::mla::MlaForm;
 use crate::plan::Operand;
 use crate::pool::Worker;
-use crate::schedule::{Loaded, Schedule};
-use crate::weights::Weights;
+use crate::schedule::{LoadedPhase, Schedule};
+use crate::weights::WeightMemory;
 
 /// The kernels chosen for this CPU, matrices apart.
 pub(crate) struct Kernels {
@@ -186,7 +186,7 @@ pub(crate) struct Exec<'a> {
     pub(crate) schedule: &'a Schedule,
     /// Phases to run, from the first on.
     pub(crate) n_phases: usize,
-    pub(crate) weights: &'a Weights,
+    pub(crate) weights: &'a WeightMemory,
     pub(crate) kernels: &'a Kernels,
     pub(crate) tokens: &'a [u32],
     pub(crate) sequences: &'a [SequenceRows],
@@ -233,14 +233,18 @@ impl<'a> Exec<'a> {
         let mut start = Instant::now();
         for (index, phase) in self.schedule.phases[..self.n_phases].iter().enumerate() {
             match phase {
-                Loaded::Embed { table, out } => self.embed(worker, table, *out),
-                Loaded::Rows(ops) => self.row_ops(worker, ops, mixture),
-                Loaded::Linear(linear) => self.linear(worker, linear, &mut scratch),
-                Loaded::Attention(attention) => self.attention(worker, attention, &mut scratch),
-                Loaded::Latent(latent) => self.latent(worker, latent, &mut scratch),
-                Loaded::Expand(expand) => self.expand(worker, expand, &mut scratch),
-                Loaded::Experts(experts) => self.experts(worker, experts, &mut scratch, mixture),
-                Loaded::SelectRows { x, out } => self.select_rows(worker, *x, *out),
+                LoadedPhase::Embed { table, out } => self.embed(worker, table, *out),
+                LoadedPhase::Rows(ops) => self.row_ops(worker, ops, mixture),
+                LoadedPhase::Linear(linear) => self.linear(worker, linear, &mut scratch),
+                LoadedPhase::Attention(attention) => {
+                    self.attention(worker, attention, &mut scratch)
+                }
+                LoadedPhase::Latent(latent) => self.latent(worker, latent, &mut scratch),
+                LoadedPhase::Expand(expand) => self.expand(worker, expand, &mut scratch),
+                LoadedPhase::Experts(experts) => {
+                    self.experts(worker, experts, &mut scratch, mixture)
+                }
+                LoadedPhase::SelectRows { x, out } => self.select_rows(worker, *x, *out),
             }
             worker.sync();
             if worker.index == 0 {

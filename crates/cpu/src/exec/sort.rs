@@ -7,7 +7,7 @@ pub(crate) const BLOCK_ROWS: usize = 256;
 
 /// Rows of one expert.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Block {
+pub(crate) struct ExpertRows {
     pub(crate) expert: usize,
     /// First place in [`Routing::rows`].
     pub(crate) start: usize,
@@ -19,7 +19,7 @@ pub(crate) struct Block {
     pub(crate) words: [usize; 3],
 }
 
-impl Block {
+impl ExpertRows {
     /// Its places in [`Routing::rows`].
     pub(crate) fn places(&self) -> Range<usize> {
         self.start..self.start + self.n
@@ -34,7 +34,7 @@ pub(crate) struct Routing {
     /// The weight of the expert in each of these.
     pub(crate) weights: Vec<f32>,
     /// Ascending by expert; experts without rows have none.
-    pub(crate) blocks: Vec<Block>,
+    pub(crate) blocks: Vec<ExpertRows>,
     ends: Vec<usize>,
 }
 
@@ -56,7 +56,7 @@ impl Routing {
             for block in 0..n_blocks {
                 let part = block * n / n_blocks..(block + 1) * n / n_blocks;
                 let (start, n) = (start + part.start, part.len());
-                blocks.push(Block { expert: e, start, n, ..Block::default() });
+                blocks.push(ExpertRows { expert: e, start, n, ..ExpertRows::default() });
             }
             ends[e] = start;
             start += n;
@@ -76,12 +76,12 @@ impl Routing {
     }
 
     /// The block that item `item` belongs to.
-    pub(crate) fn block_of_item(&self, item: usize) -> &Block {
+    pub(crate) fn block_of_item(&self, item: usize) -> &ExpertRows {
         &self.blocks[self.blocks.partition_point(|block| block.first_item <= item) - 1]
     }
 
     /// The block that tile `tile` belongs to.
-    pub(crate) fn block_of_tile(&self, tile: usize) -> &Block {
+    pub(crate) fn block_of_tile(&self, tile: usize) -> &ExpertRows {
         &self.blocks[self.blocks.partition_point(|block| block.first_tile <= tile) - 1]
     }
 }

@@ -38,7 +38,7 @@ impl CpuModel {
 
 /// A block of a cache.
 fn block(shape: &CacheShape) -> Vec<u8> {
-    let mut random = Random(7);
+    let mut random = Noise(7);
     let mut numbers = |n: usize| -> Vec<f32> { (0..n).map(|_| random.next()).collect() };
     let mut block = vec![0; shape.layout().block_bytes()];
     match shape {
@@ -61,9 +61,9 @@ fn block(shape: &CacheShape) -> Vec<u8> {
 }
 
 /// A small generator: xorshift.
-pub(crate) struct Random(pub(crate) u64);
+pub(crate) struct Noise(pub(crate) u64);
 
-impl Random {
+impl Noise {
     /// From -1 to 1.
     pub(crate) fn next(&mut self) -> f32 {
         self.0 ^= self.0 << 13;

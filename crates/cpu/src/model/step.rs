@@ -15,7 +15,7 @@ use crate::exec::{Angles, Exec, SequenceRows, StepBlocks, StepRows};
 use crate::mla::MlaForm;
 use crate::needs::{Needs, StepShape};
 use crate::plan::{LatentPhase, Operand};
-use crate::schedule::Loaded;
+use crate::schedule::LoadedPhase;
 use crate::workspace::Workspace;
 
 /// A sequence that runs.
@@ -251,7 +251,7 @@ impl CpuModel {
     /// How latent attention is computed for each sequence.
     fn forms(&self, sequences: &[&Sequence<'_>]) -> Vec<MlaForm> {
         let mut latents = self.schedule.phases.iter().filter_map(|phase| match phase {
-            Loaded::Latent(latent) => Some(&latent.phase),
+            LoadedPhase::Latent(latent) => Some(&latent.phase),
             _ => None,
         });
         let elides = latents.clone().all(LatentPhase::elides);

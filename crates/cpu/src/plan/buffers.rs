@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use program::{Rows, ValueId};
 
-use super::uses::{Access, Use};
+use super::uses::{Use, UseKind};
 use super::{Operand, Phase, Plan};
 
 /// Index of a buffer in [`Buffers::specs`].
@@ -108,24 +108,24 @@ impl Plan {
             for Use { access, operand: Operand { value, .. } } in &uses {
                 let known = written.contains(value) || by_row && made.contains(value);
                 let problem = match access {
-                    Access::Read | Access::Change if !known => "reads before it is written",
-                    Access::Read | Access::Change if gone.contains(value) => "reads once changed",
-                    Access::Change if read.contains(value) => "reads and changes",
-                    Access::Write | Access::Inside if written.contains(value) => "writes again",
-                    Access::Write | Access::Inside if !made.insert(*value) => "writes twice",
-                    Access::Write | Access::Inside => continue,
-                    Access::Read => {
+                    UseKind::Read | UseKind::Change if !known => "reads before it is written",
+                    UseKind::Read | UseKind::Change if gone.contains(value) => "reads once changed",
+                    UseKind::Change if read.contains(value) => "reads and changes",
+                    UseKind::Write | UseKind::Inside if written.contains(value) => "writes again",
+                    UseKind::Write | UseKind::Inside if !made.insert(*value) => "writes twice",
+                    UseKind::Write | UseKind::Inside => continue,
+                    UseKind::Read => {
                         read.insert(*value);
                         continue;
                     }
-                    Access::Change => {
+                    UseKind::Change => {
                         gone.insert(*value);
                         continue;
                     }
                 };
                 return Err(format!("value {}, which phase {index} {problem}", value.0));
             }
-            let kept = uses.iter().filter(|u| u.access == Access::Write);
+            let kept = uses.iter().filter(|u| u.access == UseKind::Write);
             written.extend(kept.map(|u| u.operand.value));
         }
         self.check_buffers()

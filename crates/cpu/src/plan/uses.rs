@@ -4,7 +4,7 @@ use super::{AttentionPhase, Job, LatentInputs, Operand, Phase, Routes, RowOp};
 
 /// How a phase uses a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum UseKind {
     /// Written before, and left as it is.
     Read,
     /// Written here for later phases.
@@ -18,20 +18,20 @@ pub(crate) enum Access {
 /// One value that a phase uses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Use {
-    pub(crate) access: Access,
+    pub(crate) access: UseKind,
     pub(crate) operand: Operand,
 }
 
-fn uses(access: Access, operands: impl IntoIterator<Item = Operand>) -> impl Iterator<Item = Use> {
+fn uses(access: UseKind, operands: impl IntoIterator<Item = Operand>) -> impl Iterator<Item = Use> {
     operands.into_iter().map(move |operand| Use { access, operand })
 }
 
 fn read(operands: impl IntoIterator<Item = Operand>) -> impl Iterator<Item = Use> {
-    uses(Access::Read, operands)
+    uses(UseKind::Read, operands)
 }
 
 fn write(operand: Operand) -> impl Iterator<Item = Use> {
-    uses(Access::Write, [operand])
+    uses(UseKind::Write, [operand])
 }
 
 impl Phase {
@@ -61,12 +61,12 @@ impl Phase {
             Phase::Attention(AttentionPhase { q, new, out, .. }) => {
                 let changed = [*q].into_iter().chain(new.map(|new| new.k));
                 let values = read(new.map(|new| new.v));
-                uses(Access::Change, changed).chain(values).chain(write(*out)).collect()
+                uses(UseKind::Change, changed).chain(values).chain(write(*out)).collect()
             }
             Phase::Latent(phase) => read(latent(&phase.inputs)).chain(write(phase.out)).collect(),
             Phase::Expand(phase) => read(latent(&phase.inputs))
-                .chain(uses(Access::Inside, [phase.rows]))
-                .chain(uses(Access::Write, [phase.q, phase.k, phase.v]))
+                .chain(uses(UseKind::Inside, [phase.rows]))
+                .chain(uses(UseKind::Write, [phase.q, phase.k, phase.v]))
                 .collect(),
         }
     }
@@ -77,7 +77,7 @@ fn routes(routes: &Routes) -> impl Iterator<Item = Use> {
         Routes::Given(routes) => (*routes, None),
         Routes::Scores { scores, routes, .. } => (*scores, Some(*routes)),
     };
-    read([given]).chain(uses(Access::Inside, made))
+    read([given]).chain(uses(UseKind::Inside, made))
 }
 
 fn latent(inputs: &LatentInputs) -> [Operand; 4] {

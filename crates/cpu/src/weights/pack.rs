@@ -9,7 +9,7 @@ use super::packed::{PackedJob, PackedMatrix};
 use super::unusable;
 use crate::geometry::UNIT_PANELS;
 use crate::memory::Buffer;
-use crate::pool::{Pool, Shares};
+use crate::pool::{Shares, Team};
 
 /// File bytes packed between two releases of file pages and two reports of progress.
 const SLAB_BYTES: usize = 16 << 20;
@@ -18,7 +18,7 @@ const SLAB_BYTES: usize = 16 << 20;
 pub(crate) struct Packing<'a> {
     pub(super) program: &'a Program,
     pub(super) source: &'a dyn WeightSource,
-    pub(super) pool: &'a Pool,
+    pub(super) pool: &'a Team,
     done: u64,
     total: u64,
     progress: &'a mut dyn FnMut(Progress),
@@ -29,7 +29,7 @@ impl<'a> Packing<'a> {
     pub(crate) fn new(
         program: &'a Program,
         source: &'a dyn WeightSource,
-        pool: &'a Pool,
+        pool: &'a Team,
         progress: &'a mut dyn FnMut(Progress),
     ) -> Packing<'a> {
         let total = program.weights.iter().map(WeightSpec::bytes).sum();
