@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use planner::{Rates, Wanted};
+use planner::{Rates, WantedRates};
 use program::{Ceilings, ComputeCeiling, Error, Executor, ReadCeiling};
 use serde::{Deserialize, Serialize};
 
@@ -25,12 +25,12 @@ const BUILD: &str = if cfg!(debug_assertions) {
 #[derive(Debug, Serialize, Deserialize)]
 struct File {
     version: u32,
-    machines: Vec<Kept>,
+    machines: Vec<KeptCeilings>,
 }
 
 /// Ceilings as they are kept: decimal units, whole numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct KeptCeilings {
     /// The processor and what of it is used: other ceilings belong to another machine.
     pub(crate) machine: String,
     build: String,
@@ -59,8 +59,8 @@ struct Compute {
     int8_macs_per_second: f64,
 }
 
-impl Kept {
-    fn new(machine: String, ceilings: &Ceilings) -> Kept {
+impl KeptCeilings {
+    fn new(machine: String, ceilings: &Ceilings) -> KeptCeilings {
         let read = |r: &ReadCeiling| Read {
             threads: r.threads,
             working_set_bytes: r.working_set,
@@ -71,7 +71,7 @@ impl Kept {
             f32_macs_per_second: c.f32_macs_per_second.round(),
             int8_macs_per_second: c.int8_macs_per_second.round(),
         };
-        Kept {
+        KeptCeilings {
             machine,
             build: BUILD.to_owned(),
             read: ceilings.read.iter().map(read).collect(),
@@ -154,21 +154,21 @@ fn file() -> Option<PathBuf> {
 }
 
 /// Every machine that was kept.
-fn machines() -> Vec<Kept> {
+fn machines() -> Vec<KeptCeilings> {
     let text = file().and_then(|file| std::fs::read_to_string(file).ok());
     let file: Option<File> = text.and_then(|text| serde_json::from_str(&text).ok());
     file.filter(|file| file.version == VERSION).map(|file| file.machines).unwrap_or_default()
 }
 
 /// What was kept for this executor.
-pub(crate) fn kept(executor: &dyn Executor) -> Option<Kept> {
+pub(crate) fn kept(executor: &dyn Executor) -> Option<KeptCeilings> {
     let name = machine(executor);
     machines().into_iter().find(|kept| kept.machine == name && kept.build == BUILD)
 }
 
 /// Keep an entry in place of an older one, where a cache folder can be written; elsewhere the machine is measured again
 /// next time, no more.
-fn keep(kept: &Kept) {
+fn keep(kept: &KeptCeilings) {
     let mut machines = machines();
     machines.retain(|other| (&other.machine, &other.build) != (&kept.machine, &kept.build));
     machines.push(kept.clone());
@@ -188,9 +188,9 @@ fn keep(kept: &Kept) {
 ///
 /// # Errors
 /// An executor without ceilings, or memory.
-pub(crate) fn measure(executor: &dyn Executor) -> program::Result<Kept> {
+pub(crate) fn measure(executor: &dyn Executor) -> program::Result<KeptCeilings> {
     let others = others();
-    let mut new = Kept::new(machine(executor), &measured(executor)?);
+    let mut new = KeptCeilings::new(machine(executor), &measured(executor)?);
     new.busy = new.is_crowded_by(others);
     new.rates = kept(executor).filter(|old| !old.busy).and_then(|old| old.rates);
     keep(&new);
@@ -208,7 +208,11 @@ pub(crate) fn measure_again(executor: &dyn Executor) -> program::Result<Ceilings
     };
     let now = measured(executor)?;
     let best = old.ceilings().map_or(now.clone(), |best| now.clone().best_of(&best));
-    keep(&Kept { rates: old.rates, busy: old.busy, ..Kept::new(old.machine, &best) });
+    keep(&KeptCeilings {
+        rates: old.rates,
+        busy: old.busy,
+        ..KeptCeilings::new(old.machine, &best)
+    });
     Ok(now)
 }
 
@@ -247,7 +251,10 @@ fn measured(executor: &dyn Executor) -> program::Result<Ceilings> {
 ///
 /// # Errors
 /// An executor without ceilings or without times of its phases, or memory.
-pub(crate) fn measure_rates(executor: &dyn Executor, wanted: &Wanted) -> anyhow::Result<Kept> {
+pub(crate) fn measure_rates(
+    executor: &dyn Executor,
+    wanted: &WantedRates,
+) -> anyhow::Result<KeptCeilings> {
     let mut kept = match kept(executor) {
         Some(kept) => kept,
         None => measure(executor)?,
@@ -274,7 +281,7 @@ pub(crate) fn kept_rates(executor: &dyn Executor) -> Option<Rates> {
 
 /// Rates for all that is `wanted`: kept, or else measured now. `None` where an executor cannot tell, or where measuring
 /// would crowd out the model that is loaded.
-pub(crate) fn rates(executor: &dyn Executor, wanted: &Wanted) -> Option<Rates> {
+pub(crate) fn rates(executor: &dyn Executor, wanted: &WantedRates) -> Option<Rates> {
     renew(executor);
     let known = kept_rates(executor).unwrap_or_default();
     let missing = known.missing(wanted);
@@ -299,7 +306,7 @@ fn roomy() -> bool {
 /// Free memory below which the machine is not measured unasked: a measurement reads a quarter of a gigabyte.
 const ROOM: u64 = 2 << 30;
 
-impl std::fmt::Display for Kept {
+impl std::fmt::Display for KeptCeilings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "{}", self.machine)?;
         for r in &self.read {
@@ -342,9 +349,9 @@ mod tests {
             }],
             barrier: Duration::from_nanos(160),
         };
-        let kept = Kept::new("a CPU, 2 threads".into(), &ceilings);
+        let kept = KeptCeilings::new("a CPU, 2 threads".into(), &ceilings);
         let text = serde_json::to_string(&kept).expect("plain numbers");
-        let back: Kept = serde_json::from_str(&text).expect("what was written");
+        let back: KeptCeilings = serde_json::from_str(&text).expect("what was written");
         assert_eq!(back.ceilings(), Some(ceilings));
         assert!(
             back.to_string().contains("30.0 GB/s") && back.to_string().contains("160 ns"),

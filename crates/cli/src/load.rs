@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use engine::ModelFormat;
 use gguf::Gguf;
 use models::{GgufWeights, LoadedModel, ModelConfig};
-use planner::{Executed, Rates, Wanted};
+use planner::{Executed, Rates, WantedRates};
 use program::{CacheOptions, Ceilings, Executor, Model, Program};
 use tokenizer::{ChatTemplate, Tokenizer};
 
@@ -114,7 +114,7 @@ pub(crate) fn model(
     let ceilings = if options.ceilings { ceilings::kept_or_measured(&*executor) } else { None };
     let rates = if options.ceilings {
         let wanted = Executed::of(&program, cache.k, cache.v).wanted();
-        ceilings::rates(&*executor, &Wanted { attention: Vec::new(), ..wanted })
+        ceilings::rates(&*executor, &WantedRates { attention: Vec::new(), ..wanted })
     } else {
         ceilings::kept_rates(&*executor)
     };

@@ -13,7 +13,7 @@ use quant::GgmlType;
 
 use crate::cost::{Load, few_chunks};
 use crate::moe::distinct_experts;
-use crate::rates::{AttentionShape, LinearRate, Rates, Wanted, smallest_chunk};
+use crate::rates::{AttentionShape, LinearRate, Rates, WantedRates, smallest_chunk};
 
 /// Seconds to be expected, by what they go into.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -211,8 +211,8 @@ impl Executed {
     }
 
     /// What must be measured to expect its times: nothing where that would not do.
-    pub fn wanted(&self) -> Wanted {
-        let mut wanted = Wanted::default();
+    pub fn wanted(&self) -> WantedRates {
+        let mut wanted = WantedRates::default();
         if self.parts.contains(&Part::Unknown) {
             return wanted;
         }

@@ -1,6 +1,6 @@
 //! [`solve`]: the best configuration that meets what a user asks for, or the nearest possible one.
 
-use crate::plan::{Candidate, all_expected};
+use crate::plan::{ModelVariant, all_expected};
 
 /// What is asked for. Whatever is `None` is not.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -103,7 +103,7 @@ impl Answer {
 /// The first of the candidates, which stand best first, that meets all goals; if none does, the one that misses
 /// them least, of those that fit into memory if there are any. `None` if there are no candidates. Times are those to be
 /// expected if they are known for all of them, else limits.
-pub fn solve(candidates: &[Candidate], goals: &Goals) -> Option<Answer> {
+pub fn solve(candidates: &[ModelVariant], goals: &Goals) -> Option<Answer> {
     let expected = all_expected(candidates);
     let mut nearest: Option<Answer> = None;
     for index in 0..candidates.len() {
@@ -118,7 +118,7 @@ pub fn solve(candidates: &[Candidate], goals: &Goals) -> Option<Answer> {
     nearest
 }
 
-fn assess(candidates: &[Candidate], index: usize, expected: bool, goals: &Goals) -> Answer {
+fn assess(candidates: &[ModelVariant], index: usize, expected: bool, goals: &Goals) -> Answer {
     let estimate = &candidates[index].estimate;
     let times = estimate.prefill_expected(goals.prompt).zip(estimate.step_expected(goals.context));
     let expected = times.filter(|_| expected);

@@ -30,6 +30,6 @@ pub use estimate::{CountedProgram, Estimate, Turns};
 pub use expect::{Executed, Expected};
 pub use measure::measure;
 pub use op::OpCost;
-pub use plan::{Candidate, Forecast, Lengths, WhatIf, what_if};
+pub use plan::{Forecast, Lengths, ModelVariant, WhatIf, what_if};
 pub use predict::{Machine, Prediction, Resource, first_inflection, share};
-pub use rates::{AttentionRate, AttentionShape, LinearRate, Overheads, Rates, Wanted};
+pub use rates::{AttentionRate, AttentionShape, LinearRate, Overheads, Rates, WantedRates};

@@ -14,7 +14,7 @@ use program::{
 };
 use quant::GgmlType;
 
-use crate::rates::{AttentionRate, AttentionShape, LinearRate, Overheads, Rates, Wanted};
+use crate::rates::{AttentionRate, AttentionShape, LinearRate, Overheads, Rates, WantedRates};
 
 /// Matrices that few caches hold even in part, in bytes: for few rows, and for many, which take long and for which memory
 /// matters less.
@@ -40,7 +40,7 @@ const TIME: Duration = Duration::from_millis(25);
 /// Memory, or an executor that does not tell what its phases take.
 pub fn measure(
     executor: &dyn Executor,
-    wanted: &Wanted,
+    wanted: &WantedRates,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Rates> {
     let parts = (wanted.types.len() + wanted.attention.len()).max(1) as f64;

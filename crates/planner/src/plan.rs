@@ -117,7 +117,7 @@ impl Forecast {
 
 /// A model in one type of weights and one type of cache.
 #[derive(Clone, Debug)]
-pub struct Candidate {
+pub struct ModelVariant {
     /// Type of weights, as people name it.
     pub weights: String,
     /// Type of cache.
@@ -145,8 +145,8 @@ pub struct WhatIf {
 
 /// The candidates side by side: with so many bytes of memory for weights and cache, and `context` tokens cached. Times
 /// to be expected are left out unless those of all are known: a limit beside them would look like the better choice.
-pub fn what_if(candidates: &[Candidate], memory: Option<f64>, context: u64) -> Vec<WhatIf> {
-    let row = |candidate: &Candidate| WhatIf {
+pub fn what_if(candidates: &[ModelVariant], memory: Option<f64>, context: u64) -> Vec<WhatIf> {
+    let row = |candidate: &ModelVariant| WhatIf {
         weights: candidate.weights.clone(),
         cache: candidate.cache.clone(),
         resident_bytes: candidate.estimate.resident_bytes(),
@@ -164,7 +164,7 @@ pub fn what_if(candidates: &[Candidate], memory: Option<f64>, context: u64) -> V
 }
 
 /// Whether the times of all of them are known that are to be expected.
-pub(crate) fn all_expected(candidates: &[Candidate]) -> bool {
+pub(crate) fn all_expected(candidates: &[ModelVariant]) -> bool {
     candidates.iter().all(|candidate| candidate.estimate.step_expected(0).is_some())
 }
 

@@ -11,7 +11,7 @@ use crate::formula::positions_seen;
 
 /// What has to be measured to expect a time: types of matrices, shapes of attention.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct WantedRates {
     /// Types of matrices.
     pub types: Vec<GgmlType>,
     /// Shapes of attention.
@@ -22,16 +22,16 @@ pub struct Wanted {
 const USUAL: [GgmlType; 6] =
     [GgmlType::F16, GgmlType::Q8_0, GgmlType::Q4_0, GgmlType::Q4K, GgmlType::Q5K, GgmlType::Q6K];
 
-impl Wanted {
+impl WantedRates {
     /// What most models need: the usual types of weights, and attention over the usual type of cache.
-    pub fn usual() -> Wanted {
-        let mut wanted = Wanted { types: USUAL.into(), ..Wanted::everything() };
+    pub fn usual() -> WantedRates {
+        let mut wanted = WantedRates { types: USUAL.into(), ..WantedRates::everything() };
         wanted.attention.retain(|shape| shape.k == CacheType::default());
         wanted
     }
 
     /// What any model may need: every type that weights can have, and shapes from which others are scaled.
-    pub fn everything() -> Wanted {
+    pub fn everything() -> WantedRates {
         let shape = |(n_heads, n_kv_heads, head_dim, cache)| AttentionShape {
             n_heads,
             n_kv_heads,
@@ -48,7 +48,7 @@ impl Wanted {
             shapes.map(|(heads, kv_heads, head_dim)| shape((heads, kv_heads, head_dim, *cache)))
         });
         let types = quant::FORMATS.iter().map(|format| format.ty()).collect();
-        Wanted { types, attention: shapes.collect() }
+        WantedRates { types, attention: shapes.collect() }
     }
 
     /// Whether nothing is.
@@ -258,9 +258,9 @@ impl Rates {
     }
 
     /// What of `wanted` was not measured.
-    pub fn missing(&self, wanted: &Wanted) -> Wanted {
+    pub fn missing(&self, wanted: &WantedRates) -> WantedRates {
         let known = |shape: &&AttentionShape| self.attention.iter().all(|r| r.shape != **shape);
-        Wanted {
+        WantedRates {
             types: wanted.types.iter().copied().filter(|ty| self.linear(*ty).is_none()).collect(),
             attention: wanted.attention.iter().filter(known).copied().collect(),
         }
@@ -340,8 +340,8 @@ mod tests {
 
     #[test]
     fn what_is_missing_and_what_is_new() {
-        let wanted = Wanted::everything();
-        let usual = Wanted::usual();
+        let wanted = WantedRates::everything();
+        let usual = WantedRates::usual();
         assert!(usual.types.iter().all(|ty| wanted.types.contains(ty)));
         assert!(!usual.attention.is_empty() && usual.attention.len() < wanted.attention.len());
         let mut rates = Rates::default();
@@ -364,6 +364,6 @@ mod tests {
         rates.update(Rates { linear: vec![linear(2.0)], ..Rates::default() });
         assert_eq!(rates.overheads.step, 3.0, "matrices tell nothing about steps");
         assert_eq!(rates.missing(&wanted).types.len(), wanted.types.len() - 1);
-        assert!(!rates.missing(&wanted).is_empty() && Wanted::default().is_empty());
+        assert!(!rates.missing(&wanted).is_empty() && WantedRates::default().is_empty());
     }
 }

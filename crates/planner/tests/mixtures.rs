@@ -3,7 +3,7 @@
 use models::{ModelConfig, Outline};
 use planner::formula::{Head, triangle};
 use planner::moe::distinct_experts;
-use planner::{Cost, CostKind, CostOptions, Executed, Load, Rates, Wanted};
+use planner::{Cost, CostKind, CostOptions, Executed, Load, Rates, WantedRates};
 use program::{CacheType, MlaDims, MlaForm, Program};
 use quant::GgmlType;
 
@@ -176,7 +176,7 @@ fn nothing_is_expected_of_what_has_no_rates() {
     let executed =
         Executed::of(&program(&v2_lite(), GgmlType::Q8_0), CacheType::F16, CacheType::F16);
     let rates = Rates::default();
-    assert_eq!(executed.wanted(), Wanted::default());
+    assert_eq!(executed.wanted(), WantedRates::default());
     assert_eq!((executed.step(10, &rates), executed.chunk(&rates)), (None, None));
 }
 

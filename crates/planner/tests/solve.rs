@@ -6,8 +6,8 @@ use models::{Mixture, find_published};
 use planner::formula::{ModelShape, Roofline, Units};
 use planner::goal::{Goal, Goals, solve};
 use planner::{
-    Candidate, Cost, CostOptions, CountedProgram, Estimate, Forecast, Lengths, Machine, Resource,
-    what_if,
+    Cost, CostOptions, CountedProgram, Estimate, Forecast, Lengths, Machine, ModelVariant,
+    Resource, what_if,
 };
 use program::CacheType;
 
@@ -30,12 +30,12 @@ fn estimate(model: &str, weights: &str, kv: CacheType) -> Estimate {
     }))
 }
 
-fn candidates(model: &str) -> Vec<Candidate> {
+fn candidates(model: &str) -> Vec<ModelVariant> {
     let mut all = Vec::new();
     for weights in ["F16", "Q8_0", "Q4_K_M", "Q2_K"] {
         for kv in [CacheType::F16, CacheType::Q8_0] {
             let estimate = estimate(model, weights, kv);
-            all.push(Candidate { weights: weights.into(), cache: kv.name().into(), estimate });
+            all.push(ModelVariant { weights: weights.into(), cache: kv.name().into(), estimate });
         }
     }
     all
@@ -227,7 +227,7 @@ fn kernels_tell_what_is_to_be_expected() {
     }
     assert!(plan.steps[1].seconds() > plan.steps[0].seconds());
     let candidate =
-        |estimate| vec![Candidate { weights: "F16".into(), cache: "f16".into(), estimate }];
+        |estimate| vec![ModelVariant { weights: "F16".into(), cache: "f16".into(), estimate }];
     let goals =
         Goals { tokens_per_second: Some(1.0), context: 2048, prompt: 512, ..Goals::default() };
     let answer = solve(&candidate(known.clone()), &goals).unwrap();

@@ -49,6 +49,6 @@ pub use results::{
     CandidateRows, HiddenRows, LogitRows, OutputRows, Outputs, PEAK, RowsOut, StepOut, Wanted,
 };
 pub use router::{Gating, GroupScore, Groups, LEAST_WEIGHT_SUM, Router};
-pub use sessions::{Held, Kept, Sessions, Slot};
+pub use sessions::{Held, Kept, OpenSession, Sessions};
 pub use show::Listing;
 pub use uses::Uses;

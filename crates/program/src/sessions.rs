@@ -24,13 +24,13 @@ pub struct Sessions<S> {
 
 #[derive(Debug)]
 struct Table<S> {
-    slots: BTreeMap<SessionId, Arc<Slot<S>>>,
+    slots: BTreeMap<SessionId, Arc<OpenSession<S>>>,
     last: u64,
 }
 
 /// A session: it can be held by one caller at a time, and asked for its length at any time.
 #[derive(Debug)]
-pub struct Slot<S> {
+pub struct OpenSession<S> {
     session: Mutex<S>,
     positions: AtomicUsize,
     bytes: AtomicU64,
@@ -39,7 +39,7 @@ pub struct Slot<S> {
 /// A session that nobody else holds. What it became is told when this is dropped.
 #[derive(Debug)]
 pub struct Held<'a, S: Kept> {
-    slot: &'a Slot<S>,
+    slot: &'a OpenSession<S>,
     session: MutexGuard<'a, S>,
 }
 
@@ -57,7 +57,7 @@ impl<S: Kept> Sessions<S> {
 
     /// Add a session.
     pub fn open(&self, session: S) -> SessionId {
-        let slot = Arc::new(Slot::new(session));
+        let slot = Arc::new(OpenSession::new(session));
         let mut table = self.table();
         table.last += 1;
         let id = SessionId(table.last);
@@ -76,7 +76,7 @@ impl<S: Kept> Sessions<S> {
     ///
     /// # Errors
     /// [`Error::Session`].
-    pub fn find(&self, id: SessionId) -> Result<Arc<Slot<S>>> {
+    pub fn find(&self, id: SessionId) -> Result<Arc<OpenSession<S>>> {
         self.table().slots.get(&id).cloned().ok_or(Error::Session(id.0))
     }
 
@@ -89,10 +89,10 @@ impl<S: Kept> Sessions<S> {
     }
 }
 
-impl<S: Kept> Slot<S> {
+impl<S: Kept> OpenSession<S> {
     fn new(session: S) -> Self {
         let (positions, bytes) = (session.positions().into(), session.bytes().into());
-        Slot { session: Mutex::new(session), positions, bytes }
+        OpenSession { session: Mutex::new(session), positions, bytes }
     }
 
     /// Wait until nobody else holds the session. Who holds several takes them in a step, of which there is one at a time.

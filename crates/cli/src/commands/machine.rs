@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Context as _;
-use planner::Wanted;
+use planner::WantedRates;
 use quant::GgmlType;
 
 use crate::args::{ExecutorArgs, ThreadArgs};
@@ -49,9 +49,9 @@ impl Machine {
             None => ceilings::measure(&*executor).context("measuring this machine")?,
         };
         let wanted = match (self.all, self.types) {
-            (true, _) => Wanted::everything(),
-            (false, types) if types.is_empty() => Wanted::usual(),
-            (false, types) => Wanted { types, ..Wanted::default() },
+            (true, _) => WantedRates::everything(),
+            (false, types) if types.is_empty() => WantedRates::usual(),
+            (false, types) => WantedRates { types, ..WantedRates::default() },
         };
         let known = if self.refresh { None } else { kept.rates() };
         let missing = known.unwrap_or_default().missing(&wanted);

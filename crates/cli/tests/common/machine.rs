@@ -1,6 +1,6 @@
 //! A machine that was measured before: figures that make no sense, but none has to be measured.
 
-use planner::{Executed, Wanted};
+use planner::{Executed, WantedRates};
 use program::{CacheType, Executor as _};
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ pub(crate) fn measured(gguf: &[u8]) -> String {
     json!({ "version": 6, "machines": machines }).to_string()
 }
 
-fn machine(threads: usize, wanted: &Wanted) -> Value {
+fn machine(threads: usize, wanted: &WantedRates) -> Value {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let cpu = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let cpu = cpu.map_or(std::env::consts::ARCH, |(_, name)| name.trim());

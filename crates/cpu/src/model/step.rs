@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use kernels::rows::rope_angles;
 use program::{
-    CandidateRows, Error, Held, HiddenRows, LogitRows, PEAK, Result, Rows, RowsOut, Sequence, Slot,
-    Step, StepOut, Wanted,
+    CandidateRows, Error, Held, HiddenRows, LogitRows, OpenSession, PEAK, Result, Rows, RowsOut,
+    Sequence, Step, StepOut, Wanted,
 };
 
 use super::{CpuModel, Rotation, Session, cache_error, lock};
@@ -119,7 +119,7 @@ impl CpuModel {
     fn admit<'a>(
         &self,
         sequence: &'a Sequence<'a>,
-        slot: &'a Arc<Slot<Session>>,
+        slot: &'a Arc<OpenSession<Session>>,
     ) -> Result<Running<'a>> {
         let mut session = slot.hold();
         let start = session.tables.len();

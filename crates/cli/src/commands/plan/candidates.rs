@@ -3,7 +3,7 @@
 use engine::DEFAULT_CHUNK;
 use models::{Mixture, ModelConfig};
 use planner::formula::{ModelShape, Roofline, Units};
-use planner::{Candidate, Cost, CostOptions, CountedProgram, Estimate, Executed};
+use planner::{Cost, CostOptions, CountedProgram, Estimate, Executed, ModelVariant};
 use program::{CacheType, Program};
 
 use super::subject::Subject;
@@ -119,7 +119,7 @@ pub(super) fn candidates(
     caches: &[Cache],
     target: &Target,
     chunk: Option<u64>,
-) -> anyhow::Result<Vec<Candidate>> {
+) -> anyhow::Result<Vec<ModelVariant>> {
     let program = match (weights, &subject.file) {
         (Weights::Mixture(mixture), _) => Some(subject.program(mixture)?),
         (Weights::File, file) => file.as_ref().map(|(_, program)| program.clone()),
@@ -132,7 +132,7 @@ pub(super) fn candidates(
             (None, _) => closed(&subject.config, 16, cache, target)?,
         };
         let (weights, cache) = (weights.name(subject), cache_name(cache, target.units));
-        Ok(Candidate { weights, cache, estimate })
+        Ok(ModelVariant { weights, cache, estimate })
     };
     caches.iter().map(candidate).collect()
 }

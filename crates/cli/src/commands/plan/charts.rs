@@ -1,7 +1,7 @@
 //! A plan as a picture: first token by prompt length, steps by depth, memory by context.
 
 use planner::Estimate;
-use planner::plan::Candidate;
+use planner::plan::ModelVariant;
 use plot::{Axis, Figure, Lines, Picture, Series, Unit, grouped, si};
 
 use super::Report;
@@ -47,7 +47,7 @@ fn expected(r: &Report<'_>) -> bool {
 
 /// The candidate that the plan is about.
 fn chosen<'a>(r: &'a Report<'_>) -> Option<&'a Estimate> {
-    let same = |c: &&Candidate| c.weights == r.weights && c.cache == r.cache;
+    let same = |c: &&ModelVariant| c.weights == r.weights && c.cache == r.cache;
     r.candidates.iter().find(same).map(|c| &c.estimate)
 }
 

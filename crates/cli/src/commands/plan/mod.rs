@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 use planner::formula::Units;
 use planner::goal::{Answer, Goals, Miss, solve};
-use planner::{Candidate, Lengths, WhatIf, devices, what_if};
+use planner::{Lengths, ModelVariant, WhatIf, devices, what_if};
 
 use self::candidates::{CACHES, Cache, Weights};
 use self::subject::Subject;
@@ -99,7 +99,7 @@ struct Report<'a> {
     context: u64,
     plan: planner::Forecast,
     /// The same weights with each cache that is compared.
-    candidates: Vec<Candidate>,
+    candidates: Vec<ModelVariant>,
     /// What they come to.
     caches: Vec<CacheRow>,
     what_if: Vec<WhatIf>,
@@ -155,7 +155,7 @@ impl Plan {
         let with = |weights: Weights, caches: &[Cache]| {
             candidates::candidates(subject, weights, caches, target, chunk)
         };
-        let all = |caches: &[Cache]| -> anyhow::Result<Vec<Candidate>> {
+        let all = |caches: &[Cache]| -> anyhow::Result<Vec<ModelVariant>> {
             let each = Weights::compared(subject, units).into_iter().map(|w| with(w, caches));
             Ok(each.collect::<anyhow::Result<Vec<_>>>()?.concat())
         };
@@ -184,7 +184,7 @@ impl Plan {
                 (all[0].clone(), all)
             }
         };
-        let cache_row = |candidate: &Candidate| CacheRow {
+        let cache_row = |candidate: &ModelVariant| CacheRow {
             cache: candidate.cache.clone(),
             bytes_per_token: candidate.estimate.cache_bytes_per_token(),
             longest_context: room.map(|room| candidate.estimate.longest_context(room)),
