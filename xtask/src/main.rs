@@ -16,8 +16,8 @@ use std::process::{Command, ExitCode};
 const HELP: &str = "\
 cargo xtask TASK
 
-  tidy        the rules of the house: crate dependencies, file lengths, where unsafe may stand, words;
-              with --names also types of the same name
+  tidy        the rules of the house: crate dependencies, file lengths, where unsafe may stand, words,
+              types of the same name
   bench       speed over models, beside peers; `cargo xtask bench --help`
   roofline    measured against theory: writes docs/roofline.md; `cargo xtask roofline --help`
   make-model  writes a model with a published shape and random weights; `cargo xtask make-model --help`
@@ -27,7 +27,7 @@ cargo xtask TASK
 
 fn main() -> ExitCode {
     let done = match std::env::args().nth(1).as_deref() {
-        Some("tidy") => tidy::run(&root(), arguments().iter().any(|arg| arg == "--names")),
+        Some("tidy") => tidy::run(&root()),
         Some("ci") => ci(),
         Some("bench") => bench::run(&root(), &arguments()),
         Some("roofline") => roofline::run(&root(), &arguments()),
@@ -63,7 +63,7 @@ fn root() -> PathBuf {
 
 fn ci() -> anyhow::Result<()> {
     cargo(&["fmt", "--all", "--check"])?;
-    tidy::run(&root(), false)?;
+    tidy::run(&root())?;
     cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
     cargo(&["test", "--workspace", "--locked"])
 }

@@ -58,8 +58,8 @@ const WORDS: &[(&str, &str)] = &[
     ("FIXME", "an issue"),
 ];
 
-/// Check everything and report every finding; with `names` also types of the same name.
-pub(crate) fn run(root: &Path, names: bool) -> anyhow::Result<()> {
+/// Check everything and report every finding.
+pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     let mut findings = Vec::new();
     dependencies(root, &mut findings)?;
     let files = rust_files(root)?;
@@ -71,9 +71,7 @@ pub(crate) fn run(root: &Path, names: bool) -> anyhow::Result<()> {
         file(&name, &text, &mut findings);
         types.add(&name, &text);
     }
-    if names {
-        types.check(&mut findings);
-    }
+    types.check(&mut findings);
     for finding in &findings {
         eprintln!("tidy: {finding}");
     }
@@ -259,6 +257,6 @@ mod tests {
     fn the_repository_is_in_order() {
         let root =
             Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask stands in the root");
-        run(root, false).expect("no findings");
+        run(root).expect("no findings");
     }
 }
