@@ -41,8 +41,7 @@ pub(crate) fn check_fit(
     available: Option<u64>,
 ) -> Result<(), Failure> {
     let Some(available) = available else { return Ok(()) };
-    let weights: u64 =
-        program.weights.iter().map(program::WeightSpec::bytes).fold(0, u64::saturating_add);
+    let weights: u64 = program.weight_bytes();
     let cache = program.cache_bytes(options.capacity, options);
     let fixed = weights.saturating_add(OVERHEAD);
     if fixed.saturating_add(cache) <= available {

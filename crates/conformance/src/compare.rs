@@ -68,7 +68,15 @@ pub fn trace(model: &dyn Model, tokens: &[u32]) -> program::Result<Trace> {
     let wanted: Vec<ValueId> = (0..model.program().values.len() as u32).map(ValueId).collect();
     let session = model.open(&EXACT)?;
     let trace = model.trace(
-        &Step { sequences: &[Sequence { session, tokens, outputs: Outputs::ALL, prompt: None }] },
+        &Step {
+            sequences: &[Sequence {
+                session,
+                tokens,
+                outputs: Outputs::ALL,
+                prompt: None,
+                rows: &[],
+            }],
+        },
         &wanted,
     );
     model.close(session);

@@ -93,9 +93,13 @@ pub fn golden_case(executor: &dyn Executor, case: &Case) -> Outcome {
     let (head, tail) = case.tokens.split_at(case.tokens.len() - case.logits.len() / vocab_size);
     let prompt = Some(Prompt { start: 0, len: case.tokens.len() });
     if !head.is_empty() {
-        step(&*model, Sequence { session, tokens: head, outputs: Outputs::NONE, prompt });
+        step(
+            &*model,
+            Sequence { session, tokens: head, outputs: Outputs::NONE, prompt, rows: &[] },
+        );
     }
-    let logits = step(&*model, Sequence { session, tokens: tail, outputs: Outputs::ALL, prompt });
+    let logits =
+        step(&*model, Sequence { session, tokens: tail, outputs: Outputs::ALL, prompt, rows: &[] });
     let first = argmax(&logits[logits.len() - vocab_size..]);
     let greedy = greedy(&*model, session, first, case.greedy.len());
     Outcome {

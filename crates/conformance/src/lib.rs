@@ -16,7 +16,7 @@ mod random;
 
 use program::Executor;
 
-pub use checks::{CHECKS, Check, EXPERTS, LATENT, WINDOWS};
+pub use checks::{CHECKS, Check, EVERY_CUT, EXPERTS, LATENT, PARTS, WINDOWS};
 pub use compare::{assert_close, assert_same_bits, bound, first_difference, nmse, trace};
 pub use demo::demo_gguf;
 pub use made::{Family, Made, tiny_config, tiny_model};

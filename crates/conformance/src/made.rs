@@ -163,7 +163,7 @@ pub(crate) fn feed(
     tokens: &[u32],
     outputs: Outputs,
 ) -> Vec<f32> {
-    step(model, Sequence { session, tokens, outputs, prompt: None })
+    step(model, Sequence { session, tokens, outputs, prompt: None, rows: &[] })
 }
 
 /// The logits of one sequence.
@@ -205,7 +205,9 @@ fn chunked(
     prompt: Option<Prompt>,
 ) -> Vec<f32> {
     let session = model.open(options).unwrap_or_else(|e| panic!("opening a session fails: {e}"));
-    let part = |tokens| step(model, Sequence { session, tokens, outputs: Outputs::ALL, prompt });
+    let part = |tokens| {
+        step(model, Sequence { session, tokens, outputs: Outputs::ALL, prompt, rows: &[] })
+    };
     let logits = tokens.chunks(chunk).flat_map(part).collect();
     model.close(session);
     logits

@@ -1,7 +1,7 @@
 //! The oracle passes its own suite, and agrees with another program's logits.
 
 use conformance::golden::{self, Case, Outcome, golden_case};
-use conformance::{CHECKS, EXPERTS, Family, LATENT, WINDOWS};
+use conformance::{CHECKS, EVERY_CUT, EXPERTS, Family, LATENT, PARTS, WINDOWS};
 use program::interpreter::Interpreter;
 
 #[test]
@@ -22,6 +22,12 @@ fn suite_of_experts() {
 #[test]
 fn suite_of_latent_attention() {
     conformance::run(&Interpreter, LATENT);
+}
+
+#[test]
+fn suite_of_parts() {
+    conformance::run(&Interpreter, PARTS);
+    conformance::run(&Interpreter, EVERY_CUT);
 }
 
 /// Run the cases and say how close they are (`-- --nocapture` shows it).

@@ -117,7 +117,7 @@ fn time(model: &dyn Model, n: usize) -> Duration {
         let first = if n == ROWS { 0 } else { random.next() as usize % (ROWS - n) };
         let tokens: Vec<u32> = (first..first + n).map(|token| token as u32).collect();
         let outputs = Outputs::ALL;
-        let sequences = [Sequence { session, tokens: &tokens, outputs, prompt: None }];
+        let sequences = [Sequence { session, tokens: &tokens, outputs, prompt: None, rows: &[] }];
         model.step(&Step { sequences: &sequences }).and_then(StepOut::all).expect("it fits");
         model.close(session);
         let phases = model.phases();

@@ -19,7 +19,8 @@ fn main() {
     let cache = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: depth + 512 };
     let session = model.open(&cache).expect("it opens");
     let step = |tokens: &[u32]| {
-        let sequences = [Sequence { session, tokens, outputs: Outputs::LAST, prompt: None }];
+        let sequences =
+            [Sequence { session, tokens, outputs: Outputs::LAST, prompt: None, rows: &[] }];
         model.step(&Step { sequences: &sequences }).and_then(StepOut::all).expect("it fits");
     };
     for _ in 0..depth.div_ceil(512) {

@@ -149,7 +149,7 @@ mod tests {
         let prompt = Some(Prompt { start: 0, len });
         for &session in &sessions {
             for tokens in tokens.chunks(options.chunk) {
-                let sequence = Sequence { session, tokens, outputs, prompt };
+                let sequence = Sequence { session, tokens, outputs, prompt, rows: &[] };
                 model
                     .step(&Step { sequences: &[sequence] })
                     .and_then(StepOut::all)
@@ -159,14 +159,15 @@ mod tests {
             for part in 1..=CHUNK_PARTS {
                 let kept = len - options.chunk * part / CHUNK_PARTS;
                 model.truncate(session, kept).expect("a shorter session");
-                let sequence = Sequence { session, tokens: &tokens[kept..], outputs, prompt: None };
+                let sequence =
+                    Sequence { session, tokens: &tokens[kept..], outputs, prompt: None, rows: &[] };
                 model
                     .step(&Step { sequences: &[sequence] })
                     .and_then(StepOut::all)
                     .expect("a prompt");
             }
         }
-        let one = |&session| Sequence { session, tokens: &[5], outputs, prompt: None };
+        let one = |&session| Sequence { session, tokens: &[5], outputs, prompt: None, rows: &[] };
         let last: Vec<_> = sessions.iter().map(one).collect();
         model.step(&Step { sequences: &last }).and_then(StepOut::all).expect("a step");
         sessions.iter().map(|id| model.cache_bytes(*id).expect("a session")).sum()

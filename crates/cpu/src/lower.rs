@@ -321,9 +321,13 @@ impl<'a> Lowering<'a> {
     fn finish(self) -> Plan {
         let [logits, hidden] = [OutputKind::Logits, OutputKind::Hidden]
             .map(|kind| self.program.output(kind).map(|id| self.operand(id)));
+        let inputs: Vec<Operand> = self.program.inputs.iter().map(|id| self.operand(*id)).collect();
+        let outputs = self.program.outputs.iter().filter(|(kind, _)| *kind == OutputKind::Rows);
+        let handed = outputs.map(|(_, id)| self.operand(*id)).collect();
         let (phases, ropes, caches) = (self.phases, self.ropes, self.caches);
-        let buffers = Buffers::assign(&phases, &[logits, hidden]);
-        let plan = Plan { phases, buffers, ropes, caches, logits, hidden };
+        let buffers = Buffers::default();
+        let mut plan = Plan { phases, buffers, ropes, caches, logits, hidden, inputs, handed };
+        plan.buffers = Buffers::assign(&plan);
         debug_assert_eq!(plan.check(), Ok(()));
         plan
     }

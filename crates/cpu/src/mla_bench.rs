@@ -84,7 +84,8 @@ impl MlaBench {
             for repetition in 0..=repetitions {
                 self.model.truncate(session, context)?;
                 let outputs = Outputs::LAST;
-                let sequence = Sequence { session, tokens: &tokens, outputs, prompt: None };
+                let sequence =
+                    Sequence { session, tokens: &tokens, outputs, prompt: None, rows: &[] };
                 self.model.step(&Step { sequences: &[sequence] })?.single()?;
                 let phases = self.model.phases();
                 if repetition > 0 {

@@ -247,4 +247,8 @@ pub(crate) struct Plan {
     pub(crate) logits: Option<Operand>,
     /// What the head reads, if the program yields it.
     pub(crate) hidden: Option<Operand>,
+    /// What the caller gives, in the order of the program's inputs.
+    pub(crate) inputs: Vec<Operand>,
+    /// What the caller receives whole: the outputs of kind `Rows`, in their order.
+    pub(crate) handed: Vec<Operand>,
 }

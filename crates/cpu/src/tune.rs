@@ -206,7 +206,8 @@ mod tests {
             let mut logits = Vec::new();
             for n in [3, 4, 5, 6, 7, 8, 9] {
                 let (tokens, others) = rest.split_at(n);
-                let sequence = Sequence { session, tokens, outputs: Outputs::ALL, prompt: None };
+                let sequence =
+                    Sequence { session, tokens, outputs: Outputs::ALL, prompt: None, rows: &[] };
                 let out = model.step(&Step { sequences: &[sequence] }).expect("a step");
                 let out = out.single().expect("rows").into_logits();
                 logits.extend(out.logits.into_iter().map(f32::to_bits));

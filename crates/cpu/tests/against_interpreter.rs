@@ -88,7 +88,7 @@ fn logits(model: &dyn Model, tokens: &[u32], chunk: usize, cache: CacheType) -> 
     let session = model.open(&CacheOptions { k: cache, v: cache, capacity: 4096 }).expect("opens");
     let mut all = Vec::new();
     for tokens in tokens.chunks(chunk) {
-        let sequence = Sequence { session, tokens, outputs: Outputs::ALL, prompt: None };
+        let sequence = Sequence { session, tokens, outputs: Outputs::ALL, prompt: None, rows: &[] };
         let out = model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single);
         all.extend(out.expect("steps").into_logits().logits);
     }

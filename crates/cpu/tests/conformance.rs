@@ -2,7 +2,7 @@
 //! every instruction set this machine has.
 
 use conformance::golden::{self, Case, golden_case};
-use conformance::{CHECKS, EXPERTS, Family};
+use conformance::{CHECKS, EXPERTS, Family, PARTS};
 use cpu::{Cpu, Options};
 use kernels::Isa;
 use program::interpreter::Interpreter;
@@ -33,6 +33,11 @@ fn suite() {
 #[test]
 fn suite_experts() {
     on_every_isa(|cpu, _| conformance::run(cpu, EXPERTS));
+}
+
+#[test]
+fn suite_parts() {
+    on_every_isa(|cpu, _| conformance::run(cpu, PARTS));
 }
 
 /// How far the executor may be from the interpreter on the same weights: 8-bit activations are all that differs.

@@ -113,7 +113,7 @@ fn rows(model: &dyn Model, n: usize, chunk: usize) -> Vec<f32> {
     let tokens: Vec<u32> = (0..n).map(|i| ((i * 41 + 7) % VOCAB) as u32).collect();
     let mut all = Vec::new();
     for tokens in tokens.chunks(chunk) {
-        let sequence = Sequence { session, tokens, outputs: Outputs::ALL, prompt: None };
+        let sequence = Sequence { session, tokens, outputs: Outputs::ALL, prompt: None, rows: &[] };
         let out = model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single);
         all.extend(out.expect("steps").into_logits().logits);
     }

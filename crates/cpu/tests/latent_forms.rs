@@ -87,7 +87,7 @@ fn outputs(
     let session = open(model, ty);
     let (context, last) = tokens.split_at(tokens.len() - n);
     let step = |tokens: &[u32], outputs| {
-        let sequence = Sequence { session, tokens, outputs, prompt: None };
+        let sequence = Sequence { session, tokens, outputs, prompt: None, rows: &[] };
         let out = model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single);
         out.expect("it steps").into_logits().logits
     };
@@ -199,7 +199,8 @@ fn sequences_of_one_step_keep_their_forms() {
             .map(|&i| {
                 let session = open(&*model, CacheType::F16);
                 let tokens = &all[i][..20];
-                let sequence = Sequence { session, tokens, outputs: Outputs::NONE, prompt: None };
+                let sequence =
+                    Sequence { session, tokens, outputs: Outputs::NONE, prompt: None, rows: &[] };
                 model
                     .step(&Step { sequences: &[sequence] })
                     .and_then(StepOut::all)
@@ -215,6 +216,7 @@ fn sequences_of_one_step_keep_their_forms() {
                 tokens: &all[i][20..],
                 outputs: Outputs::ALL,
                 prompt: prompt(i),
+                rows: &[],
             })
             .collect();
         let out = model.step(&Step { sequences: &sequences }).expect("it steps");
@@ -233,8 +235,13 @@ fn latents_take_a_row_per_position_and_expanded_heads_many() {
     for (form, elements) in [(MlaForm::Elided, 64 + 16), (MlaForm::Expanded, 16 * (32 + 16 + 32))] {
         let model = load(&cpu(form, 1), &program);
         let session = open(&*model, CacheType::F16);
-        let sequence =
-            Sequence { session, tokens: &[1, 2, 3], outputs: Outputs::NONE, prompt: None };
+        let sequence = Sequence {
+            session,
+            tokens: &[1, 2, 3],
+            outputs: Outputs::NONE,
+            prompt: None,
+            rows: &[],
+        };
         model.step(&Step { sequences: &[sequence] }).and_then(StepOut::all).expect("it steps");
         let bytes = model.cache_bytes(session).expect("it is open");
         assert_eq!(bytes, 256 * elements * 2, "{form:?}");

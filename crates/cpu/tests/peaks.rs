@@ -44,7 +44,8 @@ fn peaks_are_those_of_the_rows() {
                 let tokens: Vec<u32> = (0..n).map(|i| (i * 7 + n) % VOCAB as u32).collect();
                 for outputs in [Outputs::LAST, Outputs::ALL, Outputs::NONE] {
                     model.truncate(session, 0).expect("a shorter session");
-                    let sequence = Sequence { session, tokens: &tokens, outputs, prompt: None };
+                    let sequence =
+                        Sequence { session, tokens: &tokens, outputs, prompt: None, rows: &[] };
                     let out =
                         model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single);
                     let out = out.expect("a step").into_logits();

@@ -13,8 +13,13 @@ const CACHE: CacheOptions = CacheOptions { k: CacheType::F16, v: CacheType::Q8_0
 fn feed(model: &dyn Model, tokens: &[u32], close: bool) -> (usize, Vec<f32>) {
     let session = model.open(&CACHE).unwrap();
     let gained = model.reuse(session, &tokens[..tokens.len() - 1]).unwrap();
-    let sequence =
-        Sequence { session, tokens: &tokens[gained..], outputs: Outputs::LAST, prompt: None };
+    let sequence = Sequence {
+        session,
+        tokens: &tokens[gained..],
+        outputs: Outputs::LAST,
+        prompt: None,
+        rows: &[],
+    };
     let out = model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single).unwrap();
     model.commit(session, tokens.len()).unwrap();
     if close {

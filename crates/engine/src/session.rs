@@ -193,7 +193,7 @@ impl Session {
         }
         let len = self.tokens.len() + tokens.len();
         self.check_room(len)?;
-        let sequence = Sequence { session: self.id, tokens, outputs, prompt };
+        let sequence = Sequence { session: self.id, tokens, outputs, prompt, rows: &[] };
         let out = self.model.step(&Step { sequences: &[sequence] })?.single()?;
         self.tokens.extend_from_slice(tokens);
         // Nothing here is speculative: what was appended is meant.

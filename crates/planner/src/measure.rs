@@ -158,7 +158,7 @@ impl Run {
     fn pass(&self, n: usize, outputs: Outputs) -> Result<Pass> {
         let tokens: Vec<u32> = (0..n as u32).map(|token| token % TOKENS as u32).collect();
         let sequences =
-            [Sequence { session: self.session, tokens: &tokens, outputs, prompt: None }];
+            [Sequence { session: self.session, tokens: &tokens, outputs, prompt: None, rows: &[] }];
         let start = Instant::now();
         let out = self.model.step(&Step { sequences: &sequences })?.single()?;
         let wall = start.elapsed().as_secs_f64();

@@ -6,7 +6,7 @@ use quant::GgmlType;
 
 use crate::{
     CacheOptions, Ceilings, Error, MemoryNeeds, MemoryOptions, Op, Outputs, Program, Promises,
-    Result, StepOut, ValueId, WeightSpec,
+    Result, Rows, StepOut, ValueId, WeightSpec,
 };
 
 /// Bytes of a weight, as they stand in the file.
@@ -51,16 +51,20 @@ pub struct Sequence<'a> {
     /// The prompt they are part of, if they are: an executor may compute a long prompt in another way than a few tokens,
     /// and must do so alike however the prompt is cut into steps.
     pub prompt: Option<Prompt>,
+    /// What the program's inputs are, in their order, row by row: a row for each token, or for each wanted row of a value
+    /// of selected ones.
+    pub rows: &'a [&'a [f32]],
 }
 
 impl Sequence<'_> {
     /// Refuse what concerns this sequence alone, given that its session holds `len` positions of at most `capacity`.
     ///
     /// # Errors
-    /// Outputs that `program` does not yield, a token outside the vocabulary, a full context, rows that must come in one
+    /// Outputs that `program` does not yield, rows that are not those of its inputs, a token outside the vocabulary, a full context, rows that must come in one
     /// step.
     pub fn check(&self, program: &Program, len: usize, capacity: usize) -> Result<()> {
         self.outputs.check(program)?;
+        self.check_rows(program)?;
         if let Some(vocab_size) = program.n_tokens()
             && let Some(&token) = self.tokens.iter().find(|t| **t as usize >= vocab_size)
         {
@@ -70,6 +74,33 @@ impl Sequence<'_> {
         let wanted = len + self.tokens.len();
         if wanted > capacity {
             return Err(Error::ContextFull { wanted, capacity });
+        }
+        Ok(())
+    }
+
+    /// How many rows a value has in it.
+    pub fn count(&self, rows: Rows) -> usize {
+        match rows {
+            Rows::Tokens => self.tokens.len(),
+            Rows::Selected => self.outputs.count(self.tokens.len()),
+        }
+    }
+
+    pub(crate) fn check_rows(&self, program: &Program) -> Result<()> {
+        let refuse = |op: &str, expected: String, found: usize| {
+            Err(Error::Operand { op: op.into(), expected, found: found.to_string() })
+        };
+        let n = program.inputs.len();
+        if self.rows.len() != n {
+            return refuse("sequence", format!("rows of {n} inputs"), self.rows.len());
+        }
+        for (id, rows) in program.inputs.iter().zip(self.rows) {
+            let value = program.value(*id);
+            let (n, cols) = (self.count(value.shape.rows), value.shape.cols());
+            if rows.len() != n * cols {
+                let expected = format!("{n} rows of {cols} numbers");
+                return refuse(&value.name, expected, rows.len());
+            }
         }
         Ok(())
     }

@@ -170,6 +170,50 @@ impl Op {
     }
 }
 
+impl Op {
+    /// Give every weight and cache of the op another id.
+    pub(crate) fn relabel(
+        &mut self,
+        weight: &mut dyn FnMut(WeightId) -> WeightId,
+        cache: &mut dyn FnMut(CacheId) -> CacheId,
+    ) {
+        let mut set = |id: &mut WeightId| *id = weight(*id);
+        match self {
+            Op::Embed { table } => set(table),
+            Op::RmsNorm { weight, eps: _ } => set(weight),
+            Op::Linear { weight, bias } => {
+                set(weight);
+                bias.iter_mut().for_each(set);
+            }
+            Op::Attention(at) => {
+                at.cache = cache(at.cache);
+                at.rope.iter_mut().flat_map(|rope| &mut rope.factors).for_each(&mut set);
+                at.score.sinks.iter_mut().for_each(set);
+            }
+            Op::LatentAttention(at) => {
+                at.cache = cache(at.cache);
+                match &mut at.up {
+                    LatentUp::Split { k_b, v_b } => [k_b, v_b].into_iter().for_each(&mut set),
+                    LatentUp::Joint { kv_b } => set(kv_b),
+                }
+                at.rope.iter_mut().flat_map(|rope| &mut rope.factors).for_each(&mut set);
+                at.score.sinks.iter_mut().for_each(set);
+            }
+            Op::Route(router) => router.bias.iter_mut().for_each(set),
+            Op::Experts { gate, up, down, act: _, n_experts: _, n_used: _ } => {
+                [gate, up, down].into_iter().for_each(set);
+            }
+            Op::Act(_)
+            | Op::GatedAct(_)
+            | Op::Add
+            | Op::Scale(_)
+            | Op::View
+            | Op::Slice { start: _, len: _ }
+            | Op::SelectRows => {}
+        }
+    }
+}
+
 impl Reading {
     /// Equal parts of which the weight consists: rows of a table, experts, or the one it is.
     pub fn parts(self, spec: &WeightSpec) -> u64 {
@@ -212,5 +256,100 @@ impl Program {
         let weights = self.nodes.iter().flat_map(|node| node.op.facts().weights);
         let tables = weights.filter(|used| used.reading == Reading::TableRow);
         tables.map(|used| self.weight(used.id).rows).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Attention, CacheKind, CacheSpec, ExpertWeights, Gating, LatentAttention, Program, Recorder,
+        RopePairs, RopeScaling, Router,
+    };
+
+    /// One op of each kind with all the weights it can have, each weight its own.
+    fn program() -> Program {
+        let r = Recorder::new();
+        let n = std::cell::Cell::new(0);
+        let weight = |rows, cols| {
+            n.set(n.get() + 1);
+            let name = format!("w{}", n.get());
+            r.weight(WeightSpec { name, ty: quant::GgmlType::F32, rows, cols })
+        };
+        let vector = |cols| weight(1, cols);
+        let rope = |dims| {
+            let (pairs, scaling) = (RopePairs::HalfSplit, RopeScaling::None);
+            Some(Rope { pairs, dims, theta: 1e4, scaling, factors: Some(vector(dims / 2)) })
+        };
+        let kind = CacheKind::Heads { n_kv_heads: 1, key_dim: 4, value_dim: 4, window: None };
+        let x = r.embed(weight(8, 4)).unwrap();
+        let x = r.rms_norm("norm", x, vector(4), 1e-6).unwrap();
+        let biased = crate::LinearWeight { weight: weight(4, 4), bias: Some(vector(4)) };
+        let q = r.linear("q", x, biased).unwrap();
+        let mut at = Attention::causal(r.cache(CacheSpec { layer: 0, kind }), rope(4), 1.0);
+        at.score.sinks = Some(vector(1));
+        r.attention("attn", at, &[q, x, x]).unwrap();
+        let [nope, pe] = [(0, 2), (2, 2)].map(|(start, len)| r.slice("s", x, start, len).unwrap());
+        for up in [
+            LatentUp::Split { k_b: weight(2, 2), v_b: weight(3, 2) },
+            LatentUp::Joint { kv_b: weight(5, 2) },
+        ] {
+            let kind = CacheKind::Latent { rank: 2, rope_dim: 2 };
+            let cache = r.cache(CacheSpec { layer: 1, kind });
+            let mut at = LatentAttention::causal(cache, rope(2), up, 1.0);
+            at.score.sinks = Some(vector(1));
+            r.latent_attention("latent", at, [nope, pe, nope, pe]).unwrap();
+        }
+        let gating = Gating::Softmax;
+        let bias = Some(vector(4));
+        let router = Router { n_used: 2, gating, bias, groups: None, normalize: true, scale: 1.0 };
+        let routes = r.route("routes", x, router).unwrap();
+        let [gate, up, down] = [(12, 4), (12, 4), (16, 3)].map(|(rows, cols)| weight(rows, cols));
+        let experts = ExpertWeights { gate, up, down, n_experts: 4 };
+        r.experts("experts", experts, crate::Act::Silu, x, routes).unwrap();
+        r.finish(&[])
+    }
+
+    #[test]
+    fn every_weight_and_cache_is_named() {
+        let program = program();
+        let facts = || program.nodes.iter().map(|node| node.op.facts());
+        let mut weights: Vec<u32> = facts().flat_map(|f| f.weights).map(|used| used.id.0).collect();
+        weights.sort_unstable();
+        assert_eq!(weights, Vec::from_iter(0..program.weights.len() as u32));
+        let caches: Vec<u32> = facts().filter_map(|f| f.state).map(|used| used.cache.0).collect();
+        assert_eq!(caches, [0, 1, 2]);
+        // relabelling meets the same ones
+        for node in &program.nodes {
+            let (mut op, facts) = (node.op.clone(), node.op.facts());
+            let (mut weights, mut caches) = (0, 0);
+            op.relabel(
+                &mut |id| {
+                    weights += 1;
+                    WeightId(id.0 + 1000)
+                },
+                &mut |id| {
+                    caches += 1;
+                    CacheId(id.0 + 1000)
+                },
+            );
+            assert_eq!(
+                (weights, caches),
+                (facts.weights.len(), usize::from(facts.state.is_some()))
+            );
+            let moved = op.facts();
+            for (was, is) in facts.weights.iter().zip(&moved.weights) {
+                assert_eq!((was.id.0 + 1000, was.reading), (is.id.0, is.reading));
+            }
+        }
+    }
+
+    #[test]
+    fn a_token_reads_rows_matrices_and_some_copies() {
+        let program = program();
+        // a row, a norm, a matrix and its bias, three lots of sinks, k_b, v_b, kv_b, the router's bias, two experts
+        let elements = 4 + 4 + 16 + 4 + 3 + 4 + 6 + 10 + 4 + 2 * (12 + 12 + 12);
+        assert_eq!(program.weight_bytes_per_token(), 4 * elements);
+        assert_eq!(program.n_tokens(), Some(8));
     }
 }

@@ -65,7 +65,7 @@ impl Executor for Interpreter {
         weights: &dyn WeightSource,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Box<dyn Model>> {
-        let total = program.weights.iter().map(WeightSpec::bytes).sum();
+        let total = program.weight_bytes();
         let mut done = 0;
         let mut values = Vec::with_capacity(program.weights.len());
         for spec in &program.weights {
@@ -146,11 +146,15 @@ struct Row {
 struct Batch {
     rows: Vec<Row>,
     selected: Vec<usize>,
+    /// By input of the program: rows of all sequences.
+    given: Vec<Vec<f32>>,
 }
 
 impl Batch {
     /// Add the rows of a sequence whose session holds `start` positions.
     fn add(&mut self, sequence: &Sequence<'_>, (index, start): (usize, usize)) {
+        self.given.resize(sequence.rows.len(), Vec::new());
+        self.given.iter_mut().zip(sequence.rows).for_each(|(all, rows)| all.extend(*rows));
         let rows = sequence.tokens.iter().zip(start..);
         self.rows.extend(rows.map(|(&token, position)| Row { token, sequence: index, position }));
         let end = self.rows.len();
@@ -182,6 +186,9 @@ impl Interpreted {
     /// Every value of the program for this batch, in order. Caches grow; the sessions' lengths do not.
     fn forward(&self, sessions: &mut [Held<'_, Session>], batch: &Batch) -> Vec<Vec<f32>> {
         let mut values: Vec<Vec<f32>> = vec![Vec::new(); self.program.values.len()];
+        for (id, rows) in self.program.inputs.iter().zip(&batch.given) {
+            values[id.0 as usize].clone_from(rows);
+        }
         for node in &self.program.nodes {
             values[node.output.0 as usize] = self.node(sessions, batch, node, &values);
         }
@@ -254,6 +261,13 @@ impl Interpreted {
         let kind = match outputs.what {
             Wanted::Logits | Wanted::Candidates { .. } => OutputKind::Logits,
             Wanted::Hidden => OutputKind::Hidden,
+            Wanted::Rows => {
+                let outputs = self.program.outputs.iter();
+                let rows = outputs.filter(|(kind, _)| *kind == OutputKind::Rows);
+                let handed =
+                    rows.map(|(_, id)| self.handed(batch, &values[id.0 as usize], *id, index));
+                return Ok(RowsOut::Rows(handed.collect()));
+            }
         };
         let Some(id) = self.program.output(kind) else { return Ok(RowsOut::none(outputs.what)) };
         let shape = self.program.value(id).shape;
@@ -274,6 +288,7 @@ impl Interpreted {
         }
         let logits = |found| LogitRows::new(found, shape.cols());
         Ok(match outputs.what {
+            Wanted::Rows => unreachable!("they are not one value"),
             Wanted::Logits => RowsOut::Logits(logits(found)),
             Wanted::Candidates { k } => {
                 let LogitRows { logits, vocab_size, peaks } = logits(found);
@@ -283,6 +298,27 @@ impl Interpreted {
                 RowsOut::Hidden(HiddenRows { hidden: found, hidden_size: shape.cols() })
             }
         })
+    }
+
+    /// The rows of sequence `index` of one value.
+    fn handed(&self, batch: &Batch, value: &[f32], id: ValueId, index: usize) -> Vec<f32> {
+        let shape = self.program.value(id).shape;
+        let of_sequence = |i: usize| batch.rows[i].sequence == index;
+        let rows = value.chunks_exact(shape.cols().max(1));
+        match shape.rows {
+            Rows::Tokens => rows
+                .enumerate()
+                .filter(|(i, _)| of_sequence(*i))
+                .flat_map(|(_, row)| row)
+                .copied()
+                .collect(),
+            Rows::Selected => rows
+                .zip(&batch.selected)
+                .filter(|(_, i)| of_sequence(**i))
+                .flat_map(|(row, _)| row)
+                .copied()
+                .collect(),
+        }
     }
 
     /// One pass. Sessions of sequences that fail are left as they were.

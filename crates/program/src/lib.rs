@@ -18,6 +18,7 @@ mod facts;
 pub mod interpreter;
 mod mla;
 mod op;
+mod parts;
 pub mod passes;
 mod recorder;
 mod results;
@@ -25,6 +26,7 @@ mod rope;
 mod router;
 mod sessions;
 mod show;
+mod split;
 mod uses;
 
 pub use act::{Act, Gate};
@@ -44,6 +46,7 @@ pub use op::{
     CacheId, LatentUp, Node, Op, OutputKind, Program, Rope, RopePairs, RopeScaling, Rows, Shape,
     ValueId, ValueSpec, WeightId, WeightSpec,
 };
+pub use parts::Parts;
 pub use recorder::{ExpertWeights, LinearWeight, Recorder};
 pub use results::{
     CandidateRows, HiddenRows, LogitRows, OutputRows, Outputs, PEAK, RowsOut, StepOut, Wanted,
@@ -51,4 +54,5 @@ pub use results::{
 pub use router::{Gating, GroupScore, Groups, LEAST_WEIGHT_SUM, Router};
 pub use sessions::{Held, Kept, OpenSession, Sessions};
 pub use show::Listing;
+pub use split::{Part, Placement, split};
 pub use uses::Uses;

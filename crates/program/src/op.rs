@@ -260,17 +260,22 @@ pub enum OutputKind {
     Logits,
     /// `[Selected, hidden_size]`: rows after the last norm, which the output head reads.
     Hidden,
+    /// Any value, all rows it has: what a part of a model hands to the next.
+    Rows,
 }
 
-/// A recorded forward pass. Nodes are in execution order; each value is written once, before it is read.
+/// A recorded forward pass. Nodes are in execution order; each value is given or written once, before it is read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Program {
     /// Tensors of the file.
     pub weights: Vec<WeightSpec>,
     /// Caches, one per attending layer.
     pub caches: Vec<CacheSpec>,
-    /// Intermediate results.
+    /// Values, the given ones among them.
     pub values: Vec<ValueSpec>,
+    /// Values that the caller gives with each sequence, beside its tokens: of a part of a model, what parts before it
+    /// have computed.
+    pub inputs: Vec<ValueId>,
     /// Ops in order.
     pub nodes: Vec<Node>,
     /// What the caller receives.

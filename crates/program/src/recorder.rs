@@ -73,6 +73,13 @@ impl Recorder {
         self.state.borrow_mut().layer = layer;
     }
 
+    /// A value that the caller gives: `[Tokens, cols]`.
+    pub fn input(&self, name: &str, cols: usize) -> ValueId {
+        let id = self.value(name, Shape { rows: Rows::Tokens, groups: 1, dim: cols });
+        self.state.borrow_mut().program.inputs.push(id);
+        id
+    }
+
     /// Rows of the embedding table for the step's tokens: `[Tokens, hidden_size]`.
     ///
     /// # Errors
@@ -269,6 +276,13 @@ impl Recorder {
     }
 
     fn push(&self, name: &str, op: Op, inputs: &[ValueId], shape: Shape) -> Result<ValueId> {
+        let output = self.value(name, shape);
+        let state = &mut *self.state.borrow_mut();
+        state.program.nodes.push(Node { op, inputs: inputs.to_vec(), output, layer: state.layer });
+        Ok(output)
+    }
+
+    fn value(&self, name: &str, shape: Shape) -> ValueId {
         let mut name = self.qualified(name);
         let state = &mut *self.state.borrow_mut();
         let seen = state.names.entry(name.clone()).or_insert(0);
@@ -276,9 +290,7 @@ impl Recorder {
         if *seen > 1 {
             name = format!("{name}.{seen}");
         }
-        let output = ValueId(state.program.values.len() as u32);
         state.program.values.push(ValueSpec { name, shape });
-        state.program.nodes.push(Node { op, inputs: inputs.to_vec(), output, layer: state.layer });
-        Ok(output)
+        ValueId(state.program.values.len() as u32 - 1)
     }
 }

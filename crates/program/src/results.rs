@@ -40,7 +40,7 @@ impl Outputs {
     /// # Errors
     /// [`Error::Unsupported`] names the missing output, [`Error::Operand`] a wish for no candidate.
     pub fn check(self, program: &Program) -> Result<()> {
-        if self.rows == OutputRows::None {
+        if self.rows == OutputRows::None || self.what == Wanted::Rows {
             return Ok(());
         }
         if self.what == (Wanted::Candidates { k: 0 }) {
@@ -53,6 +53,7 @@ impl Outputs {
         let (kind, name) = match self.what {
             Wanted::Logits | Wanted::Candidates { .. } => (OutputKind::Logits, "logits"),
             Wanted::Hidden => (OutputKind::Hidden, "hidden rows"),
+            Wanted::Rows => return Ok(()),
         };
         match program.output(kind) {
             Some(_) => Ok(()),
@@ -85,6 +86,9 @@ pub enum Wanted {
     /// What the output head reads: [`OutputKind::Hidden`]. If all sequences of a step want this or nothing, the head
     /// does not run.
     Hidden,
+    /// Every output of kind [`OutputKind::Rows`]: the rows that [`Outputs::rows`] names of a value of selected rows, all
+    /// rows of another, whatever `rows` says.
+    Rows,
 }
 
 /// What a step yields.
@@ -127,6 +131,8 @@ pub enum RowsOut {
     Candidates(CandidateRows),
     /// For [`Wanted::Hidden`].
     Hidden(HiddenRows),
+    /// For [`Wanted::Rows`]: each output of that kind, in the program's order, row by row; not checked for being finite.
+    Rows(Vec<Vec<f32>>),
 }
 
 impl RowsOut {
@@ -138,6 +144,7 @@ impl RowsOut {
                 RowsOut::Candidates(CandidateRows { candidates: Vec::new(), k })
             }
             Wanted::Hidden => RowsOut::Hidden(HiddenRows::default()),
+            Wanted::Rows => RowsOut::Rows(Vec::new()),
         }
     }
 
@@ -148,7 +155,7 @@ impl RowsOut {
     pub fn into_logits(self) -> LogitRows {
         match self {
             RowsOut::Logits(rows) => rows,
-            RowsOut::Candidates(_) | RowsOut::Hidden(_) => panic!("the sequence asked for logits"),
+            _ => panic!("the sequence asked for logits"),
         }
     }
 
@@ -159,7 +166,7 @@ impl RowsOut {
     pub fn into_candidates(self) -> CandidateRows {
         match self {
             RowsOut::Candidates(rows) => rows,
-            RowsOut::Logits(_) | RowsOut::Hidden(_) => panic!("the sequence asked for candidates"),
+            _ => panic!("the sequence asked for candidates"),
         }
     }
 
@@ -170,9 +177,7 @@ impl RowsOut {
     pub fn into_hidden(self) -> HiddenRows {
         match self {
             RowsOut::Hidden(rows) => rows,
-            RowsOut::Logits(_) | RowsOut::Candidates(_) => {
-                panic!("the sequence asked for hidden rows")
-            }
+            _ => panic!("the sequence asked for hidden rows"),
         }
     }
 }

@@ -4,8 +4,8 @@ use std::fmt::{self, Display, Formatter};
 use std::ops::RangeInclusive;
 
 use crate::{
-    CacheKind, Gate, GroupScore, Groups, LatentUp, Mask, Node, Op, Program, Rope, RopePairs,
-    RopeScaling, Router, Rows, Score, Shape, Temperature, ValueId, WeightId,
+    CacheKind, Gate, GroupScore, Groups, LatentUp, Mask, Node, Op, OutputKind, Program, Rope,
+    RopePairs, RopeScaling, Router, Rows, Score, Shape, Temperature, ValueId, WeightId,
 };
 
 /// A program as text: [`Program::listing`].
@@ -182,6 +182,9 @@ fn shape(shape: Shape) -> String {
 impl Display for Listing<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let name = |id: ValueId| self.program.value(id).name.clone();
+        for &id in &self.program.inputs {
+            writeln!(f, "{} = given -> {}", name(id), shape(self.program.value(id).shape))?;
+        }
         // What the layer shown last looks like without its number, and the layers since that look the same.
         let mut shown: Option<Vec<String>> = None;
         let mut folded: Option<RangeInclusive<usize>> = None;
@@ -205,7 +208,12 @@ impl Display for Listing<'_> {
                 writeln!(f, "{}", self.line(node, &name))?;
             }
         }
-        write_fold(f, folded)
+        write_fold(f, folded)?;
+        let outputs = self.program.outputs.iter();
+        for (_, id) in outputs.filter(|(kind, _)| *kind == OutputKind::Rows) {
+            writeln!(f, "yields {} {}", name(*id), shape(self.program.value(*id).shape))?;
+        }
+        Ok(())
     }
 }
 

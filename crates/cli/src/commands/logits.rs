@@ -103,7 +103,7 @@ fn step(
     outputs: Outputs,
     prompt: Option<Prompt>,
 ) -> program::Result<LogitRows> {
-    let sequence = Sequence { session, tokens, outputs, prompt };
+    let sequence = Sequence { session, tokens, outputs, prompt, rows: &[] };
     Ok(model.step(&Step { sequences: &[sequence] })?.single()?.into_logits())
 }
 

@@ -18,6 +18,7 @@ fn try_step(model: &dyn Model, sequences: &[(SessionId, &[u32])]) -> program::Re
             tokens,
             outputs: Outputs::LAST,
             prompt: None,
+            rows: &[],
         })
         .collect();
     model.step(&Step { sequences: &sequences })

@@ -23,7 +23,8 @@ fn beside_a_step(model: &dyn Model, n: usize) -> (Duration, Duration) {
     let options = CacheOptions { capacity: MOST, ..EXACT };
     let session = model.open(&options).expect("a session opens");
     let tokens = Random::new(5).tokens(n, 97);
-    let sequence = Sequence { session, tokens: &tokens, outputs: Outputs::LAST, prompt: None };
+    let sequence =
+        Sequence { session, tokens: &tokens, outputs: Outputs::LAST, prompt: None, rows: &[] };
     let running = AtomicBool::new(true);
     let times = std::thread::scope(|scope| {
         let step = scope.spawn(|| {
@@ -83,7 +84,8 @@ pub(super) fn changes_in_a_step(executor: &dyn Executor) {
     };
     let wants = [logits(&prompt), logits(&prompt[..10])];
     let step_beside = |session: SessionId, change: &(dyn Fn() + Sync)| {
-        let sequence = Sequence { session, tokens: &more, outputs: Outputs::ALL, prompt: None };
+        let sequence =
+            Sequence { session, tokens: &more, outputs: Outputs::ALL, prompt: None, rows: &[] };
         std::thread::scope(|scope| {
             let changed = scope.spawn(change);
             let out = model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single);

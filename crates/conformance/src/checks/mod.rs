@@ -11,6 +11,7 @@ mod ops;
 mod results;
 mod scores;
 mod sessions;
+mod splits;
 mod windows;
 
 use program::Executor;
@@ -95,11 +96,28 @@ pub static LATENT: &[Check] = &[
     Check { name: "cache/latent", run: latent::cache },
 ];
 
+/// The checks of programs in parts, for executors of the same bits.
+pub static PARTS: &[Check] = &[
+    Check { name: "part/some_cuts", run: splits::some_cuts },
+    Check { name: "part/sessions", run: splits::sessions },
+];
+
+/// Every cut of every tiny model: for the oracle, which loads fast.
+pub static EVERY_CUT: &[Check] = &[Check { name: "part/every_cut", run: splits::every_cut }];
+
 #[cfg(test)]
 mod tests {
     #[test]
     fn names_are_unique() {
-        let all = [super::CHECKS, super::WINDOWS, super::EXPERTS, super::LATENT].concat();
+        let all = [
+            super::CHECKS,
+            super::WINDOWS,
+            super::EXPERTS,
+            super::LATENT,
+            super::PARTS,
+            super::EVERY_CUT,
+        ]
+        .concat();
         let names: std::collections::HashSet<_> = all.iter().map(|c| c.name).collect();
         assert_eq!(names.len(), all.len());
     }

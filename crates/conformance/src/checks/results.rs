@@ -43,7 +43,7 @@ fn one(
     tokens: &[u32],
     outputs: Outputs,
 ) -> program::Result<RowsOut> {
-    let sequence = Sequence { session, tokens, outputs, prompt: None };
+    let sequence = Sequence { session, tokens, outputs, prompt: None, rows: &[] };
     model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single)
 }
 
@@ -93,6 +93,7 @@ pub(super) fn beside(executor: &dyn Executor) {
                     tokens,
                     outputs,
                     prompt: None,
+                    rows: &[],
                 })
                 .collect();
             let out = model.step(&Step { sequences: &sequences });
@@ -169,7 +170,8 @@ pub(super) fn hidden(executor: &dyn Executor) {
     let prompt = tokens(9, 61);
     let traced = {
         let session = oracle.open(&EXACT).expect("a session opens");
-        let sequence = Sequence { session, tokens: &prompt, outputs: HIDDEN, prompt: None };
+        let sequence =
+            Sequence { session, tokens: &prompt, outputs: HIDDEN, prompt: None, rows: &[] };
         oracle.trace(&Step { sequences: &[sequence] }, &[value]).expect("the oracle traces")
     };
     let open = || model.open(&EXACT).expect("a session opens");
@@ -179,7 +181,8 @@ pub(super) fn hidden(executor: &dyn Executor) {
 
     let (a, b) = (open(), open());
     let last = Outputs { rows: OutputRows::Last, ..HIDDEN };
-    let sequence = |session, outputs| Sequence { session, tokens: &prompt, outputs, prompt: None };
+    let sequence =
+        |session, outputs| Sequence { session, tokens: &prompt, outputs, prompt: None, rows: &[] };
     let step = [sequence(a, Outputs::ALL), sequence(b, last)];
     let out = model.step(&Step { sequences: &step }).expect("a step");
     let [logits, row] = <[_; 2]>::try_from(out.sequences).expect("two results");
@@ -211,6 +214,7 @@ pub(super) fn cache_types(executor: &dyn Executor) {
         tokens: &prompt[12..],
         outputs: Outputs::ALL,
         prompt: None,
+        rows: &[],
     });
     let out = model.step(&Step { sequences: &sequences }).expect("caches of several types");
     assert_eq!(out.sequences.len(), 4, "results");

@@ -128,6 +128,7 @@ pub(super) fn compare(executor: &dyn Executor, what: &str, program: &Arc<Program
                 tokens: &tokens[i],
                 outputs: Outputs::ALL,
                 prompt: None,
+                rows: &[],
             };
             let step = [0, 1, 2].map(sequence);
             let rows = model.step(&Step { sequences: &step }).and_then(StepOut::all);
@@ -191,8 +192,13 @@ pub(super) fn full(executor: &dyn Executor) {
             let run = |model: &dyn Model| {
                 let session = model.open(&EXACT).expect("a session opens");
                 let out = feed(model, session, &tokens, Outputs::ALL);
-                let sequence =
-                    Sequence { session, tokens: &[1], outputs: Outputs::LAST, prompt: None };
+                let sequence = Sequence {
+                    session,
+                    tokens: &[1],
+                    outputs: Outputs::LAST,
+                    prompt: None,
+                    rows: &[],
+                };
                 let again = model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single);
                 assert!(
                     matches!(again, Err(Error::Operand { .. })),

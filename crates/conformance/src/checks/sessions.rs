@@ -277,6 +277,7 @@ pub(super) fn together_in(executor: &dyn Executor, subject: &Subject<'_>) {
                 tokens: &more[i],
                 outputs: outputs[i],
                 prompt: None,
+                rows: &[],
             })
             .collect();
         let out = model.step(&Step { sequences: &sequences }).expect("four sequences in one step");

@@ -183,12 +183,27 @@ impl CpuModel {
             scratch: &memory.scratch,
             times: memory.times,
         };
+        self.take_inputs(&batch, &exec);
         self.pool.run(&|worker| exec.run(&worker));
         let results = self.results(&batch, &exec);
         for (one, rows) in running.iter_mut().zip(results) {
             one.rows = Some(rows);
         }
         Ok(())
+    }
+
+    /// Bring the rows that the sequences give to where phases read them.
+    fn take_inputs(&self, batch: &Batch<'_>, exec: &Exec<'_>) {
+        for (i, input) in self.schedule.inputs.iter().enumerate() {
+            let len = batch.rows_of(input.rows) * input.cols;
+            // SAFETY: no worker runs yet.
+            let mut to = unsafe { exec.values[input.value.0 as usize].slice_mut(0..len) };
+            for sequence in &batch.sequences {
+                let (rows, rest) = to.split_at_mut(sequence.rows[i].len());
+                rows.copy_from_slice(sequence.rows[i]);
+                to = rest;
+            }
+        }
     }
 
     /// What each sequence of a pass that ran yields.
@@ -229,8 +244,26 @@ impl CpuModel {
                             CandidateRows::of(logits, out.cols, peaks, k).map(RowsOut::Candidates)
                         })
                     }
-                    Wanted::Hidden => {}
+                    Wanted::Hidden | Wanted::Rows => {}
                 }
+            }
+        }
+        for ((i, result), place) in results.iter_mut().enumerate().zip(&batch.rows) {
+            if batch.sequences[i].outputs.what == Wanted::Rows {
+                let handed = |out: &Operand| {
+                    let rows = match out.rows {
+                        Rows::Tokens => place.first_row..place.first_row + place.n,
+                        Rows::Selected => batch.wanted(out.rows).nth(i).unwrap_or(0..0),
+                    };
+                    copy(&value(*out)[rows.start * out.cols..rows.end * out.cols], "handed rows")
+                };
+                *result = self
+                    .schedule
+                    .handed
+                    .iter()
+                    .map(handed)
+                    .collect::<Result<_>>()
+                    .map(RowsOut::Rows);
             }
         }
         if let Some(out) = self.schedule.hidden {

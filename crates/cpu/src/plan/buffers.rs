@@ -34,16 +34,17 @@ struct Life {
     operand: Operand,
 }
 
-/// The life of every value that phases use; those that are `kept` live on.
-fn lives(phases: &[Phase], kept: &[Option<Operand>]) -> BTreeMap<ValueId, Life> {
-    let mut lives: BTreeMap<ValueId, Life> = BTreeMap::new();
-    for (index, phase) in phases.iter().enumerate() {
+/// The life of every value: what is given lives from the beginning, what is handed out to the end.
+fn lives(plan: &Plan) -> BTreeMap<ValueId, Life> {
+    let given = plan.inputs.iter().map(|&operand| Life { first: 0, last: 0, operand });
+    let mut lives: BTreeMap<ValueId, Life> = given.map(|life| (life.operand.value, life)).collect();
+    for (index, phase) in plan.phases.iter().enumerate() {
         for Use { operand, .. } in phase.uses() {
             let life = Life { first: index, last: index, operand };
             lives.entry(operand.value).or_insert(life).last = index;
         }
     }
-    for kept in kept.iter().flatten() {
+    for kept in plan.handed.iter().chain(&plan.logits).chain(&plan.hidden) {
         if let Some(life) = lives.get_mut(&kept.value) {
             life.last = usize::MAX;
         }
@@ -53,12 +54,16 @@ fn lives(phases: &[Phase], kept: &[Option<Operand>]) -> BTreeMap<ValueId, Life> 
 
 impl Buffers {
     /// Give values buffers; a buffer is free again after the phase that uses its value last.
-    pub(crate) fn assign(phases: &[Phase], kept: &[Option<Operand>]) -> Buffers {
-        let lives = lives(phases, kept);
+    pub(crate) fn assign(plan: &Plan) -> Buffers {
+        let lives = lives(plan);
         let n_values = lives.keys().last().map_or(0, |value| value.0 as usize + 1);
         let mut buffers = Buffers { specs: Vec::new(), of: vec![None; n_values] };
         let mut free: Vec<BufferId> = Vec::new();
-        for (index, phase) in phases.iter().enumerate() {
+        for &operand in &plan.inputs {
+            let buffer = buffers.take(&mut free, operand);
+            buffers.of[operand.value.0 as usize] = Some(buffer);
+        }
+        for (index, phase) in plan.phases.iter().enumerate() {
             let mut used = Vec::new();
             for Use { operand, .. } in phase.uses() {
                 if buffers.of[operand.value.0 as usize].is_none() {
@@ -100,7 +105,8 @@ impl Plan {
     /// # Errors
     /// A sentence that names the phase.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let (mut written, mut gone) = (HashSet::new(), HashSet::new());
+        let mut written: HashSet<ValueId> = self.inputs.iter().map(|x| x.value).collect();
+        let mut gone = HashSet::new();
         for (index, phase) in self.phases.iter().enumerate() {
             let by_row = matches!(phase, Phase::Rows(_));
             let (mut read, mut made) = (HashSet::new(), HashSet::new());
@@ -132,7 +138,7 @@ impl Plan {
     }
 
     fn check_buffers(&self) -> Result<(), String> {
-        let lives = lives(&self.phases, &[self.logits, self.hidden]);
+        let lives = lives(self);
         let mut placed: Vec<(BufferId, Life)> = Vec::new();
         for (value, life) in lives {
             let Some(buffer) = self.buffers.of.get(value.0 as usize).copied().flatten() else {
@@ -173,8 +179,9 @@ mod tests {
     }
 
     fn plan(phases: Vec<Phase>) -> Plan {
-        let buffers = Buffers::assign(&phases, &[None]);
-        Plan { phases, buffers, ..Plan::default() }
+        let mut plan = Plan { phases, ..Plan::default() };
+        plan.buffers = Buffers::assign(&plan);
+        plan
     }
 
     #[test]

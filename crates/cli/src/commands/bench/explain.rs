@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use planner::{CostKind, Prediction, Resource};
 use plot::{Axis, Figure, Picture, Unit, Waterfall};
-use program::{Op, Program};
+use program::{Program, Reading};
 use serde::Serialize;
 
 use super::measure::{Test, Timing};
@@ -95,11 +95,10 @@ fn kind_of(head: &[&str], name: &str, kind: &str) -> CostKind {
 
 /// Names of the matrices outside of all layers.
 fn head(program: &Program) -> Vec<&str> {
-    let heads = program.nodes.iter().filter_map(|node| match node.op {
-        Op::Linear { weight, .. } if node.layer.is_none() => Some(program.weight(weight)),
-        _ => None,
-    });
-    heads.map(|spec| &*spec.name).collect()
+    let heads = program.nodes.iter().filter(|node| node.layer.is_none());
+    let weights = heads.flat_map(|node| node.op.facts().weights);
+    let matrices = weights.filter(|used| used.reading == Reading::Matrix);
+    matrices.map(|used| &*program.weight(used.id).name).collect()
 }
 
 impl Explanation {

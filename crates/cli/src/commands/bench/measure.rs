@@ -174,7 +174,7 @@ impl Bench {
     }
 
     fn step(&self, tokens: &[u32], outputs: Outputs, prompt: Option<Prompt>) -> Result<RowsOut> {
-        let sequence = Sequence { session: self.session, tokens, outputs, prompt };
+        let sequence = Sequence { session: self.session, tokens, outputs, prompt, rows: &[] };
         self.model.step(&Step { sequences: &[sequence] })?.single()
     }
 

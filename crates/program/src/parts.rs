@@ -1,0 +1,267 @@
+//! [`Parts`]: a model whose parts run on several devices, one after another.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crate::{
+    CacheOptions, Error, Executor, Held, Kept, Model, Outputs, Part, PhaseTime, Placement, Program,
+    Progress, Result, RowsOut, Sequence, SessionId, Sessions, Step, StepOut, StepStats, ValueId,
+    Wanted, WeightSource, split,
+};
+
+/// Loaded parts of a program. A session of it has one in every part; a step goes through the parts in order, and each
+/// hands its rows on.
+pub struct Parts {
+    program: Arc<Program>,
+    parts: Arc<[Loaded]>,
+    sessions: Sessions<Chain>,
+    /// Held for the time of a step.
+    running: Mutex<()>,
+    stats: Mutex<StepStats>,
+}
+
+struct Loaded {
+    part: Part,
+    model: Box<dyn Model>,
+}
+
+/// A session: one in every part, which close with it.
+struct Chain {
+    parts: Arc<[Loaded]>,
+    ids: Vec<SessionId>,
+}
+
+impl Chain {
+    fn each(&self) -> impl Iterator<Item = (&dyn Model, SessionId)> {
+        self.parts.iter().zip(&self.ids).map(|(loaded, id)| (&*loaded.model, *id))
+    }
+
+    /// Sessions that `make` makes in every part.
+    fn make(
+        parts: &Arc<[Loaded]>,
+        make: impl Fn(usize, &dyn Model) -> Result<SessionId>,
+    ) -> Result<Chain> {
+        let mut chain = Chain { parts: Arc::clone(parts), ids: Vec::new() };
+        for (index, loaded) in parts.iter().enumerate() {
+            // what was opened so far is closed with the chain
+            chain.ids.push(make(index, &*loaded.model)?);
+        }
+        Ok(chain)
+    }
+
+    /// Keep the first `len` positions in every part, or as many as all of them can keep.
+    fn keep(&self, mut len: usize) -> Result<usize> {
+        loop {
+            let mut kept = len;
+            for (model, id) in self.each() {
+                kept = kept.min(model.truncate(id, kept)?);
+            }
+            if kept == len {
+                return Ok(kept);
+            }
+            // some part kept less: those before it follow
+            len = kept;
+        }
+    }
+
+    /// Take back what the first `n` parts hold beyond `len` positions.
+    fn undo(&self, n: usize, len: usize) -> Result<()> {
+        self.each().take(n).try_for_each(|(model, id)| model.truncate(id, len).map(drop))
+    }
+}
+
+impl Drop for Chain {
+    fn drop(&mut self) {
+        self.each().for_each(|(model, id)| model.close(id));
+    }
+}
+
+impl Kept for Chain {
+    fn positions(&self) -> usize {
+        self.each().filter_map(|(model, id)| model.len(id).ok()).min().unwrap_or(0)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.each().filter_map(|(model, id)| model.cache_bytes(id).ok()).sum()
+    }
+}
+
+/// A sequence on its way through the parts.
+struct Running<'a> {
+    sequence: &'a Sequence<'a>,
+    session: Held<'a, Chain>,
+    /// Positions before the step.
+    start: usize,
+    /// By value of the whole program: what the caller and the parts so far have given.
+    rows: HashMap<ValueId, Vec<f32>>,
+    out: Result<RowsOut>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // counters change last
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Parts {
+    /// Split `program` and load each part on its device: `devices` is indexed by the numbers of the placement.
+    ///
+    /// # Errors
+    /// Those of [`split`] and of [`Executor::load`]; [`Error::Unsupported`] for a device that is not there.
+    pub fn load(
+        program: Arc<Program>,
+        placement: &Placement,
+        devices: &[&dyn Executor],
+        weights: &dyn WeightSource,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Parts> {
+        let parts = split(&program, placement)?;
+        let bytes = |part: &Part| part.program.weight_bytes();
+        let total = parts.iter().map(bytes).sum();
+        let mut before = 0;
+        let mut load = |part: Part| {
+            let device = devices.get(part.device).ok_or_else(|| {
+                Error::Unsupported(format!("device {} of {}", part.device, devices.len()))
+            })?;
+            let mut progress = |of: Progress| progress(Progress { done: before + of.done, total });
+            let model = device.load(Arc::new(part.program.clone()), weights, &mut progress)?;
+            before += bytes(&part);
+            Ok(Loaded { part, model })
+        };
+        let parts = parts.into_iter().map(&mut load).collect::<Result<Vec<_>>>()?;
+        Ok(Parts {
+            program,
+            parts: parts.into(),
+            sessions: Sessions::default(),
+            running: Mutex::default(),
+            stats: Mutex::default(),
+        })
+    }
+
+    /// One part of a step, for the sequences that have not failed.
+    fn pass(&self, index: usize, running: &mut [Running<'_>]) -> Result<()> {
+        let Loaded { part, model } = &self.parts[index];
+        let last = index + 1 == self.parts.len();
+        let alive = |one: &&Running<'_>| one.out.is_ok();
+        let rows: Vec<Vec<&[f32]>> = running
+            .iter()
+            .filter(alive)
+            .map(|one| part.inputs.iter().map(|id| &*one.rows[id]).collect())
+            .collect();
+        let sequences: Vec<Sequence<'_>> = running
+            .iter()
+            .filter(alive)
+            .zip(&rows)
+            .map(|(one, rows)| Sequence {
+                session: one.session.ids[index],
+                outputs: Outputs {
+                    what: if last { one.sequence.outputs.what } else { Wanted::Rows },
+                    ..one.sequence.outputs
+                },
+                rows,
+                ..*one.sequence
+            })
+            .collect();
+        if sequences.is_empty() {
+            return Ok(());
+        }
+        let out = model.step(&Step { sequences: &sequences })?;
+        let alive = running.iter_mut().filter(|one| one.out.is_ok());
+        for (one, out) in alive.zip(out.sequences) {
+            match out {
+                Ok(RowsOut::Rows(rows)) if !last => {
+                    one.rows.extend(part.outputs.iter().copied().zip(rows));
+                }
+                out => one.out = out,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Model for Parts {
+    fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    fn open(&self, options: &CacheOptions) -> Result<SessionId> {
+        let chain = Chain::make(&self.parts, |_, model| model.open(options))?;
+        Ok(self.sessions.open(chain))
+    }
+
+    fn close(&self, id: SessionId) {
+        self.sessions.close(id);
+    }
+
+    fn step(&self, step: &Step<'_>) -> Result<StepOut> {
+        let started = Instant::now();
+        step.check()?;
+        let _running = lock(&self.running);
+        let slots: Vec<_> = step.sequences.iter().map(|s| self.sessions.find(s.session)).collect();
+        let (mut running, mut admitted) = (Vec::new(), Vec::new());
+        for (sequence, slot) in step.sequences.iter().zip(&slots) {
+            let one = slot.as_ref().map_err(Error::clone).and_then(|slot| {
+                sequence.check_rows(&self.program)?;
+                let session = slot.hold();
+                let start = session.positions();
+                let given = self.program.inputs.iter().copied().zip(sequence.rows);
+                let rows = given.map(|(id, rows)| (id, rows.to_vec())).collect();
+                let out = Ok(RowsOut::none(sequence.outputs.what));
+                Ok(Running { sequence, session, start, rows, out })
+            });
+            admitted.push(one.map(|one| running.push(one)));
+        }
+        for index in 0..self.parts.len() {
+            let passed = self.pass(index, &mut running);
+            for one in running.iter().filter(|one| passed.is_err() || one.out.is_err()) {
+                one.session.undo(index, one.start)?;
+            }
+            passed?;
+        }
+        let mut stats = lock(&self.stats);
+        stats.steps += u64::from(!running.is_empty());
+        stats.rows += running.iter().map(|one| one.sequence.tokens.len() as u64).sum::<u64>();
+        stats.busy += started.elapsed();
+        let mut rows = running.into_iter().map(|one| one.out);
+        let out = |one: Result<()>| one.and_then(|()| rows.next().expect("it ran"));
+        Ok(StepOut { sequences: admitted.into_iter().map(out).collect() })
+    }
+
+    fn len(&self, id: SessionId) -> Result<usize> {
+        Ok(self.sessions.find(id)?.positions())
+    }
+
+    fn commit(&self, id: SessionId, len: usize) -> Result<()> {
+        self.sessions
+            .with(id, |chain| chain.each().try_for_each(|(model, id)| model.commit(id, len)))
+    }
+
+    fn truncate(&self, id: SessionId, len: usize) -> Result<usize> {
+        self.sessions.with(id, |chain| chain.keep(len))
+    }
+
+    fn fork(&self, id: SessionId, len: usize) -> Result<SessionId> {
+        let fork = self.sessions.with(id, |chain| {
+            Chain::make(&self.parts, |index, model| model.fork(chain.ids[index], len))
+        })?;
+        fork.keep(fork.positions())?;
+        Ok(self.sessions.open(fork))
+    }
+
+    fn cache_bytes(&self, id: SessionId) -> Result<u64> {
+        Ok(self.sessions.find(id)?.bytes())
+    }
+
+    fn stats(&self) -> StepStats {
+        let parts = self.parts.iter().map(|loaded| loaded.model.stats());
+        parts.fold(*lock(&self.stats), |all, part| StepStats {
+            weight_bytes_per_step: all.weight_bytes_per_step + part.weight_bytes_per_step,
+            weight_memory: all.weight_memory + part.weight_memory,
+            ..all
+        })
+    }
+
+    fn phases(&self) -> Vec<PhaseTime> {
+        self.parts.iter().flat_map(|loaded| loaded.model.phases()).collect()
+    }
+}
