@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use gguf::{Gguf, escape};
-use program::Gating;
+use program::{Gating, Mask};
 use serde::Serialize;
 
 use crate::args::MODEL_VARIABLE;
@@ -126,6 +126,8 @@ struct Dimensions {
     rope_theta: Option<f32>,
     tied_embeddings: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
+    window: Option<Window>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     latent: Option<Latent>,
     #[serde(skip_serializing_if = "Option::is_none")]
     experts: Option<Experts>,
@@ -133,6 +135,13 @@ struct Dimensions {
     cache_elements_per_token: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
+}
+
+/// Layers whose queries see the newest positions only.
+#[derive(Serialize)]
+struct Window {
+    positions: u32,
+    n_layers: usize,
 }
 
 /// Latent attention.
@@ -200,6 +209,9 @@ impl Dimensions {
     fn of(model: &models::LoadedModel) -> Self {
         let c = &model.config;
         let layer = c.first_layer();
+        let slides = |layer: &&models::LayerConfig| window(layer).is_some();
+        let sees_all = c.layers.iter().find(|layer| !slides(layer)).unwrap_or(layer);
+        let rope = sees_all.rope.as_ref();
         let experts = c.layers.iter().find_map(|layer| layer.experts.as_ref());
         let n_dense_layers = c.layers.iter().take_while(|layer| layer.experts.is_none()).count();
         Dimensions {
@@ -211,8 +223,12 @@ impl Dimensions {
             head_dim: layer.head_dim,
             vocab_size: c.vocab_size,
             context_length: c.context_length,
-            rope_theta: layer.rope.as_ref().map(|rope| rope.theta),
+            rope_theta: rope.map(|rope| rope.theta),
             tied_embeddings: c.tied_embeddings,
+            window: c.layers.iter().find_map(window).map(|positions| Window {
+                positions,
+                n_layers: c.layers.iter().filter(slides).count(),
+            }),
             latent: layer.latent.as_ref().map(|latent| Latent {
                 kv_lora_rank: latent.kv_lora_rank,
                 q_lora_rank: latent.q_lora_rank,
@@ -225,6 +241,14 @@ impl Dimensions {
             cache_elements_per_token: model.program.cache_elements_per_token(),
             notes: model.notes.clone(),
         }
+    }
+}
+
+/// How many positions a layer's queries see at most, where that is not all.
+fn window(layer: &models::LayerConfig) -> Option<u32> {
+    match layer.score.mask {
+        Mask::Window(n) | Mask::Chunk(n) => Some(n),
+        Mask::Causal | Mask::Full => None,
     }
 }
 
@@ -394,6 +418,10 @@ impl fmt::Display for Dimensions {
                 self.n_heads, self.head_dim, self.n_kv_heads
             ),
         )?;
+        if let Some(Window { positions, n_layers }) = &self.window {
+            let of = self.n_layers;
+            line(f, "window", format_args!("{positions} tokens on {n_layers} of {of} layers"))?;
+        }
         if let Some(Latent { kv_lora_rank, q_lora_rank, nope_dim, rope_dims, value_dim }) =
             &self.latent
         {

@@ -70,6 +70,7 @@ pub static CHECKS: &[Check] = &[
 pub static WINDOWS: &[Check] = &[
     Check { name: "model/windows", run: windows::models },
     Check { name: "session/windows", run: windows::sessions },
+    Check { name: "session/windows_left", run: windows::left_behind },
 ];
 
 /// The checks of programs with mixtures of experts.

@@ -22,12 +22,21 @@ struct Config {
     head_dim: Option<u64>,
     vocab_size: Option<u64>,
     max_position_embeddings: Option<u64>,
-    #[serde(default)]
-    tie_word_embeddings: bool,
+    tie_word_embeddings: Option<bool>,
+    #[serde(flatten)]
+    windows: WindowConfig,
     #[serde(flatten)]
     mixture: MixtureConfig,
     #[serde(flatten)]
     latent: LatentConfig,
+}
+
+/// Keys of windows: Gemma's.
+#[derive(Debug, Deserialize)]
+struct WindowConfig {
+    sliding_window: Option<u64>,
+    sliding_window_pattern: Option<u64>,
+    layer_types: Option<Vec<String>>,
 }
 
 /// Keys of mixtures of experts: Qwen's and DeepSeek's.
@@ -65,6 +74,8 @@ static KINDS: &[(&str, Convert)] = &[
     ("qwen2", |config| dense(config, "qwen2", None)),
     ("qwen3", |config| dense(config, "qwen3", Some(128))),
     ("llama", |config| dense(config, "llama", None)),
+    ("gemma2", |config| gemma(config, "gemma2")),
+    ("gemma3_text", |config| gemma(config, "gemma3")),
     ("qwen2_moe", |config| qwen_moe(config, "qwen2moe", None)),
     ("qwen3_moe", |config| qwen_moe(config, "qwen3moe", Some(128))),
     ("deepseek_v2", |config| deepseek(config, false)),
@@ -135,8 +146,24 @@ fn dense(config: &Config, architecture: &str, head_dim: Option<u64>) -> Result<O
         outline.set(key, count);
     }
     outline.set("attention.layer_norm_rms_epsilon", 1e-6_f32);
-    if !config.tie_word_embeddings {
+    if !config.tie_word_embeddings.unwrap_or(architecture.starts_with("gemma")) {
         outline.tensor("output.weight");
+    }
+    Ok(outline)
+}
+
+/// A window on most layers. Which ones is said in one of two ways, or known.
+fn gemma(config: &Config, architecture: &str) -> Result<Outline, Failure> {
+    const PATTERN: &str = "attention.sliding_window_pattern";
+    let mut outline = dense(config, architecture, Some(256))?;
+    let windows = &config.windows;
+    let window = count("sliding_window", windows.sliding_window, 1 << 24)?;
+    outline.set("attention.sliding_window", window);
+    if let Some(types) = &windows.layer_types {
+        let slides: Vec<bool> = types.iter().map(|ty| ty == "sliding_attention").collect();
+        outline.set(PATTERN, slides);
+    } else if let Some(period) = windows.sliding_window_pattern {
+        outline.set(PATTERN, count("sliding_window_pattern", Some(period), 512)?);
     }
     Ok(outline)
 }
@@ -261,6 +288,34 @@ mod tests {
     }
 
     #[test]
+    fn windows_are_the_published_ones() {
+        let one = r#"{"model_type": "gemma3_text", "hidden_size": 1152, "intermediate_size": 6912,
+            "num_hidden_layers": 26, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 256,
+            "vocab_size": 262144, "max_position_embeddings": 32768, "sliding_window": 512,
+            "sliding_window_pattern": 6}"#;
+        let types = |ty: fn(usize) -> bool| {
+            let name = |i| if ty(i) { "\"sliding_attention\"" } else { "\"full_attention\"" };
+            let names: Vec<_> = (0..26).map(name).collect();
+            let types = format!("\"layer_types\": [{}]", names.join(", "));
+            one.replace("\"sliding_window_pattern\": 6", &types)
+        };
+        let published = without_rotation(models::find_published("gemma-3-1b").unwrap());
+        for text in [one, &types(|i| i % 6 < 5)] {
+            assert_eq!(without_rotation(parse(text).unwrap()), published);
+        }
+        assert_ne!(without_rotation(parse(&types(|i| i > 3)).unwrap()), published);
+        let two = r#"{"model_type": "gemma2", "hidden_size": 2304, "intermediate_size": 9216,
+            "num_hidden_layers": 26, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
+            "vocab_size": 256000, "max_position_embeddings": 8192, "sliding_window": 4096}"#;
+        let published = without_rotation(models::find_published("gemma-2-2b").unwrap());
+        assert_eq!(without_rotation(parse(two).unwrap()), published);
+        let short = one.replace("\"sliding_window_pattern\": 6", "\"layer_types\": []");
+        assert!(parse(&short).unwrap_err().to_string().contains("each of 26 layers"));
+        let none = one.replace("\"sliding_window\": 512,", "");
+        assert_eq!(parse(&none).unwrap_err().to_string(), "`sliding_window` is missing");
+    }
+
+    #[test]
     fn mixtures_are_the_published_ones() {
         let lite = r#"{"model_type": "deepseek_v2", "hidden_size": 2048, "intermediate_size": 10944,
             "num_hidden_layers": 27, "num_attention_heads": 16, "num_key_value_heads": 16, "vocab_size": 102400,
@@ -304,8 +359,8 @@ mod tests {
         let message = |text: &str| parse(text).unwrap_err().to_string();
         assert_eq!(
             message(&QWEN.replace("qwen2", "mam\\nba")),
-            "`model_type` is \"mam\\nba\": expected qwen2, qwen3, llama, qwen2_moe, qwen3_moe, \
-             deepseek_v2, deepseek_v3"
+            "`model_type` is \"mam\\nba\": expected qwen2, qwen3, llama, gemma2, gemma3_text, \
+             qwen2_moe, qwen3_moe, deepseek_v2, deepseek_v3"
         );
         assert_eq!(message(&QWEN.replace("vocab_size", "x")), "`vocab_size` is missing");
         assert_eq!(
