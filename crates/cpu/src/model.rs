@@ -36,7 +36,7 @@ pub(crate) struct CpuModel {
     rotations: Vec<Rotation>,
     form: MlaChoice,
     /// Of all sessions.
-    blocks: kv::Pool<HugePages>,
+    blocks: kv::BlockPool<HugePages>,
     sessions: Sessions<Session>,
     /// Held for the time of a step.
     workspace: Mutex<Workspace>,
@@ -101,7 +101,7 @@ impl CpuModel {
             pool: Arc::clone(pool),
             rotations,
             form,
-            blocks: kv::Pool::new(HugePages, None),
+            blocks: kv::BlockPool::new(HugePages, None),
             sessions,
             workspace,
             counters: Mutex::new(Counters { stats, times }),
@@ -117,7 +117,10 @@ impl CpuModel {
         let looks_ahead = self.program.nodes.iter().any(|node| node.op.facts().rows == whole);
         let number = |ty| CacheType::ALL.iter().position(|known| *known == ty).unwrap_or(0) as u64;
         let n_types = CacheType::ALL.len() as u64;
-        (!by_prompt && !looks_ahead).then(|| number(options.k) * n_types + number(options.v))
+        // rows from outside may be anything, whatever the tokens
+        let given = !self.program.inputs.is_empty();
+        (!by_prompt && !looks_ahead && !given)
+            .then(|| number(options.k) * n_types + number(options.v))
     }
 }
 

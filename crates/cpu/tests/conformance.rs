@@ -2,7 +2,7 @@
 //! every instruction set this machine has.
 
 use conformance::golden::{self, Case, golden_case};
-use conformance::{CHECKS, EXPERTS, Family, PARTS};
+use conformance::{CHECKS, EXPERTS, Family, PARTS, WINDOWS};
 use cpu::{Cpu, Options};
 use kernels::Isa;
 use program::interpreter::Interpreter;
@@ -28,6 +28,11 @@ fn on_every_isa(test: impl Fn(&Cpu, &str)) {
 #[test]
 fn suite() {
     on_every_isa(|cpu, _| conformance::run(cpu, CHECKS));
+}
+
+#[test]
+fn suite_windows() {
+    on_every_isa(|cpu, _| conformance::run(cpu, WINDOWS));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What attention keeps of the positions before, in blocks: storage apart from tables.
 //!
-//! A [`Pool`] has the blocks of one model, whoever owns their memory ([`Store`]): the heap, huge pages, a device. A
+//! A [`BlockPool`] has the blocks of one model, whoever owns their memory ([`Store`]): the heap, huge pages, a device. A
 //! [`BlockTable`] says which blocks one session holds of one cache, [`Tables`] are those of all caches of a session. Forks and
 //! equal prefixes share blocks; who writes into a shared one gets a copy. What stands in a block is the executor's
 //! business; [`Layout`] helps those whose blocks are bytes with a region for each head.
@@ -17,7 +17,7 @@ mod tables;
 
 pub use error::{Error, Result};
 pub use layout::Layout;
-pub use pool::{CacheBlock, Pool};
+pub use pool::{BlockPool, CacheBlock};
 pub use store::{Heap, HostMemory, Store};
-pub use table::{Access, BlockTable, CachedRows, TableSpec};
+pub use table::{BlockAccess, BlockTable, CachedRows, TableSpec};
 pub use tables::Tables;

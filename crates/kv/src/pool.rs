@@ -1,4 +1,4 @@
-//! [`Pool`]: the blocks of one model, for all its sessions.
+//! [`BlockPool`]: the blocks of one model, for all its sessions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,11 +10,11 @@ use crate::{Error, Result, Store};
 ///
 /// A freed block stays for the next that wants one of its size, for fresh pages cost more than the numbers written to
 /// them; [`trim`](Self::trim) and need give freed memory back.
-pub struct Pool<S: Store>(Arc<Shared<S>>);
+pub struct BlockPool<S: Store>(Arc<Shared<S>>);
 
-impl<S: Store> Clone for Pool<S> {
-    fn clone(&self) -> Pool<S> {
-        Pool(Arc::clone(&self.0))
+impl<S: Store> Clone for BlockPool<S> {
+    fn clone(&self) -> BlockPool<S> {
+        BlockPool(Arc::clone(&self.0))
     }
 }
 
@@ -47,7 +47,7 @@ pub struct CacheBlock<S: Store> {
     memory: Option<S::Memory>,
     bytes: usize,
     batch: u64,
-    pool: Pool<S>,
+    pool: BlockPool<S>,
 }
 
 impl<S: Store> CacheBlock<S> {
@@ -72,12 +72,12 @@ impl<S: Store> Drop for CacheBlock<S> {
     }
 }
 
-impl<S: Store> Pool<S> {
+impl<S: Store> BlockPool<S> {
     /// An empty pool that takes at most `budget` bytes; `None`: as many as the store has.
-    pub fn new(store: S, budget: Option<u64>) -> Pool<S> {
+    pub fn new(store: S, budget: Option<u64>) -> BlockPool<S> {
         let memory = Freed { sizes: BTreeMap::new(), next_batch: 0, in_use: 0, free: 0 };
         let (memory, prefixes) = (Mutex::new(memory), Mutex::new(Prefixes::default()));
-        Pool(Arc::new(Shared { store, budget, memory, prefixes }))
+        BlockPool(Arc::new(Shared { store, budget, memory, prefixes }))
     }
 
     /// Bytes of all blocks that some table holds, each once.
@@ -189,10 +189,10 @@ impl<M> Freed<M> {
     }
 }
 
-impl<S: Store> std::fmt::Debug for Pool<S> {
+impl<S: Store> std::fmt::Debug for BlockPool<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (in_use, free) = (self.in_use(), self.free());
-        let mut out = f.debug_struct("Pool");
+        let mut out = f.debug_struct("BlockPool");
         out.field("budget", &self.0.budget).field("in_use", &in_use).field("free", &free);
         out.finish_non_exhaustive()
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-use crate::{CacheBlock, Pool, Result, Store};
+use crate::{BlockPool, CacheBlock, Result, Store};
 
 /// What a table has to know of its cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,7 +39,7 @@ impl TableSpec {
 
 /// A block in a step.
 #[derive(Debug)]
-pub enum Access<'a, M> {
+pub enum BlockAccess<'a, M> {
     /// Complete before the step; others may read it too.
     Read(&'a M),
     /// Rows of the step go here.
@@ -50,7 +50,7 @@ pub enum Access<'a, M> {
 #[derive(Debug)]
 pub struct CachedRows<'a, M> {
     /// The block.
-    pub block: Access<'a, M>,
+    pub block: BlockAccess<'a, M>,
     /// Position of the block's first row.
     pub first: usize,
     /// Rows of the block that belong to the run.
@@ -60,7 +60,7 @@ pub struct CachedRows<'a, M> {
 /// The blocks of one session and one cache, in the order of their positions, without gaps. It begins at position 0, or,
 /// where a window has left blocks behind, at a later block.
 pub struct BlockTable<S: Store> {
-    pool: Pool<S>,
+    pool: BlockPool<S>,
     spec: TableSpec,
     /// Number of the first block held.
     first: usize,
@@ -69,7 +69,7 @@ pub struct BlockTable<S: Store> {
 
 impl<S: Store> BlockTable<S> {
     /// An empty table.
-    pub fn new(pool: Pool<S>, spec: TableSpec) -> BlockTable<S> {
+    pub fn new(pool: BlockPool<S>, spec: TableSpec) -> BlockTable<S> {
         BlockTable { pool, spec, first: 0, blocks: VecDeque::new() }
     }
 
@@ -137,9 +137,9 @@ impl<S: Store> BlockTable<S> {
             let first = number * positions;
             let block = if written.contains(&number) {
                 let own = Arc::get_mut(block).expect("`prepare` made the block this table's own");
-                Access::Write(own.memory_mut())
+                BlockAccess::Write(own.memory_mut())
             } else {
-                Access::Read(block.memory())
+                BlockAccess::Read(block.memory())
             };
             let rows = seen.saturating_sub(first)..positions.min(new.end - first);
             CachedRows { block, first, rows }

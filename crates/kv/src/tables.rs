@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{BlockTable, CachedRows, Error, Pool, Result, Store, TableSpec};
+use crate::{BlockPool, BlockTable, CachedRows, Error, Result, Store, TableSpec};
 
 /// The tables of a session, and the tokens that its positions stand for.
 ///
@@ -10,7 +10,7 @@ use crate::{BlockTable, CachedRows, Error, Pool, Result, Store, TableSpec};
 /// ends with [`abandon`](Self::abandon) and leaves everything as it was. Rows are tentative until
 /// [`commit`](Self::commit), which lets windows leave blocks behind and other sessions share what is whole.
 pub struct Tables<S: Store> {
-    pool: Pool<S>,
+    pool: BlockPool<S>,
     tables: Vec<BlockTable<S>>,
     specs: Arc<[TableSpec]>,
     tokens: Vec<u32>,
@@ -27,7 +27,7 @@ impl<S: Store> Tables<S> {
     /// An empty session that may hold `capacity` positions; `specs` has one entry per cache. Sessions of one `family`
     /// compute the same from the same tokens and share it; `None`: this one shares with its forks alone.
     pub fn new(
-        pool: &Pool<S>,
+        pool: &BlockPool<S>,
         specs: Arc<[TableSpec]>,
         capacity: usize,
         family: Option<u64>,

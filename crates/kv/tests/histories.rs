@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use kv::{Access, Error, Heap, HostMemory, Pool, Store, TableSpec, Tables};
+use kv::{BlockAccess, BlockPool, Error, Heap, HostMemory, Store, TableSpec, Tables};
 use proptest::prelude::*;
 
 const CAPACITY: usize = 100;
@@ -69,13 +69,13 @@ fn append(tables: &mut Tables<Counted>, more: &[u32]) -> kv::Result<()> {
             assert!(run.first.is_multiple_of(spec.positions));
             let want = |row: usize| stamp(&all[..=run.first + row], cache);
             match run.block {
-                Access::Read(memory) => {
+                BlockAccess::Read(memory) => {
                     assert!(next <= from, "a step writes all its rows");
                     for row in run.rows {
                         assert_eq!(memory.0.bytes()[row], want(row), "cache {cache}");
                     }
                 }
-                Access::Write(memory) => {
+                BlockAccess::Write(memory) => {
                     assert!(next > from, "what a step does not write is only read");
                     for row in run.rows {
                         if run.first + row < from {
@@ -164,8 +164,8 @@ fn check(tables: &Tables<Counted>, plain: &Plain) {
     assert!(tables.bytes() <= most, "{} bytes, {most} at most", tables.bytes());
 }
 
-fn run(actions: Vec<(usize, Action)>, budget: Option<u64>, store: Counted) {
-    let pool = Pool::new(store.clone(), budget);
+fn run(actions: Vec<(usize, Action)>, budget: Option<u64>, store: &Counted) {
+    let pool = BlockPool::new(store.clone(), budget);
     let new = || Tables::new(&pool, specs(), CAPACITY, Some(0));
     let mut sessions = [new(), new(), new()];
     let mut plain = [Plain::default(), Plain::default(), Plain::default()];
@@ -242,7 +242,7 @@ proptest! {
     /// Whatever sessions do, each reads its own rows, windows stay small, and nothing leaks.
     #[test]
     fn histories_match_lists(actions in proptest::collection::vec(action(), 1..40)) {
-        run(actions, None, Counted::default());
+        run(actions, None, &Counted::default());
     }
 
     /// The same where memory is short: what does not fit is refused and changes nothing.
@@ -252,17 +252,17 @@ proptest! {
         budget in 12u64..200,
         most in 20usize..200,
     ) {
-        run(actions, Some(budget), Counted { most: Some(most), ..Counted::default() });
+        run(actions, Some(budget), &Counted { most: Some(most), ..Counted::default() });
     }
 }
 
-fn session(pool: &Pool<Counted>, family: Option<u64>) -> Tables<Counted> {
+fn session(pool: &BlockPool<Counted>, family: Option<u64>) -> Tables<Counted> {
     Tables::new(pool, specs(), CAPACITY, family)
 }
 
 #[test]
 fn equal_prefixes_share_blocks_and_others_do_not() {
-    let pool = Pool::new(Counted::default(), None);
+    let pool = BlockPool::new(Counted::default(), None);
     let prompt: Vec<u32> = (0..30).collect();
     let mut first = session(&pool, Some(1));
     append(&mut first, &prompt).unwrap();
@@ -289,7 +289,7 @@ fn equal_prefixes_share_blocks_and_others_do_not() {
 
 #[test]
 fn a_prefix_without_windows_is_shared_from_any_whole_block_on() {
-    let pool = Pool::new(Heap, None);
+    let pool = BlockPool::new(Heap, None);
     let specs: Arc<[TableSpec]> = [TableSpec { positions: 4, bytes: 4, window: None }].into();
     let new = || Tables::new(&pool, Arc::clone(&specs), CAPACITY, Some(0));
     let prompt: Vec<u32> = (0..30).collect();
@@ -319,7 +319,7 @@ fn a_prefix_without_windows_is_shared_from_any_whole_block_on() {
 
 #[test]
 fn a_full_pool_gives_freed_memory_to_other_sizes() {
-    let pool = Pool::new(Heap, Some(64));
+    let pool = BlockPool::new(Heap, Some(64));
     let spec =
         |bytes| -> Arc<[TableSpec]> { [TableSpec { positions: 1, bytes, window: None }].into() };
     let mut small = Tables::new(&pool, spec(16), 100, None);
@@ -335,7 +335,7 @@ fn a_full_pool_gives_freed_memory_to_other_sizes() {
 
 #[test]
 fn errors_name_what_is_held() {
-    let pool = Pool::new(Heap, None);
+    let pool = BlockPool::new(Heap, None);
     let mut tables =
         Tables::new(&pool, [TableSpec { positions: 4, bytes: 4, window: None }].into(), 10, None);
     assert_eq!(tables.prepare(11), Err(Error::Capacity { capacity: 10, wanted: 11 }));
@@ -352,7 +352,7 @@ fn errors_name_what_is_held() {
 /// Sessions of one pool may work in threads of their own.
 #[test]
 fn threads_share_a_pool() {
-    let pool = Pool::new(Counted::default(), Some(10_000));
+    let pool = BlockPool::new(Counted::default(), Some(10_000));
     let errors = Mutex::new(0);
     std::thread::scope(|scope| {
         for thread in 0..4u32 {

@@ -175,6 +175,53 @@ pub(super) fn commit(executor: &dyn Executor) {
     assert_same_bits(&found, &want, "committed chunk by chunk");
 }
 
+/// Where a window has passed, committed rows may be gone: what truncate and fork reach is held, and the rest, fed again,
+/// has the bits it had. Rows that are not committed can always be dropped.
+pub(super) fn committed_of(executor: &dyn Executor, architecture: &str) {
+    of(architecture, |subject| committed_in(executor, subject));
+}
+
+pub(super) fn committed_in(executor: &dyn Executor, subject: &Subject<'_>) {
+    let (name, model) = (subject.name, subject.load(executor, subject.types[0]));
+    let (start, more) = (tokens(2 * LONG, 16), tokens(12, 17));
+    let (k, v) = (CacheType::F16, CacheType::F16);
+    let options = CacheOptions { k, v, capacity: 1024 };
+    let bytes = |session| model.cache_bytes(session).expect("it is open");
+    let whole = model.open(&options).expect("a session opens");
+    feed(&*model, whole, &start, Outputs::NONE);
+    for keep in [2 * LONG, 2 * LONG - 10, LONG, 257, 30, 0] {
+        let session = model.open(&options).expect("a session opens");
+        for chunk in start.chunks(50) {
+            feed(&*model, session, chunk, Outputs::NONE);
+            let len = model.len(session).expect("it is open");
+            model.commit(session, len).expect("it holds that many");
+        }
+        assert!(bytes(session) <= bytes(whole), "{name}: bytes after commits");
+        feed(&*model, session, &more, Outputs::NONE);
+        let reached = model.truncate(session, start.len()).expect("it holds more");
+        assert_eq!(reached, start.len(), "{name}: what was committed, tentative rows cut");
+        let fork = model.fork(session, keep).expect("it holds more");
+        let held = bytes(session);
+        let reached = model.truncate(session, keep).expect("it holds more");
+        assert!(reached <= keep, "{reached} reached of {keep}");
+        assert!(reached == keep || held < bytes(whole), "{name}: rows gone, memory kept");
+        let want = all_logits(&*model, &options, &[&start[..keep], &more].concat(), 1024);
+        for (who, session) in [("session", session), ("fork", fork)] {
+            let what = format!("{name}: {who} cut to {keep} after commits, {reached} reached");
+            assert_eq!(model.len(session).expect("it is open"), reached, "{what}");
+            if reached < keep {
+                feed(&*model, session, &start[reached..keep], Outputs::NONE);
+            }
+            assert_same_bits(
+                &feed(&*model, session, &more, Outputs::ALL),
+                &want[keep * 97..],
+                &what,
+            );
+            model.close(session);
+        }
+    }
+}
+
 pub(super) fn reuse(executor: &dyn Executor) {
     reuse_of(executor, "qwen2");
 }

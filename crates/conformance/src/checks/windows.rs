@@ -30,6 +30,8 @@ pub(super) fn sessions(executor: &dyn Executor) {
         sessions::rollback_of(executor, architecture);
         sessions::fork_of(executor, architecture);
         sessions::together_of(executor, architecture);
+        sessions::committed_of(executor, architecture);
+        sessions::reuse_of(executor, architecture);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use kv::{Access, HostMemory, Tables};
+use kv::{BlockAccess, HostMemory, Tables};
 
 use super::SequenceRows;
 use crate::memory::{CacheMemory, HugePages, Shared};
@@ -56,9 +56,9 @@ impl<'a> StepBlocks<'a> {
     }
 }
 
-fn shared<'a>(block: Access<'a, CacheMemory>) -> Shared<'a, u8> {
+fn shared<'a>(block: BlockAccess<'a, CacheMemory>) -> Shared<'a, u8> {
     match block {
-        Access::Read(memory) => Shared::read_only(memory.bytes()),
-        Access::Write(memory) => Shared::new(memory.bytes_mut()),
+        BlockAccess::Read(memory) => Shared::read_only(memory.bytes()),
+        BlockAccess::Write(memory) => Shared::new(memory.bytes_mut()),
     }
 }

@@ -1,7 +1,7 @@
 //! Sessions with made-up contents, for measuring: nothing that runs a model needs this.
 
 use kernels::attention::BLOCK;
-use kv::{Access, HostMemory};
+use kv::{BlockAccess, HostMemory};
 use program::{Result, SessionId};
 
 use super::{CpuModel, cache_error, lock};
@@ -21,7 +21,7 @@ impl CpuModel {
             for (shape, runs) in session.shapes.iter().zip(session.tables.rows(len)) {
                 let content = block(shape);
                 for run in runs {
-                    if let Access::Write(block) = run.block {
+                    if let BlockAccess::Write(block) = run.block {
                         block.bytes_mut().copy_from_slice(&content);
                     }
                 }

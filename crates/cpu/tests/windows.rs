@@ -1,0 +1,49 @@
+//! A layer with a window keeps what its window needs, counted.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at its first surprise")]
+
+use conformance::{Made, Random, tiny_config, tiny_model};
+use cpu::{Cpu, Options};
+use program::{CacheOptions, CacheType, Executor, MemoryOptions, Outputs, Sequence, Step, StepOut};
+use quant::GgmlType;
+
+/// Bytes of one block of one layer: 256 positions of 2 heads, keys and values of 16 in f16.
+const BLOCK: u64 = 256 * 2 * 2 * 16 * 2;
+
+/// Of two layers the first sees 24 positions: it holds one block, or two where the window or the chunk crosses into the
+/// next one, however long the context is.
+#[test]
+fn a_window_bounds_the_cache() {
+    let cpu = Cpu::new(&Options { threads: Some(2), ..Options::default() });
+    let program = tiny_model(&tiny_config("gemma3", 64, false), GgmlType::Q8_0);
+    assert_eq!(
+        program.caches.iter().map(|c| c.kind.window()).collect::<Vec<_>>(),
+        [Some(24), None]
+    );
+    let model = Made::new(&cpu, &program, 3).tested;
+    let cache = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: 2048 };
+    let session = model.open(&cache).unwrap();
+    let tokens = Random::new(1).tokens(2048, 97);
+    let mut most = 0;
+    for chunk in tokens.chunks(100) {
+        let sequence =
+            Sequence { session, tokens: chunk, outputs: Outputs::NONE, prompt: None, rows: &[] };
+        model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single).unwrap();
+        most = most.max(model.cache_bytes(session).unwrap());
+        let len = model.len(session).unwrap();
+        model.commit(session, len).unwrap();
+        let full = len.div_ceil(256) as u64;
+        let held = model.cache_bytes(session).unwrap() / BLOCK - full;
+        assert!(held <= 2, "{held} blocks of the window at {len} positions");
+    }
+    assert_eq!(model.cache_bytes(session).unwrap(), (8 + 1) * BLOCK);
+    let options = MemoryOptions { cache, sessions: 1, chunk: 100 };
+    let foretold = cpu.memory(&program, &options).unwrap().cache;
+    assert!(most <= foretold && foretold <= most + BLOCK, "{foretold} foretold, {most} taken");
+
+    // rows within the window can still be cut, earlier ones have to be computed again
+    assert_eq!(model.truncate(session, 2048).unwrap(), 2048);
+    assert_eq!(model.truncate(session, 1900).unwrap(), 1900);
+    assert_eq!(model.truncate(session, 1700).unwrap(), 0);
+    assert_eq!((model.len(session).unwrap(), model.cache_bytes(session).unwrap()), (0, 0));
+}
