@@ -10,7 +10,7 @@ use program::{CacheId, Rope, Router, Rows, Score, ValueId, WeightId};
 use crate::geometry::TILE_ROWS;
 
 pub(crate) use buffers::{BufferId, BufferSpec, Buffers};
-pub(crate) use latent::{ExpandPhase, LatentInputs, LatentPhase, Part};
+pub(crate) use latent::{ExpandPhase, HeadColumns, LatentInputs, LatentPhase};
 
 /// `[rows, cols]` of a value, `cols` dense. Which buffer it lies in, [`Buffers`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

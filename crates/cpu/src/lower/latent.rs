@@ -5,8 +5,8 @@ use program::{LatentAttention, Node, Op, Result, ValueId};
 use super::Lowering;
 use crate::mla::MlaDims;
 use crate::plan::{
-    AttentionPhase, Cached, ExpandPhase, LatentInputs, LatentPhase, NewRows, Norm, Operand, Part,
-    Phase,
+    AttentionPhase, Cached, ExpandPhase, HeadColumns, LatentInputs, LatentPhase, NewRows, Norm,
+    Operand, Phase,
 };
 
 /// Which of the op's inputs is the latent.
@@ -112,17 +112,17 @@ impl Lowering<'_> {
     }
 
     /// Where an input is: in what it is a slice of, if the slice is taken in.
-    fn part(&self, id: ValueId) -> Part {
+    fn part(&self, id: ValueId) -> HeadColumns {
         match self.writer(id) {
             Some(node @ Node { op: Op::Slice { start, .. }, .. })
                 if self.is_slice_of_latent(node) =>
             {
                 let step = self.program.value(node.inputs[0]).shape.dim;
-                Part { operand: self.operand(node.inputs[0]), start: *start, step }
+                HeadColumns { operand: self.operand(node.inputs[0]), start: *start, step }
             }
             _ => {
                 let step = self.program.value(id).shape.dim;
-                Part { operand: self.operand(id), start: 0, step }
+                HeadColumns { operand: self.operand(id), start: 0, step }
             }
         }
     }

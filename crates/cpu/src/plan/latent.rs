@@ -7,7 +7,7 @@ use crate::mla::MlaDims;
 
 /// Columns of an operand, for each head or for one: those of head `h` start at `start + h * step`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Part {
+pub(crate) struct HeadColumns {
     pub(crate) operand: Operand,
     pub(crate) start: usize,
     pub(crate) step: usize,
@@ -21,12 +21,12 @@ pub(crate) struct LatentInputs {
     pub(crate) rope: Option<usize>,
     pub(crate) up: LatentUp,
     pub(crate) dims: MlaDims,
-    pub(crate) q_nope: Part,
-    pub(crate) q_pe: Part,
-    pub(crate) c: Part,
+    pub(crate) q_nope: HeadColumns,
+    pub(crate) q_pe: HeadColumns,
+    pub(crate) c: HeadColumns,
     /// Applied to `c`.
     pub(crate) norm: Option<Norm>,
-    pub(crate) k_pe: Part,
+    pub(crate) k_pe: HeadColumns,
 }
 
 /// Norm and rotation, cache write and attention over cached latents.

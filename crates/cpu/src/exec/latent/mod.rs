@@ -24,7 +24,7 @@ use kernels::{Isa, Kernel};
 use super::{Exec, Scratch, SequenceRows, split};
 use crate::cache::{LatentCache, pairs};
 use crate::mla::MlaForm;
-use crate::plan::{LatentInputs, Operand, Part};
+use crate::plan::{HeadColumns, LatentInputs, Operand};
 use crate::pool::Worker;
 use crate::schedule::LoadedLatent;
 
@@ -116,7 +116,7 @@ impl<'a> Exec<'a> {
     }
 
     /// `len` numbers of a head's part of a row.
-    fn part(&self, part: Part, row: usize, head: usize, len: usize) -> &'a [f32] {
+    fn part(&self, part: HeadColumns, row: usize, head: usize, len: usize) -> &'a [f32] {
         let start = part.start + head * part.step;
         &self.row(part.operand, row)[start..start + len]
     }
