@@ -25,8 +25,8 @@ struct Case {
 
 impl Case {
     /// Rows that see the first of a block's positions.
-    fn new(shape: HeadShape, visible: Vec<u32>, seed: u64) -> Case {
-        let seen = visible.iter().map(|n| Seen::first(*n as usize)).collect();
+    fn new(shape: HeadShape, visible: impl IntoIterator<Item = u32>, seed: u64) -> Case {
+        let seen = visible.into_iter().map(|n| Seen::first(n as usize)).collect();
         Case::ranges(shape, seen, seed)
     }
 
@@ -384,7 +384,7 @@ fn a_row_that_saw_nothing_gives_zeros() {
 fn what_is_not_finite_stays_so_where_it_is_seen() {
     for v in ElemType::ALL {
         let shape = shape(32, 32, ElemType::F16, v);
-        let mut case = Case::new(shape, (1..=12).collect(), 4);
+        let mut case = Case::new(shape, 1..=12, 4);
         let mut poison = vec![0.5; 32];
         poison[7] = f32::INFINITY;
         shape.store_value(&mut case.values, 6, &poison);

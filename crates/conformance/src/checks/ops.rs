@@ -208,7 +208,7 @@ fn attention_program(r: &Recorder, case: &Case, scale: f32) -> Result<ValueId> {
     r.attention("attn", Attention::causal(cache, rope, scale), &qkv)
 }
 
-/// A prompt, then a chunk, then single tokens, past the 256 positions that caches hold in one block.
+/// A prompt, then a chunk, then single tokens, past the positions that caches hold in one block.
 pub(super) fn fed_in_pieces(
     executor: &dyn Executor,
     bound: f64,

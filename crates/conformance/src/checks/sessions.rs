@@ -8,7 +8,7 @@ use quant::GgmlType;
 use crate::made::{EXACT, all_logits, feed};
 use crate::{Made, Random, assert_same_bits, tiny_config, tiny_model};
 
-/// Long enough to cross the 256 positions that caches hold in one block.
+/// Long enough to cross the positions that caches hold in one block.
 const LONG: usize = 300;
 
 fn model(executor: &dyn Executor, ty: GgmlType) -> Box<dyn Model> {

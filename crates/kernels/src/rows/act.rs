@@ -69,7 +69,7 @@ pub enum Gated {
 }
 
 /// `-2 sqrt(2 / pi)`: [`Unary::Gelu`] is `x / (1 + exp(x * (GELU_LINEAR + GELU_CUBIC x^2)))`.
-const GELU_LINEAR: f32 = -1.595_769_1;
+const GELU_LINEAR: f32 = -1.595_769;
 /// `GELU_LINEAR * 0.044715`.
 const GELU_CUBIC: f32 = -7.135_481_6e-2;
 
