@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context as _;
-use engine::ModelFormat;
+use engine::{DEFAULT_CHUNK, ModelFormat};
 use gguf::Gguf;
 use models::{GgufWeights, LoadedModel, ModelConfig};
 use planner::{Executed, Rates, WantedRates};
@@ -43,6 +43,8 @@ pub(crate) struct LoadOptions {
     /// Whether the machine's ceilings are wanted, and the rates of the model's types: the chunk of prompts depends on
     /// them. They are measured before the weights take their memory. Without, rates that are known are used.
     pub(crate) ceilings: bool,
+    /// Most tokens of a prompt per pass, if that is asked for.
+    pub(crate) chunk: Option<usize>,
 }
 
 /// Open a model file, all its shards.
@@ -106,11 +108,11 @@ pub(crate) fn model(
     let LoadedModel { config, program, notes } = models::load(gguf).context("reading the model")?;
     notes.iter().for_each(|note| ui::warn(note));
     let cache = cache(&config);
-    memory::check_fit(&program, &cache, memory::available())?;
-
     let &ExecutorArgs { executor: kind, isa, mla, .. } = executor;
     let chosen = ExecutorOptions { kind, threads: options.threads, isa, mla };
     let executor = chosen.start();
+    let chunk = options.chunk.unwrap_or(DEFAULT_CHUNK);
+    let needs = memory::check_fit(&*executor, &program, &cache, chunk, memory::available())?;
     let ceilings = if options.ceilings { ceilings::kept_or_measured(&*executor) } else { None };
     let rates = if options.ceilings {
         let wanted = Executed::of(&program, cache.k, cache.v).wanted();
@@ -134,7 +136,7 @@ pub(crate) fn model(
             describe(gguf, &config),
             units::bytes(gguf.file_bytes()),
             cache.capacity,
-            units::bytes(program.cache_bytes(cache.capacity, &cache)),
+            units::bytes(needs.cache),
             cache.k.name(),
             cache.v.name(),
             executor.describe(),

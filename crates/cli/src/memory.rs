@@ -2,13 +2,16 @@
 
 use std::path::Path;
 
-use program::{CacheOptions, Program};
+use anyhow::Context as _;
+use program::{CacheOptions, Executor, MemoryNeeds, MemoryOptions, Program};
 
 use crate::exit::Failure;
 use crate::units;
 
-/// Tables of the tokenizer, workspace of a pass, code and stacks.
-pub(crate) const OVERHEAD: u64 = 150 << 20;
+/// Tables of the tokenizer, code and stacks.
+pub(crate) const OVERHEAD: u64 = 100 << 20;
+/// Workspace of a pass, where no executor tells it.
+pub(crate) const PASS: u64 = 50 << 20;
 
 /// Bytes this process may still take: the machine's free memory, cut by the limit of its control group.
 /// `None` where that cannot be told.
@@ -31,70 +34,109 @@ fn cgroup_room(root: &Path) -> Option<u64> {
     Some(max.saturating_sub(current.saturating_sub(cache)))
 }
 
-/// Refuse a model that would not fit, saying what to change.
+/// What `executor` needs for one session of `program`, its cache full.
 ///
 /// # Errors
-/// [`Failure::DoesNotFit`].
-pub(crate) fn check_fit(
+/// What the executor does not support.
+pub(crate) fn needs(
+    executor: &dyn Executor,
     program: &Program,
-    options: &CacheOptions,
-    available: Option<u64>,
-) -> Result<(), Failure> {
-    let Some(available) = available else { return Ok(()) };
-    let weights: u64 = program.weight_bytes();
-    let cache = program.cache_bytes(options.capacity, options);
-    let fixed = weights.saturating_add(OVERHEAD);
-    if fixed.saturating_add(cache) <= available {
-        return Ok(());
+    cache: &CacheOptions,
+    chunk: usize,
+) -> program::Result<MemoryNeeds> {
+    executor.memory(program, &MemoryOptions { cache: *cache, sessions: 1, chunk })
+}
+
+/// The most positions, in steps of 256 and below the capacity asked for, whose needs find `room`; 0 if none do.
+pub(crate) fn longest_context(
+    executor: &dyn Executor,
+    program: &Program,
+    cache: &CacheOptions,
+    chunk: usize,
+    room: u64,
+) -> usize {
+    let fits = |blocks: usize| {
+        let cache = CacheOptions { capacity: blocks * CONTEXT_STEP, ..*cache };
+        needs(executor, program, &cache, chunk).is_ok_and(|needs| needs.total() <= room)
+    };
+    // least number of steps that is too many
+    let (mut fit, mut too_many) = (0, cache.capacity.div_ceil(CONTEXT_STEP));
+    while fit + 1 < too_many {
+        let middle = fit + (too_many - fit) / 2;
+        if fits(middle) { fit = middle } else { too_many = middle }
     }
-    let room = available.saturating_sub(fixed);
-    let mut contexts = (256..options.capacity).step_by(256).rev();
-    let advice = match contexts.find(|n| program.cache_bytes(*n, options) <= room).unwrap_or(0) {
+    fit * CONTEXT_STEP
+}
+
+/// Contexts are advised in steps of so many positions.
+const CONTEXT_STEP: usize = 256;
+
+/// Refuse a model that would not fit, saying what to change; say what it needs if it does.
+///
+/// # Errors
+/// [`Failure::DoesNotFit`]; what the executor does not support.
+pub(crate) fn check_fit(
+    executor: &dyn Executor,
+    program: &Program,
+    cache: &CacheOptions,
+    chunk: usize,
+    available: Option<u64>,
+) -> anyhow::Result<MemoryNeeds> {
+    let needs = needs(executor, program, cache, chunk).context("counting the memory it needs")?;
+    let available = available.unwrap_or(u64::MAX);
+    let wanted = needs.total().saturating_add(OVERHEAD);
+    if wanted <= available {
+        return Ok(needs);
+    }
+    let room = available.saturating_sub(OVERHEAD);
+    let advice = match longest_context(executor, program, cache, chunk, room) {
         0 => "the weights alone do not fit: take a smaller model or a smaller quantization"
             .to_owned(),
         room => format!("try -c {room}, or -ctk q8_0 -ctv q8_0"),
     };
     let need = format!(
-        "{} (weights {}, cache {} for {} tokens)",
-        units::bytes(fixed.saturating_add(cache)),
-        units::bytes(weights),
-        units::bytes(cache),
-        options.capacity
+        "{} (weights {}, cache {} for {} tokens, workspace {})",
+        units::bytes(wanted),
+        units::bytes(needs.weights),
+        units::bytes(needs.cache),
+        cache.capacity,
+        units::bytes(needs.work),
     );
-    Err(Failure::DoesNotFit { need, available: units::bytes(available), advice })
+    Err(Failure::DoesNotFit { need, available: units::bytes(available), advice }.into())
 }
 
 #[cfg(test)]
 mod tests {
-    use program::{CacheKind, CacheSpec, CacheType, WeightSpec};
+    use conformance::{tiny_config, tiny_model};
+    use cpu::{Cpu, Options};
+    use program::CacheType;
 
     use super::*;
 
+    /// Of a model whose cache takes 512 bytes a position.
     fn advice(available: u64) -> Option<String> {
-        let kind = CacheKind::Heads { n_kv_heads: 8, key_dim: 128, value_dim: 128, window: None };
-        let program = Program {
-            weights: vec![WeightSpec {
-                name: "w".into(),
-                ty: quant::GgmlType::F32,
-                rows: 1 << 10,
-                cols: 1 << 10,
-            }],
-            caches: vec![CacheSpec { layer: 0, kind }],
-            ..Program::default()
-        };
-        let options = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: 1 << 20 };
-        assert_eq!(program.cache_bytes(1 << 20, &options), (1 << 20) * 4096);
-        match check_fit(&program, &options, Some(available)) {
-            Ok(()) => None,
-            Err(Failure::DoesNotFit { advice, .. }) => Some(advice),
-            Err(other) => panic!("{other}"),
+        let program = tiny_model(&tiny_config("qwen2", 256, true), quant::GgmlType::Q8_0);
+        let cpu = Cpu::new(&Options { threads: Some(1), ..Options::default() });
+        let cache = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: 1 << 20 };
+        match check_fit(&cpu, &program, &cache, 64, Some(available)) {
+            Ok(needs) => {
+                assert_eq!(needs.cache, program.cache_bytes(1 << 20, &cache));
+                None
+            }
+            Err(error) => match error.downcast() {
+                Ok(Failure::DoesNotFit { advice, .. }) => Some(advice),
+                other => panic!("{other:?}"),
+            },
         }
     }
 
     #[test]
     fn what_fits_passes_and_what_does_not_says_what_to_change() {
         assert_eq!(advice(5 << 30), None);
-        assert!(advice(1 << 30).unwrap().contains("-c 222720"), "{:?}", advice(1 << 30));
+        let shorter = advice(OVERHEAD + (512 << 20)).expect("a gigabyte of cache does not fit");
+        let digits = shorter.split_once("-c ").and_then(|(_, rest)| rest.split(',').next());
+        let context: u64 = digits.and_then(|n| n.parse().ok()).expect("a context is advised");
+        assert!(context.is_multiple_of(256) && (400_000..524_288).contains(&context), "{shorter}");
         assert!(advice(100 << 20).unwrap().contains("smaller"));
     }
 

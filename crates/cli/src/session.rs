@@ -57,6 +57,7 @@ impl SessionArgs {
             threads: self.threads.threads,
             verbose: self.verbose.verbose,
             ceilings: self.verbose.verbose || ui::stderr_is_terminal(),
+            chunk: self.cache.chunk,
         };
         let cache = |config: &models::ModelConfig| {
             self.cache.options(self.context.capacity(config.context_length))

@@ -90,7 +90,7 @@ fn keys_are_stable() {
         machine.int8_macs_per_second machine.barrier_seconds units context weights weights.type weights.bytes \
         weights.bytes_per_step weights.types weights.types.type weights.types.n_tensors weights.types.weights \
         weights.types.bytes cache cache.type cache.bytes_per_token cache.longest_context cache.types cache.types.type \
-        cache.types.bytes_per_token cache.types.longest_context prompts prompts.tokens prompts.read_seconds \
+        cache.types.bytes_per_token cache.types.longest_context memory prompts prompts.tokens prompts.read_seconds \
         prompts.int8_seconds prompts.f32_seconds prompts.barrier_seconds prompts.limit_seconds \
         prompts.expected_seconds prompts.binds prompts.tokens_per_second prompts.activation_bytes inflections \
         inflections.first inflections.second_untiled chunk chunk_measured steps steps.tokens steps.read_seconds \

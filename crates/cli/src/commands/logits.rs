@@ -61,6 +61,7 @@ impl Logits {
             threads: self.threads.threads,
             verbose: self.verbose.verbose,
             ceilings: false,
+            chunk: self.cache.chunk,
         };
         let loaded =
             load::model(&gguf, &self.executor, options, &|_| self.cache.options(capacity))?;

@@ -54,6 +54,7 @@ impl Perplexity {
             threads: self.threads.threads,
             verbose: self.verbose.verbose,
             ceilings: false,
+            chunk: self.cache.chunk,
         };
         let loaded = load::model(&gguf, &self.executor, options, &|_| cache)?;
         drop(gguf);

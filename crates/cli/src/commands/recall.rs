@@ -120,6 +120,7 @@ impl Recall {
             threads: self.threads.threads,
             verbose: self.verbose.verbose,
             ceilings: false,
+            chunk: self.cache.chunk,
         };
         let cache = |config: &models::ModelConfig| {
             self.cache.options(self.context.capacity(config.context_length))

@@ -134,7 +134,12 @@ impl Bench {
 
         let mut report = report::Report::new(self.output, out);
         for threads in self.thread_counts() {
-            let options = LoadOptions { threads, verbose: self.verbose.verbose, ceilings: false };
+            let options = LoadOptions {
+                threads,
+                verbose: self.verbose.verbose,
+                ceilings: false,
+                chunk: plan::all(&self.chunk).max(),
+            };
             let loaded = load::model(&gguf, &self.executor, options, &|_| cache)?;
             let program = loaded.model.program();
             let wanted = Executed::of(program, cache.k, cache.v).wanted();

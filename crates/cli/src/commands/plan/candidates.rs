@@ -1,5 +1,7 @@
 //! A model in one type of weights and one type of cache on a machine: counted, or in the article's closed form.
 
+use std::sync::Arc;
+
 use engine::DEFAULT_CHUNK;
 use models::{Mixture, ModelConfig};
 use planner::formula::{ModelShape, Roofline, Units};
@@ -76,6 +78,21 @@ impl Weights {
         }
     }
 
+    /// The type that goes by `name`: one of those compared, or what was asked for.
+    ///
+    /// # Errors
+    /// As [`choose`](Self::choose).
+    pub(super) fn named(
+        name: &str,
+        asked: Option<&str>,
+        subject: &Subject,
+        units: Units,
+    ) -> Result<Weights, Failure> {
+        let compared = Weights::compared(subject, units).into_iter();
+        let known = compared.into_iter().find(|weights| weights.name(subject) == name);
+        known.map_or_else(|| Weights::choose(asked, subject, units), Ok)
+    }
+
     /// Those to compare, most bits first; a file's own first of all.
     pub(super) fn compared(subject: &Subject, units: Units) -> Vec<Weights> {
         if units == Units::Article {
@@ -84,6 +101,18 @@ impl Weights {
         let file = subject.file.is_some().then_some(Weights::File);
         let mixtures = COMPARED.iter().filter_map(|name| Mixture::from_name(name));
         file.into_iter().chain(mixtures.map(Weights::Mixture)).collect()
+    }
+
+    /// The forward pass with such weights; none in the article's closed form.
+    ///
+    /// # Errors
+    /// A shape that no executor takes.
+    pub(super) fn program(self, subject: &Subject) -> anyhow::Result<Option<Arc<Program>>> {
+        match self {
+            Weights::Mixture(mixture) => subject.program(mixture).map(Some),
+            Weights::File => Ok(subject.file.as_ref().map(|(_, program)| Arc::clone(program))),
+            Weights::Bits(_) => Ok(None),
+        }
     }
 
     /// As people name it.
@@ -120,11 +149,7 @@ pub(super) fn candidates(
     target: &Target,
     chunk: Option<u64>,
 ) -> anyhow::Result<Vec<ModelVariant>> {
-    let program = match (weights, &subject.file) {
-        (Weights::Mixture(mixture), _) => Some(subject.program(mixture)?),
-        (Weights::File, file) => file.as_ref().map(|(_, program)| program.clone()),
-        (Weights::Bits(_), _) => None,
-    };
+    let program = weights.program(subject)?;
     let candidate = |&cache: &Cache| {
         let estimate = match (&program, weights) {
             (Some(program), _) => counted(program, cache, target, chunk)?,

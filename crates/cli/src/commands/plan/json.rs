@@ -61,6 +61,11 @@ pub(super) fn report(r: &Report<'_>) -> Value {
             "longest_context": plan.longest_context,
             "types": caches.collect::<Vec<_>>(),
         },
+        "memory": r.needs.map(|needs| json!({
+            "weight_bytes": needs.weights,
+            "cache_bytes": needs.cache,
+            "work_bytes": needs.work,
+        })),
         "prompts": plan.prompts.iter().map(|point| self::point(point, point.prompt_rate())).collect::<Vec<_>>(),
         "inflections": { "first": plan.turns.first, "second_untiled": plan.turns.second },
         "chunk": r.chunk,

@@ -14,17 +14,21 @@ mod values;
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use anyhow::Context as _;
+use engine::DEFAULT_CHUNK;
 use planner::formula::Units;
 use planner::goal::{Answer, Goals, Miss, solve};
 use planner::{Lengths, ModelVariant, WhatIf, devices, what_if};
+use program::{CacheOptions, Executor, MemoryNeeds, Program};
 
 use self::candidates::{CACHES, Cache, Weights};
 use self::subject::Subject;
 use self::target::{Target, TargetArgs};
 use crate::args::{CacheArgs, MODEL_VARIABLE};
 use crate::exit::Failure;
-use crate::{load, picture, ui, units};
+use crate::{load, memory, picture, ui, units};
 
 /// Say what a model takes and how fast it can be at most, without running it
 ///
@@ -102,6 +106,8 @@ struct Report<'a> {
     candidates: Vec<ModelVariant>,
     /// What they come to.
     caches: Vec<CacheRow>,
+    /// What this machine's executor would take, if it is this machine that is planned for.
+    needs: Option<MemoryNeeds>,
     what_if: Vec<WhatIf>,
     goals: Option<(Goals, Answer)>,
 }
@@ -111,6 +117,42 @@ struct CacheRow {
     bytes_per_token: f64,
     longest_context: Option<u64>,
 }
+
+/// A model on this machine, whose executor tells how much memory it takes. For others it is theory: weights as the file
+/// has them, caches without what blocks add.
+struct Here<'a> {
+    executor: &'a dyn Executor,
+    program: Arc<Program>,
+    context: u64,
+}
+
+impl Here<'_> {
+    fn cache(Cache { k, v }: Cache, capacity: u64) -> CacheOptions {
+        CacheOptions { k, v, capacity: usize::try_from(capacity).unwrap_or(usize::MAX) }
+    }
+
+    fn chunk(candidate: &ModelVariant) -> usize {
+        let chunk = candidate.estimate.chunk().and_then(|chunk| usize::try_from(chunk).ok());
+        chunk.unwrap_or(DEFAULT_CHUNK)
+    }
+
+    /// At the context that is planned for.
+    fn needs(&self, candidate: &ModelVariant, types: Cache) -> anyhow::Result<MemoryNeeds> {
+        let (cache, chunk) = (Here::cache(types, self.context), Here::chunk(candidate));
+        let needs = memory::needs(self.executor, &self.program, &cache, chunk);
+        needs.context("counting the memory it needs")
+    }
+
+    /// The most positions in steps of 256 that `memory` holds.
+    fn longest(&self, candidate: &ModelVariant, types: Cache, memory: f64) -> u64 {
+        let room = (memory as u64).saturating_sub(memory::OVERHEAD);
+        let (cache, chunk) = (Here::cache(types, LONGEST), Here::chunk(candidate));
+        memory::longest_context(self.executor, &self.program, &cache, chunk, room) as u64
+    }
+}
+
+/// No context is looked at beyond this.
+const LONGEST: u64 = 1 << 24;
 
 impl Plan {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -169,25 +211,37 @@ impl Plan {
             (Some(_), None) => all(caches)?,
         };
         let answer = goals.and_then(|goals| Some((goals, solve(&choice, &goals)?)));
-        let (chosen, caches) = match &answer {
+        let (chosen, caches, types) = match &answer {
             Some((_, answer)) => {
                 let chosen = choice[answer.index].clone();
                 let same = choice.iter().filter(|c| c.weights == chosen.weights).cloned();
-                let same = same.collect();
-                (chosen, same)
+                let same: Vec<_> = same.collect();
+                (chosen, same, caches.to_vec())
             }
             None => {
                 let weights = Weights::choose(self.weights.as_deref(), subject, units)?;
                 let mut caches = vec![own];
                 caches.extend(CACHES.into_iter().filter(|cache| *cache != own));
                 let all = with(weights, &caches)?;
-                (all[0].clone(), all)
+                (all[0].clone(), all, caches)
             }
         };
-        let cache_row = |candidate: &ModelVariant| CacheRow {
+        let weights = Weights::named(&chosen.weights, self.weights.as_deref(), subject, units)?;
+        let here = target.executor.as_deref().zip(weights.program(subject)?);
+        let here = here.map(|(executor, program)| Here { executor, program, context });
+        let cache_row = |(candidate, types): (&ModelVariant, &Cache)| CacheRow {
             cache: candidate.cache.clone(),
             bytes_per_token: candidate.estimate.cache_bytes_per_token(),
-            longest_context: room.map(|room| candidate.estimate.longest_context(room)),
+            longest_context: match (&here, target.memory) {
+                (Some(here), Some(memory)) => Some(here.longest(candidate, *types, memory)),
+                _ => room.map(|room| candidate.estimate.longest_context(room)),
+            },
+        };
+        let rows = caches.iter().zip(&types).map(cache_row).collect();
+        let at = caches.iter().position(|candidate| candidate.cache == chosen.cache);
+        let needs = match (&here, at) {
+            (Some(here), Some(at)) => Some(here.needs(&chosen, types[at])?),
+            _ => None,
         };
         Ok(Report {
             subject,
@@ -199,7 +253,8 @@ impl Plan {
             chunk: chosen.estimate.chunk(),
             chunk_measured: self.cache.chunk.is_none() && chosen.estimate.best_chunk().is_some(),
             context,
-            caches: caches.iter().map(cache_row).collect(),
+            caches: rows,
+            needs,
             candidates: caches,
             what_if: what_if(&all(&CACHES)?, room, context),
             goals: answer,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use planner::formula::{ModelShape, Roofline, Units};
 use planner::{Machine, Rates, devices};
-use program::Ceilings;
+use program::{Ceilings, Executor};
 
 use super::values::{self, Amount};
 use crate::args::ThreadArgs;
@@ -53,6 +53,8 @@ pub(super) struct Target {
     bandwidth: Option<f64>,
     /// Multiply-adds per second of every kind.
     macs: Option<f64>,
+    /// What runs models on it: on this machine.
+    pub(super) executor: Option<Box<dyn Executor>>,
 }
 
 enum Figures {
@@ -91,6 +93,7 @@ impl TargetArgs {
                 }),
                 bandwidth: None,
                 macs: None,
+                executor: None,
             },
             _ => this_machine(self.threads.threads, units)?,
         };
@@ -131,6 +134,7 @@ fn of_device(name: &str, units: Units) -> anyhow::Result<Target> {
         }),
         bandwidth: None,
         macs: None,
+        executor: None,
     })
 }
 
@@ -151,6 +155,7 @@ fn this_machine(threads: Option<usize>, units: Units) -> anyhow::Result<Target> 
         figures: Figures::Measured(ceilings, options.n_threads()),
         bandwidth: None,
         macs: None,
+        executor: Some(executor),
     })
 }
 
@@ -159,7 +164,7 @@ impl Target {
     /// none of those.
     pub(super) fn room(&self) -> Option<f64> {
         let reserved = match self.units {
-            Units::Decimal => memory::OVERHEAD as f64,
+            Units::Decimal => (memory::OVERHEAD + memory::PASS) as f64,
             Units::Article => 0.0,
         };
         self.memory.map(|memory| memory - reserved)

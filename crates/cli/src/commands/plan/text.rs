@@ -130,6 +130,15 @@ fn facts(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     )?;
     let per_token = r.caches.iter().map(|c| format!("{} {}", size(r, c.bytes_per_token), c.cache));
     writeln!(out, "cache       per token: {}", per_token.collect::<Vec<_>>().join(", "))?;
+    if let Some(needs) = r.needs {
+        let [total, weights, cache, work] = [needs.total(), needs.weights, needs.cache, needs.work]
+            .map(|bytes| size(r, bytes as f64));
+        writeln!(
+            out,
+            "memory      {total} here: weights {weights} as packed, cache {cache} for {} tokens, workspace {work}",
+            thousands(r.context)
+        )?;
+    }
     let room = r.target.memory.map_or("memory not known: give --memory".into(), |memory| {
         format!("longest in {}", size(r, memory))
     });
