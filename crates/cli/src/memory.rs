@@ -113,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    /// Of a model whose cache takes 512 bytes a position.
+    /// Of a model whose cache takes 1024 bytes a position.
     fn advice(available: u64) -> Option<String> {
         let program = tiny_model(&tiny_config("qwen2", 256, true), quant::GgmlType::Q8_0);
         let cpu = Cpu::new(&Options { threads: Some(1), ..Options::default() });

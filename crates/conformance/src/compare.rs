@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use program::{Model, Outputs, Sequence, Step, Trace, ValueId};
+use program::{Executor, Model, Outputs, Sequence, Step, Trace, ValueId, Variation};
 use quant::GgmlType;
 
 use crate::made::EXACT;
@@ -41,6 +41,15 @@ pub fn bound(ty: GgmlType) -> f64 {
 pub fn assert_close(found: &[f32], want: &[f32], bound: f64, what: &str) {
     let nmse = nmse(found, want);
     assert!(nmse <= bound, "{what}: NMSE {nmse:.3e}, allowed {bound:.0e}");
+}
+
+/// Panic unless logits of the same tokens in other steps are alike: to the bit if the executor promises so.
+pub(crate) fn assert_alike(executor: &dyn Executor, found: &[f32], want: &[f32], what: &str) {
+    if executor.promises().cover(&[Variation::Again, Variation::Cuts]) {
+        assert_same_bits(found, want, what);
+    } else {
+        assert_close(found, want, 1e-6, what);
+    }
 }
 
 /// Panic unless both are the same to the bit.

@@ -1,12 +1,13 @@
 //! The oracle passes its own suite, and agrees with another program's logits.
 
 use conformance::golden::{self, Case, Outcome, golden_case};
-use conformance::{CHECKS, EVERY_CUT, EXPERTS, Family, LATENT, PARTS, WINDOWS};
+use conformance::{EVERY_CUT, EXPERTS, Family, LATENT, MEANING, PARTS, SAME_BITS, WINDOWS};
 use program::interpreter::Interpreter;
 
 #[test]
 fn suite() {
-    conformance::run(&Interpreter, CHECKS);
+    conformance::run(&Interpreter, MEANING);
+    conformance::run(&Interpreter, SAME_BITS);
 }
 
 #[test]

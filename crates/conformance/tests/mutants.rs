@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
-use conformance::CHECKS;
+use conformance::{MEANING, SAME_BITS};
 use program::interpreter::Interpreter;
 use program::{
     CacheOptions, Error, Executor, LogitRows, MemoryNeeds, MemoryOptions, Model, Op, Program,
@@ -26,6 +26,8 @@ enum Fault {
     SharesFork,
     /// A failed step leaves the rows of its first sequence.
     HalfSteps,
+    /// No fault: as above, and it says so.
+    PromisesNothing,
     /// Caches are allocated whole.
     CommitsCapacity,
     /// One sequence's error is the step's.
@@ -52,7 +54,11 @@ impl FaultyModel {
     fn spoil(&self, step: &Step<'_>, rows: &mut LogitRows) {
         let factor = match self.0 {
             Fault::Rounds => 1.001,
-            Fault::ChunkDependent if step.sequences[0].tokens.len() > 1 => 1.0 + f32::EPSILON,
+            Fault::ChunkDependent | Fault::PromisesNothing
+                if step.sequences[0].tokens.len() > 1 =>
+            {
+                1.0 + f32::EPSILON
+            }
             _ => return self.spoil_peaks(rows),
         };
         rows.logits.iter_mut().for_each(|x| *x *= factor);
@@ -76,7 +82,10 @@ impl Executor for Faulty {
     }
 
     fn promises(&self) -> Promises {
-        Promises::all()
+        match self.0 {
+            Fault::PromisesNothing => Promises::default(),
+            _ => Promises::all(),
+        }
     }
 
     fn load(
@@ -175,7 +184,8 @@ impl Model for FaultyModel {
 
 /// Whether the named check passes with this fault.
 fn passes(fault: Fault, check: &str) -> bool {
-    let check = CHECKS.iter().find(|c| c.name == check).expect("a check of this name");
+    let check =
+        MEANING.iter().chain(SAME_BITS).find(|c| c.name == check).expect("a check of this name");
     catch_unwind(AssertUnwindSafe(|| (check.run)(&Faulty(fault)))).is_ok()
 }
 
@@ -211,4 +221,15 @@ fn faults_are_caught() {
         missed.is_empty() && wrong.is_empty(),
         "missed {missed:?}, refused without a fault {wrong:?}"
     );
+}
+
+/// An executor whose bits depend on cuts passes, if it does not promise otherwise.
+#[test]
+fn what_is_not_promised_is_not_asked_for() {
+    let executor = Faulty(Fault::PromisesNothing);
+    let errors = MEANING.iter().filter(|check| check.name.starts_with("error/"));
+    conformance::run(&executor, &errors.copied().collect::<Vec<_>>());
+    conformance::run(&executor, SAME_BITS);
+    let asked = |faulty: &Faulty| SAME_BITS.iter().filter(|check| check.is_for(faulty)).count();
+    assert_eq!([asked(&executor), asked(&Faulty(Fault::None))], [0, SAME_BITS.len()]);
 }

@@ -2,7 +2,7 @@
 //! every instruction set this machine has.
 
 use conformance::golden::{self, Case, golden_case};
-use conformance::{CHECKS, EXPERTS, Family, PARTS, WINDOWS};
+use conformance::{EXPERTS, Family, MEANING, PARTS, SAME_BITS, WINDOWS};
 use cpu::{Cpu, Options};
 use kernels::Isa;
 use program::interpreter::Interpreter;
@@ -27,7 +27,12 @@ fn on_every_isa(test: impl Fn(&Cpu, &str)) {
 
 #[test]
 fn suite() {
-    on_every_isa(|cpu, _| conformance::run(cpu, CHECKS));
+    on_every_isa(|cpu, _| conformance::run(cpu, MEANING));
+}
+
+#[test]
+fn suite_of_same_bits() {
+    on_every_isa(|cpu, _| conformance::run(cpu, SAME_BITS));
 }
 
 #[test]

@@ -14,7 +14,7 @@ mod sessions;
 mod splits;
 mod windows;
 
-use program::Executor;
+use program::{Executor, Variation};
 
 /// One check of the suite.
 #[derive(Clone, Copy)]
@@ -23,103 +23,133 @@ pub struct Check {
     pub name: &'static str,
     /// Panics on a difference.
     pub run: fn(&dyn Executor),
+    /// What the executor must have promised to be asked for: its logits are compared to the bit.
+    pub relies_on: &'static [Variation],
 }
 
-/// The checks of dense programs, which every executor passes; the simplest first.
-pub static CHECKS: &[Check] = &[
-    Check { name: "op/embed", run: ops::embed },
-    Check { name: "op/rms_norm", run: ops::rms_norm },
-    Check { name: "op/linear", run: ops::linear },
-    Check { name: "op/elementwise", run: ops::elementwise },
-    Check { name: "op/attention", run: ops::attention },
-    Check { name: "op/attention_peaked", run: ops::attention_peaked },
-    Check { name: "op/attention_masks", run: scores::masks },
-    Check { name: "op/attention_scores", run: scores::each_field },
-    Check { name: "op/attention_shared", run: scores::shared },
-    Check { name: "op/attention_full", run: scores::full },
-    Check { name: "op/acts", run: acts::unary },
-    Check { name: "op/gates", run: acts::gates },
-    Check { name: "model/plain", run: models::plain },
-    Check { name: "model/half", run: models::half },
-    Check { name: "model/quantized", run: models::quantized },
-    Check { name: "model/rope_scaling", run: models::rope_scaling },
-    Check { name: "session/outputs", run: sessions::outputs },
-    Check { name: "session/chunks", run: sessions::chunks },
-    Check { name: "session/rollback", run: sessions::rollback },
-    Check { name: "session/fork", run: sessions::fork },
-    Check { name: "session/commit", run: sessions::commit },
-    Check { name: "session/replay", run: sessions::replay },
-    Check { name: "session/reuse", run: sessions::reuse },
-    Check { name: "session/together", run: sessions::together },
-    Check { name: "session/scores", run: scores::sessions },
-    Check { name: "cache/precision", run: caches::precision },
-    Check { name: "cache/memory", run: caches::memory },
-    Check { name: "lock/others_do_not_wait", run: locks::others_do_not_wait },
-    Check { name: "lock/changes_in_a_step", run: locks::changes_in_a_step },
-    Check { name: "result/beside", run: results::beside },
-    Check { name: "result/candidates", run: results::candidates_are_sorted },
-    Check { name: "result/hidden", run: results::hidden },
-    Check { name: "result/cache_types", run: results::cache_types },
-    Check { name: "error/step", run: errors::step },
-    Check { name: "error/session", run: errors::session },
-    Check { name: "error/non_finite", run: errors::non_finite },
-    Check { name: "error/load", run: errors::load },
+impl Check {
+    /// Whether the executor promised what this check relies on.
+    pub fn is_for(&self, executor: &dyn Executor) -> bool {
+        executor.promises().cover(self.relies_on)
+    }
+}
+
+const fn meaning(name: &'static str, run: fn(&dyn Executor)) -> Check {
+    Check { name, run, relies_on: &[] }
+}
+
+const fn same_bits(
+    name: &'static str,
+    run: fn(&dyn Executor),
+    relies_on: &'static [Variation],
+) -> Check {
+    Check { name, run, relies_on }
+}
+
+const AGAIN: &[Variation] = &[Variation::Again];
+const CUTS: &[Variation] = &[Variation::Again, Variation::Cuts];
+const MATES: &[Variation] = &[Variation::Again, Variation::BatchMates];
+const ALL: &[Variation] = &[Variation::Again, Variation::Cuts, Variation::BatchMates];
+
+/// The checks of what dense programs mean, which every executor passes; the simplest first.
+pub static MEANING: &[Check] = &[
+    meaning("op/embed", ops::embed),
+    meaning("op/rms_norm", ops::rms_norm),
+    meaning("op/linear", ops::linear),
+    meaning("op/elementwise", ops::elementwise),
+    meaning("op/attention", ops::attention),
+    meaning("op/attention_peaked", ops::attention_peaked),
+    meaning("op/attention_masks", scores::masks),
+    meaning("op/attention_scores", scores::each_field),
+    meaning("op/attention_shared", scores::shared),
+    meaning("op/attention_full", scores::full),
+    meaning("op/acts", acts::unary),
+    meaning("op/gates", acts::gates),
+    meaning("model/plain", models::plain),
+    meaning("model/half", models::half),
+    meaning("model/quantized", models::quantized),
+    meaning("model/rope_scaling", models::rope_scaling),
+    meaning("cache/precision", caches::precision),
+    meaning("cache/memory", caches::memory),
+    meaning("lock/others_do_not_wait", locks::others_do_not_wait),
+    meaning("error/step", errors::step),
+    meaning("error/session", errors::session),
+    meaning("error/non_finite", errors::non_finite),
+    meaning("error/load", errors::load),
+];
+
+/// The checks of dense programs in sessions, by those who promise the same bits.
+pub static SAME_BITS: &[Check] = &[
+    same_bits("session/outputs", sessions::outputs, CUTS),
+    same_bits("session/chunks", sessions::chunks, CUTS),
+    same_bits("session/rollback", sessions::rollback, CUTS),
+    same_bits("session/fork", sessions::fork, CUTS),
+    same_bits("session/commit", sessions::commit, CUTS),
+    same_bits("session/replay", sessions::replay, AGAIN),
+    same_bits("session/reuse", sessions::reuse, CUTS),
+    same_bits("session/together", sessions::together, MATES),
+    same_bits("session/scores", scores::sessions, ALL),
+    same_bits("lock/changes_in_a_step", locks::changes_in_a_step, ALL),
+    same_bits("result/beside", results::beside, ALL),
+    same_bits("result/candidates", results::candidates_are_sorted, AGAIN),
+    same_bits("result/hidden", results::hidden, ALL),
+    same_bits("result/cache_types", results::cache_types, ALL),
 ];
 
 /// The checks of programs whose attention has windows and soft caps.
 pub static WINDOWS: &[Check] = &[
-    Check { name: "model/windows", run: windows::models },
-    Check { name: "session/windows", run: windows::sessions },
-    Check { name: "session/windows_left", run: windows::left_behind },
+    meaning("model/windows", windows::models),
+    same_bits("session/windows", windows::sessions, ALL),
+    same_bits("session/windows_left", windows::left_behind, ALL),
 ];
 
 /// The checks of programs with mixtures of experts.
 pub static EXPERTS: &[Check] = &[
-    Check { name: "op/row_gate", run: experts::row_gate },
-    Check { name: "op/route", run: experts::route },
-    Check { name: "op/route_ties", run: experts::route_ties },
-    Check { name: "op/experts", run: experts::experts },
-    Check { name: "op/experts_gates", run: experts::gates },
-    Check { name: "op/experts_uneven", run: experts::experts_uneven },
-    Check { name: "model/experts", run: experts::models },
-    Check { name: "session/experts", run: experts::sessions },
+    meaning("op/row_gate", experts::row_gate),
+    meaning("op/route", experts::route),
+    meaning("op/route_ties", experts::route_ties),
+    meaning("op/experts", experts::experts),
+    meaning("op/experts_gates", experts::gates),
+    meaning("op/experts_uneven", experts::experts_uneven),
+    meaning("model/experts", experts::models),
+    same_bits("session/experts", experts::sessions, ALL),
 ];
 
 /// The checks of programs with latent attention; its models have mixtures of experts too.
 pub static LATENT: &[Check] = &[
-    Check { name: "op/slice", run: latent::slice },
-    Check { name: "op/latent_attention", run: latent::attention },
-    Check { name: "op/latent_attention_peaked", run: latent::attention_peaked },
-    Check { name: "op/latent_attention_scores", run: latent::scores },
-    Check { name: "op/latent_attention_of_prompts", run: latent::prompts },
-    Check { name: "model/latent", run: latent::models },
-    Check { name: "session/latent", run: latent::sessions },
-    Check { name: "cache/latent", run: latent::cache },
+    meaning("op/slice", latent::slice),
+    meaning("op/latent_attention", latent::attention),
+    meaning("op/latent_attention_peaked", latent::attention_peaked),
+    meaning("op/latent_attention_scores", latent::scores),
+    same_bits("op/latent_attention_of_prompts", latent::prompts, CUTS),
+    meaning("model/latent", latent::models),
+    same_bits("session/latent", latent::sessions, ALL),
+    meaning("cache/latent", latent::cache),
 ];
 
 /// The checks of programs in parts, for executors of the same bits.
 pub static PARTS: &[Check] = &[
-    Check { name: "part/some_cuts", run: splits::some_cuts },
-    Check { name: "part/sessions", run: splits::sessions },
+    same_bits("part/some_cuts", splits::some_cuts, CUTS),
+    same_bits("part/sessions", splits::sessions, CUTS),
 ];
 
 /// Every cut of every tiny model: for the oracle, which loads fast.
-pub static EVERY_CUT: &[Check] = &[Check { name: "part/every_cut", run: splits::every_cut }];
+pub static EVERY_CUT: &[Check] = &[same_bits("part/every_cut", splits::every_cut, CUTS)];
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn names_are_unique() {
-        let all = [
-            super::CHECKS,
-            super::WINDOWS,
-            super::EXPERTS,
-            super::LATENT,
-            super::PARTS,
-            super::EVERY_CUT,
-        ]
-        .concat();
+        let all = [MEANING, SAME_BITS, WINDOWS, EXPERTS, LATENT, PARTS, EVERY_CUT].concat();
         let names: std::collections::HashSet<_> = all.iter().map(|c| c.name).collect();
         assert_eq!(names.len(), all.len());
+    }
+
+    #[test]
+    fn meaning_relies_on_no_promise() {
+        assert!(MEANING.iter().all(|check| check.relies_on.is_empty()));
+        assert!(SAME_BITS.iter().all(|check| !check.relies_on.is_empty()));
     }
 }

@@ -16,7 +16,6 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Context as _;
 use engine::DEFAULT_CHUNK;
 use planner::formula::Units;
 use planner::goal::{Answer, Goals, Miss, solve};
@@ -137,10 +136,9 @@ impl Here<'_> {
     }
 
     /// At the context that is planned for.
-    fn needs(&self, candidate: &ModelVariant, types: Cache) -> anyhow::Result<MemoryNeeds> {
+    fn needs(&self, candidate: &ModelVariant, types: Cache) -> program::Result<MemoryNeeds> {
         let (cache, chunk) = (Here::cache(types, self.context), Here::chunk(candidate));
-        let needs = memory::needs(self.executor, &self.program, &cache, chunk);
-        needs.context("counting the memory it needs")
+        memory::needs(self.executor, &self.program, &cache, chunk)
     }
 
     /// The most positions in steps of 256 that `memory` holds.
@@ -229,6 +227,8 @@ impl Plan {
         let weights = Weights::named(&chosen.weights, self.weights.as_deref(), subject, units)?;
         let here = target.executor.as_deref().zip(weights.program(subject)?);
         let here = here.map(|(executor, program)| Here { executor, program, context });
+        // what the executor does not run is planned in theory
+        let here = here.filter(|here| here.needs(&chosen, types[0]).is_ok());
         let cache_row = |(candidate, types): (&ModelVariant, &Cache)| CacheRow {
             cache: candidate.cache.clone(),
             bytes_per_token: candidate.estimate.cache_bytes_per_token(),

@@ -135,7 +135,7 @@ fn facts(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
             .map(|bytes| size(r, bytes as f64));
         writeln!(
             out,
-            "memory      {total} here: weights {weights} as packed, cache {cache} for {} tokens, workspace {work}",
+            "memory      {total} here: weights {weights}, cache {cache} at {} tokens, workspace {work}",
             thousands(r.context)
         )?;
     }
