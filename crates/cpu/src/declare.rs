@@ -204,7 +204,7 @@ mod tests {
                 ("work", foretold.work, taken.work),
             ] {
                 let ratio = foretold as f64 / taken as f64;
-                println!("{name} {width} {ty} {what}: {foretold} foretold, {taken} taken");
+                eprintln!("{name} {width} {ty} {what}: {foretold} foretold, {taken} taken");
                 if (ratio - 1.0).abs() > 0.02 {
                     off.push(format!("{name} {width} {ty} {what}: {ratio}"));
                 }

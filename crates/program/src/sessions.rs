@@ -162,7 +162,11 @@ mod tests {
             let others = scope.spawn(|| {
                 let found = sessions.find(a).expect("it is open");
                 assert_eq!((found.positions(), found.bytes()), (3, 24), "as before it was held");
-                sessions.with(b, |counter| Ok(counter.0 += 1)).expect("it is open");
+                let count = |counter: &mut Counter| {
+                    counter.0 += 1;
+                    Ok(())
+                };
+                sessions.with(b, count).expect("it is open");
                 sessions.close(a);
                 assert_eq!(sessions.find(a).map(drop), Err(Error::Session(a.0)));
                 sessions.open(Counter(0))

@@ -54,6 +54,9 @@ fn opened(model: &dyn Model, options: &CacheOptions, prompt: &[u32]) -> SessionI
     session
 }
 
+/// What is wrong, the tokens and what is asked of them, and whether an error says so.
+type Case = (&'static str, &'static [u32], Outputs, fn(&Error) -> bool);
+
 /// For every error that concerns one sequence: it has the error, its session goes on as if nothing had been, and the
 /// sequences before and after it have the bits they have alone.
 pub(super) fn beside(executor: &dyn Executor) {
@@ -63,7 +66,7 @@ pub(super) fn beside(executor: &dyn Executor) {
         let small = CacheOptions { capacity: 12, ..EXACT };
         let closed = model.open(&EXACT).expect("a session opens");
         model.close(closed);
-        let cases: [(&str, &[u32], Outputs, fn(&Error) -> bool); 6] = [
+        let cases: [Case; 6] = [
             ("unknown session", &[1], Outputs::LAST, |e| matches!(e, Error::Session(_))),
             ("unknown token", &[1, 97], Outputs::LAST, |e| {
                 matches!(e, Error::Token { token: 97, vocab_size: 97 })

@@ -133,6 +133,7 @@ impl<'a> Packing<'a> {
 }
 
 /// Rows of a matrix as the file has them.
+#[derive(Clone, Copy)]
 struct FileRows<'a> {
     bytes: &'a [u8],
     row_bytes: usize,
