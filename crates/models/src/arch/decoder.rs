@@ -28,7 +28,7 @@ pub(super) fn decoder(
     if let Some(bound) = c.logit_softcap {
         logits = r.act("output_softcap", Act::Softcap(bound), logits)?;
     }
-    Ok(vec![(OutputKind::Logits, logits)])
+    Ok(vec![(OutputKind::Logits, logits), (OutputKind::Hidden, h)])
 }
 
 /// A decoder block that is being recorded.
