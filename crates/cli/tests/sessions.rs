@@ -33,8 +33,7 @@ fn same_bits(a: &[f32], b: &[f32]) -> bool {
 /// those of a session that sees all of it for the first time.
 #[test]
 fn the_second_turn_computes_only_what_is_new() {
-    let model = model(2);
-    let mut chat = session(&model, 512);
+    let mut chat = session(&model(2), 512);
     let mut text = Random::new(1).tokens(2000, 97);
     let mut logits = feed(&mut chat, &text).logits.expect("not cancelled");
     let mut sampler = Sampler::new(SamplerOptions { seed: Some(3), ..SamplerOptions::default() })
@@ -48,8 +47,27 @@ fn the_second_turn_computes_only_what_is_new() {
     let second = feed(&mut chat, &text);
     assert!(second.computed < 100, "{} tokens computed", second.computed);
     assert_eq!(second.cached + second.computed, text.len());
-    let cold = feed(&mut session(&model, 512), &text);
+    // a model that has seen nothing: another session of this one would find the prefix
+    let cold = feed(&mut session(&model(2), 512), &text);
     assert_eq!(cold.computed, text.len());
+    assert!(same_bits(
+        &second.logits.expect("not cancelled"),
+        &cold.logits.expect("not cancelled")
+    ));
+}
+
+/// Two chats that begin with the same system prompt: the second computes what it does not share, to the same bits.
+#[test]
+fn chats_share_a_system_prompt() {
+    let shared = model(2);
+    let system = Random::new(4).tokens(900, 97);
+    let texts = [5, 6].map(|seed| [system.clone(), Random::new(seed).tokens(50, 97)].concat());
+    let mut first = session(&shared, 512);
+    feed(&mut first, &texts[0]);
+    let second = feed(&mut session(&shared, 512), &texts[1]);
+    assert_eq!((second.cached, second.computed), (768, 182), "whole blocks are shared");
+    let cold = feed(&mut session(&model(2), 512), &texts[1]);
+    assert_eq!((cold.cached, cold.computed), (0, 950));
     assert!(same_bits(
         &second.logits.expect("not cancelled"),
         &cold.logits.expect("not cancelled")

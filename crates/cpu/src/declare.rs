@@ -78,6 +78,9 @@ pub(crate) fn memory(
 /// Lengths of prompts that are looked at: so many parts of a chunk.
 const CHUNK_PARTS: usize = 8;
 
+/// Rotations number positions with 32 bits: beyond that no step is looked at.
+const MOST_POSITIONS: usize = u32::MAX as usize;
+
 /// The steps that fill a cache.
 struct Steps<'a> {
     schedule: &'a Schedule,
@@ -89,7 +92,7 @@ struct Steps<'a> {
 impl Steps<'_> {
     /// The greatest needs of a prompt's chunks and of steps of all sessions, at depths up to the whole capacity.
     fn of(&self, options: &MemoryOptions) -> Needs {
-        let capacity = options.cache.capacity.max(1);
+        let capacity = options.cache.capacity.clamp(1, MOST_POSITIONS);
         let chunk = options.chunk.clamp(1, capacity);
         let mut needs = self.step(&[SequenceRows { first_row: 0, n: chunk, start: 0 }], true);
         // how results are split depends on the depth, and ends where they find no room

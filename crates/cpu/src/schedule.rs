@@ -184,10 +184,17 @@ impl Schedule {
         self.phases.iter().filter_map(LoadedPhase::latent).flat_map(PackedLatent::all)
     }
 
-    /// Phases that run where nobody wants logits: all but the head, where that stands alone at the end.
+    /// Phases that run where nobody wants logits: all but the head, where that stands alone at the end and is handed
+    /// out as nothing else.
     pub(crate) fn without_head(&self) -> usize {
+        let value = |operand: &Operand| operand.value;
+        let logits = self.logits.as_ref().map(value);
+        let mut others = self.hidden.iter().chain(&self.handed).map(value);
+        let only_logits = others.all(|other| Some(other) != logits);
         match self.phases.as_slice() {
-            [rest @ .., LoadedPhase::Linear(LoadedLinear { jobs, .. })] if matches!(jobs.as_slice(), [job] if job.is_head) => {
+            [rest @ .., LoadedPhase::Linear(LoadedLinear { jobs, .. })]
+                if only_logits && matches!(jobs.as_slice(), [job] if job.is_head) =>
+            {
                 rest.len()
             }
             all => all.len(),

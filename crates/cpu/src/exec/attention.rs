@@ -47,7 +47,7 @@ pub(crate) fn split_floats(
     workers: usize,
 ) -> usize {
     let (n_tiles, n_blocks) = extent(phase, shape, sequences);
-    let floats = n_tiles * n_blocks * shape.partial_floats();
+    let floats = n_tiles.saturating_mul(n_blocks).saturating_mul(shape.partial_floats());
     let split = n_blocks > 1 && n_tiles < 4 * workers && floats <= MAX_PARTIAL_FLOATS;
     if split { floats } else { 0 }
 }
