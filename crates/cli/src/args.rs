@@ -104,7 +104,7 @@ pub(crate) struct ExecutorArgs {
     #[arg(long, value_name = "NAME", value_parser = isa, hide = true)]
     pub(crate) isa: Option<kernels::Isa>,
     /// How DeepSeek's latent attention is computed: auto, expanded, compressed, absorbed, elided
-    #[arg(long, value_name = "FORM", value_parser = mla, default_value = "auto", hide = true)]
+    #[arg(long, value_name = "FORM", value_parser = mla, default_value = "auto")]
     pub(crate) mla: cpu::MlaChoice,
     #[command(flatten)]
     pub(crate) peers: PeerArgs,

@@ -1,7 +1,7 @@
 //! The CPU executor: lowers a program into few phases, packs its weights, runs steps on a team of threads.
 //!
-//! The way through: `lower.rs` (program to plan), `weights.rs` (file to panels), `model.rs` (sessions and steps),
-//! `exec/` (phases). Kernels come from the `kernels` crate, cache storage from `kv`.
+//! The way through: `lower.rs` (program to plan), `load.rs` (kernels and places), `weights/` (file to panels), `schedule.rs`
+//! (phases with what they own), `model.rs` (sessions and steps), `exec/` (phases at work). Kernels come from the `kernels` crate, cache storage from `kv`.
 
 mod cache;
 mod declare;

@@ -26,7 +26,7 @@ impl Attention {
 /// Attention over cached latents: [`Op::LatentAttention`](crate::Op::LatentAttention).
 #[derive(Clone, Debug, PartialEq)]
 pub struct LatentAttention {
-    /// The layer's cache: one head, keys of `r + dr`, values of 0.
+    /// The layer's cache, of the kind [`Latent`](crate::CacheKind::Latent).
     pub cache: CacheId,
     /// Rotation of all of q_pe and k_pe; `None` for none.
     pub rope: Option<Rope>,

@@ -183,7 +183,7 @@ pub struct StepStats {
 pub struct PhaseTime {
     /// What it computes, by its first output: `blk.3.attn_q`.
     pub name: String,
-    /// Kind of work: `linear`, `attention`, `embed`, `rows`.
+    /// Kind of work: `linear`, `attention`, `experts`, `embed`, `rows`.
     pub kind: &'static str,
     /// Wall time, waiting for the slowest thread included.
     pub elapsed: std::time::Duration,

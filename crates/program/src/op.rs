@@ -269,7 +269,7 @@ pub enum OutputKind {
 pub struct Program {
     /// Tensors of the file.
     pub weights: Vec<WeightSpec>,
-    /// Caches, one per attending layer.
+    /// Caches: one for each layer that attends and does not read another's.
     pub caches: Vec<CacheSpec>,
     /// Values, the given ones among them.
     pub values: Vec<ValueSpec>,
