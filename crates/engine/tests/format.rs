@@ -115,11 +115,12 @@ fn the_shared_vocabularies() {
         let file = Gguf::open(&path).unwrap();
         let tokenizer = match Tokenizer::from_gguf(file.metadata()) {
             Ok(tokenizer) => Arc::new(tokenizer),
-            // which vocabularies must load is for the tokenizer's tests to say
-            Err(error) => {
+            // the tokenizer's tests say why, and which must load
+            Err(error) if path.to_string_lossy().contains("gemma-4") => {
                 eprintln!("skipped: {}: {error}", path.display());
                 continue;
             }
+            Err(error) => panic!("{}: {error}", path.display()),
         };
         let template = ChatTemplate::from_gguf(file.metadata(), &tokenizer).unwrap();
         converse(&tokenizer, template, 60);

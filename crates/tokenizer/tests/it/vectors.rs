@@ -17,14 +17,22 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// What is wrong with some of the files, as loading tells it.
+const FAULTS: &[(&str, &str)] = &[
+    ("command-r", "1 of 253333 are no pairs of tokens"),
+    ("falcon", "28 of 256 byte values have no token"),
+    ("mpt", "2 of 50009 are no pairs of tokens"),
+    ("refact", "14 of 256 byte values have no token"),
+    ("starcoder", "14 of 256 byte values have no token"),
+];
+
 fn load(path: &Path) -> Tokenizer {
     let tokenizer = Tokenizer::from_gguf(Gguf::open(path).unwrap().metadata()).unwrap();
-    // merges that join no two tokens, bytes without a token: such faults these files have
-    let faulty = ["command-r", "falcon", "mpt", "refact", "starcoder"]
-        .iter()
-        .any(|name| path.to_string_lossy().contains(name));
+    let name = path.file_stem().unwrap().to_string_lossy();
+    let faults = FAULTS.iter().filter(|(file, _)| name.ends_with(file)).map(|(_, fault)| *fault);
     let warnings = tokenizer.warnings();
-    assert!(faulty || warnings.is_empty(), "{}: {warnings:?}", path.display());
+    let told = warnings.iter().zip(faults.clone()).all(|(warning, fault)| warning.contains(fault));
+    assert!(told && warnings.len() == faults.count(), "{}: {warnings:?}", path.display());
     tokenizer
 }
 
