@@ -38,7 +38,8 @@ pub(crate) struct Placed {
 /// # Errors
 /// [`program::Error::Weight`] if no kernel takes the type of one.
 pub(crate) fn place(program: &Program, plan: Plan, workshop: Workshop<'_>) -> Result<Placed> {
-    let Plan { phases, buffers, ropes, caches, logits, hidden, inputs, handed } = plan;
+    let Plan { phases, hidden_phase, buffers, ropes, caches, logits, hidden, inputs, handed } =
+        plan;
     let (mut arena, mut latent) = (0, 0);
     let Workshop { pool, tuning, mla } = workshop;
     let shares = || PhaseShares::new(pool.n());
@@ -86,8 +87,17 @@ pub(crate) fn place(program: &Program, plan: Plan, workshop: Workshop<'_>) -> Re
             }
         });
     }
-    let mut schedule =
-        Schedule { phases: loaded, buffers, ropes, caches, logits, hidden, inputs, handed };
+    let mut schedule = Plan {
+        phases: loaded,
+        hidden_phase,
+        buffers,
+        ropes,
+        caches,
+        logits,
+        hidden,
+        inputs,
+        handed,
+    };
     for (at, weight) in tables {
         // a table that is also a matrix of its own is kept once
         let alone = |job: &&PackedJob| job.matrices.len() == 1 && job.matrices[0].weight == weight;

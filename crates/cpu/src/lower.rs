@@ -54,6 +54,8 @@ struct Lowering<'a> {
     /// Nodes that the phases so far compute.
     settled: Vec<bool>,
     phases: Vec<Phase>,
+    /// See [`Plan::hidden_phase`].
+    hidden_phase: Option<usize>,
     ropes: Vec<program::Rope>,
     caches: Vec<Option<Cached>>,
     /// Values of the program, and those that lowering introduced.
@@ -69,6 +71,7 @@ impl<'a> Lowering<'a> {
             taken: vec![false; program.nodes.len()],
             settled: vec![false; program.nodes.len()],
             phases: Vec::new(),
+            hidden_phase: None,
             ropes: Vec::new(),
             caches: vec![None; program.caches.len()],
             n_values: program.values.len(),
@@ -96,12 +99,20 @@ impl<'a> Lowering<'a> {
             Op::Embed { table } => Phase::Embed { table: *table, out },
             Op::SelectRows => Phase::SelectRows { x: input(0), out },
             Op::RmsNorm { weight, eps } => {
-                if self.feeds_only_matrices(node) || self.is_norm_of_latent(node) {
-                    return Ok(());
-                }
                 let dim = program.value(node.inputs[0]).shape.dim;
                 let norm = Norm { weight: *weight, eps: *eps };
-                return self.row_op(RowOp::Norm { x: input(0), norm, dim, out });
+                let op = RowOp::Norm { x: input(0), norm, dim, out };
+                if self.feeds_only_matrices(node) {
+                    if self.uses.is_output(node.output) {
+                        self.hidden_phase = Some(self.phases.len());
+                        self.phases.push(Phase::Rows(vec![op]));
+                    }
+                    return Ok(());
+                }
+                if self.is_norm_of_latent(node) {
+                    return Ok(());
+                }
+                return self.row_op(op);
             }
             Op::Act(act) => {
                 return self.row_op(RowOp::Act { act: unary(*act), x: input(0), out });
@@ -180,8 +191,9 @@ impl<'a> Lowering<'a> {
     }
 
     fn row_op(&mut self, op: RowOp) -> Result<()> {
+        let closed = self.hidden_phase.is_some_and(|phase| phase + 1 == self.phases.len());
         match self.phases.last_mut() {
-            Some(Phase::Rows(ops)) if ops[0].out().rows == op.out().rows => ops.push(op),
+            Some(Phase::Rows(ops)) if !closed && ops[0].out().rows == op.out().rows => ops.push(op),
             _ => self.phases.push(Phase::Rows(vec![op])),
         }
         Ok(())
@@ -199,11 +211,13 @@ impl<'a> Lowering<'a> {
         self.settled.clone_from(&self.taken);
     }
 
-    /// Whether a norm over whole rows is read by linear layers and experts alone, which then norm on their own.
+    /// Whether a norm over whole rows is read by linear layers and experts alone, which then norm on their own; a step
+    /// that asks for it has a phase for that.
     fn feeds_only_matrices(&self, node: &Node) -> bool {
         let whole_rows = self.program.value(node.output).shape.groups == 1;
         let matrix = |op: &Op| matches!(op, Op::Linear { .. } | Op::Experts { .. });
-        whole_rows && self.feeds_only(node, matrix)
+        let reads = |reader: usize| matrix(&self.program.nodes[reader].op);
+        whole_rows && self.uses.feeds_only_unasked(node.output, reads)
     }
 
     /// Whether some ops read what the node writes, and only such.
@@ -324,9 +338,10 @@ impl<'a> Lowering<'a> {
         let inputs: Vec<Operand> = self.program.inputs.iter().map(|id| self.operand(*id)).collect();
         let outputs = self.program.outputs.iter().filter(|(kind, _)| *kind == OutputKind::Rows);
         let handed = outputs.map(|(_, id)| self.operand(*id)).collect();
-        let (phases, ropes, caches) = (self.phases, self.ropes, self.caches);
+        let Lowering { phases, hidden_phase, ropes, caches, .. } = self;
         let buffers = Buffers::default();
-        let mut plan = Plan { phases, buffers, ropes, caches, logits, hidden, inputs, handed };
+        let mut plan =
+            Plan { phases, hidden_phase, buffers, ropes, caches, logits, hidden, inputs, handed };
         plan.buffers = Buffers::assign(&plan);
         debug_assert_eq!(plan.check(), Ok(()));
         plan

@@ -235,10 +235,12 @@ pub(crate) enum Cached {
     Latent { rank: usize, rope_dim: usize },
 }
 
-/// A lowered program.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Plan {
-    pub(crate) phases: Vec<Phase>,
+/// A lowered program: phases as they are lowered or, with their weights, as they are loaded.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Plan<P = Phase> {
+    pub(crate) phases: Vec<P>,
+    /// The phase that only hidden rows need, where the head norms on its own.
+    pub(crate) hidden_phase: Option<usize>,
     pub(crate) buffers: Buffers,
     /// Distinct rotations.
     pub(crate) ropes: Vec<Rope>,

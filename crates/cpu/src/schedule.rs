@@ -1,10 +1,9 @@
 //! The schedule of a step: phases in the order they run, each with its packed weights and work lists.
 
-use program::{CacheId, Program, Rope, WeightId};
+use program::{CacheId, Program, WeightId};
 
 use crate::plan::{
-    AttentionPhase, Buffers, Cached, ExpandPhase, ExpertsPhase, Job, LatentPhase, Norm, Operand,
-    RowOp,
+    AttentionPhase, ExpandPhase, ExpertsPhase, Job, LatentPhase, Norm, Operand, Plan, RowOp,
 };
 use crate::pool::PhaseShares;
 use crate::weights::{HeadMatrix, PackedJob, PackedLatent, PackedMatrix, Table};
@@ -156,22 +155,8 @@ impl LoadedPhase {
     }
 }
 
-/// What a step runs.
-pub(crate) struct Schedule {
-    pub(crate) phases: Vec<LoadedPhase>,
-    pub(crate) buffers: Buffers,
-    /// Distinct rotations.
-    pub(crate) ropes: Vec<Rope>,
-    /// What each cache of the program keeps; `None` for one that no phase uses.
-    pub(crate) caches: Vec<Option<Cached>>,
-    pub(crate) logits: Option<Operand>,
-    /// What the head reads, if the program yields it.
-    pub(crate) hidden: Option<Operand>,
-    /// What the caller gives, in the order of the program's inputs.
-    pub(crate) inputs: Vec<Operand>,
-    /// What the caller receives whole: the outputs of kind `Rows`, in their order.
-    pub(crate) handed: Vec<Operand>,
-}
+/// What a step runs: a plan whose phases own what they work with.
+pub(crate) type Schedule = Plan<LoadedPhase>;
 
 impl Schedule {
     /// Every matrix in the arena.
@@ -184,9 +169,9 @@ impl Schedule {
         self.phases.iter().filter_map(LoadedPhase::latent).flat_map(PackedLatent::all)
     }
 
-    /// Phases that run where nobody wants logits: all but the head, where that stands alone at the end and is handed
-    /// out as nothing else.
-    pub(crate) fn without_head(&self) -> usize {
+    /// The output head, where it stands alone at the end and its value is handed out as logits only: a step that asks
+    /// for none can do without it.
+    pub(crate) fn head_phase(&self) -> Option<usize> {
         let value = |operand: &Operand| operand.value;
         let logits = self.logits.as_ref().map(value);
         let mut others = self.hidden.iter().chain(&self.handed).map(value);
@@ -195,9 +180,9 @@ impl Schedule {
             [rest @ .., LoadedPhase::Linear(LoadedLinear { jobs, .. })]
                 if only_logits && matches!(jobs.as_slice(), [job] if job.is_head) =>
             {
-                rest.len()
+                Some(rest.len())
             }
-            all => all.len(),
+            _ => None,
         }
     }
 

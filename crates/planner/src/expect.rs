@@ -145,7 +145,7 @@ impl Executed {
         let counted = |node: usize| program.nodes[node].op.facts().counted;
         let taken_in = |norm: ValueId| {
             program.value(norm).shape.groups == 1
-                && uses.feeds_only(norm, |node| {
+                && uses.feeds_only_unasked(norm, |node| {
                     matches!(counted(node), Counted::Matrices | Counted::Experts { .. })
                 })
         };

@@ -1,6 +1,6 @@
 //! [`Uses`]: who writes and who reads each value of a program.
 
-use crate::{Op, Program, ValueId};
+use crate::{Op, OutputKind, Program, ValueId};
 
 /// The writers and readers of a program's values. Views are looked through: they give another name to a value, and what
 /// reads them reads its root.
@@ -12,8 +12,19 @@ pub struct Uses {
     roots: Vec<ValueId>,
     /// By root: the nodes that read it, in order, one that reads it twice standing twice.
     readers: Vec<Vec<usize>>,
-    /// By root: whether it is handed out.
-    outputs: Vec<bool>,
+    /// By root.
+    outputs: Vec<HandedOut>,
+}
+
+/// Whether a step's caller gets a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum HandedOut {
+    #[default]
+    Never,
+    /// Where a step asks for it, which is seldom: hidden rows.
+    Asked,
+    /// What programs are run for.
+    Always,
 }
 
 impl Uses {
@@ -24,7 +35,7 @@ impl Uses {
             writers: vec![None; n],
             roots: (0..n as u32).map(ValueId).collect(),
             readers: vec![Vec::new(); n],
-            outputs: vec![false; n],
+            outputs: vec![HandedOut::Never; n],
         };
         for (index, node) in program.nodes.iter().enumerate() {
             uses.writers[node.output.0 as usize] = Some(index);
@@ -37,9 +48,13 @@ impl Uses {
                 uses.readers[root.0 as usize].push(index);
             }
         }
-        for (_, output) in &program.outputs {
-            let root = uses.root(*output);
-            uses.outputs[root.0 as usize] = true;
+        for (kind, output) in &program.outputs {
+            let handed = match kind {
+                OutputKind::Hidden => HandedOut::Asked,
+                OutputKind::Logits | OutputKind::Rows => HandedOut::Always,
+            };
+            let known = &mut uses.outputs[uses.roots[output.0 as usize].0 as usize];
+            *known = handed.max(*known);
         }
         uses
     }
@@ -61,7 +76,7 @@ impl Uses {
 
     /// Whether the value, or a view of its root, is an output of the program.
     pub fn is_output(&self, id: ValueId) -> bool {
-        self.outputs[self.root(id).0 as usize]
+        self.outputs[self.root(id).0 as usize] != HandedOut::Never
     }
 
     /// The only node that reads the value, if there is exactly one and the value is no output.
@@ -74,8 +89,15 @@ impl Uses {
 
     /// Whether something reads the value, and nothing but such nodes.
     pub fn feeds_only(&self, id: ValueId, such: impl Fn(usize) -> bool) -> bool {
+        !self.is_output(id) && self.feeds_only_unasked(id, such)
+    }
+
+    /// [`feeds_only`](Self::feeds_only) but for steps that ask for the value: who lets its readers compute it for
+    /// themselves computes it apart in those.
+    pub fn feeds_only_unasked(&self, id: ValueId, such: impl Fn(usize) -> bool) -> bool {
         let readers = self.readers(id);
-        !readers.is_empty() && !self.is_output(id) && readers.iter().all(|&node| such(node))
+        let always = self.outputs[self.root(id).0 as usize] == HandedOut::Always;
+        !readers.is_empty() && !always && readers.iter().all(|&node| such(node))
     }
 }
 
@@ -109,5 +131,25 @@ mod tests {
         assert_eq!((uses.readers(a), uses.only_reader(a)), (&[6][..], None));
         assert!(uses.feeds_only(x, |node| node >= 3) && !uses.feeds_only(x, |node| node > 3));
         assert!(!uses.feeds_only(a, |_| true) && !uses.feeds_only(c, |_| true));
+        assert!(!uses.feeds_only_unasked(a, |_| true));
+    }
+
+    #[test]
+    fn what_is_asked_for_has_readers_of_its_own() {
+        let of = |kinds: &[OutputKind]| {
+            let r = Recorder::new();
+            let spec = WeightSpec { name: "table".into(), ty: GgmlType::F32, rows: 3, cols: 8 };
+            let x = r.embed(r.weight(spec)).unwrap();
+            r.scale("a", x, 2.0).unwrap();
+            let outputs: Vec<_> = kinds.iter().map(|kind| (*kind, x)).collect();
+            let uses = Uses::of(&r.finish(&outputs));
+            [uses.is_output(x), uses.feeds_only(x, |_| true), uses.feeds_only_unasked(x, |_| true)]
+        };
+        assert_eq!(of(&[]), [false, true, true]);
+        assert_eq!(of(&[OutputKind::Hidden]), [true, false, true]);
+        for other in [OutputKind::Logits, OutputKind::Rows] {
+            assert_eq!(of(&[other, OutputKind::Hidden]), [true, false, false]);
+            assert_eq!(of(&[OutputKind::Hidden, other]), [true, false, false]);
+        }
     }
 }

@@ -184,8 +184,8 @@ pub(crate) struct Scratch<'a> {
 /// Everything the workers share during one step.
 pub(crate) struct Exec<'a> {
     pub(crate) schedule: &'a Schedule,
-    /// Phases to run, from the first on.
-    pub(crate) n_phases: usize,
+    /// Phases of outputs that the step does not ask for.
+    pub(crate) skipped: [Option<usize>; 2],
     pub(crate) weights: &'a WeightMemory,
     pub(crate) kernels: &'a Kernels,
     pub(crate) tokens: &'a [u32],
@@ -231,7 +231,10 @@ impl<'a> Exec<'a> {
         let mixture = unsafe { self.mixtures.slice_mut(worker.index..worker.index + 1) };
         let mixture = &mut mixture[0];
         let mut start = Instant::now();
-        for (index, phase) in self.schedule.phases[..self.n_phases].iter().enumerate() {
+        for (index, phase) in self.schedule.phases.iter().enumerate() {
+            if self.skipped.contains(&Some(index)) {
+                continue;
+            }
             match phase {
                 LoadedPhase::Embed { table, out } => self.embed(worker, table, *out),
                 LoadedPhase::Rows(ops) => self.row_ops(worker, ops, mixture),

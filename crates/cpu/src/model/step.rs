@@ -56,6 +56,11 @@ impl<'a> Batch<'a> {
         self.sequences.iter().any(|sequence| sequence.outputs.needs_logits())
     }
 
+    /// Whether someone wants hidden rows.
+    fn needs_hidden(&self) -> bool {
+        self.sequences.iter().any(|sequence| sequence.outputs.what == Wanted::Hidden)
+    }
+
     fn rows_of(&self, rows: Rows) -> usize {
         match rows {
             Rows::Tokens => self.tokens.len(),
@@ -159,11 +164,11 @@ impl CpuModel {
         };
         let needs = Needs::of(&self.schedule, &shape, self.pool.n());
         let memory = workspace.prepare(&self.schedule, &needs)?;
-        let n_phases = self.schedule.phases.len();
-        let n_phases = if batch.needs_logits() { n_phases } else { self.schedule.without_head() };
+        let head = self.schedule.head_phase().filter(|_| !batch.needs_logits());
+        let hidden = self.schedule.hidden_phase.filter(|_| !batch.needs_hidden());
         let exec = Exec {
             schedule: &self.schedule,
-            n_phases,
+            skipped: [head, hidden],
             weights: &self.weights,
             kernels: &self.kernels,
             tokens: &batch.tokens,

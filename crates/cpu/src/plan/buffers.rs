@@ -179,7 +179,17 @@ mod tests {
     }
 
     fn plan(phases: Vec<Phase>) -> Plan {
-        let mut plan = Plan { phases, ..Plan::default() };
+        let mut plan = Plan {
+            phases,
+            hidden_phase: None,
+            buffers: Buffers::default(),
+            ropes: Vec::new(),
+            caches: Vec::new(),
+            logits: None,
+            hidden: None,
+            inputs: Vec::new(),
+            handed: Vec::new(),
+        };
         plan.buffers = Buffers::assign(&plan);
         plan
     }
