@@ -35,7 +35,7 @@ impl Family {
 
     /// Names of its architectures.
     pub fn architectures(self) -> impl Iterator<Item = &'static str> {
-        ARCHITECTURES.iter().map(|a| a.name()).filter(move |name| Family::of(name) == self)
+        ARCHITECTURES.iter().map(|a| a.name).filter(move |name| Family::of(name) == self)
     }
 
     fn of(architecture: &str) -> Family {

@@ -83,8 +83,8 @@ impl ModelConfig {
         dims: &dyn Fn(&str) -> Option<Vec<u64>>,
     ) -> Result<(ModelConfig, Vec<String>)> {
         let architecture = architecture(metadata.get("general.architecture"))?;
-        let keys = Keys::new(metadata, architecture.name(), dims);
-        let config = architecture.config(&keys)?;
+        let keys = Keys::new(metadata, architecture.name, dims);
+        let config = (architecture.config)(&keys)?;
         Ok((config, keys.into_notes()))
     }
 
@@ -97,7 +97,7 @@ impl ModelConfig {
     }
 }
 
-fn architecture(value: Option<Value<'_>>) -> Result<&'static dyn arch::Architecture> {
+fn architecture(value: Option<Value<'_>>) -> Result<&'static arch::Architecture> {
     const KEY: &str = "general.architecture";
     match value {
         None => Err(Error::MissingKey { key: KEY.into() }),

@@ -21,7 +21,7 @@ use gguf::Gguf;
 use program::{Program, Recorder};
 use quant::GgmlType;
 
-pub use arch::{ARCHITECTURES, Architecture, architecture};
+pub use arch::{ARCHITECTURES, Architecture, ProgramOutputs, architecture};
 pub use config::{Experts, Latent, LayerConfig, ModelConfig};
 pub use error::{Error, Result};
 pub use keys::Keys;
@@ -75,6 +75,7 @@ pub fn from_config(
 fn record(config: &ModelConfig, find: &weights::Find<'_>) -> Result<Program> {
     let recorder = Recorder::new();
     let weights = Weights::new(&recorder, find);
-    let outputs = architecture(&config.architecture)?.record(&recorder, &weights, config)?;
+    let architecture = architecture(&config.architecture)?;
+    let outputs = (architecture.record)(&recorder, &weights, config)?;
     Ok(recorder.finish(&outputs))
 }

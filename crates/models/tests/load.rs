@@ -25,8 +25,8 @@ fn accepted(change: impl FnOnce(&mut File)) -> models::LoadedModel {
 #[test]
 fn every_architecture_loads() {
     for a in ARCHITECTURES {
-        let model = File::new(a.name()).load().unwrap();
-        assert_eq!(model.config.architecture, a.name());
+        let model = File::new(a.name).load().unwrap();
+        assert_eq!(model.config.architecture, a.name);
         assert_eq!((model.config.vocab_size, model.program.vocab_size()), (320, 320));
         assert!(model.config.tied_embeddings && model.notes.is_empty());
         assert_eq!(model.program.caches.len(), 2);
@@ -339,7 +339,7 @@ proptest! {
             "expert_weights_norm", "expert_weights_scale", "rope.scaling.yarn_log_multiplier", "expert_shared_count",
             "expert_shared_feed_forward_length", "leading_dense_block_count",
         ];
-        let name = ARCHITECTURES[architecture].name();
+        let name = ARCHITECTURES[architecture].name;
         let mut file = File::new(name);
         match file.keys.get(key).map(|(key, _)| key.clone()) {
             Some(known) => file.set(&known, value),

@@ -2,6 +2,7 @@
 
 use program::{Act, OutputKind, Recorder, ValueId};
 
+use super::ProgramOutputs;
 use crate::{Bias, LayerConfig, ModelConfig, Result, Weights};
 
 /// Record a decoder whose blocks `block` records: it is given the layer and the residual stream `[n, hidden_size]`, and
@@ -11,7 +12,7 @@ pub(super) fn decoder(
     w: &Weights<'_>,
     c: &ModelConfig,
     block: impl Fn(&Layer<'_>, ValueId) -> Result<ValueId>,
-) -> Result<Vec<(OutputKind, ValueId)>> {
+) -> Result<ProgramOutputs> {
     let mut x = r.embed(w.token_embd(c)?)?; // [n, hidden_size]
     if let Some(factor) = c.embedding_scale {
         x = r.scale("embed_scaled", x, factor)?;

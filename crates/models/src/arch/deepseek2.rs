@@ -2,36 +2,23 @@
 //!
 //! Source: arXiv:2405.04434, section 2; arXiv:2412.19437, section 2.1; tensor names of GGUF's `deepseek2`.
 
-use program::{OutputKind, Recorder, RopePairs, ValueId};
+use program::{RopePairs, ValueId};
 
 use super::decoder::{Layer, decoder};
 use super::{Architecture, ffn, latent};
+use crate::Result;
 use crate::config;
 use crate::config::experts::{self, Silent};
-use crate::{Keys, ModelConfig, Result, Weights};
 
-pub(super) struct DeepSeek2;
-
-impl Architecture for DeepSeek2 {
-    fn name(&self) -> &'static str {
-        "deepseek2"
-    }
-
-    fn config(&self, keys: &Keys<'_>) -> Result<ModelConfig> {
+pub(super) static DEEPSEEK2: Architecture = Architecture {
+    name: "deepseek2",
+    config: |keys| {
         let mut c = config::latent::decoder(keys, RopePairs::Interleaved)?;
         experts::read(keys, &mut c, &Silent { normalize: false, joint_width: true })?;
         Ok(c)
-    }
-
-    fn record(
-        &self,
-        r: &Recorder,
-        w: &Weights<'_>,
-        c: &ModelConfig,
-    ) -> Result<Vec<(OutputKind, ValueId)>> {
-        decoder(r, w, c, |l, x| l.pre_norm(x, latent::attend, feed))
-    }
-}
+    },
+    record: |r, w, c| decoder(r, w, c, |l, x| l.pre_norm(x, latent::attend, feed)),
+};
 
 fn feed(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
     let f = ffn::feed(l, h)?;

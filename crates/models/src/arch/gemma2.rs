@@ -3,21 +3,16 @@
 //!
 //! Source: arXiv:2408.00118, section 2; tensor names of GGUF's `gemma2`.
 
-use program::{Act, Mask, OutputKind, Recorder, RopePairs, ValueId};
+use program::{Act, Mask, RopePairs, ValueId};
 
 use super::decoder::{Layer, decoder};
 use super::{Architecture, attention, ffn};
 use crate::config::{read, window};
-use crate::{Bias, Keys, ModelConfig, Result, Weights};
+use crate::{Bias, ModelConfig, Result};
 
-pub(super) struct Gemma2;
-
-impl Architecture for Gemma2 {
-    fn name(&self) -> &'static str {
-        "gemma2"
-    }
-
-    fn config(&self, keys: &Keys<'_>) -> Result<ModelConfig> {
+pub(super) static GEMMA2: Architecture = Architecture {
+    name: "gemma2",
+    config: |keys| {
         let mut c = read::dense(keys, RopePairs::HalfSplit)?;
         scale(&mut c, 46);
         c.logit_softcap = Some(keys.positive("final_logit_softcapping")?.unwrap_or(30.0));
@@ -27,14 +22,8 @@ impl Architecture for Gemma2 {
             layer.score.mask = window.map_or(Mask::Causal, Mask::Window);
         }
         Ok(c)
-    }
-
-    fn record(
-        &self,
-        r: &Recorder,
-        w: &Weights<'_>,
-        c: &ModelConfig,
-    ) -> Result<Vec<(OutputKind, ValueId)>> {
+    },
+    record: |r, w, c| {
         decoder(r, w, c, |l, x| {
             let attend = |l: &Layer<'_>, h| {
                 let qkv = attention::heads(l, h, Bias::Never)?;
@@ -42,8 +31,8 @@ impl Architecture for Gemma2 {
             };
             l.sandwich(x, attend, feed)
         })
-    }
-}
+    },
+};
 
 /// All Gemmas scale the embedding; the 27B, which files tell by its number of layers only, scales scores by the width
 /// of the residual stream that a head gets, not by its own.

@@ -3,21 +3,15 @@
 //!
 //! Source: arXiv:2503.19786, section 2; tensor names of GGUF's `gemma3`.
 
-use program::{Mask, OutputKind, Recorder, RopePairs, RopeScaling, ValueId};
+use program::{Mask, RopePairs, RopeScaling};
 
 use super::decoder::decoder;
 use super::{Architecture, gemma2, qwen3};
 use crate::config::{read, window};
-use crate::{Keys, ModelConfig, Result, Weights};
 
-pub(super) struct Gemma3;
-
-impl Architecture for Gemma3 {
-    fn name(&self) -> &'static str {
-        "gemma3"
-    }
-
-    fn config(&self, keys: &Keys<'_>) -> Result<ModelConfig> {
+pub(super) static GEMMA3: Architecture = Architecture {
+    name: "gemma3",
+    config: |keys| {
         let mut c = read::dense(keys, RopePairs::HalfSplit)?;
         gemma2::scale(&mut c, 62);
         c.logit_softcap = keys.positive_or_zero("final_logit_softcapping")?;
@@ -30,14 +24,6 @@ impl Architecture for Gemma3 {
             }
         }
         Ok(c)
-    }
-
-    fn record(
-        &self,
-        r: &Recorder,
-        w: &Weights<'_>,
-        c: &ModelConfig,
-    ) -> Result<Vec<(OutputKind, ValueId)>> {
-        decoder(r, w, c, |l, x| l.sandwich(x, qwen3::attend, gemma2::feed))
-    }
-}
+    },
+    record: |r, w, c| decoder(r, w, c, |l, x| l.sandwich(x, qwen3::attend, gemma2::feed)),
+};

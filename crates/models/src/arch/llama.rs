@@ -3,35 +3,24 @@
 //!
 //! Source: arXiv:2302.13971, section 2.2; arXiv:2407.21783, section 3.2; tensor names of GGUF's `llama`.
 
-use program::{OutputKind, Recorder, RopePairs, ValueId};
+use program::RopePairs;
 
 use super::decoder::decoder;
 use super::{Architecture, attention, ffn};
+use crate::Bias;
 use crate::config::experts::{self, Silent};
 use crate::config::read;
-use crate::{Bias, Keys, ModelConfig, Result, Weights};
 
-pub(super) struct Llama;
-
-impl Architecture for Llama {
-    fn name(&self) -> &'static str {
-        "llama"
-    }
-
-    fn config(&self, keys: &Keys<'_>) -> Result<ModelConfig> {
+pub(super) static LLAMA: Architecture = Architecture {
+    name: "llama",
+    config: |keys| {
         let mut c = read::decoder(keys, RopePairs::Interleaved)?;
         if keys.count("expert_count", 0..=u64::MAX)?.is_some_and(|n| n > 0) {
             experts::read(keys, &mut c, &Silent { normalize: true, joint_width: false })?;
         }
         Ok(c)
-    }
-
-    fn record(
-        &self,
-        r: &Recorder,
-        w: &Weights<'_>,
-        c: &ModelConfig,
-    ) -> Result<Vec<(OutputKind, ValueId)>> {
+    },
+    record: |r, w, c| {
         // Llama 3.1 and later: a divisor for each frequency.
         let dims = c.first_layer().rope.as_ref().map_or(0, |rope| rope.dims);
         let factors = w.optional_vector("rope_freqs", dims / 2)?;
@@ -45,5 +34,5 @@ impl Architecture for Llama {
                 None => ffn::Gated { bias: Bias::IfPresent, ..ffn::Gated::of(l) }.record(l, h),
             })
         })
-    }
-}
+    },
+};

@@ -19,52 +19,43 @@ use program::{OutputKind, Recorder, ValueId};
 
 use crate::{Error, Keys, ModelConfig, Result, Weights};
 
+/// What a recorded pass yields: see [`program::Program::outputs`].
+pub type ProgramOutputs = Vec<(OutputKind, ValueId)>;
+
 /// A family of models with one forward pass.
-pub trait Architecture: Sync {
+pub struct Architecture {
     /// Its name in `general.architecture`.
-    fn name(&self) -> &'static str;
-
-    /// The hyper-parameters that these keys give.
-    ///
-    /// # Errors
-    /// A key that is missing, of a wrong type or out of range.
-    fn config(&self, keys: &Keys<'_>) -> Result<ModelConfig>;
-
-    /// Record one forward pass and return its results: logits `[selected, vocab_size]`.
-    ///
-    /// # Errors
-    /// If a tensor is missing or does not fit the hyper-parameters.
-    fn record(
-        &self,
-        r: &Recorder,
-        w: &Weights<'_>,
-        c: &ModelConfig,
-    ) -> Result<Vec<(OutputKind, ValueId)>>;
+    pub name: &'static str,
+    /// The hyper-parameters that these keys give. Errors: a key that is missing, of a wrong type or out of range.
+    pub config: fn(&Keys<'_>) -> Result<ModelConfig>,
+    /// Records one forward pass and returns its results: logits `[selected, vocab_size]`, and the hidden rows before the
+    /// head. Errors: a tensor that is missing or does not fit the hyper-parameters.
+    pub record: fn(&Recorder, &Weights<'_>, &ModelConfig) -> Result<ProgramOutputs>,
 }
 
 /// Every architecture, by name.
-pub static ARCHITECTURES: &[&dyn Architecture] = &[
-    &deepseek2::DeepSeek2,
-    &gemma2::Gemma2,
-    &gemma3::Gemma3,
-    &llama::Llama,
-    &qwen2::Qwen2,
-    &qwen2moe::Qwen2Moe,
-    &qwen3::Qwen3,
-    &qwen3moe::Qwen3Moe,
+pub static ARCHITECTURES: &[&Architecture] = &[
+    &deepseek2::DEEPSEEK2,
+    &gemma2::GEMMA2,
+    &gemma3::GEMMA3,
+    &llama::LLAMA,
+    &qwen2::QWEN2,
+    &qwen2moe::QWEN2_MOE,
+    &qwen3::QWEN3,
+    &qwen3moe::QWEN3_MOE,
 ];
 
 /// The architecture with this name.
 ///
 /// # Errors
 /// [`Error::Architecture`] quotes an unknown name.
-pub fn architecture(name: &str) -> Result<&'static dyn Architecture> {
+pub fn architecture(name: &str) -> Result<&'static Architecture> {
     by_bytes(name.as_bytes())
 }
 
-pub(crate) fn by_bytes(name: &[u8]) -> Result<&'static dyn Architecture> {
-    ARCHITECTURES.iter().copied().find(|a| a.name().as_bytes() == name).ok_or_else(|| {
-        let supported: Vec<_> = ARCHITECTURES.iter().map(|a| a.name()).collect();
+pub(crate) fn by_bytes(name: &[u8]) -> Result<&'static Architecture> {
+    ARCHITECTURES.iter().copied().find(|a| a.name.as_bytes() == name).ok_or_else(|| {
+        let supported: Vec<_> = ARCHITECTURES.iter().map(|a| a.name).collect();
         Error::Architecture { name: escape(name, 80), supported: supported.join(", ") }
     })
 }
@@ -76,8 +67,8 @@ mod tests {
     #[test]
     fn names_are_unique_and_found() {
         for (i, a) in ARCHITECTURES.iter().enumerate() {
-            assert!(ARCHITECTURES[..i].iter().all(|b| a.name() != b.name()));
-            assert_eq!(architecture(a.name()).unwrap().name(), a.name());
+            assert!(ARCHITECTURES[..i].iter().all(|b| a.name != b.name));
+            assert_eq!(architecture(a.name).unwrap().name, a.name);
         }
         let message = architecture("mam\x1bba").err().unwrap().to_string();
         assert_eq!(

@@ -2,33 +2,18 @@
 //!
 //! Source: arXiv:2407.10671, section 2.2; tensor names of GGUF's `qwen2`.
 
-use program::{OutputKind, Recorder, RopePairs, ValueId};
+use program::{RopePairs, ValueId};
 
 use super::decoder::{Layer, decoder};
 use super::{Architecture, attention, ffn};
 use crate::config::read;
-use crate::{Bias, Keys, ModelConfig, Result, Weights};
+use crate::{Bias, Result};
 
-pub(super) struct Qwen2;
-
-impl Architecture for Qwen2 {
-    fn name(&self) -> &'static str {
-        "qwen2"
-    }
-
-    fn config(&self, keys: &Keys<'_>) -> Result<ModelConfig> {
-        read::dense(keys, RopePairs::HalfSplit)
-    }
-
-    fn record(
-        &self,
-        r: &Recorder,
-        w: &Weights<'_>,
-        c: &ModelConfig,
-    ) -> Result<Vec<(OutputKind, ValueId)>> {
-        decoder(r, w, c, |l, x| l.pre_norm(x, attend, ffn::feed))
-    }
-}
+pub(super) static QWEN2: Architecture = Architecture {
+    name: "qwen2",
+    config: |keys| read::dense(keys, RopePairs::HalfSplit),
+    record: |r, w, c| decoder(r, w, c, |l, x| l.pre_norm(x, attend, ffn::feed)),
+};
 
 /// Attention with biases on q, k and v.
 pub(super) fn attend(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {

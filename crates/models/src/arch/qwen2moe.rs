@@ -2,36 +2,23 @@
 //!
 //! Source: arXiv:2407.10671, section 2.2.2; tensor names of GGUF's `qwen2moe`.
 
-use program::{Act, OutputKind, Recorder, RopePairs, ValueId};
+use program::{Act, RopePairs, ValueId};
 
 use super::decoder::{Layer, decoder};
 use super::{Architecture, ffn, qwen2};
 use crate::config::experts::{self, Silent};
 use crate::config::read;
-use crate::{Bias, Keys, ModelConfig, Result, Weights};
+use crate::{Bias, Result};
 
-pub(super) struct Qwen2Moe;
-
-impl Architecture for Qwen2Moe {
-    fn name(&self) -> &'static str {
-        "qwen2moe"
-    }
-
-    fn config(&self, keys: &Keys<'_>) -> Result<ModelConfig> {
+pub(super) static QWEN2_MOE: Architecture = Architecture {
+    name: "qwen2moe",
+    config: |keys| {
         let mut c = read::decoder(keys, RopePairs::HalfSplit)?;
         experts::read(keys, &mut c, &Silent { normalize: false, joint_width: true })?;
         Ok(c)
-    }
-
-    fn record(
-        &self,
-        r: &Recorder,
-        w: &Weights<'_>,
-        c: &ModelConfig,
-    ) -> Result<Vec<(OutputKind, ValueId)>> {
-        decoder(r, w, c, |l, x| l.pre_norm(x, qwen2::attend, feed))
-    }
-}
+    },
+    record: |r, w, c| decoder(r, w, c, |l, x| l.pre_norm(x, qwen2::attend, feed)),
+};
 
 fn feed(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
     let f = ffn::feed(l, h)?;
