@@ -3,6 +3,8 @@
 use conformance::golden::{self, Case, Outcome, golden_case};
 use conformance::{EVERY_CUT, EXPERTS, Family, LATENT, MEANING, PARTS, SAME_BITS, WINDOWS};
 use program::interpreter::Interpreter;
+use program::{CacheOptions, CacheType, Error, Executor, Outputs, Sequence, Step};
+use quant::GgmlType;
 
 #[test]
 fn suite() {
@@ -90,4 +92,33 @@ fn golden_archs() {
             Ok(cases) => assert!(!check(&cases).is_empty(), "no case of {family:?}"),
         }
     }
+}
+
+/// A trace of several sequences is of all or none: where one fails, no session has grown.
+#[test]
+fn a_failed_trace_leaves_every_session() {
+    let program =
+        conformance::tiny_model(&conformance::tiny_config("qwen2", 64, false), GgmlType::F32);
+    let weights = conformance::MemoryWeights::random(&program, 1);
+    let model = Interpreter.load(program, &weights, &mut |_| {}).expect("it loads");
+    let open = |capacity| {
+        let (k, v) = (CacheType::F32, CacheType::F32);
+        model.open(&CacheOptions { k, v, capacity }).expect("a session opens")
+    };
+    let (roomy, small) = (open(8), open(1));
+    let sequence = |session| Sequence {
+        session,
+        tokens: &[1, 2],
+        outputs: Outputs::LAST,
+        prompt: None,
+        rows: &[],
+    };
+    let step = [sequence(roomy), sequence(small)];
+    let failed = model.trace(&Step { sequences: &step }, &[]).err();
+    assert_eq!(failed, Some(Error::ContextFull { wanted: 2, capacity: 1 }));
+    assert_eq!((model.len(roomy), model.len(small)), (Ok(0), Ok(0)));
+    // what was refused can be done without the other
+    let traced = model.trace(&Step { sequences: &step[..1] }, &[]).expect("it has room");
+    assert_eq!(traced.out.sequences.len(), 1);
+    assert_eq!(model.len(roomy), Ok(2));
 }

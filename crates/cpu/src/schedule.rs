@@ -1,7 +1,8 @@
 //! The schedule of a step: phases in the order they run, each with its packed weights and work lists.
 
-use program::{CacheId, Program, WeightId};
+use program::{CacheId, Program, Prompt, WeightId};
 
+use crate::mla::{MlaChoice, MlaForm};
 use crate::plan::{
     AttentionPhase, ExpandPhase, ExpertsPhase, Job, LatentPhase, Norm, Operand, Plan, RowOp,
 };
@@ -73,17 +74,18 @@ pub(crate) enum LoadedPhase {
 
 impl LoadedPhase {
     /// The jobs whose panels stand in the arena, in order.
-    pub(crate) fn jobs(&self) -> Vec<&PackedJob> {
-        match self {
-            LoadedPhase::Linear(linear) => linear.jobs.iter().map(|job| &job.packed).collect(),
-            LoadedPhase::Experts(experts) => vec![&experts.wide, &experts.down],
+    pub(crate) fn jobs(&self) -> impl Iterator<Item = &PackedJob> {
+        let (linear, experts): (&[LoadedJob], _) = match self {
+            LoadedPhase::Linear(linear) => (&linear.jobs, None),
+            LoadedPhase::Experts(experts) => (&[], Some([&experts.wide, &experts.down])),
             LoadedPhase::Embed { .. }
             | LoadedPhase::Rows(_)
             | LoadedPhase::Attention(_)
             | LoadedPhase::Latent(_)
             | LoadedPhase::Expand(_)
-            | LoadedPhase::SelectRows { .. } => Vec::new(),
-        }
+            | LoadedPhase::SelectRows { .. } => (&[], None),
+        };
+        linear.iter().map(|job| &job.packed).chain(experts.into_iter().flatten())
     }
 
     /// The small matrices of latent attention, if that is what it is.
@@ -116,7 +118,7 @@ impl LoadedPhase {
 
     /// Bytes of matrices one step of one row reads.
     pub(crate) fn bytes_per_step(&self) -> u64 {
-        let jobs: u64 = self.jobs().into_iter().map(PackedJob::bytes_per_step).sum();
+        let jobs: u64 = self.jobs().map(PackedJob::bytes_per_step).sum();
         jobs + self.latent().map_or(0, |latent| latent.bytes_per_step() as u64)
     }
 
@@ -167,6 +169,28 @@ impl Schedule {
     /// Every small matrix of latent attention.
     pub(crate) fn head_matrices(&self) -> impl Iterator<Item = &HeadMatrix> {
         self.phases.iter().filter_map(LoadedPhase::latent).flat_map(PackedLatent::all)
+    }
+
+    /// How `choice` has latent attention computed for sequences whose prompts are these; nothing where there is none.
+    pub(crate) fn forms(
+        &self,
+        choice: MlaChoice,
+        prompts: impl Iterator<Item = Option<Prompt>>,
+    ) -> Vec<MlaForm> {
+        let mut latents = self.phases.iter().filter_map(|phase| match phase {
+            LoadedPhase::Latent(latent) => Some(&latent.phase),
+            _ => None,
+        });
+        let elides = latents.clone().all(LatentPhase::elides);
+        let Some(dims) = latents.next().map(|latent| &latent.inputs.dims) else {
+            return Vec::new();
+        };
+        let form = |prompt| match choice.choose(dims, prompt) {
+            // the nearest form that computes such scores
+            MlaForm::Elided if !elides => MlaForm::Absorbed,
+            form => form,
+        };
+        prompts.map(form).collect()
     }
 
     /// The output head, where it stands alone at the end and its value is handed out as logits only: a step that asks

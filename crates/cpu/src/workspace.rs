@@ -98,7 +98,12 @@ impl Workspace {
         }
     }
 
-    /// Time of each phase in the last step.
+    /// Count the times of phases anew.
+    pub(crate) fn clear_times(&mut self) {
+        self.times.fill(Duration::ZERO);
+    }
+
+    /// Time of each phase since they were cleared.
     pub(crate) fn times(&self) -> &[Duration] {
         &self.times
     }
@@ -131,7 +136,6 @@ impl Workspace {
             self.partials = Buffer::new(MAX_PARTIAL_FLOATS * 4, "the workspace")?;
         }
         self.touched = self.touched.max(needs.partials);
-        self.times.fill(Duration::ZERO);
         grow(&mut self.peaks, needs.peaks)?;
         schedule.phases.iter().filter_map(LoadedPhase::shares).for_each(PhaseShares::reset);
         let buffers: Vec<Shared<'_, f32>> =

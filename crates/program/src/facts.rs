@@ -3,7 +3,7 @@
 //!
 //! What only one executor needs, how it fuses or packs, is not here.
 
-use crate::{CacheId, LatentUp, Mask, Op, Program, Rope, Score, WeightId, WeightSpec};
+use crate::{CacheId, LatentUp, Mask, Node, Op, Program, Rope, Score, WeightId, WeightSpec};
 
 /// What is known of an op.
 #[derive(Clone, Debug, PartialEq)]
@@ -211,6 +211,14 @@ impl Op {
             | Op::Slice { start: _, len: _ }
             | Op::SelectRows => {}
         }
+    }
+}
+
+impl Node {
+    /// The cache that it appends to, if it does.
+    pub fn appends_to(&self) -> Option<CacheId> {
+        let state = self.op.facts().state?;
+        (state.first_appended < self.inputs.len()).then_some(state.cache)
     }
 }
 

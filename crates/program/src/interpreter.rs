@@ -16,10 +16,10 @@ use std::time::Instant;
 use quant::GgmlType;
 
 use crate::{
-    CacheOptions, CandidateRows, Dump, Error, Executor, Held, HiddenRows, LogitRows, MemoryNeeds,
-    MemoryOptions, MlaDims, MlaForm, Model, Node, Op, OutputKind, Outputs, Program, Progress,
-    Promises, Result, Rope, Rows, RowsOut, Sequence, SessionId, Sessions, Step, StepOut, StepStats,
-    Trace, ValueId, ValueSpec, Wanted, WeightId, WeightSource, WeightSpec,
+    CacheKind, CacheOptions, CandidateRows, Dump, Error, Executor, Held, HiddenRows, LogitRows,
+    MemoryNeeds, MemoryOptions, MlaDims, MlaForm, Model, Node, Op, OutputKind, OutputRows, Outputs,
+    Program, Progress, Promises, Result, Rope, Rows, RowsOut, Sequence, SessionId, Sessions, Step,
+    StepOut, StepStats, Trace, ValueId, ValueSpec, Wanted, WeightId, WeightSource, WeightSpec,
 };
 use session::Session;
 
@@ -96,12 +96,12 @@ impl Executor for Interpreter {
 
 /// Numbers that one position adds: keys and values of every head, those of latents expanded, windows or not.
 fn cached_elements(program: &Program) -> u64 {
-    let of = |node: &Node| match &node.op {
-        Op::Attention(at) if at.appends => program.cache(at.cache).kind.elements(),
-        Op::LatentAttention(_) => MlaDims::of(program, node).cache_elements(MlaForm::Expanded),
-        _ => 0,
-    };
-    program.nodes.iter().map(of).fold(0, u64::saturating_add)
+    let appended = program.nodes.iter().filter_map(|node| Some((node, node.appends_to()?)));
+    let elements = appended.map(|(node, cache)| match program.cache(cache).kind {
+        heads @ CacheKind::Heads { .. } => heads.elements(),
+        CacheKind::Latent { .. } => MlaDims::of(program, node).cache_elements(MlaForm::Expanded),
+    });
+    elements.fold(0, u64::saturating_add)
 }
 
 /// The whole tensor in f32, rows in order.
@@ -139,34 +139,52 @@ struct Row {
     /// Index of its sequence among those that are computed.
     sequence: usize,
     position: usize,
+    is_selected: bool,
 }
 
-/// The rows of the sequences that are computed, and which of them are selected.
+/// The rows of the sequences that are computed.
 #[derive(Default)]
 struct Batch {
     rows: Vec<Row>,
-    selected: Vec<usize>,
     /// By input of the program: rows of all sequences.
     given: Vec<Vec<f32>>,
 }
 
 impl Batch {
-    /// Add the rows of a sequence whose session holds `start` positions.
-    fn add(&mut self, sequence: &Sequence<'_>, (index, start): (usize, usize)) {
+    /// Add the rows of sequence `index`, whose session holds `start` positions.
+    fn add(&mut self, sequence: &Sequence<'_>, index: usize, start: usize) {
         self.given.resize(sequence.rows.len(), Vec::new());
         self.given.iter_mut().zip(sequence.rows).for_each(|(all, rows)| all.extend(*rows));
-        let rows = sequence.tokens.iter().zip(start..);
-        self.rows.extend(rows.map(|(&token, position)| Row { token, sequence: index, position }));
-        let end = self.rows.len();
-        self.selected.extend(end - sequence.outputs.count(sequence.tokens.len())..end);
+        let n = sequence.tokens.len();
+        let first_selected = n - sequence.outputs.count(n);
+        self.rows.extend(sequence.tokens.iter().enumerate().map(|(i, &token)| Row {
+            token,
+            sequence: index,
+            position: start + i,
+            is_selected: i >= first_selected,
+        }));
+    }
+
+    /// Indices of the selected rows.
+    fn selected(&self) -> impl Iterator<Item = usize> {
+        self.rows.iter().enumerate().filter(|(_, row)| row.is_selected).map(|(i, _)| i)
     }
 }
 
 /// What a pass computed.
 struct Pass {
-    out: StepOut,
+    batch: Batch,
     /// By value of the program.
     values: Vec<Vec<f32>>,
+}
+
+/// Which sequences of a step enter their sessions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keep {
+    /// Those that did not fail.
+    Each,
+    /// All, or none if one failed.
+    AllOrNone,
 }
 
 /// The lock, also if a step panicked in between: sessions and counters change last.
@@ -224,7 +242,8 @@ impl Interpreted {
                 self.attention(sessions, batch, at, &inputs)
             }
             Op::LatentAttention(at) => {
-                self.latent_attention(sessions, batch, (node, at), [0, 1, 2, 3].map(heads))
+                let width = self.program.value(node.output).shape.dim;
+                self.latent_attention(sessions, batch, at, [0, 1, 2, 3].map(heads), width)
             }
             Op::Route(router) => {
                 let bias = router.bias.map(|bias| self.weight(bias));
@@ -247,46 +266,49 @@ impl Interpreted {
                 let groups = input(0).chunks_exact(shape(0).dim);
                 groups.flat_map(|group| &group[*start..start + len]).copied().collect()
             }
-            Op::SelectRows => ops::rows(input(0), shape(0).cols(), batch.selected.iter().copied()),
+            Op::SelectRows => ops::rows(input(0), shape(0).cols(), batch.selected()),
         }
     }
 
-    /// The rows of sequence `index`, all finite.
-    fn rows_out(
+    /// The rows of sequence `index` in a value, each with the row of the step that it stands for.
+    fn rows_of<'a>(
         &self,
-        batch: &Batch,
-        values: &[Vec<f32>],
-        (index, outputs): (usize, Outputs),
-    ) -> Result<RowsOut> {
+        pass: &'a Pass,
+        id: ValueId,
+        index: usize,
+    ) -> impl Iterator<Item = (&'a Row, &'a [f32])> {
+        let shape = self.program.value(id).shape;
+        let stands = move |row: &&Row| row.is_selected || shape.rows == Rows::Tokens;
+        let numbers = pass.values[id.0 as usize].chunks_exact(shape.cols().max(1));
+        let rows = pass.batch.rows.iter().filter(stands).zip(numbers);
+        rows.filter(move |(row, _)| row.sequence == index)
+    }
+
+    /// What sequence `index` yields, all finite but for rows that are handed on.
+    fn rows_out(&self, pass: &Pass, index: usize, outputs: Outputs) -> Result<RowsOut> {
         let kind = match outputs.what {
             Wanted::Logits | Wanted::Candidates { .. } => OutputKind::Logits,
             Wanted::Hidden => OutputKind::Hidden,
             Wanted::Rows => {
-                let outputs = self.program.outputs.iter();
-                let rows = outputs.filter(|(kind, _)| *kind == OutputKind::Rows);
                 let handed =
-                    rows.map(|(_, id)| self.handed(batch, &values[id.0 as usize], *id, index));
-                return Ok(RowsOut::Rows(handed.collect()));
+                    self.program.outputs.iter().filter(|(kind, _)| *kind == OutputKind::Rows);
+                let all = |id| self.rows_of(pass, id, index).flat_map(|(_, row)| row).copied();
+                return Ok(RowsOut::Rows(handed.map(|(_, id)| all(*id).collect()).collect()));
             }
         };
-        let Some(id) = self.program.output(kind) else { return Ok(RowsOut::none(outputs.what)) };
-        let shape = self.program.value(id).shape;
-        let rows = values[id.0 as usize].chunks_exact(shape.cols().max(1));
-        let all: Vec<usize> = (0..batch.rows.len()).collect();
-        let of_row = match shape.rows {
-            Rows::Tokens => &all,
-            Rows::Selected => &batch.selected,
-        };
+        let id = self.program.output(kind).filter(|_| outputs.rows != OutputRows::None);
+        let Some(id) = id else { return Ok(RowsOut::none(outputs.what)) };
+        let cols = self.program.value(id).shape.cols();
         let mut found = Vec::new();
-        for (row, i) in rows.zip(of_row) {
-            if batch.rows[*i].sequence == index && batch.selected.contains(i) {
-                if row.iter().any(|x| !x.is_finite()) {
-                    return Err(Error::NonFinite { position: batch.rows[*i].position });
-                }
-                found.extend_from_slice(row);
+        for (Row { position, .. }, row) in
+            self.rows_of(pass, id, index).filter(|(row, _)| row.is_selected)
+        {
+            if row.iter().any(|x| !x.is_finite()) {
+                return Err(Error::NonFinite { position: *position });
             }
+            found.extend_from_slice(row);
         }
-        let logits = |found| LogitRows::new(found, shape.cols());
+        let logits = |found| LogitRows::new(found, cols);
         Ok(match outputs.what {
             Wanted::Rows => unreachable!("they are not one value"),
             Wanted::Logits => RowsOut::Logits(logits(found)),
@@ -294,67 +316,51 @@ impl Interpreted {
                 let LogitRows { logits, vocab_size, peaks } = logits(found);
                 RowsOut::Candidates(CandidateRows::of(&logits, vocab_size, &peaks, k)?)
             }
-            Wanted::Hidden => {
-                RowsOut::Hidden(HiddenRows { hidden: found, hidden_size: shape.cols() })
-            }
+            Wanted::Hidden => RowsOut::Hidden(HiddenRows { hidden: found, hidden_size: cols }),
         })
     }
 
-    /// The rows of sequence `index` of one value.
-    fn handed(&self, batch: &Batch, value: &[f32], id: ValueId, index: usize) -> Vec<f32> {
-        let shape = self.program.value(id).shape;
-        let of_sequence = |i: usize| batch.rows[i].sequence == index;
-        let rows = value.chunks_exact(shape.cols().max(1));
-        match shape.rows {
-            Rows::Tokens => rows
-                .enumerate()
-                .filter(|(i, _)| of_sequence(*i))
-                .flat_map(|(_, row)| row)
-                .copied()
-                .collect(),
-            Rows::Selected => rows
-                .zip(&batch.selected)
-                .filter(|(_, i)| of_sequence(**i))
-                .flat_map(|(row, _)| row)
-                .copied()
-                .collect(),
-        }
-    }
-
-    /// One pass. Sessions of sequences that fail are left as they were.
-    fn pass(&self, step: &Step<'_>) -> Result<Pass> {
+    /// One pass. Sessions of sequences that are not kept are left as they were.
+    fn pass(&self, step: &Step<'_>, keep: Keep) -> Result<(StepOut, Pass)> {
         let started = Instant::now();
         step.check()?;
         let _running = lock(&self.running);
         let slots: Vec<_> = step.sequences.iter().map(|s| self.sessions.find(s.session)).collect();
-        let (mut batch, mut held, mut out) = (Batch::default(), Vec::new(), Vec::new());
+        let (mut batch, mut held, mut admitted) = (Batch::default(), Vec::new(), Vec::new());
         for (sequence, slot) in step.sequences.iter().zip(&slots) {
             let taken = slot.as_ref().map_err(Error::clone).and_then(|slot| {
-                let session = slot.hold();
+                let mut session = slot.hold();
                 sequence.check(&self.program, session.len, session.capacity)?;
+                // a step that panicked may have left rows
+                let len = session.len;
+                session.truncate(len);
                 Ok(session)
             });
-            out.push(taken.map(|session| {
-                batch.add(sequence, (held.len(), session.len));
+            admitted.push(taken.map(|session| {
+                batch.add(sequence, held.len(), session.len);
                 held.push(session);
                 held.len() - 1
             }));
         }
         let values = self.forward(&mut held, &batch);
-        let finish = |(taken, sequence): (Result<usize>, &Sequence<'_>)| {
-            let index = taken?;
-            let rows = self.rows_out(&batch, &values, (index, sequence.outputs));
-            let grown = if rows.is_ok() { sequence.tokens.len() } else { 0 };
-            let len = held[index].len + grown;
-            held[index].truncate(len);
-            rows
+        let pass = Pass { batch, values };
+        let rows_out = |(taken, sequence): (&Result<usize>, &Sequence<'_>)| {
+            self.rows_out(&pass, taken.clone()?, sequence.outputs)
         };
-        let sequences = out.into_iter().zip(step.sequences).map(finish).collect();
+        let sequences: Vec<_> = admitted.iter().zip(step.sequences).map(rows_out).collect();
+        let all_kept = keep == Keep::Each || sequences.iter().all(Result::is_ok);
+        for ((taken, sequence), rows) in admitted.iter().zip(step.sequences).zip(&sequences) {
+            if let Ok(index) = *taken {
+                let grown = if rows.is_ok() && all_kept { sequence.tokens.len() } else { 0 };
+                let len = held[index].len + grown;
+                held[index].truncate(len);
+            }
+        }
         let mut stats = lock(&self.stats);
-        stats.steps += u64::from(!batch.rows.is_empty());
-        stats.rows += batch.rows.len() as u64;
+        stats.steps += u64::from(!pass.batch.rows.is_empty());
+        stats.rows += pass.batch.rows.len() as u64;
         stats.busy += started.elapsed();
-        Ok(Pass { out: StepOut { sequences }, values })
+        Ok((StepOut { sequences }, pass))
     }
 
     /// Run `f` on a session that holds at least `len` positions.
@@ -382,7 +388,7 @@ impl Model for Interpreted {
     }
 
     fn step(&self, step: &Step<'_>) -> Result<StepOut> {
-        Ok(self.pass(step)?.out)
+        Ok(self.pass(step, Keep::Each)?.0)
     }
 
     fn trace(&self, step: &Step<'_>, wanted: &[ValueId]) -> Result<Trace> {
@@ -390,7 +396,7 @@ impl Model for Interpreted {
             let expected = format!("a value below {}", self.program.values.len());
             return Err(Error::Operand { op: "trace".into(), expected, found: bad.0.to_string() });
         }
-        let Pass { out, values } = self.pass(step)?;
+        let (out, Pass { values, .. }) = self.pass(step, Keep::AllOrNone)?;
         out.clone().all()?;
         let dump = |id: &ValueId| {
             let value = self.program.value(*id);

@@ -64,11 +64,6 @@ impl Chain {
             len = kept;
         }
     }
-
-    /// Take back what the first `n` parts hold beyond `len` positions.
-    fn undo(&self, n: usize, len: usize) -> Result<()> {
-        self.each().take(n).try_for_each(|(model, id)| model.truncate(id, len).map(drop))
-    }
 }
 
 impl Drop for Chain {
@@ -213,10 +208,13 @@ impl Model for Parts {
         }
         for index in 0..self.parts.len() {
             let passed = self.pass(index, &mut running);
-            for one in running.iter().filter(|one| passed.is_err() || one.out.is_err()) {
-                one.session.undo(index, one.start)?;
+            let failed = |one: &&Running<'_>| passed.is_err() || one.out.is_err();
+            // all of them, also after one that cannot be
+            let mut taken_back = Ok(());
+            for one in running.iter().filter(failed) {
+                taken_back = taken_back.and(one.session.keep(one.start).map(drop));
             }
-            passed?;
+            passed.and(taken_back)?;
         }
         let mut stats = lock(&self.stats);
         stats.steps += u64::from(!running.is_empty());

@@ -162,6 +162,18 @@ pub(super) fn candidates_are_sorted(executor: &dyn Executor) {
             assert_eq!(found, &want[..found.len()], "the best {k}");
         }
     }
+    // who wants no row gets the same beside one who does
+    let none = Outputs { rows: OutputRows::None, ..candidates(5000) };
+    let alone = one(model, model.open(&EXACT).expect("a session opens"), &prompt, none);
+    let [a, b] = [none, Outputs::ALL].map(|outputs| Sequence {
+        session: model.open(&EXACT).expect("a session opens"),
+        tokens: &prompt,
+        outputs,
+        prompt: None,
+        rows: &[],
+    });
+    let beside = model.step(&Step { sequences: &[a, b] }).expect("a step").sequences.swap_remove(0);
+    assert_eq!(beside, alone, "no rows of candidates");
 }
 
 /// Hidden rows are the oracle's traced value; with logits beside them they have the same bits as without.

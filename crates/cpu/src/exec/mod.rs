@@ -254,7 +254,7 @@ impl<'a> Exec<'a> {
                 let end = Instant::now();
                 // SAFETY: only this worker writes times, and nobody reads them before the step ends.
                 let time = unsafe { self.times.slice_mut(index..index + 1) };
-                time[0] = end - start;
+                time[0] += end - start;
                 start = end;
             }
         }

@@ -6,16 +6,14 @@ use std::time::Instant;
 
 use kernels::rows::rope_angles;
 use program::{
-    CandidateRows, Error, Held, HiddenRows, LogitRows, OpenSession, PEAK, Result, Rows, RowsOut,
-    Sequence, Step, StepOut, Wanted,
+    CandidateRows, Error, Held, HiddenRows, LogitRows, OpenSession, OutputRows, Outputs, PEAK,
+    Result, Rows, RowsOut, Sequence, Step, StepOut, Wanted,
 };
 
 use super::{CpuModel, Rotation, Session, cache_error, lock};
 use crate::exec::{Angles, Exec, SequenceRows, StepBlocks, StepRows};
-use crate::mla::MlaForm;
 use crate::needs::{Needs, StepShape};
-use crate::plan::{LatentPhase, Operand};
-use crate::schedule::LoadedPhase;
+use crate::plan::Operand;
 use crate::workspace::Workspace;
 
 /// A sequence that runs.
@@ -36,19 +34,24 @@ struct Batch<'a> {
     tokens: Vec<u32>,
     /// Rows whose outputs are wanted.
     selected: Vec<usize>,
+    /// `[sequence]`: its rows among the selected ones.
+    places: Vec<Range<usize>>,
 }
 
 impl<'a> Batch<'a> {
     fn new(running: &[&mut Running<'a>]) -> Batch<'a> {
-        let (mut tokens, mut selected, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut tokens, mut rows) = (Vec::new(), Vec::new());
+        let (mut selected, mut places) = (Vec::new(), Vec::new());
         for Running { sequence, start, .. } in running.iter().map(|running| &**running) {
             let n = sequence.tokens.len();
             rows.push(SequenceRows { first_row: tokens.len(), n, start: *start });
             tokens.extend_from_slice(sequence.tokens);
+            let first = selected.len();
             selected.extend(tokens.len() - sequence.outputs.count(n)..tokens.len());
+            places.push(first..selected.len());
         }
         let sequences = running.iter().map(|running| running.sequence).collect();
-        Batch { sequences, rows, tokens, selected }
+        Batch { sequences, rows, tokens, selected, places }
     }
 
     /// Whether the output head has to run.
@@ -68,18 +71,47 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// For each sequence where its wanted rows lie in a value of such rows.
-    fn wanted(&self, rows: Rows) -> impl Iterator<Item = Range<usize>> {
-        let mut selected = 0;
-        self.sequences.iter().zip(&self.rows).map(move |(sequence, place)| {
-            let n = sequence.outputs.count(place.n);
-            selected += n;
-            let end = match rows {
-                Rows::Tokens => place.first_row + place.n,
-                Rows::Selected => selected,
-            };
-            end - n..end
-        })
+    /// Where the wanted rows of sequence `i` lie in a value of such rows.
+    fn wanted(&self, i: usize, rows: Rows) -> Range<usize> {
+        let SequenceRows { first_row, n, .. } = self.rows[i];
+        match rows {
+            Rows::Tokens => first_row + n - self.places[i].len()..first_row + n,
+            Rows::Selected => self.places[i].clone(),
+        }
+    }
+
+    /// Where the rows of sequence `i` that go on to another part lie: all, or those that are wanted.
+    fn handed(&self, i: usize, rows: Rows) -> Range<usize> {
+        let SequenceRows { first_row, n, .. } = self.rows[i];
+        match rows {
+            Rows::Tokens => first_row..first_row + n,
+            Rows::Selected => self.places[i].clone(),
+        }
+    }
+
+    /// Refuse the wanted rows of sequence `i`, `cols` numbers each, if one of them is not finite.
+    fn check_finite(&self, i: usize, numbers: &[f32], cols: usize) -> Result<()> {
+        match numbers.iter().position(|x| !x.is_finite()) {
+            Some(bad) => {
+                let SequenceRows { n, start, .. } = self.rows[i];
+                let first = start + n - self.places[i].len();
+                Err(Error::NonFinite { position: first + bad / cols })
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// A value that a pass has computed.
+#[derive(Clone, Copy)]
+struct Computed<'a> {
+    numbers: &'a [f32],
+    cols: usize,
+}
+
+impl<'a> Computed<'a> {
+    fn rows(&self, rows: Range<usize>) -> &'a [f32] {
+        &self.numbers[rows.start * self.cols..rows.end * self.cols]
     }
 }
 
@@ -97,13 +129,20 @@ impl CpuModel {
                 slot.as_ref().map_err(Error::clone).and_then(|slot| self.admit(sequence, slot));
             admitted.push(one.map(|one| running.push(one)));
         }
+        workspace.clear_times();
         let done = self.passes(&mut running, workspace);
+        // every session is settled, whatever becomes of another
         for one in &mut running {
-            match (&done, &one.rows) {
-                (Ok(()), Some(Ok(_))) => {
-                    one.session.tables.extend(one.sequence.tokens).map_err(cache_error)?;
+            let entered = match (&done, &one.rows) {
+                (Ok(()), Some(Ok(_))) => one.session.tables.extend(one.sequence.tokens),
+                _ => {
+                    one.session.tables.abandon();
+                    Ok(())
                 }
-                _ => one.session.tables.abandon(),
+            };
+            if let Err(error) = entered {
+                one.session.tables.abandon();
+                one.rows = Some(Err(cache_error(error)));
             }
         }
         done?;
@@ -153,7 +192,8 @@ impl CpuModel {
         let angles = self.angles(&batch.rows)?;
         let shapes =
             running.first().map_or_else(|| Arc::from([]), |r| Arc::clone(&r.session.shapes));
-        let forms = self.forms(&batch.sequences);
+        let prompts = batch.sequences.iter().map(|sequence| sequence.prompt);
+        let forms = self.schedule.forms(self.form, prompts);
         let tables = running.iter_mut().map(|one| &mut one.session.tables);
         let blocks = StepBlocks::new(tables, &batch.rows, shapes.len());
         let shape = StepShape {
@@ -213,97 +253,60 @@ impl CpuModel {
 
     /// What each sequence of a pass that ran yields.
     fn results(&self, batch: &Batch<'_>, exec: &Exec<'_>) -> Vec<Result<RowsOut>> {
-        let value = |operand: Operand| {
-            let len = batch.rows_of(operand.rows) * operand.cols;
+        let computed = |out: Operand| {
+            let len = batch.rows_of(out.rows) * out.cols;
             // SAFETY: the workers are done.
-            unsafe { exec.values[operand.value.0 as usize].slice(0..len) }
+            let numbers = unsafe { exec.values[out.value.0 as usize].slice(0..len) };
+            Computed { numbers, cols: out.cols }
         };
-        let mut results: Vec<Result<RowsOut>> =
-            batch.sequences.iter().map(|s| Ok(RowsOut::none(s.outputs.what))).collect();
-        if let Some(out) = self.schedule.logits.filter(|_| batch.needs_logits()) {
-            let (logits, n_peaks) = (value(out), out.cols.div_ceil(PEAK));
+        let logits = self.schedule.logits.filter(|_| batch.needs_logits());
+        let peaks = logits.map(|out| {
+            let cols = out.cols.div_ceil(PEAK);
             // SAFETY: as above.
-            let peaks = unsafe { exec.peaks.slice_mut(0..batch.rows_of(out.rows) * n_peaks) };
+            let peaks = unsafe { exec.peaks.slice_mut(0..batch.rows_of(out.rows) * cols) };
             if !self.schedule.finds_peaks() {
-                let rows = logits
-                    .chunks_exact(out.cols.max(1))
-                    .zip(peaks.chunks_exact_mut(n_peaks.max(1)));
+                let logits = computed(out).numbers.chunks_exact(out.cols.max(1));
+                let rows = logits.zip(peaks.chunks_exact_mut(cols.max(1)));
                 rows.for_each(|(logits, peaks)| self.kernels.peaks(logits, peaks));
             }
-            for ((i, result), rows) in results.iter_mut().enumerate().zip(batch.wanted(out.rows)) {
-                let logits = &logits[rows.start * out.cols..rows.end * out.cols];
-                let peaks = &peaks[rows.start * n_peaks..rows.end * n_peaks];
-                let finite = || batch.check_finite(i, peaks, n_peaks);
-                match batch.sequences[i].outputs.what {
-                    Wanted::Logits => {
-                        *result = finite().and_then(|()| {
-                            Ok(RowsOut::Logits(LogitRows {
-                                logits: copy(logits, "the logits")?,
-                                vocab_size: out.cols,
-                                peaks: copy(peaks, "the logits")?,
-                            }))
-                        })
-                    }
-                    Wanted::Candidates { k } => {
-                        *result = finite().and_then(|()| {
-                            CandidateRows::of(logits, out.cols, peaks, k).map(RowsOut::Candidates)
-                        })
-                    }
-                    Wanted::Hidden | Wanted::Rows => {}
-                }
-            }
-        }
-        for ((i, result), place) in results.iter_mut().enumerate().zip(&batch.rows) {
-            if batch.sequences[i].outputs.what == Wanted::Rows {
-                let handed = |out: &Operand| {
-                    let rows = match out.rows {
-                        Rows::Tokens => place.first_row..place.first_row + place.n,
-                        Rows::Selected => batch.wanted(out.rows).nth(i).unwrap_or(0..0),
-                    };
-                    copy(&value(*out)[rows.start * out.cols..rows.end * out.cols], "handed rows")
-                };
-                *result = self
-                    .schedule
-                    .handed
-                    .iter()
-                    .map(handed)
-                    .collect::<Result<_>>()
-                    .map(RowsOut::Rows);
-            }
-        }
-        if let Some(out) = self.schedule.hidden {
-            let hidden = value(out);
-            for ((i, result), rows) in results.iter_mut().enumerate().zip(batch.wanted(out.rows)) {
-                if batch.sequences[i].outputs.what == Wanted::Hidden {
-                    let hidden = &hidden[rows.start * out.cols..rows.end * out.cols];
-                    *result = batch.check_finite(i, hidden, out.cols).and_then(|()| {
-                        let hidden = copy(hidden, "the hidden rows")?;
-                        Ok(RowsOut::Hidden(HiddenRows { hidden, hidden_size: out.cols }))
-                    });
-                }
-            }
-        }
-        results
-    }
-
-    /// How latent attention is computed for each sequence.
-    fn forms(&self, sequences: &[&Sequence<'_>]) -> Vec<MlaForm> {
-        let mut latents = self.schedule.phases.iter().filter_map(|phase| match phase {
-            LoadedPhase::Latent(latent) => Some(&latent.phase),
-            _ => None,
+            Computed { numbers: peaks, cols }
         });
-        let elides = latents.clone().all(LatentPhase::elides);
-        let Some(dims) = latents.next().map(|latent| &latent.inputs.dims) else {
-            return Vec::new();
-        };
-        let form = |sequence: &&Sequence<'_>| {
-            match self.form.choose(dims, sequence.prompt) {
-                // the nearest form that computes such scores
-                MlaForm::Elided if !elides => MlaForm::Absorbed,
-                form => form,
+        let rows_out = |(i, sequence): (usize, &&Sequence<'_>)| {
+            let Outputs { rows, what } = sequence.outputs;
+            if what == Wanted::Rows {
+                let handed = self.schedule.handed.iter();
+                let rows = |out: &Operand| computed(*out).rows(batch.handed(i, out.rows));
+                let rows = handed.map(|out| copy(rows(out), "handed rows"));
+                return rows.collect::<Result<_>>().map(RowsOut::Rows);
             }
+            let out = match what {
+                Wanted::Hidden => self.schedule.hidden,
+                Wanted::Logits | Wanted::Candidates { .. } | Wanted::Rows => logits,
+            };
+            let Some(out) = out.filter(|_| rows != OutputRows::None) else {
+                return Ok(RowsOut::none(what));
+            };
+            let (value, wanted) = (computed(out), batch.wanted(i, out.rows));
+            let numbers = value.rows(wanted.clone());
+            if what == Wanted::Hidden {
+                batch.check_finite(i, numbers, out.cols)?;
+                let hidden = copy(numbers, "the hidden rows")?;
+                return Ok(RowsOut::Hidden(HiddenRows { hidden, hidden_size: out.cols }));
+            }
+            let peaks = peaks.expect("logits have peaks");
+            // one of the logits under a peak that is not finite is not either
+            batch.check_finite(i, peaks.rows(wanted.clone()), peaks.cols)?;
+            let peaks = peaks.rows(wanted);
+            if let Wanted::Candidates { k } = what {
+                return CandidateRows::of(numbers, out.cols, peaks, k).map(RowsOut::Candidates);
+            }
+            Ok(RowsOut::Logits(LogitRows {
+                logits: copy(numbers, "the logits")?,
+                vocab_size: out.cols,
+                peaks: copy(peaks, "the logits")?,
+            }))
         };
-        sequences.iter().map(form).collect()
+        batch.sequences.iter().enumerate().map(rows_out).collect()
     }
 
     fn angles(&self, sequences: &[SequenceRows]) -> Result<Vec<Angles>> {
@@ -321,20 +324,6 @@ impl CpuModel {
             Ok(Angles { cos, sin, n_pairs })
         };
         self.rotations.iter().map(angles).collect()
-    }
-}
-
-impl Batch<'_> {
-    /// Refuse the wanted rows of sequence `i`, `cols` numbers each, if one of them is not finite.
-    fn check_finite(&self, i: usize, numbers: &[f32], cols: usize) -> Result<()> {
-        match numbers.iter().position(|x| !x.is_finite()) {
-            Some(bad) => {
-                let SequenceRows { n, start, .. } = self.rows[i];
-                let first = start + n - self.sequences[i].outputs.count(n);
-                Err(Error::NonFinite { position: first + bad / cols })
-            }
-            None => Ok(()),
-        }
     }
 }
 

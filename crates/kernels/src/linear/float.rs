@@ -66,7 +66,7 @@ pub(super) const fn kernel<P: Plain>(
         isa,
         level: LEVELS[which],
         act_format: ActFormat::F32,
-        block: (1, PANEL_ROWS * P::BYTES),
+        block: super::PanelBlock { columns: 1, bytes: PANEL_ROWS * P::BYTES },
         row: super::row::plain::<P>,
         pack: if P::BYTES == 2 { pack::plain::<2> } else { pack::plain::<4> },
         arranging,

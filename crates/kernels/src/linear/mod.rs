@@ -276,6 +276,13 @@ type Pack = fn(rows: &[&[u8]], cols: usize, out: &mut [u8]);
 /// Reads one row back from a panel.
 type Row = fn(panel: &[u8], lane: usize, out: &mut [f32]);
 
+/// Columns of a panel that are packed together.
+#[derive(Clone, Copy, Debug)]
+struct PanelBlock {
+    columns: usize,
+    bytes: usize,
+}
+
 /// A kernel with the layout of its weights.
 #[derive(Debug)]
 pub struct LinearKernel {
@@ -284,8 +291,7 @@ pub struct LinearKernel {
     isa: Isa,
     level: Level,
     act_format: ActFormat,
-    /// Columns and bytes of a panel block.
-    block: (usize, usize),
+    block: PanelBlock,
     pack: Pack,
     row: Row,
     arranging: Arranging,
@@ -323,7 +329,7 @@ impl LinearKernel {
     /// # Panics
     /// If `cols` is not a whole number of blocks of the type.
     pub fn panel_bytes(&self, cols: usize) -> usize {
-        let (columns, bytes) = self.block;
+        let PanelBlock { columns, bytes } = self.block;
         assert!(cols.is_multiple_of(columns), "{cols} columns are not whole blocks of {}", self.ty);
         cols / columns * bytes
     }
@@ -435,7 +441,7 @@ const fn kernel<F: format::PanelFormat>(
         isa,
         level: LEVELS[which],
         act_format: ActFormat::Q8(F::BLOCK),
-        block: (F::BLOCK, F::BLOCK_BYTES),
+        block: PanelBlock { columns: F::BLOCK, bytes: F::BLOCK_BYTES },
         pack: pack::quantized::<F>,
         row: row::quantized::<F>,
         arranging,

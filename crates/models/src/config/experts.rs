@@ -77,7 +77,7 @@ pub(crate) fn read(keys: &Keys<'_>, c: &mut ModelConfig, silent: &Silent) -> Res
         shared_intermediate_size: shared,
         gating,
         bias,
-        groups: groups(keys, n_experts, (gating, bias))?,
+        groups: groups(keys, n_experts, gating, bias)?,
         normalize: keys.flag("expert_weights_norm")?.unwrap_or(silent.normalize),
         // 0 means none, as in early files.
         scale: keys.positive_or_zero("expert_weights_scale")?.unwrap_or(1.0),
@@ -123,11 +123,7 @@ fn gating(keys: &Keys<'_>) -> Result<Gating> {
 
 /// V2 rates a group by its best expert, V3 by its best two; files do not say which, but V3 has a bias and sigmoids.
 /// `docs/decisions/003-group-scores.md` tells how this differs from llama.cpp.
-fn groups(
-    keys: &Keys<'_>,
-    n_experts: usize,
-    (gating, bias): (Gating, bool),
-) -> Result<Option<Groups>> {
+fn groups(keys: &Keys<'_>, n_experts: usize, gating: Gating, bias: bool) -> Result<Option<Groups>> {
     const COUNT: &str = "expert_group_count";
     const USED: &str = "expert_group_used_count";
     let n_groups = keys.count(COUNT, 0..=n_experts as u64)?.unwrap_or(0);

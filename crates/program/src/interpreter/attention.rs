@@ -4,9 +4,7 @@ use super::latent::{Latent, Up};
 use super::ops::{Heads, dot};
 use super::session::{Cached, Session};
 use super::{Batch, Interpreted};
-use crate::{
-    Attention, CacheKind, Held, LatentAttention, LatentUp, Mask, Node, Score, alibi_slope,
-};
+use crate::{Attention, CacheKind, Held, LatentAttention, LatentUp, Mask, Score, alibi_slope};
 
 /// What is cached of one position: a key and a value for each key-value head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,13 +60,14 @@ impl Interpreted {
         out
     }
 
-    /// Inputs are q_nope, q_pe, c and k_pe.
+    /// Inputs are q_nope, q_pe, c and k_pe; the values of all heads are `width` wide.
     pub(super) fn latent_attention(
         &self,
         sessions: &mut [Held<'_, Session>],
         batch: &Batch,
-        (node, at): (&Node, &LatentAttention),
+        at: &LatentAttention,
         inputs: [Heads<'_>; 4],
+        width: usize,
     ) -> Vec<f32> {
         let up = match at.up {
             LatentUp::Split { k_b, v_b } => {
@@ -76,7 +75,7 @@ impl Interpreted {
             }
             LatentUp::Joint { kv_b } => Up::Joint { kv_b: self.weight(kv_b) },
         };
-        let value_dim = self.program.value(node.output).shape.dim / inputs[0].groups;
+        let value_dim = width / inputs[0].groups;
         let rotation = at.rope.as_ref().map(|rope| self.rotation(rope));
         let latent = Latent { inputs, rotation, up, value_dim };
         for (i, row) in batch.rows.iter().enumerate() {

@@ -54,23 +54,7 @@ impl Recorder {
 
     /// Whether a recorded layer appends to this cache.
     fn appended(&self, cache: CacheId) -> bool {
-        let appends = |op: &Op| match op {
-            Op::Attention(at) => at.cache == cache && at.appends,
-            Op::LatentAttention(at) => at.cache == cache,
-            Op::Embed { .. }
-            | Op::RmsNorm { .. }
-            | Op::Linear { .. }
-            | Op::Act(_)
-            | Op::GatedAct(_)
-            | Op::Route(_)
-            | Op::Experts { .. }
-            | Op::Add
-            | Op::Scale(_)
-            | Op::View
-            | Op::Slice { .. }
-            | Op::SelectRows => false,
-        };
-        self.state.borrow().program.nodes.iter().any(|node| appends(&node.op))
+        self.state.borrow().program.nodes.iter().any(|node| node.appends_to() == Some(cache))
     }
 
     /// Refuse a score that cannot be computed.

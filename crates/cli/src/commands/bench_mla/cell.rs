@@ -47,6 +47,15 @@ impl Shape {
     }
 }
 
+/// What the cells of a row of the table share.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Row {
+    pub(super) shape: Shape,
+    pub(super) form: MlaForm,
+    /// New tokens.
+    pub(super) queries: usize,
+}
+
 /// What one cell is of.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Load {
@@ -61,6 +70,11 @@ pub(super) struct Load {
 }
 
 impl Load {
+    pub(super) fn row(&self) -> Row {
+        let Load { shape, form, queries, .. } = *self;
+        Row { shape, form, queries }
+    }
+
     /// The layer to measure.
     pub(super) fn layer(&self) -> MlaLayer {
         let (hidden_size, q_rank) = match self.shape {

@@ -15,7 +15,7 @@ use quant::GgmlType;
 use crate::args::{self, ThreadArgs};
 use crate::executors::ExecutorOptions;
 use crate::{ceilings, memory, picture, ui};
-use cell::{Cell, Least, Load, Shape};
+use cell::{Cell, Least, Load, Row, Shape};
 use report::Report;
 
 /// Measure each form of latent attention, beside what the machine allows it
@@ -72,7 +72,8 @@ impl BenchMla {
         for &shape in &self.shape {
             for &queries in &self.queries {
                 for &form in &self.forms {
-                    cells.extend(self.row(&cpu, (shape, form, queries), &before, &bar)?);
+                    let row = Row { shape, form, queries };
+                    cells.extend(self.row(&cpu, row, &before, &bar)?);
                 }
             }
         }
@@ -110,12 +111,11 @@ impl BenchMla {
     fn row(
         &self,
         cpu: &Cpu,
-        row: (Shape, MlaForm, usize),
+        row: Row,
         ceilings: &Ceilings,
         bar: &indicatif::ProgressBar,
     ) -> anyhow::Result<Vec<Cell>> {
-        let mut loads: Vec<Load> =
-            self.loads().filter(|load| (load.shape, load.form, load.queries) == row).collect();
+        let mut loads: Vec<Load> = self.loads().filter(|load| load.row() == row).collect();
         loads.sort_by_key(|load| load.context);
         let mut bench = None;
         let mut slower = FIRST_GUESS;

@@ -187,7 +187,7 @@ fn qwen_moe(
         let width = count(key, mixture.shared_expert_intermediate_size, 1 << 24)?;
         outline.set("expert_shared_feed_forward_length", width);
     }
-    experts(&mut outline, config, ("num_experts", mixture.num_experts))?;
+    experts(&mut outline, config, "num_experts", mixture.num_experts)?;
     Ok(outline)
 }
 
@@ -198,8 +198,8 @@ fn deepseek(config: &Config, sigmoid: bool) -> Result<Outline, Failure> {
     let nope_dim = width("qk_nope_head_dim", latent.qk_nope_head_dim)?;
     let rope_dims = width("qk_rope_head_dim", latent.qk_rope_head_dim)?;
     let mut outline = dense(config, "deepseek2", Some(u64::from(nope_dim + rope_dims)))?;
-    let n = ("n_routed_experts", mixture.n_routed_experts);
-    let n_experts = experts(&mut outline, config, n)?;
+    let n_routed = mixture.n_routed_experts;
+    let n_experts = experts(&mut outline, config, "n_routed_experts", n_routed)?;
     if let Some(n_groups) = mixture.n_group.filter(|n| *n > 1) {
         let n_used = count("topk_group", mixture.topk_group, n_groups)?;
         let n_groups = count("n_group", Some(n_groups), n_experts.into())?;
@@ -234,7 +234,8 @@ fn deepseek(config: &Config, sigmoid: bool) -> Result<Outline, Failure> {
 fn experts(
     outline: &mut Outline,
     config: &Config,
-    (key, n): (&str, Option<u64>),
+    key: &str,
+    n: Option<u64>,
 ) -> Result<u32, Failure> {
     let mixture = &config.mixture;
     let n_experts = count(key, n, 4096)?;
