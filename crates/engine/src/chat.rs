@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use crate::history::History;
 use crate::{
     ChatFormat, Error, Event, Generated, Message, Reasoning, Request, Result, Sampler, Session,
-    StopReason, generate,
+    Stats, StopReason, generate,
 };
 
 /// How a reply is made.
@@ -23,8 +23,8 @@ pub struct ReplyOptions<'a> {
     pub ignore_eog: bool,
     /// What the template is told about thinking.
     pub reasoning: Reasoning,
-    /// Set from elsewhere to stop the reply.
-    pub cancel: &'a AtomicBool,
+    /// Set from elsewhere to stop the reply: read while the conversation is rendered, and as in [`Request`].
+    pub cancel: &'a Arc<AtomicBool>,
 }
 
 /// A chat with a model.
@@ -132,7 +132,10 @@ impl Conversation {
         options: &ReplyOptions<'_>,
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Generated> {
-        let rendered = self.format.render(&self.messages, options.reasoning)?;
+        let rendered = match self.format.render(&self.messages, options.reasoning, options.cancel) {
+            Err(Error::Text(tokenizer::Error::Cancelled)) => return Ok(Generated::cancelled()),
+            rendered => rendered?,
+        };
         let (mut prompt, new) = self.history.take_over(rendered);
         let tokens = self.format.encode(&new, prompt.is_empty())?;
         prompt.extend_from_slice(&tokens);
@@ -158,6 +161,19 @@ impl Conversation {
 }
 
 impl Generated {
+    /// No reply, because somebody asked to stop before the prompt was there.
+    fn cancelled() -> Generated {
+        Generated {
+            tokens: Vec::new(),
+            text: String::new(),
+            raw: String::new(),
+            kept_tokens: 0,
+            kept_bytes: 0,
+            stop: StopReason::Cancelled,
+            stats: Stats::default(),
+        }
+    }
+
     /// Whether there is a reply at all, be it an empty one the model ended at once.
     fn counts(&self) -> bool {
         self.stop != StopReason::Cancelled || !self.tokens.is_empty()

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tokenizer::{ChatTemplate, Message, RenderOptions, Span, Tokenizer};
 
@@ -24,8 +25,13 @@ pub trait ChatFormat: Vocabulary {
     /// The whole conversation as the model's template writes it, ready for the assistant's next reply.
     ///
     /// # Errors
-    /// If the template fails or refuses the messages.
-    fn render(&self, messages: &[Message], reasoning: Reasoning) -> Result<Vec<Span>>;
+    /// If the template fails or refuses the messages, or `cancel` is set.
+    fn render(
+        &self,
+        messages: &[Message],
+        reasoning: Reasoning,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<Vec<Span>>;
 
     /// Token ids of `spans`. `start`: they begin the conversation, so what every text starts with (BOS) is put
     /// before them unless it is there.
@@ -100,10 +106,15 @@ impl Vocabulary for ModelFormat {
 }
 
 impl ChatFormat for ModelFormat {
-    fn render(&self, messages: &[Message], reasoning: Reasoning) -> Result<Vec<Span>> {
+    fn render(
+        &self,
+        messages: &[Message],
+        reasoning: Reasoning,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<Vec<Span>> {
         let enable_thinking = reasoning.enable_thinking();
         let options = RenderOptions { add_generation_prompt: true, enable_thinking };
-        Ok(self.template.render(messages, &options)?)
+        Ok(self.template.render(messages, &options, cancel)?)
     }
 
     fn encode(&self, spans: &[Span], start: bool) -> Result<Vec<u32>> {

@@ -4,8 +4,8 @@
 
 mod common;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use common::{END, END_THINK, START, THINK, Toy, ToyFormat, spell};
 use engine::{
@@ -13,7 +13,7 @@ use engine::{
     SamplerOptions, StopReason,
 };
 
-static GO: AtomicBool = AtomicBool::new(false);
+static GO: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 fn options(max: usize) -> ReplyOptions<'static> {
     ReplyOptions {
@@ -45,7 +45,7 @@ impl Chat {
     fn cold_prompt(&self, user: &str) -> Vec<u32> {
         let mut messages = self.conversation.messages().to_vec();
         messages.push(Message::new("user", user));
-        let spans = self.format.render(&messages, Reasoning::Auto).unwrap();
+        let spans = self.format.render(&messages, Reasoning::Auto, &GO).unwrap();
         self.format.encode(&spans, true).unwrap()
     }
 
@@ -143,7 +143,7 @@ fn regenerating_gives_another_reply_from_the_same_cache() {
     assert_eq!(messages.len(), 2);
     assert_eq!(messages[1].content, third.raw);
     // A cancelled attempt leaves the reply that was.
-    let cancel = AtomicBool::new(true);
+    let cancel = Arc::new(AtomicBool::new(true));
     let cancelled = ReplyOptions { cancel: &cancel, ..options };
     let reply = chat.conversation.regenerate(&mut chat.sampler, &cancelled, &mut |_| ()).unwrap();
     assert_eq!(reply.stop, StopReason::Cancelled);
@@ -164,7 +164,7 @@ fn a_cancelled_reply_stays_and_the_chat_goes_on() {
     let mut chat = Chat::new(ToyFormat::default(), 1000);
     let first = chat.cold_prompt("hi");
     chat.toy.script(first.len(), &text("abcdef"));
-    let cancel = AtomicBool::new(false);
+    let cancel = Arc::new(AtomicBool::new(false));
     let cancelled = ReplyOptions { cancel: &cancel, ..options(6) };
     let mut stop_at_c = |e: Event<'_>| cancel.store(e == Event::Text("c"), Ordering::Relaxed);
     let reply = chat.conversation.say("hi", &mut chat.sampler, &cancelled, &mut stop_at_c).unwrap();

@@ -5,18 +5,18 @@
 mod common;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, LazyLock};
 
 use common::Toy;
 use engine::{
     ChatFormat, Conversation, Message, ModelFormat, Reasoning, ReplyOptions, Sampler,
-    SamplerOptions,
+    SamplerOptions, StopReason,
 };
 use gguf::{Gguf, Writer};
 use tokenizer::{ChatTemplate, Tokenizer};
 
-static GO: AtomicBool = AtomicBool::new(false);
+static GO: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// A byte-level vocabulary with one merge and three control tokens.
 fn tiny() -> Gguf {
@@ -87,7 +87,7 @@ fn every_conversation_begins_with_one_begin_token() {
     let tokenizer = Arc::new(Tokenizer::from_gguf(file.metadata()).unwrap());
     let begins = |template: ChatTemplate| {
         let format = ModelFormat::new(Arc::clone(&tokenizer), template);
-        let spans = format.render(&[Message::new("user", "<s>he")], Reasoning::Auto).unwrap();
+        let spans = format.render(&[Message::new("user", "<s>he")], Reasoning::Auto, &GO).unwrap();
         let tokens = format.encode(&spans, true).unwrap();
         let at: Vec<usize> = (0..tokens.len()).filter(|&i| tokens[i] == 257).collect();
         assert_eq!(at, [0], "what a user writes is no begin token");
@@ -126,4 +126,28 @@ fn the_shared_vocabularies() {
         converse(&tokenizer, template, 60);
         converse(&tokenizer, ChatTemplate::new(INSTRUCT, &tokenizer).unwrap(), 20);
     }
+}
+
+/// A Ctrl-C while the template runs ends the reply, not the conversation.
+#[test]
+fn a_cancel_reaches_the_template() {
+    let toy = Toy::new();
+    let file = tiny();
+    let tokenizer = Arc::new(Tokenizer::from_gguf(file.metadata()).unwrap());
+    let busy = "{% for i in range(90000) %}{{ 'a' in messages[0].content }}{% endfor %}";
+    let template = ChatTemplate::new(busy, &tokenizer).unwrap();
+    let format = Arc::new(ModelFormat::new(tokenizer.clone(), template));
+    let mut conversation = Conversation::new(toy.session(400, 0), format);
+    let mut sampler = Sampler::new(SamplerOptions::default()).unwrap();
+    let cancel = Arc::new(AtomicBool::new(true));
+    let options = ReplyOptions {
+        max_tokens: Some(4),
+        stop: &[],
+        ignore_eog: false,
+        reasoning: Reasoning::Auto,
+        cancel: &cancel,
+    };
+    let reply = conversation.say("he", &mut sampler, &options, &mut |_| ()).unwrap();
+    assert_eq!((reply.stop, reply.stats.prompt_tokens), (StopReason::Cancelled, 0));
+    assert_eq!(conversation.messages(), []);
 }

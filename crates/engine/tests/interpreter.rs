@@ -5,8 +5,8 @@
 mod common;
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, LazyLock};
 
 use common::{ToyFormat, VOCAB, cache};
 use engine::{
@@ -21,7 +21,7 @@ use program::{
 use quant::GgmlType;
 
 const HIDDEN: usize = 16;
-static GO: AtomicBool = AtomicBool::new(false);
+static GO: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// One layer of attention between an embedding and its transpose.
 fn record() -> program::Result<Program> {

@@ -44,6 +44,9 @@ pub enum Error {
         /// What is wrong.
         message: String,
     },
+    /// Somebody asked to stop.
+    #[error("cancelled")]
+    Cancelled,
 }
 
 /// Result of this crate.

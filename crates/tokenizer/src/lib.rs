@@ -19,5 +19,5 @@ mod unigram;
 mod vocab;
 
 pub use error::{Error, Result};
-pub use template::{ChatTemplate, Message, RenderOptions};
+pub use template::{ChatTemplate, Message, Offered, RenderOptions, Usage};
 pub use tokenizer::{Span, Tokenizer};

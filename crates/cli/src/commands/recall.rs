@@ -2,6 +2,8 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use engine::{
@@ -83,7 +85,13 @@ impl Recall {
         let mut scores = Scores::default();
         interrupt.begin();
         for (item, line) in items.iter().zip(1..) {
-            let prompt = prompt(&format, item).with_context(|| format!("question {line}"))?;
+            let prompt = match prompt(&format, item, interrupt.flag()) {
+                Err(_) if interrupt.flag().load(Ordering::Relaxed) => {
+                    bar.finish_and_clear();
+                    return Err(Failure::Interrupted.into());
+                }
+                prompt => prompt.with_context(|| format!("question {line}"))?,
+            };
             let request = Request {
                 prompt: &prompt,
                 max_tokens: Some(self.n_predict),
@@ -146,10 +154,10 @@ fn read(path: &std::path::Path) -> anyhow::Result<Vec<Item>> {
     Ok(items)
 }
 
-fn prompt(format: &ModelFormat, item: &Item) -> anyhow::Result<Vec<u32>> {
+fn prompt(format: &ModelFormat, item: &Item, cancel: &Arc<AtomicBool>) -> anyhow::Result<Vec<u32>> {
     let said = item.messages.iter();
     let messages: Vec<Message> = said.map(|m| Message::new(&*m.role, &*m.content)).collect();
-    let rendered = format.render(&messages, Reasoning::Off)?;
+    let rendered = format.render(&messages, Reasoning::Off, cancel)?;
     Ok(format.encode(&rendered, true)?)
 }
 

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use engine::{ChatFormat, Message, Reasoning, Result, Session, Span, Vocabulary};
@@ -245,7 +246,7 @@ impl Vocabulary for ToyFormat {
 }
 
 impl ChatFormat for ToyFormat {
-    fn render(&self, messages: &[Message], _: Reasoning) -> Result<Vec<Span>> {
+    fn render(&self, messages: &[Message], _: Reasoning, _: &Arc<AtomicBool>) -> Result<Vec<Span>> {
         let mut out = vec![];
         let mut put = |text: &str, special| out.push(Span { text: text.to_owned(), special });
         for message in messages {

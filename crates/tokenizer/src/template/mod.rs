@@ -1,22 +1,30 @@
 //! Chat templates: a conversation to a prompt, as the model's authors laid it out.
 //!
-//! A template is a program from a stranger: it is rewritten before it is compiled (`rewrite.rs`), runs with bounded
-//! steps, depth and memory (`limits.rs`), sees nothing but the conversation (`filters.rs` has what it may call), and its
-//! prompt says which text is the template's own (`provenance.rs`).
+//! A template is a program from a stranger: it is rewritten before it is compiled (`rewrite.rs`), so that every operator
+//! (`operators.rs`) and everything it may call (`offered.rs`) is charged to a budget of bytes and work (`budget.rs`)
+//! before it is done; the engine bounds its steps and depth. It sees nothing but the conversation, and its prompt says
+//! which text is the template's own (`provenance.rs`).
 
+mod budget;
 mod clock;
 mod filters;
-mod limits;
+mod json;
+mod offered;
+mod operators;
 mod provenance;
 mod rewrite;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gguf::Metadata;
 use minijinja::{Environment, ErrorKind, Value, context};
 
 use crate::{Error, Result, Span, Tokenizer};
-use limits::Budget;
+use budget::Budget;
+pub use budget::Usage;
+pub use offered::Offered;
 use provenance::{Controls, Marks};
 
 const KEY: &str = "tokenizer.chat_template";
@@ -34,6 +42,13 @@ const MAX_PROMPT: usize = 8 << 20;
 /// Text that a rendering may produce on the way, in bytes: this, and so many times the conversation.
 const BUDGET: u64 = 16 << 20;
 const BUDGET_PER_BYTE: u64 = 32;
+/// Some templates put the prompt together piece by piece, which copies it at every message: for each of them so many
+/// times the conversation more, up to a bound.
+const BUDGET_PER_MESSAGE: u64 = 4;
+const MAX_COPIES: u64 = 1 << 30;
+/// Work a rendering may do, in bytes read: this, and so many times the conversation.
+const WORK: u64 = 256 << 20;
+const WORK_PER_BYTE: u64 = 512;
 /// Steps of the engine: this, and so many per message.
 const STEPS: u64 = 1_000_000;
 const STEPS_PER_MESSAGE: u64 = 2_000;
@@ -74,6 +89,8 @@ pub struct ChatTemplate {
     is_fallback: bool,
     /// Seconds since 1970; `None` asks the clock.
     now: Option<i64>,
+    /// What a rendering may take; `None`: it grows with the conversation.
+    limits: Option<Usage>,
 }
 
 impl ChatTemplate {
@@ -111,6 +128,7 @@ impl ChatTemplate {
             eos: text(tokenizer.eos()),
             is_fallback: false,
             now: None,
+            limits: None,
         };
         let rewritten = template.rewrite(&template.controls.marks(&[])?)?;
         Environment::new().template_from_str(&rewritten).map_err(|e| error(&e))?;
@@ -127,23 +145,73 @@ impl ChatTemplate {
         self.now = Some(seconds);
     }
 
+    /// Fixes what a rendering may take, whatever the conversation.
+    pub fn set_limits(&mut self, limits: Usage) {
+        self.limits = Some(limits);
+    }
+
+    /// What a rendering of these messages may take.
+    pub fn limits(&self, messages: &[Message]) -> Usage {
+        let bytes = messages.iter().map(|m| (m.role.len() + m.content.len()) as u64).sum::<u64>();
+        let copies = bytes.saturating_mul(BUDGET_PER_MESSAGE * (messages.len() as u64).max(1));
+        self.limits.unwrap_or(Usage {
+            made: BUDGET
+                .saturating_add(bytes.saturating_mul(BUDGET_PER_BYTE))
+                .saturating_add(copies.min(MAX_COPIES)),
+            work: WORK
+                .saturating_add(bytes.saturating_mul(WORK_PER_BYTE))
+                .saturating_add(copies.min(MAX_COPIES)),
+        })
+    }
+
     /// The prompt for a conversation. Only spans of the template's own control tokens are special.
     ///
+    /// `cancel` is set from elsewhere to stop: it is read before everything that takes long.
+    ///
     /// # Errors
-    /// [`Error::Template`]: the template refuses the conversation or fails on it, or exceeds its steps or memory.
-    pub fn render(&self, messages: &[Message], options: &RenderOptions) -> Result<Vec<Span>> {
+    /// [`Error::Template`]: the template refuses the conversation or fails on it, or exceeds its steps, work or memory.
+    /// [`Error::Cancelled`].
+    pub fn render(
+        &self,
+        messages: &[Message],
+        options: &RenderOptions,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<Vec<Span>> {
+        self.measure(messages, options, cancel).0
+    }
+
+    /// As [`render`](Self::render), and what it took, also if it failed.
+    pub fn measure(
+        &self,
+        messages: &[Message],
+        options: &RenderOptions,
+        cancel: &Arc<AtomicBool>,
+    ) -> (Result<Vec<Span>>, Usage) {
         let inputs: Vec<&str> =
             messages.iter().flat_map(|m| [m.role.as_str(), m.content.as_str()]).collect();
-        let input_bytes: u64 = inputs.iter().map(|text| text.len() as u64).sum();
-        let marks = self.controls.marks(&inputs)?;
+        let budget = Budget::new(self.limits(messages), cancel.clone());
+        let rendered = self.run(messages, options, &inputs, &budget);
+        let rendered = match rendered {
+            Err(_) if cancel.load(Ordering::Relaxed) => Err(Error::Cancelled),
+            rendered => rendered,
+        };
+        (rendered, budget.usage())
+    }
+
+    fn run(
+        &self,
+        messages: &[Message],
+        options: &RenderOptions,
+        inputs: &[&str],
+        budget: &Budget,
+    ) -> Result<Vec<Span>> {
+        let marks = self.controls.marks(inputs)?;
         let rewritten = self.rewrite(&marks)?;
-        let budget =
-            Budget::new(BUDGET.saturating_add(input_bytes.saturating_mul(BUDGET_PER_BYTE)));
-        let mut env = Environment::new();
+        let mut env = Environment::empty();
         env.set_fuel(Some(STEPS + STEPS_PER_MESSAGE.saturating_mul(messages.len() as u64)));
         env.set_recursion_limit(MAX_FRAMES);
-        limits::install(&mut env, &budget);
-        filters::install(&mut env, &budget, self.now.unwrap_or_else(now));
+        operators::install(&mut env, budget);
+        offered::install(&mut env, budget, self.now.unwrap_or_else(now));
         let template = env.template_from_str(&rewritten).map_err(|e| error(&e))?;
         let prompt =
             template.render(self.variables(messages, options, &marks)).map_err(|e| error(&e))?;

@@ -2,21 +2,23 @@
 //!
 //! - The template's own text and string constants pass through a function that marks control tokens in them
 //!   (`provenance.rs`): this is how a prompt knows which of its text is the template's.
-//! - What can grow memory is routed through functions that count (`limits.rs`): operands of `+` and `~`, `*`, slices,
-//!   literals of lists and maps, assignments to attributes, results of filters.
-//! - Depth, lengths of chains and numbers of tags are bounded, because the engine's compiler recurses.
+//! - What can grow memory or read much is routed through functions that count (`operators.rs`): operands of `+` and
+//!   `~`, `*`, comparisons, indices and slices, literals of lists and maps, assignments to attributes, loops.
+//! - Depth, lengths of chains and names, and numbers of tags are bounded, because the engine's compiler recurses.
 //! - `{% generation %}` tags go; tags that reach outside the template are refused. Lines keep their numbers.
 
 use minijinja::machinery::{Token, tokenize};
 use minijinja::syntax::SyntaxConfig;
 
-use super::limits::{AMOUNT, CHARGE, REPEAT, RESERVED, TEXT, TREE};
+use super::operators::{AMOUNT, COMPARE, EACH, ITEM, REPEAT, RESERVED, SLICE, TEXT, TREE};
 use crate::{Error, Result};
 
 /// Deepest nesting, of tags and of brackets.
 const MAX_DEPTH: usize = 64;
-/// Most operators, filters, calls and the like in one expression between commas.
+/// Most operators, filters, calls and the like in one expression between commas, those in brackets included.
 const MAX_CHAIN: usize = 500;
+/// Longest name, in bytes: it is looked up again at each use.
+const MAX_NAME: usize = 256;
 /// Most tags.
 const MAX_TAGS: usize = 4_000;
 
@@ -117,7 +119,11 @@ impl Rewriter<'_> {
                 format!("{} = {value}", plain(target)?)
             }
             "for" if let Some(at) = find(rest, |t| matches!(t, Token::Ident("in"))) => {
-                format!("{} in {}", plain(&rest[..at])?, expression(&rest[at + 1..])?)
+                let (target, list) = (plain(&rest[..at])?, &rest[at + 1..]);
+                // What is gone over ends at a condition or at `recursive`.
+                let end = find(list, |t| matches!(t, Token::Ident("if" | "recursive")));
+                let (list, rest) = list.split_at(end.unwrap_or(list.len()));
+                format!("{target} in {EACH}({}) {}", expression(list)?, expression(rest)?)
             }
             _ => expression(rest)?,
         };
@@ -167,7 +173,10 @@ struct Expression<'t, 's, 'm> {
 struct Group {
     text: String,
     has_comma: bool,
-    has_colon: bool,
+    /// Where in `text` colons stand.
+    colons: Vec<usize>,
+    /// Whether it is one string constant.
+    is_name: bool,
 }
 
 /// Operands joined by arithmetic, and the operand being read.
@@ -175,10 +184,18 @@ struct Group {
 struct Terms {
     done: Vec<(String, &'static str)>,
     operand: String,
+    /// Comparisons before: what was compared, as text, and the operator behind it.
+    compared: Vec<(String, &'static str)>,
+    /// Where in `operand` the name, constant or bracket starts that an index or a call would belong to.
+    primary: usize,
     /// Whether `operand` could end here.
     complete: bool,
     /// Whether the name of a test follows.
     test: bool,
+    /// Whether the name of a test stood just before: what follows is its argument.
+    tested: bool,
+    /// Whether a dot stood just before: what follows belongs to the same operand.
+    dot: bool,
 }
 
 impl<'t, 's, 'm> Expression<'t, 's, 'm> {
@@ -222,8 +239,11 @@ impl<'t, 's, 'm> Expression<'t, 's, 'm> {
         if self.depth > MAX_DEPTH {
             return Err(self.error(format!("nested deeper than {MAX_DEPTH}")));
         }
-        let chain_before = self.chain;
+        let (chain_before, mut longest) = (self.chain, self.chain);
         let (mut group, mut terms) = (Group::default(), Terms::default());
+        if let [Token::Str(text), Token::BracketClose, ..] = self.tokens.as_slice() {
+            group.is_name = text.len() <= MAX_NAME;
+        }
         loop {
             let Some(token) = self.tokens.next() else {
                 if close.is_some() {
@@ -255,38 +275,63 @@ impl<'t, 's, 'm> Expression<'t, 's, 'm> {
                 }
                 Token::Pipe => self.filter(&mut terms)?,
                 Token::Comma | Token::Colon | Token::Assign => {
-                    group.has_comma |= matches!(token, Token::Comma);
-                    group.has_colon |= matches!(token, Token::Colon);
+                    longest = longest.max(self.chain);
                     self.chain = chain_before;
-                    terms.flush(&mut group.text, symbol(token));
+                    terms.flush(&mut group.text);
+                    group.has_comma |= matches!(token, Token::Comma);
+                    if matches!(token, Token::Colon) {
+                        group.colons.push(group.text.len());
+                    }
+                    group.text.push_str(symbol(token));
+                    group.text.push(' ');
                 }
                 Token::Eq | Token::Ne | Token::Gt | Token::Gte | Token::Lt | Token::Lte => {
                     self.link()?;
-                    terms.flush(&mut group.text, symbol(token));
+                    terms.compare(symbol(token));
                 }
-                Token::Ident(
-                    word @ ("and" | "or" | "not" | "in" | "if" | "else" | "recursive"),
-                ) if !terms.test => {
+                Token::Ident("in") if !terms.test && terms.complete => {
                     self.link()?;
-                    terms.flush(&mut group.text, word);
+                    terms.compare("in");
                 }
-                Token::Ident("is") => {
+                Token::Ident("not") if !terms.test && terms.complete => {
+                    let Some(Token::Ident("in")) = self.tokens.next() else {
+                        return Err(self.error("`not` behind a value: expected `in`"));
+                    };
+                    self.link()?;
+                    terms.compare("not in");
+                }
+                Token::Ident(word @ ("and" | "or" | "not" | "if" | "else" | "recursive"))
+                    if !terms.test =>
+                {
+                    self.link()?;
+                    terms.flush(&mut group.text);
+                    group.text.push_str(word);
+                    group.text.push(' ');
+                }
+                Token::Ident("is") if !terms.dot => {
                     self.link()?;
                     terms.push("is", false);
                     terms.test = true;
+                }
+                Token::Mul | Token::Pow if !terms.complete => {
+                    return Err(self.error("unpacking with `*` is not supported"));
                 }
                 _ => {
                     let complete = !matches!(token, Token::Dot | Token::Pow | Token::Minus);
                     if !complete {
                         self.link()?;
                     }
+                    let is_test = terms.test && !matches!(token, Token::Ident("not"));
                     terms.push(&self.word(token)?, complete);
-                    terms.test &= matches!(token, Token::Ident("not"));
+                    terms.tested = is_test;
+                    terms.test &= !is_test;
+                    terms.dot = matches!(token, Token::Dot);
                 }
             }
         }
-        terms.flush(&mut group.text, "");
-        self.chain = chain_before;
+        terms.flush(&mut group.text);
+        // What stands around brackets is compiled around all that is in them.
+        self.chain = longest.max(self.chain);
         self.depth -= 1;
         Ok(group)
     }
@@ -301,34 +346,50 @@ impl<'t, 's, 'm> Expression<'t, 's, 'm> {
         };
         let inside = self.group(Some(close))?;
         let text = format!("{}{}{close}", symbol(open), inside.text);
-        if terms.complete {
-            if close == "]" && inside.has_colon {
-                terms.operand = format!("{AMOUNT}({})", terms.operand);
-            }
-            terms.operand.push_str(&text);
-        } else if close == ")" && !inside.has_comma {
+        let is_argument = terms.tested && close != ")";
+        if !terms.complete || is_argument {
+            let text =
+                if close == ")" && !inside.has_comma { text } else { format!("{TREE}({text})") };
             terms.push(&text, true);
+        } else if close == "]" && !inside.is_name {
+            let operand = terms.operand.split_off(terms.primary);
+            let bounds = inside.bounds();
+            let call = match bounds.as_slice() {
+                [_] => format!("{ITEM}({operand}, {})", inside.text),
+                [_, _] | [_, _, _] => format!("{SLICE}({operand}, {})", bounds.join(", ")),
+                _ => return Err(self.error("slice of more than three parts")),
+            };
+            terms.operand.push_str(&call);
+        } else if close == ")"
+            && terms.operand.ends_with(". cycle")
+            && inside.text.trim().is_empty()
+        {
+            return Err(self.error("`cycle` of nothing"));
+        } else if close == ")" && terms.operand.ends_with(". changed") {
+            // Compared with what it was given before: charged like a literal that holds it.
+            terms.operand.push_str(&format!("({TREE}(({},)))", inside.text));
         } else {
-            terms.push(&format!("{TREE}({text})"), true);
+            terms.operand.push_str(&text);
         }
         terms.test = false;
+        terms.tested = false;
         Ok(())
     }
 
-    /// A filter: its name, perhaps arguments, and then the count of what it returned.
+    /// A filter: its name and perhaps arguments.
     fn filter(&mut self, terms: &mut Terms) -> Result<()> {
         self.link()?;
         terms.push("|", false);
         let Some(name) = self.tokens.next() else {
             return Err(self.error("filter without a name"));
         };
-        terms.push(&self.word(name)?, false);
+        terms.push(&self.word(name)?, true);
         if let Some(Token::ParenOpen) = self.tokens.as_slice().first() {
             self.tokens.next();
             let arguments = self.group(Some(")"))?.text;
-            terms.push(&format!("({arguments})"), false);
+            terms.operand.push_str(&format!("({arguments})"));
         }
-        terms.push(&format!("| {CHARGE}"), true);
+        terms.tested = false;
         Ok(())
     }
 
@@ -337,6 +398,9 @@ impl<'t, 's, 'm> Expression<'t, 's, 'm> {
         Ok(match token {
             Token::Ident(name) if name.starts_with(RESERVED) => {
                 return Err(self.error(format!("name `{name}` is reserved")));
+            }
+            Token::Ident(name) if name.len() > MAX_NAME => {
+                return Err(self.error(format!("name of more than {MAX_NAME} bytes")));
             }
             Token::Ident(name) => (*name).to_owned(),
             Token::Str(text) => quote(&(self.mark)(text)),
@@ -349,13 +413,31 @@ impl<'t, 's, 'm> Expression<'t, 's, 'm> {
     }
 }
 
+impl Group {
+    /// The parts between colons; `none` for those left out.
+    fn bounds(&self) -> Vec<&str> {
+        let mut parts = Vec::new();
+        let mut start = 0;
+        for end in self.colons.iter().copied().chain([self.text.len()]) {
+            let part = self.text[start..end].trim();
+            parts.push(if part.is_empty() { "none" } else { part });
+            start = end + 1;
+        }
+        parts
+    }
+}
+
 impl Terms {
     fn push(&mut self, text: &str, complete: bool) {
         if !self.operand.is_empty() {
             self.operand.push(' ');
         }
+        if !std::mem::take(&mut self.dot) && complete {
+            self.primary = self.operand.len();
+        }
         self.operand.push_str(text);
         self.complete = complete;
+        self.tested = false;
     }
 
     fn operator(&mut self, operator: &'static str) {
@@ -364,9 +446,35 @@ impl Terms {
         self.test = false;
     }
 
-    /// Ends the terms with a separator that binds looser than arithmetic.
-    fn flush(&mut self, out: &mut String, separator: &str) {
-        let Terms { done, operand, .. } = std::mem::take(self);
+    /// Ends what is compared.
+    fn compare(&mut self, operator: &'static str) {
+        let compared = std::mem::take(&mut self.compared);
+        let sum = std::mem::take(self).sum();
+        *self = Terms { compared, ..Terms::default() };
+        self.compared.push((sum, operator));
+    }
+
+    /// Ends the terms before something that binds looser than comparisons.
+    fn flush(&mut self, out: &mut String) {
+        let compared = std::mem::take(&mut self.compared);
+        let last = std::mem::take(self).sum();
+        if compared.is_empty() {
+            out.push_str(&last);
+        } else {
+            out.push_str(COMPARE);
+            out.push('(');
+            for (operand, operator) in compared {
+                out.push_str(&format!("{operand}, \"{operator}\", "));
+            }
+            out.push_str(&last);
+            out.push(')');
+        }
+        out.push(' ');
+    }
+
+    /// The arithmetic as text.
+    fn sum(self) -> String {
+        let Terms { done, operand, .. } = self;
         // Products first: `*` becomes a call, so that what stands before it is its first argument.
         let mut sums: Vec<(String, &str)> = Vec::new();
         let mut product = String::new();
@@ -382,12 +490,15 @@ impl Terms {
             }
             before = after;
         }
+        let mut out = String::new();
         let mut before = "";
+        let mut copies = sums.len();
         for (operand, after) in sums {
+            copies -= 1;
             let text = if before == "~" || after == "~" {
-                format!("{TEXT}({operand})")
+                format!("{TEXT}({operand}, {copies})")
             } else if before == "+" || after == "+" {
-                format!("{AMOUNT}({operand})")
+                format!("{AMOUNT}({operand}, {copies})")
             } else {
                 operand
             };
@@ -396,8 +507,8 @@ impl Terms {
             }
             before = after;
         }
-        out.push_str(separator);
-        out.push(' ');
+        out.truncate(out.trim_end().len());
+        out
     }
 }
 

@@ -1,7 +1,8 @@
 //! Chat templates: whose text is whose, what templates may call, and what they may take.
 
 use crate::common::{CONTROL, USER_DEFINED, Vocabulary, decode, joined};
-use std::sync::LazyLock;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, LazyLock};
 
 use proptest::prelude::*;
 use tokenizer::{ChatTemplate, Error, Message, RenderOptions, Span, Tokenizer};
@@ -19,6 +20,8 @@ const CONTROLS: &[&str] = &[
     "<a",
     "<a>",
 ];
+
+static GO: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 static VOCABULARY: LazyLock<Tokenizer> = LazyLock::new(|| {
     let mut v = Vocabulary::byte_level();
@@ -40,7 +43,7 @@ fn render(source: &str, contents: &[(&str, &str)]) -> Result<Vec<Span>, Error> {
     let options = RenderOptions { add_generation_prompt: true, enable_thinking: None };
     let mut template = ChatTemplate::new(source, &VOCABULARY)?;
     template.set_time(1_721_952_000);
-    template.render(&messages(contents), &options)
+    template.render(&messages(contents), &options, &GO)
 }
 
 /// What a template without messages prints.
@@ -207,7 +210,7 @@ fn without_a_template_chatml() {
     assert!(template.is_fallback());
     let prompt = joined(
         &template
-            .render(&messages(&[("system", "S"), ("user", "U")]), &RenderOptions::default())
+            .render(&messages(&[("system", "S"), ("user", "U")]), &RenderOptions::default(), &GO)
             .unwrap(),
     );
     assert_eq!(prompt, "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU<|im_end|>\n");
@@ -350,6 +353,13 @@ fn depth_is_bounded_before_anything_recurses() {
     fails(&"{{ 1 }}".repeat(5_000), &["4000 tags"]);
     fails(&"x".repeat((1 << 20) + 1), &["1048577 bytes"]);
     fails("{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}", &["recursion limit"]);
+    // Brackets do not hide how deep what is compiled gets.
+    let level = |inner: String| format!("({inner}{})", " + 1".repeat(60));
+    fails(
+        &format!("{{{{ {} }}}}", (0..40).fold("1".to_owned(), |inner, _| level(inner))),
+        &["500 operations"],
+    );
+    fails(&format!("{{{{ {} }}}}", "b".repeat(300)), &["name of more than 256 bytes"]);
     // Just inside the bounds: must work.
     prints(&format!("{}x{}", "{% if true %}".repeat(60), "{% endif %}".repeat(60)), "x");
     prints(&format!("{{{{ {}1{} }}}}", "(".repeat(60), ")".repeat(60)), "1");
@@ -368,6 +378,94 @@ fn steps_are_bounded() {
         "{% for i in range(99999) %}{% for j in range(99999) %}{{ i * j }}{% endfor %}{% endfor %}",
         &["steps"],
     );
+}
+
+/// What made the engine panic.
+#[test]
+fn arithmetic_that_cannot_be_done_is_an_error() {
+    fails("{{ 4 is divisibleby 0 }}", &["divisible by 0"]);
+    fails("{% for i in [1] %}{{ loop.cycle() }}{% endfor %}", &["cycle"]);
+    fails("{% macro f() %}{% endmacro %}{{ f(*[1]) }}", &["unpacking"]);
+    fails("{% macro f() %}{% endmacro %}{{ f(**{'a': 1}) }}", &["unpacking"]);
+    fails(
+        "{{ range(9223372036854775807, -9223372036854775807, -9223372036854775807) }}",
+        &["2^53"],
+    );
+    prints(
+        "{{ 'abc'[1:2:-1] }}{{ [1, 2][::-9223372036854775807] }}{{ 6 is divisibleby 3 }}",
+        "[2]True",
+    );
+}
+
+#[test]
+fn comparisons_and_indices_mean_what_they_meant() {
+    prints(
+        "{{ 1 < 2 < 3 }} {{ 1 < 3 < 2 }} {{ 1 == 1.0 }} {{ 'a' not in 'b' }} {{ not 'a' in 'ab' }}",
+        "True False True True False",
+    );
+    prints(
+        "{{ 'a' ~ 1 == 'a1' and 1 + 1 in [2] or x }} {{ 'y' if 'H' in messages[0].content else 'n' }}",
+        "True y",
+    );
+    prints(
+        "{{ x == none }} {{ x in [1] }} {{ 'x' in x }} {{ 'role' in messages[0] }} {{ none == none }}",
+        "False False False True True",
+    );
+    prints(
+        "{{ -[1, 2][0] }} {{ 'ab'[-1] }} {{ (1, 2)[0] }} {{ {'a': {'b': [5]}}['a']['b'][0] + 1 }}",
+        "-1 b 1 6",
+    );
+    prints(
+        "{{ 'abc'[1:][0] }} {{ 'äöü'[1:] }} {{ [1, 2, 3][-2:] }} {{ (1, 2, 3)[:2] }} {{ x[1:] }}",
+        "b öü [2, 3] (1, 2) []",
+    );
+    prints(
+        "{{ messages[0]['content'][0] }} {{ messages[-1].role }} {{ messages[9] is defined }}",
+        "H user False",
+    );
+    prints(
+        "{% for c in 'ab' if c != 'a' %}{{ c }}{% endfor %}{% for i in range(3) if i in [0, 2] %}{{ i }}{% endfor %}",
+        "b02",
+    );
+    prints(
+        "{% for i in [1, 1, 2] %}{{ loop.changed(i) }}{{ loop.cycle('a', 'b') }}{% endfor %}",
+        "TrueaFalsebTruea",
+    );
+    prints(
+        "{{ 'a  b c '.split(none, 1) }} {{ ' a b'.split() }} {{ 'a,b,c'.rsplit(',') }} {{ 'a,b'.rsplit(',', 0) }}",
+        "['a', 'b c'] ['a', 'b'] ['a', 'b', 'c'] ['a,b']",
+    );
+    prints(
+        "{{ 3 is in [3] }} {{ 3 is not in [3] }} {{ 4 is divisibleby 2 }} {{ 'a' is eq 'a' }}",
+        "True False True True",
+    );
+    fails("{{ 1 in 2 }}", &["line 1"]);
+    fails("{{ [1] in 'a' }}", &["text"]);
+}
+
+#[test]
+fn a_cancel_stops_rendering() {
+    let template = ChatTemplate::new(CHATML, &VOCABULARY).unwrap();
+    let cancel = Arc::new(AtomicBool::new(true));
+    let (result, usage) =
+        template.measure(&messages(&[("user", "Hi")]), &RenderOptions::default(), &cancel);
+    assert!(
+        matches!(result, Err(Error::Cancelled)) && usage.work + usage.made == 0,
+        "{result:?} {usage:?}"
+    );
+    // Set while it runs: the rest is not done.
+    let busy =
+        "{% for i in range(90000) %}{% if 'b' in messages[0].content %}{% endif %}{% endfor %}";
+    let template = ChatTemplate::new(busy, &VOCABULARY).unwrap();
+    let long = messages(&[("user", &"a".repeat(1 << 20))]);
+    let cancel = Arc::new(AtomicBool::new(false));
+    let result = std::thread::scope(|threads| {
+        let rendering =
+            threads.spawn(|| template.render(&long, &RenderOptions::default(), &cancel));
+        cancel.store(true, std::sync::atomic::Ordering::Relaxed);
+        rendering.join().unwrap()
+    });
+    assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
 }
 
 #[test]
