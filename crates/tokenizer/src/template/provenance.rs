@@ -9,7 +9,7 @@
 //! marks without width, and what stands between them counts if it is the role of a message.
 
 use ahash::{AHashMap, AHashSet};
-use aho_corasick::{AhoCorasick, MatchKind};
+use aho_corasick::{AhoCorasick, Anchored, Input, MatchKind, StartKind};
 
 use crate::{Error, Result, Span, Tokenizer};
 
@@ -19,7 +19,13 @@ pub(super) struct Controls {
     search: Option<AhoCorasick>,
     texts: Vec<String>,
     index: AHashMap<String, usize>,
+    around: AroundRoles,
 }
+
+/// Most control tokens named after a role, each counted once for each place of a role in it, and most bytes of them.
+/// Real vocabularies have at most a few dozen; each is compared with what stands around the roles of a prompt.
+const MAX_AROUND: usize = 256;
+const MAX_AROUND_BYTES: usize = 16 << 10;
 
 /// Roles that control tokens are named after.
 const ROLES: &[&str] = &["system", "user", "assistant", "tool", "developer"];
@@ -35,7 +41,8 @@ impl Controls {
         let search = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&texts);
         let search = if texts.is_empty() { None } else { Some(search.map_err(Error::vocabulary)?) };
         let index = texts.iter().cloned().zip(0..).collect();
-        Ok(Controls { search, texts, index })
+        let around = AroundRoles::new(&texts)?;
+        Ok(Controls { search, texts, index, around })
     }
 
     /// Marks for one rendering; `inputs` are all texts that are not the template's.
@@ -47,24 +54,81 @@ impl Controls {
             .rev()
             .find(|c| !used.contains(c))
             .ok_or_else(|| Error::template(None, "the messages use every private character"))?;
-        let mut ends = AHashSet::new();
-        for text in &self.texts {
+        Ok(Marks { controls: self, sentinel })
+    }
+}
+
+/// What stands before and behind the role in control tokens named after one.
+struct AroundRoles {
+    pairs: Vec<(String, String)>,
+    /// Finds the end of a pair where a text begins; `None` without pairs.
+    closes: Option<AhoCorasick>,
+    /// Finds the beginning of a pair, backwards, where a text ends backwards.
+    opens: Option<AhoCorasick>,
+    longest: usize,
+}
+
+impl AroundRoles {
+    fn new(controls: &[String]) -> Result<AroundRoles> {
+        let mut pairs = AHashSet::new();
+        let mut bytes = 0;
+        for text in controls {
             let lower = text.to_ascii_lowercase();
-            for role in ROLES {
-                for (at, _) in lower.match_indices(role) {
-                    let (open, close) = (&text[..at], &text[at + role.len()..]);
-                    if !open.is_empty() && !close.is_empty() {
-                        ends.insert((open, close));
-                    }
+            for (at, role) in ROLES.iter().flat_map(|role| lower.match_indices(role)) {
+                let (open, close) = (&text[..at], &text[at + role.len()..]);
+                if open.is_empty() || close.is_empty() || !pairs.insert((open, close)) {
+                    continue;
+                }
+                bytes += open.len() + close.len();
+                if pairs.len() > MAX_AROUND || bytes > MAX_AROUND_BYTES {
+                    return Err(Error::vocabulary(format!(
+                        "control tokens name roles in more than {MAX_AROUND} ways or {MAX_AROUND_BYTES} bytes: \
+                         expected a few"
+                    )));
                 }
             }
         }
-        let mut ends: Vec<_> = ends.into_iter().collect();
+        let mut pairs: Vec<(String, String)> =
+            pairs.into_iter().map(|(open, close)| (open.to_owned(), close.to_owned())).collect();
         // Longest first, so that the outcome does not hang on the order of a set.
-        ends.sort_unstable_by_key(|(open, close)| {
-            (std::cmp::Reverse((open.len(), close.len())), *open, *close)
+        pairs.sort_unstable_by(|a, b| {
+            let key =
+                |(open, close): &(String, String)| std::cmp::Reverse((open.len(), close.len()));
+            (key(a), a).cmp(&(key(b), b))
         });
-        Ok(Marks { controls: self, sentinel, ends })
+        let anchored = |ends: Vec<Vec<u8>>| match ends.is_empty() {
+            true => Ok(None),
+            false => AhoCorasick::builder()
+                .start_kind(StartKind::Anchored)
+                .build(ends)
+                .map(Some)
+                .map_err(Error::vocabulary),
+        };
+        let backwards = |text: &String| text.bytes().rev().collect();
+        Ok(AroundRoles {
+            closes: anchored(pairs.iter().map(|(_, close)| close.clone().into_bytes()).collect())?,
+            opens: anchored(pairs.iter().map(|(open, _)| backwards(open)).collect())?,
+            longest: pairs
+                .iter()
+                .map(|(open, close)| open.len().max(close.len()))
+                .max()
+                .unwrap_or(0),
+            pairs,
+        })
+    }
+
+    /// Whether `text` begins with the end of a pair, and whether it ends with the beginning of one.
+    fn touch(&self, text: &str) -> (bool, bool) {
+        let at_start = |search: &Option<AhoCorasick>, bytes: &[u8]| {
+            let input = Input::new(bytes).anchored(Anchored::Yes);
+            search.as_ref().is_some_and(|search| search.find(input).is_some())
+        };
+        let bytes = text.as_bytes();
+        let last: Vec<u8> = bytes.iter().rev().take(self.longest).copied().collect();
+        (
+            at_start(&self.closes, &bytes[..bytes.len().min(self.longest)]),
+            at_start(&self.opens, &last),
+        )
     }
 }
 
@@ -72,16 +136,15 @@ impl Controls {
 pub(super) struct Marks<'c> {
     controls: &'c Controls,
     sentinel: char,
-    /// What stands before and behind the role in control tokens named after one.
-    ends: Vec<(&'c str, &'c str)>,
 }
 
 impl<'c> Marks<'c> {
     /// A text of the template with marks.
     pub(super) fn mark(&self, text: &str) -> String {
         let s = self.sentinel;
+        let (closes, opens) = self.controls.around.touch(text);
         let mut marked = String::with_capacity(text.len());
-        if self.ends.iter().any(|(_, close)| text.starts_with(close)) {
+        if closes {
             marked.extend([s, '>']);
         }
         let mut done = 0;
@@ -91,7 +154,7 @@ impl<'c> Marks<'c> {
             done = found.end();
         }
         marked.push_str(&text[done..]);
-        if self.ends.iter().any(|(open, _)| text.ends_with(open)) {
+        if opens {
             marked.extend([s, '<']);
         }
         marked
@@ -141,8 +204,8 @@ impl<'c> Marks<'c> {
         if !ROLES.iter().any(|known| known.eq_ignore_ascii_case(role)) {
             return None;
         }
-        self.ends.iter().find_map(|(open, close)| {
-            if !plain[..at].ends_with(open) || !after.starts_with(close) {
+        self.controls.around.pairs.iter().find_map(|(open, close)| {
+            if !plain[..at].ends_with(open.as_str()) || !after.starts_with(close.as_str()) {
                 return None;
             }
             let index = *self.controls.index.get(&format!("{open}{role}{close}"))?;

@@ -24,6 +24,23 @@ fn survived(v: &Vocabulary, words: &[&str]) {
     t.encode("some text é \u{1F600}\n\n  <0x0A>").unwrap();
 }
 
+/// Templates are compared with what stands around the roles in control tokens, so there may be only a few of these.
+#[test]
+fn too_many_roles_in_control_tokens_are_refused() {
+    let with = |tokens: usize, repeats: usize| {
+        let mut v = Vocabulary::byte_level();
+        for i in 0..tokens {
+            v.add(&format!("{i:04}{}", "tool".repeat(repeats)), CONTROL);
+        }
+        tokenizer::ChatTemplate::new("{{ 'a' }}", &v.build()).map(drop)
+    };
+    let message = |result: tokenizer::Result<()>| result.unwrap_err().to_string();
+    // Many tokens, or few that name roles over and over.
+    assert!(message(with(4_000, 120)).contains("roles in more than 256 ways"));
+    assert!(message(with(100, 100)).contains("roles in more than 256 ways"));
+    assert!(with(60, 4).is_ok());
+}
+
 fn bpe() -> Vocabulary {
     let mut v = Vocabulary::byte_level();
     v.merge("a", "b");
