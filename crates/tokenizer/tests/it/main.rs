@@ -4,6 +4,8 @@
 mod byte_level;
 mod chat;
 mod common;
+mod corpus;
+mod harness;
 mod malformed;
 mod prompts;
 mod spm;
