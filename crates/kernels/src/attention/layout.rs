@@ -18,7 +18,7 @@ use half::slice::HalfFloatSliceExt;
 use crate::math::{LANES, ROUND};
 
 /// Positions in a block.
-pub const BLOCK: usize = 256;
+pub const BLOCK: usize = 128;
 /// Positions in a tile.
 pub const TILE: usize = LANES;
 /// Elements that share a scale in [`ElemType::Q8_0`].
