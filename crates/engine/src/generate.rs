@@ -60,7 +60,9 @@ pub struct Stats {
     pub prompt_tokens: usize,
     /// Of these, taken from the cache.
     pub cached_tokens: usize,
-    /// Time to compute the others.
+    /// Of these, computed: all others, but of a prompt that was cancelled.
+    pub computed_tokens: usize,
+    /// Time to compute them.
     pub prefill: Duration,
     /// From the call to the first token chosen; `None` if there was none.
     pub first_token: Option<Duration>,
@@ -71,7 +73,7 @@ pub struct Stats {
 impl Stats {
     /// Prompt tokens computed per second; 0 if none were.
     pub fn prefill_rate(&self) -> f64 {
-        rate(self.prompt_tokens - self.cached_tokens, self.prefill)
+        rate(self.computed_tokens, self.prefill)
     }
 
     /// Tokens per second after the first; 0 if there were none.
@@ -124,6 +126,7 @@ pub fn generate(
     let mut stats = Stats {
         prompt_tokens,
         cached_tokens: fed.cached,
+        computed_tokens: fed.computed,
         prefill: start.elapsed(),
         ..Stats::default()
     };

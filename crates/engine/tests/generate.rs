@@ -177,6 +177,25 @@ fn a_cancel_stops_and_keeps() {
     assert_eq!((reply.tokens.len(), reply.stop), (0, StopReason::Cancelled));
 }
 
+/// Tokens that never went through are no speed: 277 % of a limit was shown after Ctrl-C.
+#[test]
+fn a_cancelled_prompt_counts_as_far_as_it_came() {
+    let toy = Toy::new();
+    let cancel = AtomicBool::new(false);
+    let mut session = toy.session(64, 1);
+    let request = request(&cancel, 6);
+    let reply = generate(&mut session, &mut greedy(), &ToyFormat::default(), &request, &mut |e| {
+        let done = matches!(e, Event::Prefill(prefill) if prefill.done == 2);
+        cancel.store(done, Ordering::Relaxed);
+    })
+    .unwrap();
+    assert_eq!((reply.stop, session.len()), (StopReason::Cancelled, 2));
+    let stats = &reply.stats;
+    assert_eq!((stats.prompt_tokens, stats.cached_tokens, stats.computed_tokens), (3, 0, 2));
+    let seconds = stats.prefill.as_secs_f64();
+    assert!((stats.prefill_rate() * seconds - 2.0).abs() < 1e-6);
+}
+
 #[test]
 fn non_finite_logits_end_in_an_error() {
     let toy = Toy::new();
