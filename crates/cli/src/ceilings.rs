@@ -15,7 +15,7 @@ use crate::{memory, ui, units};
 const VERSION: u32 = 6;
 
 /// What measured: another version has other kernels, and a build with assertions is slower.
-const BUILD: &str = if cfg!(debug_assertions) {
+pub(crate) const BUILD: &str = if cfg!(debug_assertions) {
     concat!(env!("CARGO_PKG_VERSION"), " debug")
 } else {
     env!("CARGO_PKG_VERSION")
@@ -37,9 +37,12 @@ pub(crate) struct KeptCeilings {
     read: Vec<Read>,
     compute: Vec<Compute>,
     barrier_nanoseconds: u64,
-    /// Other programs ran meanwhile: measured again once they do not.
+    /// Other programs ran whenever these were measured: measured again once they do not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) busy: bool,
+    /// The same of the rates, which are usual times and not the best ones: then they are measured anew.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) rates_busy: bool,
     /// What kernels reach, as far as that was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rates: Option<KeptRates>,
@@ -78,7 +81,20 @@ impl KeptCeilings {
             compute: ceilings.compute.iter().map(compute).collect(),
             barrier_nanoseconds: ceilings.barrier.as_nanos() as u64,
             busy: false,
+            rates_busy: false,
             rates: None,
+        }
+    }
+
+    /// The better figures of both, for other programs only lower them; quiet if one of them was.
+    fn best_of(self, old: &KeptCeilings) -> KeptCeilings {
+        let (Some(new), Some(best)) = (self.ceilings(), old.ceilings()) else { return self };
+        let best = KeptCeilings::new(self.machine.clone(), &new.best_of(&best));
+        KeptCeilings {
+            busy: self.busy && old.busy,
+            rates_busy: self.rates_busy,
+            rates: self.rates,
+            ..best
         }
     }
 
@@ -101,9 +117,8 @@ impl KeptCeilings {
 
     /// Whether so many other threads leave too few cores for those that were measured.
     fn is_crowded_by(&self, others: usize) -> bool {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let own = self.compute.iter().map(|c| c.threads).max().unwrap_or(1);
-        others.saturating_add(own) > cores
+        others.saturating_add(own) > cores()
     }
 
     /// The ceilings; `None` if a figure is no positive number.
@@ -141,21 +156,36 @@ pub(crate) fn cpu_name() -> String {
     name.map_or(std::env::consts::ARCH, |(_, name)| name.trim()).to_owned()
 }
 
-fn machine(executor: &dyn Executor) -> String {
+/// This machine, as far as speeds depend on it.
+pub(crate) fn machine(executor: &dyn Executor) -> String {
     format!("{}, {}", cpu_name(), executor.describe())
 }
 
-/// `$XDG_CACHE_HOME/rooflight/machine.json`, by default in `~/.cache`.
-fn file() -> Option<PathBuf> {
+/// A file of `$XDG_CACHE_HOME/rooflight`, by default in `~/.cache`.
+pub(crate) fn cache_file(name: &str) -> Option<PathBuf> {
     let variable =
         |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")))?;
-    Some(cache.join("rooflight").join("machine.json"))
+    Some(cache.join("rooflight").join(name))
 }
+
+/// Replace a file of the cache folder, where it can be written; elsewhere nothing is kept, no more.
+pub(crate) fn replace(name: &str, text: &str) {
+    let Some(file) = cache_file(name) else { return };
+    let _ = file.parent().map(std::fs::create_dir_all);
+    // whoever reads at this moment sees the old file or the new one, no half
+    let new = file.with_extension(format!("{}.new", std::process::id()));
+    if std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, file)).is_err() {
+        let _ = std::fs::remove_file(new);
+    }
+}
+
+/// The file of ceilings and rates.
+const FILE: &str = "machine.json";
 
 /// Every machine that was kept.
 fn machines() -> Vec<KeptCeilings> {
-    let text = file().and_then(|file| std::fs::read_to_string(file).ok());
+    let text = cache_file(FILE).and_then(|file| std::fs::read_to_string(file).ok());
     let file: Option<File> = text.and_then(|text| serde_json::from_str(&text).ok());
     file.filter(|file| file.version == VERSION).map(|file| file.machines).unwrap_or_default()
 }
@@ -172,57 +202,88 @@ fn keep(kept: &KeptCeilings) {
     let mut machines = machines();
     machines.retain(|other| (&other.machine, &other.build) != (&kept.machine, &kept.build));
     machines.push(kept.clone());
-    let text = serde_json::to_string_pretty(&File { version: VERSION, machines });
-    if let (Some(file), Ok(text)) = (file(), text) {
-        let _ = file.parent().map(std::fs::create_dir_all);
-        // whoever reads at this moment sees the old file or the new one, no half
-        let new = file.with_extension(format!("{}.new", std::process::id()));
-        if std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, file)).is_err() {
-            let _ = std::fs::remove_file(new);
-        }
+    if let Ok(text) = serde_json::to_string_pretty(&File { version: VERSION, machines }) {
+        replace(FILE, &text);
     }
 }
 
-/// Measure the ceilings now, with a bar. They are kept in place of older ones. Rates that were kept stay, unless other
-/// programs ran beside them.
+/// What a machine can do at most, as far as that was seen.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct KnownCeilings {
+    /// The best of every measurement.
+    pub(crate) ceilings: Ceilings,
+    /// Other programs ran at each of them.
+    pub(crate) busy: bool,
+}
+
+impl KnownCeilings {
+    fn of(kept: &KeptCeilings) -> Option<KnownCeilings> {
+        Some(KnownCeilings { ceilings: kept.ceilings()?, busy: kept.busy })
+    }
+}
+
+/// Measure the ceilings now, with a bar. What is kept is raised to them, never lowered. Rates that were kept stay.
 ///
 /// # Errors
 /// An executor without ceilings, or memory.
 pub(crate) fn measure(executor: &dyn Executor) -> program::Result<KeptCeilings> {
-    let others = others();
-    let mut new = KeptCeilings::new(machine(executor), &measured(executor)?);
-    new.busy = new.is_crowded_by(others);
-    new.rates = kept(executor).filter(|old| !old.busy).and_then(|old| old.rates);
+    let new = measured(executor)?;
+    let new = match kept(executor) {
+        Some(old) => {
+            let (rates, rates_busy) = (old.rates.clone(), old.rates_busy);
+            KeptCeilings { rates, rates_busy, ..new }.best_of(&old)
+        }
+        None => new,
+    };
     keep(&new);
     Ok(new)
 }
 
-/// The ceilings of this moment. What is kept is raised to them, never lowered: other programs only lower a figure.
+/// Measure the ceilings now, with a bar, and forget what was kept: the machine may have changed. If other programs run,
+/// that would only lower what is known, and the better figures are kept.
 ///
 /// # Errors
 /// An executor without ceilings, or memory.
-pub(crate) fn measure_again(executor: &dyn Executor) -> program::Result<Ceilings> {
-    let Some(old) = kept(executor) else {
-        let new = measure(executor)?.ceilings();
-        return new.ok_or_else(|| Error::Unsupported("ceilings that are no numbers".into()));
-    };
-    let now = measured(executor)?;
-    let best = old.ceilings().map_or(now.clone(), |best| now.clone().best_of(&best));
-    keep(&KeptCeilings {
-        rates: old.rates,
-        busy: old.busy,
-        ..KeptCeilings::new(old.machine, &best)
-    });
-    Ok(now)
+pub(crate) fn refresh(executor: &dyn Executor) -> program::Result<KeptCeilings> {
+    let new = measured(executor)?;
+    let old = kept(executor).filter(|_| new.busy);
+    let new = old.map_or(new.clone(), |old| new.best_of(&old));
+    keep(&new);
+    Ok(new)
+}
+
+/// What is kept, raised to what is measured now.
+///
+/// # Errors
+/// An executor without ceilings, or memory.
+pub(crate) fn measure_again(executor: &dyn Executor) -> program::Result<KnownCeilings> {
+    let known = KnownCeilings::of(&measure(executor)?);
+    known.ok_or_else(|| Error::Unsupported("ceilings that are no numbers".into()))
 }
 
 /// What is kept of a time when other programs ran is measured again if they do not any more.
 fn renew(executor: &dyn Executor) {
-    let crowded = kept(executor).filter(|kept| kept.busy);
-    if crowded.is_some_and(|kept| roomy() && !kept.is_crowded_by(others())) {
+    let Some(crowded) = kept(executor).filter(|kept| kept.busy || kept.rates_busy) else { return };
+    if !roomy() || crowded.is_crowded_by(others()) {
+        return;
+    }
+    if crowded.rates_busy {
+        // those that are wanted are measured by whoever wants them
+        keep(&KeptCeilings { rates: None, rates_busy: false, ..crowded.clone() });
+    }
+    if crowded.busy {
         // an executor that could be measured once can be again; if not, what is known serves
         let _ = measure(executor);
     }
+}
+
+/// Whether other programs leave too few cores for so many threads.
+pub(crate) fn crowded(threads: usize) -> bool {
+    others().saturating_add(threads) > cores()
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Threads of other programs that run now, where the system tells.
@@ -240,11 +301,15 @@ fn others() -> usize {
     looks.min().unwrap_or(0)
 }
 
-fn measured(executor: &dyn Executor) -> program::Result<Ceilings> {
+/// The ceilings of this moment.
+fn measured(executor: &dyn Executor) -> program::Result<KeptCeilings> {
+    let before = others();
     let bar = ui::count_bar("measuring this machine", 100);
     let ceilings = executor.ceilings(&mut |part| bar.set_position((100.0 * part) as u64));
     bar.finish_and_clear();
-    ceilings
+    let mut new = KeptCeilings::new(machine(executor), &ceilings?);
+    new.busy = new.is_crowded_by(before.max(others()));
+    Ok(new)
 }
 
 /// Measure the rates of what is `wanted` now, with a bar, and keep them with those that are known.
@@ -262,16 +327,22 @@ pub(crate) fn measure_rates(
     if wanted.is_empty() {
         return Ok(kept);
     }
-    kept.busy |= kept.is_crowded_by(others());
+    let before = others();
     let bar = ui::count_bar("measuring its kernels", 100);
     let measured =
         planner::measure(executor, wanted, &mut |part| bar.set_position((100.0 * part) as u64));
     bar.finish_and_clear();
     let mut rates = kept.rates().unwrap_or_default();
     rates.update(measured?);
+    kept.rates_busy |= kept.is_crowded_by(before.max(others()));
     kept.rates = Some(KeptRates::new(&rates));
     keep(&kept);
     Ok(kept)
+}
+
+/// Whether other programs ran when the rates were measured that are kept.
+pub(crate) fn rates_busy(executor: &dyn Executor) -> bool {
+    kept(executor).is_some_and(|kept| kept.rates_busy)
 }
 
 /// The rates that were kept for this executor.
@@ -293,9 +364,10 @@ pub(crate) fn rates(executor: &dyn Executor, wanted: &WantedRates) -> Option<Rat
 
 /// What was kept, or else measured now; `None` where an executor has no ceilings, or where measuring would crowd out
 /// the model that is loaded.
-pub(crate) fn kept_or_measured(executor: &dyn Executor) -> Option<Ceilings> {
+pub(crate) fn kept_or_measured(executor: &dyn Executor) -> Option<KnownCeilings> {
     renew(executor);
-    kept(executor).or_else(|| if roomy() { measure(executor).ok() } else { None })?.ceilings()
+    let kept = kept(executor).or_else(|| if roomy() { measure(executor).ok() } else { None });
+    KnownCeilings::of(&kept?)
 }
 
 /// Whether there is memory to measure unasked.
@@ -337,6 +409,30 @@ impl std::fmt::Display for KeptCeilings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of(bytes_per_second: f64, busy: bool) -> KeptCeilings {
+        let ceilings = Ceilings {
+            read: vec![ReadCeiling { threads: 2, working_set: 4096, bytes_per_second }],
+            compute: vec![ComputeCeiling {
+                threads: 2,
+                f32_macs_per_second: 1e11,
+                int8_macs_per_second: 4e11,
+            }],
+            barrier: Duration::from_nanos(160),
+        };
+        KeptCeilings { busy, ..KeptCeilings::new("a CPU, 2 threads".into(), &ceilings) }
+    }
+
+    /// A quiet figure is not lost in a busy moment, and a busy one counts as such until a quiet moment.
+    #[test]
+    fn the_best_seen_is_kept() {
+        let (quiet, busy) = (of(3e10, false), of(1e10, true));
+        assert_eq!(busy.clone().best_of(&quiet), quiet);
+        assert_eq!(quiet.clone().best_of(&busy), quiet);
+        let luckier = of(4e10, true).best_of(&quiet);
+        assert_eq!((luckier.read[0].bytes_per_second, luckier.busy), (4e10, false));
+        assert_eq!(of(2e10, true).best_of(&busy), of(2e10, true));
+    }
 
     #[test]
     fn ceilings_are_kept_as_measured_and_nonsense_is_refused() {

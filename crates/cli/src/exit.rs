@@ -44,6 +44,9 @@ pub(crate) enum Failure {
     /// What was asked of a plan cannot be had.
     #[error("the goals cannot be met: {0}")]
     Goals(String),
+    /// What is planned is larger than the memory it is planned for: the plan is made all the same.
+    #[error("{0}")]
+    NoRoom(String),
     /// Memory would run out.
     #[error("needs {need} of memory, {available} are available")]
     DoesNotFit {
@@ -68,7 +71,7 @@ fn code_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
     let failure = cause.downcast_ref().map(|failure| match failure {
         Failure::Usage(_) | Failure::Malformed(_) => code::USAGE,
         Failure::NotFound { .. } | Failure::UnknownModel { .. } => code::NOT_FOUND,
-        Failure::Goals(_) => code::FAILURE,
+        Failure::Goals(_) | Failure::NoRoom(_) => code::FAILURE,
         Failure::DoesNotFit { .. } => code::DOES_NOT_FIT,
         Failure::Interrupted => code::INTERRUPTED,
     });

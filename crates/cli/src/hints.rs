@@ -29,7 +29,9 @@ fn of_failure(failure: &Failure) -> Option<String> {
         Failure::UnknownModel { near, .. } => format!("did you mean {}?", near.join(" or ")),
         Failure::DoesNotFit { advice, .. } => advice.clone(),
         Failure::Usage(_) => "see rooflight COMMAND --help".into(),
-        Failure::Malformed(_) | Failure::Goals(_) | Failure::Interrupted => return None,
+        Failure::Malformed(_) | Failure::Goals(_) | Failure::NoRoom(_) | Failure::Interrupted => {
+            return None;
+        }
     })
 }
 

@@ -2,16 +2,24 @@
 //! expected, from measured rates.
 
 use planner::{Cost, CostKind, CostOptions, Executed, Load, Machine, Prediction, Rates};
-use program::{CacheOptions, Ceilings, Program};
+use program::{CacheOptions, Program};
+
+use crate::ceilings::KnownCeilings;
+use crate::load::Loaded;
+use crate::predictions::{ModelKey, RememberedModel, RunTime};
 
 /// What bounds a model on this machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
     cost: Cost,
     machine: Machine,
-    /// Tokens of a prompt that share one reading of the weights.
+    /// Tokens of a prompt per pass, on which what is expected depends, and no limit.
     chunk: u64,
     expected: Option<(Executed, Rates)>,
+    /// Whose times are remembered.
+    subject: Option<RememberedModel>,
+    /// Other programs ran whenever the machine was measured.
+    busy: bool,
 }
 
 impl Limits {
@@ -20,34 +28,60 @@ impl Limits {
         program: &Program,
         cache: &CacheOptions,
         chunk: usize,
-        ceilings: &Ceilings,
+        known: &KnownCeilings,
         threads: usize,
     ) -> Option<Limits> {
         let options = CostOptions { k: cache.k, v: cache.v, ..CostOptions::default() };
         let cost = Cost::of(program, &options);
-        let machine = Machine::measured(ceilings, threads, cost.step(0).total().bytes())?;
-        Some(Limits { cost, machine, chunk: chunk as u64, expected: None })
+        let machine = Machine::measured(&known.ceilings, threads, cost.step(0).total().bytes())?;
+        Some(Limits {
+            cost,
+            machine,
+            chunk: chunk as u64,
+            expected: None,
+            subject: None,
+            busy: known.busy,
+        })
     }
 
     /// With the rates of our kernels, where they are known.
     pub(crate) fn with_rates(
         self,
-        program: &Program,
+        loaded: &Loaded,
         cache: &CacheOptions,
         rates: Option<&Rates>,
     ) -> Limits {
+        let program = loaded.model.program();
         let executed = Executed::of(program, cache.k, cache.v);
-        Limits { expected: rates.map(|rates| (executed, rates.clone())), ..self }
+        let subject =
+            RememberedModel::new(&*loaded.executor, ModelKey::of(program), loaded.n_threads);
+        Limits {
+            expected: rates.map(|rates| (executed, rates.clone())),
+            subject: Some(subject),
+            ..self
+        }
+    }
+
+    /// Keep what came of expected times.
+    pub(crate) fn remember(&self, runs: &[RunTime]) {
+        if let Some(subject) = &self.subject {
+            subject.remember(runs);
+        }
     }
 
     /// Seconds to be expected for a prompt of which `cached` positions are there and `n` are computed, and for `steps`
-    /// steps after it.
+    /// steps after it: never less than the limit, which rates measured at another moment may seem to beat.
     pub(crate) fn expected(&self, cached: usize, n: usize, steps: usize) -> Option<f64> {
         let (executed, rates) = self.expected.as_ref()?;
         let end = (cached + n) as u64;
         let prompt = executed.prefill(cached as u64..end, self.chunk, rates)?.total();
-        let steps = (end..end + steps as u64).map(|depth| executed.step(depth, rates));
-        steps.map(|step| Some(step?.total())).sum::<Option<f64>>().map(|steps| prompt + steps)
+        let prompt = prompt.max(self.prompt(cached, n).limit());
+        let step = |depth: u64| {
+            let limit = Prediction::of_step(&self.cost, depth, &self.machine).limit();
+            Some(executed.step(depth, rates)?.total().max(limit))
+        };
+        let steps = (end..end + steps as u64).map(step).sum::<Option<f64>>()?;
+        Some(prompt + steps)
     }
 
     /// What threads wait for each other at the end of a phase, in seconds: measured, or a bare barrier.
@@ -72,7 +106,8 @@ impl Limits {
     ) -> Prediction {
         let end = (cached + n) as u64;
         let steps = (end..end + steps as u64).map(|past| Load { past, tokens: 1, outputs: 1 });
-        let loads = planner::cost::chunks(cached as u64..end, self.chunk).chain(steps);
+        let prompt = Load { past: cached as u64, tokens: n as u64, outputs: 1 };
+        let loads = (n > 0).then_some(prompt).into_iter().chain(steps);
         loads.fold(Prediction::default(), |sum, load| {
             sum.plus(&Prediction::of_kind(&self.cost, &load, kind, &self.machine))
         })
@@ -88,23 +123,62 @@ impl Limits {
     /// A prompt of which `cached` positions are there and `n` are computed, with logits of the last.
     pub(crate) fn prompt(&self, cached: usize, n: usize) -> Prediction {
         let positions = cached as u64..(cached + n) as u64;
-        Prediction::of_prefill(&self.cost, positions, self.chunk, &self.machine)
+        Prediction::of_prefill(&self.cost, positions, &self.machine)
     }
 }
 
-/// `83 % of limit (memory)`: how close a measured time came to the least one, in seconds, and what sets that; empty if
-/// one of them is unknown. More than the whole means that a ceiling was measured too low, and says so.
-pub(crate) fn share(limit: &Prediction, measured: f64) -> String {
-    let Some(share) = planner::share(limit.limit(), measured) else { return String::new() };
-    let wrong = if share > 1.0 { ": measure the machine again" } else { "" };
-    format!("{:.0} % of limit ({}){wrong}", 100.0 * share, limit.binds().name())
+/// Work that took less than this, in seconds, says little of the machine: waking up and waiting are most of it.
+const TOO_SMALL: f64 = 0.05;
+/// Measurements of the same thing lie apart by so much.
+const NOISE: f64 = 1.05;
+
+impl Limits {
+    /// Whether other programs ran whenever the machine was measured: limits may be too high.
+    pub(crate) fn busy(&self) -> bool {
+        self.busy
+    }
+
+    /// How close a measured time came to the least one, in seconds, if that can be judged: not of work that is too small,
+    /// or in which threads wait for each other longer than anything else takes.
+    pub(crate) fn judge(limit: &Prediction, measured: f64) -> Option<Share> {
+        let share = planner::share(limit.limit(), measured)?;
+        match measured < TOO_SMALL || limit.limit() < limit.barriers {
+            true => None,
+            false if share > NOISE => Some(Share::Above),
+            false => Some(Share::Part(share.min(1.0))),
+        }
+    }
+
+    /// `83 % of limit (memory)`; empty if that cannot be judged.
+    pub(crate) fn share(&self, limit: &Prediction, measured: f64) -> String {
+        let name = limit.binds().name();
+        let busy = if self.busy { ", measured while busy" } else { "" };
+        match Limits::judge(limit, measured) {
+            None => String::new(),
+            Some(Share::Part(part)) => format!("{:.0} % of limit ({name}{busy})", 100.0 * part),
+            Some(Share::Above) => {
+                format!(
+                    "above the limit that was measured ({name}{busy}): rooflight machine --refresh"
+                )
+            }
+        }
+    }
+}
+
+/// How close a time came to the limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Share {
+    /// This part of the limit, at most 1.
+    Part(f64),
+    /// Beyond it: a ceiling was measured too low.
+    Above,
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use program::{CacheType, ComputeCeiling, ReadCeiling};
+    use program::{CacheType, Ceilings, ComputeCeiling, ReadCeiling};
 
     use super::*;
 
@@ -120,6 +194,7 @@ mod tests {
             }],
             barrier: Duration::from_nanos(100),
         };
+        let ceilings = KnownCeilings { ceilings, busy: false };
         let cache = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: 512 };
         assert!(
             Limits::new(&program, &cache, 64, &ceilings, 3).is_none(),
@@ -140,14 +215,24 @@ mod tests {
         assert_eq!(time(limits.prompt(50, 0)), 0.0);
     }
 
+    /// As seen in terminals: 642 % of a demo's limit, 12,991 % of nothing.
     #[test]
-    fn shares_in_words() {
-        let limit = limits().steps(0, 1);
-        assert_eq!(share(&limit, 2.0 * limit.limit()), "50 % of limit (memory)");
-        assert_eq!(
-            share(&limit, limit.limit() / 1.5),
-            "150 % of limit (memory): measure the machine again"
+    fn shares_are_of_work_that_can_be_judged() {
+        let mut limits = limits();
+        let limit = limits.steps(0, 1000);
+        let least = limit.limit();
+        assert!(least > TOO_SMALL, "{least}");
+        let share = |limits: &Limits, measured: f64| limits.share(&limit, measured);
+        assert_eq!(share(&limits, 2.0 * least), "50 % of limit (memory)");
+        assert_eq!(share(&limits, 0.98 * least), "100 % of limit (memory)");
+        assert!(
+            share(&limits, least / 6.42).starts_with("above the limit that was measured (memory)")
         );
-        assert_eq!(share(&limit, 0.0), "");
+        assert_eq!(share(&limits, 0.0), "");
+        assert_eq!(Limits::judge(&limits.steps(0, 1), 0.049), None, "too small");
+        let waiting = Prediction { barriers: 2.0 * least, ..limit };
+        assert_eq!(Limits::judge(&waiting, 3.0 * least), None, "threads wait for each other");
+        limits.busy = true;
+        assert_eq!(share(&limits, 2.0 * least), "50 % of limit (memory, measured while busy)");
     }
 }

@@ -9,10 +9,11 @@ use engine::{DEFAULT_CHUNK, ModelFormat};
 use gguf::Gguf;
 use models::{GgufWeights, LoadedModel, ModelConfig};
 use planner::{Executed, Rates, WantedRates};
-use program::{CacheOptions, Ceilings, Executor, Model, Program};
+use program::{CacheOptions, Executor, Model, Program};
 use tokenizer::{ChatTemplate, Tokenizer};
 
 use crate::args::ExecutorArgs;
+use crate::ceilings::KnownCeilings;
 use crate::executors::ExecutorOptions;
 use crate::exit::Failure;
 use crate::{ceilings, memory, ui, units};
@@ -28,7 +29,7 @@ pub(crate) struct Loaded {
     /// Threads that compute.
     pub(crate) n_threads: usize,
     /// What the machine can do at most, if that was asked for and can be told.
-    pub(crate) ceilings: Option<Ceilings>,
+    pub(crate) ceilings: Option<KnownCeilings>,
     /// What our kernels reach on it, as far as that is known.
     pub(crate) rates: Option<Rates>,
 }
@@ -116,7 +117,7 @@ pub(crate) fn model(
     let ceilings = if options.ceilings { ceilings::kept_or_measured(&*executor) } else { None };
     let rates = if options.ceilings {
         let wanted = Executed::of(&program, cache.k, cache.v).wanted();
-        ceilings::rates(&*executor, &WantedRates { attention: Vec::new(), ..wanted })
+        ceilings::rates(&*executor, &WantedRates { types: wanted.types, ..WantedRates::default() })
     } else {
         ceilings::kept_rates(&*executor)
     };

@@ -19,6 +19,7 @@ mod limits;
 mod load;
 mod memory;
 mod picture;
+mod predictions;
 mod printable;
 mod rates;
 mod reply;

@@ -1,7 +1,7 @@
 //! Measured rates as they are kept and shown.
 
-use planner::{AttentionRate, AttentionShape, LinearRate, Overheads, Rates};
-use program::CacheType;
+use planner::{AttentionRate, AttentionShape, LinearRate, MlaRate, MlaShape, Overheads, Rates};
+use program::{CacheKind, CacheType, MlaDims, MlaForm};
 use quant::GgmlType;
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct KeptRates {
     linear: Vec<Linear>,
     attention: Vec<Attention>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    latent: Vec<Latent>,
     step_seconds: f64,
     logit_seconds: f64,
     element_seconds: f64,
@@ -39,6 +41,21 @@ struct Attention {
     pair_seconds: f64,
 }
 
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Latent {
+    n_heads: usize,
+    rank: usize,
+    nope_dim: usize,
+    rope_dim: usize,
+    value_dim: usize,
+    type_k: String,
+    step_seconds: f64,
+    position_seconds: f64,
+    /// Of a multiply-add of a prompt.
+    elided_seconds: f64,
+    compressed_seconds: f64,
+}
+
 /// Five digits: more were never measured, and these survive being written and read.
 fn rounded(seconds: f64) -> f64 {
     format!("{seconds:.4e}").parse().unwrap_or(seconds)
@@ -64,10 +81,26 @@ impl KeptRates {
             token_seconds: rounded(rate.token),
             pair_seconds: rounded(rate.pair),
         };
+        let latent = |rate: &MlaRate| {
+            let MlaDims { n_heads, rank, nope_dim, rope_dim, value_dim } = rate.shape.dims;
+            Latent {
+                n_heads,
+                rank,
+                nope_dim,
+                rope_dim,
+                value_dim,
+                type_k: rate.shape.k.name().to_owned(),
+                step_seconds: rounded(rate.step),
+                position_seconds: rounded(rate.position),
+                elided_seconds: rounded(rate.elided),
+                compressed_seconds: rounded(rate.compressed),
+            }
+        };
         let Overheads { step, logit, element } = rates.overheads;
         KeptRates {
             linear: rates.linear.iter().map(linear).collect(),
             attention: rates.attention.iter().map(attention).collect(),
+            latent: rates.latent.iter().map(latent).collect(),
             step_seconds: rounded(step),
             logit_seconds: rounded(logit),
             element_seconds: rounded(element),
@@ -107,9 +140,21 @@ impl KeptRates {
                 pair: time(kept.pair_seconds)?,
             })
         };
+        let latent = |kept: &Latent| {
+            let Latent { n_heads, rank, nope_dim, rope_dim, value_dim, .. } = *kept;
+            let dims = MlaDims { n_heads, rank, nope_dim, rope_dim, value_dim };
+            Some(MlaRate {
+                shape: MlaShape { dims, k: cache(&kept.type_k)? },
+                step: time(kept.step_seconds)?,
+                position: time(kept.position_seconds)?,
+                elided: time(kept.elided_seconds)?,
+                compressed: time(kept.compressed_seconds)?,
+            })
+        };
         Some(Rates {
             linear: self.linear.iter().map(linear).collect::<Option<_>>()?,
             attention: self.attention.iter().map(attention).collect::<Option<_>>()?,
+            latent: self.latent.iter().map(latent).collect::<Option<_>>()?,
             overheads: Overheads {
                 step: time(self.step_seconds)?,
                 logit: time(self.logit_seconds)?,
@@ -182,6 +227,22 @@ pub(crate) fn lines(rates: &Rates, top: &Top) -> Vec<String> {
             share(rate.macs_per_second(), top.f32),
         ));
     }
+    if !rates.latent.is_empty() {
+        lines.push("latent attention         a step                    a prompt".into());
+    }
+    for rate in &rates.latent {
+        let MlaDims { n_heads, rank, .. } = rate.shape.dims;
+        let kind = CacheKind::Latent { rank, rope_dim: rate.shape.dims.rope_dim };
+        let bytes = kind.position_bytes(rate.shape.k, rate.shape.k) as f64 / rate.position;
+        let form = |name: MlaForm, seconds: f64| format!("{} {:.0}", name.name(), 2e-9 / seconds);
+        lines.push(format!(
+            "{n_heads:>4} x {rank:<5}{:>10} {:6.1} GB/s       {}, {} GFLOP/s",
+            rate.shape.k.name(),
+            1e-9 * bytes,
+            form(MlaForm::Compressed, rate.compressed),
+            form(MlaForm::Elided, rate.elided),
+        ));
+    }
     let o = &rates.overheads;
     let micro = |seconds: f64| 1e6 * seconds;
     lines.push(format!(
@@ -207,10 +268,19 @@ mod tests {
         };
         let attention =
             AttentionRate { shape, step: 1e-6, position: 1e-8, token: 1e-7, pair: 1e-8 };
+        let dims = MlaDims { n_heads: 16, rank: 512, nope_dim: 128, rope_dim: 64, value_dim: 128 };
+        let latent = MlaRate {
+            shape: MlaShape { dims, k: CacheType::F16 },
+            step: 1e-5,
+            position: 1.152e-7,
+            elided: 1e-11,
+            compressed: 2e-11,
+        };
         let points = vec![(1, 2e-11), (512, 3e-9)];
         Rates {
             linear: vec![LinearRate { ty: GgmlType::Q4K, points, phase: 2e-6 }],
             attention: vec![attention],
+            latent: vec![latent],
             overheads: Overheads { step: 1e-5, logit: 1e-10, element: 1e-9 },
         }
     }
@@ -229,6 +299,7 @@ mod tests {
         assert_eq!(broken(|kept| kept.linear[0].r#type = "Q99".into()), None);
         assert_eq!(broken(|kept| kept.linear[0].rows = vec![8, 1]), None);
         assert_eq!(broken(|kept| kept.linear[0].rows = vec![1]), None);
+        assert_eq!(broken(|kept| kept.latent[0].type_k = "q99".into()), None);
         assert_eq!(broken(|kept| kept.attention[0].pair_seconds = -1.0), None);
     }
 
@@ -240,6 +311,7 @@ mod tests {
             "Q4_K        28.1 GB/s  50 %",
             "341 GOP/s  50 %",
             "14/2  x 64    f16/q8_0",
+            "16 x 512         f16   10.0 GB/s       compressed 100, elided 200 GFLOP/s",
             "a phase 2.0 us",
         ] {
             assert!(text.contains(part), "{part}: {text}");

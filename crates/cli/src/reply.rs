@@ -8,7 +8,8 @@ use std::time::Duration;
 use engine::{Event, Generated, Session, StopReason};
 use planner::Prediction;
 
-use crate::limits::{self, Limits};
+use crate::limits::Limits;
+use crate::predictions::{RunPhase, RunTime};
 use crate::printable::Printable;
 use crate::ui::{self, PromptLine};
 use crate::units;
@@ -100,15 +101,20 @@ impl<'a> ReplyPrinter<'a> {
 /// (memory), ctx 172/8192, stop`.
 pub(crate) fn footer(reply: &Generated, session: &Session, limits: Option<&Limits>) -> String {
     let stats = &reply.stats;
-    let computed = stats.prompt_tokens - stats.cached_tokens;
-    let share = |limit: Option<Prediction>, measured: f64| {
-        let share = limit.map(|limit| limits::share(&limit, measured)).unwrap_or_default();
-        if share.is_empty() { share } else { format!(" = {share}") }
+    let share = |limit: &dyn Fn(&Limits) -> Prediction, measured: Duration| {
+        let share = limits.map(|limits| limits.share(&limit(limits), measured.as_secs_f64()));
+        share.filter(|share| !share.is_empty()).map_or(String::new(), |share| format!(" = {share}"))
     };
-    let prompt = limits.map(|limits| limits.prompt(stats.cached_tokens, computed));
-    let prompt = share(prompt, stats.prefill.as_secs_f64());
-    let steps = limits.map(|limits| limits.steps(stats.prompt_tokens, stats.steps.len()));
-    let steps = share(steps, stats.steps.iter().sum::<Duration>().as_secs_f64());
+    let prompt = |limits: &Limits| limits.prompt(stats.cached_tokens, stats.computed_tokens);
+    let prompt = share(&prompt, stats.prefill);
+    let steps = |limits: &Limits| limits.steps(stats.prompt_tokens, stats.steps.len());
+    let steps = share(&steps, stats.steps.iter().sum());
+    // an interrupted prompt went through in part
+    let through = stats.cached_tokens + stats.computed_tokens;
+    let through = match through < stats.prompt_tokens {
+        true => format!("{through} of "),
+        false => String::new(),
+    };
     let cached = match stats.cached_tokens {
         0 => String::new(),
         n => format!(" ({n} cached)"),
@@ -117,7 +123,7 @@ pub(crate) fn footer(reply: &Generated, session: &Session, limits: Option<&Limit
         .first_token
         .map_or_else(String::new, |time| format!(", first token {}", units::seconds(time)));
     format!(
-        "prompt {} tok{cached} {}{prompt}{first}, {} tok {:.1} t/s{steps}, ctx {}/{}, {}",
+        "prompt {through}{} tok{cached} {}{prompt}{first}, {} tok {:.1} t/s{steps}, ctx {}/{}, {}",
         stats.prompt_tokens,
         units::seconds(stats.prefill),
         reply.tokens.len(),
@@ -139,6 +145,26 @@ fn stop_word(stop: &StopReason) -> &'static str {
     }
 }
 
+/// Keep how far off expected times were, for the error bars of plans.
+fn remember(reply: &Generated, limits: &Limits) {
+    let stats = &reply.stats;
+    let (cached, computed) = (stats.cached_tokens, stats.computed_tokens);
+    let prompt = limits.expected(cached, computed, 0).map(|expected| RunTime {
+        phase: RunPhase::Prompts,
+        expected,
+        measured: stats.prefill.as_secs_f64(),
+    });
+    // the first step is part of the first token
+    let steps =
+        limits.expected(stats.prompt_tokens, 0, stats.steps.len()).map(|expected| RunTime {
+            phase: RunPhase::Steps,
+            expected,
+            measured: stats.steps.iter().sum::<Duration>().as_secs_f64(),
+        });
+    let runs: Vec<_> = prompt.into_iter().chain(steps).collect();
+    limits.remember(&runs);
+}
+
 /// What the user should know about how a reply ended, and the footer where it is wanted.
 pub(crate) fn tell_end(
     reply: &Generated,
@@ -152,6 +178,9 @@ pub(crate) fn tell_end(
     if verbose {
         ui::note(format_args!("prompt eval rate: {:.2} tokens/s", reply.stats.prefill_rate()));
         ui::note(format_args!("eval rate:        {:.2} tokens/s", reply.stats.step_rate()));
+    }
+    if let Some(limits) = limits {
+        remember(reply, limits);
     }
     if reply.stop == StopReason::ContextFull {
         ui::warn(&format!(

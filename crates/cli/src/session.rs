@@ -1,5 +1,7 @@
 //! Options of the commands that generate text, and the step from a model file to a session.
 
+use std::sync::Arc;
+
 use engine::Session;
 use gguf::{Gguf, Metadata};
 
@@ -70,11 +72,12 @@ impl SessionArgs {
         drop(gguf);
         let best = load::chunk(loaded.model.program(), &cache, loaded.rates.as_ref());
         let chunk = self.cache.chunk.or(best).unwrap_or(0);
-        let session = Session::new(loaded.model, cache, chunk)?;
-        let limits = loaded.ceilings.and_then(|ceilings| {
+        let session = Session::new(Arc::clone(&loaded.model), cache, chunk)?;
+        let limits = loaded.ceilings.as_ref().and_then(|ceilings| {
             let program = session.model().program();
-            Limits::new(program, &cache, session.chunk(), &ceilings, loaded.n_threads)
+            Limits::new(program, &cache, session.chunk(), ceilings, loaded.n_threads)
         });
+        let limits = limits.map(|l| l.with_rates(&loaded, &cache, loaded.rates.as_ref()));
         Ok(Opened { session, info, limits })
     }
 }

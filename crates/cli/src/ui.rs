@@ -49,7 +49,7 @@ pub(crate) fn stderr_is_terminal() -> bool {
 
 /// A bar over `total` bytes, hidden where stderr is no terminal.
 pub(crate) fn bytes_bar(label: &'static str, total: u64) -> ProgressBar {
-    bar(label, total, "{prefix} {bar:40} {binary_bytes}/{binary_total_bytes} {msg}")
+    bar(label, total, "{prefix} {bar:40} {decimal_bytes}/{decimal_total_bytes} {msg}")
 }
 
 /// A bar over `total` pieces of work, hidden where stderr is no terminal.

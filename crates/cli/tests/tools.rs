@@ -181,9 +181,16 @@ fn bench_speaks_llama_bench() {
         assert!(row["avg_ts"].as_f64().unwrap() > 0.0);
         assert_eq!(row["n_ubatch"], 64, "the smallest chunk is as good by the rates that are kept");
         assert!(row["bytes_per_token"].as_u64().unwrap() > 0);
-        let (limit, share) = (row["limit_ts"].as_f64().unwrap(), row["share"].as_f64().unwrap());
-        assert!(limit > 0.0 && (share - row["avg_ts"].as_f64().unwrap() / limit).abs() < 1e-9);
-        assert!(["memory", "int8", "f32", "barriers"].contains(&row["bound_by"].as_str().unwrap()));
+        let limit = row["limit_ts"].as_f64().unwrap();
+        assert!(limit > 0.0);
+        // of little work, and above the limit, there is no share
+        if let Some(share) = row["share"].as_f64() {
+            let [ts, ns] = ["avg_ts", "avg_ns"].map(|key| row[key].as_f64().unwrap());
+            assert!(share <= 1.0 && ns >= 5e7 && (share - ts / limit).abs() < 0.06, "{row}");
+        }
+        assert!(
+            ["memory", "int8", "f16", "bf16", "f32"].contains(&row["bound_by"].as_str().unwrap())
+        );
     }
     let shape = |row: &Value| {
         ["n_threads", "n_depth", "n_prompt", "n_gen"].map(|key| row[key].as_u64().unwrap())
@@ -374,11 +381,17 @@ fn the_machine_is_measured_once_and_then_remembered() {
     let (code, stderr) = place.fails(&["machine", "--executor", "interpreter", "--refresh"]);
     assert_eq!(code, 1, "{stderr}");
 
-    // replies say how close they came, where that is asked for
+    // whatever was kept, no reply is said to be at some hundred percent of it
     let place = measured_place();
     let reply =
         place.run(&["complete", "-m", "demo.gguf", "-p", "the", "-n", "4", "-v", "-t", "1"]);
-    assert!(text(&reply.stderr).contains("of limit"), "{}", text(&reply.stderr));
+    let told = text(&reply.stderr);
+    let parts: Vec<&str> = told.split(" % of limit").collect();
+    for before in &parts[..parts.len() - 1] {
+        let share = before.rsplit([' ', '=']).next().unwrap();
+        assert!(share.parse::<f64>().is_ok_and(|share| share <= 100.0), "{told}");
+    }
+    assert!(told.contains(" t/s"), "{told}");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! elements. Closed forms of the same totals: [`crate::formula`].
 
 use program::{CacheSpec, CacheType, Counted, Node, Program, Rows, WeightSpec};
+use quant::GgmlType;
 use std::ops::Range;
 
 use crate::formula::{Head, Parameters, product, sum};
@@ -17,7 +18,8 @@ pub struct CostOptions {
     pub k: CacheType,
     /// Type of cached values.
     pub v: CacheType,
-    /// Queries of a prompt that share one read of the cache, at least 1; 1 is attention without tiles.
+    /// Queries of a pass that share one read of the cache, at least 1; `usize::MAX`: all of them, which is the least that
+    /// has to be read, 1 is attention without tiles.
     pub query_tile: usize,
     /// Rows that no output needs are not counted: of the last layer, all but its keys and values. That is the least that
     /// has to be done, which executors come near to; without it the program is counted as recorded.
@@ -29,7 +31,13 @@ pub struct CostOptions {
 impl Default for CostOptions {
     fn default() -> Self {
         let kv = CacheType::default();
-        CostOptions { k: kv, v: kv, query_tile: 64, narrow: true, processor_cache: u64::MAX }
+        CostOptions {
+            k: kv,
+            v: kv,
+            query_tile: usize::MAX,
+            narrow: true,
+            processor_cache: u64::MAX,
+        }
     }
 }
 
@@ -79,19 +87,25 @@ pub struct Load {
 /// What has to be done: a sum over ops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Weights read, in elements.
+    /// Weights read, in elements, if all rows use the same experts.
     pub weights: u64,
-    /// Weights read, in bytes.
+    /// Weights read, in bytes, if all rows use the same experts.
     pub weight_bytes: u64,
+    /// The same if every row uses other experts, until there are no more.
+    pub most_weight_bytes: u64,
     /// Keys and values read, in bytes.
     pub cache_read_bytes: u64,
     /// Keys and values written, in bytes.
     pub cache_write_bytes: u64,
     /// Inputs and outputs of ops that the processor's caches cannot hold, read and written, in bytes.
     pub activation_bytes: u64,
-    /// Multiply-adds with weights in blocks, which executors do in 8-bit integers.
+    /// Multiply-adds with weights and caches in blocks, which can be done in 8-bit integers.
     pub int8_macs: u64,
-    /// Multiply-adds with plain weights and in attention, in floating point.
+    /// Multiply-adds with weights and caches in half precision.
+    pub f16_macs: u64,
+    /// Multiply-adds with weights in bfloat16.
+    pub bf16_macs: u64,
+    /// Multiply-adds with weights and caches in single precision.
     pub f32_macs: u64,
     /// Elements that norms, activations, sums and biases yield.
     pub elements: u64,
@@ -100,14 +114,31 @@ pub struct Work {
 }
 
 impl Work {
-    /// Bytes of weights and cache that move.
+    /// Bytes of weights and cache that move at least.
     pub fn bytes(&self) -> u64 {
         sum(&[self.weight_bytes, self.cache_read_bytes, self.cache_write_bytes])
     }
 
-    /// Multiply-adds of both kinds.
+    /// Bytes of weights and cache that move at most, all rows using other experts.
+    pub fn most_bytes(&self) -> u64 {
+        sum(&[self.most_weight_bytes, self.cache_read_bytes, self.cache_write_bytes])
+    }
+
+    /// Multiply-adds of all kinds.
     pub fn macs(&self) -> u64 {
-        self.int8_macs.saturating_add(self.f32_macs)
+        sum(&[self.int8_macs, self.f16_macs, self.bf16_macs, self.f32_macs])
+    }
+
+    /// So many multiply-adds with numbers of this kind.
+    pub(crate) fn of_macs(numbers: Numbers, macs: u64) -> Work {
+        let mut work = Work::default();
+        *match numbers {
+            Numbers::Blocks => &mut work.int8_macs,
+            Numbers::F16 => &mut work.f16_macs,
+            Numbers::Bf16 => &mut work.bf16_macs,
+            Numbers::F32 => &mut work.f32_macs,
+        } = macs;
+        work
     }
 
     /// FLOP: 2 per multiply-add.
@@ -121,10 +152,13 @@ impl Work {
         Work {
             weights: self.weights.saturating_add(other.weights),
             weight_bytes: self.weight_bytes.saturating_add(other.weight_bytes),
+            most_weight_bytes: self.most_weight_bytes.saturating_add(other.most_weight_bytes),
             cache_read_bytes: self.cache_read_bytes.saturating_add(other.cache_read_bytes),
             cache_write_bytes: self.cache_write_bytes.saturating_add(other.cache_write_bytes),
             activation_bytes: self.activation_bytes.saturating_add(other.activation_bytes),
             int8_macs: self.int8_macs.saturating_add(other.int8_macs),
+            f16_macs: self.f16_macs.saturating_add(other.f16_macs),
+            bf16_macs: self.bf16_macs.saturating_add(other.bf16_macs),
             f32_macs: self.f32_macs.saturating_add(other.f32_macs),
             elements: self.elements.saturating_add(other.elements),
             barriers: self.barriers.saturating_add(other.barriers),
@@ -137,10 +171,13 @@ impl Work {
         Work {
             weights: self.weights.saturating_mul(n),
             weight_bytes: self.weight_bytes.saturating_mul(n),
+            most_weight_bytes: self.most_weight_bytes.saturating_mul(n),
             cache_read_bytes: self.cache_read_bytes.saturating_mul(n),
             cache_write_bytes: self.cache_write_bytes.saturating_mul(n),
             activation_bytes: self.activation_bytes.saturating_mul(n),
             int8_macs: self.int8_macs.saturating_mul(n),
+            f16_macs: self.f16_macs.saturating_mul(n),
+            bf16_macs: self.bf16_macs.saturating_mul(n),
             f32_macs: self.f32_macs.saturating_mul(n),
             elements: self.elements.saturating_mul(n),
             barriers: self.barriers.saturating_mul(n),
@@ -151,6 +188,37 @@ impl Work {
 impl std::iter::Sum for Work {
     fn sum<I: Iterator<Item = Work>>(works: I) -> Work {
         works.fold(Work::default(), |all, work| all.plus(&work))
+    }
+}
+
+/// What kind of number weights and caches hold, which says what arithmetic they allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Numbers {
+    /// Small integers with a scale for each block.
+    Blocks,
+    F16,
+    Bf16,
+    F32,
+}
+
+impl Numbers {
+    /// Of weights.
+    pub(crate) fn of_weights(ty: GgmlType) -> Numbers {
+        match ty {
+            _ if ty.block_len() > 1 => Numbers::Blocks,
+            GgmlType::F16 => Numbers::F16,
+            GgmlType::Bf16 => Numbers::Bf16,
+            _ => Numbers::F32,
+        }
+    }
+
+    /// Of a cache.
+    pub(crate) fn of_cache(ty: CacheType) -> Numbers {
+        match ty {
+            CacheType::F32 => Numbers::F32,
+            CacheType::F16 => Numbers::F16,
+            CacheType::Q8_0 => Numbers::Blocks,
+        }
     }
 }
 
@@ -172,7 +240,15 @@ pub struct TypeBytes {
 pub struct Cost {
     ops: Vec<OpCost>,
     types: Vec<TypeBytes>,
-    cache_bytes_per_token: u64,
+    caches: Vec<CacheCost>,
+}
+
+/// What one layer keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct CacheCost {
+    position_bytes: u64,
+    /// Positions that are kept at most.
+    window: Option<u64>,
 }
 
 impl Cost {
@@ -189,9 +265,12 @@ impl Cost {
             OpCost::of(program, node, &rows, options, shares_input)
         };
         let ops = program.nodes.iter().map(op).collect();
-        let position = |cache: &CacheSpec| cache.kind.position_bytes(options.k, options.v);
-        let cache_bytes_per_token = program.caches.iter().map(position).sum();
-        Cost { ops, types: types(program), cache_bytes_per_token }
+        let cache = |cache: &CacheSpec| CacheCost {
+            position_bytes: cache.kind.position_bytes(options.k, options.v),
+            window: cache.kind.window().map(|window| window as u64),
+        };
+        let caches = program.caches.iter().map(cache).collect();
+        Cost { ops, types: types(program), caches }
     }
 
     /// The ops, in order.
@@ -209,9 +288,24 @@ impl Cost {
         self.types.iter().fold(0, |all, ty| all.saturating_add(ty.bytes))
     }
 
-    /// Bytes one position adds to the cache, over all layers.
+    /// Bytes one position adds to the cache, over all layers, while all windows have room.
     pub fn cache_bytes_per_token(&self) -> u64 {
-        self.cache_bytes_per_token
+        self.caches.iter().fold(0, |all, cache| all.saturating_add(cache.position_bytes))
+    }
+
+    /// Bytes one position adds once windows are full: of the layers that keep every position.
+    pub fn lasting_bytes_per_token(&self) -> u64 {
+        let lasting = self.caches.iter().filter(|cache| cache.window.is_none());
+        lasting.fold(0, |all, cache| all.saturating_add(cache.position_bytes))
+    }
+
+    /// Bytes of a cache of so many positions; what has left a window takes none.
+    pub fn cache_bytes(&self, positions: u64) -> u64 {
+        let bytes = |cache: &CacheCost| {
+            let kept = cache.window.map_or(positions, |window| window.min(positions));
+            cache.position_bytes.saturating_mul(kept)
+        };
+        self.caches.iter().map(bytes).fold(0, u64::saturating_add)
     }
 
     /// Weights by part of the model: of the embedding all rows, which a step reads only one of; of experts those that a

@@ -10,6 +10,8 @@ use crate::rates::Rates;
 
 /// Longest prompt, in tokens, at which an inflection is looked for.
 const LONGEST: u64 = 1 << 24;
+/// No context is looked at beyond this; a model all of whose layers have windows has no longest one.
+const MOST_POSITIONS: u64 = 1 << 40;
 
 /// A model on a machine, counted or in closed form.
 #[derive(Clone, Debug)]
@@ -90,7 +92,7 @@ impl Estimate {
         }
     }
 
-    /// Bytes one position adds to the cache.
+    /// Bytes one position adds to the cache, while windows have room.
     pub fn cache_bytes_per_token(&self) -> f64 {
         match self {
             Estimate::Counted(c) => c.cost.cache_bytes_per_token() as f64,
@@ -100,34 +102,61 @@ impl Estimate {
 
     /// Bytes of memory with a cache of `context` positions.
     pub fn memory(&self, context: u64) -> f64 {
-        self.resident_bytes() + context as f64 * self.cache_bytes_per_token()
+        let cache = match self {
+            Estimate::Counted(c) => c.cost.cache_bytes(context) as f64,
+            Estimate::Closed(roof) => context as f64 * roof.cache_bytes_per_token(),
+        };
+        self.resident_bytes() + cache
     }
 
     /// Positions whose cache fits into `memory` bytes beside the weights; 0 if these alone do not fit.
     pub fn longest_context(&self, memory: f64) -> u64 {
-        longest_context(memory, self.resident_bytes(), self.cache_bytes_per_token()).unwrap_or(0)
+        let cost = match self {
+            Estimate::Counted(c) => &c.cost,
+            Estimate::Closed(roof) => {
+                let (weights, each) = (self.resident_bytes(), roof.cache_bytes_per_token());
+                return longest_context(memory, weights, each).unwrap_or(0);
+            }
+        };
+        let left = memory - self.resident_bytes();
+        let fits = |positions: u64| cost.cache_bytes(positions) as f64 <= left;
+        if left <= 0.0 {
+            return 0;
+        }
+        // the greatest that fits: layers with a window stop growing
+        let (mut fit, mut too_many) = (0, MOST_POSITIONS);
+        if fits(too_many) {
+            return too_many;
+        }
+        while too_many - fit > 1 {
+            let middle = fit + (too_many - fit) / 2;
+            if fits(middle) { fit = middle } else { too_many = middle }
+        }
+        fit
     }
 
-    /// A prompt of `n` tokens on an empty cache, to the logits of the last one.
+    /// A prompt of `n` tokens on an empty cache, to the logits of the last one, in one pass.
     pub fn prefill(&self, n: u64) -> Prediction {
         match self {
-            Estimate::Counted(c) => Prediction::of_prefill(&c.cost, 0..n, c.chunk, &c.machine),
+            Estimate::Counted(c) => Prediction::of_prefill(&c.cost, 0..n, &c.machine),
             Estimate::Closed(roof) => {
                 closed(roof.prefill_read(n), roof.prefill_compute(n, Head::LastToken))
             }
         }
     }
 
-    /// Seconds to be expected for such a prompt, where the rates of its kernels are known.
+    /// Seconds to be expected for such a prompt in chunks, where the rates of its kernels are known: never less than the
+    /// limit, which rates measured at another moment may seem to beat.
     pub fn prefill_expected(&self, n: u64) -> Option<f64> {
         let (c, (executed, rates)) = self.kernels()?;
-        executed.prefill(0..n, c.chunk, rates).map(|expected| expected.total())
+        let expected = executed.prefill(0..n, c.chunk, rates)?;
+        Some(expected.total().max(self.prefill(n).limit()))
     }
 
-    /// Seconds to be expected for such a step, where the rates of its kernels are known.
+    /// Seconds to be expected for such a step, as [`prefill_expected`](Self::prefill_expected).
     pub fn step_expected(&self, depth: u64) -> Option<f64> {
         let (_, (executed, rates)) = self.kernels()?;
-        executed.step(depth, rates).map(|expected| expected.total())
+        Some(executed.step(depth, rates)?.total().max(self.step(depth).limit()))
     }
 
     fn kernels(&self) -> Option<(&CountedProgram, &(Executed, Arc<Rates>))> {
@@ -173,13 +202,13 @@ impl Estimate {
         }
     }
 
-    /// Tokens of depth after which a step takes a second more, as far as it reads: the article's `W`, times 1000.
+    /// Tokens of depth after which a step takes a second more, as far as it reads: the article's `W`, times 1000. Of the
+    /// layers that see every position; infinite if there are none.
     pub fn tokens_per_extra_second(&self) -> f64 {
-        let bandwidth = match self {
-            Estimate::Counted(c) => c.machine.bandwidth,
-            Estimate::Closed(roof) => roof.bandwidth,
-        };
-        bandwidth / self.cache_bytes_per_token()
+        match self {
+            Estimate::Counted(c) => c.machine.bandwidth / c.cost.lasting_bytes_per_token() as f64,
+            Estimate::Closed(roof) => roof.bandwidth / roof.cache_bytes_per_token(),
+        }
     }
 
     /// Seconds in which a step reads the weights, the article's `B`.
@@ -193,14 +222,14 @@ impl Estimate {
 
 /// One rate of arithmetic, in floating point.
 fn closed(memory: f64, f32: f64) -> Prediction {
-    Prediction { memory, f32, ..Prediction::default() }
+    Prediction { memory, memory_most: memory, f32, ..Prediction::default() }
 }
 
 /// The shortest prompt beyond the first inflection whose reading takes longer than its arithmetic again.
 fn second_inflection(cost: &Cost, machine: &Machine, longest: u64) -> Option<u64> {
     let reads = |n: u64| {
         let p = Prediction::of_work(&cost.prefill(n, Head::LastToken).total(), machine);
-        p.memory >= p.compute()
+        p.memory_most >= p.compute()
     };
     let first = first_inflection(cost, machine, longest)?;
     let doubled = std::iter::successors(Some(first), |n| n.checked_mul(2));

@@ -7,13 +7,14 @@
 use std::ops::Range;
 
 use program::{
-    CacheKind, CacheType, Counted, Mask, Program, Reading, Rows, Uses, ValueId, WeightUse,
+    CacheKind, CacheType, Counted, Mask, MlaDims, Program, Reading, Rows, Uses, ValueId, WeightUse,
 };
 use quant::GgmlType;
 
 use crate::cost::{Load, few_chunks};
+use crate::latent;
 use crate::moe::distinct_experts;
-use crate::rates::{AttentionShape, LinearRate, Rates, WantedRates, smallest_chunk};
+use crate::rates::{AttentionShape, LinearRate, MlaShape, Rates, WantedRates, smallest_chunk};
 
 /// Seconds to be expected, by what they go into.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -87,8 +88,7 @@ enum Part {
         /// Of one expert.
         weights: Vec<(GgmlType, u64)>,
     },
-    /// An op of which no rate is measured: latent attention. Nothing can be expected of a program with one.
-    Unknown,
+    Latent(MlaShape),
     /// Element-wise ops that nothing takes in; embedding has no elements to count.
     Elements {
         rows: Rows,
@@ -117,7 +117,7 @@ impl Part {
                 // both rounds
                 Some((sum(weights, &seconds)?, 2.0 * rates.phase()))
             }
-            _ => Some((0.0, 0.0)),
+            Part::Attention { .. } | Part::Latent(_) | Part::Elements { .. } => Some((0.0, 0.0)),
         }
     }
 }
@@ -194,7 +194,10 @@ impl Executed {
                     n_used: n_used as u64,
                     weights: matrices.collect(),
                 }),
-                Counted::LatentAttention => parts.push(Part::Unknown),
+                Counted::LatentAttention => {
+                    let dims = MlaDims::of(program, node);
+                    parts.push(Part::Latent(MlaShape { dims, k }));
+                }
                 Counted::Lookup => parts.push(Part::Elements { rows, elements: 0 }),
                 Counted::Norm if !taken_in(node.output) => {
                     let new = program.value(node.output).shape.cols() as u64;
@@ -210,12 +213,9 @@ impl Executed {
         Executed { parts, vocab_size: program.vocab_size() as u64 }
     }
 
-    /// What must be measured to expect its times: nothing where that would not do.
+    /// What must be measured to expect its times.
     pub fn wanted(&self) -> WantedRates {
         let mut wanted = WantedRates::default();
-        if self.parts.contains(&Part::Unknown) {
-            return wanted;
-        }
         for part in &self.parts {
             match part {
                 Part::Linear { weights, .. } | Part::Experts { weights, .. } => {
@@ -228,14 +228,20 @@ impl Executed {
                 Part::Attention { shape, .. } if !wanted.attention.contains(shape) => {
                     wanted.attention.push(*shape);
                 }
-                Part::Attention { .. } | Part::Elements { .. } | Part::Unknown => {}
+                Part::Latent(shape) if !wanted.latent.contains(shape) => wanted.latent.push(*shape),
+                Part::Attention { .. } | Part::Latent(_) | Part::Elements { .. } => {}
             }
         }
         wanted
     }
 
-    /// One pass; `None` if a type or a kind of cache was not measured, or an op cannot be.
+    /// One pass; `None` if a type, a kind of cache or a shape of latent attention was not measured.
     pub fn pass(&self, load: &Load, rates: &Rates) -> Option<Expected> {
+        self.part_of(&(load.past..load.past.saturating_add(load.tokens)), load, rates)
+    }
+
+    /// A pass of the prompt at these positions.
+    fn part_of(&self, prompt: &Range<u64>, load: &Load, rates: &Rates) -> Option<Expected> {
         let outputs = load.outputs.min(load.tokens);
         let count = |rows: Rows| match rows {
             Rows::Tokens => load.tokens,
@@ -257,7 +263,12 @@ impl Executed {
                     // what the phase costs is in the rate
                     (0, 0.0)
                 }
-                Part::Unknown => return None,
+                Part::Latent(shape) => {
+                    let form = latent::form(&shape.dims, prompt.clone());
+                    let rate = rates.latent(shape)?;
+                    expected.attention += rate.seconds(form, load.past, load.tokens);
+                    (0, 0.0)
+                }
                 Part::Elements { rows, elements } => {
                     let elements = count(*rows) * elements;
                     expected.rest += rates.overheads.element * elements as f64;
@@ -279,17 +290,14 @@ impl Executed {
     /// The tokens of a prompt at these positions, those before them being cached, in passes of `chunk` tokens, to the
     /// logits of the last one.
     pub fn prefill(&self, positions: Range<u64>, chunk: u64, rates: &Rates) -> Option<Expected> {
-        few_chunks(positions, chunk).try_fold(Expected::default(), |all, (load, n)| {
-            Some(all.plus(&self.pass(&load, rates)?.times(n)))
+        few_chunks(positions.clone(), chunk).try_fold(Expected::default(), |all, (load, n)| {
+            Some(all.plus(&self.part_of(&positions, &load, rates)?.times(n)))
         })
     }
 
     /// The chunk in which prompts are best cut: the smallest of 64, 128, 256 and 512 rows of which a row takes at most
-    /// 3 % longer in the layers' matrices than one of 512. `None` if a type was not measured, or an op cannot be.
+    /// 3 % longer in the layers' matrices than one of 512. `None` if a type was not measured.
     pub fn chunk(&self, rates: &Rates) -> Option<u64> {
-        if self.parts.contains(&Part::Unknown) {
-            return None;
-        }
         let of_tokens = |part: &&Part| {
             matches!(
                 part,

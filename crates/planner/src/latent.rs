@@ -1,14 +1,37 @@
 //! The cost of latent attention: its cheaper form, and what that reads. What each form computes: [`MlaDims`].
 
+use std::ops::Range;
+
 use program::{MlaDims, MlaForm};
 
-use crate::cost::Work;
+use crate::cost::{Numbers, Work};
 use crate::formula::positions_read;
+
+/// Tokens of a prompt that share a pass where its form is chosen.
+const CHUNK: usize = 512;
+
+/// The form that executors take for a prompt at these positions: the cheaper one, however the prompt is cut; for a step
+/// always the one that brings queries to the latents.
+pub(crate) fn form(dims: &MlaDims, prompt: Range<u64>) -> MlaForm {
+    let macs = |form| {
+        let passes = prompt.clone().step_by(CHUNK);
+        let each = passes.map(|past| dims.macs(form, past, (CHUNK as u64).min(prompt.end - past)));
+        each.fold(0, u64::saturating_add)
+    };
+    let step = prompt.end <= prompt.start.saturating_add(1);
+    if !step && macs(MlaForm::Compressed) < macs(MlaForm::Elided) {
+        MlaForm::Compressed
+    } else {
+        MlaForm::Elided
+    }
+}
 
 /// One node of latent attention, with a cache of latents; its weights are counted apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LatentCost {
     pub(crate) dims: MlaDims,
+    /// Of the cache.
+    pub(crate) numbers: Numbers,
     /// Of one cached position.
     pub(crate) position_bytes: u64,
     /// Queries that share one read of the cache.
@@ -28,16 +51,16 @@ impl LatentCost {
             _ => positions_read(rows, self.tile)
                 .saturating_add(before.saturating_mul(rows.div_ceil(self.tile))),
         };
+        let macs = match rows {
+            0 => 0,
+            _ if expand => expanded,
+            _ => absorbed,
+        };
         Work {
             cache_read_bytes: read.saturating_mul(self.position_bytes),
             cache_write_bytes: tokens.saturating_mul(self.position_bytes),
-            f32_macs: match rows {
-                0 => 0,
-                _ if expand => expanded,
-                _ => absorbed,
-            },
             barriers: u64::from(tokens > 0),
-            ..Work::default()
+            ..Work::of_macs(self.numbers, macs)
         }
     }
 }
@@ -51,15 +74,15 @@ mod tests {
 
     #[test]
     fn a_node_takes_the_cheaper_form() {
-        let node = LatentCost { dims: V2, position_bytes: 1152, tile: 8 };
+        let node = LatentCost { dims: V2, numbers: Numbers::F16, position_bytes: 1152, tile: 8 };
         let step = node.work(1000, 1, 1);
-        assert_eq!(step.f32_macs, V2.macs(MlaForm::Elided, 1000, 1));
+        assert_eq!(step.f16_macs, V2.macs(MlaForm::Elided, 1000, 1));
         assert_eq!((step.cache_read_bytes, step.cache_write_bytes), (1001 * 1152, 1152));
         let prompt = node.work(0, 500, 500);
-        assert_eq!(prompt.f32_macs, V2.macs(MlaForm::Compressed, 0, 500));
+        assert_eq!(prompt.f16_macs, V2.macs(MlaForm::Compressed, 0, 500));
         assert_eq!(prompt.cache_read_bytes, 500 * 1152);
         let few = node.work(10_000, 16, 16);
-        assert_eq!(few.f32_macs, V2.macs(MlaForm::Elided, 10_000, 16));
+        assert_eq!(few.f16_macs, V2.macs(MlaForm::Elided, 10_000, 16));
         let (first, second) = (10_008, 10_016);
         assert_eq!(few.cache_read_bytes, (first + second) * 1152);
         // Rows that nothing reads enter the cache all the same.

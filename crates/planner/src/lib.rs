@@ -32,4 +32,6 @@ pub use measure::measure;
 pub use op::OpCost;
 pub use plan::{Forecast, Lengths, ModelVariant, WhatIf, what_if};
 pub use predict::{Machine, Prediction, Resource, first_inflection, share};
-pub use rates::{AttentionRate, AttentionShape, LinearRate, Overheads, Rates, WantedRates};
+pub use rates::{
+    AttentionRate, AttentionShape, LinearRate, MlaRate, MlaShape, Overheads, Rates, WantedRates,
+};

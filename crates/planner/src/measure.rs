@@ -3,14 +3,16 @@
 //!
 //! Times are medians, since what is wanted is the usual time; ceilings are bests.
 
+mod latent;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use program::{
     Act, Attention, CacheOptions, CacheSpec, CacheType, Error, Executor, Model, OutputKind,
-    Outputs, Program, Recorder, Result, Rope, RopePairs, RopeScaling, Sequence, SessionId, Step,
-    ValueId, WeightBytes, WeightSource, WeightSpec,
+    Outputs, Program, Prompt, Recorder, Result, Rope, RopePairs, RopeScaling, Sequence, SessionId,
+    Step, ValueId, WeightBytes, WeightSource, WeightSpec,
 };
 use quant::GgmlType;
 
@@ -43,7 +45,8 @@ pub fn measure(
     wanted: &WantedRates,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Rates> {
-    let parts = (wanted.types.len() + wanted.attention.len()).max(1) as f64;
+    let parts = wanted.types.len() + wanted.attention.len() + wanted.latent.len();
+    let parts = parts.max(1) as f64;
     let mut done = 0.0;
     let mut advance = || {
         done += 1.0;
@@ -60,6 +63,12 @@ pub fn measure(
     for shape in &wanted.attention {
         let (rate, overheads) = attention(executor, &mut weights, *shape)?;
         rates.attention.push(rate);
+        outside.push(overheads);
+        advance();
+    }
+    for shape in &wanted.latent {
+        let (rate, overheads) = latent::measure(executor, &mut weights, *shape)?;
+        rates.latent.push(rate);
         outside.push(overheads);
         advance();
     }
@@ -156,9 +165,14 @@ impl Run {
 
     /// One pass of `n` tokens.
     fn pass(&self, n: usize, outputs: Outputs) -> Result<Pass> {
+        self.pass_of(n, outputs, None)
+    }
+
+    /// One pass of `n` tokens, a prompt of their own if it is given.
+    fn pass_of(&self, n: usize, outputs: Outputs, prompt: Option<Prompt>) -> Result<Pass> {
         let tokens: Vec<u32> = (0..n as u32).map(|token| token % TOKENS as u32).collect();
         let sequences =
-            [Sequence { session: self.session, tokens: &tokens, outputs, prompt: None, rows: &[] }];
+            [Sequence { session: self.session, tokens: &tokens, outputs, prompt, rows: &[] }];
         let start = Instant::now();
         let out = self.model.step(&Step { sequences: &sequences })?.single()?;
         let wall = start.elapsed().as_secs_f64();
@@ -174,11 +188,16 @@ impl Run {
 
     /// Passes of `n` tokens on a cache of `depth` positions.
     fn passes(&self, depth: usize, n: usize, outputs: Outputs) -> Result<Vec<Pass>> {
+        self.repeat(depth, &|| self.pass(n, outputs))
+    }
+
+    /// A pass after `depth` positions, over and over.
+    fn repeat(&self, depth: usize, pass: &dyn Fn() -> Result<Pass>) -> Result<Vec<Pass>> {
         let mut passes = Vec::new();
         let start = Instant::now();
         while passes.len() < MOST_PASSES {
             self.model.truncate(self.session, depth)?;
-            passes.push(self.pass(n, outputs)?);
+            passes.push(pass()?);
             let spent = start.elapsed();
             if spent > 4 * TIME || passes.len() >= PASSES && spent > TIME {
                 break;
@@ -291,8 +310,8 @@ fn matrices(ty: GgmlType, small: usize, large: usize) -> Result<Program> {
 }
 
 /// Positions of a cache that is filled to be measured: fewer where each costs more.
-fn depth(shape: &AttentionShape) -> usize {
-    let fits = |depth: u64| depth * depth / 2 * shape.macs() <= FILL_MACS;
+fn depth(pair_macs: u64) -> usize {
+    let fits = |depth: u64| (depth * depth / 2).saturating_mul(pair_macs) <= FILL_MACS;
     let deep = (1..=8).map(|chunks| chunks * CHUNK).rev().find(|depth| fits(*depth as u64));
     deep.unwrap_or(0).max(2 * CHUNK)
 }
@@ -303,12 +322,11 @@ fn attention(
     weights: &mut Weights,
     shape: AttentionShape,
 ) -> Result<(AttentionRate, Overheads)> {
-    let (deep, shallow) = (depth(&shape), 32);
+    let deep = depth(shape.macs());
     let program = one_layer(&shape)?;
     let n_logits = program.vocab_size() as f64;
     let cache = CacheOptions { k: shape.k, v: shape.v, capacity: deep };
     let run = Run::new(executor, weights, program, cache)?;
-    let attend = |pass: &Pass| pass.sum(|_, kind| kind == "attention").1;
 
     // by chunk, by round; the first round warms up
     let mut fills: Vec<Vec<Pass>> = (0..deep / CHUNK).map(|_| Vec::new()).collect();
@@ -328,25 +346,44 @@ fn attention(
     let token = ((first - pair * pairs(0)) / CHUNK as f64).max(0.0);
     let rows = over(&fills[last], |pass| pass.sum(|_, kind| kind == "rows").1);
     let elements = (CHUNK * shape.n_heads * shape.key_dim) as f64;
+    let Steps { step, position, overheads } = steps(&run, deep, n_logits)?;
+    let overheads = Overheads { element: rows / elements, ..overheads };
+    Ok((AttentionRate { shape, step, position, token, pair }, overheads))
+}
 
+/// What steps on a filled cache take in attention: whatever the depth, and for each position; and beside it.
+struct Steps {
+    step: f64,
+    position: f64,
+    overheads: Overheads,
+}
+
+/// Positions of a cache that count as few.
+const SHALLOW: usize = 32;
+
+fn steps(run: &Run, deep: usize, n_logits: f64) -> Result<Steps> {
     // within a block: the first step in a new one also waits for its memory, once in many steps
     let long = run.passes(deep - 1, 1, Outputs::LAST)?;
-    let short = run.passes(shallow, 1, Outputs::LAST)?;
-    let bare = run.passes(shallow, 1, Outputs::NONE)?;
+    let short = run.passes(SHALLOW, 1, Outputs::LAST)?;
+    let bare = run.passes(SHALLOW, 1, Outputs::NONE)?;
     let (far, near) = (over(&long, attend), over(&short, attend));
-    let position = ((far - near) / (deep - 1 - shallow) as f64).max(near / 1e6);
-    let step = (near - position * (shallow + 1) as f64).max(0.0);
+    let position = ((far - near) / (deep - 1 - SHALLOW) as f64).max(near / 1e6);
+    let step = (near - position * (SHALLOW + 1) as f64).max(0.0);
     let outside = |passes: &[Pass]| over(passes, |pass| pass.outside);
     let overheads = Overheads {
         step: outside(&bare),
         logit: ((outside(&short) - outside(&bare)) / n_logits).max(0.0),
-        element: rows / elements,
+        element: 0.0,
     };
-    Ok((AttentionRate { shape, step, position, token, pair }, overheads))
+    Ok(Steps { step, position, overheads })
 }
 
-/// Attention with a norm of its queries, before a head that no cache holds: between two steps it drives out what the
-/// first left in the processor's caches, as the other layers of a model do.
+/// Seconds in attention.
+fn attend(pass: &Pass) -> f64 {
+    pass.sum(|_, kind| kind == "attention").1
+}
+
+/// Attention with a norm of its queries, before a head as far away as the other layers of a model.
 fn one_layer(shape: &AttentionShape) -> Result<Program> {
     let r = Recorder::new();
     let spec = |name: &str, ty, rows, cols| WeightSpec { name: name.into(), ty, rows, cols };
@@ -372,10 +409,15 @@ fn one_layer(shape: &AttentionShape) -> Result<Program> {
     };
     let at = Attention::causal(cache, Some(rope), 1.0 / (shape.key_dim as f32).sqrt());
     let out = r.attention("attention", at, &[q, k, v])?;
+    finish(r, out, shape.n_heads * shape.value_dim)
+}
+
+/// A head over these rows that no cache holds: between two steps it drives out what the first left there.
+fn finish(r: Recorder, rows: ValueId, cols: usize) -> Result<Program> {
     r.layer(None);
-    let cols = shape.n_heads * shape.value_dim;
-    let rows = r.select_rows("rows", out)?;
-    let head = r.weight(spec("head", GgmlType::F32, (FAR as usize / 4).div_ceil(cols), cols));
+    let rows = r.select_rows("rows", rows)?;
+    let n = (FAR as usize / 4).div_ceil(cols);
+    let head = r.weight(WeightSpec { name: "head".into(), ty: GgmlType::F32, rows: n, cols });
     let logits = r.linear("head", rows, head)?;
     Ok(r.finish(&[(OutputKind::Logits, logits)]))
 }

@@ -2,10 +2,10 @@
 
 use program::{Counted, Mask, MlaDims, Node, Program, Reading, Rows, ValueId};
 
-use crate::cost::{CostKind, CostOptions, Load, Work, n_weights};
+use crate::cost::{CostKind, CostOptions, Load, Numbers, Work, n_weights};
 use crate::formula::{positions_seen, product};
 use crate::latent::LatentCost;
-use crate::moe::distinct_experts;
+use crate::moe::most_experts;
 
 /// One op and what its cost depends on.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,15 +42,21 @@ struct Read {
 impl Read {
     /// In a pass of `rows` rows, at least one.
     fn work(&self, rows: u64) -> Work {
-        let read = |each: u64| match self.reading {
-            Reading::Matrix | Reading::Vector => each,
-            Reading::TableRow => each.saturating_mul(rows.min(self.parts)),
-            Reading::Copies { n, n_used } => {
-                (distinct_experts(n as u64, n_used as u64, rows) * each as f64).round() as u64
-            }
-            Reading::OnLoad => 0,
+        let (least, most) = match self.reading {
+            Reading::Matrix | Reading::Vector => (1, 1),
+            Reading::TableRow => (rows.min(self.parts), rows.min(self.parts)),
+            Reading::Copies { n, n_used } => (
+                most_experts(n as u64, n_used as u64, 1),
+                most_experts(n as u64, n_used as u64, rows),
+            ),
+            Reading::OnLoad => (0, 0),
         };
-        Work { weights: read(self.weights), weight_bytes: read(self.bytes), ..Work::default() }
+        Work {
+            weights: self.weights.saturating_mul(least),
+            weight_bytes: self.bytes.saturating_mul(least),
+            most_weight_bytes: self.bytes.saturating_mul(most),
+            ..Work::default()
+        }
     }
 }
 
@@ -68,8 +74,8 @@ struct HeadsCost {
     position_bytes: u64,
     /// Whether new positions are written.
     appends: bool,
-    /// Multiply-adds per query and position.
-    macs: u64,
+    /// Multiply-adds per query and position: for scores, and for sums.
+    macs: [(Numbers, u64); 2],
     /// Queries that share one read of the cache.
     tile: u64,
     mask: Mask,
@@ -82,13 +88,16 @@ impl HeadsCost {
         let before = past.saturating_add(tokens - rows);
         let written = if self.appends { tokens } else { 0 };
         let read = positions_seen(self.mask, before, rows, self.tile);
-        Work {
+        let pairs = positions_seen(self.mask, before, rows, 1);
+        let of =
+            |(numbers, macs): (Numbers, u64)| Work::of_macs(numbers, pairs.saturating_mul(macs));
+        let moved = Work {
             cache_read_bytes: read.saturating_mul(self.position_bytes),
             cache_write_bytes: written.saturating_mul(self.position_bytes),
-            f32_macs: positions_seen(self.mask, before, rows, 1).saturating_mul(self.macs),
             barriers: u64::from(tokens > 0),
             ..Work::default()
-        }
+        };
+        self.macs.into_iter().map(of).chain([moved]).sum()
     }
 }
 
@@ -120,11 +129,8 @@ impl OpCost {
             }
             let per_row = weights.saturating_mul(used.reading.parts_per_row());
             match used.reading {
-                Reading::Matrix | Reading::Copies { .. } if spec.ty.block_len() > 1 => {
-                    macs.int8_macs = macs.int8_macs.saturating_add(per_row);
-                }
                 Reading::Matrix | Reading::Copies { .. } => {
-                    macs.f32_macs = macs.f32_macs.saturating_add(per_row);
+                    macs = macs.plus(&Work::of_macs(Numbers::of_weights(spec.ty), per_row));
                 }
                 Reading::Vector => biases = biases.saturating_add(per_row),
                 Reading::TableRow | Reading::OnLoad => {}
@@ -152,12 +158,17 @@ impl OpCost {
                 let appends =
                     facts.state.is_some_and(|used| node.inputs.len() > used.first_appended);
                 // a query's width for scores, an output's for sums
-                let macs = cols(&node.inputs[0]).saturating_add(cols(&node.output));
+                let macs = [
+                    (Numbers::of_cache(options.k), cols(&node.inputs[0])),
+                    (Numbers::of_cache(options.v), cols(&node.output)),
+                ];
                 let heads = HeadsCost { position_bytes, appends, macs, tile, mask };
                 (CostKind::Attention, Work::default(), Some(StateCost::Heads(heads)))
             }
             Counted::LatentAttention => {
-                let latent = LatentCost { dims: MlaDims::of(program, node), position_bytes, tile };
+                let numbers = Numbers::of_cache(options.k);
+                let dims = MlaDims::of(program, node);
+                let latent = LatentCost { dims, numbers, position_bytes, tile };
                 (CostKind::Attention, Work::default(), Some(StateCost::Latent(latent)))
             }
             Counted::Norm | Counted::Elements => {

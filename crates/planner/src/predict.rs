@@ -12,11 +12,15 @@ use crate::formula::Head;
 pub enum Resource {
     /// Reading weights and cache.
     Memory,
-    /// 8-bit integer multiply-adds.
+    /// Multiply-adds in 8 bits.
     Int8,
-    /// Floating-point multiply-adds.
+    /// Multiply-adds in half precision.
+    F16,
+    /// Multiply-adds in bfloat16.
+    Bf16,
+    /// Multiply-adds in single precision.
     F32,
-    /// Threads waiting for each other.
+    /// Threads waiting for each other: never a limit, for another program may wait less often.
     Barriers,
 }
 
@@ -26,20 +30,26 @@ impl Resource {
         match self {
             Resource::Memory => "memory",
             Resource::Int8 => "int8",
+            Resource::F16 => "f16",
+            Resource::Bf16 => "bf16",
             Resource::F32 => "f32",
             Resource::Barriers => "barriers",
         }
     }
 }
 
-/// What a machine can do at most: measured, or by its maker's word. Decimal units.
+/// What a machine can do at most: measured, or by its maker's word. Decimal units; a multiply-add is 2 FLOP.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machine {
     /// Read bandwidth of memory, in bytes per second.
     pub bandwidth: f64,
     /// 8-bit multiply-adds per second.
     pub int8_macs: f64,
-    /// Floating-point multiply-adds per second; each is 2 FLOP.
+    /// Multiply-adds per second of half precision.
+    pub f16_macs: f64,
+    /// Multiply-adds per second of bfloat16.
+    pub bf16_macs: f64,
+    /// Multiply-adds per second of single precision, in matrix units that round it (TF32) where there are any.
     pub f32_macs: f64,
     /// Seconds in which all threads meet.
     pub barrier: f64,
@@ -56,25 +66,62 @@ impl Machine {
             Some(read) => read.bytes_per_second,
             None => ceilings.memory_bandwidth(threads)?,
         };
+        let float = compute.f32_macs_per_second;
         Some(Machine {
             bandwidth,
             int8_macs: compute.int8_macs_per_second,
-            f32_macs: compute.f32_macs_per_second,
+            // halves are widened before they are multiplied
+            f16_macs: float,
+            bf16_macs: float,
+            f32_macs: float,
             barrier: ceilings.barrier.as_secs_f64(),
         })
+    }
+
+    /// With this rate for every kind of number.
+    pub fn uniform(bandwidth: f64, macs: f64) -> Machine {
+        Machine {
+            bandwidth,
+            int8_macs: macs,
+            f16_macs: macs,
+            bf16_macs: macs,
+            f32_macs: macs,
+            barrier: 0.0,
+        }
+    }
+
+    /// The rates of arithmetic: multiply-adds per second.
+    pub fn rates(&self) -> [(Resource, f64); 4] {
+        [
+            (Resource::Int8, self.int8_macs),
+            (Resource::F16, self.f16_macs),
+            (Resource::Bf16, self.bf16_macs),
+            (Resource::F32, self.f32_macs),
+        ]
+    }
+
+    /// FLOP for each byte that memory yields, by kind of number: work that needs fewer waits for memory.
+    pub fn balance(&self) -> [(Resource, f64); 4] {
+        self.rates().map(|(resource, macs)| (resource, 2.0 * macs / self.bandwidth))
     }
 }
 
 /// Seconds that each resource is needed for some work, and what follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Prediction {
-    /// Moving weights and cache.
+    /// Moving weights and cache at least: all rows use the same experts.
     pub memory: f64,
+    /// The same at most: every row uses other experts, until there are no more.
+    pub memory_most: f64,
     /// 8-bit multiply-adds.
     pub int8: f64,
-    /// Floating-point multiply-adds.
+    /// Multiply-adds in half precision.
+    pub f16: f64,
+    /// Multiply-adds in bfloat16.
+    pub bf16: f64,
+    /// Multiply-adds in single precision.
     pub f32: f64,
-    /// Waiting at barriers.
+    /// Waiting at barriers: what our phases cost with ones that are free of waiting. Part of no limit.
     pub barriers: f64,
 }
 
@@ -85,7 +132,10 @@ impl Prediction {
         let time = |amount: u64, rate: f64| if amount == 0 { 0.0 } else { amount as f64 / rate };
         Prediction {
             memory: time(work.bytes(), machine.bandwidth),
+            memory_most: time(work.most_bytes(), machine.bandwidth),
             int8: time(work.int8_macs, machine.int8_macs),
+            f16: time(work.f16_macs, machine.f16_macs),
+            bf16: time(work.bf16_macs, machine.bf16_macs),
             f32: time(work.f32_macs, machine.f32_macs),
             barriers: work.barriers as f64 * machine.barrier,
         }
@@ -106,15 +156,15 @@ impl Prediction {
         Self::of_pass(cost, &Load { past: depth, tokens: 1, outputs: 1 }, machine)
     }
 
-    /// The tokens of a prompt at these positions, those before them being cached, in passes of `chunk` tokens, to the
-    /// logits of the last one.
-    pub fn of_prefill(
-        cost: &Cost,
-        positions: Range<u64>,
-        chunk: u64,
-        machine: &Machine,
-    ) -> Prediction {
-        Prediction::of_work(&cost.prefill_in_chunks(positions, chunk), machine)
+    /// The tokens of a prompt at these positions, those before them being cached, to the logits of the last one: in one
+    /// pass, for how an executor cuts a prompt is no limit.
+    pub fn of_prefill(cost: &Cost, positions: Range<u64>, machine: &Machine) -> Prediction {
+        let tokens = positions.end.saturating_sub(positions.start);
+        let load = Load { past: positions.start, tokens, outputs: tokens.min(1) };
+        match tokens {
+            0 => Prediction::default(),
+            _ => Prediction::of_pass(cost, &load, machine),
+        }
     }
 
     /// One after the other.
@@ -122,46 +172,52 @@ impl Prediction {
     pub fn plus(&self, other: &Prediction) -> Prediction {
         Prediction {
             memory: self.memory + other.memory,
+            memory_most: self.memory_most + other.memory_most,
             int8: self.int8 + other.int8,
+            f16: self.f16 + other.f16,
+            bf16: self.bf16 + other.bf16,
             f32: self.f32 + other.f32,
             barriers: self.barriers + other.barriers,
         }
     }
 
-    fn by_resource(&self) -> [(Resource, f64); 4] {
+    fn by_resource(&self) -> [(Resource, f64); 5] {
         [
             (Resource::Memory, self.memory),
             (Resource::Int8, self.int8),
+            (Resource::F16, self.f16),
+            (Resource::Bf16, self.bf16),
             (Resource::F32, self.f32),
-            (Resource::Barriers, self.barriers),
         ]
     }
 
-    /// Arithmetic: the longer of both kinds, since they overlap as all else does.
+    /// Arithmetic: the longest of all kinds, since they overlap as all else does.
     pub fn compute(&self) -> f64 {
-        self.int8.max(self.f32)
+        self.int8.max(self.f16).max(self.bf16).max(self.f32)
     }
 
     /// The least time, in seconds, even if everything overlaps: that of the resource that binds.
     pub fn limit(&self) -> f64 {
-        self.by_resource().iter().fold(0.0, |most, (_, time)| time.max(most))
+        self.memory.max(self.compute())
     }
 
     /// The resource that takes longest.
     pub fn binds(&self) -> Resource {
         let longest = self.by_resource().into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
-        longest.map_or(Resource::Memory, |(resource, _)| resource)
+        let Some((resource, time)) = longest else { return Resource::Memory };
+        // of equals the first
+        if time > self.memory { resource } else { Resource::Memory }
     }
 }
 
-/// The shortest prompt, of at most `longest` tokens in one pass, whose arithmetic takes longer than its reading: the
-/// first inflection, counted, with each tensor's own format. `None` if there is no such prompt among the lengths tried:
+/// The shortest prompt, of at most `longest` tokens in one pass, whose arithmetic takes longer than its reading, whatever
+/// its experts: the first inflection, counted, with each tensor's own format. `None` if there is no such prompt among the lengths tried:
 /// powers of two, then the exact length below the first that qualifies.
 pub fn first_inflection(cost: &Cost, machine: &Machine, longest: u64) -> Option<u64> {
     let computes = |n: u64| {
         let work = cost.prefill(n, Head::LastToken).total();
         let p = Prediction::of_work(&work, machine);
-        p.compute() > p.memory
+        p.compute() > p.memory_most
     };
     let powers = std::iter::successors(Some(1u64), |n| n.checked_mul(2));
     let above = powers.take_while(|n| *n < longest).chain([longest]).find(|n| computes(*n))?;

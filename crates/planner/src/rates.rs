@@ -4,18 +4,20 @@
 //! Times are modelled by few numbers each: a matrix by the seconds per weight of a pass of so many rows, attention by
 //! what a step and a prompt pay per position, and everything by what a phase and a step cost on top.
 
-use program::{CacheKind, CacheType, Mask};
+use program::{CacheKind, CacheType, Mask, MlaDims, MlaForm};
 use quant::GgmlType;
 
 use crate::formula::positions_seen;
 
-/// What has to be measured to expect a time: types of matrices, shapes of attention.
+/// What has to be measured to expect a time: types of matrices, shapes of attention of both kinds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WantedRates {
     /// Types of matrices.
     pub types: Vec<GgmlType>,
     /// Shapes of attention.
     pub attention: Vec<AttentionShape>,
+    /// Shapes of latent attention.
+    pub latent: Vec<MlaShape>,
 }
 
 /// Types of most files.
@@ -48,12 +50,12 @@ impl WantedRates {
             shapes.map(|(heads, kv_heads, head_dim)| shape((heads, kv_heads, head_dim, *cache)))
         });
         let types = quant::FORMATS.iter().map(|format| format.ty()).collect();
-        WantedRates { types, attention: shapes.collect() }
+        WantedRates { types, attention: shapes.collect(), latent: Vec::new() }
     }
 
     /// Whether nothing is.
     pub fn is_empty(&self) -> bool {
-        self.types.is_empty() && self.attention.is_empty()
+        self.types.is_empty() && self.attention.is_empty() && self.latent.is_empty()
     }
 }
 
@@ -99,6 +101,16 @@ impl AttentionShape {
         let same = (self.k, self.v) == (other.k, other.v);
         same.then(|| dims + apart(group(self), group(other)))
     }
+}
+
+/// Latent attention of one layer, as far as its speed depends on it. Its sizes are few among published models: none is
+/// scaled from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MlaShape {
+    /// Heads and widths.
+    pub dims: MlaDims,
+    /// Type of cached latents.
+    pub k: CacheType,
 }
 
 /// Matrices of one type.
@@ -213,6 +225,38 @@ impl AttentionRate {
     }
 }
 
+/// Latent attention of one layer, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MlaRate {
+    /// The shape.
+    pub shape: MlaShape,
+    /// A step, whatever the depth.
+    pub step: f64,
+    /// A step, for each position it attends to.
+    pub position: f64,
+    /// Each multiply-add of a prompt whose queries are brought to the latents.
+    pub elided: f64,
+    /// Each multiply-add of a prompt for which keys and values are made of latents.
+    pub compressed: f64,
+}
+
+impl MlaRate {
+    /// Seconds of a pass of `tokens` on a cache of `past` positions, in this form.
+    pub fn seconds(&self, form: MlaForm, past: u64, tokens: u64) -> f64 {
+        let read = self.step + self.position * past.saturating_add(tokens) as f64;
+        let per_mac = match form {
+            MlaForm::Expanded | MlaForm::Compressed => self.compressed,
+            MlaForm::Absorbed | MlaForm::Elided => self.elided,
+        };
+        match tokens {
+            0 => 0.0,
+            1 => read,
+            // few tokens on a long cache take at least as long as one
+            n => read.max(per_mac * self.shape.dims.macs(form, past, n) as f64),
+        }
+    }
+}
+
 /// What steps cost beside matrices and attention, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overheads {
@@ -231,6 +275,8 @@ pub struct Rates {
     pub linear: Vec<LinearRate>,
     /// By shape.
     pub attention: Vec<AttentionRate>,
+    /// By shape.
+    pub latent: Vec<MlaRate>,
     /// Of steps.
     pub overheads: Overheads,
 }
@@ -257,26 +303,37 @@ impl Rates {
         Some(exact.copied().unwrap_or_else(|| nearest.scaled_to(shape)))
     }
 
+    /// Latent attention of this shape, if it was measured.
+    pub fn latent(&self, shape: &MlaShape) -> Option<&MlaRate> {
+        self.latent.iter().find(|rate| rate.shape == *shape)
+    }
+
     /// What of `wanted` was not measured.
     pub fn missing(&self, wanted: &WantedRates) -> WantedRates {
         let known = |shape: &&AttentionShape| self.attention.iter().all(|r| r.shape != **shape);
         WantedRates {
             types: wanted.types.iter().copied().filter(|ty| self.linear(*ty).is_none()).collect(),
             attention: wanted.attention.iter().filter(known).copied().collect(),
+            latent: {
+                let unknown = |shape: &&MlaShape| self.latent(shape).is_none();
+                wanted.latent.iter().filter(unknown).copied().collect()
+            },
         }
     }
 
     /// What was measured later joins or replaces what was measured before.
     pub fn update(&mut self, later: Rates) {
         self.linear.retain(|rate| later.linear(rate.ty).is_none());
+        self.latent.retain(|rate| later.latent(&rate.shape).is_none());
         self.linear.extend(later.linear);
         let again = |rate: &AttentionRate| later.attention.iter().any(|r| r.shape == rate.shape);
         self.attention.retain(|rate| !again(rate));
-        if !later.attention.is_empty() {
+        if !later.attention.is_empty() || !later.latent.is_empty() {
             // they are measured beside attention
             self.overheads = later.overheads;
         }
         self.attention.extend(later.attention);
+        self.latent.extend(later.latent);
     }
 }
 
@@ -336,6 +393,26 @@ mod tests {
         assert_eq!(seconds(10_000, 2), 5002.0, "two tokens read the cache as one does");
         let window = rate.seconds(Mask::Window(4), 10_000, 1);
         assert_eq!(window, seconds(3, 1), "a window bounds what a step reads");
+    }
+
+    #[test]
+    fn passes_of_latent_attention() {
+        let dims = MlaDims { n_heads: 2, rank: 16, nope_dim: 8, rope_dim: 4, value_dim: 8 };
+        let shape = MlaShape { dims, k: CacheType::F16 };
+        let rate = MlaRate { shape, step: 8.0, position: 0.5, elided: 0.25, compressed: 0.125 };
+        let seconds = |form, past, tokens| rate.seconds(form, past, tokens);
+        assert_eq!(seconds(MlaForm::Elided, 9, 0), 0.0);
+        assert_eq!(seconds(MlaForm::Elided, 9, 1), 13.0);
+        let elided = 0.25 * dims.macs(MlaForm::Elided, 0, 64) as f64;
+        assert_eq!(seconds(MlaForm::Elided, 0, 64), elided);
+        let compressed = 0.125 * dims.macs(MlaForm::Compressed, 64, 64) as f64;
+        assert_eq!(seconds(MlaForm::Compressed, 64, 64), compressed);
+        let mut rates = Rates { latent: vec![rate], ..Rates::default() };
+        let other = MlaShape { k: CacheType::F32, ..shape };
+        let wanted = WantedRates { latent: vec![shape, other], ..WantedRates::default() };
+        assert_eq!(rates.missing(&wanted).latent, [other]);
+        rates.update(Rates { latent: vec![MlaRate { step: 1.0, ..rate }], ..Rates::default() });
+        assert_eq!(rates.latent(&shape).map(|rate| rate.step), Some(1.0));
     }
 
     #[test]

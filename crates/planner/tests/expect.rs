@@ -80,6 +80,7 @@ fn rates() -> Rates {
     Rates {
         linear: vec![linear(GgmlType::Q8_0, 1.0), linear(GgmlType::Q4_0, 0.5)],
         attention: vec![attention],
+        latent: Vec::new(),
         overheads: Overheads { step: 1000.0, logit: 2.0, element: 0.125 },
     }
 }

@@ -2,8 +2,8 @@
 
 use models::{ModelConfig, Outline};
 use planner::formula::{Head, triangle};
-use planner::moe::distinct_experts;
-use planner::{Cost, CostKind, CostOptions, Executed, Load, Rates, WantedRates};
+use planner::moe::most_experts;
+use planner::{Cost, CostKind, CostOptions, Executed, LinearRate, Load, MlaRate, MlaShape, Rates};
 use program::{CacheType, MlaDims, MlaForm, Program};
 use quant::GgmlType;
 
@@ -100,7 +100,7 @@ fn multiply_adds_are_the_closed_form() {
         let step = cost.step(99);
         let blocks = ty.block_len() > 1;
         assert_eq!(step.of_kind(CostKind::Linear).int8_macs > 0, blocks);
-        assert_eq!(step.of_kind(CostKind::Linear).f32_macs > 0, !blocks);
+        assert_eq!(step.of_kind(CostKind::Linear).f16_macs > 0, !blocks);
     }
 }
 
@@ -111,10 +111,12 @@ fn bytes_are_the_closed_form() {
     assert_eq!(cost.cache_bytes_per_token(), 3 * 2 * (512 + 64));
     for n in [2, 40, 4000] {
         let work = cost.prefill(n, Head::LastToken);
-        let experts = 2.0 * distinct_experts(64, 6, n) * 2.0 * expert_weights(&c) as f64;
+        // of each of two layers six experts at least, and all that so many rows can tell apart at most
+        let experts = |each: u64| 2 * each * 2 * expert_weights(&c);
         let dense = 2 * (dense_weights(&c) - (c.vocab_size * c.hidden_size) as u64);
-        let found = work.of_kind(CostKind::Linear).weight_bytes as f64;
-        assert!((found - dense as f64 - experts).abs() <= 2.0, "{n}");
+        let found = work.of_kind(CostKind::Linear);
+        assert_eq!(found.weight_bytes, dense + experts(6), "{n}");
+        assert_eq!(found.most_weight_bytes, dense + experts(most_experts(64, 6, n)), "{n}");
         assert_eq!(work.total().cache_write_bytes, n * cost.cache_bytes_per_token());
         assert_eq!(work.total().cache_read_bytes, n * cost.cache_bytes_per_token());
         assert_eq!(cost.step(n).total().cache_read_bytes, (n + 1) * cost.cache_bytes_per_token());
@@ -171,13 +173,28 @@ fn without_tiles_every_query_reads_the_latents() {
     assert!(read(&cost.untiled()) > 60 * read(&cost));
 }
 
+/// With rates of one second: a layer's attention is counted in the form that its prompt takes.
 #[test]
-fn nothing_is_expected_of_what_has_no_rates() {
+fn latent_attention_is_expected_once_it_is_measured() {
     let executed =
         Executed::of(&program(&v2_lite(), GgmlType::Q8_0), CacheType::F16, CacheType::F16);
-    let rates = Rates::default();
-    assert_eq!(executed.wanted(), WantedRates::default());
-    assert_eq!((executed.step(10, &rates), executed.chunk(&rates)), (None, None));
+    let shape = MlaShape { dims: LATENT, k: CacheType::F16 };
+    let wanted = executed.wanted();
+    assert_eq!((wanted.latent, wanted.attention), (vec![shape], vec![]));
+    assert_eq!(executed.step(10, &Rates::default()), None);
+    let rate = MlaRate { shape, step: 8.0, position: 0.5, elided: 2.0, compressed: 1.0 };
+    let linear = |ty| LinearRate { ty, points: vec![(1, 0.0)], phase: 0.0 };
+    let linear = vec![linear(GgmlType::Q8_0), linear(GgmlType::F32)];
+    let rates = Rates { linear, latent: vec![rate], ..Rates::default() };
+    let step = executed.step(10, &rates).expect("all was measured");
+    assert_eq!(step.attention, 3.0 * (8.0 + 0.5 * 11.0));
+    // long prompts are expanded whatever the chunk, short ones are not
+    let macs = |form, past, n| LATENT.macs(form, past, n) as f64;
+    let long = executed.prefill(0..600, 300, &rates).expect("all was measured");
+    let expanded = macs(MlaForm::Compressed, 0, 300) + macs(MlaForm::Compressed, 300, 300);
+    assert_eq!(long.attention, 3.0 * expanded);
+    let short = executed.prefill(4000..4004, 300, &rates).expect("all was measured");
+    assert_eq!(short.attention, 3.0 * 2.0 * macs(MlaForm::Elided, 4000, 4));
 }
 
 /// Of each token: all but the embedding and the experts it does not use. Makers' figures count the embedding, too: 2.7,

@@ -9,8 +9,14 @@ use program::{
 };
 use quant::GgmlType;
 
-const MACHINE: Machine =
-    Machine { bandwidth: 10e9, int8_macs: 100e9, f32_macs: 20e9, barrier: 1e-6 };
+const MACHINE: Machine = Machine {
+    bandwidth: 10e9,
+    int8_macs: 100e9,
+    f16_macs: 40e9,
+    bf16_macs: 30e9,
+    f32_macs: 20e9,
+    barrier: 1e-6,
+};
 
 /// `head . (x + wo . attention(x, x, x))`, one layer, heads of 64.
 fn program() -> program::Result<Program> {
@@ -31,6 +37,24 @@ fn program() -> program::Result<Program> {
     let x = r.select_rows("rows", x)?;
     let logits = r.linear("output", x, weight("output.weight", 5000, 64))?;
     Ok(r.finish(&[(OutputKind::Logits, logits)]))
+}
+
+fn cost_of(past: u64, tokens: u64) -> Load {
+    Load { past, tokens, outputs: 1 }
+}
+
+/// Neither chunks nor tiles of queries are part of a limit: weights and cache are read once.
+#[test]
+fn a_prompt_reads_everything_once_at_least() {
+    let options = CostOptions { narrow: false, ..CostOptions::default() };
+    let cost = Cost::of(&program().unwrap(), &options);
+    let (past, n) = (100, 5000);
+    let prompt = Prediction::of_prefill(&cost, past..past + n, &MACHINE);
+    let weights = n * 68 + 5000 * 68 + 64 * 68;
+    let cache = (past + n + n) * 2 * 64 * 2;
+    close(prompt.memory, (weights + cache) as f64 / 10e9);
+    let chunked = cost.prefill_in_chunks(past..past + n, 64);
+    assert!(prompt.memory < Prediction::of_work(&chunked, &MACHINE).memory);
 }
 
 fn close(a: f64, b: f64) {
@@ -54,7 +78,11 @@ fn work_takes_as_long_as_what_binds() {
     check(work(1_000_000, 0, 0), Resource::Memory, 1e-4, 0.0);
     check(work(1_000_000, 50_000_000, 0), Resource::Int8, 5e-4, 5e-4);
     check(work(1_000_000, 50_000_000, 20_000_000), Resource::F32, 1e-3, 1e-3);
-    check(work(1_000, 0, 0), Resource::Barriers, 1e-6, 0.0);
+    // waiting is no limit: another program may wait less often
+    check(work(1_000, 0, 0), Resource::Memory, 1e-7, 0.0);
+    let halves = |f16_macs, bf16_macs| Work { f16_macs, bf16_macs, ..Work::default() };
+    check(halves(40_000_000, 0), Resource::F16, 1e-3, 1e-3);
+    check(halves(40_000_000, 60_000_000), Resource::Bf16, 2e-3, 2e-3);
 }
 
 #[test]
@@ -67,17 +95,15 @@ fn steps_and_prompts() {
     let bytes = 68 + head + 64 * 68 + (1001 + 1) * 2 * 64 * 2;
     close(step.memory, bytes as f64 / 10e9);
     close(step.int8, f64::from(5064 * 64) / 100e9);
-    close(step.f32, f64::from(1001 * 128) / 20e9);
+    close(step.f16, f64::from(1001 * 128) / 40e9);
     close(step.barriers, 4e-6);
     assert_eq!(step.binds(), Resource::Memory);
     assert!(Prediction::of_step(&cost, 2000, &MACHINE).limit() > step.limit());
 
-    let whole = Prediction::of_prefill(&cost, 0..600, 600, &MACHINE);
-    let chunked = Prediction::of_prefill(&cost, 0..600, 100, &MACHINE);
-    close(whole.int8, chunked.int8);
-    close(whole.f32, chunked.f32);
-    assert!(chunked.memory > whole.memory && chunked.barriers > whole.barriers);
-    let one = Prediction::of_prefill(&cost, 0..1, 64, &MACHINE);
+    let whole = Prediction::of_prefill(&cost, 0..600, &MACHINE);
+    assert_eq!(whole, Prediction::of_pass(&cost, &cost_of(0, 600), &MACHINE));
+    assert_eq!(Prediction::of_prefill(&cost, 7..7, &MACHINE), Prediction::default());
+    let one = Prediction::of_prefill(&cost, 0..1, &MACHINE);
     assert_eq!(one, Prediction::of_step(&cost, 0, &MACHINE));
 }
 
@@ -91,7 +117,7 @@ fn parts_of_the_model_add_up() {
     close(sum.memory, whole.memory);
     close(sum.int8, whole.int8);
     close(sum.barriers, whole.barriers);
-    close(sum.f32, whole.f32);
+    close(sum.f16, whole.f16);
     assert!(parts.iter().map(Prediction::limit).sum::<f64>() >= whole.limit());
 }
 
@@ -141,4 +167,5 @@ fn ceilings_by_threads_and_working_set() {
     assert_eq!(bandwidth(3, 1000), None);
     let machine = Machine::measured(&ceilings, 2, 1 << 30).unwrap();
     assert_eq!((machine.int8_macs, machine.f32_macs, machine.barrier), (8e9, 2e9, 2e-6));
+    assert_eq!((machine.f16_macs, machine.bf16_macs), (2e9, 2e9), "halves are widened");
 }

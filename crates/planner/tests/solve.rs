@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use models::{Mixture, find_published};
+use planner::devices::{DeviceMatch, find};
 use planner::formula::{ModelShape, Roofline, Units};
 use planner::goal::{Goal, Goals, solve};
 use planner::{
@@ -11,8 +12,14 @@ use planner::{
 };
 use program::CacheType;
 
-const MACHINE: Machine =
-    Machine { bandwidth: 40e9, int8_macs: 1600e9, f32_macs: 100e9, barrier: 1e-6 };
+const MACHINE: Machine = Machine {
+    bandwidth: 40e9,
+    int8_macs: 1600e9,
+    f16_macs: 100e9,
+    bf16_macs: 100e9,
+    f32_macs: 100e9,
+    barrier: 1e-6,
+};
 
 /// A published model with weights of a file type.
 fn estimate(model: &str, weights: &str, kv: CacheType) -> Estimate {
@@ -71,6 +78,42 @@ fn a_plan_says_what_its_parts_say() {
     let none = Forecast::of(&estimate, Some(1e9), &Lengths::default());
     assert_eq!((none.longest_context, none.prompts.len()), (Some(0), 0));
     assert_eq!(Forecast::of(&estimate, None, &Lengths::default()).longest_context, None);
+}
+
+/// What the issue of limits that are none began with: 97 ms by the shaders' rate, where matrix units take 6.6.
+#[test]
+fn a_prompt_in_halves_is_bound_by_matrix_units() {
+    let DeviceMatch::One(h100) = find("H100 SXM") else { panic!("it is in the table") };
+    let Estimate::Counted(counted) = estimate("qwen2.5-7b", "F16", CacheType::F16) else {
+        unreachable!("it was counted")
+    };
+    let at = |chunk| {
+        let machine = h100.machine;
+        let counted = CountedProgram { machine, chunk, ..(*counted).clone() };
+        Estimate::Counted(Box::new(counted)).prefill(512)
+    };
+    let limit = at(512);
+    assert_eq!((limit.binds(), at(64)), (Resource::F16, limit));
+    assert!((6.5e-3..6.7e-3).contains(&limit.limit()), "{}", limit.limit());
+}
+
+/// Five of six layers of Gemma 3 see 1024 positions: three times as many as all layers were counted to hold.
+#[test]
+fn windows_bound_what_a_long_context_takes() {
+    let Estimate::Counted(counted) = estimate("gemma-3-27b", "Q4_K_M", CacheType::F16) else {
+        unreachable!("it was counted")
+    };
+    let cost = &counted.cost;
+    let estimate = Estimate::Counted(counted.clone());
+    let (all, lasting) = (cost.cache_bytes_per_token(), cost.lasting_bytes_per_token());
+    assert!(lasting > 0 && lasting < all / 5);
+    assert_eq!(cost.cache_bytes(1000), 1000 * all);
+    assert_eq!(cost.cache_bytes(100_000) - cost.cache_bytes(50_000), 50_000 * lasting);
+    let room = estimate.resident_bytes() + 1e9;
+    let longest = estimate.longest_context(room);
+    assert!(longest > 3 * (1e9 / all as f64) as u64);
+    assert!(estimate.memory(longest) <= room && estimate.memory(longest + 1) > room);
+    assert_eq!(estimate.tokens_per_extra_second(), MACHINE.bandwidth / lasting as f64);
 }
 
 #[test]
@@ -188,7 +231,7 @@ fn the_articles_cells() {
 
 #[test]
 fn kernels_tell_what_is_to_be_expected() {
-    use planner::{AttentionRate, AttentionShape, Executed, LinearRate, Overheads, Rates};
+    use planner::{AttentionRate, AttentionShape, Executed, LinearRate, Rates};
     use quant::GgmlType;
 
     let config = find_published("qwen2.5-0.5b").unwrap();
@@ -208,7 +251,7 @@ fn kernels_tell_what_is_to_be_expected() {
             token: 1e-7,
             pair: 1e-8,
         }],
-        overheads: Overheads::default(),
+        ..Rates::default()
     });
     let executed = Executed::of(&program, kv, kv);
     let cost = Cost::of(&program, &CostOptions::default());
@@ -224,6 +267,14 @@ fn kernels_tell_what_is_to_be_expected() {
     let plan = Forecast::of(&known, None, &Lengths::up_to(2048));
     for point in plan.steps.iter().chain(&plan.prompts) {
         assert_eq!(point.expected, Some(point.seconds()));
+        assert!(point.seconds() >= point.limit.limit(), "{point:?}");
+    }
+    // kernels that seem to beat the machine were measured at another moment: the limit stays one
+    let Estimate::Counted(counted) = &known else { unreachable!("it was counted") };
+    let slow = Machine { f16_macs: 1e9, bandwidth: 1e8, ..MACHINE };
+    let slow = Estimate::Counted(Box::new(CountedProgram { machine: slow, ..(**counted).clone() }));
+    for point in &Forecast::of(&slow, None, &Lengths::up_to(2048)).prompts {
+        assert_eq!(point.expected, Some(point.limit.limit()));
     }
     assert!(plan.steps[1].seconds() > plan.steps[0].seconds());
     let candidate =

@@ -14,13 +14,13 @@ use crate::{ceilings, ui};
 ///
 /// Read bandwidth, arithmetic and the cost of a barrier: the roof that speeds are compared with: `83 % of limit (memory)` after a reply means 83 % of what bandwidth allows.
 /// Below it the rates of our own kernels, by type of weights and by shape of attention: from them come expected times, and the chunk in which prompts are cut.
-/// All is measured once, in some seconds, and kept in the user's cache folder.
+/// All is measured once, in some seconds, and kept in the user's cache folder: of ceilings the best ever seen. What was measured while other programs ran is measured again by the first command that finds the machine quiet.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  rooflight machine\n  rooflight machine --refresh --json\n  rooflight machine --all\n  rooflight machine -t 1 --types Q4_K,Q6_K"
 )]
 pub(super) struct Machine {
-    /// Measure again although figures were kept
+    /// Measure again and forget what was kept, unless other programs run
     #[arg(long)]
     refresh: bool,
     /// Print JSON: bytes, seconds and multiply-adds per second
@@ -43,10 +43,10 @@ impl Machine {
         let ExecutorArgs { executor: kind, isa, mla, .. } = self.executor;
         let threads = self.threads.threads;
         let executor = ExecutorOptions { kind, threads, isa, mla }.start();
-        let kept = if self.refresh { None } else { ceilings::kept(&*executor) };
-        let kept = match kept {
-            Some(kept) => kept,
-            None => ceilings::measure(&*executor).context("measuring this machine")?,
+        let kept = match (self.refresh, ceilings::kept(&*executor)) {
+            (false, Some(kept)) => kept,
+            (true, _) => ceilings::refresh(&*executor).context("measuring this machine")?,
+            (false, None) => ceilings::measure(&*executor).context("measuring this machine")?,
         };
         let wanted = match (self.all, self.types) {
             (true, _) => WantedRates::everything(),
@@ -56,8 +56,10 @@ impl Machine {
         let known = if self.refresh { None } else { kept.rates() };
         let missing = known.unwrap_or_default().missing(&wanted);
         let kept = ceilings::measure_rates(&*executor, &missing).context("measuring kernels")?;
-        if kept.busy {
-            ui::warn("other programs ran: these figures are too low, --refresh measures again");
+        if kept.busy || kept.rates_busy {
+            ui::warn(
+                "other programs ran: these figures are too low; they are measured again when the machine is quiet",
+            );
         }
         if self.json {
             writeln!(out, "{}", serde_json::to_string_pretty(&kept)?)?;

@@ -12,12 +12,14 @@ use std::time::{Duration, Instant};
 
 use engine::DEFAULT_CHUNK;
 use planner::Executed;
-use program::{CacheType, Ceilings, Executor};
+use program::{CacheType, Executor};
 
 use crate::args::{self, ExecutorArgs, ModelArgs, VerboseArgs};
-use crate::ceilings;
+use crate::ceilings::{self, KnownCeilings};
 use crate::exit::Failure;
+use crate::limits::Limits;
 use crate::load::{self, LoadOptions};
+use crate::predictions::{RunPhase, RunTime};
 use crate::{picture, ui};
 use explain::Explanation;
 use measure::{Bench as Runner, Test};
@@ -82,11 +84,12 @@ pub(super) struct Bench {
     verbose: VerboseArgs,
 }
 
-/// The machine's ceilings as they are now: those of a shared machine drift.
+/// The machine's ceilings, measured again before and after tests: the best ever seen, since other programs, or other
+/// guests of a shared machine, only lower them.
 struct Roof<'a> {
     executor: &'a dyn Executor,
     measured: Instant,
-    ceilings: Option<Ceilings>,
+    ceilings: Option<KnownCeilings>,
 }
 
 impl<'a> Roof<'a> {
@@ -95,14 +98,25 @@ impl<'a> Roof<'a> {
         Roof { executor, measured: Instant::now(), ceilings }
     }
 
-    /// The better ones of before and after a test.
-    fn around(&mut self) -> Option<Ceilings> {
-        if self.measured.elapsed() < STEADY {
-            return self.ceilings.clone();
+    /// With what a test has shown since.
+    fn around(&mut self) -> Option<KnownCeilings> {
+        if self.measured.elapsed() >= STEADY {
+            *self = Roof::new(self.executor);
         }
-        let now = Roof::new(self.executor);
-        let before = std::mem::replace(self, now).ceilings?;
-        Some(before.best_of(self.ceilings.as_ref()?))
+        self.ceilings.clone()
+    }
+}
+
+/// Keep how far off the expected time was.
+fn remember(limits: &Limits, test: Test, samples: &[Duration]) {
+    let phase = match (test.n_prompt, test.n_gen) {
+        (_, 0) => RunPhase::Prompts,
+        (0, _) => RunPhase::Steps,
+        (_, _) => return,
+    };
+    let measured = samples.iter().sum::<Duration>().as_secs_f64() / samples.len().max(1) as f64;
+    if let Some(expected) = limits.expected(test.depth, test.n_prompt, test.n_gen) {
+        limits.remember(&[RunTime { phase, expected, measured }]);
     }
 }
 
@@ -165,10 +179,13 @@ impl Bench {
                 let best = roof.around();
                 let limits = best.and_then(|best| setting.limits(&loaded, cache, &best));
                 let limits =
-                    limits.map(|limits| limits.with_rates(program, &cache, rates.as_ref()));
+                    limits.map(|limits| limits.with_rates(&loaded, &cache, rates.as_ref()));
                 let explained = limits.as_ref().zip(timing);
                 let explained = explained
                     .map(|(limits, timing)| Explanation::new(program, *test, &timing, limits));
+                if let Some(limits) = &limits {
+                    remember(limits, *test, &samples);
+                }
                 let row = Row::new(&setting, *test, started, &samples, limits.as_ref());
                 report.row(&row.explained(explained))?;
             }

@@ -6,13 +6,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use gguf::Gguf;
 use plot::Picture;
-use program::{CacheOptions, Ceilings};
+use program::CacheOptions;
 use serde::Serialize;
 
 use super::explain::{self, Explanation};
 use super::measure::Test;
-use crate::ceilings::cpu_name;
-use crate::limits::Limits;
+use crate::ceilings::{KnownCeilings, cpu_name};
+use crate::limits::{Limits, Share};
 use crate::load::{self, Loaded};
 use crate::units;
 
@@ -82,7 +82,7 @@ impl Setting {
         &self,
         loaded: &Loaded,
         cache: CacheOptions,
-        ceilings: &Ceilings,
+        ceilings: &KnownCeilings,
     ) -> Option<Limits> {
         Limits::new(loaded.model.program(), &cache, self.n_ubatch, ceilings, self.n_threads)
     }
@@ -108,13 +108,17 @@ pub(super) struct Row {
     /// Bytes of memory that one token reads at least: all weights it is multiplied with, and the cache at half of the
     /// test's length. For a prompt the weights are shared by the tokens of a chunk.
     bytes_per_token: u64,
-    /// Tokens per second that the machine's ceilings, measured in this run, allow at most; absent for an executor
-    /// without ceilings.
+    /// Tokens per second that the machine's ceilings, the best ever seen, allow at most; absent for an executor without
+    /// ceilings.
     #[serde(skip_serializing_if = "Option::is_none")]
     limit_ts: Option<f64>,
-    /// `avg_ts / limit_ts`. Above 1 a ceiling was measured too low.
+    /// `avg_ts / limit_ts`; absent where it says nothing: of work that is too small, and above 1, where a ceiling was
+    /// measured too low.
     #[serde(skip_serializing_if = "Option::is_none")]
     share: Option<f64>,
+    /// Other programs ran whenever the ceilings were measured: they may be too low.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    limit_busy: bool,
     /// The resource that sets the limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     bound_by: Option<&'static str>,
@@ -151,6 +155,7 @@ impl Row {
         });
         let expected =
             limits.and_then(|limits| limits.expected(test.depth, test.n_prompt, test.n_gen));
+        let judged = limit.as_ref().and_then(|limit| Limits::judge(limit, mean(&ns) / 1e9));
         let limit_ts = limit.as_ref().map(|limit| test.tokens() as f64 / limit.limit());
         Self {
             n_prompt: test.n_prompt,
@@ -166,7 +171,11 @@ impl Row {
             bytes_per_token: setting.weight_bytes_per_token / rows as u64
                 + position * setting.cache_bytes_per_position,
             limit_ts,
-            share: limit_ts.map(|limit| mean(&ts) / limit),
+            share: judged.and_then(|share| match share {
+                Share::Part(part) => Some(part),
+                Share::Above => None,
+            }),
+            limit_busy: limits.is_some_and(Limits::busy),
             bound_by: limit.map(|limit| limit.binds().name()),
             samples_ts: ts,
             expected_ts: expected.map(|seconds| test.tokens() as f64 / seconds),
@@ -291,7 +300,10 @@ fn table(rows: &[Row]) -> Table {
             right(row.expected_ts.map_or_else(|| "-".into(), |ts| format!("{ts:.2}"))),
             right(units::bytes(row.bytes_per_token)),
             right(match (row.share, row.bound_by) {
-                (Some(share), Some(bound)) => format!("{:.0} % {bound}", 100.0 * share),
+                (Some(share), Some(bound)) => {
+                    let busy = if row.limit_busy { " (busy)" } else { "" };
+                    format!("{:.0} % {bound}{busy}", 100.0 * share)
+                }
                 _ => "-".into(),
             }),
         ];

@@ -125,6 +125,7 @@ impl Load {
         let int8_macs = if blocks { with_weights } else { 0 };
         Work {
             weight_bytes: bytes,
+            most_weight_bytes: bytes,
             int8_macs,
             f32_macs: self.flop() / 2 - int8_macs,
             ..Work::default()

@@ -20,22 +20,27 @@ pub(super) fn picture(r: &Report<'_>) -> Picture {
         r.cache,
         r.target.name,
         r.target.source,
-        si(machine.bandwidth * scale, "B/s")
+        si(machine.bandwidth * scale, &format!("{}/s", bytes(r)))
     );
     let title = format!("Plan: {}", r.subject.name);
     let figure =
         Figure::new(title).subtitle(subtitle).panel(prompts(r)).panel(steps(r)).panel(memory(r));
     let figure = match expected(r) {
         true => figure.note(
-            "Limit: the least time that the machine's bandwidth and arithmetic allow. Expected: with the rates that the \
-             kernels reach on it.",
+            "Limit: the least time that the machine's bandwidth and arithmetic allow, everything read once. Expected: in \
+             chunks, with the rates that the kernels reach on it.",
         ),
         false => figure.note("Limits: the least time that bandwidth and arithmetic allow."),
     };
     figure.picture()
 }
 
-/// What bytes are multiplied by, so that a GB on an axis is one in the units chosen.
+/// The unit of memory: with a prefix `GB`, or `GiB` in the article's units.
+fn bytes(r: &Report<'_>) -> &'static str {
+    if r.article() { "iB" } else { "B" }
+}
+
+/// What bytes are multiplied by, so that a G on an axis is one in the units chosen.
 fn scale(r: &Report<'_>) -> f64 {
     1e9 / r.target.units.giga(1.0)
 }
@@ -78,15 +83,12 @@ fn prompts(r: &Report<'_>) -> Lines {
         most = times.iter().map(|(_, time)| *time).fold(most, f64::max);
         chart = chart.series(Series::new("expected", times).colour(2));
     }
-    let chunk = r.chunk.map(|chunk| format!("in chunks of {} tokens", grouped(chunk as f64, 0)));
-    // Longer prompts read the weights once a chunk: the lines do not cross there.
-    let first = turns.first.filter(|n| r.chunk.is_none_or(|chunk| *n <= chunk as f64));
-    let binds = match (first, turns.first) {
-        (Some(n), _) => format!("arithmetic binds from {} tokens on", grouped(n.floor(), 0)),
-        (None, Some(n)) => {
-            format!("in one pass arithmetic would bind from {} tokens on", grouped(n.floor(), 0))
-        }
-        (None, None) => "reading binds at every length".to_owned(),
+    let chunk = r.chunk.filter(|_| expected(r));
+    let chunk = chunk.map(|n| format!("expected in chunks of {} tokens", grouped(n as f64, 0)));
+    let first = turns.first;
+    let binds = match first {
+        Some(n) => format!("arithmetic binds from {} tokens on", grouped(n.floor(), 0)),
+        None => "reading binds at every length".to_owned(),
     };
     let parts: Vec<String> = std::iter::once(binds).chain(chunk).collect();
     chart = chart.subtitle(parts.join("; "));
@@ -136,7 +138,7 @@ fn memory(r: &Report<'_>) -> Lines {
     let mut chart = Lines::new("Memory for weights and cache")
         .size(760.0, HEIGHT)
         .x(Axis::linear("context", Unit::Plain("tokens")))
-        .y(Axis::linear("memory", Unit::Si("B")));
+        .y(Axis::linear("memory", Unit::Si(bytes(r))));
     for (i, candidate) in r.candidates.iter().enumerate() {
         let points = curve::points(&contexts, &|n| candidate.estimate.memory(n) * scale);
         chart = chart.series(Series::new(&candidate.cache, points).colour(i));
@@ -150,15 +152,20 @@ fn memory(r: &Report<'_>) -> Lines {
         // A line far above all others would press them flat.
         chart = match room <= 3.0 * most {
             true => mark_longest(chart, r, room),
-            false => chart.note(format!("There is room for {}.", si(room, "B"))),
+            false => chart.note(format!("There is room for them in {}.", size(r))),
         };
     }
     chart
 }
 
-/// A line at the memory there is, and a dot where a cache fills it.
+/// The memory that is planned for, as the text says it; what a run takes beside weights and cache is left out of the room.
+fn size(r: &Report<'_>) -> String {
+    r.target.memory.map_or_else(String::new, |memory| si(memory * scale(r), bytes(r)))
+}
+
+/// A line at the room there is, and a dot where a cache fills it.
 fn mark_longest(chart: Lines, r: &Report<'_>, room: f64) -> Lines {
-    let chart = chart.mark_y(room, format!("there is room for {}", si(room, "B")));
+    let chart = chart.mark_y(room, format!("room in {}", size(r)));
     let most = r.context.max(r.subject.config.context_length as u64);
     let longest = r.caches.iter().filter_map(|cache| cache.longest_context);
     longest

@@ -5,6 +5,7 @@ use planner::{Prediction, WhatIf};
 use serde_json::{Value, json};
 
 use super::Report;
+use crate::predictions::ErrorBar;
 
 /// The whole report.
 pub(super) fn report(r: &Report<'_>) -> Value {
@@ -41,14 +42,18 @@ pub(super) fn report(r: &Report<'_>) -> Value {
         "machine": {
             "name": r.target.name,
             "source": r.target.source,
+            "busy": r.target.busy,
             "memory_bytes": r.target.memory.map(whole),
             "bytes_per_second": r.machine.bandwidth,
             "f32_macs_per_second": r.machine.f32_macs,
+            "f16_macs_per_second": r.machine.f16_macs,
+            "bf16_macs_per_second": r.machine.bf16_macs,
             "int8_macs_per_second": r.machine.int8_macs,
             "barrier_seconds": r.machine.barrier,
         },
         "units": if r.article() { "article" } else { "decimal" },
         "context": r.context,
+        "fits": r.target.memory.map(|_| r.misfit.is_none()),
         "weights": {
             "type": r.weights,
             "bytes": whole(plan.resident_bytes),
@@ -71,6 +76,10 @@ pub(super) fn report(r: &Report<'_>) -> Value {
         "chunk": r.chunk,
         "chunk_measured": r.chunk_measured,
         "steps": plan.steps.iter().map(|point| self::point(point, point.step_rate())).collect::<Vec<_>>(),
+        "expected_error": {
+            "prompts": r.error_bars[0].map(error_bar),
+            "steps": r.error_bars[1].map(error_bar),
+        },
         "first_step_seconds": plan.first_step_seconds,
         "tokens_per_extra_second": plan.tokens_per_extra_second,
         "what_if": r.what_if.iter().map(row).collect::<Vec<_>>(),
@@ -79,11 +88,14 @@ pub(super) fn report(r: &Report<'_>) -> Value {
 }
 
 fn point(point: &Timed, rate: f64) -> Value {
-    let Prediction { memory, int8, f32, barriers } = point.limit;
+    let Prediction { memory, memory_most, int8, f16, bf16, f32, barriers } = point.limit;
     json!({
         "tokens": point.tokens,
         "read_seconds": memory,
+        "read_most_seconds": memory_most,
         "int8_seconds": int8,
+        "f16_seconds": f16,
+        "bf16_seconds": bf16,
         "f32_seconds": f32,
         "barrier_seconds": barriers,
         "limit_seconds": point.limit.limit(),
@@ -92,6 +104,10 @@ fn point(point: &Timed, rate: f64) -> Value {
         "tokens_per_second": rate,
         "activation_bytes": point.activation_bytes,
     })
+}
+
+fn error_bar(bar: ErrorBar) -> Value {
+    json!({ "part": bar.part, "runs": bar.runs })
 }
 
 fn row(row: &WhatIf) -> Value {

@@ -5,8 +5,10 @@
 
 mod candidates;
 mod charts;
+mod fit;
 mod hf;
 mod json;
+mod list;
 mod subject;
 mod target;
 mod text;
@@ -19,7 +21,7 @@ use std::sync::Arc;
 use engine::DEFAULT_CHUNK;
 use planner::formula::Units;
 use planner::goal::{Answer, Goals, Miss, solve};
-use planner::{Lengths, ModelVariant, WhatIf, devices, what_if};
+use planner::{Lengths, ModelVariant, WhatIf, what_if};
 use program::{CacheOptions, Executor, MemoryNeeds, Program};
 
 use self::candidates::{CACHES, Cache, Weights};
@@ -27,15 +29,17 @@ use self::subject::Subject;
 use self::target::{Target, TargetArgs};
 use crate::args::{CacheArgs, MODEL_VARIABLE};
 use crate::exit::Failure;
+use crate::predictions::ErrorBar;
 use crate::{load, memory, picture, ui, units};
 
 /// Say what a model takes and how fast it can be at most, without running it
 ///
-/// Memory, longest context, time to the first token, tokens per second, and what other types of weights and cache would change: on this machine as measured, or on another. Times are limits that no program beats; `rooflight bench` says how close this one comes.
+/// Memory, longest context, time to the first token, tokens per second, and what other types of weights and cache would change: on this machine as measured, or on another. Limits are times that no program beats, everything read once; expected times are those of this program, in chunks. `rooflight bench` says how close it comes.
+/// Units: GB is 10^9 bytes and GiB 2^30, k tokens are 1024. Exit code 1: it does not fit, or goals cannot be met.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  rooflight plan qwen2.5-7b\n  rooflight plan model.gguf -c 32k\n  \
-                  rooflight plan llama3.1:70b --type Q5_K_M --device 'RTX 4090' --memory 48GB\n  \
+                  rooflight plan llama3.1:70b --type Q4_K_M --device 4090 --memory 48GB\n  \
                   rooflight plan path/to/config.json --memory 16GB --bandwidth 67GB/s --flops 2.7T\n  \
                   rooflight plan qwen2.5-7b --ttft 500ms --tps 20 --context 32k\n  \
                   rooflight plan qwen2.5-7b --plot plan.svg\n  rooflight plan --list"
@@ -99,6 +103,8 @@ struct Report<'a> {
     chunk: Option<u64>,
     /// It was measured to be best.
     chunk_measured: bool,
+    /// It was asked for.
+    chunk_given: bool,
     context: u64,
     plan: planner::Forecast,
     /// The same weights with each cache that is compared.
@@ -109,6 +115,10 @@ struct Report<'a> {
     needs: Option<MemoryNeeds>,
     what_if: Vec<WhatIf>,
     goals: Option<(Goals, Answer)>,
+    /// How far off expected times of prompts and of steps were when this model ran here.
+    error_bars: [Option<ErrorBar>; 2],
+    /// What is too large, and what would fit.
+    misfit: Option<String>,
 }
 
 struct CacheRow {
@@ -155,7 +165,11 @@ const LONGEST: u64 = 1 << 24;
 impl Plan {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         if self.list {
-            return list(out);
+            if !self.json {
+                return list::print(out);
+            }
+            serde_json::to_writer_pretty(&mut *out, &list::json())?;
+            return Ok(writeln!(out)?);
         }
         let name = self.name.clone().or_else(|| self.model.clone());
         let variable = || Some(std::env::var_os(MODEL_VARIABLE)?.to_string_lossy().into_owned());
@@ -178,7 +192,7 @@ impl Plan {
                 let misses: Vec<_> = answer.misses.iter().map(miss).collect();
                 Err(Failure::Goals(misses.join("; ")).into())
             }
-            _ => Ok(()),
+            _ => report.misfit.map_or(Ok(()), |misfit| Err(Failure::NoRoom(misfit).into())),
         }
     }
 
@@ -237,27 +251,42 @@ impl Plan {
                 _ => room.map(|room| candidate.estimate.longest_context(room)),
             },
         };
-        let rows = caches.iter().zip(&types).map(cache_row).collect();
+        let rows: Vec<CacheRow> = caches.iter().zip(&types).map(cache_row).collect();
         let at = caches.iter().position(|candidate| candidate.cache == chosen.cache);
         let needs = match (&here, at) {
             (Some(here), Some(at)) => Some(here.needs(&chosen, types[at])?),
             _ => None,
         };
+        let what_if = what_if(&all(&CACHES)?, room, context);
+        let misfit = at.zip(target.memory).and_then(|(at, memory)| {
+            let wanted = fit::Wanted {
+                weights: &chosen.weights,
+                cache: &chosen.cache,
+                weight_bytes: chosen.estimate.resident_bytes(),
+                bytes: chosen.estimate.memory(context),
+                context,
+                memory,
+            };
+            fit::problem(&wanted, &rows[at], &what_if)
+        });
         Ok(Report {
             subject,
             target,
             machine: target.machine(chosen.estimate.step_bytes() as u64)?,
+            error_bars: target.error_bars(&chosen.estimate),
             plan: planner::Forecast::of(&chosen.estimate, room, &Lengths::up_to(context)),
             weights: chosen.weights,
             cache: chosen.cache,
             chunk: chosen.estimate.chunk(),
             chunk_measured: self.cache.chunk.is_none() && chosen.estimate.best_chunk().is_some(),
+            chunk_given: self.cache.chunk.is_some(),
             context,
             caches: rows,
             needs,
             candidates: caches,
-            what_if: what_if(&all(&CACHES)?, room, context),
+            what_if,
             goals: answer,
+            misfit,
         })
     }
 
@@ -296,36 +325,6 @@ fn miss(miss: &Miss) -> String {
             format!("{need} of memory, {room} are there")
         }
     }
-}
-
-fn list(out: &mut dyn Write) -> anyhow::Result<()> {
-    writeln!(out, "models")?;
-    let mut families: Vec<Vec<String>> = Vec::new();
-    for (family, size) in models::published_sizes() {
-        match families.last_mut().filter(|sizes| sizes[0] == family) {
-            Some(sizes) => sizes.push(size.to_owned()),
-            None => families.push(vec![family.to_owned(), size.to_owned()]),
-        }
-    }
-    write!(out, "{}", text::columns(&families, 2))?;
-    let types: Vec<_> = models::MIXTURES.iter().map(|m| m.name()).collect();
-    let (first, second) = types.split_at(types.len() / 2);
-    writeln!(out, "\nweight types\n  {}\n  {}\n\ndevices", first.join("  "), second.join("  "))?;
-    let mut rows = Vec::new();
-    for device in devices::DEVICES {
-        let machine = device.machine;
-        let memory = device.memory.map_or("-".into(), units::decimal_bytes);
-        let rate = |macs: f64| units::scaled(2.0 * macs, 1000.0, ["", "k", "M", "G", "T"]);
-        rows.push(vec![
-            device.name.to_owned(),
-            memory,
-            format!("{}/s", units::decimal_bytes(machine.bandwidth)),
-            format!("{}FLOP/s f32", rate(machine.f32_macs)),
-            format!("{}OP/s int8", rate(machine.int8_macs)),
-        ]);
-    }
-    write!(out, "{}", text::columns(&rows, 2))?;
-    Ok(())
 }
 
 impl Report<'_> {

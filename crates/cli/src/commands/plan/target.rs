@@ -2,24 +2,26 @@
 
 use std::sync::Arc;
 
+use planner::devices::{self, Device, DeviceMatch};
 use planner::formula::{ModelShape, Roofline, Units};
-use planner::{Machine, Rates, devices};
+use planner::{Estimate, Machine, Rates};
 use program::{Ceilings, Executor};
 
 use super::values::{self, Amount};
 use crate::args::ThreadArgs;
 use crate::executors::ExecutorOptions;
 use crate::exit::Failure;
+use crate::predictions::{ErrorBar, ModelKey, RememberedModel, RunPhase};
 use crate::{ceilings, memory, ui};
 
 /// Which machine, and in which units its figures are read.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct TargetArgs {
-    /// Plan for a known device instead of this machine; --list names them
+    /// Plan for a known device instead of this machine, by a part of its name that no other has: 4090; --list names them
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
     /// Memory for weights and cache: 24GB, 24GiB; by default what is free, or the device's
-    #[arg(long, value_name = "BYTES", value_parser = values::amount)]
+    #[arg(long, value_name = "BYTES", value_parser = values::memory)]
     memory: Option<Amount>,
     /// Memory bandwidth instead of the machine's: 67GB/s
     #[arg(long, value_name = "BYTES/S", value_parser = values::amount)]
@@ -43,6 +45,8 @@ pub(super) struct Target {
     pub(super) name: String,
     /// Where its figures come from: `measured`, `device` or `given`.
     pub(super) source: &'static str,
+    /// Other programs ran whenever it was measured.
+    pub(super) busy: bool,
     /// Bytes of memory, if known.
     pub(super) memory: Option<f64>,
     /// What the figures' prefixes mean.
@@ -82,15 +86,11 @@ impl TargetArgs {
             (None, Some(bandwidth), Some(macs)) => Target {
                 name: "the machine given".into(),
                 source: "given",
+                busy: false,
                 memory: memory::available().map(|bytes| bytes as f64),
                 units,
                 rates: None,
-                figures: Figures::Fixed(Machine {
-                    bandwidth,
-                    int8_macs: macs,
-                    f32_macs: macs,
-                    barrier: 0.0,
-                }),
+                figures: Figures::Fixed(Machine::uniform(bandwidth, macs)),
                 bandwidth: None,
                 macs: None,
                 executor: None,
@@ -112,23 +112,28 @@ impl TargetArgs {
 }
 
 fn of_device(name: &str, units: Units) -> anyhow::Result<Target> {
-    let Some(device) = devices::find(name) else {
-        let names: Vec<_> = devices::DEVICES.iter().map(|device| device.name).collect();
-        let name = gguf::escape(name, 60);
-        let message = format!("no device `{name}` is known: {}", names.join(", "));
-        return Err(Failure::Usage(message).into());
+    let device = match devices::find(name) {
+        DeviceMatch::One(device) => device,
+        DeviceMatch::Several(all) => return Err(unknown(name, "could be", &all)),
+        DeviceMatch::Nothing => {
+            let all: Vec<_> = devices::DEVICES.iter().collect();
+            return Err(unknown(name, "is none of", &all));
+        }
     };
     let (giga, tera) = (units.giga(1.0) / 1e9, units.tera(1.0) / 1e12);
     let peak = device.machine;
     Ok(Target {
         name: device.name.to_owned(),
         source: "device",
+        busy: false,
         memory: device.memory.map(|bytes| bytes * giga),
         units,
         rates: None,
         figures: Figures::Fixed(Machine {
             bandwidth: peak.bandwidth * giga,
             int8_macs: peak.int8_macs * tera,
+            f16_macs: peak.f16_macs * tera,
+            bf16_macs: peak.bf16_macs * tera,
             f32_macs: peak.f32_macs * tera,
             barrier: peak.barrier,
         }),
@@ -138,10 +143,20 @@ fn of_device(name: &str, units: Units) -> anyhow::Result<Target> {
     })
 }
 
+/// `--device H100 could be H100 SXM, H100 PCIe or H100 NVL`.
+fn unknown(name: &str, verb: &str, all: &[&Device]) -> anyhow::Error {
+    let names: Vec<_> = all.iter().map(|device| device.name).collect();
+    let names = match &names[..] {
+        [some @ .., last] if !some.is_empty() => format!("{} or {last}", some.join(", ")),
+        _ => names.concat(),
+    };
+    Failure::Usage(format!("--device `{}` {verb} {names}", gguf::escape(name, 60))).into()
+}
+
 fn this_machine(threads: Option<usize>, units: Units) -> anyhow::Result<Target> {
     let options = ExecutorOptions { threads, ..ExecutorOptions::default() };
     let executor = options.start();
-    let Some(ceilings) = ceilings::kept_or_measured(&*executor) else {
+    let Some(known) = ceilings::kept_or_measured(&*executor) else {
         anyhow::bail!(
             "this machine could not be measured: give --device, or --bandwidth and --flops"
         );
@@ -149,10 +164,11 @@ fn this_machine(threads: Option<usize>, units: Units) -> anyhow::Result<Target> 
     Ok(Target {
         name: format!("{}, {}", ceilings::cpu_name(), executor.describe()),
         source: MEASURED,
+        busy: known.busy || ceilings::rates_busy(&*executor),
         memory: memory::available().map(|bytes| bytes as f64),
         units,
         rates: ceilings::kept_rates(&*executor).map(Arc::new),
-        figures: Figures::Measured(ceilings, options.n_threads()),
+        figures: Figures::Measured(known.ceilings, options.n_threads()),
         bandwidth: None,
         macs: None,
         executor: Some(executor),
@@ -189,9 +205,23 @@ impl Target {
         Ok(Machine {
             bandwidth: self.bandwidth.unwrap_or(machine.bandwidth),
             int8_macs: self.macs.unwrap_or(machine.int8_macs),
+            f16_macs: self.macs.unwrap_or(machine.f16_macs),
+            bf16_macs: self.macs.unwrap_or(machine.bf16_macs),
             f32_macs: self.macs.unwrap_or(machine.f32_macs),
             ..machine
         })
+    }
+
+    /// How far off expected times of this model were when it ran here, of prompts and of steps.
+    pub(super) fn error_bars(&self, estimate: &Estimate) -> [Option<ErrorBar>; 2] {
+        match (&self.executor, &self.figures, estimate) {
+            (Some(executor), Figures::Measured(_, threads), Estimate::Counted(c)) => {
+                let subject =
+                    RememberedModel::new(&**executor, ModelKey::planned(&c.cost), *threads);
+                [RunPhase::Prompts, RunPhase::Steps].map(|phase| subject.error_bar(phase))
+            }
+            _ => [None, None],
+        }
     }
 
     /// The closed form of a shape on it.

@@ -2,14 +2,18 @@
 
 use std::io::{self, Write};
 
-use planner::WhatIf;
 use planner::plan::Timed;
+use planner::{Resource, WhatIf};
 
 use super::{Report, miss};
+use crate::predictions::ErrorBar;
 use crate::units::{decimal_bytes, scaled, short_seconds, thousands, three_figures};
 
 /// Everything; with `verbose`, every table in full.
 pub(super) fn report(r: &Report<'_>, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+    if let Some(misfit) = &r.misfit {
+        writeln!(out, "{misfit}\n")?;
+    }
     head(r, out)?;
     if let Some((goals, answer)) = &r.goals {
         writeln!(out)?;
@@ -17,18 +21,27 @@ pub(super) fn report(r: &Report<'_>, verbose: bool, out: &mut dyn Write) -> io::
     }
     writeln!(out)?;
     facts(r, out)?;
-    let limits = if expected(r) { "" } else { ", at the limit" };
-    writeln!(out, "\nfirst token{limits}")?;
+    let known = |bar: Option<ErrorBar>| match (expected(r), bar) {
+        (false, _) => ", at the limit".to_owned(),
+        (true, None) => String::new(),
+        (true, Some(bar)) => {
+            let plural = if bar.runs == 1 { "" } else { "s" };
+            format!(", expected ± {:.0} % by {} run{plural}", (100.0 * bar.part).ceil(), bar.runs)
+        }
+    };
+    let [of_prompts, of_steps] = r.error_bars.map(known);
+    writeln!(out, "\nfirst token{of_prompts}")?;
     write!(out, "{}", prompts(r, verbose))?;
     turns(r, out)?;
-    writeln!(out, "\nsteps{limits}")?;
+    writeln!(out, "\nsteps{of_steps}")?;
     write!(out, "{}", if verbose { all_steps(r) } else { steps(r) })?;
-    writeln!(
-        out,
-        "latency = B + depth / W: B = {} (weights), W = {} tokens per extra ms (cache)",
-        short_seconds(r.plan.first_step_seconds),
-        figures(r.plan.tokens_per_extra_second / 1000.0)
-    )?;
+    let w = r.plan.tokens_per_extra_second;
+    let w = match w.is_finite() {
+        true => format!("W = {} tokens per extra ms (cache)", figures(w / 1000.0)),
+        false => "W without end: windows bound the cache".to_owned(),
+    };
+    let b = short_seconds(r.plan.first_step_seconds);
+    writeln!(out, "latency = B + depth / W: B = {b} (weights), {w}")?;
     let limits = match r.what_if.first().and_then(|row| row.empty.expected) {
         Some(_) => "",
         None => ", at the limit",
@@ -54,17 +67,49 @@ fn head(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     )?;
     writeln!(
         out,
-        "on {} ({}): {}/s, {} f32{}",
+        "on {} ({}{}): {}/s; {}",
         r.target.name,
         r.target.source,
+        if r.target.busy { " while other programs ran" } else { "" },
         size(r, r.machine.bandwidth),
-        rate(r, r.machine.f32_macs, "FLOP/s"),
-        if r.article() {
-            String::new()
-        } else {
-            format!(", {} int8", rate(r, r.machine.int8_macs, "OP/s"))
-        }
+        rates(r)
+    )?;
+    if r.article() {
+        return Ok(());
+    }
+    let balance = r.machine.balance().map(|(kind, flop)| (kind, format!("{flop:.1}")));
+    writeln!(out, "FLOP for each byte that memory yields: {}", by_kind(&balance))
+}
+
+/// `f32 82.6, f16 330, bf16 165, int8 661 TFLOP/s`.
+fn rates(r: &Report<'_>) -> String {
+    if r.article() {
+        return article_rate(r.machine.f32_macs);
+    }
+    let rates = r.machine.rates();
+    let least = rates.iter().map(|(_, macs)| 2.0 * macs).fold(f64::INFINITY, f64::min);
+    let (scale, prefix) = match least {
+        x if x >= 1e12 => (1e12, "T"),
+        x if x >= 1e9 => (1e9, "G"),
+        _ => (1.0, ""),
+    };
+    format!(
+        "{} {prefix}FLOP/s",
+        by_kind(&rates.map(|(kind, macs)| (kind, figures(2.0 * macs / scale))))
     )
+}
+
+/// Kinds of number with the same figure together, the widest first.
+fn by_kind(figures: &[(Resource, String); 4]) -> String {
+    let mut parts: Vec<(String, &str)> = Vec::new();
+    for (kind, figure) in figures.iter().rev() {
+        match parts.iter_mut().find(|(_, same)| same == figure) {
+            Some((names, _)) => *names = format!("{names}, {}", kind.name()),
+            None => parts.push((kind.name().to_owned(), figure)),
+        }
+    }
+    let parts = parts.into_iter().map(|(names, figure)| format!("{names} {figure}"));
+    parts.collect::<Vec<_>>().join("; ")
 }
 
 fn goal(
@@ -198,7 +243,13 @@ fn times(r: &Report<'_>, point: &Timed) -> Vec<String> {
     let limit = &point.limit;
     let mut row = vec![
         thousands(point.tokens),
-        short_seconds(limit.memory),
+        match limit.memory_most > 1.005 * limit.memory {
+            // the fewest experts, and the most
+            true => {
+                format!("{} to {}", short_seconds(limit.memory), short_seconds(limit.memory_most))
+            }
+            false => short_seconds(limit.memory),
+        },
         short_seconds(limit.compute()),
         short_seconds(limit.limit()),
     ];
@@ -211,12 +262,19 @@ fn times(r: &Report<'_>, point: &Timed) -> Vec<String> {
 fn turns(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let length = |n: Option<f64>| n.map_or("none".into(), |n| thousands(n as u64));
     let turns = &r.plan.turns;
-    let chunks = if r.chunk.is_some() { ", in one pass" } else { "" };
-    write!(out, "inflections: {} tokens (arithmetic binds{chunks}), ", length(turns.first))?;
+    write!(out, "inflections: {} tokens (arithmetic binds), ", length(turns.first))?;
     writeln!(out, "{} (un-tiled bound: cache binds)", length(turns.second))?;
     let Some(chunk) = r.chunk else { return Ok(()) };
-    let how = if r.chunk_measured { "measured to be best" } else { "the default" };
-    writeln!(out, "prompts go through in chunks of {} ({how})", thousands(chunk))
+    let how = match (r.chunk_given, r.chunk_measured) {
+        (true, _) => "as asked",
+        (false, true) => "measured to be best",
+        (false, false) => "the default",
+    };
+    writeln!(
+        out,
+        "prompts go through in chunks of {} ({how}); limits read everything once",
+        thousands(chunk)
+    )
 }
 
 /// Depths side by side.
@@ -271,12 +329,16 @@ fn what_ifs(r: &Report<'_>) -> String {
     for name in weights {
         let of_name = || r.what_if.iter().filter(|row| row.weights == name);
         let Some(first) = of_name().next() else { continue };
+        let rate = |row: &WhatIf, timed: &Timed, context: u64| match row.longest_context {
+            Some(longest) if longest < context.max(1) => "-".to_owned(),
+            _ => figures(timed.step_rate()),
+        };
         let mut row =
-            vec![name.to_owned(), size(r, first.resident_bytes), figures(first.empty.step_rate())];
+            vec![name.to_owned(), size(r, first.resident_bytes), rate(first, &first.empty, 1)];
         for cache in &caches {
             let Some(found) = of_name().find(|row| row.cache == *cache) else { continue };
             row.push(longest(found));
-            row.push(figures(found.full.step_rate()));
+            row.push(rate(found, &found.full, r.context));
         }
         rows.push(row);
     }
@@ -293,7 +355,7 @@ fn longest(row: &WhatIf) -> String {
 
 fn size(r: &Report<'_>, bytes: f64) -> String {
     if r.article() {
-        scaled(bytes, 1024.0, ["B", "KB", "MB", "GB", "TB"])
+        scaled(bytes, 1024.0, ["B", "KiB", "MiB", "GiB", "TiB"])
     } else {
         decimal_bytes(bytes)
     }
@@ -304,10 +366,9 @@ fn parameters(r: &Report<'_>, n: u64) -> String {
     scaled(n as f64, base, ["", "K", "M", "B", "T"])
 }
 
-/// Multiply-adds per second in operations, of which each is two.
-fn rate(r: &Report<'_>, macs: f64, unit: &str) -> String {
-    let base = if r.article() { 1024.0 } else { 1000.0 };
-    format!("{}{unit}", scaled(2.0 * macs, base, ["", "K", "M", "G", "T"]))
+/// Multiply-adds per second of the article, in FLOP, of which each is two.
+fn article_rate(macs: f64) -> String {
+    format!("{}FLOP/s f32", scaled(2.0 * macs, 1024.0, ["", "Ki", "Mi", "Gi", "Ti"]))
 }
 
 fn strings(cells: &[&str]) -> Vec<String> {

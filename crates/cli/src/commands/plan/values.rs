@@ -40,6 +40,14 @@ pub(super) fn amount(text: &str) -> Result<Amount, String> {
     if amount.value(Units::Article).is_finite() { Ok(amount) } else { Err(expected()) }
 }
 
+/// Bytes of memory: an [`amount`] with its unit, for a bare number of bytes is a slip of a key.
+pub(super) fn memory(text: &str) -> Result<Amount, String> {
+    match number(text) {
+        Some((_, rest)) if !rest.trim().is_empty() => amount(text),
+        _ => Err("expected a size with its unit, such as 24GB or 24GiB".into()),
+    }
+}
+
 /// Seconds: `500ms`, `2s`, `1.5`.
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
     let expected = || "expected a time such as 500ms or 2s".to_owned();
@@ -114,6 +122,14 @@ mod tests {
             ["", "GB", "-1GB", "0", "24XB", "1e999", "1e300T", "nan", "inf", "24 G B", "i", "2i"]
         {
             assert!(amount(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn memory_has_a_unit() {
+        assert_eq!(memory("24GB").map(|amount| amount.value(Units::Decimal)), Ok(24e9));
+        for bad in ["5", "1e9", "", "5 XB"] {
+            assert!(memory(bad).is_err(), "{bad}");
         }
     }
 
