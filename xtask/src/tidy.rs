@@ -20,7 +20,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("planner", &["program", "quant"]),
     ("plot", &[]),
     ("engine", &["program", "tokenizer"]),
-    ("conformance", &["program", "models", "quant", "gguf"]),
+    ("testing", &[]),
+    ("conformance", &["program", "models", "quant", "gguf", "testing"]),
     (
         "cli",
         &[
@@ -40,7 +41,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// Beyond [`MAY_USE`], tests may use these.
-const DEV_ONLY: &[&str] = &["conformance", "models", "gguf", "quant"];
+const DEV_ONLY: &[&str] = &["conformance", "testing", "models", "gguf", "quant"];
 
 /// Most lines of a Rust file. Generated data is exempt and says so in its first line.
 const MAX_LINES: usize = 600;

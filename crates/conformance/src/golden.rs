@@ -3,7 +3,7 @@
 //! Two cases of quantized weights are part of this crate ([`bundled`]). More lie in the folder `shared/golden` beside
 //! the repository, where there is one: [`quantized`] models with their files, and f32 models whose files Python scripts
 //! there write: [`plain`] ones, and one or more of every architecture ([`archs`]). What cannot run says so through
-//! [`skipped`].
+//! [`testing::golden_skipped`].
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -142,18 +142,19 @@ pub fn bundled() -> Vec<Case> {
 /// One tiny Qwen2 model in every weight type, from the shared folder.
 ///
 /// # Errors
-/// Why they cannot be had, for [`skipped`].
+/// Why they cannot be had, for [`testing::golden_skipped`].
 pub fn quantized() -> Result<Vec<Case>, String> {
-    quantized_in(&shared()?.join("golden/quant")).map_err(|e| format!("shared/golden/quant: {e}"))
+    quantized_in(&testing::shared()?.join("golden/quant"))
+        .map_err(|e| format!("shared/golden/quant: {e}"))
 }
 
 /// F32 models of the architectures of a family, from the shared folder. Their files are written once, into
 /// the target folder, by `make_model.py` with the Python named by `ROOFLIGHT_PYTHON` (else `python3`).
 ///
 /// # Errors
-/// Why they cannot be had, for [`skipped`].
+/// Why they cannot be had, for [`testing::golden_skipped`].
 pub fn plain(family: Family) -> Result<Vec<Case>, String> {
-    let shared = shared()?;
+    let shared = testing::shared()?;
     let script = Script::new(&shared, "make_model.py")?;
     let known = script.models(family);
     let folder = shared.join("golden/logits");
@@ -199,12 +200,12 @@ static ARCHS: &[(&str, Family)] = &[
 /// [`plain`]. Prompts of those named `-long` go beyond windows.
 ///
 /// # Errors
-/// Why they cannot be had, for [`skipped`].
+/// Why they cannot be had, for [`testing::golden_skipped`].
 ///
 /// # Panics
 /// If an entry of a supported architecture is not listed here.
 pub fn archs(family: Family) -> Result<Vec<Case>, String> {
-    let shared = shared()?;
+    let shared = testing::shared()?;
     let script = Script::new(&shared, "make_archs.py")?;
     let folder = shared.join("golden/archs");
     let index = index(&folder).map_err(|e| format!("shared/golden/archs: {e}"))?;
@@ -225,25 +226,6 @@ pub fn archs(family: Family) -> Result<Vec<Case>, String> {
         Ok(Case { bound, same_greedy: true, ..case })
     };
     of_family.map(read).collect()
-}
-
-/// Tell that cases could not run, or fail where `ROOFLIGHT_REQUIRE_GOLDEN=1` demands them.
-///
-/// # Panics
-/// If they are demanded.
-pub fn skipped(why: &str) {
-    let required = std::env::var_os("ROOFLIGHT_REQUIRE_GOLDEN")
-        .is_some_and(|value| value != "0" && !value.is_empty());
-    assert!(!required, "golden cases are required, but: {why}");
-    eprintln!("skipped: {why}");
-}
-
-/// The folder `shared` beside the repository or beside a folder above it.
-fn shared() -> Result<PathBuf, String> {
-    let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-    let found =
-        above.map(|folder| folder.join("shared")).find(|shared| shared.join("golden").is_dir());
-    found.ok_or_else(|| "shared folder not found".into())
 }
 
 type Index = serde_json::Map<String, Value>;

@@ -52,7 +52,7 @@ fn golden_bundled() {
 #[test]
 fn golden_quantized() {
     match golden::quantized() {
-        Err(why) => golden::skipped(&why),
+        Err(why) => testing::golden_skipped(&why),
         Ok(cases) => assert!(!check(&cases).is_empty()),
     }
 }
@@ -60,7 +60,7 @@ fn golden_quantized() {
 /// Cases of a family, at least one of each of its architectures.
 fn golden_plain_of(family: Family) {
     let outcomes = match golden::plain(family) {
-        Err(why) => return golden::skipped(&why),
+        Err(why) => return testing::golden_skipped(&why),
         Ok(cases) => check(&cases),
     };
     for name in family.architectures() {
@@ -88,7 +88,7 @@ fn golden_latent() {
 fn golden_archs() {
     for family in Family::ALL {
         match golden::archs(family) {
-            Err(why) => return golden::skipped(&why),
+            Err(why) => return testing::golden_skipped(&why),
             Ok(cases) => assert!(!check(&cases).is_empty(), "no case of {family:?}"),
         }
     }

@@ -217,13 +217,10 @@ mod tests {
         };
         for ty in [GgmlType::Q4_0, GgmlType::Q8_0, GgmlType::Q4K, GgmlType::Q6K, GgmlType::F16] {
             let want = run(ty, Isa::NONE, FEW_ROWS);
-            for (name, isa) in &Isa::NAMES[1..] {
-                if !Isa::detect().contains(*isa) {
-                    eprintln!("skipped: needs {name}");
-                    continue;
-                }
+            let isas = testing::isas("cpu: tuning", Isa::NAMES, |isa| Isa::detect().contains(isa));
+            for (name, isa) in isas.into_iter().filter(|(_, isa)| *isa != Isa::NONE) {
                 for rows in FEW_ROWS..=9 {
-                    assert!(run(ty, *isa, rows) == want, "{ty}, {name} up to {rows} rows");
+                    assert!(run(ty, isa, rows) == want, "{ty}, {name} up to {rows} rows");
                 }
             }
         }

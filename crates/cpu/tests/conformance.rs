@@ -7,21 +7,10 @@ use cpu::{Cpu, Options};
 use kernels::Isa;
 use program::interpreter::Interpreter;
 
-/// Run `test` with each instruction set. One that this CPU lacks is skipped aloud, or fails the test if
-/// `ROOFLIGHT_REQUIRE_ISA` names it.
+/// Run `test` with each instruction set this CPU has.
 fn on_every_isa(test: impl Fn(&Cpu, &str)) {
-    for (name, isa) in Isa::NAMES {
-        if Isa::detect().contains(*isa) {
-            test(
-                &Cpu::new(&Options { threads: Some(2), isa: Some(*isa), ..Options::default() }),
-                name,
-            );
-        } else {
-            let required =
-                std::env::var("ROOFLIGHT_REQUIRE_ISA").is_ok_and(|needed| needed == *name);
-            assert!(!required, "this CPU lacks {name}");
-            eprintln!("skipped: needs {name}");
-        }
+    for (name, isa) in testing::isas("cpu", Isa::NAMES, |isa| Isa::detect().contains(isa)) {
+        test(&Cpu::new(&Options { threads: Some(2), isa: Some(isa), ..Options::default() }), name);
     }
 }
 
@@ -86,14 +75,14 @@ fn golden_bundled() {
 #[test]
 fn golden_quantized() {
     match golden::quantized() {
-        Err(why) => golden::skipped(&why),
+        Err(why) => testing::golden_skipped(&why),
         Ok(cases) => check_quantized(&cases),
     }
 }
 
 fn check_plain(family: Family) {
     match golden::plain(family) {
-        Err(why) => golden::skipped(&why),
+        Err(why) => testing::golden_skipped(&why),
         Ok(cases) => check_cases(&cases),
     }
 }
@@ -117,7 +106,7 @@ fn golden_plain() {
 fn golden_archs() {
     for family in Family::ALL {
         match golden::archs(family) {
-            Err(why) => golden::skipped(&why),
+            Err(why) => testing::golden_skipped(&why),
             Ok(cases) => check_cases(&cases),
         }
     }

@@ -11,10 +11,10 @@ fn cpu(mla: MlaChoice, threads: usize, isa: Isa) -> Cpu {
 
 /// Run `test` in every form, in one of them with every instruction set this CPU has.
 fn in_every_form(test: impl Fn(&Cpu, &str)) {
+    let isas = testing::isas("cpu: latent", Isa::NAMES, |isa| Isa::detect().contains(isa));
     for choice in MlaChoice::all() {
-        for (isa_name, isa) in Isa::NAMES {
-            let best = *isa == Isa::detect();
-            if best || (choice == MlaChoice::Auto && Isa::detect().contains(*isa)) {
+        for (isa_name, isa) in &isas {
+            if *isa == Isa::detect() || choice == MlaChoice::Auto {
                 test(&cpu(choice, 2, *isa), &format!("{}, {isa_name}", choice.name()));
             }
         }
@@ -29,7 +29,7 @@ fn suite() {
     in_every_form(|cpu, what| {
         for check in LATENT {
             if what.ends_with("scalar") && LONG.contains(&check.name) {
-                eprintln!("skipped: {} on scalar kernels takes minutes", check.name);
+                testing::skipped(&format!("cpu: {} on scalar takes minutes", check.name));
             } else {
                 (check.run)(cpu);
             }
@@ -40,7 +40,7 @@ fn suite() {
 #[test]
 fn golden_latent() {
     match golden::plain(Family::Latent) {
-        Err(why) => golden::skipped(&why),
+        Err(why) => testing::golden_skipped(&why),
         Ok(cases) => {
             for case in &cases {
                 in_every_form(|cpu, what| {

@@ -64,6 +64,11 @@ impl<F> Slot<F> {
         found.into_iter().chain(std::iter::once(&self.naive))
     }
 
+    /// The kernel that says what the op means: plain loops, which any CPU runs.
+    pub fn naive(&self) -> &Kernel<F> {
+        &self.naive
+    }
+
     /// The best kernel for a CPU with `isa`.
     pub fn pick(&self, isa: Isa) -> &Kernel<F> {
         self.available(isa).next().unwrap_or(&self.naive)

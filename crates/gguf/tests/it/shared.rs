@@ -1,20 +1,15 @@
 //! Real files made by other programs, where the shared folder is present.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use gguf::naming::FileName;
 use gguf::{GgmlType, Gguf};
 
 use crate::build::exercise;
 
-/// The folder `shared` beside one of this crate's ancestors, recognized by its `golden`.
+/// The folder, or that its tests are skipped.
 fn shared() -> Option<PathBuf> {
-    let found = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|dir| dir.join("shared"));
-    let found = found.into_iter().find(|dir| dir.join("golden").is_dir());
-    if found.is_none() {
-        eprintln!("skipped: shared folder not found");
-    }
-    found
+    testing::shared().map_err(|why| testing::golden_skipped(&format!("gguf: {why}"))).ok()
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Small vocabularies made by hand.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use gguf::{Gguf, OwnedValue, Writer};
 use tokenizer::{Span, Tokenizer};
@@ -122,12 +122,5 @@ pub(crate) fn joined(spans: &[Span]) -> String {
 
 /// The folder of models and templates beside the repository, if there is one; says so if not.
 pub(crate) fn shared() -> Option<PathBuf> {
-    let found = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .map(|dir| dir.join("shared"))
-        .find(|shared| shared.join("golden").is_dir());
-    if found.is_none() {
-        eprintln!("skipped: shared folder not found");
-    }
-    found
+    testing::shared().map_err(|why| testing::golden_skipped(&format!("tokenizer: {why}"))).ok()
 }

@@ -1,19 +1,17 @@
 //! Attention's kernels: naive against softmax in f64, the others against naive to the bit.
 
-mod support;
-
+use crate::support::{Random, assert_same_bits, candidates};
 use kernels::Kernel;
 use kernels::attention::{
     ATTEND, Alibi, AttendFn, BLOCK, ElemType, HeadBlock, HeadShape, MERGE, Partials, QueryRows,
     Seen, scratch_floats,
 };
-use support::{Random, assert_same_bits, candidates, naive};
 
 const SENTINEL: f32 = 1234.5;
 const GUARD: usize = 40;
 
 /// One head of one block, and queries.
-struct Case {
+pub(crate) struct Case {
     shape: HeadShape,
     keys: Vec<u8>,
     values: Vec<u8>,
@@ -31,7 +29,7 @@ impl Case {
     }
 
     /// Positions that no row sees hold NaN.
-    fn ranges(shape: HeadShape, seen: Vec<Seen>, seed: u64) -> Case {
+    pub(crate) fn ranges(shape: HeadShape, seen: Vec<Seen>, seed: u64) -> Case {
         let mut random = Random::new(seed);
         let (mut keys, mut values) = (vec![0; shape.key_bytes()], vec![0; shape.value_bytes()]);
         let stored = |position| seen.iter().any(|seen| seen.range().contains(&position));
@@ -50,7 +48,7 @@ impl Case {
     }
 
     /// The same with bounded scores that fall with distance.
-    fn adjusted(self, cap: f32, seed: u64) -> Case {
+    pub(crate) fn adjusted(self, cap: f32, seed: u64) -> Case {
         let mut random = Random::new(seed);
         let alibi = (0..self.seen.len()).map(|_| Alibi {
             slope: random.floats(1, 0.5)[0],
@@ -65,7 +63,7 @@ impl Case {
     }
 
     /// Partials as [`Partials::new`] lays them out. Checks that nothing around them is written.
-    fn run(&self, kernel: &Kernel<AttendFn>) -> Vec<f32> {
+    pub(crate) fn run(&self, kernel: &Kernel<AttendFn>) -> Vec<f32> {
         self.run_rows(kernel, 0, self.seen.len())
     }
 
@@ -150,7 +148,7 @@ fn naive_is_softmax() {
                 vec![0, 1, 2, 15, 16, 17, 100, (BLOCK - 1) as u32, BLOCK as u32],
                 3,
             );
-            let mut memory = case.run(naive(&ATTEND));
+            let mut memory = case.run(ATTEND.naive());
             let n = case.seen.len();
             let partials = Partials::new(&mut memory, n, &case.shape);
             for row in 0..n {
@@ -190,7 +188,7 @@ fn kernels_match_naive_to_the_bit() {
             let (k, v) = (ElemType::ALL[(i + n) % 3], ElemType::ALL[(i + n / 3) % 3]);
             for visible in visibles(n, seed) {
                 let case = Case::new(shape(key_dim, value_dim, k, v), visible, seed);
-                let want = case.run(naive(&ATTEND));
+                let want = case.run(ATTEND.naive());
                 for kernel in candidates(&ATTEND) {
                     let what = format!("{} {:?} rows {:?}", kernel.name(), case.shape, case.seen);
                     assert_same_bits(&case.run(kernel), &want, &what);
@@ -207,7 +205,7 @@ fn naive_is_softmax_of_what_rows_see() {
             let [slides, same, any] = ranges(9, i as u64 + 40);
             let seen = [slides, same, any].concat();
             let case = Case::ranges(shape(33, 17, ty, ty), seen, 3).adjusted(cap, 5);
-            let mut memory = case.run(naive(&ATTEND));
+            let mut memory = case.run(ATTEND.naive());
             let n = case.seen.len();
             let partials = Partials::new(&mut memory, n, &case.shape);
             for row in (0..n).filter(|row| case.seen[*row] != Seen::NOTHING) {
@@ -235,7 +233,7 @@ fn ranges_softcap_and_alibi_match_naive_to_the_bit() {
                 if (i + j + n) % 2 == 0 {
                     case = case.adjusted(if n < 8 { 2.0 } else { 30.0 }, seed);
                 }
-                let want = case.run(naive(&ATTEND));
+                let want = case.run(ATTEND.naive());
                 for kernel in candidates(&ATTEND) {
                     let what = format!("{} {:?} rows {:?}", kernel.name(), case.shape, case.seen);
                     let mut got = case.run(kernel);
@@ -256,11 +254,11 @@ fn a_sink_is_a_score_without_a_value() {
     let shape = shape(16, 16, ElemType::F32, ElemType::F32);
     let case = Case::new(shape, vec![5, 0], 8);
     let (max, sum, out) = case.exact(0);
-    for kernel in candidates(&MERGE).into_iter().chain([naive(&MERGE)]) {
+    for kernel in candidates(&MERGE).into_iter().chain([MERGE.naive()]) {
         let mut memory = vec![SENTINEL; Partials::floats(2, &shape)];
         let mut state = Partials::new(&mut memory, 2, &shape);
         state.start([0.7, 0.7]);
-        let mut block = case.run(naive(&ATTEND));
+        let mut block = case.run(ATTEND.naive());
         kernel.call(&mut state, &Partials::new(&mut block, 2, &shape));
         let mut got = [SENTINEL; 16];
         state.finish(0, &mut got);
@@ -280,7 +278,7 @@ fn every_pair_of_types_and_every_count_of_rows_matches() {
             for n in 1..=20 {
                 let [_, grows, _] = visibles(n, n as u64);
                 let case = Case::new(shape(64, 64, k, v), grows, n as u64);
-                let want = case.run(naive(&ATTEND));
+                let want = case.run(ATTEND.naive());
                 for kernel in candidates(&ATTEND) {
                     assert_same_bits(
                         &case.run(kernel),
@@ -338,12 +336,12 @@ fn folded_blocks_are_softmax_over_all() {
         })
         .collect();
     let mut results = Vec::new();
-    for kernel in candidates(&MERGE).into_iter().chain([naive(&MERGE)]) {
+    for kernel in candidates(&MERGE).into_iter().chain([MERGE.naive()]) {
         let mut state_memory = vec![SENTINEL; Partials::floats(n, &shape)];
         let mut state = Partials::new(&mut state_memory, n, &shape);
         state.clear();
         for case in &cases {
-            let mut memory = case.run(naive(&ATTEND));
+            let mut memory = case.run(ATTEND.naive());
             kernel.call(&mut state, &Partials::new(&mut memory, n, &shape));
         }
         for row in 0..n {
@@ -388,7 +386,7 @@ fn what_is_not_finite_stays_so_where_it_is_seen() {
         let mut poison = vec![0.5; 32];
         poison[7] = f32::INFINITY;
         shape.store_value(&mut case.values, 6, &poison);
-        for kernel in candidates(&ATTEND).into_iter().chain([naive(&ATTEND)]) {
+        for kernel in candidates(&ATTEND).into_iter().chain([ATTEND.naive()]) {
             let mut memory = case.run(kernel);
             let partials = Partials::new(&mut memory, 12, &shape);
             for row in 0..12 {

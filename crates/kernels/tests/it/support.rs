@@ -2,24 +2,40 @@
 
 use kernels::{Isa, Kernel, Level, Slot};
 
-/// The kernels of a slot that are not naive. Instruction sets this CPU lacks are named, never passed over silently.
+/// The instruction sets this CPU has. The others are told, never passed over silently.
+pub(crate) fn isas(op: &str) -> Vec<(&'static str, Isa)> {
+    testing::isas(&format!("kernels: {op}"), Isa::NAMES, |isa| Isa::detect().contains(isa))
+}
+
+/// The kernels of a slot that this CPU can run and that are not naive.
 pub(crate) fn candidates<F>(slot: &Slot<F>) -> Vec<&Kernel<F>> {
-    for (name, isa) in Isa::NAMES {
-        if !Isa::detect().contains(*isa) {
-            eprintln!("skipped: {} needs {name}", slot.op);
-            assert!(
-                std::env::var_os("ROOFLIGHT_REQUIRE_ISA").is_none(),
-                "{} needs {name}",
-                slot.op
-            );
-        }
-    }
+    isas(slot.op);
     slot.available(Isa::detect()).filter(|kernel| kernel.level() != Level::Naive).collect()
 }
 
-/// The naive kernel of a slot.
-pub(crate) fn naive<F>(slot: &Slot<F>) -> &Kernel<F> {
-    slot.pick(Isa::NONE)
+/// Run the naive kernel and every other one that this CPU can run: `run` yields the bits of all that a kernel wrote.
+/// Returns the names of those compared.
+pub(crate) fn compare<F>(
+    slot: &'static Slot<F>,
+    what: &str,
+    run: impl Fn(&Kernel<F>) -> Vec<u32>,
+) -> Vec<&'static str> {
+    let naive = slot.naive();
+    assert_eq!(naive.level(), Level::Naive, "{}", naive.name());
+    let want = run(naive);
+    let compared = candidates(slot).into_iter().map(|kernel| {
+        assert_ne!(kernel.name(), naive.name());
+        let got = run(kernel);
+        let differs = got.iter().zip(&want).position(|(got, want)| got != want);
+        assert!(
+            got.len() == want.len() && differs.is_none(),
+            "{} is not {} with {what}: element {differs:?}",
+            kernel.name(),
+            naive.name()
+        );
+        kernel.name()
+    });
+    compared.collect()
 }
 
 /// Small deterministic numbers.

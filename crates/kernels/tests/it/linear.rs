@@ -10,6 +10,8 @@ use kernels::linear::{
 use kernels::{Isa, Level};
 use quant::GgmlType;
 
+use crate::support::isas;
+
 /// A small generator: what matters is that cases repeat.
 struct Random(u64);
 
@@ -138,7 +140,7 @@ impl Case {
                     &mut sums[c * cols / 16..][..cols / 16],
                 );
                 let codes = &mut codes[c * stride..][..cols];
-                QUANTIZE_Q8.pick(Isa::NONE).call(x, block, codes, d, s);
+                QUANTIZE_Q8.naive().call(x, block, codes, d, s);
             }
         }
         Case { ty, rows, cols, n, block, stride, weights, x, codes, scales, sums }
@@ -247,16 +249,7 @@ fn naive_kernels() -> impl Iterator<Item = &'static LinearKernel> {
 
 /// Kernels of `ty` to test against the naive one; instruction sets that the CPU lacks are named, or fail if required.
 fn others(ty: GgmlType) -> impl Iterator<Item = &'static LinearKernel> {
-    let required = std::env::var("ROOFLIGHT_REQUIRE_ISA").unwrap_or_default();
-    for (name, isa) in Isa::NAMES {
-        if !Isa::detect().contains(*isa) {
-            assert!(
-                !required.contains(name),
-                "ROOFLIGHT_REQUIRE_ISA={required}, but this CPU lacks {name}"
-            );
-            eprintln!("skipped: needs {name}");
-        }
-    }
+    isas("matrices");
     let cpu = Isa::detect();
     linear_kernels()
         .filter(move |k| k.ty() == ty && k.level() != Level::Naive && cpu.contains(k.isa()))
@@ -399,7 +392,7 @@ fn quantize_q8_agrees_to_the_bit() {
             kernel.call(&x, block, &mut codes, &mut scales, &mut sums);
             (codes, scales.iter().map(|d: &f32| d.to_bits()).collect::<Vec<_>>(), sums)
         };
-        let want = run(QUANTIZE_Q8.pick(Isa::NONE));
+        let want = run(QUANTIZE_Q8.naive());
         let parts = block / 32;
         assert!(want.1.chunks(parts).all(|d| d.iter().all(|other| *other == d[0])), "{block}");
         if block == 32 {

@@ -1,20 +1,18 @@
 //! Latent attention's kernels: naive against softmax in f64, the others against naive to the bit.
 
-mod support;
-
+use crate::support::{Random, assert_same_bits, candidates};
 use kernels::Kernel;
 use kernels::attention::{ElemType, MERGE, Partials};
 use kernels::latent::{
     LATENT_ATTEND, LATENT_TILE, LatentAttendFn, LatentQueries, LatentRows, LatentShape,
     latent_scratch_floats,
 };
-use support::{Random, assert_same_bits, candidates, naive};
 
 const SENTINEL: f32 = 1234.5;
 const GUARD: usize = 40;
 
 /// Cached rows in several calls, and queries.
-struct Case {
+pub(crate) struct Case {
     shape: LatentShape,
     cached: Vec<u8>,
     n: usize,
@@ -26,7 +24,7 @@ struct Case {
 
 impl Case {
     /// Positions that no row sees hold NaN.
-    fn new(shape: LatentShape, n: usize, visible: Vec<usize>, seed: u64) -> Case {
+    pub(crate) fn new(shape: LatentShape, n: usize, visible: Vec<usize>, seed: u64) -> Case {
         let mut random = Random::new(seed);
         let mut cached = vec![0; n * shape.row_bytes()];
         let seen = visible.iter().max().map_or(0, |n| *n);
@@ -46,7 +44,7 @@ impl Case {
     }
 
     /// The state after all positions, as [`Partials::new`] lays it out. Checks that nothing around it is written.
-    fn run(&self, kernel: &Kernel<LatentAttendFn>) -> Vec<f32> {
+    pub(crate) fn run(&self, kernel: &Kernel<LatentAttendFn>) -> Vec<f32> {
         let (n_rows, head) = (self.visible.len(), self.shape.head());
         let floats = Partials::floats(n_rows, &head);
         let mut memory = vec![SENTINEL; GUARD + floats + GUARD];
@@ -121,7 +119,7 @@ fn naive_is_softmax() {
     for elem in ElemType::ALL {
         let seen = vec![0, 1, 2, 15, 16, 63, 64, 65, 100, 200];
         let case = Case::new(shape(48, 16, elem), 200, seen, 3);
-        let mut memory = case.run(naive(&LATENT_ATTEND));
+        let mut memory = case.run(LATENT_ATTEND.naive());
         let state = Partials::new(&mut memory, case.visible.len(), &case.shape.head());
         for row in 0..case.visible.len() {
             if case.visible[row] == 0 {
@@ -147,7 +145,7 @@ fn kernels_match_naive_to_the_bit() {
                 let elem = ElemType::ALL[(i + n_rows + n) % 3];
                 for visible in visibles(n_rows, n, seed) {
                     let case = Case::new(shape(rank, rope_dim, elem), n, visible, seed);
-                    let want = case.run(naive(&LATENT_ATTEND));
+                    let want = case.run(LATENT_ATTEND.naive());
                     for kernel in candidates(&LATENT_ATTEND) {
                         let what = format!(
                             "{} {rank} + {rope_dim} {elem:?}, {n_rows} rows, {n} positions",
@@ -199,8 +197,8 @@ fn spans_fold_to_softmax() {
             q: case.q.clone(),
             visible: case.visible.iter().map(|seen| seen.saturating_sub(first).min(n)).collect(),
         };
-        let mut partial = span.run(naive(&LATENT_ATTEND));
-        naive(&MERGE).call(&mut state, &Partials::new(&mut partial, 4, &head));
+        let mut partial = span.run(LATENT_ATTEND.naive());
+        MERGE.naive().call(&mut state, &Partials::new(&mut partial, 4, &head));
     }
     for row in 0..4 {
         let mut got = vec![0.0; 32];

@@ -1,11 +1,9 @@
 //! Row ops: naive against f64, the others against naive to the bit.
 
-mod support;
-
+use crate::support::{Random, assert_same_bits, candidates};
 use kernels::rows::{
     ACT, ADD, ADD_WEIGHTED, GATED, Gated, PEAK, PEAKS, Pairs, RMS_NORM, ROTATE, Unary, rope_angles,
 };
-use support::{Random, assert_same_bits, candidates, naive};
 
 const LENGTHS: [usize; 12] = [1, 2, 7, 15, 16, 17, 33, 64, 100, 896, 1025, 4096];
 
@@ -15,7 +13,7 @@ fn rms_norm_matches() {
         let mut random = Random::new(n as u64);
         let (x, weight) = (random.floats(n, 5.0), random.floats(n, 2.0));
         let mut want = vec![0.0; n];
-        naive(&RMS_NORM).call(&x, &weight, 1e-6, &mut want);
+        RMS_NORM.naive().call(&x, &weight, 1e-6, &mut want);
         let mean = x.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / n as f64;
         for ((x, weight), got) in x.iter().zip(&weight).zip(&want) {
             let exact = f64::from(*x) / (mean + 1e-6).sqrt() * f64::from(*weight);
@@ -34,7 +32,7 @@ fn rms_norm_matches() {
 
 const XIELU: Unary = Unary::Xielu { alpha_p: 0.8, alpha_n: 0.9, beta: 0.5, eps: -1e-6 };
 
-const UNARY: [Unary; 10] = [
+pub(crate) const UNARY: [Unary; 10] = [
     Unary::Silu,
     Unary::Sigmoid,
     Unary::Gelu,
@@ -47,7 +45,7 @@ const UNARY: [Unary; 10] = [
     XIELU,
 ];
 
-fn gates() -> Vec<Gated> {
+pub(crate) fn gates() -> Vec<Gated> {
     let mut all: Vec<Gated> = UNARY.into_iter().map(Gated::Unary).collect();
     all.extend([
         Gated::SwigluOai { alpha: 1.702, limit: 7.0 },
@@ -138,7 +136,7 @@ fn unary_activations_match() {
         let (x, _) = inputs(n);
         for act in UNARY {
             let mut want = x.clone();
-            naive(&ACT).call(act, &mut want);
+            ACT.naive().call(act, &mut want);
             for (x, got) in x.iter().zip(&want) {
                 let exact = exact(act, f64::from(*x));
                 let error = (f64::from(*got) - exact).abs();
@@ -160,7 +158,7 @@ fn gated_activations_match() {
         let (gate, up) = inputs(n);
         for act in gates() {
             let mut want = vec![0.0; n];
-            naive(&GATED).call(act, &gate, &up, &mut want);
+            GATED.naive().call(act, &gate, &up, &mut want);
             for ((g, u), got) in gate.iter().zip(&up).zip(&want) {
                 let exact = exact_gated(act, f64::from(*g), f64::from(*u));
                 let error = (f64::from(*got) - exact).abs();
@@ -183,7 +181,7 @@ fn gated_activations_match() {
 #[test]
 fn activations_of_what_is_not_finite_are_not_finite() {
     let gate = [f32::NAN, f32::INFINITY, 0.0, -1e30, f32::NEG_INFINITY];
-    for kernel in candidates(&GATED).into_iter().chain([naive(&GATED)]) {
+    for kernel in candidates(&GATED).into_iter().chain([GATED.naive()]) {
         let mut out = [0.0; 5];
         kernel.call(Gated::Unary(Unary::Silu), &gate, &[1.0; 5], &mut out);
         assert!(
@@ -214,7 +212,7 @@ fn add_weighted_matches() {
                 *sum = weights[at].mul_add(x[at * 16 + i % 16], *sum);
             }
         }
-        for kernel in candidates(&ADD_WEIGHTED).into_iter().chain([naive(&ADD_WEIGHTED)]) {
+        for kernel in candidates(&ADD_WEIGHTED).into_iter().chain([ADD_WEIGHTED.naive()]) {
             let mut got = sums.clone();
             kernel.call(&x, &rows, &weights, &mut got);
             assert_same_bits(&got, &want, kernel.name());
@@ -228,7 +226,7 @@ fn add_matches() {
         let mut random = Random::new(n as u64);
         let (a, b) = (random.floats(n, 5.0), random.floats(n, 2.0));
         let want: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
-        for kernel in candidates(&ADD).into_iter().chain([naive(&ADD)]) {
+        for kernel in candidates(&ADD).into_iter().chain([ADD.naive()]) {
             let mut got = vec![0.0; n];
             kernel.call(&a, &b, &mut got);
             assert_same_bits(&got, &want, kernel.name());
@@ -248,7 +246,7 @@ fn rotation_matches() {
         let x = Random::new(dims as u64).floats(width, 4.0);
         for order in [Pairs::HalfSplit, Pairs::Interleaved] {
             let mut want = x.clone();
-            naive(&ROTATE).call(&mut want, cos, sin, order);
+            ROTATE.naive().call(&mut want, cos, sin, order);
             assert_same_bits(&want[dims..], &x[dims..], "elements past the pairs stay");
             for (i, frequency) in frequencies[..pairs].iter().enumerate() {
                 let (a, b) = match order {
@@ -278,7 +276,7 @@ fn peaks_are_the_greatest_of_their_stretch() {
     for n in [0usize, 1, 15, 16, 17, 63, 64, 65, 200, 256, 1000] {
         let row: Vec<f32> = (0..n).map(|_| random.below(500) as f32 - 400.0).collect();
         let mut want = vec![0.0; n.div_ceil(PEAK)];
-        naive(&PEAKS).call(&row, &mut want);
+        PEAKS.naive().call(&row, &mut want);
         let most: Vec<f32> =
             row.chunks(PEAK).map(|part| part.iter().copied().fold(f32::MIN, f32::max)).collect();
         assert_eq!(want, most);
@@ -292,7 +290,7 @@ fn peaks_are_the_greatest_of_their_stretch() {
 
 #[test]
 fn one_number_that_is_not_finite_shows_in_its_peak_alone() {
-    for kernel in candidates(&PEAKS).into_iter().chain([naive(&PEAKS)]) {
+    for kernel in candidates(&PEAKS).into_iter().chain([PEAKS.naive()]) {
         for n in [1usize, 16, 63, 64, 65, 200] {
             let mut row = vec![f32::MAX; n];
             let mut peaks = vec![0.0; n.div_ceil(PEAK)];

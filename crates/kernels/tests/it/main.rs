@@ -1,0 +1,9 @@
+//! Tests of the kernels, as an executor calls them.
+
+mod attention;
+mod latent;
+mod linear;
+mod linear_row;
+mod rows;
+mod slots;
+mod support;
