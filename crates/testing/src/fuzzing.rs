@@ -4,12 +4,12 @@ use std::path::Path;
 
 /// Numbers that look random and are the same each time.
 #[derive(Clone, Debug)]
-pub struct Noise(u64);
+pub struct Dice(u64);
 
-impl Noise {
+impl Dice {
     /// A start for each seed.
-    pub fn new(seed: u64) -> Noise {
-        Noise(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    pub fn new(seed: u64) -> Dice {
+        Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
     /// Any 64 bits.

@@ -13,7 +13,7 @@ mod fuzzing;
 use std::path::{Path, PathBuf};
 
 pub use coverage::{covered, golden_skipped, isas, skipped};
-pub use fuzzing::{Noise, mutations, seeds};
+pub use fuzzing::{Dice, mutations, seeds};
 
 /// The folder `shared` beside the repository or beside a folder above it, recognized by its `golden`.
 ///
