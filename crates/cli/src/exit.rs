@@ -38,6 +38,12 @@ pub(crate) enum Failure {
         /// Published names that are near.
         near: Vec<String>,
     },
+    /// A file that would be replaced.
+    #[error("{}: there is such a file already", crate::output::shown(path))]
+    Exists {
+        /// As given.
+        path: PathBuf,
+    },
     /// A file that says what cannot be.
     #[error("{0}")]
     Malformed(String),
@@ -71,7 +77,7 @@ fn code_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
     let failure = cause.downcast_ref().map(|failure| match failure {
         Failure::Usage(_) | Failure::Malformed(_) => code::USAGE,
         Failure::NotFound { .. } | Failure::UnknownModel { .. } => code::NOT_FOUND,
-        Failure::Goals(_) | Failure::NoRoom(_) => code::FAILURE,
+        Failure::Goals(_) | Failure::NoRoom(_) | Failure::Exists { .. } => code::FAILURE,
         Failure::DoesNotFit { .. } => code::DOES_NOT_FIT,
         Failure::Interrupted => code::INTERRUPTED,
     });
@@ -161,6 +167,7 @@ mod tests {
             (Failure::UnknownModel { name: "x".into(), near: Vec::new() }.into(), 3),
             (Failure::Malformed("x".into()).into(), 2),
             (Failure::Goals("x".into()).into(), 1),
+            (Failure::Exists { path: "x".into() }.into(), 1),
             (Failure::Interrupted.into(), 130),
             (anyhow::anyhow!("anything"), 1),
         ] {

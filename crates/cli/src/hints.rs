@@ -27,6 +27,7 @@ fn of_failure(failure: &Failure) -> Option<String> {
             "rooflight plan --list names what is published".into()
         }
         Failure::UnknownModel { near, .. } => format!("did you mean {}?", near.join(" or ")),
+        Failure::Exists { .. } => "give another name, or --force to replace it".into(),
         Failure::DoesNotFit { advice, .. } => advice.clone(),
         Failure::Usage(_) => "see rooflight COMMAND --help".into(),
         Failure::Malformed(_) | Failure::Goals(_) | Failure::NoRoom(_) | Failure::Interrupted => {

@@ -18,6 +18,7 @@ mod interrupt;
 mod limits;
 mod load;
 mod memory;
+mod output;
 mod picture;
 mod predictions;
 mod printable;

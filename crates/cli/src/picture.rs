@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use plot::Picture;
+
+use crate::output::OutputArgs;
 
 /// Pixels of a bitmap for one of the chart's units.
 const SCALE: f64 = 2.0;
@@ -21,11 +22,11 @@ pub(crate) fn path(text: &str) -> Result<PathBuf, String> {
 /// Write a chart in the format that the file's ending names.
 ///
 /// # Errors
-/// Memory for the bitmap, or the file system.
-pub(crate) fn write(path: &Path, picture: &Picture) -> anyhow::Result<()> {
+/// Memory for the bitmap, or those of [`OutputArgs::write`].
+pub(crate) fn write(path: &Path, picture: &Picture, output: OutputArgs) -> anyhow::Result<()> {
     let bitmap = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("png"));
     let bytes = if bitmap { picture.png(SCALE)? } else { picture.svg().into_bytes() };
-    std::fs::write(path, bytes).with_context(|| format!("writing {}", path.display()))
+    output.write(path, &bytes)
 }
 
 #[cfg(test)]
@@ -38,10 +39,12 @@ mod tests {
         let picture = plot::Waterfall::new("a").total("b", 1.0).picture();
         for (name, first) in [("a.svg", &b"<svg"[..]), ("a.PNG", b"\x89PNG")] {
             let file = folder.path().join(name);
-            write(&path(file.to_str().unwrap()).unwrap(), &picture).unwrap();
+            let output = OutputArgs::default();
+            write(&path(file.to_str().unwrap()).unwrap(), &picture, output).unwrap();
             assert!(std::fs::read(file).unwrap().starts_with(first), "{name}");
         }
         assert!(path("a.txt").is_err() && path("svg").is_err());
-        assert!(write(Path::new("/nowhere/at/all.svg"), &picture).is_err());
+        let nowhere = Path::new("/nowhere/at/all.svg");
+        assert!(write(nowhere, &picture, OutputArgs::default()).is_err());
     }
 }

@@ -424,11 +424,11 @@ fn figures_without_measure() {
         &["qwen2.5-7b", "--bandwidth", "1e300", "--flops", "1e300", "--memory", "1e290TB"],
         &["huge.json", "-c", "16m", "--device", "h100sxm"],
     ] {
-        let plan = json(&place, &[args, &["--plot", "all.svg"]].concat());
+        let plan = json(&place, &[args, &["--plot", "all.svg", "--force"]].concat());
         assert!(plan["steps"].as_array().is_some_and(|steps| !steps.is_empty()), "{args:?}");
         assert!(!text(&place.read("all.svg")).contains("NaN"), "{args:?}");
         printed(&place, args);
-        let goals = ["--ttft", "1e-300", "--tps", "1e300", "--plot", "goals.svg"];
+        let goals = ["--ttft", "1e-300", "--tps", "1e300", "--plot", "goals.svg", "--force"];
         let missed = place.run(&[&["plan"], args, &goals].concat());
         assert_eq!(missed.status.code(), Some(1), "{args:?}: {}", text(&missed.stderr));
     }

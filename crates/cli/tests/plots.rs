@@ -11,8 +11,9 @@ fn a_plan_is_drawn() {
     let place = Place::new();
     let file = place.path("plan.svg");
     let plain = place.ok(&PLAN);
-    let with =
-        |more: &[&str]| place.ok(&[&PLAN[..], &["--plot", file.to_str().unwrap()], more].concat());
+    let with = |more: &[&str]| {
+        place.ok(&[&PLAN[..], &["--plot", file.to_str().unwrap(), "--force"], more].concat())
+    };
     assert_eq!(with(&[]), plain, "the text stays as it is");
     let svg = std::fs::read_to_string(&file).unwrap();
     for want in [
@@ -41,7 +42,7 @@ fn an_inflection_is_marked_where_the_lines_cross() {
     let place = Place::new();
     let svg = |chunk: &str| {
         let args = ["plan", "qwen2.5-7b", "--device", "rtx4090", "--plot", "plan.svg", "--chunk"];
-        place.ok(&[&args[..], &[chunk]].concat());
+        place.ok(&[&args[..], &[chunk, "--force"]].concat());
         String::from_utf8(place.read("plan.svg")).unwrap()
     };
     let long = svg("512");

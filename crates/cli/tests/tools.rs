@@ -90,6 +90,7 @@ fn logits_are_the_same_for_any_threads_and_chunks() {
     assert_eq!(want.len(), n * vocab_size * 4);
     for extra in [["--chunk", "1"], ["--chunk", "7"], ["-t", "1"], ["-t", "2"], ["--isa", "scalar"]]
     {
+        let extra = [&extra[..], &["--force"]].concat();
         assert_eq!(run("b.f32", &extra), greedy, "{extra:?}");
         assert!(place.read("b.f32") == want, "{extra:?}: other bits");
     }

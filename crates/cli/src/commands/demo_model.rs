@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::Context as _;
+use crate::output::{OutputArgs, shown};
+use crate::{bundled, ui, units};
 
 /// Write the bundled demo model to a file
 #[derive(clap::Args, Debug)]
@@ -11,11 +12,15 @@ use anyhow::Context as _;
 pub(super) struct DemoModel {
     /// File to write
     file: PathBuf,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 impl DemoModel {
     pub(crate) fn run(self, _out: &mut dyn Write) -> anyhow::Result<()> {
-        std::fs::write(&self.file, crate::bundled::bytes())
-            .with_context(|| format!("writing {}", self.file.display()))
+        let model = bundled::bytes();
+        self.output.write(&self.file, model)?;
+        ui::note(format_args!("{}: {}", shown(&self.file), units::bytes(model.len() as u64)));
+        Ok(())
     }
 }

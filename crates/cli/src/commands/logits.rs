@@ -1,8 +1,8 @@
 //! `logits`: numbers for comparing with other programs.
 
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 use anyhow::Context as _;
 use program::{LogitRows, Model, Outputs, Prompt, Sequence, SessionId, Step};
@@ -10,7 +10,9 @@ use program::{LogitRows, Model, Outputs, Prompt, Sequence, SessionId, Step};
 use super::tokenize::{join, parse_ids};
 use crate::args::{CacheArgs, ExecutorArgs, ModelArgs, ThreadArgs, VerboseArgs};
 use crate::exit::Failure;
+use crate::interrupt::Interrupt;
 use crate::load::{self, LoadOptions};
+use crate::output::OutputArgs;
 use crate::ui;
 
 /// Rows of logits held at once unless told otherwise: 64 rows of 150,000 numbers are 38 MB.
@@ -31,6 +33,8 @@ pub(super) struct Logits {
     /// File for the logits of every position: little-endian f32, [n_tokens, vocab_size]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    replace: OutputArgs,
     /// Print this many ids, each the most likely after what stands before it
     #[arg(long, value_name = "N", default_value_t = 0)]
     greedy: usize,
@@ -55,6 +59,8 @@ impl Logits {
                 Failure::Usage("nothing to do: give -o FILE, --greedy N, or both".into()).into()
             );
         }
+        self.output.iter().try_for_each(|path| self.replace.check(path))?;
+        let interrupt = Interrupt::install();
         let gguf = load::open(&self.model.model)?;
         let capacity = tokens.len().saturating_add(self.greedy);
         let options = LoadOptions {
@@ -68,10 +74,10 @@ impl Logits {
         let model = &*loaded.model;
         let session = model.open(&self.cache.options(capacity))?;
 
+        // from here on Ctrl-C removes what was written
+        interrupt.begin();
         let mut file = match &self.output {
-            Some(path) => Some(BufWriter::new(
-                File::create(path).with_context(|| format!("creating {}", path.display()))?,
-            )),
+            Some(path) => Some(BufWriter::new(self.replace.create(path)?)),
             None => None,
         };
         let bar = ui::count_bar("tokens", tokens.len() as u64);
@@ -85,10 +91,18 @@ impl Logits {
             }
             last = rows.rows().last().map(<[f32]>::to_vec).unwrap_or_default();
             bar.inc(chunk.len() as u64);
+            if interrupt.flag().load(Ordering::Relaxed) {
+                bar.finish_and_clear();
+                return Err(Failure::Interrupted.into());
+            }
         }
+        interrupt.end();
         bar.finish_and_clear();
-        if let Some(mut file) = file {
-            file.flush().context("writing logits")?;
+        if let Some(file) = file {
+            file.into_inner()
+                .map_err(|error| error.into_error())
+                .context("writing logits")?
+                .finish()?;
         }
         if self.greedy > 0 {
             writeln!(out, "{}", join(&greedy(model, session, last, self.greedy)?))?;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 
 use crate::exit::Failure;
+use crate::output::OutputArgs;
 
 /// Print a manual page, or write all of them
 #[derive(clap::Args, Debug)]
@@ -18,6 +19,8 @@ pub(super) struct Man {
     /// Write every page into this folder
     #[arg(short, long, value_name = "DIR", conflicts_with = "command")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    replace: OutputArgs,
 }
 
 impl Man {
@@ -32,8 +35,7 @@ impl Man {
         let commands = root.get_subcommands().filter(|c| !c.is_hide_set());
         for command in std::iter::once(&root).chain(commands) {
             let path = dir.join(format!("{}.1", file_stem(command)));
-            std::fs::write(&path, page(command)?)
-                .with_context(|| format!("writing {}", path.display()))?;
+            self.replace.write(&path, &page(command)?)?;
         }
         Ok(())
     }

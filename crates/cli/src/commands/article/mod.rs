@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use planner::article;
 use planner::formula::Units;
 
+use crate::output::{OutputArgs, OutputFile, shown};
 use crate::ui;
 
 /// Make the tables of the roofline article again
@@ -26,6 +27,8 @@ pub(super) struct Article {
     /// Count in powers of ten, as makers do, instead of the article's powers of two
     #[arg(long)]
     decimal_units: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 impl Article {
@@ -38,25 +41,29 @@ impl Article {
         std::fs::create_dir_all(&folder)
             .with_context(|| format!("making the folder {}", folder.display()))?;
         let pictures = pictures::all(units);
-        let shown: Vec<(&str, &str)> = pictures.iter().map(|p| (p.name, p.title)).collect();
-        let mut written = 0;
-        let mut file = |name: &str, content: &str| {
-            written += 1;
-            save(&folder.join(name), content)
+        let named: Vec<(&str, &str)> = pictures.iter().map(|p| (p.name, p.title)).collect();
+        let mut files = Vec::new();
+        let mut file = |name: &str, content: &str| -> anyhow::Result<()> {
+            files.push(written(self.output, &folder.join(name), content)?);
+            Ok(())
         };
-        file("article.md", &text::markdown(&tables, units, &shown))?;
+        file("article.md", &text::markdown(&tables, units, &named))?;
         for table in &tables {
             file(&format!("{}.csv", table.section), &text::csv(table))?;
         }
         for picture in &pictures {
             file(&format!("{}.svg", picture.name), &picture.figure.svg())?;
         }
-        let folder = gguf::escape(folder.as_os_str().as_encoded_bytes(), 200);
-        ui::note(format_args!("{written} files in {folder}"));
+        // all of them are whole, none is in its place yet
+        let n = files.len();
+        files.into_iter().try_for_each(OutputFile::finish)?;
+        ui::note(format_args!("{n} files in {}", shown(&folder)));
         Ok(())
     }
 }
 
-fn save(path: &Path, content: &str) -> anyhow::Result<()> {
-    std::fs::write(path, content).with_context(|| format!("writing {}", path.display()))
+fn written(output: OutputArgs, path: &Path, content: &str) -> anyhow::Result<OutputFile> {
+    let mut file = output.create(path)?;
+    file.write_all(content.as_bytes()).with_context(|| format!("writing {}", shown(path)))?;
+    Ok(file)
 }

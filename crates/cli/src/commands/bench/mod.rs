@@ -19,6 +19,7 @@ use crate::ceilings::{self, KnownCeilings};
 use crate::exit::Failure;
 use crate::limits::Limits;
 use crate::load::{self, LoadOptions};
+use crate::output::OutputArgs;
 use crate::predictions::{RunPhase, RunTime};
 use crate::{picture, ui};
 use explain::Explanation;
@@ -75,6 +76,8 @@ pub(super) struct Bench {
     /// Draw that as waterfalls into a file, .svg or .png
     #[arg(long, value_name = "FILE", value_parser = picture::path, requires = "explain")]
     plot: Option<PathBuf>,
+    #[command(flatten)]
+    replace: OutputArgs,
     /// Format of the result
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
@@ -133,6 +136,7 @@ impl Bench {
         if self.explain && self.plot.is_none() && matches!(self.output, Format::Csv) {
             ui::warn("--explain has no effect: a row of CSV has no place for it, but --plot has");
         }
+        self.plot.iter().try_for_each(|path| self.replace.check(path))?;
         let gguf = load::open(&self.model.model)?;
         let tests = self.tests();
         if self.greedy && tests.iter().all(|test| test.n_gen == 0) {
@@ -191,7 +195,7 @@ impl Bench {
             }
         }
         if let Some(path) = &self.plot {
-            picture::write(path, &report.picture())?;
+            picture::write(path, &report.picture(), self.replace)?;
         }
         report.finish()?;
         Ok(())

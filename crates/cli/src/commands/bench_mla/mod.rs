@@ -14,6 +14,7 @@ use quant::GgmlType;
 
 use crate::args::{self, ThreadArgs};
 use crate::executors::ExecutorOptions;
+use crate::output::OutputArgs;
 use crate::{ceilings, memory, picture, ui};
 use cell::{Cell, Least, Load, Row, Shape};
 use report::Report;
@@ -60,11 +61,14 @@ pub(super) struct BenchMla {
     #[arg(long, value_name = "FILE", value_parser = picture::path)]
     plot: Option<PathBuf>,
     #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
     threads: ThreadArgs,
 }
 
 impl BenchMla {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        self.plot.iter().try_for_each(|path| self.output.check(path))?;
         let cpu = ExecutorOptions { threads: self.threads.threads, ..Default::default() }.cpu();
         let before = ceilings::measure_again(&cpu)?.ceilings;
         let bar = ui::count_bar("bench-mla", self.loads().count() as u64);
@@ -89,7 +93,7 @@ impl BenchMla {
             cells,
         };
         if let Some(path) = &self.plot {
-            picture::write(path, &report.picture())?;
+            picture::write(path, &report.picture(), self.output)?;
         }
         if self.json { report.json(out) } else { report.tables(out) }
     }

@@ -29,6 +29,7 @@ use self::subject::Subject;
 use self::target::{Target, TargetArgs};
 use crate::args::{CacheArgs, MODEL_VARIABLE};
 use crate::exit::Failure;
+use crate::output::OutputArgs;
 use crate::predictions::ErrorBar;
 use crate::{load, memory, picture, ui, units};
 
@@ -72,6 +73,8 @@ pub(super) struct Plan {
     /// Draw it: time to the first token, time of a step, memory
     #[arg(long, value_name = "FILE", value_parser = picture::path)]
     plot: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
     /// Every table in full: what steps read and compute, activations that leave the processor's caches
     #[arg(short, long)]
     verbose: bool,
@@ -176,10 +179,11 @@ impl Plan {
         let name = name.or_else(variable).filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| Failure::Usage("no model: rooflight plan MODEL".into()))?;
         let subject = Subject::find(&name)?;
+        self.plot.iter().try_for_each(|file| self.output.check(file))?;
         let target = self.target.target()?;
         let report = self.report(&subject, &target)?;
         if let Some(file) = &self.plot {
-            picture::write(file, &charts::picture(&report))?;
+            picture::write(file, &charts::picture(&report), self.output)?;
         }
         if self.json {
             serde_json::to_writer_pretty(&mut *out, &json::report(&report))?;

@@ -1,0 +1,218 @@
+//! Files that commands write: made beside their place and moved there when they are whole.
+//!
+//! What is there already is replaced only with `--force`, and never by half a file. Devices and pipes are written
+//! directly: nothing can be moved onto them.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use crate::exit::Failure;
+
+/// Whether files that exist may be replaced.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub(crate) struct OutputArgs {
+    /// Replace files that exist
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+impl OutputArgs {
+    /// Whether `path` may be written, to be asked before work that takes long.
+    ///
+    /// # Errors
+    /// [`Failure::Exists`].
+    pub(crate) fn check(self, path: &Path) -> Result<(), Failure> {
+        match std::fs::metadata(path) {
+            Ok(found) if found.is_dir() => {
+                Err(Failure::Usage(format!("{} is a folder: give a file in it", shown(path))))
+            }
+            Ok(found) if found.is_file() && !self.force => {
+                Err(Failure::Exists { path: path.to_owned() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Begin a file.
+    ///
+    /// # Errors
+    /// [`Failure::Exists`], or the file system.
+    pub(crate) fn create(self, path: &Path) -> anyhow::Result<OutputFile> {
+        self.check(path)?;
+        OutputFile::begin(self, path).with_context(|| writing(path))
+    }
+
+    /// Write a whole file.
+    ///
+    /// # Errors
+    /// Those of [`OutputArgs::create`] and [`OutputFile::finish`].
+    pub(crate) fn write(self, path: &Path, content: &[u8]) -> anyhow::Result<()> {
+        let mut file = self.create(path)?;
+        file.write_all(content).with_context(|| writing(path))?;
+        file.finish()
+    }
+}
+
+/// A file that is not in its place yet. Dropped, it leaves nothing behind.
+#[derive(Debug)]
+pub(crate) struct OutputFile {
+    file: File,
+    options: OutputArgs,
+    /// As given, for messages.
+    path: PathBuf,
+    /// Where it stands until it is whole, and where it goes then; `None` for a device.
+    places: Option<(PathBuf, PathBuf)>,
+}
+
+impl OutputFile {
+    fn begin(options: OutputArgs, path: &Path) -> io::Result<Self> {
+        let found = std::fs::metadata(path).ok();
+        if found.as_ref().is_some_and(|found| !found.is_file()) {
+            let file = OpenOptions::new().write(true).open(path)?;
+            return Ok(Self { file, options, path: path.to_owned(), places: None });
+        }
+        // a link keeps pointing at what is replaced
+        let target = match found {
+            Some(_) => path.canonicalize()?,
+            None => path.to_owned(),
+        };
+        let (file, beside) = beside(&target)?;
+        let places = Some((beside, target));
+        let output = Self { file, options, path: path.to_owned(), places };
+        if let Some(permissions) = found.as_ref().map(Metadata::permissions) {
+            output.file.set_permissions(permissions)?;
+        }
+        Ok(output)
+    }
+
+    /// Move the file to its place.
+    ///
+    /// # Errors
+    /// [`Failure::Exists`] if something was put there meanwhile, or the file system; then nothing is left behind.
+    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
+        let path = self.path.clone();
+        self.file.flush().with_context(|| writing(&path))?;
+        let Some((beside, target)) = &self.places else { return Ok(()) };
+        self.options.check(&path)?;
+        // some file systems tell only now that there is no room
+        self.file
+            .sync_all()
+            .and_then(|()| std::fs::rename(beside, target))
+            .with_context(|| writing(&path))?;
+        self.places = None;
+        Ok(())
+    }
+}
+
+impl Write for OutputFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for OutputFile {
+    fn drop(&mut self) {
+        if let Some((beside, _)) = &self.places {
+            // there is nothing left to do about a file that cannot be removed
+            let _ = std::fs::remove_file(beside);
+        }
+    }
+}
+
+/// A new file in the folder of `target`, of a name that nobody has.
+fn beside(target: &Path) -> io::Result<(File, PathBuf)> {
+    let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    for n in 0_u32..100 {
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{}-{n}.part", std::process::id()));
+        let path = target.with_file_name(hidden);
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            opened => return opened.map(|file| (file, path)),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+fn writing(path: &Path) -> String {
+    format!("writing {}", shown(path))
+}
+
+/// A path for messages: no byte of it reaches the terminal as control.
+pub(crate) fn shown(path: &Path) -> String {
+    gguf::escape(path.as_os_str().as_encoded_bytes(), 200)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ASKED: OutputArgs = OutputArgs { force: true };
+    const UNASKED: OutputArgs = OutputArgs { force: false };
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_appears_when_it_is_whole_and_replaces_none_unasked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.txt");
+        let mut file = UNASKED.create(&path).unwrap();
+        file.write_all(b"half").unwrap();
+        assert!(!path.exists());
+        drop(file);
+        assert_eq!(names(folder.path()), [] as [&str; 0], "half a file leaves nothing");
+        UNASKED.write(&path, b"first").unwrap();
+        let error = UNASKED.write(&path, b"second").unwrap_err();
+        assert!(matches!(error.downcast_ref(), Some(Failure::Exists { .. })), "{error:#}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"first");
+        drop(ASKED.create(&path).unwrap());
+        assert_eq!(std::fs::read(&path).unwrap(), b"first", "until the new one is whole");
+        ASKED.write(&path, b"second").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"second");
+        assert_eq!(names(folder.path()), ["a.txt"]);
+    }
+
+    #[test]
+    fn what_was_put_there_meanwhile_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.txt");
+        let file = UNASKED.create(&path).unwrap();
+        std::fs::write(&path, "theirs").unwrap();
+        assert!(file.finish().is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"theirs");
+        assert_eq!(names(folder.path()), ["a.txt"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_stay_links_modes_stay_and_devices_are_written_directly() {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let [real, link] = ["real", "link"].map(|name| folder.path().join(name));
+        std::fs::write(&real, "old").unwrap();
+        std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o640)).unwrap();
+        symlink(&real, &link).unwrap();
+        ASKED.write(&link, b"new").unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read(&real).unwrap(), b"new");
+        assert_eq!(std::fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o640);
+        UNASKED.write(Path::new("/dev/null"), b"gone").unwrap();
+        assert!(UNASKED.write(Path::new("/dev/full"), b"no room").is_err());
+        assert!(Path::new("/dev/full").exists());
+        assert!(UNASKED.create(folder.path()).is_err());
+    }
+}
