@@ -1,19 +1,26 @@
 //! Logits made by another program (llama.cpp, as bundled in llama-cpp-python 0.3.36), and executors compared with them.
 //!
-//! Two cases of quantized weights are part of this crate ([`bundled`]). More lie in the folder `shared/golden` beside
-//! the repository, where there is one: [`quantized`] models with their files, and f32 models whose files Python scripts
-//! there write: [`plain`] ones, and one or more of every architecture ([`archs`]). What cannot run says so through
-//! [`testing::golden_skipped`].
+//! Part of this crate are two cases of quantized weights ([`bundled`]) and cases of every architecture ([`archs`]), whose
+//! models are made from recipes. More lie in the folder `shared/golden` beside the repository, where there is one:
+//! [`quantized`] models with their files, f32 models that a Python script there writes ([`plain`]), and all positions of
+//! more cases of architectures ([`shared_archs`]). What cannot run is told by [`testing::golden_skipped`].
+
+mod archs;
+mod generator;
+mod recipe;
+mod values;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fmt, io};
 
-use ::models::{GgufWeights, architecture};
+use ::models::GgufWeights;
 use gguf::Gguf;
 use program::{Executor, Model, Outputs, Prompt, Sequence, SessionId};
 use serde_json::Value;
+
+pub use archs::{archs, every_recipe, shared_archs};
 
 use crate::made::{EXACT, feed, step};
 use crate::{Family, nmse};
@@ -24,7 +31,7 @@ pub struct Case {
     /// Name in the index.
     pub name: String,
     /// The GGUF file.
-    pub model: PathBuf,
+    pub model: GoldenFile,
     /// The prompt.
     pub tokens: Vec<u32>,
     /// Logits of the prompt's last positions: `[_, vocab_size]`.
@@ -35,6 +42,24 @@ pub struct Case {
     pub bound: f64,
     /// Whether the greedy ids must be the same: with coarse weights the other program's own rounding decides ties.
     pub same_greedy: bool,
+}
+
+/// Where a case's model is.
+#[derive(Clone, Debug)]
+pub enum GoldenFile {
+    /// In a file.
+    Path(PathBuf),
+    /// Here: the file's bytes.
+    Bytes(Vec<u8>),
+}
+
+impl GoldenFile {
+    fn open(&self) -> gguf::Result<Gguf> {
+        match self {
+            GoldenFile::Path(path) => Gguf::open(path),
+            GoldenFile::Bytes(bytes) => Gguf::from_bytes(bytes.clone()),
+        }
+    }
 }
 
 /// What an executor made of a [`Case`].
@@ -83,7 +108,7 @@ impl Outcome {
 /// # Panics
 /// If the model does not load or a step fails.
 pub fn golden_case(executor: &dyn Executor, case: &Case) -> Outcome {
-    let gguf = Gguf::open(&case.model).unwrap_or_else(|e| panic!("{}: {e}", case.name));
+    let gguf = case.model.open().unwrap_or_else(|e| panic!("{}: {e}", case.name));
     let loaded = ::models::load(&gguf).unwrap_or_else(|e| panic!("{}: {e}", case.name));
     let vocab_size = loaded.config.vocab_size;
     let model = executor
@@ -177,57 +202,6 @@ pub fn plain(family: Family) -> Result<Vec<Case>, String> {
 /// Exact arithmetic differs in the order of sums only.
 const EXACT_BOUND: f64 = 1e-9;
 
-/// Entries of `shared/golden/archs` that are run, and what their programs ask of an executor: all of the architectures
-/// that are supported.
-static ARCHS: &[(&str, Family)] = &[
-    ("llama", Family::Dense),
-    ("llama-freqs", Family::Dense),
-    ("llama-moe", Family::Experts),
-    ("qwen2", Family::Dense),
-    ("qwen2-tied", Family::Dense),
-    ("qwen2moe", Family::Experts),
-    ("qwen3", Family::Dense),
-    ("qwen3moe", Family::Experts),
-    ("deepseek2", Family::Latent),
-    ("deepseek2-softmax", Family::Latent),
-    ("gemma2", Family::Windows),
-    ("gemma2-long", Family::Windows),
-    ("gemma3", Family::Windows),
-    ("gemma3-long", Family::Windows),
-];
-
-/// F32 models of every supported architecture of a family, from the shared folder, their files written as those of
-/// [`plain`]. Prompts of those named `-long` go beyond windows.
-///
-/// # Errors
-/// Why they cannot be had, for [`testing::golden_skipped`].
-///
-/// # Panics
-/// If an entry of a supported architecture is not listed here.
-pub fn archs(family: Family) -> Result<Vec<Case>, String> {
-    let shared = testing::shared()?;
-    let script = Script::new(&shared, "make_archs.py")?;
-    let folder = shared.join("golden/archs");
-    let index = index(&folder).map_err(|e| format!("shared/golden/archs: {e}"))?;
-    for (name, entry) in &index {
-        let supported = entry["arch"].as_str().is_some_and(|arch| architecture(arch).is_ok());
-        let listed = ARCHS.iter().any(|(listed, _)| listed == name);
-        assert_eq!(supported, listed, "shared/golden/archs {name}: supported and listed");
-    }
-    let of_family = ARCHS.iter().filter(|(_, of)| *of == family);
-    let read = |(name, _): &(&str, Family)| {
-        let entry = index.get(*name).ok_or_else(|| format!("shared/golden/archs: no {name}"))?;
-        let model = entry["model_name"].as_str().unwrap_or(name);
-        // The script writes `NAME.gguf` into a folder.
-        let path = script.file(model, entry, |out| vec![out.into(), model.into()])?;
-        let case = case(&folder, name, entry, path)
-            .map_err(|e| format!("shared/golden/archs {name}: {e}"))?;
-        let bound = entry["nmse"].as_f64().unwrap_or(EXACT_BOUND);
-        Ok(Case { bound, same_greedy: true, ..case })
-    };
-    of_family.map(read).collect()
-}
-
 type Index = serde_json::Map<String, Value>;
 
 fn index(folder: &Path) -> io::Result<Index> {
@@ -250,7 +224,7 @@ fn case(folder: &Path, name: &str, entry: &Value, model: PathBuf) -> io::Result<
     let ids = |key: &str| serde_json::from_value::<Vec<u32>>(entry[key].clone());
     let logits = std::fs::read(folder.join(format!("{name}.f32")))?;
     let logits = logits.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
-    let (tokens, greedy) = (ids("tokens")?, ids("greedy")?);
+    let (tokens, greedy, model) = (ids("tokens")?, ids("greedy")?, GoldenFile::Path(model));
     Ok(Case { name: name.to_owned(), model, tokens, logits, greedy, bound: 0.0, same_greedy: true })
 }
 

@@ -105,7 +105,14 @@ fn golden_plain() {
 #[test]
 fn golden_archs() {
     for family in Family::ALL {
-        match golden::archs(family) {
+        check_cases(&golden::archs(family));
+    }
+}
+
+#[test]
+fn golden_archs_of_the_shared_folder() {
+    for family in Family::ALL {
+        match golden::shared_archs(family) {
             Err(why) => testing::golden_skipped(&why),
             Ok(cases) => check_cases(&cases),
         }
