@@ -1,22 +1,47 @@
 //! Option groups that commands share. Spellings are llama.cpp's where it has one.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use program::{CacheOptions, CacheType};
 
-use crate::executors::ExecutorKind;
+use crate::counts::{self, ThreadCount};
+use crate::executors::{ExecutorKind, ExecutorOptions};
 use crate::exit::Failure;
+use crate::input::TextSource;
 
 /// Variable that names the model where a command gets none.
 pub(crate) const MODEL_VARIABLE: &str = "ROOFLIGHT_MODEL";
 
-/// A model by flag, for commands that need one and take no other path.
-#[derive(clap::Args, Clone, Debug)]
+/// A model by position or by flag.
+#[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct ModelArgs {
     /// GGUF file; any part of a sharded model
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) model: PathBuf,
+    #[arg(value_name = "MODEL")]
+    first: Option<PathBuf>,
+    /// The model, instead of the argument [env: ROOFLIGHT_MODEL]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "first")]
+    model: Option<PathBuf>,
+}
+
+impl ModelArgs {
+    /// As given, or as the variable says.
+    pub(crate) fn given(self) -> Option<PathBuf> {
+        self.first.or(self.model).or_else(|| variable().map(PathBuf::from))
+    }
+
+    /// The model of a command that needs one.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] if none is given.
+    pub(crate) fn path(self, command: &str) -> Result<PathBuf, Failure> {
+        self.given().ok_or_else(|| Failure::Usage(format!("no model: rooflight {command} MODEL")))
+    }
+}
+
+/// The model that the environment names.
+pub(crate) fn variable() -> Option<OsString> {
+    std::env::var_os(MODEL_VARIABLE).filter(|name| !name.is_empty())
 }
 
 /// A model and a prompt, each by flag or by position.
@@ -24,17 +49,17 @@ pub(crate) struct ModelArgs {
 pub(crate) struct PromptArgs {
     /// GGUF file; any part of a sharded model
     #[arg(value_name = "MODEL")]
-    first: Option<String>,
-    /// The prompt
+    first: Option<OsString>,
+    /// The text; - for stdin
     #[arg(value_name = "PROMPT")]
-    second: Option<String>,
+    second: Option<OsString>,
     /// The model, instead of the first argument [env: ROOFLIGHT_MODEL]
     #[arg(short, long, value_name = "FILE")]
     model: Option<PathBuf>,
-    /// The prompt, instead of the last argument
+    /// The text, instead of the last argument
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
-    prompt: Option<String>,
-    /// Read the prompt from a file
+    prompt: Option<OsString>,
+    /// Read the text from a file; - for stdin
     #[arg(short, long, value_name = "FILE", conflicts_with = "prompt")]
     file: Option<PathBuf>,
 }
@@ -44,8 +69,8 @@ pub(crate) struct PromptArgs {
 pub(crate) struct ModelAndPrompt {
     /// The model's path, if one was given.
     pub(crate) model: Option<PathBuf>,
-    /// The prompt, if one was given.
-    pub(crate) prompt: Option<String>,
+    /// Where the prompt is from, if one was given.
+    pub(crate) prompt: Option<TextSource>,
 }
 
 impl PromptArgs {
@@ -53,16 +78,15 @@ impl PromptArgs {
     /// unless it looks like a file.
     ///
     /// # Errors
-    /// [`Failure::Usage`] if one of them was given twice; an I/O error of `--file`.
-    pub(crate) fn resolve(self, variable: Option<&OsStr>) -> anyhow::Result<ModelAndPrompt> {
-        use anyhow::Context as _;
+    /// [`Failure::Usage`] if one of them was given twice.
+    pub(crate) fn resolve(self, variable: Option<OsString>) -> Result<ModelAndPrompt, Failure> {
         let named = self.prompt.is_some() || self.file.is_some();
         let (model, positional) = match (self.model, self.first, self.second) {
             (Some(_), Some(_), Some(extra)) => {
                 return Err(Failure::Usage(format!(
-                    "unexpected argument `{extra}`: -m names the model already"
-                ))
-                .into());
+                    "unexpected argument `{}`: -m names the model already",
+                    gguf::escape(extra.as_encoded_bytes(), 80)
+                )));
             }
             (Some(model), prompt, None) => (Some(model), prompt),
             (None, Some(first), None)
@@ -76,22 +100,16 @@ impl PromptArgs {
         if named && positional.is_some() {
             return Err(Failure::Usage(
                 "the prompt is given twice: as an argument and by -p or -f".into(),
-            )
-            .into());
+            ));
         }
-        let file = match &self.file {
-            Some(path) => Some(
-                std::fs::read_to_string(path)
-                    .with_context(|| format!("reading the prompt from {}", path.display()))?,
-            ),
-            None => None,
-        };
-        Ok(ModelAndPrompt { model, prompt: self.prompt.or(file).or(positional) })
+        let argument = self.prompt.or(positional).map(TextSource::of_argument);
+        Ok(ModelAndPrompt { model, prompt: self.file.map(TextSource::of_path).or(argument) })
     }
 }
 
-fn looks_like_a_file(text: &str) -> bool {
-    text.to_ascii_lowercase().ends_with(".gguf") || Path::new(text).exists()
+fn looks_like_a_file(text: &OsStr) -> bool {
+    let path = Path::new(text);
+    path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf")) || path.exists()
 }
 
 /// Which executor runs the model, and how.
@@ -100,14 +118,29 @@ pub(crate) struct ExecutorArgs {
     /// What runs the model
     #[arg(long, value_enum, default_value_t, hide = true)]
     pub(crate) executor: ExecutorKind,
+    #[command(flatten)]
+    pub(crate) isa: IsaArgs,
+    /// How DeepSeek's latent attention is computed: auto, expanded, compressed, absorbed, elided [default: auto]
+    #[arg(long, value_name = "FORM", value_parser = mla)]
+    pub(crate) mla: Option<cpu::MlaChoice>,
+    #[command(flatten)]
+    pub(crate) peers: PeerArgs,
+}
+
+impl ExecutorArgs {
+    /// What is to be started.
+    pub(crate) fn options(&self, threads: Option<usize>) -> ExecutorOptions {
+        let mla = self.mla.unwrap_or_default();
+        ExecutorOptions { kind: self.executor, threads, isa: self.isa.isa, mla }
+    }
+}
+
+/// Which kernels may run.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub(crate) struct IsaArgs {
     /// Instruction set to use at most: scalar, avx2, avx512
     #[arg(long, value_name = "NAME", value_parser = isa, hide = true)]
     pub(crate) isa: Option<kernels::Isa>,
-    /// How DeepSeek's latent attention is computed: auto, expanded, compressed, absorbed, elided
-    #[arg(long, value_name = "FORM", value_parser = mla, default_value = "auto")]
-    pub(crate) mla: cpu::MlaChoice,
-    #[command(flatten)]
-    pub(crate) peers: PeerArgs,
 }
 
 /// Flags of llama.cpp that change nothing here, accepted so that its command lines work; each says so when given.
@@ -121,10 +154,10 @@ pub(crate) struct PeerArgs {
           value_parser = ["on", "off", "auto", "0", "1"])]
     flash_attn: Option<String>,
     /// Threads for prompts
-    #[arg(long, value_name = "N", hide = true)]
-    threads_batch: Option<usize>,
+    #[arg(long, value_name = "N", hide = true, value_parser = counts::threads)]
+    threads_batch: Option<ThreadCount>,
     /// Tokens per logical batch
-    #[arg(short, long, value_name = "N", hide = true)]
+    #[arg(short, long, value_name = "N", hide = true, value_parser = counts::tokens)]
     batch_size: Option<usize>,
 }
 
@@ -163,40 +196,46 @@ fn mla(name: &str) -> Result<cpu::MlaChoice, String> {
 /// How many threads compute.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct ThreadArgs {
-    /// Threads; by default one for each physical core this process may use
-    #[arg(short, long, value_name = "N", value_parser = threads)]
-    pub(crate) threads: Option<usize>,
+    /// Threads, -1 for the default: one for each physical core this process may use
+    #[arg(short, long, value_name = "N", value_parser = counts::threads)]
+    threads: Option<ThreadCount>,
 }
 
-/// Most threads that may be asked for.
-pub(crate) const MAX_THREADS: usize = 1024;
-
-/// A number of threads.
-pub(crate) fn threads(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(n) if (1..=MAX_THREADS).contains(&n) => Ok(n),
-        _ => Err(format!("expected a number from 1 to {MAX_THREADS}")),
+impl ThreadArgs {
+    /// As given; `None` for the default.
+    pub(crate) fn count(&self) -> Option<usize> {
+        self.threads.and_then(|threads| threads.0)
     }
 }
 
 /// Element types of the cache, and how prompts are cut.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct CacheArgs {
-    /// Type of cached keys (-ctk): f32, f16, q8_0
-    #[arg(long, value_name = "TYPE", value_parser = cache_type, default_value = "f16")]
-    pub(crate) cache_type_k: CacheType,
-    /// Type of cached values (-ctv): f32, f16, q8_0
-    #[arg(long, value_name = "TYPE", value_parser = cache_type, default_value = "f16")]
-    pub(crate) cache_type_v: CacheType,
+    /// Type of cached keys (-ctk): f32, f16, q8_0 [default: f16]
+    #[arg(long, value_name = "TYPE", value_parser = cache_type)]
+    pub(crate) cache_type_k: Option<CacheType>,
+    /// Type of cached values (-ctv): f32, f16, q8_0 [default: f16]
+    #[arg(long, value_name = "TYPE", value_parser = cache_type)]
+    pub(crate) cache_type_v: Option<CacheType>,
     /// Most tokens of a prompt per pass (-ub); by default what `rooflight machine` found best, or 512
-    #[arg(long, value_name = "N", alias = "ubatch-size", value_parser = chunk)]
+    #[arg(long, value_name = "N", alias = "ubatch-size", value_parser = counts::chunk)]
     pub(crate) chunk: Option<usize>,
 }
 
 impl CacheArgs {
+    /// Type of keys.
+    pub(crate) fn k(&self) -> CacheType {
+        self.cache_type_k.unwrap_or(CacheType::F16)
+    }
+
+    /// Type of values.
+    pub(crate) fn v(&self) -> CacheType {
+        self.cache_type_v.unwrap_or(CacheType::F16)
+    }
+
     /// The cache of one session of `capacity` positions.
     pub(crate) fn options(&self, capacity: usize) -> CacheOptions {
-        CacheOptions { k: self.cache_type_k, v: self.cache_type_v, capacity }
+        CacheOptions { k: self.k(), v: self.v(), capacity }
     }
 }
 
@@ -208,22 +247,11 @@ pub(crate) fn cache_type(name: &str) -> Result<CacheType, String> {
     })
 }
 
-/// Most tokens per pass.
-pub(crate) const MAX_CHUNK: usize = 65_536;
-
-/// Tokens per pass.
-pub(crate) fn chunk(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(n) if (1..=MAX_CHUNK).contains(&n) => Ok(n),
-        _ => Err(format!("expected a number from 1 to {MAX_CHUNK}")),
-    }
-}
-
 /// The context a conversation may fill.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct ContextArgs {
-    /// Context in tokens, 0 for the model's own; by default the model's, at most 8192
-    #[arg(short, long, value_name = "N")]
+    /// Context in tokens: 4096 or 4k, 0 for the model's own; by default the model's, at most 8192
+    #[arg(short, long, value_name = "N", value_parser = counts::context)]
     pub(crate) ctx_size: Option<usize>,
 }
 
@@ -265,8 +293,14 @@ mod tests {
             model: model.map(Into::into),
             ..PromptArgs::default()
         };
-        match args.resolve(variable.map(OsStr::new)) {
-            Ok(p) => format!("{:?} {:?}", p.model.map(|m| m.display().to_string()), p.prompt),
+        match args.resolve(variable.map(OsString::from)) {
+            Ok(p) => {
+                let prompt = p.prompt.map(|prompt| match prompt {
+                    TextSource::Argument(text) => text.into_string().unwrap(),
+                    other => format!("{other:?}"),
+                });
+                format!("{:?} {prompt:?}", p.model.map(|m| m.display().to_string()))
+            }
             Err(error) => error.to_string(),
         }
     }
@@ -279,6 +313,10 @@ mod tests {
         assert_eq!(prompt(Some("b.gguf"), None, None, Some("e.gguf")), r#"Some("b.gguf") None"#);
         assert_eq!(prompt(Some("hi"), None, None, None), r#"Some("hi") None"#);
         assert_eq!(prompt(None, None, None, None), "None None");
+        assert_eq!(
+            prompt(Some("a.gguf"), Some("-"), None, None),
+            r#"Some("a.gguf") Some("Stdin")"#
+        );
         assert!(prompt(Some("a"), Some("b"), Some("c"), None).contains("unexpected argument `b`"));
     }
 

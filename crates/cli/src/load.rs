@@ -9,13 +9,13 @@ use engine::{DEFAULT_CHUNK, ModelFormat};
 use gguf::Gguf;
 use models::{GgufWeights, LoadedModel, ModelConfig};
 use planner::{Executed, Rates, WantedRates};
-use program::{CacheOptions, Executor, Model, Program};
+use program::{CacheKind, CacheOptions, CacheSpec, Executor, Model, Program};
 use tokenizer::{ChatTemplate, Tokenizer};
 
 use crate::args::ExecutorArgs;
 use crate::ceilings::KnownCeilings;
-use crate::executors::ExecutorOptions;
 use crate::exit::Failure;
+use crate::memory::Room;
 use crate::{ceilings, memory, ui, units};
 
 /// A model ready to step.
@@ -46,6 +46,8 @@ pub(crate) struct LoadOptions {
     pub(crate) ceilings: bool,
     /// Most tokens of a prompt per pass, if that is asked for.
     pub(crate) chunk: Option<usize>,
+    /// Whether a type of cached values is asked for.
+    pub(crate) values: bool,
 }
 
 /// Open a model file, all its shards.
@@ -108,12 +110,16 @@ pub(crate) fn model(
     executor.peers.warnings().iter().for_each(|warning| ui::warn(warning));
     let LoadedModel { config, program, notes } = models::load(gguf).context("reading the model")?;
     notes.iter().for_each(|note| ui::warn(note));
+    without_effect(&program, executor.mla.is_some(), options.values)
+        .iter()
+        .for_each(|warning| ui::warn(warning));
     let cache = cache(&config);
-    let &ExecutorArgs { executor: kind, isa, mla, .. } = executor;
-    let chosen = ExecutorOptions { kind, threads: options.threads, isa, mla };
+    warn_about_threads(options.threads);
+    let chosen = executor.options(options.threads);
     let executor = chosen.start();
     let chunk = options.chunk.unwrap_or(DEFAULT_CHUNK);
-    let needs = memory::check_fit(&*executor, &program, &cache, chunk, memory::available())?;
+    let room = Room { available: memory::available(), trained: config.context_length };
+    let needs = memory::check_fit(&*executor, &program, &cache, chunk, room)?;
     let ceilings = if options.ceilings { ceilings::kept_or_measured(&*executor) } else { None };
     let rates = if options.ceilings {
         let wanted = Executed::of(&program, cache.k, cache.v).wanted();
@@ -186,6 +192,29 @@ pub(crate) fn bytes_by_type(gguf: &Gguf) -> Vec<(String, usize, u64)> {
     types.into_values().collect()
 }
 
+/// Say so where an option is about latent attention and the model has none, or has nothing else.
+fn without_effect(program: &Program, mla: bool, values: bool) -> Vec<&'static str> {
+    let latent = |cache: &CacheSpec| matches!(cache.kind, CacheKind::Latent { .. });
+    let mut warnings = Vec::new();
+    if mla && !program.caches.iter().any(latent) {
+        warnings.push("--mla has no effect: the model has no latent attention");
+    }
+    if values && program.caches.iter().all(latent) {
+        warnings.push("-ctv has no effect: latents are cached once, in the type that -ctk says");
+    }
+    warnings
+}
+
+/// Say so where more threads are asked for than can run at once: they wait for each other.
+pub(crate) fn warn_about_threads(asked: Option<usize>) {
+    let cores = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
+    if let Some(asked) = asked.filter(|asked| *asked > cores) {
+        ui::warn(&format!(
+            "-t {asked}: this process may use {cores} cores at once; more threads wait for each other and are slower"
+        ));
+    }
+}
+
 /// Say so where more context is asked for than the model was made for.
 pub(crate) fn warn_about_context(config: &ModelConfig, capacity: usize) {
     if capacity > config.context_length {
@@ -193,5 +222,22 @@ pub(crate) fn warn_about_context(config: &ModelConfig, capacity: usize) {
             "-c {capacity} is beyond the {} tokens this model was made for",
             config.context_length
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_about_latents_are_told_where_they_mean_nothing() {
+        let told = |architecture: &str, mla, values| {
+            let config = conformance::tiny_config(architecture, 64, false);
+            let program = conformance::tiny_model(&config, quant::GgmlType::F32);
+            without_effect(&program, mla, values).concat()
+        };
+        assert!(told("qwen2", true, true).starts_with("--mla"));
+        assert!(told("deepseek2", true, true).starts_with("-ctv"));
+        assert_eq!(told("qwen2", false, true) + &told("deepseek2", true, false), "");
     }
 }

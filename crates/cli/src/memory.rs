@@ -71,6 +71,15 @@ pub(crate) fn longest_context(
 /// Contexts are advised in steps of so many positions.
 const CONTEXT_STEP: usize = 256;
 
+/// Where a model is to find its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Free bytes, if that can be told.
+    pub(crate) available: Option<u64>,
+    /// Tokens the model was made for: no more are advised.
+    pub(crate) trained: usize,
+}
+
 /// Refuse a model that would not fit, saying what to change; say what it needs if it does.
 ///
 /// # Errors
@@ -80,19 +89,23 @@ pub(crate) fn check_fit(
     program: &Program,
     cache: &CacheOptions,
     chunk: usize,
-    available: Option<u64>,
+    room: Room,
 ) -> anyhow::Result<MemoryNeeds> {
     let needs = needs(executor, program, cache, chunk).context("counting the memory it needs")?;
-    let available = available.unwrap_or(u64::MAX);
+    let available = room.available.unwrap_or(u64::MAX);
     let wanted = needs.total().saturating_add(OVERHEAD);
     if wanted <= available {
         return Ok(needs);
     }
-    let room = available.saturating_sub(OVERHEAD);
-    let advice = match longest_context(executor, program, cache, chunk, room) {
+    let free = available.saturating_sub(OVERHEAD);
+    let longest = longest_context(executor, program, cache, chunk, free).min(room.trained);
+    let advice = match longest {
         0 => "the weights alone do not fit: take a smaller model or a smaller quantization"
             .to_owned(),
-        room => format!("try -c {room}, or -ctk q8_0 -ctv q8_0"),
+        longest if longest == room.trained => {
+            format!("try -c {longest}: the model was made for no more")
+        }
+        longest => format!("try -c {longest}, or -ctk q8_0 -ctv q8_0"),
     };
     let need = format!(
         "{} (weights {}, cache {} for {} tokens, workspace {})",
@@ -114,11 +127,11 @@ mod tests {
     use super::*;
 
     /// Of a model whose cache takes 1024 bytes a position.
-    fn advice(available: u64) -> Option<String> {
+    fn advice(available: u64, trained: usize) -> Option<String> {
         let program = tiny_model(&tiny_config("qwen2", 256, true), quant::GgmlType::Q8_0);
         let cpu = Cpu::new(&Options { threads: Some(1), ..Options::default() });
         let cache = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: 1 << 20 };
-        match check_fit(&cpu, &program, &cache, 64, Some(available)) {
+        match check_fit(&cpu, &program, &cache, 64, Room { available: Some(available), trained }) {
             Ok(needs) => {
                 assert_eq!(needs.cache, program.cache_bytes(1 << 20, &cache));
                 None
@@ -132,12 +145,15 @@ mod tests {
 
     #[test]
     fn what_fits_passes_and_what_does_not_says_what_to_change() {
-        assert_eq!(advice(5 << 30), None);
-        let shorter = advice(OVERHEAD + (512 << 20)).expect("a gigabyte of cache does not fit");
+        assert_eq!(advice(5 << 30, 1 << 20), None);
+        let shorter =
+            advice(OVERHEAD + (512 << 20), 1 << 20).expect("a gigabyte of cache does not fit");
         let digits = shorter.split_once("-c ").and_then(|(_, rest)| rest.split(',').next());
         let context: u64 = digits.and_then(|n| n.parse().ok()).expect("a context is advised");
         assert!(context.is_multiple_of(256) && (400_000..524_288).contains(&context), "{shorter}");
-        assert!(advice(100 << 20).unwrap().contains("smaller"));
+        assert!(advice(100 << 20, 1 << 20).unwrap().contains("smaller"));
+        let trained = advice(OVERHEAD + (512 << 20), 2048).unwrap();
+        assert!(trained.contains("-c 2048:"), "no more than the model was made for: {trained}");
     }
 
     #[test]

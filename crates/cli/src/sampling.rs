@@ -3,6 +3,7 @@
 use engine::{Reasoning, SamplerOptions};
 use gguf::{Metadata, Value};
 
+use crate::counts::{self, ReplyLength};
 use crate::ui;
 
 /// How the next token is chosen. Defaults are the model's own recommendation, else the number in brackets.
@@ -10,31 +11,31 @@ use crate::ui;
 #[command(next_help_heading = "Sampling")]
 pub(crate) struct SamplerArgs {
     /// Sharper below 1, flatter above, 0 for the likeliest token always [0.8]
-    #[arg(long, value_name = "X", alias = "temperature", allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", alias = "temperature")]
     temp: Option<f32>,
     /// Only the N likeliest tokens, 0 for all [40]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N")]
     top_k: Option<i32>,
     /// Only the likeliest tokens that together have this probability [0.95]
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    #[arg(long, value_name = "X")]
     top_p: Option<f32>,
     /// Only tokens at least this fraction as likely as the likeliest [0.05]
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    #[arg(long, value_name = "X")]
     min_p: Option<f32>,
     /// Divide the scores of tokens used lately [1: off]
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    #[arg(long, value_name = "X")]
     repeat_penalty: Option<f32>,
     /// How many last tokens the penalties look at, -1 for all [64]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N")]
     repeat_last_n: Option<i32>,
     /// Lower a token's score for having been used [0]
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    #[arg(long, value_name = "X")]
     presence_penalty: Option<f32>,
     /// Lower a token's score for each time it was used [0]
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    #[arg(long, value_name = "X")]
     frequency_penalty: Option<f32>,
     /// The same seed gives the same text; -1 for another one every time [-1]
-    #[arg(short, long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(short, long, value_name = "N")]
     seed: Option<i64>,
 }
 
@@ -118,21 +119,14 @@ pub(crate) fn list(options: &SamplerOptions) -> String {
 #[command(next_help_heading = "Sampling")]
 pub(crate) struct LengthArgs {
     /// Most tokens to generate, -1 for no limit but the context [-1]
-    #[arg(short = 'n', long, value_name = "N", alias = "n-predict", allow_negative_numbers = true, value_parser = predict)]
-    predict: Option<i64>,
+    #[arg(short = 'n', long, value_name = "N", alias = "n-predict", value_parser = counts::predict)]
+    predict: Option<ReplyLength>,
     /// Stop where this text appears; may be given several times
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     reverse_prompt: Vec<String>,
     /// Never end a reply before the context or -n does: the tokens that end one are not chosen
     #[arg(long)]
     ignore_eos: bool,
-}
-
-fn predict(text: &str) -> Result<i64, String> {
-    text.parse()
-        .ok()
-        .filter(|n| *n >= -1)
-        .ok_or_else(|| "expected a number of tokens, or -1".into())
 }
 
 /// Everything a reply depends on besides its prompt.
@@ -159,7 +153,7 @@ impl Settings {
     pub(crate) fn new(sampler: SamplerOptions, length: LengthArgs, verbose: bool) -> Self {
         Settings {
             sampler,
-            max_tokens: length.predict.and_then(|n| usize::try_from(n).ok()),
+            max_tokens: length.predict.and_then(|length| length.0),
             // An empty text appears everywhere.
             stop: length.reverse_prompt.into_iter().filter(|text| !text.is_empty()).collect(),
             ignore_eog: length.ignore_eos,
@@ -192,11 +186,18 @@ impl From<Think> for Reasoning {
     }
 }
 
-/// Said where thinking is turned off and the template, `None` for ChatML, has no switch for it.
+/// Said where thinking is turned on or off and the template, `None` for ChatML, has no switch for it.
 pub(crate) fn thinks_anyway(reasoning: Reasoning, template: Option<&str>) -> Option<&'static str> {
     let knows = template.is_some_and(|text| text.contains("enable_thinking"));
-    (reasoning == Reasoning::Off && !knows)
-        .then_some("thinking cannot be turned off: the chat template does not know enable_thinking")
+    match reasoning {
+        Reasoning::Off if !knows => {
+            Some("thinking cannot be turned off: the chat template does not know enable_thinking")
+        }
+        Reasoning::On if !knows => {
+            Some("thinking cannot be turned on: the chat template does not know enable_thinking")
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -230,14 +231,15 @@ mod tests {
     }
 
     #[test]
-    fn only_a_template_with_the_switch_turns_thinking_off() {
+    fn only_a_template_with_the_switch_turns_thinking_on_or_off() {
         let knows = Some("{% if enable_thinking is false %}<think></think>{% endif %}");
         for (reasoning, template, told) in [
             (Reasoning::Off, Some("{{ messages }}"), true),
             (Reasoning::Off, None, true),
             (Reasoning::Off, knows, false),
             (Reasoning::Auto, None, false),
-            (Reasoning::On, None, false),
+            (Reasoning::On, None, true),
+            (Reasoning::On, knows, false),
         ] {
             assert_eq!(thinks_anyway(reasoning, template).is_some(), told, "{reasoning:?}");
         }

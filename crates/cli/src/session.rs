@@ -56,10 +56,11 @@ impl SessionArgs {
     /// A malformed model, or one that does not fit in memory.
     pub(crate) fn open(&self, gguf: Gguf) -> anyhow::Result<Opened> {
         let options = LoadOptions {
-            threads: self.threads.threads,
+            threads: self.threads.count(),
             verbose: self.verbose.verbose,
             ceilings: self.verbose.verbose || ui::stderr_is_terminal(),
             chunk: self.cache.chunk,
+            values: self.cache.cache_type_v.is_some(),
         };
         let cache = |config: &models::ModelConfig| {
             self.cache.options(self.context.capacity(config.context_length))

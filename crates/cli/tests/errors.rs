@@ -61,7 +61,7 @@ fn what_does_not_fit_is_4_and_says_what_to_change() {
     let (code, _) = place.fails(&["logits", "-m", "demo.gguf", "--tokens", "1", "--greedy", &many]);
     assert_eq!(code, 4);
     let (code, told) = place.fails(&["run", "demo.gguf", "hi", "-c", "60000000000"]);
-    assert!(code == 4 && told.contains("-ctk q8_0"), "{told}");
+    assert!(code == 4 && told.contains("-c 2048: the model was made for no more"), "{told}");
     check_lines(
         &told.lines().filter(|line| !line.starts_with("warning")).collect::<Vec<_>>().join("\n"),
     );
@@ -84,6 +84,10 @@ fn wrong_command_lines_are_2() {
         &["logits", "-m", "demo.gguf", "--tokens", "1 2"],
         &["logits", "-m", "demo.gguf", "--tokens", "1 x", "--greedy", "1"],
         &["tokenize", "-m", "demo.gguf", "--decode", "99999"],
+        &["tokenize", "demo.gguf", "--decode", "--bos", "1"],
+        &["bench", "demo.gguf", "-p", "0", "-n", "0"],
+        &["bench"],
+        &["perplexity", "-f", "text.txt"],
         &["logits", "-m", "demo.gguf", "--tokens", "99999", "--greedy", "1"],
         &["run", "", "hi"],
         &["bench", "-m", "demo.gguf", "-p", "4-1-2"],

@@ -40,7 +40,7 @@ fn without_a_model_the_bundled_one_answers_sensibly_and_says_so() {
 }
 
 #[test]
-fn reasoning_off_warns_once_where_the_template_has_no_switch() {
+fn reasoning_on_and_off_warn_once_where_the_template_has_no_switch() {
     let place = Place::new();
     let told = |model: &str, extra: &[&str]| {
         let output = place.run(&[&["run", model, "hello", "-n", "4"], extra].concat());
@@ -49,7 +49,9 @@ fn reasoning_off_warns_once_where_the_template_has_no_switch() {
     };
     let warned = told("demo.gguf", &["--reasoning", "off"]);
     assert!(warned.contains("enable_thinking") && warned.lines().count() == 1, "{warned}");
-    assert_eq!(told("demo.gguf", &["--reasoning", "on"]), "");
+    let warned = told("demo.gguf", &["--reasoning", "on"]);
+    assert!(warned.contains("enable_thinking") && warned.lines().count() == 1, "{warned}");
+    assert_eq!(told("demo.gguf", &["--reasoning", "auto"]), "");
     // The same template, with a word of the same length.
     let switch = format!("{:1$}", "enable_thinking", "add_generation_prompt".len());
     let bytes = place.read("demo.gguf");

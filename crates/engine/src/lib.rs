@@ -21,7 +21,7 @@ pub use chat::{Conversation, ReplyOptions};
 pub use error::{Error, Result};
 pub use format::{ChatFormat, ModelFormat, Reasoning, Vocabulary};
 pub use generate::{Event, Generated, Request, Stats, StopReason, generate};
-pub use perplexity::{Perplexity, Window, perplexity, windows};
+pub use perplexity::{Perplexity, PerplexityOptions, Window, perplexity, windows};
 pub use recall::{Recall, Tally, answers};
 pub use sampler::{Sampler, SamplerOptions};
 pub use session::{DEFAULT_CHUNK, Fed, Prefill, Scores, Session};

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use program::{CacheOptions, Model, Outputs};
 
-use crate::session::DEFAULT_CHUNK;
 use crate::{Error, Result, Session};
 
 /// Rows of logits held at once: at most this times the vocabulary, in f32.
@@ -36,25 +35,35 @@ pub struct Window {
     pub so_far: Perplexity,
 }
 
+/// How the measure is taken.
+#[derive(Clone, Copy, Debug)]
+pub struct PerplexityOptions {
+    /// The cache; its capacity is the length of a window.
+    pub cache: CacheOptions,
+    /// Replaces the first token of each window, for models whose texts begin with it.
+    pub bos: Option<u32>,
+    /// Most tokens fed at once; 0 for 512. Of those that are scored, at most 64.
+    pub chunk: usize,
+}
+
 /// How many windows `n_tokens` tokens make.
 pub fn windows(n_tokens: usize, context: usize) -> usize {
     n_tokens.checked_div(context).unwrap_or(0)
 }
 
-/// Perplexity of `tokens` in windows of `cache.capacity` tokens. `bos` replaces the first token of each window, for
-/// models whose texts begin with it. `on_window` is called after each window; `cancel` is read before each, and what
+/// Perplexity of `tokens` in windows of `options.cache.capacity` tokens. `on_window` is called after each window; `cancel` is read before each, and what
 /// was measured until then is returned, `None` if nothing was.
 ///
 /// # Errors
 /// Windows under 4 tokens, fewer tokens than one window, non-finite logits, or a failure of the model.
 pub fn perplexity(
     model: &Arc<dyn Model>,
-    cache: CacheOptions,
+    options: PerplexityOptions,
     tokens: &[u32],
-    bos: Option<u32>,
     cancel: &AtomicBool,
     on_window: &mut dyn FnMut(Window),
 ) -> Result<Option<Perplexity>> {
+    let PerplexityOptions { cache, bos, chunk } = options;
     let context = cache.capacity;
     if context < 4 {
         return Err(Error::Setting {
@@ -67,7 +76,7 @@ pub fn perplexity(
     if total == 0 {
         return Err(Error::TextTooShort { context, found: tokens.len() });
     }
-    let mut session = Session::new(Arc::clone(model), cache, 0)?;
+    let mut session = Session::new(Arc::clone(model), cache, chunk)?;
     let mut sums = Sums::default();
     let mut so_far = None;
     for window in tokens.chunks_exact(context) {
@@ -88,13 +97,14 @@ pub fn perplexity(
 fn score_window(session: &mut Session, window: &[u32], sums: &mut Sums) -> Result<()> {
     let first = window.len() / 2;
     session.clear()?;
-    for chunk in window[..first].chunks(DEFAULT_CHUNK) {
+    for chunk in window[..first].chunks(session.chunk()) {
         session.append(chunk, Outputs::NONE)?;
     }
     // The row of token i scores token i + 1, so the last token has nothing to score and is not fed.
+    let at_once = SCORED_AT_ONCE.min(session.chunk());
     let mut scored = first;
     while scored < window.len() - 1 {
-        let end = (scored + SCORED_AT_ONCE).min(window.len() - 1);
+        let end = (scored + at_once).min(window.len() - 1);
         let out = session.append(&window[scored..end], Outputs::ALL)?.into_logits();
         for (row, position) in out.rows().zip(scored..end) {
             sums.add(nll(row, window[position + 1], position + 1)?);

@@ -10,8 +10,8 @@ use std::sync::{Arc, LazyLock};
 
 use common::{ToyFormat, VOCAB, cache};
 use engine::{
-    Conversation, Reasoning, ReplyOptions, Request, Sampler, SamplerOptions, Session, generate,
-    perplexity,
+    Conversation, PerplexityOptions, Reasoning, ReplyOptions, Request, Sampler, SamplerOptions,
+    Session, generate, perplexity,
 };
 use program::interpreter::Interpreter;
 use program::{
@@ -149,7 +149,8 @@ fn a_seed_gives_one_text_for_every_chunk() {
 #[test]
 fn noise_is_as_surprising_as_noise() {
     let tokens: Vec<u32> = (0..300u32).map(|i| i.wrapping_mul(2_654_435_761) >> 24).collect();
-    let got = perplexity(&model(), cache(50), &tokens, None, &GO, &mut |_| ()).unwrap().unwrap();
+    let options = PerplexityOptions { cache: cache(50), bos: None, chunk: 0 };
+    let got = perplexity(&model(), options, &tokens, &GO, &mut |_| ()).unwrap().unwrap();
     assert_eq!((got.windows, got.tokens), (6, 6 * 24));
     assert!(got.value > VOCAB as f64 / 2.0, "{got:?}");
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use common::{BOS, Toy, VOCAB, cache, logits_after};
-use engine::{Error, perplexity, windows};
+use engine::{Error, PerplexityOptions, perplexity, windows};
 use program::Model;
 
 fn text(n: usize) -> Vec<u32> {
@@ -30,6 +30,23 @@ fn naive(tokens: &[u32], context: usize, bos: Option<u32>) -> Vec<f64> {
     all
 }
 
+fn options(context: usize, bos: Option<u32>, chunk: usize) -> PerplexityOptions {
+    PerplexityOptions { cache: cache(context), bos, chunk }
+}
+
+#[test]
+fn no_pass_is_longer_than_the_chunk_and_it_changes_nothing() {
+    let toy = Toy::new();
+    let model: Arc<dyn Model> = toy.clone();
+    let go = AtomicBool::new(false);
+    let measure =
+        |chunk| perplexity(&model, options(300, None, chunk), &text(600), &go, &mut |_| ());
+    let whole = measure(0).unwrap();
+    toy.state.lock().unwrap().largest_step = Some(7);
+    assert!(measure(0).is_err() && measure(8).is_err());
+    assert_eq!(measure(7).unwrap(), whole);
+}
+
 #[test]
 fn equals_the_definition() {
     let toy = Toy::new();
@@ -40,7 +57,7 @@ fn equals_the_definition() {
     {
         let tokens = text(n);
         let mut seen = 0;
-        let got = perplexity(&model, cache(context), &tokens, bos, &go, &mut |w| {
+        let got = perplexity(&model, options(context, bos, 0), &tokens, &go, &mut |w| {
             seen += 1;
             assert_eq!((w.total, w.so_far.windows), (n / context, seen));
         })
@@ -64,7 +81,7 @@ fn what_cannot_be_measured_is_said() {
     let model: Arc<dyn Model> = toy.clone();
     let go = AtomicBool::new(false);
     let measure = |tokens: &[u32], context| {
-        perplexity(&model, cache(context), tokens, None, &go, &mut |_| ())
+        perplexity(&model, options(context, None, 0), tokens, &go, &mut |_| ())
     };
     assert!(matches!(measure(&text(15), 16), Err(Error::TextTooShort { context: 16, found: 15 })));
     assert!(matches!(measure(&text(15), 3), Err(Error::Setting { .. })));
@@ -73,5 +90,6 @@ fn what_cannot_be_measured_is_said() {
     toy.state.lock().unwrap().nan_at = Some(12);
     assert!(matches!(measure(&text(16), 16), Err(Error::NonFinite { position: 12, token: 3, .. })));
     let stop = AtomicBool::new(true);
-    assert_eq!(perplexity(&model, cache(16), &text(16), None, &stop, &mut |_| ()).unwrap(), None);
+    let options = options(16, None, 0);
+    assert_eq!(perplexity(&model, options, &text(16), &stop, &mut |_| ()).unwrap(), None);
 }

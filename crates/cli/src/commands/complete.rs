@@ -1,13 +1,14 @@
 //! `complete`: a text continued as it is.
 
-use std::io::{IsTerminal, Read, Write};
+use std::io::{IsTerminal, Write};
 
 use anyhow::Context as _;
 use engine::{Request, Sampler, generate};
 use tokenizer::Tokenizer;
 
-use crate::args::{MODEL_VARIABLE, PromptArgs};
+use crate::args::{self, PromptArgs};
 use crate::exit::Failure;
+use crate::input::{TextSource, filled};
 use crate::interrupt::Interrupt;
 use crate::load;
 use crate::reply::{ReplyPrinter, tell_end};
@@ -27,7 +28,7 @@ pub(super) struct Complete {
 
 impl Complete {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let prompt = self.prompt.resolve(std::env::var_os(MODEL_VARIABLE).as_deref())?;
+        let prompt = self.prompt.resolve(args::variable())?;
         let Some(path) = prompt.model else {
             return Err(Failure::Usage("no model: rooflight complete MODEL PROMPT".into()).into());
         };
@@ -37,6 +38,7 @@ impl Complete {
             Some(prompt) => prompt,
             None => piped()?,
         };
+        let prompt = filled(prompt.read()?)?;
         let tokenizer = load::tokenizer(&gguf)?;
         let tokens = raw(&tokenizer, &prompt)?;
         let settings = self.session.settings(gguf.metadata())?;
@@ -74,16 +76,11 @@ fn raw(tokenizer: &Tokenizer, text: &str) -> anyhow::Result<Vec<u32>> {
     Ok(ids)
 }
 
-fn piped() -> anyhow::Result<String> {
-    let mut text = String::new();
-    if !std::io::stdin().is_terminal() {
-        std::io::stdin().read_to_string(&mut text).context("reading stdin")?;
-    }
-    if text.is_empty() {
+fn piped() -> Result<TextSource, Failure> {
+    if std::io::stdin().is_terminal() {
         return Err(Failure::Usage(
             "no prompt: give one as an argument, by -p, -f or on stdin".into(),
-        )
-        .into());
+        ));
     }
-    Ok(text)
+    Ok(TextSource::Stdin)
 }

@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use anyhow::Context as _;
+use engine::DEFAULT_CHUNK;
 use program::{LogitRows, Model, Outputs, Prompt, Sequence, SessionId, Step};
 
 use super::tokenize::{join, parse_ids};
 use crate::args::{CacheArgs, ExecutorArgs, ModelArgs, ThreadArgs, VerboseArgs};
+use crate::counts;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::load::{self, LoadOptions};
@@ -16,13 +18,14 @@ use crate::output::OutputArgs;
 use crate::ui;
 
 /// Rows of logits held at once unless told otherwise: 64 rows of 150,000 numbers are 38 MB.
-const CHUNK: usize = 64;
+const ROWS: usize = 64;
 
 /// Write the logits of given tokens, and continue them greedily
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  rooflight logits -m model.gguf --tokens '9707 11 1879' -o logits.f32\n  \
-                        rooflight logits -m model.gguf --tokens '9707 11' --greedy 24 -ctk f32 -ctv f32"
+    after_help = "Examples:\n  rooflight logits model.gguf --tokens '9707 11 1879' -o logits.f32\n  \
+                        rooflight logits model.gguf --tokens '9707 11' --greedy 24 -ctk f32 -ctv f32\n\n\
+                        With -o at most 64 tokens go through at once, unless --chunk says otherwise: each has a row."
 )]
 pub(super) struct Logits {
     #[command(flatten)]
@@ -36,7 +39,7 @@ pub(super) struct Logits {
     #[command(flatten)]
     replace: OutputArgs,
     /// Print this many ids, each the most likely after what stands before it
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = counts::any)]
     greedy: usize,
     #[command(flatten)]
     cache: CacheArgs,
@@ -61,13 +64,14 @@ impl Logits {
         }
         self.output.iter().try_for_each(|path| self.replace.check(path))?;
         let interrupt = Interrupt::install();
-        let gguf = load::open(&self.model.model)?;
+        let gguf = load::open(&self.model.path("logits")?)?;
         let capacity = tokens.len().saturating_add(self.greedy);
         let options = LoadOptions {
-            threads: self.threads.threads,
+            threads: self.threads.count(),
             verbose: self.verbose.verbose,
             ceilings: false,
             chunk: self.cache.chunk,
+            values: self.cache.cache_type_v.is_some(),
         };
         let loaded =
             load::model(&gguf, &self.executor, options, &|_| self.cache.options(capacity))?;
@@ -83,8 +87,14 @@ impl Logits {
         let bar = ui::count_bar("tokens", tokens.len() as u64);
         let mut last = Vec::new();
         let prompt = Some(Prompt { start: 0, len: tokens.len() });
-        for chunk in tokens.chunks(self.cache.chunk.unwrap_or(CHUNK)) {
-            let outputs = if file.is_some() { Outputs::ALL } else { Outputs::LAST };
+        let cache = self.cache.options(capacity);
+        let best = load::chunk(model.program(), &cache, loaded.rates.as_ref());
+        let best = best.unwrap_or(DEFAULT_CHUNK);
+        let (outputs, most) = match file {
+            Some(_) => (Outputs::ALL, best.min(ROWS)),
+            None => (Outputs::LAST, best),
+        };
+        for chunk in tokens.chunks(self.cache.chunk.unwrap_or(most)) {
             let rows = step(model, session, chunk, outputs, prompt)?;
             if let Some(file) = &mut file {
                 write_f32(file, &rows.logits).context("writing logits")?;

@@ -7,8 +7,7 @@ use planner::WantedRates;
 use quant::GgmlType;
 
 use crate::args::{ExecutorArgs, ThreadArgs};
-use crate::executors::ExecutorOptions;
-use crate::{ceilings, ui};
+use crate::{ceilings, load, ui};
 
 /// Measure what this machine can do at most, and what our kernels reach on it
 ///
@@ -40,9 +39,10 @@ pub(super) struct Machine {
 
 impl Machine {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let ExecutorArgs { executor: kind, isa, mla, .. } = self.executor;
-        let threads = self.threads.threads;
-        let executor = ExecutorOptions { kind, threads, isa, mla }.start();
+        self.executor.peers.warnings().iter().for_each(|warning| ui::warn(warning));
+        let threads = self.threads.count();
+        load::warn_about_threads(threads);
+        let executor = self.executor.options(threads).start();
         let kept = match (self.refresh, ceilings::kept(&*executor)) {
             (false, Some(kept)) => kept,
             (true, _) => ceilings::refresh(&*executor).context("measuring this machine")?,

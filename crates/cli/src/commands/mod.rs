@@ -116,6 +116,8 @@ fn with_variable(arg: clap::Arg) -> clap::Arg {
     }
     let arg = match arg.get_action() {
         ArgAction::SetTrue => arg.value_parser(FalseyValueParser::new()),
+        // what is no number from 0 on says so itself
+        ArgAction::Set | ArgAction::Append => arg.allow_negative_numbers(true),
         _ => arg,
     };
     arg.env(variable).hide_env(true)

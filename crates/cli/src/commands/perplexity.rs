@@ -5,27 +5,30 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
+use engine::PerplexityOptions;
 
 use crate::args::{CacheArgs, ExecutorArgs, ModelArgs, ThreadArgs, VerboseArgs};
+use crate::counts;
 use crate::exit::Failure;
+use crate::input::TextSource;
 use crate::load::{self, LoadOptions};
 use crate::ui;
 
 /// Measure how well a model predicts a text
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Example:\n  rooflight perplexity -m model.gguf -f text.txt\n\n\
-                        As llama.cpp counts it: windows of -c tokens, the second half of each is scored.")]
+#[command(after_help = "Example:\n  rooflight perplexity model.gguf -f text.txt\n\n\
+                        As llama.cpp counts it: windows of -c tokens, the second half of each is scored, at most 64 tokens at once.")]
 pub(super) struct Perplexity {
     #[command(flatten)]
     model: ModelArgs,
-    /// The text
+    /// The text; - for stdin
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
     /// Names of special tokens in the text become those tokens
     #[arg(long)]
     special: bool,
     /// Tokens per window
-    #[arg(short, long, value_name = "N", default_value_t = 512)]
+    #[arg(short, long, value_name = "N", default_value_t = 512, value_parser = counts::tokens)]
     ctx_size: usize,
     #[command(flatten)]
     cache: CacheArgs,
@@ -39,9 +42,8 @@ pub(super) struct Perplexity {
 
 impl Perplexity {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let gguf = load::open(&self.model.model)?;
-        let text = std::fs::read_to_string(&self.file)
-            .with_context(|| format!("reading {}", self.file.display()))?;
+        let gguf = load::open(&self.model.path("perplexity")?)?;
+        let text = TextSource::of_path(self.file).read()?;
         let tokenizer = load::tokenizer(&gguf)?;
         let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
         let mut tokens: Vec<u32> = bos.into_iter().collect();
@@ -51,26 +53,29 @@ impl Perplexity {
 
         let cache = self.cache.options(self.ctx_size);
         let options = LoadOptions {
-            threads: self.threads.threads,
+            threads: self.threads.count(),
             verbose: self.verbose.verbose,
             ceilings: false,
             chunk: self.cache.chunk,
+            values: self.cache.cache_type_v.is_some(),
         };
         let loaded = load::model(&gguf, &self.executor, options, &|_| cache)?;
         drop(gguf);
+        let best = load::chunk(loaded.model.program(), &cache, loaded.rates.as_ref());
+        let options =
+            PerplexityOptions { cache, bos, chunk: self.cache.chunk.or(best).unwrap_or(0) };
         let bar = ui::count_bar("windows", engine::windows(tokens.len(), self.ctx_size) as u64);
         let running = AtomicBool::new(false);
-        let result =
-            engine::perplexity(&loaded.model, cache, &tokens, bos, &running, &mut |window| {
-                bar.inc(1);
-                bar.set_message(format!("{:.4}", window.so_far.value));
-                if self.verbose.verbose && !ui::stderr_is_terminal() {
-                    ui::note(format_args!(
-                        "[{}/{}] {:.4}",
-                        window.so_far.windows, window.total, window.so_far.value
-                    ));
-                }
-            });
+        let result = engine::perplexity(&loaded.model, options, &tokens, &running, &mut |window| {
+            bar.inc(1);
+            bar.set_message(format!("{:.4}", window.so_far.value));
+            if self.verbose.verbose && !ui::stderr_is_terminal() {
+                ui::note(format_args!(
+                    "[{}/{}] {:.4}",
+                    window.so_far.windows, window.total, window.so_far.value
+                ));
+            }
+        });
         bar.finish_and_clear();
         let result = result?.ok_or(Failure::Interrupted)?;
         writeln!(out, "perplexity: {:.4} +/- {:.5}", result.value, result.error)?;

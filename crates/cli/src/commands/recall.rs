@@ -14,29 +14,31 @@ use gguf::{Gguf, escape};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::args::{CacheArgs, ContextArgs, ExecutorArgs, ThreadArgs, VerboseArgs};
+use crate::args::{CacheArgs, ContextArgs, ExecutorArgs, ModelArgs, ThreadArgs, VerboseArgs};
+use crate::counts;
 use crate::exit::Failure;
+use crate::input::TextSource;
 use crate::interrupt::Interrupt;
 use crate::load::{self, LoadOptions};
+use crate::output::shown;
 use crate::ui;
 
 /// Measure whether a model finds what its context says
 ///
 /// Each line of the file is a JSON object: "kind", "messages" (role and content, the question last), "answer", and
 /// optionally "depth", 0 to 1: where in the context the answer stands. Replies are greedy; one is right when it
-/// contains the answer.
+/// contains the answer. Without a model the bundled one is asked.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  rooflight recall -f assets/heldout/recall.jsonl\n  \
                   rooflight recall -m model.gguf -f assets/heldout/recall.jsonl --json")]
 pub(super) struct Recall {
-    /// GGUF file; the bundled model without it
-    #[arg(short, long, value_name = "FILE")]
-    model: Option<PathBuf>,
-    /// The questions, one JSON object a line
+    #[command(flatten)]
+    model: ModelArgs,
+    /// The questions, one JSON object a line; - for stdin
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
     /// Longest reply, in tokens
-    #[arg(short, long, value_name = "N", default_value_t = 48)]
+    #[arg(short, long, value_name = "N", default_value_t = 48, value_parser = counts::any)]
     n_predict: usize,
     /// Print JSON
     #[arg(long)]
@@ -70,10 +72,10 @@ struct Said {
 
 impl Recall {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let items = read(&self.file)?;
+        let items = read(self.file.clone())?;
         let interrupt = Interrupt::install();
-        let gguf = match &self.model {
-            Some(path) => load::open(path)?,
+        let gguf = match self.model.clone().given() {
+            Some(path) => load::open(&path)?,
             None => crate::bundled::open()?,
         };
         let format = load::chat_format(&gguf)?;
@@ -125,31 +127,35 @@ impl Recall {
 
     fn open(&self, gguf: &Gguf) -> anyhow::Result<Session> {
         let options = LoadOptions {
-            threads: self.threads.threads,
+            threads: self.threads.count(),
             verbose: self.verbose.verbose,
             ceilings: false,
             chunk: self.cache.chunk,
+            values: self.cache.cache_type_v.is_some(),
         };
         let cache = |config: &models::ModelConfig| {
             self.cache.options(self.context.capacity(config.context_length))
         };
         let loaded = load::model(gguf, &self.executor, options, &cache)?;
         let cache = cache(&loaded.config);
-        Ok(Session::new(loaded.model, cache, self.cache.chunk.unwrap_or(0))?)
+        load::warn_about_context(&loaded.config, cache.capacity);
+        let best = load::chunk(loaded.model.program(), &cache, loaded.rates.as_ref());
+        let chunk = self.cache.chunk.or(best).unwrap_or(0);
+        Ok(Session::new(loaded.model, cache, chunk)?)
     }
 }
 
-fn read(path: &std::path::Path) -> anyhow::Result<Vec<Item>> {
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+fn read(path: PathBuf) -> anyhow::Result<Vec<Item>> {
+    let name = shown(&path);
+    let text = TextSource::of_path(path).read()?;
     let mut items = Vec::new();
     for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty()) {
         let item: Item = serde_json::from_str(text)
-            .map_err(|error| Failure::Usage(format!("{} line {line}: {error}", path.display())))?;
+            .map_err(|error| Failure::Usage(format!("{name} line {line}: {error}")))?;
         items.push(item);
     }
     if items.is_empty() {
-        return Err(Failure::Usage(format!("{} has no questions", path.display())).into());
+        return Err(Failure::Usage(format!("{name} has no questions")).into());
     }
     Ok(items)
 }

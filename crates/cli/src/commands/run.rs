@@ -1,14 +1,14 @@
 //! `run`: a conversation, or one answer. The loop is in `chat/`, printing in `reply.rs`.
 
-use std::io::{IsTerminal, Read, Write};
+use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
-use anyhow::Context as _;
 use engine::Conversation;
 
-use crate::args::{MODEL_VARIABLE, PromptArgs};
+use crate::args::{self, PromptArgs};
 use crate::chat::{Chat, Terminal};
 use crate::exit::Failure;
+use crate::input::{TextSource, filled};
 use crate::interrupt::Interrupt;
 use crate::load;
 use crate::sampling::{Think, thinks_anyway};
@@ -41,7 +41,7 @@ pub(super) struct Run {
 
 impl Run {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let prompt = self.prompt.resolve(std::env::var_os(MODEL_VARIABLE).as_deref())?;
+        let prompt = self.prompt.resolve(args::variable())?;
         let interrupt = Interrupt::install();
         let demo = prompt.model.is_none();
         let gguf = match &prompt.model {
@@ -83,20 +83,26 @@ impl Run {
 }
 
 /// What to answer: the prompt, with what is piped in after it; `None` for a conversation.
-fn message(prompt: Option<String>) -> anyhow::Result<Option<String>> {
-    if std::io::stdin().is_terminal() {
-        if prompt.is_none() && !std::io::stdout().is_terminal() {
+fn message(prompt: Option<TextSource>) -> anyhow::Result<Option<String>> {
+    let talks = std::io::stdin().is_terminal();
+    if talks && prompt.is_none() {
+        if !std::io::stdout().is_terminal() {
             return Err(
                 Failure::Usage("no prompt, and stdout is no terminal to talk at".into()).into()
             );
         }
-        return Ok(prompt);
+        return Ok(None);
     }
-    let mut piped = String::new();
-    std::io::stdin().read_to_string(&mut piped).context("reading stdin")?;
-    join(prompt, &piped)
-        .map(Some)
-        .ok_or_else(|| Failure::Usage("no prompt: stdin is empty".into()).into())
+    // what is asked for by `-` is not read twice
+    let piped = match &prompt {
+        Some(TextSource::Stdin) => String::new(),
+        _ if talks => String::new(),
+        _ => TextSource::Stdin.read()?,
+    };
+    let prompt = prompt.map(TextSource::read).transpose()?;
+    let message =
+        join(prompt, &piped).ok_or_else(|| Failure::Usage("no prompt: stdin is empty".into()))?;
+    Ok(Some(filled(message)?))
 }
 
 fn join(prompt: Option<String>, piped: &str) -> Option<String> {

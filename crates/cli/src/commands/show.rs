@@ -2,14 +2,12 @@
 
 use std::fmt;
 use std::io::Write;
-use std::path::PathBuf;
 
 use gguf::{Gguf, escape};
 use program::{Gating, Mask};
 use serde::Serialize;
 
-use crate::args::MODEL_VARIABLE;
-use crate::exit::Failure;
+use crate::args::ModelArgs;
 use crate::{load, units};
 
 /// Show what is in a model file
@@ -19,12 +17,8 @@ use crate::{load, units};
                         rooflight show model.gguf --program"
 )]
 pub(super) struct Show {
-    /// GGUF file; any part of a sharded model
-    #[arg(value_name = "MODEL")]
-    file: Option<PathBuf>,
-    /// The model, instead of the argument [env: ROOFLIGHT_MODEL]
-    #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
-    model: Option<PathBuf>,
+    #[command(flatten)]
+    model: ModelArgs,
     /// List every tensor
     #[arg(long)]
     tensors: bool,
@@ -41,12 +35,7 @@ pub(super) struct Show {
 
 impl Show {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let path = self
-            .file
-            .or(self.model)
-            .or_else(|| std::env::var_os(MODEL_VARIABLE).map(PathBuf::from));
-        let path = path.ok_or_else(|| Failure::Usage("no model: rooflight show MODEL".into()))?;
-        let gguf = load::open(&path)?;
+        let gguf = load::open(&self.model.path("show")?)?;
         let mut summary = Summary::of(&gguf);
         // An architecture that cannot be run can still be shown; a model that contradicts itself is an error.
         match models::load(&gguf) {

@@ -1,48 +1,42 @@
 //! `tokenize`: text to ids and back.
 
-use std::io::{IsTerminal, Read, Write};
+use std::io::{IsTerminal, Write};
 
-use anyhow::Context as _;
 use tokenizer::Tokenizer;
 
-use crate::args::ModelArgs;
+use crate::args::{self, PromptArgs};
 use crate::exit::Failure;
+use crate::input::TextSource;
 use crate::load;
 use crate::printable::Printable;
 
 /// Print the token ids of a text, or the text of token ids
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:\n  rooflight tokenize -m model.gguf 'Hello, world'\n  \
-                        rooflight tokenize -m model.gguf < text.txt\n  \
-                        rooflight tokenize -m model.gguf --decode '9707 11 1879'")]
+#[command(after_help = "Examples:\n  rooflight tokenize model.gguf 'Hello, world'\n  \
+                        rooflight tokenize model.gguf < text.txt\n  \
+                        rooflight tokenize model.gguf --decode '9707 11 1879'\n\n\
+                        Without a text, stdin is read.")]
 pub(super) struct Tokenize {
     #[command(flatten)]
-    model: ModelArgs,
-    /// Text, or ids with --decode; without it, stdin
-    text: Option<String>,
+    text: PromptArgs,
     /// Put the beginning-of-sequence token first
-    #[arg(long)]
+    #[arg(long, conflicts_with = "decode")]
     bos: bool,
     /// Read the names of special tokens in the text as those tokens; with --decode, print them
     #[arg(long)]
     special: bool,
-    /// The reverse: from ids to text
+    /// The reverse: from ids, in place of the text, to text
     #[arg(long)]
     decode: bool,
 }
 
 impl Tokenize {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let gguf = load::open(&self.model.model)?;
+        let given = self.text.resolve(args::variable())?;
+        let none = || Failure::Usage("no model: rooflight tokenize MODEL TEXT".into());
+        let gguf = load::open(&given.model.ok_or_else(none)?)?;
         let tokenizer = load::tokenizer(&gguf)?;
-        let text = match self.text {
-            Some(text) => text,
-            None => {
-                let mut text = String::new();
-                std::io::stdin().read_to_string(&mut text).context("reading stdin")?;
-                text
-            }
-        };
+        let text = given.prompt.unwrap_or(TextSource::Stdin).read()?;
         if self.decode {
             return decode(&tokenizer, &parse_ids(&text)?, self.special, out);
         }

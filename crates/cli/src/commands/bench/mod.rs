@@ -11,11 +11,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::DEFAULT_CHUNK;
+use gguf::Gguf;
 use planner::Executed;
 use program::{CacheType, Executor};
 
-use crate::args::{self, ExecutorArgs, ModelArgs, VerboseArgs};
+use crate::args::{self, CacheArgs, ExecutorArgs, VerboseArgs};
 use crate::ceilings::{self, KnownCeilings};
+use crate::counts;
 use crate::exit::Failure;
 use crate::limits::Limits;
 use crate::load::{self, LoadOptions};
@@ -32,14 +34,18 @@ const STEADY: Duration = Duration::from_secs(3);
 
 /// Measure tokens per second
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:\n  rooflight bench -m model.gguf\n  \
-                        rooflight bench -m model.gguf -p 128,512 -n 64 -d 0-4096+2048 -t 1,2 -r 3 -o json\n  \
-                        rooflight bench -m model.gguf -d 4096 --explain\n  \
-                        rooflight bench -m model.gguf -n 0 --chunk 16-512*2\n\n\
+#[command(after_help = "Examples:\n  rooflight bench model.gguf\n  \
+                        rooflight bench a.gguf b.gguf -p 128,512 -n 64 -d 0-4096+2048 -t 1,2 -r 3 -o json\n  \
+                        rooflight bench model.gguf -d 4k --explain\n  \
+                        rooflight bench model.gguf -n 0 --chunk 16-512*2\n\n\
                         Flags and JSON keys are llama-bench's. Lists: 1,2,4 and 1-8+1 and 1-8*2.")]
 pub(super) struct Bench {
-    #[command(flatten)]
-    model: ModelArgs,
+    /// GGUF files; any part of a sharded model
+    #[arg(value_name = "MODEL")]
+    files: Vec<PathBuf>,
+    /// A model, instead of an argument; may be given several times [env: ROOFLIGHT_MODEL]
+    #[arg(short, long, value_name = "FILE")]
+    model: Vec<PathBuf>,
     /// Tokens of a prompt, 0 for no such test
     #[arg(short = 'p', long, value_name = "LIST", default_value = "512")]
     n_prompt: Vec<Numbers>,
@@ -58,17 +64,17 @@ pub(super) struct Bench {
     /// Most tokens of a prompt per pass (-ub); by default what is measured to be best
     #[arg(long, value_name = "LIST", alias = "ubatch-size")]
     chunk: Vec<Numbers>,
-    /// Type of cached keys (-ctk): f32, f16, q8_0
-    #[arg(long, value_name = "TYPE", value_parser = args::cache_type, default_value = "f16")]
-    cache_type_k: CacheType,
-    /// Type of cached values (-ctv): f32, f16, q8_0
-    #[arg(long, value_name = "TYPE", value_parser = args::cache_type, default_value = "f16")]
-    cache_type_v: CacheType,
+    /// Type of cached keys (-ctk): f32, f16, q8_0 [default: f16]
+    #[arg(long, value_name = "TYPE", value_parser = args::cache_type)]
+    cache_type_k: Option<CacheType>,
+    /// Type of cached values (-ctv): f32, f16, q8_0 [default: f16]
+    #[arg(long, value_name = "TYPE", value_parser = args::cache_type)]
+    cache_type_v: Option<CacheType>,
     /// Generate the model's likeliest tokens, as `run --temp 0` does, choosing included; without, tokens are made up
     #[arg(long)]
     greedy: bool,
     /// How often each test is timed
-    #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = repetitions)]
     repetitions: u32,
     /// Say where the time between the limit and the measured speed goes, and what to do about it
     #[arg(long)]
@@ -123,11 +129,17 @@ fn remember(limits: &Limits, test: Test, samples: &[Duration]) {
     }
 }
 
+/// How often a test is timed.
+fn repetitions(text: &str) -> Result<u32, String> {
+    Ok(counts::within(text, 1, 1_000_000)? as u32)
+}
+
 impl Bench {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        for (flag, numbers, most) in
-            [("-t", &self.threads, args::MAX_THREADS), ("--chunk", &self.chunk, args::MAX_CHUNK)]
-        {
+        for (flag, numbers, most) in [
+            ("-t", &self.threads, counts::MAX_THREADS),
+            ("--chunk", &self.chunk, counts::MAX_CHUNK),
+        ] {
             if let Some(n) = plan::all(numbers).find(|n| !(1..=most).contains(n)) {
                 let problem = format!("{flag} {n}: expected numbers from 1 to {most}");
                 return Err(Failure::Usage(problem).into());
@@ -137,28 +149,58 @@ impl Bench {
             ui::warn("--explain has no effect: a row of CSV has no place for it, but --plot has");
         }
         self.plot.iter().try_for_each(|path| self.replace.check(path))?;
-        let gguf = load::open(&self.model.model)?;
         let tests = self.tests();
+        if tests.is_empty() {
+            let problem = "nothing to measure: -p 0 and -n 0 leave no test";
+            return Err(Failure::Usage(problem.into()).into());
+        }
         if self.greedy && tests.iter().all(|test| test.n_gen == 0) {
             ui::warn("--greedy has no effect: no test generates");
         }
-        let capacity =
-            tests.iter().map(|test| test.depth + test.n_prompt + test.n_gen).max().unwrap_or(0);
-        let cache = program::CacheOptions {
-            k: self.cache_type_k,
-            v: self.cache_type_v,
-            capacity: capacity.max(1),
-        };
-
+        // all of them are there before the first is measured
+        let models = self.models()?;
+        let models = models.iter().map(|path| load::open(path));
         let mut report = report::Report::new(self.output, out);
+        for gguf in models.collect::<anyhow::Result<Vec<_>>>()? {
+            self.measure(&gguf, &tests, &mut report)?;
+        }
+        if let Some(path) = &self.plot {
+            picture::write(path, &report.picture(), self.replace)?;
+        }
+        report.finish()
+    }
+
+    fn models(&self) -> Result<Vec<PathBuf>, Failure> {
+        let given: Vec<PathBuf> = self.files.iter().chain(&self.model).cloned().collect();
+        if !given.is_empty() {
+            return Ok(given);
+        }
+        let variable = args::variable().map(PathBuf::from);
+        variable
+            .map(|path| vec![path])
+            .ok_or_else(|| Failure::Usage("no model: rooflight bench MODEL".into()))
+    }
+
+    /// Every test of one model, with every number of threads.
+    fn measure(
+        &self,
+        gguf: &Gguf,
+        tests: &[Test],
+        report: &mut report::Report<'_>,
+    ) -> anyhow::Result<()> {
+        let capacity = tests.iter().map(|test| test.depth + test.tokens()).max().unwrap_or(0);
+        let Bench { cache_type_k, cache_type_v, .. } = *self;
+        let cache = CacheArgs { cache_type_k, cache_type_v, chunk: plan::all(&self.chunk).max() };
         for threads in self.thread_counts() {
             let options = LoadOptions {
                 threads,
                 verbose: self.verbose.verbose,
                 ceilings: false,
-                chunk: plan::all(&self.chunk).max(),
+                chunk: cache.chunk,
+                values: cache_type_v.is_some(),
             };
-            let loaded = load::model(&gguf, &self.executor, options, &|_| cache)?;
+            let cache = cache.options(capacity.max(1));
+            let loaded = load::model(gguf, &self.executor, options, &|_| cache)?;
             let program = loaded.model.program();
             let wanted = Executed::of(program, cache.k, cache.v).wanted();
             let rates = ceilings::rates(&*loaded.executor, &wanted);
@@ -172,7 +214,7 @@ impl Bench {
             for (test, chunk) in
                 tests.iter().flat_map(|test| chunks.iter().map(move |chunk| (test, *chunk)))
             {
-                let setting = report::Setting::new(&gguf, &loaded, cache, chunk);
+                let setting = report::Setting::new(gguf, &loaded, cache, chunk);
                 runner.chunk = chunk;
                 let bar = ui::count_bar("bench", u64::from(self.repetitions) + 1)
                     .with_message(test.name());
@@ -194,10 +236,6 @@ impl Bench {
                 report.row(&row.explained(explained))?;
             }
         }
-        if let Some(path) = &self.plot {
-            picture::write(path, &report.picture(), self.replace)?;
-        }
-        report.finish()?;
         Ok(())
     }
 

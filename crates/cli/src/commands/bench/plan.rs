@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use crate::counts;
+
 /// Longest list: a range with a slip of the finger must not take hours to start.
 const MAX: usize = 1000;
 const LARGEST: usize = 1 << 24;
@@ -71,7 +73,7 @@ impl Step {
 }
 
 fn number(text: &str) -> Option<usize> {
-    text.parse().ok().filter(|n| *n <= LARGEST)
+    usize::try_from(counts::whole(text)?).ok().filter(|n| *n <= LARGEST)
 }
 
 /// `512,128`.
@@ -91,6 +93,7 @@ mod tests {
     fn lists_and_ranges() {
         for (text, want) in [
             ("512", vec![512]),
+            ("0-4k+2k", vec![0, 2048, 4096]),
             ("1,2, 4", vec![1, 2, 4]),
             ("0-4096+2048", vec![0, 2048, 4096]),
             ("1-9*2", vec![1, 2, 4, 8]),

@@ -251,8 +251,9 @@ impl<'a> Report<'a> {
     pub(super) fn picture(&self) -> Picture {
         let explanations: Vec<&Explanation> =
             self.rows.iter().filter_map(|row| row.explain.as_ref()).collect();
-        let model = self.rows.first().map_or("", |row| &row.setting.model_type);
-        explain::picture(model, &explanations)
+        let mut models: Vec<&str> = self.rows.iter().map(|row| &*row.setting.model_type).collect();
+        models.dedup();
+        explain::picture(&models.join(", "), &explanations)
     }
 
     /// Write what was collected.

@@ -12,10 +12,11 @@ use cpu::{Cpu, MlaBench, MlaForm};
 use program::{CacheType, Ceilings};
 use quant::GgmlType;
 
-use crate::args::{self, ThreadArgs};
+use crate::args::{self, IsaArgs, ThreadArgs};
+use crate::counts;
 use crate::executors::ExecutorOptions;
 use crate::output::OutputArgs;
-use crate::{ceilings, memory, picture, ui};
+use crate::{ceilings, load, memory, picture, ui};
 use cell::{Cell, Least, Load, Row, Shape};
 use report::Report;
 
@@ -49,8 +50,8 @@ pub(super) struct BenchMla {
     #[arg(long, value_name = "TYPE", value_parser = args::cache_type, default_value = "f16")]
     cache_type_k: CacheType,
     /// How often each cell is timed, fewer times where it is slow
-    #[arg(short, long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    repetitions: u32,
+    #[arg(short, long, value_name = "N", default_value_t = 3, value_parser = repetitions)]
+    repetitions: usize,
     /// Longest time for one cell, filling the cache aside
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "20s")]
     budget: Duration,
@@ -64,12 +65,16 @@ pub(super) struct BenchMla {
     output: OutputArgs,
     #[command(flatten)]
     threads: ThreadArgs,
+    #[command(flatten)]
+    isa: IsaArgs,
 }
 
 impl BenchMla {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         self.plot.iter().try_for_each(|path| self.output.check(path))?;
-        let cpu = ExecutorOptions { threads: self.threads.threads, ..Default::default() }.cpu();
+        let (threads, isa) = (self.threads.count(), self.isa.isa);
+        load::warn_about_threads(threads);
+        let cpu = ExecutorOptions { threads, isa, ..Default::default() }.cpu();
         let before = ceilings::measure_again(&cpu)?.ceilings;
         let bar = ui::count_bar("bench-mla", self.loads().count() as u64);
         let mut cells = Vec::new();
@@ -162,26 +167,23 @@ impl BenchMla {
             return Err(format!("would take about {least}, more than the budget of {budget}"));
         }
         let affordable = if seconds > 0.0 { budget / seconds - 1.0 } else { f64::INFINITY };
-        Ok((self.repetitions as usize).min(affordable.max(1.0) as usize))
+        Ok(self.repetitions.min(affordable.max(1.0) as usize))
     }
 }
 
 /// How many times as long as its limit a form is taken to need before it was measured.
 const FIRST_GUESS: f64 = 3.0;
 
-fn number(text: &str, most: usize) -> Result<usize, String> {
-    match text.parse() {
-        Ok(n) if (1..=most).contains(&n) => Ok(n),
-        _ => Err(format!("expected a number from 1 to {most}")),
-    }
-}
-
 fn context(text: &str) -> Result<usize, String> {
-    number(text, 1 << 20)
+    counts::within(text, 1, 1 << 20)
 }
 
 fn queries(text: &str) -> Result<usize, String> {
-    number(text, 1 << 13)
+    counts::within(text, 1, 1 << 13)
+}
+
+fn repetitions(text: &str) -> Result<usize, String> {
+    counts::within(text, 1, 1000)
 }
 
 fn form(name: &str) -> Result<MlaForm, String> {

@@ -14,6 +14,7 @@ mod target;
 mod text;
 mod values;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use program::{CacheOptions, Executor, MemoryNeeds, Program};
 use self::candidates::{CACHES, Cache, Weights};
 use self::subject::Subject;
 use self::target::{Target, TargetArgs};
-use crate::args::{CacheArgs, MODEL_VARIABLE};
+use crate::args::{self, CacheArgs};
 use crate::exit::Failure;
 use crate::output::OutputArgs;
 use crate::predictions::ErrorBar;
@@ -48,18 +49,18 @@ use crate::{load, memory, picture, ui, units};
 pub(super) struct Plan {
     /// A GGUF file, a config.json or its folder, or a published name: qwen2.5-7b
     #[arg(value_name = "MODEL")]
-    name: Option<String>,
+    name: Option<OsString>,
     /// The model, instead of the argument [env: ROOFLIGHT_MODEL]
     #[arg(short, long, value_name = "MODEL", conflicts_with = "name")]
-    model: Option<String>,
+    model: Option<OsString>,
     /// List the published models, the weight types and the devices that are known
     #[arg(long)]
     list: bool,
     /// Type of the weights, with the mixture of llama.cpp's quantizer: F16, Q8_0, Q4_K_M; by default the file's, or Q4_K_M
     #[arg(long = "type", value_name = "TYPE")]
     weights: Option<String>,
-    /// Context to plan for, in tokens: 32k; by default the model's, at most 8192
-    #[arg(short, long, value_name = "N", alias = "ctx-size", value_parser = values::tokens)]
+    /// Context to plan for, in tokens: 32k, 0 for the model's own; by default the model's, at most 8192
+    #[arg(short, long, value_name = "N", alias = "ctx-size", value_parser = values::context)]
     context: Option<u64>,
     #[command(flatten)]
     cache: CacheArgs,
@@ -175,8 +176,7 @@ impl Plan {
             return Ok(writeln!(out)?);
         }
         let name = self.name.clone().or_else(|| self.model.clone());
-        let variable = || Some(std::env::var_os(MODEL_VARIABLE)?.to_string_lossy().into_owned());
-        let name = name.or_else(variable).filter(|name| !name.is_empty());
+        let name = name.or_else(args::variable).filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| Failure::Usage("no model: rooflight plan MODEL".into()))?;
         let subject = Subject::find(&name)?;
         self.plot.iter().try_for_each(|file| self.output.check(file))?;
@@ -203,7 +203,11 @@ impl Plan {
     fn report<'a>(&self, subject: &'a Subject, target: &'a Target) -> anyhow::Result<Report<'a>> {
         let units = target.units;
         let made_for = subject.config.context_length as u64;
-        let context = self.context.unwrap_or(made_for.min(8192)).max(1);
+        let context = match self.context {
+            Some(0) => made_for,
+            asked => asked.unwrap_or(made_for.min(8192)),
+        };
+        let context = context.max(1);
         load::warn_about_context(&subject.config, context as usize);
         let room = target.room();
         let chunk = self.cache.chunk.map(|chunk| chunk as u64);
@@ -217,10 +221,11 @@ impl Plan {
             let each = Weights::compared(subject, units).into_iter().map(|w| with(w, caches));
             Ok(each.collect::<anyhow::Result<Vec<_>>>()?.concat())
         };
-        let own = Cache { k: self.cache.cache_type_k, v: self.cache.cache_type_v };
+        let own = Cache { k: self.cache.k(), v: self.cache.v() };
+        let asked = self.cache.cache_type_k.is_some() || self.cache.cache_type_v.is_some();
         let goals = self.goals(context, room);
-        // What is asked for is not up for choice; the first cache is what nobody asked for.
-        let caches = if own == CACHES[0] { &CACHES[..] } else { std::slice::from_ref(&own) };
+        // what is asked for is not up for choice
+        let caches = if asked { std::slice::from_ref(&own) } else { &CACHES[..] };
         let choice = match (goals, self.weights.as_deref()) {
             (None, _) => Vec::new(),
             (Some(_), Some(name)) => with(Weights::choose(Some(name), subject, units)?, caches)?,

@@ -1,5 +1,6 @@
 //! What is planned: a GGUF file, a `config.json`, or a published model by name.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ impl Subject {
     ///
     /// # Errors
     /// [`Failure::NotFound`], [`Failure::UnknownModel`], or what is wrong with the file.
-    pub(super) fn find(name: &str) -> anyhow::Result<Subject> {
+    pub(super) fn find(name: &OsStr) -> anyhow::Result<Subject> {
         let path = Path::new(name);
         if path.is_dir() {
             let config = path.join("config.json");
@@ -44,14 +45,15 @@ impl Subject {
         if path.exists() {
             return if has("json") { Subject::of_config(path) } else { Subject::of_gguf(path) };
         }
-        if let Some(found) = Subject::published(name) {
+        let name = name.to_string_lossy();
+        if let Some(found) = Subject::published(&name) {
             return Ok(found);
         }
         if has("json") || has("gguf") {
             return Err(Failure::NotFound { path: path.to_owned() }.into());
         }
-        let near = models::similar_published(name);
-        Err(Failure::UnknownModel { name: gguf::escape(name, 80), near }.into())
+        let near = models::similar_published(&name);
+        Err(Failure::UnknownModel { name: gguf::escape(&*name, 80), near }.into())
     }
 
     fn of_config(path: &Path) -> anyhow::Result<Subject> {

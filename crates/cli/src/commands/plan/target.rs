@@ -8,11 +8,11 @@ use planner::{Estimate, Machine, Rates};
 use program::{Ceilings, Executor};
 
 use super::values::{self, Amount};
-use crate::args::ThreadArgs;
+use crate::args::{IsaArgs, ThreadArgs};
 use crate::executors::ExecutorOptions;
 use crate::exit::Failure;
 use crate::predictions::{ErrorBar, ModelKey, RememberedModel, RunPhase};
-use crate::{ceilings, memory, ui};
+use crate::{ceilings, load, memory, ui};
 
 /// Which machine, and in which units its figures are read.
 #[derive(clap::Args, Clone, Debug)]
@@ -34,6 +34,8 @@ pub(super) struct TargetArgs {
     article_units: bool,
     #[command(flatten)]
     threads: ThreadArgs,
+    #[command(flatten)]
+    isa: IsaArgs,
 }
 
 /// Where the figures of this machine come from.
@@ -95,10 +97,16 @@ impl TargetArgs {
                 macs: None,
                 executor: None,
             },
-            _ => this_machine(self.threads.threads, units)?,
+            _ => this_machine(self.threads.count(), self.isa, units)?,
         };
-        if self.threads.threads.is_some() && target.source != MEASURED {
-            ui::warn("-t has no effect: it is another machine that is planned for");
+        for (flag, given) in
+            [("-t", self.threads.count().is_some()), ("--isa", self.isa.isa.is_some())]
+        {
+            if given && target.source != MEASURED {
+                ui::warn(&format!(
+                    "{flag} has no effect: it is another machine that is planned for"
+                ));
+            }
         }
         target.memory = value(self.memory).or(target.memory);
         target.bandwidth = bandwidth;
@@ -153,8 +161,9 @@ fn unknown(name: &str, verb: &str, all: &[&Device]) -> anyhow::Error {
     Failure::Usage(format!("--device `{}` {verb} {names}", gguf::escape(name, 60))).into()
 }
 
-fn this_machine(threads: Option<usize>, units: Units) -> anyhow::Result<Target> {
-    let options = ExecutorOptions { threads, ..ExecutorOptions::default() };
+fn this_machine(threads: Option<usize>, isa: IsaArgs, units: Units) -> anyhow::Result<Target> {
+    load::warn_about_threads(threads);
+    let options = ExecutorOptions { threads, isa: isa.isa, ..ExecutorOptions::default() };
     let executor = options.start();
     let Some(known) = ceilings::kept_or_measured(&*executor) else {
         anyhow::bail!(

@@ -2,6 +2,8 @@
 
 use planner::formula::Units;
 
+use crate::counts;
+
 /// A number with a prefix, whose meaning depends on the units that are asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Amount {
@@ -61,19 +63,25 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Tokens: `8192`, `32k` of 1024 each.
+/// Most tokens that a plan looks at.
+const MOST_TOKENS: usize = 1 << 24;
+
+/// Tokens of a prompt: `512`, `32k` of 1024 each.
 pub(super) fn tokens(text: &str) -> Result<u64, String> {
-    let expected = || "expected a number of tokens from 1 to 16m, such as 8192 or 32k".to_owned();
-    let (number, unit) = number(text).ok_or_else(expected)?;
-    let factor = match unit.to_ascii_lowercase().as_str() {
-        "" => 1.0,
-        "k" => 1024.0,
-        "m" => 1024.0 * 1024.0,
-        _ => return Err(expected()),
-    };
-    let n = number * factor;
-    let whole = n.fract() == 0.0 && (1.0..=16_777_216.0).contains(&n);
-    if whole { Ok(n as u64) } else { Err(expected()) }
+    range(text, 1, "expected a number of tokens from 1 to 16m, such as 8192 or 32k")
+}
+
+/// Tokens of a context, 0 for the model's own.
+pub(super) fn context(text: &str) -> Result<u64, String> {
+    range(
+        text,
+        0,
+        "expected a number of tokens up to 16m, such as 8192 or 32k, or 0 for the model's own",
+    )
+}
+
+fn range(text: &str, least: usize, expected: &str) -> Result<u64, String> {
+    counts::within(text, least, MOST_TOKENS).map(|n| n as u64).map_err(|_| expected.to_owned())
 }
 
 /// A positive number.
@@ -143,6 +151,7 @@ mod tests {
         assert_eq!(tokens("8192"), Ok(8192));
         assert_eq!(tokens("1.5K"), Ok(1536));
         assert!(["0", "1.5", "17m", "k", "1g", "1e30"].iter().all(|bad| tokens(bad).is_err()));
+        assert_eq!((context("0"), context("16m")), (Ok(0), Ok(1 << 24)));
         assert_eq!(positive("20"), Ok(20.0));
         assert!(positive("20x").is_err());
     }
