@@ -1,116 +1,148 @@
-//! Single-dash words of llama.cpp (`-ngl`, `-ctk`), rewritten before clap sees them.
+//! The command line before clap sees it: words of other programs, and `help`.
 //!
-//! clap would read `-ngl 99` as `-n gl`. A word listed here becomes a long flag, or is refused with a reason; every
-//! other argument passes unchanged, so that what nobody knows is a usage error and never ignored.
+//! clap would read `-ngl 99` as `-n gl`. A word that the command does not have and [`peers`] knows is replaced, left out
+//! with a warning, or refused with a reason; every other argument passes unchanged, so that what nobody knows is a usage
+//! error and never ignored.
 
 use std::ffi::{OsStr, OsString};
 
 use crate::exit::Failure;
+use crate::peers::{self, PeerFlag};
 
-/// What happens to a word.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Becomes {
-    /// The long flag of the same meaning.
-    Long(&'static str),
-    /// Not available: the reason, in words.
-    Refused(&'static str),
+/// What is to be parsed.
+#[derive(Debug, Default)]
+pub(crate) struct Rewritten {
+    /// The arguments, the program's name first.
+    pub(crate) args: Vec<OsString>,
+    /// A word for each flag that was left out.
+    pub(crate) warnings: Vec<String>,
 }
-
-/// Every single-dash word known here, with what it becomes.
-pub(crate) static WORDS: &[(&str, Becomes)] = &[
-    ("-ngl", Becomes::Long("--n-gpu-layers")),
-    ("-fa", Becomes::Long("--flash-attn")),
-    ("-ctk", Becomes::Long("--cache-type-k")),
-    ("-ctv", Becomes::Long("--cache-type-v")),
-    ("-sys", Becomes::Long("--system-prompt")),
-    ("-tb", Becomes::Long("--threads-batch")),
-    ("-ub", Becomes::Long("--ubatch-size")),
-    ("-pg", Becomes::Long("--pg")),
-    ("-rea", Becomes::Long("--reasoning")),
-    ("-hf", Becomes::Refused("models are not downloaded yet: give the path of a GGUF file")),
-    ("-hfr", Becomes::Refused("models are not downloaded yet: give the path of a GGUF file")),
-    ("-hff", Becomes::Refused("models are not downloaded yet: give the path of a GGUF file")),
-    ("-mu", Becomes::Refused("models are not downloaded yet: give the path of a GGUF file")),
-    ("-md", Becomes::Refused("there are no draft models")),
-    ("-mm", Becomes::Refused("there are no models of images")),
-    ("-mg", Becomes::Refused("the CPU computes")),
-    ("-ot", Becomes::Refused("the CPU computes")),
-    ("-np", Becomes::Refused("there is one conversation at a time")),
-    ("-cnv", Becomes::Refused("`rooflight run MODEL` without a prompt is a conversation")),
-    ("-no-cnv", Becomes::Refused("`rooflight complete` continues a text without a chat template")),
-];
 
 /// The arguments with every known word replaced; what follows `--` is left alone.
 ///
 /// # Errors
 /// [`Failure::Usage`] for a word that is refused.
-pub(crate) fn rewrite(args: impl IntoIterator<Item = OsString>) -> Result<Vec<OsString>, Failure> {
-    let mut out = Vec::new();
-    let mut literal = false;
-    for arg in args {
-        literal |= arg == "--";
-        out.push(if literal { arg } else { word(&arg)?.unwrap_or(arg) });
+pub(crate) fn rewrite(
+    args: impl IntoIterator<Item = OsString>,
+    root: &clap::Command,
+) -> Result<Rewritten, Failure> {
+    let args = help_first(args.into_iter().collect());
+    let command = args.get(1).and_then(|name| root.find_subcommand(name));
+    let mut out = Rewritten::default();
+    let mut args = args.into_iter();
+    while let Some(arg) = args.next() {
+        if arg == "--" {
+            out.args.push(arg);
+            out.args.extend(args);
+            break;
+        }
+        let Some((name, value, becomes)) = known(&arg, command) else {
+            out.args.push(arg);
+            continue;
+        };
+        match becomes {
+            PeerFlag::Named(long) => out.args.push(match value {
+                Some(value) => format!("{long}={value}").into(),
+                None => long.into(),
+            }),
+            PeerFlag::Words(words) => out.args.extend(words.iter().map(OsString::from)),
+            PeerFlag::Ignored(why) => out.warnings.push(format!("{name} has no effect: {why}")),
+            PeerFlag::IgnoredValue(why) => {
+                if value.is_none() {
+                    args.next();
+                }
+                out.warnings.push(format!("{name} has no effect: {why}"));
+            }
+            PeerFlag::Refused(why) => {
+                return Err(Failure::Usage(format!("{name} is not supported: {why}")));
+            }
+        }
     }
     Ok(out)
 }
 
-/// The long form of one argument, `-fa=on` included; `None` if it is not in the table.
-fn word(arg: &OsStr) -> Result<Option<OsString>, Failure> {
-    let Some(text) = arg.to_str() else { return Ok(None) };
+/// `help run` as `run --help`, `help` as `--help`.
+fn help_first(mut args: Vec<OsString>) -> Vec<OsString> {
+    if args.get(1).is_some_and(|word| word == "help") {
+        args.remove(1);
+        args.truncate(2);
+        args.push("--help".into());
+    }
+    args
+}
+
+/// Name, value and fate of an argument, `-fa=on` included, that the command has not itself.
+fn known<'a>(
+    arg: &'a OsStr,
+    command: Option<&clap::Command>,
+) -> Option<(&'a str, Option<&'a str>, PeerFlag)> {
+    let text = arg.to_str()?;
     let (name, value) =
         text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
-    match WORDS.iter().find(|(word, _)| *word == name) {
-        None => Ok(None),
-        Some((_, Becomes::Refused(why))) => {
-            Err(Failure::Usage(format!("`{name}` is not supported: {why}")))
+    let becomes = peers::flag(name)?;
+    (!command.is_some_and(|command| has(command, name))).then_some((name, value, becomes))
+}
+
+/// Whether a command has a flag of this name, `-x` or `--long`.
+fn has(command: &clap::Command, name: &str) -> bool {
+    command.get_arguments().any(|arg| match name.strip_prefix("--") {
+        Some(long) => {
+            arg.get_long() == Some(long)
+                || arg.get_all_aliases().unwrap_or_default().contains(&long)
         }
-        Some((_, Becomes::Long(long))) => Ok(Some(match value {
-            Some(value) => format!("{long}={value}").into(),
-            None => (*long).into(),
-        })),
-    }
+        None => arg.get_short().is_some_and(|short| name[1..].chars().eq([short])),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn rewritten(line: &str) -> Result<String, Failure> {
-        let words = rewrite(line.split(' ').map(OsString::from))?;
-        Ok(words.iter().map(|w| w.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" "))
+    fn words(line: &str) -> Result<Rewritten, Failure> {
+        rewrite(line.split(' ').map(OsString::from), &crate::commands::command())
+    }
+
+    fn rewritten(line: &str) -> String {
+        let words = words(line).unwrap().args;
+        words.iter().map(|w| w.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn words_become_long_flags_and_the_rest_stays() {
-        let line = "rooflight run -m x.gguf -ngl 99 -fa=on -ctk q8_0 -n -1 -x -- -ngl";
-        let want = "rooflight run -m x.gguf --n-gpu-layers 99 --flash-attn=on --cache-type-k q8_0 -n -1 -x -- -ngl";
-        assert_eq!(rewritten(line).unwrap(), want);
-        // clap would read `-r ea`, and `off` as the prompt.
-        assert_eq!(
-            rewritten("rooflight run m.gguf -rea off").unwrap(),
-            "rooflight run m.gguf --reasoning off"
-        );
+        for (line, want) in [
+            (
+                "rooflight run -m x.gguf -ngl 99 -fa=on -ctk q8_0 -n -1 -x -- -ngl",
+                "rooflight run -m x.gguf --n-gpu-layers 99 --flash-attn=on --cache-type-k q8_0 -n -1 -x -- -ngl",
+            ),
+            // clap would read `-r ea`, and `off` as the prompt.
+            ("rooflight run m.gguf -rea off", "rooflight run m.gguf --reasoning off"),
+            (
+                "rooflight run m.gguf --think --max-tokens=9",
+                "rooflight run m.gguf --reasoning on --predict=9",
+            ),
+            ("rooflight help run", "rooflight run --help"),
+            ("rooflight help", "rooflight --help"),
+            // what a command has itself stays
+            ("rooflight plan m --device 4090", "rooflight plan m --device 4090"),
+        ] {
+            assert_eq!(rewritten(line), want);
+        }
+    }
+
+    #[test]
+    fn flags_without_effect_are_left_out_with_a_word() {
+        let rewritten = words("rooflight run m.gguf --jinja --numa isolate --prio=2 hi").unwrap();
+        assert_eq!(rewritten.args, ["rooflight", "run", "m.gguf", "hi"]);
+        let told = rewritten.warnings.join("\n");
+        assert!(["--jinja", "--numa", "--prio"].iter().all(|flag| told.contains(flag)), "{told}");
     }
 
     #[test]
     fn refused_words_say_why() {
-        let error = rewritten("rooflight run -hf org/repo").unwrap_err().to_string();
+        let error = words("rooflight run -hf org/repo").unwrap_err().to_string();
         assert!(error.contains("-hf") && error.contains("GGUF"), "{error}");
         // clap would read `-m d`.
-        assert!(rewritten("rooflight run m.gguf -md draft.gguf").is_err());
-    }
-
-    #[test]
-    fn every_long_flag_of_the_table_exists() {
-        let root = crate::commands::command();
-        for (word, becomes) in WORDS {
-            let Becomes::Long(long) = becomes else { continue };
-            let long = long.trim_start_matches("--");
-            let known = root.get_subcommands().flat_map(clap::Command::get_arguments).any(|a| {
-                a.get_long() == Some(long)
-                    || a.get_all_aliases().unwrap_or_default().contains(&long)
-            });
-            assert!(known, "{word} becomes --{long}, which no command has");
-        }
+        assert!(words("rooflight run m.gguf -md draft.gguf").is_err());
+        assert!(words("rooflight run m.gguf --lora x").unwrap_err().to_string().contains("merge"));
     }
 }

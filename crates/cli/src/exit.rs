@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::usage::UsageError;
+
 /// What a script may rely on. 1 is any failure not listed here; clap's own usage errors are 2 as well.
 pub(crate) mod code {
     /// Done.
@@ -24,8 +26,11 @@ pub(crate) enum Failure {
     /// The command line asks for something that cannot be.
     #[error("{0}")]
     Usage(String),
+    /// The command line cannot be read.
+    #[error("{}", _0.message)]
+    CommandLine(UsageError),
     /// There is no such model.
-    #[error("{}: no such model file", path.display())]
+    #[error("{}: no such model file", crate::output::shown(path))]
     NotFound {
         /// As given.
         path: PathBuf,
@@ -37,6 +42,16 @@ pub(crate) enum Failure {
         name: String,
         /// Published names that are near.
         near: Vec<String>,
+    },
+    /// A text that is longer than its context.
+    #[error("the text has {wanted} tokens, of which the context holds {capacity}")]
+    TooLong {
+        /// Tokens of the text.
+        wanted: usize,
+        /// Tokens of the context.
+        capacity: usize,
+        /// Tokens the model was made for.
+        trained: usize,
     },
     /// A file that would be replaced.
     #[error("{}: there is such a file already", crate::output::shown(path))]
@@ -75,9 +90,12 @@ pub(crate) fn code_of(error: &anyhow::Error) -> u8 {
 
 fn code_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
     let failure = cause.downcast_ref().map(|failure| match failure {
-        Failure::Usage(_) | Failure::Malformed(_) => code::USAGE,
+        Failure::Usage(_) | Failure::CommandLine(_) | Failure::Malformed(_) => code::USAGE,
         Failure::NotFound { .. } | Failure::UnknownModel { .. } => code::NOT_FOUND,
-        Failure::Goals(_) | Failure::NoRoom(_) | Failure::Exists { .. } => code::FAILURE,
+        Failure::Goals(_)
+        | Failure::NoRoom(_)
+        | Failure::Exists { .. }
+        | Failure::TooLong { .. } => code::FAILURE,
         Failure::DoesNotFit { .. } => code::DOES_NOT_FIT,
         Failure::Interrupted => code::INTERRUPTED,
     });

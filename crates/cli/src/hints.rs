@@ -1,39 +1,87 @@
 //! What to do about an error: one line for the errors that a user can do something about.
 
+use std::path::Path;
+
 use crate::exit::Failure;
 
-/// The hint for a failed command, if there is one.
-pub(crate) fn of(error: &anyhow::Error) -> Option<String> {
+/// Where an error came up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Spot {
+    /// In this command.
+    Command(String),
+    /// At the prompt of a conversation.
+    Chat,
+    /// Before a command was known.
+    Nowhere,
+}
+
+/// The hint for an error, if there is one.
+pub(crate) fn of(error: &anyhow::Error, spot: &Spot) -> Option<String> {
     error.chain().find_map(|cause| {
         cause
             .downcast_ref()
-            .and_then(of_failure)
+            .and_then(|failure| of_failure(failure, spot))
             .or_else(|| cause.downcast_ref().and_then(of_gguf))
             .or_else(|| cause.downcast_ref().and_then(of_models))
             .or_else(|| cause.downcast_ref().and_then(of_tokenizer))
-            .or_else(|| cause.downcast_ref().and_then(of_engine))
-            .or_else(|| cause.downcast_ref().and_then(of_program))
+            .or_else(|| cause.downcast_ref().and_then(|error| of_engine(error, spot)))
+            .or_else(|| cause.downcast_ref().and_then(|error| of_program(error, spot)))
     })
 }
 
-fn of_failure(failure: &Failure) -> Option<String> {
+fn of_failure(failure: &Failure, spot: &Spot) -> Option<String> {
     Some(match failure {
-        Failure::NotFound { .. } => {
-            "the model comes first, as the path of a GGUF file: rooflight run MODEL.gguf 'PROMPT'; \
-             the bundled demo answers rooflight run -p 'PROMPT'"
-                .into()
-        }
+        Failure::CommandLine(wrong) => wrong.hint.clone(),
+        Failure::NotFound { path } => of_missing(path, spot),
         Failure::UnknownModel { near, .. } if near.is_empty() => {
             "rooflight plan --list names what is published".into()
         }
         Failure::UnknownModel { near, .. } => format!("did you mean {}?", near.join(" or ")),
         Failure::Exists { .. } => "give another name, or --force to replace it".into(),
         Failure::DoesNotFit { advice, .. } => advice.clone(),
-        Failure::Usage(_) => "see rooflight COMMAND --help".into(),
+        Failure::TooLong { capacity, trained, .. } if capacity < trained => {
+            format!("-c gives it more room, up to the {trained} tokens this model was made for")
+        }
+        Failure::TooLong { trained, .. } => {
+            format!("shorten it: this model was made for {trained} tokens")
+        }
+        Failure::Usage(_) => match spot {
+            Spot::Command(name) => format!("see rooflight {name} --help"),
+            Spot::Chat => "/help lists the commands".into(),
+            Spot::Nowhere => "rooflight --help lists the commands".into(),
+        },
         Failure::Malformed(_) | Failure::Goals(_) | Failure::NoRoom(_) | Failure::Interrupted => {
             return None;
         }
     })
+}
+
+/// A model that is not there, by what its name looks like and what it was wanted for.
+fn of_missing(path: &Path, spot: &Spot) -> String {
+    let text = path.to_string_lossy();
+    let ends = |ending: &str| text.to_ascii_lowercase().ends_with(ending);
+    let published = text.contains("://") || text.starts_with("hf.co/") || text.contains(':');
+    if ends(".safetensors") {
+        return "only GGUF files can be run; most models are published in that form too".into();
+    }
+    if published && !ends(".gguf") {
+        return "models are not downloaded yet: get a GGUF file, from huggingface.co for one, and give its path".into();
+    }
+    match spot {
+        Spot::Command(name) if name == "run" || name == "complete" => {
+            format!(
+                "the model comes first, as the path of a GGUF file: rooflight {name} MODEL.gguf 'PROMPT'; \
+                     the bundled demo answers rooflight run -p 'PROMPT'"
+            )
+        }
+        Spot::Command(name) => {
+            format!(
+                "give the path of a GGUF file: rooflight {name} MODEL.gguf; \
+                     rooflight demo-model demo.gguf writes the bundled one"
+            )
+        }
+        Spot::Chat | Spot::Nowhere => "give the path of a GGUF file".into(),
+    }
 }
 
 fn of_gguf(error: &gguf::Error) -> Option<String> {
@@ -69,21 +117,27 @@ fn of_tokenizer(error: &tokenizer::Error) -> Option<String> {
     }
 }
 
-fn of_engine(error: &engine::Error) -> Option<String> {
+fn of_engine(error: &engine::Error, spot: &Spot) -> Option<String> {
     match error {
-        engine::Error::ContextFull { .. } => {
-            Some("give the context more room with -c, or shorten the text".into())
-        }
-        engine::Error::Model(error) => of_program(error),
+        engine::Error::ContextFull { .. } => Some(of_full(spot)),
+        engine::Error::Model(error) => of_program(error, spot),
         engine::Error::Text(error) => of_tokenizer(error),
         _ => None,
     }
 }
 
-fn of_program(error: &program::Error) -> Option<String> {
+fn of_full(spot: &Spot) -> String {
+    match spot {
+        Spot::Chat => "/clear starts over".into(),
+        _ => "give the context more room with -c, or shorten the text".into(),
+    }
+}
+
+fn of_program(error: &program::Error, spot: &Spot) -> Option<String> {
     Some(match error {
-        program::Error::ContextFull { .. } => {
-            "give the context more room with -c, or shorten the text".into()
+        program::Error::ContextFull { .. } => of_full(spot),
+        program::Error::Memory { what, .. } if what.contains("weight") => {
+            "take a smaller model or a smaller quantization".into()
         }
         program::Error::Memory { .. } => "try a smaller -c, or -ctk q8_0 -ctv q8_0".into(),
         program::Error::NonFinite { .. } => {
@@ -101,13 +155,30 @@ mod tests {
 
     #[test]
     fn the_first_cause_with_a_hint_speaks() {
-        let missing =
-            anyhow::Error::from(Failure::NotFound { path: "x.gguf".into() }).context("opening");
-        assert!(of(&missing).is_some_and(|hint| hint.contains("rooflight run")));
+        let hint = |error: &anyhow::Error, command: &str| of(error, &Spot::Command(command.into()));
+        let missing = |path: &str| {
+            anyhow::Error::from(Failure::NotFound { path: path.into() }).context("opening")
+        };
+        for (path, command, wanted) in [
+            ("x.gguf", "run", "rooflight run MODEL.gguf 'PROMPT'"),
+            ("x.gguf", "show", "rooflight show MODEL.gguf"),
+            ("llama3:8b", "run", "not downloaded"),
+            ("hf.co/a/b", "run", "not downloaded"),
+            ("m.safetensors", "run", "GGUF"),
+        ] {
+            let told = hint(&missing(path), command).unwrap();
+            assert!(told.contains(wanted), "{path} {command}: {told}");
+        }
+        let usage = anyhow::Error::from(Failure::Usage("x".into()));
+        assert_eq!(hint(&usage, "bench").as_deref(), Some("see rooflight bench --help"));
         let full = Err::<(), _>(program::Error::ContextFull { wanted: 9, capacity: 8 })
             .context("step")
             .unwrap_err();
-        assert!(of(&full).is_some_and(|hint| hint.contains("-c")));
-        assert_eq!(of(&anyhow::anyhow!("something else")), None);
+        assert!(hint(&full, "run").is_some_and(|hint| hint.contains("-c")));
+        assert!(of(&full, &Spot::Chat).is_some_and(|hint| hint.contains("/clear")));
+        let memory = |what| anyhow::Error::from(program::Error::Memory { what, bytes: 1 });
+        assert!(hint(&memory("the weights"), "run").unwrap().contains("quantization"));
+        assert!(hint(&memory("the cache"), "run").unwrap().contains("-c"));
+        assert_eq!(hint(&anyhow::anyhow!("something else"), "run"), None);
     }
 }

@@ -16,6 +16,7 @@ use crate::args::ExecutorArgs;
 use crate::ceilings::KnownCeilings;
 use crate::exit::Failure;
 use crate::memory::Room;
+use crate::output::shown;
 use crate::{ceilings, memory, ui, units};
 
 /// A model ready to step.
@@ -62,13 +63,16 @@ pub(crate) fn open(path: &Path) -> anyhow::Result<Gguf> {
         return Err(Failure::NotFound { path: path.to_owned() }.into());
     }
     if path.is_dir() {
-        return Err(Failure::Usage(format!(
-            "{} is a folder: give a GGUF file in it",
-            path.display()
-        ))
-        .into());
+        let problem = format!("{} is a folder: give a GGUF file in it", shown(path));
+        return Err(Failure::Malformed(problem).into());
     }
-    Gguf::open(path).with_context(|| format!("opening {}", path.display()))
+    Gguf::open(path).map_err(|error| match error {
+        // it names the file itself
+        gguf::Error::Io { path, reason } => {
+            anyhow::Error::from(reason).context(format!("reading {path}"))
+        }
+        error => anyhow::Error::from(error).context(format!("opening {}", shown(path))),
+    })
 }
 
 /// The vocabulary of a model, its warnings told.
@@ -76,7 +80,15 @@ pub(crate) fn open(path: &Path) -> anyhow::Result<Gguf> {
 /// # Errors
 /// What is wrong with it.
 pub(crate) fn tokenizer(gguf: &Gguf) -> anyhow::Result<Tokenizer> {
-    let tokenizer = Tokenizer::from_gguf(gguf.metadata()).context("reading the vocabulary")?;
+    let tokenizer = Tokenizer::from_gguf(gguf.metadata()).map_err(|error| {
+        // of a file that is no model of texts at all, that is the news
+        match models::load(gguf) {
+            Err(model @ models::Error::Architecture { .. }) => {
+                anyhow::Error::from(model).context("reading the model")
+            }
+            _ => anyhow::Error::from(error).context("reading the vocabulary"),
+        }
+    })?;
     tokenizer.warnings().iter().for_each(|warning| ui::warn(warning));
     Ok(tokenizer)
 }

@@ -10,6 +10,7 @@ mod bundled;
 mod ceilings;
 mod chat;
 mod commands;
+mod completion;
 mod counts;
 mod curve;
 mod executors;
@@ -21,6 +22,7 @@ mod limits;
 mod load;
 mod memory;
 mod output;
+mod peers;
 mod picture;
 mod predictions;
 mod printable;
@@ -30,40 +32,71 @@ mod sampling;
 mod session;
 mod ui;
 mod units;
+mod usage;
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
-use crate::exit::code;
+use crate::exit::{Failure, code};
+use crate::hints::Spot;
 
 /// Longest error message, in characters.
 const MAX_MESSAGE: usize = 400;
 
 fn main() -> ExitCode {
-    let mut out = std::io::stdout();
-    let result = run(&mut out).and_then(|()| Ok(out.flush()?));
+    let mut out = Stdout(io::stdout());
+    let root = commands::command();
+    let typed = std::env::args_os().nth(1).and_then(|word| word.into_string().ok());
+    let command = typed.as_deref().and_then(|name| root.find_subcommand(name));
+    let spot = command.map_or(Spot::Nowhere, |command| Spot::Command(command.get_name().into()));
+    let result = run(&mut out, typed.as_deref(), &root).and_then(|()| Ok(out.flush()?));
     ExitCode::from(match result {
         Ok(()) => code::OK,
-        Err(error) => report(&error),
+        Err(error) => report(&error, &spot),
     })
 }
 
-fn run(out: &mut dyn Write) -> anyhow::Result<()> {
-    let args = argv::rewrite(std::env::args_os())?;
-    match commands::Cli::parse_args(args) {
-        Ok(cli) => cli.run(out),
-        Err(error) => error.exit(),
+fn run(out: &mut dyn Write, typed: Option<&str>, root: &clap::Command) -> anyhow::Result<()> {
+    let words = argv::rewrite(std::env::args_os(), root)?;
+    match commands::Cli::parse_args(words.args) {
+        Ok(cli) => {
+            words.warnings.iter().for_each(|warning| ui::warn(warning));
+            cli.run(out)
+        }
+        Err(error) => match usage::of(&error, typed, root) {
+            Some(wrong) => Err(Failure::CommandLine(wrong).into()),
+            None => error.exit(),
+        },
     }
 }
 
 /// Print one line with the chain of causes and one with what to do; the exit code.
-fn report(error: &anyhow::Error) -> u8 {
+fn report(error: &anyhow::Error, spot: &Spot) -> u8 {
     let code = exit::code_of(error);
     if code != code::OK && code != code::INTERRUPTED {
         ui::error(&gguf::escape(format!("{error:#}"), MAX_MESSAGE));
-        if let Some(hint) = hints::of(error) {
+        if let Some(hint) = hints::of(error, spot) {
             ui::hint(&hint);
         }
     }
     code
+}
+
+/// Stdout whose errors say whose they are; their kind stays.
+struct Stdout(io::Stdout);
+
+impl Stdout {
+    fn told(error: io::Error) -> io::Error {
+        io::Error::new(error.kind(), format!("writing stdout: {error}"))
+    }
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map_err(Stdout::told)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(Stdout::told)
+    }
 }

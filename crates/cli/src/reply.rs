@@ -25,6 +25,8 @@ pub(crate) struct ReplyPrinter<'a> {
     thinking: bool,
     /// Whether a line is begun and not ended.
     in_line: bool,
+    /// Whether text is printed as it comes.
+    streams: bool,
     failed: Option<std::io::Error>,
 }
 
@@ -44,8 +46,15 @@ impl<'a> ReplyPrinter<'a> {
             thought: Printable::default(),
             thinking: false,
             in_line: false,
+            streams: true,
             failed: None,
         }
+    }
+
+    /// For a reply that is printed as one object when it is there: nothing goes to `out` before.
+    pub(crate) fn whole(self, whole: bool) -> Self {
+        let show_thoughts = self.show_thoughts && !whole;
+        Self { streams: !whole, show_thoughts, ..self }
     }
 
     /// Print what happened.
@@ -71,7 +80,7 @@ impl<'a> ReplyPrinter<'a> {
     }
 
     fn print(&mut self, text: &str) {
-        if text.is_empty() || self.failed.is_some() {
+        if text.is_empty() || self.failed.is_some() || !self.streams {
             return;
         }
         self.in_line = !text.ends_with('\n');

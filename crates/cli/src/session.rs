@@ -6,6 +6,7 @@ use engine::Session;
 use gguf::{Gguf, Metadata};
 
 use crate::args::{CacheArgs, ContextArgs, ExecutorArgs, ThreadArgs, VerboseArgs};
+use crate::exit::Failure;
 use crate::limits::Limits;
 use crate::load::{self, LoadOptions};
 use crate::sampling::{LengthArgs, SamplerArgs, Settings};
@@ -24,6 +25,9 @@ pub(crate) struct SessionArgs {
     executor: ExecutorArgs,
     #[command(flatten)]
     verbose: VerboseArgs,
+    /// Print one JSON object when the reply is there: text, tokens, reason, usage, timings
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     length: LengthArgs,
     #[command(flatten)]
@@ -38,6 +42,18 @@ pub(crate) struct Opened {
     pub(crate) info: String,
     /// What this machine allows, where the footer will say so.
     pub(crate) limits: Option<Limits>,
+    /// Tokens the model was made for.
+    pub(crate) trained: usize,
+}
+
+/// The failure of one reply to a model that was made for `trained` tokens.
+pub(crate) fn failed(error: engine::Error, trained: usize) -> anyhow::Error {
+    match error {
+        engine::Error::ContextFull { wanted, capacity } => {
+            Failure::TooLong { wanted, capacity, trained }.into()
+        }
+        error => error.into(),
+    }
 }
 
 impl SessionArgs {
@@ -79,6 +95,6 @@ impl SessionArgs {
             Limits::new(program, &cache, session.chunk(), ceilings, loaded.n_threads)
         });
         let limits = limits.map(|l| l.with_rates(&loaded, &cache, loaded.rates.as_ref()));
-        Ok(Opened { session, info, limits })
+        Ok(Opened { session, info, limits, trained: loaded.config.context_length })
     }
 }

@@ -144,3 +144,78 @@ fn help_has_examples_and_goes_to_stdout() {
     }
     assert!(place.ok(&["--version"]).starts_with("rooflight "));
 }
+
+#[test]
+fn hints_are_about_the_command_typed() {
+    let place = Place::new();
+    place.write("a.txt", "no json\n");
+    for (args, code, wanted) in [
+        (&["show", "absent.gguf"][..], 3, "rooflight show MODEL.gguf"),
+        (&["bench", "absent.gguf"], 3, "rooflight bench MODEL.gguf"),
+        (&["run", "llama3:8b", "hi"], 3, "not downloaded"),
+        (&["show", "demo.gguf", "--nonsense"], 2, "see rooflight show --help"),
+        (&["logits", "demo.gguf", "--tokens", "1 2"], 2, "see rooflight logits --help"),
+        (&["run", "demo.gguf", "hi", "--lora", "x"], 2, "--lora is not supported"),
+        (&["run", "demo.gguf", "hi", "--json-schema", "{}"], 2, "grammar"),
+        (&["serve"], 2, "there is no server yet"),
+        (&["pull", "qwen"], 2, "not downloaded"),
+        (&["quantize", "a", "b"], 2, "llama-quantize"),
+        (&["demo.gguf"], 2, "rooflight run demo.gguf"),
+        (&["-m", "x", "-p", "y"], 2, "the command comes first"),
+        (&["recall", "-f", "a.txt"], 2, "expected a JSON object"),
+    ] {
+        let (found, told) = place.fails(args);
+        assert!(found == code && told.contains(wanted), "{args:?}: {found} {told}");
+        assert!(!told.contains("as a value") && !told.contains("COMMAND"), "{args:?}: {told}");
+        check_lines(&told);
+    }
+    let (_, told) = place.fails(&["show", "/dev/null"]);
+    assert!(told.matches("/dev/null").count() == 1 && !told.contains("or write"), "{told}");
+    assert_eq!(place.ok(&["help", "run"]), place.ok(&["run", "--help"]));
+    assert_eq!(place.ok(&["help"]), place.ok(&["--help"]));
+}
+
+#[test]
+fn flags_of_other_programs_do_what_they_say() {
+    let place = Place::new();
+    let base = ["complete", "demo.gguf", "the", "--temp", "0"];
+    let want = place.ok(&[&base[..], &["-n", "4"]].concat());
+    for (args, told) in [
+        (&["--max-tokens", "4"][..], ""),
+        (&["--num-predict=4", "--num-ctx", "1k"], ""),
+        (&["-n", "4", "--no-mmap", "--numa", "isolate"], "--numa has no effect"),
+        (&["-n", "4", "--jinja", "-st", "-kvu"], "-kvu has no effect"),
+    ] {
+        let output = place.run(&[&base[..], args].concat());
+        assert_eq!(text(&output.stdout), want, "{args:?}");
+        assert!(text(&output.stderr).contains(told), "{args:?}: {}", text(&output.stderr));
+        assert_eq!(text(&output.stderr).is_empty(), told.is_empty(), "{args:?}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_stdout_is_named() {
+    let place = Place::new();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_rooflight"))
+        .args(["show", "demo.gguf"])
+        .current_dir(place.path("."))
+        .stdout(full)
+        .output()
+        .unwrap();
+    let told = text(&output.stderr);
+    assert!(output.status.code() == Some(1) && told.contains("writing stdout: "), "{told}");
+}
+
+#[test]
+fn a_text_longer_than_the_model_was_made_for_is_to_be_shortened() {
+    let place = Place::new();
+    let long = "word ".repeat(3000);
+    place.write("long.txt", &long);
+    for command in ["run", "complete"] {
+        let (code, told) = place.fails(&[command, "demo.gguf", "-f", "long.txt"]);
+        assert!(code == 1 && told.contains("made for 2048 tokens"), "{told}");
+        assert!(!told.contains("-c gives"), "{told}");
+    }
+}

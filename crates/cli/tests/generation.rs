@@ -177,7 +177,10 @@ fn a_full_context_stops_the_reply_and_says_so() {
         text(&output.stderr)
     );
     let (code, told) = place.fails(&["complete", "demo.gguf", &"word ".repeat(40), "-c", "16"]);
-    assert!(code == 1 && told.contains("context is full") && told.contains("-c"), "{told}");
+    assert!(
+        code == 1 && told.contains("the context holds 16") && told.contains("-c gives"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -220,4 +223,44 @@ fn start(place: &Place, extra: &[&str]) -> std::process::Child {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary starts")
+}
+
+#[test]
+fn one_object_holds_the_reply_and_what_it_took() {
+    let place = Place::new();
+    for (command, prompt) in [("complete", "the thing"), ("run", "hello")] {
+        let base = [command, "demo.gguf", prompt, "--temp", "0", "-n", "5", "--ignore-eos"];
+        let plain = place.ok(&base);
+        let out = place.ok(&[&base[..], &["--json"]].concat());
+        let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(out.lines().count(), 1);
+        assert_eq!(json["text"].as_str().unwrap().trim_end(), plain.trim_end(), "{command}");
+        assert_eq!(
+            (json["tokens"].as_array().unwrap().len(), &json["reason"]),
+            (5, &"length".into())
+        );
+        let (usage, timings) = (&json["usage"], &json["timings"]);
+        let number = |value: &serde_json::Value, key: &str| value[key].as_f64().unwrap();
+        assert_eq!(number(usage, "completion_tokens"), 5.0);
+        assert_eq!(number(usage, "total_tokens"), number(usage, "prompt_tokens") + 5.0);
+        assert_eq!(usage["prompt_tokens_details"]["cached_tokens"], 0);
+        assert_eq!(timings["prompt_n"], usage["prompt_tokens"], "nothing was cached");
+        assert_eq!((&timings["cache_n"], &timings["predicted_n"]), (&0.into(), &5.into()));
+        for key in [
+            "prompt_ms",
+            "prompt_per_token_ms",
+            "prompt_per_second",
+            "predicted_ms",
+            "predicted_per_token_ms",
+            "predicted_per_second",
+        ] {
+            assert!(number(timings, key) > 0.0, "{key}: {timings}");
+        }
+        let decoded: Vec<String> =
+            json["tokens"].as_array().unwrap().iter().map(ToString::to_string).collect();
+        let text = place.ok(&["tokenize", "demo.gguf", "--decode", &decoded.join(" ")]);
+        assert_eq!(json["text"].as_str().unwrap(), text);
+    }
+    let (code, told) = place.fails(&["run", "demo.gguf", "--json"]);
+    assert!(code == 2 && told.contains("prompt"), "{told}");
 }

@@ -370,7 +370,7 @@ fn what_cannot_be_planned_is_one_line() {
         (vec!["qwen3-8b", "--memory", "1e400"], 2, "24GB"),
         (vec!["qwen3-8b", "--memory", "1e300T"], 2, "24GB"),
         (vec!["qwen3-8b", "--ttft", "soon"], 2, "500ms"),
-        (vec!["qwen3-8b", "-c", "0"], 2, "32k"),
+        (vec!["qwen3-8b", "-c", "17m"], 2, "32k"),
         (vec![], 2, "no model"),
     ] {
         let device = if args.contains(&"--device") { &[][..] } else { &m1[..] };

@@ -126,36 +126,40 @@ fn perplexity_is_what_the_logits_say() {
     let out = place.ok(&["perplexity", "-m", "demo.gguf", "-f", "window.txt", "-c", "32"]);
     let last = out.lines().last().unwrap();
     let value: f64 =
-        last.strip_prefix("perplexity: ").unwrap().split(" +/- ").next().unwrap().parse().unwrap();
+        last.strip_prefix("PPL = ").unwrap().split(" +/- ").next().unwrap().parse().unwrap();
     assert!((value - mean.exp()).abs() < 0.01 * value, "{last}, expected {}", mean.exp());
+    assert!(last.contains("1 windows of 32 tokens") && last.ends_with(" tokens/s"), "{last}");
+    for extra in [["--chunk", "1"], ["--chunk", "7"]] {
+        let again =
+            place.ok(&[&["perplexity", "demo.gguf", "-f", "window.txt", "-c", "32"][..], &extra]
+                .concat());
+        assert_eq!(again.lines().next(), out.lines().next(), "{extra:?}");
+    }
     let (code, told) =
         place.fails(&["perplexity", "-m", "demo.gguf", "-f", "window.txt", "-c", "512"]);
     assert!(code == 1 && told.contains("512"), "{told}");
 }
 
-const KEYS: [&str; 21] = [
-    "build_commit",
-    "cpu_info",
-    "model_filename",
-    "model_type",
-    "model_size",
-    "model_n_params",
-    "n_batch",
-    "n_ubatch",
-    "n_threads",
-    "type_k",
-    "type_v",
-    "n_prompt",
-    "n_gen",
-    "n_depth",
-    "test_time",
-    "avg_ns",
-    "stddev_ns",
-    "avg_ts",
-    "stddev_ts",
-    "samples_ns",
-    "samples_ts",
-];
+/// Keys of a row and an example of each type. Source: tools/llama-bench/README.md of llama.cpp, "Output formats".
+const LLAMA_BENCH: &str = r#"{
+    "build_commit": "", "build_number": 1, "cpu_info": "", "gpu_info": "", "backends": "", "model_filename": "",
+    "model_type": "", "model_size": 1, "model_n_params": 1, "n_batch": 1, "n_ubatch": 1, "n_threads": 1,
+    "cpu_mask": "", "cpu_strict": false, "poll": 1, "type_k": "", "type_v": "", "n_gpu_layers": 1, "n_cpu_moe": 1,
+    "split_mode": "", "main_gpu": 1, "no_kv_offload": false, "flash_attn": 1, "devices": "", "tensor_split": "",
+    "tensor_buft_overrides": "", "use_mmap": true, "use_direct_io": false, "embeddings": false, "no_op_offload": 1,
+    "no_host": false, "repack": true, "load_mode": "", "moe_cache": "", "n_gen_warmup": 1, "fit_target": 1,
+    "fit_min_ctx": 1, "n_prompt": 1, "n_gen": 1, "n_depth": 1, "test_time": "", "avg_ns": 1, "stddev_ns": 1,
+    "avg_ts": 1.5, "stddev_ts": 1.5, "samples_ns": [1], "samples_ts": [1.5]
+}"#;
+
+/// Whether a value has the type of another; a float may be whole.
+fn same_type(value: &Value, like: &Value) -> bool {
+    match (value, like) {
+        (Value::Array(values), Value::Array(like)) => values.iter().all(|v| same_type(v, &like[0])),
+        (Value::Number(value), Value::Number(like)) => like.is_f64() || value.is_i64(),
+        (value, like) => std::mem::discriminant(value) == std::mem::discriminant(like),
+    }
+}
 
 /// A place in which the rates of the demo model need not be measured.
 fn measured_place() -> Place {
@@ -172,11 +176,12 @@ fn bench_speaks_llama_bench() {
         let out = place.ok(&[&["bench", "-m", "demo.gguf", "-o", "json"], args].concat());
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
     };
+    let documented: serde_json::Map<String, Value> = serde_json::from_str(LLAMA_BENCH).unwrap();
     let rows = json(&["-p", "16", "-n", "4", "-d", "0,8", "-t", "1-2", "-r", "2"]);
     assert_eq!(rows.len(), 8);
     for row in &rows {
-        for key in KEYS.iter().chain(&["bytes_per_token"]) {
-            assert!(row.get(key).is_some(), "{key} is missing");
+        for (key, like) in &documented {
+            assert!(same_type(&row[key], like), "{key} is {}, as in {like}", row[key]);
         }
         assert_eq!(row["samples_ns"].as_array().map(Vec::len), Some(2));
         assert!(row["avg_ts"].as_f64().unwrap() > 0.0);
@@ -233,6 +238,7 @@ fn bench_speaks_llama_bench() {
     assert!(short(&["-r", "1", "--chunk", "2,4"]).contains("| chunk |"));
     let csv = short(&["-r", "1", "-o", "csv"]);
     assert!(csv.starts_with("build_commit,") && csv.lines().count() == 3, "{csv}");
+    assert!(!csv.contains("\"true\"") && !csv.contains("\"false\""), "truths are 1 and 0: {csv}");
     let lines = short(&["-r", "1", "-o", "jsonl"]);
     assert!(
         lines.lines().all(|line| serde_json::from_str::<Value>(line).is_ok())

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod chat;
+mod completion;
 mod error;
 mod format;
 mod generate;
@@ -18,6 +19,7 @@ mod session;
 mod text;
 
 pub use chat::{Conversation, ReplyOptions};
+pub use completion::{Completion, FinishReason, Timings, TokenUsage};
 pub use error::{Error, Result};
 pub use format::{ChatFormat, ModelFormat, Reasoning, Vocabulary};
 pub use generate::{Event, Generated, Request, Stats, StopReason, generate};

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{END, END_THINK, HE, THINK, Toy, ToyFormat, VOCAB, logits_over, spell};
 use engine::{
-    Error, Event, Generated, Request, Sampler, SamplerOptions, Session, StopReason, generate,
+    Completion, Error, Event, FinishReason, Generated, Request, Sampler, SamplerOptions, Session,
+    StopReason, generate,
 };
 use proptest::prelude::*;
 
@@ -285,5 +286,40 @@ proptest! {
             r.split_thoughts = split;
         });
         prop_assert_eq!(spelled.raw.as_str(), &reply.raw[..reply.kept_bytes]);
+    }
+}
+
+/// As other programs read it: what was cached is no work, and every end has a word.
+#[test]
+fn a_completion_counts_what_was_computed() {
+    let toy = Toy::new();
+    let mut session = toy.session(64, 0);
+    let complete = |session: &mut Session, request: &Request<'_>| {
+        let vocabulary = ToyFormat::default();
+        let reply = generate(session, &mut seeded(1), &vocabulary, request, &mut |_| ()).unwrap();
+        Completion::from(reply)
+    };
+    let first = complete(&mut session, &request(&GO, 4));
+    assert_eq!((first.timings.prompt_n, first.timings.cache_n), (3, 0));
+    assert_eq!(
+        (first.usage.prompt_tokens, first.usage.total_tokens()),
+        (3, 3 + first.tokens.len())
+    );
+    assert_eq!(first.timings.predicted_n, first.tokens.len());
+    let again = complete(&mut session, &request(&GO, 4));
+    assert_eq!(
+        (again.timings.prompt_n, again.timings.cache_n),
+        (1, 2),
+        "the last is always computed"
+    );
+    assert_eq!(again.usage.cached_tokens, 2);
+    for (stop, word) in [
+        (StopReason::EndOfGeneration(END), "stop"),
+        (StopReason::StopString("x".into()), "stop"),
+        (StopReason::MaxTokens, "length"),
+        (StopReason::ContextFull, "length"),
+        (StopReason::Cancelled, "cancelled"),
+    ] {
+        assert_eq!(FinishReason::from(&stop).name(), word);
     }
 }

@@ -11,11 +11,14 @@ use engine::{Conversation, Generated, ReplyOptions, Sampler};
 
 pub(crate) use terminal::Terminal;
 
+use crate::completion;
 use crate::exit::Failure;
+use crate::hints::Spot;
 use crate::interrupt::Interrupt;
 use crate::limits::Limits;
 use crate::reply::{self, ReplyPrinter};
 use crate::sampling::Settings;
+use crate::session::failed;
 use crate::ui;
 use command::Next;
 
@@ -60,6 +63,8 @@ pub(crate) struct Chat {
     pub(crate) template: Option<String>,
     /// What this machine allows, for the footer.
     pub(crate) limits: Option<Limits>,
+    /// Tokens the model was made for.
+    pub(crate) trained: usize,
 }
 
 const PROMPT: &str = ">>> ";
@@ -117,7 +122,7 @@ impl Chat {
 
     /// One reply. What is wrong with it does not end the chat; a terminal that fails does.
     fn turn(&mut self, turn: Turn, out: &mut dyn Write) -> anyhow::Result<()> {
-        match self.reply(turn, out)? {
+        match self.reply(turn, true, out)? {
             Ok(reply) => reply::tell_end(
                 &reply,
                 self.conversation.session(),
@@ -127,7 +132,7 @@ impl Chat {
             Err(error) => {
                 let error = anyhow::Error::from(error);
                 ui::error(&gguf::escape(format!("{error:#}"), 400));
-                if let Some(hint) = crate::hints::of(&error) {
+                if let Some(hint) = crate::hints::of(&error, &Spot::Chat) {
                     ui::hint(&hint);
                 }
             }
@@ -135,25 +140,35 @@ impl Chat {
         Ok(())
     }
 
-    /// Answer one message, for a run without a chat.
+    /// Answer one message, for a run without a chat; with `json` as one object.
     ///
     /// # Errors
     /// Whatever stopped the reply; [`Failure::Interrupted`] after Ctrl-C.
-    pub(crate) fn answer(mut self, message: String, out: &mut dyn Write) -> anyhow::Result<()> {
-        let reply = self.reply(Turn::Say(message), out)??;
+    pub(crate) fn answer(
+        mut self,
+        message: String,
+        json: bool,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<()> {
+        let reply = self.reply(Turn::Say(message), !json, out)?;
+        let reply = reply.map_err(|error| failed(error, self.trained))?;
         reply::tell_end(
             &reply,
             self.conversation.session(),
             self.limits.as_ref(),
             self.settings.verbose,
         );
+        if json {
+            completion::print(&reply.into(), out)?;
+        }
         if self.interrupt.end() { Err(Failure::Interrupted.into()) } else { Ok(()) }
     }
 
-    /// Generate and print. The outer error is of the terminal, the inner one of the reply.
+    /// Generate, and print as it comes if it `streams`. The outer error is of the terminal, the inner one of the reply.
     fn reply(
         &mut self,
         turn: Turn,
+        streams: bool,
         out: &mut dyn Write,
     ) -> anyhow::Result<engine::Result<Generated>> {
         let mut sampler = Sampler::new(self.settings.sampler)?;
@@ -165,7 +180,8 @@ impl Chat {
             cancel: self.interrupt.flag(),
         };
         let mut printer =
-            ReplyPrinter::new(out, self.interrupt.flag(), self.settings.show_thoughts);
+            ReplyPrinter::new(out, self.interrupt.flag(), self.settings.show_thoughts)
+                .whole(!streams);
         self.interrupt.begin();
         let mut on_event = |event: engine::Event<'_>| printer.event(event);
         let reply = match turn {

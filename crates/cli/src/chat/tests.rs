@@ -60,6 +60,7 @@ fn chat() -> Chat {
         info: "demo".into(),
         template: None,
         limits: None,
+        trained: 512,
     }
 }
 

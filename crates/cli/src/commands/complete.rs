@@ -7,12 +7,13 @@ use engine::{Request, Sampler, generate};
 use tokenizer::Tokenizer;
 
 use crate::args::{self, PromptArgs};
+use crate::completion;
 use crate::exit::Failure;
 use crate::input::{TextSource, filled};
 use crate::interrupt::Interrupt;
 use crate::load;
 use crate::reply::{ReplyPrinter, tell_end};
-use crate::session::{Opened, SessionArgs};
+use crate::session::{Opened, SessionArgs, failed};
 
 /// Continue a text, without a chat template
 #[derive(clap::Args, Debug)]
@@ -43,7 +44,7 @@ impl Complete {
         let tokens = raw(&tokenizer, &prompt)?;
         let settings = self.session.settings(gguf.metadata())?;
 
-        let Opened { mut session, limits, .. } = self.session.open(gguf)?;
+        let Opened { mut session, limits, trained, .. } = self.session.open(gguf)?;
         let mut sampler = Sampler::new(settings.sampler)?;
         let request = Request {
             prompt: &tokens,
@@ -53,14 +54,18 @@ impl Complete {
             split_thoughts: false,
             cancel: interrupt.flag(),
         };
-        let mut printer = ReplyPrinter::new(out, interrupt.flag(), false);
+        let mut printer = ReplyPrinter::new(out, interrupt.flag(), false).whole(self.session.json);
         interrupt.begin();
         let reply = generate(&mut session, &mut sampler, &tokenizer, &request, &mut |event| {
             printer.event(event)
         });
         let interrupted = interrupt.end();
         printer.finish()?;
-        tell_end(&reply?, &session, limits.as_ref(), settings.verbose);
+        let reply = reply.map_err(|error| failed(error, trained))?;
+        tell_end(&reply, &session, limits.as_ref(), settings.verbose);
+        if self.session.json {
+            completion::print(&reply.into(), out)?;
+        }
         if interrupted { Err(Failure::Interrupted.into()) } else { Ok(()) }
     }
 }

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use anyhow::Context as _;
 use engine::PerplexityOptions;
@@ -12,7 +13,7 @@ use crate::counts;
 use crate::exit::Failure;
 use crate::input::TextSource;
 use crate::load::{self, LoadOptions};
-use crate::ui;
+use crate::{ui, units};
 
 /// Measure how well a model predicts a text
 #[derive(clap::Args, Debug)]
@@ -66,6 +67,7 @@ impl Perplexity {
             PerplexityOptions { cache, bos, chunk: self.cache.chunk.or(best).unwrap_or(0) };
         let bar = ui::count_bar("windows", engine::windows(tokens.len(), self.ctx_size) as u64);
         let running = AtomicBool::new(false);
+        let start = Instant::now();
         let result = engine::perplexity(&loaded.model, options, &tokens, &running, &mut |window| {
             bar.inc(1);
             bar.set_message(format!("{:.4}", window.so_far.value));
@@ -78,7 +80,14 @@ impl Perplexity {
         });
         bar.finish_and_clear();
         let result = result?.ok_or(Failure::Interrupted)?;
-        writeln!(out, "perplexity: {:.4} +/- {:.5}", result.value, result.error)?;
+        let engine::Perplexity { value, error, tokens: scored, windows } = result;
+        let rate = units::rate(windows * self.ctx_size, start.elapsed());
+        writeln!(out, "perplexity: {value:.4} +/- {error:.5}")?;
+        writeln!(
+            out,
+            "PPL = {value:.4} +/- {error:.5}, {windows} windows of {} tokens, {scored} tokens scored, {rate:.1} tokens/s",
+            self.ctx_size
+        )?;
         Ok(())
     }
 }

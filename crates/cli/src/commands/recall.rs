@@ -150,14 +150,28 @@ fn read(path: PathBuf) -> anyhow::Result<Vec<Item>> {
     let text = TextSource::of_path(path).read()?;
     let mut items = Vec::new();
     for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty()) {
-        let item: Item = serde_json::from_str(text)
-            .map_err(|error| Failure::Usage(format!("{name} line {line}: {error}")))?;
+        let item: Item = serde_json::from_str(text).map_err(|error| {
+            Failure::Malformed(format!("{name} line {line}: {}", no_item(&error)))
+        })?;
         items.push(item);
     }
     if items.is_empty() {
-        return Err(Failure::Usage(format!("{name} has no questions")).into());
+        return Err(Failure::Malformed(format!("{name} has no questions")).into());
     }
     Ok(items)
+}
+
+/// What is wrong with a line, in other words than the parser's.
+fn no_item(error: &serde_json::Error) -> String {
+    let wanted = r#"expected a JSON object such as {"kind": "name", "messages": [{"role": "user", "content": "..."}], "answer": "..."}"#;
+    match error.classify() {
+        serde_json::error::Category::Data => {
+            let text = error.to_string();
+            let what = text.split(" at line ").next().unwrap_or_default();
+            format!("{what}; {wanted}")
+        }
+        _ => format!("{wanted}, found no JSON at column {}", error.column()),
+    }
 }
 
 fn prompt(format: &ModelFormat, item: &Item, cancel: &Arc<AtomicBool>) -> anyhow::Result<Vec<u32>> {

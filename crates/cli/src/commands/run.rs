@@ -19,7 +19,7 @@ use crate::{bundled, ui};
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  rooflight run\n  rooflight run model.gguf\n  rooflight run model.gguf 'Why is the sky blue?'\n  \
-                        git diff | rooflight run model.gguf 'Explain this change.'\n\n\
+                        git diff | rooflight run model.gguf 'Explain this change.'\n  rooflight run model.gguf -f question.txt --json | jq .text\n\n\
                         Without a prompt this is a conversation; /help in it lists its commands. Without a model the \
                         bundled demo model answers: rooflight run -p 'Tell me a story.'"
 )]
@@ -49,6 +49,10 @@ impl Run {
             None => bundled::open()?,
         };
         let message = message(prompt.prompt)?;
+        if self.session.json && message.is_none() {
+            let problem = "--json prints one reply: give a prompt";
+            return Err(Failure::Usage(problem.into()).into());
+        }
         if demo {
             ui::note(
                 "no model given: this is the bundled demo model, very small, English and Chinese; rooflight run MODEL.gguf talks to a real one",
@@ -67,13 +71,15 @@ impl Run {
             settings.max_tokens = settings.max_tokens.or(Some(bundled::REPLY_TOKENS));
         }
 
-        let Opened { session, info, limits } = self.session.open(gguf)?;
+        let json = self.session.json;
+        let Opened { session, info, limits, trained } = self.session.open(gguf)?;
         let mut conversation = Conversation::new(session, Arc::new(format));
         conversation.set_system(self.system_prompt.clone());
         let system = self.system_prompt;
-        let mut chat = Chat { conversation, settings, interrupt, system, info, template, limits };
+        let mut chat =
+            Chat { conversation, settings, interrupt, system, info, template, limits, trained };
         match message {
-            Some(message) => chat.answer(message, out),
+            Some(message) => chat.answer(message, json, out),
             None => {
                 ui::note("/help lists the commands, Ctrl-D leaves");
                 chat.run(&mut Terminal::open()?, out)

@@ -34,8 +34,10 @@ pub(super) enum Format {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Setting {
     build_commit: &'static str,
+    build_number: u32,
     cpu_info: String,
-    backend: &'static str,
+    gpu_info: &'static str,
+    backends: &'static str,
     model_filename: String,
     model_type: String,
     model_size: u64,
@@ -45,11 +47,68 @@ pub(super) struct Setting {
     n_threads: usize,
     type_k: &'static str,
     type_v: &'static str,
+    #[serde(flatten)]
+    fixed: Fixed,
     #[serde(skip)]
     weight_bytes_per_token: u64,
     #[serde(skip)]
     cache_bytes_per_position: u64,
 }
+
+/// What llama-bench can be told and Rooflight does in one way, with the keys and types that it documents.
+/// Source: tools/llama-bench/README.md of llama.cpp, "Output formats".
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Fixed {
+    cpu_mask: &'static str,
+    cpu_strict: bool,
+    poll: u32,
+    n_gpu_layers: i32,
+    n_cpu_moe: u32,
+    split_mode: &'static str,
+    main_gpu: u32,
+    no_kv_offload: bool,
+    flash_attn: i32,
+    devices: &'static str,
+    tensor_split: &'static str,
+    tensor_buft_overrides: &'static str,
+    load_mode: &'static str,
+    use_mmap: bool,
+    use_direct_io: bool,
+    embeddings: bool,
+    no_op_offload: u32,
+    no_host: bool,
+    repack: bool,
+    moe_cache: &'static str,
+    n_gen_warmup: u32,
+    fit_target: u32,
+    fit_min_ctx: u32,
+}
+
+const FIXED: Fixed = Fixed {
+    cpu_mask: "0x0",
+    cpu_strict: false,
+    poll: 50,
+    n_gpu_layers: 0,
+    n_cpu_moe: 0,
+    split_mode: "none",
+    main_gpu: 0,
+    no_kv_offload: false,
+    flash_attn: 1,
+    devices: "none",
+    tensor_split: "0.00",
+    tensor_buft_overrides: "none",
+    load_mode: "mmap",
+    use_mmap: true,
+    use_direct_io: false,
+    embeddings: false,
+    no_op_offload: 0,
+    no_host: false,
+    repack: true,
+    moe_cache: "off",
+    n_gen_warmup: 1,
+    fit_target: 0,
+    fit_min_ctx: 0,
+};
 
 impl Setting {
     /// Of a model as it is loaded.
@@ -57,8 +116,10 @@ impl Setting {
         let program = loaded.model.program();
         Self {
             build_commit: concat!("rooflight-", env!("CARGO_PKG_VERSION")),
+            build_number: 0,
             cpu_info: cpu_name(),
-            backend: "CPU",
+            gpu_info: "",
+            backends: "CPU",
             model_filename: gguf
                 .paths()
                 .first()
@@ -72,6 +133,7 @@ impl Setting {
             n_threads: loaded.n_threads,
             type_k: cache.k.name(),
             type_v: cache.v.name(),
+            fixed: FIXED,
             weight_bytes_per_token: program.weight_bytes_per_token(),
             cache_bytes_per_position: program.cache_bytes(1, &cache),
         }
@@ -291,7 +353,7 @@ fn table(rows: &[Row]) -> Table {
             Cell::new(&s.model_type),
             right(units::bytes(s.model_size)),
             right(units::count(s.model_n_params)),
-            Cell::new(s.backend),
+            Cell::new(s.backends),
             right(s.n_threads.to_string()),
         ];
         let chunk = chunks.then(|| right(s.n_ubatch.to_string()));
@@ -313,10 +375,14 @@ fn table(rows: &[Row]) -> Table {
     table
 }
 
-/// Every field in quotes, without lists of samples and explanations.
+/// Every field in quotes, truths as 1 and 0, without lists of samples and explanations.
 fn csv(rows: &[Row], out: &mut dyn Write) -> anyhow::Result<()> {
     let quoted = |value: &serde_json::Value| {
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let text = match value {
+            serde_json::Value::String(text) => text.clone(),
+            serde_json::Value::Bool(truth) => u8::from(*truth).to_string(),
+            value => value.to_string(),
+        };
         format!("\"{}\"", text.replace('"', "\"\""))
     };
     for (i, row) in rows.iter().enumerate() {

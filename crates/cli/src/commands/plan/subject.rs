@@ -37,7 +37,7 @@ impl Subject {
             let config = path.join("config.json");
             if !config.exists() {
                 let message = format!("{} is a folder without a config.json", path.display());
-                return Err(Failure::Usage(message).into());
+                return Err(Failure::Malformed(message).into());
             }
             return Subject::of_config(&config);
         }
@@ -47,6 +47,12 @@ impl Subject {
         }
         let name = name.to_string_lossy();
         if let Some(found) = Subject::published(&name) {
+            return Ok(found);
+        }
+        // a file that is not there yet may be named after its model
+        let file = has("gguf").then(|| path.file_stem().map(|stem| stem.to_string_lossy()));
+        if let Some(found) = file.flatten().and_then(|stem| Subject::published(&stem)) {
+            crate::ui::note(format_args!("no such file: planned for the published {}", found.name));
             return Ok(found);
         }
         if has("json") || has("gguf") {

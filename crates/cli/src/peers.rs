@@ -1,0 +1,280 @@
+//! Flags and commands of other programs, by name: llama.cpp, llama-bench, mlx_lm, Ollama. What they do here, or what does
+//! it: nothing of them is dropped without a word.
+//!
+//! A flag that the typed command has itself is never looked up.
+
+/// What becomes of a flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PeerFlag {
+    /// The flag of the same meaning here.
+    Named(&'static str),
+    /// These words take its place.
+    Words(&'static [&'static str]),
+    /// Left out, and why that changes nothing.
+    Ignored(&'static str),
+    /// Left out with the value that follows it.
+    IgnoredValue(&'static str),
+    /// Not here: why, or what to do instead.
+    Refused(&'static str),
+}
+
+use PeerFlag::{Ignored, IgnoredValue, Named, Refused, Words};
+
+const NO_DOWNLOAD: &str = "models are not downloaded yet: give the path of a GGUF file";
+const NO_GRAMMAR: &str = "replies cannot be constrained to a grammar yet";
+const NO_ADAPTER: &str = "adapters are not applied yet: merge them into the model first";
+const NO_DRAFT: &str = "there are no draft models yet";
+const NO_IMAGE: &str = "there are no models of images or sound yet";
+const NO_SAMPLER: &str =
+    "there is no such sampler: --temp, --top-k, --top-p, --min-p and the penalties are";
+const NO_SERVER: &str = "there is no server yet";
+const NO_STATE: &str = "caches are not kept on disk yet";
+const OWN_TEMPLATE: &str = "the model's own template is used; rooflight complete goes without one";
+const OWN_ROPE: &str = "the model's own frequencies are used";
+const CPU_ONLY: &str = "the CPU computes";
+const NO_LOCK: &str = "weights are packed once into memory of their own, which is not locked";
+const ALWAYS_PLAIN: &str = "only a terminal gets colours, and none are needed to read it";
+const OS_DECIDES: &str = "the system places threads";
+
+/// Every flag known by name.
+pub(crate) static FLAGS: &[(&str, PeerFlag)] = &[
+    ("-ngl", Named("--n-gpu-layers")),
+    ("-fa", Named("--flash-attn")),
+    ("-ctk", Named("--cache-type-k")),
+    ("-ctv", Named("--cache-type-v")),
+    ("-sys", Named("--system-prompt")),
+    ("-tb", Named("--threads-batch")),
+    ("-ub", Named("--ubatch-size")),
+    ("-pg", Named("--pg")),
+    ("-rea", Named("--reasoning")),
+    ("--max-tokens", Named("--predict")),
+    ("--max-new-tokens", Named("--predict")),
+    ("--num-predict", Named("--predict")),
+    ("--num-ctx", Named("--ctx-size")),
+    ("--n-ctx", Named("--ctx-size")),
+    ("--max-kv-size", Named("--ctx-size")),
+    ("--stop", Named("--reverse-prompt")),
+    ("--num-threads", Named("--threads")),
+    ("--system-message", Named("--system-prompt")),
+    ("--think", Words(&["--reasoning", "on"])),
+    ("--nothink", Words(&["--reasoning", "off"])),
+    ("--jinja", Ignored("templates are always rendered so")),
+    ("-st", Ignored("a prompt on the command line is answered once")),
+    ("--single-turn", Ignored("a prompt on the command line is answered once")),
+    ("-i", Ignored("without a prompt rooflight run is a conversation")),
+    ("--interactive", Ignored("without a prompt rooflight run is a conversation")),
+    ("--no-mmap", Ignored(NO_LOCK)),
+    ("--mmap", Ignored(NO_LOCK)),
+    ("--mlock", Ignored(NO_LOCK)),
+    ("-mmp", IgnoredValue(NO_LOCK)),
+    ("--color", Ignored(ALWAYS_PLAIN)),
+    ("-co", Ignored(ALWAYS_PLAIN)),
+    (
+        "-e",
+        Ignored(
+            "what is written as \\n in a prompt stays those two characters: let the shell make line breaks",
+        ),
+    ),
+    (
+        "--escape",
+        Ignored(
+            "what is written as \\n in a prompt stays those two characters: let the shell make line breaks",
+        ),
+    ),
+    ("--no-escape", Ignored("nothing is escaped")),
+    ("--log-disable", Ignored("there is no log: stderr is quiet but on a terminal or with -v")),
+    ("--no-display-prompt", Ignored("the prompt is never printed")),
+    ("--simple-io", Ignored("pipes get plain text")),
+    ("--no-perf", Ignored("times are told on a terminal or with -v")),
+    ("--perf", Ignored("times are told on a terminal or with -v")),
+    ("--no-warmup", Ignored("only rooflight bench warms up, always")),
+    ("--no-context-shift", Ignored("a full context stops the reply")),
+    ("--context-shift", Refused("in a conversation /set context-full drop-oldest does it")),
+    ("--progress", Ignored("a terminal is shown progress")),
+    ("-kvu", Ignored("there is one cache")),
+    ("--kv-unified", Ignored("there is one cache")),
+    ("-nkvo", Ignored(CPU_ONLY)),
+    ("--no-kv-offload", Ignored(CPU_ONLY)),
+    ("--nowordwrap", Ignored("only a terminal gets its lines wrapped")),
+    ("-sm", IgnoredValue(CPU_ONLY)),
+    ("--split-mode", IgnoredValue(CPU_ONLY)),
+    ("-mg", IgnoredValue(CPU_ONLY)),
+    ("--main-gpu", IgnoredValue(CPU_ONLY)),
+    ("-ts", IgnoredValue(CPU_ONLY)),
+    ("--tensor-split", IgnoredValue(CPU_ONLY)),
+    ("-dev", IgnoredValue(CPU_ONLY)),
+    ("--device", IgnoredValue(CPU_ONLY)),
+    ("-ot", IgnoredValue(CPU_ONLY)),
+    ("--override-tensor", IgnoredValue(CPU_ONLY)),
+    ("-ncmoe", IgnoredValue(CPU_ONLY)),
+    ("--n-cpu-moe", IgnoredValue(CPU_ONLY)),
+    ("-cmoe", Ignored(CPU_ONLY)),
+    ("--cpu-moe", Ignored(CPU_ONLY)),
+    ("--numa", IgnoredValue(OS_DECIDES)),
+    ("--prio", IgnoredValue(OS_DECIDES)),
+    ("--poll", IgnoredValue(OS_DECIDES)),
+    ("-C", IgnoredValue(OS_DECIDES)),
+    ("--cpu-mask", IgnoredValue(OS_DECIDES)),
+    ("--cpu-strict", IgnoredValue(OS_DECIDES)),
+    ("--delay", IgnoredValue("tests follow one another at once")),
+    ("--keepalive", IgnoredValue("nothing stays loaded after the command")),
+    ("-np", Refused("there is one conversation at a time")),
+    ("--parallel", Refused("there is one conversation at a time")),
+    ("-hf", Refused(NO_DOWNLOAD)),
+    ("-hfr", Refused(NO_DOWNLOAD)),
+    ("-hff", Refused(NO_DOWNLOAD)),
+    ("-mu", Refused(NO_DOWNLOAD)),
+    ("--hf-repo", Refused(NO_DOWNLOAD)),
+    ("--hf-file", Refused(NO_DOWNLOAD)),
+    ("--model-url", Refused(NO_DOWNLOAD)),
+    ("-md", Refused(NO_DRAFT)),
+    ("--model-draft", Refused(NO_DRAFT)),
+    ("--draft", Refused(NO_DRAFT)),
+    ("--draft-max", Refused(NO_DRAFT)),
+    ("--draft-model", Refused(NO_DRAFT)),
+    ("-mm", Refused(NO_IMAGE)),
+    ("--mmproj", Refused(NO_IMAGE)),
+    ("--image", Refused(NO_IMAGE)),
+    ("--audio", Refused(NO_IMAGE)),
+    ("-cnv", Refused("`rooflight run MODEL` without a prompt is a conversation")),
+    ("--conversation", Refused("`rooflight run MODEL` without a prompt is a conversation")),
+    ("-no-cnv", Refused("`rooflight complete` continues a text without a chat template")),
+    ("--no-conversation", Refused("`rooflight complete` continues a text without a chat template")),
+    ("--grammar", Refused(NO_GRAMMAR)),
+    ("--grammar-file", Refused(NO_GRAMMAR)),
+    ("-j", Refused(NO_GRAMMAR)),
+    ("--json-schema", Refused(NO_GRAMMAR)),
+    ("--format", Refused(NO_GRAMMAR)),
+    ("--lora", Refused(NO_ADAPTER)),
+    ("--lora-scaled", Refused(NO_ADAPTER)),
+    ("--adapter-path", Refused(NO_ADAPTER)),
+    ("--control-vector", Refused(NO_ADAPTER)),
+    ("--chat-template", Refused(OWN_TEMPLATE)),
+    ("--chat-template-file", Refused(OWN_TEMPLATE)),
+    ("--chat-template-kwargs", Refused(OWN_TEMPLATE)),
+    (
+        "--samplers",
+        Refused("the order of samplers is fixed: penalties, top-k, top-p, min-p, temperature"),
+    ),
+    (
+        "--sampling-seq",
+        Refused("the order of samplers is fixed: penalties, top-k, top-p, min-p, temperature"),
+    ),
+    ("--mirostat", Refused(NO_SAMPLER)),
+    ("--typical", Refused(NO_SAMPLER)),
+    ("--xtc-probability", Refused(NO_SAMPLER)),
+    ("--xtc-threshold", Refused(NO_SAMPLER)),
+    ("--dry-multiplier", Refused(NO_SAMPLER)),
+    ("--top-nsigma", Refused(NO_SAMPLER)),
+    ("--dynatemp-range", Refused(NO_SAMPLER)),
+    ("--logit-bias", Refused("tokens cannot be favoured one by one yet")),
+    ("-l", Refused("tokens cannot be favoured one by one yet")),
+    ("--prompt-cache", Refused(NO_STATE)),
+    ("--slot-save-path", Refused(NO_STATE)),
+    ("--rope-scaling", Refused(OWN_ROPE)),
+    ("--rope-freq-base", Refused(OWN_ROPE)),
+    ("--rope-freq-scale", Refused(OWN_ROPE)),
+    ("--override-kv", Refused("metadata is used as it stands in the file")),
+    (
+        "--keep",
+        Refused(
+            "a full context stops the reply; /set context-full drop-oldest keeps the system message",
+        ),
+    ),
+    ("--host", Refused(NO_SERVER)),
+    ("--port", Refused(NO_SERVER)),
+    ("--api-key", Refused(NO_SERVER)),
+    ("-oe", Refused("results go to stdout, in one format")),
+    ("-rpc", Refused("one machine computes")),
+    ("--rpc", Refused("one machine computes")),
+];
+
+/// What becomes of a flag of another program.
+pub(crate) fn flag(name: &str) -> Option<PeerFlag> {
+    FLAGS.iter().find(|(known, _)| *known == name).map(|(_, becomes)| *becomes)
+}
+
+/// Commands of other programs, with what to do here.
+static COMMANDS: &[(&[&str], &str)] = &[
+    (
+        &["serve", "server", "start", "api"],
+        "there is no server yet; rooflight run MODEL.gguf talks in the terminal",
+    ),
+    (
+        &["pull", "get", "download", "push", "search", "login"],
+        "models are not downloaded yet: get a GGUF file, from huggingface.co for one, and give its path to rooflight run",
+    ),
+    (
+        &["list", "ls", "rm", "cp", "tags"],
+        "models are files where you keep them: ls *.gguf lists, rooflight show MODEL.gguf tells what is in one, rooflight plan --list which are published",
+    ),
+    (
+        &["ps", "stop", "unload", "status"],
+        "nothing stays loaded: a model is there as long as its command runs",
+    ),
+    (
+        &["chat", "talk", "cli", "interactive"],
+        "rooflight run MODEL.gguf is a conversation; without a model the bundled demo answers",
+    ),
+    (
+        &["generate", "completion", "infer"],
+        "rooflight run MODEL.gguf 'PROMPT' answers, rooflight complete MODEL.gguf 'TEXT' continues a text",
+    ),
+    (
+        &["quantize", "convert", "create", "imatrix", "quant"],
+        "models are not converted or quantized yet: llama.cpp's llama-quantize does that, and its files run here",
+    ),
+    (&["embed", "embedding", "embeddings"], "embeddings are not here yet"),
+    (&["info", "inspect"], "rooflight show MODEL.gguf tells what is in a file"),
+    (
+        &["doctor", "tune", "benchmark"],
+        "rooflight machine measures this machine, rooflight bench MODEL.gguf a model on it",
+    ),
+    (&["batch", "batched-bench"], "many prompts at once are not here yet"),
+];
+
+/// What to do in place of another program's command.
+pub(crate) fn command(name: &str) -> Option<&'static str> {
+    let name = name.strip_prefix("llama-").unwrap_or(name);
+    COMMANDS.iter().find(|(names, _)| names.contains(&name)).map(|(_, what)| *what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flag_is_named_once_and_goes_somewhere() {
+        let run = crate::commands::command();
+        let flags: Vec<&clap::Arg> =
+            run.get_subcommands().flat_map(clap::Command::get_arguments).collect();
+        let exists = |long: &str| {
+            let long = long.trim_start_matches("--");
+            flags.iter().any(|arg| {
+                arg.get_long() == Some(long)
+                    || arg.get_all_aliases().unwrap_or_default().contains(&long)
+            })
+        };
+        for (i, (name, becomes)) in FLAGS.iter().enumerate() {
+            assert!(name.starts_with('-'), "{name}");
+            assert!(FLAGS[..i].iter().all(|(other, _)| other != name), "{name} twice");
+            match becomes {
+                Named(long) => assert!(exists(long), "{name} becomes {long}, which no command has"),
+                Words(words) => assert!(exists(words[0]), "{name}"),
+                Ignored(why) | IgnoredValue(why) | Refused(why) => {
+                    assert!(!why.is_empty(), "{name}")
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_command_of_ours_is_called_foreign() {
+        let root = crate::commands::command();
+        for ours in root.get_subcommands() {
+            assert_eq!(command(ours.get_name()), None, "{}", ours.get_name());
+        }
+        assert!(command("llama-quantize").is_some() && command("serve").is_some());
+        assert_eq!(command("frobnicate"), None);
+    }
+}

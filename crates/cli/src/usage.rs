@@ -1,0 +1,149 @@
+//! clap's errors in our words: one line of what is wrong and one of what to do, about the command that was typed.
+
+use std::path::Path;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use crate::peers;
+
+/// What to print for a command line that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UsageError {
+    /// What is wrong.
+    pub(crate) message: String,
+    /// What to do.
+    pub(crate) hint: String,
+}
+
+/// What clap's error says; `None` for what is to be printed as clap does: help and version.
+///
+/// `command`: the first word after the program's name, whether it is a command or not.
+pub(crate) fn of(
+    error: &clap::Error,
+    command: Option<&str>,
+    root: &clap::Command,
+) -> Option<UsageError> {
+    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return None;
+    }
+    let known = command.and_then(|name| root.find_subcommand(name));
+    let help = known.map_or_else(
+        || "rooflight --help lists the commands".to_owned(),
+        |known| format!("see rooflight {} --help", known.get_name()),
+    );
+    let context = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let (message, hint) = match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            let name = context(ContextKind::InvalidSubcommand).or(command).unwrap_or_default();
+            return Some(no_command(name, error));
+        }
+        ErrorKind::UnknownArgument => {
+            let argument = context(ContextKind::InvalidArg).unwrap_or_default();
+            if known.is_none() {
+                return Some(UsageError {
+                    message: format!("unexpected argument `{}`", shown(argument)),
+                    hint: "the command comes first: rooflight run -m MODEL.gguf -p 'PROMPT'".into(),
+                });
+            }
+            let flag = argument.split(['=', ' ']).next().unwrap_or(argument);
+            let near = context(ContextKind::SuggestedArg).filter(|near| visible(known, near));
+            let message = format!("unexpected argument `{}`", shown(flag));
+            let hint =
+                near.map_or_else(|| help.clone(), |near| format!("did you mean {near}? {help}"));
+            (message, hint)
+        }
+        _ => (first_paragraph(&error.to_string()), help),
+    };
+    Some(UsageError { message, hint })
+}
+
+/// A first word that is no command: a file, another program's command, or a slip.
+fn no_command(name: &str, error: &clap::Error) -> UsageError {
+    let message = format!("there is no command `{}`", shown(name));
+    let path = Path::new(name);
+    let model = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"));
+    let near = match error.get(ContextKind::SuggestedSubcommand) {
+        // the likeliest comes last
+        Some(ContextValue::Strings(all)) => all.last().cloned(),
+        Some(ContextValue::String(one)) => Some(one.clone()),
+        _ => None,
+    };
+    let hint = if let Some(what) = peers::command(name) {
+        what.to_owned()
+    } else if model || path.is_file() {
+        format!("the command comes first: rooflight run {}", shown(name))
+    } else if let Some(near) = near {
+        format!("did you mean {near}? rooflight --help lists the commands")
+    } else if name.contains(char::is_whitespace) {
+        "rooflight run -p 'PROMPT' asks the bundled demo, rooflight run MODEL.gguf 'PROMPT' a model"
+            .into()
+    } else {
+        "rooflight --help lists the commands".into()
+    };
+    UsageError { message, hint }
+}
+
+/// Whether help shows this flag: hidden ones are no advice.
+fn visible(command: Option<&clap::Command>, flag: &str) -> bool {
+    let long = flag.trim_start_matches("--").split([' ', '=']).next();
+    let mut args = command.into_iter().flat_map(clap::Command::get_arguments);
+    args.any(|arg| arg.get_long() == long && !arg.is_hide_set())
+}
+
+/// What clap says before usage and tips, as one line.
+fn first_paragraph(text: &str) -> String {
+    let lines = text.lines().take_while(|line| !line.trim().is_empty());
+    let text = lines.map(str::trim).collect::<Vec<_>>().join(" ");
+    text.strip_prefix("error: ").unwrap_or(&text).to_owned()
+}
+
+fn shown(text: &str) -> String {
+    gguf::escape(text, 80)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(line: &str) -> UsageError {
+        let root = crate::commands::command();
+        let args: Vec<_> = line.split(' ').collect();
+        let error = root.clone().try_get_matches_from(&args).unwrap_err();
+        of(&error, args.get(1).copied(), &root).unwrap()
+    }
+
+    #[test]
+    fn hints_are_about_the_command_typed() {
+        for (line, message, hint) in [
+            (
+                "rooflight show x --nonsense",
+                "unexpected argument `--nonsense`",
+                "see rooflight show --help",
+            ),
+            ("rooflight run x --top-q 3", "unexpected argument `--top-q`", "did you mean --top"),
+            ("rooflight run x --ml 3", "unexpected argument `--ml`", "rooflight run --help"),
+            (
+                "rooflight bench x -r zero",
+                "invalid value 'zero' for '--repetitions <N>': expected a number",
+                "rooflight bench --help",
+            ),
+            ("rooflight serve", "there is no command `serve`", "no server yet"),
+            (
+                "rooflight model.gguf",
+                "there is no command `model.gguf`",
+                "rooflight run model.gguf",
+            ),
+            ("rooflight -m x", "unexpected argument `-m`", "the command comes first"),
+            ("rooflight tokenise x", "there is no command `tokenise`", "did you mean tokenize?"),
+            ("rooflight frobnicate", "there is no command `frobnicate`", "--help lists"),
+        ] {
+            let told = told(line);
+            assert!(told.message.starts_with(message), "{line}: {told:?}");
+            assert!(told.hint.contains(hint), "{line}: {told:?}");
+            assert!(!told.hint.contains("as a value"), "{told:?}");
+        }
+    }
+}

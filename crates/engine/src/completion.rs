@@ -1,0 +1,112 @@
+//! A finished reply as other programs read it. What prints it, a command line, a batch or a server, names its fields as
+//! they are named here.
+
+use std::time::Duration;
+
+use crate::{Generated, StopReason};
+
+/// A reply with why it ended, what it cost and how long it took.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Completion {
+    /// The reply as shown: without thoughts.
+    pub text: String,
+    /// The tokens chosen, thoughts included, without the one that ended the reply.
+    pub tokens: Vec<u32>,
+    /// Why it ended.
+    pub reason: FinishReason,
+    /// Tokens read and written.
+    pub usage: TokenUsage,
+    /// Counts and times of its parts.
+    pub timings: Timings,
+}
+
+/// Why a reply ended, in the words of OpenAI's API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FinishReason {
+    /// By itself, or at a stop text.
+    Stop,
+    /// At the length asked for, or at the end of the context.
+    Length,
+    /// Somebody asked to stop.
+    Cancelled,
+}
+
+impl FinishReason {
+    /// `stop`, `length` or `cancelled`.
+    pub fn name(self) -> &'static str {
+        match self {
+            FinishReason::Stop => "stop",
+            FinishReason::Length => "length",
+            FinishReason::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl From<&StopReason> for FinishReason {
+    fn from(stop: &StopReason) -> FinishReason {
+        match stop {
+            StopReason::EndOfGeneration(_) | StopReason::StopString(_) => FinishReason::Stop,
+            StopReason::MaxTokens | StopReason::ContextFull => FinishReason::Length,
+            StopReason::Cancelled => FinishReason::Cancelled,
+        }
+    }
+}
+
+/// Tokens of one reply, as OpenAI's API counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenUsage {
+    /// Tokens of the prompt.
+    pub prompt_tokens: usize,
+    /// Of these, taken from the cache.
+    pub cached_tokens: usize,
+    /// Tokens of the reply.
+    pub completion_tokens: usize,
+}
+
+impl TokenUsage {
+    /// Prompt and reply.
+    pub fn total_tokens(&self) -> usize {
+        self.prompt_tokens + self.completion_tokens
+    }
+}
+
+/// Counts and times of one reply, named as llama.cpp's server names them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Timings {
+    /// Prompt tokens taken from the cache.
+    pub cache_n: usize,
+    /// Prompt tokens computed.
+    pub prompt_n: usize,
+    /// Time to compute them.
+    pub prompt: Duration,
+    /// Prompt tokens computed per second; 0 if none were.
+    pub prompt_per_second: f64,
+    /// Tokens of the reply.
+    pub predicted_n: usize,
+    /// From the end of the prompt to the last token.
+    pub predicted: Duration,
+    /// Tokens per second after the first; 0 if there were none.
+    pub predicted_per_second: f64,
+}
+
+impl From<Generated> for Completion {
+    fn from(reply: Generated) -> Completion {
+        let Generated { tokens, text, stop, stats, .. } = reply;
+        let usage = TokenUsage {
+            prompt_tokens: stats.prompt_tokens,
+            cached_tokens: stats.cached_tokens,
+            completion_tokens: tokens.len(),
+        };
+        let first = stats.first_token.map_or(Duration::ZERO, |at| at.saturating_sub(stats.prefill));
+        let timings = Timings {
+            cache_n: stats.cached_tokens,
+            prompt_n: stats.computed_tokens,
+            prompt: stats.prefill,
+            prompt_per_second: stats.prefill_rate(),
+            predicted_n: tokens.len(),
+            predicted: first + stats.steps.iter().sum::<Duration>(),
+            predicted_per_second: stats.step_rate(),
+        };
+        Completion { text, tokens, reason: FinishReason::from(&stop), usage, timings }
+    }
+}
