@@ -1,7 +1,6 @@
 //! The fuzzer's seed files and mutations of them, run without the fuzzer.
 
-use std::path::PathBuf;
-
+use testing::{Dice, mutations, seeds};
 use tokenizer::Offered;
 
 use crate::harness::{template_render, vocabulary_encode};
@@ -9,52 +8,26 @@ use crate::harness::{template_render, vocabulary_encode};
 /// Mutations of each seed; `ROOFLIGHT_MUTATIONS=100000` tries more.
 const MUTATIONS: u64 = 60;
 
-fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
-    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
-    let mut seeds: Vec<_> = std::fs::read_dir(&dir)
-        .unwrap()
-        .map(|entry| {
-            let entry = entry.unwrap();
-            (entry.file_name().to_string_lossy().into_owned(), std::fs::read(entry.path()).unwrap())
-        })
-        .collect();
-    seeds.sort();
-    assert!(seeds.len() > 5, "{}", dir.display());
-    seeds
-}
-
-/// Numbers that look random and are the same each time.
-struct Noise(u64);
-
-impl Noise {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % n.max(1) as u64) as usize
-    }
-
-    fn place(&mut self, data: &[u8]) -> usize {
-        self.below(data.len() + 1)
-    }
+fn place(noise: &mut Dice, data: &[u8]) -> usize {
+    noise.below(data.len() + 1)
 }
 
 /// Cuts, copies, and puts in words and pieces of other seeds, a few times over.
-fn mutate(noise: &mut Noise, seed: &[u8], other: &[u8], words: &[String]) -> Vec<u8> {
+fn mutate(noise: &mut Dice, seed: &[u8], other: &[u8], words: &[String]) -> Vec<u8> {
     let mut data = seed.to_vec();
     for _ in 0..1 + noise.below(3) {
-        let (a, b) = (noise.place(&data), noise.place(&data));
+        let (a, b) = (place(noise, &data), place(noise, &data));
         let (from, to) = (a.min(b), a.max(b).min(a.min(b) + 40));
         match noise.below(6) {
             0 => drop(data.drain(from..to)),
             1 => {
                 let copy = data[from..to].to_vec();
-                let at = noise.place(&data);
+                let at = place(noise, &data);
                 data.splice(at..at, copy);
             }
             2 if from < data.len() => data[from] = noise.below(256) as u8,
             3 => {
-                let (a, b) = (noise.place(other), noise.place(other));
+                let (a, b) = (place(noise, other), place(noise, other));
                 data.splice(from..from, other[a.min(b)..a.max(b)].iter().copied());
             }
             _ => {
@@ -70,21 +43,17 @@ fn mutate(noise: &mut Noise, seed: &[u8], other: &[u8], words: &[String]) -> Vec
 fn run(
     target: &str,
     words: &[String],
-    begin: impl Fn(&mut Noise) -> String,
+    begin: impl Fn(&mut Dice) -> String,
     try_one: fn(&[u8]) -> bool,
 ) -> (u64, u64) {
     let seeds = seeds(target);
-    let mutations = match std::env::var("ROOFLIGHT_MUTATIONS") {
-        Ok(n) => n.parse().expect("ROOFLIGHT_MUTATIONS: a number"),
-        Err(_) => MUTATIONS,
-    };
-    let mut noise = Noise(0x9E37_79B9_7F4A_7C15);
+    let mut noise = Dice::new(1);
     let (mut tried, mut through) = (0, 0);
     for (name, seed) in &seeds {
         // The name says whether it is refused.
         assert_eq!(try_one(seed), !name.starts_with("refused-"), "{name}");
         tried += 1;
-        for _ in 0..mutations {
+        for _ in 0..mutations(MUTATIONS) {
             let other = &seeds[noise.below(seeds.len())].1;
             let data = match noise.below(2) {
                 0 => mutate(&mut noise, seed, other, words),
@@ -105,7 +74,7 @@ fn run(
 }
 
 /// An expression that compiles, with what is offered; most have operands of the wrong kind somewhere, so it is shallow.
-fn expression(noise: &mut Noise, offered: &Offered, depth: usize) -> String {
+fn expression(noise: &mut Dice, offered: &Offered, depth: usize) -> String {
     const ATOMS: &[&str] = &[
         "messages",
         "messages[0]",
@@ -140,11 +109,11 @@ fn expression(noise: &mut Noise, offered: &Offered, depth: usize) -> String {
         "+", "-", "*", "/", "//", "%", "**", "~", "==", "!=", "<", "<=", ">", ">=", "in", "not in",
         "and", "or",
     ];
-    let pick = |noise: &mut Noise, of: &[&'static str]| of[noise.below(of.len())];
+    let pick = |noise: &mut Dice, of: &[&'static str]| of[noise.below(of.len())];
     if depth == 0 {
         return pick(noise, ATOMS).to_owned();
     }
-    let inner = |noise: &mut Noise| expression(noise, offered, depth - 1);
+    let inner = |noise: &mut Dice| expression(noise, offered, depth - 1);
     let a = inner(noise);
     let arguments = match noise.below(3) {
         0 => String::new(),
@@ -263,7 +232,7 @@ fn templates_of_the_corpus() {
         words.extend(methods.iter().map(|name| format!(".{name}(")));
     }
     words.extend(SIGNS.iter().copied().map(String::from));
-    let begin = |noise: &mut Noise| {
+    let begin = |noise: &mut Dice| {
         let depth = 1 + noise.below(3);
         let e = expression(noise, &offered, depth);
         match noise.below(4) {

@@ -9,6 +9,8 @@ mod fit;
 mod hf;
 mod json;
 mod list;
+#[cfg(test)]
+mod strangers;
 mod subject;
 mod target;
 mod text;
