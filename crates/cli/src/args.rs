@@ -3,10 +3,10 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use executors::{ExecutorKind, ExecutorOptions, MlaChoice};
 use program::{CacheOptions, CacheType};
 
 use crate::counts::{self, ThreadCount};
-use crate::executors::{ExecutorKind, ExecutorOptions};
 use crate::exit::Failure;
 use crate::input::TextSource;
 
@@ -122,7 +122,7 @@ pub(crate) struct ExecutorArgs {
     pub(crate) isa: IsaArgs,
     /// How DeepSeek's latent attention is computed: auto, expanded, compressed, absorbed, elided [default: auto]
     #[arg(long, value_name = "FORM", value_parser = mla)]
-    pub(crate) mla: Option<cpu::MlaChoice>,
+    pub(crate) mla: Option<MlaChoice>,
     #[command(flatten)]
     pub(crate) peers: PeerArgs,
 }
@@ -188,9 +188,9 @@ pub(crate) fn isa(name: &str) -> Result<kernels::Isa, String> {
 }
 
 /// How latent attention is computed, by name.
-fn mla(name: &str) -> Result<cpu::MlaChoice, String> {
-    let names = || cpu::MlaChoice::all().map(cpu::MlaChoice::name).collect::<Vec<_>>().join(", ");
-    cpu::MlaChoice::parse(name).ok_or_else(|| format!("expected one of {}", names()))
+fn mla(name: &str) -> Result<MlaChoice, String> {
+    let names = || MlaChoice::all().map(MlaChoice::name).collect::<Vec<_>>().join(", ");
+    MlaChoice::parse(name).ok_or_else(|| format!("expected one of {}", names()))
 }
 
 /// How many threads compute.

@@ -1,6 +1,6 @@
 //! The binary `rooflight`: commands, terminals, environment variables, JSON. No other crate knows those.
 //!
-//! `commands/` has one file per command; `executors.rs` is the only place that names concrete executors.
+//! `commands/` has one file per command.
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,6 @@ mod commands;
 mod completion;
 mod counts;
 mod curve;
-mod executors;
 mod exit;
 mod hints;
 mod input;
@@ -86,17 +85,17 @@ fn report(error: &anyhow::Error, spot: &Spot) -> u8 {
 struct Stdout(io::Stdout);
 
 impl Stdout {
-    fn told(error: io::Error) -> io::Error {
+    fn told(error: &io::Error) -> io::Error {
         io::Error::new(error.kind(), format!("writing stdout: {error}"))
     }
 }
 
 impl Write for Stdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes).map_err(Stdout::told)
+        self.0.write(bytes).map_err(|error| Stdout::told(&error))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush().map_err(Stdout::told)
+        self.0.flush().map_err(|error| Stdout::told(&error))
     }
 }

@@ -121,7 +121,7 @@ pub(crate) fn check_fit(
 #[cfg(test)]
 mod tests {
     use conformance::{tiny_config, tiny_model};
-    use cpu::{Cpu, Options};
+    use executors::ExecutorOptions;
     use program::CacheType;
 
     use super::*;
@@ -129,7 +129,7 @@ mod tests {
     /// Of a model whose cache takes 1024 bytes a position.
     fn advice(available: u64, trained: usize) -> Option<String> {
         let program = tiny_model(&tiny_config("qwen2", 256, true), quant::GgmlType::Q8_0);
-        let cpu = Cpu::new(&Options { threads: Some(1), ..Options::default() });
+        let cpu = ExecutorOptions { threads: Some(1), ..Default::default() }.cpu();
         let cache = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: 1 << 20 };
         match check_fit(&cpu, &program, &cache, 64, Room { available: Some(available), trained }) {
             Ok(needs) => {

@@ -43,9 +43,10 @@ const WRITERS: &[&[&str]] = &[
 ];
 
 fn names(place: &Place) -> Vec<String> {
-    let entries = std::fs::read_dir(place.path(".")).unwrap();
+    let entries = std::fs::read_dir(place.path(".")).expect("the folder is there");
+    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("an entry").file_name();
     let mut names: Vec<String> =
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        entries.map(|entry| name(entry).into_string().expect("names are UTF-8")).collect();
     names.sort();
     names
 }

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use conformance::{MemoryWeights, Random, tiny_config, tiny_model};
-use cpu::{Cpu, Options};
 use engine::{Fed, Sampler, SamplerOptions, Session};
-use program::{CacheOptions, CacheType, Executor, Model};
+use executors::ExecutorOptions;
+use program::{CacheOptions, CacheType, Model};
 use quant::GgmlType;
 
 fn model(threads: usize) -> Arc<dyn Model> {
     let program = tiny_model(&tiny_config("qwen2", 64, true), GgmlType::Q8_0);
     let weights = MemoryWeights::random(&program, 5);
-    let cpu = Cpu::new(&Options { threads: Some(threads), ..Options::default() });
+    let cpu = ExecutorOptions { threads: Some(threads), ..Default::default() }.start();
     Arc::from(cpu.load(program, &weights, &mut |_| ()).expect("it loads"))
 }
 

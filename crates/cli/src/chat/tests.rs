@@ -5,8 +5,8 @@ use engine::{SamplerOptions, Session};
 use program::{CacheOptions, CacheType};
 
 use super::*;
-use crate::executors::{ExecutorKind, ExecutorOptions};
 use crate::sampling::LengthArgs;
+use executors::{ExecutorKind, ExecutorOptions};
 
 /// Lines given in advance.
 #[derive(Default)]

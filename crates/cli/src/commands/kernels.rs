@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use comfy_table::{Table, presets};
-use cpu::Cpu;
+use executors::ExecutorOptions;
 use kernels::attention::{ATTEND, MERGE};
 use kernels::latent::LATENT_ATTEND;
 use kernels::linear::{QUANTIZE_Q8, linear, linear_kernels};
@@ -66,15 +66,14 @@ struct Row {
     kernel: &'static str,
     isa: &'static str,
     level: &'static str,
-    /// See [`cpu::Cpu::stream_rows`].
+    /// See [`executors::Cpu::stream_rows`].
     stream_rows: Option<usize>,
     why: String,
 }
 
 /// One row per op, and for the linear op one per weight type.
 fn rows(isa: Isa, cpu: Isa) -> Vec<Row> {
-    let executor =
-        Cpu::new(&cpu::Options { threads: Some(1), isa: Some(isa), ..Default::default() });
+    let executor = ExecutorOptions { threads: Some(1), isa: Some(isa), ..Default::default() }.cpu();
     let mut rows = vec![
         slot(&RMS_NORM, isa, cpu),
         slot(&QUANTIZE_Q8, isa, cpu),

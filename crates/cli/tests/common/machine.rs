@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
 use planner::{Executed, WantedRates};
-use program::{CacheType, Executor as _, MlaDims, Program};
+use program::{CacheType, MlaDims, Program};
 use serde_json::{Value, json};
 
 /// The content of `.cache/rooflight/machine.json` with ceilings, and all rates that the model in `gguf` needs, for this
@@ -40,7 +40,7 @@ fn name(threads: usize) -> String {
     let cpu = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let cpu = cpu.map_or(std::env::consts::ARCH, |(_, name)| name.trim());
     let executor =
-        cpu::Cpu::new(&cpu::Options { threads: Some(threads), ..cpu::Options::default() });
+        executors::ExecutorOptions { threads: Some(threads), ..Default::default() }.start();
     format!("{cpu}, {}", executor.describe())
 }
 

@@ -502,7 +502,7 @@ mod tests {
                 quant::GgmlType::F32,
             );
             let weights = conformance::MemoryWeights::random(&program, 1);
-            let cpu = cpu::Cpu::new(&cpu::Options { threads: Some(1), ..cpu::Options::default() });
+            let cpu = executors::ExecutorOptions { threads: Some(1), ..Default::default() }.cpu();
             let model = cpu.load(std::sync::Arc::clone(&program), &weights, &mut |_| ()).unwrap();
             let cache = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: 8 };
             let session = model.open(&cache).unwrap();

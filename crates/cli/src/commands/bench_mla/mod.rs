@@ -14,10 +14,10 @@ use quant::GgmlType;
 
 use crate::args::{self, IsaArgs, ThreadArgs};
 use crate::counts;
-use crate::executors::ExecutorOptions;
 use crate::output::OutputArgs;
 use crate::{ceilings, load, memory, picture, ui};
 use cell::{Cell, Least, Load, Row, Shape};
+use executors::ExecutorOptions;
 use report::Report;
 
 /// Measure each form of latent attention, beside what the machine allows it

@@ -9,10 +9,10 @@ use program::{Ceilings, Executor};
 
 use super::values::{self, Amount};
 use crate::args::{IsaArgs, ThreadArgs};
-use crate::executors::ExecutorOptions;
 use crate::exit::Failure;
 use crate::predictions::{ErrorBar, ModelKey, RememberedModel, RunPhase};
 use crate::{ceilings, load, memory, ui};
+use executors::ExecutorOptions;
 
 /// Which machine, and in which units its figures are read.
 #[derive(clap::Args, Clone, Debug)]

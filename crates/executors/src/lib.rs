@@ -1,12 +1,14 @@
-//! The executors this binary is linked with: the only place that names them.
+//! The executors that the binaries are linked with: the only crate that names them.
 
-use cpu::{Cpu, MlaChoice};
+#![forbid(unsafe_code)]
+
+pub use cpu::{Cpu, MlaChoice};
 use kernels::Isa;
 use program::Executor;
 
 /// What can run a model.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum ExecutorKind {
+pub enum ExecutorKind {
     /// This machine's processor.
     #[default]
     Cpu,
@@ -16,20 +18,20 @@ pub(crate) enum ExecutorKind {
 
 /// What the user chose.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ExecutorOptions {
+pub struct ExecutorOptions {
     /// Which one.
-    pub(crate) kind: ExecutorKind,
+    pub kind: ExecutorKind,
     /// Threads; `None` for the machine's physical cores.
-    pub(crate) threads: Option<usize>,
+    pub threads: Option<usize>,
     /// Instruction set to use at most; `None` for all this CPU has.
-    pub(crate) isa: Option<Isa>,
+    pub isa: Option<Isa>,
     /// How latent attention is computed.
-    pub(crate) mla: MlaChoice,
+    pub mla: MlaChoice,
 }
 
 impl ExecutorOptions {
     /// Threads that will compute.
-    pub(crate) fn n_threads(&self) -> usize {
+    pub fn n_threads(&self) -> usize {
         match self.kind {
             ExecutorKind::Cpu => self.threads.unwrap_or_else(cpu::default_threads),
             ExecutorKind::Interpreter => 1,
@@ -37,7 +39,7 @@ impl ExecutorOptions {
     }
 
     /// The executor itself.
-    pub(crate) fn start(&self) -> Box<dyn Executor> {
+    pub fn start(&self) -> Box<dyn Executor> {
         match self.kind {
             ExecutorKind::Cpu => Box::new(self.cpu()),
             ExecutorKind::Interpreter => Box::new(program::interpreter::Interpreter),
@@ -45,7 +47,7 @@ impl ExecutorOptions {
     }
 
     /// The processor, whatever was chosen: for measurements of what only it has.
-    pub(crate) fn cpu(&self) -> Cpu {
+    pub fn cpu(&self) -> Cpu {
         let ExecutorOptions { threads, isa, mla, .. } = *self;
         Cpu::new(&cpu::Options { threads, isa, mla })
     }
