@@ -128,7 +128,7 @@ fn of_engine(error: &engine::Error, spot: &Spot) -> Option<String> {
 
 fn of_full(spot: &Spot) -> String {
     match spot {
-        Spot::Chat => "/clear starts over".into(),
+        Spot::Chat => crate::chat::WAYS_OUT.into(),
         _ => "give the context more room with -c, or shorten the text".into(),
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::chat::TerminalMode;
 use crate::exit::code;
 
 /// What the signal handler and the main thread share.
@@ -10,6 +11,8 @@ use crate::exit::code;
 pub(crate) struct Interrupt {
     replying: Arc<AtomicBool>,
     cancelled: Arc<AtomicBool>,
+    /// What to put right before the program ends.
+    terminal: TerminalMode,
 }
 
 impl Interrupt {
@@ -19,6 +22,7 @@ impl Interrupt {
         let shared = interrupt.clone();
         let installed = ctrlc::set_handler(move || {
             if !shared.stop_reply() {
+                shared.terminal.restore();
                 std::process::exit(code::INTERRUPTED.into());
             }
         });
@@ -43,6 +47,11 @@ impl Interrupt {
     pub(crate) fn end(&self) -> bool {
         self.replying.store(false, Ordering::SeqCst);
         self.cancelled.load(Ordering::SeqCst)
+    }
+
+    /// The terminal's settings, put right before Ctrl-C ends the program.
+    pub(crate) fn terminal(&self) -> &TerminalMode {
+        &self.terminal
     }
 
     /// Raised by Ctrl-C during a reply.

@@ -32,6 +32,7 @@ mod session;
 mod ui;
 mod units;
 mod usage;
+mod wrap;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

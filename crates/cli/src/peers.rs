@@ -95,7 +95,6 @@ pub(crate) static FLAGS: &[(&str, PeerFlag)] = &[
     ("--kv-unified", Ignored("there is one cache")),
     ("-nkvo", Ignored(CPU_ONLY)),
     ("--no-kv-offload", Ignored(CPU_ONLY)),
-    ("--nowordwrap", Ignored("only a terminal gets its lines wrapped")),
     ("-sm", IgnoredValue(CPU_ONLY)),
     ("--split-mode", IgnoredValue(CPU_ONLY)),
     ("-mg", IgnoredValue(CPU_ONLY)),

@@ -13,6 +13,7 @@ use crate::predictions::{RunPhase, RunTime};
 use crate::printable::Printable;
 use crate::ui::{self, PromptLine};
 use crate::units;
+use crate::wrap::{WordWrap, comma_lines};
 
 /// Prints events. A failed write stops the reply; [`ReplyPrinter::finish`] returns it.
 pub(crate) struct ReplyPrinter<'a> {
@@ -27,6 +28,9 @@ pub(crate) struct ReplyPrinter<'a> {
     in_line: bool,
     /// Whether text is printed as it comes.
     streams: bool,
+    /// Where it goes to a terminal: lines are broken between words.
+    wrap: Option<WordWrap>,
+    thought_wrap: Option<WordWrap>,
     failed: Option<std::io::Error>,
 }
 
@@ -47,6 +51,8 @@ impl<'a> ReplyPrinter<'a> {
             thinking: false,
             in_line: false,
             streams: true,
+            wrap: None,
+            thought_wrap: None,
             failed: None,
         }
     }
@@ -57,25 +63,42 @@ impl<'a> ReplyPrinter<'a> {
         Self { streams: !whole, show_thoughts, ..self }
     }
 
+    /// With lines broken between words, if that is asked for and a terminal shows them.
+    pub(crate) fn wrapped(self, wrap: bool) -> Self {
+        let columns = |columns: Option<usize>| columns.filter(|_| wrap).map(WordWrap::new);
+        let (wrap, thought_wrap) = (columns(ui::stdout_columns()), columns(ui::stderr_columns()));
+        Self { wrap, thought_wrap, ..self }
+    }
+
     /// Print what happened.
     pub(crate) fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Prefill(p) => self.prompt.update(p.done, p.total),
+            Event::Dropped(n) => {
+                ui::note(format_args!("the context is full: the oldest {n} messages are forgotten"))
+            }
             Event::Thought(text) => {
                 self.prompt.clear();
                 if self.show_thoughts {
                     self.thinking = true;
-                    ui::dim(&self.thought.push(text));
+                    let text = self.thought.push(text);
+                    ui::dim(&wrapped(&mut self.thought_wrap, &text));
                 }
             }
             Event::Text(text) => {
                 self.prompt.clear();
-                if std::mem::take(&mut self.thinking) {
-                    ui::dim("\n");
-                }
+                self.end_thought();
                 let text = self.text.push(text);
+                let text = wrapped(&mut self.wrap, &text);
                 self.print(&text);
             }
+        }
+    }
+
+    fn end_thought(&mut self) {
+        if std::mem::take(&mut self.thinking) {
+            let rest = self.thought_wrap.as_mut().map(WordWrap::finish).unwrap_or_default();
+            ui::dim(&(rest + "\n"));
         }
     }
 
@@ -96,9 +119,9 @@ impl<'a> ReplyPrinter<'a> {
     /// The first write that failed.
     pub(crate) fn finish(mut self) -> std::io::Result<()> {
         self.prompt.clear();
-        if std::mem::take(&mut self.thinking) {
-            ui::dim("\n");
-        }
+        self.end_thought();
+        let rest = self.wrap.as_mut().map(WordWrap::finish).unwrap_or_default();
+        self.print(&rest);
         if self.in_line {
             self.print("\n");
         }
@@ -106,9 +129,13 @@ impl<'a> ReplyPrinter<'a> {
     }
 }
 
+fn wrapped(wrap: &mut Option<WordWrap>, text: &str) -> String {
+    wrap.as_mut().map_or_else(|| text.to_owned(), |wrap| wrap.push(text))
+}
+
 /// `prompt 44 tok (12 cached) 0.31 s = 61 % of limit (int8), first token 0.35 s, 128 tok 9.8 t/s = 83 % of limit
-/// (memory), ctx 172/8192, stop`.
-pub(crate) fn footer(reply: &Generated, session: &Session, limits: Option<&Limits>) -> String {
+/// (memory), ctx 172/8192, stop`, in its parts.
+fn footer(reply: &Generated, session: &Session, limits: Option<&Limits>) -> Vec<String> {
     let stats = &reply.stats;
     let share = |limit: &dyn Fn(&Limits) -> Prediction, measured: Duration| {
         let share = limits.map(|limits| limits.share(&limit(limits), measured.as_secs_f64()));
@@ -128,19 +155,14 @@ pub(crate) fn footer(reply: &Generated, session: &Session, limits: Option<&Limit
         0 => String::new(),
         n => format!(" ({n} cached)"),
     };
-    let first = stats
-        .first_token
-        .map_or_else(String::new, |time| format!(", first token {}", units::seconds(time)));
-    format!(
-        "prompt {through}{} tok{cached} {}{prompt}{first}, {} tok {:.1} t/s{steps}, ctx {}/{}, {}",
-        stats.prompt_tokens,
-        units::seconds(stats.prefill),
-        reply.tokens.len(),
-        stats.step_rate(),
-        session.len(),
-        session.capacity(),
-        stop_word(&reply.stop),
-    )
+    let first = stats.first_token.map(|time| format!("first token {}", units::seconds(time)));
+    let computed = units::seconds(stats.prefill);
+    let prompt = format!("prompt {through}{} tok{cached} {computed}{prompt}", stats.prompt_tokens);
+    let steps = format!("{} tok {:.1} t/s{steps}", reply.tokens.len(), stats.step_rate());
+    let context = format!("ctx {}/{}", session.len(), session.capacity());
+    let parts =
+        [Some(prompt), first, Some(steps), Some(context), Some(stop_word(&reply.stop).into())];
+    parts.into_iter().flatten().collect()
 }
 
 fn stop_word(stop: &StopReason) -> &'static str {
@@ -182,7 +204,10 @@ pub(crate) fn tell_end(
     verbose: bool,
 ) {
     if verbose || ui::stderr_is_terminal() {
-        ui::note(footer(reply, session, limits));
+        let columns = ui::stderr_columns().unwrap_or(usize::MAX);
+        let lines = comma_lines(&footer(reply, session, limits), columns);
+        let mut wrap = WordWrap::new(columns);
+        ui::note(wrap.push(&lines) + &wrap.finish());
     }
     if verbose {
         ui::note(format_args!("prompt eval rate: {:.2} tokens/s", reply.stats.prefill_rate()));
@@ -191,6 +216,10 @@ pub(crate) fn tell_end(
     if let Some(limits) = limits {
         remember(reply, limits);
     }
+}
+
+/// Say that a reply outside of conversations ends because the context does.
+pub(crate) fn tell_cut(reply: &Generated, session: &Session) {
     if reply.stop == StopReason::ContextFull {
         ui::warn(&format!(
             "the context of {} tokens is full: the reply ends here; -c gives it more",

@@ -1,6 +1,6 @@
 //! Options of sampling and of the length of a reply: from flags, else from the model file, else llama.cpp's defaults.
 
-use engine::{Reasoning, SamplerOptions};
+use engine::{FullContext, Reasoning, SamplerOptions};
 use gguf::{Metadata, Value};
 
 use crate::counts::{self, ReplyLength};
@@ -70,6 +70,19 @@ fn number(value: &Value<'_>) -> f64 {
     float.or_else(|| value.as_integer().map(|n| n as f64)).unwrap_or(f64::NAN)
 }
 
+/// Names that [`set`] knows, in the order of [`list`].
+pub(crate) const NAMES: [&str; 9] = [
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "repeat_penalty",
+    "repeat_last_n",
+    "presence_penalty",
+    "frequency_penalty",
+    "seed",
+];
+
 /// Set one option by the name it has in a chat (`temperature`, `top_k`, ...).
 ///
 /// # Errors
@@ -129,6 +142,13 @@ pub(crate) struct LengthArgs {
     ignore_eos: bool,
 }
 
+impl LengthArgs {
+    /// Whether a number of tokens was asked for, be it none.
+    pub(crate) fn given(&self) -> bool {
+        self.predict.is_some()
+    }
+}
+
 /// Everything a reply depends on besides its prompt.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -146,6 +166,10 @@ pub(crate) struct Settings {
     pub(crate) show_thoughts: bool,
     /// Print the footer although stderr is no terminal.
     pub(crate) verbose: bool,
+    /// What a full context does.
+    pub(crate) full: FullContext,
+    /// Break lines between words on a terminal.
+    pub(crate) wrap: bool,
 }
 
 impl Settings {
@@ -160,6 +184,8 @@ impl Settings {
             reasoning: Reasoning::Auto,
             show_thoughts: true,
             verbose,
+            full: FullContext::Stop,
+            wrap: true,
         }
     }
 }
@@ -254,6 +280,9 @@ mod tests {
         assert!(set(&mut options, "top_p", "3").unwrap_err().contains("0 to 1"));
         assert!(set(&mut options, "top_q", "3").unwrap_err().contains("top_q"));
         assert_eq!(options.top_p, 0.95);
+        assert!(
+            list(&options).lines().map(|line| line.split_whitespace().next().unwrap()).eq(NAMES)
+        );
         assert!(list(&options).lines().all(|line| {
             let name = line.split_whitespace().next().unwrap();
             set(&mut { options }, name, line.split_whitespace().nth(1).unwrap()).is_ok()

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use engine::Session;
 use gguf::{Gguf, Metadata};
+use program::CacheOptions;
 
 use crate::args::{CacheArgs, ContextArgs, ExecutorArgs, ThreadArgs, VerboseArgs};
 use crate::exit::Failure;
@@ -28,6 +29,9 @@ pub(crate) struct SessionArgs {
     /// Print one JSON object when the reply is there: text, tokens, reason, usage, timings
     #[arg(long)]
     pub(crate) json: bool,
+    /// Leave it to the terminal where to break lines
+    #[arg(long)]
+    pub(crate) nowordwrap: bool,
     #[command(flatten)]
     length: LengthArgs,
     #[command(flatten)]
@@ -44,6 +48,8 @@ pub(crate) struct Opened {
     pub(crate) limits: Option<Limits>,
     /// Tokens the model was made for.
     pub(crate) trained: usize,
+    /// The session's cache.
+    pub(crate) cache: CacheOptions,
 }
 
 /// The failure of one reply to a model that was made for `trained` tokens.
@@ -63,7 +69,13 @@ impl SessionArgs {
     /// A flag out of range.
     pub(crate) fn settings(&self, metadata: &Metadata) -> anyhow::Result<Settings> {
         let sampler = self.sampler.options(metadata)?;
-        Ok(Settings::new(sampler, self.length.clone(), self.verbose.verbose))
+        let settings = Settings::new(sampler, self.length.clone(), self.verbose.verbose);
+        Ok(Settings { wrap: !self.nowordwrap, ..settings })
+    }
+
+    /// Whether the length of replies was asked for.
+    pub(crate) fn has_length(&self) -> bool {
+        self.length.given()
     }
 
     /// Load the model and open a session.
@@ -95,6 +107,6 @@ impl SessionArgs {
             Limits::new(program, &cache, session.chunk(), ceilings, loaded.n_threads)
         });
         let limits = limits.map(|l| l.with_rates(&loaded, &cache, loaded.rates.as_ref()));
-        Ok(Opened { session, info, limits, trained: loaded.config.context_length })
+        Ok(Opened { session, info, limits, trained: loaded.config.context_length, cache })
     }
 }

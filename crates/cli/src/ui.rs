@@ -47,6 +47,29 @@ pub(crate) fn stderr_is_terminal() -> bool {
     std::io::stderr().is_terminal()
 }
 
+/// Columns of the terminal that stdout is, if it is one.
+pub(crate) fn stdout_columns() -> Option<usize> {
+    let out = std::io::stdout();
+    out.is_terminal().then(|| columns(&out)).flatten()
+}
+
+/// Columns of the terminal that stderr is, if it is one.
+pub(crate) fn stderr_columns() -> Option<usize> {
+    let out = std::io::stderr();
+    out.is_terminal().then(|| columns(&out)).flatten()
+}
+
+#[cfg(unix)]
+fn columns(terminal: &impl std::os::fd::AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(terminal).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+#[cfg(not(unix))]
+fn columns<T>(_: &T) -> Option<usize> {
+    None
+}
+
 /// A bar over `total` bytes, hidden where stderr is no terminal.
 pub(crate) fn bytes_bar(label: &'static str, total: u64) -> ProgressBar {
     bar(label, total, "{prefix} {bar:40} {decimal_bytes}/{decimal_total_bytes} {msg}")

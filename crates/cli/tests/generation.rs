@@ -36,6 +36,7 @@ fn without_a_model_the_bundled_one_answers_sensibly_and_says_so() {
         let (reply, told) = (text(&output.stdout), text(&output.stderr));
         assert!(reply.contains(answer), "{prompt}: {reply}");
         assert!(told.contains("bundled demo model") && told.lines().count() == 1, "{told}");
+        assert!(told.contains("at temperature 0, in at most 256 tokens"), "{told}");
     }
 }
 

@@ -6,11 +6,24 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use program::CacheOptions;
+
 use crate::history::History;
 use crate::{
     ChatFormat, Error, Event, Generated, Message, Reasoning, Request, Result, Sampler, Session,
-    Stats, StopReason, generate,
+    Span, Stats, StopReason, generate,
 };
+
+/// What happens where a conversation outgrows its context.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FullContext {
+    /// It is an error, and nothing is forgotten.
+    #[default]
+    Stop,
+    /// The oldest turns are forgotten, the system message and the last message never. Room is made for the reply too: as
+    /// many tokens as it may have, at most a quarter of the context.
+    DropOldest,
+}
 
 /// How a reply is made.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +36,8 @@ pub struct ReplyOptions<'a> {
     pub ignore_eog: bool,
     /// What the template is told about thinking.
     pub reasoning: Reasoning,
+    /// What happens where there is no room.
+    pub full: FullContext,
     /// Set from elsewhere to stop the reply: read while the conversation is rendered, and as in [`Request`].
     pub cancel: &'a Arc<AtomicBool>,
 }
@@ -70,6 +85,23 @@ impl Conversation {
         }
     }
 
+    /// Go on from these messages in place of what was said.
+    pub fn set_messages(&mut self, messages: Vec<Message>) {
+        self.messages = messages;
+        self.history.clear();
+        self.attempt = 0;
+    }
+
+    /// Give the conversation another cache. With the next reply all of it is computed anew.
+    ///
+    /// # Errors
+    /// If the model does not support the cache; the old one stays then.
+    pub fn set_cache(&mut self, cache: CacheOptions) -> Result<()> {
+        let model = Arc::clone(self.session.model());
+        self.session = Session::new(model, cache, self.session.chunk())?;
+        Ok(())
+    }
+
     /// Forget all messages but the system message, and the cache.
     ///
     /// # Errors
@@ -95,11 +127,12 @@ impl Conversation {
         options: &ReplyOptions<'_>,
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Generated> {
+        let before = (self.messages.clone(), self.history.clone());
         self.messages.push(Message::new(USER, text.into()));
         self.attempt = 0;
         let reply = self.reply(sampler, options, on_event);
         if !matches!(&reply, Ok(reply) if reply.counts()) {
-            self.messages.pop();
+            (self.messages, self.history) = before;
         }
         reply
     }
@@ -115,12 +148,13 @@ impl Conversation {
         options: &ReplyOptions<'_>,
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Generated> {
-        let old = self.messages.pop_if(|m| m.role == ASSISTANT).ok_or(Error::NoReply)?;
+        let before = (self.messages.clone(), self.history.clone());
+        self.messages.pop_if(|m| m.role == ASSISTANT).ok_or(Error::NoReply)?;
         self.history.pop_reply();
         self.attempt += 1;
         let reply = self.reply(sampler, options, on_event);
         if !matches!(&reply, Ok(reply) if reply.counts()) {
-            self.messages.push(old);
+            (self.messages, self.history) = before;
         }
         reply
     }
@@ -132,13 +166,25 @@ impl Conversation {
         options: &ReplyOptions<'_>,
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Generated> {
-        let rendered = match self.format.render(&self.messages, options.reasoning, options.cancel) {
-            Err(Error::Text(tokenizer::Error::Cancelled)) => return Ok(Generated::cancelled()),
-            rendered => rendered?,
+        let (mut dropped, capacity) = (0, self.session.capacity());
+        let room = options.max_tokens.unwrap_or(usize::MAX).min(capacity / 4);
+        let Encoded { prompt, new, tokens } = loop {
+            let encoded = match self.encode(options) {
+                Err(Error::Text(tokenizer::Error::Cancelled)) => return Ok(Generated::cancelled()),
+                encoded => encoded?,
+            };
+            let fits = encoded.prompt.len().saturating_add(room) <= capacity;
+            if fits || options.full == FullContext::Stop {
+                break encoded;
+            }
+            match self.drop_oldest() {
+                0 => break encoded,
+                n => dropped += n,
+            }
         };
-        let (mut prompt, new) = self.history.take_over(rendered);
-        let tokens = self.format.encode(&new, prompt.is_empty())?;
-        prompt.extend_from_slice(&tokens);
+        if dropped > 0 {
+            on_event(Event::Dropped(dropped));
+        }
 
         sampler.set_attempt(self.attempt);
         let request = Request {
@@ -157,6 +203,35 @@ impl Conversation {
             self.messages.push(Message::new(ASSISTANT, reply.raw.clone()));
         }
         Ok(reply)
+    }
+}
+
+/// The whole conversation as tokens.
+struct Encoded {
+    /// All of them.
+    prompt: Vec<u32>,
+    /// What the history does not hold, as text and as tokens: the end of `prompt`.
+    new: Vec<Span>,
+    tokens: Vec<u32>,
+}
+
+impl Conversation {
+    fn encode(&mut self, options: &ReplyOptions<'_>) -> Result<Encoded> {
+        let rendered = self.format.render(&self.messages, options.reasoning, options.cancel)?;
+        let (mut prompt, new) = self.history.take_over(rendered);
+        let tokens = self.format.encode(&new, prompt.is_empty())?;
+        prompt.extend_from_slice(&tokens);
+        Ok(Encoded { prompt, new, tokens })
+    }
+
+    /// Forget the oldest message and what answers it; how many that are. The last message of the user stays.
+    fn drop_oldest(&mut self) -> usize {
+        let first = usize::from(self.messages.first().is_some_and(|m| m.role == SYSTEM));
+        let later = self.messages.iter().enumerate().skip(first + 1);
+        let Some((end, _)) = later.into_iter().find(|(_, m)| m.role == USER) else { return 0 };
+        self.messages.drain(first..end);
+        self.history.clear();
+        end - first
     }
 }
 

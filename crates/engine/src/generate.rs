@@ -35,6 +35,8 @@ pub enum Event<'a> {
     Text(&'a str),
     /// More of the model's thoughts.
     Thought(&'a str),
+    /// So many messages were forgotten to make room: see [`FullContext::DropOldest`](crate::FullContext).
+    Dropped(usize),
 }
 
 /// Why generation ended.

@@ -7,6 +7,7 @@
 use crate::Span;
 
 /// A stretch of the conversation.
+#[derive(Clone)]
 struct Piece {
     text: Vec<Span>,
     tokens: Vec<u32>,
@@ -14,7 +15,7 @@ struct Piece {
 }
 
 /// The pieces in order: prompt, reply, what the template put after it up to the next reply, ...
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct History {
     pieces: Vec<Piece>,
 }

@@ -18,7 +18,7 @@ mod sampler;
 mod session;
 mod text;
 
-pub use chat::{Conversation, ReplyOptions};
+pub use chat::{Conversation, FullContext, ReplyOptions};
 pub use completion::{Completion, FinishReason, Timings, TokenUsage};
 pub use error::{Error, Result};
 pub use format::{ChatFormat, ModelFormat, Reasoning, Vocabulary};

@@ -9,8 +9,8 @@ use std::sync::{Arc, LazyLock};
 
 use common::{END, END_THINK, START, THINK, Toy, ToyFormat, spell};
 use engine::{
-    ChatFormat, Conversation, Error, Event, Generated, Message, Reasoning, ReplyOptions, Sampler,
-    SamplerOptions, StopReason,
+    ChatFormat, Conversation, Error, Event, FullContext, Generated, Message, Reasoning,
+    ReplyOptions, Sampler, SamplerOptions, StopReason,
 };
 
 static GO: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
@@ -21,6 +21,7 @@ fn options(max: usize) -> ReplyOptions<'static> {
         stop: &[],
         ignore_eog: false,
         reasoning: Reasoning::Auto,
+        full: FullContext::Stop,
         cancel: &GO,
     }
 }
@@ -229,4 +230,76 @@ fn system_message_and_clear() {
     assert!(chat.conversation.session().is_empty());
     chat.conversation.set_system(None);
     assert!(chat.conversation.messages().is_empty());
+}
+
+fn said(chat: &Chat) -> Vec<&str> {
+    chat.conversation.messages().iter().map(|m| m.content.as_str()).collect()
+}
+
+/// Only where it is asked for, only from the front, and with room for the reply.
+#[test]
+fn the_oldest_turns_are_dropped_where_that_is_asked_for() {
+    let mut chat = Chat::new(ToyFormat::default(), 400);
+    chat.conversation.set_system(Some("s".into()));
+    let words = ["a".repeat(60), "b".repeat(60), "c".repeat(60)];
+    let mut dropped = Vec::new();
+    let mut say = |chat: &mut Chat, text: &str, full| {
+        let options = ReplyOptions { full, ..options(3) };
+        let on_event = &mut |event: Event<'_>| {
+            if let Event::Dropped(n) = event {
+                dropped.push(n);
+            }
+        };
+        chat.conversation.say(text, &mut chat.sampler, &options, on_event)
+    };
+    say(&mut chat, &words[0], FullContext::Stop).unwrap();
+    say(&mut chat, &words[1], FullContext::Stop).unwrap();
+    let before = said(&chat).join("|");
+    let error = say(&mut chat, &words[2], FullContext::Stop).unwrap_err();
+    assert!(matches!(error, Error::ContextFull { .. }), "{error}");
+    assert_eq!(said(&chat).join("|"), before, "nothing is forgotten unasked");
+    say(&mut chat, &words[2], FullContext::DropOldest).unwrap();
+    let kept = said(&chat).join("|");
+    assert!(kept.starts_with("s|b") && kept.contains(&words[2]), "{kept}");
+    // what can never fit is an error, and nothing is lost for it
+    let error = say(&mut chat, &"d".repeat(500), FullContext::DropOldest).unwrap_err();
+    assert!(matches!(error, Error::ContextFull { .. }), "{error}");
+    assert_eq!(said(&chat).join("|"), kept);
+    assert_eq!(dropped[0], 2, "a message and its reply");
+}
+
+#[test]
+fn messages_and_caches_can_be_replaced() {
+    let mut chat = Chat::new(ToyFormat::default(), 60);
+    let messages = ["user", "assistant"].map(|role| Message::new(role, "x".repeat(30)));
+    chat.conversation.set_messages(messages.to_vec());
+    let say = |chat: &mut Chat| {
+        chat.conversation.say("go on", &mut chat.sampler, &options(2), &mut |_| ())
+    };
+    assert!(matches!(say(&mut chat), Err(Error::ContextFull { .. })));
+    chat.conversation.set_cache(common::cache(1000)).unwrap();
+    let reply = say(&mut chat).unwrap();
+    assert_eq!((reply.stats.cached_tokens, said(&chat).len()), (0, 4));
+    assert_eq!(chat.conversation.session().capacity(), 1000);
+}
+
+/// A reply that is not made anew after all is still there, its tokens too: the next turn computes no more than it must.
+#[test]
+fn a_failed_regeneration_changes_nothing() {
+    let mut chat = Chat::new(ToyFormat::default(), 1000);
+    let first = chat.cold_prompt("hi");
+    // three tokens here, two where `encode` spells
+    chat.say("hi", first.len(), &text("the end"));
+    let held = chat.conversation.session().len();
+    let stopped = Arc::new(AtomicBool::new(true));
+    let options = ReplyOptions { cancel: &stopped, ..options(4) };
+    let reply = chat.conversation.regenerate(&mut chat.sampler, &options, &mut |_| ()).unwrap();
+    assert_eq!(reply.stop, StopReason::Cancelled);
+    assert_eq!(said(&chat), ["hi", "the end"]);
+    let reply = chat.say("and?", 1000, &[65]);
+    assert!(reply.stats.prompt_tokens > held, "the reply counts with the tokens it had");
+    assert_eq!(
+        chat.conversation.session().tokens()[..held - 1],
+        [first, spell("the end")].concat()[..held - 1]
+    );
 }

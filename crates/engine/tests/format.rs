@@ -53,6 +53,7 @@ fn converse(tokenizer: &Arc<Tokenizer>, template: ChatTemplate, allowance: usize
     let options = SamplerOptions { seed: Some(11), ..SamplerOptions::default() };
     let mut sampler = Sampler::new(options).unwrap();
     let options = ReplyOptions {
+        full: engine::FullContext::Stop,
         max_tokens: Some(30),
         stop: &[],
         ignore_eog: false,
@@ -141,6 +142,7 @@ fn a_cancel_reaches_the_template() {
     let mut sampler = Sampler::new(SamplerOptions::default()).unwrap();
     let cancel = Arc::new(AtomicBool::new(true));
     let options = ReplyOptions {
+        full: engine::FullContext::Stop,
         max_tokens: Some(4),
         stop: &[],
         ignore_eog: false,

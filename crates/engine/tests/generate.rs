@@ -55,6 +55,7 @@ fn scripted<'a>(
             Event::Text(piece) => text.push_str(piece),
             Event::Thought(piece) => thought.push_str(piece),
             Event::Prefill(_) => assert!(text.is_empty()),
+            Event::Dropped(_) => unreachable!("no conversation"),
         },
     )
     .unwrap();

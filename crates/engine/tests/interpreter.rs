@@ -101,6 +101,7 @@ fn the_second_turn_of_a_long_chat_is_bit_equal_to_a_cold_run() {
     let mut sampler =
         Sampler::new(SamplerOptions { seed: Some(1), ..SamplerOptions::default() }).unwrap();
     let options = ReplyOptions {
+        full: engine::FullContext::Stop,
         max_tokens: Some(40),
         stop: &[],
         ignore_eog: false,

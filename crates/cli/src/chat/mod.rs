@@ -3,12 +3,17 @@
 //! The terminal is behind [`LineReader`], so that the loop is tested without one. Commands are in `command.rs`.
 
 mod command;
+mod mode;
+mod saved;
 mod terminal;
 
 use std::io::Write;
+use std::path::PathBuf;
 
-use engine::{Conversation, Generated, ReplyOptions, Sampler};
+use engine::{Conversation, FullContext, Generated, ReplyOptions, Sampler, StopReason};
+use program::CacheOptions;
 
+pub(crate) use mode::TerminalMode;
 pub(crate) use terminal::Terminal;
 
 use crate::completion;
@@ -65,6 +70,12 @@ pub(crate) struct Chat {
     pub(crate) limits: Option<Limits>,
     /// Tokens the model was made for.
     pub(crate) trained: usize,
+    /// The cache that the conversation has.
+    pub(crate) cache: CacheOptions,
+    /// Whether what is typed is kept for the arrow keys.
+    pub(crate) history: bool,
+    /// The file that this conversation was saved in last.
+    pub(crate) saved: Option<PathBuf>,
 }
 
 const PROMPT: &str = ">>> ";
@@ -89,7 +100,7 @@ impl Chat {
     ) -> anyhow::Result<()> {
         let mut interrupted = false;
         loop {
-            let input = read_message(reader)?;
+            let input = read_message(reader, self.history)?;
             if input == Input::Interrupted {
                 if interrupted {
                     return Err(Failure::Interrupted.into());
@@ -99,19 +110,19 @@ impl Chat {
                 continue;
             }
             interrupted = false;
-            let (message, next) = match input {
+            let (message, next, plain): (_, _, fn(String) -> String) = match input {
                 Input::Line(line) => {
                     let next = self.obey(&line, out)?;
-                    (line, next)
+                    (line, next, unslashed)
                 }
-                Input::Block(text) => (text, None),
+                Input::Block(text) => (text, None, std::convert::identity),
                 Input::End | Input::Interrupted => return Ok(()),
             };
             if message.trim().is_empty() {
                 continue;
             }
             let turn = match next {
-                None => Turn::Say(message),
+                None => Turn::Say(plain(message)),
                 Some(Next::Read) => continue,
                 Some(Next::Regenerate) => Turn::Again,
                 Some(Next::Leave) => return Ok(()),
@@ -122,13 +133,15 @@ impl Chat {
 
     /// One reply. What is wrong with it does not end the chat; a terminal that fails does.
     fn turn(&mut self, turn: Turn, out: &mut dyn Write) -> anyhow::Result<()> {
-        match self.reply(turn, true, out)? {
-            Ok(reply) => reply::tell_end(
-                &reply,
-                self.conversation.session(),
-                self.limits.as_ref(),
-                self.settings.verbose,
-            ),
+        let quiet = self.interrupt.terminal().clone();
+        let quiet = quiet.quiet();
+        let reply = self.reply(turn, true, out)?;
+        drop(quiet);
+        match reply {
+            Ok(reply) => {
+                self.tell_end(&reply);
+                self.tell_room(&reply);
+            }
             Err(error) => {
                 let error = anyhow::Error::from(error);
                 ui::error(&gguf::escape(format!("{error:#}"), 400));
@@ -138,6 +151,27 @@ impl Chat {
             }
         }
         Ok(())
+    }
+
+    fn tell_end(&self, reply: &Generated) {
+        let session = self.conversation.session();
+        reply::tell_end(reply, session, self.limits.as_ref(), self.settings.verbose);
+    }
+
+    /// Say that the context is full, or soon will be, and the ways out.
+    fn tell_room(&self, reply: &Generated) {
+        let session = self.conversation.session();
+        let (len, capacity) = (session.len(), session.capacity());
+        if reply.stop == StopReason::ContextFull {
+            ui::warn(&format!(
+                "the context of {capacity} tokens is full, the reply ends here: {WAYS_OUT}"
+            ));
+        } else if self.settings.full == FullContext::Stop
+            && len as f64 >= NEARLY_FULL * capacity as f64
+        {
+            let left = capacity - len;
+            ui::warn(&format!("{left} of {capacity} tokens of context are left: {WAYS_OUT}"));
+        }
     }
 
     /// Answer one message, for a run without a chat; with `json` as one object.
@@ -152,12 +186,8 @@ impl Chat {
     ) -> anyhow::Result<()> {
         let reply = self.reply(Turn::Say(message), !json, out)?;
         let reply = reply.map_err(|error| failed(error, self.trained))?;
-        reply::tell_end(
-            &reply,
-            self.conversation.session(),
-            self.limits.as_ref(),
-            self.settings.verbose,
-        );
+        self.tell_end(&reply);
+        reply::tell_cut(&reply, self.conversation.session());
         if json {
             completion::print(&reply.into(), out)?;
         }
@@ -177,11 +207,13 @@ impl Chat {
             stop: &self.settings.stop,
             ignore_eog: self.settings.ignore_eog,
             reasoning: self.settings.reasoning,
+            full: self.settings.full,
             cancel: self.interrupt.flag(),
         };
         let mut printer =
             ReplyPrinter::new(out, self.interrupt.flag(), self.settings.show_thoughts)
-                .whole(!streams);
+                .whole(!streams)
+                .wrapped(self.settings.wrap && streams);
         self.interrupt.begin();
         let mut on_event = |event: engine::Event<'_>| printer.event(event);
         let reply = match turn {
@@ -196,15 +228,30 @@ impl Chat {
     }
 }
 
-/// A line, or the lines between `"""` and `"""`.
-fn read_message(reader: &mut dyn LineReader) -> anyhow::Result<Input> {
+/// How full a context is warned about.
+const NEARLY_FULL: f64 = 0.9;
+
+/// What to do about a full context.
+pub(crate) const WAYS_OUT: &str = "/set context-full drop-oldest forgets the oldest turns, /set parameter num_ctx N gives more, \
+     /save FILE keeps the conversation, /clear starts over";
+
+/// A message that begins with two slashes begins with one.
+fn unslashed(line: String) -> String {
+    match line.trim_start().strip_prefix("//") {
+        Some(rest) => format!("/{rest}"),
+        None => line,
+    }
+}
+
+/// A line, lines of which each but the last ends with a backslash, or the lines between `"""` and `"""`. What was begun is
+/// a message when the input ends, and none after Ctrl-C.
+fn read_message(reader: &mut dyn LineReader, keep: bool) -> anyhow::Result<Input> {
     let first = match reader.read(PROMPT)? {
         Input::Line(line) => line,
         other => return Ok(other),
     };
     let Some(start) = first.trim_start().strip_prefix(FENCE) else {
-        reader.remember(&first);
-        return Ok(Input::Line(first));
+        return read_continued(reader, first, keep);
     };
     let mut text = start.to_owned();
     while !text.trim_end().ends_with(FENCE) {
@@ -215,12 +262,33 @@ fn read_message(reader: &mut dyn LineReader) -> anyhow::Result<Input> {
             }
             // Leaves the block, not the chat.
             Input::Interrupted => return Ok(Input::Line(String::new())),
-            Input::End => return Ok(Input::End),
+            Input::End => break,
         }
     }
     let text = text.trim_end().trim_end_matches(FENCE).trim_matches('\n').to_owned();
-    reader.remember(&format!("{FENCE}{text}{FENCE}"));
+    if keep {
+        reader.remember(&format!("{FENCE}{text}{FENCE}"));
+    }
     Ok(Input::Block(text))
+}
+
+fn read_continued(reader: &mut dyn LineReader, first: String, keep: bool) -> anyhow::Result<Input> {
+    let mut text = first;
+    while let Some(line) = text.strip_suffix('\\') {
+        let before = line.to_owned();
+        match reader.read(PROMPT_MORE)? {
+            Input::Line(more) | Input::Block(more) => text = format!("{before}\n{more}"),
+            Input::Interrupted => return Ok(Input::Line(String::new())),
+            Input::End => {
+                text = before;
+                break;
+            }
+        }
+    }
+    if keep {
+        reader.remember(&text);
+    }
+    Ok(Input::Line(text))
 }
 
 #[cfg(test)]

@@ -2,17 +2,60 @@
 
 use std::path::PathBuf;
 
+use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
 use rustyline::history::DefaultHistory;
-use rustyline::{Config, Editor};
+use rustyline::validate::Validator;
+use rustyline::{
+    Cmd, CompletionType, Config, Context, Editor, EventHandler, Helper, KeyCode, KeyEvent,
+    Modifiers,
+};
 
-use super::{Input, LineReader};
+use super::{Input, LineReader, command};
 
 /// A line editor.
 pub(crate) struct Terminal {
-    editor: Editor<(), DefaultHistory>,
+    editor: Editor<Commands, DefaultHistory>,
     history: Option<PathBuf>,
 }
+
+/// What Tab completes: commands, and files where a command wants one.
+#[derive(Default)]
+struct Commands {
+    files: FilenameCompleter,
+}
+
+impl Completer for Commands {
+    type Candidate = Pair;
+
+    fn complete(
+        &self,
+        line: &str,
+        at: usize,
+        context: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<Pair>)> {
+        let before = &line[..at];
+        if ["/save ", "/save! ", "/load "].iter().any(|command| before.starts_with(command)) {
+            return self.files.complete(line, at, context);
+        }
+        let pair = |text: String| Pair { display: text.trim_end().to_owned(), replacement: text };
+        let found = match before.starts_with('/') {
+            true => command::completions(before).into_iter().map(pair).collect(),
+            false => Vec::new(),
+        };
+        Ok((0, found))
+    }
+}
+
+impl Hinter for Commands {
+    type Hint = String;
+}
+
+impl Highlighter for Commands {}
+impl Validator for Commands {}
+impl Helper for Commands {}
 
 impl Terminal {
     /// The terminal of this process, with the history of earlier chats if it can be read.
@@ -20,8 +63,18 @@ impl Terminal {
     /// # Errors
     /// If there is no terminal.
     pub(crate) fn open() -> anyhow::Result<Self> {
-        let config = Config::builder().max_history_size(1000)?.build();
+        let config =
+            Config::builder().max_history_size(1000)?.completion_type(CompletionType::List).build();
         let mut editor = Editor::with_config(config)?;
+        editor.set_helper(Some(Commands::default()));
+        let new_line = || EventHandler::Simple(Cmd::Newline);
+        for key in [
+            KeyEvent(KeyCode::Enter, Modifiers::ALT),
+            KeyEvent(KeyCode::Char('\r'), Modifiers::ALT),
+            KeyEvent(KeyCode::Char('J'), Modifiers::CTRL),
+        ] {
+            editor.bind_sequence(key, new_line());
+        }
         let history = history_file(|name| std::env::var_os(name).map(PathBuf::from));
         if let Some(path) = &history {
             // The first chat has none to read.
@@ -30,7 +83,6 @@ impl Terminal {
         Ok(Self { editor, history })
     }
 }
-
 impl LineReader for Terminal {
     fn read(&mut self, prompt: &str) -> anyhow::Result<Input> {
         match self.editor.readline(prompt) {

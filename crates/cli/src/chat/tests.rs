@@ -61,6 +61,9 @@ fn chat() -> Chat {
         template: None,
         limits: None,
         trained: 512,
+        cache,
+        history: true,
+        saved: None,
     }
 }
 
@@ -88,12 +91,15 @@ fn messages_are_answered_and_remembered() {
 #[test]
 fn three_quotes_hold_many_lines() {
     let mut script = Script::new(&["\"\"\"first", "second", "third\"\"\"", "\"\"\"one\"\"\""]);
-    assert_eq!(read_message(&mut script).unwrap(), Input::Block("first\nsecond\nthird".into()));
-    assert_eq!(read_message(&mut script).unwrap(), Input::Block("one".into()));
+    assert_eq!(
+        read_message(&mut script, true).unwrap(),
+        Input::Block("first\nsecond\nthird".into())
+    );
+    assert_eq!(read_message(&mut script, true).unwrap(), Input::Block("one".into()));
     assert_eq!(script.remembered, ["\"\"\"first\nsecond\nthird\"\"\"", "\"\"\"one\"\"\""]);
     let mut script = Script::new(&["\"\"\"", "text", "^C", "next"]);
-    assert_eq!(read_message(&mut script).unwrap(), Input::Line(String::new()));
-    assert_eq!(read_message(&mut script).unwrap(), Input::Line("next".into()));
+    assert_eq!(read_message(&mut script, true).unwrap(), Input::Line(String::new()));
+    assert_eq!(read_message(&mut script, true).unwrap(), Input::Line("next".into()));
     let (chat, _) = run(&["\"\"\"/bye\"\"\"", "/bye"]);
     assert_eq!(roles(&chat), ["user", "assistant"], "what is quoted is no command");
 }
@@ -156,4 +162,53 @@ fn a_full_context_ends_the_reply_and_not_the_chat() {
     let long = "word ".repeat(200);
     let (chat, _) = run(&[&long, &long, &long, "/clear", "short"]);
     assert_eq!(roles(&chat), ["user", "assistant"]);
+}
+
+#[test]
+fn help_fits_a_screen_and_every_command_is_obeyed() {
+    let (_, help) = run(&["/help"]);
+    assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
+    for (command, _) in command::COMMANDS.iter().filter(|(command, _)| !command.is_empty()) {
+        let word = command.split(' ').next().unwrap();
+        let mut out = Vec::new();
+        let next = chat().obey(word, &mut out).unwrap();
+        assert!(next.is_some(), "{word}");
+    }
+}
+
+#[test]
+fn commands_are_completed_word_by_word() {
+    let complete = |line: &str| command::completions(line).join("|");
+    assert_eq!(complete("/re"), "/regen");
+    assert_eq!(complete("/sav"), "/save ");
+    assert_eq!(
+        complete("/set "),
+        "/set parameter |/set system |/set think |/set context-full |/set verbose |/set wordwrap |/set history "
+    );
+    assert_eq!(complete("/set context-full d"), "/set context-full drop-oldest");
+    assert_eq!(complete("/set parameter num"), "/set parameter num_ctx ");
+    assert_eq!(complete("/show t"), "/show template");
+    assert_eq!(complete("/nothing"), "");
+}
+
+#[test]
+fn what_only_looks_like_a_command_is_a_message() {
+    let (chat, _) = run(&["/etc/passwd is what?", "//bye is a word", "say /bye"]);
+    let said: Vec<&str> =
+        chat.conversation.messages().iter().step_by(2).map(|m| &*m.content).collect();
+    assert_eq!(said, ["/etc/passwd is what?", "/bye is a word", "say /bye"]);
+    for word in ["exit", "quit", "/quit"] {
+        assert!(run(&[word, "not sent"]).0.conversation.messages().is_empty(), "{word}");
+    }
+}
+
+#[test]
+fn a_backslash_and_an_open_quote_go_on() {
+    let mut script = Script::new(&["one\\", "two\\", "three", "four\\", "^C", "\"\"\"five", "six"]);
+    let mut next = || read_message(&mut script, false).unwrap();
+    assert_eq!(next(), Input::Line("one\ntwo\nthree".into()));
+    assert_eq!(next(), Input::Line(String::new()), "Ctrl-C leaves the message");
+    assert_eq!(next(), Input::Block("five\nsix".into()), "the end of input does not lose it");
+    assert_eq!(next(), Input::End);
+    assert!(script.remembered.is_empty(), "no history, if it is off");
 }

@@ -12,7 +12,7 @@ use crate::exit::Failure;
 use crate::input::{TextSource, filled};
 use crate::interrupt::Interrupt;
 use crate::load;
-use crate::reply::{ReplyPrinter, tell_end};
+use crate::reply::{ReplyPrinter, tell_cut, tell_end};
 use crate::session::{Opened, SessionArgs, failed};
 
 /// Continue a text, without a chat template
@@ -54,7 +54,9 @@ impl Complete {
             split_thoughts: false,
             cancel: interrupt.flag(),
         };
-        let mut printer = ReplyPrinter::new(out, interrupt.flag(), false).whole(self.session.json);
+        let mut printer = ReplyPrinter::new(out, interrupt.flag(), false)
+            .whole(self.session.json)
+            .wrapped(!self.session.json && !self.session.nowordwrap);
         interrupt.begin();
         let reply = generate(&mut session, &mut sampler, &tokenizer, &request, &mut |event| {
             printer.event(event)
@@ -63,6 +65,7 @@ impl Complete {
         printer.finish()?;
         let reply = reply.map_err(|error| failed(error, trained))?;
         tell_end(&reply, &session, limits.as_ref(), settings.verbose);
+        tell_cut(&reply, &session);
         if self.session.json {
             completion::print(&reply.into(), out)?;
         }

@@ -20,7 +20,8 @@ use crate::{bundled, ui};
 #[command(
     after_help = "Examples:\n  rooflight run\n  rooflight run model.gguf\n  rooflight run model.gguf 'Why is the sky blue?'\n  \
                         git diff | rooflight run model.gguf 'Explain this change.'\n  rooflight run model.gguf -f question.txt --json | jq .text\n\n\
-                        Without a prompt this is a conversation; /help in it lists its commands. Without a model the \
+                        Without a prompt this is a conversation; /help in it lists its commands. What is typed there is kept \
+                        in ~/.local/state/rooflight/history for the arrow keys; /set history off keeps none. Without a model the \
                         bundled demo model answers: rooflight run -p 'Tell me a story.'"
 )]
 pub(super) struct Run {
@@ -53,11 +54,6 @@ impl Run {
             let problem = "--json prints one reply: give a prompt";
             return Err(Failure::Usage(problem.into()).into());
         }
-        if demo {
-            ui::note(
-                "no model given: this is the bundled demo model, very small, English and Chinese; rooflight run MODEL.gguf talks to a real one",
-            );
-        }
         let format = load::chat_format(&gguf)?;
         let template =
             gguf.metadata().str("tokenizer.chat_template").ok().flatten().map(str::to_owned);
@@ -68,16 +64,36 @@ impl Run {
         }
         settings.show_thoughts = !self.hidethinking;
         if demo {
-            settings.max_tokens = settings.max_tokens.or(Some(bundled::REPLY_TOKENS));
+            if !self.session.has_length() {
+                settings.max_tokens = Some(bundled::REPLY_TOKENS);
+            }
+            let most =
+                settings.max_tokens.map_or_else(|| "any number of".to_owned(), |n| n.to_string());
+            ui::note(format_args!(
+                "no model given: this is the bundled demo model, very small, English and Chinese; rooflight run MODEL.gguf \
+                 talks to a real one. It replies at temperature {}, in at most {most} tokens: --temp and -n change that",
+                settings.sampler.temperature
+            ));
         }
 
         let json = self.session.json;
-        let Opened { session, info, limits, trained } = self.session.open(gguf)?;
+        let Opened { session, info, limits, trained, cache } = self.session.open(gguf)?;
         let mut conversation = Conversation::new(session, Arc::new(format));
         conversation.set_system(self.system_prompt.clone());
         let system = self.system_prompt;
-        let mut chat =
-            Chat { conversation, settings, interrupt, system, info, template, limits, trained };
+        let mut chat = Chat {
+            conversation,
+            settings,
+            interrupt,
+            system,
+            info,
+            template,
+            limits,
+            trained,
+            cache,
+            history: true,
+            saved: None,
+        };
         match message {
             Some(message) => chat.answer(message, json, out),
             None => {

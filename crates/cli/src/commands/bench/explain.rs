@@ -42,9 +42,13 @@ pub(super) struct Explanation {
     remedies: Vec<String>,
     #[serde(skip)]
     judged: Option<Share>,
-    /// Whether weights of the layers are in blocks of 256.
+    /// What the weights of the layers are, and of the head.
     #[serde(skip)]
-    large_blocks: bool,
+    weights: [WeightKind; 2],
+    /// Phases, each of which ends at a barrier.
+    phases: usize,
+    /// Seconds that the threads wait for each other at the end of one, as measured.
+    phase_seconds: f64,
     #[serde(skip)]
     name: String,
     /// Tokens that the time is told for: each of a run of steps, all of a prompt.
@@ -116,11 +120,46 @@ fn head(program: &Program) -> Vec<&str> {
     matrices.map(|used| &*program.weight(used.id).name).collect()
 }
 
-/// Whether weights of the layers are in blocks of 256.
-fn large_blocks(program: &Program) -> bool {
-    let nodes = program.nodes.iter().filter(|node| node.layer.is_some());
-    let mut weights = nodes.flat_map(|node| node.op.facts().weights);
-    weights.any(|used| program.weight(used.id).ty.block_len() > 32)
+/// What matrices are made of: advice depends on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct WeightKind {
+    /// The type that takes most bytes.
+    ty: &'static str,
+    /// Bits that a weight takes on average.
+    bits: f64,
+    /// Some are in blocks of 256.
+    large_blocks: bool,
+}
+
+impl WeightKind {
+    /// Of the matrices within layers, or of those outside.
+    fn of(program: &Program, layers: bool) -> WeightKind {
+        let nodes = program.nodes.iter().filter(|node| node.layer.is_some() == layers);
+        let weights = nodes.flat_map(|node| node.op.facts().weights);
+        let matrices = weights.filter(|used| used.reading == Reading::Matrix);
+        let matrices: Vec<_> = matrices.map(|used| program.weight(used.id)).collect();
+        let largest = matrices.iter().max_by_key(|weight| weight.bytes());
+        let bytes: u64 = matrices.iter().map(|weight| weight.bytes()).sum();
+        let elements: usize = matrices.iter().map(|weight| weight.rows * weight.cols).sum();
+        WeightKind {
+            ty: largest.map_or("", |weight| weight.ty.name()),
+            bits: 8.0 * bytes as f64 / elements.max(1) as f64,
+            large_blocks: matrices.iter().any(|weight| weight.ty.block_len() > 32),
+        }
+    }
+
+    /// What reading less would take.
+    fn fewer_bits(self) -> String {
+        let WeightKind { ty, bits, .. } = self;
+        match bits {
+            5.0.. => format!(
+                "{ty} has {bits:.1} bits a weight: a type of fewer, such as Q4_K_M, has less to read"
+            ),
+            _ => format!(
+                "{ty} has {bits:.1} bits a weight, and fewer cost quality: a smaller model has less to read"
+            ),
+        }
+    }
 }
 
 impl Explanation {
@@ -133,6 +172,7 @@ impl Explanation {
             spent.seconds += phase.elapsed.as_secs_f64();
             spent.phases += usize::from(!phase.elapsed.is_zero());
         }
+        let phases = spent.iter().map(|spent| spent.phases).sum();
         let inside: f64 = spent.iter().map(|spent| spent.seconds).sum();
         let measured = timing.wall.as_secs_f64() + timing.sampling.as_secs_f64();
         let limit_of = |kind| limits.of_kind(kind, test.depth, test.n_prompt, test.n_gen);
@@ -185,7 +225,9 @@ impl Explanation {
             }),
             limit_busy: limits.busy(),
             judged,
-            large_blocks: large_blocks(program),
+            weights: [true, false].map(|layers| WeightKind::of(program, layers)),
+            phases,
+            phase_seconds: limits.phase(),
             expected_seconds: expected,
             overlap_seconds: one_by_one - limit,
             groups,
@@ -243,6 +285,7 @@ impl Explanation {
 
     fn remedy(&self, group: &Group, test: Test) -> String {
         let prompt = test.n_prompt > test.n_gen;
+        let [layers, head] = self.weights;
         let floats = [Resource::F32, Resource::F16, Resource::Bf16].map(|r| Some(r.name()));
         let float = floats.contains(&group.bound_by);
         match (group.name, prompt) {
@@ -252,14 +295,17 @@ impl Explanation {
             ("weights", true) if test.n_prompt < 64 => {
                 "few rows share their unpacking; longer prompts come closer".into()
             }
-            ("weights", true) if float => "types in blocks (Q8_0, Q4_K) multiply in 8 bits".into(),
-            ("weights", true) if self.large_blocks => {
-                "types of 32 weights a block (Q4_0, Q8_0) unpack faster than those of 256".into()
+            ("weights", true) if float => {
+                format!("{} multiplies in floats: types in blocks (Q8_0, Q4_K) do in 8 bits", layers.ty)
+            }
+            ("weights", true) if layers.large_blocks => {
+                format!("{} is in blocks of 256: those of 32 (Q4_0, Q8_0) unpack faster", layers.ty)
             }
             ("weights", true) => {
                 "arithmetic in 8 bits: more cores, or a prompt that begins as the last one did".into()
             }
-            ("weights" | "head", false) => "a type of fewer bits has less to read".into(),
+            ("weights", false) => layers.fewer_bits(),
+            ("head", false) => head.fewer_bits(),
             ("head", true) => "one row of logits per prompt; longer prompts share it".into(),
             ("attention", true) => {
                 "it grows with the square of the length; a prompt that begins as the last one did is not computed again"
@@ -269,7 +315,12 @@ impl Explanation {
                 "short caches are waited for, not streamed; it fades with depth".into()
             }
             ("attention", false) => "-ctk q8_0 -ctv q8_0 read about half of f16".into(),
-            ("barriers", _) => "threads wait for the slowest at each phase: one core too many in -t, or other programs".into(),
+            ("barriers", _) => format!(
+                "at the end of each of {} phases threads wait for the slowest, {} as measured: \
+                 fewer threads by -t wait less, other programs make it more",
+                self.phases,
+                crate::units::short_seconds(self.phase_seconds)
+            ),
             ("norms", _) => "longer prompts or deeper models make it small".into(),
             ("sampling", _) => "--temp 0, or a smaller --top-k".into(),
             _ => "waking threads, laying out memory, copying logits; -t 1 has none of the first".into(),
@@ -321,6 +372,7 @@ impl Explanation {
             );
             let _ = writeln!(text, "{}", line.trim_end());
         }
+        // what no phase shows by itself
         let overlap = format!(
             "  {:12} {:8}   {:8}  {:8}   {:+8.3}  {}",
             "one by one",
@@ -331,6 +383,12 @@ impl Explanation {
             bar(self.overlap_seconds)
         );
         let _ = writeln!(text, "{}", overlap.trim_end());
+        let _ = writeln!(
+            text,
+            "  one by one: parts run one after another, the limit lets them overlap; barriers: {} phases of {} waiting",
+            self.phases,
+            crate::units::short_seconds(self.phase_seconds)
+        );
         for remedy in &self.remedies {
             let _ = writeln!(text, "  -> {remedy}");
         }
@@ -484,13 +542,22 @@ mod tests {
     fn advice_is_about_the_types_at_hand() {
         let mut explained =
             explain(Test { n_prompt: 130, n_gen: 0, depth: 0, greedy: false }, 1e12);
+        let kind = explained.weights[0];
+        assert_eq!((kind.bits, kind.ty), (32.0, "F32"));
+        let step = Test { n_prompt: 0, n_gen: 4, depth: 0, greedy: false };
+        let read = explained.remedy(group(&explained, "weights"), step);
+        assert!(read.starts_with("F32 has 32.0 bits a weight: a type of fewer"), "{read}");
+        let few = WeightKind { bits: 2.6, ty: "Q2_K", large_blocks: true };
+        assert!(few.fewer_bits().contains("a smaller model"), "a type is no advice any more");
         let weights = group(&explained, "weights").clone();
         let int8 = Group { bound_by: Some("int8"), ..weights };
         let test = Test { n_prompt: 512, n_gen: 0, depth: 0, greedy: false };
-        assert!(!explained.large_blocks);
+        assert!(!kind.large_blocks);
         assert!(explained.remedy(&int8, test).contains("more cores"));
-        explained.large_blocks = true;
-        assert!(explained.remedy(&int8, test).contains("Q4_0, Q8_0"));
+        explained.weights[0] = WeightKind { large_blocks: true, ty: "Q4_K", ..kind };
+        assert!(explained.remedy(&int8, test).starts_with("Q4_K is in blocks of 256"));
+        let barriers = explained.remedy(group(&explained, "barriers"), test);
+        assert!(barriers.contains("each of 5 phases"), "{barriers}");
     }
 
     /// Of every architecture, shared experts before the head or not.

@@ -329,6 +329,7 @@ impl<'a> Report<'a> {
             Format::Csv => csv(&self.rows, self.out)?,
             Format::Md => {
                 writeln!(self.out, "{}", table(&self.rows))?;
+                writeln!(self.out, "{LEGEND}")?;
                 for explanation in self.rows.iter().filter_map(|row| row.explain.as_ref()) {
                     write!(self.out, "\n{}", explanation.text())?;
                 }
@@ -337,6 +338,10 @@ impl<'a> Report<'a> {
         Ok(())
     }
 }
+
+/// Columns that do not say of what they are.
+const LEGEND: &str = "t/s and expected are tokens a second, expected by the rates of our kernels; per token is what one reads at least; \
+     of limit is the share of what this machine allows, and what binds";
 
 /// Chunks have a column where they differ.
 fn table(rows: &[Row]) -> Table {
