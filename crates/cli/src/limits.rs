@@ -6,7 +6,7 @@ use program::{CacheOptions, Program};
 
 use crate::ceilings::KnownCeilings;
 use crate::load::Loaded;
-use crate::predictions::{ModelKey, RememberedModel, RunTime};
+use crate::predictions::{ModelKey, RememberedModel, RunTime, TOO_SMALL};
 
 /// What bounds a model on this machine.
 #[derive(Clone, Debug)]
@@ -127,8 +127,6 @@ impl Limits {
     }
 }
 
-/// Work that took less than this, in seconds, says little of the machine: waking up and waiting are most of it.
-const TOO_SMALL: f64 = 0.05;
 /// Measurements of the same thing lie apart by so much.
 const NOISE: f64 = 1.05;
 

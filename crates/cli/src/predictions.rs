@@ -14,8 +14,8 @@ const FILE: &str = "predictions.json";
 const MODELS: usize = 64;
 /// Runs of each that are.
 const RUNS: usize = 16;
-/// Work that took less, in seconds, tells nothing.
-const TOO_SMALL: f64 = 0.05;
+/// Work that took less than this, in seconds, says little of the machine: waking up and waiting are most of it.
+pub(crate) const TOO_SMALL: f64 = 0.05;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct File {

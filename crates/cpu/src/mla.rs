@@ -37,10 +37,10 @@ impl MlaChoice {
     pub(crate) fn choose(self, dims: &MlaDims, prompt: Option<Prompt>) -> MlaForm {
         match (self, prompt) {
             (MlaChoice::Always(form), _) => form,
-            (MlaChoice::Auto, Some(prompt)) if compressed_is_less(dims, prompt) => {
-                MlaForm::Compressed
+            (MlaChoice::Auto, Some(Prompt { start, len })) => {
+                dims.prompt_form(start as u64..start.saturating_add(len) as u64)
             }
-            (MlaChoice::Auto, _) => MlaForm::Elided,
+            (MlaChoice::Auto, None) => MlaForm::Elided,
         }
     }
 
@@ -64,23 +64,6 @@ impl MlaChoice {
             MlaChoice::Always(MlaForm::Absorbed | MlaForm::Elided) => false,
         }
     }
-}
-
-/// Tokens of a prompt that are taken to share a step: how a prompt is really cut must not decide.
-const CHUNK: usize = 512;
-
-/// Whether a prompt takes fewer operations in compressed form. Far into a context that is from
-/// [`MlaDims::break_even`] tokens on (171 for DeepSeek-V2); sooner where more of what is expanded is new.
-fn compressed_is_less(dims: &MlaDims, prompt: Prompt) -> bool {
-    let cost = |form| -> u64 {
-        let steps = (0..prompt.len).step_by(CHUNK);
-        let cost = |done| {
-            let n = CHUNK.min(prompt.len - done);
-            dims.macs(form, (prompt.start + done) as u64, n as u64)
-        };
-        steps.map(cost).sum()
-    };
-    cost(MlaForm::Compressed) < cost(MlaForm::Elided)
 }
 
 #[cfg(test)]

@@ -7,23 +7,11 @@ use program::{MlaDims, MlaForm};
 use crate::cost::{Numbers, Work};
 use crate::formula::positions_read;
 
-/// Tokens of a prompt that share a pass where its form is chosen.
-const CHUNK: usize = 512;
-
 /// The form that executors take for a prompt at these positions: the cheaper one, however the prompt is cut; for a step
 /// always the one that brings queries to the latents.
 pub(crate) fn form(dims: &MlaDims, prompt: Range<u64>) -> MlaForm {
-    let macs = |form| {
-        let passes = prompt.clone().step_by(CHUNK);
-        let each = passes.map(|past| dims.macs(form, past, (CHUNK as u64).min(prompt.end - past)));
-        each.fold(0, u64::saturating_add)
-    };
     let step = prompt.end <= prompt.start.saturating_add(1);
-    if !step && macs(MlaForm::Compressed) < macs(MlaForm::Elided) {
-        MlaForm::Compressed
-    } else {
-        MlaForm::Elided
-    }
+    if step { MlaForm::Elided } else { dims.prompt_form(prompt) }
 }
 
 /// One node of latent attention, with a cache of latents; its weights are counted apart.

@@ -155,8 +155,7 @@ impl OpCost {
                 (CostKind::Linear, Work { elements, barriers: 2, ..macs }, None)
             }
             Counted::Attention { mask } => {
-                let appends =
-                    facts.state.is_some_and(|used| node.inputs.len() > used.first_appended);
+                let appends = node.appends_to().is_some();
                 // a query's width for scores, an output's for sums
                 let macs = [
                     (Numbers::of_cache(options.k), cols(&node.inputs[0])),

@@ -11,7 +11,12 @@
 //!
 //! Source: arXiv:2405.04434, section 2.1; the forms, their names and measured figures: github.com/madsys-dev/deepseekv2-profile.
 
+use std::ops::Range;
+
 use crate::{Node, Program};
+
+/// Tokens of a prompt that are taken to share a pass: how a prompt is really cut must not decide its form.
+const PROMPT_PASS: u64 = 512;
 
 /// How latent attention is computed. Results are equal but for rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -143,6 +148,22 @@ impl MlaDims {
         let [rank, nope, value] = [self.rank, self.nope_dim, self.value_dim].map(|x| x as f64);
         let saved = 2.0 * rank - nope - value;
         (saved > 0.0).then(|| rank * (nope + value) / saved)
+    }
+
+    /// The cheaper form that caches latents for a prompt at these positions. Far into a context that is compressed from
+    /// [`break_even`](Self::break_even) tokens on (171 for DeepSeek-V2), sooner where more of what is expanded is new.
+    pub fn prompt_form(&self, positions: Range<u64>) -> MlaForm {
+        let Range { start, end } = positions;
+        let macs = |form| {
+            let passes = (start..end).step_by(PROMPT_PASS as usize);
+            let each = passes.map(|past| self.macs(form, past, PROMPT_PASS.min(end - past)));
+            each.fold(0, u64::saturating_add)
+        };
+        if macs(MlaForm::Compressed) < macs(MlaForm::Elided) {
+            MlaForm::Compressed
+        } else {
+            MlaForm::Elided
+        }
     }
 
     fn heads(&self, width: usize) -> u64 {
