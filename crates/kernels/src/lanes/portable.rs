@@ -97,12 +97,15 @@ impl Simd for Portable {
         zip(&a, &b, |a, b| a / b)
     }
 
-    #[inline(always)]
+    // without an instruction for it each lane is a call: sixteen of them are not repeated wherever one is needed
+    #[cfg_attr(any(target_feature = "fma", target_arch = "aarch64"), inline(always))]
+    #[cfg_attr(not(any(target_feature = "fma", target_arch = "aarch64")), inline(never))]
     fn fma(self, a: Array, b: Array, c: Array) -> Array {
         std::array::from_fn(|i| a[i].mul_add(b[i], c[i]))
     }
 
-    #[inline(always)]
+    #[cfg_attr(any(target_feature = "fma", target_arch = "aarch64"), inline(always))]
+    #[cfg_attr(not(any(target_feature = "fma", target_arch = "aarch64")), inline(never))]
     fn fnma(self, a: Array, b: Array, c: Array) -> Array {
         std::array::from_fn(|i| (-a[i]).mul_add(b[i], c[i]))
     }
