@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 
 use anyhow::{Context, bail, ensure};
 use serde_json::{Value, json};
@@ -15,10 +15,11 @@ use crate::product;
 
 const HELP: &str = "\
 cargo xtask bench MODEL.gguf... [-t THREADS] [-r ROUNDS] [-p TOKENS] [-n TOKENS] [-d DEPTH]
-                  [--peer NAME=COMMAND]... [-o FOLDER]
+                  [--beside N] [--peer NAME=COMMAND]... [-o FOLDER]
 
 Tokens per second of prompt (pp) and generation (tg) of this engine and of peers that print llama-bench's JSON, in
-alternating rounds. Writes bench.md and bench.json into FOLDER (target/bench). Kernels alone:
+alternating rounds. With --beside, each is also measured while N other processes keep a core busy each, and what it
+keeps of its quiet speed is told. Writes bench.md and bench.json into FOLDER (target/bench). Kernels alone:
 cargo bench -p rooflight-kernels
 ";
 
@@ -30,6 +31,8 @@ struct Options {
     prompt: usize,
     generate: usize,
     depth: usize,
+    /// Busy processes beside which to measure again.
+    beside: usize,
     peers: Vec<(String, Vec<String>)>,
     folder: PathBuf,
 }
@@ -42,6 +45,7 @@ fn parse(args: &[String], root: &Path) -> anyhow::Result<Options> {
         prompt: 512,
         generate: 64,
         depth: 0,
+        beside: 0,
         peers: Vec::new(),
         folder: root.join("target/bench"),
     };
@@ -60,6 +64,7 @@ fn parse(args: &[String], root: &Path) -> anyhow::Result<Options> {
             "-p" => options.prompt = number(value()?)?,
             "-n" => options.generate = number(value()?)?,
             "-d" => options.depth = number(value()?)?,
+            "--beside" => options.beside = number(value()?)?,
             "-o" => options.folder = value()?.into(),
             "--peer" => {
                 let (name, command) =
@@ -76,6 +81,38 @@ fn parse(args: &[String], root: &Path) -> anyhow::Result<Options> {
     Ok(options)
 }
 
+/// What is measured in turns.
+struct Contender {
+    name: String,
+    command: Vec<String>,
+    /// Busy processes beside it.
+    beside: usize,
+}
+
+/// Processes that keep a core busy each, until this is dropped.
+struct BusyProcesses(Vec<Child>);
+
+impl BusyProcesses {
+    fn start(n: usize) -> anyhow::Result<BusyProcesses> {
+        let mut busy = BusyProcesses(Vec::new());
+        for _ in 0..n {
+            let child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn();
+            busy.0.push(child.context("starting a busy process")?);
+        }
+        Ok(busy)
+    }
+}
+
+impl Drop for BusyProcesses {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // one that is gone already keeps nothing busy
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
 /// Build, measure, write the tables, and print the markdown one.
 pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
     if args.iter().any(|arg| arg == "--help" || arg == "-h") {
@@ -87,6 +124,15 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
     let ours = root.join("target/release/rooflight").to_string_lossy().into_owned();
     let mut engines = vec![("rooflight".to_owned(), vec![ours, "bench".into()])];
     engines.extend(options.peers.iter().cloned());
+    let contenders = engines.into_iter().flat_map(|(name, command)| {
+        let beside = (options.beside > 0).then(|| Contender {
+            name: format!("{name} beside {}", options.beside),
+            command: command.clone(),
+            beside: options.beside,
+        });
+        std::iter::once(Contender { name, command, beside: 0 }).chain(beside)
+    });
+    let contenders: Vec<Contender> = contenders.collect();
 
     let mut rows = Vec::new();
     for model in &options.models {
@@ -94,9 +140,12 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
             if prompt + generate == 0 {
                 continue;
             }
-            let mut rates: Vec<Vec<f64>> = vec![Vec::new(); engines.len()];
+            let mut rates: Vec<Vec<f64>> = vec![Vec::new(); contenders.len()];
             for round in 1..=options.rounds {
-                for ((name, command), rates) in engines.iter().zip(&mut rates) {
+                for (Contender { name, command, beside }, rates) in
+                    contenders.iter().zip(&mut rates)
+                {
+                    let _busy = BusyProcesses::start(*beside)?;
                     eprintln!(
                         "{} {test} round {round} of {}: {name}",
                         model.display(),
@@ -110,8 +159,17 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
         }
     }
     std::fs::create_dir_all(&options.folder)?;
-    let names: Vec<&str> = engines.iter().map(|(name, _)| name.as_str()).collect();
-    let markdown = markdown(&names, &rows, options.depth);
+    let names: Vec<&str> = contenders.iter().map(|contender| contender.name.as_str()).collect();
+    let mut markdown = markdown(&names, &rows, options.depth);
+    if options.beside > 0 {
+        for (model, test, medians) in &rows {
+            for (names, rates) in names.chunks_exact(2).zip(medians.chunks_exact(2)) {
+                let (model, kept) = (model.display(), rates[1] / rates[0]);
+                let _ =
+                    writeln!(markdown, "{model} {test}: {} keeps {kept:.2} of its speed", names[1]);
+            }
+        }
+    }
     std::fs::write(options.folder.join("bench.md"), &markdown)?;
     let json = rows.iter().map(|(model, test, medians)| {
         let rates: serde_json::Map<String, Value> = names

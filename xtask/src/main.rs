@@ -7,11 +7,14 @@ mod bench;
 mod make_model;
 mod prediction;
 mod product;
+mod proofs;
 mod roofline;
 mod tidy;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+
+use proofs::PROOFS;
 
 const HELP: &str = "\
 cargo xtask TASK
@@ -22,6 +25,9 @@ cargo xtask TASK
   roofline    measured against theory: writes docs/roofline.md; `cargo xtask roofline --help`
   make-model  writes a model with a published shape and random weights; `cargo xtask make-model --help`
   prediction  how far expected times are from measured ones; `cargo xtask prediction --help`
+  orders      the thread team under every order its threads can run in, by loom
+  races       the CPU executor's tests under ThreadSanitizer (nightly with rust-src)
+  miri        tests of kernels, caches, files and the team under Miri (nightly with miri)
   ci          what .ci/run does on a machine that is set up: fmt, tidy, clippy, tests
 ";
 
@@ -37,10 +43,13 @@ fn main() -> ExitCode {
             eprint!("{HELP}");
             Ok(())
         }
-        _ => {
-            eprint!("{HELP}");
-            return ExitCode::from(2);
-        }
+        other => match PROOFS.iter().find(|proof| Some(proof.name) == other) {
+            Some(proof) => proof.run(&root(), &arguments()),
+            None => {
+                eprint!("{HELP}");
+                return ExitCode::from(2);
+            }
+        },
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -7,7 +7,7 @@ use program::{Program, Progress, Result, WeightSource};
 use crate::memory::Buffer;
 use crate::mla::MlaChoice;
 use crate::plan::{Job, Phase, Plan};
-use crate::pool::{PhaseShares, Team};
+use crate::pool::Team;
 use crate::schedule::{
     LoadedAttention, LoadedExpand, LoadedExperts, LoadedJob, LoadedLatent, LoadedLinear,
     LoadedPhase, Schedule,
@@ -41,8 +41,7 @@ pub(crate) fn place(program: &Program, plan: Plan, workshop: Workshop<'_>) -> Re
     let Plan { phases, hidden_phase, buffers, ropes, caches, logits, hidden, inputs, handed } =
         plan;
     let (mut arena, mut latent) = (0, 0);
-    let Workshop { pool, tuning, mla } = workshop;
-    let shares = || PhaseShares::new(pool.n());
+    let Workshop { tuning, mla, .. } = workshop;
     let mut loaded = Vec::with_capacity(phases.len());
     let mut tables = Vec::new();
     for phase in phases {
@@ -63,15 +62,13 @@ pub(crate) fn place(program: &Program, plan: Plan, workshop: Workshop<'_>) -> Re
                     jobs.push(LoadedJob { job, packed, is_head });
                 }
                 let (x, norm) = (linear.x, linear.norm);
-                LoadedPhase::Linear(LoadedLinear { x, norm, jobs, shares: shares() })
+                LoadedPhase::Linear(LoadedLinear { x, norm, jobs })
             }
-            Phase::Attention(phase) => {
-                LoadedPhase::Attention(LoadedAttention { phase, shares: shares() })
-            }
+            Phase::Attention(phase) => LoadedPhase::Attention(LoadedAttention { phase }),
             Phase::Latent(phase) => {
                 let matrices =
                     PackedLatent::place(program, &phase.inputs, mla, tuning, &mut latent)?;
-                LoadedPhase::Latent(LoadedLatent { phase, matrices, shares: shares() })
+                LoadedPhase::Latent(LoadedLatent { phase, matrices })
             }
             Phase::Expand(phase) => {
                 let matrices =
@@ -83,7 +80,7 @@ pub(crate) fn place(program: &Program, plan: Plan, workshop: Workshop<'_>) -> Re
                 let wide = [phase.gate, phase.up];
                 let wide = PackedJob::place(program, &wide, copies, tuning, &mut arena)?;
                 let down = PackedJob::place(program, &[phase.down], copies, tuning, &mut arena)?;
-                LoadedPhase::Experts(LoadedExperts { phase, wide, down, shares: shares() })
+                LoadedPhase::Experts(LoadedExperts { phase, wide, down })
             }
         });
     }

@@ -79,7 +79,27 @@ impl Drop for Buffer {
     }
 }
 
-#[cfg(unix)]
+/// Miri has no huge pages: plain memory stands in for them.
+#[cfg(miri)]
+fn layout(len: usize) -> Option<std::alloc::Layout> {
+    std::alloc::Layout::from_size_align(len, HUGE_PAGE).ok()
+}
+
+#[cfg(miri)]
+fn map(len: usize) -> Option<NonNull<u8>> {
+    // SAFETY: a `Buffer` is never empty here.
+    NonNull::new(unsafe { std::alloc::alloc_zeroed(layout(len)?) })
+}
+
+#[cfg(miri)]
+fn unmap(base: NonNull<u8>, len: usize) {
+    if let Some(layout) = layout(len) {
+        // SAFETY: `map` allocated it with this layout, and nothing refers to it any more.
+        unsafe { std::alloc::dealloc(base.as_ptr(), layout) }
+    }
+}
+
+#[cfg(all(unix, not(miri)))]
 fn map(len: usize) -> Option<NonNull<u8>> {
     use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
     // SAFETY: a fresh private anonymous mapping aliases nothing.
@@ -94,13 +114,13 @@ fn map(len: usize) -> Option<NonNull<u8>> {
     base.ok().and_then(|base| NonNull::new(base.cast()))
 }
 
-#[cfg(unix)]
+#[cfg(all(unix, not(miri)))]
 fn unmap(base: NonNull<u8>, len: usize) {
     // SAFETY: `Buffer` made this mapping and nothing refers to it any more. A failure leaks memory, no more.
     let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), len) };
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 fn advise_huge(start: NonNull<u8>, len: usize) {
     // SAFETY: advice on our own mapping; it never changes contents. Refusal only costs speed.
     let _ = unsafe {
@@ -108,7 +128,7 @@ fn advise_huge(start: NonNull<u8>, len: usize) {
     };
 }
 
-#[cfg(all(unix, not(target_os = "linux")))]
+#[cfg(any(miri, all(unix, not(target_os = "linux"))))]
 fn advise_huge(_start: NonNull<u8>, _len: usize) {}
 
 /// Cache blocks in huge pages: a step reads a little of every layer's and head's part, and would miss the TLB at each.
@@ -198,8 +218,11 @@ impl<'a, T> Shared<'a, T> {
     /// Part of it, to write.
     ///
     /// # Safety
-    /// Until the workers next meet at a barrier, no other reference to any of these elements may be used.
+    /// Until the section ends, no other reference to any of these elements may be used.
+    #[cfg_attr(debug_assertions, track_caller)]
     pub(crate) unsafe fn slice_mut(&self, range: Range<usize>) -> &'a mut [T] {
+        #[cfg(debug_assertions)]
+        self.record(&range, true);
         assert!(range.start <= range.end && range.end <= self.len, "part outside the shared slice");
         // SAFETY: in bounds by the assertion.
         let start = unsafe { self.start.add(range.start) };
@@ -212,12 +235,24 @@ impl<'a, T> Shared<'a, T> {
     /// # Safety
     /// As [`slice_mut`](Self::slice_mut).
     #[inline(always)]
+    #[cfg_attr(debug_assertions, track_caller)]
     pub(crate) unsafe fn write(&self, index: usize, value: T) {
+        #[cfg(debug_assertions)]
+        self.record(&(index..index + 1), true);
         assert!(index < self.len, "element outside the shared slice");
         // SAFETY: in bounds by the assertion.
         let place = unsafe { self.start.add(index) };
         // SAFETY: in bounds, and exclusive by the caller's promise; numbers have nothing to drop.
         unsafe { place.write(value) }
+    }
+
+    /// Tell the pool what is used: workers that get in each other's way are found.
+    #[cfg(debug_assertions)]
+    #[track_caller]
+    fn record(&self, range: &Range<usize>, writes: bool) {
+        let address = |index: usize| self.start as usize + index * size_of::<T>();
+        let bytes = address(range.start)..address(range.end);
+        crate::pool::record::used(bytes, writes, std::panic::Location::caller());
     }
 
     /// Elements.
@@ -246,8 +281,11 @@ impl<'a, T> Shared<'a, T> {
     /// Part of it, to read.
     ///
     /// # Safety
-    /// No thread may write any of these elements until the workers next meet at a barrier.
+    /// No thread may write any of these elements until the section ends.
+    #[cfg_attr(debug_assertions, track_caller)]
     pub(crate) unsafe fn slice(&self, range: Range<usize>) -> &'a [T] {
+        #[cfg(debug_assertions)]
+        self.record(&range, false);
         assert!(range.start <= range.end && range.end <= self.len, "part outside the shared slice");
         // SAFETY: in bounds by the assertion.
         let start = unsafe { self.start.add(range.start) };

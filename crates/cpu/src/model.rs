@@ -2,6 +2,8 @@
 
 mod made_up;
 mod step;
+#[cfg(all(test, not(loom)))]
+mod together;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -1,34 +1,150 @@
 //! A persistent team of threads for fork-join work of microseconds.
 //!
-//! The caller is worker 0. Workers spin briefly between jobs, then sleep; inside a job they meet at a [`Barrier`] that
-//! yields after a while, so that a core taken by another process costs a time slice, not a stall.
+//! The caller is worker 0. Workers spin briefly between jobs, then sleep. A job is a sequence of [sections](sections),
+//! which whoever is there goes through; who waits spins, then yields its core.
+//!
+//! When another program takes turns on our cores, a worker that is stopped in the middle of an item stops all. It shows
+//! by a wait that is too long for any item; workers then offer their cores between items, at most once a millisecond, so
+//! that the other program's turns fall where nobody waits for us. See docs/speed.md.
+
+#[cfg(all(test, loom))]
+mod orders;
+#[cfg(debug_assertions)]
+pub(crate) mod record;
+mod sections;
+mod sync;
 
 use std::any::Any;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-/// Polls of a flag before a waiter yields its core: some tens of microseconds.
-const SPINS_BEFORE_YIELD: u32 = 2_000;
-/// Polls before an idle worker sleeps: long enough to stay awake across sampling and printing a token.
-const SPINS_BEFORE_SLEEP: u32 = 30_000;
+use sections::{Items, Sections};
+use sync::{
+    Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Builder, Condvar, JoinHandle, Mutex,
+    MutexGuard, Ordering, PoisonError, SPINS_BEFORE_SLEEP, SPINS_BEFORE_YIELD, spin_loop,
+    yield_now,
+};
+
+/// A wait at the end of a section that is longer than an item takes: somebody has lost its core.
+const LATE: Duration = Duration::from_micros(300);
+/// Sections for which workers give way after such a wait: some tenths of a second.
+const PRESSED_SECTIONS: u64 = 2_000;
+/// Less than any scheduler's turn.
+const GIVE_WAY_EVERY: Duration = Duration::from_millis(1);
 
 /// What a worker knows inside a job.
-#[derive(Clone, Copy)]
 pub(crate) struct Worker<'a> {
     /// This worker's number, `0..n`.
     pub(crate) index: usize,
     /// Workers in the team.
     pub(crate) n: usize,
-    barrier: &'a Barrier,
+    meeting: &'a Meeting,
+    /// Number of its next section.
+    next: Cell<u64>,
+    /// Whether it is in the section before that.
+    inside: Cell<bool>,
+    /// When it last gave way.
+    gave_way: Cell<Option<Instant>>,
 }
 
 impl Worker<'_> {
     /// Wait for every worker of the job to come here. What they wrote before is visible after.
     pub(crate) fn sync(&self) {
-        self.barrier.wait();
+        self.meeting.barrier.wait(&self.meeting.broken);
     }
+
+    /// Do this worker's part of the next section, unless the others have ended it already; return when it has ended. All
+    /// workers of a job must go through the same sections.
+    pub(crate) fn section(&self, work: impl FnOnce(Section<'_>)) {
+        let Meeting { sections, broken, .. } = self.meeting;
+        let number = self.next.get();
+        self.next.set(number + 1);
+        if self.enter(number) {
+            work(Section { worker: self, number });
+            if self.inside.replace(false) {
+                self.record(number);
+                sections.leave(number);
+            }
+        }
+        let mut wait = Wait::new(broken);
+        while sections.open() == number {
+            if wait.pause() {
+                self.meeting.pressed_until.store(number + PRESSED_SECTIONS, Ordering::Relaxed);
+            }
+        }
+        if self.should_give_way(number) {
+            self.give_way();
+        }
+    }
+
+    /// Go into section `number`, if it is open.
+    fn enter(&self, number: u64) -> bool {
+        let inside = self.meeting.sections.enter(number);
+        self.inside.set(inside);
+        #[cfg(debug_assertions)]
+        if inside {
+            record::Record::enter();
+        }
+        inside
+    }
+
+    /// In debug builds: compare what this worker used in section `number` with what others did.
+    fn record(&self, number: u64) {
+        #[cfg(debug_assertions)]
+        self.meeting.record.leave(number, self.index);
+        let _ = number;
+    }
+
+    /// Whether another program wants our cores, and has not been offered this one lately.
+    fn should_give_way(&self, number: u64) -> bool {
+        number < self.meeting.pressed_until.load(Ordering::Relaxed)
+            && self.gave_way.get().is_none_or(|last| last.elapsed() >= GIVE_WAY_EVERY)
+    }
+
+    /// Offer this worker's core, where nobody waits for it, often enough that it is not taken in the middle of an item.
+    fn give_way(&self) {
+        yield_now();
+        self.gave_way.set(Some(Instant::now()));
+    }
+}
+
+/// A section that a worker is in.
+pub(crate) struct Section<'a> {
+    worker: &'a Worker<'a>,
+    number: u64,
+}
+
+impl<'a> Section<'a> {
+    /// Items of the section's list `0..len`, the same `len` for every worker: first this worker's share, then what the
+    /// others have not taken. Afterwards the section may be over: what it does is done in its items.
+    pub(crate) fn take(self, len: usize) -> impl Iterator<Item = usize> + 'a {
+        let Section { worker, number } = self;
+        let (index, n, sections) = (worker.index, worker.n, &worker.meeting.sections);
+        let mut items = Items { sections, number, index, n, len, done: 0 };
+        std::iter::from_fn(move || {
+            if worker.should_give_way(number) && sections.step_out(number) {
+                worker.record(number);
+                worker.give_way();
+                if !worker.enter(number) {
+                    return None;
+                }
+            }
+            items.next()
+        })
+    }
+}
+
+/// Where the workers of a team meet.
+struct Meeting {
+    barrier: Barrier,
+    sections: Sections,
+    #[cfg(debug_assertions)]
+    record: record::Record,
+    /// A worker panicked: those who wait for it must not.
+    broken: AtomicBool,
+    /// The section up to which workers give way.
+    pressed_until: AtomicU64,
 }
 
 /// Counts arrivals; the last one opens the gate for its generation.
@@ -36,11 +152,10 @@ struct Barrier {
     n: usize,
     arrived: AtomicUsize,
     generation: AtomicU32,
-    broken: AtomicBool,
 }
 
 impl Barrier {
-    fn wait(&self) {
+    fn wait(&self, broken: &AtomicBool) {
         if self.n == 1 {
             return;
         }
@@ -50,22 +165,38 @@ impl Barrier {
             self.generation.store(generation.wrapping_add(1), Ordering::Release);
             return;
         }
-        let mut spins = 0;
+        let mut wait = Wait::new(broken);
         while self.generation.load(Ordering::Acquire) == generation {
-            // a worker that panicked never arrives: unwind too rather than wait for ever
-            assert!(!self.broken.load(Ordering::Relaxed), "another worker panicked");
-            pause(&mut spins);
+            wait.pause();
         }
     }
 }
 
-/// One poll's rest: a pause instruction, or after many of them the rest of the time slice.
-fn pause(spins: &mut u32) {
-    if *spins < SPINS_BEFORE_YIELD {
-        *spins += 1;
-        std::hint::spin_loop();
-    } else {
-        std::thread::yield_now();
+/// A wait for another worker: polls, then time slices.
+struct Wait<'a> {
+    broken: &'a AtomicBool,
+    spins: u32,
+    since: Option<Instant>,
+}
+
+impl Wait<'_> {
+    fn new(broken: &AtomicBool) -> Wait<'_> {
+        Wait { broken, spins: 0, since: None }
+    }
+
+    /// One poll's rest: a pause instruction, or after many of them the rest of the time slice. True once it has become
+    /// [`LATE`].
+    fn pause(&mut self) -> bool {
+        // a worker that panicked never comes: unwind too rather than wait for ever
+        assert!(!self.broken.load(Ordering::Relaxed), "another worker panicked");
+        if self.spins < SPINS_BEFORE_YIELD {
+            self.spins += 1;
+            spin_loop();
+            return false;
+        }
+        let since = *self.since.get_or_insert_with(Instant::now);
+        yield_now();
+        since.elapsed() >= LATE
     }
 }
 
@@ -76,8 +207,8 @@ struct Job(*const (dyn Fn(Worker<'_>) + Sync));
 // SAFETY: the pointee is `Sync`, and `Pool::run` outlives every use of the pointer.
 unsafe impl Send for Job {}
 
-struct Shared {
-    barrier: Barrier,
+struct TeamState {
+    meeting: Meeting,
     /// Number of the newest job; workers compare it with the last they ran.
     epoch: AtomicU32,
     done: AtomicUsize,
@@ -86,31 +217,34 @@ struct Shared {
 }
 
 struct Slot {
-    job: Option<Job>,
+    /// The job, and the number of its first section.
+    job: Option<(Job, u64)>,
     stop: bool,
     panic: Option<Box<dyn Any + Send>>,
 }
 
-impl Shared {
+impl TeamState {
     fn slot(&self) -> MutexGuard<'_, Slot> {
         // no code that can panic runs under this lock
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Run `job` as worker `index`, keeping the first panic for the caller.
-    fn work(&self, job: &(dyn Fn(Worker<'_>) + Sync), index: usize) {
-        let worker = Worker { index, n: self.barrier.n, barrier: &self.barrier };
+    /// Run `job`, whose first section is `first`, as worker `index`, keeping the first panic for the caller.
+    fn work(&self, job: &(dyn Fn(Worker<'_>) + Sync), first: u64, index: usize) {
+        let (next, inside, gave_way) = (Cell::new(first), Cell::new(false), Cell::new(None));
+        let meeting = &self.meeting;
+        let worker = Worker { index, n: meeting.barrier.n, meeting, next, inside, gave_way };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| job(worker))) {
             // first the cause, then the alarm: those who wait panic too, and must not be told as the cause
             self.slot().panic.get_or_insert(panic);
-            self.barrier.broken.store(true, Ordering::Relaxed);
+            self.meeting.broken.store(true, Ordering::Relaxed);
         }
     }
 }
 
 /// The team. Dropping it ends the threads.
 pub(crate) struct Team {
-    shared: Arc<Shared>,
+    shared: Arc<TeamState>,
     threads: Vec<JoinHandle<()>>,
     running: Mutex<()>,
 }
@@ -133,12 +267,14 @@ impl Team {
 
     /// A team whose barrier counts `n`, with as many threads as could be had.
     fn spawn(n: usize) -> Team {
-        let shared = Arc::new(Shared {
-            barrier: Barrier {
-                n,
-                arrived: AtomicUsize::new(0),
-                generation: AtomicU32::new(0),
+        let shared = Arc::new(TeamState {
+            meeting: Meeting {
+                barrier: Barrier { n, arrived: AtomicUsize::new(0), generation: AtomicU32::new(0) },
+                sections: Sections::new(n),
+                #[cfg(debug_assertions)]
+                record: record::Record::new(),
                 broken: AtomicBool::new(false),
+                pressed_until: AtomicU64::new(0),
             },
             epoch: AtomicU32::new(0),
             done: AtomicUsize::new(0),
@@ -149,7 +285,7 @@ impl Team {
             .map_while(|index| {
                 let shared = Arc::clone(&shared);
                 let name = format!("rooflight-{index}");
-                std::thread::Builder::new().name(name).spawn(move || worker(&shared, index)).ok()
+                Builder::new().name(name).spawn(move || worker(&shared, index)).ok()
             })
             .collect();
         Team { shared, threads, running: Mutex::new(()) }
@@ -157,33 +293,44 @@ impl Team {
 
     /// Workers in the team.
     pub(crate) fn n(&self) -> usize {
-        self.shared.barrier.n
+        self.shared.meeting.barrier.n
     }
 
     /// Run `job` once on every worker and return when all are done. A worker's panic is raised again here.
     pub(crate) fn run(&self, job: &(dyn Fn(Worker<'_>) + Sync)) {
         let _one_at_a_time = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = &*self.shared;
-        if shared.barrier.n > 1 {
+        let first = shared.meeting.sections.open();
+        if self.n() > 1 {
             let mut slot = shared.slot();
             shared.done.store(0, Ordering::Relaxed);
-            slot.job = Some(erase(job));
+            slot.job = Some((erase(job), first));
             shared.epoch.fetch_add(1, Ordering::Release);
             shared.wake.notify_all();
         }
-        shared.work(job, 0);
-        let mut spins = 0;
-        while shared.done.load(Ordering::Acquire) + 1 < shared.barrier.n {
-            pause(&mut spins);
+        shared.work(job, first, 0);
+        // who panicked is done as well
+        let never = AtomicBool::new(false);
+        let mut wait = Wait::new(&never);
+        while shared.done.load(Ordering::Acquire) + 1 < self.n() {
+            wait.pause();
         }
         let mut slot = shared.slot();
         slot.job = None;
         if let Some(panic) = slot.panic.take() {
-            shared.barrier.broken.store(false, Ordering::Relaxed);
-            shared.barrier.arrived.store(0, Ordering::Relaxed);
+            shared.meeting.broken.store(false, Ordering::Relaxed);
+            shared.meeting.barrier.arrived.store(0, Ordering::Relaxed);
+            shared.meeting.sections.reset();
             drop(slot);
             resume_unwind(panic);
         }
+    }
+}
+
+impl Team {
+    /// Do `work` once for each item of `0..len`, and return when all are done.
+    pub(crate) fn deal(&self, len: usize, work: &(dyn Fn(usize) + Sync)) {
+        self.run(&|worker| worker.section(|section| section.take(len).for_each(work)));
     }
 }
 
@@ -199,13 +346,13 @@ fn erase<'a>(job: &'a (dyn Fn(Worker<'_>) + Sync + 'a)) -> Job {
     })
 }
 
-fn worker(shared: &Shared, index: usize) {
+fn worker(shared: &TeamState, index: usize) {
     let mut seen = 0;
     loop {
         let mut spins = 0;
         while shared.epoch.load(Ordering::Acquire) == seen && spins < SPINS_BEFORE_SLEEP {
             spins += 1;
-            std::hint::spin_loop();
+            spin_loop();
         }
         let mut slot = shared.slot();
         while shared.epoch.load(Ordering::Acquire) == seen && !slot.stop {
@@ -217,10 +364,10 @@ fn worker(shared: &Shared, index: usize) {
         seen = shared.epoch.load(Ordering::Acquire);
         let job = slot.job;
         drop(slot);
-        if let Some(Job(job)) = job {
+        if let Some((Job(job), first)) = job {
             // SAFETY: `Pool::run` keeps the job alive until `done` counts this worker.
             let job = unsafe { &*job };
-            shared.work(job, index);
+            shared.work(job, first, index);
         }
         shared.done.fetch_add(1, Ordering::Release);
     }
@@ -237,70 +384,7 @@ impl Drop for Team {
     }
 }
 
-/// A work list dealt evenly to the workers, who steal from one another when their share is done.
-pub(crate) struct Shares {
-    cursors: Vec<Cursor>,
-}
-
-#[repr(align(128))]
-struct Cursor(AtomicUsize);
-
-impl Shares {
-    /// Cursors for a team of `n`.
-    pub(crate) fn new(n: usize) -> Shares {
-        Shares { cursors: (0..n).map(|_| Cursor(AtomicUsize::new(0))).collect() }
-    }
-
-    /// Start again. Call while no worker is taking.
-    pub(crate) fn reset(&self) {
-        for cursor in &self.cursors {
-            cursor.0.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// Items of `0..len` for `worker`, its own share first, then what the others have not taken.
-    pub(crate) fn take<'a>(
-        &'a self,
-        worker: &Worker<'_>,
-        len: usize,
-    ) -> impl Iterator<Item = usize> + 'a {
-        let (me, n) = (worker.index, worker.n);
-        (0..n).flat_map(move |k| {
-            let owner = (me + k) % n;
-            let share = owner * len / n..(owner + 1) * len / n;
-            std::iter::from_fn(move || {
-                let item = share.start + self.cursors[owner].0.fetch_add(1, Ordering::Relaxed);
-                (item < share.end).then_some(item)
-            })
-        })
-    }
-}
-
-/// Work lists of one phase.
-pub(crate) struct PhaseShares {
-    /// Its units or tiles.
-    pub(crate) main: Shares,
-    /// What comes before or after them, beyond an inner barrier.
-    pub(crate) side: Shares,
-    /// What comes last, beyond another.
-    pub(crate) last: Shares,
-}
-
-impl PhaseShares {
-    /// For a team of `n`.
-    pub(crate) fn new(n: usize) -> PhaseShares {
-        PhaseShares { main: Shares::new(n), side: Shares::new(n), last: Shares::new(n) }
-    }
-
-    /// Start again. Call while no worker is taking.
-    pub(crate) fn reset(&self) {
-        self.main.reset();
-        self.side.reset();
-        self.last.reset();
-    }
-}
-
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -332,18 +416,91 @@ mod tests {
     }
 
     #[test]
-    fn shares_cover_the_list_once() {
-        let pool = Team::new(3);
-        let shares = Shares::new(3);
-        for len in [0, 1, 2, 7, 100] {
-            shares.reset();
-            let taken: Vec<AtomicUsize> = (0..len).map(|_| AtomicUsize::new(0)).collect();
-            pool.run(&|worker| {
-                for item in shares.take(&worker, len) {
-                    taken[item].fetch_add(1, Ordering::Relaxed);
+    fn sections_cover_their_lists_once_and_in_order() {
+        for n in [1, 2, 3, 8] {
+            let pool = Team::new(n);
+            let lens = [0, 1, 2, 7, 100, 0, 3];
+            let zeros = |len: &usize| (0..*len).map(|_| AtomicUsize::new(0)).collect::<Vec<_>>();
+            let taken: Vec<_> = lens.iter().map(zeros).collect();
+            for round in 0..50 {
+                pool.run(&|worker| {
+                    for (i, list) in taken.iter().enumerate() {
+                        worker.section(|section| {
+                            for item in section.take(list.len()) {
+                                assert_eq!(list[item].fetch_add(1, Ordering::Relaxed), round);
+                                let before = taken[..i].iter().flatten();
+                                assert!(before.clone().all(|t| t.load(Ordering::Relaxed) > round));
+                            }
+                        });
+                        assert!(list.iter().all(|t| t.load(Ordering::Relaxed) > round));
+                    }
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn who_is_not_there_holds_up_nobody() {
+        let pool = Team::new(2);
+        let sections = AtomicUsize::new(0);
+        pool.run(&|worker| {
+            if worker.index == 1 {
+                // as if its core had gone to another program between two sections
+                while sections.load(Ordering::Relaxed) < 100 {
+                    std::thread::yield_now();
                 }
-            });
-            assert!(taken.iter().all(|t| t.load(Ordering::Relaxed) == 1));
+            }
+            for number in 0..100 {
+                worker.section(|section| {
+                    for _ in section.take(4) {
+                        sections.store(number + 1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    fn workers_that_use_the_same_memory_in_a_section_are_caught() {
+        use crate::memory::Shared;
+        // (what item 0 writes, what item 1 writes, what item 1 reads)
+        let cases = [
+            (0..6, 6..12, 6..12, None),
+            (0..6, 5..12, 6..12, Some("writes at")),
+            (0..6, 6..12, 5..6, Some("reads at")),
+        ];
+        for (first, second, read, problem) in cases {
+            let pool = Team::new(2);
+            let mut numbers = [0.0f32; 12];
+            let shared = Shared::new(&mut numbers);
+            let both = AtomicUsize::new(0);
+            let caught = catch_unwind(AssertUnwindSafe(|| {
+                pool.run(&|worker| {
+                    worker.section(|section| {
+                        for item in section.take(2) {
+                            // no worker takes both
+                            both.fetch_add(1, Ordering::Relaxed);
+                            while both.load(Ordering::Relaxed) < 2 {
+                                std::thread::yield_now();
+                            }
+                            let range = if item == 0 { first.clone() } else { second.clone() };
+                            // SAFETY: nothing is written through it.
+                            let _ = unsafe { shared.slice_mut(range) };
+                            if item == 1 {
+                                // SAFETY: nothing is read through it.
+                                let _ = unsafe { shared.slice(read.clone()) };
+                            }
+                        }
+                    });
+                });
+            }));
+            let said = caught.err().map(|panic| *panic.downcast::<String>().expect("a message"));
+            assert_eq!(said.is_some(), problem.is_some(), "{said:?}");
+            if let (Some(said), Some(problem)) = (said, problem) {
+                assert!(said.contains("in the same section"), "{said}");
+                assert!(said.contains(problem), "{said}");
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! The schedule of a step: phases in the order they run, each with its packed weights and work lists.
+//! The schedule of a step: phases in the order they run, each with its packed weights.
 
 use program::{CacheId, Program, Prompt, WeightId};
 
@@ -6,7 +6,6 @@ use crate::mla::{MlaChoice, MlaForm};
 use crate::plan::{
     AttentionPhase, ExpandPhase, ExpertsPhase, Job, LatentPhase, Norm, Operand, Plan, RowOp,
 };
-use crate::pool::PhaseShares;
 use crate::weights::{HeadMatrix, PackedJob, PackedLatent, PackedMatrix, Table};
 
 /// A job of a linear phase and the panels it reads.
@@ -22,7 +21,6 @@ pub(crate) struct LoadedLinear {
     pub(crate) x: Operand,
     pub(crate) norm: Option<Norm>,
     pub(crate) jobs: Vec<LoadedJob>,
-    pub(crate) shares: PhaseShares,
 }
 
 impl LoadedLinear {
@@ -35,14 +33,12 @@ impl LoadedLinear {
 /// Attention over keys and values.
 pub(crate) struct LoadedAttention {
     pub(crate) phase: AttentionPhase,
-    pub(crate) shares: PhaseShares,
 }
 
 /// Attention over latents.
 pub(crate) struct LoadedLatent {
     pub(crate) phase: LatentPhase,
     pub(crate) matrices: PackedLatent,
-    pub(crate) shares: PhaseShares,
 }
 
 /// Keys and values of every head, made of latents.
@@ -57,7 +53,6 @@ pub(crate) struct LoadedExperts {
     /// Gates and ups.
     pub(crate) wide: PackedJob,
     pub(crate) down: PackedJob,
-    pub(crate) shares: PhaseShares,
 }
 
 /// A phase, ready to run.
@@ -98,20 +93,6 @@ impl LoadedPhase {
             | LoadedPhase::Linear(_)
             | LoadedPhase::Attention(_)
             | LoadedPhase::Experts(_)
-            | LoadedPhase::SelectRows { .. } => None,
-        }
-    }
-
-    /// Its work lists, if it has any.
-    pub(crate) fn shares(&self) -> Option<&PhaseShares> {
-        match self {
-            LoadedPhase::Linear(LoadedLinear { shares, .. })
-            | LoadedPhase::Attention(LoadedAttention { shares, .. })
-            | LoadedPhase::Latent(LoadedLatent { shares, .. })
-            | LoadedPhase::Experts(LoadedExperts { shares, .. }) => Some(shares),
-            LoadedPhase::Embed { .. }
-            | LoadedPhase::Rows(_)
-            | LoadedPhase::Expand(_)
             | LoadedPhase::SelectRows { .. } => None,
         }
     }

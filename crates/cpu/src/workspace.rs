@@ -9,8 +9,7 @@ use crate::geometry::MAX_PARTIAL_FLOATS;
 use crate::memory::{Buffer, Shared};
 use crate::needs::{ActNeeds, Needs};
 use crate::plan::BufferId;
-use crate::pool::PhaseShares;
-use crate::schedule::{LoadedPhase, Schedule};
+use crate::schedule::Schedule;
 
 /// All memory of steps, kept between them.
 pub(crate) struct Workspace {
@@ -137,7 +136,6 @@ impl Workspace {
         }
         self.touched = self.touched.max(needs.partials);
         grow(&mut self.peaks, needs.peaks)?;
-        schedule.phases.iter().filter_map(LoadedPhase::shares).for_each(PhaseShares::reset);
         let buffers: Vec<Shared<'_, f32>> =
             self.buffers.iter_mut().map(Buffer::shared_as).collect();
         let none = Shared::read_only(&[]);

@@ -9,7 +9,7 @@ use std::ops::Range;
 use kernels::attention::{BLOCK, HeadBlock, Partials};
 
 use super::score::{HeadRow, RowScore, blocks};
-use super::{Exec, Scratch, SequenceRows, split};
+use super::{Exec, Scratch, SequenceRows};
 use crate::cache::{HeadsCache, pairs};
 use crate::geometry::MAX_PARTIAL_FLOATS;
 use crate::plan::{AttentionPhase, NewRows, Operand};
@@ -117,35 +117,37 @@ impl Exec<'_> {
         loaded: &LoadedAttention,
         scratch: &mut Scratch<'_>,
     ) {
-        let LoadedAttention { phase, shares } = loaded;
+        let LoadedAttention { phase } = loaded;
         let shape = self.attention[phase.cache.0 as usize].heads();
         let score = self.score(&phase.score, phase.group * shape.layout.n_kv_heads());
         let sequences = self.sequences;
         let mut cut = Cut { phase, shape, score, sequences, n_tiles: 0, n_blocks: 0 };
         (cut.n_tiles, cut.n_blocks) = extent(phase, shape, sequences);
         self.rotate_and_store(worker, &cut);
-        worker.sync();
-        let tile_len = shape.partial_floats();
         if split_floats(phase, shape, self.sequences, worker.n) == 0 {
-            for number in shares.main.take(worker, cut.n_tiles) {
-                self.attend_tile(&cut, &cut.tile(number), scratch);
-            }
+            worker.section(|section| {
+                for number in section.take(cut.n_tiles) {
+                    self.attend_tile(&cut, &cut.tile(number), scratch);
+                }
+            });
             return;
         }
-        for item in shares.main.take(worker, cut.n_tiles * cut.n_blocks) {
-            let tile = cut.tile(item / cut.n_blocks);
-            if let Some(block) = cut.blocks(&tile).nth(item % cut.n_blocks) {
-                let len = Partials::floats(cut.n_rows(&tile), &shape.head);
-                // SAFETY: items are dealt once each, and each has its own part.
-                let out =
-                    unsafe { self.partials.slice_mut(item * tile_len..item * tile_len + len) };
-                self.attend_block(&cut, &tile, block, out, scratch.attention);
+        let tile_len = shape.partial_floats();
+        worker.section(|section| {
+            for item in section.take(cut.n_tiles * cut.n_blocks) {
+                let tile = cut.tile(item / cut.n_blocks);
+                if let Some(block) = cut.blocks(&tile).nth(item % cut.n_blocks) {
+                    let len = Partials::floats(cut.n_rows(&tile), &shape.head);
+                    let place = item * tile_len..item * tile_len + len;
+                    // SAFETY: items are dealt once each, and each has its own part.
+                    let out = unsafe { self.partials.slice_mut(place) };
+                    self.attend_block(&cut, &tile, block, out, scratch.attention);
+                }
             }
-        }
-        worker.sync();
-        for number in shares.side.take(worker, cut.n_tiles) {
-            self.fold_tile(&cut, number, scratch);
-        }
+        });
+        worker.section(|section| {
+            section.take(cut.n_tiles).for_each(|number| self.fold_tile(&cut, number, scratch));
+        });
     }
 
     /// Rotate q and k, scale q, and write k and v into the cache, if this layer does. One item is one head in one block of
@@ -154,15 +156,17 @@ impl Exec<'_> {
         let heads = cut.shape.layout.n_kv_heads();
         let touched = |s: &SequenceRows| s.start / BLOCK..(s.start + s.n).div_ceil(BLOCK);
         let total = self.sequences.iter().map(|s| touched(s).len() * heads).sum();
-        for mut item in split(total, worker) {
-            let mut index = 0;
-            while item >= touched(&self.sequences[index]).len() * heads {
-                item -= touched(&self.sequences[index]).len() * heads;
-                index += 1;
+        worker.section(|section| {
+            for mut item in section.take(total) {
+                let mut index = 0;
+                while item >= touched(&self.sequences[index]).len() * heads {
+                    item -= touched(&self.sequences[index]).len() * heads;
+                    index += 1;
+                }
+                let block = touched(&self.sequences[index]).start + item / heads;
+                self.store_head(cut, index, block, item % heads);
             }
-            let block = touched(&self.sequences[index]).start + item / heads;
-            self.store_head(cut, index, block, item % heads);
-        }
+        });
     }
 
     /// The new rows of one sequence that fall into one block, for one key-value head and its query heads.
@@ -173,13 +177,13 @@ impl Exec<'_> {
         let positions = start.max(block * BLOCK)..(start + n).min((block + 1) * BLOCK);
         if let Some(NewRows { k, v }) = phase.new {
             let memory = self.blocks.get(phase.cache.0 as usize, sequence, block);
-            // SAFETY: this head of this block belongs to one item, and nobody reads it before the barrier.
+            // SAFETY: this head of this block belongs to one item, and nobody reads it in this section.
             let keys = unsafe { memory.slice_mut(shape.layout.keys(head)) };
             // SAFETY: as above.
             let values = unsafe { memory.slice_mut(shape.layout.values(head)) };
             for position in positions.clone() {
                 let row = first_row + position - start;
-                // SAFETY: this row's head belongs to one item, and others read it after the barrier.
+                // SAFETY: this row's head belongs to one item, and others read it in later sections.
                 let key = unsafe { self.part_mut(k, row, head * key_dim..(head + 1) * key_dim) };
                 self.rotate(phase, row, key);
                 shape.head.store_key(keys, position % BLOCK, key);
@@ -214,7 +218,7 @@ impl Exec<'_> {
     /// Columns of a row of q, k or the output, to write: `lower` made sure that this phase alone uses them.
     ///
     /// # Safety
-    /// Until the workers next meet, no other reference to these columns of this row may be used.
+    /// Until the section ends, no other reference to these columns of this row may be used.
     #[expect(clippy::mut_from_ref, reason = "disjointness is the caller's promise")]
     pub(super) unsafe fn part_mut(
         &self,
@@ -250,7 +254,7 @@ impl Exec<'_> {
         let mut state = cut.begin(&tile, state);
         for i in 0..cut.blocks(&tile).len() {
             let start = (number * cut.n_blocks + i) * cut.shape.partial_floats();
-            // SAFETY: written before the last barrier; nobody writes partials in this part of the phase.
+            // SAFETY: written in the section before; nobody writes partials in this one.
             let partial = unsafe { self.partials.slice(start..start + floats) };
             rest[..floats].copy_from_slice(partial);
             self.kernels.merge.call(&mut state, &Partials::new(&mut rest[..floats], rows, shape));
@@ -271,7 +275,7 @@ impl Exec<'_> {
         let sequence = &self.sequences[tile.sequence];
         let width = phase.group * shape.head.key_dim;
         let memory = self.blocks.get(phase.cache.0 as usize, tile.sequence, block);
-        // SAFETY: the cache is not written between the barrier after `rotate_and_store` and the end of the phase.
+        // SAFETY: the cache is not written between `rotate_and_store` and the end of the phase.
         let keys = unsafe { memory.slice(shape.layout.keys(tile.head)) };
         // SAFETY: as above.
         let values = unsafe { memory.slice(shape.layout.values(tile.head)) };

@@ -15,7 +15,7 @@ use program::Router;
 use super::linear::{Source, even_panels, q8_stride};
 use super::route::{RouteScratch, route};
 use super::sort::{BLOCK_ROWS, ExpertRows, Routing};
-use super::{Acts, Columns, Exec, Scratch, split};
+use super::{Acts, Columns, Exec, Scratch};
 use crate::geometry::{LOCAL_ROWS, MANY_ROWS_PANELS, UNIT_PANELS};
 use crate::plan::{ExpertsPhase, Routes};
 use crate::pool::Worker;
@@ -52,6 +52,13 @@ struct Mixture<'a> {
     /// Rows.
     n: usize,
     workers: usize,
+    /// Once this worker has sorted the rows in its memory.
+    sorted: Option<Sorted>,
+}
+
+/// How much work sorted rows are.
+#[derive(Clone, Copy, Default)]
+struct Sorted {
     n_items: usize,
     n_tiles: usize,
 }
@@ -106,18 +113,18 @@ impl Mixture<'_> {
     }
 
     /// Number items and tiles, and give arranged rows their places.
-    fn place(&mut self, blocks: &mut [ExpertRows]) {
-        (self.n_items, self.n_tiles) = (0, 0);
+    fn place(&self, blocks: &mut [ExpertRows]) -> Sorted {
+        let mut sorted = Sorted::default();
         let (mut words, mut inner_words) = (0, 0);
         let down = &self.down.matrices[0];
         for block in blocks {
-            (block.first_item, block.first_tile) = (self.n_items, self.n_tiles);
+            (block.first_item, block.first_tile) = (sorted.n_items, sorted.n_tiles);
             block.words = [words, words, inner_words];
-            self.n_items += self.wide.n_panels().div_ceil(self.wide_panels(block.n));
+            sorted.n_items += self.wide.n_panels().div_ceil(self.wide_panels(block.n));
             for m in self.arranged() {
                 block.words[m] = words;
                 if let Some(tiling) = self.kernel(m).tiling(block.n, self.hidden()) {
-                    self.n_tiles += tiling.n_tiles;
+                    sorted.n_tiles += tiling.n_tiles;
                     words += tiling.words();
                 }
             }
@@ -125,6 +132,7 @@ impl Mixture<'_> {
                 inner_words += tiling.words();
             }
         }
+        sorted
     }
 }
 
@@ -143,35 +151,49 @@ impl<'a> Exec<'a> {
         scratch: &mut Scratch<'_>,
         mixture: &mut MixScratch,
     ) {
-        let LoadedExperts { phase, wide, down, shares } = loaded;
+        let LoadedExperts { phase, wide, down } = loaded;
         let n = self.rows_of(phase.x.rows);
         if n == 0 {
             return;
         }
         let source = Source::new(phase.x, phase.norm, wide.matrices.iter(), n, worker);
         let workers = worker.n;
-        let mut mix = Mixture { phase, source, wide, down, n, workers, n_items: 0, n_tiles: 0 };
-        self.sort(worker, &mix, scratch, mixture);
-        mix.place(&mut mixture.routing.blocks);
-        if mix.n_tiles > 0 {
-            for tile in shares.side.take(worker, mix.n_tiles) {
-                self.arrange_tile(&mix, &mixture.routing, tile);
+        let mut mix = Mixture { phase, source, wide, down, n, workers, sorted: None };
+        if n > LOCAL_ROWS {
+            worker.section(|section| {
+                for row in section.take(n) {
+                    self.prepare(&source, row, scratch);
+                    self.route_row(&mix, row, &mut mixture.route);
+                }
+            });
+            worker.section(|section| {
+                let sorted = self.sorted(&mut mix, mixture);
+                for tile in section.take(sorted.n_tiles) {
+                    self.arrange_tile(&mix, &mixture.routing, tile);
+                }
+            });
+        }
+        worker.section(|section| {
+            let sorted = self.sorted(&mut mix, mixture);
+            if n <= LOCAL_ROWS {
+                (0..n).for_each(|row| self.prepare(&source, row, scratch));
             }
-            worker.sync();
-        }
-        for item in shares.main.take(worker, mix.n_items) {
-            self.widen(&mix, item, scratch, mixture);
-        }
-        worker.sync();
+            section.take(sorted.n_items).for_each(|item| self.widen(&mix, item, scratch, mixture));
+        });
         if mix.later() {
-            self.quantize_inner(&mix, worker);
-            worker.sync();
+            worker.section(|section| {
+                let rows = section.take(n * phase.n_used);
+                rows.for_each(|row| self.quantize_inner(&mix, row));
+            });
         }
-        let size = mix.down_panels();
-        for item in shares.last.take(worker, down.n_panels().div_ceil(size)) {
-            let panels = item * size..((item + 1) * size).min(down.n_panels());
-            self.narrow(&mix, &mixture.routing, panels, scratch);
-        }
+        worker.section(|section| {
+            self.sorted(&mut mix, mixture);
+            let size = mix.down_panels();
+            for item in section.take(down.n_panels().div_ceil(size)) {
+                let panels = item * size..((item + 1) * size).min(down.n_panels());
+                self.narrow(&mix, &mixture.routing, panels, scratch);
+            }
+        });
     }
 
     /// The bias of a router.
@@ -179,46 +201,38 @@ impl<'a> Exec<'a> {
         router.bias.map(|id| self.weights.vector(id))
     }
 
-    /// Prepare the input, route and sort its rows.
-    fn sort(
-        &self,
-        worker: &Worker<'_>,
-        mix: &Mixture<'_>,
-        scratch: &mut Scratch<'_>,
-        mixture: &mut MixScratch,
-    ) {
-        let ExpertsPhase { n_experts, n_used, ref routes, .. } = *mix.phase;
-        let MixScratch { route: route_scratch, routing, routes: own, .. } = mixture;
-        let (n, few) = (mix.n, mix.n <= LOCAL_ROWS);
-        for row in if few { 0..n } else { split(n, worker) } {
-            self.prepare(&mix.source, row, scratch);
+    /// Route one of many rows, where that is left to this phase.
+    fn route_row(&self, mix: &Mixture<'_>, row: usize, scratch: &mut RouteScratch) {
+        if let Routes::Scores { scores, router, routes } = &mix.phase.routes {
+            let place = row * 2 * mix.phase.n_used..(row + 1) * 2 * mix.phase.n_used;
+            // SAFETY: rows are dealt to one worker each, and read in later sections.
+            let out = unsafe { self.value(*routes).slice_mut(place) };
+            route(self.row(*scores, row), router, self.bias(router), out, scratch);
         }
+    }
+
+    /// Sort the rows by expert in this worker's memory, if it has not yet. It can do so in any section, for the others may
+    /// have ended those before without it.
+    fn sorted(&self, mix: &mut Mixture<'_>, mixture: &mut MixScratch) -> Sorted {
+        if let Some(sorted) = mix.sorted {
+            return sorted;
+        }
+        let ExpertsPhase { n_experts, n_used, ref routes, .. } = *mix.phase;
+        let MixScratch { route: scratch, routing, routes: own, .. } = mixture;
         let routes = match routes {
-            Routes::Given(routes) => {
-                if !few {
-                    worker.sync();
-                }
-                self.operand_rows(*routes, 0..n)
-            }
-            Routes::Scores { scores, router, .. } if few => {
-                own.resize(n * 2 * n_used, 0.0);
+            Routes::Scores { scores, router, .. } if mix.n <= LOCAL_ROWS => {
+                own.resize(mix.n * 2 * n_used, 0.0);
                 for (row, out) in own.chunks_exact_mut(2 * n_used).enumerate() {
-                    route(self.row(*scores, row), router, self.bias(router), out, route_scratch);
+                    route(self.row(*scores, row), router, self.bias(router), out, scratch);
                 }
                 &own[..]
             }
-            Routes::Scores { scores, router, routes } => {
-                for row in split(n, worker) {
-                    let place = row * 2 * n_used..(row + 1) * 2 * n_used;
-                    // SAFETY: rows are dealt to one worker each, who read them after the barrier.
-                    let out = unsafe { self.value(*routes).slice_mut(place) };
-                    route(self.row(*scores, row), router, self.bias(router), out, route_scratch);
-                }
-                worker.sync();
-                self.operand_rows(*routes, 0..n)
+            Routes::Given(routes) | Routes::Scores { routes, .. } => {
+                self.operand_rows(*routes, 0..mix.n)
             }
         };
         routing.sort(routes, n_experts, n_used);
+        *mix.sorted.insert(mix.place(&mut routing.blocks))
     }
 
     /// Arrange some rows of one expert for its gate or up.
@@ -259,7 +273,7 @@ impl<'a> Exec<'a> {
             let x = self.activations(&mix.source, 0..mix.n, pick, kernel.act_format());
             let place = block.words[if mix.arranged().len() == 1 { 0 } else { m }];
             let words = kernel.tiling(n, mix.hidden()).map_or(0, |tiling| tiling.words());
-            // SAFETY: written before the last barrier.
+            // SAFETY: written in a section before.
             let arranged = unsafe { self.acts.arranged.slice(place..place + words) };
             let bytes =
                 &self.weights.arena.bytes()[mix.wide.bytes_of(block.expert, panels.clone(), m)];
@@ -333,16 +347,14 @@ impl<'a> Exec<'a> {
         }
     }
 
-    /// Quantize this worker's part of the few inner rows that the first round left in f32.
-    fn quantize_inner(&self, mix: &Mixture<'_>, worker: &Worker<'_>) {
+    /// Quantize one of the few inner rows that the first round left in f32.
+    fn quantize_inner(&self, mix: &Mixture<'_>, row: usize) {
         let width = mix.width();
-        for row in split(mix.n * mix.phase.n_used, worker) {
-            // SAFETY: written before the last barrier.
-            let x = unsafe { self.inner.normed.slice(row * width..(row + 1) * width) };
-            let columns = Columns { row, width, first: 0 };
-            // SAFETY: each row has one writer.
-            unsafe { self.quantize(&self.inner, columns, x, Q8_WHOLE) }
-        }
+        // SAFETY: written in a section before.
+        let x = unsafe { self.inner.normed.slice(row * width..(row + 1) * width) };
+        let columns = Columns { row, width, first: 0 };
+        // SAFETY: each row has one writer.
+        unsafe { self.quantize(&self.inner, columns, x, Q8_WHOLE) }
     }
 
     /// A block's inner rows as the kernel of down reads them.
@@ -352,7 +364,7 @@ impl<'a> Exec<'a> {
         let Acts { normed, codes, scales, sums, .. } = self.inner;
         match mix.down.matrices[0].kernel.act_format() {
             ActFormat::F32 => {
-                // SAFETY: written before the last barrier.
+                // SAFETY: written in a section before.
                 let x = unsafe { normed.slice(at.start * cols..at.end * cols) };
                 Activations::F32(F32Rows { x, n, cols, stride: cols, pick: None })
             }
@@ -384,7 +396,7 @@ impl<'a> Exec<'a> {
         for block in &routing.blocks {
             let x = self.inner_rows(mix, block);
             let words = kernel.tiling(block.n, mix.width()).map_or(0, |tiling| tiling.words());
-            // SAFETY: written before the last barrier.
+            // SAFETY: written in a section before.
             let arranged =
                 unsafe { self.inner.arranged.slice(block.words[2]..block.words[2] + words) };
             let tile = &mut rest[..panels.len() * block.n * PANEL_ROWS];

@@ -6,7 +6,7 @@ use kernels::linear::{ActFormat, Activations, F32Rows, PANEL_ROWS, Q8Rows};
 use program::PEAK;
 
 use super::arrange::Arrangements;
-use super::{Acts, Columns, Exec, Scratch, split};
+use super::{Acts, Columns, Exec, Scratch};
 use crate::geometry::{LOCAL_ROWS, MANY_ROWS_PANELS, ROW_BLOCK, UNIT_PANELS};
 use crate::plan::{Job, Link, Norm, Operand};
 use crate::pool::Worker;
@@ -69,47 +69,48 @@ impl<'a> Exec<'a> {
         if n == 0 {
             return;
         }
-        let input = self.input(worker, phase, scratch);
-        let items = Items { jobs: &phase.jobs, n, workers: worker.n };
-        for item in phase.shares.main.take(worker, items.len()) {
-            let (job, panels) = items.get(item);
-            for first in (0..n).step_by(ROW_BLOCK) {
-                let rows = first..(first + ROW_BLOCK).min(n);
-                self.item(&input, job, panels.clone(), rows.clone(), scratch);
-                if let (Some(logits), true) = (self.schedule.logits, job.is_head) {
-                    self.peaks(logits, panels.clone(), rows);
+        let source = Source::new(phase.x, phase.norm, phase.matrices(), n, worker);
+        let mut input = Input { source, arrangements: Arrangements::default() };
+        if n > LOCAL_ROWS {
+            input.arrangements = Arrangements::of(phase.matrices(), n);
+            self.input(worker, &input, n, scratch);
+        }
+        worker.section(|section| {
+            if n <= LOCAL_ROWS {
+                (0..n).for_each(|row| self.prepare(&source, row, scratch));
+            }
+            let items = Items { jobs: &phase.jobs, n, workers: worker.n };
+            for item in section.take(items.len()) {
+                let (job, panels) = items.get(item);
+                for first in (0..n).step_by(ROW_BLOCK) {
+                    let rows = first..(first + ROW_BLOCK).min(n);
+                    self.item(&input, job, panels.clone(), rows.clone(), scratch);
+                    if let (Some(logits), true) = (self.schedule.logits, job.is_head) {
+                        self.peaks(logits, panels.clone(), rows);
+                    }
                 }
             }
-        }
+        });
     }
 
-    /// Norm, quantize and rearrange the input. Few rows are prepared by every worker for itself.
-    fn input(&self, worker: &Worker<'_>, phase: &LoadedLinear, scratch: &mut Scratch<'_>) -> Input {
-        let n = self.rows_of(phase.x.rows);
-        let source = Source::new(phase.x, phase.norm, phase.matrices(), n, worker);
-        if n <= LOCAL_ROWS {
-            for row in 0..n {
-                self.prepare(&source, row, scratch);
-            }
-            return Input { source, arrangements: Arrangements::default() };
+    /// Norm, quantize and rearrange many rows of input for all workers.
+    fn input(&self, worker: &Worker<'_>, input: &Input, n: usize, scratch: &mut Scratch<'_>) {
+        let Input { source, arrangements } = input;
+        worker.section(|section| {
+            section.take(n).for_each(|row| self.prepare(source, row, scratch));
+        });
+        if arrangements.is_empty() {
+            return;
         }
-        for row in split(n, worker) {
-            self.prepare(&source, row, scratch);
-        }
-        worker.sync();
-        let input = Input { source, arrangements: Arrangements::of(phase.matrices(), n) };
-        if !input.arrangements.is_empty() {
-            for item in phase.shares.side.take(worker, input.arrangements.n_tiles()) {
-                let (part, tile) = input.arrangements.tile(item).expect("items count the tiles");
-                let x =
-                    self.activations(&source, part.rows.clone(), None, part.kernel.act_format());
+        worker.section(|section| {
+            for item in section.take(arrangements.n_tiles()) {
+                let (part, tile) = arrangements.tile(item).expect("items count the tiles");
+                let x = self.activations(source, part.rows.clone(), None, part.kernel.act_format());
                 // SAFETY: tiles are dealt once each.
                 let out = unsafe { self.acts.arranged.slice_mut(part.tile(tile)) };
                 part.kernel.arrange(&x, tile, out);
             }
-            worker.sync();
-        }
-        input
+        });
     }
 
     /// Norm and quantize one row of the input.
@@ -120,7 +121,7 @@ impl<'a> Exec<'a> {
             None => x,
             Some(Norm { weight, eps }) => {
                 let out = if source.f32 {
-                    // SAFETY: rows of `normed` are dealt to one worker each: by `split`, or by `base`.
+                    // SAFETY: rows of `normed` are dealt to one worker each, or `base` is its own.
                     unsafe {
                         self.acts.normed.slice_mut((base + row) * cols..(base + row + 1) * cols)
                     }
@@ -141,7 +142,7 @@ impl<'a> Exec<'a> {
     /// Quantize `x`, in blocks of `block` columns, to these columns of `acts`.
     ///
     /// # Safety
-    /// Nobody else reads or writes these columns before the next barrier.
+    /// Nobody else reads or writes these columns before the section ends.
     pub(super) unsafe fn quantize(
         &self,
         acts: &Acts<'_>,
@@ -175,7 +176,7 @@ impl<'a> Exec<'a> {
         match format {
             ActFormat::F32 => {
                 let x = if source.norm.is_some() {
-                    // SAFETY: written before the last barrier, or by this worker.
+                    // SAFETY: written in a section before, or by this worker in this one.
                     unsafe { self.acts.normed.slice(start * cols..end * cols) }
                 } else {
                     self.operand_rows(x, rows)
@@ -185,7 +186,7 @@ impl<'a> Exec<'a> {
             ActFormat::Q8(_) => {
                 let block = source.q8.expect("some kernel reads 8-bit blocks");
                 let stride = q8_stride(cols);
-                // SAFETY: written before the last barrier, or by this worker.
+                // SAFETY: written in a section before, or by this worker in this one.
                 let codes = unsafe { self.acts.codes.slice(start * stride..end * stride) };
                 // SAFETY: as above.
                 let scales =
@@ -216,7 +217,7 @@ impl<'a> Exec<'a> {
             let x = self.activations(&input.source, rows.clone(), None, matrix.kernel.act_format());
             let arranged =
                 input.arrangements.find(matrix.kernel, rows.start).map_or(&[][..], |part| {
-                    // SAFETY: written before the last barrier.
+                    // SAFETY: written in a section before.
                     unsafe { self.acts.arranged.slice(part.words()) }
                 });
             let bytes = &self.weights.arena.bytes()[packed.bytes(panels.clone(), m)];

@@ -1,4 +1,4 @@
-//! Running a plan: every worker walks the phases and meets the others after each.
+//! Running a plan: every worker walks the phases, each of which is one or more sections of work.
 
 mod arrange;
 mod attention;
@@ -143,7 +143,7 @@ impl Acts<'_> {
     /// Copy row `row` of `rows` to these columns.
     ///
     /// # Safety
-    /// Nobody else reads or writes these columns before the next barrier.
+    /// Nobody else reads or writes these columns before the section ends.
     unsafe fn put(&self, columns: Columns, rows: &Activations<'_>, row: usize) {
         match rows {
             Activations::F32(F32Rows { x, cols, stride, .. }) => {
@@ -224,7 +224,7 @@ pub(crate) struct ScratchParts<'a> {
 }
 
 impl<'a> Exec<'a> {
-    /// Run every phase as `worker`.
+    /// Run every phase as `worker`. Every worker calls the same sections, whatever of their work is left for it.
     pub(crate) fn run(&self, worker: &Worker<'_>) {
         let mut scratch = self.scratch(worker);
         // SAFETY: each worker takes its own, once per step.
@@ -249,7 +249,6 @@ impl<'a> Exec<'a> {
                 }
                 LoadedPhase::SelectRows { x, out } => self.select_rows(worker, *x, *out),
             }
-            worker.sync();
             if worker.index == 0 {
                 let end = Instant::now();
                 // SAFETY: only this worker writes times, and nobody reads them before the step ends.
@@ -273,7 +272,7 @@ impl<'a> Exec<'a> {
 
     /// Rows of an operand, to read.
     fn operand_rows(&self, operand: Operand, rows: Range<usize>) -> &'a [f32] {
-        // SAFETY: an operand that a phase reads was written before the last barrier, or by this worker.
+        // SAFETY: an operand that a phase reads was written in a section before, or by this worker.
         unsafe { self.value(operand).slice(rows.start * operand.cols..rows.end * operand.cols) }
     }
 
@@ -296,9 +295,4 @@ impl<'a> Exec<'a> {
         let latent = unsafe { self.latent.scratch(worker.index) };
         Scratch { tiles, row, kernel, attention, latent }
     }
-}
-
-/// The part of `0..n` that belongs to `worker`.
-fn split(n: usize, worker: &Worker<'_>) -> Range<usize> {
-    worker.index * n / worker.n..(worker.index + 1) * n / worker.n
 }

@@ -2,9 +2,9 @@
 
 use kernels::rows::Gated;
 
+use super::Exec;
 use super::experts::MixScratch;
 use super::route::route;
-use super::{Exec, split};
 use crate::plan::{Operand, RowOp};
 use crate::pool::Worker;
 use crate::weights::Table;
@@ -13,35 +13,41 @@ impl Exec<'_> {
     /// One row of `out`, to write.
     #[expect(clippy::mut_from_ref, reason = "disjointness is the caller's promise")]
     unsafe fn row_mut(&self, out: Operand, row: usize) -> &mut [f32] {
-        // SAFETY: rows are dealt to one worker each by `split`, and no phase reads what it writes, but a row phase,
+        // SAFETY: rows are dealt to one worker each, and no phase reads what it writes, but a row phase,
         // which reads the same row on the same worker.
         unsafe { self.value(out).slice_mut(row * out.cols..(row + 1) * out.cols) }
     }
 
     pub(super) fn embed(&self, worker: &Worker<'_>, table: &Table, out: Operand) {
-        for row in split(self.tokens.len(), worker) {
-            // SAFETY: rows are dealt to one worker each.
-            let out = unsafe { self.row_mut(out, row) };
-            table.embed(self.weights.arena.bytes(), self.tokens[row] as usize, out);
-        }
+        worker.section(|section| {
+            for row in section.take(self.tokens.len()) {
+                // SAFETY: rows are dealt to one worker each.
+                let out = unsafe { self.row_mut(out, row) };
+                table.embed(self.weights.arena.bytes(), self.tokens[row] as usize, out);
+            }
+        });
     }
 
     pub(super) fn select_rows(&self, worker: &Worker<'_>, x: Operand, out: Operand) {
-        for row in split(self.selected.len(), worker) {
-            // SAFETY: rows are dealt to one worker each.
-            unsafe { self.row_mut(out, row) }.copy_from_slice(self.row(x, self.selected[row]));
-        }
+        worker.section(|section| {
+            for row in section.take(self.selected.len()) {
+                // SAFETY: rows are dealt to one worker each.
+                unsafe { self.row_mut(out, row) }.copy_from_slice(self.row(x, self.selected[row]));
+            }
+        });
     }
 
     pub(super) fn row_ops(&self, worker: &Worker<'_>, ops: &[RowOp], mixture: &mut MixScratch) {
         let Some(first) = ops.first() else { return };
-        for row in split(self.rows_of(first.out().rows), worker) {
-            for op in ops {
-                // SAFETY: rows are dealt to one worker each.
-                let out = unsafe { self.row_mut(op.out(), row) };
-                self.row_op(op, row, out, mixture);
+        worker.section(|section| {
+            for row in section.take(self.rows_of(first.out().rows)) {
+                for op in ops {
+                    // SAFETY: rows are dealt to one worker each.
+                    let out = unsafe { self.row_mut(op.out(), row) };
+                    self.row_op(op, row, out, mixture);
+                }
             }
-        }
+        });
     }
 
     fn row_op(&self, op: &RowOp, row: usize, out: &mut [f32], mixture: &mut MixScratch) {

@@ -14,7 +14,6 @@ use super::{Packing, unusable};
 use crate::memory::Buffer;
 use crate::mla::{MlaChoice, MlaDims};
 use crate::plan::LatentInputs;
-use crate::pool::Shares;
 use crate::tune::{TunedKernel, Tuning};
 
 /// A matrix for each head, in panels.
@@ -181,19 +180,16 @@ fn pack(
     }
     let row_bytes = bytes.len() / spec.rows.max(1);
     let out = arena.shared_as();
-    let shares = Shares::new(packing.pool.n());
     let Origin { head_rows, first, n, turned, .. } = matrix.origin;
-    packing.pool.run(&|worker| {
-        for head in shares.take(&worker, layer.n_heads) {
-            let rows = head * head_rows + first..head * head_rows + first + n;
-            let bytes = &bytes[rows.start * row_bytes..rows.end * row_bytes];
-            // SAFETY: heads are dealt once each, and their byte ranges do not overlap.
-            let out = unsafe { out.slice_mut(matrix.bytes(head, 0..matrix.n_panels())) };
-            if turned {
-                pack_rows(matrix, &turn(matrix, spec, bytes), out);
-            } else {
-                pack_rows(matrix, bytes, out);
-            }
+    packing.pool.deal(layer.n_heads, &|head| {
+        let rows = head * head_rows + first..head * head_rows + first + n;
+        let bytes = &bytes[rows.start * row_bytes..rows.end * row_bytes];
+        // SAFETY: heads are dealt once each, and their byte ranges do not overlap.
+        let out = unsafe { out.slice_mut(matrix.bytes(head, 0..matrix.n_panels())) };
+        if turned {
+            pack_rows(matrix, &turn(matrix, spec, bytes), out);
+        } else {
+            pack_rows(matrix, bytes, out);
         }
     });
     Ok(())

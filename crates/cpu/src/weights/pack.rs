@@ -9,7 +9,7 @@ use super::packed::{PackedJob, PackedMatrix};
 use super::unusable;
 use crate::geometry::UNIT_PANELS;
 use crate::memory::Buffer;
-use crate::pool::{Shares, Team};
+use crate::pool::Team;
 
 /// File bytes packed between two releases of file pages and two reports of progress.
 const SLAB_BYTES: usize = 16 << 20;
@@ -73,30 +73,25 @@ impl<'a> Packing<'a> {
         let unit_bytes = row_bytes.iter().sum::<usize>() * UNIT_PANELS * PANEL_ROWS;
         let slab = (SLAB_BYTES / unit_bytes.max(1)).max(self.pool.n());
         let out = arena.shared_as();
-        let shares = Shares::new(self.pool.n());
         let per_copy = packed.n_panels().div_ceil(UNIT_PANELS);
         let n_units = packed.n_copies * per_copy;
         for first in (0..n_units).step_by(slab) {
             let units = first..(first + slab).min(n_units);
-            shares.reset();
-            self.pool.run(&|worker| {
-                for unit in shares.take(&worker, units.len()).map(|i| units.start + i) {
-                    let (copy, unit) = (unit / per_copy, unit % per_copy);
-                    let panels =
-                        unit * UNIT_PANELS..((unit + 1) * UNIT_PANELS).min(packed.n_panels());
-                    for (m, matrix) in packed.matrices.iter().enumerate() {
-                        // SAFETY: units are dealt once each, and their byte ranges do not overlap.
-                        let out =
-                            unsafe { out.slice_mut(packed.bytes_of(copy, panels.clone(), m)) };
-                        let rows = copy * matrix.rows..(copy + 1) * matrix.rows;
-                        let bytes = &sources[m][rows.start * row_bytes[m]..rows.end * row_bytes[m]];
-                        pack_panels(
-                            matrix,
-                            panels.clone(),
-                            FileRows { bytes, row_bytes: row_bytes[m] },
-                            out,
-                        );
-                    }
+            self.pool.deal(units.len(), &|unit| {
+                let unit = units.start + unit;
+                let (copy, unit) = (unit / per_copy, unit % per_copy);
+                let panels = unit * UNIT_PANELS..((unit + 1) * UNIT_PANELS).min(packed.n_panels());
+                for (m, matrix) in packed.matrices.iter().enumerate() {
+                    // SAFETY: units are dealt once each, and their byte ranges do not overlap.
+                    let out = unsafe { out.slice_mut(packed.bytes_of(copy, panels.clone(), m)) };
+                    let rows = copy * matrix.rows..(copy + 1) * matrix.rows;
+                    let bytes = &sources[m][rows.start * row_bytes[m]..rows.end * row_bytes[m]];
+                    pack_panels(
+                        matrix,
+                        panels.clone(),
+                        FileRows { bytes, row_bytes: row_bytes[m] },
+                        out,
+                    );
                 }
             });
             let mut done = 0;

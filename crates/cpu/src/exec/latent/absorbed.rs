@@ -10,16 +10,17 @@ use kernels::latent::{LATENT_TILE, LatentQueries, LatentRows, LatentShape, laten
 use kernels::linear::{F32Rows, PANEL_ROWS};
 
 use super::super::score::HeadRow;
-use super::super::{Exec, Scratch, split};
+use super::super::{Exec, Scratch};
 use super::StepRows;
 use super::cut::{self, Batch, Item, Run, batches, partial_floats};
 use super::heads::{HeadInput, HeadProduct, ProductScratch, tile_floats};
 use crate::cache::LatentCache;
 use crate::geometry::TILE_ROWS;
-use crate::mla::MlaForm;
+use crate::mla::{MlaDims, MlaForm};
 use crate::plan::{LatentInputs, LatentPhase};
 use crate::pool::Worker;
 use crate::schedule::LoadedLatent;
+use crate::weights::HeadMatrix;
 
 /// Floats a worker needs to attend with up to `rows` query rows.
 pub(super) fn elided_floats(shape: &LatentShape, rows: usize) -> usize {
@@ -35,99 +36,128 @@ pub(super) fn absorbed_floats(shape: &LatentShape) -> usize {
 }
 
 impl Exec<'_> {
-    /// All sequences whose queries are absorbed.
-    pub(super) fn absorbed(
+    /// Store all rows in the cache, and attend with all sequences whose queries are absorbed.
+    pub(super) fn store_and_absorb(
         &self,
         worker: &Worker<'_>,
         loaded: &LoadedLatent,
-        rows: StepRows<'_>,
         scratch: &mut Scratch<'_>,
     ) {
-        let LoadedLatent { phase, shares, .. } = loaded;
-        let batches = batches(&phase.inputs.dims, rows, worker.n, self.partials.len());
-        for (number, batch) in batches.iter().enumerate() {
-            if number > 0 {
-                // the batch before has left the queries and outputs, and the shares, which start again
-                worker.sync();
-                if worker.index == 0 {
-                    shares.main.reset();
-                    shares.side.reset();
+        let LoadedLatent { phase, matrices } = loaded;
+        let (inputs, dims) = (&phase.inputs, &phase.inputs.dims);
+        let rows = StepRows { sequences: self.sequences, forms: self.forms };
+        let batches = batches(dims, rows, worker.n, self.partials.len());
+        let none = Batch::default();
+        let first = batches.first().unwrap_or(&none);
+        let absorbing = HeadParts::new(dims, matrices.absorb.as_ref(), first, worker);
+        worker.section(|section| {
+            let n_rows = self.tokens.len();
+            for item in section.take(n_rows + absorbing.n_items()) {
+                match item.checked_sub(n_rows) {
+                    None => self.store_latent(inputs, item, scratch),
+                    Some(item) => self.absorb(phase, first, &absorbing.get(item), scratch),
                 }
             }
-            self.absorb(worker, loaded, batch, scratch);
-            worker.sync();
-            for item in shares.main.take(worker, batch.n_items()) {
-                self.attend_item(phase, batch, &batch.item(item), scratch);
+        });
+        for (number, batch) in batches.iter().enumerate() {
+            if number > 0 {
+                let parts = HeadParts::new(dims, matrices.absorb.as_ref(), batch, worker);
+                worker.section(|section| {
+                    let items = section.take(parts.n_items());
+                    items.for_each(|item| self.absorb(phase, batch, &parts.get(item), scratch));
+                });
             }
-            for (run, tokens, head) in copying(batch, &phase.inputs, worker) {
-                self.attend_copied(phase, run, tokens, head, scratch);
-            }
-            worker.sync();
-            if batch.by_span {
-                self.fold_spans(worker, phase, batch, scratch);
-                worker.sync();
-            }
-            self.leave_latents(worker, loaded, batch, scratch);
+            self.attend_batch(worker, phase, batch, scratch);
+            let parts = HeadParts::new(dims, Some(&matrices.value), batch, worker);
+            worker.section(|section| {
+                let items = section.take(parts.n_items());
+                items.for_each(|item| self.leave_latents(phase, batch, &parts.get(item), scratch));
+            });
         }
     }
 
-    /// Absorbed, rotated and scaled queries of a batch.
-    fn absorb(
+    /// Attend with all queries of a batch, which are absorbed.
+    fn attend_batch(
         &self,
         worker: &Worker<'_>,
-        loaded: &LoadedLatent,
+        phase: &LatentPhase,
         batch: &Batch,
         scratch: &mut Scratch<'_>,
     ) {
-        let LoadedLatent { phase, matrices, .. } = loaded;
+        let copied: Vec<_> = copying(batch, &phase.inputs).collect();
+        worker.section(|section| {
+            let n_items = batch.n_items();
+            for item in section.take(n_items + copied.len()) {
+                match item.checked_sub(n_items) {
+                    None => self.attend_item(phase, batch, &batch.item(item), scratch),
+                    Some(item) => {
+                        let (run, tokens, head) = copied[item].clone();
+                        self.attend_copied(phase, run, tokens, head, scratch);
+                    }
+                }
+            }
+        });
+        if batch.by_span {
+            worker.section(|section| {
+                let rows = section.take(batch.n_rows);
+                rows.for_each(|row| self.fold_spans(phase, batch, row, scratch));
+            });
+        }
+    }
+
+    /// Absorbed, rotated and scaled queries of one head of a batch, or of a part of its panels.
+    fn absorb(
+        &self,
+        phase: &LatentPhase,
+        batch: &Batch,
+        part: &HeadPart<'_>,
+        scratch: &mut Scratch<'_>,
+    ) {
         let (inputs, dims) = (&phase.inputs, &phase.inputs.dims);
-        let matrix = matrices.absorb.as_ref();
-        let matrix = matrix.expect("`load` packed what the form needs");
+        let HeadPart { matrix, head, ref panels } = *part;
         let width = dims.rank + dims.rope_dim;
         let score = self.score(&phase.score, dims.n_heads);
         let queries = &self.latent.queries;
-        for (head, panels) in head_parts(dims.n_heads, matrix.n_panels(), worker) {
-            for run in &batch.runs {
-                let (floats, [input, _]) = scratch.latent.split();
-                let (tile, floats) = floats.split_at_mut(tile_floats(run.n_tokens));
-                let x = inputs.q_nope;
-                let rows = run.first_row..run.first_row + run.n_tokens;
-                let all = &self.operand_rows(x.operand, rows)[x.start + head * x.step..];
-                let x = F32Rows {
-                    x: all,
-                    n: run.n_tokens,
-                    cols: dims.nope_dim,
-                    stride: x.operand.cols,
-                    pick: None,
-                };
-                let input = HeadInput::new(self.kernels, matrix.kernel, x, input);
-                let place = |token: usize| run.query(token * dims.n_heads + head, width);
-                let mut sink = |panel: usize, outputs: &[f32]| {
-                    for (token, lanes) in outputs.chunks_exact(PANEL_ROWS).enumerate() {
-                        let factor = score.factor(run.start + token);
-                        let start = place(token) + panel * PANEL_ROWS * run.tile_rows;
-                        let lanes = &lanes[..PANEL_ROWS.min(dims.rank - panel * PANEL_ROWS)];
-                        for (i, x) in lanes.iter().enumerate() {
-                            // SAFETY: each element has one writer, and nobody reads it before the barrier.
-                            unsafe { queries.write(start + i * run.tile_rows, x * factor) };
-                        }
-                    }
-                };
-                let product = HeadProduct { matrix, head, panels: panels.clone() };
-                let memory = ProductScratch { tile, kernel: &mut *scratch.kernel };
-                self.multiply(product, &input, memory, &mut sink);
-                if panels.start > 0 {
-                    continue;
-                }
-                let query = &mut floats[..dims.key_dim()];
-                for token in 0..run.n_tokens {
-                    self.query(inputs, run.first_row + token, head, query);
+        for run in &batch.runs {
+            let (floats, [input, _]) = scratch.latent.split();
+            let (tile, floats) = floats.split_at_mut(tile_floats(run.n_tokens));
+            let x = inputs.q_nope;
+            let rows = run.first_row..run.first_row + run.n_tokens;
+            let all = &self.operand_rows(x.operand, rows)[x.start + head * x.step..];
+            let x = F32Rows {
+                x: all,
+                n: run.n_tokens,
+                cols: dims.nope_dim,
+                stride: x.operand.cols,
+                pick: None,
+            };
+            let input = HeadInput::new(self.kernels, matrix.kernel, x, input);
+            let place = |token: usize| run.query(token * dims.n_heads + head, width);
+            let mut sink = |panel: usize, outputs: &[f32]| {
+                for (token, lanes) in outputs.chunks_exact(PANEL_ROWS).enumerate() {
                     let factor = score.factor(run.start + token);
-                    let start = place(token) + dims.rank * run.tile_rows;
-                    for (i, x) in query[dims.nope_dim..].iter().enumerate() {
-                        // SAFETY: as above.
+                    let start = place(token) + panel * PANEL_ROWS * run.tile_rows;
+                    let lanes = &lanes[..PANEL_ROWS.min(dims.rank - panel * PANEL_ROWS)];
+                    for (i, x) in lanes.iter().enumerate() {
+                        // SAFETY: each element has one writer, and nobody reads it in this section.
                         unsafe { queries.write(start + i * run.tile_rows, x * factor) };
                     }
+                }
+            };
+            let product = HeadProduct { matrix, head, panels: panels.clone() };
+            let memory = ProductScratch { tile, kernel: &mut *scratch.kernel };
+            self.multiply(product, &input, memory, &mut sink);
+            if panels.start > 0 {
+                continue;
+            }
+            let query = &mut floats[..dims.key_dim()];
+            for token in 0..run.n_tokens {
+                self.query(inputs, run.first_row + token, head, query);
+                let factor = score.factor(run.start + token);
+                let start = place(token) + dims.rank * run.tile_rows;
+                for (i, x) in query[dims.nope_dim..].iter().enumerate() {
+                    // SAFETY: as above.
+                    unsafe { queries.write(start + i * run.tile_rows, x * factor) };
                 }
             }
         }
@@ -178,7 +208,7 @@ impl Exec<'_> {
     /// Outputs of one query row of a batch, before they leave the latents.
     #[expect(clippy::mut_from_ref, reason = "each query row belongs to one worker")]
     fn gathered_mut(&self, row: usize, rank: usize) -> &mut [f32] {
-        // SAFETY: each query row has one writer, and nobody reads it before the barrier.
+        // SAFETY: each query row has one writer, and nobody reads it in this section.
         unsafe { self.latent.gathered.slice_mut(row * rank..(row + 1) * rank) }
     }
 
@@ -194,7 +224,7 @@ impl Exec<'_> {
         let Item { run, tile, .. } = *item;
         let (cache, rows) = (phase.inputs.cache.0 as usize, run.rows(tile));
         let shape = self.attention[cache].latent().shape;
-        // SAFETY: written before the last barrier, and not again before the next.
+        // SAFETY: written in a section before, and not again in this one.
         let q = unsafe { self.latent.queries.slice(run.queries(tile, shape.width())) };
         let positions = run.positions(span);
         let end = positions.end.min(run.visible(rows.end - 1));
@@ -207,51 +237,47 @@ impl Exec<'_> {
             }
             let start = first % BLOCK * shape.row_bytes();
             let block = self.blocks.get(cache, run.sequence, first / BLOCK);
-            // SAFETY: the cache is not written between the barrier after the rows went in and the end of the phase.
+            // SAFETY: the cache is not written after the section in which the rows went in.
             let bytes = unsafe { block.slice(start..start + n * shape.row_bytes()) };
             let queries = LatentQueries { q, lanes: run.tile_rows, visible };
             self.kernels.latent.attend.call(&LatentRows { shape, bytes }, &queries, state, scratch);
         }
     }
 
-    /// Fold what the spans of each query row gave.
+    /// Fold what the spans of query row `number` gave.
     fn fold_spans(
         &self,
-        worker: &Worker<'_>,
         phase: &LatentPhase,
         batch: &Batch,
+        number: usize,
         scratch: &mut Scratch<'_>,
     ) {
+        let (run, row) = batch.locate(number);
+        if run.form != MlaForm::Elided {
+            return;
+        }
         let shape = self.attention[phase.inputs.cache.0 as usize].latent().shape;
         let (head, stride) = (shape.head(), shape.stride());
         let (floats, _) = scratch.latent.split();
         let mut state = Partials::new(&mut floats[..Partials::floats(1, &head)], 1, &head);
         let n_heads = phase.inputs.dims.n_heads;
         let score = self.score(&phase.score, n_heads);
-        for number in split(batch.n_rows, worker) {
-            let (run, row) = batch.locate(number);
-            if run.form != MlaForm::Elided {
-                continue;
-            }
-            let tile = row / run.tile_rows;
-            let (n, at) = (run.rows(tile).len(), row % run.tile_rows);
-            score.begin(&mut state, std::iter::once(row % n_heads));
-            for span in 0..run.n_spans() {
-                let start = run.partials(tile, span, partial_floats(shape.rank));
-                let numbers = start + n * stride;
-                // SAFETY: each row is read by one worker here, and was written before the last barrier.
-                let out = unsafe {
-                    self.partials.slice_mut(start + at * stride..start + (at + 1) * stride)
-                };
-                // SAFETY: as above.
-                let max = unsafe { self.partials.slice_mut(numbers + at..numbers + at + 1) };
-                // SAFETY: as above.
-                let sum =
-                    unsafe { self.partials.slice_mut(numbers + n + at..numbers + n + at + 1) };
-                self.kernels.merge.call(&mut state, &Partials { max, sum, out });
-            }
-            state.finish(0, self.gathered_mut(number, shape.rank));
+        let tile = row / run.tile_rows;
+        let (n, at) = (run.rows(tile).len(), row % run.tile_rows);
+        score.begin(&mut state, std::iter::once(row % n_heads));
+        for span in 0..run.n_spans() {
+            let start = run.partials(tile, span, partial_floats(shape.rank));
+            let numbers = start + n * stride;
+            // SAFETY: each row is read by one worker here, and was written in the section before.
+            let out =
+                unsafe { self.partials.slice_mut(start + at * stride..start + (at + 1) * stride) };
+            // SAFETY: as above.
+            let max = unsafe { self.partials.slice_mut(numbers + at..numbers + at + 1) };
+            // SAFETY: as above.
+            let sum = unsafe { self.partials.slice_mut(numbers + n + at..numbers + n + at + 1) };
+            self.kernels.merge.call(&mut state, &Partials { max, sum, out });
         }
+        state.finish(0, self.gathered_mut(number, shape.rank));
     }
 
     /// One head of some tokens of a run against its own copies of the cached rows.
@@ -277,7 +303,7 @@ impl Exec<'_> {
             let start = run.query(token * dims.n_heads + head, width);
             for (i, q) in q.iter_mut().enumerate() {
                 let at = start + i * run.tile_rows;
-                // SAFETY: written before the last barrier, and not again before the next.
+                // SAFETY: written in a section before, and not again in this one.
                 *q = unsafe { self.latent.queries.slice(at..at + 1) }[0];
             }
         }
@@ -295,7 +321,7 @@ impl Exec<'_> {
             let bytes = self.blocks.get(cache, run.sequence, block);
             for position in 0..BLOCK.min(end - first) {
                 let start = position * shape.row_bytes();
-                // SAFETY: the cache is not written between the barrier after the rows went in and the phase's end.
+                // SAFETY: the cache is not written after the section in which the rows went in.
                 let bytes = unsafe { bytes.slice(start..start + shape.row_bytes()) };
                 let (latent, rope) = row.split_at_mut(shape.rank);
                 shape.load(bytes, latent, rope);
@@ -321,59 +347,84 @@ impl Exec<'_> {
         }
     }
 
-    /// Every head's outputs from what it gathered of the latents.
+    /// A head's outputs from what it gathered of the latents.
     fn leave_latents(
         &self,
-        worker: &Worker<'_>,
-        loaded: &LoadedLatent,
+        phase: &LatentPhase,
         batch: &Batch,
+        part: &HeadPart<'_>,
         scratch: &mut Scratch<'_>,
     ) {
-        let LoadedLatent { phase, matrices, .. } = loaded;
-        let (dims, matrix) = (&phase.inputs.dims, &matrices.value);
-        for (head, panels) in head_parts(dims.n_heads, matrix.n_panels(), worker) {
-            for run in &batch.runs {
-                let (floats, [input, _]) = scratch.latent.split();
-                let (n, stride) = (run.n_tokens, dims.n_heads * dims.rank);
-                let start = (run.row + head) * dims.rank;
-                let len = (n - 1) * stride + dims.rank;
-                // SAFETY: written before the last barrier, and not again before the next.
-                let x = unsafe { self.latent.gathered.slice(start..start + len) };
-                let x = F32Rows { x, n, cols: dims.rank, stride, pick: None };
-                let input = HeadInput::new(self.kernels, matrix.kernel, x, input);
-                let (first, end) = (head * dims.value_dim, (head + 1) * dims.value_dim);
-                let mut sink = |panel: usize, outputs: &[f32]| {
-                    let cols = first + panel * PANEL_ROWS..end;
-                    self.store_panel(phase.out, run.first_row, cols, outputs);
-                };
-                let product = HeadProduct { matrix, head, panels: panels.clone() };
-                let memory = ProductScratch { tile: floats, kernel: &mut *scratch.kernel };
-                self.multiply(product, &input, memory, &mut sink);
-            }
+        let dims = &phase.inputs.dims;
+        let HeadPart { matrix, head, ref panels } = *part;
+        for run in &batch.runs {
+            let (floats, [input, _]) = scratch.latent.split();
+            let (n, stride) = (run.n_tokens, dims.n_heads * dims.rank);
+            let start = (run.row + head) * dims.rank;
+            let len = (n - 1) * stride + dims.rank;
+            // SAFETY: written in a section before, and not again in this one.
+            let x = unsafe { self.latent.gathered.slice(start..start + len) };
+            let x = F32Rows { x, n, cols: dims.rank, stride, pick: None };
+            let input = HeadInput::new(self.kernels, matrix.kernel, x, input);
+            let (first, end) = (head * dims.value_dim, (head + 1) * dims.value_dim);
+            let mut sink = |panel: usize, outputs: &[f32]| {
+                let cols = first + panel * PANEL_ROWS..end;
+                self.store_panel(phase.out, run.first_row, cols, outputs);
+            };
+            let product = HeadProduct { matrix, head, panels: panels.clone() };
+            let memory = ProductScratch { tile: floats, kernel: &mut *scratch.kernel };
+            self.multiply(product, &input, memory, &mut sink);
         }
     }
 }
 
-/// This worker's share of the heads; with few heads, of parts of their panels.
-fn head_parts(
-    n_heads: usize,
-    n_panels: usize,
-    worker: &Worker<'_>,
-) -> impl Iterator<Item = (usize, Range<usize>)> {
-    let parts = worker.n.div_ceil(n_heads).min(n_panels);
-    split(n_heads * parts, worker).map(move |item| {
-        let (head, part) = (item / parts, item % parts);
-        (head, part * n_panels / parts..(part + 1) * n_panels / parts)
-    })
+/// Some panels of one head's matrix.
+struct HeadPart<'a> {
+    matrix: &'a HeadMatrix,
+    head: usize,
+    panels: Range<usize>,
 }
 
-/// This worker's share of the heads that copy rows, for up to [`TILE_ROWS`] tokens at a time.
+/// What is dealt of a product of every head: the heads, or with few heads parts of their panels.
+struct HeadParts<'a> {
+    /// None where a batch is empty.
+    matrix: Option<&'a HeadMatrix>,
+    n_heads: usize,
+    /// Of each head.
+    parts: usize,
+}
+
+impl<'a> HeadParts<'a> {
+    fn new(
+        dims: &MlaDims,
+        matrix: Option<&'a HeadMatrix>,
+        batch: &Batch,
+        worker: &Worker<'_>,
+    ) -> HeadParts<'a> {
+        let matrix = matrix.filter(|_| !batch.runs.is_empty());
+        let n_panels = matrix.map_or(1, HeadMatrix::n_panels);
+        let parts = worker.n.div_ceil(dims.n_heads).min(n_panels);
+        HeadParts { matrix, n_heads: dims.n_heads, parts }
+    }
+
+    fn n_items(&self) -> usize {
+        self.matrix.map_or(0, |_| self.n_heads * self.parts)
+    }
+
+    fn get(&self, item: usize) -> HeadPart<'a> {
+        let matrix = self.matrix.expect("an empty batch has no items");
+        let (head, part, n) = (item / self.parts, item % self.parts, matrix.n_panels());
+        let panels = part * n / self.parts..(part + 1) * n / self.parts;
+        HeadPart { matrix, head, panels }
+    }
+}
+
+/// The heads that copy rows, for up to [`TILE_ROWS`] tokens at a time.
 fn copying<'b>(
     batch: &'b Batch,
     inputs: &LatentInputs,
-    worker: &Worker<'_>,
 ) -> impl Iterator<Item = (&'b Run, Range<usize>, usize)> {
-    let heads = split(inputs.dims.n_heads, worker);
+    let heads = 0..inputs.dims.n_heads;
     let runs = batch.runs.iter().filter(|run| run.form == MlaForm::Absorbed);
     runs.flat_map(move |run| {
         let tokens = (0..run.n_tokens).step_by(TILE_ROWS);

@@ -151,9 +151,10 @@ impl Exec<'_> {
                 }
             }
         }
-        for item in loaded.shares.side.take(worker, items.len()) {
-            self.compressed_item(loaded, &items[item], scratch);
-        }
+        worker.section(|section| {
+            let items = section.take(items.len()).map(|item| &items[item]);
+            items.for_each(|item| self.compressed_item(loaded, item, scratch));
+        });
     }
 
     fn compressed_item(&self, loaded: &LoadedLatent, item: &Item, scratch: &mut Scratch<'_>) {
@@ -203,7 +204,7 @@ impl Exec<'_> {
         let cache = phase.inputs.cache.0 as usize;
         let LatentCache { shape, .. } = self.attention[cache].latent();
         let memory = self.blocks.get(cache, sequence, block);
-        // SAFETY: the cache is not written between the barrier after the rows went in and the phase's end.
+        // SAFETY: the cache is not written after the section in which the rows went in.
         let bytes = unsafe { memory.slice(0..n * shape.row_bytes()) };
         let c = latents.c.chunks_exact_mut(shape.rank);
         let outs = c.zip(latents.k_pe.chunks_exact_mut(shape.rope_dim));

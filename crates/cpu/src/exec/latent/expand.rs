@@ -2,7 +2,7 @@
 
 use kernels::linear::{F32Rows, PANEL_ROWS};
 
-use super::super::{Exec, Scratch, split};
+use super::super::{Exec, Scratch};
 use super::heads::{HeadInput, HeadProduct, MAX_ROWS, ProductScratch, tile_floats};
 use crate::plan::{ExpandPhase, LatentInputs};
 use crate::pool::Worker;
@@ -19,17 +19,18 @@ impl Exec<'_> {
         let ExpandPhase { inputs, rows, k, v, .. } = phase;
         let LatentInputs { dims, .. } = inputs;
         let width = dims.rank + dims.rope_dim;
-        for row in split(self.tokens.len(), worker) {
-            // SAFETY: rows are dealt to one worker each.
-            let out = unsafe { self.part_mut(*rows, row, 0..width) };
-            let (latent, rope) = out.split_at_mut(dims.rank);
-            self.latent_row(inputs, row, latent, rope);
-        }
-        worker.sync();
+        worker.section(|section| {
+            for row in section.take(self.tokens.len()) {
+                // SAFETY: rows are dealt to one worker each.
+                let out = unsafe { self.part_mut(*rows, row, 0..width) };
+                let (latent, rope) = out.split_at_mut(dims.rank);
+                self.latent_row(inputs, row, latent, rope);
+            }
+        });
         let expand = layer.expand.as_ref().expect("`load` packed what the form needs");
         let firsts = (0..self.tokens.len()).step_by(MAX_ROWS);
         let chunks: Vec<_> = firsts.map(|f| f..(f + MAX_ROWS).min(self.tokens.len())).collect();
-        for item in split(chunks.len() * dims.n_heads, worker) {
+        let expand_item = |item: usize, scratch: &mut Scratch<'_>| {
             let (chunk, head) = (chunks[item / dims.n_heads].clone(), item % dims.n_heads);
             let (n, first) = (chunk.len(), chunk.start);
             let x = self.operand_rows(*rows, chunk.clone());
@@ -51,7 +52,11 @@ impl Exec<'_> {
             for row in chunk {
                 self.expand_rest(phase, row, head);
             }
-        }
+        };
+        worker.section(|section| {
+            let items = section.take(chunks.len() * dims.n_heads);
+            items.for_each(|item| expand_item(item, scratch));
+        });
     }
 
     /// The query and the rotated part of the key of one row and head.

@@ -4,7 +4,7 @@
 //! rows into the cache; queries to latents | attend | fold | outputs from latents     absorbed, elided
 //! rows into the cache                     | expand a block, attend, fold             compressed
 //! ```
-//! A bar is a barrier. `cut.rs` says how work is dealt.
+//! A bar ends a section. `cut.rs` says how work is dealt.
 
 mod absorbed;
 mod compressed;
@@ -21,7 +21,7 @@ use kernels::latent::{LATENT_ATTEND, LatentAttendFn};
 use kernels::linear::PANEL_ROWS;
 use kernels::{Isa, Kernel};
 
-use super::{Exec, Scratch, SequenceRows, split};
+use super::{Exec, Scratch, SequenceRows};
 use crate::cache::{LatentCache, pairs};
 use crate::mla::MlaForm;
 use crate::plan::{HeadColumns, LatentInputs, Operand};
@@ -55,34 +55,25 @@ impl<'a> Exec<'a> {
         loaded: &LoadedLatent,
         scratch: &mut Scratch<'_>,
     ) {
-        let rows = self.latent_rows();
-        self.store_latents(worker, &loaded.phase.inputs, scratch);
-        self.absorbed(worker, loaded, rows, scratch);
-        if rows.forms.contains(&MlaForm::Compressed) {
-            worker.sync();
+        self.store_and_absorb(worker, loaded, scratch);
+        if self.forms.contains(&MlaForm::Compressed) {
             self.compressed(worker, loaded, scratch);
         }
     }
 
-    fn latent_rows(&self) -> StepRows<'a> {
-        StepRows { sequences: self.sequences, forms: self.forms }
-    }
-
-    /// Write the new rows into the cache.
-    fn store_latents(&self, worker: &Worker<'_>, inputs: &LatentInputs, scratch: &mut Scratch<'_>) {
+    /// Write a new row into the cache.
+    fn store_latent(&self, inputs: &LatentInputs, row: usize, scratch: &mut Scratch<'_>) {
         let LatentCache { shape, .. } = self.attention[inputs.cache.0 as usize].latent();
         let (floats, _) = scratch.latent.split();
         let (latent, rope) = floats[..shape.width()].split_at_mut(shape.rank);
-        for row in split(self.tokens.len(), worker) {
-            let index = self.sequences.partition_point(|s| s.first_row <= row) - 1;
-            let position = self.sequences[index].start + row - self.sequences[index].first_row;
-            self.latent_row(inputs, row, latent, rope);
-            let block = self.blocks.get(inputs.cache.0 as usize, index, position / BLOCK);
-            let start = position % BLOCK * shape.row_bytes();
-            // SAFETY: each row has one writer, and nobody reads it before the barrier.
-            let bytes = unsafe { block.slice_mut(start..start + shape.row_bytes()) };
-            shape.store(bytes, latent, rope);
-        }
+        let index = self.sequences.partition_point(|s| s.first_row <= row) - 1;
+        let position = self.sequences[index].start + row - self.sequences[index].first_row;
+        self.latent_row(inputs, row, latent, rope);
+        let block = self.blocks.get(inputs.cache.0 as usize, index, position / BLOCK);
+        let start = position % BLOCK * shape.row_bytes();
+        // SAFETY: each row has one writer, and nobody reads it in this section.
+        let bytes = unsafe { block.slice_mut(start..start + shape.row_bytes()) };
+        shape.store(bytes, latent, rope);
     }
 
     /// The normed latent and the rotated key of one row.
@@ -125,7 +116,7 @@ impl<'a> Exec<'a> {
     fn store_panel(&self, out: Operand, first_row: usize, cols: Range<usize>, outputs: &[f32]) {
         let width = PANEL_ROWS.min(cols.len());
         for (i, lanes) in outputs.chunks_exact(PANEL_ROWS).enumerate() {
-            // SAFETY: these columns of these rows have one writer, and nobody reads them before the barrier.
+            // SAFETY: these columns of these rows have one writer, and nobody reads them in this section.
             let place =
                 unsafe { self.part_mut(out, first_row + i, cols.start..cols.start + width) };
             place.copy_from_slice(&lanes[..width]);
