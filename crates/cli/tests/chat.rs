@@ -159,3 +159,22 @@ fn a_context_that_fills_up_is_told_before_and_the_ways_out_are_named() {
     let shown = pty.line("and now?");
     assert!(shown.contains("messages are forgotten") && shown.contains("ctx "), "{shown}");
 }
+
+#[test]
+fn ctrl_c_stops_the_reply_and_leaves_the_terminal_as_it_was() {
+    let place = place();
+    let mut pty = chat(&place, "100000", &["-c", "120000"]);
+    pty.send("hello\r");
+    pty.wait_for("\n");
+    pty.wait_for(" ");
+    assert!(!pty.echoes());
+    pty.send("kept\x03");
+    pty.wait_for("interrupted");
+    pty.wait_for("kept");
+    pty.send("\x15\x03");
+    pty.wait_for("leaves");
+    pty.wait_for(PROMPT);
+    pty.send("\x03");
+    assert_eq!(pty.end(), Some(130));
+    assert!(pty.echoes());
+}

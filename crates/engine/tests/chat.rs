@@ -239,7 +239,7 @@ fn said(chat: &Chat) -> Vec<&str> {
 /// Only where it is asked for, only from the front, and with room for the reply.
 #[test]
 fn the_oldest_turns_are_dropped_where_that_is_asked_for() {
-    let mut chat = Chat::new(ToyFormat::default(), 400);
+    let mut chat = Chat::new(ToyFormat::default(), 250);
     chat.conversation.set_system(Some("s".into()));
     let words = ["a".repeat(60), "b".repeat(60), "c".repeat(60)];
     let mut dropped = Vec::new();
