@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use executors::{ExecutorKind, ExecutorOptions, MlaChoice};
 use program::{CacheOptions, CacheType};
 
-use crate::counts::{self, ThreadCount};
 use crate::exit::Failure;
 use crate::input::TextSource;
+use console::args::cache_type;
+pub(crate) use console::args::{IsaArgs, ThreadArgs, isa};
+use console::counts::{self, ThreadCount};
 
 /// Variable that names the model where a command gets none.
 pub(crate) const MODEL_VARIABLE: &str = "ROOFLIGHT_MODEL";
@@ -135,14 +137,6 @@ impl ExecutorArgs {
     }
 }
 
-/// Which kernels may run.
-#[derive(clap::Args, Clone, Copy, Debug, Default)]
-pub(crate) struct IsaArgs {
-    /// Instruction set to use at most: scalar, avx2, avx512
-    #[arg(long, value_name = "NAME", value_parser = isa, hide = true)]
-    pub(crate) isa: Option<kernels::Isa>,
-}
-
 /// Flags of llama.cpp that change nothing here, accepted so that its command lines work; each says so when given.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct PeerArgs {
@@ -181,31 +175,10 @@ impl PeerArgs {
     }
 }
 
-/// An instruction set by its name.
-pub(crate) fn isa(name: &str) -> Result<kernels::Isa, String> {
-    let names = || kernels::Isa::NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-    kernels::Isa::parse(name).ok_or_else(|| format!("expected one of {}", names()))
-}
-
 /// How latent attention is computed, by name.
 fn mla(name: &str) -> Result<MlaChoice, String> {
     let names = || MlaChoice::all().map(MlaChoice::name).collect::<Vec<_>>().join(", ");
     MlaChoice::parse(name).ok_or_else(|| format!("expected one of {}", names()))
-}
-
-/// How many threads compute.
-#[derive(clap::Args, Clone, Debug, Default)]
-pub(crate) struct ThreadArgs {
-    /// Threads, -1 for the default: one for each physical core this process may use
-    #[arg(short, long, value_name = "N", value_parser = counts::threads)]
-    threads: Option<ThreadCount>,
-}
-
-impl ThreadArgs {
-    /// As given; `None` for the default.
-    pub(crate) fn count(&self) -> Option<usize> {
-        self.threads.and_then(|threads| threads.0)
-    }
 }
 
 /// Element types of the cache, and how prompts are cut.
@@ -237,14 +210,6 @@ impl CacheArgs {
     pub(crate) fn options(&self, capacity: usize) -> CacheOptions {
         CacheOptions { k: self.k(), v: self.v(), capacity }
     }
-}
-
-/// A cache type by its name.
-pub(crate) fn cache_type(name: &str) -> Result<CacheType, String> {
-    CacheType::ALL.into_iter().find(|t| t.name().eq_ignore_ascii_case(name)).ok_or_else(|| {
-        let names: Vec<_> = CacheType::ALL.iter().map(|t| t.name()).collect();
-        format!("expected one of {}", names.join(", "))
-    })
 }
 
 /// The context a conversation may fill.

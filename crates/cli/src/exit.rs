@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use console::output::OutputError;
+
 use crate::usage::UsageError;
 
 /// What a script may rely on. 1 is any failure not listed here; clap's own usage errors are 2 as well.
@@ -53,12 +55,6 @@ pub(crate) enum Failure {
         /// Tokens the model was made for.
         trained: usize,
     },
-    /// A file that would be replaced.
-    #[error("{}: there is such a file already", crate::output::shown(path))]
-    Exists {
-        /// As given.
-        path: PathBuf,
-    },
     /// A file that says what cannot be.
     #[error("{0}")]
     Malformed(String),
@@ -92,16 +88,14 @@ fn code_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
     let failure = cause.downcast_ref().map(|failure| match failure {
         Failure::Usage(_) | Failure::CommandLine(_) | Failure::Malformed(_) => code::USAGE,
         Failure::NotFound { .. } | Failure::UnknownModel { .. } => code::NOT_FOUND,
-        Failure::Goals(_)
-        | Failure::NoRoom(_)
-        | Failure::Exists { .. }
-        | Failure::TooLong { .. } => code::FAILURE,
+        Failure::Goals(_) | Failure::NoRoom(_) | Failure::TooLong { .. } => code::FAILURE,
         Failure::DoesNotFit { .. } => code::DOES_NOT_FIT,
         Failure::Interrupted => code::INTERRUPTED,
     });
     failure
         .or_else(|| cause.downcast_ref().and_then(of_io))
         .or_else(|| cause.downcast_ref().and_then(of_json))
+        .or_else(|| cause.downcast_ref().map(of_output))
         .or_else(|| cause.downcast_ref().map(of_gguf))
         .or_else(|| cause.downcast_ref().map(of_models))
         .or_else(|| cause.downcast_ref().map(of_tokenizer))
@@ -117,6 +111,13 @@ fn of_io(error: &std::io::Error) -> Option<u8> {
 /// JSON goes to the same pipes, and its error does not name the I/O error as its cause.
 fn of_json(error: &serde_json::Error) -> Option<u8> {
     (error.io_error_kind() == Some(std::io::ErrorKind::BrokenPipe)).then_some(code::OK)
+}
+
+fn of_output(error: &OutputError) -> u8 {
+    match error {
+        OutputError::Exists { .. } => code::FAILURE,
+        OutputError::Folder { .. } => code::USAGE,
+    }
 }
 
 fn of_gguf(error: &gguf::Error) -> u8 {
@@ -185,7 +186,7 @@ mod tests {
             (Failure::UnknownModel { name: "x".into(), near: Vec::new() }.into(), 3),
             (Failure::Malformed("x".into()).into(), 2),
             (Failure::Goals("x".into()).into(), 1),
-            (Failure::Exists { path: "x".into() }.into(), 1),
+            (OutputError::Exists { path: "x".into() }.into(), 1),
             (Failure::Interrupted.into(), 130),
             (anyhow::anyhow!("anything"), 1),
         ] {

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use console::output::OutputError;
+
 use crate::exit::Failure;
 
 /// Where an error came up.
@@ -21,12 +23,18 @@ pub(crate) fn of(error: &anyhow::Error, spot: &Spot) -> Option<String> {
         cause
             .downcast_ref()
             .and_then(|failure| of_failure(failure, spot))
+            .or_else(|| cause.downcast_ref().and_then(of_output))
             .or_else(|| cause.downcast_ref().and_then(of_gguf))
             .or_else(|| cause.downcast_ref().and_then(of_models))
             .or_else(|| cause.downcast_ref().and_then(of_tokenizer))
             .or_else(|| cause.downcast_ref().and_then(|error| of_engine(error, spot)))
             .or_else(|| cause.downcast_ref().and_then(|error| of_program(error, spot)))
     })
+}
+
+fn of_output(error: &OutputError) -> Option<String> {
+    let exists = matches!(error, OutputError::Exists { .. });
+    exists.then(|| "give another name, or --force to replace it".into())
 }
 
 fn of_failure(failure: &Failure, spot: &Spot) -> Option<String> {
@@ -37,7 +45,6 @@ fn of_failure(failure: &Failure, spot: &Spot) -> Option<String> {
             "rooflight plan --list names what is published".into()
         }
         Failure::UnknownModel { near, .. } => format!("did you mean {}?", near.join(" or ")),
-        Failure::Exists { .. } => "give another name, or --force to replace it".into(),
         Failure::DoesNotFit { advice, .. } => advice.clone(),
         Failure::TooLong { capacity, trained, .. } if capacity < trained => {
             format!("-c gives it more room, up to the {trained} tokens this model was made for")

@@ -126,7 +126,7 @@ pub(crate) fn model(
         .iter()
         .for_each(|warning| ui::warn(warning));
     let cache = cache(&config);
-    warn_about_threads(options.threads);
+    console::args::warn_about_threads(options.threads);
     let chosen = executor.options(options.threads);
     let executor = chosen.start();
     let chunk = options.chunk.unwrap_or(DEFAULT_CHUNK);
@@ -215,16 +215,6 @@ fn without_effect(program: &Program, mla: bool, values: bool) -> Vec<&'static st
         warnings.push("-ctv has no effect: latents are cached once, in the type that -ctk says");
     }
     warnings
-}
-
-/// Say so where more threads are asked for than can run at once: they wait for each other.
-pub(crate) fn warn_about_threads(asked: Option<usize>) {
-    let cores = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
-    if let Some(asked) = asked.filter(|asked| *asked > cores) {
-        ui::warn(&format!(
-            "-t {asked}: this process may use {cores} cores at once; more threads wait for each other and are slower"
-        ));
-    }
 }
 
 /// Say so where more context is asked for than the model was made for.

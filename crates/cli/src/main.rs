@@ -7,12 +7,9 @@
 mod args;
 mod argv;
 mod bundled;
-mod ceilings;
 mod chat;
 mod commands;
 mod completion;
-mod counts;
-mod curve;
 mod exit;
 mod hints;
 mod input;
@@ -20,22 +17,19 @@ mod interrupt;
 mod limits;
 mod load;
 mod memory;
-mod output;
 mod peers;
-mod picture;
 mod predictions;
 mod printable;
-mod rates;
 mod reply;
 mod sampling;
 mod session;
-mod ui;
-mod units;
 mod usage;
 mod wrap;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+
+use console::{ceilings, counts, curve, output, picture, ui, units};
 
 use crate::exit::{Failure, code};
 use crate::hints::Spot;

@@ -1,38 +1,14 @@
 //! How much memory is free, and whether a model fits.
 
-use std::path::Path;
-
 use anyhow::Context as _;
 use program::{CacheOptions, Executor, MemoryNeeds, MemoryOptions, Program};
 
 use crate::exit::Failure;
 use crate::units;
+pub(crate) use console::memory::{OVERHEAD, available};
 
-/// Tables of the tokenizer, code and stacks.
-pub(crate) const OVERHEAD: u64 = 100 << 20;
 /// Workspace of a pass, where no executor tells it.
 pub(crate) const PASS: u64 = 50 << 20;
-
-/// Bytes this process may still take: the machine's free memory, cut by the limit of its control group.
-/// `None` where that cannot be told.
-pub(crate) fn available() -> Option<u64> {
-    let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let free = field(&meminfo, "MemAvailable:")? * 1024;
-    Some(free.min(cgroup_room(Path::new("/sys/fs/cgroup")).unwrap_or(u64::MAX)))
-}
-
-fn field(text: &str, name: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
-}
-
-/// What the control group at `root` has left; file cache counts as free, for it can be dropped.
-fn cgroup_room(root: &Path) -> Option<u64> {
-    let read = |name: &str| std::fs::read_to_string(root.join(name)).ok();
-    let max: u64 = read("memory.max")?.trim().parse().ok()?;
-    let current: u64 = read("memory.current")?.trim().parse().ok()?;
-    let cache = read("memory.stat").and_then(|stat| field(&stat, "file ")).unwrap_or(0);
-    Some(max.saturating_sub(current.saturating_sub(cache)))
-}
 
 /// What `executor` needs for one session of `program`, its cache full.
 ///
@@ -154,21 +130,5 @@ mod tests {
         assert!(advice(100 << 20, 1 << 20).unwrap().contains("smaller"));
         let trained = advice(OVERHEAD + (512 << 20), 2048).unwrap();
         assert!(trained.contains("-c 2048:"), "no more than the model was made for: {trained}");
-    }
-
-    #[test]
-    fn the_limit_of_a_control_group_counts() {
-        let dir = tempfile::tempdir().unwrap();
-        assert_eq!(cgroup_room(dir.path()), None);
-        for (name, text) in [
-            ("memory.max", "1000\n"),
-            ("memory.current", "700\n"),
-            ("memory.stat", "anon 500\nfile 200\n"),
-        ] {
-            std::fs::write(dir.path().join(name), text).unwrap();
-        }
-        assert_eq!(cgroup_room(dir.path()), Some(500));
-        std::fs::write(dir.path().join("memory.max"), "max\n").unwrap();
-        assert_eq!(cgroup_room(dir.path()), None);
     }
 }

@@ -45,7 +45,7 @@ impl<'a> ReplyPrinter<'a> {
             out,
             cancel: Arc::clone(cancel),
             show_thoughts,
-            prompt: PromptLine::new(),
+            prompt: PromptLine::start(),
             text: Printable::default(),
             thought: Printable::default(),
             thinking: false,

@@ -9,7 +9,7 @@ use crate::formula::positions_read;
 
 /// The form that executors take for a prompt at these positions: the cheaper one, however the prompt is cut; for a step
 /// always the one that brings queries to the latents.
-pub(crate) fn form(dims: &MlaDims, prompt: Range<u64>) -> MlaForm {
+pub fn form(dims: &MlaDims, prompt: Range<u64>) -> MlaForm {
     let step = prompt.end <= prompt.start.saturating_add(1);
     if step { MlaForm::Elided } else { dims.prompt_form(prompt) }
 }

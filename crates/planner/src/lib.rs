@@ -2,10 +2,10 @@
 //!
 //! [`cost`] counts the ops of a `Program`; [`formula`] has the closed forms for dense decoders, which the counts must
 //! equal; [`predict`] sets a count against a [`Machine`]: measured ceilings, or a row of the table in [`devices`].
-//! Beside that limit stands what is to be expected: [`measure()`] has an executor run small programs, and [`Executed`]
-//! adds up their [`Rates`]. [`plan`] and [`goal`] put all of it together for a model that need not be there;
-//! [`article`] makes the tables of the article that the formulas come from. No model file, concrete executor or terminal
-//! is known here. Bytes, seconds and operations throughout, decimal units.
+//! Beside that limit stands what is to be expected: [`Executed`]
+//! adds up [`Rates`] that somebody measured. [`plan`] and [`goal`] put all of it together for a model that need not be there;
+//! [`article`] makes the tables of the article that the formulas come from. All of it is theory: nothing is run here, and no
+//! model file, executor or terminal is known. Bytes, seconds and operations throughout, decimal units.
 //! Read next: `cost.rs`, then `predict.rs`, then `expect.rs`.
 
 #![forbid(unsafe_code)]
@@ -18,7 +18,6 @@ mod expect;
 pub mod formula;
 pub mod goal;
 mod latent;
-mod measure;
 pub mod moe;
 mod op;
 pub mod plan;
@@ -28,7 +27,7 @@ mod rates;
 pub use cost::{Cost, CostKind, CostOptions, Load, Pass, Work};
 pub use estimate::{CountedProgram, Estimate, Turns};
 pub use expect::{Executed, Expected};
-pub use measure::measure;
+pub use latent::form as latent_form;
 pub use op::OpCost;
 pub use plan::{Forecast, Lengths, ModelVariant, WhatIf, what_if};
 pub use predict::{Machine, Prediction, Resource, first_inflection, share};

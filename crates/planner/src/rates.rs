@@ -83,7 +83,7 @@ impl AttentionShape {
     }
 
     /// What the layer caches, all positions of it.
-    pub(crate) fn cached(&self) -> CacheKind {
+    pub fn cached(&self) -> CacheKind {
         let AttentionShape { n_kv_heads, key_dim, value_dim, .. } = *self;
         CacheKind::Heads { n_kv_heads, key_dim, value_dim, window: None }
     }

@@ -7,7 +7,7 @@ use planner::WantedRates;
 use quant::GgmlType;
 
 use crate::args::{ExecutorArgs, ThreadArgs};
-use crate::{ceilings, load, ui};
+use crate::{ceilings, ui};
 
 /// Measure what this machine can do at most, and what our kernels reach on it
 ///
@@ -41,7 +41,7 @@ impl Machine {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         self.executor.peers.warnings().iter().for_each(|warning| ui::warn(warning));
         let threads = self.threads.count();
-        load::warn_about_threads(threads);
+        console::args::warn_about_threads(threads);
         let executor = self.executor.options(threads).start();
         let kept = match (self.refresh, ceilings::kept(&*executor)) {
             (false, Some(kept)) => kept,

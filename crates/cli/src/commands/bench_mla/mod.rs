@@ -12,10 +12,10 @@ use cpu::{Cpu, MlaBench, MlaForm};
 use program::{CacheType, Ceilings};
 use quant::GgmlType;
 
-use crate::args::{self, IsaArgs, ThreadArgs};
+use crate::args::{IsaArgs, ThreadArgs};
 use crate::counts;
 use crate::output::OutputArgs;
-use crate::{ceilings, load, memory, picture, ui};
+use crate::{ceilings, memory, picture, ui};
 use cell::{Cell, Least, Load, Row, Shape};
 use executors::ExecutorOptions;
 use report::Report;
@@ -47,7 +47,7 @@ pub(super) struct BenchMla {
     #[arg(long = "type", value_name = "TYPE", value_parser = weight_type, default_value = "Q8_0")]
     ty: GgmlType,
     /// Type of what is cached (-ctk): f32, f16, q8_0
-    #[arg(long, value_name = "TYPE", value_parser = args::cache_type, default_value = "f16")]
+    #[arg(long, value_name = "TYPE", value_parser = console::args::cache_type, default_value = "f16")]
     cache_type_k: CacheType,
     /// How often each cell is timed, fewer times where it is slow
     #[arg(short, long, value_name = "N", default_value_t = 3, value_parser = repetitions)]
@@ -73,7 +73,7 @@ impl BenchMla {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         self.plot.iter().try_for_each(|path| self.output.check(path))?;
         let (threads, isa) = (self.threads.count(), self.isa.isa);
-        load::warn_about_threads(threads);
+        console::args::warn_about_threads(threads);
         let cpu = ExecutorOptions { threads, isa, ..Default::default() }.cpu();
         let before = ceilings::measure_again(&cpu)?.ceilings;
         let bar = ui::count_bar("bench-mla", self.loads().count() as u64);

@@ -11,7 +11,7 @@ use super::values::{self, Amount};
 use crate::args::{IsaArgs, ThreadArgs};
 use crate::exit::Failure;
 use crate::predictions::{ErrorBar, ModelKey, RememberedModel, RunPhase};
-use crate::{ceilings, load, memory, ui};
+use crate::{ceilings, memory, ui};
 use executors::ExecutorOptions;
 
 /// Which machine, and in which units its figures are read.
@@ -162,7 +162,7 @@ fn unknown(name: &str, verb: &str, all: &[&Device]) -> anyhow::Error {
 }
 
 fn this_machine(threads: Option<usize>, isa: IsaArgs, units: Units) -> anyhow::Result<Target> {
-    load::warn_about_threads(threads);
+    console::args::warn_about_threads(threads);
     let options = ExecutorOptions { threads, isa: isa.isa, ..ExecutorOptions::default() };
     let executor = options.start();
     let Some(known) = ceilings::kept_or_measured(&*executor) else {

@@ -1,7 +1,7 @@
 //! Counts on the command line, all by one parser: `8192`, `32k` of 1024 each, `1m`, `-1` where that means something.
 
 /// A whole number that is not negative. `k` is 1024 and `m` 1024 times that; `1.5k` is whole, `1.5` is not.
-pub(crate) fn whole(text: &str) -> Option<u64> {
+pub fn whole(text: &str) -> Option<u64> {
     let text = text.trim();
     let (number, factor) = match text.char_indices().last()? {
         (end, 'k' | 'K') => (&text[..end], 1 << 10),
@@ -21,7 +21,7 @@ pub(crate) fn whole(text: &str) -> Option<u64> {
 }
 
 /// A count within `least..=most`; what is wrong with another, said with the range.
-pub(crate) fn within(text: &str, least: usize, most: usize) -> Result<usize, String> {
+pub fn within(text: &str, least: usize, most: usize) -> Result<usize, String> {
     let n = whole(text).and_then(|n| usize::try_from(n).ok());
     n.filter(|n| (least..=most).contains(n)).ok_or_else(|| match most {
         usize::MAX => format!("expected a number from {least}, such as 512 or 4k"),
@@ -45,27 +45,27 @@ fn or_default(
 }
 
 /// Most threads that may be asked for.
-pub(crate) const MAX_THREADS: usize = 1024;
+pub const MAX_THREADS: usize = 1024;
 
 /// A number of threads that may be left to the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ThreadCount(pub(crate) Option<usize>);
+pub struct ThreadCount(pub Option<usize>);
 
 /// A number of threads; -1, as in llama.cpp, for the default.
-pub(crate) fn threads(text: &str) -> Result<ThreadCount, String> {
+pub fn threads(text: &str) -> Result<ThreadCount, String> {
     or_default(text, 1, MAX_THREADS, "one for each physical core").map(ThreadCount)
 }
 
 /// Most tokens per pass.
-pub(crate) const MAX_CHUNK: usize = 65_536;
+pub const MAX_CHUNK: usize = 65_536;
 
 /// Tokens per pass.
-pub(crate) fn chunk(text: &str) -> Result<usize, String> {
+pub fn chunk(text: &str) -> Result<usize, String> {
     within(text, 1, MAX_CHUNK)
 }
 
 /// Positions of a context, 0 for the model's own.
-pub(crate) fn context(text: &str) -> Result<usize, String> {
+pub fn context(text: &str) -> Result<usize, String> {
     within(text, 0, usize::MAX).map_err(|_| {
         "expected a number of tokens such as 8192 or 32k, or 0 for the model's own".into()
     })
@@ -73,22 +73,22 @@ pub(crate) fn context(text: &str) -> Result<usize, String> {
 
 /// Tokens to generate; `None` for no limit but the context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ReplyLength(pub(crate) Option<usize>);
+pub struct ReplyLength(pub Option<usize>);
 
 /// Tokens to generate, -1 for no limit but the context.
-pub(crate) fn predict(text: &str) -> Result<ReplyLength, String> {
+pub fn predict(text: &str) -> Result<ReplyLength, String> {
     or_default(text, 0, usize::MAX, "no limit but the context").map(ReplyLength).map_err(|_| {
         "expected a number of tokens such as 200 or 4k, or -1 for no limit but the context".into()
     })
 }
 
 /// Tokens of something that has at least one.
-pub(crate) fn tokens(text: &str) -> Result<usize, String> {
+pub fn tokens(text: &str) -> Result<usize, String> {
     within(text, 1, usize::MAX)
 }
 
 /// A count that may be 0.
-pub(crate) fn any(text: &str) -> Result<usize, String> {
+pub fn any(text: &str) -> Result<usize, String> {
     within(text, 0, usize::MAX)
 }
 

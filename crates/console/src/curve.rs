@@ -1,7 +1,7 @@
 //! Points for the lines of charts.
 
 /// About a hundred whole numbers from `first`, at least 1, to `last`, in equal factors.
-pub(crate) fn factors(first: u64, last: u64) -> Vec<u64> {
+pub fn factors(first: u64, last: u64) -> Vec<u64> {
     let first = first.max(1);
     let ratio = last.max(first) as f64 / first as f64;
     let at = |i: u32| (first as f64 * ratio.powf(f64::from(i) / 120.0)).round() as u64;
@@ -11,7 +11,7 @@ pub(crate) fn factors(first: u64, last: u64) -> Vec<u64> {
 }
 
 /// About fifty whole numbers from 0 to `last` in equal steps.
-pub(crate) fn steps(last: u64) -> Vec<u64> {
+pub fn steps(last: u64) -> Vec<u64> {
     let mut all: Vec<u64> =
         (0..=48).map(|i| (last as f64 * f64::from(i) / 48.0).round() as u64).collect();
     all.dedup();
@@ -19,7 +19,7 @@ pub(crate) fn steps(last: u64) -> Vec<u64> {
 }
 
 /// `f` at these places.
-pub(crate) fn points(at: &[u64], f: &dyn Fn(u64) -> f64) -> Vec<(f64, f64)> {
+pub fn points(at: &[u64], f: &dyn Fn(u64) -> f64) -> Vec<(f64, f64)> {
     at.iter().map(|n| (*n as f64, f(*n))).collect()
 }
 

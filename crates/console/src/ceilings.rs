@@ -8,14 +8,14 @@ use planner::{Rates, WantedRates};
 use program::{Ceilings, ComputeCeiling, Error, Executor, ReadCeiling};
 use serde::{Deserialize, Serialize};
 
-use crate::rates::{self, KeptRates, Top};
+use crate::kept_rates::{self, KeptRates, Top};
 use crate::{memory, ui, units};
 
 /// Of the file; files of other versions are written anew.
 const VERSION: u32 = 6;
 
 /// What measured: another version has other kernels, and a build with assertions is slower.
-pub(crate) const BUILD: &str = if cfg!(debug_assertions) {
+pub const BUILD: &str = if cfg!(debug_assertions) {
     concat!(env!("CARGO_PKG_VERSION"), " debug")
 } else {
     env!("CARGO_PKG_VERSION")
@@ -30,19 +30,19 @@ struct File {
 
 /// Ceilings as they are kept: decimal units, whole numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct KeptCeilings {
+pub struct KeptCeilings {
     /// The processor and what of it is used: other ceilings belong to another machine.
-    pub(crate) machine: String,
+    pub machine: String,
     build: String,
     read: Vec<Read>,
     compute: Vec<Compute>,
     barrier_nanoseconds: u64,
     /// Other programs ran whenever these were measured: measured again once they do not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) busy: bool,
+    pub busy: bool,
     /// The same of the rates, which are usual times and not the best ones: then they are measured anew.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) rates_busy: bool,
+    pub rates_busy: bool,
     /// What kernels reach, as far as that was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rates: Option<KeptRates>,
@@ -99,7 +99,7 @@ impl KeptCeilings {
     }
 
     /// The rates; `None` if there are none, or what is there makes no sense.
-    pub(crate) fn rates(&self) -> Option<Rates> {
+    pub fn rates(&self) -> Option<Rates> {
         self.rates.as_ref()?.rates()
     }
 
@@ -122,7 +122,7 @@ impl KeptCeilings {
     }
 
     /// The ceilings; `None` if a figure is no positive number.
-    pub(crate) fn ceilings(&self) -> Option<Ceilings> {
+    pub fn ceilings(&self) -> Option<Ceilings> {
         let figures = self.read.iter().map(|r| r.bytes_per_second);
         let mut figures = figures.chain(
             self.compute.iter().flat_map(|c| [c.f32_macs_per_second, c.int8_macs_per_second]),
@@ -149,7 +149,7 @@ impl KeptCeilings {
 }
 
 /// The processor's name, or its architecture where the system does not tell.
-pub(crate) fn cpu_name() -> String {
+pub fn cpu_name() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = info.lines().find(|line| line.starts_with("model name"));
     let name = line.and_then(|line| line.split_once(':'));
@@ -157,12 +157,12 @@ pub(crate) fn cpu_name() -> String {
 }
 
 /// This machine, as far as speeds depend on it.
-pub(crate) fn machine(executor: &dyn Executor) -> String {
+pub fn machine(executor: &dyn Executor) -> String {
     format!("{}, {}", cpu_name(), executor.describe())
 }
 
 /// A file of `$XDG_CACHE_HOME/rooflight`, by default in `~/.cache`.
-pub(crate) fn cache_file(name: &str) -> Option<PathBuf> {
+pub fn cache_file(name: &str) -> Option<PathBuf> {
     let variable =
         |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")))?;
@@ -170,7 +170,7 @@ pub(crate) fn cache_file(name: &str) -> Option<PathBuf> {
 }
 
 /// Replace a file of the cache folder, where it can be written; elsewhere nothing is kept, no more.
-pub(crate) fn replace(name: &str, text: &str) {
+pub fn replace(name: &str, text: &str) {
     let Some(file) = cache_file(name) else { return };
     let _ = file.parent().map(std::fs::create_dir_all);
     // whoever reads at this moment sees the old file or the new one, no half
@@ -191,7 +191,7 @@ fn machines() -> Vec<KeptCeilings> {
 }
 
 /// What was kept for this executor.
-pub(crate) fn kept(executor: &dyn Executor) -> Option<KeptCeilings> {
+pub fn kept(executor: &dyn Executor) -> Option<KeptCeilings> {
     let name = machine(executor);
     machines().into_iter().find(|kept| kept.machine == name && kept.build == BUILD)
 }
@@ -209,11 +209,11 @@ fn keep(kept: &KeptCeilings) {
 
 /// What a machine can do at most, as far as that was seen.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct KnownCeilings {
+pub struct KnownCeilings {
     /// The best of every measurement.
-    pub(crate) ceilings: Ceilings,
+    pub ceilings: Ceilings,
     /// Other programs ran at each of them.
-    pub(crate) busy: bool,
+    pub busy: bool,
 }
 
 impl KnownCeilings {
@@ -226,7 +226,7 @@ impl KnownCeilings {
 ///
 /// # Errors
 /// An executor without ceilings, or memory.
-pub(crate) fn measure(executor: &dyn Executor) -> program::Result<KeptCeilings> {
+pub fn measure(executor: &dyn Executor) -> program::Result<KeptCeilings> {
     let new = measured(executor)?;
     let new = match kept(executor) {
         Some(old) => {
@@ -244,7 +244,7 @@ pub(crate) fn measure(executor: &dyn Executor) -> program::Result<KeptCeilings> 
 ///
 /// # Errors
 /// An executor without ceilings, or memory.
-pub(crate) fn refresh(executor: &dyn Executor) -> program::Result<KeptCeilings> {
+pub fn refresh(executor: &dyn Executor) -> program::Result<KeptCeilings> {
     let new = measured(executor)?;
     let old = kept(executor).filter(|_| new.busy);
     let new = old.map_or(new.clone(), |old| new.best_of(&old));
@@ -256,7 +256,7 @@ pub(crate) fn refresh(executor: &dyn Executor) -> program::Result<KeptCeilings> 
 ///
 /// # Errors
 /// An executor without ceilings, or memory.
-pub(crate) fn measure_again(executor: &dyn Executor) -> program::Result<KnownCeilings> {
+pub fn measure_again(executor: &dyn Executor) -> program::Result<KnownCeilings> {
     let known = KnownCeilings::of(&measure(executor)?);
     known.ok_or_else(|| Error::Unsupported("ceilings that are no numbers".into()))
 }
@@ -278,7 +278,7 @@ fn renew(executor: &dyn Executor) {
 }
 
 /// Whether other programs leave too few cores for so many threads.
-pub(crate) fn crowded(threads: usize) -> bool {
+pub fn crowded(threads: usize) -> bool {
     others().saturating_add(threads) > cores()
 }
 
@@ -316,7 +316,7 @@ fn measured(executor: &dyn Executor) -> program::Result<KeptCeilings> {
 ///
 /// # Errors
 /// An executor without ceilings or without times of its phases, or memory.
-pub(crate) fn measure_rates(
+pub fn measure_rates(
     executor: &dyn Executor,
     wanted: &WantedRates,
 ) -> anyhow::Result<KeptCeilings> {
@@ -330,7 +330,7 @@ pub(crate) fn measure_rates(
     let before = others();
     let bar = ui::count_bar("measuring its kernels", 100);
     let measured =
-        planner::measure(executor, wanted, &mut |part| bar.set_position((100.0 * part) as u64));
+        rates::measure(executor, wanted, &mut |part| bar.set_position((100.0 * part) as u64));
     bar.finish_and_clear();
     let mut rates = kept.rates().unwrap_or_default();
     rates.update(measured?);
@@ -341,18 +341,18 @@ pub(crate) fn measure_rates(
 }
 
 /// Whether other programs ran when the rates were measured that are kept.
-pub(crate) fn rates_busy(executor: &dyn Executor) -> bool {
+pub fn rates_busy(executor: &dyn Executor) -> bool {
     kept(executor).is_some_and(|kept| kept.rates_busy)
 }
 
 /// The rates that were kept for this executor.
-pub(crate) fn kept_rates(executor: &dyn Executor) -> Option<Rates> {
+pub fn kept_rates(executor: &dyn Executor) -> Option<Rates> {
     kept(executor)?.rates()
 }
 
 /// Rates for all that is `wanted`: kept, or else measured now. `None` where an executor cannot tell, or where measuring
 /// would crowd out the model that is loaded.
-pub(crate) fn rates(executor: &dyn Executor, wanted: &WantedRates) -> Option<Rates> {
+pub fn rates(executor: &dyn Executor, wanted: &WantedRates) -> Option<Rates> {
     renew(executor);
     let known = kept_rates(executor).unwrap_or_default();
     let missing = known.missing(wanted);
@@ -364,7 +364,7 @@ pub(crate) fn rates(executor: &dyn Executor, wanted: &WantedRates) -> Option<Rat
 
 /// What was kept, or else measured now; `None` where an executor has no ceilings, or where measuring would crowd out
 /// the model that is loaded.
-pub(crate) fn kept_or_measured(executor: &dyn Executor) -> Option<KnownCeilings> {
+pub fn kept_or_measured(executor: &dyn Executor) -> Option<KnownCeilings> {
     renew(executor);
     let kept = kept(executor).or_else(|| if roomy() { measure(executor).ok() } else { None });
     KnownCeilings::of(&kept?)
@@ -401,7 +401,8 @@ impl std::fmt::Display for KeptCeilings {
             )?;
         }
         write!(f, "barrier                    {:8} ns", self.barrier_nanoseconds)?;
-        let lines = self.rates().map(|rates| rates::lines(&rates, &self.top())).unwrap_or_default();
+        let lines =
+            self.rates().map(|rates| kept_rates::lines(&rates, &self.top())).unwrap_or_default();
         lines.iter().try_for_each(|line| write!(f, "\n{line}"))
     }
 }

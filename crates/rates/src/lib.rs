@@ -1,7 +1,10 @@
-//! Measures [`Rates`]: small programs with made-up weights, run by the executor itself, so that packing, threads and
-//! kernels are those that run models.
+//! What kernels reach on this machine, measured: [`measure`] fills in [`Rates`], which the planner's expectations are made
+//! of. Small programs with made-up weights are run by the executor itself, so that packing, threads and kernels are those
+//! that run models.
 //!
 //! Times are medians, since what is wanted is the usual time; ceilings are bests.
+
+#![forbid(unsafe_code)]
 
 mod latent;
 
@@ -16,7 +19,7 @@ use program::{
 };
 use quant::GgmlType;
 
-use crate::rates::{AttentionRate, AttentionShape, LinearRate, Overheads, Rates, WantedRates};
+use planner::{AttentionRate, AttentionShape, LinearRate, Overheads, Rates, WantedRates};
 
 /// Matrices that few caches hold even in part, in bytes: for few rows, and for many, which take long and for which memory
 /// matters less.

@@ -18,32 +18,32 @@ fn write(text: &str) {
 }
 
 /// The line of a failed command.
-pub(crate) fn error(message: &str) {
+pub fn error(message: &str) {
     write(&format!("{BOLD_RED}error:{RESET} {message}\n"));
 }
 
 /// What to do about it.
-pub(crate) fn hint(message: &str) {
+pub fn hint(message: &str) {
     write(&format!("{DIM}hint:{RESET} {message}\n"));
 }
 
 /// Something that does not stop the command.
-pub(crate) fn warn(message: &str) {
+pub fn warn(message: &str) {
     write(&format!("{BOLD_YELLOW}warning:{RESET} {message}\n"));
 }
 
 /// A line of information.
-pub(crate) fn note(message: impl Display) {
+pub fn note(message: impl Display) {
     write(&format!("{DIM}{message}{RESET}\n"));
 }
 
 /// Dimmed text as it comes, without a line break: thoughts.
-pub(crate) fn dim(text: &str) {
+pub fn dim(text: &str) {
     write(&format!("{DIM}{text}{RESET}"));
 }
 
 /// Whether people read stderr as it comes.
-pub(crate) fn stderr_is_terminal() -> bool {
+pub fn stderr_is_terminal() -> bool {
     std::io::stderr().is_terminal()
 }
 
@@ -71,12 +71,12 @@ fn columns<T>(_: &T) -> Option<usize> {
 }
 
 /// A bar over `total` bytes, hidden where stderr is no terminal.
-pub(crate) fn bytes_bar(label: &'static str, total: u64) -> ProgressBar {
+pub fn bytes_bar(label: &'static str, total: u64) -> ProgressBar {
     bar(label, total, "{prefix} {bar:40} {decimal_bytes}/{decimal_total_bytes} {msg}")
 }
 
 /// A bar over `total` pieces of work, hidden where stderr is no terminal.
-pub(crate) fn count_bar(label: &'static str, total: u64) -> ProgressBar {
+pub fn count_bar(label: &'static str, total: u64) -> ProgressBar {
     bar(label, total, "{prefix} {bar:40} {pos}/{len} {msg}  {eta} left")
 }
 
@@ -92,7 +92,7 @@ fn bar(label: &'static str, total: u64, template: &str) -> ProgressBar {
 }
 
 /// `prompt 3120/8000 tok - 410 t/s` on a terminal, from one second on, erased by [`PromptLine::clear`].
-pub(crate) struct PromptLine {
+pub struct PromptLine {
     start: Instant,
     /// Characters that stand on the line.
     width: usize,
@@ -103,12 +103,12 @@ impl PromptLine {
     const DELAY: Duration = Duration::from_secs(1);
 
     /// Starts the clock.
-    pub(crate) fn new() -> Self {
+    pub fn start() -> Self {
         Self { start: Instant::now(), width: 0, terminal: stderr_is_terminal() }
     }
 
     /// Show how far the prompt has come.
-    pub(crate) fn update(&mut self, done: usize, total: usize) {
+    pub fn update(&mut self, done: usize, total: usize) {
         let elapsed = self.start.elapsed();
         if !self.terminal || elapsed < Self::DELAY || done >= total {
             return;
@@ -121,7 +121,7 @@ impl PromptLine {
     }
 
     /// Erase the line, if it was shown. With blanks: where colours are off, so are escape sequences.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         let width = std::mem::take(&mut self.width);
         if width > 0 {
             write(&format!("\r{:width$}\r", ""));

@@ -6,9 +6,9 @@ use program::{
 };
 use quant::GgmlType;
 
-use super::{CHUNK, EPS, Run, Steps, TOKENS, Weights, attend, depth, finish, over, steps};
-use crate::latent;
-use crate::rates::{MlaRate, MlaShape, Overheads};
+use crate::{CHUNK, EPS, Run, Steps, TOKENS, Weights, attend, depth, finish, over, steps};
+use planner::latent_form;
+use planner::{MlaRate, MlaShape, Overheads};
 
 /// Seconds of one layer, and what a step costs outside its phases.
 pub(super) fn measure(
@@ -35,7 +35,7 @@ pub(super) fn measure(
     };
     let (elided, rows) = per_mac(MlaForm::Elided, None)?;
     let positions = start as u64..deep as u64;
-    let compressed = match latent::form(&dims, positions) {
+    let compressed = match latent_form(&dims, positions) {
         form @ MlaForm::Compressed => {
             let prompt = Some(Prompt { start, len: CHUNK });
             run.model.truncate(run.session, start)?;

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 /// `1.40 GB`, `310 kB`, `12 B`: decimal, as bandwidths are, so that one divides the other.
-pub(crate) fn bytes(n: u64) -> String {
+pub fn bytes(n: u64) -> String {
     decimal_bytes(n as f64)
 }
 
 /// `494.03 M`, `7.62 B`: a count of parameters.
-pub(crate) fn count(n: u64) -> String {
+pub fn count(n: u64) -> String {
     match n {
         0..1_000 => n.to_string(),
         1_000..1_000_000 => format!("{:.2} K", n as f64 / 1e3),
@@ -18,12 +18,12 @@ pub(crate) fn count(n: u64) -> String {
 }
 
 /// `4.68 GB`, `57.3 kB`: decimal, three figures.
-pub(crate) fn decimal_bytes(n: f64) -> String {
+pub fn decimal_bytes(n: f64) -> String {
     scaled(n, 1000.0, ["B", "kB", "MB", "GB", "TB"])
 }
 
 /// `113 ms`, `1.62 s`, `32.0 us`: three figures.
-pub(crate) fn short_seconds(time: f64) -> String {
+pub fn short_seconds(time: f64) -> String {
     match time {
         t if t <= 0.0 => "0".into(),
         t if t < 1e-3 => format!("{} us", three_figures(t * 1e6)),
@@ -34,7 +34,7 @@ pub(crate) fn short_seconds(time: f64) -> String {
 }
 
 /// Three figures and a unit, of which the next is `base` times as large.
-pub(crate) fn scaled(n: f64, base: f64, units: [&str; 5]) -> String {
+pub fn scaled(n: f64, base: f64, units: [&str; 5]) -> String {
     let mut value = n;
     let mut unit = 0;
     // a figure that would round up to the base is one of the next unit
@@ -50,7 +50,7 @@ pub(crate) fn scaled(n: f64, base: f64, units: [&str; 5]) -> String {
 }
 
 /// `4.68`, `57.3`, `113`, `1020`.
-pub(crate) fn three_figures(value: f64) -> String {
+pub fn three_figures(value: f64) -> String {
     match value {
         v if v >= 99.95 => format!("{v:.0}"),
         v if v >= 9.995 => format!("{v:.1}"),
@@ -59,7 +59,7 @@ pub(crate) fn three_figures(value: f64) -> String {
 }
 
 /// `32,768`.
-pub(crate) fn thousands(n: u64) -> String {
+pub fn thousands(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
     for (i, digit) in digits.char_indices() {
@@ -72,12 +72,12 @@ pub(crate) fn thousands(n: u64) -> String {
 }
 
 /// `0.31 s`.
-pub(crate) fn seconds(time: Duration) -> String {
+pub fn seconds(time: Duration) -> String {
     format!("{:.2} s", time.as_secs_f64())
 }
 
 /// Tokens per second; 0 where no time passed.
-pub(crate) fn rate(tokens: usize, time: Duration) -> f64 {
+pub fn rate(tokens: usize, time: Duration) -> f64 {
     if time.is_zero() { 0.0 } else { tokens as f64 / time.as_secs_f64() }
 }
 

@@ -9,28 +9,41 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use crate::exit::Failure;
+/// A place that no file is written to.
+#[derive(Debug, thiserror::Error)]
+pub enum OutputError {
+    /// A file that would be replaced.
+    #[error("{}: there is such a file already", shown(path))]
+    Exists {
+        /// As given.
+        path: PathBuf,
+    },
+    /// A folder, where a file goes.
+    #[error("{} is a folder: give a file in it", shown(path))]
+    Folder {
+        /// As given.
+        path: PathBuf,
+    },
+}
 
 /// Whether files that exist may be replaced.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
-pub(crate) struct OutputArgs {
+pub struct OutputArgs {
     /// Replace files that exist
     #[arg(long)]
-    pub(crate) force: bool,
+    pub force: bool,
 }
 
 impl OutputArgs {
     /// Whether `path` may be written, to be asked before work that takes long.
     ///
     /// # Errors
-    /// [`Failure::Exists`].
-    pub(crate) fn check(self, path: &Path) -> Result<(), Failure> {
+    /// [`OutputError::Exists`].
+    pub fn check(self, path: &Path) -> Result<(), OutputError> {
         match std::fs::metadata(path) {
-            Ok(found) if found.is_dir() => {
-                Err(Failure::Usage(format!("{} is a folder: give a file in it", shown(path))))
-            }
+            Ok(found) if found.is_dir() => Err(OutputError::Folder { path: path.to_owned() }),
             Ok(found) if found.is_file() && !self.force => {
-                Err(Failure::Exists { path: path.to_owned() })
+                Err(OutputError::Exists { path: path.to_owned() })
             }
             _ => Ok(()),
         }
@@ -39,8 +52,8 @@ impl OutputArgs {
     /// Begin a file.
     ///
     /// # Errors
-    /// [`Failure::Exists`], or the file system.
-    pub(crate) fn create(self, path: &Path) -> anyhow::Result<OutputFile> {
+    /// [`OutputError::Exists`], or the file system.
+    pub fn create(self, path: &Path) -> anyhow::Result<OutputFile> {
         self.check(path)?;
         OutputFile::begin(self, path).with_context(|| writing(path))
     }
@@ -49,7 +62,7 @@ impl OutputArgs {
     ///
     /// # Errors
     /// Those of [`OutputArgs::create`] and [`OutputFile::finish`].
-    pub(crate) fn write(self, path: &Path, content: &[u8]) -> anyhow::Result<()> {
+    pub fn write(self, path: &Path, content: &[u8]) -> anyhow::Result<()> {
         let mut file = self.create(path)?;
         file.write_all(content).with_context(|| writing(path))?;
         file.finish()
@@ -58,7 +71,7 @@ impl OutputArgs {
 
 /// A file that is not in its place yet. Dropped, it leaves nothing behind.
 #[derive(Debug)]
-pub(crate) struct OutputFile {
+pub struct OutputFile {
     file: File,
     options: OutputArgs,
     /// As given, for messages.
@@ -91,8 +104,8 @@ impl OutputFile {
     /// Move the file to its place.
     ///
     /// # Errors
-    /// [`Failure::Exists`] if something was put there meanwhile, or the file system; then nothing is left behind.
-    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
+    /// [`OutputError::Exists`] if something was put there meanwhile, or the file system; then nothing is left behind.
+    pub fn finish(mut self) -> anyhow::Result<()> {
         let path = self.path.clone();
         self.file.flush().with_context(|| writing(&path))?;
         let Some((beside, target)) = &self.places else { return Ok(()) };
@@ -147,7 +160,7 @@ fn writing(path: &Path) -> String {
 }
 
 /// A path for messages: no byte of it reaches the terminal as control.
-pub(crate) fn shown(path: &Path) -> String {
+pub fn shown(path: &Path) -> String {
     gguf::escape(path.as_os_str().as_encoded_bytes(), 200)
 }
 
@@ -177,7 +190,7 @@ mod tests {
         assert_eq!(names(folder.path()), [] as [&str; 0], "half a file leaves nothing");
         UNASKED.write(&path, b"first").unwrap();
         let error = UNASKED.write(&path, b"second").unwrap_err();
-        assert!(matches!(error.downcast_ref(), Some(Failure::Exists { .. })), "{error:#}");
+        assert!(matches!(error.downcast_ref(), Some(OutputError::Exists { .. })), "{error:#}");
         assert_eq!(std::fs::read(&path).unwrap(), b"first");
         drop(ASKED.create(&path).unwrap());
         assert_eq!(std::fs::read(&path).unwrap(), b"first", "until the new one is whole");

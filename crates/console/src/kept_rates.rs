@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Rates as they are kept: seconds, types by name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct KeptRates {
+pub struct KeptRates {
     linear: Vec<Linear>,
     attention: Vec<Attention>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -62,7 +62,8 @@ fn rounded(seconds: f64) -> f64 {
 }
 
 impl KeptRates {
-    pub(crate) fn new(rates: &Rates) -> KeptRates {
+    /// As they will be written.
+    pub fn new(rates: &Rates) -> KeptRates {
         let linear = |rate: &LinearRate| Linear {
             r#type: rate.ty.name().to_owned(),
             rows: rate.points.iter().map(|(rows, _)| *rows).collect(),
@@ -108,7 +109,7 @@ impl KeptRates {
     }
 
     /// The rates; `None` if a name is unknown, a figure is no time, or rows do not ascend.
-    pub(crate) fn rates(&self) -> Option<Rates> {
+    pub fn rates(&self) -> Option<Rates> {
         let time = |seconds: f64| (seconds.is_finite() && seconds >= 0.0).then_some(seconds);
         let linear = |kept: &Linear| {
             let ascend = kept.rows.windows(2).all(|pair| pair[0] < pair[1]);
@@ -166,10 +167,13 @@ impl KeptRates {
 
 /// The ceilings of all threads: the bandwidth of memory in bytes, multiply-adds in f32 and of 8 bits, per second.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Top {
-    pub(crate) bytes: f64,
-    pub(crate) f32: f64,
-    pub(crate) int8: f64,
+pub struct Top {
+    /// Bytes of memory.
+    pub bytes: f64,
+    /// Multiply-adds in f32.
+    pub f32: f64,
+    /// Multiply-adds of 8 bits.
+    pub int8: f64,
 }
 
 /// A share of a ceiling; nothing where there is none.
@@ -182,7 +186,7 @@ fn share(reached: f64, ceiling: f64) -> String {
 }
 
 /// Lines for people: what kernels reach, by type and by shape, and what share of the machine's ceilings that is.
-pub(crate) fn lines(rates: &Rates, top: &Top) -> Vec<String> {
+pub fn lines(rates: &Rates, top: &Top) -> Vec<String> {
     let mut lines = Vec::new();
     if !rates.linear.is_empty() {
         lines.push(

@@ -10,7 +10,7 @@ use crate::output::OutputArgs;
 const SCALE: f64 = 2.0;
 
 /// A file that a chart can be written to, by its ending.
-pub(crate) fn path(text: &str) -> Result<PathBuf, String> {
+pub fn path(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     let ending = path.extension().and_then(|ending| ending.to_str());
     match ending.map(str::to_ascii_lowercase).as_deref() {
@@ -23,7 +23,7 @@ pub(crate) fn path(text: &str) -> Result<PathBuf, String> {
 ///
 /// # Errors
 /// Memory for the bitmap, or those of [`OutputArgs::write`].
-pub(crate) fn write(path: &Path, picture: &Picture, output: OutputArgs) -> anyhow::Result<()> {
+pub fn write(path: &Path, picture: &Picture, output: OutputArgs) -> anyhow::Result<()> {
     let bitmap = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("png"));
     let bytes = if bitmap { picture.png(SCALE)? } else { picture.svg().into_bytes() };
     output.write(path, &bytes)
