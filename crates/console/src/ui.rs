@@ -48,13 +48,13 @@ pub fn stderr_is_terminal() -> bool {
 }
 
 /// Columns of the terminal that stdout is, if it is one.
-pub(crate) fn stdout_columns() -> Option<usize> {
+pub fn stdout_columns() -> Option<usize> {
     let out = std::io::stdout();
     out.is_terminal().then(|| columns(&out)).flatten()
 }
 
 /// Columns of the terminal that stderr is, if it is one.
-pub(crate) fn stderr_columns() -> Option<usize> {
+pub fn stderr_columns() -> Option<usize> {
     let out = std::io::stderr();
     out.is_terminal().then(|| columns(&out)).flatten()
 }
