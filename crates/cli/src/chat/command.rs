@@ -140,7 +140,8 @@ impl Chat {
         // what this conversation has written it may write again
         let own = self.saved.as_ref() == Some(&path);
         saved::save(&path, messages, replace || own).map_err(|error| {
-            let exists = matches!(error.downcast_ref(), Some(crate::exit::Failure::Exists { .. }));
+            let exists =
+                matches!(error.downcast_ref(), Some(crate::output::OutputError::Exists { .. }));
             let advice = if exists { ": /save! replaces it" } else { "" };
             format!("{error:#}{advice}")
         })?;
