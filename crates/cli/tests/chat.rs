@@ -30,10 +30,11 @@ fn chat(place: &Place, tokens: &str, more: &[&str]) -> Pty {
 /// What the user said, as `/save` writes it.
 fn said(place: &Place, pty: &mut Pty) -> Vec<String> {
     pty.line("/save said.json");
-    let messages: serde_json::Value = serde_json::from_slice(&place.read("said.json")).unwrap();
-    let messages = messages.as_array().unwrap().iter();
+    let messages: serde_json::Value =
+        serde_json::from_slice(&place.read("said.json")).expect("JSON");
+    let messages = messages.as_array().expect("an array").iter();
     let of_user = messages.filter(|m| m["role"] == "user");
-    of_user.map(|m| m["content"].as_str().unwrap().to_owned()).collect()
+    of_user.map(|m| m["content"].as_str().expect("a text").to_owned()).collect()
 }
 
 #[test]
