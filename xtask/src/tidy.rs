@@ -33,7 +33,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "program",
             "kernels",
             "console",
-            "cpu",
             "executors",
             "models",
             "tokenizer",
@@ -42,6 +41,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "plot",
         ],
     ),
+    ("lab", &["console", "cpu", "executors", "gguf", "planner", "plot", "program", "quant"]),
     ("xtask", &["plot", "models", "program", "gguf", "quant", "tokenizer"]),
 ];
 

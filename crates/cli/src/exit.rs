@@ -2,25 +2,10 @@
 
 use std::path::PathBuf;
 
-use console::output::OutputError;
+use console::exit;
+pub(crate) use console::exit::code;
 
 use crate::usage::UsageError;
-
-/// What a script may rely on. 1 is any failure not listed here; clap's own usage errors are 2 as well.
-pub(crate) mod code {
-    /// Done.
-    pub(crate) const OK: u8 = 0;
-    /// Any other failure.
-    pub(crate) const FAILURE: u8 = 1;
-    /// A wrong command line, or a malformed model file.
-    pub(crate) const USAGE: u8 = 2;
-    /// No model at this path.
-    pub(crate) const NOT_FOUND: u8 = 3;
-    /// The model and its cache do not fit in memory.
-    pub(crate) const DOES_NOT_FIT: u8 = 4;
-    /// Ctrl-C.
-    pub(crate) const INTERRUPTED: u8 = 130;
-}
 
 /// A failure with an exit code of its own.
 #[derive(Debug, thiserror::Error)]
@@ -93,31 +78,11 @@ fn code_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         Failure::Interrupted => code::INTERRUPTED,
     });
     failure
-        .or_else(|| cause.downcast_ref().and_then(of_io))
-        .or_else(|| cause.downcast_ref().and_then(of_json))
-        .or_else(|| cause.downcast_ref().map(of_output))
+        .or_else(|| exit::of_cause(cause))
         .or_else(|| cause.downcast_ref().map(of_gguf))
         .or_else(|| cause.downcast_ref().map(of_models))
         .or_else(|| cause.downcast_ref().map(of_tokenizer))
         .or_else(|| cause.downcast_ref().and_then(of_engine))
-        .or_else(|| cause.downcast_ref().and_then(of_program))
-}
-
-/// The reader of a pipe has left, as `head` does: no failure.
-fn of_io(error: &std::io::Error) -> Option<u8> {
-    (error.kind() == std::io::ErrorKind::BrokenPipe).then_some(code::OK)
-}
-
-/// JSON goes to the same pipes, and its error does not name the I/O error as its cause.
-fn of_json(error: &serde_json::Error) -> Option<u8> {
-    (error.io_error_kind() == Some(std::io::ErrorKind::BrokenPipe)).then_some(code::OK)
-}
-
-fn of_output(error: &OutputError) -> u8 {
-    match error {
-        OutputError::Exists { .. } => code::FAILURE,
-        OutputError::Folder { .. } => code::USAGE,
-    }
 }
 
 fn of_gguf(error: &gguf::Error) -> u8 {
@@ -142,17 +107,9 @@ fn of_tokenizer(error: &tokenizer::Error) -> u8 {
 
 fn of_engine(error: &engine::Error) -> Option<u8> {
     match error {
-        engine::Error::Model(error) => of_program(error),
+        engine::Error::Model(error) => exit::of_program(error),
         engine::Error::Text(error) => Some(of_tokenizer(error)),
         engine::Error::Setting { .. } => Some(code::USAGE),
-        _ => None,
-    }
-}
-
-fn of_program(error: &program::Error) -> Option<u8> {
-    match error {
-        program::Error::Memory { .. } => Some(code::DOES_NOT_FIT),
-        program::Error::Weight { .. } | program::Error::Token { .. } => Some(code::USAGE),
         _ => None,
     }
 }
@@ -160,6 +117,7 @@ fn of_program(error: &program::Error) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use anyhow::Context as _;
+    use console::output::OutputError;
 
     use super::*;
 

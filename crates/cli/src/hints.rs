@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use console::output::OutputError;
-
 use crate::exit::Failure;
 
 /// Where an error came up.
@@ -23,18 +21,13 @@ pub(crate) fn of(error: &anyhow::Error, spot: &Spot) -> Option<String> {
         cause
             .downcast_ref()
             .and_then(|failure| of_failure(failure, spot))
-            .or_else(|| cause.downcast_ref().and_then(of_output))
+            .or_else(|| console::exit::hint(cause))
             .or_else(|| cause.downcast_ref().and_then(of_gguf))
             .or_else(|| cause.downcast_ref().and_then(of_models))
             .or_else(|| cause.downcast_ref().and_then(of_tokenizer))
             .or_else(|| cause.downcast_ref().and_then(|error| of_engine(error, spot)))
             .or_else(|| cause.downcast_ref().and_then(|error| of_program(error, spot)))
     })
-}
-
-fn of_output(error: &OutputError) -> Option<String> {
-    let exists = matches!(error, OutputError::Exists { .. });
-    exists.then(|| "give another name, or --force to replace it".into())
 }
 
 fn of_failure(failure: &Failure, spot: &Spot) -> Option<String> {

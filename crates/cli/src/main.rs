@@ -26,7 +26,7 @@ mod session;
 mod usage;
 mod wrap;
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
 use console::{ceilings, counts, curve, output, picture, ui, units};
@@ -38,7 +38,7 @@ use crate::hints::Spot;
 const MAX_MESSAGE: usize = 400;
 
 fn main() -> ExitCode {
-    let mut out = Stdout(io::stdout());
+    let mut out = output::Stdout::new();
     let root = commands::command();
     let typed = std::env::args_os().nth(1).and_then(|word| word.into_string().ok());
     let command = typed.as_deref().and_then(|name| root.find_subcommand(name));
@@ -51,6 +51,10 @@ fn main() -> ExitCode {
 }
 
 fn run(out: &mut dyn Write, typed: Option<&str>, root: &clap::Command) -> anyhow::Result<()> {
+    if let Some(name) = typed.filter(|name| ["article", "bench-mla"].contains(name)) {
+        let moved = format!("`{name}` has moved: cargo run --release -p rooflight-lab -- {name}");
+        return Err(Failure::Usage(moved).into());
+    }
     let words = argv::rewrite(std::env::args_os(), root)?;
     match commands::Cli::parse_args(words.args) {
         Ok(cli) => {
@@ -74,23 +78,4 @@ fn report(error: &anyhow::Error, spot: &Spot) -> u8 {
         }
     }
     code
-}
-
-/// Stdout whose errors say whose they are; their kind stays.
-struct Stdout(io::Stdout);
-
-impl Stdout {
-    fn told(error: &io::Error) -> io::Error {
-        io::Error::new(error.kind(), format!("writing stdout: {error}"))
-    }
-}
-
-impl Write for Stdout {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes).map_err(|error| Stdout::told(&error))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush().map_err(|error| Stdout::told(&error))
-    }
 }

@@ -25,21 +25,6 @@ const WRITERS: &[&[&str]] = &[
         "--plot",
         "out.svg",
     ],
-    &[
-        "bench-mla",
-        "--shape",
-        "v2-lite",
-        "--contexts",
-        "8",
-        "--queries",
-        "1",
-        "--forms",
-        "elided",
-        "-r",
-        "1",
-        "--plot",
-        "out.svg",
-    ],
 ];
 
 fn names(place: &Place) -> Vec<String> {
@@ -68,14 +53,6 @@ fn a_file_that_exists_is_refused_before_any_work() {
         place.ok(&[args, &["--force"][..]].concat());
         assert_ne!(place.read("out.svg"), b"precious", "{args:?}");
     }
-    std::fs::create_dir(place.path("art")).unwrap();
-    place.write("art/5.1.csv", "precious");
-    place.write("art/4.3.csv", "precious");
-    let (code, told) = place.fails(&["article", "--out", "art"]);
-    assert!(code == 1 && told.contains("--force"), "{told}");
-    assert_eq!(std::fs::read_dir(place.path("art")).unwrap().count(), 2, "all of them or none");
-    place.ok(&["article", "--out", "art", "--force"]);
-    assert_ne!(place.read("art/4.3.csv"), b"precious");
 }
 
 /// A limit on the size of files stands for a disk that is full.
@@ -89,7 +66,6 @@ fn what_cannot_be_written_whole_leaves_nothing() {
         (100, vec!["demo-model", "out.gguf"]),
         (1, vec!["plan", "qwen2.5-7b", "--device", "4090", "--plot", "old.svg", "--force"]),
         (100, vec!["logits", "-m", "demo.gguf", "--tokens", &ids, "-o", "out.f32"]),
-        (1, vec!["article", "--out", "art"]),
     ] {
         let mut command = std::process::Command::new("sh");
         command.current_dir(place.path(".")).env("HOME", place.path("."));
@@ -104,8 +80,7 @@ fn what_cannot_be_written_whole_leaves_nothing() {
         assert!(told.contains("writing"), "{args:?}: {told}");
     }
     assert_eq!(place.read("old.svg"), b"a good picture");
-    assert_eq!(names(&place), ["art", "demo.gguf", "old.svg"]);
-    assert_eq!(std::fs::read_dir(place.path("art")).unwrap().count(), 0);
+    assert_eq!(names(&place), ["demo.gguf", "old.svg"]);
 }
 
 #[test]

@@ -213,11 +213,7 @@ fn options_that_mean_nothing_for_a_model_say_so() {
         text(&place.run(&[&["plan", "qwen2.5-7b", "--device", "4090"], args].concat()).stderr)
     };
     assert!(planned(&["--isa", "scalar"]).contains("--isa has no effect"));
-    for command in [
-        &["plan", "qwen2.5-7b", "--device", "4090"][..],
-        &["bench-mla"],
-        &["run", "demo.gguf", "hi"],
-    ] {
+    for command in [&["plan", "qwen2.5-7b", "--device", "4090"][..], &["run", "demo.gguf", "hi"]] {
         let mut command = place.command(command);
         let output = command.env("ROOFLIGHT_ISA", "avx9000").output().unwrap();
         assert_eq!(output.status.code(), Some(2));

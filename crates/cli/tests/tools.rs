@@ -402,24 +402,11 @@ fn the_machine_is_measured_once_and_then_remembered() {
 }
 
 #[test]
-fn bench_mla_measures_each_form() {
+fn what_has_moved_says_where() {
     let place = Place::new();
-    let args = ["bench-mla", "--shape", "v2-lite", "-r", "1", "-t", "1"];
-    let small = ["--contexts", "40", "--queries", "2", "--type", "q8_0"];
-    let out = place.ok(&[&args[..], &small, &["--json", "--plot", "mla.svg"]].concat());
-    let report: Value = serde_json::from_str(&out).expect("JSON");
-    let cells = report["cells"].as_array().expect("cells");
-    let forms: Vec<_> = cells.iter().map(|cell| cell["form"].as_str().unwrap()).collect();
-    assert_eq!(forms, ["expanded", "compressed", "absorbed", "elided"]);
-    for cell in cells {
-        assert!(cell["attention_seconds"].as_f64().unwrap() > 0.0, "{cell}");
-        assert!(cell["limit_seconds"].as_f64().unwrap() > 0.0, "{cell}");
-        assert!(cell["layer_seconds"].as_f64() > cell["attention_seconds"].as_f64(), "{cell}");
-        assert!(cell["cache_bytes"].as_u64().unwrap() >= 42 * 1152, "{cell}");
+    for name in ["article", "bench-mla"] {
+        let (code, told) = place.fails(&[name, "--out", "folder"]);
+        assert_eq!((code, told.lines().count()), (2, 1), "{told}");
+        assert!(told.contains(&format!("-p rooflight-lab -- {name}")), "{told}");
     }
-    let svg = text(&place.read("mla.svg"));
-    assert!(svg.starts_with("<svg") && svg.contains("DeepSeek-V2-Lite: 2 new tokens"));
-    let budget = ["--contexts", "1000000", "--queries", "512", "--budget", "0.01s"];
-    let out = place.ok(&[&args[..], &budget, &["--forms", "elided"]].concat());
-    assert!(out.contains("- left out: elided at 1,000,000: would take about"), "{out}");
 }

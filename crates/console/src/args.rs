@@ -1,5 +1,7 @@
 //! Options that command lines share. Spellings are llama.cpp's where it has one.
 
+use clap::ArgAction;
+use clap::builder::FalseyValueParser;
 use program::CacheType;
 
 use crate::counts::{self, ThreadCount};
@@ -50,4 +52,17 @@ pub fn warn_about_threads(asked: Option<usize>) {
             "-t {asked}: this process may use {cores} cores at once; more threads wait for each other and are slower"
         ));
     }
+}
+
+/// An argument that can also be set in the environment: `--ctx-size` by `ROOFLIGHT_CTX_SIZE`.
+pub fn with_variable(arg: clap::Arg) -> clap::Arg {
+    let Some(long) = arg.get_long() else { return arg };
+    let variable = format!("ROOFLIGHT_{}", long.to_uppercase().replace('-', "_"));
+    let arg = match arg.get_action() {
+        ArgAction::SetTrue => arg.value_parser(FalseyValueParser::new()),
+        // what is no number from 0 on says so itself
+        ArgAction::Set | ArgAction::Append => arg.allow_negative_numbers(true),
+        _ => arg,
+    };
+    arg.env(variable).hide_env(true)
 }

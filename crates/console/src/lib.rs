@@ -7,6 +7,7 @@ pub mod args;
 pub mod ceilings;
 pub mod counts;
 pub mod curve;
+pub mod exit;
 pub mod kept_rates;
 pub mod memory;
 pub mod output;

@@ -164,6 +164,32 @@ pub fn shown(path: &Path) -> String {
     gguf::escape(path.as_os_str().as_encoded_bytes(), 200)
 }
 
+/// Stdout whose errors say whose they are; their kind stays.
+#[derive(Debug)]
+pub struct Stdout(io::Stdout);
+
+impl Stdout {
+    /// As the process has it.
+    #[expect(clippy::new_without_default, reason = "there is one stdout, and it is no default")]
+    pub fn new() -> Self {
+        Self(io::stdout())
+    }
+
+    fn told(error: &io::Error) -> io::Error {
+        io::Error::new(error.kind(), format!("writing stdout: {error}"))
+    }
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map_err(|error| Stdout::told(&error))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(|error| Stdout::told(&error))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

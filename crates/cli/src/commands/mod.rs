@@ -1,8 +1,6 @@
 //! The commands: one file each, and the list of them. Help, completions, manual pages and tests iterate this list.
 
-mod article;
 mod bench;
-mod bench_mla;
 mod complete;
 mod completions;
 mod demo_model;
@@ -20,10 +18,7 @@ mod tokenize;
 use std::ffi::OsString;
 use std::io::Write;
 
-use clap::builder::FalseyValueParser;
-use clap::{ArgAction, CommandFactory, FromArgMatches};
-
-use crate::args::MODEL_VARIABLE;
+use clap::{CommandFactory, FromArgMatches};
 
 /// Run large language models on your own machine, as fast as the machine allows.
 #[derive(clap::Parser, Debug)]
@@ -50,14 +45,12 @@ enum Command {
     Show(show::Show),
     Plan(plan::Plan),
     Bench(bench::Bench),
-    BenchMla(bench_mla::BenchMla),
     Tokenize(tokenize::Tokenize),
     Logits(logits::Logits),
     Perplexity(perplexity::Perplexity),
     Recall(recall::Recall),
     Kernels(kernels::Kernels),
     Machine(machine::Machine),
-    Article(article::Article),
     Completions(completions::Completions),
     Man(man::Man),
     DemoModel(demo_model::DemoModel),
@@ -83,14 +76,12 @@ impl Cli {
             Command::Show(c) => c.run(out),
             Command::Plan(c) => c.run(out),
             Command::Bench(c) => c.run(out),
-            Command::BenchMla(c) => c.run(out),
             Command::Tokenize(c) => c.run(out),
             Command::Logits(c) => c.run(out),
             Command::Perplexity(c) => c.run(out),
             Command::Recall(c) => c.run(out),
             Command::Kernels(c) => c.run(out),
             Command::Machine(c) => c.run(out),
-            Command::Article(c) => c.run(out),
             Command::Completions(c) => c.run(out),
             Command::Man(c) => c.run(out),
             Command::DemoModel(c) => c.run(out),
@@ -108,19 +99,11 @@ pub(crate) fn command() -> clap::Command {
 }
 
 fn with_variable(arg: clap::Arg) -> clap::Arg {
-    let Some(long) = arg.get_long() else { return arg };
-    let variable = format!("ROOFLIGHT_{}", long.to_uppercase().replace('-', "_"));
-    // Where the model may also be a positional argument, the command reads this variable itself: an argument wins.
-    if variable == MODEL_VARIABLE && !arg.is_required_set() {
+    // Where the model may also be a positional argument, the command reads its variable itself: an argument wins.
+    if arg.get_long() == Some("model") && !arg.is_required_set() {
         return arg;
     }
-    let arg = match arg.get_action() {
-        ArgAction::SetTrue => arg.value_parser(FalseyValueParser::new()),
-        // what is no number from 0 on says so itself
-        ArgAction::Set | ArgAction::Append => arg.allow_negative_numbers(true),
-        _ => arg,
-    };
-    arg.env(variable).hide_env(true)
+    console::args::with_variable(arg)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use planner::article::{ArticleModel, FAMILY, WEIGHT_BITS, memory};
 use planner::formula::{Head, Roofline, Units};
 use plot::{Axis, Bars, Figure, Lines, Panel, Series, Unit, grouped};
 
-use crate::curve;
+use console::curve;
 
 /// A picture, the name of its file and its title.
 pub(super) struct Named {

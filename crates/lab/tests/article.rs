@@ -1,4 +1,4 @@
-//! `rooflight article`.
+//! `rooflight-lab article`.
 
 mod common;
 
@@ -37,4 +37,18 @@ fn files_in_a_folder() {
     let taken = place.path("taken");
     let (code, told) = place.fails(&["article", "-o", taken.to_str().unwrap()]);
     assert!(code == 1 && told.contains("making the folder"), "{told}");
+}
+
+/// All of them or none, and none replaced unasked.
+#[test]
+fn files_that_exist_are_replaced_by_force_only() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("art")).unwrap();
+    place.write("art/5.1.csv", "precious");
+    place.write("art/4.3.csv", "precious");
+    let (code, told) = place.fails(&["article", "--out", "art"]);
+    assert!(code == 1 && told.contains("--force"), "{told}");
+    assert_eq!(std::fs::read_dir(place.path("art")).unwrap().count(), 2, "all of them or none");
+    place.ok(&["article", "--out", "art", "--force"]);
+    assert_ne!(place.read("art/4.3.csv"), "precious");
 }

@@ -12,11 +12,11 @@ use cpu::{Cpu, MlaBench, MlaForm};
 use program::{CacheType, Ceilings};
 use quant::GgmlType;
 
-use crate::args::{IsaArgs, ThreadArgs};
-use crate::counts;
-use crate::output::OutputArgs;
-use crate::{ceilings, memory, picture, ui};
 use cell::{Cell, Least, Load, Row, Shape};
+use console::args::{IsaArgs, ThreadArgs};
+use console::counts;
+use console::output::OutputArgs;
+use console::{args, ceilings, memory, picture, ui};
 use executors::ExecutorOptions;
 use report::Report;
 
@@ -26,9 +26,9 @@ use report::Report;
 /// the forms expanded, compressed, absorbed and elided, which yield the same. The limit is the form's own: its FLOP at the
 /// machine's peak, or its bytes at the machine's bandwidth, whichever takes longer.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:\n  rooflight bench-mla\n  \
-                  rooflight bench-mla --shape v2,v2-lite --contexts 1024,32768 --queries 1,512 --plot mla.svg\n  \
-                  rooflight bench-mla --forms compressed,elided -ctk q8_0 --json\n\n\
+#[command(after_help = "Examples:\n  rooflight-lab bench-mla\n  \
+                  rooflight-lab bench-mla --shape v2,v2-lite --contexts 1024,32768 --queries 1,512 --plot mla.svg\n  \
+                  rooflight-lab bench-mla --forms compressed,elided -ctk q8_0 --json\n\n\
                   Cells that would take longer than --budget, or more memory than there is, are left out and listed.")]
 pub(super) struct BenchMla {
     /// Shapes of the layer: v2 has 128 heads, v2-lite 16
@@ -47,7 +47,7 @@ pub(super) struct BenchMla {
     #[arg(long = "type", value_name = "TYPE", value_parser = weight_type, default_value = "Q8_0")]
     ty: GgmlType,
     /// Type of what is cached (-ctk): f32, f16, q8_0
-    #[arg(long, value_name = "TYPE", value_parser = console::args::cache_type, default_value = "f16")]
+    #[arg(long, value_name = "TYPE", value_parser = args::cache_type, default_value = "f16")]
     cache_type_k: CacheType,
     /// How often each cell is timed, fewer times where it is slow
     #[arg(short, long, value_name = "N", default_value_t = 3, value_parser = repetitions)]
@@ -70,10 +70,10 @@ pub(super) struct BenchMla {
 }
 
 impl BenchMla {
-    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+    pub(super) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         self.plot.iter().try_for_each(|path| self.output.check(path))?;
         let (threads, isa) = (self.threads.count(), self.isa.isa);
-        console::args::warn_about_threads(threads);
+        args::warn_about_threads(threads);
         let cpu = ExecutorOptions { threads, isa, ..Default::default() }.cpu();
         let before = ceilings::measure_again(&cpu)?.ceilings;
         let bar = ui::count_bar("bench-mla", self.loads().count() as u64);
@@ -156,14 +156,14 @@ impl BenchMla {
     fn repetitions(&self, load: &Load, seconds: f64) -> Result<usize, String> {
         let needed = load.memory().saturating_add(memory::OVERHEAD);
         if let Some(free) = memory::available().filter(|free| needed > *free) {
-            let [needed, free] = [needed, free].map(crate::units::bytes);
+            let [needed, free] = [needed, free].map(console::units::bytes);
             return Err(format!("needs {needed} of memory, of which {free} are free"));
         }
         let budget = self.budget.as_secs_f64();
         // a pass that warms up, and one that counts
         let least = 2.0 * seconds;
         if least > budget {
-            let [least, budget] = [least, budget].map(crate::units::short_seconds);
+            let [least, budget] = [least, budget].map(console::units::short_seconds);
             return Err(format!("would take about {least}, more than the budget of {budget}"));
         }
         let affordable = if seconds > 0.0 { budget / seconds - 1.0 } else { f64::INFINITY };

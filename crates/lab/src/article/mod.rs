@@ -1,4 +1,4 @@
-//! `rooflight article`: the tables of the roofline article made again, as markdown, CSV and pictures.
+//! `rooflight-lab article`: the tables of the roofline article made again, as markdown, CSV and pictures.
 
 mod pictures;
 mod text;
@@ -10,15 +10,15 @@ use anyhow::Context as _;
 use planner::article;
 use planner::formula::Units;
 
-use crate::output::{OutputArgs, OutputFile, shown};
-use crate::ui;
+use console::output::{OutputArgs, OutputFile, shown};
+use console::ui;
 
 /// Make the tables of the roofline article again
 ///
 /// Theoretical limits of Qwen1.5 0.5B to 110B on an RTX 4090, sections 3.1 to 5.1.5: parameters, cache, memory, inflections of the prefill, time of steps. Cells that the article prints otherwise are marked, with what it prints and why that is wrong.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  rooflight article\n  rooflight article --decimal-units\n  rooflight article --out folder"
+    after_help = "Examples:\n  rooflight-lab article\n  rooflight-lab article --decimal-units\n  rooflight-lab article --out folder"
 )]
 pub(super) struct Article {
     /// Write article.md, a CSV file for each table and the pictures into this folder, instead of printing
@@ -32,7 +32,7 @@ pub(super) struct Article {
 }
 
 impl Article {
-    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+    pub(super) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let units = if self.decimal_units { Units::Decimal } else { Units::Article };
         let tables = article::tables(units);
         let Some(folder) = self.out else {

@@ -11,7 +11,7 @@ use quant::GgmlType;
 use serde_json::{Value, json};
 
 use super::cell::{Cell, Least, Shape};
-use crate::units::{decimal_bytes, short_seconds, thousands, three_figures};
+use console::units::{decimal_bytes, short_seconds, thousands, three_figures};
 
 /// All that was measured.
 pub(super) struct Report {
