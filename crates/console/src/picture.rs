@@ -6,27 +6,26 @@ use plot::Picture;
 
 use crate::output::OutputArgs;
 
-/// Pixels of a bitmap for one of the chart's units.
-const SCALE: f64 = 2.0;
-
 /// A file that a chart can be written to, by its ending.
 pub fn path(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     let ending = path.extension().and_then(|ending| ending.to_str());
     match ending.map(str::to_ascii_lowercase).as_deref() {
-        Some("svg" | "png") => Ok(path),
-        _ => Err("expected a file that ends in .svg or .png".into()),
+        Some("svg") => Ok(path),
+        Some("png") => {
+            Err("pictures are SVG: name it .svg; browsers and rsvg-convert make a PNG of that"
+                .into())
+        }
+        _ => Err("expected a file that ends in .svg".into()),
     }
 }
 
-/// Write a chart in the format that the file's ending names.
+/// Write a chart.
 ///
 /// # Errors
-/// Memory for the bitmap, or those of [`OutputArgs::write`].
+/// Those of [`OutputArgs::write`].
 pub fn write(path: &Path, picture: &Picture, output: OutputArgs) -> anyhow::Result<()> {
-    let bitmap = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("png"));
-    let bytes = if bitmap { picture.png(SCALE)? } else { picture.svg().into_bytes() };
-    output.write(path, &bytes)
+    output.write(path, picture.svg().as_bytes())
 }
 
 #[cfg(test)]
@@ -34,16 +33,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ending_names_the_format() {
+    fn pictures_are_svg() {
         let folder = tempfile::tempdir().unwrap();
         let picture = plot::Waterfall::new("a").total("b", 1.0).picture();
-        for (name, first) in [("a.svg", &b"<svg"[..]), ("a.PNG", b"\x89PNG")] {
+        for (name, first) in [("a.svg", &b"<svg"[..]), ("b.SVG", b"<svg")] {
             let file = folder.path().join(name);
             let output = OutputArgs::default();
             write(&path(file.to_str().unwrap()).unwrap(), &picture, output).unwrap();
             assert!(std::fs::read(file).unwrap().starts_with(first), "{name}");
         }
-        assert!(path("a.txt").is_err() && path("svg").is_err());
+        assert!(
+            path("a.png").unwrap_err().contains(".svg")
+                && path("a.txt").is_err()
+                && path("svg").is_err()
+        );
         let nowhere = Path::new("/nowhere/at/all.svg");
         assert!(write(nowhere, &picture, OutputArgs::default()).is_err());
     }

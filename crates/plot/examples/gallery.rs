@@ -1,4 +1,4 @@
-//! One chart of each kind, as SVG and PNG, to be looked at: `cargo run -p rooflight-plot --example gallery FOLDER`.
+//! One chart of each kind, as SVG, to be looked at: `cargo run -p rooflight-plot --example gallery FOLDER`.
 
 use std::path::Path;
 
@@ -21,7 +21,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 fn write(folder: &Path, name: &str, picture: &Picture) -> Result<(), Box<dyn std::error::Error>> {
     std::fs::write(folder.join(format!("{name}.svg")), picture.svg())?;
-    std::fs::write(folder.join(format!("{name}.png")), picture.png(1.5)?)?;
     Ok(())
 }
 

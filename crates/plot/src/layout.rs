@@ -1,7 +1,6 @@
 //! What all charts share: titles, legends, notes, grid and axes.
 
 use crate::axis::Ruler;
-use crate::error::Result;
 use crate::font;
 use crate::palette::Ink;
 use crate::scene::{Anchor, Picture, Rect, Stroke, Text};
@@ -194,14 +193,6 @@ macro_rules! outputs {
             /// As SVG.
             pub fn svg(&self) -> String {
                 self.picture().svg()
-            }
-
-            /// As PNG; see [`Picture::png`].
-            ///
-            /// # Errors
-            /// Those of [`Picture::png`].
-            pub fn png(&self, scale: f64) -> Result<Vec<u8>> {
-                self.picture().png(scale)
             }
         }
     )*};

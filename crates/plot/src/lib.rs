@@ -1,9 +1,8 @@
-//! Charts: [`Lines`], [`Bars`], [`Waterfall`]s and [`Figure`]s of several of them, as SVG or PNG.
+//! Charts: [`Lines`], [`Bars`], [`Waterfall`]s and [`Figure`]s of several of them, as SVG.
 //!
-//! A chart is described by builders, laid out into a scene of a few kinds of shapes (`scene.rs`), and written by one of
-//! two small back ends (`svg.rs`, `png.rs`). The SVG follows the reader's light or dark theme and uses the system's
-//! font; the PNG is light and brings its letters along. Labels are placed where they hide neither each other nor, if
-//! there is room, a line. Values that are no numbers are left out; nothing here fails but the allocation of a bitmap.
+//! A chart is described by builders, laid out into a scene of a few kinds of shapes (`scene.rs`), and written by one
+//! small writer (`svg.rs`). The SVG follows the reader's light or dark theme and uses the system's font. Labels are placed where they hide neither each other nor, if
+//! there is room, a line. Values that are no numbers are left out; nothing here fails.
 //! No file, model or terminal is known here. Read next: `lines.rs`, then `layout.rs`.
 //!
 //! ```
@@ -24,7 +23,6 @@
 
 mod axis;
 mod bars;
-mod error;
 mod figure;
 mod font;
 mod layout;
@@ -32,7 +30,6 @@ mod lines;
 mod number;
 mod palette;
 mod place;
-mod png;
 mod rows;
 mod scene;
 mod svg;
@@ -40,7 +37,6 @@ mod waterfall;
 
 pub use axis::{Axis, Unit};
 pub use bars::Bars;
-pub use error::{Error, Result};
 pub use figure::{Figure, Panel};
 pub use lines::{Lines, Series};
 pub use number::{grouped, si};

@@ -1,7 +1,7 @@
 //! What a chart is laid out into: shapes in pixels, y downwards, in drawing order.
 
 use crate::palette::Ink;
-use crate::{Result, font, png, svg};
+use crate::{font, svg};
 
 /// A point in pixels.
 pub(crate) type Point = [f64; 2];
@@ -186,14 +186,6 @@ impl Picture {
     /// As a standalone SVG document, which may also stand inside a page. It follows the reader's light or dark theme.
     pub fn svg(&self) -> String {
         svg::write(self)
-    }
-
-    /// As a PNG on a white ground, `scale` pixels to a pixel of the SVG; 2 is good for screens.
-    ///
-    /// # Errors
-    /// [`Error::TooLarge`](crate::Error::TooLarge), or [`Error::Png`](crate::Error::Png) if encoding fails.
-    pub fn png(&self, scale: f64) -> Result<Vec<u8>> {
-        png::write(self, scale)
     }
 }
 

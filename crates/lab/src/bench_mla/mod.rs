@@ -58,7 +58,7 @@ pub(super) struct BenchMla {
     /// Print JSON instead of tables
     #[arg(long)]
     json: bool,
-    /// Draw time by context into a file, .svg or .png
+    /// Draw time by context into a file, .svg
     #[arg(long, value_name = "FILE", value_parser = picture::path)]
     plot: Option<PathBuf>,
     #[command(flatten)]

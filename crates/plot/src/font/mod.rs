@@ -1,37 +1,32 @@
-//! Letters: how wide a text is, and what it looks like in a bitmap.
-//!
-//! Outlines of some 200 characters stand in `glyphs.rs`, so that a PNG needs no font file. An SVG is set in the reader's
-//! own font, which may run wider: [`width`] leaves room for that.
+//! How wide a text is: an SVG is set in the reader's own font, which may run wider than the one whose advances stand in
+//! `advances.rs`, and [`width`] leaves room for that.
 
-mod glyphs;
+mod advances;
 
-/// Units of outlines and advances in the height of a line of text.
-pub(crate) const UNITS_PER_EM: f64 = 2048.0;
+/// Units of advances in the height of a line of text.
+const UNITS_PER_EM: f64 = 2048.0;
 
-/// By how much a reader's font may be wider than ours.
+/// By how much a reader's font may be wider.
 const ROOM: f64 = 1.14;
 
-type Glyph = (char, u16, &'static str);
-
-/// The glyph of `c`; a question mark's where there is none.
-fn glyph(c: char, bold: bool) -> &'static Glyph {
-    let table = if bold { glyphs::MEDIUM } else { glyphs::REGULAR };
-    let of = |c: char| table.binary_search_by_key(&c, |glyph| glyph.0).ok().map(|i| &table[i]);
-    of(c).or_else(|| of('?')).unwrap_or(&table[0])
+/// Advance of `c` and whether it is its own; a question mark's where none is known.
+fn own_advance(c: char, bold: bool) -> (u16, bool) {
+    let table = if bold { advances::MEDIUM } else { advances::REGULAR };
+    let of = |c: char| table.binary_search_by_key(&c, |row| row.0).ok().map(|i| table[i].1);
+    match of(c) {
+        Some(own) => (own, true),
+        None => (of('?').unwrap_or(0), false),
+    }
 }
 
 /// Width of `c` in em.
-pub(crate) fn advance(c: char, bold: bool) -> f64 {
-    // Ideographs and emoji have no glyph here, and are about square in an SVG.
-    if !bold && glyph(c, bold).0 != c && c > '\u{2e80}' {
+fn advance(c: char, bold: bool) -> f64 {
+    let (advance, own) = own_advance(c, bold);
+    // ideographs and emoji are about square
+    if !bold && !own && c > '\u{2e80}' {
         return 1.0;
     }
-    f64::from(glyph(c, bold).1) / UNITS_PER_EM
-}
-
-/// Outline of `c`: absolute SVG path data in units of the em, y upwards.
-pub(crate) fn outline(c: char, bold: bool) -> &'static str {
-    glyph(c, bold).2
+    f64::from(advance) / UNITS_PER_EM
 }
 
 /// Width of a line of text of `size`, in pixels, with room for wider fonts.
@@ -81,14 +76,13 @@ mod tests {
 
     #[test]
     fn tables_are_sorted_and_have_what_charts_say() {
-        for table in [glyphs::REGULAR, glyphs::MEDIUM] {
+        for table in [advances::REGULAR, advances::MEDIUM] {
             assert!(table.windows(2).all(|pair| pair[0].0 < pair[1].0));
-            let known = |c: char| table.iter().any(|glyph| glyph.0 == c);
+            let known = |c: char| table.iter().any(|row| row.0 == c);
             assert!(
                 (' '..='~').all(known) && "\u{b5}\u{d7}\u{2026}\u{2212}\u{2264}".chars().all(known)
             );
-            let drawn = |d: &str| d.chars().all(|c| "MLQZ -0123456789".contains(c));
-            assert!(table.iter().all(|glyph| glyph.1 > 0 && drawn(glyph.2)));
+            assert!(table.iter().all(|row| row.1 > 0));
         }
     }
 

@@ -79,7 +79,7 @@ pub(super) struct Bench {
     /// Say where the time between the limit and the measured speed goes, and what to do about it
     #[arg(long)]
     explain: bool,
-    /// Draw that as waterfalls into a file, .svg or .png
+    /// Draw that as waterfalls into a file, .svg
     #[arg(long, value_name = "FILE", value_parser = picture::path, requires = "explain")]
     plot: Option<PathBuf>,
     #[command(flatten)]
