@@ -16,6 +16,9 @@ pub(crate) enum Failure {
     /// The command line cannot be read.
     #[error("{}", _0.message)]
     CommandLine(UsageError),
+    /// A command of another program.
+    #[error("`{0}` has moved: cargo run --release -p rooflight-lab -- {0}")]
+    Moved(String),
     /// There is no such model.
     #[error("{}: no such model file", crate::output::shown(path))]
     NotFound {
@@ -71,7 +74,9 @@ pub(crate) fn code_of(error: &anyhow::Error) -> u8 {
 
 fn code_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
     let failure = cause.downcast_ref().map(|failure| match failure {
-        Failure::Usage(_) | Failure::CommandLine(_) | Failure::Malformed(_) => code::USAGE,
+        Failure::Usage(_) | Failure::CommandLine(_) | Failure::Moved(_) | Failure::Malformed(_) => {
+            code::USAGE
+        }
         Failure::NotFound { .. } | Failure::UnknownModel { .. } => code::NOT_FOUND,
         Failure::Goals(_) | Failure::NoRoom(_) | Failure::TooLong { .. } => code::FAILURE,
         Failure::DoesNotFit { .. } => code::DOES_NOT_FIT,

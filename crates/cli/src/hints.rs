@@ -50,7 +50,11 @@ fn of_failure(failure: &Failure, spot: &Spot) -> Option<String> {
             Spot::Chat => "/help lists the commands".into(),
             Spot::Nowhere => "rooflight --help lists the commands".into(),
         },
-        Failure::Malformed(_) | Failure::Goals(_) | Failure::NoRoom(_) | Failure::Interrupted => {
+        Failure::Moved(_)
+        | Failure::Malformed(_)
+        | Failure::Goals(_)
+        | Failure::NoRoom(_)
+        | Failure::Interrupted => {
             return None;
         }
     })

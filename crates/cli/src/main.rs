@@ -52,8 +52,7 @@ fn main() -> ExitCode {
 
 fn run(out: &mut dyn Write, typed: Option<&str>, root: &clap::Command) -> anyhow::Result<()> {
     if let Some(name) = typed.filter(|name| ["article", "bench-mla"].contains(name)) {
-        let moved = format!("`{name}` has moved: cargo run --release -p rooflight-lab -- {name}");
-        return Err(Failure::Usage(moved).into());
+        return Err(Failure::Moved(name.to_owned()).into());
     }
     let words = argv::rewrite(std::env::args_os(), root)?;
     match commands::Cli::parse_args(words.args) {
