@@ -9,8 +9,7 @@ use crate::mla::MlaChoice;
 use crate::plan::{Job, Phase, Plan};
 use crate::pool::Team;
 use crate::schedule::{
-    LoadedAttention, LoadedExpand, LoadedExperts, LoadedJob, LoadedLatent, LoadedLinear,
-    LoadedPhase, Schedule,
+    LoadedExpand, LoadedExperts, LoadedJob, LoadedLatent, LoadedLinear, LoadedPhase, Schedule,
 };
 use crate::tune::Tuning;
 use crate::weights::{Copies, PackedJob, PackedLatent, Packing, Table, WeightMemory, vectors};
@@ -64,7 +63,7 @@ pub(crate) fn place(program: &Program, plan: Plan, workshop: Workshop<'_>) -> Re
                 let (x, norm) = (linear.x, linear.norm);
                 LoadedPhase::Linear(LoadedLinear { x, norm, jobs })
             }
-            Phase::Attention(phase) => LoadedPhase::Attention(LoadedAttention { phase }),
+            Phase::Attention(phase) => LoadedPhase::Attention(phase),
             Phase::Latent(phase) => {
                 let matrices =
                     PackedLatent::place(program, &phase.inputs, mla, tuning, &mut latent)?;

@@ -221,7 +221,6 @@ impl<'a, T> Shared<'a, T> {
     /// Until the section ends, no other reference to any of these elements may be used.
     #[cfg_attr(debug_assertions, track_caller)]
     pub(crate) unsafe fn slice_mut(&self, range: Range<usize>) -> &'a mut [T] {
-        #[cfg(debug_assertions)]
         self.record(&range, true);
         assert!(range.start <= range.end && range.end <= self.len, "part outside the shared slice");
         // SAFETY: in bounds by the assertion.
@@ -237,7 +236,6 @@ impl<'a, T> Shared<'a, T> {
     #[inline(always)]
     #[cfg_attr(debug_assertions, track_caller)]
     pub(crate) unsafe fn write(&self, index: usize, value: T) {
-        #[cfg(debug_assertions)]
         self.record(&(index..index + 1), true);
         assert!(index < self.len, "element outside the shared slice");
         // SAFETY: in bounds by the assertion.
@@ -247,9 +245,12 @@ impl<'a, T> Shared<'a, T> {
     }
 
     /// Tell the pool what is used: workers that get in each other's way are found.
-    #[cfg(debug_assertions)]
-    #[track_caller]
+    #[inline(always)]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn record(&self, range: &Range<usize>, writes: bool) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
         let address = |index: usize| self.start as usize + index * size_of::<T>();
         let bytes = address(range.start)..address(range.end);
         crate::pool::record::used(bytes, writes, std::panic::Location::caller());
@@ -284,7 +285,6 @@ impl<'a, T> Shared<'a, T> {
     /// No thread may write any of these elements until the section ends.
     #[cfg_attr(debug_assertions, track_caller)]
     pub(crate) unsafe fn slice(&self, range: Range<usize>) -> &'a [T] {
-        #[cfg(debug_assertions)]
         self.record(&range, false);
         assert!(range.start <= range.end && range.end <= self.len, "part outside the shared slice");
         // SAFETY: in bounds by the assertion.

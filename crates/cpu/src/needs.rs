@@ -8,7 +8,7 @@ use crate::exec::{
     split_floats, tile_floats,
 };
 use crate::geometry::LOCAL_ROWS;
-use crate::schedule::{LoadedAttention, LoadedExpand, LoadedLatent, LoadedPhase, Schedule};
+use crate::schedule::{LoadedExpand, LoadedLatent, LoadedPhase, Schedule};
 use crate::weights::PackedLatent;
 
 /// The rows of a step and the caches they read.
@@ -94,7 +94,7 @@ impl Needs {
                     let matrices = PackedLatent::all(matrices);
                     latent = latent.max(LatentNeeds::of(dims, None, step.rows, matrices, workers));
                 }
-                LoadedPhase::Attention(LoadedAttention { phase, .. }) => {
+                LoadedPhase::Attention(phase) => {
                     let cache = step.caches[phase.cache.0 as usize].heads();
                     split = split.max(split_floats(phase, cache, step.rows.sequences, workers));
                 }

@@ -9,7 +9,6 @@
 
 #[cfg(all(test, loom))]
 mod orders;
-#[cfg(debug_assertions)]
 pub(crate) mod record;
 mod sections;
 mod sync;
@@ -19,6 +18,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
+use record::Record;
 use sections::{Items, Sections};
 use sync::{
     Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Builder, Condvar, JoinHandle, Mutex,
@@ -63,12 +63,13 @@ impl Worker<'_> {
         if self.enter(number) {
             work(Section { worker: self, number });
             if self.inside.replace(false) {
-                self.record(number);
+                self.compare(number);
                 sections.leave(number);
             }
         }
-        let mut wait = Wait::new(broken);
+        let mut wait = Wait::default();
         while sections.open() == number {
+            assert_whole(broken);
             if wait.pause() {
                 self.meeting.pressed_until.store(number + PRESSED_SECTIONS, Ordering::Relaxed);
             }
@@ -82,18 +83,17 @@ impl Worker<'_> {
     fn enter(&self, number: u64) -> bool {
         let inside = self.meeting.sections.enter(number);
         self.inside.set(inside);
-        #[cfg(debug_assertions)]
-        if inside {
-            record::Record::enter();
+        if cfg!(debug_assertions) && inside {
+            Record::enter();
         }
         inside
     }
 
     /// In debug builds: compare what this worker used in section `number` with what others did.
-    fn record(&self, number: u64) {
-        #[cfg(debug_assertions)]
-        self.meeting.record.leave(number, self.index);
-        let _ = number;
+    fn compare(&self, number: u64) {
+        if cfg!(debug_assertions) {
+            self.meeting.record.leave(number, self.index);
+        }
     }
 
     /// Whether another program wants our cores, and has not been offered this one lately.
@@ -124,7 +124,7 @@ impl<'a> Section<'a> {
         let mut items = Items { sections, number, index, n, len, done: 0 };
         std::iter::from_fn(move || {
             if worker.should_give_way(number) && sections.step_out(number) {
-                worker.record(number);
+                worker.compare(number);
                 worker.give_way();
                 if !worker.enter(number) {
                     return None;
@@ -139,8 +139,8 @@ impl<'a> Section<'a> {
 struct Meeting {
     barrier: Barrier,
     sections: Sections,
-    #[cfg(debug_assertions)]
-    record: record::Record,
+    /// Of debug builds.
+    record: Record,
     /// A worker panicked: those who wait for it must not.
     broken: AtomicBool,
     /// The section up to which workers give way.
@@ -165,30 +165,30 @@ impl Barrier {
             self.generation.store(generation.wrapping_add(1), Ordering::Release);
             return;
         }
-        let mut wait = Wait::new(broken);
+        let mut wait = Wait::default();
         while self.generation.load(Ordering::Acquire) == generation {
+            assert_whole(broken);
             wait.pause();
         }
     }
 }
 
+/// A worker that panicked never comes: unwind too rather than wait for ever.
+fn assert_whole(broken: &AtomicBool) {
+    assert!(!broken.load(Ordering::Relaxed), "another worker panicked");
+}
+
 /// A wait for another worker: polls, then time slices.
-struct Wait<'a> {
-    broken: &'a AtomicBool,
+#[derive(Default)]
+struct Wait {
     spins: u32,
     since: Option<Instant>,
 }
 
-impl Wait<'_> {
-    fn new(broken: &AtomicBool) -> Wait<'_> {
-        Wait { broken, spins: 0, since: None }
-    }
-
+impl Wait {
     /// One poll's rest: a pause instruction, or after many of them the rest of the time slice. True once it has become
     /// [`LATE`].
     fn pause(&mut self) -> bool {
-        // a worker that panicked never comes: unwind too rather than wait for ever
-        assert!(!self.broken.load(Ordering::Relaxed), "another worker panicked");
         if self.spins < SPINS_BEFORE_YIELD {
             self.spins += 1;
             spin_loop();
@@ -272,8 +272,7 @@ impl Team {
             meeting: Meeting {
                 barrier: Barrier { n, arrived: AtomicUsize::new(0), generation: AtomicU32::new(0) },
                 sections: Sections::new(n),
-                #[cfg(debug_assertions)]
-                record: record::Record::new(),
+                record: Record::new(),
                 broken: AtomicBool::new(false),
                 pressed_until: AtomicU64::new(0),
             },
@@ -311,8 +310,7 @@ impl Team {
         }
         shared.work(job, first, 0);
         // who panicked is done as well
-        let never = AtomicBool::new(false);
-        let mut wait = Wait::new(&never);
+        let mut wait = Wait::default();
         while shared.done.load(Ordering::Acquire) + 1 < self.n() {
             wait.pause();
         }

@@ -30,11 +30,6 @@ impl LoadedLinear {
     }
 }
 
-/// Attention over keys and values.
-pub(crate) struct LoadedAttention {
-    pub(crate) phase: AttentionPhase,
-}
-
 /// Attention over latents.
 pub(crate) struct LoadedLatent {
     pub(crate) phase: LatentPhase,
@@ -60,7 +55,7 @@ pub(crate) enum LoadedPhase {
     Embed { table: Table, out: Operand },
     Rows(Vec<RowOp>),
     Linear(LoadedLinear),
-    Attention(LoadedAttention),
+    Attention(AttentionPhase),
     Latent(LoadedLatent),
     Expand(LoadedExpand),
     Experts(LoadedExperts),
@@ -126,7 +121,7 @@ impl LoadedPhase {
                 linear.matrices().next().map_or_else(String::new, |m| weight(m.weight))
             }
             LoadedPhase::Attention(attention) => {
-                format!("blk.{}.attn", layer(attention.phase.cache))
+                format!("blk.{}.attn", layer(attention.cache))
             }
             LoadedPhase::Latent(latent) => format!("blk.{}.attn", layer(latent.phase.inputs.cache)),
             LoadedPhase::Expand(expand) => {

@@ -14,7 +14,6 @@ use crate::cache::{HeadsCache, pairs};
 use crate::geometry::MAX_PARTIAL_FLOATS;
 use crate::plan::{AttentionPhase, NewRows, Operand};
 use crate::pool::Worker;
-use crate::schedule::LoadedAttention;
 
 /// Floats of scratch a worker needs for this cache.
 pub(crate) fn scratch_floats(shape: &HeadsCache) -> usize {
@@ -114,10 +113,9 @@ impl Exec<'_> {
     pub(super) fn attention(
         &self,
         worker: &Worker<'_>,
-        loaded: &LoadedAttention,
+        phase: &AttentionPhase,
         scratch: &mut Scratch<'_>,
     ) {
-        let LoadedAttention { phase } = loaded;
         let shape = self.attention[phase.cache.0 as usize].heads();
         let score = self.score(&phase.score, phase.group * shape.layout.n_kv_heads());
         let sequences = self.sequences;

@@ -46,26 +46,24 @@ impl Exec<'_> {
         let LoadedLatent { phase, matrices } = loaded;
         let (inputs, dims) = (&phase.inputs, &phase.inputs.dims);
         let rows = StepRows { sequences: self.sequences, forms: self.forms };
-        let batches = batches(dims, rows, worker.n, self.partials.len());
-        let none = Batch::default();
-        let first = batches.first().unwrap_or(&none);
-        let absorbing = HeadParts::new(dims, matrices.absorb.as_ref(), first, worker);
-        worker.section(|section| {
-            let n_rows = self.tokens.len();
-            for item in section.take(n_rows + absorbing.n_items()) {
-                match item.checked_sub(n_rows) {
-                    None => self.store_latent(inputs, item, scratch),
-                    Some(item) => self.absorb(phase, first, &absorbing.get(item), scratch),
-                }
-            }
-        });
+        let mut batches = batches(dims, rows, worker.n, self.partials.len());
+        if batches.is_empty() {
+            batches.push(Batch::default());
+        }
         for (number, batch) in batches.iter().enumerate() {
-            if number > 0 {
-                let parts = HeadParts::new(dims, matrices.absorb.as_ref(), batch, worker);
-                worker.section(|section| {
-                    let items = section.take(parts.n_items());
-                    items.for_each(|item| self.absorb(phase, batch, &parts.get(item), scratch));
-                });
+            // beside the first batch, be it empty, the rows go into the cache
+            let n_rows = if number == 0 { self.tokens.len() } else { 0 };
+            let parts = HeadParts::new(dims, matrices.absorb.as_ref(), batch, worker);
+            worker.section(|section| {
+                for item in section.take(n_rows + parts.n_items()) {
+                    match item.checked_sub(n_rows) {
+                        None => self.store_latent(inputs, item, scratch),
+                        Some(item) => self.absorb(phase, batch, &parts.get(item), scratch),
+                    }
+                }
+            });
+            if batch.runs.is_empty() {
+                return;
             }
             self.attend_batch(worker, phase, batch, scratch);
             let parts = HeadParts::new(dims, Some(&matrices.value), batch, worker);
