@@ -2,11 +2,13 @@
 
 use program::{
     CacheKind, CacheOptions, CacheSpec, Executor, LatentAttention, LatentUp, MlaDims, MlaForm,
-    Outputs, Program, Prompt, Recorder, Result, Rope, RopePairs, RopeScaling, WeightSpec,
+    Outputs, Program, Prompt, Result, Rope, RopePairs, RopeScaling, WeightSpec,
 };
 use quant::GgmlType;
 
-use crate::{CHUNK, EPS, Run, Steps, TOKENS, Weights, attend, depth, finish, over, steps};
+use crate::{
+    CHUNK, EPS, Run, Steps, WIDTH, Weights, attend, begin, depth, finish, over, steps, weight,
+};
 use planner::latent_form;
 use planner::{MlaRate, MlaShape, Overheads};
 
@@ -54,16 +56,12 @@ pub(super) fn measure(
 /// Latent attention with a norm of its queries, before a head as far away as the other layers of a model.
 fn one_layer(dims: &MlaDims) -> Result<Program> {
     let MlaDims { n_heads, rank, nope_dim, rope_dim, value_dim } = *dims;
-    let r = Recorder::new();
-    let spec = |name: &str, ty, rows, cols| WeightSpec { name: name.into(), ty, rows, cols };
-    let f32 = |name: &str, rows, cols| r.weight(spec(name, GgmlType::F32, rows, cols));
-    let width = 64;
-    let x = r.embed(f32("embed", TOKENS, width))?;
-    r.layer(Some(0));
-    let q = r.linear("q", x, f32("q", n_heads * dims.key_dim(), width))?;
+    let (r, x) = begin()?;
+    let f32 = |name: &str, rows, cols| weight(&r, name, rows, cols);
+    let q = r.linear("q", x, f32("q", n_heads * dims.key_dim(), WIDTH))?;
     let q = r.view("q", q, n_heads)?;
     let q = r.rms_norm("q_norm", q, f32("q_norm", 1, dims.key_dim()), EPS)?;
-    let kv = r.linear("kv", x, f32("kv", rank + rope_dim, width))?;
+    let kv = r.linear("kv", x, f32("kv", rank + rope_dim, WIDTH))?;
     let inputs = [
         r.slice("q_nope", q, 0, nope_dim)?,
         r.slice("q_pe", q, nope_dim, rope_dim)?,
@@ -78,7 +76,9 @@ fn one_layer(dims: &MlaDims) -> Result<Program> {
         scaling: RopeScaling::None,
         factors: None,
     };
-    let kv_b = r.weight(spec("kv_b", GgmlType::F16, n_heads * (nope_dim + value_dim), rank));
+    let rows = n_heads * (nope_dim + value_dim);
+    let kv_b = WeightSpec { name: "kv_b".into(), ty: GgmlType::F16, rows, cols: rank };
+    let kv_b = r.weight(kv_b);
     let scale = 1.0 / (dims.key_dim() as f32).sqrt();
     let at = LatentAttention::causal(cache, Some(rope), LatentUp::Joint { kv_b }, scale);
     let out = r.latent_attention("attention", at, inputs)?;

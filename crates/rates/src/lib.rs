@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use program::{
     Act, Attention, CacheOptions, CacheSpec, CacheType, Error, Executor, Model, OutputKind,
     Outputs, Program, Prompt, Recorder, Result, Rope, RopePairs, RopeScaling, Sequence, SessionId,
-    Step, ValueId, WeightBytes, WeightSource, WeightSpec,
+    Step, ValueId, WeightBytes, WeightId, WeightSource, WeightSpec,
 };
 use quant::GgmlType;
 
@@ -388,14 +388,10 @@ fn attend(pass: &Pass) -> f64 {
 
 /// Attention with a norm of its queries, before a head as far away as the other layers of a model.
 fn one_layer(shape: &AttentionShape) -> Result<Program> {
-    let r = Recorder::new();
-    let spec = |name: &str, ty, rows, cols| WeightSpec { name: name.into(), ty, rows, cols };
-    let f32 = |name: &str, rows, cols| r.weight(spec(name, GgmlType::F32, rows, cols));
-    let width = 64;
-    let x = r.embed(f32("embed", TOKENS, width))?;
-    r.layer(Some(0));
+    let (r, x) = begin()?;
+    let f32 = |name: &str, rows, cols| weight(&r, name, rows, cols);
     let heads = |name: &str, n: usize, dim: usize| -> Result<ValueId> {
-        let rows = r.linear(name, x, f32(name, n * dim, width))?;
+        let rows = r.linear(name, x, f32(name, n * dim, WIDTH))?;
         r.view(name, rows, n)
     };
     let q = heads("q", shape.n_heads, shape.key_dim)?;
@@ -415,12 +411,27 @@ fn one_layer(shape: &AttentionShape) -> Result<Program> {
     finish(r, out, shape.n_heads * shape.value_dim)
 }
 
+/// Columns of what a layer is made of.
+const WIDTH: usize = 64;
+
+/// A matrix or vector in f32.
+fn weight(r: &Recorder, name: &str, rows: usize, cols: usize) -> WeightId {
+    r.weight(WeightSpec { name: name.into(), ty: GgmlType::F32, rows, cols })
+}
+
+/// A program up to its layer, and the rows that the layer reads.
+fn begin() -> Result<(Recorder, ValueId)> {
+    let r = Recorder::new();
+    let x = r.embed(weight(&r, "embed", TOKENS, WIDTH))?;
+    r.layer(Some(0));
+    Ok((r, x))
+}
+
 /// A head over these rows that no cache holds: between two steps it drives out what the first left there.
 fn finish(r: Recorder, rows: ValueId, cols: usize) -> Result<Program> {
     r.layer(None);
     let rows = r.select_rows("rows", rows)?;
     let n = (FAR as usize / 4).div_ceil(cols);
-    let head = r.weight(WeightSpec { name: "head".into(), ty: GgmlType::F32, rows: n, cols });
-    let logits = r.linear("head", rows, head)?;
+    let logits = r.linear("head", rows, weight(&r, "head", n, cols))?;
     Ok(r.finish(&[(OutputKind::Logits, logits)]))
 }
