@@ -308,9 +308,9 @@ fn show_tells_what_is_in_the_file() {
 
 #[test]
 fn a_file_with_only_a_vocabulary_is_shown_and_tokenizes() {
-    let Some(shared) = shared_folder() else {
-        eprintln!("skipped: shared folder not found");
-        return;
+    let shared = match testing::shared() {
+        Ok(shared) => shared,
+        Err(why) => return testing::skipped(&format!("a file with only a vocabulary: {why}")),
     };
     let place = Place::new();
     let file = shared.join("models/vocab/ggml-vocab-qwen2.gguf");
@@ -319,12 +319,6 @@ fn a_file_with_only_a_vocabulary_is_shown_and_tokenizes() {
     assert_eq!(place.ok(&["tokenize", "-m", file, "Hello world"]), "9707 1879\n");
     let (code, told) = place.fails(&["run", file, "hi"]);
     assert!(code == 2, "{told}");
-}
-
-/// A sibling of a parent folder that is called `shared` and has golden files.
-fn shared_folder() -> Option<std::path::PathBuf> {
-    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().map(|dir| dir.join("shared")).find(|dir| dir.join("golden").is_dir())
 }
 
 #[test]

@@ -4,7 +4,6 @@
 
 mod common;
 
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock};
 
@@ -100,13 +99,11 @@ fn every_conversation_begins_with_one_begin_token() {
 
 #[test]
 fn the_shared_vocabularies() {
-    let found = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .map(|dir| dir.join("shared"))
-        .find(|shared| shared.join("golden").is_dir());
-    let Some(shared) = found else {
-        eprintln!("skipped: shared folder not found");
-        return;
+    let shared = match testing::shared() {
+        Ok(shared) => shared,
+        Err(why) => {
+            return testing::skipped(&format!("conversations with real vocabularies: {why}"));
+        }
     };
     for entry in shared.join("models/vocab").read_dir().unwrap() {
         let path = entry.unwrap().path();

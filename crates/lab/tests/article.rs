@@ -1,12 +1,15 @@
 //! `rooflight-lab article`.
 
-mod common;
+use testing::Sandbox;
 
-use common::Place;
+/// The binary in a folder of its own.
+fn place() -> Sandbox {
+    Sandbox::new(env!("CARGO_BIN_EXE_rooflight-lab"))
+}
 
 #[test]
 fn tables_on_stdout() {
-    let place = Place::new();
+    let place = place();
     let text = place.ok(&["article"]);
     for want in
         ["## 5.1.5 Steps, with GQA", "58.64ms", "113 \\ 481", "printed 0.125M, correct 0.15625M"]
@@ -18,7 +21,7 @@ fn tables_on_stdout() {
 
 #[test]
 fn files_in_a_folder() {
-    let place = Place::new();
+    let place = place();
     let folder = place.path("new/folder");
     assert_eq!(place.ok(&["article", "--out", folder.to_str().unwrap()]), "");
     let names = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
@@ -42,7 +45,7 @@ fn files_in_a_folder() {
 /// All of them or none, and none replaced unasked.
 #[test]
 fn files_that_exist_are_replaced_by_force_only() {
-    let place = Place::new();
+    let place = place();
     std::fs::create_dir(place.path("art")).unwrap();
     place.write("art/5.1.csv", "precious");
     place.write("art/4.3.csv", "precious");
@@ -50,5 +53,5 @@ fn files_that_exist_are_replaced_by_force_only() {
     assert!(code == 1 && told.contains("--force"), "{told}");
     assert_eq!(std::fs::read_dir(place.path("art")).unwrap().count(), 2, "all of them or none");
     place.ok(&["article", "--out", "art", "--force"]);
-    assert_ne!(place.read("art/4.3.csv"), "precious");
+    assert_ne!(place.read("art/4.3.csv"), b"precious");
 }

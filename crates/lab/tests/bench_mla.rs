@@ -1,13 +1,16 @@
 //! `rooflight-lab bench-mla`.
 
-mod common;
-
-use common::{Place, text};
 use serde_json::Value;
+use testing::{Sandbox, text};
+
+/// The binary in a folder of its own.
+fn place() -> Sandbox {
+    Sandbox::new(env!("CARGO_BIN_EXE_rooflight-lab"))
+}
 
 #[test]
 fn bench_mla_measures_each_form() {
-    let place = Place::new();
+    let place = place();
     let args = ["bench-mla", "--shape", "v2-lite", "-r", "1", "-t", "1"];
     let small = ["--contexts", "40", "--queries", "2", "--type", "q8_0"];
     let out = place.ok(&[&args[..], &small, &["--json", "--plot", "mla.svg"]].concat());
@@ -21,7 +24,7 @@ fn bench_mla_measures_each_form() {
         assert!(cell["layer_seconds"].as_f64() > cell["attention_seconds"].as_f64(), "{cell}");
         assert!(cell["cache_bytes"].as_u64().unwrap() >= 42 * 1152, "{cell}");
     }
-    let svg = place.read("mla.svg");
+    let svg = text(&place.read("mla.svg"));
     assert!(svg.starts_with("<svg") && svg.contains("DeepSeek-V2-Lite: 2 new tokens"));
     let budget = ["--contexts", "1000000", "--queries", "512", "--budget", "0.01s"];
     let out = place.ok(&[&args[..], &budget, &["--forms", "elided"]].concat());
@@ -30,13 +33,13 @@ fn bench_mla_measures_each_form() {
 
 #[test]
 fn bad_words_and_files_that_exist_are_refused_before_any_work() {
-    let place = Place::new();
+    let place = place();
     let output = place.command(&["bench-mla"]).env("ROOFLIGHT_ISA", "avx9000").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("scalar, avx2"), "{}", text(&output.stderr));
     place.write("out.svg", "precious");
     let (code, told) = place.fails(&["bench-mla", "--shape", "v2-lite", "--plot", "out.svg"]);
     assert!(code == 1 && told.contains("out.svg") && told.contains("--force"), "{told}");
-    assert_eq!(place.read("out.svg"), "precious");
+    assert_eq!(place.read("out.svg"), b"precious");
     assert_eq!(std::fs::read_dir(place.path(".")).unwrap().count(), 1, "nothing was measured");
 }

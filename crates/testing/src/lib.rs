@@ -9,11 +9,13 @@
 
 mod coverage;
 mod fuzzing;
+mod sandbox;
 
 use std::path::{Path, PathBuf};
 
 pub use coverage::{covered, golden_skipped, isas, skipped};
 pub use fuzzing::{Dice, mutations, seeds};
+pub use sandbox::{Sandbox, text};
 
 /// The folder `shared` beside the repository or beside a folder above it, recognized by its `golden`.
 ///

@@ -1,0 +1,99 @@
+//! A binary of the house in a clean environment.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use assert_cmd::Command;
+use tempfile::TempDir;
+
+/// A folder in which a binary runs; gone when dropped.
+pub struct Sandbox {
+    dir: TempDir,
+    binary: PathBuf,
+}
+
+impl Sandbox {
+    /// An empty folder for `binary`, `env!("CARGO_BIN_EXE_name")`.
+    ///
+    /// # Panics
+    /// If no temporary folder can be made.
+    pub fn new(binary: impl Into<PathBuf>) -> Sandbox {
+        let dir = tempfile::tempdir().expect("a temporary folder can be made");
+        Sandbox { dir, binary: binary.into() }
+    }
+
+    /// A file of the folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Write a file.
+    ///
+    /// # Panics
+    /// If that fails.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        std::fs::write(self.path(name), content).expect("the temporary folder can be written");
+    }
+
+    /// Read a file.
+    ///
+    /// # Panics
+    /// If that fails.
+    pub fn read(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// The binary, started in the folder, without the user's environment and with an empty stdin.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.binary);
+        clean(self.dir.path(), &mut command);
+        command.args(args).write_stdin("");
+        command
+    }
+
+    /// What the binary does with these arguments.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().expect("the binary starts")
+    }
+
+    /// Stdout of a command that must succeed.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn ok(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// Exit code and stderr of a command that must fail and say why, without a result.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn fails(&self, args: &[&str]) -> (i32, String) {
+        let output = self.run(args);
+        let stderr = text(&output.stderr);
+        assert!(!output.status.success() && !stderr.is_empty(), "{args:?} did not fail");
+        assert!(!stderr.contains("panicked"), "{args:?}: {stderr}");
+        assert_eq!(text(&output.stdout), "", "{args:?}");
+        (output.status.code().unwrap_or(-1), stderr)
+    }
+}
+
+fn clean(dir: &Path, command: &mut Command) {
+    command.current_dir(dir).env_clear().env("HOME", dir);
+    if let Some(path) = std::env::var_os("PATH") {
+        command.env("PATH", path);
+    }
+}
+
+/// Output, which is UTF-8.
+///
+/// # Panics
+/// If it is not.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("output is UTF-8")
+}
