@@ -15,7 +15,7 @@ use console::ui;
 
 /// Make the tables of the roofline article again
 ///
-/// Theoretical limits of Qwen1.5 0.5B to 110B on an RTX 4090, sections 3.1 to 5.1.5: parameters, cache, memory, inflections of the prefill, time of steps. Cells that the article prints otherwise are marked, with what it prints and why that is wrong.
+/// Theoretical limits of Qwen1.5 0.5B to 110B on an RTX 4090, sections 3.1 to 5.1.5: parameters, cache, memory, inflections of the prefill, time of steps; and what the article says beside its tables: the head's share, FLOP per byte of models and machines, queries kept or computed again, memory of the weights. Cells that the article prints otherwise are marked, with what it prints and why that is wrong.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  rooflight-lab article\n  rooflight-lab article --decimal-units\n  rooflight-lab article --out folder"
@@ -34,7 +34,8 @@ pub(super) struct Article {
 impl Article {
     pub(super) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let units = if self.decimal_units { Units::Decimal } else { Units::Article };
-        let tables = article::tables(units);
+        let mut tables = article::tables(units);
+        tables.extend(article::beside(units));
         let Some(folder) = self.out else {
             return Ok(write!(out, "{}", text::markdown(&tables, units, &[]))?);
         };

@@ -36,7 +36,7 @@ pub(super) fn all(units: Units) -> Vec<Named> {
         for ((name, title), bits) in names.into_iter().zip(WEIGHT_BITS) {
             let models = FAMILY.iter().filter(|m| m.is_in_first_chapters() == first_chapters);
             let mut figure = Figure::new(title).subtitle(machine(units)).columns(2, WIDE).note(
-                "Attention that reads the cache again for every query: beyond the second inflection reading the cache \
+                "All of it is theory: the limit is the longer of reading and computing. Attention that reads the cache again for every query: beyond the second inflection reading the cache \
                  binds. With tiles of queries it does so much later.",
             );
             for model in models {
@@ -70,7 +70,7 @@ fn prefill_panel(model: &ArticleModel, roof: &Roofline) -> Lines {
         .x(Axis::log("prompt length", Unit::Plain("tokens")))
         .y(Axis::log("time to first token", Unit::Si("s")).range(least / 4.0, most * 1.3))
         .series(
-            Series::new("", points(&|n| roof.time_to_first_token(n, Head::LastToken)))
+            Series::new("limit", points(&|n| roof.time_to_first_token(n, Head::LastToken)))
                 .pale()
                 .thick(),
         )
@@ -95,7 +95,7 @@ fn prefill_panel(model: &ArticleModel, roof: &Roofline) -> Lines {
 }
 
 fn steps(units: Units) -> Named {
-    let title = "Time of a step by depth";
+    let title = "Least time of a step by depth";
     let mut figure = Figure::new(title).subtitle(machine(units)).note(
         "A line ends where weights and cache fill the memory. Models that do not fit are left out.",
     );

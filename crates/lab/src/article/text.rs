@@ -45,16 +45,15 @@ fn section(out: &mut String, table: &ArticleTable, units: Units) {
     put(out, format_args!("\n## {} {}\n\n{}\n\n", table.section, table.title, table.note));
     let mut grid = comfy_table::Table::new();
     grid.load_style(presets::ASCII_MARKDOWN);
-    let names = std::iter::once("model").chain(table.columns.iter().map(String::as_str));
+    let names = std::iter::once(table.of).chain(table.columns.iter().map(String::as_str));
     grid.set_header(names);
     let mut wrong: Vec<(&Erratum, String)> = Vec::new();
-    for (model, values) in &table.rows {
-        let mut row = vec![Cell::new(model.name)];
+    for (name, values) in &table.rows {
+        let mut row = vec![Cell::new(name)];
         for (column, value) in values.iter().enumerate() {
             let mut text = value.to_string();
             // In other units no cell is as printed.
-            if let Some(erratum) = table.erratum(model, column).filter(|_| units == Units::Article)
-            {
+            if let Some(erratum) = table.erratum(name, column).filter(|_| units == Units::Article) {
                 wrong.push((erratum, text.clone()));
                 text = format!("{text} [{}]", wrong.len());
             }
@@ -76,9 +75,9 @@ fn section(out: &mut String, table: &ArticleTable, units: Units) {
     }
 }
 
-/// A line of names, then one per model; numbers in full, inflections in two columns.
+/// A line of names, then one per row; numbers in full, inflections in two columns.
 pub(super) fn csv(table: &ArticleTable) -> String {
-    let mut names = vec!["model".to_owned()];
+    let mut names = vec![table.of.to_owned()];
     let first = table.rows.first().map_or(&[][..], |(_, values)| values);
     for (name, value) in table.columns.iter().zip(first) {
         if value.fields().len() == 2 {
@@ -88,9 +87,9 @@ pub(super) fn csv(table: &ArticleTable) -> String {
         }
     }
     let mut out = names.join(",") + "\n";
-    for (model, values) in &table.rows {
+    for (name, values) in &table.rows {
         let fields = values.iter().flat_map(|value| value.fields());
-        let row: Vec<String> = std::iter::once(model.name.to_owned()).chain(fields).collect();
+        let row: Vec<String> = std::iter::once((*name).to_owned()).chain(fields).collect();
         out.push_str(&row.join(","));
         out.push('\n');
     }
@@ -99,7 +98,7 @@ pub(super) fn csv(table: &ArticleTable) -> String {
 
 #[cfg(test)]
 mod tests {
-    use planner::article::tables;
+    use planner::article::{beside, tables};
 
     use super::*;
 
@@ -122,7 +121,7 @@ mod tests {
 
     #[test]
     fn every_row_has_as_many_fields_as_names() {
-        for table in tables(Units::Article) {
+        for table in tables(Units::Article).into_iter().chain(beside(Units::Article)) {
             let text = csv(&table);
             let fields: Vec<usize> = text.lines().map(|line| line.split(',').count()).collect();
             assert_eq!(fields.len(), table.rows.len() + 1);

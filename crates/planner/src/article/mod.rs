@@ -1,13 +1,16 @@
 //! The computed tables of the roofline article, made again: sections 3.1 to 5.1.5, Qwen1.5 on an RTX 4090.
 //!
 //! The article counts in binary units ([`Units::Article`]); [`tables`] can also count in decimal ones, which are right.
-//! Where the article prints something else than its own formulas give, [`errata`] say what and why.
+//! Where the article prints something else than its own formulas give, [`errata`] say what and why. What it says beside
+//! its tables is counted in [`beside`].
 
+mod beside;
 pub mod errata;
 mod value;
 
 use crate::formula::{Head, ModelShape, Roofline, Units, longest_context};
 
+pub use beside::beside;
 pub use errata::{Erratum, Remark};
 pub use value::ArticleValue;
 
@@ -88,19 +91,21 @@ pub struct ArticleTable {
     pub section: &'static str,
     /// What it shows.
     pub title: &'static str,
-    /// Heads of the columns; the first column is the model's name.
+    /// What its rows are, the head of the first column: models, machines.
+    pub of: &'static str,
+    /// Heads of the other columns.
     pub columns: Vec<String>,
     /// What the columns mean.
     pub note: &'static str,
-    /// A row for each model.
-    pub rows: Vec<(ArticleModel, Vec<ArticleValue>)>,
+    /// Rows by name.
+    pub rows: Vec<(&'static str, Vec<ArticleValue>)>,
 }
 
 impl ArticleTable {
-    /// What the article prints wrong in a cell; columns are counted after the name.
-    pub fn erratum(&self, model: &ArticleModel, column: usize) -> Option<&'static Erratum> {
+    /// What the article prints wrong in a cell of the row of this name; columns are counted after the name.
+    pub fn erratum(&self, name: &str, column: usize) -> Option<&'static Erratum> {
         let here =
-            |e: &&Erratum| e.section == self.section && e.model == model.name && e.column == column;
+            |e: &&Erratum| e.section == self.section && e.model == name && e.column == column;
         errata::CELLS.iter().find(here)
     }
 }
@@ -108,18 +113,19 @@ impl ArticleTable {
 /// A quantity of a model, which one or more columns show.
 type Columns = (Vec<String>, fn(&ArticleModel, Units) -> Vec<ArticleValue>);
 
-/// All tables, in the article's order.
+/// All tables that the article computes, in its order.
 pub fn tables(units: Units) -> Vec<ArticleTable> {
     let table = |section, title, groups: &[&Columns]| {
         // Chapter 5 has all models.
         let all = section >= "5";
         let models = FAMILY.iter().filter(|m| all || m.is_in_first_chapters());
         let row = |m: &ArticleModel| {
-            (*m, groups.iter().flat_map(|(_, values)| values(m, units)).collect())
+            (m.name, groups.iter().flat_map(|(_, values)| values(m, units)).collect())
         };
         ArticleTable {
             section,
             title,
+            of: "model",
             note: note(section),
             columns: groups.iter().flat_map(|(names, _)| names.clone()).collect(),
             rows: models.map(row).collect(),

@@ -21,6 +21,18 @@ pub enum ArticleValue {
     PerMillisecond(f64),
     /// `B`: milliseconds.
     Milliseconds(f64),
+    /// A part of a whole, 1 of all of it.
+    Part(f64),
+    /// FLOP for each byte.
+    PerByte(f64),
+    /// Bytes.
+    Bytes(f64),
+    /// Bytes in so many units of a GB: the article's, or decimal ones.
+    Gigabytes(f64),
+    /// Tokens, not whole ones.
+    Rows(f64),
+    /// What the article prints; nothing where it prints nothing.
+    Printed(&'static str),
 }
 
 impl ArticleValue {
@@ -28,8 +40,16 @@ impl ArticleValue {
     pub fn fields(&self) -> Vec<String> {
         match self {
             ArticleValue::Count(n) => vec![n.to_string()],
-            ArticleValue::Giga(x) | ArticleValue::Mega(x) => vec![x.to_string()],
-            ArticleValue::PerMillisecond(x) | ArticleValue::Milliseconds(x) => vec![x.to_string()],
+            ArticleValue::Giga(x)
+            | ArticleValue::Mega(x)
+            | ArticleValue::PerMillisecond(x)
+            | ArticleValue::Milliseconds(x)
+            | ArticleValue::Part(x)
+            | ArticleValue::PerByte(x)
+            | ArticleValue::Bytes(x)
+            | ArticleValue::Gigabytes(x)
+            | ArticleValue::Rows(x) => vec![x.to_string()],
+            ArticleValue::Printed(text) => vec![(*text).to_owned()],
             ArticleValue::Tokens(n) => vec![n.map_or_else(String::new, |n| n.to_string())],
             ArticleValue::Turns(None) => vec![String::new(), String::new()],
             ArticleValue::Turns(Some(i)) => {
@@ -63,6 +83,13 @@ impl fmt::Display for ArticleValue {
             },
             ArticleValue::PerMillisecond(x) => write!(f, "{x:.0}"),
             ArticleValue::Milliseconds(x) => write!(f, "{x:.2}ms"),
+            ArticleValue::Part(x) => write!(f, "{:.1}%", 100.0 * x),
+            ArticleValue::PerByte(x) if *x < 10.0 => write!(f, "{x:.2}"),
+            ArticleValue::PerByte(x) => write!(f, "{x:.1}"),
+            ArticleValue::Bytes(x) => write!(f, "{:.1}MB", x / 1e6),
+            ArticleValue::Gigabytes(x) => write!(f, "{x:.2}GB"),
+            ArticleValue::Rows(x) => write!(f, "{x:.0}"),
+            ArticleValue::Printed(text) => f.write_str(text),
         }
     }
 }
