@@ -39,8 +39,6 @@ pub struct MlaMeasure {
     pub attention: Vec<Duration>,
     /// Operations of the attention; 2 per multiply-add of [`MlaDims::macs`].
     pub flops: u64,
-    /// Bytes that its attention must read: the context and the heads' small matrices.
-    pub read_bytes: u64,
     /// Memory of the cache.
     pub cache_bytes: u64,
     /// Memory of all threads besides.
@@ -97,18 +95,10 @@ impl MlaBench {
                     attention.push(all(Some("attention")));
                 }
             }
-            let matrices: u64 = self
-                .model
-                .phases()
-                .iter()
-                .map(|phase| if phase.kind == "attention" { phase.weight_bytes } else { 0 })
-                .sum();
-            let cached = cache.bytes(dims.cache_elements(self.form)) * (context + n) as u64;
             Ok(MlaMeasure {
                 layer,
                 attention,
                 flops: 2 * dims.macs(self.form, context as u64, n as u64),
-                read_bytes: matrices + cached,
                 cache_bytes: self.model.cache_bytes(session)?,
                 work_bytes: self.model.work_bytes(),
             })

@@ -56,8 +56,8 @@ struct Rotation {
 /// What steps add up.
 struct Counters {
     stats: StepStats,
-    /// `[phase]`: time in the last step.
-    times: Vec<Duration>,
+    /// `[phase]`: time in the last step, and bytes of matrices read.
+    phases: Vec<(Duration, u64)>,
 }
 
 struct Session {
@@ -93,7 +93,7 @@ impl CpuModel {
             ..StepStats::default()
         };
         let workspace = Mutex::new(Workspace::new(&schedule, pool.n()));
-        let times = vec![Duration::ZERO; schedule.phases.len()];
+        let phases = vec![(Duration::ZERO, 0); schedule.phases.len()];
         let (kernels, sessions) = (Kernels::pick(tuning.isa()), Sessions::default());
         Ok(CpuModel {
             program,
@@ -106,7 +106,7 @@ impl CpuModel {
             blocks: kv::BlockPool::new(HugePages, None),
             sessions,
             workspace,
-            counters: Mutex::new(Counters { stats, times }),
+            counters: Mutex::new(Counters { stats, phases }),
         })
     }
 
@@ -196,12 +196,12 @@ impl Model for CpuModel {
         if counters.stats.steps == 0 {
             return Vec::new();
         }
-        let times = counters.times.iter().zip(&self.schedule.phases);
-        let phases = times.map(|(elapsed, phase)| PhaseTime {
+        let phases = counters.phases.iter().zip(&self.schedule.phases);
+        let phases = phases.map(|((elapsed, read), phase)| PhaseTime {
             name: phase.name(&self.program),
             kind: phase.kind(),
             elapsed: *elapsed,
-            weight_bytes: phase.bytes_per_step(),
+            weight_bytes: *read,
         });
         phases.collect()
     }

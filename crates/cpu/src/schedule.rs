@@ -92,7 +92,7 @@ impl LoadedPhase {
         }
     }
 
-    /// Bytes of matrices one step of one row reads.
+    /// Bytes of matrices one step of one row reads, by their sizes.
     pub(crate) fn bytes_per_step(&self) -> u64 {
         let jobs: u64 = self.jobs().map(PackedJob::bytes_per_step).sum();
         jobs + self.latent().map_or(0, |latent| latent.bytes_per_step() as u64)

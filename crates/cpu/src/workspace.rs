@@ -27,6 +27,8 @@ pub(crate) struct Workspace {
     /// `[worker]`: tiles, row, kernel, attention.
     scratch: Vec<[Buffer; 4]>,
     times: Vec<Duration>,
+    /// `[worker][phase]`.
+    reads: Vec<u64>,
 }
 
 /// A step's view of the workspace.
@@ -41,6 +43,7 @@ pub(crate) struct Memory<'a> {
     pub(crate) latent: LatentMemory<'a>,
     pub(crate) scratch: Vec<ScratchParts<'a>>,
     pub(crate) times: Shared<'a, Duration>,
+    pub(crate) reads: Shared<'a, u64>,
 }
 
 /// Buffers above this are given back once a step needs far less.
@@ -94,17 +97,24 @@ impl Workspace {
             latent: LatentWorkspace::new(workers),
             scratch: (0..workers).map(|_| std::array::from_fn(|_| Buffer::empty())).collect(),
             times: vec![Duration::ZERO; schedule.phases.len()],
+            reads: vec![0; workers * schedule.phases.len()],
         }
     }
 
-    /// Count the times of phases anew.
-    pub(crate) fn clear_times(&mut self) {
+    /// Count what phases take anew.
+    pub(crate) fn clear_counts(&mut self) {
         self.times.fill(Duration::ZERO);
+        self.reads.fill(0);
     }
 
     /// Time of each phase since they were cleared.
     pub(crate) fn times(&self) -> &[Duration] {
         &self.times
+    }
+
+    /// Bytes of matrices that kernels read in a phase since they were cleared, all workers together.
+    pub(crate) fn read(&self, phase: usize) -> u64 {
+        self.reads.iter().skip(phase).step_by(self.times.len().max(1)).sum()
     }
 
     /// Memory it takes; of what attention may split, what it did split.
@@ -150,6 +160,7 @@ impl Workspace {
             latent: self.latent.prepare(&needs.latent, &grow)?,
             scratch: self.scratch.iter_mut().map(parts).collect(),
             times: Shared::new(&mut self.times),
+            reads: Shared::new(&mut self.reads),
         })
     }
 }

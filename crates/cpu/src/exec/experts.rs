@@ -277,7 +277,7 @@ impl<'a> Exec<'a> {
             let arranged = unsafe { self.acts.arranged.slice(place..place + words) };
             let bytes =
                 &self.weights.arena.bytes()[mix.wide.bytes_of(block.expert, panels.clone(), m)];
-            kernel.run(bytes, &x, arranged, tile, scratch.kernel);
+            scratch.products.run(kernel, bytes, &x, arranged, tile);
         }
         let act = &mut rest[..len];
         self.kernels.gated.call(mix.phase.act, gate, up, act);
@@ -402,7 +402,7 @@ impl<'a> Exec<'a> {
             let tile = &mut rest[..panels.len() * block.n * PANEL_ROWS];
             let bytes =
                 &self.weights.arena.bytes()[mix.down.bytes_of(block.expert, panels.clone(), 0)];
-            kernel.run(bytes, &x, arranged, tile, scratch.kernel);
+            scratch.products.run(kernel, bytes, &x, arranged, tile);
             let (rows, weights) = (&routing.rows[block.places()], &routing.weights[block.places()]);
             let tiles = tile.chunks_exact(block.n * PANEL_ROWS);
             for (tile, sums) in tiles.zip(sums.chunks_exact_mut(panel_len)) {

@@ -221,7 +221,7 @@ impl<'a> Exec<'a> {
                     unsafe { self.acts.arranged.slice(part.words()) }
                 });
             let bytes = &self.weights.arena.bytes()[packed.bytes(panels.clone(), m)];
-            matrix.kernel.run(bytes, &x, arranged, tile, scratch.kernel);
+            scratch.products.run(matrix.kernel, bytes, &x, arranged, tile);
             if let Some(bias) = parameters.bias {
                 add_bias(tile, self.weights.vector(bias), panels.start, n);
             }

@@ -6,11 +6,13 @@ mod blocks;
 mod experts;
 mod latent;
 mod linear;
+mod product;
 mod route;
 mod rows;
 mod score;
 mod sort;
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -31,6 +33,7 @@ pub(crate) use latent::{
     LatentKernels, LatentMemory, LatentNeeds, LatentScratch, LatentWorkspace, StepRows,
 };
 pub(crate) use linear::{kernel_scratch, q8_stride, tile_floats};
+use product::Products;
 
 use crate::cache::CacheShape;
 use crate::memory::Shared;
@@ -174,7 +177,7 @@ pub(crate) struct Scratch<'a> {
     /// One row.
     pub(crate) row: &'a mut [f32],
     /// For linear kernels.
-    pub(crate) kernel: &'a mut [u8],
+    products: Products<'a>,
     /// For attention.
     pub(crate) attention: &'a mut [f32],
     /// For latent attention.
@@ -213,6 +216,8 @@ pub(crate) struct Exec<'a> {
     pub(crate) scratch: &'a [ScratchParts<'a>],
     /// `[phase]`: wall time, written by worker 0.
     pub(crate) times: Shared<'a, Duration>,
+    /// `[worker][phase]`: bytes of matrices that kernels read.
+    pub(crate) reads: Shared<'a, u64>,
 }
 
 /// The memory [`Scratch`] is cut from.
@@ -226,8 +231,13 @@ pub(crate) struct ScratchParts<'a> {
 impl<'a> Exec<'a> {
     /// Run every phase as `worker`. Every worker calls the same sections, whatever of their work is left for it.
     pub(crate) fn run(&self, worker: &Worker<'_>) {
-        let mut scratch = self.scratch(worker);
+        let read = Cell::new(0);
+        let mut scratch = self.scratch(worker, &read);
+        let n_phases = self.schedule.phases.len();
         // SAFETY: each worker takes its own, once per step.
+        let reads =
+            unsafe { self.reads.slice_mut(worker.index * n_phases..(worker.index + 1) * n_phases) };
+        // SAFETY: as above.
         let mixture = unsafe { self.mixtures.slice_mut(worker.index..worker.index + 1) };
         let mixture = &mut mixture[0];
         let mut start = Instant::now();
@@ -249,6 +259,7 @@ impl<'a> Exec<'a> {
                 }
                 LoadedPhase::SelectRows { x, out } => self.select_rows(worker, *x, *out),
             }
+            reads[index] += read.take();
             if worker.index == 0 {
                 let end = Instant::now();
                 // SAFETY: only this worker writes times, and nobody reads them before the step ends.
@@ -281,7 +292,11 @@ impl<'a> Exec<'a> {
         self.operand_rows(operand, row..row + 1)
     }
 
-    fn scratch(&self, worker: &Worker<'_>) -> Scratch<'a> {
+    /// The memory of `worker`, who counts in `read`.
+    fn scratch<'s>(&self, worker: &Worker<'_>, read: &'s Cell<u64>) -> Scratch<'s>
+    where
+        'a: 's,
+    {
         let parts = &self.scratch[worker.index];
         // SAFETY: each worker cuts its own parts, once per step.
         let tiles = unsafe { parts.tiles.all_mut() };
@@ -293,6 +308,7 @@ impl<'a> Exec<'a> {
         let attention = unsafe { parts.attention.all_mut() };
         // SAFETY: as above.
         let latent = unsafe { self.latent.scratch(worker.index) };
-        Scratch { tiles, row, kernel, attention, latent }
+        let products = Products::new(kernel, read);
+        Scratch { tiles, row, products, attention, latent }
     }
 }

@@ -129,7 +129,7 @@ impl CpuModel {
                 slot.as_ref().map_err(Error::clone).and_then(|slot| self.admit(sequence, slot));
             admitted.push(one.map(|one| running.push(one)));
         }
-        workspace.clear_times();
+        workspace.clear_counts();
         let done = self.passes(&mut running, workspace);
         // every session is settled, whatever becomes of another
         for one in &mut running {
@@ -152,7 +152,8 @@ impl CpuModel {
             counters.stats.rows +=
                 running.iter().map(|r| r.sequence.tokens.len() as u64).sum::<u64>();
             counters.stats.busy += started.elapsed();
-            counters.times.copy_from_slice(workspace.times());
+            let times = workspace.times().iter().enumerate();
+            counters.phases = times.map(|(i, time)| (*time, workspace.read(i))).collect();
         }
         let mut rows = running.into_iter().map(|one| one.rows.expect("its pass ran"));
         let out = |one: Result<()>| one.and_then(|()| rows.next().expect("it ran"));
@@ -227,6 +228,7 @@ impl CpuModel {
             latent: memory.latent,
             scratch: &memory.scratch,
             times: memory.times,
+            reads: memory.reads,
         };
         self.take_inputs(&batch, &exec);
         self.pool.run(&|worker| exec.run(&worker));

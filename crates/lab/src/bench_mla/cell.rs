@@ -116,7 +116,8 @@ impl Load {
     }
 
     /// The work behind the limit. Products with weights in blocks are of 8-bit integers, attention is in floating point.
-    fn work(&self, bytes: u64) -> Work {
+    fn work(&self) -> Work {
+        let bytes = self.bytes();
         let (dims, form) = (self.shape.dims(), self.form);
         let [context, queries] = [self.context, self.queries].map(|n| n as u64);
         let with_weights =
@@ -150,12 +151,12 @@ pub(super) struct Least {
 }
 
 impl Least {
-    /// Of a form that reads so many bytes.
-    pub(super) fn new(load: &Load, bytes: u64, ceilings: &Ceilings, threads: usize) -> Least {
-        let Some(machine) = Machine::measured(ceilings, threads, bytes) else {
+    /// Of a form that reads what it must once.
+    pub(super) fn new(load: &Load, ceilings: &Ceilings, threads: usize) -> Least {
+        let Some(machine) = Machine::measured(ceilings, threads, load.bytes()) else {
             return Least::default();
         };
-        let least = Prediction::of_work(&load.work(bytes), &machine);
+        let least = Prediction::of_work(&load.work(), &machine);
         // arithmetic of both kinds is done by the same cores
         let compute = least.int8 + least.f32;
         let by = match compute > least.memory {
@@ -238,10 +239,7 @@ pub(super) mod tests {
 
     #[test]
     fn each_form_has_its_own_limit() {
-        let least = |form| {
-            let load = load(form, 1);
-            Least::new(&load, load.bytes(), &ceilings(), 2)
-        };
+        let least = |form| Least::new(&load(form, 1), &ceilings(), 2);
         let near = |least: Least, seconds: f64| {
             assert!((least.seconds / seconds - 1.0).abs() < 0.01, "{least:?} {seconds}");
         };
@@ -254,7 +252,7 @@ pub(super) mod tests {
         near(least(MlaForm::Elided), 16.78e6 / 2e11 + 1001.0 * 139_264.0 / 5e10);
         assert_eq!(least(MlaForm::Elided).by, Some(Resource::F32));
         let unknown = load(MlaForm::Elided, 1);
-        assert_eq!(Least::new(&unknown, 1, &ceilings(), 7), Least::default());
+        assert_eq!(Least::new(&unknown, &ceilings(), 7), Least::default());
     }
 
     #[test]

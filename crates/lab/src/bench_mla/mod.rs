@@ -131,7 +131,7 @@ impl BenchMla {
         let mut cells = Vec::new();
         for load in loads {
             bar.set_message(load.to_string());
-            let least = Least::new(&load, load.bytes(), ceilings, cpu.threads());
+            let least = Least::new(&load, ceilings, cpu.threads());
             let result = match self.repetitions(&load, slower * least.seconds) {
                 Err(why) => Err(why),
                 Ok(repetitions) => {

@@ -124,7 +124,7 @@ impl Report {
                     "limit_seconds": least.seconds,
                     "bound_by": least.by.map(|by| by.name()),
                     "share": cell.attention().and_then(|s| planner::share(least.seconds, s)),
-                    "read_bytes": measure.read_bytes,
+                    "read_bytes": load.bytes(),
                     "cache_bytes": measure.cache_bytes,
                     "work_bytes": measure.work_bytes,
                 })
@@ -210,8 +210,7 @@ impl Report {
     }
 
     fn least(&self, cell: &Cell) -> Least {
-        let bytes = cell.result.as_ref().map_or(cell.load.bytes(), |measure| measure.read_bytes);
-        Least::new(&cell.load, bytes, &self.ceilings, self.threads)
+        Least::new(&cell.load, &self.ceilings, self.threads)
     }
 
     fn fields(&self, cell: &Cell) -> Option<Vec<String>> {
@@ -233,7 +232,7 @@ impl Report {
             limit.unwrap_or_default(),
             share.map(|share| format!("{:.0} %", 100.0 * share)).unwrap_or_default(),
             three_figures(cell.load.flop() as f64 / 1e9),
-            decimal_bytes(measure.read_bytes as f64),
+            decimal_bytes(cell.load.bytes() as f64),
             decimal_bytes(measure.cache_bytes as f64),
             decimal_bytes(measure.work_bytes as f64),
         ])
@@ -260,7 +259,6 @@ mod tests {
                 layer: time.clone(),
                 attention: time,
                 flops: load.flop(),
-                read_bytes: load.bytes(),
                 cache_bytes: load.cache_bytes(),
                 work_bytes: 1_000_000,
             });

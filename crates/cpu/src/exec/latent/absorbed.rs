@@ -143,7 +143,7 @@ impl Exec<'_> {
                 }
             };
             let product = HeadProduct { matrix, head, panels: panels.clone() };
-            let memory = ProductScratch { tile, kernel: &mut *scratch.kernel };
+            let memory = ProductScratch { tile, products: scratch.products.reborrow() };
             self.multiply(product, &input, memory, &mut sink);
             if panels.start > 0 {
                 continue;
@@ -370,7 +370,7 @@ impl Exec<'_> {
                 self.store_panel(phase.out, run.first_row, cols, outputs);
             };
             let product = HeadProduct { matrix, head, panels: panels.clone() };
-            let memory = ProductScratch { tile: floats, kernel: &mut *scratch.kernel };
+            let memory = ProductScratch { tile: floats, products: scratch.products.reborrow() };
             self.multiply(product, &input, memory, &mut sink);
         }
     }

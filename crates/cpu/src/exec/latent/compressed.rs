@@ -8,6 +8,7 @@ use std::ops::Range;
 use kernels::attention::{BLOCK, ElemType, HeadBlock, HeadShape, Partials, TILE};
 use kernels::linear::{F32Rows, PANEL_ROWS};
 
+use super::super::product::Products;
 use super::super::score::{HeadRow, RowScore};
 use super::super::{Exec, Scratch, SequenceRows};
 use super::heads::{HeadInput, HeadProduct, ProductScratch, tile_floats};
@@ -96,8 +97,7 @@ struct Parts<'s> {
     values: &'s mut [f32],
     /// Outputs of panels.
     tile: &'s mut [f32],
-    /// For linear kernels.
-    kernel: &'s mut [u8],
+    products: Products<'s>,
     /// `[heads][tokens][key_dim]`.
     queries: &'s mut [f32],
     /// `[heads]`: [`state_floats`].
@@ -109,7 +109,7 @@ struct Parts<'s> {
 impl<'s> Parts<'s> {
     fn new(
         floats: &'s mut [f32],
-        kernel: &'s mut [u8],
+        products: Products<'s>,
         dims: &MlaDims,
         item: &Item,
     ) -> (Latents<'s>, Parts<'s>) {
@@ -123,7 +123,7 @@ impl<'s> Parts<'s> {
         let (states, floats) = floats.split_at_mut(heads * state_floats(&head, n));
         let (partial, attention) = floats.split_at_mut(Partials::floats(TILE_ROWS, &head));
         let latents = Latents { c, k_pe };
-        (latents, Parts { keys, values, tile, kernel, queries, states, partial, attention })
+        (latents, Parts { keys, values, tile, products, queries, states, partial, attention })
     }
 }
 
@@ -163,7 +163,7 @@ impl Exec<'_> {
         let rows = self.sequences[item.sequence];
         let expand = layer.expand.as_ref().expect("`load` packed what the form needs");
         let (floats, [mut for_keys, mut for_values]) = scratch.latent.split();
-        let (mut latents, mut parts) = Parts::new(floats, &mut *scratch.kernel, dims, item);
+        let (mut latents, mut parts) = Parts::new(floats, scratch.products.reborrow(), dims, item);
         self.item_queries(phase, item, parts.queries);
         let score = self.score(&phase.score, dims.n_heads);
         let size = state_floats(&head, item.tokens.len());
@@ -226,7 +226,7 @@ impl Exec<'_> {
         let mut sink = |panel: usize, outputs: &[f32]| {
             store_keys(keys, width, panel * PANEL_ROWS..dims.nope_dim, outputs);
         };
-        let memory = ProductScratch { tile: parts.tile, kernel: parts.kernel };
+        let memory = ProductScratch { tile: parts.tile, products: parts.products.reborrow() };
         self.multiply(for_keys.product, for_keys.input, memory, &mut sink);
         let mut sink = |panel: usize, outputs: &[f32]| {
             let outputs = outputs.chunks_exact(PANEL_ROWS);
@@ -234,7 +234,7 @@ impl Exec<'_> {
                 value[panel * PANEL_ROWS..][..PANEL_ROWS].copy_from_slice(lanes);
             }
         };
-        let memory = ProductScratch { tile: parts.tile, kernel: parts.kernel };
+        let memory = ProductScratch { tile: parts.tile, products: parts.products.reborrow() };
         self.multiply(for_values.product, for_values.input, memory, &mut sink);
     }
 

@@ -46,7 +46,8 @@ impl Exec<'_> {
                     let cols = head * step + panel * PANEL_ROWS..head * step + len;
                     self.store_panel(out, first, cols, outputs);
                 };
-                let product = ProductScratch { tile: &mut *tile, kernel: &mut *scratch.kernel };
+                let products = scratch.products.reborrow();
+                let product = ProductScratch { tile: &mut *tile, products };
                 self.multiply(HeadProduct::whole(matrix, head), &input, product, &mut sink);
             }
             for row in chunk {

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use kernels::linear::{ActFormat, Activations, F32Rows, PANEL_ROWS, Q8Rows};
 
+use super::super::product::Products;
 use super::super::{Exec, Kernels, q8_stride};
 use super::memory::InputScratch;
 use crate::tune::TunedKernel;
@@ -85,7 +86,7 @@ impl HeadProduct<'_> {
 pub(super) struct ProductScratch<'a> {
     /// Outputs of some panels.
     pub(super) tile: &'a mut [f32],
-    pub(super) kernel: &'a mut [u8],
+    pub(super) products: Products<'a>,
 }
 
 impl Exec<'_> {
@@ -98,13 +99,13 @@ impl Exec<'_> {
         sink: &mut dyn FnMut(usize, &[f32]),
     ) {
         let HeadProduct { matrix, head, panels } = product;
-        let ProductScratch { tile, kernel } = scratch;
+        let ProductScratch { tile, mut products } = scratch;
         let n = input.x.n();
         for first in panels.clone().step_by(PANELS) {
             let some = first..(first + PANELS).min(panels.end);
             let bytes = &self.weights.latent.bytes()[matrix.bytes(head, some.clone())];
             let tile = &mut tile[..some.len() * n * PANEL_ROWS];
-            input.kernel.run(bytes, &input.x, input.arranged, tile, kernel);
+            products.run(input.kernel, bytes, &input.x, input.arranged, tile);
             for (panel, outputs) in some.zip(tile.chunks_exact(n * PANEL_ROWS)) {
                 sink(panel, outputs);
             }
