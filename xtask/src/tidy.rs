@@ -41,7 +41,21 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "plot",
         ],
     ),
-    ("lab", &["console", "cpu", "executors", "gguf", "planner", "plot", "program", "quant"]),
+    (
+        "lab",
+        &[
+            "console",
+            "cpu",
+            "executors",
+            "gguf",
+            "kernels",
+            "models",
+            "planner",
+            "plot",
+            "program",
+            "quant",
+        ],
+    ),
     ("xtask", &["plot", "models", "program", "gguf", "quant", "tokenizer"]),
 ];
 

@@ -4,6 +4,8 @@
 
 mod article;
 mod bench_mla;
+mod subject;
+mod traffic;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -20,7 +22,8 @@ use console::{args, exit, output, ui};
     arg_required_else_help = true,
     args_override_self = true,
     disable_help_subcommand = true,
-    after_help = "Examples:\n  rooflight-lab article --out folder\n  rooflight-lab bench-mla --shape v2-lite --json\n\n\
+    after_help = "Examples:\n  rooflight-lab article --out folder\n  rooflight-lab bench-mla --shape v2-lite --json\n  \
+                  rooflight-lab traffic model.gguf\n\n\
                   From the repository: cargo run --release -p rooflight-lab -- article"
 )]
 struct Lab {
@@ -32,6 +35,7 @@ struct Lab {
 enum Command {
     Article(article::Article),
     BenchMla(bench_mla::BenchMla),
+    Traffic(traffic::Traffic),
 }
 
 /// Longest error message, in characters.
@@ -49,17 +53,26 @@ fn run(lab: Lab, out: &mut dyn Write) -> anyhow::Result<()> {
     match lab.command {
         Command::Article(c) => c.run(out),
         Command::BenchMla(c) => c.run(out),
+        Command::Traffic(c) => c.run(out),
     }
 }
 
 /// Print one line with the chain of causes; the exit code.
 fn report(error: &anyhow::Error) -> u8 {
-    let code = error.chain().find_map(exit::of_cause).unwrap_or(exit::code::FAILURE);
+    let of_cause = |cause| exit::of_cause(cause).or_else(|| of_model(cause));
+    let code = error.chain().find_map(of_cause).unwrap_or(exit::code::FAILURE);
     if code != exit::code::OK {
         ui::error(&gguf::escape(format!("{error:#}"), MAX_MESSAGE));
         error.chain().find_map(exit::hint).iter().for_each(|hint| ui::hint(hint));
     }
     code
+}
+
+/// The exit code of what is wrong with a model.
+fn of_model(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
+    let malformed = cause.is::<gguf::Error>() || cause.is::<models::Error>();
+    let missing = cause.is::<subject::NoModel>();
+    missing.then_some(exit::code::NOT_FOUND).or(malformed.then_some(exit::code::USAGE))
 }
 
 /// The whole command line, each long flag with its environment variable.

@@ -156,9 +156,9 @@ fn weights(units: Units) -> ArticleTable {
         columns: columns([
             "total",
             "theory",
-            "theory, printed",
+            "printed theory",
             "file",
-            "file, printed",
+            "printed file",
             "measured by the article",
         ]),
         note: "Theory: the total without norms. File: with norms, in powers of ten as files are counted; that is the article's \
