@@ -33,6 +33,8 @@ pub(crate) struct Loaded {
     pub(crate) ceilings: Option<KnownCeilings>,
     /// What our kernels reach on it, as far as that is known.
     pub(crate) rates: Option<Rates>,
+    /// Tokens of a prompt per pass: as asked for, else what was measured to be best, else the usual.
+    pub(crate) chunk: usize,
 }
 
 /// What a command says about loading.
@@ -139,6 +141,8 @@ pub(crate) fn model(
     } else {
         ceilings::kept_rates(&*executor)
     };
+    let best = || best_chunk(&program, &cache, rates.as_ref());
+    let chunk = options.chunk.or_else(best).unwrap_or(DEFAULT_CHUNK);
     let start = Instant::now();
     let bar = ui::bytes_bar("loading", 0);
     let model = executor
@@ -151,7 +155,7 @@ pub(crate) fn model(
     let model: Arc<dyn Model> = Arc::from(model?);
     if options.verbose || ui::stderr_is_terminal() {
         ui::note(format_args!(
-            "{} - {} - ctx {} - KV {} {}/{} - {} - loaded in {}",
+            "{} - {} - ctx {} - chunks of {chunk} - KV {} {}/{} - {} - loaded in {}",
             describe(gguf, &config),
             units::bytes(gguf.file_bytes()),
             cache.capacity,
@@ -162,11 +166,12 @@ pub(crate) fn model(
             units::seconds(start.elapsed()),
         ));
     }
-    Ok(Loaded { config, model, executor, n_threads: chosen.n_threads(), ceilings, rates })
+    let n_threads = chosen.n_threads();
+    Ok(Loaded { config, model, executor, n_threads, ceilings, rates, chunk })
 }
 
 /// Tokens of a prompt per pass on this machine, if its rates are known: see [`Executed::chunk`]. Bits do not depend on it.
-pub(crate) fn chunk(
+pub(crate) fn best_chunk(
     program: &Program,
     cache: &CacheOptions,
     rates: Option<&Rates>,

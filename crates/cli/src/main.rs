@@ -1,80 +1,9 @@
-//! The binary `rooflight`: commands, terminals, environment variables, JSON. No other crate knows those.
-//!
-//! `commands/` has one file per command.
+//! The binary `rooflight`.
 
 #![forbid(unsafe_code)]
 
-mod args;
-mod argv;
-mod bundled;
-mod chat;
-mod commands;
-mod completion;
-mod exit;
-mod hints;
-mod input;
-mod interrupt;
-mod limits;
-mod load;
-mod memory;
-mod peers;
-mod predictions;
-mod printable;
-mod reply;
-mod sampling;
-mod session;
-mod usage;
-mod wrap;
-
-use std::io::Write;
 use std::process::ExitCode;
 
-use console::{ceilings, counts, curve, output, picture, ui, units};
-
-use crate::exit::{Failure, code};
-use crate::hints::Spot;
-
-/// Longest error message, in characters.
-const MAX_MESSAGE: usize = 400;
-
 fn main() -> ExitCode {
-    let mut out = output::Stdout::new();
-    let root = commands::command();
-    let typed = std::env::args_os().nth(1).and_then(|word| word.into_string().ok());
-    let command = typed.as_deref().and_then(|name| root.find_subcommand(name));
-    let spot = command.map_or(Spot::Nowhere, |command| Spot::Command(command.get_name().into()));
-    let result = run(&mut out, typed.as_deref(), &root).and_then(|()| Ok(out.flush()?));
-    ExitCode::from(match result {
-        Ok(()) => code::OK,
-        Err(error) => report(&error, &spot),
-    })
-}
-
-fn run(out: &mut dyn Write, typed: Option<&str>, root: &clap::Command) -> anyhow::Result<()> {
-    if let Some(name) = typed.filter(|name| ["article", "bench-mla"].contains(name)) {
-        return Err(Failure::Moved(name.to_owned()).into());
-    }
-    let words = argv::rewrite(std::env::args_os(), root)?;
-    match commands::Cli::parse_args(words.args) {
-        Ok(cli) => {
-            words.warnings.iter().for_each(|warning| ui::warn(warning));
-            cli.run(out)
-        }
-        Err(error) => match usage::of(&error, typed, root) {
-            Some(wrong) => Err(Failure::CommandLine(wrong).into()),
-            None => error.exit(),
-        },
-    }
-}
-
-/// Print one line with the chain of causes and one with what to do; the exit code.
-fn report(error: &anyhow::Error, spot: &Spot) -> u8 {
-    let code = exit::code_of(error);
-    if code != code::OK && code != code::INTERRUPTED {
-        ui::error(&gguf::escape(format!("{error:#}"), MAX_MESSAGE));
-        if let Some(hint) = hints::of(error, spot) {
-            ui::hint(&hint);
-        }
-    }
-    code
+    rooflight::main()
 }

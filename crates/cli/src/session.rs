@@ -99,9 +99,7 @@ impl SessionArgs {
         let info = load::describe(&gguf, &loaded.config);
         // From here on the weights are the executor's; the file's pages may go.
         drop(gguf);
-        let best = load::chunk(loaded.model.program(), &cache, loaded.rates.as_ref());
-        let chunk = self.cache.chunk.or(best).unwrap_or(0);
-        let session = Session::new(Arc::clone(&loaded.model), cache, chunk)?;
+        let session = Session::new(Arc::clone(&loaded.model), cache, loaded.chunk)?;
         let limits = loaded.ceilings.as_ref().and_then(|ceilings| {
             let program = session.model().program();
             Limits::new(program, &cache, session.chunk(), ceilings, loaded.n_threads)

@@ -50,7 +50,10 @@ pub static MIXTURES: &[Mixture] = &[
     mixture("Q3_K_L", GgmlType::Q3K, Level::Large),
     mixture("Q3_K_M", GgmlType::Q3K, Level::Medium),
     mixture("Q3_K_S", GgmlType::Q3K, Level::Small),
+    mixture("IQ3_S", GgmlType::Iq3S, Level::Even),
     mixture("Q2_K", GgmlType::Q2K, Level::Medium),
+    mixture("TQ2_0", GgmlType::Tq2_0, Level::Even),
+    mixture("TQ1_0", GgmlType::Tq1_0, Level::Even),
 ];
 
 impl Mixture {
@@ -101,7 +104,8 @@ impl Mixture {
     fn in_layer(&self, c: &ModelConfig, name: &str) -> GgmlType {
         let layer = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
         let Some((Ok(i), tensor)) = layer.map(|(i, tensor)| (i.parse(), tensor)) else {
-            return self.base;
+            let ternary = matches!(self.base, GgmlType::Tq1_0 | GgmlType::Tq2_0);
+            return if ternary { GgmlType::Q4K } else { self.base };
         };
         // Beside eight experts, attention is so little that more bits for it cost next to nothing.
         let experts = c.layers.iter().find_map(|layer| layer.experts.as_ref());
@@ -112,7 +116,7 @@ impl Mixture {
             match (self.base, self.level) {
                 (GgmlType::Q3K, Level::Large) => GgmlType::Q3K,
                 (GgmlType::Q2K | GgmlType::Q3K | GgmlType::Q4K, _) => GgmlType::Q5K,
-                (GgmlType::Iq4Nl | GgmlType::Iq4Xs, _) => GgmlType::Q5K,
+                (GgmlType::Iq3S | GgmlType::Iq4Nl | GgmlType::Iq4Xs, _) => GgmlType::Q5K,
                 (base, _) => base,
             }
         } else if tensor == "attn_v.weight" {
@@ -159,6 +163,7 @@ impl Mixture {
                 GgmlType::Q6K
             }
             (GgmlType::Iq4Nl | GgmlType::Iq4Xs, _) if shared => GgmlType::Q5K,
+            (GgmlType::Iq3S, _) if shared => GgmlType::Q4K,
             (base, _) => base,
         }
     }
@@ -191,8 +196,8 @@ fn whole_blocks(ty: GgmlType, cols: usize) -> GgmlType {
     let fits = |ty: GgmlType| cols.is_multiple_of(ty.block_len());
     let smaller = match ty {
         ty if fits(ty) => return ty,
-        GgmlType::Q2K | GgmlType::Q3K => GgmlType::Q4_0,
-        GgmlType::Iq4Xs => GgmlType::Iq4Nl,
+        GgmlType::Q2K | GgmlType::Q3K | GgmlType::Tq1_0 | GgmlType::Tq2_0 => GgmlType::Q4_0,
+        GgmlType::Iq3S | GgmlType::Iq4Xs => GgmlType::Iq4Nl,
         GgmlType::Q4K => GgmlType::Q5_0,
         GgmlType::Q5K => GgmlType::Q5_1,
         _ => GgmlType::Q8_0,
@@ -225,6 +230,7 @@ mod tests {
             ("Q4_K_M", GgmlType::Q5K),
             ("Q4_0", GgmlType::Q4_0),
             ("IQ4_XS", GgmlType::Q5K),
+            ("IQ3_S", GgmlType::Q5K),
             ("Q3_K_L", GgmlType::Q3K),
             ("Q3_K_M", GgmlType::Q5K),
             ("Q2_K", GgmlType::Q5K),

@@ -56,6 +56,7 @@ pub fn measure(
         progress(done / parts);
     };
     let mut weights = Weights::default();
+    can_tell(executor, &mut weights)?;
     let mut rates = Rates::default();
     for ty in &wanted.types {
         rates.linear.push(linear(executor, &mut weights, *ty)?);
@@ -79,6 +80,12 @@ pub fn measure(
     rates.overheads =
         Overheads { step: of(|o| o.step), logit: of(|o| o.logit), element: of(|o| o.element) };
     Ok(rates)
+}
+
+/// Have an executor that does not tell what its phases take say so at once, not after the largest pass.
+fn can_tell(executor: &dyn Executor, weights: &mut Weights) -> Result<()> {
+    let cache = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: 1 };
+    Run::new(executor, weights, matrices(GgmlType::F32, 0, 0)?, cache)?.warm(1, Outputs::NONE)
 }
 
 /// The middle one; 0 of none.

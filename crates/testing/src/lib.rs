@@ -9,12 +9,14 @@
 
 mod coverage;
 mod fuzzing;
+mod options;
 mod sandbox;
 
 use std::path::{Path, PathBuf};
 
 pub use coverage::{covered, golden_skipped, isas, skipped};
 pub use fuzzing::{Dice, mutations, seeds};
+pub use options::OptionTable;
 pub use sandbox::{Sandbox, text};
 
 /// The folder `shared` beside the repository or beside a folder above it, recognized by its `golden`.

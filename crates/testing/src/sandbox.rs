@@ -51,6 +51,19 @@ impl Sandbox {
         command
     }
 
+    /// The same with a terminal of 40 columns for stdout, by `script` of util-linux; stderr is dropped.
+    pub fn on_terminal(&self, args: &[&str]) -> Command {
+        let quoted = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
+        let binary = self.binary.to_string_lossy();
+        let words = std::iter::once(&*binary).chain(args.iter().copied());
+        let line = words.map(quoted).collect::<Vec<_>>().join(" ");
+        let mut command = Command::new("script");
+        clean(self.dir.path(), &mut command);
+        command.args(["-qec", &format!("stty cols 40; exec {line} 2>/dev/null"), "/dev/null"]);
+        command.env("SHELL", "/bin/sh").write_stdin("");
+        command
+    }
+
     /// What the binary does with these arguments.
     ///
     /// # Panics

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use anyhow::Context as _;
-use engine::DEFAULT_CHUNK;
 use program::{LogitRows, Model, Outputs, Prompt, Sequence, SessionId, Step};
 
 use super::tokenize::{join, parse_ids};
@@ -70,7 +69,8 @@ impl Logits {
             threads: self.threads.count(),
             verbose: self.verbose.verbose,
             ceilings: false,
-            chunk: self.cache.chunk,
+            // with -o each token has a row
+            chunk: self.cache.chunk.or(self.output.as_ref().map(|_| ROWS)),
             values: self.cache.cache_type_v.is_some(),
         };
         let loaded =
@@ -87,14 +87,8 @@ impl Logits {
         let bar = ui::count_bar("tokens", tokens.len() as u64);
         let mut last = Vec::new();
         let prompt = Some(Prompt { start: 0, len: tokens.len() });
-        let cache = self.cache.options(capacity);
-        let best = load::chunk(model.program(), &cache, loaded.rates.as_ref());
-        let best = best.unwrap_or(DEFAULT_CHUNK);
-        let (outputs, most) = match file {
-            Some(_) => (Outputs::ALL, best.min(ROWS)),
-            None => (Outputs::LAST, best),
-        };
-        for chunk in tokens.chunks(self.cache.chunk.unwrap_or(most)) {
+        let outputs = if file.is_some() { Outputs::ALL } else { Outputs::LAST };
+        for chunk in tokens.chunks(loaded.chunk) {
             let rows = step(model, session, chunk, outputs, prompt)?;
             if let Some(file) = &mut file {
                 write_f32(file, &rows.logits).context("writing logits")?;

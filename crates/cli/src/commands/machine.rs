@@ -40,6 +40,11 @@ pub(super) struct Machine {
 impl Machine {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         self.executor.peers.warnings().iter().for_each(|warning| ui::warn(warning));
+        if self.executor.mla.is_some() {
+            ui::warn(
+                "--mla has no effect: no latent attention is measured here; rooflight-lab bench-mla does that",
+            );
+        }
         let threads = self.threads.count();
         console::args::warn_about_threads(threads);
         let executor = self.executor.options(threads).start();

@@ -57,12 +57,15 @@ enum Command {
 }
 
 impl Cli {
-    /// The command in `args`, the program's name first.
+    /// The command in `args`, the program's name first; `root` is what [`command`] made.
     ///
     /// # Errors
     /// clap's, which knows how to print itself: help and version are among them.
-    pub(crate) fn parse_args(args: Vec<OsString>) -> clap::error::Result<Cli> {
-        Cli::from_arg_matches_mut(&mut command().try_get_matches_from(args)?)
+    pub(crate) fn parse_args(
+        root: &mut clap::Command,
+        args: Vec<OsString>,
+    ) -> clap::error::Result<Cli> {
+        Cli::from_arg_matches_mut(&mut root.try_get_matches_from_mut(args)?)
     }
 
     /// Run the command; its result goes to `out`.

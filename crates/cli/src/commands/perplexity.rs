@@ -62,9 +62,7 @@ impl Perplexity {
         };
         let loaded = load::model(&gguf, &self.executor, options, &|_| cache)?;
         drop(gguf);
-        let best = load::chunk(loaded.model.program(), &cache, loaded.rates.as_ref());
-        let options =
-            PerplexityOptions { cache, bos, chunk: self.cache.chunk.or(best).unwrap_or(0) };
+        let options = PerplexityOptions { cache, bos, chunk: loaded.chunk };
         let bar = ui::count_bar("windows", engine::windows(tokens.len(), self.ctx_size) as u64);
         let running = AtomicBool::new(false);
         let start = Instant::now();

@@ -139,9 +139,7 @@ impl Recall {
         let loaded = load::model(gguf, &self.executor, options, &cache)?;
         let cache = cache(&loaded.config);
         load::warn_about_context(&loaded.config, cache.capacity);
-        let best = load::chunk(loaded.model.program(), &cache, loaded.rates.as_ref());
-        let chunk = self.cache.chunk.or(best).unwrap_or(0);
-        Ok(Session::new(loaded.model, cache, chunk)?)
+        Ok(Session::new(loaded.model, cache, loaded.chunk)?)
     }
 }
 

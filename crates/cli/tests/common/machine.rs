@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
+use executors::{ExecutorKind, ExecutorOptions};
 use planner::{Executed, WantedRates};
 use program::{CacheType, MlaDims, Program};
 use serde_json::{Value, json};
@@ -16,8 +17,29 @@ pub(crate) fn measured(gguf: &[u8]) -> String {
 /// The same for a program.
 pub(crate) fn measured_for(program: &Program) -> String {
     let wanted = Executed::of(program, CacheType::F16, CacheType::F16).wanted();
-    let machines: Vec<Value> = [1, 2].map(|threads| machine(threads, &wanted)).into();
+    measured_as([1, 2].map(cpu), &wanted)
+}
+
+/// The same for the interpreter too, and for a processor without vectors, with the usual rates beside those of the model.
+pub(crate) fn measured_everywhere(gguf: &[u8]) -> String {
+    let gguf = gguf::Gguf::from_bytes(gguf.to_vec()).expect("it opens");
+    let program = models::load(&gguf).expect("it loads").program;
+    let mut wanted = WantedRates::usual();
+    let own = Executed::of(&program, CacheType::F16, CacheType::F16).wanted();
+    wanted.types.extend(own.types.iter().filter(|ty| !WantedRates::usual().types.contains(ty)));
+    wanted.attention.extend(own.attention);
+    let scalar = |threads| ExecutorOptions { isa: Some(kernels::Isa::NONE), ..cpu(threads) };
+    let interpreter = ExecutorOptions { kind: ExecutorKind::Interpreter, ..cpu(1) };
+    measured_as([cpu(1), cpu(2), scalar(1), scalar(2), interpreter], &wanted)
+}
+
+fn measured_as<const N: usize>(executors: [ExecutorOptions; N], wanted: &WantedRates) -> String {
+    let machines: Vec<Value> = executors.map(|executor| machine(&executor, wanted)).into();
     json!({ "version": 6, "machines": machines }).to_string()
+}
+
+fn cpu(threads: usize) -> ExecutorOptions {
+    ExecutorOptions { threads: Some(threads), ..ExecutorOptions::default() }
 }
 
 /// The content of `.cache/rooflight/predictions.json` after two runs of a program with so many threads: prompts were a
@@ -25,7 +47,7 @@ pub(crate) fn measured_for(program: &Program) -> String {
 pub(crate) fn predicted(program: &Program, threads: usize) -> String {
     let weights: usize = program.weights.iter().map(|w| w.rows * w.cols).sum();
     let bytes: u64 = program.weights.iter().map(|w| w.bytes()).sum();
-    let model = json!({ "machine": name(threads), "build": build(), "weights": weights, "bytes": bytes,
+    let model = json!({ "machine": name(&cpu(threads)), "build": build(), "weights": weights, "bytes": bytes,
                         "prompts": [1.0, 1.25], "steps": [1.0] });
     json!({ "version": 1, "models": [model] }).to_string()
 }
@@ -35,16 +57,15 @@ fn build() -> String {
     format!("{}{debug}", env!("CARGO_PKG_VERSION"))
 }
 
-fn name(threads: usize) -> String {
+fn name(executor: &ExecutorOptions) -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let cpu = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let cpu = cpu.map_or(std::env::consts::ARCH, |(_, name)| name.trim());
-    let executor =
-        executors::ExecutorOptions { threads: Some(threads), ..Default::default() }.start();
-    format!("{cpu}, {}", executor.describe())
+    format!("{cpu}, {}", executor.start().describe())
 }
 
-fn machine(threads: usize, wanted: &WantedRates) -> Value {
+fn machine(executor: &ExecutorOptions, wanted: &WantedRates) -> Value {
+    let threads = executor.n_threads();
     let linear = wanted.types.iter().map(|ty| {
         json!({ "type": ty.name(), "rows": [1, 64, 512], "seconds_per_weight": [1e-10, 1e-9, 8e-9],
                 "phase_seconds": 0.0 })
@@ -61,7 +82,7 @@ fn machine(threads: usize, wanted: &WantedRates) -> Value {
                 "position_seconds": 1e-8, "elided_seconds": 1e-11, "compressed_seconds": 1e-11 })
     });
     json!({
-        "machine": name(threads),
+        "machine": name(executor),
         "build": build(),
         "read": [{ "threads": threads, "working_set_bytes": 1 << 28, "bytes_per_second": 1e9 }],
         "compute": [{ "threads": threads, "f32_macs_per_second": 1e9, "int8_macs_per_second": 1e9 }],

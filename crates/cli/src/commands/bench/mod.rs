@@ -204,7 +204,7 @@ impl Bench {
             let program = loaded.model.program();
             let wanted = Executed::of(program, cache.k, cache.v).wanted();
             let rates = ceilings::rates(&*loaded.executor, &wanted);
-            let best = load::chunk(program, &cache, rates.as_ref()).unwrap_or(DEFAULT_CHUNK);
+            let best = load::best_chunk(program, &cache, rates.as_ref()).unwrap_or(DEFAULT_CHUNK);
             let mut roof = Roof::new(&*loaded.executor);
             if self.explain && roof.ceilings.is_none() {
                 ui::warn("--explain has no effect: this executor has no limits to compare with");

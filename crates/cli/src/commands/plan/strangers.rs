@@ -39,7 +39,8 @@ fn plan_config(folder: &Path, data: &[u8]) -> Result<(), String> {
     let mut line: Vec<std::ffi::OsString> = vec!["rooflight".into(), "plan".into(), path.into()];
     line.extend(MACHINE.iter().map(Into::into));
     line.extend(arguments.iter().map(Into::into));
-    let cli = Cli::parse_args(line).map_err(|error| error.kind().to_string())?;
+    let cli = Cli::parse_args(&mut crate::commands::command(), line)
+        .map_err(|error| error.kind().to_string())?;
     let mut out = Vec::new();
     let result = cli.run(&mut out);
     let text = String::from_utf8(out).expect("a plan is text");

@@ -1,0 +1,93 @@
+//! All of the binary `rooflight`: commands, terminals, environment variables, JSON. No other crate knows those.
+//!
+//! `commands/` has one file per command. It is a library so that tests can ask for its [`options`].
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod argv;
+mod bundled;
+mod chat;
+mod commands;
+mod completion;
+mod exit;
+mod hints;
+mod input;
+mod interrupt;
+mod limits;
+mod load;
+mod memory;
+mod peers;
+mod predictions;
+mod printable;
+mod reply;
+mod sampling;
+mod session;
+mod usage;
+mod wrap;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use console::{ceilings, counts, curve, output, picture, ui, units};
+
+use crate::exit::{Failure, code};
+use crate::hints::Spot;
+
+/// Longest error message, in characters.
+const MAX_MESSAGE: usize = 400;
+
+/// Do what the command line of this process says; its exit code.
+pub fn main() -> ExitCode {
+    let mut out = output::Stdout::new();
+    let mut root = commands::command();
+    let typed = std::env::args_os().nth(1).and_then(|word| word.into_string().ok());
+    let command = typed.as_deref().and_then(|name| root.find_subcommand(name));
+    let spot = command.map_or(Spot::Nowhere, |command| Spot::Command(command.get_name().into()));
+    let result = run(&mut out, typed.as_deref(), &mut root).and_then(|()| Ok(out.flush()?));
+    ExitCode::from(match result {
+        Ok(()) => code::OK,
+        Err(error) => report(&error, &spot),
+    })
+}
+
+/// Every command with the options it takes, `--ctx-size`, and its arguments, `<MODEL>`; hidden ones too.
+pub fn options() -> Vec<(String, Vec<String>)> {
+    let options = |command: &clap::Command| {
+        let named = command.get_arguments().map(|arg| match arg.get_long() {
+            Some(long) => format!("--{long}"),
+            None => format!("<{}>", arg.get_value_names().map_or("", |names| &names[0])),
+        });
+        (command.get_name().to_owned(), named.collect())
+    };
+    commands::command().get_subcommands().map(options).collect()
+}
+
+fn run(out: &mut dyn Write, typed: Option<&str>, root: &mut clap::Command) -> anyhow::Result<()> {
+    if let Some(name) = typed.filter(|name| ["article", "bench-mla"].contains(name)) {
+        return Err(Failure::Moved(name.to_owned()).into());
+    }
+    let words = argv::rewrite(std::env::args_os(), root)?;
+    match commands::Cli::parse_args(root, words.args) {
+        Ok(cli) => {
+            words.warnings.iter().for_each(|warning| ui::warn(warning));
+            cli.run(out)
+        }
+        Err(error) => match usage::of(&error, typed, root) {
+            Some(wrong) => Err(Failure::CommandLine(wrong).into()),
+            None => error.exit(),
+        },
+    }
+}
+
+/// Print one line with the chain of causes and one with what to do; the exit code.
+fn report(error: &anyhow::Error, spot: &Spot) -> u8 {
+    let code = exit::code_of(error);
+    if code != code::OK && code != code::INTERRUPTED {
+        ui::error(&gguf::escape(format!("{error:#}"), MAX_MESSAGE));
+        if let Some(hint) = hints::of(error, spot) {
+            ui::hint(&hint);
+        }
+    }
+    code
+}
