@@ -9,9 +9,9 @@ mod exec;
 mod geometry;
 mod load;
 mod lower;
+mod measured;
 mod memory;
 mod mla;
-mod mla_bench;
 mod model;
 mod needs;
 mod plan;
@@ -32,8 +32,8 @@ use program::{
 };
 use quant::GgmlType;
 
+pub use measured::MeasuredModel;
 pub use mla::{MlaChoice, MlaDims, MlaForm};
-pub use mla_bench::{MlaBench, MlaLayer, MlaMeasure};
 pub use threads::default_threads;
 
 use crate::load::Workshop;

@@ -26,8 +26,6 @@ use crate::schedule::{LoadedPhase, Schedule};
 use crate::weights::WeightMemory;
 use crate::workspace::Workspace;
 
-pub(crate) use made_up::Noise;
-
 /// The CPU's [`Model`]. Steps run one at a time; nothing but another step waits for one, and who changes a session in it.
 pub(crate) struct CpuModel {
     program: Arc<Program>,

@@ -24,6 +24,10 @@ fn bench_mla_measures_each_form() {
         assert!(cell["layer_seconds"].as_f64() > cell["attention_seconds"].as_f64(), "{cell}");
         assert!(cell["cache_bytes"].as_u64().unwrap() >= 42 * 1152, "{cell}");
     }
+    let longest = report["longest"].as_array().expect("longest contexts");
+    let context = |i: usize| longest[i]["context"].as_u64().unwrap();
+    assert_eq!(longest.len(), 4);
+    assert!(context(3) > context(2) && context(2) > context(0), "{longest:?}");
     let svg = text(&place.read("mla.svg"));
     assert!(svg.starts_with("<svg") && svg.contains("DeepSeek-V2-Lite: 2 new tokens"));
     let budget = ["--contexts", "1000000", "--queries", "512", "--budget", "0.01s"];

@@ -61,11 +61,11 @@ fn block(shape: &CacheShape) -> Vec<u8> {
 }
 
 /// A small generator: xorshift.
-pub(crate) struct Noise(pub(crate) u64);
+struct Noise(u64);
 
 impl Noise {
     /// From -1 to 1.
-    pub(crate) fn next(&mut self) -> f32 {
+    fn next(&mut self) -> f32 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

@@ -3,10 +3,12 @@
 use std::fmt::{Display, Formatter};
 use std::time::Duration;
 
-use cpu::{MlaDims, MlaForm, MlaLayer, MlaMeasure};
+use cpu::{MlaDims, MlaForm};
 use planner::{Machine, Prediction, Resource, Work};
 use program::{CacheType, Ceilings};
 use quant::GgmlType;
+
+use super::layer::{MlaLayer, MlaMeasure};
 
 /// Published layers.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]

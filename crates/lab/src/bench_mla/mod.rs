@@ -2,13 +2,15 @@
 //! (`report.rs`).
 
 mod cell;
+mod layer;
+mod peak;
 mod report;
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cpu::{Cpu, MlaBench, MlaForm};
+use cpu::MlaForm;
 use program::{CacheType, Ceilings};
 use quant::GgmlType;
 
@@ -18,12 +20,15 @@ use console::counts;
 use console::output::OutputArgs;
 use console::{args, ceilings, memory, picture, ui};
 use executors::ExecutorOptions;
+use layer::LayerBench;
+use peak::Peak;
 use report::Report;
 
 /// Measure each form of latent attention, beside what the machine allows it
 ///
 /// One layer of DeepSeek-V2 or V2-Lite with made-up weights attends to a made-up context: time, FLOP, bytes and memory of
-/// the forms expanded, compressed, absorbed and elided, which yield the same. The limit is the form's own: its FLOP at the
+/// the forms expanded, compressed, absorbed and elided, which yield the same, and the longest context of each in so much
+/// memory. The limit is the form's own: its FLOP at the
 /// machine's peak, or its bytes at the machine's bandwidth, whichever takes longer.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  rooflight-lab bench-mla\n  \
@@ -55,6 +60,9 @@ pub(super) struct BenchMla {
     /// Longest time for one cell, filling the cache aside
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "20s")]
     budget: Duration,
+    /// Memory for cache and work in which the longest context of each form is looked for: 256MB, 1GiB
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1GB")]
+    memory: u64,
     /// Print JSON instead of tables
     #[arg(long)]
     json: bool,
@@ -74,15 +82,19 @@ impl BenchMla {
         self.plot.iter().try_for_each(|path| self.output.check(path))?;
         let (threads, isa) = (self.threads.count(), self.isa.isa);
         args::warn_about_threads(threads);
-        let cpu = ExecutorOptions { threads, isa, ..Default::default() }.cpu();
+        let options = ExecutorOptions { threads, isa, ..Default::default() };
+        let cpu = options.cpu();
         let before = ceilings::measure_again(&cpu)?.ceilings;
         let bar = ui::count_bar("bench-mla", self.loads().count() as u64);
-        let mut cells = Vec::new();
+        let (mut cells, mut peaks) = (Vec::new(), Vec::new());
         for &shape in &self.shape {
             for &queries in &self.queries {
                 for &form in &self.forms {
                     let row = Row { shape, form, queries };
-                    cells.extend(self.row(&cpu, row, &before, &bar)?);
+                    cells.extend(self.row(options, row, &before, &bar)?);
+                    let load = self.loads().find(|load| load.row() == row);
+                    let peak = load.map(|load| Peak::find(options, &load, self.memory));
+                    peaks.extend(peak.transpose()?);
                 }
             }
         }
@@ -96,6 +108,8 @@ impl BenchMla {
             cache: self.cache_type_k,
             ceilings: after,
             cells,
+            room: self.memory,
+            peaks,
         };
         if let Some(path) = &self.plot {
             picture::write(path, &report.picture(), self.output)?;
@@ -119,7 +133,7 @@ impl BenchMla {
     /// One form over all contexts, in a layer of its own, so that the memory of one form is not told of another.
     fn row(
         &self,
-        cpu: &Cpu,
+        options: ExecutorOptions,
         row: Row,
         ceilings: &Ceilings,
         bar: &indicatif::ProgressBar,
@@ -131,13 +145,13 @@ impl BenchMla {
         let mut cells = Vec::new();
         for load in loads {
             bar.set_message(load.to_string());
-            let least = Least::new(&load, ceilings, cpu.threads());
+            let least = Least::new(&load, ceilings, options.n_threads());
             let result = match self.repetitions(&load, slower * least.seconds) {
                 Err(why) => Err(why),
                 Ok(repetitions) => {
                     let bench = match &mut bench {
                         Some(bench) => bench,
-                        none => none.insert(MlaBench::new(cpu, load.layer(), load.form)?),
+                        none => none.insert(LayerBench::new(options, &load.layer(), load.form)?),
                     };
                     Ok(bench.measure(load.context, load.queries, repetitions)?)
                 }
@@ -196,6 +210,19 @@ fn weight_type(name: &str) -> Result<GgmlType, String> {
     ty.ok_or_else(|| "expected a type of weights, such as Q8_0 or F16".into())
 }
 
+/// Bytes: `256MB`, `1GiB`.
+fn size(text: &str) -> Result<u64, String> {
+    let lower = text.to_ascii_lowercase();
+    let units =
+        [("kib", 10), ("mib", 20), ("gib", 30)].map(|(unit, power)| (unit, 2f64.powi(power)));
+    let units = units.into_iter().chain([("kb", 1e3), ("mb", 1e6), ("gb", 1e9)]);
+    let found =
+        units.into_iter().find_map(|(unit, bytes)| Some((lower.strip_suffix(unit)?, bytes)));
+    let bytes = found.and_then(|(number, unit)| Some(number.trim().parse::<f64>().ok()? * unit));
+    let bytes = bytes.filter(|bytes| (1.0..1e18).contains(bytes));
+    bytes.map(|bytes| bytes as u64).ok_or_else(|| "expected a size such as 256MB or 1GiB".into())
+}
+
 fn seconds(text: &str) -> Result<Duration, String> {
     let number = text.strip_suffix('s').unwrap_or(text).parse().ok();
     let time = number.and_then(|seconds: f64| Duration::try_from_secs_f64(seconds).ok());
@@ -213,6 +240,11 @@ mod tests {
         for wrong in ["", "0", "-1", "nan", "1m", "1e300"] {
             assert!(seconds(wrong).is_err(), "{wrong}");
         }
+        assert_eq!(
+            [size("1GB"), size("1.5mb"), size("2 KiB")],
+            [Ok(1_000_000_000), Ok(1_500_000), Ok(2048)]
+        );
+        assert!(["", "GB", "0GB", "-1GB", "7", "1TB"].iter().all(|wrong| size(wrong).is_err()));
         assert_eq!(form("elided"), Ok(MlaForm::Elided));
         assert_eq!(
             form("auto").unwrap_err(),

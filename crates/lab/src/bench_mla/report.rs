@@ -11,6 +11,7 @@ use quant::GgmlType;
 use serde_json::{Value, json};
 
 use super::cell::{Cell, Least, Shape};
+use super::peak::Peak;
 use console::units::{decimal_bytes, short_seconds, thousands, three_figures};
 
 /// All that was measured.
@@ -22,6 +23,9 @@ pub(super) struct Report {
     pub(super) cache: CacheType,
     pub(super) ceilings: Ceilings,
     pub(super) cells: Vec<Cell>,
+    /// Bytes in which `peaks` are found.
+    pub(super) room: u64,
+    pub(super) peaks: Vec<Peak>,
 }
 
 const COLUMNS: [&str; 10] = [
@@ -73,8 +77,27 @@ impl Report {
             for line in left_out {
                 writeln!(out, "{line}")?;
             }
+            self.peak_table(shape, queries, out)?;
         }
         Ok(())
+    }
+
+    /// How far each form gets in so much memory.
+    fn peak_table(&self, shape: Shape, queries: usize, out: &mut dyn Write) -> anyhow::Result<()> {
+        let of = |peak: &&Peak| (peak.row.shape, peak.row.queries) == (shape, queries);
+        let peaks = self.peaks.iter().filter(of);
+        let most = decimal_bytes(self.room as f64);
+        writeln!(out, "\nLongest context in {most} of cache and work memory, one layer:\n")?;
+        let mut table = Table::new();
+        table.load_style(presets::ASCII_MARKDOWN);
+        table.set_header(["form", "longest context", "cache", "work memory"]);
+        let right = |text: String| Field::new(text).set_alignment(CellAlignment::Right);
+        for Peak { row, longest, needs } in peaks {
+            let [cache, work] = [needs.cache, needs.work].map(|n| right(decimal_bytes(n as f64)));
+            let longest = right(thousands(*longest as u64));
+            table.add_row([Field::new(row.form.name()), longest, cache, work]);
+        }
+        Ok(writeln!(out, "{table}")?)
     }
 
     /// Machine, settings and every cell: seconds, bytes, FLOP.
@@ -93,6 +116,8 @@ impl Report {
             },
             "type": self.ty.name(),
             "cache_type": self.cache.name(),
+            "memory_bytes": self.room,
+            "longest": self.peaks.iter().map(json_peak).collect::<Vec<_>>(),
             "cells": self.cells.iter().map(|cell| self.json_cell(cell)).collect::<Vec<_>>(),
         });
         serde_json::to_writer_pretty(&mut *out, &report)?;
@@ -140,7 +165,7 @@ impl Report {
     pub(super) fn picture(&self) -> Picture {
         let mut figure = Figure::new("Forms of latent attention: time of one layer's attention")
             .subtitle(self.subtitle())
-            .note("Dots are measured. Dashed: the form's own limit, by its FLOP and bytes.");
+            .note("Dots are measured. Dashed, \"limit\": the form's own, by its FLOP and bytes and the machine's ceilings.");
         for (shape, queries) in self.groups() {
             let mut chart = Lines::new(title(shape, queries))
                 .size(760.0, 260.0)
@@ -160,8 +185,16 @@ impl Report {
                     Some(self.least(cell).seconds)
                 });
                 chart = chart
-                    .series(Series::new(form.name(), measured).dots().colour(colour))
-                    .series(Series::new("", limit).dashed().colour(colour));
+                    .series(
+                        Series::new(format!("{}, measured", form.name()), measured)
+                            .dots()
+                            .colour(colour),
+                    )
+                    .series(
+                        Series::new(format!("{}, limit", form.name()), limit)
+                            .dashed()
+                            .colour(colour),
+                    );
             }
             figure = figure.panel(chart);
         }
@@ -239,6 +272,17 @@ impl Report {
     }
 }
 
+fn json_peak(peak: &Peak) -> Value {
+    json!({
+        "shape": peak.row.shape.key(),
+        "form": peak.row.form.name(),
+        "queries": peak.row.queries,
+        "context": peak.longest,
+        "cache_bytes": peak.needs.cache,
+        "work_bytes": peak.needs.work,
+    })
+}
+
 fn title(shape: Shape, queries: usize) -> String {
     let plural = if queries == 1 { "" } else { "s" };
     format!("{}: {} new token{plural}", shape.name(), grouped(queries as f64, 0))
@@ -246,9 +290,10 @@ fn title(shape: Shape, queries: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use cpu::MlaMeasure;
+    use program::MemoryNeeds;
 
     use super::super::cell::tests::{ceilings, load};
+    use super::super::layer::MlaMeasure;
     use super::*;
 
     fn report() -> Report {
@@ -258,7 +303,6 @@ mod tests {
             let result = Ok(MlaMeasure {
                 layer: time.clone(),
                 attention: time,
-                flops: load.flop(),
                 cache_bytes: load.cache_bytes(),
                 work_bytes: 1_000_000,
             });
@@ -273,6 +317,12 @@ mod tests {
             cache: CacheType::F16,
             ceilings: ceilings(),
             cells: vec![measured(MlaForm::Compressed, 340), measured(MlaForm::Elided, 5), left_out],
+            room: 1_000_000_000,
+            peaks: vec![Peak {
+                row: load(MlaForm::Elided, 1).row(),
+                longest: 800_000,
+                needs: MemoryNeeds { weights: 0, cache: 900_000_000, work: 2_000_000 },
+            }],
         }
     }
 
@@ -287,6 +337,8 @@ mod tests {
             "|   5.00 ms |         68.0 |  2.87 ms (f32) |  57 % |",
             "DeepSeek-V2: 16 new tokens\n",
             "- left out: expanded at 1,000: needs 9 GiB",
+            "Longest context in 1.00 GB of cache and work memory, one layer:",
+            "|         800,000 | 900 MB |     2.00 MB |",
         ] {
             assert!(text.contains(want), "{want}\n{text}");
         }
@@ -309,9 +361,9 @@ mod tests {
     #[test]
     fn the_picture_names_the_forms() {
         let svg = report().picture().svg();
-        for want in [">compressed<", ">elided<", ">DeepSeek-V2: 1 new token<"] {
+        for want in [">compressed, measured<", ">elided, limit<", ">DeepSeek-V2: 1 new token<"] {
             assert!(svg.contains(want), "{want}");
         }
-        assert!(!svg.contains(">expanded<"));
+        assert!(!svg.contains(">expanded"));
     }
 }

@@ -4,88 +4,131 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cpu::{Cpu, MeasuredModel, MlaChoice, MlaDims, MlaForm};
+use executors::ExecutorOptions;
 use program::{
-    CacheKind, CacheOptions, CacheSpec, CacheType, Error, LatentAttention, LatentUp, Model,
-    OutputKind, Outputs, Program, Recorder, Result, Rope, RopePairs, RopeScaling, Sequence, Step,
-    WeightBytes, WeightSource, WeightSpec,
+    CacheKind, CacheOptions, CacheSpec, CacheType, Error, Executor, LatentAttention, LatentUp,
+    MemoryNeeds, MemoryOptions, OutputKind, Outputs, Program, Recorder, Result, Rope, RopePairs,
+    RopeScaling, Sequence, Step, WeightBytes, WeightSource, WeightSpec,
 };
 use quant::GgmlType;
 
-use crate::load::Workshop;
-use crate::model::{CpuModel, Noise};
-use crate::{Cpu, MlaChoice, MlaDims, MlaForm};
-
 /// A layer to measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct MlaLayer {
+pub(super) struct MlaLayer {
     /// Widths of its heads.
-    pub dims: MlaDims,
+    pub(super) dims: MlaDims,
     /// Width of what goes in and comes out.
-    pub hidden_size: usize,
+    pub(super) hidden_size: usize,
     /// Rank of the queries, if they go through a narrow layer.
-    pub q_rank: Option<usize>,
+    pub(super) q_rank: Option<usize>,
     /// Type of its matrices.
-    pub ty: GgmlType,
+    pub(super) ty: GgmlType,
     /// Type of what it caches.
-    pub cache: CacheType,
+    pub(super) cache: CacheType,
 }
 
 /// What one step took.
 #[derive(Clone, Debug, PartialEq)]
-pub struct MlaMeasure {
+pub(super) struct MlaMeasure {
     /// Of each repetition: the whole layer, from its norm to its output.
-    pub layer: Vec<Duration>,
+    pub(super) layer: Vec<Duration>,
     /// Of each repetition: rotation, cache, products with the heads' small matrices, attention.
-    pub attention: Vec<Duration>,
-    /// Operations of the attention; 2 per multiply-add of [`MlaDims::macs`].
-    pub flops: u64,
+    pub(super) attention: Vec<Duration>,
     /// Memory of the cache.
-    pub cache_bytes: u64,
+    pub(super) cache_bytes: u64,
     /// Memory of all threads besides.
-    pub work_bytes: u64,
+    pub(super) work_bytes: u64,
+}
+
+/// A layer in one form, without weights.
+pub(super) struct LayerPlan {
+    cpu: Cpu,
+    program: Arc<Program>,
+    layer: MlaLayer,
 }
 
 /// A layer ready to be measured in one form.
-pub struct MlaBench {
-    model: CpuModel,
-    layer: MlaLayer,
-    form: MlaForm,
+pub(super) struct LayerBench {
+    model: MeasuredModel,
+    plan: LayerPlan,
 }
 
 /// Rows of the embedding table that stands for the layers before.
 const VOCAB: usize = 64;
 
-impl MlaBench {
+impl LayerPlan {
+    /// Record the layer.
+    ///
+    /// # Errors
+    /// Widths that are not whole blocks of the type.
+    pub(super) fn new(
+        options: ExecutorOptions,
+        layer: &MlaLayer,
+        form: MlaForm,
+    ) -> Result<LayerPlan> {
+        let cpu = ExecutorOptions { mla: MlaChoice::Always(form), ..options }.cpu();
+        Ok(LayerPlan { cpu, program: Arc::new(record(layer)?), layer: *layer })
+    }
+
+    /// The memory that filling a cache of so many positions takes, `n` at a time.
+    ///
+    /// # Errors
+    /// Those of [`Executor::memory`].
+    pub(super) fn needs(&self, positions: usize, n: usize) -> Result<MemoryNeeds> {
+        let cache = self.cache(positions);
+        self.cpu.memory(&self.program, &MemoryOptions { cache, sessions: 1, chunk: n })
+    }
+
+    fn cache(&self, capacity: usize) -> CacheOptions {
+        CacheOptions { k: self.layer.cache, v: self.layer.cache, capacity }
+    }
+}
+
+impl LayerBench {
     /// Make the layer's weights.
     ///
     /// # Errors
     /// Widths that are not whole blocks of the type; memory.
-    pub fn new(cpu: &Cpu, layer: MlaLayer, form: MlaForm) -> Result<MlaBench> {
-        let program = Arc::new(record(&layer)?);
-        let weights = MadeUp::new(&program)?;
-        let workshop = Workshop { mla: MlaChoice::Always(form), ..cpu.workshop() };
-        let model = CpuModel::load(program, &weights, workshop, &mut |_| {})?;
-        Ok(MlaBench { model, layer, form })
+    pub(super) fn new(
+        options: ExecutorOptions,
+        layer: &MlaLayer,
+        form: MlaForm,
+    ) -> Result<LayerBench> {
+        let plan = LayerPlan::new(options, layer, form)?;
+        let weights = MadeUp::new(&plan.program)?;
+        let model = plan.cpu.load_measured(Arc::clone(&plan.program), &weights)?;
+        Ok(LayerBench { model, plan })
+    }
+
+    /// See [`LayerPlan::needs`].
+    #[cfg(test)]
+    pub(super) fn needs(&self, positions: usize, n: usize) -> Result<MemoryNeeds> {
+        self.plan.needs(positions, n)
     }
 
     /// A step of `n` tokens after `context` positions, `repetitions` times after one that does not count.
     ///
     /// # Errors
     /// Memory.
-    pub fn measure(&self, context: usize, n: usize, repetitions: usize) -> Result<MlaMeasure> {
-        let MlaLayer { dims, cache, .. } = self.layer;
-        let options = CacheOptions { k: cache, v: cache, capacity: context + n };
-        let session = self.model.open(&options)?;
+    pub(super) fn measure(
+        &self,
+        context: usize,
+        n: usize,
+        repetitions: usize,
+    ) -> Result<MlaMeasure> {
+        let model = self.model.model();
+        let session = model.open(&self.plan.cache(context + n))?;
         let measured = self.model.fill(session, context).and_then(|()| {
             let tokens: Vec<u32> = (0..n).map(|i| (i % VOCAB) as u32).collect();
             let (mut layer, mut attention) = (Vec::new(), Vec::new());
             for repetition in 0..=repetitions {
-                self.model.truncate(session, context)?;
+                model.truncate(session, context)?;
                 let outputs = Outputs::LAST;
                 let sequence =
                     Sequence { session, tokens: &tokens, outputs, prompt: None, rows: &[] };
-                self.model.step(&Step { sequences: &[sequence] })?.single()?;
-                let phases = self.model.phases();
+                model.step(&Step { sequences: &[sequence] })?.single()?;
+                let phases = model.phases();
                 if repetition > 0 {
                     let all = |kind: Option<&str>| {
                         let wanted = phases.iter().filter(|p| kind.is_none_or(|k| p.kind == k));
@@ -98,12 +141,11 @@ impl MlaBench {
             Ok(MlaMeasure {
                 layer,
                 attention,
-                flops: 2 * dims.macs(self.form, context as u64, n as u64),
-                cache_bytes: self.model.cache_bytes(session)?,
+                cache_bytes: model.cache_bytes(session)?,
                 work_bytes: self.model.work_bytes(),
             })
         });
-        self.model.close(session);
+        model.close(session);
         measured
     }
 }
@@ -194,13 +236,24 @@ impl WeightSource for MadeUp {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Options;
+/// A small generator: xorshift.
+struct Noise(u64);
 
-    #[test]
-    fn every_form_is_measured() {
+impl Noise {
+    /// From -1 to 1.
+    fn next(&mut self) -> f32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in super::super) fn small(form: MlaForm) -> LayerBench {
         let dims = MlaDims { n_heads: 4, rank: 64, nope_dim: 32, rope_dim: 16, value_dim: 32 };
         let layer = MlaLayer {
             dims,
@@ -209,16 +262,27 @@ mod tests {
             ty: GgmlType::Q8_0,
             cache: CacheType::F16,
         };
-        let cpu = Cpu::new(&Options { threads: Some(2), ..Options::default() });
+        let options = ExecutorOptions { threads: Some(2), ..ExecutorOptions::default() };
+        LayerBench::new(options, &layer, form).expect("it loads")
+    }
+
+    #[test]
+    fn every_form_is_measured() {
         for form in MlaForm::ALL {
             let name = form.name();
-            let bench = MlaBench::new(&cpu, layer, form).expect("it loads");
             for (context, n) in [(0, 3), (300, 1), (700, 5)] {
+                // of one form and context only, as work memory is what steps took so far
+                let bench = small(form);
                 let measure = bench.measure(context, n, 2).expect("it steps");
                 assert_eq!((measure.layer.len(), measure.attention.len()), (2, 2));
                 assert!(measure.layer.iter().zip(&measure.attention).all(|(l, a)| l > a), "{name}");
-                let least = (context + n) as u64 * dims.cache_elements(form) * 2;
+                let positions = context + n;
+                let least = positions as u64 * bench.plan.layer.dims.cache_elements(form) * 2;
                 assert!(measure.cache_bytes >= least && measure.work_bytes > 0, "{name}");
+                // what is declared is enough, and not much more
+                let needs = bench.needs(positions, n).expect("it is told");
+                assert!(needs.cache >= measure.cache_bytes, "{name}: {needs:?} {measure:?}");
+                assert!(needs.work >= measure.work_bytes, "{name}: {needs:?} {measure:?}");
             }
         }
     }
