@@ -4,6 +4,7 @@
 
 mod article;
 mod bench_mla;
+mod memory;
 mod subject;
 mod traffic;
 
@@ -23,7 +24,7 @@ use console::{args, exit, output, ui};
     args_override_self = true,
     disable_help_subcommand = true,
     after_help = "Examples:\n  rooflight-lab article --out folder\n  rooflight-lab bench-mla --shape v2-lite --json\n  \
-                  rooflight-lab traffic model.gguf\n\n\
+                  rooflight-lab traffic model.gguf\n  rooflight-lab memory model.gguf\n\n\
                   From the repository: cargo run --release -p rooflight-lab -- article"
 )]
 struct Lab {
@@ -36,6 +37,7 @@ enum Command {
     Article(article::Article),
     BenchMla(bench_mla::BenchMla),
     Traffic(traffic::Traffic),
+    Memory(memory::Memory),
 }
 
 /// Longest error message, in characters.
@@ -54,6 +56,7 @@ fn run(lab: Lab, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::Article(c) => c.run(out),
         Command::BenchMla(c) => c.run(out),
         Command::Traffic(c) => c.run(out),
+        Command::Memory(c) => c.run(out),
     }
 }
 

@@ -163,7 +163,7 @@ fn weights(units: Units) -> ArticleTable {
         ]),
         note: "Theory: the total without norms. File: with norms, in powers of ten as files are counted; that is the article's \
                own difference between the two. Measured with Transformers on an RTX 4090, in powers of two; there 0.5B, whose \
-               head is its embedding, has one table.",
+               head is its embedding, has one table. `rooflight-lab memory` measures models here.",
         rows: MEMORY.into_iter().filter_map(row).collect(),
     }
 }
