@@ -20,7 +20,7 @@ use gguf::Gguf;
 use program::{Executor, Model, Outputs, Prompt, Sequence, SessionId};
 use serde_json::Value;
 
-pub use archs::{archs, every_recipe, shared_archs};
+pub use archs::{archs, every_recipe, shared_archs, shared_named};
 
 use crate::made::{EXACT, feed, step};
 use crate::{Family, nmse};
@@ -253,7 +253,7 @@ impl Script {
     /// Names of the models of a family's architectures, where a line has a Python dictionary with `'arch': 'qwen2'`.
     fn models(&self, family: Family) -> Vec<String> {
         let ours = |line: &&str| {
-            family.architectures().any(|name| line.contains(&format!("'arch': '{name}'")))
+            family.architectures().iter().any(|name| line.contains(&format!("'arch': '{name}'")))
         };
         let lines = self.list.lines().filter(ours);
         lines.filter_map(|line| line.split_whitespace().next()).map(Into::into).collect()

@@ -9,7 +9,8 @@ use crate::Random;
 /// Weights in memory, in the types the program names.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryWeights {
-    tensors: HashMap<String, Vec<u8>>,
+    /// By name and start.
+    tensors: HashMap<(String, usize), Vec<u8>>,
 }
 
 impl MemoryWeights {
@@ -31,7 +32,7 @@ impl MemoryWeights {
                 .map(|x| x as f32)
                 .collect();
             let bytes = encode(spec, &values).unwrap_or_else(|| invent(spec, deviation, random));
-            weights.tensors.insert(spec.name.clone(), bytes);
+            weights.tensors.insert((spec.name.clone(), spec.start), bytes);
         }
         weights
     }
@@ -42,12 +43,12 @@ impl MemoryWeights {
     /// If the lengths differ or the type has no quantizer.
     pub fn set(&mut self, spec: &WeightSpec, values: &[f32]) {
         let bytes = encode(spec, values).expect("the type has a quantizer");
-        self.tensors.insert(spec.name.clone(), bytes);
+        self.tensors.insert((spec.name.clone(), spec.start), bytes);
     }
 
     /// Take a tensor out.
     pub fn remove(&mut self, name: &str) {
-        self.tensors.remove(name);
+        self.tensors.retain(|(its, _), _| its != name);
     }
 }
 
@@ -55,7 +56,8 @@ impl WeightSource for MemoryWeights {
     fn bytes(&self, spec: &WeightSpec) -> Result<WeightBytes<'_>> {
         let problem =
             |problem: &str| Error::Weight { name: spec.name.clone(), problem: problem.into() };
-        let bytes = self.tensors.get(&spec.name).ok_or_else(|| problem("missing"))?;
+        let bytes =
+            self.tensors.get(&(spec.name.clone(), spec.start)).ok_or_else(|| problem("missing"))?;
         if bytes.len() as u64 == spec.bytes() {
             Ok(bytes)
         } else {

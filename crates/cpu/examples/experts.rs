@@ -87,8 +87,9 @@ fn random_bytes(spec: &WeightSpec, hot: Option<f32>) -> Vec<u8> {
 
 fn program([hidden, width, n_experts, n_used]: [usize; 4]) -> Program {
     let r = Recorder::new();
-    let weight =
-        |name: &str, ty, rows, cols| r.weight(WeightSpec { name: name.into(), ty, rows, cols });
+    let weight = |name: &str, ty, rows, cols| {
+        r.weight(WeightSpec { name: name.into(), ty, rows, cols, start: 0 })
+    };
     let x = r.embed(weight("x", GgmlType::F32, ROWS, hidden)).expect("a table");
     let scores = r.embed(weight("scores", GgmlType::F32, ROWS, n_experts)).expect("a table");
     let (gating, normalize, scale) = (Gating::Softmax, true, 1.0);

@@ -176,7 +176,8 @@ impl<'a> Lowering<'a> {
                     )));
                 }
                 let (cache, score) = (at.cache, at.score.clone());
-                let phase = AttentionPhase { cache, rope, score, group, q, new, out };
+                let norm = at.norm;
+                let phase = AttentionPhase { cache, rope, norm, score, group, q, new, out };
                 let mut tile_rows = phase.tile_rows();
                 let cached = &mut self.caches[at.cache.0 as usize];
                 if let Some(Cached::Heads { tile_rows: known, .. }) = cached {

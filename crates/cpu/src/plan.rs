@@ -5,7 +5,7 @@ mod latent;
 mod uses;
 
 use kernels::rows::{Gated, Unary};
-use program::{CacheId, Rope, Router, Rows, Score, ValueId, WeightId};
+use program::{CacheId, Rope, RotatedNorm, Router, Rows, Score, ValueId, WeightId};
 
 use crate::geometry::TILE_ROWS;
 
@@ -149,6 +149,7 @@ pub(crate) struct AttentionPhase {
     pub(crate) cache: CacheId,
     /// Index in [`Plan::ropes`].
     pub(crate) rope: Option<usize>,
+    pub(crate) norm: Option<RotatedNorm>,
     pub(crate) score: Score,
     /// Query heads per key-value head.
     pub(crate) group: usize,

@@ -18,8 +18,9 @@ const VOCAB: usize = 101;
 fn decoder(ty: GgmlType, n_heads: usize, n_kv_heads: usize, tied: bool) -> Program {
     let r = Recorder::new();
     let head_dim = 16;
-    let weight =
-        |name: &str, ty, rows, cols| r.weight(WeightSpec { name: name.into(), ty, rows, cols });
+    let weight = |name: &str, ty, rows, cols| {
+        r.weight(WeightSpec { name: name.into(), ty, rows, cols, start: 0 })
+    };
     let vector = |name: &str, cols| weight(name, GgmlType::F32, 1, cols);
     let table = weight("token_embd", ty, VOCAB, HIDDEN);
     let rope = Rope {

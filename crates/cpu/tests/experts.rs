@@ -51,13 +51,18 @@ fn layer(ty: GgmlType, [hidden, width, n_experts, n_used]: [usize; 4]) -> Layer 
 fn record(r: &Recorder, layer: &Layer) -> Result<ValueId> {
     let Layer { ty, down_ty, hidden, width, n_experts, .. } = *layer;
     let weight = |name: &str, ty, rows, cols| {
-        r.weight(WeightSpec { name: format!("{name}.weight"), ty, rows, cols })
+        r.weight(WeightSpec { name: format!("{name}.weight"), ty, rows, cols, start: 0 })
     };
     let x = r.embed(weight("token_embd", GgmlType::F32, VOCAB, hidden))?;
     let h = r.rms_norm("norm", x, weight("norm", GgmlType::F32, 1, hidden), 1e-6)?;
     let scores = r.linear("scores", h, weight("scores", GgmlType::F32, n_experts, hidden))?;
-    let spec =
-        || WeightSpec { name: "probs.bias".into(), ty: GgmlType::F32, rows: 1, cols: n_experts };
+    let spec = || WeightSpec {
+        name: "probs.bias".into(),
+        ty: GgmlType::F32,
+        rows: 1,
+        cols: n_experts,
+        start: 0,
+    };
     let bias = layer.biased.then(|| r.weight(spec()));
     let routes = r.route("routes", scores, Router { bias, ..layer.router.clone() })?;
     let weights = ExpertWeights {
@@ -268,7 +273,7 @@ fn a_layer_is_few_phases() {
 fn routes_may_be_read_beside_the_experts() {
     let recorder = Recorder::new();
     let weight = |name: &str, rows, cols| {
-        recorder.weight(WeightSpec { name: name.into(), ty: GgmlType::F32, rows, cols })
+        recorder.weight(WeightSpec { name: name.into(), ty: GgmlType::F32, rows, cols, start: 0 })
     };
     let record = || -> Result<ValueId> {
         let r = &recorder;

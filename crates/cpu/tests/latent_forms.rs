@@ -22,8 +22,9 @@ type Widths = [usize; 5];
 /// One latent attention between an embedding and its outputs.
 fn layer([heads, dn, dr, dv, rank]: Widths, joint: bool, ty: GgmlType) -> Program {
     let r = Recorder::new();
-    let weight =
-        |name: &str, ty, rows, cols| r.weight(WeightSpec { name: name.into(), ty, rows, cols });
+    let weight = |name: &str, ty, rows, cols| {
+        r.weight(WeightSpec { name: name.into(), ty, rows, cols, start: 0 })
+    };
     let record = || -> Result<_> {
         let x = r.embed(weight("table", GgmlType::F32, VOCAB, HIDDEN))?;
         let q = r.linear("q", x, weight("q", GgmlType::F32, heads * (dn + dr), HIDDEN))?;

@@ -18,7 +18,7 @@ const HIDDEN: usize = 64;
 fn program(scaled: bool) -> Program {
     let r = Recorder::new();
     let weight = |name: &str, rows| {
-        r.weight(WeightSpec { name: name.into(), ty: GgmlType::Q8_0, rows, cols: HIDDEN })
+        r.weight(WeightSpec { name: name.into(), ty: GgmlType::Q8_0, rows, cols: HIDDEN, start: 0 })
     };
     let x = r.embed(weight("embed", VOCAB)).expect("a table");
     let rows = r.select_rows("rows", x).expect("rows");

@@ -30,7 +30,7 @@ impl WeightSource for Zeros {
 type Record = Box<dyn Fn(&Recorder, GgmlType, ValueId) -> Result<ValueId>>;
 
 fn weight(r: &Recorder, name: &str, ty: GgmlType, rows: usize, cols: usize) -> WeightId {
-    r.weight(WeightSpec { name: name.into(), ty, rows, cols })
+    r.weight(WeightSpec { name: name.into(), ty, rows, cols, start: 0 })
 }
 
 fn matrix(r: &Recorder, name: &str, x: ValueId, rows: usize) -> Result<ValueId> {
@@ -62,7 +62,8 @@ fn attention(
     let q = r.view("q", matrix(r, "wq", x, n_heads * key_dim)?, n_heads)?;
     let k = r.view("k", matrix(r, "wk", x, n_heads * key_dim)?, n_heads)?;
     let v = r.view("v", matrix(r, "wv", x, n_heads * 32)?, n_heads)?;
-    let at = Attention { cache, appends: true, rope: Some(rope(r, ty, key_dim)), score };
+    let at =
+        Attention { cache, appends: true, rope: Some(rope(r, ty, key_dim)), norm: None, score };
     let a = r.attention("attn", at, &[q, k, v])?;
     r.linear("out", a, weight(r, "wo", GgmlType::F32, COLS, n_heads * 32))
 }

@@ -27,7 +27,7 @@ static GO: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 fn record() -> program::Result<Program> {
     let r = Recorder::new();
     let weight = |name: &str, rows, cols| {
-        r.weight(WeightSpec { name: name.into(), ty: GgmlType::F32, rows, cols })
+        r.weight(WeightSpec { name: name.into(), ty: GgmlType::F32, rows, cols, start: 0 })
     };
     let embed = weight("token_embd", VOCAB, HIDDEN);
     let norm = weight("attn_norm", 1, HIDDEN);

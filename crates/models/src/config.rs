@@ -37,6 +37,12 @@ pub struct ModelConfig {
     pub tied_embeddings: bool,
     /// Factor on the embedding.
     pub embedding_scale: Option<f32>,
+    /// Factor on what each half of a block adds to the residual stream.
+    pub residual_scale: Option<f32>,
+    /// Factor on what heads attended to.
+    pub attention_scale: Option<f32>,
+    /// Factor on logits.
+    pub logit_scale: Option<f32>,
     /// Bound on logits: `c * tanh(logit / c)`.
     pub logit_softcap: Option<f32>,
     /// The decoder blocks, in order; at least one.

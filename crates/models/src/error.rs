@@ -11,12 +11,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// No file in `arch/` has this name.
-    #[error("unsupported architecture \"{name}\" (supported: {supported})")]
+    #[error("unsupported architecture \"{name}\" (the README lists those that run)")]
     Architecture {
         /// The name in the file, escaped and cut.
         name: String,
-        /// Names of [`crate::ARCHITECTURES`].
-        supported: String,
     },
     /// A key the model needs is absent.
     #[error("key `{key}` is missing")]

@@ -156,6 +156,24 @@ impl<'a> Keys<'a> {
         }
     }
 
+    /// Such a number for each layer, 0 for none: an array, or one for all; none where the key is missing.
+    ///
+    /// # Errors
+    /// [`Error::Key`] for an array of another length, or of other numbers.
+    pub fn positive_per_layer(&self, key: &str) -> Result<Vec<Option<f32>>> {
+        let n_layers = self.n_layers()?;
+        let Some(Value::Array(array)) = self.get(key) else {
+            return Ok(vec![self.positive_or_zero(key)?; n_layers]);
+        };
+        let sound = |x: &f32| x.is_finite() && *x >= 0.0;
+        let numbers: Vec<f32> = array.iter().filter_map(|v| v.as_f32()).filter(sound).collect();
+        if numbers.len() == n_layers && array.len() == n_layers {
+            return Ok(numbers.into_iter().map(|x| Some(x).filter(|x| *x > 0.0)).collect());
+        }
+        let expected = format!("a number or one per layer ({n_layers}), none below 0");
+        Err(Error::key(&self.name(key), expected, format_args!("{} entries", array.len())))
+    }
+
     /// A finite number above 0, where writers say 0 for none.
     ///
     /// # Errors

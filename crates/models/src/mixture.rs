@@ -73,9 +73,13 @@ impl Mixture {
         let cols = usize::try_from(*dims.first()?).ok()?;
         if dims.len() == 1 {
             let there = if name.ends_with("exp_probs_b.bias") {
-                c.layers.iter().flat_map(|layer| &layer.experts).any(|experts| experts.bias)
+                c.layers
+                    .iter()
+                    .flat_map(|layer| &layer.experts)
+                    .any(|experts| experts.bias.is_some())
             } else if name.ends_with(".bias") {
-                c.architecture.starts_with("qwen2")
+                let biased = ["attn_q.bias", "attn_k.bias", "attn_v.bias"];
+                c.architecture.starts_with("qwen2") && biased.iter().any(|b| name.ends_with(b))
             } else {
                 !name.starts_with("rope_freqs")
             };

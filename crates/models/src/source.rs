@@ -13,12 +13,15 @@ impl GgufWeights<'_> {
     fn tensor(&self, spec: &WeightSpec) -> Result<&TensorInfo> {
         let problem = |problem: String| Error::Weight { name: spec.name.clone(), problem };
         let tensor = self.0.tensor(&spec.name).ok_or_else(|| problem("missing".into()))?;
-        let elements = spec.rows as u64 * spec.cols as u64;
-        if tensor.type_number() != spec.ty.number()
-            || tensor.elements() != elements
-            || tensor.dims.first() != Some(&(spec.cols as u64))
+        let end = spec.start as u64 + spec.rows as u64 * spec.cols as u64;
+        // a part of a vector is shorter than the file's one row
+        let vector = spec.rows == 1 && tensor.dims.iter().skip(1).all(|&dim| dim == 1);
+        let rows = tensor.dims.first() == Some(&(spec.cols as u64));
+        if tensor.type_number() != spec.ty.number() || end > tensor.elements() || !(rows || vector)
         {
-            let expected = format!("{} of {} x {}", spec.ty, spec.rows, spec.cols);
+            let WeightSpec { ty, rows, cols, start, .. } = spec;
+            let from = if *start > 0 { format!(" from {start}") } else { String::new() };
+            let expected = format!("{ty} of {rows} x {cols}{from}");
             return Err(problem(format!(
                 "expected {expected}, file has {} of {:?}",
                 tensor.type_name(),
@@ -31,12 +34,14 @@ impl GgufWeights<'_> {
 
 impl WeightSource for GgufWeights<'_> {
     fn bytes(&self, spec: &WeightSpec) -> Result<WeightBytes<'_>> {
-        Ok(self.0.bytes(self.tensor(spec)?))
+        let (start, len) = (spec.first_byte() as usize, spec.bytes() as usize);
+        Ok(&self.0.bytes(self.tensor(spec)?)[start..start + len])
     }
 
     fn release(&self, spec: &WeightSpec, rows: Range<usize>) {
         let Ok(tensor) = self.tensor(spec) else { return };
         let Some(row_bytes) = spec.ty.row_bytes(spec.cols) else { return };
-        self.0.release(tensor, rows.start * row_bytes..rows.end.min(spec.rows) * row_bytes);
+        let byte = |row: usize| spec.first_byte() as usize + row.min(spec.rows) * row_bytes;
+        self.0.release(tensor, byte(rows.start)..byte(rows.end));
     }
 }

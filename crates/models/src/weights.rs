@@ -54,12 +54,16 @@ impl<'a> Weights<'a> {
         self.require(&format!("{}{name}.weight", self.prefix), &[cols, rows])
     }
 
-    /// `NAME.weight`, a vector.
+    /// `NAME.weight`, a vector; some writers leave `.weight` out.
     ///
     /// # Errors
     /// As [`matrix`](Self::matrix).
     pub fn vector(&self, name: &str, len: usize) -> Result<WeightId> {
-        self.require(&format!("{}{name}.weight", self.prefix), &[len])
+        let bare = format!("{}{name}", self.prefix);
+        let name = format!("{bare}.weight");
+        let found =
+            self.bind(&name, &[len])?.map_or_else(|| self.bind(&bare, &[len]), |id| Ok(Some(id)));
+        found?.ok_or(Error::MissingTensor { name })
     }
 
     /// `NAME.weight` if the file has it, a vector.
@@ -84,6 +88,51 @@ impl<'a> Weights<'a> {
     /// As [`matrix`](Self::matrix).
     pub fn bias(&self, name: &str, len: usize) -> Result<WeightId> {
         self.require(&format!("{}{name}.bias", self.prefix), &[len])
+    }
+
+    /// A vector by its whole name, such as those whose names end in neither `.weight` nor `.bias`.
+    ///
+    /// # Errors
+    /// As [`matrix`](Self::matrix).
+    pub fn tensor(&self, name: &str, len: usize) -> Result<WeightId> {
+        self.require(&format!("{}{name}", self.prefix), &[len])
+    }
+
+    /// Matrices that stand one after another in `NAME.weight`, each of as many rows as `rows` says, and the parts of
+    /// `NAME.bias` where there is to be one.
+    ///
+    /// # Errors
+    /// As [`matrix`](Self::matrix), for both tensors.
+    pub fn joint<const N: usize>(
+        &self,
+        name: &str,
+        rows: [usize; N],
+        cols: usize,
+        bias: Bias,
+    ) -> Result<[LinearWeight; N]> {
+        let all = rows.iter().sum();
+        let (name, its_bias) =
+            (format!("{}{name}.weight", self.prefix), format!("{}{name}.bias", self.prefix));
+        let missing = |name: &String| Error::MissingTensor { name: name.clone() };
+        let ty = self.found(&name, &[cols, all])?.ok_or_else(|| missing(&name))?;
+        let bias_ty = match bias {
+            Bias::Never => None,
+            Bias::IfPresent => self.found(&its_bias, &[all])?,
+            Bias::Always => Some(self.found(&its_bias, &[all])?.ok_or_else(|| missing(&its_bias))?),
+        };
+        if let Some(ty) = bias_ty.filter(|ty| ty.block_len() != 1) {
+            return Err(Error::Type { name: its_bias, ty, role: "vector" });
+        }
+        let mut first = 0;
+        Ok(rows.map(|rows| {
+            let part = |name: &String, ty, rows, cols, start| {
+                self.recorder.weight(WeightSpec { name: name.clone(), ty, rows, cols, start })
+            };
+            let weight = part(&name, ty, rows, cols, first * cols);
+            let bias = bias_ty.map(|ty| part(&its_bias, ty, 1, rows, first));
+            first += rows;
+            LinearWeight { weight, bias }
+        }))
     }
 
     /// A matrix, and its `NAME.bias` where there is to be one.
@@ -124,6 +173,14 @@ impl<'a> Weights<'a> {
     }
 
     fn bind(&self, name: &str, dims: &[usize]) -> Result<Option<WeightId>> {
+        let Some(ty) = self.found(name, dims)? else { return Ok(None) };
+        let (cols, rows) = (dims[0], dims[1..].iter().product());
+        let spec = WeightSpec { name: name.to_owned(), ty, rows, cols, start: 0 };
+        Ok(Some(self.recorder.weight(spec)))
+    }
+
+    /// The type of a tensor, if the file has it, its shape and type checked.
+    fn found(&self, name: &str, dims: &[usize]) -> Result<Option<GgmlType>> {
         let expected: Vec<u64> = dims.iter().map(|&dim| dim as u64).collect();
         let Some(Found { ty, dims: found }) = (self.find)(name, &expected)? else {
             return Ok(None);
@@ -139,11 +196,11 @@ impl<'a> Weights<'a> {
                 role: if dims.len() == 1 { "vector" } else { "matrix" },
             });
         }
-        let (cols, rows) = (dims[0], dims[1..].iter().product());
+        let cols = dims[0];
         if ty.row_bytes(cols).is_none() {
             return Err(Error::Blocks { name, cols: cols as u64, ty });
         }
-        Ok(Some(self.recorder.weight(WeightSpec { name, ty, rows, cols })))
+        Ok(Some(ty))
     }
 }
 

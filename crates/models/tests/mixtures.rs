@@ -193,10 +193,12 @@ fn experts_of_each_architecture() {
         intermediate_size: 24,
         shared_intermediate_size: 48,
         gating: Gating::Softmax,
-        bias: false,
+        bias: None,
         groups: None,
         normalize: false,
         scale: 1.0,
+        act: Gate::Act(Act::Silu),
+        shared_act: Gate::Act(Act::Silu),
     };
     let v2 = deepseek(|_| ());
     assert_eq!((experts(&v2), &v2.config.layers[0].experts), (&plain, &None));

@@ -22,7 +22,7 @@ const MACHINE: Machine = Machine {
 fn program() -> program::Result<Program> {
     let r = Recorder::new();
     let weight = |name: &str, rows, cols| {
-        r.weight(WeightSpec { name: name.into(), ty: GgmlType::Q8_0, rows, cols })
+        r.weight(WeightSpec { name: name.into(), ty: GgmlType::Q8_0, rows, cols, start: 0 })
     };
     let x = r.embed(weight("token_embd.weight", 5000, 64))?;
     r.layer(Some(0));

@@ -12,14 +12,27 @@ pub struct Attention {
     pub appends: bool,
     /// Rotation of q, and of k if it appends; `None` for none.
     pub rope: Option<Rope>,
+    /// RMS norms on heads that have rotated; `None` for none.
+    pub norm: Option<RotatedNorm>,
     /// From q and k to weights.
     pub score: Score,
+}
+
+/// RMS norms on each head of q and k behind the rotation, which is part of attention: norms before it are ops.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RotatedNorm {
+    /// Of queries, `[key_dim]`.
+    pub q: WeightId,
+    /// Of keys, `[key_dim]`; the cache holds what is normed.
+    pub k: WeightId,
+    /// Added under the root.
+    pub eps: f32,
 }
 
 impl Attention {
     /// A layer with a cache of its own whose queries see all positions up to theirs.
     pub fn causal(cache: CacheId, rope: Option<Rope>, scale: f32) -> Attention {
-        Attention { cache, appends: true, rope, score: Score::causal(scale) }
+        Attention { cache, appends: true, rope, norm: None, score: Score::causal(scale) }
     }
 }
 

@@ -14,7 +14,7 @@ pub type WeightBytes<'a> = &'a [u8];
 
 /// Where an executor gets weights from: a mapped file, or memory in tests.
 pub trait WeightSource: Sync {
-    /// The tensor's bytes, rows in order, `spec.bytes()` of them.
+    /// The weight's bytes, rows in order, `spec.bytes()` of them.
     ///
     /// # Errors
     /// [`crate::Error::Weight`] if the tensor is missing or differs from `spec`.

@@ -127,7 +127,12 @@ impl Op {
                 same_row(weights.chain(optional(*bias, Vector)).collect(), Counted::Matrices)
             }
             Op::Attention(at) => Facts {
-                weights: factors(&at.rope).into_iter().chain(sinks(&at.score)).collect(),
+                weights: (factors(&at.rope).into_iter())
+                    .chain(
+                        at.norm.iter().flat_map(|norm| [norm.q, norm.k]).map(|id| used(id, Vector)),
+                    )
+                    .chain(sinks(&at.score))
+                    .collect(),
                 rows: RowRule::Sequence { whole: at.score.mask == Mask::Full },
                 state: Some(StateUse { cache: at.cache, first_appended: 1 }),
                 counted: Counted::Attention { mask: at.score.mask },
@@ -188,6 +193,7 @@ impl Op {
             Op::Attention(at) => {
                 at.cache = cache(at.cache);
                 at.rope.iter_mut().flat_map(|rope| &mut rope.factors).for_each(&mut set);
+                at.norm.iter_mut().flat_map(|norm| [&mut norm.q, &mut norm.k]).for_each(&mut set);
                 at.score.sinks.iter_mut().for_each(set);
             }
             Op::LatentAttention(at) => {
@@ -282,7 +288,7 @@ mod tests {
         let weight = |rows, cols| {
             n.set(n.get() + 1);
             let name = format!("w{}", n.get());
-            r.weight(WeightSpec { name, ty: quant::GgmlType::F32, rows, cols })
+            r.weight(WeightSpec { name, ty: quant::GgmlType::F32, rows, cols, start: 0 })
         };
         let vector = |cols| weight(1, cols);
         let rope = |dims| {
@@ -295,6 +301,7 @@ mod tests {
         let biased = crate::LinearWeight { weight: weight(4, 4), bias: Some(vector(4)) };
         let q = r.linear("q", x, biased).unwrap();
         let mut at = Attention::causal(r.cache(CacheSpec { layer: 0, kind }), rope(4), 1.0);
+        at.norm = Some(crate::RotatedNorm { q: vector(4), k: vector(4), eps: 1e-6 });
         at.score.sinks = Some(vector(1));
         r.attention("attn", at, &[q, x, x]).unwrap();
         let [nope, pe] = [(0, 2), (2, 2)].map(|(start, len)| r.slice("s", x, start, len).unwrap());
@@ -355,8 +362,8 @@ mod tests {
     #[test]
     fn a_token_reads_rows_matrices_and_some_copies() {
         let program = program();
-        // a row, a norm, a matrix and its bias, three lots of sinks, k_b, v_b, kv_b, the router's bias, two experts
-        let elements = 4 + 4 + 16 + 4 + 3 + 4 + 6 + 10 + 4 + 2 * (12 + 12 + 12);
+        // a row, a norm, a matrix and its bias, two norms, three lots of sinks, k_b, v_b, kv_b, the router's bias, two experts
+        let elements = 4 + 4 + 16 + 4 + 8 + 3 + 4 + 6 + 10 + 4 + 2 * (12 + 12 + 12);
         assert_eq!(program.weight_bytes_per_token(), 4 * elements);
         assert_eq!(program.n_tokens(), Some(8));
     }

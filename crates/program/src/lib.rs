@@ -30,7 +30,9 @@ mod split;
 mod uses;
 
 pub use act::{Act, Gate};
-pub use attention::{Attention, LatentAttention, Mask, Score, Temperature, alibi_slope};
+pub use attention::{
+    Attention, LatentAttention, Mask, RotatedNorm, Score, Temperature, alibi_slope,
+};
 pub use cache::{CacheKind, CacheOptions, CacheSpec, CacheType};
 pub use candidates::{Candidate, k_likeliest, likeliest};
 pub use ceilings::{Ceilings, ComputeCeiling, ReadCeiling};

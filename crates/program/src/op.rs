@@ -27,13 +27,24 @@ pub struct WeightSpec {
     pub rows: usize,
     /// Length of a row in weights: inputs of a matrix; the length of a vector.
     pub cols: usize,
+    /// Elements of the tensor before its first: a tensor may hold several weights, as q, k and v in one.
+    pub start: usize,
 }
 
 impl WeightSpec {
-    /// Bytes of the whole tensor.
+    /// Its bytes.
     pub fn bytes(&self) -> u64 {
         let row = self.ty.row_bytes(self.cols).expect("the recorder accepted whole blocks only");
         row as u64 * self.rows as u64
+    }
+
+    /// Bytes of the tensor before it. A matrix starts with a row of the tensor.
+    pub fn first_byte(&self) -> u64 {
+        let rows = self.start / self.cols.max(1);
+        let rest = self.start - rows * self.cols;
+        let bytes =
+            |cols| self.ty.row_bytes(cols).expect("the recorder accepted whole blocks only");
+        bytes(self.cols) as u64 * rows as u64 + bytes(rest) as u64
     }
 }
 
@@ -91,6 +102,11 @@ pub enum RopeScaling {
     Linear {
         /// How much longer the context is than the trained one.
         factor: f32,
+    },
+    /// LongRoPE (arXiv:2402.13753): frequencies divided by factors of their own, which [`Rope::factors`] holds.
+    Long {
+        /// Factor on cos and sin.
+        attention_factor: f32,
     },
     /// YaRN (arXiv:2309.00071): low frequencies interpolated, high ones kept, a ramp between.
     Yarn {
@@ -166,7 +182,7 @@ pub enum Op {
         bias: Option<WeightId>,
     },
     /// q `[Tokens, n_heads, key_dim]`, k `[Tokens, n_kv_heads, key_dim]`, v `[Tokens, n_kv_heads, value_dim]`, all
-    /// un-rotated -> `[Tokens, n_heads * value_dim]`. Rotates q and k, appends k and v to the cache, then each query
+    /// un-rotated -> `[Tokens, n_heads * value_dim]`. Rotates q and k, norms them where it is to, appends k and v to the cache, then each query
     /// attends to the cached positions that its mask lets it see: the sum of their values times the weights of
     /// [`Score`](crate::Score). Query head `h` reads key-value head `h / (n_heads / n_kv_heads)`. A layer that appends
     /// nothing takes q alone.
@@ -180,7 +196,7 @@ pub enum Op {
     LatentAttention(LatentAttention),
     /// x -> same shape: `act(x)`.
     Act(Act),
-    /// gate, up -> up's shape, element by element. A gate of one column goes with all of up's row.
+    /// gate, up -> up's shape, element by element. A gate of one column for each group of up goes with all of its group.
     GatedAct(Gate),
     /// scores `[rows, n_experts]` -> `[rows, 2 * n_used]`: the ids of the chosen experts (as f32, exact), the best first,
     /// then the weight of each.

@@ -24,7 +24,7 @@ pub struct Recorder {
 struct State {
     program: Program,
     names: HashMap<String, usize>,
-    weights: HashMap<String, WeightId>,
+    weights: HashMap<(String, usize), WeightId>,
     layer: Option<usize>,
 }
 
@@ -49,14 +49,15 @@ impl Recorder {
         Self::default()
     }
 
-    /// Name a tensor of the file. The same name gives the same id.
+    /// Name a tensor of the file, or a part of one. The same name and start give the same id.
     pub fn weight(&self, spec: WeightSpec) -> WeightId {
         let state = &mut *self.state.borrow_mut();
-        if let Some(&id) = state.weights.get(&spec.name) {
+        let key = (spec.name.clone(), spec.start);
+        if let Some(&id) = state.weights.get(&key) {
             return id;
         }
         let id = WeightId(state.program.weights.len() as u32);
-        state.weights.insert(spec.name.clone(), id);
+        state.weights.insert(key, id);
         state.program.weights.push(spec);
         id
     }
@@ -153,11 +154,12 @@ impl Recorder {
         self.push(name, Op::Act(act), &[x], self.shape(x))
     }
 
-    /// An activation of `gate` and `up`; a gate of one column is, activated, the factor of all of up's row.
+    /// An activation of `gate` and `up`; a gate of one column for each group of `up` is, activated, the factor of all of
+    /// that group.
     ///
     /// # Errors
-    /// [`Error::Operand`] if the shapes differ and the gate is not one column of as many rows whose activation is a
-    /// factor, or the activation's parameters are no sound numbers.
+    /// [`Error::Operand`] if the shapes differ and the gate is not a column for each group, of as many rows, whose
+    /// activation is a factor, or the activation's parameters are no sound numbers.
     pub fn gated_act(
         &self,
         name: &str,
@@ -169,9 +171,10 @@ impl Recorder {
         if !act.is_sound() {
             return Err(self.operand(name, "sound parameters".into(), format!("{act:?}")));
         }
-        let factor_of_all =
-            factor.cols() == 1 && factor.rows == shape.rows && matches!(act, Gate::Act(_));
-        if !factor_of_all {
+        let factors = factor.cols() == shape.groups
+            && factor.rows == shape.rows
+            && matches!(act, Gate::Act(_));
+        if !factors {
             self.same_shape(name, gate, up)?;
         }
         self.push(name, Op::GatedAct(act), &[gate, up], shape)

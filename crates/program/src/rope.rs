@@ -15,7 +15,7 @@ impl Rope {
             let divisor = factors.and_then(|f| f.get(i)).map_or(1.0, |&f| f64::from(f));
             let trained = f64::from(self.theta).powf(-2.0 * i as f64 / dims) / divisor;
             match self.scaling {
-                RopeScaling::None => trained,
+                RopeScaling::None | RopeScaling::Long { .. } => trained,
                 RopeScaling::Linear { factor } => trained / f64::from(factor),
                 RopeScaling::Yarn { factor, original_context, beta_fast, beta_slow, .. } => {
                     // The pair index whose wave turns `rotations` times within the trained context.
@@ -34,11 +34,13 @@ impl Rope {
         (0..self.dims / 2).map(frequency).collect()
     }
 
-    /// Factor on cos and sin: 1 but for YaRN.
+    /// Factor on cos and sin: 1 but for LongRoPE and YaRN.
     pub fn magnitude(&self) -> f32 {
         match self.scaling {
             RopeScaling::None | RopeScaling::Linear { .. } => 1.0,
-            RopeScaling::Yarn { attention_factor, .. } => attention_factor,
+            RopeScaling::Long { attention_factor } | RopeScaling::Yarn { attention_factor, .. } => {
+                attention_factor
+            }
         }
     }
 }

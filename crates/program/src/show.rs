@@ -137,6 +137,7 @@ impl Listing<'_> {
         let scaling = match rope.scaling {
             RopeScaling::None => String::new(),
             RopeScaling::Linear { factor } => format!(", linear x{factor}"),
+            RopeScaling::Long { attention_factor } => format!(", times {attention_factor}"),
             RopeScaling::Yarn { factor, original_context, .. } => {
                 format!(", yarn x{factor} of {original_context}")
             }
@@ -240,8 +241,9 @@ mod tests {
     /// Four layers `x + w . x`; the last has a weight of another type.
     fn program() -> Result<Program> {
         let r = Recorder::new();
-        let weight =
-            |name: &str, ty, rows| r.weight(WeightSpec { name: name.into(), ty, rows, cols: 32 });
+        let weight = |name: &str, ty, rows| {
+            r.weight(WeightSpec { name: name.into(), ty, rows, cols: 32, start: 0 })
+        };
         let mut x = r.embed(weight("token_embd.weight", GgmlType::F16, 8))?;
         for i in 0..4 {
             r.layer(Some(i));
@@ -275,7 +277,7 @@ rows = select_rows(blk.3.out) -> [selected, 32]
     fn latent_attention_and_experts_tell_what_they_are() {
         let r = Recorder::new();
         let weight = |name: &str, rows, cols| {
-            r.weight(WeightSpec { name: name.into(), ty: GgmlType::F32, rows, cols })
+            r.weight(WeightSpec { name: name.into(), ty: GgmlType::F32, rows, cols, start: 0 })
         };
         let x = r.embed(weight("table", 8, 12)).unwrap();
         let cache =

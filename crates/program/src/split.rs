@@ -190,7 +190,13 @@ mod tests {
     fn program() -> Program {
         let r = Recorder::new();
         let weight = |name: &str| {
-            r.weight(WeightSpec { name: name.into(), ty: GgmlType::F32, rows: 4, cols: 4 })
+            r.weight(WeightSpec {
+                name: name.into(),
+                ty: GgmlType::F32,
+                rows: 4,
+                cols: 4,
+                start: 0,
+            })
         };
         let kind = CacheKind::Heads { n_kv_heads: 1, key_dim: 4, value_dim: 4, window: None };
         let cache = r.cache(CacheSpec { layer: 0, kind });

@@ -111,7 +111,8 @@ mod tests {
     #[test]
     fn views_are_looked_through() {
         let r = Recorder::new();
-        let spec = WeightSpec { name: "table".into(), ty: GgmlType::F32, rows: 3, cols: 8 };
+        let spec =
+            WeightSpec { name: "table".into(), ty: GgmlType::F32, rows: 3, cols: 8, start: 0 };
         let x = r.embed(r.weight(spec)).unwrap();
         let heads = r.view("heads", x, 4).unwrap();
         let pairs = r.view("pairs", heads, 2).unwrap();
@@ -138,7 +139,8 @@ mod tests {
     fn what_is_asked_for_has_readers_of_its_own() {
         let of = |kinds: &[OutputKind]| {
             let r = Recorder::new();
-            let spec = WeightSpec { name: "table".into(), ty: GgmlType::F32, rows: 3, cols: 8 };
+            let spec =
+                WeightSpec { name: "table".into(), ty: GgmlType::F32, rows: 3, cols: 8, start: 0 };
             let x = r.embed(r.weight(spec)).unwrap();
             r.scale("a", x, 2.0).unwrap();
             let outputs: Vec<_> = kinds.iter().map(|kind| (*kind, x)).collect();

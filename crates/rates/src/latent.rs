@@ -77,7 +77,7 @@ fn one_layer(dims: &MlaDims) -> Result<Program> {
         factors: None,
     };
     let rows = n_heads * (nope_dim + value_dim);
-    let kv_b = WeightSpec { name: "kv_b".into(), ty: GgmlType::F16, rows, cols: rank };
+    let kv_b = WeightSpec { name: "kv_b".into(), ty: GgmlType::F16, rows, cols: rank, start: 0 };
     let kv_b = r.weight(kv_b);
     let scale = 1.0 / (dims.key_dim() as f32).sqrt();
     let at = LatentAttention::causal(cache, Some(rope), LatentUp::Joint { kv_b }, scale);

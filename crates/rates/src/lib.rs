@@ -294,10 +294,12 @@ fn large_weights() -> f64 {
 /// Square matrices of [`SMALL`] and gated feed-forward layers of [`LARGE`] widths, each with norm and residual.
 fn matrices(ty: GgmlType, small: usize, large: usize) -> Result<Program> {
     let r = Recorder::new();
-    let vector =
-        |name: String, cols| r.weight(WeightSpec { name, ty: GgmlType::F32, rows: 1, cols });
-    let matrix = |name: String, rows, cols| r.weight(WeightSpec { name, ty, rows, cols });
-    let table = WeightSpec { name: "embed".into(), ty: GgmlType::F32, rows: TOKENS, cols: SMALL };
+    let vector = |name: String, cols| {
+        r.weight(WeightSpec { name, ty: GgmlType::F32, rows: 1, cols, start: 0 })
+    };
+    let matrix = |name: String, rows, cols| r.weight(WeightSpec { name, ty, rows, cols, start: 0 });
+    let table =
+        WeightSpec { name: "embed".into(), ty: GgmlType::F32, rows: TOKENS, cols: SMALL, start: 0 };
     let mut x = r.embed(r.weight(table))?;
     for i in 0..small {
         r.layer(Some(i));
@@ -423,7 +425,7 @@ const WIDTH: usize = 64;
 
 /// A matrix or vector in f32.
 fn weight(r: &Recorder, name: &str, rows: usize, cols: usize) -> WeightId {
-    r.weight(WeightSpec { name: name.into(), ty: GgmlType::F32, rows, cols })
+    r.weight(WeightSpec { name: name.into(), ty: GgmlType::F32, rows, cols, start: 0 })
 }
 
 /// A program up to its layer, and the rows that the layer reads.

@@ -213,7 +213,7 @@ impl Shape {
             self.outline.set("expert_weights_scale", 2.5f32);
         }
         let experts = self.config.layers.iter().find_map(|layer| layer.experts.as_ref());
-        if experts.is_some_and(|experts| experts.bias) {
+        if experts.is_some_and(|experts| experts.bias.is_some()) {
             self.outline.tensor("blk.1.exp_probs_b.bias");
         }
     }

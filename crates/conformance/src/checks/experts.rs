@@ -171,7 +171,7 @@ pub(super) fn experts_uneven(executor: &dyn Executor) {
 
 /// With all experts used, so that rounding cannot choose others, where types round.
 pub(super) fn models(executor: &dyn Executor) {
-    for architecture in Family::Experts.architectures() {
+    for architecture in Family::Experts.architectures().iter().copied() {
         let config = tiny_config(architecture, 64, false);
         models::check(executor, &config, GgmlType::F32, 1e-9);
         lossy(executor, &config);
@@ -201,7 +201,7 @@ pub(super) fn use_all(config: &mut ::models::ModelConfig) {
 }
 
 pub(super) fn sessions(executor: &dyn Executor) {
-    for architecture in Family::Experts.architectures() {
+    for architecture in Family::Experts.architectures().iter().copied() {
         sessions::chunks_of(executor, architecture);
         sessions::together_of(executor, architecture);
     }

@@ -170,7 +170,8 @@ fn odd() -> [ModelConfig; 2] {
         (latent.kv_lora_rank, latent.q_lora_rank, latent.nope_dim) = (22, Some(18), 10);
         if let Some(experts) = &mut l.experts {
             (experts.n_experts, experts.n_experts_used, experts.intermediate_size) = (12, 3, 29);
-            (experts.gating, experts.bias, experts.normalize) = (Gating::Sigmoid, true, true);
+            (experts.gating, experts.bias, experts.normalize) =
+                (Gating::Sigmoid, Some("exp_probs_b.bias"), true);
             experts.scale = 2.5;
             let score = GroupScore::TopTwoSum;
             experts.groups = Some(Groups { n_groups: 4, n_used: 2, score });
@@ -181,7 +182,7 @@ fn odd() -> [ModelConfig; 2] {
         let latent = l.latent.as_mut().expect("latent attention");
         (latent.q_lora_rank, latent.joint) = (None, true);
         if let Some(experts) = &mut l.experts {
-            (experts.gating, experts.bias, experts.normalize) = (Gating::Softmax, false, false);
+            (experts.gating, experts.bias, experts.normalize) = (Gating::Softmax, None, false);
             let groups = experts.groups.expect("V3's");
             experts.groups = Some(Groups { score: GroupScore::Max, ..groups });
         }
@@ -190,7 +191,7 @@ fn odd() -> [ModelConfig; 2] {
 }
 
 pub(super) fn models(executor: &dyn Executor) {
-    for architecture in Family::Latent.architectures() {
+    for architecture in Family::Latent.architectures().iter().copied() {
         let config = tiny_config(architecture, 64, false);
         models::check(executor, &config, GgmlType::F32, 1e-9);
         experts::lossy(executor, &config);
@@ -201,7 +202,7 @@ pub(super) fn models(executor: &dyn Executor) {
 }
 
 pub(super) fn sessions(executor: &dyn Executor) {
-    for architecture in Family::Latent.architectures() {
+    for architecture in Family::Latent.architectures().iter().copied() {
         sessions::chunks_of(executor, architecture);
         sessions::rollback_of(executor, architecture);
         sessions::fork_of(executor, architecture);

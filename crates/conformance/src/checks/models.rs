@@ -28,7 +28,7 @@ pub(super) fn check(
 }
 
 pub(super) fn plain(executor: &dyn Executor) {
-    for architecture in Family::Dense.architectures() {
+    for architecture in Family::Dense.architectures().iter().copied() {
         for tied in [false, true] {
             check(executor, &tiny_config(architecture, 64, tied), GgmlType::F32, 1e-9);
         }
@@ -45,7 +45,7 @@ pub(super) fn plain(executor: &dyn Executor) {
 }
 
 pub(super) fn half(executor: &dyn Executor) {
-    for architecture in Family::Dense.architectures() {
+    for architecture in Family::Dense.architectures().iter().copied() {
         for ty in [GgmlType::F16, GgmlType::Bf16] {
             check(executor, &tiny_config(architecture, 64, false), ty, 1e-5);
         }
@@ -56,7 +56,9 @@ pub(super) fn quantized(executor: &dyn Executor) {
     for ty in GgmlType::all().filter(|&ty| ty.block_len() > 1 && quant::format(ty).is_some()) {
         // Blocks of 256 make wide models, whose quantization takes most of this check's time.
         let wide = ty.block_len() > 32;
-        for architecture in Family::Dense.architectures().filter(|&a| !wide || a == "qwen2") {
+        for architecture in
+            Family::Dense.architectures().iter().copied().filter(|&a| !wide || a == "qwen2")
+        {
             let width = ty.block_len().max(64);
             let mut config = tiny_config(architecture, width, ty == GgmlType::Q8_0);
             if wide {
@@ -76,7 +78,7 @@ pub(super) fn rope_scaling(executor: &dyn Executor) {
         beta_slow: 1.0,
         attention_factor: 1.207_944_2,
     };
-    for architecture in Family::Dense.architectures() {
+    for architecture in Family::Dense.architectures().iter().copied() {
         for scaling in [RopeScaling::Linear { factor: 4.0 }, yarn] {
             let mut config = tiny_config(architecture, 64, false);
             for layer in &mut config.layers {

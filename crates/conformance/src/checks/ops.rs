@@ -12,7 +12,7 @@ use crate::{MemoryWeights, Random, assert_close, bound};
 pub(super) const VOCAB: usize = 41;
 
 pub(super) fn weight(r: &Recorder, name: &str, ty: GgmlType, rows: usize, cols: usize) -> WeightId {
-    r.weight(WeightSpec { name: name.into(), ty, rows, cols })
+    r.weight(WeightSpec { name: name.into(), ty, rows, cols, start: 0 })
 }
 
 /// Random rows `[n, cols]` to compute with.

@@ -124,7 +124,7 @@ pub(super) fn beside(executor: &dyn Executor) {
 fn headed(vocab_size: usize, width: usize, hidden: bool) -> Arc<Program> {
     let r = Recorder::new();
     let weight = |name: &str, rows, cols| {
-        r.weight(WeightSpec { name: name.into(), ty: GgmlType::F32, rows, cols })
+        r.weight(WeightSpec { name: name.into(), ty: GgmlType::F32, rows, cols, start: 0 })
     };
     let record = || -> program::Result<[ValueId; 2]> {
         let x = r.embed(weight("embed", 97, width))?;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use program::{
     Act, Attention, CacheId, CacheKind, CacheSpec, Error, Executor, LinearWeight, Mask, Model,
-    Outputs, Program, Recorder, Result, Rope, RopePairs, RopeScaling, Score, Sequence, SessionId,
-    Step, StepOut, Temperature, ValueId,
+    Outputs, Program, Recorder, Result, Rope, RopePairs, RopeScaling, RotatedNorm, Score, Sequence,
+    SessionId, Step, StepOut, Temperature, ValueId,
 };
 use quant::GgmlType;
 
@@ -97,7 +97,13 @@ fn layer(r: &Recorder, shape: Heads, rotated: bool, change: Change<'_>) -> Resul
     let kind = CacheKind::Heads { n_kv_heads, key_dim, value_dim, window };
     let cache = r.cache(CacheSpec { layer: 0, kind });
     let rope = rotated.then(|| rope(key_dim / 2 * 2));
-    let at = Attention { cache, appends: true, rope, score };
+    // where keys are not as wide as values, heads are normed too
+    let norm = (rotated && key_dim > value_dim).then(|| {
+        let [q, k] = ["q_norm.weight", "k_norm.weight"]
+            .map(|name| weight(r, name, GgmlType::F32, 1, key_dim));
+        RotatedNorm { q, k, eps: 1e-6 }
+    });
+    let at = Attention { cache, appends: true, rope, norm, score };
     r.attention("attn", at, &qkv)
 }
 
@@ -171,6 +177,7 @@ pub(super) fn shared(executor: &dyn Executor) {
                 cache: CacheId(0),
                 appends: false,
                 rope: (n_heads != 7).then(|| rope(key_dim / 4 * 2)),
+                norm: None,
                 score: score(r, [n_heads, n_kv_heads, key_dim, value_dim], &|r, n, score| {
                     score.mask = Mask::Window(70);
                     sinks(r, n, score);
@@ -239,7 +246,7 @@ fn model(ty: GgmlType, kept: Option<usize>) -> Arc<Program> {
             if i != 1 {
                 score.sinks = Some(weight(&r, &name("attn_sinks"), GgmlType::F32, 1, 4));
             }
-            let at = Attention { cache, appends: true, rope: Some(rope(16)), score };
+            let at = Attention { cache, appends: true, rope: Some(rope(16)), norm: None, score };
             let a = r.attention("attn", at, &[q?, k?, v?])?;
             x = r.add("attn_residual", x, r.linear("o", a, matrix(name("o"), width, width))?)?;
             let h = r.rms_norm("ffn_norm", x, vector(name("ffn_norm")), 1e-6)?;

@@ -9,7 +9,7 @@ use crate::{Family, Made, Random, assert_same_bits, tiny_config, tiny_model};
 
 /// Windows within a block of the cache, of one block, and over several; one position, and more than there are.
 pub(super) fn models(executor: &dyn Executor) {
-    for architecture in Family::Windows.architectures() {
+    for architecture in Family::Windows.architectures().iter().copied() {
         for tied in [false, true] {
             models::check(executor, &tiny_config(architecture, 64, tied), GgmlType::F32, 1e-9);
         }
@@ -25,7 +25,7 @@ pub(super) fn models(executor: &dyn Executor) {
 }
 
 pub(super) fn sessions(executor: &dyn Executor) {
-    for architecture in Family::Windows.architectures() {
+    for architecture in Family::Windows.architectures().iter().copied() {
         sessions::chunks_of(executor, architecture);
         sessions::rollback_of(executor, architecture);
         sessions::fork_of(executor, architecture);
@@ -38,7 +38,7 @@ pub(super) fn sessions(executor: &dyn Executor) {
 /// What a window leaves behind when rows are committed changes no logits, and is computed again where it is wanted again.
 pub(super) fn left_behind(executor: &dyn Executor) {
     const LEN: usize = 700;
-    for architecture in Family::Windows.architectures() {
+    for architecture in Family::Windows.architectures().iter().copied() {
         let config = tiny_config(architecture, 64, false);
         let model = Made::new(executor, &tiny_model(&config, GgmlType::Q8_0), 4).tested;
         let tokens = Random::new(33).tokens(LEN, config.vocab_size);

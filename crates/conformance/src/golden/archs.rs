@@ -53,6 +53,22 @@ pub fn shared_archs(family: Family) -> Result<Vec<Case>, String> {
     Ok(cases)
 }
 
+/// Cases of `shared/golden/archs` by the names of their models, or all: of architectures that are not supported, too.
+///
+/// # Errors
+/// Why they cannot be had.
+pub fn shared_named(names: &[String]) -> Result<Vec<Case>, String> {
+    let (folder, models, index) = shared()?;
+    let of = |name: &str, entry: &Value| entry["model_name"].as_str().unwrap_or(name).to_owned();
+    let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
+    let cases = index.iter().map(|(name, entry)| (name, entry, of(name, entry)));
+    let read = |(name, entry, of): (&String, &Value, String)| {
+        case(&folder, name, entry, Recipe { name: &of, model: &models[&of] })
+            .map_err(|e| format!("{name}: {e}"))
+    };
+    cases.filter(|(_, _, of)| wanted(of)).map(read).collect()
+}
+
 /// Make every model of `shared/golden/archs`, of architectures that are not supported too, and compare digests. Returns
 /// the names of those that differ, and how many do not.
 ///

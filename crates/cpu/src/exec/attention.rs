@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use kernels::attention::{BLOCK, HeadBlock, Partials};
+use program::WeightId;
 
 use super::score::{HeadRow, RowScore, blocks};
 use super::{Exec, Scratch, SequenceRows};
@@ -184,6 +185,7 @@ impl Exec<'_> {
                 // SAFETY: this row's head belongs to one item, and others read it in later sections.
                 let key = unsafe { self.part_mut(k, row, head * key_dim..(head + 1) * key_dim) };
                 self.rotate(phase, row, key);
+                self.norm_rotated(phase, phase.norm.map(|norm| norm.k), key);
                 shape.head.store_key(keys, position % BLOCK, key);
                 let value = &self.row(v, row)[head * value_dim..(head + 1) * value_dim];
                 shape.head.store_value(values, position % BLOCK, value);
@@ -197,6 +199,7 @@ impl Exec<'_> {
                 let query =
                     unsafe { self.part_mut(phase.q, row, query * key_dim..(query + 1) * key_dim) };
                 self.rotate(phase, row, query);
+                self.norm_rotated(phase, phase.norm.map(|norm| norm.q), query);
                 for x in query {
                     *x *= factor;
                 }
@@ -211,6 +214,21 @@ impl Exec<'_> {
             let pairs = pairs(&self.schedule.ropes[rope]);
             self.kernels.rotate.call(head, &angles.cos[at.clone()], &angles.sin[at], pairs);
         }
+    }
+
+    fn norm_rotated(&self, phase: &AttentionPhase, weight: Option<WeightId>, head: &mut [f32]) {
+        let (Some(weight), Some(norm)) = (weight, phase.norm) else { return };
+        const WIDE: usize = 512;
+        let (mut copy, mut wide) = ([0.0; WIDE], Vec::new());
+        let copy = match copy.get_mut(..head.len()) {
+            Some(copy) => copy,
+            None => {
+                wide.resize(head.len(), 0.0);
+                &mut wide[..]
+            }
+        };
+        copy.copy_from_slice(head);
+        self.kernels.rms_norm.call(copy, self.weights.vector(weight), norm.eps, head);
     }
 
     /// Columns of a row of q, k or the output, to write: `lower` made sure that this phase alone uses them.

@@ -63,11 +63,16 @@ impl Exec<'_> {
                 out.copy_from_slice(self.row(*x, row));
                 self.kernels.act.call(*act, out);
             }
-            RowOp::GatedAct { act: Gated::Unary(act), gate, up, .. } if gate.cols == 1 => {
-                let mut factor = [self.row(*gate, row)[0]];
-                self.kernels.act.call(*act, &mut factor);
-                for (out, x) in out.iter_mut().zip(self.row(*up, row)) {
-                    *out = factor[0] * x;
+            RowOp::GatedAct { act: Gated::Unary(act), gate, up, .. } if gate.cols < up.cols => {
+                let width = up.cols / gate.cols;
+                let groups =
+                    out.chunks_exact_mut(width).zip(self.row(*up, row).chunks_exact(width));
+                for (factor, (out, x)) in self.row(*gate, row).iter().zip(groups) {
+                    let mut factor = [*factor];
+                    self.kernels.act.call(*act, &mut factor);
+                    for (out, x) in out.iter_mut().zip(x) {
+                        *out = factor[0] * x;
+                    }
                 }
             }
             RowOp::Route { scores, router, .. } => {

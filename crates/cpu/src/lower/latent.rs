@@ -52,7 +52,8 @@ impl Lowering<'_> {
         });
         self.phases.push(Phase::Expand(ExpandPhase { inputs, rows, q, k, v }));
         let (cache, score, new) = (*cache, score.clone(), Some(NewRows { k, v }));
-        let attention = AttentionPhase { cache, rope: None, score, group: 1, q, new, out };
+        let attention =
+            AttentionPhase { cache, rope: None, norm: None, score, group: 1, q, new, out };
         self.caches[place] = Some(Cached::Heads {
             n_kv_heads: n_heads,
             key_dim: dims.key_dim(),

@@ -209,7 +209,16 @@ mod tests {
             let [q, k, v, out] = [q, k, v, out].map(x);
             let (cache, rope, score) = (program::CacheId(0), None, Score::causal(1.0));
             let new = Some(NewRows { k, v });
-            Phase::Attention(AttentionPhase { cache, rope, score, group: 1, q, new, out })
+            Phase::Attention(AttentionPhase {
+                cache,
+                rope,
+                norm: None,
+                score,
+                group: 1,
+                q,
+                new,
+                out,
+            })
         };
         let rows = |ops: Vec<RowOp>| Phase::Rows(ops);
         for (phases, problem) in [

@@ -154,8 +154,9 @@ fn record(layer: &MlaLayer) -> Result<Program> {
     let MlaDims { n_heads, rank, nope_dim, rope_dim, value_dim } = layer.dims;
     let (hidden, width) = (layer.hidden_size, n_heads * (nope_dim + rope_dim));
     let r = Recorder::new();
-    let weight =
-        |name: &str, ty, rows, cols| r.weight(WeightSpec { name: name.to_owned(), ty, rows, cols });
+    let weight = |name: &str, ty, rows, cols| {
+        r.weight(WeightSpec { name: name.to_owned(), ty, rows, cols, start: 0 })
+    };
     let matrix = |name: &str, rows, cols| weight(name, layer.ty, rows, cols);
     let norm =
         |name: &str, x, cols| r.rms_norm(name, x, weight(name, GgmlType::F32, 1, cols), 1e-6);

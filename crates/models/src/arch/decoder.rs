@@ -3,6 +3,7 @@
 use program::{Act, OutputKind, Recorder, ValueId};
 
 use super::ProgramOutputs;
+use super::attention::Heads;
 use crate::{Bias, LayerConfig, ModelConfig, Result, Weights};
 
 /// Record a decoder whose blocks `block` records: it is given the layer and the residual stream `[n, hidden_size]`, and
@@ -19,13 +20,16 @@ pub(super) fn decoder(
     }
     for (index, config) in c.layers.iter().enumerate() {
         r.layer(Some(index));
-        x = block(&Layer { r, w: w.layer(index), model: c, config, index }, x)?;
+        x = block(&Layer { r, w: w.layer(index), global: w, model: c, config, index }, x)?;
     }
     r.layer(None);
     let x = r.select_rows("rows", x)?; // the head runs only where logits are wanted
     let norm = w.vector("output_norm", c.hidden_size)?;
     let h = r.rms_norm("output_norm", x, norm, c.rms_norm_eps)?;
     let mut logits = r.linear("output", h, w.output(c)?)?; // [selected, vocab_size]
+    if let Some(factor) = c.logit_scale {
+        logits = r.scale("output_scaled", logits, factor)?;
+    }
     if let Some(bound) = c.logit_softcap {
         logits = r.act("output_softcap", Act::Softcap(bound), logits)?;
     }
@@ -37,9 +41,36 @@ pub(super) struct Layer<'a> {
     pub(super) r: &'a Recorder,
     /// Its tensors.
     pub(super) w: Weights<'a>,
+    /// Those of no layer.
+    pub(super) global: &'a Weights<'a>,
     pub(super) model: &'a ModelConfig,
     pub(super) config: &'a LayerConfig,
     pub(super) index: usize,
+}
+
+/// Names of the norms of a block with two halves, attention and feed-forward: before each half and after it, each
+/// before its residual sum.
+#[derive(Clone, Copy)]
+pub(super) struct Norms {
+    attn: [Option<&'static str>; 2],
+    ffn: [Option<&'static str>; 2],
+}
+
+impl Norms {
+    /// Before both halves.
+    pub(super) const PRE: Norms =
+        Norms { attn: [Some("attn_norm"), None], ffn: [Some("ffn_norm"), None] };
+    /// The same, the second one named for where it stands.
+    pub(super) const PRE_AND_BETWEEN: Norms =
+        Norms { ffn: [Some("post_attention_norm"), None], ..Norms::PRE };
+    /// After both.
+    pub(super) const POST: Norms =
+        Norms { attn: [None, Some("post_attention_norm")], ffn: [None, Some("post_ffw_norm")] };
+    /// Before and after both.
+    pub(super) const SANDWICH: Norms = Norms {
+        attn: [Some("attn_norm"), Some("post_attention_norm")],
+        ffn: [Some("ffn_norm"), Some("post_ffw_norm")],
+    };
 }
 
 impl Layer<'_> {
@@ -61,36 +92,61 @@ impl Layer<'_> {
         Ok(self.r.linear(name, x, weight)?)
     }
 
+    /// `x` times matrices that stand one after another in the tensor `name`, each with as many rows as `rows` says.
+    pub(super) fn joint<const N: usize>(
+        &self,
+        name: &str,
+        x: ValueId,
+        names: [&str; N],
+        rows: [usize; N],
+        bias: Bias,
+    ) -> Result<[ValueId; N]> {
+        let weights = self.w.joint(name, rows, self.r.shape(x).cols(), bias)?;
+        let mut products = [x; N];
+        for ((product, name), weight) in products.iter_mut().zip(names).zip(weights) {
+            *product = self.r.linear(name, x, weight)?;
+        }
+        Ok(products)
+    }
+
+    /// `x` plus what a half of the block made of it.
+    pub(super) fn residual(&self, name: &str, x: ValueId, half: ValueId) -> Result<ValueId> {
+        let half = match self.model.residual_scale {
+            Some(factor) => self.r.scale(&format!("{name}_scaled"), half, factor)?,
+            None => half,
+        };
+        self.add(name, x, half)
+    }
+
     /// `a + b`.
     pub(super) fn add(&self, name: &str, a: ValueId, b: ValueId) -> Result<ValueId> {
         Ok(self.r.add(name, a, b)?)
     }
 
-    /// The block of most decoders: `x + attend(norm(x))`, then the same with `feed`.
-    pub(super) fn pre_norm(
+    /// The block of most decoders: `x + attend(norm(x))`, then the same with `feed`; norms where `norms` says.
+    pub(super) fn block(
         &self,
+        norms: Norms,
         x: ValueId,
         attend: impl Fn(&Self, ValueId) -> Result<ValueId>,
         feed: impl Fn(&Self, ValueId) -> Result<ValueId>,
     ) -> Result<ValueId> {
-        let a = attend(self, self.norm("attn_norm", x)?)?;
-        let x = self.add("attn_residual", x, a)?;
-        let f = feed(self, self.norm("ffn_norm", x)?)?;
-        self.add("ffn_residual", x, f)
+        let norm = |name: Option<&str>, y| name.map_or(Ok(y), |name| self.norm(name, y));
+        let a = norm(norms.attn[1], attend(self, norm(norms.attn[0], x)?)?)?;
+        let x = self.residual("attn_residual", x, a)?;
+        let f = norm(norms.ffn[1], feed(self, norm(norms.ffn[0], x)?)?)?;
+        self.residual("ffn_residual", x, f)
     }
+}
 
-    /// A block with norms after both halves too: `x + norm(attend(norm(x)))`, then the same with `feed`.
-    pub(super) fn sandwich(
-        &self,
-        x: ValueId,
-        attend: impl Fn(&Self, ValueId) -> Result<ValueId>,
-        feed: impl Fn(&Self, ValueId) -> Result<ValueId>,
-    ) -> Result<ValueId> {
-        let after = |name: &str, y: Result<ValueId>| self.norm(name, y?);
-        self.pre_norm(
-            x,
-            |l, h| after("post_attention_norm", attend(l, h)),
-            |l, h| after("post_ffw_norm", feed(l, h)),
-        )
-    }
+/// A decoder of such blocks, all alike but for their configuration.
+pub(super) fn blocks(
+    r: &Recorder,
+    w: &Weights<'_>,
+    c: &ModelConfig,
+    norms: Norms,
+    heads: Heads,
+    feed: impl Fn(&Layer<'_>, ValueId) -> Result<ValueId>,
+) -> Result<ProgramOutputs> {
+    decoder(r, w, c, |l, x| l.block(norms, x, |l, h| heads.record(l, h), &feed))
 }

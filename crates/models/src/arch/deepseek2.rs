@@ -2,11 +2,10 @@
 //!
 //! Source: arXiv:2405.04434, section 2; arXiv:2412.19437, section 2.1; tensor names of GGUF's `deepseek2`.
 
-use program::{RopePairs, ValueId};
+use program::RopePairs;
 
-use super::decoder::{Layer, decoder};
+use super::decoder::{Norms, decoder};
 use super::{Architecture, ffn, latent};
-use crate::Result;
 use crate::config;
 use crate::config::experts::{self, Silent};
 
@@ -14,19 +13,8 @@ pub(super) static DEEPSEEK2: Architecture = Architecture {
     name: "deepseek2",
     config: |keys| {
         let mut c = config::latent::decoder(keys, RopePairs::Interleaved)?;
-        experts::read(keys, &mut c, &Silent { normalize: false, joint_width: true })?;
+        experts::read(keys, &mut c, &Silent::PLAIN)?;
         Ok(c)
     },
-    record: |r, w, c| decoder(r, w, c, |l, x| l.pre_norm(x, latent::attend, feed)),
+    record: |r, w, c| decoder(r, w, c, |l, x| l.block(Norms::PRE, x, latent::attend, ffn::feed)),
 };
-
-fn feed(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
-    let f = ffn::feed(l, h)?;
-    match &l.config.experts {
-        Some(e) if e.shared_intermediate_size > 0 => {
-            let shared = ffn::Gated::shared(e).record(l, h)?;
-            l.add("ffn_out", f, shared)
-        }
-        _ => Ok(f),
-    }
-}

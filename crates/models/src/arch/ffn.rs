@@ -1,49 +1,72 @@
 //! Feed-forward layers: that of every token, and those of a few.
 
-use program::{Act, ExpertWeights, ValueId};
+use program::{Act, ExpertWeights, Gate, ValueId};
 
 use super::decoder::Layer;
 use crate::{Bias, Experts, Result};
 
-/// A layer `down . (act(gate . x) * (up . x))`.
+/// A layer `down . gate(gate . x, up . x)`.
 #[derive(Clone, Copy)]
 pub(super) struct Gated {
     /// Of the tensors `ffn_gate`, `ffn_up` and `ffn_down`.
     pub(super) suffix: &'static str,
     /// Width inside.
     pub(super) width: usize,
-    pub(super) act: Act,
+    pub(super) act: Gate,
     pub(super) bias: Bias,
+    /// Gate and up are rows of one tensor, `ffn_up`, in this order.
+    pub(super) joint: bool,
 }
 
 impl Gated {
     /// The layer's own, as most models have it.
     pub(super) fn of(l: &Layer<'_>) -> Gated {
-        Gated { suffix: "", width: l.config.intermediate_size, act: Act::Silu, bias: Bias::Never }
+        Gated {
+            suffix: "",
+            width: l.config.intermediate_size,
+            act: Gate::Act(Act::Silu),
+            bias: Bias::IfPresent,
+            joint: false,
+        }
     }
 
     /// That of every token beside experts.
-    pub(super) fn shared(e: &Experts) -> Gated {
-        let width = e.shared_intermediate_size;
-        Gated { suffix: "_shexp", width, act: Act::Silu, bias: Bias::Never }
+    pub(super) fn shared(l: &Layer<'_>, e: &Experts) -> Gated {
+        let (width, act) = (e.shared_intermediate_size, e.shared_act);
+        Gated { suffix: "_shexp", width, act, ..Gated::of(l) }
     }
 
     pub(super) fn record(self, l: &Layer<'_>, x: ValueId) -> Result<ValueId> {
-        let Gated { suffix, width, act, bias } = self;
+        let Gated { suffix, width, act, bias, joint } = self;
         let hidden_size = l.r.shape(x).cols();
-        let g = l.linear(&format!("ffn_gate{suffix}"), x, width, bias)?;
-        let u = l.linear(&format!("ffn_up{suffix}"), x, width, bias)?;
+        let [gate, up, down] = ["gate", "up", "down"].map(|name| format!("ffn_{name}{suffix}"));
+        let [g, u] = if joint {
+            l.joint(&up, x, [&gate, &up], [width; 2], bias)?
+        } else {
+            [l.linear(&gate, x, width, bias)?, l.linear(&up, x, width, bias)?]
+        };
         let g = l.r.gated_act(&format!("ffn_act{suffix}"), act, g, u)?;
-        l.linear(&format!("ffn_down{suffix}"), g, hidden_size, bias)
+        l.linear(&down, g, hidden_size, bias)
     }
 }
 
-/// The layer as its settings say: experts, or dense with SiLU and no bias.
+/// A layer without a gate: `down . act(up . x)`.
+pub(super) fn ungated(l: &Layer<'_>, act: Act, x: ValueId) -> Result<ValueId> {
+    let hidden_size = l.r.shape(x).cols();
+    let u = l.linear("ffn_up", x, l.config.intermediate_size, Bias::IfPresent)?;
+    let u = l.r.act("ffn_act", act, u)?;
+    l.linear("ffn_down", u, hidden_size, Bias::IfPresent)
+}
+
+/// The layer as its settings say: experts and one that every token uses beside them, or dense with SiLU.
 pub(super) fn feed(l: &Layer<'_>, x: ValueId) -> Result<ValueId> {
-    match &l.config.experts {
-        Some(e) => experts(l, e, x),
-        None => Gated::of(l).record(l, x),
+    let Some(e) = &l.config.experts else { return Gated::of(l).record(l, x) };
+    let f = experts(l, e, x)?;
+    if e.shared_intermediate_size == 0 {
+        return Ok(f);
     }
+    let shared = Gated::shared(l, e).record(l, x)?;
+    l.add("ffn_out", f, shared)
 }
 
 /// The weighted sum of the experts that each row's router chooses.
@@ -51,7 +74,7 @@ pub(super) fn experts(l: &Layer<'_>, e: &Experts, x: ValueId) -> Result<ValueId>
     let hidden_size = l.r.shape(x).cols();
     let (n, width) = (e.n_experts, e.intermediate_size);
     let scores = l.linear("ffn_gate_inp", x, n, Bias::Never)?; // [n, n_experts]
-    let bias = e.bias.then(|| l.w.bias("exp_probs_b", n)).transpose()?;
+    let bias = e.bias.map(|name| l.w.tensor(name, n)).transpose()?;
     let routes = l.r.route("ffn_routes", scores, e.router(bias))?; // [n, 2 * n_experts_used]
     let weights = ExpertWeights {
         gate: l.w.stack("ffn_gate_exps", n, width, hidden_size)?,
@@ -59,5 +82,5 @@ pub(super) fn experts(l: &Layer<'_>, e: &Experts, x: ValueId) -> Result<ValueId>
         down: l.w.stack("ffn_down_exps", n, hidden_size, width)?,
         n_experts: n,
     };
-    Ok(l.r.experts("ffn_exps", weights, Act::Silu, x, routes)?) // [n, hidden_size]
+    Ok(l.r.experts("ffn_exps", weights, e.act, x, routes)?) // [n, hidden_size]
 }

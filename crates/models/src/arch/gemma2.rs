@@ -1,14 +1,26 @@
-//! Gemma 2: norms before and after each half of a block, GELU, soft caps on scores and logits, a window on every other
+//! Gemma 1 and 2. The second: norms before and after each half of a block, GELU, soft caps on scores and logits, a window on every other
 //! layer.
 //!
 //! Source: arXiv:2408.00118, section 2; tensor names of GGUF's `gemma2`.
 
-use program::{Act, Mask, RopePairs, ValueId};
+use program::{Act, Gate, RopePairs, ValueId};
 
-use super::decoder::{Layer, decoder};
-use super::{Architecture, attention, ffn};
+use super::attention::Heads;
+use super::decoder::{Layer, Norms, blocks};
+use super::{Architecture, ffn};
 use crate::config::{read, window};
-use crate::{Bias, ModelConfig, Result};
+use crate::{ModelConfig, Result};
+
+/// Norms before each half alone, no caps, no window.
+pub(super) static GEMMA: Architecture = Architecture {
+    name: "gemma",
+    config: |keys| {
+        let mut c = read::dense(keys, RopePairs::HalfSplit)?;
+        c.embedding_scale = Some((c.hidden_size as f32).sqrt());
+        Ok(c)
+    },
+    record: |r, w, c| blocks(r, w, c, Norms::PRE, Heads::PLAIN, feed),
+};
 
 pub(super) static GEMMA2: Architecture = Architecture {
     name: "gemma2",
@@ -17,21 +29,11 @@ pub(super) static GEMMA2: Architecture = Architecture {
         scale(&mut c, 46);
         c.logit_softcap = Some(keys.positive("final_logit_softcapping")?.unwrap_or(30.0));
         let softcap = keys.positive("attn_logit_softcapping")?.unwrap_or(50.0);
-        for (layer, window) in c.layers.iter_mut().zip(window::read(keys, 2)?) {
-            layer.score.softcap = Some(softcap);
-            layer.score.mask = window.map_or(Mask::Causal, Mask::Window);
-        }
+        c.layers.iter_mut().for_each(|layer| layer.score.softcap = Some(softcap));
+        window::apply(keys, &mut c, 2, None)?;
         Ok(c)
     },
-    record: |r, w, c| {
-        decoder(r, w, c, |l, x| {
-            let attend = |l: &Layer<'_>, h| {
-                let qkv = attention::heads(l, h, Bias::Never)?;
-                attention::attend(l, qkv, None, Bias::Never)
-            };
-            l.sandwich(x, attend, feed)
-        })
-    },
+    record: |r, w, c| blocks(r, w, c, Norms::SANDWICH, Heads::PLAIN, feed),
 };
 
 /// All Gemmas scale the embedding; the 27B, which files tell by its number of layers only, scales scores by the width
@@ -46,5 +48,5 @@ pub(super) fn scale(c: &mut ModelConfig, layers_of_27b: usize) {
 }
 
 pub(super) fn feed(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
-    ffn::Gated { act: Act::Gelu, ..ffn::Gated::of(l) }.record(l, h)
+    ffn::Gated { act: Gate::Act(Act::Gelu), ..ffn::Gated::of(l) }.record(l, h)
 }

@@ -3,10 +3,11 @@
 //!
 //! Source: arXiv:2503.19786, section 2; tensor names of GGUF's `gemma3`.
 
-use program::{Mask, RopePairs, RopeScaling};
+use program::RopePairs;
 
-use super::decoder::decoder;
-use super::{Architecture, gemma2, qwen3};
+use super::attention::Heads;
+use super::decoder::{Norms, blocks};
+use super::{Architecture, gemma2};
 use crate::config::{read, window};
 
 pub(super) static GEMMA3: Architecture = Architecture {
@@ -15,15 +16,9 @@ pub(super) static GEMMA3: Architecture = Architecture {
         let mut c = read::dense(keys, RopePairs::HalfSplit)?;
         gemma2::scale(&mut c, 62);
         c.logit_softcap = keys.positive_or_zero("final_logit_softcapping")?;
-        let theta = keys.positive("rope.freq_base_swa")?.unwrap_or(10_000.0);
-        for (layer, window) in c.layers.iter_mut().zip(window::read(keys, 6)?) {
-            let Some(window) = window else { continue };
-            layer.score.mask = Mask::Window(window);
-            if let Some(rope) = &mut layer.rope {
-                (rope.theta, rope.scaling) = (theta, RopeScaling::None);
-            }
-        }
+        window::apply(keys, &mut c, 6, Some(10_000.0))?;
+        window::scale_others(&mut c);
         Ok(c)
     },
-    record: |r, w, c| decoder(r, w, c, |l, x| l.sandwich(x, qwen3::attend, gemma2::feed)),
+    record: |r, w, c| blocks(r, w, c, Norms::SANDWICH, Heads::NORMED, gemma2::feed),
 };

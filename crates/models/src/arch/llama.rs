@@ -1,38 +1,90 @@
 //! Llama 1 to 3 and what shares their shape, Mixtral too: interleaved rotation, which may be slowed by factors from the
-//! file; biases where the file has them.
+//! file; biases where the file has them. Many others differ from it in settings alone.
 //!
 //! Source: arXiv:2302.13971, section 2.2; arXiv:2407.21783, section 3.2; tensor names of GGUF's `llama`.
 
-use program::RopePairs;
+use program::{Recorder, RopePairs};
 
-use super::decoder::decoder;
-use super::{Architecture, attention, ffn};
-use crate::Bias;
-use crate::config::experts::{self, Silent};
+use super::attention::Heads;
+use super::decoder::{Norms, blocks};
+use super::{Architecture, ProgramOutputs, ffn};
+use crate::config::experts::{self, Silent, Width};
 use crate::config::read;
+use crate::{ModelConfig, Result, Weights};
 
 pub(super) static LLAMA: Architecture = Architecture {
     name: "llama",
     config: |keys| {
         let mut c = read::decoder(keys, RopePairs::Interleaved)?;
         if keys.count("expert_count", 0..=u64::MAX)?.is_some_and(|n| n > 0) {
-            experts::read(keys, &mut c, &Silent { normalize: true, joint_width: false })?;
+            experts::read(keys, &mut c, &Silent { width: Width::OfDense, ..Silent::NORMALIZED })?;
         }
         Ok(c)
     },
-    record: |r, w, c| {
-        // Llama 3.1 and later: a divisor for each frequency.
-        let dims = c.first_layer().rope.as_ref().map_or(0, |rope| rope.dims);
-        let factors = w.optional_vector("rope_freqs", dims / 2)?;
-        decoder(r, w, c, |l, x| {
-            let attend = |l: &_, h| {
-                let qkv = attention::heads(l, h, Bias::IfPresent)?;
-                attention::attend(l, qkv, factors, Bias::IfPresent)
-            };
-            l.pre_norm(x, attend, |l, h| match l.config.experts {
-                Some(_) => ffn::feed(l, h),
-                None => ffn::Gated { bias: Bias::IfPresent, ..ffn::Gated::of(l) }.record(l, h),
-            })
-        })
-    },
+    record,
 };
+
+pub(super) static INTERNLM2: Architecture = dense("internlm2");
+pub(super) static XVERSE: Architecture = dense("xverse");
+
+const fn dense(name: &'static str) -> Architecture {
+    Architecture { name, config: |keys| read::dense(keys, RopePairs::Interleaved), record }
+}
+
+/// openPangu, with a bias on the output projection too.
+pub(super) static PANGU: Architecture = Architecture {
+    name: "pangu-embedded",
+    config: |keys| read::dense(keys, RopePairs::HalfSplit),
+    record,
+};
+
+/// Baichuan. Files do not say that the 13B, of 40 layers, has ALiBi in place of the rotation.
+pub(super) static BAICHUAN: Architecture = Architecture {
+    name: "baichuan",
+    config: |keys| {
+        let mut c = read::dense(keys, RopePairs::Interleaved)?;
+        let n_layers = c.layers.len();
+        for layer in &mut c.layers {
+            layer.rope = layer.rope.take().filter(|_| n_layers == 32);
+            layer.score.alibi = (n_layers == 40).then_some(8.0);
+        }
+        Ok(c)
+    },
+    record,
+};
+
+/// Refact: ALiBi in place of the rotation.
+pub(super) static REFACT: Architecture = Architecture {
+    name: "refact",
+    config: |keys| {
+        let mut c = read::dense(keys, RopePairs::HalfSplit)?;
+        for layer in &mut c.layers {
+            (layer.rope, layer.score.alibi) = (None, Some(8.0));
+        }
+        Ok(c)
+    },
+    record,
+};
+
+/// SmolLM3: every fourth layer does not rotate (arXiv:2501.18795).
+pub(super) static SMOLLM3: Architecture = Architecture {
+    name: "smollm3",
+    config: |keys| {
+        let mut c = read::dense(keys, RopePairs::Interleaved)?;
+        c.layers.iter_mut().skip(3).step_by(4).for_each(|layer| layer.rope = None);
+        Ok(c)
+    },
+    record,
+};
+
+/// CogVLM's way of text; images have weights of their own beside it.
+pub(super) static COGVLM: Architecture = Architecture {
+    name: "cogvlm",
+    config: |keys| read::dense(keys, RopePairs::HalfSplit),
+    record: |r, w, c| blocks(r, w, c, Norms::PRE, Heads { joint: true, ..Heads::PLAIN }, ffn::feed),
+};
+
+/// Norms before both halves of a block, plain attention, gated feed-forward layers or experts.
+pub(super) fn record(r: &Recorder, w: &Weights<'_>, c: &ModelConfig) -> Result<ProgramOutputs> {
+    blocks(r, w, c, Norms::PRE, Heads::PLAIN, ffn::feed)
+}

@@ -1,22 +1,28 @@
-//! Qwen1.5, Qwen2 and Qwen2.5: biases on q, k and v; half-split rotation; multi-head or grouped-query attention.
+//! Qwen1.5, Qwen2 and Qwen2.5: biases on q, k and v; half-split rotation; multi-head or grouped-query attention. Seed-OSS is
+//! made alike.
 //!
-//! Source: arXiv:2407.10671, section 2.2; tensor names of GGUF's `qwen2`.
+//! Source: arXiv:2407.10671, section 2.2; tensor names of GGUF's `qwen2` and `seed_oss`.
 
-use program::{RopePairs, ValueId};
+use program::RopePairs;
 
-use super::decoder::{Layer, decoder};
-use super::{Architecture, attention, ffn};
+use super::Architecture;
+use super::attention::Heads;
+use super::decoder::{Norms, blocks};
+use super::ffn;
+use crate::Bias;
 use crate::config::read;
-use crate::{Bias, Result};
+
+/// Biases on q, k and v.
+pub(super) const BIASED: Heads = Heads { bias: Bias::Always, ..Heads::PLAIN };
 
 pub(super) static QWEN2: Architecture = Architecture {
     name: "qwen2",
     config: |keys| read::dense(keys, RopePairs::HalfSplit),
-    record: |r, w, c| decoder(r, w, c, |l, x| l.pre_norm(x, attend, ffn::feed)),
+    record: |r, w, c| blocks(r, w, c, Norms::PRE, BIASED, ffn::feed),
 };
 
-/// Attention with biases on q, k and v.
-pub(super) fn attend(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
-    let qkv = attention::heads(l, h, Bias::Always)?;
-    attention::attend(l, qkv, None, Bias::Never)
-}
+pub(super) static SEED_OSS: Architecture = Architecture {
+    name: "seed_oss",
+    record: |r, w, c| blocks(r, w, c, Norms::PRE_AND_BETWEEN, BIASED, ffn::feed),
+    ..QWEN2
+};

@@ -4,8 +4,9 @@
 
 use program::{Act, RopePairs, ValueId};
 
-use super::decoder::{Layer, decoder};
-use super::{Architecture, ffn, qwen2};
+use super::decoder::{Layer, Norms, blocks};
+use super::qwen2::BIASED;
+use super::{Architecture, ffn};
 use crate::config::experts::{self, Silent};
 use crate::config::read;
 use crate::{Bias, Result};
@@ -14,16 +15,16 @@ pub(super) static QWEN2_MOE: Architecture = Architecture {
     name: "qwen2moe",
     config: |keys| {
         let mut c = read::decoder(keys, RopePairs::HalfSplit)?;
-        experts::read(keys, &mut c, &Silent { normalize: false, joint_width: true })?;
+        experts::read(keys, &mut c, &Silent::PLAIN)?;
         Ok(c)
     },
-    record: |r, w, c| decoder(r, w, c, |l, x| l.pre_norm(x, qwen2::attend, feed)),
+    record: |r, w, c| blocks(r, w, c, Norms::PRE, BIASED, feed),
 };
 
 fn feed(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
-    let f = ffn::feed(l, h)?;
-    let Some(e) = &l.config.experts else { return Ok(f) };
-    let shared = ffn::Gated::shared(e).record(l, h)?;
+    let Some(e) = &l.config.experts else { return ffn::feed(l, h) };
+    let f = ffn::experts(l, e, h)?;
+    let shared = ffn::Gated::shared(l, e).record(l, h)?;
     let weight = l.linear("ffn_gate_inp_shexp", h, 1, Bias::Never)?; // [n, 1]
     let shared = l.r.gated_act("ffn_shexp", Act::Sigmoid, weight, shared)?;
     l.add("ffn_out", f, shared)

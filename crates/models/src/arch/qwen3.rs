@@ -1,22 +1,35 @@
-//! Qwen3: norms on each head of q and k before the rotation, no biases, a head width of its own.
+//! Qwen3: norms on each head of q and k before the rotation, no biases, a head width of its own. The text parts of Qwen3-VL
+//! are the same.
 //!
-//! Source: arXiv:2505.09388, section 2; tensor names of GGUF's `qwen3`.
+//! Source: arXiv:2505.09388, section 2; tensor names of GGUF's `qwen3`, `qwen3moe`, `qwen3vl` and `qwen3vlmoe`.
 
-use program::{RopePairs, ValueId};
+use program::RopePairs;
 
-use super::decoder::{Layer, decoder};
-use super::{Architecture, attention, ffn};
+use super::Architecture;
+use super::attention::Heads;
+use super::decoder::{Norms, blocks};
+use super::ffn;
+use crate::config::experts::{self, Silent};
 use crate::config::read;
-use crate::{Bias, Result};
 
 pub(super) static QWEN3: Architecture = Architecture {
     name: "qwen3",
     config: |keys| read::dense(keys, RopePairs::HalfSplit),
-    record: |r, w, c| decoder(r, w, c, |l, x| l.pre_norm(x, attend, ffn::feed)),
+    record: |r, w, c| blocks(r, w, c, Norms::PRE, Heads::NORMED, ffn::feed),
 };
 
-/// Attention with norms on each head of q and k.
-pub(super) fn attend(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
-    let qkv = attention::norm_heads(l, attention::heads(l, h, Bias::Never)?)?;
-    attention::attend(l, qkv, None, Bias::Never)
-}
+/// Experts whose weights are normalized.
+pub(super) static QWEN3_MOE: Architecture = Architecture {
+    name: "qwen3moe",
+    config: |keys| {
+        let mut c = read::decoder(keys, RopePairs::HalfSplit)?;
+        experts::read(keys, &mut c, &Silent::NORMALIZED)?;
+        Ok(c)
+    },
+    ..QWEN3
+};
+
+/// What images add to the first layers is not there for text.
+pub(super) static QWEN3_VL: Architecture = Architecture { name: "qwen3vl", ..QWEN3 };
+
+pub(super) static QWEN3_VL_MOE: Architecture = Architecture { name: "qwen3vlmoe", ..QWEN3_MOE };

@@ -1,6 +1,6 @@
 //! [`Experts`]: the hyper-parameters of mixtures of experts (arXiv:2401.06066, section 3).
 
-use program::{Gating, GroupScore, Groups, Router, WeightId};
+use program::{Act, Gate, Gating, GroupScore, Groups, Router, WeightId};
 
 use super::ModelConfig;
 use crate::keys::Keys;
@@ -19,14 +19,18 @@ pub struct Experts {
     pub shared_intermediate_size: usize,
     /// From scores to weights.
     pub gating: Gating,
-    /// A bias helps to choose experts (`exp_probs_b`).
-    pub bias: bool,
+    /// The tensor, `exp_probs_b` by some name, that helps to choose experts.
+    pub bias: Option<&'static str>,
     /// Experts are chosen among the best groups only.
     pub groups: Option<Groups>,
     /// The weights of a token's experts are divided by their sum.
     pub normalize: bool,
     /// Factor on the weights.
     pub scale: f32,
+    /// Activation inside an expert.
+    pub act: Gate,
+    /// That of the layer beside them.
+    pub shared_act: Gate,
 }
 
 /// Their ids are exact in f32, and a list of them is short.
@@ -36,8 +40,30 @@ const MAX_EXPERTS: u64 = 4096;
 pub(crate) struct Silent {
     /// [`Experts::normalize`].
     pub(crate) normalize: bool,
-    /// `feed_forward_length` is the width of all experts that a token uses, not of one.
-    pub(crate) joint_width: bool,
+    /// [`Experts::intermediate_size`].
+    pub(crate) width: Width,
+    /// Layers of experts have a dense one, too.
+    pub(crate) both: bool,
+    /// [`Experts::gating`].
+    pub(crate) gating: Gating,
+}
+
+impl Silent {
+    /// Weights are normalized.
+    pub(crate) const NORMALIZED: Silent =
+        Silent { normalize: true, width: Width::Own, both: false, gating: Gating::Softmax };
+    /// Weights are not normalized.
+    pub(crate) const PLAIN: Silent = Silent { normalize: false, ..Silent::NORMALIZED };
+}
+
+/// The key that says how wide one expert is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Width {
+    /// `expert_feed_forward_length`; where it is missing, as in files of early 2024, `feed_forward_length` is the width of
+    /// all experts that a token uses.
+    Own,
+    /// `feed_forward_length`, whatever other keys say.
+    OfDense,
 }
 
 /// Give all layers but the first dense ones experts.
@@ -49,12 +75,15 @@ pub(crate) fn read(keys: &Keys<'_>, c: &mut ModelConfig, silent: &Silent) -> Res
     let n_experts_used = keys.required("expert_used_count", 1..=n_experts as u64)?;
     let n_layers = c.layers.len() as u64;
     let n_dense = keys.count("leading_dense_block_count", 0..=n_layers)?.unwrap_or(0);
-    let has = |name: &str| keys.has(&format!("blk.{n_dense}.{name}"));
+    let has = |name: &str| (0..n_layers).any(|i| keys.has(&format!("blk.{i}.{name}")));
     let dense = c.first_layer().intermediate_size;
-    let width = keys.count("expert_feed_forward_length", 1..=1 << 24)?;
-    // Files of early 2024 give one width for all.
-    let of = if silent.joint_width { n_experts_used } else { 1 };
-    let width = width.unwrap_or((dense / of).max(1));
+    let width = match silent.width {
+        Width::OfDense => dense,
+        Width::Own => {
+            let own = keys.count("expert_feed_forward_length", 1..=1 << 24)?;
+            own.unwrap_or((dense / n_experts_used).max(1))
+        }
+    };
     let shared = keys.count("expert_shared_feed_forward_length", 0..=1 << 24)?;
     let n_shared = keys.count("expert_shared_count", 0..=MAX_EXPERTS)?;
     let shared = match (shared, n_shared) {
@@ -63,7 +92,8 @@ pub(crate) fn read(keys: &Keys<'_>, c: &mut ModelConfig, silent: &Silent) -> Res
         (None, None) if has("ffn_gate_shexp.weight") => dense,
         (None, None) => 0,
     };
-    let (gating, bias) = (gating(keys)?, has("exp_probs_b.bias"));
+    let gating = gating(keys, silent.gating)?;
+    let bias = ["exp_probs_b.bias", "exp_probs_b"].into_iter().find(|name| has(name));
     if has("ffn_gate_up_exps.weight") {
         return Err(Error::Unsupported {
             name: format!("blk.{n_dense}.ffn_gate_up_exps.weight"),
@@ -77,13 +107,18 @@ pub(crate) fn read(keys: &Keys<'_>, c: &mut ModelConfig, silent: &Silent) -> Res
         shared_intermediate_size: shared,
         gating,
         bias,
-        groups: groups(keys, n_experts, gating, bias)?,
+        groups: groups(keys, n_experts, gating, bias.is_some())?,
         normalize: keys.flag("expert_weights_norm")?.unwrap_or(silent.normalize),
         // 0 means none, as in early files.
         scale: keys.positive_or_zero("expert_weights_scale")?.unwrap_or(1.0),
+        act: Gate::Act(Act::Silu),
+        shared_act: Gate::Act(Act::Silu),
     };
-    for layer in &mut c.layers[n_dense..] {
-        layer.experts = Some(experts.clone());
+    for (i, layer) in c.layers.iter_mut().enumerate().skip(n_dense) {
+        // some files have no key for layers that are dense
+        if !keys.has(&format!("blk.{i}.ffn_gate.weight")) || silent.both {
+            layer.experts = Some(experts.clone());
+        }
     }
     Ok(())
 }
@@ -103,7 +138,7 @@ impl Experts {
 }
 
 /// Refuse experts in an architecture that has none.
-pub(super) fn none(keys: &Keys<'_>) -> Result<()> {
+pub(crate) fn none(keys: &Keys<'_>) -> Result<()> {
     match keys.get("expert_count").filter(|value| value.as_u64() != Some(0)) {
         None => Ok(()),
         Some(value) => {
@@ -112,10 +147,11 @@ pub(super) fn none(keys: &Keys<'_>) -> Result<()> {
     }
 }
 
-fn gating(keys: &Keys<'_>) -> Result<Gating> {
+fn gating(keys: &Keys<'_>, silent: Gating) -> Result<Gating> {
     const KEY: &str = "expert_gating_func";
     match keys.count(KEY, 0..=u64::MAX)? {
-        None | Some(0 | 1) => Ok(Gating::Softmax),
+        None | Some(0) => Ok(silent),
+        Some(1) => Ok(Gating::Softmax),
         Some(2) => Ok(Gating::Sigmoid),
         Some(other) => Err(Error::key(&keys.name(KEY), "1 (softmax) or 2 (sigmoid)", other)),
     }

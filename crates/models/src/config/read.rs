@@ -106,6 +106,9 @@ pub(super) fn with_heads(
         rms_norm_eps: keys.require(EPS, keys.positive(EPS)?)?,
         tied_embeddings: !keys.has("output.weight"),
         embedding_scale: None,
+        residual_scale: None,
+        attention_scale: None,
+        logit_scale: None,
         logit_softcap: None,
         layers: heads.into_iter().zip(widths).map(layer).collect::<Result<_>>()?,
     })

@@ -57,11 +57,14 @@ fn scaling(keys: &Keys<'_>, context_length: usize) -> Result<RopeScaling> {
         });
     }
     if attn_factor != 1.0 {
-        return Err(Error::key(
-            &keys.name("rope.scaling.attn_factor"),
-            format!("1 with scaling {how}"),
-            attn_factor,
-        ));
+        if factor != 1.0 {
+            return Err(Error::key(
+                &keys.name("rope.scaling.attn_factor"),
+                format!("1 with scaling {how}"),
+                attn_factor,
+            ));
+        }
+        return Ok(RopeScaling::Long { attention_factor: attn_factor });
     }
     Ok(if how == "linear" && factor != 1.0 {
         RopeScaling::Linear { factor }

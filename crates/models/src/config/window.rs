@@ -1,7 +1,9 @@
 //! Which layers see a window only.
 
 use gguf::Value;
+use program::{Mask, RopeScaling};
 
+use super::ModelConfig;
 use crate::keys::Keys;
 use crate::{Error, Result};
 
@@ -34,4 +36,51 @@ pub(crate) fn read(keys: &Keys<'_>, period: usize) -> Result<Vec<Option<u32>>> {
         Some(_) => every(keys.required(PATTERN, 0..=512)?),
     };
     Ok(slides.into_iter().map(|slides| window.filter(|_| slides)).collect())
+}
+
+/// Give layers with a window their mask, and the base of the rotation that is theirs: `rope.freq_base_swa`, else `theta`,
+/// else that of all. Returns which layers have one.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn apply(
+    keys: &Keys<'_>,
+    c: &mut ModelConfig,
+    period: usize,
+    theta: Option<f32>,
+) -> Result<Vec<bool>> {
+    let theta = keys.positive("rope.freq_base_swa")?.or(theta);
+    let windows = mask(keys, c, period)?;
+    for (layer, _) in c.layers.iter_mut().zip(&windows).filter(|(_, window)| **window) {
+        if let Some(rope) = &mut layer.rope {
+            rope.theta = theta.unwrap_or(rope.theta);
+        }
+    }
+    Ok(windows)
+}
+
+/// Give layers with a window their mask alone. Returns which layers have one.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn mask(keys: &Keys<'_>, c: &mut ModelConfig, period: usize) -> Result<Vec<bool>> {
+    let windows = read(keys, period)?;
+    for (layer, window) in c.layers.iter_mut().zip(&windows) {
+        layer.score.mask = window.map_or(layer.score.mask, Mask::Window);
+    }
+    Ok(windows.iter().map(Option::is_some).collect())
+}
+
+/// Leave the rotation as trained on layers with a window: contexts longer than that reach the others alone.
+pub(crate) fn scale_others(c: &mut ModelConfig) {
+    for layer in c.layers.iter_mut().filter(|layer| layer.score.mask != Mask::Causal) {
+        if let Some(rope) = &mut layer.rope {
+            rope.scaling = RopeScaling::None;
+        }
+    }
+}
+
+/// Rotate on layers with a window alone.
+pub(crate) fn rotate_within(c: &mut ModelConfig) {
+    c.layers.iter_mut().filter(|l| l.score.mask == Mask::Causal).for_each(|l| l.rope = None);
 }

@@ -1,10 +1,13 @@
 //! Attention of both kinds: rotate and append, then each query attends by the definition of its score.
 
 use super::latent::{Latent, Up};
-use super::ops::{Heads, dot};
+use super::ops::{Heads, dot, rms_norm};
 use super::session::{Cached, Session};
 use super::{Batch, Interpreted};
-use crate::{Attention, CacheKind, Held, LatentAttention, LatentUp, Mask, Score, alibi_slope};
+use crate::{
+    Attention, CacheKind, Held, LatentAttention, LatentUp, Mask, RotatedNorm, Score, WeightId,
+    alibi_slope,
+};
 
 /// What is cached of one position: a key and a value for each key-value head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,16 +40,22 @@ impl Interpreted {
             unreachable!("the recorder gave attention a cache of heads")
         };
         let widths = KvWidths { n_kv_heads, key_dim, value_dim };
-        let turned = |heads: &Heads<'_>, i: usize, position: usize| {
+        let turned = |heads: &Heads<'_>, i: usize, position: usize, norm: Option<WeightId>| {
             let mut row = heads.x[heads.row(i)].to_vec();
             if let Some(rotation) = &rotation {
                 rotation.turn(&mut row, heads.dim, position);
             }
-            row
+            match (norm, at.norm) {
+                (Some(weight), Some(RotatedNorm { eps, .. })) => {
+                    rms_norm(&row, self.weight(weight), eps)
+                }
+                _ => row,
+            }
         };
+        let [norm_q, norm_k] = [at.norm.map(|norm| norm.q), at.norm.map(|norm| norm.k)];
         if let [_, k, v] = inputs {
             for (i, row) in batch.rows.iter().enumerate() {
-                let key = turned(k, i, row.position);
+                let key = turned(k, i, row.position, norm_k);
                 sessions[row.sequence].append(at.cache, &key, &v.x[v.row(i)]);
             }
         }
@@ -54,7 +63,7 @@ impl Interpreted {
         let mut out = Vec::new();
         for (i, row) in batch.rows.iter().enumerate() {
             let cached = sessions[row.sequence].cache(at.cache);
-            let q = turned(&inputs[0], i, row.position);
+            let q = turned(&inputs[0], i, row.position, norm_q);
             out.extend(scorer.attend(&q, row.position, cached, &widths));
         }
         out

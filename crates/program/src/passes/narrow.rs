@@ -98,7 +98,7 @@ mod tests {
     fn selection_moves_up_to_attention() {
         let r = Recorder::new();
         let weight = |name: &str, rows| {
-            r.weight(WeightSpec { name: name.into(), ty: GgmlType::F32, rows, cols: 4 })
+            r.weight(WeightSpec { name: name.into(), ty: GgmlType::F32, rows, cols: 4, start: 0 })
         };
         let kind = CacheKind::Heads { n_kv_heads: 1, key_dim: 4, value_dim: 4, window: None };
         let at = Attention::causal(r.cache(CacheSpec { layer: 0, kind }), None, 1.0);
@@ -131,7 +131,8 @@ mod tests {
     #[test]
     fn outputs_keep_their_rows() {
         let r = Recorder::new();
-        let spec = WeightSpec { name: "table".into(), ty: GgmlType::F32, rows: 3, cols: 8 };
+        let spec =
+            WeightSpec { name: "table".into(), ty: GgmlType::F32, rows: 3, cols: 8, start: 0 };
         let x = r.embed(r.weight(spec)).unwrap();
         let all = r.scale("all", x, 2.0).unwrap();
         let rows = r.select_rows("rows", all).unwrap();

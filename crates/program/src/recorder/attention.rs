@@ -46,6 +46,14 @@ impl Recorder {
             let expected = format!("a mask within the {kept} positions that are kept");
             return Err(self.operand(name, expected, format!("{:?}", at.score.mask)));
         }
+        if let Some(norm) = at.norm {
+            let vector = |id| (self.spec(id).rows, self.spec(id).cols) == (1, key_dim);
+            let sound = norm.eps.is_finite() && norm.eps > 0.0;
+            if !(vector(norm.q) && vector(norm.k) && sound) {
+                let expected = format!("norms of {key_dim}, eps finite and > 0");
+                return Err(self.operand(name, expected, format!("{norm:?}")));
+            }
+        }
         let q = shapes[0];
         self.check_score(name, &at.score, q.groups)?;
         let shape = Shape { rows: q.rows, groups: 1, dim: q.groups * value_dim };
@@ -105,7 +113,8 @@ mod tests {
         let r = Recorder::new();
         let rows = |n: usize| {
             let name = format!("w{n}");
-            let table = r.weight(WeightSpec { name, ty: GgmlType::F32, rows: 9, cols: n * 6 });
+            let table =
+                r.weight(WeightSpec { name, ty: GgmlType::F32, rows: 9, cols: n * 6, start: 0 });
             r.view("heads", r.embed(table)?, n)
         };
         let (q, kv) = (rows(4)?, rows(2)?);
@@ -150,7 +159,8 @@ mod tests {
         let frozen = Temperature { beta: 0.1, floor: 0.0, offset: 0.0 };
         refused(&|_, at| at[0].score.temperature = Some(frozen), "a temperature of sound numbers");
         let sinks = |r: &Recorder, at: &mut [Attention; 2]| {
-            let spec = WeightSpec { name: "sinks".into(), ty: GgmlType::F32, rows: 1, cols: 4 };
+            let spec =
+                WeightSpec { name: "sinks".into(), ty: GgmlType::F32, rows: 1, cols: 4, start: 0 };
             let sinks = Some(r.weight(spec));
             (at[0].score.sinks, at[1].score.sinks) = (sinks, sinks);
         };

@@ -114,7 +114,7 @@ mod tests {
     use crate::{Act, Gating, Groups, Program, Rows, WeightSpec};
 
     fn weight(r: &Recorder, name: &str, rows: usize, cols: usize) -> WeightId {
-        r.weight(WeightSpec { name: name.into(), ty: GgmlType::F32, rows, cols })
+        r.weight(WeightSpec { name: name.into(), ty: GgmlType::F32, rows, cols, start: 0 })
     }
 
     fn router(n_used: usize) -> Router {

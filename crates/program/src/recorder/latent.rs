@@ -88,7 +88,7 @@ mod tests {
         let r = Recorder::new();
         let weight = |rows, cols| {
             let name = format!("w{rows}x{cols}");
-            r.weight(WeightSpec { name, ty: GgmlType::F32, rows, cols })
+            r.weight(WeightSpec { name, ty: GgmlType::F32, rows, cols, start: 0 })
         };
         let cache = r.cache(CacheSpec { layer: 0, kind: CacheKind::Latent { rank, rope_dim: 4 } });
         let q = r.view("q", r.embed(weight(9, 14))?, 2)?;

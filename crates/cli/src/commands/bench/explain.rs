@@ -563,7 +563,8 @@ mod tests {
     /// Of every architecture, shared experts before the head or not.
     #[test]
     fn the_time_of_a_head_is_its_own() {
-        for name in models::ARCHITECTURES.iter().map(|architecture| architecture.name) {
+        let families = conformance::Family::ALL.into_iter();
+        for name in families.flat_map(|family| family.architectures()) {
             let program = conformance::tiny_model(
                 &conformance::tiny_config(name, 64, false),
                 quant::GgmlType::F32,

@@ -1,0 +1,93 @@
+//! Decoders whose layers weigh what each head attended to by a gate of the input, most with windows: Trinity, Step 3.5,
+//! Laguna, Spark 2.5.
+//!
+//! Source: arXiv:2505.06708, section 3 (gates); tensor names of GGUF's `afmoe`, `step35`, `laguna`, `spark2_5`.
+
+use program::{Act, Gate, RopePairs};
+
+use super::attention::{GateWidth, Heads};
+use super::decoder::{Norms, blocks};
+use super::{Architecture, ffn, gemma2};
+use crate::config::experts::{self, Silent};
+use crate::config::{read, window};
+use crate::{Keys, ModelConfig, Result};
+
+const PER_HEAD: Heads = Heads { gate: Some((Act::Sigmoid, GateWidth::Heads)), ..Heads::NORMED };
+const PER_ELEMENT: Heads =
+    Heads { gate: Some((Act::Sigmoid, GateWidth::Elements)), ..Heads::NORMED };
+
+pub(super) static AFMOE: Architecture = Architecture {
+    name: "afmoe",
+    config: |keys| {
+        let mut c = mixture(keys)?;
+        c.embedding_scale = Some((c.hidden_size as f32).sqrt());
+        window::apply(keys, &mut c, 4, None)?;
+        window::rotate_within(&mut c);
+        Ok(c)
+    },
+    record: |r, w, c| blocks(r, w, c, Norms::SANDWICH, PER_ELEMENT, ffn::feed),
+};
+
+/// Half of each head rotates on layers without a window. Activations of some layers are bounded.
+pub(super) static STEP35: Architecture = Architecture {
+    name: "step35",
+    config: |keys| {
+        let mut c = mixture(keys)?;
+        let windows = window::apply(keys, &mut c, 4, None)?;
+        for (layer, _) in c.layers.iter_mut().zip(windows).filter(|(_, window)| !window) {
+            layer.rope.iter_mut().for_each(|rope| rope.dims /= 2);
+        }
+        let [experts, shared] =
+            ["swiglu_clamp_exp", "swiglu_clamp_shexp"].map(|key| keys.positive_per_layer(key));
+        let limits = experts?.into_iter().zip(shared?);
+        for (layer, (experts, shared)) in c.layers.iter_mut().zip(limits) {
+            let clamped = |limit| Gate::ClampedSwiglu { limit, after: true };
+            if let Some(e) = &mut layer.experts {
+                e.act = experts.map_or(e.act, clamped);
+                e.shared_act = shared.map_or(e.shared_act, clamped);
+            }
+        }
+        Ok(c)
+    },
+    record: |r, w, c| blocks(r, w, c, Norms::PRE, PER_HEAD, ffn::feed),
+};
+
+/// Fewer elements of each head rotate on layers without a window, and they alone are scaled for long contexts.
+pub(super) static LAGUNA: Architecture = Architecture {
+    name: "laguna",
+    config: |keys| {
+        let mut c = mixture(keys)?;
+        let windows = window::apply(keys, &mut c, 4, None)?;
+        window::scale_others(&mut c);
+        if let Some(dims) = keys.count("rope.dimension_count_swa", 1..=1 << 16)? {
+            for (layer, _) in c.layers.iter_mut().zip(windows).filter(|(_, window)| *window) {
+                let head_dim = layer.head_dim;
+                layer.rope.iter_mut().for_each(|rope| rope.dims = dims.min(head_dim) / 2 * 2);
+            }
+        }
+        Ok(c)
+    },
+    record: |r, w, c| {
+        let heads = Heads { gate: Some((Act::Softplus, GateWidth::Heads)), ..Heads::NORMED };
+        blocks(r, w, c, Norms::PRE, heads, ffn::feed)
+    },
+};
+
+pub(super) static SPARK2_5: Architecture = Architecture {
+    name: "spark2_5",
+    config: |keys| {
+        let mut c = read::dense(keys, RopePairs::HalfSplit)?;
+        window::apply(keys, &mut c, 4, None)?;
+        Ok(c)
+    },
+    record: |r, w, c| {
+        let heads = Heads { gate: Some((Act::Sigmoid, GateWidth::Heads)), ..Heads::PLAIN };
+        blocks(r, w, c, Norms::PRE, heads, gemma2::feed)
+    },
+};
+
+fn mixture(keys: &Keys<'_>) -> Result<ModelConfig> {
+    let mut c = read::decoder(keys, RopePairs::HalfSplit)?;
+    experts::read(keys, &mut c, &Silent::PLAIN)?;
+    Ok(c)
+}

@@ -1,0 +1,73 @@
+//! Granite 3 and 4, dense or with experts, and MiniCPM: Llama with factors on the embedding, the halves of each block,
+//! the scores and the logits.
+//!
+//! Source: arXiv:2404.06395, section 3.1 and appendix A; tensor names of GGUF's `granite`, `granitemoe` and `minicpm`.
+
+use program::RopePairs;
+
+use super::attention::Heads;
+use super::decoder::{Norms, blocks};
+use super::{Architecture, ffn, llama};
+use crate::config::experts::{self, Silent, Width};
+use crate::config::{read, window};
+use crate::{Keys, ModelConfig, Result};
+
+pub(super) static GRANITE: Architecture = Architecture {
+    name: "granite",
+    config: |keys| {
+        experts::none(keys)?;
+        decoder(keys)
+    },
+    record: llama::record,
+};
+
+pub(super) static GRANITE_MOE: Architecture = Architecture {
+    name: "granitemoe",
+    config: |keys| {
+        let mut c = decoder(keys)?;
+        experts::read(keys, &mut c, &Silent { width: Width::OfDense, ..Silent::NORMALIZED })?;
+        Ok(c)
+    },
+    record: llama::record,
+};
+
+/// Windows, and sinks.
+pub(super) static GRANITE_SWA: Architecture = Architecture {
+    name: "granite_swa",
+    config: |keys| {
+        experts::none(keys)?;
+        let mut c = decoder(keys)?;
+        window::apply(keys, &mut c, 4, None)?;
+        Ok(c)
+    },
+    record: |r, w, c| blocks(r, w, c, Norms::PRE, Heads { sinks: true, ..Heads::PLAIN }, ffn::feed),
+};
+
+/// Early files leave out factors that all MiniCPMs have.
+pub(super) static MINICPM: Architecture = Architecture {
+    name: "minicpm",
+    config: |keys| {
+        let mut c = decoder(keys)?;
+        let n_layers = c.layers.len() as f32;
+        c.embedding_scale = c.embedding_scale.or(Some(12.0));
+        c.residual_scale = c.residual_scale.or(Some(1.4 / n_layers.sqrt()));
+        c.logit_scale = c.logit_scale.or(Some(256.0 / c.hidden_size as f32));
+        Ok(c)
+    },
+    record: llama::record,
+};
+
+fn decoder(keys: &Keys<'_>) -> Result<ModelConfig> {
+    let mut c = read::decoder(keys, RopePairs::Interleaved)?;
+    c.embedding_scale = keys.positive_or_zero("embedding_scale")?;
+    c.residual_scale = keys.positive_or_zero("residual_scale")?;
+    c.logit_scale = keys.positive_or_zero("logit_scale")?.map(f32::recip);
+    let scale = keys.positive_or_zero("attention.scale")?;
+    // hybrids write that they are not trained with a rotation
+    let rotates = keys.flag("rope.scaling.finetuned")?.unwrap_or(true);
+    for layer in &mut c.layers {
+        layer.score.scale = scale.unwrap_or(layer.score.scale);
+        layer.rope = layer.rope.take().filter(|_| rotates);
+    }
+    Ok(c)
+}
