@@ -8,7 +8,7 @@ use program::{CacheOptions, CacheType};
 
 use crate::exit::Failure;
 use crate::input::TextSource;
-use console::args::cache_type;
+use console::args::cache_types;
 pub(crate) use console::args::{IsaArgs, ThreadArgs, isa};
 use console::counts::{self, ThreadCount};
 
@@ -185,10 +185,10 @@ fn mla(name: &str) -> Result<MlaChoice, String> {
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct CacheArgs {
     /// Type of cached keys (-ctk): f32, f16, q8_0 [default: f16]
-    #[arg(long, value_name = "TYPE", value_parser = cache_type)]
+    #[arg(long, value_name = "TYPE", value_parser = cache_types(), hide_possible_values = true)]
     pub(crate) cache_type_k: Option<CacheType>,
     /// Type of cached values (-ctv): f32, f16, q8_0 [default: f16]
-    #[arg(long, value_name = "TYPE", value_parser = cache_type)]
+    #[arg(long, value_name = "TYPE", value_parser = cache_types(), hide_possible_values = true)]
     pub(crate) cache_type_v: Option<CacheType>,
     /// Most tokens of a prompt per pass (-ub); by default what `rooflight machine` found best, or 512
     #[arg(long, value_name = "N", alias = "ubatch-size", value_parser = counts::chunk)]

@@ -128,8 +128,7 @@ pub(crate) fn model(
         .iter()
         .for_each(|warning| ui::warn(warning));
     let cache = cache(&config);
-    console::args::warn_about_threads(options.threads);
-    let chosen = executor.options(options.threads);
+    let chosen = executor.options(console::args::threads_to_start(options.threads));
     let executor = chosen.start();
     let chunk = options.chunk.unwrap_or(DEFAULT_CHUNK);
     let room = Room { available: memory::available(), trained: config.context_length };

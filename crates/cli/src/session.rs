@@ -42,8 +42,6 @@ pub(crate) struct SessionArgs {
 pub(crate) struct Opened {
     /// The session.
     pub(crate) session: Session,
-    /// One line about its model.
-    pub(crate) info: String,
     /// What this machine allows, where the footer will say so.
     pub(crate) limits: Option<Limits>,
     /// Tokens the model was made for.
@@ -96,7 +94,6 @@ impl SessionArgs {
         let loaded = load::model(&gguf, &self.executor, options, &cache)?;
         let cache = cache(&loaded.config);
         load::warn_about_context(&loaded.config, cache.capacity);
-        let info = load::describe(&gguf, &loaded.config);
         // From here on the weights are the executor's; the file's pages may go.
         drop(gguf);
         let session = Session::new(Arc::clone(&loaded.model), cache, loaded.chunk)?;
@@ -105,6 +102,6 @@ impl SessionArgs {
             Limits::new(program, &cache, session.chunk(), ceilings, loaded.n_threads)
         });
         let limits = limits.map(|l| l.with_rates(&loaded, &cache, loaded.rates.as_ref()));
-        Ok(Opened { session, info, limits, trained: loaded.config.context_length, cache })
+        Ok(Opened { session, limits, trained: loaded.config.context_length, cache })
     }
 }

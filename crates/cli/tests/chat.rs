@@ -88,7 +88,10 @@ fn new_lines_within_a_message() {
 fn commands_are_completed_confirmed_and_messages_may_look_like_them() {
     let place = place();
     let mut pty = chat(&place, "2", &[]);
-    assert!(pty.line("/sho\tinf\t").contains("context 0 of 2048"));
+    let info = pty.line("/sho\tinf\t");
+    for part in ["0 of 2048 tokens", "hidden size", "gpt2, pre qwen2", "cache per token"] {
+        assert!(info.contains(part), "as much as `rooflight show` tells, {part}: {info}");
+    }
     for (line, told) in [
         ("/set parameter temperature 0.5", "temperature 0.5"),
         ("/set parameter num_ctx 4k", "num_ctx 4096, beyond the 2048"),
@@ -99,6 +102,7 @@ fn commands_are_completed_confirmed_and_messages_may_look_like_them() {
         ("/set think on", "enable_thinking"),
         ("/system Be brief.", "is set"),
         ("/load absent.json", "absent.json"),
+        ("/read absent.txt", "absent.txt"),
         ("/nonsense", "there is no command /nonsense"),
     ] {
         let shown = pty.line(line);
@@ -114,8 +118,10 @@ fn commands_are_completed_confirmed_and_messages_may_look_like_them() {
         assert!(parameters.contains(line), "{line}: {parameters}");
     }
     pty.line("/etc/passwd is what?");
+    place.write("notes.txt", "a note\n");
+    assert!(pty.line("/read notes.txt").contains("notes.txt, 6 B, goes before"));
     pty.line("//regen is a word");
-    assert_eq!(said(&place, &mut pty), ["/etc/passwd is what?", "/regen is a word"]);
+    assert_eq!(said(&place, &mut pty), ["/etc/passwd is what?", "a note\n\n/regen is a word"]);
     assert!(pty.line("/save said.json").contains("5 messages"), "its own file is written again");
     place.write("theirs.json", "[]");
     assert!(pty.line("/save theirs.json").contains("/save! replaces it"));

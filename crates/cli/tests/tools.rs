@@ -343,6 +343,15 @@ fn completions_and_manual_pages() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         assert!(place.ok(&["completions", shell]).contains("perplexity"), "{shell}");
     }
+    // names that can be typed as they are completed
+    for shell in ["bash", "zsh", "fish"] {
+        let script = place.ok(&["completions", shell]);
+        for name in ["rtx-4090", "h100-sxm", "IQ3_S", "q8_0"] {
+            assert!(script.contains(name), "{shell} completes {name}");
+        }
+    }
+    assert!(place.ok(&["plan", "qwen2.5-0.5b", "--device", "h100-sxm"]).contains("H100 SXM"));
+    assert!(!place.ok(&["plan", "--help"]).contains("possible values: rtx"));
     assert!(place.ok(&["man"]).contains(".TH rooflight 1"));
     let page = place.ok(&["man", "run"]);
     assert!(

@@ -1,7 +1,9 @@
 //! Options that command lines share. Spellings are llama.cpp's where it has one.
 
+use std::ffi::OsStr;
+
 use clap::ArgAction;
-use clap::builder::FalseyValueParser;
+use clap::builder::{FalseyValueParser, PossibleValue, TypedValueParser};
 use program::CacheType;
 
 use crate::counts::{self, ThreadCount};
@@ -36,6 +38,11 @@ pub fn isa(name: &str) -> Result<kernels::Isa, String> {
     kernels::Isa::parse(name).ok_or_else(|| format!("expected one of {}", names()))
 }
 
+/// Cache types, for [`cache_type`].
+pub fn cache_types() -> SuggestedValues<CacheType> {
+    SuggestedValues::new(CacheType::ALL.iter().map(|ty| ty.name()), cache_type)
+}
+
 /// A cache type by its name.
 pub fn cache_type(name: &str) -> Result<CacheType, String> {
     CacheType::ALL.into_iter().find(|t| t.name().eq_ignore_ascii_case(name)).ok_or_else(|| {
@@ -44,13 +51,62 @@ pub fn cache_type(name: &str) -> Result<CacheType, String> {
     })
 }
 
-/// Say so where more threads are asked for than can run at once: they wait for each other.
-pub fn warn_about_threads(asked: Option<usize>) {
+/// Threads to start where so many are asked for. More than can run at once wait for each other, which is told; a great
+/// many more would keep the whole machine waiting and are not started.
+pub fn threads_to_start(asked: Option<usize>) -> Option<usize> {
     let cores = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
-    if let Some(asked) = asked.filter(|asked| *asked > cores) {
-        ui::warn(&format!(
-            "-t {asked}: this process may use {cores} cores at once; more threads wait for each other and are slower"
-        ));
+    let (threads, warning) = threads_on(asked?, cores);
+    warning.iter().for_each(|warning| ui::warn(warning));
+    Some(threads)
+}
+
+/// So many threads are started on each core at most.
+const THREADS_PER_CORE: usize = 4;
+
+fn threads_on(asked: usize, cores: usize) -> (usize, Option<String>) {
+    let threads = asked.min(cores.saturating_mul(THREADS_PER_CORE));
+    let problem = format!("-t {asked}: this process may use {cores} cores at once");
+    let warning = match threads {
+        _ if threads <= cores => None,
+        _ if threads == asked => {
+            Some(format!("{problem}; more threads wait for each other and are slower"))
+        }
+        _ => Some(format!("{problem}; {threads} threads are started, and wait for each other")),
+    };
+    (threads, warning)
+}
+
+/// Values that a shell completes, for an option that takes others too. Help leaves them to the text of the option.
+#[derive(Clone)]
+pub struct SuggestedValues<T> {
+    names: Vec<String>,
+    parse: fn(&str) -> Result<T, String>,
+}
+
+impl<T> SuggestedValues<T> {
+    /// Complete these, take what `parse` does.
+    pub fn new(
+        names: impl IntoIterator<Item = impl Into<String>>,
+        parse: fn(&str) -> Result<T, String>,
+    ) -> SuggestedValues<T> {
+        SuggestedValues { names: names.into_iter().map(Into::into).collect(), parse }
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> TypedValueParser for SuggestedValues<T> {
+    type Value = T;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> clap::error::Result<T> {
+        self.parse.parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.names.iter().map(PossibleValue::new)))
     }
 }
 
@@ -65,4 +121,18 @@ pub fn with_variable(arg: clap::Arg) -> clap::Arg {
         _ => arg,
     };
     arg.env(variable).hide_env(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_of_the_key_starts_no_thousand_threads() {
+        assert_eq!(threads_on(2, 2), (2, None));
+        let (threads, told) = threads_on(8, 2);
+        assert!(threads == 8 && told.is_some_and(|told| told.contains("are slower")));
+        let (threads, told) = threads_on(1000, 2);
+        assert!(threads == 8 && told.is_some_and(|told| told.contains("8 threads are started")));
+    }
 }

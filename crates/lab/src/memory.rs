@@ -66,9 +66,9 @@ struct Taken {
 
 impl Memory {
     pub(super) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        args::warn_about_threads(self.threads.count());
-        let taken =
-            self.models.iter().map(|path| self.measure(&Subject::open(path)?)).collect::<Vec<_>>();
+        let threads = args::threads_to_start(self.threads.count());
+        let measure = |path: &PathBuf| self.measure(&Subject::open(path)?, threads);
+        let taken = self.models.iter().map(measure).collect::<Vec<_>>();
         let taken = taken.into_iter().collect::<anyhow::Result<Vec<Taken>>>()?;
         if self.json {
             let models: Vec<Value> = taken.iter().map(json_of).collect();
@@ -84,12 +84,8 @@ impl Memory {
         )?)
     }
 
-    fn measure(&self, subject: &Subject) -> anyhow::Result<Taken> {
-        let options = ExecutorOptions {
-            threads: self.threads.count(),
-            isa: self.isa.isa,
-            ..ExecutorOptions::default()
-        };
+    fn measure(&self, subject: &Subject, threads: Option<usize>) -> anyhow::Result<Taken> {
+        let options = ExecutorOptions { threads, isa: self.isa.isa, ..ExecutorOptions::default() };
         let cpu = options.cpu();
         let (kv, capacity) = (self.cache_type_k, self.ctx_size);
         let cache = CacheOptions { k: kv, v: kv, capacity };

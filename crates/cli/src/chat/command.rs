@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use engine::{FullContext, Reasoning};
 
 use super::{Chat, saved};
+use crate::input::TextSource;
 use crate::printable::Printable;
 use crate::{counts, memory, sampling, ui, units};
 
@@ -17,6 +18,7 @@ pub(super) const COMMANDS: &[(&str, &str)] = &[
     ("/regen", "another reply to the last message"),
     ("/save FILE", "write messages as JSON; /save! replaces"),
     ("/load FILE", "go on from messages in a file"),
+    ("/read FILE", "put its text before your next message"),
     ("/system TEXT", "show or set the system message, - for none"),
     ("/set parameter NAME VALUE", "temperature, top_k, top_p, min_p,"),
     ("", "repeat_penalty, repeat_last_n,"),
@@ -108,6 +110,7 @@ impl Chat {
             "/clear" => self.clear(),
             "/save" | "/save!" => self.save(rest, word.ends_with('!')),
             "/load" => self.load(rest),
+            "/read" => self.read(rest),
             "/system" if rest.is_empty() => {
                 self.show_system(out)?;
                 Ok(None)
@@ -131,6 +134,7 @@ impl Chat {
 
     fn clear(&mut self) -> Done {
         self.conversation.clear().map_err(|error| error.to_string())?;
+        self.read.clear();
         Ok(Some("the conversation is forgotten".into()))
     }
 
@@ -158,6 +162,20 @@ impl Chat {
         self.system = system.map(|m| m.content.clone());
         self.conversation.set_messages(messages);
         Ok(Some(told))
+    }
+
+    /// Texts pile up, in the order in which they are read.
+    fn read(&mut self, file: &str) -> Done {
+        let path = file_of(file, "/read FILE")?;
+        let text = TextSource::File(path.clone()).read().map_err(|error| format!("{error:#}"))?;
+        let text = text.trim_end();
+        if text.is_empty() {
+            return Err(format!("{} is empty", crate::output::shown(&path)));
+        }
+        self.read.push_str(text);
+        self.read.push_str("\n\n");
+        let (file, size) = (crate::output::shown(&path), units::bytes(text.len() as u64));
+        Ok(Some(format!("{file}, {size}, goes before your next message; /clear drops it")))
     }
 
     fn set(&mut self, rest: &str) -> Done {
@@ -267,12 +285,11 @@ impl Chat {
             "info" | "" => {
                 let session = self.conversation.session();
                 let (len, capacity) = (session.len(), session.capacity());
-                writeln!(
-                    out,
-                    "{}\ncontext {len} of {capacity} tokens, model made for {}",
-                    self.info, self.trained
-                )?;
-                writeln!(out, "cache {}/{}", self.cache.k.name(), self.cache.v.name())?;
+                let (k, v) = (self.cache.k.name(), self.cache.v.name());
+                let bytes = session.model().program().cache_bytes(capacity, &self.cache);
+                let bytes = units::bytes(bytes);
+                write!(out, "{}", self.info)?;
+                writeln!(out, "conversation    {len} of {capacity} tokens, cache {bytes} {k}/{v}")?;
             }
             "template" => {
                 let text = self.template.as_deref().unwrap_or("the file has none: ChatML is used");

@@ -62,7 +62,7 @@ pub(crate) struct Chat {
     pub(crate) interrupt: Interrupt,
     /// The system message.
     pub(crate) system: Option<String>,
-    /// One line about the model, for `/show info`.
+    /// What is in the model's file, for `/show info`.
     pub(crate) info: String,
     /// The chat template, for `/show template`.
     pub(crate) template: Option<String>,
@@ -76,6 +76,8 @@ pub(crate) struct Chat {
     pub(crate) history: bool,
     /// The file that this conversation was saved in last.
     pub(crate) saved: Option<PathBuf>,
+    /// Text of files that goes before the next message.
+    pub(crate) read: String,
 }
 
 const PROMPT: &str = ">>> ";
@@ -122,7 +124,7 @@ impl Chat {
                 continue;
             }
             let turn = match next {
-                None => Turn::Say(plain(message)),
+                None => Turn::Say(std::mem::take(&mut self.read) + &plain(message)),
                 Some(Next::Read) => continue,
                 Some(Next::Regenerate) => Turn::Again,
                 Some(Next::Leave) => return Ok(()),

@@ -37,7 +37,10 @@ impl Completer for Commands {
         context: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<Pair>)> {
         let before = &line[..at];
-        if ["/save ", "/save! ", "/load "].iter().any(|command| before.starts_with(command)) {
+        if ["/save ", "/save! ", "/load ", "/read "]
+            .iter()
+            .any(|command| before.starts_with(command))
+        {
             return self.files.complete(line, at, context);
         }
         let pair = |text: String| Pair { display: text.trim_end().to_owned(), replacement: text };

@@ -57,13 +57,14 @@ fn chat() -> Chat {
         settings,
         interrupt: Interrupt::default(),
         system: None,
-        info: "demo".into(),
+        info: "demo\n".into(),
         template: None,
         limits: None,
         trained: 512,
         cache,
         history: true,
         saved: None,
+        read: String::new(),
     }
 }
 
@@ -145,6 +146,23 @@ fn settings_are_set_and_shown() {
 }
 
 #[test]
+fn a_file_goes_before_the_next_message_and_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("notes.txt");
+    std::fs::write(&file, "\u{feff}one\ntwo\n\n").unwrap();
+    let read = format!("/read {}", file.display());
+    let said = |lines: &[&str]| {
+        let (chat, _) = run(lines);
+        let said = chat.conversation.messages().iter().filter(|m| m.role == "user");
+        said.map(|m| m.content.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(said(&[&read, "what is it?", "and now?"]), ["one\ntwo\n\nwhat is it?", "and now?"]);
+    assert_eq!(said(&[&read, &read, "both?"]), ["one\ntwo\n\none\ntwo\n\nboth?"]);
+    assert_eq!(said(&[&read, "/clear", "gone?"]), ["gone?"]);
+    assert_eq!(said(&["/read no such file", "/read", "nothing?"]), ["nothing?"]);
+}
+
+#[test]
 fn leaving() {
     for word in ["/bye", "/exit"] {
         let (chat, _) = run(&[word, "not sent"]);
@@ -179,7 +197,8 @@ fn help_fits_a_screen_and_every_command_is_obeyed() {
 #[test]
 fn commands_are_completed_word_by_word() {
     let complete = |line: &str| command::completions(line).join("|");
-    assert_eq!(complete("/re"), "/regen");
+    assert_eq!(complete("/re"), "/regen|/read ");
+    assert_eq!(complete("/reg"), "/regen");
     assert_eq!(complete("/sav"), "/save ");
     assert_eq!(
         complete("/set "),

@@ -45,8 +45,7 @@ impl Machine {
                 "--mla has no effect: no latent attention is measured here; rooflight-lab bench-mla does that",
             );
         }
-        let threads = self.threads.count();
-        console::args::warn_about_threads(threads);
+        let threads = console::args::threads_to_start(self.threads.count());
         let executor = self.executor.options(threads).start();
         let kept = match (self.refresh, ceilings::kept(&*executor)) {
             (false, Some(kept)) => kept,

@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use engine::Conversation;
 
 use crate::args::{self, PromptArgs};
@@ -77,7 +78,11 @@ impl Run {
         }
 
         let json = self.session.json;
-        let Opened { session, info, limits, trained, cache } = self.session.open(gguf)?;
+        let info = match message {
+            Some(_) => String::new(),
+            None => super::show::text(&gguf).context("reading the model")?,
+        };
+        let Opened { session, limits, trained, cache } = self.session.open(gguf)?;
         let mut conversation = Conversation::new(session, Arc::new(format));
         conversation.set_system(self.system_prompt.clone());
         let system = self.system_prompt;
@@ -93,6 +98,7 @@ impl Run {
             cache,
             history: true,
             saved: None,
+            read: String::new(),
         };
         match message {
             Some(message) => chat.answer(message, json, out),

@@ -36,21 +36,7 @@ pub(super) struct Show {
 impl Show {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let gguf = load::open(&self.model.path("show")?)?;
-        let mut summary = Summary::of(&gguf);
-        // An architecture that cannot be run can still be shown; a model that contradicts itself is an error.
-        match models::load(&gguf) {
-            Ok(model) => {
-                summary.model = Some(Dimensions::of(&model));
-                summary.program = self.program.then(|| model.program.listing().to_string());
-            }
-            Err(_) if gguf.tensors().is_empty() => {
-                summary.problem = Some("a vocabulary only: there are no tensors".into())
-            }
-            Err(error @ models::Error::Architecture { .. }) => {
-                summary.problem = Some(error.to_string())
-            }
-            Err(error) => return Err(error.into()),
-        }
+        let mut summary = Summary::with_model(&gguf, self.program)?;
         if self.tensors {
             summary.tensors = Some(gguf.tensors().iter().map(Tensor::of).collect());
         }
@@ -67,6 +53,14 @@ impl Show {
         }
         Ok(())
     }
+}
+
+/// What `show` prints of a file, for `/show info` in a conversation.
+///
+/// # Errors
+/// A model that contradicts itself.
+pub(crate) fn text(gguf: &Gguf) -> Result<String, models::Error> {
+    Ok(Summary::with_model(gguf, false)?.to_string())
 }
 
 /// What is shown, as people or programs read it.
@@ -280,6 +274,26 @@ impl Vocabulary {
 }
 
 impl Summary {
+    /// What the file says, and the model in it if that can be run; on request the ops of its program.
+    fn with_model(gguf: &Gguf, program: bool) -> Result<Self, models::Error> {
+        let mut summary = Summary::of(gguf);
+        // An architecture that cannot be run can still be shown; a model that contradicts itself is an error.
+        match models::load(gguf) {
+            Ok(model) => {
+                summary.model = Some(Dimensions::of(&model));
+                summary.program = program.then(|| model.program.listing().to_string());
+            }
+            Err(_) if gguf.tensors().is_empty() => {
+                summary.problem = Some("a vocabulary only: there are no tensors".into())
+            }
+            Err(error @ models::Error::Architecture { .. }) => {
+                summary.problem = Some(error.to_string())
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(summary)
+    }
+
     fn of(gguf: &Gguf) -> Self {
         let metadata = gguf.metadata();
         let text = |key: &str| metadata.str(key).ok().flatten().map(|text| escape(text, 200));

@@ -80,8 +80,7 @@ pub(super) struct BenchMla {
 impl BenchMla {
     pub(super) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         self.plot.iter().try_for_each(|path| self.output.check(path))?;
-        let (threads, isa) = (self.threads.count(), self.isa.isa);
-        args::warn_about_threads(threads);
+        let (threads, isa) = (args::threads_to_start(self.threads.count()), self.isa.isa);
         let options = ExecutorOptions { threads, isa, ..Default::default() };
         let cpu = options.cpu();
         let before = ceilings::measure_again(&cpu)?.ceilings;

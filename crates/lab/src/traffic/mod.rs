@@ -67,8 +67,7 @@ impl Traffic {
     pub(super) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         self.plot.iter().try_for_each(|path| self.output.check(path))?;
         let subject = Subject::open(&self.model)?;
-        let threads = self.threads.count();
-        args::warn_about_threads(threads);
+        let threads = args::threads_to_start(self.threads.count());
         let options = ExecutorOptions { threads, isa: self.isa.isa, ..Default::default() };
         let cpu = options.cpu();
         let known = ceilings::kept_or_measured(&cpu);

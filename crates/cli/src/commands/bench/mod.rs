@@ -65,10 +65,10 @@ pub(super) struct Bench {
     #[arg(long, value_name = "LIST", alias = "ubatch-size")]
     chunk: Vec<Numbers>,
     /// Type of cached keys (-ctk): f32, f16, q8_0 [default: f16]
-    #[arg(long, value_name = "TYPE", value_parser = console::args::cache_type)]
+    #[arg(long, value_name = "TYPE", value_parser = console::args::cache_types(), hide_possible_values = true)]
     cache_type_k: Option<CacheType>,
     /// Type of cached values (-ctv): f32, f16, q8_0 [default: f16]
-    #[arg(long, value_name = "TYPE", value_parser = console::args::cache_type)]
+    #[arg(long, value_name = "TYPE", value_parser = console::args::cache_types(), hide_possible_values = true)]
     cache_type_v: Option<CacheType>,
     /// Generate the model's likeliest tokens, as `run --temp 0` does, choosing included; without, tokens are made up
     #[arg(long)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use console::args::SuggestedValues;
 use engine::DEFAULT_CHUNK;
 use models::{Mixture, ModelConfig};
 use planner::formula::{ModelShape, Roofline, Units};
@@ -125,6 +126,12 @@ impl Weights {
             Weights::Bits(bits) => format!("w{bits}"),
         }
     }
+}
+
+/// Any name, of which those of mixtures are completed.
+pub(super) fn weight_names() -> SuggestedValues<String> {
+    let names = models::MIXTURES.iter().map(Mixture::name);
+    SuggestedValues::new(names, |name| Ok(name.to_owned()))
 }
 
 /// `f16`, or `f16/q8_0` where keys and values differ; `kv16` in the article.

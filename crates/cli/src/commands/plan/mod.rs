@@ -59,7 +59,7 @@ pub(super) struct Plan {
     #[arg(long)]
     list: bool,
     /// Type of the weights, with the mixture of llama.cpp's quantizer: F16, Q8_0, Q4_K_M; by default the file's, or Q4_K_M
-    #[arg(long = "type", value_name = "TYPE")]
+    #[arg(long = "type", value_name = "TYPE", value_parser = candidates::weight_names(), hide_possible_values = true)]
     weights: Option<String>,
     /// Context to plan for, in tokens: 32k, 0 for the model's own; by default the model's, at most 8192
     #[arg(short, long, value_name = "N", alias = "ctx-size", value_parser = values::context)]

@@ -12,13 +12,14 @@ use crate::args::{IsaArgs, ThreadArgs};
 use crate::exit::Failure;
 use crate::predictions::{ErrorBar, ModelKey, RememberedModel, RunPhase};
 use crate::{ceilings, memory, ui};
+use console::args::SuggestedValues;
 use executors::ExecutorOptions;
 
 /// Which machine, and in which units its figures are read.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct TargetArgs {
     /// Plan for a known device instead of this machine, by a part of its name that no other has: 4090; --list names them
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = device_names(), hide_possible_values = true)]
     device: Option<String>,
     /// Memory for weights and cache: 24GB, 24GiB; by default what is free, or the device's
     #[arg(long, value_name = "BYTES", value_parser = values::memory)]
@@ -119,6 +120,12 @@ impl TargetArgs {
     }
 }
 
+/// Any name, of which those that are known are completed as they can be typed.
+fn device_names() -> SuggestedValues<String> {
+    let typed = |device: &Device| device.name.to_lowercase().replace(' ', "-");
+    SuggestedValues::new(devices::DEVICES.iter().map(typed), |name| Ok(name.to_owned()))
+}
+
 fn of_device(name: &str, units: Units) -> anyhow::Result<Target> {
     let device = match devices::find(name) {
         DeviceMatch::One(device) => device,
@@ -162,7 +169,7 @@ fn unknown(name: &str, verb: &str, all: &[&Device]) -> anyhow::Error {
 }
 
 fn this_machine(threads: Option<usize>, isa: IsaArgs, units: Units) -> anyhow::Result<Target> {
-    console::args::warn_about_threads(threads);
+    let threads = console::args::threads_to_start(threads);
     let options = ExecutorOptions { threads, isa: isa.isa, ..ExecutorOptions::default() };
     let executor = options.start();
     let Some(known) = ceilings::kept_or_measured(&*executor) else {
