@@ -84,15 +84,15 @@ def targets(ids: np.ndarray, weights: np.ndarray, end: int):
     return ids, following, w, start
 
 
-def make_shard(work: Path, seed: int, name: str, split: str, shard: int, n_tokens: int) -> str:
-    from corpus import documents
+def make_shard(work: Path, seed: int, tuning: bool, name: str, split: str, shard: int, n_tokens: int) -> str:
+    from corpus import MIXTURE, TUNING, documents
 
     tokenizer = tokens.load(work)
     end = tokenizer.token_to_id(tokens.END)
     rng = random.Random(f"{seed} {name} {split} {shard}")
     length = LENGTHS[name]
     kept, done, dropped = [], 0, 0
-    for document in documents(rng.getrandbits(48), split, min(length, MOST)):
+    for document in documents(rng.getrandbits(48), split, min(length, MOST), TUNING if tuning else MIXTURE):
         pair = encode(tokenizer, document)
         if len(pair[0]) > length:
             dropped += 1
@@ -117,6 +117,7 @@ def main() -> None:
     parser.add_argument("--short-shards", type=int, default=20)
     parser.add_argument("--long-shards", type=int, default=32)
     parser.add_argument("--shard-tokens", type=int, default=1_000_000)
+    parser.add_argument("--tuning", action="store_true", help="the mixture of tune.sh")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--show", type=int, metavar="N", help="print N rows of the first shards, decoded, and stop")
     args = parser.parse_args()
@@ -128,7 +129,7 @@ def main() -> None:
     wanted += [("short", "train", i, args.shard_tokens) for i in range(args.short_shards)]
     wanted += [("long", "train", i, args.shard_tokens) for i in range(args.long_shards)]
     with ProcessPoolExecutor(args.jobs) as pool:
-        jobs = [pool.submit(make_shard, args.work, args.seed, *w) for w in wanted if not shard_path(args.work, *w[:3]).exists()]
+        jobs = [pool.submit(make_shard, args.work, args.seed, args.tuning, *w) for w in wanted if not shard_path(args.work, *w[:3]).exists()]
         for job in jobs:
             print(job.result(), flush=True)
 

@@ -18,7 +18,7 @@ CHAT_TEMPLATE = (
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 DESCRIPTION = (
-    "A very small English and Chinese chat model{kind}, trained from nothing on a procedural corpus by training/make.sh of Rooflight. "
+    "A very small English and Chinese chat model{kind}, trained from nothing on a procedural corpus by the scripts in training/ of Rooflight. "
     "It knows small talk, copying, counting, one-step sums and finding what its context says; it is for trying and measuring."
 )
 TYPES = {"f16": gguf.GGMLQuantizationType.F16, "q8_0": gguf.GGMLQuantizationType.Q8_0}

@@ -21,6 +21,7 @@ import torch.nn.functional as F
 
 from decoder import Config, Decoder
 from model import Qwen2
+from muon import multiplies_bf16
 
 SOURCE = Path(__file__).with_name("fused.cpp")
 MICRO = 2048  # tokens per forward and backward pass: what lies between stays in the cache
@@ -29,12 +30,7 @@ HEAD_ROWS = 1024  # rows of logits held at once
 
 def available(model: Decoder) -> bool:
     """Whether Fused can train this model on this machine."""
-    if not isinstance(model, Qwen2):
-        return False
-    try:
-        return "avx512_bf16" in Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return False
+    return isinstance(model, Qwen2) and multiplies_bf16()
 
 
 def library() -> ctypes.CDLL:

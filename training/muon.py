@@ -1,4 +1,6 @@
 """The optimizers: Muon for the matrices inside layers, AdamW for the embedding, norms and biases."""
+from pathlib import Path
+
 import torch
 
 from decoder import Decoder
@@ -7,12 +9,23 @@ from decoder import Decoder
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 
 
+def multiplies_bf16() -> bool:
+    """Whether the CPU has products of bf16; without, they take many times as long as those of f32."""
+    try:
+        return "avx512_bf16" in Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return False
+
+
+PRODUCTS = torch.bfloat16 if multiplies_bf16() else torch.float32
+
+
 def orthogonalize(x: torch.Tensor, steps: int = 5) -> torch.Tensor:
-    """The nearest matrices with singular values of about one, of a stack [n, rows, cols]; computed in bf16."""
+    """The nearest matrices with singular values of about one, of a stack [n, rows, cols]; bf16 is exact enough."""
     a, b, c = COEFFICIENTS
     wide = x.shape[1] <= x.shape[2]
-    y = (x if wide else x.mT).bfloat16()
-    y = y / (y.float().norm(dim=(1, 2), keepdim=True) + 1e-7).bfloat16()
+    y = (x if wide else x.mT).to(PRODUCTS)
+    y = y / (y.float().norm(dim=(1, 2), keepdim=True) + 1e-7).to(PRODUCTS)
     for _ in range(steps):
         gram = y @ y.mT
         y = a * y + (b * gram + c * (gram @ gram)) @ y

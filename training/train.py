@@ -95,6 +95,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--eval-minutes", type=float, default=10)
     parser.add_argument("--eval-items", type=int, default=20, help="per kind of question; 0: none")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--base", type=Path, help="checkpoint to begin with, instead of random weights; its tokens and steps are counted too")
     parser.add_argument("--resume", action="store_true", help="go on from work/checkpoint.pt, where it exists")
     parser.add_argument("--plain", action="store_true", help="by autograd, also where the fused step can run")
     return parser.parse_args()
@@ -106,7 +107,12 @@ def main() -> None:
     checkpoint = args.work / "checkpoint.pt"
     words = tokens.load(args.work)
     end = words.token_to_id(tokens.END)
+    before = {"tokens": 0, "step": 0}
     model = build(args.arch).initialize(args.seed)
+    if args.base:
+        base = torch.load(args.base, weights_only=True)
+        model.load_state_dict(base["model"])
+        before = {key: base[key] for key in before}
     config = model.config
     optimizer = Optimizer(model, args.lr, args.adam_lr)
     short, long = Rows(args.work, "short", end), Rows(args.work, "long", end)
@@ -174,7 +180,7 @@ def main() -> None:
             shown_at = done
     checkpoint_now()
     if done >= args.tokens:
-        save(args.work / "model.pt", config=asdict(config), model=model.state_dict(), tokens=done, step=step, seconds=seconds, seed=args.seed)
+        save(args.work / "model.pt", config=asdict(config), model=model.state_dict(), tokens=before["tokens"] + done, step=before["step"] + step, seconds=seconds, seed=args.seed)
         evaluate()
     log.close()
     print(f"{'stopped' if stop else 'finished'} at step {step}, {done / 1e6:.2f}M tokens, {seconds / 60:.1f} minutes", flush=True)

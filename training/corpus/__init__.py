@@ -7,6 +7,6 @@ and ends with the end-of-text token.
 """
 
 from .core import Item, Segment, text_of
-from .mixture import MIXTURE, documents, heldout_texts, tagged_documents, tasks
+from .mixture import MIXTURE, TUNING, documents, heldout_texts, tagged_documents, tasks
 
-__all__ = ["MIXTURE", "Item", "Segment", "documents", "heldout_texts", "tagged_documents", "tasks", "text_of"]
+__all__ = ["MIXTURE", "TUNING", "Item", "Segment", "documents", "heldout_texts", "tagged_documents", "tasks", "text_of"]

@@ -1,6 +1,6 @@
 """Chats which mix the kinds of the corpus and keep a state."""
 
-from . import arithmetic, facts, lists, names, smalltalk_en, smalltalk_zh, stories, world
+from . import arithmetic, facts, lists, names, openers, smalltalk_en, smalltalk_zh, stories, world
 from .core import assistant, cap, chat_tokens, est_tokens, rough, user
 from .lexicon import ANIMALS, COLOURS, FOODS, HOBBIES, SEASONS
 
@@ -189,7 +189,9 @@ def first_words(rng, lang, split, max_tokens):
     pairs = []
     for turn in range(rng.randint(1, 4)):
         r = rng.random()
-        if r < 0.6:
+        if rng.random() < 0.6:
+            pairs.append(openers.opener(rng, lang, split))
+        elif r < 0.6:
             # most people begin with a greeting
             asks, replies = talk.GREETINGS if turn == 0 and rng.random() < 0.6 else rng.choice(groups)
             pairs.append((rough(rng, rng.choice(asks), lang), rng.choice(replies)))

@@ -21,6 +21,8 @@ MIXTURE = {
     "key_value": (0.09, 340),
     "induction": (0.04, 250),
 }
+# For a short training of a finished model: all it knows, and first prompts above all.
+TUNING = {**MIXTURE, "first_words": (0.9, 120)}
 ZH_SHARE = 0.5
 MAX_TOKENS = 1000
 
@@ -76,21 +78,21 @@ def document(rng, kind: str, lang: str, split: str, max_tokens: int) -> list:
     return render(chat)
 
 
-def tagged_documents(seed, split="train", max_tokens=MAX_TOKENS, kind=None):
+def tagged_documents(seed, split="train", max_tokens=MAX_TOKENS, kind=None, mixture=MIXTURE):
     """Endless `(kind, language, document)`; `kind` limits it to one."""
     if split not in ("train", "heldout"):
         raise ValueError(f"unknown split {split!r}, expected train or heldout")
     rng = random.Random(f"corpus {seed} {split} {max_tokens} {kind}")
-    kinds = [kind] if kind else list(MIXTURE)
+    kinds = [kind] if kind else list(mixture)
     if kind and kind not in MIXTURE:
         raise ValueError(f"unknown kind {kind!r}, expected one of {', '.join(MIXTURE)}")
     # Running totals turn shares of tokens into chances of documents.
-    size = {k: MIXTURE[k][1] * min(1.0, max_tokens / MAX_TOKENS) * 10 for k in kinds}
+    size = {k: mixture[k][1] * min(1.0, max_tokens / MAX_TOKENS) * 10 for k in kinds}
     count = {k: 10 for k in kinds}
     weights, made = [], 0
     while True:
         if made % 500 == 0:
-            weights = [MIXTURE[k][0] * count[k] / size[k] for k in kinds]
+            weights = [mixture[k][0] * count[k] / size[k] for k in kinds]
         made += 1
         chosen = rng.choices(kinds, weights)[0]
         lang = "zh" if rng.random() < ZH_SHARE else "en"
@@ -100,9 +102,9 @@ def tagged_documents(seed, split="train", max_tokens=MAX_TOKENS, kind=None):
         yield chosen, lang, doc
 
 
-def documents(seed, split="train", max_tokens=MAX_TOKENS):
-    """Endless documents; the same seed, split and limit give the same ones."""
-    for _, _, doc in tagged_documents(seed, split, max_tokens):
+def documents(seed, split="train", max_tokens=MAX_TOKENS, mixture=MIXTURE):
+    """Endless documents; the same seed, split, limit and mixture give the same ones."""
+    for _, _, doc in tagged_documents(seed, split, max_tokens, mixture=mixture):
         yield doc
 
 
@@ -159,4 +161,4 @@ def heldout_texts(seed) -> dict:
     return out
 
 
-__all__ = ["MAX_TOKENS", "MIXTURE", "document", "documents", "heldout_texts", "tagged_documents", "tasks"]
+__all__ = ["MAX_TOKENS", "MIXTURE", "TUNING", "document", "documents", "heldout_texts", "tagged_documents", "tasks"]

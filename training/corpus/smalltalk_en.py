@@ -142,7 +142,7 @@ JOKES = ["Why did the clock go to school? It wanted to learn the time.",
 JOKE_ASK = ["Tell me a joke.", "Do you know a joke?", "Make me laugh.", "Can you tell me a joke?", "Another joke.", "Say something funny.", "I want to hear a joke."]
 
 POEM_ASK = ["Write a poem about {x}.", "Tell me a poem about {x}.", "Can you write a poem about {x}?", "A poem about {x}, please.", "Write me a short poem about {x}."]
-POEM_ANY = ["Write a poem.", "Tell me a poem.", "Can you write a poem?", "Write me a short poem.", "I would like a poem.", "Do you know a poem?", "Write a haiku."]
+POEM_ANY = ["Write a poem.", "Tell me a poem.", "Can you write a poem?", "Write me a short poem.", "I would like a poem.", "Do you know a poem?", "Write a rhyme."]
 POEMS = {
     "the moon": "The moon is high, the night is long,\nthe little owl sings us its song.\nThe stars are bright, the wind is still,\nand silver light lies on the hill.",
     "the rain": "The rain comes down on roof and tree,\nit sings a quiet song to me.\nThe river drinks, the flowers grow,\nand in the sky there hangs a bow.",

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import random
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from corpus import MIXTURE, documents, heldout_texts, tagged_documents, tasks, t
 from corpus.arithmetic import allowed
 from corpus.core import IM_END, IM_START, Segment, _tidy, est_tokens, held_out
 from corpus.names import _EN
+from corpus.openers import opener
 
 SUM = re.compile(r"(?<!\d)(\d{1,2}) ([+-]) (\d{1,2}) = (\d{1,2})(?!\d)")
 
@@ -52,7 +54,7 @@ class Corpus(unittest.TestCase):
                 self.assertLessEqual(est_tokens(text), limit * (1.1 if lang == "en" else 2.5), text)
                 self.assertEqual(doc[-1], Segment("<|endoftext|>", 0.3, True))
                 self.assertEqual(text.count(IM_START), text.count(IM_END))
-                self.assertNotIn("{", text)
+                self.assertIsNone(re.search(r"\{\w*\}", text), text)
                 self.assertNotIn("  ", text)
                 self.assertTrue(all(s.text for s in doc))
                 self.assertTrue(any(s.weight == 1.0 for s in doc), kind)
@@ -85,6 +87,24 @@ class Corpus(unittest.TestCase):
                     self.assertTrue(allowed(op, int(a), int(b), "heldout"))
         depths = [i.depth for i in tasks(1, 20)["passkey"]]
         self.assertEqual((min(depths), max(depths)), (0.0, 1.0))
+
+    def test_what_is_measured_on_stays_as_it_is(self):
+        """More of what people ask must not change the texts in assets/heldout, or no figure can be compared."""
+        assets = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "assets", "heldout")
+        for name, text in heldout_texts(1).items():
+            with open(os.path.join(assets, name), encoding="utf-8") as f:
+                self.assertEqual(f.read(), text, name)
+
+    def test_first_prompts_have_one_kind_of_reply(self):
+        for lang in ("en", "zh"):
+            rng, replies = random.Random(1), {}
+            for _ in range(30_000):
+                ask, reply = opener(rng, lang, "train")
+                self.assertTrue(ask and reply and "{x}" not in ask + reply and "{n}" not in ask, (ask, reply))
+                replies.setdefault(ask, set()).add(reply)
+            for ask, reply in {"en": [("Say hello", "Hello!"), ("Count to five.", "1, 2, 3, 4, 5."), ("What is 2 + 2?", "2 + 2 = 4.")],
+                               "zh": [("说你好", "你好！"), ("数到五", "1、2、3、4、5。"), ("1+1等于几？", "1 + 1 = 2。")]}[lang]:
+                self.assertEqual(replies[ask], {reply})
 
     def test_heldout_texts_are_small(self):
         size = sum(len(t.encode()) for t in heldout_texts(1).values())
