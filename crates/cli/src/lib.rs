@@ -1,6 +1,7 @@
 //! All of the binary `rooflight`: commands, terminals, environment variables, JSON. No other crate knows those.
 //!
-//! `commands/` has one file per command. It is a library so that tests can ask for its [`options`].
+//! `commands/` has one file per command. It is a library so that tests can ask for its [`options`] and
+//! a fuzz target can call it.
 
 #![forbid(unsafe_code)]
 
@@ -61,6 +62,15 @@ pub fn options() -> Vec<(String, Vec<String>)> {
         (command.get_name().to_owned(), named.collect())
     };
     commands::command().get_subcommands().map(options).collect()
+}
+
+/// What a fuzz target calls: a plan for the `config.json` in `data`, with the arguments of its first line.
+///
+/// # Errors
+/// What is told where there is no plan.
+#[cfg(fuzzing)]
+pub fn plan_config(folder: &std::path::Path, data: &[u8]) -> Result<(), String> {
+    commands::plan_config(folder, data)
 }
 
 fn run(out: &mut dyn Write, typed: Option<&str>, root: &mut clap::Command) -> anyhow::Result<()> {

@@ -20,6 +20,9 @@ use std::io::Write;
 
 use clap::{CommandFactory, FromArgMatches};
 
+#[cfg(fuzzing)]
+pub(crate) use self::plan::plan_config;
+
 /// Run large language models on your own machine, as fast as the machine allows.
 #[derive(clap::Parser, Debug)]
 #[command(

@@ -9,7 +9,7 @@ mod fit;
 mod hf;
 mod json;
 mod list;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 mod strangers;
 mod subject;
 mod target;
@@ -28,6 +28,8 @@ use planner::{Lengths, ModelVariant, WhatIf, what_if};
 use program::{CacheOptions, Executor, MemoryNeeds, Program};
 
 use self::candidates::{CACHES, Cache, Weights};
+#[cfg(fuzzing)]
+pub(crate) use self::strangers::plan_config;
 use self::subject::Subject;
 use self::target::{Target, TargetArgs};
 use crate::args::{self, CacheArgs};

@@ -1,0 +1,16 @@
+//! Any `config.json` with any arguments, which are its first line, gives a plan or one printable line.
+#![no_main]
+
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+/// Where the file is written; one for each process.
+static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+    let folder = std::env::temp_dir().join(format!("rooflight-fuzz-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder to write in");
+    folder
+});
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let _ = rooflight::plan_config(&FOLDER, data);
+});
