@@ -68,7 +68,7 @@ pub(crate) const PROOFS: [Proof; 3] = [
                 "pool::",
                 "memory::",
             ]),
-            miri(&[NIGHTLY, "miri", "test", "-p", "rooflight-kernels", "--lib"]),
+            miri(&[NIGHTLY, "miri", "test", "-p", "rooflight-kernels", "--lib", "--tests"]),
         ],
     },
 ];

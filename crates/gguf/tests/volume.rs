@@ -4,6 +4,9 @@ use std::time::{Duration, Instant};
 
 use gguf::Gguf;
 
+/// Miri takes a thousand times as long: a part of all these, which shows the accesses if not the time.
+const LESS: u64 = if cfg!(miri) { 2000 } else { 1 };
+
 fn string(out: &mut Vec<u8>, text: &str) {
     out.extend((text.len() as u64).to_le_bytes());
     out.extend(text.as_bytes());
@@ -51,16 +54,16 @@ fn tensors(n: u64) -> Vec<u8> {
 fn bounded_time_and_memory() {
     let empty_array = [[0; 4], [0; 4], [0; 4]].concat();
     let cases: [(&str, Vec<u8>, Option<&str>); 8] = [
-        ("12e6 u8", array(0, 12_000_000, &[1]), None),
-        ("10^6 empty arrays", array(9, 1_000_000, &empty_array), None),
-        ("10^6 empty strings", array(8, 1_000_000, &[0; 8]), None),
-        ("200,000 pairs", pairs(200_000), None),
-        ("10^6 pairs", pairs(1_000_000), None),
-        ("60,000 tensors", tensors(60_000), None),
-        ("200,000 tensors", tensors(200_000), None),
+        ("12e6 u8", array(0, 12_000_000 / LESS, &[1]), None),
+        ("10^6 empty arrays", array(9, 1_000_000 / LESS, &empty_array), None),
+        ("10^6 empty strings", array(8, 1_000_000 / LESS, &[0; 8]), None),
+        ("200,000 pairs", pairs(200_000 / LESS), None),
+        ("10^6 pairs", pairs(1_000_000 / LESS), None),
+        ("60,000 tensors", tensors(60_000 / LESS), None),
+        ("200,000 tensors", tensors(200_000 / LESS), None),
         (
             "100,000 nested arrays",
-            array(9, 100_000, &[&9_u32.to_le_bytes()[..], &1_u64.to_le_bytes()].concat()),
+            array(9, 100_000 / LESS, &[&9_u32.to_le_bytes()[..], &1_u64.to_le_bytes()].concat()),
             Some("deeper than 8"),
         ),
     ];
@@ -74,7 +77,10 @@ fn bounded_time_and_memory() {
             (Some(f), result) => assert!(result.expect_err(name).to_string().contains(f), "{name}"),
         }
         // A hundred times what it takes, for loaded machines.
-        assert!(time < Duration::from_secs(5), "{name}: {time:?}");
+        assert!(cfg!(miri) || time < Duration::from_secs(5), "{name}: {time:?}");
+    }
+    if cfg!(miri) {
+        return; // the process is Miri
     }
     if let Ok(status) = std::fs::read_to_string("/proc/self/status") {
         let peak = status.lines().find_map(|l| {

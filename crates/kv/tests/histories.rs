@@ -237,7 +237,7 @@ fn run(actions: Vec<(usize, Action)>, budget: Option<u64>, store: &Counted) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 10 } else { 300 }))]
 
     /// Whatever sessions do, each reads its own rows, windows stay small, and nothing leaks.
     #[test]
@@ -358,7 +358,7 @@ fn threads_share_a_pool() {
         for thread in 0..4u32 {
             let (pool, errors) = (&pool, &errors);
             scope.spawn(move || {
-                for round in 0..50 {
+                for round in 0..if cfg!(miri) { 3 } else { 50 } {
                     let mut tables = session(pool, Some(0));
                     let tokens: Vec<u32> =
                         (0..40).map(|i| if i < 20 { i } else { thread + round }).collect();

@@ -7,6 +7,9 @@ use proptest::prelude::*;
 
 use crate::build::{error, exercise, sample};
 
+/// From one place that is changed to the next: under Miri, which takes a thousand times as long, a prime number.
+const STEP: usize = if cfg!(miri) { 97 } else { 1 };
+
 fn survive(bytes: Vec<u8>) {
     match Gguf::from_bytes(bytes.clone()) {
         Ok(gguf) => {
@@ -22,14 +25,15 @@ fn survive(bytes: Vec<u8>) {
 fn each_byte_changed() {
     let good = sample().to_bytes().unwrap();
     let start = Instant::now();
-    for at in 0..good.len() {
+    for at in (0..good.len()).step_by(STEP) {
         for byte in [0x00, 0xFF, good[at].wrapping_add(1), good[at] ^ 0x80] {
             let mut bad = good.clone();
             bad[at] = byte;
             survive(bad);
         }
     }
-    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    let time = start.elapsed();
+    assert!(cfg!(miri) || time < Duration::from_secs(20), "{time:?}");
 }
 
 #[test]
@@ -37,7 +41,7 @@ fn cut_at_each_length() {
     let good = sample().to_bytes().unwrap();
     let gguf = Gguf::from_bytes(good.clone()).unwrap();
     let data: usize = gguf.tensors().iter().map(|t| t.byte_len().next_multiple_of(32)).sum();
-    for len in 0..good.len() {
+    for len in (0..good.len()).step_by(STEP) {
         let text = error(good[..len].to_vec());
         if len >= 4 {
             assert!(

@@ -10,7 +10,7 @@ use kernels::linear::{
 use kernels::{Isa, Level};
 use quant::GgmlType;
 
-use crate::support::isas;
+use crate::support::{isas, sizes};
 
 /// A small generator: what matters is that cases repeat.
 struct Random(u64);
@@ -294,36 +294,39 @@ fn check_all(rows: usize, blocks: &[usize], n: &[usize], fill: Fill) {
 
 #[test]
 fn every_row_count_agrees_to_the_bit() {
-    for rows in [1, 15, 16, 17, 50] {
-        check_all(rows, &[32, 288], &[1, 4], Fill::Random);
+    for rows in sizes(&[1, 15, 16, 17, 50][..], &[1, 17]) {
+        check_all(*rows, sizes(&[32, 288], &[32]), &[1, 4], Fill::Random);
     }
-    check_all(81, &[160], &[1, 3, 7, 13], Fill::Random);
+    check_all(sizes(81, 33), sizes(&[160], &[96]), sizes(&[1, 3, 7, 13], &[3]), Fill::Random);
 }
 
 #[test]
 fn every_number_of_activation_rows_agrees_to_the_bit() {
-    check_all(17, &[544], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 33, 70], Fill::Random);
+    let all = &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 33, 70][..];
+    check_all(17, sizes(&[544], &[32]), sizes(all, &[1, 5, 9]), Fill::Random);
 }
 
 #[test]
 fn every_length_agrees_to_the_bit() {
-    check_all(16, &[32, 64, 96, 128, 224, 256, 512, 896, 2816], &[1, 5, 14], Fill::Random);
+    let all = &[32, 64, 96, 128, 224, 256, 512, 896, 2816][..];
+    check_all(16, sizes(all, &[32, 96]), sizes(&[1, 5, 14], &[1, 5]), Fill::Random);
 }
 
 /// Types with blocks of 32 beside K types: the input they share is quantized in blocks of 256.
 #[test]
 fn every_type_reads_blocks_of_256() {
     for naive in naive_kernels().filter(|kernel| kernel.act_format() == ActFormat::Q8(32)) {
-        for n in [1, 3, 6, 13] {
-            check_case(&Case::of_blocks(256, naive.ty(), 33, 512, n, Fill::Random), Fill::Random);
+        for &n in sizes(&[1, 3, 6, 13][..], &[3]) {
+            let (ty, cols) = (naive.ty(), sizes(512, 256));
+            check_case(&Case::of_blocks(256, ty, 33, cols, n, Fill::Random), Fill::Random);
         }
     }
 }
 
 #[test]
 fn extreme_codes_do_not_overflow() {
-    for fill in [0x00, 0x0f, 0x7f, 0x80, 0xf0, 0xff] {
-        check_all(16, &[256], &[1, 2, 6, 14], Fill::All(fill));
+    for fill in sizes(&[0x00, 0x0f, 0x7f, 0x80, 0xf0, 0xff][..], &[0x80, 0xff]) {
+        check_all(16, sizes(&[256], &[32]), sizes(&[1, 2, 6, 14], &[2]), Fill::All(*fill));
     }
 }
 
@@ -331,20 +334,21 @@ fn extreme_codes_do_not_overflow() {
 #[test]
 fn bits_do_not_depend_on_the_number_of_rows() {
     for kernel in linear_kernels().filter(|k| Isa::detect().contains(k.isa())) {
-        let many = Case::new(kernel.ty(), 33, 512, 21, Fill::Random);
+        let (cols, n) = sizes((512, 21), (256, 5));
+        let many = Case::new(kernel.ty(), 33, cols, n, Fill::Random);
         let all = many.run(kernel);
-        for c in [0, 7, 20] {
+        for c in [0, n / 3, n - 1] {
             let one = Case {
                 n: 1,
                 x: many.x[c * many.stride..][..many.stride].to_vec(),
                 codes: many.codes[c * many.stride..][..many.stride].to_vec(),
-                scales: many.scales[c * 16..][..16].to_vec(),
-                sums: many.sums[c * 32..][..32].to_vec(),
+                scales: many.scales[c * cols / 32..][..cols / 32].to_vec(),
+                sums: many.sums[c * cols / 16..][..cols / 16].to_vec(),
                 weights: many.weights.clone(),
                 ..many
             };
             for (panel, got) in one.run(kernel).chunks_exact(16).enumerate() {
-                let want = &all[(panel * 21 + c) * 16..][..16];
+                let want = &all[(panel * n + c) * 16..][..16];
                 let bits = |v: &[f32]| v.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
                 assert_eq!(bits(got), bits(want), "{} column {c}", kernel.name());
             }
@@ -356,10 +360,11 @@ fn bits_do_not_depend_on_the_number_of_rows() {
 #[test]
 fn picked_rows_are_those_rows() {
     for kernel in linear_kernels().filter(|k| Isa::detect().contains(k.isa())) {
-        let many = Case::new(kernel.ty(), 33, 256, 21, Fill::Random);
+        let rows = sizes(21, 6);
+        let many = Case::new(kernel.ty(), 33, 256, rows, Fill::Random);
         let all = many.run(kernel);
-        for n in [1, 2, 4, 5, 9, 13] {
-            let pick: Vec<u32> = (0..n).map(|c| (c * 13 + 20) % 21).collect();
+        for &n in sizes(&[1, 2, 4, 5, 9, 13][..], &[4]) {
+            let pick: Vec<u32> = (0..n).map(|c| (c * 13 + 20) % rows as u32).collect();
             let (n, picked) = (pick.len(), Some(pick.as_slice()));
             let x = match many.activations(kernel.act_format()) {
                 Activations::F32(x) => Activations::F32(F32Rows { n, pick: picked, ..x }),
@@ -367,7 +372,7 @@ fn picked_rows_are_those_rows() {
             };
             for (panel, got) in many.multiply(kernel, &x).chunks_exact(16 * n).enumerate() {
                 for (got, c) in got.chunks_exact(16).zip(&pick) {
-                    let want = &all[(panel * 21 + *c as usize) * 16..][..16];
+                    let want = &all[(panel * rows + *c as usize) * 16..][..16];
                     let bits = |v: &[f32]| v.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
                     assert_eq!(bits(got), bits(want), "{} row {c} of {n}", kernel.name());
                 }

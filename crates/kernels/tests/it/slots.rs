@@ -13,11 +13,12 @@ use kernels::rows::{
 };
 use kernels::{Isa, Level, Slot};
 
-use crate::support::{Random, compare, isas};
+use crate::support::{Random, compare, isas, sizes};
 use crate::{attention, latent};
 
 /// Lengths around those of registers, tiles and blocks.
-const LENGTHS: [usize; 15] = [1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 127, 1023];
+const LENGTHS: &[usize] =
+    sizes(&[1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 127, 1023], &[1, 7, 16, 33]);
 
 type Names = Vec<&'static str>;
 type Compare = fn() -> Names;
@@ -110,7 +111,8 @@ fn at_lengths(check: impl Fn(usize, &mut Random) -> Names) -> Names {
 
 fn attend() -> Names {
     let mut names = Vec::new();
-    for (key_dim, value_dim) in [(1, 1), (17, 33), (31, 16), (64, 64), (130, 5)] {
+    let dims = sizes(&[(1, 1), (17, 33), (31, 16), (64, 64), (130, 5)][..], &[(1, 1), (17, 33)]);
+    for &(key_dim, value_dim) in dims {
         for k in ElemType::ALL {
             for (v, adjusted) in ElemType::ALL.into_iter().zip([false, true, true]) {
                 let shape = HeadShape { key_dim, value_dim, k, v };
@@ -149,7 +151,7 @@ fn merge() -> Names {
 
 fn latent_attend() -> Names {
     let mut names = Vec::new();
-    for (rank, rope_dim) in [(1, 1), (17, 2), (33, 16), (64, 31)] {
+    for &(rank, rope_dim) in sizes(&[(1, 1), (17, 2), (33, 16), (64, 31)][..], &[(1, 1), (17, 2)]) {
         for elem in ElemType::ALL {
             for n in [1, LATENT_TILE - 1, LATENT_TILE + 1, 2 * LATENT_TILE + 7] {
                 let shape = LatentShape { rank, rope_dim, elem };
@@ -165,7 +167,8 @@ fn latent_attend() -> Names {
 
 fn quantize_q8() -> Names {
     let mut names = Vec::new();
-    for (block, cols) in [(32, 32), (32, 96), (32, 1056), (256, 256), (256, 1280)] {
+    let all = &[(32, 32), (32, 96), (32, 1056), (256, 256), (256, 1280)][..];
+    for &(block, cols) in sizes(all, &[(32, 96), (256, 256)]) {
         let mut x = floats(&mut Random::new(cols as u64), cols, false);
         x[..16].fill(f32::MIN_POSITIVE);
         x[cols - 1] = f32::NAN;

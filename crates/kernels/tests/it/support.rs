@@ -38,6 +38,11 @@ pub(crate) fn compare<F>(
     compared.collect()
 }
 
+/// The sizes that a test goes over: under Miri, which takes a thousand times as long, fewer and smaller ones.
+pub(crate) const fn sizes<T: Copy>(all: T, under_miri: T) -> T {
+    if cfg!(miri) { under_miri } else { all }
+}
+
 /// Small deterministic numbers.
 pub(crate) struct Random(u64);
 
