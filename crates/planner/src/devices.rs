@@ -46,7 +46,8 @@ const fn device(name: &'static str, memory: Option<f64>, gb_s: f64, rates: &Tera
 
 /// NVIDIA H100 Tensor Core GPU data sheet and Hopper whitepaper, table 2, column SXM5: 989.4 TFLOPS BF16, 1978.9 TOPS.
 const H100_SXM: Tera = Tera { f32: 494.7, f16: 989.4, bf16: 989.4, int8: 1978.9 };
-/// The same, column PCIe: TF32 756, BF16 1513, INT8 3026 with sparsity, which doubles them.
+/// The same, column PCIe: TF32 756, BF16 1513, INT8 3026 with sparsity, which doubles them. Its 2,039 GB/s are "more than
+/// 2,000" in the product brief PB-11133: HBM2e as in the A100 of 80 GB.
 const H100_PCIE: Tera = Tera { f32: 378.0, f16: 756.5, bf16: 756.5, int8: 1513.0 };
 /// H100 NVL and H200 NVL data sheets: TF32 835, BF16 1671, INT8 3341 with sparsity.
 const HOPPER_NVL: Tera = Tera { f32: 417.5, f16: 835.5, bf16: 835.5, int8: 1670.5 };
@@ -72,7 +73,7 @@ pub static DEVICES: &[Device] = &[
     device("A100 40GB SXM", Some(40.0), 1555.0, &A100),
     device("A100 80GB PCIe", Some(80.0), 1935.0, &A100),
     device("A100 80GB SXM", Some(80.0), 2039.0, &A100),
-    // NVIDIA L40S data sheet: 864 GB/s; TF32 366, BF16 733, INT8 1466 with sparsity.
+    // NVIDIA L40S data sheet: 864 GB/s; TF32 366, BF16 733, INT8 1466 with sparsity. (For BF16 without, it prints 362.05.)
     device("L40S", Some(48.0), 864.0, &Tera { f32: 183.0, f16: 366.5, bf16: 366.5, int8: 733.0 }),
     // GeForce cards sum up f16 in f16 at twice the rate of f32, which bf16 needs.
     // NVIDIA Ampere GA102 GPU architecture whitepaper, appendix A, RTX 3090.
@@ -91,42 +92,44 @@ pub static DEVICES: &[Device] = &[
         1792.0,
         &Tera { f32: 104.8, f16: 419.0, bf16: 209.5, int8: 838.0 },
     ),
-    // AMD Instinct MI300X data sheet: 192 GB, 5.3 TB/s, matrix cores without sparsity.
+    // AMD Instinct MI300X data sheet: 192 GB, matrix cores without sparsity; CDNA 3 has TF32, at half the rate of BF16. Its
+    // "5.3 TB/s" are 8192 bits at 5.2 Gbit/s.
     device(
         "MI300X",
         Some(192.0),
-        5300.0,
+        5324.8,
         &Tera { f32: 653.7, f16: 1307.4, bf16: 1307.4, int8: 2614.9 },
     ),
     // The roofline article, section 4.2, after "LLM inference speed of light": 67 GB/s and 2735 GFLOP/s. A VNNI
     // instruction does four multiply-adds where a fused one in f32 does one, one of AVX512-BF16 two.
     device("Ryzen 9 7950X", None, 67.0, &Tera { f32: 2.735, f16: 2.735, bf16: 5.47, int8: 10.94 }),
-    // Apple's announcements: unified memory bandwidth, and TFLOPS of the largest GPU for the M1 family and M2. Those of
-    // the larger M2 are M2's 3.6 for 10 cores by their 19, 38 and 76. Halves and integers go through the same lanes; the
+    // Apple's announcements of bandwidth are rounded, some of them down: here it is width by rate of the memory, LPDDR4X-4266
+    // of 128 bits in M1, then LPDDR5-6400 of 128, 256, 512 and 1024 bits (M3 Pro: 192), LPDDR5X from M4 on. TFLOPS are those
+    // announced for the largest GPU of the M1 family and M2; those of the larger M2 are M2's 3.6 for 10 cores by their 19, 38 and 76. Halves and integers go through the same lanes; the
     // Neural Engine, which has no rate of its own published for matrices of this kind, is left out.
-    apple("M1", 68.25, 2.6, 1.0, 1.0),
-    apple("M1 Pro", 200.0, 5.2, 1.0, 1.0),
-    apple("M1 Max", 400.0, 10.4, 1.0, 1.0),
-    apple("M1 Ultra", 800.0, 21.0, 1.0, 1.0),
-    apple("M2", 100.0, 3.6, 1.0, 1.0),
-    apple("M2 Pro", 200.0, 6.84, 1.0, 1.0),
-    apple("M2 Max", 400.0, 13.68, 1.0, 1.0),
-    apple("M2 Ultra", 800.0, 27.36, 1.0, 1.0),
-    // Bandwidth as announced. No FLOPS were: 128 lanes for each core of the largest GPU (10, 18, 40, 80; M4: 10, 20, 40)
+    apple("M1", 68.26, 2.6, 1.0, 1.0),
+    apple("M1 Pro", 204.8, 5.2, 1.0, 1.0),
+    apple("M1 Max", 409.6, 10.4, 1.0, 1.0),
+    apple("M1 Ultra", 819.2, 21.0, 1.0, 1.0),
+    apple("M2", 102.4, 3.6, 1.0, 1.0),
+    apple("M2 Pro", 204.8, 6.84, 1.0, 1.0),
+    apple("M2 Max", 409.6, 13.68, 1.0, 1.0),
+    apple("M2 Ultra", 819.2, 27.36, 1.0, 1.0),
+    // No FLOPS were announced: 128 lanes for each core of the largest GPU (10, 18, 40, 80; M4: 10, 20, 40)
     // at the clocks that system tools show, 1.398 GHz, and 1.47 GHz for M4 and M4 Pro, 1.678 GHz for M4 Max. From here on
     // lanes for halves run beside those for singles (WWDC 2023, "Explore GPU advancements in M3 and A17 Pro"): the sum.
-    apple("M3", 100.0, 3.58, 2.0, 2.0),
-    apple("M3 Pro", 150.0, 6.44, 2.0, 2.0),
-    apple("M3 Max", 400.0, 14.32, 2.0, 2.0),
-    apple("M3 Ultra", 819.0, 28.63, 2.0, 2.0),
+    apple("M3", 102.4, 3.58, 2.0, 2.0),
+    apple("M3 Pro", 153.6, 6.44, 2.0, 2.0),
+    apple("M3 Max", 409.6, 14.32, 2.0, 2.0),
+    apple("M3 Ultra", 819.2, 28.63, 2.0, 2.0),
     apple("M4", 120.0, 3.76, 2.0, 2.0),
-    apple("M4 Pro", 273.0, 7.53, 2.0, 2.0),
-    apple("M4 Max", 546.0, 17.18, 2.0, 2.0),
-    // Bandwidth as announced, October 2025 and March 2026; cores 10, 20, 40. A core does 256 FLOP in f32, 1024 in f16 and
+    apple("M4 Pro", 273.1, 7.53, 2.0, 2.0),
+    apple("M4 Max", 546.1, 17.18, 2.0, 2.0),
+    // LPDDR5X-9600; cores 10, 20, 40. A core does 256 FLOP in f32, 1024 in f16 and
     // 2048 in int8 each cycle by "Investigating the GPU Neural Accelerators on Apple A19/M5" (T. Zakharko), at 1.75 GHz.
-    apple("M5", 153.0, 4.48, 4.0, 8.0),
-    apple("M5 Pro", 307.0, 8.96, 4.0, 8.0),
-    apple("M5 Max", 614.0, 17.92, 4.0, 8.0),
+    apple("M5", 153.6, 4.48, 4.0, 8.0),
+    apple("M5 Pro", 307.2, 8.96, 4.0, 8.0),
+    apple("M5 Max", 614.4, 17.92, 4.0, 8.0),
 ];
 
 /// What a name matches.
@@ -226,6 +229,42 @@ mod tests {
             [(Resource::F32, 147.0), (Resource::Bf16, 295.0), (Resource::Int8, 590.0)]
         {
             assert_eq!(balance("H100 SXM", resource).floor(), flop);
+        }
+    }
+
+    /// Published peaks a second time: units, FLOP of a unit in a cycle of f16 without sparsity, GHz; bits of the bus, and
+    /// Gbit/s of each.
+    #[test]
+    fn peaks_follow_from_units_clocks_and_buses() {
+        for (name, [units, flop, ghz], [bits, gbit]) in [
+            ("H100 SXM", [132.0, 4096.0, 1.83], [5120.0, 5.23]),
+            ("H100 PCIe", [114.0, 4096.0, 1.62], [5120.0, 3.186]),
+            ("H100 NVL", [132.0, 4096.0, 1.545], [6144.0, 5.13]),
+            ("H200 SXM", [132.0, 4096.0, 1.83], [6144.0, 6.25]),
+            ("H200 NVL (PCIe)", [132.0, 4096.0, 1.545], [6144.0, 6.25]),
+            ("A100 40GB PCIe", [108.0, 2048.0, 1.41], [5120.0, 2.43]),
+            ("A100 80GB PCIe", [108.0, 2048.0, 1.41], [5120.0, 3.024]),
+            ("A100 80GB SXM", [108.0, 2048.0, 1.41], [5120.0, 3.186]),
+            ("L40S", [142.0, 1024.0, 2.52], [384.0, 18.0]),
+            ("RTX 3090", [82.0, 1024.0, 1.695], [384.0, 19.5]),
+            ("RTX 4090", [128.0, 1024.0, 2.52], [384.0, 21.0]),
+            ("RTX 5090", [170.0, 1024.0, 2.407], [512.0, 28.0]),
+            ("MI300X", [304.0, 2048.0, 2.1], [8192.0, 5.2]),
+            ("M1", [8.0, 256.0, 1.278], [128.0, 4.266]),
+            ("M1 Max", [32.0, 256.0, 1.278], [512.0, 6.4]),
+            ("M2", [10.0, 256.0, 1.398], [128.0, 6.4]),
+            ("M2 Max", [38.0, 256.0, 1.398], [512.0, 6.4]),
+            ("M3 Pro", [18.0, 512.0, 1.398], [192.0, 6.4]),
+            ("M4", [10.0, 512.0, 1.47], [128.0, 7.5]),
+            ("M4 Max", [40.0, 512.0, 1.678], [512.0, 8.533]),
+            ("M5 Max", [40.0, 1024.0, 1.75], [512.0, 9.6]),
+        ] {
+            let DeviceMatch::One(Device { machine, .. }) = find(name) else { panic!("{name}") };
+            let near = |found: f64, want: f64| {
+                assert!((found / want - 1.0).abs() < 0.01, "{name}: {found} {want}");
+            };
+            near(2.0 * machine.f16_macs, units * flop * ghz * 1e9);
+            near(machine.bandwidth, bits / 8.0 * gbit * 1e9);
         }
     }
 
