@@ -31,13 +31,18 @@ const FILE_TYPES: &[(&str, u32)] = &[
     ("TQ2_0", 37),
 ];
 
+/// What a mixture is called in files and by which number; `None` for types that nothing here quantizes to.
+pub(crate) fn file_type(mixture: &Mixture) -> Option<&'static (&'static str, u32)> {
+    FILE_TYPES.iter().find(|row| row.0 == mixture.name())
+}
+
 /// Sets `general.*` and the keys of the architecture.
 ///
 /// # Errors
-/// If the type has no number.
+/// If the type cannot be made.
 pub(crate) fn set(writer: &mut Writer, shape: &Shape, mixture: &Mixture) -> anyhow::Result<()> {
-    let number = FILE_TYPES.iter().find(|row| row.0 == mixture.name());
-    let (_, number) = *number.with_context(|| format!("{} has no number", mixture.name()))?;
+    let refused = || format!("no weights of type `{}` can be made here", mixture.name());
+    let (_, number) = *file_type(mixture).with_context(refused)?;
     for (key, value) in shape.outline.keys() {
         writer.set(key, value.clone());
     }
