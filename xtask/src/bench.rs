@@ -11,8 +11,6 @@ use std::process::{Child, Command};
 use anyhow::{Context, bail, ensure};
 use serde_json::{Value, json};
 
-use crate::product;
-
 const HELP: &str = "\
 cargo xtask bench MODEL.gguf... [-t THREADS] [-r ROUNDS] [-p TOKENS] [-n TOKENS] [-d DEPTH]
                   [--beside N] [--peer NAME=COMMAND]... [-o FOLDER]
@@ -120,7 +118,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
         return Ok(());
     }
     let options = parse(args, root)?;
-    product::build(root)?;
+    build(root)?;
     let ours = root.join("target/release/rooflight").to_string_lossy().into_owned();
     let mut engines = vec![("rooflight".to_owned(), vec![ours, "bench".into()])];
     engines.extend(options.peers.iter().cloned());
@@ -251,6 +249,16 @@ fn markdown(names: &[&str], rows: &[(&PathBuf, String, Vec<f64>)], depth: usize)
         table.push('\n');
     }
     table
+}
+
+/// Build the release binary.
+fn build(root: &Path) -> anyhow::Result<()> {
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--locked", "-p", "rooflight"])
+        .current_dir(root)
+        .status()?;
+    ensure!(built.success(), "cargo build failed");
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,14 +1,10 @@
-//! Project tasks: `cargo xtask tidy`, `cargo xtask ci`, and `make-model`, and those that measure: `bench`,
-//! `roofline`, `prediction`.
+//! Project tasks: `cargo xtask tidy`, `cargo xtask ci`, `make-model`, proofs, and `bench`, which measures beside peers.
 
 #![forbid(unsafe_code)]
 
 mod bench;
 mod make_model;
-mod prediction;
-mod product;
 mod proofs;
-mod roofline;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -22,9 +18,7 @@ cargo xtask TASK
   tidy        the rules of the house: crate dependencies, file lengths, where unsafe may stand, words,
               types of the same name
   bench       speed over models, beside peers; `cargo xtask bench --help`
-  roofline    measured against theory: writes docs/roofline.md; `cargo xtask roofline --help`
   make-model  writes a model with a published shape and random weights; `cargo xtask make-model --help`
-  prediction  how far expected times are from measured ones; `cargo xtask prediction --help`
   orders      the thread team under every order its threads can run in, by loom
   races       the CPU executor's tests under ThreadSanitizer (nightly with rust-src)
   miri        tests of kernels, caches, files and the team under Miri (nightly with miri)
@@ -36,9 +30,7 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::run(&root()),
         Some("ci") => ci(),
         Some("bench") => bench::run(&root(), &arguments()),
-        Some("roofline") => roofline::run(&root(), &arguments()),
         Some("make-model") => make_model::run(&arguments()),
-        Some("prediction") => prediction::run(&root(), &arguments()),
         Some("help" | "-h" | "--help") => {
             eprint!("{HELP}");
             Ok(())

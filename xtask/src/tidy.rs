@@ -56,7 +56,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "quant",
         ],
     ),
-    ("xtask", &["plot", "models", "program", "gguf", "quant", "tokenizer"]),
+    ("xtask", &["models", "program", "gguf", "quant", "tokenizer"]),
 ];
 
 /// Beyond [`MAY_USE`], tests may use these.

@@ -5,6 +5,9 @@
 mod article;
 mod bench_mla;
 mod memory;
+mod prediction;
+mod product;
+mod roofline;
 mod subject;
 mod traffic;
 
@@ -24,7 +27,7 @@ use console::{args, exit, output, ui};
     args_override_self = true,
     disable_help_subcommand = true,
     after_help = "Examples:\n  rooflight-lab article --out folder\n  rooflight-lab bench-mla --shape v2-lite --json\n  \
-                  rooflight-lab traffic model.gguf\n  rooflight-lab memory model.gguf\n\n\
+                  rooflight-lab traffic model.gguf\n  rooflight-lab memory model.gguf\n  rooflight-lab prediction model.gguf\n\n\
                   From the repository: cargo run --release -p rooflight-lab -- article"
 )]
 struct Lab {
@@ -38,6 +41,8 @@ enum Command {
     BenchMla(bench_mla::BenchMla),
     Traffic(traffic::Traffic),
     Memory(memory::Memory),
+    Roofline(roofline::Roofline),
+    Prediction(prediction::Prediction),
 }
 
 /// Longest error message, in characters.
@@ -57,6 +62,8 @@ fn run(lab: Lab, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::BenchMla(c) => c.run(out),
         Command::Traffic(c) => c.run(out),
         Command::Memory(c) => c.run(out),
+        Command::Roofline(c) => c.run(out),
+        Command::Prediction(c) => c.run(out),
     }
 }
 

@@ -1,22 +1,44 @@
-//! `cargo xtask prediction`: how far expected times are from measured ones.
+//! `prediction`: how far expected times are from measured ones.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::PathBuf;
 
-use anyhow::{Context as _, bail, ensure};
+use console::counts;
 use serde_json::{Value, json};
 
-use crate::product::{Product, number, stem};
+use crate::product::{ProductArgs, number, stem};
 
-const HELP: &str = "\
-cargo xtask prediction MODEL.gguf... [-d DEPTHS] [-p TOKENS] [-n TOKENS] [-r ROUNDS] [-t THREADS]
-                       [--binary FILE] [-o FOLDER]
-
-Measures the rates of the kernels, then prompts (-p, 512) and steps (-n, 32) at some depths (-d, 0,4096), and compares
-tokens per second with what those rates let one expect: medians over rounds (-r, 3), each of which measures both anew,
-since a shared machine's bandwidth drifts within minutes. Writes prediction.md and prediction.json into FOLDER
-(target/prediction). The machine should have nothing else to do.
-";
+/// Compare expected speeds with measured ones
+///
+/// Measures the rates of the kernels, then prompts and steps at some depths, and compares tokens per second with what those
+/// rates let one expect: medians over rounds, each of which measures both anew, since a shared machine's bandwidth drifts
+/// within minutes. The machine should have nothing else to do.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  rooflight-lab prediction model.gguf\n  \
+                  rooflight-lab prediction small.gguf large.gguf -d 0,1024 -r 5 --json")]
+pub(super) struct Prediction {
+    /// GGUF files
+    #[arg(value_name = "MODEL", required = true)]
+    models: Vec<PathBuf>,
+    /// Tokens of the prompt
+    #[arg(short = 'p', long, value_name = "N", value_parser = counts::tokens, default_value = "512")]
+    prompt: usize,
+    /// Steps
+    #[arg(short = 'n', long, value_name = "N", value_parser = counts::tokens, default_value = "32")]
+    steps: usize,
+    /// Positions in the cache before
+    #[arg(short = 'd', long, value_name = "LIST", value_delimiter = ',', value_parser = counts::any, default_value = "0,4096")]
+    depths: Vec<usize>,
+    /// Rounds
+    #[arg(short, long, value_name = "N", value_parser = counts::tokens, default_value = "3")]
+    rounds: usize,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    product: ProductArgs,
+}
 
 /// One comparison.
 struct Row {
@@ -100,56 +122,34 @@ fn markdown(rows: &[Row]) -> String {
     table
 }
 
-/// Measure, write the table, and print it.
-pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
-    let mut models: Vec<PathBuf> = Vec::new();
-    let (mut depths, mut prompt, mut steps) =
-        ("0,4096".to_owned(), "512".to_owned(), "32".to_owned());
-    let mut rounds = 3_usize;
-    let (mut threads, mut binary) = (None, None);
-    let mut folder = root.join("target/prediction");
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        let mut value = || args.next().cloned().with_context(|| format!("{arg} wants a value"));
-        match arg.as_str() {
-            "-h" | "--help" => {
-                eprint!("{HELP}");
-                return Ok(());
-            }
-            "-d" => depths = value()?,
-            "-p" => prompt = value()?,
-            "-n" => steps = value()?,
-            "-r" => rounds = value()?.parse().context("-r wants a number")?,
-            "-t" => threads = Some(value()?),
-            "--binary" => binary = Some(value()?.into()),
-            "-o" => folder = value()?.into(),
-            flag if flag.starts_with('-') => bail!("unknown flag {flag}\n\n{HELP}"),
-            model => models.push(model.into()),
+impl Prediction {
+    pub(super) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let product = self.product.start()?;
+        let depths: Vec<String> = self.depths.iter().map(usize::to_string).collect();
+        let [prompt, steps, depths] =
+            [self.prompt.to_string(), self.steps.to_string(), depths.join(",")];
+        let mut rows = Vec::new();
+        for model in &self.models {
+            let flags = ["-p", &prompt, "-n", &steps, "-d", &depths, "-r", "1"];
+            let round = || {
+                product.forget();
+                let rows = product.bench(model, &flags)?;
+                let rows = rows.iter().map(|row| Row::of(&stem(model), row));
+                rows.collect::<anyhow::Result<Vec<_>>>()
+            };
+            let rounds = (0..self.rounds).map(|_| round()).collect::<anyhow::Result<Vec<_>>>()?;
+            rows.extend(over(&rounds));
         }
+        if !self.json {
+            return Ok(write!(out, "{}", markdown(&rows))?);
+        }
+        let rows = rows.iter().map(|row| {
+            json!({ "model": row.model, "test": row.test, "expected_ts": row.expected,
+                    "measured_ts": row.measured, "error": row.error() })
+        });
+        serde_json::to_writer_pretty(&mut *out, &rows.collect::<Vec<_>>())?;
+        Ok(writeln!(out)?)
     }
-    ensure!(!models.is_empty() && rounds > 0, "{HELP}");
-    std::fs::create_dir_all(&folder)?;
-    let product = Product::new(root, binary, &folder, threads)?;
-    let mut rows = Vec::new();
-    for model in &models {
-        let flags = ["-p", &prompt, "-n", &steps, "-d", &depths, "-r", "1"];
-        let round = || {
-            product.forget();
-            let rows = product.bench(model, &flags)?;
-            rows.iter().map(|row| Row::of(&stem(model), row)).collect::<anyhow::Result<Vec<_>>>()
-        };
-        rows.extend(over(&(0..rounds).map(|_| round()).collect::<anyhow::Result<Vec<_>>>()?));
-    }
-    let table = markdown(&rows);
-    std::fs::write(folder.join("prediction.md"), &table)?;
-    let json = rows.iter().map(|row| {
-        json!({ "model": row.model, "test": row.test, "expected_ts": row.expected,
-                "measured_ts": row.measured, "error": row.error() })
-    });
-    let json = serde_json::to_string_pretty(&json.collect::<Vec<_>>())?;
-    std::fs::write(folder.join("prediction.json"), json)?;
-    eprintln!("\n{table}\nwritten to {}", folder.display());
-    Ok(())
 }
 
 #[cfg(test)]
