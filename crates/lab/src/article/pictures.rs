@@ -36,7 +36,7 @@ pub(super) fn all(units: Units) -> Vec<Named> {
         for ((name, title), bits) in names.into_iter().zip(WEIGHT_BITS) {
             let models = FAMILY.iter().filter(|m| m.is_in_first_chapters() == first_chapters);
             let mut figure = Figure::new(title).subtitle(machine(units)).columns(2, WIDE).note(
-                "All of it is theory: the limit is the longer of reading and computing. Attention that reads the cache again for every query: beyond the second inflection reading the cache \
+                "All of it is theory, with a cache in 16 bits: the limit is the longer of reading and computing. Attention that reads the cache again for every query: beyond the second inflection reading the cache \
                  binds. With tiles of queries it does so much later.",
             );
             for model in models {
@@ -55,7 +55,7 @@ fn machine(units: Units) -> String {
         Units::Article => "counted in powers of two",
         Units::Decimal => "counted in powers of ten",
     };
-    format!("Qwen1.5 on an RTX 4090: 1008 GB/s, 82.58 TFLOP/s, 24 GB, {counted}; cache in 16 bits")
+    format!("Qwen1.5 on an RTX 4090: 1008 GB/s, 82.58 TFLOP/s, 24 GB, {counted}")
 }
 
 fn prefill_panel(model: &ArticleModel, roof: &Roofline) -> Lines {
@@ -97,14 +97,14 @@ fn prefill_panel(model: &ArticleModel, roof: &Roofline) -> Lines {
 fn steps(units: Units) -> Named {
     let title = "Least time of a step by depth";
     let mut figure = Figure::new(title).subtitle(machine(units)).note(
-        "A line ends where weights and cache fill the memory. Models that do not fit are left out.",
+        "All of it is the limit, by reading a cache in 16 bits. A line ends where weights and cache fill the memory. Models that do not fit are left out.",
     );
     let whole = memory(units) / units.giga(1008.0);
     for bits in WEIGHT_BITS {
         let mut chart = Lines::new(format!("Weights in {bits} bits"))
             .size(WIDE, 260.0)
             .x(Axis::linear("depth", Unit::Plain("tokens")))
-            .y(Axis::linear("time of a step", Unit::Si("s")))
+            .y(Axis::linear("least time of a step", Unit::Si("s")))
             .mark_y(whole, format!("all memory is read: {}", plot::si(whole, "s")));
         for model in FAMILY.iter().filter(|m| !m.name.contains("without")) {
             let Some(longest) = model.longest_context(units, bits, 16) else { continue };
@@ -134,8 +134,7 @@ fn contexts(units: Units) -> Named {
     }
     let none = FAMILY.iter().filter(|m| m.longest_context(units, 4, 8).is_none());
     let names: Vec<&str> = none.map(|m| m.name).collect();
-    let fits =
-        format!("In no way fit into {}: {}.", plot::si(memory(units), "B"), names.join(", "));
+    let fits = format!("Theory. In no way fit into 24 GB: {}.", names.join(", "));
     let figure = Figure::new(title).subtitle(machine(units)).note(fits);
     Named { name: "contexts", title, figure: figure.panel(Panel::from(chart)) }
 }

@@ -52,13 +52,15 @@ impl Page {
         let prompts = |model: &Measured| model.prompts.clone();
         let totals = |model: &Measured| model.totals.clone();
         let chunks = |model: &Measured| model.chunks.clone();
+        let beyond = |last| format!(" Beyond {} tokens all three are extrapolated.", grouped(last));
+        let beyond = self.last.map(beyond).unwrap_or_default();
         [
             self.markdown(),
             csv(models, prompts),
             csv(models, chunks),
             csv(models, totals),
-            chart(models, "Prompts", "prompt length", &prompts),
-            chart(models, "All steps up to a length", "length", &totals),
+            chart(models, ["Prompts", "prompt length", ""], &prompts),
+            chart(models, ["All steps up to a length", "length", &beyond], &totals),
         ]
     }
 
@@ -68,16 +70,21 @@ impl Page {
     }
 }
 
+fn grouped(n: u64) -> String {
+    plot::grouped(n as f64, 0)
+}
+
 /// Limit, expectation and measurement of each model, a panel for each.
 fn chart(
     models: &[Measured],
-    title: &str,
-    label: &str,
+    [title, label, more]: [&str; 3],
     data: &dyn Fn(&Measured) -> Vec<(u64, Times)>,
 ) -> String {
     let mut figure = Figure::new(format!("{title}: limit, expected, measured"))
         .subtitle(subtitle(models))
-        .note("Limit: the least time by the machine's ceilings. Expected: by what our kernels reach one by one.");
+        .note(format!(
+            "Limit: the least time by the machine's ceilings. Expected: by what our kernels reach one by one.{more}"
+        ));
     for model in models {
         let points = |which: fn(&Times) -> f64| {
             let points = data(model).into_iter().map(|(n, times)| (n as f64, which(&times)));
@@ -136,7 +143,7 @@ fn table(models: &[Measured], last: u64, data: impl Fn(&Measured) -> Vec<(u64, T
     let lengths: Vec<u64> =
         models.first().map_or_else(Vec::new, |m| data(m).iter().map(|(n, _)| *n).collect());
     for n in &lengths {
-        let _ = write!(text, " {} |", plot::grouped(*n as f64, 0));
+        let _ = write!(text, " {} |", grouped(*n));
     }
     let _ = writeln!(text, "\n|---|---|{}", "---:|".repeat(lengths.len()));
     for model in models {
