@@ -62,10 +62,14 @@ fn what_cannot_be_written_whole_leaves_nothing() {
     let place = Place::new();
     place.write("old.svg", "a good picture");
     let ids = "1 ".repeat(200);
-    for (blocks, args) in [
-        (100, vec!["demo-model", "out.gguf"]),
-        (1, vec!["plan", "qwen2.5-7b", "--device", "4090", "--plot", "old.svg", "--force"]),
-        (100, vec!["logits", "-m", "demo.gguf", "--tokens", &ids, "-o", "out.f32"]),
+    for (blocks, file, args) in [
+        (100, "out.gguf", vec!["demo-model", "out.gguf"]),
+        (
+            1,
+            "old.svg",
+            vec!["plan", "qwen2.5-7b", "--device", "4090", "--plot", "old.svg", "--force"],
+        ),
+        (100, "out.f32", vec!["logits", "-m", "demo.gguf", "--tokens", &ids, "-o", "out.f32"]),
     ] {
         let mut command = std::process::Command::new("sh");
         command.current_dir(place.path(".")).env("HOME", place.path("."));
@@ -77,7 +81,7 @@ fn what_cannot_be_written_whole_leaves_nothing() {
             .unwrap();
         let told = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {told}");
-        assert!(told.contains("writing"), "{args:?}: {told}");
+        assert!(told.contains(&format!("writing {file}")), "{args:?}: {told}");
     }
     assert_eq!(place.read("old.svg"), b"a good picture");
     assert_eq!(names(&place), ["demo.gguf", "old.svg"]);

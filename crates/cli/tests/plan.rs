@@ -370,6 +370,8 @@ fn what_cannot_be_planned_is_one_line() {
         (vec!["qwen3-8b", "--memory", "1e400"], 2, "24GB"),
         (vec!["qwen3-8b", "--memory", "1e300T"], 2, "24GB"),
         (vec!["qwen3-8b", "--ttft", "soon"], 2, "500ms"),
+        (vec!["qwen3-8b", "--ttft", "-5s"], 2, "500ms"),
+        (vec!["qwen3-8b", "--memory", "-24GB"], 2, "24GiB"),
         (vec!["qwen3-8b", "-c", "17m"], 2, "32k"),
         (vec![], 2, "no model"),
     ] {

@@ -13,7 +13,7 @@ use crate::counts;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::load::{self, LoadOptions};
-use crate::output::OutputArgs;
+use crate::output::{OutputArgs, shown};
 use crate::ui;
 
 /// Rows of logits held at once unless told otherwise: 64 rows of 150,000 numbers are 38 MB.
@@ -84,6 +84,8 @@ impl Logits {
             Some(path) => Some(BufWriter::new(self.replace.create(path)?)),
             None => None,
         };
+        let writing =
+            || format!("writing {}", self.output.as_deref().map_or_else(String::new, shown));
         let bar = ui::count_bar("tokens", tokens.len() as u64);
         let mut last = Vec::new();
         let prompt = Some(Prompt { start: 0, len: tokens.len() });
@@ -91,7 +93,7 @@ impl Logits {
         for chunk in tokens.chunks(loaded.chunk) {
             let rows = step(model, session, chunk, outputs, prompt)?;
             if let Some(file) = &mut file {
-                write_f32(file, &rows.logits).context("writing logits")?;
+                write_f32(file, &rows.logits).with_context(writing)?;
             }
             last = rows.rows().last().map(<[f32]>::to_vec).unwrap_or_default();
             bar.inc(chunk.len() as u64);
@@ -105,7 +107,7 @@ impl Logits {
         if let Some(file) = file {
             file.into_inner()
                 .map_err(|error| error.into_error())
-                .context("writing logits")?
+                .with_context(writing)?
                 .finish()?;
         }
         if self.greedy > 0 {

@@ -316,15 +316,21 @@ impl Explanation {
             }
             ("attention", false) => "-ctk q8_0 -ctv q8_0 read about half of f16".into(),
             ("barriers", _) => format!(
-                "at the end of each of {} phases threads wait for the slowest, {} as measured: \
+                "at the end of each of {} threads wait for the slowest, {} as measured: \
                  fewer threads by -t wait less, other programs make it more",
-                self.phases,
+                self.phases_in_words(),
                 crate::units::short_seconds(self.phase_seconds)
             ),
             ("norms", _) => "longer prompts or deeper models make it small".into(),
             ("sampling", _) => "--temp 0, or a smaller --top-k".into(),
             _ => "waking threads, laying out memory, copying logits; -t 1 has none of the first".into(),
         }
+    }
+
+    /// Those of what times are told for.
+    fn phases_in_words(&self) -> String {
+        let of = if self.per > 1 { " a token" } else { "" };
+        format!("{} phases{of}", self.phases / self.per.max(1))
     }
 
     fn share_in_words(&self) -> String {
@@ -385,8 +391,8 @@ impl Explanation {
         let _ = writeln!(text, "{}", overlap.trim_end());
         let _ = writeln!(
             text,
-            "  one by one: parts run one after another, the limit lets them overlap; barriers: {} phases of {} waiting",
-            self.phases,
+            "  one by one: parts run one after another, the limit lets them overlap; barriers: {} of {} waiting",
+            self.phases_in_words(),
             crate::units::short_seconds(self.phase_seconds)
         );
         for remedy in &self.remedies {
@@ -510,7 +516,7 @@ mod tests {
         near(measured("sampling"), 0.0005);
         assert_eq!(explained.groups[0].name, "weights", "the largest gap comes first");
         let text = explained.text();
-        for part in ["ms a token", "weights take 57 % of the time", "-> ", "####", "one by one"] {
+        for part in ["ms a token", "weights take 57 % of the time", "-> ", "####", "1 phases a "] {
             assert!(text.contains(part), "{part}: {text}");
         }
     }

@@ -89,7 +89,7 @@ pub(super) struct Plan {
 #[derive(clap::Args, Clone, Debug)]
 struct GoalArgs {
     /// Goal: most time to the first token: 500ms, 2s
-    #[arg(long, value_name = "TIME", value_parser = values::seconds)]
+    #[arg(long, value_name = "TIME", value_parser = values::seconds, allow_hyphen_values = true)]
     ttft: Option<f64>,
     /// Goal: least tokens per second with the context full
     #[arg(long, value_name = "N", value_parser = values::positive)]
