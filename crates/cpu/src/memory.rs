@@ -79,10 +79,11 @@ impl Drop for Buffer {
     }
 }
 
-/// Miri has no huge pages: plain memory stands in for them.
+/// Miri has no huge pages: plain memory stands in for them. What no system has would end Miri, so it is refused here.
 #[cfg(miri)]
 fn layout(len: usize) -> Option<std::alloc::Layout> {
-    std::alloc::Layout::from_size_align(len, HUGE_PAGE).ok()
+    let layout = std::alloc::Layout::from_size_align(len, HUGE_PAGE).ok();
+    layout.filter(|layout| layout.size() < 1 << 32)
 }
 
 #[cfg(miri)]

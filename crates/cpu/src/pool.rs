@@ -387,24 +387,27 @@ impl Drop for Team {
 mod tests {
     use super::*;
 
+    /// How often a team does the same again; Miri takes a thousand times as long.
+    const ROUNDS: usize = if cfg!(miri) { 4 } else { 50 };
+
     #[test]
     fn every_worker_runs_every_job() {
         for n in [1, 2, 3, 5] {
             let pool = Team::new(n);
             let sum = AtomicUsize::new(0);
-            for _ in 0..200 {
+            for _ in 0..4 * ROUNDS {
                 pool.run(&|worker| {
                     sum.fetch_add(worker.index + 1, Ordering::Relaxed);
                 });
             }
-            assert_eq!(sum.into_inner(), 200 * n * (n + 1) / 2);
+            assert_eq!(sum.into_inner(), 4 * ROUNDS * n * (n + 1) / 2);
         }
     }
 
     #[test]
     fn barrier_separates_phases() {
         let pool = Team::new(4);
-        let counts: Vec<AtomicUsize> = (0..50).map(|_| AtomicUsize::new(0)).collect();
+        let counts: Vec<AtomicUsize> = (0..ROUNDS).map(|_| AtomicUsize::new(0)).collect();
         pool.run(&|worker| {
             for count in &counts {
                 count.fetch_add(1, Ordering::Relaxed);
@@ -421,7 +424,7 @@ mod tests {
             let lens = [0, 1, 2, 7, 100, 0, 3];
             let zeros = |len: &usize| (0..*len).map(|_| AtomicUsize::new(0)).collect::<Vec<_>>();
             let taken: Vec<_> = lens.iter().map(zeros).collect();
-            for round in 0..50 {
+            for round in 0..ROUNDS {
                 pool.run(&|worker| {
                     for (i, list) in taken.iter().enumerate() {
                         worker.section(|section| {

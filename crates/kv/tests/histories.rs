@@ -8,6 +8,9 @@ use proptest::prelude::*;
 
 const CAPACITY: usize = 100;
 
+/// Less than that many things happen in a history; Miri takes a thousand times as long.
+const ACTIONS: usize = if cfg!(miri) { 12 } else { 40 };
+
 /// Three caches with blocks of 4, 2 and 4 positions; a byte is a row. Stretches are of 4.
 fn specs() -> Arc<[TableSpec]> {
     let spec = |positions, window| TableSpec { positions, bytes: positions, window };
@@ -237,18 +240,18 @@ fn run(actions: Vec<(usize, Action)>, budget: Option<u64>, store: &Counted) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 10 } else { 300 }))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 3 } else { 300 }))]
 
     /// Whatever sessions do, each reads its own rows, windows stay small, and nothing leaks.
     #[test]
-    fn histories_match_lists(actions in proptest::collection::vec(action(), 1..40)) {
+    fn histories_match_lists(actions in proptest::collection::vec(action(), 1..ACTIONS)) {
         run(actions, None, &Counted::default());
     }
 
     /// The same where memory is short: what does not fit is refused and changes nothing.
     #[test]
     fn short_memory_changes_nothing(
-        actions in proptest::collection::vec(action(), 1..40),
+        actions in proptest::collection::vec(action(), 1..ACTIONS),
         budget in 12u64..200,
         most in 20usize..200,
     ) {
