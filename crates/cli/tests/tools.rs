@@ -391,6 +391,11 @@ fn the_machine_is_measured_once_and_then_remembered() {
     let (code, stderr) = place.fails(&["machine", "--executor", "interpreter", "--refresh"]);
     assert_eq!(code, 1, "{stderr}");
 
+    // where nothing can be kept, that is told
+    let mut homeless = place.command(&["plan", "demo.gguf", "-t", "1"]);
+    let told = homeless.env("XDG_CACHE_HOME", "/dev/null").output().unwrap().stderr;
+    assert!(text(&told).contains("/dev/null/rooflight/machine.json cannot be written"));
+
     // whatever was kept, no reply is said to be at some hundred percent of it
     let place = measured_place();
     let reply =

@@ -9,7 +9,7 @@ use program::{Ceilings, ComputeCeiling, Error, Executor, ReadCeiling};
 use serde::{Deserialize, Serialize};
 
 use crate::kept_rates::{self, KeptRates, Top};
-use crate::{memory, ui, units};
+use crate::{memory, output, ui, units};
 
 /// Of the file; files of other versions are written anew.
 const VERSION: u32 = 6;
@@ -366,8 +366,22 @@ pub fn rates(executor: &dyn Executor, wanted: &WantedRates) -> Option<Rates> {
 /// the model that is loaded.
 pub fn kept_or_measured(executor: &dyn Executor) -> Option<KnownCeilings> {
     renew(executor);
-    let kept = kept(executor).or_else(|| if roomy() { measure(executor).ok() } else { None });
-    KnownCeilings::of(&kept?)
+    let known = kept(executor).or_else(|| {
+        let measured = if roomy() { measure(executor).ok() } else { None };
+        measured.inspect(|_| warn_unkept(executor))
+    });
+    KnownCeilings::of(&known?)
+}
+
+/// Say so where what was measured could not be kept: every start takes the time again.
+pub fn warn_unkept(executor: &dyn Executor) {
+    if kept(executor).is_none() {
+        let why = match cache_file(FILE) {
+            Some(file) => format!("{} cannot be written", output::shown(&file)),
+            None => "neither XDG_CACHE_HOME nor HOME is set".to_owned(),
+        };
+        ui::warn(&format!("what was measured is not kept and will be measured again: {why}"));
+    }
 }
 
 /// Whether there is memory to measure unasked.

@@ -60,6 +60,7 @@ impl Machine {
         let known = if self.refresh { None } else { kept.rates() };
         let missing = known.unwrap_or_default().missing(&wanted);
         let kept = ceilings::measure_rates(&*executor, &missing).context("measuring kernels")?;
+        ceilings::warn_unkept(&*executor);
         if kept.busy || kept.rates_busy {
             ui::warn(
                 "other programs ran: these figures are too low; they are measured again when the machine is quiet",
