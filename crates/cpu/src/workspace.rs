@@ -26,8 +26,10 @@ pub(crate) struct Workspace {
     latent: LatentWorkspace,
     /// `[worker]`: tiles, row, kernel, attention.
     scratch: Vec<[Buffer; 4]>,
+    /// `[phase]`.
     times: Vec<Duration>,
     /// `[worker][phase]`.
+    ends: Vec<Duration>,
     reads: Vec<u64>,
 }
 
@@ -42,7 +44,7 @@ pub(crate) struct Memory<'a> {
     pub(crate) peaks: Shared<'a, f32>,
     pub(crate) latent: LatentMemory<'a>,
     pub(crate) scratch: Vec<ScratchParts<'a>>,
-    pub(crate) times: Shared<'a, Duration>,
+    pub(crate) ends: Shared<'a, Duration>,
     pub(crate) reads: Shared<'a, u64>,
 }
 
@@ -97,6 +99,7 @@ impl Workspace {
             latent: LatentWorkspace::new(workers),
             scratch: (0..workers).map(|_| std::array::from_fn(|_| Buffer::empty())).collect(),
             times: vec![Duration::ZERO; schedule.phases.len()],
+            ends: vec![Duration::ZERO; workers * schedule.phases.len()],
             reads: vec![0; workers * schedule.phases.len()],
         }
     }
@@ -105,6 +108,12 @@ impl Workspace {
     pub(crate) fn clear_counts(&mut self) {
         self.times.fill(Duration::ZERO);
         self.reads.fill(0);
+    }
+
+    /// Add the times of a pass that has run. A phase ends when the first worker leaves it: then its items are done, and one
+    /// whose core went to another program tells nothing of the phases that the others did meanwhile.
+    pub(crate) fn count_times(&mut self) {
+        add_times(&mut self.times, &self.ends);
     }
 
     /// Time of each phase since they were cleared.
@@ -159,9 +168,20 @@ impl Workspace {
             peaks: self.peaks.shared_as(),
             latent: self.latent.prepare(&needs.latent, &grow)?,
             scratch: self.scratch.iter_mut().map(parts).collect(),
-            times: Shared::new(&mut self.times),
+            ends: Shared::new(&mut self.ends),
             reads: Shared::new(&mut self.reads),
         })
+    }
+}
+
+/// `ends` is `[worker][phase]`, from the pass's beginning on.
+fn add_times(times: &mut [Duration], ends: &[Duration]) {
+    let n = times.len();
+    let mut before = Duration::ZERO;
+    for (phase, time) in times.iter_mut().enumerate() {
+        let first = ends.iter().skip(phase).step_by(n).min().copied().unwrap_or(before);
+        *time += first.saturating_sub(before);
+        before = first.max(before);
     }
 }
 
@@ -171,5 +191,24 @@ fn parts([tiles, row, kernel, attention]: &mut [Buffer; 4]) -> ScratchParts<'_> 
         row: row.shared_as(),
         kernel: kernel.shared_as(),
         attention: attention.shared_as(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Worker 0 is away in the first phase: what the others do meanwhile keeps its time.
+    #[test]
+    fn a_late_worker_moves_no_time() {
+        let ms = |times: &[u64]| -> Vec<Duration> {
+            times.iter().map(|ms| Duration::from_millis(*ms)).collect()
+        };
+        let mut times = ms(&[1, 0, 0]);
+        add_times(&mut times, &ms(&[50, 51, 52, 10, 30, 35]));
+        assert_eq!(times, ms(&[11, 20, 5]));
+        add_times(&mut times, &ms(&[1, 2, 3, 2, 3, 4]));
+        assert_eq!(times, ms(&[12, 21, 6]));
+        add_times(&mut [], &[]);
     }
 }

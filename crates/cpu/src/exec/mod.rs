@@ -214,8 +214,10 @@ pub(crate) struct Exec<'a> {
     pub(crate) latent: LatentMemory<'a>,
     /// `[worker]`.
     pub(crate) scratch: &'a [ScratchParts<'a>],
-    /// `[phase]`: wall time, written by worker 0.
-    pub(crate) times: Shared<'a, Duration>,
+    /// When the workers are called.
+    pub(crate) started: Instant,
+    /// `[worker][phase]`: when it left the phase, from `started` on.
+    pub(crate) ends: Shared<'a, Duration>,
     /// `[worker][phase]`: bytes of matrices that kernels read.
     pub(crate) reads: Shared<'a, u64>,
 }
@@ -234,14 +236,17 @@ impl<'a> Exec<'a> {
         let read = Cell::new(0);
         let mut scratch = self.scratch(worker, &read);
         let n_phases = self.schedule.phases.len();
+        let own = worker.index * n_phases..(worker.index + 1) * n_phases;
         // SAFETY: each worker takes its own, once per step.
-        let reads =
-            unsafe { self.reads.slice_mut(worker.index * n_phases..(worker.index + 1) * n_phases) };
+        let reads = unsafe { self.reads.slice_mut(own.clone()) };
+        // SAFETY: as above.
+        let ends = unsafe { self.ends.slice_mut(own) };
         // SAFETY: as above.
         let mixture = unsafe { self.mixtures.slice_mut(worker.index..worker.index + 1) };
         let mixture = &mut mixture[0];
-        let mut start = Instant::now();
+        let mut end = self.started.elapsed();
         for (index, phase) in self.schedule.phases.iter().enumerate() {
+            ends[index] = end;
             if self.skipped.contains(&Some(index)) {
                 continue;
             }
@@ -260,13 +265,8 @@ impl<'a> Exec<'a> {
                 LoadedPhase::SelectRows { x, out } => self.select_rows(worker, *x, *out),
             }
             reads[index] += read.take();
-            if worker.index == 0 {
-                let end = Instant::now();
-                // SAFETY: only this worker writes times, and nobody reads them before the step ends.
-                let time = unsafe { self.times.slice_mut(index..index + 1) };
-                time[0] += end - start;
-                start = end;
-            }
+            end = self.started.elapsed();
+            ends[index] = end;
         }
     }
 

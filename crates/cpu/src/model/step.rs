@@ -227,12 +227,14 @@ impl CpuModel {
             peaks: memory.peaks,
             latent: memory.latent,
             scratch: &memory.scratch,
-            times: memory.times,
+            started: Instant::now(),
+            ends: memory.ends,
             reads: memory.reads,
         };
         self.take_inputs(&batch, &exec);
         self.pool.run(&|worker| exec.run(&worker));
         let results = self.results(&batch, &exec);
+        workspace.count_times();
         for (one, rows) in running.iter_mut().zip(results) {
             one.rows = Some(rows);
         }
