@@ -99,6 +99,7 @@ fn program([hidden, width, n_experts, n_used]: [usize; 4]) -> Program {
         gate: weight("gate", GgmlType::Q4_0, n_experts * width, hidden),
         up: weight("up", GgmlType::Q4_0, n_experts * width, hidden),
         down: weight("down", GgmlType::Q4_0, n_experts * hidden, width),
+        biases: None,
         n_experts,
     };
     let y = r.experts("experts", weights, Act::Silu, x, routes).expect("shapes fit");

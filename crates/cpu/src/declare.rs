@@ -21,7 +21,9 @@ pub(crate) fn supports(op: &Op, types: &[GgmlType], isa: Isa) -> Result<()> {
     for (used, ty) in op.facts().weights.iter().zip(types) {
         let numbers = quant::format(*ty).is_some();
         let known = match used.reading {
-            Reading::TableRow | Reading::Vector | Reading::OnLoad => numbers,
+            Reading::TableRow | Reading::Vector | Reading::Vectors { .. } | Reading::OnLoad => {
+                numbers
+            }
             // small matrices of heads may have to be turned
             Reading::Matrix if latent => numbers && linear(*ty, isa).is_some(),
             Reading::Matrix | Reading::Copies { .. } => linear(*ty, isa).is_some(),

@@ -17,15 +17,15 @@ mod act;
 mod experts;
 mod latent;
 
-use program::{CacheKind, Error, Gate, Node, Op, OutputKind, Program, Result, Uses, ValueId};
+use program::{CacheKind, Error, Gate, Node, Norm, Op, OutputKind, Program, Result, Uses, ValueId};
 
 use act::{gated, unary};
 
 use crate::geometry::TILE_ROWS;
 use crate::mla::MlaChoice;
 use crate::plan::{
-    AttentionPhase, Buffers, Cached, Job, LinearPhase, Link, Matrix, NewRows, Norm, Operand, Phase,
-    Plan, RowOp,
+    AttentionPhase, Buffers, Cached, Job, LinearPhase, Link, Matrix, NewRows, Operand, Phase, Plan,
+    RowOp,
 };
 
 /// Lower `program`.
@@ -98,10 +98,9 @@ impl<'a> Lowering<'a> {
             Op::View => return Ok(()),
             Op::Embed { table } => Phase::Embed { table: *table, out },
             Op::SelectRows => Phase::SelectRows { x: input(0), out },
-            Op::RmsNorm { weight, eps } => {
+            Op::Norm(norm) => {
                 let dim = program.value(node.inputs[0]).shape.dim;
-                let norm = Norm { weight: *weight, eps: *eps };
-                let op = RowOp::Norm { x: input(0), norm, dim, out };
+                let op = RowOp::Norm { x: input(0), norm: *norm, dim, out };
                 if self.feeds_only_matrices(node) {
                     if self.uses.is_output(node.output) {
                         self.hidden_phase = Some(self.phases.len());
@@ -229,10 +228,8 @@ impl<'a> Lowering<'a> {
     /// What a phase reads that takes in the norm before it: the norm's input, if `source` is such a norm.
     fn normed(&self, source: ValueId) -> (Operand, Option<Norm>) {
         match self.writer(source) {
-            Some(node @ Node { op: Op::RmsNorm { weight, eps }, .. })
-                if self.feeds_only_matrices(node) =>
-            {
-                (self.operand(node.inputs[0]), Some(Norm { weight: *weight, eps: *eps }))
+            Some(node @ Node { op: Op::Norm(norm), .. }) if self.feeds_only_matrices(node) => {
+                (self.operand(node.inputs[0]), Some(*norm))
             }
             _ => (self.operand(source), None),
         }

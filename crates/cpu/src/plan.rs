@@ -5,7 +5,9 @@ mod latent;
 mod uses;
 
 use kernels::rows::{Gated, Unary};
-use program::{CacheId, Rope, RotatedNorm, Router, Rows, Score, ValueId, WeightId};
+use program::{
+    CacheId, ExpertBiases, Norm, Rope, RotatedNorm, Router, Rows, Score, ValueId, WeightId,
+};
 
 use crate::geometry::TILE_ROWS;
 
@@ -19,13 +21,6 @@ pub(crate) struct Operand {
     pub(crate) value: ValueId,
     pub(crate) rows: Rows,
     pub(crate) cols: usize,
-}
-
-/// RMS norm parameters.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Norm {
-    pub(crate) weight: WeightId,
-    pub(crate) eps: f32,
 }
 
 /// An op whose output row depends on the same row of its inputs only.
@@ -199,6 +194,7 @@ pub(crate) struct ExpertsPhase {
     pub(crate) up: WeightId,
     /// `[n_experts * hidden, width]`.
     pub(crate) down: WeightId,
+    pub(crate) biases: Option<ExpertBiases>,
     pub(crate) act: Gated,
     pub(crate) n_experts: usize,
     pub(crate) n_used: usize,

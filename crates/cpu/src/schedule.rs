@@ -1,10 +1,10 @@
 //! The schedule of a step: phases in the order they run, each with its packed weights.
 
-use program::{CacheId, Program, Prompt, WeightId};
+use program::{CacheId, Norm, Program, Prompt, WeightId};
 
 use crate::mla::{MlaChoice, MlaForm};
 use crate::plan::{
-    AttentionPhase, ExpandPhase, ExpertsPhase, Job, LatentPhase, Norm, Operand, Plan, RowOp,
+    AttentionPhase, ExpandPhase, ExpertsPhase, Job, LatentPhase, Operand, Plan, RowOp,
 };
 use crate::weights::{HeadMatrix, PackedJob, PackedLatent, PackedMatrix, Table};
 

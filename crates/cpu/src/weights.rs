@@ -8,7 +8,7 @@ mod pack;
 mod packed;
 mod table;
 
-use program::{Error, Program, Reading, WeightId, WeightSpec};
+use program::{Error, Op, Program, Reading, WeightId, WeightSpec};
 
 use crate::memory::Buffer;
 
@@ -25,6 +25,8 @@ pub(crate) struct WeightMemory {
     pub(crate) latent: Buffer,
     /// Norms, biases and frequency factors, dequantized, by weight number.
     pub(crate) vectors: Vec<Option<Vec<f32>>>,
+    /// Factors of norms that have none, as many as the longest needs.
+    pub(crate) ones: Vec<f32>,
 }
 
 impl WeightMemory {
@@ -33,9 +35,15 @@ impl WeightMemory {
         self.vectors[id.0 as usize].as_deref().expect("`load` read every vector of the program")
     }
 
+    /// So many ones.
+    pub(crate) fn ones(&self, n: usize) -> &[f32] {
+        &self.ones[..n]
+    }
+
     /// Memory it takes.
     pub(crate) fn bytes(&self) -> u64 {
-        let vectors: usize = self.vectors.iter().flatten().map(|v| v.len() * 4).sum();
+        let vectors = self.vectors.iter().flatten().chain([&self.ones]);
+        let vectors: usize = vectors.map(|v| v.len() * 4).sum();
         (self.arena.len() + self.latent.len() + vectors) as u64
     }
 }
@@ -44,7 +52,7 @@ impl WeightMemory {
 pub(crate) fn vectors(program: &Program) -> Vec<WeightId> {
     let weights = program.nodes.iter().flat_map(|node| node.op.facts().weights);
     let vectors = weights.filter(|used| match used.reading {
-        Reading::Vector | Reading::OnLoad => true,
+        Reading::Vector | Reading::Vectors { .. } | Reading::OnLoad => true,
         // these are in the jobs of phases
         Reading::TableRow | Reading::Matrix | Reading::Copies { .. } => false,
     });
@@ -52,6 +60,15 @@ pub(crate) fn vectors(program: &Program) -> Vec<WeightId> {
     ids.sort();
     ids.dedup();
     ids
+}
+
+/// How long a norm without factors is at most.
+pub(crate) fn longest_plain_norm(program: &Program) -> usize {
+    let plain = program.nodes.iter().filter(|node| match &node.op {
+        Op::Norm(norm) => norm.weight.is_none(),
+        _ => false,
+    });
+    plain.map(|node| program.value(node.output).shape.dim).max().unwrap_or(0)
 }
 
 fn unusable(spec: &WeightSpec) -> Error {

@@ -69,6 +69,7 @@ fn record(r: &Recorder, layer: &Layer) -> Result<ValueId> {
         gate: weight("gate_exps", ty, n_experts * width, hidden),
         up: weight("up_exps", ty, n_experts * width, hidden),
         down: weight("down_exps", down_ty, n_experts * hidden, width),
+        biases: None,
         n_experts,
     };
     let mut y = r.experts("experts", weights, Act::Silu, h, routes)?;
@@ -281,7 +282,8 @@ fn routes_may_be_read_beside_the_experts() {
         let scores = r.linear("scores", x, weight("scores", 6, 4))?;
         let routes = r.route("routes", scores, router(2))?;
         let [gate, up] = ["gate", "up"].map(|name| weight(name, 6 * 3, 4));
-        let weights = ExpertWeights { gate, up, down: weight("down", 6 * 4, 3), n_experts: 6 };
+        let weights =
+            ExpertWeights { gate, up, down: weight("down", 6 * 4, 3), biases: None, n_experts: 6 };
         let y = r.experts("experts", weights, Act::Silu, x, routes)?;
         r.select_rows("rows", r.add("sum", y, routes)?)
     };

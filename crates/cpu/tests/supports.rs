@@ -101,7 +101,7 @@ fn experts(r: &Recorder, ty: GgmlType, x: ValueId, act: Gate) -> Result<ValueId>
     let routes = r.route("routes", scores, router(Gating::Softmax, None))?;
     let [gate, up] = ["gate", "up"].map(|name| weight(r, name, ty, n_experts * COLS, COLS));
     let down = weight(r, "down", ty, n_experts * COLS, COLS);
-    r.experts("experts", ExpertWeights { gate, up, down, n_experts }, act, x, routes)
+    r.experts("experts", ExpertWeights { gate, up, down, biases: None, n_experts }, act, x, routes)
 }
 
 fn acts() -> Vec<Act> {
@@ -180,7 +180,7 @@ fn records() -> Vec<(String, Record)> {
 fn number(op: &Op) -> usize {
     match op {
         Op::Embed { .. } => 0,
-        Op::RmsNorm { .. } => 1,
+        Op::Norm(_) => 1,
         Op::Linear { .. } => 2,
         Op::Attention(_) => 3,
         Op::LatentAttention(_) => 4,

@@ -10,7 +10,7 @@ mod rope;
 pub(crate) mod window;
 
 use gguf::{Gguf, Metadata, Value};
-use program::{Rope, Score};
+use program::{Act, NormKind, Rope, Score};
 
 use crate::keys::Keys;
 use crate::{Error, Result, arch};
@@ -31,12 +31,24 @@ pub struct ModelConfig {
     pub vocab_size: usize,
     /// Context the model was made for, in tokens; at least 1.
     pub context_length: usize,
+    /// What its norms are.
+    pub norm: NormKind,
+    /// Norms add a vector where the file has one.
+    pub norm_bias: bool,
     /// Added under the root of every norm.
-    pub rms_norm_eps: f32,
+    pub norm_eps: f32,
+    /// Both halves of a block read its input, or what else the architecture has in two forms.
+    pub parallel: bool,
     /// The output head is the embedding table.
     pub tied_embeddings: bool,
+    /// Norms have no vectors.
+    pub plain_norms: bool,
+    /// A norm follows the embedding.
+    pub norm_embedding: bool,
     /// Factor on the embedding.
     pub embedding_scale: Option<f32>,
+    /// Bound on queries, keys and values before they rotate.
+    pub clamp_qkv: Option<f32>,
     /// Factor on what each half of a block adds to the residual stream.
     pub residual_scale: Option<f32>,
     /// Factor on what heads attended to.
@@ -66,6 +78,8 @@ pub struct LayerConfig {
     pub score: Score,
     /// Keys and values are made of latents.
     pub latent: Option<Latent>,
+    /// Activation of a feed-forward layer that is not one of experts, where it is the layer's own.
+    pub act: Act,
     /// Width inside a feed-forward layer that is not one of experts.
     pub intermediate_size: usize,
     /// The feed-forward layer is a mixture of experts.

@@ -156,6 +156,25 @@ impl<'a> Keys<'a> {
         }
     }
 
+    /// A finite number for each layer: an array, or one for all.
+    ///
+    /// # Errors
+    /// [`Error::MissingKey`]; [`Error::Key`] for an array of another length, or of anything else.
+    pub fn real_per_layer(&self, key: &str) -> Result<Vec<f32>> {
+        let n_layers = self.n_layers()?;
+        // some converters write such keys without the architecture's prefix
+        let value = self.get(key).or_else(|| self.metadata.get(key));
+        let numbers: Vec<f32> = match self.require(key, value)? {
+            Value::Array(array) => array.iter().filter_map(|value| value.as_f32()).collect(),
+            one => vec![one.as_f32().unwrap_or(f32::NAN); n_layers],
+        };
+        if numbers.len() == n_layers && numbers.iter().all(|x| x.is_finite()) {
+            return Ok(numbers);
+        }
+        let expected = format!("a finite number, or one per layer ({n_layers})");
+        Err(Error::key(&self.name(key), expected, format_args!("{} others", numbers.len())))
+    }
+
     /// Such a number for each layer, 0 for none: an array, or one for all; none where the key is missing.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Binding: GGUF tensor names to weights of a program, shapes checked against the hyper-parameters.
 
-use program::{LinearWeight, Recorder, WeightId, WeightSpec};
+use program::{LinearWeight, Norm, Recorder, WeightId, WeightSpec};
 use quant::GgmlType;
 
 use crate::{Error, ModelConfig, Result};
@@ -135,6 +135,14 @@ impl<'a> Weights<'a> {
         }))
     }
 
+    /// `NAME.bias`, one vector after the other.
+    ///
+    /// # Errors
+    /// As [`matrix`](Self::matrix).
+    pub fn biases(&self, name: &str, count: usize, len: usize) -> Result<WeightId> {
+        self.require(&format!("{}{name}.bias", self.prefix), &[len, count])
+    }
+
     /// A matrix, and its `NAME.bias` where there is to be one.
     ///
     /// # Errors
@@ -148,6 +156,28 @@ impl<'a> Weights<'a> {
         Ok(LinearWeight { weight: self.matrix(name, rows, cols)?, bias })
     }
 
+    /// The model's norm with the vector `NAME.weight`, and `NAME.bias` where models of its kind have one.
+    ///
+    /// # Errors
+    /// As [`matrix`](Self::matrix).
+    pub fn norm(&self, name: &str, c: &ModelConfig, len: usize) -> Result<Norm> {
+        let weight = Some(self.vector(name, len)?);
+        let bias = format!("{}{name}.bias", self.prefix);
+        let bias = if c.norm_bias { self.bind(&bias, &[len])? } else { None };
+        Ok(Norm { kind: c.norm, weight, bias, eps: c.norm_eps })
+    }
+
+    /// The norm before the head; some models have it without a vector.
+    ///
+    /// # Errors
+    /// As [`matrix`](Self::matrix).
+    pub fn output_norm(&self, c: &ModelConfig) -> Result<Norm> {
+        if c.plain_norms {
+            return Ok(Norm { kind: c.norm, weight: None, bias: None, eps: c.norm_eps });
+        }
+        self.norm("output_norm", c, c.hidden_size)
+    }
+
     /// `token_embd.weight`: `[vocab_size, hidden_size]`.
     ///
     /// # Errors
@@ -156,16 +186,18 @@ impl<'a> Weights<'a> {
         self.matrix("token_embd", c.vocab_size, c.hidden_size)
     }
 
-    /// `output.weight`, or the embedding table where the model ties them.
+    /// `output.weight`, or the embedding table where the model ties them; a bias where norms have one and the file, too.
     ///
     /// # Errors
     /// As [`matrix`](Self::matrix).
-    pub fn output(&self, c: &ModelConfig) -> Result<WeightId> {
-        if c.tied_embeddings {
-            self.token_embd(c)
+    pub fn output(&self, c: &ModelConfig) -> Result<LinearWeight> {
+        let bias = if c.norm_bias { self.bind("output.bias", &[c.vocab_size])? } else { None };
+        let weight = if c.tied_embeddings {
+            self.token_embd(c)?
         } else {
-            self.matrix("output", c.vocab_size, c.hidden_size)
-        }
+            self.matrix("output", c.vocab_size, c.hidden_size)?
+        };
+        Ok(LinearWeight { weight, bias })
     }
 
     fn require(&self, name: &str, dims: &[usize]) -> Result<WeightId> {

@@ -194,6 +194,7 @@ fn experts_of_each_architecture() {
         shared_intermediate_size: 48,
         gating: Gating::Softmax,
         bias: None,
+        biases: models::Bias::Never,
         groups: None,
         normalize: false,
         scale: 1.0,

@@ -158,7 +158,10 @@ impl Executed {
                 let weights = (spec.rows * spec.cols) as u64 / used.reading.parts(spec);
                 match used.reading {
                     Reading::Matrix | Reading::Copies { .. } => Some((spec.ty, weights)),
-                    Reading::Vector | Reading::TableRow | Reading::OnLoad => None,
+                    Reading::Vector
+                    | Reading::Vectors { .. }
+                    | Reading::TableRow
+                    | Reading::OnLoad => None,
                 }
             };
             let matrices = facts.weights.iter().filter_map(matrices);

@@ -45,7 +45,7 @@ impl Read {
         let (least, most) = match self.reading {
             Reading::Matrix | Reading::Vector => (1, 1),
             Reading::TableRow => (rows.min(self.parts), rows.min(self.parts)),
-            Reading::Copies { n, n_used } => (
+            Reading::Copies { n, n_used } | Reading::Vectors { n, n_used } => (
                 most_experts(n as u64, n_used as u64, 1),
                 most_experts(n as u64, n_used as u64, rows),
             ),
@@ -132,7 +132,9 @@ impl OpCost {
                 Reading::Matrix | Reading::Copies { .. } => {
                     macs = macs.plus(&Work::of_macs(Numbers::of_weights(spec.ty), per_row));
                 }
-                Reading::Vector => biases = biases.saturating_add(per_row),
+                Reading::Vector | Reading::Vectors { .. } => {
+                    biases = biases.saturating_add(per_row);
+                }
                 Reading::TableRow | Reading::OnLoad => {}
             }
         }
@@ -221,14 +223,20 @@ impl OpCost {
     pub(crate) fn table_weights(&self) -> u64 {
         self.weights_of(|read| match read.reading {
             Reading::TableRow => read.parts,
-            Reading::Matrix | Reading::Vector | Reading::Copies { .. } | Reading::OnLoad => 0,
+            Reading::Matrix
+            | Reading::Vector
+            | Reading::Vectors { .. }
+            | Reading::Copies { .. }
+            | Reading::OnLoad => 0,
         })
     }
 
     /// Weights of the experts that one row does not use.
     pub(crate) fn idle_weights(&self) -> u64 {
         self.weights_of(|read| match read.reading {
-            Reading::Copies { n, n_used } => n.saturating_sub(n_used) as u64,
+            Reading::Copies { n, n_used } | Reading::Vectors { n, n_used } => {
+                n.saturating_sub(n_used) as u64
+            }
             Reading::Matrix | Reading::Vector | Reading::TableRow | Reading::OnLoad => 0,
         })
     }

@@ -21,6 +21,8 @@ pub enum Act {
     Tanh,
     /// `c * tanh(x / c)`, of logits as a rule.
     Softcap(f32),
+    /// `x` within `-c` and `c`.
+    Clamp(f32),
     /// `alpha_p x^2 + beta x` above 0, `alpha_n (expm1(min(x, eps)) - x) + beta x` elsewhere (arXiv:2411.13010).
     Xielu {
         /// Of the square.
@@ -72,7 +74,7 @@ impl Act {
     /// Whether its parameters are numbers it can be computed with.
     pub(crate) fn is_sound(&self) -> bool {
         match *self {
-            Act::Softcap(c) => c.is_finite() && c > 0.0,
+            Act::Softcap(c) | Act::Clamp(c) => c.is_finite() && c > 0.0,
             Act::Xielu { alpha_p, alpha_n, beta, eps } => {
                 [alpha_p, alpha_n, beta].iter().all(|x| x.is_finite())
                     && eps.is_finite()

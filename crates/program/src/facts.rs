@@ -3,7 +3,9 @@
 //!
 //! What only one executor needs, how it fuses or packs, is not here.
 
-use crate::{CacheId, LatentUp, Mask, Node, Op, Program, Rope, Score, WeightId, WeightSpec};
+use crate::{
+    CacheId, ExpertBiases, LatentUp, Mask, Node, Op, Program, Rope, Score, WeightId, WeightSpec,
+};
 
 /// What is known of an op.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +40,13 @@ pub enum Reading {
     TableRow,
     /// Matrices of the same shape that stand one after another, of which each row reads some: experts.
     Copies {
+        /// How many there are.
+        n: usize,
+        /// How many one row reads.
+        n_used: usize,
+    },
+    /// Vectors of which each row reads some: biases of experts.
+    Vectors {
         /// How many there are.
         n: usize,
         /// How many one row reads.
@@ -106,7 +115,7 @@ pub enum Counted {
 impl Op {
     /// The op's fact sheet.
     pub fn facts(&self) -> Facts {
-        use Reading::{Copies, Matrix, OnLoad, TableRow, Vector};
+        use Reading::{Copies, Matrix, OnLoad, TableRow, Vector, Vectors};
         let used = |id: WeightId, reading| WeightUse { id, reading };
         let optional = |id: Option<WeightId>, reading| id.map(|id| used(id, reading));
         let factors =
@@ -121,7 +130,10 @@ impl Op {
                 state: None,
                 counted: Counted::Lookup,
             },
-            Op::RmsNorm { weight, eps: _ } => same_row(vec![used(*weight, Vector)], Counted::Norm),
+            Op::Norm(norm) => {
+                let vectors = norm.vectors().map(|id| used(id, Vector));
+                same_row(vectors.collect(), Counted::Norm)
+            }
             Op::Linear { weight, bias } => {
                 let weights = [used(*weight, Matrix)].into_iter();
                 same_row(weights.chain(optional(*bias, Vector)).collect(), Counted::Matrices)
@@ -154,12 +166,14 @@ impl Op {
                 let bias = optional(router.bias, Vector);
                 same_row(bias.into_iter().collect(), Counted::Elements)
             }
-            Op::Experts { gate, up, down, act: _, n_experts, n_used } => {
+            Op::Experts { gate, up, down, biases, act: _, n_experts, n_used } => {
                 let (n_experts, n_used) = (*n_experts, *n_used);
-                let reading = Copies { n: n_experts, n_used };
-                let weights = [gate, up, down].map(|id| used(*id, reading));
+                let (matrix, vector) =
+                    (Copies { n: n_experts, n_used }, Vectors { n: n_experts, n_used });
+                let matrices = [gate, up, down].map(|id| used(*id, matrix));
+                let vectors = biases.iter().flat_map(ExpertBiases::all).map(|id| used(id, vector));
                 let counted = Counted::Experts { n_experts, n_used, down: *down };
-                same_row(weights.to_vec(), counted)
+                same_row(matrices.into_iter().chain(vectors).collect(), counted)
             }
             Op::Act(_) | Op::GatedAct(_) | Op::Add | Op::Scale(_) => {
                 same_row(Vec::new(), Counted::Elements)
@@ -185,7 +199,9 @@ impl Op {
         let mut set = |id: &mut WeightId| *id = weight(*id);
         match self {
             Op::Embed { table } => set(table),
-            Op::RmsNorm { weight, eps: _ } => set(weight),
+            Op::Norm(norm) => {
+                [&mut norm.weight, &mut norm.bias].into_iter().flatten().for_each(set);
+            }
             Op::Linear { weight, bias } => {
                 set(weight);
                 bias.iter_mut().for_each(set);
@@ -206,8 +222,10 @@ impl Op {
                 at.score.sinks.iter_mut().for_each(set);
             }
             Op::Route(router) => router.bias.iter_mut().for_each(set),
-            Op::Experts { gate, up, down, act: _, n_experts: _, n_used: _ } => {
-                [gate, up, down].into_iter().for_each(set);
+            Op::Experts { gate, up, down, biases, act: _, n_experts: _, n_used: _ } => {
+                [gate, up, down].into_iter().for_each(&mut set);
+                let vectors = biases.iter_mut().flat_map(|b| [&mut b.gate, &mut b.up, &mut b.down]);
+                vectors.for_each(set);
             }
             Op::Act(_)
             | Op::GatedAct(_)
@@ -234,7 +252,7 @@ impl Reading {
         match self {
             Reading::Matrix | Reading::Vector | Reading::OnLoad => 1,
             Reading::TableRow => spec.rows.max(1) as u64,
-            Reading::Copies { n, .. } => n.max(1) as u64,
+            Reading::Copies { n, .. } | Reading::Vectors { n, .. } => n.max(1) as u64,
         }
     }
 
@@ -242,7 +260,7 @@ impl Reading {
     pub fn parts_per_row(self) -> u64 {
         match self {
             Reading::Matrix | Reading::Vector | Reading::TableRow => 1,
-            Reading::Copies { n_used, .. } => n_used as u64,
+            Reading::Copies { n_used, .. } | Reading::Vectors { n_used, .. } => n_used as u64,
             Reading::OnLoad => 0,
         }
     }
@@ -320,7 +338,9 @@ mod tests {
         let router = Router { n_used: 2, gating, bias, groups: None, normalize: true, scale: 1.0 };
         let routes = r.route("routes", x, router).unwrap();
         let [gate, up, down] = [(12, 4), (12, 4), (16, 3)].map(|(rows, cols)| weight(rows, cols));
-        let experts = ExpertWeights { gate, up, down, n_experts: 4 };
+        let [b_gate, b_up, b_down] = [12, 12, 16].map(|n| weight(4, n / 4));
+        let biases = Some(crate::ExpertBiases { gate: b_gate, up: b_up, down: b_down });
+        let experts = ExpertWeights { gate, up, down, biases, n_experts: 4 };
         r.experts("experts", experts, crate::Act::Silu, x, routes).unwrap();
         r.finish(&[])
     }
@@ -362,8 +382,8 @@ mod tests {
     #[test]
     fn a_token_reads_rows_matrices_and_some_copies() {
         let program = program();
-        // a row, a norm, a matrix and its bias, two norms, three lots of sinks, k_b, v_b, kv_b, the router's bias, two experts
-        let elements = 4 + 4 + 16 + 4 + 8 + 3 + 4 + 6 + 10 + 4 + 2 * (12 + 12 + 12);
+        // a row, a norm, a matrix and its bias, two norms, three lots of sinks, k_b, v_b, kv_b, the router's bias, two experts with their biases
+        let elements = 4 + 4 + 16 + 4 + 8 + 3 + 4 + 6 + 10 + 4 + 2 * (12 + 12 + 12 + 3 + 3 + 4);
         assert_eq!(program.weight_bytes_per_token(), 4 * elements);
         assert_eq!(program.n_tokens(), Some(8));
     }

@@ -230,7 +230,11 @@ impl Interpreted {
                 let tokens = batch.rows.iter().map(|row| row.token as usize);
                 ops::rows(self.weight(*table), cols, tokens)
             }
-            Op::RmsNorm { weight, eps } => ops::rms_norm(input(0), self.weight(*weight), *eps),
+            Op::Norm(norm) => {
+                let [weight, bias] =
+                    [norm.weight, norm.bias].map(|id| id.map(|id| self.weight(id)));
+                ops::norm(&heads(0), norm.kind, [weight, bias], norm.eps)
+            }
             Op::Linear { weight, bias } => ops::linear(
                 input(0),
                 self.weight(*weight),
@@ -250,10 +254,11 @@ impl Interpreted {
                 let rows = input(0).chunks_exact(shape(0).cols());
                 rows.flat_map(|scores| experts::route(scores, router, bias)).collect()
             }
-            Op::Experts { gate, up, down, act, n_experts, n_used } => {
+            Op::Experts { gate, up, down, biases, act, n_experts, n_used } => {
                 let [gate, up, down] = [gate, up, down].map(|id| self.weight(*id));
+                let biases = biases.map(|biases| biases.all().map(|id| self.weight(id)));
                 let (hidden, all) =
-                    (shape(0).cols(), experts::All { gate, up, down, n: *n_experts });
+                    (shape(0).cols(), experts::All { gate, up, down, biases, n: *n_experts });
                 let rows = input(0).chunks_exact(hidden).zip(input(1).chunks_exact(2 * n_used));
                 rows.flat_map(|(x, routes)| all.mix(x, routes, *act)).collect()
             }

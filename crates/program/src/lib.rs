@@ -17,6 +17,7 @@ mod executor;
 mod facts;
 pub mod interpreter;
 mod mla;
+mod norm;
 mod op;
 mod parts;
 pub mod passes;
@@ -44,9 +45,10 @@ pub use executor::{
 };
 pub use facts::{Counted, Facts, Reading, RowRule, StateUse, WeightUse};
 pub use mla::{MlaDims, MlaForm};
+pub use norm::{Norm, NormKind};
 pub use op::{
-    CacheId, LatentUp, Node, Op, OutputKind, Program, Rope, RopePairs, RopeScaling, Rows, Shape,
-    ValueId, ValueSpec, WeightId, WeightSpec,
+    CacheId, ExpertBiases, LatentUp, Node, Op, OutputKind, Program, Rope, RopePairs, RopeScaling,
+    Rows, Shape, ValueId, ValueSpec, WeightId, WeightSpec,
 };
 pub use parts::Parts;
 pub use recorder::{ExpertWeights, LinearWeight, Recorder};

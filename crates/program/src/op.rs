@@ -2,7 +2,10 @@
 
 use quant::GgmlType;
 
-use crate::{Act, Attention, CacheSpec, Error, Gate, LatentAttention, Result, Router, RowRule};
+use crate::{
+    Act, Attention, CacheSpec, Error, Gate, LatentAttention, Norm, NormKind, Result, Router,
+    RowRule,
+};
 
 /// Index of a weight in [`Program::weights`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -156,6 +159,24 @@ pub enum LatentUp {
     },
 }
 
+/// Vectors of all experts of a layer, expert by expert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertBiases {
+    /// `[n_experts, width]`.
+    pub gate: WeightId,
+    /// `[n_experts, width]`.
+    pub up: WeightId,
+    /// `[n_experts, hidden]`.
+    pub down: WeightId,
+}
+
+impl ExpertBiases {
+    /// All three.
+    pub fn all(&self) -> [WeightId; 3] {
+        [self.gate, self.up, self.down]
+    }
+}
+
 /// One kind of computation. Inputs and outputs are in [`Node`].
 ///
 /// For a new op the compiler names the matches that must know it: [`Op::name`], [`Op::facts`], the listing (`show.rs`),
@@ -167,13 +188,8 @@ pub enum Op {
         /// `[vocab_size, hidden_size]`.
         table: WeightId,
     },
-    /// x `[.., groups, dim]` -> same shape: `x / sqrt(mean(x^2) + eps) * weight` over each group.
-    RmsNorm {
-        /// `[dim]`.
-        weight: WeightId,
-        /// Added under the root.
-        eps: f32,
-    },
+    /// x `[.., groups, dim]` -> same shape: each group normed.
+    Norm(Norm),
     /// x `[rows, cols]` -> `[rows, weight.rows]`: `weight . x + bias`.
     Linear {
         /// `[out, in]`.
@@ -202,7 +218,8 @@ pub enum Op {
     /// then the weight of each.
     Route(Router),
     /// x `[rows, hidden]`, routes `[rows, 2 * n_used]` -> `[rows, hidden]`: the sum over the chosen experts of
-    /// `weight * down_e . act(gate_e . x, up_e . x)`, added in an order that depends on the routes only.
+    /// `weight * down_e . act(gate_e . x, up_e . x)`, each product with its bias, added in an order that depends on the
+    /// routes only.
     Experts {
         /// `[n_experts * width, hidden]`, expert by expert.
         gate: WeightId,
@@ -210,6 +227,8 @@ pub enum Op {
         up: WeightId,
         /// `[n_experts * hidden, width]`.
         down: WeightId,
+        /// Vectors added to the products of each.
+        biases: Option<ExpertBiases>,
         /// Activation of gate and up.
         act: Gate,
         /// Experts in each weight.
@@ -239,7 +258,8 @@ impl Op {
     pub fn name(&self) -> &'static str {
         match self {
             Op::Embed { .. } => "embed",
-            Op::RmsNorm { .. } => "rms_norm",
+            Op::Norm(Norm { kind: NormKind::Rms, .. }) => "rms_norm",
+            Op::Norm(Norm { kind: NormKind::Layer, .. }) => "layer_norm",
             Op::Linear { .. } => "linear",
             Op::Attention(_) => "attention",
             Op::LatentAttention(_) => "latent_attention",

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use crate::{
-    Act, CacheId, CacheSpec, Error, Gate, Node, Op, OutputKind, Program, Result, Rows, Shape,
+    Act, CacheId, CacheSpec, Error, Gate, Node, Norm, Op, OutputKind, Program, Result, Rows, Shape,
     ValueId, ValueSpec, WeightId, WeightSpec,
 };
 
@@ -90,24 +90,33 @@ impl Recorder {
         self.push("embed", Op::Embed { table }, &[], Shape { rows: Rows::Tokens, groups: 1, dim })
     }
 
-    /// RMS norm over each group of `x`.
+    /// RMS norm over each group of `x`, with factors.
     ///
     /// # Errors
-    /// [`Error::Operand`] if the weight's length differs from the group's, or `eps` is not a positive number.
+    /// As [`norm`](Self::norm).
     pub fn rms_norm(&self, name: &str, x: ValueId, weight: WeightId, eps: f32) -> Result<ValueId> {
+        self.norm(name, x, Norm::rms(weight, eps))
+    }
+
+    /// A norm over each group of `x`.
+    ///
+    /// # Errors
+    /// [`Error::Operand`] if a vector is as long as neither a group nor a row, or `eps` is not a positive number.
+    pub fn norm(&self, name: &str, x: ValueId, norm: Norm) -> Result<ValueId> {
         let shape = self.shape(x);
-        let found = self.spec(weight).cols;
-        if found != shape.dim {
-            return Err(self.operand(
-                name,
-                format!("a norm weight of {}", shape.dim),
-                found.to_string(),
-            ));
+        for id in norm.vectors() {
+            let found = self.spec(id);
+            if found.rows != 1 && shape.groups == 1
+                || ![shape.dim, shape.cols()].contains(&(found.rows * found.cols))
+            {
+                let expected = format!("a norm weight of {}", shape.dim);
+                return Err(self.operand(name, expected, found.cols.to_string()));
+            }
         }
-        if !(eps.is_finite() && eps > 0.0) {
-            return Err(self.operand(name, "eps finite and > 0".into(), eps.to_string()));
+        if !(norm.eps.is_finite() && norm.eps > 0.0) {
+            return Err(self.operand(name, "eps finite and > 0".into(), norm.eps.to_string()));
         }
-        self.push(name, Op::RmsNorm { weight, eps }, &[x], shape)
+        self.push(name, Op::Norm(norm), &[x], shape)
     }
 
     /// `w . x + bias`: `[rows, in]` -> `[rows, out]`.

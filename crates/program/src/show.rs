@@ -42,7 +42,12 @@ impl Listing<'_> {
     fn detail(&self, op: &Op) -> String {
         match op {
             Op::Embed { table } => self.weight(*table),
-            Op::RmsNorm { weight, eps } => format!("{}, eps {eps:e}", self.weight(*weight)),
+            Op::Norm(norm) => {
+                let weight =
+                    norm.weight.map_or(String::new(), |id| format!("{}, ", self.weight(id)));
+                let bias = norm.bias.map_or(String::new(), |id| format!("+ {}, ", self.weight(id)));
+                format!("{weight}{bias}eps {:e}", norm.eps)
+            }
             Op::Linear { weight, bias: None } => self.weight(*weight),
             Op::Linear { weight, bias: Some(bias) } => {
                 format!("{} + {}", self.weight(*weight), self.weight(*bias))
@@ -65,8 +70,12 @@ impl Listing<'_> {
             Op::Act(act) => lower(act),
             Op::GatedAct(act) => gate(act),
             Op::Route(router) => self.router(router),
-            Op::Experts { gate, up, down, act, n_experts, n_used } => {
-                let [gate, up, down] = [gate, up, down].map(|id| self.weight(*id));
+            Op::Experts { gate, up, down, biases, act, n_experts, n_used } => {
+                let biases =
+                    biases.map(|biases| biases.all().map(|id| format!(" + {}", self.weight(id))));
+                let [b_gate, b_up, b_down] = biases.unwrap_or_default();
+                let [gate, up, down] = [(gate, b_gate), (up, b_up), (down, b_down)]
+                    .map(|(id, bias)| self.weight(*id) + &bias);
                 format!("{n_used} of {n_experts}, {gate}, {up}, {down}, {}", self::gate(act))
             }
             Op::Scale(factor) => factor.to_string(),
@@ -308,6 +317,7 @@ rows = select_rows(blk.3.out) -> [selected, 32]
             gate: weight("gate", 24, 12),
             up: weight("up", 24, 12),
             down: weight("down", 144, 2),
+            biases: None,
             n_experts: 12,
         };
         r.experts("experts", weights, Act::Silu, x, routes).unwrap();

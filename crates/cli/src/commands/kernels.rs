@@ -7,7 +7,7 @@ use executors::ExecutorOptions;
 use kernels::attention::{ATTEND, MERGE};
 use kernels::latent::LATENT_ATTEND;
 use kernels::linear::{QUANTIZE_Q8, linear, linear_kernels};
-use kernels::rows::{ACT, ADD, ADD_WEIGHTED, GATED, PEAKS, RMS_NORM, ROTATE};
+use kernels::rows::{ACT, ADD, ADD_WEIGHTED, GATED, LAYER_NORM, PEAKS, RMS_NORM, ROTATE};
 use kernels::{Isa, Level, Slot};
 use serde::Serialize;
 
@@ -76,6 +76,7 @@ fn rows(isa: Isa, cpu: Isa) -> Vec<Row> {
     let executor = ExecutorOptions { threads: Some(1), isa: Some(isa), ..Default::default() }.cpu();
     let mut rows = vec![
         slot(&RMS_NORM, isa, cpu),
+        slot(&LAYER_NORM, isa, cpu),
         slot(&QUANTIZE_Q8, isa, cpu),
         slot(&ROTATE, isa, cpu),
         slot(&ATTEND, isa, cpu),

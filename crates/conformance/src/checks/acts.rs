@@ -5,7 +5,7 @@ use quant::GgmlType;
 
 use super::ops::{VOCAB, check, input, weight};
 
-pub(super) const ACTS: [Act; 10] = [
+pub(super) const ACTS: [Act; 11] = [
     Act::Silu,
     Act::Sigmoid,
     Act::Gelu,
@@ -15,6 +15,7 @@ pub(super) const ACTS: [Act; 10] = [
     Act::Softplus,
     Act::Tanh,
     Act::Softcap(3.0),
+    Act::Clamp(2.5),
     Act::Xielu { alpha_p: 0.8, alpha_n: 0.9, beta: 0.5, eps: -1e-6 },
 ];
 

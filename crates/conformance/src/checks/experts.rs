@@ -1,8 +1,8 @@
 //! Mixtures of experts: routers, their experts, whole models and sessions.
 
 use program::{
-    Act, Executor, ExpertWeights, Gate, Gating, GroupScore, Groups, Recorder, Result, Router,
-    ValueId,
+    Act, Executor, ExpertBiases, ExpertWeights, Gate, Gating, GroupScore, Groups, Recorder, Result,
+    Router, ValueId,
 };
 use quant::GgmlType;
 
@@ -12,8 +12,17 @@ use super::{models, sessions};
 use crate::made::{EXACT, all_logits, program};
 use crate::{Family, Made, MemoryWeights, Random, assert_close, bound, tiny_config};
 
-/// A gate of one column, as that of Qwen2-MoE's shared expert.
+/// A gate of one column, as that of Qwen2-MoE's shared expert, and of one for each group, as on heads.
 pub(super) fn row_gate(executor: &dyn Executor) {
+    for (groups, dim) in [(1, 37), (3, 33), (8, 16), (5, 1)] {
+        check(executor, 1e-11, &format!("a gate for each of {groups} groups of {dim}"), |r| {
+            let gate =
+                r.embed(weight(r, "token_embd.gate.weight", GgmlType::F32, VOCAB, groups))?;
+            let up = r.view("groups", input(r, groups * dim)?, groups)?;
+            let out = r.gated_act("gated", Act::Softplus, gate, up)?;
+            r.view("joined", out, 1)
+        });
+    }
     for cols in [1, 37, 256] {
         for act in [Act::Sigmoid, Act::Silu] {
             check(executor, 1e-12, &format!("{act:?} of one column, times {cols}"), |r| {
@@ -103,10 +112,20 @@ fn mixture(
     let [n_experts, _, hidden, width] = shape;
     let x = input(r, hidden)?;
     let routes = routed(r, n_experts, router, true)?;
+    let act = act.into();
+    // such models have biases
+    let biased = matches!(act, Gate::SwigluOai { .. });
+    let bias = |name: &str, len| weight(r, &format!("{name}.bias"), GgmlType::F32, n_experts, len);
+    let biases = biased.then(|| ExpertBiases {
+        gate: bias("gate_exps", width),
+        up: bias("up_exps", width),
+        down: bias("down_exps", hidden),
+    });
     let weights = ExpertWeights {
         gate: weight(r, "gate_exps.weight", ty, n_experts * width, hidden),
         up: weight(r, "up_exps.weight", ty, n_experts * width, hidden),
         down: weight(r, "down_exps.weight", ty, n_experts * hidden, width),
+        biases,
         n_experts,
     };
     r.experts("experts", weights, act, x, routes)

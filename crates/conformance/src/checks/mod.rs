@@ -54,7 +54,7 @@ const ALL: &[Variation] = &[Variation::Again, Variation::Cuts, Variation::BatchM
 /// The checks of what dense programs mean, which every executor passes; the simplest first.
 pub static MEANING: &[Check] = &[
     meaning("op/embed", ops::embed),
-    meaning("op/rms_norm", ops::rms_norm),
+    meaning("op/norms", ops::norms),
     meaning("op/linear", ops::linear),
     meaning("op/elementwise", ops::elementwise),
     meaning("op/attention", ops::attention),

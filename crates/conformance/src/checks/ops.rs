@@ -1,8 +1,8 @@
 //! Op by op: small programs of odd shapes against the interpreter.
 
 use program::{
-    Act, Attention, CacheKind, CacheSpec, Executor, LinearWeight, Outputs, Recorder, Result, Rope,
-    RopePairs, RopeScaling, ValueId, WeightId, WeightSpec,
+    Act, Attention, CacheKind, CacheSpec, Executor, LinearWeight, Norm, NormKind, Outputs,
+    Recorder, Result, Rope, RopePairs, RopeScaling, ValueId, WeightId, WeightSpec,
 };
 use quant::GgmlType;
 
@@ -59,13 +59,52 @@ pub(super) fn embed(executor: &dyn Executor) {
     }
 }
 
-pub(super) fn rms_norm(executor: &dyn Executor) {
+pub(super) fn norms(executor: &dyn Executor) {
     for (cols, groups) in [(1, 1), (37, 1), (256, 1), (1056, 1), (96, 3), (105, 7), (128, 2)] {
-        check(executor, 1e-11, &format!("rms_norm of {groups} x {}", cols / groups), |r| {
-            let x = r.view("groups", input(r, cols)?, groups)?;
-            r.rms_norm("norm", x, weight(r, "norm.weight", GgmlType::F32, 1, cols / groups), 1e-5)
+        for (kind, form) in all_norms() {
+            check(
+                executor,
+                1e-11,
+                &format!("{kind:?} {form:?} of {groups} x {}", cols / groups),
+                |r| {
+                    let x = r.view("groups", input(r, cols)?, groups)?;
+                    r.norm("norm", x, norm(r, kind, form, [groups, cols / groups]))
+                },
+            );
+        }
+    }
+    for (kind, form) in all_norms() {
+        check(executor, 1e-9, &format!("{kind:?} {form:?} before matrices"), |r| {
+            let h = r.norm("norm", input(r, 37)?, norm(r, kind, form, [1, 37]))?;
+            let [a, b] = ["a", "b"].map(|name| weight(r, name, GgmlType::F32, 33, 37));
+            r.add("sum", r.linear("first", h, a)?, r.linear("second", h, b)?)
         });
     }
+}
+
+/// Which vectors a norm has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Form {
+    Plain,
+    Factors,
+    FactorsAndSums,
+    /// For each group its own.
+    Own,
+}
+
+fn all_norms() -> impl Iterator<Item = (NormKind, Form)> {
+    let forms = [Form::Plain, Form::Factors, Form::FactorsAndSums, Form::Own];
+    [NormKind::Rms, NormKind::Layer]
+        .into_iter()
+        .flat_map(move |kind| forms.map(|form| (kind, form)))
+}
+
+fn norm(r: &Recorder, kind: NormKind, form: Form, [groups, dim]: [usize; 2]) -> Norm {
+    let rows = if form == Form::Own { groups } else { 1 };
+    let vector = |name: &str| weight(r, name, GgmlType::F32, rows, dim);
+    let factors = (form != Form::Plain).then(|| vector("norm.weight"));
+    let sums = matches!(form, Form::FactorsAndSums | Form::Own).then(|| vector("norm.bias"));
+    Norm { kind, weight: factors, bias: sums, eps: 1e-5 }
 }
 
 pub(super) fn linear(executor: &dyn Executor) {

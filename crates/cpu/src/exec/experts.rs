@@ -10,9 +10,9 @@
 use std::ops::Range;
 
 use kernels::linear::{ActFormat, Activations, F32Rows, PANEL_ROWS, Q8_WHOLE, Q8Rows};
-use program::Router;
+use program::{Router, WeightId};
 
-use super::linear::{Source, even_panels, q8_stride};
+use super::linear::{Source, add_bias, even_panels, q8_stride};
 use super::route::{RouteScratch, route};
 use super::sort::{BLOCK_ROWS, ExpertRows, Routing};
 use super::{Acts, Columns, Exec, Scratch};
@@ -278,6 +278,10 @@ impl<'a> Exec<'a> {
             let bytes =
                 &self.weights.arena.bytes()[mix.wide.bytes_of(block.expert, panels.clone(), m)];
             scratch.products.run(kernel, bytes, &x, arranged, tile);
+            if let Some(biases) = &mix.phase.biases {
+                let bias = self.expert_bias([biases.gate, biases.up][m], block.expert, mix.width());
+                add_bias(tile, bias, panels.start, n);
+            }
         }
         let act = &mut rest[..len];
         self.kernels.gated.call(mix.phase.act, gate, up, act);
@@ -381,6 +385,11 @@ impl<'a> Exec<'a> {
         }
     }
 
+    /// One expert's part of a bias.
+    fn expert_bias(&self, id: WeightId, expert: usize, len: usize) -> &'a [f32] {
+        &self.weights.vector(id)[expert * len..(expert + 1) * len]
+    }
+
     /// Second round: some columns of the outputs.
     fn narrow(
         &self,
@@ -403,6 +412,10 @@ impl<'a> Exec<'a> {
             let bytes =
                 &self.weights.arena.bytes()[mix.down.bytes_of(block.expert, panels.clone(), 0)];
             scratch.products.run(kernel, bytes, &x, arranged, tile);
+            if let Some(biases) = &mix.phase.biases {
+                let bias = self.expert_bias(biases.down, block.expert, mix.hidden());
+                add_bias(tile, bias, panels.start, block.n);
+            }
             let (rows, weights) = (&routing.rows[block.places()], &routing.weights[block.places()]);
             let tiles = tile.chunks_exact(block.n * PANEL_ROWS);
             for (tile, sums) in tiles.zip(sums.chunks_exact_mut(panel_len)) {

@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 use kernels::linear::{ActFormat, Activations, F32Rows, PANEL_ROWS, Q8Rows};
-use program::PEAK;
+use program::{Norm, PEAK};
 
 use super::arrange::Arrangements;
 use super::{Acts, Columns, Exec, Scratch};
 use crate::geometry::{LOCAL_ROWS, MANY_ROWS_PANELS, ROW_BLOCK, UNIT_PANELS};
-use crate::plan::{Job, Link, Norm, Operand};
+use crate::plan::{Job, Link, Operand};
 use crate::pool::Worker;
 use crate::schedule::{LoadedJob, LoadedLinear};
 use crate::tune::TunedKernel;
@@ -119,7 +119,7 @@ impl<'a> Exec<'a> {
         let x = self.row(source.x, row);
         let normed: &[f32] = match source.norm {
             None => x,
-            Some(Norm { weight, eps }) => {
+            Some(norm) => {
                 let out = if source.f32 {
                     // SAFETY: rows of `normed` are dealt to one worker each, or `base` is its own.
                     unsafe {
@@ -128,7 +128,7 @@ impl<'a> Exec<'a> {
                 } else {
                     &mut scratch.row[..cols]
                 };
-                self.kernels.rms_norm.call(x, self.weights.vector(weight), eps, out);
+                self.norm(&norm, 0, x, out);
                 out
             }
         };
@@ -407,7 +407,7 @@ fn put<'a>(
     }
 }
 
-fn add_bias(tile: &mut [f32], bias: &[f32], first_panel: usize, n: usize) {
+pub(super) fn add_bias(tile: &mut [f32], bias: &[f32], first_panel: usize, n: usize) {
     for (panel, tile) in tile.chunks_exact_mut(n * PANEL_ROWS).enumerate() {
         let col = (first_panel + panel) * PANEL_ROWS;
         let bias = &bias[col..bias.len().min(col + PANEL_ROWS)];

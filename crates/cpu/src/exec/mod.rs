@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use kernels::attention::{ATTEND, AttendFn, MERGE, MergeFn};
 use kernels::linear::{Activations, F32Rows, Q8Rows, QUANTIZE_Q8, QuantizeQ8};
 use kernels::rows::{
-    ACT, ADD, ADD_WEIGHTED, ActFn, AddWeightedFn, BinaryFn, GATED, GatedFn, PEAKS, PeaksFn,
-    RMS_NORM, ROTATE, RmsNormFn, RotateFn,
+    ACT, ADD, ADD_WEIGHTED, ActFn, AddWeightedFn, BinaryFn, GATED, GatedFn, LAYER_NORM, NormFn,
+    PEAKS, PeaksFn, RMS_NORM, ROTATE, RotateFn,
 };
 use kernels::{Isa, Kernel};
 use program::Rows;
@@ -45,7 +45,8 @@ use crate::weights::WeightMemory;
 
 /// The kernels chosen for this CPU, matrices apart.
 pub(crate) struct Kernels {
-    rms_norm: &'static Kernel<RmsNormFn>,
+    rms_norm: &'static Kernel<NormFn>,
+    layer_norm: &'static Kernel<NormFn>,
     act: &'static Kernel<ActFn>,
     gated: &'static Kernel<GatedFn>,
     add_weighted: &'static Kernel<AddWeightedFn>,
@@ -62,6 +63,7 @@ impl Kernels {
     pub(crate) fn pick(isa: Isa) -> Kernels {
         Kernels {
             rms_norm: RMS_NORM.pick(isa),
+            layer_norm: LAYER_NORM.pick(isa),
             act: ACT.pick(isa),
             gated: GATED.pick(isa),
             add_weighted: ADD_WEIGHTED.pick(isa),

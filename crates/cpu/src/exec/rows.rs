@@ -1,6 +1,7 @@
 //! Phases whose rows are independent: dealt to the workers by row.
 
 use kernels::rows::Gated;
+use program::{Norm, NormKind};
 
 use super::Exec;
 use super::experts::MixScratch;
@@ -37,6 +38,25 @@ impl Exec<'_> {
         });
     }
 
+    /// Norm one group of a row.
+    pub(super) fn norm(&self, norm: &Norm, group: usize, x: &[f32], out: &mut [f32]) {
+        // vectors are as long as a group or as a row
+        let part = |id| {
+            let vector = self.weights.vector(id);
+            let start = if vector.len() == x.len() { 0 } else { group * x.len() };
+            &vector[start..start + x.len()]
+        };
+        let weight = norm.weight.map_or_else(|| self.weights.ones(x.len()), part);
+        let kernel = match norm.kind {
+            NormKind::Rms => self.kernels.rms_norm,
+            NormKind::Layer => self.kernels.layer_norm,
+        };
+        kernel.call(x, weight, norm.eps, out);
+        if let Some(bias) = norm.bias {
+            out.iter_mut().zip(part(bias)).for_each(|(out, bias)| *out += bias);
+        }
+    }
+
     pub(super) fn row_ops(&self, worker: &Worker<'_>, ops: &[RowOp], mixture: &mut MixScratch) {
         let Some(first) = ops.first() else { return };
         worker.section(|section| {
@@ -53,10 +73,9 @@ impl Exec<'_> {
     fn row_op(&self, op: &RowOp, row: usize, out: &mut [f32], mixture: &mut MixScratch) {
         match op {
             RowOp::Norm { x, norm, dim, .. } => {
-                let weight = self.weights.vector(norm.weight);
-                for (x, out) in self.row(*x, row).chunks_exact(*dim).zip(out.chunks_exact_mut(*dim))
-                {
-                    self.kernels.rms_norm.call(x, weight, norm.eps, out);
+                let groups = self.row(*x, row).chunks_exact(*dim);
+                for (i, (x, out)) in groups.zip(out.chunks_exact_mut(*dim)).enumerate() {
+                    self.norm(norm, i, x, out);
                 }
             }
             RowOp::Act { act, x, .. } => {

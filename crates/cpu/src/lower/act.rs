@@ -14,6 +14,7 @@ pub(super) fn unary(act: Act) -> Unary {
         Act::Softplus => Unary::Softplus,
         Act::Tanh => Unary::Tanh,
         Act::Softcap(c) => Unary::Softcap(c),
+        Act::Clamp(c) => Unary::Clamp(c),
         Act::Xielu { alpha_p, alpha_n, beta, eps } => Unary::Xielu { alpha_p, alpha_n, beta, eps },
     }
 }

@@ -16,7 +16,7 @@ impl Lowering<'_> {
     }
 
     pub(super) fn experts(&mut self, node: &Node) -> Result<ExpertsPhase> {
-        let &Op::Experts { gate, up, down, act, n_experts, n_used } = &node.op else {
+        let &Op::Experts { gate, up, down, biases, act, n_experts, n_used } = &node.op else {
             unreachable!("`node` matched the op")
         };
         let act = gated(act);
@@ -32,8 +32,19 @@ impl Lowering<'_> {
         };
         let (links, out) = self.links(node.output);
         let out = self.operand(out);
-        let phase =
-            ExpertsPhase { x, norm, routes, gate, up, down, act, n_experts, n_used, links, out };
-        Ok(phase)
+        Ok(ExpertsPhase {
+            x,
+            norm,
+            routes,
+            gate,
+            up,
+            down,
+            biases,
+            act,
+            n_experts,
+            n_used,
+            links,
+            out,
+        })
     }
 }

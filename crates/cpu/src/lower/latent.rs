@@ -1,12 +1,12 @@
 //! Latent attention: takes in the slices of its inputs and the norm of the latents.
 
-use program::{LatentAttention, Node, Op, Result, ValueId};
+use program::{LatentAttention, Node, Norm, Op, Result, ValueId};
 
 use super::Lowering;
 use crate::mla::MlaDims;
 use crate::plan::{
-    AttentionPhase, Cached, ExpandPhase, HeadColumns, LatentInputs, LatentPhase, NewRows, Norm,
-    Operand, Phase,
+    AttentionPhase, Cached, ExpandPhase, HeadColumns, LatentInputs, LatentPhase, NewRows, Operand,
+    Phase,
 };
 
 /// Which of the op's inputs is the latent.
@@ -75,9 +75,7 @@ impl Lowering<'_> {
     fn norm_of_latent(&self, node: &Node) -> Option<(Norm, ValueId)> {
         let writer = self.writer(node.inputs[LATENT])?;
         match writer.op {
-            Op::RmsNorm { weight, eps } if self.is_norm_of_latent(writer) => {
-                Some((Norm { weight, eps }, writer.inputs[0]))
-            }
+            Op::Norm(norm) if self.is_norm_of_latent(writer) => Some((norm, writer.inputs[0])),
             _ => None,
         }
     }
@@ -90,7 +88,7 @@ impl Lowering<'_> {
             matches!(reader.op, Op::LatentAttention(_)) && (0..4).all(|i| here(i) == (i == LATENT))
         };
         shape.groups == 1
-            && matches!(node.op, Op::RmsNorm { .. })
+            && matches!(node.op, Op::Norm(_))
             && self.uses.feeds_only(node.output, |reader| latent(&self.program.nodes[reader]))
     }
 
@@ -102,7 +100,7 @@ impl Lowering<'_> {
             Op::LatentAttention(_) => reader.inputs.iter().all(|&id| {
                 self.uses.root(id) != node.output || self.program.value(id).shape == shape
             }),
-            Op::RmsNorm { .. } => {
+            Op::Norm(_) => {
                 self.program.value(reader.inputs[0]).shape == shape
                     && self.is_norm_of_latent(reader)
             }

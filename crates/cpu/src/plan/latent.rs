@@ -1,8 +1,8 @@
 //! Phases of latent attention.
 
-use program::{CacheId, LatentUp, Mask, Score};
+use program::{CacheId, LatentUp, Mask, Norm, Score};
 
-use super::{Norm, Operand};
+use super::Operand;
 use crate::mla::MlaDims;
 
 /// Columns of an operand, for each head or for one: those of head `h` start at `start + h * step`.

@@ -27,6 +27,8 @@ pub enum Unary {
     Tanh,
     /// `c * tanh(x / c)`.
     Softcap(f32),
+    /// `x` within `-c` and `c`.
+    Clamp(f32),
     /// `alpha_p x^2 + beta x` above 0, `alpha_n (expm1(min(x, eps)) - x) + beta x` elsewhere.
     Xielu {
         /// Of the square.

@@ -21,11 +21,11 @@ pub enum Pairs {
     Interleaved,
 }
 
-/// Signature of [`RMS_NORM`].
-pub type RmsNormFn = unsafe fn(&[f32], &[f32], f32, &mut [f32]);
+/// Signature of [`RMS_NORM`] and [`LAYER_NORM`].
+pub type NormFn = unsafe fn(&[f32], &[f32], f32, &mut [f32]);
 
 /// `out = x / sqrt(mean(x^2) + eps) * weight`. Squares are summed in 16 lanes, ascending, then halves are added.
-pub static RMS_NORM: Slot<RmsNormFn> = Slot {
+pub static RMS_NORM: Slot<NormFn> = Slot {
     op: "rms_norm",
     naive: Kernel {
         name: "rms_norm/naive",
@@ -39,7 +39,22 @@ pub static RMS_NORM: Slot<RmsNormFn> = Slot {
     candidates: &[],
 };
 
-impl Kernel<RmsNormFn> {
+/// `out = (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps) * weight`, summed as in [`RMS_NORM`].
+pub static LAYER_NORM: Slot<NormFn> = Slot {
+    op: "layer_norm",
+    naive: Kernel {
+        name: "layer_norm/naive",
+        isa: Isa::NONE,
+        level: Level::Naive,
+        run: naive::layer_norm,
+    },
+    #[cfg(target_arch = "x86_64")]
+    candidates: x86_64::LAYER_NORM,
+    #[cfg(not(target_arch = "x86_64"))]
+    candidates: &[],
+};
+
+impl Kernel<NormFn> {
     /// Normalize one row: `x`, `weight` and `out` are `[dim]`.
     ///
     /// # Panics

@@ -14,6 +14,22 @@ pub(super) fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
     }
 }
 
+pub(super) fn layer_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+    let mut sums = [0.0f32; LANES];
+    for (i, x) in x.iter().enumerate() {
+        sums[i % LANES] += x;
+    }
+    let mean = sum_lanes(sums) / x.len() as f32;
+    let mut squares = [0.0f32; LANES];
+    for (i, x) in x.iter().enumerate() {
+        squares[i % LANES] = (x - mean).mul_add(x - mean, squares[i % LANES]);
+    }
+    let scale = 1.0 / (sum_lanes(squares) / x.len() as f32 + eps).sqrt();
+    for ((out, x), weight) in out.iter_mut().zip(x).zip(weight) {
+        *out = (x - mean) * scale * weight;
+    }
+}
+
 /// Plain loops that the compiler vectorizes under each instruction set; one lane per element, so bits cannot differ.
 #[inline(always)]
 pub(super) fn add(a: &[f32], b: &[f32], out: &mut [f32]) {

@@ -1,16 +1,27 @@
 //! Row ops for x86-64. Where only `naive` is named, the compiler vectorizes its plain loops under the instruction set.
 
 use super::{
-    ActFn, AddWeightedFn, BinaryFn, Gated, GatedFn, Pairs, PeaksFn, RmsNormFn, RotateFn, Unary,
-    act, generic, naive,
+    ActFn, AddWeightedFn, BinaryFn, Gated, GatedFn, NormFn, Pairs, PeaksFn, RotateFn, Unary, act,
+    generic, naive,
 };
 use crate::lanes::{Avx2, Avx512};
 use crate::{Isa, Kernel, Level};
 
 /// Candidates of [`RMS_NORM`](super::RMS_NORM).
-pub(super) const RMS_NORM: &[Kernel<RmsNormFn>] = &[
+pub(super) const RMS_NORM: &[Kernel<NormFn>] = &[
     Kernel { name: "rms_norm/avx512", isa: Isa::AVX512, level: Level::Full, run: rms_norm_avx512 },
     Kernel { name: "rms_norm/avx2", isa: Isa::AVX2, level: Level::Full, run: rms_norm_avx2 },
+];
+
+/// Candidates of [`LAYER_NORM`](super::LAYER_NORM).
+pub(super) const LAYER_NORM: &[Kernel<NormFn>] = &[
+    Kernel {
+        name: "layer_norm/avx512",
+        isa: Isa::AVX512,
+        level: Level::Full,
+        run: layer_norm_avx512,
+    },
+    Kernel { name: "layer_norm/avx2", isa: Isa::AVX2, level: Level::Full, run: layer_norm_avx2 },
 ];
 
 /// Candidates of [`ACT`](super::ACT).
@@ -69,6 +80,16 @@ fn rms_norm_avx512(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
 #[target_feature(enable = "avx2,fma,f16c")]
 fn rms_norm_avx2(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
     generic::rms_norm(Avx2::new(), x, weight, eps, out);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+fn layer_norm_avx512(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+    generic::layer_norm(Avx512::new(), x, weight, eps, out);
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn layer_norm_avx2(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+    generic::layer_norm(Avx2::new(), x, weight, eps, out);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]

@@ -2,38 +2,40 @@
 
 use crate::support::{Random, assert_same_bits, candidates, sizes};
 use kernels::rows::{
-    ACT, ADD, ADD_WEIGHTED, GATED, Gated, PEAK, PEAKS, Pairs, RMS_NORM, ROTATE, Unary, rope_angles,
+    ACT, ADD, ADD_WEIGHTED, GATED, Gated, LAYER_NORM, PEAK, PEAKS, Pairs, RMS_NORM, ROTATE, Unary,
+    rope_angles,
 };
 
 const LENGTHS: &[usize] =
     sizes(&[1, 2, 7, 15, 16, 17, 33, 64, 100, 896, 1025, 4096], &[1, 7, 16, 33]);
 
 #[test]
-fn rms_norm_matches() {
+fn norms_match() {
     for &n in LENGTHS {
         let mut random = Random::new(n as u64);
         let (x, weight) = (random.floats(n, 5.0), random.floats(n, 2.0));
-        let mut want = vec![0.0; n];
-        RMS_NORM.naive().call(&x, &weight, 1e-6, &mut want);
-        let mean = x.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / n as f64;
-        for ((x, weight), got) in x.iter().zip(&weight).zip(&want) {
-            let exact = f64::from(*x) / (mean + 1e-6).sqrt() * f64::from(*weight);
-            assert!(
-                (f64::from(*got) - exact).abs() <= 2e-6 * exact.abs(),
-                "{n}: {got} and {exact}"
-            );
-        }
-        for kernel in candidates(&RMS_NORM) {
-            let mut got = vec![0.0; n];
-            kernel.call(&x, &weight, 1e-6, &mut got);
-            assert_same_bits(&got, &want, kernel.name());
+        let mean = x.iter().map(|x| f64::from(*x)).sum::<f64>() / n as f64;
+        for (slot, mean) in [(&RMS_NORM, 0.0), (&LAYER_NORM, mean)] {
+            let mut want = vec![0.0; n];
+            slot.naive().call(&x, &weight, 1e-6, &mut want);
+            let square = x.iter().map(|x| (f64::from(*x) - mean).powi(2)).sum::<f64>() / n as f64;
+            for ((x, weight), got) in x.iter().zip(&weight).zip(&want) {
+                let exact = (f64::from(*x) - mean) / (square + 1e-6).sqrt() * f64::from(*weight);
+                // a lone number is its mean
+                assert!((f64::from(*got) - exact).abs() <= 4e-6 * exact.abs() + 1e-5 * mean.abs());
+            }
+            for kernel in candidates(slot) {
+                let mut got = vec![0.0; n];
+                kernel.call(&x, &weight, 1e-6, &mut got);
+                assert_same_bits(&got, &want, kernel.name());
+            }
         }
     }
 }
 
 const XIELU: Unary = Unary::Xielu { alpha_p: 0.8, alpha_n: 0.9, beta: 0.5, eps: -1e-6 };
 
-pub(crate) const UNARY: [Unary; 10] = [
+pub(crate) const UNARY: [Unary; 11] = [
     Unary::Silu,
     Unary::Sigmoid,
     Unary::Gelu,
@@ -43,6 +45,7 @@ pub(crate) const UNARY: [Unary; 10] = [
     Unary::Softplus,
     Unary::Tanh,
     Unary::Softcap(30.0),
+    Unary::Clamp(1.5),
     XIELU,
 ];
 

@@ -9,7 +9,7 @@ use kernels::latent::{LATENT_ATTEND, LATENT_TILE, LatentShape};
 use kernels::linear::QUANTIZE_Q8;
 use kernels::probe::{FMA, INT8, READ};
 use kernels::rows::{
-    ACT, ADD, ADD_WEIGHTED, GATED, Gated, PEAK, PEAKS, Pairs, RMS_NORM, ROTATE, Unary,
+    ACT, ADD, ADD_WEIGHTED, GATED, Gated, LAYER_NORM, PEAK, PEAKS, Pairs, RMS_NORM, ROTATE, Unary,
 };
 use kernels::{Isa, Level, Slot};
 
@@ -30,6 +30,7 @@ const COMPARED: &[(&str, Compare)] = &[
     ("MERGE", merge),
     ("LATENT_ATTEND", latent_attend),
     ("QUANTIZE_Q8", quantize_q8),
+    ("LAYER_NORM", layer_norm),
     ("RMS_NORM", rms_norm),
     ("ADD", add),
     ("ADD_WEIGHTED", add_weighted),
@@ -184,9 +185,17 @@ fn quantize_q8() -> Names {
 }
 
 fn rms_norm() -> Names {
+    norm(&RMS_NORM)
+}
+
+fn layer_norm() -> Names {
+    norm(&LAYER_NORM)
+}
+
+fn norm(slot: &'static Slot<NormFn>) -> Names {
     at_lengths(|n, random| {
         let (x, weight) = (floats(random, n, true), random.floats(n, 2.0));
-        compare(&RMS_NORM, &format!("{n}"), |kernel| {
+        compare(slot, &format!("{n}"), |kernel| {
             let mut out = vec![9.0; n];
             kernel.call(&x, &weight, 1e-6, &mut out);
             bits(&out)

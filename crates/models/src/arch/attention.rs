@@ -33,12 +33,14 @@ pub(super) enum GateWidth {
     Elements,
 }
 
-/// RMS norms on queries and keys, with the vectors `attn_q_norm` and `attn_k_norm`.
+/// The model's norms on queries and keys, with the vectors `attn_q_norm` and `attn_k_norm`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeadNorm {
     None,
     /// On each head, one vector for all.
     Each,
+    /// On each head, a vector for each.
+    Own,
     /// On all heads of a row together.
     Whole,
     /// On each head once it has rotated.
@@ -88,7 +90,7 @@ impl Heads {
             return Ok(None);
         }
         let [q, k] = ["attn_q_norm", "attn_k_norm"].map(|name| l.w.vector(name, l.config.head_dim));
-        Ok(Some(RotatedNorm { q: q?, k: k?, eps: l.model.rms_norm_eps }))
+        Ok(Some(RotatedNorm { q: q?, k: k?, eps: l.model.norm_eps }))
     }
 
     fn score(self, l: &Layer<'_>) -> Result<Score> {
@@ -100,9 +102,20 @@ impl Heads {
     pub(super) fn queries_keys_values(self, l: &Layer<'_>, h: ValueId) -> Result<[ValueId; 3]> {
         let LayerConfig { n_heads, n_kv_heads, head_dim, value_dim, .. } = *l.config;
         let [q, k, v] = self.products(l, h)?;
+        let [q, k, v] = match l.model.clamp_qkv {
+            Some(c) => {
+                let clamp = |name: &str, x| l.r.act(name, Act::Clamp(c), x);
+                [
+                    clamp("attn_q_clamped", q)?,
+                    clamp("attn_k_clamped", k)?,
+                    clamp("attn_v_clamped", v)?,
+                ]
+            }
+            None => [q, k, v],
+        };
         let [q, k] = match self.norm {
             HeadNorm::Whole => [l.norm("attn_q_norm", q)?, l.norm("attn_k_norm", k)?],
-            HeadNorm::None | HeadNorm::Each | HeadNorm::Rotated => [q, k],
+            HeadNorm::None | HeadNorm::Each | HeadNorm::Own | HeadNorm::Rotated => [q, k],
         };
         debug_assert_eq!(l.r.shape(q).cols(), n_heads * head_dim);
         debug_assert_eq!(l.r.shape(v).cols(), n_kv_heads * value_dim);
@@ -110,6 +123,9 @@ impl Heads {
         let v = l.r.view("v", v, n_kv_heads)?;
         Ok(match self.norm {
             HeadNorm::Each => [l.norm("attn_q_norm", q)?, l.norm("attn_k_norm", k)?, v],
+            HeadNorm::Own => {
+                [l.norm_groups("attn_q_norm", q)?, l.norm_groups("attn_k_norm", k)?, v]
+            }
             HeadNorm::None | HeadNorm::Whole | HeadNorm::Rotated => [q, k, v],
         })
     }

@@ -1,6 +1,6 @@
 //! The skeleton that decoders share: embedding, blocks, selected rows, last norm, head.
 
-use program::{Act, OutputKind, Recorder, ValueId};
+use program::{Act, Norm, OutputKind, Recorder, ValueId};
 
 use super::ProgramOutputs;
 use super::attention::Heads;
@@ -15,6 +15,9 @@ pub(super) fn decoder(
     block: impl Fn(&Layer<'_>, ValueId) -> Result<ValueId>,
 ) -> Result<ProgramOutputs> {
     let mut x = r.embed(w.token_embd(c)?)?; // [n, hidden_size]
+    if c.norm_embedding {
+        x = r.norm("embed_normed", x, w.norm("token_embd_norm", c, c.hidden_size)?)?;
+    }
     if let Some(factor) = c.embedding_scale {
         x = r.scale("embed_scaled", x, factor)?;
     }
@@ -24,8 +27,7 @@ pub(super) fn decoder(
     }
     r.layer(None);
     let x = r.select_rows("rows", x)?; // the head runs only where logits are wanted
-    let norm = w.vector("output_norm", c.hidden_size)?;
-    let h = r.rms_norm("output_norm", x, norm, c.rms_norm_eps)?;
+    let h = r.norm("output_norm", x, w.output_norm(c)?)?;
     let mut logits = r.linear("output", h, w.output(c)?)?; // [selected, vocab_size]
     if let Some(factor) = c.logit_scale {
         logits = r.scale("output_scaled", logits, factor)?;
@@ -63,6 +65,9 @@ impl Norms {
     /// The same, the second one named for where it stands.
     pub(super) const PRE_AND_BETWEEN: Norms =
         Norms { ffn: [Some("post_attention_norm"), None], ..Norms::PRE };
+    /// Likewise.
+    pub(super) const PRE_AND_OUTPUT: Norms =
+        Norms { ffn: [Some("attn_output_norm"), None], ..Norms::PRE };
     /// After both.
     pub(super) const POST: Norms =
         Norms { attn: [None, Some("post_attention_norm")], ffn: [None, Some("post_ffw_norm")] };
@@ -74,10 +79,46 @@ impl Norms {
 }
 
 impl Layer<'_> {
-    /// RMS norm of each group of `x`, with the vector of the same name.
+    /// The model's norm of each group of `x`, with the vector of the same name.
     pub(super) fn norm(&self, name: &str, x: ValueId) -> Result<ValueId> {
-        let weight = self.w.vector(name, self.r.shape(x).dim)?;
-        Ok(self.r.rms_norm(name, x, weight, self.model.rms_norm_eps)?)
+        if self.model.plain_norms {
+            return self.norm_plain(name, x);
+        }
+        let norm = self.w.norm(name, self.model, self.r.shape(x).dim)?;
+        Ok(self.r.norm(name, x, norm)?)
+    }
+
+    /// The same with a vector for each group.
+    pub(super) fn norm_groups(&self, name: &str, x: ValueId) -> Result<ValueId> {
+        let shape = self.r.shape(x);
+        let c = self.model;
+        let weight = Some(self.w.matrix(name, shape.groups, shape.dim)?);
+        let norm = Norm { kind: c.norm, weight, bias: None, eps: c.norm_eps };
+        Ok(self.r.norm(name, x, norm)?)
+    }
+
+    /// The model's norm without a vector.
+    pub(super) fn norm_plain(&self, name: &str, x: ValueId) -> Result<ValueId> {
+        let c = self.model;
+        let norm = Norm { kind: c.norm, weight: None, bias: None, eps: c.norm_eps };
+        Ok(self.r.norm(name, x, norm)?)
+    }
+
+    /// `x` plus both halves, which read the norm of `x`: with norms of their own where `norms` names two.
+    pub(super) fn parallel(
+        &self,
+        norms: [Option<&str>; 2],
+        x: ValueId,
+        attend: impl Fn(&Self, ValueId) -> Result<ValueId>,
+        feed: impl Fn(&Self, ValueId) -> Result<ValueId>,
+    ) -> Result<ValueId> {
+        let [first, second] = norms;
+        let h = first.map_or(Ok(x), |name| self.norm(name, x))?;
+        let f = second.map_or(Ok(h), |name| self.norm(name, x))?;
+        let a = attend(self, h)?;
+        let f = feed(self, f)?;
+        let x = self.residual("attn_residual", x, a)?;
+        self.residual("ffn_residual", x, f)
     }
 
     /// `x` times the matrix of the same name: `[n, rows]`.

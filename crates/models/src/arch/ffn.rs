@@ -1,6 +1,6 @@
 //! Feed-forward layers: that of every token, and those of a few.
 
-use program::{Act, ExpertWeights, Gate, ValueId};
+use program::{Act, ExpertBiases, ExpertWeights, Gate, ValueId};
 
 use super::decoder::Layer;
 use crate::{Bias, Experts, Result};
@@ -73,13 +73,21 @@ pub(super) fn feed(l: &Layer<'_>, x: ValueId) -> Result<ValueId> {
 pub(super) fn experts(l: &Layer<'_>, e: &Experts, x: ValueId) -> Result<ValueId> {
     let hidden_size = l.r.shape(x).cols();
     let (n, width) = (e.n_experts, e.intermediate_size);
-    let scores = l.linear("ffn_gate_inp", x, n, Bias::Never)?; // [n, n_experts]
+    let scores = l.linear("ffn_gate_inp", x, n, e.biases)?; // [n, n_experts]
     let bias = e.bias.map(|name| l.w.tensor(name, n)).transpose()?;
     let routes = l.r.route("ffn_routes", scores, e.router(bias))?; // [n, 2 * n_experts_used]
     let weights = ExpertWeights {
         gate: l.w.stack("ffn_gate_exps", n, width, hidden_size)?,
         up: l.w.stack("ffn_up_exps", n, width, hidden_size)?,
         down: l.w.stack("ffn_down_exps", n, hidden_size, width)?,
+        biases: match e.biases {
+            Bias::Never => None,
+            Bias::Always | Bias::IfPresent => Some(ExpertBiases {
+                gate: l.w.biases("ffn_gate_exps", n, width)?,
+                up: l.w.biases("ffn_up_exps", n, width)?,
+                down: l.w.biases("ffn_down_exps", n, hidden_size)?,
+            }),
+        },
         n_experts: n,
     };
     Ok(l.r.experts("ffn_exps", weights, e.act, x, routes)?) // [n, hidden_size]

@@ -3,6 +3,7 @@
 
 mod arctic;
 mod attention;
+mod cohere;
 mod decoder;
 mod deepseek;
 mod deepseek2;
@@ -13,11 +14,14 @@ mod gated;
 mod gemma2;
 mod gemma3;
 mod glm;
+mod gpt_oss;
 mod granite;
 mod hunyuan;
 mod latent;
+mod layernorm;
 mod llama;
 mod mistral3;
+mod mlp;
 mod olmo;
 mod openelm;
 mod phi3;
@@ -50,13 +54,20 @@ pub struct Architecture {
 /// Every architecture, by name.
 pub static ARCHITECTURES: &[&Architecture] = &[
     &gated::AFMOE,
+    &ungated::APERTUS,
     &ungated::ARCEE,
     &arctic::ARCTIC,
     &llama::BAICHUAN,
     &deepseek::BAILING_MOE,
     &deepseek::BAILING_MOE2,
+    &mlp::BLOOM,
     &glm::CHATGLM,
+    &mlp::CODESHELL,
     &llama::COGVLM,
+    &cohere::COHERE2,
+    &cohere::COHERE2_MOE,
+    &cohere::COMMAND_R,
+    &layernorm::DBRX,
     &deepseek::DEEPSEEK,
     &deepseek2::DEEPSEEK2,
     &deepseek::DEEPSEEK_OCR,
@@ -66,11 +77,14 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &exaone::EXAONE,
     &exaone::EXAONE4,
     &exaone::EXAONE_MOE,
+    &mlp::FALCON,
     &gemma2::GEMMA,
     &gemma2::GEMMA2,
     &gemma3::GEMMA3,
     &glm::GLM4,
     &glm::GLM4_MOE,
+    &mlp::GPTNEOX,
+    &gpt_oss::GPT_OSS,
     &granite::GRANITE,
     &granite::GRANITE_MOE,
     &granite::GRANITE_SWA,
@@ -78,6 +92,8 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &hunyuan::HUNYUAN_MOE,
     &deepseek::HY_V3,
     &llama::INTERNLM2,
+    &layernorm::JAIS,
+    &mlp::JAIS2,
     &gated::LAGUNA,
     &llama::LLAMA,
     &hunyuan::MAINCODER,
@@ -87,12 +103,18 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &granite::MINICPM,
     &olmo::MINIMAX_M2,
     &mistral3::MISTRAL3,
+    &mlp::MPT,
+    &mlp::NEMOTRON,
+    &layernorm::OLMO,
     &olmo::OLMO2,
     &olmo::OLMOE,
     &openelm::OPENELM,
+    &layernorm::ORION,
     &ernie::PADDLEOCR,
     &llama::PANGU,
+    &mlp::PHI2,
     &phi3::PHI3,
+    &layernorm::PHIMOE,
     &windows::PLAMO3,
     &ungated::PLM,
     &qwen::QWEN,
@@ -106,6 +128,8 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &qwen2::SEED_OSS,
     &llama::SMOLLM3,
     &gated::SPARK2_5,
+    &layernorm::STABLELM,
+    &mlp::STARCODER2,
     &gated::STEP35,
     &llama::XVERSE,
 ];

@@ -4,7 +4,7 @@ use program::{Act, Gate, Gating, GroupScore, Groups, Router, WeightId};
 
 use super::ModelConfig;
 use crate::keys::Keys;
-use crate::{Error, Result};
+use crate::{Bias, Error, Result};
 
 /// The feed-forward layers of one decoder block, of which each token uses a few.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +21,8 @@ pub struct Experts {
     pub gating: Gating,
     /// The tensor, `exp_probs_b` by some name, that helps to choose experts.
     pub bias: Option<&'static str>,
+    /// Of the router and of each expert's matrices.
+    pub biases: Bias,
     /// Experts are chosen among the best groups only.
     pub groups: Option<Groups>,
     /// The weights of a token's experts are divided by their sum.
@@ -107,8 +109,10 @@ pub(crate) fn read(keys: &Keys<'_>, c: &mut ModelConfig, silent: &Silent) -> Res
         shared_intermediate_size: shared,
         gating,
         bias,
+        biases: Bias::Never,
         groups: groups(keys, n_experts, gating, bias.is_some())?,
-        normalize: keys.flag("expert_weights_norm")?.unwrap_or(silent.normalize),
+        normalize: keys.flag("expert_weights_norm")?.unwrap_or(silent.normalize)
+            || keys.count("expert_gating_func", 0..=u64::MAX)? == Some(3),
         // 0 means none, as in early files.
         scale: keys.positive_or_zero("expert_weights_scale")?.unwrap_or(1.0),
         act: Gate::Act(Act::Silu),
@@ -153,7 +157,12 @@ fn gating(keys: &Keys<'_>, silent: Gating) -> Result<Gating> {
         None | Some(0) => Ok(silent),
         Some(1) => Ok(Gating::Softmax),
         Some(2) => Ok(Gating::Sigmoid),
-        Some(other) => Err(Error::key(&keys.name(KEY), "1 (softmax) or 2 (sigmoid)", other)),
+        // softmax over the chosen is that of all, normalized
+        Some(3) => Ok(Gating::Softmax),
+        Some(other) => {
+            let expected = "1 (softmax), 2 (sigmoid) or 3 (softmax of the chosen)";
+            Err(Error::key(&keys.name(KEY), expected, other))
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What nearly every decoder says of itself, and says alike.
 
 use gguf::{Value, escape};
-use program::{RopePairs, Score};
+use program::{Act, NormKind, RopePairs, Score};
 
 use super::{LayerConfig, ModelConfig, experts, rope};
 use crate::keys::Keys;
@@ -78,6 +78,7 @@ pub(super) fn with_heads(
 ) -> Result<ModelConfig> {
     const WIDTH: &str = "feed_forward_length";
     const EPS: &str = "attention.layer_norm_rms_epsilon";
+    const LAYER_EPS: &str = "attention.layer_norm_epsilon";
     let hidden_size = hidden_size(keys)?;
     let widths = keys.require(WIDTH, keys.per_layer(WIDTH, 1..=1 << 24)?)?;
     keys.count("vocab_size", 1..=1 << 24)?;
@@ -92,20 +93,32 @@ pub(super) fn with_heads(
             rope: Some(rope::read(keys, pairs, head_dim, context_length)?),
             score: Score::causal((1.0 / (head_dim as f64).sqrt()) as f32),
             latent: None,
+            act: Act::Silu,
             intermediate_size,
             experts: None,
         })
     };
     let name = keys.metadata().get("general.name");
+    // which of the two keys a file has tells which norm it means
+    let (norm, eps) = match keys.positive(EPS)? {
+        None if keys.get(LAYER_EPS).is_some() => (NormKind::Layer, keys.positive(LAYER_EPS)?),
+        eps => (NormKind::Rms, eps),
+    };
     Ok(ModelConfig {
         architecture: keys.architecture().to_owned(),
         name: name.and_then(|value| value.as_str()).map(|name| escape(name, 200)),
         hidden_size,
         vocab_size: vocab_size(keys, hidden_size)?,
         context_length,
-        rms_norm_eps: keys.require(EPS, keys.positive(EPS)?)?,
+        norm,
+        norm_bias: norm == NormKind::Layer,
+        norm_eps: keys.require(EPS, eps)?,
         tied_embeddings: !keys.has("output.weight"),
+        parallel: false,
+        plain_norms: false,
+        norm_embedding: false,
         embedding_scale: None,
+        clamp_qkv: keys.positive_or_zero("attention.clamp_kqv")?,
         residual_scale: None,
         attention_scale: None,
         logit_scale: None,

@@ -38,10 +38,6 @@ const SHARED: &[(&str, &[u64])] = &[
     ("ffn_down_shexp.weight", &[48, 64]),
 ];
 
-/// Architectures whose files are made here.
-pub(crate) const KNOWN: [&str; 8] =
-    ["deepseek2", "gemma2", "gemma3", "llama", "qwen2", "qwen2moe", "qwen3", "qwen3moe"];
-
 /// Keys and tensors of a GGUF that is not written yet.
 #[derive(Clone, Debug)]
 pub(crate) struct File {

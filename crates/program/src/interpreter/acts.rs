@@ -17,6 +17,7 @@ pub(super) fn act(act: Act, x: f64) -> f64 {
         Act::Softplus => x.max(0.0) + (-x.abs()).exp().ln_1p(),
         Act::Tanh => x.tanh(),
         Act::Softcap(c) => f64::from(c) * (x / f64::from(c)).tanh(),
+        Act::Clamp(c) => x.clamp(-f64::from(c), f64::from(c)),
         Act::Xielu { alpha_p, alpha_n, beta, eps } => {
             let [alpha_p, alpha_n, beta, eps] = [alpha_p, alpha_n, beta, eps].map(f64::from);
             let curved =

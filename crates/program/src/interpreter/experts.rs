@@ -72,6 +72,8 @@ pub(super) struct All<'a> {
     pub(super) up: &'a [f32],
     /// `[n, hidden, width]`.
     pub(super) down: &'a [f32],
+    /// `[n, width]`, `[n, width]`, `[n, hidden]`.
+    pub(super) biases: Option<[&'a [f32]; 3]>,
     pub(super) n: usize,
 }
 
@@ -82,9 +84,10 @@ impl All<'_> {
         let mut sum = vec![0.0; x.len()];
         for (&id, &weight) in ids.iter().zip(weights) {
             let one = |all| self.one(all, id as usize);
-            let gate = linear(x, one(self.gate), x.len(), None);
-            let up = linear(x, one(self.up), x.len(), None);
-            let y = linear(&gated_act(act, &gate, &up), one(self.down), gate.len(), None);
+            let bias = |m: usize| self.biases.map(|biases| one(biases[m]));
+            let gate = linear(x, one(self.gate), x.len(), bias(0));
+            let up = linear(x, one(self.up), x.len(), bias(1));
+            let y = linear(&gated_act(act, &gate, &up), one(self.down), gate.len(), bias(2));
             sum.iter_mut().zip(y).for_each(|(sum, y)| *sum += f64::from(weight) * f64::from(y));
         }
         sum.iter().map(|&x| x as f32).collect()

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::acts;
-use crate::{Act, Gate, Rope, RopePairs};
+use crate::{Act, Gate, NormKind, Rope, RopePairs};
 
 /// `[rows, groups, dim]`, row-major.
 pub(super) struct Heads<'a> {
@@ -37,6 +37,34 @@ pub(super) fn rms_norm(x: &[f32], weight: &[f32], eps: f32) -> Vec<f32> {
             .collect::<Vec<_>>()
     };
     x.chunks_exact(weight.len()).flat_map(norm).collect()
+}
+
+/// `n(x) * weight + bias` over each group, `n` of this kind.
+pub(super) fn norm(
+    x: &Heads<'_>,
+    kind: NormKind,
+    [weight, bias]: [Option<&[f32]>; 2],
+    eps: f32,
+) -> Vec<f32> {
+    // one vector for all groups or one for each
+    let of = |vector: Option<&[f32]>, group: usize, i: usize| {
+        vector.map(|v| f64::from(v[(group % x.groups * x.dim + i) % v.len()]))
+    };
+    let normed = |(group, numbers): (usize, &[f32])| {
+        let n = numbers.len() as f64;
+        let mean = match kind {
+            NormKind::Rms => 0.0,
+            NormKind::Layer => numbers.iter().map(|&x| f64::from(x)).sum::<f64>() / n,
+        };
+        let square = |&x: &f32| (f64::from(x) - mean).powi(2);
+        let scale = (numbers.iter().map(square).sum::<f64>() / n + f64::from(eps)).sqrt().recip();
+        let one = move |(i, &x): (usize, &f32)| {
+            let (weight, bias) = (of(weight, group, i), of(bias, group, i));
+            ((f64::from(x) - mean) * scale * weight.unwrap_or(1.0) + bias.unwrap_or(0.0)) as f32
+        };
+        numbers.iter().enumerate().map(one).collect::<Vec<_>>()
+    };
+    x.x.chunks_exact(x.dim).enumerate().flat_map(normed).collect()
 }
 
 /// `weight . x + bias` for each row of `x` `[rows, cols]`; `weight` is `[out, cols]`.
@@ -146,6 +174,13 @@ mod tests {
     fn norm_linear_and_gate_by_hand() {
         let y = rms_norm(&[3.0, 4.0, 0.0, 2.0], &[1.0, 2.0], 1e-9);
         let want = [3.0 / 12.5f32.sqrt(), 8.0 / 12.5f32.sqrt(), 0.0, 4.0 / 2.0f32.sqrt()];
+        assert!(y.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-6), "{y:?}");
+        let x = [1.0, 5.0, 2.0, 2.0];
+        let heads = Heads { x: &x, groups: 2, dim: 2 };
+        let y =
+            norm(&heads, NormKind::Layer, [Some(&[1.0, 2.0, 3.0, 4.0]), Some(&[0.5, 7.0])], 1e-9);
+        // means 3 and 2, deviations 2 and 0
+        let want = [-0.5, 9.0, 0.5, 7.0];
         assert!(y.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-6), "{y:?}");
         assert_eq!(linear(&[1.0, 2.0], &[3.0, 4.0, 5.0, 6.0], 2, Some(&[0.5, -1.0])), [11.5, 16.0]);
         assert_eq!(gated_act(Act::Silu.into(), &[0.0, 1e9], &[5.0, 2.0]), [0.0, 2e9]);

@@ -1,7 +1,7 @@
 //! Recording of mixtures of experts.
 
 use super::Recorder;
-use crate::{Gate, GroupScore, Op, Result, Router, Shape, ValueId, WeightId};
+use crate::{ExpertBiases, Gate, GroupScore, Op, Result, Router, Shape, ValueId, WeightId};
 
 /// The weights of all experts of a layer, expert by expert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub struct ExpertWeights {
     pub up: WeightId,
     /// `[n_experts * hidden, width]`.
     pub down: WeightId,
+    /// `None` for none.
+    pub biases: Option<ExpertBiases>,
     /// Experts in each.
     pub n_experts: usize,
 }
@@ -67,7 +69,7 @@ impl Recorder {
         x: ValueId,
         routes: ValueId,
     ) -> Result<ValueId> {
-        let ExpertWeights { gate, up, down, n_experts } = weights;
+        let ExpertWeights { gate, up, down, biases, n_experts } = weights;
         let shape = self.shape(x);
         let hidden = shape.cols();
         let routed = self.routed(routes).filter(|routed| routed.0 == n_experts);
@@ -89,11 +91,19 @@ impl Recorder {
             let found = format!("gate {:?}, up {:?}, down {:?}", of(gate), of(up), of(down));
             return Err(self.operand(name, expected, found));
         }
+        if let Some(biases) = biases {
+            let found = biases.all().map(of);
+            let [inner, outer] = [width, hidden].map(|len| (n_experts, len));
+            if found != [inner, inner, outer] {
+                let expected = format!("biases of {n_experts} experts");
+                return Err(self.operand(name, expected, format!("{found:?}")));
+            }
+        }
         let act = act.into();
         if !act.is_sound() {
             return Err(self.operand(name, "sound parameters".into(), format!("{act:?}")));
         }
-        let op = Op::Experts { gate, up, down, act, n_experts, n_used };
+        let op = Op::Experts { gate, up, down, biases, act, n_experts, n_used };
         self.push(name, op, &[x, routes], Shape { groups: 1, dim: hidden, ..shape })
     }
 
@@ -140,6 +150,7 @@ mod tests {
             gate: weight(&r, "gate", gate, 5),
             up: weight(&r, "up", up, 5),
             down: weight(&r, "down", down, 3),
+            biases: None,
             n_experts,
         };
         let y = r.experts("experts", weights, Act::Silu, x, routes)?;

@@ -81,8 +81,7 @@ impl<'a> Exec<'a> {
         let c = self.part(inputs.c, row, 0, latent.len());
         match &inputs.norm {
             Some(norm) => {
-                let weight = self.weights.vector(norm.weight);
-                self.kernels.rms_norm.call(c, weight, norm.eps, latent);
+                self.norm(norm, 0, c, latent);
             }
             None => latent.copy_from_slice(c),
         }

@@ -19,6 +19,7 @@ pub(in crate::rows) fn act_all<S: Simd>(simd: S, act: Unary, x: &mut [f32]) {
         Unary::Softplus => each(simd, Unary::Softplus, x),
         Unary::Tanh => each(simd, Unary::Tanh, x),
         Unary::Softcap(c) => each(simd, Unary::Softcap(c), x),
+        Unary::Clamp(c) => each(simd, Unary::Clamp(c), x),
         Unary::Xielu { alpha_p, alpha_n, beta, eps } => {
             each(simd, Unary::Xielu { alpha_p, alpha_n, beta, eps }, x);
         }
@@ -51,6 +52,9 @@ pub(in crate::rows) fn gated_all<S: Simd>(
         Gated::Unary(Unary::Tanh) => each_pair(simd, Gated::Unary(Unary::Tanh), gates, ups, out),
         Gated::Unary(Unary::Softcap(c)) => {
             each_pair(simd, Gated::Unary(Unary::Softcap(c)), gates, ups, out)
+        }
+        Gated::Unary(Unary::Clamp(c)) => {
+            each_pair(simd, Gated::Unary(Unary::Clamp(c)), gates, ups, out)
         }
         Gated::Unary(Unary::Xielu { alpha_p, alpha_n, beta, eps }) => {
             each_pair(
@@ -130,6 +134,7 @@ fn unary<S: Simd>(simd: S, act: Unary, x: S::V) -> S::V {
         }
         Unary::Tanh => tanh(simd, x),
         Unary::Softcap(c) => simd.mul(simd.splat(c), tanh(simd, simd.mul(x, simd.splat(1.0 / c)))),
+        Unary::Clamp(c) => clamp(simd, x, c),
         Unary::Xielu { alpha_p, alpha_n, beta, eps } => {
             let above = simd.mul(simd.mul(simd.splat(alpha_p), x), x);
             let low = exp_m1(simd, simd.min(x, simd.splat(eps)));

@@ -28,6 +28,7 @@ fn unary(act: Unary, x: f32) -> f32 {
         Unary::Softplus => greater(x, 0.0) + ln_1p(exp(-greater(x, -x))),
         Unary::Tanh => tanh(x),
         Unary::Softcap(c) => c * tanh(x * (1.0 / c)),
+        Unary::Clamp(c) => at_least(at_most(x, c), -c),
         Unary::Xielu { alpha_p, alpha_n, beta, eps } => {
             let low = if x < eps { x } else { eps };
             let curved = if 0.0 < x { alpha_p * x * x } else { alpha_n * (exp_m1(low) - x) };

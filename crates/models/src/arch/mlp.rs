@@ -1,0 +1,118 @@
+//! Decoders with layer norms and feed-forward layers without a gate: StarCoder 2, Phi-2, GPT-NeoX, Falcon, BLOOM, MPT,
+//! Nemotron, CodeShell, Jais 2.
+//!
+//! Source: arXiv:2402.19173, section 6; arXiv:2204.06745, section 2; arXiv:2311.16867, section 4; arXiv:2211.05100, section 3;
+//! arXiv:2402.16819, section 2; tensor names of GGUF's `starcoder2`, `phi2`, `gptneox`, `falcon`, `bloom`, `mpt`, `nemotron`,
+//! `codeshell` and `jais2`.
+
+use program::{Act, RopePairs, ValueId};
+
+use super::attention::Heads;
+use super::decoder::{Layer, Norms, blocks, decoder};
+use super::{Architecture, ffn};
+use crate::config::read;
+use crate::{ModelConfig, Result};
+
+const JOINT: Heads = Heads { joint: true, ..Heads::PLAIN };
+
+pub(super) static STARCODER2: Architecture = Architecture {
+    name: "starcoder2",
+    config: |keys| read::dense(keys, RopePairs::HalfSplit),
+    record: |r, w, c| blocks(r, w, c, Norms::PRE, Heads::PLAIN, gelu),
+};
+
+pub(super) static CODESHELL: Architecture = Architecture {
+    name: "codeshell",
+    config: |keys| read::dense(keys, RopePairs::HalfSplit),
+    record: |r, w, c| blocks(r, w, c, Norms::PRE, JOINT, gelu),
+};
+
+pub(super) static NEMOTRON: Architecture = Architecture {
+    name: "nemotron",
+    config: |keys| read::dense(keys, RopePairs::HalfSplit),
+    record: |r, w, c| blocks(r, w, c, Norms::PRE, Heads::PLAIN, relu2),
+};
+
+pub(super) static JAIS2: Architecture = Architecture { name: "jais2", ..NEMOTRON };
+
+/// One norm for both halves.
+pub(super) static PHI2: Architecture = Architecture {
+    name: "phi2",
+    config: |keys| read::dense(keys, RopePairs::HalfSplit),
+    record: |r, w, c| {
+        let heads = |l: &Layer<'_>, h: ValueId| Heads::PLAIN.record(l, h);
+        decoder(r, w, c, |l, x| l.parallel([Some("attn_norm"), None], x, heads, gelu))
+    },
+};
+
+/// Halves side by side, each with a norm, or one after the other.
+pub(super) static GPTNEOX: Architecture = Architecture {
+    name: "gptneox",
+    config: |keys| {
+        let mut c = read::dense(keys, RopePairs::HalfSplit)?;
+        c.parallel = keys.flag("use_parallel_residual")?.unwrap_or(true);
+        Ok(c)
+    },
+    record: |r, w, c| {
+        let heads = |l: &Layer<'_>, h: ValueId| JOINT.record(l, h);
+        decoder(r, w, c, |l, x| match c.parallel {
+            true => l.parallel([Some("attn_norm"), Some("ffn_norm")], x, heads, gelu),
+            false => l.block(Norms::PRE, x, heads, gelu),
+        })
+    },
+};
+
+/// The 40B has a second norm, which its attention reads.
+pub(super) static FALCON: Architecture = Architecture {
+    name: "falcon",
+    config: |keys| {
+        let mut c = read::dense(keys, RopePairs::HalfSplit)?;
+        c.parallel = keys.has("blk.0.attn_norm_2.weight");
+        Ok(c)
+    },
+    record: |r, w, c| {
+        let norms = match c.parallel {
+            true => [Some("attn_norm_2"), Some("attn_norm")],
+            false => [Some("attn_norm"), None],
+        };
+        let heads = |l: &Layer<'_>, h: ValueId| JOINT.record(l, h);
+        decoder(r, w, c, |l, x| l.parallel(norms, x, heads, gelu))
+    },
+};
+
+/// ALiBi, and a norm behind the embedding.
+pub(super) static BLOOM: Architecture = Architecture {
+    name: "bloom",
+    config: |keys| {
+        let mut c = read::dense(keys, RopePairs::HalfSplit)?;
+        alibi(&mut c, 8.0);
+        c.norm_embedding = true;
+        Ok(c)
+    },
+    ..CODESHELL
+};
+
+pub(super) static MPT: Architecture = Architecture {
+    name: "mpt",
+    config: |keys| {
+        let mut c = read::dense(keys, RopePairs::HalfSplit)?;
+        alibi(&mut c, keys.positive("attention.max_alibi_bias")?.unwrap_or(8.0));
+        Ok(c)
+    },
+    ..CODESHELL
+};
+
+/// ALiBi in place of the rotation.
+pub(super) fn alibi(c: &mut ModelConfig, max_bias: f32) {
+    for layer in &mut c.layers {
+        (layer.rope, layer.score.alibi) = (None, Some(max_bias));
+    }
+}
+
+fn gelu(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
+    ffn::ungated(l, Act::Gelu, h)
+}
+
+fn relu2(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
+    ffn::ungated(l, Act::Relu2, h)
+}
