@@ -45,6 +45,7 @@ pub static MIXTURES: &[Mixture] = &[
     mixture("Q4_K_M", GgmlType::Q4K, Level::Medium),
     mixture("Q4_K_S", GgmlType::Q4K, Level::Small),
     mixture("Q4_0", GgmlType::Q4_0, Level::Even),
+    mixture("MXFP4_MOE", GgmlType::Mxfp4, Level::Even),
     mixture("IQ4_NL", GgmlType::Iq4Nl, Level::Even),
     mixture("IQ4_XS", GgmlType::Iq4Xs, Level::Even),
     mixture("Q3_K_L", GgmlType::Q3K, Level::Large),
@@ -60,7 +61,8 @@ impl Mixture {
     /// The file type with this name, ignoring case; `Q4_K` and its like mean the medium one.
     pub fn from_name(name: &str) -> Option<&'static Mixture> {
         let named = |name: &str| MIXTURES.iter().find(|m| m.name.eq_ignore_ascii_case(name));
-        named(name).or_else(|| named(&format!("{name}_M")))
+        let more = ["_M", "_MOE"].map(|end| format!("{name}{end}"));
+        named(name).or_else(|| more.iter().find_map(|name| named(name)))
     }
 
     /// Its name as GGUF tools print it.
@@ -79,14 +81,18 @@ impl Mixture {
                     .any(|experts| experts.bias.is_some())
             } else if name.ends_with(".bias") {
                 let biased = ["attn_q.bias", "attn_k.bias", "attn_v.bias"];
-                c.architecture.starts_with("qwen2") && biased.iter().any(|b| name.ends_with(b))
+                let qwen2 = c.architecture.starts_with("qwen2");
+                c.architecture == "gpt-oss" || qwen2 && biased.iter().any(|b| name.ends_with(b))
             } else {
                 !name.starts_with("rope_freqs")
             };
             return there.then_some(GgmlType::F32);
         }
-        if name.contains("ffn_gate_inp") {
+        if name.contains("ffn_gate_inp") || name.ends_with("_exps.bias") {
             return Some(GgmlType::F32);
+        }
+        if self.base == GgmlType::Mxfp4 && !name.contains("_exps.") {
+            return Some(whole_blocks(GgmlType::Q8_0, cols));
         }
         if self.base.block_len() == 1 {
             return Some(self.base);
@@ -129,6 +135,13 @@ impl Mixture {
             let seventy = c.layers.len() == 80 && matches!(&*c.architecture, "llama" | "qwen2");
             let few = matches!(ty, GgmlType::Q3K | GgmlType::Q4K);
             if seventy && few { GgmlType::Q5K } else { ty }
+        } else if tensor == "attn_qkv.weight" {
+            match (self.base, self.level) {
+                (GgmlType::Q3K, Level::Medium | Level::Large) => GgmlType::Q4K,
+                (GgmlType::Q4K, Level::Medium) => GgmlType::Q5K,
+                (GgmlType::Q5K, Level::Medium) => GgmlType::Q6K,
+                (base, _) => base,
+            }
         } else if tensor.starts_with("ffn_down") {
             self.way_down(i, c.layers.len())
         } else if tensor == "attn_output.weight" {

@@ -4,6 +4,10 @@
 pub static IQ4_NL: [i8; 16] =
     [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
+/// Twice the values of 4-bit floats, one bit of mantissa (E2M1): bits 0..3 are the magnitude, bit 3 is the sign. Source: OCP
+/// Microscaling Formats (MX) Specification 1.0, section 5.3.3.
+pub static E2M1: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+
 /// Values of the 4-bit codes of IQ3_S: bits 0..3 are `m`, bit 3 is the sign; the value is `2m + 1` or `-(2m + 1)`.
 pub static IQ3_S: [i8; 16] = [1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15];
 

@@ -31,6 +31,7 @@ pub enum GgmlType {
     Bf16,
     Tq1_0,
     Tq2_0,
+    Mxfp4,
 }
 
 /// `(type, number in the file, name as GGUF tools print it, weights per block, bytes per block)`.
@@ -58,6 +59,7 @@ const TABLE: &[(GgmlType, u32, &str, usize, usize)] = &[
     (GgmlType::Bf16, 30, "BF16", 1, 2),
     (GgmlType::Tq1_0, 34, "TQ1_0", 256, 54),
     (GgmlType::Tq2_0, 35, "TQ2_0", 256, 66),
+    (GgmlType::Mxfp4, 39, "MXFP4", 32, 17),
 ];
 
 impl GgmlType {

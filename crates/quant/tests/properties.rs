@@ -22,6 +22,7 @@ fn for_each_block(check: &impl Check) {
     check.check::<BlockQ5K>();
     check.check::<BlockQ6K>();
     check.check::<BlockIq4Nl>();
+    check.check::<BlockMxfp4>();
     check.check::<BlockIq4Xs>();
     check.check::<BlockIq3S>();
     check.check::<BlockTq1_0>();
@@ -131,6 +132,7 @@ const BUDGETS: &[(GgmlType, f64, f64)] = &[
     (GgmlType::Q6K, 0.002, 0.0182),
     (GgmlType::Iq4Nl, 0.002, 0.079),
     (GgmlType::Iq4Xs, 0.002, 0.08),
+    (GgmlType::Mxfp4, 0.004, 0.125),
     (GgmlType::Tq1_0, 0.01, 0.9),
     (GgmlType::Tq2_0, 0.01, 0.9),
 ];

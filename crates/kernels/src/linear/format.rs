@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! block  = header, then BLOCK / 32 groups of codes
-//! header = f16 d [16 rows] | f16 dmin [16], if any | i8 scales [8 or 16][16], if any | i8 mins [8][16], if any
+//! header = f16 or bf16 d [16 rows] | f16 dmin [16], if any | i8 scales [8 or 16][16], if any | i8 mins [8][16], if any
 //! group  = low plane (64 * LOW bytes), high plane (64 * HIGH bytes): 32 columns of 16 rows
 //! plane  = of b bits: lines of 64 bytes [row][4 columns]; one line covers 8 / b steps of 4 columns,
 //!          step j of the line in bits b * j .. b * j + b
@@ -106,8 +106,11 @@ pub(crate) trait PanelFormat: 'static {
     /// Names of its naive, portable, AVX2 and AVX-512 kernels.
     const NAMES: [&'static str; 4];
 
-    /// The block's scale.
-    fn d(block: &Self::Block) -> f16;
+    /// Scales are bf16, not f16.
+    const BF16: bool = false;
+
+    /// The block's scale, as the bits of its type.
+    fn d(block: &Self::Block) -> u16;
 
     /// The block's minimum, such that it is subtracted.
     fn min(_block: &Self::Block) -> f16 {

@@ -1,9 +1,10 @@
 //! The quantized weight types. A new one is an entry here and a line in the table.
 
-use half::f16;
+use half::{bf16, f16};
+use quant::Block;
 use quant::formats::{
-    BlockIq3S, BlockIq4Nl, BlockIq4Xs, BlockQ2K, BlockQ3K, BlockQ4_0, BlockQ4_1, BlockQ4K,
-    BlockQ5_0, BlockQ5_1, BlockQ5K, BlockQ6K, BlockQ8_0, BlockTq1_0, BlockTq2_0,
+    BlockIq3S, BlockIq4Nl, BlockIq4Xs, BlockMxfp4, BlockQ2K, BlockQ3K, BlockQ4_0, BlockQ4_1,
+    BlockQ4K, BlockQ5_0, BlockQ5_1, BlockQ5K, BlockQ6K, BlockQ8_0, BlockTq1_0, BlockTq2_0,
 };
 
 use super::format::PanelFormat;
@@ -58,8 +59,8 @@ pub(super) struct Q4_0;
 impl PanelFormat for Q4_0 {
     type Block = BlockQ4_0;
     const NAMES: [&'static str; 4] = names!("q4_0");
-    fn d(block: &BlockQ4_0) -> f16 {
-        block.d
+    fn d(block: &BlockQ4_0) -> u16 {
+        block.d.to_bits()
     }
     #[inline]
     fn codes(block: &BlockQ4_0, out: &mut [u8]) {
@@ -71,8 +72,8 @@ pub(super) struct Q4_1;
 impl PanelFormat for Q4_1 {
     type Block = BlockQ4_1;
     const NAMES: [&'static str; 4] = names!("q4_1");
-    fn d(block: &BlockQ4_1) -> f16 {
-        block.d
+    fn d(block: &BlockQ4_1) -> u16 {
+        block.d.to_bits()
     }
     fn min(block: &BlockQ4_1) -> f16 {
         -block.m
@@ -87,8 +88,8 @@ pub(super) struct Q5_0;
 impl PanelFormat for Q5_0 {
     type Block = BlockQ5_0;
     const NAMES: [&'static str; 4] = names!("q5_0");
-    fn d(block: &BlockQ5_0) -> f16 {
-        block.d
+    fn d(block: &BlockQ5_0) -> u16 {
+        block.d.to_bits()
     }
     #[inline]
     fn codes(block: &BlockQ5_0, out: &mut [u8]) {
@@ -101,8 +102,8 @@ pub(super) struct Q5_1;
 impl PanelFormat for Q5_1 {
     type Block = BlockQ5_1;
     const NAMES: [&'static str; 4] = names!("q5_1");
-    fn d(block: &BlockQ5_1) -> f16 {
-        block.d
+    fn d(block: &BlockQ5_1) -> u16 {
+        block.d.to_bits()
     }
     fn min(block: &BlockQ5_1) -> f16 {
         -block.m
@@ -118,8 +119,8 @@ pub(super) struct Q8_0;
 impl PanelFormat for Q8_0 {
     type Block = BlockQ8_0;
     const NAMES: [&'static str; 4] = names!("q8_0");
-    fn d(block: &BlockQ8_0) -> f16 {
-        block.d
+    fn d(block: &BlockQ8_0) -> u16 {
+        block.d.to_bits()
     }
     #[inline]
     fn codes(block: &BlockQ8_0, out: &mut [u8]) {
@@ -133,8 +134,8 @@ pub(super) struct Q2K;
 impl PanelFormat for Q2K {
     type Block = BlockQ2K;
     const NAMES: [&'static str; 4] = names!("q2_k");
-    fn d(block: &BlockQ2K) -> f16 {
-        block.d
+    fn d(block: &BlockQ2K) -> u16 {
+        block.d.to_bits()
     }
     fn min(block: &BlockQ2K) -> f16 {
         block.dmin
@@ -149,8 +150,8 @@ pub(super) struct Q3K;
 impl PanelFormat for Q3K {
     type Block = BlockQ3K;
     const NAMES: [&'static str; 4] = names!("q3_k");
-    fn d(block: &BlockQ3K) -> f16 {
-        block.d
+    fn d(block: &BlockQ3K) -> u16 {
+        block.d.to_bits()
     }
     #[inline]
     fn codes(block: &BlockQ3K, out: &mut [u8]) {
@@ -167,8 +168,8 @@ pub(super) struct Q4K;
 impl PanelFormat for Q4K {
     type Block = BlockQ4K;
     const NAMES: [&'static str; 4] = names!("q4_k");
-    fn d(block: &BlockQ4K) -> f16 {
-        block.d
+    fn d(block: &BlockQ4K) -> u16 {
+        block.d.to_bits()
     }
     fn min(block: &BlockQ4K) -> f16 {
         block.dmin
@@ -183,8 +184,8 @@ pub(super) struct Q5K;
 impl PanelFormat for Q5K {
     type Block = BlockQ5K;
     const NAMES: [&'static str; 4] = names!("q5_k");
-    fn d(block: &BlockQ5K) -> f16 {
-        block.d
+    fn d(block: &BlockQ5K) -> u16 {
+        block.d.to_bits()
     }
     fn min(block: &BlockQ5K) -> f16 {
         block.dmin
@@ -204,8 +205,8 @@ pub(super) struct Q6K;
 impl PanelFormat for Q6K {
     type Block = BlockQ6K;
     const NAMES: [&'static str; 4] = names!("q6_k");
-    fn d(block: &BlockQ6K) -> f16 {
-        block.d
+    fn d(block: &BlockQ6K) -> u16 {
+        block.d.to_bits()
     }
     #[inline]
     fn codes(block: &BlockQ6K, out: &mut [u8]) {
@@ -224,11 +225,26 @@ pub(super) struct Iq4Nl;
 impl PanelFormat for Iq4Nl {
     type Block = BlockIq4Nl;
     const NAMES: [&'static str; 4] = names!("iq4_nl");
-    fn d(block: &BlockIq4Nl) -> f16 {
-        block.d
+    fn d(block: &BlockIq4Nl) -> u16 {
+        block.d.to_bits()
     }
     #[inline]
     fn codes(block: &BlockIq4Nl, out: &mut [u8]) {
+        nibbles::<16>(&block.q, out);
+    }
+}
+
+/// A power of two needs the range of f32, not its precision.
+pub(super) struct Mxfp4;
+impl PanelFormat for Mxfp4 {
+    type Block = BlockMxfp4;
+    const NAMES: [&'static str; 4] = names!("mxfp4");
+    const BF16: bool = true;
+    fn d(block: &BlockMxfp4) -> u16 {
+        bf16::from_f32(block.d()).to_bits()
+    }
+    #[inline]
+    fn codes(block: &BlockMxfp4, out: &mut [u8]) {
         nibbles::<16>(&block.q, out);
     }
 }
@@ -237,8 +253,8 @@ pub(super) struct Iq4Xs;
 impl PanelFormat for Iq4Xs {
     type Block = BlockIq4Xs;
     const NAMES: [&'static str; 4] = names!("iq4_xs");
-    fn d(block: &BlockIq4Xs) -> f16 {
-        block.d
+    fn d(block: &BlockIq4Xs) -> u16 {
+        block.d.to_bits()
     }
     #[inline]
     fn codes(block: &BlockIq4Xs, out: &mut [u8]) {
@@ -251,8 +267,8 @@ pub(super) struct Iq3S;
 impl PanelFormat for Iq3S {
     type Block = BlockIq3S;
     const NAMES: [&'static str; 4] = names!("iq3_s");
-    fn d(block: &BlockIq3S) -> f16 {
-        block.d
+    fn d(block: &BlockIq3S) -> u16 {
+        block.d.to_bits()
     }
 }
 
@@ -261,8 +277,8 @@ pub(super) struct Tq1_0;
 impl PanelFormat for Tq1_0 {
     type Block = BlockTq1_0;
     const NAMES: [&'static str; 4] = names!("tq1_0");
-    fn d(block: &BlockTq1_0) -> f16 {
-        block.d
+    fn d(block: &BlockTq1_0) -> u16 {
+        block.d.to_bits()
     }
 }
 
@@ -270,8 +286,8 @@ pub(super) struct Tq2_0;
 impl PanelFormat for Tq2_0 {
     type Block = BlockTq2_0;
     const NAMES: [&'static str; 4] = names!("tq2_0");
-    fn d(block: &BlockTq2_0) -> f16 {
-        block.d
+    fn d(block: &BlockTq2_0) -> u16 {
+        block.d.to_bits()
     }
     #[inline]
     fn codes(block: &BlockTq2_0, out: &mut [u8]) {

@@ -99,7 +99,12 @@ impl GroupScales {
         };
         let signed = |at: usize| small(at).map(|s| i32::from(s.cast_signed()));
         let one = [[1; PANEL_ROWS]; 2];
-        let d = half(0);
+        let d = if F::BF16 {
+            let bits = |r: usize| u16::from_le_bytes([header[2 * r], header[2 * r + 1]]);
+            std::array::from_fn(|r| f32::from_bits(u32::from(bits(r)) << 16))
+        } else {
+            half(0)
+        };
         match F::SCALES {
             Scales::Block | Scales::Super => GroupScales { d, halves: one, min: None },
             Scales::BlockMin => GroupScales { d, halves: one, min: Some((half(32), one)) },

@@ -26,6 +26,7 @@ static TABLE: &[&[LinearKernel]] = &[
     &quantized::<Q5K>(),
     &quantized::<Q6K>(),
     &quantized::<Iq4Nl>(),
+    &quantized::<Mxfp4>(),
     &quantized::<Iq4Xs>(),
     &quantized::<Iq3S>(),
     &quantized::<Tq1_0>(),

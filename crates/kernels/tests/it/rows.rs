@@ -91,6 +91,7 @@ fn exact(act: Unary, x: f64) -> f64 {
         Unary::Softplus => x.max(0.0) + (-x.abs()).exp().ln_1p(),
         Unary::Tanh => x.tanh(),
         Unary::Softcap(c) => f64::from(c) * (x / f64::from(c)).tanh(),
+        Unary::Clamp(c) => x.clamp(-f64::from(c), f64::from(c)),
         Unary::Xielu { alpha_p, alpha_n, beta, eps } => {
             let [alpha_p, alpha_n, beta, eps] = [alpha_p, alpha_n, beta, eps].map(f64::from);
             let curved =

@@ -9,7 +9,8 @@ use kernels::latent::{LATENT_ATTEND, LATENT_TILE, LatentShape};
 use kernels::linear::QUANTIZE_Q8;
 use kernels::probe::{FMA, INT8, READ};
 use kernels::rows::{
-    ACT, ADD, ADD_WEIGHTED, GATED, Gated, LAYER_NORM, PEAK, PEAKS, Pairs, RMS_NORM, ROTATE, Unary,
+    ACT, ADD, ADD_WEIGHTED, GATED, Gated, LAYER_NORM, NormFn, PEAK, PEAKS, Pairs, RMS_NORM, ROTATE,
+    Unary,
 };
 use kernels::{Isa, Level, Slot};
 

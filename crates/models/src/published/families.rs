@@ -105,6 +105,7 @@ const QWEN: usize = 151_936;
 const QWEN_PADDED: usize = 152_064;
 const LLAMA: usize = 128_256;
 const DEEPSEEK: usize = 102_400;
+const GPT_OSS: usize = 201_088;
 const GEMMA_2: usize = 256_000;
 const GEMMA_3: usize = 262_144;
 /// With the tokens of images.
@@ -195,6 +196,62 @@ pub(super) static FAMILIES: &[Family] = &[
             Count("attention.value_length_mla", 128),
         ],
         models: DEEPSEEK_MODELS,
+    },
+    Family {
+        name: "gpt-oss",
+        architecture: "gpt-oss",
+        facts: &[
+            context(131_072),
+            theta(150_000.0),
+            eps(1e-5),
+            Count("attention.sliding_window", 128),
+            Text("rope.scaling.type", "yarn"),
+            Real("rope.scaling.factor", 32.0),
+            Count("rope.scaling.original_context_length", 4096),
+        ],
+        models: &[
+            Shape {
+                facts: &[&experts(32, 4, 2880)],
+                ..shape("20b", [2880, 24, 2880], [64, 8, 64], GPT_OSS)
+            },
+            Shape {
+                facts: &[&experts(128, 4, 2880)],
+                ..shape("120b", [2880, 36, 2880], [64, 8, 64], GPT_OSS)
+            },
+        ],
+    },
+    Family {
+        name: "Phi",
+        architecture: "phi3",
+        facts: &[eps(1e-5)],
+        models: &[
+            Shape {
+                facts: &[&[context(16_384), theta(250_000.0)]],
+                ..shape("4", [5120, 40, 17_920], [40, 10, 128], 100_352)
+            },
+            Shape {
+                facts: &[&[
+                    context(131_072),
+                    theta(1e4),
+                    Count("rope.dimension_count", 96),
+                    Count("rope.scaling.original_context_length", 4096),
+                    Real("rope.scaling.attn_factor", 1.190_238),
+                ]],
+                ..tied("4-mini", [3072, 32, 8192], [24, 8, 128], 200_064)
+            },
+        ],
+    },
+    Family {
+        name: "Mistral-Small",
+        architecture: "llama",
+        facts: &[context(131_072), theta(1e8), eps(1e-5)],
+        models: &[shape("24B", [5120, 40, 32_768], [32, 8, 128], 131_072)],
+    },
+    Family {
+        name: "SmolLM3",
+        architecture: "smollm3",
+        facts: &[context(65_536), theta(5e6), eps(1e-6)],
+        models: &[tied("3B", [2048, 36, 11_008], [16, 4, 128], LLAMA)],
     },
     Family {
         name: "gemma-2",

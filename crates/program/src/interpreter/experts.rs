@@ -185,10 +185,15 @@ mod tests {
             gate: &[0.0, 0.0, 0.0, 0.0],
             up: &[1.0, 2.0, 3.0, 4.0],
             down: &[1.0, -1.0, 10.0, 20.0],
+            biases: None,
             n: 2,
         };
         let mixed = all.mix(&[1.0, 1.0], &[1.0, 0.0, 0.5, 2.0], Act::Sigmoid.into());
         // expert 1: 3.5 * (10, 20), expert 0: 1.5 * (1, -1)
         assert_eq!(mixed, [0.5 * 35.0 + 2.0 * 1.5, 0.5 * 70.0 - 2.0 * 1.5]);
+        // expert 1 alone: a gate of 2, relu lets it through, times 7 + 1; then (10, 20) * 16 + (5, 6)
+        let biases = Some([&[9.0, 2.0][..], &[9.0, 1.0], &[9.0, 9.0, 5.0, 6.0]]);
+        let mixed = All { biases, ..all }.mix(&[1.0, 1.0], &[1.0, 1.0], Act::Relu.into());
+        assert_eq!(mixed, [165.0, 326.0]);
     }
 }

@@ -3,6 +3,7 @@
 mod iq3_s;
 mod iq4_nl;
 mod iq4_xs;
+mod mxfp4;
 mod plain;
 mod q2_k;
 mod q3_k;
@@ -23,6 +24,7 @@ use std::marker::PhantomData;
 pub use iq3_s::BlockIq3S;
 pub use iq4_nl::BlockIq4Nl;
 pub use iq4_xs::BlockIq4Xs;
+pub use mxfp4::BlockMxfp4;
 pub use q2_k::BlockQ2K;
 pub use q3_k::BlockQ3K;
 pub use q4_0::BlockQ4_0;
@@ -116,6 +118,7 @@ pub static FORMATS: &[&dyn Format] = &[
     Of::<BlockIq3S>::FORMAT,
     Of::<BlockTq1_0>::FORMAT,
     Of::<BlockTq2_0>::FORMAT,
+    Of::<BlockMxfp4>::FORMAT,
 ];
 
 /// The format of a type; `None` for types that weights cannot have (integers and F64).

@@ -14,7 +14,9 @@ use super::super::generic::gemm::{
     ActBlock, Recipe, STEP, TileFn, put_codes, put_scale, scale_words, sum_pair,
 };
 use super::stream::Factors;
-use super::{Pair, add, halves, keep, load, load_f32, pairs, scaled, step, store, store_f32};
+use super::{
+    Pair, add, halves, keep, load, load_f32, pairs, scaled, scales, step, store, store_f32,
+};
 
 /// `vpmaddubsw` on unpacked codes.
 pub(super) struct Narrow<F>(PhantomData<F>);
@@ -93,7 +95,7 @@ fn unpack<F: PanelFormat>(blocks: &[u8], out: &mut Unpacked) {
     let mut at = 0;
     for (b, block) in blocks.chunks_exact(F::BLOCK_BYTES).enumerate().take(STEP) {
         let (header, groups) = block.split_at(F::SCALES.header());
-        store_f32(halves(header, 0), &mut out.scale[b]);
+        store_f32(scales::<F>(header), &mut out.scale[b]);
         if F::SCALES.min() {
             store_f32(halves(header, 32), &mut out.min[b]);
         }

@@ -109,6 +109,19 @@ fn halves(header: &[u8], at: usize) -> PairF32 {
     load_f16(header[at..].first_chunk().expect("a header holds 16 halves from here"))
 }
 
+/// The 16 rows' scales.
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+fn scales<F: PanelFormat>(header: &[u8]) -> PairF32 {
+    if !F::BF16 {
+        return halves(header, 0);
+    }
+    [0, 16].map(|at| {
+        let half = load_half(header[at..].first_chunk().expect("a header begins with 16 scales"));
+        _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(half)))
+    })
+}
+
 /// The 16 rows' small integers that begin at byte `at` of a header.
 #[inline]
 #[target_feature(enable = "avx2")]

@@ -6,7 +6,9 @@ use super::super::fetch::Fetch;
 use super::super::format::{PanelFormat, Scales};
 use super::super::generic::gemm::sum_pair;
 use super::super::{Job, PANEL_ROWS, Q8Row};
-use super::{Pair, broadcast, halves, is_wide, keep, pairs, scaled, small, step, store_f32};
+use super::{
+    Pair, broadcast, halves, is_wide, keep, pairs, scaled, scales, small, step, store_f32,
+};
 
 /// Multiplies panels with few activation rows, up to 4 of them in one pass over a panel.
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -72,7 +74,7 @@ fn one<F: PanelFormat, const N: usize>(
                 sums.add_whole::<F>(&Factors::new::<F>(header, g), &rows, b * F::GROUPS + g);
             }
         }
-        let scale = halves(header, 0);
+        let scale = scales::<F>(header);
         let min = if F::SCALES.min() { halves(header, 32) } else { scale };
         for (c, row) in rows.iter().enumerate() {
             let d = _mm256_set1_ps(row.scales[b * F::GROUPS]);

@@ -11,7 +11,7 @@ use super::super::PANEL_ROWS;
 use super::super::format::PanelFormat;
 use super::super::generic::gemm::{ActBlock, Recipe, STEP, TileFn};
 use super::stream::Factors;
-use super::{Pair, add, halves, keep, load, load_f32, scaled, step, store, store_f32};
+use super::{Pair, add, keep, load, load_f32, scaled, scales, step, store, store_f32};
 
 /// `vpmaddwd` on unpacked integers.
 pub(super) struct Wide<F>(PhantomData<F>);
@@ -82,7 +82,7 @@ fn unpack<F: PanelFormat>(blocks: &[u8], out: &mut Unpacked) {
     let mut at = 0;
     for (b, block) in blocks.chunks_exact(F::BLOCK_BYTES).enumerate().take(STEP) {
         let (header, groups) = block.split_at(F::SCALES.header());
-        store_f32(halves(header, 0), &mut out.scale[b]);
+        store_f32(scales::<F>(header), &mut out.scale[b]);
         for (g, group) in groups.chunks_exact(F::GROUP_BYTES).enumerate() {
             let codes = &mut out.codes[at];
             put::<F, 0>(group, codes);

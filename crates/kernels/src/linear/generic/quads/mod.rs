@@ -75,6 +75,16 @@ fn halves<Q: Quads>(quads: Q, header: &[u8], at: usize) -> V<Q> {
     quads.lanes().load_f16(header[at..].first_chunk().expect("a header holds 16 halves from here"))
 }
 
+/// The 16 rows' scales.
+#[inline(always)]
+fn scales<Q: Quads, F: PanelFormat>(quads: Q, header: &[u8]) -> V<Q> {
+    if F::BF16 {
+        quads.lanes().load_bf16(header.first_chunk().expect("a header begins with 16 scales"))
+    } else {
+        halves(quads, header, 0)
+    }
+}
+
 /// The 16 rows' small integers that begin at byte `at` of a header.
 #[inline(always)]
 fn small<Q: Quads>(quads: Q, header: &[u8], at: usize) -> Q::I {

@@ -1,6 +1,6 @@
 //! Few activation rows: each panel is read once, its codes are unpacked in registers.
 
-use super::{Factors, Quads, V, halves, steps};
+use super::{Factors, Quads, V, halves, scales, steps};
 use crate::lanes::Simd;
 use crate::linear::fetch::Fetch;
 use crate::linear::format::PanelFormat;
@@ -41,7 +41,7 @@ fn one<Q: Quads, F: PanelFormat, const N: usize>(
             let group = Group { header, codes: group, at: b * F::GROUPS + g, g };
             add::<Q, F, N>(quads, &mut total, group, &rows);
         }
-        let d = halves(quads, header, 0);
+        let d = scales::<Q, F>(quads, header);
         for ((acc, total), row) in acc.iter_mut().zip(total).zip(&rows) {
             let d = lanes.mul(d, lanes.splat(row.scales[b * F::GROUPS]));
             *acc = lanes.fma(d, quads.float(total), *acc);

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use bytemuck::{Pod, Zeroable};
 
 use super::super::gemm::{ActBlock, Recipe, STEP, TileFn, put_codes, put_scale, scale_words};
-use super::{Factors, Quads, V, halves, steps};
+use super::{Factors, Quads, V, halves, scales, steps};
 use crate::lanes::Simd;
 use crate::linear::PANEL_ROWS;
 use crate::linear::format::PanelFormat;
@@ -72,7 +72,7 @@ pub(in crate::linear) fn unpack<Q: Quads, F: PanelFormat>(
     let mut at = 0;
     for (b, block) in blocks.chunks_exact(F::BLOCK_BYTES).enumerate().take(STEP) {
         let (header, groups) = block.split_at(F::SCALES.header());
-        lanes.store(halves(quads, header, 0), &mut out.scale[b]);
+        lanes.store(scales::<Q, F>(quads, header), &mut out.scale[b]);
         if F::SCALES.min() {
             lanes.store(halves(quads, header, 32), &mut out.min[b]);
         }
