@@ -464,6 +464,7 @@ mod tests {
 
     #[test]
     #[cfg(debug_assertions)]
+    #[cfg_attr(miri, ignore = "Miri catches them too, as a data race, and ends")]
     fn workers_that_use_the_same_memory_in_a_section_are_caught() {
         use crate::memory::Shared;
         // (what item 0 writes, what item 1 writes, what item 1 reads)
