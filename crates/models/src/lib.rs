@@ -15,9 +15,10 @@ mod published;
 mod source;
 mod weights;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use gguf::Gguf;
+use gguf::{Gguf, escape};
 use program::{Program, Recorder};
 use quant::GgmlType;
 
@@ -53,7 +54,37 @@ pub fn load(gguf: &Gguf) -> Result<LoadedModel> {
         gguf.tensor(name).map(found).transpose()
     };
     let program = record(&config, &find)?;
+    let mut notes = notes;
+    notes.extend(short_factors(gguf));
+    notes.extend(unread(gguf, &config, &program));
     Ok(LoadedModel { config, program: Arc::new(program), notes })
+}
+
+/// A word on factors of two lengths, of which those for long contexts are used.
+fn short_factors(gguf: &Gguf) -> Option<String> {
+    gguf.tensor("rope_factors_short.weight")?;
+    Some(
+        "the rotation has factors for short contexts and for long ones: those for long ones are used at every length"
+            .into(),
+    )
+}
+
+/// A word on tensors of the decoder blocks that the program does not read.
+fn unread(gguf: &Gguf, config: &ModelConfig, program: &Program) -> Option<String> {
+    let read: HashSet<&str> = program.weights.iter().map(|spec| spec.name.as_str()).collect();
+    let of_a_block = |name: &str| {
+        let number = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next());
+        number.and_then(|n| n.parse().ok()).is_some_and(|n: usize| n < config.layers.len())
+    };
+    let names = gguf.tensors().iter().map(|tensor| tensor.name.as_str());
+    let mut unread = names.filter(|name| of_a_block(name) && !read.contains(name));
+    let first = unread.next()?;
+    let more = match unread.count() {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    let first = escape(first.as_bytes(), 100);
+    Some(format!("tensor `{first}`{more} of the decoder blocks: not read"))
 }
 
 /// Record the forward pass of a model that has no file. `ty` gives each tensor's type from its name and dimensions (row

@@ -80,15 +80,21 @@ impl Mixture {
                     .flat_map(|layer| &layer.experts)
                     .any(|experts| experts.bias.is_some())
             } else if name.ends_with(".bias") {
-                let biased = ["attn_q.bias", "attn_k.bias", "attn_v.bias"];
-                let qwen2 = c.architecture.starts_with("qwen2");
-                c.architecture == "gpt-oss" || qwen2 && biased.iter().any(|b| name.ends_with(b))
+                let biased = ["attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias"];
+                let biased = biased.iter().any(|b| name.ends_with(b));
+                match &*c.architecture {
+                    "gpt-oss" => true,
+                    "qwen" | "qwen2" | "qwen2moe" | "seed_oss" => biased,
+                    _ => false,
+                }
             } else {
-                !name.starts_with("rope_freqs")
+                !name.starts_with("rope_f")
             };
             return there.then_some(GgmlType::F32);
         }
-        if name.contains("ffn_gate_inp") || name.ends_with("_exps.bias") {
+        if ["_norm.weight", "_exps.bias"].iter().any(|end| name.ends_with(end))
+            || name.contains("ffn_gate_inp")
+        {
             return Some(GgmlType::F32);
         }
         if self.base == GgmlType::Mxfp4 && !name.contains("_exps.") {

@@ -59,19 +59,20 @@ impl<'a> Weights<'a> {
     /// # Errors
     /// As [`matrix`](Self::matrix).
     pub fn vector(&self, name: &str, len: usize) -> Result<WeightId> {
-        let bare = format!("{}{name}", self.prefix);
-        let name = format!("{bare}.weight");
-        let found =
-            self.bind(&name, &[len])?.map_or_else(|| self.bind(&bare, &[len]), |id| Ok(Some(id)));
-        found?.ok_or(Error::MissingTensor { name })
+        let found = self.optional_vector(name, len)?;
+        found.ok_or_else(|| Error::MissingTensor { name: format!("{}{name}.weight", self.prefix) })
     }
 
-    /// `NAME.weight` if the file has it, a vector.
+    /// The same if the file has it.
     ///
     /// # Errors
     /// If it is there and does not fit.
     pub fn optional_vector(&self, name: &str, len: usize) -> Result<Option<WeightId>> {
-        self.bind(&format!("{}{name}.weight", self.prefix), &[len])
+        let bare = format!("{}{name}", self.prefix);
+        match self.bind(&format!("{bare}.weight"), &[len])? {
+            Some(id) => Ok(Some(id)),
+            None => self.bind(&bare, &[len]),
+        }
     }
 
     /// `NAME.weight`, `count` matrices of `rows` outputs and `cols` inputs, one after the other.

@@ -5,7 +5,7 @@ mod common;
 use common::File;
 use gguf::OwnedValue;
 use models::{ARCHITECTURES, GgufWeights};
-use program::{Op, RopeScaling, WeightSource, WeightSpec};
+use program::{Mask, NormKind, Op, RopeScaling, WeightSource, WeightSpec};
 use proptest::prelude::*;
 use quant::GgmlType;
 
@@ -58,6 +58,25 @@ fn layers() {
     refused(|f| f.set("qwen2.block_count", "two"), &range("\"two\""));
     refused(|f| f.unset("qwen2.block_count"), "key `qwen2.block_count` is missing");
     assert_eq!(accepted(blocks(1)).config.layers.len(), 1);
+}
+
+/// Blocks at the end that guess further tokens may have tensors that no other block has, or not those of others.
+#[test]
+fn blocks_that_guess_are_left_out() {
+    let model = accepted(|f| {
+        f.set("qwen2.nextn_predict_layers", 1u32);
+        f.drop("blk.1.attn_q.weight");
+        f.tensor("blk.1.nextn.eh_proj.weight", &[128, 64]);
+    });
+    assert_eq!((model.config.layers.len(), model.program.caches.len()), (1, 1));
+    assert_eq!(
+        model.notes,
+        ["the last 1 of 2 blocks guess tokens after the next one: they are left out"]
+    );
+    refused(
+        |f| f.set("qwen2.nextn_predict_layers", 2u32),
+        "key `qwen2.nextn_predict_layers`: expected 0..=1, found 2",
+    );
 }
 
 #[test]
@@ -294,13 +313,60 @@ fn rope_scaling() {
     assert_eq!((f, original_context, beta_fast, beta_slow), (4.0, 128, 32.0, 1.0));
     assert!((attention_factor - 1.138_629_4).abs() < 1e-6);
     assert_eq!(
+        scaling(&[kind("dynamic")]).unwrap_err(),
+        "key `llama.rope.scaling.type`: expected none, linear, yarn or longrope, found \"dynamic\""
+    );
+    assert_eq!(
         scaling(&[kind("longrope")]).unwrap_err(),
-        "key `llama.rope.scaling.type`: expected none, linear or yarn, found \"longrope\""
+        "missing tensor `rope_factors_long.weight`"
     );
     assert_eq!(
         scaling(&[kind("yarn"), factor(f32::NAN)]).unwrap_err(),
         "key `llama.rope.scaling.factor`: expected a finite number > 0, found NaN"
     );
+}
+
+/// Tensors that a block has and no op reads may be what makes another model of it.
+#[test]
+fn what_is_not_read_is_told() {
+    let odd = accepted(|f| {
+        f.tensor("blk.0.attn_q.scale", &[1]);
+        f.tensor("blk.1.attn_q_norm.weight", &[16]);
+    });
+    let note = "tensor `blk.0.attn_q.scale` and 1 more of the decoder blocks: not read";
+    assert_eq!(odd.notes, [note]);
+    let factors = accepted(|f| {
+        f.tensor("rope_factors_long.weight", &[8]);
+        f.tensor("rope_factors_short.weight", &[8]);
+    });
+    let rope = factors.config.first_layer().rope.clone().unwrap();
+    assert_eq!(rope.scaling, RopeScaling::Long { attention_factor: 1.0 });
+    assert!(factors.notes[0].starts_with("the rotation has factors for short contexts"));
+}
+
+/// Files may have the number of another norm beside that of the one they mean.
+#[test]
+fn an_architecture_knows_its_norm() {
+    let mut file = File::new("nemotron");
+    file.set("nemotron.attention.layer_norm_epsilon", 1e-3f32);
+    let model = file.load().unwrap();
+    assert_eq!((model.config.norm, model.config.norm_eps), (NormKind::Layer, 1e-3));
+    assert_eq!(File::new("qwen2").load().unwrap().config.norm, NormKind::Rms);
+}
+
+/// Where only layers with a window rotate, there must be such layers.
+#[test]
+fn windows_may_be_numbers_and_must_be_there() {
+    let mut file = File::new("cohere2");
+    let missing = "key `cohere2.attention.sliding_window` is missing";
+    assert_eq!(file.load().map(|_| ()).unwrap_err(), missing);
+    file.set("cohere2.attention.sliding_window", 8u32);
+    file.set("cohere2.attention.sliding_window_pattern", vec![1u32, 0]);
+    let layers = file.load().unwrap().config.layers;
+    assert_eq!(layers[0].score.mask, Mask::Window(8));
+    assert_eq!((layers[1].score.mask, &layers[1].rope), (Mask::Causal, &None));
+    file.set("cohere2.attention.sliding_window_pattern", vec![2u32, 0]);
+    assert!(file.load().map(|_| ()).unwrap_err().contains("sliding_window_pattern"));
 }
 
 #[test]

@@ -315,8 +315,8 @@ fn routers_are_as_the_file_says() {
 #[test]
 fn routers_that_cannot_be() {
     refused(
-        set("expert_gating_func", 3u32),
-        "key `deepseek2.expert_gating_func`: expected 1 (softmax) or 2 (sigmoid), found 3",
+        set("expert_gating_func", 4u32),
+        "key `deepseek2.expert_gating_func`: expected 1 (softmax), 2 (sigmoid) or 3 (softmax of the chosen), found 4",
     );
     refused(
         set("expert_weights_norm", 1u32),

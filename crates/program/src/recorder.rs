@@ -24,7 +24,7 @@ pub struct Recorder {
 struct State {
     program: Program,
     names: HashMap<String, usize>,
-    weights: HashMap<(String, usize), WeightId>,
+    weights: HashMap<(String, [usize; 3]), WeightId>,
     layer: Option<usize>,
 }
 
@@ -49,10 +49,10 @@ impl Recorder {
         Self::default()
     }
 
-    /// Name a tensor of the file, or a part of one. The same name and start give the same id.
+    /// Name a tensor of the file, or a part of one. The same part of the same tensor has the same id.
     pub fn weight(&self, spec: WeightSpec) -> WeightId {
         let state = &mut *self.state.borrow_mut();
-        let key = (spec.name.clone(), spec.start);
+        let key = (spec.name.clone(), [spec.start, spec.rows, spec.cols]);
         if let Some(&id) = state.weights.get(&key) {
             return id;
         }
@@ -109,8 +109,11 @@ impl Recorder {
             if found.rows != 1 && shape.groups == 1
                 || ![shape.dim, shape.cols()].contains(&(found.rows * found.cols))
             {
-                let expected = format!("a norm weight of {}", shape.dim);
-                return Err(self.operand(name, expected, found.cols.to_string()));
+                let expected = match shape.groups {
+                    1 => format!("a norm weight of {}", shape.dim),
+                    n => format!("a norm weight of {} or of {n} times as many", shape.dim),
+                };
+                return Err(self.operand(name, expected, (found.rows * found.cols).to_string()));
             }
         }
         if !(norm.eps.is_finite() && norm.eps > 0.0) {

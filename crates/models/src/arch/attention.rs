@@ -148,11 +148,12 @@ impl Heads {
 /// Divisors of the rotation's frequencies, where the file has some for all layers.
 pub(super) fn factors(l: &Layer<'_>) -> Result<Option<WeightId>> {
     let Some(rope) = &l.config.rope else { return Ok(None) };
-    let name = match rope.scaling {
-        RopeScaling::Long { .. } => "rope_factors_long",
-        _ => "rope_freqs",
+    let pairs = rope.dims / 2;
+    let long = match rope.scaling {
+        RopeScaling::Long { .. } => l.global.optional_vector("rope_factors_long", pairs)?,
+        _ => None,
     };
-    l.global.optional_vector(name, rope.dims / 2)
+    long.map_or_else(|| l.global.optional_vector("rope_freqs", pairs), |long| Ok(Some(long)))
 }
 
 /// What the layer attends to, given its queries, keys and values: `[n, n_heads * value_dim]`. `factors` divide the

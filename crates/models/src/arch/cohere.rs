@@ -15,7 +15,7 @@ use crate::config::{read, window};
 pub(super) static COMMAND_R: Architecture = Architecture {
     name: "command-r",
     config: |keys| {
-        let mut c = read::dense(keys, RopePairs::Interleaved)?;
+        let mut c = read::layer_normed(keys, RopePairs::Interleaved)?;
         c.logit_scale = keys.positive_or_zero("logit_scale")?;
         Ok(c)
     },
@@ -33,7 +33,7 @@ pub(super) static COHERE2: Architecture = Architecture {
     config: |keys| {
         let mut c = (COMMAND_R.config)(keys)?;
         window::apply(keys, &mut c, 4, None)?;
-        window::rotate_within(&mut c);
+        window::rotate_within(keys, &mut c)?;
         Ok(c)
     },
     record: |r, w, c| {
@@ -47,10 +47,11 @@ pub(super) static COHERE2_MOE: Architecture = Architecture {
     name: "cohere2moe",
     config: |keys| {
         let mut c = read::decoder(keys, RopePairs::Interleaved)?;
+        read::set_layer_norm(keys, &mut c)?;
         experts::read(keys, &mut c, &Silent { gating: Gating::Sigmoid, ..Silent::PLAIN })?;
         c.logit_scale = keys.positive_or_zero("logit_scale")?;
         window::apply(keys, &mut c, 4, None)?;
-        window::rotate_within(&mut c);
+        window::rotate_within(keys, &mut c)?;
         Ok(c)
     },
     ..COHERE2

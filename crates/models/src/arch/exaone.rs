@@ -23,7 +23,7 @@ pub(super) static EXAONE4: Architecture = Architecture {
         let mut c = read::dense(keys, RopePairs::HalfSplit)?;
         if c.layers.len() == 64 {
             window::apply(keys, &mut c, 4, None)?;
-            window::rotate_within(&mut c);
+            window::rotate_within(keys, &mut c)?;
         }
         Ok(c)
     },
@@ -37,7 +37,7 @@ pub(super) static EXAONE_MOE: Architecture = Architecture {
         let mut c = read::decoder(keys, RopePairs::HalfSplit)?;
         experts::read(keys, &mut c, &Silent::PLAIN)?;
         window::apply(keys, &mut c, 4, None)?;
-        window::rotate_within(&mut c);
+        window::rotate_within(keys, &mut c)?;
         Ok(c)
     },
     record: |r, w, c| blocks(r, w, c, Norms::PRE, Heads::NORMED, ffn::feed),

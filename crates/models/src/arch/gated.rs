@@ -3,14 +3,14 @@
 //!
 //! Source: arXiv:2505.06708, section 3 (gates); tensor names of GGUF's `afmoe`, `step35`, `laguna`, `spark2_5`.
 
-use program::{Act, Gate, RopePairs};
+use program::{Act, Gate, Gating, RopePairs};
 
 use super::attention::{GateWidth, Heads};
 use super::decoder::{Norms, blocks};
 use super::{Architecture, ffn, gemma2};
 use crate::config::experts::{self, Silent};
 use crate::config::{read, window};
-use crate::{Keys, ModelConfig, Result};
+use crate::{Error, Keys, ModelConfig, Result};
 
 const PER_HEAD: Heads = Heads { gate: Some((Act::Sigmoid, GateWidth::Heads)), ..Heads::NORMED };
 const PER_ELEMENT: Heads =
@@ -22,7 +22,7 @@ pub(super) static AFMOE: Architecture = Architecture {
         let mut c = mixture(keys)?;
         c.embedding_scale = Some((c.hidden_size as f32).sqrt());
         window::apply(keys, &mut c, 4, None)?;
-        window::rotate_within(&mut c);
+        window::rotate_within(keys, &mut c)?;
         Ok(c)
     },
     record: |r, w, c| blocks(r, w, c, Norms::SANDWICH, PER_ELEMENT, ffn::feed),
@@ -34,6 +34,10 @@ pub(super) static STEP35: Architecture = Architecture {
     config: |keys| {
         let mut c = mixture(keys)?;
         let windows = window::apply(keys, &mut c, 4, None)?;
+        let whole = c.first_layer().rope.as_ref().map_or(0, |rope| rope.dims);
+        if !whole.is_multiple_of(4) {
+            return Err(Error::key(&keys.name("rope.dimension_count"), "a multiple of 4", whole));
+        }
         for (layer, _) in c.layers.iter_mut().zip(windows).filter(|(_, window)| !window) {
             layer.rope.iter_mut().for_each(|rope| rope.dims /= 2);
         }
@@ -59,10 +63,14 @@ pub(super) static LAGUNA: Architecture = Architecture {
         let mut c = mixture(keys)?;
         let windows = window::apply(keys, &mut c, 4, None)?;
         window::scale_others(&mut c);
-        if let Some(dims) = keys.count("rope.dimension_count_swa", 1..=1 << 16)? {
+        let head_dim = c.first_layer().head_dim;
+        if let Some(dims) = keys.count("rope.dimension_count_swa", 2..=head_dim as u64)? {
+            if !dims.is_multiple_of(2) {
+                let key = keys.name("rope.dimension_count_swa");
+                return Err(Error::key(&key, "an even number", dims));
+            }
             for (layer, _) in c.layers.iter_mut().zip(windows).filter(|(_, window)| *window) {
-                let head_dim = layer.head_dim;
-                layer.rope.iter_mut().for_each(|rope| rope.dims = dims.min(head_dim) / 2 * 2);
+                layer.rope.iter_mut().for_each(|rope| rope.dims = dims);
             }
         }
         Ok(c)
@@ -88,6 +96,6 @@ pub(super) static SPARK2_5: Architecture = Architecture {
 
 fn mixture(keys: &Keys<'_>) -> Result<ModelConfig> {
     let mut c = read::decoder(keys, RopePairs::HalfSplit)?;
-    experts::read(keys, &mut c, &Silent::PLAIN)?;
+    experts::read(keys, &mut c, &Silent { gating: Gating::Sigmoid, ..Silent::PLAIN })?;
     Ok(c)
 }

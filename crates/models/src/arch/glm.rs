@@ -2,7 +2,7 @@
 //!
 //! Source: arXiv:2406.12793, section 2; arXiv:2508.06471, section 2.1; tensor names of GGUF's `chatglm`, `glm4` and `glm4moe`.
 
-use program::{RopePairs, ValueId};
+use program::{Gating, RopePairs, ValueId};
 
 use super::Architecture;
 use super::attention::{HeadNorm, Heads};
@@ -31,7 +31,7 @@ pub(super) static GLM4_MOE: Architecture = Architecture {
     name: "glm4moe",
     config: |keys| {
         let mut c = read::decoder(keys, RopePairs::HalfSplit)?;
-        experts::read(keys, &mut c, &Silent::NORMALIZED)?;
+        experts::read(keys, &mut c, &Silent { gating: Gating::Sigmoid, ..Silent::NORMALIZED })?;
         Ok(c)
     },
     record: |r, w, c| {

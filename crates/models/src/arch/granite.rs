@@ -16,7 +16,7 @@ pub(super) static GRANITE: Architecture = Architecture {
     name: "granite",
     config: |keys| {
         experts::none(keys)?;
-        decoder(keys)
+        granite(keys)
     },
     record: llama::record,
 };
@@ -24,7 +24,7 @@ pub(super) static GRANITE: Architecture = Architecture {
 pub(super) static GRANITE_MOE: Architecture = Architecture {
     name: "granitemoe",
     config: |keys| {
-        let mut c = decoder(keys)?;
+        let mut c = granite(keys)?;
         experts::read(keys, &mut c, &Silent { width: Width::OfDense, ..Silent::NORMALIZED })?;
         Ok(c)
     },
@@ -36,7 +36,7 @@ pub(super) static GRANITE_SWA: Architecture = Architecture {
     name: "granite_swa",
     config: |keys| {
         experts::none(keys)?;
-        let mut c = decoder(keys)?;
+        let mut c = granite(keys)?;
         window::apply(keys, &mut c, 4, None)?;
         Ok(c)
     },
@@ -63,11 +63,14 @@ fn decoder(keys: &Keys<'_>) -> Result<ModelConfig> {
     c.residual_scale = keys.positive_or_zero("residual_scale")?;
     c.logit_scale = keys.positive_or_zero("logit_scale")?.map(f32::recip);
     let scale = keys.positive_or_zero("attention.scale")?;
-    // hybrids write that they are not trained with a rotation
+    c.layers.iter_mut().for_each(|l| l.score.scale = scale.unwrap_or(l.score.scale));
+    Ok(c)
+}
+
+/// The same, which need not be trained with a rotation.
+fn granite(keys: &Keys<'_>) -> Result<ModelConfig> {
+    let mut c = decoder(keys)?;
     let rotates = keys.flag("rope.scaling.finetuned")?.unwrap_or(true);
-    for layer in &mut c.layers {
-        layer.score.scale = scale.unwrap_or(layer.score.scale);
-        layer.rope = layer.rope.take().filter(|_| rotates);
-    }
+    c.layers.iter_mut().filter(|_| !rotates).for_each(|layer| layer.rope = None);
     Ok(c)
 }

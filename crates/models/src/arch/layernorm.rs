@@ -4,7 +4,7 @@
 //! Source: arXiv:2401.12246; arXiv:2308.16149, section 4; arXiv:2402.17834, section 2; arXiv:2402.00838, section 2.1;
 //! tensor names of GGUF's `orion`, `jais`, `stablelm`, `olmo`, `dbrx` and `phimoe`.
 
-use program::{RopePairs, RopeScaling};
+use program::RopePairs;
 
 use super::attention::{HeadNorm, Heads};
 use super::decoder::{Norms, blocks, decoder};
@@ -15,14 +15,14 @@ use crate::config::read;
 
 pub(super) static ORION: Architecture = Architecture {
     name: "orion",
-    config: |keys| read::dense(keys, RopePairs::HalfSplit),
+    config: |keys| read::layer_normed(keys, RopePairs::HalfSplit),
     record: llama::record,
 };
 
 pub(super) static JAIS: Architecture = Architecture {
     name: "jais",
     config: |keys| {
-        let mut c = read::dense(keys, RopePairs::HalfSplit)?;
+        let mut c = read::layer_normed(keys, RopePairs::HalfSplit)?;
         alibi(&mut c, keys.positive("attention.max_alibi_bias")?.unwrap_or(8.0));
         // products are divided by the width of a head itself
         c.layers.iter_mut().for_each(|l| l.score.scale = (l.head_dim as f32).recip());
@@ -35,7 +35,7 @@ pub(super) static JAIS: Architecture = Architecture {
 pub(super) static STABLELM: Architecture = Architecture {
     name: "stablelm",
     config: |keys| {
-        let mut c = read::dense(keys, RopePairs::HalfSplit)?;
+        let mut c = read::layer_normed(keys, RopePairs::HalfSplit)?;
         c.parallel = keys.has("blk.0.attn_q_norm.weight");
         Ok(c)
     },
@@ -54,7 +54,7 @@ pub(super) static STABLELM: Architecture = Architecture {
 pub(super) static OLMO: Architecture = Architecture {
     name: "olmo",
     config: |keys| {
-        let mut c = read::dense(keys, RopePairs::Interleaved)?;
+        let mut c = read::layer_normed(keys, RopePairs::Interleaved)?;
         c.plain_norms = true;
         Ok(c)
     },
@@ -65,6 +65,7 @@ pub(super) static DBRX: Architecture = Architecture {
     name: "dbrx",
     config: |keys| {
         let mut c = read::decoder(keys, RopePairs::HalfSplit)?;
+        read::set_layer_norm(keys, &mut c)?;
         experts::read(keys, &mut c, &Silent { width: Width::OfDense, ..Silent::NORMALIZED })?;
         Ok(c)
     },
@@ -74,17 +75,13 @@ pub(super) static DBRX: Architecture = Architecture {
     },
 };
 
+/// Its norms are computed as llama.cpp does, by the root mean square, then a bias.
 pub(super) static PHIMOE: Architecture = Architecture {
     name: "phimoe",
     config: |keys| {
         let mut c = read::decoder(keys, RopePairs::HalfSplit)?;
         experts::read(keys, &mut c, &Silent { width: Width::OfDense, ..Silent::NORMALIZED })?;
         c.norm_bias = true;
-        for rope in c.layers.iter_mut().flat_map(|layer| &mut layer.rope) {
-            if rope.scaling == RopeScaling::None && keys.has("rope_factors_long.weight") {
-                rope.scaling = RopeScaling::Long { attention_factor: 1.0 };
-            }
-        }
         Ok(c)
     },
     record: llama::record,

@@ -7,10 +7,10 @@ use program::{Recorder, RopePairs};
 
 use super::attention::Heads;
 use super::decoder::{Norms, blocks};
-use super::{Architecture, ProgramOutputs, ffn};
+use super::{Architecture, ProgramOutputs, ffn, mlp};
 use crate::config::experts::{self, Silent, Width};
 use crate::config::read;
-use crate::{ModelConfig, Result, Weights};
+use crate::{Error, ModelConfig, Result, Weights};
 
 pub(super) static LLAMA: Architecture = Architecture {
     name: "llama",
@@ -43,12 +43,14 @@ pub(super) static BAICHUAN: Architecture = Architecture {
     name: "baichuan",
     config: |keys| {
         let mut c = read::dense(keys, RopePairs::Interleaved)?;
-        let n_layers = c.layers.len();
-        for layer in &mut c.layers {
-            layer.rope = layer.rope.take().filter(|_| n_layers == 32);
-            layer.score.alibi = (n_layers == 40).then_some(8.0);
+        match c.layers.len() {
+            32 => Ok(c),
+            40 => {
+                mlp::alibi(&mut c, 8.0);
+                Ok(c)
+            }
+            other => Err(Error::key(&keys.name("block_count"), "32 or 40", other)),
         }
-        Ok(c)
     },
     record,
 };

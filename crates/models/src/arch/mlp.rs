@@ -17,19 +17,19 @@ const JOINT: Heads = Heads { joint: true, ..Heads::PLAIN };
 
 pub(super) static STARCODER2: Architecture = Architecture {
     name: "starcoder2",
-    config: |keys| read::dense(keys, RopePairs::HalfSplit),
+    config: |keys| read::layer_normed(keys, RopePairs::HalfSplit),
     record: |r, w, c| blocks(r, w, c, Norms::PRE, Heads::PLAIN, gelu),
 };
 
 pub(super) static CODESHELL: Architecture = Architecture {
     name: "codeshell",
-    config: |keys| read::dense(keys, RopePairs::HalfSplit),
+    config: |keys| read::layer_normed(keys, RopePairs::HalfSplit),
     record: |r, w, c| blocks(r, w, c, Norms::PRE, JOINT, gelu),
 };
 
 pub(super) static NEMOTRON: Architecture = Architecture {
     name: "nemotron",
-    config: |keys| read::dense(keys, RopePairs::HalfSplit),
+    config: |keys| read::layer_normed(keys, RopePairs::HalfSplit),
     record: |r, w, c| blocks(r, w, c, Norms::PRE, Heads::PLAIN, relu2),
 };
 
@@ -38,7 +38,7 @@ pub(super) static JAIS2: Architecture = Architecture { name: "jais2", ..NEMOTRON
 /// One norm for both halves.
 pub(super) static PHI2: Architecture = Architecture {
     name: "phi2",
-    config: |keys| read::dense(keys, RopePairs::HalfSplit),
+    config: |keys| read::layer_normed(keys, RopePairs::HalfSplit),
     record: |r, w, c| {
         let heads = |l: &Layer<'_>, h: ValueId| Heads::PLAIN.record(l, h);
         decoder(r, w, c, |l, x| l.parallel([Some("attn_norm"), None], x, heads, gelu))
@@ -49,7 +49,7 @@ pub(super) static PHI2: Architecture = Architecture {
 pub(super) static GPTNEOX: Architecture = Architecture {
     name: "gptneox",
     config: |keys| {
-        let mut c = read::dense(keys, RopePairs::HalfSplit)?;
+        let mut c = read::layer_normed(keys, RopePairs::HalfSplit)?;
         c.parallel = keys.flag("use_parallel_residual")?.unwrap_or(true);
         Ok(c)
     },
@@ -66,7 +66,7 @@ pub(super) static GPTNEOX: Architecture = Architecture {
 pub(super) static FALCON: Architecture = Architecture {
     name: "falcon",
     config: |keys| {
-        let mut c = read::dense(keys, RopePairs::HalfSplit)?;
+        let mut c = read::layer_normed(keys, RopePairs::HalfSplit)?;
         c.parallel = keys.has("blk.0.attn_norm_2.weight");
         Ok(c)
     },
@@ -84,7 +84,7 @@ pub(super) static FALCON: Architecture = Architecture {
 pub(super) static BLOOM: Architecture = Architecture {
     name: "bloom",
     config: |keys| {
-        let mut c = read::dense(keys, RopePairs::HalfSplit)?;
+        let mut c = read::layer_normed(keys, RopePairs::HalfSplit)?;
         alibi(&mut c, 8.0);
         c.norm_embedding = true;
         Ok(c)
@@ -95,7 +95,7 @@ pub(super) static BLOOM: Architecture = Architecture {
 pub(super) static MPT: Architecture = Architecture {
     name: "mpt",
     config: |keys| {
-        let mut c = read::dense(keys, RopePairs::HalfSplit)?;
+        let mut c = read::layer_normed(keys, RopePairs::HalfSplit)?;
         alibi(&mut c, keys.positive("attention.max_alibi_bias")?.unwrap_or(8.0));
         Ok(c)
     },

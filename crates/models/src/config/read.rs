@@ -31,6 +31,26 @@ pub(crate) fn decoder(keys: &Keys<'_>, pairs: RopePairs) -> Result<ModelConfig> 
     with_heads(keys, pairs, Heads::read(keys)?)
 }
 
+/// A dense decoder whose norms are layer norms, whatever other norm's number the file has as well.
+///
+/// # Errors
+/// As [`dense`].
+pub(crate) fn layer_normed(keys: &Keys<'_>, pairs: RopePairs) -> Result<ModelConfig> {
+    let mut c = dense(keys, pairs)?;
+    set_layer_norm(keys, &mut c)?;
+    Ok(c)
+}
+
+/// Make the norms layer norms.
+///
+/// # Errors
+/// A number that is no norm's.
+pub(crate) fn set_layer_norm(keys: &Keys<'_>, c: &mut ModelConfig) -> Result<()> {
+    (c.norm, c.norm_bias) = (NormKind::Layer, true);
+    c.norm_eps = keys.positive("attention.layer_norm_epsilon")?.unwrap_or(c.norm_eps);
+    Ok(())
+}
+
 /// The heads of one layer.
 pub(super) struct Heads {
     pub(super) n_heads: usize,
@@ -98,6 +118,8 @@ pub(super) fn with_heads(
             experts: None,
         })
     };
+    let mut layers: Vec<_> = heads.into_iter().zip(widths).map(layer).collect::<Result<_>>()?;
+    layers.truncate(own_layers(keys)?);
     let name = keys.metadata().get("general.name");
     // which of the two keys a file has tells which norm it means
     let (norm, eps) = match keys.positive(EPS)? {
@@ -123,8 +145,21 @@ pub(super) fn with_heads(
         attention_scale: None,
         logit_scale: None,
         logit_softcap: None,
-        layers: heads.into_iter().zip(widths).map(layer).collect::<Result<_>>()?,
+        layers,
     })
+}
+
+/// Decoder blocks without those at the end that guess tokens after the next one.
+fn own_layers(keys: &Keys<'_>) -> Result<usize> {
+    const GUESSING: &str = "nextn_predict_layers";
+    let n_layers = keys.n_layers()?;
+    let guessing = keys.count(GUESSING, 0..=n_layers as u64 - 1)?.unwrap_or(0);
+    if guessing > 0 {
+        keys.note(format!(
+            "the last {guessing} of {n_layers} blocks guess tokens after the next one: they are left out"
+        ));
+    }
+    Ok(n_layers - guessing)
 }
 
 fn hidden_size(keys: &Keys<'_>) -> Result<usize> {

@@ -27,11 +27,11 @@ fn scaling(keys: &Keys<'_>, context_length: usize) -> Result<RopeScaling> {
     let how = match keys.get("rope.scaling.type") {
         None => "linear",
         Some(value) => match value.as_str() {
-            Some(how @ ("none" | "linear" | "yarn")) => how,
+            Some(how @ ("none" | "linear" | "yarn" | "longrope")) => how,
             _ => {
                 return Err(Error::key(
                     &keys.name("rope.scaling.type"),
-                    "none, linear or yarn",
+                    "none, linear, yarn or longrope",
                     value,
                 ));
             }
@@ -55,6 +55,14 @@ fn scaling(keys: &Keys<'_>, context_length: usize) -> Result<RopeScaling> {
             beta_slow: keys.positive("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
             attention_factor: attn_factor * (1.0 + 0.1 * factor.max(1.0).ln()),
         });
+    }
+    const FACTORS: &str = "rope_factors_long.weight";
+    let has_factors = keys.has(FACTORS);
+    if how == "longrope" && !has_factors {
+        return Err(Error::MissingTensor { name: FACTORS.into() });
+    }
+    if has_factors {
+        return Ok(RopeScaling::Long { attention_factor: attn_factor });
     }
     if attn_factor != 1.0 {
         if factor != 1.0 {

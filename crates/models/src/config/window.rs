@@ -23,9 +23,13 @@ pub(crate) fn read(keys: &Keys<'_>, period: usize) -> Result<Vec<Option<u32>>> {
     let slides: Vec<bool> = match keys.get(PATTERN) {
         None => every(period),
         Some(Value::Array(array)) => {
-            let flags = array.iter().map(|value| matches!(value, Value::Bool(true)));
-            let sound =
-                array.len() == n_layers && array.iter().all(|v| matches!(v, Value::Bool(_)));
+            // some converters write 0 and 1
+            let flag = |value: &Value<'_>| match value {
+                Value::Bool(flag) => Some(*flag),
+                number => number.as_u64().filter(|n| *n <= 1).map(|n| n == 1),
+            };
+            let flags = array.iter().map(|value| flag(&value) == Some(true));
+            let sound = array.len() == n_layers && array.iter().all(|v| flag(&v).is_some());
             if !sound {
                 let expected = format!("a number or true or false for each of {n_layers} layers");
                 let found = format_args!("{} entries", array.len());
@@ -81,6 +85,13 @@ pub(crate) fn scale_others(c: &mut ModelConfig) {
 }
 
 /// Rotate on layers with a window alone.
-pub(crate) fn rotate_within(c: &mut ModelConfig) {
+///
+/// # Errors
+/// [`Error::MissingKey`] if no layer has one: nothing would tell positions apart.
+pub(crate) fn rotate_within(keys: &Keys<'_>, c: &mut ModelConfig) -> Result<()> {
+    if c.layers.iter().all(|layer| layer.score.mask == Mask::Causal) {
+        return Err(Error::MissingKey { key: keys.name("attention.sliding_window") });
+    }
     c.layers.iter_mut().filter(|l| l.score.mask == Mask::Causal).for_each(|l| l.rope = None);
+    Ok(())
 }
