@@ -37,7 +37,11 @@ const LATENT: MlaDims =
     MlaDims { n_heads: 4, rank: 512, nope_dim: 128, rope_dim: 64, value_dim: 128 };
 
 fn program(c: &ModelConfig, matrix: GgmlType) -> Program {
-    let ty = |_: &str, dims: &[u64]| Some(if dims.len() == 1 { GgmlType::F32 } else { matrix });
+    let ty = |name: &str, dims: &[u64]| match dims.len() {
+        1 if name.ends_with(".bias") => None,
+        1 => Some(GgmlType::F32),
+        _ => Some(matrix),
+    };
     Program::clone(&models::from_config(c, &ty).expect("whole blocks").program)
 }
 

@@ -29,6 +29,7 @@ const FILE_TYPES: &[(&str, u32)] = &[
     ("BF16", 32),
     ("TQ1_0", 36),
     ("TQ2_0", 37),
+    ("MXFP4_MOE", 38),
 ];
 
 /// What a mixture is called in files and by which number; `None` for types that nothing here quantizes to.

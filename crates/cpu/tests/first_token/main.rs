@@ -49,8 +49,12 @@ fn tiny(architecture: &str, ty: GgmlType, set: impl Fn(&mut Outline)) -> Vec<u8>
         writer.set(key, value.clone());
     }
     for (name, dims) in tensors.into_inner() {
-        let Some(spec) = program.weights.iter().find(|spec| spec.name == name) else { continue };
-        writer.tensor(name, spec.ty, &dims, weights.bytes(spec).expect("made").to_vec());
+        // a tensor may hold several weights
+        let mut specs: Vec<_> = program.weights.iter().filter(|spec| spec.name == name).collect();
+        specs.sort_by_key(|spec| spec.start);
+        let Some(ty) = specs.first().map(|spec| spec.ty) else { continue };
+        let bytes = specs.iter().flat_map(|spec| weights.bytes(spec).expect("made"));
+        writer.tensor(name, ty, &dims, bytes.copied().collect::<Vec<u8>>());
     }
     writer.to_bytes().expect("it can be written")
 }
@@ -79,6 +83,15 @@ fn made() -> Vec<(&'static str, Vec<u8>)> {
             }),
         ),
         ("experts", tiny("qwen3moe", GgmlType::Q4_0, experts)),
+        ("joint", tiny("phi3", GgmlType::Q4_0, |_| ())),
+        ("layer_norms", tiny("falcon", GgmlType::F16, |_| ())),
+        (
+            "sinks",
+            tiny("gpt-oss", GgmlType::Mxfp4, |outline| {
+                experts(outline);
+                outline.set("attention.sliding_window", 2_u32);
+            }),
+        ),
         (
             "latent",
             tiny("deepseek2", GgmlType::Q8_0, |outline| {

@@ -32,7 +32,7 @@ def random_blocks(rng, ty):
     blocks = rng.integers(0, 256, (24 if length == 32 else 8 if length == 256 else 256, size), dtype=np.uint8)
     if ty in (T.BF16, T.F32):
         blocks[:, -1] &= 0xBF  # keeps the exponent finite
-    for offset in F16_FIELDS[ty]:
+    for offset in F16_FIELDS.get(ty, []):
         field = blocks[:, offset : offset + 2].copy().view("<u2")
         infinite = (field & 0x7C00) == 0x7C00
         field = np.where(infinite, field & ~np.uint16(0x4000), field).astype("<u2")
@@ -72,6 +72,9 @@ def main():
     for ty in QUANTIZED:
         x = sample_floats(rng, GGML_QUANT_SIZES[ty][0])
         out += record(ty, 1, quantize(x, ty), x)
+    # drawn apart, so that what stands before is what it was
+    blocks = random_blocks(np.random.default_rng(43), T.MXFP4)
+    out += record(T.MXFP4, 0, blocks, dequantize(blocks, T.MXFP4))
     Path(__file__).with_name("fixtures.bin").write_bytes(out)
 
 
