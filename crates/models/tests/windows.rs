@@ -32,6 +32,7 @@ fn patterns() {
     let window = Mask::Window(24);
     assert_eq!(with(|_| ()), [window, window], "the sixth layer sees all, and there are two");
     assert_eq!(with(|f| f.set(PATTERN, vec![false, true])), [Mask::Causal, window]);
+    assert_eq!(with(|f| f.set(PATTERN, vec![0u32, 1])), [Mask::Causal, window]);
     assert_eq!(with(|f| f.set(PATTERN, 2u32)), [window, Mask::Causal]);
     assert_eq!(with(|f| f.set(PATTERN, 1u32)), [Mask::Causal, Mask::Causal]);
     assert_eq!(with(|f| f.set(WINDOW, 0u32)), [Mask::Causal, Mask::Causal]);
@@ -42,7 +43,7 @@ fn patterns() {
     let expected =
         format!("key `{PATTERN}`: expected a number or true or false for each of 2 layers");
     assert_eq!(refused(vec![true].into()), format!("{expected}, found 1 entries"));
-    assert_eq!(refused(vec![1u32, 0].into()), format!("{expected}, found 2 entries"));
+    assert_eq!(refused(vec![2u32, 0].into()), format!("{expected}, found 2 entries"));
     assert_eq!(refused("all".into()), format!("key `{PATTERN}`: expected 0..=512, found \"all\""));
 }
 
