@@ -157,26 +157,19 @@ impl<'a> Weights<'a> {
         Ok(LinearWeight { weight: self.matrix(name, rows, cols)?, bias })
     }
 
-    /// The model's norm with the vector `NAME.weight`, and `NAME.bias` where models of its kind have one.
+    /// The model's norm with the vector `NAME.weight`, and `NAME.bias` where models of its kind have one; without vectors
+    /// where no norm of the model has one.
     ///
     /// # Errors
     /// As [`matrix`](Self::matrix).
     pub fn norm(&self, name: &str, c: &ModelConfig, len: usize) -> Result<Norm> {
+        if c.plain_norms {
+            return Ok(Norm { kind: c.norm, weight: None, bias: None, eps: c.norm_eps });
+        }
         let weight = Some(self.vector(name, len)?);
         let bias = format!("{}{name}.bias", self.prefix);
         let bias = if c.norm_bias { self.bind(&bias, &[len])? } else { None };
         Ok(Norm { kind: c.norm, weight, bias, eps: c.norm_eps })
-    }
-
-    /// The norm before the head; some models have it without a vector.
-    ///
-    /// # Errors
-    /// As [`matrix`](Self::matrix).
-    pub fn output_norm(&self, c: &ModelConfig) -> Result<Norm> {
-        if c.plain_norms {
-            return Ok(Norm { kind: c.norm, weight: None, bias: None, eps: c.norm_eps });
-        }
-        self.norm("output_norm", c, c.hidden_size)
     }
 
     /// `token_embd.weight`: `[vocab_size, hidden_size]`.

@@ -27,7 +27,7 @@ pub(super) fn decoder(
     }
     r.layer(None);
     let x = r.select_rows("rows", x)?; // the head runs only where logits are wanted
-    let h = r.norm("output_norm", x, w.output_norm(c)?)?;
+    let h = r.norm("output_norm", x, w.norm("output_norm", c, c.hidden_size)?)?;
     let mut logits = r.linear("output", h, w.output(c)?)?; // [selected, vocab_size]
     if let Some(factor) = c.logit_scale {
         logits = r.scale("output_scaled", logits, factor)?;
@@ -81,9 +81,6 @@ impl Norms {
 impl Layer<'_> {
     /// The model's norm of each group of `x`, with the vector of the same name.
     pub(super) fn norm(&self, name: &str, x: ValueId) -> Result<ValueId> {
-        if self.model.plain_norms {
-            return self.norm_plain(name, x);
-        }
         let norm = self.w.norm(name, self.model, self.r.shape(x).dim)?;
         Ok(self.r.norm(name, x, norm)?)
     }
@@ -94,13 +91,6 @@ impl Layer<'_> {
         let c = self.model;
         let weight = Some(self.w.matrix(name, shape.groups, shape.dim)?);
         let norm = Norm { kind: c.norm, weight, bias: None, eps: c.norm_eps };
-        Ok(self.r.norm(name, x, norm)?)
-    }
-
-    /// The model's norm without a vector.
-    pub(super) fn norm_plain(&self, name: &str, x: ValueId) -> Result<ValueId> {
-        let c = self.model;
-        let norm = Norm { kind: c.norm, weight: None, bias: None, eps: c.norm_eps };
         Ok(self.r.norm(name, x, norm)?)
     }
 

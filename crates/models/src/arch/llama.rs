@@ -60,9 +60,7 @@ pub(super) static REFACT: Architecture = Architecture {
     name: "refact",
     config: |keys| {
         let mut c = read::dense(keys, RopePairs::HalfSplit)?;
-        for layer in &mut c.layers {
-            (layer.rope, layer.score.alibi) = (None, Some(8.0));
-        }
+        mlp::alibi(&mut c, 8.0);
         Ok(c)
     },
     record,
