@@ -6,7 +6,7 @@
 use program::{Gating, RopePairs};
 
 use super::attention::{HeadNorm, Heads};
-use super::decoder::decoder;
+use super::decoder::{ONE_NORM, parallel_blocks};
 use super::{Architecture, ffn};
 use crate::config::experts::{self, Silent};
 use crate::config::{read, window};
@@ -22,9 +22,7 @@ pub(super) static COMMAND_R: Architecture = Architecture {
     record: |r, w, c| {
         let norm = if c.layers.len() >= 64 { HeadNorm::Own } else { HeadNorm::None };
         let heads = Heads { norm, ..Heads::PLAIN };
-        decoder(r, w, c, |l, x| {
-            l.parallel([Some("attn_norm"), None], x, |l, h| heads.record(l, h), ffn::feed)
-        })
+        parallel_blocks(r, w, c, ONE_NORM, heads, ffn::feed)
     },
 };
 
@@ -36,11 +34,7 @@ pub(super) static COHERE2: Architecture = Architecture {
         window::rotate_within(keys, &mut c)?;
         Ok(c)
     },
-    record: |r, w, c| {
-        decoder(r, w, c, |l, x| {
-            l.parallel([Some("attn_norm"), None], x, |l, h| Heads::PLAIN.record(l, h), ffn::feed)
-        })
-    },
+    record: |r, w, c| parallel_blocks(r, w, c, ONE_NORM, Heads::PLAIN, ffn::feed),
 };
 
 pub(super) static COHERE2_MOE: Architecture = Architecture {

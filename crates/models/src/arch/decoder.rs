@@ -181,3 +181,18 @@ pub(super) fn blocks(
 ) -> Result<ProgramOutputs> {
     decoder(r, w, c, |l, x| l.block(norms, x, |l, h| heads.record(l, h), &feed))
 }
+
+/// A decoder whose blocks' halves stand side by side, all alike but for their configuration.
+pub(super) fn parallel_blocks(
+    r: &Recorder,
+    w: &Weights<'_>,
+    c: &ModelConfig,
+    norms: [Option<&str>; 2],
+    heads: Heads,
+    feed: impl Fn(&Layer<'_>, ValueId) -> Result<ValueId>,
+) -> Result<ProgramOutputs> {
+    decoder(r, w, c, |l, x| l.parallel(norms, x, |l, h| heads.record(l, h), &feed))
+}
+
+/// One norm for both halves of a block that stand side by side.
+pub(super) const ONE_NORM: [Option<&str>; 2] = [Some("attn_norm"), None];

@@ -7,7 +7,7 @@
 use program::RopePairs;
 
 use super::attention::{HeadNorm, Heads};
-use super::decoder::{Norms, blocks, decoder};
+use super::decoder::{Norms, ONE_NORM, blocks, parallel_blocks};
 use super::mlp::alibi;
 use super::{Architecture, ffn, llama};
 use crate::config::experts::{self, Silent, Width};
@@ -43,9 +43,7 @@ pub(super) static STABLELM: Architecture = Architecture {
         false => llama::record(r, w, c),
         true => {
             let heads = Heads { norm: HeadNorm::Own, ..Heads::PLAIN };
-            decoder(r, w, c, |l, x| {
-                l.parallel([Some("attn_norm"), None], x, |l, h| heads.record(l, h), ffn::feed)
-            })
+            parallel_blocks(r, w, c, ONE_NORM, heads, ffn::feed)
         }
     },
 };

@@ -8,7 +8,7 @@
 use program::{Act, RopePairs, ValueId};
 
 use super::attention::Heads;
-use super::decoder::{Layer, Norms, blocks, decoder};
+use super::decoder::{Layer, Norms, ONE_NORM, blocks, parallel_blocks};
 use super::{Architecture, ffn};
 use crate::config::read;
 use crate::{ModelConfig, Result};
@@ -39,10 +39,7 @@ pub(super) static JAIS2: Architecture = Architecture { name: "jais2", ..NEMOTRON
 pub(super) static PHI2: Architecture = Architecture {
     name: "phi2",
     config: |keys| read::layer_normed(keys, RopePairs::HalfSplit),
-    record: |r, w, c| {
-        let heads = |l: &Layer<'_>, h: ValueId| Heads::PLAIN.record(l, h);
-        decoder(r, w, c, |l, x| l.parallel([Some("attn_norm"), None], x, heads, gelu))
-    },
+    record: |r, w, c| parallel_blocks(r, w, c, ONE_NORM, Heads::PLAIN, gelu),
 };
 
 /// Halves side by side, each with a norm, or one after the other.
@@ -53,12 +50,9 @@ pub(super) static GPTNEOX: Architecture = Architecture {
         c.parallel = keys.flag("use_parallel_residual")?.unwrap_or(true);
         Ok(c)
     },
-    record: |r, w, c| {
-        let heads = |l: &Layer<'_>, h: ValueId| JOINT.record(l, h);
-        decoder(r, w, c, |l, x| match c.parallel {
-            true => l.parallel([Some("attn_norm"), Some("ffn_norm")], x, heads, gelu),
-            false => l.block(Norms::PRE, x, heads, gelu),
-        })
+    record: |r, w, c| match c.parallel {
+        true => parallel_blocks(r, w, c, [Some("attn_norm"), Some("ffn_norm")], JOINT, gelu),
+        false => blocks(r, w, c, Norms::PRE, JOINT, gelu),
     },
 };
 
@@ -73,10 +67,9 @@ pub(super) static FALCON: Architecture = Architecture {
     record: |r, w, c| {
         let norms = match c.parallel {
             true => [Some("attn_norm_2"), Some("attn_norm")],
-            false => [Some("attn_norm"), None],
+            false => ONE_NORM,
         };
-        let heads = |l: &Layer<'_>, h: ValueId| JOINT.record(l, h);
-        decoder(r, w, c, |l, x| l.parallel(norms, x, heads, gelu))
+        parallel_blocks(r, w, c, norms, JOINT, gelu)
     },
 };
 
