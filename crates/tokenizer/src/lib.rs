@@ -3,7 +3,7 @@
 //! A [`Tokenizer`] is built from the metadata of a GGUF file alone. Two promises shape the crate: text that a person
 //! (or a document) supplies never becomes a control token, and a vocabulary or template from a stranger never panics,
 //! hangs or over-allocates. Reading order: `tokenizer.rs`, `vocab.rs`, then one of the models (`byte_level.rs`,
-//! `spm.rs`, `unigram.rs`), then `template/mod.rs`. Nothing here knows models, sampling or terminals.
+//! `spm.rs`, `unigram.rs`, `wordpiece.rs`), then `template/mod.rs`. Nothing here knows models, sampling or terminals.
 #![forbid(unsafe_code)]
 
 mod byte_level;
@@ -17,6 +17,7 @@ mod template;
 mod tokenizer;
 mod unigram;
 mod vocab;
+mod wordpiece;
 
 pub use error::{Error, Result};
 pub use template::{ChatTemplate, Message, Offered, RenderOptions, Usage};

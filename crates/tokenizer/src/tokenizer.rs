@@ -10,6 +10,7 @@ use crate::special::{Matcher, Piece};
 use crate::spm::{Spm, with_marked_spaces};
 use crate::unigram::Unigram;
 use crate::vocab::{PRE, TokenKind, Vocab, VocabModel};
+use crate::wordpiece::WordPiece;
 
 /// A piece of a prompt and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub struct Tokenizer {
     special: Matcher,
     pre: Option<String>,
     adds_bos: bool,
+    adds_eos: bool,
+    adds_sep: bool,
     adds_space: bool,
 }
 
@@ -37,6 +40,7 @@ enum Algorithm {
     ByteLevel(Box<ByteLevel>),
     Spm(Box<Spm>),
     Unigram(Box<Unigram>),
+    WordPiece(Box<WordPiece>),
 }
 
 impl Tokenizer {
@@ -50,6 +54,7 @@ impl Tokenizer {
             VocabModel::ByteLevel => Algorithm::ByteLevel(Box::new(ByteLevel::new(m, &mut vocab)?)),
             VocabModel::Spm => Algorithm::Spm(Box::new(Spm::new(&mut vocab)?)),
             VocabModel::Unigram => Algorithm::Unigram(Box::new(Unigram::new(m, &mut vocab)?)),
+            VocabModel::WordPiece => Algorithm::WordPiece(Box::new(WordPiece::new(m, &vocab)?)),
         };
         let user_defined = Matcher::new(&vocab, &[TokenKind::UserDefined])?;
         let special = Matcher::new(
@@ -58,19 +63,35 @@ impl Tokenizer {
         )?;
         let adds_bos_by_default = match &algorithm {
             Algorithm::ByteLevel(byte_level) => byte_level.adds_bos,
-            Algorithm::Spm(_) => true,
+            Algorithm::Spm(_) | Algorithm::WordPiece(_) => true,
             Algorithm::Unigram(_) => false,
         };
         let adds_bos = m.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(adds_bos_by_default)
             && vocab.bos.is_some();
+        let says = |key, default| Ok::<_, gguf::Error>(m.bool(key)?.unwrap_or(default));
+        let is_unigram = vocab.model == VocabModel::Unigram;
+        let adds_eos = says("tokenizer.ggml.add_eos_token", is_unigram)? && vocab.eos.is_some();
+        let is_wordpiece = vocab.model == VocabModel::WordPiece;
+        let adds_sep = says("tokenizer.ggml.add_sep_token", is_wordpiece)? && vocab.sep.is_some();
         let adds_space = match vocab.model {
             VocabModel::ByteLevel => false,
+            VocabModel::WordPiece => true,
             VocabModel::Spm | VocabModel::Unigram => {
                 m.bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(true)
             }
         };
         let pre = m.str(PRE)?.map(|name| escape(name, 60));
-        Ok(Tokenizer { vocab, algorithm, user_defined, special, pre, adds_bos, adds_space })
+        Ok(Tokenizer {
+            vocab,
+            algorithm,
+            user_defined,
+            special,
+            pre,
+            adds_bos,
+            adds_eos,
+            adds_sep,
+            adds_space,
+        })
     }
 
     /// What was found wrong in the vocabulary and worked around, one line each.
@@ -101,6 +122,38 @@ impl Tokenizer {
     /// As [`Tokenizer::encode`].
     pub fn encode_spans(&self, spans: &[Span]) -> Result<Vec<u32>> {
         self.encode_pieces(spans.iter().map(|s| (s.text.as_str(), s.special)))
+    }
+
+    /// A text from outside as a whole, between the tokens that the file wants before and behind it: what embedding
+    /// models read. `[CLS] text [SEP]` with a `bert` vocabulary.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn encode_whole(&self, text: &str) -> Result<Vec<u32>> {
+        let mut ids: Vec<u32> = self.bos().filter(|_| self.adds_bos).into_iter().collect();
+        ids.extend(self.encode(text)?);
+        ids.extend(self.end());
+        Ok(ids)
+    }
+
+    /// Two texts from outside as one whole, between the tokens that the file wants before, between and behind them:
+    /// what reranking models read. `[CLS] first [SEP] second [SEP]` with a `bert` vocabulary.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn encode_pair(&self, first: &str, second: &str) -> Result<Vec<u32>> {
+        let mut ids = self.encode_whole(first)?;
+        // Where a text ends with the end token, the separator comes on top of it.
+        ids.extend(self.sep().filter(|_| self.adds_eos && self.adds_sep));
+        ids.extend(self.encode(second)?);
+        ids.extend(self.end());
+        Ok(ids)
+    }
+
+    /// The token that the file wants behind a whole text.
+    fn end(&self) -> Option<u32> {
+        let sep = self.sep().filter(|_| self.adds_sep);
+        self.eos().filter(|_| self.adds_eos).or(sep)
     }
 
     fn encode_pieces<'t>(
@@ -141,6 +194,10 @@ impl Tokenizer {
             Algorithm::ByteLevel(byte_level) => byte_level.encode(text, out),
             Algorithm::Spm(spm) => spm.encode(&with_marked_spaces(text, prefix), out),
             Algorithm::Unigram(unigram) => unigram.encode(text, prefix, out),
+            Algorithm::WordPiece(wordpiece) => {
+                wordpiece.encode(text, out);
+                Ok(())
+            }
         }
     }
 
@@ -177,6 +234,11 @@ impl Tokenizer {
         self.vocab.eos
     }
 
+    /// The token that stands between two texts, if the vocabulary has one.
+    pub fn sep(&self) -> Option<u32> {
+        self.vocab.sep
+    }
+
     /// Whether a prompt should begin with [`Tokenizer::bos`].
     pub fn adds_bos(&self) -> bool {
         self.adds_bos
@@ -192,7 +254,7 @@ impl Tokenizer {
         self.vocab.len()
     }
 
-    /// The kind of vocabulary, as in `tokenizer.ggml.model`: `gpt2`, `llama` or `t5`.
+    /// The kind of vocabulary, as in `tokenizer.ggml.model`: `gpt2`, `llama`, `t5` or `bert`.
     pub fn kind(&self) -> &str {
         self.vocab.model.name()
     }

@@ -52,6 +52,8 @@ pub(crate) enum VocabModel {
     Spm,
     /// `t5`: SentencePiece Unigram.
     Unigram,
+    /// `bert`: WordPiece, the longest token first.
+    WordPiece,
 }
 
 impl VocabModel {
@@ -60,13 +62,15 @@ impl VocabModel {
             VocabModel::ByteLevel => "gpt2",
             VocabModel::Spm => "llama",
             VocabModel::Unigram => "t5",
+            VocabModel::WordPiece => "bert",
         }
     }
 
     fn from_gguf(m: &Metadata) -> Result<VocabModel> {
-        let expected = "gpt2, llama or t5";
+        let expected = "gpt2, llama, t5 or bert";
         let name = m.str(MODEL)?.ok_or(Error::Missing { key: MODEL, expected })?;
-        [VocabModel::ByteLevel, VocabModel::Spm, VocabModel::Unigram]
+        use VocabModel::{ByteLevel, Spm, Unigram, WordPiece};
+        [ByteLevel, Spm, Unigram, WordPiece]
             .into_iter()
             .find(|model| model.name() == name)
             .ok_or_else(|| Error::Value {
@@ -116,6 +120,7 @@ pub(crate) struct Vocab {
     scores: Vec<f32>,
     pub(crate) bos: Option<u32>,
     pub(crate) eos: Option<u32>,
+    pub(crate) sep: Option<u32>,
     pub(crate) unknown: Option<u32>,
     ends_generation: AHashSet<u32>,
     alphabet: Alphabet,
@@ -146,7 +151,7 @@ impl Vocab {
         };
         let scores = match m.f32s(SCORES)? {
             Some(scores) => same_length(SCORES, scores, n)?,
-            None if model == VocabModel::ByteLevel => Vec::new(),
+            None if matches!(model, VocabModel::ByteLevel | VocabModel::WordPiece) => Vec::new(),
             None => return Err(Error::Missing { key: SCORES, expected: "one score per token" }),
         };
         let mut vocab = Vocab {
@@ -157,6 +162,7 @@ impl Vocab {
             scores,
             bos: None,
             eos: None,
+            sep: None,
             unknown: None,
             ends_generation: AHashSet::new(),
             alphabet: Alphabet::new(),
@@ -173,10 +179,25 @@ impl Vocab {
         self.unknown = self.id(m, "tokenizer.ggml.unknown_token_id")?;
         let eot = self.id(m, "tokenizer.ggml.eot_token_id")?;
         let eom = self.id(m, "tokenizer.ggml.eom_token_id")?;
+        // The first key is as files have it.
+        self.sep = self.id(m, "tokenizer.ggml.seperator_token_id")?;
+        if self.sep.is_none() {
+            self.sep = self.id(m, "tokenizer.ggml.separator_token_id")?;
+        }
+        if self.bos.is_none() {
+            self.bos = self.id(m, "tokenizer.ggml.cls_token_id")?;
+        }
         if self.unknown.is_none() {
             self.unknown = self.ids().find(|&id| self.kind(id) == Some(TokenKind::Unknown));
         }
-        for id in [self.bos, self.eos, eot, eom].into_iter().flatten() {
+        if self.model == VocabModel::WordPiece {
+            let named = ["[UNK]", "[CLS]", "[SEP]"]
+                .map(|text| self.ids().find(|&id| self.text(id) == Some(text)));
+            self.unknown = self.unknown.or(named[0]);
+            self.bos = self.bos.or(named[1]);
+            self.sep = self.sep.or(named[2]);
+        }
+        for id in [self.bos, self.eos, self.sep, eot, eom].into_iter().flatten() {
             if self.text(id).is_some_and(|t| is_bracketed(t, "<", ">") || is_bracketed(t, "[", "]"))
             {
                 self.kinds[id as usize] = TokenKind::Control;
@@ -307,10 +328,12 @@ impl Vocab {
                 None => out.extend_from_slice(raw),
             },
             (_, VocabModel::ByteLevel) => self.alphabet.decode(raw, out),
-            (_, VocabModel::Spm | VocabModel::Unigram) => match std::str::from_utf8(raw) {
-                Ok(text) => out.extend_from_slice(text.replace(SPACE, " ").as_bytes()),
-                Err(_) => out.extend_from_slice(raw),
-            },
+            (_, VocabModel::Spm | VocabModel::Unigram | VocabModel::WordPiece) => {
+                match std::str::from_utf8(raw) {
+                    Ok(text) => out.extend_from_slice(text.replace(SPACE, " ").as_bytes()),
+                    Err(_) => out.extend_from_slice(raw),
+                }
+            }
         }
     }
 }

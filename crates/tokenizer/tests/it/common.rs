@@ -42,6 +42,19 @@ impl Vocabulary {
         v.key("tokenizer.ggml.bos_token_id", 1_u32).key("tokenizer.ggml.eos_token_id", 2_u32)
     }
 
+    /// WordPiece: tokens as in a `vocab.txt`, `##` before those that continue a word.
+    pub(crate) fn wordpiece<'t>(tokens: impl IntoIterator<Item = &'t str>) -> Vocabulary {
+        let mut v = Vocabulary { model: "bert", ..Vocabulary::default() };
+        for text in tokens {
+            match text.strip_prefix("##") {
+                _ if text.starts_with('[') && text.ends_with(']') => v.add(text, CONTROL),
+                Some(rest) => v.add(rest, NORMAL),
+                None => v.add(&format!("▁{text}"), NORMAL),
+            };
+        }
+        v
+    }
+
     /// Adds a token; returns its id.
     pub(crate) fn add(&mut self, text: &str, kind: i32) -> u32 {
         self.scored(text, kind, 0.0)

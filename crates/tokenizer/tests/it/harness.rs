@@ -91,6 +91,7 @@ pub(crate) fn vocabulary_encode(data: &[u8]) -> bool {
     let model = match lines.next() {
         Some(b"gpt2") => "gpt2",
         Some(b"t5") => "t5",
+        Some(b"bert") => "bert",
         _ => "llama",
     };
     let (types, tokens): (Vec<i32>, Vec<Vec<u8>>) = lines

@@ -10,3 +10,4 @@ mod malformed;
 mod prompts;
 mod spm;
 mod vectors;
+mod wordpiece;
