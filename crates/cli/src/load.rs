@@ -128,6 +128,7 @@ pub(crate) fn model(
         .iter()
         .for_each(|warning| ui::warn(warning));
     let cache = cache(&config);
+    check_positions(&program, cache.capacity)?;
     let chosen = executor.options(console::args::threads_to_start(options.threads));
     let executor = chosen.start();
     let chunk = options.chunk.unwrap_or(DEFAULT_CHUNK);
@@ -219,6 +220,20 @@ fn without_effect(program: &Program, mla: bool, values: bool) -> Vec<&'static st
         warnings.push("-ctv has no effect: latents are cached once, in the type that -ctk says");
     }
     warnings
+}
+
+/// Refuse a context beyond the positions that a model has learned.
+///
+/// # Errors
+/// One that is longer.
+fn check_positions(program: &Program, capacity: usize) -> anyhow::Result<()> {
+    match program.n_positions() {
+        Some(n) if capacity > n => Err(Failure::Usage(format!(
+            "a context of {capacity} tokens: this model has learned {n} positions, and can read no more"
+        ))
+        .into()),
+        _ => Ok(()),
+    }
 }
 
 /// Say so where more context is asked for than the model was made for.

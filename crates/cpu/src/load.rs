@@ -47,9 +47,10 @@ pub(crate) fn place(program: &Program, plan: Plan, workshop: Workshop<'_>) -> Re
     let mut tables = Vec::new();
     for phase in phases {
         loaded.push(match phase {
-            Phase::Embed { table: weight, out } => {
+            Phase::Embed { table: weight, by, out } => {
                 tables.push((loaded.len(), weight));
-                LoadedPhase::Embed { table: Table::place(weight, program.weight(weight))?, out }
+                let table = Table::place(weight, program.weight(weight))?;
+                LoadedPhase::Embed { table, by, out }
             }
             Phase::Rows(ops) => LoadedPhase::Rows(ops),
             Phase::SelectRows { x, out } => LoadedPhase::SelectRows { x, out },

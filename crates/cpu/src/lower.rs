@@ -96,7 +96,7 @@ impl<'a> Lowering<'a> {
         let input = |i: usize| self.operand(node.inputs[i]);
         let phase = match &node.op {
             Op::View => return Ok(()),
-            Op::Embed { table } => Phase::Embed { table: *table, out },
+            Op::Embed { table, by } => Phase::Embed { table: *table, by: *by, out },
             Op::SelectRows => Phase::SelectRows { x: input(0), out },
             Op::Norm(norm) => {
                 let dim = program.value(node.inputs[0]).shape.dim;

@@ -6,7 +6,7 @@ mod uses;
 
 use kernels::rows::{Gated, Unary};
 use program::{
-    CacheId, ExpertBiases, Norm, Rope, RotatedNorm, Router, Rows, Score, ValueId, WeightId,
+    CacheId, ExpertBiases, Lookup, Norm, Rope, RotatedNorm, Router, Rows, Score, ValueId, WeightId,
 };
 
 use crate::geometry::TILE_ROWS;
@@ -205,7 +205,7 @@ pub(crate) struct ExpertsPhase {
 /// Work between two barriers (some phases meet inside as well).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Phase {
-    Embed { table: WeightId, out: Operand },
+    Embed { table: WeightId, by: Lookup, out: Operand },
     Rows(Vec<RowOp>),
     Linear(LinearPhase),
     Attention(AttentionPhase),

@@ -1,6 +1,6 @@
 //! The schedule of a step: phases in the order they run, each with its packed weights.
 
-use program::{CacheId, Norm, Program, Prompt, WeightId};
+use program::{CacheId, Lookup, Norm, Program, Prompt, WeightId};
 
 use crate::mla::{MlaChoice, MlaForm};
 use crate::plan::{
@@ -52,7 +52,7 @@ pub(crate) struct LoadedExperts {
 
 /// A phase, ready to run.
 pub(crate) enum LoadedPhase {
-    Embed { table: Table, out: Operand },
+    Embed { table: Table, by: Lookup, out: Operand },
     Rows(Vec<RowOp>),
     Linear(LoadedLinear),
     Attention(AttentionPhase),

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use cpu::{Cpu, Options};
 use program::{
     Act, Attention, CacheKind, CacheSpec, Error, Executor, ExpertWeights, Gate, Gating,
-    LatentAttention, LatentUp, LinearWeight, Mask, Op, OutputKind, Program, Recorder, Result, Rope,
-    RopePairs, RopeScaling, Router, Score, Temperature, ValueId, WeightBytes, WeightId,
-    WeightSource, WeightSpec,
+    LatentAttention, LatentUp, LinearWeight, Lookup, Mask, Op, OutputKind, Program, Recorder,
+    Result, Rope, RopePairs, RopeScaling, Router, Score, Temperature, ValueId, WeightBytes,
+    WeightId, WeightSource, WeightSpec,
 };
 use quant::GgmlType;
 
@@ -113,6 +113,10 @@ fn records() -> Vec<(String, Record)> {
     let mut all: Vec<(String, Record)> = Vec::new();
     let mut add = |name: String, record: Record| all.push((name, record));
     add("embed".into(), Box::new(|r, ty, _| r.embed(weight(r, "other", ty, 7, COLS))));
+    for (name, by, rows) in [("positions", Lookup::Position, 7), ("only", Lookup::Only, 1)] {
+        let record = move |r: &Recorder, ty, _| r.lookup(name, weight(r, name, ty, rows, COLS), by);
+        add(name.into(), Box::new(record));
+    }
     add(
         "rms_norm".into(),
         Box::new(|r, ty, x| r.rms_norm("norm", x, weight(r, "norm", ty, 1, COLS), 1e-6)),
@@ -141,6 +145,7 @@ fn records() -> Vec<(String, Record)> {
         ("window", |score| score.mask = Mask::Window(7)),
         ("chunk", |score| score.mask = Mask::Chunk(8)),
         ("full", |score| score.mask = Mask::Full),
+        ("around", |score| score.mask = Mask::Around(7)),
         ("softcap", |score| score.softcap = Some(50.0)),
         ("temperature", |score| {
             score.temperature = Some(Temperature { beta: 0.1, floor: 8192.0, offset: 1.0 });

@@ -45,6 +45,8 @@ pub struct ModelConfig {
     pub plain_norms: bool,
     /// A norm follows the embedding.
     pub norm_embedding: bool,
+    /// Rows of the table of learned positions, where there is one: no text may be longer.
+    pub n_positions: Option<usize>,
     /// Factor on the embedding.
     pub embedding_scale: Option<f32>,
     /// Bound on queries, keys and values before they rotate.

@@ -60,6 +60,39 @@ fn layers() {
     assert_eq!(accepted(blocks(1)).config.layers.len(), 1);
 }
 
+/// Positions are as many as their table has rows, whatever the key says.
+#[test]
+fn learned_positions() {
+    let load = |change: &dyn Fn(&mut File)| {
+        let mut file = File::new("starcoder");
+        file.set("starcoder.attention.layer_norm_epsilon", 1e-5f32);
+        file.tensor("position_embd.weight", &[64, 512]);
+        for i in 0..2 {
+            let qkv = format!("blk.{i}.attn_qkv.weight");
+            for name in ["q", "k", "v"] {
+                file.drop(&format!("blk.{i}.attn_{name}.weight"));
+            }
+            file.tensor(&qkv, &[64, 128]);
+        }
+        change(&mut file);
+        file.load()
+    };
+    let model = load(&|_| ()).unwrap();
+    assert_eq!((model.config.n_positions, model.config.context_length), (Some(512), 512));
+    assert_eq!((model.program.n_positions(), model.program.n_tokens()), (Some(512), Some(320)));
+    assert!(model.config.layers.iter().all(|layer| layer.rope.is_none()));
+    let short = load(&|f| f.tensor("position_embd.weight", &[64, 100])).unwrap();
+    assert_eq!((short.config.n_positions, short.config.context_length), (Some(100), 100));
+    assert!(short.notes.contains(
+        &"key `starcoder.context_length` is 512: the model has 100 positions".to_owned()
+    ));
+    let refused = |change: &dyn Fn(&mut File)| load(change).map(|_| ()).unwrap_err();
+    let missing = refused(&|f| f.drop("position_embd.weight"));
+    assert_eq!(missing, "missing tensor `position_embd.weight`");
+    let wide = refused(&|f| f.tensor("position_embd.weight", &[65, 512]));
+    assert_eq!(wide, "tensor `position_embd.weight`: expected [64, 512], file has [65, 512]");
+}
+
 /// Blocks at the end that guess further tokens may have tensors that no other block has, or not those of others.
 #[test]
 fn blocks_that_guess_are_left_out() {

@@ -166,18 +166,28 @@ pub fn positions_seen(mask: Mask, past: u64, n_tokens: u64, tile: u64) -> u64 {
     let ends =
         tile.saturating_mul(triangle(full)).saturating_add(if rest > 0 { n_tokens } else { 0 });
     let all = past.saturating_mul(n_tiles).saturating_add(ends);
+    // max(0, past + 1 - n + i tile) over the tiles i
+    let before = |n: u128| {
+        let reached = n.saturating_sub(past + 1).div_ceil(tile).min(n_tiles);
+        let first = (past + 1 + reached * tile).saturating_sub(n);
+        let rest = n_tiles - reached;
+        let steps = triangle(rest.saturating_sub(1)).saturating_mul(tile);
+        first.saturating_mul(rest).saturating_add(steps)
+    };
+    let whole = n_tiles.saturating_mul(past + n_tokens);
     // less what lies before the first position that the tile's first query sees
     let seen = match mask {
         Mask::Causal => all,
-        Mask::Full => n_tiles.saturating_mul(past + n_tokens),
-        Mask::Window(n) => {
-            // max(0, past + 1 - n + i tile) over the tiles i
+        Mask::Full => whole,
+        Mask::Window(n) => all.saturating_sub(before(u128::from(n))),
+        Mask::Around(n) => {
             let n = u128::from(n);
-            let reached = n.saturating_sub(past + 1).div_ceil(tile).min(n_tiles);
-            let first = (past + 1 + reached * tile).saturating_sub(n);
-            let rest = n_tiles - reached;
-            let steps = triangle(rest.saturating_sub(1)).saturating_mul(tile);
-            all.saturating_sub(first.saturating_mul(rest).saturating_add(steps))
+            // tiles whose last query does not see the last position: each ends a tile after the one before it
+            let short = n_tokens.saturating_sub(n) / tile;
+            let ends =
+                short.saturating_mul(past + n).saturating_add(tile.saturating_mul(triangle(short)));
+            let ends = ends.saturating_add((n_tiles - short).saturating_mul(past + n_tokens));
+            ends.saturating_sub(before(n + 1))
         }
         Mask::Chunk(n) => {
             let n = u128::from(n).max(1);
@@ -397,7 +407,9 @@ mod tests {
 
     #[test]
     fn positions_are_those_that_tiles_of_queries_see() {
-        let masks = [1, 2, 7, 30].into_iter().flat_map(|n| [Mask::Window(n), Mask::Chunk(n)]);
+        let masks = [1, 2, 7, 30]
+            .into_iter()
+            .flat_map(|n| [Mask::Window(n), Mask::Chunk(n), Mask::Around(n)]);
         for mask in masks.chain([Mask::Causal, Mask::Full]) {
             for (past, n, tile) in
                 [(0, 0, 1), (0, 1, 1), (0, 20, 1), (13, 20, 3), (40, 9, 4), (5, 64, 8), (29, 33, 5)]
@@ -405,8 +417,7 @@ mod tests {
                 let tiles = (0..n).step_by(tile);
                 let want: u64 = tiles
                     .map(|at| {
-                        let all = mask == Mask::Full;
-                        let end = if all { past + n } else { past + (at + tile).min(n) };
+                        let end = mask.end(past + (at + tile).min(n) - 1, past + n);
                         (end - mask.first(past + at)) as u64
                     })
                     .sum();

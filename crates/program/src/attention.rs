@@ -62,7 +62,7 @@ impl LatentAttention {
 /// q = q * temperature(p)                        p the query's position, after rotation
 /// s_j = scale * q.k_j                           j the position of a key
 /// s_j = softcap * tanh(s_j / softcap)
-/// s_j = s_j + slope_h * (j - p)                 ALiBi, h the query head
+/// s_j = s_j - slope_h * |j - p|                 ALiBi, h the query head
 /// weights = softmax of s_j over the j that the mask lets p see, and of the head's sink, which has no value
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -106,6 +106,8 @@ pub enum Mask {
     Chunk(u32),
     /// All rows of the sequence, later ones too. They must come in one step, from position 0 on.
     Full,
+    /// The same, those within a distance: `p - n <= j <= p + n`.
+    Around(u32),
 }
 
 impl Mask {
@@ -115,7 +117,22 @@ impl Mask {
             Mask::Causal | Mask::Full => 0,
             Mask::Window(n) => (position + 1).saturating_sub(n as usize),
             Mask::Chunk(n) => position / n as usize * n as usize,
+            Mask::Around(n) => position.saturating_sub(n as usize),
         }
+    }
+
+    /// The position after the last that a query at `position` sees, in a sequence of `len`.
+    pub fn end(self, position: usize, len: usize) -> usize {
+        match self {
+            Mask::Causal | Mask::Window(_) | Mask::Chunk(_) => position + 1,
+            Mask::Full => len,
+            Mask::Around(n) => (position + 1).saturating_add(n as usize).min(len),
+        }
+    }
+
+    /// Whether queries see later rows.
+    pub fn looks_ahead(self) -> bool {
+        matches!(self, Mask::Full | Mask::Around(_))
     }
 }
 
@@ -158,6 +175,17 @@ mod tests {
         assert_eq!(first(Mask::Window(1)), [0, 1, 6, 7, 8, 20]);
         assert_eq!(first(Mask::Window(7)), [0, 0, 0, 1, 2, 14]);
         assert_eq!(first(Mask::Chunk(7)), [0, 0, 0, 7, 7, 14]);
+        assert_eq!(first(Mask::Around(7)), [0, 0, 0, 0, 1, 13]);
+        let end = |mask: Mask| [0, 1, 6, 7, 8, 20].map(|p| mask.end(p, 21));
+        for mask in [Mask::Causal, Mask::Window(7), Mask::Chunk(7)] {
+            assert_eq!((end(mask), mask.looks_ahead()), ([1, 2, 7, 8, 9, 21], false));
+        }
+        assert_eq!((end(Mask::Full), Mask::Full.looks_ahead()), ([21; 6], true));
+        assert_eq!(end(Mask::Around(7)), [8, 9, 14, 15, 16, 21]);
+        assert_eq!(
+            (end(Mask::Around(0)), Mask::Around(0).looks_ahead()),
+            (end(Mask::Causal), true)
+        );
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub enum Error {
     ContextFull {
         /// Positions after the step.
         wanted: usize,
-        /// The cache's capacity.
+        /// The cache's capacity, or fewer if the model has learned fewer positions.
         capacity: usize,
     },
     /// No session with this id.

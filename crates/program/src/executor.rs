@@ -72,6 +72,7 @@ impl Sequence<'_> {
         }
         program.check_start(len)?;
         let wanted = len + self.tokens.len();
+        let capacity = program.n_positions().map_or(capacity, |n| n.min(capacity));
         if wanted > capacity {
             return Err(Error::ContextFull { wanted, capacity });
         }

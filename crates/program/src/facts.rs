@@ -4,7 +4,8 @@
 //! What only one executor needs, how it fuses or packs, is not here.
 
 use crate::{
-    CacheId, ExpertBiases, LatentUp, Mask, Node, Op, Program, Rope, Score, WeightId, WeightSpec,
+    CacheId, ExpertBiases, LatentUp, Lookup, Mask, Node, Op, Program, Rope, Score, WeightId,
+    WeightSpec,
 };
 
 /// What is known of an op.
@@ -59,8 +60,8 @@ pub enum Reading {
 /// What a row of an op's output depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowRule {
-    /// The row's token.
-    Token,
+    /// The row's token or its position.
+    Given,
     /// The same row of every input.
     SameRow,
     /// The same row of the inputs that are not appended to the cache, and what the cache holds of its sequence.
@@ -124,9 +125,9 @@ impl Op {
         let same_row =
             |weights, counted| Facts { weights, rows: RowRule::SameRow, state: None, counted };
         match self {
-            Op::Embed { table } => Facts {
+            Op::Embed { table, by: _ } => Facts {
                 weights: vec![used(*table, TableRow)],
-                rows: RowRule::Token,
+                rows: RowRule::Given,
                 state: None,
                 counted: Counted::Lookup,
             },
@@ -145,7 +146,7 @@ impl Op {
                     )
                     .chain(sinks(&at.score))
                     .collect(),
-                rows: RowRule::Sequence { whole: at.score.mask == Mask::Full },
+                rows: RowRule::Sequence { whole: at.score.mask.looks_ahead() },
                 state: Some(StateUse { cache: at.cache, first_appended: 1 }),
                 counted: Counted::Attention { mask: at.score.mask },
             },
@@ -157,7 +158,7 @@ impl Op {
                 let vectors = factors(&at.rope).into_iter().chain(sinks(&at.score));
                 Facts {
                     weights: up.into_iter().chain(vectors).collect(),
-                    rows: RowRule::Sequence { whole: at.score.mask == Mask::Full },
+                    rows: RowRule::Sequence { whole: at.score.mask.looks_ahead() },
                     state: Some(StateUse { cache: at.cache, first_appended: 2 }),
                     counted: Counted::LatentAttention,
                 }
@@ -198,7 +199,7 @@ impl Op {
     ) {
         let mut set = |id: &mut WeightId| *id = weight(*id);
         match self {
-            Op::Embed { table } => set(table),
+            Op::Embed { table, by: _ } => set(table),
             Op::Norm(norm) => {
                 [&mut norm.weight, &mut norm.bias].into_iter().flatten().for_each(set);
             }
@@ -285,9 +286,20 @@ impl Program {
 
     /// How many tokens its tables know, the least of them; `None` if it has none.
     pub fn n_tokens(&self) -> Option<usize> {
-        let weights = self.nodes.iter().flat_map(|node| node.op.facts().weights);
-        let tables = weights.filter(|used| used.reading == Reading::TableRow);
-        tables.map(|used| self.weight(used.id).rows).min()
+        self.least_rows(Lookup::Token)
+    }
+
+    /// How many positions its tables know, the least of them; `None` if it has none.
+    pub fn n_positions(&self) -> Option<usize> {
+        self.least_rows(Lookup::Position)
+    }
+
+    fn least_rows(&self, wanted: Lookup) -> Option<usize> {
+        let rows = |node: &Node| match node.op {
+            Op::Embed { table, by } if by == wanted => Some(self.weight(table).rows),
+            _ => None,
+        };
+        self.nodes.iter().filter_map(rows).min()
     }
 }
 
@@ -315,6 +327,8 @@ mod tests {
         };
         let kind = CacheKind::Heads { n_kv_heads: 1, key_dim: 4, value_dim: 4, window: None };
         let x = r.embed(weight(8, 4)).unwrap();
+        let at = r.lookup("positions", weight(6, 4), Lookup::Position).unwrap();
+        let x = r.add("placed", x, at).unwrap();
         let x = r.rms_norm("norm", x, vector(4), 1e-6).unwrap();
         let biased = crate::LinearWeight { weight: weight(4, 4), bias: Some(vector(4)) };
         let q = r.linear("q", x, biased).unwrap();
@@ -382,9 +396,9 @@ mod tests {
     #[test]
     fn a_token_reads_rows_matrices_and_some_copies() {
         let program = program();
-        // a row, a norm, a matrix and its bias, two norms, three lots of sinks, k_b, v_b, kv_b, the router's bias, two experts with their biases
-        let elements = 4 + 4 + 16 + 4 + 8 + 3 + 4 + 6 + 10 + 4 + 2 * (12 + 12 + 12 + 3 + 3 + 4);
+        // two rows, a norm, a matrix and its bias, two norms, three lots of sinks, k_b, v_b, kv_b, the router's bias, two experts with their biases
+        let elements = 8 + 4 + 16 + 4 + 8 + 3 + 4 + 6 + 10 + 4 + 2 * (12 + 12 + 12 + 3 + 3 + 4);
         assert_eq!(program.weight_bytes_per_token(), 4 * elements);
-        assert_eq!(program.n_tokens(), Some(8));
+        assert_eq!((program.n_tokens(), program.n_positions()), (Some(8), Some(6)));
     }
 }

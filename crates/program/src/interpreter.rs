@@ -17,9 +17,10 @@ use quant::GgmlType;
 
 use crate::{
     CacheKind, CacheOptions, CandidateRows, Dump, Error, Executor, Held, HiddenRows, LogitRows,
-    MemoryNeeds, MemoryOptions, MlaDims, MlaForm, Model, Node, Op, OutputKind, OutputRows, Outputs,
-    Program, Progress, Promises, Result, Rope, Rows, RowsOut, Sequence, SessionId, Sessions, Step,
-    StepOut, StepStats, Trace, ValueId, ValueSpec, Wanted, WeightId, WeightSource, WeightSpec,
+    Lookup, MemoryNeeds, MemoryOptions, MlaDims, MlaForm, Model, Node, Op, OutputKind, OutputRows,
+    Outputs, Program, Progress, Promises, Result, Rope, Rows, RowsOut, Sequence, SessionId,
+    Sessions, Step, StepOut, StepStats, Trace, ValueId, ValueSpec, Wanted, WeightId, WeightSource,
+    WeightSpec,
 };
 use session::Session;
 
@@ -225,10 +226,14 @@ impl Interpreted {
         let heads =
             |i: usize| ops::Heads { x: input(i), groups: shape(i).groups, dim: shape(i).dim };
         match &node.op {
-            Op::Embed { table } => {
+            Op::Embed { table, by } => {
                 let cols = self.program.weight(*table).cols;
-                let tokens = batch.rows.iter().map(|row| row.token as usize);
-                ops::rows(self.weight(*table), cols, tokens)
+                let wanted = |row: &Row| match by {
+                    Lookup::Token => row.token as usize,
+                    Lookup::Position => row.position,
+                    Lookup::Only => 0,
+                };
+                ops::rows(self.weight(*table), cols, batch.rows.iter().map(wanted))
             }
             Op::Norm(norm) => {
                 let [weight, bias] =

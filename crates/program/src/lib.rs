@@ -47,8 +47,8 @@ pub use facts::{Counted, Facts, Reading, RowRule, StateUse, WeightUse};
 pub use mla::{MlaDims, MlaForm};
 pub use norm::{Norm, NormKind};
 pub use op::{
-    CacheId, ExpertBiases, LatentUp, Node, Op, OutputKind, Program, Rope, RopePairs, RopeScaling,
-    Rows, Shape, ValueId, ValueSpec, WeightId, WeightSpec,
+    CacheId, ExpertBiases, LatentUp, Lookup, Node, Op, OutputKind, Program, Rope, RopePairs,
+    RopeScaling, Rows, Shape, ValueId, ValueSpec, WeightId, WeightSpec,
 };
 pub use parts::Parts;
 pub use recorder::{ExpertWeights, LinearWeight, Recorder};

@@ -177,16 +177,29 @@ impl ExpertBiases {
     }
 }
 
+/// Which row of a table a row of a step takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lookup {
+    /// That of its token.
+    Token,
+    /// That of its position: a session has no more positions than the table has rows.
+    Position,
+    /// The table's only row.
+    Only,
+}
+
 /// One kind of computation. Inputs and outputs are in [`Node`].
 ///
 /// For a new op the compiler names the matches that must know it: [`Op::name`], [`Op::facts`], the listing (`show.rs`),
 /// the interpreter, and each executor's lowering. Planners and passes read its [`Facts`](crate::Facts).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
-    /// tokens -> `[Tokens, cols]`: row `token` of the table.
+    /// tokens or their positions -> `[Tokens, cols]`: rows of the table.
     Embed {
-        /// `[vocab_size, hidden_size]`.
+        /// `[vocab_size, hidden_size]`, `[n_positions, hidden_size]` or a single row.
         table: WeightId,
+        /// Which rows.
+        by: Lookup,
     },
     /// x `[.., groups, dim]` -> same shape: each group normed.
     Norm(Norm),

@@ -8,8 +8,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use crate::{
-    Act, CacheId, CacheSpec, Error, Gate, Node, Norm, Op, OutputKind, Program, Result, Rows, Shape,
-    ValueId, ValueSpec, WeightId, WeightSpec,
+    Act, CacheId, CacheSpec, Error, Gate, Lookup, Node, Norm, Op, OutputKind, Program, Result,
+    Rows, Shape, ValueId, ValueSpec, WeightId, WeightSpec,
 };
 
 pub use experts::ExpertWeights;
@@ -84,10 +84,22 @@ impl Recorder {
     /// Rows of the embedding table for the step's tokens: `[Tokens, hidden_size]`.
     ///
     /// # Errors
-    /// None today; fallible like every op.
+    /// As [`lookup`](Self::lookup).
     pub fn embed(&self, table: WeightId) -> Result<ValueId> {
-        let dim = self.spec(table).cols;
-        self.push("embed", Op::Embed { table }, &[], Shape { rows: Rows::Tokens, groups: 1, dim })
+        self.lookup("embed", table, Lookup::Token)
+    }
+
+    /// Rows of a table, chosen `by` what the step says of its rows: `[Tokens, cols]`.
+    ///
+    /// # Errors
+    /// [`Error::Operand`] if the only row is wanted of a table that has more.
+    pub fn lookup(&self, name: &str, table: WeightId, by: Lookup) -> Result<ValueId> {
+        let WeightSpec { rows, cols: dim, .. } = self.spec(table);
+        if by == Lookup::Only && rows != 1 {
+            return Err(self.operand(name, "a table of one row".into(), rows.to_string()));
+        }
+        let shape = Shape { rows: Rows::Tokens, groups: 1, dim };
+        self.push(name, Op::Embed { table, by }, &[], shape)
     }
 
     /// RMS norm over each group of `x`, with factors.

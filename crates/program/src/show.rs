@@ -4,8 +4,8 @@ use std::fmt::{self, Display, Formatter};
 use std::ops::RangeInclusive;
 
 use crate::{
-    CacheKind, Gate, GroupScore, Groups, LatentUp, Mask, Node, Op, OutputKind, Program, Rope,
-    RopePairs, RopeScaling, Router, Rows, Score, Shape, Temperature, ValueId, WeightId,
+    CacheKind, Gate, GroupScore, Groups, LatentUp, Lookup, Mask, Node, Op, OutputKind, Program,
+    Rope, RopePairs, RopeScaling, Router, Rows, Score, Shape, Temperature, ValueId, WeightId,
 };
 
 /// A program as text: [`Program::listing`].
@@ -32,7 +32,12 @@ impl Listing<'_> {
 
     fn line(&self, node: &Node, name: &dyn Fn(ValueId) -> String) -> String {
         let inputs: Vec<String> = node.inputs.iter().map(|&id| name(id)).collect();
-        let inputs = if inputs.is_empty() { "tokens".to_owned() } else { inputs.join(", ") };
+        let inputs = match node.op {
+            Op::Embed { by: Lookup::Token, .. } => "tokens".to_owned(),
+            Op::Embed { by: Lookup::Position, .. } => "positions".to_owned(),
+            Op::Embed { by: Lookup::Only, .. } => "the only row".to_owned(),
+            _ => inputs.join(", "),
+        };
         let shape = shape(self.program.value(node.output).shape);
         let line = format!("{} = {}({inputs}) -> {shape}", name(node.output), node.op.name());
         let detail = self.detail(&node.op);
@@ -41,7 +46,7 @@ impl Listing<'_> {
 
     fn detail(&self, op: &Op) -> String {
         match op {
-            Op::Embed { table } => self.weight(*table),
+            Op::Embed { table, by: _ } => self.weight(*table),
             Op::Norm(norm) => {
                 let weight =
                     norm.weight.map_or(String::new(), |id| format!("{}, ", self.weight(id)));
@@ -125,6 +130,7 @@ impl Listing<'_> {
             Mask::Window(n) => text += &format!(", window {n}"),
             Mask::Chunk(n) => text += &format!(", chunks of {n}"),
             Mask::Full => text += ", all rows",
+            Mask::Around(n) => text += &format!(", rows within {n}"),
         }
         if let Some(Temperature { beta, floor, offset }) = temperature {
             text += &format!(", temperature {beta} by (p + {offset}) / {floor}");

@@ -231,7 +231,7 @@ impl Dimensions {
 fn window(layer: &models::LayerConfig) -> Option<u32> {
     match layer.score.mask {
         Mask::Window(n) | Mask::Chunk(n) => Some(n),
-        Mask::Causal | Mask::Full => None,
+        Mask::Causal | Mask::Full | Mask::Around(_) => None,
     }
 }
 

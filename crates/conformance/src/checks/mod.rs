@@ -8,6 +8,7 @@ mod latent;
 mod locks;
 mod models;
 mod ops;
+mod positions;
 mod results;
 mod scores;
 mod sessions;
@@ -54,6 +55,7 @@ const ALL: &[Variation] = &[Variation::Again, Variation::Cuts, Variation::BatchM
 /// The checks of what dense programs mean, which every executor passes; the simplest first.
 pub static MEANING: &[Check] = &[
     meaning("op/embed", ops::embed),
+    meaning("op/positions", positions::lookup),
     meaning("op/norms", ops::norms),
     meaning("op/linear", ops::linear),
     meaning("op/elementwise", ops::elementwise),
@@ -89,6 +91,7 @@ pub static SAME_BITS: &[Check] = &[
     same_bits("session/reuse", sessions::reuse, CUTS),
     same_bits("session/together", sessions::together, MATES),
     same_bits("session/scores", scores::sessions, ALL),
+    same_bits("session/positions", positions::sessions, ALL),
     same_bits("lock/changes_in_a_step", locks::changes_in_a_step, ALL),
     same_bits("result/beside", results::beside, ALL),
     same_bits("result/candidates", results::candidates_are_sorted, AGAIN),

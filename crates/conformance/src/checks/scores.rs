@@ -92,7 +92,7 @@ fn layer(r: &Recorder, shape: Heads, rotated: bool, change: Change<'_>) -> Resul
     // a sliding window keeps no more than it sees
     let window = match score.mask {
         Mask::Window(n) => Some(n as usize),
-        Mask::Causal | Mask::Chunk(_) | Mask::Full => None,
+        Mask::Causal | Mask::Chunk(_) | Mask::Full | Mask::Around(_) => None,
     };
     let kind = CacheKind::Heads { n_kv_heads, key_dim, value_dim, window };
     let cache = r.cache(CacheSpec { layer: 0, kind });
@@ -191,8 +191,20 @@ pub(super) fn shared(executor: &dyn Executor) {
 
 /// Queries that see later rows of their sequence, too.
 pub(super) fn full(executor: &dyn Executor) {
-    for shape in [[6, 2, 33, 17], [2, 2, 64, 64]] {
-        let program = program(|r| layer(r, shape, true, &|_, _, score| score.mask = Mask::Full));
+    let masks = [Mask::Full, Mask::Around(0), Mask::Around(3), Mask::Around(64), Mask::Around(190)];
+    let cases = masks.into_iter().flat_map(|mask| {
+        [
+            ([6, 2, 33, 17], mask, None),
+            ([2, 2, 64, 64], mask, None),
+            ([6, 2, 33, 17], mask, Some(8.0)),
+        ]
+    });
+    for (shape, mask, alibi) in cases {
+        let program = program(|r| {
+            layer(r, shape, alibi.is_none(), &|_, _, score| {
+                (score.mask, score.alibi) = (mask, alibi)
+            })
+        });
         let made = Made::new(executor, &program, 11);
         for n in [1, 5, 300] {
             let tokens = Random::new(n as u64).tokens(n, VOCAB);
@@ -214,7 +226,7 @@ pub(super) fn full(executor: &dyn Executor) {
                 assert_eq!(model.len(session).expect("it is open"), n, "a refused step adds rows");
                 out
             };
-            let what = format!("attention {shape:?} to all of {n} rows");
+            let what = format!("attention {shape:?} to {mask:?} of {n} rows, ALiBi {alibi:?}");
             assert_close(&run(&*made.tested), &run(&*made.oracle), 1e-9, &what);
         }
     }

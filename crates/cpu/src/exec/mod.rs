@@ -253,7 +253,7 @@ impl<'a> Exec<'a> {
                 continue;
             }
             match phase {
-                LoadedPhase::Embed { table, out } => self.embed(worker, table, *out),
+                LoadedPhase::Embed { table, by, out } => self.embed(worker, table, *by, *out),
                 LoadedPhase::Rows(ops) => self.row_ops(worker, ops, mixture),
                 LoadedPhase::Linear(linear) => self.linear(worker, linear, &mut scratch),
                 LoadedPhase::Attention(attention) => {

@@ -1,11 +1,11 @@
 //! Phases whose rows are independent: dealt to the workers by row.
 
 use kernels::rows::Gated;
-use program::{Norm, NormKind};
+use program::{Lookup, Norm, NormKind};
 
-use super::Exec;
 use super::experts::MixScratch;
 use super::route::route;
+use super::{Exec, SequenceRows};
 use crate::plan::{Operand, RowOp};
 use crate::pool::Worker;
 use crate::weights::Table;
@@ -19,14 +19,26 @@ impl Exec<'_> {
         unsafe { self.value(out).slice_mut(row * out.cols..(row + 1) * out.cols) }
     }
 
-    pub(super) fn embed(&self, worker: &Worker<'_>, table: &Table, out: Operand) {
+    pub(super) fn embed(&self, worker: &Worker<'_>, table: &Table, by: Lookup, out: Operand) {
         worker.section(|section| {
             for row in section.take(self.tokens.len()) {
+                let wanted = match by {
+                    Lookup::Token => self.tokens[row] as usize,
+                    Lookup::Position => self.position(row),
+                    Lookup::Only => 0,
+                };
                 // SAFETY: rows are dealt to one worker each.
                 let out = unsafe { self.row_mut(out, row) };
-                table.embed(self.weights.arena.bytes(), self.tokens[row] as usize, out);
+                table.embed(self.weights.arena.bytes(), wanted, out);
             }
         });
+    }
+
+    /// Position of a row of the step within its session.
+    fn position(&self, row: usize) -> usize {
+        let after = self.sequences.partition_point(|sequence| sequence.first_row <= row);
+        let SequenceRows { first_row, start, .. } = self.sequences[after - 1];
+        start + row - first_row
     }
 
     pub(super) fn select_rows(&self, worker: &Worker<'_>, x: Operand, out: Operand) {

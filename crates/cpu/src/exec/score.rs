@@ -37,11 +37,7 @@ pub(super) struct BlockRows {
 /// Positions that a token of these rows sees.
 fn seen(mask: Mask, rows: &SequenceRows, token: usize) -> Range<usize> {
     let position = rows.start + token;
-    let end = match mask {
-        Mask::Causal | Mask::Window(_) | Mask::Chunk(_) => position + 1,
-        Mask::Full => rows.start + rows.n,
-    };
-    mask.first(position)..end
+    mask.first(position)..mask.end(position, rows.start + rows.n)
 }
 
 /// Blocks that some of these tokens, of which there is one at least, see something of.

@@ -161,7 +161,7 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
-    use program::{Score, WeightId};
+    use program::{Lookup, Score, WeightId};
 
     use super::*;
     use crate::plan::{AttentionPhase, NewRows, RowOp};
@@ -171,7 +171,7 @@ mod tests {
     }
 
     fn embed(out: u32) -> Phase {
-        Phase::Embed { table: WeightId(0), out: x(out) }
+        Phase::Embed { table: WeightId(0), by: Lookup::Token, out: x(out) }
     }
 
     fn add(a: u32, b: u32, out: u32) -> RowOp {

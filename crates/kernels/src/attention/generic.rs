@@ -200,8 +200,10 @@ fn lean<S: Simd>(simd: S, scores: &mut [f32], seen: Seen, alibi: Alibi) {
     let first = seen.range().start / TILE * TILE;
     for (i, tile) in seen_tiles(scores, seen).0.iter_mut().enumerate() {
         // whole numbers, which f32 adds exactly
-        let distance = simd.add(simd.splat(alibi.offset + (first + i * TILE) as f32), lanes);
-        simd.store(simd.fma(simd.splat(alibi.slope), distance, simd.load(tile)), tile);
+        let ahead = simd.add(simd.splat(alibi.offset + (first + i * TILE) as f32), lanes);
+        let zero = simd.splat(0.0);
+        let behind = simd.sub(zero, simd.max(ahead, simd.sub(zero, ahead)));
+        simd.store(simd.fma(simd.splat(alibi.slope), behind, simd.load(tile)), tile);
     }
 }
 

@@ -92,7 +92,7 @@ impl Seen {
     }
 }
 
-/// What ALiBi adds to the score of position `j` of a block: `slope * (offset + j)`.
+/// What ALiBi takes from the score of position `j` of a block: `slope * |offset + j|`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Alibi {
     /// Of the row's query head.

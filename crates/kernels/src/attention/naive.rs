@@ -30,7 +30,8 @@ pub(super) fn attend(
                 *score = cap * tanh(*score * (1.0 / cap));
             }
             if let Some(alibi) = rows.alibi.get(row) {
-                *score = alibi.slope.mul_add(alibi.offset + position as f32, *score);
+                let distance = alibi.offset + position as f32;
+                *score = alibi.slope.mul_add(0.0 - distance.abs(), *score);
             }
         }
         let mut greatest = [f32::NEG_INFINITY; LANES];

@@ -52,7 +52,8 @@ impl Case {
         let mut random = Random::new(seed);
         let alibi = (0..self.seen.len()).map(|_| Alibi {
             slope: random.floats(1, 0.5)[0],
-            offset: -(random.below(5000) as f32),
+            // before the block, within it and behind it
+            offset: 200.0 - random.below(5000) as f32,
         });
         let alibi = alibi.collect();
         Case { softcap: Some(cap), alibi, ..self }
@@ -95,7 +96,7 @@ impl Case {
         let score = |p: usize| {
             let dot: f64 = q.iter().enumerate().map(|(d, q)| f64::from(*q) * key(p, d)).sum();
             let bounded = self.softcap.map(f64::from).map_or(dot, |cap| cap * (dot / cap).tanh());
-            let lean = |a: &Alibi| f64::from(a.slope) * (f64::from(a.offset) + p as f64);
+            let lean = |a: &Alibi| f64::from(a.slope) * -(f64::from(a.offset) + p as f64).abs();
             bounded + self.alibi.get(row).map_or(0.0, lean)
         };
         let scores: Vec<f64> = seen.clone().map(score).collect();

@@ -168,7 +168,7 @@ pub(super) fn attend(
     let LayerConfig { n_kv_heads, head_dim: key_dim, value_dim, ref rope, .. } = *l.config;
     let window = match score.mask {
         Mask::Window(n) | Mask::Chunk(n) => Some(n as usize),
-        Mask::Causal | Mask::Full => None,
+        Mask::Causal | Mask::Full | Mask::Around(_) => None,
     };
     let kind = CacheKind::Heads { n_kv_heads, key_dim, value_dim, window };
     let at = Attention {

@@ -1,6 +1,6 @@
 //! The skeleton that decoders share: embedding, blocks, selected rows, last norm, head.
 
-use program::{Act, Norm, OutputKind, Recorder, ValueId};
+use program::{Act, Lookup, Norm, OutputKind, Recorder, ValueId};
 
 use super::ProgramOutputs;
 use super::attention::Heads;
@@ -20,6 +20,10 @@ pub(super) fn decoder(
     }
     if let Some(factor) = c.embedding_scale {
         x = r.scale("embed_scaled", x, factor)?;
+    }
+    if let Some(n) = c.n_positions {
+        let table = w.matrix("position_embd", n, c.hidden_size)?;
+        x = r.add("embed_placed", x, r.lookup("positions", table, Lookup::Position)?)?;
     }
     for (index, config) in c.layers.iter().enumerate() {
         r.layer(Some(index));

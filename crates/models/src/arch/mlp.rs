@@ -1,9 +1,9 @@
 //! Decoders with layer norms and feed-forward layers without a gate: StarCoder 2, Phi-2, GPT-NeoX, Falcon, BLOOM, MPT,
-//! Nemotron, CodeShell, Jais 2.
+//! Nemotron, CodeShell, Jais 2, GPT-2, StarCoder.
 //!
 //! Source: arXiv:2402.19173, section 6; arXiv:2204.06745, section 2; arXiv:2311.16867, section 4; arXiv:2211.05100, section 3;
 //! arXiv:2402.16819, section 2; tensor names of GGUF's `starcoder2`, `phi2`, `gptneox`, `falcon`, `bloom`, `mpt`, `nemotron`,
-//! `codeshell` and `jais2`.
+//! `codeshell`, `jais2`, `gpt2` and `starcoder`.
 
 use program::{Act, RopePairs, ValueId};
 
@@ -94,6 +94,19 @@ pub(super) static MPT: Architecture = Architecture {
     },
     ..CODESHELL
 };
+
+/// Learned positions.
+pub(super) static GPT2: Architecture = Architecture {
+    name: "gpt2",
+    config: |keys| {
+        let mut c = read::layer_normed(keys, RopePairs::HalfSplit)?;
+        read::learned_positions(keys, &mut c)?;
+        Ok(c)
+    },
+    ..CODESHELL
+};
+
+pub(super) static STARCODER: Architecture = Architecture { name: "starcoder", ..GPT2 };
 
 /// ALiBi in place of the rotation.
 pub(super) fn alibi(c: &mut ModelConfig, max_bias: f32) {

@@ -51,6 +51,31 @@ pub(crate) fn set_layer_norm(keys: &Keys<'_>, c: &mut ModelConfig) -> Result<()>
     Ok(())
 }
 
+/// Learned positions in place of the rotation, as many as their table has rows.
+///
+/// # Errors
+/// No such table, or one of another width.
+pub(crate) fn learned_positions(keys: &Keys<'_>, c: &mut ModelConfig) -> Result<()> {
+    const NAME: &str = "position_embd.weight";
+    let found = keys.dims(NAME).ok_or_else(|| Error::MissingTensor { name: NAME.into() })?;
+    let rows = match found[..] {
+        [cols, rows] if cols == c.hidden_size as u64 => usize::try_from(rows).ok(),
+        _ => None,
+    };
+    let Some(rows) = rows.filter(|rows| (1..=MAX_CONTEXT).contains(rows)) else {
+        let expected = vec![c.hidden_size as u64, c.context_length as u64];
+        return Err(Error::Shape { name: NAME.into(), expected, found });
+    };
+    if rows < c.context_length {
+        let key = keys.name("context_length");
+        keys.note(format!("key `{key}` is {}: the model has {rows} positions", c.context_length));
+        c.context_length = rows;
+    }
+    c.n_positions = Some(rows);
+    c.layers.iter_mut().for_each(|layer| layer.rope = None);
+    Ok(())
+}
+
 /// The heads of one layer.
 pub(super) struct Heads {
     pub(super) n_heads: usize,
@@ -139,6 +164,7 @@ pub(super) fn with_heads(
         parallel: false,
         plain_norms: false,
         norm_embedding: false,
+        n_positions: None,
         embedding_scale: None,
         clamp_qkv: keys.positive_or_zero("attention.clamp_kqv")?,
         residual_scale: None,

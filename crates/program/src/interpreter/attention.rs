@@ -5,7 +5,7 @@ use super::ops::{Heads, dot, rms_norm};
 use super::session::{Cached, Session};
 use super::{Batch, Interpreted};
 use crate::{
-    Attention, CacheKind, Held, LatentAttention, LatentUp, Mask, RotatedNorm, Score, WeightId,
+    Attention, CacheKind, Held, LatentAttention, LatentUp, RotatedNorm, Score, WeightId,
     alibi_slope,
 };
 
@@ -112,11 +112,8 @@ impl Scorer<'_> {
     fn attend(&self, q: &[f32], position: usize, cached: &Cached, widths: &KvWidths) -> Vec<f32> {
         let KvWidths { n_kv_heads, key_dim, value_dim } = *widths;
         let n_heads = q.len() / key_dim;
-        let end = match self.score.mask {
-            Mask::Causal | Mask::Window(_) | Mask::Chunk(_) => position + 1,
-            Mask::Full => cached.k.len() / (n_kv_heads * key_dim),
-        };
-        let seen = self.score.mask.first(position)..end;
+        let (mask, len) = (self.score.mask, cached.k.len() / (n_kv_heads * key_dim));
+        let seen = mask.first(position)..mask.end(position, len);
         let mut out = Vec::with_capacity(n_heads * value_dim);
         for (h, q) in q.chunks_exact(key_dim).enumerate() {
             let head = h / (n_heads / n_kv_heads);
@@ -124,7 +121,7 @@ impl Scorer<'_> {
             let value = |t: usize| &cached.v[(t * n_kv_heads + head) * value_dim..][..value_dim];
             let slope = self.score.alibi.map_or(0.0, |bias| alibi_slope(h, n_heads, bias));
             let score = |t: usize| {
-                self.score(dot(q, key(t)), position) + slope * (t as f64 - position as f64)
+                self.score(dot(q, key(t)), position) + slope * -(t.abs_diff(position) as f64)
             };
             let scores: Vec<f64> = seen.clone().map(score).collect();
             let sink = self.sinks.map_or(f64::NEG_INFINITY, |sinks| f64::from(sinks[h]));
@@ -167,7 +164,7 @@ fn mix<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Temperature;
+    use crate::{Mask, Temperature};
 
     /// Keys 0, 2, 7, 1 of one dimension; values are unit vectors.
     fn cached() -> Cached {
@@ -211,6 +208,8 @@ mod tests {
         close(&seen(Mask::Chunk(2), 2), &[0.0, 0.0, 1.0, 0.0]);
         close(&seen(Mask::Chunk(2), 3), &[0.0, 0.0, 0.5, 0.5]);
         close(&seen(Mask::Full, 0), &[0.25; 4]);
+        close(&seen(Mask::Around(1), 1), &[1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0, 0.0]);
+        close(&seen(Mask::Around(1), 3), &[0.0, 0.0, 0.5, 0.5]);
     }
 
     #[test]
@@ -228,6 +227,16 @@ mod tests {
             (s.softcap, s.temperature, s.alibi) = (Some(2.0), Some(temperature), Some(8.0));
         };
         close(&alone(&all), &biased);
+    }
+
+    /// The slope of the second of two heads is 2^-8, either way from the query.
+    #[test]
+    fn scores_fall_with_distance_either_way() {
+        let out = attend(|s| (s.mask, s.alibi) = (Mask::Full, Some(8.0)), None, 1);
+        let falls = |distance: f64| Some(-distance / 256.0);
+        let scores =
+            [falls(1.0), Some(1.0), falls(1.0).map(|s| s + 3.5), falls(2.0).map(|s| s + 0.5)];
+        close(&out[4..], &softmax(scores, 0.0));
     }
 
     #[test]

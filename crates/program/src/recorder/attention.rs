@@ -40,7 +40,7 @@ impl Recorder {
         }
         let seen = match at.score.mask {
             Mask::Window(n) | Mask::Chunk(n) => n as usize,
-            Mask::Causal | Mask::Full => usize::MAX,
+            Mask::Causal | Mask::Full | Mask::Around(_) => usize::MAX,
         };
         if let Some(kept) = window.filter(|&kept| kept < seen) {
             let expected = format!("a mask within the {kept} positions that are kept");
