@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::Context as _;
 use engine::{DEFAULT_CHUNK, ModelFormat};
 use gguf::Gguf;
-use models::{GgufWeights, LoadedModel, ModelConfig};
+use models::{GgufWeights, LoadedModel, ModelConfig, Pooling};
 use planner::{Executed, Rates, WantedRates};
 use program::{CacheKind, CacheOptions, CacheSpec, Executor, Model, Program};
 use tokenizer::{ChatTemplate, Tokenizer};
@@ -128,6 +128,7 @@ pub(crate) fn model(
         .iter()
         .for_each(|warning| ui::warn(warning));
     let cache = cache(&config);
+    check_writes(&config)?;
     check_positions(&program, cache.capacity)?;
     let chosen = executor.options(console::args::threads_to_start(options.threads));
     let executor = chosen.start();
@@ -220,6 +221,18 @@ fn without_effect(program: &Program, mla: bool, values: bool) -> Vec<&'static st
         warnings.push("-ctv has no effect: latents are cached once, in the type that -ctk says");
     }
     warnings
+}
+
+/// Refuse a model that says something of texts and writes none.
+///
+/// # Errors
+/// One of those.
+fn check_writes(config: &ModelConfig) -> anyhow::Result<()> {
+    let Some(text) = &config.text else { return Ok(()) };
+    let does = if text.pooling == Pooling::Rank { "ranks" } else { "embeds" };
+    let pooling = text.pooling.name();
+    Err(Failure::Usage(format!("this model {does} texts (pooling: {pooling}) and writes none"))
+        .into())
 }
 
 /// Refuse a context beyond the positions that a model has learned.

@@ -8,6 +8,7 @@
 mod archs;
 mod generator;
 mod recipe;
+mod texts;
 mod values;
 
 use std::ffi::OsString;
@@ -21,6 +22,7 @@ use program::{Executor, Model, Outputs, Prompt, Sequence, SessionId};
 use serde_json::Value;
 
 pub use archs::{archs, every_recipe, shared_archs, shared_named};
+pub use texts::{TextModel, texts};
 
 use crate::made::{EXACT, feed, step};
 use crate::{Family, nmse};

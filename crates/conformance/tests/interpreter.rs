@@ -45,6 +45,17 @@ fn check(cases: &[Case]) -> Vec<Outcome> {
 }
 
 #[test]
+fn golden_texts() {
+    let models = golden::texts();
+    assert!(models.len() >= 9, "models that say something of texts");
+    for model in models {
+        let nmse = model.nmse(&Interpreter);
+        eprintln!("{}: NMSE {nmse:.1e}", model.name);
+        assert!(nmse <= 1e-11, "{}: NMSE {nmse:e}", model.name);
+    }
+}
+
+#[test]
 fn golden_bundled() {
     assert_eq!(check(&golden::bundled()).len(), 2);
 }

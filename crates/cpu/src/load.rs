@@ -54,6 +54,7 @@ pub(crate) fn place(program: &Program, plan: Plan, workshop: Workshop<'_>) -> Re
             }
             Phase::Rows(ops) => LoadedPhase::Rows(ops),
             Phase::SelectRows { x, out } => LoadedPhase::SelectRows { x, out },
+            Phase::MeanRows { x, out } => LoadedPhase::MeanRows { x, out },
             Phase::Linear(linear) => {
                 let mut jobs = Vec::with_capacity(linear.jobs.len());
                 for job in linear.jobs {

@@ -98,6 +98,7 @@ impl<'a> Lowering<'a> {
             Op::View => return Ok(()),
             Op::Embed { table, by } => Phase::Embed { table: *table, by: *by, out },
             Op::SelectRows => Phase::SelectRows { x: input(0), out },
+            Op::MeanRows => Phase::MeanRows { x: input(0), out },
             Op::Norm(norm) => {
                 let dim = program.value(node.inputs[0]).shape.dim;
                 let op = RowOp::Norm { x: input(0), norm: *norm, dim, out };

@@ -100,7 +100,8 @@ impl Needs {
                 }
                 LoadedPhase::Embed { .. }
                 | LoadedPhase::Rows(_)
-                | LoadedPhase::SelectRows { .. } => {}
+                | LoadedPhase::SelectRows { .. }
+                | LoadedPhase::MeanRows { .. } => {}
             }
         }
         let act_rows = rows.max(workers * LOCAL_ROWS);

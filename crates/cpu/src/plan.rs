@@ -213,6 +213,7 @@ pub(crate) enum Phase {
     Expand(ExpandPhase),
     Experts(ExpertsPhase),
     SelectRows { x: Operand, out: Operand },
+    MeanRows { x: Operand, out: Operand },
 }
 
 /// What a cache keeps, as the phases that write and read it want it.

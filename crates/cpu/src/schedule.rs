@@ -60,6 +60,7 @@ pub(crate) enum LoadedPhase {
     Expand(LoadedExpand),
     Experts(LoadedExperts),
     SelectRows { x: Operand, out: Operand },
+    MeanRows { x: Operand, out: Operand },
 }
 
 impl LoadedPhase {
@@ -73,7 +74,8 @@ impl LoadedPhase {
             | LoadedPhase::Attention(_)
             | LoadedPhase::Latent(_)
             | LoadedPhase::Expand(_)
-            | LoadedPhase::SelectRows { .. } => (&[], None),
+            | LoadedPhase::SelectRows { .. }
+            | LoadedPhase::MeanRows { .. } => (&[], None),
         };
         linear.iter().map(|job| &job.packed).chain(experts.into_iter().flatten())
     }
@@ -88,7 +90,8 @@ impl LoadedPhase {
             | LoadedPhase::Linear(_)
             | LoadedPhase::Attention(_)
             | LoadedPhase::Experts(_)
-            | LoadedPhase::SelectRows { .. } => None,
+            | LoadedPhase::SelectRows { .. }
+            | LoadedPhase::MeanRows { .. } => None,
         }
     }
 
@@ -102,7 +105,9 @@ impl LoadedPhase {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             LoadedPhase::Embed { .. } => "embed",
-            LoadedPhase::Rows(_) | LoadedPhase::SelectRows { .. } => "rows",
+            LoadedPhase::Rows(_)
+            | LoadedPhase::SelectRows { .. }
+            | LoadedPhase::MeanRows { .. } => "rows",
             LoadedPhase::Linear(_) => "linear",
             LoadedPhase::Attention(_) | LoadedPhase::Latent(_) | LoadedPhase::Expand(_) => {
                 "attention"
@@ -128,7 +133,9 @@ impl LoadedPhase {
                 format!("blk.{}.attn_expand", layer(expand.phase.inputs.cache))
             }
             LoadedPhase::Experts(experts) => weight(experts.phase.gate),
-            LoadedPhase::Rows(_) | LoadedPhase::SelectRows { .. } => String::new(),
+            LoadedPhase::Rows(_)
+            | LoadedPhase::SelectRows { .. }
+            | LoadedPhase::MeanRows { .. } => String::new(),
         }
     }
 }

@@ -98,6 +98,17 @@ fn check_cases(cases: &[Case]) {
 }
 
 #[test]
+fn golden_texts() {
+    for model in golden::texts() {
+        on_every_isa(|cpu, isa| {
+            let nmse = model.nmse(cpu);
+            eprintln!("{} {isa}: NMSE {nmse:.2e}", model.name);
+            assert!(nmse <= 1e-9, "{} {isa}: NMSE {nmse:e}", model.name);
+        });
+    }
+}
+
+#[test]
 fn golden_plain() {
     check_plain(Family::Dense);
 }

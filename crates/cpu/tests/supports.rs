@@ -6,7 +6,7 @@ use cpu::{Cpu, Options};
 use program::{
     Act, Attention, CacheKind, CacheSpec, Error, Executor, ExpertWeights, Gate, Gating,
     LatentAttention, LatentUp, LinearWeight, Lookup, Mask, Op, OutputKind, Program, Recorder,
-    Result, Rope, RopePairs, RopeScaling, Router, Score, Temperature, ValueId, WeightBytes,
+    Result, Rope, RopePairs, RopeScaling, Router, Rows, Score, Temperature, ValueId, WeightBytes,
     WeightId, WeightSource, WeightSpec,
 };
 use quant::GgmlType;
@@ -139,6 +139,7 @@ fn records() -> Vec<(String, Record)> {
     for gate in gates {
         add(format!("gated {gate:?}"), Box::new(move |r, _, x| r.gated_act("gated", gate, x, x)));
     }
+    add("means".into(), Box::new(|r, _, x| r.mean_rows("means", x)));
     add("elementwise".into(), Box::new(|r, _, x| r.add("sum", x, r.scale("scaled", x, 2.0)?)));
     let scores: Vec<(&str, ScoreChange)> = vec![
         ("causal", |_| ()),
@@ -198,6 +199,7 @@ fn number(op: &Op) -> usize {
         Op::View => 11,
         Op::Slice { .. } => 12,
         Op::SelectRows => 13,
+        Op::MeanRows => 14,
     }
 }
 
@@ -205,14 +207,17 @@ fn program(record: &Record, ty: GgmlType) -> Result<Arc<Program>> {
     let r = Recorder::new();
     let x = r.embed(weight(&r, "token_embd.weight", GgmlType::F32, 7, COLS))?;
     let y = r.view("joined", record(&r, ty, x)?, 1)?;
-    let rows = r.select_rows("rows", y)?;
+    let rows = match r.shape(y).rows {
+        Rows::Tokens => r.select_rows("rows", y)?,
+        Rows::Selected => y,
+    };
     Ok(Arc::new(r.finish(&[(OutputKind::Logits, rows)])))
 }
 
 #[test]
 fn what_is_supported_is_what_loads() {
     let cpu = Cpu::new(&Options { threads: Some(2), ..Options::default() });
-    let mut seen = [false; 14];
+    let mut seen = [false; 15];
     let (mut loaded, mut refused) = (0, 0);
     for (name, record) in records() {
         for ty in GgmlType::all() {

@@ -7,6 +7,7 @@ pub(crate) mod experts;
 pub(crate) mod latent;
 pub(crate) mod read;
 mod rope;
+pub(crate) mod text;
 pub(crate) mod window;
 
 use gguf::{Gguf, Metadata, Value};
@@ -17,6 +18,7 @@ use crate::{Error, Result, arch};
 
 pub use experts::Experts;
 pub use latent::Latent;
+pub use text::{Pooling, TextHead};
 
 /// Hyper-parameters of a decoder. Names are the papers'; `docs/glossary.md` lists the GGUF key of each.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +47,14 @@ pub struct ModelConfig {
     pub plain_norms: bool,
     /// A norm follows the embedding.
     pub norm_embedding: bool,
+    /// Rows of the table of token types, where there is one.
+    pub n_token_types: Option<usize>,
+    /// q, k and v are rows of one tensor, where files of the architecture differ in that.
+    pub joint_qkv: bool,
+    /// Norms on queries and keys, likewise.
+    pub normed_heads: bool,
+    /// What the model says of a text as a whole: it yields no logits then.
+    pub text: Option<TextHead>,
     /// Rows of the table of learned positions, where there is one: no text may be longer.
     pub n_positions: Option<usize>,
     /// Factor on the embedding.
@@ -98,6 +108,19 @@ impl ModelConfig {
         ModelConfig::read(gguf.metadata(), &|name| {
             gguf.tensor(name).map(|tensor| tensor.dims.clone())
         })
+    }
+
+    /// The same of a model that is to say something of texts, whose rows are pooled in this way.
+    ///
+    /// # Errors
+    /// Likewise; a classifier that is not there.
+    pub(crate) fn pooled(gguf: &Gguf, pooling: Pooling) -> Result<(ModelConfig, Vec<String>)> {
+        let dims = |name: &str| gguf.tensor(name).map(|tensor| tensor.dims.clone());
+        let architecture = architecture(gguf.metadata().get("general.architecture"))?;
+        let keys = Keys::new(gguf.metadata(), architecture.name, &dims);
+        let mut config = (architecture.config)(&keys)?;
+        text::pool(&keys, &mut config, pooling)?;
+        Ok((config, keys.into_notes()))
     }
 
     pub(crate) fn read(

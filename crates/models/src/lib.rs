@@ -23,7 +23,7 @@ use program::{Program, Recorder};
 use quant::GgmlType;
 
 pub use arch::{ARCHITECTURES, Architecture, ProgramOutputs, architecture};
-pub use config::{Experts, Latent, LayerConfig, ModelConfig};
+pub use config::{Experts, Latent, LayerConfig, ModelConfig, Pooling, TextHead};
 pub use error::{Error, Result};
 pub use keys::Keys;
 pub use mixture::{MIXTURES, Mixture};
@@ -48,7 +48,18 @@ pub struct LoadedModel {
 /// # Errors
 /// Names the key or tensor that is missing, out of range, of a wrong shape or of an unsupported type.
 pub fn load(gguf: &Gguf) -> Result<LoadedModel> {
-    let (config, notes) = ModelConfig::from_gguf(gguf)?;
+    load_as(gguf, ModelConfig::from_gguf(gguf)?)
+}
+
+/// The same of a model that is to embed or rank texts, whose rows are pooled in this way whatever the file says.
+///
+/// # Errors
+/// As [`load`]; a classifier that is not there.
+pub fn load_pooled(gguf: &Gguf, pooling: Pooling) -> Result<LoadedModel> {
+    load_as(gguf, ModelConfig::pooled(gguf, pooling)?)
+}
+
+fn load_as(gguf: &Gguf, (config, notes): (ModelConfig, Vec<String>)) -> Result<LoadedModel> {
     let find = |name: &str, _: &[u64]| {
         let found = |t: &gguf::TensorInfo| Ok(Found { ty: t.ty()?, dims: t.dims.clone() });
         gguf.tensor(name).map(found).transpose()

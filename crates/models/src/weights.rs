@@ -54,6 +54,17 @@ impl<'a> Weights<'a> {
         self.require(&format!("{}{name}.weight", self.prefix), &[cols, rows])
     }
 
+    /// The first of the `rows` rows of `NAME.weight`, as a table of its own.
+    ///
+    /// # Errors
+    /// As [`matrix`](Self::matrix).
+    pub fn first_row(&self, name: &str, rows: usize, cols: usize) -> Result<WeightId> {
+        let name = format!("{}{name}.weight", self.prefix);
+        let found = self.found(&name, &[cols, rows])?;
+        let ty = found.ok_or_else(|| Error::MissingTensor { name: name.clone() })?;
+        Ok(self.recorder.weight(WeightSpec { name, ty, rows: 1, cols, start: 0 }))
+    }
+
     /// `NAME.weight`, a vector; some writers leave `.weight` out.
     ///
     /// # Errors

@@ -64,7 +64,7 @@ pub enum RowRule {
     Given,
     /// The same row of every input.
     SameRow,
-    /// The same row of the inputs that are not appended to the cache, and what the cache holds of its sequence.
+    /// The rows of its sequence: of the inputs that are not appended to a cache the same one, or, without a cache, all.
     Sequence {
         /// Later rows, too: all rows of a sequence must come in one step.
         whole: bool,
@@ -186,6 +186,12 @@ impl Op {
                 state: None,
                 counted: Counted::Nothing,
             },
+            Op::MeanRows => Facts {
+                weights: Vec::new(),
+                rows: RowRule::Sequence { whole: true },
+                state: None,
+                counted: Counted::Elements,
+            },
         }
     }
 }
@@ -234,7 +240,8 @@ impl Op {
             | Op::Scale(_)
             | Op::View
             | Op::Slice { start: _, len: _ }
-            | Op::SelectRows => {}
+            | Op::SelectRows
+            | Op::MeanRows => {}
         }
     }
 }

@@ -156,14 +156,19 @@ impl Batch {
     fn add(&mut self, sequence: &Sequence<'_>, index: usize, start: usize) {
         self.given.resize(sequence.rows.len(), Vec::new());
         self.given.iter_mut().zip(sequence.rows).for_each(|(all, rows)| all.extend(*rows));
-        let n = sequence.tokens.len();
-        let first_selected = n - sequence.outputs.count(n);
+        let selected = sequence.outputs.range(sequence.tokens.len());
         self.rows.extend(sequence.tokens.iter().enumerate().map(|(i, &token)| Row {
             token,
             sequence: index,
             position: start + i,
-            is_selected: i >= first_selected,
+            is_selected: selected.contains(&i),
         }));
+    }
+
+    /// Indices of the rows of a sequence.
+    fn of_sequence(&self, index: usize) -> impl Iterator<Item = usize> {
+        let rows = self.rows.iter().enumerate();
+        rows.filter(move |(_, row)| row.sequence == index).map(|(i, _)| i)
     }
 
     /// Indices of the selected rows.
@@ -277,6 +282,11 @@ impl Interpreted {
                 groups.flat_map(|group| &group[*start..start + len]).copied().collect()
             }
             Op::SelectRows => ops::rows(input(0), shape(0).cols(), batch.selected()),
+            Op::MeanRows => {
+                let cols = shape(0).cols();
+                let sequence = |row: usize| batch.of_sequence(batch.rows[row].sequence);
+                batch.selected().flat_map(|row| ops::mean(input(0), cols, sequence(row))).collect()
+            }
         }
     }
 

@@ -56,7 +56,7 @@ impl WeightSpec {
 pub enum Rows {
     /// One row for each token of the step.
     Tokens,
-    /// Only the rows whose outputs the step asks for, after [`Op::SelectRows`].
+    /// Only the rows whose outputs the step asks for, after [`Op::SelectRows`] or [`Op::MeanRows`].
     Selected,
 }
 
@@ -264,6 +264,9 @@ pub enum Op {
     },
     /// x `[Tokens, ..]` -> `[Selected, ..]`: the rows whose outputs are wanted.
     SelectRows,
+    /// x `[Tokens, ..]` -> `[Selected, ..]`: for each row whose output is wanted the mean of all rows of its sequence, which
+    /// must come in one step.
+    MeanRows,
 }
 
 impl Op {
@@ -285,6 +288,7 @@ impl Op {
             Op::View => "view",
             Op::Slice { .. } => "slice",
             Op::SelectRows => "select_rows",
+            Op::MeanRows => "mean_rows",
         }
     }
 }
@@ -307,7 +311,8 @@ pub struct Node {
 pub enum OutputKind {
     /// `[Selected, vocab_size]`: one score per token of the vocabulary.
     Logits,
-    /// `[Selected, hidden_size]`: rows after the last norm, which the output head reads.
+    /// `[Selected, width]`: rows after the last norm, which the output head reads; of models that embed or rank texts what
+    /// they say of one.
     Hidden,
     /// Any value, all rows it has: what a part of a model hands to the next.
     Rows,

@@ -263,11 +263,23 @@ impl Recorder {
     /// # Errors
     /// [`Error::Operand`] if rows were selected already.
     pub fn select_rows(&self, name: &str, x: ValueId) -> Result<ValueId> {
+        self.selected(name, Op::SelectRows, x)
+    }
+
+    /// For each row whose output the step asks for the mean of all rows of its sequence.
+    ///
+    /// # Errors
+    /// As [`select_rows`](Self::select_rows).
+    pub fn mean_rows(&self, name: &str, x: ValueId) -> Result<ValueId> {
+        self.selected(name, Op::MeanRows, x)
+    }
+
+    fn selected(&self, name: &str, op: Op, x: ValueId) -> Result<ValueId> {
         let shape = self.shape(x);
         if shape.rows == Rows::Selected {
             return Err(self.operand(name, "all rows".into(), "selected rows".into()));
         }
-        self.push(name, Op::SelectRows, &[x], Shape { rows: Rows::Selected, ..shape })
+        self.push(name, op, &[x], Shape { rows: Rows::Selected, ..shape })
     }
 
     /// Declare an output and finish.

@@ -1,5 +1,7 @@
 //! What a sequence asks of a step, and what the step yields for it.
 
+use std::ops::Range;
+
 use crate::candidates::k_likeliest;
 use crate::{Candidate, Error, OutputKind, Program, Result};
 
@@ -20,12 +22,18 @@ impl Outputs {
     /// Logits of every row.
     pub const ALL: Outputs = Outputs { rows: OutputRows::All, what: Wanted::Logits };
 
-    /// Number of rows wanted of a sequence of `n_tokens`: its last ones.
+    /// Number of rows wanted of a sequence of `n_tokens`.
     pub fn count(self, n_tokens: usize) -> usize {
+        self.range(n_tokens).len()
+    }
+
+    /// Which rows are wanted of a sequence of `n_tokens`.
+    pub fn range(self, n_tokens: usize) -> Range<usize> {
         match self.rows {
-            OutputRows::None => 0,
-            OutputRows::Last => n_tokens.min(1),
-            OutputRows::All => n_tokens,
+            OutputRows::None => n_tokens..n_tokens,
+            OutputRows::First => 0..n_tokens.min(1),
+            OutputRows::Last => n_tokens - n_tokens.min(1)..n_tokens,
+            OutputRows::All => 0..n_tokens,
         }
     }
 
@@ -67,6 +75,8 @@ impl Outputs {
 pub enum OutputRows {
     /// None: the tokens only enter the cache.
     None,
+    /// The first token's row: that of a whole text, as some models have it.
+    First,
     /// The last token's row.
     Last,
     /// Every row.

@@ -85,7 +85,7 @@ impl Listing<'_> {
             }
             Op::Scale(factor) => factor.to_string(),
             Op::Slice { start, len } => format!("{start}..{}", start + len),
-            Op::Add | Op::View | Op::SelectRows => String::new(),
+            Op::Add | Op::View | Op::SelectRows | Op::MeanRows => String::new(),
         }
     }
 

@@ -13,6 +13,7 @@ mod results;
 mod scores;
 mod sessions;
 mod splits;
+mod texts;
 mod windows;
 
 use program::{Executor, Variation};
@@ -65,6 +66,7 @@ pub static MEANING: &[Check] = &[
     meaning("op/attention_scores", scores::each_field),
     meaning("op/attention_shared", scores::shared),
     meaning("op/attention_full", scores::full),
+    meaning("op/texts", texts::whole),
     meaning("op/acts", acts::unary),
     meaning("op/gates", acts::gates),
     meaning("model/plain", models::plain),

@@ -265,6 +265,7 @@ impl<'a> Exec<'a> {
                     self.experts(worker, experts, &mut scratch, mixture)
                 }
                 LoadedPhase::SelectRows { x, out } => self.select_rows(worker, *x, *out),
+                LoadedPhase::MeanRows { x, out } => self.mean_rows(worker, *x, *out),
             }
             reads[index] += read.take();
             end = self.started.elapsed();

@@ -36,9 +36,14 @@ impl Exec<'_> {
 
     /// Position of a row of the step within its session.
     fn position(&self, row: usize) -> usize {
-        let after = self.sequences.partition_point(|sequence| sequence.first_row <= row);
-        let SequenceRows { first_row, start, .. } = self.sequences[after - 1];
+        let SequenceRows { first_row, start, .. } = self.sequence(row);
         start + row - first_row
+    }
+
+    /// The sequence that a row of the step belongs to.
+    fn sequence(&self, row: usize) -> &SequenceRows {
+        let after = self.sequences.partition_point(|sequence| sequence.first_row <= row);
+        &self.sequences[after - 1]
     }
 
     pub(super) fn select_rows(&self, worker: &Worker<'_>, x: Operand, out: Operand) {
@@ -46,6 +51,23 @@ impl Exec<'_> {
             for row in section.take(self.selected.len()) {
                 // SAFETY: rows are dealt to one worker each.
                 unsafe { self.row_mut(out, row) }.copy_from_slice(self.row(x, self.selected[row]));
+            }
+        });
+    }
+
+    /// For each selected row the mean of its sequence's rows, which are added in ascending order.
+    pub(super) fn mean_rows(&self, worker: &Worker<'_>, x: Operand, out: Operand) {
+        worker.section(|section| {
+            for row in section.take(self.selected.len()) {
+                let SequenceRows { first_row, n, .. } = *self.sequence(self.selected[row]);
+                // SAFETY: rows are dealt to one worker each.
+                let out = unsafe { self.row_mut(out, row) };
+                out.fill(0.0);
+                for of_sequence in first_row..first_row + n {
+                    let x = self.row(x, of_sequence);
+                    out.iter_mut().zip(x).for_each(|(out, x)| *out += x);
+                }
+                out.iter_mut().for_each(|out| *out /= n as f32);
             }
         });
     }

@@ -47,7 +47,7 @@ impl<'a> Batch<'a> {
             rows.push(SequenceRows { first_row: tokens.len(), n, start: *start });
             tokens.extend_from_slice(sequence.tokens);
             let first = selected.len();
-            selected.extend(tokens.len() - sequence.outputs.count(n)..tokens.len());
+            selected.extend(sequence.outputs.range(n).map(|row| tokens.len() - n + row));
             places.push(first..selected.len());
         }
         let sequences = running.iter().map(|running| running.sequence).collect();
@@ -74,8 +74,9 @@ impl<'a> Batch<'a> {
     /// Where the wanted rows of sequence `i` lie in a value of such rows.
     fn wanted(&self, i: usize, rows: Rows) -> Range<usize> {
         let SequenceRows { first_row, n, .. } = self.rows[i];
+        let wanted = self.sequences[i].outputs.range(n);
         match rows {
-            Rows::Tokens => first_row + n - self.places[i].len()..first_row + n,
+            Rows::Tokens => first_row + wanted.start..first_row + wanted.end,
             Rows::Selected => self.places[i].clone(),
         }
     }
@@ -94,7 +95,7 @@ impl<'a> Batch<'a> {
         match numbers.iter().position(|x| !x.is_finite()) {
             Some(bad) => {
                 let SequenceRows { n, start, .. } = self.rows[i];
-                let first = start + n - self.places[i].len();
+                let first = start + self.sequences[i].outputs.range(n).start;
                 Err(Error::NonFinite { position: first + bad / cols })
             }
             None => Ok(()),

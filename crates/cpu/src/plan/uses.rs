@@ -39,7 +39,9 @@ impl Phase {
     pub(crate) fn uses(&self) -> Vec<Use> {
         match self {
             Phase::Embed { out, .. } => write(*out).collect(),
-            Phase::SelectRows { x, out } => read([*x]).chain(write(*out)).collect(),
+            Phase::SelectRows { x, out } | Phase::MeanRows { x, out } => {
+                read([*x]).chain(write(*out)).collect()
+            }
             Phase::Rows(ops) => {
                 ops.iter().flat_map(|op| read(op.inputs()).chain(write(op.out()))).collect()
             }

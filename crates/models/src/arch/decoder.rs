@@ -1,9 +1,9 @@
 //! The skeleton that decoders share: embedding, blocks, selected rows, last norm, head.
 
-use program::{Act, Lookup, Norm, OutputKind, Recorder, ValueId};
+use program::{Lookup, Norm, Recorder, ValueId};
 
-use super::ProgramOutputs;
 use super::attention::Heads;
+use super::{ProgramOutputs, head};
 use crate::{Bias, LayerConfig, ModelConfig, Result, Weights};
 
 /// Record a decoder whose blocks `block` records: it is given the layer and the residual stream `[n, hidden_size]`, and
@@ -14,32 +14,38 @@ pub(super) fn decoder(
     c: &ModelConfig,
     block: impl Fn(&Layer<'_>, ValueId) -> Result<ValueId>,
 ) -> Result<ProgramOutputs> {
+    let x = stream(r, w, c, block)?;
+    head::record(r, w, c, x, Some(w.norm("output_norm", c, c.hidden_size)?))
+}
+
+/// The residual stream after the last block.
+pub(super) fn stream(
+    r: &Recorder,
+    w: &Weights<'_>,
+    c: &ModelConfig,
+    block: impl Fn(&Layer<'_>, ValueId) -> Result<ValueId>,
+) -> Result<ValueId> {
     let mut x = r.embed(w.token_embd(c)?)?; // [n, hidden_size]
+    if let Some(n) = c.n_token_types {
+        let first = w.first_row("token_types", n, c.hidden_size)?; // texts are of the first type
+        x = r.add("embed_typed", x, r.lookup("token_type", first, Lookup::Only)?)?;
+    }
+    if let Some(n) = c.n_positions {
+        let table = w.matrix("position_embd", n, c.hidden_size)?;
+        x = r.add("embed_placed", x, r.lookup("positions", table, Lookup::Position)?)?;
+    }
     if c.norm_embedding {
         x = r.norm("embed_normed", x, w.norm("token_embd_norm", c, c.hidden_size)?)?;
     }
     if let Some(factor) = c.embedding_scale {
         x = r.scale("embed_scaled", x, factor)?;
     }
-    if let Some(n) = c.n_positions {
-        let table = w.matrix("position_embd", n, c.hidden_size)?;
-        x = r.add("embed_placed", x, r.lookup("positions", table, Lookup::Position)?)?;
-    }
     for (index, config) in c.layers.iter().enumerate() {
         r.layer(Some(index));
         x = block(&Layer { r, w: w.layer(index), global: w, model: c, config, index }, x)?;
     }
     r.layer(None);
-    let x = r.select_rows("rows", x)?; // the head runs only where logits are wanted
-    let h = r.norm("output_norm", x, w.norm("output_norm", c, c.hidden_size)?)?;
-    let mut logits = r.linear("output", h, w.output(c)?)?; // [selected, vocab_size]
-    if let Some(factor) = c.logit_scale {
-        logits = r.scale("output_scaled", logits, factor)?;
-    }
-    if let Some(bound) = c.logit_softcap {
-        logits = r.act("output_softcap", Act::Softcap(bound), logits)?;
-    }
-    Ok(vec![(OutputKind::Logits, logits), (OutputKind::Hidden, h)])
+    Ok(x)
 }
 
 /// A decoder block that is being recorded.

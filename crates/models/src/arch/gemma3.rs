@@ -1,14 +1,16 @@
 //! Gemma 3: as Gemma 2 with norms on each head of q and k in place of soft caps, and a window on five of six layers, where
 //! the rotation has a base of its own.
 //!
+//! EmbeddingGemma is the same with queries that see both ways, half the window to each side.
+//!
 //! Source: arXiv:2503.19786, section 2; tensor names of GGUF's `gemma3`.
 
-use program::RopePairs;
+use program::{Mask, RopePairs};
 
 use super::attention::Heads;
 use super::decoder::{Norms, blocks};
 use super::{Architecture, gemma2};
-use crate::config::{read, window};
+use crate::config::{read, text, window};
 
 pub(super) static GEMMA3: Architecture = Architecture {
     name: "gemma3",
@@ -21,4 +23,20 @@ pub(super) static GEMMA3: Architecture = Architecture {
         Ok(c)
     },
     record: |r, w, c| blocks(r, w, c, Norms::SANDWICH, Heads::NORMED, gemma2::feed),
+};
+
+pub(super) static GEMMA_EMBEDDING: Architecture = Architecture {
+    name: "gemma-embedding",
+    config: |keys| {
+        let mut c = (GEMMA3.config)(keys)?;
+        for layer in &mut c.layers {
+            layer.score.mask = match layer.score.mask {
+                Mask::Window(n) => Mask::Around(n / 2),
+                _ => Mask::Full,
+            };
+        }
+        text::read_encoder(keys, &mut c);
+        Ok(c)
+    },
+    ..GEMMA3
 };

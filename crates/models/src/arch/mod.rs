@@ -3,6 +3,7 @@
 
 mod arctic;
 mod attention;
+mod bert;
 mod cohere;
 mod decoder;
 mod deepseek;
@@ -16,6 +17,7 @@ mod gemma3;
 mod glm;
 mod gpt_oss;
 mod granite;
+mod head;
 mod hunyuan;
 mod latent;
 mod layernorm;
@@ -60,6 +62,7 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &llama::BAICHUAN,
     &deepseek::BAILING_MOE,
     &deepseek::BAILING_MOE2,
+    &bert::BERT,
     &mlp::BLOOM,
     &glm::CHATGLM,
     &mlp::CODESHELL,
@@ -81,6 +84,7 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &gemma2::GEMMA,
     &gemma2::GEMMA2,
     &gemma3::GEMMA3,
+    &gemma3::GEMMA_EMBEDDING,
     &glm::GLM4,
     &glm::GLM4_MOE,
     &mlp::GPTNEOX,
@@ -96,6 +100,7 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &layernorm::JAIS,
     &mlp::JAIS2,
     &gated::LAGUNA,
+    &bert::JINA_BERT_V2,
     &llama::LLAMA,
     &hunyuan::MAINCODER,
     &windows::MAPLE,
@@ -106,6 +111,7 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &mistral3::MISTRAL3,
     &mlp::MPT,
     &mlp::NEMOTRON,
+    &bert::NOMIC_BERT,
     &layernorm::OLMO,
     &olmo::OLMO2,
     &olmo::OLMOE,

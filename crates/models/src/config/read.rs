@@ -1,9 +1,9 @@
 //! What nearly every decoder says of itself, and says alike.
 
 use gguf::{Value, escape};
-use program::{Act, NormKind, RopePairs, Score};
+use program::{Act, Mask, NormKind, RopePairs, Score};
 
-use super::{LayerConfig, ModelConfig, experts, rope};
+use super::{LayerConfig, ModelConfig, experts, rope, text};
 use crate::keys::Keys;
 use crate::{Error, Result};
 
@@ -145,6 +145,9 @@ pub(super) fn with_heads(
     };
     let mut layers: Vec<_> = heads.into_iter().zip(widths).map(layer).collect::<Result<_>>()?;
     layers.truncate(own_layers(keys)?);
+    if keys.flag("attention.causal")? == Some(false) {
+        layers.iter_mut().for_each(|layer| layer.score.mask = Mask::Full);
+    }
     let name = keys.metadata().get("general.name");
     // which of the two keys a file has tells which norm it means
     let (norm, eps) = match keys.positive(EPS)? {
@@ -164,6 +167,10 @@ pub(super) fn with_heads(
         parallel: false,
         plain_norms: false,
         norm_embedding: false,
+        n_token_types: None,
+        joint_qkv: false,
+        normed_heads: false,
+        text: text::read(keys)?,
         n_positions: None,
         embedding_scale: None,
         clamp_qkv: keys.positive_or_zero("attention.clamp_kqv")?,

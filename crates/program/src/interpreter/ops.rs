@@ -25,6 +25,16 @@ pub(super) fn rows(table: &[f32], cols: usize, wanted: impl Iterator<Item = usiz
     wanted.flat_map(|i| &table[i * cols..(i + 1) * cols]).copied().collect()
 }
 
+/// The mean of the rows of `x` `[_, cols]` with these indices, of which there is one at least.
+pub(super) fn mean(x: &[f32], cols: usize, wanted: impl Iterator<Item = usize>) -> Vec<f32> {
+    let (mut sums, mut n) = (vec![0.0; cols], 0.0);
+    for i in wanted {
+        sums.iter_mut().zip(&x[i * cols..]).for_each(|(sum, x)| *sum += f64::from(*x));
+        n += 1.0;
+    }
+    sums.iter().map(|sum| (sum / n) as f32).collect()
+}
+
 /// `x / sqrt(mean(x^2) + eps) * weight` over each group as long as `weight`.
 pub(super) fn rms_norm(x: &[f32], weight: &[f32], eps: f32) -> Vec<f32> {
     let norm = |group: &[f32]| {
@@ -168,6 +178,12 @@ mod tests {
         assert_eq!(turned(RopePairs::HalfSplit), [a, b, c, d, 9.0]);
         let ((a, b), (c, d)) = (turn(1.0, 2.0, 2.0), turn(3.0, 4.0, 0.2));
         assert_eq!(turned(RopePairs::Interleaved), [a, b, c, d, 9.0]);
+    }
+
+    #[test]
+    fn means_of_some_rows() {
+        let x = [1.0, 2.0, 9.0, 9.0, 2.0, 5.0];
+        assert_eq!(mean(&x, 2, [0, 2].into_iter()), [1.5, 3.5]);
     }
 
     #[test]
