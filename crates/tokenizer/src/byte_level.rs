@@ -8,6 +8,7 @@ use tokenizers::models::bpe::BPE;
 
 use crate::merge::Merges;
 use crate::pre::{self, PreTokenizer};
+use crate::recognize::{self, recognize};
 use crate::split::Splitter;
 use crate::vocab::{MAX_ENTRIES, MAX_TOKEN, MERGES, PRE, Vocab};
 use crate::{Error, Result};
@@ -73,7 +74,7 @@ pub(crate) struct ByteLevel {
 
 impl ByteLevel {
     pub(crate) fn new(m: &Metadata, vocab: &mut Vocab) -> Result<ByteLevel> {
-        let pre = choose(m, vocab)?;
+        let (pre, whole_words) = choose(m, vocab)?;
         let alphabet = Alphabet::new();
         let mut texts: AHashMap<String, u32> = AHashMap::with_capacity(vocab.len());
         for (id, text) in vocab.made_of_text() {
@@ -91,7 +92,7 @@ impl ByteLevel {
         // The cache of the crate would outlive the tokenizer; `encode` remembers words itself, text by text.
         let bpe = BPE::builder()
             .vocab_and_merges(texts, lines)
-            .ignore_merges(pre.whole_words)
+            .ignore_merges(whole_words)
             .cache_capacity(0)
             .build()
             .map_err(Error::vocabulary)?;
@@ -131,22 +132,28 @@ impl ByteLevel {
     }
 }
 
-/// The pre-tokenizer named in the file; an unknown or absent name is a warning and means the default.
-fn choose(m: &Metadata, vocab: &mut Vocab) -> Result<&'static PreTokenizer> {
+/// The pre-tokenizer named in the file, or the one that its `tokenizer.json` describes; whether a word that is a token
+/// is that token. An absent name is a warning and means the default.
+fn choose(m: &Metadata, vocab: &mut Vocab) -> Result<(&'static PreTokenizer, bool)> {
     let Some(name) = m.str(PRE)? else {
         vocab.warnings.push(format!(
             "metadata key `{PRE}` is missing: splitting words as `{}` does",
             pre::DEFAULT.names[0]
         ));
-        return Ok(&pre::DEFAULT);
+        return Ok((&pre::DEFAULT, pre::DEFAULT.whole_words));
     };
-    Ok(pre::find(name).unwrap_or_else(|| {
-        let (name, default) = (escape(name, 60), pre::DEFAULT.names[0]);
-        vocab.warnings.push(format!(
-            "metadata key `{PRE}`: unknown pre-tokenizer \"{name}\": splitting words as `{default}` does; token ids may be wrong"
-        ));
-        &pre::DEFAULT
-    }))
+    if let Some(pre) = pre::find(name) {
+        return Ok((pre, pre.whole_words));
+    }
+    let why = match m.str(recognize::KEY)? {
+        Some(json) => match recognize(json) {
+            Ok(found) => return Ok(found),
+            Err(why) => format!("key `{}` does not tell: {why}", recognize::KEY),
+        },
+        None => format!("there is no key `{}` to tell from", recognize::KEY),
+    };
+    let found = format!("\"{}\"; {why}", escape(name, 60));
+    Err(Error::Value { key: PRE, expected: "a pre-tokenizer that is known".to_owned(), found })
 }
 
 /// The merges in order, for the crate and for long words. One that is no pair of tokens, or does not make a token, is left out with a warning; of two for

@@ -10,6 +10,7 @@ mod byte_level;
 mod error;
 mod merge;
 mod pre;
+mod recognize;
 mod special;
 mod split;
 mod spm;

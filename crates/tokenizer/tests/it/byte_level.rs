@@ -40,6 +40,31 @@ fn whole_words_win_where_the_pre_tokenizer_says_so() {
     assert_eq!(t.encode("hellow").unwrap(), [258, 111, 119]);
 }
 
+/// Names that are not known, with what the models' own files say.
+#[test]
+fn a_pre_tokenizer_is_recognized_by_what_it_does() {
+    let built = |json: &str| {
+        small().key("tokenizer.ggml.pre", "new").key("tokenizer.huggingface.json", json).build()
+    };
+    // Qwen 2's, written otherwise.
+    let qwen = r#"{"model": {"vocab": {"a": 1}}, "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\n\\r\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\p{N}\\s\\p{L}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
+         "behavior": "Isolated", "invert": false},
+        {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}]}}"#;
+    let t = built(qwen);
+    let named = small().build();
+    for text in ["hello w  world's 123\n\n x", "a\r\n b"] {
+        assert_eq!(t.encode(text).unwrap(), named.encode(text).unwrap());
+    }
+    assert_eq!(t.encode("hello").unwrap(), [258, 111]);
+    assert_eq!(t.warnings(), &[] as &[String]);
+    // Digits one by one, then GPT-2's; whole words as the model says.
+    let digits = r#"{"model": {"ignore_merges": true}, "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+        {"type": "Digits", "individual_digits": true},
+        {"type": "ByteLevel", "add_prefix_space": false}]}}"#;
+    assert_eq!(built(digits).encode("hello").unwrap(), [260]);
+}
+
 #[test]
 fn text_from_outside_never_becomes_a_control_token() {
     let t = small().build();

@@ -175,11 +175,24 @@ fn merges() {
 }
 
 #[test]
-fn an_unknown_pre_tokenizer_is_named() {
-    survived(
-        &bpe().key("tokenizer.ggml.pre", "qwen\n99"),
-        &["tokenizer.ggml.pre", "qwen\\n99", "default"],
-    );
+fn an_unknown_pre_tokenizer_is_refused() {
+    const JSON: &str = "tokenizer.huggingface.json";
+    let unknown = || bpe().key("tokenizer.ggml.pre", "qwen\n99");
+    refused(&unknown(), &["tokenizer.ggml.pre", "qwen\\n99", "there is no key", JSON]);
+    let with = |json: &str, word: &str| refused(&unknown().key(JSON, json), &["qwen\\n99", word]);
+    with("{", "no tokenizer.json");
+    with("{}", "a step \"\"");
+    with(r#"{"pre_tokenizer": {"type": "Metaspace"}}"#, "Metaspace");
+    let split = |regex: &str, behavior: &str| {
+        let regex = serde_json::to_string(regex).unwrap();
+        format!(
+            r#"{{"pre_tokenizer": {{"type": "Split", "pattern": {{"Regex": {regex}}}, "behavior": "{behavior}"}}}}"#
+        )
+    };
+    with(&split(r"\p{L}+x", "Isolated"), "those of none that is known");
+    with(&split("(?<=a)b", "Isolated"), "cannot be read");
+    with(&split("a", "MergedWithNext"), "drops or joins");
+    with(r#"{"pre_tokenizer": {"type": "ByteLevel"}}"#, "space before");
     refused(&bpe().key("tokenizer.ggml.pre", 1_u32), &["tokenizer.ggml.pre"]);
     let mut absent = bpe();
     absent.keys.clear();
