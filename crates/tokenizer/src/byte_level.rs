@@ -158,7 +158,7 @@ fn choose(m: &Metadata, vocab: &mut Vocab) -> Result<(&'static PreTokenizer, boo
 
 /// The merges in order, for the crate and for long words. One that is no pair of tokens, or does not make a token, is left out with a warning; of two for
 /// the same pair the first counts.
-fn merges(
+pub(crate) fn merges(
     m: &Metadata,
     texts: &AHashMap<String, u32>,
     warnings: &mut Vec<String>,

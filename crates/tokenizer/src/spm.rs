@@ -4,9 +4,13 @@
 //! The merges are not in the file: they are every way to split a token into two others. Merges to the same token have the
 //! same rank, and so have tokens of the same score; the `tokenizers` crate gives each merge a rank of its own, which is
 //! why they run in `merge.rs`.
+//!
+//! Gemma 4 has the same characters, spaces and bytes with merges that are in the file.
 
 use ahash::AHashMap;
+use gguf::Metadata;
 
+use crate::byte_level;
 use crate::merge::{Merges, NONE};
 use crate::vocab::{SPACE, TOKENS, Vocab};
 use crate::{Error, Result};
@@ -27,24 +31,11 @@ pub(crate) struct Spm {
 
 impl Spm {
     pub(crate) fn new(vocab: &mut Vocab) -> Result<Spm> {
-        let vocab_size = u32::try_from(vocab.len()).expect("the number of tokens was checked");
         let mut texts: AHashMap<&str, u32> = AHashMap::with_capacity(vocab.len());
         for (id, text) in vocab.made_of_text() {
             texts.entry(text).or_insert(id);
         }
-        let mut symbols = AHashMap::new();
-        for (text, &id) in &texts {
-            if let Some(c) = only_char(text) {
-                symbols.insert(c, id);
-            }
-        }
-        let mut next_symbol = vocab_size;
-        for c in vocab.made_of_text().flat_map(|(_, text)| text.chars()) {
-            symbols.entry(c).or_insert_with(|| {
-                next_symbol += 1;
-                next_symbol - 1
-            });
-        }
+        let symbols = symbols(vocab, &texts);
         let ranks = Ranks::new(vocab);
         let mut merges = Merges::default();
         for (text, &id) in texts.iter().filter(|(text, _)| text.len() <= MAX_PIECE) {
@@ -64,15 +55,44 @@ impl Spm {
                 return Err(Error::Value { key: TOKENS, expected, found: "more".to_owned() });
             }
         }
-        let (bytes, unknown) = (vocab.byte_tokens(), vocab.unknown);
         drop(texts);
+        Ok(Spm::from_parts(vocab, symbols, merges))
+    }
+
+    /// The same with the merges of the file, in their order.
+    pub(crate) fn with_merges(m: &Metadata, vocab: &mut Vocab) -> Result<Spm> {
+        let mut texts: AHashMap<String, u32> = AHashMap::with_capacity(vocab.len());
+        for (id, text) in vocab.made_of_text() {
+            texts.entry(text.to_owned()).or_insert(id);
+        }
+        let borrowed = texts.iter().map(|(text, &id)| (text.as_str(), id)).collect();
+        let symbols = symbols(vocab, &borrowed);
+        drop(borrowed);
+        let (_, merges) = byte_level::merges(m, &texts, &mut vocab.warnings)?;
+        Ok(Spm::from_parts(vocab, symbols, merges))
+    }
+
+    fn from_parts(vocab: &mut Vocab, symbols: AHashMap<char, u32>, merges: Merges) -> Spm {
+        let (bytes, unknown) = (vocab.byte_tokens(), vocab.unknown);
         let missing = bytes.iter().filter(|token| token.is_none()).count();
         if missing > 0 && unknown.is_none() {
             vocab.warnings.push(format!(
                 "{missing} byte values have no token and there is no unknown token: characters that need them are dropped"
             ));
         }
-        Ok(Spm { symbols, merges, bytes, unknown, vocab_size })
+        Spm { symbols, merges, bytes, unknown, vocab_size: size(vocab) }
+    }
+
+    /// As [`Spm::encode`], but line breaks do not merge with what lies between them.
+    pub(crate) fn encode_lines(&self, text: &str, out: &mut Vec<u32>) -> Result<()> {
+        let mut rest = text;
+        while let Some(first) = rest.chars().next() {
+            let breaks = first == '\n';
+            let end = rest.find(|c| (c == '\n') != breaks).unwrap_or(rest.len());
+            self.encode(&rest[..end], out)?;
+            rest = &rest[end..];
+        }
+        Ok(())
     }
 
     /// Appends the tokens of `text`, in which spaces are written `▁` already.
@@ -104,6 +124,28 @@ impl Spm {
             out.extend(self.unknown);
         }
     }
+}
+
+fn size(vocab: &Vocab) -> u32 {
+    u32::try_from(vocab.len()).expect("the number of tokens was checked")
+}
+
+/// A symbol for every character of every token.
+fn symbols(vocab: &Vocab, texts: &AHashMap<&str, u32>) -> AHashMap<char, u32> {
+    let mut symbols = AHashMap::new();
+    for (text, &id) in texts {
+        if let Some(c) = only_char(text) {
+            symbols.insert(c, id);
+        }
+    }
+    let mut next_symbol = size(vocab);
+    for c in vocab.made_of_text().flat_map(|(_, text)| text.chars()) {
+        symbols.entry(c).or_insert_with(|| {
+            next_symbol += 1;
+            next_symbol - 1
+        });
+    }
+    symbols
 }
 
 /// Spaces as SentencePiece writes them, with one in front if asked for.

@@ -41,6 +41,7 @@ enum Algorithm {
     Spm(Box<Spm>),
     Unigram(Box<Unigram>),
     WordPiece(Box<WordPiece>),
+    MarkedBpe(Box<Spm>),
 }
 
 impl Tokenizer {
@@ -54,6 +55,9 @@ impl Tokenizer {
             VocabModel::ByteLevel => Algorithm::ByteLevel(Box::new(ByteLevel::new(m, &mut vocab)?)),
             VocabModel::Spm => Algorithm::Spm(Box::new(Spm::new(&mut vocab)?)),
             VocabModel::Unigram => Algorithm::Unigram(Box::new(Unigram::new(m, &mut vocab)?)),
+            VocabModel::MarkedBpe => {
+                Algorithm::MarkedBpe(Box::new(Spm::with_merges(m, &mut vocab)?))
+            }
             VocabModel::WordPiece => Algorithm::WordPiece(Box::new(WordPiece::new(m, &vocab)?)),
         };
         let user_defined = Matcher::new(&vocab, &[TokenKind::UserDefined])?;
@@ -61,26 +65,31 @@ impl Tokenizer {
             &vocab,
             &[TokenKind::UserDefined, TokenKind::Control, TokenKind::Unknown],
         )?;
+        let pre = m.str(PRE)?;
+        // Some files of Gemma 4 say that it adds none.
+        let is_gemma4 = vocab.model_name == "gemma4" || pre == Some("gemma4");
+        let pre_adds_bos = is_gemma4 || pre == Some("granite-embed-multi-311m");
         let adds_bos_by_default = match &algorithm {
             Algorithm::ByteLevel(byte_level) => byte_level.adds_bos,
             Algorithm::Spm(_) | Algorithm::WordPiece(_) => true,
+            Algorithm::MarkedBpe(_) => pre_adds_bos,
             Algorithm::Unigram(_) => false,
         };
-        let adds_bos = m.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(adds_bos_by_default)
-            && vocab.bos.is_some();
+        let adds_bos = m.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(adds_bos_by_default);
+        let adds_bos = (adds_bos || is_gemma4) && vocab.bos.is_some();
         let says = |key, default| Ok::<_, gguf::Error>(m.bool(key)?.unwrap_or(default));
         let is_unigram = vocab.model == VocabModel::Unigram;
         let adds_eos = says("tokenizer.ggml.add_eos_token", is_unigram)? && vocab.eos.is_some();
         let is_wordpiece = vocab.model == VocabModel::WordPiece;
         let adds_sep = says("tokenizer.ggml.add_sep_token", is_wordpiece)? && vocab.sep.is_some();
         let adds_space = match vocab.model {
-            VocabModel::ByteLevel => false,
+            VocabModel::ByteLevel | VocabModel::MarkedBpe => false,
             VocabModel::WordPiece => true,
             VocabModel::Spm | VocabModel::Unigram => {
                 m.bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(true)
             }
         };
-        let pre = m.str(PRE)?.map(|name| escape(name, 60));
+        let pre = pre.map(|name| escape(name, 60));
         Ok(Tokenizer {
             vocab,
             algorithm,
@@ -193,6 +202,7 @@ impl Tokenizer {
         match &self.algorithm {
             Algorithm::ByteLevel(byte_level) => byte_level.encode(text, out),
             Algorithm::Spm(spm) => spm.encode(&with_marked_spaces(text, prefix), out),
+            Algorithm::MarkedBpe(bpe) => bpe.encode_lines(&with_marked_spaces(text, false), out),
             Algorithm::Unigram(unigram) => unigram.encode(text, prefix, out),
             Algorithm::WordPiece(wordpiece) => {
                 wordpiece.encode(text, out);
@@ -254,9 +264,9 @@ impl Tokenizer {
         self.vocab.len()
     }
 
-    /// The kind of vocabulary, as in `tokenizer.ggml.model`: `gpt2`, `llama`, `t5` or `bert`.
+    /// The kind of vocabulary, as in `tokenizer.ggml.model`: `gpt2`, `llama`, `t5`, `bert` or `gemma4`.
     pub fn kind(&self) -> &str {
-        self.vocab.model.name()
+        self.vocab.model_name
     }
 
     /// The pre-tokenizer, as in `tokenizer.ggml.pre`, fit to print.

@@ -54,30 +54,37 @@ pub(crate) enum VocabModel {
     Unigram,
     /// `bert`: WordPiece, the longest token first.
     WordPiece,
+    /// `gemma4`, and `gpt2` with some pre-tokenizers: BPE with a list of merges over characters, spaces written `▁`.
+    MarkedBpe,
 }
 
+/// Pre-tokenizers of `gpt2` vocabularies that are no byte-level ones.
+const MARKED: &[&str] = &["gemma4", "mmbert", "granite-embed-multi-311m", "sarvam-moe"];
+
 impl VocabModel {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            VocabModel::ByteLevel => "gpt2",
-            VocabModel::Spm => "llama",
-            VocabModel::Unigram => "t5",
-            VocabModel::WordPiece => "bert",
-        }
+    /// The model, and the name of it in the file.
+    fn from_gguf(m: &Metadata) -> Result<(VocabModel, &'static str)> {
+        use VocabModel::{ByteLevel, MarkedBpe, Spm, Unigram, WordPiece};
+        const MODELS: &[(&str, VocabModel)] = &[
+            ("gpt2", ByteLevel),
+            ("llama", Spm),
+            ("t5", Unigram),
+            ("bert", WordPiece),
+            ("gemma4", MarkedBpe),
+        ];
+        let expected = "gpt2, llama, t5, bert or gemma4";
+        let name = m.str(MODEL)?.ok_or(Error::Missing { key: MODEL, expected })?;
+        let Some(&(name, model)) = MODELS.iter().find(|(known, _)| *known == name) else {
+            let found = format!("\"{}\"", escape(name, 60));
+            return Err(Error::Value { key: MODEL, expected: expected.to_owned(), found });
+        };
+        let marked = model == ByteLevel && m.str(PRE)?.is_some_and(|pre| MARKED.contains(&pre));
+        Ok((if marked { MarkedBpe } else { model }, name))
     }
 
-    fn from_gguf(m: &Metadata) -> Result<VocabModel> {
-        let expected = "gpt2, llama, t5 or bert";
-        let name = m.str(MODEL)?.ok_or(Error::Missing { key: MODEL, expected })?;
-        use VocabModel::{ByteLevel, Spm, Unigram, WordPiece};
-        [ByteLevel, Spm, Unigram, WordPiece]
-            .into_iter()
-            .find(|model| model.name() == name)
-            .ok_or_else(|| Error::Value {
-                key: MODEL,
-                expected: expected.to_owned(),
-                found: format!("\"{}\"", escape(name, 60)),
-            })
+    /// Whether tokens have scores, by which they are merged or chosen.
+    fn is_scored(self) -> bool {
+        matches!(self, VocabModel::Spm | VocabModel::Unigram)
     }
 }
 
@@ -111,6 +118,8 @@ impl TokenKind {
 /// All tokens. Ids are indices; any id may be asked for, those outside have no text and no bytes.
 pub(crate) struct Vocab {
     pub(crate) model: VocabModel,
+    /// The model as the file names it.
+    pub(crate) model_name: &'static str,
     /// The texts one after another, as in the file.
     texts: Vec<u8>,
     /// Where each text ends.
@@ -130,7 +139,7 @@ pub(crate) struct Vocab {
 impl Vocab {
     /// Reads and checks the tokens.
     pub(crate) fn from_gguf(m: &Metadata) -> Result<Vocab> {
-        let model = VocabModel::from_gguf(m)?;
+        let (model, model_name) = VocabModel::from_gguf(m)?;
         let tokens =
             m.strings(TOKENS)?.ok_or(Error::Missing { key: TOKENS, expected: "the vocabulary" })?;
         let n = tokens.len();
@@ -151,11 +160,12 @@ impl Vocab {
         };
         let scores = match m.f32s(SCORES)? {
             Some(scores) => same_length(SCORES, scores, n)?,
-            None if matches!(model, VocabModel::ByteLevel | VocabModel::WordPiece) => Vec::new(),
+            None if !model.is_scored() => Vec::new(),
             None => return Err(Error::Missing { key: SCORES, expected: "one score per token" }),
         };
         let mut vocab = Vocab {
             model,
+            model_name,
             texts,
             ends,
             kinds,
@@ -328,12 +338,10 @@ impl Vocab {
                 None => out.extend_from_slice(raw),
             },
             (_, VocabModel::ByteLevel) => self.alphabet.decode(raw, out),
-            (_, VocabModel::Spm | VocabModel::Unigram | VocabModel::WordPiece) => {
-                match std::str::from_utf8(raw) {
-                    Ok(text) => out.extend_from_slice(text.replace(SPACE, " ").as_bytes()),
-                    Err(_) => out.extend_from_slice(raw),
-                }
-            }
+            _ => match std::str::from_utf8(raw) {
+                Ok(text) => out.extend_from_slice(text.replace(SPACE, " ").as_bytes()),
+                Err(_) => out.extend_from_slice(raw),
+            },
         }
     }
 }

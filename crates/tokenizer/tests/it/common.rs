@@ -88,7 +88,7 @@ impl Vocabulary {
         };
         w.set("tokenizer.ggml.tokens", strings(self.tokens.iter().map(|t| t.0.clone()).collect()));
         w.set("tokenizer.ggml.token_type", self.tokens.iter().map(|t| t.1).collect::<Vec<_>>());
-        if self.model == "gpt2" {
+        if matches!(self.model, "gpt2" | "gemma4") {
             w.set(
                 "tokenizer.ggml.merges",
                 strings(self.merges.iter().map(|m| m.clone().into_bytes()).collect()),

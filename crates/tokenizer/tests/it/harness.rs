@@ -92,6 +92,7 @@ pub(crate) fn vocabulary_encode(data: &[u8]) -> bool {
         Some(b"gpt2") => "gpt2",
         Some(b"t5") => "t5",
         Some(b"bert") => "bert",
+        Some(b"gemma4") => "gemma4",
         _ => "llama",
     };
     let (types, tokens): (Vec<i32>, Vec<Vec<u8>>) = lines

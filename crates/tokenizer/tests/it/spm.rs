@@ -174,3 +174,32 @@ fn unigram_takes_the_best_sum() {
     assert_eq!((t.kind(), t.adds_bos()), ("t5", false));
     assert_eq!(t.encode(&"ab".repeat(1 << 17)).unwrap().len(), 1 + (1 << 17));
 }
+
+/// Merges of the file over characters, spaces as marks, bytes for what has no token; nothing merges over line breaks.
+#[test]
+fn gemma4_merges_characters_in_the_order_of_its_list() {
+    let mut v = Vocabulary { model: "gemma4", ..Vocabulary::spm() };
+    for text in ["▁", "a", "b", "\n"] {
+        v.add(text, NORMAL);
+    }
+    for (left, right) in
+        [("b", "a"), ("a", "b"), ("▁", "a"), ("▁a", "b"), ("\n", "\n"), ("\n", "a")]
+    {
+        v.merge(left, right);
+    }
+    let cell = v.add("<td>", USER_DEFINED);
+    let v = v.key("tokenizer.ggml.add_bos_token", false);
+    let t = v.build();
+    assert_eq!(texts(&t, " aba"), ["▁a", "ba"]);
+    assert_eq!(texts(&t, "a b\n\na"), ["a", "▁", "b", "\n\n", "a"]);
+    assert_eq!(texts(&t, "é"), ["<0xC3>", "<0xA9>"]);
+    assert_eq!(t.encode("<td>").unwrap(), [cell]);
+    assert_eq!(decode(&t, &t.encode(" aba é\n\n<td> ").unwrap()), " aba é\n\n<td> ");
+    // Files that say otherwise are known.
+    assert!(t.adds_bos() && !t.adds_space());
+    assert_eq!(t.kind(), "gemma4");
+    // Other models have the same under the name of byte-level BPE.
+    let t = Vocabulary { model: "gpt2", ..v }.key("tokenizer.ggml.pre", "mmbert").build();
+    assert_eq!(texts(&t, " aba"), ["▁a", "ba"]);
+    assert_eq!((t.kind(), t.adds_bos()), ("gpt2", false));
+}

@@ -41,8 +41,8 @@ fn vectors(path: &Path) -> Vec<(String, Vec<u32>)> {
     let read =
         |suffix: &str| std::fs::read_to_string(format!("{}{suffix}", path.display())).unwrap();
     let (texts, ids) = (read(".inp"), read(".out"));
-    let texts =
-        texts.strip_suffix("\n__ggml_vocab_test__\n").expect("the last text ends like the others");
+    // Most files have one behind the last text too.
+    let texts = texts.strip_suffix("\n__ggml_vocab_test__\n").unwrap_or(&texts);
     let texts: Vec<_> = texts.split("\n__ggml_vocab_test__\n").map(str::to_owned).collect();
     let ids: Vec<Vec<u32>> = ids
         .lines()
@@ -52,9 +52,6 @@ fn vectors(path: &Path) -> Vec<(String, Vec<u32>)> {
     texts.into_iter().zip(ids).collect()
 }
 
-/// A vocabulary whose model is refused by name until it can be read.
-const UNKNOWN_MODEL: &str = "gemma-4";
-
 #[test]
 fn every_line_gives_the_ids_of_llama_cpp_and_comes_back() {
     let Some(shared) = shared() else { return };
@@ -62,13 +59,6 @@ fn every_line_gives_the_ids_of_llama_cpp_and_comes_back() {
     let files = files(&dir);
     assert!(!files.is_empty(), "no vocabulary in {}", dir.display());
     for path in files {
-        if path.to_string_lossy().contains(UNKNOWN_MODEL) {
-            let file = Gguf::open(&path).unwrap();
-            let error = Tokenizer::from_gguf(file.metadata()).err().expect("not known yet");
-            assert!(error.to_string().contains("gemma4"), "{error}");
-            eprintln!("skipped: {}: {error}", path.display());
-            continue;
-        }
         let tokenizer = load(&path);
         for (i, (text, ids)) in vectors(&path).into_iter().enumerate() {
             let got = tokenizer.encode(&text).unwrap();
