@@ -4,9 +4,10 @@
 //! what is published. Some tensors matter more than others and get more bits: the output head, the values of attention
 //! and the way down of the feed-forward layer, in the first and last eighth of the layers and in every third between.
 
+use program::Mask;
 use quant::GgmlType;
 
-use crate::ModelConfig;
+use crate::{LayerConfig, ModelConfig};
 
 /// A file type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,11 +85,13 @@ impl Mixture {
                 let biased = biased.iter().any(|b| name.ends_with(b));
                 match &*c.architecture {
                     "gpt-oss" => true,
-                    "qwen" | "qwen2" | "qwen2moe" | "seed_oss" => biased,
+                    "qwen" | "qwen2" | "qwen2moe" | "seed_oss" | "glm4moe" => biased,
                     _ => false,
                 }
+            } else if name.ends_with("attn_sinks.weight") && &*c.architecture == "mimo2" {
+                layer_of(name).and_then(|i| c.layers.get(i)).is_some_and(windowed)
             } else {
-                !name.starts_with("rope_f")
+                !name.starts_with("rope_f") && !name.ends_with("attn_sinks")
             };
             return there.then_some(GgmlType::F32);
         }
@@ -206,6 +209,15 @@ impl Mixture {
             (base, _) => base,
         }
     }
+}
+
+/// The layer whose tensor this is.
+fn layer_of(name: &str) -> Option<usize> {
+    name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()
+}
+
+fn windowed(layer: &LayerConfig) -> bool {
+    matches!(layer.score.mask, Mask::Window(_))
 }
 
 /// The first and last eighth of the layers, and every third between.

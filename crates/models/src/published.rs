@@ -1,27 +1,32 @@
 //! Published models by name: what can be planned for, or made, without a file.
 
 mod families;
+mod family;
 
 use crate::{ModelConfig, Outline};
 
-use families::{FAMILIES, Family};
+use families::families;
+use family::Family;
 
 /// Words in a model's name that say nothing about its shape.
-const NO_SHAPE: &[&str] =
-    &["instruct", "chat", "base", "it", "hf", "gguf", "awq", "gptq", "meta", "latest", "thinking"];
+const NO_SHAPE: &[&str] = &[
+    "instruct", "chat", "base", "it", "hf", "gguf", "awq", "gptq", "meta", "latest", "thinking",
+    "c4ai", "inst",
+];
 
 /// Every published model, family by family, smallest first.
 pub fn published() -> impl Iterator<Item = ModelConfig> {
     let outlines =
         |family: &'static Family| family.models.iter().map(|shape| family.outline(shape));
-    FAMILIES.iter().flat_map(outlines).map(|outline| config(&outline))
+    families().flat_map(outlines).map(|outline| config(&outline))
 }
 
-/// Family and size of every published model, in the order of [`published`]: the name is both, with a dash.
-pub fn published_sizes() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let sizes =
-        |family: &'static Family| family.models.iter().map(|shape| (family.name, shape.size));
-    FAMILIES.iter().flat_map(sizes)
+/// Family and whole name of every published model, in the order of [`published`].
+pub fn published_names() -> impl Iterator<Item = (&'static str, String)> {
+    let names = |family: &'static Family| {
+        family.models.iter().map(move |shape| (family.name, family.model(shape)))
+    };
+    families().flat_map(names)
 }
 
 /// The published model with this name, in the many ways it is written: `Qwen2.5-7B`, `qwen2.5:7b`,
@@ -32,12 +37,37 @@ pub fn find_published(name: &str) -> Option<ModelConfig> {
 
 /// What a file of the published model with this name says, the name written as for [`find_published`].
 pub fn find_outline(name: &str) -> Option<Outline> {
-    let key = key(name);
-    FAMILIES.iter().find_map(|family| {
-        let mut models = family.models.iter();
-        let shape = models.find(|shape| self::key(&family.model(shape)) == key)?;
-        Some(family.outline(shape))
+    let words = words(name);
+    let known = |words: &[&str]| {
+        let key = words.concat();
+        families().find_map(|family| {
+            let mut models = family.models.iter();
+            let shape = models.find(|shape| self::key(&family.model(shape)) == key)?;
+            Some(family.outline(shape))
+        })
+    };
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    known(&words).or_else(|| {
+        // the day it was published, and a size where the name without it is one
+        let mut words: Vec<&str> = words.into_iter().filter(|word| !is_date(word)).collect();
+        loop {
+            let found = known(&words);
+            if found.is_some() || words.pop_if(|word| is_size(word)).is_none() {
+                return found;
+            }
+        }
     })
+}
+
+/// `12`, `2024`, `0414`: parts of the day a model was published. Qwen's of 2507 differ from those before them.
+fn is_date(word: &str) -> bool {
+    matches!(word.len(), 2 | 4) && word.bytes().all(|b| b.is_ascii_digit()) && word != "2507"
+}
+
+/// `24b`, `16e`: billions of weights, experts.
+fn is_size(word: &str) -> bool {
+    let digits = word.strip_suffix(['b', 'e']);
+    digits.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
 fn config(outline: &Outline) -> ModelConfig {
@@ -47,8 +77,7 @@ fn config(outline: &Outline) -> ModelConfig {
 /// Published names near a name that is not one, the nearest first; none if nothing is near.
 pub fn similar_published(name: &str) -> Vec<String> {
     let key = key(name);
-    let mut near: Vec<(usize, String)> = FAMILIES
-        .iter()
+    let mut near: Vec<(usize, String)> = families()
         .flat_map(|family| family.models.iter().map(|shape| family.model(shape)))
         .map(|model| (distance(&key, &self::key(&model)), model))
         .filter(|(distance, _)| *distance <= 2)
@@ -57,11 +86,16 @@ pub fn similar_published(name: &str) -> Vec<String> {
     near.into_iter().take(3).map(|(_, name)| name).collect()
 }
 
-/// A name without its owner, case, separators and the words that say nothing about a shape.
-fn key(name: &str) -> String {
+/// The words of a name without its owner, in lower case, but those that say nothing about a shape.
+fn words(name: &str) -> Vec<String> {
     let name = name.rsplit('/').next().unwrap_or(name).to_lowercase();
     let words = name.split(|c: char| !c.is_ascii_alphanumeric() && c != '.');
-    words.filter(|word| !NO_SHAPE.contains(word)).collect()
+    words.filter(|word| !NO_SHAPE.contains(word)).map(str::to_owned).collect()
+}
+
+/// They without anything between them.
+fn key(name: &str) -> String {
+    words(name).concat()
 }
 
 /// Letters to insert, drop or change to come from one text to the other. Long texts are near to none.
@@ -108,10 +142,29 @@ mod tests {
             ("deepseek-r1", "DeepSeek-R1"),
             ("Qwen/Qwen1.5-MoE-A2.7B-Chat", "Qwen1.5-MoE-A2.7B"),
             ("qwen3:30b-a3b", "Qwen3-30B-A3B"),
+            ("zai-org/GLM-4.5-Air", "GLM-4.5-Air"),
+            ("glm-4.5", "GLM-4.5"),
+            ("granite-3.3-2b-instruct", "granite-3.3-2b"),
+            ("Command-R7B", "command-r7b"),
+            ("mistralai/Mistral-Small-3.2-24B-Instruct-2506", "Mistral-Small-3.2"),
+            ("mistralai/Ministral-3-3B-Instruct-2512", "Ministral-3-3B"),
+            ("THUDM/GLM-4-9B-0414", "GLM-4-9B"),
+            ("LGAI-EXAONE/EXAONE-4.0-1.2B", "EXAONE-4.0-1.2B"),
+            ("dots.llm1", "dots.llm1"),
+            ("tencent/Hunyuan-A13B-Instruct", "Hunyuan-A13B"),
+            ("hunyuan:7b", "Hunyuan-7B"),
+            ("CohereLabs/c4ai-command-r7b-12-2024", "command-r7b"),
+            ("command-r-08-2024", "command-r-08-2024"),
+            ("allenai/OLMo-2-0425-1B", "OLMo-2-1B"),
+            ("phi4:14b", "Phi-4"),
         ] {
             assert_eq!(found(written).as_deref(), Some(want), "{written}");
         }
-        assert_eq!(found("qwen2.5"), None);
+        for other in
+            ["qwen2.5", "qwen2.5-9b", "qwen3-4b-2507", "phi-4-vision", "command-r-plus", "24b"]
+        {
+            assert_eq!(found(other), None, "{other}");
+        }
         assert_eq!(found(""), None);
     }
 

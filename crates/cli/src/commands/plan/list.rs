@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use super::text;
 use crate::units;
 
-/// The names of a family's sizes: `qwen2.5-7b`.
+/// The names of each family: `qwen2.5-7b`.
 fn model_names() -> Vec<Vec<String>> {
     let mut families: Vec<(&str, Vec<String>)> = Vec::new();
-    for (family, size) in models::published_sizes() {
-        let name = format!("{family}-{size}").to_lowercase();
+    for (family, name) in models::published_names() {
+        let name = name.to_lowercase();
         match families.last_mut().filter(|(last, _)| *last == family) {
             Some((_, names)) => names.push(name),
             None => families.push((family, vec![name])),
