@@ -19,6 +19,7 @@ cargo xtask TASK
               types of the same name
   bench       speed over models, beside peers; `cargo xtask bench --help`
   make-model  writes a model with a published shape and random weights; `cargo xtask make-model --help`
+  golden      a table of golden cases beside another program's logits: `golden [FOLDER] [MODEL...]`
   orders      the thread team under every order its threads can run in, by loom
   races       the CPU executor's tests under ThreadSanitizer (nightly with rust-src)
   miri        tests of kernels, caches, files and the team under Miri (nightly with miri)
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::run(&root()),
         Some("ci") => ci(),
         Some("bench") => bench::run(&root(), &arguments()),
+        Some("golden") => golden(&arguments()),
         Some("make-model") => make_model::run(&arguments()),
         Some("help" | "-h" | "--help") => {
             eprint!("{HELP}");
@@ -60,6 +62,18 @@ fn arguments() -> Vec<String> {
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().expect("xtask stands in the repository's root").to_path_buf()
+}
+
+/// A folder among the arguments is the caller's, seen from where the caller is.
+fn golden(args: &[String]) -> anyhow::Result<()> {
+    let seen = |arg: &String| {
+        let folder = Path::new(arg).canonicalize().ok().filter(|folder| folder.is_dir());
+        folder.map_or_else(|| arg.clone(), |folder| folder.display().to_string())
+    };
+    let args: Vec<String> = args.iter().map(seen).collect();
+    let run = ["run", "-q", "-p", "rooflight-cpu", "--example", "golden", "--"];
+    let args: Vec<&str> = run.into_iter().chain(args.iter().map(String::as_str)).collect();
+    cargo(&args)
 }
 
 fn ci() -> anyhow::Result<()> {

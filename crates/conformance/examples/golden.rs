@@ -14,7 +14,7 @@ use program::interpreter::Interpreter;
 
 fn main() {
     let names: Vec<String> = std::env::args().skip(1).collect();
-    let cases = shared_named(&names).unwrap_or_else(|why| panic!("{why}"));
+    let cases = shared_named(None, &names).unwrap_or_else(|why| panic!("{why}"));
     std::panic::set_hook(Box::new(|_| ()));
     let mut good = 0;
     for case in &cases {

@@ -93,7 +93,8 @@ fn program([hidden, width, n_experts, n_used]: [usize; 4]) -> Program {
     let x = r.embed(weight("x", GgmlType::F32, ROWS, hidden)).expect("a table");
     let scores = r.embed(weight("scores", GgmlType::F32, ROWS, n_experts)).expect("a table");
     let (gating, normalize, scale) = (Gating::Softmax, true, 1.0);
-    let router = Router { n_used, gating, bias: None, groups: None, normalize, scale };
+    let router =
+        Router { n_used, gating, bias: None, groups: None, normalize, scale, factors: None };
     let routes = r.route("routes", scores, router).expect("experts enough");
     let weights = ExpertWeights {
         gate: weight("gate", GgmlType::Q4_0, n_experts * width, hidden),
@@ -101,6 +102,7 @@ fn program([hidden, width, n_experts, n_used]: [usize; 4]) -> Program {
         down: weight("down", GgmlType::Q4_0, n_experts * hidden, width),
         biases: None,
         n_experts,
+        weighs_inputs: false,
     };
     let y = r.experts("experts", weights, Act::Silu, x, routes).expect("shapes fit");
     let y = r.add("sum", x, y).expect("shapes fit");

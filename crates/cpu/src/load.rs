@@ -13,7 +13,7 @@ use crate::schedule::{
 };
 use crate::tune::Tuning;
 use crate::weights::{
-    Copies, PackedJob, PackedLatent, Packing, Table, WeightMemory, longest_plain_norm, vectors,
+    Copies, PackedJob, PackedLatent, Packing, Table, WeightMemory, n_ones, vectors,
 };
 
 /// What programs are loaded with.
@@ -115,8 +115,7 @@ impl Placed {
     pub(crate) fn weight_bytes(&self, program: &Program) -> u64 {
         let spec = |id| program.weight(id);
         let vectors = vectors(program).into_iter().map(|id| spec(id).rows * spec(id).cols * 4);
-        let bytes =
-            self.arena + self.latent + vectors.sum::<usize>() + longest_plain_norm(program) * 4;
+        let bytes = self.arena + self.latent + vectors.sum::<usize>() + n_ones(program) * 4;
         bytes as u64 + table_bytes(&self.schedule)
     }
 
@@ -137,7 +136,7 @@ impl Placed {
             arena: Buffer::new(arena, "the weights")?,
             latent: Buffer::new(latent, "the weights")?,
             vectors: vec![None; program.weights.len()],
-            ones: vec![1.0; longest_plain_norm(program)],
+            ones: vec![1.0; n_ones(program)],
         };
         for matrices in schedule.phases.iter().filter_map(LoadedPhase::latent) {
             matrices.pack(&mut packing, &mut weights.latent)?;

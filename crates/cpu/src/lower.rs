@@ -129,6 +129,14 @@ impl<'a> Lowering<'a> {
                 let x = input(0);
                 return self.row_op(RowOp::Scale { x, factor: *factor, out });
             }
+            Op::Multiply { weight, by_group } => {
+                let dim = program.value(node.output).shape.dim;
+                let (x, weight, each) = (input(0), *weight, if *by_group { dim } else { 1 });
+                return self.row_op(RowOp::Multiply { x, weight, each, out });
+            }
+            Op::Shift { weight } => {
+                return self.row_op(RowOp::Shift { x: input(0), weight: *weight, out });
+            }
             Op::Slice { start, len } => {
                 if self.is_slice_of_latent(node) {
                     return Ok(());
@@ -136,6 +144,24 @@ impl<'a> Lowering<'a> {
                 let dim = program.value(node.inputs[0]).shape.dim;
                 let (x, start, len) = (input(0), *start, *len);
                 return self.row_op(RowOp::Slice { x, dim, start, out, len });
+            }
+            Op::Concat => {
+                let values = node.inputs.iter().map(|id| self.operand(*id)).collect();
+                return self.row_op(RowOp::Concat { values, out });
+            }
+            Op::Mix => {
+                let groups = program.value(node.inputs[1]).shape.groups;
+                let (weights, x) = (input(0), input(1));
+                return self.row_op(RowOp::Mix { weights, x, groups, out });
+            }
+            Op::Resize => {
+                let dim = program.value(node.output).shape.dim;
+                return self.row_op(RowOp::Resize { x: input(0), y: input(1), dim, out });
+            }
+            Op::Excess { deviations } => {
+                let dim = program.value(node.output).shape.dim;
+                let (x, deviations) = (input(0), *deviations);
+                return self.row_op(RowOp::Excess { x, dim, deviations, out });
             }
             Op::LatentAttention(_) => return self.latent(index),
             Op::Route(router) => {
@@ -311,6 +337,13 @@ impl<'a> Lowering<'a> {
                 {
                     let gate = self.operand(root(0));
                     (Some(root(0)), Link::Gated { act: unary(act), gate })
+                }
+                Op::GatedAct(Gate::Act(act))
+                    if root(0) == id
+                        && self.operand(root(0)).cols == self.operand(root(1)).cols =>
+                {
+                    let up = self.operand(root(1));
+                    (Some(root(1)), Link::Gate { act: unary(act), up })
                 }
                 _ => break,
             };

@@ -54,6 +54,19 @@ pub(crate) enum RowOp {
         factor: f32,
         out: Operand,
     },
+    /// Plus a vector, over and over along the row.
+    Shift {
+        x: Operand,
+        weight: WeightId,
+        out: Operand,
+    },
+    /// Times a vector, over and over along the row, each number of which goes with `each` of the row's.
+    Multiply {
+        x: Operand,
+        weight: WeightId,
+        each: usize,
+        out: Operand,
+    },
     /// `len` elements from `start` on of each run of `dim`.
     Slice {
         x: Operand,
@@ -67,6 +80,32 @@ pub(crate) enum RowOp {
         router: Router,
         out: Operand,
     },
+    /// One after another.
+    Concat {
+        values: Vec<Operand>,
+        out: Operand,
+    },
+    /// Weighted sums of the `groups` of `x`.
+    Mix {
+        weights: Operand,
+        x: Operand,
+        groups: usize,
+        out: Operand,
+    },
+    /// Each run of `dim` as long as that of `y`.
+    Resize {
+        x: Operand,
+        y: Operand,
+        dim: usize,
+        out: Operand,
+    },
+    /// What exceeds the mean of each run of `dim` by so many deviations.
+    Excess {
+        x: Operand,
+        dim: usize,
+        deviations: f32,
+        out: Operand,
+    },
 }
 
 impl RowOp {
@@ -78,7 +117,13 @@ impl RowOp {
             | RowOp::GatedAct { out, .. }
             | RowOp::Add { out, .. }
             | RowOp::Scale { out, .. }
+            | RowOp::Multiply { out, .. }
+            | RowOp::Shift { out, .. }
             | RowOp::Slice { out, .. }
+            | RowOp::Concat { out, .. }
+            | RowOp::Mix { out, .. }
+            | RowOp::Resize { out, .. }
+            | RowOp::Excess { out, .. }
             | RowOp::Route { out, .. } => *out,
         }
     }
@@ -91,6 +136,8 @@ pub(crate) enum Link {
     Add(Operand),
     /// `act(gate) * x`, with a gate of one column.
     Gated { act: Unary, gate: Operand },
+    /// `act(x) * up`, element by element.
+    Gate { act: Unary, up: Operand },
     /// `act(x)`.
     Act(Unary),
 }
@@ -99,7 +146,9 @@ impl Link {
     /// What it reads.
     pub(crate) fn operand(&self) -> Option<Operand> {
         match self {
-            Link::Add(operand) | Link::Gated { gate: operand, .. } => Some(*operand),
+            Link::Add(operand)
+            | Link::Gated { gate: operand, .. }
+            | Link::Gate { up: operand, .. } => Some(*operand),
             Link::Act(_) => None,
         }
     }
@@ -190,12 +239,14 @@ pub(crate) struct ExpertsPhase {
     pub(crate) routes: Routes,
     /// `[n_experts * width, hidden]`.
     pub(crate) gate: WeightId,
-    /// `[n_experts * width, hidden]`.
+    /// `[n_experts * width, hidden]`, or `gate`, which then holds both.
     pub(crate) up: WeightId,
     /// `[n_experts * hidden, width]`.
     pub(crate) down: WeightId,
     pub(crate) biases: Option<ExpertBiases>,
     pub(crate) act: Gated,
+    /// Routes weigh inner products, not results.
+    pub(crate) weighs_inputs: bool,
     pub(crate) n_experts: usize,
     pub(crate) n_used: usize,
     pub(crate) links: Vec<Link>,

@@ -10,6 +10,7 @@ mod table;
 
 use program::{Error, Op, Program, Reading, WeightId, WeightSpec};
 
+use crate::exec::BLOCK_ROWS;
 use crate::memory::Buffer;
 
 pub(crate) use latent::{HeadMatrix, PackedLatent};
@@ -62,13 +63,15 @@ pub(crate) fn vectors(program: &Program) -> Vec<WeightId> {
     ids
 }
 
-/// How long a norm without factors is at most.
-pub(crate) fn longest_plain_norm(program: &Program) -> usize {
-    let plain = program.nodes.iter().filter(|node| match &node.op {
-        Op::Norm(norm) => norm.weight.is_none(),
-        _ => false,
+/// How many ones stand for factors that there are none of: in a norm, or of the experts of a block of rows.
+pub(crate) fn n_ones(program: &Program) -> usize {
+    let ones = program.nodes.iter().map(|node| match &node.op {
+        Op::Norm(norm) if norm.weight.is_none() => program.value(node.output).shape.dim,
+        Op::Experts { weighs_inputs: true, .. } => BLOCK_ROWS,
+        Op::Attention(at) if at.norm.is_some() => program.value(node.inputs[0]).shape.dim,
+        _ => 0,
     });
-    plain.map(|node| program.value(node.output).shape.dim).max().unwrap_or(0)
+    ones.max().unwrap_or(0)
 }
 
 fn unusable(spec: &WeightSpec) -> Error {

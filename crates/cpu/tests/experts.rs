@@ -40,7 +40,7 @@ enum Shared {
 
 fn router(n_used: usize) -> Router {
     let gating = Gating::Sigmoid;
-    Router { n_used, gating, bias: None, groups: None, normalize: true, scale: 1.5 }
+    Router { n_used, gating, bias: None, groups: None, normalize: true, scale: 1.5, factors: None }
 }
 
 fn layer(ty: GgmlType, [hidden, width, n_experts, n_used]: [usize; 4]) -> Layer {
@@ -71,6 +71,7 @@ fn record(r: &Recorder, layer: &Layer) -> Result<ValueId> {
         down: weight("down_exps", down_ty, n_experts * hidden, width),
         biases: None,
         n_experts,
+        weighs_inputs: false,
     };
     let mut y = r.experts("experts", weights, Act::Silu, h, routes)?;
     if layer.shared != Shared::None {
@@ -282,8 +283,9 @@ fn routes_may_be_read_beside_the_experts() {
         let scores = r.linear("scores", x, weight("scores", 6, 4))?;
         let routes = r.route("routes", scores, router(2))?;
         let [gate, up] = ["gate", "up"].map(|name| weight(name, 6 * 3, 4));
+        let down = weight("down", 6 * 4, 3);
         let weights =
-            ExpertWeights { gate, up, down: weight("down", 6 * 4, 3), biases: None, n_experts: 6 };
+            ExpertWeights { gate, up, down, biases: None, n_experts: 6, weighs_inputs: false };
         let y = r.experts("experts", weights, Act::Silu, x, routes)?;
         r.select_rows("rows", r.add("sum", y, routes)?)
     };

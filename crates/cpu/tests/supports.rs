@@ -92,7 +92,7 @@ fn latent(r: &Recorder, ty: GgmlType, x: ValueId, joint: bool, plain: bool) -> R
 }
 
 fn router(gating: Gating, bias: Option<WeightId>) -> Router {
-    Router { n_used: 2, gating, bias, groups: None, normalize: true, scale: 1.0 }
+    Router { n_used: 2, gating, bias, groups: None, normalize: true, scale: 1.0, factors: None }
 }
 
 fn experts(r: &Recorder, ty: GgmlType, x: ValueId, act: Gate) -> Result<ValueId> {
@@ -101,7 +101,8 @@ fn experts(r: &Recorder, ty: GgmlType, x: ValueId, act: Gate) -> Result<ValueId>
     let routes = r.route("routes", scores, router(Gating::Softmax, None))?;
     let [gate, up] = ["gate", "up"].map(|name| weight(r, name, ty, n_experts * COLS, COLS));
     let down = weight(r, "down", ty, n_experts * COLS, COLS);
-    r.experts("experts", ExpertWeights { gate, up, down, biases: None, n_experts }, act, x, routes)
+    let weights = ExpertWeights { gate, up, down, biases: None, n_experts, weighs_inputs: false };
+    r.experts("experts", weights, act, x, routes)
 }
 
 fn acts() -> Vec<Act> {
@@ -175,6 +176,21 @@ fn records() -> Vec<(String, Record)> {
         };
         add(format!("route by {gating:?}"), Box::new(record));
     }
+    add(
+        "multiply".into(),
+        Box::new(|r, ty, x| r.multiply("factors", x, weight(r, "factors", ty, 1, COLS))),
+    );
+    add(
+        "shift".into(),
+        Box::new(|r, ty, x| r.shift("shifted", x, weight(r, "vector", ty, 1, COLS))),
+    );
+    add("concat".into(), Box::new(|r, _, x| r.concat("both", &[x, x])));
+    add(
+        "mix".into(),
+        Box::new(|r, _, x| r.mix("mixed", matrix(r, "by", x, 3)?, matrix(r, "x", x, COLS)?)),
+    );
+    add("resize".into(), Box::new(|r, _, x| r.resize("resized", x, r.scale("twice", x, 2.0)?)));
+    add("excess".into(), Box::new(|r, _, x| r.excess("excess", x, 1.5)));
     for act in [Act::Silu, Act::Gelu] {
         let record = move |r: &Recorder, ty, x| experts(r, ty, x, Gate::Act(act));
         add(format!("experts of {act:?}"), Box::new(record));
@@ -199,7 +215,13 @@ fn number(op: &Op) -> usize {
         Op::View => 11,
         Op::Slice { .. } => 12,
         Op::SelectRows => 13,
-        Op::MeanRows => 14,
+        Op::Multiply { .. } => 14,
+        Op::Concat => 15,
+        Op::Mix => 16,
+        Op::Resize => 17,
+        Op::Excess { .. } => 18,
+        Op::Shift { .. } => 19,
+        Op::MeanRows => 20,
     }
 }
 
@@ -217,7 +239,7 @@ fn program(record: &Record, ty: GgmlType) -> Result<Arc<Program>> {
 #[test]
 fn what_is_supported_is_what_loads() {
     let cpu = Cpu::new(&Options { threads: Some(2), ..Options::default() });
-    let mut seen = [false; 15];
+    let mut seen = [false; 21];
     let (mut loaded, mut refused) = (0, 0);
     for (name, record) in records() {
         for ty in GgmlType::all() {

@@ -45,6 +45,8 @@ pub struct ModelConfig {
     pub tied_embeddings: bool,
     /// Norms have no vectors.
     pub plain_norms: bool,
+    /// Blocks that run in rounds have no norm between these.
+    pub plain_rounds: bool,
     /// A norm follows the embedding.
     pub norm_embedding: bool,
     /// Rows of the table of token types, where there is one.
@@ -57,6 +59,8 @@ pub struct ModelConfig {
     pub text: Option<TextHead>,
     /// Rows of the table of learned positions, where there is one: no text may be longer.
     pub n_positions: Option<usize>,
+    /// Width of what each block reads of a table of its own for the token; 0 for none.
+    pub per_layer_size: usize,
     /// Factor on the embedding.
     pub embedding_scale: Option<f32>,
     /// Bound on queries, keys and values before they rotate.
@@ -76,9 +80,11 @@ pub struct ModelConfig {
 /// Hyper-parameters of one decoder block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerConfig {
-    /// Query heads.
+    /// The block of the file whose tensors it uses: its own number but where blocks run more than once.
+    pub block: usize,
+    /// Query heads; 0 in a layer without attention.
     pub n_heads: usize,
-    /// Key-value heads; divides `n_heads`. 1 with latent attention.
+    /// Key-value heads; divides `n_heads`. 1 with latent attention; 0 in a layer that has a matrix in place of attention.
     pub n_kv_heads: usize,
     /// Width of one query or key.
     pub head_dim: usize,
@@ -86,13 +92,17 @@ pub struct LayerConfig {
     pub value_dim: usize,
     /// Rotation of queries and keys, without the factors that a tensor holds; `None` for none.
     pub rope: Option<Rope>,
+    /// Where the file has factors that divide the rotation's frequencies, they do in this layer.
+    pub rope_factors: bool,
+    /// The layer before whose keys and values it reads, having none of its own.
+    pub reads_layer: Option<usize>,
     /// From queries and keys to weights, without the sinks that a tensor holds.
     pub score: Score,
     /// Keys and values are made of latents.
     pub latent: Option<Latent>,
     /// Activation of a feed-forward layer that is not one of experts, where it is the layer's own.
     pub act: Act,
-    /// Width inside a feed-forward layer that is not one of experts.
+    /// Width inside a feed-forward layer that is not one of experts; 0 where there is none.
     pub intermediate_size: usize,
     /// The feed-forward layer is a mixture of experts.
     pub experts: Option<Experts>,

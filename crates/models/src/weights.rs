@@ -65,6 +65,14 @@ impl<'a> Weights<'a> {
         Ok(self.recorder.weight(WeightSpec { name, ty, rows: 1, cols, start: 0 }))
     }
 
+    /// Whether the file has the matrix `NAME.weight`.
+    ///
+    /// # Errors
+    /// If it is there and does not fit.
+    pub fn has(&self, name: &str, rows: usize, cols: usize) -> Result<bool> {
+        Ok(self.found(&format!("{}{name}.weight", self.prefix), &[cols, rows])?.is_some())
+    }
+
     /// `NAME.weight`, a vector; some writers leave `.weight` out.
     ///
     /// # Errors
@@ -110,6 +118,14 @@ impl<'a> Weights<'a> {
         self.require(&format!("{}{name}", self.prefix), &[len])
     }
 
+    /// The same if the file has it.
+    ///
+    /// # Errors
+    /// If it is there and does not fit.
+    pub fn optional_tensor(&self, name: &str, len: usize) -> Result<Option<WeightId>> {
+        self.bind(&format!("{}{name}", self.prefix), &[len])
+    }
+
     /// Matrices that stand one after another in `NAME.weight`, each of as many rows as `rows` says, and the parts of
     /// `NAME.bias` where there is to be one.
     ///
@@ -145,6 +161,25 @@ impl<'a> Weights<'a> {
             first += rows;
             LinearWeight { weight, bias }
         }))
+    }
+
+    /// The matrices that [`stack`](Self::stack) names, one by one.
+    ///
+    /// # Errors
+    /// As [`matrix`](Self::matrix).
+    pub fn each(
+        &self,
+        name: &str,
+        count: usize,
+        rows: usize,
+        cols: usize,
+    ) -> Result<Vec<WeightId>> {
+        let name = format!("{}{name}.weight", self.prefix);
+        let ty = self.found(&name, &[cols, rows, count])?;
+        let ty = ty.ok_or_else(|| Error::MissingTensor { name: name.clone() })?;
+        let one =
+            |i: usize| WeightSpec { name: name.clone(), ty, rows, cols, start: i * rows * cols };
+        Ok((0..count).map(|i| self.recorder.weight(one(i))).collect())
     }
 
     /// `NAME.bias`, one vector after the other.

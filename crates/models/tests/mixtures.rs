@@ -194,10 +194,13 @@ fn experts_of_each_architecture() {
         shared_intermediate_size: 48,
         gating: Gating::Softmax,
         bias: None,
+        joint: false,
+        factors: false,
         biases: models::Bias::Never,
         groups: None,
         normalize: false,
         scale: 1.0,
+        weighs_inputs: false,
         act: Gate::Act(Act::Silu),
         shared_act: Gate::Act(Act::Silu),
     };
@@ -213,7 +216,7 @@ fn experts_of_each_architecture() {
     let qwen3moe = load("qwen3moe", |_| ()).unwrap();
     let normal = Experts { shared_intermediate_size: 0, normalize: true, ..plain };
     assert_eq!(experts(&qwen3moe), &normal);
-    assert_eq!(routers(&qwen3moe), vec![normal.router(None); 2]);
+    assert_eq!(routers(&qwen3moe), vec![normal.router(None, None); 2]);
 }
 
 #[test]
@@ -260,9 +263,9 @@ fn numbers_of_experts() {
     refused(
         |f| {
             f.drop("blk.1.ffn_gate_exps.weight");
-            f.tensor("blk.1.ffn_gate_up_exps.weight", &[64, 48, 8]);
+            f.tensor("blk.1.ffn_gate_up_exps.weight", &[64, 24, 8]);
         },
-        "tensor `blk.1.ffn_gate_up_exps.weight` is not supported: gate and up in one tensor",
+        "tensor `blk.1.ffn_gate_up_exps.weight`: expected [64, 48, 8], file has [64, 24, 8]",
     );
     // Early files give one width: that of the shared layer, and of all experts a token uses.
     let early = load("qwen2moe", |f| {
@@ -282,6 +285,25 @@ fn numbers_of_experts() {
 }
 
 #[test]
+fn gate_and_up_may_be_one_tensor() {
+    let model = deepseek(|f| {
+        f.drop("blk.1.ffn_gate_exps.weight");
+        f.drop("blk.1.ffn_up_exps.weight");
+        f.tensor("blk.1.ffn_gate_up_exps.weight", &[64, 48, 8]);
+        f.tensor("blk.1.ffn_down_exps.scale", &[8]);
+    });
+    let name = |id| &*model.program.weight(id).name;
+    let mut ops = model.program.nodes.iter().map(|node| &node.op);
+    let both = ops.find_map(|op| match op {
+        Op::Experts { gate, up, .. } => Some([name(*gate), name(*up)]),
+        _ => None,
+    });
+    assert_eq!(both, Some(["blk.1.ffn_gate_up_exps.weight"; 2]));
+    let factors = routers(&model)[0].factors.map(name);
+    assert_eq!(factors, Some("blk.1.ffn_down_exps.scale"));
+}
+
+#[test]
 fn routers_are_as_the_file_says() {
     let v3 = |f: &mut File| {
         f.set("deepseek2.expert_gating_func", 2u32);
@@ -292,7 +314,9 @@ fn routers_are_as_the_file_says() {
         f.tensor("blk.1.exp_probs_b.bias", &[8]);
     };
     let model = deepseek(v3);
-    let [Router { n_used, gating, bias, groups, normalize, scale }] = routers(&model)[..] else {
+    let [Router { n_used, gating, bias, groups, normalize, scale, factors: None }] =
+        routers(&model)[..]
+    else {
         panic!("one layer has experts");
     };
     assert_eq!((n_used, gating, normalize, scale), (2, Gating::Sigmoid, true, 2.5));

@@ -21,10 +21,10 @@ pub struct Attention {
 /// RMS norms on each head of q and k behind the rotation, which is part of attention: norms before it are ops.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RotatedNorm {
-    /// Of queries, `[key_dim]`.
-    pub q: WeightId,
-    /// Of keys, `[key_dim]`; the cache holds what is normed.
-    pub k: WeightId,
+    /// Factors on queries, `[key_dim]`; `None` for 1.
+    pub q: Option<WeightId>,
+    /// On keys, likewise; the cache holds what is normed.
+    pub k: Option<WeightId>,
     /// Added under the root.
     pub eps: f32,
 }

@@ -142,7 +142,8 @@ impl Op {
             Op::Attention(at) => Facts {
                 weights: (factors(&at.rope).into_iter())
                     .chain(
-                        at.norm.iter().flat_map(|norm| [norm.q, norm.k]).map(|id| used(id, Vector)),
+                        (at.norm.iter().flat_map(|norm| [norm.q, norm.k]).flatten())
+                            .map(|id| used(id, Vector)),
                     )
                     .chain(sinks(&at.score))
                     .collect(),
@@ -164,22 +165,31 @@ impl Op {
                 }
             }
             Op::Route(router) => {
-                let bias = optional(router.bias, Vector);
-                same_row(bias.into_iter().collect(), Counted::Elements)
+                let vectors = [router.bias, router.factors].into_iter().flatten();
+                same_row(vectors.map(|id| used(id, Vector)).collect(), Counted::Elements)
             }
-            Op::Experts { gate, up, down, biases, act: _, n_experts, n_used } => {
+            Op::Experts { gate, up, down, biases, n_experts, n_used, .. } => {
                 let (n_experts, n_used) = (*n_experts, *n_used);
                 let (matrix, vector) =
                     (Copies { n: n_experts, n_used }, Vectors { n: n_experts, n_used });
-                let matrices = [gate, up, down].map(|id| used(*id, matrix));
+                let apart = Some(*up).filter(|up| up != gate);
+                let matrices = [Some(*gate), apart, Some(*down)].into_iter().flatten();
+                let matrices = matrices.map(|id| used(id, matrix));
                 let vectors = biases.iter().flat_map(ExpertBiases::all).map(|id| used(id, vector));
                 let counted = Counted::Experts { n_experts, n_used, down: *down };
-                same_row(matrices.into_iter().chain(vectors).collect(), counted)
+                same_row(matrices.chain(vectors).collect(), counted)
             }
             Op::Act(_) | Op::GatedAct(_) | Op::Add | Op::Scale(_) => {
                 same_row(Vec::new(), Counted::Elements)
             }
-            Op::View | Op::Slice { start: _, len: _ } => same_row(Vec::new(), Counted::Nothing),
+            Op::Multiply { weight, by_group: _ } | Op::Shift { weight } => {
+                same_row(vec![used(*weight, Vector)], Counted::Elements)
+            }
+            Op::Mix | Op::Resize => same_row(Vec::new(), Counted::Elements),
+            Op::Excess { deviations: _ } => same_row(Vec::new(), Counted::Norm),
+            Op::View | Op::Concat | Op::Slice { start: _, len: _ } => {
+                same_row(Vec::new(), Counted::Nothing)
+            }
             Op::SelectRows => Facts {
                 weights: Vec::new(),
                 rows: RowRule::Selects,
@@ -216,7 +226,8 @@ impl Op {
             Op::Attention(at) => {
                 at.cache = cache(at.cache);
                 at.rope.iter_mut().flat_map(|rope| &mut rope.factors).for_each(&mut set);
-                at.norm.iter_mut().flat_map(|norm| [&mut norm.q, &mut norm.k]).for_each(&mut set);
+                let norms = at.norm.iter_mut().flat_map(|norm| [&mut norm.q, &mut norm.k]);
+                norms.flatten().for_each(&mut set);
                 at.score.sinks.iter_mut().for_each(set);
             }
             Op::LatentAttention(at) => {
@@ -228,18 +239,25 @@ impl Op {
                 at.rope.iter_mut().flat_map(|rope| &mut rope.factors).for_each(&mut set);
                 at.score.sinks.iter_mut().for_each(set);
             }
-            Op::Route(router) => router.bias.iter_mut().for_each(set),
-            Op::Experts { gate, up, down, biases, act: _, n_experts: _, n_used: _ } => {
+            Op::Route(router) => {
+                [&mut router.bias, &mut router.factors].into_iter().flatten().for_each(set);
+            }
+            Op::Experts { gate, up, down, biases, .. } => {
                 [gate, up, down].into_iter().for_each(&mut set);
                 let vectors = biases.iter_mut().flat_map(|b| [&mut b.gate, &mut b.up, &mut b.down]);
                 vectors.for_each(set);
             }
+            Op::Multiply { weight, by_group: _ } | Op::Shift { weight } => set(weight),
             Op::Act(_)
             | Op::GatedAct(_)
             | Op::Add
             | Op::Scale(_)
             | Op::View
             | Op::Slice { start: _, len: _ }
+            | Op::Concat
+            | Op::Mix
+            | Op::Resize
+            | Op::Excess { deviations: _ }
             | Op::SelectRows
             | Op::MeanRows => {}
         }
@@ -340,7 +358,7 @@ mod tests {
         let biased = crate::LinearWeight { weight: weight(4, 4), bias: Some(vector(4)) };
         let q = r.linear("q", x, biased).unwrap();
         let mut at = Attention::causal(r.cache(CacheSpec { layer: 0, kind }), rope(4), 1.0);
-        at.norm = Some(crate::RotatedNorm { q: vector(4), k: vector(4), eps: 1e-6 });
+        at.norm = Some(crate::RotatedNorm { q: Some(vector(4)), k: Some(vector(4)), eps: 1e-6 });
         at.score.sinks = Some(vector(1));
         r.attention("attn", at, &[q, x, x]).unwrap();
         let [nope, pe] = [(0, 2), (2, 2)].map(|(start, len)| r.slice("s", x, start, len).unwrap());
@@ -356,13 +374,17 @@ mod tests {
         }
         let gating = Gating::Softmax;
         let bias = Some(vector(4));
-        let router = Router { n_used: 2, gating, bias, groups: None, normalize: true, scale: 1.0 };
+        let factors = Some(vector(4));
+        let router =
+            Router { n_used: 2, gating, bias, groups: None, normalize: true, scale: 1.0, factors };
         let routes = r.route("routes", x, router).unwrap();
         let [gate, up, down] = [(12, 4), (12, 4), (16, 3)].map(|(rows, cols)| weight(rows, cols));
         let [b_gate, b_up, b_down] = [12, 12, 16].map(|n| weight(4, n / 4));
         let biases = Some(crate::ExpertBiases { gate: b_gate, up: b_up, down: b_down });
-        let experts = ExpertWeights { gate, up, down, biases, n_experts: 4 };
+        let experts = ExpertWeights { gate, up, down, biases, n_experts: 4, weighs_inputs: false };
         r.experts("experts", experts, crate::Act::Silu, x, routes).unwrap();
+        r.multiply("factors", x, vector(4)).unwrap();
+        r.shift("shifted", x, vector(4)).unwrap();
         r.finish(&[])
     }
 
@@ -403,8 +425,8 @@ mod tests {
     #[test]
     fn a_token_reads_rows_matrices_and_some_copies() {
         let program = program();
-        // two rows, a norm, a matrix and its bias, two norms, three lots of sinks, k_b, v_b, kv_b, the router's bias, two experts with their biases
-        let elements = 8 + 4 + 16 + 4 + 8 + 3 + 4 + 6 + 10 + 4 + 2 * (12 + 12 + 12 + 3 + 3 + 4);
+        // two rows, a norm, a matrix and its bias, two norms, three lots of sinks, k_b, v_b, kv_b, the router's bias and factors, two experts with their biases, factors, what is added
+        let elements = 8 + 4 + 16 + 4 + 8 + 3 + 4 + 6 + 10 + 8 + 2 * (12 + 12 + 12 + 3 + 3 + 4) + 8;
         assert_eq!(program.weight_bytes_per_token(), 4 * elements);
         assert_eq!((program.n_tokens(), program.n_positions()), (Some(8), Some(6)));
     }

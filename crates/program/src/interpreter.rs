@@ -9,6 +9,7 @@ mod experts;
 mod latent;
 mod ops;
 mod session;
+mod streams;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -260,15 +261,18 @@ impl Interpreted {
                 self.latent_attention(sessions, batch, at, [0, 1, 2, 3].map(heads), width)
             }
             Op::Route(router) => {
-                let bias = router.bias.map(|bias| self.weight(bias));
+                let [bias, factors] =
+                    [router.bias, router.factors].map(|id| id.map(|id| self.weight(id)));
                 let rows = input(0).chunks_exact(shape(0).cols());
-                rows.flat_map(|scores| experts::route(scores, router, bias)).collect()
+                rows.flat_map(|scores| experts::route(scores, router, bias, factors)).collect()
             }
-            Op::Experts { gate, up, down, biases, act, n_experts, n_used } => {
+            Op::Experts { gate, up, down, biases, act, weighs_inputs, n_experts, n_used } => {
+                let (joint, weighs_inputs) = (gate == up, *weighs_inputs);
                 let [gate, up, down] = [gate, up, down].map(|id| self.weight(*id));
                 let biases = biases.map(|biases| biases.all().map(|id| self.weight(id)));
-                let (hidden, all) =
-                    (shape(0).cols(), experts::All { gate, up, down, biases, n: *n_experts });
+                let n = *n_experts;
+                let all = experts::All { gate, up, down, joint, weighs_inputs, biases, n };
+                let hidden = shape(0).cols();
                 let rows = input(0).chunks_exact(hidden).zip(input(1).chunks_exact(2 * n_used));
                 rows.flat_map(|(x, routes)| all.mix(x, routes, *act)).collect()
             }
@@ -276,11 +280,26 @@ impl Interpreted {
             Op::GatedAct(act) => ops::gated_act(*act, input(0), input(1)),
             Op::Add => ops::add(input(0), input(1)),
             Op::Scale(factor) => ops::scale(input(0), *factor),
+            Op::Shift { weight } => ops::shift(input(0), self.weight(*weight)),
+            Op::Multiply { weight, by_group } => {
+                let each = if *by_group { shape(0).dim } else { 1 };
+                ops::multiply(input(0), self.weight(*weight), each)
+            }
             Op::View => input(0).to_vec(),
             Op::Slice { start, len } => {
                 let groups = input(0).chunks_exact(shape(0).dim);
                 groups.flat_map(|group| &group[*start..start + len]).copied().collect()
             }
+            Op::Concat => {
+                let values: Vec<ops::Heads<'_>> = (0..node.inputs.len()).map(heads).collect();
+                streams::concat(&values, input(0).len() / shape(0).cols())
+            }
+            Op::Mix => {
+                let groups = self.program.value(node.output).shape.groups;
+                streams::mix(input(0), &heads(1), groups)
+            }
+            Op::Resize => streams::resize(input(0), input(1), shape(0).dim),
+            Op::Excess { deviations } => streams::excess(input(0), shape(0).dim, *deviations),
             Op::SelectRows => ops::rows(input(0), shape(0).cols(), batch.selected()),
             Op::MeanRows => {
                 let cols = shape(0).cols();

@@ -106,6 +106,11 @@ pub enum RopeScaling {
         /// How much longer the context is than the trained one.
         factor: f32,
     },
+    /// Only the first pairs turn: the others are for positions that text has none of.
+    First {
+        /// How many.
+        pairs: u32,
+    },
     /// LongRoPE (arXiv:2402.13753): frequencies divided by factors of their own, which [`Rope::factors`] holds.
     Long {
         /// Factor on cos and sin.
@@ -232,7 +237,7 @@ pub enum Op {
     Route(Router),
     /// x `[rows, hidden]`, routes `[rows, 2 * n_used]` -> `[rows, hidden]`: the sum over the chosen experts of
     /// `weight * down_e . act(gate_e . x, up_e . x)`, each product with its bias, added in an order that depends on the
-    /// routes only.
+    /// routes only. Where gate and up are one weight, that holds gate's rows of an expert, then up's of the same.
     Experts {
         /// `[n_experts * width, hidden]`, expert by expert.
         gate: WeightId,
@@ -244,6 +249,8 @@ pub enum Op {
         biases: Option<ExpertBiases>,
         /// Activation of gate and up.
         act: Gate,
+        /// The weight is a factor on the products with gate and up instead.
+        weighs_inputs: bool,
         /// Experts in each weight.
         n_experts: usize,
         /// Experts per row.
@@ -253,6 +260,13 @@ pub enum Op {
     Add,
     /// x -> same shape: `x * factor`.
     Scale(f32),
+    /// x `[rows, groups, dim]` -> same shape: times the vector, element by element.
+    Multiply {
+        /// `[dim]` for all groups, `[groups * dim]`, or `[1]` for all elements; `[groups]` where it is by group.
+        weight: WeightId,
+        /// One number for each group.
+        by_group: bool,
+    },
     /// x `[rows, groups, dim]` -> the same numbers with another split of a row into groups.
     View,
     /// x `[rows, groups, dim]` -> `[rows, groups, len]`: elements `start .. start + len` of each group.
@@ -261,6 +275,23 @@ pub enum Op {
         start: usize,
         /// How many.
         len: usize,
+    },
+    /// x `[rows, groups, dim]` -> same shape: plus the vector, element by element.
+    Shift {
+        /// `[dim]` for all groups, or `[groups * dim]`.
+        weight: WeightId,
+    },
+    /// values `[rows, groups_i, dim]` -> `[rows, sum of groups_i, dim]`: their groups, one value's after another's.
+    Concat,
+    /// weights `[rows, m * k]`, x `[rows, k, dim]` -> `[rows, m, dim]`: group `i` is the sum over `j` of
+    /// `weights[i * k + j] * x[j]`.
+    Mix,
+    /// x, y of one shape -> the same: each group of x times `|y| / |x|`, its length and that of the same group of y.
+    Resize,
+    /// x `[rows, groups, dim]` -> same shape: `max(x - mean - deviations * std, 0)` over each group, `std` with `dim - 1`.
+    Excess {
+        /// How far above the mean.
+        deviations: f32,
     },
     /// x `[Tokens, ..]` -> `[Selected, ..]`: the rows whose outputs are wanted.
     SelectRows,
@@ -285,8 +316,14 @@ impl Op {
             Op::Experts { .. } => "experts",
             Op::Add => "add",
             Op::Scale(_) => "scale",
+            Op::Multiply { .. } => "multiply",
             Op::View => "view",
             Op::Slice { .. } => "slice",
+            Op::Shift { .. } => "shift",
+            Op::Concat => "concat",
+            Op::Mix => "mix",
+            Op::Resize => "resize",
+            Op::Excess { .. } => "excess",
             Op::SelectRows => "select_rows",
             Op::MeanRows => "mean_rows",
         }

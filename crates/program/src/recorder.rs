@@ -3,6 +3,7 @@
 mod attention;
 mod experts;
 mod latent;
+mod streams;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -67,6 +68,12 @@ impl Recorder {
         let caches = &mut self.state.borrow_mut().program.caches;
         caches.push(spec);
         CacheId(caches.len() as u32 - 1)
+    }
+
+    /// The cache of a layer before, if it has one.
+    pub fn cache_of(&self, layer: usize) -> Option<CacheId> {
+        let caches = &self.state.borrow().program.caches;
+        caches.iter().position(|cache| cache.layer == layer).map(|id| CacheId(id as u32))
     }
 
     /// Ops recorded from now on belong to this layer; values are named `blk.N.…`.
@@ -213,6 +220,20 @@ impl Recorder {
         self.push(name, Op::Add, &[a, b], self.shape(a))
     }
 
+    /// `x` plus a vector, as long as a group or a row.
+    ///
+    /// # Errors
+    /// [`Error::Operand`] if it is of another length.
+    pub fn shift(&self, name: &str, x: ValueId, weight: WeightId) -> Result<ValueId> {
+        let (shape, found) = (self.shape(x), self.spec(weight));
+        let len = found.rows * found.cols;
+        if ![shape.dim, shape.cols()].contains(&len) {
+            let expected = format!("a vector of {} or {}", shape.dim, shape.cols());
+            return Err(self.operand(name, expected, len.to_string()));
+        }
+        self.push(name, Op::Shift { weight }, &[x], shape)
+    }
+
     /// `x * factor`.
     ///
     /// # Errors
@@ -222,6 +243,33 @@ impl Recorder {
             return Err(self.operand(name, "a finite factor".into(), factor.to_string()));
         }
         self.push(name, Op::Scale(factor), &[x], self.shape(x))
+    }
+
+    /// `x` times a vector, element by element: as long as a group or a row, or one number for all.
+    ///
+    /// # Errors
+    /// [`Error::Operand`] if it is of another length.
+    pub fn multiply(&self, name: &str, x: ValueId, weight: WeightId) -> Result<ValueId> {
+        let (shape, found) = (self.shape(x), self.spec(weight));
+        let len = found.rows * found.cols;
+        if ![1, shape.dim, shape.cols()].contains(&len) {
+            let expected = format!("a vector of 1, {} or {}", shape.dim, shape.cols());
+            return Err(self.operand(name, expected, len.to_string()));
+        }
+        self.push(name, Op::Multiply { weight, by_group: false }, &[x], shape)
+    }
+
+    /// `x` times a number for each of its groups.
+    ///
+    /// # Errors
+    /// [`Error::Operand`] if there are not as many.
+    pub fn multiply_groups(&self, name: &str, x: ValueId, weight: WeightId) -> Result<ValueId> {
+        let (shape, found) = (self.shape(x), self.spec(weight));
+        let len = found.rows * found.cols;
+        if len != shape.groups {
+            return Err(self.operand(name, format!("{} numbers", shape.groups), len.to_string()));
+        }
+        self.push(name, Op::Multiply { weight, by_group: true }, &[x], shape)
     }
 
     /// Split each row of `x` into `groups` (heads); 1 joins them again.

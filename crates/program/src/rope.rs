@@ -16,6 +16,8 @@ impl Rope {
             let trained = f64::from(self.theta).powf(-2.0 * i as f64 / dims) / divisor;
             match self.scaling {
                 RopeScaling::None | RopeScaling::Long { .. } => trained,
+                RopeScaling::First { pairs } if i >= pairs as usize => 0.0,
+                RopeScaling::First { .. } => trained,
                 RopeScaling::Linear { factor } => trained / f64::from(factor),
                 RopeScaling::Yarn { factor, original_context, beta_fast, beta_slow, .. } => {
                     // The pair index whose wave turns `rotations` times within the trained context.
@@ -37,7 +39,7 @@ impl Rope {
     /// Factor on cos and sin: 1 but for LongRoPE and YaRN.
     pub fn magnitude(&self) -> f32 {
         match self.scaling {
-            RopeScaling::None | RopeScaling::Linear { .. } => 1.0,
+            RopeScaling::None | RopeScaling::First { .. } | RopeScaling::Linear { .. } => 1.0,
             RopeScaling::Long { attention_factor } | RopeScaling::Yarn { attention_factor, .. } => {
                 attention_factor
             }
@@ -61,6 +63,8 @@ mod tests {
         assert!((plain[16] - 1e-2).abs() < 1e-12);
         let linear = rope(RopeScaling::Linear { factor: 4.0 }).frequencies(None);
         assert!(plain.iter().zip(&linear).all(|(p, l)| (p / 4.0 - l).abs() < 1e-15));
+        let first = rope(RopeScaling::First { pairs: 24 }).frequencies(None);
+        assert_eq!((&first[..24], &first[24..]), (&plain[..24], &[0.0; 8][..]));
         let with_factors = rope(RopeScaling::None).frequencies(Some(&[2.0; 32]));
         assert!(plain.iter().zip(&with_factors).all(|(p, f)| (p / 2.0 - f).abs() < 1e-15));
     }

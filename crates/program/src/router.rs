@@ -15,6 +15,7 @@ pub const LEAST_WEIGHT_SUM: f32 = 6.103_515_6e-5;
 /// w    = p[ids]
 /// w    = w / max(sum(w), LEAST_WEIGHT_SUM)    if normalized
 /// w    = w * scale
+/// w    = w * factors[ids]                if there are such
 /// ```
 ///
 /// Source: arXiv:2405.04434, section 2.2; arXiv:2412.19437, section 2.1.2.
@@ -32,6 +33,8 @@ pub struct Router {
     pub normalize: bool,
     /// Factor on the weights.
     pub scale: f32,
+    /// Factors on the weights, `[n_experts]`; `None` for 1.
+    pub factors: Option<WeightId>,
 }
 
 /// From scores to weights.

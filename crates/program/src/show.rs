@@ -75,17 +75,24 @@ impl Listing<'_> {
             Op::Act(act) => lower(act),
             Op::GatedAct(act) => gate(act),
             Op::Route(router) => self.router(router),
-            Op::Experts { gate, up, down, biases, act, n_experts, n_used } => {
+            Op::Experts { gate, up, down, biases, act, weighs_inputs, n_experts, n_used } => {
+                let weighed = if *weighs_inputs { ", weighed inside" } else { "" };
                 let biases =
                     biases.map(|biases| biases.all().map(|id| format!(" + {}", self.weight(id))));
                 let [b_gate, b_up, b_down] = biases.unwrap_or_default();
                 let [gate, up, down] = [(gate, b_gate), (up, b_up), (down, b_down)]
                     .map(|(id, bias)| self.weight(*id) + &bias);
-                format!("{n_used} of {n_experts}, {gate}, {up}, {down}, {}", self::gate(act))
+                format!(
+                    "{n_used} of {n_experts}, {gate}, {up}, {down}, {}{weighed}",
+                    self::gate(act)
+                )
             }
             Op::Scale(factor) => factor.to_string(),
+            Op::Multiply { weight, by_group: _ } | Op::Shift { weight } => self.weight(*weight),
             Op::Slice { start, len } => format!("{start}..{}", start + len),
-            Op::Add | Op::View | Op::SelectRows | Op::MeanRows => String::new(),
+            Op::Excess { deviations } => format!("{deviations} deviations"),
+            Op::Add | Op::View | Op::Concat | Op::Mix | Op::Resize => String::new(),
+            Op::SelectRows | Op::MeanRows => String::new(),
         }
     }
 
@@ -100,7 +107,7 @@ impl Listing<'_> {
     }
 
     fn router(&self, router: &Router) -> String {
-        let Router { n_used, gating, bias, groups, normalize, scale } = router;
+        let Router { n_used, gating, bias, groups, normalize, scale, factors } = router;
         let mut text = format!("best {n_used} by {}", lower(gating));
         if let Some(bias) = bias {
             text += &format!(" + {}", self.weight(*bias));
@@ -115,7 +122,10 @@ impl Listing<'_> {
         if *normalize {
             text += ", normalized";
         }
-        if *scale == 1.0 { text } else { format!("{text}, x{scale}") }
+        if *scale != 1.0 {
+            text += &format!(", x{scale}");
+        }
+        factors.map_or(text.clone(), |id| format!("{text}, x {}", self.weight(id)))
     }
 
     fn rotation(&self, rope: Option<&Rope>) -> String {
@@ -151,6 +161,7 @@ impl Listing<'_> {
         };
         let scaling = match rope.scaling {
             RopeScaling::None => String::new(),
+            RopeScaling::First { pairs } => format!(", first {pairs} pairs"),
             RopeScaling::Linear { factor } => format!(", linear x{factor}"),
             RopeScaling::Long { attention_factor } => format!(", times {attention_factor}"),
             RopeScaling::Yarn { factor, original_context, .. } => {
@@ -317,6 +328,7 @@ rows = select_rows(blk.3.out) -> [selected, 32]
             groups: Some(Groups { n_groups: 6, n_used: 3, score: GroupScore::TopTwoSum }),
             normalize: true,
             scale: 2.5,
+            factors: None,
         };
         let routes = r.route("routes", x, router).unwrap();
         let weights = ExpertWeights {
@@ -325,6 +337,7 @@ rows = select_rows(blk.3.out) -> [selected, 32]
             down: weight("down", 144, 2),
             biases: None,
             n_experts: 12,
+            weighs_inputs: false,
         };
         r.experts("experts", weights, Act::Silu, x, routes).unwrap();
         let want = "\

@@ -46,6 +46,7 @@ fn routers() -> Vec<(usize, Router, bool)> {
         groups: None,
         normalize: false,
         scale: 1.0,
+        factors: None,
     };
     let normal = |n_used| Router { normalize: true, ..softmax(n_used) };
     let sigmoid = |n_used| Router { gating: Gating::Sigmoid, ..normal(n_used) };
@@ -68,7 +69,10 @@ fn routers() -> Vec<(usize, Router, bool)> {
 fn routed(r: &Recorder, n_experts: usize, router: &Router, biased: bool) -> Result<ValueId> {
     let scores = r.embed(weight(r, "token_embd.scores.weight", GgmlType::F32, VOCAB, n_experts))?;
     let bias = biased.then(|| weight(r, "scores.bias", GgmlType::F32, 1, n_experts));
-    r.route("routes", scores, Router { bias, ..router.clone() })
+    // where there is no bias and weights are normalized, there are factors
+    let factors = (!biased && router.normalize)
+        .then(|| weight(r, "scores.factors", GgmlType::F32, 1, n_experts));
+    r.route("routes", scores, Router { bias, factors, ..router.clone() })
 }
 
 pub(super) fn route(executor: &dyn Executor) {
@@ -101,12 +105,23 @@ pub(super) fn route_ties(executor: &dyn Executor) {
     }
 }
 
+/// How experts stand in the file and where routes weigh them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Plain,
+    /// Gate and up are one weight.
+    Joint,
+    /// Routes weigh products with gate and up.
+    Weighed,
+}
+
 /// Experts of a width and type, and rows for them: `[n_experts, n_used, hidden, width]`.
 fn mixture(
     r: &Recorder,
     ty: GgmlType,
     shape: [usize; 4],
     router: &Router,
+    form: Form,
     act: impl Into<Gate>,
 ) -> Result<ValueId> {
     let [n_experts, _, hidden, width] = shape;
@@ -121,12 +136,18 @@ fn mixture(
         up: bias("up_exps", width),
         down: bias("down_exps", hidden),
     });
+    let [gate, up] = match form {
+        Form::Joint => [weight(r, "gate_up_exps.weight", ty, n_experts * 2 * width, hidden); 2],
+        Form::Plain | Form::Weighed => ["gate_exps.weight", "up_exps.weight"]
+            .map(|name| weight(r, name, ty, n_experts * width, hidden)),
+    };
     let weights = ExpertWeights {
-        gate: weight(r, "gate_exps.weight", ty, n_experts * width, hidden),
-        up: weight(r, "up_exps.weight", ty, n_experts * width, hidden),
+        gate,
+        up,
         down: weight(r, "down_exps.weight", ty, n_experts * hidden, width),
         biases,
         n_experts,
+        weighs_inputs: form == Form::Weighed,
     };
     r.experts("experts", weights, act, x, routes)
 }
@@ -142,7 +163,7 @@ fn shapes(ty: GgmlType) -> Vec<[usize; 4]> {
 
 fn top(n_used: usize) -> Router {
     let gating = Gating::Sigmoid;
-    Router { n_used, gating, bias: None, groups: None, normalize: true, scale: 2.5 }
+    Router { n_used, gating, bias: None, groups: None, normalize: true, scale: 2.5, factors: None }
 }
 
 pub(super) fn experts(executor: &dyn Executor) {
@@ -150,7 +171,13 @@ pub(super) fn experts(executor: &dyn Executor) {
         for shape in shapes(ty) {
             let router = top(shape[1]);
             let what = format!("experts of {ty}, {shape:?}");
-            check(executor, bound(ty), &what, |r| mixture(r, ty, shape, &router, Act::Silu));
+            for form in [Form::Plain, Form::Joint, Form::Weighed] {
+                check(executor, bound(ty), &format!("{what}, {form:?}"), |r| {
+                    // an activation of what is weighed makes more of errors
+                    let scale = if form == Form::Weighed { 0.5 } else { router.scale };
+                    mixture(r, ty, shape, &Router { scale, ..router.clone() }, form, Act::Silu)
+                });
+            }
         }
     }
 }
@@ -160,7 +187,7 @@ pub(super) fn gates(executor: &dyn Executor) {
     for gate in all_gates() {
         let (shape, router) = ([7, 2, 37, 50], top(2));
         check(executor, 1e-9, &format!("experts with {gate:?}"), |r| {
-            mixture(r, GgmlType::F32, shape, &router, gate)
+            mixture(r, GgmlType::F32, shape, &router, Form::Plain, gate)
         });
     }
 }
@@ -174,7 +201,7 @@ pub(super) fn experts_uneven(executor: &dyn Executor) {
         (GgmlType::Q4_0, [6, 2, 96, 64]),
         (GgmlType::Q4K, [6, 2, 256, 512]),
     ] {
-        let program = program(|r| mixture(r, ty, shape, &top(2), Act::Silu));
+        let program = program(|r| mixture(r, ty, shape, &top(2), Form::Plain, Act::Silu));
         let mut weights = MemoryWeights::random(&program, 17);
         let bias = program.weights.iter().find(|w| w.name == "scores.bias");
         weights.set(bias.expect("the router has a bias"), &[0.0, 0.0, 0.0, 0.0, 9.0, -9.0]);

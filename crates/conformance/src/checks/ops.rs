@@ -184,6 +184,54 @@ pub(super) fn elementwise(executor: &dyn Executor) {
         check(executor, 0.0, &format!("scale of {cols}"), |r| {
             r.scale("scaled", input(r, cols)?, -0.37)
         });
+        streams(executor, cols);
+        check(executor, 0.0, &format!("three groups of {cols}, each times its own"), |r| {
+            let x = r.view("groups", input(r, 3 * cols)?, 3)?;
+            let y = r.multiply_groups("times", x, weight(r, "gains", GgmlType::F32, 1, 3))?;
+            r.view("joined", y, 1)
+        });
+        for len in [1, cols, 2 * cols] {
+            check(executor, 0.0, &format!("two groups of {cols} times {len}"), |r| {
+                let x = r.view("groups", input(r, 2 * cols)?, 2)?;
+                let vector = weight(r, "factors", GgmlType::F32, 1, len);
+                let y = match len {
+                    1 if cols > 1 => r.multiply("times", x, vector)?,
+                    _ => r.shift("plus", r.multiply("times", x, vector)?, vector)?,
+                };
+                r.view("joined", y, 1)
+            });
+        }
+        check(executor, 1e-11, &format!("a product of {cols} gates what was there before"), |r| {
+            let [up, x] = two(r, cols)?;
+            let gate = r.linear("gate", x, weight(r, "gate.weight", GgmlType::F32, cols, cols))?;
+            r.gated_act("act", Act::Gelu, gate, up)
+        });
+    }
+}
+
+/// Several residual streams of `cols`.
+fn streams(executor: &dyn Executor, cols: usize) {
+    let three = |r: &Recorder| r.view("streams", input(r, 3 * cols)?, 3);
+    let joined = |r: &Recorder, x| r.view("joined", x, 1);
+    check(executor, 0.0, &format!("concat of {cols}"), |r| {
+        let x = three(r)?;
+        let first = r.slice("first", r.view("all", x, 1)?, 0, cols)?;
+        joined(r, r.concat("both", &[first, x, first])?)
+    });
+    for (k, m) in [(1, 4), (3, 3), (3, 2)] {
+        check(executor, 1e-13, &format!("mix of {k} into {m} of {cols}"), |r| {
+            let by = r.embed(weight(r, "token_embd.by.weight", GgmlType::F32, VOCAB, m * k))?;
+            joined(r, r.mix("mixed", by, r.view("streams", input(r, k * cols)?, k)?)?)
+        });
+    }
+    check(executor, 1e-13, &format!("resize of {cols}"), |r| {
+        let y = r.embed(weight(r, "token_embd.y.weight", GgmlType::F32, VOCAB, 3 * cols))?;
+        joined(r, r.resize("resized", three(r)?, r.view("as", y, 3)?)?)
+    });
+    if cols > 1 {
+        check(executor, 1e-12, &format!("excess of {cols}"), |r| {
+            joined(r, r.excess("excess", three(r)?, 0.7)?)
+        });
     }
 }
 

@@ -101,7 +101,8 @@ fn layer(r: &Recorder, shape: Heads, rotated: bool, change: Change<'_>) -> Resul
     let norm = (rotated && key_dim > value_dim).then(|| {
         let [q, k] = ["q_norm.weight", "k_norm.weight"]
             .map(|name| weight(r, name, GgmlType::F32, 1, key_dim));
-        RotatedNorm { q, k, eps: 1e-6 }
+        // and where there are as many, one of them without factors
+        RotatedNorm { q: Some(q), k: (n_kv_heads > 1).then_some(k), eps: 1e-6 }
     });
     let at = Attention { cache, appends: true, rope, norm, score };
     r.attention("attn", at, &qkv)

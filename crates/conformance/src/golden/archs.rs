@@ -53,12 +53,13 @@ pub fn shared_archs(family: Family) -> Result<Vec<Case>, String> {
     Ok(cases)
 }
 
-/// Cases of `shared/golden/archs` by the names of their models, or all: of architectures that are not supported, too.
+/// Cases of `folder`, else of `shared/golden/archs`, by the names of their models, or all: of architectures that are not
+/// supported, too.
 ///
 /// # Errors
 /// Why they cannot be had.
-pub fn shared_named(names: &[String]) -> Result<Vec<Case>, String> {
-    let (folder, models, index) = shared()?;
+pub fn shared_named(folder: Option<&Path>, names: &[String]) -> Result<Vec<Case>, String> {
+    let (folder, models, index) = folder.map_or_else(shared, of_folder)?;
     let of = |name: &str, entry: &Value| entry["model_name"].as_str().unwrap_or(name).to_owned();
     let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
     let cases = index.iter().map(|(name, entry)| (name, entry, of(name, entry)));
@@ -111,13 +112,16 @@ fn recipes() -> Vec<(String, Value)> {
 
 /// The folder, `models.json` and `index.json`.
 fn shared() -> Result<(PathBuf, Index, Index), String> {
-    let folder = testing::shared()?.join("golden/archs");
+    of_folder(&testing::shared()?.join("golden/archs"))
+}
+
+fn of_folder(folder: &Path) -> Result<(PathBuf, Index, Index), String> {
     let read = || {
         let models = serde_json::from_slice(&std::fs::read(folder.join("models.json"))?)?;
-        std::io::Result::Ok((models, index(&folder)?))
+        std::io::Result::Ok((models, index(folder)?))
     };
-    let (models, index) = read().map_err(|e| format!("shared/golden/archs: {e}"))?;
-    Ok((folder, models, index))
+    let (models, index) = read().map_err(|e| format!("{}: {e}", folder.display()))?;
+    Ok((folder.to_owned(), models, index))
 }
 
 fn cases_of(name: &str, model: &Value) -> Result<Vec<Case>, String> {

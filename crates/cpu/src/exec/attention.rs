@@ -185,7 +185,7 @@ impl Exec<'_> {
                 // SAFETY: this row's head belongs to one item, and others read it in later sections.
                 let key = unsafe { self.part_mut(k, row, head * key_dim..(head + 1) * key_dim) };
                 self.rotate(phase, row, key);
-                self.norm_rotated(phase, phase.norm.map(|norm| norm.k), key);
+                self.norm_rotated(phase.norm.map(|norm| (norm.k, norm.eps)), key);
                 shape.head.store_key(keys, position % BLOCK, key);
                 let value = &self.row(v, row)[head * value_dim..(head + 1) * value_dim];
                 shape.head.store_value(values, position % BLOCK, value);
@@ -199,7 +199,7 @@ impl Exec<'_> {
                 let query =
                     unsafe { self.part_mut(phase.q, row, query * key_dim..(query + 1) * key_dim) };
                 self.rotate(phase, row, query);
-                self.norm_rotated(phase, phase.norm.map(|norm| norm.q), query);
+                self.norm_rotated(phase.norm.map(|norm| (norm.q, norm.eps)), query);
                 for x in query {
                     *x *= factor;
                 }
@@ -216,8 +216,8 @@ impl Exec<'_> {
         }
     }
 
-    fn norm_rotated(&self, phase: &AttentionPhase, weight: Option<WeightId>, head: &mut [f32]) {
-        let (Some(weight), Some(norm)) = (weight, phase.norm) else { return };
+    fn norm_rotated(&self, norm: Option<(Option<WeightId>, f32)>, head: &mut [f32]) {
+        let Some((weight, eps)) = norm else { return };
         const WIDE: usize = 512;
         let (mut copy, mut wide) = ([0.0; WIDE], Vec::new());
         let copy = match copy.get_mut(..head.len()) {
@@ -228,7 +228,9 @@ impl Exec<'_> {
             }
         };
         copy.copy_from_slice(head);
-        self.kernels.rms_norm.call(copy, self.weights.vector(weight), norm.eps, head);
+        let ones = || self.weights.ones(copy.len());
+        let weight = weight.map_or_else(ones, |id| self.weights.vector(id));
+        self.kernels.rms_norm.call(copy, weight, eps, head);
     }
 
     /// Columns of a row of q, k or the output, to write: `lower` made sure that this phase alone uses them.

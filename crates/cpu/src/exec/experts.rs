@@ -196,9 +196,17 @@ impl<'a> Exec<'a> {
         });
     }
 
-    /// The bias of a router.
-    pub(super) fn bias(&self, router: &Router) -> Option<&'a [f32]> {
-        router.bias.map(|id| self.weights.vector(id))
+    /// Choose the experts of a row by its scores.
+    pub(super) fn route(
+        &self,
+        scores: &[f32],
+        router: &Router,
+        out: &mut [f32],
+        scratch: &mut RouteScratch,
+    ) {
+        let [bias, factors] =
+            [router.bias, router.factors].map(|id| id.map(|id| self.weights.vector(id)));
+        route(scores, router, [bias, factors], out, scratch);
     }
 
     /// Route one of many rows, where that is left to this phase.
@@ -207,7 +215,7 @@ impl<'a> Exec<'a> {
             let place = row * 2 * mix.phase.n_used..(row + 1) * 2 * mix.phase.n_used;
             // SAFETY: rows are dealt to one worker each, and read in later sections.
             let out = unsafe { self.value(*routes).slice_mut(place) };
-            route(self.row(*scores, row), router, self.bias(router), out, scratch);
+            self.route(self.row(*scores, row), router, out, scratch);
         }
     }
 
@@ -223,7 +231,7 @@ impl<'a> Exec<'a> {
             Routes::Scores { scores, router, .. } if mix.n <= LOCAL_ROWS => {
                 own.resize(mix.n * 2 * n_used, 0.0);
                 for (row, out) in own.chunks_exact_mut(2 * n_used).enumerate() {
-                    route(self.row(*scores, row), router, self.bias(router), out, scratch);
+                    self.route(self.row(*scores, row), router, out, scratch);
                 }
                 &own[..]
             }
@@ -281,6 +289,14 @@ impl<'a> Exec<'a> {
             if let Some(biases) = &mix.phase.biases {
                 let bias = self.expert_bias([biases.gate, biases.up][m], block.expert, mix.width());
                 add_bias(tile, bias, panels.start, n);
+            }
+            if mix.phase.weighs_inputs {
+                let weights = &mixture.routing.weights[block.places()];
+                for rows in tile.chunks_exact_mut(n * PANEL_ROWS) {
+                    for (lanes, weight) in rows.chunks_exact_mut(PANEL_ROWS).zip(weights) {
+                        lanes.iter_mut().for_each(|lane| *lane *= weight);
+                    }
+                }
             }
         }
         let act = &mut rest[..len];
@@ -416,7 +432,11 @@ impl<'a> Exec<'a> {
                 let bias = self.expert_bias(biases.down, block.expert, mix.hidden());
                 add_bias(tile, bias, panels.start, block.n);
             }
-            let (rows, weights) = (&routing.rows[block.places()], &routing.weights[block.places()]);
+            let rows = &routing.rows[block.places()];
+            let weights = match mix.phase.weighs_inputs {
+                true => self.weights.ones(rows.len()),
+                false => &routing.weights[block.places()],
+            };
             let tiles = tile.chunks_exact(block.n * PANEL_ROWS);
             for (tile, sums) in tiles.zip(sums.chunks_exact_mut(panel_len)) {
                 self.kernels.add_weighted.call(tile, rows, weights, sums);

@@ -311,6 +311,14 @@ impl<'a> Exec<'a> {
                 }
             }
             Link::Act(act) => self.kernels.act.call(act, tile),
+            Link::Gate { act, up } => {
+                self.kernels.act.call(act, tile);
+                for (row, lanes) in rows.zip(tile.chunks_exact_mut(PANEL_ROWS)) {
+                    for (lane, up) in lanes.iter_mut().zip(&self.row(up, row)[cols.clone()]) {
+                        *lane *= up;
+                    }
+                }
+            }
             Link::Gated { act, gate } => {
                 let mut factors = [0.0; PANEL_ROWS];
                 let gates = self.operand_rows(gate, rows).chunks(PANEL_ROWS);

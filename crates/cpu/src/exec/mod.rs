@@ -11,6 +11,7 @@ mod route;
 mod rows;
 mod score;
 mod sort;
+mod streams;
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -34,6 +35,7 @@ pub(crate) use latent::{
 };
 pub(crate) use linear::{kernel_scratch, q8_stride, tile_floats};
 use product::Products;
+pub(crate) use sort::BLOCK_ROWS;
 
 use crate::cache::CacheShape;
 use crate::memory::Shared;

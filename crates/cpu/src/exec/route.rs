@@ -21,7 +21,7 @@ pub(crate) struct RouteScratch {
 pub(crate) fn route(
     scores: &[f32],
     router: &Router,
-    bias: Option<&[f32]>,
+    [bias, factors]: [Option<&[f32]>; 2],
     out: &mut [f32],
     scratch: &mut RouteScratch,
 ) {
@@ -41,7 +41,8 @@ pub(crate) fn route(
     let (ids, weights) = out.split_at_mut(router.n_used);
     for ((place, weight), (_, id)) in ids.iter_mut().zip(weights).zip(best.iter()) {
         *place = *id as f32;
-        *weight = (f64::from(p[*id]) / divisor * f64::from(router.scale)) as f32;
+        let factor = factors.map_or(1.0, |factors| f64::from(factors[*id]));
+        *weight = (f64::from(p[*id]) / divisor * f64::from(router.scale) * factor) as f32;
     }
 }
 

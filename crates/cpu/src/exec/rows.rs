@@ -4,7 +4,7 @@ use kernels::rows::Gated;
 use program::{Lookup, Norm, NormKind};
 
 use super::experts::MixScratch;
-use super::route::route;
+use super::streams;
 use super::{Exec, SequenceRows};
 use crate::plan::{Operand, RowOp};
 use crate::pool::Worker;
@@ -130,7 +130,7 @@ impl Exec<'_> {
             }
             RowOp::Route { scores, router, .. } => {
                 let scores = self.row(*scores, row);
-                route(scores, router, self.bias(router), out, &mut mixture.route);
+                self.route(scores, router, out, &mut mixture.route);
             }
             RowOp::GatedAct { act, gate, up, .. } => {
                 self.kernels.gated.call(*act, self.row(*gate, row), self.row(*up, row), out);
@@ -143,6 +143,41 @@ impl Exec<'_> {
                 for (out, group) in out.chunks_exact_mut(*len).zip(groups) {
                     out.copy_from_slice(&group[*start..start + len]);
                 }
+            }
+            RowOp::Shift { x, weight, .. } => {
+                let vector = self.weights.vector(*weight);
+                let rows = out.chunks_exact_mut(vector.len());
+                for (out, x) in rows.zip(self.row(*x, row).chunks_exact(vector.len())) {
+                    self.kernels.add.call(x, vector, out);
+                }
+            }
+            RowOp::Concat { values, .. } => {
+                let mut rest = out;
+                for value in values {
+                    let (part, after) = rest.split_at_mut(value.cols);
+                    part.copy_from_slice(self.row(*value, row));
+                    rest = after;
+                }
+            }
+            RowOp::Mix { weights, x, groups, .. } => {
+                streams::mix(self.row(*weights, row), self.row(*x, row), *groups, out);
+            }
+            RowOp::Resize { x, y, dim, .. } => {
+                let groups = self.row(*x, row).chunks_exact(*dim);
+                let groups = groups.zip(self.row(*y, row).chunks_exact(*dim));
+                for ((x, y), out) in groups.zip(out.chunks_exact_mut(*dim)) {
+                    streams::resize(x, y, out);
+                }
+            }
+            RowOp::Excess { x, dim, deviations, .. } => {
+                let groups = self.row(*x, row).chunks_exact(*dim);
+                for (x, out) in groups.zip(out.chunks_exact_mut(*dim)) {
+                    streams::excess(x, *deviations, out);
+                }
+            }
+            RowOp::Multiply { x, weight, each, .. } => {
+                let factors = self.weights.vector(*weight);
+                streams::multiply(self.row(*x, row), factors, *each, out);
             }
             RowOp::Scale { x, factor, .. } => {
                 for (out, x) in out.iter_mut().zip(self.row(*x, row)) {

@@ -16,7 +16,9 @@ impl Lowering<'_> {
     }
 
     pub(super) fn experts(&mut self, node: &Node) -> Result<ExpertsPhase> {
-        let &Op::Experts { gate, up, down, biases, act, n_experts, n_used } = &node.op else {
+        let &Op::Experts { gate, up, down, biases, act, weighs_inputs, n_experts, n_used } =
+            &node.op
+        else {
             unreachable!("`node` matched the op")
         };
         let act = gated(act);
@@ -41,6 +43,7 @@ impl Lowering<'_> {
             down,
             biases,
             act,
+            weighs_inputs,
             n_experts,
             n_used,
             links,

@@ -93,9 +93,16 @@ impl RowOp {
             RowOp::Norm { x, .. }
             | RowOp::Act { x, .. }
             | RowOp::Scale { x, .. }
+            | RowOp::Multiply { x, .. }
+            | RowOp::Shift { x, .. }
             | RowOp::Slice { x, .. }
+            | RowOp::Excess { x, .. }
             | RowOp::Route { scores: x, .. } => vec![*x],
-            RowOp::GatedAct { gate: a, up: b, .. } | RowOp::Add { a, b, .. } => vec![*a, *b],
+            RowOp::GatedAct { gate: a, up: b, .. }
+            | RowOp::Add { a, b, .. }
+            | RowOp::Mix { weights: a, x: b, .. }
+            | RowOp::Resize { x: a, y: b, .. } => vec![*a, *b],
+            RowOp::Concat { values, .. } => values.clone(),
         }
     }
 }

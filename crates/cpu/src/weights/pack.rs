@@ -84,7 +84,8 @@ impl<'a> Packing<'a> {
                 for (m, matrix) in packed.matrices.iter().enumerate() {
                     // SAFETY: units are dealt once each, and their byte ranges do not overlap.
                     let out = unsafe { out.slice_mut(packed.bytes_of(copy, panels.clone(), m)) };
-                    let rows = copy * matrix.rows..(copy + 1) * matrix.rows;
+                    let first = matrix.first + copy * matrix.apart;
+                    let rows = first..first + matrix.rows;
                     let bytes = &sources[m][rows.start * row_bytes[m]..rows.end * row_bytes[m]];
                     pack_panels(
                         matrix,
@@ -98,10 +99,10 @@ impl<'a> Packing<'a> {
             for ((spec, row_bytes), matrix) in specs.iter().zip(&row_bytes).zip(&packed.matrices) {
                 let row = |unit: usize| {
                     let within = (unit % per_copy * UNIT_PANELS * PANEL_ROWS).min(matrix.rows);
-                    unit / per_copy * matrix.rows + within
+                    unit / per_copy * matrix.apart + within
                 };
                 let rows = row(units.start)..row(units.end);
-                done += rows.len() * row_bytes;
+                done += rows.len() * row_bytes / (matrix.apart / matrix.rows.max(1)).max(1);
                 self.source.release(spec, rows);
             }
             self.advance(done as u64);

@@ -17,6 +17,10 @@ pub(crate) struct PackedMatrix {
     pub(crate) kernel: TunedKernel,
     /// Rows of one copy.
     pub(crate) rows: usize,
+    /// Its first row in the weight.
+    pub(crate) first: usize,
+    /// From a copy's first row to that of the next.
+    pub(crate) apart: usize,
     pub(crate) cols: usize,
     pub(crate) panel_bytes: usize,
 }
@@ -61,7 +65,9 @@ impl PackedJob {
         tuning: &Tuning,
         end: &mut usize,
     ) -> Result<PackedJob> {
-        let matrices = weights.iter().map(|&weight| {
+        // a weight named more than once holds, copy by copy, the rows of each that names it
+        let times = |weight| weights.iter().filter(|other| **other == weight).count();
+        let matrices = weights.iter().enumerate().map(|(m, &weight)| {
             let spec = program.weight(weight);
             let kernel = tuning.linear(spec.ty).ok_or_else(|| unusable(spec))?;
             let panel_bytes = kernel.panel_bytes(spec.cols);
@@ -71,8 +77,11 @@ impl PackedJob {
                 "{} arranges rows that workers keep to themselves",
                 kernel.name()
             );
-            let rows = spec.rows / copies.n;
-            Ok(PackedMatrix { weight, kernel, rows, cols: spec.cols, panel_bytes })
+            let apart = spec.rows / copies.n;
+            let rows = apart / times(weight);
+            let before = weights[..m].iter().filter(|other| **other == weight).count();
+            let (first, cols) = (before * rows, spec.cols);
+            Ok(PackedMatrix { weight, kernel, rows, first, apart, cols, panel_bytes })
         });
         let matrices = matrices.collect::<Result<Vec<_>>>()?;
         let n_panels = matrices[0].rows.div_ceil(PANEL_ROWS);

@@ -32,6 +32,7 @@ fn block(l: &Layer<'_>, x: ValueId) -> Result<ValueId> {
     let dense = |l: &Layer<'_>, h| ffn::Gated::of(l).record(l, h);
     let out = l.block(Norms::PRE, x, |l, h| Heads::PLAIN.record(l, h), dense)?;
     let Some(e) = &l.config.experts else { return Ok(out) };
-    let experts = ffn::experts(l, e, l.norm("ffn_norm_exps", x)?)?;
+    let h = l.norm("ffn_norm_exps", x)?;
+    let experts = ffn::experts(l, e, h, h)?;
     l.residual("ffn_exps_residual", out, experts)
 }

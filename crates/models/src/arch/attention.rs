@@ -1,8 +1,8 @@
 //! Attention over keys and values, by settings that architectures choose.
 
 use program::{
-    Act, Attention, CacheKind, CacheSpec, Mask, Rope, RopeScaling, RotatedNorm, Score, ValueId,
-    WeightId,
+    Act, Attention, CacheKind, CacheSpec, Mask, Norm, Rope, RopeScaling, RotatedNorm, Score,
+    ValueId, WeightId,
 };
 
 use super::decoder::Layer;
@@ -15,9 +15,13 @@ pub(super) struct Heads {
     pub(super) joint: bool,
     /// Of q, k and v.
     pub(super) bias: Bias,
+    /// Factors on the products of q, k and v, where the file has some.
+    pub(super) scaled: bool,
     /// Of the output projection.
     pub(super) out_bias: Bias,
     pub(super) norm: HeadNorm,
+    /// An RMS norm without a vector on each head of v; where the file has no `attn_v`, v is what k is before its norm.
+    pub(super) value_norm: bool,
     /// Layers that have the vector `attn_sinks` use it.
     pub(super) sinks: bool,
     /// Activation of `attn_gate` times the input, a factor on what each head, or each element of it, attended to.
@@ -39,12 +43,16 @@ pub(super) enum HeadNorm {
     None,
     /// On each head, one vector for all.
     Each,
+    /// On each head, with a number for each of q.
+    Gained,
     /// On each head, a vector for each.
     Own,
     /// On all heads of a row together.
     Whole,
     /// On each head once it has rotated.
     Rotated,
+    /// The same without vectors, on layers that rotate.
+    PlainRotated,
 }
 
 impl Heads {
@@ -52,8 +60,10 @@ impl Heads {
     pub(super) const PLAIN: Heads = Heads {
         joint: false,
         bias: Bias::IfPresent,
+        scaled: false,
         out_bias: Bias::IfPresent,
         norm: HeadNorm::None,
+        value_norm: false,
         sinks: false,
         gate: None,
     };
@@ -69,7 +79,12 @@ impl Heads {
     /// What the layer attends to: `[n, n_heads * value_dim]`.
     pub(super) fn attend(self, l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
         let score = self.score(l)?;
-        let a = attend(l, self.queries_keys_values(l, h)?, factors(l)?, score, self.rotated(l)?)?;
+        let (factors, rotated) = (factors(l)?, self.rotated(l)?);
+        let a = if l.config.reads_layer.is_some() {
+            attend(l, &[self.queries(l, h)?], factors, score, rotated)?
+        } else {
+            attend(l, &self.queries_keys_values(l, h)?, factors, score, rotated)?
+        };
         let a = match l.model.attention_scale {
             Some(factor) => l.r.scale("attn_scaled", a, factor)?,
             None => a,
@@ -86,11 +101,18 @@ impl Heads {
     }
 
     fn rotated(self, l: &Layer<'_>) -> Result<Option<RotatedNorm>> {
-        if self.norm != HeadNorm::Rotated {
-            return Ok(None);
+        let eps = l.model.norm_eps;
+        match self.norm {
+            HeadNorm::Rotated => {
+                let vector = |name| l.w.vector(name, l.config.head_dim).map(Some);
+                let (q, k) = (vector("attn_q_norm")?, vector("attn_k_norm")?);
+                Ok(Some(RotatedNorm { q, k, eps }))
+            }
+            HeadNorm::PlainRotated => {
+                Ok(l.config.rope.is_some().then_some(RotatedNorm { q: None, k: None, eps }))
+            }
+            _ => Ok(None),
         }
-        let [q, k] = ["attn_q_norm", "attn_k_norm"].map(|name| l.w.vector(name, l.config.head_dim));
-        Ok(Some(RotatedNorm { q: q?, k: k?, eps: l.model.norm_eps }))
     }
 
     fn score(self, l: &Layer<'_>) -> Result<Score> {
@@ -100,34 +122,50 @@ impl Heads {
 
     /// Queries, keys and values of `h`: `[n, heads, dim]` each.
     pub(super) fn queries_keys_values(self, l: &Layer<'_>, h: ValueId) -> Result<[ValueId; 3]> {
-        let LayerConfig { n_heads, n_kv_heads, head_dim, value_dim, .. } = *l.config;
+        let n_kv_heads = l.config.n_kv_heads;
         let [q, k, v] = self.products(l, h)?;
-        let [q, k, v] = match l.model.clamp_qkv {
-            Some(c) => {
-                let clamp = |name: &str, x| l.r.act(name, Act::Clamp(c), x);
-                [
-                    clamp("attn_q_clamped", q)?,
-                    clamp("attn_k_clamped", k)?,
-                    clamp("attn_v_clamped", v)?,
-                ]
+        let (q, k) = (self.query(l, q)?, self.normed(l, ["k", "attn_k"], k, n_kv_heads)?);
+        let v = l.r.view("v", clamped(l, "attn_v", v)?, n_kv_heads)?;
+        let plain = Norm { kind: l.model.norm, weight: None, bias: None, eps: l.model.norm_eps };
+        let v = if self.value_norm { l.r.norm("attn_v_norm", v, plain)? } else { v };
+        Ok([q, k, v])
+    }
+
+    /// Queries alone: `[n, n_heads, head_dim]`.
+    fn queries(self, l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
+        let q = l.linear("attn_q", h, l.config.n_heads * l.config.head_dim, self.bias)?;
+        self.query(l, q)
+    }
+
+    fn query(self, l: &Layer<'_>, q: ValueId) -> Result<ValueId> {
+        self.normed(l, ["q", "attn_q"], q, l.config.n_heads)
+    }
+
+    /// Bounded, split into heads and normed, as far as it is to be: the value by its name as heads and as a product.
+    fn normed(
+        self,
+        l: &Layer<'_>,
+        [heads, name]: [&str; 2],
+        x: ValueId,
+        groups: usize,
+    ) -> Result<ValueId> {
+        let norm = format!("{name}_norm");
+        let x = clamped(l, name, x)?;
+        let x = if self.norm == HeadNorm::Whole { l.norm(&norm, x)? } else { x };
+        let x = l.r.view(heads, x, groups)?;
+        match self.norm {
+            HeadNorm::Each => l.norm(&norm, x),
+            HeadNorm::Own => l.norm_groups(&norm, x),
+            HeadNorm::Gained => {
+                let x = l.norm(&norm, x)?;
+                if name != "attn_q" {
+                    return Ok(x);
+                }
+                let gains = l.w.matrix(&norm, groups, 1)?;
+                Ok(l.r.multiply_groups("attn_q_gained", x, gains)?)
             }
-            None => [q, k, v],
-        };
-        let [q, k] = match self.norm {
-            HeadNorm::Whole => [l.norm("attn_q_norm", q)?, l.norm("attn_k_norm", k)?],
-            HeadNorm::None | HeadNorm::Each | HeadNorm::Own | HeadNorm::Rotated => [q, k],
-        };
-        debug_assert_eq!(l.r.shape(q).cols(), n_heads * head_dim);
-        debug_assert_eq!(l.r.shape(v).cols(), n_kv_heads * value_dim);
-        let (q, k) = (l.r.view("q", q, n_heads)?, l.r.view("k", k, n_kv_heads)?);
-        let v = l.r.view("v", v, n_kv_heads)?;
-        Ok(match self.norm {
-            HeadNorm::Each => [l.norm("attn_q_norm", q)?, l.norm("attn_k_norm", k)?, v],
-            HeadNorm::Own => {
-                [l.norm_groups("attn_q_norm", q)?, l.norm_groups("attn_k_norm", k)?, v]
-            }
-            HeadNorm::None | HeadNorm::Whole | HeadNorm::Rotated => [q, k, v],
-        })
+            _ => Ok(x),
+        }
     }
 
     fn products(self, l: &Layer<'_>, h: ValueId) -> Result<[ValueId; 3]> {
@@ -138,16 +176,32 @@ impl Heads {
             return l.joint("attn_qkv", h, NAMES, rows, self.bias);
         }
         let mut products = [h; 3];
-        for ((product, name), rows) in products.iter_mut().zip(NAMES).zip(rows) {
-            *product = l.linear(name, h, rows, self.bias)?;
+        for (i, name) in NAMES.into_iter().enumerate() {
+            let may_be_key = self.value_norm && name == "attn_v";
+            let is_key = may_be_key && !l.w.has(name, rows[i], l.r.shape(h).cols())?;
+            products[i] = match (is_key, self.scaled) {
+                (true, _) => products[1],
+                (false, false) => l.linear(name, h, rows[i], self.bias)?,
+                (false, true) => l.scaled_linear(name, h, rows[i], self.bias)?,
+            };
         }
         Ok(products)
     }
 }
 
+/// Bounded where the model has a bound.
+fn clamped(l: &Layer<'_>, name: &str, x: ValueId) -> Result<ValueId> {
+    match l.model.clamp_qkv {
+        Some(c) => Ok(l.r.act(&format!("{name}_clamped"), Act::Clamp(c), x)?),
+        None => Ok(x),
+    }
+}
+
 /// Divisors of the rotation's frequencies, where the file has some for all layers.
 pub(super) fn factors(l: &Layer<'_>) -> Result<Option<WeightId>> {
-    let Some(rope) = &l.config.rope else { return Ok(None) };
+    let Some(rope) = l.config.rope.as_ref().filter(|_| l.config.rope_factors) else {
+        return Ok(None);
+    };
     let pairs = rope.dims / 2;
     let long = match rope.scaling {
         RopeScaling::Long { .. } => l.global.optional_vector("rope_factors_long", pairs)?,
@@ -156,11 +210,12 @@ pub(super) fn factors(l: &Layer<'_>) -> Result<Option<WeightId>> {
     long.map_or_else(|| l.global.optional_vector("rope_freqs", pairs), |long| Ok(Some(long)))
 }
 
-/// What the layer attends to, given its queries, keys and values: `[n, n_heads * value_dim]`. `factors` divide the
+/// What the layer attends to, given its queries, keys and values, or its queries alone where it reads the keys and values of
+/// another: `[n, n_heads * value_dim]`. `factors` divide the
 /// frequencies of the rotation.
 pub(super) fn attend(
     l: &Layer<'_>,
-    qkv: [ValueId; 3],
+    qkv: &[ValueId],
     factors: Option<WeightId>,
     score: Score,
     norm: Option<RotatedNorm>,
@@ -171,12 +226,13 @@ pub(super) fn attend(
         Mask::Causal | Mask::Full | Mask::Around(_) => None,
     };
     let kind = CacheKind::Heads { n_kv_heads, key_dim, value_dim, window };
+    let shared = l.config.reads_layer.and_then(|layer| l.r.cache_of(layer));
     let at = Attention {
-        cache: l.r.cache(CacheSpec { layer: l.index, kind }),
-        appends: true,
+        cache: shared.unwrap_or_else(|| l.r.cache(CacheSpec { layer: l.index, kind })),
+        appends: shared.is_none(),
         rope: rope.clone().map(|rope| Rope { factors, ..rope }),
         norm,
         score,
     };
-    Ok(l.r.attention("attn", at, &qkv)?)
+    Ok(l.r.attention("attn", at, qkv)?)
 }

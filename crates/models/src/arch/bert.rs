@@ -6,7 +6,7 @@
 use program::{Act, Gate, Mask, Recorder, RopePairs, ValueId};
 
 use super::attention::{HeadNorm, Heads};
-use super::decoder::{Layer, stream};
+use super::decoder::{Layer, embed, layers};
 use super::{Architecture, ProgramOutputs, ffn, head, mlp};
 use crate::config::{read, text};
 use crate::{Keys, ModelConfig, Result, Weights};
@@ -69,7 +69,7 @@ fn record(
 ) -> Result<ProgramOutputs> {
     let norm = if c.normed_heads { HeadNorm::Whole } else { HeadNorm::None };
     let heads = Heads { joint: c.joint_qkv, norm, ..Heads::PLAIN };
-    let x = stream(r, w, c, |l, x| {
+    let x = layers(r, w, c, embed(r, w, c)?, |l, x| {
         let a = l.residual("attn_residual", x, heads.record(l, x)?)?;
         let h = l.norm("attn_output_norm", a)?;
         let f = l.residual("ffn_residual", h, feed(l, h)?)?;

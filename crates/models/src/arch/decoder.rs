@@ -1,5 +1,7 @@
 //! The skeleton that decoders share: embedding, blocks, selected rows, last norm, head.
 
+use std::ops::Range;
+
 use program::{Lookup, Norm, Recorder, ValueId};
 
 use super::attention::Heads;
@@ -14,18 +16,13 @@ pub(super) fn decoder(
     c: &ModelConfig,
     block: impl Fn(&Layer<'_>, ValueId) -> Result<ValueId>,
 ) -> Result<ProgramOutputs> {
-    let x = stream(r, w, c, block)?;
-    head::record(r, w, c, x, Some(w.norm("output_norm", c, c.hidden_size)?))
+    let x = layers(r, w, c, embed(r, w, c)?, block)?;
+    normed_head(r, w, c, x)
 }
 
-/// The residual stream after the last block.
-pub(super) fn stream(
-    r: &Recorder,
-    w: &Weights<'_>,
-    c: &ModelConfig,
-    block: impl Fn(&Layer<'_>, ValueId) -> Result<ValueId>,
-) -> Result<ValueId> {
-    let mut x = r.embed(w.token_embd(c)?)?; // [n, hidden_size]
+/// The residual stream before the first block: `[n, hidden_size]`.
+pub(super) fn embed(r: &Recorder, w: &Weights<'_>, c: &ModelConfig) -> Result<ValueId> {
+    let mut x = r.embed(w.token_embd(c)?)?;
     if let Some(n) = c.n_token_types {
         let first = w.first_row("token_types", n, c.hidden_size)?; // texts are of the first type
         x = r.add("embed_typed", x, r.lookup("token_type", first, Lookup::Only)?)?;
@@ -37,15 +34,48 @@ pub(super) fn stream(
     if c.norm_embedding {
         x = r.norm("embed_normed", x, w.norm("token_embd_norm", c, c.hidden_size)?)?;
     }
-    if let Some(factor) = c.embedding_scale {
-        x = r.scale("embed_scaled", x, factor)?;
+    match c.embedding_scale {
+        Some(factor) => Ok(r.scale("embed_scaled", x, factor)?),
+        None => Ok(x),
     }
-    for (index, config) in c.layers.iter().enumerate() {
+}
+
+/// The blocks, one after another.
+pub(super) fn layers(
+    r: &Recorder,
+    w: &Weights<'_>,
+    c: &ModelConfig,
+    x: ValueId,
+    block: impl Fn(&Layer<'_>, ValueId) -> Result<ValueId>,
+) -> Result<ValueId> {
+    some_layers(r, w, c, 0..c.layers.len(), x, block)
+}
+
+/// Some of the blocks, one after another.
+pub(super) fn some_layers(
+    r: &Recorder,
+    w: &Weights<'_>,
+    c: &ModelConfig,
+    which: Range<usize>,
+    mut x: ValueId,
+    block: impl Fn(&Layer<'_>, ValueId) -> Result<ValueId>,
+) -> Result<ValueId> {
+    for (index, config) in c.layers.iter().enumerate().take(which.end).skip(which.start) {
         r.layer(Some(index));
-        x = block(&Layer { r, w: w.layer(index), global: w, model: c, config, index }, x)?;
+        x = block(&Layer { r, w: w.layer(config.block), global: w, model: c, config, index }, x)?;
     }
     r.layer(None);
     Ok(x)
+}
+
+/// The results, from the residual stream behind the last block on.
+pub(super) fn normed_head(
+    r: &Recorder,
+    w: &Weights<'_>,
+    c: &ModelConfig,
+    x: ValueId,
+) -> Result<ProgramOutputs> {
+    head::record(r, w, c, x, Some(w.norm("output_norm", c, c.hidden_size)?))
 }
 
 /// A decoder block that is being recorded.
@@ -81,6 +111,11 @@ impl Norms {
     /// After both.
     pub(super) const POST: Norms =
         Norms { attn: [None, Some("post_attention_norm")], ffn: [None, Some("post_ffw_norm")] };
+    /// Before and after both, by names of its own.
+    pub(super) const GROK: Norms = Norms {
+        attn: [Some("attn_norm"), Some("attn_output_norm")],
+        ffn: [Some("ffn_norm"), Some("layer_output_norm")],
+    };
     /// Before and after both.
     pub(super) const SANDWICH: Norms = Norms {
         attn: [Some("attn_norm"), Some("post_attention_norm")],
@@ -131,6 +166,21 @@ impl Layer<'_> {
     ) -> Result<ValueId> {
         let weight = self.w.linear(name, rows, self.r.shape(x).cols(), bias)?;
         Ok(self.r.linear(name, x, weight)?)
+    }
+
+    /// The same times the number `NAME.scale`, where the file has one.
+    pub(super) fn scaled_linear(
+        &self,
+        name: &str,
+        x: ValueId,
+        rows: usize,
+        bias: Bias,
+    ) -> Result<ValueId> {
+        let product = self.linear(name, x, rows, bias)?;
+        match self.w.optional_tensor(&format!("{name}.scale"), 1)? {
+            Some(scale) => Ok(self.r.multiply(&format!("{name}_scaled"), product, scale)?),
+            None => Ok(product),
+        }
     }
 
     /// `x` times matrices that stand one after another in the tensor `name`, each with as many rows as `rows` says.

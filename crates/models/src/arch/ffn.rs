@@ -61,7 +61,7 @@ pub(super) fn ungated(l: &Layer<'_>, act: Act, x: ValueId) -> Result<ValueId> {
 /// The layer as its settings say: experts and one that every token uses beside them, or dense with SiLU.
 pub(super) fn feed(l: &Layer<'_>, x: ValueId) -> Result<ValueId> {
     let Some(e) = &l.config.experts else { return Gated::of(l).record(l, x) };
-    let f = experts(l, e, x)?;
+    let f = experts(l, e, x, x)?;
     if e.shared_intermediate_size == 0 {
         return Ok(f);
     }
@@ -69,16 +69,24 @@ pub(super) fn feed(l: &Layer<'_>, x: ValueId) -> Result<ValueId> {
     l.add("ffn_out", f, shared)
 }
 
-/// The weighted sum of the experts that each row's router chooses.
-pub(super) fn experts(l: &Layer<'_>, e: &Experts, x: ValueId) -> Result<ValueId> {
+/// The weighted sum of the experts of `x` that the router chooses for each row, by what it reads of it, `by`.
+pub(super) fn experts(l: &Layer<'_>, e: &Experts, x: ValueId, by: ValueId) -> Result<ValueId> {
     let hidden_size = l.r.shape(x).cols();
     let (n, width) = (e.n_experts, e.intermediate_size);
-    let scores = l.linear("ffn_gate_inp", x, n, e.biases)?; // [n, n_experts]
+    let scores = l.linear("ffn_gate_inp", by, n, e.biases)?; // [n, n_experts]
     let bias = e.bias.map(|name| l.w.tensor(name, n)).transpose()?;
-    let routes = l.r.route("ffn_routes", scores, e.router(bias))?; // [n, 2 * n_experts_used]
+    let factors = e.factors.then(|| l.w.tensor("ffn_down_exps.scale", n)).transpose()?;
+    let routes = l.r.route("ffn_routes", scores, e.router(bias, factors))?; // [n, 2 * n_experts_used]
+    let [gate, up] = if e.joint {
+        [l.w.stack("ffn_gate_up_exps", n, 2 * width, hidden_size)?; 2]
+    } else {
+        let [gate, up] =
+            ["ffn_gate_exps", "ffn_up_exps"].map(|name| l.w.stack(name, n, width, hidden_size));
+        [gate?, up?]
+    };
     let weights = ExpertWeights {
-        gate: l.w.stack("ffn_gate_exps", n, width, hidden_size)?,
-        up: l.w.stack("ffn_up_exps", n, width, hidden_size)?,
+        gate,
+        up,
         down: l.w.stack("ffn_down_exps", n, hidden_size, width)?,
         biases: match e.biases {
             Bias::Never => None,
@@ -89,6 +97,7 @@ pub(super) fn experts(l: &Layer<'_>, e: &Experts, x: ValueId) -> Result<ValueId>
             }),
         },
         n_experts: n,
+        weighs_inputs: e.weighs_inputs,
     };
     Ok(l.r.experts("ffn_exps", weights, e.act, x, routes)?) // [n, hidden_size]
 }

@@ -1,12 +1,13 @@
 //! Decoders whose layers weigh what each head attended to by a gate of the input, most with windows: Trinity, Step 3.5,
-//! Laguna, Spark 2.5.
+//! Laguna, Spark 2.5, Muse Glimmer.
 //!
-//! Source: arXiv:2505.06708, section 3 (gates); tensor names of GGUF's `afmoe`, `step35`, `laguna`, `spark2_5`.
+//! Source: arXiv:2505.06708, section 3 (gates); tensor names of GGUF's `afmoe`, `step35`, `laguna`, `spark2_5`,
+//! `muse-glimmer`.
 
-use program::{Act, Gate, Gating, RopePairs};
+use program::{Act, Gate, Gating, Norm, RopePairs};
 
 use super::attention::{GateWidth, Heads};
-use super::decoder::{Norms, blocks};
+use super::decoder::{self, Norms, blocks};
 use super::{Architecture, ffn, gemma2};
 use crate::config::experts::{self, Silent};
 use crate::config::{read, window};
@@ -78,6 +79,27 @@ pub(super) static LAGUNA: Architecture = Architecture {
     record: |r, w, c| {
         let heads = Heads { gate: Some((Act::Softplus, GateWidth::Heads)), ..Heads::NORMED };
         blocks(r, w, c, Norms::PRE, heads, ffn::feed)
+    },
+};
+
+/// A norm of the embedding, bounded logits.
+pub(super) static MUSE_GLIMMER: Architecture = Architecture {
+    name: "muse-glimmer",
+    config: |keys| {
+        let mut c = read::dense(keys, RopePairs::Interleaved)?;
+        c.logit_scale = keys.positive("logit_scale")?;
+        c.logit_softcap = keys.positive_or_zero("final_logit_softcapping")?;
+        window::apply(keys, &mut c, 4, None)?;
+        window::rotate_within(keys, &mut c)?;
+        Ok(c)
+    },
+    record: |r, w, c| {
+        let plain = Norm { kind: c.norm, weight: None, bias: None, eps: c.norm_eps };
+        let x = r.norm("embed_normed", decoder::embed(r, w, c)?, plain)?;
+        let x = decoder::layers(r, w, c, x, |l, x| {
+            l.block(Norms::SANDWICH, x, |l, h| PER_ELEMENT.record(l, h), ffn::feed)
+        })?;
+        decoder::normed_head(r, w, c, x)
     },
 };
 

@@ -7,9 +7,9 @@ use program::RopePairs;
 
 use super::attention::Heads;
 use super::decoder::{Norms, blocks};
-use super::{Architecture, ffn, llama};
+use super::{Architecture, decoder, ffn, latent, llama};
 use crate::config::experts::{self, Silent, Width};
-use crate::config::{read, window};
+use crate::config::{self, read, window};
 use crate::{Keys, ModelConfig, Result};
 
 pub(super) static GRANITE: Architecture = Architecture {
@@ -41,6 +41,22 @@ pub(super) static GRANITE_SWA: Architecture = Architecture {
         Ok(c)
     },
     record: |r, w, c| blocks(r, w, c, Norms::PRE, Heads { sinks: true, ..Heads::PLAIN }, ffn::feed),
+};
+
+/// Latent attention, and factors that no file says.
+pub(super) static MINICPM3: Architecture = Architecture {
+    name: "minicpm3",
+    config: |keys| {
+        experts::none(keys)?;
+        let mut c = config::latent::decoder(keys, RopePairs::HalfSplit)?;
+        c.embedding_scale = Some(12.0);
+        c.residual_scale = Some(1.4 / (c.layers.len() as f32).sqrt());
+        c.logit_scale = Some(256.0 / c.hidden_size as f32);
+        Ok(c)
+    },
+    record: |r, w, c| {
+        decoder::decoder(r, w, c, |l, x| l.block(Norms::PRE, x, latent::attend, ffn::feed))
+    },
 };
 
 /// Early files leave out factors that all MiniCPMs have.

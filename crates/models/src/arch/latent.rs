@@ -1,7 +1,8 @@
 //! Attention over latents, as DeepSeek's models have it.
 
-use program::{CacheKind, CacheSpec, LatentAttention, LatentUp, ValueId};
+use program::{CacheKind, CacheSpec, LatentAttention, LatentUp, Rope, ValueId};
 
+use super::attention;
 use super::decoder::Layer;
 use crate::{Bias, Error, Latent, LayerConfig, Result};
 
@@ -21,7 +22,9 @@ pub(super) fn attend(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
     let c = l.r.slice("kv", kv, 0, rank)?;
     let c = l.norm("attn_kv_a_norm", c)?;
     let k_pe = l.r.slice("k_pe", kv, rank, rope_dim)?;
-    let (rope, up) = (rope.clone(), up(l, latent)?);
+    let factors = attention::factors(l)?;
+    let rope = rope.clone().map(|rope| Rope { factors, ..rope });
+    let up = up(l, latent)?;
     let at = LatentAttention { cache, rope, up, score: score.clone() };
     let a = l.r.latent_attention("attn", at, [q_nope, q_pe, c, k_pe])?;
     l.linear("attn_output", a, l.model.hidden_size, Bias::Never)

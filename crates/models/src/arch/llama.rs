@@ -6,7 +6,7 @@
 use program::{Recorder, RopePairs};
 
 use super::attention::Heads;
-use super::decoder::{Norms, blocks};
+use super::decoder::{Norms, ONE_NORM, blocks, parallel_blocks};
 use super::{Architecture, ProgramOutputs, ffn, mlp};
 use crate::config::experts::{self, Silent, Width};
 use crate::config::read;
@@ -53,6 +53,13 @@ pub(super) static BAICHUAN: Architecture = Architecture {
         }
     },
     record,
+};
+
+/// PLaMo: both halves of a block read one norm.
+pub(super) static PLAMO: Architecture = Architecture {
+    name: "plamo",
+    config: |keys| read::dense(keys, RopePairs::HalfSplit),
+    record: |r, w, c| parallel_blocks(r, w, c, ONE_NORM, Heads::PLAIN, ffn::feed),
 };
 
 /// Refact: ALiBi in place of the rotation.

@@ -1,10 +1,10 @@
-//! Mistral 3: queries grow with their position, so that attention stays sharp over long contexts.
+//! Mistral 3 and 4: queries grow with their position, so that attention stays sharp over long contexts.
 //!
-//! Source: `modeling_ministral3.py` of transformers; tensor names of GGUF's `mistral3`.
+//! Source: `modeling_ministral3.py` of transformers; tensor names of GGUF's `mistral3` and `mistral4`.
 
 use program::{RopePairs, RopeScaling, Temperature};
 
-use super::{Architecture, llama};
+use super::{Architecture, deepseek2, llama};
 use crate::config::experts::{self, Silent};
 use crate::config::read;
 use crate::{Keys, ModelConfig, Result};
@@ -16,7 +16,7 @@ pub(super) static MISTRAL3: Architecture = Architecture {
         if keys.count("expert_count", 0..=u64::MAX)?.is_some_and(|n| n > 0) {
             experts::read(keys, &mut c, &Silent::NORMALIZED)?;
         }
-        temperature(keys, &mut c)?;
+        temperature(keys, &mut c, "rope.scaling.original_context_length")?;
         let multiplier = keys.positive_or_zero("rope.scaling.yarn_log_multiplier")?;
         for rope in c.layers.iter_mut().flat_map(|layer| &mut layer.rope) {
             if let RopeScaling::Yarn { factor, attention_factor, .. } = &mut rope.scaling
@@ -30,9 +30,20 @@ pub(super) static MISTRAL3: Architecture = Architecture {
     record: llama::record,
 };
 
-fn temperature(keys: &Keys<'_>, c: &mut ModelConfig) -> Result<()> {
+/// DeepSeek-V2's attention and experts, with the same growth of queries.
+pub(super) static MISTRAL4: Architecture = Architecture {
+    name: "mistral4",
+    config: |keys| {
+        let mut c = (deepseek2::DEEPSEEK2.config)(keys)?;
+        temperature(keys, &mut c, "attention.temperature_length")?;
+        Ok(c)
+    },
+    record: deepseek2::DEEPSEEK2.record,
+};
+
+fn temperature(keys: &Keys<'_>, c: &mut ModelConfig, floor: &str) -> Result<()> {
     let Some(beta) = keys.positive_or_zero("attention.temperature_scale")? else { return Ok(()) };
-    let floor = keys.required("rope.scaling.original_context_length", 1..=1 << 24)? as f32;
+    let floor = keys.required(floor, 1..=1 << 24)? as f32;
     for layer in &mut c.layers {
         layer.score.temperature = Some(Temperature { beta, floor, offset: 0.0 });
     }

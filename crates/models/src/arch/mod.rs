@@ -4,7 +4,9 @@
 mod arctic;
 mod attention;
 mod bert;
+mod bitnet;
 mod cohere;
+mod deci;
 mod decoder;
 mod deepseek;
 mod deepseek2;
@@ -14,23 +16,31 @@ mod ffn;
 mod gated;
 mod gemma2;
 mod gemma3;
+mod gemma3n;
+mod gemma4;
 mod glm;
 mod gpt_oss;
 mod granite;
+mod grok;
 mod head;
 mod hunyuan;
 mod latent;
 mod layernorm;
 mod llama;
+mod llama4;
+mod looped;
 mod mistral3;
 mod mlp;
 mod olmo;
 mod openelm;
+mod per_layer;
 mod phi3;
 mod qwen;
 mod qwen2;
 mod qwen2moe;
 mod qwen3;
+mod smallthinker;
+mod talkie;
 mod ungated;
 mod windows;
 
@@ -63,6 +73,7 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &deepseek::BAILING_MOE,
     &deepseek::BAILING_MOE2,
     &bert::BERT,
+    &bitnet::BITNET,
     &mlp::BLOOM,
     &glm::CHATGLM,
     &mlp::CODESHELL,
@@ -71,6 +82,7 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &cohere::COHERE2_MOE,
     &cohere::COMMAND_R,
     &layernorm::DBRX,
+    &deci::DECI,
     &deepseek::DEEPSEEK,
     &deepseek2::DEEPSEEK2,
     &deepseek::DEEPSEEK_OCR,
@@ -85,6 +97,8 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &gemma2::GEMMA2,
     &gemma3::GEMMA3,
     &gemma3::GEMMA_EMBEDDING,
+    &gemma3n::GEMMA3N,
+    &gemma4::GEMMA4,
     &glm::GLM4,
     &glm::GLM4_MOE,
     &mlp::GPTNEOX,
@@ -93,8 +107,10 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &granite::GRANITE,
     &granite::GRANITE_MOE,
     &granite::GRANITE_SWA,
+    &grok::GROK,
     &hunyuan::HUNYUAN_DENSE,
     &hunyuan::HUNYUAN_MOE,
+    &hunyuan::HUNYUAN_VL,
     &deepseek::HY_V3,
     &llama::INTERNLM2,
     &layernorm::JAIS,
@@ -102,14 +118,19 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &gated::LAGUNA,
     &bert::JINA_BERT_V2,
     &llama::LLAMA,
+    &llama4::LLAMA4,
     &hunyuan::MAINCODER,
     &windows::MAPLE,
     &windows::MELLUM,
     &windows::MIMO2,
     &granite::MINICPM,
+    &granite::MINICPM3,
     &olmo::MINIMAX_M2,
     &mistral3::MISTRAL3,
+    &mistral3::MISTRAL4,
     &mlp::MPT,
+    &gated::MUSE_GLIMMER,
+    &looped::NANBEIGE,
     &mlp::NEMOTRON,
     &bert::NOMIC_BERT,
     &layernorm::OLMO,
@@ -122,23 +143,27 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &mlp::PHI2,
     &phi3::PHI3,
     &layernorm::PHIMOE,
+    &llama::PLAMO,
     &windows::PLAMO3,
     &ungated::PLM,
     &qwen::QWEN,
     &qwen2::QWEN2,
     &qwen2moe::QWEN2_MOE,
+    &qwen2::QWEN2_VL,
     &qwen3::QWEN3,
     &qwen3::QWEN3_MOE,
     &qwen3::QWEN3_VL,
     &qwen3::QWEN3_VL_MOE,
     &llama::REFACT,
     &qwen2::SEED_OSS,
+    &smallthinker::SMALLTHINKER,
     &llama::SMOLLM3,
     &gated::SPARK2_5,
     &layernorm::STABLELM,
     &mlp::STARCODER,
     &mlp::STARCODER2,
     &gated::STEP35,
+    &talkie::TALKIE,
     &llama::XVERSE,
 ];
 

@@ -23,7 +23,7 @@ pub(super) static QWEN2_MOE: Architecture = Architecture {
 
 fn feed(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
     let Some(e) = &l.config.experts else { return ffn::feed(l, h) };
-    let f = ffn::experts(l, e, h)?;
+    let f = ffn::experts(l, e, h, h)?;
     let shared = ffn::Gated::shared(l, e).record(l, h)?;
     let weight = l.linear("ffn_gate_inp_shexp", h, 1, Bias::Never)?; // [n, 1]
     let shared = l.r.gated_act("ffn_shexp", Act::Sigmoid, weight, shared)?;

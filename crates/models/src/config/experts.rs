@@ -21,6 +21,10 @@ pub struct Experts {
     pub gating: Gating,
     /// The tensor, `exp_probs_b` by some name, that helps to choose experts.
     pub bias: Option<&'static str>,
+    /// Gate and up are one tensor.
+    pub joint: bool,
+    /// The tensor `ffn_down_exps.scale` has a factor for each expert's weight.
+    pub factors: bool,
     /// Of the router and of each expert's matrices.
     pub biases: Bias,
     /// Experts are chosen among the best groups only.
@@ -29,6 +33,8 @@ pub struct Experts {
     pub normalize: bool,
     /// Factor on the weights.
     pub scale: f32,
+    /// Weights scale what goes into an expert, not what comes out.
+    pub weighs_inputs: bool,
     /// Activation inside an expert.
     pub act: Gate,
     /// That of the layer beside them.
@@ -71,7 +77,7 @@ pub(crate) enum Width {
 /// Give all layers but the first dense ones experts.
 ///
 /// # Errors
-/// A key that is missing or out of range; gate and up in one tensor.
+/// A key that is missing or out of range.
 pub(crate) fn read(keys: &Keys<'_>, c: &mut ModelConfig, silent: &Silent) -> Result<()> {
     let n_experts = keys.required("expert_count", 1..=MAX_EXPERTS)?;
     let n_experts_used = keys.required("expert_used_count", 1..=n_experts as u64)?;
@@ -96,12 +102,6 @@ pub(crate) fn read(keys: &Keys<'_>, c: &mut ModelConfig, silent: &Silent) -> Res
     };
     let gating = gating(keys, silent.gating)?;
     let bias = ["exp_probs_b.bias", "exp_probs_b"].into_iter().find(|name| has(name));
-    if has("ffn_gate_up_exps.weight") {
-        return Err(Error::Unsupported {
-            name: format!("blk.{n_dense}.ffn_gate_up_exps.weight"),
-            problem: "gate and up in one tensor",
-        });
-    }
     let experts = Experts {
         n_experts,
         n_experts_used,
@@ -109,12 +109,15 @@ pub(crate) fn read(keys: &Keys<'_>, c: &mut ModelConfig, silent: &Silent) -> Res
         shared_intermediate_size: shared,
         gating,
         bias,
+        joint: has("ffn_gate_up_exps.weight"),
+        factors: has("ffn_down_exps.scale"),
         biases: Bias::Never,
         groups: groups(keys, n_experts, gating, bias.is_some())?,
         normalize: keys.flag("expert_weights_norm")?.unwrap_or(silent.normalize)
             || keys.count("expert_gating_func", 0..=u64::MAX)? == Some(3),
         // 0 means none, as in early files.
         scale: keys.positive_or_zero("expert_weights_scale")?.unwrap_or(1.0),
+        weighs_inputs: false,
         act: Gate::Act(Act::Silu),
         shared_act: Gate::Act(Act::Silu),
     };
@@ -128,8 +131,8 @@ pub(crate) fn read(keys: &Keys<'_>, c: &mut ModelConfig, silent: &Silent) -> Res
 }
 
 impl Experts {
-    /// The router of a layer with this bias.
-    pub fn router(&self, bias: Option<WeightId>) -> Router {
+    /// The router of a layer with this bias and these factors.
+    pub fn router(&self, bias: Option<WeightId>, factors: Option<WeightId>) -> Router {
         Router {
             n_used: self.n_experts_used,
             gating: self.gating,
@@ -137,6 +140,7 @@ impl Experts {
             groups: self.groups,
             normalize: self.normalize,
             scale: self.scale,
+            factors,
         }
     }
 }

@@ -26,7 +26,7 @@ pub struct Latent {
 /// # Errors
 /// A key that is missing or out of range.
 pub(crate) fn decoder(keys: &Keys<'_>, pairs: RopePairs) -> Result<ModelConfig> {
-    let mut c = with_heads(keys, pairs, heads(keys)?)?;
+    let mut c = with_heads(keys, pairs, heads(keys)?, 1)?;
     keys.require("rope.dimension_count", keys.get("rope.dimension_count"))?;
     let rank = |key: &str| keys.required(key, 1..=MAX_HEADS);
     let kv_lora_rank = rank("attention.kv_lora_rank")?;
@@ -68,7 +68,8 @@ fn heads(keys: &Keys<'_>) -> Result<Vec<Heads>> {
 }
 
 /// `rope.scaling.yarn_log_multiplier` is 0.1 times the `mscale_all_dim` of published configurations, whose `mscale` is the
-/// same, so that nothing is left for cos and sin: the scores' factor is `mscale^2 / sqrt(head_dim)`. Without it llama.cpp, which made most files, applies
+/// same, so that nothing is left for cos and sin: the scores' factor is `mscale^2 / sqrt(head_dim)`. Mistral's `mscale` is 1
+/// whatever the other is. Without it llama.cpp, which made most files, applies
 /// `1 + 0.1 ln(factor)` to both: so do we.
 fn mscale(keys: &Keys<'_>, scaling: &mut RopeScaling) -> Result<f32> {
     const KEY: &str = "rope.scaling.yarn_log_multiplier";
@@ -82,6 +83,7 @@ fn mscale(keys: &Keys<'_>, scaling: &mut RopeScaling) -> Result<f32> {
         ));
         return Ok(*attention_factor);
     };
-    *attention_factor /= 1.0 + 0.1 * log;
-    Ok(*attention_factor * (1.0 + multiplier * log))
+    let both = 1.0 + multiplier * log;
+    *attention_factor /= if keys.architecture() == "mistral4" { both } else { 1.0 + 0.1 * log };
+    Ok(*attention_factor * both)
 }

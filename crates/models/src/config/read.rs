@@ -11,8 +11,11 @@ use crate::{Error, Result};
 const UNKNOWN_CONTEXT: usize = 4096;
 const MAX_CONTEXT: usize = 1 << 24;
 
+/// Files of it may leave out what norms add under their roots: llama.cpp then adds nothing.
+const SILENT_EPS: &str = "qwen2vl";
+
 /// Most heads, and the widest.
-pub(super) const MAX_HEADS: u64 = 1 << 16;
+pub(crate) const MAX_HEADS: u64 = 1 << 16;
 
 /// A decoder without experts.
 ///
@@ -28,7 +31,16 @@ pub(crate) fn dense(keys: &Keys<'_>, pairs: RopePairs) -> Result<ModelConfig> {
 /// # Errors
 /// A key that is missing or out of range.
 pub(crate) fn decoder(keys: &Keys<'_>, pairs: RopePairs) -> Result<ModelConfig> {
-    with_heads(keys, pairs, Heads::read(keys)?)
+    with_heads(keys, pairs, Heads::read(keys, 1)?, 1)
+}
+
+/// A dense decoder whose counts of heads and widths may be 0: of layers that lack a half.
+///
+/// # Errors
+/// As [`dense`].
+pub(crate) fn with_gaps(keys: &Keys<'_>, pairs: RopePairs) -> Result<ModelConfig> {
+    experts::none(keys)?;
+    with_heads(keys, pairs, Heads::read(keys, 0)?, 0)
 }
 
 /// A dense decoder whose norms are layer norms, whatever other norm's number the file has as well.
@@ -85,27 +97,29 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    /// Those of every layer. A head's width is one for all: where no key gives it, that of the first layer's.
-    fn read(keys: &Keys<'_>) -> Result<Vec<Heads>> {
+    /// Those of every layer, `least` or more. A head's width is one for all: where no key gives it, that of the first
+    /// layer that has some.
+    fn read(keys: &Keys<'_>, least: u64) -> Result<Vec<Heads>> {
         let (count, count_kv) = ("attention.head_count", "attention.head_count_kv");
-        let n_heads = keys.require(count, keys.per_layer(count, 1..=MAX_HEADS)?)?;
+        let n_heads = keys.require(count, keys.per_layer(count, least..=MAX_HEADS)?)?;
+        let some = n_heads.iter().copied().find(|n| *n > 0).unwrap_or(1);
         let n_kv_heads =
-            keys.per_layer(count_kv, 1..=MAX_HEADS)?.unwrap_or_else(|| n_heads.clone());
+            keys.per_layer(count_kv, least..=MAX_HEADS)?.unwrap_or_else(|| n_heads.clone());
         let hidden_size = hidden_size(keys)?;
         let head_dim = match keys.count("attention.key_length", 1..=MAX_HEADS)? {
             Some(head_dim) => head_dim,
-            None if hidden_size.is_multiple_of(n_heads[0]) => hidden_size / n_heads[0],
+            None if hidden_size.is_multiple_of(some) => hidden_size / some,
             None => {
                 return Err(Error::key(
                     &keys.name(count),
                     format!("a divisor of embedding_length {hidden_size}"),
-                    n_heads[0],
+                    some,
                 ));
             }
         };
         let value_dim = keys.count("attention.value_length", 1..=MAX_HEADS)?.unwrap_or(head_dim);
         let layer = |(n_heads, n_kv_heads): (usize, usize)| {
-            if n_heads.is_multiple_of(n_kv_heads) {
+            if n_heads.is_multiple_of(n_kv_heads.max(1)) {
                 return Ok(Heads { n_heads, n_kv_heads, head_dim, value_dim });
             }
             let expected = format!("a divisor of head_count {n_heads}");
@@ -115,35 +129,41 @@ impl Heads {
     }
 }
 
-/// A decoder of these heads, one entry for each layer.
+/// A decoder of these heads, one entry for each layer, its feed-forward layers `least_width` wide or more.
 pub(super) fn with_heads(
     keys: &Keys<'_>,
     pairs: RopePairs,
     heads: Vec<Heads>,
+    least_width: u64,
 ) -> Result<ModelConfig> {
     const WIDTH: &str = "feed_forward_length";
     const EPS: &str = "attention.layer_norm_rms_epsilon";
     const LAYER_EPS: &str = "attention.layer_norm_epsilon";
     let hidden_size = hidden_size(keys)?;
-    let widths = keys.require(WIDTH, keys.per_layer(WIDTH, 1..=1 << 24)?)?;
+    let widths = keys.require(WIDTH, keys.per_layer(WIDTH, least_width..=1 << 24)?)?;
     keys.count("vocab_size", 1..=1 << 24)?;
     let context_length = context_length(keys)?;
-    let layer = |(heads, intermediate_size): (Heads, usize)| -> Result<LayerConfig> {
-        let Heads { n_heads, n_kv_heads, head_dim, value_dim } = heads;
-        Ok(LayerConfig {
-            n_heads,
-            n_kv_heads,
-            head_dim,
-            value_dim,
-            rope: Some(rope::read(keys, pairs, head_dim, context_length)?),
-            score: Score::causal((1.0 / (head_dim as f64).sqrt()) as f32),
-            latent: None,
-            act: Act::Silu,
-            intermediate_size,
-            experts: None,
-        })
-    };
-    let mut layers: Vec<_> = heads.into_iter().zip(widths).map(layer).collect::<Result<_>>()?;
+    let layer =
+        |(block, (heads, intermediate_size)): (usize, (Heads, usize))| -> Result<LayerConfig> {
+            let Heads { n_heads, n_kv_heads, head_dim, value_dim } = heads;
+            Ok(LayerConfig {
+                block,
+                n_heads,
+                n_kv_heads,
+                head_dim,
+                value_dim,
+                rope: Some(rope::read(keys, pairs, head_dim, context_length)?),
+                rope_factors: true,
+                reads_layer: None,
+                score: Score::causal((1.0 / (head_dim as f64).sqrt()) as f32),
+                latent: None,
+                act: Act::Silu,
+                intermediate_size,
+                experts: None,
+            })
+        };
+    let mut layers: Vec<_> =
+        heads.into_iter().zip(widths).enumerate().map(layer).collect::<Result<_>>()?;
     layers.truncate(own_layers(keys)?);
     if keys.flag("attention.causal")? == Some(false) {
         layers.iter_mut().for_each(|layer| layer.score.mask = Mask::Full);
@@ -162,16 +182,24 @@ pub(super) fn with_heads(
         context_length,
         norm,
         norm_bias: norm == NormKind::Layer,
-        norm_eps: keys.require(EPS, eps)?,
+        norm_eps: match eps {
+            None if keys.architecture() == SILENT_EPS => {
+                keys.note(format!("key `{}` is missing: taken as 0", keys.name(EPS)));
+                f32::MIN_POSITIVE
+            }
+            eps => keys.require(EPS, eps)?,
+        },
         tied_embeddings: !keys.has("output.weight"),
         parallel: false,
         plain_norms: false,
+        plain_rounds: false,
         norm_embedding: false,
         n_token_types: None,
         joint_qkv: false,
         normed_heads: false,
         text: text::read(keys)?,
         n_positions: None,
+        per_layer_size: 0,
         embedding_scale: None,
         clamp_qkv: keys.positive_or_zero("attention.clamp_kqv")?,
         residual_scale: None,

@@ -3,7 +3,7 @@
 use gguf::Value;
 use program::{Mask, RopeScaling};
 
-use super::ModelConfig;
+use super::{ModelConfig, read};
 use crate::keys::Keys;
 use crate::{Error, Result};
 
@@ -73,6 +73,49 @@ pub(crate) fn mask(keys: &Keys<'_>, c: &mut ModelConfig, period: usize) -> Resul
         layer.score.mask = window.map_or(layer.score.mask, Mask::Window);
     }
     Ok(windows.iter().map(Option::is_some).collect())
+}
+
+/// Give layers with a window heads of another size: `attention.key_length_swa`, `attention.value_length_swa` and
+/// `rope.dimension_count_swa`, where the file has them.
+///
+/// # Errors
+/// A key out of range.
+pub(crate) fn heads(keys: &Keys<'_>, c: &mut ModelConfig) -> Result<()> {
+    const DIMS: &str = "rope.dimension_count_swa";
+    let [key, value] = ["attention.key_length_swa", "attention.value_length_swa"]
+        .map(|key| keys.count(key, 1..=read::MAX_HEADS));
+    let (key, value, dims) = (key?, value?, keys.count(DIMS, 2..=read::MAX_HEADS)?);
+    for layer in c.layers.iter_mut().filter(|layer| layer.score.mask != Mask::Causal) {
+        layer.head_dim = key.unwrap_or(layer.head_dim);
+        layer.value_dim = value.unwrap_or(layer.value_dim);
+        let Some(rope) = &mut layer.rope else { continue };
+        rope.dims = dims.unwrap_or(rope.dims.min(layer.head_dim));
+        if rope.dims > layer.head_dim || !rope.dims.is_multiple_of(2) {
+            let expected = format!("an even number <= head size {}", layer.head_dim);
+            return Err(Error::key(&keys.name(DIMS), expected, rope.dims));
+        }
+    }
+    Ok(())
+}
+
+/// Let the last `attention.shared_kv_layers`, or as many as `silent` says, read what the last layer of their kind before them, with a window or without,
+/// has cached.
+///
+/// # Errors
+/// A key out of range, or so many that no layer of a kind keeps a cache.
+pub(crate) fn share(keys: &Keys<'_>, c: &mut ModelConfig, silent: usize) -> Result<()> {
+    const SHARED: &str = "attention.shared_kv_layers";
+    let n_layers = c.layers.len();
+    let n_own = n_layers - keys.count(SHARED, 0..=n_layers as u64 - 1)?.unwrap_or(silent);
+    for i in n_own..n_layers {
+        let like = |j: &usize| c.layers[*j].score.mask == c.layers[i].score.mask;
+        let Some(source) = (0..n_own).rfind(like) else {
+            let expected = "layers of each kind before those that share";
+            return Err(Error::key(&keys.name(SHARED), expected, n_layers - n_own));
+        };
+        c.layers[i].reads_layer = Some(source);
+    }
+    Ok(())
 }
 
 /// Leave the rotation as trained on layers with a window: contexts longer than that reach the others alone.

@@ -1,11 +1,11 @@
 //! Attention of both kinds: rotate and append, then each query attends by the definition of its score.
 
 use super::latent::{Latent, Up};
-use super::ops::{Heads, dot, rms_norm};
+use super::ops::{Heads, dot, norm};
 use super::session::{Cached, Session};
 use super::{Batch, Interpreted};
 use crate::{
-    Attention, CacheKind, Held, LatentAttention, LatentUp, RotatedNorm, Score, WeightId,
+    Attention, CacheKind, Held, LatentAttention, LatentUp, NormKind, RotatedNorm, Score,
     alibi_slope,
 };
 
@@ -40,22 +40,19 @@ impl Interpreted {
             unreachable!("the recorder gave attention a cache of heads")
         };
         let widths = KvWidths { n_kv_heads, key_dim, value_dim };
-        let turned = |heads: &Heads<'_>, i: usize, position: usize, norm: Option<WeightId>| {
+        let turned = |heads: &Heads<'_>, i: usize, position: usize, key: bool| {
             let mut row = heads.x[heads.row(i)].to_vec();
             if let Some(rotation) = &rotation {
                 rotation.turn(&mut row, heads.dim, position);
             }
-            match (norm, at.norm) {
-                (Some(weight), Some(RotatedNorm { eps, .. })) => {
-                    rms_norm(&row, self.weight(weight), eps)
-                }
-                _ => row,
-            }
+            let Some(RotatedNorm { q, k, eps }) = at.norm else { return row };
+            let weight = if key { k } else { q }.map(|id| self.weight(id));
+            let heads = Heads { x: &row, groups: heads.groups, dim: heads.dim };
+            norm(&heads, NormKind::Rms, [weight, None], eps)
         };
-        let [norm_q, norm_k] = [at.norm.map(|norm| norm.q), at.norm.map(|norm| norm.k)];
         if let [_, k, v] = inputs {
             for (i, row) in batch.rows.iter().enumerate() {
-                let key = turned(k, i, row.position, norm_k);
+                let key = turned(k, i, row.position, true);
                 sessions[row.sequence].append(at.cache, &key, &v.x[v.row(i)]);
             }
         }
@@ -63,7 +60,7 @@ impl Interpreted {
         let mut out = Vec::new();
         for (i, row) in batch.rows.iter().enumerate() {
             let cached = sessions[row.sequence].cache(at.cache);
-            let q = turned(&inputs[0], i, row.position, norm_q);
+            let q = turned(&inputs[0], i, row.position, false);
             out.extend(scorer.attend(&q, row.position, cached, &widths));
         }
         out

@@ -4,7 +4,12 @@ use super::ops::{gated_act, linear};
 use crate::{Gate, Gating, GroupScore, Groups, LEAST_WEIGHT_SUM, Router};
 
 /// Ids of the chosen experts, then their weights: `[2 * n_used]`.
-pub(super) fn route(scores: &[f32], router: &Router, bias: Option<&[f32]>) -> Vec<f32> {
+pub(super) fn route(
+    scores: &[f32],
+    router: &Router,
+    bias: Option<&[f32]>,
+    factors: Option<&[f32]>,
+) -> Vec<f32> {
     let p = probabilities(scores, router.gating);
     let mut s = p.clone();
     if let Some(bias) = bias {
@@ -19,7 +24,9 @@ pub(super) fn route(scores: &[f32], router: &Router, bias: Option<&[f32]>) -> Ve
         let sum = weights.iter().sum::<f64>().max(f64::from(LEAST_WEIGHT_SUM));
         weights.iter_mut().for_each(|w| *w /= sum);
     }
-    let weights = weights.iter().map(|w| (w * f64::from(router.scale)) as f32);
+    let factor = |id: usize| factors.map_or(1.0, |factors| f64::from(factors[id]));
+    let weights = weights.iter().zip(&ids);
+    let weights = weights.map(|(w, id)| (w * f64::from(router.scale) * factor(*id)) as f32);
     ids.iter().map(|&id| id as f32).chain(weights).collect()
 }
 
@@ -72,6 +79,10 @@ pub(super) struct All<'a> {
     pub(super) up: &'a [f32],
     /// `[n, hidden, width]`.
     pub(super) down: &'a [f32],
+    /// Gate and up are the same, `[n, 2, width, hidden]`.
+    pub(super) joint: bool,
+    /// Routes weigh the products with gate and up.
+    pub(super) weighs_inputs: bool,
     /// `[n, width]`, `[n, width]`, `[n, hidden]`.
     pub(super) biases: Option<[&'a [f32]; 3]>,
     pub(super) n: usize,
@@ -85,10 +96,16 @@ impl All<'_> {
         for (&id, &weight) in ids.iter().zip(weights) {
             let one = |all| self.one(all, id as usize);
             let bias = |m: usize| self.biases.map(|biases| one(biases[m]));
-            let gate = linear(x, one(self.gate), x.len(), bias(0));
-            let up = linear(x, one(self.up), x.len(), bias(1));
+            let (gate, up) = match self.joint {
+                true => one(self.gate).split_at(one(self.gate).len() / 2),
+                false => (one(self.gate), one(self.up)),
+            };
+            let mut gate = linear(x, gate, x.len(), bias(0));
+            let mut up = linear(x, up, x.len(), bias(1));
+            let (inner, outer) = if self.weighs_inputs { (weight, 1.0) } else { (1.0, weight) };
+            gate.iter_mut().chain(&mut up).for_each(|y| *y *= inner);
             let y = linear(&gated_act(act, &gate, &up), one(self.down), gate.len(), bias(2));
-            sum.iter_mut().zip(y).for_each(|(sum, y)| *sum += f64::from(weight) * f64::from(y));
+            sum.iter_mut().zip(y).for_each(|(sum, y)| *sum += f64::from(outer) * f64::from(y));
         }
         sum.iter().map(|&x| x as f32).collect()
     }
@@ -111,6 +128,7 @@ mod tests {
         groups: None,
         normalize: false,
         scale: 1.0,
+        factors: None,
     };
 
     fn close(found: &[f32], want: &[f64]) {
@@ -127,25 +145,36 @@ mod tests {
         let scores = [0.0, 2.0, 1.0, -1.0];
         let sum: f64 = scores.iter().map(|&x| f64::from(x).exp()).sum();
         let (first, second) = (2f64.exp() / sum, 1f64.exp() / sum);
-        close(&route(&scores, &PLAIN, None), &[1.0, 2.0, first, second]);
+        close(&route(&scores, &PLAIN, None, None), &[1.0, 2.0, first, second]);
         let scaled = Router { normalize: true, scale: 2.5, ..PLAIN };
         let both = first + second;
-        close(&route(&scores, &scaled, None), &[1.0, 2.0, 2.5 * first / both, 2.5 * second / both]);
+        close(
+            &route(&scores, &scaled, None, None),
+            &[1.0, 2.0, 2.5 * first / both, 2.5 * second / both],
+        );
     }
 
     #[test]
     fn a_bias_chooses_but_does_not_weigh() {
         let router = Router { gating: Gating::Sigmoid, ..PLAIN };
         let bias = [0.0, 0.0, 0.0, 1.0];
-        let routes = route(&[0.0, 2.0, 1.0, -1.0], &router, Some(&bias));
+        let routes = route(&[0.0, 2.0, 1.0, -1.0], &router, Some(&bias), None);
         close(&routes, &[3.0, 1.0, sigmoid(-1.0), sigmoid(2.0)]);
     }
 
     #[test]
+    fn factors_weigh_but_do_not_choose() {
+        let factors = [1.0, -2.0, 1.0, 9.0];
+        let routes = route(&[0.0, 2.0, 1.0, -1.0], &PLAIN, None, Some(&factors));
+        let plain = route(&[0.0, 2.0, 1.0, -1.0], &PLAIN, None, None);
+        assert_eq!(routes, [1.0, 2.0, -2.0 * plain[2], plain[3]]);
+    }
+
+    #[test]
     fn of_equal_experts_the_lower_is_chosen() {
-        close(&route(&[1.0; 4], &PLAIN, None), &[0.0, 1.0, 0.25, 0.25]);
+        close(&route(&[1.0; 4], &PLAIN, None, None), &[0.0, 1.0, 0.25, 0.25]);
         let router = Router { n_used: 3, ..PLAIN };
-        assert_eq!(route(&[0.0, 1.0, 0.0, 1.0], &router, None)[..3], [1.0, 3.0, 0.0]);
+        assert_eq!(route(&[0.0, 1.0, 0.0, 1.0], &router, None, None)[..3], [1.0, 3.0, 0.0]);
     }
 
     #[test]
@@ -153,7 +182,7 @@ mod tests {
         let router = Router { gating: Gating::Sigmoid, normalize: true, ..PLAIN };
         let p = sigmoid(-20.0);
         let want = p / f64::from(LEAST_WEIGHT_SUM);
-        close(&route(&[-20.0, -20.0], &router, None), &[0.0, 1.0, want, want]);
+        close(&route(&[-20.0, -20.0], &router, None, None), &[0.0, 1.0, want, want]);
     }
 
     #[test]
@@ -163,7 +192,7 @@ mod tests {
         let choose = |score| {
             let groups = Some(Groups { n_groups: 2, n_used: 1, score });
             let router = Router { gating: Gating::Sigmoid, groups, ..PLAIN };
-            route(&scores, &router, None)[..2].to_vec()
+            route(&scores, &router, None, None)[..2].to_vec()
         };
         assert_eq!(choose(GroupScore::Max), [0.0, 1.0]);
         assert_eq!(choose(GroupScore::TopTwoSum), [3.0, 2.0]);
@@ -172,10 +201,10 @@ mod tests {
     #[test]
     fn nan_is_chosen_and_shows() {
         let router = Router { gating: Gating::Sigmoid, ..PLAIN };
-        let routes = route(&[1.0, 2.0, f32::NAN], &router, None);
+        let routes = route(&[1.0, 2.0, f32::NAN], &router, None, None);
         assert_eq!(routes[..2], [2.0, 1.0]);
         assert!(routes[2].is_nan());
-        assert_eq!(route(&[f32::NAN; 3], &PLAIN, None)[..2], [0.0, 1.0]);
+        assert_eq!(route(&[f32::NAN; 3], &PLAIN, None, None)[..2], [0.0, 1.0]);
     }
 
     #[test]
@@ -185,6 +214,8 @@ mod tests {
             gate: &[0.0, 0.0, 0.0, 0.0],
             up: &[1.0, 2.0, 3.0, 4.0],
             down: &[1.0, -1.0, 10.0, 20.0],
+            joint: false,
+            weighs_inputs: false,
             biases: None,
             n: 2,
         };

@@ -35,20 +35,6 @@ pub(super) fn mean(x: &[f32], cols: usize, wanted: impl Iterator<Item = usize>) 
     sums.iter().map(|sum| (sum / n) as f32).collect()
 }
 
-/// `x / sqrt(mean(x^2) + eps) * weight` over each group as long as `weight`.
-pub(super) fn rms_norm(x: &[f32], weight: &[f32], eps: f32) -> Vec<f32> {
-    let norm = |group: &[f32]| {
-        let mean = dot(group, group) / group.len() as f64;
-        let scale = 1.0 / (mean + f64::from(eps)).sqrt();
-        group
-            .iter()
-            .zip(weight)
-            .map(|(&x, &w)| (f64::from(x) * scale * f64::from(w)) as f32)
-            .collect::<Vec<_>>()
-    };
-    x.chunks_exact(weight.len()).flat_map(norm).collect()
-}
-
 /// `n(x) * weight + bias` over each group, `n` of this kind.
 pub(super) fn norm(
     x: &Heads<'_>,
@@ -111,6 +97,17 @@ pub(super) fn add(a: &[f32], b: &[f32]) -> Vec<f32> {
 /// `x * factor`.
 pub(super) fn scale(x: &[f32], factor: f32) -> Vec<f32> {
     x.iter().map(|x| x * factor).collect()
+}
+
+/// `x` times a vector, over and over, each number of which goes with `each` of its own.
+pub(super) fn multiply(x: &[f32], factors: &[f32], each: usize) -> Vec<f32> {
+    let factor = |i: usize| factors[i / each % factors.len()];
+    x.iter().enumerate().map(|(i, x)| x * factor(i)).collect()
+}
+
+/// `x` plus a vector, over and over.
+pub(super) fn shift(x: &[f32], vector: &[f32]) -> Vec<f32> {
+    x.iter().zip(vector.iter().cycle()).map(|(x, y)| x + y).collect()
 }
 
 /// Rotary position embedding, ready to turn heads.
@@ -188,7 +185,8 @@ mod tests {
 
     #[test]
     fn norm_linear_and_gate_by_hand() {
-        let y = rms_norm(&[3.0, 4.0, 0.0, 2.0], &[1.0, 2.0], 1e-9);
+        let heads = Heads { x: &[3.0, 4.0, 0.0, 2.0], groups: 2, dim: 2 };
+        let y = norm(&heads, NormKind::Rms, [Some(&[1.0, 2.0]), None], 1e-9);
         let want = [3.0 / 12.5f32.sqrt(), 8.0 / 12.5f32.sqrt(), 0.0, 4.0 / 2.0f32.sqrt()];
         assert!(y.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-6), "{y:?}");
         let x = [1.0, 5.0, 2.0, 2.0];
@@ -198,6 +196,8 @@ mod tests {
         // means 3 and 2, deviations 2 and 0
         let want = [-0.5, 9.0, 0.5, 7.0];
         assert!(y.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-6), "{y:?}");
+        assert_eq!(multiply(&[1.0, 2.0, 3.0, 4.0], &[2.0, -1.0], 1), [2.0, -2.0, 6.0, -4.0]);
+        assert_eq!(multiply(&[1.0, 2.0, 3.0, 4.0], &[2.0, -1.0], 2), [2.0, 4.0, -3.0, -4.0]);
         assert_eq!(linear(&[1.0, 2.0], &[3.0, 4.0, 5.0, 6.0], 2, Some(&[0.5, -1.0])), [11.5, 16.0]);
         assert_eq!(gated_act(Act::Silu.into(), &[0.0, 1e9], &[5.0, 2.0]), [0.0, 2e9]);
         assert_eq!(

@@ -1,7 +1,9 @@
 //! Recording of attention.
 
 use super::Recorder;
-use crate::{Attention, CacheId, CacheKind, Mask, Op, Result, Rows, Score, Shape, ValueId};
+use crate::{
+    Attention, CacheId, CacheKind, Mask, Op, Result, Rows, Score, Shape, ValueId, WeightId,
+};
 
 impl Recorder {
     /// Rotate, append, attend: `[Tokens, n_heads * value_dim]`. The inputs are q, k and v, or q alone for a layer that
@@ -47,7 +49,9 @@ impl Recorder {
             return Err(self.operand(name, expected, format!("{:?}", at.score.mask)));
         }
         if let Some(norm) = at.norm {
-            let vector = |id| (self.spec(id).rows, self.spec(id).cols) == (1, key_dim);
+            let vector = |id: Option<WeightId>| {
+                id.is_none_or(|id| (self.spec(id).rows, self.spec(id).cols) == (1, key_dim))
+            };
             let sound = norm.eps.is_finite() && norm.eps > 0.0;
             if !(vector(norm.q) && vector(norm.k) && sound) {
                 let expected = format!("norms of {key_dim}, eps finite and > 0");

@@ -8,7 +8,8 @@ use crate::{ExpertBiases, Gate, GroupScore, Op, Result, Router, Shape, ValueId, 
 pub struct ExpertWeights {
     /// `[n_experts * width, hidden]`.
     pub gate: WeightId,
-    /// `[n_experts * width, hidden]`.
+    /// `[n_experts * width, hidden]`; the same as `gate` for one weight of both, `[n_experts * 2 * width, hidden]`: of each
+    /// expert gate's rows, then up's.
     pub up: WeightId,
     /// `[n_experts * hidden, width]`.
     pub down: WeightId,
@@ -16,6 +17,8 @@ pub struct ExpertWeights {
     pub biases: Option<ExpertBiases>,
     /// Experts in each.
     pub n_experts: usize,
+    /// Routes weigh the products with gate and up instead of what an expert yields.
+    pub weighs_inputs: bool,
 }
 
 impl Recorder {
@@ -43,10 +46,10 @@ impl Recorder {
                 return refuse(expected, format!("{groups:?}"));
             }
         }
-        if let Some(bias) = router.bias {
-            let found = self.spec(bias).cols;
+        for (what, id) in [("a bias", router.bias), ("factors", router.factors)] {
+            let found = id.map_or(n_experts, |id| self.spec(id).cols);
             if found != n_experts {
-                return refuse(format!("a bias of {n_experts}"), found.to_string());
+                return refuse(format!("{what} of {n_experts}"), found.to_string());
             }
         }
         if !(router.scale.is_finite() && router.scale > 0.0) {
@@ -69,7 +72,7 @@ impl Recorder {
         x: ValueId,
         routes: ValueId,
     ) -> Result<ValueId> {
-        let ExpertWeights { gate, up, down, biases, n_experts } = weights;
+        let ExpertWeights { gate, up, down, biases, n_experts, weighs_inputs } = weights;
         let shape = self.shape(x);
         let hidden = shape.cols();
         let routed = self.routed(routes).filter(|routed| routed.0 == n_experts);
@@ -83,7 +86,8 @@ impl Recorder {
         };
         let of = |id| (self.spec(id).rows, self.spec(id).cols);
         let width = of(down).1;
-        let fits = of(gate) == (n_experts * width, hidden)
+        let both = if gate == up { 2 } else { 1 };
+        let fits = of(gate) == (n_experts * both * width, hidden)
             && of(up) == of(gate)
             && of(down).0 == n_experts * hidden;
         if !fits {
@@ -103,7 +107,7 @@ impl Recorder {
         if !act.is_sound() {
             return Err(self.operand(name, "sound parameters".into(), format!("{act:?}")));
         }
-        let op = Op::Experts { gate, up, down, biases, act, n_experts, n_used };
+        let op = Op::Experts { gate, up, down, biases, act, weighs_inputs, n_experts, n_used };
         self.push(name, op, &[x, routes], Shape { groups: 1, dim: hidden, ..shape })
     }
 
@@ -129,7 +133,15 @@ mod tests {
 
     fn router(n_used: usize) -> Router {
         let gating = Gating::Softmax;
-        Router { n_used, gating, bias: None, groups: None, normalize: true, scale: 1.0 }
+        Router {
+            n_used,
+            gating,
+            bias: None,
+            groups: None,
+            normalize: true,
+            scale: 1.0,
+            factors: None,
+        }
     }
 
     /// 8 experts of width 3 on rows of 5.
@@ -152,6 +164,7 @@ mod tests {
             down: weight(&r, "down", down, 3),
             biases: None,
             n_experts,
+            weighs_inputs: false,
         };
         let y = r.experts("experts", weights, Act::Silu, x, routes)?;
         assert_eq!(r.shape(y), r.shape(x));

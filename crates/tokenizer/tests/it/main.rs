@@ -5,7 +5,6 @@ mod byte_level;
 mod chat;
 mod common;
 mod corpus;
-mod expected;
 mod harness;
 mod malformed;
 mod prompts;

@@ -1,0 +1,70 @@
+//! What models with several residual streams do with them, row by row.
+
+use super::ops::{Heads, dot};
+
+/// The groups of all values, `n` rows of each.
+pub(super) fn concat(values: &[Heads<'_>], n: usize) -> Vec<f32> {
+    let row = |i: usize| values.iter().flat_map(move |value| &value.x[value.row(i)]).copied();
+    (0..n).flat_map(row).collect()
+}
+
+/// Weighted sums of the groups of each row of `x`.
+pub(super) fn mix(weights: &[f32], x: &Heads<'_>, groups_out: usize) -> Vec<f32> {
+    let weights = weights.chunks_exact(groups_out * x.groups);
+    let row = |(weights, i): (&[f32], usize)| {
+        let x = &x.x[x.row(i)];
+        let group = |weights: &[f32]| -> Vec<f32> {
+            let sum = |e: usize| -> f64 {
+                let terms = weights.iter().zip(x.chunks_exact(x.len() / weights.len()));
+                terms.map(|(&w, x)| f64::from(w) * f64::from(x[e])).sum()
+            };
+            (0..x.len() / weights.len()).map(|e| sum(e) as f32).collect()
+        };
+        weights.chunks_exact(weights.len() / groups_out).flat_map(group).collect::<Vec<_>>()
+    };
+    weights.zip(0..).flat_map(row).collect()
+}
+
+/// Each group of `x` as long as that of `y`.
+pub(super) fn resize(x: &[f32], y: &[f32], dim: usize) -> Vec<f32> {
+    let group = |(x, y): (&[f32], &[f32])| {
+        let factor = (dot(y, y) / dot(x, x)).sqrt();
+        x.iter().map(|&x| (f64::from(x) * factor) as f32).collect::<Vec<_>>()
+    };
+    x.chunks_exact(dim).zip(y.chunks_exact(dim)).flat_map(group).collect()
+}
+
+/// What exceeds the mean and so many deviations of each group.
+pub(super) fn excess(x: &[f32], dim: usize, deviations: f32) -> Vec<f32> {
+    let group = |x: &[f32]| {
+        let n = dim as f64;
+        let mean = x.iter().map(|&x| f64::from(x)).sum::<f64>() / n;
+        let square = |&x: &f32| (f64::from(x) - mean).powi(2);
+        let std = (x.iter().map(square).sum::<f64>() / (n - 1.0)).sqrt();
+        let least = mean + f64::from(deviations) * std;
+        x.iter().map(|&x| (f64::from(x) - least).max(0.0) as f32).collect::<Vec<_>>()
+    };
+    x.chunks_exact(dim).flat_map(group).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_by_hand() {
+        // two rows of two groups of two
+        let x = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
+        let heads = Heads { x: &x, groups: 2, dim: 2 };
+        let one = Heads { x: &[0.0, -1.0, 9.0, 9.0], groups: 1, dim: 2 };
+        let both = concat(&[one, Heads { x: &x, groups: 2, dim: 2 }], 2);
+        assert_eq!(both, [0.0, -1.0, 1.0, 2.0, 3.0, 4.0, 9.0, 9.0, 5.0, 6.0, 7.0, 8.0]);
+        let mixed = mix(&[1.0, 10.0, 0.0, -1.0], &heads, 1);
+        assert_eq!(mixed, [31.0, 42.0, -7.0, -8.0]);
+        let mixed = mix(&[1.0, 0.0, 1.0, 1.0, 2.0, 0.0, 0.0, 0.5], &heads, 2);
+        assert_eq!(mixed, [1.0, 2.0, 4.0, 6.0, 10.0, 12.0, 3.5, 4.0]);
+        assert_eq!(resize(&[3.0, 4.0, 0.0, 2.0], &[0.0, 10.0, 1.0, 0.0], 2), [6.0, 8.0, 0.0, 1.0]);
+        // mean 2, deviation 2: what exceeds 3
+        assert_eq!(excess(&[0.0, 2.0, 4.0], 3, 0.5), [0.0, 0.0, 1.0]);
+    }
+}

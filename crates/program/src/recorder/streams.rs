@@ -1,0 +1,91 @@
+//! Recording of what models with several residual streams do with them.
+
+use super::Recorder;
+use crate::{Op, Result, Shape, ValueId};
+
+impl Recorder {
+    /// The groups of all `values`, one value's after another's.
+    ///
+    /// # Errors
+    /// [`Error::Operand`](crate::Error::Operand) if their rows or the lengths of their groups differ, or there are none.
+    pub fn concat(&self, name: &str, values: &[ValueId]) -> Result<ValueId> {
+        let shapes: Vec<Shape> = values.iter().map(|id| self.shape(*id)).collect();
+        let alike = |s: &Shape| (s.rows, s.dim) == (shapes[0].rows, shapes[0].dim);
+        if shapes.is_empty() || !shapes.iter().all(alike) {
+            let expected = "values of as many rows, of groups as long".into();
+            return Err(self.operand(name, expected, format!("{shapes:?}")));
+        }
+        let groups = shapes.iter().map(|shape| shape.groups).sum();
+        self.push(name, Op::Concat, values, Shape { groups, ..shapes[0] })
+    }
+
+    /// Sums of the groups of `x`, weighted by `weights`, which hold a number for each group of `x` and of the result.
+    ///
+    /// # Errors
+    /// [`Error::Operand`](crate::Error::Operand) if the numbers do not divide by the groups of `x`, or the rows differ.
+    pub fn mix(&self, name: &str, weights: ValueId, x: ValueId) -> Result<ValueId> {
+        let (by, shape) = (self.shape(weights), self.shape(x));
+        if by.rows != shape.rows || !by.cols().is_multiple_of(shape.groups) {
+            let expected = format!("weights of {} groups for each of the result", shape.groups);
+            return Err(self.operand(name, expected, format!("{by:?}")));
+        }
+        let groups = by.cols() / shape.groups;
+        self.push(name, Op::Mix, &[weights, x], Shape { groups, ..shape })
+    }
+
+    /// Each group of `x` made as long as that of `y`.
+    ///
+    /// # Errors
+    /// [`Error::Operand`](crate::Error::Operand) if the shapes differ.
+    pub fn resize(&self, name: &str, x: ValueId, y: ValueId) -> Result<ValueId> {
+        self.same_shape(name, x, y)?;
+        self.push(name, Op::Resize, &[x, y], self.shape(x))
+    }
+
+    /// By how much the elements of a group exceed its mean and so many standard deviations; 0 for those that do not.
+    ///
+    /// # Errors
+    /// [`Error::Operand`](crate::Error::Operand) if groups have no deviation, or `deviations` is not finite.
+    pub fn excess(&self, name: &str, x: ValueId, deviations: f32) -> Result<ValueId> {
+        let shape = self.shape(x);
+        if shape.dim < 2 || !deviations.is_finite() {
+            let expected = "groups of 2 or more, a finite number of deviations".into();
+            return Err(self.operand(name, expected, format!("{shape:?}, {deviations}")));
+        }
+        self.push(name, Op::Excess { deviations }, &[x], shape)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quant::GgmlType;
+
+    use super::*;
+    use crate::WeightSpec;
+
+    #[test]
+    fn shapes_follow_from_those_of_the_inputs() {
+        let r = Recorder::new();
+        let table = |cols| {
+            let name = format!("w{cols}");
+            let spec = WeightSpec { name, ty: GgmlType::F32, rows: 3, cols, start: 0 };
+            r.embed(r.weight(spec)).unwrap()
+        };
+        let (x, y) = (r.view("x", table(12), 3).unwrap(), table(4));
+        let groups = |id| (r.shape(id).groups, r.shape(id).dim);
+        let all = r.concat("all", &[y, x, y]).unwrap();
+        assert_eq!(groups(all), (5, 4));
+        assert_eq!(groups(r.mix("mixed", table(6), x).unwrap()), (2, 4));
+        assert_eq!(groups(r.resize("resized", y, y).unwrap()), (1, 4));
+        let refused = |result: Result<ValueId>, needle: &str| {
+            let message = result.unwrap_err().to_string();
+            assert!(message.contains(needle), "{message}");
+        };
+        refused(r.concat("none", &[]), "none: expected values");
+        refused(r.concat("other", &[x, table(6)]), "groups as long");
+        refused(r.mix("odd", y, x), "odd: expected weights of 3 groups");
+        refused(r.resize("other", x, y), "other");
+        refused(r.excess("nan", x, f32::NAN), "a finite number");
+        refused(r.excess("one", table(1), 1.0), "groups of 2");
+    }
+}
