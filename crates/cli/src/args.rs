@@ -109,7 +109,8 @@ impl PromptArgs {
     }
 }
 
-fn looks_like_a_file(text: &OsStr) -> bool {
+/// Whether an argument rather names a file than is a text.
+pub(crate) fn looks_like_a_file(text: &OsStr) -> bool {
     let path = Path::new(text);
     path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf")) || path.exists()
 }

@@ -121,14 +121,47 @@ pub(crate) fn model(
     options: LoadOptions,
     cache: &dyn Fn(&ModelConfig) -> CacheOptions,
 ) -> anyhow::Result<Loaded> {
+    let loaded = models::load(gguf).context("reading the model")?;
+    check_writes(&loaded.config)?;
+    loaded.notes.iter().for_each(|note| ui::warn(note));
+    ready(gguf, loaded, executor, options, cache)
+}
+
+/// What a model that is to read texts as a whole says of itself, its rows pooled as asked for, else as the file says.
+///
+/// # Errors
+/// A malformed model; one that does not say how rows are pooled, where that is not asked for either.
+pub(crate) fn reader(gguf: &Gguf, pooling: Option<Pooling>) -> anyhow::Result<LoadedModel> {
+    let loaded = match pooling {
+        Some(pooling) => models::load_pooled(gguf, pooling),
+        None => models::load(gguf),
+    };
+    let loaded = loaded.context("reading the model")?;
+    if loaded.config.text.is_none() {
+        let silent = "the file does not say how the rows of a text become one: --pooling mean, cls, last or none does";
+        return Err(Failure::Usage(silent.into()).into());
+    }
+    loaded.notes.iter().for_each(|note| ui::warn(note));
+    Ok(loaded)
+}
+
+/// Load what the file says into the executor that `executor` names, as [`model`] does.
+///
+/// # Errors
+/// A model that does not fit in memory.
+pub(crate) fn ready(
+    gguf: &Gguf,
+    loaded: LoadedModel,
+    executor: &ExecutorArgs,
+    options: LoadOptions,
+    cache: &dyn Fn(&ModelConfig) -> CacheOptions,
+) -> anyhow::Result<Loaded> {
     executor.peers.warnings().iter().for_each(|warning| ui::warn(warning));
-    let LoadedModel { config, program, notes } = models::load(gguf).context("reading the model")?;
-    notes.iter().for_each(|note| ui::warn(note));
+    let LoadedModel { config, program, notes: _ } = loaded;
     without_effect(&program, executor.mla.is_some(), options.values)
         .iter()
         .for_each(|warning| ui::warn(warning));
     let cache = cache(&config);
-    check_writes(&config)?;
     check_positions(&program, cache.capacity)?;
     let chosen = executor.options(console::args::threads_to_start(options.threads));
     let executor = chosen.start();
@@ -231,8 +264,10 @@ fn check_writes(config: &ModelConfig) -> anyhow::Result<()> {
     let Some(text) = &config.text else { return Ok(()) };
     let does = if text.pooling == Pooling::Rank { "ranks" } else { "embeds" };
     let pooling = text.pooling.name();
-    Err(Failure::Usage(format!("this model {does} texts (pooling: {pooling}) and writes none"))
-        .into())
+    Err(Failure::Usage(format!(
+        "this model {does} texts (pooling: {pooling}) and writes none: rooflight embed does it"
+    ))
+    .into())
 }
 
 /// Refuse a context beyond the positions that a model has learned.

@@ -186,6 +186,14 @@ pub(crate) static FLAGS: &[(&str, PeerFlag)] = &[
     ("-oe", Refused("results go to stdout, in one format")),
     ("-rpc", Refused("one machine computes")),
     ("--rpc", Refused("one machine computes")),
+    ("--embd-output-format", Refused("--json prints what OpenAI's API returns")),
+    ("--embd-separator", Refused("each argument, or each line of a file, is a text")),
+    ("--cls-separator", Refused("--query has the question, and each text is an answer")),
+    ("--attention", Refused("the file says what its queries see")),
+    ("--embedding", Ignored("rooflight embed does nothing else")),
+    ("--embeddings", Ignored("rooflight embed does nothing else")),
+    ("--rerank", Refused("rooflight embed --query ranks texts")),
+    ("--reranking", Refused("rooflight embed --query ranks texts")),
 ];
 
 /// What becomes of a flag of another program.
@@ -223,7 +231,10 @@ static COMMANDS: &[(&[&str], &str)] = &[
         &["quantize", "convert", "create", "imatrix", "quant"],
         "models are not converted or quantized yet: llama.cpp's llama-quantize does that, and its files run here",
     ),
-    (&["embed", "embedding", "embeddings"], "embeddings are not here yet"),
+    (
+        &["embedding", "embeddings", "rerank", "reranking"],
+        "rooflight embed -m MODEL.gguf 'TEXT' turns texts into vectors, with --query it ranks them",
+    ),
     (&["info", "inspect"], "rooflight show MODEL.gguf tells what is in a file"),
     (
         &["doctor", "tune", "benchmark"],

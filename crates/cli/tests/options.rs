@@ -19,12 +19,20 @@ static FILES: LazyLock<Vec<(&str, Vec<u8>)>> = LazyLock::new(|| {
             other => panic!("{name}: {other:?}"),
         }
     };
+    let readers = conformance::golden::texts();
+    let reader = |name: &str| {
+        let found = readers.iter().find(|model| model.name == name);
+        found.unwrap_or_else(|| panic!("{name}: no such model")).file.clone()
+    };
     let question = |kind: &str, answer: &str| {
         format!(
             r#"{{"kind":"{kind}","messages":[{{"role":"user","content":"say it"}}],"answer":"{answer}"}}"#
         )
     };
     vec![
+        ("mean.gguf", reader("bert-mean")),
+        ("nomic.gguf", reader("nomic-bert")),
+        ("rank.gguf", reader("qwen3-reranker")),
         ("thinks.gguf", patched(&demo, "add_generation_prompt", "enable_thinking")),
         ("thought.gguf", patched(&demo, "assistant", "<think>")),
         ("llama.gguf", of(Family::Dense, "llama")),

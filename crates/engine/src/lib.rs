@@ -1,4 +1,4 @@
-//! From a lowered model to text: sessions, samplers, the generate loop, conversations, perplexity.
+//! From a lowered model to text: sessions, samplers, the generate loop, conversations, perplexity, readers of texts.
 //!
 //! A [`Session`] is one conversation's tokens and cache on any [`program::Model`]; [`generate()`] is the loop that
 //! turns a prompt into a reply; a [`Conversation`] keeps messages and cache in step. No executor, file, terminal or
@@ -17,6 +17,7 @@ mod recall;
 mod sampler;
 mod session;
 mod text;
+mod texts;
 
 pub use chat::{Conversation, FullContext, ReplyOptions};
 pub use completion::{Completion, FinishReason, Timings, TokenUsage};
@@ -27,4 +28,5 @@ pub use perplexity::{Perplexity, PerplexityOptions, Window, perplexity, windows}
 pub use recall::{Recall, Tally, answers};
 pub use sampler::{Sampler, SamplerOptions};
 pub use session::{DEFAULT_CHUNK, Fed, Prefill, Scores, Session};
+pub use texts::{Normalization, TextReader, relevance};
 pub use tokenizer::{Message, Span};

@@ -4,6 +4,7 @@ mod bench;
 mod complete;
 mod completions;
 mod demo_model;
+mod embed;
 mod kernels;
 mod logits;
 mod machine;
@@ -45,6 +46,7 @@ pub(crate) struct Cli {
 enum Command {
     Run(run::Run),
     Complete(complete::Complete),
+    Embed(embed::Embed),
     Show(show::Show),
     Plan(plan::Plan),
     Bench(bench::Bench),
@@ -79,6 +81,7 @@ impl Cli {
         match self.command {
             Command::Run(c) => c.run(out),
             Command::Complete(c) => c.run(out),
+            Command::Embed(c) => c.run(out),
             Command::Show(c) => c.run(out),
             Command::Plan(c) => c.run(out),
             Command::Bench(c) => c.run(out),
