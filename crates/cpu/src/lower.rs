@@ -14,19 +14,16 @@
 //! ```
 
 mod act;
+mod attention;
 mod experts;
 mod latent;
 
-use program::{CacheKind, Error, Gate, Node, Norm, Op, OutputKind, Program, Result, Uses, ValueId};
+use program::{Error, Gate, Node, Norm, Op, OutputKind, Program, Result, Uses, ValueId};
 
 use act::{gated, unary};
 
-use crate::geometry::TILE_ROWS;
 use crate::mla::MlaChoice;
-use crate::plan::{
-    AttentionPhase, Buffers, Cached, Job, LinearPhase, Link, Matrix, NewRows, Operand, Phase, Plan,
-    RowOp,
-};
+use crate::plan::{Buffers, Cached, Job, LinearPhase, Link, Matrix, Operand, Phase, Plan, RowOp};
 
 /// Lower `program`.
 ///
@@ -173,45 +170,7 @@ impl<'a> Lowering<'a> {
             }
             Op::Experts { .. } => Phase::Experts(self.experts(node)?),
             Op::Linear { .. } => Phase::Linear(self.linear_group(index)),
-            Op::Attention(at) => {
-                let rope = at.rope.as_ref().map(|rope| self.rope(rope));
-                let q = self.operand(node.inputs[0]);
-                let new = at.appends.then(|| {
-                    let [k, v] = [1, 2].map(|i| self.operand(node.inputs[i]));
-                    NewRows { k, v }
-                });
-                // q and k are rotated where they are
-                let alone = |i: usize| self.uses.only_reader(node.inputs[i]) == Some(index);
-                let apart = |NewRows { k, v }: NewRows| {
-                    alone(1) && v.value != q.value && v.value != k.value
-                };
-                if !(alone(0) && new.is_none_or(apart)) {
-                    return Err(Error::Unsupported(
-                        "queries or keys that something else reads".into(),
-                    ));
-                }
-                let CacheKind::Heads { n_kv_heads, key_dim, value_dim, window } =
-                    program.cache(at.cache).kind
-                else {
-                    return Err(unsupported(&node.op));
-                };
-                let group = q.cols / key_dim / n_kv_heads;
-                if group > TILE_ROWS {
-                    return Err(Error::Unsupported(format!(
-                        "{group} query heads per key-value head (1..{TILE_ROWS})"
-                    )));
-                }
-                let (cache, score) = (at.cache, at.score.clone());
-                let norm = at.norm;
-                let phase = AttentionPhase { cache, rope, norm, score, group, q, new, out };
-                let mut tile_rows = phase.tile_rows();
-                let cached = &mut self.caches[at.cache.0 as usize];
-                if let Some(Cached::Heads { tile_rows: known, .. }) = cached {
-                    tile_rows = tile_rows.max(*known);
-                }
-                *cached = Some(Cached::Heads { n_kv_heads, key_dim, value_dim, window, tile_rows });
-                Phase::Attention(phase)
-            }
+            Op::Attention(at) => Phase::Attention(self.attention(index, at)?),
         };
         self.phases.push(phase);
         Ok(())
