@@ -101,14 +101,23 @@ pub(crate) fn tokenizer(gguf: &Gguf) -> anyhow::Result<Tokenizer> {
 /// What is wrong with them.
 pub(crate) fn chat_format(gguf: &Gguf) -> anyhow::Result<ModelFormat> {
     let tokenizer = tokenizer(gguf)?;
-    let template = ChatTemplate::from_gguf(gguf.metadata(), &tokenizer)
-        .context("reading the chat template")?;
+    let template = template(gguf, &tokenizer)?;
+    Ok(ModelFormat::new(Arc::new(tokenizer), template))
+}
+
+/// The chat template of a model, as for [`chat_format`].
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn template(gguf: &Gguf, tokenizer: &Tokenizer) -> anyhow::Result<ChatTemplate> {
+    let template =
+        ChatTemplate::from_gguf(gguf.metadata(), tokenizer).context("reading the chat template")?;
     if template.is_fallback() {
         ui::warn(
             "the file has no chat template: ChatML is used; rooflight complete works without one",
         );
     }
-    Ok(ModelFormat::new(Arc::new(tokenizer), template))
+    Ok(template)
 }
 
 /// Load a model into the executor that `executor` names. `cache` tells how much cache a session will want.

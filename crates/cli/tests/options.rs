@@ -29,6 +29,11 @@ static FILES: LazyLock<Vec<(&str, Vec<u8>)>> = LazyLock::new(|| {
             r#"{{"kind":"{kind}","messages":[{{"role":"user","content":"say it"}}],"answer":"{answer}"}}"#
         )
     };
+    let chat = |text: &str| {
+        format!(
+            r#"{{"messages":[{{"role":"user","content":"{text}"}}],"add_generation_prompt":true}}"#
+        )
+    };
     vec![
         ("mean.gguf", reader("bert-mean")),
         ("nomic.gguf", reader("nomic-bert")),
@@ -44,6 +49,9 @@ static FILES: LazyLock<Vec<(&str, Vec<u8>)>> = LazyLock::new(|| {
         ("marked.txt", "<|im_start|>the thing<|im_end|>".repeat(8).into()),
         ("questions.jsonl", question("passkey", "never").into()),
         ("others.jsonl", question("other", "never").into()),
+        ("chat.json", chat("say it").into()),
+        ("hello.json", chat("hello").into()),
+        ("ends.jinja", "{{ bos_token }}[end]{{ eos_token }} {{ strftime_now('%Y-%m-%d') }}".into()),
         ("taken.svg", "<svg/>".into()),
         ("rooflight.1", ".TH".into()),
     ]

@@ -14,6 +14,7 @@ mod plan;
 mod recall;
 mod run;
 mod show;
+mod template;
 mod tokenize;
 
 use std::ffi::OsString;
@@ -51,6 +52,7 @@ enum Command {
     Plan(plan::Plan),
     Bench(bench::Bench),
     Tokenize(tokenize::Tokenize),
+    Template(template::Template),
     Logits(logits::Logits),
     Perplexity(perplexity::Perplexity),
     Recall(recall::Recall),
@@ -86,6 +88,7 @@ impl Cli {
             Command::Plan(c) => c.run(out),
             Command::Bench(c) => c.run(out),
             Command::Tokenize(c) => c.run(out),
+            Command::Template(c) => c.run(out),
             Command::Logits(c) => c.run(out),
             Command::Perplexity(c) => c.run(out),
             Command::Recall(c) => c.run(out),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io;
 
-use minijinja::value::Kwargs;
+use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 use serde::Serialize as _;
 use serde_json::ser::{CharEscape, Formatter};
@@ -33,6 +33,11 @@ pub(super) fn to_json(
         Some([item, key]) => (item.clone(), key.clone()),
         Some(_) => return Err(invalid("separators of tojson must be two strings")),
     };
+    if value.kind() == ValueKind::Iterable {
+        return Err(invalid(
+            "tojson: what can only be gone over is no list; `list` makes one of it",
+        ));
+    }
     budget.take_tree(value)?;
     let mut json = serde_json::to_value(value).map_err(|e| invalid(format!("tojson: {e}")))?;
     if sort {

@@ -5,6 +5,7 @@
 //! before it is done; the engine bounds its steps and depth. It sees nothing but the conversation, and its prompt says
 //! which text is the template's own (`provenance.rs`).
 
+mod arguments;
 mod budget;
 mod clock;
 mod filters;
@@ -19,9 +20,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gguf::Metadata;
-use minijinja::{Environment, ErrorKind, Value, context};
+use minijinja::{Environment, ErrorKind, Value};
+use serde_json::{Map, Value as Json};
 
 use crate::{Error, Result, Span, Tokenizer};
+use arguments::Arguments;
 use budget::Budget;
 pub use budget::Usage;
 pub use offered::Offered;
@@ -112,20 +115,35 @@ impl ChatTemplate {
     /// # Errors
     /// [`Error::Template`]: malformed, too long or too deep; the message names the line.
     pub fn new(source: &str, tokenizer: &Tokenizer) -> Result<ChatTemplate> {
+        let text = |token: Option<u32>| {
+            token.and_then(|id| tokenizer.token_text(id)).unwrap_or("").to_owned()
+        };
+        let (bos, eos) = (text(tokenizer.bos()), text(tokenizer.eos()));
+        ChatTemplate::with(source, Controls::new(tokenizer)?, bos, eos)
+    }
+
+    /// A template from its source without a vocabulary: no text of its prompts is special, begin and end token are
+    /// empty.
+    ///
+    /// # Errors
+    /// As [`ChatTemplate::new`].
+    pub fn from_source(source: &str) -> Result<ChatTemplate> {
+        ChatTemplate::with(source, Controls::none()?, String::new(), String::new())
+    }
+
+    fn with(source: &str, controls: Controls, bos: String, eos: String) -> Result<ChatTemplate> {
         if source.len() > MAX_SOURCE {
             return Err(Error::template(
                 None,
                 format!("{} bytes long, at most {MAX_SOURCE} are allowed", source.len()),
             ));
         }
-        let text = |token: Option<u32>| {
-            token.and_then(|id| tokenizer.token_text(id)).unwrap_or("").to_owned()
-        };
+        let source = source.to_owned();
         let template = ChatTemplate {
-            source: source.to_owned(),
-            controls: Controls::new(tokenizer)?,
-            bos: text(tokenizer.bos()),
-            eos: text(tokenizer.eos()),
+            source,
+            controls,
+            bos,
+            eos,
             is_fallback: false,
             now: None,
             limits: None,
@@ -145,6 +163,16 @@ impl ChatTemplate {
         self.now = Some(seconds);
     }
 
+    /// Sets what the template writes where it asks for the begin token.
+    pub fn set_bos(&mut self, text: impl Into<String>) {
+        self.bos = text.into();
+    }
+
+    /// Sets what the template writes where it asks for the end token.
+    pub fn set_eos(&mut self, text: impl Into<String>) {
+        self.eos = text.into();
+    }
+
     /// Fixes what a rendering may take, whatever the conversation.
     pub fn set_limits(&mut self, limits: Usage) {
         self.limits = Some(limits);
@@ -152,8 +180,12 @@ impl ChatTemplate {
 
     /// What a rendering of these messages may take.
     pub fn limits(&self, messages: &[Message]) -> Usage {
-        let bytes = messages.iter().map(|m| (m.role.len() + m.content.len()) as u64).sum::<u64>();
-        let copies = bytes.saturating_mul(BUDGET_PER_MESSAGE * (messages.len() as u64).max(1));
+        self.limits_of(&Arguments::of_messages(messages, &RenderOptions::default()))
+    }
+
+    fn limits_of(&self, arguments: &Arguments<'_>) -> Usage {
+        let bytes = arguments.bytes();
+        let copies = bytes.saturating_mul(BUDGET_PER_MESSAGE * (arguments.messages as u64).max(1));
         self.limits.unwrap_or(Usage {
             made: BUDGET
                 .saturating_add(bytes.saturating_mul(BUDGET_PER_BYTE))
@@ -187,34 +219,46 @@ impl ChatTemplate {
         options: &RenderOptions,
         cancel: &Arc<AtomicBool>,
     ) -> (Result<Vec<Span>>, Usage) {
-        let inputs: Vec<&str> =
-            messages.iter().flat_map(|m| [m.role.as_str(), m.content.as_str()]).collect();
-        let budget = Budget::new(self.limits(messages), cancel.clone());
-        let rendered = self.run(messages, options, &inputs, &budget);
-        let rendered = match rendered {
+        self.measure_arguments(Arguments::of_messages(messages, options), cancel)
+    }
+
+    /// As [`render`](Self::render), from all that a template may be given: `messages` with whatever they hold, `tools`,
+    /// `add_generation_prompt` and any switch, as maps and lists of JSON. What `transformers` refuses is refused. No text of them becomes control tokens.
+    ///
+    /// # Errors
+    /// As [`render`](Self::render), and if there are no `messages`.
+    pub fn render_json(
+        &self,
+        arguments: &Map<String, Json>,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<Vec<Span>> {
+        self.measure_arguments(Arguments::of_json(arguments)?, cancel).0
+    }
+
+    fn measure_arguments(
+        &self,
+        arguments: Arguments<'_>,
+        cancel: &Arc<AtomicBool>,
+    ) -> (Result<Vec<Span>>, Usage) {
+        let budget = Budget::new(self.limits_of(&arguments), cancel.clone());
+        let rendered = match self.run(arguments, &budget) {
             Err(_) if cancel.load(Ordering::Relaxed) => Err(Error::Cancelled),
             rendered => rendered,
         };
         (rendered, budget.usage())
     }
 
-    fn run(
-        &self,
-        messages: &[Message],
-        options: &RenderOptions,
-        inputs: &[&str],
-        budget: &Budget,
-    ) -> Result<Vec<Span>> {
-        let marks = self.controls.marks(inputs)?;
+    fn run(&self, arguments: Arguments<'_>, budget: &Budget) -> Result<Vec<Span>> {
+        let marks = self.controls.marks(&arguments.texts)?;
         let rewritten = self.rewrite(&marks)?;
         let mut env = Environment::empty();
-        env.set_fuel(Some(STEPS + STEPS_PER_MESSAGE.saturating_mul(messages.len() as u64)));
+        let messages = arguments.messages as u64;
+        env.set_fuel(Some(STEPS + STEPS_PER_MESSAGE.saturating_mul(messages)));
         env.set_recursion_limit(MAX_FRAMES);
-        operators::install(&mut env, budget);
-        offered::install(&mut env, budget, self.now.unwrap_or_else(now));
+        operators::install(&mut env, budget, arguments.strict);
+        offered::install(&mut env, budget, self.now.unwrap_or_else(now), arguments.strict);
         let template = env.template_from_str(&rewritten).map_err(|e| error(&e))?;
-        let prompt =
-            template.render(self.variables(messages, options, &marks)).map_err(|e| error(&e))?;
+        let prompt = template.render(self.variables(arguments, &marks)).map_err(|e| error(&e))?;
         if prompt.len() > MAX_PROMPT {
             return Err(Error::template(None, format!("prompt of more than {MAX_PROMPT} bytes")));
         }
@@ -225,21 +269,22 @@ impl ChatTemplate {
         rewrite::rewrite(&self.source, &|text| marks.mark(text))
     }
 
-    /// What the template sees.
-    fn variables(&self, messages: &[Message], options: &RenderOptions, marks: &Marks<'_>) -> Value {
-        let message = |m: &Message| {
-            context! { role => m.role.as_str(), content => m.content.as_str() }
-        };
-        let thinking = options.enable_thinking.map(|on| context! { enable_thinking => on });
-        context! {
-            messages => messages.iter().map(message).collect::<Vec<_>>(),
-            add_generation_prompt => options.add_generation_prompt,
-            bos_token => marks.mark(&self.bos),
-            eos_token => marks.mark(&self.eos),
-            tools => (),
-            documents => (),
-            ..thinking.unwrap_or_default()
+    /// What the template sees: the arguments, and what stands for those that are not given.
+    fn variables(&self, arguments: Arguments<'_>, marks: &Marks<'_>) -> Value {
+        let mut variables = arguments.variables;
+        let given = |variables: &[(String, Value)], name| variables.iter().any(|(n, _)| n == name);
+        for (name, value) in [
+            ("bos_token", Value::from(marks.mark(&self.bos))),
+            ("eos_token", Value::from(marks.mark(&self.eos))),
+            ("add_generation_prompt", Value::from(false)),
+            ("tools", Value::from(())),
+            ("documents", Value::from(())),
+        ] {
+            if !given(&variables, name) {
+                variables.push((name.to_owned(), value));
+            }
         }
+        Value::from_pairs(variables)
     }
 }
 

@@ -92,12 +92,18 @@ impl Offered {
     }
 }
 
-/// Adds all that templates may call; `now` is the time for `strftime_now`, in seconds since 1970.
-pub(super) fn install(env: &mut Environment<'_>, budget: &Budget, now: i64) {
+/// Filters that yield what Python can go over once, and neither count nor write as JSON.
+const GENERATORS: &[&str] = &["map", "reject", "rejectattr", "select", "selectattr"];
+
+/// Adds all that templates may call; `now` is the time for `strftime_now`, in seconds since 1970. `strict`: what has no
+/// length in Python has none.
+pub(super) fn install(env: &mut Environment<'_>, budget: &Budget, now: i64, strict: bool) {
     for offer in filters(budget) {
         let b = budget.clone();
+        let generates = strict && GENERATORS.contains(&offer.name);
         env.add_filter(offer.name, move |state: &mut State, arguments: Rest<ValueOrKwargs>| {
-            offer.call(&b, state, arguments.into_values())
+            let result = offer.call(&b, state, arguments.into_values())?;
+            Ok::<Value, Error>(if generates { generator(result) } else { result })
         });
     }
     for offer in tests() {
@@ -118,6 +124,11 @@ pub(super) fn install(env: &mut Environment<'_>, budget: &Budget, now: i64) {
             call_method(&b, state, value, method, arguments)
         },
     );
+}
+
+/// The elements of a list as something that can only be gone over.
+fn generator(list: Value) -> Value {
+    Value::make_object_iterable(list, |list| Box::new(list.try_iter().into_iter().flatten()))
 }
 
 impl Offer {

@@ -13,6 +13,8 @@ pub(super) const RESERVED: &str = "rooflight_";
 pub(super) const TEXT: &str = "rooflight_text";
 /// An operand of `+`, and the same.
 pub(super) const AMOUNT: &str = "rooflight_amount";
+/// Operands of a sum of texts, some of which are safe.
+pub(super) const JOINED: &str = "rooflight_joined";
 /// `*`.
 pub(super) const REPEAT: &str = "rooflight_repeat";
 /// A list or map that keeps what is in it.
@@ -30,7 +32,8 @@ pub(super) const EACH: &str = "rooflight_each";
 const COPIED: usize = 8;
 
 /// Gives an environment the functions that rewritten templates call, and the formatter that charges what they emit.
-pub(super) fn install(env: &mut Environment<'_>, budget: &Budget) {
+/// `strict`: what Python cannot go over is an error.
+pub(super) fn install(env: &mut Environment<'_>, budget: &Budget, strict: bool) {
     let b = budget.clone();
     env.add_function(TEXT, move |value: Value, copies: usize| {
         b.read(b.size(&value)?.saturating_mul(copies) / COPIED)?;
@@ -44,6 +47,8 @@ pub(super) fn install(env: &mut Environment<'_>, budget: &Budget) {
         b.read(b.size(&value)?.saturating_mul(copies) / COPIED)?;
         b.settle(value)
     });
+    let b = budget.clone();
+    env.add_function(JOINED, move |operands: Rest<Value>| joined(&b, &operands));
     let b = budget.clone();
     env.add_function(REPEAT, move |left: Value, right: Value| repeat(&b, &left, &right));
     let b = budget.clone();
@@ -84,6 +89,9 @@ pub(super) fn install(env: &mut Environment<'_>, budget: &Budget) {
     );
     let b = budget.clone();
     env.add_function(EACH, move |value: Value| {
+        if strict && value.is_none() {
+            return Err(invalid("none cannot be gone over by a loop"));
+        }
         // The characters of a text are counted first.
         let charged =
             if value.kind() == ValueKind::String { b.read_size(&value) } else { b.read(1) };
@@ -141,6 +149,41 @@ fn compare(
         ">=" => left >= right,
         other => return Err(invalid(format!("unknown comparison {other}"))),
     })
+}
+
+/// Texts one after another as Python's `Markup` adds them: beside safe text, other text is escaped, and the sum is safe.
+fn joined(budget: &Budget, operands: &[Value]) -> Result<Value, Error> {
+    let (mut sum, mut is_safe) = (String::new(), false);
+    for operand in operands {
+        let Some(text) = operand.as_str() else {
+            return Err(invalid(format!("a {} cannot be added to safe text", operand.kind())));
+        };
+        // Escaped, either is at most five times as long.
+        budget.take((sum.len() + text.len()).saturating_mul(5))?;
+        match (is_safe, operand.is_safe()) {
+            (true, false) => sum.push_str(&escaped(text)),
+            (false, true) => sum = escaped(&sum) + text,
+            _ => sum.push_str(text),
+        }
+        is_safe |= operand.is_safe();
+    }
+    Ok(if is_safe { Value::from_safe_string(sum) } else { Value::from(sum) })
+}
+
+/// Text as HTML.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&#34;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 /// `left * right`: numbers, or text or a list so many times.

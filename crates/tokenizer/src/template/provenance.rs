@@ -33,11 +33,19 @@ const ROLES: &[&str] = &["system", "user", "assistant", "tool", "developer"];
 impl Controls {
     pub(super) fn new(tokenizer: &Tokenizer) -> Result<Controls> {
         let mut seen = AHashSet::new();
-        let texts: Vec<String> = tokenizer
+        let texts = tokenizer
             .controls()
             .map(|(_, text)| text.to_owned())
-            .filter(|text| seen.insert(text.clone()))
-            .collect();
+            .filter(|text| seen.insert(text.clone()));
+        Controls::of(texts.collect())
+    }
+
+    /// Those of no vocabulary.
+    pub(super) fn none() -> Result<Controls> {
+        Controls::of(Vec::new())
+    }
+
+    fn of(texts: Vec<String>) -> Result<Controls> {
         let search = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&texts);
         let search = if texts.is_empty() { None } else { Some(search.map_err(Error::vocabulary)?) };
         let index = texts.iter().cloned().zip(0..).collect();

@@ -10,7 +10,7 @@
 use minijinja::machinery::{Token, tokenize};
 use minijinja::syntax::SyntaxConfig;
 
-use super::operators::{AMOUNT, COMPARE, EACH, ITEM, REPEAT, RESERVED, SLICE, TEXT, TREE};
+use super::operators::{AMOUNT, COMPARE, EACH, ITEM, JOINED, REPEAT, RESERVED, SLICE, TEXT, TREE};
 use crate::{Error, Result};
 
 /// Deepest nesting, of tags and of brackets.
@@ -491,6 +491,16 @@ impl Terms {
             before = after;
         }
         let mut out = String::new();
+        let (_, others) = sums.split_last().expect("there is an operand");
+        // Safe text escapes what is added to it.
+        let is_safe = |operand: &str| operand.ends_with("| safe");
+        if others.iter().all(|(_, operator)| *operator == "+")
+            && !others.is_empty()
+            && sums.iter().any(|(operand, _)| is_safe(operand))
+        {
+            let operands: Vec<&str> = sums.iter().map(|(operand, _)| operand.as_str()).collect();
+            return format!("{JOINED}({})", operands.join(", "));
+        }
         let mut before = "";
         let mut copies = sums.len();
         for (operand, after) in sums {

@@ -5,6 +5,7 @@ mod byte_level;
 mod chat;
 mod common;
 mod corpus;
+mod expected;
 mod harness;
 mod malformed;
 mod prompts;
