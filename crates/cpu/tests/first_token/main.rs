@@ -5,7 +5,8 @@ mod harness;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use conformance::MemoryWeights;
+use conformance::golden::{self, GoldenFile};
+use conformance::{Family, MemoryWeights};
 use gguf::{Gguf, OwnedValue, ValueType, Writer};
 use harness::first_token;
 use models::Outline;
@@ -15,6 +16,9 @@ use testing::{Dice, mutations, seeds};
 
 /// Changes to each seed.
 const MUTATIONS: u64 = 60;
+
+/// And to each golden model, which is larger.
+const GOLDEN_MUTATIONS: u64 = 3;
 
 /// A model of one or two layers, some KB. `set` adds what an architecture wants.
 fn tiny(architecture: &str, ty: GgmlType, set: impl Fn(&mut Outline)) -> Vec<u8> {
@@ -204,13 +208,13 @@ fn scatter(dice: &mut Dice, data: &mut [u8]) {
     }
 }
 
-#[test]
-fn what_is_changed_is_refused_or_comes_to_its_first_token() {
+/// Change each seed so many times: how many inputs were tried, and how many came to a token.
+fn change(seeds: impl IntoIterator<Item = (String, Vec<u8>)>, n: u64) -> (u64, u64) {
     let mut dice = Dice::new(7);
-    let (mut tried, mut through) = (0_u64, 0_u64);
-    for (name, seed) in seeds("first_token") {
+    let (mut tried, mut through) = (0, 0);
+    for (name, seed) in seeds {
         let gguf = Gguf::from_bytes(seed.clone()).expect("a seed");
-        for i in 0..mutations(MUTATIONS) {
+        for i in 0..n {
             let mut data = rewrite(&mut dice, &gguf).unwrap_or_else(|| seed.clone());
             if dice.below(3) == 0 {
                 scatter(&mut dice, &mut data);
@@ -226,5 +230,27 @@ fn what_is_changed_is_refused_or_comes_to_its_first_token() {
         }
     }
     eprintln!("first_token: {tried} inputs, {through} came to a token");
+    (tried, through)
+}
+
+#[test]
+fn what_is_changed_is_refused_or_comes_to_its_first_token() {
+    let (tried, through) = change(seeds("first_token"), mutations(MUTATIONS));
+    assert!(through * 10 > tried, "{through} of {tried} came to a token");
+}
+
+/// The same for a model of every architecture; `ROOFLIGHT_MUTATIONS` makes it more than a few changes.
+#[test]
+fn golden_models_that_are_changed_are_refused_or_come_to_their_first_token() {
+    let cases = Family::ALL.into_iter().flat_map(golden::archs);
+    let mut models = BTreeMap::new();
+    for case in cases.filter(|case| !case.name.ends_with("-long")) {
+        if let GoldenFile::Bytes(bytes) = case.model {
+            models.insert(case.name, bytes);
+        }
+    }
+    let n = models.len() as u64;
+    assert!(n >= models::ARCHITECTURES.len() as u64 / 2, "{n} models");
+    let (tried, through) = change(models, mutations(GOLDEN_MUTATIONS));
     assert!(through * 10 > tried, "{through} of {tried} came to a token");
 }
