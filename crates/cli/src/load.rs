@@ -171,7 +171,7 @@ pub(crate) fn ready(
         .iter()
         .for_each(|warning| ui::warn(warning));
     let cache = cache(&config);
-    check_positions(&program, cache.capacity)?;
+    check_positions(program.n_positions(), cache.capacity as u64)?;
     let chosen = executor.options(console::args::threads_to_start(options.threads));
     let executor = chosen.start();
     let chunk = options.chunk.unwrap_or(DEFAULT_CHUNK);
@@ -283,9 +283,9 @@ fn check_writes(config: &ModelConfig) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// One that is longer.
-fn check_positions(program: &Program, capacity: usize) -> anyhow::Result<()> {
-    match program.n_positions() {
-        Some(n) if capacity > n => Err(Failure::Usage(format!(
+pub(crate) fn check_positions(learned: Option<usize>, capacity: u64) -> anyhow::Result<()> {
+    match learned {
+        Some(n) if capacity > n as u64 => Err(Failure::Usage(format!(
             "a context of {capacity} tokens: this model has learned {n} positions, and can read no more"
         ))
         .into()),

@@ -162,3 +162,31 @@ fn what_cannot_be_said_is_refused() {
         1
     );
 }
+
+/// What reads texts has no steps, and as many positions as it has learned.
+#[test]
+fn show_and_plan_know_what_reads_texts() {
+    let place = place(&["bert-mean", "gemma-embedding", "qwen3-reranker"]);
+    let shown = place.ok(&["show", "gemma-embedding.gguf"]);
+    assert!(shown.contains("embedded in vectors of 64, pooling mean"), "{shown}");
+    assert!(shown.contains("65 tokens on 5 of 6 layers"), "{shown}");
+    let shown = place.ok(&["show", "qwen3-reranker.gguf"]);
+    assert!(shown.contains("ranked by scores of 2, pooling rank"), "{shown}");
+    let plan = ["plan", "bert-mean.gguf", "--device", "4090"];
+    let planned = place.ok(&plan);
+    for said in ["a text, at the limit", "each text goes through at once", "24.0 GB: 256 (f16)"] {
+        assert!(planned.contains(said), "{said}: {planned}");
+    }
+    assert!(!planned.contains("steps") && !planned.contains("first token"), "{planned}");
+    let json: Value = serde_json::from_str(&place.ok(&[&plan[..], &["--json"]].concat())).unwrap();
+    assert_eq!((&json["steps"], &json["what_if"]), (&Value::Array(vec![]), &Value::Array(vec![])));
+    assert!(json["first_step_seconds"].is_null() && json["prompts"][0]["limit_seconds"].is_f64());
+    for (more, needle) in [
+        (["--tps", "5"], "--tps is about replies"),
+        (["--plot", "p.svg"], "--plot is about replies"),
+        (["--context", "300"], "has learned 256 positions"),
+    ] {
+        let (code, said) = place.fails(&[&plan[..], &more].concat());
+        assert!(code == 2 && said.contains(needle), "{more:?}: {code}, {said}");
+    }
+}

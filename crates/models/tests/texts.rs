@@ -43,6 +43,7 @@ fn an_encoder_sees_all_rows_and_yields_no_logits() {
     assert!(model.notes.is_empty(), "{:?}", model.notes);
     assert_eq!(said(&model.program), [(OutputKind::Hidden, 64)]);
     assert!(model.config.layers.iter().all(|layer| layer.score.mask == Mask::Full));
+    assert!(model.config.reads_at_once());
     assert!(model.program.nodes.iter().any(|node| node.op == Op::MeanRows));
     assert_eq!((model.program.n_tokens(), model.program.n_positions()), (Some(320), Some(512)));
 }
@@ -75,6 +76,7 @@ fn another_pooling_may_be_chosen() {
     let file = File::new("qwen3").open();
     let pooled = |pooling| models::load_pooled(&file, pooling).map_err(|e| e.to_string());
     let model = pooled(Pooling::Last).unwrap();
+    assert!(!model.config.reads_at_once() && pooled(Pooling::Mean).unwrap().config.reads_at_once());
     assert_eq!(said(&model.program), [(OutputKind::Hidden, 64)]);
     assert!(pooled(Pooling::Mean).unwrap().program.nodes.iter().any(|n| n.op == Op::MeanRows));
     let refused = pooled(Pooling::Rank).map(|_| ()).unwrap_err();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::Write;
 
 use gguf::{Gguf, escape};
-use program::{Gating, Mask};
+use program::{Gating, Mask, OutputKind};
 use serde::Serialize;
 
 use crate::args::ModelArgs;
@@ -111,6 +111,8 @@ struct Dimensions {
     #[serde(skip_serializing_if = "Option::is_none")]
     window: Option<Window>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<Text>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     latent: Option<Latent>,
     #[serde(skip_serializing_if = "Option::is_none")]
     experts: Option<Experts>,
@@ -148,6 +150,14 @@ struct Experts {
     gating: &'static str,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     groups: Option<Groups>,
+}
+
+/// What the model says of a text as a whole.
+#[derive(Clone, Copy, Serialize)]
+struct Text {
+    pooling: &'static str,
+    /// Of a vector, or a text's scores.
+    numbers: usize,
 }
 
 /// Groups of experts.
@@ -212,6 +222,13 @@ impl Dimensions {
                 positions,
                 n_layers: c.layers.iter().filter(slides).count(),
             }),
+            text: c.text.as_ref().map(|text| Text {
+                pooling: text.pooling.name(),
+                numbers: model
+                    .program
+                    .output(OutputKind::Hidden)
+                    .map_or(0, |id| model.program.value(id).shape.cols()),
+            }),
             latent: layer.latent.as_ref().map(|latent| Latent {
                 kv_lora_rank: latent.kv_lora_rank,
                 q_lora_rank: latent.q_lora_rank,
@@ -231,7 +248,8 @@ impl Dimensions {
 fn window(layer: &models::LayerConfig) -> Option<u32> {
     match layer.score.mask {
         Mask::Window(n) | Mask::Chunk(n) => Some(n),
-        Mask::Causal | Mask::Full | Mask::Around(_) => None,
+        Mask::Around(n) => Some(n.saturating_mul(2).saturating_add(1)),
+        Mask::Causal | Mask::Full => None,
     }
 }
 
@@ -383,7 +401,12 @@ impl fmt::Display for Summary {
             "bos, eos",
             format_args!("{}, {}", or_dash(v.bos.as_ref()), or_dash(v.eos.as_ref())),
         )?;
-        line(f, "chat template", if self.chat_template { "yes" } else { "none: ChatML is used" })?;
+        let reads = self.model.as_ref().is_some_and(|model| model.text.is_some());
+        match (self.chat_template, reads) {
+            (true, _) => line(f, "chat template", "yes")?,
+            (false, true) => line(f, "chat template", "none")?,
+            (false, false) => line(f, "chat template", "none: ChatML is used")?,
+        }
         if let Some(problem) = &self.problem {
             line(f, "cannot run", problem)?;
         }
@@ -421,6 +444,10 @@ impl fmt::Display for Dimensions {
                 self.n_heads, self.head_dim, self.n_kv_heads
             ),
         )?;
+        if let Some(Text { pooling, numbers }) = self.text {
+            let does = if pooling == "rank" { "ranked by scores" } else { "embedded in vectors" };
+            line(f, "texts", format_args!("{does} of {numbers}, pooling {pooling}"))?;
+        }
         if let Some(Window { positions, n_layers }) = &self.window {
             let of = self.n_layers;
             line(f, "window", format_args!("{positions} tokens on {n_layers} of {of} layers"))?;

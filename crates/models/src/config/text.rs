@@ -51,6 +51,12 @@ pub struct TextHead {
 }
 
 impl ModelConfig {
+    /// Whether a text must go through at once: queries see later rows, or a mean of all rows is taken.
+    pub fn reads_at_once(&self) -> bool {
+        let mean = self.text.as_ref().is_some_and(|text| text.pooling == Pooling::Mean);
+        mean || self.layers.iter().any(|layer| layer.score.mask.looks_ahead())
+    }
+
     /// Which rows of a text a step is to yield: of means any one; `None` of a model that yields logits.
     pub fn text_rows(&self) -> Option<OutputRows> {
         let ahead = self.layers.iter().any(|layer| layer.score.mask.looks_ahead());

@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use engine::{DEFAULT_CHUNK, Normalization, TextReader};
 use gguf::Gguf;
 use models::{LoadedModel, Pooling};
-use program::{HiddenRows, RowRule};
+use program::HiddenRows;
 use tokenizer::Tokenizer;
 
 use crate::args::{self, CacheArgs, ExecutorArgs, ThreadArgs, VerboseArgs};
@@ -176,8 +176,7 @@ impl Embed {
         tokens: &[Vec<u32>],
     ) -> anyhow::Result<Vec<HiddenRows>> {
         let longest = tokens.iter().map(Vec::len).max().unwrap_or(0).max(1);
-        let rule = RowRule::Sequence { whole: true };
-        let whole = loaded.program.nodes.iter().any(|node| node.op.facts().rows == rule);
+        let whole = loaded.config.reads_at_once();
         let chunk = self.cache.chunk.unwrap_or(DEFAULT_CHUNK);
         let options = LoadOptions {
             threads: self.threads.count(),

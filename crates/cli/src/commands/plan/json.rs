@@ -12,6 +12,10 @@ pub(super) fn report(r: &Report<'_>) -> Value {
     let plan = &r.plan;
     let p = &plan.parameters;
     let whole = |n: f64| n.round() as u64;
+    // what reads texts writes none
+    let writes = r.subject.config.text.is_none();
+    let (steps, what_if) =
+        if writes { (&plan.steps[..], &r.what_if[..]) } else { (&[][..], &[][..]) };
     let types = plan.types.iter().map(|ty| {
         json!({"type": ty.name, "n_tensors": ty.tensors, "weights": ty.weights, "bytes": ty.bytes})
     });
@@ -75,14 +79,14 @@ pub(super) fn report(r: &Report<'_>) -> Value {
         "inflections": { "first": plan.turns.first, "second_untiled": plan.turns.second },
         "chunk": r.chunk,
         "chunk_measured": r.chunk_measured,
-        "steps": plan.steps.iter().map(|point| self::point(point, point.step_rate())).collect::<Vec<_>>(),
+        "steps": steps.iter().map(|point| self::point(point, point.step_rate())).collect::<Vec<_>>(),
         "expected_error": {
             "prompts": r.error_bars[0].map(error_bar),
             "steps": r.error_bars[1].map(error_bar),
         },
-        "first_step_seconds": plan.first_step_seconds,
-        "tokens_per_extra_second": plan.tokens_per_extra_second,
-        "what_if": r.what_if.iter().map(row).collect::<Vec<_>>(),
+        "first_step_seconds": writes.then_some(plan.first_step_seconds),
+        "tokens_per_extra_second": writes.then_some(plan.tokens_per_extra_second),
+        "what_if": what_if.iter().map(row).collect::<Vec<_>>(),
         "goal": goal(r),
     })
 }

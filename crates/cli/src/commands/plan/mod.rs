@@ -212,9 +212,11 @@ impl Plan {
             asked => asked.unwrap_or(made_for.min(8192)),
         };
         let context = context.max(1);
+        self.check(subject, context)?;
         load::warn_about_context(&subject.config, context as usize);
         let room = target.room();
-        let chunk = self.cache.chunk.map(|chunk| chunk as u64);
+        let at_once = subject.config.reads_at_once().then_some(context);
+        let chunk = at_once.or(self.cache.chunk.map(|chunk| chunk as u64));
         if chunk.is_some() && units == Units::Article {
             ui::warn("--chunk has no effect: in the article prompts go through at once");
         }
@@ -262,7 +264,8 @@ impl Plan {
             longest_context: match (&here, target.memory) {
                 (Some(here), Some(memory)) => Some(here.longest(candidate, *types, memory)),
                 _ => room.map(|room| candidate.estimate.longest_context(room)),
-            },
+            }
+            .map(|longest| longest.min(subject.config.n_positions.map_or(u64::MAX, |n| n as u64))),
         };
         let rows: Vec<CacheRow> = caches.iter().zip(&types).map(cache_row).collect();
         let at = caches.iter().position(|candidate| candidate.cache == chosen.cache);
@@ -301,6 +304,23 @@ impl Plan {
             goals: answer,
             misfit,
         })
+    }
+
+    /// Refuse what the model cannot have: goals of replies, more positions than it has learned.
+    fn check(&self, subject: &Subject, context: u64) -> anyhow::Result<()> {
+        let of_replies = [
+            ("--ttft", self.goals.ttft.is_some()),
+            ("--tps", self.goals.tps.is_some()),
+            ("--plot", self.plot.is_some()),
+        ];
+        if subject.config.text.is_some()
+            && let Some((option, _)) = of_replies.iter().find(|(_, given)| *given)
+        {
+            let wrong =
+                format!("{option} is about replies: this model reads texts and writes none");
+            return Err(Failure::Usage(wrong).into());
+        }
+        load::check_positions(subject.config.n_positions, context)
     }
 
     fn goals(&self, context: u64, memory: Option<f64>) -> Option<Goals> {

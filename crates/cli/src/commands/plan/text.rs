@@ -30,9 +30,13 @@ pub(super) fn report(r: &Report<'_>, verbose: bool, out: &mut dyn Write) -> io::
         }
     };
     let [of_prompts, of_steps] = r.error_bars.map(known);
-    writeln!(out, "\nfirst token{of_prompts}")?;
+    let writes = r.subject.config.text.is_none();
+    writeln!(out, "\n{}{of_prompts}", if writes { "first token" } else { "a text" })?;
     write!(out, "{}", prompts(r, verbose))?;
     turns(r, out)?;
+    if !writes {
+        return Ok(());
+    }
     writeln!(out, "\nsteps{of_steps}")?;
     write!(out, "{}", if verbose { all_steps(r) } else { steps(r) })?;
     let w = r.plan.tokens_per_extra_second;
@@ -208,7 +212,8 @@ fn facts(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn prompts(r: &Report<'_>, verbose: bool) -> String {
-    let mut rows = vec![strings(&["prompt", "read", "compute", "limit"])];
+    let what = if r.subject.config.text.is_some() { "text" } else { "prompt" };
+    let mut rows = vec![strings(&[what, "read", "compute", "limit"])];
     if expected(r) {
         rows[0].push("expected".into());
     }
@@ -265,6 +270,9 @@ fn turns(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     write!(out, "inflections: {} tokens (arithmetic binds), ", length(turns.first))?;
     writeln!(out, "{} (un-tiled bound: cache binds)", length(turns.second))?;
     let Some(chunk) = r.chunk else { return Ok(()) };
+    if r.subject.config.reads_at_once() {
+        return writeln!(out, "each text goes through at once");
+    }
     let how = match (r.chunk_given, r.chunk_measured) {
         (true, _) => "as asked",
         (false, true) => "measured to be best",
