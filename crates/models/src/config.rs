@@ -108,6 +108,13 @@ pub struct LayerConfig {
     pub experts: Option<Experts>,
 }
 
+impl LayerConfig {
+    /// Whether both say the same, of whatever blocks of the file.
+    pub fn is_like(&self, other: &LayerConfig) -> bool {
+        *self == LayerConfig { block: self.block, ..other.clone() }
+    }
+}
+
 impl ModelConfig {
     /// Read and check the hyper-parameters, and tell what was put right on the way, each a line for the user.
     ///

@@ -189,7 +189,7 @@ fn counted(
 /// experts nor latent attention.
 fn closed(c: &ModelConfig, bits: u32, cache: Cache, target: &Target) -> anyhow::Result<Estimate> {
     let layer = c.first_layer();
-    let alike = c.layers.iter().all(|other| other == layer);
+    let alike = c.layers.iter().all(|other| other.is_like(layer));
     if !alike || layer.latent.is_some() || layer.experts.is_some() {
         let name = &c.architecture;
         let message = format!(
