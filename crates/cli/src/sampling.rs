@@ -214,7 +214,15 @@ impl From<Think> for Reasoning {
 
 /// Said where thinking is turned on or off and the template, `None` for ChatML, has no switch for it.
 pub(crate) fn thinks_anyway(reasoning: Reasoning, template: Option<&str>) -> Option<&'static str> {
-    let knows = template.is_some_and(|text| text.contains("enable_thinking"));
+    let switches = [
+        "enable_thinking",
+        "thinking_mode",
+        "thinking_option",
+        "thinking_budget",
+        "if not thinking",
+        "if thinking",
+    ];
+    let knows = template.is_some_and(|text| switches.iter().any(|switch| text.contains(switch)));
     match reasoning {
         Reasoning::Off if !knows => {
             Some("thinking cannot be turned off: the chat template does not know enable_thinking")
@@ -258,6 +266,8 @@ mod tests {
 
     #[test]
     fn only_a_template_with_the_switch_turns_thinking_on_or_off() {
+        assert!(thinks_anyway(Reasoning::Off, Some("{%- elif thinking %}")).is_none());
+        assert!(thinks_anyway(Reasoning::Off, Some("{{ message.thinking }}")).is_some());
         let knows = Some("{% if enable_thinking is false %}<think></think>{% endif %}");
         for (reasoning, template, told) in [
             (Reasoning::Off, Some("{{ messages }}"), true),

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use program::CacheOptions;
 
 use crate::history::History;
+use crate::text::as_message;
 use crate::{
     ChatFormat, Error, Event, Generated, Message, Reasoning, Request, Result, Sampler, Session,
     Span, Stats, StopReason, generate,
@@ -200,7 +201,7 @@ impl Conversation {
             self.history.push_prompt(new, tokens);
             let kept = reply.tokens[..reply.kept_tokens].to_vec();
             self.history.push_reply(&reply.raw[..reply.kept_bytes], kept);
-            self.messages.push(Message::new(ASSISTANT, reply.raw.clone()));
+            self.messages.push(Message::new(ASSISTANT, as_message(&reply.raw, &reply.text)));
         }
         Ok(reply)
     }

@@ -6,7 +6,7 @@ mod utf8;
 
 use std::borrow::Cow;
 
-pub(crate) use reasoning::{ReplyKind, opens_thought};
+pub(crate) use reasoning::{ReplyKind, Tags, as_message, opens_thought};
 
 use crate::Vocabulary;
 use reasoning::Splitter;
@@ -39,9 +39,9 @@ pub(crate) struct FinishedText {
 }
 
 impl<'a> ReplyText<'a> {
-    /// An empty reply that ends at any of `stops`. `thoughts`: whether to tell thoughts from text, and then whether
-    /// the prompt has opened a thought already.
-    pub(crate) fn new(stops: &'a [String], thoughts: Option<bool>) -> Self {
+    /// An empty reply that ends at any of `stops`. `thoughts`: whether to tell thoughts from text, and then the tags
+    /// of a thought that the prompt has opened already.
+    pub(crate) fn new(stops: &'a [String], thoughts: Option<Option<&'static Tags>>) -> Self {
         ReplyText {
             utf8: Utf8::default(),
             stops: Stops::new(stops),
@@ -61,10 +61,9 @@ impl<'a> ReplyText<'a> {
         token: u32,
         emit: &mut dyn FnMut(ReplyKind, &str),
     ) -> Option<String> {
-        let bytes = if self.splitter.is_some() {
-            reasoning::tag_or_bytes(vocabulary, token)
-        } else {
-            vocabulary.bytes(token)
+        let bytes = match &self.splitter {
+            Some(splitter) => reasoning::tag_or_bytes(vocabulary, token, splitter.is_in_text()),
+            None => vocabulary.bytes(token),
         };
         self.utf8.push(&bytes, &mut self.raw);
         self.ends.push(self.utf8.is_whole().then_some(self.raw.len()));

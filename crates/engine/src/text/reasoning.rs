@@ -1,4 +1,5 @@
-//! Thoughts of reasoning models: `<think> ... </think>` before the answer, told apart while they stream.
+//! Thoughts of reasoning models: `<think> ... </think>` before the answer, or as their family marks them, told apart
+//! while they stream.
 
 use std::borrow::Cow;
 
@@ -6,8 +7,42 @@ use super::bytes_or_spelling;
 use super::stop::held_for;
 use crate::Vocabulary;
 
-const OPEN: &str = "<think>";
-const CLOSE: &str = "</think>";
+/// What opens a thought and what closes it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Tags {
+    open: &'static str,
+    close: &'static str,
+}
+
+const fn tags(open: &'static str, close: &'static str) -> Tags {
+    Tags { open, close }
+}
+
+/// The tags of all families. The first are written as text too; the parts of the others are control tokens, which a
+/// reply holds only before its answer.
+static TAGS: &[Tags] = &[
+    tags("<think>", "</think>"),
+    // gpt-oss: a message in its channel for thoughts.
+    tags("<|channel|>analysis<|message|>", "<|end|>"),
+    // Gemma 4
+    tags("<|channel>thought", "<channel|>"),
+    // Mistral
+    tags("[THINK]", "[/THINK]"),
+    // Seed-OSS
+    tags("<seed:think>", "</seed:think>"),
+    // Command
+    tags("<|START_THINKING|>", "<|END_THINKING|>"),
+    // Apertus
+    tags("<|inner_prefix|>", "<|inner_suffix|>"),
+];
+
+/// What stands before a thought or an answer and belongs to neither.
+const BETWEEN: &[&str] = &[
+    "<|start|>assistant",
+    "<|channel|>final<|message|>",
+    "<|channel|>commentary<|message|>",
+    "<|START_RESPONSE|>",
+];
 
 /// How far back an opening tag at the end of a prompt is looked for, in tokens.
 const TAIL: usize = 16;
@@ -36,16 +71,21 @@ enum Place {
     /// Before the first character that is no white space: a thought may open.
     Start,
     /// In a thought, before its first character that is no white space.
-    ThoughtStart,
-    Thought,
+    ThoughtStart(&'static Tags),
+    Thought(&'static Tags),
     Text,
 }
 
 impl Splitter {
-    /// `opened`: the prompt ends with an opening tag.
-    pub(super) fn new(opened: bool) -> Self {
-        let place = if opened { Place::ThoughtStart } else { Place::Start };
-        Splitter { place, held: String::new(), had_thoughts: opened }
+    /// `opened`: the tags whose opening one the prompt ends with.
+    pub(super) fn new(opened: Option<&'static Tags>) -> Self {
+        let place = opened.map_or(Place::Start, Place::ThoughtStart);
+        Splitter { place, held: String::new(), had_thoughts: opened.is_some() }
+    }
+
+    /// Whether the answer has begun.
+    pub(super) fn is_in_text(&self) -> bool {
+        matches!(self.place, Place::Text)
     }
 
     /// Add text and emit what is certain.
@@ -59,7 +99,9 @@ impl Splitter {
         match self.place {
             Place::Start if self.had_thoughts => emit(ReplyKind::Text, self.held.trim_start()),
             Place::Start | Place::Text => emit(ReplyKind::Text, &self.held),
-            Place::ThoughtStart | Place::Thought => emit(ReplyKind::Thought, self.held.trim_end()),
+            Place::ThoughtStart(_) | Place::Thought(_) => {
+                emit(ReplyKind::Thought, self.held.trim_end())
+            }
         }
     }
 
@@ -69,11 +111,14 @@ impl Splitter {
             Place::Start => {
                 let word = self.held.trim_start();
                 let space = self.held.len() - word.len();
-                if word.starts_with(OPEN) {
-                    self.held.drain(..space + OPEN.len());
+                if let Some(tags) = TAGS.iter().find(|tags| word.starts_with(tags.open)) {
+                    self.held.drain(..space + tags.open.len());
                     self.had_thoughts = true;
-                    self.place = Place::ThoughtStart;
-                } else if OPEN.starts_with(word) {
+                    self.place = Place::ThoughtStart(tags);
+                } else if let Some(mark) = BETWEEN.iter().find(|mark| word.starts_with(**mark)) {
+                    self.held.drain(..space + mark.len());
+                    self.had_thoughts = true;
+                } else if opening().any(|mark| mark.starts_with(word)) {
                     return false;
                 } else {
                     if self.had_thoughts {
@@ -83,23 +128,23 @@ impl Splitter {
                 }
                 true
             }
-            Place::ThoughtStart => {
+            Place::ThoughtStart(tags) => {
                 let space = self.held.len() - self.held.trim_start().len();
                 self.held.drain(..space);
                 if self.held.is_empty() {
                     return false;
                 }
-                self.place = Place::Thought;
+                self.place = Place::Thought(tags);
                 true
             }
-            Place::Thought => {
-                if let Some(at) = self.held.find(CLOSE) {
+            Place::Thought(tags) => {
+                if let Some(at) = self.held.find(tags.close) {
                     emit(ReplyKind::Thought, self.held[..at].trim_end());
-                    self.held.drain(..at + CLOSE.len());
+                    self.held.drain(..at + tags.close.len());
                     self.place = Place::Start;
                     return true;
                 }
-                let before_tag = self.held.len() - held_for(&self.held, CLOSE);
+                let before_tag = self.held.len() - held_for(&self.held, tags.close);
                 let certain = self.held[..before_tag].trim_end().len();
                 emit(ReplyKind::Thought, &self.held[..certain]);
                 self.held.drain(..certain);
@@ -114,35 +159,62 @@ impl Splitter {
     }
 }
 
-/// Whether the prompt ends with an opening tag, as the templates of some models do.
-pub(crate) fn opens_thought(vocabulary: &dyn Vocabulary, prompt: &[u32]) -> bool {
+/// All that may stand before an answer.
+fn opening() -> impl Iterator<Item = &'static str> {
+    TAGS.iter().map(|tags| tags.open).chain(BETWEEN.iter().copied())
+}
+
+/// The tags whose opening one the prompt ends with, as the templates of some models do.
+pub(crate) fn opens_thought(vocabulary: &dyn Vocabulary, prompt: &[u32]) -> Option<&'static Tags> {
     let tail = &prompt[prompt.len().saturating_sub(TAIL)..];
     let bytes: Vec<u8> =
         tail.iter().flat_map(|&token| bytes_or_spelling(vocabulary, token).into_owned()).collect();
-    bytes.trim_ascii_end().ends_with(OPEN.as_bytes())
+    let end = bytes.trim_ascii_end();
+    TAGS.iter().find(|tags| end.ends_with(tags.open.as_bytes()))
 }
 
-/// A token's bytes; those of a tag also if it is a control token.
-pub(super) fn tag_or_bytes(vocabulary: &dyn Vocabulary, token: u32) -> Cow<'_, [u8]> {
+/// A token's bytes; those of a part of a tag also if it is a control token. `in_text`: the answer has begun, and only the
+/// tags that are written as text too are part of it.
+pub(super) fn tag_or_bytes(
+    vocabulary: &dyn Vocabulary,
+    token: u32,
+    in_text: bool,
+) -> Cow<'_, [u8]> {
     let bytes = bytes_or_spelling(vocabulary, token);
-    if *bytes == *OPEN.as_bytes() || *bytes == *CLOSE.as_bytes() {
-        bytes
-    } else {
-        vocabulary.bytes(token)
-    }
+    let is_plain = || [TAGS[0].open, TAGS[0].close].iter().any(|tag| *bytes == *tag.as_bytes());
+    let is_part = || {
+        let spelling = std::str::from_utf8(&bytes).unwrap_or_default();
+        let closing = TAGS.iter().map(|tags| tags.close);
+        !spelling.is_empty() && opening().chain(closing).any(|tag| tag.contains(spelling))
+    };
+    if is_plain() || (!in_text && is_part()) { bytes } else { vocabulary.bytes(token) }
+}
+
+/// What a reply is as a message of the conversation: as it was written, but for families whose templates want nothing
+/// but the answer there.
+pub(crate) fn as_message<'r>(raw: &'r str, text: &'r str) -> &'r str {
+    let has_channels = BETWEEN.iter().chain([&TAGS[1].open]).any(|mark| raw.contains(mark));
+    if has_channels || raw.trim_start().starts_with(TAGS[2].open) { text } else { raw }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ReplyKind, Splitter};
+    use std::borrow::Cow;
+
+    use super::{ReplyKind, Splitter, TAGS, as_message, opens_thought, tag_or_bytes};
 
     fn split(opened: bool, pieces: &[&str]) -> (String, String) {
+        split_by(opened.then_some(0), pieces)
+    }
+
+    /// `opened`: the place in the table of tags.
+    fn split_by(opened: Option<usize>, pieces: &[&str]) -> (String, String) {
         let (mut thought, mut text) = (String::new(), String::new());
         let mut emit = |kind, piece: &str| match kind {
             ReplyKind::Text => text.push_str(piece),
             ReplyKind::Thought => thought.push_str(piece),
         };
-        let mut splitter = Splitter::new(opened);
+        let mut splitter = Splitter::new(opened.map(|at| &TAGS[at]));
         for piece in pieces {
             splitter.push(piece, &mut emit);
         }
@@ -193,5 +265,59 @@ mod tests {
         check(false, "<think> on and on </th", "on and on </th", "");
         check(true, "on and on \n", "on and on", "");
         check(true, "\u{20AC}</think>", "\u{20AC}", "");
+    }
+
+    #[test]
+    fn channels_of_gpt_oss() {
+        let reply = "<|channel|>analysis<|message|>Easy: 4 < 5.<|end|><|start|>assistant<|channel|>final<|message|>It is 4.";
+        check(false, reply, "Easy: 4 < 5.", "It is 4.");
+        check(false, "<|channel|>final<|message|>Hi", "", "Hi");
+        let twice = "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>analysis<|message|>b<|end|>\
+                     <|start|>assistant<|channel|>commentary<|message|>I look.";
+        check(false, twice, "ab", "I look.");
+        assert_eq!(as_message(reply, "It is 4."), "It is 4.");
+    }
+
+    #[test]
+    fn tags_of_each_family() {
+        for (i, tags) in TAGS.iter().enumerate() {
+            let reply = format!("{}\nhm\n{}\n\nYes.", tags.open, tags.close);
+            check(false, &reply, "hm", "Yes.");
+            let rest = reply.strip_prefix(tags.open).unwrap();
+            assert_eq!(split_by(Some(i), &[rest]), ("hm".to_owned(), "Yes.".to_owned()));
+        }
+        check(false, "[THIN", "", "[THIN");
+        check(false, "<|START_THINKING|>a<|END_THINKING|><|START_RESPONSE|>b", "a", "b");
+        assert_eq!(as_message("<think>a</think>b", "b"), "<think>a</think>b");
+    }
+
+    /// Control tokens by their ids.
+    struct Controls;
+
+    const CONTROLS: &[&str] = &["<|channel|>", "<|end|>", "<|im_start|>", "</think>"];
+
+    impl crate::Vocabulary for Controls {
+        fn bytes(&self, _: u32) -> Cow<'_, [u8]> {
+            Cow::Borrowed(b"")
+        }
+
+        fn spelling(&self, token: u32) -> Option<Cow<'_, str>> {
+            CONTROLS.get(token as usize).map(|text| Cow::Borrowed(*text))
+        }
+
+        fn is_eog(&self, _: u32) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn parts_of_tags_are_seen_before_the_answer_only() {
+        let seen = |token, in_text| tag_or_bytes(&Controls, token, in_text).into_owned();
+        assert_eq!(seen(0, false), b"<|channel|>");
+        assert_eq!(seen(1, false), b"<|end|>");
+        assert_eq!(seen(2, false), b"");
+        assert_eq!(seen(9, false), b"");
+        assert_eq!((seen(0, true), seen(3, true)), (vec![], b"</think>".to_vec()));
+        assert_eq!(opens_thought(&Controls, &[3, 2]), None);
     }
 }

@@ -30,7 +30,8 @@ impl<'a> Arguments<'a> {
             ("add_generation_prompt".to_owned(), Value::from(options.add_generation_prompt)),
         ];
         if let Some(on) = options.enable_thinking {
-            variables.push(("enable_thinking".to_owned(), Value::from(on)));
+            let switches = thinking(on).into_iter();
+            variables.extend(switches.map(|(name, value)| (name.to_owned(), value)));
         }
         let texts = messages.iter().flat_map(|m| [m.role.as_str(), m.content.as_str()]).collect();
         Arguments { texts, messages: messages.len(), variables, strict: false }
@@ -66,6 +67,27 @@ impl<'a> Arguments<'a> {
     pub(super) fn bytes(&self) -> u64 {
         self.texts.iter().map(|text| text.len() as u64).sum()
     }
+}
+
+/// Whether to think, in the words of every family: a template reads its own.
+fn thinking(on: bool) -> Vec<(&'static str, Value)> {
+    let mut switches = vec![
+        ("enable_thinking", Value::from(on)),
+        // DeepSeek, Granite
+        ("thinking", Value::from(on)),
+        // MiniMax M3
+        ("thinking_mode", Value::from(if on { "enabled" } else { "disabled" })),
+        // Ling
+        ("thinking_option", Value::from(if on { "on" } else { "off" })),
+        // Command
+        ("reasoning", Value::from(on)),
+    ];
+    if !on {
+        // Seed-OSS; and gpt-oss, which always thinks: as little as it can.
+        switches.push(("thinking_budget", Value::from(0)));
+        switches.push(("reasoning_effort", Value::from("low")));
+    }
+    switches
 }
 
 /// Appends every text in a value, names included. As deep as the value, which its reader has bounded.

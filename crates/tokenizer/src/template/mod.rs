@@ -79,7 +79,8 @@ impl Message {
 pub struct RenderOptions {
     /// End the prompt where the model's answer begins.
     pub add_generation_prompt: bool,
-    /// Whether the model should think first; `None` leaves it to the template.
+    /// Whether the model should think first; `None` leaves it to the template. It is told in the words of every family:
+    /// `enable_thinking`, `thinking`, `thinking_mode` and so on.
     pub enable_thinking: Option<bool>,
 }
 

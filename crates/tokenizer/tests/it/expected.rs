@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 use std::sync::Arc;
-use tokenizer::ChatTemplate;
+use tokenizer::{ChatTemplate, Message, RenderOptions};
 
 use crate::common::{joined, shared};
 
@@ -93,4 +93,32 @@ fn safe_text_escapes_its_neighbours() {
     assert_eq!(with("{{ '\"' + '<b>' | safe + '</b>' | safe }}"), "&#34;<b></b>");
     assert_eq!(with("{{ '<b>' + messages[0].a }}"), "<b>x<'y'");
     assert_eq!(with("{{ '<b>' | safe ~ messages[0].a }}"), "<b>x<'y'");
+}
+
+/// Families have switches of their own for thinking; a conversation turns all of them.
+#[test]
+fn thinking_is_switched_in_each_family() {
+    let Some(shared) = shared() else { return };
+    let messages = [Message::new("user", "2+2?")];
+    for (name, off) in [
+        ("Qwen-Qwen3-0.6B", "<think>\n\n</think>\n\n"),
+        ("deepseek-ai-DeepSeek-V3.1", "<think></think>"),
+        ("ByteDance-Seed-OSS", "thinking budget is 0"),
+        ("inclusionai-ling-3.0-flash", "detailed thinking off"),
+        ("openai-gpt-oss-120b", "Reasoning: low"),
+        ("GLM-4.6", "/nothink"),
+    ] {
+        let Ok(source) = std::fs::read_to_string(shared.join(format!("templates/{name}.jinja")))
+        else {
+            testing::golden_skipped(&format!("tokenizer: no template {name}"));
+            continue;
+        };
+        let template = ChatTemplate::from_source(&source).unwrap();
+        let prompt = |enable_thinking| {
+            let options = RenderOptions { add_generation_prompt: true, enable_thinking };
+            joined(&template.render(&messages, &options, &Arc::default()).unwrap())
+        };
+        assert!(prompt(Some(false)).contains(off), "{name}: {}", prompt(Some(false)));
+        assert!(!prompt(Some(true)).contains(off), "{name}: {}", prompt(Some(true)));
+    }
 }
