@@ -106,6 +106,10 @@ fn what_files_may_not_say() {
         refused(&|f| f.set("bert.attention.causal", "no")),
         "key `bert.attention.causal`: expected true or false, found \"no\""
     );
+    assert_eq!(
+        refused(&|f| f.tensor("blk.0.attn_norm_2.weight", &[64])),
+        "tensor `blk.0.attn_norm_2.weight` is not supported: a second norm behind attention"
+    );
     let mut silent = bert();
     silent.unset("bert.pooling_type");
     let model = silent.load().unwrap();

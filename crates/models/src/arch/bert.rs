@@ -9,7 +9,7 @@ use super::attention::{HeadNorm, Heads};
 use super::decoder::{Layer, embed, layers};
 use super::{Architecture, ProgramOutputs, ffn, head, mlp};
 use crate::config::{read, text};
-use crate::{Keys, ModelConfig, Result, Weights};
+use crate::{Error, Keys, ModelConfig, Result, Weights};
 
 /// Learned positions. XLM-RoBERTa is the same: its files leave out the positions that no token takes.
 pub(super) static BERT: Architecture = Architecture {
@@ -48,6 +48,11 @@ pub(super) static JINA_BERT_V2: Architecture = Architecture {
 };
 
 fn encoder(keys: &Keys<'_>) -> Result<ModelConfig> {
+    const SECOND_NORM: &str = "blk.0.attn_norm_2.weight";
+    if keys.has(SECOND_NORM) {
+        let problem = "a second norm behind attention";
+        return Err(Error::Unsupported { name: SECOND_NORM.into(), problem });
+    }
     let mut c = read::layer_normed(keys, RopePairs::HalfSplit)?;
     c.layers.iter_mut().for_each(|layer| layer.score.mask = Mask::Full);
     c.norm_embedding = true;
