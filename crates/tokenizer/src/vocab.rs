@@ -33,6 +33,15 @@ const END_TEXTS: &[&str] = &[
     "<|end_of_text|>",
     "<|return|>",
     "<|call|>",
+    "<|calls|>",
+    "<|flush|>",
+    "<|eot|>",
+    "<|endofturn|>",
+    "<|END_OF_TURN_TOKEN|>",
+    "<|ifm|im_end|>",
+    "<turn|>",
+    "<|tool_response>",
+    "<eos>",
     "<end_of_turn>",
     "<end_of_utterance>",
     "<｜end▁of▁sentence｜>",
@@ -229,9 +238,10 @@ impl Vocab {
             self.kinds[id as usize] = TokenKind::Control;
         }
         self.ends_generation.extend(ends);
-        // Where `<|return|>` and `<|call|>` end a turn, `<|end|>` only ends one of its messages.
+        // Where `<|return|>` and `<|call|>`, or others such, end a turn, `<|end|>` only ends one of its messages.
         let has = |text| named.iter().any(|(_, t)| t == text);
-        if has("<|return|>") && has("<|call|>") {
+        let both = |first, second| has(first) && has(second);
+        if both("<|return|>", "<|call|>") || both("<|calls|>", "<|flush|>") {
             for (id, _) in named.iter().filter(|(_, t)| t == "<|end|>") {
                 self.ends_generation.remove(id);
             }

@@ -116,6 +116,12 @@ fn a_message_end_is_no_turn_end_where_turns_end_otherwise() {
     let [end, ret, call] = ["<|end|>", "<|return|>", "<|call|>"].map(|text| v.add(text, CONTROL));
     let t = v.build();
     assert!(!t.is_eog(end) && t.is_eog(ret) && t.is_eog(call));
+    let mut v = Vocabulary::byte_level();
+    let [end, calls, turn] = ["<|end|>", "<|calls|>", "<turn|>"].map(|text| v.add(text, CONTROL));
+    let t = v.build();
+    assert!(t.is_eog(end) && t.is_eog(calls) && t.is_eog(turn));
+    v.add("<|flush|>", CONTROL);
+    assert!(!v.build().is_eog(end));
 }
 
 #[test]

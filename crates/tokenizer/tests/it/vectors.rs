@@ -70,6 +70,26 @@ fn every_line_gives_the_ids_of_llama_cpp_and_comes_back() {
     }
 }
 
+/// What ends a reply beside the end token that the file names. llama.cpp ends replies at `<|tool_response>` too, which the
+/// file of Gemma 4 has as text, and at tokens for filling in code.
+#[test]
+fn turns_end_at_the_tokens_that_end_them() {
+    let Some(shared) = shared() else { return };
+    for (file, ends) in [
+        ("gemma-4", &[1_u32, 106][..]),
+        ("qwen2", &[151_643, 151_645]),
+        ("command-r", &[255_001]),
+        ("deepseek-llm", &[100_001]),
+        ("llama-spm", &[2]),
+    ] {
+        let path = shared.join(format!("models/vocab/ggml-vocab-{file}.gguf"));
+        let tokenizer = load(&path);
+        let found: Vec<u32> =
+            (0..tokenizer.vocab_size() as u32).filter(|&id| tokenizer.is_eog(id)).collect();
+        assert_eq!(found, ends, "{file}");
+    }
+}
+
 /// Ids of llama.cpp for made-up texts (`../data/ids.py`).
 const IDS: &str = include_str!("../data/ids.json");
 
