@@ -79,7 +79,8 @@ pub(crate) fn place(program: &Program, plan: Plan, workshop: Workshop<'_>) -> Re
                 LoadedPhase::Expand(LoadedExpand { phase, matrices })
             }
             Phase::Experts(phase) => {
-                let copies = Copies { n: phase.n_experts, n_used: phase.n_used };
+                let joint = phase.gate == phase.up;
+                let copies = Copies { n: phase.n_experts, n_used: phase.n_used, joint };
                 let wide = [phase.gate, phase.up];
                 let wide = PackedJob::place(program, &wide, copies, tuning, &mut arena)?;
                 let down = PackedJob::place(program, &[phase.down], copies, tuning, &mut arena)?;

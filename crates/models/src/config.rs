@@ -102,6 +102,8 @@ pub struct LayerConfig {
     pub latent: Option<Latent>,
     /// Activation of a feed-forward layer that is not one of experts, where it is the layer's own.
     pub act: Act,
+    /// Gates are by how much they exceed their mean and so many deviations; `None` for what they are.
+    pub gate_deviations: Option<f32>,
     /// Width inside a feed-forward layer that is not one of experts; 0 where there is none.
     pub intermediate_size: usize,
     /// The feed-forward layer is a mixture of experts.

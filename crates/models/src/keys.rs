@@ -80,6 +80,19 @@ impl<'a> Keys<'a> {
         self.get(key).map(|value| self.checked(key, &value, range)).transpose()
     }
 
+    /// A count within `range`, which some converters write as a float.
+    ///
+    /// # Errors
+    /// [`Error::Key`] for any other value.
+    pub fn whole(&self, key: &str, range: RangeInclusive<u64>) -> Result<Option<usize>> {
+        match self.get(key) {
+            Some(Value::F32(x)) if x >= 0.0 && x.fract() == 0.0 && x < 1e9 => {
+                self.checked(key, &Value::U64(x as u64), range).map(Some)
+            }
+            _ => self.count(key, range),
+        }
+    }
+
     /// A count within `range` that the model cannot do without.
     ///
     /// # Errors
@@ -173,6 +186,23 @@ impl<'a> Keys<'a> {
         }
         let expected = format!("a finite number, or one per layer ({n_layers})");
         Err(Error::key(&self.name(key), expected, format_args!("{} others", numbers.len())))
+    }
+
+    /// An array of a number for each layer, of any kind.
+    ///
+    /// # Errors
+    /// [`Error::Key`] for an array of another length, or of anything else.
+    pub fn numbers_per_layer(&self, key: &str) -> Result<Vec<f32>> {
+        let n_layers = self.n_layers()?;
+        let numbers: Vec<f32> = match self.get(key) {
+            Some(Value::Array(array)) => array.iter().filter_map(|value| value.as_f32()).collect(),
+            _ => Vec::new(),
+        };
+        if numbers.len() == n_layers {
+            return Ok(numbers);
+        }
+        let expected = format!("a number for each of {n_layers} layers");
+        Err(Error::key(&self.name(key), expected, format_args!("{} numbers", numbers.len())))
     }
 
     /// Such a number for each layer, 0 for none: an array, or one for all; none where the key is missing.

@@ -290,7 +290,6 @@ fn gate_and_up_may_be_one_tensor() {
         f.drop("blk.1.ffn_gate_exps.weight");
         f.drop("blk.1.ffn_up_exps.weight");
         f.tensor("blk.1.ffn_gate_up_exps.weight", &[64, 48, 8]);
-        f.tensor("blk.1.ffn_down_exps.scale", &[8]);
     });
     let name = |id| &*model.program.weight(id).name;
     let mut ops = model.program.nodes.iter().map(|node| &node.op);
@@ -299,8 +298,15 @@ fn gate_and_up_may_be_one_tensor() {
         _ => None,
     });
     assert_eq!(both, Some(["blk.1.ffn_gate_up_exps.weight"; 2]));
-    let factors = routers(&model)[0].factors.map(name);
-    assert_eq!(factors, Some("blk.1.ffn_down_exps.scale"));
+    assert_eq!(routers(&model)[0].factors, None);
+}
+
+/// Files of types that we do not have come with such.
+#[test]
+fn factors_of_experts_are_refused_where_they_are_not_the_architectures() {
+    let with = load("deepseek2", |f| f.tensor("blk.1.ffn_up_exps.scale", &[8]));
+    let message = with.map(|_| ()).unwrap_err();
+    assert_eq!(message, "tensor `blk.1.ffn_up_exps.scale` is not supported: factors on experts");
 }
 
 #[test]

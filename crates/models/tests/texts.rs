@@ -95,6 +95,10 @@ fn what_files_may_not_say() {
         "key `bert.pooling_type`: expected 0..=4, found 5"
     );
     assert_eq!(
+        refused(&|f| f.set("bert.pooling_type", 4u32)),
+        "missing tensor `cls.output.weight`"
+    );
+    assert_eq!(
         refused(&|f| f.tensor("token_types.weight", &[32, 2])),
         "tensor `token_types.weight`: expected [64, 2], file has [32, 2]"
     );

@@ -3,7 +3,8 @@
 mod common;
 
 use common::File;
-use models::{LayerConfig, LoadedModel, find_published};
+use gguf::{OwnedValue, ValueType};
+use models::{LayerConfig, LoadedModel, ModelConfig, Outline, find_published};
 use program::{Mask, Op, RopeScaling};
 
 fn load(architecture: &str, change: impl FnOnce(&mut File)) -> Result<LoadedModel, String> {
@@ -95,4 +96,91 @@ fn scales_of_scores() {
         let scale = config.first_layer().score.scale;
         assert!((scale * want.sqrt() - 1.0).abs() < 1e-6, "{name}: {scale}");
     }
+}
+
+/// Keys of an architecture, as a file might have them.
+fn outline(architecture: &str, set: impl Fn(&mut Outline)) -> Result<ModelConfig, String> {
+    let mut outline = Outline::new(architecture, 20);
+    for (key, count) in [
+        ("block_count", 12_u32),
+        ("context_length", 64),
+        ("embedding_length", 32),
+        ("feed_forward_length", 32),
+        ("attention.head_count", 2),
+        ("attention.sliding_window", 8),
+    ] {
+        outline.set(key, count);
+    }
+    outline.set("attention.layer_norm_rms_epsilon", 1e-6_f32);
+    set(&mut outline);
+    outline.config().map_err(|error| error.to_string())
+}
+
+/// Gemma 3n's converter writes that count as a float.
+#[test]
+fn shared_layers_may_be_counted_in_floats() {
+    let of = |value: f32| {
+        let config = outline("gemma3n", |o| {
+            o.set("attention.shared_kv_layers", value);
+        });
+        config.map(|c| c.layers.iter().filter_map(|l| l.reads_layer).collect::<Vec<_>>())
+    };
+    // every fifth layer sees all
+    assert_eq!(of(3.0), Ok(vec![4, 8, 8]));
+    assert!(of(2.5).unwrap_err().contains("attention.shared_kv_layers`: expected 0..=11"));
+    assert!(of(-1.0).is_err() && of(f32::NAN).is_err() && of(12.0).is_err());
+}
+
+#[test]
+fn gates_of_gemma_3n_are_cut_where_the_file_says() {
+    let of = |set: &dyn Fn(&mut Outline)| {
+        let config = outline("gemma3n", set);
+        config.map(|c| c.layers.iter().filter(|l| l.gate_deviations.is_some()).count())
+    };
+    assert_eq!(of(&|_| ()), Ok(10));
+    let cut = |n: usize| {
+        let mut items = vec![OwnedValue::F32(1.5); n];
+        items.resize(12, OwnedValue::F32(f32::NEG_INFINITY));
+        OwnedValue::Array(ValueType::F32, items)
+    };
+    let said = |n| {
+        of(&move |o| {
+            o.set("activation_sparsity_scale", cut(n));
+        })
+    };
+    assert_eq!((said(0), said(3)), (Ok(0), Ok(3)));
+    let refused = |key: &'static str, n: u32| {
+        of(&move |o| {
+            o.set(key, n);
+        })
+        .unwrap_err()
+    };
+    assert!(refused("altup.active_idx", 1).contains("expected 0..=0, found 1"));
+    assert!(refused("altup.num_inputs", 3).contains("expected 4..=4, found 3"));
+}
+
+#[test]
+fn sections_of_a_rotation_add_up_or_are_refused() {
+    let of = |sections: &[u64]| {
+        let items = sections.iter().map(|n| OwnedValue::U64(*n)).collect();
+        let array = OwnedValue::Array(ValueType::U64, items);
+        outline("hunyuan_vl", move |o| {
+            o.set("rope.dimension_sections", array.clone());
+        })
+    };
+    assert!(of(&[2, 2, 2, 2]).is_ok());
+    for bad in [&[u64::MAX, 1, 0, 0][..], &[1 << 31, 1 << 31, 1, 0], &[2, 2, 2]] {
+        assert!(of(bad).unwrap_err().contains("four counts of pairs"), "{bad:?}");
+    }
+}
+
+#[test]
+fn blocks_that_run_in_rounds_are_no_more_than_a_model_may_have() {
+    let of = |n: u32| {
+        outline("nanbeige", |o| {
+            o.set("num_loops", n);
+        })
+    };
+    assert_eq!(of(2).map(|c| c.layers.len()), Ok(24));
+    assert!(of(43).unwrap_err().contains("expected 1..=42, found 43"));
 }

@@ -286,7 +286,8 @@ pub enum Op {
     /// weights `[rows, m * k]`, x `[rows, k, dim]` -> `[rows, m, dim]`: group `i` is the sum over `j` of
     /// `weights[i * k + j] * x[j]`.
     Mix,
-    /// x, y of one shape -> the same: each group of x times `|y| / |x|`, its length and that of the same group of y.
+    /// x, y of one shape -> the same: each group of x times `|y| / |x|`, its length and that of the same group of y; zeros
+    /// stay zeros.
     Resize,
     /// x `[rows, groups, dim]` -> same shape: `max(x - mean - deviations * std, 0)` over each group, `std` with `dim - 1`.
     Excess {

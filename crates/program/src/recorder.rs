@@ -6,7 +6,7 @@ mod latent;
 mod streams;
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::{
     Act, CacheId, CacheSpec, Error, Gate, Lookup, Node, Norm, Op, OutputKind, Program, Result,
@@ -27,6 +27,8 @@ struct State {
     names: HashMap<String, usize>,
     weights: HashMap<(String, [usize; 3]), WeightId>,
     layer: Option<usize>,
+    /// Caches that a node appends to.
+    appended: HashSet<CacheId>,
 }
 
 /// A linear layer: a matrix and, for some models, a bias.
@@ -365,7 +367,9 @@ impl Recorder {
     fn push(&self, name: &str, op: Op, inputs: &[ValueId], shape: Shape) -> Result<ValueId> {
         let output = self.value(name, shape);
         let state = &mut *self.state.borrow_mut();
-        state.program.nodes.push(Node { op, inputs: inputs.to_vec(), output, layer: state.layer });
+        let node = Node { op, inputs: inputs.to_vec(), output, layer: state.layer };
+        state.appended.extend(node.appends_to());
+        state.program.nodes.push(node);
         Ok(output)
     }
 

@@ -201,6 +201,11 @@ pub(super) fn elementwise(executor: &dyn Executor) {
                 r.view("joined", y, 1)
             });
         }
+        check(executor, 1e-11, &format!("a product of {cols} gates itself"), |r| {
+            let x = input(r, cols)?;
+            let w = weight(r, "both.weight", GgmlType::F32, cols, cols);
+            r.gated_act("act", Act::Silu, r.linear("gate", x, w)?, r.linear("up", x, w)?)
+        });
         check(executor, 1e-11, &format!("a product of {cols} gates what was there before"), |r| {
             let [up, x] = two(r, cols)?;
             let gate = r.linear("gate", x, weight(r, "gate.weight", GgmlType::F32, cols, cols))?;

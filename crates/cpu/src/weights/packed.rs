@@ -32,11 +32,13 @@ pub(crate) struct Copies {
     pub(crate) n: usize,
     /// How many of them one row reads.
     pub(crate) n_used: usize,
+    /// A weight that is named twice holds, copy by copy, the rows of each that names it.
+    pub(crate) joint: bool,
 }
 
 impl Copies {
     /// No experts: the weight is the matrix.
-    pub(crate) const ONE: Copies = Copies { n: 1, n_used: 1 };
+    pub(crate) const ONE: Copies = Copies { n: 1, n_used: 1, joint: false };
 }
 
 /// A job's weights: units of [`UNIT_PANELS`] panels; in a gated job, a unit of the gate, then one of the up matrix.
@@ -65,8 +67,10 @@ impl PackedJob {
         tuning: &Tuning,
         end: &mut usize,
     ) -> Result<PackedJob> {
-        // a weight named more than once holds, copy by copy, the rows of each that names it
-        let times = |weight| weights.iter().filter(|other| **other == weight).count();
+        let times = |weight| match copies.joint {
+            true => weights.iter().filter(|other| **other == weight).count(),
+            false => 1,
+        };
         let matrices = weights.iter().enumerate().map(|(m, &weight)| {
             let spec = program.weight(weight);
             let kernel = tuning.linear(spec.ty).ok_or_else(|| unusable(spec))?;
@@ -80,12 +84,13 @@ impl PackedJob {
             let apart = spec.rows / copies.n;
             let rows = apart / times(weight);
             let before = weights[..m].iter().filter(|other| **other == weight).count();
-            let (first, cols) = (before * rows, spec.cols);
+            let first = if copies.joint { before * rows } else { 0 };
+            let cols = spec.cols;
             Ok(PackedMatrix { weight, kernel, rows, first, apart, cols, panel_bytes })
         });
         let matrices = matrices.collect::<Result<Vec<_>>>()?;
         let n_panels = matrices[0].rows.div_ceil(PANEL_ROWS);
-        let Copies { n: n_copies, n_used } = copies;
+        let Copies { n: n_copies, n_used, .. } = copies;
         let job = PackedJob { matrices, start: *end, n_panels, n_copies, n_used };
         // streams start on cache lines; panels need no more
         *end = (*end + job.len()).next_multiple_of(64);

@@ -20,8 +20,10 @@ pub(super) struct Heads {
     /// Of the output projection.
     pub(super) out_bias: Bias,
     pub(super) norm: HeadNorm,
-    /// An RMS norm without a vector on each head of v; where the file has no `attn_v`, v is what k is before its norm.
+    /// A norm without a vector on each head of v.
     pub(super) value_norm: bool,
+    /// Where the file has no `attn_v`, v is what k is before its norm.
+    pub(super) value_may_be_key: bool,
     /// Layers that have the vector `attn_sinks` use it.
     pub(super) sinks: bool,
     /// Activation of `attn_gate` times the input, a factor on what each head, or each element of it, attended to.
@@ -64,6 +66,7 @@ impl Heads {
         out_bias: Bias::IfPresent,
         norm: HeadNorm::None,
         value_norm: false,
+        value_may_be_key: false,
         sinks: false,
         gate: None,
     };
@@ -177,7 +180,7 @@ impl Heads {
         }
         let mut products = [h; 3];
         for (i, name) in NAMES.into_iter().enumerate() {
-            let may_be_key = self.value_norm && name == "attn_v";
+            let may_be_key = self.value_may_be_key && name == "attn_v";
             let is_key = may_be_key && !l.w.has(name, rows[i], l.r.shape(h).cols())?;
             products[i] = match (is_key, self.scaled) {
                 (true, _) => products[1],

@@ -62,7 +62,7 @@ fn encoder(keys: &Keys<'_>) -> Result<ModelConfig> {
     });
     c.joint_qkv = keys.has("blk.0.attn_qkv.weight");
     c.normed_heads = keys.has("blk.0.attn_q_norm.weight");
-    text::read_encoder(keys, &mut c);
+    text::read_encoder(keys, &mut c)?;
     Ok(c)
 }
 

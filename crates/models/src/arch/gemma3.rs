@@ -35,7 +35,7 @@ pub(super) static GEMMA_EMBEDDING: Architecture = Architecture {
                 _ => Mask::Full,
             };
         }
-        text::read_encoder(keys, &mut c);
+        text::read_encoder(keys, &mut c)?;
         Ok(c)
     },
     ..GEMMA3

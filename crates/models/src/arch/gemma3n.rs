@@ -14,13 +14,14 @@ use super::{Architecture, ffn, gemma2, per_layer};
 use crate::config::{read, window};
 use crate::{Bias, ModelConfig, Result, Weights};
 
-/// Files do not say these.
+/// Files do not say how wide the narrow path is, and the oldest not the others.
 const STREAMS: usize = 4;
 const LAUREL: usize = 64;
 const OWN_CACHES: usize = 20;
 const SPARSE: usize = 10;
 /// A normal distribution has 95 % of itself below.
 const DEVIATIONS: f32 = 1.644_853_6;
+const SPARSITY: &str = "activation_sparsity_scale";
 
 pub(super) static GEMMA3N: Architecture = Architecture {
     name: "gemma3n",
@@ -34,6 +35,18 @@ pub(super) static GEMMA3N: Architecture = Architecture {
         let silent = c.layers.len().saturating_sub(OWN_CACHES);
         window::share(keys, &mut c, silent)?;
         c.layers.iter_mut().for_each(|layer| layer.score.scale = 1.0);
+        keys.count("altup.num_inputs", STREAMS as u64..=STREAMS as u64)?;
+        keys.count("altup.active_idx", 0..=0)?;
+        let said = match keys.get(SPARSITY) {
+            Some(_) => Some(keys.numbers_per_layer(SPARSITY)?),
+            None => None,
+        };
+        for (i, layer) in c.layers.iter_mut().enumerate() {
+            let silent = if i < SPARSE { DEVIATIONS } else { 0.0 };
+            let deviations = said.as_ref().map_or(silent, |said| said[i]);
+            // a layer that lets all through is at minus infinity
+            layer.gate_deviations = Some(deviations).filter(|x| x.is_finite() && *x > 0.0);
+        }
         Ok(c)
     },
     record: |r, w, c| {
@@ -115,15 +128,18 @@ fn decoded(l: &Layer<'_>, x: ValueId) -> Result<ValueId> {
     let a = l.add("attn_residual", l.norm("post_attention_norm", a)?, x)?;
     let a = l.r.scale("attn_scaled", l.add("laurel_residual", a, laurel)?, FRAC_1_SQRT_2)?;
     let h = l.norm("ffn_norm", a)?;
-    let f = if l.index < SPARSE { sparse(l, h)? } else { gemma2::feed(l, h)? };
+    let f = match l.config.gate_deviations {
+        Some(deviations) => sparse(l, deviations, h)?,
+        None => gemma2::feed(l, h)?,
+    };
     l.add("ffn_residual", a, l.norm("post_ffw_norm", f)?)
 }
 
 /// A feed-forward layer whose gates are those far above their mean.
-fn sparse(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
+fn sparse(l: &Layer<'_>, deviations: f32, h: ValueId) -> Result<ValueId> {
     let ffn::Gated { width, bias, .. } = ffn::Gated::of(l);
     let gate = l.linear("ffn_gate", h, width, bias)?;
-    let gate = l.r.excess("ffn_gate_excess", gate, DEVIATIONS)?;
+    let gate = l.r.excess("ffn_gate_excess", gate, deviations)?;
     let up = l.linear("ffn_up", h, width, bias)?;
     let f = l.r.gated_act("ffn_act", Act::Gelu, gate, up)?;
     l.linear("ffn_down", f, l.model.hidden_size, bias)

@@ -17,7 +17,11 @@ pub(super) static GEMMA4: Architecture = Architecture {
     config: |keys| {
         let mut c = read::decoder(keys, RopePairs::HalfSplit)?;
         if keys.count("expert_count", 0..=u64::MAX)?.is_some_and(|n| n > 0) {
-            experts::read(keys, &mut c, &Silent { both: true, ..Silent::NORMALIZED })?;
+            experts::read(
+                keys,
+                &mut c,
+                &Silent { both: true, factors: true, ..Silent::NORMALIZED },
+            )?;
             for experts in c.layers.iter_mut().flat_map(|layer| &mut layer.experts) {
                 experts.act = Gate::Act(Act::Gelu);
             }
@@ -36,7 +40,7 @@ pub(super) static GEMMA4: Architecture = Architecture {
         Ok(c)
     },
     record: |r, w, c| {
-        let heads = Heads { value_norm: true, ..Heads::NORMED };
+        let heads = Heads { value_norm: true, value_may_be_key: true, ..Heads::NORMED };
         let x = decoder::embed(r, w, c)?;
         let inputs = match c.per_layer_size {
             0 => None,

@@ -28,8 +28,9 @@ pub(super) static HUNYUAN_VL: Architecture = Architecture {
         let mut c = read::dense(keys, RopePairs::HalfSplit)?;
         const SECTIONS: &str = "rope.dimension_sections";
         if let Some(Value::Array(sections)) = keys.get(SECTIONS) {
-            let pairs: Option<u64> = sections.iter().take(3).map(|n| n.as_u64()).sum();
-            let pairs = pairs.and_then(|pairs| u32::try_from(pairs).ok()).ok_or_else(|| {
+            let add = |sum: u32, n: Value<'_>| sum.checked_add(u32::try_from(n.as_u64()?).ok()?);
+            let pairs = sections.iter().take(3).try_fold(0, add);
+            let pairs = pairs.filter(|_| sections.len() == 4).ok_or_else(|| {
                 Error::key(&keys.name(SECTIONS), "four counts of pairs", "something else")
             })?;
             for rope in c.layers.iter_mut().flat_map(|layer| &mut layer.rope) {

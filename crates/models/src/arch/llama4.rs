@@ -27,6 +27,10 @@ pub(super) static LLAMA4: Architecture = Architecture {
             experts.weighs_inputs = true;
             experts.shared_intermediate_size = experts.intermediate_size;
         }
+        // a window of 0 says that all layers see all, and rotate
+        if keys.count("attention.sliding_window", 0..=1 << 24)? == Some(0) {
+            return Ok(c);
+        }
         for (i, layer) in c.layers.iter_mut().enumerate() {
             if (i + 1) % 4 == 0 {
                 layer.rope = None;

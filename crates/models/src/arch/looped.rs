@@ -14,7 +14,9 @@ pub(super) static NANBEIGE: Architecture = Architecture {
     name: "nanbeige",
     config: |keys| {
         let mut c = read::dense(keys, RopePairs::Interleaved)?;
-        let rounds = keys.count("num_loops", 1..=16)?.unwrap_or(1);
+        // no more blocks in all than a model may have
+        let most = (512 / c.layers.len() as u64).max(1);
+        let rounds = keys.count("num_loops", 1..=most)?.unwrap_or(1);
         c.plain_rounds = keys.flag("skip_loop_final_norm")?.unwrap_or(false);
         let n = c.layers.len() * rounds;
         c.layers = c.layers.iter().cycle().take(n).cloned().collect();

@@ -54,12 +54,19 @@ pub(crate) struct Silent {
     pub(crate) both: bool,
     /// [`Experts::gating`].
     pub(crate) gating: Gating,
+    /// The architecture has [`Experts::factors`].
+    pub(crate) factors: bool,
 }
 
 impl Silent {
     /// Weights are normalized.
-    pub(crate) const NORMALIZED: Silent =
-        Silent { normalize: true, width: Width::Own, both: false, gating: Gating::Softmax };
+    pub(crate) const NORMALIZED: Silent = Silent {
+        normalize: true,
+        width: Width::Own,
+        both: false,
+        gating: Gating::Softmax,
+        factors: false,
+    };
     /// Weights are not normalized.
     pub(crate) const PLAIN: Silent = Silent { normalize: false, ..Silent::NORMALIZED };
 }
@@ -102,6 +109,11 @@ pub(crate) fn read(keys: &Keys<'_>, c: &mut ModelConfig, silent: &Silent) -> Res
     };
     let gating = gating(keys, silent.gating)?;
     let bias = ["exp_probs_b.bias", "exp_probs_b"].into_iter().find(|name| has(name));
+    let scaled = ["ffn_gate_exps.scale", "ffn_up_exps.scale", "ffn_down_exps.scale"];
+    if let Some(name) = scaled.into_iter().find(|name| has(name) && !silent.factors) {
+        let name = format!("blk.{n_dense}.{name}");
+        return Err(Error::Unsupported { name, problem: "factors on experts" });
+    }
     let experts = Experts {
         n_experts,
         n_experts_used,
@@ -110,7 +122,7 @@ pub(crate) fn read(keys: &Keys<'_>, c: &mut ModelConfig, silent: &Silent) -> Res
         gating,
         bias,
         joint: has("ffn_gate_up_exps.weight"),
-        factors: has("ffn_down_exps.scale"),
+        factors: silent.factors && has("ffn_down_exps.scale"),
         biases: Bias::Never,
         groups: groups(keys, n_experts, gating, bias.is_some())?,
         normalize: keys.flag("expert_weights_norm")?.unwrap_or(silent.normalize)

@@ -158,6 +158,7 @@ pub(super) fn with_heads(
                 score: Score::causal((1.0 / (head_dim as f64).sqrt()) as f32),
                 latent: None,
                 act: Act::Silu,
+                gate_deviations: None,
                 intermediate_size,
                 experts: None,
             })

@@ -73,15 +73,21 @@ impl ModelConfig {
 /// What the file says, where it says that its rows are pooled.
 ///
 /// # Errors
-/// A kind of pooling that nobody knows.
+/// A kind of pooling that nobody knows; [`Error::MissingTensor`] of a classifier that is not there.
 pub(super) fn read(keys: &Keys<'_>) -> Result<Option<TextHead>> {
     let most = Pooling::ALL.len() as u64 - 1;
     let pooling = keys.count("pooling_type", 0..=most)?.map(|n| Pooling::ALL[n]);
-    Ok(pooling.filter(|pooling| *pooling != Pooling::None).map(|pooling| head(keys, pooling)))
+    pooling
+        .filter(|pooling| *pooling != Pooling::None)
+        .map(|pooling| head(keys, pooling))
+        .transpose()
 }
 
 /// The same of a model that yields no logits: where the file does not say how rows are pooled, they are not.
-pub(crate) fn read_encoder(keys: &Keys<'_>, c: &mut ModelConfig) {
+///
+/// # Errors
+/// None today: what is not pooled has no classifier.
+pub(crate) fn read_encoder(keys: &Keys<'_>, c: &mut ModelConfig) -> Result<()> {
     if c.text.is_none() {
         if keys.get("pooling_type").is_none() {
             let key = keys.name("pooling_type");
@@ -89,8 +95,9 @@ pub(crate) fn read_encoder(keys: &Keys<'_>, c: &mut ModelConfig) {
                 "key `{key}` is missing: a text has a vector for each of its tokens"
             ));
         }
-        c.text = Some(head(keys, Pooling::None));
+        c.text = Some(head(keys, Pooling::None)?);
     }
+    Ok(())
 }
 
 /// With this pooling.
@@ -98,24 +105,19 @@ pub(crate) fn read_encoder(keys: &Keys<'_>, c: &mut ModelConfig) {
 /// # Errors
 /// [`Error::MissingTensor`] of a classifier that is not there.
 pub(crate) fn pool(keys: &Keys<'_>, c: &mut ModelConfig, pooling: Pooling) -> Result<()> {
-    let head = head(keys, pooling);
-    if pooling == Pooling::Rank && head.classifier.is_none() && head.labels.is_none() {
-        return Err(Error::MissingTensor { name: "cls.output.weight".into() });
-    }
-    c.text = Some(head);
+    c.text = Some(head(keys, pooling)?);
     Ok(())
 }
 
-fn head(keys: &Keys<'_>, pooling: Pooling) -> TextHead {
+fn head(keys: &Keys<'_>, pooling: Pooling) -> Result<TextHead> {
     // a matrix of one row may be written as a vector
     let rows = |name: &str| {
         let dims = keys.dims(&format!("{name}.weight"))?;
         Some(dims.get(1).and_then(|rows| usize::try_from(*rows).ok()).unwrap_or(1))
     };
-    TextHead {
-        pooling,
-        dense: ["dense_2", "dense_3"].map(rows),
-        classifier: rows("cls"),
-        labels: rows("cls.output"),
+    let (classifier, labels) = (rows("cls"), rows("cls.output"));
+    if pooling == Pooling::Rank && classifier.is_none() && labels.is_none() {
+        return Err(Error::MissingTensor { name: "cls.output.weight".into() });
     }
+    Ok(TextHead { pooling, dense: ["dense_2", "dense_3"].map(rows), classifier, labels })
 }

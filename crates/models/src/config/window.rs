@@ -98,15 +98,15 @@ pub(crate) fn heads(keys: &Keys<'_>, c: &mut ModelConfig) -> Result<()> {
     Ok(())
 }
 
-/// Let the last `attention.shared_kv_layers`, or as many as `silent` says, read what the last layer of their kind before them, with a window or without,
-/// has cached.
+/// Let the last `attention.shared_kv_layers`, or as many as `silent` says, read what the last layer of their kind before
+/// them, with a window or without, has cached.
 ///
 /// # Errors
 /// A key out of range, or so many that no layer of a kind keeps a cache.
 pub(crate) fn share(keys: &Keys<'_>, c: &mut ModelConfig, silent: usize) -> Result<()> {
     const SHARED: &str = "attention.shared_kv_layers";
     let n_layers = c.layers.len();
-    let n_own = n_layers - keys.count(SHARED, 0..=n_layers as u64 - 1)?.unwrap_or(silent);
+    let n_own = n_layers - keys.whole(SHARED, 0..=n_layers as u64 - 1)?.unwrap_or(silent);
     for i in n_own..n_layers {
         let like = |j: &usize| c.layers[*j].score.mask == c.layers[i].score.mask;
         let Some(source) = (0..n_own).rfind(like) else {

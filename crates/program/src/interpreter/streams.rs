@@ -28,7 +28,8 @@ pub(super) fn mix(weights: &[f32], x: &Heads<'_>, groups_out: usize) -> Vec<f32>
 /// Each group of `x` as long as that of `y`.
 pub(super) fn resize(x: &[f32], y: &[f32], dim: usize) -> Vec<f32> {
     let group = |(x, y): (&[f32], &[f32])| {
-        let factor = (dot(y, y) / dot(x, x)).sqrt();
+        let square = dot(x, x);
+        let factor = if square == 0.0 { 0.0 } else { (dot(y, y) / square).sqrt() };
         x.iter().map(|&x| (f64::from(x) * factor) as f32).collect::<Vec<_>>()
     };
     x.chunks_exact(dim).zip(y.chunks_exact(dim)).flat_map(group).collect()
@@ -64,6 +65,7 @@ mod tests {
         let mixed = mix(&[1.0, 0.0, 1.0, 1.0, 2.0, 0.0, 0.0, 0.5], &heads, 2);
         assert_eq!(mixed, [1.0, 2.0, 4.0, 6.0, 10.0, 12.0, 3.5, 4.0]);
         assert_eq!(resize(&[3.0, 4.0, 0.0, 2.0], &[0.0, 10.0, 1.0, 0.0], 2), [6.0, 8.0, 0.0, 1.0]);
+        assert_eq!(resize(&[0.0, 0.0], &[3.0, 4.0], 2), [0.0, 0.0]);
         // mean 2, deviation 2: what exceeds 3
         assert_eq!(excess(&[0.0, 2.0, 4.0], 3, 0.5), [0.0, 0.0, 1.0]);
     }

@@ -66,7 +66,7 @@ impl Recorder {
 
     /// Whether a recorded layer appends to this cache.
     fn appended(&self, cache: CacheId) -> bool {
-        self.state.borrow().program.nodes.iter().any(|node| node.appends_to() == Some(cache))
+        self.state.borrow().appended.contains(&cache)
     }
 
     /// Refuse a score that cannot be computed.
