@@ -95,6 +95,14 @@ impl Mixture {
             };
             return there.then_some(GgmlType::F32);
         }
+        // the large Gemma 4s have none where a layer sees all: its keys are the values, too
+        if name.ends_with("attn_v.weight") && &*c.architecture == "gemma4" && c.per_layer_size == 0
+        {
+            let layer = layer_of(name).and_then(|i| c.layers.get(i));
+            if layer.is_some_and(|layer| !windowed(layer)) {
+                return None;
+            }
+        }
         if ["_norm.weight", "_exps.bias"].iter().any(|end| name.ends_with(end))
             || name.contains("ffn_gate_inp")
         {

@@ -157,6 +157,9 @@ mod tests {
             ("command-r-08-2024", "command-r-08-2024"),
             ("allenai/OLMo-2-0425-1B", "OLMo-2-1B"),
             ("phi4:14b", "Phi-4"),
+            ("google/gemma-3n-E2B-it", "gemma-3n-E2B"),
+            ("meta-llama/Llama-4-Scout-17B-16E-Instruct", "Llama-4-Scout"),
+            ("google/gemma-4-26B-A4B-it", "gemma-4-26B-A4B"),
         ] {
             assert_eq!(found(written).as_deref(), Some(want), "{written}");
         }

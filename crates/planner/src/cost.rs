@@ -299,6 +299,13 @@ impl Cost {
         lasting.fold(0, |all, cache| all.saturating_add(cache.position_bytes))
     }
 
+    /// Bytes of the layers that keep a window, once it is full.
+    pub fn full_window_bytes(&self) -> u64 {
+        let bytes =
+            |cache: &CacheCost| cache.window.map(|n| cache.position_bytes.saturating_mul(n));
+        self.caches.iter().filter_map(bytes).fold(0, u64::saturating_add)
+    }
+
     /// Bytes of a cache of so many positions; what has left a window takes none.
     pub fn cache_bytes(&self, positions: u64) -> u64 {
         let bytes = |cache: &CacheCost| {
@@ -318,8 +325,8 @@ impl Cost {
         let layers = sum(&in_layers.map(|kind| step.of_kind(kind).weights));
         let idle = self.ops.iter().map(OpCost::idle_weights).fold(0, u64::saturating_add);
         let held = self.types.iter().fold(0, |all: u64, ty| all.saturating_add(ty.weights));
-        let tied_embeddings = held < sum(&[layers, idle, head, embedding]);
-        Parameters { layers, idle, head, embedding, tied_embeddings }
+        let shared = sum(&[layers, idle, head, embedding]).saturating_sub(held);
+        Parameters { layers, idle, head, embedding, shared }
     }
 
     /// The same where every query of a prompt reads the cache for itself: attention without tiles.

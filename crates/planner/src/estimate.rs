@@ -211,6 +211,14 @@ impl Estimate {
         }
     }
 
+    /// Seconds in which a step reads the windows of layers that keep no more, once they are full; 0 if there are none.
+    pub fn full_window_seconds(&self) -> f64 {
+        match self {
+            Estimate::Counted(c) => c.cost.full_window_bytes() as f64 / c.machine.bandwidth,
+            Estimate::Closed(_) => 0.0,
+        }
+    }
+
     /// Seconds in which a step reads the weights, the article's `B`.
     pub fn first_step_seconds(&self) -> f64 {
         match self {

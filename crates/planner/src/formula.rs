@@ -93,7 +93,7 @@ impl ModelShape {
             idle: 0,
             head: table,
             embedding: table,
-            tied_embeddings: self.tied_embeddings,
+            shared: if self.tied_embeddings { table } else { 0 },
         }
     }
 
@@ -117,10 +117,10 @@ pub struct Parameters {
     pub idle: u64,
     /// `Hp`: the output head.
     pub head: u64,
-    /// `Ep`: the embedding table.
+    /// `Ep`: the embedding table, and others of which a token reads a row.
     pub embedding: u64,
-    /// Head and embedding are one tensor.
-    pub tied_embeddings: bool,
+    /// Of all these, those that are counted twice: the head's where it is the embedding table.
+    pub shared: u64,
 }
 
 impl Parameters {
@@ -134,9 +134,14 @@ impl Parameters {
         sum(&[self.active(), self.idle, self.embedding])
     }
 
+    /// Head and embedding are one tensor.
+    pub fn tied_embeddings(&self) -> bool {
+        self.shared > 0
+    }
+
     /// Weights that memory holds: a tied table once.
     pub fn resident(&self) -> u64 {
-        if self.tied_embeddings { self.active().saturating_add(self.idle) } else { self.total() }
+        self.total().saturating_sub(self.shared)
     }
 }
 

@@ -114,6 +114,38 @@ fn windows_bound_what_a_long_context_takes() {
     assert!(longest > 3 * (1e9 / all as f64) as u64);
     assert!(estimate.memory(longest) <= room && estimate.memory(longest + 1) > room);
     assert_eq!(estimate.tokens_per_extra_second(), MACHINE.bandwidth / lasting as f64);
+    // `B + depth / W` is what a deep step reads, the windows counted to `B`
+    let b = estimate.first_step_seconds() + estimate.full_window_seconds();
+    let line = b + 65_536.0 / estimate.tokens_per_extra_second();
+    let read = estimate.step(65_536).memory;
+    assert!(estimate.full_window_seconds() > 0.0);
+    assert!((line / read - 1.0).abs() < 1e-4, "{line} {read}");
+}
+
+/// Of its tables by layer a token reads a row, and memory holds them whole; layers that read others' caches keep none.
+#[test]
+fn tables_by_layer_and_shared_caches_are_counted() {
+    let config = find_published("gemma-3n-e4b").expect("a published model");
+    let mixture = Mixture::from_name("F16").expect("a file type");
+    let ty = |name: &str, dims: &[u64]| mixture.tensor_type(&config, name, dims);
+    let program = models::from_config(&config, &ty).expect("whole blocks").program;
+    let weights = |of: &dyn Fn(&str) -> bool| -> u64 {
+        let specs = program.weights.iter().filter(|spec| of(&spec.name));
+        specs.map(|spec| (spec.rows * spec.cols) as u64).sum()
+    };
+    let cost = Cost::of(&program, &CostOptions::default());
+    let p = cost.parameters();
+    assert_eq!(p.resident(), weights(&|_| true));
+    // each block asks twice how much of each stream it takes
+    let twice = weights(&|name| name.contains("altup_router"));
+    let read = weights(&|name| !name.starts_with("per_layer_token_embd"));
+    assert_eq!((p.active(), twice), (read + twice, 35 * 5 * 2048));
+    assert_eq!(p.embedding, 262_144 * (2048 + 35 * 256));
+    assert!(p.tied_embeddings());
+    // 20 of 35 layers keep keys and values of 2 heads of 256, four of them all
+    assert_eq!(cost.cache_bytes_per_token(), 20 * 2 * 2 * 256 * 2);
+    assert_eq!(cost.lasting_bytes_per_token(), 4 * 2 * 2 * 256 * 2);
+    assert_eq!(cost.full_window_bytes(), 16 * 512 * 2 * 2 * 256 * 2);
 }
 
 #[test]

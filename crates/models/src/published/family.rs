@@ -1,6 +1,6 @@
 //! [`Family`]: how models of one design in several sizes are written down.
 
-use Fact::{Count, Counts, Flag, Real, Tensor, Text};
+use Fact::{Count, Counts, EverySecond, Flag, Real, Tensor, Text};
 
 use crate::Outline;
 
@@ -34,6 +34,8 @@ pub(super) enum Fact {
     Flag(&'static str, bool),
     Text(&'static str, &'static str),
     Tensor(&'static str),
+    /// One that every second layer has, from the first on, by its name there.
+    EverySecond(&'static str),
 }
 
 impl Family {
@@ -71,6 +73,12 @@ impl Family {
                 Flag(key, value) => outline.set(key, value),
                 Text(key, value) => outline.set(key, value),
                 Tensor(name) => outline.tensor(name),
+                EverySecond(name) => {
+                    for i in (0..n_layers).step_by(2) {
+                        outline.tensor(&format!("blk.{i}.{name}"));
+                    }
+                    &mut outline
+                }
             };
         }
         if !shape.tied_embeddings {

@@ -40,7 +40,7 @@ pub(super) fn report(r: &Report<'_>) -> Value {
                 "active": p.active(),
                 "total": p.total(),
                 "resident": p.resident(),
-                "tied_embeddings": p.tied_embeddings,
+                "tied_embeddings": p.tied_embeddings(),
             },
         },
         "machine": {

@@ -44,8 +44,13 @@ pub(super) fn report(r: &Report<'_>, verbose: bool, out: &mut dyn Write) -> io::
         true => format!("W = {} tokens per extra ms (cache)", figures(w / 1000.0)),
         false => "W without end: windows bound the cache".to_owned(),
     };
-    let b = short_seconds(r.plan.first_step_seconds);
-    writeln!(out, "latency = B + depth / W: B = {b} (weights), {w}")?;
+    let (weights, windows) = (r.plan.first_step_seconds, r.plan.full_window_seconds);
+    let b = short_seconds(weights + windows);
+    let of = match windows > 0.0 {
+        true => format!("weights {}, full windows", short_seconds(weights)),
+        false => "weights".to_owned(),
+    };
+    writeln!(out, "latency = B + depth / W: B = {b} ({of}), {w}")?;
     let limits = match r.what_if.first().and_then(|row| row.empty.expected) {
         Some(_) => "",
         None => ", at the limit",
@@ -156,7 +161,11 @@ fn facts(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let plan = &r.plan;
     let p = &plan.parameters;
     let count = |n: u64| parameters(r, n);
-    let tied = if p.tied_embeddings { " (the same table)" } else { "" };
+    let tied = match p.shared {
+        0 => "",
+        shared if shared < p.embedding => " (the head's among them)",
+        _ => " (the same table)",
+    };
     writeln!(
         out,
         "parameters  {}: layers {}, head {}, embedding {}{tied}; {} active per token",

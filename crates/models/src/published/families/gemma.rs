@@ -1,7 +1,7 @@
 //! Gemma.
 
-use super::super::family::Fact::{Count, Real, Text};
-use super::super::family::{Fact, Family, Shape, context, eps, theta, tied};
+use super::super::family::Fact::{Count, Counts, Real, Tensor, Text};
+use super::super::family::{Fact, Family, Shape, context, eps, experts, theta, tied, window};
 
 const GEMMA_2: usize = 256_000;
 const GEMMA_3: usize = 262_144;
@@ -31,6 +31,59 @@ pub(super) static FAMILIES: &[Family] = &[
         architecture: "gemma3",
         facts: &[theta(1e6), eps(1e-6), Real("rope.freq_base_swa", 1e4)],
         models: GEMMA_3_MODELS,
+    },
+    Family {
+        name: "gemma-3n",
+        architecture: "gemma3n",
+        facts: &[
+            context(32_768),
+            theta(1e6),
+            eps(1e-6),
+            window(512),
+            Real("rope.freq_base_swa", 1e4),
+            Real("final_logit_softcapping", 30.0),
+            Count("embedding_length_per_layer_input", 256),
+        ],
+        models: &[
+            Shape {
+                facts: &[&[Count("attention.shared_kv_layers", 10)]],
+                ..tied("E2B", [2048, 30, 8192], [8, 2, 256], GEMMA_3)
+            },
+            Shape {
+                facts: &[&[Count("attention.shared_kv_layers", 15)]],
+                ..tied("E4B", [2048, 35, 16_384], [8, 2, 256], GEMMA_3)
+            },
+        ],
+    },
+    Family {
+        name: "gemma-4",
+        architecture: "gemma4",
+        facts: &[
+            context(262_144),
+            theta(1e6),
+            eps(1e-6),
+            window(1024),
+            Real("rope.freq_base_swa", 1e4),
+            Real("final_logit_softcapping", 30.0),
+            Count("attention.key_length_swa", 256),
+            Count("attention.value_length_swa", 256),
+        ],
+        models: &[
+            Shape {
+                facts: &[
+                    &experts(128, 8, 704),
+                    &[
+                        Counts("attention.head_count_kv", &[8, 8, 8, 8, 8, 2]),
+                        Tensor("blk.0.ffn_down_exps.scale"),
+                    ],
+                ],
+                ..tied("26B-A4B", [2816, 30, 2112], [16, 8, 512], GEMMA_3)
+            },
+            Shape {
+                facts: &[&[Counts("attention.head_count_kv", &[16, 16, 16, 16, 16, 4])]],
+                ..tied("31B", [5376, 60, 21_504], [32, 16, 512], GEMMA_3)
+            },
+        ],
     },
 ];
 

@@ -1,10 +1,11 @@
 //! Llama, and Mistral.
 
-use super::super::family::Fact::{Count, Real, Text};
-use super::super::family::{Family, Shape, context, eps, shape, theta, tied};
+use super::super::family::Fact::{Count, EverySecond, Real, Text};
+use super::super::family::{Family, Shape, context, eps, experts, shape, theta, tied};
 
 const MISTRAL: usize = 131_072;
 const LLAMA: usize = 128_256;
+const LLAMA_4: usize = 202_048;
 
 pub(super) static FAMILIES: &[Family] = &[
     Family {
@@ -73,6 +74,24 @@ pub(super) static FAMILIES: &[Family] = &[
         architecture: "llama",
         facts: &[context(131_072), theta(5e5), eps(1e-5)],
         models: &[LLAMA_70B],
+    },
+    Family {
+        name: "Llama-4",
+        architecture: "llama4",
+        facts: &[theta(5e5), eps(1e-5)],
+        models: &[
+            Shape {
+                facts: &[&experts(16, 1, 8192), &[context(10_485_760)]],
+                ..shape("Scout", [5120, 48, 16_384], [40, 8, 128], LLAMA_4)
+            },
+            Shape {
+                facts: &[
+                    &experts(128, 1, 8192),
+                    &[context(1_048_576), EverySecond("ffn_gate.weight")],
+                ],
+                ..shape("Maverick", [5120, 48, 16_384], [40, 8, 128], LLAMA_4)
+            },
+        ],
     },
 ];
 
