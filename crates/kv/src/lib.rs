@@ -4,9 +4,11 @@
 //! [`BlockTable`] says which blocks one session holds of one cache, [`Tables`] are those of all caches of a session. Forks and
 //! equal prefixes share blocks; who writes into a shared one gets a copy. What stands in a block is the executor's
 //! business; [`Layout`] helps those whose blocks are bytes with a region for each head.
+//! A [`BlockStore`] keeps blocks on disk, byte for byte.
 //! No kernel, no program is known here. Read next: `tables.rs`, then `pool.rs`.
 #![forbid(unsafe_code)]
 
+mod disk;
 mod error;
 mod layout;
 mod pool;
@@ -15,6 +17,7 @@ mod store;
 mod table;
 mod tables;
 
+pub use disk::{BlockBytes, BlockStore, DiskError, DiskOptions, DiskStats, RecordId, RecordMedium};
 pub use error::{Error, Result};
 pub use layout::Layout;
 pub use pool::{BlockPool, CacheBlock};

@@ -1,0 +1,195 @@
+//! [`ProcessFolder`]: a folder that one process has, so that what a killed one left is known as such.
+//!
+//! A process holds a lock on a file of its folder as long as it lives, however it ends. Folders are made and swept under
+//! another lock, that of the folder they are in: one without a lock that is held has no owner.
+
+use std::fs::{DirBuilder, File, TryLockError};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+
+use super::{DiskError, Result};
+
+/// The file of records in a folder.
+const RECORDS: &str = "records";
+/// The file that a folder's owner locks.
+const OWNER: &str = "lock";
+/// The file that is locked while folders are made or swept.
+const GATE: &str = ".lock";
+/// How folders of processes begin; a process number and sixteen digits follow.
+const PREFIX: &str = "run-";
+/// How long others may take to sweep.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A folder whose files go when it is dropped.
+#[derive(Debug)]
+pub(super) struct ProcessFolder {
+    path: PathBuf,
+    /// Held while the folder is in use.
+    _owner: File,
+    /// Folders of killed processes that were removed before.
+    swept: usize,
+}
+
+impl ProcessFolder {
+    /// A new one in `dir`, which is made if need be, after folders without a living owner have been removed.
+    pub(super) fn new(dir: &Path) -> Result<ProcessFolder> {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        made.map_err(|error| DiskError::io(dir, "making the folder", &error))?;
+        let _gate = gate(dir, PATIENCE)?;
+        let swept = sweep(dir)?;
+        let path = dir.join(format!("{PREFIX}{}-{:016x}", std::process::id(), any_number()));
+        let made = DirBuilder::new().mode(0o700).create(&path);
+        made.map_err(|error| DiskError::io(&path, "making the folder", &error))?;
+        let owner = own(&path);
+        if owner.is_err() {
+            remove(&path);
+        }
+        Ok(ProcessFolder { _owner: owner?, path, swept })
+    }
+
+    /// Where its records go.
+    pub(super) fn records(&self) -> PathBuf {
+        self.path.join(RECORDS)
+    }
+
+    /// Folders of killed processes that were removed when this one was made.
+    pub(super) fn swept(&self) -> usize {
+        self.swept
+    }
+}
+
+impl Drop for ProcessFolder {
+    fn drop(&mut self) {
+        remove(&self.path);
+        // the last one leaves nothing behind; who comes meanwhile keeps the gate, or makes another
+        let Some(dir) = self.path.parent() else { return };
+        if let Ok(_gate) = gate(dir, Duration::ZERO) {
+            let others =
+                std::fs::read_dir(dir).map(|all| all.flatten().any(|e| e.file_name() != GATE));
+            if !others.unwrap_or(true) {
+                let _ = std::fs::remove_file(dir.join(GATE));
+            }
+        }
+    }
+}
+
+/// A number that nobody else has.
+pub(super) fn any_number() -> u64 {
+    RandomState::new().hash_one(std::process::id())
+}
+
+/// Open a file that is no link and no pipe, readable by nobody else if it is made.
+pub(super) fn open(path: &Path, make: bool) -> std::io::Result<File> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let mut options = File::options();
+    options.read(true).write(make).create(make).truncate(false).mode(0o600).custom_flags(flags);
+    let file = options.open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(ErrorKind::InvalidInput.into()) }
+}
+
+/// The right to make and remove folders of processes in `dir`, while it is held.
+fn gate(dir: &Path, patience: Duration) -> Result<File> {
+    let (path, since) = (dir.join(GATE), Instant::now());
+    loop {
+        let file = open(&path, true).map_err(|error| DiskError::io(&path, "opening", &error))?;
+        match file.try_lock() {
+            Ok(()) if is_at(&file, &path) => return Ok(file),
+            // who held it before was the last and removed it
+            Ok(()) => {}
+            Err(TryLockError::Error(error)) => return Err(DiskError::io(&path, "locking", &error)),
+            Err(TryLockError::WouldBlock) if since.elapsed() >= patience => {
+                let holder = format!("a process that sweeps, for {} s", patience.as_secs());
+                return Err(DiskError::Locked { path: dir.to_owned(), holder });
+            }
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+/// Whether a file is still where it was opened.
+fn is_at(file: &File, path: &Path) -> bool {
+    let same = |at: std::fs::Metadata, own: std::fs::Metadata| {
+        (at.dev(), at.ino()) == (own.dev(), own.ino())
+    };
+    let there = path.symlink_metadata().ok().zip(file.metadata().ok());
+    there.is_some_and(|(at, own)| same(at, own))
+}
+
+/// Lock a folder for this process.
+fn own(folder: &Path) -> Result<File> {
+    let path = folder.join(OWNER);
+    let failed = |doing, error: &std::io::Error| DiskError::io(&path, doing, error);
+    let mut file = open(&path, true).map_err(|error| failed("opening", &error))?;
+    match file.try_lock() {
+        Ok(()) => {
+            let named =
+                file.set_len(0).and_then(|()| write!(file, "process {}", std::process::id()));
+            named.map_err(|error| DiskError::write(&path, 0, 20, &error))?;
+            Ok(file)
+        }
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            let _ = file.take(40).read_to_string(&mut holder);
+            let holder = if holder.is_empty() { "another process".into() } else { holder };
+            Err(DiskError::Locked { path: folder.to_owned(), holder })
+        }
+        Err(TryLockError::Error(error)) => Err(failed("locking", &error)),
+    }
+}
+
+/// Remove the folders of processes that live no more; how many. The gate must be held.
+fn sweep(dir: &Path) -> Result<usize> {
+    let entries = std::fs::read_dir(dir).map_err(|error| DiskError::io(dir, "listing", &error))?;
+    let mut swept = 0;
+    for entry in entries.flatten() {
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_folder && is_process_folder(&entry.file_name().to_string_lossy()) {
+            let path = entry.path();
+            let is_free = match open(&path.join(OWNER), false) {
+                Ok(owner) => owner.try_lock().is_ok(),
+                Err(error) => error.kind() == ErrorKind::NotFound,
+            };
+            swept += usize::from(is_free && remove(&path));
+        }
+    }
+    Ok(swept)
+}
+
+fn is_process_folder(name: &str) -> bool {
+    let parts = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
+    parts.is_some_and(|(process, number)| {
+        let is_number = |text: &str, is: fn(&u8) -> bool| text.bytes().all(|b| is(&b));
+        !process.is_empty()
+            && is_number(process, u8::is_ascii_digit)
+            && number.len() == 16
+            && is_number(number, u8::is_ascii_hexdigit)
+    })
+}
+
+/// Remove a process's folder, with what is ours in it and nothing else; the lock goes last.
+fn remove(folder: &Path) -> bool {
+    for name in [RECORDS, OWNER] {
+        let _ = std::fs::remove_file(folder.join(name));
+    }
+    std::fs::remove_dir(folder).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_folders_are_recognized() {
+        assert!(is_process_folder("run-1-0123456789abcdef"));
+        for other in
+            ["run-1", "run--0123456789abcdef", "run-1-0123", "run-x-0123456789abcdef", "kept"]
+        {
+            assert!(!is_process_folder(other), "{other}");
+        }
+    }
+}

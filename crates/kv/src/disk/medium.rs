@@ -1,0 +1,101 @@
+//! [`RecordMedium`]: what holds the bytes of records, and the file that usually does.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// What holds records: a file, or what stands between it and the store. Threads read and write at the same time, whole
+/// pages from buffers that start at pages.
+pub trait RecordMedium: Send + Sync {
+    /// Fill `bytes` from byte `offset` on.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::UnexpectedEof`] where it ends before; whatever the system says.
+    fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Write all of `bytes` from byte `offset` on; it grows as it must.
+    ///
+    /// # Errors
+    /// Whatever the system says; what is there then is anything.
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Bytes it has.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    fn size(&self) -> io::Result<u64>;
+
+    /// Cut what is behind the first `bytes` bytes.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    fn cut(&self, bytes: u64) -> io::Result<()>;
+
+    /// Wait until everything written would survive the machine's end.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// A file, past the system's cache of pages where it can be: what leaves memory should not come back by another door.
+#[derive(Debug)]
+pub(super) struct RecordFile {
+    plain: File,
+    direct: Option<File>,
+}
+
+impl RecordFile {
+    /// Open or make the file; links are not followed. `direct`: try to bypass the system's cache.
+    pub(super) fn open(path: &Path, direct: bool) -> io::Result<RecordFile> {
+        let flags = |more: OFlags| (OFlags::NOFOLLOW | more).bits().cast_signed();
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let plain = options.custom_flags(flags(OFlags::empty())).open(path)?;
+        // not every file system can; the plain file does the same
+        let direct = direct.then(|| options.custom_flags(flags(OFlags::DIRECT)).open(path).ok());
+        Ok(RecordFile { plain, direct: direct.flatten() })
+    }
+}
+
+/// Whether a disk wants larger or other pages than ours: then the plain file does it.
+fn is_refused(done: &io::Result<()>) -> bool {
+    done.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidInput)
+}
+
+impl RecordMedium for RecordFile {
+    fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        if let Some(direct) = &self.direct {
+            let done = direct.read_exact_at(bytes, offset);
+            if !is_refused(&done) {
+                return done;
+            }
+        }
+        self.plain.read_exact_at(bytes, offset)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if let Some(direct) = &self.direct {
+            let done = direct.write_all_at(bytes, offset);
+            if !is_refused(&done) {
+                return done;
+            }
+        }
+        self.plain.write_all_at(bytes, offset)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.plain.metadata()?.len())
+    }
+
+    fn cut(&self, bytes: u64) -> io::Result<()> {
+        if self.size()? > bytes { self.plain.set_len(bytes) } else { Ok(()) }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.plain.sync_data()
+    }
+}

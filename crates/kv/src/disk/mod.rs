@@ -1,0 +1,23 @@
+//! Blocks outside fast memory: records in one file.
+//!
+//! A [`BlockStore`] keeps blocks byte for byte. Each is a record of whole pages, written once behind the caller's back and
+//! checked by its checksum whenever it is read: what comes back is what was put, or a [`DiskError`]. The file belongs to one
+//! process and goes with it; what a killed process left goes when the next one starts.
+//! Read next: `store.rs`, then `record.rs`.
+
+mod error;
+mod folder;
+mod medium;
+mod pages;
+mod record;
+mod space;
+mod stats;
+mod store;
+mod writes;
+
+pub use error::DiskError;
+pub use medium::RecordMedium;
+pub use stats::DiskStats;
+pub use store::{BlockBytes, BlockStore, DiskOptions, RecordId};
+
+type Result<T> = std::result::Result<T, DiskError>;

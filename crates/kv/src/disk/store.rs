@@ -1,0 +1,301 @@
+//! [`BlockStore`]: blocks put, got and let go of.
+
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use super::folder::{ProcessFolder, any_number};
+use super::medium::{RecordFile, RecordMedium};
+use super::pages::{Buffers, PAGE, PageBuffer};
+use super::record::{Entry, Record, RecordSpace, checksum};
+use super::stats::Counts;
+use super::writes::{Pending, WriteQueue};
+use super::{DiskError, DiskStats, Result};
+
+/// How a [`BlockStore`] works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskOptions {
+    /// Most bytes of its file; `None`: as many as the disk has.
+    pub max_bytes: Option<u64>,
+    /// Most bytes of blocks in memory that are still to be written; one block always may be.
+    pub queue_bytes: usize,
+    /// Bypass the system's cache of pages where the file system can.
+    pub direct: bool,
+}
+
+impl Default for DiskOptions {
+    fn default() -> DiskOptions {
+        DiskOptions { max_bytes: None, queue_bytes: 32 << 20, direct: true }
+    }
+}
+
+/// A block in a [`BlockStore`]; no number means two blocks in the store's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecordId(u64);
+
+/// Blocks in a file, for any number of threads.
+///
+/// A block that was [put](Self::put) is read back as it was, from memory until it is written. One that cannot be written
+/// stays in memory, and who puts the next is told; each one who is told makes the writer try again.
+pub struct BlockStore {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    /// Dropped last: the file is removed when nothing writes to it.
+    folder: ProcessFolder,
+}
+
+pub(super) struct Shared {
+    space: Arc<RecordSpace>,
+    writes: Arc<WriteQueue>,
+    records: Mutex<Records>,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Records {
+    held: HashMap<u64, Arc<Record>>,
+    next: u64,
+    /// Added to a record's number it makes its stamp.
+    stamp: u64,
+}
+
+impl BlockStore {
+    /// A store of this process in `dir`, which is made if need be and may be shared with other processes. What killed ones
+    /// left there is removed.
+    ///
+    /// # Errors
+    /// Any of [`DiskError`] but those of records.
+    pub fn open(dir: &Path, options: DiskOptions) -> Result<BlockStore> {
+        BlockStore::open_with(dir, options, |file| file)
+    }
+
+    /// The same with something between the file and the store.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with(
+        dir: &Path,
+        options: DiskOptions,
+        medium: impl FnOnce(Box<dyn RecordMedium>) -> Box<dyn RecordMedium>,
+    ) -> Result<BlockStore> {
+        let folder = ProcessFolder::new(dir)?;
+        let path = folder.records();
+        let file = RecordFile::open(&path, options.direct);
+        let file = file.map_err(|error| DiskError::io(&path, "opening", &error))?;
+        let buffers = Buffers::new(options.queue_bytes);
+        let medium = medium(Box::new(file));
+        let space = RecordSpace::new((path, medium), buffers, options.max_bytes, 0, []);
+        let records = Records { stamp: any_number(), ..Records::default() };
+        let shared = Arc::new(Shared {
+            space: Arc::new(space),
+            writes: Arc::new(WriteQueue::new(options.queue_bytes)),
+            records: Mutex::new(records),
+            counts: Counts::default(),
+        });
+        let mut store = BlockStore { shared, threads: Vec::new(), folder };
+        store.start("kv-write", |shared| {
+            shared.writes.run(|bytes| shared.counts.written.add(bytes))
+        })?;
+        Ok(store)
+    }
+
+    /// Run something on a thread of the store's.
+    fn start(&mut self, name: &str, work: impl FnOnce(&Shared) + Send + 'static) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || work(&shared));
+        let failed = |error| DiskError::io(&self.shared.space.path, "starting a thread", &error);
+        self.threads.push(thread.map_err(failed)?);
+        Ok(())
+    }
+
+    /// Keep a block. It is written behind the caller's back; where too much is still to be written, this waits.
+    ///
+    /// # Errors
+    /// [`DiskError::Full`], or why an earlier block could not be written. Nothing is kept of this one then; all others are
+    /// as they were.
+    pub fn put(&self, block: &[u8]) -> Result<RecordId> {
+        let shared = &*self.shared;
+        let pages = Entry::pages_for(block.len() as u64);
+        let bytes = pages as usize * PAGE;
+        shared.counts.put_wait.add_time(shared.writes.reserve(bytes)?);
+        let place = shared.space.buffer(pages).and_then(|buffer| {
+            let first = shared.space.take(pages);
+            first.map(|first| (buffer, first))
+        });
+        let (mut buffer, first) = place.inspect_err(|_| shared.writes.release(bytes))?;
+        let (head, body) = buffer.bytes_mut().split_at_mut(PAGE);
+        body[..block.len()].copy_from_slice(block);
+        body[block.len()..].fill(0);
+        let (len, checksum) = (block.len() as u64, checksum(block));
+
+        let mut records = shared.records();
+        let id = records.next;
+        records.next += 1;
+        let entry = Entry { first, len, checksum, stamp: records.stamp.wrapping_add(id) };
+        entry.write_header(head);
+        let (queue, space) = (Arc::clone(&shared.writes), Arc::clone(&shared.space));
+        let pending = Pending::new(buffer, queue, Arc::clone(&space));
+        let record = Arc::new(Record::new(entry, space, Some(pending)));
+        records.held.insert(id, Arc::clone(&record));
+        drop(records);
+        shared.writes.push(&record);
+        Ok(RecordId(id))
+    }
+
+    /// Copy a block to `out`, which has its length.
+    ///
+    /// # Errors
+    /// [`DiskError::Unknown`], [`DiskError::Length`], or why the right bytes cannot be had; `out` is as it was.
+    pub fn get(&self, id: RecordId, out: &mut [u8]) -> Result<()> {
+        let record = self.shared.record(id)?;
+        let (expected, found) = (record.entry.len as usize, out.len());
+        if expected != found {
+            return Err(DiskError::Length { expected, found });
+        }
+        out.copy_from_slice(&self.shared.read(&record)?);
+        Ok(())
+    }
+
+    /// Bytes of a block.
+    ///
+    /// # Errors
+    /// [`DiskError::Unknown`].
+    pub fn block_len(&self, id: RecordId) -> Result<usize> {
+        Ok(self.shared.record(id)?.entry.len as usize)
+    }
+
+    /// Let go of a block. Its pages are used again; if it was not written yet it never is.
+    ///
+    /// # Errors
+    /// [`DiskError::Unknown`].
+    pub fn free(&self, id: RecordId) -> Result<()> {
+        let gone = self.shared.records().held.remove(&id.0);
+        gone.map(drop).ok_or_else(|| self.shared.unknown(id))
+    }
+
+    /// Wait until the file has all blocks that were put before.
+    ///
+    /// # Errors
+    /// Why it cannot; what is not written stays in memory.
+    pub fn flush(&self) -> Result<()> {
+        self.shared.writes.flush()
+    }
+
+    /// What it holds and has done.
+    pub fn stats(&self) -> DiskStats {
+        let shared = &*self.shared;
+        let (bytes, file_bytes) = shared.space.bytes();
+        let (queued_writes, queued_bytes) = shared.writes.depth();
+        let counts = &shared.counts;
+        DiskStats {
+            records: shared.records().held.len(),
+            bytes,
+            file_bytes,
+            bytes_written: counts.written.get(),
+            bytes_read: counts.read.get(),
+            queued_writes,
+            queued_bytes,
+            put_wait: counts.put_wait.time(),
+            get_wait: counts.get_wait.time(),
+            swept_folders: self.folder.swept(),
+        }
+    }
+}
+
+impl Drop for BlockStore {
+    fn drop(&mut self) {
+        self.shared.writes.stop();
+        for thread in self.threads.drain(..) {
+            // one that panicked has nothing more to do
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn records(&self) -> MutexGuard<'_, Records> {
+        // every change is whole before anything can panic
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn record(&self, id: RecordId) -> Result<Arc<Record>> {
+        let found = self.records().held.get(&id.0).cloned();
+        found.ok_or_else(|| self.unknown(id))
+    }
+
+    fn unknown(&self, id: RecordId) -> DiskError {
+        DiskError::Unknown { path: self.space.path.clone(), id: id.0 }
+    }
+
+    /// A block, from memory if the file does not have it yet.
+    fn read(&self, record: &Record) -> Result<BlockBytes> {
+        let len = record.entry.len as usize;
+        let held = match record.pending() {
+            Some(pending) => Held::Pending(pending),
+            None => {
+                let since = Instant::now();
+                let buffer = record.read();
+                self.counts.get_wait.add_time(since.elapsed());
+                let buffer = buffer?;
+                self.counts.read.add(buffer.bytes().len() as u64);
+                Held::Read(Some(buffer))
+            }
+        };
+        Ok(BlockBytes { held, len, space: Arc::clone(&self.space) })
+    }
+}
+
+/// The bytes of a block as they were put, in memory of the store's until this is dropped.
+pub struct BlockBytes {
+    held: Held,
+    len: usize,
+    space: Arc<RecordSpace>,
+}
+
+enum Held {
+    /// Still to be written: the header first.
+    Pending(Arc<Pending>),
+    /// There until it is dropped.
+    Read(Option<PageBuffer>),
+}
+
+impl Deref for BlockBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.held {
+            Held::Pending(pending) => &pending.bytes()[PAGE..][..self.len],
+            Held::Read(buffer) => {
+                let buffer = buffer.as_ref().expect("there until it is dropped");
+                &buffer.bytes()[..self.len]
+            }
+        }
+    }
+}
+
+impl Drop for BlockBytes {
+    fn drop(&mut self) {
+        if let Held::Read(buffer) = &mut self.held
+            && let Some(buffer) = buffer.take()
+        {
+            self.space.buffers.give(buffer);
+        }
+    }
+}
+
+impl std::fmt::Debug for BlockBytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BlockBytes").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for BlockStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut out = f.debug_struct("BlockStore");
+        out.field("path", &self.shared.space.path).field("stats", &self.stats());
+        out.finish_non_exhaustive()
+    }
+}
