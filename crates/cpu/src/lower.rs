@@ -131,9 +131,6 @@ impl<'a> Lowering<'a> {
                 let (x, weight, each) = (input(0), *weight, if *by_group { dim } else { 1 });
                 return self.row_op(RowOp::Multiply { x, weight, each, out });
             }
-            Op::Shift { weight } => {
-                return self.row_op(RowOp::Shift { x: input(0), weight: *weight, out });
-            }
             Op::Slice { start, len } => {
                 if self.is_slice_of_latent(node) {
                     return Ok(());

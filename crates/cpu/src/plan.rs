@@ -54,12 +54,6 @@ pub(crate) enum RowOp {
         factor: f32,
         out: Operand,
     },
-    /// Plus a vector, over and over along the row.
-    Shift {
-        x: Operand,
-        weight: WeightId,
-        out: Operand,
-    },
     /// Times a vector, over and over along the row, each number of which goes with `each` of the row's.
     Multiply {
         x: Operand,
@@ -118,7 +112,6 @@ impl RowOp {
             | RowOp::Add { out, .. }
             | RowOp::Scale { out, .. }
             | RowOp::Multiply { out, .. }
-            | RowOp::Shift { out, .. }
             | RowOp::Slice { out, .. }
             | RowOp::Concat { out, .. }
             | RowOp::Mix { out, .. }

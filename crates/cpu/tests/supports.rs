@@ -180,10 +180,6 @@ fn records() -> Vec<(String, Record)> {
         "multiply".into(),
         Box::new(|r, ty, x| r.multiply("factors", x, weight(r, "factors", ty, 1, COLS))),
     );
-    add(
-        "shift".into(),
-        Box::new(|r, ty, x| r.shift("shifted", x, weight(r, "vector", ty, 1, COLS))),
-    );
     add("concat".into(), Box::new(|r, _, x| r.concat("both", &[x, x])));
     add(
         "mix".into(),
@@ -220,8 +216,7 @@ fn number(op: &Op) -> usize {
         Op::Mix => 16,
         Op::Resize => 17,
         Op::Excess { .. } => 18,
-        Op::Shift { .. } => 19,
-        Op::MeanRows => 20,
+        Op::MeanRows => 19,
     }
 }
 
@@ -239,7 +234,7 @@ fn program(record: &Record, ty: GgmlType) -> Result<Arc<Program>> {
 #[test]
 fn what_is_supported_is_what_loads() {
     let cpu = Cpu::new(&Options { threads: Some(2), ..Options::default() });
-    let mut seen = [false; 21];
+    let mut seen = [false; 20];
     let (mut loaded, mut refused) = (0, 0);
     for (name, record) in records() {
         for ty in GgmlType::all() {

@@ -182,7 +182,7 @@ impl Op {
             Op::Act(_) | Op::GatedAct(_) | Op::Add | Op::Scale(_) => {
                 same_row(Vec::new(), Counted::Elements)
             }
-            Op::Multiply { weight, by_group: _ } | Op::Shift { weight } => {
+            Op::Multiply { weight, by_group: _ } => {
                 same_row(vec![used(*weight, Vector)], Counted::Elements)
             }
             Op::Mix | Op::Resize => same_row(Vec::new(), Counted::Elements),
@@ -247,7 +247,7 @@ impl Op {
                 let vectors = biases.iter_mut().flat_map(|b| [&mut b.gate, &mut b.up, &mut b.down]);
                 vectors.for_each(set);
             }
-            Op::Multiply { weight, by_group: _ } | Op::Shift { weight } => set(weight),
+            Op::Multiply { weight, by_group: _ } => set(weight),
             Op::Act(_)
             | Op::GatedAct(_)
             | Op::Add
@@ -384,7 +384,6 @@ mod tests {
         let experts = ExpertWeights { gate, up, down, biases, n_experts: 4, weighs_inputs: false };
         r.experts("experts", experts, crate::Act::Silu, x, routes).unwrap();
         r.multiply("factors", x, vector(4)).unwrap();
-        r.shift("shifted", x, vector(4)).unwrap();
         r.finish(&[])
     }
 
@@ -425,8 +424,8 @@ mod tests {
     #[test]
     fn a_token_reads_rows_matrices_and_some_copies() {
         let program = program();
-        // two rows, a norm, a matrix and its bias, two norms, three lots of sinks, k_b, v_b, kv_b, the router's bias and factors, two experts with their biases, factors, what is added
-        let elements = 8 + 4 + 16 + 4 + 8 + 3 + 4 + 6 + 10 + 8 + 2 * (12 + 12 + 12 + 3 + 3 + 4) + 8;
+        // two rows, a norm, a matrix and its bias, two norms, three lots of sinks, k_b, v_b, kv_b, the router's bias and factors, two experts with their biases, factors
+        let elements = 8 + 4 + 16 + 4 + 8 + 3 + 4 + 6 + 10 + 8 + 2 * (12 + 12 + 12 + 3 + 3 + 4) + 4;
         assert_eq!(program.weight_bytes_per_token(), 4 * elements);
         assert_eq!((program.n_tokens(), program.n_positions()), (Some(8), Some(6)));
     }

@@ -280,7 +280,6 @@ impl Interpreted {
             Op::GatedAct(act) => ops::gated_act(*act, input(0), input(1)),
             Op::Add => ops::add(input(0), input(1)),
             Op::Scale(factor) => ops::scale(input(0), *factor),
-            Op::Shift { weight } => ops::shift(input(0), self.weight(*weight)),
             Op::Multiply { weight, by_group } => {
                 let each = if *by_group { shape(0).dim } else { 1 };
                 ops::multiply(input(0), self.weight(*weight), each)

@@ -276,11 +276,6 @@ pub enum Op {
         /// How many.
         len: usize,
     },
-    /// x `[rows, groups, dim]` -> same shape: plus the vector, element by element.
-    Shift {
-        /// `[dim]` for all groups, or `[groups * dim]`.
-        weight: WeightId,
-    },
     /// values `[rows, groups_i, dim]` -> `[rows, sum of groups_i, dim]`: their groups, one value's after another's.
     Concat,
     /// weights `[rows, m * k]`, x `[rows, k, dim]` -> `[rows, m, dim]`: group `i` is the sum over `j` of
@@ -320,7 +315,6 @@ impl Op {
             Op::Multiply { .. } => "multiply",
             Op::View => "view",
             Op::Slice { .. } => "slice",
-            Op::Shift { .. } => "shift",
             Op::Concat => "concat",
             Op::Mix => "mix",
             Op::Resize => "resize",

@@ -222,20 +222,6 @@ impl Recorder {
         self.push(name, Op::Add, &[a, b], self.shape(a))
     }
 
-    /// `x` plus a vector, as long as a group or a row.
-    ///
-    /// # Errors
-    /// [`Error::Operand`] if it is of another length.
-    pub fn shift(&self, name: &str, x: ValueId, weight: WeightId) -> Result<ValueId> {
-        let (shape, found) = (self.shape(x), self.spec(weight));
-        let len = found.rows * found.cols;
-        if ![shape.dim, shape.cols()].contains(&len) {
-            let expected = format!("a vector of {} or {}", shape.dim, shape.cols());
-            return Err(self.operand(name, expected, len.to_string()));
-        }
-        self.push(name, Op::Shift { weight }, &[x], shape)
-    }
-
     /// `x * factor`.
     ///
     /// # Errors

@@ -88,7 +88,7 @@ impl Listing<'_> {
                 )
             }
             Op::Scale(factor) => factor.to_string(),
-            Op::Multiply { weight, by_group: _ } | Op::Shift { weight } => self.weight(*weight),
+            Op::Multiply { weight, by_group: _ } => self.weight(*weight),
             Op::Slice { start, len } => format!("{start}..{}", start + len),
             Op::Excess { deviations } => format!("{deviations} deviations"),
             Op::Add | Op::View | Op::Concat | Op::Mix | Op::Resize => String::new(),

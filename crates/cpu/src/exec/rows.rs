@@ -144,13 +144,6 @@ impl Exec<'_> {
                     out.copy_from_slice(&group[*start..start + len]);
                 }
             }
-            RowOp::Shift { x, weight, .. } => {
-                let vector = self.weights.vector(*weight);
-                let rows = out.chunks_exact_mut(vector.len());
-                for (out, x) in rows.zip(self.row(*x, row).chunks_exact(vector.len())) {
-                    self.kernels.add.call(x, vector, out);
-                }
-            }
             RowOp::Concat { values, .. } => {
                 let mut rest = out;
                 for value in values {

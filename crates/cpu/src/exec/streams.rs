@@ -37,7 +37,8 @@ pub(super) fn mix(weights: &[f32], x: &[f32], groups: usize, out: &mut [f32]) {
 /// `x` as long as `y`.
 pub(super) fn resize(x: &[f32], y: &[f32], out: &mut [f32]) {
     let square = |x: &[f32]| x.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>();
-    let factor = if square(x) == 0.0 { 0.0 } else { (square(y) / square(x)).sqrt() };
+    let of_x = square(x);
+    let factor = if of_x == 0.0 { 0.0 } else { (square(y) / of_x).sqrt() };
     for (out, x) in out.iter_mut().zip(x) {
         *out = (f64::from(*x) * factor) as f32;
     }

@@ -94,7 +94,6 @@ impl RowOp {
             | RowOp::Act { x, .. }
             | RowOp::Scale { x, .. }
             | RowOp::Multiply { x, .. }
-            | RowOp::Shift { x, .. }
             | RowOp::Slice { x, .. }
             | RowOp::Excess { x, .. }
             | RowOp::Route { scores: x, .. } => vec![*x],

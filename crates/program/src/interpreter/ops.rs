@@ -105,11 +105,6 @@ pub(super) fn multiply(x: &[f32], factors: &[f32], each: usize) -> Vec<f32> {
     x.iter().enumerate().map(|(i, x)| x * factor(i)).collect()
 }
 
-/// `x` plus a vector, over and over.
-pub(super) fn shift(x: &[f32], vector: &[f32]) -> Vec<f32> {
-    x.iter().zip(vector.iter().cycle()).map(|(x, y)| x + y).collect()
-}
-
 /// Rotary position embedding, ready to turn heads.
 pub(super) struct Rotation {
     pairs: RopePairs,
