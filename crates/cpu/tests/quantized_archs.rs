@@ -2,11 +2,10 @@
 //!
 //! The models are the golden ones with wider rows, as types of 256 weights a block want them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use conformance::golden::{self, GoldenFile};
-use conformance::{Family, MemoryWeights, nmse};
+use conformance::{MemoryWeights, golden, nmse};
 use cpu::{Cpu, Options};
 use gguf::{Gguf, OwnedValue};
 use models::Outline;
@@ -155,16 +154,9 @@ fn weights_of_8_bits_are_as_their_dequantized_ones() {
 
 /// Types, of one model or of all.
 fn check(types: &[(Option<&str>, GgmlType)]) {
-    let cases = Family::ALL.into_iter().flat_map(golden::archs);
-    let mut models = BTreeMap::new();
-    for case in cases.filter(|case| !case.name.ends_with("-long")) {
-        if let GoldenFile::Bytes(bytes) = case.model {
-            models.insert(case.name, bytes);
-        }
-    }
     let cpu = Cpu::new(&Options { threads: Some(2), ..Options::default() });
     let (mut far, mut unlike, mut tried) = (Vec::new(), Vec::new(), 0);
-    for (name, bytes) in models {
+    for (name, bytes) in golden::models() {
         let gguf = Gguf::from_bytes(bytes).expect("a golden model");
         if gguf.tensor("position_embd.weight").is_some() {
             continue; // as many positions as the file's table has rows

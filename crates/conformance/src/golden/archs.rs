@@ -1,5 +1,6 @@
 //! One golden case or more of every architecture, from files that say how the models are made.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ::models::architecture;
@@ -24,6 +25,20 @@ pub fn archs(family: Family) -> Vec<Case> {
     let names: Vec<_> = cases.iter().map(|case| case.name.as_str()).collect();
     testing::covered(&format!("golden: of the repository, {}", names.join(", ")));
     cases
+}
+
+/// The files of all models of [`archs`], by name.
+///
+/// # Panics
+/// As [`archs`].
+pub fn models() -> BTreeMap<String, Vec<u8>> {
+    let cases = Family::ALL.into_iter().flat_map(archs);
+    // long ones are of the same models
+    let files = cases.filter(|case| !case.name.ends_with("-long")).filter_map(|case| {
+        let GoldenFile::Bytes(bytes) = case.model else { return None };
+        Some((case.name, bytes))
+    });
+    files.collect()
 }
 
 /// Cases of `shared/golden/archs` whose architectures are supported, with more positions than [`archs`] has.

@@ -5,8 +5,7 @@ mod harness;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use conformance::golden::{self, GoldenFile};
-use conformance::{Family, MemoryWeights};
+use conformance::{MemoryWeights, golden};
 use gguf::{Gguf, OwnedValue, ValueType, Writer};
 use harness::first_token;
 use models::Outline;
@@ -242,13 +241,7 @@ fn what_is_changed_is_refused_or_comes_to_its_first_token() {
 /// The same for a model of every architecture; `ROOFLIGHT_MUTATIONS` makes it more than a few changes.
 #[test]
 fn golden_models_that_are_changed_are_refused_or_come_to_their_first_token() {
-    let cases = Family::ALL.into_iter().flat_map(golden::archs);
-    let mut models = BTreeMap::new();
-    for case in cases.filter(|case| !case.name.ends_with("-long")) {
-        if let GoldenFile::Bytes(bytes) = case.model {
-            models.insert(case.name, bytes);
-        }
-    }
+    let models = golden::models();
     let n = models.len() as u64;
     assert!(n >= models::ARCHITECTURES.len() as u64 / 2, "{n} models");
     let (tried, through) = change(models, mutations(GOLDEN_MUTATIONS));
