@@ -11,7 +11,7 @@ pub(crate) mod text;
 pub(crate) mod window;
 
 use gguf::{Gguf, Metadata, Value};
-use program::{Act, NormKind, Rope, Score};
+use program::{Act, Norm, NormKind, Rope, Score};
 
 use crate::keys::Keys;
 use crate::{Error, Result, arch};
@@ -39,7 +39,7 @@ pub struct ModelConfig {
     pub norm_bias: bool,
     /// Added under the root of every norm.
     pub norm_eps: f32,
-    /// Both halves of a block read its input, or what else the architecture has in two forms.
+    /// Where an architecture has blocks of two forms, these are of the one whose halves stand side by side, or have a norm each.
     pub parallel: bool,
     /// The output head is the embedding table.
     pub tied_embeddings: bool,
@@ -53,6 +53,8 @@ pub struct ModelConfig {
     pub n_token_types: Option<usize>,
     /// q, k and v are rows of one tensor, where files of the architecture differ in that.
     pub joint_qkv: bool,
+    /// Gate and up are rows of one tensor, likewise.
+    pub joint_ffn: bool,
     /// Norms on queries and keys, likewise.
     pub normed_heads: bool,
     /// What the model says of a text as a whole: it yields no logits then.
@@ -140,6 +142,11 @@ impl ModelConfig {
         let mut config = (architecture.config)(&keys)?;
         text::pool(&keys, &mut config, pooling)?;
         Ok((config, keys.into_notes()))
+    }
+
+    /// The model's norm without vectors.
+    pub(crate) fn plain_norm(&self) -> Norm {
+        Norm { kind: self.norm, weight: None, bias: None, eps: self.norm_eps }
     }
 
     pub(crate) fn read(

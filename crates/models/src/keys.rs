@@ -7,6 +7,9 @@ use gguf::{Metadata, Value};
 
 use crate::{Error, Result};
 
+/// Decoder blocks that a model may have, those that run more than once counted each time.
+pub(crate) const MAX_LAYERS: u64 = 512;
+
 /// What a model says about itself: the keys of its architecture, given without its prefix, and which tensors it has.
 pub struct Keys<'a> {
     metadata: &'a Metadata,
@@ -106,7 +109,7 @@ impl<'a> Keys<'a> {
     /// # Errors
     /// As [`required`](Self::required).
     pub fn n_layers(&self) -> Result<usize> {
-        self.required("block_count", 1..=512)
+        self.required("block_count", 1..=MAX_LAYERS)
     }
 
     /// A count for each layer: an array of them, or one for all.

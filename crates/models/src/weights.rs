@@ -210,12 +210,12 @@ impl<'a> Weights<'a> {
     /// As [`matrix`](Self::matrix).
     pub fn norm(&self, name: &str, c: &ModelConfig, len: usize) -> Result<Norm> {
         if c.plain_norms {
-            return Ok(Norm { kind: c.norm, weight: None, bias: None, eps: c.norm_eps });
+            return Ok(c.plain_norm());
         }
         let weight = Some(self.vector(name, len)?);
         let bias = format!("{}{name}.bias", self.prefix);
         let bias = if c.norm_bias { self.bind(&bias, &[len])? } else { None };
-        Ok(Norm { kind: c.norm, weight, bias, eps: c.norm_eps })
+        Ok(Norm { weight, bias, ..c.plain_norm() })
     }
 
     /// `token_embd.weight`: `[vocab_size, hidden_size]`.

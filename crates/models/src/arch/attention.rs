@@ -1,8 +1,8 @@
 //! Attention over keys and values, by settings that architectures choose.
 
 use program::{
-    Act, Attention, CacheKind, CacheSpec, Mask, Norm, Rope, RopeScaling, RotatedNorm, Score,
-    ValueId, WeightId,
+    Act, Attention, CacheKind, CacheSpec, Mask, Rope, RopeScaling, RotatedNorm, Score, ValueId,
+    WeightId,
 };
 
 use super::decoder::Layer;
@@ -114,7 +114,11 @@ impl Heads {
             HeadNorm::PlainRotated => {
                 Ok(l.config.rope.is_some().then_some(RotatedNorm { q: None, k: None, eps }))
             }
-            _ => Ok(None),
+            HeadNorm::None
+            | HeadNorm::Each
+            | HeadNorm::Gained
+            | HeadNorm::Own
+            | HeadNorm::Whole => Ok(None),
         }
     }
 
@@ -129,8 +133,10 @@ impl Heads {
         let [q, k, v] = self.products(l, h)?;
         let (q, k) = (self.query(l, q)?, self.normed(l, ["k", "attn_k"], k, n_kv_heads)?);
         let v = l.r.view("v", clamped(l, "attn_v", v)?, n_kv_heads)?;
-        let plain = Norm { kind: l.model.norm, weight: None, bias: None, eps: l.model.norm_eps };
-        let v = if self.value_norm { l.r.norm("attn_v_norm", v, plain)? } else { v };
+        let v = match self.value_norm {
+            true => l.r.norm("attn_v_norm", v, l.model.plain_norm())?,
+            false => v,
+        };
         Ok([q, k, v])
     }
 
@@ -167,7 +173,7 @@ impl Heads {
                 let gains = l.w.matrix(&norm, groups, 1)?;
                 Ok(l.r.multiply_groups("attn_q_gained", x, gains)?)
             }
-            _ => Ok(x),
+            HeadNorm::None | HeadNorm::Whole | HeadNorm::Rotated | HeadNorm::PlainRotated => Ok(x),
         }
     }
 

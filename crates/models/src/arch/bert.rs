@@ -35,13 +35,13 @@ pub(super) static JINA_BERT_V2: Architecture = Architecture {
     config: |keys| {
         let mut c = encoder(keys)?;
         mlp::alibi(&mut c, keys.positive("attention.max_alibi_bias")?.unwrap_or(8.0));
-        c.parallel = !keys.has("blk.0.ffn_gate.weight");
+        c.joint_ffn = !keys.has("blk.0.ffn_gate.weight");
         Ok(c)
     },
     record: |r, w, c| {
         let act = Gate::Act(Act::GeluErf);
         let feed = |l: &Layer<'_>, h| {
-            ffn::Gated { act, joint: c.parallel, ..ffn::Gated::of(l) }.record(l, h)
+            ffn::Gated { act, joint: c.joint_ffn, ..ffn::Gated::of(l) }.record(l, h)
         };
         record(r, w, c, feed)
     },

@@ -133,10 +133,8 @@ impl Layer<'_> {
     /// The same with a vector for each group.
     pub(super) fn norm_groups(&self, name: &str, x: ValueId) -> Result<ValueId> {
         let shape = self.r.shape(x);
-        let c = self.model;
         let weight = Some(self.w.matrix(name, shape.groups, shape.dim)?);
-        let norm = Norm { kind: c.norm, weight, bias: None, eps: c.norm_eps };
-        Ok(self.r.norm(name, x, norm)?)
+        Ok(self.r.norm(name, x, Norm { weight, ..self.model.plain_norm() })?)
     }
 
     /// `x` plus both halves, which read the norm of `x`: with norms of their own where `norms` names two.

@@ -7,6 +7,7 @@ use program::RopePairs;
 use super::{Architecture, llama};
 use crate::config::experts::{self, Silent};
 use crate::config::read;
+use crate::keys::MAX_LAYERS;
 
 pub(super) static ERNIE4_5: Architecture = Architecture {
     name: "ernie4_5",
@@ -19,7 +20,7 @@ pub(super) static ERNIE4_5_MOE: Architecture = Architecture {
     config: |keys| {
         let mut c = read::decoder(keys, RopePairs::Interleaved)?;
         experts::read(keys, &mut c, &Silent::NORMALIZED)?;
-        let step = keys.count("interleave_moe_layer_step", 1..=512)?.unwrap_or(1);
+        let step = keys.count("interleave_moe_layer_step", 1..=MAX_LAYERS)?.unwrap_or(1);
         for (i, layer) in c.layers.iter_mut().enumerate() {
             layer.experts = layer.experts.take().filter(|_| (i + 1).is_multiple_of(step));
         }

@@ -16,9 +16,8 @@ pub(super) static LLAMA: Architecture = Architecture {
     name: "llama",
     config: |keys| {
         let mut c = read::decoder(keys, RopePairs::Interleaved)?;
-        if keys.count("expert_count", 0..=u64::MAX)?.is_some_and(|n| n > 0) {
-            experts::read(keys, &mut c, &Silent { width: Width::OfDense, ..Silent::NORMALIZED })?;
-        }
+        let silent = Silent { width: Width::OfDense, ..Silent::NORMALIZED };
+        experts::read_if_any(keys, &mut c, &silent)?;
         Ok(c)
     },
     record,

@@ -8,14 +8,14 @@ use super::attention::Heads;
 use super::decoder::{self, Norms};
 use super::{Architecture, ffn};
 use crate::config::read;
+use crate::keys::MAX_LAYERS;
 
 /// All blocks, over and over, with the last norm after each round.
 pub(super) static NANBEIGE: Architecture = Architecture {
     name: "nanbeige",
     config: |keys| {
         let mut c = read::dense(keys, RopePairs::Interleaved)?;
-        // no more blocks in all than a model may have
-        let most = (512 / c.layers.len() as u64).max(1);
+        let most = (MAX_LAYERS / c.layers.len() as u64).max(1);
         let rounds = keys.count("num_loops", 1..=most)?.unwrap_or(1);
         c.plain_rounds = keys.flag("skip_loop_final_norm")?.unwrap_or(false);
         let n = c.layers.len() * rounds;

@@ -13,9 +13,7 @@ pub(super) static MISTRAL3: Architecture = Architecture {
     name: "mistral3",
     config: |keys| {
         let mut c = read::decoder(keys, RopePairs::Interleaved)?;
-        if keys.count("expert_count", 0..=u64::MAX)?.is_some_and(|n| n > 0) {
-            experts::read(keys, &mut c, &Silent::NORMALIZED)?;
-        }
+        experts::read_if_any(keys, &mut c, &Silent::NORMALIZED)?;
         temperature(keys, &mut c, "rope.scaling.original_context_length")?;
         let multiplier = keys.positive_or_zero("rope.scaling.yarn_log_multiplier")?;
         for rope in c.layers.iter_mut().flat_map(|layer| &mut layer.rope) {

@@ -81,6 +81,17 @@ pub(crate) enum Width {
     OfDense,
 }
 
+/// The same for an architecture whose files may have experts or none.
+///
+/// # Errors
+/// As [`read`], in a file that has some.
+pub(crate) fn read_if_any(keys: &Keys<'_>, c: &mut ModelConfig, silent: &Silent) -> Result<()> {
+    match keys.count("expert_count", 0..=u64::MAX)? {
+        None | Some(0) => Ok(()),
+        Some(_) => read(keys, c, silent),
+    }
+}
+
 /// Give all layers but the first dense ones experts.
 ///
 /// # Errors

@@ -197,6 +197,7 @@ pub(super) fn with_heads(
         norm_embedding: false,
         n_token_types: None,
         joint_qkv: false,
+        joint_ffn: false,
         normed_heads: false,
         text: text::read(keys)?,
         n_positions: None,
