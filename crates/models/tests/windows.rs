@@ -48,6 +48,40 @@ fn patterns() {
     assert_eq!(refused("all".into()), format!("key `{PATTERN}`: expected 0..=512, found \"all\""));
 }
 
+/// What is in a window of queries that see both ways is known of one architecture alone.
+#[test]
+fn windows_that_see_both_ways() {
+    let both_ways = |architecture: &str, window: u32| {
+        let set = |outline: &mut Outline| {
+            outline.set("block_count", 2u32);
+            outline.set("attention.causal", false);
+            outline.set("attention.sliding_window", window);
+            outline.set("attention.sliding_window_pattern", 2u32);
+            // the scaling is of the layer that sees all
+            outline.set("rope.scaling.type", "linear");
+            outline.set("rope.scaling.factor", 8f32);
+            if ["smallthinker", "llama4"].contains(&architecture) {
+                outline.set("expert_count", 3u32);
+                outline.set("expert_used_count", 2u32);
+            }
+        };
+        let scaled = |layer: &LayerConfig| {
+            layer.rope.as_ref().is_some_and(|rope| rope.scaling != RopeScaling::None)
+        };
+        let of = |layer: &LayerConfig| (layer.score.mask, scaled(layer));
+        outline(architecture, set).map(|c| c.layers.iter().map(of).collect::<Vec<_>>())
+    };
+    for architecture in ["gemma3", "cohere2", "smallthinker", "llama4"] {
+        let refused = Err(format!(
+            "key `{architecture}.attention.causal`: expected true in a model with windows, found false"
+        ));
+        assert_eq!(both_ways(architecture, 24), refused);
+    }
+    assert_eq!(both_ways("gemma3", 0), Ok(vec![(Mask::Full, true); 2]));
+    let around = Ok(vec![(Mask::Around(12), false), (Mask::Full, true)]);
+    assert_eq!(both_ways("gemma-embedding", 24), around);
+}
+
 #[test]
 fn a_window_layer_has_a_cache_and_a_rotation_of_its_own() {
     let model = load("gemma3", |f| {

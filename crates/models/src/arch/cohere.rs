@@ -30,8 +30,8 @@ pub(super) static COHERE2: Architecture = Architecture {
     name: "cohere2",
     config: |keys| {
         let mut c = (COMMAND_R.config)(keys)?;
-        window::apply(keys, &mut c, 4, None)?;
-        window::rotate_within(keys, &mut c)?;
+        let windows = window::apply(keys, &mut c, 4, None)?;
+        window::rotate_within(keys, &mut c, &windows)?;
         Ok(c)
     },
     record: |r, w, c| parallel_blocks(r, w, c, ONE_NORM, Heads::PLAIN, ffn::feed),
@@ -44,8 +44,8 @@ pub(super) static COHERE2_MOE: Architecture = Architecture {
         read::set_layer_norm(keys, &mut c)?;
         experts::read(keys, &mut c, &Silent { gating: Gating::Sigmoid, ..Silent::PLAIN })?;
         c.logit_scale = keys.positive_or_zero("logit_scale")?;
-        window::apply(keys, &mut c, 4, None)?;
-        window::rotate_within(keys, &mut c)?;
+        let windows = window::apply(keys, &mut c, 4, None)?;
+        window::rotate_within(keys, &mut c, &windows)?;
         Ok(c)
     },
     ..COHERE2

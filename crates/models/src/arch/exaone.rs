@@ -22,8 +22,8 @@ pub(super) static EXAONE4: Architecture = Architecture {
     config: |keys| {
         let mut c = read::dense(keys, RopePairs::HalfSplit)?;
         if c.layers.len() == 64 {
-            window::apply(keys, &mut c, 4, None)?;
-            window::rotate_within(keys, &mut c)?;
+            let windows = window::apply(keys, &mut c, 4, None)?;
+            window::rotate_within(keys, &mut c, &windows)?;
         }
         Ok(c)
     },
@@ -36,8 +36,8 @@ pub(super) static EXAONE_MOE: Architecture = Architecture {
     config: |keys| {
         let mut c = read::decoder(keys, RopePairs::HalfSplit)?;
         experts::read(keys, &mut c, &Silent::PLAIN)?;
-        window::apply(keys, &mut c, 4, None)?;
-        window::rotate_within(keys, &mut c)?;
+        let windows = window::apply(keys, &mut c, 4, None)?;
+        window::rotate_within(keys, &mut c, &windows)?;
         Ok(c)
     },
     record: |r, w, c| blocks(r, w, c, Norms::PRE, Heads::NORMED, ffn::feed),

@@ -4,7 +4,7 @@
 //! Source: arXiv:2505.06708, section 3 (gates); tensor names of GGUF's `afmoe`, `step35`, `laguna`, `spark2_5`,
 //! `muse-glimmer`.
 
-use program::{Act, Gate, Gating, Norm, RopePairs};
+use program::{Act, Gate, Gating, RopePairs};
 
 use super::attention::{GateWidth, Heads};
 use super::decoder::{self, Norms, blocks};
@@ -22,8 +22,8 @@ pub(super) static AFMOE: Architecture = Architecture {
     config: |keys| {
         let mut c = mixture(keys)?;
         c.embedding_scale = Some((c.hidden_size as f32).sqrt());
-        window::apply(keys, &mut c, 4, None)?;
-        window::rotate_within(keys, &mut c)?;
+        let windows = window::apply(keys, &mut c, 4, None)?;
+        window::rotate_within(keys, &mut c, &windows)?;
         Ok(c)
     },
     record: |r, w, c| blocks(r, w, c, Norms::SANDWICH, PER_ELEMENT, ffn::feed),
@@ -39,7 +39,7 @@ pub(super) static STEP35: Architecture = Architecture {
         if !whole.is_multiple_of(4) {
             return Err(Error::key(&keys.name("rope.dimension_count"), "a multiple of 4", whole));
         }
-        for (layer, _) in c.layers.iter_mut().zip(windows).filter(|(_, window)| !window) {
+        for layer in window::of(&mut c, &windows, false) {
             layer.rope.iter_mut().for_each(|rope| rope.dims /= 2);
         }
         let [experts, shared] =
@@ -63,14 +63,14 @@ pub(super) static LAGUNA: Architecture = Architecture {
     config: |keys| {
         let mut c = mixture(keys)?;
         let windows = window::apply(keys, &mut c, 4, None)?;
-        window::scale_others(&mut c);
+        window::scale_others(&mut c, &windows);
         let head_dim = c.first_layer().head_dim;
         if let Some(dims) = keys.count("rope.dimension_count_swa", 2..=head_dim as u64)? {
             if !dims.is_multiple_of(2) {
                 let key = keys.name("rope.dimension_count_swa");
                 return Err(Error::key(&key, "an even number", dims));
             }
-            for (layer, _) in c.layers.iter_mut().zip(windows).filter(|(_, window)| *window) {
+            for layer in window::of(&mut c, &windows, true) {
                 layer.rope.iter_mut().for_each(|rope| rope.dims = dims);
             }
         }
@@ -89,13 +89,12 @@ pub(super) static MUSE_GLIMMER: Architecture = Architecture {
         let mut c = read::dense(keys, RopePairs::Interleaved)?;
         c.logit_scale = keys.positive("logit_scale")?;
         c.logit_softcap = keys.positive_or_zero("final_logit_softcapping")?;
-        window::apply(keys, &mut c, 4, None)?;
-        window::rotate_within(keys, &mut c)?;
+        let windows = window::apply(keys, &mut c, 4, None)?;
+        window::rotate_within(keys, &mut c, &windows)?;
         Ok(c)
     },
     record: |r, w, c| {
-        let plain = Norm { kind: c.norm, weight: None, bias: None, eps: c.norm_eps };
-        let x = r.norm("embed_normed", decoder::embed(r, w, c)?, plain)?;
+        let x = r.norm("embed_normed", decoder::embed(r, w, c)?, c.plain_norm())?;
         let x = decoder::layers(r, w, c, x, |l, x| {
             l.block(Norms::SANDWICH, x, |l, h| PER_ELEMENT.record(l, h), ffn::feed)
         })?;

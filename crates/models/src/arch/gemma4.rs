@@ -16,22 +16,17 @@ pub(super) static GEMMA4: Architecture = Architecture {
     name: "gemma4",
     config: |keys| {
         let mut c = read::decoder(keys, RopePairs::HalfSplit)?;
-        if keys.count("expert_count", 0..=u64::MAX)?.is_some_and(|n| n > 0) {
-            experts::read(
-                keys,
-                &mut c,
-                &Silent { both: true, factors: true, ..Silent::NORMALIZED },
-            )?;
-            for experts in c.layers.iter_mut().flat_map(|layer| &mut layer.experts) {
-                experts.act = Gate::Act(Act::Gelu);
-            }
+        let silent = Silent { both: true, factors: true, ..Silent::NORMALIZED };
+        experts::read_if_any(keys, &mut c, &silent)?;
+        for experts in c.layers.iter_mut().flat_map(|layer| &mut layer.experts) {
+            experts.act = Gate::Act(Act::Gelu);
         }
         c.embedding_scale = Some((c.hidden_size as f32).sqrt());
         c.logit_softcap = keys.positive_or_zero("final_logit_softcapping")?;
         c.per_layer_size =
             keys.count("embedding_length_per_layer_input", 0..=1 << 20)?.unwrap_or(0);
         let windows = window::apply(keys, &mut c, 6, Some(10_000.0))?;
-        window::heads(keys, &mut c)?;
+        window::heads(keys, &mut c, &windows)?;
         window::share(keys, &mut c, 0)?;
         for (layer, window) in c.layers.iter_mut().zip(windows) {
             layer.rope_factors = !window;

@@ -10,7 +10,7 @@ use super::attention::{HeadNorm, Heads};
 use super::decoder::{Norms, blocks};
 use super::ffn;
 use crate::config::experts::{self, Silent};
-use crate::config::read;
+use crate::config::{read, window};
 
 /// Files do not say these.
 const CHUNK: u32 = 8192;
@@ -36,7 +36,7 @@ pub(super) static LLAMA4: Architecture = Architecture {
                 layer.rope = None;
                 layer.score.temperature = Some(TEMPERATURE);
             } else {
-                layer.score.mask = Mask::Chunk(CHUNK);
+                window::set(keys, &mut layer.score, Mask::Chunk(CHUNK))?;
             }
         }
         Ok(c)

@@ -18,8 +18,8 @@ pub(super) static OLMO2: Architecture = Architecture {
     name: "olmo2",
     config: |keys| {
         let mut c = read::dense(keys, RopePairs::HalfSplit)?;
-        window::apply(keys, &mut c, 4, None)?;
-        window::scale_others(&mut c);
+        let windows = window::apply(keys, &mut c, 4, None)?;
+        window::scale_others(&mut c, &windows);
         Ok(c)
     },
     record: |r, w, c| blocks(r, w, c, Norms::POST, WHOLE, ffn::feed),

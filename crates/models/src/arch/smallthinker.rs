@@ -11,7 +11,7 @@ use super::decoder::decoder;
 use super::ffn;
 use crate::Error;
 use crate::config::experts::{self, Silent};
-use crate::config::read;
+use crate::config::{read, window};
 
 /// Whatever a file says, if it says something.
 const WINDOW: u32 = 4096;
@@ -35,7 +35,7 @@ pub(super) static SMALLTHINKER: Architecture = Architecture {
             if windows && i % PERIOD == 0 {
                 layer.rope = layer.rope.take().filter(|_| all_rotate);
             } else if windows {
-                layer.score.mask = Mask::Window(WINDOW);
+                window::set(keys, &mut layer.score, Mask::Window(WINDOW))?;
             }
         }
         Ok(c)

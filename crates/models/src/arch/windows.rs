@@ -26,8 +26,8 @@ pub(super) static MAPLE: Architecture = Architecture {
     name: "maple",
     config: |keys| {
         let mut c = (MELLUM.config)(keys)?;
-        window::apply(keys, &mut c, 4, None)?;
-        window::rotate_within(keys, &mut c)?;
+        let windows = window::apply(keys, &mut c, 4, None)?;
+        window::rotate_within(keys, &mut c, &windows)?;
         if let Some(limit) = keys.positive_or_zero("swiglu_clamp_exp")? {
             for experts in c.layers.iter_mut().flat_map(|layer| &mut layer.experts) {
                 experts.act = Gate::ClampedSwiglu { limit, after: false };

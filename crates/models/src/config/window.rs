@@ -1,10 +1,10 @@
 //! Which layers see a window only.
 
 use gguf::Value;
-use program::{Mask, RopeScaling};
+use program::{Mask, RopeScaling, Score};
 
-use super::{ModelConfig, read};
-use crate::keys::Keys;
+use super::{LayerConfig, ModelConfig, read};
+use crate::keys::{Keys, MAX_LAYERS};
 use crate::{Error, Result};
 
 /// The window of each layer, `None` for one that sees all: `attention.sliding_window`, on the layers that
@@ -37,7 +37,7 @@ pub(crate) fn read(keys: &Keys<'_>, period: usize) -> Result<Vec<Option<u32>>> {
             }
             flags.collect()
         }
-        Some(_) => every(keys.required(PATTERN, 0..=512)?),
+        Some(_) => every(keys.required(PATTERN, 0..=MAX_LAYERS)?),
     };
     Ok(slides.into_iter().map(|slides| window.filter(|_| slides)).collect())
 }
@@ -46,7 +46,7 @@ pub(crate) fn read(keys: &Keys<'_>, period: usize) -> Result<Vec<Option<u32>>> {
 /// else that of all. Returns which layers have one.
 ///
 /// # Errors
-/// As [`read`].
+/// As [`mask`].
 pub(crate) fn apply(
     keys: &Keys<'_>,
     c: &mut ModelConfig,
@@ -55,7 +55,7 @@ pub(crate) fn apply(
 ) -> Result<Vec<bool>> {
     let theta = keys.positive("rope.freq_base_swa")?.or(theta);
     let windows = mask(keys, c, period)?;
-    for (layer, _) in c.layers.iter_mut().zip(&windows).filter(|(_, window)| **window) {
+    for layer in of(c, &windows, true) {
         if let Some(rope) = &mut layer.rope {
             rope.theta = theta.unwrap_or(rope.theta);
         }
@@ -66,13 +66,28 @@ pub(crate) fn apply(
 /// Give layers with a window their mask alone. Returns which layers have one.
 ///
 /// # Errors
-/// As [`read`].
+/// As [`read`] and [`set`].
 pub(crate) fn mask(keys: &Keys<'_>, c: &mut ModelConfig, period: usize) -> Result<Vec<bool>> {
     let windows = read(keys, period)?;
     for (layer, window) in c.layers.iter_mut().zip(&windows) {
-        layer.score.mask = window.map_or(layer.score.mask, Mask::Window);
+        if let Some(window) = window {
+            set(keys, &mut layer.score, Mask::Window(*window))?;
+        }
     }
     Ok(windows.iter().map(Option::is_some).collect())
+}
+
+/// Let a layer see part of what comes before alone.
+///
+/// # Errors
+/// [`Error::Key`] if the file's queries see later positions as well: no file says which of these are in a window.
+pub(crate) fn set(keys: &Keys<'_>, score: &mut Score, mask: Mask) -> Result<()> {
+    if score.mask == Mask::Full {
+        let key = keys.name("attention.causal");
+        return Err(Error::key(&key, "true in a model with windows", false));
+    }
+    score.mask = mask;
+    Ok(())
 }
 
 /// Give layers with a window heads of another size: `attention.key_length_swa`, `attention.value_length_swa` and
@@ -80,12 +95,12 @@ pub(crate) fn mask(keys: &Keys<'_>, c: &mut ModelConfig, period: usize) -> Resul
 ///
 /// # Errors
 /// A key out of range.
-pub(crate) fn heads(keys: &Keys<'_>, c: &mut ModelConfig) -> Result<()> {
+pub(crate) fn heads(keys: &Keys<'_>, c: &mut ModelConfig, windows: &[bool]) -> Result<()> {
     const DIMS: &str = "rope.dimension_count_swa";
     let [key, value] = ["attention.key_length_swa", "attention.value_length_swa"]
         .map(|key| keys.count(key, 1..=read::MAX_HEADS));
     let (key, value, dims) = (key?, value?, keys.count(DIMS, 2..=read::MAX_HEADS)?);
-    for layer in c.layers.iter_mut().filter(|layer| layer.score.mask != Mask::Causal) {
+    for layer in of(c, windows, true) {
         layer.head_dim = key.unwrap_or(layer.head_dim);
         layer.value_dim = value.unwrap_or(layer.value_dim);
         let Some(rope) = &mut layer.rope else { continue };
@@ -119,8 +134,8 @@ pub(crate) fn share(keys: &Keys<'_>, c: &mut ModelConfig, silent: usize) -> Resu
 }
 
 /// Leave the rotation as trained on layers with a window: contexts longer than that reach the others alone.
-pub(crate) fn scale_others(c: &mut ModelConfig) {
-    for layer in c.layers.iter_mut().filter(|layer| layer.score.mask != Mask::Causal) {
+pub(crate) fn scale_others(c: &mut ModelConfig, windows: &[bool]) {
+    for layer in of(c, windows, true) {
         if let Some(rope) = &mut layer.rope {
             rope.scaling = RopeScaling::None;
         }
@@ -131,10 +146,19 @@ pub(crate) fn scale_others(c: &mut ModelConfig) {
 ///
 /// # Errors
 /// [`Error::MissingKey`] if no layer has one: nothing would tell positions apart.
-pub(crate) fn rotate_within(keys: &Keys<'_>, c: &mut ModelConfig) -> Result<()> {
-    if c.layers.iter().all(|layer| layer.score.mask == Mask::Causal) {
+pub(crate) fn rotate_within(keys: &Keys<'_>, c: &mut ModelConfig, windows: &[bool]) -> Result<()> {
+    if !windows.contains(&true) {
         return Err(Error::MissingKey { key: keys.name("attention.sliding_window") });
     }
-    c.layers.iter_mut().filter(|l| l.score.mask == Mask::Causal).for_each(|l| l.rope = None);
+    of(c, windows, false).for_each(|layer| layer.rope = None);
     Ok(())
+}
+
+/// Layers with a window, or without one.
+pub(crate) fn of<'a>(
+    c: &'a mut ModelConfig,
+    windows: &'a [bool],
+    window: bool,
+) -> impl Iterator<Item = &'a mut LayerConfig> {
+    c.layers.iter_mut().zip(windows).filter(move |(_, of)| **of == window).map(|(layer, _)| layer)
 }
