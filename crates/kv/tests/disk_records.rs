@@ -65,7 +65,7 @@ proptest! {
     ) {
         let dir = tempfile::tempdir().unwrap();
         let max_bytes = max_pages.map(|pages| pages * 4096);
-        let options = DiskOptions { max_bytes, queue_bytes, direct };
+        let options = DiskOptions { max_bytes, queue_bytes, direct, ..DiskOptions::default() };
         let store = BlockStore::open(dir.path(), options).unwrap();
         let mut model: HashMap<RecordId, Vec<u8>> = HashMap::new();
         let mut ids: Vec<RecordId> = Vec::new();

@@ -1,10 +1,11 @@
 //! Blocks outside fast memory: records in one file.
 //!
 //! A [`BlockStore`] keeps blocks byte for byte. Each is a record of whole pages, written once behind the caller's back and
-//! checked by its checksum whenever it is read: what comes back is what was put, or a [`DiskError`]. The file belongs to one
+//! checked by its checksum whenever it is read, by those who want it or ahead: what comes back is what was put, or a [`DiskError`]. The file belongs to one
 //! process and goes with it; what a killed process left goes when the next one starts.
 //! Read next: `store.rs`, then `record.rs`.
 
+mod ahead;
 mod error;
 mod folder;
 mod medium;

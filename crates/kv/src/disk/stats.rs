@@ -20,6 +20,18 @@ pub struct DiskStats {
     pub queued_writes: usize,
     /// Bytes of them, in memory.
     pub queued_bytes: usize,
+    /// Records that are asked for ahead and not read yet.
+    pub queued_reads: usize,
+    /// Bytes of them and of what was read and not taken.
+    pub ahead_bytes: usize,
+    /// Blocks that were read when they were wanted.
+    pub ahead_hits: u64,
+    /// Blocks that were asked for ahead and not read yet when they were wanted.
+    pub ahead_late: u64,
+    /// Blocks that were wanted and not asked for, or that had gone for others.
+    pub ahead_misses: u64,
+    /// Blocks that were read and not wanted.
+    pub ahead_wasted: u64,
     /// Time that those waited who put blocks.
     pub put_wait: Duration,
     /// Time that those waited who wanted blocks, reads of their own included.

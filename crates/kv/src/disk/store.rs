@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use super::ahead::ReadAhead;
 use super::folder::{ProcessFolder, any_number};
 use super::medium::{RecordFile, RecordMedium};
 use super::pages::{Buffers, PAGE, PageBuffer};
@@ -22,13 +23,18 @@ pub struct DiskOptions {
     pub max_bytes: Option<u64>,
     /// Most bytes of blocks in memory that are still to be written; one block always may be.
     pub queue_bytes: usize,
+    /// Most bytes of blocks in memory that are read ahead and not taken.
+    pub ahead_bytes: usize,
+    /// Threads that read ahead; with 0 nothing is.
+    pub readers: usize,
     /// Bypass the system's cache of pages where the file system can.
     pub direct: bool,
 }
 
 impl Default for DiskOptions {
     fn default() -> DiskOptions {
-        DiskOptions { max_bytes: None, queue_bytes: 32 << 20, direct: true }
+        let (queue_bytes, ahead_bytes) = (32 << 20, 32 << 20);
+        DiskOptions { max_bytes: None, queue_bytes, ahead_bytes, readers: 4, direct: true }
     }
 }
 
@@ -50,6 +56,7 @@ pub struct BlockStore {
 pub(super) struct Shared {
     space: Arc<RecordSpace>,
     writes: Arc<WriteQueue>,
+    ahead: ReadAhead,
     records: Mutex<Records>,
     counts: Counts,
 }
@@ -85,20 +92,27 @@ impl BlockStore {
         let path = folder.records();
         let file = RecordFile::open(&path, options.direct);
         let file = file.map_err(|error| DiskError::io(&path, "opening", &error))?;
-        let buffers = Buffers::new(options.queue_bytes);
+        let buffers = Buffers::new(options.queue_bytes.saturating_add(options.ahead_bytes));
         let medium = medium(Box::new(file));
         let space = RecordSpace::new((path, medium), buffers, options.max_bytes, 0, []);
         let records = Records { stamp: any_number(), ..Records::default() };
         let shared = Arc::new(Shared {
             space: Arc::new(space),
             writes: Arc::new(WriteQueue::new(options.queue_bytes)),
+            ahead: ReadAhead::new(if options.readers > 0 { options.ahead_bytes } else { 0 }),
             records: Mutex::new(records),
             counts: Counts::default(),
         });
         let mut store = BlockStore { shared, threads: Vec::new(), folder };
-        store.start("kv-write", |shared| {
-            shared.writes.run(|bytes| shared.counts.written.add(bytes))
-        })?;
+        let write = |shared: &Shared| shared.writes.run(|bytes| shared.counts.written.add(bytes));
+        store.start("kv-write", write)?;
+        for _ in 0..options.readers {
+            let read = |shared: &Shared| {
+                let read = |record: &Record| shared.read_file(record).ok();
+                shared.ahead.run(read, &shared.space.buffers);
+            };
+            store.start("kv-read", read)?;
+        }
         Ok(store)
     }
 
@@ -155,8 +169,33 @@ impl BlockStore {
         if expected != found {
             return Err(DiskError::Length { expected, found });
         }
-        out.copy_from_slice(&self.shared.read(&record)?);
+        out.copy_from_slice(&self.shared.take(id, &record)?);
         Ok(())
+    }
+
+    /// A block in memory of the store's, without a copy if it was [read ahead](Self::read_ahead).
+    ///
+    /// # Errors
+    /// [`DiskError::Unknown`], or why the right bytes cannot be had.
+    pub fn take(&self, id: RecordId) -> Result<BlockBytes> {
+        let record = self.shared.record(id)?;
+        self.shared.take(id, &record)
+    }
+
+    /// Begin to read blocks that will be wanted, the first one first; how many of them are in memory or have room there,
+    /// which is given in their order. What earlier requests asked for and nobody took makes room. A block is read once for each taker: who wants it
+    /// again asks again. Of what cannot be read [`take`](Self::take) tells why.
+    pub fn read_ahead(&self, ids: &[RecordId]) -> usize {
+        let shared = &*self.shared;
+        let records = shared.records();
+        let found = ids.iter().filter_map(|id| Some((id.0, Arc::clone(records.held.get(&id.0)?))));
+        let mut found: Vec<_> = found.collect();
+        drop(records);
+        let all = found.len();
+        // what is still to be written needs no reading
+        found.retain(|(_, record)| record.pending().is_none());
+        let in_memory = all - found.len();
+        in_memory + shared.ahead.ask(&found, &shared.space.buffers)
     }
 
     /// Bytes of a block.
@@ -173,6 +212,7 @@ impl BlockStore {
     /// [`DiskError::Unknown`].
     pub fn free(&self, id: RecordId) -> Result<()> {
         let gone = self.shared.records().held.remove(&id.0);
+        self.shared.ahead.forget(id.0, &self.shared.space.buffers);
         gone.map(drop).ok_or_else(|| self.shared.unknown(id))
     }
 
@@ -189,7 +229,8 @@ impl BlockStore {
         let shared = &*self.shared;
         let (bytes, file_bytes) = shared.space.bytes();
         let (queued_writes, queued_bytes) = shared.writes.depth();
-        let counts = &shared.counts;
+        let (queued_reads, ahead_bytes) = shared.ahead.depth();
+        let (counts, ahead) = (&shared.counts, &shared.ahead.counts);
         DiskStats {
             records: shared.records().held.len(),
             bytes,
@@ -198,6 +239,12 @@ impl BlockStore {
             bytes_read: counts.read.get(),
             queued_writes,
             queued_bytes,
+            queued_reads,
+            ahead_bytes,
+            ahead_hits: ahead.hits.get(),
+            ahead_late: ahead.late.get(),
+            ahead_misses: ahead.misses.get(),
+            ahead_wasted: ahead.wasted.get(),
             put_wait: counts.put_wait.time(),
             get_wait: counts.get_wait.time(),
             swept_folders: self.folder.swept(),
@@ -208,6 +255,7 @@ impl BlockStore {
 impl Drop for BlockStore {
     fn drop(&mut self) {
         self.shared.writes.stop();
+        self.shared.ahead.stop();
         for thread in self.threads.drain(..) {
             // one that panicked has nothing more to do
             let _ = thread.join();
@@ -230,21 +278,26 @@ impl Shared {
         DiskError::Unknown { path: self.space.path.clone(), id: id.0 }
     }
 
-    /// A block, from memory if the file does not have it yet.
-    fn read(&self, record: &Record) -> Result<BlockBytes> {
+    /// A block, from memory if the file does not have it yet or it was read ahead.
+    fn take(&self, id: RecordId, record: &Record) -> Result<BlockBytes> {
         let len = record.entry.len as usize;
         let held = match record.pending() {
             Some(pending) => Held::Pending(pending),
             None => {
                 let since = Instant::now();
-                let buffer = record.read();
+                let ahead = self.ahead.take(id.0);
+                let buffer = ahead.map_or_else(|| self.read_file(record), Ok);
                 self.counts.get_wait.add_time(since.elapsed());
-                let buffer = buffer?;
-                self.counts.read.add(buffer.bytes().len() as u64);
-                Held::Read(Some(buffer))
+                Held::Read(Some(buffer?))
             }
         };
         Ok(BlockBytes { held, len, space: Arc::clone(&self.space) })
+    }
+
+    fn read_file(&self, record: &Record) -> Result<PageBuffer> {
+        let buffer = record.read()?;
+        self.counts.read.add(buffer.bytes().len() as u64);
+        Ok(buffer)
     }
 }
 
