@@ -67,4 +67,12 @@ pub enum Error {
         /// Tokens given.
         found: usize,
     },
+    /// A length that no text of this kind has.
+    #[error("{kind}: {length} tokens are too few for its texts")]
+    RecallTooShort {
+        /// Name of the kind.
+        kind: String,
+        /// Tokens that the prompt may have.
+        length: usize,
+    },
 }

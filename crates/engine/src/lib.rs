@@ -25,7 +25,10 @@ pub use error::{Error, Result};
 pub use format::{ChatFormat, ModelFormat, Reasoning, Vocabulary};
 pub use generate::{Event, Generated, Request, Stats, StopReason, generate};
 pub use perplexity::{Perplexity, PerplexityOptions, Window, perplexity, windows};
-pub use recall::{Recall, Tally, answers};
+pub use recall::{
+    Language, PromptLength, Recall, RecallAnswer, RecallKind, RecallPlace, RecallQuestion,
+    RecallTexts, Tally, answers,
+};
 pub use sampler::{Sampler, SamplerOptions};
 pub use session::{DEFAULT_CHUNK, Fed, Prefill, Scores, Session};
 pub use texts::{Normalization, TextReader, relevance};
