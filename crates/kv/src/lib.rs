@@ -17,7 +17,10 @@ mod store;
 mod table;
 mod tables;
 
-pub use disk::{BlockBytes, BlockStore, DiskError, DiskOptions, DiskStats, RecordId, RecordMedium};
+pub use disk::{
+    BlockBytes, BlockStore, ContentKey, DiskError, DiskOptions, DiskStats, KeptRecords, RecordId,
+    RecordMedium,
+};
 pub use error::{Error, Result};
 pub use layout::Layout;
 pub use pool::{BlockPool, CacheBlock};

@@ -19,16 +19,21 @@ const RECORDS: &str = "records";
 /// The file that a folder's owner locks.
 const OWNER: &str = "lock";
 /// The file that is locked while folders are made or swept.
-const GATE: &str = ".lock";
+const GATE: &str = ".rooflight-lock";
+/// The folder that stays.
+const KEPT: &str = "rooflight-kept";
+/// How the files of manifests end.
+pub(super) const MANIFEST: &str = ".manifest";
 /// How folders of processes begin; a process number and sixteen digits follow.
-const PREFIX: &str = "run-";
+const PREFIX: &str = "rooflight-run-";
 /// How long others may take to sweep.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A folder whose files go when it is dropped.
+/// A folder whose files go when it is dropped, unless it is kept and has manifests.
 #[derive(Debug)]
 pub(super) struct ProcessFolder {
     path: PathBuf,
+    is_kept: bool,
     /// Held while the folder is in use.
     _owner: File,
     /// Folders of killed processes that were removed before.
@@ -36,20 +41,27 @@ pub(super) struct ProcessFolder {
 }
 
 impl ProcessFolder {
-    /// A new one in `dir`, which is made if need be, after folders without a living owner have been removed.
-    pub(super) fn new(dir: &Path) -> Result<ProcessFolder> {
+    /// A new one in `dir`, or the one there that is kept. `dir` is made if need be, and folders without a living owner are
+    /// removed.
+    pub(super) fn new(dir: &Path, is_kept: bool) -> Result<ProcessFolder> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
         made.map_err(|error| DiskError::io(dir, "making the folder", &error))?;
         let _gate = gate(dir, PATIENCE)?;
         let swept = sweep(dir)?;
-        let path = dir.join(format!("{PREFIX}{}-{:016x}", std::process::id(), any_number()));
-        let made = DirBuilder::new().mode(0o700).create(&path);
+        let own_name = || format!("{PREFIX}{}-{:016x}", std::process::id(), any_number());
+        let path = dir.join(if is_kept { KEPT.to_owned() } else { own_name() });
+        let made = DirBuilder::new().recursive(is_kept).mode(0o700).create(&path);
         made.map_err(|error| DiskError::io(&path, "making the folder", &error))?;
         let owner = own(&path);
-        if owner.is_err() {
+        if owner.is_err() && !is_kept {
             remove(&path);
         }
-        Ok(ProcessFolder { _owner: owner?, path, swept })
+        Ok(ProcessFolder { _owner: owner?, path, is_kept, swept })
+    }
+
+    /// Where manifests go, if it is kept.
+    pub(super) fn manifests(&self) -> Option<&Path> {
+        self.is_kept.then_some(&self.path)
     }
 
     /// Where its records go.
@@ -65,17 +77,24 @@ impl ProcessFolder {
 
 impl Drop for ProcessFolder {
     fn drop(&mut self) {
-        remove(&self.path);
-        // the last one leaves nothing behind; who comes meanwhile keeps the gate, or makes another
         let Some(dir) = self.path.parent() else { return };
-        if let Ok(_gate) = gate(dir, Duration::ZERO) {
-            let others =
-                std::fs::read_dir(dir).map(|all| all.flatten().any(|e| e.file_name() != GATE));
-            if !others.unwrap_or(true) {
-                let _ = std::fs::remove_file(dir.join(GATE));
-            }
+        let gate = gate(dir, if self.is_kept { PATIENCE } else { Duration::ZERO });
+        if !self.is_kept || gate.is_ok() && !has(&self.path, |name| name.ends_with(MANIFEST)) {
+            remove(&self.path);
+        }
+        // the last one leaves nothing behind; who came meanwhile keeps the gate, or makes another
+        if gate.is_ok() && !has(dir, |name| name != GATE) {
+            let _ = std::fs::remove_file(dir.join(GATE));
         }
     }
+}
+
+/// Whether a folder has such an entry, or cannot be read.
+fn has(folder: &Path, is_such: impl Fn(&str) -> bool) -> bool {
+    std::fs::read_dir(folder).map_or(true, |mut entries| {
+        entries
+            .any(|entry| entry.map_or(true, |entry| is_such(&entry.file_name().to_string_lossy())))
+    })
 }
 
 /// A number that nobody else has.
@@ -148,11 +167,13 @@ fn sweep(dir: &Path) -> Result<usize> {
     let mut swept = 0;
     for entry in entries.flatten() {
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if is_folder && is_process_folder(&entry.file_name().to_string_lossy()) {
-            let path = entry.path();
+        let (name, path) = (entry.file_name(), entry.path());
+        let is_kept = || name == KEPT && has(&path, |name| name.ends_with(MANIFEST));
+        let is_ours = name == KEPT || is_process_folder(&name.to_string_lossy());
+        if is_folder && is_ours && !is_kept() {
             let is_free = match open(&path.join(OWNER), false) {
                 Ok(owner) => owner.try_lock().is_ok(),
-                Err(error) => error.kind() == ErrorKind::NotFound,
+                Err(error) => name != KEPT && error.kind() == ErrorKind::NotFound,
             };
             swept += usize::from(is_free && remove(&path));
         }
@@ -185,10 +206,15 @@ mod tests {
 
     #[test]
     fn names_of_folders_are_recognized() {
-        assert!(is_process_folder("run-1-0123456789abcdef"));
-        for other in
-            ["run-1", "run--0123456789abcdef", "run-1-0123", "run-x-0123456789abcdef", "kept"]
-        {
+        assert!(is_process_folder("rooflight-run-1-0123456789abcdef"));
+        for other in [
+            "run-1-0123456789abcdef",
+            "rooflight-run-1",
+            "rooflight-run--0123456789abcdef",
+            "rooflight-run-1-0123",
+            "rooflight-run-x-0123456789abcdef",
+            KEPT,
+        ] {
             assert!(!is_process_folder(other), "{other}");
         }
     }

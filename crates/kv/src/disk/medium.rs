@@ -7,6 +7,11 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
+use super::pages::PAGE;
+
+/// Pages that no file has more of.
+pub(super) const MAX_PAGES: u64 = i64::MAX as u64 / PAGE as u64;
+
 /// What holds records: a file, or what stands between it and the store. Threads read and write at the same time, whole
 /// pages from buffers that start at pages.
 pub trait RecordMedium: Send + Sync {

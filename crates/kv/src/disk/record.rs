@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use twox_hash::XxHash3_64;
 
-use super::medium::RecordMedium;
+use super::medium::{MAX_PAGES, RecordMedium};
 use super::pages::{Buffers, PAGE, PageBuffer};
 use super::space::Space;
 use super::writes::Pending;
@@ -69,6 +69,12 @@ impl Entry {
         }
         bytes
     }
+
+    /// What [`to_bytes`](Self::to_bytes) wrote.
+    pub(super) fn from_bytes(bytes: &[u8; 32]) -> Entry {
+        let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at * 8 + i]));
+        Entry { first: number(0), len: number(1), checksum: number(2), stamp: number(3) }
+    }
 }
 
 /// The file of records: its pages, and buffers to read and write them with.
@@ -86,6 +92,9 @@ struct Tracked {
     space: Space,
     /// Pages that the file may have by now.
     size: u64,
+    /// Whether pages that are given back may leave the file. Not while a store begins or ends: what its records let go of then
+    /// may be kept.
+    may_shrink: bool,
 }
 
 impl RecordSpace {
@@ -97,8 +106,9 @@ impl RecordSpace {
         size: u64,
         taken: impl IntoIterator<Item = (u64, u64)>,
     ) -> RecordSpace {
-        let pages = most.unwrap_or(i64::MAX as u64) / PAGE as u64;
-        let space = Mutex::new(Tracked { space: Space::new(pages, taken), size });
+        let pages = most.map_or(MAX_PAGES, |most| most / PAGE as u64);
+        let space =
+            Mutex::new(Tracked { space: Space::new(pages, taken), size, may_shrink: false });
         RecordSpace { path, medium, buffers, most, space }
     }
 
@@ -116,7 +126,7 @@ impl RecordSpace {
             return Ok(first);
         }
         let taken = tracked.space.taken() * PAGE as u64;
-        let (path, most) = (self.path.clone(), self.most.unwrap_or(i64::MAX as u64));
+        let (path, most) = (self.path.clone(), self.most.unwrap_or(MAX_PAGES * PAGE as u64));
         Err(DiskError::Full { path, most, taken, wanted: pages * PAGE as u64 })
     }
 
@@ -125,13 +135,24 @@ impl RecordSpace {
         let mut tracked = self.tracked();
         tracked.space.give(first, pages);
         let end = tracked.space.end();
-        if (tracked.size - end) * PAGE as u64 > SLACK && self.cut(end).is_ok() {
+        let surplus = (tracked.size - end) * PAGE as u64;
+        if tracked.may_shrink && surplus > SLACK && self.cut(end).is_ok() {
             tracked.size = end;
         }
     }
 
+    /// Let the disk have what is free at the end, now and, if `may_shrink`, from now on.
+    pub(super) fn trim(&self, may_shrink: bool) {
+        let mut tracked = self.tracked();
+        let end = tracked.space.end();
+        if tracked.size > end && self.cut(end).is_ok() {
+            tracked.size = end;
+        }
+        tracked.may_shrink = may_shrink;
+    }
+
     /// Let the disk have what is behind the first `end` pages.
-    pub(super) fn cut(&self, end: u64) -> Result<()> {
+    fn cut(&self, end: u64) -> Result<()> {
         let done = self.medium.cut(end * PAGE as u64);
         done.map_err(|error| DiskError::io(&self.path, "cutting", &error))
     }
@@ -192,6 +213,25 @@ impl Record {
         *self.pending.lock().unwrap_or_else(PoisonError::into_inner) = None;
         pending.release();
         Ok(wanted)
+    }
+
+    /// Whether the file has its header where it should be.
+    ///
+    /// # Errors
+    /// [`DiskError::Checksum`] if something else is there; [`DiskError::Truncated`].
+    pub(super) fn check_header(&self) -> Result<()> {
+        let offset = self.entry.first * PAGE as u64;
+        let mut page = self.space.buffer(1)?;
+        let done = self.space.read(page.bytes_mut(), offset).and_then(|()| {
+            let (path, bytes) = (self.space.path.clone(), page.bytes());
+            let mut wanted = [0; PAGE];
+            self.entry.write_header(&mut wanted);
+            let (expected, found) = (checksum(&wanted), checksum(bytes));
+            let wrong = DiskError::Checksum { path, offset, expected, found };
+            if *bytes == wanted { Ok(()) } else { Err(wrong) }
+        });
+        self.space.buffers.give(page);
+        done
     }
 
     /// Its block, from the file, checked.

@@ -1,6 +1,6 @@
 //! [`BlockStore`]: blocks put, got and let go of.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use super::ahead::ReadAhead;
 use super::folder::{ProcessFolder, any_number};
+use super::keep::{self, Manifests};
 use super::medium::{RecordFile, RecordMedium};
 use super::pages::{Buffers, PAGE, PageBuffer};
 use super::record::{Entry, Record, RecordSpace, checksum};
@@ -29,12 +30,21 @@ pub struct DiskOptions {
     pub readers: usize,
     /// Bypass the system's cache of pages where the file system can.
     pub direct: bool,
+    /// Open the store of the folder that stays, which one process has at a time, instead of one that goes with the process.
+    /// Of its blocks those stay that [`BlockStore::keep`] names.
+    pub keep: bool,
 }
 
 impl Default for DiskOptions {
     fn default() -> DiskOptions {
-        let (queue_bytes, ahead_bytes) = (32 << 20, 32 << 20);
-        DiskOptions { max_bytes: None, queue_bytes, ahead_bytes, readers: 4, direct: true }
+        DiskOptions {
+            max_bytes: None,
+            queue_bytes: 32 << 20,
+            ahead_bytes: 32 << 20,
+            readers: 4,
+            direct: true,
+            keep: false,
+        }
     }
 }
 
@@ -47,14 +57,15 @@ pub struct RecordId(u64);
 /// A block that was [put](Self::put) is read back as it was, from memory until it is written. One that cannot be written
 /// stays in memory, and who puts the next is told; each one who is told makes the writer try again.
 pub struct BlockStore {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) manifests: Mutex<Manifests>,
     threads: Vec<JoinHandle<()>>,
     /// Dropped last: the file is removed when nothing writes to it.
-    folder: ProcessFolder,
+    pub(super) folder: ProcessFolder,
 }
 
 pub(super) struct Shared {
-    space: Arc<RecordSpace>,
+    pub(super) space: Arc<RecordSpace>,
     writes: Arc<WriteQueue>,
     ahead: ReadAhead,
     records: Mutex<Records>,
@@ -71,10 +82,11 @@ struct Records {
 
 impl BlockStore {
     /// A store of this process in `dir`, which is made if need be and may be shared with other processes. What killed ones
-    /// left there is removed.
+    /// left there is removed. With [`DiskOptions::keep`] the one store there that stays.
     ///
     /// # Errors
-    /// Any of [`DiskError`] but those of records.
+    /// [`DiskError::Locked`] if another process has the store that stays; what the system says of files and folders. What is
+    /// wrong with a manifest is told to who wants what it names.
     pub fn open(dir: &Path, options: DiskOptions) -> Result<BlockStore> {
         BlockStore::open_with(dir, options, |file| file)
     }
@@ -88,22 +100,27 @@ impl BlockStore {
         options: DiskOptions,
         medium: impl FnOnce(Box<dyn RecordMedium>) -> Box<dyn RecordMedium>,
     ) -> Result<BlockStore> {
-        let folder = ProcessFolder::new(dir)?;
+        let folder = ProcessFolder::new(dir, options.keep)?;
         let path = folder.records();
-        let file = RecordFile::open(&path, options.direct);
-        let file = file.map_err(|error| DiskError::io(&path, "opening", &error))?;
-        let buffers = Buffers::new(options.queue_bytes.saturating_add(options.ahead_bytes));
+        let failed = |error: &std::io::Error| DiskError::io(&path, "opening", error);
+        let file = RecordFile::open(&path, options.direct).map_err(|error| failed(&error))?;
         let medium = medium(Box::new(file));
-        let space = RecordSpace::new((path, medium), buffers, options.max_bytes, 0, []);
+        let pages = medium.size().map_err(|error| failed(&error))? / PAGE as u64;
+        let kept =
+            folder.manifests().map_or_else(|| Ok(BTreeMap::new()), |at| keep::load(at, pages))?;
+        let buffers = Buffers::new(options.queue_bytes.saturating_add(options.ahead_bytes));
+        let (file, runs) = ((path, medium), keep::runs(&kept));
+        let space = Arc::new(RecordSpace::new(file, buffers, options.max_bytes, pages, runs));
+        let manifests = Mutex::new(keep::hold(kept, &space));
         let records = Records { stamp: any_number(), ..Records::default() };
         let shared = Arc::new(Shared {
-            space: Arc::new(space),
+            space,
             writes: Arc::new(WriteQueue::new(options.queue_bytes)),
             ahead: ReadAhead::new(if options.readers > 0 { options.ahead_bytes } else { 0 }),
             records: Mutex::new(records),
             counts: Counts::default(),
         });
-        let mut store = BlockStore { shared, threads: Vec::new(), folder };
+        let mut store = BlockStore { shared, manifests, threads: Vec::new(), folder };
         let write = |shared: &Shared| shared.writes.run(|bytes| shared.counts.written.add(bytes));
         store.start("kv-write", write)?;
         for _ in 0..options.readers {
@@ -113,6 +130,7 @@ impl BlockStore {
             };
             store.start("kv-read", read)?;
         }
+        store.shared.space.trim(true);
         Ok(store)
     }
 
@@ -260,6 +278,10 @@ impl Drop for BlockStore {
             // one that panicked has nothing more to do
             let _ = thread.join();
         }
+        // what no manifest names is not kept, and the rest leaves memory only
+        let gone = std::mem::take(&mut self.shared.records().held);
+        drop(gone);
+        self.shared.space.trim(false);
     }
 }
 
@@ -269,9 +291,18 @@ impl Shared {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn record(&self, id: RecordId) -> Result<Arc<Record>> {
+    pub(super) fn record(&self, id: RecordId) -> Result<Arc<Record>> {
         let found = self.records().held.get(&id.0).cloned();
         found.ok_or_else(|| self.unknown(id))
+    }
+
+    /// Give a record a number.
+    pub(super) fn hold(&self, record: &Arc<Record>) -> RecordId {
+        let mut records = self.records();
+        let id = records.next;
+        records.next += 1;
+        records.held.insert(id, Arc::clone(record));
+        RecordId(id)
     }
 
     fn unknown(&self, id: RecordId) -> DiskError {

@@ -1,0 +1,272 @@
+//! What stays: manifests over records that outlive the process.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use super::folder::{MANIFEST, open};
+use super::key::ContentKey;
+use super::manifest::{Fault, MAX_BYTES, Manifest};
+use super::pages::PAGE;
+use super::record::{Entry, Record, RecordSpace};
+use super::store::{BlockStore, RecordId};
+use super::{DiskError, Result};
+
+/// What a manifest named, held by the store again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptRecords {
+    /// The blocks, in the order in which they were kept.
+    pub ids: Vec<RecordId>,
+    /// What the caller wrote beside them.
+    pub note: Vec<u8>,
+}
+
+/// The manifests of a store, by name: records that are held for them, or what is wrong with one.
+pub(super) type Manifests = BTreeMap<String, Result<Vec<Arc<Record>>>>;
+
+impl BlockStore {
+    /// Let blocks outlive the process, under a name of 1 to 64 letters, digits, `.`, `_` and `-` that begins with no `.`;
+    /// what had that name before goes. The blocks are those of the store, which may be let go of: nothing is written again.
+    /// When this returns a manifest and all it names are on the disk; however it ends, the name stands for the old blocks
+    /// or the new ones.
+    ///
+    /// # Errors
+    /// [`DiskError::Manifest`] if the store was not opened to be kept, or for another name; [`DiskError::Unknown`]; why
+    /// something cannot be written.
+    pub fn keep(&self, name: &str, key: &ContentKey, ids: &[RecordId], note: &[u8]) -> Result<()> {
+        let (path, mut manifests) = (self.manifest(name)?, self.manifests());
+        let records: Result<Vec<_>> = ids.iter().map(|id| self.shared.record(*id)).collect();
+        let records = records?;
+        self.flush()?;
+        let space = &self.shared.space;
+        space.medium.sync().map_err(|error| DiskError::io(&space.path, "syncing", &error))?;
+        let entries = records.iter().map(|record| record.entry).collect();
+        let manifest = Manifest { key: key.clone(), note: note.to_vec(), records: entries };
+        let bytes = manifest.to_bytes();
+        if bytes.len() as u64 > MAX_BYTES {
+            let (wanted, found) = (format!("at most {MAX_BYTES}"), bytes.len().to_string());
+            return Err(fault(&path, ("length", wanted, found)));
+        }
+        write_beside(&path, &bytes)?;
+        let old = manifests.insert(name.to_owned(), Ok(records));
+        if let Err(error) = sync_folder(&path) {
+            // either may be there after the machine's end: hold the records of both
+            if let (Some(Ok(old)), Some(Ok(new))) = (old, manifests.get_mut(name)) {
+                new.extend(old);
+            }
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Hold the blocks again that were kept under a name, if they were kept for `key`. The file is checked to have them
+    /// where they should be; the bytes of each when it is read.
+    ///
+    /// # Errors
+    /// [`DiskError::Vanished`] if nothing has this name; [`DiskError::Key`] if any part of the key differs; what else is
+    /// wrong with the manifest or the file. Nothing is held then.
+    pub fn restore(&self, name: &str, key: &ContentKey) -> Result<KeptRecords> {
+        let (path, manifests) = (self.manifest(name)?, self.manifests());
+        let held = match manifests.get(name) {
+            None => return Err(DiskError::Vanished { path, doing: "restoring" }),
+            Some(held) => held.as_ref().map_err(Clone::clone)?,
+        };
+        let manifest = read(&path)?;
+        for ((field, expected), (_, found)) in key.parts().into_iter().zip(manifest.key.parts()) {
+            if expected != found {
+                let (expected, found) = (expected.to_owned(), found.to_owned());
+                return Err(DiskError::Key { path, field, expected, found });
+            }
+        }
+        let held = &held[..manifest.records.len().min(held.len())];
+        if !held.iter().map(|record| &record.entry).eq(&manifest.records) {
+            let (wanted, found) = ("those the store holds".into(), "others".into());
+            return Err(fault(&path, ("records", wanted, found)));
+        }
+        held.iter().try_for_each(|record| record.check_header())?;
+        let ids = held.iter().map(|record| self.shared.hold(record)).collect();
+        Ok(KeptRecords { ids, note: manifest.note })
+    }
+
+    /// The names under which blocks are kept, in order, those included that cannot be restored.
+    pub fn kept_names(&self) -> Vec<String> {
+        self.manifests().keys().cloned().collect()
+    }
+
+    /// What the blocks under a name were kept for.
+    ///
+    /// # Errors
+    /// What is wrong with the manifest.
+    pub fn kept_key(&self, name: &str) -> Result<ContentKey> {
+        let (path, _manifests) = (self.manifest(name)?, self.manifests());
+        Ok(read(&path)?.key)
+    }
+
+    /// Keep nothing under a name any more. Blocks that nothing else holds are let go of.
+    ///
+    /// # Errors
+    /// [`DiskError::Vanished`] if nothing has this name; why its file cannot be removed.
+    pub fn discard(&self, name: &str) -> Result<()> {
+        let (path, mut manifests) = (self.manifest(name)?, self.manifests());
+        let doing = "removing";
+        if !manifests.contains_key(name) {
+            return Err(DiskError::Vanished { path, doing });
+        }
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(DiskError::io(&path, doing, &error));
+            }
+            _ => sync_folder(&path)?,
+        }
+        manifests.remove(name);
+        Ok(())
+    }
+
+    /// The manifest of a name.
+    fn manifest(&self, name: &str) -> Result<PathBuf> {
+        let Some(folder) = self.folder.manifests() else {
+            let (wanted, found) = ("one opened to be kept".into(), "one of a process".into());
+            return Err(fault(&self.shared.space.path, ("store", wanted, found)));
+        };
+        if !is_name(name) {
+            let wanted = "1 to 64 letters, digits, '.', '_' and '-', no '.' first".into();
+            return Err(fault(folder, ("name", wanted, format!("{name:?}"))));
+        }
+        Ok(folder.join(format!("{name}{MANIFEST}")))
+    }
+
+    fn manifests(&self) -> MutexGuard<'_, Manifests> {
+        self.manifests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+    (1..=64).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(is_plain)
+}
+
+fn fault(path: &Path, (what, expected, found): Fault) -> DiskError {
+    DiskError::Manifest { path: path.to_owned(), what, expected, found }
+}
+
+fn read(path: &Path) -> Result<Manifest> {
+    let failed = |error: &std::io::Error| DiskError::io(path, "reading", error);
+    let file = open(path, false).map_err(|error| failed(&error))?;
+    let mut bytes = Vec::new();
+    // a stranger's file may be of any length
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(fault(path, ("length", format!("at most {MAX_BYTES}"), "more".into())));
+    }
+    Manifest::from_bytes(&bytes).map_err(|wrong| fault(path, wrong))
+}
+
+/// Where a manifest is written before it takes its name: no name begins so.
+fn beside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}"))
+}
+
+/// Replace a file by another, as a whole.
+fn write_beside(path: &Path, bytes: &[u8]) -> Result<()> {
+    let beside = beside(path);
+    let written = open(&beside, true).and_then(|mut file| {
+        file.set_len(0)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&beside, path)
+    });
+    written.map_err(|error| {
+        let _ = std::fs::remove_file(&beside);
+        DiskError::write(path, 0, bytes.len() as u64, &error)
+    })
+}
+
+fn sync_folder(path: &Path) -> Result<()> {
+    let Some(folder) = path.parent() else { return Ok(()) };
+    let done = File::open(folder).and_then(|folder| folder.sync_all());
+    done.map_err(|error| DiskError::io(folder, "syncing", &error))
+}
+
+/// The manifests of a folder as they are read, or what is wrong with one; what was begun and not finished is removed.
+pub(super) fn load(folder: &Path, pages: u64) -> Result<BTreeMap<String, Result<Vec<Entry>>>> {
+    let entries =
+        std::fs::read_dir(folder).map_err(|error| DiskError::io(folder, "listing", &error))?;
+    let mut found = BTreeMap::new();
+    for entry in entries.flatten() {
+        let file = entry.file_name().to_string_lossy().into_owned();
+        match file.strip_suffix(MANIFEST) {
+            Some(name) if is_name(name) => {
+                let path = entry.path();
+                let entries = read(&path).and_then(|manifest| check_ends(&path, manifest, pages));
+                found.insert(name.to_owned(), entries);
+            }
+            Some(name) if name.strip_prefix('.').is_some_and(is_name) => {
+                let _ = std::fs::remove_file(entry.path());
+            }
+            _ => {}
+        }
+    }
+    refuse_overlaps(folder, &mut found);
+    Ok(found)
+}
+
+/// The records of a manifest, if the file of records has so many pages.
+fn check_ends(path: &Path, manifest: Manifest, pages: u64) -> Result<Vec<Entry>> {
+    let end = manifest.records.iter().map(|entry| entry.first + entry.pages()).max();
+    let (expected, found) = (end.unwrap_or(0) * PAGE as u64, pages * PAGE as u64);
+    let path = path.with_file_name("records");
+    if expected > found {
+        Err(DiskError::Truncated { path, expected, found })
+    } else {
+        Ok(manifest.records)
+    }
+}
+
+/// Two records in one place: no telling which manifest is right.
+fn refuse_overlaps(folder: &Path, found: &mut BTreeMap<String, Result<Vec<Entry>>>) {
+    let all = found.iter().filter_map(|(name, entries)| Some((name, entries.as_ref().ok()?)));
+    let all = all.flat_map(|(name, entries)| entries.iter().map(move |entry| (*entry, name)));
+    let mut all: Vec<(Entry, &String)> = all.collect();
+    all.sort_unstable_by_key(|(entry, _)| (entry.first, entry.stamp));
+    let mut wrong: Vec<String> = Vec::new();
+    let mut furthest: Option<(Entry, &String)> = None;
+    for (entry, name) in all {
+        let end = |entry: &Entry| entry.first + entry.pages();
+        if let Some((before, other)) = furthest.filter(|(b, _)| end(b) > entry.first && *b != entry)
+        {
+            wrong.extend([name.clone(), other.clone()]);
+            furthest =
+                Some(if end(&before) > end(&entry) { (before, other) } else { (entry, name) });
+        } else {
+            furthest = Some((entry, name));
+        }
+    }
+    for name in wrong {
+        let path = folder.join(format!("{name}{MANIFEST}"));
+        let overlap = fault(&path, ("places of records", "apart".into(), "overlapping".into()));
+        found.insert(name, Err(overlap));
+    }
+}
+
+/// Hold the records that manifests name, each once.
+pub(super) fn hold(
+    found: BTreeMap<String, Result<Vec<Entry>>>,
+    space: &Arc<RecordSpace>,
+) -> Manifests {
+    let mut records: BTreeMap<u64, Arc<Record>> = BTreeMap::new();
+    let mut hold = |entry: Entry| {
+        let new = || Arc::new(Record::new(entry, Arc::clone(space), None));
+        Arc::clone(records.entry(entry.first).or_insert_with(new))
+    };
+    let mut held = |entries: Vec<Entry>| entries.into_iter().map(&mut hold).collect();
+    found.into_iter().map(|(name, entries)| (name, entries.map(&mut held))).collect()
+}
+
+/// The runs of pages that manifests name, in ascending order, each once.
+pub(super) fn runs(found: &BTreeMap<String, Result<Vec<Entry>>>) -> BTreeMap<u64, u64> {
+    let entries = found.values().flatten().flatten();
+    entries.map(|entry| (entry.first, entry.pages())).collect()
+}
