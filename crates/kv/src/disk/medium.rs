@@ -39,6 +39,15 @@ pub trait RecordMedium: Send + Sync {
     /// Whatever the system says.
     fn cut(&self, bytes: u64) -> io::Result<()>;
 
+    /// Let others have what is between these bytes, which nobody needs; it stays as long as it is. Where that cannot be it
+    /// does nothing.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    fn punch(&self, _bytes: std::ops::Range<u64>) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Wait until everything written would survive the machine's end.
     ///
     /// # Errors
@@ -60,8 +69,11 @@ impl RecordFile {
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let plain = options.custom_flags(flags(OFlags::empty())).open(path)?;
-        // not every file system can; the plain file does the same
+        // not every system can; the plain file does the same
+        #[cfg(target_os = "linux")]
         let direct = direct.then(|| options.custom_flags(flags(OFlags::DIRECT)).open(path).ok());
+        #[cfg(not(target_os = "linux"))]
+        let direct = direct.then_some(None);
         Ok(RecordFile { plain, direct: direct.flatten() })
     }
 }
@@ -98,6 +110,13 @@ impl RecordMedium for RecordFile {
 
     fn cut(&self, bytes: u64) -> io::Result<()> {
         if self.size()? > bytes { self.plain.set_len(bytes) } else { Ok(()) }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn punch(&self, bytes: std::ops::Range<u64>) -> io::Result<()> {
+        use rustix::fs::{FallocateFlags, fallocate};
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(fallocate(&self.plain, flags, bytes.start, bytes.end - bytes.start)?)
     }
 
     fn sync(&self) -> io::Result<()> {

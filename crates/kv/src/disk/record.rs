@@ -151,6 +151,17 @@ impl RecordSpace {
         tracked.may_shrink = may_shrink;
     }
 
+    /// Let the disk have all that is free: it is full, and pages may be taken where it has none yet.
+    fn punch(&self) {
+        let tracked = self.tracked();
+        for (first, pages) in tracked.space.free() {
+            let page = PAGE as u64;
+            if self.medium.punch(first * page..(first + pages) * page).is_err() {
+                break;
+            }
+        }
+    }
+
     /// Let the disk have what is behind the first `end` pages.
     fn cut(&self, end: u64) -> Result<()> {
         let done = self.medium.cut(end * PAGE as u64);
@@ -208,8 +219,17 @@ impl Record {
         let Some(pending) = self.pending() else { return Ok(0) };
         let (bytes, offset) = (pending.bytes(), self.entry.first * PAGE as u64);
         let wanted = bytes.len() as u64;
-        let done = self.space.medium.write_all_at(bytes, offset);
-        done.map_err(|error| DiskError::write(&self.space.path, offset, wanted, &error))?;
+        let write = || {
+            let done = self.space.medium.write_all_at(bytes, offset);
+            done.map_err(|error| DiskError::write(&self.space.path, offset, wanted, &error))
+        };
+        match write() {
+            Err(DiskError::NoSpace { .. }) => {
+                self.space.punch();
+                write()?;
+            }
+            done => done?,
+        }
         *self.pending.lock().unwrap_or_else(PoisonError::into_inner) = None;
         pending.release();
         Ok(wanted)

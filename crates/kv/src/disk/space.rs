@@ -40,6 +40,11 @@ impl Space {
         self.taken
     }
 
+    /// Free runs before the end: first page and pages.
+    pub(super) fn free(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.free.iter().map(|(first, pages)| (*first, *pages))
+    }
+
     /// The first of `pages` pages, which are now taken; `None`: no run is long enough and the file may not grow so far.
     pub(super) fn take(&mut self, pages: u64) -> Option<u64> {
         let found = self.sizes.range((pages, 0)..).next().copied();

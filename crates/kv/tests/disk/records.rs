@@ -1,5 +1,4 @@
 //! Blocks on disk, against a map in memory and with everything that can go wrong beneath.
-#![cfg(not(miri))]
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -13,11 +12,7 @@ use kv::{BlockStore, DiskError, DiskOptions, RecordId, RecordMedium};
 use proptest::prelude::*;
 use testing::Dice;
 
-/// A block that depends on its seed.
-fn block(len: usize, seed: u64) -> Vec<u8> {
-    let mut dice = Dice::new(seed);
-    (0..len).map(|_| dice.bits() as u8).collect()
-}
+use crate::block;
 
 /// The one file of records below a folder.
 fn records(dir: &Path) -> PathBuf {

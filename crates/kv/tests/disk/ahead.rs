@@ -1,5 +1,4 @@
 //! Reading ahead: what is counted, what memory it takes, and that bytes are right whoever read them.
-#![cfg(not(miri))]
 
 use std::collections::HashMap;
 use std::io;
@@ -10,12 +9,8 @@ use std::time::{Duration, Instant};
 
 use kv::{BlockStore, DiskError, DiskOptions, RecordId, RecordMedium};
 use proptest::prelude::*;
-use testing::Dice;
 
-fn block(len: usize, seed: u64) -> Vec<u8> {
-    let mut dice = Dice::new(seed);
-    (0..len).map(|_| dice.bits() as u8).collect()
-}
+use crate::block;
 
 /// A disk that takes so many milliseconds for each read, and counts them.
 struct SlowDisk(Box<dyn RecordMedium>, Arc<AtomicU64>, Arc<AtomicU64>);

@@ -1,0 +1,158 @@
+//! A process that is killed at any moment: the next one finds what was kept before or after, whole, and nothing else.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use kv::{BlockStore, ContentKey, DiskError, DiskOptions, RecordId};
+use testing::{Dice, mutations};
+
+use crate::block;
+
+/// Where a killed process works.
+const DIR: &str = "KV_KILLED_IN";
+
+/// What is kept: a version, and the length and seed of each block.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct State {
+    version: u64,
+    blocks: Vec<(u64, u64)>,
+}
+
+impl State {
+    fn note(&self) -> Vec<u8> {
+        let blocks = self.blocks.iter().flat_map(|(len, seed)| [*len, *seed]);
+        [self.version].into_iter().chain(blocks).flat_map(u64::to_le_bytes).collect()
+    }
+
+    fn of(note: &[u8]) -> State {
+        let (numbers, _) = note.as_chunks();
+        let numbers: Vec<u64> = numbers.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
+        let (blocks, _) = numbers[1..].as_chunks();
+        State {
+            version: numbers[0],
+            blocks: blocks.iter().map(|[len, seed]| (*len, *seed)).collect(),
+        }
+    }
+}
+
+fn open(dir: &Path) -> BlockStore {
+    BlockStore::open(dir, DiskOptions { keep: true, ..DiskOptions::default() }).expect("it opens")
+}
+
+/// What is kept in a store, every byte of it checked.
+fn state(store: &BlockStore) -> (State, Vec<RecordId>) {
+    let kept = match store.restore("state", &ContentKey::default()) {
+        Ok(kept) => kept,
+        Err(DiskError::Vanished { .. }) => return Default::default(),
+        Err(other) => panic!("{other}"),
+    };
+    let state = State::of(&kept.note);
+    assert_eq!(kept.ids.len(), state.blocks.len());
+    for (id, (len, seed)) in kept.ids.iter().zip(&state.blocks) {
+        assert_eq!(*store.take(*id).expect("it is whole"), block(*len as usize, *seed));
+    }
+    (state, kept.ids)
+}
+
+/// What is killed: it keeps version after version, says so, and writes what is not kept all the while.
+#[test]
+#[ignore = "what other tests start and kill"]
+fn writer() {
+    let dir = std::env::var_os(DIR).expect("started by another test");
+    let dir = Path::new(&dir);
+    let store = open(dir);
+    let (mut state, mut ids) = state(&store);
+    let tell = |version| writeln!(std::io::stdout(), "\nkept {version}").expect("somebody listens");
+    tell(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let store = BlockStore::open(dir, DiskOptions::default()).expect("it opens");
+            for seed in 0.. {
+                let id = store.put(&block(50_000, seed)).expect("there is room");
+                if seed % 3 > 0 {
+                    store.free(id).expect("it is held");
+                }
+            }
+        });
+        loop {
+            state.version += 1;
+            let mut dice = Dice::new(state.version);
+            for i in 0..1 + dice.below(5) as u64 {
+                let (len, seed) = (dice.below(60_000) as u64, state.version * 10 + i);
+                ids.push(store.put(&block(len as usize, seed)).expect("there is room"));
+                state.blocks.push((len, seed));
+            }
+            while ids.len() > 20 {
+                let gone = dice.below(ids.len());
+                state.blocks.remove(gone);
+                store.free(ids.remove(gone)).expect("it is held");
+            }
+            let kept = store.keep("state", &ContentKey::default(), &ids, &state.note());
+            kept.expect("there is room");
+            tell(state.version);
+        }
+    });
+}
+
+/// Start the writer, kill it so long after its so-manieth line; the last version that it said was kept.
+fn kill_one(dir: &Path, lines: usize, after: Duration) -> Option<u64> {
+    let mut command = Command::new(std::env::current_exe().expect("this test is a program"));
+    command.args(["--exact", "kills::writer", "--ignored", "--nocapture"]).env(DIR, dir);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
+    let out = BufReader::new(child.stdout.take().expect("it was asked for"));
+    let told = out.lines().map_while(Result::ok);
+    let mut told = told.filter_map(|line| line.strip_prefix("kept ")?.parse().ok());
+    let before = told.by_ref().take(lines).last();
+    std::thread::sleep(after);
+    child.kill().expect("it runs until it is killed");
+    let status = child.wait().expect("it was started");
+    assert_eq!(status.code(), None, "it ran until it was killed");
+    told.last().or(before).filter(|version| *version > 0)
+}
+
+#[test]
+fn nothing_wrong_is_found_after_kills() {
+    let dir = tempfile::tempdir().expect("a temporary folder can be made");
+    let mut dice = Dice::new(1);
+    let (mut swept, mut between, mut versions) = (0, 0, 0);
+    let kills = mutations(200);
+    let mut before = State::default();
+    for kill in 0..kills {
+        // before it has opened the store, just after, and after some versions
+        let lines = dice.below(10).min(3);
+        let after = Duration::from_micros(dice.bits() % 20_000);
+        let told = kill_one(dir.path(), lines, after);
+        let store = open(dir.path());
+        let (found, ids) = state(&store);
+        let told = told.unwrap_or(before.version);
+        assert!(
+            found.version == told || found.version == told + 1,
+            "kill {kill}: version {told} was told, {} is there",
+            found.version
+        );
+        between += u64::from(found.version > told);
+        versions += found.version - before.version;
+        if found.version == before.version {
+            assert_eq!(found, before);
+        }
+        // no page is lost, no file is left
+        let pages = |len: &u64| 4096 + len.next_multiple_of(4096);
+        let stats = store.stats();
+        assert_eq!(stats.bytes, found.blocks.iter().map(|(len, _)| pages(len)).sum::<u64>());
+        swept += stats.swept_folders;
+        ids.into_iter().for_each(|id| store.free(id).expect("it is held"));
+        let entries = std::fs::read_dir(dir.path()).expect("it is there").flatten();
+        let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+        names.sort_unstable();
+        let is_left =
+            |name: &std::ffi::OsString| name != "rooflight-kept" && name != ".rooflight-lock";
+        assert_eq!(names.iter().find(|name| is_left(name)), None, "kill {kill}");
+        before = found;
+    }
+    testing::covered(&format!(
+        "{kills} kills: {versions} versions kept, {between} times the one not told yet, {swept} folders swept"
+    ));
+    assert!(versions > kills / 4 && swept as u64 > kills / 4, "most kills met it at work");
+}
