@@ -8,6 +8,9 @@ use program::{CacheOptions, CacheType};
 
 use crate::exit::Failure;
 use crate::input::TextSource;
+use crate::load::LoadOptions;
+use crate::policy::PolicyArgs;
+use crate::ui;
 use console::args::cache_types;
 pub(crate) use console::args::{IsaArgs, ThreadArgs, isa};
 use console::counts::{self, ThreadCount};
@@ -194,9 +197,23 @@ pub(crate) struct CacheArgs {
     /// Most tokens of a prompt per pass (-ub); by default what `rooflight machine` found best, or 512
     #[arg(long, value_name = "N", alias = "ubatch-size", value_parser = counts::chunk)]
     pub(crate) chunk: Option<usize>,
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
 }
 
 impl CacheArgs {
+    /// How a model is loaded whose sessions are kept so; settings without effect are told.
+    pub(crate) fn load_options(&self, threads: &ThreadArgs, verbose: VerboseArgs) -> LoadOptions {
+        self.policy.warnings().iter().for_each(|warning| ui::warn(warning));
+        LoadOptions {
+            threads: threads.count(),
+            verbose: verbose.verbose,
+            ceilings: false,
+            chunk: self.chunk,
+            values: self.cache_type_v.is_some(),
+        }
+    }
+
     /// Type of keys.
     pub(crate) fn k(&self) -> CacheType {
         self.cache_type_k.unwrap_or(CacheType::F16)
@@ -207,9 +224,10 @@ impl CacheArgs {
         self.cache_type_v.unwrap_or(CacheType::F16)
     }
 
-    /// The cache of one session of `capacity` positions.
-    pub(crate) fn options(&self, capacity: usize) -> CacheOptions {
-        CacheOptions { k: self.k(), v: self.v(), capacity }
+    /// The cache of one session of `capacity` positions, of a model that was trained on so many.
+    pub(crate) fn options(&self, capacity: usize, trained: usize) -> CacheOptions {
+        let policy = self.policy.policy(trained);
+        CacheOptions { policy, ..CacheOptions::new(self.k(), self.v(), capacity) }
     }
 }
 

@@ -19,6 +19,7 @@ mod limits;
 mod load;
 mod memory;
 mod peers;
+mod policy;
 mod predictions;
 mod printable;
 mod reply;

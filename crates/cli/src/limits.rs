@@ -31,7 +31,8 @@ impl Limits {
         known: &KnownCeilings,
         threads: usize,
     ) -> Option<Limits> {
-        let options = CostOptions { k: cache.k, v: cache.v, ..CostOptions::default() };
+        let CacheOptions { k, v, policy, .. } = *cache;
+        let options = CostOptions { k, v, policy, ..CostOptions::default() };
         let cost = Cost::of(program, &options);
         let machine = Machine::measured(&known.ceilings, threads, cost.step(0).total().bytes())?;
         Some(Limits {
@@ -52,7 +53,7 @@ impl Limits {
         rates: Option<&Rates>,
     ) -> Limits {
         let program = loaded.model.program();
-        let executed = Executed::of(program, cache.k, cache.v);
+        let executed = Executed::with(program, cache.k, cache.v, &cache.policy);
         let subject =
             RememberedModel::new(&*loaded.executor, ModelKey::of(program), loaded.n_threads);
         Limits {
@@ -193,7 +194,7 @@ mod tests {
             barrier: Duration::from_nanos(100),
         };
         let ceilings = KnownCeilings { ceilings, busy: false };
-        let cache = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: 512 };
+        let cache = CacheOptions::new(CacheType::F16, CacheType::F16, 512);
         assert!(
             Limits::new(&program, &cache, 64, &ceilings, 3).is_none(),
             "three threads were not measured"

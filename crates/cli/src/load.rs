@@ -9,7 +9,7 @@ use engine::{DEFAULT_CHUNK, ModelFormat};
 use gguf::Gguf;
 use models::{GgufWeights, LoadedModel, ModelConfig, Pooling};
 use planner::{Executed, Rates, WantedRates};
-use program::{CacheKind, CacheOptions, CacheSpec, Executor, Model, Program};
+use program::{CacheKind, CacheOptions, CacheSpec, Executor, KvPolicy, Model, Program};
 use tokenizer::{ChatTemplate, Tokenizer};
 
 use crate::args::ExecutorArgs;
@@ -17,7 +17,7 @@ use crate::ceilings::KnownCeilings;
 use crate::exit::Failure;
 use crate::memory::Room;
 use crate::output::shown;
-use crate::{ceilings, memory, ui, units};
+use crate::{ceilings, memory, policy, ui, units};
 
 /// A model ready to step.
 pub(crate) struct Loaded {
@@ -171,6 +171,7 @@ pub(crate) fn ready(
         .iter()
         .for_each(|warning| ui::warn(warning));
     let cache = cache(&config);
+    policy::idle(&cache.policy, &program).iter().for_each(|warning| ui::warn(warning));
     check_positions(program.n_positions(), cache.capacity as u64)?;
     let chosen = executor.options(console::args::threads_to_start(options.threads));
     let executor = chosen.start();
@@ -198,13 +199,14 @@ pub(crate) fn ready(
     let model: Arc<dyn Model> = Arc::from(model?);
     if options.verbose || ui::stderr_is_terminal() {
         ui::note(format_args!(
-            "{} - {} - ctx {} - chunks of {chunk} - KV {} {}/{} - {} - loaded in {}",
+            "{} - {} - ctx {} - chunks of {chunk} - KV {} {}/{}{} - {} - loaded in {}",
             describe(gguf, &config),
             units::bytes(gguf.file_bytes()),
             cache.capacity,
             units::bytes(needs.cache),
             cache.k.name(),
             cache.v.name(),
+            policy::told(&cache.policy),
             executor.describe(),
             units::seconds(start.elapsed()),
         ));
@@ -294,8 +296,10 @@ pub(crate) fn check_positions(learned: Option<usize>, capacity: u64) -> anyhow::
 }
 
 /// Say so where more context is asked for than the model was made for.
-pub(crate) fn warn_about_context(config: &ModelConfig, capacity: usize) {
-    if capacity > config.context_length {
+pub(crate) fn warn_about_context(config: &ModelConfig, capacity: usize, policy: &KvPolicy) {
+    // at a fixed distance nothing is farther than what a model was made for
+    let stays_near = matches!(policy, KvPolicy::Memory(memory) if memory.keeps_far_keys() && memory.dense_layers == 0);
+    if capacity > config.context_length && !stays_near {
         ui::warn(&format!(
             "-c {capacity} is beyond the {} tokens this model was made for",
             config.context_length

@@ -106,7 +106,7 @@ mod tests {
     fn advice(available: u64, trained: usize) -> Option<String> {
         let program = tiny_model(&tiny_config("qwen2", 256, true), quant::GgmlType::Q8_0);
         let cpu = ExecutorOptions { threads: Some(1), ..Default::default() }.cpu();
-        let cache = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: 1 << 20 };
+        let cache = CacheOptions::new(CacheType::F16, CacheType::F16, 1 << 20);
         match check_fit(&cpu, &program, &cache, 64, Room { available: Some(available), trained }) {
             Ok(needs) => {
                 assert_eq!(needs.cache, program.cache_bytes(1 << 20, &cache));

@@ -82,18 +82,16 @@ impl SessionArgs {
     /// A malformed model, or one that does not fit in memory.
     pub(crate) fn open(&self, gguf: Gguf) -> anyhow::Result<Opened> {
         let options = LoadOptions {
-            threads: self.threads.count(),
-            verbose: self.verbose.verbose,
             ceilings: self.verbose.verbose || ui::stderr_is_terminal(),
-            chunk: self.cache.chunk,
-            values: self.cache.cache_type_v.is_some(),
+            ..self.cache.load_options(&self.threads, self.verbose)
         };
         let cache = |config: &models::ModelConfig| {
-            self.cache.options(self.context.capacity(config.context_length))
+            let trained = config.context_length;
+            self.cache.options(self.context.capacity(trained), trained)
         };
         let loaded = load::model(&gguf, &self.executor, options, &cache)?;
         let cache = cache(&loaded.config);
-        load::warn_about_context(&loaded.config, cache.capacity);
+        load::warn_about_context(&loaded.config, cache.capacity, &cache.policy);
         // From here on the weights are the executor's; the file's pages may go.
         drop(gguf);
         let session = Session::new(Arc::clone(&loaded.model), cache, loaded.chunk)?;

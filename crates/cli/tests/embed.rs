@@ -30,7 +30,7 @@ fn said(place: &Place, name: &str, text: &str) -> Vec<f64> {
     let outputs = Outputs { rows: loaded.config.text_rows().unwrap(), what: Wanted::Hidden };
     let model = Interpreter.load(loaded.program, &GgufWeights(&gguf), &mut |_| ()).unwrap();
     let (k, v, capacity) = (CacheType::F32, CacheType::F32, 256);
-    let session = model.open(&CacheOptions { k, v, capacity }).unwrap();
+    let session = model.open(&CacheOptions::new(k, v, capacity)).unwrap();
     let sequence = Sequence { session, tokens: &tokens, outputs, prompt: None, rows: &[] };
     let out = model.step(&Step { sequences: &[sequence] }).unwrap().single().unwrap();
     out.into_hidden().hidden.into_iter().map(f64::from).collect()

@@ -17,7 +17,7 @@ fn model(threads: usize) -> Arc<dyn Model> {
 }
 
 fn session(model: &Arc<dyn Model>, chunk: usize) -> Session {
-    let cache = CacheOptions { k: CacheType::F16, v: CacheType::Q8_0, capacity: 4096 };
+    let cache = CacheOptions::new(CacheType::F16, CacheType::Q8_0, 4096);
     Session::new(Arc::clone(model), cache, chunk).expect("it opens")
 }
 

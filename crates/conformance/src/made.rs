@@ -13,8 +13,7 @@ use quant::GgmlType;
 use crate::MemoryWeights;
 
 /// A cache that rounds nothing, long enough for every check.
-pub(crate) const EXACT: CacheOptions =
-    CacheOptions { k: CacheType::F32, v: CacheType::F32, capacity: 1024 };
+pub(crate) const EXACT: CacheOptions = CacheOptions::new(CacheType::F32, CacheType::F32, 1024);
 
 /// Architectures by what their programs ask of an executor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,9 @@
 //! The oracle passes its own suite, and agrees with another program's logits.
 
 use conformance::golden::{self, Case, Outcome, golden_case};
-use conformance::{EVERY_CUT, EXPERTS, Family, LATENT, MEANING, PARTS, SAME_BITS, WINDOWS};
+use conformance::{
+    CONTEXT, EVERY_CUT, EXPERTS, Family, LATENT, MEANING, PARTS, SAME_BITS, WINDOWS,
+};
 use gguf::Gguf;
 use program::interpreter::Interpreter;
 use program::{CacheOptions, CacheType, Error, Executor, Outputs, Sequence, Step};
@@ -16,6 +18,11 @@ fn suite() {
 #[test]
 fn suite_of_windows() {
     conformance::run(&Interpreter, WINDOWS);
+}
+
+#[test]
+fn suite_of_context() {
+    conformance::run(&Interpreter, CONTEXT);
 }
 
 #[test]
@@ -145,7 +152,7 @@ fn a_failed_trace_leaves_every_session() {
     let model = Interpreter.load(program, &weights, &mut |_| {}).expect("it loads");
     let open = |capacity| {
         let (k, v) = (CacheType::F32, CacheType::F32);
-        model.open(&CacheOptions { k, v, capacity }).expect("a session opens")
+        model.open(&CacheOptions::new(k, v, capacity)).expect("a session opens")
     };
     let (roomy, small) = (open(8), open(1));
     let sequence = |session| Sequence {

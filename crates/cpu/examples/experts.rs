@@ -116,7 +116,7 @@ fn time(model: &dyn Model, n: usize) -> Duration {
     let mut times = Vec::new();
     let mut random = Random(7);
     for _ in 0..if n > 8 { 15 } else { 101 } {
-        let session = model.open(&CacheOptions { k, v, capacity: ROWS }).expect("it opens");
+        let session = model.open(&CacheOptions::new(k, v, ROWS)).expect("it opens");
         // steps of few rows use other experts each time
         let first = if n == ROWS { 0 } else { random.next() as usize % (ROWS - n) };
         let tokens: Vec<u32> = (first..first + n).map(|token| token as u32).collect();

@@ -16,7 +16,7 @@ fn main() {
     let cpu = Cpu::new(&Options { threads, ..Options::default() });
     let model =
         cpu.load(loaded.program, &models::GgufWeights(&gguf), &mut |_| ()).expect("it loads");
-    let cache = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: depth + 512 };
+    let cache = CacheOptions::new(CacheType::F16, CacheType::F16, depth + 512);
     let session = model.open(&cache).expect("it opens");
     let step = |tokens: &[u32]| {
         let sequences =

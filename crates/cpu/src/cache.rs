@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use kernels::attention::{BLOCK, ElemType, HeadShape, Partials};
+use kernels::attention::{ANCHORS, BLOCK, ElemType, HeadShape, Partials};
 use kernels::latent::LatentShape;
 use kernels::rows::Pairs;
 use kv::{Layout, TableSpec};
-use program::{CacheOptions, CacheType, Error, Result, Rope, RopePairs};
+use program::{
+    BlockSharing, CacheId, CacheOptions, CacheType, ContextMemory, Error, Program, Result, Rope,
+    RopePairs,
+};
 
 use crate::plan::Cached;
 use crate::schedule::Schedule;
@@ -20,6 +23,39 @@ pub(crate) struct HeadsCache {
     pub(crate) tile_rows: usize,
     /// Most positions that a query sees; `None`: all.
     window: Option<usize>,
+    /// What queries read of it, if not all.
+    pub(crate) memory: Option<MemoryTables>,
+}
+
+/// The tables of a cache of which queries read blocks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct MemoryTables {
+    pub(crate) settings: ContextMemory,
+    /// The table of what is not near, where the cache's own has near positions only.
+    pub(crate) far: Option<usize>,
+    /// The table of anchors: `[head][vector][element]` rows of [`ANCHORS`] blocks.
+    pub(crate) index: usize,
+    /// Elements of the anchors of a key-value head.
+    pub(crate) anchor_width: usize,
+    /// Choices of a row: one for each key-value head, or one.
+    pub(crate) n_choices: usize,
+}
+
+impl MemoryTables {
+    /// Positions whose anchors lie in one block of the index.
+    pub(crate) fn index_positions(&self) -> usize {
+        ANCHORS * self.settings.block as usize
+    }
+
+    /// Elements of what a row asks for a choice.
+    pub(crate) fn asked_width(&self, n_kv_heads: usize) -> usize {
+        self.anchor_width * n_kv_heads / self.n_choices
+    }
+
+    /// Whether near keys and the others are in tables of their own.
+    pub(crate) fn is_split(&self) -> bool {
+        self.far.is_some()
+    }
 }
 
 impl HeadsCache {
@@ -62,10 +98,32 @@ impl CacheShape {
         }
     }
 
-    /// What its tables have to know.
-    pub(crate) fn table(&self) -> TableSpec {
-        let window = self.as_heads().and_then(|heads| heads.window);
-        TableSpec { positions: BLOCK, bytes: self.layout().block_bytes(), window }
+    /// What its own table has to know.
+    fn table(&self) -> TableSpec {
+        let all = TableSpec::all(BLOCK, self.layout().block_bytes());
+        let window = self.as_heads().and_then(|heads| match heads.memory {
+            Some(memory) if memory.is_split() => Some(memory.settings.n_local as usize),
+            _ => heads.window,
+        });
+        TableSpec { window, ..all }
+    }
+
+    /// Its tables beside its own, with their numbers.
+    fn more_tables(&self) -> impl Iterator<Item = (usize, TableSpec)> {
+        let memory = self.as_heads().and_then(|heads| Some((heads, heads.memory?)));
+        let far = memory.and_then(|(heads, memory)| {
+            let all = TableSpec::all(BLOCK, heads.layout.block_bytes());
+            let first = memory.settings.n_init as usize;
+            let limit = (memory.settings.n_blocks == 0).then_some(first);
+            Some((memory.far?, TableSpec { limit, ..all }))
+        });
+        let index = memory.map(|(heads, memory)| {
+            let bytes = 4 * ANCHORS * memory.anchor_width * heads.layout.n_kv_heads();
+            let limit = (memory.settings.n_blocks == 0).then_some(0);
+            let all = TableSpec::all(memory.index_positions(), bytes);
+            (memory.index, TableSpec { limit, ..all })
+        });
+        far.into_iter().chain(index)
     }
 
     /// The shape of keys and values, if it keeps such.
@@ -95,16 +153,54 @@ impl CacheShape {
     }
 }
 
-/// How each cache is kept under `options`.
+/// How each cache of `program` is kept under `options`.
 pub(crate) fn cache_shapes(
+    program: &Program,
     schedule: &Schedule,
     options: &CacheOptions,
 ) -> Result<Arc<[CacheShape]>> {
+    options.policy.check(program)?;
     let unread = |cache| Error::Unsupported(format!("cache {cache} that no op reads"));
+    let mut n_tables = schedule.caches.len();
     let shape = |(cache, cached): (usize, &Option<Cached>)| {
-        shape(cached.ok_or_else(|| unread(cache))?, options)
+        let mut shape = shape(cached.ok_or_else(|| unread(cache))?, options)?;
+        let settings = options.policy.of_cache(program, CacheId(cache as u32));
+        if let (CacheShape::Heads(heads), Some(settings)) = (&mut shape, settings) {
+            let tables = memory_tables(heads, settings, n_tables);
+            n_tables = tables.index + 1;
+            heads.memory = Some(tables);
+        }
+        Ok(shape)
     };
     schedule.caches.iter().enumerate().map(shape).collect()
+}
+
+/// `first`: the number of the first table that is free.
+fn memory_tables(heads: &HeadsCache, settings: ContextMemory, first: usize) -> MemoryTables {
+    // where nothing is chosen the first positions are all that is kept of what is not near
+    let is_split = settings.keeps_far_keys() || settings.n_blocks == 0;
+    let n_choices = match settings.sharing {
+        BlockSharing::Layer => 1,
+        BlockSharing::KvHead => heads.layout.n_kv_heads(),
+    };
+    MemoryTables {
+        settings,
+        far: is_split.then_some(first),
+        index: first + usize::from(is_split),
+        anchor_width: settings.anchor.n_vectors() * heads.head.key_dim,
+        n_choices,
+    }
+}
+
+/// What the tables of a session have to know: one for each cache, then what memories keep besides.
+pub(crate) fn table_specs(shapes: &[CacheShape]) -> Arc<[TableSpec]> {
+    let mut specs: Vec<TableSpec> = shapes.iter().map(CacheShape::table).collect();
+    let more = shapes.iter().flat_map(CacheShape::more_tables);
+    more.for_each(|(number, spec)| {
+        assert_eq!(number, specs.len(), "tables are numbered in order");
+        specs.push(spec);
+    });
+    specs.into()
 }
 
 fn shape(cached: Cached, options: &CacheOptions) -> Result<CacheShape> {
@@ -118,7 +214,7 @@ fn shape(cached: Cached, options: &CacheOptions) -> Result<CacheShape> {
         Cached::Heads { n_kv_heads, key_dim, value_dim, window, tile_rows } => {
             let head = HeadShape { key_dim, value_dim, k, v: elem_type(options.v)? };
             let layout = Layout::new(n_kv_heads, head.key_bytes(), head.value_bytes());
-            CacheShape::Heads(HeadsCache { head, layout, tile_rows, window })
+            CacheShape::Heads(HeadsCache { head, layout, tile_rows, window, memory: None })
         }
     })
 }

@@ -2,12 +2,13 @@
 
 use kernels::Isa;
 use kernels::linear::linear;
+use kv::TableSpec;
 use program::{
     Error, MemoryNeeds, MemoryOptions, Op, Program, Promises, Prompt, Reading, Result, Variation,
 };
 use quant::GgmlType;
 
-use crate::cache::{CacheShape, cache_shapes};
+use crate::cache::{CacheShape, cache_shapes, table_specs};
 use crate::exec::{SequenceRows, StepRows};
 use crate::load::{Workshop, place};
 use crate::lower::lower;
@@ -65,9 +66,9 @@ pub(crate) fn memory(
     supports_all(program, workshop.tuning.isa())?;
     let narrowed = program::passes::narrow(program);
     let placed = place(program, lower(&narrowed, workshop.mla)?, workshop)?;
-    let caches = cache_shapes(&placed.schedule, &options.cache)?;
-    let most = |shape: &CacheShape| shape.table().most_bytes(options.cache.capacity, options.chunk);
-    let session = caches.iter().map(most).fold(0, u64::saturating_add);
+    let caches = cache_shapes(program, &placed.schedule, &options.cache)?;
+    let most = |spec: &TableSpec| spec.most_bytes(options.cache.capacity, options.chunk);
+    let session = table_specs(&caches).iter().map(most).fold(0, u64::saturating_add);
     let workers = workshop.pool.n();
     let steps = Steps { schedule: &placed.schedule, caches: &caches, mla: workshop.mla, workers };
     Ok(MemoryNeeds {
@@ -248,7 +249,7 @@ mod tests {
             let name = format!("{arch} {width} {ty} {softcap:?}");
             let cpu = Cpu::new(&Options { threads: Some(threads), ..Options::default() });
             let program = case.program();
-            let cache = CacheOptions { k: cache, v: cache, capacity };
+            let cache = CacheOptions::new(cache, cache, capacity);
             let options = MemoryOptions { cache, sessions, chunk: 128 };
             let foretold = cpu.memory(&program, &options).expect("it can be told");
             let weights = MemoryWeights::random(&program, 3);

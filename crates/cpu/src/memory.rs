@@ -195,6 +195,7 @@ pub(crate) trait Number {}
 impl Number for u8 {}
 impl Number for i8 {}
 impl Number for i32 {}
+impl Number for u32 {}
 impl Number for f32 {}
 
 /// A slice that several threads write at once, each its own part.
@@ -292,6 +293,18 @@ impl<'a, T> Shared<'a, T> {
         let start = unsafe { self.start.add(range.start) };
         // SAFETY: in bounds, initialised, and without writers by the caller's promise.
         unsafe { std::slice::from_raw_parts(start, range.len()) }
+    }
+}
+
+impl<'a> Shared<'a, u8> {
+    /// The same memory as whole floats.
+    ///
+    /// # Panics
+    /// If it does not begin where a float may.
+    pub(crate) fn floats(&self) -> Shared<'a, f32> {
+        let start = self.start.cast::<f32>();
+        assert!(start.is_aligned(), "memory of floats");
+        Shared { start, len: self.len / size_of::<f32>(), owner: std::marker::PhantomData }
     }
 }
 

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use kv::Tables;
 use program::{
-    CacheOptions, CacheType, Error, Kept, Model, PhaseTime, Program, Progress, Result, RowRule,
-    SessionId, Sessions, Step, StepOut, StepStats, WeightSource,
+    CacheOptions, CacheType, Error, Kept, KvPolicy, Model, PhaseTime, Program, Progress, Result,
+    RowRule, SessionId, Sessions, Step, StepOut, StepStats, WeightSource,
 };
 
-use crate::cache::{CacheShape, cache_shapes};
+use crate::cache::{CacheShape, cache_shapes, table_specs};
 use crate::declare::supports_all;
 use crate::exec::Kernels;
 use crate::load::{Workshop, place, table_bytes};
@@ -38,6 +38,8 @@ pub(crate) struct CpuModel {
     /// Of all sessions.
     blocks: kv::BlockPool<HugePages>,
     sessions: Sessions<Session>,
+    /// How the caches of sessions were kept that may share prefixes, each once.
+    families: Mutex<Vec<(CacheType, CacheType, KvPolicy)>>,
     /// Held for the time of a step.
     workspace: Mutex<Workspace>,
     counters: Mutex<Counters>,
@@ -103,6 +105,7 @@ impl CpuModel {
             form,
             blocks: kv::BlockPool::new(HugePages, None),
             sessions,
+            families: Mutex::default(),
             workspace,
             counters: Mutex::new(Counters { stats, phases }),
         })
@@ -115,12 +118,17 @@ impl CpuModel {
         let by_prompt = self.form == MlaChoice::Auto && self.schedule.phases.iter().any(chosen);
         let whole = RowRule::Sequence { whole: true };
         let looks_ahead = self.program.nodes.iter().any(|node| node.op.facts().rows == whole);
-        let number = |ty| CacheType::ALL.iter().position(|known| *known == ty).unwrap_or(0) as u64;
-        let n_types = CacheType::ALL.len() as u64;
         // rows from outside may be anything, whatever the tokens
         let given = !self.program.inputs.is_empty();
-        (!by_prompt && !looks_ahead && !given)
-            .then(|| number(options.k) * n_types + number(options.v))
+        (!by_prompt && !looks_ahead && !given).then(|| {
+            let kept = (options.k, options.v, options.policy);
+            let mut families = lock(&self.families);
+            let known = families.iter().position(|family| *family == kept);
+            known.unwrap_or_else(|| {
+                families.push(kept);
+                families.len() - 1
+            }) as u64
+        })
     }
 }
 
@@ -141,8 +149,8 @@ impl Model for CpuModel {
     }
 
     fn open(&self, options: &CacheOptions) -> Result<SessionId> {
-        let shapes = cache_shapes(&self.schedule, options)?;
-        let specs = shapes.iter().map(CacheShape::table).collect();
+        let shapes = cache_shapes(&self.program, &self.schedule, options)?;
+        let specs = table_specs(&shapes);
         let family = self.family(options);
         let tables = Tables::new(&self.blocks, specs, options.capacity, family);
         Ok(self.sessions.open(Session { tables, shapes }))
@@ -179,6 +187,10 @@ impl Model for CpuModel {
 
     fn reuse(&self, id: SessionId, tokens: &[u32]) -> Result<usize> {
         self.sessions.with(id, |session| Ok(session.tables.adopt(tokens)))
+    }
+
+    fn make_up(&self, id: SessionId, len: usize) -> Result<()> {
+        self.fill(id, len)
     }
 
     fn cache_bytes(&self, id: SessionId) -> Result<u64> {

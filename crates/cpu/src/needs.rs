@@ -4,8 +4,8 @@ use program::{PEAK, Rows};
 
 use crate::cache::CacheShape;
 use crate::exec::{
-    Arrangements, ExpertsShape, LatentNeeds, StepRows, kernel_scratch, q8_stride, scratch_floats,
-    split_floats, tile_floats,
+    Arrangements, ContextNeeds, ExpertsShape, LatentNeeds, StepRows, kernel_scratch, q8_stride,
+    scratch_floats, split_floats, tile_floats,
 };
 use crate::geometry::LOCAL_ROWS;
 use crate::schedule::{LoadedExpand, LoadedLatent, LoadedPhase, Schedule};
@@ -63,6 +63,7 @@ pub(crate) struct Needs {
     pub(crate) latent: LatentNeeds,
     /// Results of parts of a cache, before they are folded.
     pub(crate) partials: usize,
+    pub(crate) context: ContextNeeds,
 }
 
 impl Needs {
@@ -71,7 +72,7 @@ impl Needs {
         let rows = step.n_tokens.max(step.n_selected);
         let mut experts = ExpertsShape::default();
         let (mut cols, mut words, mut split) = (0, 0, 0);
-        let mut latent = LatentNeeds::default();
+        let (mut latent, mut context) = (LatentNeeds::default(), ContextNeeds::default());
         for phase in &schedule.phases {
             match phase {
                 LoadedPhase::Linear(linear) => {
@@ -96,7 +97,10 @@ impl Needs {
                 }
                 LoadedPhase::Attention(phase) => {
                     let cache = step.caches[phase.cache.0 as usize].heads();
-                    split = split.max(split_floats(phase, cache, step.rows.sequences, workers));
+                    let sequences = step.rows.sequences;
+                    split = split.max(split_floats(phase, cache, sequences, workers));
+                    let n_heads = phase.group * cache.layout.n_kv_heads();
+                    context = context.max(ContextNeeds::of(n_heads, cache, sequences));
                 }
                 LoadedPhase::Embed { .. }
                 | LoadedPhase::Rows(_)
@@ -128,6 +132,7 @@ impl Needs {
             peaks: schedule.logits.map_or(0, peaks),
             partials: 4 * split.max(latent.partials()),
             latent,
+            context,
         }
     }
 
@@ -136,7 +141,7 @@ impl Needs {
         let buffers: usize = self.buffers.iter().sum();
         let acts: usize = self.acts.0.iter().chain(&self.inner.0).sum();
         let scratch = workers * self.scratch.iter().sum::<usize>();
-        let all = buffers + acts + scratch + self.peaks + self.partials;
+        let all = buffers + acts + scratch + self.peaks + self.partials + self.context.bytes();
         (all + self.latent.bytes(workers)) as u64
     }
 
@@ -152,6 +157,7 @@ impl Needs {
         self.peaks = self.peaks.max(other.peaks);
         self.partials = self.partials.max(other.partials);
         self.latent = self.latent.max(other.latent);
+        self.context = self.context.max(other.context);
         self
     }
 }

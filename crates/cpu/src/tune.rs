@@ -200,7 +200,7 @@ mod tests {
             let tuning = fixed(isa, rows);
             let workshop = Workshop { pool: &pool, tuning: &tuning, mla: MlaChoice::default() };
             let model = CpuModel::load(program, &weights, workshop, &mut |_| {}).expect("it loads");
-            let cache = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: 64 };
+            let cache = CacheOptions::new(CacheType::F16, CacheType::F16, 64);
             let session = model.open(&cache).expect("a session");
             let mut rest = tokens.as_slice();
             let mut logits = Vec::new();

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use program::Result;
 
-use crate::exec::{Acts, LatentMemory, LatentWorkspace, MixScratch, ScratchParts};
+use crate::exec::{
+    Acts, ContextBuffers, ContextNeeds, LatentMemory, LatentWorkspace, MixScratch, ScratchParts,
+};
 use crate::geometry::MAX_PARTIAL_FLOATS;
 use crate::memory::{Buffer, Shared};
 use crate::needs::{ActNeeds, Needs};
@@ -23,6 +25,8 @@ pub(crate) struct Workspace {
     /// Most bytes of `partials` that a step touched.
     touched: usize,
     peaks: Buffer,
+    /// Far queries, what rows ask, promises, choices.
+    context: [Buffer; 4],
     latent: LatentWorkspace,
     /// `[worker]`: tiles, row, kernel, attention.
     scratch: Vec<[Buffer; 4]>,
@@ -42,6 +46,7 @@ pub(crate) struct Memory<'a> {
     pub(crate) mixtures: Shared<'a, MixScratch>,
     pub(crate) partials: Shared<'a, f32>,
     pub(crate) peaks: Shared<'a, f32>,
+    pub(crate) context: ContextBuffers<'a>,
     pub(crate) latent: LatentMemory<'a>,
     pub(crate) scratch: Vec<ScratchParts<'a>>,
     pub(crate) ends: Shared<'a, Duration>,
@@ -96,6 +101,7 @@ impl Workspace {
             partials: Buffer::empty(),
             touched: 0,
             peaks: Buffer::empty(),
+            context: std::array::from_fn(|_| Buffer::empty()),
             latent: LatentWorkspace::new(workers),
             scratch: (0..workers).map(|_| std::array::from_fn(|_| Buffer::empty())).collect(),
             times: vec![Duration::ZERO; schedule.phases.len()],
@@ -130,7 +136,7 @@ impl Workspace {
     pub(crate) fn bytes(&self) -> u64 {
         let buffers = self.buffers.iter().chain(self.scratch.iter().flatten()).chain([&self.peaks]);
         let acts = self.acts.0.iter().chain(&self.inner.0);
-        let bytes: usize = buffers.chain(acts).map(Buffer::len).sum();
+        let bytes: usize = buffers.chain(acts).chain(&self.context).map(Buffer::len).sum();
         (bytes + self.touched + self.latent.bytes()) as u64
     }
 
@@ -155,6 +161,9 @@ impl Workspace {
         }
         self.touched = self.touched.max(needs.partials);
         grow(&mut self.peaks, needs.peaks)?;
+        let ContextNeeds { far, asked, promises, chosen } = needs.context;
+        let context = self.context.iter_mut().zip([far, asked, promises, chosen]);
+        context.into_iter().try_for_each(|(buffer, need)| grow(buffer, need))?;
         let buffers: Vec<Shared<'_, f32>> =
             self.buffers.iter_mut().map(Buffer::shared_as).collect();
         let none = Shared::read_only(&[]);
@@ -166,11 +175,21 @@ impl Workspace {
             mixtures: Shared::new(&mut self.mixtures),
             partials: self.partials.shared_as(),
             peaks: self.peaks.shared_as(),
+            context: context_buffers(&mut self.context),
             latent: self.latent.prepare(&needs.latent, &grow)?,
             scratch: self.scratch.iter_mut().map(parts).collect(),
             ends: Shared::new(&mut self.ends),
             reads: Shared::new(&mut self.reads),
         })
+    }
+}
+
+fn context_buffers([far, asked, promises, chosen]: &mut [Buffer; 4]) -> ContextBuffers<'_> {
+    ContextBuffers {
+        far: far.shared_as(),
+        asked: asked.shared_as(),
+        promises: promises.shared_as(),
+        chosen: chosen.shared_as(),
     }
 }
 

@@ -86,7 +86,7 @@ fn load(executor: &dyn Executor, program: &Program) -> Box<dyn Model> {
 
 /// Logits of all rows, fed `chunk` at a time.
 fn logits(model: &dyn Model, tokens: &[u32], chunk: usize, cache: CacheType) -> Vec<f32> {
-    let session = model.open(&CacheOptions { k: cache, v: cache, capacity: 4096 }).expect("opens");
+    let session = model.open(&CacheOptions::new(cache, cache, 4096)).expect("opens");
     let mut all = Vec::new();
     for tokens in tokens.chunks(chunk) {
         let sequence = Sequence { session, tokens, outputs: Outputs::ALL, prompt: None, rows: &[] };

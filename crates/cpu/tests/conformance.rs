@@ -2,7 +2,7 @@
 //! every instruction set this machine has.
 
 use conformance::golden::{self, Case, golden_case};
-use conformance::{EXPERTS, Family, MEANING, PARTS, SAME_BITS, WINDOWS};
+use conformance::{CONTEXT, EXPERTS, Family, MEANING, PARTS, SAME_BITS, WINDOWS};
 use cpu::{Cpu, Options};
 use kernels::Isa;
 use program::interpreter::Interpreter;
@@ -27,6 +27,11 @@ fn suite_of_same_bits() {
 #[test]
 fn suite_windows() {
     on_every_isa(|cpu, _| conformance::run(cpu, WINDOWS));
+}
+
+#[test]
+fn suite_context() {
+    on_every_isa(|cpu, _| conformance::run(cpu, CONTEXT));
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn load(
 /// What all of `n` rows become, fed `chunk` at a time.
 fn rows(model: &dyn Model, n: usize, chunk: usize) -> Vec<f32> {
     let (k, v) = (CacheType::F32, CacheType::F32);
-    let session = model.open(&CacheOptions { k, v, capacity: 4096 }).expect("opens");
+    let session = model.open(&CacheOptions::new(k, v, 4096)).expect("opens");
     let tokens: Vec<u32> = (0..n).map(|i| ((i * 41 + 7) % VOCAB) as u32).collect();
     let mut all = Vec::new();
     for tokens in tokens.chunks(chunk) {

@@ -74,7 +74,7 @@ fn choosing(mla: MlaChoice, threads: usize) -> Cpu {
 }
 
 fn open(model: &dyn Model, ty: CacheType) -> SessionId {
-    model.open(&CacheOptions { k: ty, v: ty, capacity: 4096 }).expect("it opens")
+    model.open(&CacheOptions::new(ty, ty, 4096)).expect("it opens")
 }
 
 /// Outputs of the last `n` tokens: a context in chunks of `chunk`, then those tokens in steps of `cut`.

@@ -37,7 +37,7 @@ fn peaks_are_those_of_the_rows() {
         for threads in [1, 2, 3] {
             let cpu = Cpu::new(&Options { threads: Some(threads), ..Options::default() });
             let model = cpu.load(Arc::clone(&program), &weights, &mut |_| {}).expect("it loads");
-            let cache = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: 2000 };
+            let cache = CacheOptions::new(CacheType::F16, CacheType::F16, 2000);
             let session = model.open(&cache).expect("a session");
             // one row, few, many, more than a kernel sees at a time
             for n in [1, 3, 40, 600] {

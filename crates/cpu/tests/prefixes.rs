@@ -7,7 +7,7 @@ use cpu::{Cpu, MlaChoice, MlaForm, Options};
 use program::{CacheOptions, CacheType, Model, Outputs, Sequence, Step, StepOut};
 use quant::GgmlType;
 
-const CACHE: CacheOptions = CacheOptions { k: CacheType::F16, v: CacheType::Q8_0, capacity: 1024 };
+const CACHE: CacheOptions = CacheOptions::new(CacheType::F16, CacheType::Q8_0, 1024);
 
 /// Open a session, take over what is known of `tokens`, compute the rest; returns what was gained, and the last logits.
 fn feed(model: &dyn Model, tokens: &[u32], close: bool) -> (usize, Vec<f32>) {

@@ -119,7 +119,7 @@ fn handing_out(program: &Program) -> Arc<Program> {
 fn run(executor: &dyn Executor, program: &Arc<Program>) -> Vec<Vec<f32>> {
     let weights = MemoryWeights::random(program, 11);
     let model = executor.load(Arc::clone(program), &weights, &mut |_| ()).expect("it loads");
-    let cache = CacheOptions { k: CacheType::F32, v: CacheType::F32, capacity: ROWS };
+    let cache = CacheOptions::new(CacheType::F32, CacheType::F32, ROWS);
     let session = model.open(&cache).expect("it opens");
     let tokens: Vec<u32> = (0..ROWS).map(|i| (i * 89 % 511) as u32).collect();
     let prompt = Some(Prompt { start: 0, len: ROWS });

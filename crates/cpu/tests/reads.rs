@@ -28,7 +28,7 @@ fn cpu(threads: usize) -> Cpu {
 
 /// Bytes that phases of this kind read in steps over `tokens` in chunks, by step.
 fn read(model: &dyn Model, tokens: &[u32], chunk: usize, kind: &str, outputs: Outputs) -> Vec<u64> {
-    let cache = CacheOptions { k: CacheType::F32, v: CacheType::F32, capacity: tokens.len() };
+    let cache = CacheOptions::new(CacheType::F32, CacheType::F32, tokens.len());
     let session = model.open(&cache).expect("it opens");
     let read = tokens.chunks(chunk).map(|tokens| {
         let sequence = Sequence { session, tokens, outputs, prompt: None, rows: &[] };

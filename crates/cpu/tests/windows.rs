@@ -23,7 +23,7 @@ fn a_window_bounds_the_cache() {
         [Some(24), None]
     );
     let model = Made::new(&cpu, &program, 3).tested;
-    let cache = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: 2048 };
+    let cache = CacheOptions::new(CacheType::F16, CacheType::F16, 2048);
     let session = model.open(&cache).unwrap();
     let tokens = Random::new(1).tokens(2048, 97);
     let mut most = 0;

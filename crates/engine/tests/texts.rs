@@ -44,7 +44,7 @@ impl WeightSource for Waves {
 fn reader(mask: Mask, mean: bool, rows: OutputRows, chunk: usize) -> TextReader {
     let program = Arc::new(record(mask, mean).unwrap());
     let model = Interpreter.load(program, &Waves, &mut |_| ()).unwrap();
-    let cache = CacheOptions { k: CacheType::F32, v: CacheType::F32, capacity: 40 };
+    let cache = CacheOptions::new(CacheType::F32, CacheType::F32, 40);
     TextReader::new(Arc::from(model), cache, rows, chunk).unwrap()
 }
 

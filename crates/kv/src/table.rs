@@ -15,9 +15,16 @@ pub struct TableSpec {
     pub bytes: usize,
     /// How many positions, the newest included, a query sees at most; `None`: all.
     pub window: Option<usize>,
+    /// Positions from here on are not kept; `None`: all may be.
+    pub limit: Option<usize>,
 }
 
 impl TableSpec {
+    /// All positions are kept, in blocks of `positions`, `bytes` each.
+    pub fn all(positions: usize, bytes: usize) -> TableSpec {
+        TableSpec { positions, bytes, window: None, limit: None }
+    }
+
     /// Bytes of the blocks that a table holds at most of `len` positions, of which at most `tentative` are not committed.
     pub fn most_bytes(&self, len: usize, tentative: usize) -> u64 {
         let all = self.end_block(len);
@@ -33,7 +40,12 @@ impl TableSpec {
 
     /// The block after the last one that the first `len` positions lie in.
     pub(crate) fn end_block(&self, len: usize) -> usize {
-        len.div_ceil(self.positions)
+        self.kept(len).div_ceil(self.positions)
+    }
+
+    /// How many of the first `len` positions are kept, if no window leaves any behind.
+    fn kept(&self, len: usize) -> usize {
+        self.limit.map_or(len, |limit| len.min(limit))
     }
 }
 
@@ -89,6 +101,12 @@ impl<S: Store> BlockTable<S> {
         self.first * self.spec.positions..end * self.spec.positions
     }
 
+    /// How many positions it can hold in its blocks, those it does not keep included.
+    pub(crate) fn room(&self) -> usize {
+        let end = self.positions().end;
+        if self.spec.kept(end + 1) <= end { usize::MAX } else { end }
+    }
+
     /// Make the blocks that `positions` fall into exist and belong to this table alone. Those before it must exist.
     ///
     /// # Errors
@@ -120,7 +138,8 @@ impl<S: Store> BlockTable<S> {
     /// Blocks that some positions fall into.
     fn touched(&self, positions: &Range<usize>) -> Range<usize> {
         let end = self.spec.end_block(positions.end);
-        (positions.start / self.spec.positions).min(end)..end
+        let left_out = self.spec.limit.is_some_and(|limit| positions.start >= limit);
+        if left_out { end..end } else { (positions.start / self.spec.positions).min(end)..end }
     }
 
     /// What a step reads and writes whose rows are `new`, in ascending order.
@@ -129,9 +148,9 @@ impl<S: Store> BlockTable<S> {
     /// If the blocks of `new` were not [prepared](Self::prepare).
     pub fn rows(&mut self, new: Range<usize>) -> impl Iterator<Item = CachedRows<'_, S::Memory>> {
         let TableSpec { positions, window, .. } = self.spec;
-        let written = self.touched(&new);
+        let (written, kept) = (self.touched(&new), self.spec.kept(new.end));
         let seen = window.map_or(0, |window| (new.start + 1).saturating_sub(window));
-        let blocks = self.blocks.iter_mut().zip(self.first..written.end);
+        let blocks = self.blocks.iter_mut().zip(self.first..self.spec.end_block(new.end));
         let blocks = blocks.skip((seen / positions).saturating_sub(self.first));
         blocks.map(move |(block, number)| {
             let first = number * positions;
@@ -141,7 +160,7 @@ impl<S: Store> BlockTable<S> {
             } else {
                 BlockAccess::Read(block.memory())
             };
-            let rows = seen.saturating_sub(first)..positions.min(new.end - first);
+            let rows = seen.saturating_sub(first)..positions.min(kept - first);
             CachedRows { block, first, rows }
         })
     }

@@ -103,7 +103,7 @@ impl<S: Store> Tables<S> {
     /// [`Error::Length`] if they were not prepared.
     pub fn extend(&mut self, tokens: &[u32]) -> Result<()> {
         let wanted = self.len() + tokens.len();
-        let prepared = self.tables.iter().map(|table| table.positions().end);
+        let prepared = self.tables.iter().map(BlockTable::room);
         let len = prepared.fold(self.capacity, usize::min);
         if wanted > len {
             return Err(Error::Length { len, wanted });

@@ -11,10 +11,11 @@ const CAPACITY: usize = 100;
 /// Less than that many things happen in a history; Miri takes a thousand times as long.
 const ACTIONS: usize = if cfg!(miri) { 12 } else { 40 };
 
-/// Three caches with blocks of 4, 2 and 4 positions; a byte is a row. Stretches are of 4.
+/// Four caches with blocks of 4, 2, 4 and 4 positions, the last of which keeps few; a byte is a row. Stretches are of 4.
 fn specs() -> Arc<[TableSpec]> {
-    let spec = |positions, window| TableSpec { positions, bytes: positions, window };
-    [spec(4, None), spec(2, Some(5)), spec(4, Some(1))].into()
+    let spec = |positions, window| TableSpec { window, ..TableSpec::all(positions, positions) };
+    let few = TableSpec { limit: Some(6), ..TableSpec::all(4, 4) };
+    [spec(4, None), spec(2, Some(5)), spec(4, Some(1)), few].into()
 }
 
 /// A heap that counts what it has handed out and not got back, and refuses more than `most` bytes.
@@ -89,7 +90,7 @@ fn append(tables: &mut Tables<Counted>, more: &[u32]) -> kv::Result<()> {
                 }
             }
         }
-        assert_eq!(next, to, "all rows of the step");
+        assert_eq!(next, spec.limit.unwrap_or(to).min(to), "all rows of the step");
     }
     tables.extend(more)
 }
@@ -293,7 +294,7 @@ fn equal_prefixes_share_blocks_and_others_do_not() {
 #[test]
 fn a_prefix_without_windows_is_shared_from_any_whole_block_on() {
     let pool = BlockPool::new(Heap, None);
-    let specs: Arc<[TableSpec]> = [TableSpec { positions: 4, bytes: 4, window: None }].into();
+    let specs: Arc<[TableSpec]> = [TableSpec::all(4, 4)].into();
     let new = || Tables::new(&pool, Arc::clone(&specs), CAPACITY, Some(0));
     let prompt: Vec<u32> = (0..30).collect();
     let mut first = new();
@@ -323,8 +324,7 @@ fn a_prefix_without_windows_is_shared_from_any_whole_block_on() {
 #[test]
 fn a_full_pool_gives_freed_memory_to_other_sizes() {
     let pool = BlockPool::new(Heap, Some(64));
-    let spec =
-        |bytes| -> Arc<[TableSpec]> { [TableSpec { positions: 1, bytes, window: None }].into() };
+    let spec = |bytes| -> Arc<[TableSpec]> { [TableSpec::all(1, bytes)].into() };
     let mut small = Tables::new(&pool, spec(16), 100, None);
     small.prepare(4).unwrap();
     let mut large = Tables::new(&pool, spec(32), 100, None);
@@ -339,8 +339,7 @@ fn a_full_pool_gives_freed_memory_to_other_sizes() {
 #[test]
 fn errors_name_what_is_held() {
     let pool = BlockPool::new(Heap, None);
-    let mut tables =
-        Tables::new(&pool, [TableSpec { positions: 4, bytes: 4, window: None }].into(), 10, None);
+    let mut tables = Tables::new(&pool, [TableSpec::all(4, 4)].into(), 10, None);
     assert_eq!(tables.prepare(11), Err(Error::Capacity { capacity: 10, wanted: 11 }));
     assert_eq!(tables.extend(&[1]), Err(Error::Length { len: 0, wanted: 1 }));
     tables.prepare(3).unwrap();

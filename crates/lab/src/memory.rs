@@ -88,7 +88,7 @@ impl Memory {
         let options = ExecutorOptions { threads, isa: self.isa.isa, ..ExecutorOptions::default() };
         let cpu = options.cpu();
         let (kv, capacity) = (self.cache_type_k, self.ctx_size);
-        let cache = CacheOptions { k: kv, v: kv, capacity };
+        let cache = CacheOptions::new(kv, kv, capacity);
         let asked = MemoryOptions { cache, sessions: 1, chunk: self.chunk };
         let declared = cpu.memory(&subject.program, &asked)?;
         let before = resident();

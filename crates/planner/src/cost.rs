@@ -4,12 +4,13 @@
 //! apart and enter no limit, for an executor may fuse them away; nor does element-wise work, which is counted in
 //! elements. Closed forms of the same totals: [`crate::formula`].
 
-use program::{CacheSpec, CacheType, Counted, Node, Program, Rows, WeightSpec};
+use program::{CacheId, CacheSpec, CacheType, Counted, KvPolicy, Node, Program, Rows, WeightSpec};
 use quant::GgmlType;
 use std::ops::Range;
 
 use crate::formula::{Head, Parameters, product, sum};
 use crate::op::OpCost;
+use crate::reads::CacheCost;
 
 /// How a program is run, as far as its cost depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub struct CostOptions {
     pub k: CacheType,
     /// Type of cached values.
     pub v: CacheType,
+    /// What of the past queries read.
+    pub policy: KvPolicy,
     /// Queries of a pass that share one read of the cache, at least 1; `usize::MAX`: all of them, which is the least that
     /// has to be read, 1 is attention without tiles.
     pub query_tile: usize,
@@ -34,6 +37,7 @@ impl Default for CostOptions {
         CostOptions {
             k: kv,
             v: kv,
+            policy: KvPolicy::Full,
             query_tile: usize::MAX,
             narrow: true,
             processor_cache: u64::MAX,
@@ -243,14 +247,6 @@ pub struct Cost {
     caches: Vec<CacheCost>,
 }
 
-/// What one layer keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct CacheCost {
-    position_bytes: u64,
-    /// Positions that are kept at most.
-    window: Option<u64>,
-}
-
 impl Cost {
     /// Count the ops of `program`.
     pub fn of(program: &Program, options: &CostOptions) -> Cost {
@@ -265,11 +261,11 @@ impl Cost {
             OpCost::of(program, node, &rows, options, shares_input)
         };
         let ops = program.nodes.iter().map(op).collect();
-        let cache = |cache: &CacheSpec| CacheCost {
-            position_bytes: cache.kind.position_bytes(options.k, options.v),
-            window: cache.kind.window().map(|window| window as u64),
+        let cache = |(id, cache): (usize, &CacheSpec)| {
+            let bytes = cache.kind.position_bytes(options.k, options.v);
+            CacheCost::of(program, CacheId(id as u32), cache, bytes, &options.policy)
         };
-        let caches = program.caches.iter().map(cache).collect();
+        let caches = program.caches.iter().enumerate().map(cache).collect();
         Cost { ops, types: types(program), caches }
     }
 
@@ -295,24 +291,17 @@ impl Cost {
 
     /// Bytes one position adds once windows are full: of the layers that keep every position.
     pub fn lasting_bytes_per_token(&self) -> u64 {
-        let lasting = self.caches.iter().filter(|cache| cache.window.is_none());
-        lasting.fold(0, |all, cache| all.saturating_add(cache.position_bytes))
+        self.caches.iter().map(CacheCost::lasting_bytes).fold(0, u64::saturating_add)
     }
 
     /// Bytes of the layers that keep a window, once it is full.
     pub fn full_window_bytes(&self) -> u64 {
-        let bytes =
-            |cache: &CacheCost| cache.window.map(|n| cache.position_bytes.saturating_mul(n));
-        self.caches.iter().filter_map(bytes).fold(0, u64::saturating_add)
+        self.caches.iter().map(CacheCost::full_window_bytes).fold(0, u64::saturating_add)
     }
 
     /// Bytes of a cache of so many positions; what has left a window takes none.
     pub fn cache_bytes(&self, positions: u64) -> u64 {
-        let bytes = |cache: &CacheCost| {
-            let kept = cache.window.map_or(positions, |window| window.min(positions));
-            cache.position_bytes.saturating_mul(kept)
-        };
-        self.caches.iter().map(bytes).fold(0, u64::saturating_add)
+        self.caches.iter().map(|cache| cache.bytes(positions)).fold(0, u64::saturating_add)
     }
 
     /// Weights by part of the model: of the embedding all rows, which a step reads only one of; of experts those that a

@@ -7,7 +7,8 @@
 use std::ops::Range;
 
 use program::{
-    CacheKind, CacheType, Counted, Mask, MlaDims, Program, Reading, Rows, Uses, ValueId, WeightUse,
+    CacheKind, CacheType, Counted, KvPolicy, MlaDims, Program, Reading, Rows, Uses, ValueId,
+    WeightUse,
 };
 use quant::GgmlType;
 
@@ -15,6 +16,7 @@ use crate::cost::{Load, few_chunks};
 use crate::latent;
 use crate::moe::distinct_experts;
 use crate::rates::{AttentionShape, LinearRate, MlaShape, Rates, WantedRates, smallest_chunk};
+use crate::reads::Reads;
 
 /// Seconds to be expected, by what they go into.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -79,7 +81,7 @@ enum Part {
     },
     Attention {
         shape: AttentionShape,
-        mask: Mask,
+        reads: Reads,
     },
     Experts {
         rows: Rows,
@@ -140,6 +142,11 @@ pub struct Executed {
 impl Executed {
     /// Of `program` with these types of cache.
     pub fn of(program: &Program, k: CacheType, v: CacheType) -> Executed {
+        Executed::with(program, k, v, &KvPolicy::Full)
+    }
+
+    /// Of `program` with these types of cache, of which queries read what a policy says.
+    pub fn with(program: &Program, k: CacheType, v: CacheType, policy: &KvPolicy) -> Executed {
         let program = &program::passes::narrow(program);
         let uses = Uses::of(program);
         let counted = |node: usize| program.nodes[node].op.facts().counted;
@@ -183,13 +190,15 @@ impl Executed {
                     }
                 }
                 Counted::Attention { mask } => {
-                    let kind = facts.state.map(|used| program.cache(used.cache).kind);
-                    let Some(CacheKind::Heads { n_kv_heads, key_dim, value_dim, .. }) = kind else {
+                    let Some((cache, CacheKind::Heads { n_kv_heads, key_dim, value_dim, .. })) =
+                        facts.state.map(|used| (used.cache, program.cache(used.cache).kind))
+                    else {
                         unreachable!("the recorder gave attention a cache of heads")
                     };
                     let n_heads = program.value(node.inputs[0]).shape.groups;
                     let shape = AttentionShape { n_heads, n_kv_heads, key_dim, value_dim, k, v };
-                    parts.push(Part::Attention { shape, mask });
+                    let reads = Reads::of(program, cache, mask, policy);
+                    parts.push(Part::Attention { shape, reads });
                 }
                 Counted::Experts { n_experts, n_used, .. } => parts.push(Part::Experts {
                     rows,
@@ -260,9 +269,9 @@ impl Executed {
                     *(if head { &mut expected.head } else { &mut expected.linear }) += seconds;
                     (n, phase)
                 }
-                Part::Attention { shape, mask } => {
+                Part::Attention { shape, reads } => {
                     let rate = rates.attention(shape)?;
-                    expected.attention += rate.seconds(*mask, load.past, load.tokens);
+                    expected.attention += rate.seconds(*reads, load.past, load.tokens);
                     // what the phase costs is in the rate
                     (0, 0.0)
                 }

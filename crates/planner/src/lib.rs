@@ -23,6 +23,7 @@ mod op;
 pub mod plan;
 pub mod predict;
 mod rates;
+mod reads;
 
 pub use cost::{Cost, CostKind, CostOptions, Load, Pass, Work};
 pub use estimate::{CountedProgram, Estimate, Turns};
@@ -34,3 +35,4 @@ pub use predict::{Machine, Prediction, Resource, first_inflection, share};
 pub use rates::{
     AttentionRate, AttentionShape, LinearRate, MlaRate, MlaShape, Overheads, Rates, WantedRates,
 };
+pub use reads::Reads;

@@ -1,11 +1,12 @@
 //! [`OpCost`]: what one op reads and computes, from its fact sheet.
 
-use program::{Counted, Mask, MlaDims, Node, Program, Reading, Rows, ValueId};
+use program::{CacheType, Counted, MlaDims, Node, Program, Reading, Rows, ValueId};
 
 use crate::cost::{CostKind, CostOptions, Load, Numbers, Work, n_weights};
-use crate::formula::{positions_seen, product};
+use crate::formula::product;
 use crate::latent::LatentCost;
 use crate::moe::most_experts;
+use crate::reads::{Reads, anchor_bytes};
 
 /// One op and what its cost depends on.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,7 +79,9 @@ struct HeadsCost {
     macs: [(Numbers, u64); 2],
     /// Queries that share one read of the cache.
     tile: u64,
-    mask: Mask,
+    reads: Reads,
+    /// Of what stands for a block.
+    anchor_bytes: u64,
 }
 
 impl HeadsCost {
@@ -87,17 +90,20 @@ impl HeadsCost {
         // Keys and values enter the cache even if nothing is asked of this layer.
         let before = past.saturating_add(tokens - rows);
         let written = if self.appends { tokens } else { 0 };
-        let read = positions_seen(self.mask, before, rows, self.tile);
-        let pairs = positions_seen(self.mask, before, rows, 1);
+        let read = self.reads.positions(before, rows, self.tile);
+        let pairs = self.reads.positions(before, rows, 1);
+        let anchors = self.reads.anchors(before, rows, self.tile).saturating_mul(self.anchor_bytes);
+        let promises = self.reads.anchors(before, rows, 1).saturating_mul(self.anchor_bytes / 4);
         let of =
             |(numbers, macs): (Numbers, u64)| Work::of_macs(numbers, pairs.saturating_mul(macs));
         let moved = Work {
-            cache_read_bytes: read.saturating_mul(self.position_bytes),
+            cache_read_bytes: read.saturating_mul(self.position_bytes).saturating_add(anchors),
             cache_write_bytes: written.saturating_mul(self.position_bytes),
             barriers: u64::from(tokens > 0),
             ..Work::default()
         };
-        self.macs.into_iter().map(of).chain([moved]).sum()
+        let chosen = Work::of_macs(Numbers::of_cache(CacheType::F32), promises);
+        self.macs.into_iter().map(of).chain([moved, chosen]).sum()
     }
 }
 
@@ -163,7 +169,13 @@ impl OpCost {
                     (Numbers::of_cache(options.k), cols(&node.inputs[0])),
                     (Numbers::of_cache(options.v), cols(&node.output)),
                 ];
-                let heads = HeadsCost { position_bytes, appends, macs, tile, mask };
+                let cache = facts.state.expect("attention has a cache").cache;
+                let reads = Reads::of(program, cache, mask, &options.policy);
+                let anchor_bytes = match &reads {
+                    Reads::Seen(_) => 0,
+                    Reads::Memory(memory) => anchor_bytes(memory, &program.cache(cache).kind),
+                };
+                let heads = HeadsCost { position_bytes, appends, macs, tile, reads, anchor_bytes };
                 (CostKind::Attention, Work::default(), Some(StateCost::Heads(heads)))
             }
             Counted::LatentAttention => {

@@ -4,10 +4,10 @@
 //! Times are modelled by few numbers each: a matrix by the seconds per weight of a pass of so many rows, attention by
 //! what a step and a prompt pay per position, and everything by what a phase and a step cost on top.
 
-use program::{CacheKind, CacheType, Mask, MlaDims, MlaForm};
+use program::{CacheKind, CacheType, MlaDims, MlaForm};
 use quant::GgmlType;
 
-use crate::formula::positions_seen;
+use crate::reads::{Reads, anchor_bytes};
 
 /// What has to be measured to expect a time: types of matrices, shapes of attention of both kinds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -201,15 +201,25 @@ impl AttentionRate {
         }
     }
 
-    /// Seconds of a pass of `tokens` on a cache of `past` positions, of which each sees what `mask` lets it see.
-    pub fn seconds(&self, mask: Mask, past: u64, tokens: u64) -> f64 {
+    /// Seconds of a pass of `tokens` on a cache of `past` positions, of which each reads what `reads` says. What stands for
+    /// blocks is looked at as fast as positions are read.
+    pub fn seconds(&self, reads: Reads, past: u64, tokens: u64) -> f64 {
         let Some(before) = tokens.checked_sub(1) else { return 0.0 };
-        let last = positions_seen(mask, past.saturating_add(before), 1, 1);
-        let read = self.step + self.position * last as f64;
+        let end = past.saturating_add(before);
+        let anchor = match &reads {
+            Reads::Seen(_) => 0,
+            Reads::Memory(memory) => anchor_bytes(memory, &self.shape.cached()),
+        };
+        let read_anchors = reads.anchors(end, 1, 1).saturating_mul(anchor) as f64;
+        let last = reads.positions(end, 1, 1) as f64
+            + read_anchors / self.shape.position_bytes().max(1) as f64;
+        let read = self.step + self.position * last;
         if tokens == 1 {
             return read;
         }
-        let pairs = positions_seen(mask, past, tokens, 1) as f64;
+        let promises = reads.anchors(past, tokens, 1).saturating_mul(anchor / 4) as f64;
+        let pairs =
+            reads.positions(past, tokens, 1) as f64 + promises / self.shape.macs().max(1) as f64;
         // few tokens on a long cache take at least as long as one
         read.max(self.step + self.token * tokens as f64 + self.pair * pairs)
     }
@@ -386,12 +396,12 @@ mod tests {
     fn passes_of_attention() {
         let shape = shape(1, 1, 64);
         let rate = AttentionRate { shape, step: 1.0, position: 0.5, token: 0.25, pair: 0.125 };
-        let seconds = |past, tokens| rate.seconds(Mask::Causal, past, tokens);
+        let seconds = |past, tokens| rate.seconds(Reads::Seen(program::Mask::Causal), past, tokens);
         assert_eq!(seconds(9, 0), 0.0);
         assert_eq!(seconds(9, 1), 6.0);
         assert_eq!(seconds(0, 64), 1.0 + 16.0 + 0.125 * 2080.0);
         assert_eq!(seconds(10_000, 2), 5002.0, "two tokens read the cache as one does");
-        let window = rate.seconds(Mask::Window(4), 10_000, 1);
+        let window = rate.seconds(Reads::Seen(program::Mask::Window(4)), 10_000, 1);
         assert_eq!(window, seconds(3, 1), "a window bounds what a step reads");
     }
 

@@ -46,6 +46,7 @@ fn program(c: &ModelConfig, matrix: GgmlType) -> Program {
 }
 
 const RECORDED: CostOptions = CostOptions {
+    policy: program::KvPolicy::Full,
     k: CacheType::F16,
     v: CacheType::F16,
     query_tile: 1,

@@ -62,6 +62,7 @@ fn program(c: &ModelConfig, matrix: GgmlType) -> Program {
 
 /// As recorded, every query reading the cache for itself: what the closed forms say.
 const RECORDED: CostOptions = CostOptions {
+    policy: program::KvPolicy::Full,
     k: CacheType::F16,
     v: CacheType::F16,
     query_tile: 1,

@@ -2,7 +2,7 @@
 //!
 //! Bytes are counted here and nowhere else: codes and scales, without what an executor adds to fill its blocks.
 
-use crate::Program;
+use crate::{KvPolicy, Program};
 
 /// Element type of cached keys or values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -48,6 +48,15 @@ pub struct CacheOptions {
     pub v: CacheType,
     /// Most positions the session may hold. Memory is taken as positions arrive, not at once.
     pub capacity: usize,
+    /// What of the past queries read.
+    pub policy: KvPolicy,
+}
+
+impl CacheOptions {
+    /// Keys and values of these types, all of which are read.
+    pub const fn new(k: CacheType, v: CacheType, capacity: usize) -> CacheOptions {
+        CacheOptions { k, v, capacity, policy: KvPolicy::Full }
+    }
 }
 
 /// The cache of one layer.
@@ -154,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_window_bounds_what_is_kept() {
-        let options = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: 4096 };
+        let options = CacheOptions::new(CacheType::F16, CacheType::F16, 4096);
         let kind = |window| CacheKind::Heads { n_kv_heads: 1, key_dim: 4, value_dim: 4, window };
         let spec = |window| CacheSpec { layer: 0, kind: kind(window) };
         let program = Program { caches: vec![spec(None), spec(Some(100))], ..Program::default() };

@@ -312,6 +312,16 @@ pub trait Model: Send + Sync {
         self.len(id).map(|_| 0)
     }
 
+    /// Make an empty session hold `len` positions of made-up content, committed, for measuring at a depth that would take
+    /// long to compute.
+    ///
+    /// # Errors
+    /// Unknown session, full context, memory; [`Error::Unsupported`] from an executor that makes nothing up (the default).
+    fn make_up(&self, id: SessionId, len: usize) -> Result<()> {
+        let _ = (id, len);
+        Err(Error::Unsupported("this executor makes no cache up".into()))
+    }
+
     /// Bytes of memory the session's cache takes now.
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 
 mod acts;
 mod attention;
+mod context;
 mod experts;
 mod latent;
 mod ops;
@@ -418,7 +419,8 @@ impl Model for Interpreted {
     }
 
     fn open(&self, options: &CacheOptions) -> Result<SessionId> {
-        Ok(self.sessions.open(Session::new(&self.program, options.capacity)))
+        options.policy.check(&self.program)?;
+        Ok(self.sessions.open(Session::new(&self.program, options)))
     }
 
     fn close(&self, id: SessionId) {

@@ -11,6 +11,7 @@ mod attention;
 mod cache;
 mod candidates;
 mod ceilings;
+mod context;
 mod declare;
 mod error;
 mod executor;
@@ -37,6 +38,8 @@ pub use attention::{
 pub use cache::{CacheKind, CacheOptions, CacheSpec, CacheType};
 pub use candidates::{Candidate, k_likeliest, likeliest};
 pub use ceilings::{Ceilings, ComputeCeiling, ReadCeiling};
+pub(crate) use context::Stretch;
+pub use context::{BlockAnchor, BlockSharing, ContextMemory, FarPositions, KvPolicy};
 pub use declare::{MemoryNeeds, MemoryOptions, Promises, Variation};
 pub use error::{Error, Result};
 pub use executor::{

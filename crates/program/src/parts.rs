@@ -234,6 +234,11 @@ impl Model for Parts {
             .with(id, |chain| chain.each().try_for_each(|(model, id)| model.commit(id, len)))
     }
 
+    fn make_up(&self, id: SessionId, len: usize) -> Result<()> {
+        self.sessions
+            .with(id, |chain| chain.each().try_for_each(|(model, id)| model.make_up(id, len)))
+    }
+
     fn truncate(&self, id: SessionId, len: usize) -> Result<usize> {
         self.sessions.with(id, |chain| chain.keep(len))
     }

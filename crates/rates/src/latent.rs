@@ -22,7 +22,7 @@ pub(super) fn measure(
     let deep = depth(dims.pair_macs(MlaForm::Elided));
     let program = one_layer(&dims)?;
     let n_logits = program.vocab_size() as f64;
-    let cache = CacheOptions { k: shape.k, v: shape.k, capacity: deep };
+    let cache = CacheOptions::new(shape.k, shape.k, deep);
     let run = Run::new(executor, weights, program, cache)?;
     // a chunk as part of no prompt is in the form of steps, whatever it costs
     let start = deep - CHUNK;

@@ -84,7 +84,7 @@ pub fn measure(
 
 /// Have an executor that does not tell what its phases take say so at once, not after the largest pass.
 fn can_tell(executor: &dyn Executor, weights: &mut Weights) -> Result<()> {
-    let cache = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: 1 };
+    let cache = CacheOptions::new(CacheType::F16, CacheType::F16, 1);
     Run::new(executor, weights, matrices(GgmlType::F32, 0, 0)?, cache)?.warm(1, Outputs::NONE)
 }
 
@@ -238,7 +238,7 @@ const EPS: f32 = 1e-6;
 
 /// Matrices of one type, small ones and large ones.
 fn linear(executor: &dyn Executor, weights: &mut Weights, ty: GgmlType) -> Result<LinearRate> {
-    let none = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: CHUNK };
+    let none = CacheOptions::new(CacheType::F16, CacheType::F16, CHUNK);
     let bytes = |count: usize| (count as f64 * ty.bits_per_weight() / 8.0) as u64;
     // half of the bytes small, half of them large
     let n_matrices = |all: u64| {
@@ -337,7 +337,7 @@ fn attention(
     let deep = depth(shape.macs());
     let program = one_layer(&shape)?;
     let n_logits = program.vocab_size() as f64;
-    let cache = CacheOptions { k: shape.k, v: shape.v, capacity: deep };
+    let cache = CacheOptions::new(shape.k, shape.v, deep);
     let run = Run::new(executor, weights, program, cache)?;
 
     // by chunk, by round; the first round warms up

@@ -41,7 +41,7 @@ fn chat() -> Chat {
     let executor =
         ExecutorOptions { kind: ExecutorKind::Interpreter, ..ExecutorOptions::default() }.start();
     let model = executor.load(loaded.program, &models::GgufWeights(&gguf), &mut |_| ()).unwrap();
-    let cache = CacheOptions { k: CacheType::F32, v: CacheType::F32, capacity: 512 };
+    let cache = CacheOptions::new(CacheType::F32, CacheType::F32, 512);
     let session = Session::new(model.into(), cache, 0).unwrap();
     let mut settings = Settings::new(
         SamplerOptions { seed: Some(1), ..SamplerOptions::default() },

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use comfy_table::{Table, presets};
 use executors::ExecutorOptions;
-use kernels::attention::{ATTEND, MERGE};
+use kernels::attention::{ATTEND, MERGE, PROMISE};
 use kernels::latent::LATENT_ATTEND;
 use kernels::linear::{QUANTIZE_Q8, linear, linear_kernels};
 use kernels::rows::{ACT, ADD, ADD_WEIGHTED, GATED, LAYER_NORM, PEAKS, RMS_NORM, ROTATE};
@@ -82,6 +82,7 @@ fn rows(isa: Isa, cpu: Isa) -> Vec<Row> {
         slot(&ATTEND, isa, cpu),
         slot(&LATENT_ATTEND, isa, cpu),
         slot(&MERGE, isa, cpu),
+        slot(&PROMISE, isa, cpu),
         slot(&ADD_WEIGHTED, isa, cpu),
         slot(&ACT, isa, cpu),
         slot(&GATED, isa, cpu),

@@ -66,17 +66,15 @@ impl Logits {
         let gguf = load::open(&self.model.path("logits")?)?;
         let capacity = tokens.len().saturating_add(self.greedy);
         let options = LoadOptions {
-            threads: self.threads.count(),
-            verbose: self.verbose.verbose,
-            ceilings: false,
             // with -o each token has a row
             chunk: self.cache.chunk.or(self.output.as_ref().map(|_| ROWS)),
-            values: self.cache.cache_type_v.is_some(),
+            ..self.cache.load_options(&self.threads, self.verbose)
         };
-        let loaded =
-            load::model(&gguf, &self.executor, options, &|_| self.cache.options(capacity))?;
+        let cache =
+            |config: &models::ModelConfig| self.cache.options(capacity, config.context_length);
+        let loaded = load::model(&gguf, &self.executor, options, &cache)?;
         let model = &*loaded.model;
-        let session = model.open(&self.cache.options(capacity))?;
+        let session = model.open(&cache(&loaded.config))?;
 
         // from here on Ctrl-C removes what was written
         interrupt.begin();

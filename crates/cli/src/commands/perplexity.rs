@@ -12,7 +12,7 @@ use crate::args::{CacheArgs, ExecutorArgs, ModelArgs, ThreadArgs, VerboseArgs};
 use crate::counts;
 use crate::exit::Failure;
 use crate::input::TextSource;
-use crate::load::{self, LoadOptions};
+use crate::load;
 use crate::{ui, units};
 
 /// Measure how well a model predicts a text
@@ -52,15 +52,11 @@ impl Perplexity {
             if self.special { tokenizer.encode_special(&text) } else { tokenizer.encode(&text) };
         tokens.extend(encoded.context("encoding the text")?);
 
-        let cache = self.cache.options(self.ctx_size);
-        let options = LoadOptions {
-            threads: self.threads.count(),
-            verbose: self.verbose.verbose,
-            ceilings: false,
-            chunk: self.cache.chunk,
-            values: self.cache.cache_type_v.is_some(),
-        };
-        let loaded = load::model(&gguf, &self.executor, options, &|_| cache)?;
+        let options = self.cache.load_options(&self.threads, self.verbose);
+        let cache =
+            |config: &models::ModelConfig| self.cache.options(self.ctx_size, config.context_length);
+        let loaded = load::model(&gguf, &self.executor, options, &cache)?;
+        let cache = cache(&loaded.config);
         drop(gguf);
         let options = PerplexityOptions { cache, bos, chunk: loaded.chunk };
         let bar = ui::count_bar("windows", engine::windows(tokens.len(), self.ctx_size) as u64);

@@ -19,7 +19,7 @@ use crate::counts;
 use crate::exit::Failure;
 use crate::input::TextSource;
 use crate::interrupt::Interrupt;
-use crate::load::{self, LoadOptions};
+use crate::load;
 use crate::output::shown;
 use crate::ui;
 
@@ -126,19 +126,14 @@ impl Recall {
     }
 
     fn open(&self, gguf: &Gguf) -> anyhow::Result<Session> {
-        let options = LoadOptions {
-            threads: self.threads.count(),
-            verbose: self.verbose.verbose,
-            ceilings: false,
-            chunk: self.cache.chunk,
-            values: self.cache.cache_type_v.is_some(),
-        };
+        let options = self.cache.load_options(&self.threads, self.verbose);
         let cache = |config: &models::ModelConfig| {
-            self.cache.options(self.context.capacity(config.context_length))
+            let trained = config.context_length;
+            self.cache.options(self.context.capacity(trained), trained)
         };
         let loaded = load::model(gguf, &self.executor, options, &cache)?;
         let cache = cache(&loaded.config);
-        load::warn_about_context(&loaded.config, cache.capacity);
+        load::warn_about_context(&loaded.config, cache.capacity, &cache.policy);
         Ok(Session::new(loaded.model, cache, loaded.chunk)?)
     }
 }

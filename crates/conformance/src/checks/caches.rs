@@ -22,7 +22,7 @@ pub(super) fn precision(executor: &dyn Executor) {
         let want = all_logits(&*made.oracle, &EXACT, &tokens, 280);
         for k in CacheType::ALL {
             for v in CacheType::ALL {
-                let options = CacheOptions { k, v, capacity: 280 };
+                let options = CacheOptions::new(k, v, 280);
                 let found = all_logits(&*made.tested, &options, &tokens, 100);
                 let what = format!(
                     "{architecture} of width {width}, {} keys, {} values",
@@ -40,9 +40,8 @@ pub(super) fn memory(executor: &dyn Executor) {
         Made::new(executor, &tiny_model(&tiny_config("qwen2", 64, false), GgmlType::F32), 6).tested;
     let elements = model.program().cache_elements_per_token();
     for cache in CacheType::ALL {
-        let session = model
-            .open(&CacheOptions { k: cache, v: cache, capacity: 1 << 20 })
-            .expect("a long session opens");
+        let session =
+            model.open(&CacheOptions::new(cache, cache, 1 << 20)).expect("a long session opens");
         let bytes =
             |what: &str| model.cache_bytes(session).unwrap_or_else(|e| panic!("{what}: {e}"));
         let whole = CacheType::F32.bytes(elements << 20);

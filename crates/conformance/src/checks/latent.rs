@@ -226,7 +226,7 @@ pub(super) fn cache(executor: &dyn Executor) {
         };
         // There are no values: their type cannot matter.
         for v in [CacheType::F32, k] {
-            let options = CacheOptions { k, v, capacity: 280 };
+            let options = CacheOptions::new(k, v, 280);
             let found = all_logits(&*made.tested, &options, &tokens, 100);
             assert_close(&found, &want, bound, &format!("{} latent cache", k.name()));
         }

@@ -2,6 +2,7 @@
 
 mod acts;
 mod caches;
+mod context;
 mod errors;
 mod experts;
 mod latent;
@@ -106,6 +107,17 @@ pub static WINDOWS: &[Check] = &[
     meaning("model/windows", windows::models),
     same_bits("session/windows", windows::sessions, ALL),
     same_bits("session/windows_left", windows::left_behind, ALL),
+];
+
+/// The checks of sessions that read few blocks of a long past.
+pub static CONTEXT: &[Check] = &[
+    meaning("context/meaning", context::meaning),
+    meaning("context/rounded", context::rounded),
+    meaning("context/far_has_no_order", context::far_has_no_order),
+    meaning("context/refused", context::refused),
+    same_bits("context/all_is_full", context::all_is_full, CUTS),
+    same_bits("context/cuts", context::cuts, ALL),
+    same_bits("context/histories", context::histories, CUTS),
 ];
 
 /// The checks of programs with mixtures of experts.

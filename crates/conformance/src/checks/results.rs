@@ -221,7 +221,7 @@ pub(super) fn hidden(executor: &dyn Executor) {
 pub(super) fn cache_types(executor: &dyn Executor) {
     let model = &*fragile(executor, GgmlType::Q8_0);
     let prompt = tokens(20, 62);
-    let options = CacheType::ALL.map(|ty| CacheOptions { k: ty, v: ty, capacity: 64 });
+    let options = CacheType::ALL.map(|ty| CacheOptions::new(ty, ty, 64));
     let options = [options[0], options[1], options[2], options[0]];
     let sessions = options.map(|o| opened(model, &o, &prompt[..12]));
     let sequences = sessions.map(|session| Sequence {

@@ -74,7 +74,7 @@ pub(super) fn chunks_in(executor: &dyn Executor, subject: &Subject<'_>) {
         let model = subject.load(executor, ty);
         let tokens = tokens(LONG, 3);
         for cache in CacheType::ALL {
-            let options = CacheOptions { k: cache, v: cache, capacity: LONG };
+            let options = CacheOptions::new(cache, cache, LONG);
             let want = all_logits(&*model, &options, &tokens, LONG);
             for chunk in [1, 7, 64] {
                 let found = all_logits(&*model, &options, &tokens, chunk);
@@ -100,7 +100,7 @@ pub(super) fn rollback_in(executor: &dyn Executor, subject: &Subject<'_>) {
     let model = subject.load(executor, GgmlType::Q8_0);
     let (first, second) = (tokens(LONG, 5), tokens(20, 6));
     for cache in CacheType::ALL {
-        let options = CacheOptions { k: cache, v: cache, capacity: 512 };
+        let options = CacheOptions::new(cache, cache, 512);
         let session = model.open(&options).expect("a session opens");
         for keep in [LONG, 290, 257, 256, 255, 40, 1, 0] {
             let len = model.len(session).expect("it is open");
@@ -132,7 +132,7 @@ pub(super) fn fork_in(executor: &dyn Executor, subject: &Subject<'_>) {
     let model = subject.load(executor, GgmlType::Q8_0);
     let (prompt, a, b) = (tokens(LONG, 7), tokens(12, 8), tokens(12, 9));
     for cache in CacheType::ALL {
-        let options = CacheOptions { k: cache, v: cache, capacity: 512 };
+        let options = CacheOptions::new(cache, cache, 512);
         for shared in [LONG, 256, 100, 0] {
             let parent = model.open(&options).expect("a session opens");
             feed(&*model, parent, &prompt, Outputs::NONE);
@@ -185,7 +185,7 @@ pub(super) fn committed_in(executor: &dyn Executor, subject: &Subject<'_>) {
     let (name, model) = (subject.name, subject.load(executor, subject.types[0]));
     let (start, more) = (tokens(2 * LONG, 16), tokens(12, 17));
     let (k, v) = (CacheType::F16, CacheType::F16);
-    let options = CacheOptions { k, v, capacity: 1024 };
+    let options = CacheOptions::new(k, v, 1024);
     let bytes = |session| model.cache_bytes(session).expect("it is open");
     let whole = model.open(&options).expect("a session opens");
     feed(&*model, whole, &start, Outputs::NONE);
@@ -235,19 +235,15 @@ pub(super) fn reuse_in(executor: &dyn Executor, subject: &Subject<'_>) {
     let model = subject.load(executor, GgmlType::Q8_0);
     let (prompt, a, b) = (tokens(2 * LONG, 13), tokens(12, 14), tokens(12, 15));
     for cache in CacheType::ALL {
-        let options = CacheOptions { k: cache, v: cache, capacity: 1024 };
+        let options = CacheOptions::new(cache, cache, 1024);
         let want = |start: &[u32], more: &[u32]| {
             let logits = all_logits(&*model, &options, &[start, more].concat(), 1024);
             logits[start.len() * 97..].to_vec()
         };
         let first = model.open(&options).expect("a session opens");
         feed(&*model, first, &prompt, Outputs::NONE);
-        let other = CacheOptions {
-            k: cache,
-            v: CacheType::ALL[usize::from(cache == CacheType::F32)],
-            capacity: 1024,
-        };
-        let other = model.open(&other).expect("a session opens");
+        let v = CacheType::ALL[usize::from(cache == CacheType::F32)];
+        let other = model.open(&CacheOptions::new(cache, v, 1024)).expect("a session opens");
         model.commit(first, prompt.len()).expect("it holds that many");
         let strange = model.reuse(other, &prompt).expect("it is open");
         assert_eq!(strange, 0, "positions gained from a cache of other types");

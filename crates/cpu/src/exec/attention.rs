@@ -4,14 +4,16 @@
 //! tiles (steps) it is cut by block of the cache too. A block's partial result is always computed alone and folded in
 //! ascending order, so no cut changes a bit.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use kernels::attention::{BLOCK, HeadBlock, Partials};
 use program::WeightId;
 
+use super::context::{RowReads, Segment, Segments, ask, most_segments, segments};
 use super::score::{HeadRow, RowScore, blocks};
-use super::{Exec, Scratch, SequenceRows};
-use crate::cache::{HeadsCache, pairs};
+use super::{Angles, Exec, Scratch, SequenceRows};
+use crate::cache::{HeadsCache, MemoryTables, pairs};
 use crate::geometry::MAX_PARTIAL_FLOATS;
 use crate::plan::{AttentionPhase, NewRows, Operand};
 use crate::pool::Worker;
@@ -34,7 +36,10 @@ fn extent(
     sequences: &[SequenceRows],
 ) -> (usize, usize) {
     let tiles = sequences.iter().map(|s| tiles_of(phase, shape, s)).sum();
-    let blocks = sequences.iter().map(|s| blocks(phase.score.mask, s, &(0..s.n)).len());
+    let blocks = sequences.iter().map(|s| match &shape.memory {
+        None => blocks(phase.score.mask, s, &(0..s.n)).len(),
+        Some(memory) => most_segments(&memory.settings, s, phase.tile_tokens().min(s.n)),
+    });
     (tiles, blocks.max().unwrap_or(0))
 }
 
@@ -62,9 +67,9 @@ struct Tile {
 }
 
 /// How one attention phase is cut in this step.
-struct Cut<'a> {
-    phase: &'a AttentionPhase,
-    shape: &'a HeadsCache,
+pub(super) struct Cut<'a> {
+    pub(super) phase: &'a AttentionPhase,
+    pub(super) shape: &'a HeadsCache,
     score: RowScore<'a>,
     sequences: &'a [SequenceRows],
     n_tiles: usize,
@@ -83,11 +88,6 @@ impl Cut<'_> {
         let first = number / heads * self.phase.tile_tokens();
         let tokens = first..(first + self.phase.tile_tokens()).min(self.sequences[index].n);
         Tile { sequence: index, tokens, head: number % heads }
-    }
-
-    /// Blocks that some token of a tile sees something of.
-    fn blocks(&self, tile: &Tile) -> Range<usize> {
-        self.score.blocks(&self.sequences[tile.sequence], &tile.tokens)
     }
 
     /// Number of a tile's rows.
@@ -110,7 +110,24 @@ impl Cut<'_> {
     }
 }
 
+/// Places among the angles of what is not near.
+const FAR_KEY: usize = 0;
+const FAR_QUERY: usize = 1;
+
 impl Exec<'_> {
+    /// What some token of a tile sees something of.
+    fn segments(&self, cut: &Cut<'_>, tile: &Tile) -> Segments {
+        let sequence = &self.sequences[tile.sequence];
+        match &cut.shape.memory {
+            None => Segments::Run(cut.score.blocks(sequence, &tile.tokens)),
+            Some(memory) => {
+                let row =
+                    |token| -> RowReads<'_> { self.reads(memory, sequence, token, tile.head) };
+                Segments::List(segments(tile.tokens.clone().map(row), memory.is_split()))
+            }
+        }
+    }
+
     pub(super) fn attention(
         &self,
         worker: &Worker<'_>,
@@ -122,7 +139,10 @@ impl Exec<'_> {
         let sequences = self.sequences;
         let mut cut = Cut { phase, shape, score, sequences, n_tiles: 0, n_blocks: 0 };
         (cut.n_tiles, cut.n_blocks) = extent(phase, shape, sequences);
-        self.rotate_and_store(worker, &cut);
+        self.rotate_and_store(worker, &cut, scratch);
+        if let Some(memory) = &shape.memory {
+            self.choose_blocks(worker, &cut, memory);
+        }
         if split_floats(phase, shape, self.sequences, worker.n) == 0 {
             worker.section(|section| {
                 for number in section.take(cut.n_tiles) {
@@ -133,14 +153,22 @@ impl Exec<'_> {
         }
         let tile_len = shape.partial_floats();
         worker.section(|section| {
+            // what a tile reads is found once for the items of it that come in a row
+            let mut last: Option<(usize, Tile, Segments)> = None;
             for item in section.take(cut.n_tiles * cut.n_blocks) {
-                let tile = cut.tile(item / cut.n_blocks);
-                if let Some(block) = cut.blocks(&tile).nth(item % cut.n_blocks) {
-                    let len = Partials::floats(cut.n_rows(&tile), &shape.head);
+                let number = item / cut.n_blocks;
+                if last.as_ref().is_none_or(|(last, ..)| *last != number) {
+                    let tile = cut.tile(number);
+                    let segments = self.segments(&cut, &tile);
+                    last = Some((number, tile, segments));
+                }
+                let Some((_, tile, segments)) = &last else { continue };
+                if let Some(segment) = segments.get(item % cut.n_blocks) {
+                    let len = Partials::floats(cut.n_rows(tile), &shape.head);
                     let place = item * tile_len..item * tile_len + len;
                     // SAFETY: items are dealt once each, and each has its own part.
                     let out = unsafe { self.partials.slice_mut(place) };
-                    self.attend_block(&cut, &tile, block, out, scratch.attention);
+                    self.attend_block(&cut, tile, segment, out, scratch.attention);
                 }
             }
         });
@@ -151,7 +179,7 @@ impl Exec<'_> {
 
     /// Rotate q and k, scale q, and write k and v into the cache, if this layer does. One item is one head in one block of
     /// the cache.
-    fn rotate_and_store(&self, worker: &Worker<'_>, cut: &Cut<'_>) {
+    fn rotate_and_store(&self, worker: &Worker<'_>, cut: &Cut<'_>, scratch: &mut Scratch<'_>) {
         let heads = cut.shape.layout.n_kv_heads();
         let touched = |s: &SequenceRows| s.start / BLOCK..(s.start + s.n).div_ceil(BLOCK);
         let total = self.sequences.iter().map(|s| touched(s).len() * heads).sum();
@@ -163,17 +191,27 @@ impl Exec<'_> {
                     index += 1;
                 }
                 let block = touched(&self.sequences[index]).start + item / heads;
-                self.store_head(cut, index, block, item % heads);
+                self.store_head(cut, index, block, item % heads, scratch.attention);
             }
         });
     }
 
     /// The new rows of one sequence that fall into one block, for one key-value head and its query heads.
-    fn store_head(&self, cut: &Cut<'_>, sequence: usize, block: usize, head: usize) {
+    fn store_head(
+        &self,
+        cut: &Cut<'_>,
+        sequence: usize,
+        block: usize,
+        head: usize,
+        scratch: &mut [f32],
+    ) {
         let (phase, shape) = (cut.phase, cut.shape);
         let (key_dim, value_dim) = (shape.head.key_dim, shape.head.value_dim);
         let SequenceRows { first_row, n, start } = self.sequences[sequence];
         let positions = start.max(block * BLOCK)..(start + n).min((block + 1) * BLOCK);
+        if let Some(memory) = &shape.memory {
+            self.store_far(cut, memory, sequence, positions.clone(), head, scratch);
+        }
         if let Some(NewRows { k, v }) = phase.new {
             let memory = self.blocks.get(phase.cache.0 as usize, sequence, block);
             // SAFETY: this head of this block belongs to one item, and nobody reads it in this section.
@@ -200,20 +238,101 @@ impl Exec<'_> {
                     unsafe { self.part_mut(phase.q, row, query * key_dim..(query + 1) * key_dim) };
                 self.rotate(phase, row, query);
                 self.norm_rotated(phase.norm.map(|norm| (norm.q, norm.eps)), query);
-                for x in query {
+                for x in &mut *query {
                     *x *= factor;
                 }
             }
         }
     }
 
+    /// What a memory keeps of these rows besides, before they are rotated: keys as they are met from afar, where those
+    /// differ, their values, and queries likewise.
+    fn store_far(
+        &self,
+        cut: &Cut<'_>,
+        memory: &MemoryTables,
+        sequence: usize,
+        positions: Range<usize>,
+        head: usize,
+        scratch: &mut [f32],
+    ) {
+        let (phase, shape, settings) = (cut.phase, cut.shape, &memory.settings);
+        let (key_dim, value_dim) = (shape.head.key_dim, shape.head.value_dim);
+        let SequenceRows { first_row, start, .. } = self.sequences[sequence];
+        let turned = &mut scratch[..key_dim];
+        let limit = if settings.n_blocks == 0 { settings.n_init as usize } else { usize::MAX };
+        let kept = positions.start.min(limit)..positions.end.min(limit);
+        if let (Some(NewRows { k, v }), Some(far)) = (phase.new, memory.far)
+            && !kept.is_empty()
+        {
+            let block = self.blocks.get(far, sequence, kept.start / BLOCK);
+            // SAFETY: this head of this block belongs to one item, and nobody reads it in this section.
+            let keys = unsafe { block.slice_mut(shape.layout.keys(head)) };
+            // SAFETY: as above.
+            let values = unsafe { block.slice_mut(shape.layout.values(head)) };
+            for position in kept {
+                let row = first_row + position - start;
+                // SAFETY: this row's head belongs to this item.
+                let key = unsafe { self.part_mut(k, row, head * key_dim..(head + 1) * key_dim) };
+                turned.copy_from_slice(key);
+                self.meet_afar(phase, settings.keeps_far_keys(), row, FAR_KEY, turned);
+                self.norm_rotated(phase.norm.map(|norm| (norm.k, norm.eps)), turned);
+                shape.head.store_key(keys, position % BLOCK, turned);
+                let value = &self.row(v, row)[head * value_dim..(head + 1) * value_dim];
+                shape.head.store_value(values, position % BLOCK, value);
+            }
+        }
+        for position in positions {
+            let row = first_row + position - start;
+            let factor = cut.score.factor(position);
+            // SAFETY: what a head asks belongs to one item of this section.
+            let asked = unsafe { self.asked(cut, row, head) };
+            for query in head * phase.group..(head + 1) * phase.group {
+                let cols = query * key_dim..(query + 1) * key_dim;
+                // SAFETY: as above.
+                turned.copy_from_slice(unsafe { self.part_mut(phase.q, row, cols) });
+                self.meet_afar(phase, settings.keeps_far_keys(), row, FAR_QUERY, turned);
+                self.norm_rotated(phase.norm.map(|norm| (norm.q, norm.eps)), turned);
+                for x in &mut *turned {
+                    *x *= factor;
+                }
+                ask(settings.anchor, asked, turned);
+                if settings.keeps_far_keys() {
+                    let at = row * phase.q.cols + query * key_dim;
+                    // SAFETY: as above.
+                    unsafe { self.context.far.slice_mut(at..at + key_dim) }.copy_from_slice(turned);
+                }
+            }
+        }
+    }
+
+    /// Rotate a head of a row as keys and queries meet that are not near: as it is, or, if all those keys stand at one
+    /// distance, as `place` says.
+    fn meet_afar(
+        &self,
+        phase: &AttentionPhase,
+        is_fixed: bool,
+        row: usize,
+        place: usize,
+        head: &mut [f32],
+    ) {
+        if let (true, Some(rope)) = (is_fixed, phase.rope) {
+            self.turn(rope, &self.far_angles[rope], place, head);
+        } else {
+            self.rotate(phase, row, head);
+        }
+    }
+
     fn rotate(&self, phase: &AttentionPhase, row: usize, head: &mut [f32]) {
         if let Some(rope) = phase.rope {
-            let angles = &self.angles[rope];
-            let at = row * angles.n_pairs..(row + 1) * angles.n_pairs;
-            let pairs = pairs(&self.schedule.ropes[rope]);
-            self.kernels.rotate.call(head, &angles.cos[at.clone()], &angles.sin[at], pairs);
+            self.turn(rope, &self.angles[rope], row, head);
         }
+    }
+
+    fn turn(&self, rope: usize, angles: &Angles, row: usize, head: &mut [f32]) {
+        let at = row * angles.n_pairs..(row + 1) * angles.n_pairs;
+        let pairs = pairs(&self.schedule.ropes[rope]);
+        self.kernels.rotate.call(head, &angles.cos[at.clone()], &angles.sin[at], pairs);
     }
 
     fn norm_rotated(&self, norm: Option<(Option<WeightId>, f32)>, head: &mut [f32]) {
@@ -256,8 +375,8 @@ impl Exec<'_> {
         let (state, rest) = scratch.attention.split_at_mut(floats);
         let (partial, rest) = rest.split_at_mut(floats);
         let mut state = cut.begin(tile, state);
-        for block in cut.blocks(tile) {
-            self.attend_block(cut, tile, block, partial, rest);
+        for segment in self.segments(cut, tile).iter() {
+            self.attend_block(cut, tile, segment, partial, rest);
             self.kernels.merge.call(&mut state, &Partials::new(partial, rows, shape));
         }
         self.finish_tile(cut, tile, &state);
@@ -270,7 +389,7 @@ impl Exec<'_> {
         let floats = Partials::floats(rows, shape);
         let (state, rest) = scratch.attention.split_at_mut(floats);
         let mut state = cut.begin(&tile, state);
-        for i in 0..cut.blocks(&tile).len() {
+        for i in 0..self.segments(cut, &tile).len() {
             let start = (number * cut.n_blocks + i) * cut.shape.partial_floats();
             // SAFETY: written in the section before; nobody writes partials in this one.
             let partial = unsafe { self.partials.slice(start..start + floats) };
@@ -285,25 +404,52 @@ impl Exec<'_> {
         &self,
         cut: &Cut<'_>,
         tile: &Tile,
-        block: usize,
+        segment: Segment,
         out: &mut [f32],
         scratch: &mut [f32],
     ) {
         let (phase, shape, rows) = (cut.phase, cut.shape, cut.n_rows(tile));
         let sequence = &self.sequences[tile.sequence];
         let width = phase.group * shape.head.key_dim;
-        let memory = self.blocks.get(phase.cache.0 as usize, tile.sequence, block);
+        let own = phase.cache.0 as usize;
+        let table = shape.memory.filter(|_| segment.is_far).map_or(own, |m| m.far.unwrap_or(own));
+        let memory = self.blocks.get(table, tile.sequence, segment.number);
         // SAFETY: the cache is not written between `rotate_and_store` and the end of the phase.
         let keys = unsafe { memory.slice(shape.layout.keys(tile.head)) };
         // SAFETY: as above.
         let values = unsafe { memory.slice(shape.layout.values(tile.head)) };
         let (q, scratch) = scratch.split_at_mut(tile.tokens.len() * width);
         for (token, q) in tile.tokens.clone().zip(q.chunks_exact_mut(width)) {
-            let row = self.row(phase.q, sequence.first_row + token);
-            q.copy_from_slice(&row[tile.head * width..(tile.head + 1) * width]);
+            let row = sequence.first_row + token;
+            let cols = tile.head * width..(tile.head + 1) * width;
+            let is_fixed = shape.memory.is_some_and(|memory| memory.settings.keeps_far_keys());
+            if segment.is_far && is_fixed {
+                let start = row * phase.q.cols;
+                // SAFETY: written in a section before.
+                let far = unsafe { self.context.far.slice(start + cols.start..start + cols.end) };
+                q.copy_from_slice(far);
+            } else {
+                q.copy_from_slice(&self.row(phase.q, row)[cols]);
+            }
         }
         let head = HeadBlock { shape: shape.head, keys, values };
-        let of_block = cut.score.of_block(sequence, cut.rows(tile), block);
+        let last = Cell::new((usize::MAX, 0, 0));
+        let seen = |row: HeadRow| match &shape.memory {
+            None => cut.score.seen(sequence, row.token),
+            Some(memory) => {
+                // the heads of a token read alike, and come in a row
+                let (token, start, end) = last.get();
+                if token == row.token {
+                    return start..end;
+                }
+                let reads = self.reads(memory, sequence, row.token, tile.head);
+                let seen = reads.of(segment, memory.is_split());
+                last.set((row.token, seen.start, seen.end));
+                seen
+            }
+        };
+        let rows_of = cut.rows(tile);
+        let of_block = cut.score.of_seen(sequence, rows_of, segment.number, seen);
         let queries = cut.score.queries(q, &of_block);
         let mut out = Partials::new(out, rows, &shape.head);
         self.kernels.attend.call(&head, &queries, &mut out, scratch);

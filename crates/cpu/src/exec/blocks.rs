@@ -7,7 +7,7 @@ use kv::{BlockAccess, HostMemory, Tables};
 use super::SequenceRows;
 use crate::memory::{CacheMemory, HugePages, Shared};
 
-/// Blocks of one sequence and one cache.
+/// Blocks of one sequence and one table.
 #[derive(Clone)]
 struct Run {
     /// Number of the first one: those before it no row of the step sees.
@@ -18,9 +18,9 @@ struct Run {
 
 /// All blocks that a step reads or writes.
 pub(crate) struct StepBlocks<'a> {
-    /// `[sequence][cache]`.
+    /// `[sequence][table]`.
     runs: Vec<Run>,
-    n_caches: usize,
+    n_tables: usize,
     blocks: Vec<Shared<'a, u8>>,
 }
 
@@ -29,11 +29,11 @@ impl<'a> StepBlocks<'a> {
     pub(crate) fn new(
         sessions: impl Iterator<Item = &'a mut Tables<HugePages>>,
         sequences: &[SequenceRows],
-        n_caches: usize,
     ) -> StepBlocks<'a> {
-        let (mut runs, mut blocks) = (Vec::with_capacity(sequences.len() * n_caches), Vec::new());
+        let (mut runs, mut blocks, mut n_tables) = (Vec::new(), Vec::new(), 0);
         for (tables, rows) in sessions.zip(sequences) {
             let specs = tables.specs().clone();
+            n_tables = specs.len();
             for (spec, rows) in specs.iter().zip(tables.rows(rows.start + rows.n)) {
                 let (start, mut first) = (blocks.len(), None);
                 for rows in rows {
@@ -43,15 +43,15 @@ impl<'a> StepBlocks<'a> {
                 runs.push(Run { first: first.unwrap_or(0), at: start..blocks.len() });
             }
         }
-        StepBlocks { runs, n_caches, blocks }
+        StepBlocks { runs, n_tables, blocks }
     }
 
-    /// Block `number` of a sequence's cache.
+    /// Block `number` of a sequence's table.
     ///
     /// # Panics
     /// If the step does not need it.
-    pub(crate) fn get(&self, cache: usize, sequence: usize, number: usize) -> Shared<'a, u8> {
-        let Run { first, at } = &self.runs[sequence * self.n_caches + cache];
+    pub(crate) fn get(&self, table: usize, sequence: usize, number: usize) -> Shared<'a, u8> {
+        let Run { first, at } = &self.runs[sequence * self.n_tables + table];
         self.blocks[at.clone()][number - first]
     }
 }

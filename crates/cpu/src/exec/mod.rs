@@ -3,6 +3,7 @@
 mod arrange;
 mod attention;
 mod blocks;
+mod context;
 mod experts;
 mod latent;
 mod linear;
@@ -17,7 +18,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use kernels::attention::{ATTEND, AttendFn, MERGE, MergeFn};
+use kernels::attention::{ATTEND, AttendFn, MERGE, MergeFn, PROMISE, PromiseFn};
 use kernels::linear::{Activations, F32Rows, Q8Rows, QUANTIZE_Q8, QuantizeQ8};
 use kernels::rows::{
     ACT, ADD, ADD_WEIGHTED, ActFn, AddWeightedFn, BinaryFn, GATED, GatedFn, LAYER_NORM, NormFn,
@@ -29,6 +30,7 @@ use program::Rows;
 pub(crate) use arrange::Arrangements;
 pub(crate) use attention::{scratch_floats, split_floats};
 pub(crate) use blocks::StepBlocks;
+pub(crate) use context::{ContextBuffers, ContextNeeds};
 pub(crate) use experts::{ExpertsShape, MixScratch};
 pub(crate) use latent::{
     LatentKernels, LatentMemory, LatentNeeds, LatentScratch, LatentWorkspace, StepRows,
@@ -58,6 +60,7 @@ pub(crate) struct Kernels {
     quantize_q8: &'static Kernel<QuantizeQ8>,
     attend: &'static Kernel<AttendFn>,
     merge: &'static Kernel<MergeFn>,
+    promise: &'static Kernel<PromiseFn>,
     latent: LatentKernels,
 }
 
@@ -75,6 +78,7 @@ impl Kernels {
             quantize_q8: QUANTIZE_Q8.pick(isa),
             attend: ATTEND.pick(isa),
             merge: MERGE.pick(isa),
+            promise: PROMISE.pick(isa),
             latent: LatentKernels::pick(isa),
         }
     }
@@ -202,6 +206,8 @@ pub(crate) struct Exec<'a> {
     /// Rows whose outputs are wanted.
     pub(crate) selected: &'a [usize],
     pub(crate) angles: &'a [Angles],
+    /// By rotation, of a key and of a query that meet it from afar; empty where nothing is met so.
+    pub(crate) far_angles: &'a [Angles],
     /// `[cache]`: how its heads lie.
     pub(crate) attention: &'a [CacheShape],
     pub(crate) blocks: &'a StepBlocks<'a>,
@@ -215,6 +221,7 @@ pub(crate) struct Exec<'a> {
     pub(crate) partials: Shared<'a, f32>,
     /// Of the logits.
     pub(crate) peaks: Shared<'a, f32>,
+    pub(crate) context: ContextBuffers<'a>,
     pub(crate) latent: LatentMemory<'a>,
     /// `[worker]`.
     pub(crate) scratch: &'a [ScratchParts<'a>],

@@ -81,12 +81,23 @@ impl RowScore<'_> {
         }
     }
 
-    /// What rows see of a block, and how their scores lean there.
+    /// What rows see of a block by the mask, and how their scores lean there.
     pub(super) fn of_block(
         &self,
         sequence: &SequenceRows,
         rows: impl Iterator<Item = HeadRow>,
         block: usize,
+    ) -> BlockRows {
+        self.of_seen(sequence, rows, block, |row| self.seen(sequence, row.token))
+    }
+
+    /// [`of_block`](Self::of_block) of rows that see these positions.
+    pub(super) fn of_seen(
+        &self,
+        sequence: &SequenceRows,
+        rows: impl Iterator<Item = HeadRow>,
+        block: usize,
+        seen: impl Fn(HeadRow) -> Range<usize>,
     ) -> BlockRows {
         let mut of = BlockRows {
             seen: [Seen::NOTHING; TILE_ROWS],
@@ -94,8 +105,9 @@ impl RowScore<'_> {
             n: 0,
             leans: self.score.alibi.is_some(),
         };
-        for HeadRow { head, token } in rows {
-            of.seen[of.n] = Seen::within(&self.seen(sequence, token), block);
+        for row in rows {
+            let HeadRow { head, token } = row;
+            of.seen[of.n] = Seen::within(&seen(row), block);
             if let Some(bias) = self.score.alibi {
                 let slope = alibi_slope(head, self.n_heads, bias) as f32;
                 let offset = (block * BLOCK) as f32 - (sequence.start + token) as f32;

@@ -11,22 +11,34 @@ use crate::cache::{CacheShape, HeadsCache, LatentCache};
 const NO_TOKEN: u32 = u32::MAX;
 
 impl CpuModel {
-    /// Make an empty session hold `len` positions of made-up content, the same 256 again and again.
+    /// Make an empty session hold `len` positions of made-up content, the same in each block; what stands for blocks of a
+    /// memory differs, so that rows choose as they do. They are committed as they come, so that windows leave theirs.
     ///
     /// # Errors
     /// Unknown session, full context, memory.
     pub(crate) fn fill(&self, id: SessionId, len: usize) -> Result<()> {
+        let mut anchors = Noise(11);
         self.sessions.with(id, |session| {
-            session.tables.prepare(len).map_err(cache_error)?;
-            for (shape, runs) in session.shapes.iter().zip(session.tables.rows(len)) {
-                let content = block(shape);
-                for run in runs {
-                    if let BlockAccess::Write(block) = run.block {
-                        block.bytes_mut().copy_from_slice(&content);
+            let contents = contents(&session.shapes, session.tables.specs().len());
+            for start in (session.tables.len()..len).step_by(STRETCH) {
+                let end = len.min(start + STRETCH);
+                session.tables.prepare(end).map_err(cache_error)?;
+                for (content, runs) in contents.iter().zip(session.tables.rows(end)) {
+                    for run in runs {
+                        let BlockAccess::Write(block) = run.block else { continue };
+                        match content {
+                            Some(content) => block.bytes_mut().copy_from_slice(content),
+                            None => {
+                                let floats = bytemuck::cast_slice_mut::<u8, f32>(block.bytes_mut());
+                                floats.fill_with(|| anchors.next());
+                            }
+                        }
                     }
                 }
+                session.tables.extend(&vec![NO_TOKEN; end - start]).map_err(cache_error)?;
+                session.tables.commit(end).map_err(cache_error)?;
             }
-            session.tables.extend(&vec![NO_TOKEN; len]).map_err(cache_error)
+            Ok(())
         })
     }
 
@@ -34,6 +46,21 @@ impl CpuModel {
     pub(crate) fn work_bytes(&self) -> u64 {
         lock(&self.workspace).bytes()
     }
+}
+
+/// Positions that are made up at a time.
+const STRETCH: usize = 8192;
+
+/// A block of each table; `None` for one of anchors, which are all different.
+fn contents(shapes: &[CacheShape], n_tables: usize) -> Vec<Option<Vec<u8>>> {
+    let mut contents: Vec<_> = shapes.iter().map(|shape| Some(block(shape))).collect();
+    contents.resize(n_tables, None);
+    for (cache, shape) in shapes.iter().enumerate() {
+        if let Some(far) = shape.as_heads().and_then(|heads| heads.memory?.far) {
+            contents[far] = contents[cache].clone();
+        }
+    }
+    contents
 }
 
 /// A block of a cache.

@@ -6,11 +6,12 @@ use std::time::Instant;
 
 use kernels::rows::rope_angles;
 use program::{
-    CandidateRows, Error, Held, HiddenRows, LogitRows, OpenSession, OutputRows, Outputs, PEAK,
-    Result, Rows, RowsOut, Sequence, Step, StepOut, Wanted,
+    CandidateRows, ContextMemory, Error, Held, HiddenRows, LogitRows, OpenSession, OutputRows,
+    Outputs, PEAK, Result, Rows, RowsOut, Sequence, Step, StepOut, Wanted,
 };
 
 use super::{CpuModel, Rotation, Session, cache_error, lock};
+use crate::cache::CacheShape;
 use crate::exec::{Angles, Exec, SequenceRows, StepBlocks, StepRows};
 use crate::needs::{Needs, StepShape};
 use crate::plan::Operand;
@@ -192,12 +193,13 @@ impl CpuModel {
     fn pass(&self, running: &mut [&mut Running<'_>], workspace: &mut Workspace) -> Result<()> {
         let batch = Batch::new(running);
         let angles = self.angles(&batch.rows)?;
+        let far_angles = self.far_angles(running.first().map_or(&[], |r| &r.session.shapes))?;
         let shapes =
             running.first().map_or_else(|| Arc::from([]), |r| Arc::clone(&r.session.shapes));
         let prompts = batch.sequences.iter().map(|sequence| sequence.prompt);
         let forms = self.schedule.forms(self.form, prompts);
         let tables = running.iter_mut().map(|one| &mut one.session.tables);
-        let blocks = StepBlocks::new(tables, &batch.rows, shapes.len());
+        let blocks = StepBlocks::new(tables, &batch.rows);
         let shape = StepShape {
             n_tokens: batch.tokens.len(),
             n_selected: batch.selected.len(),
@@ -218,6 +220,7 @@ impl CpuModel {
             forms: &forms,
             selected: &batch.selected,
             angles: &angles,
+            far_angles: &far_angles,
             attention: &shapes,
             blocks: &blocks,
             values: &memory.values,
@@ -226,6 +229,7 @@ impl CpuModel {
             mixtures: memory.mixtures,
             partials: memory.partials,
             peaks: memory.peaks,
+            context: memory.context,
             latent: memory.latent,
             scratch: &memory.scratch,
             started: Instant::now(),
@@ -316,7 +320,20 @@ impl CpuModel {
 
     fn angles(&self, sequences: &[SequenceRows]) -> Result<Vec<Angles>> {
         let positions = sequences.iter().flat_map(|s| s.start..s.start + s.n).map(|p| p as u32);
-        let positions: Vec<u32> = positions.collect();
+        self.angles_at(&positions.collect::<Vec<u32>>())
+    }
+
+    /// Those of a key and of a query that meet from afar in these caches; none where all stand at their positions.
+    fn far_angles(&self, shapes: &[CacheShape]) -> Result<Vec<Angles>> {
+        let memories = shapes.iter().filter_map(|shape| shape.as_heads()?.memory);
+        match memories.map(|memory| memory.settings).find(ContextMemory::keeps_far_keys) {
+            Some(memory) => self.angles_at(&[0, memory.far_position() as u32]),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// By rotation: of rows at these positions.
+    fn angles_at(&self, positions: &[u32]) -> Result<Vec<Angles>> {
         let angles = |rotation: &Rotation| {
             let n_pairs = rotation.frequencies.len();
             let zeros = || -> Result<Vec<f32>> {
@@ -325,7 +342,7 @@ impl CpuModel {
                 Ok(zeros)
             };
             let (mut cos, mut sin) = (zeros()?, zeros()?);
-            rope_angles(&positions, &rotation.frequencies, rotation.magnitude, &mut cos, &mut sin);
+            rope_angles(positions, &rotation.frequencies, rotation.magnitude, &mut cos, &mut sin);
             Ok(Angles { cos, sin, n_pairs })
         };
         self.rotations.iter().map(angles).collect()

@@ -12,7 +12,7 @@ use crate::plan::Job;
 use crate::schedule::LoadedPhase;
 use crate::{Cpu, Options};
 
-const CACHE: CacheOptions = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: 400 };
+const CACHE: CacheOptions = CacheOptions::new(CacheType::F16, CacheType::F16, 400);
 
 fn cpu(threads: usize) -> Cpu {
     Cpu::new(&Options { threads: Some(threads), ..Options::default() })

@@ -11,7 +11,7 @@ use program::{
     CacheOptions, CacheType, Executor, MemoryOptions, Outputs, Prompt, Sequence, Step, StepOut,
 };
 
-const CACHE: CacheOptions = CacheOptions { k: CacheType::F32, v: CacheType::F32, capacity: 4 };
+const CACHE: CacheOptions = CacheOptions::new(CacheType::F32, CacheType::F32, 4);
 
 /// Most memory that is taken: an executor says before it loads how much it would take, as the product asks it.
 const MOST_MEMORY: u64 = 48 << 20;

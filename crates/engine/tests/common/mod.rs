@@ -102,7 +102,7 @@ impl Toy {
 }
 
 pub(crate) fn cache(capacity: usize) -> CacheOptions {
-    CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity }
+    CacheOptions::new(CacheType::F16, CacheType::F16, capacity)
 }
 
 impl State {

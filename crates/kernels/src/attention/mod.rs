@@ -13,12 +13,14 @@ mod generic;
 mod layout;
 mod naive;
 mod product;
+mod promise;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
 pub use layout::{BLOCK, ElemType, HeadShape, TILE};
 pub(crate) use layout::{GROUP, code, group_scale, halves};
 pub(crate) use product::{ByDepth, ByRow, Elem, Order, Product, Single, tile};
+pub use promise::{ANCHORS, Anchors, PROMISE, PromiseFn};
 
 use std::ops::Range;
 

@@ -1,6 +1,8 @@
 //! Attention's kernels for x86-64.
 
-use super::{AttendFn, HeadBlock, MergeFn, Partials, QueryRows, generic, naive};
+use super::{
+    Anchors, AttendFn, HeadBlock, MergeFn, Partials, PromiseFn, QueryRows, generic, naive, promise,
+};
 use crate::lanes::{Avx2, Avx512};
 use crate::{Isa, Kernel, Level};
 
@@ -15,6 +17,13 @@ pub(super) const ATTEND: &[Kernel<AttendFn>] = &[
 pub(super) const MERGE: &[Kernel<MergeFn>] = &[
     Kernel { name: "merge/avx512", isa: Isa::AVX512, level: Level::Full, run: merge_avx512 },
     Kernel { name: "merge/avx2", isa: Isa::AVX2, level: Level::Full, run: merge_avx2 },
+];
+
+/// Candidates of [`PROMISE`](super::PROMISE).
+pub(super) const PROMISE: &[Kernel<PromiseFn>] = &[
+    Kernel { name: "promise/avx512", isa: Isa::AVX512, level: Level::Full, run: promise_avx512 },
+    Kernel { name: "promise/avx2", isa: Isa::AVX2, level: Level::Full, run: promise_avx2 },
+    promise::PORTABLE,
 ];
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
@@ -45,4 +54,14 @@ fn merge_avx512(state: &mut Partials<'_>, block: &Partials<'_>, stride: usize) {
 #[target_feature(enable = "avx2,fma,f16c")]
 fn merge_avx2(state: &mut Partials<'_>, block: &Partials<'_>, stride: usize) {
     naive::merge(state, block, stride);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+fn promise_avx512(queries: &[f32], anchors: &Anchors, promises: &mut Anchors) {
+    promise::promise(Avx512::new(), queries, anchors, promises);
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn promise_avx2(queries: &[f32], anchors: &Anchors, promises: &mut Anchors) {
+    promise::promise(Avx2::new(), queries, anchors, promises);
 }

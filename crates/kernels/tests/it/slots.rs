@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use kernels::attention::{ATTEND, ElemType, HeadShape, MERGE, Partials, Seen};
+use kernels::attention::{ANCHORS, ATTEND, ElemType, HeadShape, MERGE, PROMISE, Partials, Seen};
 use kernels::latent::{LATENT_ATTEND, LATENT_TILE, LatentShape};
 use kernels::linear::QUANTIZE_Q8;
 use kernels::probe::{FMA, INT8, READ};
@@ -29,6 +29,7 @@ type Compare = fn() -> Names;
 const COMPARED: &[(&str, Compare)] = &[
     ("ATTEND", attend),
     ("MERGE", merge),
+    ("PROMISE", promise),
     ("LATENT_ATTEND", latent_attend),
     ("QUANTIZE_Q8", quantize_q8),
     ("LAYER_NORM", layer_norm),
@@ -148,6 +149,21 @@ fn merge() -> Names {
             kernel.call(&mut Partials::new(&mut state, 4, &shape), &block);
             bits(&state)
         })
+    })
+}
+
+fn promise() -> Names {
+    at_lengths(|width, random| {
+        let anchors = random.floats(width * ANCHORS, 1.0);
+        let check = |n: usize| {
+            let queries = Random::new(n as u64).floats(n * width, 2.0);
+            compare(&PROMISE, &format!("{n} rows of {width}"), |kernel| {
+                let mut promises = vec![[9.0; ANCHORS]; n];
+                kernel.call(&queries, anchors.as_chunks().0, &mut promises);
+                bits(promises.as_flattened())
+            })
+        };
+        [0, 1, 3, 4, 9].into_iter().flat_map(check).collect()
     })
 }
 

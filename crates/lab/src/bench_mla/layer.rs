@@ -81,7 +81,7 @@ impl LayerPlan {
     }
 
     fn cache(&self, capacity: usize) -> CacheOptions {
-        CacheOptions { k: self.layer.cache, v: self.layer.cache, capacity }
+        CacheOptions::new(self.layer.cache, self.layer.cache, capacity)
     }
 }
 

@@ -169,7 +169,7 @@ impl Runner<'_> {
     fn new<'a>(subject: &Subject, model: &'a dyn Model, course: Course) -> Result<Runner<'a>> {
         let Course { prompt, steps, cache, .. } = course;
         // one step more for the course that is not recorded
-        let options = CacheOptions { k: cache, v: cache, capacity: prompt + steps + 1 };
+        let options = CacheOptions::new(cache, cache, prompt + steps + 1);
         let costs = CostOptions { k: cache, v: cache, ..CostOptions::default() };
         let program = &subject.program;
         Ok(Runner {

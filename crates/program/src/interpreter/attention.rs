@@ -1,12 +1,13 @@
 //! Attention of both kinds: rotate and append, then each query attends by the definition of its score.
 
+use super::context::Asking;
 use super::latent::{Latent, Up};
 use super::ops::{Heads, dot, norm};
 use super::session::{Cached, Session};
 use super::{Batch, Interpreted};
 use crate::{
-    Attention, CacheKind, Held, LatentAttention, LatentUp, NormKind, RotatedNorm, Score,
-    alibi_slope,
+    Attention, CacheKind, ContextMemory, Held, LatentAttention, LatentUp, NormKind, RotatedNorm,
+    Score, Stretch, alibi_slope,
 };
 
 /// What is cached of one position: a key and a value for each key-value head.
@@ -15,6 +16,15 @@ pub(super) struct KvWidths {
     pub(super) n_kv_heads: usize,
     pub(super) key_dim: usize,
     pub(super) value_dim: usize,
+}
+
+/// One query row, `[n_heads, key_dim]`.
+struct QueryRow<'a> {
+    /// As near keys are met.
+    q: &'a [f32],
+    /// As the others are.
+    far_q: &'a [f32],
+    position: usize,
 }
 
 /// From a query and keys to weights.
@@ -54,6 +64,7 @@ impl Interpreted {
             for (i, row) in batch.rows.iter().enumerate() {
                 let key = turned(k, i, row.position, true);
                 sessions[row.sequence].append(at.cache, &key, &v.x[v.row(i)]);
+                sessions[row.sequence].append_far(at.cache, || turned(k, i, 0, true));
             }
         }
         let scorer = self.scorer(&at.score);
@@ -61,7 +72,11 @@ impl Interpreted {
         for (i, row) in batch.rows.iter().enumerate() {
             let cached = sessions[row.sequence].cache(at.cache);
             let q = turned(&inputs[0], i, row.position, false);
-            out.extend(scorer.attend(&q, row.position, cached, &widths));
+            let far = cached.memory.filter(ContextMemory::keeps_far_keys);
+            let far = far.map(|memory| turned(&inputs[0], i, memory.far_position(), false));
+            let far_q = far.as_deref().unwrap_or(&q);
+            let query = QueryRow { q: &q, far_q, position: row.position };
+            out.extend(scorer.attend(&query, cached, &widths));
         }
         out
     }
@@ -93,7 +108,8 @@ impl Interpreted {
         for (i, row) in batch.rows.iter().enumerate() {
             let cached = sessions[row.sequence].cache(at.cache);
             let q = latent.query(i, row.position);
-            out.extend(scorer.attend(&q, row.position, cached, &latent.expanded()));
+            let query = QueryRow { q: &q, far_q: &q, position: row.position };
+            out.extend(scorer.attend(&query, cached, &latent.expanded()));
         }
         out
     }
@@ -104,27 +120,48 @@ impl Interpreted {
 }
 
 impl Scorer<'_> {
-    /// One rotated query row `[n_heads, key_dim]` at `position`: `[n_heads, value_dim]`. Query head `h` reads
-    /// key-value head `h / (n_heads / n_kv_heads)`.
-    fn attend(&self, q: &[f32], position: usize, cached: &Cached, widths: &KvWidths) -> Vec<f32> {
+    /// One query row: `[n_heads, value_dim]`. Query head `h` reads key-value head `h / (n_heads / n_kv_heads)`.
+    fn attend(&self, query: &QueryRow<'_>, cached: &Cached, widths: &KvWidths) -> Vec<f32> {
         let KvWidths { n_kv_heads, key_dim, value_dim } = *widths;
-        let n_heads = q.len() / key_dim;
-        let (mask, len) = (self.score.mask, cached.k.len() / (n_kv_heads * key_dim));
-        let seen = mask.first(position)..mask.end(position, len);
+        let position = query.position;
+        let n_heads = query.q.len() / key_dim;
+        let seen = self.seen(query, cached, widths);
         let mut out = Vec::with_capacity(n_heads * value_dim);
-        for (h, q) in q.chunks_exact(key_dim).enumerate() {
+        for h in 0..n_heads {
             let head = h / (n_heads / n_kv_heads);
-            let key = |t: usize| &cached.k[(t * n_kv_heads + head) * key_dim..][..key_dim];
+            let seen = &seen[head % seen.len()];
+            let seen = seen.iter().flat_map(|s| s.positions.clone().map(|t| (t, s.is_near)));
             let value = |t: usize| &cached.v[(t * n_kv_heads + head) * value_dim..][..value_dim];
             let slope = self.score.alibi.map_or(0.0, |bias| alibi_slope(h, n_heads, bias));
-            let score = |t: usize| {
-                self.score(dot(q, key(t)), position) + slope * -(t.abs_diff(position) as f64)
+            let score = |(t, is_near): (usize, bool)| {
+                let (q, k) = if is_near {
+                    (query.q, &cached.k[..])
+                } else {
+                    (query.far_q, cached.far_keys())
+                };
+                let q = &q[h * key_dim..][..key_dim];
+                let k = &k[(t * n_kv_heads + head) * key_dim..][..key_dim];
+                self.score(dot(q, k), position) + slope * -(t.abs_diff(position) as f64)
             };
             let scores: Vec<f64> = seen.clone().map(score).collect();
             let sink = self.sinks.map_or(f64::NEG_INFINITY, |sinks| f64::from(sinks[h]));
-            out.extend(mix(&scores, sink, seen.clone().map(value), value_dim));
+            out.extend(mix(&scores, sink, seen.map(|(t, _)| value(t)), value_dim));
         }
         out
+    }
+
+    /// What a query reads: a list for each key-value head, or one for all.
+    fn seen(&self, query: &QueryRow<'_>, cached: &Cached, widths: &KvWidths) -> Vec<Vec<Stretch>> {
+        let position = query.position;
+        let Some(memory) = cached.memory else {
+            let len = cached.k.len() / (widths.n_kv_heads * widths.key_dim);
+            let mask = self.score.mask;
+            let positions = mask.first(position)..mask.end(position, len);
+            return vec![vec![Stretch { positions, is_near: true }]];
+        };
+        let asking = Asking { memory, q: query.far_q, position, cached, widths };
+        let chosen = asking.choices();
+        chosen.iter().map(|chosen| memory.stretches(position, chosen)).collect()
     }
 
     /// Of a product of a query at `position` and a key, before ALiBi.
@@ -167,7 +204,7 @@ mod tests {
     fn cached() -> Cached {
         let mut v = vec![0.0; 16];
         (0..4).for_each(|i| v[i * 5] = 1.0);
-        Cached { k: vec![0.0, 2.0, 7.0, 1.0], v, row: [1, 4] }
+        Cached::of(vec![0.0, 2.0, 7.0, 1.0], v, [1, 4])
     }
 
     fn attend(change: impl Fn(&mut Score), sinks: Option<&[f32]>, position: usize) -> Vec<f32> {
@@ -175,7 +212,8 @@ mod tests {
         let mut score = Score::causal(0.5);
         change(&mut score);
         // two query heads share the one key-value head
-        Scorer { score: &score, sinks }.attend(&[0.0, 1.0], position, &cached(), &widths)
+        let query = QueryRow { q: &[0.0, 1.0], far_q: &[0.0, 1.0], position };
+        Scorer { score: &score, sinks }.attend(&query, &cached(), &widths)
     }
 
     fn close(found: &[f32], want: &[f64]) {

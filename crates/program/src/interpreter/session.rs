@@ -1,6 +1,6 @@
 //! The naive cache of one session: keys and values in f32, one after the other.
 
-use crate::{CacheId, Kept, Program};
+use crate::{CacheId, CacheOptions, ContextMemory, Kept, Program};
 
 /// What one session holds.
 #[derive(Clone)]
@@ -21,11 +21,35 @@ pub(super) struct Cached {
     pub(super) v: Vec<f32>,
     /// Length of a row of `k` and of `v`: of latent attention, that of the expanded keys and values.
     pub(super) row: [usize; 2],
+    /// What of it queries read, if not all.
+    pub(super) memory: Option<ContextMemory>,
+    /// Keys as they are met from afar, `[positions, n_kv_heads, key_dim]`, where those differ.
+    far: Vec<f32>,
+}
+
+impl Cached {
+    /// Keys and values that are all read; of a row of keys and a row of values these lengths.
+    #[cfg(test)]
+    pub(super) fn of(k: Vec<f32>, v: Vec<f32>, row: [usize; 2]) -> Cached {
+        Cached { k, v, row, ..Cached::default() }
+    }
+
+    /// Keys as queries meet them from afar.
+    pub(super) fn far_keys(&self) -> &[f32] {
+        if self.keeps_far_keys() { &self.far } else { &self.k }
+    }
+
+    fn keeps_far_keys(&self) -> bool {
+        self.memory.is_some_and(|memory| memory.keeps_far_keys())
+    }
 }
 
 impl Session {
-    pub(super) fn new(program: &Program, capacity: usize) -> Self {
-        Session { len: 0, capacity, caches: vec![Cached::default(); program.caches.len()] }
+    pub(super) fn new(program: &Program, options: &CacheOptions) -> Self {
+        let memory = |cache| options.policy.of_cache(program, CacheId(cache as u32));
+        let cached = |cache| Cached { memory: memory(cache), ..Cached::default() };
+        let caches = (0..program.caches.len()).map(cached).collect();
+        Session { len: 0, capacity: options.capacity, caches }
     }
 
     /// Add one position.
@@ -34,6 +58,14 @@ impl Session {
         cached.row = [k.len(), v.len()];
         cached.k.extend_from_slice(k);
         cached.v.extend_from_slice(v);
+    }
+
+    /// Add a position's key as it is met from afar, where those differ.
+    pub(super) fn append_far(&mut self, cache: CacheId, key: impl FnOnce() -> Vec<f32>) {
+        let cached = &mut self.caches[cache.0 as usize];
+        if cached.keeps_far_keys() {
+            cached.far.extend(key());
+        }
     }
 
     pub(super) fn cache(&self, cache: CacheId) -> &Cached {
@@ -46,6 +78,7 @@ impl Session {
             let [k, v] = cached.row;
             cached.k.truncate(len * k);
             cached.v.truncate(len * v);
+            cached.far.truncate(len * k);
         }
         self.len = len;
     }
@@ -57,6 +90,6 @@ impl Kept for Session {
     }
 
     fn bytes(&self) -> u64 {
-        self.caches.iter().map(|c| (c.k.len() + c.v.len()) as u64 * 4).sum()
+        self.caches.iter().map(|c| (c.k.len() + c.v.len() + c.far.len()) as u64 * 4).sum()
     }
 }

@@ -454,7 +454,7 @@ mod tests {
             }],
             barrier: Duration::from_nanos(100),
         };
-        let cache = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: 512 };
+        let cache = CacheOptions::new(CacheType::F16, CacheType::F16, 512);
         let known = KnownCeilings { ceilings, busy: false };
         let limits = Limits::new(&program, &cache, 64, &known, 2).expect("measured");
         let head = head(&program)[0].to_owned();
@@ -578,7 +578,7 @@ mod tests {
             let weights = conformance::MemoryWeights::random(&program, 1);
             let cpu = executors::ExecutorOptions { threads: Some(1), ..Default::default() }.cpu();
             let model = cpu.load(std::sync::Arc::clone(&program), &weights, &mut |_| ()).unwrap();
-            let cache = CacheOptions { k: CacheType::F16, v: CacheType::F16, capacity: 8 };
+            let cache = CacheOptions::new(CacheType::F16, CacheType::F16, 8);
             let session = model.open(&cache).unwrap();
             let sequence = Sequence {
                 session,

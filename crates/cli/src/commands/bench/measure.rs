@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use engine::{DEFAULT_CHUNK, Sampler, SamplerOptions, Scores};
 use program::{
-    CacheOptions, Model, Outputs, PhaseTime, Prompt, Result, RowsOut, Sequence, SessionId, Step,
+    CacheOptions, Error, Model, Outputs, PhaseTime, Prompt, Result, RowsOut, Sequence, SessionId,
+    Step,
 };
 
 /// What is timed: a prompt, steps of one token, or both after one another.
@@ -50,10 +51,22 @@ pub(super) struct Timing {
     pub(super) phases: Vec<PhaseTime>,
 }
 
+/// How a test gets its depth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Fill {
+    /// Made-up rows
+    #[default]
+    Made,
+    /// A prompt that is computed
+    Prompt,
+}
+
 /// One session on which tests run one after another.
 pub(super) struct Bench {
     /// Most tokens per pass.
     pub(super) chunk: usize,
+    fill: Fill,
     model: Arc<dyn Model>,
     session: SessionId,
     vocab_size: usize,
@@ -61,10 +74,10 @@ pub(super) struct Bench {
 
 impl Bench {
     /// A session that holds what the tests need.
-    pub(super) fn new(model: Arc<dyn Model>, cache: CacheOptions) -> Result<Self> {
+    pub(super) fn new(model: Arc<dyn Model>, cache: CacheOptions, fill: Fill) -> Result<Self> {
         let session = model.open(&cache)?;
         let vocab_size = model.program().vocab_size();
-        Ok(Self { chunk: DEFAULT_CHUNK, model, session, vocab_size })
+        Ok(Self { chunk: DEFAULT_CHUNK, fill, model, session, vocab_size })
     }
 
     /// Time `test`; `done` is called after the warm-up and after each sample.
@@ -80,7 +93,7 @@ impl Bench {
         done();
         let mut samples = Vec::new();
         for _ in 0..repetitions {
-            self.model.truncate(self.session, test.depth)?;
+            self.rewind(test.depth)?;
             let start = Instant::now();
             self.run(test)?;
             samples.push(start.elapsed());
@@ -93,7 +106,7 @@ impl Bench {
     pub(super) fn explain(&self, test: Test) -> anyhow::Result<Timing> {
         self.fill(test.depth)?;
         self.run(Test { n_gen: test.n_gen.min(1), ..test })?;
-        self.model.truncate(self.session, test.depth)?;
+        self.rewind(test.depth)?;
         let mut timing = Timing::default();
         let mut timed = |tokens: &[u32], outputs, prompt| -> Result<RowsOut> {
             let start = Instant::now();
@@ -123,13 +136,28 @@ impl Bench {
         Ok(Timing { sampling, ..timing })
     }
 
-    /// Have `depth` positions cached: tokens depend on their position only, so those of an earlier test serve again.
+    /// Have `depth` positions cached. Computed ones serve again: tokens depend on their position only.
     fn fill(&self, depth: usize) -> Result<()> {
-        let held = self.model.len(self.session)?;
+        let mut held = self.model.len(self.session)?;
         if held >= depth {
-            return self.model.truncate(self.session, depth).map(drop);
+            held = self.model.truncate(self.session, depth)?;
         }
-        self.prefill(held, depth - held, Outputs::NONE)
+        if held < depth && self.fill == Fill::Made {
+            self.model.truncate(self.session, 0)?;
+            match self.model.make_up(self.session, depth) {
+                Err(Error::Unsupported(_)) => held = 0,
+                made => return made,
+            }
+        }
+        if held < depth { self.prefill(held, depth - held, Outputs::NONE) } else { Ok(()) }
+    }
+
+    /// Drop what a test added to its depth; what cannot be reached is filled again.
+    fn rewind(&self, depth: usize) -> Result<()> {
+        if self.model.truncate(self.session, depth)? < depth {
+            self.fill(depth)?;
+        }
+        Ok(())
     }
 
     /// The prompt, then the steps; tokens are chosen within the time where the model's own are wanted.

@@ -22,10 +22,11 @@ use crate::exit::Failure;
 use crate::limits::Limits;
 use crate::load::{self, LoadOptions};
 use crate::output::OutputArgs;
+use crate::policy::PolicyArgs;
 use crate::predictions::{RunPhase, RunTime};
 use crate::{picture, ui};
 use explain::Explanation;
-use measure::{Bench as Runner, Test};
+use measure::{Bench as Runner, Fill, Test};
 use plan::Numbers;
 use report::{Format, Row};
 
@@ -58,6 +59,9 @@ pub(super) struct Bench {
     /// Tokens in the context before the clock starts
     #[arg(short = 'd', long, value_name = "LIST", default_value = "0")]
     n_depth: Vec<Numbers>,
+    /// How they get there: made (made-up rows, in seconds), prompt (computed)
+    #[arg(long, value_name = "HOW", value_enum, default_value_t, hide_possible_values = true)]
+    fill: Fill,
     /// Threads; by default one for each physical core this process may use
     #[arg(short, long, value_name = "LIST")]
     threads: Vec<Numbers>,
@@ -70,6 +74,8 @@ pub(super) struct Bench {
     /// Type of cached values (-ctv): f32, f16, q8_0 [default: f16]
     #[arg(long, value_name = "TYPE", value_parser = console::args::cache_types(), hide_possible_values = true)]
     cache_type_v: Option<CacheType>,
+    #[command(flatten)]
+    policy: PolicyArgs,
     /// Generate the model's likeliest tokens, as `run --temp 0` does, choosing included; without, tokens are made up
     #[arg(long)]
     greedy: bool,
@@ -136,6 +142,7 @@ fn repetitions(text: &str) -> Result<u32, String> {
 
 impl Bench {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        self.policy.warnings().iter().for_each(|warning| ui::warn(warning));
         for (flag, numbers, most) in [
             ("-t", &self.threads, counts::MAX_THREADS),
             ("--chunk", &self.chunk, counts::MAX_CHUNK),
@@ -190,7 +197,9 @@ impl Bench {
     ) -> anyhow::Result<()> {
         let capacity = tests.iter().map(|test| test.depth + test.tokens()).max().unwrap_or(0);
         let Bench { cache_type_k, cache_type_v, .. } = *self;
-        let cache = CacheArgs { cache_type_k, cache_type_v, chunk: plan::all(&self.chunk).max() };
+        let chunk = plan::all(&self.chunk).max();
+        let policy = self.policy.clone();
+        let cache = CacheArgs { cache_type_k, cache_type_v, chunk, policy };
         for threads in self.thread_counts() {
             let options = LoadOptions {
                 threads,
@@ -199,8 +208,11 @@ impl Bench {
                 chunk: cache.chunk,
                 values: cache_type_v.is_some(),
             };
-            let cache = cache.options(capacity.max(1));
-            let loaded = load::model(gguf, &self.executor, options, &|_| cache)?;
+            let cache = |config: &models::ModelConfig| {
+                cache.options(capacity.max(1), config.context_length)
+            };
+            let loaded = load::model(gguf, &self.executor, options, &cache)?;
+            let cache = cache(&loaded.config);
             let program = loaded.model.program();
             let wanted = Executed::of(program, cache.k, cache.v).wanted();
             let rates = ceilings::rates(&*loaded.executor, &wanted);
@@ -209,12 +221,12 @@ impl Bench {
             if self.explain && roof.ceilings.is_none() {
                 ui::warn("--explain has no effect: this executor has no limits to compare with");
             }
-            let mut runner = Runner::new(Arc::clone(&loaded.model), cache)?;
+            let mut runner = Runner::new(Arc::clone(&loaded.model), cache, self.fill)?;
             let chunks = self.chunks(best);
             for (test, chunk) in
                 tests.iter().flat_map(|test| chunks.iter().map(move |chunk| (test, *chunk)))
             {
-                let setting = report::Setting::new(gguf, &loaded, cache, chunk);
+                let setting = report::Setting::new(gguf, &loaded, cache, chunk, self.fill);
                 runner.chunk = chunk;
                 let bar = ui::count_bar("bench", u64::from(self.repetitions) + 1)
                     .with_message(test.name());

@@ -5,12 +5,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use gguf::Gguf;
+use planner::{Cost, CostOptions};
 use plot::Picture;
 use program::CacheOptions;
 use serde::Serialize;
 
 use super::explain::{self, Explanation};
-use super::measure::Test;
+use super::measure::{Fill, Test};
 use crate::ceilings::{KnownCeilings, cpu_name};
 use crate::limits::{Limits, Share};
 use crate::load::{self, Loaded};
@@ -51,8 +52,12 @@ pub(super) struct Setting {
     fixed: Fixed,
     #[serde(skip)]
     weight_bytes_per_token: u64,
+    /// What of the past steps read.
+    kv_policy: String,
+    /// How depths are reached: made-up rows, or a prompt.
+    fill: Fill,
     #[serde(skip)]
-    cache_bytes_per_position: u64,
+    cost: Cost,
 }
 
 /// What llama-bench can be told and Rooflight does in one way, with the keys and types that it documents.
@@ -112,8 +117,15 @@ const FIXED: Fixed = Fixed {
 
 impl Setting {
     /// Of a model as it is loaded.
-    pub(super) fn new(gguf: &Gguf, loaded: &Loaded, cache: CacheOptions, chunk: usize) -> Self {
+    pub(super) fn new(
+        gguf: &Gguf,
+        loaded: &Loaded,
+        cache: CacheOptions,
+        chunk: usize,
+        fill: Fill,
+    ) -> Self {
         let program = loaded.model.program();
+        let CacheOptions { k, v, policy, .. } = cache;
         Self {
             build_commit: concat!("rooflight-", env!("CARGO_PKG_VERSION")),
             build_number: 0,
@@ -135,8 +147,16 @@ impl Setting {
             type_v: cache.v.name(),
             fixed: FIXED,
             weight_bytes_per_token: program.weight_bytes_per_token(),
-            cache_bytes_per_position: program.cache_bytes(1, &cache),
+            kv_policy: cache.policy.to_string(),
+            fill,
+            cost: Cost::of(program, &CostOptions { k, v, policy, ..CostOptions::default() }),
         }
+    }
+
+    /// Bytes of the cache that a step reads of `positions`.
+    fn cache_bytes_read(&self, positions: u64) -> u64 {
+        let step = positions.checked_sub(1).map(|past| self.cost.step(past).total());
+        step.map_or(0, |step| step.cache_read_bytes)
     }
 
     /// What a machine with these ceilings allows this model.
@@ -231,7 +251,7 @@ impl Row {
             stddev_ts: deviation(&ts),
             samples_ns: ns.iter().map(|ns| *ns as u64).collect(),
             bytes_per_token: setting.weight_bytes_per_token / rows as u64
-                + position * setting.cache_bytes_per_position,
+                + setting.cache_bytes_read(position),
             limit_ts,
             share: judged.and_then(|share| match share {
                 Share::Part(part) => Some(part),

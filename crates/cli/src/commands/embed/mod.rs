@@ -179,14 +179,11 @@ impl Embed {
         let whole = loaded.config.reads_at_once();
         let chunk = self.cache.chunk.unwrap_or(DEFAULT_CHUNK);
         let options = LoadOptions {
-            threads: self.threads.count(),
-            verbose: self.verbose.verbose,
-            ceilings: false,
             chunk: Some(if whole { chunk.max(longest) } else { chunk }),
-            values: self.cache.cache_type_v.is_some(),
+            ..self.cache.load_options(&self.threads, self.verbose)
         };
         let rows = loaded.config.text_rows().context("the model says nothing of texts")?;
-        let cache = self.cache.options(longest);
+        let cache = self.cache.options(longest, loaded.config.context_length);
         let interrupt = Interrupt::install();
         let loaded = load::ready(&gguf, loaded, &self.executor, options, &|_| cache)?;
         // from here on the weights are the executor's; the file's pages may go

@@ -7,7 +7,7 @@ use engine::DEFAULT_CHUNK;
 use models::{Mixture, ModelConfig};
 use planner::formula::{ModelShape, Roofline, Units};
 use planner::{Cost, CostOptions, CountedProgram, Estimate, Executed, ModelVariant};
-use program::{CacheType, Program};
+use program::{CacheType, KvPolicy, Program};
 
 use super::subject::Subject;
 use super::target::Target;
@@ -35,13 +35,14 @@ pub(super) enum Weights {
 pub(super) struct Cache {
     pub(super) k: CacheType,
     pub(super) v: CacheType,
+    /// What of it queries read.
+    pub(super) policy: KvPolicy,
 }
 
 /// Caches to compare.
-pub(super) const CACHES: [Cache; 2] = [
-    Cache { k: CacheType::F16, v: CacheType::F16 },
-    Cache { k: CacheType::Q8_0, v: CacheType::Q8_0 },
-];
+pub(super) fn compared_caches(policy: KvPolicy) -> [Cache; 2] {
+    [CacheType::F16, CacheType::Q8_0].map(|ty| Cache { k: ty, v: ty, policy })
+}
 
 impl Weights {
     /// The type that is asked for, or what the model comes with, or `Q4_K_M`; `w16` in the article's units.
@@ -136,7 +137,7 @@ pub(super) fn weight_names() -> SuggestedValues<String> {
 
 /// `f16`, or `f16/q8_0` where keys and values differ; `kv16` in the article.
 pub(super) fn cache_name(cache: Cache, units: Units) -> String {
-    let Cache { k, v } = cache;
+    let Cache { k, v, .. } = cache;
     match units {
         Units::Article => format!("kv{}", (8.0 * plain_bytes(cache)).round()),
         Units::Decimal if k == v => k.name().to_owned(),
@@ -175,11 +176,12 @@ fn counted(
     target: &Target,
     chunk: Option<u64>,
 ) -> anyhow::Result<Estimate> {
-    let Cache { k, v } = cache;
+    let Cache { k, v, policy } = cache;
     let processor_cache = processor_cache().unwrap_or(u64::MAX);
-    let cost = Cost::of(program, &CostOptions { k, v, processor_cache, ..CostOptions::default() });
+    let options = CostOptions { k, v, policy, processor_cache, ..CostOptions::default() };
+    let cost = Cost::of(program, &options);
     let machine = target.machine(cost.step(0).total().bytes())?;
-    let kernels = target.rates.clone().map(|rates| (Executed::of(program, k, v), rates));
+    let kernels = target.rates.clone().map(|rates| (Executed::with(program, k, v, &policy), rates));
     let measured = || kernels.as_ref().and_then(|(executed, rates)| executed.chunk(rates));
     let chunk = chunk.or_else(measured).unwrap_or(DEFAULT_CHUNK as u64);
     Ok(Estimate::Counted(Box::new(CountedProgram { cost, machine, chunk, kernels })))

@@ -66,6 +66,7 @@ pub(super) fn report(r: &Report<'_>) -> Value {
         },
         "cache": {
             "type": r.cache,
+            "policy": r.policy.to_string(),
             "bytes_per_token": plan.cache_bytes_per_token,
             "longest_context": plan.longest_context,
             "types": caches.collect::<Vec<_>>(),

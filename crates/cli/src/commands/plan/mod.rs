@@ -25,9 +25,9 @@ use engine::DEFAULT_CHUNK;
 use planner::formula::Units;
 use planner::goal::{Answer, Goals, Miss, solve};
 use planner::{Lengths, ModelVariant, WhatIf, what_if};
-use program::{CacheOptions, Executor, MemoryNeeds, Program};
+use program::{CacheOptions, Executor, KvPolicy, MemoryNeeds, Program};
 
-use self::candidates::{CACHES, Cache, Weights};
+use self::candidates::{Cache, Weights, compared_caches};
 #[cfg(fuzzing)]
 pub(crate) use self::strangers::plan_config;
 use self::subject::Subject;
@@ -107,6 +107,7 @@ struct Report<'a> {
     machine: planner::Machine,
     weights: String,
     cache: String,
+    policy: KvPolicy,
     /// Tokens of a prompt per pass; `None` for all at once.
     chunk: Option<u64>,
     /// It was measured to be best.
@@ -144,8 +145,9 @@ struct Here<'a> {
 }
 
 impl Here<'_> {
-    fn cache(Cache { k, v }: Cache, capacity: u64) -> CacheOptions {
-        CacheOptions { k, v, capacity: usize::try_from(capacity).unwrap_or(usize::MAX) }
+    fn cache(Cache { k, v, policy }: Cache, capacity: u64) -> CacheOptions {
+        let capacity = usize::try_from(capacity).unwrap_or(usize::MAX);
+        CacheOptions { policy, ..CacheOptions::new(k, v, capacity) }
     }
 
     fn chunk(candidate: &ModelVariant) -> usize {
@@ -213,7 +215,13 @@ impl Plan {
         };
         let context = context.max(1);
         self.check(subject, context)?;
-        load::warn_about_context(&subject.config, context as usize);
+        self.cache.policy.warnings().iter().for_each(|warning| ui::warn(warning));
+        let policy = self.cache.policy.policy(subject.config.context_length);
+        if policy != KvPolicy::Full && units == Units::Article {
+            let wrong = "--kv-policy: in the article all of the context is read";
+            return Err(Failure::Usage(wrong.into()).into());
+        }
+        load::warn_about_context(&subject.config, context as usize, &policy);
         let room = target.room();
         let at_once = subject.config.reads_at_once().then_some(context);
         let chunk = at_once.or(self.cache.chunk.map(|chunk| chunk as u64));
@@ -227,11 +235,12 @@ impl Plan {
             let each = Weights::compared(subject, units).into_iter().map(|w| with(w, caches));
             Ok(each.collect::<anyhow::Result<Vec<_>>>()?.concat())
         };
-        let own = Cache { k: self.cache.k(), v: self.cache.v() };
+        let own = Cache { k: self.cache.k(), v: self.cache.v(), policy };
+        let compared = compared_caches(policy);
         let asked = self.cache.cache_type_k.is_some() || self.cache.cache_type_v.is_some();
         let goals = self.goals(context, room);
         // what is asked for is not up for choice
-        let caches = if asked { std::slice::from_ref(&own) } else { &CACHES[..] };
+        let caches = if asked { std::slice::from_ref(&own) } else { &compared[..] };
         let choice = match (goals, self.weights.as_deref()) {
             (None, _) => Vec::new(),
             (Some(_), Some(name)) => with(Weights::choose(Some(name), subject, units)?, caches)?,
@@ -248,7 +257,7 @@ impl Plan {
             None => {
                 let weights = Weights::choose(self.weights.as_deref(), subject, units)?;
                 let mut caches = vec![own];
-                caches.extend(CACHES.into_iter().filter(|cache| *cache != own));
+                caches.extend(compared.into_iter().filter(|cache| *cache != own));
                 let all = with(weights, &caches)?;
                 (all[0].clone(), all, caches)
             }
@@ -273,7 +282,7 @@ impl Plan {
             (Some(here), Some(at)) => Some(here.needs(&chosen, types[at])?),
             _ => None,
         };
-        let what_if = what_if(&all(&CACHES)?, room, context);
+        let what_if = what_if(&all(&compared)?, room, context);
         let misfit = at.zip(target.memory).and_then(|(at, memory)| {
             let wanted = fit::Wanted {
                 weights: &chosen.weights,
@@ -293,6 +302,7 @@ impl Plan {
             plan: planner::Forecast::of(&chosen.estimate, room, &Lengths::up_to(context)),
             weights: chosen.weights,
             cache: chosen.cache,
+            policy,
             chunk: chosen.estimate.chunk(),
             chunk_measured: self.cache.chunk.is_none() && chosen.estimate.best_chunk().is_some(),
             chunk_given: self.cache.chunk.is_some(),

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use planner::plan::Timed;
 use planner::{Resource, WhatIf};
+use program::KvPolicy;
 
 use super::{Report, miss};
 use crate::predictions::ErrorBar;
@@ -188,6 +189,9 @@ fn facts(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     )?;
     let per_token = r.caches.iter().map(|c| format!("{} {}", size(r, c.bytes_per_token), c.cache));
     writeln!(out, "cache       per token: {}", per_token.collect::<Vec<_>>().join(", "))?;
+    if let KvPolicy::Memory(memory) = r.policy {
+        writeln!(out, "context     read in part: {memory}")?;
+    }
     if let Some(needs) = r.needs {
         let [total, weights, cache, work] = [needs.total(), needs.weights, needs.cache, needs.work]
             .map(|bytes| size(r, bytes as f64));

@@ -1,0 +1,207 @@
+//! Options that say what of a long past is read: the policy of a session's cache.
+
+use console::counts;
+use program::{BlockAnchor, BlockSharing, ContextMemory, FarPositions, KvPolicy, Program};
+
+/// A policy by the name people know it by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum PolicyName {
+    /// Everything is read
+    #[default]
+    Full,
+    /// The first and the latest tokens (StreamingLLM)
+    Window,
+    /// These, and the blocks that promise most, at a fixed distance (InfLLM)
+    Infllm,
+    /// These, and the blocks that promise most to each key-value head, where they are (Quest)
+    Quest,
+}
+
+/// What of the past is read.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct PolicyArgs {
+    /// What is read of a long context: full (all), window (first and latest tokens), infllm (and the best blocks), quest [default: full]
+    #[arg(long, value_name = "POLICY", value_enum, hide_possible_values = true)]
+    kv_policy: Option<PolicyName>,
+    /// First tokens that are always read; by default from the model's context, as all of these
+    #[arg(long, value_name = "N", requires = "kv_policy", value_parser = counts::any)]
+    kv_init: Option<usize>,
+    /// Latest tokens that are always read
+    #[arg(long, value_name = "N", requires = "kv_policy", value_parser = counts::tokens)]
+    kv_local: Option<usize>,
+    /// Tokens in a block: 64, 128
+    #[arg(long, value_name = "N", requires = "kv_policy", value_parser = block, hide_possible_values = true)]
+    kv_block: Option<u32>,
+    /// Blocks that are read of the others
+    #[arg(long, value_name = "N", requires = "kv_policy", value_parser = counts::any)]
+    kv_blocks: Option<usize>,
+    /// What stands for a block: bounds (greatest and least of each channel), mean, max
+    #[arg(long, value_name = "ANCHOR", requires = "kv_policy", value_parser = named(&BlockAnchor::ALL, BlockAnchor::name), hide_possible_values = true)]
+    kv_anchor: Option<BlockAnchor>,
+    /// Heads that choose blocks together: layer, kv-head
+    #[arg(long, value_name = "HEADS", requires = "kv_policy", value_parser = named(&BlockSharing::ALL, BlockSharing::name), hide_possible_values = true)]
+    kv_share: Option<BlockSharing>,
+    /// Where tokens stand that are not among the latest: fixed (all at one distance), exact
+    #[arg(long, value_name = "WHERE", requires = "kv_policy", value_parser = named(&FarPositions::ALL, FarPositions::name), hide_possible_values = true)]
+    kv_positions: Option<FarPositions>,
+    /// Layers at the start that read everything
+    #[arg(long, value_name = "N", requires = "kv_policy", value_parser = counts::any)]
+    kv_dense_layers: Option<usize>,
+}
+
+fn block(text: &str) -> Result<u32, String> {
+    let known = text.parse().ok().filter(|n| ContextMemory::BLOCKS.contains(n));
+    known.ok_or_else(|| "expected 64 or 128".into())
+}
+
+/// Values by their names.
+fn named<T: Copy + Send + Sync + 'static>(
+    all: &'static [T],
+    name: fn(T) -> &'static str,
+) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        all.iter().copied().find(|value| name(*value) == text).ok_or_else(|| {
+            let names: Vec<_> = all.iter().map(|value| name(*value)).collect();
+            format!("expected one of {}", names.join(", "))
+        })
+    }
+}
+
+impl PolicyArgs {
+    /// The policy for a model trained on so many positions.
+    pub(crate) fn policy(&self, trained: usize) -> KvPolicy {
+        let mut memory = ContextMemory::suited(trained);
+        match self.kv_policy.unwrap_or_default() {
+            PolicyName::Full => return KvPolicy::Full,
+            PolicyName::Window => memory.n_blocks = 0,
+            PolicyName::Infllm => {}
+            PolicyName::Quest => {
+                memory.positions = FarPositions::Exact;
+                memory.sharing = BlockSharing::KvHead;
+                memory.dense_layers = 2;
+            }
+        }
+        if let Some(block) = self.kv_block {
+            memory.n_blocks = (memory.n_blocks * memory.block).div_ceil(block);
+            memory.block = block;
+        }
+        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX / 2);
+        let whole = |n: u32| n.next_multiple_of(memory.block);
+        memory.n_init = whole(self.kv_init.map_or(memory.n_init, number));
+        memory.n_local = whole(self.kv_local.map_or(memory.n_local, number));
+        memory.n_blocks = self.kv_blocks.map_or(memory.n_blocks, number);
+        memory.anchor = self.kv_anchor.unwrap_or(memory.anchor);
+        memory.sharing = self.kv_share.unwrap_or(memory.sharing);
+        memory.positions = self.kv_positions.unwrap_or(memory.positions);
+        memory.dense_layers = self.kv_dense_layers.map_or(memory.dense_layers, number);
+        KvPolicy::Memory(memory)
+    }
+
+    /// Whether a setting was given that a policy without blocks, or without anything to leave out, does not have.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let name = self.kv_policy.unwrap_or_default();
+        let choice = [
+            ("--kv-blocks", self.kv_blocks.is_some() && name == PolicyName::Full),
+            ("--kv-anchor", self.kv_anchor.is_some()),
+            ("--kv-share", self.kv_share.is_some()),
+        ];
+        let rest = [
+            ("--kv-init", self.kv_init.is_some()),
+            ("--kv-local", self.kv_local.is_some()),
+            ("--kv-block", self.kv_block.is_some()),
+            ("--kv-positions", self.kv_positions.is_some()),
+            ("--kv-dense-layers", self.kv_dense_layers.is_some()),
+        ];
+        let chooses = self.kv_blocks.map_or(name != PolicyName::Window, |n| n > 0);
+        let idle_choice = choice.into_iter().filter(|_| name == PolicyName::Full || !chooses);
+        let idle_rest = rest.into_iter().filter(|_| name == PolicyName::Full);
+        let idle = idle_choice.chain(idle_rest).filter(|(_, given)| *given);
+        let why = match name {
+            PolicyName::Full => "with --kv-policy full everything is read",
+            _ => "no blocks are chosen",
+        };
+        idle.map(|(option, _)| format!("{option} has no effect: {why}")).collect()
+    }
+}
+
+/// A policy that leaves something out, for the line that tells how a model was loaded.
+pub(crate) fn told(policy: &KvPolicy) -> String {
+    match policy {
+        KvPolicy::Full => String::new(),
+        KvPolicy::Memory(memory) => format!(", {memory}"),
+    }
+}
+
+/// What to say of a policy that a program has no layer for.
+pub(crate) fn idle(policy: &KvPolicy, program: &Program) -> Option<String> {
+    let layers = (0..program.caches.len() as u32).map(program::CacheId);
+    let mut remembering = layers.filter(|cache| policy.of_cache(program, *cache).is_some());
+    let is_idle = *policy != KvPolicy::Full && remembering.next().is_none();
+    is_idle.then(|| {
+        "--kv-policy has no effect: no layer of the model reads all that is before it".into()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        policy: PolicyArgs,
+    }
+
+    fn parse(line: &str) -> PolicyArgs {
+        let words = std::iter::once("rooflight").chain(line.split_whitespace());
+        Line::try_parse_from(words).expect("options that parse").policy
+    }
+
+    fn said(line: &str) -> String {
+        parse(line).policy(32_768).to_string()
+    }
+
+    #[test]
+    fn policies_by_name() {
+        assert_eq!(said(""), "full");
+        assert_eq!(said("--kv-policy full"), "full");
+        assert_eq!(said("--kv-policy window"), "first 128, latest 4096, at a fixed distance");
+        assert_eq!(
+            said("--kv-policy infllm"),
+            "first 128, latest 4096, 16 blocks of 128 by bounds for a layer, at a fixed distance"
+        );
+        assert_eq!(
+            said("--kv-policy quest"),
+            "first 128, latest 4096, 16 blocks of 128 by bounds for a kv-head, at exact positions, all in the first 2 layers"
+        );
+    }
+
+    #[test]
+    fn settings_change_a_policy_in_whole_blocks() {
+        let line = "--kv-policy infllm --kv-init 10 --kv-local 1k --kv-block 64 --kv-blocks 5 --kv-anchor mean \
+                    --kv-share kv-head --kv-positions exact --kv-dense-layers 1";
+        assert_eq!(
+            said(line),
+            "first 64, latest 1024, 5 blocks of 64 by mean for a kv-head, at exact positions, all in the first 1 layers"
+        );
+        let twice =
+            "first 128, latest 4096, 32 blocks of 64 by bounds for a layer, at a fixed distance";
+        assert_eq!(said("--kv-policy infllm --kv-block 64"), twice);
+        assert!(Line::try_parse_from(["rooflight", "--kv-local", "64"]).is_err());
+        assert!(
+            Line::try_parse_from(["rooflight", "--kv-policy", "infllm", "--kv-block", "100"])
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn what_has_no_effect_is_told() {
+        let told = |line| parse(line).warnings().join("; ");
+        assert_eq!(told("--kv-policy infllm --kv-anchor mean"), "");
+        assert!(told("--kv-policy full --kv-local 64").starts_with("--kv-local has no effect"));
+        assert!(told("--kv-policy window --kv-anchor mean").contains("no blocks are chosen"));
+        assert!(told("--kv-policy infllm --kv-blocks 0 --kv-share layer").contains("--kv-share"));
+    }
+}

@@ -1,0 +1,477 @@
+//! Context memory: anchors of blocks that came to an end | what blocks promise each row | which of them it reads.
+//!
+//! Every section's items own what they write, and what a row chooses follows from its position and what is before it.
+
+use std::ops::Range;
+
+use kernels::attention::{ANCHORS, BLOCK};
+use program::{BlockAnchor, ContextMemory};
+
+use super::attention::Cut;
+use super::{Exec, SequenceRows};
+use crate::cache::{HeadsCache, MemoryTables};
+use crate::memory::Shared;
+use crate::pool::Worker;
+
+/// Rows of an item of promises.
+const ROWS: usize = 32;
+/// Index blocks of an item of promises.
+const SPAN: usize = 8;
+/// Floats of promises that are kept at a time, unless one row has more.
+const MAX_PROMISES: usize = 1 << 20;
+
+/// What rows that choose blocks need, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ContextNeeds {
+    /// Queries as they meet what is not near.
+    pub(crate) far: usize,
+    /// What rows ask for.
+    pub(crate) asked: usize,
+    /// What blocks promise them.
+    pub(crate) promises: usize,
+    /// Blocks that they read.
+    pub(crate) chosen: usize,
+}
+
+impl ContextNeeds {
+    /// Of a phase of `n_heads` query heads over this cache.
+    pub(crate) fn of(n_heads: usize, cache: &HeadsCache, sequences: &[SequenceRows]) -> Self {
+        let Some(memory) = &cache.memory else { return Self::default() };
+        let rows: usize = sequences.iter().map(|s| s.n).sum();
+        let far = usize::from(memory.settings.keeps_far_keys());
+        let asked = memory.anchor_width * cache.layout.n_kv_heads();
+        let promises = sequences.iter().map(|s| {
+            let rows = batch_rows(memory, s).min(s.n);
+            rows * memory.n_choices * padded(&memory.settings, s)
+        });
+        let chosen = memory.n_choices * memory.settings.n_blocks as usize;
+        ContextNeeds {
+            far: 4 * far * rows * n_heads * cache.head.key_dim,
+            asked: 4 * rows * asked,
+            promises: 4 * promises.max().unwrap_or(0),
+            chosen: 4 * rows * chosen,
+        }
+    }
+
+    /// The greater of both, each by itself.
+    pub(crate) fn max(self, other: ContextNeeds) -> ContextNeeds {
+        ContextNeeds {
+            far: self.far.max(other.far),
+            asked: self.asked.max(other.asked),
+            promises: self.promises.max(other.promises),
+            chosen: self.chosen.max(other.chosen),
+        }
+    }
+
+    /// All of it.
+    pub(crate) fn bytes(&self) -> usize {
+        self.far + self.asked + self.promises + self.chosen
+    }
+}
+
+/// The memory of [`ContextNeeds`].
+#[derive(Clone, Copy)]
+pub(crate) struct ContextBuffers<'a> {
+    /// `[row][n_heads, key_dim]`.
+    pub(crate) far: Shared<'a, f32>,
+    /// `[choice][row][asked_width]`.
+    pub(crate) asked: Shared<'a, f32>,
+    /// `[choice][row of the batch][blocks]`.
+    pub(crate) promises: Shared<'a, f32>,
+    /// `[row][choice][n_blocks]`.
+    pub(crate) chosen: Shared<'a, u32>,
+}
+
+/// Add what a query asks for to its row's.
+pub(super) fn ask(anchor: BlockAnchor, asked: &mut [f32], query: &[f32]) {
+    match anchor {
+        BlockAnchor::Bounds => {
+            let (greatest, least) = asked.split_at_mut(query.len());
+            for ((most, least), q) in greatest.iter_mut().zip(least).zip(query) {
+                *most += q.max(0.0);
+                *least += q.min(0.0);
+            }
+        }
+        BlockAnchor::Mean | BlockAnchor::Greatest => {
+            asked.iter_mut().zip(query).for_each(|(asked, q)| *asked += q);
+        }
+    }
+}
+
+/// Blocks that any of these rows may choose from, rounded up to whole tiles.
+fn padded(settings: &ContextMemory, sequence: &SequenceRows) -> usize {
+    settings.finished(sequence.start + sequence.n - 1).end.next_multiple_of(ANCHORS)
+}
+
+/// Rows whose promises are kept at a time.
+fn batch_rows(memory: &MemoryTables, sequence: &SequenceRows) -> usize {
+    let row = memory.n_choices * padded(&memory.settings, sequence);
+    (MAX_PROMISES / row.max(1)).max(1)
+}
+
+/// The blocks that a row reads.
+#[derive(Clone, Copy)]
+enum Picked<'a> {
+    /// All that are finished.
+    All,
+    /// These, in ascending order.
+    Few(&'a [u32]),
+}
+
+/// What a row reads of a cache with a memory.
+#[derive(Clone, Copy)]
+pub(super) struct RowReads<'a> {
+    settings: &'a ContextMemory,
+    position: usize,
+    picked: Picked<'a>,
+}
+
+impl RowReads<'_> {
+    /// The positions that it reads of the 128 of block `number`, near ones apart. They are neighbours: what lies between
+    /// a part of a block that is always read and one that is chosen is less than a block.
+    fn far(&self, number: usize) -> Range<usize> {
+        let (start, end) = (number * BLOCK, (number + 1) * BLOCK);
+        let mut read = end..start;
+        let mut add = |range: Range<usize>| {
+            let part = range.start.max(start)..range.end.min(end);
+            if !part.is_empty() {
+                read = read.start.min(part.start)..read.end.max(part.end);
+            }
+        };
+        self.settings.always_far(self.position).into_iter().for_each(&mut add);
+        let size = self.settings.block as usize;
+        let finished = self.settings.finished(self.position);
+        for block in start / size..end / size {
+            let is_read = finished.contains(&block)
+                && match self.picked {
+                    Picked::All => true,
+                    Picked::Few(blocks) => blocks.binary_search(&(block as u32)).is_ok(),
+                };
+            if is_read {
+                add(block * size..(block + 1) * size);
+            }
+        }
+        read
+    }
+
+    fn near(&self) -> Range<usize> {
+        self.settings.first_near(self.position)..self.position + 1
+    }
+
+    /// The positions that it reads of what a segment has.
+    pub(super) fn of(&self, segment: Segment, is_split: bool) -> Range<usize> {
+        let far = || self.far(segment.number);
+        if segment.is_far {
+            return far();
+        }
+        if is_split {
+            return self.near();
+        }
+        // both are of one table: where a block has some of both, what is not near ends where the near begins
+        let (far, near) = (far(), self.near());
+        let is_near = near.start < (segment.number + 1) * BLOCK;
+        match (far.is_empty(), is_near) {
+            (true, _) => near,
+            (false, true) => far.start..near.end,
+            (false, false) => far,
+        }
+    }
+
+    /// Numbers of the blocks of 128 that it reads of what is not near.
+    fn far_numbers(&self, out: &mut Vec<u32>) {
+        let numbers = |range: &Range<usize>| range.start / BLOCK..range.end.div_ceil(BLOCK);
+        for range in self.settings.always_far(self.position).iter().filter(|r| !r.is_empty()) {
+            out.extend(numbers(range).map(|number| number as u32));
+        }
+        let size = self.settings.block as usize;
+        match self.picked {
+            Picked::All => {
+                let Range { start, end } = self.settings.finished(self.position);
+                if start < end {
+                    out.extend(numbers(&(start * size..end * size)).map(|number| number as u32));
+                }
+            }
+            Picked::Few(blocks) => {
+                out.extend(blocks.iter().map(|block| (*block as usize * size / BLOCK) as u32));
+            }
+        }
+    }
+}
+
+/// A block of a table that a tile reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    /// Of the positions from 128 times this on.
+    pub(super) number: usize,
+    /// Whether it is of the table of what is not near.
+    pub(super) is_far: bool,
+}
+
+/// What a tile reads, in ascending order.
+pub(super) enum Segments {
+    /// Blocks without gaps.
+    Run(Range<usize>),
+    /// Some blocks.
+    List(Vec<Segment>),
+}
+
+impl Segments {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Segments::Run(run) => run.len(),
+            Segments::List(list) => list.len(),
+        }
+    }
+
+    pub(super) fn get(&self, i: usize) -> Option<Segment> {
+        match self {
+            Segments::Run(run) => {
+                let number = Some(run.start + i).filter(|number| run.contains(number));
+                number.map(|number| Segment { number, is_far: false })
+            }
+            Segments::List(list) => list.get(i).copied(),
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = Segment> {
+        (0..self.len()).filter_map(|i| self.get(i))
+    }
+}
+
+/// What some rows read, in ascending order.
+pub(super) fn segments<'a>(
+    rows: impl Iterator<Item = RowReads<'a>> + Clone,
+    is_split: bool,
+) -> Vec<Segment> {
+    let mut far = Vec::new();
+    rows.clone().for_each(|row| row.far_numbers(&mut far));
+    let near = rows.map(|row| row.near()).reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
+    let near = near.map_or(0..0, |near| near.start / BLOCK..near.end.div_ceil(BLOCK));
+    if !is_split {
+        far.extend(near.clone().map(|number| number as u32));
+    }
+    far.sort_unstable();
+    far.dedup();
+    let far = far.into_iter().map(|number| Segment { number: number as usize, is_far: is_split });
+    let near = near.filter(|_| is_split).map(|number| Segment { number, is_far: false });
+    far.chain(near).collect()
+}
+
+/// Most segments of a tile of `tokens` rows of a sequence.
+pub(super) fn most_segments(
+    settings: &ContextMemory,
+    sequence: &SequenceRows,
+    tokens: usize,
+) -> usize {
+    let last = sequence.start + sequence.n - 1;
+    let blocks = |positions: usize| positions.div_ceil(BLOCK) + 1;
+    let all = blocks(last + 1);
+    let near = blocks(settings.n_local as usize + tokens);
+    let always = blocks(settings.n_init as usize) + blocks(2 * settings.block as usize + tokens);
+    let chosen = (settings.n_blocks as usize).saturating_mul(tokens);
+    all.min(always + chosen) + near.min(all)
+}
+
+impl Exec<'_> {
+    /// What a token's row reads for a key-value head.
+    pub(super) fn reads<'s>(
+        &'s self,
+        memory: &'s MemoryTables,
+        sequence: &SequenceRows,
+        token: usize,
+        head: usize,
+    ) -> RowReads<'s> {
+        let (settings, position) = (&memory.settings, sequence.start + token);
+        let picked = if settings.chooses(position) {
+            let choice = if memory.n_choices == 1 { 0 } else { head };
+            let n = settings.n_blocks as usize;
+            let at = (sequence.first_row + token) * memory.n_choices + choice;
+            // SAFETY: written in a section before.
+            Picked::Few(unsafe { self.context.chosen.slice(at * n..(at + 1) * n) })
+        } else {
+            Picked::All
+        };
+        RowReads { settings, position, picked }
+    }
+
+    /// What a head of a row asks for: nothing yet.
+    ///
+    /// # Safety
+    /// Until the section ends, nobody else may use it.
+    #[expect(clippy::mut_from_ref, reason = "disjointness is the caller's promise")]
+    pub(super) unsafe fn asked(&self, cut: &Cut<'_>, row: usize, head: usize) -> &mut [f32] {
+        let Some(memory) = &cut.shape.memory else { return &mut [] };
+        let width = memory.anchor_width;
+        let place = if memory.n_choices == 1 {
+            row * cut.shape.layout.n_kv_heads() + head
+        } else {
+            head * self.tokens.len() + row
+        };
+        // SAFETY: the caller's promise.
+        let asked = unsafe { self.context.asked.slice_mut(place * width..(place + 1) * width) };
+        asked.fill(0.0);
+        asked
+    }
+
+    /// Which blocks each row reads.
+    pub(super) fn choose_blocks(&self, worker: &Worker<'_>, cut: &Cut<'_>, memory: &MemoryTables) {
+        self.index_blocks(worker, cut, memory);
+        for sequence in 0..self.sequences.len() {
+            let rows = &self.sequences[sequence];
+            let chooses = |token: &usize| memory.settings.chooses(rows.start + token);
+            // those of early positions read everything
+            let Some(first) = (0..rows.n).find(chooses) else { continue };
+            let step = batch_rows(memory, rows);
+            for start in (first..rows.n).step_by(step) {
+                let tokens = start..(start + step).min(rows.n);
+                self.promise(worker, cut, memory, sequence, &tokens);
+                self.pick(worker, memory, sequence, &tokens);
+            }
+        }
+    }
+
+    /// Anchors of the blocks that came to an end in this step. An item is one head of one block of the index.
+    fn index_blocks(&self, worker: &Worker<'_>, cut: &Cut<'_>, memory: &MemoryTables) {
+        let size = memory.settings.block as usize;
+        let heads = cut.shape.layout.n_kv_heads();
+        let ended = |s: &SequenceRows| s.start / size..(s.start + s.n) / size;
+        let tiles = |s: &SequenceRows| {
+            let ended = ended(s);
+            if ended.is_empty() { 0..0 } else { ended.start / ANCHORS..ended.end.div_ceil(ANCHORS) }
+        };
+        let total: usize = self.sequences.iter().map(|s| tiles(s).len() * heads).sum();
+        if total == 0 || cut.phase.new.is_none() || memory.settings.n_blocks == 0 {
+            return;
+        }
+        worker.section(|section| {
+            for mut item in section.take(total) {
+                let mut index = 0;
+                while item >= tiles(&self.sequences[index]).len() * heads {
+                    item -= tiles(&self.sequences[index]).len() * heads;
+                    index += 1;
+                }
+                let sequence = &self.sequences[index];
+                let (tile, head) = (tiles(sequence).start + item / heads, item % heads);
+                let ended = ended(sequence);
+                let blocks = ended.start.max(tile * ANCHORS)..ended.end.min((tile + 1) * ANCHORS);
+                for block in blocks {
+                    self.index_block(cut, memory, index, block, head);
+                }
+            }
+        });
+    }
+
+    fn index_block(
+        &self,
+        cut: &Cut<'_>,
+        memory: &MemoryTables,
+        sequence: usize,
+        block: usize,
+        head: usize,
+    ) {
+        let (shape, size) = (&cut.shape.head, memory.settings.block as usize);
+        let number = block * size / BLOCK;
+        let table = memory.far.unwrap_or(cut.phase.cache.0 as usize);
+        let keys = self.blocks.get(table, sequence, number);
+        // SAFETY: keys are not written from here to the end of the phase.
+        let keys = unsafe { keys.slice(cut.shape.layout.keys(head)) };
+        let positions = block * size % BLOCK..block * size % BLOCK + size;
+        let floats = memory.anchor_width * ANCHORS;
+        let index = self.blocks.get(memory.index, sequence, block / ANCHORS).floats();
+        // SAFETY: this head of this block of the index belongs to one item.
+        let index = unsafe { index.slice_mut(head * floats..(head + 1) * floats) };
+        let (lane, dim) = (block % ANCHORS, shape.key_dim);
+        for d in 0..dim {
+            let all = positions.clone().map(|position| shape.key_at(keys, position, d));
+            let at = |vector: usize| (vector * dim + d) * ANCHORS + lane;
+            match memory.settings.anchor {
+                BlockAnchor::Bounds => {
+                    let bounds = all
+                        .fold((f32::NEG_INFINITY, f32::INFINITY), |(most, least), x| {
+                            (most.max(x), least.min(x))
+                        });
+                    (index[at(0)], index[at(1)]) = bounds;
+                }
+                BlockAnchor::Greatest => index[at(0)] = all.fold(f32::NEG_INFINITY, f32::max),
+                BlockAnchor::Mean => index[at(0)] = all.sum::<f32>() / size as f32,
+            }
+        }
+    }
+
+    /// What blocks promise these rows. An item is some rows and some blocks of the index.
+    fn promise(
+        &self,
+        worker: &Worker<'_>,
+        cut: &Cut<'_>,
+        memory: &MemoryTables,
+        sequence: usize,
+        tokens: &Range<usize>,
+    ) {
+        let rows = &self.sequences[sequence];
+        let padded = padded(&memory.settings, rows);
+        let (tiles, width) = (padded / ANCHORS, memory.asked_width(cut.shape.layout.n_kv_heads()));
+        let (groups, spans) = (tokens.len().div_ceil(ROWS), tiles.div_ceil(SPAN));
+        worker.section(|section| {
+            for item in section.take(groups * spans) {
+                let first = tokens.start + item / spans * ROWS;
+                let n = ROWS.min(tokens.end - first);
+                let span = item % spans * SPAN..(item % spans * SPAN + SPAN).min(tiles);
+                for tile in span {
+                    let index = self.blocks.get(memory.index, sequence, tile).floats();
+                    for choice in 0..memory.n_choices {
+                        let floats = width * ANCHORS;
+                        // SAFETY: nobody writes the index in this section.
+                        let anchors =
+                            unsafe { index.slice(choice * floats..(choice + 1) * floats) };
+                        let row = choice * self.tokens.len() + rows.first_row + first;
+                        // SAFETY: nor what rows ask.
+                        let asked =
+                            unsafe { self.context.asked.slice(row * width..(row + n) * width) };
+                        let mut out = [[0.0; ANCHORS]; ROWS];
+                        let out = &mut out[..n];
+                        self.kernels.promise.call(asked, anchors.as_chunks().0, out);
+                        for (i, out) in out.iter().enumerate() {
+                            let row = choice * tokens.len() + first - tokens.start + i;
+                            let at = row * padded + tile * ANCHORS;
+                            // SAFETY: these rows and blocks belong to one item.
+                            unsafe { self.context.promises.slice_mut(at..at + ANCHORS) }
+                                .copy_from_slice(out);
+                        }
+                    }
+                }
+            }
+        });
+    }
+
+    /// The blocks that promise these rows most.
+    fn pick(
+        &self,
+        worker: &Worker<'_>,
+        memory: &MemoryTables,
+        sequence: usize,
+        tokens: &Range<usize>,
+    ) {
+        let rows = &self.sequences[sequence];
+        let (settings, n) = (&memory.settings, memory.settings.n_blocks as usize);
+        let padded = padded(settings, rows);
+        worker.section(|section| {
+            let mut chosen = Vec::new();
+            for item in section.take(tokens.len() * memory.n_choices) {
+                let (token, choice) = (item / memory.n_choices, item % memory.n_choices);
+                let finished = settings.finished(rows.start + tokens.start + token);
+                if finished.len() <= n {
+                    continue;
+                }
+                let row = (choice * tokens.len() + token) * padded;
+                let range = row + finished.start..row + finished.end;
+                // SAFETY: written in the section before.
+                let promises = unsafe { self.context.promises.slice(range) };
+                settings.choose(finished.start, promises, &mut chosen);
+                let row = rows.first_row + tokens.start + token;
+                let at = (row * memory.n_choices + choice) * n;
+                // SAFETY: each row's choice belongs to one item.
+                unsafe { self.context.chosen.slice_mut(at..at + n) }.copy_from_slice(&chosen);
+            }
+        });
+    }
+}

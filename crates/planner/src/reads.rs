@@ -1,0 +1,170 @@
+//! [`Reads`]: which cached positions the queries of a layer read.
+
+use program::{CacheId, CacheKind, CacheSpec, ContextMemory, KvPolicy, Mask, Program};
+
+use crate::formula::positions_seen;
+
+/// Which cached positions queries read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reads {
+    /// All that a mask lets them see.
+    Seen(Mask),
+    /// Few blocks of a long past.
+    Memory(ContextMemory),
+}
+
+/// Tiles of queries that are looked at; of more, so many that stand for their neighbours.
+const SAMPLES: u64 = 1024;
+
+impl Reads {
+    /// Of a layer over this cache under a policy.
+    pub fn of(program: &Program, cache: CacheId, mask: Mask, policy: &KvPolicy) -> Reads {
+        policy.of_cache(program, cache).map_or(Reads::Seen(mask), Reads::Memory)
+    }
+
+    /// Positions that `n_tokens` queries after `past` positions read, `tile` of which share what they read.
+    pub fn positions(&self, past: u64, n_tokens: u64, tile: u64) -> u64 {
+        match self {
+            Reads::Seen(mask) => positions_seen(*mask, past, n_tokens, tile),
+            Reads::Memory(memory) => over_tiles(past, n_tokens, tile, |last, rows| {
+                let few = memory.most_read(last) as u64;
+                let finished = memory.finished(last).len() as u64;
+                let chosen = finished.min(u64::from(memory.n_blocks));
+                let of_tile = finished.min(chosen.saturating_mul(rows));
+                // every row chooses for itself, and the others of a tile see positions before those of the last
+                few + (of_tile - chosen) * u64::from(memory.block)
+                    + (rows - 1).min(last as u64 + 1 - few)
+            }),
+        }
+    }
+
+    /// Blocks whose anchors they look at, all together; none where nothing is chosen.
+    pub fn anchors(&self, past: u64, n_tokens: u64, tile: u64) -> u64 {
+        match self {
+            Reads::Seen(_) => 0,
+            Reads::Memory(memory) => over_tiles(past, n_tokens, tile, |last, _| {
+                if memory.chooses(last) { memory.finished(last).len() as u64 } else { 0 }
+            }),
+        }
+    }
+}
+
+/// The sum over tiles of queries of `f`, which is told the last position of a tile and its queries.
+fn over_tiles(past: u64, n_tokens: u64, tile: u64, f: impl Fn(usize, u64) -> u64) -> u64 {
+    let tile = tile.clamp(1, n_tokens.max(1));
+    let n_tiles = n_tokens.div_ceil(tile);
+    let of = |i: u64| {
+        let first = i * tile;
+        let rows = tile.min(n_tokens - first);
+        let last = past.saturating_add(first + rows - 1);
+        f(usize::try_from(last).unwrap_or(usize::MAX / 2), rows)
+    };
+    if n_tiles <= SAMPLES {
+        return (0..n_tiles).map(of).fold(0, u64::saturating_add);
+    }
+    let start = |i: u64| (u128::from(i) * u128::from(n_tiles) / u128::from(SAMPLES)) as u64;
+    let stands_for =
+        |i: u64| of((start(i) + start(i + 1)) / 2).saturating_mul(start(i + 1) - start(i));
+    (0..SAMPLES).map(stands_for).fold(0, u64::saturating_add)
+}
+
+/// What one layer keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CacheCost {
+    pub(crate) position_bytes: u64,
+    /// Positions that are kept at most.
+    pub(crate) window: Option<u64>,
+    /// Positions that are kept twice: near, and as they are met from afar.
+    twice: u64,
+    /// Positions of a block, and bytes of what stands for it.
+    anchor: Option<(u64, u64)>,
+}
+
+impl CacheCost {
+    /// Of cache `id` of `program` under a policy.
+    pub(crate) fn of(
+        program: &Program,
+        id: CacheId,
+        cache: &CacheSpec,
+        position_bytes: u64,
+        policy: &KvPolicy,
+    ) -> CacheCost {
+        let window = cache.kind.window().map(|window| window as u64);
+        let plain = CacheCost { position_bytes, window, twice: 0, anchor: None };
+        let Some(memory) = policy.of_cache(program, id) else { return plain };
+        let near = u64::from(memory.n_local);
+        if memory.n_blocks == 0 {
+            return CacheCost { window: Some(near + u64::from(memory.n_init)), ..plain };
+        }
+        let twice = if memory.keeps_far_keys() { near } else { 0 };
+        let anchor = Some((u64::from(memory.block), anchor_bytes(&memory, &cache.kind)));
+        CacheCost { twice, anchor, ..plain }
+    }
+
+    /// Bytes of so many positions.
+    pub(crate) fn bytes(&self, positions: u64) -> u64 {
+        let kept = self.window.map_or(positions, |window| window.min(positions));
+        let kept = kept.saturating_add(self.twice.min(positions));
+        let anchors =
+            self.anchor.map_or(0, |(block, bytes)| (positions / block).saturating_mul(bytes));
+        self.position_bytes.saturating_mul(kept).saturating_add(anchors)
+    }
+
+    /// Bytes that one more position adds at last, if it is not in a window.
+    pub(crate) fn lasting_bytes(&self) -> u64 {
+        let anchors = self.anchor.map_or(0, |(block, bytes)| bytes.div_ceil(block));
+        if self.window.is_some() { 0 } else { self.position_bytes.saturating_add(anchors) }
+    }
+
+    /// Bytes of what is kept at most, beside what lasts.
+    pub(crate) fn full_window_bytes(&self) -> u64 {
+        self.position_bytes.saturating_mul(self.window.unwrap_or(0))
+    }
+}
+
+/// Bytes of what stands for one block of a layer: 4 for each number.
+pub(crate) fn anchor_bytes(memory: &ContextMemory, kind: &CacheKind) -> u64 {
+    match *kind {
+        CacheKind::Heads { n_kv_heads, key_dim, .. } => {
+            4 * (n_kv_heads * key_dim * memory.anchor.n_vectors()) as u64
+        }
+        CacheKind::Latent { .. } => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counted one by one.
+    #[test]
+    fn a_memory_reads_what_its_rows_read() {
+        let memory = ContextMemory { n_blocks: 2, ..ContextMemory::suited(1024) };
+        let reads = Reads::Memory(memory);
+        for (past, n) in [(0, 1), (0, 700), (500, 900), (3000, 1)] {
+            let rows = (past..past + n).map(|p| memory.most_read(p as usize) as u64);
+            assert_eq!(reads.positions(past, n, 1), rows.sum::<u64>(), "{past} {n}");
+            let anchors = (past..past + n).map(|p| p as usize).filter(|p| memory.chooses(*p));
+            let anchors: u64 = anchors.map(|p| memory.finished(p).len() as u64).sum();
+            assert_eq!(reads.anchors(past, n, 1), anchors, "{past} {n}");
+        }
+        // a tile reads no more than its rows one by one, and no less than its last
+        let (tiled, one, last) = (
+            reads.positions(5000, 64, 64),
+            reads.positions(5000, 64, 1),
+            reads.positions(5063, 1, 1),
+        );
+        assert!(last <= tiled && tiled <= one, "{last} {tiled} {one}");
+    }
+
+    #[test]
+    fn long_prompts_are_sampled() {
+        let memory = ContextMemory::suited(1024);
+        let reads = Reads::Memory(memory);
+        let exact: u64 = (0..20_000).map(|p| memory.most_read(p) as u64).sum();
+        let found = reads.positions(0, 20_000, 1);
+        let off = (found as f64 / exact as f64 - 1.0).abs();
+        assert!(off < 1e-3, "{found} of {exact}");
+        assert!(reads.positions(0, 1 << 40, 1) > 1 << 40);
+    }
+}

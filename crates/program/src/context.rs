@@ -1,0 +1,424 @@
+//! [`KvPolicy`]: what of a long past a query reads, if not all of it.
+//!
+//! The past is cut into blocks of positions. A query reads the first positions, the latest ones, and those blocks among
+//! the others that promise most for it: InfLLM (arXiv:2402.04617), StreamingLLM (arXiv:2309.17453), Quest
+//! (arXiv:2406.10774). Everything here follows from a query's position and the tokens before it, never from how they
+//! were cut into steps.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::{CacheId, CacheKind, Error, Mask, Op, Program, Result};
+
+/// What of a session's past its queries read, chosen when it opens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum KvPolicy {
+    /// All of it.
+    #[default]
+    Full,
+    /// The first positions, the latest, and few blocks of the others: in layers whose queries see everything before them.
+    Memory(ContextMemory),
+}
+
+/// Blocks of which each query reads few. A query at position `p` reads, in this order,
+///
+/// ```text
+/// first    0 .. n_init                            what of it is not near
+/// chosen   n_blocks of the finished blocks        those with the greatest sums of `query . anchor`
+/// rest     from the finished blocks to the near   nothing if n_blocks is 0
+/// near     p + 1 - n_local ..= p                  at their positions
+/// ```
+///
+/// Blocks end at multiples of `block`. One is finished for `p` once all of it is not near to the multiple at or before
+/// `p`. The first one that counts comes after `n_init`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ContextMemory {
+    /// Positions at the start that every query reads; a multiple of `block`.
+    pub n_init: u32,
+    /// Latest positions that a query reads, its own included; a multiple of `block`.
+    pub n_local: u32,
+    /// Positions in a block: [`Self::BLOCKS`].
+    pub block: u32,
+    /// Blocks that are chosen; 0: the first and the latest positions are all that is read.
+    pub n_blocks: u32,
+    /// What stands for a block when they are chosen.
+    pub anchor: BlockAnchor,
+    /// Which query heads choose together.
+    pub sharing: BlockSharing,
+    /// Where keys stand that are not near.
+    pub positions: FarPositions,
+    /// Layers at the start, which read everything.
+    pub dense_layers: u32,
+}
+
+/// What stands for the keys of a block and a key-value head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BlockAnchor {
+    /// Channel by channel the greatest and the least: `sum_c max(q_c * greatest_c, q_c * least_c)` is at least `q.k` of
+    /// every key of the block.
+    Bounds,
+    /// The mean of its keys.
+    Mean,
+    /// Channel by channel the greatest.
+    Greatest,
+}
+
+impl BlockAnchor {
+    /// Every anchor, in the order they are listed to users.
+    pub const ALL: [BlockAnchor; 3] =
+        [BlockAnchor::Bounds, BlockAnchor::Mean, BlockAnchor::Greatest];
+
+    /// Name as `--kv-anchor` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            BlockAnchor::Bounds => "bounds",
+            BlockAnchor::Mean => "mean",
+            BlockAnchor::Greatest => "max",
+        }
+    }
+
+    /// Vectors of a key's width that it keeps.
+    pub fn n_vectors(self) -> usize {
+        match self {
+            BlockAnchor::Bounds => 2,
+            BlockAnchor::Mean | BlockAnchor::Greatest => 1,
+        }
+    }
+}
+
+/// Which query heads choose blocks together, by the sum of what blocks promise each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BlockSharing {
+    /// All heads of a layer.
+    Layer,
+    /// Those that read the same key-value head.
+    KvHead,
+}
+
+impl BlockSharing {
+    /// Both, in the order they are listed to users.
+    pub const ALL: [BlockSharing; 2] = [BlockSharing::Layer, BlockSharing::KvHead];
+
+    /// Name as `--kv-share` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            BlockSharing::Layer => "layer",
+            BlockSharing::KvHead => "kv-head",
+        }
+    }
+}
+
+/// Where keys stand that are not near, for the rotation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FarPositions {
+    /// All of them `n_local - 1` before the query: no distance is greater than those of a near key, so a model reads
+    /// farther than it was trained. Blocks are chosen by the same rotation.
+    Fixed,
+    /// Where they are.
+    Exact,
+}
+
+impl FarPositions {
+    /// Both, in the order they are listed to users.
+    pub const ALL: [FarPositions; 2] = [FarPositions::Fixed, FarPositions::Exact];
+
+    /// Name as `--kv-positions` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            FarPositions::Fixed => "fixed",
+            FarPositions::Exact => "exact",
+        }
+    }
+}
+
+/// One stretch of positions that a query reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    /// The positions.
+    pub(crate) positions: Range<usize>,
+    /// Whether they are near.
+    pub(crate) is_near: bool,
+}
+
+impl ContextMemory {
+    /// What [`block`](Self::block) may be.
+    pub const BLOCKS: [u32; 2] = [64, 128];
+
+    /// What suits a model trained on `trained` positions: blocks of 128, chosen by their bounds for a layer, at a fixed
+    /// distance; less of everything for models of short contexts.
+    pub fn suited(trained: usize) -> ContextMemory {
+        let trained = u32::try_from(trained).unwrap_or(u32::MAX);
+        let block = if trained < 2048 { 64 } else { 128 };
+        let whole = |n: u32| n.next_multiple_of(block);
+        let chosen = (trained / 2).max(512).min(2048);
+        ContextMemory {
+            n_init: whole((trained / 8).min(128)),
+            n_local: whole((trained / 2).clamp(1, 4096)),
+            block,
+            n_blocks: chosen / block,
+            anchor: BlockAnchor::Bounds,
+            sharing: BlockSharing::Layer,
+            positions: FarPositions::Fixed,
+            dense_layers: 0,
+        }
+    }
+
+    /// Refuse what does not fit together.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`], which names the setting, what it is and what it may be.
+    pub fn check(&self) -> Result<()> {
+        let ContextMemory { n_init, n_local, block, .. } = *self;
+        if !Self::BLOCKS.contains(&block) {
+            return Err(Error::Unsupported(format!(
+                "a context memory with blocks of {block} positions: 64 or 128"
+            )));
+        }
+        for (what, n) in [("first", n_init), ("latest", n_local)] {
+            if !n.is_multiple_of(block) {
+                return Err(Error::Unsupported(format!(
+                    "a context memory of the {n} {what} positions with blocks of {block}: a multiple of {block}"
+                )));
+            }
+        }
+        if n_local == 0 {
+            return Err(Error::Unsupported(
+                "a context memory without latest positions: a query reads at least its own block"
+                    .into(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The first near position for a query at `position`.
+    pub fn first_near(&self, position: usize) -> usize {
+        (position + 1).saturating_sub(self.n_local as usize)
+    }
+
+    /// Blocks that a query at `position` may choose from.
+    pub fn finished(&self, position: usize) -> Range<usize> {
+        let block = self.block as usize;
+        let first = self.n_init as usize / block;
+        let end = self.first_near(position / block * block) / block;
+        if self.n_blocks == 0 { first..first } else { first..end.max(first) }
+    }
+
+    /// Whether a query at `position` leaves blocks unread: else it reads all that is finished.
+    pub fn chooses(&self, position: usize) -> bool {
+        self.finished(position).len() > self.n_blocks as usize
+    }
+
+    /// Positions that are neither near nor in a block that may be chosen: the first ones, and the rest.
+    pub fn always_far(&self, position: usize) -> [Range<usize>; 2] {
+        let near = self.first_near(position);
+        let init = (self.n_init as usize).min(near);
+        let rest = self.finished(position).end * self.block as usize;
+        let rest = if self.n_blocks == 0 { near } else { rest.max(init).min(near) };
+        [0..init, rest..near]
+    }
+
+    /// Most positions that a query reads when `position` are before it.
+    pub fn most_read(&self, position: usize) -> usize {
+        let far: usize = self.always_far(position).iter().map(|range| range.len()).sum();
+        let chosen = self.finished(position).len().min(self.n_blocks as usize);
+        far + chosen * self.block as usize + position + 1 - self.first_near(position)
+    }
+
+    /// Whether positions that are not near have keys and a rotation of their own.
+    pub fn keeps_far_keys(&self) -> bool {
+        self.positions == FarPositions::Fixed
+    }
+
+    /// The position that a query takes for keys that are not near, which stand at 0: with [`FarPositions::Fixed`].
+    pub fn far_position(&self) -> usize {
+        self.n_local as usize - 1
+    }
+
+    /// The `n_blocks` blocks that promise most, in ascending order. `promises` are those of the finished blocks from
+    /// number `first` on; of equals the earlier is chosen.
+    pub fn choose(&self, first: usize, promises: &[f32], chosen: &mut Vec<u32>) {
+        chosen.clear();
+        chosen.extend(0..promises.len() as u32);
+        let n = self.n_blocks as usize;
+        if n < chosen.len() {
+            let order = |a: &u32, b: &u32| {
+                promises[*b as usize].total_cmp(&promises[*a as usize]).then(a.cmp(b))
+            };
+            chosen.select_nth_unstable_by(n, order);
+            chosen.truncate(n);
+            chosen.sort_unstable();
+        }
+        chosen.iter_mut().for_each(|block| *block += first as u32);
+    }
+
+    /// All that a query at `position` reads whose choice is `chosen`, in ascending order.
+    pub(crate) fn stretches(&self, position: usize, chosen: &[u32]) -> Vec<Stretch> {
+        let block = self.block as usize;
+        let far = |positions| Stretch { positions, is_near: false };
+        let [init, rest] = self.always_far(position);
+        let blocks = chosen.iter().map(|b| *b as usize * block..(*b as usize + 1) * block);
+        let mut all: Vec<Stretch> = std::iter::once(far(init)).chain(blocks.map(far)).collect();
+        all.push(far(rest));
+        all.push(Stretch { positions: self.first_near(position)..position + 1, is_near: true });
+        all.retain(|stretch| !stretch.positions.is_empty());
+        all
+    }
+}
+
+impl KvPolicy {
+    /// The memory of a cache of `program`, if this policy gives it one: layers with windows, latents, or queries that see
+    /// later rows stay as they are.
+    pub fn of_cache(&self, program: &Program, cache: CacheId) -> Option<ContextMemory> {
+        let KvPolicy::Memory(memory) = *self else { return None };
+        let spec = program.cache(cache);
+        let remembers = matches!(spec.kind, CacheKind::Heads { window: None, .. })
+            && spec.layer >= memory.dense_layers as usize
+            && program.nodes.iter().all(|node| match &node.op {
+                Op::Attention(at) if at.cache == cache => at.score.mask == Mask::Causal,
+                Op::LatentAttention(at) => at.cache != cache,
+                _ => true,
+            });
+        remembers.then_some(memory)
+    }
+
+    /// Refuse what `program` cannot be run with.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`].
+    pub fn check(&self, program: &Program) -> Result<()> {
+        let KvPolicy::Memory(memory) = self else { return Ok(()) };
+        memory.check()?;
+        let leans = program.nodes.iter().any(|node| match &node.op {
+            Op::Attention(at) => {
+                at.score.alibi.is_some() && self.of_cache(program, at.cache).is_some()
+            }
+            _ => false,
+        });
+        if leans && memory.keeps_far_keys() {
+            return Err(Error::Unsupported(
+                "a context memory at a fixed distance for a model whose scores fall with distance (ALiBi): take exact positions"
+                    .into(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for KvPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KvPolicy::Full => f.write_str("full"),
+            KvPolicy::Memory(memory) => memory.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for ContextMemory {
+    /// `first 128, latest 4096, 16 blocks of 128 by bounds for a layer, at a fixed distance`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ContextMemory { n_init, n_local, block, n_blocks, anchor, sharing, .. } = self;
+        write!(f, "first {n_init}, latest {n_local}")?;
+        if *n_blocks > 0 {
+            let by = (anchor.name(), sharing.name());
+            write!(f, ", {n_blocks} blocks of {block} by {} for a {}", by.0, by.1)?;
+        }
+        match self.positions {
+            FarPositions::Fixed => f.write_str(", at a fixed distance")?,
+            FarPositions::Exact => f.write_str(", at exact positions")?,
+        }
+        match self.dense_layers {
+            0 => Ok(()),
+            n => write!(f, ", all in the first {n} layers"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory() -> ContextMemory {
+        ContextMemory { n_init: 64, n_local: 192, n_blocks: 2, ..ContextMemory::suited(1024) }
+    }
+
+    /// Every position up to a query's is read once, or lies in a finished block that was not chosen.
+    #[test]
+    fn what_a_query_reads_falls_into_parts() {
+        for (n_init, n_local, n_blocks) in
+            [(0, 64, 1), (64, 192, 2), (128, 64, 3), (64, 128, 0), (0, 512, 100)]
+        {
+            let memory = ContextMemory { n_init, n_local, n_blocks, ..memory() };
+            for position in 0..1500 {
+                let finished = memory.finished(position);
+                let promises: Vec<f32> = finished.clone().map(|b| (b * 7 % 5) as f32).collect();
+                let mut chosen = Vec::new();
+                memory.choose(finished.start, &promises, &mut chosen);
+                assert_eq!(chosen.len(), finished.len().min(n_blocks as usize));
+                let mut read = vec![0; position + 1];
+                let stretches = memory.stretches(position, &chosen);
+                assert!(stretches.is_sorted_by_key(|stretch| stretch.positions.start));
+                for Stretch { positions, is_near } in stretches {
+                    let near = positions.end > memory.first_near(position);
+                    assert_eq!(near, is_near, "{position}: {positions:?}");
+                    read[positions].iter_mut().for_each(|n| *n += 1);
+                }
+                let unread = |p: &usize| read[*p] == 0;
+                let left: Vec<usize> = (0..=position).filter(unread).collect();
+                assert!(read.iter().all(|n| *n <= 1), "{position}: read twice");
+                let total: usize = read.iter().sum();
+                assert_eq!(total, memory.most_read(position), "{position}");
+                for p in left {
+                    let skipped = finished.contains(&(p / 64)) || n_blocks == 0;
+                    assert!(skipped && !chosen.contains(&(p as u32 / 64)), "{position}: {p}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_best_blocks_are_chosen_and_earlier_ones_of_equals() {
+        let mut chosen = Vec::new();
+        memory().choose(1, &[1.0, 3.0, 2.0, 3.0, 3.0], &mut chosen);
+        assert_eq!(chosen, [2, 4]);
+        memory().choose(5, &[1.0, 0.5], &mut chosen);
+        assert_eq!(chosen, [5, 6]);
+    }
+
+    /// Within a stretch of 64 rows nothing new is finished, and near positions move with the query.
+    #[test]
+    fn blocks_are_finished_at_multiples() {
+        let memory = memory();
+        assert_eq!(memory.finished(255), 1..1);
+        assert_eq!((memory.finished(319), memory.finished(320)), (1..1, 1..2));
+        assert_eq!((memory.finished(383), memory.finished(384)), (1..2, 1..3));
+        assert_eq!(memory.always_far(383), [0..64, 128..192]);
+        assert_eq!(memory.first_near(383), 192);
+    }
+
+    #[test]
+    fn settings_suit_a_model() {
+        let short = ContextMemory::suited(1024);
+        assert_eq!((short.n_init, short.n_local, short.block, short.n_blocks), (128, 512, 64, 8));
+        let long = ContextMemory::suited(32_768);
+        assert_eq!((long.n_init, long.n_local, long.block, long.n_blocks), (128, 4096, 128, 16));
+        let said =
+            "first 128, latest 4096, 16 blocks of 128 by bounds for a layer, at a fixed distance";
+        assert_eq!(KvPolicy::Memory(long).to_string(), said);
+        for trained in [0, 1, 100, 777, 4096, 1 << 20] {
+            ContextMemory::suited(trained).check().expect("settings that fit");
+        }
+    }
+
+    #[test]
+    fn settings_that_do_not_fit_are_refused() {
+        let said = |change: fn(&mut ContextMemory)| {
+            let mut memory = memory();
+            change(&mut memory);
+            memory.check().expect_err("refused").to_string()
+        };
+        assert!(said(|m| m.block = 96).contains("64 or 128"));
+        assert!(said(|m| m.n_local = 100).contains("multiple of 64"));
+        assert!(said(|m| m.n_init = 100).contains("first"));
+        assert!(said(|m| m.n_local = 0).contains("latest"));
+    }
+}

@@ -1,0 +1,134 @@
+//! Context memory: which blocks a query chooses, by the definition of their anchors.
+
+use super::attention::KvWidths;
+use super::ops::dot;
+use super::session::Cached;
+use crate::{BlockAnchor, BlockSharing, ContextMemory};
+
+/// A query whose keys are not near, and what it may read.
+pub(super) struct Asking<'a> {
+    pub(super) memory: ContextMemory,
+    /// `[n_heads, key_dim]`, as keys that are not near are met.
+    pub(super) q: &'a [f32],
+    pub(super) position: usize,
+    pub(super) cached: &'a Cached,
+    pub(super) widths: &'a KvWidths,
+}
+
+impl Asking<'_> {
+    /// The blocks that each key-value head's queries read, in ascending order.
+    pub(super) fn choices(&self) -> Vec<Vec<u32>> {
+        let heads = self.widths.n_kv_heads;
+        let promises: Vec<Vec<f64>> = (0..heads).map(|head| self.promises(head)).collect();
+        let choose = |promises: &[f64]| {
+            let promises: Vec<f32> = promises.iter().map(|p| *p as f32).collect();
+            let mut chosen = Vec::new();
+            let first = self.memory.finished(self.position).start;
+            self.memory.choose(first, &promises, &mut chosen);
+            chosen
+        };
+        match self.memory.sharing {
+            BlockSharing::KvHead => promises.iter().map(|promises| choose(promises)).collect(),
+            BlockSharing::Layer => {
+                let mut sum = vec![0.0; self.memory.finished(self.position).len()];
+                for promises in &promises {
+                    sum.iter_mut().zip(promises).for_each(|(sum, p)| *sum += p);
+                }
+                vec![choose(&sum); heads]
+            }
+        }
+    }
+
+    /// Of each finished block: the sum over the query heads of a key-value head.
+    fn promises(&self, head: usize) -> Vec<f64> {
+        let KvWidths { n_kv_heads, key_dim, .. } = *self.widths;
+        let group = self.q.len() / key_dim / n_kv_heads;
+        let queries = &self.q[head * group * key_dim..][..group * key_dim];
+        let promise = |block: usize| -> f64 {
+            let anchor = self.anchor(head, block);
+            let of_query = |q: &[f32]| match &anchor[..] {
+                [greatest, least] => {
+                    let bound = |((q, most), least): ((&f32, &f32), &f32)| {
+                        let q = f64::from(*q);
+                        (q * f64::from(*most)).max(q * f64::from(*least))
+                    };
+                    q.iter().zip(greatest).zip(least).map(bound).sum()
+                }
+                anchor => dot(q, &anchor[0]),
+            };
+            queries.chunks_exact(key_dim).map(of_query).sum()
+        };
+        self.memory.finished(self.position).map(promise).collect()
+    }
+
+    /// The vectors that stand for a block: [`BlockAnchor::n_vectors`] of the width of a key.
+    fn anchor(&self, head: usize, block: usize) -> Vec<Vec<f32>> {
+        let KvWidths { n_kv_heads, key_dim, .. } = *self.widths;
+        let size = self.memory.block as usize;
+        let keys = self.cached.far_keys();
+        let rows = (block * size..(block + 1) * size)
+            .map(|t| &keys[(t * n_kv_heads + head) * key_dim..][..key_dim]);
+        let by_channel = |f: &dyn Fn(&mut dyn Iterator<Item = f32>) -> f32| -> Vec<f32> {
+            (0..key_dim).map(|c| f(&mut rows.clone().map(|row| row[c]))).collect()
+        };
+        let greatest = || by_channel(&|x| x.fold(f32::NEG_INFINITY, f32::max));
+        match self.memory.anchor {
+            BlockAnchor::Bounds => {
+                vec![greatest(), by_channel(&|x| x.fold(f32::INFINITY, f32::min))]
+            }
+            BlockAnchor::Greatest => vec![greatest()],
+            BlockAnchor::Mean => {
+                let mean = |x: &mut dyn Iterator<Item = f32>| {
+                    (x.map(f64::from).sum::<f64>() / size as f64) as f32
+                };
+                vec![by_channel(&mean)]
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FarPositions;
+
+    /// Numbers from -1 to 1 that look random.
+    fn noise(n: usize, seed: u64) -> Vec<f32> {
+        let mut state = seed;
+        let mut next = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+        };
+        (0..n).map(|_| next()).collect()
+    }
+
+    /// No key of a block has a greater product with a query than the block's bounds promise.
+    #[test]
+    fn bounds_are_at_least_every_product() {
+        let memory = ContextMemory {
+            n_init: 0,
+            n_local: 64,
+            positions: FarPositions::Exact,
+            ..ContextMemory::suited(1024)
+        };
+        let widths = KvWidths { n_kv_heads: 2, key_dim: 5, value_dim: 1 };
+        for seed in 0..50 {
+            let cached = Cached::of(noise(300 * 10, seed), vec![0.0; 600], [10, 2]);
+            let q = noise(10, seed + 1000);
+            let asking = Asking { memory, q: &q, position: 299, cached: &cached, widths: &widths };
+            for head in 0..2 {
+                let promises = asking.promises(head);
+                assert_eq!(promises.len(), memory.finished(299).len());
+                for (block, promise) in promises.iter().enumerate() {
+                    let keys = block * 64..(block + 1) * 64;
+                    let key = |t: usize| &cached.k[(t * 2 + head) * 5..][..5];
+                    let products = keys.map(|t| dot(&q[head * 5..][..5], key(t)));
+                    let most = products.fold(f64::NEG_INFINITY, f64::max);
+                    assert!(most <= promise + 1e-12, "{most} beyond {promise}");
+                }
+            }
+        }
+    }
+}
