@@ -14,6 +14,9 @@ use super::record::{Entry, Record, RecordSpace};
 use super::store::{BlockStore, RecordId};
 use super::{DiskError, Result};
 
+/// Threads that look for records.
+const CHECKERS: usize = 8;
+
 /// What a manifest named, held by the store again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptRecords {
@@ -85,7 +88,7 @@ impl BlockStore {
             let (wanted, found) = ("those the store holds".into(), "others".into());
             return Err(fault(&path, ("records", wanted, found)));
         }
-        held.iter().try_for_each(|record| record.check_header())?;
+        check_headers(held)?;
         let ids = held.iter().map(|record| self.shared.hold(record)).collect();
         Ok(KeptRecords { ids, note: manifest.note })
     }
@@ -140,6 +143,19 @@ impl BlockStore {
     fn manifests(&self) -> MutexGuard<'_, Manifests> {
         self.manifests.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether the file has all these records where they should be. Small reads are quicker side by side.
+fn check_headers(records: &[Arc<Record>]) -> Result<()> {
+    let check =
+        |records: &[Arc<Record>]| records.iter().try_for_each(|record| record.check_header());
+    let (first, rest) = records.split_at(records.len().min(64));
+    check(first)?;
+    std::thread::scope(|scope| {
+        let parts = rest.chunks(rest.len().div_ceil(CHECKERS).max(1));
+        let checkers: Vec<_> = parts.map(|part| scope.spawn(move || check(part))).collect();
+        checkers.into_iter().try_for_each(|checker| checker.join().expect("reading does not panic"))
+    })
 }
 
 fn is_name(name: &str) -> bool {

@@ -26,6 +26,9 @@ struct Writes {
     /// Bytes that are pending, with those of who is about to queue.
     bytes: usize,
     is_writing: bool,
+    /// Records that ever queued, and those of them that need no writing any more: they go in order.
+    pushed: u64,
+    finished: u64,
     /// Why the first in the queue could not be written. The writer waits until somebody has been told.
     failure: Option<DiskError>,
     is_stopped: bool,
@@ -63,7 +66,9 @@ impl WriteQueue {
 
     /// Have a record written.
     pub(super) fn push(&self, record: &Arc<Record>) {
-        self.state().queue.push_back(Arc::downgrade(record));
+        let mut state = self.state();
+        state.queue.push_back(Arc::downgrade(record));
+        state.pushed += 1;
         self.work.notify_all();
     }
 
@@ -75,7 +80,8 @@ impl WriteQueue {
         let mut state = self.state();
         state.failure = None;
         self.work.notify_all();
-        while !state.queue.is_empty() || state.is_writing {
+        let all = state.pushed;
+        while state.finished < all {
             if let Some(failure) = &state.failure {
                 return Err(failure.clone());
             }
@@ -101,7 +107,15 @@ impl WriteQueue {
     pub(super) fn run(&self, written: impl Fn(u64)) {
         while let Some(record) = self.next() {
             match record.write() {
-                Ok(bytes) => written(bytes),
+                Ok(bytes) => {
+                    written(bytes);
+                    // before others are told, nobody here holds it any more
+                    drop(record);
+                    let mut state = self.state();
+                    state.finished += 1;
+                    state.is_writing = false;
+                    self.done.notify_all();
+                }
                 Err(failure) => {
                     let mut state = self.state();
                     state.queue.push_front(Arc::downgrade(&record));
@@ -123,6 +137,7 @@ impl WriteQueue {
                     state.is_writing = true;
                     return Some(record);
                 }
+                state.finished += 1;
             }
             self.done.notify_all();
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);

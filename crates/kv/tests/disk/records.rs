@@ -287,6 +287,58 @@ fn a_full_disk_loses_nothing_and_is_tried_again() {
     }
 }
 
+/// Writes take five milliseconds.
+struct SlowWrites(Box<dyn RecordMedium>);
+
+impl RecordMedium for SlowWrites {
+    fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_exact_at(bytes, offset)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        self.0.size()
+    }
+
+    fn cut(&self, bytes: u64) -> io::Result<()> {
+        self.0.cut(bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+}
+
+#[test]
+fn a_flush_waits_for_what_was_put_before_it_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = DiskOptions { queue_bytes: 20 * 8192, ..DiskOptions::default() };
+    let store = BlockStore::open_with(dir.path(), options, |file| Box::new(SlowWrites(file)));
+    let store = store.unwrap();
+    for seed in 0..10 {
+        store.put(&block(4096, seed)).unwrap();
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for seed in 10..200 {
+                store.put(&block(4096, seed)).unwrap();
+            }
+        });
+        while store.stats().records < 25 {
+            std::thread::yield_now();
+        }
+        store.flush().unwrap();
+        let stats = store.stats();
+        assert!(stats.bytes_written >= 25 * 8192, "{stats:?}");
+        assert!(stats.queued_writes > 0 && stats.records < 150, "{stats:?}");
+    });
+    assert!(store.stats().put_wait > std::time::Duration::from_millis(100));
+}
+
 #[test]
 fn threads_share_a_store() {
     let dir = tempfile::tempdir().unwrap();
