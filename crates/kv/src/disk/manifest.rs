@@ -156,6 +156,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 3 } else { 256 }))]
+
         /// A manifest says what it was made of; with any byte changed or cut off it is none.
         #[test]
         fn what_is_written_is_read(manifest in manifest(), at in any::<prop::sample::Index>(), flip in 1u8..) {

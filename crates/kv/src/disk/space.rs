@@ -101,6 +101,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 3 } else { 256 }))]
+
         /// No page belongs to two, the file stays within its bound, and what is given back is found again.
         #[test]
         fn runs_are_apart(

@@ -284,6 +284,21 @@ fn strange_files_among_manifests_do_no_harm() {
 }
 
 #[test]
+fn a_folder_that_vanishes_while_it_is_used_is_told() {
+    let (dir, store) = damaged(|_| {});
+    let ids = store.restore("one", &key()).unwrap().ids;
+    std::fs::remove_dir_all(file(&dir, "")).unwrap();
+    let path = file(&dir, "new.manifest");
+    let vanished = |path, doing| Err(DiskError::Vanished { path, doing });
+    assert_eq!(store.keep("new", &key(), &ids, &[]), vanished(path, "writing"));
+    assert_eq!(store.kept_names(), ["one", "two"]);
+    let restored = store.restore("two", &key()).map(drop);
+    assert_eq!(restored, vanished(file(&dir, "two.manifest"), "reading"));
+    // what is held still is what it was
+    assert_eq!(*store.take(ids[2]).unwrap(), block(9000, 2));
+}
+
+#[test]
 fn names_and_stores_are_checked() {
     let dir = folder();
     let store = open(&dir);
