@@ -134,7 +134,10 @@ mod tests {
     use std::sync::Arc;
 
     use conformance::{MemoryWeights, tiny_config, tiny_model};
-    use program::{CacheOptions, CacheType, Executor, Model, Outputs, Sequence, Step, StepOut};
+    use program::{
+        BlockSharing, CacheOptions, CacheType, ContextMemory, Executor, FarPositions, KvPolicy,
+        Model, Outputs, Sequence, Step, StepOut,
+    };
 
     use super::*;
     use crate::mla::MlaForm;
@@ -189,6 +192,7 @@ mod tests {
         sessions: usize,
         threads: usize,
         softcap: Option<f32>,
+        policy: KvPolicy,
     }
 
     const CASE: Case = Case {
@@ -200,6 +204,7 @@ mod tests {
         sessions: 1,
         threads: 2,
         softcap: None,
+        policy: KvPolicy::Full,
     };
 
     impl Case {
@@ -223,6 +228,12 @@ mod tests {
         let deepseek = |width, capacity| Case { arch: "deepseek2", width, capacity, ..CASE };
         let qwen3moe = |width, capacity| Case { arch: "qwen3moe", width, capacity, ..CASE };
         let gemma = |arch, capacity| Case { arch, capacity, ..CASE };
+        let few = |change: fn(&mut ContextMemory)| {
+            let suited = ContextMemory::suited(1024);
+            let mut memory = ContextMemory { n_init: 64, n_local: 128, n_blocks: 2, ..suited };
+            change(&mut memory);
+            KvPolicy::Memory(memory)
+        };
         let mut off = Vec::new();
         for case in [
             Case { width: 64, ty: GgmlType::Q4_0, capacity: 737, ..CASE },
@@ -244,12 +255,23 @@ mod tests {
             // what is not committed lies in as many blocks as it can
             gemma("gemma3", 900),
             Case { cache: q8, sessions: 2, ..gemma("gemma2", 900) },
+            // of a long past few blocks: two tables of keys, and anchors
+            Case { policy: few(|_| ()), capacity: 900, ..CASE },
+            Case { policy: few(|m| m.n_blocks = 0), capacity: 1000, cache: q8, ..CASE },
+            Case {
+                policy: few(|m| {
+                    (m.sharing, m.positions) = (BlockSharing::KvHead, FarPositions::Exact);
+                }),
+                sessions: 2,
+                ..gemma("gemma3", 900)
+            },
         ] {
-            let Case { arch, width, ty, cache, capacity, sessions, threads, softcap } = case;
-            let name = format!("{arch} {width} {ty} {softcap:?}");
+            let Case { arch, width, ty, cache, capacity, sessions, threads, softcap, policy } =
+                case;
+            let name = format!("{arch} {width} {ty} {softcap:?} {policy}");
             let cpu = Cpu::new(&Options { threads: Some(threads), ..Options::default() });
             let program = case.program();
-            let cache = CacheOptions::new(cache, cache, capacity);
+            let cache = CacheOptions { policy, ..CacheOptions::new(cache, cache, capacity) };
             let options = MemoryOptions { cache, sessions, chunk: 128 };
             let foretold = cpu.memory(&program, &options).expect("it can be told");
             let weights = MemoryWeights::random(&program, 3);
