@@ -1,6 +1,7 @@
 //! Several charts in one picture.
 
 use crate::bars::Bars;
+use crate::heat::HeatMap;
 use crate::layout::{self, Draw, Words};
 use crate::lines::Lines;
 use crate::scene::{Picture, Rect};
@@ -15,6 +16,8 @@ pub enum Panel {
     Bars(Bars),
     /// Steps from one total to another.
     Waterfall(Waterfall),
+    /// Shares in rows and columns.
+    HeatMap(HeatMap),
 }
 
 impl From<Lines> for Panel {
@@ -35,12 +38,19 @@ impl From<Waterfall> for Panel {
     }
 }
 
+impl From<HeatMap> for Panel {
+    fn from(chart: HeatMap) -> Panel {
+        Panel::HeatMap(chart)
+    }
+}
+
 impl Panel {
     fn chart(&self) -> &dyn Draw {
         match self {
             Panel::Lines(chart) => chart,
             Panel::Bars(chart) => chart,
             Panel::Waterfall(chart) => chart,
+            Panel::HeatMap(chart) => chart,
         }
     }
 }

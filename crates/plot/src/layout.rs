@@ -4,7 +4,7 @@ use crate::axis::Ruler;
 use crate::font;
 use crate::palette::Ink;
 use crate::scene::{Anchor, Picture, Rect, Stroke, Text};
-use crate::{Bars, Figure, Lines, Waterfall};
+use crate::{Bars, Figure, HeatMap, Lines, Waterfall};
 
 /// Size of running text, in pixels.
 pub(crate) const TEXT: f64 = 12.0;
@@ -198,7 +198,7 @@ macro_rules! outputs {
     )*};
 }
 
-outputs!(Bars, Figure, Lines, Waterfall);
+outputs!(Bars, Figure, HeatMap, Lines, Waterfall);
 
 /// A picture of one chart.
 fn picture(chart: &dyn Draw) -> Picture {

@@ -1,4 +1,4 @@
-//! Charts: [`Lines`], [`Bars`], [`Waterfall`]s and [`Figure`]s of several of them, as SVG.
+//! Charts: [`Lines`], [`Bars`], [`Waterfall`]s, [`HeatMap`]s and [`Figure`]s of several of them, as SVG.
 //!
 //! A chart is described by builders, laid out into a scene of a few kinds of shapes (`scene.rs`), and written by one
 //! small writer (`svg.rs`). The SVG follows the reader's light or dark theme and uses the system's font. Labels are placed where they hide neither each other nor, if
@@ -25,6 +25,7 @@ mod axis;
 mod bars;
 mod figure;
 mod font;
+mod heat;
 mod layout;
 mod lines;
 mod number;
@@ -38,6 +39,7 @@ mod waterfall;
 pub use axis::{Axis, Unit};
 pub use bars::Bars;
 pub use figure::{Figure, Panel};
+pub use heat::HeatMap;
 pub use lines::{Lines, Series};
 pub use number::{grouped, si};
 pub use scene::Picture;

@@ -15,6 +15,11 @@ pub(crate) enum Ink {
     Axis,
     /// The n-th series; they repeat.
     Series(u8),
+    /// The n-th of the colours that values between two ends have; the same in both themes.
+    Shade(u8),
+    /// Text on dark shades, and on bright ones.
+    OnDark,
+    OnBright,
 }
 
 /// How many series have a colour of their own.
@@ -30,7 +35,32 @@ const SERIES: [(u32, u32); 6] = [
     (0x4a8cf5, 0xb4c6ff),
 ];
 
+/// How many shades there are.
+pub(crate) const N_SHADES: usize = SHADES.len();
+
+/// From dark blue to yellow, brighter all the way, so that nobody needs to tell hues apart. Source: cividis, by Nunez,
+/// Anderton and Renslow (PLoS ONE 13, 2018), ten of its colours.
+const SHADES: [u32; 10] = [
+    0x00224e, 0x123570, 0x3b496c, 0x575d6d, 0x707173, 0x8a8678, 0xa59c74, 0xc3b369, 0xe1cc55,
+    0xfee838,
+];
+
 impl Ink {
+    /// The shade of a share from 0 to 1.
+    pub(crate) fn shade(share: f64) -> Ink {
+        let steps = (N_SHADES - 1) as f64;
+        // what is no number becomes 0
+        Ink::Shade((share.clamp(0.0, 1.0) * steps).round() as u8)
+    }
+
+    /// What a text on this shade is drawn with.
+    pub(crate) fn over(self) -> Ink {
+        match self {
+            Ink::Shade(n) if usize::from(n) < N_SHADES / 2 => Ink::OnDark,
+            _ => Ink::OnBright,
+        }
+    }
+
     /// The ink of the n-th series.
     pub(crate) fn series(n: usize) -> Ink {
         Ink::Series((n % N_SERIES) as u8)
@@ -39,7 +69,13 @@ impl Ink {
     /// Every ink.
     pub(crate) fn all() -> impl Iterator<Item = Ink> {
         let plain = [Ink::Paper, Ink::Text, Ink::Muted, Ink::Grid, Ink::Axis];
-        plain.into_iter().chain((0..N_SERIES).map(Ink::series))
+        plain.into_iter().chain((0..N_SERIES).map(Ink::series)).chain(Ink::of_shades())
+    }
+
+    /// Those that a picture has only if it uses them.
+    pub(crate) fn of_shades() -> impl Iterator<Item = Ink> {
+        let shades = (0..N_SHADES).map(|n| Ink::Shade(n as u8));
+        shades.chain([Ink::OnDark, Ink::OnBright])
     }
 
     fn both(self) -> (u32, u32) {
@@ -50,6 +86,9 @@ impl Ink {
             Ink::Grid => (0xe3e6ea, 0x2b313a),
             Ink::Axis => (0x8b939e, 0x6b7480),
             Ink::Series(n) => SERIES[n as usize % N_SERIES],
+            Ink::Shade(n) => (SHADES[n as usize % N_SHADES], SHADES[n as usize % N_SHADES]),
+            Ink::OnDark => (0xffffff, 0xffffff),
+            Ink::OnBright => (0x0b0d10, 0x0b0d10),
         }
     }
 
@@ -72,6 +111,9 @@ impl Ink {
             Ink::Grid => "g".into(),
             Ink::Axis => "a".into(),
             Ink::Series(n) => format!("s{n}"),
+            Ink::Shade(n) => format!("h{n}"),
+            Ink::OnDark => "od".into(),
+            Ink::OnBright => "ob".into(),
         }
     }
 }
@@ -147,12 +189,24 @@ mod tests {
             let ground = theme(Ink::Paper);
             for ink in Ink::all() {
                 let least = match ink {
-                    Ink::Paper | Ink::Grid => 1.0,
+                    // text on shades is tried on them
+                    Ink::Paper | Ink::Grid | Ink::Shade(_) | Ink::OnDark | Ink::OnBright => 1.0,
                     Ink::Text | Ink::Muted => 4.5,
                     Ink::Axis | Ink::Series(_) => 3.0,
                 };
                 assert!(contrast(theme(ink), ground) >= least, "{ink:?}");
             }
+        }
+    }
+
+    #[test]
+    fn shades_become_brighter_for_every_sight_and_can_be_written_on() {
+        for sight in SIGHTS {
+            let light = |n: usize| oklab(times(sight, linear(SHADES[n])))[0];
+            assert!((1..N_SHADES).all(|n| light(n) > light(n - 1) + 0.03), "{sight:?}");
+        }
+        for ink in (0..N_SHADES).map(|n| Ink::Shade(n as u8)) {
+            assert!(contrast(ink.light(), ink.over().light()) >= 4.5, "{ink:?}");
         }
     }
 

@@ -18,7 +18,7 @@ pub(crate) fn write(picture: &Picture) -> String {
         format_args!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"rooflight-plot\" role=\"img\" width=\"{w}\" height=\"{h}\" \
          viewBox=\"0 0 {w} {h}\">\n<title>{title}</title>\n<desc>{description}</desc>\n<style>\n{}</style>\n",
-            style()
+            style(picture)
         ),
     );
     put(&mut out, format_args!("<rect class=\"f-p\" width=\"{w}\" height=\"{h}\"/>\n"));
@@ -35,15 +35,19 @@ fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(text);
 }
 
-/// Classes of every ink in both themes: `f-` fills, `l-` lines.
-fn style() -> String {
+/// Classes of inks in both themes: `f-` fills, `l-` lines.
+fn style(picture: &Picture) -> String {
+    let shades =
+        picture.items.iter().any(|item| matches!(item, Item::Rect { ink: Ink::Shade(_), .. }));
+    let inks: Vec<Ink> =
+        Ink::all().filter(|ink| shades || Ink::of_shades().all(|shade| shade != *ink)).collect();
     let mut out = format!(
         ".rooflight-plot text{{font-family:{FONTS};font-variant-numeric:tabular-nums}}\n\
          .rooflight-plot polyline{{fill:none;stroke-linejoin:round;stroke-linecap:round}}\n\
          .rooflight-plot .halo{{paint-order:stroke;stroke-width:4px;stroke-linejoin:round}}\n"
     );
     let rules = |out: &mut String, theme: fn(Ink) -> u32| {
-        for ink in Ink::all() {
+        for &ink in &inks {
             let (class, colour) = (ink.class(), theme(ink));
             put(
                 out,
@@ -215,12 +219,20 @@ mod tests {
     }
 
     #[test]
-    fn both_themes_have_every_ink() {
-        let style = style();
-        let (light, dark) = style.split_once("@media (prefers-color-scheme:dark)").unwrap();
-        for ink in Ink::all() {
-            let class = format!(".f-{}{{", ink.class());
-            assert!(light.contains(&class) && dark.contains(&class), "{ink:?}");
+    fn both_themes_have_every_ink_that_is_used() {
+        let mut picture = crate::Bars::grouped("").picture();
+        for shades in [false, true] {
+            if shades {
+                let rect = crate::scene::Rect { x: 0.0, y: 0.0, w: 1.0, h: 1.0 };
+                picture.rect(rect, Ink::shade(1.0), 1.0);
+            }
+            let style = style(&picture);
+            let (light, dark) = style.split_once("@media (prefers-color-scheme:dark)").unwrap();
+            for ink in Ink::all() {
+                let class = format!(".f-{}{{", ink.class());
+                let used = shades || !Ink::of_shades().any(|shade| shade == ink);
+                assert_eq!([light.contains(&class), dark.contains(&class)], [used; 2], "{ink:?}");
+            }
         }
     }
 }
