@@ -26,8 +26,8 @@ pub use format::{ChatFormat, ModelFormat, Reasoning, Vocabulary};
 pub use generate::{Event, Generated, Request, Stats, StopReason, generate};
 pub use perplexity::{Perplexity, PerplexityOptions, Window, perplexity, windows};
 pub use recall::{
-    Language, PromptLength, Recall, RecallAnswer, RecallKind, RecallPlace, RecallQuestion,
-    RecallTexts, Tally, answers,
+    Language, PromptLength, Recall, RecallAnswer, RecallCell, RecallKind, RecallPlace,
+    RecallQuestion, RecallTexts, Tally, answers,
 };
 pub use sampler::{Sampler, SamplerOptions};
 pub use session::{DEFAULT_CHUNK, Fed, Prefill, Scores, Session};

@@ -3,10 +3,11 @@
 //!
 //! Questions come from a file, or with texts that are made here ([`RecallTexts`]): `kinds.rs` says what is asked and
 //! where, `needles.rs`, `lists.rs` and `controls.rs` make the texts, `texts.rs` gives them their length, `answers.rs`
-//! judges, `tally.rs` counts. The phrases are those that the bundled model was trained on; names and numbers are of the
+//! judges, `tally.rs` and `cell.rs` count. The phrases are those that the bundled model was trained on; names and numbers are of the
 //! tenth that it never saw.
 
 mod answers;
+mod cell;
 mod controls;
 mod digest;
 mod draft;
@@ -20,6 +21,7 @@ mod tally;
 mod texts;
 
 pub use answers::{RecallAnswer, answers};
+pub use cell::RecallCell;
 pub use kinds::{Language, RecallKind, RecallPlace};
 pub use tally::{Recall, Tally};
 pub use texts::{PromptLength, RecallQuestion, RecallTexts};

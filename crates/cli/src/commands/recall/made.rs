@@ -1,0 +1,178 @@
+//! Long texts that are made for their questions.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use engine::{Message, RecallCell, RecallKind, RecallPlace, RecallTexts, Session, Tally};
+use gguf::escape;
+use indicatif::ProgressBar;
+
+use super::report::{Results, Settings};
+use super::{Asker, Recall};
+use crate::exit::Failure;
+use crate::load;
+use crate::{picture, ui};
+
+/// Questions of a cell unless told otherwise: two of each tenth of the depth, one in each language.
+const QUESTIONS: usize = 20;
+const SEED: u64 = 1;
+
+impl Recall {
+    /// Make texts, ask, and tell what came of it.
+    pub(super) fn of_made(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        self.plot.iter().try_for_each(|path| self.replace.check(path))?;
+        let gguf = self.open()?;
+        let mut asker = Asker::new(&gguf)?;
+        let trained = models::load(&gguf).context("reading the model")?.config.context_length;
+        let lengths = self.lengths(trained);
+        let kinds = match &self.kinds[..] {
+            [] => vec![RecallKind::PassKey],
+            asked => once(asked.iter().copied()),
+        };
+        let cells: Vec<(usize, RecallKind)> = lengths
+            .iter()
+            .flat_map(|length| kinds.iter().map(move |kind| (*length, *kind)))
+            .collect();
+        asker.interrupt.begin();
+        // before a model is loaded for hours
+        for (length, kind) in &cells {
+            self.check(&asker, *length, *kind)?;
+        }
+        asker.interrupt.end();
+        let most = lengths.iter().copied().max().unwrap_or(1);
+        let loaded = self.load(&gguf, &|_| self.cache.options(most, trained))?;
+        let cache = self.cache.options(most, trained);
+        load::warn_about_context(&loaded.config, most, &cache.policy);
+        let settings = Settings {
+            model: load::describe(&gguf, &loaded.config),
+            seed: self.seed(),
+            questions: self.questions(),
+            cache,
+            chunk: loaded.chunk,
+            trained,
+        };
+        drop(gguf);
+        asker.interrupt.begin();
+        let bar = ui::count_bar("questions", (cells.len() * self.questions()) as u64);
+        let mut results = Results { settings, cells: Vec::new() };
+        for (length, kind) in cells {
+            let cache = self.cache.options(length, trained);
+            let session = Session::new(Arc::clone(&loaded.model), cache, loaded.chunk)?;
+            let cell = self.cell(&mut asker, session, RecallCell::new(kind, length), &bar);
+            results.cells.push(cell.inspect_err(|_| bar.finish_and_clear())?);
+        }
+        asker.interrupt.end();
+        bar.finish_and_clear();
+        if let Some(path) = &self.plot {
+            picture::write(path, &results.picture(), self.replace)?;
+        }
+        if self.json { results.print_json(out) } else { results.print(out) }
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed.unwrap_or(SEED)
+    }
+
+    fn questions(&self) -> usize {
+        self.questions.unwrap_or(QUESTIONS)
+    }
+
+    /// As asked for, each once.
+    fn lengths(&self, trained: usize) -> Vec<usize> {
+        let asked = if self.ctx_size.is_empty() { &[0][..] } else { &self.ctx_size };
+        once(asked.iter().map(|n| if *n == 0 { trained } else { *n }))
+    }
+
+    /// Tokens that a reply may have.
+    fn reply(&self, kind: RecallKind) -> usize {
+        self.n_predict.unwrap_or(kind.reply_tokens())
+    }
+
+    /// Whether texts of a kind can be as short as this.
+    fn check(&self, asker: &Asker, length: usize, kind: RecallKind) -> anyhow::Result<()> {
+        let measure = |message: &str| tokens(asker, message);
+        let texts = RecallTexts::new(self.seed(), &measure);
+        let reply = self.reply(kind);
+        let places = kind.places(self.questions());
+        let prompt = length.saturating_sub(reply);
+        let name = || format!("texts of {}", kind.name());
+        let least =
+            texts.least(kind, prompt, &places).map_err(|error| asker.stopped(error, &name))?;
+        if least > prompt || length < reply {
+            let (kind, least) = (kind.name(), least + reply);
+            let problem =
+                format!("-c {length} is too short for {kind}: {least} tokens are the least");
+            return Err(Failure::Usage(problem).into());
+        }
+        Ok(())
+    }
+
+    /// Ask all questions of a kind about texts of a length.
+    fn cell(
+        &self,
+        asker: &mut Asker,
+        mut session: Session,
+        mut cell: RecallCell,
+        bar: &ProgressBar,
+    ) -> anyhow::Result<RecallCell> {
+        let (kind, length, reply) = (cell.kind, cell.length, self.reply(cell.kind));
+        for (place, i) in kind.places(self.questions()).into_iter().zip(1..) {
+            let score = cell.score;
+            bar.set_message(format!(
+                "{} {length}: {}/{} right",
+                kind.name(),
+                score.right,
+                score.asked
+            ));
+            let name = || format!("{} of {length} tokens, question {i}", kind.name());
+            let question = {
+                let measure = |message: &str| tokens(asker, message);
+                let texts = RecallTexts::new(self.seed(), &measure);
+                let made = texts.question(kind, length - reply, &place);
+                made.map_err(|error| asker.stopped(error, &name))?
+            };
+            let prompt = asker.prompt(&[Message::new("user", &*question.message)]);
+            let prompt = prompt.map_err(|error| asker.stopped(error, &name))?;
+            let said = asker.ask(&mut session, &prompt, reply, &name)?;
+            let right = question.answer.right(&said.text);
+            if self.verbose.verbose && !right {
+                ui::note(format_args!(
+                    "{}{}: wanted `{}`, got `{}`",
+                    name(),
+                    at(&place),
+                    question.answer,
+                    escape(&said.text, 200)
+                ));
+            }
+            cell.add(&place, right, &said.stats);
+            bar.inc(1);
+        }
+        if self.verbose.verbose {
+            let Tally { right, asked } = cell.score;
+            ui::note(format_args!("{} of {length} tokens: {right} of {asked} right", kind.name()));
+        }
+        Ok(cell)
+    }
+}
+
+/// Each of them once, in their order.
+fn once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    let mut kept = Vec::new();
+    for one in all {
+        if !kept.contains(&one) {
+            kept.push(one);
+        }
+    }
+    kept
+}
+
+/// Length of the prompt that a message becomes.
+fn tokens(asker: &Asker, message: &str) -> engine::Result<usize> {
+    Ok(asker.prompt(&[Message::new("user", message)])?.len())
+}
+
+/// Where the answer stands, for a note.
+fn at(place: &RecallPlace) -> String {
+    place.depth().map_or_else(String::new, |depth| format!(" at {:.0} %", depth * 100.0))
+}
