@@ -150,7 +150,7 @@ impl ContextMemory {
         let trained = u32::try_from(trained).unwrap_or(u32::MAX);
         let block = if trained < 2048 { 64 } else { 128 };
         let whole = |n: u32| n.next_multiple_of(block);
-        let chosen = (trained / 2).max(512).min(2048);
+        let chosen = (trained / 2).clamp(512, 2048);
         ContextMemory {
             n_init: whole((trained / 8).min(128)),
             n_local: whole((trained / 2).clamp(1, 4096)),

@@ -66,6 +66,14 @@ struct Tile {
     head: usize,
 }
 
+/// New rows of one sequence that lie in one block, for one key-value head and its query heads.
+#[derive(Clone)]
+struct HeadRows {
+    sequence: usize,
+    positions: Range<usize>,
+    head: usize,
+}
+
 /// How one attention phase is cut in this step.
 pub(super) struct Cut<'a> {
     pub(super) phase: &'a AttentionPhase,
@@ -210,7 +218,12 @@ impl Exec<'_> {
         let SequenceRows { first_row, n, start } = self.sequences[sequence];
         let positions = start.max(block * BLOCK)..(start + n).min((block + 1) * BLOCK);
         if let Some(memory) = &shape.memory {
-            self.store_far(cut, memory, sequence, positions.clone(), head, scratch);
+            self.store_far(
+                cut,
+                memory,
+                &HeadRows { sequence, positions: positions.clone(), head },
+                scratch,
+            );
         }
         if let Some(NewRows { k, v }) = phase.new {
             let memory = self.blocks.get(phase.cache.0 as usize, sequence, block);
@@ -251,12 +264,11 @@ impl Exec<'_> {
         &self,
         cut: &Cut<'_>,
         memory: &MemoryTables,
-        sequence: usize,
-        positions: Range<usize>,
-        head: usize,
+        rows: &HeadRows,
         scratch: &mut [f32],
     ) {
         let (phase, shape, settings) = (cut.phase, cut.shape, &memory.settings);
+        let HeadRows { sequence, positions, head } = rows.clone();
         let (key_dim, value_dim) = (shape.head.key_dim, shape.head.value_dim);
         let SequenceRows { first_row, start, .. } = self.sequences[sequence];
         let turned = &mut scratch[..key_dim];

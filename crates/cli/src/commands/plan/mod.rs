@@ -206,6 +206,17 @@ impl Plan {
         }
     }
 
+    /// What of a context queries read.
+    fn policy(&self, subject: &Subject, units: Units) -> anyhow::Result<KvPolicy> {
+        self.cache.policy.warnings().iter().for_each(|warning| ui::warn(warning));
+        let policy = self.cache.policy.policy(subject.config.context_length);
+        if policy != KvPolicy::Full && units == Units::Article {
+            let wrong = "--kv-policy: in the article all of the context is read";
+            return Err(Failure::Usage(wrong.into()).into());
+        }
+        Ok(policy)
+    }
+
     fn report<'a>(&self, subject: &'a Subject, target: &'a Target) -> anyhow::Result<Report<'a>> {
         let units = target.units;
         let made_for = subject.config.context_length as u64;
@@ -215,12 +226,7 @@ impl Plan {
         };
         let context = context.max(1);
         self.check(subject, context)?;
-        self.cache.policy.warnings().iter().for_each(|warning| ui::warn(warning));
-        let policy = self.cache.policy.policy(subject.config.context_length);
-        if policy != KvPolicy::Full && units == Units::Article {
-            let wrong = "--kv-policy: in the article all of the context is read";
-            return Err(Failure::Usage(wrong.into()).into());
-        }
+        let policy = self.policy(subject, units)?;
         load::warn_about_context(&subject.config, context as usize, &policy);
         let room = target.room();
         let at_once = subject.config.reads_at_once().then_some(context);
