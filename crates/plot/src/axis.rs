@@ -187,11 +187,11 @@ impl Ruler {
     /// Where `value` lies: 0 at the low end, 1 at the high one, beyond for values out of range. `None` if it cannot lie
     /// on this axis.
     pub(crate) fn at(&self, value: f64) -> Option<f64> {
-        if !self.scale.takes(value) {
-            return None;
-        }
-        let [low, high, value] = [self.low, self.high, value].map(|v| self.scale.forward(v));
-        Some((value - low) / (high - low))
+        let [low, high, place] = [self.low, self.high, value].map(|v| self.scale.forward(v));
+        let at = (place - low) / (high - low);
+        // a range that was rounded ends beyond what values may be, and its ticks with it
+        let lies_here = self.scale.takes(value) || (-1e-6..=1.0 + 1e-6).contains(&at);
+        lies_here.then_some(at)
     }
 
     /// The value that bars grow from: 0, or the low end of a logarithmic axis.
@@ -358,6 +358,25 @@ mod tests {
         assert_eq!(labels(&tokens, &[1.0, 65536.0], 5), "1 16 256 4,096 65,536");
         let wide = Axis::log("", Unit::Number);
         assert!(Ruler::new(&wide, [1e-150, 1e150].into_iter(), 6, true).ticks.len() <= 9);
+    }
+
+    /// Their ranges are rounded beyond what a scale takes.
+    #[test]
+    fn the_least_and_the_greatest_values_have_ticks() {
+        for (make, value) in [
+            (Axis::log as fn(&'static str, Unit) -> Axis, 1.92e-200),
+            (Axis::log, 1e-200),
+            (Axis::log, 9e199),
+            (Axis::log2, 1.1e-200),
+            (Axis::log2, 9e199),
+            (Axis::linear, 9.9e199),
+            (Axis::linear, -9.9e199),
+        ] {
+            for (n, nice) in (2..12).flat_map(|n| [(n, true), (n, false)]) {
+                let ruler = Ruler::new(&make("", Unit::Number), [value].into_iter(), n, nice);
+                assert!(ruler.ticks.iter().all(|tick| ruler.at(tick.value).is_some()), "{ruler:?}");
+            }
+        }
     }
 
     #[test]

@@ -107,7 +107,7 @@ pub(super) fn all_is_full(executor: &dyn Executor) {
                         block,
                         n_init,
                         n_local,
-                        n_blocks: 16,
+                        n_blocks: if n_init == 0 { 1 << 30 } else { 16 },
                         anchor,
                         sharing,
                         positions,

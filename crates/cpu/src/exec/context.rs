@@ -40,11 +40,15 @@ impl ContextNeeds {
         let rows: usize = sequences.iter().map(|s| s.n).sum();
         let far = usize::from(memory.settings.keeps_far_keys());
         let asked = memory.anchor_width * cache.layout.n_kv_heads();
-        let promises = sequences.iter().map(|s| {
+        let chooses = |s: &&SequenceRows| s.n > 0 && memory.settings.chooses(s.start + s.n - 1);
+        let promises = sequences.iter().filter(chooses).map(|s| {
             let rows = batch_rows(memory, s).min(s.n);
             rows * memory.n_choices * padded(&memory.settings, s)
         });
-        let chosen = memory.n_choices * memory.settings.n_blocks as usize;
+        // who chooses leaves blocks unread: there are more than are chosen
+        let is_chosen = sequences.iter().any(|s| chooses(&s));
+        let chosen =
+            if is_chosen { memory.n_choices * memory.settings.n_blocks as usize } else { 0 };
         ContextNeeds {
             far: 4 * far * rows * n_heads * cache.head.key_dim,
             asked: 4 * rows * asked,
