@@ -39,10 +39,18 @@ fn timings_json(timings: &Timings) -> Value {
     })
 }
 
-/// Print the object on a line of its own.
+/// Print the object on a line of its own, with how likely its tokens were if that was asked for.
 ///
 /// # Errors
 /// Those of `out`.
-pub(crate) fn print(completion: &Completion, out: &mut dyn Write) -> std::io::Result<()> {
-    writeln!(out, "{}", to_json(completion))
+pub(crate) fn print(
+    completion: &Completion,
+    logprobs: Option<Value>,
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
+    let mut object = to_json(completion);
+    if let Some(logprobs) = logprobs {
+        object["logprobs"] = logprobs;
+    }
+    writeln!(out, "{object}")
 }

@@ -17,6 +17,7 @@ mod input;
 mod interrupt;
 mod limits;
 mod load;
+mod logprobs;
 mod memory;
 mod peers;
 mod policy;

@@ -25,8 +25,6 @@ const NO_GRAMMAR: &str = "replies cannot be constrained to a grammar yet";
 const NO_ADAPTER: &str = "adapters are not applied yet: merge them into the model first";
 const NO_DRAFT: &str = "there are no draft models yet";
 const NO_IMAGE: &str = "there are no models of images or sound yet";
-const NO_SAMPLER: &str =
-    "there is no such sampler: --temp, --top-k, --top-p, --min-p and the penalties are";
 const NO_SERVER: &str = "there is no server yet";
 const NO_STATE: &str = "caches are not kept on disk yet";
 const OWN_TEMPLATE: &str = "the model's own template is used; rooflight complete goes without one";
@@ -54,6 +52,7 @@ pub(crate) static FLAGS: &[(&str, PeerFlag)] = &[
     ("--n-ctx", Named("--ctx-size")),
     ("--max-kv-size", Named("--ctx-size")),
     ("--stop", Named("--reverse-prompt")),
+    ("--n-probs", Named("--logprobs")),
     ("--num-threads", Named("--threads")),
     ("--system-message", Named("--system-prompt")),
     ("--think", Words(&["--reasoning", "on"])),
@@ -151,23 +150,6 @@ pub(crate) static FLAGS: &[(&str, PeerFlag)] = &[
     ("--chat-template", Refused(OWN_TEMPLATE)),
     ("--chat-template-file", Refused(OWN_TEMPLATE)),
     ("--chat-template-kwargs", Refused(OWN_TEMPLATE)),
-    (
-        "--samplers",
-        Refused("the order of samplers is fixed: penalties, top-k, top-p, min-p, temperature"),
-    ),
-    (
-        "--sampling-seq",
-        Refused("the order of samplers is fixed: penalties, top-k, top-p, min-p, temperature"),
-    ),
-    ("--mirostat", Refused(NO_SAMPLER)),
-    ("--typical", Refused(NO_SAMPLER)),
-    ("--xtc-probability", Refused(NO_SAMPLER)),
-    ("--xtc-threshold", Refused(NO_SAMPLER)),
-    ("--dry-multiplier", Refused(NO_SAMPLER)),
-    ("--top-nsigma", Refused(NO_SAMPLER)),
-    ("--dynatemp-range", Refused(NO_SAMPLER)),
-    ("--logit-bias", Refused("tokens cannot be favoured one by one yet")),
-    ("-l", Refused("tokens cannot be favoured one by one yet")),
     ("--prompt-cache", Refused(NO_STATE)),
     ("--slot-save-path", Refused(NO_STATE)),
     ("--rope-scaling", Refused(OWN_ROPE)),

@@ -1,6 +1,9 @@
 //! Options of sampling and of the length of a reply: from flags, else from the model file, else llama.cpp's defaults.
 
-use engine::{FullContext, Reasoning, SamplerOptions};
+use engine::{
+    FullContext, Reasoning, Recommended, SAMPLER_SETTINGS, Sampler, SamplerOptions, SamplerOrder,
+    SamplerSetting, Vocabulary,
+};
 use gguf::{Metadata, Value};
 
 use crate::counts::{self, ReplyLength};
@@ -22,6 +25,27 @@ pub(crate) struct SamplerArgs {
     /// Only tokens at least this fraction as likely as the likeliest [0.05]
     #[arg(long, value_name = "X")]
     min_p: Option<f32>,
+    /// Only tokens within X standard deviations of the highest score [-1: off]
+    #[arg(long, value_name = "X", alias = "top-nsigma")]
+    top_n_sigma: Option<f32>,
+    /// Only the most typical tokens that together have this probability [1: off]
+    #[arg(long, value_name = "X", alias = "typical-p")]
+    typical: Option<f32>,
+    /// Samplers that go by probability leave N tokens at least [0]
+    #[arg(long, value_name = "N")]
+    min_keep: Option<i32>,
+    /// How often likely tokens are left out, all but the last of them [0: never]
+    #[arg(long, value_name = "X")]
+    xtc_probability: Option<f32>,
+    /// The probability that counts as likely there [0.1]
+    #[arg(long, value_name = "X")]
+    xtc_threshold: Option<f32>,
+    /// How far the temperature goes down where the model is sure, and up where not [0]
+    #[arg(long, value_name = "X")]
+    dynatemp_range: Option<f32>,
+    /// How long it stays down [1]
+    #[arg(long, value_name = "X")]
+    dynatemp_exp: Option<f32>,
     /// Divide the scores of tokens used lately [1: off]
     #[arg(long, value_name = "X")]
     repeat_penalty: Option<f32>,
@@ -34,54 +58,169 @@ pub(crate) struct SamplerArgs {
     /// Lower a token's score for each time it was used [0]
     #[arg(long, value_name = "X")]
     frequency_penalty: Option<f32>,
+    /// Lower the score of a token that would go on with a repetition [0: off]
+    #[arg(long, value_name = "X")]
+    dry_multiplier: Option<f32>,
+    /// So many times that for each token that the repetition is longer [1.75]
+    #[arg(long, value_name = "X")]
+    dry_base: Option<f32>,
+    /// So many tokens may repeat [2]
+    #[arg(long, value_name = "N")]
+    dry_allowed_length: Option<i32>,
+    /// How many last tokens repetitions are looked for in, -1 for all [64]
+    #[arg(long, value_name = "N")]
+    dry_penalty_last_n: Option<i32>,
+    /// Nothing repeats over this text; may be given several times; none for no such text [line break, :, ", *]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    dry_sequence_breaker: Vec<String>,
+    /// 2: Mirostat 2, in place of all samplers but temperature [0]
+    #[arg(long, value_name = "N")]
+    mirostat: Option<i32>,
+    /// Bits of surprise per token that it steers to [5]
+    #[arg(long, value_name = "X")]
+    mirostat_ent: Option<f32>,
+    /// How fast it does [0.1]
+    #[arg(long, value_name = "X")]
+    mirostat_lr: Option<f32>,
+    /// Choose tokens that have this probability on average [-1: off]
+    #[arg(long, value_name = "X")]
+    adaptive_target: Option<f32>,
+    /// How much of the average is older than the last token [0.9]
+    #[arg(long, value_name = "X")]
+    adaptive_decay: Option<f32>,
+    /// Which samplers act, in this order [penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature]
+    #[arg(long, value_name = "NAMES")]
+    samplers: Option<String>,
+    /// The same by letters [edskypmxt]
+    #[arg(long, value_name = "LETTERS", alias = "sampling-seq", conflicts_with = "samplers")]
+    sampler_seq: Option<String>,
+    /// Add to the score of a token, 15043+2 or 15043-inf; may be given several times
+    #[arg(short, long, value_name = "ID+X", value_parser = logit_bias)]
+    logit_bias: Vec<(u32, f32)>,
     /// The same seed gives the same text; -1 for another one every time [-1]
     #[arg(short, long, value_name = "N")]
     seed: Option<i64>,
 }
 
 impl SamplerArgs {
-    /// The options for a model with this metadata. What the file recommends out of range is left out, with a warning.
+    /// The options for a model with this metadata. What the file recommends out of range is left out, and a flag of a
+    /// sampler that does not act has no effect: a warning tells either.
     ///
     /// # Errors
     /// A flag out of range.
     pub(crate) fn options(&self, metadata: &Metadata) -> engine::Result<SamplerOptions> {
-        let (file, problems) = SamplerOptions::default()
-            .with_recommended(&|key| metadata.get(key).map(|value| number(&value)));
+        let (mut options, problems) = SamplerOptions::default()
+            .with_recommended(&|key| metadata.get(key).map(|value| recommended(&value)));
         problems.iter().for_each(|problem| ui::warn(problem));
-        let options = SamplerOptions {
-            temperature: self.temp.unwrap_or(file.temperature),
-            top_k: self.top_k.unwrap_or(file.top_k),
-            top_p: self.top_p.unwrap_or(file.top_p),
-            min_p: self.min_p.unwrap_or(file.min_p),
-            repeat_penalty: self.repeat_penalty.unwrap_or(file.repeat_penalty),
-            repeat_last_n: self.repeat_last_n.unwrap_or(file.repeat_last_n),
-            presence_penalty: self.presence_penalty.unwrap_or(file.presence_penalty),
-            frequency_penalty: self.frequency_penalty.unwrap_or(file.frequency_penalty),
-            seed: self.seed.and_then(|seed| u64::try_from(seed).ok()).or(file.seed),
-        };
+        if let Some(names) = &self.samplers {
+            options.samplers = SamplerOrder::from_names(names)?;
+        }
+        if let Some(letters) = &self.sampler_seq {
+            options.samplers = SamplerOrder::from_letters(letters)?;
+        }
+        for (name, value) in self.numbers() {
+            let setting = SamplerSetting::find(name).expect("every flag has its setting");
+            setting.set(&mut options, value).map_err(|problem| wrong(setting, &problem, value))?;
+        }
+        if !self.dry_sequence_breaker.is_empty() {
+            let texts = self.dry_sequence_breaker.iter().filter(|text| *text != "none");
+            options.dry_sequence_breakers = texts.cloned().collect();
+        }
+        options.logit_bias.clone_from(&self.logit_bias);
+        options.seed = self.seed.and_then(|seed| u64::try_from(seed).ok()).or(options.seed);
         options.check()?;
+        self.idle(&options).iter().for_each(|flag| ui::warn(flag));
         Ok(options)
+    }
+
+    /// The numbers that were given, by the names of their settings.
+    fn numbers(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        let float = |x: Option<f32>| x.map(f64::from);
+        let int = |x: Option<i32>| x.map(f64::from);
+        let all = [
+            ("temperature", float(self.temp)),
+            ("top-k", int(self.top_k)),
+            ("top-p", float(self.top_p)),
+            ("min-p", float(self.min_p)),
+            ("top-n-sigma", float(self.top_n_sigma)),
+            ("typical", float(self.typical)),
+            ("min-keep", int(self.min_keep)),
+            ("xtc-probability", float(self.xtc_probability)),
+            ("xtc-threshold", float(self.xtc_threshold)),
+            ("dynatemp-range", float(self.dynatemp_range)),
+            ("dynatemp-exp", float(self.dynatemp_exp)),
+            ("repeat-penalty", float(self.repeat_penalty)),
+            ("repeat-last-n", int(self.repeat_last_n)),
+            ("presence-penalty", float(self.presence_penalty)),
+            ("frequency-penalty", float(self.frequency_penalty)),
+            ("dry-multiplier", float(self.dry_multiplier)),
+            ("dry-base", float(self.dry_base)),
+            ("dry-allowed-length", int(self.dry_allowed_length)),
+            ("dry-penalty-last-n", int(self.dry_penalty_last_n)),
+            ("mirostat", int(self.mirostat)),
+            ("mirostat-ent", float(self.mirostat_ent)),
+            ("mirostat-lr", float(self.mirostat_lr)),
+            ("adaptive-target", float(self.adaptive_target)),
+            ("adaptive-decay", float(self.adaptive_decay)),
+        ];
+        all.into_iter().filter_map(|(name, value)| value.map(|value| (name, value)))
+    }
+
+    /// A line for each flag that was given and does nothing beside the others.
+    fn idle(&self, options: &SamplerOptions) -> Vec<String> {
+        let mirostat = options.mirostat == 2;
+        let mut lines = Vec::new();
+        for (name, _) in self.numbers() {
+            let sampler = SamplerSetting::find(name).map_or("", |setting| setting.sampler);
+            let flag = if name == "temperature" { "temp" } else { name };
+            if mirostat && !sampler.is_empty() && sampler != "temperature" {
+                lines.push(format!("--{flag} has no effect beside --mirostat 2"));
+            } else if !mirostat && !sampler.is_empty() && !options.samplers.has(sampler) {
+                lines.push(format!("--{flag} has no effect: {sampler} is not among the samplers"));
+            }
+        }
+        let orders = self.samplers.is_some() || self.sampler_seq.is_some();
+        if mirostat && (orders || options.adaptive_target >= 0.0) {
+            lines.push("--mirostat 2 takes the place of other samplers and their order".into());
+        }
+        lines
     }
 }
 
-/// NaN for what is no number.
-fn number(value: &Value<'_>) -> f64 {
+/// A flag out of its range.
+fn wrong(setting: &SamplerSetting, problem: &str, value: f64) -> engine::Error {
+    let expected = setting.expected();
+    debug_assert!(problem.contains(expected), "{problem}");
+    engine::Error::Setting { name: setting.name, expected, found: value.to_string() }
+}
+
+/// `15043+2`, `15043-1.5`, `15043-inf`.
+fn logit_bias(text: &str) -> Result<(u32, f32), String> {
+    let problem = || {
+        format!("expected a token id and what is added, as 15043+2 or 15043-inf, found `{text}`")
+    };
+    let at = text.find(['+', '-']).ok_or_else(problem)?;
+    let (token, bias) = text.split_at(at);
+    let token = token.trim().parse().map_err(|_| problem())?;
+    let bias: f32 = bias.trim().parse().map_err(|_| problem())?;
+    if bias.is_nan() { Err(problem()) } else { Ok((token, bias)) }
+}
+
+/// NaN for what is neither number nor text.
+fn recommended<'a>(value: &Value<'a>) -> Recommended<'a> {
+    if let Value::String(text) = value {
+        return std::str::from_utf8(text).map_or(Recommended::Number(f64::NAN), Recommended::Text);
+    }
     let float = value.as_f32().map(f64::from);
-    float.or_else(|| value.as_integer().map(|n| n as f64)).unwrap_or(f64::NAN)
+    let number = float.or_else(|| value.as_integer().map(|n| n as f64));
+    Recommended::Number(number.unwrap_or(f64::NAN))
 }
 
 /// Names that [`set`] knows, in the order of [`list`].
-pub(crate) const NAMES: [&str; 9] = [
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "repeat_penalty",
-    "repeat_last_n",
-    "presence_penalty",
-    "frequency_penalty",
-    "seed",
-];
+pub(crate) fn names() -> Vec<String> {
+    let numbers = SAMPLER_SETTINGS.iter().map(|setting| setting.name.replace('-', "_"));
+    numbers.chain(["samplers", "seed"].map(str::to_owned)).collect()
+}
 
 /// Set one option by the name it has in a chat (`temperature`, `top_k`, ...).
 ///
@@ -91,40 +230,30 @@ pub(crate) fn set(options: &mut SamplerOptions, name: &str, value: &str) -> Resu
     fn parse<T: std::str::FromStr>(value: &str) -> Result<T, String> {
         value.parse().map_err(|_| format!("expected a number, found `{value}`"))
     }
-    let mut changed = *options;
     match name.replace('-', "_").as_str() {
-        "temperature" | "temp" => changed.temperature = parse(value)?,
-        "top_k" => changed.top_k = parse(value)?,
-        "top_p" => changed.top_p = parse(value)?,
-        "min_p" => changed.min_p = parse(value)?,
-        "repeat_penalty" => changed.repeat_penalty = parse(value)?,
-        "repeat_last_n" => changed.repeat_last_n = parse(value)?,
-        "presence_penalty" => changed.presence_penalty = parse(value)?,
-        "frequency_penalty" => changed.frequency_penalty = parse(value)?,
-        "seed" => changed.seed = u64::try_from(parse::<i64>(value)?).ok(),
-        _ => return Err(format!("there is no parameter `{name}`: /show parameters lists them")),
+        "seed" => options.seed = u64::try_from(parse::<i64>(value)?).ok(),
+        "samplers" => {
+            let order = SamplerOrder::from_names(value);
+            options.samplers = order.map_err(|error| error.to_string())?;
+        }
+        name => {
+            let setting = SamplerSetting::find(if name == "temp" { "temperature" } else { name });
+            let setting = setting.ok_or_else(|| {
+                format!("there is no parameter `{name}`: /show parameters lists them")
+            })?;
+            let set = setting.set(options, parse(value)?);
+            set.map_err(|problem| format!("{}: {problem}", setting.name))?;
+        }
     }
-    changed.check().map_err(|error| error.to_string())?;
-    *options = changed;
     Ok(())
 }
 
 /// The options, one per line, by the names that [`set`] takes.
 pub(crate) fn list(options: &SamplerOptions) -> String {
     let seed = options.seed.map_or_else(|| "-1".to_owned(), |seed| seed.to_string());
-    format!(
-        "temperature        {}\ntop_k              {}\ntop_p              {}\nmin_p              {}\n\
-         repeat_penalty     {}\nrepeat_last_n      {}\npresence_penalty   {}\nfrequency_penalty  {}\n\
-         seed               {seed}\n",
-        options.temperature,
-        options.top_k,
-        options.top_p,
-        options.min_p,
-        options.repeat_penalty,
-        options.repeat_last_n,
-        options.presence_penalty,
-        options.frequency_penalty,
-    )
+    let numbers = SAMPLER_SETTINGS.iter().map(|setting| setting.show(options));
+    let values = numbers.chain([options.samplers.to_string(), seed]);
+    names().iter().zip(values).map(|(name, value)| format!("{name:18} {value}\n")).collect()
 }
 
 /// When a reply ends.
@@ -170,6 +299,8 @@ pub(crate) struct Settings {
     pub(crate) full: FullContext,
     /// Break lines between words on a terminal.
     pub(crate) wrap: bool,
+    /// So many of the likeliest tokens are told beside each chosen one.
+    pub(crate) logprobs: Option<usize>,
 }
 
 impl Settings {
@@ -186,7 +317,20 @@ impl Settings {
             verbose,
             full: FullContext::Stop,
             wrap: true,
+            logprobs: None,
         }
+    }
+
+    /// A sampler for the tokens of a vocabulary.
+    ///
+    /// # Errors
+    /// A setting out of its range.
+    pub(crate) fn new_sampler(&self, vocabulary: &dyn Vocabulary) -> engine::Result<Sampler> {
+        let sampler = Sampler::new(self.sampler.clone())?.with_vocabulary(vocabulary);
+        Ok(match self.logprobs {
+            Some(n) => sampler.with_logprobs(n),
+            None => sampler,
+        })
     }
 }
 
@@ -257,11 +401,69 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_any_type_count_and_a_text_is_none() {
-        assert_eq!(number(&Value::I64(-1)), -1.0);
-        assert_eq!(number(&Value::U8(20)), 20.0);
-        assert_eq!(number(&Value::F64(0.5)), 0.5);
-        assert!(number(&Value::Bool(true)).is_nan() && number(&Value::String(b"0.5")).is_nan());
+    fn numbers_of_any_type_count_and_texts_are_texts() {
+        assert_eq!(recommended(&Value::I64(-1)), Recommended::Number(-1.0));
+        assert_eq!(recommended(&Value::U8(20)), Recommended::Number(20.0));
+        assert_eq!(recommended(&Value::F64(0.5)), Recommended::Number(0.5));
+        assert_eq!(recommended(&Value::String(b"0.5")), Recommended::Text("0.5"));
+        let nan = |value| matches!(recommended(&value), Recommended::Number(x) if x.is_nan());
+        assert!(nan(Value::Bool(true)) && nan(Value::String(b"\xff")));
+    }
+
+    #[test]
+    fn a_flag_that_does_nothing_is_told() {
+        let idle = |args: SamplerArgs| {
+            let options = args.options(
+                gguf::Gguf::from_bytes(gguf::Writer::new().to_bytes().unwrap()).unwrap().metadata(),
+            );
+            args.idle(&options.unwrap()).join("; ")
+        };
+        let order = |names: &str| Some(names.to_owned());
+        assert_eq!(idle(SamplerArgs { top_k: Some(3), temp: Some(1.0), ..Default::default() }), "");
+        assert_eq!(
+            idle(SamplerArgs {
+                min_p: Some(0.1),
+                temp: Some(2.0),
+                samplers: order("top_k"),
+                ..Default::default()
+            }),
+            "--temp has no effect: temperature is not among the samplers; --min-p has no effect: min_p is not among the samplers"
+        );
+        assert_eq!(
+            idle(SamplerArgs {
+                top_k: Some(3),
+                temp: Some(2.0),
+                mirostat: Some(2),
+                ..Default::default()
+            }),
+            "--top-k has no effect beside --mirostat 2"
+        );
+        assert!(
+            idle(SamplerArgs { sampler_seq: order("k"), mirostat: Some(2), ..Default::default() })
+                .contains("order")
+        );
+    }
+
+    #[test]
+    fn biases_are_read_as_llama_cpp_writes_them() {
+        assert_eq!(logit_bias("15043+2"), Ok((15043, 2.0)));
+        assert_eq!(logit_bias("7-1.5"), Ok((7, -1.5)));
+        assert_eq!(logit_bias("7-inf"), Ok((7, f32::NEG_INFINITY)));
+        for wrong in ["", "7", "+1", "7+", "-7+1", "7+nan", "7+x", "99999999999+1"] {
+            assert!(logit_bias(wrong).unwrap_err().contains("15043+2"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn every_number_is_a_flag() {
+        let command = <SamplerArgs as clap::Args>::augment_args(clap::Command::new("x"));
+        for setting in SAMPLER_SETTINGS {
+            let known = command.get_arguments().any(|arg| {
+                arg.get_long() == Some(setting.name)
+                    || arg.get_all_aliases().unwrap_or_default().contains(&setting.name)
+            });
+            assert!(known, "{}", setting.name);
+        }
     }
 
     #[test]
@@ -291,11 +493,11 @@ mod tests {
         assert!(set(&mut options, "top_q", "3").unwrap_err().contains("top_q"));
         assert_eq!(options.top_p, 0.95);
         assert!(
-            list(&options).lines().map(|line| line.split_whitespace().next().unwrap()).eq(NAMES)
+            list(&options).lines().map(|line| line.split_whitespace().next().unwrap()).eq(names())
         );
         assert!(list(&options).lines().all(|line| {
             let name = line.split_whitespace().next().unwrap();
-            set(&mut { options }, name, line.split_whitespace().nth(1).unwrap()).is_ok()
+            set(&mut options.clone(), name, line.split_whitespace().nth(1).unwrap()).is_ok()
         }));
     }
 }

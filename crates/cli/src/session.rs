@@ -29,6 +29,9 @@ pub(crate) struct SessionArgs {
     /// Print one JSON object when the reply is there: text, tokens, reason, usage, timings
     #[arg(long)]
     pub(crate) json: bool,
+    /// With --json: how likely each token was, and the N likeliest ones there, at most 20
+    #[arg(long, value_name = "N", requires = "json", value_parser = clap::value_parser!(u8).range(0..=20))]
+    logprobs: Option<u8>,
     /// Leave it to the terminal where to break lines
     #[arg(long)]
     pub(crate) nowordwrap: bool,
@@ -68,7 +71,11 @@ impl SessionArgs {
     pub(crate) fn settings(&self, metadata: &Metadata) -> anyhow::Result<Settings> {
         let sampler = self.sampler.options(metadata)?;
         let settings = Settings::new(sampler, self.length.clone(), self.verbose.verbose);
-        Ok(Settings { wrap: !self.nowordwrap, ..settings })
+        Ok(Settings {
+            wrap: !self.nowordwrap,
+            logprobs: self.logprobs.map(usize::from),
+            ..settings
+        })
     }
 
     /// Whether the length of replies was asked for.

@@ -70,6 +70,11 @@ impl Conversation {
         &self.messages
     }
 
+    /// Between its messages and its tokens.
+    pub fn format(&self) -> &dyn ChatFormat {
+        &*self.format
+    }
+
     /// The session underneath.
     pub fn session(&self) -> &Session {
         &self.session

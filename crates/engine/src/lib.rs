@@ -29,7 +29,10 @@ pub use recall::{
     Language, PromptLength, Recall, RecallAnswer, RecallCell, RecallKind, RecallPlace,
     RecallQuestion, RecallTexts, Tally, answers,
 };
-pub use sampler::{Sampler, SamplerOptions};
+pub use sampler::{
+    Logprob, Recommended, SAMPLER_SETTINGS, Sampler, SamplerOptions, SamplerOrder, SamplerSetting,
+    TokenLogprobs,
+};
 pub use session::{DEFAULT_CHUNK, Fed, Prefill, Scores, Session};
 pub use texts::{Normalization, TextReader, relevance};
 pub use tokenizer::{Message, Span};

@@ -20,10 +20,9 @@ pub(super) const COMMANDS: &[(&str, &str)] = &[
     ("/load FILE", "go on from messages in a file"),
     ("/read FILE", "put its text before your next message"),
     ("/system TEXT", "show or set the system message, - for none"),
-    ("/set parameter NAME VALUE", "temperature, top_k, top_p, min_p,"),
-    ("", "repeat_penalty, repeat_last_n,"),
-    ("", "presence_penalty, frequency_penalty,"),
-    ("", "seed, predict, num_ctx"),
+    ("/set parameter NAME VALUE", "temperature, top_k, seed, predict,"),
+    ("", "num_ctx, and what else"),
+    ("", "/show parameters lists"),
     ("/set system TEXT", "set the system message"),
     ("/set think on|off|auto", "whether a model that can think does"),
     ("/set context-full stop|drop-oldest", "what a full context does: an error, or"),
@@ -61,7 +60,7 @@ pub(super) fn completions(line: &str) -> Vec<String> {
             all.push((*command).to_owned());
         }
     }
-    let names = sampling::NAMES.iter().chain(&OWN_PARAMETERS);
+    let names = sampling::names().into_iter().chain(OWN_PARAMETERS.map(str::to_owned));
     all.extend(names.map(|name| format!("/set parameter {name} ")));
     for candidate in all.iter().filter(|candidate| candidate.starts_with(line)) {
         // up to the end of the word that is being typed

@@ -21,6 +21,7 @@ use crate::exit::Failure;
 use crate::hints::Spot;
 use crate::interrupt::Interrupt;
 use crate::limits::Limits;
+use crate::logprobs;
 use crate::reply::{self, ReplyPrinter};
 use crate::sampling::Settings;
 use crate::session::failed;
@@ -135,9 +136,10 @@ impl Chat {
 
     /// One reply. What is wrong with it does not end the chat; a terminal that fails does.
     fn turn(&mut self, turn: Turn, out: &mut dyn Write) -> anyhow::Result<()> {
+        let mut sampler = self.sampler()?;
         let quiet = self.interrupt.terminal().clone();
         let quiet = quiet.quiet();
-        let reply = self.reply(turn, true, out)?;
+        let reply = self.reply(turn, &mut sampler, true, out)?;
         drop(quiet);
         match reply {
             Ok(reply) => {
@@ -186,24 +188,32 @@ impl Chat {
         json: bool,
         out: &mut dyn Write,
     ) -> anyhow::Result<()> {
-        let reply = self.reply(Turn::Say(message), !json, out)?;
+        let mut sampler = self.sampler()?;
+        let reply = self.reply(Turn::Say(message), &mut sampler, !json, out)?;
         let reply = reply.map_err(|error| failed(error, self.trained))?;
         self.tell_end(&reply);
         reply::tell_cut(&reply, self.conversation.session());
         if json {
-            completion::print(&reply.into(), out)?;
+            let logprobs = self.settings.logprobs;
+            let logprobs =
+                logprobs.map(|_| logprobs::to_json(&reply, &sampler, self.conversation.format()));
+            completion::print(&reply.into(), logprobs, out)?;
         }
         if self.interrupt.end() { Err(Failure::Interrupted.into()) } else { Ok(()) }
+    }
+
+    fn sampler(&self) -> engine::Result<Sampler> {
+        self.settings.new_sampler(self.conversation.format())
     }
 
     /// Generate, and print as it comes if it `streams`. The outer error is of the terminal, the inner one of the reply.
     fn reply(
         &mut self,
         turn: Turn,
+        sampler: &mut Sampler,
         streams: bool,
         out: &mut dyn Write,
     ) -> anyhow::Result<engine::Result<Generated>> {
-        let mut sampler = Sampler::new(self.settings.sampler)?;
         let options = ReplyOptions {
             max_tokens: self.settings.max_tokens,
             stop: &self.settings.stop,
@@ -219,10 +229,8 @@ impl Chat {
         self.interrupt.begin();
         let mut on_event = |event: engine::Event<'_>| printer.event(event);
         let reply = match turn {
-            Turn::Say(message) => {
-                self.conversation.say(message, &mut sampler, &options, &mut on_event)
-            }
-            Turn::Again => self.conversation.regenerate(&mut sampler, &options, &mut on_event),
+            Turn::Say(message) => self.conversation.say(message, sampler, &options, &mut on_event),
+            Turn::Again => self.conversation.regenerate(sampler, &options, &mut on_event),
         };
         self.interrupt.end();
         printer.finish()?;

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 
 use anyhow::Context as _;
-use engine::{Request, Sampler, generate};
+use engine::{Request, generate};
 use tokenizer::Tokenizer;
 
 use crate::args::{self, PromptArgs};
@@ -12,6 +12,7 @@ use crate::exit::Failure;
 use crate::input::{TextSource, filled};
 use crate::interrupt::Interrupt;
 use crate::load;
+use crate::logprobs;
 use crate::reply::{ReplyPrinter, tell_cut, tell_end};
 use crate::session::{Opened, SessionArgs, failed};
 
@@ -45,7 +46,7 @@ impl Complete {
         let settings = self.session.settings(gguf.metadata())?;
 
         let Opened { mut session, limits, trained, .. } = self.session.open(gguf)?;
-        let mut sampler = Sampler::new(settings.sampler)?;
+        let mut sampler = settings.new_sampler(&tokenizer)?;
         let request = Request {
             prompt: &tokens,
             max_tokens: settings.max_tokens,
@@ -67,7 +68,9 @@ impl Complete {
         tell_end(&reply, &session, limits.as_ref(), settings.verbose);
         tell_cut(&reply, &session);
         if self.session.json {
-            completion::print(&reply.into(), out)?;
+            let logprobs =
+                settings.logprobs.map(|_| logprobs::to_json(&reply, &sampler, &tokenizer));
+            completion::print(&reply.into(), logprobs, out)?;
         }
         if interrupted { Err(Failure::Interrupted.into()) } else { Ok(()) }
     }

@@ -1,0 +1,324 @@
+//! The tokens that may still be drawn, with their logits: the model's whole row at first, then a list of few.
+//!
+//! What narrows or changes them works on either. As long as it is a row, its peaks tell which stretches need no look,
+//! so that nothing here passes over the vocabulary unless a sampler needs every logit.
+
+use std::collections::BTreeMap;
+
+use program::{Candidate, PEAK, k_likeliest};
+
+/// A logit of this or less is of a token that must not be drawn.
+pub(crate) const BANNED: f32 = f32::MIN;
+
+/// Memory that is used again for the next token.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Buffers {
+    /// A changed copy of the row.
+    logits: Vec<f32>,
+    peaks: Vec<f32>,
+    list: Vec<Candidate>,
+}
+
+/// Where the tokens are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// All of them, as the model made them.
+    Given,
+    /// All of them, in the changed copy.
+    Changed,
+    /// Those in the list, in no order that means something.
+    List,
+    /// Those in the list, likeliest first.
+    Sorted,
+}
+
+/// What may be drawn. There is at least one token.
+#[derive(Debug)]
+pub(super) struct Choices<'a> {
+    given: (&'a [f32], &'a [f32]),
+    buffers: &'a mut Buffers,
+    place: Place,
+    /// Logits are to be divided by this.
+    temperature: f32,
+}
+
+impl<'a> Choices<'a> {
+    /// Every token of a row. `logits` are finite and not empty, none is above its stretch's peak; `peaks` may be empty.
+    pub(super) fn new(
+        logits: &'a [f32],
+        peaks: &'a [f32],
+        buffers: &'a mut Buffers,
+    ) -> Choices<'a> {
+        Choices { given: (logits, peaks), buffers, place: Place::Given, temperature: 1.0 }
+    }
+
+    /// The row, as long as there is one.
+    fn row(&self) -> Option<(&[f32], &[f32])> {
+        match self.place {
+            Place::Given => Some(self.given),
+            Place::Changed => Some((&self.buffers.logits, &self.buffers.peaks)),
+            Place::List | Place::Sorted => None,
+        }
+    }
+
+    /// How many tokens there are.
+    pub(super) fn len(&self) -> usize {
+        self.row().map_or(self.buffers.list.len(), |(logits, _)| logits.len())
+    }
+
+    /// The likeliest token, of equals the lowest id.
+    pub(super) fn likeliest(&self) -> Candidate {
+        match (self.row(), self.place) {
+            (Some((logits, peaks)), _) => program::likeliest(logits, peaks),
+            (None, Place::Sorted) => self.buffers.list[0],
+            _ => *self.buffers.list.iter().min_by(|a, b| a.likelier(b)).expect("there is one"),
+        }
+    }
+
+    /// Leave only the likeliest token.
+    pub(super) fn keep_one(&mut self) {
+        let one = self.likeliest();
+        self.buffers.list.clear();
+        self.buffers.list.push(one);
+        self.place = Place::Sorted;
+    }
+
+    /// Leave only the `k` likeliest tokens, likeliest first; no effect if there are no more.
+    pub(super) fn keep_likeliest(&mut self, k: usize) {
+        if k >= self.len() {
+            return;
+        }
+        self.fill(k);
+        self.sort();
+        self.buffers.list.truncate(k);
+    }
+
+    /// The `k` likeliest of a row as list; a list stays.
+    fn fill(&mut self, k: usize) {
+        let Buffers { logits, peaks, list } = &mut *self.buffers;
+        match self.place {
+            Place::Given => k_likeliest(self.given.0, self.given.1, k, list),
+            Place::Changed => k_likeliest(logits, peaks, k, list),
+            Place::List | Place::Sorted => return,
+        }
+        self.place = Place::List;
+    }
+
+    /// Leave only tokens with at least this logit.
+    pub(super) fn keep_from(&mut self, floor: f32) {
+        let Buffers { logits, peaks, list } = &mut *self.buffers;
+        match self.place {
+            Place::Given => at_least(self.given.0, self.given.1, floor, list),
+            Place::Changed => at_least(logits, peaks, floor, list),
+            Place::List | Place::Sorted => return list.retain(|c| c.logit >= floor),
+        }
+        self.place = Place::List;
+    }
+
+    /// Leave only the likeliest tokens whose weights together reach `share`, at least one and `least` of them: likeliest
+    /// first. The best few are nearly always enough, so few are tried first.
+    pub(super) fn keep_mass(&mut self, share: f64, least: usize) {
+        let (place, mut k) = (self.place, least.max(256));
+        loop {
+            self.place = place;
+            self.fill(k);
+            self.sort();
+            match self.reach(share) {
+                Some(n) => return self.buffers.list.truncate(n.max(least)),
+                None if self.buffers.list.len() < k => return,
+                None => k = k.saturating_mul(8),
+            }
+        }
+    }
+
+    /// How many of the sorted candidates it takes to reach `share`, at least one; `None` if all of them do not.
+    fn reach(&self, share: f64) -> Option<usize> {
+        let sorted = &self.buffers.list;
+        let mut sum = 0.0;
+        let last = sorted.iter().position(|c| {
+            sum += self.weight(c.logit, sorted[0].logit);
+            sum >= share
+        });
+        last.map(|last| last + 1)
+    }
+
+    /// The candidate on which `random` in `[0, 1)` falls when each is as wide as its weight: its place in the list.
+    pub(super) fn draw(&mut self, random: f64) -> usize {
+        self.fill(usize::MAX);
+        let list = &self.buffers.list;
+        let max = list.iter().map(|c| c.logit).fold(f32::MIN, f32::max);
+        let weights = || list.iter().map(|c| self.weight(c.logit, max));
+        let mut left = random * weights().sum::<f64>();
+        let drawn = weights().position(|weight| {
+            left -= weight;
+            left < 0.0
+        });
+        // rounding can leave a crumb; it belongs to the likeliest
+        let likeliest = || {
+            let places = (0..list.len()).min_by(|&a, &b| list[a].likelier(&list[b]));
+            places.expect("there is one")
+        };
+        drawn.unwrap_or_else(likeliest)
+    }
+
+    /// Give the candidates of the list other logits, which nothing divides.
+    pub(super) fn set_logits(&mut self, logits: impl Iterator<Item = f32>) {
+        self.fill(usize::MAX);
+        (self.place, self.temperature) = (Place::List, 1.0);
+        self.buffers.list.iter_mut().zip(logits).for_each(|(c, logit)| c.logit = logit);
+    }
+
+    fn sort(&mut self) {
+        if self.place != Place::Sorted {
+            self.buffers.list.sort_unstable_by(Candidate::likelier);
+            self.place = Place::Sorted;
+        }
+    }
+
+    /// Every candidate: by id if nothing has sorted them yet.
+    pub(super) fn list(&mut self) -> &mut Vec<Candidate> {
+        self.fill(usize::MAX);
+        &mut self.buffers.list
+    }
+
+    /// Every candidate, likeliest first. Whoever changes it keeps that order.
+    pub(super) fn sorted(&mut self) -> &mut Vec<Candidate> {
+        self.fill(usize::MAX);
+        self.sort();
+        &mut self.buffers.list
+    }
+
+    /// What logits are to be divided by.
+    pub(super) fn temperature(&self) -> f32 {
+        self.temperature
+    }
+
+    /// Divide logits by a temperature above 0. It is remembered, and done where logits turn into weights.
+    pub(super) fn heat(&mut self, temperature: f32) {
+        self.temperature *= temperature;
+    }
+
+    /// `exp((logit - max) / temperature)`: how likely a token is beside one with the logit `max`.
+    pub(super) fn weight(&self, logit: f32, max: f32) -> f64 {
+        f64::from(((logit - max) / self.temperature).exp())
+    }
+
+    /// The sum of all weights beside the likeliest token's.
+    pub(super) fn mass(&self) -> f64 {
+        let max = self.likeliest().logit;
+        match self.row() {
+            Some((logits, _)) => logits.iter().map(|&logit| self.weight(logit, max)).sum(),
+            None => self.buffers.list.iter().map(|c| self.weight(c.logit, max)).sum(),
+        }
+    }
+
+    /// Every logit, by id or in the list's order.
+    pub(super) fn logits(&self) -> impl Iterator<Item = f32> + Clone + '_ {
+        let (row, list) = match self.row() {
+            Some((logits, _)) => (logits, &[][..]),
+            None => (&[][..], &self.buffers.list[..]),
+        };
+        row.iter().copied().chain(list.iter().map(|c| c.logit))
+    }
+
+    /// Change the logits of some tokens; what comes out is kept finite.
+    pub(super) fn change<T>(&mut self, tokens: &BTreeMap<u32, T>, f: impl Fn(f32, &T) -> f32) {
+        if tokens.is_empty() {
+            return;
+        }
+        self.settle();
+        let f = |logit, value| f(logit, value).clamp(f32::MIN, f32::MAX);
+        self.copy_row();
+        let Buffers { logits, peaks, list } = &mut *self.buffers;
+        if self.place == Place::Changed {
+            for (&token, value) in tokens {
+                let Some(logit) = logits.get_mut(token as usize) else { continue };
+                *logit = f(*logit, value);
+                if let Some(peak) = peaks.get_mut(token as usize / PEAK) {
+                    *peak = peak.max(*logit);
+                }
+            }
+        } else {
+            for candidate in list {
+                if let Some(value) = tokens.get(&candidate.token) {
+                    candidate.logit = f(candidate.logit, value);
+                }
+            }
+            self.place = Place::List;
+        }
+    }
+
+    /// Make the row as given the changed one.
+    fn copy_row(&mut self) {
+        if self.place == Place::Given {
+            let (logits, peaks) = self.given;
+            self.buffers.logits.clear();
+            self.buffers.logits.extend_from_slice(logits);
+            self.buffers.peaks.clear();
+            self.buffers.peaks.extend_from_slice(peaks);
+            self.place = Place::Changed;
+        }
+    }
+
+    /// Do the division that [`heat`](Self::heat) put off.
+    fn settle(&mut self) {
+        let temperature = std::mem::replace(&mut self.temperature, 1.0);
+        if temperature == 1.0 {
+            return;
+        }
+        self.copy_row();
+        let divide = |logit: &mut f32| *logit = (*logit / temperature).clamp(f32::MIN, f32::MAX);
+        let Buffers { logits, peaks, list } = &mut *self.buffers;
+        match self.place {
+            Place::Changed => logits.iter_mut().chain(peaks).for_each(divide),
+            _ => list.iter_mut().for_each(|c| divide(&mut c.logit)),
+        }
+    }
+}
+
+/// Fill `out` by id with the tokens of a row that have at least this logit.
+fn at_least(logits: &[f32], peaks: &[f32], floor: f32, out: &mut Vec<Candidate>) {
+    out.clear();
+    for ((i, stretch), first) in logits.chunks(PEAK).enumerate().zip((0u32..).step_by(PEAK)) {
+        if peaks.get(i).is_some_and(|&peak| peak < floor) {
+            continue;
+        }
+        let numbered = stretch.iter().zip(first..);
+        out.extend(
+            numbered
+                .filter(|(logit, _)| **logit >= floor)
+                .map(|(&logit, token)| Candidate { token, logit }),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use program::LogitRows;
+
+    use super::*;
+    use crate::Scores;
+
+    #[test]
+    fn a_row_and_a_list_change_and_narrow_alike() {
+        let logits: Vec<f32> = (0..200).map(|i| ((i * 37) % 101) as f32 * 0.25).collect();
+        let scores = Scores::from(LogitRows::new(logits.clone(), logits.len()));
+        let changes = BTreeMap::from([(3, 90.0f32), (64, -5.0), (199, f32::INFINITY), (999, 1.0)]);
+        let narrow = |choices: &mut Choices<'_>| {
+            choices.heat(2.0);
+            choices.change(&changes, |logit, add| logit + add);
+            choices.keep_from(9.0);
+            choices.keep_likeliest(20);
+            choices.sorted().clone()
+        };
+        let (mut row, mut list, mut bare) = Default::default();
+        let mut choices = Choices::new(&logits, &scores.peaks, &mut row);
+        let want = narrow(&mut choices);
+        assert_eq!((want[0].token, want[0].logit, want[1].token), (199, f32::MAX, 3));
+        assert_eq!(want.len(), 20);
+        assert_eq!(narrow(&mut Choices::new(&logits, &[], &mut bare)), want);
+        let mut choices = Choices::new(&logits, &scores.peaks, &mut list);
+        choices.list();
+        assert_eq!(narrow(&mut choices), want);
+    }
+}

@@ -1,0 +1,110 @@
+//! The order in which the samplers of a chain act.
+
+use std::fmt;
+
+use super::stages::STAGES;
+use crate::{Error, Result};
+
+/// Names under which llama.cpp lists adaptive-p, which draws the token and so is last wherever it stands.
+const ADAPTIVE_P: [&str; 2] = ["adaptive_p", "adaptive-p"];
+
+/// Which samplers act, in order. By default all of them, in llama.cpp's order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SamplerOrder(Vec<usize>);
+
+impl Default for SamplerOrder {
+    fn default() -> Self {
+        SamplerOrder((0..STAGES.len()).collect())
+    }
+}
+
+impl SamplerOrder {
+    /// From names: `penalties;top_k;temperature`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a name that is none.
+    pub fn from_names(text: &str) -> Result<SamplerOrder> {
+        let names = text.split(';').map(str::trim).filter(|name| !name.is_empty());
+        let drawn_last = |name: &&str| !ADAPTIVE_P.contains(name);
+        let found = names.filter(drawn_last).map(|name| {
+            let known = STAGES.iter().position(|stage| stage.names().contains(&name));
+            known.ok_or_else(|| Error::Setting {
+                name: "samplers",
+                expected: "names between semicolons, of penalties dry top_n_sigma top_k typ_p top_p min_p xtc temperature adaptive_p",
+                found: name.to_owned(),
+            })
+        });
+        Ok(SamplerOrder(found.collect::<Result<_>>()?))
+    }
+
+    /// From letters: `ekt`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a letter that is none.
+    pub fn from_letters(text: &str) -> Result<SamplerOrder> {
+        let found = text.chars().filter(|&letter| letter != 'a').map(|letter| {
+            let known = STAGES.iter().position(|stage| stage.letter() == letter);
+            known.ok_or_else(|| Error::Setting {
+                name: "sampler-seq",
+                expected: "letters of edskypmxt and a",
+                found: letter.to_string(),
+            })
+        });
+        Ok(SamplerOrder(found.collect::<Result<_>>()?))
+    }
+
+    /// Whether the sampler of this name acts.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|&i| STAGES[i].names().contains(&name))
+    }
+
+    /// The samplers, in order.
+    pub(super) fn stages(&self) -> impl Iterator<Item = &'static dyn super::stages::Stage> + '_ {
+        self.0.iter().map(|&i| STAGES[i])
+    }
+}
+
+impl fmt::Display for SamplerOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.0.iter().map(|&i| STAGES[i].names()[0]).collect();
+        f.write_str(&names.join(";"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_are_read_and_written_as_llama_cpp_does() {
+        let default = "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature";
+        assert_eq!(SamplerOrder::default().to_string(), default);
+        assert_eq!(SamplerOrder::from_names(default).unwrap(), SamplerOrder::default());
+        assert_eq!(SamplerOrder::from_letters("edskypmxt").unwrap(), SamplerOrder::default());
+        let short = SamplerOrder::from_names(" temperature; top-k;adaptive_p;").unwrap();
+        assert_eq!(short, SamplerOrder::from_letters("tka").unwrap());
+        assert_eq!(short.to_string(), "temperature;top_k");
+        assert!(short.has("top_k") && !short.has("min_p"));
+        assert_eq!(SamplerOrder::from_names("").unwrap().to_string(), "");
+    }
+
+    #[test]
+    fn what_is_no_sampler_is_named() {
+        let names = SamplerOrder::from_names("top_k;bogus").unwrap_err().to_string();
+        assert!(names.ends_with("found bogus"), "{names}");
+        let letters = SamplerOrder::from_letters("kz").unwrap_err().to_string();
+        assert!(letters.ends_with("found z"), "{letters}");
+    }
+
+    #[test]
+    fn every_name_and_letter_means_one_sampler() {
+        for stage in STAGES {
+            for name in stage.names() {
+                let named = STAGES.iter().filter(|other| other.names().contains(name));
+                assert_eq!(named.count(), 1, "{name}");
+            }
+            let lettered = STAGES.iter().filter(|other| other.letter() == stage.letter());
+            assert_eq!(lettered.count(), 1, "{}", stage.letter());
+        }
+    }
+}

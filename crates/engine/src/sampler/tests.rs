@@ -1,0 +1,182 @@
+use super::*;
+
+fn sampler(change: impl FnOnce(&mut SamplerOptions)) -> Sampler {
+    let mut options = SamplerOptions { seed: Some(7), ..SamplerOptions::default() };
+    change(&mut options);
+    Sampler::new(options).unwrap()
+}
+
+#[test]
+fn greedy_takes_the_lowest_of_equals() {
+    let mut sampler = sampler(|o| o.temperature = 0.0);
+    assert_eq!(sampler.sample(&[1.0, 3.0, 3.0, 2.0], &[]).unwrap(), 1);
+    assert_eq!(sampler.sample(&[-0.0, 0.0], &[]).unwrap(), 0);
+    assert_eq!(sampler.sample(&[f32::MIN], &[]).unwrap(), 0);
+}
+
+#[test]
+fn numbers_that_are_none_are_named() {
+    let mut sampler = sampler(|_| ());
+    let message = |logits: &[f32]| {
+        Sampler::sample(&mut Sampler::new(SamplerOptions::default()).unwrap(), logits, &[5])
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(message(&[0.0, f32::NAN]).starts_with("non-finite logit NaN for token 1 after 1"));
+    assert!(message(&[f32::NEG_INFINITY, 0.0]).starts_with("non-finite logit -inf for token 0"));
+    assert!(matches!(sampler.sample(&[], &[]), Err(Error::Logits { .. })));
+    assert!(sampler.sample(&[f32::MAX, f32::MIN], &[]).is_ok());
+}
+
+#[test]
+fn the_draw_depends_on_seed_attempt_and_position_only() {
+    let logits: Vec<f32> = (0..100).map(|i| (i % 17) as f32 * 0.1).collect();
+    let choose = |seed, attempt, position: usize| {
+        let mut sampler = sampler(|o| o.seed = Some(seed));
+        sampler.set_attempt(attempt);
+        // Earlier draws leave no trace.
+        sampler.sample(&logits, &[1]).unwrap();
+        sampler.sample(&logits, &vec![0; position]).unwrap()
+    };
+    assert_eq!(choose(1, 0, 9), choose(1, 0, 9));
+    let texts = |seed, attempt| (0..20).map(|p| choose(seed, attempt, p)).collect::<Vec<_>>();
+    assert_ne!(texts(1, 0), texts(2, 0));
+    assert_ne!(texts(1, 0), texts(1, 1));
+    assert_ne!(Sampler::new(SamplerOptions::default()).unwrap().seed(), sampler(|_| ()).seed());
+}
+
+#[test]
+fn draws_follow_the_probabilities() {
+    let mut sampler = sampler(|o| {
+        o.temperature = 0.5;
+        o.top_k = 0;
+        o.top_p = 1.0;
+        o.min_p = 0.0;
+    });
+    // exp(logit / 0.5) is 1 : 2 : 4.
+    let logits = [0.0, 0.5 * 2f32.ln(), 0.5 * 4f32.ln()];
+    let mut counts = [0u32; 3];
+    let before = vec![0; 7000];
+    for position in 0..7000 {
+        counts[sampler.sample(&logits, &before[..position]).unwrap() as usize] += 1;
+    }
+    for (count, expected) in counts.iter().zip([1000u32, 2000, 4000]) {
+        assert!(count.abs_diff(expected) < 150, "{counts:?}");
+    }
+}
+
+#[test]
+fn chains_hold_what_acts_in_the_order_asked_for() {
+    let names = |change: fn(&mut SamplerOptions)| {
+        let chain = sampler(change).chain;
+        chain.iter().map(|stage| stage.names()[0]).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(names(|_| ()), "top_k top_p min_p temperature");
+    assert_eq!(names(|o| o.temperature = 0.0), "temperature");
+    assert_eq!(
+        names(|o| (o.temperature, o.presence_penalty) = (0.0, 1.0)),
+        "penalties temperature"
+    );
+    assert_eq!(
+        names(|o| (o.temperature, o.xtc_probability) = (0.0, 1.0)),
+        "xtc temperature",
+        "what is likeliest can change"
+    );
+    assert_eq!(
+        names(|o| {
+            o.samplers = SamplerOrder::from_letters("tmkd").unwrap();
+            o.logit_bias = vec![(0, 1.0)];
+        }),
+        "logit_bias temperature min_p top_k"
+    );
+    assert_eq!(names(|o| o.mirostat = 2), "temperature");
+    assert_eq!(names(|o| o.samplers = SamplerOrder::from_letters("").unwrap()), "");
+}
+
+#[test]
+fn what_was_learned_belongs_to_the_tokens_that_were_kept() {
+    let logits: Vec<f32> = (0..50).map(|i| (i % 13) as f32 * 0.4).collect();
+    let text =
+        |change: fn(&mut SamplerOptions), tokens: &mut Vec<u32>, sampler: Option<Sampler>| {
+            let mut sampler = sampler.unwrap_or_else(|| self::sampler(change));
+            while tokens.len() < 40 {
+                let token = sampler.sample(&logits, tokens).unwrap();
+                tokens.push(token);
+            }
+            sampler
+        };
+    let changes: [fn(&mut SamplerOptions); 2] = [
+        |o| (o.mirostat, o.mirostat_tau, o.mirostat_eta) = (2, 2.0, 0.5),
+        |o| (o.adaptive_target, o.top_k) = (0.02, 0),
+    ];
+    for change in changes {
+        let mut tokens = vec![1, 2, 3];
+        let after = text(change, &mut tokens, None);
+        // what was tried beyond a place and taken back leaves no trace
+        for back in [3, 4, 20, 39] {
+            let mut again = tokens[..back].to_vec();
+            text(change, &mut again, Some(after.clone()));
+            assert_eq!(again, tokens, "from {back}");
+        }
+        // tokens that nobody chose teach nothing, and nothing is forgotten over them
+        let mut sampler = after.clone();
+        let mut longer = tokens.clone();
+        longer.extend([7, 7, 7]);
+        assert_eq!(sampler.known(&longer), sampler.known(&tokens));
+        assert_eq!(sampler.known(&[99; 60]), sampler.chooser.start(&sampler.options));
+        // it does matter
+        let known = after.chosen.iter().map(|chosen| chosen.known.level);
+        assert!(known.clone().any(|level| level != after.chosen[0].known.level));
+    }
+}
+
+#[test]
+fn settings_that_cannot_be_used_are_told() {
+    let mut missing = sampler(|o| o.logit_bias = vec![(3, 1.0)]);
+    let told = missing.sample(&[0.0; 3], &[]).unwrap_err().to_string();
+    assert_eq!(
+        told,
+        "logit-bias: expected ids of the vocabulary's tokens, found 3, where there are 3"
+    );
+    let mut unread = sampler(|o| o.dry_multiplier = 1.0);
+    assert!(unread.sample(&[0.0; 3], &[]).unwrap_err().to_string().contains("vocabulary"));
+    let mut without = sampler(|o| (o.dry_multiplier, o.dry_sequence_breakers) = (1.0, Vec::new()));
+    assert!(without.sample(&[0.0; 3], &[]).is_ok());
+}
+
+#[test]
+fn a_bias_bans_and_forces() {
+    let mut sampler =
+        sampler(|o| o.logit_bias = vec![(1, f32::NEG_INFINITY), (2, f32::NEG_INFINITY)]);
+    assert!((0..50).all(|n| sampler.sample(&[0.0, 9.0, 9.0], &vec![0; n]).unwrap() == 0));
+    let mut sampler = self::sampler(|o| o.logit_bias = vec![(2, 100.0)]);
+    assert!((0..50).all(|n| sampler.sample(&[0.0, 9.0, 9.0], &vec![0; n]).unwrap() == 2));
+}
+
+#[test]
+fn logprobs_are_kept_of_what_is_kept() {
+    let mut sampler = sampler(|_| ()).with_logprobs(2);
+    let logits = [1.0, 5.0, 4.0, -3.0];
+    let mut tokens = vec![0, 0];
+    for _ in 0..4 {
+        tokens.push(sampler.sample(&logits, &tokens).unwrap());
+    }
+    let kept: Vec<_> = sampler.logprobs(2..6).cloned().collect();
+    assert!(kept.iter().map(|l| l.chosen.token).eq(tokens[2..].iter().copied()));
+    assert!(kept.iter().all(|l| l.top.len() == 2 && l.top[0].token == 1 && l.top[1].token == 2));
+    sampler.sample(&logits, &tokens[..4]).unwrap();
+    assert_eq!(sampler.logprobs(2..6).count(), 3);
+    assert_eq!(sampler.logprobs(0..3).collect::<Vec<_>>(), [&kept[0]]);
+}
+
+#[test]
+fn the_text_of_a_seed_is_what_it_was() {
+    let logits: Vec<f32> = (0..200).map(|i| ((i * 37) % 101) as f32 * 0.06).collect();
+    let mut sampler = sampler(|o| o.seed = Some(42));
+    let text: Vec<u32> = (0..24).map(|n| sampler.sample(&logits, &vec![0; n]).unwrap()).collect();
+    let want = [
+        191, 161, 191, 177, 60, 27, 188, 16, 169, 35, 19, 5, 57, 30, 161, 38, 169, 49, 8, 79, 188,
+        46, 27, 60,
+    ];
+    assert_eq!(text, want);
+}
