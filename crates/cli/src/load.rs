@@ -171,6 +171,7 @@ pub(crate) fn ready(
         .iter()
         .for_each(|warning| ui::warn(warning));
     let cache = cache(&config);
+    policy::check(&cache.policy)?;
     policy::idle(&cache.policy, &program).iter().for_each(|warning| ui::warn(warning));
     check_positions(program.n_positions(), cache.capacity as u64)?;
     let chosen = executor.options(console::args::threads_to_start(options.threads));

@@ -1,7 +1,11 @@
 //! Options that say what of a long past is read: the policy of a session's cache.
 
 use console::counts;
-use program::{BlockAnchor, BlockSharing, ContextMemory, FarPositions, KvPolicy, Program};
+use program::{
+    BlockAnchor, BlockSharing, Certificate, ContextMemory, FarPositions, KvPolicy, Program,
+};
+
+use crate::exit::Failure;
 
 /// A policy by the name people know it by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -47,6 +51,14 @@ pub(crate) struct PolicyArgs {
     /// Layers at the start that read everything
     #[arg(long, value_name = "N", requires = "kv_policy", value_parser = counts::any)]
     kv_dense_layers: Option<usize>,
+    /// Read more blocks until at most this share of any head's attention is left out, proven by bounds: 0 to 1
+    #[arg(long, value_name = "SHARE", requires = "kv_policy", value_parser = certificate)]
+    kv_eps: Option<Certificate>,
+}
+
+fn certificate(text: &str) -> Result<Certificate, String> {
+    let share = text.parse().ok().and_then(Certificate::new);
+    share.ok_or_else(|| "expected a share from 0 to 1, such as 0.01".into())
 }
 
 fn block(text: &str) -> Result<u32, String> {
@@ -94,6 +106,7 @@ impl PolicyArgs {
         memory.sharing = self.kv_share.unwrap_or(memory.sharing);
         memory.positions = self.kv_positions.unwrap_or(memory.positions);
         memory.dense_layers = self.kv_dense_layers.map_or(memory.dense_layers, number);
+        memory.certificate = self.kv_eps;
         KvPolicy::Memory(memory)
     }
 
@@ -104,6 +117,7 @@ impl PolicyArgs {
             ("--kv-blocks", self.kv_blocks.is_some() && name == PolicyName::Full),
             ("--kv-anchor", self.kv_anchor.is_some()),
             ("--kv-share", self.kv_share.is_some()),
+            ("--kv-eps", self.kv_eps.is_some()),
         ];
         let rest = [
             ("--kv-init", self.kv_init.is_some()),
@@ -112,7 +126,8 @@ impl PolicyArgs {
             ("--kv-positions", self.kv_positions.is_some()),
             ("--kv-dense-layers", self.kv_dense_layers.is_some()),
         ];
-        let chooses = self.kv_blocks.map_or(name != PolicyName::Window, |n| n > 0);
+        let chooses =
+            self.kv_eps.is_some() || self.kv_blocks.map_or(name != PolicyName::Window, |n| n > 0);
         let idle_choice = choice.into_iter().filter(|_| name == PolicyName::Full || !chooses);
         let idle_rest = rest.into_iter().filter(|_| name == PolicyName::Full);
         let idle = idle_choice.chain(idle_rest).filter(|(_, given)| *given);
@@ -121,6 +136,17 @@ impl PolicyArgs {
             _ => "no blocks are chosen",
         };
         idle.map(|(option, _)| format!("{option} has no effect: {why}")).collect()
+    }
+}
+
+/// Refuse settings that do not go together.
+pub(crate) fn check(policy: &KvPolicy) -> Result<(), Failure> {
+    match policy {
+        KvPolicy::Memory(memory) if memory.certificate.is_some() => memory.check().map_err(|_| {
+            let anchor = memory.anchor.name();
+            Failure::Usage(format!("--kv-eps needs --kv-anchor bounds: {anchor} proves nothing"))
+        }),
+        KvPolicy::Memory(_) | KvPolicy::Full => Ok(()),
     }
 }
 
@@ -179,6 +205,22 @@ mod tests {
     }
 
     #[test]
+    fn a_share_that_may_be_left_out() {
+        assert_eq!(
+            said("--kv-policy quest --kv-eps 0.01"),
+            "first 128, latest 4096, 16 blocks of 128 by bounds for a kv-head and more until at most 0.01 of a head is \
+             left out, at exact positions, all in the first 2 layers"
+        );
+        assert!(check(&parse("--kv-policy quest --kv-eps 0.01").policy(32_768)).is_ok());
+        let by_mean = parse("--kv-policy quest --kv-eps 0.01 --kv-anchor mean").policy(32_768);
+        assert!(check(&by_mean).is_err_and(|e| e.to_string().contains("mean proves nothing")));
+        for bad in ["2", "-1", "NaN", "some"] {
+            let line = ["rooflight", "--kv-policy", "quest", &format!("--kv-eps={bad}")];
+            assert!(Line::try_parse_from(line).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
     fn settings_change_a_policy_in_whole_blocks() {
         let line = "--kv-policy infllm --kv-init 10 --kv-local 1k --kv-block 64 --kv-blocks 5 --kv-anchor mean \
                     --kv-share kv-head --kv-positions exact --kv-dense-layers 1";
@@ -203,5 +245,7 @@ mod tests {
         assert!(told("--kv-policy full --kv-local 64").starts_with("--kv-local has no effect"));
         assert!(told("--kv-policy window --kv-anchor mean").contains("no blocks are chosen"));
         assert!(told("--kv-policy infllm --kv-blocks 0 --kv-share layer").contains("--kv-share"));
+        assert_eq!(told("--kv-policy infllm --kv-blocks 0 --kv-share layer --kv-eps 0.1"), "");
+        assert!(told("--kv-policy full --kv-eps 0.1").starts_with("--kv-eps has no effect"));
     }
 }

@@ -77,6 +77,8 @@ fn wrong_command_lines_are_2() {
         &["run", "demo.gguf", "hi", "-ctk", "q3"],
         &["run", "demo.gguf", "hi", "-t", "0"],
         &["run", "demo.gguf", "hi", "--top-p", "7"],
+        &["run", "demo.gguf", "hi", "--kv-policy", "quest", "--kv-eps", "7"],
+        &["run", "demo.gguf", "hi", "--kv-policy=quest", "--kv-eps=0.1", "--kv-anchor=mean"],
         &["run", "demo.gguf", "hi", "-n", "-5"],
         &["run", "-m", "demo.gguf", "hi", "-p", "again"],
         &["run", "-m", "demo.gguf", "hi", "again"],

@@ -47,15 +47,31 @@ impl MemoryTables {
         ANCHORS * self.settings.block as usize
     }
 
-    /// Elements of what a row asks for a choice.
-    pub(crate) fn asked_width(&self, n_kv_heads: usize) -> usize {
-        self.anchor_width * n_kv_heads / self.n_choices
+    /// What a row of `n_heads` query heads asks of blocks.
+    pub(crate) fn asks(&self, n_kv_heads: usize, n_heads: usize) -> Asks {
+        match self.settings.certificate {
+            Some(_) => Asks { n: n_heads, width: self.anchor_width, alike: n_heads / n_kv_heads },
+            None => {
+                let width = self.anchor_width * n_kv_heads / self.n_choices;
+                Asks { n: self.n_choices, width, alike: 1 }
+            }
+        }
     }
 
     /// Whether near keys and the others are in tables of their own.
     pub(crate) fn is_split(&self) -> bool {
         self.far.is_some()
     }
+}
+
+/// What a row asks of blocks: for each of its choices together, or, if bounds of each are wanted, for each query head.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asks {
+    pub(crate) n: usize,
+    /// Elements of each.
+    pub(crate) width: usize,
+    /// How many in a row read the same anchors.
+    pub(crate) alike: usize,
 }
 
 impl HeadsCache {
@@ -114,12 +130,12 @@ impl CacheShape {
         let far = memory.and_then(|(heads, memory)| {
             let all = TableSpec::all(BLOCK, heads.layout.block_bytes());
             let first = memory.settings.n_init as usize;
-            let limit = (memory.settings.n_blocks == 0).then_some(first);
+            let limit = (!memory.settings.has_blocks()).then_some(first);
             Some((memory.far?, TableSpec { limit, ..all }))
         });
         let index = memory.map(|(heads, memory)| {
             let bytes = 4 * ANCHORS * memory.anchor_width * heads.layout.n_kv_heads();
-            let limit = (memory.settings.n_blocks == 0).then_some(0);
+            let limit = (!memory.settings.has_blocks()).then_some(0);
             let all = TableSpec::all(memory.index_positions(), bytes);
             (memory.index, TableSpec { limit, ..all })
         });
@@ -178,7 +194,7 @@ pub(crate) fn cache_shapes(
 /// `first`: the number of the first table that is free.
 fn memory_tables(heads: &HeadsCache, settings: ContextMemory, first: usize) -> MemoryTables {
     // where nothing is chosen the first positions are all that is kept of what is not near
-    let is_split = settings.keeps_far_keys() || settings.n_blocks == 0;
+    let is_split = settings.keeps_far_keys() || !settings.has_blocks();
     let n_choices = match settings.sharing {
         BlockSharing::Layer => 1,
         BlockSharing::KvHead => heads.layout.n_kv_heads(),

@@ -135,8 +135,8 @@ mod tests {
 
     use conformance::{MemoryWeights, tiny_config, tiny_model};
     use program::{
-        BlockSharing, CacheOptions, CacheType, ContextMemory, Executor, FarPositions, KvPolicy,
-        Model, Outputs, Sequence, Step, StepOut,
+        BlockSharing, CacheOptions, CacheType, Certificate, ContextMemory, Executor, FarPositions,
+        KvPolicy, Model, Outputs, Sequence, Step, StepOut,
     };
 
     use super::*;
@@ -265,6 +265,7 @@ mod tests {
                 sessions: 2,
                 ..gemma("gemma3", 900)
             },
+            Case { policy: few(|m| m.certificate = Certificate::new(0.5)), capacity: 900, ..CASE },
         ] {
             let Case { arch, width, ty, cache, capacity, sessions, threads, softcap, policy } =
                 case;

@@ -25,8 +25,8 @@ pub(crate) struct Workspace {
     /// Most bytes of `partials` that a step touched.
     touched: usize,
     peaks: Buffer,
-    /// Far queries, what rows ask, promises, choices.
-    context: [Buffer; 4],
+    /// Far queries, what rows ask, promises, choices, sums.
+    context: [Buffer; 5],
     latent: LatentWorkspace,
     /// `[worker]`: tiles, row, kernel, attention.
     scratch: Vec<[Buffer; 4]>,
@@ -161,8 +161,8 @@ impl Workspace {
         }
         self.touched = self.touched.max(needs.partials);
         grow(&mut self.peaks, needs.peaks)?;
-        let ContextNeeds { far, asked, promises, chosen } = needs.context;
-        let context = self.context.iter_mut().zip([far, asked, promises, chosen]);
+        let ContextNeeds { far, asked, promises, chosen, sums } = needs.context;
+        let context = self.context.iter_mut().zip([far, asked, promises, chosen, sums]);
         context.into_iter().try_for_each(|(buffer, need)| grow(buffer, need))?;
         let buffers: Vec<Shared<'_, f32>> =
             self.buffers.iter_mut().map(Buffer::shared_as).collect();
@@ -184,12 +184,13 @@ impl Workspace {
     }
 }
 
-fn context_buffers([far, asked, promises, chosen]: &mut [Buffer; 4]) -> ContextBuffers<'_> {
+fn context_buffers([far, asked, promises, chosen, sums]: &mut [Buffer; 5]) -> ContextBuffers<'_> {
     ContextBuffers {
         far: far.shared_as(),
         asked: asked.shared_as(),
         promises: promises.shared_as(),
         chosen: chosen.shared_as(),
+        sums: sums.shared_as(),
     }
 }
 

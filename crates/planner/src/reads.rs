@@ -22,18 +22,28 @@ impl Reads {
         policy.of_cache(program, cache).map_or(Reads::Seen(mask), Reads::Memory)
     }
 
-    /// Positions that `n_tokens` queries after `past` positions read, `tile` of which share what they read.
+    /// Positions that `n_tokens` queries after `past` positions read, `tile` of which share what they read: the least where a
+    /// certificate decides.
     pub fn positions(&self, past: u64, n_tokens: u64, tile: u64) -> u64 {
+        self.bounds(past, n_tokens, tile)[0]
+    }
+
+    /// The same, and the most.
+    pub fn bounds(&self, past: u64, n_tokens: u64, tile: u64) -> [u64; 2] {
         match self {
-            Reads::Seen(mask) => positions_seen(*mask, past, n_tokens, tile),
-            Reads::Memory(memory) => over_tiles(past, n_tokens, tile, |last, rows| {
-                let few = memory.most_read(last) as u64;
-                let finished = memory.finished(last).len() as u64;
-                let chosen = finished.min(u64::from(memory.n_blocks));
-                let of_tile = finished.min(chosen.saturating_mul(rows));
-                // every row chooses for itself, and the others of a tile see positions before those of the last
-                few + (of_tile - chosen) * u64::from(memory.block)
-                    + (rows - 1).min(last as u64 + 1 - few)
+            Reads::Seen(mask) => [positions_seen(*mask, past, n_tokens, tile); 2],
+            Reads::Memory(memory) => [0, 1].map(|i| {
+                over_tiles(past, n_tokens, tile, |last, rows| {
+                    let [always, all] =
+                        [memory.reads(last)[i] as u64, memory.finished(last).len() as u64];
+                    // every row chooses for itself, and the others of a tile see positions before those of the last
+                    let few = always_read(memory, last);
+                    let chosen = (always - few) / u64::from(memory.block);
+                    let of_tile = all.min(chosen.saturating_mul(rows));
+                    always
+                        + (of_tile - chosen) * u64::from(memory.block)
+                        + (rows - 1).min(last as u64 + 1 - always)
+                })
             }),
         }
     }
@@ -47,6 +57,12 @@ impl Reads {
             }),
         }
     }
+}
+
+/// Positions that a query reads whatever it chooses.
+fn always_read(memory: &ContextMemory, position: usize) -> u64 {
+    let far: usize = memory.always_far(position).iter().map(|range| range.len()).sum();
+    (far + position + 1 - memory.first_near(position)) as u64
 }
 
 /// The sum over tiles of queries of `f`, which is told the last position of a tile and its queries.
@@ -93,7 +109,7 @@ impl CacheCost {
         let plain = CacheCost { position_bytes, window, twice: 0, anchor: None };
         let Some(memory) = policy.of_cache(program, id) else { return plain };
         let near = u64::from(memory.n_local);
-        if memory.n_blocks == 0 {
+        if !memory.has_blocks() {
             return CacheCost { window: Some(near + u64::from(memory.n_init)), ..plain };
         }
         let twice = if memory.keeps_far_keys() { near } else { 0 };
@@ -142,7 +158,7 @@ mod tests {
         let memory = ContextMemory { n_blocks: 2, ..ContextMemory::suited(1024) };
         let reads = Reads::Memory(memory);
         for (past, n) in [(0, 1), (0, 700), (500, 900), (3000, 1)] {
-            let rows = (past..past + n).map(|p| memory.most_read(p as usize) as u64);
+            let rows = (past..past + n).map(|p| memory.reads(p as usize)[0] as u64);
             assert_eq!(reads.positions(past, n, 1), rows.sum::<u64>(), "{past} {n}");
             let anchors = (past..past + n).map(|p| p as usize).filter(|p| memory.chooses(*p));
             let anchors: u64 = anchors.map(|p| memory.finished(p).len() as u64).sum();
@@ -157,11 +173,27 @@ mod tests {
         assert!(last <= tiled && tiled <= one, "{last} {tiled} {one}");
     }
 
+    /// A certificate may ask for all of it, and asks for some.
+    #[test]
+    fn a_certificate_reads_between_its_bounds() {
+        let certificate = program::Certificate::new(0.01);
+        let memory = ContextMemory { n_blocks: 2, certificate, ..ContextMemory::suited(1024) };
+        let [plain, all] = [None, program::Certificate::new(0.0)]
+            .map(|certificate| Reads::Memory(ContextMemory { certificate, ..memory }));
+        let full = Reads::Seen(Mask::Causal);
+        for (past, n, tile) in [(0, 700, 1), (5000, 1, 1), (5000, 100, 16)] {
+            let [least, most] = Reads::Memory(memory).bounds(past, n, tile);
+            assert_eq!(least, plain.positions(past, n, tile), "{past} {n} {tile}");
+            assert_eq!(most, full.positions(past, n, tile), "{past} {n} {tile}");
+            assert_eq!(all.bounds(past, n, tile), [most; 2], "{past} {n} {tile}");
+        }
+    }
+
     #[test]
     fn long_prompts_are_sampled() {
         let memory = ContextMemory::suited(1024);
         let reads = Reads::Memory(memory);
-        let exact: u64 = (0..20_000).map(|p| memory.most_read(p) as u64).sum();
+        let exact: u64 = (0..20_000).map(|p| memory.reads(p)[0] as u64).sum();
         let found = reads.positions(0, 20_000, 1);
         let off = (found as f64 / exact as f64 - 1.0).abs();
         assert!(off < 1e-3, "{found} of {exact}");

@@ -39,7 +39,7 @@ pub struct ContextMemory {
     pub n_local: u32,
     /// Positions in a block: [`Self::BLOCKS`].
     pub block: u32,
-    /// Blocks that are chosen; 0: the first and the latest positions are all that is read.
+    /// Blocks that are chosen; 0: without a certificate the first and the latest positions are all that is read.
     pub n_blocks: u32,
     /// What stands for a block when they are chosen.
     pub anchor: BlockAnchor,
@@ -49,6 +49,44 @@ pub struct ContextMemory {
     pub positions: FarPositions,
     /// Layers at the start, which read everything.
     pub dense_layers: u32,
+    /// Whether more blocks are read, until what is left out is proven to be little.
+    pub certificate: Option<Certificate>,
+}
+
+/// A proof that of the attention of each query head at most a share, eps, is left out.
+///
+/// [`BlockAnchor::Bounds`] bound the scores of a block's keys. Beside the `n_blocks` blocks that promise most, each query
+/// head in turn, in ascending order, adds the block with its greatest bound among those that are not read (of equals the
+/// earlier), until
+///
+/// ```text
+/// sum over blocks that are not read of block * exp(bound)  <=  eps / 1.001 * sum over all that is read of exp(score)
+/// ```
+///
+/// A sink counts as read; 1.001 is room for rounded scores. What is left out is then less than `eps / (1 + eps)` of the
+/// whole. With 0 nothing is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Certificate {
+    /// Of eps, which has no sign, so that settings can be compared.
+    bits: u32,
+}
+
+impl Certificate {
+    /// `None` unless `eps` is a share: 0 to 1.
+    pub const fn new(eps: f32) -> Option<Certificate> {
+        let is_share = eps >= 0.0 && eps <= 1.0;
+        if is_share { Some(Certificate { bits: eps.abs().to_bits() }) } else { None }
+    }
+
+    /// The greatest share that is left out.
+    pub fn eps(self) -> f32 {
+        f32::from_bits(self.bits)
+    }
+
+    /// Whether bounds that come to `left` prove it beside scores that come to `read`.
+    pub fn holds(self, left: f64, read: f64) -> bool {
+        left <= f64::from(self.eps()) / 1.001 * read
+    }
 }
 
 /// What stands for the keys of a block and a key-value head.
@@ -160,6 +198,7 @@ impl ContextMemory {
             sharing: BlockSharing::Layer,
             positions: FarPositions::Fixed,
             dense_layers: 0,
+            certificate: None,
         }
     }
 
@@ -181,6 +220,12 @@ impl ContextMemory {
                 )));
             }
         }
+        if self.certificate.is_some() && self.anchor != BlockAnchor::Bounds {
+            return Err(Error::Unsupported(format!(
+                "a context memory that proves what it leaves out with blocks chosen by {}: by bounds",
+                self.anchor.name()
+            )));
+        }
         if n_local == 0 {
             return Err(Error::Unsupported(
                 "a context memory without latest positions: a query reads at least its own block"
@@ -200,12 +245,18 @@ impl ContextMemory {
         let block = self.block as usize;
         let first = self.n_init as usize / block;
         let end = self.first_near(position / block * block) / block;
-        if self.n_blocks == 0 { first..first } else { first..end.max(first) }
+        if self.has_blocks() { first..end.max(first) } else { first..first }
     }
 
-    /// Whether a query at `position` leaves blocks unread: else it reads all that is finished.
+    /// Whether queries may read blocks, beside what is always read.
+    pub fn has_blocks(&self) -> bool {
+        self.n_blocks > 0 || self.certificate.is_some()
+    }
+
+    /// Whether a query at `position` may leave blocks unread: else it reads all that is finished.
     pub fn chooses(&self, position: usize) -> bool {
-        self.finished(position).len() > self.n_blocks as usize
+        let may = self.certificate.is_none_or(|certificate| certificate.eps() > 0.0);
+        may && self.finished(position).len() > self.n_blocks as usize
     }
 
     /// Positions that are neither near nor in a block that may be chosen: the first ones, and the rest.
@@ -213,15 +264,18 @@ impl ContextMemory {
         let near = self.first_near(position);
         let init = (self.n_init as usize).min(near);
         let rest = self.finished(position).end * self.block as usize;
-        let rest = if self.n_blocks == 0 { near } else { rest.max(init).min(near) };
+        let rest = if self.has_blocks() { rest.max(init).min(near) } else { near };
         [0..init, rest..near]
     }
 
-    /// Most positions that a query reads when `position` are before it.
-    pub fn most_read(&self, position: usize) -> usize {
+    /// Least and most positions that a query reads when `position` are before it; they differ where a certificate decides.
+    pub fn reads(&self, position: usize) -> [usize; 2] {
         let far: usize = self.always_far(position).iter().map(|range| range.len()).sum();
-        let chosen = self.finished(position).len().min(self.n_blocks as usize);
-        far + chosen * self.block as usize + position + 1 - self.first_near(position)
+        let finished = self.finished(position).len();
+        let least = if self.chooses(position) { self.n_blocks as usize } else { finished };
+        let most = if self.certificate.is_some() { finished } else { least };
+        let always = far + position + 1 - self.first_near(position);
+        [least, most].map(|blocks| always + blocks * self.block as usize)
     }
 
     /// Whether positions that are not near have keys and a rotation of their own.
@@ -318,9 +372,12 @@ impl fmt::Display for ContextMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ContextMemory { n_init, n_local, block, n_blocks, anchor, sharing, .. } = self;
         write!(f, "first {n_init}, latest {n_local}")?;
-        if *n_blocks > 0 {
+        if self.has_blocks() {
             let by = (anchor.name(), sharing.name());
             write!(f, ", {n_blocks} blocks of {block} by {} for a {}", by.0, by.1)?;
+        }
+        if let Some(certificate) = self.certificate {
+            write!(f, " and more until at most {} of a head is left out", certificate.eps())?;
         }
         match self.positions {
             FarPositions::Fixed => f.write_str(", at a fixed distance")?,
@@ -339,6 +396,23 @@ mod tests {
 
     fn memory() -> ContextMemory {
         ContextMemory { n_init: 64, n_local: 192, n_blocks: 2, ..ContextMemory::suited(1024) }
+    }
+
+    #[test]
+    fn a_certificate_has_a_share() {
+        for (eps, is_share) in [(0.0, true), (-0.0, true), (1.0, true), (1.1, false), (-0.1, false)]
+        {
+            assert_eq!(Certificate::new(eps).is_some(), is_share, "{eps}");
+        }
+        assert_eq!(Certificate::new(f32::NAN), None);
+        assert_eq!(Certificate::new(0.0), Certificate::new(-0.0));
+        let certificate = Certificate::new(0.5).expect("a share");
+        assert!(certificate.holds(0.499, 1.0) && !certificate.holds(0.5, 1.0));
+        assert!(!certificate.holds(f64::NAN, 1.0) && !certificate.holds(1.0, f64::NAN));
+        let memory = ContextMemory { certificate: Some(certificate), ..memory() };
+        assert_eq!(memory.check(), Ok(()));
+        let by_mean = ContextMemory { anchor: BlockAnchor::Mean, ..memory };
+        assert!(matches!(by_mean.check(), Err(Error::Unsupported(_))));
     }
 
     /// Every position up to a query's is read once, or lies in a finished block that was not chosen.
@@ -366,7 +440,7 @@ mod tests {
                 let left: Vec<usize> = (0..=position).filter(unread).collect();
                 assert!(read.iter().all(|n| *n <= 1), "{position}: read twice");
                 let total: usize = read.iter().sum();
-                assert_eq!(total, memory.most_read(position), "{position}");
+                assert_eq!([total; 2], memory.reads(position), "{position}");
                 for p in left {
                     let skipped = finished.contains(&(p / 64)) || n_blocks == 0;
                     assert!(skipped && !chosen.contains(&(p as u32 / 64)), "{position}: {p}");

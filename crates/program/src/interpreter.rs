@@ -5,6 +5,7 @@
 
 mod acts;
 mod attention;
+mod certificate;
 mod context;
 mod experts;
 mod latent;

@@ -39,7 +39,7 @@ pub use cache::{CacheKind, CacheOptions, CacheSpec, CacheType};
 pub use candidates::{Candidate, k_likeliest, likeliest};
 pub use ceilings::{Ceilings, ComputeCeiling, ReadCeiling};
 pub(crate) use context::Stretch;
-pub use context::{BlockAnchor, BlockSharing, ContextMemory, FarPositions, KvPolicy};
+pub use context::{BlockAnchor, BlockSharing, Certificate, ContextMemory, FarPositions, KvPolicy};
 pub use declare::{MemoryNeeds, MemoryOptions, Promises, Variation};
 pub use error::{Error, Result};
 pub use executor::{

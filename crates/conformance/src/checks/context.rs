@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use program::{
-    BlockAnchor, BlockSharing, CacheOptions, CacheType, ContextMemory, Error, Executor,
-    FarPositions, KvPolicy, Model, Op, Outputs, Program, Sequence, SessionId, Step, StepOut,
+    BlockAnchor, BlockSharing, CacheOptions, CacheType, Certificate, ContextMemory, Error,
+    Executor, FarPositions, KvPolicy, Model, Op, Outputs, Program, Sequence, SessionId, Step,
+    StepOut,
 };
 use quant::GgmlType;
 
@@ -12,7 +13,7 @@ use crate::made::{EXACT, all_logits, feed};
 use crate::{Made, Random, assert_close, assert_same_bits, tiny_config, tiny_model};
 
 /// Few positions of everything.
-const SMALL: ContextMemory = ContextMemory {
+pub(super) const SMALL: ContextMemory = ContextMemory {
     n_init: 64,
     n_local: 128,
     block: 64,
@@ -21,10 +22,11 @@ const SMALL: ContextMemory = ContextMemory {
     sharing: BlockSharing::Layer,
     positions: FarPositions::Fixed,
     dense_layers: 0,
+    certificate: None,
 };
 
 /// Settings that differ in everything.
-const SETTINGS: [ContextMemory; 7] = [
+const SETTINGS: [ContextMemory; 9] = [
     SMALL,
     ContextMemory {
         anchor: BlockAnchor::Mean,
@@ -44,6 +46,16 @@ const SETTINGS: [ContextMemory; 7] = [
         ..SMALL
     },
     ContextMemory { n_local: 64, n_blocks: 3, positions: FarPositions::Exact, ..SMALL },
+    ContextMemory {
+        n_init: 0,
+        n_local: 64,
+        n_blocks: 1,
+        sharing: BlockSharing::KvHead,
+        positions: FarPositions::Exact,
+        certificate: Certificate::new(1.0),
+        ..SMALL
+    },
+    ContextMemory { n_blocks: 0, n_local: 64, certificate: Certificate::new(1.0), ..SMALL },
 ];
 
 fn with(memory: ContextMemory, cache: CacheType) -> CacheOptions {
@@ -118,6 +130,13 @@ pub(super) fn all_is_full(executor: &dyn Executor) {
                     assert_same_bits(&found, &want, &what);
                 }
             }
+            let nothing = Certificate::new(0.0);
+            for (positions, n_blocks) in [(FarPositions::Exact, 1), (FarPositions::Exact, 0)] {
+                let sure = ContextMemory { positions, n_blocks, certificate: nothing, ..SMALL };
+                let found = all_logits(&*made.tested, &with(sure, cache), &tokens, 90);
+                let what = format!("{architecture}, {} cache, {sure}", cache.name());
+                assert_same_bits(&found, &want, &what);
+            }
             let near = SMALL.n_local as usize;
             let found = all_logits(&*made.tested, &with(SMALL, cache), &tokens[..near], 50);
             assert_same_bits(&found, &want[..near * 97], "while all is near");
@@ -165,6 +184,11 @@ pub(super) fn cuts(executor: &dyn Executor) {
         let model = Made::new(executor, &tiny("qwen2", ty), 4).tested;
         let (tokens, options) = (tokens(420, 45), with(memory, cache));
         let want = all_logits(&*model, &options, &tokens, 420);
+        let full = CacheOptions { policy: KvPolicy::Full, ..options };
+        let full = feed(&*model, model.open(&full).expect("a session"), &tokens, Outputs::LAST);
+        // of a certificate's bounds, which are loose here, another check sees that they leave something out
+        let leaves = memory.certificate.is_some() || !want.ends_with(&full);
+        assert!(leaves, "{memory} leaves something out");
         for chunk in [1, 7, 64, 129] {
             let found = all_logits(&*model, &options, &tokens, chunk);
             assert_same_bits(&found, &want, &format!("chunks of {chunk}, {memory}"));
@@ -265,6 +289,7 @@ pub(super) fn refused(executor: &dyn Executor) {
         ContextMemory { block: 100, ..SMALL },
         ContextMemory { n_local: 0, ..SMALL },
         ContextMemory { n_init: 1, ..SMALL },
+        ContextMemory { anchor: BlockAnchor::Mean, certificate: Certificate::new(0.1), ..SMALL },
     ] {
         let refused = matches!(model.open(&exact(bad)), Err(Error::Unsupported(_)));
         assert!(refused, "{bad:?} is refused");

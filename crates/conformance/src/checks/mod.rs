@@ -2,6 +2,7 @@
 
 mod acts;
 mod caches;
+mod certificate;
 mod context;
 mod errors;
 mod experts;
@@ -115,6 +116,8 @@ pub static CONTEXT: &[Check] = &[
     meaning("context/rounded", context::rounded),
     meaning("context/far_has_no_order", context::far_has_no_order),
     meaning("context/refused", context::refused),
+    meaning("context/certificate", certificate::left_out),
+    same_bits("context/certificate_cuts", certificate::cuts, CUTS),
     same_bits("context/all_is_full", context::all_is_full, CUTS),
     same_bits("context/cuts", context::cuts, ALL),
     same_bits("context/histories", context::histories, CUTS),

@@ -13,7 +13,7 @@ use program::WeightId;
 use super::context::{RowReads, Segment, Segments, ask, most_segments, segments};
 use super::score::{HeadRow, RowScore, blocks};
 use super::{Angles, Exec, Scratch, SequenceRows};
-use crate::cache::{HeadsCache, MemoryTables, pairs};
+use crate::cache::{Asks, HeadsCache, MemoryTables, pairs};
 use crate::geometry::MAX_PARTIAL_FLOATS;
 use crate::plan::{AttentionPhase, NewRows, Operand};
 use crate::pool::Worker;
@@ -59,11 +59,11 @@ pub(crate) fn split_floats(
 
 /// Tokens of one sequence, one key-value head.
 #[derive(Clone)]
-struct Tile {
-    sequence: usize,
+pub(super) struct Tile {
+    pub(super) sequence: usize,
     /// Tokens within the sequence.
-    tokens: Range<usize>,
-    head: usize,
+    pub(super) tokens: Range<usize>,
+    pub(super) head: usize,
 }
 
 /// New rows of one sequence that lie in one block, for one key-value head and its query heads.
@@ -78,15 +78,26 @@ struct HeadRows {
 pub(super) struct Cut<'a> {
     pub(super) phase: &'a AttentionPhase,
     pub(super) shape: &'a HeadsCache,
-    score: RowScore<'a>,
+    pub(super) score: RowScore<'a>,
     sequences: &'a [SequenceRows],
-    n_tiles: usize,
+    pub(super) n_tiles: usize,
     /// Most blocks any tile reads.
     n_blocks: usize,
 }
 
 impl Cut<'_> {
-    fn tile(&self, mut number: usize) -> Tile {
+    /// What a row asks of blocks.
+    pub(super) fn asks(&self, memory: &MemoryTables) -> Asks {
+        memory.asks(self.shape.layout.n_kv_heads(), self.score.n_heads())
+    }
+
+    /// The table that has a segment.
+    pub(super) fn table(&self, is_far: bool) -> usize {
+        let far = self.shape.memory.filter(|_| is_far).and_then(|memory| memory.far);
+        far.unwrap_or(self.phase.cache.0 as usize)
+    }
+
+    pub(super) fn tile(&self, mut number: usize) -> Tile {
         let mut index = 0;
         while number >= tiles_of(self.phase, self.shape, &self.sequences[index]) {
             number -= tiles_of(self.phase, self.shape, &self.sequences[index]);
@@ -104,7 +115,7 @@ impl Cut<'_> {
     }
 
     /// Rows of a tile: for each token the heads of its group.
-    fn rows(&self, tile: &Tile) -> impl Iterator<Item = HeadRow> + use<> {
+    pub(super) fn rows(&self, tile: &Tile) -> impl Iterator<Item = HeadRow> + use<> {
         let heads = tile.head * self.phase.group..(tile.head + 1) * self.phase.group;
         let tokens = tile.tokens.clone();
         tokens.flat_map(move |token| heads.clone().map(move |head| HeadRow { head, token }))
@@ -149,7 +160,7 @@ impl Exec<'_> {
         (cut.n_tiles, cut.n_blocks) = extent(phase, shape, sequences);
         self.rotate_and_store(worker, &cut, scratch);
         if let Some(memory) = &shape.memory {
-            self.choose_blocks(worker, &cut, memory);
+            self.choose_blocks(worker, &cut, memory, scratch.attention);
         }
         if split_floats(phase, shape, self.sequences, worker.n) == 0 {
             worker.section(|section| {
@@ -272,7 +283,7 @@ impl Exec<'_> {
         let (key_dim, value_dim) = (shape.head.key_dim, shape.head.value_dim);
         let SequenceRows { first_row, start, .. } = self.sequences[sequence];
         let turned = &mut scratch[..key_dim];
-        let limit = if settings.n_blocks == 0 { settings.n_init as usize } else { usize::MAX };
+        let limit = if settings.has_blocks() { usize::MAX } else { settings.n_init as usize };
         let kept = positions.start.min(limit)..positions.end.min(limit);
         if let (Some(NewRows { k, v }), Some(far)) = (phase.new, memory.far)
             && !kept.is_empty()
@@ -297,9 +308,13 @@ impl Exec<'_> {
         for position in positions {
             let row = first_row + position - start;
             let factor = cut.score.factor(position);
-            // SAFETY: what a head asks belongs to one item of this section.
-            let asked = unsafe { self.asked(cut, row, head) };
+            let alone = settings.certificate.is_some();
+            let mut asked: &mut [f32] = &mut [];
             for query in head * phase.group..(head + 1) * phase.group {
+                if alone || query == head * phase.group {
+                    // SAFETY: what a head asks belongs to one item of this section.
+                    asked = unsafe { self.asked(cut, row, if alone { query } else { head }) };
+                }
                 let cols = query * key_dim..(query + 1) * key_dim;
                 // SAFETY: as above.
                 turned.copy_from_slice(unsafe { self.part_mut(phase.q, row, cols) });
@@ -423,27 +438,14 @@ impl Exec<'_> {
         let (phase, shape, rows) = (cut.phase, cut.shape, cut.n_rows(tile));
         let sequence = &self.sequences[tile.sequence];
         let width = phase.group * shape.head.key_dim;
-        let own = phase.cache.0 as usize;
-        let table = shape.memory.filter(|_| segment.is_far).map_or(own, |m| m.far.unwrap_or(own));
+        let table = cut.table(segment.is_far);
         let memory = self.blocks.get(table, tile.sequence, segment.number);
         // SAFETY: the cache is not written between `rotate_and_store` and the end of the phase.
         let keys = unsafe { memory.slice(shape.layout.keys(tile.head)) };
         // SAFETY: as above.
         let values = unsafe { memory.slice(shape.layout.values(tile.head)) };
         let (q, scratch) = scratch.split_at_mut(tile.tokens.len() * width);
-        for (token, q) in tile.tokens.clone().zip(q.chunks_exact_mut(width)) {
-            let row = sequence.first_row + token;
-            let cols = tile.head * width..(tile.head + 1) * width;
-            let is_fixed = shape.memory.is_some_and(|memory| memory.settings.keeps_far_keys());
-            if segment.is_far && is_fixed {
-                let start = row * phase.q.cols;
-                // SAFETY: written in a section before.
-                let far = unsafe { self.context.far.slice(start + cols.start..start + cols.end) };
-                q.copy_from_slice(far);
-            } else {
-                q.copy_from_slice(&self.row(phase.q, row)[cols]);
-            }
-        }
+        self.tile_queries(cut, tile, segment.is_far, q);
         let head = HeadBlock { shape: shape.head, keys, values };
         let last = Cell::new((usize::MAX, 0, 0));
         let seen = |row: HeadRow| match &shape.memory {
@@ -465,6 +467,33 @@ impl Exec<'_> {
         let queries = cut.score.queries(q, &of_block);
         let mut out = Partials::new(out, rows, &shape.head);
         self.kernels.attend.call(&head, &queries, &mut out, scratch);
+    }
+
+    /// The queries of a tile's rows, `[n_rows, key_dim]`, as they meet what is near or what is not.
+    pub(super) fn tile_queries(&self, cut: &Cut<'_>, tile: &Tile, is_far: bool, q: &mut [f32]) {
+        let width = cut.phase.group * cut.shape.head.key_dim;
+        let first_row = self.sequences[tile.sequence].first_row;
+        for (token, q) in tile.tokens.clone().zip(q.chunks_exact_mut(width)) {
+            let cols = tile.head * width..(tile.head + 1) * width;
+            q.copy_from_slice(self.met_query(cut, first_row + token, cols, is_far));
+        }
+    }
+
+    /// Columns of a row of queries, as they meet what is near or what is not.
+    pub(super) fn met_query(
+        &self,
+        cut: &Cut<'_>,
+        row: usize,
+        cols: Range<usize>,
+        is_far: bool,
+    ) -> &[f32] {
+        let is_fixed = cut.shape.memory.is_some_and(|memory| memory.settings.keeps_far_keys());
+        if !(is_far && is_fixed) {
+            return &self.row(cut.phase.q, row)[cols];
+        }
+        let start = row * cut.phase.q.cols;
+        // SAFETY: written in a section before.
+        unsafe { self.context.far.slice(start + cols.start..start + cols.end) }
     }
 
     fn finish_tile(&self, cut: &Cut<'_>, tile: &Tile, state: &Partials<'_>) {

@@ -8,8 +8,9 @@ use kernels::attention::{ANCHORS, BLOCK};
 use program::{BlockAnchor, ContextMemory};
 
 use super::attention::Cut;
+use super::certificate::Asking;
 use super::{Exec, SequenceRows};
-use crate::cache::{HeadsCache, MemoryTables};
+use crate::cache::{Asks, HeadsCache, MemoryTables};
 use crate::memory::Shared;
 use crate::pool::Worker;
 
@@ -31,6 +32,8 @@ pub(crate) struct ContextNeeds {
     pub(crate) promises: usize,
     /// Blocks that they read.
     pub(crate) chosen: usize,
+    /// What the scores come to of all that they read whatever they choose.
+    pub(crate) sums: usize,
 }
 
 impl ContextNeeds {
@@ -39,21 +42,22 @@ impl ContextNeeds {
         let Some(memory) = &cache.memory else { return Self::default() };
         let rows: usize = sequences.iter().map(|s| s.n).sum();
         let far = usize::from(memory.settings.keeps_far_keys());
-        let asked = memory.anchor_width * cache.layout.n_kv_heads();
+        let asks = memory.asks(cache.layout.n_kv_heads(), n_heads);
         let chooses = |s: &&SequenceRows| s.n > 0 && memory.settings.chooses(s.start + s.n - 1);
         let promises = sequences.iter().filter(chooses).map(|s| {
-            let rows = batch_rows(memory, s).min(s.n);
-            rows * memory.n_choices * padded(&memory.settings, s)
+            let rows = batch_rows(&memory.settings, asks, s).min(s.n);
+            rows * asks.n * padded(&memory.settings, s)
         });
         // who chooses leaves blocks unread: there are more than are chosen
-        let is_chosen = sequences.iter().any(|s| chooses(&s));
-        let chosen =
-            if is_chosen { memory.n_choices * memory.settings.n_blocks as usize } else { 0 };
+        let is_chosen = usize::from(sequences.iter().any(|s| chooses(&s)));
+        let chosen = is_chosen * memory.n_choices * choice_len(&memory.settings, sequences);
+        let sums = is_chosen * usize::from(memory.settings.certificate.is_some()) * n_heads;
         ContextNeeds {
             far: 4 * far * rows * n_heads * cache.head.key_dim,
-            asked: 4 * rows * asked,
+            asked: 4 * rows * asks.n * asks.width,
             promises: 4 * promises.max().unwrap_or(0),
             chosen: 4 * rows * chosen,
+            sums: 4 * rows * sums * 2,
         }
     }
 
@@ -64,12 +68,13 @@ impl ContextNeeds {
             asked: self.asked.max(other.asked),
             promises: self.promises.max(other.promises),
             chosen: self.chosen.max(other.chosen),
+            sums: self.sums.max(other.sums),
         }
     }
 
     /// All of it.
     pub(crate) fn bytes(&self) -> usize {
-        self.far + self.asked + self.promises + self.chosen
+        self.far + self.asked + self.promises + self.chosen + self.sums
     }
 }
 
@@ -78,12 +83,14 @@ impl ContextNeeds {
 pub(crate) struct ContextBuffers<'a> {
     /// `[row][n_heads, key_dim]`.
     pub(crate) far: Shared<'a, f32>,
-    /// `[choice][row][asked_width]`.
+    /// `[ask][row][width]`.
     pub(crate) asked: Shared<'a, f32>,
-    /// `[choice][row of the batch][blocks]`.
+    /// `[ask][row of the batch][blocks]`.
     pub(crate) promises: Shared<'a, f32>,
-    /// `[row][choice][n_blocks]`.
+    /// `[row][choice][choice_len]`.
     pub(crate) chosen: Shared<'a, u32>,
+    /// `[row][n_heads][max, sum]`.
+    pub(crate) sums: Shared<'a, f32>,
 }
 
 /// Add what a query asks for to its row's.
@@ -103,14 +110,22 @@ pub(super) fn ask(anchor: BlockAnchor, asked: &mut [f32], query: &[f32]) {
 }
 
 /// Blocks that any of these rows may choose from, rounded up to whole tiles.
-fn padded(settings: &ContextMemory, sequence: &SequenceRows) -> usize {
+pub(super) fn padded(settings: &ContextMemory, sequence: &SequenceRows) -> usize {
     settings.finished(sequence.start + sequence.n - 1).end.next_multiple_of(ANCHORS)
 }
 
 /// Rows whose promises are kept at a time.
-fn batch_rows(memory: &MemoryTables, sequence: &SequenceRows) -> usize {
-    let row = memory.n_choices * padded(&memory.settings, sequence);
-    (MAX_PROMISES / row.max(1)).max(1)
+fn batch_rows(settings: &ContextMemory, asks: Asks, sequence: &SequenceRows) -> usize {
+    (MAX_PROMISES / (asks.n * padded(settings, sequence)).max(1)).max(1)
+}
+
+/// Numbers that a choice of a row takes: the blocks, or where a certificate may want any number of them, a bit for each.
+pub(super) fn choice_len(settings: &ContextMemory, sequences: &[SequenceRows]) -> usize {
+    if settings.certificate.is_none() {
+        return settings.n_blocks as usize;
+    }
+    let rows = sequences.iter().filter(|s| s.n > 0);
+    rows.map(|s| padded(settings, s).div_ceil(32)).max().unwrap_or(0)
 }
 
 /// The blocks that a row reads.
@@ -120,6 +135,18 @@ enum Picked<'a> {
     All,
     /// These, in ascending order.
     Few(&'a [u32]),
+    /// Those whose bits are set.
+    Marked(&'a [u32]),
+}
+
+impl Picked<'_> {
+    fn has(&self, block: usize) -> bool {
+        match self {
+            Picked::All => true,
+            Picked::Few(blocks) => blocks.binary_search(&(block as u32)).is_ok(),
+            Picked::Marked(bits) => bits[block / 32] >> (block % 32) & 1 == 1,
+        }
+    }
 }
 
 /// What a row reads of a cache with a memory.
@@ -130,7 +157,12 @@ pub(super) struct RowReads<'a> {
     picked: Picked<'a>,
 }
 
-impl RowReads<'_> {
+impl<'a> RowReads<'a> {
+    /// What a row at `position` reads whatever it chooses.
+    pub(super) fn always(settings: &'a ContextMemory, position: usize) -> RowReads<'a> {
+        RowReads { settings, position, picked: Picked::Few(&[]) }
+    }
+
     /// The positions that it reads of the 128 of block `number`, near ones apart. They are neighbours: what lies between
     /// a part of a block that is always read and one that is chosen is less than a block.
     fn far(&self, number: usize) -> Range<usize> {
@@ -146,12 +178,7 @@ impl RowReads<'_> {
         let size = self.settings.block as usize;
         let finished = self.settings.finished(self.position);
         for block in start / size..end / size {
-            let is_read = finished.contains(&block)
-                && match self.picked {
-                    Picked::All => true,
-                    Picked::Few(blocks) => blocks.binary_search(&(block as u32)).is_ok(),
-                };
-            if is_read {
+            if finished.contains(&block) && self.picked.has(block) {
                 add(block * size..(block + 1) * size);
             }
         }
@@ -188,15 +215,20 @@ impl RowReads<'_> {
             out.extend(numbers(range).map(|number| number as u32));
         }
         let size = self.settings.block as usize;
+        let finished = self.settings.finished(self.position);
         match self.picked {
             Picked::All => {
-                let Range { start, end } = self.settings.finished(self.position);
+                let Range { start, end } = finished;
                 if start < end {
                     out.extend(numbers(&(start * size..end * size)).map(|number| number as u32));
                 }
             }
             Picked::Few(blocks) => {
                 out.extend(blocks.iter().map(|block| (*block as usize * size / BLOCK) as u32));
+            }
+            Picked::Marked(_) => {
+                let read = finished.filter(|block| self.picked.has(*block));
+                out.extend(read.map(|block| (block * size / BLOCK) as u32));
             }
         }
     }
@@ -272,8 +304,9 @@ pub(super) fn most_segments(
     let all = blocks(last + 1);
     let near = blocks(settings.n_local as usize + tokens);
     let always = blocks(settings.n_init as usize) + blocks(2 * settings.block as usize + tokens);
-    let chosen = (settings.n_blocks as usize).saturating_mul(tokens);
-    all.min(always + chosen) + near.min(all)
+    let each = if settings.certificate.is_some() { usize::MAX } else { settings.n_blocks as usize };
+    let chosen = each.saturating_mul(tokens);
+    all.min(always.saturating_add(chosen)) + near.min(all)
 }
 
 impl Exec<'_> {
@@ -286,19 +319,20 @@ impl Exec<'_> {
         head: usize,
     ) -> RowReads<'s> {
         let (settings, position) = (&memory.settings, sequence.start + token);
-        let picked = if settings.chooses(position) {
-            let choice = if memory.n_choices == 1 { 0 } else { head };
-            let n = settings.n_blocks as usize;
-            let at = (sequence.first_row + token) * memory.n_choices + choice;
-            // SAFETY: written in a section before.
-            Picked::Few(unsafe { self.context.chosen.slice(at * n..(at + 1) * n) })
-        } else {
-            Picked::All
-        };
+        if !settings.chooses(position) {
+            return RowReads { settings, position, picked: Picked::All };
+        }
+        let choice = if memory.n_choices == 1 { 0 } else { head };
+        let n = choice_len(settings, self.sequences);
+        let at = (sequence.first_row + token) * memory.n_choices + choice;
+        // SAFETY: written in a section before.
+        let chosen = unsafe { self.context.chosen.slice(at * n..(at + 1) * n) };
+        let is_marked = settings.certificate.is_some();
+        let picked = if is_marked { Picked::Marked(chosen) } else { Picked::Few(chosen) };
         RowReads { settings, position, picked }
     }
 
-    /// What a head of a row asks for: nothing yet.
+    /// What a head of a row asks for, one of key-value heads or, for a certificate, of query heads: nothing yet.
     ///
     /// # Safety
     /// Until the section ends, nobody else may use it.
@@ -306,7 +340,8 @@ impl Exec<'_> {
     pub(super) unsafe fn asked(&self, cut: &Cut<'_>, row: usize, head: usize) -> &mut [f32] {
         let Some(memory) = &cut.shape.memory else { return &mut [] };
         let width = memory.anchor_width;
-        let place = if memory.n_choices == 1 {
+        let is_joint = memory.n_choices == 1 && memory.settings.certificate.is_none();
+        let place = if is_joint {
             row * cut.shape.layout.n_kv_heads() + head
         } else {
             head * self.tokens.len() + row
@@ -318,18 +353,31 @@ impl Exec<'_> {
     }
 
     /// Which blocks each row reads.
-    pub(super) fn choose_blocks(&self, worker: &Worker<'_>, cut: &Cut<'_>, memory: &MemoryTables) {
+    pub(super) fn choose_blocks(
+        &self,
+        worker: &Worker<'_>,
+        cut: &Cut<'_>,
+        memory: &MemoryTables,
+        scratch: &mut [f32],
+    ) {
         self.index_blocks(worker, cut, memory);
+        if memory.settings.certificate.is_some() {
+            self.sum_always(worker, cut, memory, scratch);
+        }
         for sequence in 0..self.sequences.len() {
             let rows = &self.sequences[sequence];
             let chooses = |token: &usize| memory.settings.chooses(rows.start + token);
             // those of early positions read everything
             let Some(first) = (0..rows.n).find(chooses) else { continue };
-            let step = batch_rows(memory, rows);
+            let step = batch_rows(&memory.settings, cut.asks(memory), rows);
             for start in (first..rows.n).step_by(step) {
                 let tokens = start..(start + step).min(rows.n);
                 self.promise(worker, cut, memory, sequence, &tokens);
-                self.pick(worker, memory, sequence, &tokens);
+                if memory.settings.certificate.is_some() {
+                    self.certify(worker, cut, memory, &Asking { sequence, tokens }, scratch);
+                } else {
+                    self.pick(worker, memory, sequence, &tokens);
+                }
             }
         }
     }
@@ -344,7 +392,7 @@ impl Exec<'_> {
             if ended.is_empty() { 0..0 } else { ended.start / ANCHORS..ended.end.div_ceil(ANCHORS) }
         };
         let total: usize = self.sequences.iter().map(|s| tiles(s).len() * heads).sum();
-        if total == 0 || cut.phase.new.is_none() || memory.settings.n_blocks == 0 {
+        if total == 0 || cut.phase.new.is_none() || !memory.settings.has_blocks() {
             return;
         }
         worker.section(|section| {
@@ -413,7 +461,7 @@ impl Exec<'_> {
     ) {
         let rows = &self.sequences[sequence];
         let padded = padded(&memory.settings, rows);
-        let (tiles, width) = (padded / ANCHORS, memory.asked_width(cut.shape.layout.n_kv_heads()));
+        let (tiles, asks) = (padded / ANCHORS, cut.asks(memory));
         let (groups, spans) = (tokens.len().div_ceil(ROWS), tiles.div_ceil(SPAN));
         worker.section(|section| {
             for item in section.take(groups * spans) {
@@ -422,12 +470,11 @@ impl Exec<'_> {
                 let span = item % spans * SPAN..(item % spans * SPAN + SPAN).min(tiles);
                 for tile in span {
                     let index = self.blocks.get(memory.index, sequence, tile).floats();
-                    for choice in 0..memory.n_choices {
-                        let floats = width * ANCHORS;
+                    for ask in 0..asks.n {
+                        let (width, part) = (asks.width, ask / asks.alike * asks.width * ANCHORS);
                         // SAFETY: nobody writes the index in this section.
-                        let anchors =
-                            unsafe { index.slice(choice * floats..(choice + 1) * floats) };
-                        let row = choice * self.tokens.len() + rows.first_row + first;
+                        let anchors = unsafe { index.slice(part..part + width * ANCHORS) };
+                        let row = ask * self.tokens.len() + rows.first_row + first;
                         // SAFETY: nor what rows ask.
                         let asked =
                             unsafe { self.context.asked.slice(row * width..(row + n) * width) };
@@ -435,7 +482,7 @@ impl Exec<'_> {
                         let out = &mut out[..n];
                         self.kernels.promise.call(asked, anchors.as_chunks().0, out);
                         for (i, out) in out.iter().enumerate() {
-                            let row = choice * tokens.len() + first - tokens.start + i;
+                            let row = ask * tokens.len() + first - tokens.start + i;
                             let at = row * padded + tile * ANCHORS;
                             // SAFETY: these rows and blocks belong to one item.
                             unsafe { self.context.promises.slice_mut(at..at + ANCHORS) }

@@ -3,6 +3,7 @@
 mod arrange;
 mod attention;
 mod blocks;
+mod certificate;
 mod context;
 mod experts;
 mod latent;
@@ -18,7 +19,9 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use kernels::attention::{ATTEND, AttendFn, MERGE, MergeFn, PROMISE, PromiseFn};
+use kernels::attention::{
+    ATTEND, AttendFn, MERGE, MergeFn, PROMISE, PromiseFn, SCORE_SUMS, ScoreSumsFn,
+};
 use kernels::linear::{Activations, F32Rows, Q8Rows, QUANTIZE_Q8, QuantizeQ8};
 use kernels::rows::{
     ACT, ADD, ADD_WEIGHTED, ActFn, AddWeightedFn, BinaryFn, GATED, GatedFn, LAYER_NORM, NormFn,
@@ -61,6 +64,7 @@ pub(crate) struct Kernels {
     attend: &'static Kernel<AttendFn>,
     merge: &'static Kernel<MergeFn>,
     promise: &'static Kernel<PromiseFn>,
+    score_sums: &'static Kernel<ScoreSumsFn>,
     latent: LatentKernels,
 }
 
@@ -79,6 +83,7 @@ impl Kernels {
             attend: ATTEND.pick(isa),
             merge: MERGE.pick(isa),
             promise: PROMISE.pick(isa),
+            score_sums: SCORE_SUMS.pick(isa),
             latent: LatentKernels::pick(isa),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use kernels::attention::{Alibi, BLOCK, Partials, QueryRows, Seen};
+use kernels::attention::{Alibi, BLOCK, Partials, QueryRows, ScoreSum, Seen, score_of};
 use program::{Mask, Score, alibi_slope};
 
 use super::{Exec, SequenceRows};
@@ -79,6 +79,23 @@ impl RowScore<'_> {
             None => state.clear(),
             Some(sinks) => state.start(heads.map(|head| sinks[head])),
         }
+    }
+
+    /// What a row's scores come to before it has seen any but its sink.
+    pub(super) fn start(&self, head: usize) -> ScoreSum {
+        self.sinks.map_or(ScoreSum::NOTHING, |sinks| ScoreSum::of(sinks[head]))
+    }
+
+    /// The greatest score of keys at least `distance` away whose products are at most `product`.
+    pub(super) fn at_most(&self, head: usize, product: f32, distance: usize) -> f32 {
+        let slope = |bias| alibi_slope(head, self.n_heads, bias) as f32;
+        let alibi = self.score.alibi.map(|bias| [slope(bias), distance as f32]);
+        score_of(product, self.score.softcap, alibi)
+    }
+
+    /// Query heads of the layer.
+    pub(super) fn n_heads(&self) -> usize {
+        self.n_heads
     }
 
     /// What rows see of a block by the mask, and how their scores lean there.

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use super::layout::{BLOCK, ElemType, GROUP, HeadShape, TILE};
 use super::product::{ByRow, Elem, Half, Product, Single};
-use super::{Alibi, CHUNK, HeadBlock, Partials, QueryRows, Seen};
+use super::{Alibi, CHUNK, HeadBlock, Partials, QueryRows, ScoreSum, Seen};
 use crate::lanes::{Simd, exp, tanh, to_array};
 use crate::math::{LANES, max_lanes, sum_lanes};
 
@@ -27,6 +27,35 @@ pub(super) fn attend<S: Simd>(
     scratch: &mut [f32],
 ) {
     let (scores, buffer) = scratch.split_at_mut(rows.seen.len() * BLOCK);
+    let sums = out.max.iter_mut().zip(out.sum.iter_mut());
+    weigh(simd, block, rows, scores, buffer, sums);
+    gather(simd, block, rows, scores, out.out, buffer);
+}
+
+/// The [`SCORE_SUMS`](super::SCORE_SUMS) op.
+#[inline(always)]
+pub(super) fn score_sums<S: Simd>(
+    simd: S,
+    block: &HeadBlock<'_>,
+    rows: &QueryRows<'_>,
+    out: &mut [ScoreSum],
+    scratch: &mut [f32],
+) {
+    let (scores, buffer) = scratch.split_at_mut(rows.seen.len() * BLOCK);
+    let sums = out.iter_mut().map(|out| (&mut out.max, &mut out.sum));
+    weigh(simd, block, rows, scores, buffer, sums);
+}
+
+/// Weights of what rows see, into `scores`, and for each row the greatest score and the sum of weights.
+#[inline(always)]
+fn weigh<'o, S: Simd>(
+    simd: S,
+    block: &HeadBlock<'_>,
+    rows: &QueryRows<'_>,
+    scores: &mut [f32],
+    buffer: &mut [f32],
+    sums: impl Iterator<Item = (&'o mut f32, &'o mut f32)>,
+) {
     score(simd, block, rows, scores, buffer);
     if let Some(cap) = rows.softcap {
         for (seen, scores) in rows.seen.iter().zip(scores.chunks_exact_mut(BLOCK)) {
@@ -38,15 +67,11 @@ pub(super) fn attend<S: Simd>(
     {
         lean(simd, scores, *seen, *alibi);
     }
-    for ((seen, scores), (max, sum)) in rows
-        .seen
-        .iter()
-        .zip(scores.chunks_exact_mut(BLOCK))
-        .zip(out.max.iter_mut().zip(out.sum.iter_mut()))
+    for ((seen, scores), (max, sum)) in
+        rows.seen.iter().zip(scores.chunks_exact_mut(BLOCK)).zip(sums)
     {
         (*max, *sum) = soften(simd, scores, *seen);
     }
-    gather(simd, block, rows, scores, out.out, buffer);
 }
 
 /// Neighbouring rows that share registers.

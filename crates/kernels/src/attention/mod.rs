@@ -14,6 +14,7 @@ mod layout;
 mod naive;
 mod product;
 mod promise;
+mod sums;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
@@ -21,6 +22,7 @@ pub use layout::{BLOCK, ElemType, HeadShape, TILE};
 pub(crate) use layout::{GROUP, code, group_scale, halves};
 pub(crate) use product::{ByDepth, ByRow, Elem, Order, Product, Single, tile};
 pub use promise::{ANCHORS, Anchors, PROMISE, PromiseFn};
+pub use sums::{SCORE_SUMS, ScoreSum, ScoreSumsFn, score_floats, score_of, weight_at_most};
 
 use std::ops::Range;
 
@@ -57,6 +59,17 @@ impl<'a> QueryRows<'a> {
     /// Rows whose scores are `q.k` and nothing else.
     pub fn plain(q: &'a [f32], seen: &'a [Seen]) -> QueryRows<'a> {
         QueryRows { q, seen, softcap: None, alibi: &[] }
+    }
+
+    /// Panics if they do not fit the keys of `block`.
+    fn check(&self, block: &HeadBlock<'_>) {
+        let (shape, n) = (block.shape, self.seen.len());
+        assert!(shape.key_dim > 0, "a head has width");
+        assert_eq!(block.keys.len(), shape.key_bytes(), "region of keys");
+        assert_eq!(self.q.len(), n * shape.key_dim, "queries");
+        let ends = self.seen.iter().map(|seen| seen.to as usize);
+        assert!(ends.max().unwrap_or(0) <= BLOCK, "a row sees at most a block");
+        assert!(self.alibi.is_empty() || self.alibi.len() == n, "rows of ALiBi");
     }
 }
 
@@ -214,15 +227,9 @@ impl Kernel<AttendFn> {
         scratch: &mut [f32],
     ) {
         let (shape, n) = (block.shape, rows.seen.len());
-        assert!(shape.key_dim > 0 && shape.value_dim > 0, "a head has width");
-        assert_eq!(block.keys.len(), shape.key_bytes(), "region of keys");
+        rows.check(block);
+        assert!(shape.value_dim > 0, "a head has width");
         assert_eq!(block.values.len(), shape.value_bytes(), "region of values");
-        assert_eq!(rows.q.len(), n * shape.key_dim, "queries");
-        assert!(
-            rows.seen.iter().all(|seen| seen.to as usize <= BLOCK),
-            "a row sees at most a block"
-        );
-        assert!(rows.alibi.is_empty() || rows.alibi.len() == n, "rows of ALiBi");
         assert_eq!((out.max.len(), out.sum.len()), (n, n), "partials");
         assert_eq!(out.out.len(), n * shape.value_stride(), "partial outputs");
         assert!(scratch.len() >= scratch_floats(n, &shape), "scratch");

@@ -1,6 +1,6 @@
 //! Attention in plain loops: what every other kernel must repeat to the bit.
 
-use super::{HeadBlock, Partials, QueryRows};
+use super::{HeadBlock, Partials, QueryRows, ScoreSum};
 use crate::math::{LANES, exp, greater, max_lanes, sum_lanes, tanh};
 
 /// The [`ATTEND`](super::ATTEND) op.
@@ -11,40 +11,16 @@ pub(super) fn attend(
     scratch: &mut [f32],
 ) {
     let shape = block.shape;
-    let queries = rows.q.chunks_exact(shape.key_dim);
     let results = out
         .max
         .iter_mut()
         .zip(out.sum.iter_mut())
         .zip(out.out.chunks_exact_mut(shape.value_stride()));
-    for (row, ((query, seen), ((max, sum), out))) in queries.zip(rows.seen).zip(results).enumerate()
-    {
+    for (row, (seen, ((max, sum), out))) in rows.seen.iter().zip(results).enumerate() {
         let first = seen.range().start;
         let scores = &mut scratch[..seen.range().len()];
-        for (position, score) in (first..).zip(scores.iter_mut()) {
-            *score = 0.0;
-            for (d, q) in query.iter().enumerate() {
-                *score = q.mul_add(shape.key_at(block.keys, position, d), *score);
-            }
-            if let Some(cap) = rows.softcap {
-                *score = cap * tanh(*score * (1.0 / cap));
-            }
-            if let Some(alibi) = rows.alibi.get(row) {
-                let distance = alibi.offset + position as f32;
-                *score = alibi.slope.mul_add(0.0 - distance.abs(), *score);
-            }
-        }
-        let mut greatest = [f32::NEG_INFINITY; LANES];
-        for (position, score) in (first..).zip(scores.iter()) {
-            greatest[position % LANES] = greater(*score, greatest[position % LANES]);
-        }
-        *max = max_lanes(greatest);
-        let mut sums = [0.0; LANES];
-        for (position, score) in (first..).zip(scores.iter_mut()) {
-            *score = exp(*score - *max);
-            sums[position % LANES] += *score;
-        }
-        *sum = sum_lanes(sums);
+        let sums = weigh(block, rows, row, scores);
+        (*max, *sum) = (sums.max, sums.sum);
         out.fill(0.0);
         for (position, p) in (first..).zip(scores.iter()) {
             for (e, out) in out[..shape.value_dim].iter_mut().enumerate() {
@@ -52,6 +28,49 @@ pub(super) fn attend(
             }
         }
     }
+}
+
+/// The [`SCORE_SUMS`](super::SCORE_SUMS) op.
+pub(super) fn score_sums(
+    block: &HeadBlock<'_>,
+    rows: &QueryRows<'_>,
+    out: &mut [ScoreSum],
+    scratch: &mut [f32],
+) {
+    for (row, (seen, out)) in rows.seen.iter().zip(out).enumerate() {
+        *out = weigh(block, rows, row, &mut scratch[..seen.range().len()]);
+    }
+}
+
+/// A row's weights of what it sees, into `scores`, and what its scores come to.
+fn weigh(block: &HeadBlock<'_>, rows: &QueryRows<'_>, row: usize, scores: &mut [f32]) -> ScoreSum {
+    let shape = block.shape;
+    let query = &rows.q[row * shape.key_dim..][..shape.key_dim];
+    let first = rows.seen[row].range().start;
+    for (position, score) in (first..).zip(scores.iter_mut()) {
+        *score = 0.0;
+        for (d, q) in query.iter().enumerate() {
+            *score = q.mul_add(shape.key_at(block.keys, position, d), *score);
+        }
+        if let Some(cap) = rows.softcap {
+            *score = cap * tanh(*score * (1.0 / cap));
+        }
+        if let Some(alibi) = rows.alibi.get(row) {
+            let distance = alibi.offset + position as f32;
+            *score = alibi.slope.mul_add(0.0 - distance.abs(), *score);
+        }
+    }
+    let mut greatest = [f32::NEG_INFINITY; LANES];
+    for (position, score) in (first..).zip(scores.iter()) {
+        greatest[position % LANES] = greater(*score, greatest[position % LANES]);
+    }
+    let max = max_lanes(greatest);
+    let mut sums = [0.0; LANES];
+    for (position, score) in (first..).zip(scores.iter_mut()) {
+        *score = exp(*score - max);
+        sums[position % LANES] += *score;
+    }
+    ScoreSum { max, sum: sum_lanes(sums) }
 }
 
 /// The [`MERGE`](super::MERGE) op.

@@ -1,7 +1,8 @@
 //! Attention's kernels for x86-64.
 
 use super::{
-    Anchors, AttendFn, HeadBlock, MergeFn, Partials, PromiseFn, QueryRows, generic, naive, promise,
+    Anchors, AttendFn, HeadBlock, MergeFn, Partials, PromiseFn, QueryRows, ScoreSum, ScoreSumsFn,
+    generic, naive, promise, sums,
 };
 use crate::lanes::{Avx2, Avx512};
 use crate::{Isa, Kernel, Level};
@@ -11,6 +12,13 @@ pub(super) const ATTEND: &[Kernel<AttendFn>] = &[
     Kernel { name: "attend/avx512", isa: Isa::AVX512, level: Level::Full, run: attend_avx512 },
     Kernel { name: "attend/avx2", isa: Isa::AVX2, level: Level::Full, run: attend_avx2 },
     super::PORTABLE,
+];
+
+/// Candidates of [`SCORE_SUMS`](super::SCORE_SUMS).
+pub(super) const SCORE_SUMS: &[Kernel<ScoreSumsFn>] = &[
+    Kernel { name: "score_sums/avx512", isa: Isa::AVX512, level: Level::Full, run: sums_avx512 },
+    Kernel { name: "score_sums/avx2", isa: Isa::AVX2, level: Level::Full, run: sums_avx2 },
+    sums::PORTABLE,
 ];
 
 /// Candidates of [`MERGE`](super::MERGE).
@@ -44,6 +52,26 @@ fn attend_avx2(
     scratch: &mut [f32],
 ) {
     generic::attend(Avx2::new(), block, rows, out, scratch);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+fn sums_avx512(
+    block: &HeadBlock<'_>,
+    rows: &QueryRows<'_>,
+    out: &mut [ScoreSum],
+    scratch: &mut [f32],
+) {
+    generic::score_sums(Avx512::new(), block, rows, out, scratch);
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn sums_avx2(
+    block: &HeadBlock<'_>,
+    rows: &QueryRows<'_>,
+    out: &mut [ScoreSum],
+    scratch: &mut [f32],
+) {
+    generic::score_sums(Avx2::new(), block, rows, out, scratch);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]

@@ -4,7 +4,7 @@ use crate::support::{Random, assert_same_bits, candidates, sizes};
 use kernels::Kernel;
 use kernels::attention::{
     ATTEND, Alibi, AttendFn, BLOCK, ElemType, HeadBlock, HeadShape, MERGE, Partials, QueryRows,
-    Seen, scratch_floats,
+    ScoreSum, ScoreSumsFn, Seen, score_floats, score_of, scratch_floats, weight_at_most,
 };
 
 const SENTINEL: f32 = 1234.5;
@@ -86,6 +86,27 @@ impl Case {
             assert!(guard.iter().all(|x| *x == SENTINEL), "{} writes outside", kernel.name());
         }
         memory[GUARD..][..floats].to_vec()
+    }
+
+    /// Greatest scores and sums of what [`run`](Self::run) yields.
+    pub(crate) fn sums<'m>(&self, memory: &'m mut [f32]) -> (&'m [f32], &'m [f32]) {
+        let Partials { max, sum, .. } = Partials::new(memory, self.seen.len(), &self.shape);
+        (max, sum)
+    }
+
+    /// What the rows' scores come to. Checks that nothing beyond the scratch is written, and that values are not read.
+    pub(crate) fn run_sums(&self, kernel: &Kernel<ScoreSumsFn>) -> Vec<ScoreSum> {
+        let n = self.seen.len();
+        let alibi = &self.alibi[..];
+        let rows = QueryRows { q: &self.q, seen: &self.seen, softcap: self.softcap, alibi };
+        let needed = score_floats(n, &self.shape);
+        let mut scratch = vec![SENTINEL; needed + GUARD];
+        let mut out = vec![ScoreSum::of(SENTINEL); n];
+        let block = HeadBlock { values: &[], ..self.block() };
+        kernel.call(&block, &rows, &mut out, &mut scratch);
+        let rest = &scratch[needed..];
+        assert!(rest.iter().all(|x| *x == SENTINEL), "{} writes outside", kernel.name());
+        out
     }
 
     /// Softmax of one row over this block in f64: greatest score, sum, output.
@@ -248,6 +269,28 @@ fn ranges_softcap_and_alibi_match_naive_to_the_bit() {
             }
         }
     }
+}
+
+/// Scores in parts come to what they come to together, and bounds on them are never less.
+#[test]
+fn sums_of_scores_add_up() {
+    let scores = Random::new(3).floats(200, 30.0);
+    let of = |part: &[f32]| {
+        part.iter().fold(ScoreSum::NOTHING, |sum, score| sum.plus(ScoreSum::of(*score)))
+    };
+    let exact: f64 = scores.iter().map(|s| f64::from(*s).exp()).sum();
+    let close = |sum: ScoreSum| (f64::from(sum.max).exp() * f64::from(sum.sum) / exact - 1.0).abs();
+    for cut in [0, 1, 100, 200] {
+        let found = of(&scores[..cut]).plus(of(&scores[cut..]));
+        assert!(close(found) < 1e-5, "{cut}: {found:?}");
+    }
+    assert_eq!(ScoreSum::NOTHING.plus(ScoreSum::NOTHING), ScoreSum::NOTHING);
+    assert_eq!(weight_at_most(200.0, 0.0), f32::INFINITY);
+    assert!((weight_at_most(1.5, 0.5) - std::f32::consts::E).abs() < 1e-5);
+    assert!(
+        (score_of(3.0, Some(2.0), Some([0.5, 4.0])) - (2.0 * 1.5f32.tanh() - 2.0)).abs() < 1e-6
+    );
+    assert_eq!(score_of(3.0, None, None).to_bits(), 3f32.to_bits());
 }
 
 #[test]

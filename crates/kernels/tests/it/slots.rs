@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use kernels::attention::{ANCHORS, ATTEND, ElemType, HeadShape, MERGE, PROMISE, Partials, Seen};
+use kernels::attention::{
+    ANCHORS, ATTEND, ElemType, HeadShape, MERGE, PROMISE, Partials, SCORE_SUMS, Seen,
+};
 use kernels::latent::{LATENT_ATTEND, LATENT_TILE, LatentShape};
 use kernels::linear::QUANTIZE_Q8;
 use kernels::probe::{FMA, INT8, READ};
@@ -28,6 +30,7 @@ type Compare = fn() -> Names;
 /// compared.
 const COMPARED: &[(&str, Compare)] = &[
     ("ATTEND", attend),
+    ("SCORE_SUMS", score_sums),
     ("MERGE", merge),
     ("PROMISE", promise),
     ("LATENT_ATTEND", latent_attend),
@@ -113,6 +116,25 @@ fn at_lengths(check: impl Fn(usize, &mut Random) -> Names) -> Names {
 }
 
 fn attend() -> Names {
+    cases(|what, case| compare(&ATTEND, what, |kernel| bits(&case.run(kernel))))
+}
+
+/// What [`ATTEND`] finds beside its outputs.
+fn score_sums() -> Names {
+    cases(|what, case| {
+        let mut attended = case.run(ATTEND.naive());
+        let (max, sum) = case.sums(&mut attended);
+        let want: Vec<u32> = max.iter().zip(sum).flat_map(|(m, s)| bits(&[*m, *s])).collect();
+        compare(&SCORE_SUMS, what, |kernel| {
+            let found = case.run_sums(kernel);
+            let found = found.iter().flat_map(|of| bits(&[of.max, of.sum])).collect::<Vec<_>>();
+            assert_eq!(found, want, "{what}: as attention has them");
+            found
+        })
+    })
+}
+
+fn cases(check: impl Fn(&str, &attention::Case) -> Names) -> Names {
     let mut names = Vec::new();
     let dims = sizes(&[(1, 1), (17, 33), (31, 16), (64, 64), (130, 5)][..], &[(1, 1), (17, 33)]);
     for &(key_dim, value_dim) in dims {
@@ -123,8 +145,7 @@ fn attend() -> Names {
                 let seen = ranges.map(|(from, to)| Seen::new(from, to)).to_vec();
                 let case = attention::Case::ranges(shape, seen, key_dim as u64);
                 let case = if adjusted { case.adjusted(7.0, 3) } else { case };
-                let what = format!("{shape:?}, adjusted: {adjusted}");
-                names.extend(compare(&ATTEND, &what, |kernel| bits(&case.run(kernel))));
+                names.extend(check(&format!("{shape:?}, adjusted: {adjusted}"), &case));
             }
         }
     }

@@ -19,16 +19,16 @@ pub(super) struct KvWidths {
 }
 
 /// One query row, `[n_heads, key_dim]`.
-struct QueryRow<'a> {
+pub(super) struct QueryRow<'a> {
     /// As near keys are met.
-    q: &'a [f32],
+    pub(super) q: &'a [f32],
     /// As the others are.
-    far_q: &'a [f32],
-    position: usize,
+    pub(super) far_q: &'a [f32],
+    pub(super) position: usize,
 }
 
 /// From a query and keys to weights.
-struct Scorer<'a> {
+pub(super) struct Scorer<'a> {
     score: &'a Score,
     /// `[n_heads]`.
     sinks: Option<&'a [f32]>,
@@ -123,7 +123,6 @@ impl Scorer<'_> {
     /// One query row: `[n_heads, value_dim]`. Query head `h` reads key-value head `h / (n_heads / n_kv_heads)`.
     fn attend(&self, query: &QueryRow<'_>, cached: &Cached, widths: &KvWidths) -> Vec<f32> {
         let KvWidths { n_kv_heads, key_dim, value_dim } = *widths;
-        let position = query.position;
         let n_heads = query.q.len() / key_dim;
         let seen = self.seen(query, cached, widths);
         let mut out = Vec::with_capacity(n_heads * value_dim);
@@ -132,22 +131,39 @@ impl Scorer<'_> {
             let seen = &seen[head % seen.len()];
             let seen = seen.iter().flat_map(|s| s.positions.clone().map(|t| (t, s.is_near)));
             let value = |t: usize| &cached.v[(t * n_kv_heads + head) * value_dim..][..value_dim];
-            let slope = self.score.alibi.map_or(0.0, |bias| alibi_slope(h, n_heads, bias));
-            let score = |(t, is_near): (usize, bool)| {
-                let (q, k) = if is_near {
-                    (query.q, &cached.k[..])
-                } else {
-                    (query.far_q, cached.far_keys())
-                };
-                let q = &q[h * key_dim..][..key_dim];
-                let k = &k[(t * n_kv_heads + head) * key_dim..][..key_dim];
-                self.score(dot(q, k), position) + slope * -(t.abs_diff(position) as f64)
-            };
+            let score = |at| self.score_at(query, cached, widths, h, at);
             let scores: Vec<f64> = seen.clone().map(score).collect();
-            let sink = self.sinks.map_or(f64::NEG_INFINITY, |sinks| f64::from(sinks[h]));
-            out.extend(mix(&scores, sink, seen.map(|(t, _)| value(t)), value_dim));
+            out.extend(mix(&scores, self.sink(h), seen.map(|(t, _)| value(t)), value_dim));
         }
         out
+    }
+
+    /// The score of query head `h` and the key of a position, which is near or is not.
+    pub(super) fn score_at(
+        &self,
+        query: &QueryRow<'_>,
+        cached: &Cached,
+        widths: &KvWidths,
+        h: usize,
+        (t, is_near): (usize, bool),
+    ) -> f64 {
+        let KvWidths { n_kv_heads, key_dim, .. } = *widths;
+        let n_heads = query.q.len() / key_dim;
+        let (q, k) =
+            if is_near { (query.q, &cached.k[..]) } else { (query.far_q, cached.far_keys()) };
+        let q = &q[h * key_dim..][..key_dim];
+        let k = &k[(t * n_kv_heads + h / (n_heads / n_kv_heads)) * key_dim..][..key_dim];
+        self.score(dot(q, k), query.position) + self.lean(h, n_heads, t.abs_diff(query.position))
+    }
+
+    /// What ALiBi adds to a score at a distance.
+    pub(super) fn lean(&self, h: usize, n_heads: usize, distance: usize) -> f64 {
+        self.score.alibi.map_or(0.0, |bias| alibi_slope(h, n_heads, bias) * -(distance as f64))
+    }
+
+    /// The sink of query head `h`.
+    pub(super) fn sink(&self, h: usize) -> f64 {
+        self.sinks.map_or(f64::NEG_INFINITY, |sinks| f64::from(sinks[h]))
     }
 
     /// What a query reads: a list for each key-value head, or one for all.
@@ -160,12 +176,17 @@ impl Scorer<'_> {
             return vec![vec![Stretch { positions, is_near: true }]];
         };
         let asking = Asking { memory, q: query.far_q, position, cached, widths };
-        let chosen = asking.choices();
+        let mut chosen = asking.choices();
+        if let Some(certificate) = memory.certificate
+            && memory.chooses(position)
+        {
+            self.certify(certificate, query, &asking, &mut chosen);
+        }
         chosen.iter().map(|chosen| memory.stretches(position, chosen)).collect()
     }
 
     /// Of a product of a query at `position` and a key, before ALiBi.
-    fn score(&self, product: f64, position: usize) -> f64 {
+    pub(super) fn score(&self, product: f64, position: usize) -> f64 {
         let temperature = self.score.temperature.map_or(1.0, |t| t.at(position));
         let score = temperature * f64::from(self.score.scale) * product;
         match self.score.softcap.map(f64::from) {

@@ -16,21 +16,24 @@ pub(super) struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// The blocks that each key-value head's queries read, in ascending order.
+    /// The blocks that promise each key-value head's queries most, in ascending order; all, if none is left out.
     pub(super) fn choices(&self) -> Vec<Vec<u32>> {
         let heads = self.widths.n_kv_heads;
+        let finished = self.memory.finished(self.position);
+        if !self.memory.chooses(self.position) {
+            return vec![finished.map(|block| block as u32).collect(); heads];
+        }
         let promises: Vec<Vec<f64>> = (0..heads).map(|head| self.promises(head)).collect();
         let choose = |promises: &[f64]| {
             let promises: Vec<f32> = promises.iter().map(|p| *p as f32).collect();
             let mut chosen = Vec::new();
-            let first = self.memory.finished(self.position).start;
-            self.memory.choose(first, &promises, &mut chosen);
+            self.memory.choose(finished.start, &promises, &mut chosen);
             chosen
         };
         match self.memory.sharing {
             BlockSharing::KvHead => promises.iter().map(|promises| choose(promises)).collect(),
             BlockSharing::Layer => {
-                let mut sum = vec![0.0; self.memory.finished(self.position).len()];
+                let mut sum = vec![0.0; finished.len()];
                 for promises in &promises {
                     sum.iter_mut().zip(promises).for_each(|(sum, p)| *sum += p);
                 }
@@ -46,19 +49,17 @@ impl Asking<'_> {
         let queries = &self.q[head * group * key_dim..][..group * key_dim];
         let promise = |block: usize| -> f64 {
             let anchor = self.anchor(head, block);
-            let of_query = |q: &[f32]| match &anchor[..] {
-                [greatest, least] => {
-                    let bound = |((q, most), least): ((&f32, &f32), &f32)| {
-                        let q = f64::from(*q);
-                        (q * f64::from(*most)).max(q * f64::from(*least))
-                    };
-                    q.iter().zip(greatest).zip(least).map(bound).sum()
-                }
-                anchor => dot(q, &anchor[0]),
-            };
-            queries.chunks_exact(key_dim).map(of_query).sum()
+            queries.chunks_exact(key_dim).map(|q| promised(q, &anchor)).sum()
         };
         self.memory.finished(self.position).map(promise).collect()
+    }
+
+    /// What a block promises one query head.
+    pub(super) fn promise_to(&self, query_head: usize, block: usize) -> f64 {
+        let KvWidths { n_kv_heads, key_dim, .. } = *self.widths;
+        let group = self.q.len() / key_dim / n_kv_heads;
+        let q = &self.q[query_head * key_dim..][..key_dim];
+        promised(q, &self.anchor(query_head / group, block))
     }
 
     /// The vectors that stand for a block: [`BlockAnchor::n_vectors`] of the width of a key.
@@ -85,6 +86,16 @@ impl Asking<'_> {
             }
         }
     }
+}
+
+/// What an anchor promises a query.
+fn promised(q: &[f32], anchor: &[Vec<f32>]) -> f64 {
+    let [greatest, least] = anchor else { return dot(q, &anchor[0]) };
+    let bound = |((q, most), least): ((&f32, &f32), &f32)| {
+        let q = f64::from(*q);
+        (q * f64::from(*most)).max(q * f64::from(*least))
+    };
+    q.iter().zip(greatest).zip(least).map(bound).sum()
 }
 
 #[cfg(test)]

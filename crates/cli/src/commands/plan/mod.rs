@@ -36,7 +36,7 @@ use crate::args::{self, CacheArgs};
 use crate::exit::Failure;
 use crate::output::OutputArgs;
 use crate::predictions::ErrorBar;
-use crate::{load, memory, picture, ui, units};
+use crate::{load, memory, picture, policy, ui, units};
 
 /// Say what a model takes and how fast it can be at most, without running it
 ///
@@ -209,12 +209,13 @@ impl Plan {
     /// What of a context queries read.
     fn policy(&self, subject: &Subject, units: Units) -> anyhow::Result<KvPolicy> {
         self.cache.policy.warnings().iter().for_each(|warning| ui::warn(warning));
-        let policy = self.cache.policy.policy(subject.config.context_length);
-        if policy != KvPolicy::Full && units == Units::Article {
+        let asked = self.cache.policy.policy(subject.config.context_length);
+        policy::check(&asked)?;
+        if asked != KvPolicy::Full && units == Units::Article {
             let wrong = "--kv-policy: in the article all of the context is read";
             return Err(Failure::Usage(wrong.into()).into());
         }
-        Ok(policy)
+        Ok(asked)
     }
 
     fn report<'a>(&self, subject: &'a Subject, target: &'a Target) -> anyhow::Result<Report<'a>> {

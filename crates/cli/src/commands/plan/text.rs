@@ -191,6 +191,14 @@ fn facts(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "cache       per token: {}", per_token.collect::<Vec<_>>().join(", "))?;
     if let KvPolicy::Memory(memory) = r.policy {
         writeln!(out, "context     read in part: {memory}")?;
+        let last = usize::try_from(r.context).unwrap_or(usize::MAX / 2).max(1) - 1;
+        let [least, most] = memory.reads(last).map(|positions| thousands(positions as u64));
+        if least != most {
+            writeln!(
+                out,
+                "            a step at the end reads {least} to {most} positions: limits count the fewest, expected times the most"
+            )?;
+        }
     }
     if let Some(needs) = r.needs {
         let [total, weights, cache, work] = [needs.total(), needs.weights, needs.cache, needs.work]
