@@ -129,6 +129,13 @@ mod tests {
         }
     }
 
+    /// clap would read `-m d`.
+    #[test]
+    fn a_model_that_drafts_is_no_model() {
+        let rewritten = words("rooflight run m.gguf -md draft.gguf").unwrap();
+        assert_eq!(rewritten.args[3..], ["--model-draft", "draft.gguf"]);
+    }
+
     #[test]
     fn flags_without_effect_are_left_out_with_a_word() {
         let rewritten = words("rooflight run m.gguf --jinja --numa isolate --prio=2 hi").unwrap();
@@ -141,8 +148,6 @@ mod tests {
     fn refused_words_say_why() {
         let error = words("rooflight run -hf org/repo").unwrap_err().to_string();
         assert!(error.contains("-hf") && error.contains("GGUF"), "{error}");
-        // clap would read `-m d`.
-        assert!(words("rooflight run m.gguf -md draft.gguf").is_err());
         assert!(words("rooflight run m.gguf --lora x").unwrap_err().to_string().contains("merge"));
     }
 }

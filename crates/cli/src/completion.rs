@@ -36,6 +36,9 @@ fn timings_json(timings: &Timings) -> Value {
         "predicted_ms": ms(timings.predicted),
         "predicted_per_token_ms": per_token(timings.predicted_per_second),
         "predicted_per_second": timings.predicted_per_second,
+        "draft_n": timings.drafts.drafted,
+        "draft_n_accepted": timings.drafts.kept,
+        "draft_gained_ms": timings.drafts.gained * 1e3,
     })
 }
 

@@ -11,6 +11,7 @@ mod bundled;
 mod chat;
 mod commands;
 mod completion;
+mod drafting;
 mod exit;
 mod hints;
 mod input;

@@ -23,7 +23,6 @@ use PeerFlag::{Ignored, IgnoredValue, Named, Refused, Words};
 const NO_DOWNLOAD: &str = "models are not downloaded yet: give the path of a GGUF file";
 const NO_GRAMMAR: &str = "replies cannot be constrained to a grammar yet";
 const NO_ADAPTER: &str = "adapters are not applied yet: merge them into the model first";
-const NO_DRAFT: &str = "there are no draft models yet";
 const NO_IMAGE: &str = "there are no models of images or sound yet";
 const NO_SERVER: &str = "there is no server yet";
 const NO_STATE: &str = "caches are not kept on disk yet";
@@ -43,6 +42,7 @@ pub(crate) static FLAGS: &[(&str, PeerFlag)] = &[
     ("-sys", Named("--system-prompt")),
     ("-tb", Named("--threads-batch")),
     ("-ub", Named("--ubatch-size")),
+    ("-md", Named("--model-draft")),
     ("-pg", Named("--pg")),
     ("-rea", Named("--reasoning")),
     ("--max-tokens", Named("--predict")),
@@ -125,11 +125,6 @@ pub(crate) static FLAGS: &[(&str, PeerFlag)] = &[
     ("--hf-repo", Refused(NO_DOWNLOAD)),
     ("--hf-file", Refused(NO_DOWNLOAD)),
     ("--model-url", Refused(NO_DOWNLOAD)),
-    ("-md", Refused(NO_DRAFT)),
-    ("--model-draft", Refused(NO_DRAFT)),
-    ("--draft", Refused(NO_DRAFT)),
-    ("--draft-max", Refused(NO_DRAFT)),
-    ("--draft-model", Refused(NO_DRAFT)),
     ("-mm", Refused(NO_IMAGE)),
     ("--mmproj", Refused(NO_IMAGE)),
     ("--image", Refused(NO_IMAGE)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use engine::{Event, Generated, Session, StopReason};
+use engine::{DraftStats, Event, Generated, Session, Stats, StopReason};
 use planner::Prediction;
 
 use crate::limits::Limits;
@@ -143,7 +143,9 @@ fn footer(reply: &Generated, session: &Session, limits: Option<&Limits>) -> Vec<
     };
     let prompt = |limits: &Limits| limits.prompt(stats.cached_tokens, stats.computed_tokens);
     let prompt = share(&prompt, stats.prefill);
-    let steps = |limits: &Limits| limits.steps(stats.prompt_tokens, stats.steps.len());
+    // what one pass yields besides its own token, it reads nothing for
+    let passes = stats.steps.len() - stats.drafts.kept;
+    let steps = |limits: &Limits| limits.steps(stats.prompt_tokens, passes);
     let steps = share(&steps, stats.steps.iter().sum());
     // an interrupted prompt went through in part
     let through = stats.cached_tokens + stats.computed_tokens;
@@ -159,10 +161,26 @@ fn footer(reply: &Generated, session: &Session, limits: Option<&Limits>) -> Vec<
     let computed = units::seconds(stats.prefill);
     let prompt = format!("prompt {through}{} tok{cached} {computed}{prompt}", stats.prompt_tokens);
     let steps = format!("{} tok {:.1} t/s{steps}", reply.tokens.len(), stats.step_rate());
+    let drafts = drafts(stats);
     let context = format!("ctx {}/{}", session.len(), session.capacity());
-    let parts =
-        [Some(prompt), first, Some(steps), Some(context), Some(stop_word(&reply.stop).into())];
+    let parts = [
+        Some(prompt),
+        first,
+        Some(steps),
+        drafts,
+        Some(context),
+        Some(stop_word(&reply.stop).into()),
+    ];
     parts.into_iter().flatten().collect()
+}
+
+/// `drafted 120, kept 96: 1.8x`, against plain steps.
+fn drafts(stats: &Stats) -> Option<String> {
+    let DraftStats { drafted, kept, gained, .. } = stats.drafts;
+    let taken = stats.steps.iter().sum::<Duration>().as_secs_f64();
+    (drafted > 0).then(|| {
+        format!("drafted {drafted}, kept {kept}: {:.2}x plain steps", (taken + gained) / taken)
+    })
 }
 
 fn stop_word(stop: &StopReason) -> &'static str {
@@ -185,13 +203,14 @@ fn remember(reply: &Generated, limits: &Limits) {
         expected,
         measured: stats.prefill.as_secs_f64(),
     });
-    // the first step is part of the first token
-    let steps =
-        limits.expected(stats.prompt_tokens, 0, stats.steps.len()).map(|expected| RunTime {
-            phase: RunPhase::Steps,
-            expected,
-            measured: stats.steps.iter().sum::<Duration>().as_secs_f64(),
-        });
+    // the first step is part of the first token; what is expected is a plain step
+    let plain = stats.drafts.passes == 0;
+    let expected = limits.expected(stats.prompt_tokens, 0, stats.steps.len());
+    let steps = expected.filter(|_| plain).map(|expected| RunTime {
+        phase: RunPhase::Steps,
+        expected,
+        measured: stats.steps.iter().sum::<Duration>().as_secs_f64(),
+    });
     let runs: Vec<_> = prompt.into_iter().chain(steps).collect();
     limits.remember(&runs);
 }

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use engine::Session;
+use anyhow::Context as _;
+use engine::{Drafters, Session};
 use gguf::{Gguf, Metadata};
 use program::CacheOptions;
 
 use crate::args::{CacheArgs, ContextArgs, ExecutorArgs, ThreadArgs, VerboseArgs};
+use crate::drafting::DraftArgs;
 use crate::exit::Failure;
 use crate::limits::Limits;
 use crate::load::{self, LoadOptions};
@@ -39,6 +41,8 @@ pub(crate) struct SessionArgs {
     length: LengthArgs,
     #[command(flatten)]
     sampler: SamplerArgs,
+    #[command(flatten)]
+    drafts: DraftArgs,
 }
 
 /// A session with nothing in it yet.
@@ -51,6 +55,8 @@ pub(crate) struct Opened {
     pub(crate) trained: usize,
     /// The session's cache.
     pub(crate) cache: CacheOptions,
+    /// What guesses its tokens ahead.
+    pub(crate) drafters: Option<Drafters>,
 }
 
 /// The failure of one reply to a model that was made for `trained` tokens.
@@ -96,6 +102,10 @@ impl SessionArgs {
             let trained = config.context_length;
             self.cache.options(self.context.capacity(trained), trained)
         };
+        let drafters = {
+            let config = models::load(&gguf).context("reading the model")?.config;
+            self.drafts.drafters(&gguf, &self.executor, options, cache(&config))?
+        };
         let loaded = load::model(&gguf, &self.executor, options, &cache)?;
         let cache = cache(&loaded.config);
         load::warn_about_context(&loaded.config, cache.capacity, &cache.policy);
@@ -107,6 +117,6 @@ impl SessionArgs {
             Limits::new(program, &cache, session.chunk(), ceilings, loaded.n_threads)
         });
         let limits = limits.map(|l| l.with_rates(&loaded, &cache, loaded.rates.as_ref()));
-        Ok(Opened { session, limits, trained: loaded.config.context_length, cache })
+        Ok(Opened { session, limits, trained: loaded.config.context_length, cache, drafters })
     }
 }

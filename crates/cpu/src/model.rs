@@ -162,7 +162,11 @@ impl Model for CpuModel {
     }
 
     fn step(&self, step: &Step<'_>) -> Result<StepOut> {
-        self.run_step(step)
+        self.run_step(step, &|| true)
+    }
+
+    fn step_while(&self, step: &Step<'_>, go_on: &(dyn Fn() -> bool + Sync)) -> Result<StepOut> {
+        self.run_step(step, go_on)
     }
 
     fn len(&self, id: SessionId) -> Result<usize> {

@@ -11,8 +11,8 @@ use program::CacheOptions;
 use crate::history::History;
 use crate::text::as_message;
 use crate::{
-    ChatFormat, Error, Event, Generated, Message, Reasoning, Request, Result, Sampler, Session,
-    Span, Stats, StopReason, generate,
+    ChatFormat, Drafters, Error, Event, Generated, Message, Reasoning, Request, Result, Sampler,
+    Session, Span, Stats, StopReason, Turn,
 };
 
 /// What happens where a conversation outgrows its context.
@@ -49,6 +49,7 @@ pub struct Conversation {
     format: Arc<dyn ChatFormat>,
     messages: Vec<Message>,
     history: History,
+    drafters: Option<Drafters>,
     /// How often the last reply was generated again.
     attempt: u64,
 }
@@ -61,6 +62,7 @@ impl Conversation {
             format,
             messages: Vec::new(),
             history: History::default(),
+            drafters: None,
             attempt: 0,
         }
     }
@@ -78,6 +80,11 @@ impl Conversation {
     /// The session underneath.
     pub fn session(&self) -> &Session {
         &self.session
+    }
+
+    /// Have replies drafted by these, or by nobody.
+    pub fn set_drafters(&mut self, drafters: Option<Drafters>) {
+        self.drafters = drafters;
     }
 
     /// Set or remove the system message. It takes effect with the next reply, for which everything after it is computed
@@ -201,7 +208,11 @@ impl Conversation {
             split_thoughts: true,
             cancel: options.cancel,
         };
-        let reply = generate(&mut self.session, sampler, &*self.format, &request, on_event)?;
+        let mut turn = Turn::new(&mut self.session, sampler, &*self.format, &request);
+        if let Some(drafters) = &mut self.drafters {
+            turn = turn.drafted(drafters);
+        }
+        let reply = turn.alone(on_event)?;
         if reply.counts() {
             self.history.push_prompt(new, tokens);
             let kept = reply.tokens[..reply.kept_tokens].to_vec();

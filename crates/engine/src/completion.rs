@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::{Generated, StopReason};
+use crate::{DraftStats, Generated, StopReason};
 
 /// A reply with why it ended, what it cost and how long it took.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,6 +87,8 @@ pub struct Timings {
     pub predicted: Duration,
     /// Tokens per second after the first; 0 if there were none.
     pub predicted_per_second: f64,
+    /// What was drafted, and what came of it.
+    pub drafts: DraftStats,
 }
 
 impl From<Generated> for Completion {
@@ -106,6 +108,7 @@ impl From<Generated> for Completion {
             predicted_n: tokens.len(),
             predicted: first + stats.steps.iter().sum::<Duration>(),
             predicted_per_second: stats.step_rate(),
+            drafts: stats.drafts,
         };
         Completion { text, tokens, reason: FinishReason::from(&stop), usage, timings }
     }

@@ -54,6 +54,15 @@ pub enum Error {
         /// Numbers in the row.
         found: usize,
     },
+    /// As many turns wait as may.
+    #[error("busy: {waiting} others are waiting")]
+    Busy {
+        /// How many.
+        waiting: usize,
+    },
+    /// A turn whose session is of another model than the others'.
+    #[error("the session is of another model")]
+    OtherModel,
     /// There is no reply to make anew.
     #[error("there is no reply yet to generate again")]
     NoReply,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use program::{
-    CacheOptions, LogitRows, Model, Outputs, Prompt, RowsOut, Sequence, SessionId, Step,
+    CacheOptions, LogitRows, Model, Outputs, PEAK, Prompt, RowsOut, Sequence, SessionId, Step,
 };
 
 use crate::{Error, Result};
@@ -61,6 +61,18 @@ impl Scores {
             if self.logits[token].is_finite() {
                 self.logits[token] = f32::MIN;
             }
+        }
+    }
+}
+
+impl Scores {
+    /// The scores of row `i`.
+    pub(crate) fn of_row(rows: &LogitRows, i: usize) -> Scores {
+        let n = rows.vocab_size;
+        let n_peaks = n.div_ceil(PEAK);
+        Scores {
+            logits: rows.logits[i * n..][..n].to_vec(),
+            peaks: rows.peaks[i * n_peaks..][..n_peaks].to_vec(),
         }
     }
 }
@@ -144,17 +156,7 @@ impl Session {
         cancel: &AtomicBool,
         on_progress: &mut dyn FnMut(Prefill),
     ) -> Result<Fed> {
-        if tokens.is_empty() {
-            return Err(Error::EmptyPrompt);
-        }
-        self.check_room(tokens.len())?;
-        let shared =
-            self.tokens.iter().zip(tokens).take_while(|(held, wanted)| held == wanted).count();
-        self.truncate(shared.min(tokens.len() - 1))?;
-        let gained = self.model.reuse(self.id, &tokens[..tokens.len() - 1])?;
-        let cached = self.tokens.len() + gained;
-        self.tokens.extend_from_slice(&tokens[self.tokens.len()..cached]);
-
+        let cached = self.begin(tokens)?;
         let total = tokens.len() - cached;
         on_progress(Prefill { cached, done: 0, total });
         let mut logits = None;
@@ -169,6 +171,52 @@ impl Session {
             on_progress(Prefill { cached, done: self.tokens.len() - cached, total });
         }
         Ok(Fed { cached, computed: self.tokens.len() - cached, logits })
+    }
+
+    /// Get ready to read `tokens`: what the cache holds of them already, it or another session of the model, is kept, all else
+    /// forgotten. Returns how many that are: all but the last at most, whose scores are wanted.
+    ///
+    /// # Errors
+    /// As [`feed`](Self::feed).
+    pub(crate) fn begin(&mut self, tokens: &[u32]) -> Result<usize> {
+        if tokens.is_empty() {
+            return Err(Error::EmptyPrompt);
+        }
+        self.check_room(tokens.len())?;
+        let shared =
+            self.tokens.iter().zip(tokens).take_while(|(held, wanted)| held == wanted).count();
+        self.truncate(shared.min(tokens.len() - 1))?;
+        let gained = self.model.reuse(self.id, &tokens[..tokens.len() - 1])?;
+        let cached = self.tokens.len() + gained;
+        self.tokens.extend_from_slice(&tokens[self.tokens.len()..cached]);
+        Ok(cached)
+    }
+
+    /// What a step is asked, to append `tokens`.
+    pub(crate) fn sequence<'a>(
+        &self,
+        tokens: &'a [u32],
+        outputs: Outputs,
+        prompt: Option<Prompt>,
+    ) -> Sequence<'a> {
+        Sequence { session: self.id, tokens, outputs, prompt, rows: &[] }
+    }
+
+    /// A step has appended `tokens`; they are tentative until [`keep`](Self::keep) says how many stay.
+    pub(crate) fn appended(&mut self, tokens: &[u32]) {
+        self.tokens.extend_from_slice(tokens);
+    }
+
+    /// Keep the first `len` tokens for good, drop tentative ones after them.
+    ///
+    /// # Errors
+    /// If the model has lost the session, or what came before the tentative ones.
+    pub(crate) fn keep(&mut self, len: usize) -> Result<()> {
+        if self.truncate(len)? < len {
+            let problem = "rows that were not committed cannot be taken back";
+            return Err(program::Error::Unsupported(problem.into()).into());
+        }
+        Ok(self.model.commit(self.id, len)?)
     }
 
     /// Append one token and return the scores of the token after it.
@@ -193,11 +241,11 @@ impl Session {
         }
         let len = self.tokens.len() + tokens.len();
         self.check_room(len)?;
-        let sequence = Sequence { session: self.id, tokens, outputs, prompt, rows: &[] };
+        let sequence = self.sequence(tokens, outputs, prompt);
         let out = self.model.step(&Step { sequences: &[sequence] })?.single()?;
-        self.tokens.extend_from_slice(tokens);
+        self.appended(tokens);
         // Nothing here is speculative: what was appended is meant.
-        self.model.commit(self.id, len)?;
+        self.keep(len)?;
         Ok(out)
     }
 
@@ -233,6 +281,11 @@ impl Session {
         let mut fork = Session { model, id, tokens: Vec::new(), capacity, chunk };
         fork.tokens.extend_from_slice(&self.tokens[..fork.model.len(id)?]);
         Ok(fork)
+    }
+
+    /// Whether it is a session of this model.
+    pub(crate) fn is_of(&self, model: &Arc<dyn Model>) -> bool {
+        Arc::ptr_eq(&self.model, model)
     }
 
     fn check_room(&self, wanted: usize) -> Result<()> {

@@ -5,6 +5,7 @@
 mod common;
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use common::{END, END_THINK, HE, THINK, Toy, ToyFormat, VOCAB, logits_over, spell};
 use engine::{
@@ -13,11 +14,11 @@ use engine::{
 };
 use proptest::prelude::*;
 
-static GO: AtomicBool = AtomicBool::new(false);
+static GO: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 const PROMPT: [u32; 3] = [10, 11, 12];
 
-fn request<'a>(cancel: &'a AtomicBool, max: usize) -> Request<'a> {
+fn request<'a>(cancel: &'a Arc<AtomicBool>, max: usize) -> Request<'a> {
     Request {
         prompt: &PROMPT,
         max_tokens: Some(max),
@@ -145,7 +146,7 @@ fn thoughts_are_told_apart() {
 #[test]
 fn a_full_context_stops_clearly() {
     let toy = Toy::new();
-    let cancel = AtomicBool::new(false);
+    let cancel = Arc::new(AtomicBool::new(false));
     let mut session = toy.session(6, 0);
     let request = Request { ignore_eog: true, ..request(&cancel, 100) };
     let reply = generate(&mut session, &mut greedy(), &ToyFormat::default(), &request, &mut |_| ())
@@ -164,7 +165,7 @@ fn a_full_context_stops_clearly() {
 fn a_cancel_stops_and_keeps() {
     let toy = Toy::new();
     toy.script(3, &spell("abcdef"));
-    let cancel = AtomicBool::new(false);
+    let cancel = Arc::new(AtomicBool::new(false));
     let mut session = toy.session(64, 0);
     let request = request(&cancel, 6);
     let reply = generate(&mut session, &mut greedy(), &ToyFormat::default(), &request, &mut |e| {
@@ -183,7 +184,7 @@ fn a_cancel_stops_and_keeps() {
 #[test]
 fn a_cancelled_prompt_counts_as_far_as_it_came() {
     let toy = Toy::new();
-    let cancel = AtomicBool::new(false);
+    let cancel = Arc::new(AtomicBool::new(false));
     let mut session = toy.session(64, 1);
     let request = request(&cancel, 6);
     let reply = generate(&mut session, &mut greedy(), &ToyFormat::default(), &request, &mut |e| {
@@ -203,7 +204,7 @@ fn non_finite_logits_end_in_an_error() {
     let toy = Toy::new();
     toy.state.lock().unwrap().nan_at = Some(5);
     toy.script(3, &spell("abcdef"));
-    let cancel = AtomicBool::new(false);
+    let cancel = Arc::new(AtomicBool::new(false));
     let mut session = toy.session(64, 0);
     let request = request(&cancel, 6);
     let error = generate(&mut session, &mut greedy(), &ToyFormat::default(), &request, &mut |_| ())
@@ -249,7 +250,7 @@ fn greedy_choice_is_the_samplers() {
 }
 
 fn noise(session: &mut Session, sampler: &mut Sampler, prompt: &[u32], max: usize) -> Vec<u32> {
-    let cancel = AtomicBool::new(false);
+    let cancel = Arc::new(AtomicBool::new(false));
     let request = Request { prompt, ignore_eog: true, ..request(&cancel, max) };
     generate(session, sampler, &ToyFormat::default(), &request, &mut |_| ()).unwrap().tokens
 }

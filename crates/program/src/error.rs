@@ -68,6 +68,9 @@ pub enum Error {
         /// How much.
         bytes: u64,
     },
+    /// Somebody asked to stop: see [`crate::Model::step_while`].
+    #[error("cancelled")]
+    Cancelled,
     /// The executor cannot do this.
     #[error("not supported: {0}")]
     Unsupported(String),

@@ -264,6 +264,15 @@ pub trait Model: Send + Sync {
     /// memory to work in.
     fn step(&self, step: &Step<'_>) -> Result<StepOut>;
 
+    /// [`step`](Model::step) that ends early once `go_on` says no, as if it had not been run. It is asked from one thread,
+    /// between layers if the executor can; the default asks before the step alone.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`], and those of a step.
+    fn step_while(&self, step: &Step<'_>, go_on: &(dyn Fn() -> bool + Sync)) -> Result<StepOut> {
+        if go_on() { self.step(step) } else { Err(Error::Cancelled) }
+    }
+
     /// [`step`](Model::step) that also hands back intermediate values, to compare executors by name.
     ///
     /// # Errors

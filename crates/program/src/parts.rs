@@ -134,7 +134,12 @@ impl Parts {
     }
 
     /// One part of a step, for the sequences that have not failed.
-    fn pass(&self, index: usize, running: &mut [Running<'_>]) -> Result<()> {
+    fn pass(
+        &self,
+        index: usize,
+        running: &mut [Running<'_>],
+        go_on: &(dyn Fn() -> bool + Sync),
+    ) -> Result<()> {
         let Loaded { part, model } = &self.parts[index];
         let last = index + 1 == self.parts.len();
         let alive = |one: &&Running<'_>| one.out.is_ok();
@@ -160,7 +165,7 @@ impl Parts {
         if sequences.is_empty() {
             return Ok(());
         }
-        let out = model.step(&Step { sequences: &sequences })?;
+        let out = model.step_while(&Step { sequences: &sequences }, go_on)?;
         let alive = running.iter_mut().filter(|one| one.out.is_ok());
         for (one, out) in alive.zip(out.sequences) {
             match out {
@@ -189,6 +194,10 @@ impl Model for Parts {
     }
 
     fn step(&self, step: &Step<'_>) -> Result<StepOut> {
+        self.step_while(step, &|| true)
+    }
+
+    fn step_while(&self, step: &Step<'_>, go_on: &(dyn Fn() -> bool + Sync)) -> Result<StepOut> {
         let started = Instant::now();
         step.check()?;
         let _running = lock(&self.running);
@@ -207,7 +216,7 @@ impl Model for Parts {
             admitted.push(one.map(|one| running.push(one)));
         }
         for index in 0..self.parts.len() {
-            let passed = self.pass(index, &mut running);
+            let passed = self.pass(index, &mut running, go_on);
             let failed = |one: &&Running<'_>| passed.is_err() || one.out.is_err();
             // all of them, also after one that cannot be
             let mut taken_back = Ok(());

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 
 use anyhow::Context as _;
-use engine::{Request, generate};
+use engine::{Request, Turn};
 use tokenizer::Tokenizer;
 
 use crate::args::{self, PromptArgs};
@@ -45,7 +45,7 @@ impl Complete {
         let tokens = raw(&tokenizer, &prompt)?;
         let settings = self.session.settings(gguf.metadata())?;
 
-        let Opened { mut session, limits, trained, .. } = self.session.open(gguf)?;
+        let Opened { mut session, limits, trained, drafters, .. } = self.session.open(gguf)?;
         let mut sampler = settings.new_sampler(&tokenizer)?;
         let request = Request {
             prompt: &tokens,
@@ -59,9 +59,11 @@ impl Complete {
             .whole(self.session.json)
             .wrapped(!self.session.json && !self.session.nowordwrap);
         interrupt.begin();
-        let reply = generate(&mut session, &mut sampler, &tokenizer, &request, &mut |event| {
-            printer.event(event)
-        });
+        let mut turn = Turn::new(&mut session, &mut sampler, &tokenizer, &request);
+        if let Some(drafters) = drafters {
+            turn = turn.drafted(drafters);
+        }
+        let reply = turn.alone(&mut |event| printer.event(event));
         let interrupted = interrupt.end();
         printer.finish()?;
         let reply = reply.map_err(|error| failed(error, trained))?;

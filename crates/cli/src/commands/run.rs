@@ -82,9 +82,10 @@ impl Run {
             Some(_) => String::new(),
             None => super::show::text(&gguf).context("reading the model")?,
         };
-        let Opened { session, limits, trained, cache } = self.session.open(gguf)?;
+        let Opened { session, limits, trained, cache, drafters } = self.session.open(gguf)?;
         let mut conversation = Conversation::new(session, Arc::new(format));
         conversation.set_system(self.system_prompt.clone());
+        conversation.set_drafters(drafters);
         let system = self.system_prompt;
         let mut chat = Chat {
             conversation,

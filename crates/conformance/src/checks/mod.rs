@@ -89,6 +89,7 @@ pub static SAME_BITS: &[Check] = &[
     same_bits("session/outputs", sessions::outputs, CUTS),
     same_bits("session/chunks", sessions::chunks, CUTS),
     same_bits("session/rollback", sessions::rollback, CUTS),
+    same_bits("session/cancelled", sessions::cancelled, CUTS),
     same_bits("session/fork", sessions::fork, CUTS),
     same_bits("session/commit", sessions::commit, CUTS),
     same_bits("session/replay", sessions::replay, AGAIN),

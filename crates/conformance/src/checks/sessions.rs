@@ -1,8 +1,9 @@
 //! Sessions: what was fed, not how, decides the logits. All comparisons here are to the bit, within the executor.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use program::{CacheOptions, CacheType, Executor, Model, Outputs, Program, Sequence, Step};
+use program::{CacheOptions, CacheType, Error, Executor, Model, Outputs, Program, Sequence, Step};
 use quant::GgmlType;
 
 use crate::made::{EXACT, all_logits, feed};
@@ -86,6 +87,39 @@ pub(super) fn chunks_in(executor: &dyn Executor, subject: &Subject<'_>) {
             }
         }
     }
+}
+
+/// A step that is stopped leaves its sessions as they were; one that is not is a step.
+pub(super) fn cancelled(executor: &dyn Executor) {
+    let model = model(executor, GgmlType::Q8_0);
+    let (first, second) = (tokens(40, 15), tokens(LONG - 40, 16));
+    let all = [&first[..], &second].concat();
+    let want = all_logits(&*model, &EXACT, &all, LONG);
+    let mut stopped = 0;
+    for polls in [0, 1, 2, 5, 1000] {
+        let session = model.open(&EXACT).expect("a session opens");
+        let found = feed(&*model, session, &first, Outputs::ALL);
+        assert_same_bits(&found, &want[..40 * 97], "before a step that is stopped");
+        let asked = AtomicUsize::new(0);
+        let go_on = || asked.fetch_add(1, Ordering::Relaxed) < polls;
+        let sequence =
+            Sequence { session, tokens: &second, outputs: Outputs::NONE, prompt: None, rows: &[] };
+        match model.step_while(&Step { sequences: &[sequence] }, &go_on) {
+            Err(Error::Cancelled) => {
+                stopped += 1;
+                assert_eq!(model.len(session).expect("it is open"), 40, "length after a stop");
+            }
+            out => {
+                let out = out.expect("a step runs").single();
+                out.expect("its sequence runs");
+                model.truncate(session, 40).expect("it holds more");
+            }
+        }
+        let found = feed(&*model, session, &second, Outputs::ALL);
+        assert_same_bits(&found, &want[40 * 97..], &format!("after a stop at question {polls}"));
+        model.close(session);
+    }
+    assert!(stopped > 0, "a step that nobody wants ran");
 }
 
 pub(super) fn rollback(executor: &dyn Executor) {

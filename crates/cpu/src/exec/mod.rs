@@ -17,6 +17,7 @@ mod streams;
 
 use std::cell::Cell;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kernels::attention::{
@@ -197,6 +198,9 @@ pub(crate) struct Scratch<'a> {
     pub(crate) latent: LatentScratch<'a>,
 }
 
+/// Whether a step is still wanted.
+pub(crate) type GoOn<'a> = &'a (dyn Fn() -> bool + Sync);
+
 /// Everything the workers share during one step.
 pub(crate) struct Exec<'a> {
     pub(crate) schedule: &'a Schedule,
@@ -232,6 +236,10 @@ pub(crate) struct Exec<'a> {
     pub(crate) scratch: &'a [ScratchParts<'a>],
     /// When the workers are called.
     pub(crate) started: Instant,
+    /// Whether somebody still wants what comes of the step: asked by one worker.
+    pub(crate) go_on: GoOn<'a>,
+    /// Nobody does: workers leave before their next phase, and what they computed is worth nothing.
+    pub(crate) stopped: AtomicBool,
     /// `[worker][phase]`: when it left the phase, from `started` on.
     pub(crate) ends: Shared<'a, Duration>,
     /// `[worker][phase]`: bytes of matrices that kernels read.
@@ -265,6 +273,13 @@ impl<'a> Exec<'a> {
             ends[index] = end;
             if self.skipped.contains(&Some(index)) {
                 continue;
+            }
+            if worker.index == 0 && !(self.go_on)() {
+                self.stopped.store(true, Ordering::Relaxed);
+            }
+            // who goes on meanwhile does all the work of the phase, as beside a worker that is late
+            if self.stopped.load(Ordering::Relaxed) {
+                break;
             }
             match phase {
                 LoadedPhase::Embed { table, by, out } => self.embed(worker, table, *by, *out),

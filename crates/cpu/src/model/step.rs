@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use kernels::rows::rope_angles;
@@ -12,7 +13,7 @@ use program::{
 
 use super::{CpuModel, Rotation, Session, cache_error, lock};
 use crate::cache::CacheShape;
-use crate::exec::{Angles, Exec, SequenceRows, StepBlocks, StepRows};
+use crate::exec::{Angles, Exec, GoOn, SequenceRows, StepBlocks, StepRows};
 use crate::needs::{Needs, StepShape};
 use crate::plan::Operand;
 use crate::workspace::Workspace;
@@ -118,8 +119,8 @@ impl<'a> Computed<'a> {
 }
 
 impl CpuModel {
-    /// What [`program::Model::step`] promises.
-    pub(super) fn run_step(&self, step: &Step<'_>) -> Result<StepOut> {
+    /// What [`program::Model::step_while`] promises.
+    pub(super) fn run_step(&self, step: &Step<'_>, go_on: GoOn<'_>) -> Result<StepOut> {
         let started = Instant::now();
         step.check()?;
         let workspace = &mut *lock(&self.workspace);
@@ -132,7 +133,7 @@ impl CpuModel {
             admitted.push(one.map(|one| running.push(one)));
         }
         workspace.clear_counts();
-        let done = self.passes(&mut running, workspace);
+        let done = self.passes(&mut running, workspace, go_on);
         // every session is settled, whatever becomes of another
         for one in &mut running {
             let entered = match (&done, &one.rows) {
@@ -176,7 +177,12 @@ impl CpuModel {
     }
 
     /// Run all sequences: one pass for those whose caches are kept alike.
-    fn passes(&self, running: &mut [Running<'_>], workspace: &mut Workspace) -> Result<()> {
+    fn passes(
+        &self,
+        running: &mut [Running<'_>],
+        workspace: &mut Workspace,
+        go_on: GoOn<'_>,
+    ) -> Result<()> {
         let mut passes: Vec<Vec<&mut Running<'_>>> = Vec::new();
         for one in running {
             let alike =
@@ -186,11 +192,16 @@ impl CpuModel {
                 None => passes.push(vec![one]),
             }
         }
-        passes.iter_mut().try_for_each(|pass| self.pass(pass, workspace))
+        passes.iter_mut().try_for_each(|pass| self.pass(pass, workspace, go_on))
     }
 
     /// Run the phases for sequences whose cache blocks are prepared.
-    fn pass(&self, running: &mut [&mut Running<'_>], workspace: &mut Workspace) -> Result<()> {
+    fn pass(
+        &self,
+        running: &mut [&mut Running<'_>],
+        workspace: &mut Workspace,
+        go_on: GoOn<'_>,
+    ) -> Result<()> {
         let batch = Batch::new(running);
         let angles = self.angles(&batch.rows)?;
         let far_angles = self.far_angles(running.first().map_or(&[], |r| &r.session.shapes))?;
@@ -233,11 +244,16 @@ impl CpuModel {
             latent: memory.latent,
             scratch: &memory.scratch,
             started: Instant::now(),
+            go_on,
+            stopped: AtomicBool::new(false),
             ends: memory.ends,
             reads: memory.reads,
         };
         self.take_inputs(&batch, &exec);
         self.pool.run(&|worker| exec.run(&worker));
+        if exec.stopped.load(Ordering::Relaxed) {
+            return Err(Error::Cancelled);
+        }
         let results = self.results(&batch, &exec);
         workspace.count_times();
         for (one, rows) in running.iter_mut().zip(results) {

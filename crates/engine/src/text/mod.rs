@@ -14,9 +14,9 @@ use stop::{Scan, Stops};
 use utf8::Utf8;
 
 /// The text of a reply while it grows.
-pub(crate) struct ReplyText<'a> {
+pub(crate) struct ReplyText {
     utf8: Utf8,
-    stops: Stops<'a>,
+    stops: Stops,
     splitter: Option<Splitter>,
     /// All characters so far.
     raw: String,
@@ -38,10 +38,10 @@ pub(crate) struct FinishedText {
     pub(crate) kept_bytes: usize,
 }
 
-impl<'a> ReplyText<'a> {
+impl ReplyText {
     /// An empty reply that ends at any of `stops`. `thoughts`: whether to tell thoughts from text, and then the tags
     /// of a thought that the prompt has opened already.
-    pub(crate) fn new(stops: &'a [String], thoughts: Option<Option<&'static Tags>>) -> Self {
+    pub(crate) fn new(stops: &[String], thoughts: Option<Option<&'static Tags>>) -> Self {
         ReplyText {
             utf8: Utf8::default(),
             stops: Stops::new(stops),
@@ -80,11 +80,16 @@ impl<'a> ReplyText<'a> {
     }
 
     /// The reply has ended: emit what was held back. Half a character at the end is dropped.
-    pub(crate) fn finish(mut self, emit: &mut dyn FnMut(ReplyKind, &str)) -> FinishedText {
+    pub(crate) fn flush(&mut self, emit: &mut dyn FnMut(ReplyKind, &str)) {
         self.pass(self.raw.len(), emit);
         if let Some(splitter) = self.splitter.take() {
             splitter.finish(&mut |kind, text| deliver(&mut self.text, kind, text, emit));
         }
+    }
+
+    /// What came of it, flushed.
+    pub(crate) fn finish(mut self) -> FinishedText {
+        self.flush(&mut |_, _| ());
         let (kept_tokens, kept_bytes) = if self.stopped {
             let fits = |end: &Option<usize>| end.is_some_and(|end| end <= self.raw.len());
             let kept = self.ends.iter().rposition(fits).map_or(0, |last| last + 1);

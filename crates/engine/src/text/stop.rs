@@ -1,8 +1,8 @@
 //! Stop strings, which may arrive in pieces.
 
 /// The strings that end a reply.
-pub(super) struct Stops<'a> {
-    strings: Vec<&'a str>,
+pub(super) struct Stops {
+    strings: Vec<String>,
 }
 
 /// What a scan found.
@@ -19,16 +19,17 @@ pub(super) enum Scan<'a> {
     },
 }
 
-impl<'a> Stops<'a> {
+impl Stops {
     /// Empty strings are no stop strings.
-    pub(super) fn new(strings: &'a [String]) -> Self {
-        Stops { strings: strings.iter().map(String::as_str).filter(|s| !s.is_empty()).collect() }
+    pub(super) fn new(strings: &[String]) -> Self {
+        Stops { strings: strings.iter().filter(|s| !s.is_empty()).cloned().collect() }
     }
 
     /// Look at the text that has not been passed on. The stop string that is complete first wins, whatever the pieces
     /// the text came in; of two complete at once the longer.
-    pub(super) fn scan(&self, text: &str) -> Scan<'a> {
-        let found = self.strings.iter().filter_map(|stop| Some((text.find(stop)?, *stop)));
+    pub(super) fn scan(&self, text: &str) -> Scan<'_> {
+        let strings = self.strings.iter().map(String::as_str);
+        let found = strings.filter_map(|stop| Some((text.find(stop)?, stop)));
         if let Some((at, stop)) = found.min_by_key(|(at, stop)| (at + stop.len(), *at)) {
             return Scan::Found { at, stop };
         }

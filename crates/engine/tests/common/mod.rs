@@ -60,6 +60,8 @@ pub(crate) struct State {
     script: HashMap<usize, u32>,
     /// Steps of more tokens than this fail.
     pub(crate) largest_step: Option<usize>,
+    /// Steps of more tokens than this in all their sequences fail as a whole.
+    pub(crate) widest_step: Option<usize>,
     /// Truncating reaches multiples of this length only, if it is given.
     pub(crate) reached: Option<usize>,
     /// Sessions share prefixes in whole blocks of this length, if it is given.
@@ -137,6 +139,10 @@ impl Model for Toy {
     fn step(&self, step: &Step<'_>) -> program::Result<StepOut> {
         let state = &mut *self.state.lock().unwrap();
         step.check()?;
+        let rows: usize = step.sequences.iter().map(|s| s.tokens.len()).sum();
+        if state.widest_step.is_some_and(|most| rows > most) {
+            return Err(Error::Memory { what: "a test", bytes: 2 });
+        }
         let mut run = |s: &Sequence<'_>| {
             let mut logits = Vec::new();
             let (held, capacity) =

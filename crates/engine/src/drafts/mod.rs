@@ -1,0 +1,255 @@
+//! Drafts: tokens guessed ahead, which one pass over the weights checks together.
+//!
+//! A row of a draft yields the bits that a step of its own would, and which token is chosen depends on scores, the tokens
+//! before and the seed alone. So a text with drafts is the text without them, whatever was guessed. What a draft costs and
+//! what it saves is measured, and where it does not pay nothing is drafted (`governor.rs`).
+//!
+//! A drafter is a file here and a line in [`DraftMode`].
+
+mod costs;
+mod governor;
+mod lookup;
+mod model;
+mod suffix;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use program::{RowsOut, Sequence};
+
+pub(crate) use costs::PassCosts;
+use governor::Governor;
+use lookup::Lookup;
+use model::ModelDrafter;
+use suffix::SuffixDrafter;
+pub use suffix::Suffixes;
+
+use crate::scheduler::Pace;
+use crate::{Result, Sampler, Session};
+
+/// Most tokens of a draft.
+pub(crate) const MOST_DRAFTED: usize = 15;
+
+/// Tokens that may come next.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Draft {
+    /// In order; empty: no idea.
+    pub tokens: Vec<u32>,
+    /// How sure the drafter is, as a class of its own below [`CLASSES`]: how often drafts of a class hold is learned apart.
+    pub class: usize,
+}
+
+/// How many classes of drafts a drafter may tell apart.
+pub const CLASSES: usize = 8;
+
+/// Guesses what comes next in one text.
+pub trait Drafter: Send {
+    /// Its name: `lookup`.
+    fn name(&self) -> &'static str;
+
+    /// The text is `tokens` now: a reply begins, whose tokens `sampler` chooses. Most of the text may be what it was.
+    fn begin(&mut self, tokens: &[u32], sampler: &Sampler);
+
+    /// The text goes on with these, for good.
+    fn push(&mut self, tokens: &[u32]);
+
+    /// At most `max` tokens that may come next, [`MOST_DRAFTED`] at most.
+    ///
+    /// # Errors
+    /// A failure of its own model.
+    fn draft(&mut self, max: usize) -> Result<Draft>;
+
+    /// Whether it [`wants`](Self::wants) rows at all (the default: no).
+    fn has_model(&self) -> bool {
+        false
+    }
+
+    /// Before [`draft`](Self::draft): rows that its own model has to run, and the session they are of; asked again until
+    /// there are none (the default).
+    fn wants(&mut self, max: usize) -> Option<DraftStep<'_>> {
+        let _ = max;
+        None
+    }
+
+    /// What these rows yielded.
+    ///
+    /// # Errors
+    /// That they were not computed.
+    fn take(&mut self, out: Result<RowsOut, program::Error>) -> Result<()> {
+        let _ = out;
+        Ok(())
+    }
+}
+
+/// Rows that a drafter's own model has to run.
+pub struct DraftStep<'a> {
+    /// Whose they are.
+    pub session: &'a Session,
+    /// What to run.
+    pub sequence: Sequence<'a>,
+}
+
+/// What drafts came to, in tokens and passes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DraftStats {
+    /// Tokens guessed.
+    pub drafted: usize,
+    /// Of these, what the model chose too.
+    pub kept: usize,
+    /// Passes that checked a draft.
+    pub passes: usize,
+    /// Seconds that plain steps would have taken for what these passes yielded, less what they took; drafting included.
+    pub gained: f64,
+}
+
+/// Which drafters work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DraftMode {
+    /// None.
+    #[default]
+    Off,
+    /// What followed the last few tokens earlier in this text.
+    Lookup,
+    /// What followed the longest end of this text in any text of this process.
+    Suffix,
+    /// All that need no second model, the surest first.
+    Auto,
+}
+
+/// The drafters of one conversation and what was learned of them.
+pub struct Drafters {
+    list: Vec<Governed>,
+    /// Most tokens of a draft.
+    most: usize,
+    stats: DraftStats,
+    /// Whose draft is being checked, and its class.
+    asked: Option<(usize, usize)>,
+    /// What is known of the time that passes take, from one turn alone to the next.
+    pub(crate) pace: Pace,
+}
+
+struct Governed {
+    drafter: Box<dyn Drafter>,
+    governor: Governor,
+    /// Tokens it may guess for the next pass.
+    most: usize,
+}
+
+impl Drafters {
+    /// The drafters of `mode`; `suffixes` are the texts that they may look at and add to.
+    pub fn new(mode: DraftMode, suffixes: &Arc<Mutex<Suffixes>>) -> Drafters {
+        let lookup = || Box::new(Lookup::default()) as Box<dyn Drafter>;
+        let suffix = || Box::new(SuffixDrafter::new(Arc::clone(suffixes))) as Box<dyn Drafter>;
+        Drafters::of(match mode {
+            DraftMode::Off => Vec::new(),
+            DraftMode::Lookup => vec![lookup()],
+            DraftMode::Suffix => vec![suffix()],
+            DraftMode::Auto => vec![suffix(), lookup()],
+        })
+    }
+
+    /// Drafts by the model of an empty session, whose vocabulary is the target's.
+    pub fn by_model(session: Session) -> Drafters {
+        Drafters::of(vec![Box::new(ModelDrafter::new(session))])
+    }
+
+    /// With drafts of at most `n` tokens.
+    pub fn at_most(self, n: usize) -> Drafters {
+        Drafters { most: n.min(MOST_DRAFTED), ..self }
+    }
+
+    /// These drafters, asked in this order; at most one of them has a model of its own.
+    pub fn of(drafters: Vec<Box<dyn Drafter>>) -> Drafters {
+        let governed = |drafter| Governed { drafter, governor: Governor::default(), most: 0 };
+        let list = drafters.into_iter().map(governed).collect();
+        Drafters {
+            list,
+            most: MOST_DRAFTED,
+            stats: DraftStats::default(),
+            asked: None,
+            pace: Pace::default(),
+        }
+    }
+
+    /// A reply begins after `tokens`.
+    pub(crate) fn begin(&mut self, tokens: &[u32], sampler: &Sampler) {
+        self.stats = DraftStats::default();
+        self.asked = None;
+        for one in &mut self.list {
+            one.drafter.begin(tokens, sampler);
+        }
+    }
+
+    /// What this reply's drafts came to.
+    pub(crate) fn stats(&self) -> DraftStats {
+        self.stats
+    }
+
+    /// How much each drafter may guess for the next pass: at most `max` tokens; `beside`: rows of others in that pass.
+    pub(crate) fn ask(&mut self, max: usize, costs: &PassCosts, beside: usize) {
+        self.asked = None;
+        for one in &mut self.list {
+            one.most = one.governor.most(max.min(self.most), costs, beside);
+        }
+    }
+
+    /// Rows that a drafter's own model has to run before [`draft`](Self::draft).
+    pub(crate) fn wants(&mut self) -> Option<DraftStep<'_>> {
+        let asked = self.list.iter_mut().filter(|one| one.most > 0);
+        asked.into_iter().find_map(|one| one.drafter.wants(one.most))
+    }
+
+    /// What the rows that were wanted last yielded, in so many seconds; `plain`: those of a pass over one row of the target.
+    pub(crate) fn take(
+        &mut self,
+        out: Result<RowsOut, program::Error>,
+        seconds: f64,
+        plain: Option<f64>,
+    ) {
+        let wanted = |one: &&mut Governed| one.most > 0 && one.drafter.has_model();
+        let Some(one) = self.list.iter_mut().find(wanted) else { return };
+        if one.drafter.take(out).is_err() {
+            // a drafter that fails has no idea
+            one.most = 0;
+        }
+        if let Some(plain) = plain {
+            one.governor.costs(seconds / plain);
+        }
+    }
+
+    /// The draft to check in the next pass: the first one that pays, empty where none does.
+    pub(crate) fn draft(&mut self, costs: &PassCosts, beside: usize) -> Vec<u32> {
+        for (i, one) in self.list.iter_mut().enumerate().filter(|(_, one)| one.most > 0) {
+            let Ok(draft) = one.drafter.draft(one.most) else { continue };
+            let class = draft.class.min(CLASSES - 1);
+            let most = draft.tokens.len().min(one.most);
+            let n = one.governor.length(class, most, costs, beside);
+            if n > 0 {
+                self.asked = Some((i, class));
+                self.stats.drafted += n;
+                self.stats.passes += 1;
+                return draft.tokens[..n].to_vec();
+            }
+        }
+        Vec::new()
+    }
+
+    /// The pass that was just run: of `drafted` tokens the model chose `kept` too, and all in all the text goes on with
+    /// `tokens`. `gained`: see [`DraftStats::gained`].
+    pub(crate) fn checked(&mut self, drafted: usize, tokens: &[u32], gained: f64) {
+        let kept = drafted.min(tokens.len().saturating_sub(1));
+        if let Some((i, class)) = self.asked.take() {
+            self.list[i].governor.learn(class, drafted, kept);
+            self.stats.kept += kept;
+            self.stats.gained += gained;
+        }
+        for one in &mut self.list {
+            one.governor.passed(tokens.len());
+            one.drafter.push(tokens);
+        }
+    }
+}
+
+/// The texts that a suffix drafter looks at, whoever else was looking when something went wrong.
+fn locked(suffixes: &Mutex<Suffixes>) -> std::sync::MutexGuard<'_, Suffixes> {
+    suffixes.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,110 @@
+//! A reply from outside: what is asked for, what is told meanwhile, what came of it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use crate::{DraftStats, Prefill};
+
+/// What to generate.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The whole text so far, as tokens; what the session holds of it already is not computed again.
+    pub prompt: &'a [u32],
+    /// Most tokens to generate; `None`: until the model ends its reply or the context is full.
+    pub max_tokens: Option<usize>,
+    /// Texts that end the reply; they are not part of it.
+    pub stop: &'a [String],
+    /// Never choose an end-of-generation token.
+    pub ignore_eog: bool,
+    /// Report what stands in `<think> ... </think>` as [`Event::Thought`].
+    pub split_thoughts: bool,
+    /// Set from elsewhere to stop: read before every step and after every token.
+    pub cancel: &'a Arc<AtomicBool>,
+}
+
+/// What happens, as it happens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Event<'a> {
+    /// The prompt has come so far.
+    Prefill(Prefill),
+    /// More of the reply: whole characters, never the beginning of a stop string.
+    Text(&'a str),
+    /// More of the model's thoughts.
+    Thought(&'a str),
+    /// So many messages were forgotten to make room: see [`FullContext::DropOldest`](crate::FullContext).
+    Dropped(usize),
+}
+
+/// Why generation ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StopReason {
+    /// The model ended its reply with this token.
+    EndOfGeneration(u32),
+    /// This stop string appeared.
+    StopString(String),
+    /// As many tokens as asked for.
+    MaxTokens,
+    /// The session holds as many tokens as it may.
+    ContextFull,
+    /// The cancel flag was set.
+    Cancelled,
+}
+
+/// Counts and times of one reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stats {
+    /// Tokens of the prompt.
+    pub prompt_tokens: usize,
+    /// Of these, taken from the cache.
+    pub cached_tokens: usize,
+    /// Of these, computed: all others, but of a prompt that was cancelled.
+    pub computed_tokens: usize,
+    /// Time to compute them.
+    pub prefill: Duration,
+    /// From the call to the first token chosen; `None` if there was none.
+    pub first_token: Option<Duration>,
+    /// For each token after the first: its share of the step that it came of, its choice included.
+    pub steps: Vec<Duration>,
+    /// What was drafted, and what came of it.
+    pub drafts: DraftStats,
+}
+
+impl Stats {
+    /// Prompt tokens computed per second; 0 if none were.
+    pub fn prefill_rate(&self) -> f64 {
+        rate(self.computed_tokens, self.prefill)
+    }
+
+    /// Tokens per second after the first; 0 if there were none.
+    pub fn step_rate(&self) -> f64 {
+        rate(self.steps.len(), self.steps.iter().sum())
+    }
+}
+
+/// Count per second, 0 for an empty time.
+fn rate(count: usize, time: Duration) -> f64 {
+    if count == 0 || time.is_zero() { 0.0 } else { count as f64 / time.as_secs_f64() }
+}
+
+/// A finished reply.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Generated {
+    /// The tokens chosen, without the one that ended the reply. The last one may not be in the session's cache: it
+    /// enters with the next prompt.
+    pub tokens: Vec<u32>,
+    /// The reply as shown: without thoughts.
+    pub text: String,
+    /// Everything generated, thoughts and their tags included, up to a stop string.
+    pub raw: String,
+    /// How many of `tokens` stand for the start of `raw`, `kept_bytes` of it. All for all, but if a stop string began
+    /// within a token, or after one that ended within a character.
+    pub kept_tokens: usize,
+    /// See `kept_tokens`.
+    pub kept_bytes: usize,
+    /// Why it ended.
+    pub stop: StopReason,
+    /// Counts and times.
+    pub stats: Stats,
+}

@@ -1,0 +1,425 @@
+//! A turn: one reply in the making, which says what rows it wants next and takes what they yield.
+//!
+//! prompt -> tokens, one a pass, or several where a draft held -> why it ended. Who runs the rows, and beside which others,
+//! is in `scheduler/`; what a token means as text is in `text/`, which one is chosen in `sampler/`, what is guessed ahead in
+//! `drafts/`.
+
+mod lent;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use program::{Outputs, Prompt, RowsOut, Sequence};
+
+pub use lent::Lent;
+
+use crate::drafts::PassCosts;
+use crate::text::{ReplyKind, ReplyText, opens_thought};
+use crate::{
+    Drafters, Error, Event, Generated, Prefill, Request, Result, Sampler, Scheduler,
+    SchedulerOptions, Scores, Session, Stats, StopReason, Vocabulary,
+};
+
+/// One reply in the making.
+pub struct Turn<'a> {
+    session: Lent<'a, Session>,
+    sampler: Lent<'a, Sampler>,
+    drafters: Option<Lent<'a, Drafters>>,
+    vocabulary: &'a dyn Vocabulary,
+    prompt: Vec<u32>,
+    max_tokens: usize,
+    ignore_eog: bool,
+    cancel: Arc<AtomicBool>,
+    state: State,
+    /// Tokens that are never chosen, once the vocabulary's size is known.
+    banned: Option<Vec<usize>>,
+    reply: ReplyText,
+    tokens: Vec<u32>,
+    stats: Stats,
+    start: Instant,
+    /// When the last token was chosen, from the start.
+    chosen: Duration,
+}
+
+/// How far a turn is.
+enum State {
+    /// Nothing was asked of the session yet.
+    New,
+    /// The prompt is being read; so many of its tokens were in the cache.
+    Reading { cached: usize },
+    /// The token chosen last, and a draft of what follows it.
+    Writing { rows: Vec<u32> },
+    /// It is over.
+    Ended(Result<StopReason>),
+}
+
+/// The rows that a turn wants next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Want {
+    /// None: it is over.
+    Nothing,
+    /// So many of its prompt, or fewer at a time.
+    Prompt(usize),
+    /// So many, all at once.
+    Steps(usize),
+}
+
+impl Want {
+    /// Rows that go into the next pass in any case.
+    pub(crate) fn written(self) -> usize {
+        if let Want::Steps(n) = self { n } else { 0 }
+    }
+}
+
+impl<'a> Turn<'a> {
+    /// A reply to `request` in `session`, which may be lent or given, as may the sampler. It begins with its first step.
+    pub fn new(
+        session: impl Into<Lent<'a, Session>>,
+        sampler: impl Into<Lent<'a, Sampler>>,
+        vocabulary: &'a dyn Vocabulary,
+        request: &Request<'_>,
+    ) -> Turn<'a> {
+        let thoughts = request.split_thoughts.then(|| opens_thought(vocabulary, request.prompt));
+        Turn {
+            session: session.into(),
+            sampler: sampler.into(),
+            drafters: None,
+            vocabulary,
+            prompt: request.prompt.to_vec(),
+            max_tokens: request.max_tokens.unwrap_or(usize::MAX),
+            ignore_eog: request.ignore_eog,
+            cancel: Arc::clone(request.cancel),
+            state: State::New,
+            banned: None,
+            reply: ReplyText::new(request.stop, thoughts),
+            tokens: Vec::new(),
+            stats: Stats { prompt_tokens: request.prompt.len(), ..Stats::default() },
+            start: Instant::now(),
+            chosen: Duration::ZERO,
+        }
+    }
+
+    /// With drafts by these.
+    pub fn drafted(self, drafters: impl Into<Lent<'a, Drafters>>) -> Turn<'a> {
+        Turn { drafters: Some(drafters.into()), ..self }
+    }
+
+    /// The reply, with nobody beside it.
+    ///
+    /// # Errors
+    /// An empty prompt or one that does not fit, non-finite logits, or a failure of the model. The session then holds what
+    /// was computed before.
+    pub fn alone(mut self, on_event: &mut dyn FnMut(Event<'_>)) -> Result<Generated> {
+        let model = Arc::clone(self.session.model());
+        let rows = self.session.chunk();
+        let pace = self.drafters.as_mut().map(|drafters| std::mem::take(&mut drafters.pace));
+        let options = SchedulerOptions { rows, ..SchedulerOptions::default() };
+        let mut scheduler = Scheduler::new(model, options).at_pace(pace.unwrap_or_default());
+        scheduler.join(self)?;
+        loop {
+            let mut ended = scheduler.step(&mut |_, event| on_event(event));
+            if let Some((_, mut turn)) = ended.pop() {
+                if let Some(drafters) = &mut turn.drafters {
+                    drafters.pace = scheduler.into_pace();
+                }
+                return turn.finish();
+            }
+        }
+    }
+
+    /// What came of it; as if cancelled, if it is not over.
+    ///
+    /// # Errors
+    /// As [`alone`](Self::alone).
+    pub fn finish(self) -> Result<Generated> {
+        self.into_parts().1
+    }
+
+    /// The session, and what came of the turn.
+    pub fn into_parts(mut self) -> (Lent<'a, Session>, Result<Generated>) {
+        if let Some(drafters) = &self.drafters {
+            self.stats.drafts = drafters.stats();
+        }
+        let stop = match self.state {
+            State::Ended(stop) => stop,
+            _ => Ok(StopReason::Cancelled),
+        };
+        let (tokens, stats) = (self.tokens, self.stats);
+        let reply = self.reply.finish();
+        let generated = stop.map(|stop| Generated {
+            tokens,
+            text: reply.text,
+            raw: reply.raw,
+            kept_tokens: reply.kept_tokens,
+            kept_bytes: reply.kept_bytes,
+            stop,
+            stats,
+        });
+        (self.session, generated)
+    }
+
+    /// Its session.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Whether it wants nothing any more.
+    pub fn is_over(&self) -> bool {
+        matches!(self.state, State::Ended(_))
+    }
+
+    /// Whether somebody asked it to stop.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+
+    /// What is set to ask it to stop.
+    pub(crate) fn cancel_flag(&self) -> &AtomicBool {
+        &self.cancel
+    }
+
+    /// Get ready for the next step: what may be guessed is asked. `beside`: rows of other turns that write.
+    pub(crate) fn prepare(
+        &mut self,
+        costs: &PassCosts,
+        beside: usize,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) {
+        if matches!(self.state, State::New) {
+            self.begin(on_event);
+        }
+        if self.is_cancelled() {
+            self.end(Ok(StopReason::Cancelled), on_event);
+        }
+        let room = self.session.capacity().saturating_sub(self.session.len() + 1);
+        // the last token of the reply is chosen and not computed
+        let left = self.max_tokens.saturating_sub(self.tokens.len() + 1);
+        if let (State::Writing { rows }, Some(drafters)) = (&mut self.state, &mut self.drafters) {
+            rows.truncate(1);
+            drafters.ask(room.min(left), costs, beside);
+        }
+    }
+
+    /// The drafters, while there is something to guess.
+    pub(crate) fn drafting(&mut self) -> Option<&mut Drafters> {
+        match self.state {
+            State::Writing { .. } => self.drafters.as_deref_mut(),
+            _ => None,
+        }
+    }
+
+    /// What it wants next, drafts included.
+    pub(crate) fn wants(&mut self, costs: &PassCosts, beside: usize) -> Want {
+        match &mut self.state {
+            State::New | State::Ended(_) => Want::Nothing,
+            State::Reading { .. } => Want::Prompt(self.prompt.len() - self.session.len()),
+            State::Writing { rows } => {
+                if let Some(drafters) = &mut self.drafters {
+                    rows.extend(drafters.draft(costs, beside));
+                }
+                Want::Steps(rows.len())
+            }
+        }
+    }
+
+    fn begin(&mut self, on_event: &mut dyn FnMut(Event<'_>)) {
+        match self.session.begin(&self.prompt) {
+            Ok(cached) => {
+                self.stats.cached_tokens = cached;
+                self.state = State::Reading { cached };
+                let total = self.prompt.len() - cached;
+                on_event(Event::Prefill(Prefill { cached, done: 0, total }));
+                if let Some(drafters) = &mut self.drafters {
+                    drafters.begin(&self.prompt, &self.sampler);
+                }
+            }
+            Err(error) => self.end(Err(error), on_event),
+        }
+    }
+
+    /// What a step is asked, `n` rows of what was wanted.
+    pub(crate) fn sequence(&self, n: usize) -> Sequence<'_> {
+        match &self.state {
+            State::Writing { rows } => self.session.sequence(&rows[..n], Outputs::ALL, None),
+            State::Reading { cached } => {
+                let held = self.session.len();
+                let last = held + n == self.prompt.len();
+                let outputs = if last { Outputs::LAST } else { Outputs::NONE };
+                let prompt = Prompt { start: *cached, len: self.prompt.len() - cached };
+                self.session.sequence(&self.prompt[held..held + n], outputs, Some(prompt))
+            }
+            State::New | State::Ended(_) => unreachable!("it wants nothing"),
+        }
+    }
+
+    /// What the `n` rows of its sequence yielded. `plain`: seconds of a pass over its one row that is no guess, and what was
+    /// beside it, if that is known.
+    pub(crate) fn take(
+        &mut self,
+        n: usize,
+        out: program::Result<RowsOut>,
+        plain: Option<f64>,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) {
+        let state = std::mem::replace(&mut self.state, State::New);
+        let taken = match state {
+            State::Reading { cached } => self.take_prompt(cached, n, out, on_event),
+            State::Writing { rows } => self.take_steps(&rows[..n], out, plain, on_event),
+            State::New | State::Ended(_) => unreachable!("it wanted nothing"),
+        };
+        match taken {
+            Ok(Next::Goes(state)) => self.state = state,
+            Ok(Next::Ends(stop)) => self.end(Ok(stop), on_event),
+            Err(Error::Model(program::Error::Cancelled)) => {
+                self.end(Ok(StopReason::Cancelled), on_event);
+            }
+            Err(error) => self.end(Err(error), on_event),
+        }
+    }
+
+    fn take_prompt(
+        &mut self,
+        cached: usize,
+        n: usize,
+        out: program::Result<RowsOut>,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Next> {
+        let held = self.session.len();
+        let out = out?;
+        self.session.appended(&self.prompt[held..held + n]);
+        self.session.keep(held + n)?;
+        let done = held + n - cached;
+        self.stats.computed_tokens = done;
+        self.stats.prefill = self.start.elapsed();
+        on_event(Event::Prefill(Prefill { cached, done, total: self.prompt.len() - cached }));
+        if held + n < self.prompt.len() {
+            return Ok(Next::Goes(State::Reading { cached }));
+        }
+        if self.max_tokens == 0 {
+            return Ok(Next::Ends(StopReason::MaxTokens));
+        }
+        let token = self.choose(out.into_logits().into(), held + n)?;
+        let now = self.start.elapsed();
+        self.stats.first_token = Some(now);
+        self.chosen = now;
+        if let Some(drafters) = &mut self.drafters {
+            drafters.checked(0, &[token], 0.0);
+        }
+        Ok(match self.write(token, held + n, on_event) {
+            Some(stop) => Next::Ends(stop),
+            None => Next::Goes(State::Writing { rows: vec![token] }),
+        })
+    }
+
+    /// Choose a token for each row as long as the draft holds; drop the rows behind.
+    fn take_steps(
+        &mut self,
+        rows: &[u32],
+        out: program::Result<RowsOut>,
+        plain: Option<f64>,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Next> {
+        let held = self.session.len();
+        let out = match out {
+            Ok(out) => out.into_logits(),
+            // what only a wrong draft ran into is no error of the text
+            Err(_) if rows.len() > 1 && !self.is_cancelled() => return Ok(self.undrafted(rows)),
+            Err(error) => return Err(error.into()),
+        };
+        self.session.appended(rows);
+        let mut written = Vec::new();
+        let mut stop = None;
+        for i in 0..rows.len() {
+            let token = match self.choose(Scores::of_row(&out, i), held + i + 1) {
+                Ok(token) => token,
+                Err(error) => {
+                    self.session.keep(held + i + 1)?;
+                    return Err(error);
+                }
+            };
+            written.push(token);
+            stop = self.write(token, held + i + 1, on_event);
+            if stop.is_some() || rows.get(i + 1) != Some(&token) {
+                break;
+            }
+        }
+        self.session.keep(held + written.len())?;
+        let now = self.start.elapsed();
+        let each = (now - self.chosen) / written.len() as u32;
+        self.stats.steps.extend(std::iter::repeat_n(each, written.len()));
+        if let Some(drafters) = &mut self.drafters {
+            let gained =
+                plain.unwrap_or(0.0) * written.len() as f64 - (now - self.chosen).as_secs_f64();
+            drafters.checked(rows.len() - 1, &written, gained);
+        }
+        self.chosen = now;
+        Ok(match (stop, written.last()) {
+            (None, Some(&last)) => Next::Goes(State::Writing { rows: vec![last] }),
+            (stop, _) => Next::Ends(stop.unwrap_or(StopReason::Cancelled)),
+        })
+    }
+
+    /// The pass over a draft failed: try the row that is no guess.
+    fn undrafted(&mut self, rows: &[u32]) -> Next {
+        if let Some(drafters) = &mut self.drafters {
+            drafters.checked(rows.len() - 1, &[], 0.0);
+        }
+        Next::Goes(State::Writing { rows: rows[..1].to_vec() })
+    }
+
+    /// The token after the first `len` that the session holds.
+    fn choose(&mut self, mut scores: Scores, len: usize) -> Result<u32> {
+        if self.ignore_eog {
+            let all = 0..scores.len();
+            let vocabulary = self.vocabulary;
+            let eog = |token: &usize| vocabulary.is_eog(*token as u32);
+            scores.ban(self.banned.get_or_insert_with(|| all.filter(eog).collect()));
+        }
+        self.sampler.sample_scores(&scores, &self.session.tokens()[..len])
+    }
+
+    /// Add a token to the reply; the cache holds `len` tokens of it and the prompt by then. Why it ends, if it does.
+    fn write(
+        &mut self,
+        token: u32,
+        len: usize,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Option<StopReason> {
+        if self.vocabulary.is_eog(token) && !self.ignore_eog {
+            return Some(StopReason::EndOfGeneration(token));
+        }
+        self.tokens.push(token);
+        if let Some(stop) = self.reply.push(self.vocabulary, token, &mut told(on_event)) {
+            return Some(StopReason::StopString(stop));
+        }
+        if self.tokens.len() >= self.max_tokens {
+            return Some(StopReason::MaxTokens);
+        }
+        if self.is_cancelled() {
+            return Some(StopReason::Cancelled);
+        }
+        (len >= self.session.capacity()).then_some(StopReason::ContextFull)
+    }
+
+    fn end(&mut self, stop: Result<StopReason>, on_event: &mut dyn FnMut(Event<'_>)) {
+        if !self.is_over() {
+            self.reply.flush(&mut told(on_event));
+            self.state = State::Ended(stop);
+        }
+    }
+}
+
+/// What follows a step.
+enum Next {
+    Goes(State),
+    Ends(StopReason),
+}
+
+/// Pieces of a reply as events.
+fn told(on_event: &mut dyn FnMut(Event<'_>)) -> impl FnMut(ReplyKind, &str) {
+    move |kind, text| match kind {
+        ReplyKind::Text => on_event(Event::Text(text)),
+        ReplyKind::Thought => on_event(Event::Thought(text)),
+    }
+}

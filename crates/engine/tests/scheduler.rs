@@ -1,0 +1,339 @@
+//! Turns side by side, and drafts: the texts are what they are alone and without drafts.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at its first surprise")]
+
+mod common;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
+
+use common::{END, Toy, ToyFormat, spell};
+use engine::{
+    Draft, DraftMode, Drafter, Drafters, Error, Event, Generated, Request, Result, Sampler,
+    SamplerOptions, Scheduler, SchedulerOptions, StopReason, Suffixes, Turn, TurnId,
+};
+use program::Model;
+use proptest::prelude::*;
+
+static GO: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+static FORMAT: ToyFormat = ToyFormat { trims: false, drops_thoughts: false, opens_thought: false };
+
+fn request<'a>(prompt: &'a [u32], max: usize) -> Request<'a> {
+    Request {
+        prompt,
+        max_tokens: Some(max),
+        stop: &[],
+        ignore_eog: true,
+        split_thoughts: false,
+        cancel: &GO,
+    }
+}
+
+fn sampler(seed: Option<u64>) -> Sampler {
+    Sampler::new(match seed {
+        Some(seed) => {
+            SamplerOptions { seed: Some(seed), temperature: 1.5, ..SamplerOptions::default() }
+        }
+        None => SamplerOptions::greedy(),
+    })
+    .unwrap()
+}
+
+/// What can be compared of a reply: all but times.
+fn text(reply: &Generated) -> (Vec<u32>, String, StopReason) {
+    (reply.tokens.clone(), reply.raw.clone(), reply.stop.clone())
+}
+
+fn alone(toy: &Arc<Toy>, prompt: &[u32], max: usize, seed: Option<u64>) -> Generated {
+    let turn = Turn::new(toy.session(400, 16), sampler(seed), &FORMAT, &request(prompt, max));
+    turn.alone(&mut |_| ()).unwrap()
+}
+
+/// Run until nothing is left; what came of each turn, and the order in which they ended.
+fn drain(scheduler: &mut Scheduler<'_>) -> HashMap<TurnId, Result<Generated>> {
+    let mut done = HashMap::new();
+    while !scheduler.is_empty() {
+        for (id, turn) in scheduler.step(&mut |_, _| ()) {
+            done.insert(id, turn.finish());
+        }
+    }
+    done
+}
+
+fn scheduler<'a>(toy: &Arc<Toy>, running: usize) -> Scheduler<'a> {
+    let model: Arc<dyn Model> = toy.clone();
+    Scheduler::new(model, SchedulerOptions { running, waiting: 64, rows: 32 })
+}
+
+/// Guesses what it was told, right and wrong.
+struct Told {
+    text: Vec<u32>,
+    at: usize,
+    /// Every so many tokens the guess is wrong.
+    wrong: usize,
+}
+
+impl Drafter for Told {
+    fn name(&self) -> &'static str {
+        "told"
+    }
+
+    fn begin(&mut self, tokens: &[u32], _: &Sampler) {
+        self.at = tokens.len();
+    }
+
+    fn push(&mut self, tokens: &[u32]) {
+        self.at += tokens.len();
+    }
+
+    fn draft(&mut self, max: usize) -> Result<Draft> {
+        let end = self.text.len().min(self.at + max);
+        let guess = |i: usize| if i.is_multiple_of(self.wrong) { 7 } else { self.text[i] };
+        Ok(Draft { tokens: (self.at.min(end)..end).map(guess).collect(), class: 0 })
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whoever is beside it, however many run at once, whatever was guessed: every turn's text is its own.
+    #[test]
+    fn a_turn_alone_and_beside_others_is_the_same(
+        turns in prop::collection::vec((1usize..60, 1usize..40, prop::option::of(0u64..3), 0usize..5), 1..10),
+        running in 1usize..16,
+    ) {
+        let (toy, other) = (Toy::new(), Toy::new());
+        let prompts: Vec<Vec<u32>> = turns.iter().enumerate()
+            .map(|(i, (n, ..))| (0..*n as u32).map(|t| (t * 7 + i as u32) % 250).collect())
+            .collect();
+        let suffixes: Arc<Mutex<Suffixes>> = Arc::default();
+        let mut scheduler = scheduler(&toy, running);
+        let mut want = HashMap::new();
+        for ((_, max, seed, drafts), prompt) in turns.iter().zip(&prompts) {
+            let plain = alone(&toy, prompt, *max, *seed);
+            let turn = Turn::new(toy.session(400, 16), sampler(*seed), &FORMAT, &request(prompt, *max));
+            let turn = match drafts {
+                0 => turn,
+                1 => turn.drafted(Drafters::new(DraftMode::Auto, &suffixes)),
+                2 => {
+                    let guesser = if max % 2 == 0 { &toy } else { &other };
+                    turn.drafted(Drafters::by_model(guesser.session(90, 8)))
+                }
+                _ => {
+                    let text = [prompt.clone(), plain.tokens.clone()].concat();
+                    let told = Told { text, at: 0, wrong: 3 * drafts };
+                    turn.drafted(Drafters::of(vec![Box::new(told)]))
+                }
+            };
+            want.insert(scheduler.join(turn).unwrap(), text(&plain));
+        }
+        let found = drain(&mut scheduler);
+        prop_assert_eq!(found.len(), want.len());
+        for (id, reply) in found {
+            prop_assert_eq!(&text(&reply.unwrap()), &want[&id]);
+        }
+        drop(scheduler);
+        prop_assert_eq!(toy.state.lock().unwrap().sessions.len(), 0);
+        prop_assert_eq!(other.state.lock().unwrap().sessions.len(), 0);
+    }
+
+    /// A draft that runs over the end of a reply, a stop string, the context or the tokens asked for changes nothing.
+    #[test]
+    fn drafts_end_where_the_text_ends(end in 1usize..30, capacity in 14usize..60, max in 1usize..40, stop in 0usize..3) {
+        let prompt: Vec<u32> = (0..12).collect();
+        let script: Vec<u32> = [spell(&"abcdefgh".repeat(4))[..end].to_vec(), vec![END]].concat();
+        let stops = ["", "cd", "hab"].map(str::to_owned);
+        let run = |drafted: bool| {
+            let toy = Toy::new();
+            toy.script(prompt.len(), &script);
+            let request = Request {
+                stop: &stops[stop..=stop],
+                ignore_eog: false,
+                ..request(&prompt, max)
+            };
+            let mut session = toy.session(capacity, 0);
+            let mut sampler = sampler(None);
+            let mut turn = Turn::new(&mut session, &mut sampler, &FORMAT, &request);
+            if drafted {
+                let text = [prompt.clone(), script.clone(), vec![1; 20]].concat();
+                let told = Told { text, at: 0, wrong: 1000 };
+                turn = turn.drafted(Drafters::of(vec![Box::new(told)]));
+            }
+            let reply = turn.alone(&mut |_| ()).unwrap();
+            (text(&reply), reply.kept_tokens, session.tokens().to_vec())
+        };
+        prop_assert_eq!(run(true), run(false));
+    }
+}
+
+#[test]
+fn a_draft_that_holds_saves_passes() {
+    let toy = Toy::new();
+    let prompt: Vec<u32> = (0..20).collect();
+    let plain = alone(&toy, &prompt, 100, None);
+    let steps = |toy: &Toy| toy.state.lock().unwrap().stats.steps;
+    let before = steps(&toy);
+    let text = [prompt.clone(), plain.tokens.clone()].concat();
+    let drafters = Drafters::of(vec![Box::new(Told { text, at: 0, wrong: 1000 })]);
+    let turn = Turn::new(toy.session(400, 0), sampler(None), &FORMAT, &request(&prompt, 100));
+    let reply = turn.drafted(drafters).alone(&mut |_| ()).unwrap();
+    assert_eq!(reply.tokens, plain.tokens);
+    let stats = reply.stats.drafts;
+    assert_eq!(reply.stats.steps.len(), 99);
+    let passes = steps(&toy) - before;
+    assert_eq!(passes as usize, 1 + (99 - stats.kept), "{stats:?}");
+    assert!(stats.kept <= stats.drafted && stats.passes > 0, "{stats:?}");
+}
+
+#[test]
+fn drafts_are_as_long_as_they_may_be() {
+    let toy = Toy::new();
+    let prompt: Vec<u32> = (0..20).collect();
+    let plain = alone(&toy, &prompt, 50, None);
+    let text = [prompt.clone(), plain.tokens.clone()].concat();
+    let drafted = |most| {
+        let told = Told { text: text.clone(), at: 0, wrong: 1000 };
+        let drafters = Drafters::of(vec![Box::new(told)]).at_most(most);
+        let turn = Turn::new(toy.session(400, 0), sampler(None), &FORMAT, &request(&prompt, 50));
+        turn.drafted(drafters).alone(&mut |_| ()).unwrap().stats.drafts
+    };
+    assert_eq!(drafted(0).drafted, 0);
+    let one = drafted(1);
+    assert!(one.passes > 0 && one.drafted == one.passes, "{one:?}");
+}
+
+/// A model that drafts for itself is always right, one that says something else never.
+#[test]
+fn a_model_drafts_for_another() {
+    let (toy, other) = (Toy::new(), Toy::new());
+    let prompt: Vec<u32> = (0..40).collect();
+    other.script(0, &[9; 300]);
+    for seed in [None, Some(4)] {
+        let plain = alone(&toy, &prompt, 120, seed);
+        for (guesser, right) in [(&toy, true), (&other, false)] {
+            let drafters = Drafters::by_model(guesser.session(400, 16));
+            let turn =
+                Turn::new(toy.session(400, 0), sampler(seed), &FORMAT, &request(&prompt, 120));
+            let reply = turn.drafted(drafters).alone(&mut |_| ()).unwrap();
+            assert_eq!(reply.tokens, plain.tokens);
+            let stats = reply.stats.drafts;
+            if right {
+                // but behind where it would end the text, which goes on
+                assert!(stats.kept * 4 >= stats.drafted * 3 && stats.kept > 50, "{stats:?}");
+            } else {
+                assert!(stats.kept <= stats.drafted / 10, "{stats:?}");
+            }
+        }
+    }
+}
+
+/// N equal turns have come equally far after any step, but for the one whose turn it is.
+#[test]
+fn equal_turns_are_served_alike() {
+    let toy = Toy::new();
+    let prompts: Vec<Vec<u32>> =
+        (0..8).map(|i| (0..200).map(|t| (t + i) % 250).collect()).collect();
+    let mut scheduler = scheduler(&toy, 8);
+    for prompt in &prompts {
+        let turn = Turn::new(toy.session(400, 0), sampler(None), &FORMAT, &request(prompt, 50));
+        scheduler.join(turn).unwrap();
+    }
+    let mut served: HashMap<TurnId, usize> = HashMap::new();
+    while !scheduler.is_empty() {
+        scheduler.step(&mut |id, event| match event {
+            Event::Prefill(p) => *served.entry(id).or_default() = p.done,
+            Event::Text(_) | Event::Thought(_) => *served.entry(id).or_default() += 1,
+            Event::Dropped(_) => unreachable!("no conversation"),
+        });
+        let (least, most) = (served.values().min().unwrap(), served.values().max().unwrap());
+        assert!(most - least <= 4 + most / 10, "{served:?}");
+    }
+}
+
+#[test]
+fn turns_join_and_leave_between_steps() {
+    let toy = Toy::new();
+    let (long, short): (Vec<u32>, Vec<u32>) = ((0..100).collect(), (5..9).collect());
+    let want = [alone(&toy, &long, 60, Some(1)), alone(&toy, &short, 5, None)];
+    let mut scheduler = scheduler(&toy, 4);
+    let turn = Turn::new(toy.session(400, 0), sampler(Some(1)), &FORMAT, &request(&long, 60));
+    let first = scheduler.join(turn).unwrap();
+    for _ in 0..20 {
+        assert!(scheduler.step(&mut |_, _| ()).is_empty());
+    }
+    let cancel = Arc::new(AtomicBool::new(false));
+    let leaver = Request { cancel: &cancel, ..request(&short, 50) };
+    let turn = Turn::new(toy.session(400, 0), sampler(None), &FORMAT, &leaver);
+    let leaves = scheduler.join(turn).unwrap();
+    let turn = Turn::new(toy.session(400, 0), sampler(None), &FORMAT, &request(&short, 5));
+    let second = scheduler.join(turn).unwrap();
+    scheduler.step(&mut |_, _| ());
+    cancel.store(true, Ordering::SeqCst);
+    let mut found = drain(&mut scheduler);
+    assert_eq!(found.remove(&leaves).unwrap().unwrap().stop, StopReason::Cancelled);
+    assert_eq!(text(&found.remove(&first).unwrap().unwrap()), text(&want[0]));
+    assert_eq!(text(&found.remove(&second).unwrap().unwrap()), text(&want[1]));
+}
+
+#[test]
+fn the_queue_is_bounded_and_of_one_model() {
+    let (toy, other) = (Toy::new(), Toy::new());
+    let prompt = [1, 2, 3];
+    let model: Arc<dyn Model> = toy.clone();
+    let options = SchedulerOptions { running: 2, waiting: 3, rows: 32 };
+    let mut scheduler = Scheduler::new(model, options);
+    let turn = |toy: &Arc<Toy>| {
+        Turn::new(toy.session(100, 0), sampler(None), &FORMAT, &request(&prompt, 4))
+    };
+    assert!(matches!(scheduler.join(turn(&other)), Err(Error::OtherModel)));
+    for _ in 0..5 {
+        scheduler.join(turn(&toy)).unwrap();
+    }
+    assert!(matches!(scheduler.join(turn(&toy)), Err(Error::Busy { waiting: 3 })));
+    assert_eq!(scheduler.len(), (2, 3));
+    assert_eq!(drain(&mut scheduler).len(), 5);
+    scheduler.join(turn(&toy)).unwrap();
+}
+
+/// One turn's failure is its own.
+#[test]
+fn a_turn_that_fails_leaves_the_others() {
+    let toy = Toy::new();
+    let (good, bad): (Vec<u32>, Vec<u32>) = ((0..10).collect(), vec![3, 100_000]);
+    let want = alone(&toy, &good, 20, None);
+    let mut scheduler = scheduler(&toy, 4);
+    let join = |scheduler: &mut Scheduler<'static>, prompt: &[u32], capacity| {
+        let turn =
+            Turn::new(toy.session(capacity, 0), sampler(None), &FORMAT, &request(prompt, 20));
+        scheduler.join(turn).unwrap()
+    };
+    let ids = [
+        join(&mut scheduler, &good, 400),
+        join(&mut scheduler, &bad, 400),
+        join(&mut scheduler, &[], 400),
+        join(&mut scheduler, &good, 5),
+    ];
+    let mut found = drain(&mut scheduler);
+    let mut take = |i: usize| found.remove(&ids[i]).unwrap();
+    assert_eq!(text(&take(0).unwrap()), text(&want));
+    assert!(matches!(take(1), Err(Error::Model(program::Error::Token { .. }))));
+    assert!(matches!(take(2), Err(Error::EmptyPrompt)));
+    assert!(matches!(take(3), Err(Error::ContextFull { .. })));
+}
+
+/// A pass that fails as a whole is run turn by turn.
+#[test]
+fn steps_that_are_too_wide_are_run_alone() {
+    let toy = Toy::new();
+    let prompts: [Vec<u32>; 2] = [(0..10).collect(), (20..40).collect()];
+    let want = prompts.clone().map(|prompt| text(&alone(&toy, &prompt, 20, None)));
+    toy.state.lock().unwrap().widest_step = Some(24);
+    let mut scheduler = scheduler(&toy, 4);
+    let ids = prompts.each_ref().map(|prompt| {
+        let turn = Turn::new(toy.session(400, 0), sampler(None), &FORMAT, &request(prompt, 20));
+        scheduler.join(turn).unwrap()
+    });
+    let mut found = drain(&mut scheduler);
+    assert_eq!(ids.map(|id| text(&found.remove(&id).unwrap().unwrap())), want);
+}
