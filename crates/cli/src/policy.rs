@@ -39,9 +39,12 @@ pub(crate) struct PolicyArgs {
     /// Blocks that are read of the others
     #[arg(long, value_name = "N", requires = "kv_policy", value_parser = counts::any)]
     kv_blocks: Option<usize>,
-    /// What stands for a block: bounds (greatest and least of each channel), mean, max
+    /// What stands for a block: bounds (greatest and least of each channel), mean, max, products (keys that later queries ask for)
     #[arg(long, value_name = "ANCHOR", requires = "kv_policy", value_parser = named(&BlockAnchor::ALL, BlockAnchor::name), hide_possible_values = true)]
     kv_anchor: Option<BlockAnchor>,
+    /// Keys whose mean stands for a block by products
+    #[arg(long, value_name = "N", requires = "kv_policy", value_parser = counts::tokens)]
+    kv_representatives: Option<usize>,
     /// Heads that choose blocks together: layer, kv-head
     #[arg(long, value_name = "HEADS", requires = "kv_policy", value_parser = named(&BlockSharing::ALL, BlockSharing::name), hide_possible_values = true)]
     kv_share: Option<BlockSharing>,
@@ -103,6 +106,8 @@ impl PolicyArgs {
         memory.n_local = whole(self.kv_local.map_or(memory.n_local, number));
         memory.n_blocks = self.kv_blocks.map_or(memory.n_blocks, number);
         memory.anchor = self.kv_anchor.unwrap_or(memory.anchor);
+        let representatives = self.kv_representatives.map_or(memory.n_representatives, number);
+        memory.n_representatives = representatives;
         memory.sharing = self.kv_share.unwrap_or(memory.sharing);
         memory.positions = self.kv_positions.unwrap_or(memory.positions);
         memory.dense_layers = self.kv_dense_layers.map_or(memory.dense_layers, number);
@@ -135,18 +140,30 @@ impl PolicyArgs {
             PolicyName::Full => "with --kv-policy full everything is read",
             _ => "no blocks are chosen",
         };
-        idle.map(|(option, _)| format!("{option} has no effect: {why}")).collect()
+        let mut warnings: Vec<String> =
+            idle.map(|(option, _)| format!("{option} has no effect: {why}")).collect();
+        let anchor = self.kv_anchor.unwrap_or(BlockAnchor::Bounds);
+        if self.kv_representatives.is_some() && !anchor.has_representatives() {
+            let anchor = anchor.name();
+            warnings
+                .push(format!("--kv-representatives has no effect: blocks are chosen by {anchor}"));
+        }
+        warnings
     }
 }
 
 /// Refuse settings that do not go together.
 pub(crate) fn check(policy: &KvPolicy) -> Result<(), Failure> {
     match policy {
-        KvPolicy::Memory(memory) if memory.certificate.is_some() => memory.check().map_err(|_| {
-            let anchor = memory.anchor.name();
-            Failure::Usage(format!("--kv-eps needs --kv-anchor bounds: {anchor} proves nothing"))
+        KvPolicy::Memory(memory) => memory.check().map_err(|error| {
+            if memory.certificate.is_some() && memory.anchor != BlockAnchor::Bounds {
+                let anchor = memory.anchor.name();
+                let why = format!("--kv-eps needs --kv-anchor bounds: {anchor} proves nothing");
+                return Failure::Usage(why);
+            }
+            Failure::Usage(error.to_string())
         }),
-        KvPolicy::Memory(_) | KvPolicy::Full => Ok(()),
+        KvPolicy::Full => Ok(()),
     }
 }
 
@@ -218,6 +235,19 @@ mod tests {
             let line = ["rooflight", "--kv-policy", "quest", &format!("--kv-eps={bad}")];
             assert!(Line::try_parse_from(line).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn keys_that_stand_for_a_block() {
+        assert_eq!(
+            said("--kv-policy infllm --kv-anchor products --kv-representatives 8"),
+            "first 128, latest 4096, 16 blocks of 128 by products of 8 keys for a layer, at a fixed distance"
+        );
+        let told = |line| parse(line).warnings().join("; ");
+        assert!(told("--kv-policy infllm --kv-representatives 2").contains("by bounds"));
+        assert_eq!(told("--kv-policy infllm --kv-anchor products --kv-representatives 2"), "");
+        let many = parse("--kv-policy infllm --kv-anchor products --kv-representatives 129");
+        assert!(check(&many.policy(32_768)).is_err_and(|e| e.to_string().contains("1 to 128")));
     }
 
     #[test]

@@ -33,8 +33,11 @@ pub(crate) struct MemoryTables {
     pub(crate) settings: ContextMemory,
     /// The table of what is not near, where the cache's own has near positions only.
     pub(crate) far: Option<usize>,
-    /// The table of anchors: `[head][vector][element]` rows of [`ANCHORS`] blocks.
+    /// The table of anchors: `[head][vector][element]` rows of [`ANCHORS`] blocks, each where the block is that came to an end
+    /// when it was known.
     pub(crate) index: usize,
+    /// The table of what queries say of keys, where that decides what stands for blocks.
+    pub(crate) heard: Option<usize>,
     /// Elements of the anchors of a key-value head.
     pub(crate) anchor_width: usize,
     /// Choices of a row: one for each key-value head, or one.
@@ -56,6 +59,12 @@ impl MemoryTables {
                 Asks { n: self.n_choices, width, alike: 1 }
             }
         }
+    }
+
+    /// Near positions of which something is kept: blocks whose anchors come late are looked at when they are not near anymore.
+    fn near_positions(&self) -> usize {
+        let late = if self.settings.anchor_lag() > 0 { self.settings.block } else { 0 };
+        (self.settings.n_local + late) as usize
     }
 
     /// Whether near keys and the others are in tables of their own.
@@ -118,7 +127,7 @@ impl CacheShape {
     fn table(&self) -> TableSpec {
         let all = TableSpec::all(BLOCK, self.layout().block_bytes());
         let window = self.as_heads().and_then(|heads| match heads.memory {
-            Some(memory) if memory.is_split() => Some(memory.settings.n_local as usize),
+            Some(memory) if memory.is_split() => Some(memory.near_positions()),
             _ => heads.window,
         });
         TableSpec { window, ..all }
@@ -139,7 +148,12 @@ impl CacheShape {
             let all = TableSpec::all(memory.index_positions(), bytes);
             (memory.index, TableSpec { limit, ..all })
         });
-        far.into_iter().chain(index)
+        let heard = memory.and_then(|(heads, memory)| {
+            let bytes = 4 * BLOCK * heads.layout.n_kv_heads() * heads.head.key_dim;
+            let window = Some(memory.near_positions());
+            Some((memory.heard?, TableSpec { window, ..TableSpec::all(BLOCK, bytes) }))
+        });
+        far.into_iter().chain(index).chain(heard)
     }
 
     /// The shape of keys and values, if it keeps such.
@@ -183,7 +197,7 @@ pub(crate) fn cache_shapes(
         let settings = options.policy.of_cache(program, CacheId(cache as u32));
         if let (CacheShape::Heads(heads), Some(settings)) = (&mut shape, settings) {
             let tables = memory_tables(heads, settings, n_tables);
-            n_tables = tables.index + 1;
+            n_tables = tables.heard.unwrap_or(tables.index) + 1;
             heads.memory = Some(tables);
         }
         Ok(shape)
@@ -199,10 +213,13 @@ fn memory_tables(heads: &HeadsCache, settings: ContextMemory, first: usize) -> M
         BlockSharing::Layer => 1,
         BlockSharing::KvHead => heads.layout.n_kv_heads(),
     };
+    let index = first + usize::from(is_split);
+    let is_heard = settings.anchor_lag() > 0;
     MemoryTables {
         settings,
         far: is_split.then_some(first),
-        index: first + usize::from(is_split),
+        index,
+        heard: is_heard.then_some(index + 1),
         anchor_width: settings.anchor.n_vectors() * heads.head.key_dim,
         n_choices,
     }

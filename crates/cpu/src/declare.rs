@@ -135,8 +135,8 @@ mod tests {
 
     use conformance::{MemoryWeights, tiny_config, tiny_model};
     use program::{
-        BlockSharing, CacheOptions, CacheType, Certificate, ContextMemory, Executor, FarPositions,
-        KvPolicy, Model, Outputs, Sequence, Step, StepOut,
+        BlockAnchor, BlockSharing, CacheOptions, CacheType, Certificate, ContextMemory, Executor,
+        FarPositions, KvPolicy, Model, Outputs, Sequence, Step, StepOut,
     };
 
     use super::*;
@@ -266,6 +266,7 @@ mod tests {
                 ..gemma("gemma3", 900)
             },
             Case { policy: few(|m| m.certificate = Certificate::new(0.5)), capacity: 900, ..CASE },
+            Case { policy: few(|m| m.anchor = BlockAnchor::Products), capacity: 900, ..CASE },
         ] {
             let Case { arch, width, ty, cache, capacity, sessions, threads, softcap, policy } =
                 case;

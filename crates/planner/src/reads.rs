@@ -94,6 +94,8 @@ pub(crate) struct CacheCost {
     twice: u64,
     /// Positions of a block, and bytes of what stands for it.
     anchor: Option<(u64, u64)>,
+    /// Positions of which it is kept what their queries say of keys, and bytes of that.
+    heard: [u64; 2],
 }
 
 impl CacheCost {
@@ -106,15 +108,17 @@ impl CacheCost {
         policy: &KvPolicy,
     ) -> CacheCost {
         let window = cache.kind.window().map(|window| window as u64);
-        let plain = CacheCost { position_bytes, window, twice: 0, anchor: None };
+        let plain = CacheCost { position_bytes, window, twice: 0, anchor: None, heard: [0; 2] };
         let Some(memory) = policy.of_cache(program, id) else { return plain };
         let near = u64::from(memory.n_local);
         if !memory.has_blocks() {
             return CacheCost { window: Some(near + u64::from(memory.n_init)), ..plain };
         }
-        let twice = if memory.keeps_far_keys() { near } else { 0 };
+        let late = if memory.anchor_lag() > 0 { u64::from(memory.block) } else { 0 };
+        let twice = if memory.keeps_far_keys() { near + late } else { 0 };
         let anchor = Some((u64::from(memory.block), anchor_bytes(&memory, &cache.kind)));
-        CacheCost { twice, anchor, ..plain }
+        let heard = if late > 0 { heard(&memory, &cache.kind) } else { [0; 2] };
+        CacheCost { twice, anchor, heard, ..plain }
     }
 
     /// Bytes of so many positions.
@@ -123,7 +127,8 @@ impl CacheCost {
         let kept = kept.saturating_add(self.twice.min(positions));
         let anchors =
             self.anchor.map_or(0, |(block, bytes)| (positions / block).saturating_mul(bytes));
-        self.position_bytes.saturating_mul(kept).saturating_add(anchors)
+        let heard = self.heard[0].min(positions).saturating_mul(self.heard[1]);
+        self.position_bytes.saturating_mul(kept).saturating_add(anchors).saturating_add(heard)
     }
 
     /// Bytes that one more position adds at last, if it is not in a window.
@@ -145,6 +150,15 @@ pub(crate) fn anchor_bytes(memory: &ContextMemory, kind: &CacheKind) -> u64 {
             4 * (n_kv_heads * key_dim * memory.anchor.n_vectors()) as u64
         }
         CacheKind::Latent { .. } => 0,
+    }
+}
+
+/// Positions of which a layer keeps what their queries say of keys, and bytes of that: 4 for each number.
+fn heard(memory: &ContextMemory, kind: &CacheKind) -> [u64; 2] {
+    let near = u64::from(memory.n_local + memory.block);
+    match *kind {
+        CacheKind::Heads { n_kv_heads, key_dim, .. } => [near, 4 * (n_kv_heads * key_dim) as u64],
+        CacheKind::Latent { .. } => [0; 2],
     }
 }
 

@@ -43,6 +43,8 @@ pub struct ContextMemory {
     pub n_blocks: u32,
     /// What stands for a block when they are chosen.
     pub anchor: BlockAnchor,
+    /// Keys whose mean stands for a block, if the anchor is such: 1 to `block`.
+    pub n_representatives: u32,
     /// Which query heads choose together.
     pub sharing: BlockSharing,
     /// Where keys stand that are not near.
@@ -99,12 +101,16 @@ pub enum BlockAnchor {
     Mean,
     /// Channel by channel the greatest.
     Greatest,
+    /// The mean of its [`representatives`](ContextMemory::n_representatives): the keys with the greatest sum of products, as
+    /// near keys are met, with the queries that read the key-value head and come after the block, until it is finished:
+    /// as many as are near.
+    Products,
 }
 
 impl BlockAnchor {
     /// Every anchor, in the order they are listed to users.
-    pub const ALL: [BlockAnchor; 3] =
-        [BlockAnchor::Bounds, BlockAnchor::Mean, BlockAnchor::Greatest];
+    pub const ALL: [BlockAnchor; 4] =
+        [BlockAnchor::Bounds, BlockAnchor::Mean, BlockAnchor::Greatest, BlockAnchor::Products];
 
     /// Name as `--kv-anchor` takes it.
     pub fn name(self) -> &'static str {
@@ -112,6 +118,7 @@ impl BlockAnchor {
             BlockAnchor::Bounds => "bounds",
             BlockAnchor::Mean => "mean",
             BlockAnchor::Greatest => "max",
+            BlockAnchor::Products => "products",
         }
     }
 
@@ -119,7 +126,15 @@ impl BlockAnchor {
     pub fn n_vectors(self) -> usize {
         match self {
             BlockAnchor::Bounds => 2,
-            BlockAnchor::Mean | BlockAnchor::Greatest => 1,
+            BlockAnchor::Mean | BlockAnchor::Greatest | BlockAnchor::Products => 1,
+        }
+    }
+
+    /// Whether few keys of a block stand for it, which later queries decide.
+    pub fn has_representatives(self) -> bool {
+        match self {
+            BlockAnchor::Products => true,
+            BlockAnchor::Bounds | BlockAnchor::Mean | BlockAnchor::Greatest => false,
         }
     }
 }
@@ -195,6 +210,7 @@ impl ContextMemory {
             block,
             n_blocks: chosen / block,
             anchor: BlockAnchor::Bounds,
+            n_representatives: 4,
             sharing: BlockSharing::Layer,
             positions: FarPositions::Fixed,
             dense_layers: 0,
@@ -224,6 +240,12 @@ impl ContextMemory {
             return Err(Error::Unsupported(format!(
                 "a context memory that proves what it leaves out with blocks chosen by {}: by bounds",
                 self.anchor.name()
+            )));
+        }
+        if !(1..=block).contains(&self.n_representatives) {
+            return Err(Error::Unsupported(format!(
+                "a context memory with {} representatives of a block of {block}: 1 to {block}",
+                self.n_representatives
             )));
         }
         if n_local == 0 {
@@ -291,18 +313,20 @@ impl ContextMemory {
     /// The `n_blocks` blocks that promise most, in ascending order. `promises` are those of the finished blocks from
     /// number `first` on; of equals the earlier is chosen.
     pub fn choose(&self, first: usize, promises: &[f32], chosen: &mut Vec<u32>) {
-        chosen.clear();
-        chosen.extend(0..promises.len() as u32);
-        let n = self.n_blocks as usize;
-        if n < chosen.len() {
-            let order = |a: &u32, b: &u32| {
-                promises[*b as usize].total_cmp(&promises[*a as usize]).then(a.cmp(b))
-            };
-            chosen.select_nth_unstable_by(n, order);
-            chosen.truncate(n);
-            chosen.sort_unstable();
-        }
+        greatest(self.n_blocks as usize, promises, chosen);
         chosen.iter_mut().for_each(|block| *block += first as u32);
+    }
+
+    /// The keys of a block that stand for it, in ascending order: those with the greatest of these scores; of equals the
+    /// earlier.
+    pub fn represent(&self, scores: &[f32], chosen: &mut Vec<u32>) {
+        greatest(self.n_representatives as usize, scores, chosen);
+    }
+
+    /// Blocks that come to an end after one until it is finished, where queries between decide what stands for it; else 0.
+    pub fn anchor_lag(&self) -> usize {
+        let waits = self.anchor.has_representatives() && self.has_blocks();
+        if waits { (self.n_local / self.block) as usize } else { 0 }
     }
 
     /// All that a query at `position` reads whose choice is `chosen`, in ascending order.
@@ -316,6 +340,19 @@ impl ContextMemory {
         all.push(Stretch { positions: self.first_near(position)..position + 1, is_near: true });
         all.retain(|stretch| !stretch.positions.is_empty());
         all
+    }
+}
+
+/// The numbers of the `n` greatest scores, in ascending order; of equals the earlier.
+fn greatest(n: usize, scores: &[f32], chosen: &mut Vec<u32>) {
+    chosen.clear();
+    chosen.extend(0..scores.len() as u32);
+    if n < chosen.len() {
+        let order =
+            |a: &u32, b: &u32| scores[*b as usize].total_cmp(&scores[*a as usize]).then(a.cmp(b));
+        chosen.select_nth_unstable_by(n, order);
+        chosen.truncate(n);
+        chosen.sort_unstable();
     }
 }
 
@@ -373,8 +410,11 @@ impl fmt::Display for ContextMemory {
         let ContextMemory { n_init, n_local, block, n_blocks, anchor, sharing, .. } = self;
         write!(f, "first {n_init}, latest {n_local}")?;
         if self.has_blocks() {
-            let by = (anchor.name(), sharing.name());
-            write!(f, ", {n_blocks} blocks of {block} by {} for a {}", by.0, by.1)?;
+            write!(f, ", {n_blocks} blocks of {block} by {}", anchor.name())?;
+            if anchor.has_representatives() {
+                write!(f, " of {} keys", self.n_representatives)?;
+            }
+            write!(f, " for a {}", sharing.name())?;
         }
         if let Some(certificate) = self.certificate {
             write!(f, " and more until at most {} of a head is left out", certificate.eps())?;

@@ -19,6 +19,7 @@ pub(super) const SMALL: ContextMemory = ContextMemory {
     block: 64,
     n_blocks: 2,
     anchor: BlockAnchor::Bounds,
+    n_representatives: 4,
     sharing: BlockSharing::Layer,
     positions: FarPositions::Fixed,
     dense_layers: 0,
@@ -26,7 +27,7 @@ pub(super) const SMALL: ContextMemory = ContextMemory {
 };
 
 /// Settings that differ in everything.
-const SETTINGS: [ContextMemory; 9] = [
+const SETTINGS: [ContextMemory; 11] = [
     SMALL,
     ContextMemory {
         anchor: BlockAnchor::Mean,
@@ -56,6 +57,16 @@ const SETTINGS: [ContextMemory; 9] = [
         ..SMALL
     },
     ContextMemory { n_blocks: 0, n_local: 64, certificate: Certificate::new(1.0), ..SMALL },
+    ContextMemory { anchor: BlockAnchor::Products, n_blocks: 1, ..SMALL },
+    ContextMemory {
+        n_init: 0,
+        n_local: 64,
+        anchor: BlockAnchor::Products,
+        n_representatives: 1,
+        sharing: BlockSharing::KvHead,
+        positions: FarPositions::Exact,
+        ..SMALL
+    },
 ];
 
 fn with(memory: ContextMemory, cache: CacheType) -> CacheOptions {

@@ -10,7 +10,7 @@ use std::ops::Range;
 use kernels::attention::{BLOCK, HeadBlock, Partials};
 use program::WeightId;
 
-use super::context::{RowReads, Segment, Segments, ask, most_segments, segments};
+use super::context::{HeadOf, RowReads, Segment, Segments, ask, most_segments, segments};
 use super::score::{HeadRow, RowScore, blocks};
 use super::{Angles, Exec, Scratch, SequenceRows};
 use crate::cache::{Asks, HeadsCache, MemoryTables, pairs};
@@ -256,6 +256,8 @@ impl Exec<'_> {
         for position in positions {
             let row = first_row + position - start;
             let factor = cut.score.factor(position);
+            let heard = HeadOf { sequence, head };
+            let heard = self.heard_row(cut, &heard, position);
             for query in head * phase.group..(head + 1) * phase.group {
                 // SAFETY: as above.
                 let query =
@@ -265,6 +267,7 @@ impl Exec<'_> {
                 for x in &mut *query {
                     *x *= factor;
                 }
+                heard.iter_mut().zip(&*query).for_each(|(sum, q)| *sum += q);
             }
         }
     }

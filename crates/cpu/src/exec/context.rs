@@ -103,15 +103,16 @@ pub(super) fn ask(anchor: BlockAnchor, asked: &mut [f32], query: &[f32]) {
                 *least += q.min(0.0);
             }
         }
-        BlockAnchor::Mean | BlockAnchor::Greatest => {
+        BlockAnchor::Mean | BlockAnchor::Greatest | BlockAnchor::Products => {
             asked.iter_mut().zip(query).for_each(|(asked, q)| *asked += q);
         }
     }
 }
 
-/// Blocks that any of these rows may choose from, rounded up to whole tiles.
+/// Blocks that any of these rows may choose from, as they lie in the index, rounded up to whole tiles.
 pub(super) fn padded(settings: &ContextMemory, sequence: &SequenceRows) -> usize {
-    settings.finished(sequence.start + sequence.n - 1).end.next_multiple_of(ANCHORS)
+    let finished = settings.finished(sequence.start + sequence.n - 1);
+    (finished.end + settings.anchor_lag()).next_multiple_of(ANCHORS)
 }
 
 /// Rows whose promises are kept at a time.
@@ -309,6 +310,13 @@ pub(super) fn most_segments(
     all.min(always.saturating_add(chosen)) + near.min(all)
 }
 
+/// A key-value head of a sequence.
+#[derive(Clone, Copy)]
+pub(super) struct HeadOf {
+    pub(super) sequence: usize,
+    pub(super) head: usize,
+}
+
 impl Exec<'_> {
     /// What a token's row reads for a key-value head.
     pub(super) fn reads<'s>(
@@ -406,21 +414,18 @@ impl Exec<'_> {
                 let (tile, head) = (tiles(sequence).start + item / heads, item % heads);
                 let ended = ended(sequence);
                 let blocks = ended.start.max(tile * ANCHORS)..ended.end.min((tile + 1) * ANCHORS);
-                for block in blocks {
-                    self.index_block(cut, memory, index, block, head);
+                for lane in blocks {
+                    let Some(block) = lane.checked_sub(memory.settings.anchor_lag()) else {
+                        continue;
+                    };
+                    self.index_block(cut, memory, &HeadOf { sequence: index, head }, block);
                 }
             }
         });
     }
 
-    fn index_block(
-        &self,
-        cut: &Cut<'_>,
-        memory: &MemoryTables,
-        sequence: usize,
-        block: usize,
-        head: usize,
-    ) {
+    fn index_block(&self, cut: &Cut<'_>, memory: &MemoryTables, of: &HeadOf, block: usize) {
+        let HeadOf { sequence, head } = *of;
         let (shape, size) = (&cut.shape.head, memory.settings.block as usize);
         let number = block * size / BLOCK;
         let table = memory.far.unwrap_or(cut.phase.cache.0 as usize);
@@ -429,10 +434,15 @@ impl Exec<'_> {
         let keys = unsafe { keys.slice(cut.shape.layout.keys(head)) };
         let positions = block * size % BLOCK..block * size % BLOCK + size;
         let floats = memory.anchor_width * ANCHORS;
-        let index = self.blocks.get(memory.index, sequence, block / ANCHORS).floats();
+        let place = block + memory.settings.anchor_lag();
+        let index = self.blocks.get(memory.index, sequence, place / ANCHORS).floats();
         // SAFETY: this head of this block of the index belongs to one item.
         let index = unsafe { index.slice_mut(head * floats..(head + 1) * floats) };
-        let (lane, dim) = (block % ANCHORS, shape.key_dim);
+        let (lane, dim) = (place % ANCHORS, shape.key_dim);
+        let mut chosen = Vec::new();
+        if memory.settings.anchor == BlockAnchor::Products {
+            memory.settings.represent(&self.products(cut, memory, of, block), &mut chosen);
+        }
         for d in 0..dim {
             let all = positions.clone().map(|position| shape.key_at(keys, position, d));
             let at = |vector: usize| (vector * dim + d) * ANCHORS + lane;
@@ -446,6 +456,10 @@ impl Exec<'_> {
                 }
                 BlockAnchor::Greatest => index[at(0)] = all.fold(f32::NEG_INFINITY, f32::max),
                 BlockAnchor::Mean => index[at(0)] = all.sum::<f32>() / size as f32,
+                BlockAnchor::Products => {
+                    let key = |at: &u32| shape.key_at(keys, positions.start + *at as usize, d);
+                    index[at(0)] = chosen.iter().map(key).sum::<f32>() / chosen.len() as f32;
+                }
             }
         }
     }
@@ -514,7 +528,8 @@ impl Exec<'_> {
                     continue;
                 }
                 let row = (choice * tokens.len() + token) * padded;
-                let range = row + finished.start..row + finished.end;
+                let lag = settings.anchor_lag();
+                let range = row + finished.start + lag..row + finished.end + lag;
                 // SAFETY: written in the section before.
                 let promises = unsafe { self.context.promises.slice(range) };
                 settings.choose(finished.start, promises, &mut chosen);

@@ -9,6 +9,7 @@ mod experts;
 mod latent;
 mod linear;
 mod product;
+mod representatives;
 mod route;
 mod rows;
 mod score;

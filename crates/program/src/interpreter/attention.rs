@@ -6,8 +6,8 @@ use super::ops::{Heads, dot, norm};
 use super::session::{Cached, Session};
 use super::{Batch, Interpreted};
 use crate::{
-    Attention, CacheKind, ContextMemory, Held, LatentAttention, LatentUp, NormKind, RotatedNorm,
-    Score, Stretch, alibi_slope,
+    Attention, BlockAnchor, CacheKind, ContextMemory, Held, LatentAttention, LatentUp, NormKind,
+    RotatedNorm, Score, Stretch, alibi_slope,
 };
 
 /// What is cached of one position: a key and a value for each key-value head.
@@ -68,6 +68,15 @@ impl Interpreted {
             }
         }
         let scorer = self.scorer(&at.score);
+        if at.appends {
+            for (i, row) in batch.rows.iter().enumerate() {
+                let session = &mut sessions[row.sequence];
+                if session.cache(at.cache).hears(BlockAnchor::Products) {
+                    let q = turned(&inputs[0], i, row.position, false);
+                    session.hear(at.cache, scorer.summed(&q, row.position, &widths));
+                }
+            }
+        }
         let mut out = Vec::new();
         for (i, row) in batch.rows.iter().enumerate() {
             let cached = sessions[row.sequence].cache(at.cache);
@@ -185,10 +194,27 @@ impl Scorer<'_> {
         chosen.iter().map(|chosen| memory.stretches(position, chosen)).collect()
     }
 
+    /// What a query's products are multiplied by.
+    fn factor(&self, position: usize) -> f64 {
+        let temperature = self.score.temperature.map_or(1.0, |t| t.at(position));
+        temperature * f64::from(self.score.scale)
+    }
+
+    /// The sum of a query row's heads that read the same key-value head, with their factor: `[n_kv_heads, key_dim]`.
+    fn summed(&self, q: &[f32], position: usize, widths: &KvWidths) -> Vec<f64> {
+        let KvWidths { n_kv_heads, key_dim, .. } = *widths;
+        let of_head = |heads: &[f32]| -> Vec<f64> {
+            let sum = |c: usize| {
+                heads.iter().skip(c).step_by(key_dim).map(|q| f64::from(*q)).sum::<f64>()
+            };
+            (0..key_dim).map(|c| self.factor(position) * sum(c)).collect()
+        };
+        q.chunks_exact(q.len() / n_kv_heads).flat_map(of_head).collect()
+    }
+
     /// Of a product of a query at `position` and a key, before ALiBi.
     pub(super) fn score(&self, product: f64, position: usize) -> f64 {
-        let temperature = self.score.temperature.map_or(1.0, |t| t.at(position));
-        let score = temperature * f64::from(self.score.scale) * product;
+        let score = self.factor(position) * product;
         match self.score.softcap.map(f64::from) {
             Some(cap) => cap * (score / cap).tanh(),
             None => score,

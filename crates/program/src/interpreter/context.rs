@@ -84,7 +84,44 @@ impl Asking<'_> {
                 };
                 vec![by_channel(&mean)]
             }
+            BlockAnchor::Products => {
+                vec![self.represented(head, block, &self.products(head, block))]
+            }
         }
+    }
+
+    /// For each key of a block: its products with the queries after the block, until it is finished.
+    fn products(&self, head: usize, block: usize) -> Vec<f64> {
+        let KvWidths { n_kv_heads, key_dim, .. } = *self.widths;
+        let size = self.memory.block as usize;
+        let end = (block + 1) * size;
+        let mut asked = vec![0.0; key_dim];
+        for position in end..end + self.memory.n_local as usize {
+            let said = &self.cached.heard(position)[head * key_dim..][..key_dim];
+            asked.iter_mut().zip(said).for_each(|(sum, q)| *sum += q);
+        }
+        let of_key = |t: usize| -> f64 {
+            let key = &self.cached.k[(t * n_kv_heads + head) * key_dim..][..key_dim];
+            asked.iter().zip(key).map(|(q, k)| q * f64::from(*k)).sum()
+        };
+        (block * size..end).map(of_key).collect()
+    }
+
+    /// The mean of the keys of a block that have the greatest scores.
+    fn represented(&self, head: usize, block: usize, scores: &[f64]) -> Vec<f32> {
+        let KvWidths { n_kv_heads, key_dim, .. } = *self.widths;
+        let scores: Vec<f32> = scores.iter().map(|score| *score as f32).collect();
+        let mut chosen = Vec::new();
+        self.memory.represent(&scores, &mut chosen);
+        let first = block * self.memory.block as usize;
+        let element = |t: usize, c: usize| {
+            f64::from(self.cached.far_keys()[(t * n_kv_heads + head) * key_dim + c])
+        };
+        let mean = |c: usize| {
+            let keys = chosen.iter().map(|t| element(first + *t as usize, c));
+            (keys.sum::<f64>() / chosen.len() as f64) as f32
+        };
+        (0..key_dim).map(mean).collect()
     }
 }
 

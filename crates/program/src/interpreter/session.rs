@@ -1,6 +1,6 @@
 //! The naive cache of one session: keys and values in f32, one after the other.
 
-use crate::{CacheId, CacheOptions, ContextMemory, Kept, Program};
+use crate::{BlockAnchor, CacheId, CacheOptions, ContextMemory, Kept, Program};
 
 /// What one session holds.
 #[derive(Clone)]
@@ -25,6 +25,8 @@ pub(super) struct Cached {
     pub(super) memory: Option<ContextMemory>,
     /// Keys as they are met from afar, `[positions, n_kv_heads, key_dim]`, where those differ.
     far: Vec<f32>,
+    /// By position, where queries decide what stands for blocks: what its queries say of keys.
+    heard: Vec<Vec<f64>>,
 }
 
 impl Cached {
@@ -37,6 +39,16 @@ impl Cached {
     /// Keys as queries meet them from afar.
     pub(super) fn far_keys(&self) -> &[f32] {
         if self.keeps_far_keys() { &self.far } else { &self.k }
+    }
+
+    /// Whether queries decide what stands for blocks, in this way.
+    pub(super) fn hears(&self, anchor: BlockAnchor) -> bool {
+        self.memory.is_some_and(|memory| memory.anchor == anchor && memory.has_blocks())
+    }
+
+    /// What the queries of a position said of keys.
+    pub(super) fn heard(&self, position: usize) -> &[f64] {
+        &self.heard[position]
     }
 
     fn keeps_far_keys(&self) -> bool {
@@ -68,6 +80,11 @@ impl Session {
         }
     }
 
+    /// Add what the queries of the next position say of keys.
+    pub(super) fn hear(&mut self, cache: CacheId, said: Vec<f64>) {
+        self.caches[cache.0 as usize].heard.push(said);
+    }
+
     pub(super) fn cache(&self, cache: CacheId) -> &Cached {
         &self.caches[cache.0 as usize]
     }
@@ -79,6 +96,7 @@ impl Session {
             cached.k.truncate(len * k);
             cached.v.truncate(len * v);
             cached.far.truncate(len * k);
+            cached.heard.truncate(len);
         }
         self.len = len;
     }
