@@ -39,10 +39,10 @@ pub(crate) struct PolicyArgs {
     /// Blocks that are read of the others
     #[arg(long, value_name = "N", requires = "kv_policy", value_parser = counts::any)]
     kv_blocks: Option<usize>,
-    /// What stands for a block: bounds (greatest and least of each channel), mean, max, products (keys that later queries ask for)
+    /// What stands for a block: bounds (greatest and least of each channel), mean, max, products or mass (keys that later queries ask for)
     #[arg(long, value_name = "ANCHOR", requires = "kv_policy", value_parser = named(&BlockAnchor::ALL, BlockAnchor::name), hide_possible_values = true)]
     kv_anchor: Option<BlockAnchor>,
-    /// Keys whose mean stands for a block by products
+    /// Keys whose mean stands for a block, by products or mass
     #[arg(long, value_name = "N", requires = "kv_policy", value_parser = counts::tokens)]
     kv_representatives: Option<usize>,
     /// Heads that choose blocks together: layer, kv-head
@@ -242,6 +242,9 @@ mod tests {
         assert_eq!(
             said("--kv-policy infllm --kv-anchor products --kv-representatives 8"),
             "first 128, latest 4096, 16 blocks of 128 by products of 8 keys for a layer, at a fixed distance"
+        );
+        assert!(
+            said("--kv-policy infllm --kv-anchor mass").contains("by mass of 4 keys for a layer")
         );
         let told = |line| parse(line).warnings().join("; ");
         assert!(told("--kv-policy infllm --kv-representatives 2").contains("by bounds"));

@@ -7,8 +7,8 @@ use kernels::latent::LatentShape;
 use kernels::rows::Pairs;
 use kv::{Layout, TableSpec};
 use program::{
-    BlockSharing, CacheId, CacheOptions, CacheType, ContextMemory, Error, Program, Result, Rope,
-    RopePairs,
+    BlockAnchor, BlockSharing, CacheId, CacheOptions, CacheType, ContextMemory, Error, Program,
+    Result, Rope, RopePairs,
 };
 
 use crate::plan::Cached;
@@ -21,6 +21,8 @@ pub(crate) struct HeadsCache {
     pub(crate) layout: Layout,
     /// Most query rows of a tile, over the layers that read it.
     pub(crate) tile_rows: usize,
+    /// Query heads of the layer that appends.
+    pub(crate) n_heads: usize,
     /// Most positions that a query sees; `None`: all.
     window: Option<usize>,
     /// What queries read of it, if not all.
@@ -36,8 +38,13 @@ pub(crate) struct MemoryTables {
     /// The table of anchors: `[head][vector][element]` rows of [`ANCHORS`] blocks, each where the block is that came to an end
     /// when it was known.
     pub(crate) index: usize,
-    /// The table of what queries say of keys, where that decides what stands for blocks.
+    /// The table of what queries say of keys, where that decides what stands for blocks: sums of queries by position,
+    /// `[head][position][element]`, or by block of positions what its queries and those before gave to keys,
+    /// `[head][near positions]`.
     pub(crate) heard: Option<usize>,
+    /// The table of queries whose block has not come to an end, where what they give is computed then:
+    /// `[query head][position][element]`, then `[query head][position][max, sum]`.
+    pub(crate) queries: Option<usize>,
     /// Elements of the anchors of a key-value head.
     pub(crate) anchor_width: usize,
     /// Choices of a row: one for each key-value head, or one.
@@ -62,7 +69,7 @@ impl MemoryTables {
     }
 
     /// Near positions of which something is kept: blocks whose anchors come late are looked at when they are not near anymore.
-    fn near_positions(&self) -> usize {
+    pub(crate) fn near_positions(&self) -> usize {
         let late = if self.settings.anchor_lag() > 0 { self.settings.block } else { 0 };
         (self.settings.n_local + late) as usize
     }
@@ -148,12 +155,24 @@ impl CacheShape {
             let all = TableSpec::all(memory.index_positions(), bytes);
             (memory.index, TableSpec { limit, ..all })
         });
+        let windowed = |positions, bytes, window| TableSpec {
+            window: Some(window),
+            ..TableSpec::all(positions, bytes)
+        };
         let heard = memory.and_then(|(heads, memory)| {
-            let bytes = 4 * BLOCK * heads.layout.n_kv_heads() * heads.head.key_dim;
-            let window = Some(memory.near_positions());
-            Some((memory.heard?, TableSpec { window, ..TableSpec::all(BLOCK, bytes) }))
+            let (near, n_heads) = (memory.near_positions(), heads.layout.n_kv_heads());
+            let block = memory.settings.block as usize;
+            let spec = match memory.queries {
+                None => windowed(BLOCK, 4 * BLOCK * n_heads * heads.head.key_dim, near),
+                Some(_) => windowed(block, 4 * n_heads * near, 2 * block),
+            };
+            Some((memory.heard?, spec))
         });
-        far.into_iter().chain(index).chain(heard)
+        let queries = memory.and_then(|(heads, memory)| {
+            let bytes = 4 * BLOCK * heads.n_heads * (heads.head.key_dim + 2);
+            Some((memory.queries?, windowed(BLOCK, bytes, memory.settings.block as usize)))
+        });
+        far.into_iter().chain(index).chain(heard).chain(queries)
     }
 
     /// The shape of keys and values, if it keeps such.
@@ -197,7 +216,7 @@ pub(crate) fn cache_shapes(
         let settings = options.policy.of_cache(program, CacheId(cache as u32));
         if let (CacheShape::Heads(heads), Some(settings)) = (&mut shape, settings) {
             let tables = memory_tables(heads, settings, n_tables);
-            n_tables = tables.heard.unwrap_or(tables.index) + 1;
+            n_tables = tables.queries.or(tables.heard).unwrap_or(tables.index) + 1;
             heads.memory = Some(tables);
         }
         Ok(shape)
@@ -220,6 +239,7 @@ fn memory_tables(heads: &HeadsCache, settings: ContextMemory, first: usize) -> M
         far: is_split.then_some(first),
         index,
         heard: is_heard.then_some(index + 1),
+        queries: (is_heard && settings.anchor == BlockAnchor::Mass).then_some(index + 2),
         anchor_width: settings.anchor.n_vectors() * heads.head.key_dim,
         n_choices,
     }
@@ -244,10 +264,10 @@ fn shape(cached: Cached, options: &CacheOptions) -> Result<CacheShape> {
             let layout = Layout::new(1, shape.block_bytes(), 0);
             CacheShape::Latent(LatentCache { shape, layout })
         }
-        Cached::Heads { n_kv_heads, key_dim, value_dim, window, tile_rows } => {
+        Cached::Heads { n_kv_heads, key_dim, value_dim, window, tile_rows, n_heads } => {
             let head = HeadShape { key_dim, value_dim, k, v: elem_type(options.v)? };
             let layout = Layout::new(n_kv_heads, head.key_bytes(), head.value_bytes());
-            CacheShape::Heads(HeadsCache { head, layout, tile_rows, window, memory: None })
+            CacheShape::Heads(HeadsCache { head, layout, tile_rows, n_heads, window, memory: None })
         }
     })
 }

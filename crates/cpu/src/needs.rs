@@ -99,8 +99,7 @@ impl Needs {
                     let cache = step.caches[phase.cache.0 as usize].heads();
                     let sequences = step.rows.sequences;
                     split = split.max(split_floats(phase, cache, sequences, workers));
-                    let n_heads = phase.group * cache.layout.n_kv_heads();
-                    context = context.max(ContextNeeds::of(n_heads, cache, sequences));
+                    context = context.max(ContextNeeds::of(phase, cache, sequences));
                 }
                 LoadedPhase::Embed { .. }
                 | LoadedPhase::Rows(_)

@@ -272,6 +272,8 @@ pub(crate) enum Cached {
         window: Option<usize>,
         /// Most query rows of a tile, over the layers that read it.
         tile_rows: usize,
+        /// Query heads of the layer that appends.
+        n_heads: usize,
     },
     /// Latents, a row per position.
     Latent { rank: usize, rope_dim: usize },

@@ -211,23 +211,22 @@ impl AttentionRate {
             Reads::Memory(memory) => anchor_bytes(memory, &self.shape.cached()),
         };
         let read_anchors = reads.anchors(end, 1, 1).saturating_mul(anchor) as f64;
-        // the most, where a certificate decides: it reads keys first, to tell what is left out
-        let twice = match &reads {
-            Reads::Memory(memory) if memory.certificate.is_some() => {
-                let AttentionShape { key_dim, value_dim, .. } = self.shape;
-                1.0 + key_dim as f64 / (key_dim + value_dim).max(1) as f64
-            }
-            Reads::Memory(_) | Reads::Seen(_) => 1.0,
-        };
-        let [_, last] = reads.bounds(end, 1, 1);
-        let last = twice * last as f64 + read_anchors / self.shape.position_bytes().max(1) as f64;
+        let AttentionShape { key_dim, value_dim, .. } = self.shape;
+        let keys = key_dim as f64 / (key_dim + value_dim).max(1) as f64;
+        // the most, where a certificate decides
+        let [_, most] = reads.bounds(end, 1, 1);
+        let last = most as f64
+            + keys * reads.again(end, 1) as f64
+            + read_anchors / self.shape.position_bytes().max(1) as f64;
         let read = self.step + self.position * last;
         if tokens == 1 {
             return read;
         }
         let promises = reads.anchors(past, tokens, 1).saturating_mul(anchor / 4) as f64;
-        let [_, pairs] = reads.bounds(past, tokens, 1);
-        let pairs = twice * pairs as f64 + promises / self.shape.macs().max(1) as f64;
+        let [_, most] = reads.bounds(past, tokens, 1);
+        let pairs = most as f64
+            + keys * reads.again(past, tokens) as f64
+            + promises / self.shape.macs().max(1) as f64;
         // few tokens on a long cache take at least as long as one
         read.max(self.step + self.token * tokens as f64 + self.pair * pairs)
     }

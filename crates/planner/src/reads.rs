@@ -1,6 +1,8 @@
 //! [`Reads`]: which cached positions the queries of a layer read.
 
-use program::{CacheId, CacheKind, CacheSpec, ContextMemory, KvPolicy, Mask, Program};
+use program::{
+    BlockAnchor, CacheId, CacheKind, CacheSpec, ContextMemory, KvPolicy, Mask, Op, Program,
+};
 
 use crate::formula::positions_seen;
 
@@ -45,6 +47,21 @@ impl Reads {
                         + (rows - 1).min(last as u64 + 1 - always)
                 })
             }),
+        }
+    }
+
+    /// Positions whose keys they read a second time.
+    pub fn again(&self, past: u64, n_tokens: u64) -> u64 {
+        match self {
+            Reads::Memory(memory) if memory.certificate.is_some() => {
+                // to tell what is left out
+                self.bounds(past, n_tokens, 1)[1]
+            }
+            Reads::Memory(memory) if memory.has_blocks() && memory.anchor == BlockAnchor::Mass => {
+                // to tell what each gets
+                positions_seen(Mask::Window(memory.n_local), past, n_tokens, 1)
+            }
+            Reads::Memory(_) | Reads::Seen(_) => 0,
         }
     }
 
@@ -117,7 +134,7 @@ impl CacheCost {
         let late = if memory.anchor_lag() > 0 { u64::from(memory.block) } else { 0 };
         let twice = if memory.keeps_far_keys() { near + late } else { 0 };
         let anchor = Some((u64::from(memory.block), anchor_bytes(&memory, &cache.kind)));
-        let heard = if late > 0 { heard(&memory, &cache.kind) } else { [0; 2] };
+        let heard = if late > 0 { heard(program, id, &memory) } else { [0; 2] };
         CacheCost { twice, anchor, heard, ..plain }
     }
 
@@ -154,12 +171,22 @@ pub(crate) fn anchor_bytes(memory: &ContextMemory, kind: &CacheKind) -> u64 {
 }
 
 /// Positions of which a layer keeps what their queries say of keys, and bytes of that: 4 for each number.
-fn heard(memory: &ContextMemory, kind: &CacheKind) -> [u64; 2] {
-    let near = u64::from(memory.n_local + memory.block);
-    match *kind {
-        CacheKind::Heads { n_kv_heads, key_dim, .. } => [near, 4 * (n_kv_heads * key_dim) as u64],
-        CacheKind::Latent { .. } => [0; 2],
+fn heard(program: &Program, id: CacheId, memory: &ContextMemory) -> [u64; 2] {
+    let CacheKind::Heads { n_kv_heads, key_dim, .. } = program.cache(id).kind else {
+        return [0; 2];
+    };
+    let (block, near) = (u64::from(memory.block), u64::from(memory.n_local + memory.block));
+    if memory.anchor != BlockAnchor::Mass {
+        return [near, 4 * (n_kv_heads * key_dim) as u64];
     }
+    let width = program.nodes.iter().find_map(|node| match &node.op {
+        Op::Attention(at) if at.cache == id => Some(program.value(node.inputs[0]).shape.cols()),
+        _ => None,
+    });
+    let n_heads = width.unwrap_or(0) / key_dim.max(1);
+    // queries of a block of positions, and of two what they gave to those that were near
+    let queries = (n_heads * (key_dim + 2)) as u64;
+    [block, 4 * (queries + 2 * n_kv_heads as u64 * near / block)]
 }
 
 #[cfg(test)]
@@ -201,6 +228,16 @@ mod tests {
             assert_eq!(most, full.positions(past, n, tile), "{past} {n} {tile}");
             assert_eq!(all.bounds(past, n, tile), [most; 2], "{past} {n} {tile}");
         }
+    }
+
+    /// Near keys are read a second time to tell what they get.
+    #[test]
+    fn masses_read_near_keys_again() {
+        let of = |anchor| Reads::Memory(ContextMemory { anchor, ..ContextMemory::suited(1024) });
+        let mass = of(BlockAnchor::Mass);
+        assert_eq!(mass.again(5000, 1), 512);
+        assert_eq!(mass.again(0, 100), 5050);
+        assert_eq!(of(BlockAnchor::Products).again(5000, 1), 0);
     }
 
     #[test]

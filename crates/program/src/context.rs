@@ -105,12 +105,20 @@ pub enum BlockAnchor {
     /// near keys are met, with the queries that read the key-value head and come after the block, until it is finished:
     /// as many as are near.
     Products,
+    /// The mean of its representatives: the keys with the greatest sum of probabilities that queries of the key-value head
+    /// give them while they are near.
+    Mass,
 }
 
 impl BlockAnchor {
     /// Every anchor, in the order they are listed to users.
-    pub const ALL: [BlockAnchor; 4] =
-        [BlockAnchor::Bounds, BlockAnchor::Mean, BlockAnchor::Greatest, BlockAnchor::Products];
+    pub const ALL: [BlockAnchor; 5] = [
+        BlockAnchor::Bounds,
+        BlockAnchor::Mean,
+        BlockAnchor::Greatest,
+        BlockAnchor::Products,
+        BlockAnchor::Mass,
+    ];
 
     /// Name as `--kv-anchor` takes it.
     pub fn name(self) -> &'static str {
@@ -119,6 +127,7 @@ impl BlockAnchor {
             BlockAnchor::Mean => "mean",
             BlockAnchor::Greatest => "max",
             BlockAnchor::Products => "products",
+            BlockAnchor::Mass => "mass",
         }
     }
 
@@ -126,14 +135,17 @@ impl BlockAnchor {
     pub fn n_vectors(self) -> usize {
         match self {
             BlockAnchor::Bounds => 2,
-            BlockAnchor::Mean | BlockAnchor::Greatest | BlockAnchor::Products => 1,
+            BlockAnchor::Mean
+            | BlockAnchor::Greatest
+            | BlockAnchor::Products
+            | BlockAnchor::Mass => 1,
         }
     }
 
     /// Whether few keys of a block stand for it, which later queries decide.
     pub fn has_representatives(self) -> bool {
         match self {
-            BlockAnchor::Products => true,
+            BlockAnchor::Products | BlockAnchor::Mass => true,
             BlockAnchor::Bounds | BlockAnchor::Mean | BlockAnchor::Greatest => false,
         }
     }

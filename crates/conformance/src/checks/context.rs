@@ -27,7 +27,7 @@ pub(super) const SMALL: ContextMemory = ContextMemory {
 };
 
 /// Settings that differ in everything.
-const SETTINGS: [ContextMemory; 11] = [
+const SETTINGS: [ContextMemory; 13] = [
     SMALL,
     ContextMemory {
         anchor: BlockAnchor::Mean,
@@ -65,6 +65,22 @@ const SETTINGS: [ContextMemory; 11] = [
         n_representatives: 1,
         sharing: BlockSharing::KvHead,
         positions: FarPositions::Exact,
+        ..SMALL
+    },
+    ContextMemory {
+        anchor: BlockAnchor::Mass,
+        n_blocks: 1,
+        positions: FarPositions::Exact,
+        ..SMALL
+    },
+    ContextMemory {
+        block: 128,
+        n_init: 0,
+        n_local: 128,
+        n_blocks: 1,
+        anchor: BlockAnchor::Mass,
+        n_representatives: 2,
+        sharing: BlockSharing::KvHead,
         ..SMALL
     },
 ];

@@ -11,6 +11,7 @@ use kernels::attention::{BLOCK, HeadBlock, Partials};
 use program::WeightId;
 
 use super::context::{HeadOf, RowReads, Segment, Segments, ask, most_segments, segments};
+use super::representatives::waves;
 use super::score::{HeadRow, RowScore, blocks};
 use super::{Angles, Exec, Scratch, SequenceRows};
 use crate::cache::{Asks, HeadsCache, MemoryTables, pairs};
@@ -36,7 +37,7 @@ fn extent(
     sequences: &[SequenceRows],
 ) -> (usize, usize) {
     let tiles = sequences.iter().map(|s| tiles_of(phase, shape, s)).sum();
-    let blocks = sequences.iter().map(|s| match &shape.memory {
+    let blocks = sequences.iter().filter(|s| s.n > 0).map(|s| match &shape.memory {
         None => blocks(phase.score.mask, s, &(0..s.n)).len(),
         Some(memory) => most_segments(&memory.settings, s, phase.tile_tokens().min(s.n)),
     });
@@ -46,6 +47,20 @@ fn extent(
 /// Floats of the results of all tiles and blocks if blocks are items of their own, folded afterwards: with few tiles,
 /// as long as the results find room. Else 0.
 pub(crate) fn split_floats(
+    phase: &AttentionPhase,
+    shape: &HeadsCache,
+    sequences: &[SequenceRows],
+    workers: usize,
+) -> usize {
+    let once = |rows: &[SequenceRows]| split_once(phase, shape, rows, workers);
+    match waves(phase, shape, sequences) {
+        None => once(sequences),
+        Some(waves) => waves.iter().map(|wave| once(wave)).max().unwrap_or(0),
+    }
+}
+
+/// The same for rows that attend together.
+fn split_once(
     phase: &AttentionPhase,
     shape: &HeadsCache,
     sequences: &[SequenceRows],
@@ -79,7 +94,7 @@ pub(super) struct Cut<'a> {
     pub(super) phase: &'a AttentionPhase,
     pub(super) shape: &'a HeadsCache,
     pub(super) score: RowScore<'a>,
-    sequences: &'a [SequenceRows],
+    pub(super) sequences: &'a [SequenceRows],
     pub(super) n_tiles: usize,
     /// Most blocks any tile reads.
     n_blocks: usize,
@@ -136,7 +151,7 @@ const FAR_QUERY: usize = 1;
 impl Exec<'_> {
     /// What some token of a tile sees something of.
     fn segments(&self, cut: &Cut<'_>, tile: &Tile) -> Segments {
-        let sequence = &self.sequences[tile.sequence];
+        let sequence = &cut.sequences[tile.sequence];
         match &cut.shape.memory {
             None => Segments::Run(cut.score.blocks(sequence, &tile.tokens)),
             Some(memory) => {
@@ -155,17 +170,32 @@ impl Exec<'_> {
     ) {
         let shape = self.attention[phase.cache.0 as usize].heads();
         let score = self.score(&phase.score, phase.group * shape.layout.n_kv_heads());
-        let sequences = self.sequences;
-        let mut cut = Cut { phase, shape, score, sequences, n_tiles: 0, n_blocks: 0 };
-        (cut.n_tiles, cut.n_blocks) = extent(phase, shape, sequences);
-        self.rotate_and_store(worker, &cut, scratch);
-        if let Some(memory) = &shape.memory {
-            self.choose_blocks(worker, &cut, memory, scratch.attention);
+        let cut = |sequences| {
+            let (n_tiles, n_blocks) = extent(phase, shape, sequences);
+            Cut { phase, shape, score, sequences, n_tiles, n_blocks }
+        };
+        let all = cut(self.sequences);
+        self.rotate_and_store(worker, &all, scratch);
+        let Some(waves) = waves(phase, shape, self.sequences) else {
+            return self.attend(worker, &all, scratch);
+        };
+        for wave in &waves {
+            let cut = cut(wave);
+            self.attend(worker, &cut, scratch);
+            self.hear(worker, &cut, scratch.attention);
         }
-        if split_floats(phase, shape, self.sequences, worker.n) == 0 {
+    }
+
+    /// Rows attend that are stored, and what stands for blocks before them is known, but for those that end with them.
+    fn attend(&self, worker: &Worker<'_>, cut: &Cut<'_>, scratch: &mut Scratch<'_>) {
+        let (phase, shape) = (cut.phase, cut.shape);
+        if let Some(memory) = &shape.memory {
+            self.choose_blocks(worker, cut, memory, scratch.attention);
+        }
+        if split_once(phase, shape, cut.sequences, worker.n) == 0 {
             worker.section(|section| {
                 for number in section.take(cut.n_tiles) {
-                    self.attend_tile(&cut, &cut.tile(number), scratch);
+                    self.attend_tile(cut, &cut.tile(number), scratch);
                 }
             });
             return;
@@ -178,7 +208,7 @@ impl Exec<'_> {
                 let number = item / cut.n_blocks;
                 if last.as_ref().is_none_or(|(last, ..)| *last != number) {
                     let tile = cut.tile(number);
-                    let segments = self.segments(&cut, &tile);
+                    let segments = self.segments(cut, &tile);
                     last = Some((number, tile, segments));
                 }
                 let Some((_, tile, segments)) = &last else { continue };
@@ -187,12 +217,12 @@ impl Exec<'_> {
                     let place = item * tile_len..item * tile_len + len;
                     // SAFETY: items are dealt once each, and each has its own part.
                     let out = unsafe { self.partials.slice_mut(place) };
-                    self.attend_block(&cut, tile, segment, out, scratch.attention);
+                    self.attend_block(cut, tile, segment, out, scratch.attention);
                 }
             }
         });
         worker.section(|section| {
-            section.take(cut.n_tiles).for_each(|number| self.fold_tile(&cut, number, scratch));
+            section.take(cut.n_tiles).for_each(|number| self.fold_tile(cut, number, scratch));
         });
     }
 
@@ -256,8 +286,8 @@ impl Exec<'_> {
         for position in positions {
             let row = first_row + position - start;
             let factor = cut.score.factor(position);
-            let heard = HeadOf { sequence, head };
-            let heard = self.heard_row(cut, &heard, position);
+            let of = HeadOf { sequence, head };
+            let heard = self.heard_row(cut, &of, position);
             for query in head * phase.group..(head + 1) * phase.group {
                 // SAFETY: as above.
                 let query =
@@ -269,6 +299,7 @@ impl Exec<'_> {
                 }
                 heard.iter_mut().zip(&*query).for_each(|(sum, q)| *sum += q);
             }
+            self.keep_queries(cut, &of, position);
         }
     }
 
@@ -439,7 +470,7 @@ impl Exec<'_> {
         scratch: &mut [f32],
     ) {
         let (phase, shape, rows) = (cut.phase, cut.shape, cut.n_rows(tile));
-        let sequence = &self.sequences[tile.sequence];
+        let sequence = &cut.sequences[tile.sequence];
         let width = phase.group * shape.head.key_dim;
         let table = cut.table(segment.is_far);
         let memory = self.blocks.get(table, tile.sequence, segment.number);
@@ -475,7 +506,7 @@ impl Exec<'_> {
     /// The queries of a tile's rows, `[n_rows, key_dim]`, as they meet what is near or what is not.
     pub(super) fn tile_queries(&self, cut: &Cut<'_>, tile: &Tile, is_far: bool, q: &mut [f32]) {
         let width = cut.phase.group * cut.shape.head.key_dim;
-        let first_row = self.sequences[tile.sequence].first_row;
+        let first_row = cut.sequences[tile.sequence].first_row;
         for (token, q) in tile.tokens.clone().zip(q.chunks_exact_mut(width)) {
             let cols = tile.head * width..(tile.head + 1) * width;
             q.copy_from_slice(self.met_query(cut, first_row + token, cols, is_far));
@@ -501,7 +532,7 @@ impl Exec<'_> {
 
     fn finish_tile(&self, cut: &Cut<'_>, tile: &Tile, state: &Partials<'_>) {
         let (out, group, value_dim) = (cut.phase.out, cut.phase.group, cut.shape.head.value_dim);
-        let first_row = self.sequences[tile.sequence].first_row;
+        let first_row = cut.sequences[tile.sequence].first_row;
         for (i, token) in tile.tokens.clone().enumerate() {
             for member in 0..group {
                 let col = (tile.head * group + member) * value_dim;
@@ -510,5 +541,6 @@ impl Exec<'_> {
                 state.finish(i * group + member, place);
             }
         }
+        self.keep_sums(cut, tile, state);
     }
 }

@@ -53,14 +53,14 @@ impl Exec<'_> {
     ) {
         let chooses =
             |s: &SequenceRows, tokens: usize| memory.settings.chooses(s.start + tokens - 1);
-        if !self.sequences.iter().any(|s| s.n > 0 && chooses(s, s.n)) {
+        if !cut.sequences.iter().any(|s| s.n > 0 && chooses(s, s.n)) {
             return;
         }
         let (shape, group) = (&cut.shape.head, cut.phase.group);
         worker.section(|section| {
             for number in section.take(cut.n_tiles) {
                 let tile = cut.tile(number);
-                let sequence = &self.sequences[tile.sequence];
+                let sequence = &cut.sequences[tile.sequence];
                 if !chooses(sequence, tile.tokens.end) {
                     continue;
                 }
@@ -112,7 +112,7 @@ impl Exec<'_> {
     ) {
         let (settings, n_heads) = (&memory.settings, cut.score.n_heads());
         let Some(certificate) = settings.certificate else { return };
-        let rows = &self.sequences[asking.sequence];
+        let rows = &cut.sequences[asking.sequence];
         let (n, len) = (asking.tokens.len(), choice_len(settings, self.sequences));
         worker.section(|section| {
             let (mut chosen, mut promised) = (Vec::new(), Vec::new());
@@ -156,7 +156,7 @@ impl Exec<'_> {
         scratch: &mut [f32],
     ) {
         let Choosing { cut, settings, certificate, sequence, token } = choosing;
-        let (rows, size) = (&self.sequences[sequence], settings.block as usize);
+        let (rows, size) = (&cut.sequences[sequence], settings.block as usize);
         let position = rows.start + token;
         let finished = settings.finished(position);
         // SAFETY: written in a section before.
@@ -198,7 +198,7 @@ impl Exec<'_> {
         scratch: &mut [f32],
     ) -> ScoreSum {
         let Choosing { cut, settings, sequence, token, .. } = choosing;
-        let (rows, size) = (&self.sequences[sequence], settings.block as usize);
+        let (rows, size) = (&cut.sequences[sequence], settings.block as usize);
         let (positions, number) = (block * size..(block + 1) * size, block * size / BLOCK);
         let shape = cut.shape.head;
         let memory = self.blocks.get(cut.table(true), sequence, number);

@@ -9,9 +9,11 @@ use program::{BlockAnchor, ContextMemory};
 
 use super::attention::Cut;
 use super::certificate::Asking;
+use super::representatives::waves;
 use super::{Exec, SequenceRows};
 use crate::cache::{Asks, HeadsCache, MemoryTables};
 use crate::memory::Shared;
+use crate::plan::AttentionPhase;
 use crate::pool::Worker;
 
 /// Rows of an item of promises.
@@ -37,17 +39,29 @@ pub(crate) struct ContextNeeds {
 }
 
 impl ContextNeeds {
-    /// Of a phase of `n_heads` query heads over this cache.
-    pub(crate) fn of(n_heads: usize, cache: &HeadsCache, sequences: &[SequenceRows]) -> Self {
+    /// Of a phase over this cache.
+    pub(crate) fn of(
+        phase: &AttentionPhase,
+        cache: &HeadsCache,
+        sequences: &[SequenceRows],
+    ) -> Self {
         let Some(memory) = &cache.memory else { return Self::default() };
+        let n_heads = phase.group * cache.layout.n_kv_heads();
         let rows: usize = sequences.iter().map(|s| s.n).sum();
         let far = usize::from(memory.settings.keeps_far_keys());
         let asks = memory.asks(cache.layout.n_kv_heads(), n_heads);
         let chooses = |s: &&SequenceRows| s.n > 0 && memory.settings.chooses(s.start + s.n - 1);
-        let promises = sequences.iter().filter(chooses).map(|s| {
-            let rows = batch_rows(&memory.settings, asks, s).min(s.n);
-            rows * asks.n * padded(&memory.settings, s)
-        });
+        let promised = |rows: &[SequenceRows]| {
+            let needs = rows.iter().filter(chooses).map(|s| {
+                let rows = batch_rows(&memory.settings, asks, s).min(s.n);
+                rows * asks.n * padded(&memory.settings, s)
+            });
+            needs.max().unwrap_or(0)
+        };
+        let promises = match waves(phase, cache, sequences) {
+            None => promised(sequences),
+            Some(waves) => waves.iter().map(|wave| promised(wave)).max().unwrap_or(0),
+        };
         // who chooses leaves blocks unread: there are more than are chosen
         let is_chosen = usize::from(sequences.iter().any(|s| chooses(&s)));
         let chosen = is_chosen * memory.n_choices * choice_len(&memory.settings, sequences);
@@ -55,7 +69,7 @@ impl ContextNeeds {
         ContextNeeds {
             far: 4 * far * rows * n_heads * cache.head.key_dim,
             asked: 4 * rows * asks.n * asks.width,
-            promises: 4 * promises.max().unwrap_or(0),
+            promises: 4 * promises,
             chosen: 4 * rows * chosen,
             sums: 4 * rows * sums * 2,
         }
@@ -103,7 +117,7 @@ pub(super) fn ask(anchor: BlockAnchor, asked: &mut [f32], query: &[f32]) {
                 *least += q.min(0.0);
             }
         }
-        BlockAnchor::Mean | BlockAnchor::Greatest | BlockAnchor::Products => {
+        BlockAnchor::Mean | BlockAnchor::Greatest | BlockAnchor::Products | BlockAnchor::Mass => {
             asked.iter_mut().zip(query).for_each(|(asked, q)| *asked += q);
         }
     }
@@ -368,12 +382,15 @@ impl Exec<'_> {
         memory: &MemoryTables,
         scratch: &mut [f32],
     ) {
-        self.index_blocks(worker, cut, memory);
+        // else they are known after rows have attended
+        if memory.queries.is_none() {
+            self.index_blocks(worker, cut, memory);
+        }
         if memory.settings.certificate.is_some() {
             self.sum_always(worker, cut, memory, scratch);
         }
-        for sequence in 0..self.sequences.len() {
-            let rows = &self.sequences[sequence];
+        for sequence in 0..cut.sequences.len() {
+            let rows = &cut.sequences[sequence];
             let chooses = |token: &usize| memory.settings.chooses(rows.start + token);
             // those of early positions read everything
             let Some(first) = (0..rows.n).find(chooses) else { continue };
@@ -384,14 +401,14 @@ impl Exec<'_> {
                 if memory.settings.certificate.is_some() {
                     self.certify(worker, cut, memory, &Asking { sequence, tokens }, scratch);
                 } else {
-                    self.pick(worker, memory, sequence, &tokens);
+                    self.pick(worker, cut, memory, sequence, &tokens);
                 }
             }
         }
     }
 
     /// Anchors of the blocks that came to an end in this step. An item is one head of one block of the index.
-    fn index_blocks(&self, worker: &Worker<'_>, cut: &Cut<'_>, memory: &MemoryTables) {
+    pub(super) fn index_blocks(&self, worker: &Worker<'_>, cut: &Cut<'_>, memory: &MemoryTables) {
         let size = memory.settings.block as usize;
         let heads = cut.shape.layout.n_kv_heads();
         let ended = |s: &SequenceRows| s.start / size..(s.start + s.n) / size;
@@ -399,18 +416,18 @@ impl Exec<'_> {
             let ended = ended(s);
             if ended.is_empty() { 0..0 } else { ended.start / ANCHORS..ended.end.div_ceil(ANCHORS) }
         };
-        let total: usize = self.sequences.iter().map(|s| tiles(s).len() * heads).sum();
+        let total: usize = cut.sequences.iter().map(|s| tiles(s).len() * heads).sum();
         if total == 0 || cut.phase.new.is_none() || !memory.settings.has_blocks() {
             return;
         }
         worker.section(|section| {
             for mut item in section.take(total) {
                 let mut index = 0;
-                while item >= tiles(&self.sequences[index]).len() * heads {
-                    item -= tiles(&self.sequences[index]).len() * heads;
+                while item >= tiles(&cut.sequences[index]).len() * heads {
+                    item -= tiles(&cut.sequences[index]).len() * heads;
                     index += 1;
                 }
-                let sequence = &self.sequences[index];
+                let sequence = &cut.sequences[index];
                 let (tile, head) = (tiles(sequence).start + item / heads, item % heads);
                 let ended = ended(sequence);
                 let blocks = ended.start.max(tile * ANCHORS)..ended.end.min((tile + 1) * ANCHORS);
@@ -440,8 +457,12 @@ impl Exec<'_> {
         let index = unsafe { index.slice_mut(head * floats..(head + 1) * floats) };
         let (lane, dim) = (place % ANCHORS, shape.key_dim);
         let mut chosen = Vec::new();
-        if memory.settings.anchor == BlockAnchor::Products {
-            memory.settings.represent(&self.products(cut, memory, of, block), &mut chosen);
+        if memory.settings.anchor.has_representatives() {
+            let scores = match memory.settings.anchor {
+                BlockAnchor::Mass => self.masses(cut, memory, of, block),
+                _ => self.products(cut, memory, of, block),
+            };
+            memory.settings.represent(&scores, &mut chosen);
         }
         for d in 0..dim {
             let all = positions.clone().map(|position| shape.key_at(keys, position, d));
@@ -456,7 +477,7 @@ impl Exec<'_> {
                 }
                 BlockAnchor::Greatest => index[at(0)] = all.fold(f32::NEG_INFINITY, f32::max),
                 BlockAnchor::Mean => index[at(0)] = all.sum::<f32>() / size as f32,
-                BlockAnchor::Products => {
+                BlockAnchor::Products | BlockAnchor::Mass => {
                     let key = |at: &u32| shape.key_at(keys, positions.start + *at as usize, d);
                     index[at(0)] = chosen.iter().map(key).sum::<f32>() / chosen.len() as f32;
                 }
@@ -473,7 +494,7 @@ impl Exec<'_> {
         sequence: usize,
         tokens: &Range<usize>,
     ) {
-        let rows = &self.sequences[sequence];
+        let rows = &cut.sequences[sequence];
         let padded = padded(&memory.settings, rows);
         let (tiles, asks) = (padded / ANCHORS, cut.asks(memory));
         let (groups, spans) = (tokens.len().div_ceil(ROWS), tiles.div_ceil(SPAN));
@@ -512,11 +533,12 @@ impl Exec<'_> {
     fn pick(
         &self,
         worker: &Worker<'_>,
+        cut: &Cut<'_>,
         memory: &MemoryTables,
         sequence: usize,
         tokens: &Range<usize>,
     ) {
-        let rows = &self.sequences[sequence];
+        let rows = &cut.sequences[sequence];
         let (settings, n) = (&memory.settings, memory.settings.n_blocks as usize);
         let padded = padded(settings, rows);
         worker.section(|section| {

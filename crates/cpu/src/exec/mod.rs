@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kernels::attention::{
-    ATTEND, AttendFn, MERGE, MergeFn, PROMISE, PromiseFn, SCORE_SUMS, ScoreSumsFn,
+    ATTEND, AttendFn, MASSES, MERGE, MassesFn, MergeFn, PROMISE, PromiseFn, SCORE_SUMS, ScoreSumsFn,
 };
 use kernels::linear::{Activations, F32Rows, Q8Rows, QUANTIZE_Q8, QuantizeQ8};
 use kernels::rows::{
@@ -67,6 +67,7 @@ pub(crate) struct Kernels {
     merge: &'static Kernel<MergeFn>,
     promise: &'static Kernel<PromiseFn>,
     score_sums: &'static Kernel<ScoreSumsFn>,
+    masses: &'static Kernel<MassesFn>,
     latent: LatentKernels,
 }
 
@@ -86,6 +87,7 @@ impl Kernels {
             merge: MERGE.pick(isa),
             promise: PROMISE.pick(isa),
             score_sums: SCORE_SUMS.pick(isa),
+            masses: MASSES.pick(isa),
             latent: LatentKernels::pick(isa),
         }
     }

@@ -40,10 +40,13 @@ impl Lowering<'_> {
         let phase = AttentionPhase { cache, rope, norm, score, group, q, new, out };
         let mut tile_rows = phase.tile_rows();
         let cached = &mut self.caches[at.cache.0 as usize];
-        if let Some(Cached::Heads { tile_rows: known, .. }) = cached {
+        let mut n_heads = group * n_kv_heads;
+        if let Some(Cached::Heads { tile_rows: known, n_heads: appending, .. }) = cached {
             tile_rows = tile_rows.max(*known);
+            n_heads = if phase.new.is_some() { n_heads } else { *appending };
         }
-        *cached = Some(Cached::Heads { n_kv_heads, key_dim, value_dim, window, tile_rows });
+        *cached =
+            Some(Cached::Heads { n_kv_heads, key_dim, value_dim, window, tile_rows, n_heads });
         Ok(phase)
     }
 }

@@ -60,6 +60,7 @@ impl Lowering<'_> {
             value_dim: dims.value_dim,
             window: None,
             tile_rows: attention.tile_rows(),
+            n_heads,
         });
         self.phases.push(Phase::Attention(attention));
         Ok(())

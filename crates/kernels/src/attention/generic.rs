@@ -46,15 +46,44 @@ pub(super) fn score_sums<S: Simd>(
     weigh(simd, block, rows, scores, buffer, sums);
 }
 
-/// Weights of what rows see, into `scores`, and for each row the greatest score and the sum of weights.
+/// The [`MASSES`](super::MASSES) op.
 #[inline(always)]
-fn weigh<'o, S: Simd>(
+pub(super) fn masses<S: Simd>(
+    simd: S,
+    block: &HeadBlock<'_>,
+    rows: &QueryRows<'_>,
+    sums: &[ScoreSum],
+    masses: &mut [f32; BLOCK],
+    scratch: &mut [f32],
+) {
+    let (scores, buffer) = scratch.split_at_mut(rows.seen.len() * BLOCK);
+    adjusted(simd, block, rows, scores, buffer);
+    for ((seen, scores), of) in rows.seen.iter().zip(scores.chunks_exact_mut(BLOCK)).zip(sums) {
+        let (max, inverse) = (simd.splat(of.max), simd.splat(1.0 / of.sum));
+        let nothing = simd.splat(f32::NEG_INFINITY);
+        let first = seen.range().start / TILE;
+        let (tiles, before) = seen_tiles(scores, *seen);
+        if before > 0 {
+            tiles[0][..before].fill(f32::NEG_INFINITY);
+        }
+        let end = before + seen.range().len();
+        let masses = masses.as_chunks_mut::<TILE>().0.iter_mut().skip(first);
+        for (i, (tile, masses)) in tiles.iter().zip(masses).enumerate() {
+            let x = simd.first(simd.load(tile), end - i * TILE, nothing);
+            let weights = simd.mul(exp(simd, simd.sub(x, max)), inverse);
+            simd.store(simd.add(simd.load(masses), weights), masses);
+        }
+    }
+}
+
+/// Scores of what rows see: `[n_rows, BLOCK]`.
+#[inline(always)]
+fn adjusted<S: Simd>(
     simd: S,
     block: &HeadBlock<'_>,
     rows: &QueryRows<'_>,
     scores: &mut [f32],
     buffer: &mut [f32],
-    sums: impl Iterator<Item = (&'o mut f32, &'o mut f32)>,
 ) {
     score(simd, block, rows, scores, buffer);
     if let Some(cap) = rows.softcap {
@@ -67,6 +96,19 @@ fn weigh<'o, S: Simd>(
     {
         lean(simd, scores, *seen, *alibi);
     }
+}
+
+/// Weights of what rows see, into `scores`, and for each row the greatest score and the sum of weights.
+#[inline(always)]
+fn weigh<'o, S: Simd>(
+    simd: S,
+    block: &HeadBlock<'_>,
+    rows: &QueryRows<'_>,
+    scores: &mut [f32],
+    buffer: &mut [f32],
+    sums: impl Iterator<Item = (&'o mut f32, &'o mut f32)>,
+) {
+    adjusted(simd, block, rows, scores, buffer);
     for ((seen, scores), (max, sum)) in
         rows.seen.iter().zip(scores.chunks_exact_mut(BLOCK)).zip(sums)
     {

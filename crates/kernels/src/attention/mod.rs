@@ -11,6 +11,7 @@
 
 mod generic;
 mod layout;
+mod masses;
 mod naive;
 mod product;
 mod promise;
@@ -20,6 +21,7 @@ mod x86_64;
 
 pub use layout::{BLOCK, ElemType, HeadShape, TILE};
 pub(crate) use layout::{GROUP, code, group_scale, halves};
+pub use masses::{MASSES, MassesFn};
 pub(crate) use product::{ByDepth, ByRow, Elem, Order, Product, Single, tile};
 pub use promise::{ANCHORS, Anchors, PROMISE, PromiseFn};
 pub use sums::{SCORE_SUMS, ScoreSum, ScoreSumsFn, score_floats, score_of, weight_at_most};

@@ -1,6 +1,6 @@
 //! Attention in plain loops: what every other kernel must repeat to the bit.
 
-use super::{HeadBlock, Partials, QueryRows, ScoreSum};
+use super::{BLOCK, HeadBlock, Partials, QueryRows, ScoreSum};
 use crate::math::{LANES, exp, greater, max_lanes, sum_lanes, tanh};
 
 /// The [`ATTEND`](super::ATTEND) op.
@@ -42,8 +42,43 @@ pub(super) fn score_sums(
     }
 }
 
+/// The [`MASSES`](super::MASSES) op.
+pub(super) fn masses(
+    block: &HeadBlock<'_>,
+    rows: &QueryRows<'_>,
+    sums: &[ScoreSum],
+    masses: &mut [f32; BLOCK],
+    scratch: &mut [f32],
+) {
+    for (row, (seen, of)) in rows.seen.iter().zip(sums).enumerate() {
+        let (seen, inverse) = (seen.range(), 1.0 / of.sum);
+        let scores = &mut scratch[..seen.len()];
+        score(block, rows, row, scores);
+        for (mass, score) in masses[seen].iter_mut().zip(scores) {
+            *mass += exp(*score - of.max) * inverse;
+        }
+    }
+}
+
 /// A row's weights of what it sees, into `scores`, and what its scores come to.
 fn weigh(block: &HeadBlock<'_>, rows: &QueryRows<'_>, row: usize, scores: &mut [f32]) -> ScoreSum {
+    score(block, rows, row, scores);
+    let first = rows.seen[row].range().start;
+    let mut greatest = [f32::NEG_INFINITY; LANES];
+    for (position, score) in (first..).zip(scores.iter()) {
+        greatest[position % LANES] = greater(*score, greatest[position % LANES]);
+    }
+    let max = max_lanes(greatest);
+    let mut sums = [0.0; LANES];
+    for (position, score) in (first..).zip(scores.iter_mut()) {
+        *score = exp(*score - max);
+        sums[position % LANES] += *score;
+    }
+    ScoreSum { max, sum: sum_lanes(sums) }
+}
+
+/// A row's scores of what it sees.
+fn score(block: &HeadBlock<'_>, rows: &QueryRows<'_>, row: usize, scores: &mut [f32]) {
     let shape = block.shape;
     let query = &rows.q[row * shape.key_dim..][..shape.key_dim];
     let first = rows.seen[row].range().start;
@@ -60,17 +95,6 @@ fn weigh(block: &HeadBlock<'_>, rows: &QueryRows<'_>, row: usize, scores: &mut [
             *score = alibi.slope.mul_add(0.0 - distance.abs(), *score);
         }
     }
-    let mut greatest = [f32::NEG_INFINITY; LANES];
-    for (position, score) in (first..).zip(scores.iter()) {
-        greatest[position % LANES] = greater(*score, greatest[position % LANES]);
-    }
-    let max = max_lanes(greatest);
-    let mut sums = [0.0; LANES];
-    for (position, score) in (first..).zip(scores.iter_mut()) {
-        *score = exp(*score - max);
-        sums[position % LANES] += *score;
-    }
-    ScoreSum { max, sum: sum_lanes(sums) }
 }
 
 /// The [`MERGE`](super::MERGE) op.

@@ -1,8 +1,8 @@
 //! Attention's kernels for x86-64.
 
 use super::{
-    Anchors, AttendFn, HeadBlock, MergeFn, Partials, PromiseFn, QueryRows, ScoreSum, ScoreSumsFn,
-    generic, naive, promise, sums,
+    Anchors, AttendFn, BLOCK, HeadBlock, MassesFn, MergeFn, Partials, PromiseFn, QueryRows,
+    ScoreSum, ScoreSumsFn, generic, masses, naive, promise, sums,
 };
 use crate::lanes::{Avx2, Avx512};
 use crate::{Isa, Kernel, Level};
@@ -19,6 +19,13 @@ pub(super) const SCORE_SUMS: &[Kernel<ScoreSumsFn>] = &[
     Kernel { name: "score_sums/avx512", isa: Isa::AVX512, level: Level::Full, run: sums_avx512 },
     Kernel { name: "score_sums/avx2", isa: Isa::AVX2, level: Level::Full, run: sums_avx2 },
     sums::PORTABLE,
+];
+
+/// Candidates of [`MASSES`](super::MASSES).
+pub(super) const MASSES: &[Kernel<MassesFn>] = &[
+    Kernel { name: "masses/avx512", isa: Isa::AVX512, level: Level::Full, run: masses_avx512 },
+    Kernel { name: "masses/avx2", isa: Isa::AVX2, level: Level::Full, run: masses_avx2 },
+    masses::PORTABLE,
 ];
 
 /// Candidates of [`MERGE`](super::MERGE).
@@ -72,6 +79,28 @@ fn sums_avx2(
     scratch: &mut [f32],
 ) {
     generic::score_sums(Avx2::new(), block, rows, out, scratch);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+fn masses_avx512(
+    block: &HeadBlock<'_>,
+    rows: &QueryRows<'_>,
+    sums: &[ScoreSum],
+    masses: &mut [f32; BLOCK],
+    scratch: &mut [f32],
+) {
+    generic::masses(Avx512::new(), block, rows, sums, masses, scratch);
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn masses_avx2(
+    block: &HeadBlock<'_>,
+    rows: &QueryRows<'_>,
+    sums: &[ScoreSum],
+    masses: &mut [f32; BLOCK],
+    scratch: &mut [f32],
+) {
+    generic::masses(Avx2::new(), block, rows, sums, masses, scratch);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]

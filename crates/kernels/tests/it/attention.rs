@@ -3,8 +3,9 @@
 use crate::support::{Random, assert_same_bits, candidates, sizes};
 use kernels::Kernel;
 use kernels::attention::{
-    ATTEND, Alibi, AttendFn, BLOCK, ElemType, HeadBlock, HeadShape, MERGE, Partials, QueryRows,
-    ScoreSum, ScoreSumsFn, Seen, score_floats, score_of, scratch_floats, weight_at_most,
+    ATTEND, Alibi, AttendFn, BLOCK, ElemType, HeadBlock, HeadShape, MASSES, MERGE, MassesFn,
+    Partials, QueryRows, SCORE_SUMS, ScoreSum, ScoreSumsFn, Seen, score_floats, score_of,
+    scratch_floats, weight_at_most,
 };
 
 const SENTINEL: f32 = 1234.5;
@@ -107,6 +108,21 @@ impl Case {
         let rest = &scratch[needed..];
         assert!(rest.iter().all(|x| *x == SENTINEL), "{} writes outside", kernel.name());
         out
+    }
+
+    /// What attention positions get from rows that see this block alone, beside some they had.
+    pub(crate) fn run_masses(&self, kernel: &Kernel<MassesFn>) -> Vec<f32> {
+        let sums = self.run_sums(SCORE_SUMS.naive());
+        let alibi = &self.alibi[..];
+        let rows = QueryRows { q: &self.q, seen: &self.seen, softcap: self.softcap, alibi };
+        let needed = score_floats(self.seen.len(), &self.shape);
+        let mut scratch = vec![SENTINEL; needed + GUARD];
+        let mut masses = std::array::from_fn(|i| i as f32 / 64.0);
+        let block = HeadBlock { values: &[], ..self.block() };
+        kernel.call(&block, &rows, &sums, &mut masses, &mut scratch);
+        let rest = &scratch[needed..];
+        assert!(rest.iter().all(|x| *x == SENTINEL), "{} writes outside", kernel.name());
+        masses.to_vec()
     }
 
     /// Softmax of one row over this block in f64: greatest score, sum, output.
@@ -268,6 +284,31 @@ fn ranges_softcap_and_alibi_match_naive_to_the_bit() {
                 }
             }
         }
+    }
+}
+
+/// Each row gives one to all positions that it sees together, and nothing to others.
+#[test]
+fn masses_are_probabilities() {
+    let seen = [(0, 128), (3, 20), (0, 0), (127, 128)].map(|(from, to)| Seen::new(from, to));
+    let case = Case::ranges(shape(33, 16, ElemType::F16, ElemType::F32), seen.to_vec(), 5);
+    let found = case.run_masses(MASSES.naive());
+    let had = |i: usize| i as f32 / 64.0;
+    let gained: Vec<f64> = found.iter().enumerate().map(|(i, x)| f64::from(x - had(i))).collect();
+    assert!((gained.iter().sum::<f64>() - 3.0).abs() < 1e-4, "{gained:?}");
+    let (max, sum, _) = case.exact(1);
+    let score = |p: usize| -> f64 {
+        (0..33)
+            .map(|d| f64::from(case.q[33 + d]) * f64::from(case.shape.key_at(&case.keys, p, d)))
+            .sum()
+    };
+    let (all, total, _) = case.exact(0);
+    let of_first = |p: usize| -> f64 {
+        (0..33).map(|d| f64::from(case.q[d]) * f64::from(case.shape.key_at(&case.keys, p, d))).sum()
+    };
+    for p in [3, 10, 19] {
+        let want = (score(p) - max).exp() / sum + (of_first(p) - all).exp() / total;
+        assert!((gained[p] - want).abs() < 1e-4, "{p}: {} {want}", gained[p]);
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use kernels::attention::{
-    ANCHORS, ATTEND, ElemType, HeadShape, MERGE, PROMISE, Partials, SCORE_SUMS, Seen,
+    ANCHORS, ATTEND, ElemType, HeadShape, MASSES, MERGE, PROMISE, Partials, SCORE_SUMS, Seen,
 };
 use kernels::latent::{LATENT_ATTEND, LATENT_TILE, LatentShape};
 use kernels::linear::QUANTIZE_Q8;
@@ -31,6 +31,7 @@ type Compare = fn() -> Names;
 const COMPARED: &[(&str, Compare)] = &[
     ("ATTEND", attend),
     ("SCORE_SUMS", score_sums),
+    ("MASSES", masses),
     ("MERGE", merge),
     ("PROMISE", promise),
     ("LATENT_ATTEND", latent_attend),
@@ -132,6 +133,10 @@ fn score_sums() -> Names {
             found
         })
     })
+}
+
+fn masses() -> Names {
+    cases(|what, case| compare(&MASSES, what, |kernel| bits(&case.run_masses(kernel))))
 }
 
 fn cases(check: impl Fn(&str, &attention::Case) -> Names) -> Names {

@@ -86,6 +86,10 @@ impl Interpreted {
             let far_q = far.as_deref().unwrap_or(&q);
             let query = QueryRow { q: &q, far_q, position: row.position };
             out.extend(scorer.attend(&query, cached, &widths));
+            if at.appends && cached.hears(BlockAnchor::Mass) {
+                let masses = scorer.masses(&query, cached, &widths);
+                sessions[row.sequence].hear(at.cache, masses);
+            }
         }
         out
     }
@@ -173,6 +177,31 @@ impl Scorer<'_> {
     /// The sink of query head `h`.
     pub(super) fn sink(&self, h: usize) -> f64 {
         self.sinks.map_or(f64::NEG_INFINITY, |sinks| f64::from(sinks[h]))
+    }
+
+    /// The probability that a query gives to each near position, summed over the heads that read a key-value head:
+    /// `[n_kv_heads, near]`.
+    fn masses(&self, query: &QueryRow<'_>, cached: &Cached, widths: &KvWidths) -> Vec<f64> {
+        let group = query.q.len() / widths.key_dim / widths.n_kv_heads;
+        let seen = self.seen(query, cached, widths);
+        let mut masses = Vec::new();
+        for head in 0..widths.n_kv_heads {
+            let seen = &seen[head % seen.len()];
+            let seen = seen.iter().flat_map(|s| s.positions.clone().map(|t| (t, s.is_near)));
+            let mut sums = vec![0.0; seen.clone().filter(|(_, is_near)| *is_near).count()];
+            for h in head * group..(head + 1) * group {
+                let score = |at| self.score_at(query, cached, widths, h, at);
+                let scores: Vec<f64> = seen.clone().map(score).collect();
+                let max = scores.iter().copied().fold(self.sink(h), f64::max);
+                let all: f64 = scores.iter().map(|score| (score - max).exp()).sum();
+                let all = all + (self.sink(h) - max).exp();
+                // near positions come last
+                let near = &scores[scores.len() - sums.len()..];
+                sums.iter_mut().zip(near).for_each(|(sum, s)| *sum += (s - max).exp() / all);
+            }
+            masses.extend(sums);
+        }
+        masses
     }
 
     /// What a query reads: a list for each key-value head, or one for all.

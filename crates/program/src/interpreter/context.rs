@@ -87,6 +87,7 @@ impl Asking<'_> {
             BlockAnchor::Products => {
                 vec![self.represented(head, block, &self.products(head, block))]
             }
+            BlockAnchor::Mass => vec![self.represented(head, block, &self.masses(head, block))],
         }
     }
 
@@ -105,6 +106,19 @@ impl Asking<'_> {
             asked.iter().zip(key).map(|(q, k)| q * f64::from(*k)).sum()
         };
         (block * size..end).map(of_key).collect()
+    }
+
+    /// For each key of a block: the probabilities that queries gave it while it was near.
+    fn masses(&self, head: usize, block: usize) -> Vec<f64> {
+        let size = self.memory.block as usize;
+        let of_key = |t: usize| -> f64 {
+            let said = |position: usize| {
+                let first = self.memory.first_near(position);
+                self.cached.heard(position)[head * (position + 1 - first) + t - first]
+            };
+            (t..t + self.memory.n_local as usize).map(said).sum()
+        };
+        (block * size..(block + 1) * size).map(of_key).collect()
     }
 
     /// The mean of the keys of a block that have the greatest scores.
