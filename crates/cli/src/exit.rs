@@ -33,6 +33,9 @@ pub(crate) enum Failure {
         /// Published names that are near.
         near: Vec<String>,
     },
+    /// Bits that should be equal are not.
+    #[error("{0}")]
+    Differs(String),
     /// A text that is longer than its context.
     #[error("the text has {wanted} tokens, of which the context holds {capacity}")]
     TooLong {
@@ -78,7 +81,9 @@ fn code_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
             code::USAGE
         }
         Failure::NotFound { .. } | Failure::UnknownModel { .. } => code::NOT_FOUND,
-        Failure::Goals(_) | Failure::NoRoom(_) | Failure::TooLong { .. } => code::FAILURE,
+        Failure::Goals(_) | Failure::NoRoom(_) | Failure::Differs(_) | Failure::TooLong { .. } => {
+            code::FAILURE
+        }
         Failure::DoesNotFit { .. } => code::DOES_NOT_FIT,
         Failure::Interrupted => code::INTERRUPTED,
     });

@@ -54,6 +54,7 @@ fn of_failure(failure: &Failure, spot: &Spot) -> Option<String> {
         | Failure::Malformed(_)
         | Failure::Goals(_)
         | Failure::NoRoom(_)
+        | Failure::Differs(_)
         | Failure::Interrupted => {
             return None;
         }

@@ -22,6 +22,7 @@ mod session;
 mod text;
 mod texts;
 mod turn;
+mod verify;
 
 pub use chat::{Conversation, FullContext, ReplyOptions};
 pub use completion::{Completion, FinishReason, Timings, TokenUsage};
@@ -44,3 +45,4 @@ pub use session::{DEFAULT_CHUNK, Fed, Prefill, Scores, Session};
 pub use texts::{Normalization, TextReader, relevance};
 pub use tokenizer::{Message, Span};
 pub use turn::{Lent, Turn};
+pub use verify::{Verified, VerifyMatrix, VerifyRun, VerifyState, verify};

@@ -283,6 +283,11 @@ impl Session {
         Ok(fork)
     }
 
+    /// Its name on the model.
+    pub(crate) fn id(&self) -> SessionId {
+        self.id
+    }
+
     /// Whether it is a session of this model.
     pub(crate) fn is_of(&self, model: &Arc<dyn Model>) -> bool {
         Arc::ptr_eq(&self.model, model)

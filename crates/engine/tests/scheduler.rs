@@ -118,12 +118,12 @@ proptest! {
                 1 => turn.drafted(Drafters::new(DraftMode::Auto, &suffixes)),
                 2 => {
                     let guesser = if max % 2 == 0 { &toy } else { &other };
-                    turn.drafted(Drafters::by_model(guesser.session(90, 8)))
+                    turn.drafted(Drafters::by_model(guesser.session(90, 8)).whatever_it_costs())
                 }
                 _ => {
                     let text = [prompt.clone(), plain.tokens.clone()].concat();
                     let told = Told { text, at: 0, wrong: 3 * drafts };
-                    turn.drafted(Drafters::of(vec![Box::new(told)]))
+                    turn.drafted(Drafters::of(vec![Box::new(told)]).whatever_it_costs())
                 }
             };
             want.insert(scheduler.join(turn).unwrap(), text(&plain));
@@ -158,7 +158,7 @@ proptest! {
             if drafted {
                 let text = [prompt.clone(), script.clone(), vec![1; 20]].concat();
                 let told = Told { text, at: 0, wrong: 1000 };
-                turn = turn.drafted(Drafters::of(vec![Box::new(told)]));
+                turn = turn.drafted(Drafters::of(vec![Box::new(told)]).whatever_it_costs());
             }
             let reply = turn.alone(&mut |_| ()).unwrap();
             (text(&reply), reply.kept_tokens, session.tokens().to_vec())
@@ -175,7 +175,8 @@ fn a_draft_that_holds_saves_passes() {
     let steps = |toy: &Toy| toy.state.lock().unwrap().stats.steps;
     let before = steps(&toy);
     let text = [prompt.clone(), plain.tokens.clone()].concat();
-    let drafters = Drafters::of(vec![Box::new(Told { text, at: 0, wrong: 1000 })]);
+    let drafters =
+        Drafters::of(vec![Box::new(Told { text, at: 0, wrong: 1000 })]).whatever_it_costs();
     let turn = Turn::new(toy.session(400, 0), sampler(None), &FORMAT, &request(&prompt, 100));
     let reply = turn.drafted(drafters).alone(&mut |_| ()).unwrap();
     assert_eq!(reply.tokens, plain.tokens);
@@ -194,7 +195,7 @@ fn drafts_are_as_long_as_they_may_be() {
     let text = [prompt.clone(), plain.tokens.clone()].concat();
     let drafted = |most| {
         let told = Told { text: text.clone(), at: 0, wrong: 1000 };
-        let drafters = Drafters::of(vec![Box::new(told)]).at_most(most);
+        let drafters = Drafters::of(vec![Box::new(told)]).at_most(most).whatever_it_costs();
         let turn = Turn::new(toy.session(400, 0), sampler(None), &FORMAT, &request(&prompt, 50));
         turn.drafted(drafters).alone(&mut |_| ()).unwrap().stats.drafts
     };
@@ -212,7 +213,7 @@ fn a_model_drafts_for_another() {
     for seed in [None, Some(4)] {
         let plain = alone(&toy, &prompt, 120, seed);
         for (guesser, right) in [(&toy, true), (&other, false)] {
-            let drafters = Drafters::by_model(guesser.session(400, 16));
+            let drafters = Drafters::by_model(guesser.session(400, 16)).whatever_it_costs();
             let turn =
                 Turn::new(toy.session(400, 0), sampler(seed), &FORMAT, &request(&prompt, 120));
             let reply = turn.drafted(drafters).alone(&mut |_| ()).unwrap();
@@ -222,7 +223,7 @@ fn a_model_drafts_for_another() {
                 // but behind where it would end the text, which goes on
                 assert!(stats.kept * 4 >= stats.drafted * 3 && stats.kept > 50, "{stats:?}");
             } else {
-                assert!(stats.kept <= stats.drafted / 10, "{stats:?}");
+                assert!(stats.drafted > 50 && stats.kept <= stats.drafted / 10, "{stats:?}");
             }
         }
     }

@@ -16,6 +16,7 @@ mod run;
 mod show;
 mod template;
 mod tokenize;
+mod verify;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -56,6 +57,7 @@ enum Command {
     Logits(logits::Logits),
     Perplexity(perplexity::Perplexity),
     Recall(recall::Recall),
+    Verify(verify::Verify),
     Kernels(kernels::Kernels),
     Machine(machine::Machine),
     Completions(completions::Completions),
@@ -92,6 +94,7 @@ impl Cli {
             Command::Logits(c) => c.run(out),
             Command::Perplexity(c) => c.run(out),
             Command::Recall(c) => c.run(out),
+            Command::Verify(c) => c.run(out),
             Command::Kernels(c) => c.run(out),
             Command::Machine(c) => c.run(out),
             Command::Completions(c) => c.run(out),

@@ -65,12 +65,6 @@ impl Class {
 }
 
 impl Governor {
-    /// The most that a draft of any class would be good for: what to ask a drafter for.
-    pub(super) fn most(&self, max: usize, costs: &PassCosts, beside: usize) -> usize {
-        let lengths = (0..CLASSES).map(|class| self.length(class, max, costs, beside));
-        lengths.max().unwrap_or(0)
-    }
-
     /// How much of a draft of `len` tokens to check.
     pub(super) fn length(
         &self,
@@ -132,9 +126,8 @@ mod tests {
         let mut governor = Governor::default();
         let (mut at, mut time) = (0, 0.0);
         while at < n {
-            let most = governor.most(15, costs, 0);
-            let draft = trace(at).filter(|_| most > 0);
-            let k = draft.map_or(0, |(class, _)| governor.length(class, most, costs, 0));
+            let draft = trace(at);
+            let k = draft.map_or(0, |(class, _)| governor.length(class, 15, costs, 0));
             let kept = draft.map_or(0, |(_, holds)| holds.min(k));
             if let Some((class, _)) = draft.filter(|_| k > 0) {
                 governor.learn(class, k, kept);
@@ -155,8 +148,8 @@ mod tests {
     #[test]
     fn nothing_is_drafted_where_rows_cost_as_much_as_steps() {
         let governor = Governor::default();
-        assert_eq!(governor.most(15, &costs(1.0), 0), 0);
-        assert!(governor.most(15, &costs(0.05), 0) > 2);
+        assert_eq!(governor.length(0, 15, &costs(1.0), 0), 0);
+        assert!(governor.length(0, 15, &costs(0.05), 0) > 2);
     }
 
     /// Drafts that never hold cost next to nothing, whatever rows cost: at most 2 % of a text of 1,000 tokens.

@@ -58,7 +58,7 @@ pub trait Drafter: Send {
     /// A failure of its own model.
     fn draft(&mut self, max: usize) -> Result<Draft>;
 
-    /// Whether it [`wants`](Self::wants) rows at all (the default: no).
+    /// Whether it [`wants`](Self::wants) rows at all (the default: no). Its drafts are of class 0.
     fn has_model(&self) -> bool {
         false
     }
@@ -115,11 +115,29 @@ pub enum DraftMode {
     Auto,
 }
 
+impl DraftMode {
+    /// All of them.
+    pub const ALL: [DraftMode; 4] =
+        [DraftMode::Off, DraftMode::Lookup, DraftMode::Suffix, DraftMode::Auto];
+
+    /// `off`, `lookup`, `suffix`, `auto`.
+    pub fn name(self) -> &'static str {
+        match self {
+            DraftMode::Off => "off",
+            DraftMode::Lookup => "lookup",
+            DraftMode::Suffix => "suffix",
+            DraftMode::Auto => "auto",
+        }
+    }
+}
+
 /// The drafters of one conversation and what was learned of them.
 pub struct Drafters {
     list: Vec<Governed>,
     /// Most tokens of a draft.
     most: usize,
+    /// Whether only drafts that pay are checked.
+    governed: bool,
     stats: DraftStats,
     /// Whose draft is being checked, and its class.
     asked: Option<(usize, usize)>,
@@ -152,6 +170,11 @@ impl Drafters {
         Drafters::of(vec![Box::new(ModelDrafter::new(session))])
     }
 
+    /// With all drafts checked that are made, whether they pay or not: to see that they change nothing.
+    pub fn whatever_it_costs(self) -> Drafters {
+        Drafters { governed: false, ..self }
+    }
+
     /// With drafts of at most `n` tokens.
     pub fn at_most(self, n: usize) -> Drafters {
         Drafters { most: n.min(MOST_DRAFTED), ..self }
@@ -164,6 +187,7 @@ impl Drafters {
         Drafters {
             list,
             most: MOST_DRAFTED,
+            governed: true,
             stats: DraftStats::default(),
             asked: None,
             pace: Pace::default(),
@@ -188,7 +212,10 @@ impl Drafters {
     pub(crate) fn ask(&mut self, max: usize, costs: &PassCosts, beside: usize) {
         self.asked = None;
         for one in &mut self.list {
-            one.most = one.governor.most(max.min(self.most), costs, beside);
+            let max = max.min(self.most);
+            // a guess that costs nothing is judged when it is there
+            let judged = self.governed && one.drafter.has_model();
+            one.most = if judged { one.governor.length(0, max, costs, beside) } else { max };
         }
     }
 
@@ -222,7 +249,8 @@ impl Drafters {
             let Ok(draft) = one.drafter.draft(one.most) else { continue };
             let class = draft.class.min(CLASSES - 1);
             let most = draft.tokens.len().min(one.most);
-            let n = one.governor.length(class, most, costs, beside);
+            let pays = one.governor.length(class, most, costs, beside);
+            let n = if self.governed { pays } else { most };
             if n > 0 {
                 self.asked = Some((i, class));
                 self.stats.drafted += n;

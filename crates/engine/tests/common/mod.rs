@@ -62,6 +62,8 @@ pub(crate) struct State {
     pub(crate) largest_step: Option<usize>,
     /// Steps of more tokens than this in all their sequences fail as a whole.
     pub(crate) widest_step: Option<usize>,
+    /// Where several rows of a text have logits in one step, the lowest bit of one differs.
+    pub(crate) several_rows_differ: bool,
     /// Truncating reaches multiples of this length only, if it is given.
     pub(crate) reached: Option<usize>,
     /// Sessions share prefixes in whole blocks of this length, if it is given.
@@ -160,6 +162,9 @@ impl Model for Toy {
                 if i + s.outputs.count(s.tokens.len()) >= s.tokens.len() {
                     logits.extend(state.row(self.vocab, &tokens));
                 }
+            }
+            if state.several_rows_differ && s.outputs.count(s.tokens.len()) > 1 {
+                logits[0] = f32::from_bits(logits[0].to_bits() ^ 1);
             }
             state.stats.steps += 1;
             state.stats.rows += s.tokens.len() as u64;

@@ -1,6 +1,8 @@
 //! `bench`: which runs (`plan.rs`), the clock (`measure.rs`), the tables (`report.rs`), the gap (`explain.rs`).
 
+mod compared;
 mod explain;
+mod forced;
 mod measure;
 mod plan;
 mod report;
@@ -10,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::DEFAULT_CHUNK;
+use engine::{DEFAULT_CHUNK, DraftMode};
 use gguf::Gguf;
 use planner::Executed;
 use program::{CacheType, Executor};
@@ -25,6 +27,7 @@ use crate::output::OutputArgs;
 use crate::policy::PolicyArgs;
 use crate::predictions::{RunPhase, RunTime};
 use crate::{picture, ui};
+use compared::{ComparedRow, Comparison};
 use explain::Explanation;
 use measure::{Bench as Runner, Fill, Test};
 use plan::Numbers;
@@ -88,6 +91,14 @@ pub(super) struct Bench {
     /// Draw that as waterfalls into a file, .svg
     #[arg(long, value_name = "FILE", value_parser = picture::path, requires = "explain")]
     plot: Option<PathBuf>,
+    /// Instead of prompts and steps: texts with drafts beside the same texts without, by off, lookup, suffix, auto or all
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = drafts, hide_possible_values = true,
+          conflicts_with_all = ["explain", "pg", "n_prompt", "n_gen", "n_depth", "greedy"])]
+    spec: Vec<DraftModes>,
+    /// Instead of prompts and steps: so many turns side by side beside the passes that they are made of
+    #[arg(long, value_name = "LIST",
+          conflicts_with_all = ["explain", "pg", "n_prompt", "n_gen", "n_depth", "greedy"])]
+    turns: Vec<Numbers>,
     #[command(flatten)]
     replace: OutputArgs,
     /// Format of the result
@@ -135,6 +146,20 @@ fn remember(limits: &Limits, test: Test, samples: &[Duration]) {
     }
 }
 
+/// Modes of drafts by one word.
+#[derive(Clone, Debug)]
+struct DraftModes(Vec<DraftMode>);
+
+fn drafts(text: &str) -> Result<DraftModes, String> {
+    if text == "all" {
+        return Ok(DraftModes(DraftMode::ALL.to_vec()));
+    }
+    let known = DraftMode::ALL.into_iter().find(|mode| mode.name() == text);
+    known.map(|mode| DraftModes(vec![mode])).ok_or_else(|| {
+        format!("expected one of {}, all", DraftMode::ALL.map(DraftMode::name).join(", "))
+    })
+}
+
 /// How often a test is timed.
 fn repetitions(text: &str) -> Result<u32, String> {
     Ok(counts::within(text, 1, 1_000_000)? as u32)
@@ -156,8 +181,9 @@ impl Bench {
             ui::warn("--explain has no effect: a row of CSV has no place for it, but --plot has");
         }
         self.plot.iter().try_for_each(|path| self.replace.check(path))?;
-        let tests = self.tests();
-        if tests.is_empty() {
+        let compares = !self.spec.is_empty() || !self.turns.is_empty();
+        let tests = if compares { Vec::new() } else { self.tests() };
+        if tests.is_empty() && !compares {
             let problem = "nothing to measure: -p 0 and -n 0 leave no test";
             return Err(Failure::Usage(problem.into()).into());
         }
@@ -167,8 +193,14 @@ impl Bench {
         // all of them are there before the first is measured
         let models = self.models()?;
         let models = models.iter().map(|path| load::open(path));
+        let models = models.collect::<anyhow::Result<Vec<_>>>()?;
+        if compares {
+            let mut rows = Vec::new();
+            models.iter().try_for_each(|gguf| self.compare(gguf, &mut rows))?;
+            return compared::write(&rows, self.output, out);
+        }
         let mut report = report::Report::new(self.output, out);
-        for gguf in models.collect::<anyhow::Result<Vec<_>>>()? {
+        for gguf in models {
             self.measure(&gguf, &tests, &mut report)?;
         }
         if let Some(path) = &self.plot {
@@ -247,6 +279,48 @@ impl Bench {
                 let row = Row::new(&setting, *test, started, &samples, limits.as_ref());
                 report.row(&row.explained(explained))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Texts with drafts and without, turns and passes, of one model.
+    fn compare(&self, gguf: &Gguf, out: &mut Vec<ComparedRow>) -> anyhow::Result<()> {
+        let Bench { cache_type_k, cache_type_v, .. } = *self;
+        let chunk = plan::all(&self.chunk).max();
+        let policy = self.policy.clone();
+        let args = CacheArgs { cache_type_k, cache_type_v, chunk, policy };
+        let cache = |config: &models::ModelConfig| {
+            args.options(Comparison::CAPACITY, config.context_length)
+        };
+        for threads in self.thread_counts() {
+            let options = LoadOptions {
+                threads,
+                verbose: self.verbose.verbose,
+                ceilings: false,
+                chunk,
+                values: cache_type_v.is_some(),
+            };
+            let loaded = load::model(gguf, &self.executor, options, &cache)?;
+            let comparison = Comparison {
+                cache: cache(&loaded.config),
+                chunk: loaded.chunk,
+                repetitions: self.repetitions,
+                model: Arc::clone(&loaded.model),
+            };
+            let cache = comparison.cache;
+            let setting = report::Setting::new(gguf, &loaded, cache, loaded.chunk, self.fill);
+            let modes: Vec<DraftMode> =
+                self.spec.iter().flat_map(|modes| modes.0.iter().copied()).collect();
+            let turns: Vec<usize> = plan::all(&self.turns).filter(|n| *n > 0).collect();
+            let runs = (2 * modes.len() + turns.len()) as u64 * u64::from(self.repetitions);
+            let bar = ui::count_bar("bench", runs);
+            let mut rows = comparison.drafts(&modes, &mut || bar.inc(1))?;
+            for n in turns {
+                rows.push(comparison.turns(n, &mut || bar.inc(1))?);
+            }
+            bar.finish_and_clear();
+            let row = |compared| ComparedRow { setting: setting.clone(), compared };
+            out.extend(rows.into_iter().map(row));
         }
         Ok(())
     }

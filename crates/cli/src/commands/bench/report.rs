@@ -40,12 +40,12 @@ pub(super) struct Setting {
     gpu_info: &'static str,
     backends: &'static str,
     model_filename: String,
-    model_type: String,
+    pub(super) model_type: String,
     model_size: u64,
     model_n_params: u64,
     n_batch: usize,
     n_ubatch: usize,
-    n_threads: usize,
+    pub(super) n_threads: usize,
     type_k: &'static str,
     type_v: &'static str,
     #[serde(flatten)]
@@ -401,7 +401,7 @@ fn table(rows: &[Row]) -> Table {
 }
 
 /// Every field in quotes, truths as 1 and 0, without lists of samples and explanations.
-fn csv(rows: &[Row], out: &mut dyn Write) -> anyhow::Result<()> {
+pub(super) fn csv<T: Serialize>(rows: &[T], out: &mut dyn Write) -> anyhow::Result<()> {
     let quoted = |value: &serde_json::Value| {
         let text = match value {
             serde_json::Value::String(text) => text.clone(),

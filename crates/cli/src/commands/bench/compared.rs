@@ -1,0 +1,375 @@
+//! Texts with drafts beside the same texts without, and several turns beside the passes that they are made of: two ways
+//! of doing one thing, timed in turn.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use engine::{
+    DraftMode, DraftStats, Drafters, Generated, Request, Sampler, SamplerOptions, Scheduler,
+    SchedulerOptions, Session, Suffixes, Turn, Vocabulary,
+};
+use program::{CacheOptions, Model, Outputs, Prompt, Sequence, SessionId, Step};
+use serde::Serialize;
+
+use super::forced::Forced;
+use super::report::{self, Format, Setting};
+
+/// Tokens of the text that is repeated, and of one that is not.
+const TEXT: usize = 300;
+/// Steps of each turn.
+const STEPS: usize = 64;
+
+/// One way beside another.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Compared {
+    /// `lookup, repeated text`, `8 turns`.
+    pub(super) test: String,
+    /// Tokens of a run.
+    pub(super) tokens: usize,
+    /// Tokens per second, the median of the runs.
+    pub(super) rate: f64,
+    /// What it is compared with.
+    pub(super) against: &'static str,
+    /// Tokens per second of that.
+    pub(super) against_rate: f64,
+    /// The median of the ratios, run by run.
+    pub(super) ratio: f64,
+    /// Tokens guessed in all runs.
+    pub(super) drafted: usize,
+    /// Of these, kept.
+    pub(super) kept: usize,
+}
+
+impl Compared {
+    fn new(
+        test: String,
+        against: &'static str,
+        tokens: usize,
+        pairs: &[(Duration, Duration)],
+    ) -> Compared {
+        let rate = |time: Duration| tokens as f64 / time.as_secs_f64();
+        let of = |f: &dyn Fn(&(Duration, Duration)) -> f64| median(pairs.iter().map(f).collect());
+        Compared {
+            test,
+            tokens,
+            rate: of(&|pair| rate(pair.0)),
+            against,
+            against_rate: of(&|pair| rate(pair.1)),
+            ratio: of(&|pair| pair.1.as_secs_f64() / pair.0.as_secs_f64()),
+            drafted: 0,
+            kept: 0,
+        }
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    let n = values.len();
+    if n == 0 { 0.0 } else { (values[n / 2] + values[(n - 1) / 2]) / 2.0 }
+}
+
+/// A comparison, and on what it was made.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct ComparedRow {
+    #[serde(flatten)]
+    pub(super) setting: Setting,
+    #[serde(flatten)]
+    pub(super) compared: Compared,
+}
+
+/// Write rows in one of the formats.
+///
+/// # Errors
+/// Those of `out`.
+pub(super) fn write(
+    rows: &[ComparedRow],
+    format: Format,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    match format {
+        Format::Jsonl => {
+            for row in rows {
+                writeln!(out, "{}", serde_json::to_string(row)?)?;
+            }
+        }
+        Format::Json => writeln!(out, "{}", serde_json::to_string_pretty(rows)?)?,
+        Format::Csv => report::csv(rows, out)?,
+        Format::Md => {
+            writeln!(out, "{}", table(rows))?;
+            writeln!(out, "{LEGEND}")?;
+        }
+    }
+    Ok(())
+}
+
+/// Columns that do not say of what they are.
+const LEGEND: &str = "t/s are tokens a second, medians of runs in turn; ratio is the median of the runs' own; kept are the guessed \
+     tokens that the model chose too";
+
+fn table(rows: &[ComparedRow]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    table.set_header([
+        "model", "threads", "test", "t/s", "against", "t/s", "ratio", "guessed", "kept",
+    ]);
+    for ComparedRow { setting, compared: row } in rows {
+        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+        table.add_row([
+            Cell::new(&setting.model_type),
+            right(setting.n_threads.to_string()),
+            Cell::new(&row.test),
+            right(format!("{:.2}", row.rate)),
+            Cell::new(row.against),
+            right(format!("{:.2}", row.against_rate)),
+            right(format!("{:.3}", row.ratio)),
+            right(row.drafted.to_string()),
+            right(row.kept.to_string()),
+        ]);
+    }
+    table
+}
+
+/// Tokens that only mean themselves.
+struct Ids;
+
+impl Vocabulary for Ids {
+    fn bytes(&self, _: u32) -> std::borrow::Cow<'_, [u8]> {
+        b"x".as_slice().into()
+    }
+
+    fn spelling(&self, _: u32) -> Option<std::borrow::Cow<'_, str>> {
+        None
+    }
+
+    fn is_eog(&self, _: u32) -> bool {
+        false
+    }
+}
+
+/// What is compared on one model.
+pub(super) struct Comparison {
+    /// The model.
+    pub(super) model: Arc<dyn Model>,
+    /// The cache of a session.
+    pub(super) cache: CacheOptions,
+    /// Most tokens of a prompt per pass.
+    pub(super) chunk: usize,
+    /// How often each is timed.
+    pub(super) repetitions: u32,
+}
+
+/// Tokens without repetition: all of a small vocabulary come before one comes again.
+fn tokens(n: usize, vocab_size: usize, seed: u64) -> Vec<u32> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut all: Vec<u32> = (0..vocab_size as u32).collect();
+    let mut out = Vec::new();
+    while out.len() < n {
+        for i in (1..all.len()).rev() {
+            all.swap(i, (next() % (i as u64 + 1)) as usize);
+        }
+        out.extend(all.iter().take(n - out.len()));
+    }
+    out
+}
+
+impl Comparison {
+    /// Positions of a session.
+    pub(super) const CAPACITY: usize = 2 * TEXT + 16;
+
+    /// Texts with drafts by each of `modes` beside the same texts without: one that says again what it said, and one that
+    /// does not.
+    ///
+    /// # Errors
+    /// A model that fails; a draft that changed a text.
+    pub(super) fn drafts(
+        &self,
+        modes: &[DraftMode],
+        done: &mut dyn FnMut(),
+    ) -> anyhow::Result<Vec<Compared>> {
+        let mut rows = Vec::new();
+        for &mode in modes {
+            for (name, repeats) in [("repeated text", true), ("no repetition", false)] {
+                let (mut pairs, mut stats) = (Vec::new(), DraftStats::default());
+                for round in 0..self.repetitions {
+                    let text = self.text(u64::from(round), repeats);
+                    let run = |mode| self.forced(&text, mode);
+                    let (drafted, plain) = in_turn(round, || run(mode), || run(DraftMode::Off));
+                    let (drafted, plain) = (drafted?, plain?);
+                    anyhow::ensure!(drafted.tokens == plain.tokens, "a draft changed the text");
+                    stats.drafted += drafted.stats.drafts.drafted;
+                    stats.kept += drafted.stats.drafts.kept;
+                    pairs.push((steps(&drafted), steps(&plain)));
+                    done();
+                }
+                let test = format!("{}, {name}", mode.name());
+                let row = Compared::new(test, "plain steps", TEXT - 1, &pairs);
+                rows.push(Compared { drafted: stats.drafted, kept: stats.kept, ..row });
+            }
+        }
+        Ok(rows)
+    }
+
+    /// [`TEXT`] tokens, and as many again: the same, or others.
+    fn text(&self, seed: u64, repeats: bool) -> Vec<u32> {
+        let n = self.model.program().vocab_size();
+        let once = tokens(TEXT, n, seed + 1);
+        let again = if repeats { once.clone() } else { tokens(TEXT, n, seed + 1_000_001) };
+        [once, again].concat()
+    }
+
+    /// The second half of `text`, generated after the first.
+    fn forced(&self, text: &[u32], mode: DraftMode) -> anyhow::Result<Generated> {
+        let model = Arc::new(Forced { model: Arc::clone(&self.model), text: text.to_vec() });
+        let session = Session::new(model, self.cache, self.chunk)?;
+        let request = Request {
+            prompt: &text[..TEXT],
+            max_tokens: Some(TEXT),
+            stop: &[],
+            ignore_eog: false,
+            split_thoughts: false,
+            cancel: &Arc::default(),
+        };
+        let sampler = Sampler::new(SamplerOptions::greedy())?;
+        let drafters = Drafters::new(mode, &Arc::<Mutex<Suffixes>>::default());
+        let turn = Turn::new(session, sampler, &Ids, &request).drafted(drafters);
+        Ok(turn.alone(&mut |_| ())?)
+    }
+
+    /// `n` turns side by side beside the bare passes over their rows: what the scheduler, sampling and uneven ends cost.
+    ///
+    /// # Errors
+    /// A model that fails, memory.
+    pub(super) fn turns(&self, n: usize, done: &mut dyn FnMut()) -> anyhow::Result<Compared> {
+        let mut pairs = Vec::new();
+        for round in 0..self.repetitions {
+            let (turns, passes) = in_turn(round, || self.side_by_side(n), || self.passes(n));
+            pairs.push((turns?, passes?));
+            done();
+        }
+        let name = if n == 1 { "1 turn".to_owned() } else { format!("{n} turns") };
+        Ok(Compared::new(name, "passes over as many rows", n * STEPS, &pairs))
+    }
+
+    /// From the moment all write to the end of the first: `n` turns of equal length.
+    fn side_by_side(&self, n: usize) -> anyhow::Result<Duration> {
+        let options = SchedulerOptions { running: n, waiting: 0, rows: self.chunk };
+        let mut scheduler = Scheduler::new(Arc::clone(&self.model), options);
+        for turn in 0..n {
+            let prompt = self.prompt(turn);
+            let request = Request {
+                prompt: &prompt,
+                max_tokens: Some(STEPS + 1),
+                stop: &[],
+                ignore_eog: true,
+                split_thoughts: false,
+                cancel: &Arc::default(),
+            };
+            let session = Session::new(Arc::clone(&self.model), self.cache, self.chunk)?;
+            let sampler = Sampler::new(SamplerOptions::greedy())?;
+            scheduler.join(Turn::new(session, sampler, &Ids, &request))?;
+        }
+        // all prompts in one pass, which yields the first token of each
+        let mut ended = scheduler.step(&mut |_, _| ());
+        let start = Instant::now();
+        while !scheduler.is_empty() {
+            ended.extend(scheduler.step(&mut |_, _| ()));
+        }
+        let taken = start.elapsed();
+        for (_, turn) in ended {
+            turn.finish()?;
+        }
+        Ok(taken)
+    }
+
+    /// As many steps of `n` rows, with all their logits.
+    fn passes(&self, n: usize) -> anyhow::Result<Duration> {
+        let opened: Result<Vec<SessionId>, _> =
+            (0..n).map(|_| self.model.open(&self.cache)).collect();
+        let sessions = opened?;
+        let step = |tokens: &[Vec<u32>], prompt: bool| -> anyhow::Result<()> {
+            let mut sequences = Vec::new();
+            for (&session, tokens) in sessions.iter().zip(tokens) {
+                let prompt = prompt.then_some(Prompt { start: 0, len: tokens.len() });
+                sequences.push(Sequence {
+                    session,
+                    tokens,
+                    outputs: Outputs::LAST,
+                    prompt,
+                    rows: &[],
+                });
+            }
+            self.model.step(&Step { sequences: &sequences })?.all()?;
+            Ok(())
+        };
+        let prompts: Vec<Vec<u32>> = (0..n).map(|turn| self.prompt(turn)).collect();
+        step(&prompts, true)?;
+        let vocab_size = self.model.program().vocab_size();
+        let texts: Vec<Vec<u32>> =
+            (0..n as u64).map(|i| tokens(STEPS, vocab_size, i + 7)).collect();
+        let start = Instant::now();
+        for i in 0..STEPS {
+            let rows: Vec<Vec<u32>> = texts.iter().map(|text| vec![text[i]]).collect();
+            step(&rows, false)?;
+        }
+        let taken = start.elapsed();
+        sessions.into_iter().for_each(|session| self.model.close(session));
+        Ok(taken)
+    }
+
+    /// A short prompt: those of all turns go into one pass.
+    fn prompt(&self, turn: usize) -> Vec<u32> {
+        tokens(8, self.model.program().vocab_size(), turn as u64 + 99)
+    }
+}
+
+/// Time of the steps of a reply.
+fn steps(reply: &Generated) -> Duration {
+    reply.stats.steps.iter().sum()
+}
+
+/// Both, and which goes first changes from round to round: a machine that slows down favours none.
+fn in_turn<T>(round: u32, one: impl FnOnce() -> T, other: impl FnOnce() -> T) -> (T, T) {
+    if round.is_multiple_of(2) {
+        let one = one();
+        (one, other())
+    } else {
+        let other = other();
+        (one(), other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_do_not_repeat_before_they_must() {
+        let text = tokens(25, 10, 3);
+        for part in text.chunks(10) {
+            let mut sorted = part.to_vec();
+            sorted.sort_unstable();
+            sorted.dedup();
+            assert_eq!(sorted.len(), part.len());
+        }
+        assert_ne!(tokens(25, 10, 3), tokens(25, 10, 4));
+    }
+
+    #[test]
+    fn medians_are_of_runs() {
+        let ms = Duration::from_millis;
+        let row =
+            Compared::new("t".into(), "p", 10, &[(ms(10), ms(20)), (ms(5), ms(5)), (ms(1), ms(3))]);
+        assert!((row.ratio - 2.0).abs() < 1e-9, "{row:?}");
+        assert!((row.rate - 2000.0).abs() < 1e-6, "{row:?}");
+        assert_eq!(median(Vec::new()), 0.0);
+        assert!((median(vec![1.0, 4.0]) - 2.5).abs() < 1e-9);
+    }
+}

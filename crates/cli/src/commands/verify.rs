@@ -1,0 +1,197 @@
+//! `verify`: the same logits to the bit, however a model is run on this machine. The matrix is in `engine`.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use engine::{Verified, VerifyMatrix, VerifyState};
+use gguf::Gguf;
+use program::CacheOptions;
+use serde_json::json;
+
+use crate::args::{CacheArgs, ExecutorArgs, ModelArgs, VerboseArgs};
+use crate::counts::{self, ThreadCount};
+use crate::exit::Failure;
+use crate::load::{self, LoadOptions};
+use crate::{ui, units};
+
+/// Check that a model says the same, to the bit, however it is run
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  rooflight verify model.gguf --quick\n  rooflight verify model.gguf --kv-policy infllm --json\n\n\
+                  Logits of 128 tokens are computed with 1, 2, 3, 5, 8 and 16 threads, prompts cut into 1, 7, 64, 128 and 512, \
+                  1, 2, 5 and 16 texts in each pass, cold, after a part was cached, and as drafts: 360 runs, all of which \
+                  must have the same bits. Exit code 1 if one has others."
+)]
+pub(super) struct Verify {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// 24 runs of a few tokens, with one thread and with all
+    #[arg(long)]
+    quick: bool,
+    /// Instead of 1, 2, 3, 5, 8 and 16
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = counts::threads)]
+    threads: Vec<ThreadCount>,
+    /// Tokens whose logits are compared
+    #[arg(short = 'n', long, value_name = "N", value_parser = counts::tokens)]
+    n_gen: Option<usize>,
+    #[command(flatten)]
+    cache: CacheArgs,
+    #[command(flatten)]
+    executor: ExecutorArgs,
+    /// Print one JSON object: every run and its digest
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    verbose: VerboseArgs,
+}
+
+impl Verify {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let gguf = load::open(&self.model.clone().path("verify")?)?;
+        let matrix = self.matrix();
+        let trained = models::load(&gguf)?.config.context_length;
+        let cache = self.cache.options(matrix.capacity(), trained);
+        let found = self.runs(&gguf, &matrix, cache)?;
+        let verdict = Verdict::of(&found);
+        if self.json {
+            writeln!(out, "{}", verdict.to_json(&found))?;
+        } else {
+            writeln!(out, "{}", verdict.table(&matrix, &found))?;
+            writeln!(out, "{}", verdict.line())?;
+        }
+        match verdict.others {
+            0 => Ok(()),
+            _ => Err(Failure::Differs(verdict.line()).into()),
+        }
+    }
+
+    fn matrix(&self) -> VerifyMatrix {
+        let mut matrix = match self.quick {
+            true => VerifyMatrix::quick(self.executor.options(None).n_threads()),
+            false => VerifyMatrix::whole(),
+        };
+        if self.threads.iter().any(|count| count.0.is_some()) {
+            matrix.threads = self.threads.iter().filter_map(|count| count.0).collect();
+        }
+        if let Some(n) = self.cache.chunk {
+            matrix.chunks = vec![n];
+        }
+        matrix.tokens = self.n_gen.unwrap_or(matrix.tokens).max(3);
+        matrix
+    }
+
+    fn runs(
+        &self,
+        gguf: &Gguf,
+        matrix: &VerifyMatrix,
+        cache: CacheOptions,
+    ) -> anyhow::Result<Vec<Verified>> {
+        let bar = ui::count_bar("runs", matrix.runs() as u64);
+        let mut load = |threads| {
+            let options = LoadOptions {
+                threads: Some(threads),
+                verbose: self.verbose.verbose,
+                ceilings: false,
+                chunk: self.cache.chunk,
+                values: self.cache.cache_type_v.is_some(),
+            };
+            let loaded = load::model(gguf, &self.executor, options, &|_| cache)?;
+            Ok::<_, anyhow::Error>(loaded.model)
+        };
+        let (mut found, mut told) = (Vec::new(), false);
+        let started = Instant::now();
+        engine::verify(matrix, cache, &mut load, &mut |one| {
+            found.push(one);
+            bar.inc(1);
+            let left = one.elapsed.mul_f64((matrix.runs() - 1) as f64);
+            if !std::mem::replace(&mut told, true) && left > LONG {
+                ui::note(format_args!("this takes about {}", units::seconds(left)));
+            }
+            Ok(())
+        })?;
+        bar.finish_and_clear();
+        if self.verbose.verbose {
+            ui::note(format_args!("{} runs in {}", found.len(), units::seconds(started.elapsed())));
+        }
+        Ok(found)
+    }
+}
+
+/// What is worth telling before it is waited for.
+const LONG: Duration = Duration::from_secs(20);
+
+/// What most runs yielded, and how many did not.
+struct Verdict {
+    digest: u64,
+    runs: usize,
+    others: usize,
+}
+
+impl Verdict {
+    fn of(found: &[Verified]) -> Verdict {
+        let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+        found.iter().for_each(|one| *counts.entry(one.digest).or_default() += 1);
+        let most = counts.into_iter().max_by_key(|(_, n)| *n).unwrap_or_default();
+        Verdict { digest: most.0, runs: found.len(), others: found.len() - most.1 }
+    }
+
+    /// `360 of 360 runs have the same bits: 9f86d081884c7d65`.
+    fn line(&self) -> String {
+        let Verdict { digest, runs, others } = self;
+        format!("{} of {runs} runs have the same bits: {digest:016x}", runs - others)
+    }
+
+    /// A row for each number of threads and state, a column for each cut and number of texts.
+    fn table(&self, matrix: &VerifyMatrix, found: &[Verified]) -> Table {
+        let mut table = Table::new();
+        table.load_style(presets::ASCII_MARKDOWN);
+        let columns: Vec<(usize, usize)> = matrix
+            .together
+            .iter()
+            .flat_map(|texts| matrix.chunks.iter().map(move |chunk| (*texts, *chunk)))
+            .collect();
+        let head = |(texts, chunk): &(usize, usize)| format!("{texts} x {chunk}");
+        table.set_header(
+            ["threads".to_owned(), "tokens".to_owned()].into_iter().chain(columns.iter().map(head)),
+        );
+        for &threads in &matrix.threads {
+            for state in VerifyState::ALL {
+                let cell = |(texts, chunk): &(usize, usize)| {
+                    let run = |one: &&Verified| {
+                        let run = one.run;
+                        (run.threads, run.state, run.together, run.chunk)
+                            == (threads, state, *texts, *chunk)
+                    };
+                    let same = found.iter().find(run).map(|one| one.digest == self.digest);
+                    let word = same.map_or("", |same| if same { "same" } else { "OTHER" });
+                    Cell::new(word).set_alignment(CellAlignment::Center)
+                };
+                let before = [Cell::new(threads), Cell::new(state.name())];
+                table.add_row(before.into_iter().chain(columns.iter().map(cell)));
+            }
+        }
+        table
+    }
+
+    fn to_json(&self, found: &[Verified]) -> serde_json::Value {
+        let run = |one: &Verified| {
+            json!({
+                "threads": one.run.threads,
+                "chunk": one.run.chunk,
+                "texts": one.run.together,
+                "tokens": one.run.state.name(),
+                "digest": format!("{:016x}", one.digest),
+                "same": one.digest == self.digest,
+                "ms": one.elapsed.as_secs_f64() * 1e3,
+            })
+        };
+        json!({
+            "runs": self.runs,
+            "same": self.runs - self.others,
+            "digest": format!("{:016x}", self.digest),
+            "all": found.iter().map(run).collect::<Vec<_>>(),
+        })
+    }
+}
