@@ -23,6 +23,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("console", &["gguf", "kernels", "planner", "plot", "program", "quant", "rates"]),
     ("executors", &["cpu", "kernels", "program"]),
     ("engine", &["program", "tokenizer"]),
+    ("grammar", &["engine", "tokenizer"]),
     ("testing", &[]),
     ("conformance", &["program", "models", "quant", "gguf", "testing"]),
     (
@@ -38,6 +39,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tokenizer",
             "planner",
             "engine",
+            "grammar",
             "plot",
         ],
     ),

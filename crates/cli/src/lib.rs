@@ -13,6 +13,7 @@ mod commands;
 mod completion;
 mod drafting;
 mod exit;
+mod forms;
 mod hints;
 mod input;
 mod interrupt;

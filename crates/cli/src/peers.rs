@@ -21,7 +21,7 @@ pub(crate) enum PeerFlag {
 use PeerFlag::{Ignored, IgnoredValue, Named, Refused, Words};
 
 const NO_DOWNLOAD: &str = "models are not downloaded yet: give the path of a GGUF file";
-const NO_GRAMMAR: &str = "replies cannot be constrained to a grammar yet";
+const BY_SCHEMA: &str = "--json-schema SCHEMA makes replies JSON; true is the schema of any";
 const NO_ADAPTER: &str = "adapters are not applied yet: merge them into the model first";
 const NO_IMAGE: &str = "there are no models of images or sound yet";
 const NO_SERVER: &str = "there is no server yet";
@@ -45,6 +45,7 @@ pub(crate) static FLAGS: &[(&str, PeerFlag)] = &[
     ("-md", Named("--model-draft")),
     ("-pg", Named("--pg")),
     ("-rea", Named("--reasoning")),
+    ("-jf", Named("--json-schema")),
     ("--max-tokens", Named("--predict")),
     ("--max-new-tokens", Named("--predict")),
     ("--num-predict", Named("--predict")),
@@ -133,11 +134,7 @@ pub(crate) static FLAGS: &[(&str, PeerFlag)] = &[
     ("--conversation", Refused("`rooflight run MODEL` without a prompt is a conversation")),
     ("-no-cnv", Refused("`rooflight complete` continues a text without a chat template")),
     ("--no-conversation", Refused("`rooflight complete` continues a text without a chat template")),
-    ("--grammar", Refused(NO_GRAMMAR)),
-    ("--grammar-file", Refused(NO_GRAMMAR)),
-    ("-j", Refused(NO_GRAMMAR)),
-    ("--json-schema", Refused(NO_GRAMMAR)),
-    ("--format", Refused(NO_GRAMMAR)),
+    ("--format", Refused(BY_SCHEMA)),
     ("--lora", Refused(NO_ADAPTER)),
     ("--lora-scaled", Refused(NO_ADAPTER)),
     ("--adapter-path", Refused(NO_ADAPTER)),

@@ -1,10 +1,13 @@
 //! Options of sampling and of the length of a reply: from flags, else from the model file, else llama.cpp's defaults.
 
+use std::sync::Arc;
+
 use engine::{
-    FullContext, Reasoning, Recommended, SAMPLER_SETTINGS, Sampler, SamplerOptions, SamplerOrder,
-    SamplerSetting, Vocabulary,
+    FullContext, Generated, Reasoning, Recommended, SAMPLER_SETTINGS, Sampler, SamplerOptions,
+    SamplerOrder, SamplerSetting, StopReason, Vocabulary,
 };
 use gguf::{Metadata, Value};
+use grammar::Form;
 
 use crate::counts::{self, ReplyLength};
 use crate::ui;
@@ -301,6 +304,8 @@ pub(crate) struct Settings {
     pub(crate) wrap: bool,
     /// So many of the likeliest tokens are told beside each chosen one.
     pub(crate) logprobs: Option<usize>,
+    /// What replies must be.
+    pub(crate) form: Option<Arc<Form>>,
 }
 
 impl Settings {
@@ -318,6 +323,7 @@ impl Settings {
             full: FullContext::Stop,
             wrap: true,
             logprobs: None,
+            form: None,
         }
     }
 
@@ -326,11 +332,22 @@ impl Settings {
     /// # Errors
     /// A setting out of its range.
     pub(crate) fn new_sampler(&self, vocabulary: &dyn Vocabulary) -> engine::Result<Sampler> {
-        let sampler = Sampler::new(self.sampler.clone())?.with_vocabulary(vocabulary);
-        Ok(match self.logprobs {
-            Some(n) => sampler.with_logprobs(n),
-            None => sampler,
-        })
+        let mut sampler = Sampler::new(self.sampler.clone())?.with_vocabulary(vocabulary);
+        if let Some(n) = self.logprobs {
+            sampler = sampler.with_logprobs(n);
+        }
+        match &self.form {
+            Some(form) => sampler.with_constraint(form.begin()),
+            None => Ok(sampler),
+        }
+    }
+
+    /// Say that a reply has not come to the end of its form.
+    pub(crate) fn tell_unfinished(&self, reply: &Generated) {
+        let finished = matches!(reply.stop, StopReason::EndOfGeneration(_));
+        if self.form.is_some() && !finished {
+            ui::warn("the reply ends before its form does: it is not whole");
+        }
     }
 }
 

@@ -6,10 +6,12 @@ use anyhow::Context as _;
 use engine::{Drafters, Session};
 use gguf::{Gguf, Metadata};
 use program::CacheOptions;
+use tokenizer::Tokenizer;
 
 use crate::args::{CacheArgs, ContextArgs, ExecutorArgs, ThreadArgs, VerboseArgs};
 use crate::drafting::DraftArgs;
 use crate::exit::Failure;
+use crate::forms::FormArgs;
 use crate::limits::Limits;
 use crate::load::{self, LoadOptions};
 use crate::sampling::{LengthArgs, SamplerArgs, Settings};
@@ -42,6 +44,8 @@ pub(crate) struct SessionArgs {
     #[command(flatten)]
     sampler: SamplerArgs,
     #[command(flatten)]
+    form: FormArgs,
+    #[command(flatten)]
     drafts: DraftArgs,
 }
 
@@ -70,16 +74,21 @@ pub(crate) fn failed(error: engine::Error, trained: usize) -> anyhow::Error {
 }
 
 impl SessionArgs {
-    /// How replies are made with a model that has this metadata.
+    /// How replies are made with a model that has this metadata and this tokenizer.
     ///
     /// # Errors
-    /// A flag out of range.
-    pub(crate) fn settings(&self, metadata: &Metadata) -> anyhow::Result<Settings> {
+    /// A flag out of range, or a form that cannot be had.
+    pub(crate) fn settings(
+        &self,
+        metadata: &Metadata,
+        tokenizer: &Arc<Tokenizer>,
+    ) -> anyhow::Result<Settings> {
         let sampler = self.sampler.options(metadata)?;
         let settings = Settings::new(sampler, self.length.clone(), self.verbose.verbose);
         Ok(Settings {
             wrap: !self.nowordwrap,
             logprobs: self.logprobs.map(usize::from),
+            form: self.form.form(tokenizer)?,
             ..settings
         })
     }

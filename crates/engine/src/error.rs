@@ -46,6 +46,12 @@ pub enum Error {
         /// The logit.
         value: f32,
     },
+    /// A reply that must have a form, and cannot go on in it.
+    #[error("the reply cannot go on in its form: {problem}")]
+    Constraint {
+        /// Why, in one line.
+        problem: String,
+    },
     /// A row of logits that does not have one number per token of the vocabulary.
     #[error("logits: expected a row of {expected}, found {found}")]
     Logits {

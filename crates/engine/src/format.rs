@@ -89,6 +89,11 @@ impl ModelFormat {
     pub fn new(tokenizer: Arc<Tokenizer>, template: ChatTemplate) -> ModelFormat {
         ModelFormat { tokenizer, template }
     }
+
+    /// Its tokenizer.
+    pub fn tokenizer(&self) -> &Arc<Tokenizer> {
+        &self.tokenizer
+    }
 }
 
 impl Vocabulary for ModelFormat {

@@ -8,6 +8,7 @@
 
 mod chat;
 mod completion;
+mod constraint;
 mod drafts;
 mod error;
 mod format;
@@ -26,6 +27,7 @@ mod verify;
 
 pub use chat::{Conversation, FullContext, ReplyOptions};
 pub use completion::{Completion, FinishReason, Timings, TokenUsage};
+pub use constraint::{Constraint, TokenMask};
 pub use drafts::{CLASSES, Draft, DraftMode, DraftStats, DraftStep, Drafter, Drafters, Suffixes};
 pub use error::{Error, Result};
 pub use format::{ChatFormat, ModelFormat, Reasoning, Vocabulary};

@@ -193,6 +193,7 @@ impl Chat {
         let reply = reply.map_err(|error| failed(error, self.trained))?;
         self.tell_end(&reply);
         reply::tell_cut(&reply, self.conversation.session());
+        self.settings.tell_unfinished(&reply);
         if json {
             let logprobs = self.settings.logprobs;
             let logprobs =

@@ -1,6 +1,7 @@
 //! `complete`: a text continued as it is.
 
 use std::io::{IsTerminal, Write};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use engine::{Request, Turn};
@@ -41,12 +42,12 @@ impl Complete {
             None => piped()?,
         };
         let prompt = filled(prompt.read()?)?;
-        let tokenizer = load::tokenizer(&gguf)?;
+        let tokenizer = Arc::new(load::tokenizer(&gguf)?);
         let tokens = raw(&tokenizer, &prompt)?;
-        let settings = self.session.settings(gguf.metadata())?;
+        let settings = self.session.settings(gguf.metadata(), &tokenizer)?;
 
         let Opened { mut session, limits, trained, drafters, .. } = self.session.open(gguf)?;
-        let mut sampler = settings.new_sampler(&tokenizer)?;
+        let mut sampler = settings.new_sampler(&*tokenizer)?;
         let request = Request {
             prompt: &tokens,
             max_tokens: settings.max_tokens,
@@ -59,7 +60,7 @@ impl Complete {
             .whole(self.session.json)
             .wrapped(!self.session.json && !self.session.nowordwrap);
         interrupt.begin();
-        let mut turn = Turn::new(&mut session, &mut sampler, &tokenizer, &request);
+        let mut turn = Turn::new(&mut session, &mut sampler, &*tokenizer, &request);
         if let Some(drafters) = drafters {
             turn = turn.drafted(drafters);
         }
@@ -69,9 +70,10 @@ impl Complete {
         let reply = reply.map_err(|error| failed(error, trained))?;
         tell_end(&reply, &session, limits.as_ref(), settings.verbose);
         tell_cut(&reply, &session);
+        settings.tell_unfinished(&reply);
         if self.session.json {
             let logprobs =
-                settings.logprobs.map(|_| logprobs::to_json(&reply, &sampler, &tokenizer));
+                settings.logprobs.map(|_| logprobs::to_json(&reply, &sampler, &*tokenizer));
             completion::print(&reply.into(), logprobs, out)?;
         }
         if interrupted { Err(Failure::Interrupted.into()) } else { Ok(()) }

@@ -58,7 +58,7 @@ impl Run {
         let format = load::chat_format(&gguf)?;
         let template =
             gguf.metadata().str("tokenizer.chat_template").ok().flatten().map(str::to_owned);
-        let mut settings = self.session.settings(gguf.metadata())?;
+        let mut settings = self.session.settings(gguf.metadata(), format.tokenizer())?;
         settings.reasoning = self.reasoning.into();
         if let Some(warning) = thinks_anyway(settings.reasoning, template.as_deref()) {
             ui::warn(warning);

@@ -7,8 +7,13 @@ use std::collections::BTreeMap;
 
 use program::{Candidate, PEAK, k_likeliest};
 
+use crate::TokenMask;
+
 /// A logit of this or less is of a token that must not be drawn.
 pub(crate) const BANNED: f32 = f32::MIN;
+
+/// Where a mask has at most one in so many tokens, these are gathered; else the others are banned.
+const FEW: usize = 8;
 
 /// Memory that is used again for the next token.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +43,8 @@ pub(super) struct Choices<'a> {
     given: (&'a [f32], &'a [f32]),
     buffers: &'a mut Buffers,
     place: Place,
+    /// Whether a mask left tokens out: how they are held then must not show.
+    masked: bool,
     /// Logits are to be divided by this.
     temperature: f32,
 }
@@ -49,7 +56,53 @@ impl<'a> Choices<'a> {
         peaks: &'a [f32],
         buffers: &'a mut Buffers,
     ) -> Choices<'a> {
-        Choices { given: (logits, peaks), buffers, place: Place::Given, temperature: 1.0 }
+        Choices {
+            given: (logits, peaks),
+            buffers,
+            place: Place::Given,
+            masked: false,
+            temperature: 1.0,
+        }
+    }
+
+    /// Leave only the tokens of a mask. Comes before all else.
+    pub(super) fn keep_allowed(&mut self, mask: &TokenMask) {
+        let few = mask.len() <= self.given.0.len() / FEW;
+        if few { self.gather(mask) } else { self.ban_others(mask) }
+    }
+
+    /// The tokens of a mask as list.
+    fn gather(&mut self, mask: &TokenMask) {
+        let logits = self.given.0;
+        let there = mask.tokens().take_while(|&token| (token as usize) < logits.len());
+        let candidates = there.map(|token| Candidate { token, logit: logits[token as usize] });
+        self.buffers.list.clear();
+        self.buffers.list.extend(candidates);
+        if self.buffers.list.is_empty() {
+            self.buffers.list.push(Candidate { token: 0, logit: BANNED });
+        }
+        (self.place, self.masked) = (Place::List, true);
+    }
+
+    /// A row in which all others are banned.
+    fn ban_others(&mut self, mask: &TokenMask) {
+        self.masked = true;
+        self.copy_row();
+        let Buffers { logits, peaks, .. } = &mut *self.buffers;
+        for (i, stretch) in logits.chunks_mut(PEAK).enumerate() {
+            let bits = u64::from(mask.word(2 * i)) | u64::from(mask.word(2 * i + 1)) << 32;
+            if bits == u64::MAX {
+                continue;
+            }
+            let mut peak = BANNED;
+            for (at, logit) in stretch.iter_mut().enumerate() {
+                *logit = if bits >> at & 1 == 1 { *logit } else { BANNED };
+                peak = peak.max(*logit);
+            }
+            if let Some(of_stretch) = peaks.get_mut(i) {
+                *of_stretch = peak;
+            }
+        }
     }
 
     /// The row, as long as there is one.
@@ -86,6 +139,9 @@ impl<'a> Choices<'a> {
     /// Leave only the `k` likeliest tokens, likeliest first; no effect if there are no more.
     pub(super) fn keep_likeliest(&mut self, k: usize) {
         if k >= self.len() {
+            if self.masked {
+                self.sorted();
+            }
             return;
         }
         self.fill(k);
@@ -227,7 +283,10 @@ impl<'a> Choices<'a> {
             return;
         }
         self.settle();
-        let f = |logit, value| f(logit, value).clamp(f32::MIN, f32::MAX);
+        let f = |logit: f32, value| match logit > BANNED {
+            true => f(logit, value).clamp(f32::MIN, f32::MAX),
+            false => logit,
+        };
         self.copy_row();
         let Buffers { logits, peaks, list } = &mut *self.buffers;
         if self.place == Place::Changed {
@@ -267,7 +326,11 @@ impl<'a> Choices<'a> {
             return;
         }
         self.copy_row();
-        let divide = |logit: &mut f32| *logit = (*logit / temperature).clamp(f32::MIN, f32::MAX);
+        let divide = |logit: &mut f32| {
+            if *logit > BANNED {
+                *logit = (*logit / temperature).clamp(f32::MIN, f32::MAX);
+            }
+        };
         let Buffers { logits, peaks, list } = &mut *self.buffers;
         match self.place {
             Place::Changed => logits.iter_mut().chain(peaks).for_each(divide),
@@ -295,6 +358,7 @@ fn at_least(logits: &[f32], peaks: &[f32], floor: f32, out: &mut Vec<Candidate>)
 #[cfg(test)]
 mod tests {
     use program::LogitRows;
+    use proptest::prelude::*;
 
     use super::*;
     use crate::Scores;
@@ -320,5 +384,34 @@ mod tests {
         let mut choices = Choices::new(&logits, &scores.peaks, &mut list);
         choices.list();
         assert_eq!(narrow(&mut choices), want);
+    }
+
+    proptest! {
+        /// What is drawn does not show how few tokens a mask left.
+        #[test]
+        fn masks_gather_and_ban_alike(
+            logits in prop::collection::vec((-40i32..40).prop_map(|x| x as f32 * 0.1), 1..300),
+            words in prop::collection::vec(any::<u32>(), 12), k in 1usize..400, random in 0.0f64..1.0, peaked in any::<bool>(),
+        ) {
+            let words: Vec<u32> = words.chunks(2).flat_map(|w| [w[0] & w[1], w[0] & (w[1] << 7) | u32::from(w[0] % 3 == 0)]).collect();
+            let mask = TokenMask::from_bits(words);
+            let there: Vec<u32> = mask.tokens().filter(|&t| (t as usize) < logits.len()).collect();
+            prop_assume!(!there.is_empty());
+            let scores = Scores::from(LogitRows::new(logits.clone(), logits.len()));
+            let peaks = if peaked { &scores.peaks[..] } else { &[] };
+            let drawn = |narrow: &dyn Fn(&mut Choices<'_>)| {
+                let mut buffers = Buffers::default();
+                let mut choices = Choices::new(&logits, peaks, &mut buffers);
+                narrow(&mut choices);
+                choices.keep_likeliest(k);
+                choices.keep_mass(0.9 * choices.mass(), 0);
+                let at = choices.draw(random);
+                choices.list()[at]
+            };
+            let few = drawn(&|choices| choices.gather(&mask));
+            let most = drawn(&|choices| choices.ban_others(&mask));
+            prop_assert_eq!(few, most);
+            prop_assert!(there.contains(&few.token));
+        }
     }
 }

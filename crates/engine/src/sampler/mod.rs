@@ -29,14 +29,17 @@ pub use options::{Recommended, SamplerOptions};
 pub use order::SamplerOrder;
 pub use settings::{SETTINGS as SAMPLER_SETTINGS, SamplerSetting};
 
-use crate::{Error, Result, Scores, Vocabulary};
+use program::Candidate;
+
+use crate::constraint::Ahead;
+use crate::{Constraint, Error, Result, Scores, Vocabulary};
 use breakers::Breakers;
-use choices::{Buffers, Choices};
+use choices::{BANNED, Buffers, Choices};
 use choosers::{Chooser, Feedback, chooser};
 use random::Chance;
 use stages::{FIRST, Situation, Stage};
 
-/// Chooses tokens of one text. A clone goes on as it would.
+/// Chooses tokens of one text. A clone goes on as it would; with a constraint it has a thread of its own.
 #[derive(Clone)]
 pub struct Sampler {
     options: SamplerOptions,
@@ -51,6 +54,31 @@ pub struct Sampler {
     /// Tokens that were chosen, by position, where something is kept of them.
     chosen: Vec<Chosen>,
     buffers: Buffers,
+    /// What the text may consist of, and where it begins.
+    form: Option<Form>,
+}
+
+/// The form of a text.
+#[derive(Clone)]
+struct Form {
+    ahead: Ahead,
+    /// Tokens before it; known with the first choice.
+    start: Option<usize>,
+}
+
+impl Form {
+    /// The tokens of the text among those before, and what comes after them.
+    fn own(&mut self, before: &[u32], next: &[u32]) -> Vec<u32> {
+        let start = self.start.get_or_insert(before.len());
+        *start = before.len().min(*start);
+        [&before[*start..], next].concat()
+    }
+
+    /// Begin with what follows a choice, unless a draft has it there already.
+    fn go_on(&mut self, before: &[u32], token: u32) -> Result<()> {
+        let own = self.own(before, &[token]);
+        if self.ahead.foresees(&own) { Ok(()) } else { self.ahead.begin(&own, &[]) }
+    }
 }
 
 /// What is kept of a choice.
@@ -81,6 +109,7 @@ impl Sampler {
             logprobs: None,
             chosen: Vec::new(),
             buffers: Buffers::default(),
+            form: None,
             options,
         })
     }
@@ -98,6 +127,45 @@ impl Sampler {
     pub fn with_logprobs(mut self, n: usize) -> Sampler {
         self.logprobs = Some(n);
         self
+    }
+
+    /// The same, choosing only what `constraint` allows, from the first choice on. What may follow is computed on a thread
+    /// of its own, as soon as a token is chosen. Tokens before may be taken back, or others than chosen may stand there.
+    ///
+    /// # Errors
+    /// [`Error::Constraint`] if there is no thread to be had.
+    pub fn with_constraint(mut self, constraint: Box<dyn Constraint>) -> Result<Sampler> {
+        self.form = Some(Form { ahead: Ahead::new(constraint, Vec::new())?, start: None });
+        Ok(self)
+    }
+
+    /// The text begins after so many tokens. If nobody says so, it does with the first choice.
+    pub fn begin(&mut self, prompt_tokens: usize) {
+        if let Some(form) = &mut self.form {
+            form.start = Some(prompt_tokens);
+        }
+    }
+
+    /// The tokens that must follow `before` and `next` because the form of the text leaves no choice: what would be
+    /// chosen anyway, one by one.
+    ///
+    /// # Errors
+    /// [`Error::Constraint`] if the text cannot go on.
+    pub fn forced(&mut self, before: &[u32], next: &[u32]) -> Result<Vec<u32>> {
+        let Some(form) = &mut self.form else { return Ok(Vec::new()) };
+        let own = form.own(before, next);
+        Ok(form.ahead.forced(&own)?.to_vec())
+    }
+
+    /// Begin to compute what may follow `before` and `next`, and each token of a draft after them. Nothing has to be
+    /// begun: it saves waiting.
+    ///
+    /// # Errors
+    /// [`Error::Constraint`] if that has failed before.
+    pub fn foresee(&mut self, before: &[u32], next: &[u32], draft: &[u32]) -> Result<()> {
+        let Some(form) = &mut self.form else { return Ok(()) };
+        let own = form.own(before, next);
+        form.ahead.begin(&own, draft)
     }
 
     /// How likely the model found the tokens at these positions, as far as they were chosen here and are kept.
@@ -141,6 +209,13 @@ impl Sampler {
             check_finite(logits, before.len())?;
         }
         check_bias(&self.options, logits.len())?;
+        let mask = match &mut self.form {
+            Some(form) => {
+                let own = form.own(before, &[]);
+                Some(form.ahead.mask(&own)?)
+            }
+            None => None,
+        };
         let known = self.known(before);
         let chance =
             Chance { seed: self.seed, attempt: self.attempt, position: before.len() as u64 };
@@ -151,10 +226,20 @@ impl Sampler {
         })?;
         let at = Situation { options: &self.options, before, chance, breakers };
         let mut choices = Choices::new(logits, peaks, &mut self.buffers);
+        if let Some(mask) = &mask {
+            choices.keep_allowed(mask);
+        }
         self.chain.iter().for_each(|stage| stage.apply(&mut choices, &at));
         let lessons = self.chooser.prepare(&mut choices, &self.options, known);
         let drawn = choices.draw(chance.draw());
-        let token = choices.list()[drawn].token;
+        let Candidate { token, logit } = choices.list()[drawn];
+        if let Some(form) = self.form.as_mut() {
+            if logit <= BANNED {
+                let problem = "what may come next was banned".to_owned();
+                return Err(Error::Constraint { problem });
+            }
+            form.go_on(before, token)?;
+        }
         let logprobs = self.logprobs.map(|n| TokenLogprobs::new(scores, token, n));
         if !lessons.is_empty() || logprobs.is_some() {
             let lesson = lessons.get(drawn);

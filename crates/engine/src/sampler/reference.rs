@@ -78,18 +78,23 @@ const REFERENCES: &[(&str, Reference)] = &[
         let p = probabilities(&list);
         let entropy: f64 = p.iter().filter(|p| **p > 0.0).map(|p| -p * p.ln()).sum();
         let mut order: Vec<usize> = (0..list.len()).collect();
-        // surprises that f32 cannot tell apart are equally strange
-        let strange = |i: &usize| ((-p[*i].ln() - entropy).abs() * 1e4).round();
+        let strange = |i: &usize| (-p[*i].ln() - entropy).abs();
         order.sort_by(|a, b| strange(a).total_cmp(&strange(b)));
         let (mut sum, mut kept) = (0.0, Vec::new());
         for i in order {
-            kept.push(list[i]);
+            kept.push(i);
             sum += p[i];
             if sum > f64::from(at.options.typical_p) + slack && kept.len() >= at.options.kept() {
                 break;
             }
         }
-        kept
+        // of tokens that f32 finds equally strange any may be the last
+        let border = strange(&kept[kept.len() - 1]) + slack;
+        let near = |i: &usize| if slack > 0.0 { strange(i) <= border } else { strange(i) < border };
+        if slack != 0.0 {
+            kept = (0..list.len()).filter(near).collect();
+        }
+        kept.into_iter().map(|i| list[i]).collect()
     }),
     ("top_p", |list, at, slack| {
         let list = sorted(list);

@@ -1,4 +1,5 @@
 use super::*;
+use crate::TokenMask;
 
 fn sampler(change: impl FnOnce(&mut SamplerOptions)) -> Sampler {
     let mut options = SamplerOptions { seed: Some(7), ..SamplerOptions::default() };
@@ -179,4 +180,66 @@ fn the_text_of_a_seed_is_what_it_was() {
         46, 27, 60,
     ];
     assert_eq!(text, want);
+}
+
+/// A token may come if its number is not less than the last one's.
+#[derive(Clone, Default)]
+struct Growing(Vec<u32>);
+
+impl Constraint for Growing {
+    fn mask(&mut self) -> Result<TokenMask> {
+        let last = self.0.last().copied().unwrap_or(0);
+        Ok(TokenMask::from_bits(vec![(u64::MAX << last) as u32, (u64::MAX << last >> 32) as u32]))
+    }
+    fn forced(&mut self) -> Vec<u32> {
+        Vec::new()
+    }
+    fn keep(&mut self, token: u32) -> Result<()> {
+        self.0.push(token);
+        Ok(())
+    }
+    fn take_back(&mut self, n: usize) -> Result<()> {
+        self.0.truncate(self.0.len() - n);
+        Ok(())
+    }
+    fn fork(&self) -> Box<dyn Constraint> {
+        Box::new(self.clone())
+    }
+}
+
+#[test]
+fn a_constraint_is_kept_over_what_is_taken_back() {
+    let logits: Vec<f32> = (0..60).map(|i| 6.0 - i as f32 * 0.1).collect();
+    let constrained = |change: fn(&mut SamplerOptions)| {
+        sampler(change).with_constraint(Box::<Growing>::default()).unwrap()
+    };
+    let changes: [fn(&mut SamplerOptions); 3] =
+        [|o| o.temperature = 0.0, |o| o.temperature = 2.0, |o| (o.top_k, o.mirostat) = (0, 2)];
+    for change in changes {
+        let text = |sampler: &mut Sampler, mut tokens: Vec<u32>| {
+            while tokens.len() < 12 {
+                tokens.push(sampler.sample(&logits, &tokens).unwrap());
+            }
+            tokens
+        };
+        // what stands before the first choice is not of the text
+        let start = vec![50, 3];
+        let mut sampler = constrained(change);
+        let whole = text(&mut sampler, start.clone());
+        assert!(whole[2..].is_sorted(), "{whole:?}");
+        for back in [2, 5, 11] {
+            assert_eq!(text(&mut sampler.clone(), whole[..back].to_vec()), whole);
+            sampler.foresee(&whole[..back], &[], &whole[back..]).unwrap();
+            assert_eq!(text(&mut sampler, whole[..back].to_vec()), whole);
+        }
+    }
+}
+
+#[test]
+fn what_is_allowed_and_banned_is_an_error() {
+    let mut scores = Scores::from(program::LogitRows::new(vec![0.0; 4], 4));
+    scores.ban(&[2, 3]);
+    let mut sampler = sampler(|_| ()).with_constraint(Box::new(Growing(vec![2]))).unwrap();
+    let problem = sampler.sample_scores(&scores, &[]).unwrap_err().to_string();
+    assert!(problem.ends_with("banned"), "{problem}");
 }

@@ -21,6 +21,9 @@ use crate::{
     SchedulerOptions, Scores, Session, Stats, StopReason, Vocabulary,
 };
 
+/// So many tokens that leave no choice go into one pass.
+const MOST_FORCED: usize = 64;
+
 /// One reply in the making.
 pub struct Turn<'a> {
     session: Lent<'a, Session>,
@@ -34,6 +37,8 @@ pub struct Turn<'a> {
     state: State,
     /// Tokens that are never chosen, once the vocabulary's size is known.
     banned: Option<Vec<usize>>,
+    /// The last pass failed over rows that were guessed or forced: the next one is without.
+    failed: bool,
     reply: ReplyText,
     tokens: Vec<u32>,
     stats: Stats,
@@ -92,6 +97,7 @@ impl<'a> Turn<'a> {
             cancel: Arc::clone(request.cancel),
             state: State::New,
             banned: None,
+            failed: false,
             reply: ReplyText::new(request.stop, thoughts),
             tokens: Vec::new(),
             stats: Stats { prompt_tokens: request.prompt.len(), ..Stats::default() },
@@ -195,9 +201,18 @@ impl<'a> Turn<'a> {
         let room = self.session.capacity().saturating_sub(self.session.len() + 1);
         // the last token of the reply is chosen and not computed
         let left = self.max_tokens.saturating_sub(self.tokens.len() + 1);
-        if let (State::Writing { rows }, Some(drafters)) = (&mut self.state, &mut self.drafters) {
+        if let State::Writing { rows } = &mut self.state {
             rows.truncate(1);
-            drafters.ask(room.min(left), costs, beside);
+            let mut free = room.min(left);
+            if !std::mem::take(&mut self.failed) {
+                // what fails here fails again where a token is chosen, and is told there
+                let forced = self.sampler.forced(self.session.tokens(), rows);
+                rows.extend(forced.unwrap_or_default().into_iter().take(free.min(MOST_FORCED)));
+                free = if rows.len() > 1 { 0 } else { free };
+            }
+            if let Some(drafters) = &mut self.drafters {
+                drafters.ask(free, costs, beside);
+            }
         }
     }
 
@@ -218,6 +233,10 @@ impl<'a> Turn<'a> {
                 if let Some(drafters) = &mut self.drafters {
                     rows.extend(drafters.draft(costs, beside));
                 }
+                if rows.len() > 1 {
+                    let (next, draft) = rows.split_at(1);
+                    let _ = self.sampler.foresee(self.session.tokens(), next, draft);
+                }
                 Want::Steps(rows.len())
             }
         }
@@ -229,6 +248,7 @@ impl<'a> Turn<'a> {
                 self.stats.cached_tokens = cached;
                 self.state = State::Reading { cached };
                 let total = self.prompt.len() - cached;
+                self.sampler.begin(self.prompt.len());
                 on_event(Event::Prefill(Prefill { cached, done: 0, total }));
                 if let Some(drafters) = &mut self.drafters {
                     drafters.begin(&self.prompt, &self.sampler);
@@ -365,6 +385,7 @@ impl<'a> Turn<'a> {
         if let Some(drafters) = &mut self.drafters {
             drafters.checked(rows.len() - 1, &[], 0.0);
         }
+        self.failed = true;
         Next::Goes(State::Writing { rows: rows[..1].to_vec() })
     }
 

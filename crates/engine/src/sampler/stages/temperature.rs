@@ -3,7 +3,7 @@
 
 use super::{Situation, Stage};
 use crate::sampler::SamplerOptions;
-use crate::sampler::choices::Choices;
+use crate::sampler::choices::{BANNED, Choices};
 
 pub(super) struct Temperature;
 
@@ -43,7 +43,10 @@ impl Stage for Temperature {
 /// The entropy of what may be drawn beside the most that so many tokens can have: 0 if one is certain, 1 if all are equally likely.
 fn doubt(choices: &Choices<'_>) -> f32 {
     let (total, max) = (choices.mass(), choices.likeliest().logit);
-    let probabilities = choices.logits().map(|logit| choices.weight(logit, max) / total);
+    // what was banned is no choice
+    let there = || choices.logits().filter(|&logit| logit > BANNED);
+    let probabilities = there().map(|logit| choices.weight(logit, max) / total);
     let entropy: f64 = probabilities.filter(|&p| p > 0.0).map(|p| -p * p.ln()).sum();
-    (entropy / (choices.len() as f64).ln()).clamp(0.0, 1.0) as f32
+    let most = (there().count() as f64).ln();
+    if most > 0.0 { (entropy / most).clamp(0.0, 1.0) as f32 } else { 0.0 }
 }

@@ -48,3 +48,23 @@ impl Stage for Typical {
         list.extend(order.into_iter().map(|i| sorted[i]));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sampler::reference::changed;
+
+    #[test]
+    fn of_equals_the_first_are_kept() {
+        let kept = |typical_p, logits: &[f32]| {
+            let options = SamplerOptions { typical_p, ..SamplerOptions::default() };
+            let left = changed(&Typical, &options, logits, &[]);
+            left.into_iter().map(|(token, _)| token).collect::<Vec<_>>()
+        };
+        assert_eq!(kept(0.5, &[1.0; 5]), [0, 1, 2]);
+        assert_eq!(kept(0.0, &[1.0; 5]), [0]);
+        assert_eq!(kept(0.5, &[3.0]), [0]);
+        // what is certain surprises less than is expected
+        assert_eq!(kept(0.2, &[2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]), [1, 2]);
+    }
+}

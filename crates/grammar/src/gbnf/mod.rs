@@ -1,0 +1,169 @@
+//! GBNF, the grammars of llama.cpp, as Lark.
+//!
+//! A rule that does not come back to itself becomes one terminal: a regular expression, matched exactly. The others stay
+//! rules over such terminals, each of which takes the longest text it can.
+
+mod lark;
+mod parse;
+
+use std::collections::{HashMap, HashSet};
+
+use crate::{GrammarError, Result, limits};
+
+pub(crate) const WHAT: &str = "grammar";
+/// The rule of the whole text.
+const ROOT: &str = "root";
+
+/// What a rule may consist of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Expr {
+    Literal(String),
+    /// Ranges of characters, and whether all others are meant.
+    Class {
+        negated: bool,
+        ranges: Vec<(char, char)>,
+    },
+    Rule(String),
+    Seq(Vec<Expr>),
+    Alt(Vec<Expr>),
+    /// From so often to so often; `None`: any number.
+    Repeat(Box<Expr>, u64, Option<u64>),
+}
+
+/// Rules by name, in the order of the text.
+struct Rules {
+    list: Vec<(String, Expr)>,
+    places: HashMap<String, usize>,
+}
+
+/// Whether a grammar is GBNF rather than Lark.
+pub(crate) fn is_gbnf(text: &str) -> bool {
+    text.contains("::=")
+}
+
+/// The same grammar in Lark.
+///
+/// # Errors
+/// What cannot be read, names a rule that is not there, or is satisfied by nothing finite.
+pub(crate) fn to_lark(text: &str) -> Result<String> {
+    let rules = Rules::new(parse::rules(text)?)?;
+    if !rules.finite().contains(ROOT) {
+        let problem = "rule `root` never comes to an end".to_owned();
+        return Err(GrammarError::Unsatisfiable { what: WHAT, problem });
+    }
+    Ok(lark::write(&rules))
+}
+
+fn malformed(problem: impl Into<String>) -> GrammarError {
+    GrammarError::Malformed { what: WHAT, problem: problem.into() }
+}
+
+impl Rules {
+    fn new(list: Vec<(String, Expr)>) -> Result<Rules> {
+        limits::check(WHAT, "rules", list.len() as u64, limits::RULES)?;
+        let mut places = HashMap::new();
+        for (i, (name, _)) in list.iter().enumerate() {
+            if places.insert(name.clone(), i).is_some() {
+                return Err(malformed(format!("rule `{name}` is there twice")));
+            }
+        }
+        let rules = Rules { list, places };
+        if !rules.places.contains_key(ROOT) {
+            return Err(malformed("there is no rule `root`"));
+        }
+        for (name, expr) in &rules.list {
+            if let Some(missing) = names(expr).into_iter().find(|n| !rules.places.contains_key(*n))
+            {
+                return Err(malformed(format!(
+                    "rule `{name}` names `{missing}`, which is not there"
+                )));
+            }
+        }
+        Ok(rules)
+    }
+
+    /// The rules that do not come back to themselves, nor lead to one that does.
+    fn regular(&self) -> HashSet<&str> {
+        self.fixpoint(|expr, known| names(expr).iter().all(|name| known.contains(name)))
+    }
+
+    /// The rules that something finite satisfies.
+    fn finite(&self) -> HashSet<&str> {
+        self.fixpoint(ends)
+    }
+
+    /// The least set of rules that are in it if those they name are.
+    fn fixpoint(&self, belongs: impl Fn(&Expr, &HashSet<&str>) -> bool) -> HashSet<&str> {
+        let mut known = HashSet::new();
+        loop {
+            let before = known.len();
+            for (name, expr) in &self.list {
+                if !known.contains(name.as_str()) && belongs(expr, &known) {
+                    known.insert(name.as_str());
+                }
+            }
+            if known.len() == before {
+                return known;
+            }
+        }
+    }
+}
+
+/// The rules that an expression names.
+fn names(expr: &Expr) -> Vec<&str> {
+    match expr {
+        Expr::Rule(name) => vec![name],
+        Expr::Seq(parts) | Expr::Alt(parts) => parts.iter().flat_map(names).collect(),
+        Expr::Repeat(inner, ..) => names(inner),
+        Expr::Literal(_) | Expr::Class { .. } => Vec::new(),
+    }
+}
+
+/// Whether something finite satisfies an expression if something does the known rules.
+fn ends(expr: &Expr, known: &HashSet<&str>) -> bool {
+    match expr {
+        Expr::Rule(name) => known.contains(name.as_str()),
+        Expr::Seq(parts) => parts.iter().all(|part| ends(part, known)),
+        Expr::Alt(parts) => parts.iter().any(|part| ends(part, known)),
+        Expr::Repeat(inner, least, _) => *least == 0 || ends(inner, known),
+        Expr::Class { negated, ranges } => *negated || !ranges.is_empty(),
+        Expr::Literal(_) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_become_terminals_where_they_can() {
+        let lark =
+            to_lark("root ::= item (\",\" item)* # list\nitem ::= [a-z]+ | \"(\" root \")\"\n")
+                .unwrap();
+        assert_eq!(lark, "start: r0\nr0: r1 (\",\" r1)*\nr1: /[a-z]/+ | \"(\" r0 \")\"\n");
+        let lark = to_lark("root ::= word-1 \"!\"?\nword-1 ::= [^\\]\\n/]{2,3} \"\\x41\\u00e9\"\n")
+            .unwrap();
+        assert_eq!(lark, "start: T0\nT0: T1 \"!\"?\nT1: /[^\\x{5d}\\x{a}\\x{2f}]/{2,3} \"Aé\"\n");
+        assert_eq!(
+            to_lark("root ::= | \"a\" .").unwrap(),
+            "start: T0\nT0: (\"a\" /[\\x{0}-\\x{10ffff}]/)?\n"
+        );
+        assert!(to_lark("root ::=\n  \"a\" |\n  (\n \"b\"\n )\n").is_ok());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let told = |text: &str| to_lark(text).unwrap_err().to_string();
+        assert!(told("a ::= \"x\"").ends_with("there is no rule `root`"));
+        assert!(told("root ::= b").ends_with("rule `root` names `b`, which is not there"));
+        assert!(told("root ::= \"a\"\nroot ::= \"b\"").ends_with("`root` is there twice"));
+        assert!(told("root ::= \"a\" root").contains("never comes to an end"));
+        assert!(told("root ::= \"a").contains("line 1"), "{}", told("root ::= \"a"));
+        assert!(told("root ::= \"a\"\n\nx = 3").contains("line 3"));
+        assert!(told("root ::= <think>").contains("tokens"));
+        assert!(told("root ::= [z-a]").contains("line 1"));
+        assert!(told("root ::= \"a\"{3,2}").contains("line 1"));
+        assert!(told("root ::= )").contains("line 1"));
+        assert!(told("root ::= []").contains("never comes to an end"));
+    }
+}

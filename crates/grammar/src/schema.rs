@@ -1,0 +1,247 @@
+//! JSON schemas before they are compiled: how large they are, and whether anything finite can satisfy them.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Map, Value, json};
+
+use crate::limits::{self, DEPTH, REPEATS, RULES};
+use crate::{GrammarError, Result};
+
+pub(crate) const WHAT: &str = "JSON schema";
+
+/// Where llguidance looks for how JSON is written.
+const OPTIONS: &str = "x-guidance";
+
+/// Keys whose value counts something that is written out.
+const COUNTS: [&str; 6] =
+    ["minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"];
+
+/// Read a schema and measure it.
+///
+/// # Errors
+/// What is no JSON, no schema, too large, or satisfied by nothing finite.
+pub(crate) fn read(text: &str) -> Result<Value> {
+    limits::check(WHAT, "bytes", text.len() as u64, limits::BYTES)?;
+    limits::check(WHAT, "values within each other", nesting(text), DEPTH)?;
+    let schema: Value = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
+    match &schema {
+        Value::Object(object) if object.contains_key(OPTIONS) => {
+            return Err(malformed(format!("`{OPTIONS}` is not a keyword here")));
+        }
+        Value::Object(_) | Value::Bool(_) => {}
+        _ => return Err(malformed("expected an object, true or false".into())),
+    }
+    let mut all = Vec::new();
+    walk(&schema, &mut all);
+    limits::check(WHAT, "objects", all.len() as u64, RULES)?;
+    for object in &all {
+        measure(object)?;
+    }
+    if !finite(&schema, &all) {
+        return Err(GrammarError::Unsatisfiable {
+            what: WHAT,
+            problem: "every value would have to hold another one of its kind".into(),
+        });
+    }
+    Ok(written(schema))
+}
+
+/// A schema with how its values are written: as most programs write JSON on a line. A model has no say in it, so that
+/// there is no blank without end, and what is between values need not be computed.
+fn written(schema: Value) -> Value {
+    let mut object = match schema {
+        Value::Object(object) => object,
+        Value::Bool(true) => Map::new(),
+        // left to the compiler, which refuses it
+        other => return other,
+    };
+    let options =
+        json!({ "whitespace_flexible": false, "item_separator": ", ", "key_separator": ": " });
+    object.insert(OPTIONS.to_owned(), options);
+    Value::Object(object)
+}
+
+fn malformed(problem: String) -> GrammarError {
+    GrammarError::Malformed { what: WHAT, problem }
+}
+
+/// How deep objects and lists of a JSON text are within each other, without reading it.
+fn nesting(text: &str) -> u64 {
+    let (mut depth, mut deepest, mut in_string, mut escaped) = (0u64, 0, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => depth += 1,
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
+}
+
+/// Every object in a value, outer ones first.
+fn walk<'v>(value: &'v Value, all: &mut Vec<&'v Map<String, Value>>) {
+    match value {
+        Value::Object(object) => {
+            all.push(object);
+            object.values().for_each(|inner| walk(inner, all));
+        }
+        Value::Array(items) => items.iter().for_each(|inner| walk(inner, all)),
+        _ => {}
+    }
+}
+
+/// What an object says in numbers and patterns.
+fn measure(object: &Map<String, Value>) -> Result<()> {
+    for key in COUNTS {
+        // a property may have that name
+        let Some(Value::Number(count)) = object.get(key) else { continue };
+        let found = count.as_u64().unwrap_or(u64::MAX);
+        if found > REPEATS && count.as_f64().is_none_or(|count| count > REPEATS as f64) {
+            let (limit, found) = (REPEATS, count.to_string());
+            return Err(GrammarError::TooLarge { what: WHAT, measure: key, limit, found });
+        }
+    }
+    match object.get("pattern") {
+        Some(Value::String(pattern)) => limits::check_text(WHAT, pattern),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a finite value can satisfy a schema, as far as its own references say: the least set of schemas that need
+/// none but each other.
+fn finite<'v>(schema: &'v Value, all: &[&'v Map<String, Value>]) -> bool {
+    let targets: HashMap<&str, Option<&Value>> = all
+        .iter()
+        .filter_map(|object| object.get("$ref").and_then(Value::as_str))
+        .map(|name| (name, target(schema, name)))
+        .collect();
+    let mut known: HashSet<&str> = HashSet::new();
+    loop {
+        let more: Vec<&str> = targets
+            .iter()
+            .filter(|(name, _)| !known.contains(*name))
+            // what is elsewhere is left to the compiler
+            .filter(|(_, target)| target.is_none_or(|target| ends(target, &known)))
+            .map(|(name, _)| *name)
+            .collect();
+        if more.is_empty() {
+            return ends(schema, &known);
+        }
+        known.extend(more);
+    }
+}
+
+/// What a reference within the schema names.
+fn target<'v>(schema: &'v Value, name: &str) -> Option<&'v Value> {
+    name.strip_prefix('#').and_then(|pointer| schema.pointer(pointer))
+}
+
+/// Whether a finite value can satisfy a schema if references to the known ones can be satisfied.
+fn ends(schema: &Value, known: &HashSet<&str>) -> bool {
+    let Value::Object(object) = schema else { return true };
+    let list = |key: &str| object.get(key).and_then(Value::as_array);
+    let reference = object.get("$ref").and_then(Value::as_str);
+    if reference.is_some_and(|name| !known.contains(name)) {
+        return false;
+    }
+    if object.contains_key("const") || object.contains_key("enum") {
+        return true;
+    }
+    if list("allOf").is_some_and(|all| !all.iter().all(|inner| ends(inner, known))) {
+        return false;
+    }
+    let any = |key: &str| {
+        list(key).is_none_or(|any| any.is_empty() || any.iter().any(|inner| ends(inner, known)))
+    };
+    if !any("anyOf") || !any("oneOf") {
+        return false;
+    }
+    // other types ask for nothing within
+    let may = |is: &dyn Fn(&Value) -> bool| match object.get("type") {
+        Some(Value::Array(types)) => types.iter().any(is),
+        Some(one) => is(one),
+        None => true,
+    };
+    let others = may(&|name| name != "object" && name != "array");
+    others
+        || (may(&|name| name == "object") && object_ends(object, known))
+        || (may(&|name| name == "array") && array_ends(object, known))
+}
+
+fn object_ends(object: &Map<String, Value>, known: &HashSet<&str>) -> bool {
+    let properties = object.get("properties").and_then(Value::as_object);
+    let required = object.get("required").and_then(Value::as_array);
+    let of = |name: &Value| properties.and_then(|p| p.get(name.as_str()?));
+    required.is_none_or(|names| names.iter().filter_map(of).all(|inner| ends(inner, known)))
+}
+
+fn array_ends(object: &Map<String, Value>, known: &HashSet<&str>) -> bool {
+    let least = object.get("minItems").and_then(Value::as_u64).unwrap_or(0);
+    let first = object.get("prefixItems").and_then(Value::as_array);
+    let first = first.map_or(&[][..], Vec::as_slice);
+    let rest = object.get("items").filter(|_| least > first.len() as u64);
+    let needed = first.iter().take(usize::try_from(least).unwrap_or(usize::MAX));
+    needed.chain(rest).all(|inner| ends(inner, known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &str) -> String {
+        read(text).map_or_else(|error| error.to_string(), |_| "fine".into())
+    }
+
+    #[test]
+    fn what_never_ends_is_refused() {
+        for (text, fine) in [
+            (r##"{"$ref":"#"}"##, false),
+            (r##"{"type":"object","properties":{"a":{"$ref":"#"}}}"##, true),
+            (r##"{"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]}"##, false),
+            (r##"{"properties":{"a":{"$ref":"#"}},"required":["a"]}"##, true),
+            (r##"{"type":"array","items":{"$ref":"#"}}"##, true),
+            (r##"{"type":"array","items":{"$ref":"#"},"minItems":1}"##, false),
+            (
+                r##"{"anyOf":[{"$ref":"#/$defs/a"},{"type":"null"}],"$defs":{"a":{"$ref":"#"}}}"##,
+                true,
+            ),
+            (
+                r##"{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}}}"##,
+                false,
+            ),
+            (r##"{"allOf":[{"$ref":"#"}]}"##, false),
+            (r##"{"type":["array","null"],"items":{"$ref":"#"},"minItems":1}"##, true),
+            (r##"{"type":"array","prefixItems":[{"$ref":"#"}],"minItems":1}"##, false),
+            (r##"{"enum":[1],"$ref":"#/$defs/x","$defs":{"x":true}}"##, true),
+            ("true", true),
+        ] {
+            assert_eq!(told(text) == "fine", fine, "{text}: {}", told(text));
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_or_no_schema_is_told() {
+        assert!(told("[1]").ends_with("expected an object, true or false"));
+        assert!(told("{").starts_with("JSON schema: EOF"));
+        let deep = format!("{}{}", r#"{"items":"#.repeat(200), "}".repeat(200));
+        assert!(
+            told(&deep).contains("values within each other: at most 128, found 200"),
+            "{}",
+            told(&deep)
+        );
+        assert!(told(&"[".repeat(100_000)).contains("at most 128"));
+        assert!(told(r#"{"maxItems":18446744073709551615}"#).contains("maxItems: at most 10000"));
+        assert!(told(r#"{"maxLength":1e30}"#).contains("maxLength: at most 10000"));
+        assert_eq!(told(r#"{"properties":{"maxItems":{"type":"null"}}}"#), "fine");
+        assert!(told(r#"{"pattern":"a{20000}"}"#).contains("repetitions"));
+        let many: Vec<String> = (0..20_001).map(|i| format!("\"{i}\":{{}}")).collect();
+        assert!(
+            told(&format!("{{{}}}", many.join(","))).contains("bytes")
+                || told(&format!("{{{}}}", many.join(","))).contains("objects")
+        );
+    }
+}

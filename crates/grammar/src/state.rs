@@ -1,0 +1,52 @@
+//! Where a reply is in its form.
+
+use engine::{Constraint, Error, TokenMask};
+use llguidance::Matcher;
+
+use crate::error::first_line;
+
+/// A form, and the tokens that have come.
+pub(crate) struct FormState {
+    matcher: Matcher,
+    /// Tokens that ended the reply where nothing else could follow: the matcher takes none then.
+    ends: usize,
+}
+
+impl FormState {
+    pub(crate) fn new(matcher: Matcher) -> FormState {
+        FormState { matcher, ends: 0 }
+    }
+}
+
+impl Constraint for FormState {
+    fn mask(&mut self) -> engine::Result<TokenMask> {
+        let mask = self.matcher.compute_mask_or_eos().map_err(|error| failed(&error))?;
+        Ok(TokenMask::from_bits(mask.as_slice().to_vec()))
+    }
+
+    fn forced(&mut self) -> Vec<u32> {
+        if self.matcher.is_stopped() { Vec::new() } else { self.matcher.compute_ff_tokens() }
+    }
+
+    fn keep(&mut self, token: u32) -> engine::Result<()> {
+        if self.matcher.is_stopped() && self.mask()?.has(token) {
+            self.ends += 1;
+            return Ok(());
+        }
+        self.matcher.consume_token(token).map_err(|error| failed(&error))
+    }
+
+    fn take_back(&mut self, n: usize) -> engine::Result<()> {
+        let ends = self.ends.min(n);
+        self.ends -= ends;
+        self.matcher.rollback(n - ends).map_err(|error| failed(&error))
+    }
+
+    fn fork(&self) -> Box<dyn Constraint> {
+        Box::new(FormState { matcher: self.matcher.deep_clone(), ends: self.ends })
+    }
+}
+
+fn failed(error: &anyhow::Error) -> Error {
+    Error::Constraint { problem: first_line(&error.to_string()) }
+}

@@ -1,0 +1,89 @@
+//! A model's tokens as a trie of their bytes.
+
+use std::sync::Arc;
+
+use llguidance::ParserFactory;
+use llguidance::api::ParserLimits;
+use tokenizer::Tokenizer;
+use toktrie::{InferenceCapabilities, TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
+
+use crate::{GrammarError, Result};
+
+/// What forms are compiled for: made once for a model, shared by all its replies.
+#[derive(Clone)]
+pub struct TokenTrie {
+    pub(crate) factory: Arc<ParserFactory>,
+}
+
+impl TokenTrie {
+    /// The tokens of a model. Control tokens are no text, whatever their names are; those that end a reply end a form.
+    ///
+    /// # Errors
+    /// [`GrammarError::NoEnd`].
+    pub fn new(tokenizer: Arc<Tokenizer>) -> Result<TokenTrie> {
+        let n_tokens = u32::try_from(tokenizer.vocab_size()).map_err(|_| GrammarError::NoEnd)?;
+        let ends: Vec<TokenId> = (0..n_tokens).filter(|&id| tokenizer.is_eog(id)).collect();
+        let end = *ends.first().ok_or(GrammarError::NoEnd)?;
+        let words: Vec<Vec<u8>> = (0..n_tokens)
+            .map(|id| match tokenizer.is_control(id) || tokenizer.is_eog(id) {
+                true => Vec::new(),
+                false => text_bytes(tokenizer.bytes(id)),
+            })
+            .collect();
+        let info = TokRxInfo::new(n_tokens, end);
+        let trie = TokTrie::from(&info, &words).with_eos_tokens(&ends);
+        let env: TokEnv = Arc::new(Env { trie, tokenizer });
+        let slices = llguidance::earley::SlicedBiasComputer::general_slices();
+        let failed = |_| GrammarError::NoEnd;
+        let mut factory =
+            ParserFactory::new(&env, InferenceCapabilities::default(), &slices).map_err(failed)?;
+        factory.quiet();
+        *factory.limits_mut() = limits();
+        Ok(TokenTrie { factory: Arc::new(factory) })
+    }
+}
+
+/// Bytes that no UTF-8 text has mark control tokens in the trie: a token of such bytes is no text either.
+fn text_bytes(bytes: Vec<u8>) -> Vec<u8> {
+    if bytes.contains(&TokTrie::SPECIAL_TOKEN_MARKER) { Vec::new() } else { bytes }
+}
+
+/// Bounds on the work of compiling, and of one mask.
+fn limits() -> ParserLimits {
+    ParserLimits {
+        // half of what llguidance allows: 20 ms
+        max_grammar_size: 250_000,
+        // messages are one line
+        verbose_errors: false,
+        ..ParserLimits::default()
+    }
+}
+
+/// How `llguidance` sees a tokenizer.
+struct Env {
+    trie: TokTrie,
+    tokenizer: Arc<Tokenizer>,
+}
+
+impl TokenizerEnv for Env {
+    fn tok_trie(&self) -> &TokTrie {
+        &self.trie
+    }
+
+    fn tokenize_bytes(&self, bytes: &[u8]) -> Vec<TokenId> {
+        let encode = |text: &str| {
+            let tokens = self.tokenizer.encode(text).unwrap_or_default();
+            // some vocabularies change what they encode
+            match self.trie.decode_raw(&tokens) == text.as_bytes() {
+                true => tokens,
+                false => self.trie.greedy_tokenize(text.as_bytes()),
+            }
+        };
+        self.trie.tokenize_with_greedy_fallback(bytes, encode)
+    }
+
+    /// Where a space is put before each text, the middle of one cannot be encoded alone.
+    fn tokenize_is_canonical(&self) -> bool {
+        !self.tokenizer.adds_space()
+    }
+}
