@@ -39,7 +39,7 @@ pub(crate) struct PolicyArgs {
     /// Blocks that are read of the others
     #[arg(long, value_name = "N", requires = "kv_policy", value_parser = counts::any)]
     kv_blocks: Option<usize>,
-    /// What stands for a block: bounds (greatest and least of each channel), mean, max, products or mass (keys that later queries ask for)
+    /// What stands for a block: bounds (greatest and least of each channel), mean, max, products or mass (keys that later queries ask for), all (every key, to measure by)
     #[arg(long, value_name = "ANCHOR", requires = "kv_policy", value_parser = named(&BlockAnchor::ALL, BlockAnchor::name), hide_possible_values = true)]
     kv_anchor: Option<BlockAnchor>,
     /// Keys whose mean stands for a block, by products or mass

@@ -151,8 +151,10 @@ impl CacheShape {
         });
         let index = memory.map(|(heads, memory)| {
             let bytes = 4 * ANCHORS * memory.anchor_width * heads.layout.n_kv_heads();
-            let limit = (!memory.settings.has_blocks()).then_some(0);
-            let all = TableSpec::all(memory.index_positions(), bytes);
+            let is_empty = !memory.settings.has_blocks() || memory.anchor_width == 0;
+            let limit = is_empty.then_some(0);
+            // a block of a table has bytes, also where none is kept
+            let all = TableSpec::all(memory.index_positions(), bytes.max(4));
             (memory.index, TableSpec { limit, ..all })
         });
         let windowed = |positions, bytes, window| TableSpec {

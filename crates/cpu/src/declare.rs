@@ -268,6 +268,7 @@ mod tests {
             Case { policy: few(|m| m.certificate = Certificate::new(0.5)), capacity: 900, ..CASE },
             Case { policy: few(|m| m.anchor = BlockAnchor::Products), capacity: 900, ..CASE },
             Case { policy: few(|m| m.anchor = BlockAnchor::Mass), capacity: 900, ..CASE },
+            Case { policy: few(|m| m.anchor = BlockAnchor::All), capacity: 900, ..CASE },
         ] {
             let Case { arch, width, ty, cache, capacity, sessions, threads, softcap, policy } =
                 case;

@@ -94,16 +94,24 @@ impl HeadsCost {
         let pairs = self.reads.positions(before, rows, 1);
         let anchors = self.reads.anchors(before, rows, self.tile).saturating_mul(self.anchor_bytes);
         let promises = self.reads.anchors(before, rows, 1).saturating_mul(self.anchor_bytes / 4);
+        let (keys, all) = (self.macs[0].1, self.macs[0].1 + self.macs[1].1);
+        let key_bytes = self.position_bytes.saturating_mul(keys) / all.max(1);
+        let asked = self.reads.asked_keys(before, rows, self.tile).saturating_mul(key_bytes);
+        let asking = self.reads.asked_keys(before, rows, 1).saturating_mul(keys);
         let of =
             |(numbers, macs): (Numbers, u64)| Work::of_macs(numbers, pairs.saturating_mul(macs));
         let moved = Work {
-            cache_read_bytes: read.saturating_mul(self.position_bytes).saturating_add(anchors),
+            cache_read_bytes: read
+                .saturating_mul(self.position_bytes)
+                .saturating_add(anchors)
+                .saturating_add(asked),
             cache_write_bytes: written.saturating_mul(self.position_bytes),
             barriers: u64::from(tokens > 0),
             ..Work::default()
         };
         let chosen = Work::of_macs(Numbers::of_cache(CacheType::F32), promises);
-        self.macs.into_iter().map(of).chain([moved, chosen]).sum()
+        let asking = Work::of_macs(self.macs[0].0, asking);
+        self.macs.into_iter().map(of).chain([moved, chosen, asking]).sum()
     }
 }
 

@@ -61,6 +61,16 @@ impl Reads {
                 // to tell what each gets
                 positions_seen(Mask::Window(memory.n_local), past, n_tokens, 1)
             }
+            Reads::Memory(_) | Reads::Seen(_) => self.asked_keys(past, n_tokens, 1),
+        }
+    }
+
+    /// Positions whose keys they look at to choose blocks: where all keys stand for theirs.
+    pub fn asked_keys(&self, past: u64, n_tokens: u64, tile: u64) -> u64 {
+        match self {
+            Reads::Memory(memory) if memory.anchor == BlockAnchor::All => {
+                self.anchors(past, n_tokens, tile).saturating_mul(u64::from(memory.block))
+            }
             Reads::Memory(_) | Reads::Seen(_) => 0,
         }
     }
@@ -238,6 +248,11 @@ mod tests {
         assert_eq!(mass.again(5000, 1), 512);
         assert_eq!(mass.again(0, 100), 5050);
         assert_eq!(of(BlockAnchor::Products).again(5000, 1), 0);
+        // all finished blocks: 5,000 in blocks of 64 without the first 128 and what is near
+        let all = of(BlockAnchor::All);
+        let finished = ContextMemory::suited(1024).finished(5000).len() as u64;
+        assert_eq!([all.again(5000, 1), all.asked_keys(5000, 1, 1)], [64 * finished; 2]);
+        assert_eq!(all.asked_keys(0, 100, 16), 0);
     }
 
     #[test]

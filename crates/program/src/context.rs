@@ -108,16 +108,20 @@ pub enum BlockAnchor {
     /// The mean of its representatives: the keys with the greatest sum of probabilities that queries of the key-value head
     /// give them while they are near.
     Mass,
+    /// All of its keys: the greatest product of a query with any of them. No anchor can tell more of that, and none reads as
+    /// much: it is there to measure others by.
+    All,
 }
 
 impl BlockAnchor {
     /// Every anchor, in the order they are listed to users.
-    pub const ALL: [BlockAnchor; 5] = [
+    pub const ALL: [BlockAnchor; 6] = [
         BlockAnchor::Bounds,
         BlockAnchor::Mean,
         BlockAnchor::Greatest,
         BlockAnchor::Products,
         BlockAnchor::Mass,
+        BlockAnchor::All,
     ];
 
     /// Name as `--kv-anchor` takes it.
@@ -128,10 +132,11 @@ impl BlockAnchor {
             BlockAnchor::Greatest => "max",
             BlockAnchor::Products => "products",
             BlockAnchor::Mass => "mass",
+            BlockAnchor::All => "all",
         }
     }
 
-    /// Vectors of a key's width that it keeps.
+    /// Vectors of a key's width that it keeps beside keys.
     pub fn n_vectors(self) -> usize {
         match self {
             BlockAnchor::Bounds => 2,
@@ -139,6 +144,7 @@ impl BlockAnchor {
             | BlockAnchor::Greatest
             | BlockAnchor::Products
             | BlockAnchor::Mass => 1,
+            BlockAnchor::All => 0,
         }
     }
 
@@ -146,7 +152,9 @@ impl BlockAnchor {
     pub fn has_representatives(self) -> bool {
         match self {
             BlockAnchor::Products | BlockAnchor::Mass => true,
-            BlockAnchor::Bounds | BlockAnchor::Mean | BlockAnchor::Greatest => false,
+            BlockAnchor::Bounds | BlockAnchor::Mean | BlockAnchor::Greatest | BlockAnchor::All => {
+                false
+            }
         }
     }
 }

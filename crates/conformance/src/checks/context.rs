@@ -27,7 +27,7 @@ pub(super) const SMALL: ContextMemory = ContextMemory {
 };
 
 /// Settings that differ in everything.
-const SETTINGS: [ContextMemory; 13] = [
+const SETTINGS: [ContextMemory; 15] = [
     SMALL,
     ContextMemory {
         anchor: BlockAnchor::Mean,
@@ -83,6 +83,14 @@ const SETTINGS: [ContextMemory; 13] = [
         sharing: BlockSharing::KvHead,
         ..SMALL
     },
+    ContextMemory { anchor: BlockAnchor::All, ..SMALL },
+    ContextMemory {
+        anchor: BlockAnchor::All,
+        n_init: 0,
+        sharing: BlockSharing::KvHead,
+        positions: FarPositions::Exact,
+        ..SMALL
+    },
 ];
 
 fn with(memory: ContextMemory, cache: CacheType) -> CacheOptions {
@@ -104,7 +112,7 @@ fn tokens(n: usize, seed: u64) -> Vec<u32> {
 
 /// Every setting yields what the interpreter does; layers with windows, and with shared experts, are as they were.
 pub(super) fn meaning(executor: &dyn Executor) {
-    for (architecture, n) in [("qwen2", 700), ("qwen3", 450), ("gemma3", 400), ("qwen3moe", 400)] {
+    for (architecture, n) in [("qwen2", 560), ("qwen3", 400), ("gemma3", 400), ("qwen3moe", 350)] {
         let made = Made::new(executor, &tiny(architecture, GgmlType::F32), 6);
         let tokens = tokens(n, 41);
         for (i, memory) in SETTINGS.into_iter().enumerate() {

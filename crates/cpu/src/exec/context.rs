@@ -117,7 +117,11 @@ pub(super) fn ask(anchor: BlockAnchor, asked: &mut [f32], query: &[f32]) {
                 *least += q.min(0.0);
             }
         }
-        BlockAnchor::Mean | BlockAnchor::Greatest | BlockAnchor::Products | BlockAnchor::Mass => {
+        BlockAnchor::Mean
+        | BlockAnchor::Greatest
+        | BlockAnchor::Products
+        | BlockAnchor::Mass
+        | BlockAnchor::All => {
             asked.iter_mut().zip(query).for_each(|(asked, q)| *asked += q);
         }
     }
@@ -397,7 +401,12 @@ impl Exec<'_> {
             let step = batch_rows(&memory.settings, cut.asks(memory), rows);
             for start in (first..rows.n).step_by(step) {
                 let tokens = start..(start + step).min(rows.n);
-                self.promise(worker, cut, memory, sequence, &tokens);
+                if memory.settings.anchor == BlockAnchor::All {
+                    let asking = Asking { sequence, tokens: tokens.clone() };
+                    self.promise_all(worker, cut, memory, &asking, scratch);
+                } else {
+                    self.promise(worker, cut, memory, sequence, &tokens);
+                }
                 if memory.settings.certificate.is_some() {
                     self.certify(worker, cut, memory, &Asking { sequence, tokens }, scratch);
                 } else {
@@ -417,7 +426,8 @@ impl Exec<'_> {
             if ended.is_empty() { 0..0 } else { ended.start / ANCHORS..ended.end.div_ceil(ANCHORS) }
         };
         let total: usize = cut.sequences.iter().map(|s| tiles(s).len() * heads).sum();
-        if total == 0 || cut.phase.new.is_none() || !memory.settings.has_blocks() {
+        let keeps_anchors = memory.settings.has_blocks() && memory.anchor_width > 0;
+        if total == 0 || cut.phase.new.is_none() || !keeps_anchors {
             return;
         }
         worker.section(|section| {
@@ -475,6 +485,7 @@ impl Exec<'_> {
                         });
                     (index[at(0)], index[at(1)]) = bounds;
                 }
+                BlockAnchor::All => {}
                 BlockAnchor::Greatest => index[at(0)] = all.fold(f32::NEG_INFINITY, f32::max),
                 BlockAnchor::Mean => index[at(0)] = all.sum::<f32>() / size as f32,
                 BlockAnchor::Products | BlockAnchor::Mass => {

@@ -6,6 +6,7 @@ mod blocks;
 mod certificate;
 mod context;
 mod experts;
+mod keys;
 mod latent;
 mod linear;
 mod product;

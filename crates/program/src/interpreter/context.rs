@@ -49,7 +49,7 @@ impl Asking<'_> {
         let queries = &self.q[head * group * key_dim..][..group * key_dim];
         let promise = |block: usize| -> f64 {
             let anchor = self.anchor(head, block);
-            queries.chunks_exact(key_dim).map(|q| promised(q, &anchor)).sum()
+            queries.chunks_exact(key_dim).map(|q| self.promised(q, &anchor)).sum()
         };
         self.memory.finished(self.position).map(promise).collect()
     }
@@ -59,10 +59,26 @@ impl Asking<'_> {
         let KvWidths { n_kv_heads, key_dim, .. } = *self.widths;
         let group = self.q.len() / key_dim / n_kv_heads;
         let q = &self.q[query_head * key_dim..][..key_dim];
-        promised(q, &self.anchor(query_head / group, block))
+        self.promised(q, &self.anchor(query_head / group, block))
     }
 
-    /// The vectors that stand for a block: [`BlockAnchor::n_vectors`] of the width of a key.
+    /// What an anchor promises a query.
+    fn promised(&self, q: &[f32], anchor: &[Vec<f32>]) -> f64 {
+        match (self.memory.anchor, anchor) {
+            (BlockAnchor::Bounds, [greatest, least]) => {
+                let bound = |((q, most), least): ((&f32, &f32), &f32)| {
+                    let q = f64::from(*q);
+                    (q * f64::from(*most)).max(q * f64::from(*least))
+                };
+                q.iter().zip(greatest).zip(least).map(bound).sum()
+            }
+            (_, vectors) => {
+                vectors.iter().map(|vector| dot(q, vector)).fold(f64::NEG_INFINITY, f64::max)
+            }
+        }
+    }
+
+    /// The vectors that stand for a block: [`BlockAnchor::n_vectors`] of the width of a key, or all its keys.
     fn anchor(&self, head: usize, block: usize) -> Vec<Vec<f32>> {
         let KvWidths { n_kv_heads, key_dim, .. } = *self.widths;
         let size = self.memory.block as usize;
@@ -87,6 +103,7 @@ impl Asking<'_> {
             BlockAnchor::Products => {
                 vec![self.represented(head, block, &self.products(head, block))]
             }
+            BlockAnchor::All => rows.map(<[f32]>::to_vec).collect(),
             BlockAnchor::Mass => vec![self.represented(head, block, &self.masses(head, block))],
         }
     }
@@ -137,16 +154,6 @@ impl Asking<'_> {
         };
         (0..key_dim).map(mean).collect()
     }
-}
-
-/// What an anchor promises a query.
-fn promised(q: &[f32], anchor: &[Vec<f32>]) -> f64 {
-    let [greatest, least] = anchor else { return dot(q, &anchor[0]) };
-    let bound = |((q, most), least): ((&f32, &f32), &f32)| {
-        let q = f64::from(*q);
-        (q * f64::from(*most)).max(q * f64::from(*least))
-    };
-    q.iter().zip(greatest).zip(least).map(bound).sum()
 }
 
 #[cfg(test)]
