@@ -64,14 +64,18 @@ struct Form {
     ahead: Ahead,
     /// Tokens before it; known with the first choice.
     start: Option<usize>,
+    /// What is chosen now comes before it.
+    waits: bool,
 }
 
 impl Form {
     /// The tokens of the text among those before, and what comes after them.
     fn own(&mut self, before: &[u32], next: &[u32]) -> Vec<u32> {
         let start = self.start.get_or_insert(before.len());
-        *start = before.len().min(*start);
-        [&before[*start..], next].concat()
+        *start = (before.len() + next.len()).min(*start);
+        let (before, next) =
+            (before.iter().skip(*start), next.iter().skip(start.saturating_sub(before.len())));
+        before.chain(next).copied().collect()
     }
 
     /// Begin with what follows a choice, unless a draft has it there already.
@@ -135,15 +139,33 @@ impl Sampler {
     /// # Errors
     /// [`Error::Constraint`] if there is no thread to be had.
     pub fn with_constraint(mut self, constraint: Box<dyn Constraint>) -> Result<Sampler> {
-        self.form = Some(Form { ahead: Ahead::new(constraint, Vec::new())?, start: None });
+        self.form =
+            Some(Form { ahead: Ahead::new(constraint, Vec::new())?, start: None, waits: false });
         Ok(self)
     }
 
-    /// The text begins after so many tokens. If nobody says so, it does with the first choice.
-    pub fn begin(&mut self, prompt_tokens: usize) {
+    /// What has a form begins after so many tokens. If nobody says so, it does with the first choice.
+    pub fn begin(&mut self, before: usize) {
         if let Some(form) = &mut self.form {
-            form.start = Some(prompt_tokens);
+            (form.start, form.waits) = (Some(before), false);
         }
+    }
+
+    /// What is chosen next has no form: it comes before what [`begin`](Self::begin) will announce.
+    pub fn wait(&mut self) {
+        if let Some(form) = &mut self.form {
+            form.waits = true;
+        }
+    }
+
+    /// Whether it waits for what has a form.
+    pub fn waits(&self) -> bool {
+        self.form.as_ref().is_some_and(|form| form.waits)
+    }
+
+    /// The form of what is chosen next.
+    fn form(&mut self) -> Option<&mut Form> {
+        self.form.as_mut().filter(|form| !form.waits)
     }
 
     /// The tokens that must follow `before` and `next` because the form of the text leaves no choice: what would be
@@ -152,7 +174,7 @@ impl Sampler {
     /// # Errors
     /// [`Error::Constraint`] if the text cannot go on.
     pub fn forced(&mut self, before: &[u32], next: &[u32]) -> Result<Vec<u32>> {
-        let Some(form) = &mut self.form else { return Ok(Vec::new()) };
+        let Some(form) = self.form() else { return Ok(Vec::new()) };
         let own = form.own(before, next);
         Ok(form.ahead.forced(&own)?.to_vec())
     }
@@ -163,7 +185,7 @@ impl Sampler {
     /// # Errors
     /// [`Error::Constraint`] if that has failed before.
     pub fn foresee(&mut self, before: &[u32], next: &[u32], draft: &[u32]) -> Result<()> {
-        let Some(form) = &mut self.form else { return Ok(()) };
+        let Some(form) = self.form() else { return Ok(()) };
         let own = form.own(before, next);
         form.ahead.begin(&own, draft)
     }
@@ -209,7 +231,7 @@ impl Sampler {
             check_finite(logits, before.len())?;
         }
         check_bias(&self.options, logits.len())?;
-        let mask = match &mut self.form {
+        let mask = match self.form() {
             Some(form) => {
                 let own = form.own(before, &[]);
                 Some(form.ahead.mask(&own)?)
@@ -233,7 +255,7 @@ impl Sampler {
         let lessons = self.chooser.prepare(&mut choices, &self.options, known);
         let drawn = choices.draw(chance.draw());
         let Candidate { token, logit } = choices.list()[drawn];
-        if let Some(form) = self.form.as_mut() {
+        if let Some(form) = self.form.as_mut().filter(|form| !form.waits) {
             if logit <= BANNED {
                 let problem = "what may come next was banned".to_owned();
                 return Err(Error::Constraint { problem });

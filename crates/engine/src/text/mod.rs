@@ -54,6 +54,11 @@ impl ReplyText {
         }
     }
 
+    /// Whether a thought has begun and not ended.
+    pub(crate) fn is_in_thought(&self) -> bool {
+        self.splitter.as_ref().is_some_and(Splitter::is_in_thought)
+    }
+
     /// Add a token and emit what is certain. Returns the stop string if one is complete: the reply ends before it.
     pub(crate) fn push(
         &mut self,

@@ -88,6 +88,11 @@ impl Splitter {
         matches!(self.place, Place::Text)
     }
 
+    /// Whether a thought has begun and not ended.
+    pub(super) fn is_in_thought(&self) -> bool {
+        matches!(self.place, Place::ThoughtStart(_) | Place::Thought(_))
+    }
+
     /// Add text and emit what is certain.
     pub(super) fn push(&mut self, text: &str, emit: &mut dyn FnMut(ReplyKind, &str)) {
         self.held.push_str(text);

@@ -14,15 +14,12 @@ use program::{Outputs, Prompt, RowsOut, Sequence};
 
 pub use lent::Lent;
 
-use crate::drafts::PassCosts;
+use crate::drafts::{MOST_DRAFTED, PassCosts};
 use crate::text::{ReplyKind, ReplyText, opens_thought};
 use crate::{
     Drafters, Error, Event, Generated, Prefill, Request, Result, Sampler, Scheduler,
     SchedulerOptions, Scores, Session, Stats, StopReason, Vocabulary,
 };
-
-/// So many tokens that leave no choice go into one pass.
-const MOST_FORCED: usize = 64;
 
 /// One reply in the making.
 pub struct Turn<'a> {
@@ -207,7 +204,7 @@ impl<'a> Turn<'a> {
             if !std::mem::take(&mut self.failed) {
                 // what fails here fails again where a token is chosen, and is told there
                 let forced = self.sampler.forced(self.session.tokens(), rows);
-                rows.extend(forced.unwrap_or_default().into_iter().take(free.min(MOST_FORCED)));
+                rows.extend(forced.unwrap_or_default().into_iter().take(free.min(MOST_DRAFTED)));
                 free = if rows.len() > 1 { 0 } else { free };
             }
             if let Some(drafters) = &mut self.drafters {
@@ -248,7 +245,10 @@ impl<'a> Turn<'a> {
                 self.stats.cached_tokens = cached;
                 self.state = State::Reading { cached };
                 let total = self.prompt.len() - cached;
-                self.sampler.begin(self.prompt.len());
+                match self.reply.is_in_thought() {
+                    true => self.sampler.wait(),
+                    false => self.sampler.begin(self.prompt.len()),
+                }
                 on_event(Event::Prefill(Prefill { cached, done: 0, total }));
                 if let Some(drafters) = &mut self.drafters {
                     drafters.begin(&self.prompt, &self.sampler);
@@ -413,6 +413,10 @@ impl<'a> Turn<'a> {
         self.tokens.push(token);
         if let Some(stop) = self.reply.push(self.vocabulary, token, &mut told(on_event)) {
             return Some(StopReason::StopString(stop));
+        }
+        // a thought that the prompt began is over
+        if self.sampler.waits() && !self.reply.is_in_thought() {
+            self.sampler.begin(len + 1);
         }
         if self.tokens.len() >= self.max_tokens {
             return Some(StopReason::MaxTokens);
