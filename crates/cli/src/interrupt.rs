@@ -49,6 +49,11 @@ impl Interrupt {
         self.cancelled.load(Ordering::SeqCst)
     }
 
+    /// Whether Ctrl-C came during the reply.
+    pub(crate) fn is_raised(&self) -> bool {
+        self.cancelled.load(Ordering::SeqCst)
+    }
+
     /// The terminal's settings, put right before Ctrl-C ends the program.
     pub(crate) fn terminal(&self) -> &TerminalMode {
         &self.terminal

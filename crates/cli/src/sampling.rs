@@ -112,8 +112,7 @@ impl SamplerArgs {
     /// # Errors
     /// A flag out of range.
     pub(crate) fn options(&self, metadata: &Metadata) -> engine::Result<SamplerOptions> {
-        let (mut options, problems) = SamplerOptions::default()
-            .with_recommended(&|key| metadata.get(key).map(|value| recommended(&value)));
+        let (mut options, problems) = recommended_options(metadata);
         problems.iter().for_each(|problem| ui::warn(problem));
         if let Some(names) = &self.samplers {
             options.samplers = SamplerOrder::from_names(names)?;
@@ -207,6 +206,12 @@ fn logit_bias(text: &str) -> Result<(u32, f32), String> {
     let token = token.trim().parse().map_err(|_| problem())?;
     let bias: f32 = bias.trim().parse().map_err(|_| problem())?;
     if bias.is_nan() { Err(problem()) } else { Ok((token, bias)) }
+}
+
+/// The options that a file recommends, and a line for each that is out of its range and left out.
+pub(crate) fn recommended_options(metadata: &Metadata) -> (SamplerOptions, Vec<String>) {
+    SamplerOptions::default()
+        .with_recommended(&|key| metadata.get(key).map(|value| recommended(&value)))
 }
 
 /// NaN for what is neither number nor text.

@@ -49,6 +49,8 @@ static FILES: LazyLock<Vec<(&str, Vec<u8>)>> = LazyLock::new(|| {
         ("marked.txt", "<|im_start|>the thing<|im_end|>".repeat(8).into()),
         ("questions.jsonl", question("passkey", "never").into()),
         ("others.jsonl", question("other", "never").into()),
+        ("request.jsonl", REQUEST.into()),
+        ("requests.jsonl", REQUEST.repeat(3).into()),
         ("chat.json", chat("say it").into()),
         ("hello.json", chat("hello").into()),
         ("ends.jinja", "{{ bos_token }}[end]{{ eos_token }} {{ strftime_now('%Y-%m-%d') }}".into()),
@@ -56,6 +58,9 @@ static FILES: LazyLock<Vec<(&str, Vec<u8>)>> = LazyLock::new(|| {
         ("rooflight.1", ".TH".into()),
     ]
 });
+
+/// A line of a batch.
+const REQUEST: &str = "{\"prompt\": \"the end of it is the end\", \"max_tokens\": 4}\n";
 
 /// A template in a file with a word replaced by a shorter one and blanks.
 fn patched(file: &[u8], old: &str, new: &str) -> Vec<u8> {

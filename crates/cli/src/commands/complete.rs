@@ -43,7 +43,7 @@ impl Complete {
         };
         let prompt = filled(prompt.read()?)?;
         let tokenizer = Arc::new(load::tokenizer(&gguf)?);
-        let tokens = raw(&tokenizer, &prompt)?;
+        let tokens = raw(&tokenizer, &prompt).context("encoding the prompt")?;
         let settings = self.session.settings(gguf.metadata(), &tokenizer)?;
 
         let Opened { mut session, limits, trained, drafters, .. } = self.session.open(gguf)?;
@@ -82,8 +82,8 @@ impl Complete {
 
 /// A text that is continued as it is: its special tokens count, and the token that every text of this model begins with
 /// comes first.
-fn raw(tokenizer: &Tokenizer, text: &str) -> anyhow::Result<Vec<u32>> {
-    let mut ids = tokenizer.encode_special(text).context("encoding the prompt")?;
+pub(super) fn raw(tokenizer: &Tokenizer, text: &str) -> tokenizer::Result<Vec<u32>> {
+    let mut ids = tokenizer.encode_special(text)?;
     let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
     if let Some(bos) = bos.filter(|bos| ids.first() != Some(bos)) {
         ids.insert(0, bos);

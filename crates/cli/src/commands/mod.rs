@@ -1,5 +1,6 @@
 //! The commands: one file each, and the list of them. Help, completions, manual pages and tests iterate this list.
 
+mod batch;
 mod bench;
 mod complete;
 mod completions;
@@ -52,6 +53,7 @@ enum Command {
     Show(show::Show),
     Plan(plan::Plan),
     Bench(bench::Bench),
+    Batch(batch::Batch),
     Tokenize(tokenize::Tokenize),
     Template(template::Template),
     Logits(logits::Logits),
@@ -89,6 +91,7 @@ impl Cli {
             Command::Show(c) => c.run(out),
             Command::Plan(c) => c.run(out),
             Command::Bench(c) => c.run(out),
+            Command::Batch(c) => c.run(out),
             Command::Tokenize(c) => c.run(out),
             Command::Template(c) => c.run(out),
             Command::Logits(c) => c.run(out),

@@ -105,6 +105,11 @@ impl<'a> Scheduler<'a> {
         (self.running.len(), self.waiting.len())
     }
 
+    /// How many turns may run.
+    pub fn room(&self) -> usize {
+        self.options.running
+    }
+
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.running.is_empty() && self.waiting.is_empty()

@@ -1,0 +1,363 @@
+//! `batch`: many requests from a file, several side by side; the results stand in their order, and a run that was cut goes
+//! on where it was. Lines are read in `request.rs`, results written in `results.rs`.
+
+mod request;
+mod results;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use engine::{
+    ChatFormat, Completion, DraftMode, Drafters, Event, Message, ModelFormat, Reasoning, Request,
+    Sampler, SamplerOptions, Scheduler, SchedulerOptions, Session, Suffixes, Turn, TurnId,
+};
+use program::CacheOptions;
+use serde_json::Value;
+
+use crate::args::{self, CacheArgs, ContextArgs, ExecutorArgs, ThreadArgs, VerboseArgs};
+use crate::exit::Failure;
+use crate::input::TextSource;
+use crate::interrupt::Interrupt;
+use crate::limits::Limits;
+use crate::load::{self, LoadOptions, Loaded};
+use crate::output::{OutputArgs, shown};
+use crate::{counts, memory, sampling, ui};
+use request::{BatchPrompt, BatchRequest, Refusal};
+use results::Results;
+
+/// Answer many requests from a file
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  rooflight batch -m model.gguf questions.jsonl -o answers.jsonl\n  \
+                  echo '{\"prompt\": \"Why is the sky blue?\", \"max_tokens\": 50}' | rooflight batch -m model.gguf - -o answers.jsonl\n\n\
+                  A line is one of OpenAI's batches (custom_id, url, body) or an object with a prompt, or messages, and settings \
+                  beside it. Results come in the order of the lines; what a killed run left is kept, and the same command goes on behind it. \
+                  Exit code 1 if lines were refused: their results say why."
+)]
+pub(super) struct Batch {
+    /// The requests, one JSON object a line; - for stdin
+    #[arg(value_name = "REQUESTS")]
+    requests: PathBuf,
+    /// The results, one line for each; what is there is gone on with
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    #[command(flatten)]
+    replace: OutputArgs,
+    /// A GGUF file; any part of a sharded model [env: ROOFLIGHT_MODEL]
+    #[arg(short, long, value_name = "FILE")]
+    model: Option<PathBuf>,
+    /// Requests side by side (-np)
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = parallel)]
+    parallel: usize,
+    #[command(flatten)]
+    context: ContextArgs,
+    #[command(flatten)]
+    cache: CacheArgs,
+    #[command(flatten)]
+    threads: ThreadArgs,
+    #[command(flatten)]
+    executor: ExecutorArgs,
+    #[command(flatten)]
+    verbose: VerboseArgs,
+}
+
+fn parallel(text: &str) -> Result<usize, String> {
+    counts::within(text, 1, 256)
+}
+
+/// What runs, and what came of it so far.
+struct Running<'a> {
+    scheduler: Scheduler<'a>,
+    /// The line of each turn, what it asked, and what the model thought.
+    lines: BTreeMap<TurnId, (usize, &'a BatchRequest, String)>,
+    /// Results that wait for those before them.
+    ready: BTreeMap<usize, Value>,
+    tally: Tally,
+}
+
+/// Tokens and times of all replies.
+#[derive(Default)]
+struct Tally {
+    prompt: usize,
+    written: usize,
+    /// The least time that this machine could take for them.
+    limit: f64,
+}
+
+impl Batch {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let interrupt = Interrupt::install();
+        let given = self.model.clone().or_else(|| args::variable().map(PathBuf::from));
+        let path = given.ok_or_else(|| {
+            Failure::Usage("no model: rooflight batch -m MODEL REQUESTS -o RESULTS".into())
+        })?;
+        let text = TextSource::of_path(self.requests.clone()).read()?;
+        let gguf = load::open(&path)?;
+        let (defaults, problems) = sampling::recommended_options(gguf.metadata());
+        problems.iter().for_each(|problem| ui::warn(problem));
+        let requests: Vec<Result<BatchRequest, Refusal>> = text
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .map(|line| request::parse(line, &defaults))
+            .collect();
+        if requests.is_empty() {
+            return Err(Failure::Usage("there are no requests".into()).into());
+        }
+        let mut results = self.results(&requests)?;
+        if results.done == requests.len() {
+            ui::note(format_args!("all {} requests have results already", requests.len()));
+            return ended(&results);
+        }
+        let format = load::chat_format(&gguf)?;
+        let options = LoadOptions {
+            ceilings: self.verbose.verbose || ui::stderr_is_terminal(),
+            ..self.cache.load_options(&self.threads, self.verbose)
+        };
+        let cache = |config: &models::ModelConfig| {
+            let trained = config.context_length;
+            self.cache.options(self.context.capacity(trained), trained)
+        };
+        let loaded = load::model(&gguf, &self.executor, options, &cache)?;
+        let cache = cache(&loaded.config);
+        drop(gguf);
+        let limits = loaded.ceilings.as_ref().and_then(|ceilings| {
+            let program = loaded.model.program();
+            Limits::new(program, &cache, loaded.chunk, ceilings, loaded.n_threads)
+        });
+        let batch = Running::new(&loaded, side_by_side(self.parallel, &loaded, &cache));
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let work = Work { requests: &requests, format: &format, loaded: &loaded, cache };
+        let started = Instant::now();
+        let done = results.done;
+        let finished = work.all(batch, &mut results, &name, limits.as_ref(), &interrupt)?;
+        finished.tell(results.done - done, started.elapsed(), out)?;
+        if interrupt.end() {
+            return Err(Failure::Interrupted.into());
+        }
+        ended(&results)
+    }
+
+    /// The file of results, gone on with or begun anew.
+    fn results(&self, requests: &[Result<BatchRequest, Refusal>]) -> anyhow::Result<Results> {
+        let path: &Path = &self.output;
+        if self.replace.force && path.is_file() {
+            std::fs::remove_file(path).with_context(|| format!("removing {}", shown(path)))?;
+        }
+        let id = |request: &Result<BatchRequest, Refusal>| match request {
+            Ok(request) => request.id.clone(),
+            Err(refusal) => refusal.id.clone(),
+        };
+        let ids: Vec<_> = requests.iter().map(id).collect();
+        let opened =
+            Results::open(path, &ids).with_context(|| format!("opening {}", shown(path)))?;
+        let results =
+            opened.map_err(|problem| Failure::Usage(format!("{}: {problem}", shown(path))))?;
+        if results.done > 0 {
+            let n = requests.len();
+            ui::note(format_args!("{} of {n} requests have results already", results.done));
+        }
+        Ok(results)
+    }
+}
+
+/// Success, unless lines were refused.
+fn ended(results: &Results) -> anyhow::Result<()> {
+    match results.failed {
+        0 => Ok(()),
+        n => Err(anyhow::anyhow!("{n} of {} requests failed: their results say why", results.done)),
+    }
+}
+
+/// How many sessions memory has room for.
+fn side_by_side(wanted: usize, loaded: &Loaded, cache: &CacheOptions) -> usize {
+    let program = loaded.model.program();
+    let needs = memory::needs(&*loaded.executor, program, cache, loaded.chunk);
+    let (Ok(needs), Some(free)) = (needs, memory::available()) else { return wanted };
+    let room = free.saturating_sub(needs.work) / needs.cache.max(1);
+    let fits = usize::try_from(room).unwrap_or(wanted).clamp(1, wanted);
+    if fits < wanted {
+        ui::note(format_args!(
+            "{fits} requests side by side: memory has no room for more caches of {} tokens",
+            cache.capacity
+        ));
+    }
+    fits
+}
+
+impl<'a> Running<'a> {
+    fn new(loaded: &Loaded, running: usize) -> Running<'a> {
+        let options = SchedulerOptions { running, waiting: 0, rows: loaded.chunk };
+        Running {
+            scheduler: Scheduler::new(Arc::clone(&loaded.model), options),
+            lines: BTreeMap::new(),
+            ready: BTreeMap::new(),
+            tally: Tally::default(),
+        }
+    }
+}
+
+/// Everything that replies are made of.
+struct Work<'a> {
+    requests: &'a [Result<BatchRequest, Refusal>],
+    format: &'a ModelFormat,
+    loaded: &'a Loaded,
+    cache: CacheOptions,
+}
+
+impl<'a> Work<'a> {
+    /// Answer what has no result yet.
+    fn all(
+        &self,
+        mut batch: Running<'a>,
+        results: &mut Results,
+        model: &str,
+        limits: Option<&Limits>,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Tally> {
+        let bar = ui::count_bar("requests", self.requests.len() as u64);
+        bar.set_position(results.done as u64);
+        let suffixes: Arc<Mutex<Suffixes>> = Arc::default();
+        let room = batch.scheduler.room();
+        let mut next = results.done;
+        let started = Instant::now();
+        interrupt.begin();
+        loop {
+            // as many begin as may run; results that wait for an earlier one are bounded by that too
+            while next < self.requests.len()
+                && batch.scheduler.len().0 < room
+                && next - results.done < 16 * room
+                && !interrupt.is_raised()
+            {
+                match self.requests[next]
+                    .as_ref()
+                    .map(|request| (request, self.turn(request, &suffixes, interrupt)))
+                {
+                    Ok((request, Ok(turn))) => {
+                        let id = batch.scheduler.join(turn)?;
+                        batch.lines.insert(id, (next, request, String::new()));
+                    }
+                    Ok((request, Err(error))) => {
+                        let refusal = failed(request, &error);
+                        batch.ready.insert(next, results::of_refusal(next + 1, &refusal));
+                    }
+                    Err(refusal) => {
+                        batch.ready.insert(next, results::of_refusal(next + 1, refusal));
+                    }
+                }
+                next += 1;
+            }
+            self.step(&mut batch, model, limits, room);
+            while let Some(line) = batch.ready.remove(&results.done) {
+                results.push(&line).context("writing the results")?;
+                results.done += 1;
+                bar.set_position(results.done as u64);
+            }
+            let rate = batch.tally.written as f64 / started.elapsed().as_secs_f64();
+            bar.set_message(format!("{rate:.1} t/s"));
+            let over = next == self.requests.len() || interrupt.is_raised();
+            if over && batch.scheduler.is_empty() {
+                break;
+            }
+        }
+        bar.finish_and_clear();
+        Ok(batch.tally)
+    }
+
+    /// One pass, and what ended with it.
+    fn step(&self, batch: &mut Running<'a>, model: &str, limits: Option<&Limits>, room: usize) {
+        let lines = &mut batch.lines;
+        let ended = batch.scheduler.step(&mut |id, event| {
+            if let (Event::Thought(text), Some((_, _, thoughts))) = (event, lines.get_mut(&id)) {
+                thoughts.push_str(text);
+            }
+        });
+        for (id, turn) in ended {
+            let Some((line, request, thoughts)) = batch.lines.remove(&id) else { continue };
+            let reply = match turn.finish() {
+                // it is asked again by the next run
+                Ok(reply) if reply.stop == engine::StopReason::Cancelled => continue,
+                Ok(reply) => reply,
+                Err(error) => {
+                    let refusal = failed(request, &error);
+                    batch.ready.insert(line, results::of_refusal(line + 1, &refusal));
+                    continue;
+                }
+            };
+            let stats = &reply.stats;
+            batch.tally.prompt += stats.prompt_tokens;
+            batch.tally.written += reply.tokens.len();
+            if let Some(limits) = limits {
+                let prompt = limits.prompt(stats.cached_tokens, stats.computed_tokens).limit();
+                // a pass reads the weights once for all
+                let pass = limits.prompt(stats.prompt_tokens, room).limit() / room as f64;
+                batch.tally.limit += prompt + pass * stats.steps.len() as f64;
+            }
+            let reply = Completion::from(reply);
+            let id = request.id.as_deref();
+            let result = results::of_reply(id, line + 1, request.shape, model, &thoughts, &reply);
+            batch.ready.insert(line, result);
+        }
+    }
+
+    fn turn(
+        &self,
+        request: &BatchRequest,
+        suffixes: &Arc<Mutex<Suffixes>>,
+        interrupt: &Interrupt,
+    ) -> engine::Result<Turn<'a>> {
+        let (prompt, thoughts) = match &request.prompt {
+            BatchPrompt::Messages(messages) => (self.chat(messages, interrupt)?, true),
+            BatchPrompt::Raw(text) => (super::complete::raw(self.format.tokenizer(), text)?, false),
+        };
+        let sampler: SamplerOptions = request.sampler.clone();
+        let sampler = Sampler::new(sampler)?.with_vocabulary(self.format);
+        let session = Session::new(Arc::clone(&self.loaded.model), self.cache, self.loaded.chunk)?;
+        let wanted = Request {
+            prompt: &prompt,
+            max_tokens: request.max_tokens,
+            stop: &request.stop,
+            ignore_eog: false,
+            split_thoughts: thoughts,
+            cancel: interrupt.flag(),
+        };
+        let drafters = Drafters::new(DraftMode::Auto, suffixes);
+        Ok(Turn::new(session, sampler, self.format, &wanted).drafted(drafters))
+    }
+
+    fn chat(&self, messages: &[Message], interrupt: &Interrupt) -> engine::Result<Vec<u32>> {
+        let spans = self.format.render(messages, Reasoning::Auto, interrupt.flag())?;
+        self.format.encode(&spans, true)
+    }
+}
+
+/// A request that could be read and not be answered.
+fn failed(request: &BatchRequest, error: &engine::Error) -> Refusal {
+    Refusal {
+        id: request.id.clone(),
+        field: None,
+        problem: error.to_string(),
+        openai: request.shape != request::Shape::Plain,
+    }
+}
+
+impl Tally {
+    fn tell(&self, replies: usize, took: Duration, out: &mut dyn Write) -> anyhow::Result<()> {
+        let seconds = took.as_secs_f64();
+        let share = match self.limit > 0.0 {
+            true => format!(" = {:.0} % of limit", 100.0 * self.limit / seconds),
+            false => String::new(),
+        };
+        writeln!(
+            out,
+            "{replies} requests, {} tokens read, {} written in {seconds:.1} s: {:.1} written a second{share}",
+            self.prompt,
+            self.written,
+            self.written as f64 / seconds,
+        )?;
+        Ok(())
+    }
+}

@@ -1,0 +1,218 @@
+//! The file of results: a line for each line of the batch, in its order, so that what is there says where to go on.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use engine::{Completion, FinishReason};
+use serde_json::{Value, json};
+
+use super::request::{Refusal, Shape};
+use crate::completion;
+
+/// A file that grows by whole lines.
+pub(super) struct Results {
+    file: File,
+    /// Lines it held when it was opened.
+    pub(super) done: usize,
+    /// Of these, refused ones.
+    pub(super) failed: usize,
+}
+
+impl Results {
+    /// Open or make the file, and drop the half of a line that a killed process left. `ids`: the `custom_id` of each line
+    /// of the batch.
+    ///
+    /// # Errors
+    /// The file system's, and in words: results of another batch.
+    pub(super) fn open(path: &Path, ids: &[Option<String>]) -> io::Result<Result<Results, String>> {
+        let mut file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let (mut end, mut done, mut failed) = (0, 0, 0);
+        let mut reader = BufReader::new(&mut file);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let n = reader.read_until(b'\n', &mut line)?;
+            if n == 0 || (line.last() != Some(&b'\n') && is_torn(&line)) {
+                break;
+            }
+            let value: Option<Value> = serde_json::from_slice(&line).ok();
+            let id =
+                value.as_ref().and_then(|value| value.get("custom_id")).and_then(Value::as_str);
+            let expected = ids.get(done).map(Option::as_deref);
+            if !value.as_ref().is_some_and(is_result) || expected != Some(id) {
+                let of = "is no result of this batch: give another file, or --force to begin anew";
+                return Ok(Err(format!("line {} {of}", done + 1)));
+            }
+            failed += usize::from(value.is_some_and(|value| is_failure(&value)));
+            end += n as u64;
+            done += 1;
+        }
+        file.set_len(end)?;
+        file.seek(SeekFrom::Start(end))?;
+        Ok(Ok(Results { file, done, failed }))
+    }
+
+    /// Add a line; it is with the system when this returns.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub(super) fn push(&mut self, line: &Value) -> io::Result<()> {
+        self.failed += usize::from(is_failure(line));
+        self.file.write_all(format!("{line}\n").as_bytes())
+    }
+}
+
+/// Whether this may be the beginning of a line that is written here: nothing else is ever dropped.
+fn is_torn(line: &[u8]) -> bool {
+    let begins = ["{\"text\":", "{\"error\":", "{\"id\":\"batch_req_"].map(str::as_bytes);
+    begins.iter().any(|begin| line.starts_with(begin) || begin.starts_with(line))
+}
+
+/// Whether a line looks like what is written here.
+fn is_result(line: &Value) -> bool {
+    let has = |key| line.get(key).is_some();
+    has("response") || has("error") || (has("text") && has("usage"))
+}
+
+fn is_failure(line: &Value) -> bool {
+    let status = line.pointer("/response/status_code").and_then(Value::as_u64);
+    status.is_some_and(|status| status != 200)
+        || line.get("error").is_some_and(|error| !error.is_null())
+}
+
+/// The result of a reply. `line`: its number, from 1; `thoughts`: what the model thought before it.
+pub(super) fn of_reply(
+    id: Option<&str>,
+    line: usize,
+    shape: Shape,
+    model: &str,
+    thoughts: &str,
+    reply: &Completion,
+) -> Value {
+    let usage = json!({
+        "prompt_tokens": reply.usage.prompt_tokens,
+        "completion_tokens": reply.usage.completion_tokens,
+        "total_tokens": reply.usage.total_tokens(),
+        "prompt_tokens_details": { "cached_tokens": reply.usage.cached_tokens },
+    });
+    let reason = match reply.reason {
+        FinishReason::Length => "length",
+        _ => "stop",
+    };
+    let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let body = match shape {
+        Shape::Plain => {
+            let mut object = completion::to_json(reply);
+            if let Some(id) = id {
+                object["custom_id"] = id.into();
+            }
+            return object;
+        }
+        Shape::Chat => {
+            let mut message = json!({ "role": "assistant", "content": reply.text });
+            if !thoughts.is_empty() {
+                message["reasoning_content"] = thoughts.into();
+            }
+            json!({
+                "id": format!("chatcmpl-{line}"),
+                "object": "chat.completion",
+                "created": created,
+                "model": model,
+                "choices": [{ "index": 0, "message": message, "logprobs": null, "finish_reason": reason }],
+                "usage": usage,
+            })
+        }
+        Shape::Completion => json!({
+            "id": format!("cmpl-{line}"),
+            "object": "text_completion",
+            "created": created,
+            "model": model,
+            "choices": [{ "index": 0, "text": reply.text, "logprobs": null, "finish_reason": reason }],
+            "usage": usage,
+        }),
+    };
+    response(id, line, 200, &body)
+}
+
+/// The result of a line that could not be answered.
+pub(super) fn of_refusal(line: usize, refusal: &Refusal) -> Value {
+    let Refusal { id, field, problem, openai } = refusal;
+    let message = match field {
+        Some(field) => format!("{field}: {problem}"),
+        None => problem.clone(),
+    };
+    let error = json!({
+        "message": message,
+        "type": "invalid_request_error",
+        "param": field,
+        "code": null,
+    });
+    if *openai {
+        return response(id.as_deref(), line, 400, &json!({ "error": error }));
+    }
+    let mut object = json!({ "error": error });
+    if let Some(id) = id {
+        object["custom_id"] = id.clone().into();
+    }
+    object
+}
+
+fn response(id: Option<&str>, line: usize, status: u32, body: &Value) -> Value {
+    json!({
+        "id": format!("batch_req_{line}"),
+        "custom_id": id,
+        "response": { "status_code": status, "request_id": format!("req_{line}"), "body": body },
+        "error": null,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(id: Option<&str>, openai: bool) -> Value {
+        let id = id.map(str::to_owned);
+        of_refusal(1, &Refusal { id, field: Some("n".into()), problem: "no".into(), openai })
+    }
+
+    /// A file that a killed process left goes on behind its last whole line.
+    #[test]
+    fn a_torn_line_is_dropped_and_others_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.jsonl");
+        let ids = [Some("a".to_owned()), None, Some("c".to_owned())];
+        let mut results = Results::open(&path, &ids).unwrap().unwrap();
+        assert_eq!(results.done, 0);
+        results.push(&refusal(Some("a"), true)).unwrap();
+        results.push(&json!({ "text": "fine", "usage": {} })).unwrap();
+        results.file.write_all(br#"{"text":"fi"#).unwrap();
+        drop(results);
+        let mut results = Results::open(&path, &ids).unwrap().unwrap();
+        assert_eq!((results.done, results.failed), (2, 1));
+        results.push(&refusal(Some("c"), false)).unwrap();
+        assert_eq!(results.failed, 2);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().count(), 3);
+        assert!(text.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{text}");
+    }
+
+    #[test]
+    fn results_of_another_batch_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.jsonl");
+        let ids = [Some("a".to_owned()), Some("b".to_owned())];
+        let other = refusal(Some("b"), true).to_string() + "\n";
+        for content in [&*other, "not json\n", "not even a line", "{\"custom_id\": \"a\"}\n"] {
+            std::fs::write(&path, content).unwrap();
+            let problem = Results::open(&path, &ids).unwrap().err().unwrap();
+            assert!(problem.contains("line 1") && problem.contains("--force"), "{problem}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), content, "it is left alone");
+        }
+        let lines = ["a", "b"].map(|id| refusal(Some(id), true).to_string() + "\n").concat();
+        std::fs::write(&path, lines.clone() + &lines).unwrap();
+        assert!(Results::open(&path, &ids).unwrap().is_err(), "more results than lines");
+    }
+}
