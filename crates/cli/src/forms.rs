@@ -19,7 +19,8 @@ pub(crate) struct FormArgs {
     /// Replies match this regular expression as a whole
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, conflicts_with_all = ["grammar", "ignore_eos"])]
     regex: Option<String>,
-    /// Replies follow this grammar, Lark or GBNF: a file, or the grammar itself
+    /// Replies follow this grammar, Lark or GBNF: a file, or the grammar itself. Words of recursive rules take the
+    /// longest text they can
     #[arg(long, value_name = "FILE|TEXT", alias = "grammar-file", conflicts_with = "ignore_eos")]
     grammar: Option<OsString>,
 }
