@@ -214,7 +214,7 @@ static COMMANDS: &[(&[&str], &str)] = &[
         &["doctor", "tune", "benchmark"],
         "rooflight machine measures this machine, rooflight bench MODEL.gguf a model on it",
     ),
-    (&["batch", "batched-bench"], "many prompts at once are not here yet"),
+    (&["batched-bench"], "rooflight bench --turns 1,8,32 measures several texts at once"),
 ];
 
 /// What to do in place of another program's command.
