@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use engine::{Verified, VerifyMatrix, VerifyState};
 use gguf::Gguf;
-use program::CacheOptions;
+use program::{CacheKind, CacheOptions, CacheSpec, Program};
 use serde_json::json;
 
 use crate::args::{CacheArgs, ExecutorArgs, ModelArgs, VerboseArgs};
@@ -51,8 +51,8 @@ impl Verify {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let gguf = load::open(&self.model.clone().path("verify")?)?;
         let matrix = self.matrix();
-        let trained = models::load(&gguf)?.config.context_length;
-        let cache = self.cache.options(matrix.capacity(), trained);
+        let model = models::load(&gguf)?;
+        let cache = self.cache.options(matrix.capacity(), model.config.context_length);
         let found = self.runs(&gguf, &matrix, cache)?;
         let verdict = Verdict::of(&found);
         if self.json {
@@ -60,6 +60,11 @@ impl Verify {
         } else {
             writeln!(out, "{}", verdict.table(&matrix, &found))?;
             writeln!(out, "{}", verdict.line())?;
+        }
+        if verdict.others > 0
+            && let Some(why) = exception(&model.program, self.executor.mla.is_some())
+        {
+            ui::note(why);
         }
         match verdict.others {
             0 => Ok(()),
@@ -117,6 +122,16 @@ impl Verify {
         }
         Ok(found)
     }
+}
+
+/// What is not promised of this model, if nothing keeps it from happening.
+fn exception(program: &Program, one_form: bool) -> Option<&'static str> {
+    let latent = |cache: &CacheSpec| matches!(cache.kind, CacheKind::Latent { .. });
+    let differs = !one_form && program.caches.iter().any(latent);
+    differs.then_some(
+        "latent attention takes its form from how much of a prompt is computed, and a cached part changes that: \
+         with --mla elided it has one form",
+    )
 }
 
 /// What is worth telling before it is waited for.
@@ -193,5 +208,21 @@ impl Verdict {
             "digest": format!("{:016x}", self.digest),
             "all": found.iter().map(run).collect::<Vec<_>>(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_latents_whose_form_is_free_are_an_exception() {
+        let told = |architecture: &str, one_form| {
+            let config = conformance::tiny_config(architecture, 64, false);
+            let program = conformance::tiny_model(&config, quant::GgmlType::F32);
+            exception(&program, one_form).is_some()
+        };
+        assert!(told("deepseek2", false));
+        assert!(!told("deepseek2", true) && !told("qwen2", false));
     }
 }
