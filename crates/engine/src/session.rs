@@ -66,14 +66,17 @@ impl Scores {
 }
 
 impl Scores {
-    /// The scores of row `i`.
-    pub(crate) fn of_row(rows: &LogitRows, i: usize) -> Scores {
-        let n = rows.vocab_size;
-        let n_peaks = n.div_ceil(PEAK);
-        Scores {
-            logits: rows.logits[i * n..][..n].to_vec(),
-            peaks: rows.peaks[i * n_peaks..][..n_peaks].to_vec(),
-        }
+    /// The scores of each row, in order: those of a single row, which a plain step yields, are moved and not copied.
+    pub(crate) fn each(mut rows: LogitRows) -> impl Iterator<Item = Scores> {
+        let (n, n_peaks) = (rows.vocab_size, rows.vocab_size.div_ceil(PEAK));
+        let n_rows = rows.rows().len();
+        (0..n_rows).map(move |i| match n_rows {
+            1 => std::mem::take(&mut rows).into(),
+            _ => Scores {
+                logits: rows.logits[i * n..][..n].to_vec(),
+                peaks: rows.peaks[i * n_peaks..][..n_peaks].to_vec(),
+            },
+        })
     }
 }
 

@@ -338,3 +338,32 @@ fn steps_that_are_too_wide_are_run_alone() {
     let mut found = drain(&mut scheduler);
     assert_eq!(ids.map(|id| text(&found.remove(&id).unwrap().unwrap())), want);
 }
+
+/// A guess that the model cannot compute costs a pass and no more, even where drafts are made whatever they cost.
+#[test]
+fn a_draft_that_fails_is_not_tried_again_at_once() {
+    struct Impossible;
+    impl Drafter for Impossible {
+        fn name(&self) -> &'static str {
+            "impossible"
+        }
+
+        fn begin(&mut self, _: &[u32], _: &Sampler) {}
+
+        fn push(&mut self, _: &[u32]) {}
+
+        fn draft(&mut self, max: usize) -> Result<Draft> {
+            Ok(Draft { tokens: vec![100_000; max], class: 0 })
+        }
+    }
+    let toy = Toy::new();
+    let prompt: Vec<u32> = (0..10).collect();
+    let want = text(&alone(&toy, &prompt, 20, None));
+    let mut scheduler = scheduler(&toy, 1);
+    let turn = Turn::new(toy.session(400, 0), sampler(None), &FORMAT, &request(&prompt, 20));
+    let drafters = Drafters::of(vec![Box::new(Impossible)]).whatever_it_costs();
+    scheduler.join(turn.drafted(drafters)).unwrap();
+    let ended = (0..60).flat_map(|_| scheduler.step(&mut |_, _| ())).next();
+    let (_, turn) = ended.expect("two passes a token at most");
+    assert_eq!(text(&turn.finish().unwrap()), want);
+}

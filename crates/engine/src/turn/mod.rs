@@ -201,11 +201,17 @@ impl<'a> Turn<'a> {
         if let State::Writing { rows } = &mut self.state {
             rows.truncate(1);
             let mut free = room.min(left);
-            if !std::mem::take(&mut self.failed) {
-                // what fails here fails again where a token is chosen, and is told there
-                let forced = self.sampler.forced(self.session.tokens(), rows);
-                rows.extend(forced.unwrap_or_default().into_iter().take(free.min(MOST_DRAFTED)));
-                free = if rows.len() > 1 { 0 } else { free };
+            if std::mem::take(&mut self.failed) {
+                free = 0;
+            }
+            // what fails here fails again where a token is chosen, and is told there
+            let forced = match free {
+                0 => Vec::new(),
+                _ => self.sampler.forced(self.session.tokens(), rows).unwrap_or_default(),
+            };
+            rows.extend(forced.into_iter().take(free.min(MOST_DRAFTED)));
+            if rows.len() > 1 {
+                free = 0;
             }
             if let Some(drafters) = &mut self.drafters {
                 drafters.ask(free, costs, beside);
@@ -350,8 +356,8 @@ impl<'a> Turn<'a> {
         self.session.appended(rows);
         let mut written = Vec::new();
         let mut stop = None;
-        for i in 0..rows.len() {
-            let token = match self.choose(Scores::of_row(&out, i), held + i + 1) {
+        for (i, scores) in Scores::each(out).enumerate() {
+            let token = match self.choose(scores, held + i + 1) {
                 Ok(token) => token,
                 Err(error) => {
                     self.session.keep(held + i + 1)?;
