@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use anyhow::Context as _;
 use console::counts;
 use engine::{DraftMode, Drafters, Session, Suffixes};
 use gguf::Gguf;
@@ -56,22 +57,28 @@ enum Source<'a> {
     Model(&'a Path),
 }
 
+/// How a second model is loaded beside the one it drafts for.
+pub(crate) struct SecondModel<'a> {
+    /// The file of that one, and its tokenizer.
+    pub(crate) target: (&'a Gguf, &'a Tokenizer),
+    pub(crate) executor: &'a ExecutorArgs,
+    pub(crate) options: LoadOptions,
+}
+
 impl DraftArgs {
-    /// The drafters for a model of this file; the one of `-md` gets a cache like `cache`.
+    /// The drafters for a model; the one of `-md` gets a cache like that which `cache` says for the model's settings.
     ///
     /// # Errors
     /// Options that contradict each other; a second model that cannot be loaded or has another vocabulary.
     pub(crate) fn drafters(
         &self,
-        target: &Gguf,
-        executor: &ExecutorArgs,
-        options: LoadOptions,
-        cache: CacheOptions,
+        second: &SecondModel<'_>,
+        cache: &dyn Fn(&models::ModelConfig) -> CacheOptions,
     ) -> anyhow::Result<Option<Drafters>> {
         let drafters = match self.source()? {
             Source::Nobody => return Ok(None),
             Source::Texts(mode) => Drafters::new(mode, &Arc::<Mutex<Suffixes>>::default()),
-            Source::Model(path) => by_model(path, target, executor, options, cache)?,
+            Source::Model(path) => second.load(path, cache)?,
         };
         Ok(Some(self.limited(drafters)))
     }
@@ -99,24 +106,25 @@ impl DraftArgs {
     }
 }
 
-fn by_model(
-    path: &Path,
-    target: &Gguf,
-    executor: &ExecutorArgs,
-    options: LoadOptions,
-    cache: CacheOptions,
-) -> anyhow::Result<Drafters> {
-    let gguf = load::open(path)?;
-    let (own, other) = (load::tokenizer(target)?, load::tokenizer(&gguf)?);
-    if let Some(difference) = difference(&own, &other) {
-        let problem = format!("-md {}: {difference}", shown(path));
-        return Err(Failure::Usage(problem).into());
+impl SecondModel<'_> {
+    fn load(
+        &self,
+        path: &Path,
+        cache: &dyn Fn(&models::ModelConfig) -> CacheOptions,
+    ) -> anyhow::Result<Drafters> {
+        let gguf = load::open(path)?;
+        let (target, own) = self.target;
+        if let Some(difference) = difference(own, &load::tokenizer(&gguf)?) {
+            let problem = format!("-md {}: {difference}", shown(path));
+            return Err(Failure::Usage(problem).into());
+        }
+        let config = models::load(target).context("reading the model")?.config;
+        let cache = CacheOptions { policy: program::KvPolicy::Full, ..cache(&config) };
+        let options = LoadOptions { ceilings: false, values: false, ..self.options };
+        let loaded = load::model(&gguf, self.executor, options, &|_| cache)?;
+        let session = Session::new(loaded.model, cache, loaded.chunk)?;
+        Ok(Drafters::by_model(session))
     }
-    let options = LoadOptions { ceilings: false, values: false, ..options };
-    let cache = CacheOptions { policy: program::KvPolicy::Full, ..cache };
-    let loaded = load::model(&gguf, executor, options, &|_| cache)?;
-    let session = Session::new(loaded.model, cache, loaded.chunk)?;
-    Ok(Drafters::by_model(session))
 }
 
 /// The first thing in which two vocabularies differ.

@@ -23,6 +23,13 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
+    /// For a loaded model, whose machine's ceilings and rates are known; `None` where they are not.
+    pub(crate) fn of(loaded: &Loaded, cache: &CacheOptions) -> Option<Limits> {
+        let (program, known) = (loaded.model.program(), loaded.ceilings.as_ref()?);
+        let limits = Limits::new(program, cache, loaded.chunk, known, loaded.n_threads)?;
+        Some(limits.with_rates(loaded, cache, loaded.rates.as_ref()))
+    }
+
     /// For `program` on `threads` of a machine with these ceilings; `None` if it has none for them.
     pub(crate) fn new(
         program: &Program,

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use anyhow::Context as _;
 use engine::{Drafters, Session};
 use gguf::{Gguf, Metadata};
 use program::CacheOptions;
 use tokenizer::Tokenizer;
 
 use crate::args::{CacheArgs, ContextArgs, ExecutorArgs, ThreadArgs, VerboseArgs};
-use crate::drafting::DraftArgs;
+use crate::drafting::{DraftArgs, SecondModel};
 use crate::exit::Failure;
 use crate::forms::FormArgs;
 use crate::limits::Limits;
@@ -98,11 +97,11 @@ impl SessionArgs {
         self.length.given()
     }
 
-    /// Load the model and open a session.
+    /// Load the model, whose tokenizer this is, and open a session.
     ///
     /// # Errors
     /// A malformed model, or one that does not fit in memory.
-    pub(crate) fn open(&self, gguf: Gguf) -> anyhow::Result<Opened> {
+    pub(crate) fn open(&self, gguf: Gguf, tokenizer: &Tokenizer) -> anyhow::Result<Opened> {
         let options = LoadOptions {
             ceilings: self.verbose.verbose || ui::stderr_is_terminal(),
             ..self.cache.load_options(&self.threads, self.verbose)
@@ -111,21 +110,15 @@ impl SessionArgs {
             let trained = config.context_length;
             self.cache.options(self.context.capacity(trained), trained)
         };
-        let drafters = {
-            let config = models::load(&gguf).context("reading the model")?.config;
-            self.drafts.drafters(&gguf, &self.executor, options, cache(&config))?
-        };
+        let second = SecondModel { target: (&gguf, tokenizer), executor: &self.executor, options };
+        let drafters = self.drafts.drafters(&second, &cache)?;
         let loaded = load::model(&gguf, &self.executor, options, &cache)?;
         let cache = cache(&loaded.config);
         load::warn_about_context(&loaded.config, cache.capacity, &cache.policy);
         // From here on the weights are the executor's; the file's pages may go.
         drop(gguf);
         let session = Session::new(Arc::clone(&loaded.model), cache, loaded.chunk)?;
-        let limits = loaded.ceilings.as_ref().and_then(|ceilings| {
-            let program = session.model().program();
-            Limits::new(program, &cache, session.chunk(), ceilings, loaded.n_threads)
-        });
-        let limits = limits.map(|l| l.with_rates(&loaded, &cache, loaded.rates.as_ref()));
+        let limits = Limits::of(&loaded, &cache);
         Ok(Opened { session, limits, trained: loaded.config.context_length, cache, drafters })
     }
 }

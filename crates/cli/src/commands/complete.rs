@@ -46,7 +46,8 @@ impl Complete {
         let tokens = raw(&tokenizer, &prompt).context("encoding the prompt")?;
         let settings = self.session.settings(gguf.metadata(), &tokenizer)?;
 
-        let Opened { mut session, limits, trained, drafters, .. } = self.session.open(gguf)?;
+        let Opened { mut session, limits, trained, drafters, .. } =
+            self.session.open(gguf, &tokenizer)?;
         let mut sampler = settings.new_sampler(&*tokenizer)?;
         let request = Request {
             prompt: &tokens,

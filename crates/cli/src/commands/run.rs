@@ -82,7 +82,8 @@ impl Run {
             Some(_) => String::new(),
             None => super::show::text(&gguf).context("reading the model")?,
         };
-        let Opened { session, limits, trained, cache, drafters } = self.session.open(gguf)?;
+        let Opened { session, limits, trained, cache, drafters } =
+            self.session.open(gguf, format.tokenizer())?;
         let mut conversation = Conversation::new(session, Arc::new(format));
         conversation.set_system(self.system_prompt.clone());
         conversation.set_drafters(drafters);

@@ -124,10 +124,7 @@ impl Batch {
         let loaded = load::model(&gguf, &self.executor, options, &cache)?;
         let cache = cache(&loaded.config);
         drop(gguf);
-        let limits = loaded.ceilings.as_ref().and_then(|ceilings| {
-            let program = loaded.model.program();
-            Limits::new(program, &cache, loaded.chunk, ceilings, loaded.n_threads)
-        });
+        let limits = Limits::of(&loaded, &cache);
         let batch = Running::new(&loaded, side_by_side(self.parallel, &loaded, &cache));
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let work = Work { requests: &requests, format: &format, loaded: &loaded, cache };
