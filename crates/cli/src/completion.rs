@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use engine::{Completion, Timings};
+use engine::{Completion, Timings, TokenUsage};
 use serde_json::{Value, json};
 
 /// The object; keys of `usage` are OpenAI's, keys of `timings` llama.cpp's, times are milliseconds.
@@ -13,13 +13,18 @@ pub(crate) fn to_json(completion: &Completion) -> Value {
         "text": text,
         "tokens": tokens,
         "reason": reason.name(),
-        "usage": {
-            "prompt_tokens": usage.prompt_tokens,
-            "completion_tokens": usage.completion_tokens,
-            "total_tokens": usage.total_tokens(),
-            "prompt_tokens_details": { "cached_tokens": usage.cached_tokens },
-        },
+        "usage": usage_json(usage),
         "timings": timings_json(timings),
+    })
+}
+
+/// OpenAI's `usage`.
+pub(crate) fn usage_json(usage: &TokenUsage) -> Value {
+    json!({
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.total_tokens(),
+        "prompt_tokens_details": { "cached_tokens": usage.cached_tokens },
     })
 }
 

@@ -20,6 +20,23 @@ pub trait Vocabulary {
     fn is_eog(&self, token: u32) -> bool;
 }
 
+/// Tokens that only mean themselves: the vocabulary of texts that nobody reads.
+pub struct TokenIds;
+
+impl Vocabulary for TokenIds {
+    fn bytes(&self, _: u32) -> Cow<'_, [u8]> {
+        Cow::Borrowed(b"x")
+    }
+
+    fn spelling(&self, _: u32) -> Option<Cow<'_, str>> {
+        None
+    }
+
+    fn is_eog(&self, _: u32) -> bool {
+        false
+    }
+}
+
 /// Messages as tokens.
 pub trait ChatFormat: Vocabulary {
     /// The whole conversation as the model's template writes it, ready for the assistant's next reply.

@@ -24,13 +24,14 @@ mod text;
 mod texts;
 mod turn;
 mod verify;
+mod watched;
 
 pub use chat::{Conversation, FullContext, ReplyOptions};
 pub use completion::{Completion, FinishReason, Timings, TokenUsage};
 pub use constraint::{Constraint, TokenMask};
 pub use drafts::{CLASSES, Draft, DraftMode, DraftStats, DraftStep, Drafter, Drafters, Suffixes};
 pub use error::{Error, Result};
-pub use format::{ChatFormat, ModelFormat, Reasoning, Vocabulary};
+pub use format::{ChatFormat, ModelFormat, Reasoning, TokenIds, Vocabulary};
 pub use generate::generate;
 pub use perplexity::{Perplexity, PerplexityOptions, Window, perplexity, windows};
 pub use recall::{
@@ -48,3 +49,4 @@ pub use texts::{Normalization, TextReader, relevance};
 pub use tokenizer::{Message, Span};
 pub use turn::{Lent, Turn};
 pub use verify::{Verified, VerifyMatrix, VerifyRun, VerifyState, verify};
+pub use watched::{Watch, Watched};

@@ -2,23 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::hash::Hasher;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use program::{
-    CacheOptions, LogitRows, Model, Program, Result, RowsOut, SessionId, Step, StepOut, StepStats,
-};
+use program::{LogitRows, RowsOut, SessionId, Step, StepOut};
 
-/// Passes everything on, and keeps a digest of each row of logits by session and position.
+use crate::Watch;
+
+/// Keeps a digest of each row of logits by session and position.
+#[derive(Default)]
 pub(super) struct Listened {
-    model: Arc<dyn Model>,
     heard: Mutex<BTreeMap<SessionId, BTreeMap<usize, u64>>>,
 }
 
 impl Listened {
-    pub(super) fn new(model: Arc<dyn Model>) -> Listened {
-        Listened { model, heard: Mutex::default() }
-    }
-
     /// One digest of all rows that `session` yielded from position `start` on and kept.
     pub(super) fn digest(&self, session: SessionId, start: usize) -> u64 {
         let mut all = Fnv::default();
@@ -33,12 +29,6 @@ impl Listened {
 
     fn heard(&self) -> MutexGuard<'_, BTreeMap<SessionId, BTreeMap<usize, u64>>> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn forget(&self, id: SessionId, len: usize) {
-        if let Some(rows) = self.heard().get_mut(&id) {
-            rows.split_off(&len);
-        }
     }
 }
 
@@ -86,27 +76,8 @@ fn row_digests(rows: &LogitRows) -> impl Iterator<Item = u64> {
     })
 }
 
-impl Model for Listened {
-    fn program(&self) -> &Arc<Program> {
-        self.model.program()
-    }
-
-    fn open(&self, options: &CacheOptions) -> Result<SessionId> {
-        self.model.open(options)
-    }
-
-    fn close(&self, id: SessionId) {
-        self.model.close(id);
-    }
-
-    fn step(&self, step: &Step<'_>) -> Result<StepOut> {
-        self.step_while(step, &|| true)
-    }
-
-    fn step_while(&self, step: &Step<'_>, go_on: &(dyn Fn() -> bool + Sync)) -> Result<StepOut> {
-        let len = |s: &program::Sequence<'_>| self.model.len(s.session).unwrap_or(0);
-        let starts: Vec<usize> = step.sequences.iter().map(len).collect();
-        let out = self.model.step_while(step, go_on)?;
+impl Watch for Listened {
+    fn stepped(&self, step: &Step<'_>, starts: &[usize], out: &mut StepOut) {
         for ((sequence, start), rows) in step.sequences.iter().zip(starts).zip(&out.sequences) {
             let Ok(RowsOut::Logits(rows)) = rows else { continue };
             let wanted = sequence.outputs.range(sequence.tokens.len());
@@ -114,36 +85,11 @@ impl Model for Listened {
             let heard = heard.entry(sequence.session).or_default();
             heard.extend(wanted.map(|row| start + row).zip(row_digests(rows)));
         }
-        Ok(out)
     }
 
-    fn len(&self, id: SessionId) -> Result<usize> {
-        self.model.len(id)
-    }
-
-    fn commit(&self, id: SessionId, len: usize) -> Result<()> {
-        self.model.commit(id, len)
-    }
-
-    fn truncate(&self, id: SessionId, len: usize) -> Result<usize> {
-        let reached = self.model.truncate(id, len)?;
-        self.forget(id, reached);
-        Ok(reached)
-    }
-
-    fn fork(&self, id: SessionId, len: usize) -> Result<SessionId> {
-        self.model.fork(id, len)
-    }
-
-    fn reuse(&self, id: SessionId, tokens: &[u32]) -> Result<usize> {
-        self.model.reuse(id, tokens)
-    }
-
-    fn cache_bytes(&self, id: SessionId) -> Result<u64> {
-        self.model.cache_bytes(id)
-    }
-
-    fn stats(&self) -> StepStats {
-        self.model.stats()
+    fn truncated(&self, id: SessionId, len: usize) {
+        if let Some(rows) = self.heard().get_mut(&id) {
+            rows.split_off(&len);
+        }
     }
 }

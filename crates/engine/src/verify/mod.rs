@@ -3,7 +3,6 @@
 
 mod listened;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use program::{CacheOptions, Model};
 
 use crate::{
     Draft, Drafter, Drafters, Request, Result, Sampler, SamplerOptions, Scheduler,
-    SchedulerOptions, Session, Turn, Vocabulary,
+    SchedulerOptions, Session, TokenIds, Turn, Watched,
 };
 use listened::Listened;
 
@@ -165,7 +164,7 @@ struct Subject<'a> {
 impl Subject<'_> {
     /// The digest of one run, and its tokens; `text`: what drafts may guess.
     fn run(&self, run: VerifyRun, text: &[u32]) -> Result<(u64, Vec<u32>)> {
-        let listened = Arc::new(Listened::new(Arc::clone(&self.model)));
+        let listened = Arc::new(Watched::new(Arc::clone(&self.model), Listened::default()));
         let model: Arc<dyn Model> = listened.clone();
         let options = SchedulerOptions { running: run.together, waiting: 0, rows: run.chunk };
         let mut scheduler = Scheduler::new(Arc::clone(&model), options);
@@ -191,7 +190,7 @@ impl Subject<'_> {
             };
             let id = session.id();
             let sampler = Sampler::new(SamplerOptions::greedy())?;
-            let mut turn = Turn::new(session, sampler, &Ids, &request);
+            let mut turn = Turn::new(session, sampler, &TokenIds, &request);
             if run.state == VerifyState::Drafted {
                 let text = [&prompt[..], text].concat();
                 let guesses = Guesses { text, at: 0 };
@@ -208,7 +207,7 @@ impl Subject<'_> {
             for (id, turn) in scheduler.step(&mut |_, _| ()) {
                 if Some(id) == own {
                     let session = own_session.expect("it has one");
-                    digest = listened.digest(session, self.matrix.prompt - 1);
+                    digest = listened.watch().digest(session, self.matrix.prompt - 1);
                     tokens = turn.finish()?.tokens;
                 } else {
                     turn.finish()?;
@@ -256,22 +255,5 @@ impl Drafter for Guesses {
         let end = self.text.len().min(self.at + max.min(1 + self.at % 7));
         let guess = |i: usize| if i.is_multiple_of(5) { 0 } else { self.text[i] };
         Ok(Draft { tokens: (self.at.min(end)..end).map(guess).collect(), class: 0 })
-    }
-}
-
-/// Tokens that only mean themselves.
-struct Ids;
-
-impl Vocabulary for Ids {
-    fn bytes(&self, _: u32) -> Cow<'_, [u8]> {
-        Cow::Borrowed(b"x")
-    }
-
-    fn spelling(&self, _: u32) -> Option<Cow<'_, str>> {
-        None
-    }
-
-    fn is_eog(&self, _: u32) -> bool {
-        false
     }
 }

@@ -92,12 +92,7 @@ pub(super) fn of_reply(
     thoughts: &str,
     reply: &Completion,
 ) -> Value {
-    let usage = json!({
-        "prompt_tokens": reply.usage.prompt_tokens,
-        "completion_tokens": reply.usage.completion_tokens,
-        "total_tokens": reply.usage.total_tokens(),
-        "prompt_tokens_details": { "cached_tokens": reply.usage.cached_tokens },
-    });
+    let usage = completion::usage_json(&reply.usage);
     let reason = match reply.reason {
         FinishReason::Length => "length",
         _ => "stop",

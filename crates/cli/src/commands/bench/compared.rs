@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use engine::{
     DraftMode, DraftStats, Drafters, Generated, Request, Sampler, SamplerOptions, Scheduler,
-    SchedulerOptions, Session, Suffixes, Turn, Vocabulary,
+    SchedulerOptions, Session, Suffixes, TokenIds, Turn, Watched,
 };
 use program::{CacheOptions, Model, Outputs, Prompt, Sequence, SessionId, Step};
 use serde::Serialize;
@@ -131,23 +131,6 @@ fn table(rows: &[ComparedRow]) -> Table {
     table
 }
 
-/// Tokens that only mean themselves.
-struct Ids;
-
-impl Vocabulary for Ids {
-    fn bytes(&self, _: u32) -> std::borrow::Cow<'_, [u8]> {
-        b"x".as_slice().into()
-    }
-
-    fn spelling(&self, _: u32) -> Option<std::borrow::Cow<'_, str>> {
-        None
-    }
-
-    fn is_eog(&self, _: u32) -> bool {
-        false
-    }
-}
-
 /// What is compared on one model.
 pub(super) struct Comparison {
     /// The model.
@@ -227,7 +210,8 @@ impl Comparison {
 
     /// The second half of `text`, generated after the first.
     fn forced(&self, text: &[u32], mode: DraftMode) -> anyhow::Result<Generated> {
-        let model = Arc::new(Forced { model: Arc::clone(&self.model), text: text.to_vec() });
+        let forced = Forced { text: text.to_vec() };
+        let model = Arc::new(Watched::new(Arc::clone(&self.model), forced));
         let session = Session::new(model, self.cache, self.chunk)?;
         let request = Request {
             prompt: &text[..TEXT],
@@ -239,7 +223,7 @@ impl Comparison {
         };
         let sampler = Sampler::new(SamplerOptions::greedy())?;
         let drafters = Drafters::new(mode, &Arc::<Mutex<Suffixes>>::default());
-        let turn = Turn::new(session, sampler, &Ids, &request).drafted(drafters);
+        let turn = Turn::new(session, sampler, &TokenIds, &request).drafted(drafters);
         Ok(turn.alone(&mut |_| ())?)
     }
 
@@ -274,7 +258,7 @@ impl Comparison {
             };
             let session = Session::new(Arc::clone(&self.model), self.cache, self.chunk)?;
             let sampler = Sampler::new(SamplerOptions::greedy())?;
-            scheduler.join(Turn::new(session, sampler, &Ids, &request))?;
+            scheduler.join(Turn::new(session, sampler, &TokenIds, &request))?;
         }
         // all prompts in one pass, which yields the first token of each
         let mut ended = scheduler.step(&mut |_, _| ());

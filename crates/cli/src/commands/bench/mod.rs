@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 use engine::{DEFAULT_CHUNK, DraftMode};
 use gguf::Gguf;
 use planner::Executed;
-use program::{CacheType, Executor};
+use program::{CacheOptions, CacheType, Executor};
 
 use crate::args::{self, CacheArgs, ExecutorArgs, VerboseArgs};
 use crate::ceilings::{self, KnownCeilings};
 use crate::counts;
 use crate::exit::Failure;
 use crate::limits::Limits;
-use crate::load::{self, LoadOptions};
+use crate::load::{self, LoadOptions, Loaded};
 use crate::output::OutputArgs;
 use crate::policy::PolicyArgs;
 use crate::predictions::{RunPhase, RunTime};
@@ -228,23 +228,8 @@ impl Bench {
         report: &mut report::Report<'_>,
     ) -> anyhow::Result<()> {
         let capacity = tests.iter().map(|test| test.depth + test.tokens()).max().unwrap_or(0);
-        let Bench { cache_type_k, cache_type_v, .. } = *self;
-        let chunk = plan::all(&self.chunk).max();
-        let policy = self.policy.clone();
-        let cache = CacheArgs { cache_type_k, cache_type_v, chunk, policy };
         for threads in self.thread_counts() {
-            let options = LoadOptions {
-                threads,
-                verbose: self.verbose.verbose,
-                ceilings: false,
-                chunk: cache.chunk,
-                values: cache_type_v.is_some(),
-            };
-            let cache = |config: &models::ModelConfig| {
-                cache.options(capacity.max(1), config.context_length)
-            };
-            let loaded = load::model(gguf, &self.executor, options, &cache)?;
-            let cache = cache(&loaded.config);
+            let (loaded, cache) = self.load(gguf, threads, capacity.max(1))?;
             let program = loaded.model.program();
             let wanted = Executed::of(program, cache.k, cache.v).wanted();
             let rates = ceilings::rates(&*loaded.executor, &wanted);
@@ -283,31 +268,40 @@ impl Bench {
         Ok(())
     }
 
-    /// Texts with drafts and without, turns and passes, of one model.
-    fn compare(&self, gguf: &Gguf, out: &mut Vec<ComparedRow>) -> anyhow::Result<()> {
+    /// The model, for sessions of `capacity` positions.
+    fn load(
+        &self,
+        gguf: &Gguf,
+        threads: Option<usize>,
+        capacity: usize,
+    ) -> anyhow::Result<(Loaded, CacheOptions)> {
         let Bench { cache_type_k, cache_type_v, .. } = *self;
         let chunk = plan::all(&self.chunk).max();
         let policy = self.policy.clone();
         let args = CacheArgs { cache_type_k, cache_type_v, chunk, policy };
-        let cache = |config: &models::ModelConfig| {
-            args.options(Comparison::CAPACITY, config.context_length)
+        let options = LoadOptions {
+            threads,
+            verbose: self.verbose.verbose,
+            ceilings: false,
+            chunk,
+            values: cache_type_v.is_some(),
         };
+        let cache = |config: &models::ModelConfig| args.options(capacity, config.context_length);
+        let loaded = load::model(gguf, &self.executor, options, &cache)?;
+        let cache = cache(&loaded.config);
+        Ok((loaded, cache))
+    }
+
+    /// Texts with drafts and without, turns and passes, of one model.
+    fn compare(&self, gguf: &Gguf, out: &mut Vec<ComparedRow>) -> anyhow::Result<()> {
         for threads in self.thread_counts() {
-            let options = LoadOptions {
-                threads,
-                verbose: self.verbose.verbose,
-                ceilings: false,
-                chunk,
-                values: cache_type_v.is_some(),
-            };
-            let loaded = load::model(gguf, &self.executor, options, &cache)?;
+            let (loaded, cache) = self.load(gguf, threads, Comparison::CAPACITY)?;
             let comparison = Comparison {
-                cache: cache(&loaded.config),
+                cache,
                 chunk: loaded.chunk,
                 repetitions: self.repetitions,
                 model: Arc::clone(&loaded.model),
             };
-            let cache = comparison.cache;
             let setting = report::Setting::new(gguf, &loaded, cache, loaded.chunk, self.fill);
             let modes: Vec<DraftMode> =
                 self.spec.iter().flat_map(|modes| modes.0.iter().copied()).collect();
