@@ -10,6 +10,7 @@ use crate::exit::Failure;
 use crate::input::TextSource;
 use crate::load::LoadOptions;
 use crate::policy::PolicyArgs;
+use crate::storage::StorageArgs;
 use crate::ui;
 use console::args::cache_types;
 pub(crate) use console::args::{IsaArgs, ThreadArgs, isa};
@@ -199,6 +200,8 @@ pub(crate) struct CacheArgs {
     pub(crate) chunk: Option<usize>,
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
+    #[command(flatten)]
+    pub(crate) storage: StorageArgs,
 }
 
 impl CacheArgs {
@@ -211,6 +214,7 @@ impl CacheArgs {
             ceilings: false,
             chunk: self.chunk,
             values: self.cache_type_v.is_some(),
+            storage: self.storage.clone(),
         }
     }
 

@@ -14,6 +14,7 @@ use crate::args::ExecutorArgs;
 use crate::exit::Failure;
 use crate::load::{self, LoadOptions};
 use crate::output::shown;
+use crate::storage::StorageArgs;
 
 /// What guesses tokens ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -120,7 +121,10 @@ impl SecondModel<'_> {
         }
         let config = models::load(target).context("reading the model")?.config;
         let cache = CacheOptions { policy: program::KvPolicy::Full, ..cache(&config) };
-        let options = LoadOptions { ceilings: false, values: false, ..self.options };
+        // the bound is on the caches of the model that is asked, not of the one that guesses
+        let storage = StorageArgs::default();
+        let options =
+            LoadOptions { ceilings: false, values: false, storage, ..self.options.clone() };
         let loaded = load::model(&gguf, self.executor, options, &|_| cache)?;
         let session = Session::new(loaded.model, cache, loaded.chunk)?;
         Ok(Drafters::by_model(session))

@@ -65,6 +65,16 @@ pub(crate) enum Failure {
         /// What to change.
         advice: String,
     },
+    /// The caches of one session are larger than all may be.
+    #[error("the cache needs {need} of memory, --kv-memory allows {bound}")]
+    Bound {
+        /// Bytes and tokens, in words.
+        need: String,
+        /// Bytes, in words.
+        bound: String,
+        /// What to change.
+        advice: String,
+    },
     /// Ctrl-C.
     #[error("interrupted")]
     Interrupted,
@@ -84,7 +94,7 @@ fn code_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         Failure::Goals(_) | Failure::NoRoom(_) | Failure::Differs(_) | Failure::TooLong { .. } => {
             code::FAILURE
         }
-        Failure::DoesNotFit { .. } => code::DOES_NOT_FIT,
+        Failure::DoesNotFit { .. } | Failure::Bound { .. } => code::DOES_NOT_FIT,
         Failure::Interrupted => code::INTERRUPTED,
     });
     failure

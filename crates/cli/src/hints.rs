@@ -38,7 +38,7 @@ fn of_failure(failure: &Failure, spot: &Spot) -> Option<String> {
             "rooflight plan --list names what is published".into()
         }
         Failure::UnknownModel { near, .. } => format!("did you mean {}?", near.join(" or ")),
-        Failure::DoesNotFit { advice, .. } => advice.clone(),
+        Failure::DoesNotFit { advice, .. } | Failure::Bound { advice, .. } => advice.clone(),
         Failure::TooLong { capacity, trained, .. } if capacity < trained => {
             format!("-c gives it more room, up to the {trained} tokens this model was made for")
         }
@@ -143,6 +143,9 @@ fn of_program(error: &program::Error, spot: &Spot) -> Option<String> {
         program::Error::ContextFull { .. } => of_full(spot),
         program::Error::Memory { what, .. } if what.contains("weight") => {
             "take a smaller model or a smaller quantization".into()
+        }
+        program::Error::CacheBudget { .. } => {
+            "give --kv-memory more, or sessions a smaller -c".into()
         }
         program::Error::Memory { .. } => "try a smaller -c, or -ctk q8_0 -ctv q8_0".into(),
         program::Error::NonFinite { .. } => {

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod amounts;
 mod args;
 mod argv;
 mod bundled;
@@ -28,6 +29,7 @@ mod printable;
 mod reply;
 mod sampling;
 mod session;
+mod storage;
 mod usage;
 mod wrap;
 

@@ -17,6 +17,7 @@ use crate::ceilings::KnownCeilings;
 use crate::exit::Failure;
 use crate::memory::Room;
 use crate::output::shown;
+use crate::storage::{self, StorageArgs};
 use crate::{ceilings, memory, policy, ui, units};
 
 /// A model ready to step.
@@ -38,7 +39,7 @@ pub(crate) struct Loaded {
 }
 
 /// What a command says about loading.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct LoadOptions {
     /// `-t`.
     pub(crate) threads: Option<usize>,
@@ -51,6 +52,8 @@ pub(crate) struct LoadOptions {
     pub(crate) chunk: Option<usize>,
     /// Whether a type of cached values is asked for.
     pub(crate) values: bool,
+    /// Where the caches of its sessions lie.
+    pub(crate) storage: StorageArgs,
 }
 
 /// Open a model file, all its shards.
@@ -175,10 +178,13 @@ pub(crate) fn ready(
     policy::idle(&cache.policy, &program).iter().for_each(|warning| ui::warn(warning));
     check_positions(program.n_positions(), cache.capacity as u64)?;
     let chosen = executor.options(console::args::threads_to_start(options.threads));
-    let executor = chosen.start();
+    let storage = options.storage.storage(chosen.kind)?;
+    let executor = chosen.start_with(&storage);
     let chunk = options.chunk.unwrap_or(DEFAULT_CHUNK);
     let room = Room { available: memory::available(), trained: config.context_length };
     let needs = memory::check_fit(&*executor, &program, &cache, chunk, room)?;
+    let fits = |bound| storage::longest(&*executor, &program, &cache, chunk, bound);
+    storage::check(&storage, needs, &cache, fits)?;
     let ceilings = if options.ceilings { ceilings::kept_or_measured(&*executor) } else { None };
     let rates = if options.ceilings {
         let wanted = Executed::of(&program, cache.k, cache.v).wanted();
@@ -200,11 +206,12 @@ pub(crate) fn ready(
     let model: Arc<dyn Model> = Arc::from(model?);
     if options.verbose || ui::stderr_is_terminal() {
         ui::note(format_args!(
-            "{} - {} - ctx {} - chunks of {chunk} - KV {} {}/{}{} - {} - loaded in {}",
+            "{} - {} - ctx {} - chunks of {chunk} - KV {}{} {}/{}{} - {} - loaded in {}",
             describe(gguf, &config),
             units::bytes(gguf.file_bytes()),
             cache.capacity,
             units::bytes(needs.cache),
+            storage::told(&storage),
             cache.k.name(),
             cache.v.name(),
             policy::told(&cache.policy),

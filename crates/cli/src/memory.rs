@@ -31,15 +31,19 @@ pub(crate) fn longest_context(
     chunk: usize,
     room: u64,
 ) -> usize {
-    let fits = |blocks: usize| {
-        let cache = CacheOptions { capacity: blocks * CONTEXT_STEP, ..*cache };
+    longest(cache.capacity, |capacity| {
+        let cache = CacheOptions { capacity, ..*cache };
         needs(executor, program, &cache, chunk).is_ok_and(|needs| needs.total() <= room)
-    };
+    })
+}
+
+/// The most positions, in steps of 256 and below `capacity`, that fit; 0 if none do.
+pub(crate) fn longest(capacity: usize, fits: impl Fn(usize) -> bool) -> usize {
     // least number of steps that is too many
-    let (mut fit, mut too_many) = (0, cache.capacity.div_ceil(CONTEXT_STEP));
+    let (mut fit, mut too_many) = (0, capacity.div_ceil(CONTEXT_STEP));
     while fit + 1 < too_many {
         let middle = fit + (too_many - fit) / 2;
-        if fits(middle) { fit = middle } else { too_many = middle }
+        if fits(middle * CONTEXT_STEP) { fit = middle } else { too_many = middle }
     }
     fit * CONTEXT_STEP
 }

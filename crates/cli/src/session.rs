@@ -110,7 +110,11 @@ impl SessionArgs {
             let trained = config.context_length;
             self.cache.options(self.context.capacity(trained), trained)
         };
-        let second = SecondModel { target: (&gguf, tokenizer), executor: &self.executor, options };
+        let second = SecondModel {
+            target: (&gguf, tokenizer),
+            executor: &self.executor,
+            options: options.clone(),
+        };
         let drafters = self.drafts.drafters(&second, &cache)?;
         let loaded = load::model(&gguf, &self.executor, options, &cache)?;
         let cache = cache(&loaded.config);

@@ -67,6 +67,41 @@ fn what_does_not_fit_is_4_and_says_what_to_change() {
     );
 }
 
+/// Before anything is computed, with the least that works; that much then works, and a byte less of what counts does not.
+#[test]
+fn a_bound_that_is_too_small_is_4_and_names_the_least_that_works() {
+    let place = Place::new();
+    let complete = ["complete", "demo.gguf", "the end", "--temp", "0", "-n", "4", "-c", "512"];
+    for policy in [&[][..], &["--kv-policy", "infllm", "--kv-local", "64", "--kv-init", "0"]] {
+        let plain = [&complete[..], policy].concat();
+        let run = |size: &str| place.run(&[&plain[..], &["--kv-memory", size]].concat());
+        let refused = run("1kB");
+        let told = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(4), "{told}");
+        check_lines(&told);
+        let least = told.split_once("--kv-memory allows 1.00 kB").and_then(|(_, hint)| {
+            hint.split_once("--kv-memory ")?.1.split_once(" is the least that works")
+        });
+        let (least, _) = least.unwrap_or_else(|| panic!("{told}"));
+        let within = text(&run(least).stdout);
+        assert_eq!(within, place.ok(&plain), "the same text within {least}");
+        let number: u64 = least.trim_end_matches(char::is_alphabetic).parse().unwrap();
+        let less = format!("{}{}", number - 1, least.trim_start_matches(char::is_numeric));
+        assert_eq!(run(&less).status.code(), Some(4), "{less}");
+    }
+    for bad in ["2", "-1G", "much"] {
+        let (code, told) = place.fails(&[&complete[..], &["--kv-memory", bad]].concat());
+        assert_eq!(code, 2, "{told}");
+    }
+    let interpreted = ["--executor", "interpreter", "--kv-memory", "1G"];
+    assert_eq!(place.fails(&[&complete[..], &interpreted].concat()).0, 2);
+    let plan = ["plan", "qwen2.5-0.5b", "--device", "4090", "-c", "1m", "--kv-policy", "infllm"];
+    let planned = place.run(&[&plan[..], &["--kv-memory", "2G"]].concat());
+    let told = text(&planned.stderr);
+    assert!(told.contains("is the least that works, -c "), "{told}");
+    assert_eq!(planned.status.code(), Some(1));
+}
+
 #[test]
 fn wrong_command_lines_are_2() {
     let place = Place::new();

@@ -55,7 +55,9 @@ fn of_output(error: &OutputError) -> u8 {
 /// The exit code of an executor's failure.
 pub fn of_program(error: &program::Error) -> Option<u8> {
     match error {
-        program::Error::Memory { .. } => Some(code::DOES_NOT_FIT),
+        program::Error::Memory { .. } | program::Error::CacheBudget { .. } => {
+            Some(code::DOES_NOT_FIT)
+        }
         program::Error::Weight { .. } | program::Error::Token { .. } => Some(code::USAGE),
         _ => None,
     }

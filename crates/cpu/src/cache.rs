@@ -258,6 +258,12 @@ pub(crate) fn table_specs(shapes: &[CacheShape]) -> Arc<[TableSpec]> {
     specs.into()
 }
 
+/// The most bytes that a session's tables take of `len` positions, of which at most `tentative` are not committed.
+pub(crate) fn most_bytes(specs: &[TableSpec], len: usize, tentative: usize) -> u64 {
+    let most = specs.iter().map(|spec| spec.most_bytes(len, tentative));
+    most.fold(0, u64::saturating_add)
+}
+
 fn shape(cached: Cached, options: &CacheOptions) -> Result<CacheShape> {
     let k = elem_type(options.k)?;
     Ok(match cached {

@@ -2,13 +2,12 @@
 
 use kernels::Isa;
 use kernels::linear::linear;
-use kv::TableSpec;
 use program::{
     Error, MemoryNeeds, MemoryOptions, Op, Program, Promises, Prompt, Reading, Result, Variation,
 };
 use quant::GgmlType;
 
-use crate::cache::{CacheShape, cache_shapes, table_specs};
+use crate::cache::{CacheShape, cache_shapes, most_bytes, table_specs};
 use crate::exec::{SequenceRows, StepRows};
 use crate::load::{Workshop, place};
 use crate::lower::lower;
@@ -67,8 +66,7 @@ pub(crate) fn memory(
     let narrowed = program::passes::narrow(program);
     let placed = place(program, lower(&narrowed, workshop.mla)?, workshop)?;
     let caches = cache_shapes(program, &placed.schedule, &options.cache)?;
-    let most = |spec: &TableSpec| spec.most_bytes(options.cache.capacity, options.chunk);
-    let session = table_specs(&caches).iter().map(most).fold(0, u64::saturating_add);
+    let session = most_bytes(&table_specs(&caches), options.cache.capacity, options.chunk);
     let workers = workshop.pool.n();
     let steps = Steps { schedule: &placed.schedule, caches: &caches, mla: workshop.mla, workers };
     Ok(MemoryNeeds {

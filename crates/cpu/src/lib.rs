@@ -27,8 +27,8 @@ use std::sync::Arc;
 
 use kernels::Isa;
 use program::{
-    Ceilings, Executor, MemoryNeeds, MemoryOptions, Model, Op, Program, Progress, Promises, Result,
-    WeightSource,
+    CacheStorage, Ceilings, Executor, MemoryNeeds, MemoryOptions, Model, Op, Program, Progress,
+    Promises, Result, WeightSource,
 };
 use quant::GgmlType;
 
@@ -42,7 +42,7 @@ use crate::pool::Team;
 use crate::tune::Tuning;
 
 /// How the CPU is used.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Threads; [`default_threads`] if `None`.
     pub threads: Option<usize>,
@@ -50,6 +50,8 @@ pub struct Options {
     pub isa: Option<Isa>,
     /// How latent attention is computed.
     pub mla: MlaChoice,
+    /// Where the caches of a model's sessions lie: for each model that is loaded.
+    pub storage: CacheStorage,
 }
 
 /// The CPU as an executor.
@@ -57,6 +59,7 @@ pub struct Cpu {
     pool: Arc<Team>,
     tuning: Tuning,
     mla: MlaChoice,
+    storage: CacheStorage,
 }
 
 impl Cpu {
@@ -64,7 +67,12 @@ impl Cpu {
     pub fn new(options: &Options) -> Cpu {
         let threads = options.threads.unwrap_or_else(default_threads);
         let isa = options.isa.unwrap_or_else(Isa::detect).and(Isa::detect());
-        Cpu { pool: Arc::new(Team::new(threads)), tuning: Tuning::new(isa), mla: options.mla }
+        Cpu {
+            pool: Arc::new(Team::new(threads)),
+            tuning: Tuning::new(isa),
+            mla: options.mla,
+            storage: options.storage.clone(),
+        }
     }
 
     /// Threads in the team, the caller's included.
@@ -80,7 +88,8 @@ impl Cpu {
 
     /// What programs are loaded with.
     fn workshop(&self) -> Workshop<'_> {
-        Workshop { pool: &self.pool, tuning: &self.tuning, mla: self.mla }
+        let Cpu { pool, tuning, mla, storage } = self;
+        Workshop { pool, tuning, mla: *mla, storage }
     }
 
     /// Instruction sets in use.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use program::{Program, Progress, Result, WeightSource};
+use program::{CacheStorage, Program, Progress, Result, WeightSource};
 
 use crate::memory::Buffer;
 use crate::mla::MlaChoice;
@@ -23,6 +23,7 @@ pub(crate) struct Workshop<'a> {
     pub(crate) tuning: &'a Tuning,
     /// How latent attention is computed.
     pub(crate) mla: MlaChoice,
+    pub(crate) storage: &'a CacheStorage,
 }
 
 /// A schedule whose weights have places, and the memory that those make up.

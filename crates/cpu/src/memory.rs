@@ -10,6 +10,9 @@ use program::{Error, Result};
 
 const HUGE_PAGE: usize = 2 << 20;
 
+/// The smallest unit of memory that systems give and take.
+const PAGE: usize = 4096;
+
 /// Zeroed anonymous memory, aligned to 2 MiB and advised as huge pages where that helps. Pages are taken as they are
 /// touched.
 pub(crate) struct Buffer {
@@ -129,6 +132,19 @@ fn advise_huge(start: NonNull<u8>, len: usize) {
     };
 }
 
+/// Whether the pages of memory that is nobody's else take none any more; zeros are read of them.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn release_pages(start: NonNull<u8>, len: usize) -> bool {
+    let advice = rustix::mm::Advice::LinuxDontNeed;
+    // SAFETY: the pages are within a private anonymous mapping of ours, and the caller has the only reference to them.
+    unsafe { rustix::mm::madvise(start.as_ptr().cast(), len, advice) }.is_ok()
+}
+
+#[cfg(any(miri, all(unix, not(target_os = "linux"))))]
+fn release_pages(_start: NonNull<u8>, _len: usize) -> bool {
+    false
+}
+
 #[cfg(any(miri, all(unix, not(target_os = "linux"))))]
 fn advise_huge(_start: NonNull<u8>, _len: usize) {}
 
@@ -162,6 +178,15 @@ impl kv::Store for HugePages {
 
     fn copy(&self, from: &CacheMemory, to: &mut CacheMemory) {
         to.bytes_mut().copy_from_slice(from.bytes());
+    }
+
+    fn release(&self, memory: &mut CacheMemory) -> bool {
+        // pages that it shares with its neighbours stay
+        let before = memory.start.as_ptr().align_offset(PAGE);
+        let pages = memory.len.saturating_sub(before) / PAGE * PAGE;
+        // SAFETY: `before` is at most the length wherever there are pages.
+        let start = unsafe { memory.start.add(before.min(memory.len)) };
+        pages == 0 || release_pages(start, pages)
     }
 }
 
@@ -346,6 +371,27 @@ mod tests {
         drop(blocks);
         assert!(last.bytes().iter().all(|b| *b == 3), "one block keeps the memory");
         assert!(HugePages.allocate(usize::MAX, 1).is_none());
+    }
+
+    /// Within a budget any mixture of sizes that fits is had: what was allocated beside others counts when it is written.
+    #[test]
+    fn a_budget_is_there_for_any_size() {
+        let sizes = [24 << 10, 96 << 10, 160 << 10];
+        let budget: usize = sizes.iter().sum::<usize>() * 4;
+        let pool = kv::BlockPool::new(HugePages, Some(budget as u64));
+        let table =
+            |bytes| kv::Tables::new(&pool, [kv::TableSpec::all(1, bytes)].into(), 100, None);
+        let mut all = sizes.map(table);
+        for tables in &mut all {
+            tables.prepare(4).expect("exactly what there is");
+            tables.extend(&[0; 4]).expect("just prepared");
+        }
+        assert!(all[0].prepare(5).is_err(), "no more than that");
+        // freed blocks of batches that others still use serve other sizes
+        all[2].truncate(1).expect("it has more");
+        let more = 3 * sizes[2] / sizes[0];
+        all[0].prepare(4 + more).expect("the rest for smaller ones");
+        assert!(pool.in_use() + pool.free() <= budget as u64);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use program::{
     RowRule, SessionId, Sessions, Step, StepOut, StepStats, WeightSource,
 };
 
-use crate::cache::{CacheShape, cache_shapes, table_specs};
+use crate::cache::{CacheShape, cache_shapes, most_bytes, table_specs};
 use crate::declare::supports_all;
 use crate::exec::Kernels;
 use crate::load::{Workshop, place, table_bytes};
@@ -37,6 +37,8 @@ pub(crate) struct CpuModel {
     form: MlaChoice,
     /// Of all sessions.
     blocks: kv::BlockPool<HugePages>,
+    /// Most bytes of them.
+    budget: Option<u64>,
     sessions: Sessions<Session>,
     /// How the caches of sessions were kept that may share prefixes, each once.
     families: Mutex<Vec<(CacheType, CacheType, KvPolicy)>>,
@@ -80,7 +82,7 @@ impl CpuModel {
         supports_all(&program, workshop.tuning.isa())?;
         let narrowed = program::passes::narrow(&program);
         let placed = place(&program, lower(&narrowed, workshop.mla)?, workshop)?;
-        let Workshop { pool, tuning, mla: form } = workshop;
+        let Workshop { pool, tuning, mla: form, storage } = workshop;
         let (schedule, weights) = placed.load(&program, source, pool, progress)?;
         let rotation = |rope: &program::Rope| Rotation {
             frequencies: rope.frequencies(rope.factors.map(|id| weights.vector(id))),
@@ -103,7 +105,8 @@ impl CpuModel {
             pool: Arc::clone(pool),
             rotations,
             form,
-            blocks: kv::BlockPool::new(HugePages, None),
+            blocks: kv::BlockPool::new(HugePages, storage.memory),
+            budget: storage.memory,
             sessions,
             families: Mutex::default(),
             workspace,
@@ -134,11 +137,12 @@ impl CpuModel {
 
 fn cache_error(error: kv::Error) -> Error {
     match error {
+        kv::Error::Budget { budget, in_use, bytes } => {
+            Error::CacheBudget { budget, least: in_use + bytes as u64 }
+        }
         kv::Error::Capacity { capacity, wanted } => Error::ContextFull { wanted, capacity },
         kv::Error::Length { len, wanted } => Error::Length { len, wanted },
-        kv::Error::Memory { bytes } | kv::Error::Budget { bytes, .. } => {
-            Error::Memory { what: "the cache", bytes: bytes as u64 }
-        }
+        kv::Error::Memory { bytes } => Error::Memory { what: "the cache", bytes: bytes as u64 },
         other => Error::Unsupported(other.to_string()),
     }
 }
@@ -151,6 +155,12 @@ impl Model for CpuModel {
     fn open(&self, options: &CacheOptions) -> Result<SessionId> {
         let shapes = cache_shapes(&self.program, &self.schedule, options)?;
         let specs = table_specs(&shapes);
+        if let Some(budget) = self.budget {
+            let least = most_bytes(&specs, options.capacity, 1);
+            if least > budget {
+                return Err(Error::CacheBudget { budget, least });
+            }
+        }
         let family = self.family(options);
         let tables = Tables::new(&self.blocks, specs, options.capacity, family);
         Ok(self.sessions.open(Session { tables, shapes }))

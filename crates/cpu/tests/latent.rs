@@ -6,7 +6,7 @@ use cpu::{Cpu, MlaChoice, Options};
 use kernels::Isa;
 
 fn cpu(mla: MlaChoice, threads: usize, isa: Isa) -> Cpu {
-    Cpu::new(&Options { threads: Some(threads), isa: Some(isa), mla })
+    Cpu::new(&Options { threads: Some(threads), isa: Some(isa), mla, ..Options::default() })
 }
 
 /// Run `test` in every form, in one of them with every instruction set this CPU has.

@@ -174,7 +174,8 @@ fn instruction_sets_change_no_bit() {
     for form in MlaForm::ALL {
         let on = |isa| {
             let mla = MlaChoice::Always(form);
-            let cpu = Cpu::new(&Options { threads: Some(2), isa: Some(isa), mla });
+            let cpu =
+                Cpu::new(&Options { threads: Some(2), isa: Some(isa), mla, ..Options::default() });
             outputs(&*load(&cpu, &program), CacheType::F16, &tokens, 20, (280, 20))
         };
         let want = on(Isa::detect());

@@ -4,7 +4,7 @@
 
 pub use cpu::{Cpu, MlaChoice};
 use kernels::Isa;
-use program::Executor;
+use program::{CacheStorage, Executor};
 
 /// What can run a model.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,15 +40,24 @@ impl ExecutorOptions {
 
     /// The executor itself.
     pub fn start(&self) -> Box<dyn Executor> {
+        self.start_with(&CacheStorage::default())
+    }
+
+    /// The executor itself, which keeps the caches of sessions where `storage` says; the reference has no choice of that.
+    pub fn start_with(&self, storage: &CacheStorage) -> Box<dyn Executor> {
         match self.kind {
-            ExecutorKind::Cpu => Box::new(self.cpu()),
+            ExecutorKind::Cpu => Box::new(self.cpu_with(storage)),
             ExecutorKind::Interpreter => Box::new(program::interpreter::Interpreter),
         }
     }
 
     /// The processor, whatever was chosen: for measurements of what only it has.
     pub fn cpu(&self) -> Cpu {
+        self.cpu_with(&CacheStorage::default())
+    }
+
+    fn cpu_with(&self, storage: &CacheStorage) -> Cpu {
         let ExecutorOptions { threads, isa, mla, .. } = *self;
-        Cpu::new(&cpu::Options { threads, isa, mla })
+        Cpu::new(&cpu::Options { threads, isa, mla, storage: storage.clone() })
     }
 }

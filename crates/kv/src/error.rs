@@ -30,10 +30,12 @@ pub enum Error {
         bytes: usize,
     },
     /// All sessions together would take more than they may.
-    #[error("caches may take {budget} bytes, a block of {bytes} more wanted")]
+    #[error("caches may take {budget} bytes and take {in_use}, a block of {bytes} more wanted")]
     Budget {
         /// Bytes that the pool may take.
         budget: u64,
+        /// Bytes of the blocks that are held.
+        in_use: u64,
         /// Bytes of the block that would be too many.
         bytes: usize,
     },

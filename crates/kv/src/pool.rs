@@ -9,7 +9,9 @@ use crate::{Error, Result, Store};
 /// Blocks of any size within a budget, and the prefixes that sessions may share. Clones are the same pool.
 ///
 /// A freed block stays for the next that wants one of its size, for fresh pages cost more than the numbers written to
-/// them; [`trim`](Self::trim) and need give freed memory back.
+/// them; [`trim`](Self::trim) and need give freed memory back. Where a budget is given, blocks that were allocated beside
+/// others and not written yet count nothing, if the store can say so ([`Store::release`]): all counted bytes can be used
+/// for any size.
 pub struct BlockPool<S: Store>(Arc<Shared<S>>);
 
 impl<S: Store> Clone for BlockPool<S> {
@@ -39,6 +41,14 @@ struct Freed<M> {
 struct Batch<M> {
     n: usize,
     free: Vec<M>,
+    /// Free ones that take no memory until they are written.
+    bare: Vec<M>,
+}
+
+impl<M> Batch<M> {
+    fn is_idle(&self) -> bool {
+        self.free.len() + self.bare.len() == self.n
+    }
 }
 
 /// One block, which its holders share. Its memory is free again when the last of them lets go.
@@ -94,7 +104,7 @@ impl<S: Store> BlockPool<S> {
     pub fn trim(&self) {
         let mut memory = self.memory();
         let surplus = memory.free.saturating_sub(memory.in_use);
-        memory.give_back(surplus);
+        memory.give_back(&self.0.store, surplus);
     }
 
     /// A block that nobody shares; what it holds is anything.
@@ -105,40 +115,45 @@ impl<S: Store> BlockPool<S> {
         let mut memory = self.memory();
         let (taken, batch) = match memory.take(bytes) {
             Some(taken) => taken,
-            None => {
-                self.allocate(&mut memory, bytes)?;
-                memory.take(bytes).expect("a batch has at least one block")
-            }
+            None => self.make(&mut memory, bytes)?,
         };
         drop(memory);
         Ok(Arc::new(CacheBlock { memory: Some(taken), bytes, batch, pool: self.clone() }))
     }
 
-    fn allocate(&self, memory: &mut Freed<S::Memory>, bytes: usize) -> Result<()> {
+    /// A block that takes new memory.
+    fn make(&self, memory: &mut Freed<S::Memory>, bytes: usize) -> Result<(S::Memory, u64)> {
         let size = bytes as u64;
         let most = match self.0.budget {
             None => usize::MAX,
             Some(budget) => {
                 let room = |memory: &Freed<_>| budget.saturating_sub(memory.in_use + memory.free);
-                memory.give_back(size.saturating_sub(room(memory)));
+                memory.give_back(&self.0.store, size.saturating_sub(room(memory)));
                 let fit = room(memory).checked_div(size).unwrap_or(u64::MAX);
                 if fit == 0 {
-                    return Err(Error::Budget { budget, bytes });
+                    return Err(Error::Budget { budget, in_use: memory.in_use, bytes });
                 }
                 fit as usize
             }
         };
-        let made = self.0.store.allocate(bytes, most).or_else(|| {
-            memory.give_back(u64::MAX);
-            self.0.store.allocate(bytes, most)
+        if let Some(taken) = memory.take_bare(bytes) {
+            return Ok(taken);
+        }
+        let store = &self.0.store;
+        let made = store.allocate(bytes, most).or_else(|| {
+            memory.give_back(store, u64::MAX);
+            store.allocate(bytes, most)
         });
-        let free = made.filter(|made| !made.is_empty()).ok_or(Error::Memory { bytes })?;
+        let mut free = made.filter(|made| !made.is_empty()).ok_or(Error::Memory { bytes })?;
         let number = memory.next_batch;
         memory.next_batch += 1;
+        let n = free.len();
+        let is_bare = |block: &mut S::Memory| self.0.budget.is_some() && store.release(block);
+        let bare = free.extract_if(.., is_bare).collect();
         memory.free += free.len() as u64 * size;
-        let batch = Batch { n: free.len(), free };
-        memory.sizes.entry(bytes).or_default().insert(number, batch);
-        Ok(())
+        memory.sizes.entry(bytes).or_default().insert(number, Batch { n, free, bare });
+        let taken = memory.take(bytes).or_else(|| memory.take_bare(bytes));
+        Ok(taken.expect("a batch has at least one block"))
     }
 
     /// A block of its own with what `from` holds.
@@ -172,18 +187,42 @@ impl<M> Freed<M> {
         Some(taken)
     }
 
-    /// Drop free batches, the newest first, until `surplus` bytes have gone or no batch is all free.
-    fn give_back(&mut self, mut surplus: u64) {
+    /// The same of those that take no memory yet.
+    fn take_bare(&mut self, bytes: usize) -> Option<(M, u64)> {
+        let batches = self.sizes.get_mut(&bytes)?;
+        let taken = batches.iter_mut().find_map(|(at, batch)| Some((batch.bare.pop()?, *at)))?;
+        self.in_use += bytes as u64;
+        Some(taken)
+    }
+
+    /// Give `surplus` bytes of free blocks back, or as many as can be: batches that are all free, the newest first, then
+    /// what blocks beside others take.
+    fn give_back<S: Store<Memory = M>>(&mut self, store: &S, mut surplus: u64) {
         for (bytes, batches) in &mut self.sizes {
-            let idle = batches.iter().rev().filter(|(_, batch)| batch.free.len() == batch.n);
+            let idle = batches.iter().rev().filter(|(_, batch)| batch.is_idle());
             let idle: Vec<u64> = idle.map(|(at, _)| *at).collect();
             for at in idle {
                 if surplus == 0 {
                     return;
                 }
-                let gone = batches.remove(&at).map_or(0, |batch| (batch.n * bytes) as u64);
+                let gone = batches.remove(&at).map_or(0, |batch| (batch.free.len() * bytes) as u64);
                 self.free -= gone;
                 surplus = surplus.saturating_sub(gone);
+            }
+        }
+        for (bytes, batches) in &mut self.sizes {
+            for batch in batches.values_mut().rev() {
+                while surplus > 0
+                    && let Some(mut block) = batch.free.pop()
+                {
+                    if !store.release(&mut block) {
+                        batch.free.push(block);
+                        break;
+                    }
+                    batch.bare.push(block);
+                    self.free -= *bytes as u64;
+                    surplus = surplus.saturating_sub(*bytes as u64);
+                }
             }
         }
     }

@@ -11,6 +11,13 @@ pub trait Store: Send + Sync {
 
     /// Make `to` equal `from`; both have the same size.
     fn copy(&self, from: &Self::Memory, to: &mut Self::Memory);
+
+    /// Give back the memory that a free block takes beside others it was made with, until it is written again; what it
+    /// holds is anything then. Whether that can be done; by default it cannot.
+    fn release(&self, memory: &mut Self::Memory) -> bool {
+        let _ = memory;
+        false
+    }
 }
 
 /// Memory that the host can read and write. What a fresh block holds is zeros or what an earlier one held.

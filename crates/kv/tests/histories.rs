@@ -328,12 +328,12 @@ fn a_full_pool_gives_freed_memory_to_other_sizes() {
     let mut small = Tables::new(&pool, spec(16), 100, None);
     small.prepare(4).unwrap();
     let mut large = Tables::new(&pool, spec(32), 100, None);
-    assert_eq!(large.prepare(1), Err(Error::Budget { budget: 64, bytes: 32 }));
+    assert_eq!(large.prepare(1), Err(Error::Budget { budget: 64, in_use: 64, bytes: 32 }));
     small.abandon();
     assert_eq!((pool.in_use(), pool.free()), (0, 64));
     large.prepare(2).unwrap();
     assert_eq!((pool.in_use(), pool.free()), (64, 0));
-    assert_eq!(small.prepare(1), Err(Error::Budget { budget: 64, bytes: 16 }));
+    assert_eq!(small.prepare(1), Err(Error::Budget { budget: 64, in_use: 64, bytes: 16 }));
 }
 
 #[test]

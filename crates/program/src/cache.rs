@@ -59,6 +59,13 @@ impl CacheOptions {
     }
 }
 
+/// Where the caches of all sessions of a model lie.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CacheStorage {
+    /// Most bytes of memory that they take together; `None`: as many as there are.
+    pub memory: Option<u64>,
+}
+
 /// The cache of one layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheSpec {

@@ -68,6 +68,14 @@ pub enum Error {
         /// How much.
         bytes: u64,
     },
+    /// The caches of all sessions would take more memory than they may together.
+    #[error("caches may take {budget} bytes of memory, and this needs at least {least}")]
+    CacheBudget {
+        /// Bytes that they may take.
+        budget: u64,
+        /// Bytes that would do.
+        least: u64,
+    },
     /// Somebody asked to stop: see [`crate::Model::step_while`].
     #[error("cancelled")]
     Cancelled,

@@ -35,7 +35,7 @@ pub use act::{Act, Gate};
 pub use attention::{
     Attention, LatentAttention, Mask, RotatedNorm, Score, Temperature, alibi_slope,
 };
-pub use cache::{CacheKind, CacheOptions, CacheSpec, CacheType};
+pub use cache::{CacheKind, CacheOptions, CacheSpec, CacheStorage, CacheType};
 pub use candidates::{Candidate, k_likeliest, likeliest};
 pub use ceilings::{Ceilings, ComputeCeiling, ReadCeiling};
 pub(crate) use context::Stretch;

@@ -101,6 +101,7 @@ impl Verify {
                 ceilings: false,
                 chunk: self.cache.chunk,
                 values: self.cache.cache_type_v.is_some(),
+                storage: self.cache.storage.clone(),
             };
             let loaded = load::model(gguf, &self.executor, options, &|_| cache)?;
             Ok::<_, anyhow::Error>(loaded.model)

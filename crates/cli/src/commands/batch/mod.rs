@@ -125,7 +125,7 @@ impl Batch {
         let cache = cache(&loaded.config);
         drop(gguf);
         let limits = Limits::of(&loaded, &cache);
-        let batch = Running::new(&loaded, side_by_side(self.parallel, &loaded, &cache));
+        let batch = Running::new(&loaded, self.side_by_side(&loaded, &cache));
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let work = Work { requests: &requests, format: &format, loaded: &loaded, cache };
         let started = Instant::now();
@@ -136,6 +136,24 @@ impl Batch {
             return Err(Failure::Interrupted.into());
         }
         ended(&results)
+    }
+
+    /// How many sessions memory, and the bound on it, have room for.
+    fn side_by_side(&self, loaded: &Loaded, cache: &CacheOptions) -> usize {
+        let (wanted, program) = (self.parallel, loaded.model.program());
+        let needs = memory::needs(&*loaded.executor, program, cache, loaded.chunk);
+        let Ok(needs) = needs else { return wanted };
+        let free = memory::available().map(|free| free.saturating_sub(needs.work));
+        let room = [free, self.cache.storage.bound()].into_iter().flatten().min();
+        let room = room.unwrap_or(u64::MAX) / needs.cache.max(1);
+        let fits = usize::try_from(room).unwrap_or(wanted).clamp(1, wanted);
+        if fits < wanted {
+            ui::note(format_args!(
+                "{fits} requests side by side: memory has no room for more caches of {} tokens",
+                cache.capacity
+            ));
+        }
+        fits
     }
 
     /// The file of results, gone on with or begun anew.
@@ -167,22 +185,6 @@ fn ended(results: &Results) -> anyhow::Result<()> {
         0 => Ok(()),
         n => Err(anyhow::anyhow!("{n} of {} requests failed: their results say why", results.done)),
     }
-}
-
-/// How many sessions memory has room for.
-fn side_by_side(wanted: usize, loaded: &Loaded, cache: &CacheOptions) -> usize {
-    let program = loaded.model.program();
-    let needs = memory::needs(&*loaded.executor, program, cache, loaded.chunk);
-    let (Ok(needs), Some(free)) = (needs, memory::available()) else { return wanted };
-    let room = free.saturating_sub(needs.work) / needs.cache.max(1);
-    let fits = usize::try_from(room).unwrap_or(wanted).clamp(1, wanted);
-    if fits < wanted {
-        ui::note(format_args!(
-            "{fits} requests side by side: memory has no room for more caches of {} tokens",
-            cache.capacity
-        ));
-    }
-    fits
 }
 
 impl<'a> Running<'a> {

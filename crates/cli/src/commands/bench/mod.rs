@@ -26,6 +26,7 @@ use crate::load::{self, LoadOptions, Loaded};
 use crate::output::OutputArgs;
 use crate::policy::PolicyArgs;
 use crate::predictions::{RunPhase, RunTime};
+use crate::storage::StorageArgs;
 use crate::{picture, ui};
 use compared::{ComparedRow, Comparison};
 use explain::Explanation;
@@ -79,6 +80,8 @@ pub(super) struct Bench {
     cache_type_v: Option<CacheType>,
     #[command(flatten)]
     policy: PolicyArgs,
+    #[command(flatten)]
+    storage: StorageArgs,
     /// Generate the model's likeliest tokens, as `run --temp 0` does, choosing included; without, tokens are made up
     #[arg(long)]
     greedy: bool,
@@ -277,14 +280,15 @@ impl Bench {
     ) -> anyhow::Result<(Loaded, CacheOptions)> {
         let Bench { cache_type_k, cache_type_v, .. } = *self;
         let chunk = plan::all(&self.chunk).max();
-        let policy = self.policy.clone();
-        let args = CacheArgs { cache_type_k, cache_type_v, chunk, policy };
+        let (policy, storage) = (self.policy.clone(), self.storage.clone());
+        let args = CacheArgs { cache_type_k, cache_type_v, chunk, policy, storage };
         let options = LoadOptions {
             threads,
             verbose: self.verbose.verbose,
             ceilings: false,
             chunk,
             values: cache_type_v.is_some(),
+            storage: self.storage.clone(),
         };
         let cache = |config: &models::ModelConfig| args.options(capacity, config.context_length);
         let loaded = load::model(gguf, &self.executor, options, &cache)?;

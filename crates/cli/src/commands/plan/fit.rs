@@ -2,6 +2,7 @@
 
 use super::{CacheRow, WhatIf};
 use crate::units::{decimal_bytes, thousands};
+use crate::{memory, storage};
 
 /// What is asked of memory.
 pub(super) struct Wanted<'a> {
@@ -59,4 +60,38 @@ pub(super) fn problem(wanted: &Wanted<'_>, cache: &CacheRow, others: &[WhatIf]) 
         false => format!("{} does", ways.join(" or ")),
     };
     Some(format!("does not fit: {need}, {memory} of memory; {ways}"))
+}
+
+/// What the caches of all sessions may take, and what one takes.
+pub(super) struct Bound {
+    /// Bytes that are allowed.
+    pub(super) most: u64,
+    /// Bytes of one session at the context that is planned for.
+    pub(super) cache: f64,
+    /// The longest context that stays below, in steps of 256.
+    pub(super) longest: usize,
+    context: u64,
+}
+
+impl Bound {
+    /// `bytes`: of the cache of so many tokens.
+    pub(super) fn new(most: u64, context: u64, bytes: &dyn Fn(u64) -> f64) -> Bound {
+        let fits = |tokens: usize| bytes(tokens as u64) <= most as f64;
+        let capacity = usize::try_from(context).unwrap_or(usize::MAX);
+        let longest = memory::longest(capacity, fits);
+        Bound { most, cache: bytes(context), longest, context }
+    }
+
+    /// `does not fit: 12.9 GB of cache for 1,048,576 tokens, --kv-memory allows 2.00 GB; …`; `None` if it does.
+    pub(super) fn problem(&self) -> Option<String> {
+        if self.cache <= self.most as f64 {
+            return None;
+        }
+        let (cache, most) = (decimal_bytes(self.cache), decimal_bytes(self.most as f64));
+        let tokens = thousands(self.context);
+        let ways = storage::advice(self.cache.ceil() as u64, self.longest);
+        Some(format!(
+            "does not fit: {cache} of cache for {tokens} tokens, --kv-memory allows {most}; {ways}"
+        ))
+    }
 }

@@ -71,6 +71,11 @@ pub(super) fn report(r: &Report<'_>) -> Value {
             "longest_context": plan.longest_context,
             "types": caches.collect::<Vec<_>>(),
         },
+        "kv_memory": r.bound.as_ref().map(|bound| json!({
+            "bytes": bound.most,
+            "cache_bytes": bound.cache,
+            "longest_context": bound.longest,
+        })),
         "memory": r.needs.map(|needs| json!({
             "weight_bytes": needs.weights,
             "cache_bytes": needs.cache,

@@ -128,6 +128,8 @@ struct Report<'a> {
     error_bars: [Option<ErrorBar>; 2],
     /// What is too large, and what would fit.
     misfit: Option<String>,
+    /// What caches may take, if that is bounded.
+    bound: Option<fit::Bound>,
 }
 
 struct CacheRow {
@@ -157,7 +159,17 @@ impl Here<'_> {
 
     /// At the context that is planned for.
     fn needs(&self, candidate: &ModelVariant, types: Cache) -> program::Result<MemoryNeeds> {
-        let (cache, chunk) = (Here::cache(types, self.context), Here::chunk(candidate));
+        self.needs_of(candidate, types, self.context)
+    }
+
+    /// At a context of so many tokens.
+    fn needs_of(
+        &self,
+        candidate: &ModelVariant,
+        types: Cache,
+        tokens: u64,
+    ) -> program::Result<MemoryNeeds> {
+        let (cache, chunk) = (Here::cache(types, tokens), Here::chunk(candidate));
         memory::needs(self.executor, &self.program, &cache, chunk)
     }
 
@@ -290,16 +302,30 @@ impl Plan {
             _ => None,
         };
         let what_if = what_if(&all(&compared)?, room, context);
-        let misfit = at.zip(target.memory).and_then(|(at, memory)| {
-            let wanted = fit::Wanted {
-                weights: &chosen.weights,
-                cache: &chosen.cache,
-                weight_bytes: chosen.estimate.resident_bytes(),
-                bytes: chosen.estimate.memory(context),
-                context,
-                memory,
+        let bound = self.cache.storage.bound().map(|bound| {
+            let estimated =
+                |tokens| chosen.estimate.memory(tokens) - chosen.estimate.resident_bytes();
+            let bytes = |tokens| match (&here, at) {
+                (Some(here), Some(at)) => {
+                    here.needs_of(&chosen, types[at], tokens).map_or(f64::NAN, |n| n.cache as f64)
+                }
+                _ => estimated(tokens),
             };
-            fit::problem(&wanted, &rows[at], &what_if)
+            fit::Bound::new(bound, context, &bytes)
+        });
+        let misfit = bound.as_ref().and_then(fit::Bound::problem);
+        let misfit = misfit.or_else(|| {
+            at.zip(target.memory).and_then(|(at, memory)| {
+                let wanted = fit::Wanted {
+                    weights: &chosen.weights,
+                    cache: &chosen.cache,
+                    weight_bytes: chosen.estimate.resident_bytes(),
+                    bytes: chosen.estimate.memory(context),
+                    context,
+                    memory,
+                };
+                fit::problem(&wanted, &rows[at], &what_if)
+            })
         });
         Ok(Report {
             subject,
@@ -320,6 +346,7 @@ impl Plan {
             what_if,
             goals: answer,
             misfit,
+            bound,
         })
     }
 

@@ -7,7 +7,7 @@ use planner::formula::{ModelShape, Roofline, Units};
 use planner::{Estimate, Machine, Rates};
 use program::{Ceilings, Executor};
 
-use super::values::{self, Amount};
+use crate::amounts::{self, Amount};
 use crate::args::{IsaArgs, ThreadArgs};
 use crate::exit::Failure;
 use crate::predictions::{ErrorBar, ModelKey, RememberedModel, RunPhase};
@@ -22,13 +22,13 @@ pub(super) struct TargetArgs {
     #[arg(long, value_name = "NAME", value_parser = device_names(), hide_possible_values = true)]
     device: Option<String>,
     /// Memory for weights and cache: 24GB, 24GiB; by default what is free, or the device's
-    #[arg(long, value_name = "BYTES", value_parser = values::memory, allow_hyphen_values = true)]
+    #[arg(long, value_name = "BYTES", value_parser = amounts::memory, allow_hyphen_values = true)]
     memory: Option<Amount>,
     /// Memory bandwidth instead of the machine's: 67GB/s
-    #[arg(long, value_name = "BYTES/S", value_parser = values::amount, allow_hyphen_values = true)]
+    #[arg(long, value_name = "BYTES/S", value_parser = amounts::amount, allow_hyphen_values = true)]
     bandwidth: Option<Amount>,
     /// Arithmetic of every kind instead of the machine's: 82.58T
-    #[arg(long, value_name = "FLOP/S", value_parser = values::amount, allow_hyphen_values = true)]
+    #[arg(long, value_name = "FLOP/S", value_parser = amounts::amount, allow_hyphen_values = true)]
     flops: Option<Amount>,
     /// The units and formulas of the article: M, G and T are powers of 1024, types are w16, w8, w6, w4 without scales, attention has no tiles
     #[arg(long)]

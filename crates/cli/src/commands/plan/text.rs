@@ -209,6 +209,15 @@ fn facts(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
             thousands(r.context)
         )?;
     }
+    if let Some(bound) = &r.bound {
+        writeln!(
+            out,
+            "bound       caches of at most {}: {} at {} tokens",
+            size(r, bound.most as f64),
+            size(r, bound.cache),
+            thousands(r.context)
+        )?;
+    }
     let room = r.target.memory.map_or("memory not known: give --memory".into(), |memory| {
         format!("longest in {}", size(r, memory))
     });
