@@ -125,7 +125,7 @@ impl SecondModel<'_> {
         let storage = StorageArgs::default();
         let options =
             LoadOptions { ceilings: false, values: false, storage, ..self.options.clone() };
-        let loaded = load::model(&gguf, self.executor, options, &|_| cache)?;
+        let loaded = load::model(&gguf, self.executor, &options, &|_| cache)?;
         let session = Session::new(loaded.model, cache, loaded.chunk)?;
         Ok(Drafters::by_model(session))
     }

@@ -130,7 +130,7 @@ pub(crate) fn template(gguf: &Gguf, tokenizer: &Tokenizer) -> anyhow::Result<Cha
 pub(crate) fn model(
     gguf: &Gguf,
     executor: &ExecutorArgs,
-    options: LoadOptions,
+    options: &LoadOptions,
     cache: &dyn Fn(&ModelConfig) -> CacheOptions,
 ) -> anyhow::Result<Loaded> {
     let loaded = models::load(gguf).context("reading the model")?;
@@ -165,7 +165,7 @@ pub(crate) fn ready(
     gguf: &Gguf,
     loaded: LoadedModel,
     executor: &ExecutorArgs,
-    options: LoadOptions,
+    options: &LoadOptions,
     cache: &dyn Fn(&ModelConfig) -> CacheOptions,
 ) -> anyhow::Result<Loaded> {
     executor.peers.warnings().iter().for_each(|warning| ui::warn(warning));

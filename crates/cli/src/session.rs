@@ -116,7 +116,7 @@ impl SessionArgs {
             options: options.clone(),
         };
         let drafters = self.drafts.drafters(&second, &cache)?;
-        let loaded = load::model(&gguf, &self.executor, options, &cache)?;
+        let loaded = load::model(&gguf, &self.executor, &options, &cache)?;
         let cache = cache(&loaded.config);
         load::warn_about_context(&loaded.config, cache.capacity, &cache.policy);
         // From here on the weights are the executor's; the file's pages may go.

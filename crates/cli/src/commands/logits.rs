@@ -72,7 +72,7 @@ impl Logits {
         };
         let cache =
             |config: &models::ModelConfig| self.cache.options(capacity, config.context_length);
-        let loaded = load::model(&gguf, &self.executor, options, &cache)?;
+        let loaded = load::model(&gguf, &self.executor, &options, &cache)?;
         let model = &*loaded.model;
         let session = model.open(&cache(&loaded.config))?;
 

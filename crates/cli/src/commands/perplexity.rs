@@ -55,7 +55,7 @@ impl Perplexity {
         let options = self.cache.load_options(&self.threads, self.verbose);
         let cache =
             |config: &models::ModelConfig| self.cache.options(self.ctx_size, config.context_length);
-        let loaded = load::model(&gguf, &self.executor, options, &cache)?;
+        let loaded = load::model(&gguf, &self.executor, &options, &cache)?;
         let cache = cache(&loaded.config);
         drop(gguf);
         let options = PerplexityOptions { cache, bos, chunk: loaded.chunk };

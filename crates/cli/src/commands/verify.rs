@@ -103,7 +103,7 @@ impl Verify {
                 values: self.cache.cache_type_v.is_some(),
                 storage: self.cache.storage.clone(),
             };
-            let loaded = load::model(gguf, &self.executor, options, &|_| cache)?;
+            let loaded = load::model(gguf, &self.executor, &options, &|_| cache)?;
             Ok::<_, anyhow::Error>(loaded.model)
         };
         let (mut found, mut told) = (Vec::new(), false);

@@ -121,7 +121,7 @@ impl Batch {
             let trained = config.context_length;
             self.cache.options(self.context.capacity(trained), trained)
         };
-        let loaded = load::model(&gguf, &self.executor, options, &cache)?;
+        let loaded = load::model(&gguf, &self.executor, &options, &cache)?;
         let cache = cache(&loaded.config);
         drop(gguf);
         let limits = Limits::of(&loaded, &cache);

@@ -291,7 +291,7 @@ impl Bench {
             storage: self.storage.clone(),
         };
         let cache = |config: &models::ModelConfig| args.options(capacity, config.context_length);
-        let loaded = load::model(gguf, &self.executor, options, &cache)?;
+        let loaded = load::model(gguf, &self.executor, &options, &cache)?;
         let cache = cache(&loaded.config);
         Ok((loaded, cache))
     }

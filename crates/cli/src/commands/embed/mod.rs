@@ -185,7 +185,7 @@ impl Embed {
         let rows = loaded.config.text_rows().context("the model says nothing of texts")?;
         let cache = self.cache.options(longest, loaded.config.context_length);
         let interrupt = Interrupt::install();
-        let loaded = load::ready(&gguf, loaded, &self.executor, options, &|_| cache)?;
+        let loaded = load::ready(&gguf, loaded, &self.executor, &options, &|_| cache)?;
         // from here on the weights are the executor's; the file's pages may go
         drop(gguf);
         let mut reader = TextReader::new(Arc::clone(&loaded.model), cache, rows, chunk)?;

@@ -1,6 +1,6 @@
 //! Whether what is planned fits into memory, and what would.
 
-use super::{CacheRow, WhatIf};
+use super::{CacheRow, ModelVariant, WhatIf};
 use crate::units::{decimal_bytes, thousands};
 use crate::{memory, storage};
 
@@ -16,6 +16,20 @@ pub(super) struct Wanted<'a> {
     pub(super) context: u64,
     /// Bytes of memory.
     pub(super) memory: f64,
+}
+
+impl<'a> Wanted<'a> {
+    /// By a model with a context of so many tokens.
+    pub(super) fn of(model: &'a ModelVariant, context: u64, memory: f64) -> Wanted<'a> {
+        Wanted {
+            weights: &model.weights,
+            cache: &model.cache,
+            weight_bytes: model.estimate.resident_bytes(),
+            bytes: model.estimate.memory(context),
+            context,
+            memory,
+        }
+    }
 }
 
 /// `does not fit: 49.9 GB of weights, 48.0 GB of memory; --type Q4_K_M (16,266 tokens) does`; `None` if it does.

@@ -302,30 +302,13 @@ impl Plan {
             _ => None,
         };
         let what_if = what_if(&all(&compared)?, room, context);
-        let bound = self.cache.storage.bound().map(|bound| {
-            let estimated =
-                |tokens| chosen.estimate.memory(tokens) - chosen.estimate.resident_bytes();
-            let bytes = |tokens| match (&here, at) {
-                (Some(here), Some(at)) => {
-                    here.needs_of(&chosen, types[at], tokens).map_or(f64::NAN, |n| n.cache as f64)
-                }
-                _ => estimated(tokens),
-            };
-            fit::Bound::new(bound, context, &bytes)
-        });
-        let misfit = bound.as_ref().and_then(fit::Bound::problem);
-        let misfit = misfit.or_else(|| {
-            at.zip(target.memory).and_then(|(at, memory)| {
-                let wanted = fit::Wanted {
-                    weights: &chosen.weights,
-                    cache: &chosen.cache,
-                    weight_bytes: chosen.estimate.resident_bytes(),
-                    bytes: chosen.estimate.memory(context),
-                    context,
-                    memory,
-                };
-                fit::problem(&wanted, &rows[at], &what_if)
-            })
+        let here_with = here.as_ref().zip(at.map(|at| types[at]));
+        let bound = self.bound(&chosen, here_with, context);
+        let memory = at.zip(target.memory);
+        let misfit = bound.as_ref().and_then(fit::Bound::problem).or_else(|| {
+            let (at, memory) = memory?;
+            let wanted = fit::Wanted::of(&chosen, context, memory);
+            fit::problem(&wanted, &rows[at], &what_if)
         });
         Ok(Report {
             subject,
@@ -348,6 +331,23 @@ impl Plan {
             misfit,
             bound,
         })
+    }
+
+    /// What `chosen` takes of the memory that caches may have, if that is bounded.
+    fn bound(
+        &self,
+        chosen: &ModelVariant,
+        here: Option<(&Here<'_>, Cache)>,
+        context: u64,
+    ) -> Option<fit::Bound> {
+        let theory = |tokens| chosen.estimate.memory(tokens) - chosen.estimate.resident_bytes();
+        let bytes = |tokens| match here {
+            Some((here, types)) => {
+                here.needs_of(chosen, types, tokens).map_or(f64::NAN, |needs| needs.cache as f64)
+            }
+            None => theory(tokens),
+        };
+        Some(fit::Bound::new(self.cache.storage.bound()?, context, &bytes))
     }
 
     /// Refuse what the model cannot have: goals of replies, more positions than it has learned.

@@ -110,7 +110,7 @@ impl Recall {
         cache: &dyn Fn(&models::ModelConfig) -> CacheOptions,
     ) -> anyhow::Result<Loaded> {
         let options = self.cache.load_options(&self.threads, self.verbose);
-        load::model(gguf, &self.executor, options, cache)
+        load::model(gguf, &self.executor, &options, cache)
     }
 }
 
