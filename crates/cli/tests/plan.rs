@@ -89,7 +89,10 @@ fn a_file_is_planned_with_its_own_types() {
 #[test]
 fn keys_are_stable() {
     let place = Place::new();
-    let plan = json(&place, &["llama3.2:1b", "--device", "m1", "--tps", "5", "--memory", "8GB"]);
+    let plan = json(
+        &place,
+        &["llama3.2:1b", "--device", "m1", "--tps", "5", "--memory", "8GB", "--kv-memory", "8GB"],
+    );
     let mut found = Vec::new();
     keys(&plan, "", &mut found);
     let want = "model model.name model.source model.architecture model.context_length model.parameters \
@@ -100,7 +103,8 @@ fn keys_are_stable() {
         machine.barrier_seconds units context fits weights weights.type weights.bytes \
         weights.bytes_per_step weights.types weights.types.type weights.types.n_tensors weights.types.weights \
         weights.types.bytes cache cache.type cache.policy cache.bytes_per_token cache.longest_context cache.types cache.types.type \
-        cache.types.bytes_per_token cache.types.longest_context memory prompts prompts.tokens prompts.read_seconds \
+        cache.types.bytes_per_token cache.types.longest_context kv_memory kv_memory.bytes \
+        kv_memory.cache_bytes kv_memory.longest_context memory prompts prompts.tokens prompts.read_seconds \
         prompts.read_most_seconds prompts.int8_seconds prompts.f16_seconds prompts.bf16_seconds prompts.f32_seconds prompts.barrier_seconds prompts.limit_seconds \
         prompts.expected_seconds prompts.binds prompts.tokens_per_second prompts.activation_bytes inflections \
         inflections.first inflections.second_untiled chunk chunk_measured steps steps.tokens steps.read_seconds \
