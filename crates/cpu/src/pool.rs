@@ -22,8 +22,7 @@ use record::Record;
 use sections::{Items, Sections};
 use sync::{
     Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Builder, Condvar, JoinHandle, Mutex,
-    MutexGuard, Ordering, PoisonError, SPINS_BEFORE_SLEEP, SPINS_BEFORE_YIELD, spin_loop,
-    yield_now,
+    MutexGuard, Ordering, Patience, PoisonError, spin_loop, yield_now,
 };
 
 /// A wait at the end of a section that is longer than an item takes: somebody has lost its core.
@@ -51,7 +50,7 @@ pub(crate) struct Worker<'a> {
 impl Worker<'_> {
     /// Wait for every worker of the job to come here. What they wrote before is visible after.
     pub(crate) fn sync(&self) {
-        self.meeting.barrier.wait(&self.meeting.broken);
+        self.meeting.barrier.wait(&self.meeting.broken, self.meeting.patience);
     }
 
     /// Do this worker's part of the next section, unless the others have ended it already; return when it has ended. All
@@ -67,7 +66,7 @@ impl Worker<'_> {
                 sections.leave(number);
             }
         }
-        let mut wait = Wait::default();
+        let mut wait = Wait::new(self.meeting.patience);
         while sections.open() == number {
             assert_whole(broken);
             if wait.pause() {
@@ -145,6 +144,7 @@ struct Meeting {
     broken: AtomicBool,
     /// The section up to which workers give way.
     pressed_until: AtomicU64,
+    patience: Patience,
 }
 
 /// Counts arrivals; the last one opens the gate for its generation.
@@ -155,7 +155,7 @@ struct Barrier {
 }
 
 impl Barrier {
-    fn wait(&self, broken: &AtomicBool) {
+    fn wait(&self, broken: &AtomicBool, patience: Patience) {
         if self.n == 1 {
             return;
         }
@@ -165,7 +165,7 @@ impl Barrier {
             self.generation.store(generation.wrapping_add(1), Ordering::Release);
             return;
         }
-        let mut wait = Wait::default();
+        let mut wait = Wait::new(patience);
         while self.generation.load(Ordering::Acquire) == generation {
             assert_whole(broken);
             wait.pause();
@@ -179,18 +179,22 @@ fn assert_whole(broken: &AtomicBool) {
 }
 
 /// A wait for another worker: polls, then time slices.
-#[derive(Default)]
 struct Wait {
+    /// Polls left before it yields.
     spins: u32,
     since: Option<Instant>,
 }
 
 impl Wait {
+    fn new(patience: Patience) -> Wait {
+        Wait { spins: patience.before_yield, since: None }
+    }
+
     /// One poll's rest: a pause instruction, or after many of them the rest of the time slice. True once it has become
     /// [`LATE`].
     fn pause(&mut self) -> bool {
-        if self.spins < SPINS_BEFORE_YIELD {
-            self.spins += 1;
+        if self.spins > 0 {
+            self.spins -= 1;
             spin_loop();
             return false;
         }
@@ -275,6 +279,7 @@ impl Team {
                 record: Record::new(),
                 broken: AtomicBool::new(false),
                 pressed_until: AtomicU64::new(0),
+                patience: Patience::of(n),
             },
             epoch: AtomicU32::new(0),
             done: AtomicUsize::new(0),
@@ -310,7 +315,7 @@ impl Team {
         }
         shared.work(job, first, 0);
         // who panicked is done as well
-        let mut wait = Wait::default();
+        let mut wait = Wait::new(shared.meeting.patience);
         while shared.done.load(Ordering::Acquire) + 1 < self.n() {
             wait.pause();
         }
@@ -346,10 +351,11 @@ fn erase<'a>(job: &'a (dyn Fn(Worker<'_>) + Sync + 'a)) -> Job {
 }
 
 fn worker(shared: &TeamState, index: usize) {
+    let before_sleep = shared.meeting.patience.before_sleep;
     let mut seen = 0;
     loop {
         let mut spins = 0;
-        while shared.epoch.load(Ordering::Acquire) == seen && spins < SPINS_BEFORE_SLEEP {
+        while shared.epoch.load(Ordering::Acquire) == seen && spins < before_sleep {
             spins += 1;
             spin_loop();
         }
