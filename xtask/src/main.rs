@@ -5,6 +5,7 @@
 mod bench;
 mod make_model;
 mod proofs;
+mod same_bits;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ cargo xtask TASK
   bench       speed over models, beside peers; `cargo xtask bench --help`
   make-model  writes a model with a published shape and random weights; `cargo xtask make-model --help`
   golden      a table of golden cases beside another program's logits: `golden [FOLDER] [MODEL...]`
+  verify      the same bits from 1,080 ways to run three models, minutes; `cargo xtask verify --quick`: 72, seconds
   orders      the thread team under every order its threads can run in, by loom
   races       the CPU executor's tests under ThreadSanitizer (nightly with rust-src)
   miri        tests of kernels, caches, files and the team under Miri (nightly with miri)
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         Some("bench") => bench::run(&root(), &arguments()),
         Some("golden") => golden(&arguments()),
         Some("make-model") => make_model::run(&arguments()),
+        Some("verify") => same_bits::run(&root(), &arguments()),
         Some("help" | "-h" | "--help") => {
             eprint!("{HELP}");
             Ok(())

@@ -24,7 +24,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("executors", &["cpu", "kernels", "program"]),
     ("engine", &["program", "tokenizer"]),
     ("grammar", &["engine", "tokenizer"]),
-    ("tools", &["engine", "grammar", "tokenizer"]),
     ("testing", &[]),
     ("conformance", &["program", "models", "quant", "gguf", "testing"]),
     (
