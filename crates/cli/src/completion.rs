@@ -1,36 +1,21 @@
-//! `--json`: a finished reply as one object, `{text, tokens, reason, usage, timings}`, and `tool_calls` where there are any.
+//! `--json`: a finished reply as one object, `{text, tokens, reason, usage, timings}`.
 
 use std::io::Write;
 use std::time::Duration;
 
-use engine::{Completion, Timings, TokenUsage, ToolCall};
+use engine::{Completion, Timings, TokenUsage};
 use serde_json::{Value, json};
 
 /// The object; keys of `usage` are OpenAI's, keys of `timings` llama.cpp's, times are milliseconds.
 pub(crate) fn to_json(completion: &Completion) -> Value {
-    let Completion { text, tokens, reason, usage, timings, calls, .. } = completion;
-    let mut object = json!({
+    let Completion { text, tokens, reason, usage, timings } = completion;
+    json!({
         "text": text,
         "tokens": tokens,
         "reason": reason.name(),
         "usage": usage_json(usage),
         "timings": timings_json(timings),
-    });
-    if !calls.is_empty() {
-        object["tool_calls"] = calls_json(calls);
-    }
-    object
-}
-
-/// Calls of tools as OpenAI's API has them.
-pub(crate) fn calls_json(calls: &[ToolCall]) -> Value {
-    calls.iter().map(call_json).collect()
-}
-
-/// One of them.
-pub(crate) fn call_json(call: &ToolCall) -> Value {
-    let ToolCall { id, name, arguments } = call;
-    json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } })
+    })
 }
 
 /// OpenAI's `usage`.

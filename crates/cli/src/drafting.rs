@@ -79,7 +79,7 @@ impl DraftArgs {
         let drafters = match self.source()? {
             Source::Nobody => return Ok(None),
             Source::Texts(mode) => Drafters::new(mode, &Arc::<Mutex<Suffixes>>::default()),
-            Source::Model(path) => second.load(path, cache)?,
+            Source::Model(path) => Drafters::by_model(second.session(path, cache)?),
         };
         Ok(Some(self.limited(drafters)))
     }
@@ -108,11 +108,15 @@ impl DraftArgs {
 }
 
 impl SecondModel<'_> {
-    fn load(
+    /// A session of the model at `path`.
+    ///
+    /// # Errors
+    /// If it cannot be loaded or has another vocabulary.
+    pub(crate) fn session(
         &self,
         path: &Path,
         cache: &dyn Fn(&models::ModelConfig) -> CacheOptions,
-    ) -> anyhow::Result<Drafters> {
+    ) -> anyhow::Result<Session> {
         let gguf = load::open(path)?;
         let (target, own) = self.target;
         if let Some(difference) = difference(own, &load::tokenizer(&gguf)?) {
@@ -126,8 +130,7 @@ impl SecondModel<'_> {
         let options =
             LoadOptions { ceilings: false, values: false, storage, ..self.options.clone() };
         let loaded = load::model(&gguf, self.executor, &options, &|_| cache)?;
-        let session = Session::new(loaded.model, cache, loaded.chunk)?;
-        Ok(Drafters::by_model(session))
+        Ok(Session::new(loaded.model, cache, loaded.chunk)?)
     }
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tokenizer::{ChatTemplate, Message, RenderOptions, Span, Tokenizer, ToolDeclarations};
+use tokenizer::{ChatTemplate, Message, RenderOptions, Span, Tokenizer};
 
 use crate::Result;
 
@@ -39,15 +39,13 @@ impl Vocabulary for TokenIds {
 
 /// Messages as tokens.
 pub trait ChatFormat: Vocabulary {
-    /// The whole conversation as the model's template writes it, ready for the assistant's next reply. `tools`: what it
-    /// may call.
+    /// The whole conversation as the model's template writes it, ready for the assistant's next reply.
     ///
     /// # Errors
     /// If the template fails or refuses the messages, or `cancel` is set.
     fn render(
         &self,
         messages: &[Message],
-        tools: Option<&ToolDeclarations>,
         reasoning: Reasoning,
         cancel: &Arc<AtomicBool>,
     ) -> Result<Vec<Span>>;
@@ -109,11 +107,6 @@ impl ModelFormat {
         ModelFormat { tokenizer, template }
     }
 
-    /// Its template.
-    pub fn template(&self) -> &ChatTemplate {
-        &self.template
-    }
-
     /// Its tokenizer.
     pub fn tokenizer(&self) -> &Arc<Tokenizer> {
         &self.tokenizer
@@ -138,12 +131,11 @@ impl ChatFormat for ModelFormat {
     fn render(
         &self,
         messages: &[Message],
-        tools: Option<&ToolDeclarations>,
         reasoning: Reasoning,
         cancel: &Arc<AtomicBool>,
     ) -> Result<Vec<Span>> {
         let enable_thinking = reasoning.enable_thinking();
-        let options = RenderOptions { add_generation_prompt: true, enable_thinking, tools };
+        let options = RenderOptions { add_generation_prompt: true, enable_thinking };
         Ok(self.template.render(messages, &options, cancel)?)
     }
 

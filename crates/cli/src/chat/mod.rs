@@ -91,17 +91,6 @@ enum Turn {
     Again,
 }
 
-/// How a reply is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shown {
-    /// In a conversation.
-    Talk,
-    /// As it comes, for whoever reads stdout.
-    Once,
-    /// As one object, when it is there.
-    Whole,
-}
-
 impl Chat {
     /// Talk until the user leaves.
     ///
@@ -150,7 +139,7 @@ impl Chat {
         let mut sampler = self.sampler()?;
         let quiet = self.interrupt.terminal().clone();
         let quiet = quiet.quiet();
-        let reply = self.reply(turn, &mut sampler, Shown::Talk, out)?;
+        let reply = self.reply(turn, &mut sampler, true, out)?;
         drop(quiet);
         match reply {
             Ok(reply) => {
@@ -200,8 +189,7 @@ impl Chat {
         out: &mut dyn Write,
     ) -> anyhow::Result<()> {
         let mut sampler = self.sampler()?;
-        let shown = if json { Shown::Whole } else { Shown::Once };
-        let reply = self.reply(Turn::Say(message), &mut sampler, shown, out)?;
+        let reply = self.reply(Turn::Say(message), &mut sampler, !json, out)?;
         let reply = reply.map_err(|error| failed(error, self.trained))?;
         self.tell_end(&reply);
         reply::tell_cut(&reply, self.conversation.session());
@@ -219,12 +207,12 @@ impl Chat {
         self.settings.new_sampler(self.conversation.format())
     }
 
-    /// Generate, and print. The outer error is of the terminal, the inner one of the reply.
+    /// Generate, and print as it comes if it `streams`. The outer error is of the terminal, the inner one of the reply.
     fn reply(
         &mut self,
         turn: Turn,
         sampler: &mut Sampler,
-        shown: Shown,
+        streams: bool,
         out: &mut dyn Write,
     ) -> anyhow::Result<engine::Result<Generated>> {
         let options = ReplyOptions {
@@ -237,9 +225,8 @@ impl Chat {
         };
         let mut printer =
             ReplyPrinter::new(out, self.interrupt.flag(), self.settings.show_thoughts)
-                .whole(shown == Shown::Whole)
-                .calls_as_json(shown != Shown::Talk)
-                .wrapped(self.settings.wrap && shown != Shown::Whole);
+                .whole(!streams)
+                .wrapped(self.settings.wrap && streams);
         self.interrupt.begin();
         let mut on_event = |event: engine::Event<'_>| printer.event(event);
         let reply = match turn {

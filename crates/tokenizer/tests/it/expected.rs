@@ -115,11 +115,7 @@ fn thinking_is_switched_in_each_family() {
         };
         let template = ChatTemplate::from_source(&source).unwrap();
         let prompt = |enable_thinking| {
-            let options = RenderOptions {
-                add_generation_prompt: true,
-                enable_thinking,
-                ..RenderOptions::default()
-            };
+            let options = RenderOptions { add_generation_prompt: true, enable_thinking };
             joined(&template.render(&messages, &options, &Arc::default()).unwrap())
         };
         assert!(prompt(Some(false)).contains(off), "{name}: {}", prompt(Some(false)));

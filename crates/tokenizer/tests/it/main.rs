@@ -10,6 +10,5 @@ mod harness;
 mod malformed;
 mod prompts;
 mod spm;
-mod tools;
 mod vectors;
 mod wordpiece;

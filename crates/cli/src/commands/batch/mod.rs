@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use engine::{
-    ChatFormat, Completion, DraftMode, Drafters, Message, ModelFormat, Reasoning, Request, Sampler,
-    SamplerOptions, Scheduler, SchedulerOptions, Session, Suffixes, Turn, TurnId,
+    ChatFormat, Completion, DraftMode, Drafters, Event, Message, ModelFormat, Reasoning, Request,
+    Sampler, SamplerOptions, Scheduler, SchedulerOptions, Session, Suffixes, Turn, TurnId,
 };
 use program::CacheOptions;
 use serde_json::Value;
@@ -72,8 +72,8 @@ fn parallel(text: &str) -> Result<usize, String> {
 /// What runs, and what came of it so far.
 struct Running<'a> {
     scheduler: Scheduler<'a>,
-    /// The line of each turn, and what it asked.
-    lines: BTreeMap<TurnId, (usize, &'a BatchRequest)>,
+    /// The line of each turn, what it asked, and what the model thought.
+    lines: BTreeMap<TurnId, (usize, &'a BatchRequest, String)>,
     /// Results that wait for those before them.
     ready: BTreeMap<usize, Value>,
     tally: Tally,
@@ -237,7 +237,7 @@ impl<'a> Work<'a> {
                 {
                     Ok((request, Ok(turn))) => {
                         let id = batch.scheduler.join(turn)?;
-                        batch.lines.insert(id, (next, request));
+                        batch.lines.insert(id, (next, request, String::new()));
                     }
                     Ok((request, Err(error))) => {
                         let refusal = failed(request, &error);
@@ -268,9 +268,14 @@ impl<'a> Work<'a> {
 
     /// One pass, and what ended with it.
     fn step(&self, batch: &mut Running<'a>, model: &str, limits: Option<&Limits>, room: usize) {
-        let ended = batch.scheduler.step(&mut |_, _| ());
+        let lines = &mut batch.lines;
+        let ended = batch.scheduler.step(&mut |id, event| {
+            if let (Event::Thought(text), Some((_, _, thoughts))) = (event, lines.get_mut(&id)) {
+                thoughts.push_str(text);
+            }
+        });
         for (id, turn) in ended {
-            let Some((line, request)) = batch.lines.remove(&id) else { continue };
+            let Some((line, request, thoughts)) = batch.lines.remove(&id) else { continue };
             let reply = match turn.finish() {
                 // it is asked again by the next run
                 Ok(reply) if reply.stop == engine::StopReason::Cancelled => continue,
@@ -292,7 +297,7 @@ impl<'a> Work<'a> {
             }
             let reply = Completion::from(reply);
             let id = request.id.as_deref();
-            let result = results::of_reply(id, line + 1, request.shape, model, &reply);
+            let result = results::of_reply(id, line + 1, request.shape, model, &thoughts, &reply);
             batch.ready.insert(line, result);
         }
     }
@@ -323,7 +328,7 @@ impl<'a> Work<'a> {
     }
 
     fn chat(&self, messages: &[Message], interrupt: &Interrupt) -> engine::Result<Vec<u32>> {
-        let spans = self.format.render(messages, None, Reasoning::Auto, interrupt.flag())?;
+        let spans = self.format.render(messages, Reasoning::Auto, interrupt.flag())?;
         self.format.encode(&spans, true)
     }
 }

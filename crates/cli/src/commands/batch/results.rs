@@ -83,18 +83,19 @@ fn is_failure(line: &Value) -> bool {
         || line.get("error").is_some_and(|error| !error.is_null())
 }
 
-/// The result of a reply. `line`: its number, from 1.
+/// The result of a reply. `line`: its number, from 1; `thoughts`: what the model thought before it.
 pub(super) fn of_reply(
     id: Option<&str>,
     line: usize,
     shape: Shape,
     model: &str,
+    thoughts: &str,
     reply: &Completion,
 ) -> Value {
     let usage = completion::usage_json(&reply.usage);
     let reason = match reply.reason {
-        reason @ (FinishReason::Length | FinishReason::ToolCalls) => reason.name(),
-        FinishReason::Stop | FinishReason::Cancelled => "stop",
+        FinishReason::Length => "length",
+        _ => "stop",
     };
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let body = match shape {
@@ -107,14 +108,8 @@ pub(super) fn of_reply(
         }
         Shape::Chat => {
             let mut message = json!({ "role": "assistant", "content": reply.text });
-            if !reply.thoughts.is_empty() {
-                message["reasoning_content"] = reply.thoughts.clone().into();
-            }
-            if !reply.calls.is_empty() {
-                message["tool_calls"] = completion::calls_json(&reply.calls);
-                if reply.text.is_empty() {
-                    message["content"] = Value::Null;
-                }
+            if !thoughts.is_empty() {
+                message["reasoning_content"] = thoughts.into();
             }
             json!({
                 "id": format!("chatcmpl-{line}"),

@@ -12,6 +12,7 @@ use engine::{
 };
 use program::{CacheOptions, Model, Outputs, Prompt, Sequence, SessionId, Step};
 use serde::Serialize;
+use tokenizer::Tokenizer;
 
 use super::forced::Forced;
 use super::report::{self, Format, Setting};
@@ -20,6 +21,8 @@ use super::report::{self, Format, Setting};
 const TEXT: usize = 300;
 /// Steps of each turn.
 const STEPS: usize = 64;
+/// Rows of a prompt that turns are compared with.
+const PROMPT: usize = 512;
 
 /// One way beside another.
 #[derive(Clone, Debug, Serialize)]
@@ -131,6 +134,29 @@ fn table(rows: &[ComparedRow]) -> Table {
     table
 }
 
+/// A second model, and what the first is to go on with.
+pub(super) struct Second {
+    /// Of its model other sessions are opened.
+    pub(super) session: Session,
+    /// At least one.
+    pub(super) prompts: Vec<Vec<u32>>,
+}
+
+/// Openings of texts that a model is likely to go on with in its own words.
+///
+/// # Errors
+/// A vocabulary that cannot write them.
+pub(super) fn prompts(tokenizer: &Tokenizer) -> anyhow::Result<Vec<Vec<u32>>> {
+    let opening = |subject: &str| {
+        let text = format!("There was once a {subject} who wanted to see the world. One day,");
+        Ok(tokenizer.encode(&text)?)
+    };
+    ["clever horse", "young king", "little girl", "dragon", "baker"]
+        .map(opening)
+        .into_iter()
+        .collect()
+}
+
 /// What is compared on one model.
 pub(super) struct Comparison {
     /// The model.
@@ -184,12 +210,8 @@ impl Comparison {
                 for round in 0..self.repetitions {
                     let text = self.text(u64::from(round), repeats);
                     let run = |mode| self.forced(&text, mode);
-                    let (drafted, plain) = in_turn(round, || run(mode), || run(DraftMode::Off));
-                    let (drafted, plain) = (drafted?, plain?);
-                    anyhow::ensure!(drafted.tokens == plain.tokens, "a draft changed the text");
-                    stats.drafted += drafted.stats.drafts.drafted;
-                    stats.kept += drafted.stats.drafts.kept;
-                    pairs.push((steps(&drafted), steps(&plain)));
+                    let both = in_turn(round, || run(mode), || run(DraftMode::Off));
+                    pairs.push(pair(both, &mut stats)?);
                     done();
                 }
                 let test = format!("{}, {name}", mode.name());
@@ -198,6 +220,32 @@ impl Comparison {
             }
         }
         Ok(rows)
+    }
+
+    /// The model's own texts with drafts by another model beside the same texts without.
+    ///
+    /// # Errors
+    /// A model that fails; a draft that changed a text.
+    pub(super) fn by_model(
+        &self,
+        second: &Second,
+        done: &mut dyn FnMut(),
+    ) -> anyhow::Result<Compared> {
+        let (mut pairs, mut stats) = (Vec::new(), DraftStats::default());
+        for round in 0..self.repetitions {
+            let prompt = &second.prompts[round as usize % second.prompts.len()];
+            let run = |drafters| self.written(Arc::clone(&self.model), prompt, drafters);
+            let drafted = || {
+                let cache = CacheOptions { policy: program::KvPolicy::Full, ..self.cache };
+                let model = Arc::clone(second.session.model());
+                run(Drafters::by_model(Session::new(model, cache, second.session.chunk())?))
+            };
+            let plain = || run(Drafters::of(Vec::new()));
+            pairs.push(pair(in_turn(round, drafted, plain), &mut stats)?);
+            done();
+        }
+        let row = Compared::new("draft, its own text".into(), "plain steps", TEXT - 1, &pairs);
+        Ok(Compared { drafted: stats.drafted, kept: stats.kept, ..row })
     }
 
     /// [`TEXT`] tokens, and as many again: the same, or others.
@@ -212,9 +260,20 @@ impl Comparison {
     fn forced(&self, text: &[u32], mode: DraftMode) -> anyhow::Result<Generated> {
         let forced = Forced { text: text.to_vec() };
         let model = Arc::new(Watched::new(Arc::clone(&self.model), forced));
+        let drafters = Drafters::new(mode, &Arc::<Mutex<Suffixes>>::default());
+        self.written(model, &text[..TEXT], drafters)
+    }
+
+    /// [`TEXT`] tokens after `prompt`.
+    fn written(
+        &self,
+        model: Arc<dyn Model>,
+        prompt: &[u32],
+        drafters: Drafters,
+    ) -> anyhow::Result<Generated> {
         let session = Session::new(model, self.cache, self.chunk)?;
         let request = Request {
-            prompt: &text[..TEXT],
+            prompt,
             max_tokens: Some(TEXT),
             stop: &[],
             ignore_eog: false,
@@ -222,24 +281,50 @@ impl Comparison {
             cancel: &Arc::default(),
         };
         let sampler = Sampler::new(SamplerOptions::greedy())?;
-        let drafters = Drafters::new(mode, &Arc::<Mutex<Suffixes>>::default());
         let turn = Turn::new(session, sampler, &TokenIds, &request).drafted(drafters);
         Ok(turn.alone(&mut |_| ())?)
     }
 
-    /// `n` turns side by side beside the bare passes over their rows: what the scheduler, sampling and uneven ends cost.
+    /// `n` turns side by side beside the bare passes over their rows: what the scheduler, sampling and uneven ends cost. And,
+    /// if there are several, beside a prompt of which all logits are wanted: what could be had of as many rows at once.
     ///
     /// # Errors
     /// A model that fails, memory.
-    pub(super) fn turns(&self, n: usize, done: &mut dyn FnMut()) -> anyhow::Result<Compared> {
-        let mut pairs = Vec::new();
+    pub(super) fn turns(&self, n: usize, done: &mut dyn FnMut()) -> anyhow::Result<Vec<Compared>> {
+        let (mut beside_passes, mut beside_prompt) = (Vec::new(), Vec::new());
         for round in 0..self.repetitions {
             let (turns, passes) = in_turn(round, || self.side_by_side(n), || self.passes(n));
-            pairs.push((turns?, passes?));
+            let turns = turns?;
+            beside_passes.push((turns, passes?));
+            if n > 1 {
+                let each = self.prompt_with_logits()? / PROMPT as u32;
+                beside_prompt.push((turns, each * (n * STEPS) as u32));
+            }
             done();
         }
         let name = if n == 1 { "1 turn".to_owned() } else { format!("{n} turns") };
-        Ok(Compared::new(name, "passes over as many rows", n * STEPS, &pairs))
+        let compared = |against, pairs| Compared::new(name.clone(), against, n * STEPS, pairs);
+        let mut rows = vec![compared("passes over as many rows", &beside_passes)];
+        if n > 1 {
+            rows.push(compared("a prompt with all logits", &beside_prompt));
+        }
+        Ok(rows)
+    }
+
+    /// [`PROMPT`] rows of one sequence, with the logits of each.
+    fn prompt_with_logits(&self) -> anyhow::Result<Duration> {
+        let session = self.model.open(&self.cache)?;
+        let text = tokens(PROMPT, self.model.program().vocab_size(), 3);
+        let prompt = Some(Prompt { start: 0, len: PROMPT });
+        let start = Instant::now();
+        for tokens in text.chunks(self.chunk) {
+            let outputs = Outputs::ALL;
+            let sequences = [Sequence { session, tokens, outputs, prompt, rows: &[] }];
+            self.model.step(&Step { sequences: &sequences })?.all()?;
+        }
+        let taken = start.elapsed();
+        self.model.close(session);
+        Ok(taken)
     }
 
     /// From the moment all write to the end of the first: `n` turns of equal length.
@@ -312,6 +397,18 @@ impl Comparison {
     fn prompt(&self, turn: usize) -> Vec<u32> {
         tokens(8, self.model.program().vocab_size(), turn as u64 + 99)
     }
+}
+
+/// Times of a drafted text and of the same one without drafts, which are counted.
+fn pair(
+    (drafted, plain): (anyhow::Result<Generated>, anyhow::Result<Generated>),
+    stats: &mut DraftStats,
+) -> anyhow::Result<(Duration, Duration)> {
+    let (drafted, plain) = (drafted?, plain?);
+    anyhow::ensure!(drafted.tokens == plain.tokens, "a draft changed the text");
+    stats.drafted += drafted.stats.drafts.drafted;
+    stats.kept += drafted.stats.drafts.kept;
+    Ok((steps(&drafted), steps(&plain)))
 }
 
 /// Time of the steps of a reply.

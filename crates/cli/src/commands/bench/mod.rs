@@ -20,6 +20,7 @@ use program::{CacheOptions, CacheType, Executor};
 use crate::args::{self, CacheArgs, ExecutorArgs, VerboseArgs};
 use crate::ceilings::{self, KnownCeilings};
 use crate::counts;
+use crate::drafting::SecondModel;
 use crate::exit::Failure;
 use crate::limits::Limits;
 use crate::load::{self, LoadOptions, Loaded};
@@ -28,7 +29,7 @@ use crate::policy::PolicyArgs;
 use crate::predictions::{RunPhase, RunTime};
 use crate::storage::StorageArgs;
 use crate::{picture, ui};
-use compared::{ComparedRow, Comparison};
+use compared::{ComparedRow, Comparison, Second};
 use explain::Explanation;
 use measure::{Bench as Runner, Fill, Test};
 use plan::Numbers;
@@ -94,10 +95,13 @@ pub(super) struct Bench {
     /// Draw that as waterfalls into a file, .svg
     #[arg(long, value_name = "FILE", value_parser = picture::path, requires = "explain")]
     plot: Option<PathBuf>,
-    /// Instead of prompts and steps: texts with drafts beside the same texts without, by off, lookup, suffix, auto or all
+    /// Instead of prompts and steps: texts with drafts beside the same texts without, by off, lookup, suffix, auto, draft (by -md) or all
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = drafts, hide_possible_values = true,
           conflicts_with_all = ["explain", "pg", "n_prompt", "n_gen", "n_depth", "greedy"])]
-    spec: Vec<DraftModes>,
+    spec: Vec<Spec>,
+    /// For --spec draft: a smaller model with the same vocabulary, which guesses (-md)
+    #[arg(long, value_name = "FILE", alias = "draft-model", requires = "spec")]
+    model_draft: Option<PathBuf>,
     /// Instead of prompts and steps: so many turns side by side beside the passes that they are made of
     #[arg(long, value_name = "LIST",
           conflicts_with_all = ["explain", "pg", "n_prompt", "n_gen", "n_depth", "greedy"])]
@@ -149,18 +153,27 @@ fn remember(limits: &Limits, test: Test, samples: &[Duration]) {
     }
 }
 
-/// Modes of drafts by one word.
-#[derive(Clone, Debug)]
-struct DraftModes(Vec<DraftMode>);
+/// Who drafts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spec {
+    Texts(DraftMode),
+    Model,
+    /// Every way to look texts up, and the model if there is one.
+    All,
+}
 
-fn drafts(text: &str) -> Result<DraftModes, String> {
-    if text == "all" {
-        return Ok(DraftModes(DraftMode::ALL.to_vec()));
-    }
+fn drafts(text: &str) -> Result<Spec, String> {
     let known = DraftMode::ALL.into_iter().find(|mode| mode.name() == text);
-    known.map(|mode| DraftModes(vec![mode])).ok_or_else(|| {
-        format!("expected one of {}, all", DraftMode::ALL.map(DraftMode::name).join(", "))
-    })
+    match text {
+        "all" => Ok(Spec::All),
+        "draft" => Ok(Spec::Model),
+        _ => known.map(Spec::Texts).ok_or_else(|| {
+            format!(
+                "expected one of {}, draft, all",
+                DraftMode::ALL.map(DraftMode::name).join(", ")
+            )
+        }),
+    }
 }
 
 /// How often a test is timed.
@@ -278,22 +291,67 @@ impl Bench {
         threads: Option<usize>,
         capacity: usize,
     ) -> anyhow::Result<(Loaded, CacheOptions)> {
+        let args = self.cache_args();
+        let cache = |config: &models::ModelConfig| args.options(capacity, config.context_length);
+        let loaded = load::model(gguf, &self.executor, &self.load_options(threads), &cache)?;
+        let cache = cache(&loaded.config);
+        Ok((loaded, cache))
+    }
+
+    fn cache_args(&self) -> CacheArgs {
         let Bench { cache_type_k, cache_type_v, .. } = *self;
         let chunk = plan::all(&self.chunk).max();
         let (policy, storage) = (self.policy.clone(), self.storage.clone());
-        let args = CacheArgs { cache_type_k, cache_type_v, chunk, policy, storage };
-        let options = LoadOptions {
+        CacheArgs { cache_type_k, cache_type_v, chunk, policy, storage }
+    }
+
+    fn load_options(&self, threads: Option<usize>) -> LoadOptions {
+        LoadOptions {
             threads,
             verbose: self.verbose.verbose,
             ceilings: false,
-            chunk,
-            values: cache_type_v.is_some(),
+            chunk: plan::all(&self.chunk).max(),
+            values: self.cache_type_v.is_some(),
             storage: self.storage.clone(),
+        }
+    }
+
+    /// How texts are looked up for drafts.
+    fn text_modes(&self) -> Vec<DraftMode> {
+        let modes = |spec: &Spec| match spec {
+            Spec::Texts(mode) => vec![*mode],
+            Spec::Model => Vec::new(),
+            Spec::All => DraftMode::ALL.to_vec(),
         };
-        let cache = |config: &models::ModelConfig| args.options(capacity, config.context_length);
-        let loaded = load::model(gguf, &self.executor, &options, &cache)?;
-        let cache = cache(&loaded.config);
-        Ok((loaded, cache))
+        self.spec.iter().flat_map(modes).collect()
+    }
+
+    /// The model that drafts, if one is to.
+    fn second(
+        &self,
+        gguf: &Gguf,
+        threads: Option<usize>,
+        cache: CacheOptions,
+    ) -> anyhow::Result<Option<Second>> {
+        let refuse = |problem: &str| Err(Failure::Usage(problem.into()).into());
+        let path = match &self.model_draft {
+            Some(path) if self.spec.iter().any(|spec| matches!(spec, Spec::Model | Spec::All)) => {
+                path
+            }
+            Some(_) => return refuse("-md goes with --spec draft or --spec all"),
+            None if self.spec.contains(&Spec::Model) => {
+                return refuse("--spec draft: give the model that drafts by -md FILE");
+            }
+            None => return Ok(None),
+        };
+        let tokenizer = load::tokenizer(gguf)?;
+        let second = SecondModel {
+            target: (gguf, &tokenizer),
+            executor: &self.executor,
+            options: self.load_options(threads),
+        };
+        let session = second.session(path, &|_| cache)?;
+        Ok(Some(Second { session, prompts: compared::prompts(&tokenizer)? }))
     }
 
     /// Texts with drafts and without, turns and passes, of one model.
@@ -306,15 +364,18 @@ impl Bench {
                 repetitions: self.repetitions,
                 model: Arc::clone(&loaded.model),
             };
+            let second = self.second(gguf, threads, cache)?;
             let setting = report::Setting::new(gguf, &loaded, cache, loaded.chunk, self.fill);
-            let modes: Vec<DraftMode> =
-                self.spec.iter().flat_map(|modes| modes.0.iter().copied()).collect();
+            let modes = self.text_modes();
             let turns: Vec<usize> = plan::all(&self.turns).filter(|n| *n > 0).collect();
-            let runs = (2 * modes.len() + turns.len()) as u64 * u64::from(self.repetitions);
-            let bar = ui::count_bar("bench", runs);
+            let runs = 2 * modes.len() + turns.len() + usize::from(second.is_some());
+            let bar = ui::count_bar("bench", runs as u64 * u64::from(self.repetitions));
             let mut rows = comparison.drafts(&modes, &mut || bar.inc(1))?;
+            if let Some(second) = &second {
+                rows.push(comparison.by_model(second, &mut || bar.inc(1))?);
+            }
             for n in turns {
-                rows.push(comparison.turns(n, &mut || bar.inc(1))?);
+                rows.extend(comparison.turns(n, &mut || bar.inc(1))?);
             }
             bar.finish_and_clear();
             let row = |compared| ComparedRow { setting: setting.clone(), compared };
