@@ -4,7 +4,10 @@ use std::io::Write;
 use std::time::Duration;
 
 use engine::{Completion, Timings, TokenUsage};
+use program::SpillCounts;
 use serde_json::{Value, json};
+
+use crate::storage;
 
 /// The object; keys of `usage` are OpenAI's, keys of `timings` llama.cpp's, times are milliseconds.
 pub(crate) fn to_json(completion: &Completion) -> Value {
@@ -47,18 +50,23 @@ fn timings_json(timings: &Timings) -> Value {
     })
 }
 
-/// Print the object on a line of its own, with how likely its tokens were if that was asked for.
+/// Print the object on a line of its own, with how likely its tokens were if that was asked for, and what blocks of caches
+/// went to disk and back if some did.
 ///
 /// # Errors
 /// Those of `out`.
 pub(crate) fn print(
     completion: &Completion,
     logprobs: Option<Value>,
+    spilled: &SpillCounts,
     out: &mut dyn Write,
 ) -> std::io::Result<()> {
     let mut object = to_json(completion);
     if let Some(logprobs) = logprobs {
         object["logprobs"] = logprobs;
+    }
+    if let spilled @ Value::Object(_) = storage::to_json(spilled) {
+        object["kv_disk"] = spilled;
     }
     writeln!(out, "{object}")
 }

@@ -183,8 +183,9 @@ pub(crate) fn ready(
     let chunk = options.chunk.unwrap_or(DEFAULT_CHUNK);
     let room = Room { available: memory::available(), trained: config.context_length };
     let needs = memory::check_fit(&*executor, &program, &cache, chunk, room)?;
-    let fits = |bound| storage::longest(&*executor, &program, &cache, chunk, bound);
-    storage::check(&storage, needs, &cache, fits)?;
+    let kept = &options.storage;
+    let fits = |bound| storage::longest(kept, &*executor, &program, &cache, (chunk, bound));
+    storage::check(kept, needs, &cache, fits)?;
     let ceilings = if options.ceilings { ceilings::kept_or_measured(&*executor) } else { None };
     let rates = if options.ceilings {
         let wanted = Executed::of(&program, cache.k, cache.v).wanted();

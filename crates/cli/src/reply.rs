@@ -11,6 +11,7 @@ use planner::Prediction;
 use crate::limits::Limits;
 use crate::predictions::{RunPhase, RunTime};
 use crate::printable::Printable;
+use crate::storage;
 use crate::ui::{self, PromptLine};
 use crate::units;
 use crate::wrap::{WordWrap, comma_lines};
@@ -168,6 +169,7 @@ fn footer(reply: &Generated, session: &Session, limits: Option<&Limits>) -> Vec<
         first,
         Some(steps),
         drafts,
+        storage::footer(&session.model().stats().spilled),
         Some(context),
         Some(stop_word(&reply.stop).into()),
     ];

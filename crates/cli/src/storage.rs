@@ -1,10 +1,14 @@
-//! Options that say where the caches of sessions lie, and whether they fit there.
+//! Options that say where the caches of sessions lie, whether they fit there, and what came of it.
+
+use std::path::PathBuf;
 
 use executors::ExecutorKind;
 use planner::formula::Units;
-use program::{CacheOptions, CacheStorage, Executor, MemoryNeeds, Program};
+use program::{CacheOptions, CacheStorage, Executor, KvPolicy, MemoryNeeds, Program, SpillCounts};
+use serde_json::{Value, json};
 
 use crate::exit::Failure;
+use crate::output::shown;
 use crate::{amounts, memory, units};
 
 /// Where the caches of all sessions lie.
@@ -13,6 +17,9 @@ pub(crate) struct StorageArgs {
     /// Most memory for the caches of all sessions together: 2G, 500MB, 1GiB
     #[arg(long, value_name = "SIZE", value_parser = size)]
     kv_memory: Option<u64>,
+    /// A folder for what of the caches has no room in memory, until the command ends; best on a fast local disk
+    #[arg(long, value_name = "DIR", requires = "kv_memory")]
+    kv_disk: Option<PathBuf>,
 }
 
 fn size(text: &str) -> Result<u64, String> {
@@ -31,18 +38,30 @@ impl StorageArgs {
             let wrong = "--kv-memory: the interpreter keeps caches as they come";
             return Err(Failure::Usage(wrong.into()));
         }
-        Ok(CacheStorage { memory: self.kv_memory })
+        Ok(CacheStorage { memory: self.kv_memory, disk: self.kv_disk.clone() })
     }
 
     /// Most bytes of memory of all caches.
     pub(crate) fn bound(&self) -> Option<u64> {
         self.kv_memory
     }
+
+    /// Whether a folder was given.
+    pub(crate) fn has_disk(&self) -> bool {
+        self.kv_disk.is_some()
+    }
+
+    /// What of a model's caches must be in memory: all, or the least where a disk has the rest.
+    pub(crate) fn in_memory(&self, needs: MemoryNeeds) -> u64 {
+        if self.kv_disk.is_some() { needs.least_cache } else { needs.cache }
+    }
 }
 
 /// For the line that tells how a model was loaded.
 pub(crate) fn told(storage: &CacheStorage) -> String {
-    storage.memory.map_or_else(String::new, |most| format!(" of at most {}", units::bytes(most)))
+    let memory = storage.memory.map(|most| format!(" of at most {}", units::bytes(most)));
+    let disk = storage.disk.as_ref().map(|folder| format!(", the rest in {}", shown(folder)));
+    memory.into_iter().chain(disk).collect()
 }
 
 /// Refuse a bound that one session's cache does not fit into, naming the least that works.
@@ -50,25 +69,29 @@ pub(crate) fn told(storage: &CacheStorage) -> String {
 /// # Errors
 /// [`Failure::Bound`].
 pub(crate) fn check(
-    storage: &CacheStorage,
+    args: &StorageArgs,
     needs: MemoryNeeds,
     cache: &CacheOptions,
     fits: impl Fn(u64) -> usize,
 ) -> Result<(), Failure> {
-    let Some(bound) = storage.memory.filter(|bound| needs.cache > *bound) else { return Ok(()) };
+    let least = args.in_memory(needs);
+    let Some(bound) = args.bound().filter(|bound| least > *bound) else { return Ok(()) };
+    let other = args.kv_disk.is_none() && cache.policy != KvPolicy::Full;
     Err(Failure::Bound {
-        need: format!("{} for {} tokens", units::bytes(needs.cache), cache.capacity),
+        need: format!("{} for {} tokens", units::bytes(least), cache.capacity),
         bound: units::bytes(bound),
-        advice: advice(needs.cache, fits(bound)),
+        advice: advice(least, fits(bound), other.then_some(needs.least_cache)),
     })
 }
 
-/// What would do: `least` bytes, or so many tokens.
-pub(crate) fn advice(least: u64, longest: usize) -> String {
+/// What would do: `least` bytes, or so many tokens, or `disk` bytes with a folder.
+pub(crate) fn advice(least: u64, longest: usize, disk: Option<u64>) -> String {
     let shorter = if longest == 0 { String::new() } else { format!(", -c {longest}") };
+    let disk = disk.map(|least| format!(", --kv-disk DIR with {}", size_of(least)));
     format!(
-        "--kv-memory {} is the least that works{shorter}, or -ctk q8_0 -ctv q8_0",
-        size_of(least)
+        "--kv-memory {} is the least that works{shorter}{}, or -ctk q8_0 -ctv q8_0",
+        size_of(least),
+        disk.unwrap_or_default()
     )
 }
 
@@ -81,23 +104,56 @@ pub(crate) fn size_of(bytes: u64) -> String {
     }
 }
 
-/// The most positions, in steps of 256, whose caches take no more than `bound`; 0 if none do.
+/// The most positions, in steps of 256, whose caches need no more than `bound`; 0 if none do.
 pub(crate) fn longest(
+    args: &StorageArgs,
     executor: &dyn Executor,
     program: &Program,
     cache: &CacheOptions,
-    chunk: usize,
-    bound: u64,
+    (chunk, bound): (usize, u64),
 ) -> usize {
     memory::longest(cache.capacity, |capacity| {
         let cache = CacheOptions { capacity, ..*cache };
-        memory::needs(executor, program, &cache, chunk).is_ok_and(|needs| needs.cache <= bound)
+        let needs = memory::needs(executor, program, &cache, chunk);
+        needs.is_ok_and(|needs| args.in_memory(needs) <= bound)
+    })
+}
+
+/// `disk 24 blocks written, 96 loaded, 1210 in memory, waited 3.1 ms`; nothing where there was nothing to do.
+pub(crate) fn footer(counts: &SpillCounts) -> Option<String> {
+    let SpillCounts { written, loaded, hits, waited, recomputed, .. } = *counts;
+    let disk = format!(
+        "disk {written} blocks written, {loaded} loaded, {hits} in memory, waited {}",
+        units::short_seconds(waited.as_secs_f64())
+    );
+    let again = (recomputed > 0).then(|| format!("{recomputed} tok computed again"));
+    let disk = (written + loaded + hits > 0).then_some(disk);
+    let parts: Vec<String> = disk.into_iter().chain(again).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// The same as an object, `null` where there was nothing to do.
+pub(crate) fn to_json(counts: &SpillCounts) -> Value {
+    let SpillCounts { memory, written, written_bytes, loaded, loaded_bytes, .. } = *counts;
+    let SpillCounts { hits, waited, recomputed, .. } = *counts;
+    if footer(counts).is_none() {
+        return Value::Null;
+    }
+    json!({
+        "memory_bytes": memory,
+        "written": written,
+        "written_bytes": written_bytes,
+        "loaded": loaded,
+        "loaded_bytes": loaded_bytes,
+        "in_memory": hits,
+        "waited_ms": waited.as_secs_f64() * 1e3,
+        "recomputed_tokens": recomputed,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use program::CacheType;
+    use program::{CacheType, ContextMemory};
 
     use super::*;
 
@@ -119,7 +175,8 @@ mod tests {
     fn a_bound_that_is_too_small_names_the_least_that_works() {
         let needs = MemoryNeeds { cache: 300_000_000, ..MemoryNeeds::default() };
         let cache = CacheOptions::new(CacheType::F16, CacheType::F16, 8192);
-        let with = |memory| check(&CacheStorage { memory }, needs, &cache, |_| 1024);
+        let with =
+            |kv_memory| check(&StorageArgs { kv_memory, kv_disk: None }, needs, &cache, |_| 1024);
         assert!(with(None).is_ok() && with(Some(300_000_000)).is_ok());
         let refused = with(Some(299_999_999)).expect_err("a byte is missing");
         let Failure::Bound { need, bound, advice } = refused else { panic!("{refused:?}") };
@@ -131,8 +188,47 @@ mod tests {
     }
 
     #[test]
+    fn with_a_disk_the_least_is_less() {
+        let needs =
+            MemoryNeeds { cache: 300_000_000, least_cache: 20_000_000, ..MemoryNeeds::default() };
+        let memory = ContextMemory::suited(4096);
+        let full = CacheOptions::new(CacheType::F16, CacheType::F16, 8192);
+        let few = CacheOptions { policy: KvPolicy::Memory(memory), ..full };
+        let with = |disk: Option<&str>, cache, bytes| {
+            let args = StorageArgs { kv_memory: Some(bytes), kv_disk: disk.map(Into::into) };
+            check(&args, needs, cache, |_| 0)
+        };
+        assert!(with(Some("d"), &few, 20_000_000).is_ok());
+        let advice = |refused| match refused {
+            Err(Failure::Bound { advice, .. }) => advice,
+            other => panic!("{other:?}"),
+        };
+        let told = advice(with(Some("d"), &few, 19_000_000));
+        assert!(told.starts_with("--kv-memory 20000kB is the least that works, or"), "{told}");
+        let told = advice(with(None, &few, 20_000_000));
+        assert!(
+            told.contains("300MB is the least that works, --kv-disk DIR with 20000kB"),
+            "{told}"
+        );
+        assert!(!advice(with(None, &full, 20_000_000)).contains("--kv-disk"));
+    }
+
+    #[test]
+    fn what_the_disk_did_is_told_where_it_did_something() {
+        let mut counts = SpillCounts::default();
+        assert_eq!((footer(&counts), to_json(&counts)), (None, Value::Null));
+        (counts.written, counts.loaded, counts.hits) = (3, 4, 5);
+        counts.waited = std::time::Duration::from_micros(1500);
+        let told = "disk 3 blocks written, 4 loaded, 5 in memory, waited 1.50 ms";
+        assert_eq!(footer(&counts).as_deref(), Some(told));
+        counts.recomputed = 6;
+        assert_eq!(footer(&counts), Some(format!("{told}, 6 tok computed again")));
+        assert_eq!(to_json(&counts)["waited_ms"], 1.5);
+    }
+
+    #[test]
     fn the_interpreter_has_no_choice() {
-        let args = StorageArgs { kv_memory: Some(1) };
+        let args = StorageArgs { kv_memory: Some(1), kv_disk: None };
         assert!(args.storage(ExecutorKind::Cpu).is_ok());
         assert!(args.storage(ExecutorKind::Interpreter).is_err());
         assert!(StorageArgs::default().storage(ExecutorKind::Interpreter).is_ok());

@@ -1,4 +1,5 @@
 //! Exit codes and the lines on stderr that go with them.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
 
@@ -100,6 +101,53 @@ fn a_bound_that_is_too_small_is_4_and_names_the_least_that_works() {
     let told = text(&planned.stderr);
     assert!(told.contains("is the least that works, -c "), "{told}");
     assert_eq!(planned.status.code(), Some(1));
+}
+
+/// With a disk the least is less; the text is the same, the counts are told, and nothing is left in the folder.
+#[test]
+fn what_has_no_room_in_memory_goes_to_disk() {
+    let place = Place::new();
+    place.write("long.txt", "the end of it is the end ".repeat(250));
+    let plain = [
+        &[
+            "complete",
+            "demo.gguf",
+            "-f",
+            "long.txt",
+            "--temp",
+            "0",
+            "-n",
+            "4",
+            "-c",
+            "4k",
+            "--json",
+        ][..],
+        &["--kv-policy", "infllm", "--kv-local", "64", "--kv-init", "0", "--kv-blocks", "2"],
+        &["--kv-block", "64", "--chunk", "64", "-t", "1"],
+    ]
+    .concat();
+    let want: serde_json::Value = serde_json::from_str(&place.ok(&plain)).unwrap();
+    assert!(want["usage"]["prompt_tokens"].as_u64() > Some(1000) && want.get("kv_disk").is_none());
+    let (_, told) = place.fails(&[&plain[..], &["--kv-memory", "1kB", "--kv-disk", "d"]].concat());
+    let least = told.split_once("hint: --kv-memory ").and_then(|(_, rest)| rest.split_once(" is"));
+    let (least, _) = least.unwrap_or_else(|| panic!("{told}"));
+    let bounded = [&plain[..], &["--kv-memory", least, "--kv-disk", "d", "-v"]].concat();
+    let output = place.run(&bounded);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    let found: serde_json::Value = serde_json::from_str(&stdout).expect(&stderr);
+    assert_eq!(found["text"], want["text"]);
+    for count in ["written", "written_bytes", "in_memory", "memory_bytes"] {
+        assert!(found["kv_disk"][count].as_u64() > Some(0), "{count}: {stdout}");
+    }
+    assert!(stderr.contains("blocks written, ") && stderr.contains("the rest in d"), "{stderr}");
+    let left = std::fs::read_dir(place.path("d")).unwrap().map(|entry| entry.unwrap().file_name());
+    let left: Vec<_> = left.filter(|name| name != ".rooflight-lock").collect();
+    assert!(left.is_empty(), "{left:?}");
+    let (code, told) = place.fails(&[&plain[..], &["--kv-disk", "d"]].concat());
+    assert!(code == 2 && told.contains("--kv-memory"), "{told}");
+    let nowhere = ["--kv-memory", "1G", "--kv-disk", "/proc/nowhere"];
+    let (code, told) = place.fails(&[&plain[..], &nowhere].concat());
+    assert!(code == 1 && told.contains("/proc/nowhere"), "{told}");
 }
 
 #[test]

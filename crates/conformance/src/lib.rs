@@ -18,7 +18,10 @@ mod random;
 
 use program::Executor;
 
-pub use checks::{CONTEXT, Check, EVERY_CUT, EXPERTS, LATENT, MEANING, PARTS, SAME_BITS, WINDOWS};
+pub use checks::{
+    CONTEXT, Check, EVERY_CUT, EXPERTS, LATENT, MEANING, PARTS, SAME_BITS, StorageRoom, WINDOWS,
+    spilled,
+};
 pub use compare::{assert_close, assert_same_bits, bound, first_difference, nmse, trace};
 pub use demo::demo_gguf;
 pub use made::{Family, Made, tiny_config, tiny_model};

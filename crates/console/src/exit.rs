@@ -55,6 +55,7 @@ fn of_output(error: &OutputError) -> u8 {
 /// The exit code of an executor's failure.
 pub fn of_program(error: &program::Error) -> Option<u8> {
     match error {
+        program::Error::Disk { .. } => Some(code::FAILURE),
         program::Error::Memory { .. } | program::Error::CacheBudget { .. } => {
             Some(code::DOES_NOT_FIT)
         }

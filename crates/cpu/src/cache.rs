@@ -137,7 +137,10 @@ impl CacheShape {
             Some(memory) if memory.is_split() => Some(memory.near_positions()),
             _ => heads.window,
         });
-        TableSpec { window, ..all }
+        let memory = self.as_heads().and_then(|heads| heads.memory);
+        let chosen =
+            memory.is_some_and(|memory| !memory.is_split() && memory.settings.has_blocks());
+        TableSpec { window, chosen, ..all }
     }
 
     /// Its tables beside its own, with their numbers.
@@ -147,7 +150,7 @@ impl CacheShape {
             let all = TableSpec::all(BLOCK, heads.layout.block_bytes());
             let first = memory.settings.n_init as usize;
             let limit = (!memory.settings.has_blocks()).then_some(first);
-            Some((memory.far?, TableSpec { limit, ..all }))
+            Some((memory.far?, TableSpec { limit, chosen: limit.is_none(), ..all }))
         });
         let index = memory.map(|(heads, memory)| {
             let bytes = 4 * ANCHORS * memory.anchor_width * heads.layout.n_kv_heads();
@@ -262,6 +265,26 @@ pub(crate) fn table_specs(shapes: &[CacheShape]) -> Arc<[TableSpec]> {
 pub(crate) fn most_bytes(specs: &[TableSpec], len: usize, tentative: usize) -> u64 {
     let most = specs.iter().map(|spec| spec.most_bytes(len, tentative));
     most.fold(0, u64::saturating_add)
+}
+
+/// The fewest bytes of memory that these tables work with where a disk has the rest; `workers` read at once what was chosen.
+pub(crate) fn least_bytes(
+    specs: &[TableSpec],
+    len: usize,
+    tentative: usize,
+    workers: usize,
+) -> u64 {
+    // what is lost is computed again in steps of a block
+    let tentative = tentative.max(BLOCK);
+    let least = specs.iter().map(|spec| spec.least_bytes(len, tentative));
+    least.fold(reserve_bytes(specs, workers), u64::saturating_add)
+}
+
+/// Bytes of the blocks that `workers` hold at once of those that were chosen.
+pub(crate) fn reserve_bytes(specs: &[TableSpec], workers: usize) -> u64 {
+    let chosen = specs.iter().filter(|spec| spec.chosen).map(|spec| spec.bytes).max();
+    // one that is attended to, and one that is copied
+    2 * workers as u64 * chosen.unwrap_or(0) as u64
 }
 
 fn shape(cached: Cached, options: &CacheOptions) -> Result<CacheShape> {

@@ -3,15 +3,17 @@
 use kernels::Isa;
 use kernels::linear::linear;
 use program::{
-    Error, MemoryNeeds, MemoryOptions, Op, Program, Promises, Prompt, Reading, Result, Variation,
+    CacheStorage, Error, MemoryNeeds, MemoryOptions, Op, Program, Promises, Prompt, Reading,
+    Result, Variation,
 };
 use quant::GgmlType;
 
-use crate::cache::{CacheShape, cache_shapes, most_bytes, table_specs};
+use crate::cache::{CacheShape, cache_shapes, least_bytes, most_bytes, table_specs};
 use crate::exec::{SequenceRows, StepRows};
 use crate::load::{Workshop, place};
 use crate::lower::lower;
 use crate::mla::MlaChoice;
+use crate::model::bound_of;
 use crate::needs::{Needs, StepShape};
 use crate::schedule::Schedule;
 
@@ -66,12 +68,18 @@ pub(crate) fn memory(
     let narrowed = program::passes::narrow(program);
     let placed = place(program, lower(&narrowed, workshop.mla)?, workshop)?;
     let caches = cache_shapes(program, &placed.schedule, &options.cache)?;
-    let session = most_bytes(&table_specs(&caches), options.cache.capacity, options.chunk);
-    let workers = workshop.pool.n();
+    let (specs, workers) = (table_specs(&caches), workshop.pool.n());
+    let (capacity, chunk) = (options.cache.capacity, options.chunk);
+    let session = most_bytes(&specs, capacity, chunk);
+    let least = least_bytes(&specs, capacity, chunk, workers);
     let steps = Steps { schedule: &placed.schedule, caches: &caches, mla: workshop.mla, workers };
+    let all = session.saturating_mul(options.sessions as u64);
+    let CacheStorage { memory, disk } = workshop.storage;
+    let bound = memory.filter(|_| disk.is_some()).unwrap_or(u64::MAX);
     Ok(MemoryNeeds {
         weights: placed.weight_bytes(program),
-        cache: session.saturating_mul(options.sessions as u64),
+        cache: all.min(bound),
+        least_cache: bound_of(least.saturating_mul(options.sessions as u64)),
         work: steps.of(options).bytes(workers),
     })
 }
@@ -281,7 +289,8 @@ mod tests {
                 CpuModel::load(program, &weights, cpu.workshop(), &mut |_| {}).expect("it loads");
             let cache = fill(&model, &options);
             let weights = model.stats().weight_memory;
-            let taken = MemoryNeeds { weights, cache, work: model.work_bytes() };
+            let (work, least_cache) = (model.work_bytes(), foretold.least_cache);
+            let taken = MemoryNeeds { weights, cache, least_cache, work };
             for (what, foretold, taken) in [
                 ("weights", foretold.weights, taken.weights),
                 ("cache", foretold.cache, taken.cache),

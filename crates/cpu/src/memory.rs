@@ -180,6 +180,14 @@ impl kv::Store for HugePages {
         to.bytes_mut().copy_from_slice(from.bytes());
     }
 
+    fn save(&self, from: &CacheMemory, take: &mut dyn FnMut(&[u8])) {
+        take(from.bytes());
+    }
+
+    fn load(&self, bytes: &[u8], to: &mut CacheMemory) {
+        to.bytes_mut().copy_from_slice(bytes);
+    }
+
     fn release(&self, memory: &mut CacheMemory) -> bool {
         // pages that it shares with its neighbours stay
         let before = memory.start.as_ptr().align_offset(PAGE);

@@ -1,22 +1,25 @@
 //! A lowered program with its weights and sessions: [`program::Model`] on the CPU.
 
 mod made_up;
+mod restore;
 mod step;
 #[cfg(all(test, not(loom)))]
 mod together;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kv::Tables;
+use kv::{BlockStore, DiskOptions, Tables};
 use program::{
-    CacheOptions, CacheType, Error, Kept, KvPolicy, Model, PhaseTime, Program, Progress, Result,
-    RowRule, SessionId, Sessions, Step, StepOut, StepStats, WeightSource,
+    CacheOptions, CacheStorage, CacheType, Error, Kept, KvPolicy, Model, PhaseTime, Program,
+    Progress, Result, RowRule, SessionId, Sessions, SpillCounts, Step, StepOut, StepStats,
+    WeightSource,
 };
 
-use crate::cache::{CacheShape, cache_shapes, most_bytes, table_specs};
+use crate::cache::{CacheShape, cache_shapes, least_bytes, most_bytes, reserve_bytes, table_specs};
 use crate::declare::supports_all;
-use crate::exec::Kernels;
+use crate::exec::{Kernels, LastChoice};
 use crate::load::{Workshop, place, table_bytes};
 use crate::lower::lower;
 use crate::memory::HugePages;
@@ -39,6 +42,10 @@ pub(crate) struct CpuModel {
     blocks: kv::BlockPool<HugePages>,
     /// Most bytes of them.
     budget: Option<u64>,
+    /// When sessions were used: the next time.
+    clock: AtomicU64,
+    /// Positions that were computed again.
+    recomputed: AtomicU64,
     sessions: Sessions<Session>,
     /// How the caches of sessions were kept that may share prefixes, each once.
     families: Mutex<Vec<(CacheType, CacheType, KvPolicy)>>,
@@ -66,6 +73,17 @@ struct Session {
     tables: Tables<HugePages>,
     /// `[cache]`.
     shapes: Arc<[CacheShape]>,
+    /// When it was last in a step.
+    used: u64,
+    /// What its last row chose, to be read ahead.
+    last_choice: Arc<LastChoice>,
+}
+
+impl Session {
+    fn new(tables: Tables<HugePages>, shapes: Arc<[CacheShape]>) -> Session {
+        let last_choice = shapes.iter().map(|_| Mutex::default()).collect();
+        Session { tables, shapes, used: 0, last_choice }
+    }
 }
 
 impl CpuModel {
@@ -105,8 +123,10 @@ impl CpuModel {
             pool: Arc::clone(pool),
             rotations,
             form,
-            blocks: kv::BlockPool::new(HugePages, storage.memory),
+            blocks: block_pool(storage)?,
             budget: storage.memory,
+            clock: AtomicU64::new(1),
+            recomputed: AtomicU64::new(0),
             sessions,
             families: Mutex::default(),
             workspace,
@@ -135,6 +155,33 @@ impl CpuModel {
     }
 }
 
+/// The pool of a model's blocks.
+fn block_pool(storage: &CacheStorage) -> Result<kv::BlockPool<HugePages>> {
+    let (Some(budget), Some(folder)) = (storage.memory, &storage.disk) else {
+        return Ok(kv::BlockPool::new(HugePages, storage.memory));
+    };
+    let buffer = disk_buffer(budget);
+    let options = DiskOptions {
+        queue_bytes: buffer as usize,
+        ahead_bytes: buffer as usize,
+        ..DiskOptions::default()
+    };
+    let disk = BlockStore::open(folder, options);
+    let disk = disk.map_err(|error| Error::Disk { problem: error.to_string() })?;
+    Ok(kv::BlockPool::with_disk(HugePages, budget - 2 * buffer, disk))
+}
+
+/// What blocks on their way to disk take of a budget, and as much again those on their way back.
+fn disk_buffer(budget: u64) -> u64 {
+    (budget / 16).min(32 << 20)
+}
+
+/// The least budget that leaves so many bytes for blocks in memory, beside those on their way.
+pub(crate) fn bound_of(blocks: u64) -> u64 {
+    let few = blocks.div_ceil(14).saturating_mul(16);
+    few.min(blocks.saturating_add(64 << 20))
+}
+
 fn cache_error(error: kv::Error) -> Error {
     match error {
         kv::Error::Budget { budget, in_use, bytes } => {
@@ -142,6 +189,7 @@ fn cache_error(error: kv::Error) -> Error {
         }
         kv::Error::Capacity { capacity, wanted } => Error::ContextFull { wanted, capacity },
         kv::Error::Length { len, wanted } => Error::Length { len, wanted },
+        kv::Error::Disk(error) => Error::Disk { problem: error.to_string() },
         kv::Error::Memory { bytes } => Error::Memory { what: "the cache", bytes: bytes as u64 },
         other => Error::Unsupported(other.to_string()),
     }
@@ -156,14 +204,20 @@ impl Model for CpuModel {
         let shapes = cache_shapes(&self.program, &self.schedule, options)?;
         let specs = table_specs(&shapes);
         if let Some(budget) = self.budget {
-            let least = most_bytes(&specs, options.capacity, 1);
+            let least = match self.blocks.spilled() {
+                None => most_bytes(&specs, options.capacity, 1),
+                Some(_) => bound_of(least_bytes(&specs, options.capacity, 1, self.pool.n())),
+            };
             if least > budget {
                 return Err(Error::CacheBudget { budget, least });
+            }
+            if self.blocks.spilled().is_some() {
+                self.blocks.reserve(reserve_bytes(&specs, self.pool.n()));
             }
         }
         let family = self.family(options);
         let tables = Tables::new(&self.blocks, specs, options.capacity, family);
-        Ok(self.sessions.open(Session { tables, shapes }))
+        Ok(self.sessions.open(Session::new(tables, shapes)))
     }
 
     fn close(&self, id: SessionId) {
@@ -194,7 +248,7 @@ impl Model for CpuModel {
     fn fork(&self, id: SessionId, len: usize) -> Result<SessionId> {
         let fork = self.sessions.with(id, |session| {
             let tables = session.tables.fork(len).map_err(cache_error)?;
-            Ok(Session { tables, shapes: Arc::clone(&session.shapes) })
+            Ok(Session::new(tables, Arc::clone(&session.shapes)))
         })?;
         Ok(self.sessions.open(fork))
     }
@@ -212,7 +266,19 @@ impl Model for CpuModel {
     }
 
     fn stats(&self) -> StepStats {
-        lock(&self.counters).stats
+        let mut stats = lock(&self.counters).stats;
+        let spilled = self.blocks.spilled().unwrap_or_default();
+        stats.spilled = SpillCounts {
+            memory: self.blocks.in_use() + self.blocks.free(),
+            written: spilled.written,
+            written_bytes: spilled.written_bytes,
+            loaded: spilled.loaded,
+            loaded_bytes: spilled.loaded_bytes,
+            hits: spilled.hits,
+            waited: spilled.waited,
+            recomputed: self.recomputed.load(Ordering::Relaxed),
+        };
+        stats
     }
 
     fn phases(&self) -> Vec<PhaseTime> {

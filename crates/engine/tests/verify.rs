@@ -24,7 +24,7 @@ fn matrix() -> VerifyMatrix {
 
 fn run(toy: &Arc<Toy>) -> Vec<Verified> {
     let mut found = Vec::new();
-    let mut load = |_| Ok::<_, Error>(Arc::clone(toy) as Arc<dyn Model>);
+    let mut load = |_, _| Ok::<_, Error>(Arc::clone(toy) as Arc<dyn Model>);
     let matrix = matrix();
     verify(&matrix, cache(matrix.capacity()), &mut load, &mut |one| {
         found.push(one);
@@ -61,6 +61,29 @@ fn a_bit_that_depends_on_the_pass_is_found() {
     };
     assert_eq!(of(VerifyState::Cold).len(), 1);
     assert!(of(VerifyState::Drafted).is_disjoint(&of(VerifyState::Cold)), "{found:?}");
+}
+
+/// What lies on disk is run on a model of its own, and compared with the others.
+#[test]
+fn a_bit_that_the_disk_changes_is_found() {
+    let (toy, other) = (Toy::new(), Toy::with_vocab(300));
+    let states = [&VerifyState::ALL[..], &[VerifyState::Spilled]].concat();
+    let matrix = VerifyMatrix { states, ..matrix() };
+    for (on_disk, n) in [(&toy, 1), (&other, 2)] {
+        let mut found = Vec::new();
+        let mut load = |_, disk| {
+            Ok::<_, Error>(Arc::clone(if disk { on_disk } else { &toy }) as Arc<dyn Model>)
+        };
+        verify(&matrix, cache(matrix.capacity()), &mut load, &mut |one| {
+            found.push(one);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(found.len(), matrix.runs());
+        assert_eq!(digests(&found).len(), n);
+        let spilled = found.iter().filter(|one| one.run.state == VerifyState::Spilled);
+        assert_eq!(spilled.count(), matrix.runs() / 4);
+    }
 }
 
 #[test]

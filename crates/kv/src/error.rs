@@ -1,5 +1,7 @@
 //! What can go wrong with a cache.
 
+use crate::DiskError;
+
 /// `Result` of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -22,6 +24,17 @@ pub enum Error {
         len: usize,
         /// Positions asked for.
         wanted: usize,
+    },
+    /// A block on disk cannot be read as it was, or one in memory not be written.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// Bytes of a block are lost: what it held has to be computed again.
+    #[error("positions from {position} on are lost: {reason}")]
+    Lost {
+        /// Position of its first row.
+        position: usize,
+        /// Why it cannot be read.
+        reason: DiskError,
     },
     /// The system has no memory left.
     #[error("no memory for {bytes} bytes of cache")]

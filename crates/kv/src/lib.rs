@@ -8,22 +8,26 @@
 //! No kernel, no program is known here. Read next: `tables.rs`, then `pool.rs`.
 #![forbid(unsafe_code)]
 
+mod block;
 mod disk;
 mod error;
 mod layout;
 mod pool;
 mod prefixes;
+mod spill;
 mod store;
 mod table;
 mod tables;
 
+pub use block::{BlockMemory, CacheBlock};
 pub use disk::{
     BlockBytes, BlockStore, ContentKey, DiskError, DiskOptions, DiskStats, KeptRecords, RecordId,
     RecordMedium,
 };
 pub use error::{Error, Result};
 pub use layout::Layout;
-pub use pool::{BlockPool, CacheBlock};
+pub use pool::{BlockPool, Limit};
+pub use spill::SpillStats;
 pub use store::{Heap, HostMemory, Store};
-pub use table::{BlockAccess, BlockTable, CachedRows, TableSpec};
+pub use table::{BlockAccess, BlockTable, CachedRows, ChosenBlocks, TableSpec};
 pub use tables::Tables;

@@ -1,10 +1,12 @@
 //! [`BlockPool`]: the blocks of one model, for all its sessions.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::prefixes::Prefixes;
-use crate::{Error, Result, Store};
+use crate::spill::{Disk, SpillStats};
+use crate::{BlockMemory, BlockStore, CacheBlock, Error, Result, Store};
 
 /// Blocks of any size within a budget, and the prefixes that sessions may share. Clones are the same pool.
 ///
@@ -22,6 +24,9 @@ impl<S: Store> Clone for BlockPool<S> {
 
 struct Shared<S: Store> {
     store: S,
+    /// Bytes of the budget that tables do not grow into.
+    reserve: AtomicU64,
+    disk: Option<Disk<S>>,
     /// Most bytes of blocks, freed ones included.
     budget: Option<u64>,
     memory: Mutex<Freed<S::Memory>>,
@@ -51,43 +56,60 @@ impl<M> Batch<M> {
     }
 }
 
-/// One block, which its holders share. Its memory is free again when the last of them lets go.
-pub struct CacheBlock<S: Store> {
-    /// There until it is dropped.
-    memory: Option<S::Memory>,
-    bytes: usize,
-    batch: u64,
-    pool: BlockPool<S>,
-}
-
-impl<S: Store> CacheBlock<S> {
-    /// Its memory.
-    pub fn memory(&self) -> &S::Memory {
-        self.memory.as_ref().expect("there until the block is dropped")
-    }
-
-    /// Its memory, for writing.
-    pub fn memory_mut(&mut self) -> &mut S::Memory {
-        self.memory.as_mut().expect("there until the block is dropped")
-    }
-}
-
-impl<S: Store> Drop for CacheBlock<S> {
-    fn drop(&mut self) {
-        let mut memory = self.pool.memory();
-        memory.in_use -= self.bytes as u64;
-        memory.free += self.bytes as u64;
-        let batch = memory.sizes.get_mut(&self.bytes).and_then(|size| size.get_mut(&self.batch));
-        batch.expect("a batch goes when all of it is free").free.extend(self.memory.take());
-    }
+/// How much of a budget may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// All but what is kept free for blocks that are chosen.
+    Growth,
+    /// All of it: for blocks that are chosen, each for a short time.
+    Whole,
 }
 
 impl<S: Store> BlockPool<S> {
     /// An empty pool that takes at most `budget` bytes; `None`: as many as the store has.
     pub fn new(store: S, budget: Option<u64>) -> BlockPool<S> {
+        BlockPool::made(store, budget, None)
+    }
+
+    /// The same with a disk: blocks that do not change any more leave memory where the budget wants that.
+    pub fn with_disk(store: S, budget: u64, disk: BlockStore) -> BlockPool<S> {
+        BlockPool::made(store, Some(budget), Some(Disk::new(disk)))
+    }
+
+    fn made(store: S, budget: Option<u64>, disk: Option<Disk<S>>) -> BlockPool<S> {
         let memory = Freed { sizes: BTreeMap::new(), next_batch: 0, in_use: 0, free: 0 };
         let (memory, prefixes) = (Mutex::new(memory), Mutex::new(Prefixes::default()));
-        BlockPool(Arc::new(Shared { store, budget, memory, prefixes }))
+        let reserve = AtomicU64::new(0);
+        BlockPool(Arc::new(Shared { store, budget, reserve, disk, memory, prefixes }))
+    }
+
+    /// Keep at least so many bytes of the budget for blocks that are chosen, which tables do not grow into.
+    pub fn reserve(&self, bytes: u64) {
+        self.0.reserve.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    /// What its disk has done; `None` without one.
+    pub fn spilled(&self) -> Option<SpillStats> {
+        self.0.disk.as_ref().map(Disk::stats)
+    }
+
+    /// Begin to read those of these blocks that are not in memory, the first one first.
+    pub fn read_ahead<'a>(&self, blocks: impl Iterator<Item = &'a Arc<CacheBlock<S>>>)
+    where
+        S: 'a,
+    {
+        if let Some(disk) = &self.0.disk {
+            let records: Vec<_> = blocks.filter_map(|block| block.record_to_read()).collect();
+            disk.read_ahead(&records);
+        }
+    }
+
+    pub(crate) fn disk(&self) -> Option<&Disk<S>> {
+        self.0.disk.as_ref()
+    }
+
+    pub(crate) fn store(&self) -> &S {
+        &self.0.store
     }
 
     /// Bytes of all blocks that some table holds, each once.
@@ -110,15 +132,53 @@ impl<S: Store> BlockPool<S> {
     /// A block that nobody shares; what it holds is anything.
     ///
     /// # Errors
-    /// [`Error::Budget`], [`Error::Memory`]; nothing is changed then.
+    /// [`Error::Budget`], [`Error::Memory`], [`Error::Disk`]; nothing is changed then.
     pub(crate) fn block(&self, bytes: usize) -> Result<Arc<CacheBlock<S>>> {
+        Ok(Arc::new(CacheBlock::own(self.memory_of(bytes, Limit::Growth)?)))
+    }
+
+    /// Memory of a block. Where the budget has none, blocks leave memory that can.
+    ///
+    /// # Errors
+    /// As [`block`](Self::block).
+    pub(crate) fn memory_of(&self, bytes: usize, limit: Limit) -> Result<BlockMemory<S>> {
+        loop {
+            let taken = self.take(bytes, limit);
+            let full = matches!(taken, Err(Error::Budget { .. }));
+            if full
+                && let Some(disk) = &self.0.disk
+                && disk.make_room()?
+            {
+                continue;
+            }
+            return Ok(BlockMemory::new(taken?, bytes, self.clone()));
+        }
+    }
+
+    fn take(&self, bytes: usize, limit: Limit) -> Result<(S::Memory, u64)> {
         let mut memory = self.memory();
-        let (taken, batch) = match memory.take(bytes) {
-            Some(taken) => taken,
-            None => self.make(&mut memory, bytes)?,
+        let reserve = match limit {
+            Limit::Growth => self.0.reserve.load(Ordering::Relaxed),
+            Limit::Whole => 0,
         };
-        drop(memory);
-        Ok(Arc::new(CacheBlock { memory: Some(taken), bytes, batch, pool: self.clone() }))
+        if let Some(budget) = self.0.budget
+            && memory.in_use + bytes as u64 > budget.saturating_sub(reserve)
+        {
+            return Err(Error::Budget { budget, in_use: memory.in_use, bytes });
+        }
+        match memory.take(bytes) {
+            Some(taken) => Ok(taken),
+            None => self.make(&mut memory, bytes),
+        }
+    }
+
+    /// Memory that nobody holds any more.
+    pub(crate) fn give(&self, freed: S::Memory, bytes: usize, batch: u64) {
+        let mut memory = self.memory();
+        memory.in_use -= bytes as u64;
+        memory.free += bytes as u64;
+        let batch = memory.sizes.get_mut(&bytes).and_then(|size| size.get_mut(&batch));
+        batch.expect("a batch goes when all of it is free").free.push(freed);
     }
 
     /// A block that takes new memory.
@@ -160,10 +220,16 @@ impl<S: Store> BlockPool<S> {
     ///
     /// # Errors
     /// As [`block`](Self::block).
-    pub(crate) fn copy(&self, from: &CacheBlock<S>) -> Result<Arc<CacheBlock<S>>> {
-        let mut copy = self.block(from.bytes)?;
-        let own = Arc::get_mut(&mut copy).expect("nobody shares a new block");
-        self.0.store.copy(from.memory(), own.memory_mut());
+    pub(crate) fn copy(&self, from: &Arc<CacheBlock<S>>) -> Result<Arc<CacheBlock<S>>> {
+        let taken = match from.memory() {
+            Some(_) => None,
+            None => Some(CacheBlock::take(from, Limit::Growth)?),
+        };
+        let mut copy = self.block(from.bytes())?;
+        let own = Arc::get_mut(&mut copy).and_then(CacheBlock::memory_mut);
+        let own = own.expect("nobody shares a new block");
+        let memory = taken.as_ref().map(|taken| taken.get()).or_else(|| from.memory());
+        self.0.store.copy(memory.expect("one of both"), own);
         Ok(copy)
     }
 
@@ -234,12 +300,5 @@ impl<S: Store> std::fmt::Debug for BlockPool<S> {
         let mut out = f.debug_struct("BlockPool");
         out.field("budget", &self.0.budget).field("in_use", &in_use).field("free", &free);
         out.finish_non_exhaustive()
-    }
-}
-
-impl<S: Store> std::fmt::Debug for CacheBlock<S> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut out = f.debug_struct("CacheBlock");
-        out.field("bytes", &self.bytes).field("batch", &self.batch).finish_non_exhaustive()
     }
 }

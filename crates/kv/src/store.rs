@@ -12,6 +12,12 @@ pub trait Store: Send + Sync {
     /// Make `to` equal `from`; both have the same size.
     fn copy(&self, from: &Self::Memory, to: &mut Self::Memory);
 
+    /// Hand out the bytes of a block, once.
+    fn save(&self, from: &Self::Memory, take: &mut dyn FnMut(&[u8]));
+
+    /// Make a block's bytes these, which are as many.
+    fn load(&self, bytes: &[u8], to: &mut Self::Memory);
+
     /// Give back the memory that a free block takes beside others it was made with, until it is written again; what it
     /// holds is anything then. Whether that can be done; by default it cannot.
     fn release(&self, memory: &mut Self::Memory) -> bool {
@@ -45,6 +51,14 @@ impl Store for Heap {
 
     fn copy(&self, from: &HeapMemory, to: &mut HeapMemory) {
         to.bytes_mut().copy_from_slice(from.bytes());
+    }
+
+    fn save(&self, from: &HeapMemory, take: &mut dyn FnMut(&[u8])) {
+        take(from.bytes());
+    }
+
+    fn load(&self, bytes: &[u8], to: &mut HeapMemory) {
+        to.bytes_mut().copy_from_slice(bytes);
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-use crate::{BlockPool, CacheBlock, Result, Store};
+use crate::{BlockMemory, BlockPool, CacheBlock, Limit, Result, Store};
 
 /// What a table has to know of its cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,12 +17,15 @@ pub struct TableSpec {
     pub window: Option<usize>,
     /// Positions from here on are not kept; `None`: all may be.
     pub limit: Option<usize>,
+    /// Whether a step finds out as it goes which blocks it reads of those that it does not write: in a pool with a disk they
+    /// are then [taken](CacheBlock::take) one by one, not all at once.
+    pub chosen: bool,
 }
 
 impl TableSpec {
     /// All positions are kept, in blocks of `positions`, `bytes` each.
     pub fn all(positions: usize, bytes: usize) -> TableSpec {
-        TableSpec { positions, bytes, window: None, limit: None }
+        TableSpec { positions, bytes, window: None, limit: None, chosen: false }
     }
 
     /// Bytes of the blocks that a table holds at most of `len` positions, of which at most `tentative` are not committed.
@@ -31,6 +34,14 @@ impl TableSpec {
         let window = |window: usize| self.end_block(window.saturating_add(tentative)) + 1;
         let blocks = self.window.map_or(all, |kept| all.min(window(kept)));
         (blocks as u64).saturating_mul(self.bytes as u64)
+    }
+
+    /// Bytes of the blocks that must be in memory at once: those that a step of `tentative` rows writes, and if few of the
+    /// others are chosen no more, else all.
+    pub fn least_bytes(&self, len: usize, tentative: usize) -> u64 {
+        let written = tentative.div_ceil(self.positions) + 1;
+        let most = self.most_bytes(len, tentative);
+        if self.chosen { most.min((written * self.bytes) as u64) } else { most }
     }
 
     /// The first block that queries from position `next` on may read.
@@ -77,12 +88,36 @@ pub struct BlockTable<S: Store> {
     /// Number of the first block held.
     first: usize,
     blocks: VecDeque<Arc<CacheBlock<S>>>,
+    /// Of sealed blocks that the step at hand reads their memory, by number from that of the first one that it sees.
+    taken: VecDeque<Option<Arc<BlockMemory<S>>>>,
 }
+
+/// Blocks of a table that a step takes as it chooses.
+#[derive(Debug)]
+pub struct ChosenBlocks<'a, S: Store> {
+    first: usize,
+    blocks: &'a [Arc<CacheBlock<S>>],
+}
+
+impl<'a, S: Store> ChosenBlocks<'a, S> {
+    /// Block `number`, if it is among them.
+    pub fn get(&self, number: usize) -> Option<&'a Arc<CacheBlock<S>>> {
+        self.blocks.get(number.checked_sub(self.first)?)
+    }
+}
+
+impl<S: Store> Clone for ChosenBlocks<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S: Store> Copy for ChosenBlocks<'_, S> {}
 
 impl<S: Store> BlockTable<S> {
     /// An empty table.
     pub fn new(pool: BlockPool<S>, spec: TableSpec) -> BlockTable<S> {
-        BlockTable { pool, spec, first: 0, blocks: VecDeque::new() }
+        BlockTable { pool, spec, first: 0, blocks: VecDeque::new(), taken: VecDeque::new() }
     }
 
     /// What it was made for.
@@ -90,7 +125,7 @@ impl<S: Store> BlockTable<S> {
         &self.spec
     }
 
-    /// Bytes of the blocks it holds, shared ones included.
+    /// Bytes of the blocks it holds, in memory or on disk, shared ones included.
     pub fn bytes(&self) -> u64 {
         (self.blocks.len() * self.spec.bytes) as u64
     }
@@ -110,14 +145,44 @@ impl<S: Store> BlockTable<S> {
     /// Make the blocks that `positions` fall into exist and belong to this table alone. Those before it must exist.
     ///
     /// # Errors
-    /// [`Error::Budget`](crate::Error::Budget), [`Error::Memory`](crate::Error::Memory); the table then holds what it held.
+    /// [`Error::Budget`](crate::Error::Budget), [`Error::Memory`](crate::Error::Memory), [`Error::Disk`](crate::Error::Disk),
+    /// [`Error::Lost`](crate::Error::Lost); the table then holds what it held.
     pub fn prepare(&mut self, positions: Range<usize>) -> Result<()> {
         let held = self.blocks.len();
-        let done = self.make_exclusive(positions);
+        let done = self.make_exclusive(positions.clone()).and_then(|()| self.take(&positions));
         if done.is_err() {
             self.blocks.truncate(held);
+            self.taken.clear();
         }
         done
+    }
+
+    /// Have sealed blocks in memory that a step reads whatever it chooses.
+    fn take(&mut self, new: &Range<usize>) -> Result<()> {
+        self.taken.clear();
+        if self.pool.disk().is_none() || self.is_chosen() {
+            return Ok(());
+        }
+        let seen = self.seen(new);
+        for block in self.blocks.iter().skip(seen.saturating_sub(self.first)) {
+            let taken = block.sealed().map(|_| CacheBlock::take(block, Limit::Growth));
+            self.taken.push_back(taken.transpose()?);
+        }
+        Ok(())
+    }
+
+    /// Whether its blocks are taken one by one.
+    fn is_chosen(&self) -> bool {
+        self.spec.chosen && self.pool.disk().is_some()
+    }
+
+    /// Number of the first block that a step with rows at `new` is given.
+    fn seen(&self, new: &Range<usize>) -> usize {
+        if self.is_chosen() {
+            return self.touched(new).start;
+        }
+        let window = self.spec.window;
+        window.map_or(0, |window| (new.start + 1).saturating_sub(window)) / self.spec.positions
     }
 
     fn make_exclusive(&mut self, positions: Range<usize>) -> Result<()> {
@@ -126,7 +191,7 @@ impl<S: Store> BlockTable<S> {
             match self.blocks.get_mut(at) {
                 None => self.blocks.push_back(self.pool.block(self.spec.bytes)?),
                 Some(block) => {
-                    if Arc::get_mut(block).is_none() {
+                    if Arc::get_mut(block).and_then(CacheBlock::memory_mut).is_none() {
                         *block = self.pool.copy(block)?;
                     }
                 }
@@ -142,27 +207,53 @@ impl<S: Store> BlockTable<S> {
         if left_out { end..end } else { (positions.start / self.spec.positions).min(end)..end }
     }
 
-    /// What a step reads and writes whose rows are `new`, in ascending order.
+    /// What a step reads and writes whose rows are `new`, in ascending order; before that the blocks that it takes as it
+    /// chooses.
     ///
     /// # Panics
     /// If the blocks of `new` were not [prepared](Self::prepare).
-    pub fn rows(&mut self, new: Range<usize>) -> impl Iterator<Item = CachedRows<'_, S::Memory>> {
-        let TableSpec { positions, window, .. } = self.spec;
+    pub fn rows(
+        &mut self,
+        new: Range<usize>,
+    ) -> (ChosenBlocks<'_, S>, impl Iterator<Item = CachedRows<'_, S::Memory>>) {
+        let (TableSpec { positions, window, .. }, chosen) = (self.spec, self.is_chosen());
         let (written, kept) = (self.touched(&new), self.spec.kept(new.end));
         let seen = window.map_or(0, |window| (new.start + 1).saturating_sub(window));
-        let blocks = self.blocks.iter_mut().zip(self.first..self.spec.end_block(new.end));
-        let blocks = blocks.skip((seen / positions).saturating_sub(self.first));
-        blocks.map(move |(block, number)| {
+        let first = self.seen(&new).max(self.first);
+        let split = (first - self.first).min(self.blocks.len());
+        let (before, rest) = self.blocks.make_contiguous().split_at_mut(split);
+        let blocks = if chosen { &*before } else { &[] };
+        let choice = ChosenBlocks { first: self.first, blocks };
+        let mut taken = self.taken.iter();
+        let rows = rest.iter_mut().zip(first..self.spec.end_block(new.end));
+        let rows = rows.map(move |(block, number)| {
             let first = number * positions;
+            let taken = taken.next().and_then(Option::as_ref);
             let block = if written.contains(&number) {
-                let own = Arc::get_mut(block).expect("`prepare` made the block this table's own");
-                BlockAccess::Write(own.memory_mut())
+                let own = Arc::get_mut(block).and_then(CacheBlock::memory_mut);
+                BlockAccess::Write(own.expect("`prepare` made the block this table's own"))
             } else {
-                BlockAccess::Read(block.memory())
+                let taken = taken.map(|taken| taken.get());
+                BlockAccess::Read(taken.or_else(|| block.memory()).expect("`prepare` took it"))
             };
             let rows = seen.saturating_sub(first)..positions.min(kept - first);
             CachedRows { block, first, rows }
-        })
+        });
+        (choice, rows)
+    }
+
+    /// Rows at `new` are there: what is whole does not change any more.
+    pub(crate) fn seal(&mut self, new: &Range<usize>) {
+        self.taken.clear();
+        if self.pool.disk().is_none() {
+            return;
+        }
+        let positions = self.spec.positions;
+        for number in self.touched(new).filter(|number| (number + 1) * positions <= new.end) {
+            if let Some(block) = self.blocks.get_mut(number - self.first) {
+                CacheBlock::seal(block, number * positions);
+            }
+        }
     }
 
     /// Whether it can be cut to `len` positions and go on: it has all that a query at `len` sees.
@@ -172,6 +263,7 @@ impl<S: Store> BlockTable<S> {
 
     /// Let go of the blocks after the first `len` positions.
     pub fn cut(&mut self, len: usize) {
+        self.taken.clear();
         self.blocks.truncate(self.spec.end_block(len).saturating_sub(self.first));
         if len == 0 {
             self.first = 0;
@@ -193,6 +285,7 @@ impl<S: Store> BlockTable<S> {
             spec: self.spec,
             first: self.first,
             blocks: self.blocks.clone(),
+            taken: VecDeque::new(),
         };
         fork.cut(len);
         fork

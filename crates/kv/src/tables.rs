@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{BlockPool, BlockTable, CachedRows, Error, Result, Store, TableSpec};
+use crate::{BlockPool, BlockTable, CachedRows, ChosenBlocks, Error, Result, Store, TableSpec};
 
 /// The tables of a session, and the tokens that its positions stand for.
 ///
@@ -14,6 +14,8 @@ pub struct Tables<S: Store> {
     tables: Vec<BlockTable<S>>,
     specs: Arc<[TableSpec]>,
     tokens: Vec<u32>,
+    /// Positions whose rows it has: all, or fewer where some were let go of or lost.
+    held: usize,
     committed: usize,
     capacity: usize,
     family: Option<u64>,
@@ -35,8 +37,19 @@ impl<S: Store> Tables<S> {
         let tables = specs.iter().map(|spec| BlockTable::new(pool.clone(), *spec)).collect();
         let stretch = specs.iter().fold(1, |all, spec| lcm(all, spec.positions));
         let (tokens, pool) = (Vec::new(), pool.clone());
-        let (committed, registered) = (0, 0);
-        Tables { pool, tables, specs, tokens, committed, capacity, family, stretch, registered }
+        let (held, committed, registered) = (0, 0, 0);
+        Tables {
+            pool,
+            tables,
+            specs,
+            tokens,
+            held,
+            committed,
+            capacity,
+            family,
+            stretch,
+            registered,
+        }
     }
 
     /// Positions held, tentative ones included.
@@ -64,20 +77,28 @@ impl<S: Store> Tables<S> {
         &self.specs
     }
 
-    /// Bytes of the blocks held. Blocks shared with others count in each.
+    /// Positions whose rows it has: [`len`](Self::len), but where some were [let go of](Self::let_go) or
+    /// [lost](Self::lose) and are still to be computed again.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Bytes of the blocks held, in memory or on disk. Blocks shared with others count in each.
     pub fn bytes(&self) -> u64 {
         self.tables.iter().map(BlockTable::bytes).sum()
     }
 
-    /// Make the blocks exist that positions `len..new_len` fall into, for this session alone to write. `len` stays.
+    /// Make the blocks exist that positions `held..new_len` fall into, for this session alone to write, and have those in
+    /// memory that are read whatever is chosen. `len` stays.
     ///
     /// # Errors
-    /// [`Error::Capacity`], [`Error::Budget`], [`Error::Memory`]; the session then holds what it held.
+    /// [`Error::Capacity`], [`Error::Budget`], [`Error::Memory`], [`Error::Disk`], [`Error::Lost`]; the session then holds
+    /// what it held.
     pub fn prepare(&mut self, new_len: usize) -> Result<()> {
         if new_len > self.capacity {
             return Err(Error::Capacity { capacity: self.capacity, wanted: new_len });
         }
-        let new = self.len()..new_len;
+        let new = self.held..new_len;
         let done = self.tables.iter_mut().try_for_each(|table| table.prepare(new.clone()));
         if done.is_err() {
             self.abandon();
@@ -93,28 +114,76 @@ impl<S: Store> Tables<S> {
         &mut self,
         new_len: usize,
     ) -> impl Iterator<Item = impl Iterator<Item = CachedRows<'_, S::Memory>>> {
-        let new = self.len()..new_len;
+        self.step(new_len).map(|(_, rows)| rows)
+    }
+
+    /// The same, each with the blocks before that a step takes as it chooses.
+    ///
+    /// # Panics
+    /// As [`rows`](Self::rows).
+    pub fn step(
+        &mut self,
+        new_len: usize,
+    ) -> impl Iterator<Item = (ChosenBlocks<'_, S>, impl Iterator<Item = CachedRows<'_, S::Memory>>)>
+    {
+        let new = self.held..new_len;
         self.tables.iter_mut().map(move |table| table.rows(new.clone()))
     }
 
     /// Rows of these tokens were written: hold them, tentatively.
     ///
     /// # Errors
-    /// [`Error::Length`] if they were not prepared.
+    /// [`Error::Length`] if they were not prepared, or rows before them are missing.
     pub fn extend(&mut self, tokens: &[u32]) -> Result<()> {
         let wanted = self.len() + tokens.len();
+        if self.held < self.len() {
+            return Err(Error::Length { len: self.held, wanted });
+        }
+        self.hold(wanted)?;
+        self.tokens.extend_from_slice(tokens);
+        Ok(())
+    }
+
+    /// Rows up to `len` were written.
+    fn hold(&mut self, wanted: usize) -> Result<()> {
         let prepared = self.tables.iter().map(BlockTable::room);
         let len = prepared.fold(self.capacity, usize::min);
         if wanted > len {
             return Err(Error::Length { len, wanted });
         }
-        self.tokens.extend_from_slice(tokens);
+        let new = self.held..wanted;
+        self.tables.iter_mut().for_each(|table| table.seal(&new));
+        self.held = wanted;
         Ok(())
+    }
+
+    /// Rows that were missing were computed again, up to position `held`, as far as tokens go.
+    ///
+    /// # Errors
+    /// [`Error::Length`] if they were not prepared.
+    pub fn restore(&mut self, held: usize) -> Result<()> {
+        self.check(held)?;
+        self.hold(held)?;
+        let committed = self.committed.min(held);
+        self.tables.iter_mut().for_each(|table| table.leave(committed));
+        Ok(())
+    }
+
+    /// Let go of all rows: they are computed again from its tokens when they are wanted.
+    pub fn let_go(&mut self) {
+        self.lose(0);
+    }
+
+    /// Rows from `position` on are lost, or cannot be relied on.
+    pub fn lose(&mut self, position: usize) {
+        self.held = self.reached(position.min(self.held));
+        self.registered = self.registered.min(self.held / self.stretch);
+        self.abandon();
     }
 
     /// Let go of blocks that were prepared for rows that never came.
     pub fn abandon(&mut self) {
-        let len = self.len();
+        let len = self.held;
         self.tables.iter_mut().for_each(|table| table.cut(len));
     }
 
@@ -127,14 +196,15 @@ impl<S: Store> Tables<S> {
         self.check(len)?;
         if len > self.committed {
             self.committed = len;
-            self.register();
+            let len = len.min(self.held);
+            self.register(len);
             self.tables.iter_mut().for_each(|table| table.leave(len));
         }
         Ok(())
     }
 
-    fn register(&mut self) {
-        let (n, stretch) = (self.committed / self.stretch, self.stretch);
+    fn register(&mut self, len: usize) {
+        let (n, stretch) = (len / self.stretch, self.stretch);
         let Some(family) = self.family.filter(|_| n > self.registered) else { return };
         let blocks = |i: usize| {
             let positions = i * stretch..(i + 1) * stretch;
@@ -154,6 +224,7 @@ impl<S: Store> Tables<S> {
         self.check(len)?;
         let len = self.reached(len);
         self.tokens.truncate(len);
+        self.held = self.held.min(len);
         self.committed = self.committed.min(len);
         self.registered = self.registered.min(len / self.stretch);
         self.abandon();
@@ -177,6 +248,7 @@ impl<S: Store> Tables<S> {
             tables: self.tables.iter().map(|table| table.fork(len)).collect(),
             specs: Arc::clone(&self.specs),
             tokens: self.tokens[..len].to_vec(),
+            held: self.held.min(len),
             committed: self.committed.min(len),
             registered: self.registered.min(len / self.stretch),
             ..*self
@@ -189,7 +261,8 @@ impl<S: Store> Tables<S> {
     pub fn adopt(&mut self, tokens: &[u32]) -> usize {
         let (held, family) = (self.len(), self.family);
         let tokens = &tokens[..tokens.len().min(self.capacity)];
-        let Some(family) = family.filter(|_| tokens.starts_with(&self.tokens)) else { return 0 };
+        let goes_on = self.held == held && tokens.starts_with(&self.tokens);
+        let Some(family) = family.filter(|_| goes_on) else { return 0 };
         let stretches = tokens.chunks_exact(self.stretch);
         let prefixes = self.pool.prefixes();
         let found = prefixes.find(family, stretches, held / self.stretch, &self.specs);
@@ -199,7 +272,7 @@ impl<S: Store> Tables<S> {
             table.adopt(first, blocks);
         }
         self.tokens.extend_from_slice(&tokens[held..n * self.stretch]);
-        (self.committed, self.registered) = (self.len(), n);
+        (self.held, self.committed, self.registered) = (self.len(), self.len(), n);
         self.len() - held
     }
 

@@ -51,6 +51,14 @@ impl Store for Counted {
     fn copy(&self, from: &Memory, to: &mut Memory) {
         to.0.bytes_mut().copy_from_slice(from.0.bytes());
     }
+
+    fn save(&self, from: &Memory, take: &mut dyn FnMut(&[u8])) {
+        take(from.0.bytes());
+    }
+
+    fn load(&self, bytes: &[u8], to: &mut Memory) {
+        to.0.bytes_mut().copy_from_slice(bytes);
+    }
 }
 
 /// What a row holds: it depends on all tokens up to its own and on the cache, as keys and values do.

@@ -2,6 +2,8 @@
 //!
 //! Bytes are counted here and nowhere else: codes and scales, without what an executor adds to fill its blocks.
 
+use std::path::PathBuf;
+
 use crate::{KvPolicy, Program};
 
 /// Element type of cached keys or values.
@@ -64,6 +66,8 @@ impl CacheOptions {
 pub struct CacheStorage {
     /// Most bytes of memory that they take together; `None`: as many as there are.
     pub memory: Option<u64>,
+    /// A folder for what has no room in memory, until the model goes.
+    pub disk: Option<PathBuf>,
 }
 
 /// The cache of one layer.

@@ -19,8 +19,10 @@ pub struct MemoryOptions {
 pub struct MemoryNeeds {
     /// Weights as the executor keeps them.
     pub weights: u64,
-    /// The caches of all sessions, at the positions asked for.
+    /// The caches of all sessions, at the positions asked for: what of it is in memory.
     pub cache: u64,
+    /// The least of these that must be in memory where a disk has the rest.
+    pub least_cache: u64,
     /// What steps need besides.
     pub work: u64,
 }

@@ -76,6 +76,12 @@ pub enum Error {
         /// Bytes that would do.
         least: u64,
     },
+    /// What caches keep on disk cannot be written or read.
+    #[error("keeping the cache on disk: {problem}")]
+    Disk {
+        /// What went wrong, and what is lost.
+        problem: String,
+    },
     /// Somebody asked to stop: see [`crate::Model::step_while`].
     #[error("cancelled")]
     Cancelled,

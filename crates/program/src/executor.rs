@@ -177,6 +177,29 @@ pub struct StepStats {
     pub weight_bytes_per_step: u64,
     /// Bytes of memory the packed weights take.
     pub weight_memory: u64,
+    /// Blocks of caches between memory and disk.
+    pub spilled: SpillCounts,
+}
+
+/// Blocks of caches that went between memory and disk, and positions that were computed again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpillCounts {
+    /// Bytes of memory that all caches take now.
+    pub memory: u64,
+    /// Blocks written, each once.
+    pub written: u64,
+    /// Bytes of these.
+    pub written_bytes: u64,
+    /// Blocks read that steps wanted.
+    pub loaded: u64,
+    /// Bytes of these.
+    pub loaded_bytes: u64,
+    /// Blocks that steps wanted of those that may lie on disk, and that were in memory.
+    pub hits: u64,
+    /// Time that threads waited for reading, added up.
+    pub waited: std::time::Duration,
+    /// Positions computed again: their rows were let go of for others, or lost.
+    pub recomputed: u64,
 }
 
 /// One part of a step.
@@ -331,7 +354,7 @@ pub trait Model: Send + Sync {
         Err(Error::Unsupported("this executor makes no cache up".into()))
     }
 
-    /// Bytes of memory the session's cache takes now.
+    /// Bytes the session's cache takes now, in memory and on disk.
     ///
     /// # Errors
     /// [`crate::Error::Session`].

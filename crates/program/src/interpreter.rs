@@ -52,9 +52,11 @@ impl Executor for Interpreter {
         };
         let value = |value: &ValueSpec| 4 * (rows(value.shape.rows) * value.shape.cols()) as u64;
         let positions = (*sessions as u64).saturating_mul(cache.capacity as u64);
+        let cache = cached_elements(program).saturating_mul(4).saturating_mul(positions);
         Ok(MemoryNeeds {
             weights: program.weights.iter().map(elements).fold(0, u64::saturating_add),
-            cache: cached_elements(program).saturating_mul(4).saturating_mul(positions),
+            cache,
+            least_cache: cache,
             work: program.values.iter().map(value).fold(0, u64::saturating_add),
         })
     }

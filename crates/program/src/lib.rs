@@ -43,8 +43,8 @@ pub use context::{BlockAnchor, BlockSharing, Certificate, ContextMemory, FarPosi
 pub use declare::{MemoryNeeds, MemoryOptions, Promises, Variation};
 pub use error::{Error, Result};
 pub use executor::{
-    Dump, Executor, Model, PhaseTime, Progress, Prompt, Sequence, SessionId, Step, StepStats,
-    Trace, WeightBytes, WeightSource,
+    Dump, Executor, Model, PhaseTime, Progress, Prompt, Sequence, SessionId, SpillCounts, Step,
+    StepStats, Trace, WeightBytes, WeightSource,
 };
 pub use facts::{Counted, Facts, Reading, RowRule, StateUse, WeightUse};
 pub use mla::{MlaDims, MlaForm};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::{Error, Result, SessionId};
 
@@ -80,6 +80,13 @@ impl<S: Kept> Sessions<S> {
         self.table().slots.get(&id).cloned().ok_or(Error::Session(id.0))
     }
 
+    /// All open sessions but these.
+    pub fn others(&self, asked: &[SessionId]) -> Vec<Arc<OpenSession<S>>> {
+        let table = self.table();
+        let others = table.slots.iter().filter(|(id, _)| !asked.contains(id));
+        others.map(|(_, slot)| Arc::clone(slot)).collect()
+    }
+
     /// Change a session, as soon as nobody else holds it.
     ///
     /// # Errors
@@ -100,6 +107,16 @@ impl<S: Kept> OpenSession<S> {
         // a step that panicked had not yet changed what a session says it holds
         let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         Held { slot: self, session }
+    }
+
+    /// Hold the session, if nobody else does.
+    pub fn try_hold(&self) -> Option<Held<'_, S>> {
+        let session = match self.session.try_lock() {
+            Ok(session) => session,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(Held { slot: self, session })
     }
 
     /// Positions it had when it was last let go.

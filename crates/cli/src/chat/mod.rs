@@ -198,7 +198,8 @@ impl Chat {
             let logprobs = self.settings.logprobs;
             let logprobs =
                 logprobs.map(|_| logprobs::to_json(&reply, &sampler, self.conversation.format()));
-            completion::print(&reply.into(), logprobs, out)?;
+            let spilled = self.conversation.session().model().stats().spilled;
+            completion::print(&reply.into(), logprobs, &spilled, out)?;
         }
         if self.interrupt.end() { Err(Failure::Interrupted.into()) } else { Ok(()) }
     }

@@ -75,7 +75,8 @@ impl Complete {
         if self.session.json {
             let logprobs =
                 settings.logprobs.map(|_| logprobs::to_json(&reply, &sampler, &*tokenizer));
-            completion::print(&reply.into(), logprobs, out)?;
+            let spilled = session.model().stats().spilled;
+            completion::print(&reply.into(), logprobs, &spilled, out)?;
         }
         if interrupted { Err(Failure::Interrupted.into()) } else { Ok(()) }
     }

@@ -14,6 +14,7 @@ use crate::args::{CacheArgs, ExecutorArgs, ModelArgs, VerboseArgs};
 use crate::counts::{self, ThreadCount};
 use crate::exit::Failure;
 use crate::load::{self, LoadOptions};
+use crate::storage::StorageArgs;
 use crate::{ui, units};
 
 /// Check that a model says the same, to the bit, however it is run
@@ -22,7 +23,7 @@ use crate::{ui, units};
     after_help = "Examples:\n  rooflight verify model.gguf --quick\n  rooflight verify model.gguf --kv-policy infllm --json\n\n\
                   Logits of 128 tokens are computed with 1, 2, 3, 5, 8 and 16 threads, prompts cut into 1, 7, 64, 128 and 512, \
                   1, 2, 5 and 16 texts in each pass, cold, after a part was cached, and as drafts: 360 runs, all of which \
-                  must have the same bits. Exit code 1 if one has others."
+                  must have the same bits, and 120 more with --kv-disk. Exit code 1 if one has others."
 )]
 pub(super) struct Verify {
     #[command(flatten)]
@@ -66,6 +67,13 @@ impl Verify {
         {
             ui::note(why);
         }
+        let on_disk = |one: &&Verified| one.run.state == VerifyState::Spilled;
+        let mut spilled = found.iter().filter(on_disk).peekable();
+        if spilled.peek().is_some() && spilled.all(|one| one.spilled == 0) {
+            ui::warn(
+                "--kv-disk has no effect: all had room in memory; a smaller --kv-memory or --kv-local leaves none",
+            );
+        }
         match verdict.others {
             0 => Ok(()),
             _ => Err(Failure::Differs(verdict.line()).into()),
@@ -83,6 +91,9 @@ impl Verify {
         if let Some(n) = self.cache.chunk {
             matrix.chunks = vec![n];
         }
+        if self.cache.storage.has_disk() {
+            matrix.states.push(VerifyState::Spilled);
+        }
         matrix.tokens = self.n_gen.unwrap_or(matrix.tokens).max(3);
         matrix
     }
@@ -94,14 +105,19 @@ impl Verify {
         cache: CacheOptions,
     ) -> anyhow::Result<Vec<Verified>> {
         let bar = ui::count_bar("runs", matrix.runs() as u64);
-        let mut load = |threads| {
+        // with a disk the other states show what it must not change
+        let kept = &self.cache.storage;
+        let storage = |disk| {
+            if disk || !kept.has_disk() { kept.clone() } else { StorageArgs::default() }
+        };
+        let mut load = |threads, disk: bool| {
             let options = LoadOptions {
                 threads: Some(threads),
                 verbose: self.verbose.verbose,
                 ceilings: false,
                 chunk: self.cache.chunk,
                 values: self.cache.cache_type_v.is_some(),
-                storage: self.cache.storage.clone(),
+                storage: storage(disk),
             };
             let loaded = load::model(gguf, &self.executor, &options, &|_| cache)?;
             Ok::<_, anyhow::Error>(loaded.model)
@@ -173,12 +189,12 @@ impl Verdict {
             ["threads".to_owned(), "tokens".to_owned()].into_iter().chain(columns.iter().map(head)),
         );
         for &threads in &matrix.threads {
-            for state in VerifyState::ALL {
+            for state in &matrix.states {
                 let cell = |(texts, chunk): &(usize, usize)| {
                     let run = |one: &&Verified| {
                         let run = one.run;
                         (run.threads, run.state, run.together, run.chunk)
-                            == (threads, state, *texts, *chunk)
+                            == (threads, *state, *texts, *chunk)
                     };
                     let same = found.iter().find(run).map(|one| one.digest == self.digest);
                     let word = same.map_or("", |same| if same { "same" } else { "OTHER" });
@@ -201,6 +217,7 @@ impl Verdict {
                 "digest": format!("{:016x}", one.digest),
                 "same": one.digest == self.digest,
                 "ms": one.elapsed.as_secs_f64() * 1e3,
+                "spilled": one.spilled,
             })
         };
         json!({

@@ -27,7 +27,7 @@ pub(super) const SMALL: ContextMemory = ContextMemory {
 };
 
 /// Settings that differ in everything.
-const SETTINGS: [ContextMemory; 15] = [
+pub(super) const SETTINGS: [ContextMemory; 15] = [
     SMALL,
     ContextMemory {
         anchor: BlockAnchor::Mean,
@@ -93,7 +93,7 @@ const SETTINGS: [ContextMemory; 15] = [
     },
 ];
 
-fn with(memory: ContextMemory, cache: CacheType) -> CacheOptions {
+pub(super) fn with(memory: ContextMemory, cache: CacheType) -> CacheOptions {
     let policy = KvPolicy::Memory(memory);
     CacheOptions { policy, ..CacheOptions::new(cache, cache, 1024) }
 }
@@ -102,11 +102,11 @@ fn exact(memory: ContextMemory) -> CacheOptions {
     with(memory, CacheType::F32)
 }
 
-fn tiny(architecture: &str, ty: GgmlType) -> Arc<Program> {
+pub(super) fn tiny(architecture: &str, ty: GgmlType) -> Arc<Program> {
     tiny_model(&tiny_config(architecture, 64, false), ty)
 }
 
-fn tokens(n: usize, seed: u64) -> Vec<u32> {
+pub(super) fn tokens(n: usize, seed: u64) -> Vec<u32> {
     Random::new(seed).tokens(n, 97)
 }
 
@@ -233,7 +233,7 @@ pub(super) fn cuts(executor: &dyn Executor) {
 }
 
 /// One session's rows beside those of others, of the same policy and of another.
-fn beside(model: &dyn Model, options: &CacheOptions, all: &[u32], want: &[f32]) {
+pub(super) fn beside(model: &dyn Model, options: &CacheOptions, all: &[u32], want: &[f32]) {
     let full = CacheOptions { policy: KvPolicy::Full, ..*options };
     let open = |options| model.open(options).expect("a session opens");
     let sessions = [open(options), open(options), open(&full)];
@@ -268,7 +268,7 @@ pub(super) fn histories(executor: &dyn Executor) {
     }
 }
 
-fn history(model: &dyn Model, options: &CacheOptions, mut random: Random) {
+pub(super) fn history(model: &dyn Model, options: &CacheOptions, mut random: Random) {
     let open = || model.open(options).expect("a session opens");
     let mut held: Vec<(SessionId, Vec<u32>)> = vec![(open(), Vec::new())];
     for _ in 0..14 {

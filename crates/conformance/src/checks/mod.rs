@@ -14,11 +14,14 @@ mod positions;
 mod results;
 mod scores;
 mod sessions;
+mod spilled;
 mod splits;
 mod texts;
 mod windows;
 
 use program::{Executor, Variation};
+
+pub use spilled::{StorageRoom, spilled};
 
 /// One check of the suite.
 #[derive(Clone, Copy)]

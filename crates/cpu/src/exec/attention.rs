@@ -191,6 +191,9 @@ impl Exec<'_> {
         let (phase, shape) = (cut.phase, cut.shape);
         if let Some(memory) = &shape.memory {
             self.choose_blocks(worker, cut, memory, scratch.attention);
+            if worker.index == 0 && !self.last_choices.is_empty() {
+                self.read_chosen(cut, memory);
+            }
         }
         if split_once(phase, shape, cut.sequences, worker.n) == 0 {
             worker.section(|section| {
@@ -212,9 +215,12 @@ impl Exec<'_> {
                     last = Some((number, tile, segments));
                 }
                 let Some((_, tile, segments)) = &last else { continue };
-                if let Some(segment) = segments.get(item % cut.n_blocks) {
+                // what is near comes last in the list and first here: it is in memory, the rest perhaps on its way there
+                let i = cut.n_blocks - 1 - item % cut.n_blocks;
+                if let Some(segment) = segments.get(i) {
                     let len = Partials::floats(cut.n_rows(tile), &shape.head);
-                    let place = item * tile_len..item * tile_len + len;
+                    let start = (number * cut.n_blocks + i) * tile_len;
+                    let place = start..start + len;
                     // SAFETY: items are dealt once each, and each has its own part.
                     let out = unsafe { self.partials.slice_mut(place) };
                     self.attend_block(cut, tile, segment, out, scratch.attention);
@@ -436,7 +442,13 @@ impl Exec<'_> {
         let (state, rest) = scratch.attention.split_at_mut(floats);
         let (partial, rest) = rest.split_at_mut(floats);
         let mut state = cut.begin(tile, state);
-        for segment in self.segments(cut, tile).iter() {
+        let segments = self.segments(cut, tile);
+        if !self.last_choices.is_empty() {
+            let far = segments.iter().filter(|s| s.is_far || cut.table(true) == cut.table(false));
+            let far: Vec<u32> = far.map(|segment| segment.number as u32).collect();
+            self.blocks.read_ahead(cut.table(true), tile.sequence, &far);
+        }
+        for segment in segments.iter() {
             self.attend_block(cut, tile, segment, partial, rest);
             self.kernels.merge.call(&mut state, &Partials::new(partial, rows, shape));
         }
@@ -473,7 +485,7 @@ impl Exec<'_> {
         let sequence = &cut.sequences[tile.sequence];
         let width = phase.group * shape.head.key_dim;
         let table = cut.table(segment.is_far);
-        let memory = self.blocks.get(table, tile.sequence, segment.number);
+        let Some(memory) = self.blocks.take(table, tile.sequence, segment.number) else { return };
         // SAFETY: the cache is not written between `rotate_and_store` and the end of the phase.
         let keys = unsafe { memory.slice(shape.layout.keys(tile.head)) };
         // SAFETY: as above.

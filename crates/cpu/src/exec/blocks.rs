@@ -1,16 +1,21 @@
 //! Where a step finds the blocks of its caches.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use kv::{BlockAccess, HostMemory, Tables};
+use kv::{
+    BlockAccess, BlockMemory, BlockPool, CacheBlock, ChosenBlocks, HostMemory, Limit, Tables,
+};
 
 use super::SequenceRows;
 use crate::memory::{CacheMemory, HugePages, Shared};
 
 /// Blocks of one sequence and one table.
-#[derive(Clone)]
-struct Run {
-    /// Number of the first one: those before it no row of the step sees.
+struct Run<'a> {
+    /// Blocks that are taken as they are chosen.
+    chosen: ChosenBlocks<'a, HugePages>,
+    /// Number of the first of the others: those before it no row of the step sees, or chooses.
     first: usize,
     /// Where they stand in the list of all.
     at: Range<usize>,
@@ -18,15 +23,43 @@ struct Run {
 
 /// All blocks that a step reads or writes.
 pub(crate) struct StepBlocks<'a> {
+    pool: &'a BlockPool<HugePages>,
     /// `[sequence][table]`.
-    runs: Vec<Run>,
+    runs: Vec<Run<'a>>,
     n_tables: usize,
     blocks: Vec<Shared<'a, u8>>,
+    /// Blocks that were chosen and could not be had, and whose: what the step computes is worth nothing.
+    missing: Mutex<Vec<(usize, kv::Error)>>,
+    is_broken: AtomicBool,
+}
+
+/// A block whose rows are read, which stays as it is meanwhile.
+pub(crate) enum StepBlock<'a> {
+    /// In memory for the whole step.
+    Step(Shared<'a, u8>),
+    /// In memory until this is dropped.
+    Chosen(Arc<BlockMemory<HugePages>>),
+}
+
+impl StepBlock<'_> {
+    /// Part of it.
+    ///
+    /// # Safety
+    /// No thread may write any of these bytes until the section ends.
+    #[cfg_attr(debug_assertions, track_caller)]
+    pub(crate) unsafe fn slice(&self, range: Range<usize>) -> &[u8] {
+        match self {
+            // SAFETY: the caller's promise.
+            StepBlock::Step(block) => unsafe { block.slice(range) },
+            StepBlock::Chosen(block) => &block.get().bytes()[range],
+        }
+    }
 }
 
 impl<'a> StepBlocks<'a> {
-    /// Those of these sessions, whose blocks are prepared for these rows.
+    /// Those of these sessions of a pool, whose blocks are prepared for these rows.
     pub(crate) fn new(
+        pool: &'a BlockPool<HugePages>,
         sessions: impl Iterator<Item = &'a mut Tables<HugePages>>,
         sequences: &[SequenceRows],
     ) -> StepBlocks<'a> {
@@ -34,25 +67,66 @@ impl<'a> StepBlocks<'a> {
         for (tables, rows) in sessions.zip(sequences) {
             let specs = tables.specs().clone();
             n_tables = specs.len();
-            for (spec, rows) in specs.iter().zip(tables.rows(rows.start + rows.n)) {
+            for (spec, (chosen, rows)) in specs.iter().zip(tables.step(rows.start + rows.n)) {
                 let (start, mut first) = (blocks.len(), None);
                 for rows in rows {
                     first.get_or_insert(rows.first / spec.positions);
                     blocks.push(shared(rows.block));
                 }
-                runs.push(Run { first: first.unwrap_or(0), at: start..blocks.len() });
+                runs.push(Run { chosen, first: first.unwrap_or(0), at: start..blocks.len() });
             }
         }
-        StepBlocks { runs, n_tables, blocks }
+        let (missing, is_broken) = (Mutex::default(), AtomicBool::new(false));
+        StepBlocks { pool, runs, n_tables, blocks, missing, is_broken }
     }
 
-    /// Block `number` of a sequence's table.
+    /// Block `number` of a sequence's table, which is not one to choose.
     ///
     /// # Panics
     /// If the step does not need it.
     pub(crate) fn get(&self, table: usize, sequence: usize, number: usize) -> Shared<'a, u8> {
-        let Run { first, at } = &self.runs[sequence * self.n_tables + table];
+        let Run { first, at, .. } = &self.runs[sequence * self.n_tables + table];
         self.blocks[at.clone()][number - first]
+    }
+
+    /// Block `number` of a sequence's table, to read. `None`: it cannot be had, and the step comes to nothing.
+    ///
+    /// # Panics
+    /// If the step does not need it.
+    pub(crate) fn take(
+        &self,
+        table: usize,
+        sequence: usize,
+        number: usize,
+    ) -> Option<StepBlock<'a>> {
+        let Some(block) = self.runs[sequence * self.n_tables + table].chosen.get(number) else {
+            return Some(StepBlock::Step(self.get(table, sequence, number)));
+        };
+        match CacheBlock::take(block, Limit::Whole) {
+            Ok(memory) => Some(StepBlock::Chosen(memory)),
+            Err(error) => {
+                let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+                missing.push((sequence, error));
+                self.is_broken.store(true, Ordering::Relaxed);
+                None
+            }
+        }
+    }
+
+    /// Begin to read blocks of a sequence's table that will be taken.
+    pub(crate) fn read_ahead(&self, table: usize, sequence: usize, numbers: &[u32]) {
+        let chosen = &self.runs[sequence * self.n_tables + table].chosen;
+        self.pool.read_ahead(numbers.iter().filter_map(|number| chosen.get(*number as usize)));
+    }
+
+    /// Whether a block could not be had.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Relaxed)
+    }
+
+    /// Blocks that could not be had: of which sequence, and why.
+    pub(crate) fn into_missing(self) -> Vec<(usize, kv::Error)> {
+        self.missing.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

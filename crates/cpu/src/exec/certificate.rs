@@ -76,7 +76,8 @@ impl Exec<'_> {
                 for segment in segments(tile.tokens.clone().map(always), memory.is_split()) {
                     self.tile_queries(cut, &tile, segment.is_far, q);
                     let table = cut.table(segment.is_far);
-                    let block = self.blocks.get(table, tile.sequence, segment.number);
+                    let taken = self.blocks.take(table, tile.sequence, segment.number);
+                    let Some(block) = taken else { continue };
                     // SAFETY: the cache is not written between `rotate_and_store` and the end of the phase.
                     let keys = unsafe { block.slice(cut.shape.layout.keys(tile.head)) };
                     let block = HeadBlock { shape: *shape, keys, values: &[] };
@@ -201,7 +202,9 @@ impl Exec<'_> {
         let (rows, size) = (&cut.sequences[sequence], settings.block as usize);
         let (positions, number) = (block * size..(block + 1) * size, block * size / BLOCK);
         let shape = cut.shape.head;
-        let memory = self.blocks.get(cut.table(true), sequence, number);
+        let Some(memory) = self.blocks.take(cut.table(true), sequence, number) else {
+            return ScoreSum::NOTHING;
+        };
         // SAFETY: the cache is not written between `rotate_and_store` and the end of the phase.
         let keys = unsafe { memory.slice(cut.shape.layout.keys(head / cut.phase.group)) };
         let block = HeadBlock { shape, keys, values: &[] };

@@ -228,7 +228,7 @@ impl<'a> RowReads<'a> {
     }
 
     /// Numbers of the blocks of 128 that it reads of what is not near.
-    fn far_numbers(&self, out: &mut Vec<u32>) {
+    pub(super) fn far_numbers(&self, out: &mut Vec<u32>) {
         let numbers = |range: &Range<usize>| range.start / BLOCK..range.end.div_ceil(BLOCK);
         for range in self.settings.always_far(self.position).iter().filter(|r| !r.is_empty()) {
             out.extend(numbers(range).map(|number| number as u32));
@@ -456,7 +456,7 @@ impl Exec<'_> {
         let (shape, size) = (&cut.shape.head, memory.settings.block as usize);
         let number = block * size / BLOCK;
         let table = memory.far.unwrap_or(cut.phase.cache.0 as usize);
-        let keys = self.blocks.get(table, sequence, number);
+        let Some(keys) = self.blocks.take(table, sequence, number) else { return };
         // SAFETY: keys are not written from here to the end of the phase.
         let keys = unsafe { keys.slice(cut.shape.layout.keys(head)) };
         let positions = block * size % BLOCK..block * size % BLOCK + size;

@@ -39,8 +39,9 @@ impl Exec<'_> {
                 for block in blocks {
                     let mut promise = 0.0;
                     for head in choice * each..(choice + 1) * each {
-                        let keys =
-                            self.blocks.get(cut.table(true), asking.sequence, block * size / BLOCK);
+                        let number = block * size / BLOCK;
+                        let taken = self.blocks.take(cut.table(true), asking.sequence, number);
+                        let Some(keys) = taken else { continue };
                         // SAFETY: keys are not written from here to the end of the phase.
                         let keys = unsafe { keys.slice(cut.shape.layout.keys(head)) };
                         let shape = cut.shape.head;

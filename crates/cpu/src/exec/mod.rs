@@ -1,5 +1,6 @@
 //! Running a plan: every worker walks the phases, each of which is one or more sections of work.
 
+mod ahead;
 mod arrange;
 mod attention;
 mod blocks;
@@ -19,6 +20,7 @@ mod streams;
 
 use std::cell::Cell;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -33,6 +35,7 @@ use kernels::rows::{
 use kernels::{Isa, Kernel};
 use program::Rows;
 
+pub(crate) use ahead::LastChoice;
 pub(crate) use arrange::Arrangements;
 pub(crate) use attention::{scratch_floats, split_floats};
 pub(crate) use blocks::StepBlocks;
@@ -224,6 +227,8 @@ pub(crate) struct Exec<'a> {
     /// `[cache]`: how its heads lie.
     pub(crate) attention: &'a [CacheShape],
     pub(crate) blocks: &'a StepBlocks<'a>,
+    /// `[sequence]`: empty where nothing lies on disk.
+    pub(crate) last_choices: &'a [Arc<LastChoice>],
     /// By value, as far as phases keep them.
     pub(crate) values: &'a [Shared<'a, f32>],
     pub(crate) acts: Acts<'a>,
@@ -273,12 +278,18 @@ impl<'a> Exec<'a> {
         let mixture = unsafe { self.mixtures.slice_mut(worker.index..worker.index + 1) };
         let mixture = &mut mixture[0];
         let mut end = self.started.elapsed();
+        if worker.index == 0 {
+            self.foresee(0);
+        }
         for (index, phase) in self.schedule.phases.iter().enumerate() {
             ends[index] = end;
             if self.skipped.contains(&Some(index)) {
                 continue;
             }
             if worker.index == 0 && !(self.go_on)() {
+                self.stopped.store(true, Ordering::Relaxed);
+            }
+            if self.blocks.is_broken() {
                 self.stopped.store(true, Ordering::Relaxed);
             }
             // who goes on meanwhile does all the work of the phase, as beside a worker that is late
@@ -290,6 +301,9 @@ impl<'a> Exec<'a> {
                 LoadedPhase::Rows(ops) => self.row_ops(worker, ops, mixture),
                 LoadedPhase::Linear(linear) => self.linear(worker, linear, &mut scratch),
                 LoadedPhase::Attention(attention) => {
+                    if worker.index == 0 {
+                        self.foresee(index + 1);
+                    }
                     self.attention(worker, attention, &mut scratch)
                 }
                 LoadedPhase::Latent(latent) => self.latent(worker, latent, &mut scratch),

@@ -97,7 +97,10 @@ impl Exec<'_> {
             let said = unsafe { rows.slice(at..at + dim) };
             asked.iter_mut().zip(said).for_each(|(sum, q)| *sum += q);
         }
-        let keys = self.blocks.get(cut.table(false), of.sequence, block * size / BLOCK);
+        let number = block * size / BLOCK;
+        let Some(keys) = self.blocks.take(cut.table(false), of.sequence, number) else {
+            return vec![0.0; size];
+        };
         // SAFETY: keys are not written from here to the end of the phase.
         let keys = unsafe { keys.slice(cut.shape.layout.keys(of.head)) };
         let first = block * size % BLOCK;
@@ -207,7 +210,7 @@ impl Exec<'_> {
         let Some(memory) = cut.shape.memory else { return };
         let Some(table) = memory.queries else { return };
         let (shape, group) = (&cut.shape.head, cut.phase.group);
-        let keys = self.blocks.get(cut.table(false), of.sequence, number);
+        let Some(keys) = self.blocks.take(cut.table(false), of.sequence, number) else { return };
         // SAFETY: keys are not written from here to the end of the phase.
         let keys = unsafe { keys.slice(cut.shape.layout.keys(of.head)) };
         let block = HeadBlock { shape: *shape, keys, values: &[] };

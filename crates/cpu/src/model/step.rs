@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use kernels::rows::rope_angles;
+use kv::DiskError;
 use program::{
     CandidateRows, ContextMemory, Error, Held, HiddenRows, LogitRows, OpenSession, OutputRows,
-    Outputs, PEAK, Result, Rows, RowsOut, Sequence, Step, StepOut, Wanted,
+    Outputs, PEAK, Result, Rows, RowsOut, Sequence, SessionId, Step, StepOut, Wanted,
 };
 
+use super::restore::{ATTEMPTS, disk_error};
 use super::{CpuModel, Rotation, Session, cache_error, lock};
 use crate::cache::CacheShape;
 use crate::exec::{Angles, Exec, GoOn, SequenceRows, StepBlocks, StepRows};
@@ -19,13 +21,26 @@ use crate::plan::Operand;
 use crate::workspace::Workspace;
 
 /// A sequence that runs.
-struct Running<'a> {
-    sequence: &'a Sequence<'a>,
-    session: Held<'a, Session>,
+pub(super) struct Running<'s, 'h> {
+    pub(super) sequence: &'s Sequence<'s>,
+    pub(super) session: Held<'h, Session>,
     /// Positions the session held before.
-    start: usize,
+    pub(super) start: usize,
     /// What it yields; nothing before its pass.
-    rows: Option<Result<RowsOut>>,
+    pub(super) rows: Option<Result<RowsOut>>,
+}
+
+/// Why passes came to nothing.
+pub(super) enum Ended {
+    Failed(Error),
+    /// Rows of sessions are lost, which say so: they have to be computed again.
+    Lost(DiskError),
+}
+
+impl From<Error> for Ended {
+    fn from(error: Error) -> Ended {
+        Ended::Failed(error)
+    }
 }
 
 /// The rows of a pass.
@@ -41,7 +56,7 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn new(running: &[&mut Running<'a>]) -> Batch<'a> {
+    fn new(running: &[&mut Running<'a, '_>]) -> Batch<'a> {
         let (mut tokens, mut rows) = (Vec::new(), Vec::new());
         let (mut selected, mut places) = (Vec::new(), Vec::new());
         for Running { sequence, start, .. } in running.iter().map(|running| &**running) {
@@ -121,15 +136,34 @@ impl<'a> Computed<'a> {
 impl CpuModel {
     /// What [`program::Model::step_while`] promises.
     pub(super) fn run_step(&self, step: &Step<'_>, go_on: GoOn<'_>) -> Result<StepOut> {
-        let started = Instant::now();
         step.check()?;
         let workspace = &mut *lock(&self.workspace);
+        let mut attempts = 0;
+        loop {
+            match self.try_step(step, workspace, go_on) {
+                Ok(out) => return Ok(out),
+                Err(Ended::Failed(error)) => return Err(error),
+                Err(Ended::Lost(_)) if attempts < ATTEMPTS => attempts += 1,
+                Err(Ended::Lost(reason)) => return Err(disk_error(&reason)),
+            }
+        }
+    }
+
+    /// Run a step, unless it finds out that rows are lost: sessions then wait for these to be computed again.
+    fn try_step(
+        &self,
+        step: &Step<'_>,
+        workspace: &mut Workspace,
+        go_on: GoOn<'_>,
+    ) -> Result<StepOut, Ended> {
+        let started = Instant::now();
+        let asked: Vec<_> = step.sequences.iter().map(|s| s.session).collect();
         let slots: Vec<_> = step.sequences.iter().map(|s| self.sessions.find(s.session)).collect();
         let mut running = Vec::new();
         let mut admitted = Vec::new();
         for (sequence, slot) in step.sequences.iter().zip(&slots) {
-            let one =
-                slot.as_ref().map_err(Error::clone).and_then(|slot| self.admit(sequence, slot));
+            let slot = slot.as_ref().map_err(Error::clone);
+            let one = slot.and_then(|slot| self.admit(sequence, slot, &asked, workspace));
             admitted.push(one.map(|one| running.push(one)));
         }
         workspace.clear_counts();
@@ -163,30 +197,34 @@ impl CpuModel {
         Ok(StepOut { sequences: admitted.into_iter().map(out).collect() })
     }
 
-    /// Take a sequence's session and make room in its cache.
-    fn admit<'a>(
+    /// Take a sequence's session and make room in its cache; `asked`: the sessions of the step.
+    fn admit<'s, 'h>(
         &self,
-        sequence: &'a Sequence<'a>,
-        slot: &'a Arc<OpenSession<Session>>,
-    ) -> Result<Running<'a>> {
+        sequence: &'s Sequence<'s>,
+        slot: &'h Arc<OpenSession<Session>>,
+        asked: &[SessionId],
+        workspace: &mut Workspace,
+    ) -> Result<Running<'s, 'h>> {
         let mut session = slot.hold();
         let start = session.tables.len();
         sequence.check(&self.program, start, session.tables.capacity())?;
-        session.tables.prepare(start + sequence.tokens.len()).map_err(cache_error)?;
+        session.used = self.clock.fetch_add(1, Ordering::Relaxed);
+        let session = self.ready(session, start + sequence.tokens.len(), asked, workspace)?;
         Ok(Running { sequence, session, start, rows: None })
     }
 
     /// Run all sequences: one pass for those whose caches are kept alike.
     fn passes(
         &self,
-        running: &mut [Running<'_>],
+        running: &mut [Running<'_, '_>],
         workspace: &mut Workspace,
         go_on: GoOn<'_>,
-    ) -> Result<()> {
-        let mut passes: Vec<Vec<&mut Running<'_>>> = Vec::new();
+    ) -> Result<(), Ended> {
+        let mut passes: Vec<Vec<&mut Running<'_, '_>>> = Vec::new();
         for one in running {
-            let alike =
-                |pass: &&mut Vec<&mut Running<'_>>| pass[0].session.shapes == one.session.shapes;
+            let alike = |pass: &&mut Vec<&mut Running<'_, '_>>| {
+                pass[0].session.shapes == one.session.shapes
+            };
             match passes.iter_mut().find(alike) {
                 Some(pass) => pass.push(one),
                 None => passes.push(vec![one]),
@@ -196,12 +234,12 @@ impl CpuModel {
     }
 
     /// Run the phases for sequences whose cache blocks are prepared.
-    fn pass(
+    pub(super) fn pass(
         &self,
-        running: &mut [&mut Running<'_>],
+        running: &mut [&mut Running<'_, '_>],
         workspace: &mut Workspace,
         go_on: GoOn<'_>,
-    ) -> Result<()> {
+    ) -> Result<(), Ended> {
         let batch = Batch::new(running);
         let angles = self.angles(&batch.rows)?;
         let far_angles = self.far_angles(running.first().map_or(&[], |r| &r.session.shapes))?;
@@ -209,8 +247,12 @@ impl CpuModel {
             running.first().map_or_else(|| Arc::from([]), |r| Arc::clone(&r.session.shapes));
         let prompts = batch.sequences.iter().map(|sequence| sequence.prompt);
         let forms = self.schedule.forms(self.form, prompts);
+        let has_disk = self.blocks.spilled().is_some();
+        let last_choices = running.iter().filter(|_| has_disk);
+        let last_choices: Vec<_> =
+            last_choices.map(|one| Arc::clone(&one.session.last_choice)).collect();
         let tables = running.iter_mut().map(|one| &mut one.session.tables);
-        let blocks = StepBlocks::new(tables, &batch.rows);
+        let blocks = StepBlocks::new(&self.blocks, tables, &batch.rows);
         let shape = StepShape {
             n_tokens: batch.tokens.len(),
             n_selected: batch.selected.len(),
@@ -234,6 +276,7 @@ impl CpuModel {
             far_angles: &far_angles,
             attention: &shapes,
             blocks: &blocks,
+            last_choices: &last_choices,
             values: &memory.values,
             acts: memory.acts,
             inner: memory.inner,
@@ -251,8 +294,12 @@ impl CpuModel {
         };
         self.take_inputs(&batch, &exec);
         self.pool.run(&|worker| exec.run(&worker));
+        if blocks.is_broken() {
+            let missing = blocks.into_missing();
+            return Err(lose(running, missing));
+        }
         if exec.stopped.load(Ordering::Relaxed) {
-            return Err(Error::Cancelled);
+            return Err(Error::Cancelled.into());
         }
         let results = self.results(&batch, &exec);
         workspace.count_times();
@@ -363,6 +410,24 @@ impl CpuModel {
         };
         self.rotations.iter().map(angles).collect()
     }
+}
+
+/// Sessions of which blocks could not be had say what they lost; else why that is.
+fn lose(running: &mut [&mut Running<'_, '_>], missing: Vec<(usize, kv::Error)>) -> Ended {
+    let mut ended = None;
+    for (sequence, error) in missing {
+        let tables = &mut running[sequence].session.tables;
+        tables.abandon();
+        match error {
+            kv::Error::Lost { position, reason } => {
+                tables.lose(position);
+                ended.get_or_insert(Ended::Lost(reason));
+            }
+            // nothing of it is lost: whether others did changes nothing
+            error => ended = Some(Ended::Failed(cache_error(error))),
+        }
+    }
+    ended.expect("a step that is broken misses something")
 }
 
 fn copy(numbers: &[f32], what: &'static str) -> Result<Vec<f32>> {

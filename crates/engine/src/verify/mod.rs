@@ -23,19 +23,22 @@ pub enum VerifyState {
     Cached,
     /// Tokens are guessed, right and wrong, and checked several at a time.
     Drafted,
+    /// Everything is computed, and what has no room in memory lies on disk.
+    Spilled,
 }
 
 impl VerifyState {
-    /// All of them.
+    /// All but what needs a disk.
     pub const ALL: [VerifyState; 3] =
         [VerifyState::Cold, VerifyState::Cached, VerifyState::Drafted];
 
-    /// `cold`, `cached`, `drafted`.
+    /// `cold`, `cached`, `drafted`, `spilled`.
     pub fn name(self) -> &'static str {
         match self {
             VerifyState::Cold => "cold",
             VerifyState::Cached => "cached",
             VerifyState::Drafted => "drafted",
+            VerifyState::Spilled => "spilled",
         }
     }
 }
@@ -116,22 +119,34 @@ pub struct Verified {
     pub digest: u64,
     /// How long it took.
     pub elapsed: Duration,
+    /// Blocks of caches that went to disk meanwhile.
+    pub spilled: u64,
 }
 
-/// Run the matrix, with one model after another, as `load` makes them for a number of threads; sessions have `cache`.
-/// `done` is told each result.
+/// Run the matrix, with one model after another, as `load` makes them for a number of threads, and with a disk if it is to be
+/// [`VerifyState::Spilled`]; sessions have `cache`. `done` is told each result.
 ///
 /// # Errors
 /// A model that cannot be loaded or fails, and `E` of `load`.
 pub fn verify<E: From<crate::Error>>(
     matrix: &VerifyMatrix,
     cache: CacheOptions,
-    load: &mut dyn FnMut(usize) -> std::result::Result<Arc<dyn Model>, E>,
+    load: &mut dyn FnMut(usize, bool) -> std::result::Result<Arc<dyn Model>, E>,
     done: &mut dyn FnMut(Verified) -> std::result::Result<(), E>,
 ) -> std::result::Result<(), E> {
     let mut reference = None;
-    for &threads in &matrix.threads {
-        let model = load(threads)?;
+    let on_disk = |disk: bool| {
+        let states = matrix.states.iter().copied();
+        states.filter(move |state| (*state == VerifyState::Spilled) == disk).collect::<Vec<_>>()
+    };
+    let kinds = [false, true].map(|disk| (disk, on_disk(disk)));
+    for (&threads, (disk, states)) in
+        matrix.threads.iter().flat_map(|threads| kinds.iter().map(move |kind| (threads, kind)))
+    {
+        if states.is_empty() {
+            continue;
+        }
+        let model = load(threads, *disk)?;
         let subject = Subject { model, cache, matrix };
         // what drafts guess: the text itself, as one way of running it had it
         if reference.is_none() {
@@ -142,11 +157,13 @@ pub fn verify<E: From<crate::Error>>(
         let text = reference.as_deref().unwrap_or_default();
         for &chunk in &matrix.chunks {
             for &together in &matrix.together {
-                for &state in &matrix.states {
+                for &state in states {
                     let run = VerifyRun { threads, chunk, together, state };
-                    let start = Instant::now();
+                    let written = || subject.model.stats().spilled.written;
+                    let (start, before) = (Instant::now(), written());
                     let (digest, _) = subject.run(run, text)?;
-                    done(Verified { run, digest, elapsed: start.elapsed() })?;
+                    let spilled = written() - before;
+                    done(Verified { run, digest, elapsed: start.elapsed(), spilled })?;
                 }
             }
         }

@@ -321,7 +321,12 @@ mod tests {
             peaks: vec![Peak {
                 row: load(MlaForm::Elided, 1).row(),
                 longest: 800_000,
-                needs: MemoryNeeds { weights: 0, cache: 900_000_000, work: 2_000_000 },
+                needs: MemoryNeeds {
+                    weights: 0,
+                    cache: 900_000_000,
+                    least_cache: 0,
+                    work: 2_000_000,
+                },
             }],
         }
     }

@@ -145,7 +145,7 @@ impl Batch {
         let Ok(needs) = needs else { return wanted };
         let free = memory::available().map(|free| free.saturating_sub(needs.work));
         let room = [free, self.cache.storage.bound()].into_iter().flatten().min();
-        let room = room.unwrap_or(u64::MAX) / needs.cache.max(1);
+        let room = room.unwrap_or(u64::MAX) / self.cache.storage.in_memory(needs).max(1);
         let fits = usize::try_from(room).unwrap_or(wanted).clamp(1, wanted);
         if fits < wanted {
             ui::note(format_args!(

@@ -1,5 +1,9 @@
 //! Whether what is planned fits into memory, and what would.
 
+use std::path::PathBuf;
+
+use program::CacheStorage;
+
 use super::{CacheRow, ModelVariant, WhatIf};
 use crate::units::{decimal_bytes, thousands};
 use crate::{memory, storage};
@@ -80,7 +84,9 @@ pub(super) fn problem(wanted: &Wanted<'_>, cache: &CacheRow, others: &[WhatIf]) 
 pub(super) struct Bound {
     /// Bytes that are allowed.
     pub(super) most: u64,
-    /// Bytes of one session at the context that is planned for.
+    /// Where the rest goes, if it may go somewhere.
+    pub(super) disk: Option<PathBuf>,
+    /// Bytes of one session at the context that is planned for: of these that must be in memory.
     pub(super) cache: f64,
     /// The longest context that stays below, in steps of 256.
     pub(super) longest: usize,
@@ -89,11 +95,16 @@ pub(super) struct Bound {
 
 impl Bound {
     /// `bytes`: of the cache of so many tokens.
-    pub(super) fn new(most: u64, context: u64, bytes: &dyn Fn(u64) -> f64) -> Bound {
+    pub(super) fn new(
+        storage: &CacheStorage,
+        context: u64,
+        bytes: &dyn Fn(u64) -> f64,
+    ) -> Option<Bound> {
+        let (most, disk) = (storage.memory?, storage.disk.clone());
         let fits = |tokens: usize| bytes(tokens as u64) <= most as f64;
         let capacity = usize::try_from(context).unwrap_or(usize::MAX);
         let longest = memory::longest(capacity, fits);
-        Bound { most, cache: bytes(context), longest, context }
+        Some(Bound { most, disk, cache: bytes(context), longest, context })
     }
 
     /// `does not fit: 12.9 GB of cache for 1,048,576 tokens, --kv-memory allows 2.00 GB; …`; `None` if it does.
@@ -103,7 +114,7 @@ impl Bound {
         }
         let (cache, most) = (decimal_bytes(self.cache), decimal_bytes(self.most as f64));
         let tokens = thousands(self.context);
-        let ways = storage::advice(self.cache.ceil() as u64, self.longest);
+        let ways = storage::advice(self.cache.ceil() as u64, self.longest, None);
         Some(format!(
             "does not fit: {cache} of cache for {tokens} tokens, --kv-memory allows {most}; {ways}"
         ))

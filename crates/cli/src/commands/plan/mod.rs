@@ -22,6 +22,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use engine::DEFAULT_CHUNK;
+use executors::ExecutorKind;
 use planner::formula::Units;
 use planner::goal::{Answer, Goals, Miss, solve};
 use planner::{Lengths, ModelVariant, WhatIf, what_if};
@@ -340,14 +341,18 @@ impl Plan {
         here: Option<(&Here<'_>, Cache)>,
         context: u64,
     ) -> Option<fit::Bound> {
+        let storage = self.cache.storage.storage(ExecutorKind::Cpu).ok()?;
         let theory = |tokens| chosen.estimate.memory(tokens) - chosen.estimate.resident_bytes();
         let bytes = |tokens| match here {
             Some((here, types)) => {
-                here.needs_of(chosen, types, tokens).map_or(f64::NAN, |needs| needs.cache as f64)
+                let needs = here.needs_of(chosen, types, tokens);
+                needs.map_or(f64::NAN, |needs| self.cache.storage.in_memory(needs) as f64)
             }
+            // elsewhere nobody tells how little does beside a disk
+            None if storage.disk.is_some() => 0.0,
             None => theory(tokens),
         };
-        Some(fit::Bound::new(self.cache.storage.bound()?, context, &bytes))
+        fit::Bound::new(&storage, context, &bytes)
     }
 
     /// Refuse what the model cannot have: goals of replies, more positions than it has learned.

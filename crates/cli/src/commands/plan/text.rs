@@ -7,6 +7,7 @@ use planner::{Resource, WhatIf};
 use program::KvPolicy;
 
 use super::{Report, miss};
+use crate::output::shown;
 use crate::predictions::ErrorBar;
 use crate::units::{decimal_bytes, scaled, short_seconds, thousands, three_figures};
 
@@ -210,13 +211,16 @@ fn facts(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         )?;
     }
     if let Some(bound) = &r.bound {
-        writeln!(
-            out,
-            "bound       caches of at most {}: {} at {} tokens",
-            size(r, bound.most as f64),
-            size(r, bound.cache),
-            thousands(r.context)
-        )?;
+        let (most, cache) = (size(r, bound.most as f64), size(r, bound.cache));
+        let tokens = thousands(r.context);
+        let told = match &bound.disk {
+            Some(folder) if bound.cache > 0.0 => {
+                format!(", the rest in {}: at least {cache} at {tokens} tokens", shown(folder))
+            }
+            Some(folder) => format!(", the rest in {}", shown(folder)),
+            None => format!(": {cache} at {tokens} tokens"),
+        };
+        writeln!(out, "bound       caches of at most {most}{told}")?;
     }
     let room = r.target.memory.map_or("memory not known: give --memory".into(), |memory| {
         format!("longest in {}", size(r, memory))
