@@ -25,7 +25,7 @@ pub struct SpillStats {
 }
 
 #[derive(Default)]
-pub(crate) struct SpillCounts {
+pub(crate) struct DiskCounts {
     pub(crate) hits: AtomicU64,
     written: AtomicU64,
     written_bytes: AtomicU64,
@@ -42,12 +42,12 @@ pub(crate) struct Disk<S: Store> {
     store: BlockStore,
     order: Mutex<Order<S>>,
     clock: AtomicU64,
-    pub(crate) counts: SpillCounts,
+    pub(crate) counts: DiskCounts,
 }
 
 impl<S: Store> Disk<S> {
     pub(crate) fn new(store: BlockStore) -> Disk<S> {
-        let (order, counts) = (Mutex::default(), SpillCounts::default());
+        let (order, counts) = (Mutex::default(), DiskCounts::default());
         Disk { store, order, clock: AtomicU64::new(1), counts }
     }
 
