@@ -24,6 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("executors", &["cpu", "kernels", "program"]),
     ("engine", &["program", "tokenizer"]),
     ("grammar", &["engine", "tokenizer"]),
+    ("server", &["engine", "grammar", "program", "tokenizer"]),
     ("testing", &[]),
     ("conformance", &["program", "models", "quant", "gguf", "testing"]),
     (
@@ -40,6 +41,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "planner",
             "engine",
             "grammar",
+            "server",
             "plot",
         ],
     ),

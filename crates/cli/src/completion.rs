@@ -1,11 +1,11 @@
 //! `--json`: a finished reply as one object, `{text, tokens, reason, usage, timings}`.
 
 use std::io::Write;
-use std::time::Duration;
 
-use engine::{Completion, Timings, TokenUsage};
+use engine::Completion;
 use program::SpillCounts;
 use serde_json::{Value, json};
+use server::{timings_json, usage_json};
 
 use crate::storage;
 
@@ -18,35 +18,6 @@ pub(crate) fn to_json(completion: &Completion) -> Value {
         "reason": reason.name(),
         "usage": usage_json(usage),
         "timings": timings_json(timings),
-    })
-}
-
-/// OpenAI's `usage`.
-pub(crate) fn usage_json(usage: &TokenUsage) -> Value {
-    json!({
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.completion_tokens,
-        "total_tokens": usage.total_tokens(),
-        "prompt_tokens_details": { "cached_tokens": usage.cached_tokens },
-    })
-}
-
-fn timings_json(timings: &Timings) -> Value {
-    let ms = |time: Duration| time.as_secs_f64() * 1e3;
-    let per_token = |rate: f64| if rate > 0.0 { 1e3 / rate } else { 0.0 };
-    json!({
-        "cache_n": timings.cache_n,
-        "prompt_n": timings.prompt_n,
-        "prompt_ms": ms(timings.prompt),
-        "prompt_per_token_ms": per_token(timings.prompt_per_second),
-        "prompt_per_second": timings.prompt_per_second,
-        "predicted_n": timings.predicted_n,
-        "predicted_ms": ms(timings.predicted),
-        "predicted_per_token_ms": per_token(timings.predicted_per_second),
-        "predicted_per_second": timings.predicted_per_second,
-        "draft_n": timings.drafts.drafted,
-        "draft_n_accepted": timings.drafts.kept,
-        "draft_gained_ms": timings.drafts.gained * 1e3,
     })
 }
 

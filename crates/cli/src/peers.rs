@@ -24,7 +24,7 @@ const NO_DOWNLOAD: &str = "models are not downloaded yet: give the path of a GGU
 const BY_SCHEMA: &str = "--json-schema SCHEMA makes replies JSON; true is the schema of any";
 const NO_ADAPTER: &str = "adapters are not applied yet: merge them into the model first";
 const NO_IMAGE: &str = "there are no models of images or sound yet";
-const NO_SERVER: &str = "there is no server yet";
+const OF_SERVER: &str = "rooflight serve answers other programs";
 const NO_STATE: &str = "caches are not kept on disk yet";
 const OWN_TEMPLATE: &str = "the model's own template is used; rooflight complete goes without one";
 const OWN_ROPE: &str = "the model's own frequencies are used";
@@ -154,9 +154,9 @@ pub(crate) static FLAGS: &[(&str, PeerFlag)] = &[
             "a full context stops the reply; /set context-full drop-oldest keeps the system message",
         ),
     ),
-    ("--host", Refused(NO_SERVER)),
-    ("--port", Refused(NO_SERVER)),
-    ("--api-key", Refused(NO_SERVER)),
+    ("--host", Refused(OF_SERVER)),
+    ("--port", Refused(OF_SERVER)),
+    ("--api-key", Refused(OF_SERVER)),
     ("-oe", Refused("results go to stdout, in one format")),
     ("-rpc", Refused("one machine computes")),
     ("--rpc", Refused("one machine computes")),
@@ -177,10 +177,7 @@ pub(crate) fn flag(name: &str) -> Option<PeerFlag> {
 
 /// Commands of other programs, with what to do here.
 static COMMANDS: &[(&[&str], &str)] = &[
-    (
-        &["serve", "server", "start", "api"],
-        "there is no server yet; rooflight run MODEL.gguf talks in the terminal",
-    ),
+    (&["server", "start", "api"], "rooflight serve MODEL.gguf answers other programs over HTTP"),
     (
         &["pull", "get", "download", "push", "search", "login"],
         "models are not downloaded yet: get a GGUF file, from huggingface.co for one, and give its path to rooflight run",
@@ -258,7 +255,7 @@ mod tests {
         for ours in root.get_subcommands() {
             assert_eq!(command(ours.get_name()), None, "{}", ours.get_name());
         }
-        assert!(command("llama-quantize").is_some() && command("serve").is_some());
+        assert!(command("llama-quantize").is_some() && command("server").is_some());
         assert_eq!(command("frobnicate"), None);
     }
 }

@@ -8,8 +8,9 @@ use program::{CacheOptions, CacheStorage, Executor, KvPolicy, MemoryNeeds, Progr
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
+use crate::load::Loaded;
 use crate::output::shown;
-use crate::{amounts, memory, units};
+use crate::{amounts, memory, ui, units};
 
 /// Where the caches of all sessions lie.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -39,6 +40,29 @@ impl StorageArgs {
             return Err(Failure::Usage(wrong.into()));
         }
         Ok(CacheStorage { memory: self.kv_memory, disk: self.kv_disk.clone() })
+    }
+
+    /// How many sessions memory, and the bound on it, have room for, `wanted` at most.
+    pub(crate) fn side_by_side(
+        &self,
+        wanted: usize,
+        loaded: &Loaded,
+        cache: &CacheOptions,
+    ) -> usize {
+        let program = loaded.model.program();
+        let needs = memory::needs(&*loaded.executor, program, cache, loaded.chunk);
+        let Ok(needs) = needs else { return wanted };
+        let free = memory::available().map(|free| free.saturating_sub(needs.work));
+        let room = [free, self.bound()].into_iter().flatten().min();
+        let room = room.unwrap_or(u64::MAX) / self.in_memory(needs).max(1);
+        let fits = usize::try_from(room).unwrap_or(wanted).clamp(1, wanted);
+        if fits < wanted {
+            ui::note(format_args!(
+                "{fits} requests side by side: memory has no room for more caches of {} tokens",
+                cache.capacity
+            ));
+        }
+        fits
     }
 
     /// Most bytes of memory of all caches.

@@ -130,7 +130,7 @@ mod tests {
                 "invalid value 'zero' for '--repetitions <N>': expected a number",
                 "rooflight bench --help",
             ),
-            ("rooflight serve", "there is no command `serve`", "no server yet"),
+            ("rooflight server", "there is no command `server`", "rooflight serve MODEL.gguf"),
             (
                 "rooflight model.gguf",
                 "there is no command `model.gguf`",

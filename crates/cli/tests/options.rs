@@ -55,6 +55,7 @@ static FILES: LazyLock<Vec<(&str, Vec<u8>)>> = LazyLock::new(|| {
         ("hello.json", chat("hello").into()),
         ("ends.jinja", "{{ bos_token }}[end]{{ eos_token }} {{ strftime_now('%Y-%m-%d') }}".into()),
         ("taken.svg", "<svg/>".into()),
+        ("keys.txt", "secret\n".into()),
         ("rooflight.1", ".TH".into()),
     ]
 });

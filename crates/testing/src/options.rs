@@ -12,10 +12,13 @@
 //!   (`file out.svg`). Of text and files the part that is named is seen, and not with the other value. `none`: there is no
 //!   such value or file. Nothing on both sides: whatever there is, it differs, and comes out alike when tried again.
 //!
+//! `serve` runs until it says `serving`, and is asked to end then.
+//!
 //! Commands must succeed, but where an `exit` is looked at or what is seen on stderr begins with `error:`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::process::Output;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -239,9 +242,12 @@ fn row(place: &str, command: &str, base: &[String], line: &str) -> OptionRow {
 impl Trial {
     fn run(&self, place: &Sandbox) -> Outcome {
         let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
-        let mut command =
-            if self.terminal { place.on_terminal(&words) } else { place.command(&words) };
-        let output = command.envs(self.variable.clone()).output().expect("the binary starts");
+        let variables = self.variable.as_slice();
+        let output = match (words.first(), self.terminal) {
+            (Some(&"serve"), _) => place.serve(&words, variables, "serving "),
+            (_, true) => output(place.on_terminal(&words), variables),
+            (_, false) => output(place.command(&words), variables),
+        };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Outcome {
             code: output.status.code().unwrap_or(-1),
@@ -250,6 +256,10 @@ impl Trial {
             file: self.file.as_ref().and_then(|file| std::fs::read(place.path(file)).ok()),
         }
     }
+}
+
+fn output(mut command: assert_cmd::Command, variables: &[(String, String)]) -> Output {
+    command.envs(variables.iter().cloned()).output().expect("the binary starts")
 }
 
 impl fmt::Display for Trial {

@@ -1,7 +1,8 @@
 //! A binary of the house in a clean environment.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use assert_cmd::Command;
 use tempfile::TempDir;
@@ -62,6 +63,35 @@ impl Sandbox {
         command.args(["-qec", &format!("stty cols 40; exec {line} 2>/dev/null"), "/dev/null"]);
         command.env("SHELL", "/bin/sh").write_stdin("");
         command
+    }
+
+    /// What a server does with these arguments: it runs until a line of stderr begins with `until`, and is asked to end
+    /// then. One that ends by itself is not waited for.
+    ///
+    /// # Panics
+    /// If it cannot be started or asked to end.
+    pub fn serve(&self, args: &[&str], variables: &[(String, String)], until: &str) -> Output {
+        let mut command = std::process::Command::new(&self.binary);
+        command.args(args).current_dir(self.dir.path()).env_clear().env("HOME", self.dir.path());
+        command.envs(variables.iter().cloned());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("it is a pipe"));
+        let mut stderr = String::new();
+        let mut asked = false;
+        loop {
+            let start = stderr.len();
+            if lines.read_line(&mut stderr).expect("stderr is UTF-8") == 0 {
+                break;
+            }
+            if stderr[start..].starts_with(until) && !asked {
+                asked = true;
+                let kill = std::process::Command::new("kill").arg(child.id().to_string()).status();
+                assert!(kill.is_ok_and(|status| status.success()), "it cannot be asked to end");
+            }
+        }
+        let status = child.wait().expect("it is ours");
+        Output { status, stdout: Vec::new(), stderr: stderr.into_bytes() }
     }
 
     /// What the binary does with these arguments.

@@ -124,6 +124,19 @@ impl Tokenizer {
         self.encode_pieces([(text, true)])
     }
 
+    /// The tokens of a text that is continued as it is: its special tokens count, and the token that every text of this
+    /// vocabulary begins with comes first.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn encode_prompt(&self, text: &str) -> Result<Vec<u32>> {
+        let mut ids = self.encode_special(text)?;
+        if let Some(bos) = self.bos().filter(|bos| self.adds_bos && ids.first() != Some(bos)) {
+            ids.insert(0, bos);
+        }
+        Ok(ids)
+    }
+
     /// The tokens of a prompt made of spans: its text is split into words as one text, while only special spans
     /// yield control tokens. No begin token is added.
     ///

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use engine::{Request, Turn};
-use tokenizer::Tokenizer;
 
 use crate::args::{self, PromptArgs};
 use crate::completion;
@@ -43,7 +42,7 @@ impl Complete {
         };
         let prompt = filled(prompt.read()?)?;
         let tokenizer = Arc::new(load::tokenizer(&gguf)?);
-        let tokens = raw(&tokenizer, &prompt).context("encoding the prompt")?;
+        let tokens = tokenizer.encode_prompt(&prompt).context("encoding the prompt")?;
         let settings = self.session.settings(gguf.metadata(), &tokenizer)?;
 
         let Opened { mut session, limits, trained, drafters, .. } =
@@ -80,17 +79,6 @@ impl Complete {
         }
         if interrupted { Err(Failure::Interrupted.into()) } else { Ok(()) }
     }
-}
-
-/// A text that is continued as it is: its special tokens count, and the token that every text of this model begins with
-/// comes first.
-pub(super) fn raw(tokenizer: &Tokenizer, text: &str) -> tokenizer::Result<Vec<u32>> {
-    let mut ids = tokenizer.encode_special(text)?;
-    let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
-    if let Some(bos) = bos.filter(|bos| ids.first() != Some(bos)) {
-        ids.insert(0, bos);
-    }
-    Ok(ids)
 }
 
 fn piped() -> Result<TextSource, Failure> {

@@ -14,6 +14,7 @@ mod perplexity;
 mod plan;
 mod recall;
 mod run;
+mod serve;
 mod show;
 mod template;
 mod tokenize;
@@ -48,6 +49,7 @@ pub(crate) struct Cli {
 #[derive(clap::Subcommand, Debug)]
 enum Command {
     Run(run::Run),
+    Serve(serve::Serve),
     Complete(complete::Complete),
     Embed(embed::Embed),
     Show(show::Show),
@@ -86,6 +88,7 @@ impl Cli {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self.command {
             Command::Run(c) => c.run(out),
+            Command::Serve(c) => c.run(out),
             Command::Complete(c) => c.run(out),
             Command::Embed(c) => c.run(out),
             Command::Show(c) => c.run(out),

@@ -10,6 +10,16 @@ pub enum Lent<'a, T> {
     Owned(Box<T>),
 }
 
+impl<T> Lent<'_, T> {
+    /// What was given; `None` of what was only lent.
+    pub fn into_owned(self) -> Option<T> {
+        match self {
+            Lent::Borrowed(_) => None,
+            Lent::Owned(own) => Some(*own),
+        }
+    }
+}
+
 impl<'a, T> From<&'a mut T> for Lent<'a, T> {
     fn from(lent: &'a mut T) -> Self {
         Lent::Borrowed(lent)

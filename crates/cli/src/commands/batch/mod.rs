@@ -25,7 +25,7 @@ use crate::interrupt::Interrupt;
 use crate::limits::Limits;
 use crate::load::{self, LoadOptions, Loaded};
 use crate::output::{OutputArgs, shown};
-use crate::{counts, memory, sampling, ui};
+use crate::{counts, sampling, ui};
 use request::{BatchPrompt, BatchRequest, Refusal};
 use results::Results;
 
@@ -125,7 +125,8 @@ impl Batch {
         let cache = cache(&loaded.config);
         drop(gguf);
         let limits = Limits::of(&loaded, &cache);
-        let batch = Running::new(&loaded, self.side_by_side(&loaded, &cache));
+        let batch =
+            Running::new(&loaded, self.cache.storage.side_by_side(self.parallel, &loaded, &cache));
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let work = Work { requests: &requests, format: &format, loaded: &loaded, cache };
         let started = Instant::now();
@@ -136,24 +137,6 @@ impl Batch {
             return Err(Failure::Interrupted.into());
         }
         ended(&results)
-    }
-
-    /// How many sessions memory, and the bound on it, have room for.
-    fn side_by_side(&self, loaded: &Loaded, cache: &CacheOptions) -> usize {
-        let (wanted, program) = (self.parallel, loaded.model.program());
-        let needs = memory::needs(&*loaded.executor, program, cache, loaded.chunk);
-        let Ok(needs) = needs else { return wanted };
-        let free = memory::available().map(|free| free.saturating_sub(needs.work));
-        let room = [free, self.cache.storage.bound()].into_iter().flatten().min();
-        let room = room.unwrap_or(u64::MAX) / self.cache.storage.in_memory(needs).max(1);
-        let fits = usize::try_from(room).unwrap_or(wanted).clamp(1, wanted);
-        if fits < wanted {
-            ui::note(format_args!(
-                "{fits} requests side by side: memory has no room for more caches of {} tokens",
-                cache.capacity
-            ));
-        }
-        fits
     }
 
     /// The file of results, gone on with or begun anew.
@@ -310,7 +293,7 @@ impl<'a> Work<'a> {
     ) -> engine::Result<Turn<'a>> {
         let (prompt, thoughts) = match &request.prompt {
             BatchPrompt::Messages(messages) => (self.chat(messages, interrupt)?, true),
-            BatchPrompt::Raw(text) => (super::complete::raw(self.format.tokenizer(), text)?, false),
+            BatchPrompt::Raw(text) => (self.format.tokenizer().encode_prompt(text)?, false),
         };
         let sampler: SamplerOptions = request.sampler.clone();
         let sampler = Sampler::new(sampler)?.with_vocabulary(self.format);

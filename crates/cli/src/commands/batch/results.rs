@@ -92,7 +92,7 @@ pub(super) fn of_reply(
     thoughts: &str,
     reply: &Completion,
 ) -> Value {
-    let usage = completion::usage_json(&reply.usage);
+    let usage = server::usage_json(&reply.usage);
     let reason = match reply.reason {
         FinishReason::Length => "length",
         _ => "stop",

@@ -1,0 +1,162 @@
+//! `serve`: a model for other programs, over HTTP. What is answered is in `server`.
+
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use anyhow::Context as _;
+use server::{Access, ServedModel, Server};
+
+use crate::args::{CacheArgs, ContextArgs, ExecutorArgs, ModelArgs, ThreadArgs, VerboseArgs};
+use crate::exit::{Failure, code};
+use crate::load::{self, LoadOptions};
+use crate::output::shown;
+use crate::{bundled, counts, sampling, ui};
+
+/// Serve a model to other programs, over HTTP
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  rooflight serve model.gguf\n  rooflight serve model.gguf --port 0 -np 2 -c 8192\n  \
+                  curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n    \
+                  -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}]}'\n\n\
+                  Programs that speak OpenAI's API use it by the base URL http://127.0.0.1:8080/v1 and any key. \
+                  Only this machine is listened to, and no web page, unless --host says otherwise, \
+                  which needs a key. Without a model the bundled demo model is served. Ctrl-C lets replies come to their end; \
+                  a second one does not."
+)]
+pub(super) struct Serve {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Address to listen at
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    host: IpAddr,
+    /// Port to listen at, 0 for any that is free
+    #[arg(long, value_name = "N", default_value_t = 8080)]
+    port: u16,
+    /// A file with keys, one a line, one of which every request must have
+    #[arg(long, value_name = "FILE")]
+    api_key_file: Option<PathBuf>,
+    /// Another name by which requests may address this machine; may be given several times
+    #[arg(long, value_name = "NAME")]
+    allowed_host: Vec<String>,
+    /// Let whoever reaches this machine use it without a key
+    #[arg(long)]
+    insecure_no_auth: bool,
+    /// The model's name in requests; by default that of its file
+    #[arg(short, long, value_name = "NAME")]
+    alias: Option<String>,
+    /// Replies side by side (-np)
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = parallel)]
+    parallel: usize,
+    #[command(flatten)]
+    context: ContextArgs,
+    #[command(flatten)]
+    cache: CacheArgs,
+    #[command(flatten)]
+    threads: ThreadArgs,
+    #[command(flatten)]
+    executor: ExecutorArgs,
+    #[command(flatten)]
+    verbose: VerboseArgs,
+}
+
+fn parallel(text: &str) -> Result<usize, String> {
+    counts::within(text, 1, 64)
+}
+
+/// Requests that may wait for a place.
+const WAITING: usize = 32;
+/// The name of the bundled model.
+const DEMO: &str = "rooflight-demo";
+
+impl Serve {
+    pub(crate) fn run(self, _: &mut dyn Write) -> anyhow::Result<()> {
+        let access = self.access()?;
+        // a port that is taken is told before a model is loaded
+        let listener = TcpListener::bind((self.host, self.port))
+            .with_context(|| format!("listening at {}:{}", self.host, self.port))?;
+        let key = if access.needs_key() { "with a key" } else { "no key needed" };
+        let server = Server::start(listener, access)?;
+        let end = server.asked_to_end(|| std::process::exit(code::INTERRUPTED.into()))?;
+        ui::note(format_args!("listening on http://{}", server.address()));
+        let model = self.load()?;
+        let (name, parallel) = (model.name.clone(), model.parallel);
+        server.provide(model)?;
+        let names: String =
+            self.allowed_host.iter().map(|name| format!(", also as {name}")).collect();
+        ui::note(format_args!("serving {name}, {parallel} replies side by side, {key}{names}"));
+        server.run(end);
+        Ok(())
+    }
+
+    /// Who may ask.
+    fn access(&self) -> anyhow::Result<Access> {
+        let mut keys: Vec<String> = Vec::new();
+        if let Some(path) = &self.api_key_file {
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("reading {}", shown(path)))?;
+            keys.extend(text.lines().map(|line| line.trim().to_owned()));
+            keys.retain(|key| !key.is_empty());
+            if keys.is_empty() {
+                let problem = format!("--api-key-file {}: there is no key in it", shown(path));
+                return Err(Failure::Usage(problem).into());
+            }
+        }
+        if self.host.is_loopback() {
+            return Ok(Access::new(&keys, Some(self.allowed_host.clone())));
+        }
+        if keys.is_empty() && !self.insecure_no_auth {
+            let problem = format!(
+                "--host {}: others would reach it; give a key by --api-key-file FILE, or --insecure-no-auth",
+                self.host
+            );
+            return Err(Failure::Usage(problem).into());
+        }
+        // whoever has the key is no page that took a name of ours
+        let hosts = if keys.is_empty() && !self.allowed_host.is_empty() {
+            Some(self.allowed_host.clone())
+        } else {
+            None
+        };
+        Ok(Access::new(&keys, hosts))
+    }
+
+    fn load(&self) -> anyhow::Result<ServedModel> {
+        let path = self.model.clone().given();
+        let gguf = match &path {
+            Some(path) => load::open(path)?,
+            None => bundled::open()?,
+        };
+        let created = path
+            .as_ref()
+            .and_then(|path| path.metadata().ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok())
+            .map_or(0, |time| time.as_secs());
+        let stem = path.as_ref().and_then(|path| path.file_stem());
+        let name = stem.map_or_else(|| DEMO.to_owned(), |stem| stem.to_string_lossy().into_owned());
+        let format = load::chat_format(&gguf)?;
+        let (sampler, problems) = sampling::recommended_options(gguf.metadata());
+        problems.iter().for_each(|problem| ui::warn(problem));
+        let options =
+            LoadOptions { ceilings: false, ..self.cache.load_options(&self.threads, self.verbose) };
+        let cache = |config: &models::ModelConfig| {
+            let trained = config.context_length;
+            self.cache.options(self.context.capacity(trained), trained)
+        };
+        let loaded = load::model(&gguf, &self.executor, &options, &cache)?;
+        let cache = cache(&loaded.config);
+        load::warn_about_context(&loaded.config, cache.capacity, &cache.policy);
+        Ok(ServedModel {
+            name: self.alias.clone().unwrap_or(name),
+            created,
+            parallel: self.cache.storage.side_by_side(self.parallel, &loaded, &cache),
+            waiting: WAITING,
+            model: Arc::clone(&loaded.model),
+            format: Arc::new(format),
+            cache,
+            chunk: loaded.chunk,
+            sampler,
+        })
+    }
+}

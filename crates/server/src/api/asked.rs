@@ -1,0 +1,284 @@
+//! What the APIs have in common: how a reply is made, read from fields that have one name in all of them, and the way to
+//! the thread that computes and back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use engine::{Completion, Sampler, SamplerOptions, SamplerSetting};
+use grammar::{Form, FormSource, TokenTrie};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::Serving;
+use crate::body::JsonBody;
+use crate::error::{ApiError, Result};
+use crate::fields::brief;
+use crate::worker::{ReplyJob, Update};
+
+/// Texts that may end a reply, and bytes of each.
+const MOST_STOPS: usize = 16;
+const STOP_BYTES: usize = 256;
+
+/// How replies are made.
+pub(crate) struct Asked {
+    pub(crate) sampler: SamplerOptions,
+    pub(crate) max_tokens: Option<usize>,
+    pub(crate) stop: Vec<String>,
+    pub(crate) ignore_eog: bool,
+    /// What the reply must be.
+    pub(crate) form: Option<FormSource>,
+}
+
+/// Whether a field is one of a sampler's settings.
+pub(crate) fn is_setting(name: &str) -> bool {
+    setting(name).is_some()
+}
+
+fn setting(name: &str) -> Option<&'static SamplerSetting> {
+    let name = if name == "repetition_penalty" { "repeat_penalty" } else { name };
+    // flags have hyphens, fields do not
+    if name.contains('-') { None } else { SamplerSetting::find(name) }
+}
+
+impl Asked {
+    /// As the fields of `body` say; most tokens stand in one of `length`.
+    ///
+    /// # Errors
+    /// A field that cannot be obeyed.
+    pub(crate) fn read(
+        body: &JsonBody,
+        length: &[&str],
+        defaults: &SamplerOptions,
+    ) -> Result<Asked> {
+        let mut sampler = defaults.clone();
+        for name in body.fields().keys() {
+            let Some(setting) = setting(name) else { continue };
+            if let Some(value) = body.number(name)? {
+                let wrong = |problem| ApiError::field(name, problem);
+                setting.set(&mut sampler, value).map_err(wrong)?;
+            }
+        }
+        if let Some(seed) = body.integer("seed")? {
+            // below 0: any
+            sampler.seed = u64::try_from(seed).ok();
+        }
+        sampler.logit_bias = bias(body)?;
+        sampler.check()?;
+        let mut max_tokens = None;
+        for name in length {
+            max_tokens = body.count(name, 1, usize::MAX)?.or(max_tokens);
+        }
+        Ok(Asked {
+            sampler,
+            max_tokens,
+            stop: stops(body)?,
+            ignore_eog: body.flag("ignore_eos")?.unwrap_or(false),
+            form: form(body)?,
+        })
+    }
+}
+
+/// `{"15043": -1}`, as OpenAI writes it.
+fn bias(body: &JsonBody) -> Result<Vec<(u32, f32)>> {
+    const NAME: &str = "logit_bias";
+    let wrong = |found: &Value| {
+        let found = brief(found);
+        ApiError::field(NAME, format!("expected numbers by token id, found {found}"))
+    };
+    let Some(value) = body.get(NAME) else { return Ok(Vec::new()) };
+    let entries = value.as_object().ok_or_else(|| wrong(value))?;
+    let entry = |(id, bias): (&String, &Value)| {
+        Some((id.parse().ok()?, bias.as_f64().filter(|bias| bias.is_finite())? as f32))
+    };
+    entries.iter().map(entry).collect::<Option<_>>().ok_or_else(|| wrong(value))
+}
+
+fn stops(body: &JsonBody) -> Result<Vec<String>> {
+    let expected = || {
+        let problem = format!("expected a text or up to {MOST_STOPS}, of {STOP_BYTES} bytes each");
+        ApiError::field("stop", problem)
+    };
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let texts = match body.get("stop") {
+        None => Some(Vec::new()),
+        Some(Value::Array(texts)) => texts.iter().map(text).collect(),
+        Some(one) => text(one).map(|text| vec![text]),
+    };
+    let mut texts = texts.ok_or_else(expected)?;
+    texts.retain(|text| !text.is_empty());
+    let fits = texts.len() <= MOST_STOPS && texts.iter().all(|text| text.len() <= STOP_BYTES);
+    if fits { Ok(texts) } else { Err(expected()) }
+}
+
+/// OpenAI's `response_format`, llama.cpp's `json_schema` and `grammar`.
+fn form(body: &JsonBody) -> Result<Option<FormSource>> {
+    let schema = |schema: &Value| Some(FormSource::JsonSchema(schema.to_string()));
+    let grammar = body.text("grammar")?.filter(|text| !text.is_empty());
+    let asked = [
+        grammar.map(|text| FormSource::Grammar(text.to_owned())),
+        body.get("json_schema").and_then(schema),
+        response_format(body)?,
+    ];
+    let mut asked = asked.into_iter().flatten();
+    match (asked.next(), asked.next()) {
+        (_, Some(_)) => Err(ApiError::invalid(
+            "a reply has one form: give one of response_format, json_schema, grammar",
+        )),
+        (form, None) => Ok(form),
+    }
+}
+
+fn response_format(body: &JsonBody) -> Result<Option<FormSource>> {
+    const NAME: &str = "response_format";
+    let Some(format) = body.get(NAME) else { return Ok(None) };
+    let schema = format.pointer("/json_schema/schema").or_else(|| format.get("schema"));
+    match (format.get("type").and_then(Value::as_str), schema) {
+        (Some("text"), _) => Ok(None),
+        (Some("json_object"), None) => {
+            Ok(Some(FormSource::JsonSchema(json!({ "type": "object" }).to_string())))
+        }
+        (Some("json_object" | "json_schema"), Some(schema)) => {
+            Ok(Some(FormSource::JsonSchema(schema.to_string())))
+        }
+        (Some("json_schema"), None) => Err(ApiError::field(NAME, "expected json_schema.schema")),
+        _ => Err(ApiError::field(NAME, "expected type text, json_object or json_schema")),
+    }
+}
+
+/// Raises a flag when whoever waited is gone.
+#[derive(Default)]
+pub(crate) struct CancelOnDrop(Arc<AtomicBool>);
+
+impl CancelOnDrop {
+    /// The flag.
+    pub(crate) fn flag(&self) -> &Arc<AtomicBool> {
+        &self.0
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Replies on their way. Dropping them ends them.
+pub(crate) struct Pending {
+    updates: UnboundedReceiver<(usize, Update)>,
+    _cancel: CancelOnDrop,
+}
+
+/// A reply that is there.
+pub(crate) struct Whole {
+    /// What the model thought before it.
+    pub(crate) thought: String,
+    pub(crate) completion: Completion,
+}
+
+impl Pending {
+    /// What happens next, and to which of the replies; `None` if nobody will tell any more.
+    pub(crate) async fn next(&mut self) -> Option<(usize, Update)> {
+        self.updates.recv().await
+    }
+
+    /// All `n` of them.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub(crate) async fn whole(mut self, n: usize) -> Result<Vec<Whole>> {
+        let mut thoughts = vec![String::new(); n];
+        let mut done: Vec<Option<Completion>> = vec![None; n];
+        while let Some((index, update)) = self.next().await {
+            match update {
+                Update::Thought(text) => thoughts[index].push_str(&text),
+                Update::Done(completion) => done[index] = Some(*completion),
+                Update::Failed(error) => return Err(error),
+                Update::Prefill(_) | Update::Text(_) => {}
+            }
+        }
+        let whole = |(thought, completion): (String, Option<Completion>)| {
+            let unfinished = || ApiError::internal("the reply was not finished");
+            Ok(Whole { thought, completion: completion.ok_or_else(unfinished)? })
+        };
+        thoughts.into_iter().zip(done).map(whole).collect()
+    }
+}
+
+/// A prompt and the reply that is wanted.
+pub(crate) struct WantedReplies {
+    pub(crate) prompts: Vec<Vec<u32>>,
+    pub(crate) asked: Asked,
+    /// Whether thoughts are told apart.
+    pub(crate) split_thoughts: bool,
+}
+
+impl Serving {
+    /// Have a reply made to each prompt; those after the first are drawn with other seeds. `cancel`: what ends them.
+    ///
+    /// # Errors
+    /// A prompt that does not fit, a form that cannot be had, or a full queue.
+    pub(crate) async fn reply(
+        self: &Arc<Serving>,
+        wanted: WantedReplies,
+        cancel: CancelOnDrop,
+    ) -> Result<Pending> {
+        let capacity = self.model.cache.capacity;
+        let too_long = wanted.prompts.iter().map(Vec::len).find(|wanted| *wanted > capacity);
+        if let Some(wanted) = too_long {
+            return Err(engine::Error::ContextFull { wanted, capacity }.into());
+        }
+        let app = Arc::clone(self);
+        blocking(move || app.submit(wanted, cancel)).await
+    }
+
+    fn submit(&self, wanted: WantedReplies, cancel: CancelOnDrop) -> Result<Pending> {
+        let WantedReplies { prompts, asked, split_thoughts } = wanted;
+        let form = asked.form.as_ref().map(|form| self.form(form)).transpose()?;
+        let (sender, updates) = unbounded_channel();
+        let job = |(index, prompt): (usize, Vec<u32>)| {
+            let seed = asked.sampler.seed.map(|seed| seed.wrapping_add(index as u64));
+            let options = SamplerOptions { seed, ..asked.sampler.clone() };
+            let sampler = Sampler::new(options)?.with_vocabulary(&*self.model.format);
+            let sampler = match &form {
+                Some(form) => sampler.with_constraint(form.begin())?,
+                None => sampler,
+            };
+            Ok(ReplyJob {
+                prompt,
+                sampler,
+                max_tokens: asked.max_tokens,
+                stop: asked.stop.clone(),
+                ignore_eog: asked.ignore_eog,
+                split_thoughts,
+                cancel: Arc::clone(cancel.flag()),
+                updates: sender.clone(),
+                index,
+            })
+        };
+        let jobs = prompts.into_iter().enumerate().map(job).collect::<Result<Vec<_>>>()?;
+        self.worker.submit(jobs)?;
+        Ok(Pending { updates, _cancel: cancel })
+    }
+
+    fn form(&self, source: &FormSource) -> Result<Form> {
+        let invalid = |error: grammar::GrammarError| ApiError::invalid(error.to_string());
+        let mut trie = self.trie.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if trie.is_none() {
+            let tokenizer = Arc::clone(self.model.format.tokenizer());
+            *trie = Some(TokenTrie::new(tokenizer).map_err(invalid)?);
+        }
+        let trie = trie.as_ref().expect("it was just made");
+        Form::compile(source, trie).map_err(invalid)
+    }
+}
+
+/// Do what takes time where nobody else waits for it.
+///
+/// # Errors
+/// Those of `work`; that it did not come to its end.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| Err(ApiError::internal("the request failed")))
+}

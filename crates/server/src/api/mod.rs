@@ -1,0 +1,39 @@
+//! The endpoints, by the API they belong to. Each is a file that says which fields it knows and what becomes of them.
+
+mod asked;
+mod llama;
+mod openai;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::from_fn_with_state;
+
+use crate::App;
+use crate::error::ApiError;
+use crate::guard::guard;
+
+type Api = fn(Router<Arc<App>>) -> Router<Arc<App>>;
+
+/// What is added to the router, by API.
+static APIS: &[Api] = &[openai::routes, llama::routes];
+
+/// All endpoints behind the guard.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    let router = APIS.iter().fold(Router::new(), |router, api| api(router));
+    router
+        .fallback(nothing)
+        .method_not_allowed_fallback(no_method)
+        .layer(from_fn_with_state(Arc::clone(&app), guard))
+        .with_state(app)
+}
+
+async fn nothing(uri: Uri) -> ApiError {
+    ApiError::not_found(format!("there is no {}", uri.path()))
+}
+
+async fn no_method(method: Method, uri: Uri) -> ApiError {
+    let message = format!("{} cannot be asked with {method}", uri.path());
+    ApiError::invalid(message).with_status(StatusCode::METHOD_NOT_ALLOWED)
+}

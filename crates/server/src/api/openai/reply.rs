@@ -1,0 +1,186 @@
+//! A reply in OpenAI's words: as one object, or chunk by chunk.
+
+use std::hash::{BuildHasher, RandomState};
+
+use engine::{FinishReason, TokenUsage};
+use serde_json::{Value, json};
+
+use super::stream::Chunks;
+use crate::Serving;
+use crate::api::asked::Whole;
+use crate::body::JsonBody;
+use crate::error::Result;
+use crate::wire::{now, timings_json, usage_json};
+use crate::worker::Update;
+
+/// What is replied in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReplyShape {
+    /// Messages.
+    Chat,
+    /// Texts.
+    Text,
+}
+
+/// What all parts of a reply say, and what was counted so far.
+pub(super) struct OpenAiReply {
+    shape: ReplyShape,
+    id: String,
+    created: u64,
+    model: String,
+    choices: usize,
+    /// Whether counts come last.
+    wants_usage: bool,
+    /// Whether the prompt's progress is told.
+    wants_progress: bool,
+    usage: Vec<TokenUsage>,
+    timings: Value,
+}
+
+impl OpenAiReply {
+    /// To a request with these fields, of so many choices.
+    ///
+    /// # Errors
+    /// A field that cannot be obeyed.
+    pub(super) fn new(
+        app: &Serving,
+        shape: ReplyShape,
+        body: &JsonBody,
+        choices: usize,
+    ) -> Result<OpenAiReply> {
+        let usage = body.get("stream_options").and_then(|options| options.get("include_usage"));
+        let prefix = if shape == ReplyShape::Chat { "chatcmpl" } else { "cmpl" };
+        Ok(OpenAiReply {
+            shape,
+            id: format!("{prefix}-{:016x}", RandomState::new().hash_one("reply")),
+            created: now(),
+            model: app.model.name.clone(),
+            choices,
+            wants_usage: usage.and_then(Value::as_bool).unwrap_or(false),
+            wants_progress: body.flag("return_progress")?.unwrap_or(false),
+            usage: Vec::new(),
+            timings: Value::Null,
+        })
+    }
+
+    /// All of it, with a reply for each choice.
+    pub(super) fn whole(&self, replies: &[Whole]) -> Value {
+        let choice = |(index, reply): (usize, &Whole)| {
+            let text = &reply.completion.text;
+            let reason = Some(finish_reason(reply.completion.reason));
+            match self.shape {
+                ReplyShape::Text => choice(index, "text", &json!(text), reason),
+                ReplyShape::Chat => {
+                    let mut message = json!({ "role": "assistant", "content": text });
+                    if !reply.thought.is_empty() {
+                        message["reasoning_content"] = json!(reply.thought);
+                    }
+                    choice(index, "message", &message, reason)
+                }
+            }
+        };
+        let choices: Vec<Value> = replies.iter().enumerate().map(choice).collect();
+        let object = if self.shape == ReplyShape::Chat { "chat.completion" } else { TEXT };
+        let mut whole = self.object(object, &choices.iter().collect::<Vec<_>>());
+        let usage: Vec<TokenUsage> = replies.iter().map(|reply| reply.completion.usage).collect();
+        whole["usage"] = usage_json(&added(&usage));
+        whole["timings"] =
+            replies.first().map_or(Value::Null, |reply| timings_json(&reply.completion.timings));
+        whole
+    }
+
+    fn object(&self, object: &str, choices: &[&Value]) -> Value {
+        json!({
+            "id": self.id,
+            "object": object,
+            "created": self.created,
+            "model": self.model,
+            "choices": choices,
+        })
+    }
+
+    /// A chunk of one choice, or of none.
+    fn chunk(&self, choice: Option<&Value>) -> Value {
+        let object = if self.shape == ReplyShape::Chat { "chat.completion.chunk" } else { TEXT };
+        self.object(object, choice.as_slice())
+    }
+
+    /// More of choice `index`: text of this kind.
+    fn more(&self, index: usize, kind: &str, text: &str, reason: Option<&str>) -> Value {
+        let choice = match self.shape {
+            ReplyShape::Text => choice(index, "text", &json!(text), reason),
+            ReplyShape::Chat if text.is_empty() => choice(index, "delta", &json!({}), reason),
+            ReplyShape::Chat => choice(index, "delta", &json!({ kind: text }), reason),
+        };
+        self.chunk(Some(&choice))
+    }
+}
+
+const TEXT: &str = "text_completion";
+
+fn choice(index: usize, name: &str, value: &Value, reason: Option<&str>) -> Value {
+    json!({ "index": index, name: value, "logprobs": null, "finish_reason": reason })
+}
+
+/// Why it ended, in OpenAI's words.
+fn finish_reason(reason: FinishReason) -> &'static str {
+    if reason == FinishReason::Length { "length" } else { "stop" }
+}
+
+/// Counts of all choices: the prompt is the same, or is another one each time.
+fn added(usage: &[TokenUsage]) -> TokenUsage {
+    let sum = |of: fn(&TokenUsage) -> usize| usage.iter().map(of).sum();
+    TokenUsage {
+        prompt_tokens: sum(|usage| usage.prompt_tokens),
+        cached_tokens: sum(|usage| usage.cached_tokens),
+        completion_tokens: sum(|usage| usage.completion_tokens),
+    }
+}
+
+impl Chunks for OpenAiReply {
+    fn begin(&mut self) -> Vec<Value> {
+        let first = |index| {
+            let delta = json!({ "role": "assistant", "content": "" });
+            self.chunk(Some(&choice(index, "delta", &delta, None)))
+        };
+        match self.shape {
+            ReplyShape::Chat => (0..self.choices).map(first).collect(),
+            ReplyShape::Text => Vec::new(),
+        }
+    }
+
+    fn update(&mut self, index: usize, update: Update) -> Result<Vec<Value>> {
+        Ok(match update {
+            Update::Text(text) => vec![self.more(index, "content", &text, None)],
+            Update::Thought(text) => vec![self.more(index, "reasoning_content", &text, None)],
+            Update::Prefill(prefill) if self.wants_progress => {
+                let mut chunk = self.chunk(None);
+                chunk["prompt_progress"] = json!({
+                    "total": prefill.cached + prefill.total,
+                    "cache": prefill.cached,
+                    "processed": prefill.cached + prefill.done,
+                });
+                vec![chunk]
+            }
+            Update::Prefill(_) => Vec::new(),
+            Update::Done(completion) => {
+                self.usage.push(completion.usage);
+                self.timings = timings_json(&completion.timings);
+                let reason = finish_reason(completion.reason);
+                let mut last = self.more(index, "content", "", Some(reason));
+                last["timings"] = self.timings.clone();
+                vec![last]
+            }
+            Update::Failed(error) => return Err(error),
+        })
+    }
+
+    fn end(&mut self) -> Vec<Value> {
+        if !self.wants_usage {
+            return Vec::new();
+        }
+        let mut chunk = self.chunk(None);
+        chunk["usage"] = usage_json(&added(&self.usage));
+        vec![chunk]
+    }
+}

@@ -1,0 +1,147 @@
+//! Bodies of requests: JSON of bounded size and depth, in which each name stands once; and what is read of them.
+
+mod unique;
+
+use axum::body::{Body, Bytes};
+use axum::extract::FromRequest;
+use axum::http::{HeaderMap, Request, StatusCode, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde_json::{Map, Value};
+
+use crate::error::{ApiError, Result};
+use crate::fields::brief;
+use unique::Unique;
+
+/// Most bytes of a body.
+pub(crate) const MOST_BYTES: usize = 8 << 20;
+/// A body that has not come by then is not waited for.
+const DEADLINE: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// The fields of a body.
+#[derive(Debug)]
+pub(crate) struct JsonBody(Map<String, Value>);
+
+impl<S: Sync> FromRequest<S> for JsonBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request<Body>, _: &S) -> Result<JsonBody> {
+        let (parts, body) = request.into_parts();
+        if !is_json(&parts.headers) {
+            let error = ApiError::invalid("expected Content-Type: application/json");
+            return Err(error.with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+        }
+        let read = tokio::time::timeout(DEADLINE, Limited::new(body, MOST_BYTES).collect());
+        let collected = read.await.map_err(|_| {
+            ApiError::invalid("the body did not come in time")
+                .with_status(StatusCode::REQUEST_TIMEOUT)
+        })?;
+        let bytes = collected.map_err(|error| match error.is::<LengthLimitError>() {
+            true => ApiError::invalid(format!("the body has more than {MOST_BYTES} bytes"))
+                .with_status(StatusCode::PAYLOAD_TOO_LARGE),
+            false => ApiError::invalid(format!("the body could not be read: {error}")),
+        })?;
+        JsonBody::parse(&bytes.to_bytes())
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let text = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let kind = text.and_then(|text| text.split(';').next()).map(str::trim);
+    kind.is_some_and(|kind| kind.eq_ignore_ascii_case("application/json"))
+}
+
+impl JsonBody {
+    fn parse(bytes: &Bytes) -> Result<JsonBody> {
+        let Unique(value) = serde_json::from_slice(bytes)
+            .map_err(|error| ApiError::invalid(format!("the body is no JSON: {error}")))?;
+        match value {
+            Value::Object(map) => Ok(JsonBody(map)),
+            other => Err(ApiError::invalid(format!("expected an object, found {}", brief(&other)))),
+        }
+    }
+
+    /// All fields.
+    pub(crate) fn fields(&self) -> &Map<String, Value> {
+        &self.0
+    }
+
+    /// A field's value; null is as good as nothing.
+    pub(crate) fn get(&self, name: &str) -> Option<&Value> {
+        self.0.get(name).filter(|value| !value.is_null())
+    }
+
+    /// A text, if it is there.
+    ///
+    /// # Errors
+    /// Something else that is there.
+    pub(crate) fn text(&self, name: &str) -> Result<Option<&str>> {
+        self.typed(name, "a text", Value::as_str)
+    }
+
+    /// True or false, if it is there.
+    ///
+    /// # Errors
+    /// Something else that is there.
+    pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>> {
+        self.typed(name, "true or false", Value::as_bool)
+    }
+
+    /// A number, if it is there.
+    ///
+    /// # Errors
+    /// Something else that is there.
+    pub(crate) fn number(&self, name: &str) -> Result<Option<f64>> {
+        self.typed(name, "a number", Value::as_f64)
+    }
+
+    /// An integer, if it is there.
+    ///
+    /// # Errors
+    /// Something else that is there.
+    pub(crate) fn integer(&self, name: &str) -> Result<Option<i64>> {
+        self.typed(name, "an integer", Value::as_i64)
+    }
+
+    /// A count of at least `least` and at most `most`, if it is there.
+    ///
+    /// # Errors
+    /// Something else that is there.
+    pub(crate) fn count(&self, name: &str, least: usize, most: usize) -> Result<Option<usize>> {
+        let expected = match most {
+            usize::MAX => format!("a number, {least} or more"),
+            _ => format!("a number from {least} to {most}"),
+        };
+        let read = |value: &Value| {
+            let n = usize::try_from(value.as_u64()?).ok()?;
+            (least..=most).contains(&n).then_some(n)
+        };
+        self.typed(name, &expected, read)
+    }
+
+    /// A list, if it is there.
+    ///
+    /// # Errors
+    /// Something else that is there.
+    pub(crate) fn list(&self, name: &str) -> Result<Option<&Vec<Value>>> {
+        self.typed(name, "a list", Value::as_array)
+    }
+
+    fn typed<'a, T>(
+        &'a self,
+        name: &str,
+        expected: &str,
+        read: impl FnOnce(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let found =
+            || ApiError::field(name, format!("expected {expected}, found {}", brief(value)));
+        read(value).ok_or_else(found).map(Some)
+    }
+}
+
+#[cfg(test)]
+impl From<Value> for JsonBody {
+    fn from(value: Value) -> JsonBody {
+        JsonBody::parse(&value.to_string().into_bytes().into()).unwrap()
+    }
+}

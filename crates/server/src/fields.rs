@@ -1,0 +1,85 @@
+//! What becomes of each field that an API documents. A field that is not listed is refused by its name, so that nothing a
+//! client asks for is lost in silence.
+
+use serde_json::{Map, Value};
+
+use crate::error::{ApiError, Result};
+
+/// What becomes of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Field {
+    /// It is obeyed.
+    Honoured,
+    /// It cannot change a reply here: the reason.
+    NoEffect(&'static str),
+    /// Only this value, as JSON, can be obeyed.
+    Only(&'static str),
+}
+
+/// The fields of one endpoint.
+pub(crate) type Fields = &'static [(&'static str, Field)];
+
+/// Refuse what cannot be obeyed; `extra`: whether a field that `fields` does not list is one all the same. Null is as
+/// good as nothing.
+pub(crate) fn check(
+    body: &Map<String, Value>,
+    fields: Fields,
+    extra: impl Fn(&str) -> bool,
+) -> Result<()> {
+    for (name, value) in body.iter().filter(|(_, value)| !value.is_null()) {
+        match fields.iter().find(|(known, _)| known == name) {
+            Some((_, Field::Honoured | Field::NoEffect(_))) => {}
+            Some((_, Field::Only(only))) => {
+                let found = value.to_string();
+                if found != *only {
+                    let problem = format!("only {only} can be had here, found {}", brief(value));
+                    return Err(ApiError::field(name, problem));
+                }
+            }
+            None if extra(name) => {}
+            None => return Err(ApiError::field(&brief_text(name), "there is no such field")),
+        }
+    }
+    Ok(())
+}
+
+/// A value for an error: short, on one line.
+pub(crate) fn brief(value: &Value) -> String {
+    brief_text(&value.to_string())
+}
+
+fn brief_text(text: &str) -> String {
+    const MOST: usize = 60;
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    match line.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_obeyed_is_refused_by_name() {
+        const FIELDS: Fields = &[
+            ("a", Field::Honoured),
+            ("b", Field::NoEffect("nobody is billed")),
+            ("c", Field::Only("false")),
+        ];
+        let told = |body: Value| {
+            check(body.as_object().unwrap(), FIELDS, |name| name == "x").map_err(|e| e.message)
+        };
+        assert_eq!(told(json!({ "a": 1, "b": [2], "c": false, "x": 1, "d": null })), Ok(()));
+        assert_eq!(
+            told(json!({ "c": true })).unwrap_err(),
+            "c: only false can be had here, found true"
+        );
+        assert_eq!(told(json!({ "d": 1 })).unwrap_err(), "d: there is no such field");
+        let long = told(json!({ "e\n".repeat(90): 1 })).unwrap_err();
+        assert!(long.len() < 120 && !long.contains('\n'), "{long}");
+    }
+}

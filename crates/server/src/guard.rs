@@ -1,0 +1,178 @@
+//! Who may ask: programs of this machine, by a name that only it has, or whoever has the key. A web page that a browser
+//! shows is neither, wherever its requests come from.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use sha2::{Digest, Sha256};
+
+use crate::App;
+use crate::error::{ApiError, Result};
+
+/// Who may ask.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// Digests of keys, one of which is needed; none: no key is.
+    keys: Vec<[u8; 32]>,
+    /// Names besides this machine's own by which it may be addressed, without ports; `None`: any.
+    hosts: Option<Vec<String>>,
+}
+
+/// Needs no key: it says nothing but that the server is there.
+const OPEN: [&str; 2] = ["/health", "/v1/health"];
+
+impl Access {
+    /// For whoever has one of `keys` (everybody, if there are none) and addresses the server by a name of this machine
+    /// or one of `hosts`, or by any name at all (`None`).
+    pub fn new(keys: &[String], hosts: Option<Vec<String>>) -> Access {
+        let keys = keys.iter().map(|key| Sha256::digest(key.as_bytes()).into()).collect();
+        Access { keys, hosts }
+    }
+
+    /// Whether a key is needed.
+    pub fn needs_key(&self) -> bool {
+        !self.keys.is_empty()
+    }
+
+    fn check(&self, path: &str, headers: &HeaderMap) -> Result<()> {
+        self.check_host(headers)?;
+        check_origin(headers)?;
+        if self.needs_key() && !OPEN.contains(&path) { self.check_key(headers) } else { Ok(()) }
+    }
+
+    /// A page that has its own name point to this machine is known by that name.
+    fn check_host(&self, headers: &HeaderMap) -> Result<()> {
+        let mut given = headers.get_all(header::HOST).iter();
+        let (Some(host), None) = (given.next(), given.next()) else {
+            return Err(ApiError::forbidden("expected one Host"));
+        };
+        let Some(hosts) = &self.hosts else { return Ok(()) };
+        let host = host.to_str().unwrap_or_default();
+        let name = without_port(host);
+        let own = name.eq_ignore_ascii_case("localhost")
+            || name.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+            || hosts.iter().any(|known| known.eq_ignore_ascii_case(name));
+        match own {
+            true => Ok(()),
+            false => Err(ApiError::forbidden(
+                "this server is not addressed by that Host: --allowed-host names others than localhost",
+            )),
+        }
+    }
+
+    /// All keys are compared as a whole, so that time tells nothing of where they differ.
+    fn check_key(&self, headers: &HeaderMap) -> Result<()> {
+        let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let bearer = bearer.and_then(|text| text.strip_prefix("Bearer "));
+        let given = bearer.or_else(|| headers.get("x-api-key").and_then(|v| v.to_str().ok()));
+        let digest: [u8; 32] = Sha256::digest(given.unwrap_or_default().as_bytes()).into();
+        let differs = |key: &[u8; 32]| key.iter().zip(&digest).fold(0, |sum, (a, b)| sum | (a ^ b));
+        let known = self.keys.iter().fold(0, |known, key| known | usize::from(differs(key) == 0));
+        if known > 0 { Ok(()) } else { Err(ApiError::unauthorized()) }
+    }
+}
+
+/// A browser says which page asks; no page may.
+fn check_origin(headers: &HeaderMap) -> Result<()> {
+    let site = headers.get("sec-fetch-site").map(|site| site.as_bytes());
+    let from_page = headers.contains_key(header::ORIGIN)
+        || site.is_some_and(|site| !matches!(site, b"none" | b"same-origin"));
+    match from_page {
+        true => Err(ApiError::forbidden("web pages may not use this server")),
+        false => Ok(()),
+    }
+}
+
+/// `localhost` of `localhost:8080`, `::1` of `[::1]:8080`.
+fn without_port(host: &str) -> &str {
+    if let Some((name, rest)) = host.strip_prefix('[').and_then(|host| host.split_once(']')) {
+        return if rest.is_empty() || is_port(rest) { name } else { "" };
+    }
+    match host.find(':') {
+        Some(colon) if is_port(&host[colon..]) => &host[..colon],
+        Some(_) => "",
+        None => host,
+    }
+}
+
+fn is_port(text: &str) -> bool {
+    text.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok())
+}
+
+/// Refuse who may not ask, before anything is read or done.
+pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    match app.access.check(request.uri().path(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn status(access: &Access, path: &str, headers: &[(&'static str, &str)]) -> u16 {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(HeaderName::from_static(name), HeaderValue::from_str(value).unwrap());
+        }
+        access.check(path, &map).map_or_else(|error| error.status.as_u16(), |()| 200)
+    }
+
+    #[test]
+    fn only_names_of_this_machine_address_it() {
+        let access = Access::new(&[], Some(vec!["models.lan".into()]));
+        for host in
+            ["localhost", "LOCALHOST:8080", "127.0.0.1:1", "127.9.9.9", "[::1]:80", "models.lan:80"]
+        {
+            assert_eq!(status(&access, "/", &[("host", host)]), 200, "{host}");
+        }
+        for host in [
+            "",
+            "evil.com",
+            "evil.com:8080",
+            "localhost.evil.com",
+            "127.0.0.1.nip.io",
+            "localhost:80:80",
+            "localhost:x",
+            "[::1]x",
+            "10.0.0.1",
+            "printer.local",
+        ] {
+            assert_eq!(status(&access, "/", &[("host", host)]), 403, "{host}");
+        }
+        assert_eq!(status(&access, "/", &[]), 403);
+        assert_eq!(status(&access, "/", &[("host", "localhost"), ("host", "localhost")]), 403);
+    }
+
+    #[test]
+    fn no_page_may_ask() {
+        let access = Access::new(&[], Some(Vec::new()));
+        let with = |name, value| status(&access, "/", &[("host", "localhost"), (name, value)]);
+        for origin in ["https://evil.com", "null", "http://localhost:8080"] {
+            assert_eq!(with("origin", origin), 403);
+        }
+        assert_eq!(with("sec-fetch-site", "cross-site"), 403);
+        assert_eq!(with("sec-fetch-site", "same-site"), 403);
+        assert_eq!(with("sec-fetch-site", "none"), 200);
+    }
+
+    #[test]
+    fn a_key_is_any_of_them_and_health_needs_none() {
+        let access = Access::new(&["one".into(), "two".into()], Some(Vec::new()));
+        let with =
+            |path, name, value| status(&access, path, &[("host", "localhost"), (name, value)]);
+        assert_eq!(with("/v1/models", "authorization", "Bearer two"), 200);
+        assert_eq!(with("/v1/models", "x-api-key", "one"), 200);
+        for wrong in ["Bearer three", "Bearer ", "one", "Bearer one "] {
+            assert_eq!(with("/v1/models", "authorization", wrong), 401, "{wrong}");
+        }
+        assert_eq!(with("/health", "accept", "x"), 200);
+    }
+}

@@ -1,0 +1,60 @@
+//! Models over HTTP, in the words of the APIs that other programs speak.
+//!
+//! connection (`listen.rs`) -> who may ask (`guard.rs`) -> what is asked, field by field (`api/`) -> one thread that
+//! computes for all (`worker.rs`: turns, scheduler, steps) -> what happens, as one JSON object or as server-sent events.
+//! Nobody who talks to a client computes, and the thread that computes waits for no client.
+
+#![forbid(unsafe_code)]
+
+mod api;
+mod body;
+mod error;
+mod fields;
+mod guard;
+mod listen;
+mod model;
+mod wire;
+mod worker;
+
+use std::sync::{Arc, Mutex, OnceLock};
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use grammar::TokenTrie;
+
+pub use guard::Access;
+pub use listen::Server;
+pub use model::ServedModel;
+pub use wire::{timings_json, usage_json};
+
+use error::ApiError;
+use worker::ReplyWorker;
+
+/// What every request sees.
+pub(crate) struct App {
+    /// Who may ask.
+    pub(crate) access: Access,
+    /// What is served, once it is loaded.
+    pub(crate) serving: OnceLock<Arc<Serving>>,
+}
+
+/// A model that is served.
+pub(crate) struct Serving {
+    /// The model.
+    pub(crate) model: Arc<ServedModel>,
+    /// The thread that computes.
+    pub(crate) worker: ReplyWorker,
+    /// The model's tokens as forms need them, once a form was asked for.
+    pub(crate) trie: Mutex<Option<TokenTrie>>,
+}
+
+/// What is served, of a request that needs it.
+pub(crate) struct Ready(pub(crate) Arc<Serving>);
+
+impl FromRequestParts<Arc<App>> for Ready {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(_: &mut Parts, app: &Arc<App>) -> Result<Ready, ApiError> {
+        app.serving.get().cloned().map(Ready).ok_or_else(ApiError::loading)
+    }
+}

@@ -1,0 +1,28 @@
+//! [`ServedModel`]: a loaded model, and how replies are made with it where a request does not say.
+
+use std::sync::Arc;
+
+use engine::{ModelFormat, SamplerOptions};
+use program::{CacheOptions, Model};
+
+/// A model that is served.
+pub struct ServedModel {
+    /// Its name in requests and replies.
+    pub name: String,
+    /// When its file was made, in seconds since 1970.
+    pub created: u64,
+    /// What computes.
+    pub model: Arc<dyn Model>,
+    /// Between texts and tokens.
+    pub format: Arc<ModelFormat>,
+    /// The cache of a conversation.
+    pub cache: CacheOptions,
+    /// Most tokens of a prompt per pass.
+    pub chunk: usize,
+    /// How tokens are chosen unless a request says so.
+    pub sampler: SamplerOptions,
+    /// Replies side by side; at least 1.
+    pub parallel: usize,
+    /// Requests that may wait for one of these to end.
+    pub waiting: usize,
+}

@@ -1,0 +1,299 @@
+//! The thread that computes: it makes turns of what is asked, runs them side by side, and tells what happens.
+//!
+//! It waits for no client: what a client has not read yet waits in that client's own channel, and one that is gone is
+//! seen when something is told to it, or by its flag. Conversations that came to an end stay, as many as there are places,
+//! so that their next message computes only what is new.
+
+use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use engine::{
+    Completion, DraftMode, Drafters, Event, Prefill, Request, Sampler, Scheduler, SchedulerOptions,
+    Session, Suffixes, Turn, TurnId,
+};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::error::{ApiError, Result};
+use crate::model::ServedModel;
+
+/// A reply that is wanted.
+pub(crate) struct ReplyJob {
+    /// The whole text before it.
+    pub(crate) prompt: Vec<u32>,
+    pub(crate) sampler: Sampler,
+    /// Most tokens; `None`: to its own end or that of the context.
+    pub(crate) max_tokens: Option<usize>,
+    /// Texts that end it.
+    pub(crate) stop: Vec<String>,
+    /// It does not end by itself.
+    pub(crate) ignore_eog: bool,
+    /// Thoughts are told apart.
+    pub(crate) split_thoughts: bool,
+    /// Raised when nobody wants it any more.
+    pub(crate) cancel: Arc<AtomicBool>,
+    /// Where it is told what happens, and as which of the request's replies.
+    pub(crate) updates: UnboundedSender<(usize, Update)>,
+    pub(crate) index: usize,
+}
+
+/// What happens to a job.
+#[derive(Debug)]
+pub(crate) enum Update {
+    /// The prompt has come so far.
+    Prefill(Prefill),
+    /// More of the reply.
+    Text(String),
+    /// More of the model's thoughts.
+    Thought(String),
+    /// It is there. The last update.
+    Done(Box<Completion>),
+    /// There will be none. The last update.
+    Failed(ApiError),
+}
+
+/// How many replies there are.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// Being made.
+    pub(crate) running: AtomicUsize,
+    /// Waiting for a place.
+    pub(crate) waiting: AtomicUsize,
+}
+
+/// Takes jobs. Dropping it ends the thread once all are done.
+pub(crate) struct ReplyWorker {
+    jobs: Sender<(ReplyJob, OwnedSemaphorePermit)>,
+    places: Arc<Semaphore>,
+    /// Places in all.
+    most: usize,
+    counts: Arc<Counts>,
+}
+
+impl ReplyWorker {
+    /// Start the thread of a model.
+    ///
+    /// # Errors
+    /// If the system refuses one.
+    pub(crate) fn start(served: Arc<ServedModel>) -> std::io::Result<ReplyWorker> {
+        let (jobs, inbox) = channel();
+        let most = served.parallel.max(1) + served.waiting;
+        let counts = Arc::<Counts>::default();
+        let told = Arc::clone(&counts);
+        std::thread::Builder::new().name("rooflight-engine".into()).spawn(move || {
+            let mut replies = Replies::new(&served, &told);
+            while replies.receive(&inbox) {
+                replies.admit();
+                replies.step();
+            }
+        })?;
+        Ok(ReplyWorker { jobs, places: Arc::new(Semaphore::new(most)), most, counts })
+    }
+
+    /// Have these made, side by side.
+    ///
+    /// # Errors
+    /// If as many as there may be are there already: all or none of them are taken.
+    pub(crate) fn submit(&self, jobs: Vec<ReplyJob>) -> Result<()> {
+        let n = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
+        let Ok(mut places) = Arc::clone(&self.places).try_acquire_many_owned(n) else {
+            return Err(ApiError::busy(self.most - self.places.available_permits()));
+        };
+        for job in jobs {
+            let place = places.split(1).expect("one for each job");
+            let ended = |_| ApiError::internal("the thread that computes has ended");
+            self.jobs.send((job, place)).map_err(ended)?;
+        }
+        Ok(())
+    }
+
+    /// How many replies there are.
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+}
+
+/// Tokens at the end of a conversation that its template may write in another way than they were generated.
+const LAST: usize = 16;
+
+/// A reply that is being made.
+struct Running {
+    index: usize,
+    updates: UnboundedSender<(usize, Update)>,
+    cancel: Arc<AtomicBool>,
+    place: OwnedSemaphorePermit,
+}
+
+impl Running {
+    /// Tell what happened; who does not listen any more wants no more.
+    fn tell(&self, update: Update) {
+        if self.updates.send((self.index, update)).is_err() {
+            self.cancel.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Tell what came of it. Its place is free by then: who reads this may ask for it at once.
+    fn end(self, update: Update) {
+        let Running { index, updates, place, .. } = self;
+        drop(place);
+        // nobody may listen any more
+        let _ = updates.send((index, update));
+    }
+}
+
+/// All replies of a model.
+struct Replies<'a> {
+    served: &'a ServedModel,
+    scheduler: Scheduler<'a>,
+    running: HashMap<TurnId, Running>,
+    waiting: VecDeque<(ReplyJob, OwnedSemaphorePermit)>,
+    /// Conversations that may go on, the oldest first.
+    idle: VecDeque<Session>,
+    suffixes: Arc<Mutex<Suffixes>>,
+    counts: &'a Counts,
+}
+
+impl<'a> Replies<'a> {
+    fn new(served: &'a ServedModel, counts: &'a Counts) -> Replies<'a> {
+        Replies {
+            served,
+            scheduler: scheduler_of(served),
+            running: HashMap::new(),
+            waiting: VecDeque::new(),
+            idle: VecDeque::new(),
+            suffixes: Arc::default(),
+            counts,
+        }
+    }
+
+    /// Take what was asked meanwhile, or wait if there is nothing to do; false if nobody can ask any more.
+    fn receive(&mut self, inbox: &Receiver<(ReplyJob, OwnedSemaphorePermit)>) -> bool {
+        if self.running.is_empty() && self.waiting.is_empty() {
+            match inbox.recv() {
+                Ok(job) => self.waiting.push_back(job),
+                Err(_) => return false,
+            }
+        }
+        self.waiting.extend(inbox.try_iter());
+        self.waiting.retain(|(job, _)| !job.cancel.load(Ordering::Relaxed));
+        true
+    }
+
+    /// Begin what there are places for.
+    fn admit(&mut self) {
+        while self.running.len() < self.served.parallel.max(1) {
+            let Some((job, place)) = self.waiting.pop_front() else { break };
+            let ReplyJob { index, updates, cancel, .. } = &job;
+            let (updates, cancel) = (updates.clone(), Arc::clone(cancel));
+            let running = Running { index: *index, updates, cancel, place };
+            match self.begin(job) {
+                Ok(id) => {
+                    self.running.insert(id, running);
+                }
+                Err(error) => running.end(Update::Failed(error.into())),
+            }
+        }
+        self.count();
+    }
+
+    fn count(&self) {
+        self.counts.running.store(self.running.len(), Ordering::Relaxed);
+        self.counts.waiting.store(self.waiting.len(), Ordering::Relaxed);
+    }
+
+    fn begin(&mut self, job: ReplyJob) -> engine::Result<TurnId> {
+        let session = self.session(&job.prompt)?;
+        let request = Request {
+            prompt: &job.prompt,
+            max_tokens: job.max_tokens,
+            stop: &job.stop,
+            ignore_eog: job.ignore_eog,
+            split_thoughts: job.split_thoughts,
+            cancel: &job.cancel,
+        };
+        let turn = Turn::new(session, job.sampler, &*self.served.format, &request);
+        self.scheduler.join(turn.drafted(Drafters::new(DraftMode::Auto, &self.suffixes)))
+    }
+
+    /// The conversation that `prompt` goes on; else a new one, that shares with another what both begin with, in place of
+    /// the one that nobody went on for longest if there is no room.
+    fn session(&mut self, prompt: &[u32]) -> engine::Result<Session> {
+        let shared = |session: &Session| {
+            session.tokens().iter().zip(prompt).take_while(|(held, wanted)| held == wanted).count()
+        };
+        let best = self.idle.iter().map(|session| (shared(session), session.len()));
+        let best = best.enumerate().max_by_key(|(_, (shared, _))| *shared);
+        let full = self.idle.len() + self.running.len() >= self.served.parallel.max(1);
+        match best.filter(|(_, (shared, _))| *shared > 0) {
+            // it goes on, or it is the one to go
+            Some((i, (shared, held))) if shared + LAST >= held || full && i == 0 => {
+                Ok(self.idle.remove(i).expect("it is there"))
+            }
+            Some((i, (shared, _))) => {
+                let session = self.idle[i].fork(shared)?;
+                if full {
+                    self.idle.pop_front();
+                }
+                Ok(session)
+            }
+            None => match if full { self.idle.pop_front() } else { None } {
+                Some(session) => Ok(session),
+                None => {
+                    let ServedModel { model, cache, chunk, .. } = self.served;
+                    Session::new(Arc::clone(model), *cache, *chunk)
+                }
+            },
+        }
+    }
+
+    /// One pass for all, and what ended with it.
+    fn step(&mut self) {
+        if self.running.is_empty() {
+            return;
+        }
+        let running = &self.running;
+        let scheduler = &mut self.scheduler;
+        let stepped = catch_unwind(AssertUnwindSafe(|| {
+            scheduler.step(&mut |id, event| {
+                let Some(reply) = running.get(&id) else { return };
+                match event {
+                    Event::Prefill(prefill) => reply.tell(Update::Prefill(prefill)),
+                    Event::Text(text) => reply.tell(Update::Text(text.to_owned())),
+                    Event::Thought(text) => reply.tell(Update::Thought(text.to_owned())),
+                    Event::Dropped(_) => {}
+                }
+            })
+        }));
+        let Ok(ended) = stepped else {
+            // nothing of what was in this pass can be trusted
+            self.scheduler = scheduler_of(self.served);
+            let failed: Vec<Running> = self.running.drain().map(|(_, reply)| reply).collect();
+            self.count();
+            for reply in failed {
+                reply.end(Update::Failed(ApiError::internal("the reply failed; see the log")));
+            }
+            return;
+        };
+        for (id, turn) in ended {
+            let Some(reply) = self.running.remove(&id) else { continue };
+            self.count();
+            let (session, result) = turn.into_parts();
+            if let Some(session) = session.into_owned() {
+                self.idle.push_back(session);
+            }
+            reply.end(match result {
+                Ok(generated) => Update::Done(Box::new(Completion::from(generated))),
+                Err(error) => Update::Failed(error.into()),
+            });
+        }
+    }
+}
+
+fn scheduler_of<'a>(served: &ServedModel) -> Scheduler<'a> {
+    let options =
+        SchedulerOptions { running: served.parallel.max(1), waiting: 0, rows: served.chunk };
+    Scheduler::new(Arc::clone(&served.model), options)
+}

@@ -1,0 +1,179 @@
+//! A server of its own for each test, and requests to it as bytes on a socket.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use engine::{ModelFormat, SamplerOptions};
+use gguf::Gguf;
+use models::GgufWeights;
+use program::interpreter::Interpreter;
+use program::{CacheOptions, CacheType, Executor, Model};
+use rooflight_server::{Access, ServedModel, Server};
+use serde_json::Value;
+use tokenizer::{ChatTemplate, Tokenizer};
+use tokio::sync::oneshot;
+
+/// What all of them serve.
+static MODEL: LazyLock<(Arc<dyn Model>, Arc<ModelFormat>)> = LazyLock::new(|| {
+    let gguf = Gguf::from_bytes(conformance::demo_gguf()).unwrap();
+    let loaded = models::load(&gguf).unwrap();
+    let model = Interpreter.load(loaded.program, &GgufWeights(&gguf), &mut |_| ()).unwrap();
+    let tokenizer = Tokenizer::from_gguf(gguf.metadata()).unwrap();
+    let template = ChatTemplate::from_gguf(gguf.metadata(), &tokenizer).unwrap();
+    (Arc::from(model), Arc::new(ModelFormat::new(Arc::new(tokenizer), template)))
+});
+
+/// A running server; gone when dropped.
+pub(crate) struct Served {
+    pub(crate) address: SocketAddr,
+    pub(crate) model: Arc<dyn Model>,
+    pub(crate) format: Arc<ModelFormat>,
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+/// Positions of a conversation.
+pub(crate) const CONTEXT: usize = 400;
+
+impl Served {
+    pub(crate) fn new() -> Served {
+        Served::with(2, 4, Access::new(&[], Some(Vec::new())))
+    }
+
+    pub(crate) fn with(parallel: usize, waiting: usize, access: Access) -> Served {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = Server::start(listener, access).unwrap();
+        let (model, format) = &*MODEL;
+        let served = ServedModel {
+            name: "demo".into(),
+            created: 7,
+            model: Arc::clone(model),
+            format: Arc::clone(format),
+            cache: CacheOptions::new(CacheType::F32, CacheType::F32, CONTEXT),
+            chunk: 64,
+            sampler: SamplerOptions::greedy(),
+            parallel,
+            waiting,
+        };
+        server.provide(served).unwrap();
+        Served::of(server)
+    }
+
+    /// A server as it is.
+    pub(crate) fn of(server: Server) -> Served {
+        let address = server.address();
+        let (end, ended) = oneshot::channel();
+        let thread = std::thread::spawn(move || server.run(async { drop(ended.await) }));
+        let (model, format) = &*MODEL;
+        Served {
+            address,
+            model: Arc::clone(model),
+            format: Arc::clone(format),
+            end: Some(end),
+            thread: Some(thread),
+        }
+    }
+
+    /// A connection on which these bytes were sent.
+    pub(crate) fn open(&self, request: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.write_all(request).unwrap();
+        stream
+    }
+
+    /// What these bytes are answered with.
+    pub(crate) fn send(&self, request: &[u8]) -> Answer {
+        let mut bytes = Vec::new();
+        // who refuses a body may not read it to its end
+        let _ = self.open(request).read_to_end(&mut bytes);
+        Answer::read(&bytes)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.send(head("GET", path, "").as_bytes())
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+        self.send(&post(path, body))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            let joined = thread.join();
+            assert!(joined.is_ok() || std::thread::panicking(), "the server ended in a panic");
+        }
+    }
+}
+
+/// The head of a request with these lines among its headers.
+pub(crate) fn head(method: &str, path: &str, headers: &str) -> String {
+    format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n")
+}
+
+/// A request with this body.
+pub(crate) fn post(path: &str, body: &Value) -> Vec<u8> {
+    let body = body.to_string();
+    let headers = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+    (head("POST", path, &headers) + &body).into_bytes()
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    head: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    fn read(bytes: &[u8]) -> Answer {
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let status = head.split(' ').nth(1).map_or(0, |status| status.parse().unwrap());
+        let head = head.to_lowercase();
+        let body = match head.contains("transfer-encoding: chunked") {
+            true => unchunked(body),
+            false => body.to_owned(),
+        };
+        Answer { status, head, body }
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let line = self.head.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
+        line.map(str::trim)
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The objects of a stream, and whether it said that it is over.
+    pub(crate) fn events(&self) -> (Vec<Value>, bool) {
+        let data = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
+        let (mut events, mut done) = (Vec::new(), false);
+        for line in data {
+            assert!(!done, "{line} after the end");
+            match line {
+                "[DONE]" => done = true,
+                line => events.push(serde_json::from_str(line).unwrap()),
+            }
+        }
+        (events, done)
+    }
+}
+
+fn unchunked(mut body: &str) -> String {
+    let mut out = String::new();
+    while let Some((len, rest)) = body.split_once("\r\n") {
+        let len = usize::from_str_radix(len, 16).unwrap();
+        out.push_str(&rest[..len.min(rest.len())]);
+        body = rest.get(len + 2..).unwrap_or_default();
+    }
+    out
+}

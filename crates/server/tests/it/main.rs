@@ -1,0 +1,10 @@
+//! The server as clients see it: requests over a socket, on a tiny model that the reference executor runs.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at its first surprise")]
+
+mod anything;
+mod chats;
+mod client;
+mod leaving;
+mod refusals;
+mod tokens;

@@ -1,0 +1,114 @@
+//! What is refused: with which status, by which name, and before anything is computed.
+
+use rooflight_server::Access;
+use serde_json::{Value, json};
+
+use crate::client::{CONTEXT, Served, head, post};
+
+const CHAT: &str = "/v1/chat/completions";
+
+fn with(name: &str, value: Value) -> Value {
+    let mut body = json!({ "messages": [{ "role": "user", "content": "hi" }], "max_tokens": 2 });
+    body[name] = value;
+    body
+}
+
+#[test]
+fn a_field_that_cannot_be_obeyed_is_named() {
+    let served = Served::new();
+    for (name, value, problem) in [
+        ("temprature", json!(1), "there is no such field"),
+        ("temperature", json!("hot"), "expected a number"),
+        ("top_p", json!(7), "0 to 1"),
+        ("n", json!(9), "from 1 to 8"),
+        ("n", json!(0), "from 1 to 8"),
+        ("max_tokens", json!(-1), "1 or more"),
+        ("stop", json!([1]), "a text or up to 16"),
+        ("stop", json!(vec!["x"; 17]), "up to 16"),
+        ("stop", json!("x".repeat(300)), "256 bytes"),
+        ("seed", json!(0.5), "an integer"),
+        ("stream", json!("yes"), "true or false"),
+        ("logit_bias", json!({ "x": 1 }), "by token id"),
+        ("logprobs", json!(true), "only false"),
+        ("tools", json!([{}]), "only []"),
+        ("response_format", json!({ "type": "yaml" }), "json_schema"),
+        ("reasoning_effort", json!("some"), "expected none"),
+        ("messages", json!([]), "at least one"),
+        ("messages", json!("hi"), "a list"),
+    ] {
+        let answer = served.post(CHAT, &with(name, value.clone()));
+        assert_eq!(answer.status, 400, "{name} {value}: {answer:?}");
+        let error = &answer.json()["error"];
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(problem), "{name} {value}: {message}");
+        assert_eq!(error["type"], "invalid_request_error");
+        assert!(error["param"].as_str().is_some_and(|param| param.starts_with(name)), "{error}");
+    }
+    let impossible = json!({ "type": "object", "minProperties": 2, "maxProperties": 1 });
+    let answer = served.post(CHAT, &with("json_schema", impossible));
+    assert_eq!(answer.status, 400, "{answer:?}");
+    let answer = served.post(CHAT, &with("model", json!("gpt-9")));
+    assert_eq!(
+        (answer.status, answer.json()["error"]["type"].as_str()),
+        (404, Some("not_found_error"))
+    );
+}
+
+#[test]
+fn a_prompt_that_does_not_fit_is_told_with_its_length() {
+    let served = Served::new();
+    for more in [json!({}), json!({ "stream": true })] {
+        let mut body =
+            json!({ "messages": [{ "role": "user", "content": "hi ".repeat(CONTEXT) }] });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let answer = served.post(CHAT, &body);
+        assert_eq!(answer.status, 400, "{answer:?}");
+        let error = &answer.json()["error"];
+        assert_eq!(error["code"], "context_length_exceeded");
+        assert!(error["message"].as_str().unwrap().contains(&CONTEXT.to_string()), "{error}");
+    }
+}
+
+#[test]
+fn requests_that_are_none_get_their_status() {
+    let served = Served::new();
+    let typed = |kind: &str, body: &str| {
+        let headers = format!("Content-Type: {kind}\r\nContent-Length: {}\r\n", body.len());
+        served.send((head("POST", CHAT, &headers) + body).as_bytes())
+    };
+    assert_eq!(typed("text/plain", "{}").status, 415);
+    assert_eq!(typed("application/json", "{").status, 400);
+    assert_eq!(typed("application/json; charset=utf-8", "[]").status, 400);
+    assert_eq!(typed("application/json", &"[".repeat(100_000)).status, 400);
+    assert_eq!(typed("application/json", r#"{"n": 1, "n": 2}"#).status, 400);
+    assert_eq!(served.get(CHAT).status, 405);
+    assert_eq!(served.get("/v2/chat").status, 404);
+    assert_eq!(served.send(b"GARBAGE\r\n\r\n").status, 400);
+    let huge = "Content-Type: application/json\r\nContent-Length: 999999999\r\n";
+    let large = [head("POST", CHAT, huge).into_bytes(), vec![b' '; 9 << 20]].concat();
+    assert_eq!(served.send(&large).status, 413);
+    let many: String = (0..200).map(|i| format!("x-{i}: 1\r\n")).collect();
+    assert_eq!(served.send(head("GET", "/health", &many).as_bytes()).status, 431);
+    assert_eq!(served.get("/health").json(), json!({ "status": "ok" }));
+}
+
+#[test]
+fn pages_and_strangers_are_refused_before_any_work() {
+    let keys = ["secret".to_owned()];
+    let served = Served::with(1, 0, Access::new(&keys, Some(Vec::new())));
+    let ask = |headers: &str| {
+        let body = String::from_utf8(post(CHAT, &with("n", json!(1)))).unwrap();
+        served.send(body.replacen("Host: localhost\r\n", headers, 1).as_bytes())
+    };
+    let key = "Authorization: Bearer secret\r\n";
+    assert_eq!(ask(&format!("Host: localhost\r\n{key}")).status, 200);
+    assert_eq!(ask("Host: localhost\r\n").status, 401);
+    assert_eq!(ask("Host: localhost\r\nAuthorization: Bearer other\r\n").status, 401);
+    for page in ["Host: evil.com\r\n", "Host: localhost\r\nOrigin: https://evil.com\r\n"] {
+        let answer = ask(&format!("{page}{key}"));
+        assert_eq!(answer.status, 403, "{answer:?}");
+        assert_eq!(answer.header("access-control-allow-origin"), None);
+    }
+    assert_eq!(served.get("/health").status, 200);
+    assert_eq!(served.get("/v1/models").status, 401);
+}
