@@ -1,0 +1,55 @@
+//! Programs that people use talk to `rooflight serve`: skipped where python has them not.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at its first surprise")]
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use common::{Place, text};
+
+/// A server of the bundled model; gone when dropped.
+struct Serving {
+    child: Child,
+    port: String,
+}
+
+impl Serving {
+    fn start(place: &Place) -> Serving {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rooflight"));
+        command.args(["serve", "--port", "0"]).env_clear().env("HOME", place.path("."));
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let listening = lines.next().unwrap();
+        let port = listening.rsplit(':').next().unwrap().to_owned();
+        assert!(listening.starts_with("listening on http://127.0.0.1:"), "{listening}");
+        assert!(lines.any(|line| line.starts_with("serving ")), "it never serves");
+        // what it says later is nobody's concern, and must not stop it
+        std::thread::spawn(move || lines.for_each(drop));
+        Serving { child, port }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn clients_are_served() {
+    let python = std::env::var("ROOFLIGHT_CLIENTS_PYTHON").unwrap_or_else(|_| "python3".into());
+    let has = Command::new(&python).args(["-c", "import openai"]).stderr(Stdio::null()).status();
+    if !has.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: {python} has no package openai");
+        return;
+    }
+    let place = Place::new();
+    let serving = Serving::start(&place);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/openai_chats.py");
+    let output = Command::new(&python).args([script, &serving.port]).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    eprint!("{}", text(&output.stdout));
+}

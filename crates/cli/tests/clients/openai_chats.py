@@ -1,0 +1,54 @@
+"""OpenAI's own client against a server: PORT is its argument."""
+
+import json
+import sys
+
+import openai
+
+client = openai.OpenAI(base_url=f"http://127.0.0.1:{sys.argv[1]}/v1", api_key="any", max_retries=0)
+(model,) = [model.id for model in client.models.list().data]
+assert client.models.retrieve(model).id == model
+story = [{"role": "user", "content": "Tell me a story."}]
+settings = {"model": model, "messages": story, "max_tokens": 40, "temperature": 0}
+
+whole = client.chat.completions.create(**settings)
+text = whole.choices[0].message.content
+assert text and whole.usage.completion_tokens > 0, whole
+
+chunks = list(client.chat.completions.create(**settings, stream=True, stream_options={"include_usage": True}))
+assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == text
+assert chunks[-1].usage.completion_tokens == whole.usage.completion_tokens
+assert [c.choices[0].finish_reason for c in chunks if c.choices][-1] == whole.choices[0].finish_reason
+
+schema = {
+    "type": "object",
+    "properties": {"age": {"type": "integer", "minimum": 0, "maximum": 99}},
+    "required": ["age"],
+    "additionalProperties": False,
+}
+form = {"type": "json_schema", "json_schema": {"name": "person", "schema": schema}}
+person = client.chat.completions.create(model=model, messages=story, max_tokens=60, response_format=form)
+assert 0 <= json.loads(person.choices[0].message.content)["age"] <= 99, person
+
+texts = client.completions.create(model=model, prompt="There was once a", max_tokens=12, n=2, seed=3)
+assert len({choice.index for choice in texts.choices}) == 2 and texts.choices[0].text
+
+for wrong, error in [
+    ({"model": "another"}, openai.NotFoundError),
+    ({"model": model, "extra_body": {"frobnicate": 1}}, openai.BadRequestError),
+    ({"model": model, "temperature": 7e9, "top_p": 3}, openai.BadRequestError),
+]:
+    try:
+        client.chat.completions.create(messages=story, **wrong)
+    except error as refused:
+        assert refused.body["message"], refused
+    else:
+        raise AssertionError(wrong)
+
+# who reads a little and leaves makes room for the next
+for _ in range(10):
+    stream = client.chat.completions.create(**{**settings, "max_tokens": 500}, stream=True, extra_body={"ignore_eos": True})
+    next(iter(stream))
+    stream.close()
+assert client.chat.completions.create(**settings).choices[0].message.content == text
+print("openai", openai.__version__, "is served")
