@@ -2,12 +2,11 @@
 
 use std::io::Write;
 
-use engine::Completion;
-use program::SpillCounts;
+use engine::{Completion, Session};
 use serde_json::{Value, json};
 use server::{timings_json, usage_json};
 
-use crate::storage;
+use crate::{missed, storage};
 
 /// The object; keys of `usage` are OpenAI's, keys of `timings` llama.cpp's, times are milliseconds.
 pub(crate) fn to_json(completion: &Completion) -> Value {
@@ -22,22 +21,28 @@ pub(crate) fn to_json(completion: &Completion) -> Value {
 }
 
 /// Print the object on a line of its own, with how likely its tokens were if that was asked for, and what blocks of caches
-/// went to disk and back if some did.
+/// went to disk and back, and what their policy missed, where there is something to tell.
 ///
 /// # Errors
 /// Those of `out`.
 pub(crate) fn print(
     completion: &Completion,
     logprobs: Option<Value>,
-    spilled: &SpillCounts,
+    session: &Session,
     out: &mut dyn Write,
 ) -> std::io::Result<()> {
     let mut object = to_json(completion);
     if let Some(logprobs) = logprobs {
         object["logprobs"] = logprobs;
     }
-    if let spilled @ Value::Object(_) = storage::to_json(spilled) {
-        object["kv_disk"] = spilled;
+    let readings = session.readings().unwrap_or_default();
+    for (key, told) in [
+        ("kv_disk", storage::to_json(&session.model().stats().spilled)),
+        ("kv_missed", missed::to_json(&readings)),
+    ] {
+        if !told.is_null() {
+            object[key] = told;
+        }
     }
     writeln!(out, "{object}")
 }

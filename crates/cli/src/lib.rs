@@ -22,6 +22,7 @@ mod limits;
 mod load;
 mod logprobs;
 mod memory;
+mod missed;
 mod peers;
 mod policy;
 mod predictions;

@@ -9,6 +9,7 @@ use engine::{DraftStats, Event, Generated, Session, Stats, StopReason};
 use planner::Prediction;
 
 use crate::limits::Limits;
+use crate::missed;
 use crate::predictions::{RunPhase, RunTime};
 use crate::printable::Printable;
 use crate::storage;
@@ -170,6 +171,7 @@ fn footer(reply: &Generated, session: &Session, limits: Option<&Limits>) -> Vec<
         Some(steps),
         drafts,
         storage::footer(&session.model().stats().spilled),
+        session.readings().ok().and_then(|readings| missed::footer(&readings)),
         Some(context),
         Some(stop_word(&reply.stop).into()),
     ];

@@ -136,6 +136,9 @@ fn what_has_no_room_in_memory_goes_to_disk() {
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     let found: serde_json::Value = serde_json::from_str(&stdout).expect(&stderr);
     assert_eq!(found["text"], want["text"]);
+    assert_eq!(found["kv_missed"], want["kv_missed"]);
+    assert!(want["kv_missed"]["readings"].as_u64() > Some(10), "{want}");
+    assert!(stderr.contains("of attention, "), "{stderr}");
     for count in ["written", "written_bytes", "in_memory", "memory_bytes"] {
         assert!(found["kv_disk"][count].as_u64() > Some(0), "{count}: {stdout}");
     }

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use kv::{BlockStore, DiskOptions, Tables};
 use program::{
-    CacheOptions, CacheStorage, CacheType, Error, Kept, KvPolicy, Model, PhaseTime, Program,
-    Progress, Result, RowRule, SessionId, Sessions, SpillCounts, Step, StepOut, StepStats,
-    WeightSource,
+    CacheOptions, CacheStorage, CacheType, Error, Kept, KvPolicy, Meter, Model, PhaseTime, Program,
+    Progress, Readings, Result, RowRule, SessionId, Sessions, SpillCounts, Step, StepOut,
+    StepStats, WeightSource,
 };
 
 use crate::cache::{CacheShape, cache_shapes, least_bytes, most_bytes, reserve_bytes, table_specs};
@@ -77,12 +77,20 @@ struct Session {
     used: u64,
     /// What its last row chose, to be read ahead.
     last_choice: Arc<LastChoice>,
+    /// Where its policy is measured, and what came of it.
+    meter: Option<Arc<Meter>>,
+    readings: Readings,
 }
 
 impl Session {
-    fn new(tables: Tables<HugePages>, shapes: Arc<[CacheShape]>) -> Session {
+    fn new(
+        tables: Tables<HugePages>,
+        shapes: Arc<[CacheShape]>,
+        meter: Option<Arc<Meter>>,
+    ) -> Session {
         let last_choice = shapes.iter().map(|_| Mutex::default()).collect();
-        Session { tables, shapes, used: 0, last_choice }
+        let readings = Readings::default();
+        Session { tables, shapes, used: 0, last_choice, meter, readings }
     }
 }
 
@@ -217,7 +225,8 @@ impl Model for CpuModel {
         }
         let family = self.family(options);
         let tables = Tables::new(&self.blocks, specs, options.capacity, family);
-        Ok(self.sessions.open(Session::new(tables, shapes)))
+        let meter = Meter::new(&options.policy, &self.program).map(Arc::new);
+        Ok(self.sessions.open(Session::new(tables, shapes, meter)))
     }
 
     fn close(&self, id: SessionId) {
@@ -242,13 +251,20 @@ impl Model for CpuModel {
     }
 
     fn truncate(&self, id: SessionId, len: usize) -> Result<usize> {
-        self.sessions.with(id, |session| session.tables.truncate(len).map_err(cache_error))
+        self.sessions.with(id, |session| {
+            let reached = session.tables.truncate(len).map_err(cache_error)?;
+            session.readings.truncate(reached);
+            Ok(reached)
+        })
     }
 
     fn fork(&self, id: SessionId, len: usize) -> Result<SessionId> {
         let fork = self.sessions.with(id, |session| {
             let tables = session.tables.fork(len).map_err(cache_error)?;
-            Ok(Session::new(tables, Arc::clone(&session.shapes)))
+            let mut readings = session.readings.clone();
+            readings.truncate(tables.len());
+            let fork = Session::new(tables, Arc::clone(&session.shapes), session.meter.clone());
+            Ok(Session { readings, ..fork })
         })?;
         Ok(self.sessions.open(fork))
     }
@@ -259,6 +275,10 @@ impl Model for CpuModel {
 
     fn make_up(&self, id: SessionId, len: usize) -> Result<()> {
         self.fill(id, len)
+    }
+
+    fn readings(&self, id: SessionId) -> Result<Readings> {
+        self.sessions.with(id, |session| Ok(session.readings.clone()))
     }
 
     fn cache_bytes(&self, id: SessionId) -> Result<u64> {

@@ -146,6 +146,14 @@ impl Session {
         Ok(self.model.cache_bytes(self.id)?)
     }
 
+    /// What the policy of its cache left out, where that was measured.
+    ///
+    /// # Errors
+    /// If the model has lost the session.
+    pub fn readings(&self) -> Result<program::Readings> {
+        Ok(self.model.readings(self.id)?)
+    }
+
     /// Make the cache hold exactly `tokens`, computing only what follows the longest common prefix with what it, or another
     /// session of the model that it can share with, holds; the last token is always computed, for its logits. `on_progress` is called before the first chunk and after each.
     /// `cancel` is read before each chunk; what was computed until then stays.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use program::{
-    CacheOptions, Model, Program, Result, Sequence, SessionId, Step, StepOut, StepStats,
+    CacheOptions, Model, Program, Readings, Result, Sequence, SessionId, Step, StepOut, StepStats,
 };
 
 /// What is told of a model.
@@ -78,6 +78,10 @@ impl<W: Watch> Model for Watched<W> {
 
     fn reuse(&self, id: SessionId, tokens: &[u32]) -> Result<usize> {
         self.model.reuse(id, tokens)
+    }
+
+    fn readings(&self, id: SessionId) -> Result<Readings> {
+        self.model.readings(id)
     }
 
     fn cache_bytes(&self, id: SessionId) -> Result<u64> {

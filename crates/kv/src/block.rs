@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::pool::Limit;
-use crate::{BlockPool, DiskError, Error, RecordId, Result, Store};
+use crate::{BlockBytes, BlockPool, DiskError, Error, RecordId, Result, Store};
 
 /// One block, which its holders share. Its memory is free again when the last of them lets go.
 ///
@@ -55,6 +55,15 @@ impl<S: Store> Drop for BlockMemory<S> {
             self.pool.give(memory, self.bytes, self.batch);
         }
     }
+}
+
+/// A sealed block's bytes, from wherever they are.
+#[derive(Debug)]
+pub enum Looked<S: Store> {
+    /// Memory of the pool's.
+    Memory(Arc<BlockMemory<S>>),
+    /// Memory of the disk's, for as long as this is kept.
+    Disk(BlockBytes),
 }
 
 /// A block that does not change any more.
@@ -159,6 +168,26 @@ impl<S: Store> CacheBlock<S> {
         sealed.listed.store(now, Ordering::Relaxed);
         disk.list(now, block);
         Ok(memory)
+    }
+
+    /// Its memory for a look that says nothing of what will be wanted: what must be read for it goes when this is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if its bytes are not to be had.
+    ///
+    /// # Panics
+    /// If it is not sealed.
+    pub fn look(block: &Arc<CacheBlock<S>>) -> Result<Looked<S>> {
+        let sealed = block.sealed().expect("blocks that are chosen are sealed");
+        let disk = sealed.pool.disk().expect("sealed blocks have a disk");
+        let tier = sealed.tier();
+        if let Some(memory) = &tier.memory {
+            return Ok(Looked::Memory(Arc::clone(memory)));
+        }
+        let record = tier.record.expect("what is not in memory is on disk");
+        drop(tier);
+        let read = disk.look(record).map(Looked::Disk);
+        read.map_err(|reason| Error::Lost { position: sealed.position, reason })
     }
 
     /// Whether it must be read before it can be taken.

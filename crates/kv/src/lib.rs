@@ -19,7 +19,7 @@ mod store;
 mod table;
 mod tables;
 
-pub use block::{BlockMemory, CacheBlock};
+pub use block::{BlockMemory, CacheBlock, Looked};
 pub use disk::{
     BlockBytes, BlockStore, ContentKey, DiskError, DiskOptions, DiskStats, KeptRecords, RecordId,
     RecordMedium,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
-use crate::{BlockStore, CacheBlock, DiskError, RecordId, Store};
+use crate::{BlockBytes, BlockStore, CacheBlock, DiskError, RecordId, Store};
 
 /// What a pool's sealed blocks have to do with its disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,6 +133,11 @@ impl<S: Store> Disk<S> {
         self.counts.loaded.fetch_add(1, Ordering::Relaxed);
         self.counts.loaded_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// The bytes of a block, for a short time.
+    pub(crate) fn look(&self, record: RecordId) -> Result<BlockBytes, DiskError> {
+        self.store.take(record)
     }
 
     /// Begin to read blocks that will be taken.

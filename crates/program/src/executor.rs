@@ -6,7 +6,7 @@ use quant::GgmlType;
 
 use crate::{
     CacheOptions, Ceilings, Error, MemoryNeeds, MemoryOptions, Op, Outputs, Program, Promises,
-    Result, Rows, StepOut, ValueId, WeightSpec,
+    Readings, Result, Rows, StepOut, ValueId, WeightSpec,
 };
 
 /// Bytes of a weight, as they stand in the file.
@@ -352,6 +352,15 @@ pub trait Model: Send + Sync {
     fn make_up(&self, id: SessionId, len: usize) -> Result<()> {
         let _ = (id, len);
         Err(Error::Unsupported("this executor makes no cache up".into()))
+    }
+
+    /// What the session's policy left out where it was measured; waits for a step that uses it. Nothing from an executor that
+    /// does not measure it (the default).
+    ///
+    /// # Errors
+    /// [`crate::Error::Session`].
+    fn readings(&self, id: SessionId) -> Result<Readings> {
+        self.len(id).map(|_| Readings::default())
     }
 
     /// Bytes the session's cache takes now, in memory and on disk.

@@ -21,9 +21,9 @@ use quant::GgmlType;
 use crate::{
     CacheKind, CacheOptions, CandidateRows, Dump, Error, Executor, Held, HiddenRows, LogitRows,
     Lookup, MemoryNeeds, MemoryOptions, MlaDims, MlaForm, Model, Node, Op, OutputKind, OutputRows,
-    Outputs, Program, Progress, Promises, Result, Rope, Rows, RowsOut, Sequence, SessionId,
-    Sessions, Step, StepOut, StepStats, Trace, ValueId, ValueSpec, Wanted, WeightId, WeightSource,
-    WeightSpec,
+    Outputs, Program, Progress, Promises, Readings, Result, Rope, Rows, RowsOut, Sequence,
+    SessionId, Sessions, Step, StepOut, StepStats, Trace, ValueId, ValueSpec, Wanted, WeightId,
+    WeightSource, WeightSpec,
 };
 use session::Session;
 
@@ -469,6 +469,10 @@ impl Model for Interpreted {
         let mut session = self.with(id, len, |session| session.clone())?;
         session.truncate(len);
         Ok(self.sessions.open(session))
+    }
+
+    fn readings(&self, id: SessionId) -> Result<Readings> {
+        self.sessions.with(id, |session| Ok(session.readings.clone()))
     }
 
     fn cache_bytes(&self, id: SessionId) -> Result<u64> {

@@ -17,6 +17,7 @@ mod error;
 mod executor;
 mod facts;
 pub mod interpreter;
+mod meter;
 mod mla;
 mod norm;
 mod op;
@@ -47,6 +48,7 @@ pub use executor::{
     StepStats, Trace, WeightBytes, WeightSource,
 };
 pub use facts::{Counted, Facts, Reading, RowRule, StateUse, WeightUse};
+pub use meter::{Meter, MeterReading, MissedMass, Readings};
 pub use mla::{MlaDims, MlaForm};
 pub use norm::{Norm, NormKind};
 pub use op::{

@@ -198,8 +198,7 @@ impl Chat {
             let logprobs = self.settings.logprobs;
             let logprobs =
                 logprobs.map(|_| logprobs::to_json(&reply, &sampler, self.conversation.format()));
-            let spilled = self.conversation.session().model().stats().spilled;
-            completion::print(&reply.into(), logprobs, &spilled, out)?;
+            completion::print(&reply.into(), logprobs, self.conversation.session(), out)?;
         }
         if self.interrupt.end() { Err(Failure::Interrupted.into()) } else { Ok(()) }
     }

@@ -74,8 +74,7 @@ impl Complete {
         if self.session.json {
             let logprobs =
                 settings.logprobs.map(|_| logprobs::to_json(&reply, &sampler, &*tokenizer));
-            let spilled = session.model().stats().spilled;
-            completion::print(&reply.into(), logprobs, &spilled, out)?;
+            completion::print(&reply.into(), logprobs, &session, out)?;
         }
         if interrupted { Err(Failure::Interrupted.into()) } else { Ok(()) }
     }

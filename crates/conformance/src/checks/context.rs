@@ -317,6 +317,51 @@ pub(super) fn history(model: &dyn Model, options: &CacheOptions, mut random: Ran
     }
 }
 
+/// What heads truly leave out is what the interpreter says, at the same positions, and the same however a text is cut.
+pub(super) fn meter(executor: &dyn Executor) {
+    let made = Made::new(executor, &tiny("qwen2", GgmlType::F32), 6);
+    let tokens = tokens(560, 48);
+    let readings = |model: &dyn Model, options: &CacheOptions, chunk: usize| {
+        let session = model.open(options).expect("a session opens");
+        for tokens in tokens.chunks(chunk) {
+            feed(model, session, tokens, Outputs::NONE);
+        }
+        (session, model.readings(session).expect("it is open"))
+    };
+    let mut most = 0.0f32;
+    for (i, memory) in SETTINGS.into_iter().enumerate() {
+        let options = exact(memory);
+        let (session, found) = readings(&*made.tested, &options, 560);
+        assert!(!memory.chooses(512) || !found.all().is_empty(), "{memory}");
+        // the definition takes long
+        if i % 4 == 0 {
+            let (_, want) = readings(&*made.oracle, &options, 560);
+            assert_eq!(found.all().len(), want.all().len(), "{memory}");
+            for (a, b) in found.all().iter().zip(want.all()) {
+                let place = |r: &program::MeterReading| (r.position, r.cache, r.head);
+                assert_eq!(place(a), place(b), "{memory}");
+                assert!((a.missed - b.missed).abs() < 1e-4, "{memory}: {a:?}, {b:?}");
+                most = most.max(a.missed);
+            }
+        }
+        for chunk in if i % 4 == 0 { &[1, 64, 129][..] } else { &[7] } {
+            let chunk = *chunk;
+            let (_, cut) = readings(&*made.tested, &options, chunk);
+            assert_eq!(cut, found, "chunks of {chunk}, {memory}");
+        }
+        let of = |session| made.tested.readings(session).expect("it is open");
+        let fork = made.tested.fork(session, 530).expect("it holds more");
+        let held = made.tested.len(fork).expect("it is open");
+        assert!(of(fork).all().iter().all(|reading| (reading.position as usize) < held));
+        feed(&*made.tested, fork, &tokens[held..], Outputs::NONE);
+        assert_eq!(of(fork), found, "a fork that went on, {memory}");
+        let reached = made.tested.truncate(session, 400).expect("it holds more");
+        feed(&*made.tested, session, &tokens[reached..], Outputs::NONE);
+        assert_eq!(of(session), found, "after a truncation, {memory}");
+    }
+    assert!(most > 0.01, "something is left out: {most}");
+}
+
 /// What does not fit is refused when a session opens.
 pub(super) fn refused(executor: &dyn Executor) {
     let model = Made::new(executor, &tiny("qwen2", GgmlType::F32), 4).tested;

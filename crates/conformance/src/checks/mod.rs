@@ -124,6 +124,7 @@ pub static CONTEXT: &[Check] = &[
     same_bits("context/certificate_cuts", certificate::cuts, CUTS),
     same_bits("context/all_is_full", context::all_is_full, CUTS),
     same_bits("context/cuts", context::cuts, ALL),
+    same_bits("context/meter", context::meter, CUTS),
     same_bits("context/histories", context::histories, CUTS),
 ];
 

@@ -76,6 +76,18 @@ fn policies(start: StorageRoom<'_>, disk: &Path) {
             let found = all_logits(&*room.bounded, &options, &tokens, chunk);
             assert_same_bits(&found, &want, &format!("on disk, chunks of {chunk}, {memory}"));
         }
+        let readings = [&room.plain, &room.bounded].map(|model| {
+            let session = model.open(&options).expect("a session opens");
+            for tokens in tokens.chunks(100) {
+                feed(&**model, session, tokens, Outputs::NONE);
+                model.commit(session, model.len(session).expect("it is open")).expect("it is");
+            }
+            let readings = model.readings(session).expect("it is open");
+            model.close(session);
+            readings
+        });
+        assert_eq!(readings[0], readings[1], "the meter's readings, {memory}");
+        assert_eq!(readings[0].all().is_empty(), !memory.chooses(832), "{memory}");
         let SpillCounts { written, loaded, recomputed, .. } = room.counts();
         if memory.has_blocks() {
             assert!(written > 0 && loaded > 0, "{memory}: {written} written, {loaded} loaded");

@@ -201,8 +201,17 @@ impl Exec<'_> {
                     self.attend_tile(cut, &cut.tile(number), scratch);
                 }
             });
-            return;
+        } else {
+            self.attend_split(worker, cut, scratch);
         }
+        if let Some(memory) = &shape.memory {
+            self.measure(worker, cut, memory, scratch.attention);
+        }
+    }
+
+    /// The same where blocks are items of their own, folded afterwards.
+    fn attend_split(&self, worker: &Worker<'_>, cut: &Cut<'_>, scratch: &mut Scratch<'_>) {
+        let shape = cut.shape;
         let tile_len = shape.partial_floats();
         worker.section(|section| {
             // what a tile reads is found once for the items of it that come in a row

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kv::{
-    BlockAccess, BlockMemory, BlockPool, CacheBlock, ChosenBlocks, HostMemory, Limit, Tables,
+    BlockAccess, BlockBytes, BlockMemory, BlockPool, CacheBlock, ChosenBlocks, HostMemory, Limit,
+    Looked, Tables,
 };
 
 use super::SequenceRows;
@@ -39,6 +40,8 @@ pub(crate) enum StepBlock<'a> {
     Step(Shared<'a, u8>),
     /// In memory until this is dropped.
     Chosen(Arc<BlockMemory<HugePages>>),
+    /// The same, without a place in the pool.
+    Read(BlockBytes),
 }
 
 impl StepBlock<'_> {
@@ -52,6 +55,7 @@ impl StepBlock<'_> {
             // SAFETY: the caller's promise.
             StepBlock::Step(block) => unsafe { block.slice(range) },
             StepBlock::Chosen(block) => &block.get().bytes()[range],
+            StepBlock::Read(block) => &block[range],
         }
     }
 }
@@ -102,8 +106,33 @@ impl<'a> StepBlocks<'a> {
         let Some(block) = self.runs[sequence * self.n_tables + table].chosen.get(number) else {
             return Some(StepBlock::Step(self.get(table, sequence, number)));
         };
-        match CacheBlock::take(block, Limit::Whole) {
-            Ok(memory) => Some(StepBlock::Chosen(memory)),
+        self.had(sequence, CacheBlock::take(block, Limit::Whole).map(StepBlock::Chosen))
+    }
+
+    /// The same for a look, which says nothing of what is wanted again.
+    ///
+    /// # Panics
+    /// As [`take`](Self::take).
+    pub(crate) fn look(
+        &self,
+        table: usize,
+        sequence: usize,
+        number: usize,
+    ) -> Option<StepBlock<'a>> {
+        let Some(block) = self.runs[sequence * self.n_tables + table].chosen.get(number) else {
+            return Some(StepBlock::Step(self.get(table, sequence, number)));
+        };
+        let looked = CacheBlock::look(block).map(|looked| match looked {
+            Looked::Memory(memory) => StepBlock::Chosen(memory),
+            Looked::Disk(bytes) => StepBlock::Read(bytes),
+        });
+        self.had(sequence, looked)
+    }
+
+    /// A block of a sequence; one that cannot be had ends the step.
+    fn had(&self, sequence: usize, block: kv::Result<StepBlock<'a>>) -> Option<StepBlock<'a>> {
+        match block {
+            Ok(block) => Some(block),
             Err(error) => {
                 let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
                 missing.push((sequence, error));

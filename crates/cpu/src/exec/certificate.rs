@@ -10,7 +10,8 @@ use kernels::attention::{BLOCK, HeadBlock, ScoreSum, weight_at_most};
 use program::{Certificate, ContextMemory};
 
 use super::attention::Cut;
-use super::context::{RowReads, choice_len, padded, segments};
+use super::context::{RowReads, Segment, choice_len, padded, segments};
+use super::meter::QueryAt;
 use super::score::HeadRow;
 use super::{Exec, SequenceRows};
 use crate::cache::MemoryTables;
@@ -199,21 +200,9 @@ impl Exec<'_> {
         scratch: &mut [f32],
     ) -> ScoreSum {
         let Choosing { cut, settings, sequence, token, .. } = choosing;
-        let (rows, size) = (&cut.sequences[sequence], settings.block as usize);
-        let (positions, number) = (block * size..(block + 1) * size, block * size / BLOCK);
-        let shape = cut.shape.head;
-        let Some(memory) = self.blocks.take(cut.table(true), sequence, number) else {
-            return ScoreSum::NOTHING;
-        };
-        // SAFETY: the cache is not written between `rotate_and_store` and the end of the phase.
-        let keys = unsafe { memory.slice(cut.shape.layout.keys(head / cut.phase.group)) };
-        let block = HeadBlock { shape, keys, values: &[] };
-        let row = std::iter::once(HeadRow { head, token });
-        let of = cut.score.of_seen(rows, row, number, |_| positions.clone());
-        let cols = head * shape.key_dim..(head + 1) * shape.key_dim;
-        let q = self.met_query(cut, rows.first_row + token, cols, true);
-        let mut found = [ScoreSum::NOTHING];
-        self.kernels.score_sums.call(&block, &cut.score.queries(q, &of), &mut found, scratch);
-        found[0]
+        let size = settings.block as usize;
+        let segment = Segment { number: block * size / BLOCK, is_far: true };
+        let at = QueryAt { sequence, token, head };
+        self.score_sum(cut, at, segment, block * size..(block + 1) * size, scratch)
     }
 }

@@ -227,6 +227,11 @@ impl<'a> RowReads<'a> {
         }
     }
 
+    /// Whether it chose a finished block.
+    pub(super) fn reads_block(&self, block: usize) -> bool {
+        self.picked.has(block)
+    }
+
     /// Numbers of the blocks of 128 that it reads of what is not near.
     pub(super) fn far_numbers(&self, out: &mut Vec<u32>) {
         let numbers = |range: &Range<usize>| range.start / BLOCK..range.end.div_ceil(BLOCK);

@@ -10,6 +10,7 @@ mod experts;
 mod keys;
 mod latent;
 mod linear;
+mod meter;
 mod product;
 mod representatives;
 mod route;
@@ -20,8 +21,8 @@ mod streams;
 
 use std::cell::Cell;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use kernels::attention::{
@@ -33,7 +34,7 @@ use kernels::rows::{
     PEAKS, PeaksFn, RMS_NORM, ROTATE, RotateFn,
 };
 use kernels::{Isa, Kernel};
-use program::Rows;
+use program::{Meter, MeterReading, Rows};
 
 pub(crate) use ahead::LastChoice;
 pub(crate) use arrange::Arrangements;
@@ -229,6 +230,9 @@ pub(crate) struct Exec<'a> {
     pub(crate) blocks: &'a StepBlocks<'a>,
     /// `[sequence]`: empty where nothing lies on disk.
     pub(crate) last_choices: &'a [Arc<LastChoice>],
+    /// Where policies are measured, and what came of it: of which sequence.
+    pub(crate) meter: Option<&'a Meter>,
+    pub(crate) readings: Mutex<Vec<(usize, MeterReading)>>,
     /// By value, as far as phases keep them.
     pub(crate) values: &'a [Shared<'a, f32>],
     pub(crate) acts: Acts<'a>,

@@ -106,7 +106,13 @@ impl CpuModel {
                 rows: &[],
             };
             sequence.check(&self.program, held, capacity)?;
-            let mut running = Running { sequence: &sequence, session, start: held, rows: None };
+            let mut running = Running {
+                sequence: &sequence,
+                session,
+                start: held,
+                rows: None,
+                readings: Vec::new(),
+            };
             let done = self.pass(&mut [&mut running], workspace, &|| true);
             session = running.session;
             match done {

@@ -1,15 +1,15 @@
 //! A step: which of its sequences can run, the passes over the weights that run them, what each of them yields.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use kernels::rows::rope_angles;
 use kv::DiskError;
 use program::{
-    CandidateRows, ContextMemory, Error, Held, HiddenRows, LogitRows, OpenSession, OutputRows,
-    Outputs, PEAK, Result, Rows, RowsOut, Sequence, SessionId, Step, StepOut, Wanted,
+    CandidateRows, ContextMemory, Error, Held, HiddenRows, LogitRows, MeterReading, OpenSession,
+    OutputRows, Outputs, PEAK, Result, Rows, RowsOut, Sequence, SessionId, Step, StepOut, Wanted,
 };
 
 use super::restore::{ATTEMPTS, disk_error};
@@ -28,6 +28,8 @@ pub(super) struct Running<'s, 'h> {
     pub(super) start: usize,
     /// What it yields; nothing before its pass.
     pub(super) rows: Option<Result<RowsOut>>,
+    /// What its policy left out where that was measured.
+    pub(super) readings: Vec<MeterReading>,
 }
 
 /// Why passes came to nothing.
@@ -171,7 +173,11 @@ impl CpuModel {
         // every session is settled, whatever becomes of another
         for one in &mut running {
             let entered = match (&done, &one.rows) {
-                (Ok(()), Some(Ok(_))) => one.session.tables.extend(one.sequence.tokens),
+                (Ok(()), Some(Ok(_))) => {
+                    let readings = std::mem::take(&mut one.readings);
+                    one.session.readings.add(readings);
+                    one.session.tables.extend(one.sequence.tokens)
+                }
                 _ => {
                     one.session.tables.abandon();
                     Ok(())
@@ -210,7 +216,7 @@ impl CpuModel {
         sequence.check(&self.program, start, session.tables.capacity())?;
         session.used = self.clock.fetch_add(1, Ordering::Relaxed);
         let session = self.ready(session, start + sequence.tokens.len(), asked, workspace)?;
-        Ok(Running { sequence, session, start, rows: None })
+        Ok(Running { sequence, session, start, rows: None, readings: Vec::new() })
     }
 
     /// Run all sequences: one pass for those whose caches are kept alike.
@@ -251,6 +257,7 @@ impl CpuModel {
         let last_choices = running.iter().filter(|_| has_disk);
         let last_choices: Vec<_> =
             last_choices.map(|one| Arc::clone(&one.session.last_choice)).collect();
+        let meter = running.first().and_then(|one| one.session.meter.clone());
         let tables = running.iter_mut().map(|one| &mut one.session.tables);
         let blocks = StepBlocks::new(&self.blocks, tables, &batch.rows);
         let shape = StepShape {
@@ -277,6 +284,8 @@ impl CpuModel {
             attention: &shapes,
             blocks: &blocks,
             last_choices: &last_choices,
+            meter: meter.as_deref(),
+            readings: Mutex::default(),
             values: &memory.values,
             acts: memory.acts,
             inner: memory.inner,
@@ -302,6 +311,10 @@ impl CpuModel {
             return Err(Error::Cancelled.into());
         }
         let results = self.results(&batch, &exec);
+        let readings = exec.readings.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for (sequence, reading) in readings {
+            running[sequence].readings.push(reading);
+        }
         workspace.count_times();
         for (one, rows) in running.iter_mut().zip(results) {
             one.rows = Some(rows);

@@ -6,8 +6,8 @@ use super::ops::{Heads, dot, norm};
 use super::session::{Cached, Session};
 use super::{Batch, Interpreted};
 use crate::{
-    Attention, BlockAnchor, CacheKind, ContextMemory, Held, LatentAttention, LatentUp, NormKind,
-    RotatedNorm, Score, Stretch, alibi_slope,
+    Attention, BlockAnchor, CacheId, CacheKind, ContextMemory, Held, LatentAttention, LatentUp,
+    MeterReading, NormKind, RotatedNorm, Score, Stretch, alibi_slope,
 };
 
 /// What is cached of one position: a key and a value for each key-value head.
@@ -86,6 +86,13 @@ impl Interpreted {
             let far_q = far.as_deref().unwrap_or(&q);
             let query = QueryRow { q: &q, far_q, position: row.position };
             out.extend(scorer.attend(&query, cached, &widths));
+            let meter = sessions[row.sequence].meter.as_ref().filter(|_| at.appends);
+            let due = meter.and_then(|meter| meter.at(row.position));
+            if let Some((_, head)) = due.filter(|(cache, _)| *cache == at.cache) {
+                let readings = scorer.readings(&query, cached, &widths, (at.cache, head));
+                sessions[row.sequence].new_readings.extend(readings);
+            }
+            let cached = sessions[row.sequence].cache(at.cache);
             if at.appends && cached.hears(BlockAnchor::Mass) {
                 let masses = scorer.masses(&query, cached, &widths);
                 sessions[row.sequence].hear(at.cache, masses);
@@ -149,6 +156,34 @@ impl Scorer<'_> {
             out.extend(mix(&scores, self.sink(h), seen.map(|(t, _)| value(t)), value_dim));
         }
         out
+    }
+
+    /// What share of its attention each query head left out that reads a key-value head of a cache.
+    fn readings(
+        &self,
+        query: &QueryRow<'_>,
+        cached: &Cached,
+        widths: &KvWidths,
+        (cache, head): (CacheId, usize),
+    ) -> Vec<MeterReading> {
+        let group = query.q.len() / widths.key_dim / widths.n_kv_heads;
+        let seen = self.seen(query, cached, widths);
+        let seen = &seen[head % seen.len()];
+        let near = cached.memory.map_or(0, |memory| memory.first_near(query.position));
+        let reading = |h: usize| {
+            let score = |t: usize| self.score_at(query, cached, widths, h, (t, t >= near));
+            let scores: Vec<f64> = (0..=query.position).map(score).collect();
+            let max = scores.iter().copied().fold(self.sink(h), f64::max);
+            let is_read = |t: usize| seen.iter().any(|stretch| stretch.positions.contains(&t));
+            let mass = |read: bool| -> f64 {
+                let of = scores.iter().enumerate().filter(|(t, _)| is_read(*t) == read);
+                of.map(|(_, score)| (score - max).exp()).sum()
+            };
+            let read = mass(true) + (self.sink(h) - max).exp();
+            let missed = (mass(false) / (mass(false) + read)) as f32;
+            MeterReading { position: query.position as u32, cache, head: h as u32, missed }
+        };
+        (head * group..(head + 1) * group).map(reading).collect()
     }
 
     /// The score of query head `h` and the key of a position, which is near or is not.

@@ -1,6 +1,6 @@
 //! The naive cache of one session: keys and values in f32, one after the other.
 
-use crate::{BlockAnchor, CacheId, CacheOptions, ContextMemory, Kept, Program};
+use crate::{BlockAnchor, CacheId, CacheOptions, ContextMemory, Kept, Meter, Program, Readings};
 
 /// What one session holds.
 #[derive(Clone)]
@@ -10,6 +10,11 @@ pub(super) struct Session {
     /// Most positions it may hold.
     pub(super) capacity: usize,
     caches: Vec<Cached>,
+    /// Where its policy is measured, and what came of it.
+    pub(super) meter: Option<Meter>,
+    pub(super) readings: Readings,
+    /// Those of the step at hand, layer by layer.
+    pub(super) new_readings: Vec<crate::MeterReading>,
 }
 
 /// Rotated keys and values of one layer, a row per position.
@@ -61,7 +66,16 @@ impl Session {
         let memory = |cache| options.policy.of_cache(program, CacheId(cache as u32));
         let cached = |cache| Cached { memory: memory(cache), ..Cached::default() };
         let caches = (0..program.caches.len()).map(cached).collect();
-        Session { len: 0, capacity: options.capacity, caches }
+        let meter = Meter::new(&options.policy, program);
+        let readings = Readings::default();
+        Session {
+            len: 0,
+            capacity: options.capacity,
+            caches,
+            meter,
+            readings,
+            new_readings: Vec::new(),
+        }
     }
 
     /// Add one position.
@@ -98,6 +112,8 @@ impl Session {
             cached.far.truncate(len * k);
             cached.heard.truncate(len);
         }
+        self.readings.add(std::mem::take(&mut self.new_readings));
+        self.readings.truncate(len);
         self.len = len;
     }
 }
