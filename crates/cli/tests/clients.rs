@@ -38,18 +38,25 @@ impl Drop for Serving {
     }
 }
 
+/// Packages, each with what it is tried by.
+const CLIENTS: [(&str, &str); 2] = [("openai", "openai_chats.py"), ("ollama", "ollama_chats.py")];
+
 #[test]
 fn clients_are_served() {
     let python = std::env::var("ROOFLIGHT_CLIENTS_PYTHON").unwrap_or_else(|_| "python3".into());
-    let has = Command::new(&python).args(["-c", "import openai"]).stderr(Stdio::null()).status();
-    if !has.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: {python} has no package openai");
-        return;
-    }
     let place = Place::new();
-    let serving = Serving::start(&place);
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/openai_chats.py");
-    let output = Command::new(&python).args([script, &serving.port]).output().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    eprint!("{}", text(&output.stdout));
+    let mut serving = None;
+    for (package, script) in CLIENTS {
+        let import = format!("import {package}");
+        let has = Command::new(&python).args(["-c", &import]).stderr(Stdio::null()).status();
+        if !has.is_ok_and(|status| status.success()) {
+            eprintln!("skipped: {python} has no package {package}");
+            continue;
+        }
+        let serving = serving.get_or_insert_with(|| Serving::start(&place));
+        let script = format!("{}/tests/clients/{script}", env!("CARGO_MANIFEST_DIR"));
+        let output = Command::new(&python).args([&script, &serving.port]).output().unwrap();
+        assert!(output.status.success(), "{package}: {}", text(&output.stderr));
+        eprint!("{}", text(&output.stdout));
+    }
 }

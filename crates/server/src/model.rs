@@ -11,6 +11,10 @@ pub struct ServedModel {
     pub name: String,
     /// When its file was made, in seconds since 1970.
     pub created: u64,
+    /// Its architecture.
+    pub family: String,
+    /// Bytes of its file.
+    pub bytes: u64,
     /// What computes.
     pub model: Arc<dyn Model>,
     /// Between texts and tokens.

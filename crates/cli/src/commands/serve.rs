@@ -150,6 +150,8 @@ impl Serve {
         Ok(ServedModel {
             name: self.alias.clone().unwrap_or(name),
             created,
+            family: loaded.config.architecture.clone(),
+            bytes: gguf.file_bytes(),
             parallel: self.cache.storage.side_by_side(self.parallel, &loaded, &cache),
             waiting: WAITING,
             model: Arc::clone(&loaded.model),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::{Completion, Sampler, SamplerOptions, SamplerSetting};
+use engine::{ChatFormat, Completion, Message, Reasoning, Sampler, SamplerOptions, SamplerSetting};
 use grammar::{Form, FormSource, TokenTrie};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -229,6 +229,24 @@ impl Serving {
         }
         let app = Arc::clone(self);
         blocking(move || app.submit(wanted, cancel)).await
+    }
+
+    /// The tokens of a conversation, ready for the next reply.
+    ///
+    /// # Errors
+    /// A template that refuses it.
+    pub(crate) async fn prompt(
+        &self,
+        messages: Vec<Message>,
+        reasoning: Reasoning,
+        cancel: &CancelOnDrop,
+    ) -> Result<Vec<u32>> {
+        let (flag, format) = (Arc::clone(cancel.flag()), Arc::clone(&self.model.format));
+        let render = move || {
+            let spans = format.render(&messages, reasoning, &flag)?;
+            Ok(format.encode(&spans, true)?)
+        };
+        blocking(render).await
     }
 
     fn submit(&self, wanted: WantedReplies, cancel: CancelOnDrop) -> Result<Pending> {

@@ -2,7 +2,9 @@
 
 mod asked;
 mod llama;
+mod ollama;
 mod openai;
+mod stream;
 
 use std::sync::Arc;
 
@@ -17,7 +19,7 @@ use crate::guard::guard;
 type Api = fn(Router<Arc<App>>) -> Router<Arc<App>>;
 
 /// What is added to the router, by API.
-static APIS: &[Api] = &[openai::routes, llama::routes];
+static APIS: &[Api] = &[openai::routes, ollama::routes, llama::routes];
 
 /// All endpoints behind the guard.
 pub(crate) fn router(app: Arc<App>) -> Router {

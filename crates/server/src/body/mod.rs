@@ -60,9 +60,23 @@ impl JsonBody {
         }
     }
 
+    /// The fields of an object among these, none if it is not there.
+    ///
+    /// # Errors
+    /// Something else that is there.
+    pub(crate) fn nested(&self, name: &str) -> Result<JsonBody> {
+        let map = self.typed(name, "an object", Value::as_object)?;
+        Ok(JsonBody(map.cloned().unwrap_or_default()))
+    }
+
     /// All fields.
     pub(crate) fn fields(&self) -> &Map<String, Value> {
         &self.0
+    }
+
+    /// As if this field were not there.
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.0.shift_remove(name);
     }
 
     /// A field's value; null is as good as nothing.

@@ -49,6 +49,8 @@ impl Served {
         let served = ServedModel {
             name: "demo".into(),
             created: 7,
+            family: "qwen2".into(),
+            bytes: 9,
             model: Arc::clone(model),
             format: Arc::clone(format),
             cache: CacheOptions::new(CacheType::F32, CacheType::F32, CONTEXT),

@@ -6,5 +6,6 @@ mod anything;
 mod chats;
 mod client;
 mod leaving;
+mod ollama;
 mod refusals;
 mod tokens;

@@ -1,16 +1,14 @@
 //! `/v1/chat/completions`.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use engine::{ChatFormat, Reasoning};
+use engine::Reasoning;
 
 use super::reply::{OpenAiReply, ReplyShape};
-use super::stream::stream;
 use super::{MOST_CHOICES, check_model, common_fields, messages};
 use crate::Ready;
-use crate::api::asked::{Asked, CancelOnDrop, WantedReplies, blocking, is_setting};
+use crate::api::asked::{Asked, CancelOnDrop, WantedReplies, is_setting};
+use crate::api::stream::stream;
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, check};
@@ -37,12 +35,7 @@ pub(super) async fn chat(Ready(app): Ready, body: JsonBody) -> Result<Response> 
     let streams = body.flag("stream")?.unwrap_or(false);
     let (messages, reasoning) = (messages(&body)?, reasoning(&body)?);
     let cancel = CancelOnDrop::default();
-    let (flag, format) = (Arc::clone(cancel.flag()), Arc::clone(&app.model.format));
-    let render = move || {
-        let spans = format.render(&messages, reasoning, &flag)?;
-        Ok(format.encode(&spans, true)?)
-    };
-    let prompt = blocking(render).await?;
+    let prompt = app.prompt(messages, reasoning, &cancel).await?;
     let wanted = WantedReplies { prompts: vec![prompt; n], asked, split_thoughts: true };
     let pending = app.reply(wanted, cancel).await?;
     match streams {

@@ -7,10 +7,10 @@ use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 
 use super::reply::{OpenAiReply, ReplyShape};
-use super::stream::stream;
 use super::{MOST_CHOICES, check_model, common_fields};
 use crate::Ready;
 use crate::api::asked::{Asked, CancelOnDrop, WantedReplies, blocking, is_setting};
+use crate::api::stream::stream;
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, check};

@@ -5,7 +5,6 @@ mod completions;
 mod messages;
 mod models;
 mod reply;
-mod stream;
 
 use std::sync::Arc;
 

@@ -5,9 +5,9 @@ use std::hash::{BuildHasher, RandomState};
 use engine::{FinishReason, TokenUsage};
 use serde_json::{Value, json};
 
-use super::stream::Chunks;
 use crate::Serving;
 use crate::api::asked::Whole;
+use crate::api::stream::{Chunks, Frames};
 use crate::body::JsonBody;
 use crate::error::Result;
 use crate::wire::{now, timings_json, usage_json};
@@ -138,6 +138,8 @@ fn added(usage: &[TokenUsage]) -> TokenUsage {
 }
 
 impl Chunks for OpenAiReply {
+    const FRAMES: Frames = Frames::Events;
+
     fn begin(&mut self) -> Vec<Value> {
         let first = |index| {
             let delta = json!({ "role": "assistant", "content": "" });

@@ -1,0 +1,63 @@
+//! Ollama's API: chats, texts, what there is.
+
+mod models;
+mod replies;
+mod reply;
+
+use std::sync::Arc;
+
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde_json::json;
+
+use crate::body::JsonBody;
+use crate::error::ApiError;
+use crate::{App, Serving};
+
+pub(super) fn routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
+    router
+        .route("/api/chat", post(replies::chat))
+        .route("/api/generate", post(replies::generate))
+        .route("/api/tags", get(models::tags))
+        .route("/api/ps", get(models::ps))
+        .route("/api/show", post(models::show))
+        .route("/api/version", get(models::version))
+}
+
+/// What a client of this API is told: one text.
+struct OllamaError(ApiError);
+
+impl From<ApiError> for OllamaError {
+    fn from(error: ApiError) -> OllamaError {
+        OllamaError(error)
+    }
+}
+
+impl IntoResponse for OllamaError {
+    fn into_response(self) -> Response {
+        let told = Json(json!({ "error": self.0.message }));
+        let mut response = self.0.into_response();
+        *response.body_mut() = told.into_response().into_body();
+        response.headers_mut().remove(axum::http::header::CONTENT_LENGTH);
+        response
+    }
+}
+
+/// Whether the model that a request names, tag or none, is the one that is served.
+///
+/// # Errors
+/// No name, or another.
+fn check_model(app: &Serving, body: &JsonBody) -> Result<(), OllamaError> {
+    let name = body.text("model")?.or(body.text("name")?);
+    let name = name.ok_or_else(|| ApiError::field("model", "expected the name of one"))?;
+    let served = &app.model.name;
+    match name == served || name.strip_suffix(":latest") == Some(served) {
+        true => Ok(()),
+        false => {
+            let name: String = name.chars().take(60).filter(|c| !c.is_control()).collect();
+            let message = format!("model '{name}' not found: '{served}' is served");
+            Err(ApiError::not_found(message).into())
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! A reply in Ollama's words: an object a piece, the last of which counts.
+
+use std::time::{Duration, SystemTime};
+
+use engine::{Completion, FinishReason};
+use serde_json::{Value, json};
+
+use crate::api::asked::Whole;
+use crate::api::stream::{Chunks, Frames};
+use crate::error::Result;
+use crate::worker::Update;
+
+/// What is replied in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OllamaShape {
+    /// Messages.
+    Chat,
+    /// Texts.
+    Generate,
+}
+
+/// What all pieces of a reply say.
+pub(super) struct OllamaReply {
+    model: String,
+    shape: OllamaShape,
+    began: SystemTime,
+}
+
+impl OllamaReply {
+    pub(super) fn new(model: &str, shape: OllamaShape) -> OllamaReply {
+        OllamaReply { model: model.to_owned(), shape, began: SystemTime::now() }
+    }
+
+    /// All of it.
+    pub(super) fn whole(&self, reply: &Whole) -> Value {
+        let mut whole = self.piece(&reply.completion.text, &reply.thought);
+        self.count(&mut whole, &reply.completion);
+        whole
+    }
+
+    fn piece(&self, text: &str, thought: &str) -> Value {
+        let at = humantime::format_rfc3339_nanos(SystemTime::now()).to_string();
+        let mut piece = json!({ "model": self.model, "created_at": at });
+        let thinks = !thought.is_empty();
+        match self.shape {
+            OllamaShape::Chat => {
+                piece["message"] = json!({ "role": "assistant", "content": text });
+                if thinks {
+                    piece["message"]["thinking"] = json!(thought);
+                }
+            }
+            OllamaShape::Generate => {
+                piece["response"] = json!(text);
+                if thinks {
+                    piece["thinking"] = json!(thought);
+                }
+            }
+        }
+        piece["done"] = json!(false);
+        piece
+    }
+
+    /// Why it ended, and its counts; times are nanoseconds.
+    fn count(&self, piece: &mut Value, completion: &Completion) {
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let reason = completion.reason == FinishReason::Length;
+        let timings = &completion.timings;
+        piece["done"] = json!(true);
+        piece["done_reason"] = json!(if reason { "length" } else { "stop" });
+        piece["total_duration"] = json!(ns(self.began.elapsed().unwrap_or_default()));
+        piece["load_duration"] = json!(0);
+        piece["prompt_eval_count"] = json!(completion.usage.prompt_tokens);
+        piece["prompt_eval_duration"] = json!(ns(timings.prompt));
+        piece["eval_count"] = json!(completion.usage.completion_tokens);
+        piece["eval_duration"] = json!(ns(timings.predicted));
+    }
+}
+
+impl Chunks for OllamaReply {
+    const FRAMES: Frames = Frames::Lines;
+
+    fn update(&mut self, _: usize, update: Update) -> Result<Vec<Value>> {
+        Ok(match update {
+            Update::Text(text) => vec![self.piece(&text, "")],
+            Update::Thought(text) => vec![self.piece("", &text)],
+            Update::Prefill(_) => Vec::new(),
+            Update::Done(completion) => {
+                let mut last = self.piece("", "");
+                self.count(&mut last, &completion);
+                vec![last]
+            }
+            Update::Failed(error) => return Err(error),
+        })
+    }
+}

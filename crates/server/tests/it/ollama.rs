@@ -1,0 +1,82 @@
+//! Ollama's API: the same replies, a line each.
+
+use serde_json::{Value, json};
+
+use crate::client::{CONTEXT, Served};
+
+fn lines(body: &str) -> Vec<Value> {
+    body.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_chat_says_what_it_says_in_openais_words() {
+    let served = Served::new();
+    let messages = json!([{ "role": "user", "content": "hello there" }]);
+    let theirs = json!({ "messages": messages, "max_tokens": 20, "temperature": 1.2, "seed": 4 });
+    let theirs = served.post("/v1/chat/completions", &theirs).json();
+    let want = &theirs["choices"][0]["message"]["content"];
+    let options = json!({ "num_predict": 20, "temperature": 1.2, "seed": 4, "num_ctx": CONTEXT });
+    let mut body = json!({ "model": "demo:latest", "messages": messages, "options": options });
+    let streamed = served.post("/api/chat", &body);
+    assert_eq!(streamed.header("content-type"), Some("application/x-ndjson"), "{streamed:?}");
+    let pieces = lines(&streamed.body);
+    let text: String =
+        pieces.iter().map(|piece| piece["message"]["content"].as_str().unwrap()).collect();
+    assert_eq!(text, *want);
+    let (last, before) = pieces.split_last().unwrap();
+    assert!(before.iter().all(|piece| piece["done"] == false) && last["done"] == true);
+    assert_eq!(last["eval_count"], theirs["usage"]["completion_tokens"]);
+    assert_eq!(last["done_reason"], theirs["choices"][0]["finish_reason"]);
+    body["stream"] = json!(false);
+    let whole = served.post("/api/chat", &body).json();
+    assert_eq!(whole["message"]["content"], *want);
+    assert_eq!(whole["done"], true);
+}
+
+#[test]
+fn a_text_goes_through_the_template_unless_it_is_raw() {
+    let served = Served::new();
+    let ask = |more: Value| {
+        let mut body = json!({ "model": "demo", "prompt": "once", "stream": false });
+        body["options"] = json!({ "num_predict": 8 });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        served.post("/api/generate", &body)
+    };
+    let count = |answer: &Value| answer["prompt_eval_count"].as_u64().unwrap();
+    let (raw, chat) = (ask(json!({ "raw": true })).json(), ask(json!({})).json());
+    let told = ask(json!({ "system": "be brief" })).json();
+    assert!(count(&raw) < count(&chat) && count(&chat) < count(&told), "{raw} {chat} {told}");
+    let texts = json!({ "prompt": "once", "max_tokens": 8 });
+    let texts = served.post("/v1/completions", &texts).json();
+    assert_eq!(raw["response"], texts["choices"][0]["text"]);
+    let schema = json!({ "type": "integer", "minimum": 1, "maximum": 3 });
+    let schema = json!({ "type": "object", "properties": { "n": schema }, "required": ["n"] });
+    let formed = ask(json!({ "format": schema, "options": { "num_predict": -1 } }));
+    assert_eq!(formed.status, 200, "{formed:?}");
+    for (more, status, problem) in [
+        (json!({ "model": "other" }), 404, "not found"),
+        (json!({ "nonsense": 1 }), 400, "nonsense: there is no such field"),
+        (json!({ "options": { "tfs_z": 1 } }), 400, "tfs_z"),
+        (json!({ "options": { "num_ctx": 1_000_000 } }), 400, "num_ctx"),
+        (json!({ "format": "yaml" }), 400, "format"),
+        (json!({ "think": "deeply" }), 400, "think"),
+    ] {
+        let answer = ask(more);
+        assert_eq!(answer.status, status, "{answer:?}");
+        let error = answer.json();
+        assert!(error["error"].as_str().unwrap().contains(problem), "{error}");
+    }
+}
+
+#[test]
+fn what_there_is_is_listed() {
+    let served = Served::new();
+    let tags = served.get("/api/tags").json();
+    assert_eq!(tags["models"][0]["name"], "demo");
+    assert_eq!(tags["models"][0]["modified_at"], "1970-01-01T00:00:07Z");
+    assert_eq!(served.get("/api/ps").json()["models"][0]["context_length"], CONTEXT);
+    let show = served.post("/api/show", &json!({ "model": "demo" })).json();
+    assert_eq!(show["model_info"]["general.architecture"], "qwen2");
+    assert!(served.get("/api/version").json()["version"].is_string());
+    assert_eq!(served.post("/api/show", &json!({ "model": "x" })).status, 404);
+}
