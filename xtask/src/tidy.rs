@@ -25,6 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("engine", &["program", "tokenizer"]),
     ("grammar", &["engine", "tokenizer"]),
     ("server", &["engine", "grammar", "program", "tokenizer"]),
+    ("tools", &["engine", "grammar", "tokenizer"]),
     ("testing", &[]),
     ("conformance", &["program", "models", "quant", "gguf", "testing"]),
     (
@@ -43,6 +44,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "grammar",
             "server",
             "plot",
+            "tools",
         ],
     ),
     (

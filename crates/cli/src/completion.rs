@@ -1,8 +1,8 @@
-//! `--json`: a finished reply as one object, `{text, tokens, reason, usage, timings}`.
+//! `--json`: a finished reply as one object, `{text, tokens, reason, usage, timings}`, and `tool_calls` where there are any.
 
 use std::io::Write;
 
-use engine::{Completion, Session};
+use engine::{Completion, Session, ToolCall};
 use serde_json::{Value, json};
 use server::{timings_json, usage_json};
 
@@ -10,14 +10,29 @@ use crate::{missed, storage};
 
 /// The object; keys of `usage` are OpenAI's, keys of `timings` llama.cpp's, times are milliseconds.
 pub(crate) fn to_json(completion: &Completion) -> Value {
-    let Completion { text, tokens, reason, usage, timings } = completion;
-    json!({
+    let Completion { text, tokens, reason, usage, timings, calls, .. } = completion;
+    let mut object = json!({
         "text": text,
         "tokens": tokens,
         "reason": reason.name(),
         "usage": usage_json(usage),
         "timings": timings_json(timings),
-    })
+    });
+    if !calls.is_empty() {
+        object["tool_calls"] = calls_json(calls);
+    }
+    object
+}
+
+/// Calls of tools as OpenAI's API has them.
+pub(crate) fn calls_json(calls: &[ToolCall]) -> Value {
+    calls.iter().map(call_json).collect()
+}
+
+/// One of them.
+pub(crate) fn call_json(call: &ToolCall) -> Value {
+    let ToolCall { id, name, arguments } = call;
+    json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } })
 }
 
 /// Print the object on a line of its own, with how likely its tokens were if that was asked for, and what blocks of caches

@@ -103,6 +103,7 @@ fn code_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         .or_else(|| cause.downcast_ref().map(of_models))
         .or_else(|| cause.downcast_ref().map(of_tokenizer))
         .or_else(|| cause.downcast_ref().map(of_grammar))
+        .or_else(|| cause.downcast_ref().map(of_tools))
         .or_else(|| cause.downcast_ref().and_then(of_engine))
 }
 
@@ -124,6 +125,10 @@ fn of_tokenizer(error: &tokenizer::Error) -> u8 {
         tokenizer::Error::Encode(_) => code::FAILURE,
         _ => code::USAGE,
     }
+}
+
+fn of_tools(_: &tools::ToolError) -> u8 {
+    code::USAGE
 }
 
 fn of_grammar(_: &grammar::GrammarError) -> u8 {

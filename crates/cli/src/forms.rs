@@ -48,7 +48,7 @@ impl FormArgs {
 }
 
 /// The text itself, or that of the file it names.
-fn text(given: &OsString, inline: impl Fn(&str) -> bool) -> anyhow::Result<String> {
+pub(crate) fn text(given: &OsString, inline: impl Fn(&str) -> bool) -> anyhow::Result<String> {
     match given.to_str() {
         Some(text) if inline(text.trim()) && !Path::new(given).exists() => Ok(text.to_owned()),
         _ => TextSource::of_path(given.into()).read(),

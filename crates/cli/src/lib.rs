@@ -9,6 +9,7 @@ mod amounts;
 mod args;
 mod argv;
 mod bundled;
+mod calling;
 mod chat;
 mod commands;
 mod completion;

@@ -1,13 +1,14 @@
-//! A reply on its way to the terminal: text to stdout, thoughts and the footer to stderr.
+//! A reply on its way to the terminal: text and calls to stdout, thoughts and the footer to stderr.
 
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use engine::{DraftStats, Event, Generated, Session, Stats, StopReason};
+use engine::{DraftStats, Event, Generated, Session, Stats, StopReason, ToolCall, ToolCallDelta};
 use planner::Prediction;
 
+use crate::completion;
 use crate::limits::Limits;
 use crate::missed;
 use crate::predictions::{RunPhase, RunTime};
@@ -33,6 +34,10 @@ pub(crate) struct ReplyPrinter<'a> {
     /// Where it goes to a terminal: lines are broken between words.
     wrap: Option<WordWrap>,
     thought_wrap: Option<WordWrap>,
+    /// The call that comes.
+    call: ToolCall,
+    /// Calls are printed as JSON, for programs.
+    calls_as_json: bool,
     failed: Option<std::io::Error>,
 }
 
@@ -55,6 +60,8 @@ impl<'a> ReplyPrinter<'a> {
             streams: true,
             wrap: None,
             thought_wrap: None,
+            call: ToolCall::default(),
+            calls_as_json: false,
             failed: None,
         }
     }
@@ -70,6 +77,11 @@ impl<'a> ReplyPrinter<'a> {
         let columns = |columns: Option<usize>| columns.filter(|_| wrap).map(WordWrap::new);
         let (wrap, thought_wrap) = (columns(ui::stdout_columns()), columns(ui::stderr_columns()));
         Self { wrap, thought_wrap, ..self }
+    }
+
+    /// With calls of tools as JSON, one on a line, as OpenAI's API has them, where a program reads them.
+    pub(crate) fn calls_as_json(self, json: bool) -> Self {
+        Self { calls_as_json: json, ..self }
     }
 
     /// Print what happened.
@@ -94,6 +106,40 @@ impl<'a> ReplyPrinter<'a> {
                 let text = wrapped(&mut self.wrap, &text);
                 self.print(&text);
             }
+            Event::ToolCall(delta) => self.call(delta),
+            Event::Usage(_) | Event::End(_) => {}
+        }
+    }
+
+    /// A call is printed when it is whole.
+    fn call(&mut self, delta: ToolCallDelta<'_>) {
+        match delta {
+            ToolCallDelta::Begins { id, name, .. } => {
+                let arguments = String::new();
+                self.call = ToolCall { id: id.to_owned(), name: name.to_owned(), arguments };
+            }
+            ToolCallDelta::Arguments { text, .. } => self.call.arguments.push_str(text),
+            ToolCallDelta::Fails { .. } => {}
+            ToolCallDelta::Ends { .. } => {
+                self.prompt.clear();
+                self.end_thought();
+                self.end_line();
+                let line = match self.calls_as_json {
+                    true => completion::call_json(&self.call).to_string(),
+                    false => format!("{} {}", self.call.name, self.call.arguments),
+                };
+                let line = Printable::default().push(&line);
+                self.print(&(line + "\n"));
+            }
+        }
+    }
+
+    /// End the line that was begun.
+    fn end_line(&mut self) {
+        let rest = self.wrap.as_mut().map(WordWrap::finish).unwrap_or_default();
+        self.print(&rest);
+        if self.in_line {
+            self.print("\n");
         }
     }
 
@@ -122,11 +168,7 @@ impl<'a> ReplyPrinter<'a> {
     pub(crate) fn finish(mut self) -> std::io::Result<()> {
         self.prompt.clear();
         self.end_thought();
-        let rest = self.wrap.as_mut().map(WordWrap::finish).unwrap_or_default();
-        self.print(&rest);
-        if self.in_line {
-            self.print("\n");
-        }
+        self.end_line();
         self.failed.map_or(Ok(()), Err)
     }
 }
@@ -273,6 +315,32 @@ mod tests {
         );
         assert_eq!(print(&[Event::Text("a\n")]), "a\n");
         assert_eq!(print(&[]), "");
+    }
+
+    #[test]
+    fn a_call_stands_on_a_line_of_its_own_when_it_is_whole() {
+        let call = |name, text| {
+            [
+                ToolCallDelta::Begins { index: 0, id: "call00000", name },
+                ToolCallDelta::Arguments { index: 0, text: "{\"a\": " },
+                ToolCallDelta::Arguments { index: 0, text },
+                ToolCallDelta::Ends { index: 0 },
+            ]
+            .map(Event::ToolCall)
+        };
+        let mut events = vec![Event::Text("So:")];
+        events.extend(call("f", "1}"));
+        events.extend(&call("g", "2}")[..3]);
+        events.push(Event::ToolCall(ToolCallDelta::Fails { index: 1 }));
+        events.push(Event::Text("no"));
+        assert_eq!(print(&events), "So:\nf {\"a\": 1}\nno\n");
+        let mut out = Vec::new();
+        let mut printer = ReplyPrinter::new(&mut out, &Arc::default(), false).calls_as_json(true);
+        call("f", "\"\u{9b}31m\"}").iter().for_each(|event| printer.event(*event));
+        printer.finish().unwrap();
+        let line: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(line["function"]["name"], "f");
+        assert!(!String::from_utf8(out).unwrap().contains('\u{9b}'));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use engine::{
 };
 use gguf::{Metadata, Value};
 use grammar::Form;
+use tools::ToolUse;
 
 use crate::counts::{self, ReplyLength};
 use crate::ui;
@@ -311,6 +312,8 @@ pub(crate) struct Settings {
     pub(crate) logprobs: Option<usize>,
     /// What replies must be.
     pub(crate) form: Option<Arc<Form>>,
+    /// What they may call.
+    pub(crate) tools: Option<Arc<ToolUse>>,
 }
 
 impl Settings {
@@ -329,6 +332,7 @@ impl Settings {
             wrap: true,
             logprobs: None,
             form: None,
+            tools: None,
         }
     }
 
@@ -336,21 +340,27 @@ impl Settings {
     ///
     /// # Errors
     /// A setting out of its range.
-    pub(crate) fn new_sampler(&self, vocabulary: &dyn Vocabulary) -> engine::Result<Sampler> {
+    pub(crate) fn new_sampler(
+        &self,
+        vocabulary: &dyn Vocabulary,
+        asks: bool,
+    ) -> engine::Result<Sampler> {
         let mut sampler = Sampler::new(self.sampler.clone())?.with_vocabulary(vocabulary);
         if let Some(n) = self.logprobs {
             sampler = sampler.with_logprobs(n);
         }
-        match &self.form {
-            Some(form) => sampler.with_constraint(form.begin()),
-            None => Ok(sampler),
+        match (&self.form, &self.tools) {
+            (Some(form), _) => sampler.with_constraint(form.begin()),
+            (None, Some(tools)) => tools.constrain(sampler, asks),
+            (None, None) => Ok(sampler),
         }
     }
 
     /// Say that a reply has not come to the end of its form.
     pub(crate) fn tell_unfinished(&self, reply: &Generated) {
         let finished = matches!(reply.stop, StopReason::EndOfGeneration(_));
-        if self.form.is_some() && !finished {
+        let must = self.tools.as_ref().is_some_and(|tools| tools.must());
+        if self.form.is_some() && !finished || must && reply.calls.is_empty() {
             ui::warn("the reply ends before its form does: it is not whole");
         }
     }

@@ -3,16 +3,16 @@
 //! Every turn renders the whole conversation through the model's template, takes over the tokens of what the cache
 //! stands for already (`history.rs`) and leaves the rest to the session, which computes only what is new.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use program::CacheOptions;
 
 use crate::history::History;
-use crate::text::as_message;
 use crate::{
     ChatFormat, Drafters, Error, Event, Generated, Message, Reasoning, Request, Result, Sampler,
-    Session, Span, Stats, StopReason, Turn,
+    Session, Span, Stats, StopReason, ToolCall, Toolbox, Turn,
 };
 
 /// What happens where a conversation outgrows its context.
@@ -50,6 +50,7 @@ pub struct Conversation {
     messages: Vec<Message>,
     history: History,
     drafters: Option<Drafters>,
+    tools: Option<Arc<dyn Toolbox>>,
     /// How often the last reply was generated again.
     attempt: u64,
 }
@@ -63,6 +64,7 @@ impl Conversation {
             messages: Vec::new(),
             history: History::default(),
             drafters: None,
+            tools: None,
             attempt: 0,
         }
     }
@@ -85,6 +87,18 @@ impl Conversation {
     /// Have replies drafted by these, or by nobody.
     pub fn set_drafters(&mut self, drafters: Option<Drafters>) {
         self.drafters = drafters;
+    }
+
+    /// Let the model call these tools from the next reply on, or none.
+    pub fn set_tools(&mut self, tools: Option<Arc<dyn Toolbox>>) {
+        self.tools = tools;
+    }
+
+    /// The calls of the last reply that have no results yet, in order.
+    pub fn open_calls(&self) -> &[ToolCall] {
+        let answered = self.messages.iter().rev().take_while(|m| m.role == TOOL).count();
+        let last = self.messages.len().checked_sub(answered + 1).map(|at| &self.messages[at]);
+        last.map_or(&[], |last| last.tool_calls.get(answered..).unwrap_or(&[]))
     }
 
     /// Set or remove the system message. It takes effect with the next reply, for which everything after it is computed
@@ -128,7 +142,7 @@ impl Conversation {
 
     /// Say `text` and generate the reply.
     ///
-    /// A reply that was cancelled or cut counts as it stands. If there is none, because of an error or a cancel before
+    /// Calls that have no results get empty ones. A reply that was cancelled or cut counts as it stands. If there is none, because of an error or a cancel before
     /// its first token, the message is taken back.
     ///
     /// # Errors
@@ -140,8 +154,41 @@ impl Conversation {
         options: &ReplyOptions<'_>,
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Generated> {
+        let mut messages: Vec<_> =
+            self.open_calls().iter().map(|call| Message::result(call, "")).collect();
+        messages.push(Message::new(USER, text.into()));
+        self.add(messages, sampler, options, on_event)
+    }
+
+    /// Give what tools answered to the calls of the last reply, in order, and generate the next one.
+    ///
+    /// # Errors
+    /// [`Error::Results`] unless there is one for each call, and as [`say`](Self::say); the calls are open then.
+    pub fn give_results(
+        &mut self,
+        results: Vec<String>,
+        sampler: &mut Sampler,
+        options: &ReplyOptions<'_>,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Generated> {
+        let calls = self.open_calls();
+        if calls.len() != results.len() || calls.is_empty() {
+            return Err(Error::Results { calls: calls.len(), results: results.len() });
+        }
+        let results = calls.iter().zip(results).map(|(call, text)| Message::result(call, text));
+        self.add(results.collect(), sampler, options, on_event)
+    }
+
+    /// Add messages and generate the reply; they are taken back if there is none.
+    fn add(
+        &mut self,
+        messages: Vec<Message>,
+        sampler: &mut Sampler,
+        options: &ReplyOptions<'_>,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Generated> {
         let before = (self.messages.clone(), self.history.clone());
-        self.messages.push(Message::new(USER, text.into()));
+        self.messages.extend(messages);
         self.attempt = 0;
         let reply = self.reply(sampler, options, on_event);
         if !matches!(&reply, Ok(reply) if reply.counts()) {
@@ -199,6 +246,8 @@ impl Conversation {
             on_event(Event::Dropped(dropped));
         }
 
+        let calls = self.messages.iter().map(|m| m.tool_calls.len()).sum();
+        let parser = self.tools.as_ref().and_then(|tools| tools.parser(calls));
         sampler.set_attempt(self.attempt);
         let request = Request {
             prompt: &prompt,
@@ -212,12 +261,15 @@ impl Conversation {
         if let Some(drafters) = &mut self.drafters {
             turn = turn.drafted(drafters);
         }
+        if let Some(parser) = parser {
+            turn = turn.with_calls(parser);
+        }
         let reply = turn.alone(on_event)?;
         if reply.counts() {
             self.history.push_prompt(new, tokens);
             let kept = reply.tokens[..reply.kept_tokens].to_vec();
             self.history.push_reply(&reply.raw[..reply.kept_bytes], kept);
-            self.messages.push(Message::new(ASSISTANT, as_message(&reply.raw, &reply.text)));
+            self.messages.push(reply.as_message());
         }
         Ok(reply)
     }
@@ -234,11 +286,22 @@ struct Encoded {
 
 impl Conversation {
     fn encode(&mut self, options: &ReplyOptions<'_>) -> Result<Encoded> {
-        let rendered = self.format.render(&self.messages, options.reasoning, options.cancel)?;
+        let tools = self.tools.as_ref().and_then(|tools| tools.declared());
+        let messages = self.instructed();
+        let rendered = self.format.render(&messages, tools, options.reasoning, options.cancel)?;
         let (mut prompt, new) = self.history.take_over(rendered);
         let tokens = self.format.encode(&new, prompt.is_empty())?;
         prompt.extend_from_slice(&tokens);
         Ok(Encoded { prompt, new, tokens })
+    }
+
+    /// The messages, with what the system message says of tools.
+    fn instructed(&self) -> Cow<'_, [Message]> {
+        let tools = self.tools.as_ref();
+        match tools.and_then(|tools| tools.instructions()) {
+            Some(instructions) => Cow::Owned(with_instructions(&self.messages, instructions)),
+            None => Cow::Borrowed(&self.messages),
+        }
     }
 
     /// Forget the oldest message and what answers it; how many that are. The last message of the user stays.
@@ -258,11 +321,26 @@ impl Generated {
         Generated {
             tokens: Vec::new(),
             text: String::new(),
+            thoughts: String::new(),
+            calls: Vec::new(),
+            message: String::new(),
             raw: String::new(),
             kept_tokens: 0,
             kept_bytes: 0,
             stop: StopReason::Cancelled,
             stats: Stats::default(),
+        }
+    }
+
+    /// It as a message of a conversation.
+    pub fn as_message(&self) -> Message {
+        let has_calls = !self.calls.is_empty();
+        let kept = |text: &str| (has_calls && !text.is_empty()).then(|| text.to_owned());
+        Message {
+            tool_calls: self.calls.clone(),
+            thoughts: kept(&self.thoughts),
+            written: kept(&self.raw),
+            ..Message::new(ASSISTANT, self.message.clone())
         }
     }
 
@@ -272,6 +350,17 @@ impl Generated {
     }
 }
 
+/// Messages of which the system message ends with instructions.
+pub fn with_instructions(messages: &[Message], instructions: &str) -> Vec<Message> {
+    let mut messages = messages.to_vec();
+    match messages.first_mut().filter(|first| first.role == SYSTEM) {
+        Some(system) => system.content = format!("{}\n\n{instructions}", system.content),
+        None => messages.insert(0, Message::new(SYSTEM, instructions)),
+    }
+    messages
+}
+
 const SYSTEM: &str = "system";
 const USER: &str = "user";
 const ASSISTANT: &str = "assistant";
+const TOOL: &str = "tool";

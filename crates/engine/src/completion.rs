@@ -3,13 +3,19 @@
 
 use std::time::Duration;
 
-use crate::{DraftStats, Generated, StopReason};
+use tokenizer::ToolCall;
+
+use crate::{DraftStats, Generated, Stats, StopReason};
 
 /// A reply with why it ended, what it cost and how long it took.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Completion {
-    /// The reply as shown: without thoughts.
+    /// The reply as shown: without thoughts and calls.
     pub text: String,
+    /// What the model thought before it.
+    pub thoughts: String,
+    /// The tools it calls, in order.
+    pub calls: Vec<ToolCall>,
     /// The tokens chosen, thoughts included, without the one that ended the reply.
     pub tokens: Vec<u32>,
     /// Why it ended.
@@ -25,6 +31,8 @@ pub struct Completion {
 pub enum FinishReason {
     /// By itself, or at a stop text.
     Stop,
+    /// By itself, to have tools called.
+    ToolCalls,
     /// At the length asked for, or at the end of the context.
     Length,
     /// Somebody asked to stop.
@@ -32,19 +40,22 @@ pub enum FinishReason {
 }
 
 impl FinishReason {
-    /// `stop`, `length` or `cancelled`.
+    /// `stop`, `tool_calls`, `length` or `cancelled`.
     pub fn name(self) -> &'static str {
         match self {
             FinishReason::Stop => "stop",
+            FinishReason::ToolCalls => "tool_calls",
             FinishReason::Length => "length",
             FinishReason::Cancelled => "cancelled",
         }
     }
-}
 
-impl From<&StopReason> for FinishReason {
-    fn from(stop: &StopReason) -> FinishReason {
+    /// That of a reply that ended so. `calls`: whether it calls tools.
+    pub fn new(stop: &StopReason, calls: bool) -> FinishReason {
         match stop {
+            StopReason::EndOfGeneration(_) | StopReason::StopString(_) if calls => {
+                FinishReason::ToolCalls
+            }
             StopReason::EndOfGeneration(_) | StopReason::StopString(_) => FinishReason::Stop,
             StopReason::MaxTokens | StopReason::ContextFull => FinishReason::Length,
             StopReason::Cancelled => FinishReason::Cancelled,
@@ -64,6 +75,12 @@ pub struct TokenUsage {
 }
 
 impl TokenUsage {
+    /// Of a reply of so many tokens.
+    pub(crate) fn new(stats: &Stats, completion_tokens: usize) -> TokenUsage {
+        let Stats { prompt_tokens, cached_tokens, .. } = *stats;
+        TokenUsage { prompt_tokens, cached_tokens, completion_tokens }
+    }
+
     /// Prompt and reply.
     pub fn total_tokens(&self) -> usize {
         self.prompt_tokens + self.completion_tokens
@@ -93,12 +110,8 @@ pub struct Timings {
 
 impl From<Generated> for Completion {
     fn from(reply: Generated) -> Completion {
-        let Generated { tokens, text, stop, stats, .. } = reply;
-        let usage = TokenUsage {
-            prompt_tokens: stats.prompt_tokens,
-            cached_tokens: stats.cached_tokens,
-            completion_tokens: tokens.len(),
-        };
+        let (reason, usage) = (reply.reason(), reply.usage());
+        let Generated { tokens, text, thoughts, calls, stats, .. } = reply;
         let first = stats.first_token.map_or(Duration::ZERO, |at| at.saturating_sub(stats.prefill));
         let timings = Timings {
             cache_n: stats.cached_tokens,
@@ -110,6 +123,6 @@ impl From<Generated> for Completion {
             predicted_per_second: stats.step_rate(),
             drafts: stats.drafts,
         };
-        Completion { text, tokens, reason: FinishReason::from(&stop), usage, timings }
+        Completion { text, thoughts, calls, tokens, reason, usage, timings }
     }
 }

@@ -69,6 +69,14 @@ pub enum Error {
     /// A turn whose session is of another model than the others'.
     #[error("the session is of another model")]
     OtherModel,
+    /// Results of tools that are not those the last reply asked for.
+    #[error("results of tools: expected {calls}, one for each call, found {results}")]
+    Results {
+        /// Calls without a result.
+        calls: usize,
+        /// Results given.
+        results: usize,
+    },
     /// There is no reply to make anew.
     #[error("there is no reply yet to generate again")]
     NoReply,

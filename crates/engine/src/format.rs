@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tokenizer::{ChatTemplate, Message, RenderOptions, Span, Tokenizer};
+use tokenizer::{ChatTemplate, Message, RenderOptions, Span, Tokenizer, ToolDeclarations};
 
 use crate::Result;
 
@@ -39,13 +39,15 @@ impl Vocabulary for TokenIds {
 
 /// Messages as tokens.
 pub trait ChatFormat: Vocabulary {
-    /// The whole conversation as the model's template writes it, ready for the assistant's next reply.
+    /// The whole conversation as the model's template writes it, ready for the assistant's next reply. `tools`: what it
+    /// may call.
     ///
     /// # Errors
     /// If the template fails or refuses the messages, or `cancel` is set.
     fn render(
         &self,
         messages: &[Message],
+        tools: Option<&ToolDeclarations>,
         reasoning: Reasoning,
         cancel: &Arc<AtomicBool>,
     ) -> Result<Vec<Span>>;
@@ -107,6 +109,11 @@ impl ModelFormat {
         ModelFormat { tokenizer, template }
     }
 
+    /// Its template.
+    pub fn template(&self) -> &ChatTemplate {
+        &self.template
+    }
+
     /// Its tokenizer.
     pub fn tokenizer(&self) -> &Arc<Tokenizer> {
         &self.tokenizer
@@ -131,11 +138,12 @@ impl ChatFormat for ModelFormat {
     fn render(
         &self,
         messages: &[Message],
+        tools: Option<&ToolDeclarations>,
         reasoning: Reasoning,
         cancel: &Arc<AtomicBool>,
     ) -> Result<Vec<Span>> {
         let enable_thinking = reasoning.enable_thinking();
-        let options = RenderOptions { add_generation_prompt: true, enable_thinking };
+        let options = RenderOptions { add_generation_prompt: true, enable_thinking, tools };
         Ok(self.template.render(messages, &options, cancel)?)
     }
 

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod calls;
 mod chat;
 mod completion;
 mod constraint;
@@ -26,7 +27,8 @@ mod turn;
 mod verify;
 mod watched;
 
-pub use chat::{Conversation, FullContext, ReplyOptions};
+pub use calls::{CallParser, ToolCallDelta, Toolbox};
+pub use chat::{Conversation, FullContext, ReplyOptions, with_instructions};
 pub use completion::{Completion, FinishReason, Timings, TokenUsage};
 pub use constraint::{Constraint, TokenMask};
 pub use drafts::{CLASSES, Draft, DraftMode, DraftStats, DraftStep, Drafter, Drafters, Suffixes};
@@ -46,7 +48,7 @@ pub use sampler::{
 pub use scheduler::{Scheduler, SchedulerOptions, TurnId};
 pub use session::{DEFAULT_CHUNK, Fed, Prefill, Scores, Session};
 pub use texts::{Normalization, TextReader, relevance};
-pub use tokenizer::{Message, Span};
+pub use tokenizer::{Message, Span, ToolCall, ToolDeclarations};
 pub use turn::{Lent, Turn};
 pub use verify::{Verified, VerifyMatrix, VerifyRun, VerifyState, verify};
 pub use watched::{Watch, Watched};

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::{DraftStats, Prefill};
+use tokenizer::ToolCall;
+
+use crate::{DraftStats, FinishReason, Prefill, TokenUsage, ToolCallDelta};
 
 /// What to generate.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +25,7 @@ pub struct Request<'a> {
     pub cancel: &'a Arc<AtomicBool>,
 }
 
-/// What happens, as it happens.
+/// What happens, as it happens: one stream for a terminal, a batch and a server. A reply that fails has no end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event<'a> {
     /// The prompt has come so far.
@@ -34,6 +36,12 @@ pub enum Event<'a> {
     Thought(&'a str),
     /// So many messages were forgotten to make room: see [`FullContext::DropOldest`](crate::FullContext).
     Dropped(usize),
+    /// More of a call of a tool.
+    ToolCall(ToolCallDelta<'a>),
+    /// What the reply took, before its end.
+    Usage(TokenUsage),
+    /// It has ended.
+    End(FinishReason),
 }
 
 /// Why generation ended.
@@ -94,9 +102,15 @@ pub struct Generated {
     /// The tokens chosen, without the one that ended the reply. The last one may not be in the session's cache: it
     /// enters with the next prompt.
     pub tokens: Vec<u32>,
-    /// The reply as shown: without thoughts.
+    /// The reply as shown: without thoughts and calls.
     pub text: String,
-    /// Everything generated, thoughts and their tags included, up to a stop string.
+    /// What the model thought before it.
+    pub thoughts: String,
+    /// The tools it calls, in order.
+    pub calls: Vec<ToolCall>,
+    /// What it is as a message of a conversation, beside its calls.
+    pub message: String,
+    /// Everything generated, thoughts, calls and their tags included, up to a stop string.
     pub raw: String,
     /// How many of `tokens` stand for the start of `raw`, `kept_bytes` of it. All for all, but if a stop string began
     /// within a token, or after one that ended within a character.
@@ -107,4 +121,16 @@ pub struct Generated {
     pub stop: StopReason,
     /// Counts and times.
     pub stats: Stats,
+}
+
+impl Generated {
+    /// Why it ended, in the words of OpenAI's API: where it calls tools and ended by itself, that is why.
+    pub fn reason(&self) -> FinishReason {
+        FinishReason::new(&self.stop, !self.calls.is_empty())
+    }
+
+    /// What it took.
+    pub fn usage(&self) -> TokenUsage {
+        TokenUsage::new(&self.stats, self.tokens.len())
+    }
 }

@@ -46,7 +46,7 @@ impl Chat {
     fn cold_prompt(&self, user: &str) -> Vec<u32> {
         let mut messages = self.conversation.messages().to_vec();
         messages.push(Message::new("user", user));
-        let spans = self.format.render(&messages, Reasoning::Auto, &GO).unwrap();
+        let spans = self.format.render(&messages, None, Reasoning::Auto, &GO).unwrap();
         self.format.encode(&spans, true).unwrap()
     }
 

@@ -87,7 +87,8 @@ fn every_conversation_begins_with_one_begin_token() {
     let tokenizer = Arc::new(Tokenizer::from_gguf(file.metadata()).unwrap());
     let begins = |template: ChatTemplate| {
         let format = ModelFormat::new(Arc::clone(&tokenizer), template);
-        let spans = format.render(&[Message::new("user", "<s>he")], Reasoning::Auto, &GO).unwrap();
+        let spans =
+            format.render(&[Message::new("user", "<s>he")], None, Reasoning::Auto, &GO).unwrap();
         let tokens = format.encode(&spans, true).unwrap();
         let at: Vec<usize> = (0..tokens.len()).filter(|&i| tokens[i] == 257).collect();
         assert_eq!(at, [0], "what a user writes is no begin token");

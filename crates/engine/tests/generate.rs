@@ -56,7 +56,8 @@ fn scripted<'a>(
             Event::Text(piece) => text.push_str(piece),
             Event::Thought(piece) => thought.push_str(piece),
             Event::Prefill(_) => assert!(text.is_empty()),
-            Event::Dropped(_) => unreachable!("no conversation"),
+            Event::Usage(_) | Event::End(_) => {}
+            Event::Dropped(_) | Event::ToolCall(_) => unreachable!("no conversation, no tools"),
         },
     )
     .unwrap();
@@ -322,6 +323,8 @@ fn a_completion_counts_what_was_computed() {
         (StopReason::ContextFull, "length"),
         (StopReason::Cancelled, "cancelled"),
     ] {
-        assert_eq!(FinishReason::from(&stop).name(), word);
+        assert_eq!(FinishReason::new(&stop, false).name(), word);
+        let word = if word == "stop" { "tool_calls" } else { word };
+        assert_eq!(FinishReason::new(&stop, true).name(), word);
     }
 }

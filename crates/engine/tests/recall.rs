@@ -24,7 +24,7 @@ static FORMAT: LazyLock<ModelFormat> = LazyLock::new(|| {
 /// Tokens of a prompt, and of the words before a place in it.
 fn tokens(message: &str) -> Result<usize> {
     let rendered =
-        FORMAT.render(&[Message::new("user", message)], Reasoning::Off, &Arc::default())?;
+        FORMAT.render(&[Message::new("user", message)], None, Reasoning::Off, &Arc::default())?;
     Ok(FORMAT.encode(&rendered, true)?.len())
 }
 

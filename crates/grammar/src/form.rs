@@ -1,15 +1,17 @@
 //! Forms: compiled once, within bounds of work and time, then given to any number of replies.
 
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use engine::Constraint;
 use llguidance::Matcher;
 use llguidance::api::TopLevelGrammar;
+use tokenizer::Tokenizer;
 
 use crate::error::first_line;
 use crate::state::FormState;
-use crate::{GrammarError, Result, TokenTrie, gbnf, limits, schema};
+use crate::{FormPart, GrammarError, Result, TokenTrie, gbnf, limits, parts, schema};
 
 /// How long a form may take to compile. Bounds of work end nearly all sooner.
 const COMPILE: Duration = Duration::from_millis(500);
@@ -25,6 +27,8 @@ pub enum FormSource {
     Regex(String),
     /// A grammar in llguidance's Lark, or in GBNF.
     Grammar(String),
+    /// Parts one after the other, among them texts with control tokens.
+    Parts(Vec<FormPart>),
 }
 
 impl FormSource {
@@ -34,11 +38,12 @@ impl FormSource {
             FormSource::JsonSchema(_) => schema::WHAT,
             FormSource::Regex(_) => "regular expression",
             FormSource::Grammar(_) => gbnf::WHAT,
+            FormSource::Parts(_) => parts::WHAT,
         }
     }
 
     /// As what is compiled, once it is found small enough.
-    fn read(&self) -> Result<TopLevelGrammar> {
+    fn read(&self, tokens: &TokenTrie) -> Result<TopLevelGrammar> {
         let what = self.what();
         match self {
             FormSource::JsonSchema(text) => {
@@ -55,6 +60,9 @@ impl FormSource {
                 let lark = if gbnf::is_gbnf(text) { gbnf::to_lark(text)? } else { text.clone() };
                 Ok(TopLevelGrammar::from_lark(lark))
             }
+            FormSource::Parts(all) => {
+                Ok(TopLevelGrammar::from_lark(parts::lark(all, &tokens.tokenizer)?))
+            }
         }
     }
 }
@@ -62,6 +70,7 @@ impl FormSource {
 /// What a reply must be.
 pub struct Form {
     start: Matcher,
+    tokenizer: Arc<Tokenizer>,
 }
 
 impl std::fmt::Debug for Form {
@@ -77,8 +86,8 @@ impl Form {
     /// [`GrammarError`]: what cannot be read, is too large, or what nothing satisfies.
     pub fn compile(source: &FormSource, tokens: &TokenTrie) -> Result<Form> {
         let what = source.what();
-        let grammar = source.read()?;
-        let factory = std::sync::Arc::clone(&tokens.factory);
+        let grammar = source.read(tokens)?;
+        let factory = Arc::clone(&tokens.factory);
         let (done, result) = channel();
         let compile = move || {
             let mut start = Matcher::new(factory.create_parser(grammar));
@@ -96,7 +105,7 @@ impl Form {
             .spawn(compile)
             .map_err(|error| failed(error.to_string()))?;
         match result.recv_timeout(COMPILE) {
-            Ok(Ok(start)) => Ok(Form { start }),
+            Ok(Ok(start)) => Ok(Form { start, tokenizer: Arc::clone(&tokens.tokenizer) }),
             Ok(Err(error)) => Err(refused(what, &error)),
             Err(_) => Err(failed(format!("it takes longer than {COMPILE:?} to compile"))),
         }
@@ -104,7 +113,7 @@ impl Form {
 
     /// The form of one reply, of which nothing has come.
     pub fn begin(&self) -> Box<dyn Constraint> {
-        Box::new(FormState::new(self.start.deep_clone()))
+        Box::new(FormState::new(self.start.deep_clone(), Arc::clone(&self.tokenizer)))
     }
 }
 

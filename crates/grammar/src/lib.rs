@@ -11,10 +11,12 @@ mod error;
 mod form;
 mod gbnf;
 mod limits;
+mod parts;
 mod schema;
 mod state;
 mod vocabulary;
 
 pub use error::{GrammarError, Result};
 pub use form::{Form, FormSource};
+pub use parts::FormPart;
 pub use vocabulary::TokenTrie;

@@ -1,20 +1,25 @@
 //! Where a reply is in its form.
 
+use std::sync::Arc;
+
 use engine::{Constraint, Error, TokenMask};
 use llguidance::Matcher;
+use tokenizer::Tokenizer;
 
 use crate::error::first_line;
+use crate::vocabulary::{TextPart, parts};
 
 /// A form, and the tokens that have come.
 pub(crate) struct FormState {
     matcher: Matcher,
+    tokenizer: Arc<Tokenizer>,
     /// Tokens that ended the reply where nothing else could follow: the matcher takes none then.
     ends: usize,
 }
 
 impl FormState {
-    pub(crate) fn new(matcher: Matcher) -> FormState {
-        FormState { matcher, ends: 0 }
+    pub(crate) fn new(matcher: Matcher, tokenizer: Arc<Tokenizer>) -> FormState {
+        FormState { matcher, tokenizer, ends: 0 }
     }
 }
 
@@ -43,7 +48,23 @@ impl Constraint for FormState {
     }
 
     fn fork(&self) -> Box<dyn Constraint> {
-        Box::new(FormState { matcher: self.matcher.deep_clone(), ends: self.ends })
+        let tokenizer = Arc::clone(&self.tokenizer);
+        Box::new(FormState { matcher: self.matcher.deep_clone(), tokenizer, ends: self.ends })
+    }
+
+    fn take_text(&mut self, text: &str) -> engine::Result<()> {
+        let env = self.matcher.tok_env().map_err(|error| failed(&error))?;
+        let mut tokens = Vec::new();
+        for part in parts(&self.tokenizer, text) {
+            match part {
+                // in whichever tokens: the form is one of bytes
+                TextPart::Text(text) => {
+                    tokens.extend(env.tok_trie().greedy_tokenize(text.as_bytes()))
+                }
+                TextPart::Control(id) => tokens.push(id),
+            }
+        }
+        self.matcher.consume_tokens(&tokens).map_err(|error| failed(&error))
     }
 }
 

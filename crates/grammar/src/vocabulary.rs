@@ -13,6 +13,7 @@ use crate::{GrammarError, Result};
 #[derive(Clone)]
 pub struct TokenTrie {
     pub(crate) factory: Arc<ParserFactory>,
+    pub(crate) tokenizer: Arc<Tokenizer>,
 }
 
 impl TokenTrie {
@@ -32,15 +33,43 @@ impl TokenTrie {
             .collect();
         let info = TokRxInfo::new(n_tokens, end);
         let trie = TokTrie::from(&info, &words).with_eos_tokens(&ends);
-        let env: TokEnv = Arc::new(Env { trie, tokenizer });
+        let env: TokEnv = Arc::new(Env { trie, tokenizer: Arc::clone(&tokenizer) });
         let slices = llguidance::earley::SlicedBiasComputer::general_slices();
         let failed = |_| GrammarError::NoEnd;
         let mut factory =
             ParserFactory::new(&env, InferenceCapabilities::default(), &slices).map_err(failed)?;
         factory.quiet();
         *factory.limits_mut() = limits();
-        Ok(TokenTrie { factory: Arc::new(factory) })
+        Ok(TokenTrie { factory: Arc::new(factory), tokenizer })
     }
+}
+
+/// A part of a text in which names of control tokens stand for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TextPart<'t> {
+    Text(&'t str),
+    Control(u32),
+}
+
+/// Cut a text at the control tokens it names: at each place the longest.
+pub(crate) fn parts<'t>(tokenizer: &Tokenizer, text: &'t str) -> Vec<TextPart<'t>> {
+    let names: Vec<(u32, &str)> =
+        tokenizer.controls().filter(|(_, name)| !name.is_empty() && text.contains(name)).collect();
+    let (mut parts, mut rest) = (Vec::new(), text);
+    while !rest.is_empty() {
+        let found = names.iter().filter_map(|(id, name)| Some((rest.find(name)?, *name, *id)));
+        let first = found.min_by_key(|(at, name, _)| (*at, std::cmp::Reverse(name.len())));
+        let (before, after) = match first {
+            Some((at, name, _)) => (&rest[..at], &rest[at + name.len()..]),
+            None => (rest, ""),
+        };
+        if !before.is_empty() {
+            parts.push(TextPart::Text(before));
+        }
+        parts.extend(first.map(|(.., id)| TextPart::Control(id)));
+        rest = after;
+    }
+    parts
 }
 
 /// Bytes that no UTF-8 text has mark control tokens in the trie: a token of such bytes is no text either.

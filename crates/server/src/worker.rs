@@ -263,7 +263,8 @@ impl<'a> Replies<'a> {
                     Event::Prefill(prefill) => reply.tell(Update::Prefill(prefill)),
                     Event::Text(text) => reply.tell(Update::Text(text.to_owned())),
                     Event::Thought(text) => reply.tell(Update::Thought(text.to_owned())),
-                    Event::Dropped(_) => {}
+                    // no tools are given to these turns; usage and end come with the whole reply
+                    Event::Dropped(_) | Event::ToolCall(_) | Event::Usage(_) | Event::End(_) => {}
                 }
             })
         }));

@@ -21,5 +21,7 @@ mod vocab;
 mod wordpiece;
 
 pub use error::{Error, Result};
-pub use template::{ChatTemplate, Message, Offered, RenderOptions, Usage};
+pub use template::{
+    ChatTemplate, Message, Offered, RenderOptions, ToolCall, ToolDeclarations, ToolStyle, Usage,
+};
 pub use tokenizer::{Span, Tokenizer};

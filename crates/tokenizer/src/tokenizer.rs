@@ -288,7 +288,7 @@ impl Tokenizer {
     }
 
     /// Tokens that text from outside never becomes, and their texts.
-    pub(crate) fn controls(&self) -> impl Iterator<Item = (u32, &str)> {
+    pub fn controls(&self) -> impl Iterator<Item = (u32, &str)> {
         let control = |id: &u32| {
             matches!(self.vocab.kind(*id), Some(TokenKind::Control | TokenKind::Unknown))
         };

@@ -88,7 +88,20 @@ const FENCE: &str = "\"\"\"";
 /// What is generated: the answer to a message, or the last answer anew.
 enum Turn {
     Say(String),
+    /// What tools answered to the calls of the last reply.
+    Results(Vec<String>),
     Again,
+}
+
+/// How a reply is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shown {
+    /// In a conversation.
+    Talk,
+    /// As it comes, for whoever reads stdout.
+    Once,
+    /// As one object, when it is there.
+    Whole,
 }
 
 impl Chat {
@@ -103,7 +116,7 @@ impl Chat {
     ) -> anyhow::Result<()> {
         let mut interrupted = false;
         loop {
-            let input = read_message(reader, self.history)?;
+            let input = read_message(reader, PROMPT, self.history)?;
             if input == Input::Interrupted {
                 if interrupted {
                     return Err(Failure::Interrupted.into());
@@ -130,16 +143,47 @@ impl Chat {
                 Some(Next::Regenerate) => Turn::Again,
                 Some(Next::Leave) => return Ok(()),
             };
-            self.turn(turn, out)?;
+            if !self.turn(turn, reader, out)? {
+                return Ok(());
+            }
         }
     }
 
-    /// One reply. What is wrong with it does not end the chat; a terminal that fails does.
-    fn turn(&mut self, turn: Turn, out: &mut dyn Write) -> anyhow::Result<()> {
-        let mut sampler = self.sampler()?;
+    /// A reply, and those to the results of the tools it calls. Whether the chat goes on: what is wrong with a reply does
+    /// not end it; a terminal that fails does.
+    fn turn(
+        &mut self,
+        turn: Turn,
+        reader: &mut dyn LineReader,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<bool> {
+        let mut turn = turn;
+        loop {
+            self.one_reply(turn, out)?;
+            let calls = self.conversation.open_calls();
+            if calls.is_empty() {
+                return Ok(true);
+            }
+            let mut results = Vec::new();
+            for call in calls {
+                match read_message(reader, &format!("{} => ", call.name), self.history)? {
+                    Input::Line(text) | Input::Block(text) => results.push(text),
+                    Input::Interrupted => {
+                        ui::note("no result is given");
+                        return Ok(true);
+                    }
+                    Input::End => return Ok(false),
+                }
+            }
+            turn = Turn::Results(results);
+        }
+    }
+
+    fn one_reply(&mut self, turn: Turn, out: &mut dyn Write) -> anyhow::Result<()> {
+        let mut sampler = self.sampler(&turn)?;
         let quiet = self.interrupt.terminal().clone();
         let quiet = quiet.quiet();
-        let reply = self.reply(turn, &mut sampler, true, out)?;
+        let reply = self.reply(turn, &mut sampler, Shown::Talk, out)?;
         drop(quiet);
         match reply {
             Ok(reply) => {
@@ -188,8 +232,10 @@ impl Chat {
         json: bool,
         out: &mut dyn Write,
     ) -> anyhow::Result<()> {
-        let mut sampler = self.sampler()?;
-        let reply = self.reply(Turn::Say(message), &mut sampler, !json, out)?;
+        let turn = Turn::Say(message);
+        let mut sampler = self.sampler(&turn)?;
+        let shown = if json { Shown::Whole } else { Shown::Once };
+        let reply = self.reply(turn, &mut sampler, shown, out)?;
         let reply = reply.map_err(|error| failed(error, self.trained))?;
         self.tell_end(&reply);
         reply::tell_cut(&reply, self.conversation.session());
@@ -203,16 +249,18 @@ impl Chat {
         if self.interrupt.end() { Err(Failure::Interrupted.into()) } else { Ok(()) }
     }
 
-    fn sampler(&self) -> engine::Result<Sampler> {
-        self.settings.new_sampler(self.conversation.format())
+    /// Where calls must be, they must be in the answer to a message, not to their results.
+    fn sampler(&self, turn: &Turn) -> engine::Result<Sampler> {
+        let asks = !matches!(turn, Turn::Results(_));
+        self.settings.new_sampler(self.conversation.format(), asks)
     }
 
-    /// Generate, and print as it comes if it `streams`. The outer error is of the terminal, the inner one of the reply.
+    /// Generate, and print. The outer error is of the terminal, the inner one of the reply.
     fn reply(
         &mut self,
         turn: Turn,
         sampler: &mut Sampler,
-        streams: bool,
+        shown: Shown,
         out: &mut dyn Write,
     ) -> anyhow::Result<engine::Result<Generated>> {
         let options = ReplyOptions {
@@ -225,12 +273,16 @@ impl Chat {
         };
         let mut printer =
             ReplyPrinter::new(out, self.interrupt.flag(), self.settings.show_thoughts)
-                .whole(!streams)
-                .wrapped(self.settings.wrap && streams);
+                .whole(shown == Shown::Whole)
+                .calls_as_json(shown != Shown::Talk)
+                .wrapped(self.settings.wrap && shown != Shown::Whole);
         self.interrupt.begin();
         let mut on_event = |event: engine::Event<'_>| printer.event(event);
         let reply = match turn {
             Turn::Say(message) => self.conversation.say(message, sampler, &options, &mut on_event),
+            Turn::Results(results) => {
+                self.conversation.give_results(results, sampler, &options, &mut on_event)
+            }
             Turn::Again => self.conversation.regenerate(sampler, &options, &mut on_event),
         };
         self.interrupt.end();
@@ -256,8 +308,8 @@ fn unslashed(line: String) -> String {
 
 /// A line, lines of which each but the last ends with a backslash, or the lines between `"""` and `"""`. What was begun is
 /// a message when the input ends, and none after Ctrl-C.
-fn read_message(reader: &mut dyn LineReader, keep: bool) -> anyhow::Result<Input> {
-    let first = match reader.read(PROMPT)? {
+fn read_message(reader: &mut dyn LineReader, prompt: &str, keep: bool) -> anyhow::Result<Input> {
+    let first = match reader.read(prompt)? {
         Input::Line(line) => line,
         other => return Ok(other),
     };

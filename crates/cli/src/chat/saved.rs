@@ -1,11 +1,14 @@
-//! `/save` and `/load`: messages as a JSON array of `{"role", "content"}`.
+//! `/save` and `/load`: messages as a JSON array of `{"role", "content"}`, and of what OpenAI's API has for calls.
 
 use std::path::Path;
 
 use anyhow::Context as _;
 use engine::Message;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use crate::calling;
+use crate::completion;
 use crate::exit::Failure;
 use crate::input::TextSource;
 use crate::output::{OutputArgs, shown};
@@ -16,17 +19,29 @@ use crate::output::{OutputArgs, shown};
 struct Saved {
     role: String,
     content: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
 }
 
 /// Roles that a conversation has.
-const ROLES: [&str; 3] = ["system", "user", "assistant"];
+const ROLES: [&str; 4] = ["system", "user", "assistant", "tool"];
 
 /// Write the messages to a file.
 ///
 /// # Errors
 /// A file that exists and is not to be replaced, or the file system.
 pub(super) fn save(path: &Path, messages: &[Message], replace: bool) -> anyhow::Result<()> {
-    let saved = messages.iter().map(|m| Saved { role: m.role.clone(), content: m.content.clone() });
+    let saved = messages.iter().map(|m| Saved {
+        role: m.role.clone(),
+        content: m.content.clone(),
+        tool_calls: m.tool_calls.iter().map(completion::call_json).collect(),
+        tool_call_id: m.tool_call_id.clone(),
+        name: m.name.clone(),
+    });
     let text = serde_json::to_string_pretty(&saved.collect::<Vec<_>>())? + "\n";
     OutputArgs { force: replace }.write(path, text.as_bytes())
 }
@@ -45,12 +60,25 @@ pub(super) fn load(path: &Path) -> anyhow::Result<Vec<Message>> {
         if misplaced || !ROLES.contains(&&*message.role) {
             let role = gguf::escape(&message.role, 40);
             return Err(Failure::Malformed(format!(
-                "{}: message {}: expected a role user or assistant, or system in the first, found `{role}`",
+                "{}: message {}: expected a role user, assistant or tool, or system in the first, found `{role}`",
                 shown(path),
                 i + 1
             ))
             .into());
         }
     }
-    Ok(saved.into_iter().map(|m| Message::new(m.role, m.content)).collect())
+    let message = |(i, m): (usize, Saved)| {
+        let calls: Option<Vec<_>> = m.tool_calls.iter().map(calling::call_of_json).collect();
+        let Some(tool_calls) = calls else {
+            return Err(Failure::Malformed(format!(
+                "{}: message {}: expected tool_calls with a function, its name and its arguments",
+                shown(path),
+                i + 1
+            ))
+            .into());
+        };
+        let (tool_call_id, name) = (m.tool_call_id, m.name);
+        Ok(Message { tool_calls, tool_call_id, name, ..Message::new(m.role, m.content) })
+    };
+    saved.into_iter().enumerate().map(message).collect()
 }

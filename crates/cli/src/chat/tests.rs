@@ -68,6 +68,43 @@ fn chat() -> Chat {
     }
 }
 
+/// The demo model has random weights: a call must be asked for.
+#[test]
+fn results_of_calls_are_asked_for() {
+    let list = "[{\"name\": \"ok\", \"parameters\": {\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"boolean\"}}, \"required\": [\"a\"]}}]";
+    let list = Arc::new(tools::ToolList::read(list).unwrap());
+    let with_tools = || {
+        let mut chat = chat();
+        let cache = CacheOptions::new(CacheType::F32, CacheType::F32, 2048);
+        chat.conversation.set_cache(cache).unwrap();
+        let gguf = gguf::Gguf::from_bytes(conformance::demo_gguf()).unwrap();
+        let format = crate::load::chat_format(&gguf).unwrap();
+        let trie = grammar::TokenTrie::new(Arc::clone(format.tokenizer())).unwrap();
+        let options = tools::ToolOptions { choice: tools::ToolChoice::Required, parallel: false };
+        let tools = tools::ToolUse::new(&list, options, format.template(), Some(&trie)).unwrap();
+        let tools = Arc::new(tools);
+        chat.conversation.set_tools(Some(Arc::clone(&tools) as Arc<dyn engine::Toolbox>));
+        chat.settings.tools = Some(tools);
+        chat.settings.max_tokens = Some(100);
+        chat
+    };
+    let told = |lines: &[&str]| {
+        let (mut chat, mut out) = (with_tools(), Vec::new());
+        chat.run(&mut Script::new(lines), &mut out).unwrap();
+        (chat, String::from_utf8(out).unwrap())
+    };
+    let (chat, out) = told(&["hello", "\"\"\"two", "lines\"\"\"", "/bye"]);
+    let call = out.lines().next().unwrap();
+    assert!(call == "ok {\"a\": true}" || call == "ok {\"a\": false}", "{out}");
+    assert_eq!(roles(&chat)[..4], ["user", "assistant", "tool", "assistant"]);
+    assert_eq!(chat.conversation.messages()[2].content, "two\nlines");
+    // without a result the next message goes on, and the end of the input ends the chat
+    let (chat, _) = told(&["hello", "^C", "/bye"]);
+    assert_eq!((roles(&chat).len(), chat.conversation.open_calls().len()), (2, 1));
+    let (chat, _) = told(&["hello"]);
+    assert_eq!(chat.conversation.open_calls().len(), 1);
+}
+
 /// Run the lines; the chat and what it printed.
 fn run(lines: &[&str]) -> (Chat, String) {
     let mut chat = chat();
@@ -93,14 +130,14 @@ fn messages_are_answered_and_remembered() {
 fn three_quotes_hold_many_lines() {
     let mut script = Script::new(&["\"\"\"first", "second", "third\"\"\"", "\"\"\"one\"\"\""]);
     assert_eq!(
-        read_message(&mut script, true).unwrap(),
+        read_message(&mut script, PROMPT, true).unwrap(),
         Input::Block("first\nsecond\nthird".into())
     );
-    assert_eq!(read_message(&mut script, true).unwrap(), Input::Block("one".into()));
+    assert_eq!(read_message(&mut script, PROMPT, true).unwrap(), Input::Block("one".into()));
     assert_eq!(script.remembered, ["\"\"\"first\nsecond\nthird\"\"\"", "\"\"\"one\"\"\""]);
     let mut script = Script::new(&["\"\"\"", "text", "^C", "next"]);
-    assert_eq!(read_message(&mut script, true).unwrap(), Input::Line(String::new()));
-    assert_eq!(read_message(&mut script, true).unwrap(), Input::Line("next".into()));
+    assert_eq!(read_message(&mut script, PROMPT, true).unwrap(), Input::Line(String::new()));
+    assert_eq!(read_message(&mut script, PROMPT, true).unwrap(), Input::Line("next".into()));
     let (chat, _) = run(&["\"\"\"/bye\"\"\"", "/bye"]);
     assert_eq!(roles(&chat), ["user", "assistant"], "what is quoted is no command");
 }
@@ -224,7 +261,7 @@ fn what_only_looks_like_a_command_is_a_message() {
 #[test]
 fn a_backslash_and_an_open_quote_go_on() {
     let mut script = Script::new(&["one\\", "two\\", "three", "four\\", "^C", "\"\"\"five", "six"]);
-    let mut next = || read_message(&mut script, false).unwrap();
+    let mut next = || read_message(&mut script, PROMPT, false).unwrap();
     assert_eq!(next(), Input::Line("one\ntwo\nthree".into()));
     assert_eq!(next(), Input::Line(String::new()), "Ctrl-C leaves the message");
     assert_eq!(next(), Input::Block("five\nsix".into()), "the end of input does not lose it");

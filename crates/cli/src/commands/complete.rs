@@ -47,7 +47,7 @@ impl Complete {
 
         let Opened { mut session, limits, trained, drafters, .. } =
             self.session.open(gguf, &tokenizer)?;
-        let mut sampler = settings.new_sampler(&*tokenizer)?;
+        let mut sampler = settings.new_sampler(&*tokenizer, false)?;
         let request = Request {
             prompt: &tokens,
             max_tokens: settings.max_tokens,

@@ -4,9 +4,10 @@ use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use engine::Conversation;
+use engine::{Conversation, Toolbox};
 
 use crate::args::{self, PromptArgs};
+use crate::calling::ToolArgs;
 use crate::chat::{Chat, Terminal};
 use crate::exit::Failure;
 use crate::input::{TextSource, filled};
@@ -20,7 +21,8 @@ use crate::{bundled, ui};
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  rooflight run\n  rooflight run model.gguf\n  rooflight run model.gguf 'Why is the sky blue?'\n  \
-                        git diff | rooflight run model.gguf 'Explain this change.'\n  rooflight run model.gguf -f question.txt --json | jq .text\n\n\
+                        git diff | rooflight run model.gguf 'Explain this change.'\n  rooflight run model.gguf -f question.txt --json | jq .text\n  \
+                        rooflight run model.gguf 'Will it rain in Oslo?' --tools tools.json\n\n\
                         Without a prompt this is a conversation; /help in it lists its commands. What is typed there is kept \
                         in ~/.local/state/rooflight/history for the arrow keys; /set history off keeps none. Without a model the \
                         bundled demo model answers: rooflight run -p 'Tell me a story.'"
@@ -37,6 +39,8 @@ pub(super) struct Run {
     /// Do not print the model's thoughts
     #[arg(long)]
     hidethinking: bool,
+    #[command(flatten)]
+    tools: ToolArgs,
     #[command(flatten)]
     session: SessionArgs,
 }
@@ -59,6 +63,7 @@ impl Run {
         let template =
             gguf.metadata().str("tokenizer.chat_template").ok().flatten().map(str::to_owned);
         let mut settings = self.session.settings(gguf.metadata(), format.tokenizer())?;
+        settings.tools = self.tools.tools(&format)?;
         settings.reasoning = self.reasoning.into();
         if let Some(warning) = thinks_anyway(settings.reasoning, template.as_deref()) {
             ui::warn(warning);
@@ -87,6 +92,8 @@ impl Run {
         let mut conversation = Conversation::new(session, Arc::new(format));
         conversation.set_system(self.system_prompt.clone());
         conversation.set_drafters(drafters);
+        let tools = settings.tools.clone();
+        conversation.set_tools(tools.map(|tools| tools as Arc<dyn Toolbox>));
         let system = self.system_prompt;
         let mut chat = Chat {
             conversation,

@@ -5,7 +5,7 @@ mod ahead;
 
 pub(crate) use ahead::Ahead;
 
-use crate::Result;
+use crate::{Error, Result};
 
 /// What a reply may consist of, as far as it has come. It starts before the first token.
 pub trait Constraint: Send {
@@ -30,6 +30,15 @@ pub trait Constraint: Send {
     /// # Errors
     /// If fewer have.
     fn take_back(&mut self, n: usize) -> Result<()>;
+
+    /// This text has come before its first token, control tokens by their names.
+    ///
+    /// # Errors
+    /// If no text of the form begins so.
+    fn take_text(&mut self, text: &str) -> Result<()> {
+        let problem = format!("it cannot begin within a text of {} bytes", text.len());
+        Err(Error::Constraint { problem })
+    }
 
     /// One that goes on from here by itself.
     fn fork(&self) -> Box<dyn Constraint>;

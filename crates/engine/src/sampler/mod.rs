@@ -56,6 +56,17 @@ pub struct Sampler {
     buffers: Buffers,
     /// What the text may consist of, and where it begins.
     form: Option<Form>,
+    /// What it may consist of once something opens that.
+    opened: Option<Opened>,
+}
+
+/// A form that begins where the text says so.
+struct Opened(Box<dyn Constraint>);
+
+impl Clone for Opened {
+    fn clone(&self) -> Opened {
+        Opened(self.0.fork())
+    }
 }
 
 /// The form of a text.
@@ -114,6 +125,7 @@ impl Sampler {
             chosen: Vec::new(),
             buffers: Buffers::default(),
             form: None,
+            opened: None,
             options,
         })
     }
@@ -142,6 +154,28 @@ impl Sampler {
         self.form =
             Some(Form { ahead: Ahead::new(constraint, Vec::new())?, start: None, waits: false });
         Ok(self)
+    }
+
+    /// The same, choosing freely until [`begin_within`](Self::begin_within) says that the form has begun. Until then it
+    /// costs nothing.
+    pub fn with_opened_constraint(mut self, constraint: Box<dyn Constraint>) -> Sampler {
+        self.opened = Some(Opened(constraint));
+        self
+    }
+
+    /// Whether it waits for what opens its form.
+    pub fn waits_to_open(&self) -> bool {
+        self.opened.is_some()
+    }
+
+    /// The form has begun: `text` of it came before the token after so many. A text that is not as the form would have it
+    /// leaves the rest free, too.
+    pub fn begin_within(&mut self, before: usize, text: &str) {
+        let Some(Opened(mut constraint)) = self.opened.take() else { return };
+        let taken = constraint.take_text(text);
+        if let Ok(ahead) = taken.and_then(|()| Ahead::new(constraint, Vec::new())) {
+            self.form = Some(Form { ahead, start: Some(before), waits: false });
+        }
     }
 
     /// What has a form begins after so many tokens. If nobody says so, it does with the first choice.

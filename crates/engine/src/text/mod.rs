@@ -1,4 +1,4 @@
-//! From tokens to the text of a reply: bytes -> characters -> stop strings -> thoughts and text.
+//! From tokens to the text of a reply: bytes -> characters -> stop strings -> thoughts and answer -> text and calls.
 
 mod reasoning;
 mod stop;
@@ -6,10 +6,13 @@ mod utf8;
 
 use std::borrow::Cow;
 
-pub(crate) use reasoning::{ReplyKind, Tags, as_message, opens_thought};
+pub(crate) use reasoning::{Tags, opens_thought};
 
-use crate::Vocabulary;
-use reasoning::Splitter;
+use tokenizer::ToolCall;
+
+use crate::calls::Collected;
+use crate::{CallParser, Event, Vocabulary};
+use reasoning::{ReplyKind, Splitter, as_message};
 use stop::{Scan, Stops};
 use utf8::Utf8;
 
@@ -22,17 +25,35 @@ pub(crate) struct ReplyText {
     raw: String,
     /// Bytes of `raw` that cannot belong to a stop string and went on.
     passed: usize,
-    /// What was emitted as text.
-    text: String,
+    /// What becomes of the answer.
+    answer: Answer,
     /// For each token the length of `raw` after it; `None` if it ended within a character.
     ends: Vec<Option<usize>>,
     /// Whether a stop string was found.
     stopped: bool,
 }
 
+/// The answer, and who finds calls in it.
+#[derive(Default)]
+struct Answer {
+    parser: Option<Box<dyn CallParser>>,
+    told: Told,
+}
+
+/// What was told of a reply.
+#[derive(Default)]
+struct Told {
+    text: String,
+    thoughts: String,
+    calls: Collected,
+}
+
 /// The text of a finished reply; the fields are those of [`crate::Generated`].
 pub(crate) struct FinishedText {
     pub(crate) text: String,
+    pub(crate) thoughts: String,
+    pub(crate) calls: Vec<ToolCall>,
+    pub(crate) message: String,
     pub(crate) raw: String,
     pub(crate) kept_tokens: usize,
     pub(crate) kept_bytes: usize,
@@ -48,10 +69,27 @@ impl ReplyText {
             splitter: thoughts.map(Splitter::new),
             raw: String::new(),
             passed: 0,
-            text: String::new(),
+            answer: Answer::default(),
             ends: Vec::new(),
             stopped: false,
         }
+    }
+
+    /// Have calls found in the answer.
+    pub(crate) fn set_parser(&mut self, parser: Box<dyn CallParser>) {
+        self.answer.parser = Some(parser);
+    }
+
+    /// Whether it has calls so far.
+    pub(crate) fn has_calls(&self) -> bool {
+        self.answer.told.calls.any()
+    }
+
+    /// All that has come of its calls, from what opens them; `None` where there are none, or their end is half a
+    /// character.
+    pub(crate) fn open_calls(&self) -> Option<String> {
+        let open = self.answer.parser.as_ref()?.open()?;
+        self.utf8.is_whole().then(|| format!("{open}{}", &self.raw[self.passed..]))
     }
 
     /// Whether a thought has begun and not ended.
@@ -64,11 +102,14 @@ impl ReplyText {
         &mut self,
         vocabulary: &dyn Vocabulary,
         token: u32,
-        emit: &mut dyn FnMut(ReplyKind, &str),
+        emit: &mut dyn FnMut(Event<'_>),
     ) -> Option<String> {
-        let bytes = match &self.splitter {
-            Some(splitter) => reasoning::tag_or_bytes(vocabulary, token, splitter.is_in_text()),
-            None => vocabulary.bytes(token),
+        let bytes = match (self.call_mark(vocabulary, token), &self.splitter) {
+            (Some(mark), _) => Cow::Owned(mark.into_bytes()),
+            (None, Some(splitter)) => {
+                reasoning::tag_or_bytes(vocabulary, token, splitter.is_in_text())
+            }
+            (None, None) => vocabulary.bytes(token),
         };
         self.utf8.push(&bytes, &mut self.raw);
         self.ends.push(self.utf8.is_whole().then_some(self.raw.len()));
@@ -85,16 +126,27 @@ impl ReplyText {
     }
 
     /// The reply has ended: emit what was held back. Half a character at the end is dropped.
-    pub(crate) fn flush(&mut self, emit: &mut dyn FnMut(ReplyKind, &str)) {
+    pub(crate) fn flush(&mut self, emit: &mut dyn FnMut(Event<'_>)) {
         self.pass(self.raw.len(), emit);
-        if let Some(splitter) = self.splitter.take() {
-            splitter.finish(&mut |kind, text| deliver(&mut self.text, kind, text, emit));
+        if let Some(splitter) = &mut self.splitter {
+            splitter.finish(&mut |kind, text| self.answer.deliver(kind, text, emit));
         }
+        self.answer.finish(emit);
+    }
+
+    /// The name of a control token that is part of how calls are written.
+    fn call_mark(&self, vocabulary: &dyn Vocabulary, token: u32) -> Option<String> {
+        let parser = self.answer.parser.as_ref().filter(|_| !self.is_in_thought())?;
+        if !vocabulary.bytes(token).is_empty() {
+            return None;
+        }
+        let spelling = vocabulary.spelling(token)?;
+        parser.reads(&spelling).then(|| spelling.into_owned())
     }
 
     /// What came of it, flushed.
     pub(crate) fn finish(mut self) -> FinishedText {
-        self.flush(&mut |_, _| ());
+        self.flush(&mut |_| ());
         let (kept_tokens, kept_bytes) = if self.stopped {
             let fits = |end: &Option<usize>| end.is_some_and(|end| end <= self.raw.len());
             let kept = self.ends.iter().rposition(fits).map_or(0, |last| last + 1);
@@ -102,32 +154,63 @@ impl ReplyText {
         } else {
             (self.ends.len(), self.raw.len())
         };
-        FinishedText { text: self.text, raw: self.raw, kept_tokens, kept_bytes }
+        let Told { text, thoughts, calls } = self.answer.told;
+        let calls = calls.finish();
+        let before = self.splitter.as_ref().map_or(0, Splitter::before_answer);
+        let message = match calls.is_empty() {
+            true => as_message(&self.raw, &text).to_owned(),
+            false => as_message(&self.raw, "").get(..before).unwrap_or("").to_owned() + &text,
+        };
+        FinishedText { text, thoughts, calls, message, raw: self.raw, kept_tokens, kept_bytes }
     }
 
     /// Send `raw` up to `end` on.
-    fn pass(&mut self, end: usize, emit: &mut dyn FnMut(ReplyKind, &str)) {
+    fn pass(&mut self, end: usize, emit: &mut dyn FnMut(Event<'_>)) {
         let fresh = &self.raw[self.passed..end];
-        let text = &mut self.text;
+        let answer = &mut self.answer;
         match &mut self.splitter {
             Some(splitter) => {
-                splitter.push(fresh, &mut |kind, piece| deliver(text, kind, piece, emit))
+                splitter.push(fresh, &mut |kind, piece| answer.deliver(kind, piece, emit))
             }
-            None => deliver(text, ReplyKind::Text, fresh, emit),
+            None => answer.deliver(ReplyKind::Text, fresh, emit),
         }
         self.passed = end;
     }
 }
 
-/// Emit a piece unless it is empty, and keep it if it is text.
-fn deliver(text: &mut String, kind: ReplyKind, piece: &str, emit: &mut dyn FnMut(ReplyKind, &str)) {
-    if piece.is_empty() {
-        return;
+impl Answer {
+    /// Tell a piece unless it is empty, as what it is.
+    fn deliver(&mut self, kind: ReplyKind, piece: &str, emit: &mut dyn FnMut(Event<'_>)) {
+        let told = &mut self.told;
+        match (kind, &mut self.parser) {
+            _ if piece.is_empty() => {}
+            (ReplyKind::Thought, _) => told.tell(Event::Thought(piece), emit),
+            (ReplyKind::Text, None) => told.tell(Event::Text(piece), emit),
+            (ReplyKind::Text, Some(parser)) => {
+                parser.push(piece, &mut |event| told.tell(event, emit));
+            }
+        }
     }
-    if kind == ReplyKind::Text {
-        text.push_str(piece);
+
+    /// It has ended.
+    fn finish(&mut self, emit: &mut dyn FnMut(Event<'_>)) {
+        if let Some(parser) = &mut self.parser {
+            parser.finish(&mut |event| self.told.tell(event, emit));
+        }
     }
-    emit(kind, piece);
+}
+
+impl Told {
+    /// Keep an event and pass it on.
+    fn tell(&mut self, event: Event<'_>, emit: &mut dyn FnMut(Event<'_>)) {
+        match event {
+            Event::Text(piece) => self.text.push_str(piece),
+            Event::Thought(piece) => self.thoughts.push_str(piece),
+            Event::ToolCall(delta) => self.calls.add(delta),
+            _ => {}
+        }
+        emit(event);
+    }
 }
 
 /// A token's bytes, or its spelling if it is a control token.

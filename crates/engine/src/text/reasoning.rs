@@ -64,6 +64,8 @@ pub(super) struct Splitter {
     /// What could still be part of a tag, or white space before one.
     held: String,
     had_thoughts: bool,
+    /// Bytes that stand before the answer, thoughts and tags, as far as they are known.
+    before: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +82,7 @@ impl Splitter {
     /// `opened`: the tags whose opening one the prompt ends with.
     pub(super) fn new(opened: Option<&'static Tags>) -> Self {
         let place = opened.map_or(Place::Start, Place::ThoughtStart);
-        Splitter { place, held: String::new(), had_thoughts: opened.is_some() }
+        Splitter { place, held: String::new(), had_thoughts: opened.is_some(), before: 0 }
     }
 
     /// Whether the answer has begun.
@@ -93,6 +95,17 @@ impl Splitter {
         matches!(self.place, Place::ThoughtStart(_) | Place::Thought(_))
     }
 
+    /// Bytes of what was pushed that stand before the answer.
+    pub(super) fn before_answer(&self) -> usize {
+        self.before
+    }
+
+    /// Let go of the start of what is held: it stands before the answer.
+    fn pass(&mut self, bytes: usize) {
+        self.before += bytes;
+        self.held.drain(..bytes);
+    }
+
     /// Add text and emit what is certain.
     pub(super) fn push(&mut self, text: &str, emit: &mut dyn FnMut(ReplyKind, &str)) {
         self.held.push_str(text);
@@ -100,13 +113,12 @@ impl Splitter {
     }
 
     /// The reply has ended: emit the rest.
-    pub(super) fn finish(self, emit: &mut dyn FnMut(ReplyKind, &str)) {
+    pub(super) fn finish(&mut self, emit: &mut dyn FnMut(ReplyKind, &str)) {
+        let held = std::mem::take(&mut self.held);
         match self.place {
-            Place::Start if self.had_thoughts => emit(ReplyKind::Text, self.held.trim_start()),
-            Place::Start | Place::Text => emit(ReplyKind::Text, &self.held),
-            Place::ThoughtStart(_) | Place::Thought(_) => {
-                emit(ReplyKind::Thought, self.held.trim_end())
-            }
+            Place::Start if self.had_thoughts => emit(ReplyKind::Text, held.trim_start()),
+            Place::Start | Place::Text => emit(ReplyKind::Text, &held),
+            Place::ThoughtStart(_) | Place::Thought(_) => emit(ReplyKind::Thought, held.trim_end()),
         }
     }
 
@@ -117,17 +129,17 @@ impl Splitter {
                 let word = self.held.trim_start();
                 let space = self.held.len() - word.len();
                 if let Some(tags) = TAGS.iter().find(|tags| word.starts_with(tags.open)) {
-                    self.held.drain(..space + tags.open.len());
+                    self.pass(space + tags.open.len());
                     self.had_thoughts = true;
                     self.place = Place::ThoughtStart(tags);
                 } else if let Some(mark) = BETWEEN.iter().find(|mark| word.starts_with(**mark)) {
-                    self.held.drain(..space + mark.len());
+                    self.pass(space + mark.len());
                     self.had_thoughts = true;
                 } else if opening().any(|mark| mark.starts_with(word)) {
                     return false;
                 } else {
                     if self.had_thoughts {
-                        self.held.drain(..space);
+                        self.pass(space);
                     }
                     self.place = Place::Text;
                 }
@@ -135,7 +147,7 @@ impl Splitter {
             }
             Place::ThoughtStart(tags) => {
                 let space = self.held.len() - self.held.trim_start().len();
-                self.held.drain(..space);
+                self.pass(space);
                 if self.held.is_empty() {
                     return false;
                 }
@@ -145,14 +157,14 @@ impl Splitter {
             Place::Thought(tags) => {
                 if let Some(at) = self.held.find(tags.close) {
                     emit(ReplyKind::Thought, self.held[..at].trim_end());
-                    self.held.drain(..at + tags.close.len());
+                    self.pass(at + tags.close.len());
                     self.place = Place::Start;
                     return true;
                 }
                 let before_tag = self.held.len() - held_for(&self.held, tags.close);
                 let certain = self.held[..before_tag].trim_end().len();
                 emit(ReplyKind::Thought, &self.held[..certain]);
-                self.held.drain(..certain);
+                self.pass(certain);
                 false
             }
             Place::Text => {
@@ -224,6 +236,7 @@ mod tests {
             splitter.push(piece, &mut emit);
         }
         splitter.finish(&mut emit);
+        assert!(splitter.before_answer() <= pieces.concat().len());
         (thought, text)
     }
 

@@ -15,10 +15,10 @@ use program::{Outputs, Prompt, RowsOut, Sequence};
 pub use lent::Lent;
 
 use crate::drafts::{MOST_DRAFTED, PassCosts};
-use crate::text::{ReplyKind, ReplyText, opens_thought};
+use crate::text::{ReplyText, opens_thought};
 use crate::{
-    Drafters, Error, Event, Generated, Prefill, Request, Result, Sampler, Scheduler,
-    SchedulerOptions, Scores, Session, Stats, StopReason, Vocabulary,
+    CallParser, Drafters, Error, Event, FinishReason, Generated, Prefill, Request, Result, Sampler,
+    Scheduler, SchedulerOptions, Scores, Session, Stats, StopReason, TokenUsage, Vocabulary,
 };
 
 /// One reply in the making.
@@ -108,6 +108,12 @@ impl<'a> Turn<'a> {
         Turn { drafters: Some(drafters.into()), ..self }
     }
 
+    /// With calls of tools found by this.
+    pub fn with_calls(mut self, parser: Box<dyn CallParser>) -> Turn<'a> {
+        self.reply.set_parser(parser);
+        self
+    }
+
     /// The reply, with nobody beside it.
     ///
     /// # Errors
@@ -153,6 +159,9 @@ impl<'a> Turn<'a> {
         let generated = stop.map(|stop| Generated {
             tokens,
             text: reply.text,
+            thoughts: reply.thoughts,
+            calls: reply.calls,
+            message: reply.message,
             raw: reply.raw,
             kept_tokens: reply.kept_tokens,
             kept_bytes: reply.kept_bytes,
@@ -417,8 +426,13 @@ impl<'a> Turn<'a> {
             return Some(StopReason::EndOfGeneration(token));
         }
         self.tokens.push(token);
-        if let Some(stop) = self.reply.push(self.vocabulary, token, &mut told(on_event)) {
+        if let Some(stop) = self.reply.push(self.vocabulary, token, on_event) {
             return Some(StopReason::StopString(stop));
+        }
+        if self.sampler.waits_to_open()
+            && let Some(text) = self.reply.open_calls()
+        {
+            self.sampler.begin_within(len + 1, &text);
         }
         // a thought that the prompt began is over
         if self.sampler.waits() && !self.reply.is_in_thought() {
@@ -435,7 +449,11 @@ impl<'a> Turn<'a> {
 
     fn end(&mut self, stop: Result<StopReason>, on_event: &mut dyn FnMut(Event<'_>)) {
         if !self.is_over() {
-            self.reply.flush(&mut told(on_event));
+            self.reply.flush(on_event);
+            if let Ok(stop) = &stop {
+                on_event(Event::Usage(TokenUsage::new(&self.stats, self.tokens.len())));
+                on_event(Event::End(FinishReason::new(stop, self.reply.has_calls())));
+            }
             self.state = State::Ended(stop);
         }
     }
@@ -445,12 +463,4 @@ impl<'a> Turn<'a> {
 enum Next {
     Goes(State),
     Ends(StopReason),
-}
-
-/// Pieces of a reply as events.
-fn told(on_event: &mut dyn FnMut(Event<'_>)) -> impl FnMut(ReplyKind, &str) {
-    move |kind, text| match kind {
-        ReplyKind::Text => on_event(Event::Text(text)),
-        ReplyKind::Thought => on_event(Event::Thought(text)),
-    }
 }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use engine::{ChatFormat, Message, Reasoning, Result, Session, Span, Vocabulary};
+use engine::{ChatFormat, Message, Reasoning, Result, Session, Span, ToolDeclarations, Vocabulary};
 use program::{
     CacheOptions, CacheType, Error, LogitRows, Model, Program, RowsOut, Sequence, SessionId, Step,
     StepOut, StepStats,
@@ -257,7 +257,13 @@ impl Vocabulary for ToyFormat {
 }
 
 impl ChatFormat for ToyFormat {
-    fn render(&self, messages: &[Message], _: Reasoning, _: &Arc<AtomicBool>) -> Result<Vec<Span>> {
+    fn render(
+        &self,
+        messages: &[Message],
+        _: Option<&ToolDeclarations>,
+        _: Reasoning,
+        _: &Arc<AtomicBool>,
+    ) -> Result<Vec<Span>> {
         let mut out = vec![];
         let mut put = |text: &str, special| out.push(Span { text: text.to_owned(), special });
         for message in messages {

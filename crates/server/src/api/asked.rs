@@ -243,7 +243,7 @@ impl Serving {
     ) -> Result<Vec<u32>> {
         let (flag, format) = (Arc::clone(cancel.flag()), Arc::clone(&self.model.format));
         let render = move || {
-            let spans = format.render(&messages, reasoning, &flag)?;
+            let spans = format.render(&messages, None, reasoning, &flag)?;
             Ok(format.encode(&spans, true)?)
         };
         blocking(render).await

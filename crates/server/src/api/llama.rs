@@ -111,7 +111,7 @@ async fn apply_template(Ready(app): Ready, body: JsonBody) -> Result<Json<Value>
     let cancel = CancelOnDrop::default();
     let flag = Arc::clone(cancel.flag());
     let render = move || {
-        let spans = app.model.format.render(&messages, Reasoning::Auto, &flag)?;
+        let spans = app.model.format.render(&messages, None, Reasoning::Auto, &flag)?;
         let prompt: String = spans.iter().map(|span| &*span.text).collect();
         Ok(Json(json!({ "prompt": prompt })))
     };

@@ -26,7 +26,7 @@ fn alone(served: &Served, prompt: &[u32], max: usize, options: SamplerOptions) -
 
 fn prompt(served: &Served, text: &str) -> Vec<u32> {
     let messages = [Message::new("user", text)];
-    let spans = served.format.render(&messages, Reasoning::Auto, &Arc::default()).unwrap();
+    let spans = served.format.render(&messages, None, Reasoning::Auto, &Arc::default()).unwrap();
     served.format.encode(&spans, true).unwrap()
 }
 

@@ -10,13 +10,15 @@ mod budget;
 mod clock;
 mod filters;
 mod json;
+mod message;
 mod offered;
 mod operators;
 mod provenance;
 mod rewrite;
+mod tools;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gguf::Metadata;
@@ -27,8 +29,10 @@ use crate::{Error, Result, Span, Tokenizer};
 use arguments::Arguments;
 use budget::Budget;
 pub use budget::Usage;
+pub use message::{Message, ToolCall, ToolDeclarations};
 pub use offered::Offered;
 use provenance::{Controls, Marks};
+pub use tools::ToolStyle;
 
 const KEY: &str = "tokenizer.chat_template";
 
@@ -58,30 +62,16 @@ const STEPS_PER_MESSAGE: u64 = 2_000;
 /// Frames of loops, macros and the like inside each other.
 const MAX_FRAMES: usize = 100;
 
-/// One message of a conversation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
-    /// Who speaks: `system`, `user`, `assistant`, `tool`.
-    pub role: String,
-    /// What is said. It never becomes control tokens.
-    pub content: String,
-}
-
-impl Message {
-    /// A message.
-    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Message {
-        Message { role: role.into(), content: content.into() }
-    }
-}
-
 /// How a prompt is to end and what the template is told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RenderOptions {
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RenderOptions<'a> {
     /// End the prompt where the model's answer begins.
     pub add_generation_prompt: bool,
     /// Whether the model should think first; `None` leaves it to the template. It is told in the words of every family:
     /// `enable_thinking`, `thinking`, `thinking_mode` and so on.
     pub enable_thinking: Option<bool>,
+    /// The tools it may call.
+    pub tools: Option<&'a ToolDeclarations>,
 }
 
 /// The chat template of a model.
@@ -95,6 +85,8 @@ pub struct ChatTemplate {
     now: Option<i64>,
     /// What a rendering may take; `None`: it grows with the conversation.
     limits: Option<Usage>,
+    /// What it does with tools, once somebody asked.
+    style: OnceLock<ToolStyle>,
 }
 
 impl ChatTemplate {
@@ -148,10 +140,16 @@ impl ChatTemplate {
             is_fallback: false,
             now: None,
             limits: None,
+            style: OnceLock::new(),
         };
         let rewritten = template.rewrite(&template.controls.marks(&[])?)?;
         Environment::new().template_from_str(&rewritten).map_err(|e| error(&e))?;
         Ok(template)
+    }
+
+    /// Its source.
+    pub fn source(&self) -> &str {
+        &self.source
     }
 
     /// Whether the file has no template and ChatML stands in.
@@ -181,7 +179,8 @@ impl ChatTemplate {
 
     /// What a rendering of these messages may take.
     pub fn limits(&self, messages: &[Message]) -> Usage {
-        self.limits_of(&Arguments::of_messages(messages, &RenderOptions::default()))
+        let options = RenderOptions::default();
+        self.limits_of(&Arguments::of_messages(messages, &options, self.style_for(messages)))
     }
 
     fn limits_of(&self, arguments: &Arguments<'_>) -> Usage {
@@ -207,7 +206,7 @@ impl ChatTemplate {
     pub fn render(
         &self,
         messages: &[Message],
-        options: &RenderOptions,
+        options: &RenderOptions<'_>,
         cancel: &Arc<AtomicBool>,
     ) -> Result<Vec<Span>> {
         self.measure(messages, options, cancel).0
@@ -217,10 +216,33 @@ impl ChatTemplate {
     pub fn measure(
         &self,
         messages: &[Message],
-        options: &RenderOptions,
+        options: &RenderOptions<'_>,
         cancel: &Arc<AtomicBool>,
     ) -> (Result<Vec<Span>>, Usage) {
-        self.measure_arguments(Arguments::of_messages(messages, options), cancel)
+        let style = self.style_for(messages);
+        self.measure_arguments(Arguments::of_messages(messages, options, style), cancel)
+    }
+
+    /// What it does with tools.
+    pub fn tool_style(&self) -> &ToolStyle {
+        self.style.get_or_init(|| ToolStyle::of(self))
+    }
+
+    /// The same, if these messages have to do with tools.
+    fn style_for(&self, messages: &[Message]) -> Option<&ToolStyle> {
+        let with = |m: &Message| !m.tool_calls.is_empty() || m.tool_call_id.is_some();
+        messages.iter().any(with).then(|| self.tool_style())
+    }
+
+    /// As [`render`](Self::render), with calls in this style.
+    fn render_styled(
+        &self,
+        messages: &[Message],
+        options: &RenderOptions<'_>,
+        cancel: &Arc<AtomicBool>,
+        style: &ToolStyle,
+    ) -> Result<Vec<Span>> {
+        self.measure_arguments(Arguments::of_messages(messages, options, Some(style)), cancel).0
     }
 
     /// As [`render`](Self::render), from all that a template may be given: `messages` with whatever they hold, `tools`,

@@ -8,6 +8,8 @@
 //! Some templates write a control token around a role: `'<|' + message.role + '|>'`. The two ends of such tokens get
 //! marks without width, and what stands between them counts if it is the role of a message.
 
+use std::borrow::Cow;
+
 use ahash::{AHashMap, AHashSet};
 use aho_corasick::{AhoCorasick, Anchored, Input, MatchKind, StartKind};
 
@@ -54,7 +56,7 @@ impl Controls {
     }
 
     /// Marks for one rendering; `inputs` are all texts that are not the template's.
-    pub(super) fn marks<'c>(&'c self, inputs: &[&str]) -> Result<Marks<'c>> {
+    pub(super) fn marks<'c>(&'c self, inputs: &[Cow<'_, str>]) -> Result<Marks<'c>> {
         let private = |c: char| ('\u{100000}'..='\u{10FFFD}').contains(&c);
         let used: AHashSet<char> =
             inputs.iter().flat_map(|text| text.chars()).filter(|c| private(*c)).collect();

@@ -43,7 +43,7 @@ struct Measured {
 /// Renders a template with one short message; `limits`: other than its own.
 fn measure(source: &str, limits: Option<Usage>) -> Measured {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let options = RenderOptions { add_generation_prompt: true, enable_thinking: None };
+    let options = RenderOptions { add_generation_prompt: true, ..RenderOptions::default() };
     let mut template = match ChatTemplate::new(source, &VOCABULARY) {
         Ok(template) => template,
         Err(e) => panic!("{source:.300}: {e}"),

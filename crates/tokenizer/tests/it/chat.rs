@@ -40,7 +40,7 @@ fn messages(contents: &[(&str, &str)]) -> Vec<Message> {
 }
 
 fn render(source: &str, contents: &[(&str, &str)]) -> Result<Vec<Span>, Error> {
-    let options = RenderOptions { add_generation_prompt: true, enable_thinking: None };
+    let options = RenderOptions { add_generation_prompt: true, ..RenderOptions::default() };
     let mut template = ChatTemplate::new(source, &VOCABULARY)?;
     template.set_time(1_721_952_000);
     template.render(&messages(contents), &options, &GO)

@@ -115,7 +115,11 @@ fn thinking_is_switched_in_each_family() {
         };
         let template = ChatTemplate::from_source(&source).unwrap();
         let prompt = |enable_thinking| {
-            let options = RenderOptions { add_generation_prompt: true, enable_thinking };
+            let options = RenderOptions {
+                add_generation_prompt: true,
+                enable_thinking,
+                ..RenderOptions::default()
+            };
             joined(&template.render(&messages, &options, &Arc::default()).unwrap())
         };
         assert!(prompt(Some(false)).contains(off), "{name}: {}", prompt(Some(false)));

@@ -62,7 +62,7 @@ pub(crate) fn template_render(data: &[u8]) -> bool {
     };
     template.set_limits(LIMITS);
     template.set_time(1_721_952_000);
-    let options = RenderOptions { add_generation_prompt: true, enable_thinking: None };
+    let options = RenderOptions { add_generation_prompt: true, ..RenderOptions::default() };
     let (rendered, usage) = template.measure(&messages, &options, &Arc::default());
     assert!(usage.made <= LIMITS.made && usage.work <= LIMITS.work, "{usage:?}");
     match rendered {

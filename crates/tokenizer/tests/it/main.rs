@@ -10,5 +10,6 @@ mod harness;
 mod malformed;
 mod prompts;
 mod spm;
+mod tools;
 mod vectors;
 mod wordpiece;

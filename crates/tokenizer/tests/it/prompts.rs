@@ -53,6 +53,7 @@ fn prompts_are_those_of_jinja() {
         let options = RenderOptions {
             add_generation_prompt: case["add_generation_prompt"].as_bool().unwrap(),
             enable_thinking: case["enable_thinking"].as_bool(),
+            ..RenderOptions::default()
         };
         let prompt = template.render(&messages, &options, &go).unwrap();
         assert_eq!(
@@ -102,7 +103,7 @@ fn long_conversations_are_far_within_the_bounds() {
         }
         let source = std::fs::read_to_string(&path).unwrap();
         let template = ChatTemplate::new(&source, &tokenizer).unwrap();
-        let options = RenderOptions { add_generation_prompt: true, enable_thinking: None };
+        let options = RenderOptions { add_generation_prompt: true, ..RenderOptions::default() };
         // Some know no system messages, or want the content in parts.
         for messages in [&messages[..], &messages[1..]] {
             let (result, usage) = template.measure(messages, &options, &Arc::default());

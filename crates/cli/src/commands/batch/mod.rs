@@ -7,16 +7,18 @@ mod results;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use engine::{
-    ChatFormat, Completion, DraftMode, Drafters, Event, Message, ModelFormat, Reasoning, Request,
-    Sampler, SamplerOptions, Scheduler, SchedulerOptions, Session, Suffixes, Turn, TurnId,
+    ChatFormat, Completion, DraftMode, Drafters, Message, ModelFormat, Reasoning, Request, Sampler,
+    SamplerOptions, Scheduler, SchedulerOptions, Session, Suffixes, Toolbox, Turn, TurnId,
 };
+use grammar::{Form, GrammarError, TokenTrie};
 use program::CacheOptions;
 use serde_json::Value;
+use tools::ToolUse;
 
 use crate::args::{self, CacheArgs, ContextArgs, ExecutorArgs, ThreadArgs, VerboseArgs};
 use crate::exit::Failure;
@@ -72,8 +74,8 @@ fn parallel(text: &str) -> Result<usize, String> {
 /// What runs, and what came of it so far.
 struct Running<'a> {
     scheduler: Scheduler<'a>,
-    /// The line of each turn, what it asked, and what the model thought.
-    lines: BTreeMap<TurnId, (usize, &'a BatchRequest, String)>,
+    /// The line of each turn, and what it asked.
+    lines: BTreeMap<TurnId, (usize, &'a BatchRequest)>,
     /// Results that wait for those before them.
     ready: BTreeMap<usize, Value>,
     tally: Tally,
@@ -128,7 +130,8 @@ impl Batch {
         let batch =
             Running::new(&loaded, self.cache.storage.side_by_side(self.parallel, &loaded, &cache));
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let work = Work { requests: &requests, format: &format, loaded: &loaded, cache };
+        let trie = OnceLock::new();
+        let work = Work { requests: &requests, format: &format, loaded: &loaded, cache, trie };
         let started = Instant::now();
         let done = results.done;
         let finished = work.all(batch, &mut results, &name, limits.as_ref(), &interrupt)?;
@@ -188,6 +191,8 @@ struct Work<'a> {
     format: &'a ModelFormat,
     loaded: &'a Loaded,
     cache: CacheOptions,
+    /// The tokens, once a request needs a form; `None` if there can be none.
+    trie: OnceLock<Option<TokenTrie>>,
 }
 
 impl<'a> Work<'a> {
@@ -220,7 +225,7 @@ impl<'a> Work<'a> {
                 {
                     Ok((request, Ok(turn))) => {
                         let id = batch.scheduler.join(turn)?;
-                        batch.lines.insert(id, (next, request, String::new()));
+                        batch.lines.insert(id, (next, request));
                     }
                     Ok((request, Err(error))) => {
                         let refusal = failed(request, &error);
@@ -251,14 +256,9 @@ impl<'a> Work<'a> {
 
     /// One pass, and what ended with it.
     fn step(&self, batch: &mut Running<'a>, model: &str, limits: Option<&Limits>, room: usize) {
-        let lines = &mut batch.lines;
-        let ended = batch.scheduler.step(&mut |id, event| {
-            if let (Event::Thought(text), Some((_, _, thoughts))) = (event, lines.get_mut(&id)) {
-                thoughts.push_str(text);
-            }
-        });
+        let ended = batch.scheduler.step(&mut |_, _| ());
         for (id, turn) in ended {
-            let Some((line, request, thoughts)) = batch.lines.remove(&id) else { continue };
+            let Some((line, request)) = batch.lines.remove(&id) else { continue };
             let reply = match turn.finish() {
                 // it is asked again by the next run
                 Ok(reply) if reply.stop == engine::StopReason::Cancelled => continue,
@@ -280,7 +280,7 @@ impl<'a> Work<'a> {
             }
             let reply = Completion::from(reply);
             let id = request.id.as_deref();
-            let result = results::of_reply(id, line + 1, request.shape, model, &thoughts, &reply);
+            let result = results::of_reply(id, line + 1, request.shape, model, &reply);
             batch.ready.insert(line, result);
         }
     }
@@ -290,13 +290,23 @@ impl<'a> Work<'a> {
         request: &BatchRequest,
         suffixes: &Arc<Mutex<Suffixes>>,
         interrupt: &Interrupt,
-    ) -> engine::Result<Turn<'a>> {
+    ) -> anyhow::Result<Turn<'a>> {
+        let tools = self.tools(request)?;
         let (prompt, thoughts) = match &request.prompt {
-            BatchPrompt::Messages(messages) => (self.chat(messages, interrupt)?, true),
+            BatchPrompt::Messages(messages) => {
+                (self.chat(messages, tools.as_ref(), interrupt)?, true)
+            }
             BatchPrompt::Raw(text) => (self.format.tokenizer().encode_prompt(text)?, false),
         };
         let sampler: SamplerOptions = request.sampler.clone();
-        let sampler = Sampler::new(sampler)?.with_vocabulary(self.format);
+        let mut sampler = Sampler::new(sampler)?.with_vocabulary(self.format);
+        if let Some(source) = &request.form {
+            let form = Form::compile(source, self.trie().ok_or(GrammarError::NoEnd)?)?;
+            sampler = sampler.with_constraint(form.begin())?;
+        }
+        if let Some(tools) = &tools {
+            sampler = tools.constrain(sampler, true)?;
+        }
         let session = Session::new(Arc::clone(&self.loaded.model), self.cache, self.loaded.chunk)?;
         let wanted = Request {
             prompt: &prompt,
@@ -307,17 +317,48 @@ impl<'a> Work<'a> {
             cancel: interrupt.flag(),
         };
         let drafters = Drafters::new(DraftMode::Auto, suffixes);
-        Ok(Turn::new(session, sampler, self.format, &wanted).drafted(drafters))
+        let turn = Turn::new(session, sampler, self.format, &wanted).drafted(drafters);
+        let before = match &request.prompt {
+            BatchPrompt::Messages(messages) => messages.iter().map(|m| m.tool_calls.len()).sum(),
+            BatchPrompt::Raw(_) => 0,
+        };
+        Ok(match tools.and_then(|tools| tools.parser(before)) {
+            Some(parser) => turn.with_calls(parser),
+            None => turn,
+        })
     }
 
-    fn chat(&self, messages: &[Message], interrupt: &Interrupt) -> engine::Result<Vec<u32>> {
-        let spans = self.format.render(messages, Reasoning::Auto, interrupt.flag())?;
+    /// What a request's reply may call.
+    fn tools(&self, request: &BatchRequest) -> anyhow::Result<Option<ToolUse>> {
+        let Some((list, options)) = &request.tools else { return Ok(None) };
+        let tools = ToolUse::new(list, options.clone(), self.format.template(), self.trie())?;
+        tools.notes().iter().for_each(|note| ui::warn(note));
+        Ok(Some(tools))
+    }
+
+    fn trie(&self) -> Option<&TokenTrie> {
+        let made = || TokenTrie::new(Arc::clone(self.format.tokenizer())).ok();
+        self.trie.get_or_init(made).as_ref()
+    }
+
+    fn chat(
+        &self,
+        messages: &[Message],
+        tools: Option<&ToolUse>,
+        interrupt: &Interrupt,
+    ) -> engine::Result<Vec<u32>> {
+        let declared = tools.and_then(Toolbox::declared);
+        let messages = match tools.and_then(Toolbox::instructions) {
+            Some(instructions) => &engine::with_instructions(messages, instructions),
+            None => messages,
+        };
+        let spans = self.format.render(messages, declared, Reasoning::Auto, interrupt.flag())?;
         self.format.encode(&spans, true)
     }
 }
 
 /// A request that could be read and not be answered.
-fn failed(request: &BatchRequest, error: &engine::Error) -> Refusal {
+fn failed(request: &BatchRequest, error: &dyn std::fmt::Display) -> Refusal {
     Refusal {
         id: request.id.clone(),
         field: None,

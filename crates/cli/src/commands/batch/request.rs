@@ -1,7 +1,13 @@
 //! A line of a batch: OpenAI's batch lines, or an object with a `prompt`.
 
-use engine::{Message, SamplerOptions, SamplerSetting};
+use std::sync::Arc;
+
+use engine::{Message, SamplerOptions, SamplerSetting, ToolCall};
+use grammar::FormSource;
 use serde_json::{Map, Value};
+use tools::{ToolChoice, ToolList, ToolOptions};
+
+use crate::calling;
 
 /// What a line asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +24,10 @@ pub(super) struct BatchRequest {
     pub(super) max_tokens: Option<usize>,
     /// Texts that end it.
     pub(super) stop: Vec<String>,
+    /// Tools that the reply may call, and how.
+    pub(super) tools: Option<(Arc<ToolList>, ToolOptions)>,
+    /// What the reply must be.
+    pub(super) form: Option<FormSource>,
 }
 
 /// The form of a result.
@@ -54,7 +64,7 @@ pub(super) struct Refusal {
 }
 
 /// Fields that change nothing here: who asks, what is kept elsewhere, and what is so anyway.
-const NO_EFFECT: [&str; 9] = [
+const NO_EFFECT: [&str; 8] = [
     "model",
     "user",
     "store",
@@ -62,19 +72,12 @@ const NO_EFFECT: [&str; 9] = [
     "service_tier",
     "safety_identifier",
     "prompt_cache_key",
-    "parallel_tool_calls",
     "stream_options",
 ];
 
 /// Fields with one value that can be had.
-const ONLY: [(&str, &str); 6] = [
-    ("stream", "false"),
-    ("n", "1"),
-    ("best_of", "1"),
-    ("echo", "false"),
-    ("logprobs", "false"),
-    ("tools", "[]"),
-];
+const ONLY: [(&str, &str); 5] =
+    [("stream", "false"), ("n", "1"), ("best_of", "1"), ("echo", "false"), ("logprobs", "false")];
 
 /// Sampler settings by the names that requests have for them.
 const SETTINGS: [(&str, &str); 8] = [
@@ -145,6 +148,11 @@ fn request(
     defaults: &SamplerOptions,
 ) -> Result<BatchRequest, Wrong> {
     let prompt = prompt(&mut body, shape)?;
+    let tools = tools(&mut body, &prompt)?;
+    let form = form(&mut body)?;
+    if form.is_some() && tools.is_some() {
+        return wrong("response_format", "it cannot be had beside tools");
+    }
     let mut sampler = defaults.clone();
     let (mut max_tokens, mut stop) = (None, Vec::new());
     for (key, value) in body {
@@ -193,7 +201,70 @@ fn request(
     if let Err(error) = sampler.check() {
         return Err((None, error.to_string()));
     }
-    Ok(BatchRequest { id: None, shape, prompt, sampler, max_tokens, stop })
+    Ok(BatchRequest { id: None, shape, prompt, sampler, max_tokens, stop, tools, form })
+}
+
+/// The tools that a reply may call, and how.
+fn tools(
+    body: &mut Map<String, Value>,
+    prompt: &BatchPrompt,
+) -> Result<Option<(Arc<ToolList>, ToolOptions)>, Wrong> {
+    let given = body.shift_remove("tools").filter(|tools| !tools.is_null());
+    let choice = body.shift_remove("tool_choice").filter(|choice| !choice.is_null());
+    let parallel = match body.shift_remove("parallel_tool_calls") {
+        None | Some(Value::Null) => true,
+        Some(Value::Bool(parallel)) => parallel,
+        Some(other) => {
+            return wrong("parallel_tool_calls", format!("expected true or false, found {other}"));
+        }
+    };
+    let choice = match choice {
+        None => ToolChoice::Auto,
+        Some(Value::String(word)) if ["auto", "none", "required"].contains(&&*word) => {
+            calling::choice(&word)
+        }
+        Some(object) => match object.pointer("/function/name").and_then(Value::as_str) {
+            Some(name) => ToolChoice::Named(name.to_owned()),
+            None => {
+                let expected = "expected auto, none, required or a function";
+                return wrong("tool_choice", format!("{expected}, found {object}"));
+            }
+        },
+    };
+    let Some(given) = given else {
+        return match choice {
+            ToolChoice::Auto | ToolChoice::None => Ok(None),
+            _ => wrong("tool_choice", "there are no tools"),
+        };
+    };
+    let list = match ToolList::from_json(given) {
+        Ok(list) if list.tools().is_empty() => return Ok(None),
+        Ok(list) => list,
+        Err(error) => return wrong("tools", error.to_string()),
+    };
+    match prompt {
+        BatchPrompt::Messages(_) => Ok(Some((Arc::new(list), ToolOptions { choice, parallel }))),
+        BatchPrompt::Raw(_) => wrong("tools", "only an answer to messages can call tools"),
+    }
+}
+
+/// The form that a reply must have.
+fn form(body: &mut Map<String, Value>) -> Result<Option<FormSource>, Wrong> {
+    let Some(given) = body.shift_remove("response_format").filter(|form| !form.is_null()) else {
+        return Ok(None);
+    };
+    match given.get("type").and_then(Value::as_str) {
+        Some("text") => Ok(None),
+        Some("json_object") => Ok(Some(FormSource::JsonSchema("{\"type\": \"object\"}".into()))),
+        Some("json_schema") => match given.pointer("/json_schema/schema") {
+            Some(schema) => Ok(Some(FormSource::JsonSchema(schema.to_string()))),
+            None => wrong("response_format", "expected a json_schema with a schema"),
+        },
+        _ => wrong(
+            "response_format",
+            format!("expected text, json_object or json_schema, found {given}"),
+        ),
+    }
 }
 
 fn prompt(body: &mut Map<String, Value>, shape: Shape) -> Result<BatchPrompt, Wrong> {
@@ -224,18 +295,39 @@ fn message(value: Value) -> Result<Message, Wrong> {
         return wrong("messages", "expected objects");
     };
     let role = message.shift_remove("role");
+    let calls: Vec<ToolCall> = match message.shift_remove("tool_calls") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(calls) => {
+            let calls = calls.as_array().and_then(|calls| {
+                calls.iter().map(calling::call_of_json).collect::<Option<Vec<_>>>()
+            });
+            let Some(calls) = calls else {
+                let expected = "expected tool_calls with a function, its name and its arguments";
+                return wrong("messages", expected);
+            };
+            calls
+        }
+    };
     let content = match message.shift_remove("content") {
         Some(Value::String(text)) => Some(text),
         Some(Value::Array(parts)) => parts.iter().map(text_of).collect(),
+        None | Some(Value::Null) if !calls.is_empty() => Some(String::new()),
         _ => None,
     };
-    if let Some(key) = message.keys().find(|key| *key != "name") {
+    let mut text = |key: &str| match message.shift_remove(key) {
+        Some(Value::String(text)) => Some(text),
+        _ => None,
+    };
+    let (tool_call_id, name) = (text("tool_call_id"), text("name"));
+    if let Some(key) = message.keys().next() {
         return wrong("messages", format!("`{key}` of a message cannot be had in a batch"));
     }
-    match (role, content) {
-        (Some(Value::String(role)), Some(content)) => Ok(Message::new(role, content)),
-        _ => wrong("messages", "expected a role and a content of text in each"),
-    }
+    let (Some(Value::String(role)), Some(content)) = (role, content) else {
+        return wrong("messages", "expected a role and a content of text in each");
+    };
+    // a name means something to templates where it is that of a tool
+    let name = name.filter(|_| role == "tool");
+    Ok(Message { tool_calls: calls, tool_call_id, name, ..Message::new(role, content) })
 }
 
 /// The text of one part of a content; `None` for what is none.
@@ -271,6 +363,32 @@ mod tests {
     }
 
     #[test]
+    fn tools_and_forms_are_read() {
+        let asked = read(
+            r#"{"tools": [{"type": "function", "function": {"name": "f"}}], "parallel_tool_calls": false,
+                "tool_choice": {"type": "function", "function": {"name": "f"}}, "messages": [{"role": "user", "content": "x"},
+                {"role": "assistant", "content": null, "tool_calls": [{"id": "c", "type": "function",
+                 "function": {"name": "f", "arguments": "{\"a\": 1}"}}]},
+                {"role": "tool", "tool_call_id": "c", "content": "r"}]}"#,
+        )
+        .unwrap();
+        let (list, options) = asked.tools.unwrap();
+        assert_eq!((list.tools().len(), options.parallel), (1, false));
+        assert_eq!(options.choice, ToolChoice::Named("f".into()));
+        let BatchPrompt::Messages(messages) = asked.prompt else { panic!() };
+        assert_eq!(messages[1].tool_calls[0].arguments, "{\"a\": 1}");
+        assert_eq!(messages[2].tool_call_id.as_deref(), Some("c"));
+        let form = |text: &str| {
+            read(&format!("{{\"prompt\": \"x\", \"response_format\": {text}}}")).unwrap().form
+        };
+        assert_eq!(form(r#"{"type": "text"}"#), None);
+        let schema =
+            r#"{"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "null"}}}"#;
+        assert_eq!(form(schema), Some(FormSource::JsonSchema("{\"type\":\"null\"}".into())));
+        assert!(form(r#"{"type": "json_object"}"#).is_some());
+    }
+
+    #[test]
     fn what_cannot_be_obeyed_is_refused_by_name() {
         for (line, field, problem) in [
             ("{", None, "no JSON"),
@@ -289,7 +407,35 @@ mod tests {
             ),
             (r#"{"messages": []}"#, Some("messages"), "none"),
             (r#"{"messages": [{"role": "user"}]}"#, Some("messages"), "content"),
-            (r#"{"prompt": "x", "tools": [{}]}"#, Some("tools"), "cannot"),
+            (r#"{"prompt": "x", "tools": [{}]}"#, Some("tools"), "tool 1: type: expected"),
+            (r#"{"prompt": "x", "tools": 3}"#, Some("tools"), "expected a list"),
+            (r#"{"prompt": "x", "tool_choice": "required"}"#, Some("tool_choice"), "no tools"),
+            (r#"{"prompt": "x", "tool_choice": 3}"#, Some("tool_choice"), "found 3"),
+            (
+                r#"{"prompt": "x", "parallel_tool_calls": 3}"#,
+                Some("parallel_tool_calls"),
+                "found 3",
+            ),
+            (
+                r#"{"url": "/v1/completions", "body": {"prompt": "x", "tools": [{"name": "a"}]}}"#,
+                Some("tools"),
+                "messages",
+            ),
+            (
+                r#"{"prompt": "x", "response_format": {"type": "xml"}}"#,
+                Some("response_format"),
+                "xml",
+            ),
+            (
+                r#"{"prompt": "x", "tools": [{"name": "a"}], "response_format": {"type": "json_object"}}"#,
+                Some("response_format"),
+                "beside tools",
+            ),
+            (
+                r#"{"messages": [{"role": "assistant", "tool_calls": [{"id": "a"}]}]}"#,
+                Some("messages"),
+                "a function",
+            ),
         ] {
             let refusal = read(line).unwrap_err();
             assert_eq!(refusal.field.as_deref(), field, "{line}: {refusal:?}");

@@ -83,19 +83,18 @@ fn is_failure(line: &Value) -> bool {
         || line.get("error").is_some_and(|error| !error.is_null())
 }
 
-/// The result of a reply. `line`: its number, from 1; `thoughts`: what the model thought before it.
+/// The result of a reply. `line`: its number, from 1.
 pub(super) fn of_reply(
     id: Option<&str>,
     line: usize,
     shape: Shape,
     model: &str,
-    thoughts: &str,
     reply: &Completion,
 ) -> Value {
     let usage = server::usage_json(&reply.usage);
     let reason = match reply.reason {
-        FinishReason::Length => "length",
-        _ => "stop",
+        reason @ (FinishReason::Length | FinishReason::ToolCalls) => reason.name(),
+        FinishReason::Stop | FinishReason::Cancelled => "stop",
     };
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let body = match shape {
@@ -108,8 +107,14 @@ pub(super) fn of_reply(
         }
         Shape::Chat => {
             let mut message = json!({ "role": "assistant", "content": reply.text });
-            if !thoughts.is_empty() {
-                message["reasoning_content"] = thoughts.into();
+            if !reply.thoughts.is_empty() {
+                message["reasoning_content"] = reply.thoughts.clone().into();
+            }
+            if !reply.calls.is_empty() {
+                message["tool_calls"] = completion::calls_json(&reply.calls);
+                if reply.text.is_empty() {
+                    message["content"] = Value::Null;
+                }
             }
             json!({
                 "id": format!("chatcmpl-{line}"),

@@ -133,7 +133,7 @@ impl Asker {
 
     /// Messages as the model reads them.
     fn prompt(&self, messages: &[Message]) -> engine::Result<Vec<u32>> {
-        let rendered = self.format.render(messages, Reasoning::Off, self.interrupt.flag())?;
+        let rendered = self.format.render(messages, None, Reasoning::Off, self.interrupt.flag())?;
         self.format.encode(&rendered, true)
     }
 

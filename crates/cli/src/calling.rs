@@ -1,0 +1,67 @@
+//! `--tools`: functions that a model may call, and that are called by whoever reads what it calls.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use engine::{ModelFormat, ToolCall};
+use grammar::TokenTrie;
+use serde_json::Value;
+use tools::{ToolChoice, ToolList, ToolOptions, ToolUse};
+
+use crate::{forms, ui};
+
+/// Tools, and how they are to be called.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Tools")]
+pub(crate) struct ToolArgs {
+    /// Tools that the model may call: a file with OpenAI's list of functions, or the list itself. A conversation asks for
+    /// their results, a single answer prints the calls as JSON
+    #[arg(long, value_name = "FILE|TEXT", conflicts_with_all = ["json_schema", "regex", "grammar", "ignore_eos"])]
+    tools: Option<OsString>,
+    /// Whether it calls them: auto, none, required, or the name of the one it must call
+    #[arg(long, value_name = "CHOICE", requires = "tools")]
+    tool_choice: Option<String>,
+    /// Have at most one call in a reply
+    #[arg(long, requires = "tools")]
+    no_parallel_tool_calls: bool,
+}
+
+impl ToolArgs {
+    /// The tools that were asked for, ready for a model.
+    ///
+    /// # Errors
+    /// A file that cannot be read; [`tools::ToolError`].
+    pub(crate) fn tools(&self, format: &ModelFormat) -> anyhow::Result<Option<Arc<ToolUse>>> {
+        let Some(given) = &self.tools else { return Ok(None) };
+        let list = ToolList::read(&forms::text(given, |text| text.starts_with('['))?)?;
+        let choice = self.tool_choice.as_deref().map_or(ToolChoice::Auto, choice);
+        let options = ToolOptions { choice, parallel: !self.no_parallel_tool_calls };
+        let trie = TokenTrie::new(Arc::clone(format.tokenizer())).ok();
+        let tools = ToolUse::new(&Arc::new(list), options, format.template(), trie.as_ref())?;
+        tools.notes().iter().for_each(|note| ui::warn(note));
+        Ok(Some(Arc::new(tools)))
+    }
+}
+
+/// A call as OpenAI's API has it; some write its arguments as an object. `None` for what is none.
+pub(crate) fn call_of_json(value: &Value) -> Option<ToolCall> {
+    let text = |key: &str| value.pointer(key)?.as_str().map(str::to_owned);
+    let arguments = match value.pointer("/function/arguments") {
+        None | Some(Value::Null) => "{}".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(object) => object.to_string(),
+    };
+    let object: Value = serde_json::from_str(&arguments).ok()?;
+    let name = text("/function/name").filter(|_| object.is_object())?;
+    Some(ToolCall { id: text("/id").unwrap_or_default(), name, arguments })
+}
+
+/// OpenAI's words for whether tools are called; anything else is the name of one.
+pub(crate) fn choice(text: &str) -> ToolChoice {
+    match text {
+        "auto" => ToolChoice::Auto,
+        "none" => ToolChoice::None,
+        "required" => ToolChoice::Required,
+        name => ToolChoice::Named(name.to_owned()),
+    }
+}

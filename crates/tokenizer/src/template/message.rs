@@ -1,0 +1,69 @@
+//! What a conversation consists of: messages, calls of tools among them, and what a template is told of tools.
+
+use serde_json::Value as Json;
+
+use crate::{Error, Result};
+
+/// One message of a conversation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Message {
+    /// Who speaks: `system`, `user`, `assistant`, `tool`.
+    pub role: String,
+    /// What is said. It never becomes control tokens.
+    pub content: String,
+    /// The tools that an assistant calls.
+    pub tool_calls: Vec<ToolCall>,
+    /// Of which call a tool's message is the result.
+    pub tool_call_id: Option<String>,
+    /// Of which tool.
+    pub name: Option<String>,
+    /// What an assistant thought before it called tools, where that is no part of the content.
+    pub thoughts: Option<String>,
+    /// All of it as the model wrote it, calls included: what a template is given that knows no calls.
+    pub written: Option<String>,
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolCall {
+    /// What the result names.
+    pub id: String,
+    /// The tool.
+    pub name: String,
+    /// Its arguments: the text of a JSON object.
+    pub arguments: String,
+}
+
+impl Message {
+    /// A message.
+    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Message {
+        Message { role: role.into(), content: content.into(), ..Message::default() }
+    }
+
+    /// The result of a call.
+    pub fn result(call: &ToolCall, content: impl Into<String>) -> Message {
+        Message {
+            tool_call_id: Some(call.id.clone()),
+            name: Some(call.name.clone()),
+            ..Message::new("tool", content)
+        }
+    }
+}
+
+/// What a template is told of tools: a list as JSON has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolDeclarations(pub(super) Vec<Json>);
+
+impl ToolDeclarations {
+    /// Read a JSON list. What its items are is the template's business.
+    ///
+    /// # Errors
+    /// [`Error::Template`]: no JSON, or no list.
+    pub fn from_json(text: &str) -> Result<ToolDeclarations> {
+        match serde_json::from_str(text) {
+            Ok(Json::Array(tools)) => Ok(ToolDeclarations(tools)),
+            Ok(_) => Err(Error::template(None, "tools: expected a list")),
+            Err(error) => Err(Error::template(None, format!("tools: {error}"))),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What is wrong with tools.
+
+/// Result of this crate.
+pub type Result<T, E = ToolError> = std::result::Result<T, E>;
+
+/// Tools that cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ToolError {
+    /// The list is no JSON.
+    #[error("tools: no JSON: {problem}")]
+    Json {
+        /// Why, in one line.
+        problem: String,
+    },
+    /// A part of it is not what it must be.
+    #[error("tools: {place}: expected {expected}, found {found}")]
+    Malformed {
+        /// Which part: `tool 2: name`.
+        place: String,
+        /// What it must be.
+        expected: &'static str,
+        /// What it is, in short.
+        found: String,
+    },
+    /// Two tools with one name.
+    #[error("tools: tool {second}: the name `{name}` is that of tool {first} too")]
+    Twice {
+        /// The name.
+        name: String,
+        /// Number of the first tool, from 1.
+        first: usize,
+        /// Number of the second one.
+        second: usize,
+    },
+    /// More than is read.
+    #[error("tools: {measure}: at most {limit}, found {found}")]
+    TooLarge {
+        /// What was measured.
+        measure: &'static str,
+        /// The most there may be.
+        limit: usize,
+        /// What there is.
+        found: usize,
+    },
+    /// A template that knows tools, and calls of which nothing is known.
+    #[error("the chat template writes calls of tools in a way that is not known here")]
+    Template,
+    /// There must be a call, and nothing can hold a reply to it.
+    #[error("tool choice: no reply can be held to a call: {problem}")]
+    Form {
+        /// Why, in one line.
+        problem: String,
+    },
+    /// A tool that is to be called and is not there.
+    #[error("tool choice: no tool is called `{name}`: there are {there}")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// Those there are.
+        there: String,
+    },
+}

@@ -1,0 +1,26 @@
+//! Tools that a model may call: the list of them ([`ToolList`]), how each family of models writes its calls
+//! ([`FAMILIES`]), what finds these calls in a reply while it grows, and the form that holds a reply to them.
+//!
+//! A family is a description ([`Syntax`]), one file in `families/`; parser and form are made of it. What does not parse
+//! as a call stays text. Nothing here knows models, terminals or files. Read first: `family.rs`, then `parse/mod.rs`.
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod families;
+mod family;
+mod form;
+mod json;
+mod list;
+mod parse;
+mod usage;
+mod values;
+
+pub use error::{Result, ToolError};
+pub use families::FAMILIES;
+pub use family::{
+    CallFamily, CallParameters, CallSyntax, Calls, GivenId, Marked, MarkedArguments, ValueMark,
+};
+pub use list::{Tool, ToolList};
+pub use parse::CallReader;
+pub use usage::{ToolChoice, ToolOptions, ToolUse};

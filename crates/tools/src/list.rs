@@ -1,0 +1,320 @@
+//! The list of tools: OpenAI's form of it, or bare functions, read and checked.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::{Result, ToolError};
+
+/// Most tools of a list.
+const TOOLS: usize = 512;
+/// Longest list, in bytes.
+const BYTES: usize = 4 << 20;
+/// Longest name, in characters.
+const NAME: usize = 64;
+
+/// A tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tool {
+    /// Its name: letters, digits, `_`, `-` and `.`.
+    pub name: String,
+    /// The schema of its arguments: always one of an object.
+    pub parameters: Map<String, Value>,
+}
+
+/// Tools with different names.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolList {
+    tools: Vec<Tool>,
+    places: HashMap<String, usize>,
+    declared: Vec<Value>,
+}
+
+impl ToolList {
+    /// Read a list: items are `{"type": "function", "function": {"name", "description", "parameters"}}`, or the function
+    /// alone.
+    ///
+    /// # Errors
+    /// [`ToolError`] names what is wrong and where.
+    pub fn read(text: &str) -> Result<ToolList> {
+        check("bytes", BYTES, text.len())?;
+        let value = serde_json::from_str(text)
+            .map_err(|error| ToolError::Json { problem: error.to_string() })?;
+        ToolList::from_json(value)
+    }
+
+    /// The same, of JSON that was read.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn from_json(value: Value) -> Result<ToolList> {
+        let Value::Array(items) = value else {
+            return Err(malformed("the list", "a list of tools", &value));
+        };
+        check("tools", TOOLS, items.len())?;
+        let mut list = ToolList::default();
+        for (at, item) in items.into_iter().enumerate() {
+            list.add(at + 1, item)?;
+        }
+        Ok(list)
+    }
+
+    /// Add the tool with this number, from 1.
+    fn add(&mut self, number: usize, item: Value) -> Result<()> {
+        let place = |part: &str| format!("tool {number}{part}");
+        let Value::Object(mut outer) = item else {
+            return Err(malformed(&place(""), "an object", &item));
+        };
+        let function = match outer.get("type") {
+            Some(Value::String(kind)) if kind == "function" => {
+                match outer.shift_remove("function") {
+                    Some(Value::Object(function)) => function,
+                    // the form of OpenAI's newer API
+                    None if outer.contains_key("name") => outer,
+                    found => {
+                        let found = found.unwrap_or_default();
+                        return Err(malformed(&place(": function"), "an object", &found));
+                    }
+                }
+            }
+            None if outer.contains_key("name") => outer,
+            found => {
+                let found = found.cloned().unwrap_or_default();
+                return Err(malformed(&place(": type"), "\"function\"", &found));
+            }
+        };
+        let name = match function.get("name") {
+            Some(Value::String(name)) if is_name(name) => name.clone(),
+            found => {
+                let expected = "1 to 64 letters, digits, _, - and .";
+                let found = found.cloned().unwrap_or_default();
+                return Err(malformed(&place(": name"), expected, &found));
+            }
+        };
+        if let Some(
+            found @ (Value::Array(_) | Value::Object(_) | Value::Number(_) | Value::Bool(_)),
+        ) = function.get("description")
+        {
+            return Err(malformed(&place(": description"), "a text", found));
+        }
+        let parameters = match function.get("parameters").or(function.get("input_schema")) {
+            None | Some(Value::Null) => Map::new(),
+            Some(Value::Object(schema)) => schema.clone(),
+            Some(found) => {
+                return Err(malformed(&place(": parameters"), "a JSON schema of an object", found));
+            }
+        };
+        let kind = parameters.get("type");
+        if let Some(found) = kind.filter(|kind| *kind != "object") {
+            return Err(malformed(&place(": parameters: type"), "\"object\"", found));
+        }
+        if let Some(&first) = self.places.get(&name) {
+            return Err(ToolError::Twice { name, first: first + 1, second: number });
+        }
+        self.declare(&name, &function, &parameters);
+        self.places.insert(name.clone(), self.tools.len());
+        self.tools.push(Tool { name, parameters });
+        Ok(())
+    }
+
+    /// What templates are told: they read a description and properties without asking whether there are any.
+    fn declare(
+        &mut self,
+        name: &str,
+        function: &Map<String, Value>,
+        parameters: &Map<String, Value>,
+    ) {
+        let mut schema = parameters.clone();
+        schema.entry("type").or_insert_with(|| "object".into());
+        schema.entry("properties").or_insert_with(|| json!({}));
+        let description = function.get("description").and_then(Value::as_str).unwrap_or_default();
+        let mut declared =
+            json!({ "name": name, "description": description, "parameters": schema });
+        for (key, value) in function {
+            if !["name", "description", "parameters", "input_schema", "type"].contains(&&**key) {
+                declared[key] = value.clone();
+            }
+        }
+        self.declared.push(json!({ "type": "function", "function": declared }));
+    }
+
+    /// The tools, in their order.
+    pub fn tools(&self) -> &[Tool] {
+        &self.tools
+    }
+
+    /// The tool of this name.
+    pub fn get(&self, name: &str) -> Option<&Tool> {
+        self.places.get(name).map(|&at| &self.tools[at])
+    }
+
+    /// Each in OpenAI's form.
+    pub(crate) fn declared(&self) -> &[Value] {
+        &self.declared
+    }
+
+    /// The list in OpenAI's form, as JSON.
+    pub fn to_json(&self) -> String {
+        Value::Array(self.declared.clone()).to_string()
+    }
+}
+
+impl Tool {
+    /// The types that a parameter may have, by JSON schema's names; `None` where the schema leaves that open.
+    pub(crate) fn types(&self, parameter: &str) -> Option<Vec<String>> {
+        let properties = self.parameters.get("properties").and_then(Value::as_object)?;
+        types(properties.get(parameter)?, &self.parameters, 8)
+    }
+}
+
+/// Characters of names.
+pub(crate) fn is_name_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= NAME && name.chars().all(is_name_char)
+}
+
+/// `depth`: references and alternatives that are still followed.
+fn types(schema: &Value, root: &Map<String, Value>, depth: usize) -> Option<Vec<String>> {
+    let schema = schema.as_object().filter(|_| depth > 0)?;
+    if let Some(kind) = schema.get("type") {
+        return match kind {
+            Value::String(name) => Some(vec![name.clone()]),
+            Value::Array(names) => names.iter().map(|n| n.as_str().map(str::to_owned)).collect(),
+            _ => None,
+        };
+    }
+    let name = |value: &Value| match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    if let Some(value) = schema.get("const") {
+        return Some(vec![name(value).to_owned()]);
+    }
+    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
+        return Some(values.iter().map(|value| name(value).to_owned()).collect());
+    }
+    if let Some(path) = schema.get("$ref").and_then(Value::as_str) {
+        let root = Value::Object(root.clone());
+        let target = root.pointer(path.strip_prefix('#')?)?;
+        return types(target, root.as_object()?, depth - 1);
+    }
+    let branches = schema.get("anyOf").or(schema.get("oneOf")).and_then(Value::as_array)?;
+    let each: Option<Vec<_>> = branches.iter().map(|b| types(b, root, depth - 1)).collect();
+    each.map(|lists| lists.concat())
+}
+
+fn check(measure: &'static str, limit: usize, found: usize) -> Result<()> {
+    if found <= limit { Ok(()) } else { Err(ToolError::TooLarge { measure, limit, found }) }
+}
+
+fn malformed(place: &str, expected: &'static str, found: &Value) -> ToolError {
+    let found = match found {
+        Value::Null => "nothing".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+        Value::Array(_) => "a list".to_owned(),
+        other => {
+            let plain = |c: char| if c.is_control() { ' ' } else { c };
+            other.to_string().chars().map(plain).take(80).collect()
+        }
+    };
+    ToolError::Malformed { place: place.to_owned(), expected, found }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_are_read() {
+        let list = ToolList::read(
+            r#"[{"type": "function", "function": {"name": "a", "description": "d", "strict": true,
+                 "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}}}},
+                {"name": "b.c-d_1"}, {"type": "function", "name": "e", "parameters": {}}]"#,
+        )
+        .unwrap();
+        let names: Vec<&str> = list.tools().iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, ["a", "b.c-d_1", "e"]);
+        assert!(list.get("a").unwrap().parameters.contains_key("properties"));
+        assert_eq!(list.get("x"), None);
+        assert_eq!(
+            list.to_json(),
+            r#"[{"type":"function","function":{"name":"a","description":"d","parameters":{"type":"object","properties":{"x":{"type":"integer"}}},"strict":true}},"#.to_owned()
+                + r#"{"type":"function","function":{"name":"b.c-d_1","description":"","parameters":{"type":"object","properties":{}}}},"#
+                + r#"{"type":"function","function":{"name":"e","description":"","parameters":{"type":"object","properties":{}}}}]"#
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let told = |text: &str| ToolList::read(text).unwrap_err().to_string();
+        for (text, problem) in [
+            ("[", "tools: no JSON: EOF while parsing a list at line 1 column 1"),
+            ("{}", "tools: the list: expected a list of tools, found an object"),
+            ("[3]", "tools: tool 1: expected an object, found 3"),
+            (
+                r#"[{"name": "a"}, {"type": "web_search"}]"#,
+                "tools: tool 2: type: expected \"function\", found \"web_search\"",
+            ),
+            (
+                r#"[{"type": "function"}]"#,
+                "tools: tool 1: function: expected an object, found nothing",
+            ),
+            (
+                r#"[{"name": "a b"}]"#,
+                "tools: tool 1: name: expected 1 to 64 letters, digits, _, - and ., found \"a b\"",
+            ),
+            (
+                r#"[{"name": "a", "parameters": []}]"#,
+                "tools: tool 1: parameters: expected a JSON schema of an object, found a list",
+            ),
+            (
+                r#"[{"name": "a", "parameters": {"type": "string"}}]"#,
+                "tools: tool 1: parameters: type: expected \"object\", found \"string\"",
+            ),
+            (
+                r#"[{"name": "a", "description": {}}]"#,
+                "tools: tool 1: description: expected a text, found an object",
+            ),
+            (
+                r#"[{"name": "a"}, {"name": "a"}]"#,
+                "tools: tool 2: the name `a` is that of tool 1 too",
+            ),
+        ] {
+            assert_eq!(told(text), problem);
+        }
+        let many = format!("[{}0]", "0,".repeat(600));
+        assert_eq!(told(&many), "tools: tools: at most 512, found 601");
+        let long = " ".repeat((4 << 20) + 1);
+        assert_eq!(told(&long), "tools: bytes: at most 4194304, found 4194305");
+    }
+
+    #[test]
+    fn types_of_parameters_are_found() {
+        let list = ToolList::read(
+            r##"[{"name": "a", "parameters": {"$defs": {"d": {"enum": [1, "x"]}, "l": {"$ref": "#/$defs/l"}}, "properties": {
+                 "s": {"type": "string"}, "b": {"type": ["string", "null"]}, "r": {"$ref": "#/$defs/d"}, "l": {"$ref": "#/$defs/l"},
+                 "o": {"anyOf": [{"type": "integer"}, {"const": null}]}, "u": {}, "v": {"anyOf": [{"type": "integer"}, {}]}}}}]"##,
+        )
+        .unwrap();
+        let types = |name: &str| list.tools()[0].types(name).map(|types| types.join(" "));
+        for (name, expected) in [
+            ("s", Some("string")),
+            ("b", Some("string null")),
+            ("r", Some("number string")),
+            ("l", None),
+            ("o", Some("integer null")),
+            ("u", None),
+            ("v", None),
+            ("w", None),
+        ] {
+            assert_eq!(types(name).as_deref(), expected, "{name}");
+        }
+    }
+}

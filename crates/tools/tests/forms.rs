@@ -1,0 +1,315 @@
+//! Forms of calls: what they let through is what their family reads, whether its marks are control tokens or plain text.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock};
+
+use engine::{CallParser, Constraint, Event, Sampler, SamplerOptions, ToolCallDelta, Toolbox};
+use grammar::TokenTrie;
+use tokenizer::{ChatTemplate, Tokenizer};
+use tools::{CallFamily, CallReader, FAMILIES, ToolChoice, ToolList, ToolOptions, ToolUse};
+
+const TOOLS: &str = r#"[
+    {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object",
+        "properties": {"city": {"type": "string"}, "days": {"type": "integer", "maximum": 9}}, "required": ["city"]}}},
+    {"name": "now"}
+]"#;
+
+static LIST: LazyLock<Arc<ToolList>> = LazyLock::new(|| Arc::new(ToolList::read(TOOLS).unwrap()));
+
+const END: u32 = 2;
+const BYTE: u32 = 3;
+
+/// Bytes, a token that ends replies, and control tokens.
+fn vocabulary(controls: &BTreeSet<&str>) -> Arc<Tokenizer> {
+    let mut tokens = vec!["<unk>".to_owned(), "<s>".into(), "</s>".into()];
+    let mut types = vec![2, 3, 3];
+    tokens.extend((0..=255u8).map(|b| format!("<0x{b:02X}>")));
+    types.extend([6; 256]);
+    tokens.extend(controls.iter().map(|control| (*control).to_owned()));
+    types.extend(controls.iter().map(|_| 3));
+    let mut writer = gguf::Writer::new();
+    writer
+        .set("tokenizer.ggml.model", "llama")
+        .set("tokenizer.ggml.scores", (0..tokens.len()).map(|i| -(i as f32)).collect::<Vec<f32>>())
+        .set("tokenizer.ggml.tokens", tokens)
+        .set("tokenizer.ggml.token_type", types)
+        .set("tokenizer.ggml.add_space_prefix", false)
+        .set("tokenizer.ggml.bos_token_id", 1u32)
+        .set("tokenizer.ggml.eos_token_id", END);
+    let file = gguf::Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap();
+    Arc::new(Tokenizer::from_gguf(file.metadata()).unwrap())
+}
+
+/// What may be a control token in an example: what stands between `<` and `>`, or `[` and `]`, and has no spaces or names.
+fn controls(example: &str) -> BTreeSet<&str> {
+    let mut found = BTreeSet::new();
+    for (open, close) in [
+        ("<|", "|>"),
+        ("<｜", "｜>"),
+        ("[TOOL", "]"),
+        ("[ARGS", "]"),
+        ("[CALL", "]"),
+        ("<tool_call", ">"),
+        ("</tool_call", ">"),
+        ("<tool_call|", ">"),
+        ("<|tool_call", ">"),
+    ] {
+        for (at, _) in example.match_indices(open) {
+            let rest = &example[at..];
+            let Some(end) = rest.find(close) else { continue };
+            let word = &rest[..end + close.len()];
+            if !word[1..].contains('<') && !word.contains(char::is_whitespace) {
+                found.insert(word);
+            }
+        }
+    }
+    found
+}
+
+fn template(family: &CallFamily) -> ChatTemplate {
+    let marks: String = family.marks[0].concat();
+    ChatTemplate::from_source(&format!("{{# {marks} #}}{{{{ tools | tojson }}}}")).unwrap()
+}
+
+fn options(choice: ToolChoice, parallel: bool) -> ToolOptions {
+    ToolOptions { choice, parallel }
+}
+
+fn tool_use(family: &CallFamily, tokenizer: &Arc<Tokenizer>, options: ToolOptions) -> ToolUse {
+    let trie = TokenTrie::new(Arc::clone(tokenizer)).unwrap();
+    let made = ToolUse::new(&LIST, options, &template(family), Some(&trie)).unwrap();
+    assert_eq!(made.family().name, family.name);
+    assert!(made.notes().is_empty(), "{:?}", made.notes());
+    made
+}
+
+/// A text as the tokens of the small vocabulary.
+fn tokens(tokenizer: &Tokenizer, text: &str) -> Vec<u32> {
+    let controls: Vec<_> = tokenizer.controls().filter(|(id, _)| *id > END).collect();
+    let (mut all, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some(&byte) = rest.first() {
+        let control = controls.iter().find(|(_, name)| rest.starts_with(name.as_bytes()));
+        let (token, n) =
+            control.map_or((BYTE + u32::from(byte), 1), |(id, name)| (*id, name.len()));
+        all.push(token);
+        rest = &rest[n..];
+    }
+    all
+}
+
+/// How many tokens of a text a form lets through, and whether it may end behind them.
+fn through(state: &mut dyn Constraint, tokens: &[u32]) -> (usize, bool) {
+    for (at, &token) in tokens.iter().enumerate() {
+        if !state.mask().is_ok_and(|mask| mask.has(token)) || state.keep(token).is_err() {
+            return (at, false);
+        }
+    }
+    (tokens.len(), state.mask().is_ok_and(|mask| mask.has(END)))
+}
+
+/// The sampler's constraint is behind its choices: a form of the same parts.
+fn form(made: &ToolUse) -> Box<dyn Constraint> {
+    made.begin().unwrap()
+}
+
+#[test]
+fn forms_let_their_familys_calls_through_and_no_others() {
+    for family in FAMILIES {
+        let example = family.examples[0];
+        let none = BTreeSet::new();
+        for (kind, controls) in [("plain", none), ("controls", controls(example))] {
+            let tokenizer = vocabulary(&controls);
+            let made = tool_use(family, &tokenizer, options(ToolChoice::Required, true));
+            let of = |text: &str| {
+                let tokens = tokens(&tokenizer, text);
+                let (n, ends) = through(&mut *form(&made), &tokens);
+                (n == tokens.len(), ends)
+            };
+            // gpt-oss ends with a token that ends replies, which is none here
+            assert_eq!(of(example), (true, true), "{} {kind}: {example}", family.name);
+            let other = example.replace("get_weather", "get_wether");
+            assert!(!of(&other).0, "{} {kind}: {other}", family.name);
+            let type_of_days =
+                example.replacen('2', "x", 1).replacen("\"days\": 2", "\"days\": x", 1);
+            assert!(!of(&type_of_days).0, "{} {kind}: {type_of_days}", family.name);
+            let half = &example[..example.find("Zürich").unwrap()];
+            assert_eq!(of(half), (true, false), "{} {kind}: {half}", family.name);
+        }
+    }
+}
+
+#[test]
+fn choices_are_held_to() {
+    let family = CallFamily::of_name("hermes").unwrap();
+    let tokenizer = vocabulary(&BTreeSet::new());
+    let weather = family.examples[0];
+    let now = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
+    let of = |choice: ToolChoice, parallel: bool, text: &str| {
+        let made = tool_use(family, &tokenizer, options(choice, parallel));
+        let tokens = tokens(&tokenizer, text);
+        through(&mut *form(&made), &tokens) == (tokens.len(), true)
+    };
+    let named = || ToolChoice::Named("now".to_owned());
+    assert!(of(ToolChoice::Required, false, now) && of(ToolChoice::Required, false, weather));
+    assert!(of(named(), false, now) && !of(named(), false, weather));
+    let both = format!("{weather}\n{now}");
+    assert!(of(ToolChoice::Required, true, &both) && !of(ToolChoice::Required, false, &both));
+    assert!(!of(ToolChoice::Required, true, ""));
+    let template = template(family);
+    let made = |choice| ToolUse::new(&LIST, options(choice, true), &template, None);
+    let error = made(ToolChoice::Named("then".into())).unwrap_err().to_string();
+    assert_eq!(error, "tool choice: no tool is called `then`: there are get_weather, now");
+    assert!(made(ToolChoice::Required).unwrap_err().to_string().contains("no token ends a reply"));
+    assert!(made(ToolChoice::Auto).unwrap().notes()[0].contains("not held to their form"));
+    let none = made(ToolChoice::None).unwrap();
+    assert!(none.parser(0).is_none() && none.declared().is_none());
+}
+
+/// What has come of a call is taken in, wherever a token ended that completed what opens it.
+#[test]
+fn forms_begin_within_calls() {
+    for family in FAMILIES {
+        let example = family.examples[0];
+        for controls in [BTreeSet::new(), controls(example)] {
+            let tokenizer = vocabulary(&controls);
+            let made = tool_use(family, &tokenizer, options(ToolChoice::Auto, true));
+            let mut reader = CallReader::new(family, Arc::clone(&LIST), 0);
+            let mut begun = false;
+            for (at, c) in example.char_indices() {
+                let (before, after) = example.split_at(at + c.len_utf8());
+                reader.push(&before[at..], &mut |_| ());
+                let Some(open) = reader.open() else { continue };
+                begun = true;
+                // a control token is not cut
+                let cuts = |c: &&str| {
+                    example
+                        .match_indices(c)
+                        .any(|(at, _)| at < before.len() && before.len() < at + c.len())
+                };
+                if controls.iter().any(cuts) {
+                    continue;
+                }
+                let mut state = form(&made);
+                state
+                    .take_text(&open)
+                    .unwrap_or_else(|error| panic!("{}: {open}: {error}", family.name));
+                let rest = tokens(&tokenizer, after);
+                assert_eq!(
+                    through(&mut *state, &rest),
+                    (rest.len(), true),
+                    "{}: {before} | {after}",
+                    family.name
+                );
+            }
+            assert!(begun, "{}", family.name);
+        }
+    }
+    let family = CallFamily::of_name("hermes").unwrap();
+    let tokenizer = vocabulary(&BTreeSet::new());
+    let made = tool_use(family, &tokenizer, options(ToolChoice::Auto, true));
+    assert!(form(&made).take_text("<tool_call>\n{\"name\": \"none").is_err());
+    let sampler = || Sampler::new(SamplerOptions::greedy()).unwrap();
+    assert!(made.constrain(sampler(), true).unwrap().waits_to_open());
+}
+
+/// A schema that cannot be had leaves the other tools alone.
+#[test]
+fn one_bad_schema_does_not_spoil_the_others() {
+    let list = r##"[{"name": "bad", "parameters": {"type": "object", "properties": {"a": {"$ref": "#/nowhere"}}, "required": ["a"]}},
+                   {"name": "never", "parameters": {"type": "object", "properties": {"a": false}, "required": ["a"]}},
+                   {"name": "good", "parameters": {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]}}]"##;
+    let list = Arc::new(ToolList::read(list).unwrap());
+    let tokenizer = vocabulary(&BTreeSet::new());
+    let trie = TokenTrie::new(Arc::clone(&tokenizer)).unwrap();
+    for name in ["hermes", "llama-python", "kimi"] {
+        let family = CallFamily::of_name(name).unwrap();
+        let required = options(ToolChoice::Required, true);
+        let made = ToolUse::new(&list, required, &template(family), Some(&trie)).unwrap();
+        let notes = made.notes().join("\n");
+        assert!(
+            notes.contains("tool `bad`: its arguments are not held to its schema: "),
+            "{name}: {notes}"
+        );
+        assert!(
+            notes.contains("tool `never`") && !notes.contains("tool `good`"),
+            "{name}: {notes}"
+        );
+    }
+    let hermes = CallFamily::of_name("hermes").unwrap();
+    let made =
+        ToolUse::new(&list, options(ToolChoice::Required, true), &template(hermes), Some(&trie))
+            .unwrap();
+    let may = |text: &str| {
+        let tokens = tokens(&tokenizer, text);
+        through(&mut *form(&made), &tokens) == (tokens.len(), true)
+    };
+    assert!(may("<tool_call>\n{\"name\": \"bad\", \"arguments\": {\"x\": 1}}\n</tool_call>"));
+    assert!(may("<tool_call>\n{\"name\": \"good\", \"arguments\": {\"a\": true}}\n</tool_call>"));
+    assert!(!may("<tool_call>\n{\"name\": \"good\", \"arguments\": {\"a\": 1}}\n</tool_call>"));
+}
+
+/// Whatever is drawn, a reply that came to its end is a call that its schema allows.
+#[test]
+fn every_finished_reply_is_a_call() {
+    let list = r#"[{"name": "set", "parameters": {"type": "object", "properties": {"mode": {"enum": ["on", "off"]},
+                   "level": {"type": "integer", "minimum": 1, "maximum": 5}, "deep": {"type": "boolean"}}, "required": ["mode", "level"]}},
+                   {"name": "stop"}]"#;
+    let list = Arc::new(ToolList::read(list).unwrap());
+    let mut finished = 0;
+    for family in FAMILIES {
+        for controls in [BTreeSet::new(), controls(family.examples[0])] {
+            let tokenizer = vocabulary(&controls);
+            let trie = TokenTrie::new(Arc::clone(&tokenizer)).unwrap();
+            let required = options(ToolChoice::Required, false);
+            let made = ToolUse::new(&list, required, &template(family), Some(&trie)).unwrap();
+            for seed in 0..8u64 {
+                let mut state = form(&made);
+                let (mut bytes, mut random) =
+                    (Vec::new(), seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+                for _ in 0..400 {
+                    let mask = state.mask().unwrap();
+                    random = random
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
+                    let n = (random >> 33) as usize % mask.len();
+                    let token = mask.tokens().nth(n).unwrap();
+                    if tokenizer.is_eog(token) {
+                        break;
+                    }
+                    state.keep(token).unwrap();
+                    match token {
+                        BYTE..259 => bytes.push(u8::try_from(token - BYTE).unwrap()),
+                        _ => bytes.extend(tokenizer.token_text(token).unwrap().bytes()),
+                    }
+                }
+                let text = String::from_utf8(bytes).unwrap();
+                let mut calls = Vec::new();
+                let mut rest = String::new();
+                let mut reader = made.parser(0).unwrap();
+                let mut take = |event: Event<'_>| match event {
+                    Event::Text(piece) => rest.push_str(piece),
+                    Event::ToolCall(ToolCallDelta::Begins { name, .. }) => {
+                        calls.push((name.to_owned(), String::new()))
+                    }
+                    Event::ToolCall(ToolCallDelta::Arguments { text, .. }) => {
+                        calls.last_mut().unwrap().1.push_str(text)
+                    }
+                    _ => {}
+                };
+                reader.push(&text, &mut take);
+                reader.finish(&mut take);
+                assert_eq!((calls.len(), rest.as_str()), (1, ""), "{}: {text}", family.name);
+                let arguments: serde_json::Value = serde_json::from_str(&calls[0].1).unwrap();
+                if calls[0].0 == "set" {
+                    assert!(["on", "off"].contains(&arguments["mode"].as_str().unwrap()), "{text}");
+                    assert!((1..=5).contains(&arguments["level"].as_i64().unwrap()), "{text}");
+                } else {
+                    assert_eq!(arguments, serde_json::json!({}), "{text}");
+                }
+                finished += 1;
+            }
+        }
+    }
+    assert_eq!(finished, FAMILIES.len() * 16);
+}
