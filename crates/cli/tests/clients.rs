@@ -39,7 +39,11 @@ impl Drop for Serving {
 }
 
 /// Packages, each with what it is tried by.
-const CLIENTS: [(&str, &str); 2] = [("openai", "openai_chats.py"), ("ollama", "ollama_chats.py")];
+const CLIENTS: [(&str, &str); 3] = [
+    ("openai", "openai_chats.py"),
+    ("anthropic", "anthropic_messages.py"),
+    ("ollama", "ollama_chats.py"),
+];
 
 #[test]
 fn clients_are_served() {

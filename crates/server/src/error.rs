@@ -1,6 +1,7 @@
 //! [`ApiError`]: what a client is told, in the shape of OpenAI's errors.
 
 use axum::Json;
+use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
@@ -87,6 +88,25 @@ impl ApiError {
             "param": self.param,
             "code": self.code,
         } })
+    }
+}
+
+impl ApiError {
+    /// The same in the shape of Anthropic's errors.
+    pub(crate) fn to_typed_json(&self) -> Value {
+        let kind = match self.kind {
+            "unavailable_error" => "overloaded_error",
+            kind => kind,
+        };
+        json!({ "type": "error", "error": { "type": kind, "message": self.message } })
+    }
+
+    /// The response of an API whose errors have another shape.
+    pub(crate) fn into_response_of(self, told: &Value) -> Response {
+        let mut response = self.into_response();
+        *response.body_mut() = Body::from(told.to_string());
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+        response
     }
 }
 

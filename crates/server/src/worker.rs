@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use engine::{
     Completion, DraftMode, Drafters, Event, Prefill, Request, Sampler, Scheduler, SchedulerOptions,
-    Session, Suffixes, Turn, TurnId,
+    Session, StopReason, Suffixes, Turn, TurnId,
 };
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -49,8 +49,8 @@ pub(crate) enum Update {
     Text(String),
     /// More of the model's thoughts.
     Thought(String),
-    /// It is there. The last update.
-    Done(Box<Completion>),
+    /// It is there, and ended at this text if it is one of those that end it. The last update.
+    Done(Box<Completion>, Option<String>),
     /// There will be none. The last update.
     Failed(ApiError),
 }
@@ -286,7 +286,13 @@ impl<'a> Replies<'a> {
                 self.idle.push_back(session);
             }
             reply.end(match result {
-                Ok(generated) => Update::Done(Box::new(Completion::from(generated))),
+                Ok(generated) => {
+                    let stopped = match &generated.stop {
+                        StopReason::StopString(text) => Some(text.clone()),
+                        _ => None,
+                    };
+                    Update::Done(Box::new(Completion::from(generated)), stopped)
+                }
                 Err(error) => Update::Failed(error.into()),
             });
         }

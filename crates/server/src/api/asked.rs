@@ -71,7 +71,7 @@ impl Asked {
         Ok(Asked {
             sampler,
             max_tokens,
-            stop: stops(body)?,
+            stop: stops(body, "stop")?,
             ignore_eog: body.flag("ignore_eos")?.unwrap_or(false),
             form: form(body)?,
         })
@@ -93,13 +93,17 @@ fn bias(body: &JsonBody) -> Result<Vec<(u32, f32)>> {
     entries.iter().map(entry).collect::<Option<_>>().ok_or_else(|| wrong(value))
 }
 
-fn stops(body: &JsonBody) -> Result<Vec<String>> {
+/// Texts that end a reply, in the field of this name.
+///
+/// # Errors
+/// Others than texts, too many or too long ones.
+pub(crate) fn stops(body: &JsonBody, name: &str) -> Result<Vec<String>> {
     let expected = || {
         let problem = format!("expected a text or up to {MOST_STOPS}, of {STOP_BYTES} bytes each");
-        ApiError::field("stop", problem)
+        ApiError::field(name, problem)
     };
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    let texts = match body.get("stop") {
+    let texts = match body.get(name) {
         None => Some(Vec::new()),
         Some(Value::Array(texts)) => texts.iter().map(text).collect(),
         Some(one) => text(one).map(|text| vec![text]),
@@ -173,6 +177,8 @@ pub(crate) struct Whole {
     /// What the model thought before it.
     pub(crate) thought: String,
     pub(crate) completion: Completion,
+    /// The text it ended at, if it is one of those that end it.
+    pub(crate) stopped: Option<String>,
 }
 
 impl Pending {
@@ -187,18 +193,19 @@ impl Pending {
     /// The first failure.
     pub(crate) async fn whole(mut self, n: usize) -> Result<Vec<Whole>> {
         let mut thoughts = vec![String::new(); n];
-        let mut done: Vec<Option<Completion>> = vec![None; n];
+        let mut done: Vec<Option<(Completion, Option<String>)>> = vec![None; n];
         while let Some((index, update)) = self.next().await {
             match update {
                 Update::Thought(text) => thoughts[index].push_str(&text),
-                Update::Done(completion) => done[index] = Some(*completion),
+                Update::Done(completion, stopped) => done[index] = Some((*completion, stopped)),
                 Update::Failed(error) => return Err(error),
                 Update::Prefill(_) | Update::Text(_) => {}
             }
         }
-        let whole = |(thought, completion): (String, Option<Completion>)| {
+        let whole = |(thought, done): (String, Option<(Completion, Option<String>)>)| {
             let unfinished = || ApiError::internal("the reply was not finished");
-            Ok(Whole { thought, completion: completion.ok_or_else(unfinished)? })
+            let (completion, stopped) = done.ok_or_else(unfinished)?;
+            Ok(Whole { thought, completion, stopped })
         };
         thoughts.into_iter().zip(done).map(whole).collect()
     }

@@ -1,5 +1,6 @@
 //! The endpoints, by the API they belong to. Each is a file that says which fields it knows and what becomes of them.
 
+mod anthropic;
 mod asked;
 mod llama;
 mod ollama;
@@ -19,7 +20,7 @@ use crate::guard::guard;
 type Api = fn(Router<Arc<App>>) -> Router<Arc<App>>;
 
 /// What is added to the router, by API.
-static APIS: &[Api] = &[openai::routes, ollama::routes, llama::routes];
+static APIS: &[Api] = &[openai::routes, anthropic::routes, ollama::routes, llama::routes];
 
 /// All endpoints behind the guard.
 pub(crate) fn router(app: Arc<App>) -> Router {

@@ -47,6 +47,8 @@ pub(super) trait Chunks: Send + 'static {
 pub(super) enum Frames {
     /// Server-sent events, the last of which says `[DONE]`.
     Events,
+    /// Server-sent events, each by the name of its object's `type`.
+    NamedEvents,
     /// A line each.
     Lines,
 }
@@ -60,17 +62,24 @@ pub(super) fn stream<C: Chunks>(pending: Pending, chunks: C) -> Response {
     });
     let texts = ReceiverStream::new(receiver);
     match C::FRAMES {
-        Frames::Events => {
-            let events = texts.map(|text| Ok::<_, Infallible>(Event::default().data(text)));
+        Frames::Events | Frames::NamedEvents => {
+            let event = |(name, text): (Option<String>, String)| {
+                let event = Event::default().data(text);
+                Ok::<_, Infallible>(name.map_or(event.clone(), |name| event.event(name)))
+            };
+            let events = texts.map(event);
             Sse::new(events).keep_alive(KeepAlive::new().interval(PING)).into_response()
         }
         Frames::Lines => {
-            let lines = texts.map(|text| Ok::<_, Infallible>(Bytes::from(text + "\n")));
+            let lines = texts.map(|(_, text)| Ok::<_, Infallible>(Bytes::from(text + "\n")));
             let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
             (kind, Body::from_stream(lines)).into_response()
         }
     }
 }
+
+/// What is sent at once: the name of an event, and a text.
+type Frame = (Option<String>, String);
 
 /// Nobody reads any more.
 struct Gone;
@@ -78,9 +87,9 @@ struct Gone;
 async fn send<C: Chunks>(
     mut pending: Pending,
     mut chunks: C,
-    sender: &Sender<String>,
+    sender: &Sender<Frame>,
 ) -> Result<(), Gone> {
-    all(sender, chunks.begin()).await?;
+    all::<C>(sender, chunks.begin()).await?;
     loop {
         let next = tokio::select! {
             next = pending.next() => next,
@@ -88,31 +97,34 @@ async fn send<C: Chunks>(
         };
         let Some((index, update)) = next else { break };
         match chunks.update(index, update) {
-            Ok(values) => all(sender, values).await?,
+            Ok(values) => all::<C>(sender, values).await?,
             Err(error) => {
                 let told = match C::FRAMES {
                     Frames::Events => error.to_json(),
+                    Frames::NamedEvents => error.to_typed_json(),
                     Frames::Lines => json!({ "error": error.message }),
                 };
-                return one(sender, told.to_string()).await;
+                return all::<C>(sender, vec![told]).await;
             }
         }
     }
-    all(sender, chunks.end()).await?;
+    all::<C>(sender, chunks.end()).await?;
     match C::FRAMES {
-        Frames::Events => one(sender, "[DONE]".to_owned()).await,
-        Frames::Lines => Ok(()),
+        Frames::Events => one(sender, (None, "[DONE]".to_owned())).await,
+        Frames::NamedEvents | Frames::Lines => Ok(()),
     }
 }
 
-async fn all(sender: &Sender<String>, values: Vec<Value>) -> Result<(), Gone> {
+async fn all<C: Chunks>(sender: &Sender<Frame>, values: Vec<Value>) -> Result<(), Gone> {
     for value in values {
-        one(sender, value.to_string()).await?;
+        let named = C::FRAMES == Frames::NamedEvents;
+        let name = value["type"].as_str().filter(|_| named).map(str::to_owned);
+        one(sender, (name, value.to_string())).await?;
     }
     Ok(())
 }
 
-async fn one(sender: &Sender<String>, data: String) -> Result<(), Gone> {
-    let sent = tokio::time::timeout(STALLED, sender.send(data)).await;
+async fn one(sender: &Sender<Frame>, frame: Frame) -> Result<(), Gone> {
+    let sent = tokio::time::timeout(STALLED, sender.send(frame)).await;
     sent.map_err(|_| Gone)?.map_err(|_| Gone)
 }

@@ -6,9 +6,9 @@ mod reply;
 
 use std::sync::Arc;
 
+use axum::Router;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Json, Router};
 use serde_json::json;
 
 use crate::body::JsonBody;
@@ -36,11 +36,8 @@ impl From<ApiError> for OllamaError {
 
 impl IntoResponse for OllamaError {
     fn into_response(self) -> Response {
-        let told = Json(json!({ "error": self.0.message }));
-        let mut response = self.0.into_response();
-        *response.body_mut() = told.into_response().into_body();
-        response.headers_mut().remove(axum::http::header::CONTENT_LENGTH);
-        response
+        let told = json!({ "error": self.0.message });
+        self.0.into_response_of(&told)
     }
 }
 

@@ -84,7 +84,7 @@ impl Chunks for OllamaReply {
             Update::Text(text) => vec![self.piece(&text, "")],
             Update::Thought(text) => vec![self.piece("", &text)],
             Update::Prefill(_) => Vec::new(),
-            Update::Done(completion) => {
+            Update::Done(completion, _) => {
                 let mut last = self.piece("", "");
                 self.count(&mut last, &completion);
                 vec![last]

@@ -66,7 +66,7 @@ use common_fields;
 ///
 /// # Errors
 /// Another name.
-fn check_model(app: &Serving, body: &JsonBody) -> Result<()> {
+pub(super) fn check_model(app: &Serving, body: &JsonBody) -> Result<()> {
     let served = &app.model.name;
     match body.text("model")? {
         Some(name) if name != served && !name.is_empty() => Err(no_model(app, name)),

@@ -165,7 +165,7 @@ impl Chunks for OpenAiReply {
                 vec![chunk]
             }
             Update::Prefill(_) => Vec::new(),
-            Update::Done(completion) => {
+            Update::Done(completion, _) => {
                 self.usage.push(completion.usage);
                 self.timings = timings_json(&completion.timings);
                 let reason = finish_reason(completion.reason);
