@@ -267,7 +267,6 @@ fn hints_are_about_the_command_typed() {
         ),
         (&["complete", "demo.gguf", "hi", "--logprobs", "3"], 2, "--json"),
         (&["complete", "demo.gguf", "hi", "--samplers", "top_q"], 2, "found top_q"),
-        (&["serve"], 2, "there is no server yet"),
         (&["pull", "qwen"], 2, "not downloaded"),
         (&["quantize", "a", "b"], 2, "llama-quantize"),
         (&["demo.gguf"], 2, "rooflight run demo.gguf"),
