@@ -24,7 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("executors", &["cpu", "kernels", "program"]),
     ("engine", &["program", "tokenizer"]),
     ("grammar", &["engine", "tokenizer"]),
-    ("server", &["engine", "grammar", "program", "tokenizer"]),
+    ("server", &["engine", "grammar", "program", "tokenizer", "tools"]),
     ("tools", &["engine", "grammar", "tokenizer"]),
     ("testing", &[]),
     ("conformance", &["program", "models", "quant", "gguf", "testing"]),

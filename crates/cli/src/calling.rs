@@ -3,9 +3,8 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use engine::{ModelFormat, ToolCall};
+use engine::ModelFormat;
 use grammar::TokenTrie;
-use serde_json::Value;
 use tools::{ToolChoice, ToolList, ToolOptions, ToolUse};
 
 use crate::{forms, ui};
@@ -41,19 +40,6 @@ impl ToolArgs {
         tools.notes().iter().for_each(|note| ui::warn(note));
         Ok(Some(Arc::new(tools)))
     }
-}
-
-/// A call as OpenAI's API has it; some write its arguments as an object. `None` for what is none.
-pub(crate) fn call_of_json(value: &Value) -> Option<ToolCall> {
-    let text = |key: &str| value.pointer(key)?.as_str().map(str::to_owned);
-    let arguments = match value.pointer("/function/arguments") {
-        None | Some(Value::Null) => "{}".to_owned(),
-        Some(Value::String(text)) => text.clone(),
-        Some(object) => object.to_string(),
-    };
-    let object: Value = serde_json::from_str(&arguments).ok()?;
-    let name = text("/function/name").filter(|_| object.is_object())?;
-    Some(ToolCall { id: text("/id").unwrap_or_default(), name, arguments })
 }
 
 /// OpenAI's words for whether tools are called; anything else is the name of one.

@@ -26,13 +26,7 @@ pub(crate) fn to_json(completion: &Completion) -> Value {
 
 /// Calls of tools as OpenAI's API has them.
 pub(crate) fn calls_json(calls: &[ToolCall]) -> Value {
-    calls.iter().map(call_json).collect()
-}
-
-/// One of them.
-pub(crate) fn call_json(call: &ToolCall) -> Value {
-    let ToolCall { id, name, arguments } = call;
-    json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } })
+    calls.iter().map(server::call_json).collect()
 }
 
 /// Print the object on a line of its own, with how likely its tokens were if that was asked for, and what blocks of caches

@@ -125,7 +125,7 @@ impl<'a> ReplyPrinter<'a> {
                 self.end_thought();
                 self.end_line();
                 let line = match self.calls_as_json {
-                    true => completion::call_json(&self.call).to_string(),
+                    true => server::call_json(&self.call).to_string(),
                     false => format!("{} {}", self.call.name, self.call.arguments),
                 };
                 let line = Printable::default().push(&line);

@@ -25,7 +25,7 @@ use grammar::TokenTrie;
 pub use guard::Access;
 pub use listen::Server;
 pub use model::ServedModel;
-pub use wire::{timings_json, usage_json};
+pub use wire::{call_json, call_of_json, timings_json, usage_json};
 
 use error::ApiError;
 use worker::ReplyWorker;

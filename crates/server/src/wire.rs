@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use engine::{Timings, TokenUsage};
+use engine::{Timings, TokenUsage, ToolCall};
 use serde_json::{Value, json};
 
 /// OpenAI's `usage`.
@@ -33,6 +33,25 @@ pub fn timings_json(timings: &Timings) -> Value {
         "draft_n_accepted": timings.drafts.kept,
         "draft_gained_ms": timings.drafts.gained * 1e3,
     })
+}
+
+/// A call of a tool as OpenAI's API has it.
+pub fn call_json(call: &ToolCall) -> Value {
+    let ToolCall { id, name, arguments } = call;
+    json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } })
+}
+
+/// A call as OpenAI's API has it; some write its arguments as an object. `None` for what is none.
+pub fn call_of_json(value: &Value) -> Option<ToolCall> {
+    let text = |key: &str| value.pointer(key)?.as_str().map(str::to_owned);
+    let arguments = match value.pointer("/function/arguments") {
+        None | Some(Value::Null) => "{}".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(object) => object.to_string(),
+    };
+    let object: Value = serde_json::from_str(&arguments).ok()?;
+    let name = text("/function/name").filter(|_| object.is_object())?;
+    Some(ToolCall { id: text("/id").unwrap_or_default(), name, arguments })
 }
 
 /// Seconds since 1970.

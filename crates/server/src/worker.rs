@@ -11,8 +11,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use engine::{
-    Completion, DraftMode, Drafters, Event, Prefill, Request, Sampler, Scheduler, SchedulerOptions,
-    Session, StopReason, Suffixes, Turn, TurnId,
+    CallParser, Completion, DraftMode, Drafters, Event, Prefill, Request, Sampler, Scheduler,
+    SchedulerOptions, Session, StopReason, Suffixes, ToolCallDelta, Turn, TurnId,
 };
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -38,6 +38,8 @@ pub(crate) struct ReplyJob {
     /// Where it is told what happens, and as which of the request's replies.
     pub(crate) updates: UnboundedSender<(usize, Update)>,
     pub(crate) index: usize,
+    /// What finds the calls of tools in it, if it may call any.
+    pub(crate) parser: Option<Box<dyn CallParser>>,
 }
 
 /// What happens to a job.
@@ -49,10 +51,38 @@ pub(crate) enum Update {
     Text(String),
     /// More of the model's thoughts.
     Thought(String),
+    /// More of a call of a tool.
+    Call(CallPiece),
     /// It is there, and ended at this text if it is one of those that end it. The last update.
     Done(Box<Completion>, Option<String>),
     /// There will be none. The last update.
     Failed(ApiError),
+}
+
+/// More of a call of a tool, of which there is one at a time.
+#[derive(Debug)]
+pub(crate) enum CallPiece {
+    /// One begins.
+    Begins { id: String, name: String },
+    /// More of its arguments.
+    Arguments(String),
+    /// It is whole.
+    Ends,
+    /// It was none.
+    Fails,
+}
+
+impl From<ToolCallDelta<'_>> for CallPiece {
+    fn from(delta: ToolCallDelta<'_>) -> CallPiece {
+        match delta {
+            ToolCallDelta::Begins { id, name, .. } => {
+                CallPiece::Begins { id: id.to_owned(), name: name.to_owned() }
+            }
+            ToolCallDelta::Arguments { text, .. } => CallPiece::Arguments(text.to_owned()),
+            ToolCallDelta::Ends { .. } => CallPiece::Ends,
+            ToolCallDelta::Fails { .. } => CallPiece::Fails,
+        }
+    }
 }
 
 /// How many replies there are.
@@ -215,7 +245,11 @@ impl<'a> Replies<'a> {
             cancel: &job.cancel,
         };
         let turn = Turn::new(session, job.sampler, &*self.served.format, &request);
-        self.scheduler.join(turn.drafted(Drafters::new(DraftMode::Auto, &self.suffixes)))
+        let turn = turn.drafted(Drafters::new(DraftMode::Auto, &self.suffixes));
+        self.scheduler.join(match job.parser {
+            Some(parser) => turn.with_calls(parser),
+            None => turn,
+        })
     }
 
     /// The conversation that `prompt` goes on; else a new one, that shares with another what both begin with, in place of
@@ -264,7 +298,9 @@ impl<'a> Replies<'a> {
                     Event::Text(text) => reply.tell(Update::Text(text.to_owned())),
                     Event::Thought(text) => reply.tell(Update::Thought(text.to_owned())),
                     // no tools are given to these turns; usage and end come with the whole reply
-                    Event::Dropped(_) | Event::ToolCall(_) | Event::Usage(_) | Event::End(_) => {}
+                    Event::ToolCall(delta) => reply.tell(Update::Call(delta.into())),
+                    // its end is told when its place is free
+                    Event::Dropped(_) | Event::Usage(_) | Event::End(_) => {}
                 }
             })
         }));

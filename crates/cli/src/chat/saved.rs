@@ -38,7 +38,7 @@ pub(super) fn save(path: &Path, messages: &[Message], replace: bool) -> anyhow::
     let saved = messages.iter().map(|m| Saved {
         role: m.role.clone(),
         content: m.content.clone(),
-        tool_calls: m.tool_calls.iter().map(completion::call_json).collect(),
+        tool_calls: m.tool_calls.iter().map(server::call_json).collect(),
         tool_call_id: m.tool_call_id.clone(),
         name: m.name.clone(),
     });
@@ -68,7 +68,7 @@ pub(super) fn load(path: &Path) -> anyhow::Result<Vec<Message>> {
         }
     }
     let message = |(i, m): (usize, Saved)| {
-        let calls: Option<Vec<_>> = m.tool_calls.iter().map(calling::call_of_json).collect();
+        let calls: Option<Vec<_>> = m.tool_calls.iter().map(server::call_of_json).collect();
         let Some(tool_calls) = calls else {
             return Err(Failure::Malformed(format!(
                 "{}: message {}: expected tool_calls with a function, its name and its arguments",

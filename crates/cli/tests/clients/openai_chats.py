@@ -30,6 +30,24 @@ form = {"type": "json_schema", "json_schema": {"name": "person", "schema": schem
 person = client.chat.completions.create(model=model, messages=story, max_tokens=60, response_format=form)
 assert 0 <= json.loads(person.choices[0].message.content)["age"] <= 99, person
 
+# calls of a tool, one after another, each with its result
+parameters = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 9}}, "required": ["n"]}
+tools = [{"type": "function", "function": {"name": "double", "description": "Twice a number.", "parameters": parameters}}]
+talk = [{"role": "user", "content": "Double some numbers."}]
+for streams in (False, True, False):
+    asked = {"model": model, "messages": talk, "tools": tools, "tool_choice": "required", "parallel_tool_calls": False}
+    if streams:
+        with client.chat.completions.stream(**asked, max_tokens=80) as stream:
+            reply = stream.get_final_completion().choices[0]
+    else:
+        reply = client.chat.completions.create(**asked, max_tokens=80).choices[0]
+    assert reply.finish_reason == "tool_calls", reply
+    (call,) = reply.message.tool_calls
+    assert call.function.name == "double" and 0 <= json.loads(call.function.arguments)["n"] <= 9, call
+    called = {"id": call.id, "type": "function", "function": {"name": "double", "arguments": call.function.arguments}}
+    talk.append({"role": "assistant", "content": None, "tool_calls": [called]})
+    talk.append({"role": "tool", "tool_call_id": call.id, "content": str(2 * json.loads(call.function.arguments)["n"])})
+
 texts = client.completions.create(model=model, prompt="There was once a", max_tokens=12, n=2, seed=3)
 assert len({choice.index for choice in texts.choices}) == 2 and texts.choices[0].text
 

@@ -4,10 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::{ChatFormat, Completion, Message, Reasoning, Sampler, SamplerOptions, SamplerSetting};
-use grammar::{Form, FormSource, TokenTrie};
+use engine::{
+    ChatFormat, Completion, Message, Reasoning, Sampler, SamplerOptions, SamplerSetting, Toolbox,
+};
+use grammar::{Form, FormSource, GrammarError, TokenTrie};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tools::ToolUse;
 
 use crate::Serving;
 use crate::body::JsonBody;
@@ -174,8 +177,6 @@ pub(crate) struct Pending {
 
 /// A reply that is there.
 pub(crate) struct Whole {
-    /// What the model thought before it.
-    pub(crate) thought: String,
     pub(crate) completion: Completion,
     /// The text it ended at, if it is one of those that end it.
     pub(crate) stopped: Option<String>,
@@ -192,22 +193,20 @@ impl Pending {
     /// # Errors
     /// The first failure.
     pub(crate) async fn whole(mut self, n: usize) -> Result<Vec<Whole>> {
-        let mut thoughts = vec![String::new(); n];
         let mut done: Vec<Option<(Completion, Option<String>)>> = vec![None; n];
         while let Some((index, update)) = self.next().await {
             match update {
-                Update::Thought(text) => thoughts[index].push_str(&text),
                 Update::Done(completion, stopped) => done[index] = Some((*completion, stopped)),
                 Update::Failed(error) => return Err(error),
-                Update::Prefill(_) | Update::Text(_) => {}
+                Update::Prefill(_) | Update::Text(_) | Update::Thought(_) | Update::Call(_) => {}
             }
         }
-        let whole = |(thought, done): (String, Option<(Completion, Option<String>)>)| {
+        let whole = |done: Option<(Completion, Option<String>)>| {
             let unfinished = || ApiError::internal("the reply was not finished");
             let (completion, stopped) = done.ok_or_else(unfinished)?;
-            Ok(Whole { thought, completion, stopped })
+            Ok(Whole { completion, stopped })
         };
-        thoughts.into_iter().zip(done).map(whole).collect()
+        done.into_iter().map(whole).collect()
     }
 }
 
@@ -217,6 +216,15 @@ pub(crate) struct WantedReplies {
     pub(crate) asked: Asked,
     /// Whether thoughts are told apart.
     pub(crate) split_thoughts: bool,
+    /// What the replies may call.
+    pub(crate) calls: Option<WantedCalls>,
+}
+
+/// What replies may call.
+pub(crate) struct WantedCalls {
+    pub(crate) tools: Arc<ToolUse>,
+    /// Calls that the conversation has already.
+    pub(crate) before: usize,
 }
 
 impl Serving {
@@ -245,19 +253,31 @@ impl Serving {
     pub(crate) async fn prompt(
         &self,
         messages: Vec<Message>,
+        calls: Option<&WantedCalls>,
         reasoning: Reasoning,
         cancel: &CancelOnDrop,
     ) -> Result<Vec<u32>> {
         let (flag, format) = (Arc::clone(cancel.flag()), Arc::clone(&self.model.format));
+        let tools = calls.map(|calls| Arc::clone(&calls.tools));
         let render = move || {
-            let spans = format.render(&messages, None, reasoning, &flag)?;
+            let instructions = tools.as_ref().and_then(|tools| tools.instructions());
+            let messages = match instructions {
+                Some(instructions) => engine::with_instructions(&messages, instructions),
+                None => messages,
+            };
+            let declared = tools.as_ref().and_then(|tools| tools.declared());
+            let spans = format.render(&messages, declared, reasoning, &flag)?;
             Ok(format.encode(&spans, true)?)
         };
         blocking(render).await
     }
 
     fn submit(&self, wanted: WantedReplies, cancel: CancelOnDrop) -> Result<Pending> {
-        let WantedReplies { prompts, asked, split_thoughts } = wanted;
+        let WantedReplies { prompts, asked, split_thoughts, calls } = wanted;
+        if asked.form.is_some() && calls.is_some() {
+            let problem = "a reply has one form: tools, or response_format, json_schema, grammar";
+            return Err(ApiError::invalid(problem));
+        }
         let form = asked.form.as_ref().map(|form| self.form(form)).transpose()?;
         let (sender, updates) = unbounded_channel();
         let job = |(index, prompt): (usize, Vec<u32>)| {
@@ -268,6 +288,11 @@ impl Serving {
                 Some(form) => sampler.with_constraint(form.begin())?,
                 None => sampler,
             };
+            let sampler = match &calls {
+                Some(calls) => calls.tools.constrain(sampler, true)?,
+                None => sampler,
+            };
+            let parser = calls.as_ref().and_then(|calls| calls.tools.parser(calls.before));
             Ok(ReplyJob {
                 prompt,
                 sampler,
@@ -278,6 +303,7 @@ impl Serving {
                 cancel: Arc::clone(cancel.flag()),
                 updates: sender.clone(),
                 index,
+                parser,
             })
         };
         let jobs = prompts.into_iter().enumerate().map(job).collect::<Result<Vec<_>>>()?;
@@ -286,14 +312,26 @@ impl Serving {
     }
 
     fn form(&self, source: &FormSource) -> Result<Form> {
-        let invalid = |error: grammar::GrammarError| ApiError::invalid(error.to_string());
+        Ok(self.with_trie(|trie| Form::compile(source, trie))??)
+    }
+
+    /// What `with` makes of the model's tokens.
+    ///
+    /// # Errors
+    /// A vocabulary in which no reply can end.
+    pub(crate) fn with_trie<T>(&self, with: impl FnOnce(&TokenTrie) -> T) -> Result<T> {
         let mut trie = self.trie.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if trie.is_none() {
             let tokenizer = Arc::clone(self.model.format.tokenizer());
-            *trie = Some(TokenTrie::new(tokenizer).map_err(invalid)?);
+            *trie = Some(TokenTrie::new(tokenizer)?);
         }
-        let trie = trie.as_ref().expect("it was just made");
-        Form::compile(source, trie).map_err(invalid)
+        Ok(with(trie.as_ref().expect("it was just made")))
+    }
+}
+
+impl From<GrammarError> for ApiError {
+    fn from(error: GrammarError) -> ApiError {
+        ApiError::invalid(error.to_string())
     }
 }
 

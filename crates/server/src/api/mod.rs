@@ -2,6 +2,7 @@
 
 mod anthropic;
 mod asked;
+mod calls;
 mod llama;
 mod ollama;
 mod openai;

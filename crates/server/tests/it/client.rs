@@ -35,7 +35,7 @@ pub(crate) struct Served {
 }
 
 /// Positions of a conversation.
-pub(crate) const CONTEXT: usize = 400;
+pub(crate) const CONTEXT: usize = 1000;
 
 impl Served {
     pub(crate) fn new() -> Served {

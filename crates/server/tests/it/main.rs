@@ -4,6 +4,7 @@
 
 mod anthropic;
 mod anything;
+mod calls;
 mod chats;
 mod client;
 mod leaving;

@@ -299,7 +299,7 @@ fn message(value: Value) -> Result<Message, Wrong> {
         None | Some(Value::Null) => Vec::new(),
         Some(calls) => {
             let calls = calls.as_array().and_then(|calls| {
-                calls.iter().map(calling::call_of_json).collect::<Option<Vec<_>>>()
+                calls.iter().map(server::call_of_json).collect::<Option<Vec<_>>>()
             });
             let Some(calls) = calls else {
                 let expected = "expected tool_calls with a function, its name and its arguments";

@@ -53,9 +53,9 @@ pub(super) async fn messages(
     let asked = Asked { stop: stops(&body, "stop_sequences")?, ..asked };
     let streams = body.flag("stream")?.unwrap_or(false);
     let cancel = CancelOnDrop::default();
-    let prompt = app.prompt(conversation(&body)?, thinking(&body)?, &cancel).await?;
+    let prompt = app.prompt(conversation(&body)?, None, thinking(&body)?, &cancel).await?;
     let reply = AnthropicReply::new(&app.model.name, prompt.len());
-    let wanted = WantedReplies { prompts: vec![prompt], asked, split_thoughts: true };
+    let wanted = WantedReplies { prompts: vec![prompt], asked, split_thoughts: true, calls: None };
     let pending = app.reply(wanted, cancel).await?;
     if streams {
         return Ok(stream(pending, reply));
@@ -73,7 +73,7 @@ pub(super) async fn count_tokens(
     check(body.fields(), COUNT, |_| false)?;
     openai::check_model(&app, &body)?;
     let (messages, reasoning) = (conversation(&body)?, thinking(&body)?);
-    let prompt = app.prompt(messages, reasoning, &CancelOnDrop::default()).await?;
+    let prompt = app.prompt(messages, None, reasoning, &CancelOnDrop::default()).await?;
     Ok(Json(json!({ "input_tokens": prompt.len() })))
 }
 

@@ -61,8 +61,8 @@ impl AnthropicReply {
     /// All of it.
     pub(super) fn whole(&self, reply: &Whole) -> Value {
         let mut content = Vec::new();
-        if !reply.thought.is_empty() {
-            content.push(BlockKind::Thinking.with(&reply.thought));
+        if !reply.completion.thoughts.is_empty() {
+            content.push(BlockKind::Thinking.with(&reply.completion.thoughts));
         }
         content.push(BlockKind::Text.with(&reply.completion.text));
         let mut message = self.message(content);
@@ -144,7 +144,7 @@ impl Chunks for AnthropicReply {
         Ok(match update {
             Update::Text(text) => self.more(BlockKind::Text, &text),
             Update::Thought(text) => self.more(BlockKind::Thinking, &text),
-            Update::Prefill(_) => Vec::new(),
+            Update::Prefill(_) | Update::Call(_) => Vec::new(),
             Update::Done(completion, stopped) => {
                 let mut events: Vec<Value> = self.close().into_iter().collect();
                 events.push(json!({

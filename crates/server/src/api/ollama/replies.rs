@@ -34,7 +34,7 @@ macro_rules! common_fields {
     };
 }
 
-const CHAT: Fields = common_fields![("messages", Field::Honoured), ("tools", Field::Only("[]"))];
+const CHAT: Fields = common_fields![("messages", Field::Honoured), ("tools", Field::Honoured)];
 
 const GENERATE: Fields = common_fields![
     ("prompt", Field::Honoured),
@@ -74,8 +74,9 @@ pub(super) async fn chat(
     let (asked, reasoning) = (asked(&app, &body)?, reasoning(&body)?);
     let messages = messages(&body)?;
     let cancel = CancelOnDrop::default();
-    let prompt = app.prompt(messages, reasoning, &cancel).await?;
-    let wanted = WantedReplies { prompts: vec![prompt], asked, split_thoughts: true };
+    let calls = app.calls(&body, &messages).await?;
+    let prompt = app.prompt(messages, calls.as_ref(), reasoning, &cancel).await?;
+    let wanted = WantedReplies { prompts: vec![prompt], asked, split_thoughts: true, calls };
     reply(&app, &body, OllamaShape::Chat, wanted, cancel).await
 }
 
@@ -102,9 +103,9 @@ pub(super) async fn generate(
         let mut messages: Vec<Message> =
             system.into_iter().map(|system| Message::new("system", system)).collect();
         messages.push(Message::new("user", text));
-        app.prompt(messages, reasoning, &cancel).await?
+        app.prompt(messages, None, reasoning, &cancel).await?
     };
-    let wanted = WantedReplies { prompts: vec![prompt], asked, split_thoughts: !raw };
+    let wanted = WantedReplies { prompts: vec![prompt], asked, split_thoughts: !raw, calls: None };
     reply(&app, &body, OllamaShape::Generate, wanted, cancel).await
 }
 

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use engine::{Completion, FinishReason};
+use engine::{Completion, FinishReason, ToolCall};
 use serde_json::{Value, json};
 
 use crate::api::asked::Whole;
+use crate::api::calls::OpenCall;
 use crate::api::stream::{Chunks, Frames};
 use crate::error::Result;
 use crate::worker::Update;
@@ -24,16 +25,31 @@ pub(super) struct OllamaReply {
     model: String,
     shape: OllamaShape,
     began: SystemTime,
+    open: OpenCall,
+}
+
+/// A call in Ollama's words, whose arguments are an object.
+fn call(call: &ToolCall) -> Value {
+    let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
+    json!({ "function": { "name": call.name, "arguments": arguments } })
 }
 
 impl OllamaReply {
     pub(super) fn new(model: &str, shape: OllamaShape) -> OllamaReply {
-        OllamaReply { model: model.to_owned(), shape, began: SystemTime::now() }
+        OllamaReply {
+            model: model.to_owned(),
+            shape,
+            began: SystemTime::now(),
+            open: OpenCall::default(),
+        }
     }
 
     /// All of it.
     pub(super) fn whole(&self, reply: &Whole) -> Value {
-        let mut whole = self.piece(&reply.completion.text, &reply.thought);
+        let mut whole = self.piece(&reply.completion.text, &reply.completion.thoughts);
+        if !reply.completion.calls.is_empty() {
+            whole["message"]["tool_calls"] = reply.completion.calls.iter().map(call).collect();
+        }
         self.count(&mut whole, &reply.completion);
         whole
     }
@@ -83,6 +99,15 @@ impl Chunks for OllamaReply {
         Ok(match update {
             Update::Text(text) => vec![self.piece(&text, "")],
             Update::Thought(text) => vec![self.piece("", &text)],
+            Update::Call(piece) => {
+                let whole = self.open.add(piece);
+                let told = |whole| {
+                    let mut piece = self.piece("", "");
+                    piece["message"]["tool_calls"] = json!([call(&whole)]);
+                    piece
+                };
+                whole.map(told).into_iter().collect()
+            }
             Update::Prefill(_) => Vec::new(),
             Update::Done(completion, _) => {
                 let mut last = self.piece("", "");

@@ -20,10 +20,10 @@ const FIELDS: Fields = common_fields![
     ("modalities", Field::Only("[\"text\"]")),
     ("logprobs", Field::Only("false")),
     ("top_logprobs", Field::Only("0")),
-    ("tools", Field::Only("[]")),
-    ("tool_choice", Field::Only("\"none\"")),
+    ("tools", Field::Honoured),
+    ("tool_choice", Field::Honoured),
+    ("parallel_tool_calls", Field::Honoured),
     ("functions", Field::Only("[]")),
-    ("parallel_tool_calls", Field::NoEffect("there are no tools")),
 ];
 
 pub(super) async fn chat(Ready(app): Ready, body: JsonBody) -> Result<Response> {
@@ -35,8 +35,9 @@ pub(super) async fn chat(Ready(app): Ready, body: JsonBody) -> Result<Response> 
     let streams = body.flag("stream")?.unwrap_or(false);
     let (messages, reasoning) = (messages(&body)?, reasoning(&body)?);
     let cancel = CancelOnDrop::default();
-    let prompt = app.prompt(messages, reasoning, &cancel).await?;
-    let wanted = WantedReplies { prompts: vec![prompt; n], asked, split_thoughts: true };
+    let calls = app.calls(&body, &messages).await?;
+    let prompt = app.prompt(messages, calls.as_ref(), reasoning, &cancel).await?;
+    let wanted = WantedReplies { prompts: vec![prompt; n], asked, split_thoughts: true, calls };
     let pending = app.reply(wanted, cancel).await?;
     match streams {
         true => Ok(stream(pending, reply)),

@@ -52,7 +52,7 @@ pub(super) async fn completions(Ready(app): Ready, body: JsonBody) -> Result<Res
         Ok(prompts.into_iter().flat_map(|prompt| std::iter::repeat_n(prompt, n)).collect())
     };
     let prompts = blocking(encode).await?;
-    let wanted = WantedReplies { prompts, asked, split_thoughts: false };
+    let wanted = WantedReplies { prompts, asked, split_thoughts: false, calls: None };
     let pending = app.reply(wanted, CancelOnDrop::default()).await?;
     match streams {
         true => Ok(stream(pending, reply)),

@@ -1,11 +1,12 @@
 //! `messages`: a conversation as OpenAI writes it.
 
-use engine::Message;
+use engine::{Message, ToolCall};
 use serde_json::Value;
 
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::fields::brief;
+use crate::wire::call_of_json;
 
 const NAME: &str = "messages";
 
@@ -19,30 +20,54 @@ pub(in crate::api) fn messages(body: &JsonBody) -> Result<Vec<Message>> {
     list.iter().enumerate().map(|(i, message)| read(i, message)).collect()
 }
 
+/// Fields of a message.
+const KNOWN: [&str; 8] = [
+    "role",
+    "content",
+    "name",
+    "tool_calls",
+    "tool_call_id",
+    "tool_name",
+    "reasoning_content",
+    "refusal",
+];
+
 fn read(i: usize, message: &Value) -> Result<Message> {
     let wrong = |problem: String| ApiError::field(&format!("{NAME}[{i}]"), problem);
     let Some(fields) = message.as_object() else {
         return Err(wrong(format!("expected an object, found {}", brief(message))));
     };
     for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
-        // who of several speaks changes nothing a template is told
-        if !matches!(&**name, "role" | "content" | "name") {
+        if !KNOWN.contains(&&**name) {
             return Err(wrong(format!("{name} cannot be had here, found {}", brief(value))));
         }
     }
     let role = match fields.get("role").and_then(Value::as_str) {
         // a newer word for what templates call so
         Some("developer") => "system",
-        Some(role @ ("system" | "user" | "assistant")) => role,
-        _ => return Err(wrong("expected role system, developer, user or assistant".into())),
+        Some(role @ ("system" | "user" | "assistant" | "tool")) => role,
+        _ => return Err(wrong("expected role system, developer, user, assistant or tool".into())),
     };
+    let calls = match fields.get("tool_calls") {
+        None | Some(Value::Null) => Some(Vec::new()),
+        Some(calls) => calls.as_array().and_then(|calls| calls.iter().map(call_of_json).collect()),
+    };
+    let expected = "expected tool_calls with a function, its name and its arguments";
+    let tool_calls: Vec<ToolCall> = calls.ok_or_else(|| wrong(expected.into()))?;
     let content = match fields.get("content") {
         Some(Value::String(text)) => Some(text.clone()),
         Some(Value::Array(parts)) => parts.iter().map(text_of).collect(),
+        None | Some(Value::Null) if !tool_calls.is_empty() => Some(String::new()),
         _ => None,
     };
     let content = content.ok_or_else(|| wrong("expected content of text".into()))?;
-    Ok(Message::new(role, content))
+    let text = |name: &str| fields.get(name).and_then(Value::as_str).map(str::to_owned);
+    // who of several speaks changes nothing a template is told; which tool does
+    let name = text("tool_name").or_else(|| text("name")).filter(|_| role == "tool");
+    let (tool_call_id, thoughts) = (text("tool_call_id"), text("reasoning_content"));
+    let thoughts = thoughts.filter(|_| !tool_calls.is_empty());
+    let message = Message::new(role, content);
+    Ok(Message { tool_calls, tool_call_id, name, thoughts, ..message })
 }
 
 /// The text of one part of a content; `None` for what is none.

@@ -2,16 +2,17 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use engine::{FinishReason, TokenUsage};
+use engine::{Completion, FinishReason, TokenUsage};
 use serde_json::{Value, json};
 
 use crate::Serving;
 use crate::api::asked::Whole;
+use crate::api::calls::OpenCall;
 use crate::api::stream::{Chunks, Frames};
 use crate::body::JsonBody;
 use crate::error::Result;
-use crate::wire::{now, timings_json, usage_json};
-use crate::worker::Update;
+use crate::wire::{call_json, now, timings_json, usage_json};
+use crate::worker::{CallPiece, Update};
 
 /// What is replied in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub(super) struct OpenAiReply {
     wants_progress: bool,
     usage: Vec<TokenUsage>,
     timings: Value,
+    /// Of each choice: the call that is being written, and how many are whole.
+    calls: Vec<(OpenCall, usize)>,
 }
 
 impl OpenAiReply {
@@ -60,6 +63,7 @@ impl OpenAiReply {
             wants_progress: body.flag("return_progress")?.unwrap_or(false),
             usage: Vec::new(),
             timings: Value::Null,
+            calls: std::iter::repeat_with(Default::default).take(choices).collect(),
         })
     }
 
@@ -72,8 +76,15 @@ impl OpenAiReply {
                 ReplyShape::Text => choice(index, "text", &json!(text), reason),
                 ReplyShape::Chat => {
                     let mut message = json!({ "role": "assistant", "content": text });
-                    if !reply.thought.is_empty() {
-                        message["reasoning_content"] = json!(reply.thought);
+                    let Completion { thoughts, calls, .. } = &reply.completion;
+                    if !thoughts.is_empty() {
+                        message["reasoning_content"] = json!(thoughts);
+                    }
+                    if !calls.is_empty() {
+                        message["tool_calls"] = calls.iter().map(call_json).collect();
+                        if text.is_empty() {
+                            message["content"] = Value::Null;
+                        }
                     }
                     choice(index, "message", &message, reason)
                 }
@@ -116,6 +127,17 @@ impl OpenAiReply {
     }
 }
 
+impl OpenAiReply {
+    /// More of a call of choice `index`; what is sent, if it is whole.
+    fn call(&mut self, index: usize, piece: CallPiece) -> Option<Value> {
+        let (open, whole) = &mut self.calls[index];
+        let mut call = call_json(&open.add(piece)?);
+        call["index"] = json!(*whole);
+        *whole += 1;
+        Some(self.chunk(Some(&choice(index, "delta", &json!({ "tool_calls": [call] }), None))))
+    }
+}
+
 const TEXT: &str = "text_completion";
 
 fn choice(index: usize, name: &str, value: &Value, reason: Option<&str>) -> Value {
@@ -124,7 +146,10 @@ fn choice(index: usize, name: &str, value: &Value, reason: Option<&str>) -> Valu
 
 /// Why it ended, in OpenAI's words.
 fn finish_reason(reason: FinishReason) -> &'static str {
-    if reason == FinishReason::Length { "length" } else { "stop" }
+    match reason {
+        FinishReason::Length | FinishReason::ToolCalls => reason.name(),
+        FinishReason::Stop | FinishReason::Cancelled => "stop",
+    }
 }
 
 /// Counts of all choices: the prompt is the same, or is another one each time.
@@ -164,6 +189,7 @@ impl Chunks for OpenAiReply {
                 });
                 vec![chunk]
             }
+            Update::Call(piece) => self.call(index, piece).into_iter().collect(),
             Update::Prefill(_) => Vec::new(),
             Update::Done(completion, _) => {
                 self.usage.push(completion.usage);
