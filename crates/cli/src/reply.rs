@@ -8,7 +8,6 @@ use std::time::Duration;
 use engine::{DraftStats, Event, Generated, Session, Stats, StopReason, ToolCall, ToolCallDelta};
 use planner::Prediction;
 
-use crate::completion;
 use crate::limits::Limits;
 use crate::missed;
 use crate::predictions::{RunPhase, RunTime};

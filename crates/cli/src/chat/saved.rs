@@ -7,8 +7,6 @@ use engine::Message;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::calling;
-use crate::completion;
 use crate::exit::Failure;
 use crate::input::TextSource;
 use crate::output::{OutputArgs, shown};
