@@ -126,6 +126,8 @@ impl From<engine::Error> for ApiError {
             engine::Error::EmptyPrompt => ApiError::invalid("the prompt has no tokens"),
             // a template that refuses, a text that cannot be encoded
             engine::Error::Text(error) => ApiError::invalid(error.to_string()),
+            // a form that the model's other settings leave no token for
+            engine::Error::Constraint { .. } => ApiError::invalid(error.to_string()),
             engine::Error::Busy { waiting } => ApiError::busy(*waiting),
             _ => ApiError::internal(error.to_string()),
         }

@@ -163,7 +163,10 @@ impl Tool {
     /// The types that a parameter may have, by JSON schema's names; `None` where the schema leaves that open.
     pub(crate) fn types(&self, parameter: &str) -> Option<Vec<String>> {
         let properties = self.parameters.get("properties").and_then(Value::as_object)?;
-        types(properties.get(parameter)?, &self.parameters, 8)
+        let mut all = types(properties.get(parameter)?, &self.parameters, 8, &mut SCHEMAS.clone())?;
+        all.sort_unstable();
+        all.dedup();
+        Some(all)
     }
 }
 
@@ -176,8 +179,17 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= NAME && name.chars().all(is_name_char)
 }
 
-/// `depth`: references and alternatives that are still followed.
-fn types(schema: &Value, root: &Map<String, Value>, depth: usize) -> Option<Vec<String>> {
+/// Schemas that are looked at to find the types of one parameter.
+const SCHEMAS: usize = 256;
+
+/// `depth`: references and alternatives that are still followed, one after another; `left`: in all.
+fn types(
+    schema: &Value,
+    root: &Map<String, Value>,
+    depth: usize,
+    left: &mut usize,
+) -> Option<Vec<String>> {
+    *left = left.checked_sub(1)?;
     let schema = schema.as_object().filter(|_| depth > 0)?;
     if let Some(kind) = schema.get("type") {
         return match kind {
@@ -201,12 +213,14 @@ fn types(schema: &Value, root: &Map<String, Value>, depth: usize) -> Option<Vec<
         return Some(values.iter().map(|value| name(value).to_owned()).collect());
     }
     if let Some(path) = schema.get("$ref").and_then(Value::as_str) {
-        let root = Value::Object(root.clone());
-        let target = root.pointer(path.strip_prefix('#')?)?;
-        return types(target, root.as_object()?, depth - 1);
+        let path = path.strip_prefix("#/")?;
+        let (first, rest) = path.split_once('/').map_or((path, ""), |(first, rest)| (first, rest));
+        let first = root.get(&first.replace("~1", "/").replace("~0", "~"))?;
+        let target = if rest.is_empty() { first } else { first.pointer(&format!("/{rest}"))? };
+        return types(target, root, depth - 1, left);
     }
     let branches = schema.get("anyOf").or(schema.get("oneOf")).and_then(Value::as_array)?;
-    let each: Option<Vec<_>> = branches.iter().map(|b| types(b, root, depth - 1)).collect();
+    let each: Option<Vec<_>> = branches.iter().map(|b| types(b, root, depth - 1, left)).collect();
     each.map(|lists| lists.concat())
 }
 

@@ -251,7 +251,12 @@ impl Chat {
 
     /// Where calls must be, they must be in the answer to a message, not to their results.
     fn sampler(&self, turn: &Turn) -> engine::Result<Sampler> {
-        let asks = !matches!(turn, Turn::Results(_));
+        let last = self.conversation.messages().iter().rev().find(|said| said.role != "assistant");
+        let asks = match turn {
+            Turn::Results(_) => false,
+            Turn::Again => last.is_none_or(|said| said.role != "tool"),
+            Turn::Say(_) => true,
+        };
         self.settings.new_sampler(self.conversation.format(), asks)
     }
 

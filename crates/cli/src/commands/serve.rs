@@ -23,7 +23,7 @@ use crate::{bundled, counts, sampling, ui};
                   -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}]}'\n\n\
                   Programs that speak OpenAI's API use it by the base URL http://127.0.0.1:8080/v1 and any key. \
                   Only this machine is listened to, and no web page, unless --host says otherwise, \
-                  which needs a key. Without a model the bundled demo model is served. Ctrl-C lets replies come to their end; \
+                  which needs a key. Without a model the bundled demo model is served. Ctrl-C gives replies 30 s to come to their end; \
                   a second one does not."
 )]
 pub(super) struct Serve {

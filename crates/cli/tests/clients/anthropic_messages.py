@@ -6,7 +6,7 @@ import anthropic
 
 client = anthropic.Anthropic(base_url=f"http://127.0.0.1:{sys.argv[1]}", api_key="any", max_retries=0)
 story = [{"role": "user", "content": "Tell me a story."}]
-settings = {"model": "rooflight-demo", "messages": story, "max_tokens": 40, "temperature": 0}
+settings = {"model": "rooflight-demo", "messages": story, "max_tokens": 40, "extra_body": {"temperature": 0}}
 
 whole = client.messages.create(**settings)
 text = whole.content[0].text

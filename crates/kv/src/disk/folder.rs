@@ -139,12 +139,22 @@ fn is_at(file: &File, path: &Path) -> bool {
     there.is_some_and(|(at, own)| same(at, own))
 }
 
+/// How long a lock that was let go of may seem held: a process that was just started by another thread has all files of
+/// this one until it runs its own program.
+const FORKED: Duration = Duration::from_millis(250);
+
 /// Lock a folder for this process.
 fn own(folder: &Path) -> Result<File> {
     let path = folder.join(OWNER);
     let failed = |doing, error: &std::io::Error| DiskError::io(&path, doing, error);
     let mut file = open(&path, true).map_err(|error| failed("opening", &error))?;
-    match file.try_lock() {
+    let since = Instant::now();
+    let mut locked = file.try_lock();
+    while matches!(locked, Err(TryLockError::WouldBlock)) && since.elapsed() < FORKED {
+        std::thread::sleep(Duration::from_millis(5));
+        locked = file.try_lock();
+    }
+    match locked {
         Ok(()) => {
             let named =
                 file.set_len(0).and_then(|()| write!(file, "process {}", std::process::id()));

@@ -38,7 +38,14 @@ pub(crate) fn is_setting(name: &str) -> bool {
 }
 
 fn setting(name: &str) -> Option<&'static SamplerSetting> {
-    let name = if name == "repetition_penalty" { "repeat_penalty" } else { name };
+    let name = match name {
+        "repetition_penalty" => "repeat_penalty",
+        "typical_p" => "typical",
+        "mirostat_tau" => "mirostat_ent",
+        "mirostat_eta" => "mirostat_lr",
+        "dynatemp_exponent" => "dynatemp_exp",
+        name => name,
+    };
     // flags have hyphens, fields do not
     if name.contains('-') { None } else { SamplerSetting::find(name) }
 }
@@ -172,6 +179,7 @@ impl Drop for CancelOnDrop {
 /// Replies on their way. Dropping them ends them.
 pub(crate) struct Pending {
     updates: UnboundedReceiver<(usize, Update)>,
+    replies: usize,
     _cancel: CancelOnDrop,
 }
 
@@ -183,6 +191,11 @@ pub(crate) struct Whole {
 }
 
 impl Pending {
+    /// How many there will be.
+    pub(crate) fn replies(&self) -> usize {
+        self.replies
+    }
+
     /// What happens next, and to which of the replies; `None` if nobody will tell any more.
     pub(crate) async fn next(&mut self) -> Option<(usize, Update)> {
         self.updates.recv().await
@@ -238,6 +251,7 @@ impl Serving {
         cancel: CancelOnDrop,
     ) -> Result<Pending> {
         let capacity = self.model.cache.capacity;
+        self.check_tokens(&wanted)?;
         let too_long = wanted.prompts.iter().map(Vec::len).find(|wanted| *wanted > capacity);
         if let Some(wanted) = too_long {
             return Err(engine::Error::ContextFull { wanted, capacity }.into());
@@ -270,6 +284,26 @@ impl Serving {
             Ok(format.encode(&spans, true)?)
         };
         blocking(render).await
+    }
+
+    /// That all tokens of a request are the model's, and that it may end as it must.
+    fn check_tokens(&self, wanted: &WantedReplies) -> Result<()> {
+        let n = self.model.model.program().vocab_size();
+        let unknown = |id: &&u32| **id as usize >= n;
+        if let Some(id) = wanted.prompts.iter().flatten().find(unknown) {
+            return Err(ApiError::field("prompt", format!("the model has no token {id}, but {n}")));
+        }
+        if let Some((id, _)) = wanted.asked.sampler.logit_bias.iter().find(|(id, _)| unknown(&id)) {
+            let problem = format!("the model has no token {id}, but {n}");
+            return Err(ApiError::field("logit_bias", problem));
+        }
+        let must_end = wanted.asked.form.is_some()
+            || wanted.calls.as_ref().is_some_and(|calls| calls.tools.must());
+        if must_end && wanted.asked.ignore_eog {
+            let problem = "a reply that has a form ends when it has it";
+            return Err(ApiError::field("ignore_eos", problem));
+        }
+        Ok(())
     }
 
     fn submit(&self, wanted: WantedReplies, cancel: CancelOnDrop) -> Result<Pending> {
@@ -307,8 +341,9 @@ impl Serving {
             })
         };
         let jobs = prompts.into_iter().enumerate().map(job).collect::<Result<Vec<_>>>()?;
+        let replies = jobs.len();
         self.worker.submit(jobs)?;
-        Ok(Pending { updates, _cancel: cancel })
+        Ok(Pending { updates, replies, _cancel: cancel })
     }
 
     fn form(&self, source: &FormSource) -> Result<Form> {
@@ -325,7 +360,10 @@ impl Serving {
             let tokenizer = Arc::clone(self.model.format.tokenizer());
             *trie = Some(TokenTrie::new(tokenizer)?);
         }
-        Ok(with(trie.as_ref().expect("it was just made")))
+        // what is made of it may take its time, for which nobody waits
+        let tokens = trie.clone().expect("it was just made");
+        drop(trie);
+        Ok(with(&tokens))
     }
 }
 

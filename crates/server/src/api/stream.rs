@@ -90,29 +90,36 @@ async fn send<C: Chunks>(
     sender: &Sender<Frame>,
 ) -> Result<(), Gone> {
     all::<C>(sender, chunks.begin()).await?;
+    let mut done = 0;
     loop {
         let next = tokio::select! {
             next = pending.next() => next,
             () = sender.closed() => return Err(Gone),
         };
         let Some((index, update)) = next else { break };
+        done += usize::from(matches!(update, Update::Done(..)));
         match chunks.update(index, update) {
             Ok(values) => all::<C>(sender, values).await?,
-            Err(error) => {
-                let told = match C::FRAMES {
-                    Frames::Events => error.to_json(),
-                    Frames::NamedEvents => error.to_typed_json(),
-                    Frames::Lines => json!({ "error": error.message }),
-                };
-                return all::<C>(sender, vec![told]).await;
-            }
+            Err(error) => return failed::<C>(sender, &error).await,
         }
+    }
+    if done < pending.replies() {
+        return failed::<C>(sender, &ApiError::internal("the reply was not finished")).await;
     }
     all::<C>(sender, chunks.end()).await?;
     match C::FRAMES {
         Frames::Events => one(sender, (None, "[DONE]".to_owned())).await,
         Frames::NamedEvents | Frames::Lines => Ok(()),
     }
+}
+
+async fn failed<C: Chunks>(sender: &Sender<Frame>, error: &ApiError) -> Result<(), Gone> {
+    let told = match C::FRAMES {
+        Frames::Events => error.to_json(),
+        Frames::NamedEvents => error.to_typed_json(),
+        Frames::Lines => json!({ "error": error.message }),
+    };
+    all::<C>(sender, vec![told]).await
 }
 
 async fn all<C: Chunks>(sender: &Sender<Frame>, values: Vec<Value>) -> Result<(), Gone> {

@@ -117,6 +117,7 @@ fn several_choices_have_seeds_of_their_own() {
     let texts: Vec<&str> =
         (0..3).map(|i| answer["choices"][i]["message"]["content"].as_str().unwrap()).collect();
     let tokens = prompt(&served, "hi");
+    assert_eq!(answer["usage"]["prompt_tokens"], tokens.len(), "one prompt");
     for (i, text) in texts.iter().enumerate() {
         let options = SamplerOptions {
             temperature: 1.5,

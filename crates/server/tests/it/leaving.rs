@@ -13,7 +13,7 @@ const CHAT: &str = "/v1/chat/completions";
 fn endless(stream: bool) -> Value {
     json!({
         "messages": [{ "role": "user", "content": "go on" }],
-        "max_tokens": 350,
+        "max_tokens": 800,
         "ignore_eos": true,
         "stream": stream,
     })
@@ -40,13 +40,16 @@ fn until_there_is_room(served: &Served) -> Duration {
 #[test]
 fn who_leaves_makes_room() {
     let served = Served::with(1, 0, Access::new(&[], Some(Vec::new())));
+    let start = Instant::now();
+    assert_eq!(served.post(CHAT, &endless(false)).status, 200);
+    let whole = start.elapsed();
     for stream in [true, false] {
         let mut connection = served.open(&post(CHAT, &endless(stream)));
         // it is being made
         if stream {
             connection.read_exact(&mut [0; 200]).unwrap();
         } else {
-            std::thread::sleep(Duration::from_millis(30));
+            std::thread::sleep(Duration::from_millis(20));
         }
         let full = served.post(CHAT, &short());
         assert_eq!(full.status, 503, "{full:?}");
@@ -54,8 +57,8 @@ fn who_leaves_makes_room() {
         assert_eq!(full.json()["error"]["type"], "unavailable_error");
         assert_eq!(served.get("/health").status, 200);
         drop(connection);
-        // far less than the reply would have taken
-        until_there_is_room(&served);
+        let took = until_there_is_room(&served);
+        assert!(took < whole / 3, "{took:?} of {whole:?}");
         assert_eq!(served.get("/slots").json()[0]["is_processing"], json!(false));
     }
 }

@@ -77,6 +77,12 @@ fn what_there_is_is_listed() {
     assert_eq!(served.get("/api/ps").json()["models"][0]["context_length"], CONTEXT);
     let show = served.post("/api/show", &json!({ "model": "demo" })).json();
     assert_eq!(show["model_info"]["general.architecture"], "qwen2");
+    assert_eq!(tags["models"][0]["digest"].as_str().unwrap().len(), 64);
+    assert_eq!(served.get("/").body, "Ollama is running");
+    for body in [json!({ "model": "demo" }), json!({ "model": "demo", "keep_alive": 0 })] {
+        assert_eq!(served.post("/api/generate", &body).json()["done_reason"], "load");
+        assert_eq!(served.post("/api/chat", &body).json()["done_reason"], "load");
+    }
     assert!(served.get("/api/version").json()["version"].is_string());
     assert_eq!(served.post("/api/show", &json!({ "model": "x" })).status, 404);
 }

@@ -32,6 +32,8 @@ fn a_field_that_cannot_be_obeyed_is_named() {
         ("logprobs", json!(true), "only false"),
         ("tools", json!([{}]), "tool 1"),
         ("tool_choice", json!("required"), "no tools"),
+        ("logit_bias", json!({ "4000000": 1 }), "no token 4000000"),
+        ("stream_options", json!(3), "an object"),
         ("response_format", json!({ "type": "yaml" }), "json_schema"),
         ("reasoning_effort", json!("some"), "expected none"),
         ("messages", json!([]), "at least one"),

@@ -17,6 +17,7 @@ use crate::{App, Serving};
 
 pub(super) fn routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
     router
+        .route("/", get(models::running))
         .route("/api/chat", post(replies::chat))
         .route("/api/generate", post(replies::generate))
         .route("/api/tags", get(models::tags))

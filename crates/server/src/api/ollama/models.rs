@@ -4,12 +4,18 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use axum::Json;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::{OllamaError, check_model};
 use crate::body::JsonBody;
 use crate::error::ApiError;
 use crate::fields::{Field, Fields, check};
-use crate::{Ready, Serving};
+use crate::{Ready, ServedModel, Serving};
+
+/// What its clients ask before anything else.
+pub(super) async fn running(Ready(_): Ready) -> &'static str {
+    "Ollama is running"
+}
 
 pub(super) async fn version() -> Json<Value> {
     Json(json!({ "version": env!("CARGO_PKG_VERSION") }))
@@ -43,7 +49,7 @@ pub(super) async fn show(
     let family = &app.model.family;
     Ok(Json(json!({
         "details": details(&app),
-        "capabilities": ["completion"],
+        "capabilities": ["completion", "tools"],
         "model_info": {
             "general.architecture": family,
             format!("{family}.context_length"): app.model.cache.capacity,
@@ -58,8 +64,16 @@ fn entry(app: &Serving) -> Value {
         "model": app.model.name,
         "modified_at": humantime::format_rfc3339_seconds(modified).to_string(),
         "size": app.model.bytes,
+        "digest": digest(app),
         "details": details(app),
     })
+}
+
+/// Tells files apart: not of their bytes, which are many, but of what is known of them.
+fn digest(app: &Serving) -> String {
+    let ServedModel { name, created, bytes, .. } = &*app.model;
+    let digest = Sha256::digest(format!("{name} {created} {bytes}"));
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn details(app: &Serving) -> Value {

@@ -72,6 +72,11 @@ pub(super) async fn chat(
     check(body.fields(), CHAT, |_| false)?;
     check_model(&app, &body)?;
     let (asked, reasoning) = (asked(&app, &body)?, reasoning(&body)?);
+    if body.list("messages")?.is_none_or(Vec::is_empty) {
+        return Ok(
+            Json(OllamaReply::new(&app.model.name, OllamaShape::Chat).loaded()).into_response()
+        );
+    }
     let messages = messages(&body)?;
     let cancel = CancelOnDrop::default();
     let calls = app.calls(&body, &messages).await?;
@@ -89,6 +94,10 @@ pub(super) async fn generate(
     check_model(&app, &body)?;
     let (asked, reasoning) = (asked(&app, &body)?, reasoning(&body)?);
     let text = body.text("prompt")?.unwrap_or_default().to_owned();
+    if text.is_empty() {
+        let reply = OllamaReply::new(&app.model.name, OllamaShape::Generate);
+        return Ok(Json(reply.loaded()).into_response());
+    }
     let cancel = CancelOnDrop::default();
     let raw = body.flag("raw")?.unwrap_or(false);
     let prompt = if raw {

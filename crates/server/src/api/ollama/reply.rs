@@ -44,6 +44,14 @@ impl OllamaReply {
         }
     }
 
+    /// To a request that only wants the model to be there, as it is.
+    pub(super) fn loaded(&self) -> Value {
+        let mut whole = self.piece("", "");
+        whole["done"] = json!(true);
+        whole["done_reason"] = json!("load");
+        whole
+    }
+
     /// All of it.
     pub(super) fn whole(&self, reply: &Whole) -> Value {
         let mut whole = self.piece(&reply.completion.text, &reply.completion.thoughts);

@@ -31,7 +31,7 @@ pub(super) async fn chat(Ready(app): Ready, body: JsonBody) -> Result<Response> 
     check_model(&app, &body)?;
     let asked = Asked::read(&body, &["max_tokens", "max_completion_tokens"], &app.model.sampler)?;
     let n = body.count("n", 1, MOST_CHOICES)?.unwrap_or(1);
-    let reply = OpenAiReply::new(&app, ReplyShape::Chat, &body, n)?;
+    let reply = OpenAiReply::new(&app, ReplyShape::Chat, &body, n, n)?;
     let streams = body.flag("stream")?.unwrap_or(false);
     let (messages, reasoning) = (messages(&body)?, reasoning(&body)?);
     let cancel = CancelOnDrop::default();

@@ -21,7 +21,7 @@ const FIELDS: Fields = common_fields![
     ("best_of", Field::Only("1")),
     ("echo", Field::Only("false")),
     ("suffix", Field::Only("\"\"")),
-    ("logprobs", Field::Only("0")),
+    ("logprobs", Field::Only("null")),
 ];
 
 /// Tokens of a text that does not say how many it wants: OpenAI's own.
@@ -40,7 +40,7 @@ pub(super) async fn completions(Ready(app): Ready, body: JsonBody) -> Result<Res
         let problem = format!("{choices} replies are more than {MOST_CHOICES}");
         return Err(ApiError::field("prompt", problem));
     }
-    let reply = OpenAiReply::new(&app, ReplyShape::Text, &body, choices)?;
+    let reply = OpenAiReply::new(&app, ReplyShape::Text, &body, n, choices)?;
     let model = Arc::clone(&app.model);
     let encode = move || {
         let tokenizer = model.format.tokenizer();

@@ -21,7 +21,7 @@ pub(in crate::api) fn messages(body: &JsonBody) -> Result<Vec<Message>> {
 }
 
 /// Fields of a message.
-const KNOWN: [&str; 8] = [
+const KNOWN: [&str; 9] = [
     "role",
     "content",
     "name",
@@ -29,6 +29,7 @@ const KNOWN: [&str; 8] = [
     "tool_call_id",
     "tool_name",
     "reasoning_content",
+    "thinking",
     "refusal",
 ];
 
@@ -64,7 +65,8 @@ fn read(i: usize, message: &Value) -> Result<Message> {
     let text = |name: &str| fields.get(name).and_then(Value::as_str).map(str::to_owned);
     // who of several speaks changes nothing a template is told; which tool does
     let name = text("tool_name").or_else(|| text("name")).filter(|_| role == "tool");
-    let (tool_call_id, thoughts) = (text("tool_call_id"), text("reasoning_content"));
+    let tool_call_id = text("tool_call_id");
+    let thoughts = text("reasoning_content").or_else(|| text("thinking"));
     let thoughts = thoughts.filter(|_| !tool_calls.is_empty());
     let message = Message::new(role, content);
     Ok(Message { tool_calls, tool_call_id, name, thoughts, ..message })
@@ -74,6 +76,8 @@ fn read(i: usize, message: &Value) -> Result<Message> {
 fn text_of(part: &Value) -> Option<String> {
     match part.get("type")?.as_str()? {
         "text" => part.get("text")?.as_str().map(str::to_owned),
+        // templates leave the thoughts of earlier replies out
+        "thinking" | "redacted_thinking" => Some(String::new()),
         _ => None,
     }
 }

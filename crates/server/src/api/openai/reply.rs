@@ -11,8 +11,12 @@ use crate::api::calls::OpenCall;
 use crate::api::stream::{Chunks, Frames};
 use crate::body::JsonBody;
 use crate::error::Result;
+use crate::fields::{Field, Fields, check};
 use crate::wire::{call_json, now, timings_json, usage_json};
 use crate::worker::{CallPiece, Update};
+
+const STREAM_OPTIONS: Fields =
+    &[("include_usage", Field::Honoured), ("include_obfuscation", Field::Only("false"))];
 
 /// What is replied in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,14 +38,17 @@ pub(super) struct OpenAiReply {
     wants_usage: bool,
     /// Whether the prompt's progress is told.
     wants_progress: bool,
-    usage: Vec<TokenUsage>,
+    /// By choice.
+    usage: Vec<(usize, TokenUsage)>,
+    /// Choices of one prompt.
+    n: usize,
     timings: Value,
     /// Of each choice: the call that is being written, and how many are whole.
     calls: Vec<(OpenCall, usize)>,
 }
 
 impl OpenAiReply {
-    /// To a request with these fields, of so many choices.
+    /// To a request with these fields, of so many choices in all, `n` to a prompt.
     ///
     /// # Errors
     /// A field that cannot be obeyed.
@@ -49,9 +56,11 @@ impl OpenAiReply {
         app: &Serving,
         shape: ReplyShape,
         body: &JsonBody,
+        n: usize,
         choices: usize,
     ) -> Result<OpenAiReply> {
-        let usage = body.get("stream_options").and_then(|options| options.get("include_usage"));
+        let options = body.nested("stream_options")?;
+        check(options.fields(), STREAM_OPTIONS, |_| false)?;
         let prefix = if shape == ReplyShape::Chat { "chatcmpl" } else { "cmpl" };
         Ok(OpenAiReply {
             shape,
@@ -59,9 +68,10 @@ impl OpenAiReply {
             created: now(),
             model: app.model.name.clone(),
             choices,
-            wants_usage: usage.and_then(Value::as_bool).unwrap_or(false),
+            wants_usage: options.flag("include_usage")?.unwrap_or(false),
             wants_progress: body.flag("return_progress")?.unwrap_or(false),
             usage: Vec::new(),
+            n,
             timings: Value::Null,
             calls: std::iter::repeat_with(Default::default).take(choices).collect(),
         })
@@ -93,8 +103,8 @@ impl OpenAiReply {
         let choices: Vec<Value> = replies.iter().enumerate().map(choice).collect();
         let object = if self.shape == ReplyShape::Chat { "chat.completion" } else { TEXT };
         let mut whole = self.object(object, &choices.iter().collect::<Vec<_>>());
-        let usage: Vec<TokenUsage> = replies.iter().map(|reply| reply.completion.usage).collect();
-        whole["usage"] = usage_json(&added(&usage));
+        let usage = replies.iter().map(|reply| reply.completion.usage).enumerate();
+        whole["usage"] = usage_json(&added(&usage.collect::<Vec<_>>(), self.n));
         whole["timings"] =
             replies.first().map_or(Value::Null, |reply| timings_json(&reply.completion.timings));
         whole
@@ -152,13 +162,13 @@ fn finish_reason(reason: FinishReason) -> &'static str {
     }
 }
 
-/// Counts of all choices: the prompt is the same, or is another one each time.
-fn added(usage: &[TokenUsage]) -> TokenUsage {
-    let sum = |of: fn(&TokenUsage) -> usize| usage.iter().map(of).sum();
+/// Counts of all choices: a prompt counts once for its `n`.
+fn added(usage: &[(usize, TokenUsage)], n: usize) -> TokenUsage {
+    let prompts = || usage.iter().filter(|(index, _)| index.is_multiple_of(n));
     TokenUsage {
-        prompt_tokens: sum(|usage| usage.prompt_tokens),
-        cached_tokens: sum(|usage| usage.cached_tokens),
-        completion_tokens: sum(|usage| usage.completion_tokens),
+        prompt_tokens: prompts().map(|(_, usage)| usage.prompt_tokens).sum(),
+        cached_tokens: prompts().map(|(_, usage)| usage.cached_tokens).sum(),
+        completion_tokens: usage.iter().map(|(_, usage)| usage.completion_tokens).sum(),
     }
 }
 
@@ -192,7 +202,7 @@ impl Chunks for OpenAiReply {
             Update::Call(piece) => self.call(index, piece).into_iter().collect(),
             Update::Prefill(_) => Vec::new(),
             Update::Done(completion, _) => {
-                self.usage.push(completion.usage);
+                self.usage.push((index, completion.usage));
                 self.timings = timings_json(&completion.timings);
                 let reason = finish_reason(completion.reason);
                 let mut last = self.more(index, "content", "", Some(reason));
@@ -208,7 +218,7 @@ impl Chunks for OpenAiReply {
             return Vec::new();
         }
         let mut chunk = self.chunk(None);
-        chunk["usage"] = usage_json(&added(&self.usage));
+        chunk["usage"] = usage_json(&added(&self.usage, self.n));
         vec![chunk]
     }
 }
