@@ -164,8 +164,8 @@ impl Tool {
     pub(crate) fn types(&self, parameter: &str) -> Option<Vec<String>> {
         let properties = self.parameters.get("properties").and_then(Value::as_object)?;
         let mut all = types(properties.get(parameter)?, &self.parameters, 8, &mut SCHEMAS.clone())?;
-        all.sort_unstable();
-        all.dedup();
+        let mut seen = std::collections::HashSet::new();
+        all.retain(|name| seen.insert(name.clone()));
         Some(all)
     }
 }
@@ -330,5 +330,25 @@ mod tests {
         ] {
             assert_eq!(types(name).as_deref(), expected, "{name}");
         }
+    }
+
+    /// References that double at every step name more types than memory holds.
+    #[test]
+    fn types_are_looked_for_within_bounds() {
+        let branches = |name: &str| {
+            let one = json!({ "$ref": format!("#/$defs/{name}") });
+            json!({ "anyOf": vec![one; 200] })
+        };
+        let parameters = json!({
+            "$defs": { "a": branches("b"), "b": branches("c"), "c": branches("d"), "d": { "type": "string" } },
+            "properties": { "x": { "$ref": "#/$defs/a" }, "y": { "$ref": "#/$defs/c" } },
+        });
+        let list = json!([{ "name": "a", "parameters": parameters }]);
+        let list = ToolList::from_json(list).unwrap();
+        assert_eq!(list.tools()[0].types("x"), None);
+        assert_eq!(list.tools()[0].types("y"), None);
+        let few = json!([{ "name": "a", "parameters": { "properties": { "x": { "anyOf": vec![json!({ "type": "string" }); 9] } } } }]);
+        let list = ToolList::from_json(few).unwrap();
+        assert_eq!(list.tools()[0].types("x"), Some(vec!["string".to_owned()]));
     }
 }
