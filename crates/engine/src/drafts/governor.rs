@@ -24,8 +24,8 @@ const LONGEST: usize = 1024;
 #[derive(Clone, Debug)]
 pub(super) struct Governor {
     classes: [Class; CLASSES],
-    /// What a guessed token costs by itself, in plain steps: 0 of a drafter without a model.
-    cost: f64,
+    /// What a guessed token costs by itself, in plain steps; `None` of a drafter without a model, or before it is known.
+    cost: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ struct Class {
 impl Default for Governor {
     fn default() -> Self {
         let class = Class { kept: PRIOR.0, tried: PRIOR.1, since: 0, again: AGAIN };
-        Governor { classes: [class; CLASSES], cost: 0.0 }
+        Governor { classes: [class; CLASSES], cost: None }
     }
 }
 
@@ -74,7 +74,7 @@ impl Governor {
         beside: usize,
     ) -> usize {
         let known = &self.classes[class];
-        match known.best(len, self.cost, costs, beside) {
+        match known.best(len, self.cost.unwrap_or(0.0), costs, beside) {
             0 if known.since >= known.again => len.min(1),
             n => n,
         }
@@ -82,7 +82,13 @@ impl Governor {
 
     /// A token was guessed in so many plain steps.
     pub(super) fn costs(&mut self, steps: f64) {
-        self.cost += COST_WEIGHT * (steps - self.cost);
+        let cost = self.cost.unwrap_or(steps);
+        self.cost = Some(cost + COST_WEIGHT * (steps - cost));
+    }
+
+    /// Whether it is known what guessing costs.
+    pub(super) fn knows_costs(&self) -> bool {
+        self.cost.is_some()
     }
 
     /// Of a draft of `drafted` tokens `kept` held.

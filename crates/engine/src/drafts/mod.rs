@@ -29,6 +29,11 @@ use crate::{Result, Sampler, Session};
 /// Most tokens of a draft.
 pub(crate) const MOST_DRAFTED: usize = 15;
 
+/// The share of a text's time that a drafter's model may have lost of it.
+const REGRET: f64 = 0.01;
+/// Most tokens of a draft of a model before it is known what they cost.
+const FIRST: usize = 2;
+
 /// Tokens that may come next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Draft {
@@ -141,6 +146,12 @@ pub struct Drafters {
     stats: DraftStats,
     /// Whose draft is being checked, and its class.
     asked: Option<(usize, usize)>,
+    /// Seconds that plain steps would have taken for all tokens so far.
+    plain: f64,
+    /// Seconds that a drafter's model has won, what it took to read along included.
+    won: f64,
+    /// Whether it ran since the last pass.
+    ran: bool,
     /// What is known of the time that passes take, from one turn alone to the next.
     pub(crate) pace: Pace,
 }
@@ -190,6 +201,9 @@ impl Drafters {
             governed: true,
             stats: DraftStats::default(),
             asked: None,
+            plain: 0.0,
+            won: 0.0,
+            ran: false,
             pace: Pace::default(),
         }
     }
@@ -211,10 +225,17 @@ impl Drafters {
     /// How much each drafter may guess for the next pass: at most `max` tokens; `beside`: rows of others in that pass.
     pub(crate) fn ask(&mut self, max: usize, costs: &PassCosts, beside: usize) {
         self.asked = None;
+        // a model that lost more than that is not asked, and does not read along, until others have earned it
+        let may_lose = REGRET * self.plain;
         for one in &mut self.list {
-            let max = max.min(self.most);
+            let mut max = max.min(self.most);
             // a guess that costs nothing is judged when it is there
             let judged = self.governed && one.drafter.has_model();
+            if judged && self.won < -may_lose {
+                max = 0;
+            } else if judged && !one.governor.knows_costs() {
+                max = max.min(FIRST);
+            }
             one.most = if judged { one.governor.length(0, max, costs, beside) } else { max };
         }
     }
@@ -234,6 +255,7 @@ impl Drafters {
     ) {
         let wanted = |one: &&mut Governed| one.most > 0 && one.drafter.has_model();
         let Some(one) = self.list.iter_mut().find(wanted) else { return };
+        self.ran = true;
         if one.drafter.take(out).is_err() {
             // a drafter that fails has no idea
             one.most = 0;
@@ -262,8 +284,15 @@ impl Drafters {
     }
 
     /// The pass that was just run: of `drafted` tokens the model chose `kept` too, and all in all the text goes on with
-    /// `tokens`. `gained`: see [`DraftStats::gained`].
-    pub(crate) fn checked(&mut self, drafted: usize, tokens: &[u32], gained: f64) {
+    /// `tokens`. `took`: seconds of a plain pass, if that is known, and of this one, guessing included.
+    pub(crate) fn checked(&mut self, drafted: usize, tokens: &[u32], took: (Option<f64>, f64)) {
+        let plain = took.0.unwrap_or(0.0) * tokens.len() as f64;
+        let gained = plain - took.1;
+        if took.0.is_some() {
+            self.plain += plain;
+            self.won += if self.ran { gained } else { 0.0 };
+        }
+        self.ran = false;
         let kept = drafted.min(tokens.len().saturating_sub(1));
         if let Some((i, class)) = self.asked.take() {
             self.list[i].governor.learn(class, drafted, kept);

@@ -339,7 +339,7 @@ impl<'a> Turn<'a> {
         self.stats.first_token = Some(now);
         self.chosen = now;
         if let Some(drafters) = &mut self.drafters {
-            drafters.checked(0, &[token], 0.0);
+            drafters.checked(0, &[token], (None, 0.0));
         }
         Ok(match self.write(token, held + n, on_event) {
             Some(stop) => Next::Ends(stop),
@@ -384,9 +384,8 @@ impl<'a> Turn<'a> {
         let each = (now - self.chosen) / written.len() as u32;
         self.stats.steps.extend(std::iter::repeat_n(each, written.len()));
         if let Some(drafters) = &mut self.drafters {
-            let gained =
-                plain.unwrap_or(0.0) * written.len() as f64 - (now - self.chosen).as_secs_f64();
-            drafters.checked(rows.len() - 1, &written, gained);
+            let took = (now - self.chosen).as_secs_f64();
+            drafters.checked(rows.len() - 1, &written, (plain, took));
         }
         self.chosen = now;
         Ok(match (stop, written.last()) {
@@ -398,7 +397,7 @@ impl<'a> Turn<'a> {
     /// The pass over a draft failed: try the row that is no guess.
     fn undrafted(&mut self, rows: &[u32]) -> Next {
         if let Some(drafters) = &mut self.drafters {
-            drafters.checked(rows.len() - 1, &[], 0.0);
+            drafters.checked(rows.len() - 1, &[], (None, 0.0));
         }
         self.failed = true;
         Next::Goes(State::Writing { rows: rows[..1].to_vec() })
