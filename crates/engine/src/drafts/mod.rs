@@ -310,3 +310,49 @@ impl Drafters {
 fn locked(suffixes: &Mutex<Suffixes>) -> std::sync::MutexGuard<'_, Suffixes> {
     suffixes.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Has a model, whatever it says.
+    struct Slow;
+
+    impl Drafter for Slow {
+        fn name(&self) -> &'static str {
+            "slow"
+        }
+
+        fn begin(&mut self, _: &[u32], _: &Sampler) {}
+
+        fn push(&mut self, _: &[u32]) {}
+
+        fn draft(&mut self, _: usize) -> Result<Draft> {
+            Ok(Draft::default())
+        }
+
+        fn has_model(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn a_model_that_lost_time_rests_until_it_is_earned() {
+        let costs = PassCosts::default();
+        let mut drafters = Drafters::of(vec![Box::new(Slow)]);
+        let step = 1e-3;
+        let pass = |drafters: &mut Drafters, ran, took: f64| {
+            drafters.ran = ran;
+            drafters.checked(0, &[1], (Some(step), took));
+            drafters.ask(MOST_DRAFTED, &costs, 0);
+            drafters.list[0].most
+        };
+        // without a model nothing is lost, however long it takes
+        assert!((0..200).any(|_| pass(&mut drafters, false, 3.0 * step) > 0));
+        // ten steps lost are a hundredth of a thousand
+        let lost = pass(&mut drafters, true, 13.0 * step);
+        assert_eq!(lost, 0);
+        let rests = (0..2_000).take_while(|_| pass(&mut drafters, false, step) == 0).count();
+        assert!((700..1_300).contains(&rests), "{rests}");
+    }
+}
