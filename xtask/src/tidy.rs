@@ -27,6 +27,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("server", &["engine", "grammar", "program", "tokenizer", "tools"]),
     ("tools", &["engine", "grammar", "tokenizer"]),
     ("testing", &[]),
+    ("hub", &[]),
     ("conformance", &["program", "models", "quant", "gguf", "testing"]),
     (
         "cli",

@@ -1,0 +1,194 @@
+//! Which parts of a file have come: beside the file that grows, a list of parts with a checksum of each, to which lines of a
+//! fixed length are added. What was written half, or does not have its checksum any more, comes again.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use twox_hash::XxHash3_64;
+
+use crate::{HubError, RemoteFile, Result};
+
+/// Bytes of a part.
+pub(crate) const PART: u64 = 8 << 20;
+/// Bytes of the head: what it is, and of which file.
+const HEAD: usize = 96;
+/// Bytes of an entry: number and checksum, and a checksum of both.
+const ENTRY: usize = 24;
+const MAGIC: &[u8; 8] = b"rfhubj01";
+
+/// The file that grows, and the list beside it.
+pub(crate) struct Journal {
+    /// The file.
+    pub(crate) path: PathBuf,
+    list_path: PathBuf,
+    list: File,
+    file: File,
+    bytes: u64,
+    done: Vec<bool>,
+}
+
+/// Parts of a file of so many bytes.
+pub(crate) fn parts_of(bytes: u64) -> usize {
+    usize::try_from(bytes.div_ceil(PART)).unwrap_or(usize::MAX)
+}
+
+/// Where a part begins and ends.
+pub(crate) fn range_of(part: usize, bytes: u64) -> (u64, u64) {
+    let start = part as u64 * PART;
+    (start, (start + PART).min(bytes))
+}
+
+impl Journal {
+    /// Go on with what is at `path`, or begin. Parts that are there are read again and checked.
+    pub(crate) fn open(path: &Path, of: &RemoteFile) -> Result<Journal> {
+        let list_path = path.with_extension("journal");
+        let open = |path: &Path| {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false);
+            options.open(path).map_err(HubError::io(path))
+        };
+        let (file, list) = (open(path)?, open(&list_path)?);
+        let path = path.to_owned();
+        let done = vec![false; parts_of(of.bytes)];
+        let mut journal = Journal { path, list_path, list, file, bytes: of.bytes, done };
+        journal.restore(of).map_err(HubError::io(&journal.list_path))?;
+        Ok(journal)
+    }
+
+    fn restore(&mut self, of: &RemoteFile) -> io::Result<()> {
+        let mut head = [0; HEAD];
+        head[..8].copy_from_slice(MAGIC);
+        head[8..16].copy_from_slice(&of.bytes.to_le_bytes());
+        head[16..80].copy_from_slice(of.digest.as_bytes());
+        let mut listed = Vec::new();
+        // a list that is longer than all entries is none
+        let most = (HEAD + ENTRY * 2 * self.done.len()) as u64;
+        (&self.list).take(most).read_to_end(&mut listed)?;
+        if listed.get(..HEAD) != Some(&head[..]) {
+            self.list.set_len(0)?;
+            self.file.set_len(0)?;
+            self.list.rewind()?;
+            self.list.write_all(&head)?;
+            return self.file.set_len(of.bytes);
+        }
+        self.file.set_len(of.bytes)?;
+        let mut whole = HEAD;
+        for entry in listed[HEAD..].chunks_exact(ENTRY) {
+            let word =
+                |at: usize| u64::from_le_bytes(entry[at..at + 8].try_into().expect("8 bytes"));
+            if word(16) != XxHash3_64::oneshot(&entry[..16]) {
+                break;
+            }
+            whole += ENTRY;
+            let Some(part) = usize::try_from(word(0)).ok().filter(|at| *at < self.done.len())
+            else {
+                continue;
+            };
+            let bytes = self.read(part)?;
+            self.done[part] = XxHash3_64::oneshot(&bytes) == word(8);
+        }
+        self.list.set_len(whole as u64)?;
+        self.list.seek(SeekFrom::End(0))?;
+        Ok(())
+    }
+
+    fn read(&mut self, part: usize) -> io::Result<Vec<u8>> {
+        let (start, end) = range_of(part, self.bytes);
+        self.file.seek(SeekFrom::Start(start))?;
+        let mut bytes = vec![0; (end - start) as usize];
+        self.file.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// A part has come.
+    pub(crate) fn put(&mut self, part: usize, bytes: &[u8]) -> Result<()> {
+        let (start, _) = range_of(part, self.bytes);
+        let write = |file: &mut File| {
+            file.seek(SeekFrom::Start(start))?;
+            file.write_all(bytes)
+        };
+        write(&mut self.file).map_err(HubError::io(&self.path))?;
+        let mut entry = [0; ENTRY];
+        entry[..8].copy_from_slice(&(part as u64).to_le_bytes());
+        entry[8..16].copy_from_slice(&XxHash3_64::oneshot(bytes).to_le_bytes());
+        let sum = XxHash3_64::oneshot(&entry[..16]);
+        entry[16..].copy_from_slice(&sum.to_le_bytes());
+        self.list.write_all(&entry).map_err(HubError::io(&self.list_path))?;
+        self.done[part] = true;
+        Ok(())
+    }
+
+    /// Bytes that are there.
+    pub(crate) fn len(&self) -> u64 {
+        let there = self.done.iter().enumerate().filter(|(_, done)| **done);
+        there.map(|(part, _)| range_of(part, self.bytes)).map(|(start, end)| end - start).sum()
+    }
+
+    /// Parts that are still to come.
+    pub(crate) fn missing(&self) -> Vec<usize> {
+        let missing = self.done.iter().enumerate().filter(|(_, done)| !**done);
+        missing.map(|(part, _)| part).collect()
+    }
+
+    /// All of it is with the disk, and the list is gone.
+    pub(crate) fn finish(self) -> Result<PathBuf> {
+        self.file.sync_all().map_err(HubError::io(&self.path))?;
+        let _ = std::fs::remove_file(&self.list_path);
+        Ok(self.path)
+    }
+
+    /// Throw away what came.
+    pub(crate) fn discard(self) {
+        // what stays is begun anew: its digest was found wrong
+        let _ = std::fs::remove_file(&self.list_path);
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(bytes: u64) -> RemoteFile {
+        RemoteFile { path: "m.gguf".into(), bytes, digest: "ab".repeat(32) }
+    }
+
+    #[test]
+    fn what_came_is_found_again_and_what_changed_comes_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.part");
+        let of = file(2 * PART + 100);
+        let part = |n: usize, len: usize| vec![n as u8 + 1; len];
+        let mut journal = Journal::open(&path, &of).unwrap();
+        assert_eq!((journal.missing(), journal.len()), (vec![0, 1, 2], 0));
+        journal.put(2, &part(2, 100)).unwrap();
+        journal.put(0, &part(0, PART as usize)).unwrap();
+        drop(journal);
+        let journal = Journal::open(&path, &of).unwrap();
+        assert_eq!((journal.missing(), journal.len()), (vec![1], PART + 100));
+        drop(journal);
+        // half an entry, and a byte that is another one
+        let list = path.with_extension("journal");
+        let mut entries = std::fs::read(&list).unwrap();
+        entries.extend([7; 5]);
+        std::fs::write(&list, &entries).unwrap();
+        let mut changed = OpenOptions::new().write(true).open(&path).unwrap();
+        changed.seek(SeekFrom::Start(5)).unwrap();
+        changed.write_all(&[99]).unwrap();
+        let mut journal = Journal::open(&path, &of).unwrap();
+        assert_eq!(journal.missing(), [0, 1]);
+        journal.put(0, &part(0, PART as usize)).unwrap();
+        journal.put(1, &part(1, PART as usize)).unwrap();
+        let path = journal.finish().unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), of.bytes);
+        assert!(!list.exists());
+        // of another file nothing is used
+        let mut journal = Journal::open(&path, &of).unwrap();
+        assert_eq!(journal.len(), 0, "there is no list any more");
+        journal.put(0, &part(0, PART as usize)).unwrap();
+        drop(journal);
+        let other = RemoteFile { digest: "cd".repeat(32), ..of };
+        assert_eq!(Journal::open(&path, &other).unwrap().len(), 0);
+    }
+}

@@ -1,0 +1,145 @@
+//! Models by name: [`ModelName`] says which, [`Hub`] finds it, in Hugging Face's cache on this machine or over HTTP, and
+//! brings it from there to here.
+//!
+//! name -> files of a commit (`remote.rs`) -> parts of each, over several connections, until its digest is right
+//! (`download.rs`) -> the cache's layout, which other tools share (`cache.rs`). A file that is not whole never has its final
+//! name. Nothing here knows models, terminals or the environment.
+
+#![forbid(unsafe_code)]
+
+mod cache;
+mod download;
+mod error;
+mod journal;
+mod name;
+mod remote;
+mod short;
+mod transport;
+
+use std::path::PathBuf;
+
+pub use cache::{CachedFile, Removed};
+pub use download::{PullProgress, PullStage};
+pub use error::{HubError, Result};
+pub use name::ModelName;
+pub use remote::{RemoteFile, RemoteModel};
+pub use short::SHORT_NAMES;
+
+use cache::HubCache;
+use transport::Transport;
+
+/// Where models come from, and where they lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HubOptions {
+    /// The folder with a folder for each model: `models--org--name`.
+    pub cache: PathBuf,
+    /// Address of the hub, without a slash at its end.
+    pub endpoint: String,
+    /// What says who asks. It is sent to the hub alone.
+    pub token: Option<String>,
+    /// Nothing is asked for: only what is here can be had.
+    pub offline: bool,
+}
+
+/// The hub that Hugging Face runs.
+pub const ENDPOINT: &str = "https://huggingface.co";
+
+impl HubOptions {
+    /// As the variables say that Hugging Face's tools read; `variable` looks one up. `home`: the user's folder.
+    ///
+    /// `HF_HUB_CACHE`, else `HUGGINGFACE_HUB_CACHE`, else `HF_HOME/hub`, else `XDG_CACHE_HOME/huggingface/hub`, else
+    /// `~/.cache/huggingface/hub`; `HF_ENDPOINT`; `HF_TOKEN`, else what is in `HF_TOKEN_PATH` or `HF_HOME/token`;
+    /// `HF_HUB_OFFLINE`.
+    ///
+    /// # Errors
+    /// [`HubError::NoFolder`] if nothing says where the cache is; an endpoint that is no address.
+    pub fn from_variables(
+        variable: &dyn Fn(&str) -> Option<std::ffi::OsString>,
+        home: Option<PathBuf>,
+    ) -> Result<HubOptions> {
+        let path = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let text = |name: &str| path(name).and_then(|path| path.to_str().map(str::to_owned));
+        let base = path("XDG_CACHE_HOME").or_else(|| home.map(|home| home.join(".cache")));
+        let base = path("HF_HOME").or_else(|| base.map(|base| base.join("huggingface")));
+        let cache = path("HF_HUB_CACHE").or_else(|| path("HUGGINGFACE_HUB_CACHE"));
+        let cache = cache.or_else(|| base.as_ref().map(|base| base.join("hub")));
+        let file = path("HF_TOKEN_PATH").or_else(|| base.map(|base| base.join("token")));
+        let kept = || file.and_then(|file| std::fs::read_to_string(file).ok());
+        let token = text("HF_TOKEN").or_else(kept).map(|token| token.trim().to_owned());
+        let endpoint = text("HF_ENDPOINT").unwrap_or_else(|| ENDPOINT.to_owned());
+        let endpoint = endpoint.trim_end_matches('/').to_owned();
+        transport::check_address(&endpoint)?;
+        let truth = |value: String| matches!(&*value.to_lowercase(), "1" | "true" | "yes" | "on");
+        Ok(HubOptions {
+            cache: cache.ok_or(HubError::NoFolder)?,
+            endpoint,
+            token: token.filter(|token| !token.is_empty()),
+            offline: text("HF_HUB_OFFLINE").is_some_and(truth),
+        })
+    }
+}
+
+/// A hub and the cache beside it.
+pub struct Hub {
+    options: HubOptions,
+    cache: HubCache,
+    transport: Transport,
+}
+
+impl Hub {
+    /// With these options. Nothing is asked or made yet.
+    pub fn new(options: HubOptions) -> Hub {
+        let cache = HubCache::new(options.cache.clone());
+        let transport = Transport::new(&options);
+        Hub { options, cache, transport }
+    }
+
+    /// How it was set up.
+    pub fn options(&self) -> &HubOptions {
+        &self.options
+    }
+
+    /// All models that are here, whole.
+    ///
+    /// # Errors
+    /// A cache that cannot be read.
+    pub fn cached(&self) -> Result<Vec<CachedFile>> {
+        self.cache.list()
+    }
+
+    /// The model of this name that is here: of several types of weights the one that is asked for, else the usual one.
+    ///
+    /// # Errors
+    /// A cache that cannot be read.
+    pub fn find_cached(&self, name: &ModelName) -> Result<Option<CachedFile>> {
+        Ok(name.chosen(self.cache.list()?))
+    }
+
+    /// The one model that is here and is called so: by its file without `.gguf`, or by its repository without the
+    /// organisation; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`HubError::Ambiguous`] if several are; a cache that cannot be read.
+    pub fn find_by_short_name(&self, name: &str) -> Result<Option<CachedFile>> {
+        let mut found: Vec<CachedFile> =
+            self.cache.list()?.into_iter().filter(|file| file.is_called(name)).collect();
+        // the same file of several commits is one
+        found.sort_by(|a, b| a.name().cmp(&b.name()).then(a.path.cmp(&b.path)));
+        found.dedup_by_key(|file| file.name());
+        match found.len() {
+            0 | 1 => Ok(found.pop()),
+            _ => {
+                let names = found.iter().map(CachedFile::name).collect::<Vec<_>>().join(", ");
+                Err(HubError::Ambiguous { name: name.to_owned(), names })
+            }
+        }
+    }
+
+    /// Take a model out of the cache; what other commits or files share stays.
+    ///
+    /// # Errors
+    /// What cannot be removed.
+    pub fn remove(&self, file: &CachedFile) -> Result<Removed> {
+        self.cache.remove(file)
+    }
+}

@@ -1,0 +1,235 @@
+//! [`ModelName`]: `org/repo:QUANT`, the same with the hub's address before it, and short names.
+
+use crate::short::SHORT_NAMES;
+use crate::{CachedFile, HubError, Result};
+
+/// A model on a hub: a repository, and which of its files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelName {
+    /// `org/name`.
+    pub repository: String,
+    /// The type of weights, as file names have it; `None`: the usual one.
+    pub quant: Option<String>,
+    /// Branch, tag or commit.
+    pub revision: String,
+}
+
+/// What is taken where nobody says.
+pub(crate) const USUAL: &str = "Q4_K_M";
+/// Longest part of a name.
+const LONGEST: usize = 96;
+/// What may stand before a repository.
+const ADDRESSES: [&str; 5] =
+    ["https://huggingface.co/", "https://hf.co/", "huggingface.co/", "hf.co/", "hf://"];
+
+impl ModelName {
+    /// Read a name; `None` for what is none and may be something else, as a path.
+    ///
+    /// # Errors
+    /// [`HubError::Name`]: what begins as a name and is not one.
+    pub fn parse(text: &str) -> Result<Option<ModelName>> {
+        let wrong = |problem| {
+            let name = text.chars().take(80).filter(|c| !c.is_control()).collect();
+            Err(HubError::Name { name, problem })
+        };
+        let rest = ADDRESSES.iter().find_map(|address| text.strip_prefix(address));
+        let named = rest.is_some();
+        let rest = rest.unwrap_or(text);
+        let (rest, quant) = match rest.rsplit_once(':') {
+            Some((rest, quant)) => (rest, Some(quant)),
+            None => (rest, None),
+        };
+        let (rest, revision) = match rest.split_once('@') {
+            Some((rest, revision)) => (rest, revision),
+            None => (rest, "main"),
+        };
+        let Some((organisation, name)) = rest.split_once('/') else {
+            return if named {
+                wrong("expected org/name behind the address")
+            } else {
+                Ok(short(text))
+            };
+        };
+        let parts = [Some(organisation), Some(name), Some(revision), quant];
+        let good = parts.into_iter().flatten().all(is_part);
+        match (good, named) {
+            (true, _) => Ok(Some(ModelName {
+                repository: format!("{organisation}/{name}"),
+                quant: quant.map(str::to_owned),
+                revision: revision.to_owned(),
+            })),
+            (false, true) => wrong("expected org/name or org/name:TYPE"),
+            (false, false) => Ok(None),
+        }
+    }
+
+    /// The one of these files that it means.
+    pub(crate) fn chosen(&self, files: Vec<CachedFile>) -> Option<CachedFile> {
+        let mut own: Vec<CachedFile> = files
+            .into_iter()
+            .filter(|file| file.repository.eq_ignore_ascii_case(&self.repository))
+            .collect();
+        own.sort_by_key(|file| std::cmp::Reverse(file.modified));
+        let names: Vec<&str> = own.iter().map(|file| &*file.file).collect();
+        let at = pick(&names, self.quant.as_deref())?;
+        Some(own.swap_remove(at))
+    }
+}
+
+impl std::fmt::Display for ModelName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.repository)?;
+        if self.revision != "main" {
+            write!(f, "@{}", self.revision)?;
+        }
+        self.quant.as_ref().map_or(Ok(()), |quant| write!(f, ":{quant}"))
+    }
+}
+
+/// Whether this may be a part of a name: it is one of a path too, and of an address.
+fn is_part(text: &str) -> bool {
+    let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !text.is_empty()
+        && text.len() <= LONGEST
+        && text.chars().all(known)
+        && !text.starts_with(['.', '-'])
+        && !text.contains("--")
+        && !text.contains("..")
+}
+
+/// Of the table: `qwen2.5:7b`, with or without what a tag says beside the size (`7b-instruct-q8_0`).
+fn short(text: &str) -> Option<ModelName> {
+    let lower = text.to_ascii_lowercase();
+    let (family, tag) = lower.split_once(':').unwrap_or((&lower, "latest"));
+    let entry = |size: &str| {
+        let all = || SHORT_NAMES.iter().filter(|(known, ..)| *known == family);
+        match size {
+            "latest" => all().next(),
+            size => all().find(|(_, known, _)| *known == size),
+        }
+    };
+    // from the right, what is no size is the type of weights, or says that the model answers, as all here do
+    let mut size = tag;
+    loop {
+        if let Some((.., repository)) = entry(size) {
+            let rest = tag[size.len()..].trim_start_matches('-');
+            let rest = ["instruct", "it", "chat"]
+                .iter()
+                .find_map(|word| rest.strip_prefix(word))
+                .map_or(rest, |rest| rest.trim_start_matches('-'));
+            let quant = (!rest.is_empty()).then(|| rest.to_ascii_uppercase());
+            return Some(ModelName {
+                repository: (*repository).to_owned(),
+                quant,
+                revision: "main".to_owned(),
+            });
+        }
+        size = size.rsplit_once('-')?.0;
+    }
+}
+
+/// Which of these files, by name, has this type of weights, else the usual one, else is the first.
+pub(crate) fn pick(files: &[&str], quant: Option<&str>) -> Option<usize> {
+    let of = |wanted: &str| files.iter().position(|file| has_quant(file, wanted));
+    match quant {
+        Some(quant) => of(quant),
+        None => of(USUAL).or_else(|| (!files.is_empty()).then_some(0)),
+    }
+}
+
+/// Whether a file's name says that its weights are of this type: as a word of it, whatever its case.
+pub(crate) fn has_quant(file: &str, quant: &str) -> bool {
+    let (file, quant) = (file.to_ascii_lowercase(), quant.to_ascii_lowercase());
+    let is_edge = |c: Option<char>| c.is_none_or(|c| matches!(c, '-' | '.' | '_' | '/'));
+    file.match_indices(&quant).any(|(at, _)| {
+        let (before, behind) = (&file[..at], &file[at + quant.len()..]);
+        // `q4_k` is not `q4_k_m`
+        is_edge(before.chars().next_back())
+            && (is_edge(behind.chars().next()) && !behind.starts_with('_'))
+    })
+}
+
+/// The type of weights that a file's name says, if one of the known ones stands in it.
+pub(crate) fn quant_of(file: &str) -> Option<String> {
+    let stem = file.rsplit('/').next().unwrap_or(file);
+    let stem = stem.get(..stem.len().checked_sub(5)?)?;
+    let words = stem.split(['-', '.']).rev();
+    let known = |word: &&str| {
+        let word = word.to_ascii_uppercase();
+        let typed = ["Q", "IQ", "TQ"].iter().any(|kind| {
+            let rest = word.strip_prefix(kind).and_then(|rest| rest.split_once('_'));
+            rest.is_some_and(|(bits, _)| {
+                bits.len() == 1 && bits.bytes().all(|b| b.is_ascii_digit())
+            })
+        });
+        typed || matches!(&*word, "F16" | "F32" | "BF16" | "MXFP4" | "MXFP4_MOE" | "FP16")
+    };
+    words.into_iter().find(known).map(str::to_ascii_uppercase)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Option<String> {
+        ModelName::parse(text).unwrap().map(|name| name.to_string())
+    }
+
+    #[test]
+    fn names_are_told_from_paths() {
+        for (text, want) in [
+            ("org/repo", Some("org/repo")),
+            ("org/repo:q8_0", Some("org/repo:q8_0")),
+            ("hf.co/org/repo:Q4_K_M", Some("org/repo:Q4_K_M")),
+            ("https://huggingface.co/org/repo", Some("org/repo")),
+            ("org/repo@abc123:Q4_0", Some("org/repo@abc123:Q4_0")),
+            ("model.gguf", None),
+            ("./org/repo", None),
+            ("../x/y", None),
+            ("/abs/path", None),
+            ("a/b/c.gguf", None),
+            ("org/re po", None),
+            ("org/..", None),
+            ("-x/y", None),
+            ("org/a--b", None),
+            ("", None),
+        ] {
+            assert_eq!(name(text).as_deref(), want, "{text}");
+        }
+        for wrong in ["hf.co/org", "hf.co/org/../x", "hf.co/org/a/b", "hf.co/org/x:"] {
+            assert!(ModelName::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn short_names_are_those_of_the_table() {
+        let seven = name("qwen2.5:7b").unwrap();
+        assert!(seven.starts_with("Qwen/Qwen2.5-7B"), "{seven}");
+        assert_eq!(name("Qwen2.5:7B-Instruct-q8_0").unwrap(), format!("{seven}:Q8_0"));
+        assert_eq!(name("qwen2.5"), name("qwen2.5:latest"));
+        assert!(name("qwen2.5").is_some());
+        assert_eq!(name("qwen2.5:9000b"), None);
+        assert_eq!(name("nothing"), None);
+    }
+
+    #[test]
+    fn files_are_chosen_by_type_whatever_the_case() {
+        let files = [
+            "m-q4_0.gguf",
+            "m-Q4_K_S.gguf",
+            "m.Q4_K_M.gguf",
+            "Q8_0/m-Q8_0-00001-of-00002.gguf",
+            "m-UD-Q2_K_XL.gguf",
+        ];
+        assert_eq!(pick(&files, None), Some(2));
+        assert_eq!(pick(&files[..1], None), Some(0));
+        assert_eq!(pick(&files, Some("Q4_0")), Some(0));
+        assert_eq!(pick(&files, Some("q8_0")), Some(3));
+        assert_eq!(pick(&files, Some("q4_k")), None, "none is called so");
+        assert_eq!(pick(&files, Some("ud-q2_k_xl")), Some(4));
+        assert_eq!(pick(&[], None), None);
+        let of = |file| quant_of(file).unwrap_or_default();
+        assert_eq!(files.map(of), ["Q4_0", "Q4_K_S", "Q4_K_M", "Q8_0", "Q2_K_XL"]);
+        assert_eq!(["qwen2.gguf", "m-bf16.gguf", "x"].map(of), ["", "BF16", ""]);
+    }
+}

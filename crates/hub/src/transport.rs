@@ -1,0 +1,207 @@
+//! Requests over HTTP: redirects are followed here, so that the token goes to the hub alone and nothing leaves HTTPS.
+
+use std::time::Duration;
+
+use ureq::http::{HeaderMap, StatusCode, header};
+use ureq::{Agent, Body};
+
+use crate::{HubError, HubOptions, Result};
+
+/// A server that does not take the connection, or does not begin to answer, is not waited for longer.
+const CONNECT: Duration = Duration::from_secs(15);
+const ANSWER: Duration = Duration::from_secs(30);
+/// Most time for one part of a file.
+const BODY: Duration = Duration::from_secs(900);
+/// Redirects of one request.
+const REDIRECTS: usize = 6;
+/// Most bytes of an answer that is no file.
+const ANSWER_BYTES: u64 = 32 << 20;
+
+/// Asks servers.
+pub(crate) struct Transport {
+    agent: Agent,
+    endpoint: String,
+    token: Option<String>,
+}
+
+/// What came back, behind all redirects.
+pub(crate) struct Answer {
+    /// Where from.
+    pub(crate) url: String,
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Body,
+}
+
+/// How redirects are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Follow {
+    /// Wherever they lead.
+    All,
+    /// To other names of the same thing on the same server, not to where its bytes are.
+    SameServer,
+}
+
+impl Transport {
+    pub(crate) fn new(options: &HubOptions) -> Transport {
+        let config = Agent::config_builder()
+            .max_redirects(0)
+            .http_status_as_error(false)
+            .timeout_connect(Some(CONNECT))
+            .timeout_recv_response(Some(ANSWER))
+            .timeout_recv_body(Some(BODY))
+            .user_agent(concat!("rooflight/", env!("CARGO_PKG_VERSION")))
+            .build();
+        let agent = Agent::new_with_config(config);
+        Transport { agent, endpoint: options.endpoint.clone(), token: options.token.clone() }
+    }
+
+    /// Ask for `url`; `range` of it, if that is given.
+    pub(crate) fn get(
+        &self,
+        url: &str,
+        range: Option<(u64, u64)>,
+        follow: Follow,
+    ) -> Result<Answer> {
+        let mut url = url.to_owned();
+        for _ in 0..=REDIRECTS {
+            let mut request = self.agent.get(&url).header("Accept-Encoding", "identity");
+            if let Some((start, end)) = range {
+                request = request.header("Range", format!("bytes={start}-{}", end - 1));
+            }
+            if let Some(token) = self.token.as_ref().filter(|_| self.is_hub(&url)) {
+                request = request.header("Authorization", format!("Bearer {token}"));
+            }
+            let response = request.call().map_err(|error| failed(&url, &error))?;
+            let (parts, body) = response.into_parts();
+            let location = parts.headers.get(header::LOCATION).and_then(|to| to.to_str().ok());
+            let next = match location.filter(|_| parts.status.is_redirection()) {
+                Some(location) => target(&url, location)?,
+                None => {
+                    return Ok(Answer { url, status: parts.status, headers: parts.headers, body });
+                }
+            };
+            if follow == Follow::SameServer && origin(&next) != origin(&url) {
+                return Ok(Answer { url, status: parts.status, headers: parts.headers, body });
+            }
+            url = next;
+        }
+        Err(protocol(&url, "a file behind a few redirects", "ever more of them"))
+    }
+
+    /// Whether the hub itself answers at this address.
+    fn is_hub(&self, url: &str) -> bool {
+        origin(url) == origin(&self.endpoint)
+    }
+}
+
+impl Answer {
+    /// A header as text.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// The body as JSON.
+    pub(crate) fn json(mut self) -> Result<serde_json::Value> {
+        let body = self.body.with_config().limit(ANSWER_BYTES).read_to_vec();
+        let body = body.map_err(|error| failed(&self.url, &error))?;
+        serde_json::from_slice(&body)
+            .map_err(|error| protocol(&self.url, "JSON", &error.to_string()))
+    }
+
+    /// That it came to something.
+    pub(crate) fn check(self) -> Result<Answer> {
+        match self.status.is_success() {
+            true => Ok(self),
+            false => {
+                let problem = format!("the server answers {}", self.status);
+                Err(HubError::Transport { url: shown(&self.url).to_owned(), problem })
+            }
+        }
+    }
+}
+
+/// A server that could not be reached, or broke off.
+pub(crate) fn failed(url: &str, problem: &dyn std::fmt::Display) -> HubError {
+    HubError::Transport { url: shown(url).to_owned(), problem: one_line(&problem.to_string()) }
+}
+
+/// A server that did not do what it must.
+pub(crate) fn protocol(url: &str, expected: impl Into<String>, found: &str) -> HubError {
+    let url = shown(url).to_owned();
+    HubError::Protocol { url, expected: expected.into(), found: one_line(found) }
+}
+
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
+}
+
+/// Without its query, which may hold a signature.
+fn shown(url: &str) -> &str {
+    url.split(['?', '#']).next().unwrap_or(url)
+}
+
+/// Scheme, name and port of an address.
+fn origin(url: &str) -> Option<(&str, String)> {
+    let (scheme, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    // a name before an `@` is whom to be, and not whom to ask
+    let host = authority.rsplit('@').next()?.to_ascii_lowercase();
+    let port = if scheme == "https" { ":443" } else { ":80" };
+    Some((scheme, host.strip_suffix(port).map_or(host.clone(), str::to_owned)))
+}
+
+/// That this is the address of a server.
+pub(crate) fn check_address(url: &str) -> Result<()> {
+    match origin(url) {
+        Some(("http" | "https", host)) if !host.is_empty() => Ok(()),
+        _ => Err(protocol("HF_ENDPOINT", "http:// or https:// and a name", url)),
+    }
+}
+
+/// Where a redirect leads.
+fn target(from: &str, location: &str) -> Result<String> {
+    let (scheme, rest) = from.split_once("://").unwrap_or(("https", from));
+    let to = if location.contains("://") {
+        location.to_owned()
+    } else if let Some(rest) = location.strip_prefix("//") {
+        format!("{scheme}://{rest}")
+    } else if location.starts_with('/') {
+        let host = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+        format!("{scheme}://{host}{location}")
+    } else {
+        return Err(protocol(from, "a redirect to an address", location));
+    };
+    match (scheme, to.split_once("://")) {
+        (_, Some(("https", _))) | ("http", Some(("http", _))) => Ok(to),
+        _ => Err(protocol(from, "a redirect that stays with HTTPS", &to)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redirects_stay_where_they_may_lead() {
+        let to = |from: &str, location: &str| target(from, location).ok();
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(to("https://a/b", "/c?d"), some("https://a/c?d"));
+        assert_eq!(to("https://a/b", "//c/d"), some("https://c/d"));
+        assert_eq!(to("https://a/b", "https://c/d"), some("https://c/d"));
+        assert_eq!(to("http://a:1/b", "http://c/d"), some("http://c/d"));
+        assert_eq!(to("https://a/b", "http://a/b"), None);
+        assert_eq!(to("https://a/b", "file:///etc/passwd"), None);
+        assert_eq!(to("https://a/b", "c"), None);
+    }
+
+    #[test]
+    fn servers_are_told_apart() {
+        assert_eq!(origin("https://A.co/x"), origin("https://a.co:443/y?z"));
+        assert_ne!(origin("https://a.co/x"), origin("http://a.co/x"));
+        assert_ne!(origin("https://a.co/x"), origin("https://a.co.evil.com/x"));
+        assert_ne!(origin("https://a.co/x"), origin("https://a.co@evil.com/x"));
+        assert!(check_address("http://127.0.0.1:9").is_ok());
+        assert!(check_address("ftp://x").is_err() && check_address("x").is_err());
+    }
+}

@@ -1,0 +1,8 @@
+//! A hub on this machine that does what hubs do, and what they must not.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at its first surprise")]
+
+mod cache;
+mod fake;
+mod lies;
+mod pulls;
