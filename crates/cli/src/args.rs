@@ -4,11 +4,13 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use executors::{ExecutorKind, ExecutorOptions, MlaChoice};
+use gguf::Gguf;
+use models::ModelConfig;
 use program::{CacheOptions, CacheType};
 
 use crate::exit::Failure;
 use crate::input::TextSource;
-use crate::load::LoadOptions;
+use crate::load::{self, LoadOptions, Loaded};
 use crate::policy::PolicyArgs;
 use crate::storage::StorageArgs;
 use crate::ui;
@@ -232,6 +234,60 @@ impl CacheArgs {
     pub(crate) fn options(&self, capacity: usize, trained: usize) -> CacheOptions {
         let policy = self.policy.policy(trained);
         CacheOptions { policy, ..CacheOptions::new(self.k(), self.v(), capacity) }
+    }
+}
+
+/// How models are run whose sessions hold conversations.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) context: ContextArgs,
+    #[command(flatten)]
+    pub(crate) cache: CacheArgs,
+    #[command(flatten)]
+    pub(crate) threads: ThreadArgs,
+    #[command(flatten)]
+    pub(crate) executor: ExecutorArgs,
+    #[command(flatten)]
+    pub(crate) verbose: VerboseArgs,
+}
+
+impl RunArgs {
+    /// How a model is loaded: with the machine's ceilings where somebody reads what comes of them.
+    pub(crate) fn load_options(&self) -> LoadOptions {
+        LoadOptions {
+            ceilings: self.verbose.verbose || ui::stderr_is_terminal(),
+            ..self.cache.load_options(&self.threads, self.verbose)
+        }
+    }
+
+    /// The cache of one session of such a model.
+    pub(crate) fn cache_of(&self, config: &ModelConfig) -> CacheOptions {
+        let trained = config.context_length;
+        self.cache.options(self.context.capacity(trained), trained)
+    }
+
+    /// Load a model; the cache of one of its sessions.
+    ///
+    /// # Errors
+    /// A malformed model, or one that does not fit in memory.
+    pub(crate) fn load(&self, gguf: &Gguf) -> anyhow::Result<(Loaded, CacheOptions)> {
+        self.load_as(gguf, &self.load_options())
+    }
+
+    /// The same, with these options.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub(crate) fn load_as(
+        &self,
+        gguf: &Gguf,
+        options: &LoadOptions,
+    ) -> anyhow::Result<(Loaded, CacheOptions)> {
+        let loaded = load::model(gguf, &self.executor, options, &|config| self.cache_of(config))?;
+        let cache = self.cache_of(&loaded.config);
+        load::warn_about_context(&loaded.config, cache.capacity, &cache.policy);
+        Ok((loaded, cache))
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
-use engine::{Completion, Session, ToolCall};
+use engine::{Completion, Session};
 use serde_json::{Value, json};
-use server::{timings_json, usage_json};
+use server::{calls_json, timings_json, usage_json};
 
 use crate::{missed, storage};
 
@@ -22,11 +22,6 @@ pub(crate) fn to_json(completion: &Completion) -> Value {
         object["tool_calls"] = calls_json(calls);
     }
     object
-}
-
-/// Calls of tools as OpenAI's API has them.
-pub(crate) fn calls_json(calls: &[ToolCall]) -> Value {
-    calls.iter().map(server::call_json).collect()
 }
 
 /// Print the object on a line of its own, with how likely its tokens were if that was asked for, and what blocks of caches

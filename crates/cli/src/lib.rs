@@ -21,7 +21,6 @@ mod input;
 mod interrupt;
 mod limits;
 mod load;
-mod logprobs;
 mod memory;
 mod missed;
 mod peers;

@@ -3,6 +3,7 @@
 
 use planner::{Cost, CostKind, CostOptions, Executed, Load, Machine, Prediction, Rates};
 use program::{CacheOptions, Program};
+use server::{ReplyLimits, TimeLimit};
 
 use crate::ceilings::KnownCeilings;
 use crate::load::Loaded;
@@ -169,6 +170,20 @@ impl Limits {
             }
         }
     }
+}
+
+impl ReplyLimits for Limits {
+    fn prompt(&self, cached: usize, n: usize) -> TimeLimit {
+        time_limit(&Limits::prompt(self, cached, n), self.expected(cached, n, 0))
+    }
+
+    fn steps(&self, depth: usize, n: usize) -> TimeLimit {
+        time_limit(&Limits::steps(self, depth, n), self.expected(depth, 0, n))
+    }
+}
+
+fn time_limit(limit: &Prediction, expected: Option<f64>) -> TimeLimit {
+    TimeLimit { seconds: limit.limit(), binds: limit.binds().name(), expected }
 }
 
 /// How close a time came to the limit.

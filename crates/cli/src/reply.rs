@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use engine::{DraftStats, Event, Generated, Session, Stats, StopReason, ToolCall, ToolCallDelta};
+use engine::{
+    CollectedCalls, DraftStats, Event, Generated, Session, Stats, StopReason, ToolCallDelta,
+};
 use planner::Prediction;
 
 use crate::limits::Limits;
@@ -34,7 +36,7 @@ pub(crate) struct ReplyPrinter<'a> {
     wrap: Option<WordWrap>,
     thought_wrap: Option<WordWrap>,
     /// The call that comes.
-    call: ToolCall,
+    calls: CollectedCalls,
     /// Calls are printed as JSON, for programs.
     calls_as_json: bool,
     failed: Option<std::io::Error>,
@@ -59,7 +61,7 @@ impl<'a> ReplyPrinter<'a> {
             streams: true,
             wrap: None,
             thought_wrap: None,
-            call: ToolCall::default(),
+            calls: CollectedCalls::default(),
             calls_as_json: false,
             failed: None,
         }
@@ -106,31 +108,22 @@ impl<'a> ReplyPrinter<'a> {
                 self.print(&text);
             }
             Event::ToolCall(delta) => self.call(delta),
-            Event::Usage(_) | Event::End(_) => {}
+            Event::Chosen(_) | Event::Usage(_) | Event::End(_) => {}
         }
     }
 
     /// A call is printed when it is whole.
-    fn call(&mut self, delta: ToolCallDelta<'_>) {
-        match delta {
-            ToolCallDelta::Begins { id, name, .. } => {
-                let arguments = String::new();
-                self.call = ToolCall { id: id.to_owned(), name: name.to_owned(), arguments };
-            }
-            ToolCallDelta::Arguments { text, .. } => self.call.arguments.push_str(text),
-            ToolCallDelta::Fails { .. } => {}
-            ToolCallDelta::Ends { .. } => {
-                self.prompt.clear();
-                self.end_thought();
-                self.end_line();
-                let line = match self.calls_as_json {
-                    true => server::call_json(&self.call).to_string(),
-                    false => format!("{} {}", self.call.name, self.call.arguments),
-                };
-                let line = Printable::default().push(&line);
-                self.print(&(line + "\n"));
-            }
-        }
+    fn call(&mut self, delta: ToolCallDelta<&str>) {
+        let Some(call) = self.calls.add(&delta) else { return };
+        let line = match self.calls_as_json {
+            true => server::call_json(call).to_string(),
+            false => format!("{} {}", call.name, call.arguments),
+        };
+        self.prompt.clear();
+        self.end_thought();
+        self.end_line();
+        let line = Printable::default().push(&line);
+        self.print(&(line + "\n"));
     }
 
     /// End the line that was begun.

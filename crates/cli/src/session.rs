@@ -7,28 +7,18 @@ use gguf::{Gguf, Metadata};
 use program::CacheOptions;
 use tokenizer::Tokenizer;
 
-use crate::args::{CacheArgs, ContextArgs, ExecutorArgs, ThreadArgs, VerboseArgs};
+use crate::args::RunArgs;
 use crate::drafting::{DraftArgs, SecondModel};
 use crate::exit::Failure;
 use crate::forms::FormArgs;
 use crate::limits::Limits;
-use crate::load::{self, LoadOptions};
 use crate::sampling::{LengthArgs, SamplerArgs, Settings};
-use crate::ui;
 
 /// How one session runs its model and chooses tokens.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct SessionArgs {
     #[command(flatten)]
-    context: ContextArgs,
-    #[command(flatten)]
-    cache: CacheArgs,
-    #[command(flatten)]
-    threads: ThreadArgs,
-    #[command(flatten)]
-    executor: ExecutorArgs,
-    #[command(flatten)]
-    verbose: VerboseArgs,
+    running: RunArgs,
     /// Print one JSON object when the reply is there: text, tokens, reason, usage, timings
     #[arg(long)]
     pub(crate) json: bool,
@@ -83,7 +73,7 @@ impl SessionArgs {
         tokenizer: &Arc<Tokenizer>,
     ) -> anyhow::Result<Settings> {
         let sampler = self.sampler.options(metadata)?;
-        let settings = Settings::new(sampler, self.length.clone(), self.verbose.verbose);
+        let settings = Settings::new(sampler, self.length.clone(), self.running.verbose.verbose);
         Ok(Settings {
             wrap: !self.nowordwrap,
             logprobs: self.logprobs.map(usize::from),
@@ -102,23 +92,15 @@ impl SessionArgs {
     /// # Errors
     /// A malformed model, or one that does not fit in memory.
     pub(crate) fn open(&self, gguf: Gguf, tokenizer: &Tokenizer) -> anyhow::Result<Opened> {
-        let options = LoadOptions {
-            ceilings: self.verbose.verbose || ui::stderr_is_terminal(),
-            ..self.cache.load_options(&self.threads, self.verbose)
-        };
-        let cache = |config: &models::ModelConfig| {
-            let trained = config.context_length;
-            self.cache.options(self.context.capacity(trained), trained)
-        };
+        let options = self.running.load_options();
+        let cache = |config: &models::ModelConfig| self.running.cache_of(config);
         let second = SecondModel {
             target: (&gguf, tokenizer),
-            executor: &self.executor,
+            executor: &self.running.executor,
             options: options.clone(),
         };
         let drafters = self.drafts.drafters(&second, &cache)?;
-        let loaded = load::model(&gguf, &self.executor, &options, &cache)?;
-        let cache = cache(&loaded.config);
-        load::warn_about_context(&loaded.config, cache.capacity, &cache.policy);
+        let (loaded, cache) = self.running.load_as(&gguf, &options)?;
         // From here on the weights are the executor's; the file's pages may go.
         drop(gguf);
         let session = Session::new(Arc::clone(&loaded.model), cache, loaded.chunk)?;

@@ -48,7 +48,7 @@ pub(crate) struct CpuModel {
     recomputed: AtomicU64,
     sessions: Sessions<Session>,
     /// How the caches of sessions were kept that may share prefixes, each once.
-    families: Mutex<Vec<(CacheType, CacheType, KvPolicy)>>,
+    families: Mutex<Vec<(CacheType, CacheType, KvPolicy, u64)>>,
     /// Held for the time of a step.
     workspace: Mutex<Workspace>,
     counters: Mutex<Counters>,
@@ -152,7 +152,7 @@ impl CpuModel {
         // rows from outside may be anything, whatever the tokens
         let given = !self.program.inputs.is_empty();
         (!by_prompt && !looks_ahead && !given).then(|| {
-            let kept = (options.k, options.v, options.policy);
+            let kept = (options.k, options.v, options.policy, options.scope);
             let mut families = lock(&self.families);
             let known = families.iter().position(|family| *family == kept);
             known.unwrap_or_else(|| {

@@ -53,6 +53,21 @@ fn equal_prompts_are_computed_once() {
     assert_eq!(second("qwen3moe", MlaChoice::Auto), 512);
 }
 
+/// Who must not learn what another said does not learn it by what is there already.
+#[test]
+fn scopes_share_nothing() {
+    let cpu = Cpu::new(&Options { threads: Some(1), ..Options::default() });
+    let program = tiny_model(&tiny_config("qwen2", 64, false), GgmlType::Q8_0);
+    let model = Made::new(&cpu, &program, 3).tested;
+    let tokens = Random::new(1).tokens(600, 97);
+    feed(&*model, &tokens, false);
+    let gained = |scope| {
+        let session = model.open(&CacheOptions { scope, ..CACHE }).unwrap();
+        model.reuse(session, &tokens[..599]).unwrap()
+    };
+    assert_eq!((gained(1), gained(0), gained(2)), (0, 512, 0));
+}
+
 /// The form of latent attention decides bits, and follows from the prompt unless it is chosen.
 #[test]
 fn latents_are_shared_only_where_their_form_is_chosen() {

@@ -7,24 +7,24 @@ use tokenizer::{ToolCall, ToolDeclarations};
 
 use crate::Event;
 
-/// More of a tool call. Calls of a reply are numbered from 0.
+/// More of a tool call, its texts borrowed (`&str`) or kept (`String`). Calls of a reply are numbered from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ToolCallDelta<'a> {
+pub enum ToolCallDelta<S> {
     /// A call begins.
     Begins {
         /// Which.
         index: usize,
         /// What its result will name.
-        id: &'a str,
+        id: S,
         /// The tool.
-        name: &'a str,
+        name: S,
     },
     /// More of its arguments: all pieces are one JSON object.
     Arguments {
         /// Which.
         index: usize,
         /// The piece.
-        text: &'a str,
+        text: S,
     },
     /// It is whole.
     Ends {
@@ -65,45 +65,66 @@ pub trait Toolbox: Debug + Send + Sync {
     fn parser(&self, before: usize) -> Option<Box<dyn CallParser>>;
 }
 
+impl ToolCallDelta<&str> {
+    /// The same, kept.
+    pub fn into_owned(self) -> ToolCallDelta<String> {
+        match self {
+            ToolCallDelta::Begins { index, id, name } => {
+                ToolCallDelta::Begins { index, id: id.to_owned(), name: name.to_owned() }
+            }
+            ToolCallDelta::Arguments { index, text } => {
+                ToolCallDelta::Arguments { index, text: text.to_owned() }
+            }
+            ToolCallDelta::Ends { index } => ToolCallDelta::Ends { index },
+            ToolCallDelta::Fails { index } => ToolCallDelta::Fails { index },
+        }
+    }
+}
+
 /// Calls of a reply, as their pieces come.
 #[derive(Debug, Default)]
-pub(crate) struct Collected {
+pub struct CollectedCalls {
     calls: Vec<ToolCall>,
     /// Whether the last one is not whole.
     open: bool,
 }
 
-impl Collected {
-    pub(crate) fn add(&mut self, delta: ToolCallDelta<'_>) {
+impl CollectedCalls {
+    /// More of them; the call that is whole now.
+    pub fn add<S: AsRef<str>>(&mut self, delta: &ToolCallDelta<S>) -> Option<&ToolCall> {
         match delta {
             ToolCallDelta::Begins { id, name, .. } => {
                 self.open = true;
                 self.calls.push(ToolCall {
-                    id: id.to_owned(),
-                    name: name.to_owned(),
+                    id: id.as_ref().to_owned(),
+                    name: name.as_ref().to_owned(),
                     arguments: String::new(),
                 });
             }
             ToolCallDelta::Arguments { text, .. } => {
                 if let Some(call) = self.calls.last_mut() {
-                    call.arguments.push_str(text);
+                    call.arguments.push_str(text.as_ref());
                 }
             }
-            ToolCallDelta::Ends { .. } => self.open = false,
+            ToolCallDelta::Ends { .. } => {
+                self.open = false;
+                return self.calls.last();
+            }
             ToolCallDelta::Fails { .. } => {
                 self.open = false;
                 self.calls.pop();
             }
         }
+        None
     }
 
     /// Whether any is whole.
-    pub(crate) fn any(&self) -> bool {
+    pub fn any(&self) -> bool {
         self.calls.len() > usize::from(self.open)
     }
 
     /// The calls that are whole.
-    pub(crate) fn finish(mut self) -> Vec<ToolCall> {
+    pub fn finish(mut self) -> Vec<ToolCall> {
         if self.open {
             self.calls.pop();
         }

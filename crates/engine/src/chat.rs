@@ -320,6 +320,7 @@ impl Generated {
     fn cancelled() -> Generated {
         Generated {
             tokens: Vec::new(),
+            logprobs: Vec::new(),
             text: String::new(),
             thoughts: String::new(),
             calls: Vec::new(),
@@ -348,6 +349,24 @@ impl Generated {
     fn counts(&self) -> bool {
         self.stop != StopReason::Cancelled || !self.tokens.is_empty()
     }
+}
+
+/// The tokens of a conversation, ready for the next reply, which may call what is in `tools`.
+///
+/// # Errors
+/// A template that refuses the messages, or fails; that `cancel` is set.
+pub fn prompt_of(
+    format: &dyn ChatFormat,
+    messages: &[Message],
+    tools: Option<&dyn Toolbox>,
+    reasoning: Reasoning,
+    cancel: &Arc<AtomicBool>,
+) -> Result<Vec<u32>> {
+    let told = tools.and_then(Toolbox::instructions);
+    let told = told.map(|instructions| with_instructions(messages, instructions));
+    let messages = told.as_deref().unwrap_or(messages);
+    let spans = format.render(messages, tools.and_then(Toolbox::declared), reasoning, cancel)?;
+    format.encode(&spans, true)
 }
 
 /// Messages of which the system message ends with instructions.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokenizer::ToolCall;
 
-use crate::{DraftStats, Generated, Stats, StopReason};
+use crate::{DraftStats, Generated, Stats, StopReason, TokenLogprobs};
 
 /// A reply with why it ended, what it cost and how long it took.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,8 +18,12 @@ pub struct Completion {
     pub calls: Vec<ToolCall>,
     /// The tokens chosen, thoughts included, without the one that ended the reply.
     pub tokens: Vec<u32>,
+    /// How likely each of them was, where that was to be kept.
+    pub logprobs: Vec<TokenLogprobs>,
     /// Why it ended.
     pub reason: FinishReason,
+    /// The text it ended at, if it is one of those that were to end it.
+    pub stopped_at: Option<String>,
     /// Tokens read and written.
     pub usage: TokenUsage,
     /// Counts and times of its parts.
@@ -104,6 +108,10 @@ pub struct Timings {
     pub predicted: Duration,
     /// Tokens per second after the first; 0 if there were none.
     pub predicted_per_second: f64,
+    /// Of these, how many a pass of their own was computed for: one yields several where drafts held.
+    pub passes: usize,
+    /// Time of the tokens after the first.
+    pub steps: Duration,
     /// What was drafted, and what came of it.
     pub drafts: DraftStats,
 }
@@ -111,7 +119,11 @@ pub struct Timings {
 impl From<Generated> for Completion {
     fn from(reply: Generated) -> Completion {
         let (reason, usage) = (reply.reason(), reply.usage());
-        let Generated { tokens, text, thoughts, calls, stats, .. } = reply;
+        let Generated { tokens, logprobs, text, thoughts, calls, stats, stop, .. } = reply;
+        let stopped_at = match stop {
+            StopReason::StopString(text) => Some(text),
+            _ => None,
+        };
         let first = stats.first_token.map_or(Duration::ZERO, |at| at.saturating_sub(stats.prefill));
         let timings = Timings {
             cache_n: stats.cached_tokens,
@@ -121,8 +133,10 @@ impl From<Generated> for Completion {
             predicted_n: tokens.len(),
             predicted: first + stats.steps.iter().sum::<Duration>(),
             predicted_per_second: stats.step_rate(),
+            passes: stats.steps.len().saturating_sub(stats.drafts.kept),
+            steps: stats.steps.iter().sum(),
             drafts: stats.drafts,
         };
-        Completion { text, thoughts, calls, tokens, reason, usage, timings }
+        Completion { text, thoughts, calls, tokens, logprobs, reason, stopped_at, usage, timings }
     }
 }

@@ -27,8 +27,8 @@ mod turn;
 mod verify;
 mod watched;
 
-pub use calls::{CallParser, ToolCallDelta, Toolbox};
-pub use chat::{Conversation, FullContext, ReplyOptions, with_instructions};
+pub use calls::{CallParser, CollectedCalls, ToolCallDelta, Toolbox};
+pub use chat::{Conversation, FullContext, ReplyOptions, prompt_of, with_instructions};
 pub use completion::{Completion, FinishReason, Timings, TokenUsage};
 pub use constraint::{Constraint, TokenMask};
 pub use drafts::{CLASSES, Draft, DraftMode, DraftStats, DraftStep, Drafter, Drafters, Suffixes};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokenizer::ToolCall;
 
-use crate::{DraftStats, FinishReason, Prefill, TokenUsage, ToolCallDelta};
+use crate::{DraftStats, FinishReason, Prefill, TokenLogprobs, TokenUsage, ToolCallDelta};
 
 /// What to generate.
 #[derive(Clone, Copy, Debug)]
@@ -36,8 +36,10 @@ pub enum Event<'a> {
     Thought(&'a str),
     /// So many messages were forgotten to make room: see [`FullContext::DropOldest`](crate::FullContext).
     Dropped(usize),
+    /// How likely the next token was that the reply is made of, where that is kept: before what it means.
+    Chosen(&'a TokenLogprobs),
     /// More of a call of a tool.
-    ToolCall(ToolCallDelta<'a>),
+    ToolCall(ToolCallDelta<&'a str>),
     /// What the reply took, before its end.
     Usage(TokenUsage),
     /// It has ended.
@@ -102,6 +104,8 @@ pub struct Generated {
     /// The tokens chosen, without the one that ended the reply. The last one may not be in the session's cache: it
     /// enters with the next prompt.
     pub tokens: Vec<u32>,
+    /// How likely each of them was, where that was to be kept.
+    pub logprobs: Vec<TokenLogprobs>,
     /// The reply as shown: without thoughts and calls.
     pub text: String,
     /// What the model thought before it.

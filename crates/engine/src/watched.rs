@@ -11,6 +11,9 @@ pub trait Watch: Send + Sync {
     /// `step` yielded `out`; `starts`: positions that its sessions held before.
     fn stepped(&self, step: &Step<'_>, starts: &[usize], out: &mut StepOut);
 
+    /// A session is about to be opened.
+    fn opening(&self) {}
+
     /// The session holds `len` positions now.
     fn truncated(&self, _id: SessionId, _len: usize) {}
 }
@@ -39,6 +42,7 @@ impl<W: Watch> Model for Watched<W> {
     }
 
     fn open(&self, options: &CacheOptions) -> Result<SessionId> {
+        self.watch.opening();
         self.model.open(options)
     }
 

@@ -246,7 +246,7 @@ fn equal_turns_are_served_alike() {
             Event::Prefill(p) => *served.entry(id).or_default() = p.done,
             Event::Text(_) | Event::Thought(_) => *served.entry(id).or_default() += 1,
             Event::Usage(_) | Event::End(_) => {}
-            Event::Dropped(_) | Event::ToolCall(_) => unreachable!("no conversation, no tools"),
+            other => unreachable!("no conversation, no tools, no scores: {other:?}"),
         });
         let (least, most) = (served.values().min().unwrap(), served.values().max().unwrap());
         assert!(most - least <= 4 + most / 10, "{served:?}");

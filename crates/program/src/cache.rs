@@ -52,12 +52,15 @@ pub struct CacheOptions {
     pub capacity: usize,
     /// What of the past queries read.
     pub policy: KvPolicy,
+    /// Sessions share what they computed from equal tokens with those of the same scope alone: whoever must not learn what
+    /// another one said, not even by how soon an answer comes, has another number.
+    pub scope: u64,
 }
 
 impl CacheOptions {
     /// Keys and values of these types, all of which are read.
     pub const fn new(k: CacheType, v: CacheType, capacity: usize) -> CacheOptions {
-        CacheOptions { k, v, capacity, policy: KvPolicy::Full }
+        CacheOptions { k, v, capacity, policy: KvPolicy::Full, scope: 0 }
     }
 }
 

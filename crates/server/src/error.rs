@@ -1,8 +1,9 @@
-//! [`ApiError`]: what a client is told, in the shape of OpenAI's errors.
+//! [`ApiError`]: what a client is told, in the shape that its API has for errors.
 
-use axum::Json;
 use axum::body::Body;
+use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
@@ -10,15 +11,16 @@ use serde_json::{Value, json};
 pub(crate) type Result<T, E = ApiError> = std::result::Result<T, E>;
 
 /// Why a request is not answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ApiError {
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ApiError {
     pub(crate) status: StatusCode,
     /// `invalid_request_error`.
     kind: &'static str,
     /// `context_length_exceeded`.
     code: Option<&'static str>,
     /// The field at fault.
-    param: Option<String>,
+    pub(crate) param: Option<String>,
     /// One line.
     pub(crate) message: String,
 }
@@ -32,12 +34,12 @@ impl ApiError {
     }
 
     /// A request that cannot be read or obeyed.
-    pub(crate) fn invalid(message: impl Into<String>) -> ApiError {
+    pub fn invalid(message: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "invalid_request_error", message)
     }
 
     /// A field that cannot be obeyed.
-    pub(crate) fn field(name: &str, problem: impl std::fmt::Display) -> ApiError {
+    pub fn field(name: &str, problem: impl std::fmt::Display) -> ApiError {
         let error = ApiError::invalid(format!("{name}: {problem}"));
         ApiError { param: Some(name.to_owned()), ..error }
     }
@@ -80,8 +82,18 @@ impl ApiError {
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "api_error", message)
     }
 
-    /// `{"error": {message, type, param, code}}`.
-    pub(crate) fn to_json(&self) -> Value {
+    /// The field at fault, if it is one.
+    pub fn param(&self) -> Option<&str> {
+        self.param.as_deref()
+    }
+
+    /// The status of the response.
+    pub fn status(&self) -> u16 {
+        self.status.as_u16()
+    }
+
+    /// `{"error": {message, type, param, code}}`, as OpenAI's API has it.
+    pub fn to_json(&self) -> Value {
         json!({ "error": {
             "message": self.message,
             "type": self.kind,
@@ -89,25 +101,55 @@ impl ApiError {
             "code": self.code,
         } })
     }
+
+    /// In the shape that this API has for errors.
+    pub(crate) fn to_shape(&self, shape: ErrorShape) -> Value {
+        match shape {
+            ErrorShape::OpenAi => self.to_json(),
+            ErrorShape::Anthropic => {
+                let kind = match self.kind {
+                    "unavailable_error" => "overloaded_error",
+                    kind => kind,
+                };
+                json!({ "type": "error", "error": { "type": kind, "message": self.message } })
+            }
+            ErrorShape::Ollama => json!({ "error": self.message }),
+        }
+    }
 }
 
-impl ApiError {
-    /// The same in the shape of Anthropic's errors.
-    pub(crate) fn to_typed_json(&self) -> Value {
-        let kind = match self.kind {
-            "unavailable_error" => "overloaded_error",
-            kind => kind,
-        };
-        json!({ "type": "error", "error": { "type": kind, "message": self.message } })
-    }
+/// How an API tells errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorShape {
+    /// An object with message, type, field and code.
+    OpenAi,
+    /// An object with type and message.
+    Anthropic,
+    /// A text.
+    Ollama,
+}
 
-    /// The response of an API whose errors have another shape.
-    pub(crate) fn into_response_of(self, told: &Value) -> Response {
-        let mut response = self.into_response();
-        *response.body_mut() = Body::from(told.to_string());
-        response.headers_mut().remove(header::CONTENT_LENGTH);
-        response
+impl ErrorShape {
+    /// That of the API to which a path belongs.
+    fn of_path(path: &str) -> ErrorShape {
+        match path {
+            path if path.starts_with("/v1/messages") => ErrorShape::Anthropic,
+            path if path.starts_with("/api/") => ErrorShape::Ollama,
+            _ => ErrorShape::OpenAi,
+        }
     }
+}
+
+/// The outermost layer: whoever refused a request, the body says so as the API of its path does.
+pub(crate) async fn shaped(request: Request, next: Next) -> Response {
+    let shape = ErrorShape::of_path(request.uri().path());
+    let mut response = next.run(request).await;
+    if let Some(error) = response.extensions_mut().remove::<ApiError>() {
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(header::CONTENT_TYPE, json);
+        *response.body_mut() = Body::from(error.to_shape(shape).to_string());
+    }
+    response
 }
 
 impl From<engine::Error> for ApiError {
@@ -135,8 +177,9 @@ impl From<engine::Error> for ApiError {
 }
 
 impl IntoResponse for ApiError {
+    /// Without a body, which [`shaped`] makes of it.
     fn into_response(self) -> Response {
-        let mut response = (self.status, Json(self.to_json())).into_response();
+        let mut response = self.status.into_response();
         let headers = response.headers_mut();
         match self.status {
             StatusCode::SERVICE_UNAVAILABLE => {
@@ -152,6 +195,7 @@ impl IntoResponse for ApiError {
             }
             _ => {}
         }
+        response.extensions_mut().insert(self);
         response
     }
 }

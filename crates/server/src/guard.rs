@@ -1,11 +1,13 @@
 //! Who may ask: programs of this machine, by a name that only it has, or whoever has the key. A web page that a browser
 //! shows is neither, wherever its requests come from.
 
+use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
-use axum::http::{HeaderMap, header};
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use sha2::{Digest, Sha256};
@@ -21,6 +23,31 @@ pub struct Access {
     /// Names besides this machine's own by which it may be addressed, without ports; `None`: any.
     hosts: Option<Vec<String>>,
 }
+
+/// Whose a request is: the number of its key, from 1; 0 where none is needed. What one has said is nobody else's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct KeyId(u64);
+
+impl KeyId {
+    /// Sessions of one scope may share what they computed.
+    pub(crate) fn scope(self) -> u64 {
+        self.0
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for KeyId {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        _: &S,
+    ) -> std::result::Result<KeyId, Infallible> {
+        Ok(parts.extensions.get().copied().unwrap_or_default())
+    }
+}
+
+/// Most bytes of a path with its query.
+const URI_BYTES: usize = 8 << 10;
 
 /// Needs no key: it says nothing but that the server is there.
 const OPEN: [&str; 2] = ["/health", "/v1/health"];
@@ -38,10 +65,14 @@ impl Access {
         !self.keys.is_empty()
     }
 
-    fn check(&self, path: &str, headers: &HeaderMap) -> Result<()> {
+    /// Whose a request is.
+    fn check(&self, path: &str, headers: &HeaderMap) -> Result<KeyId> {
         self.check_host(headers)?;
         check_origin(headers)?;
-        if self.needs_key() && !OPEN.contains(&path) { self.check_key(headers) } else { Ok(()) }
+        match self.needs_key() && !OPEN.contains(&path) {
+            true => self.check_key(headers),
+            false => Ok(KeyId::default()),
+        }
     }
 
     /// A page that has its own name point to this machine is known by that name.
@@ -65,14 +96,15 @@ impl Access {
     }
 
     /// All keys are compared as a whole, so that time tells nothing of where they differ.
-    fn check_key(&self, headers: &HeaderMap) -> Result<()> {
+    fn check_key(&self, headers: &HeaderMap) -> Result<KeyId> {
         let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let bearer = bearer.and_then(|text| text.strip_prefix("Bearer "));
         let given = bearer.or_else(|| headers.get("x-api-key").and_then(|v| v.to_str().ok()));
         let digest: [u8; 32] = Sha256::digest(given.unwrap_or_default().as_bytes()).into();
         let differs = |key: &[u8; 32]| key.iter().zip(&digest).fold(0, |sum, (a, b)| sum | (a ^ b));
-        let known = self.keys.iter().fold(0, |known, key| known | usize::from(differs(key) == 0));
-        if known > 0 { Ok(()) } else { Err(ApiError::unauthorized()) }
+        let known = (self.keys.iter().enumerate())
+            .fold(0, |known, (i, key)| known | ((i + 1) * usize::from(differs(key) == 0)));
+        if known > 0 { Ok(KeyId(known as u64)) } else { Err(ApiError::unauthorized()) }
     }
 }
 
@@ -104,9 +136,21 @@ fn is_port(text: &str) -> bool {
 }
 
 /// Refuse who may not ask, before anything is read or done.
-pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+pub(crate) async fn guard(
+    State(app): State<Arc<App>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let length = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
+    if length > URI_BYTES {
+        let error = ApiError::invalid(format!("the path has more than {URI_BYTES} bytes"));
+        return error.with_status(StatusCode::URI_TOO_LONG).into_response();
+    }
     match app.access.check(request.uri().path(), request.headers()) {
-        Ok(()) => next.run(request).await,
+        Ok(key) => {
+            request.extensions_mut().insert(key);
+            next.run(request).await
+        }
         Err(error) => error.into_response(),
     }
 }
@@ -122,7 +166,7 @@ mod tests {
         for (name, value) in headers {
             map.append(HeaderName::from_static(name), HeaderValue::from_str(value).unwrap());
         }
-        access.check(path, &map).map_or_else(|error| error.status.as_u16(), |()| 200)
+        access.check(path, &map).map_or_else(|error| error.status.as_u16(), |_| 200)
     }
 
     #[test]

@@ -8,26 +8,35 @@
 
 mod api;
 mod body;
+mod deadlines;
 mod error;
 mod fields;
 mod guard;
 mod listen;
 mod model;
+mod prepare;
+mod request;
 mod wire;
 mod worker;
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use grammar::TokenTrie;
 
+pub use api::{OpenAiEndpoint, OpenAiReply, OpenAiRequest};
+pub use body::JsonBody;
+pub use error::ApiError;
 pub use guard::Access;
 pub use listen::Server;
 pub use model::ServedModel;
-pub use wire::{call_json, call_of_json, timings_json, usage_json};
+pub use prepare::{Preparation, Prepared, PreparedReply};
+pub use request::{Asked, PromptText, ReplySettings, Said};
+pub use wire::{
+    ReplyLimits, ReplySource, TimeLimit, call_json, call_of_json, calls_json, logprobs_json,
+    timings_json, usage_json,
+};
 
-use error::ApiError;
 use worker::ReplyWorker;
 
 /// What every request sees.
@@ -44,8 +53,8 @@ pub(crate) struct Serving {
     pub(crate) model: Arc<ServedModel>,
     /// The thread that computes.
     pub(crate) worker: ReplyWorker,
-    /// The model's tokens as forms need them, once a form was asked for.
-    pub(crate) trie: Mutex<Option<TokenTrie>>,
+    /// What gets requests ready.
+    pub(crate) preparation: Preparation,
 }
 
 /// What is served, of a request that needs it.

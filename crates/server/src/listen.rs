@@ -4,10 +4,11 @@ use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
@@ -15,17 +16,18 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::deadlines::{Answering, Deadlines};
 use crate::worker::ReplyWorker;
-use crate::{Access, App, ServedModel, Serving, api};
+use crate::{Access, App, Preparation, ServedModel, Serving, api};
 
 /// Connections at once.
 const MOST_CONNECTIONS: usize = 256;
-/// Headers that have not come by then are not waited for; a connection that says nothing for so long is closed.
-const HEADER_DEADLINE: Duration = Duration::from_secs(15);
+/// A connection on which nothing is asked for so long is closed.
+const IDLE: Duration = Duration::from_secs(15);
 /// Most headers of a request.
 const MOST_HEADERS: usize = 100;
 /// Most bytes of its headers.
-const HEADER_BYTES: usize = 32 << 10;
+const HEADER_BYTES: usize = 16 << 10;
 /// How long replies may go on after the server was asked to end.
 const DRAIN: Duration = Duration::from_secs(30);
 
@@ -105,7 +107,10 @@ impl Server {
     pub fn provide(&self, model: ServedModel) -> io::Result<()> {
         let model = Arc::new(model);
         let worker = ReplyWorker::start(Arc::clone(&model))?;
-        let serving = Arc::new(Serving { model, worker, trie: Mutex::default() });
+        let (format, cache) = (Arc::clone(&model.format), &model.cache);
+        let vocab_size = model.model.program().vocab_size();
+        let preparation = Preparation::new(format, vocab_size, cache.capacity);
+        let serving = Arc::new(Serving { model, worker, preparation });
         assert!(self.app.serving.set(serving).is_ok(), "one model is served");
         Ok(())
     }
@@ -129,7 +134,7 @@ async fn serve(listener: tokio::net::TcpListener, app: Arc<App>, end: oneshot::R
     let service = TowerToHyperService::new(api::router(app));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
-        .header_read_timeout(HEADER_DEADLINE)
+        .header_read_timeout(IDLE)
         .max_headers(MOST_HEADERS)
         .max_buf_size(HEADER_BYTES);
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
@@ -152,7 +157,19 @@ async fn serve(listener: tokio::net::TcpListener, app: Arc<App>, end: oneshot::R
         };
         // a token is sent when it is there
         let _ = stream.set_nodelay(true);
-        let connection = http.serve_connection(TokioIo::new(stream), service.clone());
+        let answering = Answering::default();
+        let stream = Deadlines::new(stream, answering.clone());
+        let service = service.clone();
+        let answered = service_fn(move |request| {
+            let (service, answering) = (service.clone(), answering.clone());
+            answering.turn();
+            async move {
+                let response = service.call(request).await;
+                answering.turn();
+                response
+            }
+        });
+        let connection = http.serve_connection(TokioIo::new(stream), answered);
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             // a client that goes away is no error of ours

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use engine::{ModelFormat, SamplerOptions};
 use program::{CacheOptions, Model};
 
+use crate::wire::{ReplyLimits, ReplySource};
+
 /// A model that is served.
 pub struct ServedModel {
     /// Its name in requests and replies.
@@ -29,4 +31,18 @@ pub struct ServedModel {
     pub parallel: usize,
     /// Requests that may wait for one of these to end.
     pub waiting: usize,
+    /// What bounds it on this machine, where that is known.
+    pub limits: Option<Arc<dyn ReplyLimits>>,
+}
+
+impl ServedModel {
+    /// What who writes replies knows of it.
+    pub(crate) fn source(&self) -> ReplySource {
+        ReplySource {
+            model: self.name.clone(),
+            format: Arc::clone(&self.format),
+            limits: self.limits.clone(),
+            capacity: self.cache.capacity,
+        }
+    }
 }

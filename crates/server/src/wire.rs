@@ -1,9 +1,158 @@
-//! Counts and times of a reply as other programs read them: OpenAI's `usage`, llama.cpp's `timings`.
+//! Counts, times and scores of a reply as other programs read them: OpenAI's `usage` and `logprobs`, llama.cpp's `timings`,
+//! and what nobody else tells: how far a reply is from the limit of its machine, and what became of its context.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use engine::{Timings, TokenUsage, ToolCall};
+use engine::{
+    Completion, Logprob, ModelFormat, Timings, TokenLogprobs, TokenUsage, ToolCall, Vocabulary,
+};
 use serde_json::{Value, json};
+
+/// The least time that a machine could take for work, and the time to be expected.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TimeLimit {
+    /// Seconds.
+    pub seconds: f64,
+    /// What binds: `memory`, an arithmetic.
+    pub binds: &'static str,
+    /// Seconds to be expected of our kernels, where that is known.
+    pub expected: Option<f64>,
+}
+
+/// What bounds replies of a model on its machine.
+pub trait ReplyLimits: Send + Sync {
+    /// A prompt of which `cached` positions are there and `n` are computed.
+    fn prompt(&self, cached: usize, n: usize) -> TimeLimit;
+
+    /// `n` steps, the first of which sees `depth` positions.
+    fn steps(&self, depth: usize, n: usize) -> TimeLimit;
+}
+
+/// What all who write replies know of the model.
+#[derive(Clone)]
+pub struct ReplySource {
+    /// Its name.
+    pub model: String,
+    /// Between texts and tokens.
+    pub format: Arc<ModelFormat>,
+    /// What bounds it, where that is known.
+    pub limits: Option<Arc<dyn ReplyLimits>>,
+    /// Tokens that a conversation may have.
+    pub capacity: usize,
+}
+
+/// Work that takes less, in seconds, says nothing of a machine: waking up is most of it.
+const TOO_SMALL: f64 = 0.05;
+
+impl ReplySource {
+    /// llama.cpp's `timings`, and beside them how far they are from the limit: its milliseconds, the share of it that was
+    /// reached, what binds, the time to be expected.
+    pub fn timings(&self, timings: &Timings, usage: &TokenUsage) -> Value {
+        let mut object = timings_json(timings);
+        let Some(limits) = &self.limits else { return object };
+        let told = |limit: TimeLimit, measured: Duration| {
+            let measured = measured.as_secs_f64();
+            let share = (measured >= TOO_SMALL && limit.seconds > 0.0)
+                .then(|| (limit.seconds / measured).min(1.0));
+            json!({
+                "ms": limit.seconds * 1e3,
+                "share": share,
+                "binds": limit.binds,
+                "expected_ms": limit.expected.map(|seconds| seconds * 1e3),
+            })
+        };
+        let prompt = limits.prompt(timings.cache_n, timings.prompt_n);
+        let steps = limits.steps(usage.prompt_tokens, timings.passes);
+        object["limit"] = json!({
+            "prompt": told(prompt, timings.prompt),
+            "predicted": told(steps, timings.steps),
+        });
+        object
+    }
+
+    /// What is told of a finished reply whatever the API: `timings`, `context`, and `warnings` if there are any.
+    pub(crate) fn account(&self, object: &mut Value, reply: &Completion, notes: &[String]) {
+        object["timings"] = self.timings(&reply.timings, &reply.usage);
+        object["context"] = context_json(&reply.usage, self.capacity);
+        if !notes.is_empty() {
+            object["warnings"] = json!(notes);
+        }
+    }
+
+    /// How likely the tokens of a reply were, in the shape of OpenAI's chats, with ids as llama.cpp has them.
+    pub fn logprobs(&self, tokens: &[TokenLogprobs]) -> Value {
+        logprobs_json(tokens, &*self.format)
+    }
+}
+
+/// What became of each position of the context: ranges of them. Nothing of a prompt is ever dropped.
+fn context_json(usage: &TokenUsage, capacity: usize) -> Value {
+    let range = |start: usize, end: usize| match start < end {
+        true => json!([[start, end]]),
+        false => json!([]),
+    };
+    json!({
+        "size": capacity,
+        "kept": range(0, usage.total_tokens()),
+        "reused": range(0, usage.cached_tokens),
+        "computed": range(usage.cached_tokens, usage.total_tokens()),
+        "dropped": [],
+    })
+}
+
+/// How likely tokens were, in the shape of OpenAI's chats: `{content: [{id, token, bytes, logprob, top_logprobs}]}`.
+pub fn logprobs_json(tokens: &[TokenLogprobs], vocabulary: &dyn Vocabulary) -> Value {
+    let each = |token: &TokenLogprobs| {
+        let mut entry = logprob(&token.chosen, vocabulary);
+        entry["top_logprobs"] = token.top.iter().map(|top| logprob(top, vocabulary)).collect();
+        entry
+    };
+    json!({ "content": tokens.iter().map(each).collect::<Vec<_>>() })
+}
+
+fn logprob(token: &Logprob, vocabulary: &dyn Vocabulary) -> Value {
+    let bytes = token_bytes(token.token, vocabulary);
+    json!({
+        "id": token.token,
+        "token": String::from_utf8_lossy(&bytes),
+        "bytes": bytes,
+        "logprob": token.logprob,
+    })
+}
+
+/// Control tokens have a name and no text.
+fn token_bytes(token: u32, vocabulary: &dyn Vocabulary) -> Vec<u8> {
+    let bytes = vocabulary.bytes(token).into_owned();
+    match bytes.is_empty() {
+        true => vocabulary.spelling(token).map_or_else(Vec::new, |name| name.as_bytes().to_vec()),
+        false => bytes,
+    }
+}
+
+/// The same in the shape of OpenAI's texts. `offset`: characters before the first of them.
+pub(crate) fn text_logprobs_json(
+    tokens: &[TokenLogprobs],
+    vocabulary: &dyn Vocabulary,
+    mut offset: usize,
+) -> Value {
+    let text = |token: u32| String::from_utf8_lossy(&token_bytes(token, vocabulary)).into_owned();
+    let mut offsets = Vec::new();
+    for token in tokens {
+        offsets.push(offset);
+        offset += String::from_utf8_lossy(&vocabulary.bytes(token.chosen.token)).chars().count();
+    }
+    let top = |token: &TokenLogprobs| {
+        let entries = token.top.iter().map(|top| (text(top.token), json!(top.logprob)));
+        Value::Object(entries.collect())
+    };
+    json!({
+        "tokens": tokens.iter().map(|token| text(token.chosen.token)).collect::<Vec<_>>(),
+        "token_logprobs": tokens.iter().map(|token| token.chosen.logprob).collect::<Vec<_>>(),
+        "top_logprobs": tokens.iter().map(top).collect::<Vec<_>>(),
+        "text_offset": offsets,
+    })
+}
 
 /// OpenAI's `usage`.
 pub fn usage_json(usage: &TokenUsage) -> Value {
@@ -39,6 +188,11 @@ pub fn timings_json(timings: &Timings) -> Value {
 pub fn call_json(call: &ToolCall) -> Value {
     let ToolCall { id, name, arguments } = call;
     json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } })
+}
+
+/// Calls of tools as OpenAI's API has them.
+pub fn calls_json(calls: &[ToolCall]) -> Value {
+    calls.iter().map(call_json).collect()
 }
 
 /// A call as OpenAI's API has it; some write its arguments as an object. `None` for what is none.

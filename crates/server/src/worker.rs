@@ -11,20 +11,22 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use engine::{
-    CallParser, Completion, DraftMode, Drafters, Event, Prefill, Request, Sampler, Scheduler,
-    SchedulerOptions, Session, StopReason, Suffixes, ToolCallDelta, Turn, TurnId,
+    Completion, DraftMode, Drafters, Event, Prefill, Request, Scheduler, SchedulerOptions, Session,
+    Suffixes, TokenLogprobs, ToolCallDelta, Turn, TurnId,
 };
+use program::CacheOptions;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::{ApiError, Result};
+use crate::guard::KeyId;
 use crate::model::ServedModel;
+use crate::prepare::PreparedReply;
 
 /// A reply that is wanted.
 pub(crate) struct ReplyJob {
-    /// The whole text before it.
-    pub(crate) prompt: Vec<u32>,
-    pub(crate) sampler: Sampler,
+    /// What it begins with.
+    pub(crate) reply: PreparedReply,
     /// Most tokens; `None`: to its own end or that of the context.
     pub(crate) max_tokens: Option<usize>,
     /// Texts that end it.
@@ -38,8 +40,8 @@ pub(crate) struct ReplyJob {
     /// Where it is told what happens, and as which of the request's replies.
     pub(crate) updates: UnboundedSender<(usize, Update)>,
     pub(crate) index: usize,
-    /// What finds the calls of tools in it, if it may call any.
-    pub(crate) parser: Option<Box<dyn CallParser>>,
+    /// Whose it is.
+    pub(crate) key: KeyId,
 }
 
 /// What happens to a job.
@@ -51,38 +53,14 @@ pub(crate) enum Update {
     Text(String),
     /// More of the model's thoughts.
     Thought(String),
+    /// How likely the next token was.
+    Chosen(Box<TokenLogprobs>),
     /// More of a call of a tool.
-    Call(CallPiece),
-    /// It is there, and ended at this text if it is one of those that end it. The last update.
-    Done(Box<Completion>, Option<String>),
+    Call(ToolCallDelta<String>),
+    /// It is there. The last update.
+    Done(Box<Completion>),
     /// There will be none. The last update.
     Failed(ApiError),
-}
-
-/// More of a call of a tool, of which there is one at a time.
-#[derive(Debug)]
-pub(crate) enum CallPiece {
-    /// One begins.
-    Begins { id: String, name: String },
-    /// More of its arguments.
-    Arguments(String),
-    /// It is whole.
-    Ends,
-    /// It was none.
-    Fails,
-}
-
-impl From<ToolCallDelta<'_>> for CallPiece {
-    fn from(delta: ToolCallDelta<'_>) -> CallPiece {
-        match delta {
-            ToolCallDelta::Begins { id, name, .. } => {
-                CallPiece::Begins { id: id.to_owned(), name: name.to_owned() }
-            }
-            ToolCallDelta::Arguments { text, .. } => CallPiece::Arguments(text.to_owned()),
-            ToolCallDelta::Ends { .. } => CallPiece::Ends,
-            ToolCallDelta::Fails { .. } => CallPiece::Fails,
-        }
-    }
 }
 
 /// How many replies there are.
@@ -114,11 +92,8 @@ impl ReplyWorker {
         let counts = Arc::<Counts>::default();
         let told = Arc::clone(&counts);
         std::thread::Builder::new().name("rooflight-engine".into()).spawn(move || {
-            let mut replies = Replies::new(&served, &told);
-            while replies.receive(&inbox) {
-                replies.admit();
-                replies.step();
-            }
+            // what one request breaks is not the others': they are told, and who asks next is served
+            while !run(&served, &told, &inbox) {}
         })?;
         Ok(ReplyWorker { jobs, places: Arc::new(Semaphore::new(most)), most, counts })
     }
@@ -146,6 +121,26 @@ impl ReplyWorker {
     }
 }
 
+/// Make replies until nobody can ask any more; false if that broke off. Nothing of what was there can be trusted then: who
+/// waits is told that it failed, and conversations are computed anew.
+fn run(
+    served: &ServedModel,
+    counts: &Counts,
+    inbox: &Receiver<(ReplyJob, OwnedSemaphorePermit)>,
+) -> bool {
+    let mut replies = Replies::new(served, counts);
+    let done = catch_unwind(AssertUnwindSafe(|| {
+        while replies.receive(inbox) {
+            replies.admit();
+            replies.step();
+        }
+    }));
+    if done.is_err() {
+        replies.fail();
+    }
+    done.is_ok()
+}
+
 /// Tokens at the end of a conversation that its template may write in another way than they were generated.
 const LAST: usize = 16;
 
@@ -155,6 +150,7 @@ struct Running {
     updates: UnboundedSender<(usize, Update)>,
     cancel: Arc<AtomicBool>,
     place: OwnedSemaphorePermit,
+    key: KeyId,
 }
 
 impl Running {
@@ -180,9 +176,10 @@ struct Replies<'a> {
     scheduler: Scheduler<'a>,
     running: HashMap<TurnId, Running>,
     waiting: VecDeque<(ReplyJob, OwnedSemaphorePermit)>,
-    /// Conversations that may go on, the oldest first.
-    idle: VecDeque<Session>,
-    suffixes: Arc<Mutex<Suffixes>>,
+    /// Conversations that may go on, and whose they are, the oldest first.
+    idle: VecDeque<(KeyId, Session)>,
+    /// Texts of each key, in which its drafts are found.
+    suffixes: HashMap<KeyId, Arc<Mutex<Suffixes>>>,
     counts: &'a Counts,
 }
 
@@ -194,7 +191,7 @@ impl<'a> Replies<'a> {
             running: HashMap::new(),
             waiting: VecDeque::new(),
             idle: VecDeque::new(),
-            suffixes: Arc::default(),
+            suffixes: HashMap::new(),
             counts,
         }
     }
@@ -216,9 +213,9 @@ impl<'a> Replies<'a> {
     fn admit(&mut self) {
         while self.running.len() < self.served.parallel.max(1) {
             let Some((job, place)) = self.waiting.pop_front() else { break };
-            let ReplyJob { index, updates, cancel, .. } = &job;
+            let ReplyJob { index, updates, cancel, key, .. } = &job;
             let (updates, cancel) = (updates.clone(), Arc::clone(cancel));
-            let running = Running { index: *index, updates, cancel, place };
+            let running = Running { index: *index, updates, cancel, place, key: *key };
             match self.begin(job) {
                 Ok(id) => {
                     self.running.insert(id, running);
@@ -235,51 +232,57 @@ impl<'a> Replies<'a> {
     }
 
     fn begin(&mut self, job: ReplyJob) -> engine::Result<TurnId> {
-        let session = self.session(&job.prompt)?;
+        let PreparedReply { prompt, sampler, parser } = job.reply;
+        let session = self.session(job.key, &prompt)?;
         let request = Request {
-            prompt: &job.prompt,
+            prompt: &prompt,
             max_tokens: job.max_tokens,
             stop: &job.stop,
             ignore_eog: job.ignore_eog,
             split_thoughts: job.split_thoughts,
             cancel: &job.cancel,
         };
-        let turn = Turn::new(session, job.sampler, &*self.served.format, &request);
-        let turn = turn.drafted(Drafters::new(DraftMode::Auto, &self.suffixes));
-        self.scheduler.join(match job.parser {
+        let turn = Turn::new(session, sampler, &*self.served.format, &request);
+        let suffixes = self.suffixes.entry(job.key).or_default();
+        let turn = turn.drafted(Drafters::new(DraftMode::Auto, suffixes));
+        self.scheduler.join(match parser {
             Some(parser) => turn.with_calls(parser),
             None => turn,
         })
     }
 
-    /// The conversation that `prompt` goes on; else a new one, that shares with another what both begin with, in place of
-    /// the one that nobody went on for longest if there is no room.
-    fn session(&mut self, prompt: &[u32]) -> engine::Result<Session> {
+    /// The conversation of this key that `prompt` goes on; else a new one, that shares with another of this key what both
+    /// begin with, in place of the one that nobody went on for longest if there is no room.
+    fn session(&mut self, key: KeyId, prompt: &[u32]) -> engine::Result<Session> {
         let shared = |session: &Session| {
             session.tokens().iter().zip(prompt).take_while(|(held, wanted)| held == wanted).count()
         };
-        let best = self.idle.iter().map(|session| (shared(session), session.len()));
+        let best = self.idle.iter().map(|(owner, session)| match *owner == key {
+            true => (shared(session), session.len()),
+            false => (0, session.len()),
+        });
         let best = best.enumerate().max_by_key(|(_, (shared, _))| *shared);
         let full = self.idle.len() + self.running.len() >= self.served.parallel.max(1);
         match best.filter(|(_, (shared, _))| *shared > 0) {
             // it goes on, or it is the one to go
             Some((i, (shared, held))) if shared + LAST >= held || full && i == 0 => {
-                Ok(self.idle.remove(i).expect("it is there"))
+                Ok(self.idle.remove(i).expect("it is there").1)
             }
             Some((i, (shared, _))) => {
-                let session = self.idle[i].fork(shared)?;
+                let session = self.idle[i].1.fork(shared)?;
                 if full {
                     self.idle.pop_front();
                 }
                 Ok(session)
             }
-            None => match if full { self.idle.pop_front() } else { None } {
-                Some(session) => Ok(session),
-                None => {
-                    let ServedModel { model, cache, chunk, .. } = self.served;
-                    Session::new(Arc::clone(model), *cache, *chunk)
+            None => {
+                if full {
+                    self.idle.pop_front();
                 }
-            },
+                let ServedModel { model, cache, chunk, .. } = self.served;
+                let cache = CacheOptions { scope: key.scope(), ..*cache };
+                Session::new(Arc::clone(model), cache, *chunk)
+            }
         }
     }
 
@@ -297,9 +300,9 @@ impl<'a> Replies<'a> {
                     Event::Prefill(prefill) => reply.tell(Update::Prefill(prefill)),
                     Event::Text(text) => reply.tell(Update::Text(text.to_owned())),
                     Event::Thought(text) => reply.tell(Update::Thought(text.to_owned())),
-                    // no tools are given to these turns; usage and end come with the whole reply
-                    Event::ToolCall(delta) => reply.tell(Update::Call(delta.into())),
-                    // its end is told when its place is free
+                    Event::Chosen(scores) => reply.tell(Update::Chosen(Box::new(scores.clone()))),
+                    Event::ToolCall(delta) => reply.tell(Update::Call(delta.into_owned())),
+                    // usage and end come with the whole reply, when its place is free
                     Event::Dropped(_) | Event::Usage(_) | Event::End(_) => {}
                 }
             })
@@ -307,11 +310,7 @@ impl<'a> Replies<'a> {
         let Ok(ended) = stepped else {
             // nothing of what was in this pass can be trusted
             self.scheduler = scheduler_of(self.served);
-            let failed: Vec<Running> = self.running.drain().map(|(_, reply)| reply).collect();
-            self.count();
-            for reply in failed {
-                reply.end(Update::Failed(ApiError::internal("the reply failed; see the log")));
-            }
+            self.fail();
             return;
         };
         for (id, turn) in ended {
@@ -319,18 +318,21 @@ impl<'a> Replies<'a> {
             self.count();
             let (session, result) = turn.into_parts();
             if let Some(session) = session.into_owned() {
-                self.idle.push_back(session);
+                self.idle.push_back((reply.key, session));
             }
             reply.end(match result {
-                Ok(generated) => {
-                    let stopped = match &generated.stop {
-                        StopReason::StopString(text) => Some(text.clone()),
-                        _ => None,
-                    };
-                    Update::Done(Box::new(Completion::from(generated)), stopped)
-                }
+                Ok(generated) => Update::Done(Box::new(Completion::from(generated))),
                 Err(error) => Update::Failed(error.into()),
             });
+        }
+    }
+
+    /// Tell all that run that they failed.
+    fn fail(&mut self) {
+        let failed: Vec<Running> = self.running.drain().map(|(_, reply)| reply).collect();
+        self.count();
+        for reply in failed {
+            reply.end(Update::Failed(ApiError::internal("the reply failed; see the log")));
         }
     }
 }

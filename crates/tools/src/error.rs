@@ -52,6 +52,14 @@ pub enum ToolError {
         /// Why, in one line.
         problem: String,
     },
+    /// A tool whose arguments must be held to its schema, and cannot be.
+    #[error("tools: `{name}`: strict: its arguments cannot be held to its schema: {problem}")]
+    Strict {
+        /// The tool.
+        name: String,
+        /// Why, in one line.
+        problem: String,
+    },
     /// A tool that is to be called and is not there.
     #[error("tool choice: no tool is called `{name}`: there are {there}")]
     Unknown {

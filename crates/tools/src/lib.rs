@@ -23,4 +23,4 @@ pub use family::{
 };
 pub use list::{Tool, ToolList};
 pub use parse::CallReader;
-pub use usage::{ToolChoice, ToolOptions, ToolUse};
+pub use usage::{ToolChoice, ToolOptions, ToolUse, with_calls_written};

@@ -20,6 +20,8 @@ pub struct Tool {
     pub name: String,
     /// The schema of its arguments: always one of an object.
     pub parameters: Map<String, Value>,
+    /// Its arguments must be held to the schema, or it is refused.
+    pub strict: bool,
 }
 
 /// Tools with different names.
@@ -111,9 +113,14 @@ impl ToolList {
         if let Some(&first) = self.places.get(&name) {
             return Err(ToolError::Twice { name, first: first + 1, second: number });
         }
+        let strict = match function.get("strict") {
+            None | Some(Value::Null) => false,
+            Some(Value::Bool(strict)) => *strict,
+            Some(found) => return Err(malformed(&place(": strict"), "true or false", found)),
+        };
         self.declare(&name, &function, &parameters);
         self.places.insert(name.clone(), self.tools.len());
-        self.tools.push(Tool { name, parameters });
+        self.tools.push(Tool { name, parameters, strict });
         Ok(())
     }
 

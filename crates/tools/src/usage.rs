@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::{CallParser, Constraint, Sampler, Toolbox};
 use grammar::{Form, FormSource, TokenTrie};
-use tokenizer::{ChatTemplate, ToolDeclarations};
+use tokenizer::{ChatTemplate, Message, ToolDeclarations};
 
 use crate::families::DEFAULT;
 use crate::family::CallFamily;
@@ -100,9 +100,10 @@ impl ToolUse {
                 made.instructions = Some(instructions(tools, family));
             }
         }
-        let form = tokens
-            .ok_or_else(|| "no token ends a reply".to_owned())
-            .and_then(|tokens| made.compile(tokens));
+        let form = match tokens {
+            Some(tokens) => made.compile(tokens)?,
+            None => Err("no token ends a reply".to_owned()),
+        };
         match form {
             Ok(form) => made.form = Some(form),
             Err(problem) if made.must() => return Err(ToolError::Form { problem }),
@@ -149,8 +150,11 @@ impl ToolUse {
         }
     }
 
-    /// The form of all tools, without the schemas that cannot be had.
-    fn compile(&mut self, tokens: &TokenTrie) -> Result<Form, String> {
+    /// The form of all tools, without the schemas that cannot be had; why there is none.
+    ///
+    /// # Errors
+    /// [`ToolError::Strict`] where one of these must be had.
+    fn compile(&mut self, tokens: &TokenTrie) -> Result<Result<Form, String>> {
         let tools = Arc::clone(&self.tools);
         let wanted = tools.tools().iter().filter(|tool| match &self.options.choice {
             ToolChoice::Named(name) => tool.name == *name,
@@ -164,12 +168,16 @@ impl ToolUse {
         let strict: Vec<HeldTool<'_>> =
             wanted.iter().map(|tool| HeldTool { tool, free: false }).collect();
         if let Ok(form) = form(&strict) {
-            return Ok(form);
+            return Ok(Ok(form));
         }
         let mut held = Vec::new();
         for tool in wanted {
             let problem = form(&[HeldTool { tool, free: false }]).err();
             if let Some(problem) = &problem {
+                if tool.strict {
+                    let problem = problem.clone();
+                    return Err(ToolError::Strict { name: tool.name.clone(), problem });
+                }
                 self.notes.push(format!(
                     "tool `{}`: its arguments are not held to its schema: {problem}",
                     tool.name
@@ -178,8 +186,30 @@ impl ToolUse {
             held.push(HeldTool { tool, free: problem.is_some() });
         }
         let parts = form::parts(self.family, &held, self.options.parallel);
-        Form::compile(&FormSource::Parts(parts), tokens).map_err(|error| error.to_string())
+        Ok(Form::compile(&FormSource::Parts(parts), tokens).map_err(|error| error.to_string()))
     }
+}
+
+/// A message with its calls as the model of this template is told to write them, where the template writes none: what
+/// [`Message::written`] is for.
+pub fn with_calls_written(message: Message, template: &ChatTemplate) -> Message {
+    if message.tool_calls.is_empty() || message.written.is_some() {
+        return message;
+    }
+    if template.tool_style().writes_calls {
+        return message;
+    }
+    let mut written = message.content.clone();
+    for call in &message.tool_calls {
+        if !written.is_empty() {
+            written.push('\n');
+        }
+        let name = serde_json::Value::from(&*call.name);
+        let arguments = &call.arguments;
+        written +=
+            &format!("<tool_call>\n{{\"name\": {name}, \"arguments\": {arguments}}}\n</tool_call>");
+    }
+    Message { written: Some(written), ..message }
 }
 
 impl Toolbox for ToolUse {

@@ -21,12 +21,12 @@ use crate::exit::Failure;
 use crate::hints::Spot;
 use crate::interrupt::Interrupt;
 use crate::limits::Limits;
-use crate::logprobs;
 use crate::reply::{self, ReplyPrinter};
 use crate::sampling::Settings;
 use crate::session::failed;
 use crate::ui;
 use command::Next;
+use server::logprobs_json;
 
 /// What came from the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -241,9 +241,9 @@ impl Chat {
         reply::tell_cut(&reply, self.conversation.session());
         self.settings.tell_unfinished(&reply);
         if json {
+            let format = self.conversation.format();
             let logprobs = self.settings.logprobs;
-            let logprobs =
-                logprobs.map(|_| logprobs::to_json(&reply, &sampler, self.conversation.format()));
+            let logprobs = logprobs.map(|_| logprobs_json(&reply.logprobs, format));
             completion::print(&reply.into(), logprobs, self.conversation.session(), out)?;
         }
         if self.interrupt.end() { Err(Failure::Interrupted.into()) } else { Ok(()) }

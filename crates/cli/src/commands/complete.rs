@@ -12,7 +12,6 @@ use crate::exit::Failure;
 use crate::input::{TextSource, filled};
 use crate::interrupt::Interrupt;
 use crate::load;
-use crate::logprobs;
 use crate::reply::{ReplyPrinter, tell_cut, tell_end};
 use crate::session::{Opened, SessionArgs, failed};
 
@@ -73,7 +72,7 @@ impl Complete {
         settings.tell_unfinished(&reply);
         if self.session.json {
             let logprobs =
-                settings.logprobs.map(|_| logprobs::to_json(&reply, &sampler, &*tokenizer));
+                settings.logprobs.map(|_| server::logprobs_json(&reply.logprobs, &*tokenizer));
             completion::print(&reply.into(), logprobs, &session, out)?;
         }
         if interrupted { Err(Failure::Interrupted.into()) } else { Ok(()) }

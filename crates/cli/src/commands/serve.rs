@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use anyhow::Context as _;
-use server::{Access, ServedModel, Server};
+use server::{Access, ReplyLimits, ServedModel, Server};
 
-use crate::args::{CacheArgs, ContextArgs, ExecutorArgs, ModelArgs, ThreadArgs, VerboseArgs};
+use crate::args::{ModelArgs, RunArgs};
 use crate::exit::{Failure, code};
-use crate::load::{self, LoadOptions};
+use crate::limits::Limits;
+use crate::load;
 use crate::output::shown;
 use crate::{bundled, counts, sampling, ui};
 
@@ -51,15 +52,7 @@ pub(super) struct Serve {
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = parallel)]
     parallel: usize,
     #[command(flatten)]
-    context: ContextArgs,
-    #[command(flatten)]
-    cache: CacheArgs,
-    #[command(flatten)]
-    threads: ThreadArgs,
-    #[command(flatten)]
-    executor: ExecutorArgs,
-    #[command(flatten)]
-    verbose: VerboseArgs,
+    running: RunArgs,
 }
 
 fn parallel(text: &str) -> Result<usize, String> {
@@ -138,27 +131,21 @@ impl Serve {
         let format = load::chat_format(&gguf)?;
         let (sampler, problems) = sampling::recommended_options(gguf.metadata());
         problems.iter().for_each(|problem| ui::warn(problem));
-        let options =
-            LoadOptions { ceilings: false, ..self.cache.load_options(&self.threads, self.verbose) };
-        let cache = |config: &models::ModelConfig| {
-            let trained = config.context_length;
-            self.cache.options(self.context.capacity(trained), trained)
-        };
-        let loaded = load::model(&gguf, &self.executor, &options, &cache)?;
-        let cache = cache(&loaded.config);
-        load::warn_about_context(&loaded.config, cache.capacity, &cache.policy);
+        let (loaded, cache) = self.running.load(&gguf)?;
+        let limits = Limits::of(&loaded, &cache);
         Ok(ServedModel {
             name: self.alias.clone().unwrap_or(name),
             created,
             family: loaded.config.architecture.clone(),
             bytes: gguf.file_bytes(),
-            parallel: self.cache.storage.side_by_side(self.parallel, &loaded, &cache),
+            parallel: self.running.cache.storage.side_by_side(self.parallel, &loaded, &cache),
             waiting: WAITING,
             model: Arc::clone(&loaded.model),
             format: Arc::new(format),
             cache,
             chunk: loaded.chunk,
             sampler,
+            limits: limits.map(|limits| Arc::new(limits) as Arc<dyn ReplyLimits>),
         })
     }
 }

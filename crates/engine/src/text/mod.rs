@@ -10,8 +10,7 @@ pub(crate) use reasoning::{Tags, opens_thought};
 
 use tokenizer::ToolCall;
 
-use crate::calls::Collected;
-use crate::{CallParser, Event, Vocabulary};
+use crate::{CallParser, CollectedCalls, Event, Vocabulary};
 use reasoning::{ReplyKind, Splitter, as_message};
 use stop::{Scan, Stops};
 use utf8::Utf8;
@@ -45,7 +44,7 @@ struct Answer {
 struct Told {
     text: String,
     thoughts: String,
-    calls: Collected,
+    calls: CollectedCalls,
 }
 
 /// The text of a finished reply; the fields are those of [`crate::Generated`].
@@ -206,7 +205,7 @@ impl Told {
         match event {
             Event::Text(piece) => self.text.push_str(piece),
             Event::Thought(piece) => self.thoughts.push_str(piece),
-            Event::ToolCall(delta) => self.calls.add(delta),
+            Event::ToolCall(delta) => drop(self.calls.add(&delta)),
             _ => {}
         }
         emit(event);

@@ -155,9 +155,12 @@ impl<'a> Turn<'a> {
             _ => Ok(StopReason::Cancelled),
         };
         let (tokens, stats) = (self.tokens, self.stats);
+        let start = stats.prompt_tokens;
+        let logprobs = self.sampler.logprobs(start..start + tokens.len()).cloned().collect();
         let reply = self.reply.finish();
         let generated = stop.map(|stop| Generated {
             tokens,
+            logprobs,
             text: reply.text,
             thoughts: reply.thoughts,
             calls: reply.calls,
@@ -425,6 +428,9 @@ impl<'a> Turn<'a> {
             return Some(StopReason::EndOfGeneration(token));
         }
         self.tokens.push(token);
+        if let Some(chosen) = self.sampler.logprobs(len..len + 1).last() {
+            on_event(Event::Chosen(chosen));
+        }
         if let Some(stop) = self.reply.push(self.vocabulary, token, on_event) {
             return Some(StopReason::StopString(stop));
         }

@@ -8,11 +8,11 @@ use axum::{Json, Router};
 use engine::{ChatFormat, Reasoning, SAMPLER_SETTINGS, Vocabulary};
 use serde_json::{Map, Value, json};
 
-use super::asked::{CancelOnDrop, blocking};
-use super::openai::messages;
+use super::pending::{CancelOnDrop, blocking};
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, check};
+use crate::request::messages;
 use crate::{App, Ready};
 
 pub(super) fn routes(router: Router<Arc<App>>) -> Router<Arc<App>> {

@@ -1,22 +1,23 @@
 //! The endpoints, by the API they belong to. Each is a file that says which fields it knows and what becomes of them.
 
 mod anthropic;
-mod asked;
-mod calls;
 mod llama;
 mod ollama;
 mod openai;
+mod pending;
 mod stream;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 
 use crate::App;
-use crate::error::ApiError;
+use crate::error::{ApiError, shaped};
 use crate::guard::guard;
+
+pub use openai::{OpenAiEndpoint, OpenAiReply, OpenAiRequest};
 
 type Api = fn(Router<Arc<App>>) -> Router<Arc<App>>;
 
@@ -30,6 +31,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .fallback(nothing)
         .method_not_allowed_fallback(no_method)
         .layer(from_fn_with_state(Arc::clone(&app), guard))
+        .layer(from_fn(shaped))
         .with_state(app)
 }
 

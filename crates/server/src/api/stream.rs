@@ -7,13 +7,13 @@ use axum::body::{Body, Bytes};
 use axum::http::header;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::mpsc::{Sender, channel};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::asked::Pending;
-use crate::error::ApiError;
+use super::pending::Pending;
+use crate::error::{ApiError, ErrorShape};
 use crate::worker::Update;
 
 /// Events that a client may be behind; what is told beyond waits where it was told.
@@ -27,6 +27,8 @@ const PING: Duration = Duration::from_secs(10);
 pub(super) trait Chunks: Send + 'static {
     /// Between the objects that are sent.
     const FRAMES: Frames;
+    /// How a failure is told.
+    const ERRORS: ErrorShape;
 
     /// What is sent first.
     fn begin(&mut self) -> Vec<Value> {
@@ -114,12 +116,7 @@ async fn send<C: Chunks>(
 }
 
 async fn failed<C: Chunks>(sender: &Sender<Frame>, error: &ApiError) -> Result<(), Gone> {
-    let told = match C::FRAMES {
-        Frames::Events => error.to_json(),
-        Frames::NamedEvents => error.to_typed_json(),
-        Frames::Lines => json!({ "error": error.message }),
-    };
-    all::<C>(sender, vec![told]).await
+    all::<C>(sender, vec![error.to_shape(C::ERRORS)]).await
 }
 
 async fn all<C: Chunks>(sender: &Sender<Frame>, values: Vec<Value>) -> Result<(), Gone> {

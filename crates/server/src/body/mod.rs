@@ -2,7 +2,7 @@
 
 mod unique;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::FromRequest;
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -19,7 +19,7 @@ const DEADLINE: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// The fields of a body.
 #[derive(Debug)]
-pub(crate) struct JsonBody(Map<String, Value>);
+pub struct JsonBody(Map<String, Value>);
 
 impl<S: Sync> FromRequest<S> for JsonBody {
     type Rejection = ApiError;
@@ -51,7 +51,11 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 impl JsonBody {
-    fn parse(bytes: &Bytes) -> Result<JsonBody> {
+    /// Read the text of an object.
+    ///
+    /// # Errors
+    /// What is none, or has a name twice.
+    pub fn parse(bytes: &[u8]) -> Result<JsonBody> {
         let Unique(value) = serde_json::from_slice(bytes)
             .map_err(|error| ApiError::invalid(format!("the body is no JSON: {error}")))?;
         match value {
@@ -64,23 +68,28 @@ impl JsonBody {
     ///
     /// # Errors
     /// Something else that is there.
-    pub(crate) fn nested(&self, name: &str) -> Result<JsonBody> {
+    pub fn nested(&self, name: &str) -> Result<JsonBody> {
         let map = self.typed(name, "an object", Value::as_object)?;
         Ok(JsonBody(map.cloned().unwrap_or_default()))
     }
 
     /// All fields.
-    pub(crate) fn fields(&self) -> &Map<String, Value> {
+    pub fn fields(&self) -> &Map<String, Value> {
         &self.0
     }
 
-    /// As if this field were not there.
-    pub(crate) fn remove(&mut self, name: &str) {
-        self.0.shift_remove(name);
+    /// Take a field out, as if it were not there.
+    pub fn remove(&mut self, name: &str) -> Option<Value> {
+        self.0.shift_remove(name)
+    }
+
+    /// Put a field in place of what it was.
+    pub fn set(&mut self, name: &str, value: Value) {
+        self.0.insert(name.to_owned(), value);
     }
 
     /// A field's value; null is as good as nothing.
-    pub(crate) fn get(&self, name: &str) -> Option<&Value> {
+    pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name).filter(|value| !value.is_null())
     }
 
@@ -88,7 +97,7 @@ impl JsonBody {
     ///
     /// # Errors
     /// Something else that is there.
-    pub(crate) fn text(&self, name: &str) -> Result<Option<&str>> {
+    pub fn text(&self, name: &str) -> Result<Option<&str>> {
         self.typed(name, "a text", Value::as_str)
     }
 
@@ -96,7 +105,7 @@ impl JsonBody {
     ///
     /// # Errors
     /// Something else that is there.
-    pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>> {
+    pub fn flag(&self, name: &str) -> Result<Option<bool>> {
         self.typed(name, "true or false", Value::as_bool)
     }
 
@@ -112,7 +121,7 @@ impl JsonBody {
     ///
     /// # Errors
     /// Something else that is there.
-    pub(crate) fn integer(&self, name: &str) -> Result<Option<i64>> {
+    pub fn integer(&self, name: &str) -> Result<Option<i64>> {
         self.typed(name, "an integer", Value::as_i64)
     }
 
@@ -136,7 +145,7 @@ impl JsonBody {
     ///
     /// # Errors
     /// Something else that is there.
-    pub(crate) fn list(&self, name: &str) -> Result<Option<&Vec<Value>>> {
+    pub fn list(&self, name: &str) -> Result<Option<&Vec<Value>>> {
         self.typed(name, "a list", Value::as_array)
     }
 
@@ -156,6 +165,6 @@ impl JsonBody {
 #[cfg(test)]
 impl From<Value> for JsonBody {
     fn from(value: Value) -> JsonBody {
-        JsonBody::parse(&value.to_string().into_bytes().into()).unwrap()
+        JsonBody::parse(value.to_string().as_bytes()).unwrap()
     }
 }

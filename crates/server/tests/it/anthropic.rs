@@ -84,3 +84,59 @@ fn what_cannot_be_obeyed_is_told_in_their_shape() {
         assert!(error["error"]["message"].as_str().unwrap().contains(problem), "{error}");
     }
 }
+
+#[test]
+fn tools_are_called_in_blocks() {
+    let served = Served::new();
+    let schema = json!({
+        "type": "object", "properties": { "n": { "type": "integer", "minimum": 0, "maximum": 9 } },
+        "required": ["n"], "additionalProperties": false,
+    });
+    let ask = |messages: &Value, stream: bool, choice: &str| {
+        let body = json!({
+            "model": "demo", "messages": messages, "max_tokens": 200, "stream": stream,
+            "tools": [{ "name": "count", "description": "Counts.", "input_schema": schema }],
+            "tool_choice": { "type": choice, "disable_parallel_tool_use": true },
+        });
+        served.post("/v1/messages", &body)
+    };
+    let messages = json!([{ "role": "user", "content": "count" }]);
+    let whole = ask(&messages, false, "any").json();
+    assert_eq!(whole["stop_reason"], "tool_use", "{whole}");
+    let blocks = whole["content"].as_array().unwrap();
+    let call = blocks.last().unwrap();
+    assert_eq!((&call["type"], &call["name"]), (&json!("tool_use"), &json!("count")));
+    assert!((0..10).contains(&call["input"]["n"].as_i64().unwrap()), "{call}");
+
+    let (events, _) = ask(&messages, true, "any").events();
+    let start = events.iter().find(|event| event["content_block"]["type"] == "tool_use").unwrap();
+    let index = &start["index"];
+    assert_eq!(
+        (&start["content_block"]["name"], &start["content_block"]["input"]),
+        (&json!("count"), &json!({}))
+    );
+    let pieces: Vec<&str> = events
+        .iter()
+        .filter(|event| event["index"] == *index)
+        .filter_map(|event| event.pointer("/delta/partial_json")?.as_str())
+        .collect();
+    assert!(pieces.len() > 1, "{pieces:?}");
+    let input: Value = serde_json::from_str(&pieces.concat()).unwrap();
+    assert_eq!(input, call["input"]);
+    assert!(
+        events
+            .iter()
+            .any(|event| event["type"] == "content_block_stop" && event["index"] == *index)
+    );
+    let last = events.iter().find(|event| event["type"] == "message_delta").unwrap();
+    assert_eq!(last["delta"]["stop_reason"], "tool_use");
+
+    let messages = json!([
+        messages[0],
+        { "role": "assistant", "content": blocks },
+        { "role": "user", "content": [
+            { "type": "tool_result", "tool_use_id": call["id"], "content": "seven" }] },
+    ]);
+    let next = ask(&messages, false, "auto");
+    assert_eq!(next.status, 200, "{next:?}");
+}

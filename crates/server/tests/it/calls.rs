@@ -46,8 +46,12 @@ fn a_call_that_must_be_is_made_and_its_result_taken() {
     assert!(done);
     let deltas: Vec<&Value> =
         events.iter().filter_map(|event| event.pointer("/choices/0/delta/tool_calls/0")).collect();
-    assert_eq!(deltas.len(), 1, "{events:?}");
-    assert_eq!((&deltas[0]["index"], &deltas[0]["function"]), (&json!(0), &call["function"]));
+    assert!(deltas.len() > 2 && deltas.iter().all(|delta| delta["index"] == 0), "{events:?}");
+    assert_eq!(deltas[0]["function"], json!({ "name": "count", "arguments": "" }));
+    assert!(deltas[0]["id"].is_string() && deltas[0]["type"] == "function", "{events:?}");
+    let pieces: String =
+        deltas.iter().map(|delta| delta["function"]["arguments"].as_str().unwrap()).collect();
+    assert_eq!(pieces, call["function"]["arguments"].as_str().unwrap());
     let reason =
         events.iter().rev().find_map(|event| event["choices"][0]["finish_reason"].as_str());
     assert_eq!(reason, Some("tool_calls"));

@@ -43,6 +43,20 @@ impl Served {
     }
 
     pub(crate) fn with(parallel: usize, waiting: usize, access: Access) -> Served {
+        Served::made(parallel, waiting, access, |model| model)
+    }
+
+    /// With something in place of the model.
+    pub(crate) fn of_model(made: impl FnOnce(Arc<dyn Model>) -> Arc<dyn Model>) -> Served {
+        Served::made(2, 4, Access::new(&[], Some(Vec::new())), made)
+    }
+
+    fn made(
+        parallel: usize,
+        waiting: usize,
+        access: Access,
+        made: impl FnOnce(Arc<dyn Model>) -> Arc<dyn Model>,
+    ) -> Served {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = Server::start(listener, access).unwrap();
         let (model, format) = &*MODEL;
@@ -51,13 +65,14 @@ impl Served {
             created: 7,
             family: "qwen2".into(),
             bytes: 9,
-            model: Arc::clone(model),
+            model: made(Arc::clone(model)),
             format: Arc::clone(format),
             cache: CacheOptions::new(CacheType::F32, CacheType::F32, CONTEXT),
             chunk: 64,
             sampler: SamplerOptions::greedy(),
             parallel,
             waiting,
+            limits: None,
         };
         server.provide(served).unwrap();
         Served::of(server)

@@ -4,10 +4,12 @@
 
 mod anthropic;
 mod anything;
+mod apart;
 mod calls;
 mod chats;
 mod client;
 mod leaving;
 mod ollama;
 mod refusals;
+mod scores;
 mod tokens;

@@ -7,28 +7,27 @@ mod results;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use engine::{
-    ChatFormat, Completion, DraftMode, Drafters, Message, ModelFormat, Reasoning, Request, Sampler,
-    SamplerOptions, Scheduler, SchedulerOptions, Session, Suffixes, Toolbox, Turn, TurnId,
+    Completion, DraftMode, Drafters, ModelFormat, Request, Scheduler, SchedulerOptions, Session,
+    Suffixes, Turn, TurnId,
 };
-use grammar::{Form, GrammarError, TokenTrie};
 use program::CacheOptions;
 use serde_json::Value;
-use tools::ToolUse;
+use server::{ApiError, Preparation, PreparedReply, ReplySource};
 
-use crate::args::{self, CacheArgs, ContextArgs, ExecutorArgs, ThreadArgs, VerboseArgs};
+use crate::args::{self, RunArgs};
 use crate::exit::Failure;
 use crate::input::TextSource;
 use crate::interrupt::Interrupt;
 use crate::limits::Limits;
-use crate::load::{self, LoadOptions, Loaded};
+use crate::load::{self, Loaded};
 use crate::output::{OutputArgs, shown};
 use crate::{counts, sampling, ui};
-use request::{BatchPrompt, BatchRequest, Refusal};
+use request::{BatchRequest, Refusal};
 use results::Results;
 
 /// Answer many requests from a file
@@ -56,15 +55,7 @@ pub(super) struct Batch {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = parallel)]
     parallel: usize,
     #[command(flatten)]
-    context: ContextArgs,
-    #[command(flatten)]
-    cache: CacheArgs,
-    #[command(flatten)]
-    threads: ThreadArgs,
-    #[command(flatten)]
-    executor: ExecutorArgs,
-    #[command(flatten)]
-    verbose: VerboseArgs,
+    running: RunArgs,
 }
 
 fn parallel(text: &str) -> Result<usize, String> {
@@ -74,11 +65,21 @@ fn parallel(text: &str) -> Result<usize, String> {
 /// What runs, and what came of it so far.
 struct Running<'a> {
     scheduler: Scheduler<'a>,
-    /// The line of each turn, and what it asked.
-    lines: BTreeMap<TurnId, (usize, &'a BatchRequest)>,
+    /// The line of each turn.
+    lines: BTreeMap<TurnId, BatchLine<'a>>,
     /// Results that wait for those before them.
     ready: BTreeMap<usize, Value>,
     tally: Tally,
+}
+
+/// A line that is being answered.
+struct BatchLine<'a> {
+    /// From 0.
+    number: usize,
+    /// What it asks.
+    request: &'a BatchRequest,
+    /// What its result is to say beside the reply.
+    notes: Vec<String>,
 }
 
 /// Tokens and times of all replies.
@@ -114,27 +115,32 @@ impl Batch {
             ui::note(format_args!("all {} requests have results already", requests.len()));
             return ended(&results);
         }
-        let format = load::chat_format(&gguf)?;
-        let options = LoadOptions {
-            ceilings: self.verbose.verbose || ui::stderr_is_terminal(),
-            ..self.cache.load_options(&self.threads, self.verbose)
-        };
-        let cache = |config: &models::ModelConfig| {
-            let trained = config.context_length;
-            self.cache.options(self.context.capacity(trained), trained)
-        };
-        let loaded = load::model(&gguf, &self.executor, &options, &cache)?;
-        let cache = cache(&loaded.config);
+        let format = Arc::new(load::chat_format(&gguf)?);
+        let (loaded, cache) = self.running.load(&gguf)?;
         drop(gguf);
         let limits = Limits::of(&loaded, &cache);
-        let batch =
-            Running::new(&loaded, self.cache.storage.side_by_side(self.parallel, &loaded, &cache));
+        let batch = Running::new(
+            &loaded,
+            self.running.cache.storage.side_by_side(self.parallel, &loaded, &cache),
+        );
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let trie = OnceLock::new();
-        let work = Work { requests: &requests, format: &format, loaded: &loaded, cache, trie };
+        let vocab_size = loaded.model.program().vocab_size();
+        let work = Work {
+            requests: &requests,
+            format: &format,
+            preparation: Preparation::new(Arc::clone(&format), vocab_size, cache.capacity),
+            source: ReplySource {
+                model: name,
+                format: Arc::clone(&format),
+                limits: None,
+                capacity: cache.capacity,
+            },
+            loaded: &loaded,
+            cache,
+        };
         let started = Instant::now();
         let done = results.done;
-        let finished = work.all(batch, &mut results, &name, limits.as_ref(), &interrupt)?;
+        let finished = work.all(batch, &mut results, limits.as_ref(), &interrupt)?;
         finished.tell(results.done - done, started.elapsed(), out)?;
         if interrupt.end() {
             return Err(Failure::Interrupted.into());
@@ -189,10 +195,10 @@ impl<'a> Running<'a> {
 struct Work<'a> {
     requests: &'a [Result<BatchRequest, Refusal>],
     format: &'a ModelFormat,
+    preparation: Preparation,
+    source: ReplySource,
     loaded: &'a Loaded,
     cache: CacheOptions,
-    /// The tokens, once a request needs a form; `None` if there can be none.
-    trie: OnceLock<Option<TokenTrie>>,
 }
 
 impl<'a> Work<'a> {
@@ -201,7 +207,6 @@ impl<'a> Work<'a> {
         &self,
         mut batch: Running<'a>,
         results: &mut Results,
-        model: &str,
         limits: Option<&Limits>,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Tally> {
@@ -223,12 +228,12 @@ impl<'a> Work<'a> {
                     .as_ref()
                     .map(|request| (request, self.turn(request, &suffixes, interrupt)))
                 {
-                    Ok((request, Ok(turn))) => {
+                    Ok((request, Ok((turn, notes)))) => {
                         let id = batch.scheduler.join(turn)?;
-                        batch.lines.insert(id, (next, request));
+                        batch.lines.insert(id, BatchLine { number: next, request, notes });
                     }
                     Ok((request, Err(error))) => {
-                        let refusal = failed(request, &error);
+                        let refusal = failed(request, error);
                         batch.ready.insert(next, results::of_refusal(next + 1, &refusal));
                     }
                     Err(refusal) => {
@@ -237,7 +242,7 @@ impl<'a> Work<'a> {
                 }
                 next += 1;
             }
-            self.step(&mut batch, model, limits, room);
+            self.step(&mut batch, limits, room);
             while let Some(line) = batch.ready.remove(&results.done) {
                 results.push(&line).context("writing the results")?;
                 results.done += 1;
@@ -255,17 +260,18 @@ impl<'a> Work<'a> {
     }
 
     /// One pass, and what ended with it.
-    fn step(&self, batch: &mut Running<'a>, model: &str, limits: Option<&Limits>, room: usize) {
+    fn step(&self, batch: &mut Running<'a>, limits: Option<&Limits>, room: usize) {
         let ended = batch.scheduler.step(&mut |_, _| ());
         for (id, turn) in ended {
-            let Some((line, request)) = batch.lines.remove(&id) else { continue };
+            let Some(line) = batch.lines.remove(&id) else { continue };
+            let BatchLine { number, request, notes } = line;
             let reply = match turn.finish() {
                 // it is asked again by the next run
                 Ok(reply) if reply.stop == engine::StopReason::Cancelled => continue,
                 Ok(reply) => reply,
                 Err(error) => {
-                    let refusal = failed(request, &error);
-                    batch.ready.insert(line, results::of_refusal(line + 1, &refusal));
+                    let refusal = failed(request, error.into());
+                    batch.ready.insert(number, results::of_refusal(number + 1, &refusal));
                     continue;
                 }
             };
@@ -279,92 +285,45 @@ impl<'a> Work<'a> {
                 batch.tally.limit += prompt + pass * stats.steps.len() as f64;
             }
             let reply = Completion::from(reply);
-            let id = request.id.as_deref();
-            let result = results::of_reply(id, line + 1, request.shape, model, &reply);
-            batch.ready.insert(line, result);
+            let result = results::of_reply(request, number + 1, &self.source, &reply, &notes);
+            batch.ready.insert(number, result);
         }
     }
 
+    /// The turn of a request, and what its result is to say beside the reply.
     fn turn(
         &self,
         request: &BatchRequest,
         suffixes: &Arc<Mutex<Suffixes>>,
         interrupt: &Interrupt,
-    ) -> anyhow::Result<Turn<'a>> {
-        let tools = self.tools(request)?;
-        let (prompt, thoughts) = match &request.prompt {
-            BatchPrompt::Messages(messages) => {
-                (self.chat(messages, tools.as_ref(), interrupt)?, true)
-            }
-            BatchPrompt::Raw(text) => (self.format.tokenizer().encode_prompt(text)?, false),
-        };
-        let sampler: SamplerOptions = request.sampler.clone();
-        let mut sampler = Sampler::new(sampler)?.with_vocabulary(self.format);
-        if let Some(source) = &request.form {
-            let form = Form::compile(source, self.trie().ok_or(GrammarError::NoEnd)?)?;
-            sampler = sampler.with_constraint(form.begin())?;
-        }
-        if let Some(tools) = &tools {
-            sampler = tools.constrain(sampler, true)?;
-        }
+    ) -> Result<(Turn<'a>, Vec<String>), ApiError> {
+        let asked = &request.request.asked;
+        let mut prepared = self.preparation.prepare(asked, interrupt.flag())?;
+        let reply = prepared.replies.pop().ok_or_else(|| ApiError::invalid("no prompt"))?;
+        let PreparedReply { prompt, sampler, parser } = reply;
         let session = Session::new(Arc::clone(&self.loaded.model), self.cache, self.loaded.chunk)?;
         let wanted = Request {
             prompt: &prompt,
-            max_tokens: request.max_tokens,
-            stop: &request.stop,
-            ignore_eog: false,
-            split_thoughts: thoughts,
+            max_tokens: prepared.max_tokens,
+            stop: &prepared.stop,
+            ignore_eog: prepared.ignore_eog,
+            split_thoughts: prepared.split_thoughts,
             cancel: interrupt.flag(),
         };
         let drafters = Drafters::new(DraftMode::Auto, suffixes);
         let turn = Turn::new(session, sampler, self.format, &wanted).drafted(drafters);
-        let before = match &request.prompt {
-            BatchPrompt::Messages(messages) => messages.iter().map(|m| m.tool_calls.len()).sum(),
-            BatchPrompt::Raw(_) => 0,
-        };
-        Ok(match tools.and_then(|tools| tools.parser(before)) {
+        let turn = match parser {
             Some(parser) => turn.with_calls(parser),
             None => turn,
-        })
-    }
-
-    /// What a request's reply may call.
-    fn tools(&self, request: &BatchRequest) -> anyhow::Result<Option<ToolUse>> {
-        let Some((list, options)) = &request.tools else { return Ok(None) };
-        let tools = ToolUse::new(list, options.clone(), self.format.template(), self.trie())?;
-        tools.notes().iter().for_each(|note| ui::warn(note));
-        Ok(Some(tools))
-    }
-
-    fn trie(&self) -> Option<&TokenTrie> {
-        let made = || TokenTrie::new(Arc::clone(self.format.tokenizer())).ok();
-        self.trie.get_or_init(made).as_ref()
-    }
-
-    fn chat(
-        &self,
-        messages: &[Message],
-        tools: Option<&ToolUse>,
-        interrupt: &Interrupt,
-    ) -> engine::Result<Vec<u32>> {
-        let declared = tools.and_then(Toolbox::declared);
-        let messages = match tools.and_then(Toolbox::instructions) {
-            Some(instructions) => &engine::with_instructions(messages, instructions),
-            None => messages,
         };
-        let spans = self.format.render(messages, declared, Reasoning::Auto, interrupt.flag())?;
-        self.format.encode(&spans, true)
+        Ok((turn, prepared.notes))
     }
 }
 
 /// A request that could be read and not be answered.
-fn failed(request: &BatchRequest, error: &dyn std::fmt::Display) -> Refusal {
-    Refusal {
-        id: request.id.clone(),
-        field: None,
-        problem: error.to_string(),
-        openai: request.shape != request::Shape::Plain,
-    }
+fn failed(request: &BatchRequest, error: ApiError) -> Refusal {
+    let openai = request.shape != request::Shape::Plain;
+    Refusal { id: request.id.clone(), error, openai }
 }
 
 impl Tally {

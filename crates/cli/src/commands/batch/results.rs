@@ -3,12 +3,12 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use engine::{Completion, FinishReason};
+use engine::Completion;
 use serde_json::{Value, json};
+use server::{OpenAiEndpoint, OpenAiReply, ReplySource};
 
-use super::request::{Refusal, Shape};
+use super::request::{BatchRequest, Refusal, Shape};
 use crate::completion;
 
 /// A file that grows by whole lines.
@@ -85,82 +85,46 @@ fn is_failure(line: &Value) -> bool {
 
 /// The result of a reply. `line`: its number, from 1.
 pub(super) fn of_reply(
-    id: Option<&str>,
+    request: &BatchRequest,
     line: usize,
-    shape: Shape,
-    model: &str,
+    source: &ReplySource,
     reply: &Completion,
+    notes: &[String],
 ) -> Value {
-    let usage = server::usage_json(&reply.usage);
-    let reason = match reply.reason {
-        reason @ (FinishReason::Length | FinishReason::ToolCalls) => reason.name(),
-        FinishReason::Stop | FinishReason::Cancelled => "stop",
-    };
-    let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let body = match shape {
-        Shape::Plain => {
-            let mut object = completion::to_json(reply);
-            if let Some(id) = id {
-                object["custom_id"] = id.into();
-            }
-            return object;
+    let id = request.id.as_deref();
+    let Shape::OpenAi(endpoint) = request.shape else {
+        let mut object = completion::to_json(reply);
+        if request.request.asked.logprobs.is_some() {
+            object["logprobs"] = source.logprobs(&reply.logprobs);
         }
-        Shape::Chat => {
-            let mut message = json!({ "role": "assistant", "content": reply.text });
-            if !reply.thoughts.is_empty() {
-                message["reasoning_content"] = reply.thoughts.clone().into();
-            }
-            if !reply.calls.is_empty() {
-                message["tool_calls"] = completion::calls_json(&reply.calls);
-                if reply.text.is_empty() {
-                    message["content"] = Value::Null;
-                }
-            }
-            json!({
-                "id": format!("chatcmpl-{line}"),
-                "object": "chat.completion",
-                "created": created,
-                "model": model,
-                "choices": [{ "index": 0, "message": message, "logprobs": null, "finish_reason": reason }],
-                "usage": usage,
-            })
+        if !notes.is_empty() {
+            object["warnings"] = json!(notes);
         }
-        Shape::Completion => json!({
-            "id": format!("cmpl-{line}"),
-            "object": "text_completion",
-            "created": created,
-            "model": model,
-            "choices": [{ "index": 0, "text": reply.text, "logprobs": null, "finish_reason": reason }],
-            "usage": usage,
-        }),
+        if let Some(id) = id {
+            object["custom_id"] = id.into();
+        }
+        return object;
     };
-    response(id, line, 200, &body)
+    let name = if endpoint == OpenAiEndpoint::Chat { "chatcmpl" } else { "cmpl" };
+    let writer = OpenAiReply::new(source.clone(), endpoint, &request.request);
+    let writer = writer.with_id(format!("{name}-{line}")).with_notes(notes.to_vec());
+    response(id, line, 200, &writer.whole(std::slice::from_ref(reply)))
 }
 
 /// The result of a line that could not be answered.
 pub(super) fn of_refusal(line: usize, refusal: &Refusal) -> Value {
-    let Refusal { id, field, problem, openai } = refusal;
-    let message = match field {
-        Some(field) => format!("{field}: {problem}"),
-        None => problem.clone(),
-    };
-    let error = json!({
-        "message": message,
-        "type": "invalid_request_error",
-        "param": field,
-        "code": null,
-    });
+    let Refusal { id, error, openai } = refusal;
+    let mut object = error.to_json();
     if *openai {
-        return response(id.as_deref(), line, 400, &json!({ "error": error }));
+        return response(id.as_deref(), line, error.status(), &object);
     }
-    let mut object = json!({ "error": error });
     if let Some(id) = id {
         object["custom_id"] = id.clone().into();
     }
     object
 }
 
-fn response(id: Option<&str>, line: usize, status: u32, body: &Value) -> Value {
+fn response(id: Option<&str>, line: usize, status: u16, body: &Value) -> Value {
     json!({
         "id": format!("batch_req_{line}"),
         "custom_id": id,
@@ -171,11 +135,13 @@ fn response(id: Option<&str>, line: usize, status: u32, body: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use server::ApiError;
+
     use super::*;
 
     fn refusal(id: Option<&str>, openai: bool) -> Value {
         let id = id.map(str::to_owned);
-        of_refusal(1, &Refusal { id, field: Some("n".into()), problem: "no".into(), openai })
+        of_refusal(1, &Refusal { id, error: ApiError::field("n", "no"), openai })
     }
 
     /// A file that a killed process left goes on behind its last whole line.

@@ -2,18 +2,19 @@
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use engine::{Message, Reasoning};
+use engine::Reasoning;
 use serde_json::{Value, json};
 
-use super::AnthropicError;
+use super::conversation::{conversation, tools};
 use super::reply::AnthropicReply;
 use crate::Ready;
-use crate::api::asked::{Asked, CancelOnDrop, WantedReplies, is_setting, stops};
-use crate::api::openai;
+use crate::api::openai::check_model;
 use crate::api::stream::stream;
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
-use crate::fields::{Field, Fields, brief, check};
+use crate::fields::{Field, Fields, check};
+use crate::guard::KeyId;
+use crate::request::{Asked, ReplySettings, Said, is_setting, stops};
 
 const MESSAGES: Fields = &[
     ("model", Field::Honoured),
@@ -24,7 +25,8 @@ const MESSAGES: Fields = &[
     ("stream", Field::Honoured),
     ("thinking", Field::Honoured),
     ("seed", Field::Honoured),
-    ("tools", Field::Only("[]")),
+    ("tools", Field::Honoured),
+    ("tool_choice", Field::Honoured),
     ("metadata", Field::NoEffect("nothing is kept here")),
     ("service_tier", Field::NoEffect("nothing is billed here")),
     ("cache_control", Field::NoEffect("equal beginnings are always found again")),
@@ -35,72 +37,40 @@ const COUNT: Fields = &[
     ("messages", Field::Honoured),
     ("system", Field::Honoured),
     ("thinking", Field::Honoured),
-    ("tools", Field::Only("[]")),
+    ("tools", Field::Honoured),
+    ("tool_choice", Field::Honoured),
     ("cache_control", Field::NoEffect("nothing is computed")),
 ];
 
-pub(super) async fn messages(
-    Ready(app): Ready,
-    body: Result<JsonBody, ApiError>,
-) -> Result<Response, AnthropicError> {
-    let body = body?;
+pub(super) async fn messages(Ready(app): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
     check(body.fields(), MESSAGES, is_setting)?;
-    openai::check_model(&app, &body)?;
-    let asked = Asked::read(&body, &["max_tokens"], &app.model.sampler)?;
-    if asked.max_tokens.is_none() {
-        return Err(ApiError::field("max_tokens", "expected a number, 1 or more").into());
+    check_model(&app, body.text("model")?)?;
+    let settings = ReplySettings::read(&body, &["max_tokens"], &app.model.sampler)?;
+    if settings.max_tokens.is_none() {
+        return Err(ApiError::field("max_tokens", "expected a number, 1 or more"));
     }
-    let asked = Asked { stop: stops(&body, "stop_sequences")?, ..asked };
+    let settings = ReplySettings { stop: stops(&body, "stop_sequences")?, ..settings };
     let streams = body.flag("stream")?.unwrap_or(false);
-    let cancel = CancelOnDrop::default();
-    let prompt = app.prompt(conversation(&body)?, None, thinking(&body)?, &cancel).await?;
-    let reply = AnthropicReply::new(&app.model.name, prompt.len());
-    let wanted = WantedReplies { prompts: vec![prompt], asked, split_thoughts: true, calls: None };
-    let pending = app.reply(wanted, cancel).await?;
+    let said = Said::Messages(conversation(&body)?, thinking(&body)?);
+    let asked = Asked { tools: tools(&body)?, ..Asked::one(said, settings) };
+    let pending = app.reply(asked, key).await?;
+    let notes = pending.notes.clone();
+    let reply = AnthropicReply::new(app.model.source(), pending.prompt_tokens, notes);
     if streams {
         return Ok(stream(pending, reply));
     }
-    let whole = pending.whole(1).await?;
+    let whole = pending.whole().await?;
     let one = whole.first().ok_or_else(|| ApiError::internal("there is no reply"))?;
     Ok(Json(reply.whole(one)).into_response())
 }
 
-pub(super) async fn count_tokens(
-    Ready(app): Ready,
-    body: Result<JsonBody, ApiError>,
-) -> Result<Json<Value>, AnthropicError> {
-    let body = body?;
+pub(super) async fn count_tokens(Ready(app): Ready, body: JsonBody) -> Result<Json<Value>> {
     check(body.fields(), COUNT, |_| false)?;
-    openai::check_model(&app, &body)?;
-    let (messages, reasoning) = (conversation(&body)?, thinking(&body)?);
-    let prompt = app.prompt(messages, None, reasoning, &CancelOnDrop::default()).await?;
-    Ok(Json(json!({ "input_tokens": prompt.len() })))
-}
-
-/// The system's message first, then those of the conversation.
-fn conversation(body: &JsonBody) -> Result<Vec<Message>> {
-    const NAME: &str = "system";
-    let system = match body.get(NAME) {
-        None => None,
-        Some(Value::String(text)) => Some(text.clone()),
-        Some(Value::Array(blocks)) => {
-            let text = |block: &Value| match block["type"].as_str() {
-                Some("text") => block["text"].as_str().map(str::to_owned),
-                _ => None,
-            };
-            let text: Option<String> = blocks.iter().map(text).collect();
-            Some(text.ok_or_else(|| ApiError::field(NAME, "expected blocks of text"))?)
-        }
-        Some(other) => {
-            let problem = format!("expected a text, found {}", brief(other));
-            return Err(ApiError::field(NAME, problem));
-        }
-    };
-    let system = system.filter(|text| !text.is_empty());
-    let mut messages: Vec<Message> =
-        system.into_iter().map(|text| Message::new(NAME, text)).collect();
-    messages.extend(openai::messages(body)?);
-    Ok(messages)
+    check_model(&app, body.text("model")?)?;
+    let said = Said::Messages(conversation(&body)?, thinking(&body)?);
+    let settings = ReplySettings::of(&app.model.sampler);
+    let asked = Asked { tools: tools(&body)?, ..Asked::one(said, settings) };
+    Ok(Json(json!({ "input_tokens": app.prompt(asked).await?.len() })))
 }
 
 /// Whether the model is asked to think.

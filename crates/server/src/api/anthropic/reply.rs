@@ -1,21 +1,27 @@
-//! A reply in Anthropic's words: blocks of thought and text, whole or piece by piece.
+//! A reply in Anthropic's words: blocks of thought, text and calls, whole or piece by piece.
 
 use std::hash::{BuildHasher, RandomState};
 
-use engine::{Completion, FinishReason};
+use engine::{Completion, FinishReason, ToolCall, ToolCallDelta};
 use serde_json::{Value, json};
 
-use crate::api::asked::Whole;
 use crate::api::stream::{Chunks, Frames};
-use crate::error::Result;
-use crate::wire::timings_json;
+use crate::error::{ErrorShape, Result};
+use crate::wire::ReplySource;
 use crate::worker::Update;
 
-/// A block that is being written.
+/// A block of text that is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BlockKind {
     Text,
     Thinking,
+}
+
+/// What is being written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Open {
+    Block(BlockKind),
+    Call,
 }
 
 impl BlockKind {
@@ -38,38 +44,50 @@ impl BlockKind {
     }
 }
 
+/// A call, as a block.
+fn call_block(call: &ToolCall) -> Value {
+    let input: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
+    json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": input })
+}
+
 /// What all parts of a reply say, and the block that is open.
 pub(super) struct AnthropicReply {
+    source: ReplySource,
     id: String,
-    model: String,
     prompt_tokens: usize,
+    notes: Vec<String>,
     blocks: usize,
-    open: Option<BlockKind>,
+    open: Option<Open>,
 }
 
 impl AnthropicReply {
-    pub(super) fn new(model: &str, prompt_tokens: usize) -> AnthropicReply {
+    pub(super) fn new(source: ReplySource, prompt_tokens: usize, notes: Vec<String>) -> Self {
         AnthropicReply {
+            source,
             id: format!("msg_{:016x}", RandomState::new().hash_one("reply")),
-            model: model.to_owned(),
             prompt_tokens,
+            notes,
             blocks: 0,
             open: None,
         }
     }
 
     /// All of it.
-    pub(super) fn whole(&self, reply: &Whole) -> Value {
+    pub(super) fn whole(&self, reply: &Completion) -> Value {
+        let Completion { text, thoughts, calls, .. } = reply;
         let mut content = Vec::new();
-        if !reply.completion.thoughts.is_empty() {
-            content.push(BlockKind::Thinking.with(&reply.completion.thoughts));
+        if !thoughts.is_empty() {
+            content.push(BlockKind::Thinking.with(thoughts));
         }
-        content.push(BlockKind::Text.with(&reply.completion.text));
+        if !text.is_empty() || calls.is_empty() {
+            content.push(BlockKind::Text.with(text));
+        }
+        content.extend(calls.iter().map(call_block));
         let mut message = self.message(content);
-        message["stop_reason"] = json!(reason(&reply.completion, reply.stopped.as_deref()));
-        message["stop_sequence"] = json!(reply.stopped);
-        message["usage"] = usage(&reply.completion);
-        message["timings"] = timings_json(&reply.completion.timings);
+        message["stop_reason"] = json!(reason(reply));
+        message["stop_sequence"] = json!(reply.stopped_at);
+        message["usage"] = usage(reply);
+        self.source.account(&mut message, reply, &self.notes);
         message
     }
 
@@ -78,7 +96,7 @@ impl AnthropicReply {
             "id": self.id,
             "type": "message",
             "role": "assistant",
-            "model": self.model,
+            "model": self.source.model,
             "content": Value::Array(content),
             "stop_reason": null,
             "stop_sequence": null,
@@ -89,21 +107,41 @@ impl AnthropicReply {
     /// More of a block of this kind, which is begun if another is open.
     fn more(&mut self, kind: BlockKind, text: &str) -> Vec<Value> {
         let mut events = Vec::new();
-        if self.open != Some(kind) {
-            events.extend(self.close());
-            let block = kind.with("");
-            events.push(json!({
-                "type": "content_block_start", "index": self.blocks, "content_block": block,
-            }));
-            self.open = Some(kind);
+        if self.open != Some(Open::Block(kind)) {
+            events.extend(self.begin_block(Open::Block(kind), &kind.with("")));
         }
         let (_, field, delta) = kind.names();
-        events.push(json!({
-            "type": "content_block_delta",
-            "index": self.blocks,
-            "delta": { "type": delta, field: text },
-        }));
+        events.push(self.delta(&json!({ "type": delta, field: text })));
         events
+    }
+
+    /// More of a call.
+    fn call(&mut self, piece: &ToolCallDelta<String>) -> Vec<Value> {
+        match piece {
+            ToolCallDelta::Begins { id, name, .. } => {
+                let block = json!({ "type": "tool_use", "id": id, "name": name, "input": {} });
+                self.begin_block(Open::Call, &block)
+            }
+            ToolCallDelta::Arguments { text, .. } => {
+                vec![self.delta(&json!({ "type": "input_json_delta", "partial_json": text }))]
+            }
+            ToolCallDelta::Ends { .. } | ToolCallDelta::Fails { .. } => {
+                self.close().into_iter().collect()
+            }
+        }
+    }
+
+    fn begin_block(&mut self, open: Open, block: &Value) -> Vec<Value> {
+        let mut events: Vec<Value> = self.close().into_iter().collect();
+        let index = self.blocks;
+        events
+            .push(json!({ "type": "content_block_start", "index": index, "content_block": block }));
+        self.open = Some(open);
+        events
+    }
+
+    fn delta(&self, delta: &Value) -> Value {
+        json!({ "type": "content_block_delta", "index": self.blocks, "delta": delta })
     }
 
     fn close(&mut self) -> Option<Value> {
@@ -114,9 +152,10 @@ impl AnthropicReply {
 }
 
 /// Why it ended.
-fn reason(completion: &Completion, stopped: Option<&str>) -> &'static str {
-    match (completion.reason, stopped) {
+fn reason(completion: &Completion) -> &'static str {
+    match (completion.reason, &completion.stopped_at) {
         (FinishReason::Length, _) => "max_tokens",
+        (FinishReason::ToolCalls, _) => "tool_use",
         (_, Some(_)) => "stop_sequence",
         (_, None) => "end_turn",
     }
@@ -135,6 +174,7 @@ fn usage(completion: &Completion) -> Value {
 
 impl Chunks for AnthropicReply {
     const FRAMES: Frames = Frames::NamedEvents;
+    const ERRORS: ErrorShape = ErrorShape::Anthropic;
 
     fn begin(&mut self) -> Vec<Value> {
         vec![json!({ "type": "message_start", "message": self.message(Vec::new()) })]
@@ -144,17 +184,18 @@ impl Chunks for AnthropicReply {
         Ok(match update {
             Update::Text(text) => self.more(BlockKind::Text, &text),
             Update::Thought(text) => self.more(BlockKind::Thinking, &text),
-            Update::Prefill(_) | Update::Call(_) => Vec::new(),
-            Update::Done(completion, stopped) => {
+            Update::Call(piece) => self.call(&piece),
+            Update::Prefill(_) | Update::Chosen(_) => Vec::new(),
+            Update::Done(reply) => {
                 let mut events: Vec<Value> = self.close().into_iter().collect();
-                events.push(json!({
+                let stop = &reply.stopped_at;
+                let mut last = json!({
                     "type": "message_delta",
-                    "delta": {
-                        "stop_reason": reason(&completion, stopped.as_deref()),
-                        "stop_sequence": stopped,
-                    },
-                    "usage": usage(&completion),
-                }));
+                    "delta": { "stop_reason": reason(&reply), "stop_sequence": stop },
+                    "usage": usage(&reply),
+                });
+                self.source.account(&mut last, &reply, &self.notes);
+                events.push(last);
                 events
             }
             Update::Failed(error) => return Err(error),

@@ -7,12 +7,10 @@ mod reply;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use serde_json::json;
 
 use crate::body::JsonBody;
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::{App, Serving};
 
 pub(super) fn routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
@@ -26,27 +24,11 @@ pub(super) fn routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
         .route("/api/version", get(models::version))
 }
 
-/// What a client of this API is told: one text.
-struct OllamaError(ApiError);
-
-impl From<ApiError> for OllamaError {
-    fn from(error: ApiError) -> OllamaError {
-        OllamaError(error)
-    }
-}
-
-impl IntoResponse for OllamaError {
-    fn into_response(self) -> Response {
-        let told = json!({ "error": self.0.message });
-        self.0.into_response_of(&told)
-    }
-}
-
 /// Whether the model that a request names, tag or none, is the one that is served.
 ///
 /// # Errors
 /// No name, or another.
-fn check_model(app: &Serving, body: &JsonBody) -> Result<(), OllamaError> {
+fn check_model(app: &Serving, body: &JsonBody) -> Result<()> {
     let name = body.text("model")?.or(body.text("name")?);
     let name = name.ok_or_else(|| ApiError::field("model", "expected the name of one"))?;
     let served = &app.model.name;
@@ -55,7 +37,7 @@ fn check_model(app: &Serving, body: &JsonBody) -> Result<(), OllamaError> {
         false => {
             let name: String = name.chars().take(60).filter(|c| !c.is_control()).collect();
             let message = format!("model '{name}' not found: '{served}' is served");
-            Err(ApiError::not_found(message).into())
+            Err(ApiError::not_found(message))
         }
     }
 }

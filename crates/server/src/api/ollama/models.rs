@@ -6,9 +6,9 @@ use axum::Json;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{OllamaError, check_model};
+use super::check_model;
 use crate::body::JsonBody;
-use crate::error::ApiError;
+use crate::error::Result;
 use crate::fields::{Field, Fields, check};
 use crate::{Ready, ServedModel, Serving};
 
@@ -39,11 +39,7 @@ const SHOW: Fields = &[
     ("verbose", Field::NoEffect("there is no more to tell")),
 ];
 
-pub(super) async fn show(
-    Ready(app): Ready,
-    body: Result<JsonBody, ApiError>,
-) -> Result<Json<Value>, OllamaError> {
-    let body = body?;
+pub(super) async fn show(Ready(app): Ready, body: JsonBody) -> Result<Json<Value>> {
     check(body.fields(), SHOW, |_| false)?;
     check_model(&app, &body)?;
     let family = &app.model.family;

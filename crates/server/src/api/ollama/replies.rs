@@ -8,14 +8,16 @@ use engine::{Message, Reasoning};
 use grammar::FormSource;
 use serde_json::{Value, json};
 
+use super::check_model;
 use super::reply::{OllamaReply, OllamaShape};
-use super::{OllamaError, check_model};
-use crate::api::asked::{Asked, CancelOnDrop, WantedReplies, blocking, is_setting};
-use crate::api::openai::messages;
 use crate::api::stream::stream;
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, check};
+use crate::guard::KeyId;
+use crate::request::{
+    Asked, PromptText, ReplySettings, Said, is_setting, messages, tools_of_openai,
+};
 use crate::{Ready, Serving};
 
 /// Fields of chats and texts alike.
@@ -40,7 +42,7 @@ const GENERATE: Fields = common_fields![
     ("prompt", Field::Honoured),
     ("system", Field::Honoured),
     ("raw", Field::Honoured),
-    ("suffix", Field::Only("\"\"")),
+    ("suffix", Field::Honoured),
     ("images", Field::Only("[]")),
     ("template", Field::Only("\"\"")),
     ("context", Field::Only("[]")),
@@ -64,80 +66,64 @@ const OPTIONS: Fields = &[
     ("numa", Field::NoEffect(LOADING)),
 ];
 
-pub(super) async fn chat(
-    Ready(app): Ready,
-    body: Result<JsonBody, ApiError>,
-) -> Result<Response, OllamaError> {
-    let body = body?;
+pub(super) async fn chat(Ready(app): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
     check(body.fields(), CHAT, |_| false)?;
     check_model(&app, &body)?;
-    let (asked, reasoning) = (asked(&app, &body)?, reasoning(&body)?);
+    let (settings, reasoning) = (settings(&app, &body)?, reasoning(&body)?);
     if body.list("messages")?.is_none_or(Vec::is_empty) {
         return Ok(
-            Json(OllamaReply::new(&app.model.name, OllamaShape::Chat).loaded()).into_response()
+            Json(OllamaReply::new(app.model.source(), OllamaShape::Chat).loaded()).into_response()
         );
     }
-    let messages = messages(&body)?;
-    let cancel = CancelOnDrop::default();
-    let calls = app.calls(&body, &messages).await?;
-    let prompt = app.prompt(messages, calls.as_ref(), reasoning, &cancel).await?;
-    let wanted = WantedReplies { prompts: vec![prompt], asked, split_thoughts: true, calls };
-    reply(&app, &body, OllamaShape::Chat, wanted, cancel).await
+    let said = Said::Messages(messages(&body)?, reasoning);
+    let asked = Asked { tools: tools_of_openai(&body)?, ..Asked::one(said, settings) };
+    reply(&app, &body, OllamaShape::Chat, asked, key).await
 }
 
-pub(super) async fn generate(
-    Ready(app): Ready,
-    body: Result<JsonBody, ApiError>,
-) -> Result<Response, OllamaError> {
-    let body = body?;
+pub(super) async fn generate(Ready(app): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
     check(body.fields(), GENERATE, |_| false)?;
     check_model(&app, &body)?;
-    let (asked, reasoning) = (asked(&app, &body)?, reasoning(&body)?);
+    let (settings, reasoning) = (settings(&app, &body)?, reasoning(&body)?);
     let text = body.text("prompt")?.unwrap_or_default().to_owned();
     if text.is_empty() {
-        let reply = OllamaReply::new(&app.model.name, OllamaShape::Generate);
+        let reply = OllamaReply::new(app.model.source(), OllamaShape::Generate);
         return Ok(Json(reply.loaded()).into_response());
     }
-    let cancel = CancelOnDrop::default();
-    let raw = body.flag("raw")?.unwrap_or(false);
-    let prompt = if raw {
-        let format = Arc::clone(&app.model.format);
-        let encode = move || {
-            let encoded = format.tokenizer().encode_prompt(&text);
-            Ok(encoded.map_err(engine::Error::from)?)
-        };
-        blocking(encode).await?
+    let suffix = body.text("suffix")?.unwrap_or_default().to_owned();
+    let said = if !suffix.is_empty() {
+        Said::Texts(vec![PromptText::Infill(text, suffix)])
+    } else if body.flag("raw")?.unwrap_or(false) {
+        Said::Texts(vec![PromptText::Plain(text)])
     } else {
         let system = body.text("system")?.filter(|system| !system.is_empty());
         let mut messages: Vec<Message> =
             system.into_iter().map(|system| Message::new("system", system)).collect();
         messages.push(Message::new("user", text));
-        app.prompt(messages, None, reasoning, &cancel).await?
+        Said::Messages(messages, reasoning)
     };
-    let wanted = WantedReplies { prompts: vec![prompt], asked, split_thoughts: !raw, calls: None };
-    reply(&app, &body, OllamaShape::Generate, wanted, cancel).await
+    reply(&app, &body, OllamaShape::Generate, Asked::one(said, settings), key).await
 }
 
 async fn reply(
     app: &Arc<Serving>,
     body: &JsonBody,
     shape: OllamaShape,
-    wanted: WantedReplies,
-    cancel: CancelOnDrop,
-) -> Result<Response, OllamaError> {
+    asked: Asked,
+    key: KeyId,
+) -> Result<Response> {
     let streams = body.flag("stream")?.unwrap_or(true);
-    let pending = app.reply(wanted, cancel).await?;
-    let reply = OllamaReply::new(&app.model.name, shape);
+    let pending = app.reply(asked, key).await?;
+    let reply = OllamaReply::new(app.model.source(), shape).with_notes(pending.notes.clone());
     if streams {
         return Ok(stream(pending, reply));
     }
-    let whole = pending.whole(1).await?;
+    let whole = pending.whole().await?;
     let one = whole.first().ok_or_else(|| ApiError::internal("there is no reply"))?;
     Ok(Json(reply.whole(one)).into_response())
 }
 
 /// How the reply is made: `options`, and `format`.
-fn asked(app: &Serving, body: &JsonBody) -> Result<Asked> {
+fn settings(app: &Serving, body: &JsonBody) -> Result<ReplySettings> {
     let mut options = body.nested("options")?;
     check(options.fields(), OPTIONS, is_setting)?;
     let capacity = app.model.cache.capacity;
@@ -149,8 +135,8 @@ fn asked(app: &Serving, body: &JsonBody) -> Result<Asked> {
     if options.integer("num_predict")?.is_some_and(|n| n < 0) {
         options.remove("num_predict");
     }
-    let asked = Asked::read(&options, &["num_predict"], &app.model.sampler)?;
-    Ok(Asked { form: form(body)?, ..asked })
+    let settings = ReplySettings::read(&options, &["num_predict"], &app.model.sampler)?;
+    Ok(ReplySettings { form: form(body)?, ..settings })
 }
 
 fn form(body: &JsonBody) -> Result<Option<FormSource>> {

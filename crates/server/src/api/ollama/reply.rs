@@ -2,13 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use engine::{Completion, FinishReason, ToolCall};
+use engine::{CollectedCalls, Completion, FinishReason, ToolCall};
 use serde_json::{Value, json};
 
-use crate::api::asked::Whole;
-use crate::api::calls::OpenCall;
 use crate::api::stream::{Chunks, Frames};
-use crate::error::Result;
+use crate::error::{ErrorShape, Result};
+use crate::wire::ReplySource;
 use crate::worker::Update;
 
 /// What is replied in.
@@ -22,26 +21,28 @@ pub(super) enum OllamaShape {
 
 /// What all pieces of a reply say.
 pub(super) struct OllamaReply {
-    model: String,
+    source: ReplySource,
     shape: OllamaShape,
     began: SystemTime,
-    open: OpenCall,
+    calls: CollectedCalls,
+    notes: Vec<String>,
 }
 
 /// A call in Ollama's words, whose arguments are an object.
 fn call(call: &ToolCall) -> Value {
     let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
-    json!({ "function": { "name": call.name, "arguments": arguments } })
+    json!({ "id": call.id, "function": { "name": call.name, "arguments": arguments } })
 }
 
 impl OllamaReply {
-    pub(super) fn new(model: &str, shape: OllamaShape) -> OllamaReply {
-        OllamaReply {
-            model: model.to_owned(),
-            shape,
-            began: SystemTime::now(),
-            open: OpenCall::default(),
-        }
+    pub(super) fn new(source: ReplySource, shape: OllamaShape) -> OllamaReply {
+        let (calls, notes) = Default::default();
+        OllamaReply { source, shape, began: SystemTime::now(), calls, notes }
+    }
+
+    /// With what whoever asked should know.
+    pub(super) fn with_notes(self, notes: Vec<String>) -> OllamaReply {
+        OllamaReply { notes, ..self }
     }
 
     /// To a request that only wants the model to be there, as it is.
@@ -53,18 +54,18 @@ impl OllamaReply {
     }
 
     /// All of it.
-    pub(super) fn whole(&self, reply: &Whole) -> Value {
-        let mut whole = self.piece(&reply.completion.text, &reply.completion.thoughts);
-        if !reply.completion.calls.is_empty() {
-            whole["message"]["tool_calls"] = reply.completion.calls.iter().map(call).collect();
+    pub(super) fn whole(&self, reply: &Completion) -> Value {
+        let mut whole = self.piece(&reply.text, &reply.thoughts);
+        if !reply.calls.is_empty() {
+            whole["message"]["tool_calls"] = reply.calls.iter().map(call).collect();
         }
-        self.count(&mut whole, &reply.completion);
+        self.count(&mut whole, reply);
         whole
     }
 
     fn piece(&self, text: &str, thought: &str) -> Value {
         let at = humantime::format_rfc3339_nanos(SystemTime::now()).to_string();
-        let mut piece = json!({ "model": self.model, "created_at": at });
+        let mut piece = json!({ "model": self.source.model, "created_at": at });
         let thinks = !thought.is_empty();
         match self.shape {
             OllamaShape::Chat => {
@@ -97,27 +98,27 @@ impl OllamaReply {
         piece["prompt_eval_duration"] = json!(ns(timings.prompt));
         piece["eval_count"] = json!(completion.usage.completion_tokens);
         piece["eval_duration"] = json!(ns(timings.predicted));
+        self.source.account(piece, completion, &self.notes);
     }
 }
 
 impl Chunks for OllamaReply {
     const FRAMES: Frames = Frames::Lines;
+    const ERRORS: ErrorShape = ErrorShape::Ollama;
 
     fn update(&mut self, _: usize, update: Update) -> Result<Vec<Value>> {
         Ok(match update {
             Update::Text(text) => vec![self.piece(&text, "")],
             Update::Thought(text) => vec![self.piece("", &text)],
             Update::Call(piece) => {
-                let whole = self.open.add(piece);
-                let told = |whole| {
-                    let mut piece = self.piece("", "");
-                    piece["message"]["tool_calls"] = json!([call(&whole)]);
-                    piece
-                };
-                whole.map(told).into_iter().collect()
+                // its arguments are an object: a call is told when it is whole
+                let Some(whole) = self.calls.add(&piece).map(call) else { return Ok(Vec::new()) };
+                let mut piece = self.piece("", "");
+                piece["message"]["tool_calls"] = json!([whole]);
+                vec![piece]
             }
-            Update::Prefill(_) => Vec::new(),
-            Update::Done(completion, _) => {
+            Update::Prefill(_) | Update::Chosen(_) => Vec::new(),
+            Update::Done(completion) => {
                 let mut last = self.piece("", "");
                 self.count(&mut last, &completion);
                 vec![last]

@@ -1,56 +1,40 @@
-//! `/v1/chat/completions`.
+//! `/v1/chat/completions` and `/v1/completions`.
+
+use std::sync::Arc;
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use engine::Reasoning;
 
-use super::reply::{OpenAiReply, ReplyShape};
-use super::{MOST_CHOICES, check_model, common_fields, messages};
-use crate::Ready;
-use crate::api::asked::{Asked, CancelOnDrop, WantedReplies, is_setting};
+use super::check_model;
+use super::reply::OpenAiReply;
+use super::request::{OpenAiEndpoint, OpenAiRequest};
 use crate::api::stream::stream;
 use crate::body::JsonBody;
-use crate::error::{ApiError, Result};
-use crate::fields::{Field, Fields, check};
+use crate::error::Result;
+use crate::guard::KeyId;
+use crate::{Ready, Serving};
 
-const FIELDS: Fields = common_fields![
-    ("messages", Field::Honoured),
-    ("max_completion_tokens", Field::Honoured),
-    ("reasoning_effort", Field::Honoured),
-    ("modalities", Field::Only("[\"text\"]")),
-    ("logprobs", Field::Only("false")),
-    ("top_logprobs", Field::Only("0")),
-    ("tools", Field::Honoured),
-    ("tool_choice", Field::Honoured),
-    ("parallel_tool_calls", Field::Honoured),
-    ("functions", Field::Only("[]")),
-];
-
-pub(super) async fn chat(Ready(app): Ready, body: JsonBody) -> Result<Response> {
-    check(body.fields(), FIELDS, is_setting)?;
-    check_model(&app, &body)?;
-    let asked = Asked::read(&body, &["max_tokens", "max_completion_tokens"], &app.model.sampler)?;
-    let n = body.count("n", 1, MOST_CHOICES)?.unwrap_or(1);
-    let reply = OpenAiReply::new(&app, ReplyShape::Chat, &body, n, n)?;
-    let streams = body.flag("stream")?.unwrap_or(false);
-    let (messages, reasoning) = (messages(&body)?, reasoning(&body)?);
-    let cancel = CancelOnDrop::default();
-    let calls = app.calls(&body, &messages).await?;
-    let prompt = app.prompt(messages, calls.as_ref(), reasoning, &cancel).await?;
-    let wanted = WantedReplies { prompts: vec![prompt; n], asked, split_thoughts: true, calls };
-    let pending = app.reply(wanted, cancel).await?;
-    match streams {
-        true => Ok(stream(pending, reply)),
-        false => Ok(Json(reply.whole(&pending.whole(n).await?)).into_response()),
-    }
+pub(super) async fn chat(Ready(app): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
+    answer(OpenAiEndpoint::Chat, app, key, &body).await
 }
 
-fn reasoning(body: &JsonBody) -> Result<Reasoning> {
-    const NAME: &str = "reasoning_effort";
-    match body.text(NAME)? {
-        None => Ok(Reasoning::Auto),
-        Some("none" | "minimal") => Ok(Reasoning::Off),
-        Some("low" | "medium" | "high" | "xhigh") => Ok(Reasoning::On),
-        Some(_) => Err(ApiError::field(NAME, "expected none, minimal, low, medium, high or xhigh")),
+pub(super) async fn completions(Ready(app): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
+    answer(OpenAiEndpoint::Texts, app, key, &body).await
+}
+
+async fn answer(
+    endpoint: OpenAiEndpoint,
+    app: Arc<Serving>,
+    key: KeyId,
+    body: &JsonBody,
+) -> Result<Response> {
+    let request = OpenAiRequest::read(endpoint, body, &app.model.sampler)?;
+    check_model(&app, request.model.as_deref())?;
+    let reply = OpenAiReply::new(app.model.source(), endpoint, &request);
+    let pending = app.reply(request.asked, key).await?;
+    let reply = reply.with_notes(pending.notes.clone());
+    match request.stream {
+        true => Ok(stream(pending, reply)),
+        false => Ok(Json(reply.whole(&pending.whole().await?)).into_response()),
     }
 }

@@ -1,21 +1,20 @@
 //! OpenAI's API: chats, texts, models.
 
 mod chat;
-mod completions;
-mod messages;
 mod models;
 mod reply;
+mod request;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::{get, post};
 
-use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::{App, Serving};
 
-pub(super) use messages::messages;
+pub use reply::OpenAiReply;
+pub use request::{OpenAiEndpoint, OpenAiRequest};
 
 /// Replies to one request.
 const MOST_CHOICES: usize = 8;
@@ -23,7 +22,7 @@ const MOST_CHOICES: usize = 8;
 pub(super) fn routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
     router
         .route("/v1/chat/completions", post(chat::chat))
-        .route("/v1/completions", post(completions::completions))
+        .route("/v1/completions", post(chat::completions))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::one))
 }
@@ -66,10 +65,9 @@ use common_fields;
 ///
 /// # Errors
 /// Another name.
-pub(super) fn check_model(app: &Serving, body: &JsonBody) -> Result<()> {
-    let served = &app.model.name;
-    match body.text("model")? {
-        Some(name) if name != served && !name.is_empty() => Err(no_model(app, name)),
+pub(super) fn check_model(app: &Serving, name: Option<&str>) -> Result<()> {
+    match name {
+        Some(name) if name != app.model.name && !name.is_empty() => Err(no_model(app, name)),
         _ => Ok(()),
     }
 }

@@ -2,156 +2,215 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use engine::{Completion, FinishReason, TokenUsage};
+use engine::{Completion, FinishReason, TokenLogprobs, TokenUsage, ToolCallDelta, Vocabulary};
 use serde_json::{Value, json};
 
-use crate::Serving;
-use crate::api::asked::Whole;
-use crate::api::calls::OpenCall;
+use super::request::{OpenAiEndpoint, OpenAiRequest};
 use crate::api::stream::{Chunks, Frames};
-use crate::body::JsonBody;
-use crate::error::Result;
-use crate::fields::{Field, Fields, check};
-use crate::wire::{call_json, now, timings_json, usage_json};
-use crate::worker::{CallPiece, Update};
+use crate::error::{ErrorShape, Result};
+use crate::request::{PromptText, Said};
+use crate::wire::{ReplySource, calls_json, now, text_logprobs_json, usage_json};
+use crate::worker::Update;
 
-const STREAM_OPTIONS: Fields =
-    &[("include_usage", Field::Honoured), ("include_obfuscation", Field::Only("false"))];
-
-/// What is replied in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReplyShape {
-    /// Messages.
-    Chat,
-    /// Texts.
-    Text,
-}
-
-/// What all parts of a reply say, and what was counted so far.
-pub(super) struct OpenAiReply {
-    shape: ReplyShape,
+/// What all parts of a reply say, and what was told so far.
+pub struct OpenAiReply {
+    source: ReplySource,
+    endpoint: OpenAiEndpoint,
     id: String,
     created: u64,
-    model: String,
-    choices: usize,
     /// Whether counts come last.
     wants_usage: bool,
     /// Whether the prompt's progress is told.
     wants_progress: bool,
-    /// By choice.
-    usage: Vec<(usize, TokenUsage)>,
+    /// Whether scores are told.
+    wants_logprobs: bool,
     /// Choices of one prompt.
     n: usize,
-    timings: Value,
-    /// Of each choice: the call that is being written, and how many are whole.
-    calls: Vec<(OpenCall, usize)>,
+    /// What stands before each choice.
+    echo: Vec<String>,
+    /// What whoever asked should know.
+    notes: Vec<String>,
+    choices: Vec<Choice>,
+}
+
+/// What was told of a choice.
+#[derive(Default)]
+struct Choice {
+    usage: Option<TokenUsage>,
+    /// Calls that have begun.
+    calls: usize,
+    /// Scores of tokens whose text is still to come.
+    scores: Vec<TokenLogprobs>,
+    /// Characters of tokens whose scores were told.
+    offset: usize,
 }
 
 impl OpenAiReply {
-    /// To a request with these fields, of so many choices in all, `n` to a prompt.
-    ///
-    /// # Errors
-    /// A field that cannot be obeyed.
-    pub(super) fn new(
-        app: &Serving,
-        shape: ReplyShape,
-        body: &JsonBody,
-        n: usize,
-        choices: usize,
-    ) -> Result<OpenAiReply> {
-        let options = body.nested("stream_options")?;
-        check(options.fields(), STREAM_OPTIONS, |_| false)?;
-        let prefix = if shape == ReplyShape::Chat { "chatcmpl" } else { "cmpl" };
-        Ok(OpenAiReply {
-            shape,
+    /// To this request.
+    pub fn new(source: ReplySource, endpoint: OpenAiEndpoint, request: &OpenAiRequest) -> Self {
+        let choices = request.asked.replies();
+        let prefix = if endpoint == OpenAiEndpoint::Chat { "chatcmpl" } else { "cmpl" };
+        let echo = match (&request.asked.said, request.echo) {
+            (Said::Texts(texts), true) => texts.iter().map(|text| spelt(text, &source)).collect(),
+            _ => Vec::new(),
+        };
+        OpenAiReply {
+            source,
+            endpoint,
             id: format!("{prefix}-{:016x}", RandomState::new().hash_one("reply")),
             created: now(),
-            model: app.model.name.clone(),
-            choices,
-            wants_usage: options.flag("include_usage")?.unwrap_or(false),
-            wants_progress: body.flag("return_progress")?.unwrap_or(false),
-            usage: Vec::new(),
-            n,
-            timings: Value::Null,
-            calls: std::iter::repeat_with(Default::default).take(choices).collect(),
-        })
+            wants_usage: request.usage,
+            wants_progress: request.progress,
+            wants_logprobs: request.asked.logprobs.is_some(),
+            n: request.asked.n,
+            echo,
+            notes: Vec::new(),
+            choices: std::iter::repeat_with(Choice::default).take(choices).collect(),
+        }
+    }
+
+    /// Under this id.
+    pub fn with_id(self, id: String) -> OpenAiReply {
+        OpenAiReply { id, ..self }
+    }
+
+    /// With what whoever asked should know.
+    pub fn with_notes(self, notes: Vec<String>) -> OpenAiReply {
+        OpenAiReply { notes, ..self }
     }
 
     /// All of it, with a reply for each choice.
-    pub(super) fn whole(&self, replies: &[Whole]) -> Value {
-        let choice = |(index, reply): (usize, &Whole)| {
-            let text = &reply.completion.text;
-            let reason = Some(finish_reason(reply.completion.reason));
-            match self.shape {
-                ReplyShape::Text => choice(index, "text", &json!(text), reason),
-                ReplyShape::Chat => {
-                    let mut message = json!({ "role": "assistant", "content": text });
-                    let Completion { thoughts, calls, .. } = &reply.completion;
-                    if !thoughts.is_empty() {
-                        message["reasoning_content"] = json!(thoughts);
-                    }
-                    if !calls.is_empty() {
-                        message["tool_calls"] = calls.iter().map(call_json).collect();
-                        if text.is_empty() {
-                            message["content"] = Value::Null;
-                        }
-                    }
-                    choice(index, "message", &message, reason)
-                }
-            }
+    pub fn whole(&self, replies: &[Completion]) -> Value {
+        let choices = replies.iter().enumerate().map(|(index, reply)| self.whole_one(index, reply));
+        let object = match self.endpoint {
+            OpenAiEndpoint::Chat => "chat.completion",
+            OpenAiEndpoint::Texts => TEXT,
         };
-        let choices: Vec<Value> = replies.iter().enumerate().map(choice).collect();
-        let object = if self.shape == ReplyShape::Chat { "chat.completion" } else { TEXT };
-        let mut whole = self.object(object, &choices.iter().collect::<Vec<_>>());
-        let usage = replies.iter().map(|reply| reply.completion.usage).enumerate();
-        whole["usage"] = usage_json(&added(&usage.collect::<Vec<_>>(), self.n));
-        whole["timings"] =
-            replies.first().map_or(Value::Null, |reply| timings_json(&reply.completion.timings));
+        let mut whole = self.object(object, choices.collect());
+        whole["usage"] = usage_json(&added(replies.iter().map(|reply| &reply.usage), self.n));
+        if let Some(first) = replies.first() {
+            self.source.account(&mut whole, first, &self.notes);
+        }
         whole
     }
 
-    fn object(&self, object: &str, choices: &[&Value]) -> Value {
+    fn whole_one(&self, index: usize, reply: &Completion) -> Value {
+        let Completion { text, thoughts, calls, logprobs, .. } = reply;
+        let reason = Some(finish_reason(reply.reason));
+        let scores = match self.wants_logprobs {
+            true => self.scores(logprobs, 0),
+            false => Value::Null,
+        };
+        if self.endpoint == OpenAiEndpoint::Texts {
+            let text = self.before(index).to_owned() + text;
+            return choice(index, "text", json!(text), scores, reason);
+        }
+        let mut message = json!({ "role": "assistant", "content": text });
+        if !thoughts.is_empty() {
+            message["reasoning_content"] = json!(thoughts);
+        }
+        if !calls.is_empty() {
+            message["tool_calls"] = calls_json(calls);
+            if text.is_empty() {
+                message["content"] = Value::Null;
+            }
+        }
+        choice(index, "message", message, scores, reason)
+    }
+
+    /// What stands before this choice.
+    fn before(&self, index: usize) -> &str {
+        self.echo.get(index / self.n).map_or("", |text| text)
+    }
+
+    fn scores(&self, tokens: &[TokenLogprobs], offset: usize) -> Value {
+        match self.endpoint {
+            OpenAiEndpoint::Chat => self.source.logprobs(tokens),
+            OpenAiEndpoint::Texts => text_logprobs_json(tokens, &*self.source.format, offset),
+        }
+    }
+
+    fn object(&self, object: &str, choices: Vec<Value>) -> Value {
         json!({
             "id": self.id,
             "object": object,
             "created": self.created,
-            "model": self.model,
+            "model": self.source.model,
             "choices": choices,
         })
     }
 
     /// A chunk of one choice, or of none.
-    fn chunk(&self, choice: Option<&Value>) -> Value {
-        let object = if self.shape == ReplyShape::Chat { "chat.completion.chunk" } else { TEXT };
-        self.object(object, choice.as_slice())
-    }
-
-    /// More of choice `index`: text of this kind.
-    fn more(&self, index: usize, kind: &str, text: &str, reason: Option<&str>) -> Value {
-        let choice = match self.shape {
-            ReplyShape::Text => choice(index, "text", &json!(text), reason),
-            ReplyShape::Chat if text.is_empty() => choice(index, "delta", &json!({}), reason),
-            ReplyShape::Chat => choice(index, "delta", &json!({ kind: text }), reason),
+    fn chunk(&self, choice: Option<Value>) -> Value {
+        let object = match self.endpoint {
+            OpenAiEndpoint::Chat => "chat.completion.chunk",
+            OpenAiEndpoint::Texts => TEXT,
         };
-        self.chunk(Some(&choice))
+        self.object(object, choice.into_iter().collect())
     }
-}
 
-impl OpenAiReply {
-    /// More of a call of choice `index`; what is sent, if it is whole.
-    fn call(&mut self, index: usize, piece: CallPiece) -> Option<Value> {
-        let (open, whole) = &mut self.calls[index];
-        let mut call = call_json(&open.add(piece)?);
-        call["index"] = json!(*whole);
-        *whole += 1;
-        Some(self.chunk(Some(&choice(index, "delta", &json!({ "tool_calls": [call] }), None))))
+    /// More of choice `index`: text of this kind, with the scores that are there.
+    fn more(&mut self, index: usize, kind: &str, text: &str, reason: Option<&str>) -> Value {
+        let value = match self.endpoint {
+            OpenAiEndpoint::Texts => json!(text),
+            OpenAiEndpoint::Chat if text.is_empty() => json!({}),
+            OpenAiEndpoint::Chat => json!({ kind: text }),
+        };
+        self.delta(index, value, reason)
+    }
+
+    fn delta(&mut self, index: usize, value: Value, reason: Option<&str>) -> Value {
+        let told = &mut self.choices[index];
+        let (tokens, offset) = (std::mem::take(&mut told.scores), told.offset);
+        let mut scores = Value::Null;
+        if self.wants_logprobs && !tokens.is_empty() {
+            let format = &self.source.format;
+            let length = |token: &TokenLogprobs| {
+                let bytes = Vocabulary::bytes(&**format, token.chosen.token);
+                String::from_utf8_lossy(&bytes).chars().count()
+            };
+            self.choices[index].offset += tokens.iter().map(length).sum::<usize>();
+            scores = self.scores(&tokens, offset);
+        }
+        let name = if self.endpoint == OpenAiEndpoint::Chat { "delta" } else { "text" };
+        self.chunk(Some(choice(index, name, value, scores, reason)))
+    }
+
+    /// More of a call of choice `index`.
+    fn call(&mut self, index: usize, delta: &ToolCallDelta<String>) -> Option<Value> {
+        let told = &mut self.choices[index];
+        let piece = match delta {
+            ToolCallDelta::Begins { id, name, .. } => {
+                told.calls += 1;
+                let function = json!({ "name": name, "arguments": "" });
+                json!({ "index": told.calls - 1, "id": id, "type": "function", "function": function })
+            }
+            ToolCallDelta::Arguments { text, .. } => {
+                json!({ "index": told.calls - 1, "function": { "arguments": text } })
+            }
+            // that it is whole shows by what follows; that it is none, by the end of the reply
+            ToolCallDelta::Ends { .. } | ToolCallDelta::Fails { .. } => return None,
+        };
+        Some(self.delta(index, json!({ "tool_calls": [piece] }), None))
     }
 }
 
 const TEXT: &str = "text_completion";
 
-fn choice(index: usize, name: &str, value: &Value, reason: Option<&str>) -> Value {
-    json!({ "index": index, name: value, "logprobs": null, "finish_reason": reason })
+fn choice(index: usize, name: &str, value: Value, scores: Value, reason: Option<&str>) -> Value {
+    json!({ "index": index, name: value, "logprobs": scores, "finish_reason": reason })
+}
+
+/// A prompt as text.
+fn spelt(text: &PromptText, source: &ReplySource) -> String {
+    match text {
+        PromptText::Plain(text) | PromptText::Infill(text, _) => text.clone(),
+        PromptText::Tokens(tokens) => {
+            let bytes = |&token: &u32| Vocabulary::bytes(&*source.format, token).into_owned();
+            String::from_utf8_lossy(&tokens.iter().flat_map(bytes).collect::<Vec<u8>>())
+                .into_owned()
+        }
+    }
 }
 
 /// Why it ended, in OpenAI's words.
@@ -163,27 +222,34 @@ fn finish_reason(reason: FinishReason) -> &'static str {
 }
 
 /// Counts of all choices: a prompt counts once for its `n`.
-fn added(usage: &[(usize, TokenUsage)], n: usize) -> TokenUsage {
-    let prompts = || usage.iter().filter(|(index, _)| index.is_multiple_of(n));
-    TokenUsage {
-        prompt_tokens: prompts().map(|(_, usage)| usage.prompt_tokens).sum(),
-        cached_tokens: prompts().map(|(_, usage)| usage.cached_tokens).sum(),
-        completion_tokens: usage.iter().map(|(_, usage)| usage.completion_tokens).sum(),
+fn added<'u>(all: impl Iterator<Item = &'u TokenUsage>, n: usize) -> TokenUsage {
+    let mut sum = TokenUsage { prompt_tokens: 0, cached_tokens: 0, completion_tokens: 0 };
+    for (index, usage) in all.enumerate() {
+        sum.completion_tokens += usage.completion_tokens;
+        if index.is_multiple_of(n) {
+            sum.prompt_tokens += usage.prompt_tokens;
+            sum.cached_tokens += usage.cached_tokens;
+        }
     }
+    sum
 }
 
 impl Chunks for OpenAiReply {
     const FRAMES: Frames = Frames::Events;
+    const ERRORS: ErrorShape = ErrorShape::OpenAi;
 
     fn begin(&mut self) -> Vec<Value> {
-        let first = |index| {
-            let delta = json!({ "role": "assistant", "content": "" });
-            self.chunk(Some(&choice(index, "delta", &delta, None)))
+        let first = |index: usize| match self.endpoint {
+            OpenAiEndpoint::Chat => {
+                let delta = json!({ "role": "assistant", "content": "" });
+                Some(self.chunk(Some(choice(index, "delta", delta, Value::Null, None))))
+            }
+            OpenAiEndpoint::Texts => {
+                let text = Some(self.before(index)).filter(|text| !text.is_empty())?;
+                Some(self.chunk(Some(choice(index, "text", json!(text), Value::Null, None))))
+            }
         };
-        match self.shape {
-            ReplyShape::Chat => (0..self.choices).map(first).collect(),
-            ReplyShape::Text => Vec::new(),
-        }
+        (0..self.choices.len()).filter_map(first).collect()
     }
 
     fn update(&mut self, index: usize, update: Update) -> Result<Vec<Value>> {
@@ -199,14 +265,17 @@ impl Chunks for OpenAiReply {
                 });
                 vec![chunk]
             }
-            Update::Call(piece) => self.call(index, piece).into_iter().collect(),
             Update::Prefill(_) => Vec::new(),
-            Update::Done(completion, _) => {
-                self.usage.push((index, completion.usage));
-                self.timings = timings_json(&completion.timings);
-                let reason = finish_reason(completion.reason);
+            Update::Chosen(scores) => {
+                self.choices[index].scores.push(*scores);
+                Vec::new()
+            }
+            Update::Call(piece) => self.call(index, &piece).into_iter().collect(),
+            Update::Done(reply) => {
+                self.choices[index].usage = Some(reply.usage);
+                let reason = finish_reason(reply.reason);
                 let mut last = self.more(index, "content", "", Some(reason));
-                last["timings"] = self.timings.clone();
+                self.source.account(&mut last, &reply, &self.notes);
                 vec![last]
             }
             Update::Failed(error) => return Err(error),
@@ -218,7 +287,8 @@ impl Chunks for OpenAiReply {
             return Vec::new();
         }
         let mut chunk = self.chunk(None);
-        chunk["usage"] = usage_json(&added(&self.usage, self.n));
+        let all = self.choices.iter().filter_map(|choice| choice.usage.as_ref());
+        chunk["usage"] = usage_json(&added(all, self.n));
         vec![chunk]
     }
 }

@@ -14,10 +14,49 @@ const NAME: &str = "messages";
 ///
 /// # Errors
 /// Where it cannot be read, or has what is no text.
-pub(in crate::api) fn messages(body: &JsonBody) -> Result<Vec<Message>> {
+pub(crate) fn messages(body: &JsonBody) -> Result<Vec<Message>> {
     let list = body.list(NAME)?.filter(|list| !list.is_empty());
     let list = list.ok_or_else(|| ApiError::field(NAME, "expected at least one"))?;
-    list.iter().enumerate().map(|(i, message)| read(i, message)).collect()
+    let read: Result<Vec<Message>> =
+        list.iter().enumerate().map(|(i, message)| read(i, message)).collect();
+    Ok(numbered(read?))
+}
+
+/// Calls that have no id get one, results that do not say of which call they are belong to the first one of that name, or
+/// the first one, that has none; and each says of which tool it is.
+pub(crate) fn numbered(mut messages: Vec<Message>) -> Vec<Message> {
+    let mut calls = 0;
+    // those without a result
+    let mut open: Vec<(String, String)> = Vec::new();
+    for message in &mut messages {
+        if !message.tool_calls.is_empty() {
+            open.clear();
+        }
+        for call in &mut message.tool_calls {
+            if call.id.is_empty() {
+                call.id = format!("call{calls:05}");
+            }
+            calls += 1;
+            open.push((call.id.clone(), call.name.clone()));
+        }
+        if message.role != "tool" {
+            continue;
+        }
+        let found = match (&message.tool_call_id, &message.name) {
+            (Some(id), _) => open.iter().position(|(known, _)| known == id),
+            (None, Some(name)) => {
+                let named = open.iter().position(|(_, known)| known == name);
+                named.or((!open.is_empty()).then_some(0))
+            }
+            (None, None) => (!open.is_empty()).then_some(0),
+        };
+        if let Some(at) = found {
+            let (id, name) = open.remove(at);
+            message.tool_call_id.get_or_insert(id);
+            message.name.get_or_insert(name);
+        }
+    }
+    messages
 }
 
 /// Fields of a message.
@@ -87,6 +126,29 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn calls_and_results_find_each_other() {
+        let call = |name: &str| json!({ "function": { "name": name, "arguments": { "n": 1 } } });
+        let body = JsonBody::from(json!({ "messages": [
+            { "role": "user", "content": "x" },
+            { "role": "assistant", "content": "", "tool_calls": [call("a"), call("b")] },
+            { "role": "tool", "tool_name": "b", "content": "2" },
+            { "role": "tool", "content": "1" },
+            { "role": "assistant", "content": null, "tool_calls": [
+                { "id": "own", "type": "function", "function": { "name": "c", "arguments": "{}" } }] },
+            { "role": "tool", "tool_call_id": "own", "content": "3" },
+        ] }));
+        let read = messages(&body).unwrap();
+        let ids: Vec<&str> =
+            read.iter().flat_map(|m| &m.tool_calls).map(|call| &*call.id).collect();
+        assert_eq!(ids, ["call00000", "call00001", "own"]);
+        let results: Vec<_> = read.iter().filter(|m| m.role == "tool").collect();
+        let of = |m: &Message| (m.tool_call_id.clone().unwrap(), m.name.clone().unwrap());
+        let want = [("call00001", "b"), ("call00000", "a"), ("own", "c")];
+        let got: Vec<_> = results.into_iter().map(of).collect();
+        assert_eq!(got, want.map(|(id, name)| (id.to_owned(), name.to_owned())));
+    }
 
     #[test]
     fn texts_and_their_parts_are_read_and_nothing_else() {

@@ -1,0 +1,127 @@
+//! Replies on their way: from a request to the thread that computes, and back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use engine::Completion;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::Serving;
+use crate::error::{ApiError, Result};
+use crate::guard::KeyId;
+use crate::prepare::Prepared;
+use crate::request::Asked;
+use crate::worker::{ReplyJob, Update};
+
+/// Raises a flag when whoever waited is gone.
+#[derive(Default)]
+pub(crate) struct CancelOnDrop(Arc<AtomicBool>);
+
+impl CancelOnDrop {
+    /// The flag.
+    pub(crate) fn flag(&self) -> &Arc<AtomicBool> {
+        &self.0
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Replies on their way. Dropping them ends them.
+pub(crate) struct Pending {
+    updates: UnboundedReceiver<(usize, Update)>,
+    replies: usize,
+    /// Tokens of the first prompt.
+    pub(crate) prompt_tokens: usize,
+    /// What whoever asked should know.
+    pub(crate) notes: Vec<String>,
+    _cancel: CancelOnDrop,
+}
+
+impl Pending {
+    /// How many there will be.
+    pub(crate) fn replies(&self) -> usize {
+        self.replies
+    }
+
+    /// What happens next, and to which of the replies; `None` if nobody will tell any more.
+    pub(crate) async fn next(&mut self) -> Option<(usize, Update)> {
+        self.updates.recv().await
+    }
+
+    /// All of them.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub(crate) async fn whole(mut self) -> Result<Vec<Completion>> {
+        let mut done: Vec<Option<Completion>> = vec![None; self.replies];
+        while let Some((index, update)) = self.next().await {
+            match update {
+                Update::Done(completion) => done[index] = Some(*completion),
+                Update::Failed(error) => return Err(error),
+                _ => {}
+            }
+        }
+        let unfinished = || ApiError::internal("the reply was not finished");
+        done.into_iter().map(|done| done.ok_or_else(unfinished)).collect()
+    }
+}
+
+impl Serving {
+    /// Have replies made to what is asked; dropping what comes back ends them. `key`: whose they are.
+    ///
+    /// # Errors
+    /// What cannot be had of this model, or a full queue.
+    pub(crate) async fn reply(self: &Arc<Serving>, asked: Asked, key: KeyId) -> Result<Pending> {
+        let cancel = CancelOnDrop::default();
+        let (app, flag) = (Arc::clone(self), Arc::clone(cancel.flag()));
+        let prepare = move || app.preparation.prepare(&asked, &flag);
+        let prepared = blocking(prepare).await?;
+        self.submit(prepared, key, cancel)
+    }
+
+    /// Tokens of the prompt that is asked for.
+    ///
+    /// # Errors
+    /// A template that refuses it.
+    pub(crate) async fn prompt(self: &Arc<Serving>, asked: Asked) -> Result<Vec<u32>> {
+        let cancel = CancelOnDrop::default();
+        let (app, flag) = (Arc::clone(self), Arc::clone(cancel.flag()));
+        blocking(move || app.preparation.prompt(&asked, &flag)).await
+    }
+
+    fn submit(&self, prepared: Prepared, key: KeyId, cancel: CancelOnDrop) -> Result<Pending> {
+        let (sender, updates) = unbounded_channel();
+        let Prepared { replies, max_tokens, stop, ignore_eog, split_thoughts, notes } = prepared;
+        let prompt_tokens = replies.first().map_or(0, |reply| reply.prompt.len());
+        let job = |(index, reply)| ReplyJob {
+            reply,
+            max_tokens,
+            stop: stop.clone(),
+            ignore_eog,
+            split_thoughts,
+            cancel: Arc::clone(cancel.flag()),
+            updates: sender.clone(),
+            index,
+            key,
+        };
+        let jobs: Vec<ReplyJob> = replies.into_iter().enumerate().map(job).collect();
+        let replies = jobs.len();
+        self.worker.submit(jobs)?;
+        Ok(Pending { updates, replies, prompt_tokens, notes, _cancel: cancel })
+    }
+}
+
+/// Do what takes time where nobody else waits for it.
+///
+/// # Errors
+/// Those of `work`; that it did not come to its end.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| Err(ApiError::internal("the request failed")))
+}

@@ -1,0 +1,233 @@
+//! [`Preparation`]: from what is asked for to what a turn begins with: tokens, a sampler with the form it keeps to, and what
+//! finds calls. The server does it for each request, a batch for each line.
+
+mod infill;
+mod kept;
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use engine::{CallParser, Message, ModelFormat, Sampler, SamplerOptions, Toolbox};
+use grammar::{Form, FormSource, GrammarError, TokenTrie};
+use tools::{ToolList, ToolOptions, ToolUse, with_calls_written};
+
+use crate::error::{ApiError, Result};
+use crate::request::{Asked, PromptText, ReplySettings, Said};
+use kept::Kept;
+
+/// Forms and tools that stay ready, of each kind.
+const KEPT: usize = 16;
+
+/// Everything of a model that requests are made ready with.
+pub struct Preparation {
+    format: Arc<ModelFormat>,
+    /// Tokens of the vocabulary.
+    vocab_size: usize,
+    /// Tokens that a conversation may have.
+    capacity: usize,
+    /// The vocabulary as forms need it, once one was asked for.
+    trie: Mutex<Option<TokenTrie>>,
+    forms: Kept<FormSource, Form>,
+    tools: Kept<(Arc<ToolList>, ToolOptions), ToolUse>,
+}
+
+/// A request that is ready.
+pub struct Prepared {
+    /// A reply for each prompt and each of its choices.
+    pub replies: Vec<PreparedReply>,
+    /// Most tokens of each.
+    pub max_tokens: Option<usize>,
+    /// Texts that end them.
+    pub stop: Vec<String>,
+    /// They do not end by themselves.
+    pub ignore_eog: bool,
+    /// Thoughts are told apart.
+    pub split_thoughts: bool,
+    /// What whoever asked should know.
+    pub notes: Vec<String>,
+}
+
+/// What one reply begins with.
+pub struct PreparedReply {
+    /// The whole text before it.
+    pub prompt: Vec<u32>,
+    /// What chooses its tokens.
+    pub sampler: Sampler,
+    /// What finds the calls of tools in it, if it may call any.
+    pub parser: Option<Box<dyn CallParser>>,
+}
+
+impl Preparation {
+    /// For a model whose vocabulary has so many tokens, and conversations of at most `capacity`.
+    pub fn new(format: Arc<ModelFormat>, vocab_size: usize, capacity: usize) -> Preparation {
+        Preparation {
+            format,
+            vocab_size,
+            capacity,
+            trie: Mutex::default(),
+            forms: Kept::new(KEPT),
+            tools: Kept::new(KEPT),
+        }
+    }
+
+    /// Get a request ready. `cancel` ends the rendering of its template.
+    ///
+    /// # Errors
+    /// What cannot be had of this model: a prompt that does not fit, a form, tools, tokens.
+    pub fn prepare(&self, asked: &Asked, cancel: &Arc<AtomicBool>) -> Result<Prepared> {
+        let settings = &asked.settings;
+        self.check(asked)?;
+        let tools = match &asked.tools {
+            Some((list, options)) => Some(self.tools(list, options)?),
+            None => None,
+        };
+        let must_end = settings.form.is_some() || tools.as_ref().is_some_and(|t| t.must());
+        if must_end && settings.ignore_eog {
+            let problem = "a reply that has a form ends when it has it";
+            return Err(ApiError::field("ignore_eos", problem));
+        }
+        let form = match &settings.form {
+            Some(source) => Some(self.form(source)?),
+            None => None,
+        };
+        let prompts = self.prompts(&asked.said, tools.as_deref(), cancel)?;
+        let too_long = prompts.iter().map(Vec::len).find(|wanted| *wanted > self.capacity);
+        if let Some(wanted) = too_long {
+            let capacity = self.capacity;
+            return Err(engine::Error::ContextFull { wanted, capacity }.into());
+        }
+        let all = prompts.into_iter().flat_map(|prompt| std::iter::repeat_n(prompt, asked.n));
+        let reply = |(index, prompt): (usize, Vec<u32>)| {
+            let mut sampler = self.sampler(settings, index as u64)?;
+            if let Some(n) = asked.logprobs {
+                sampler = sampler.with_logprobs(n);
+            }
+            if let Some(form) = &form {
+                sampler = sampler.with_constraint(form.begin())?;
+            }
+            if let Some(tools) = &tools {
+                sampler = tools.constrain(sampler, true)?;
+            }
+            let parser = tools.as_ref().and_then(|tools| tools.parser(calls_of(&asked.said)));
+            Ok(PreparedReply { prompt, sampler, parser })
+        };
+        Ok(Prepared {
+            replies: all.enumerate().map(reply).collect::<Result<_>>()?,
+            max_tokens: settings.max_tokens,
+            stop: settings.stop.clone(),
+            ignore_eog: settings.ignore_eog,
+            split_thoughts: matches!(asked.said, Said::Messages(..)),
+            notes: tools.map_or_else(Vec::new, |tools| tools.notes().to_vec()),
+        })
+    }
+
+    /// The tokens of a conversation, ready for a reply that may call these tools.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare).
+    pub fn prompt(&self, asked: &Asked, cancel: &Arc<AtomicBool>) -> Result<Vec<u32>> {
+        let tools = match &asked.tools {
+            Some((list, options)) => Some(self.tools(list, options)?),
+            None => None,
+        };
+        let prompts = self.prompts(&asked.said, tools.as_deref(), cancel)?;
+        Ok(prompts.into_iter().next().unwrap_or_default())
+    }
+
+    fn sampler(&self, settings: &ReplySettings, index: u64) -> Result<Sampler> {
+        let seed = settings.sampler.seed.map(|seed| seed.wrapping_add(index));
+        let options = SamplerOptions { seed, ..settings.sampler.clone() };
+        Ok(Sampler::new(options)?.with_vocabulary(&*self.format))
+    }
+
+    /// What needs no model to be found wrong, but its vocabulary.
+    fn check(&self, asked: &Asked) -> Result<()> {
+        if asked.settings.form.is_some() && asked.tools.is_some() {
+            let problem = "a reply has one form: tools, or response_format, json_schema, grammar";
+            return Err(ApiError::field("response_format", problem));
+        }
+        let n = self.vocab_size;
+        let unknown = |id: &&u32| **id as usize >= n;
+        let there = |id: u32| format!("the model has no token {id}, but {n}");
+        if let Some((id, _)) = asked.settings.sampler.logit_bias.iter().find(|(id, _)| unknown(&id))
+        {
+            return Err(ApiError::field("logit_bias", there(*id)));
+        }
+        let Said::Texts(texts) = &asked.said else { return Ok(()) };
+        for text in texts {
+            if let PromptText::Tokens(tokens) = text
+                && let Some(id) = tokens.iter().find(unknown)
+            {
+                return Err(ApiError::field("prompt", there(*id)));
+            }
+        }
+        Ok(())
+    }
+
+    fn prompts(
+        &self,
+        said: &Said,
+        tools: Option<&ToolUse>,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<Vec<Vec<u32>>> {
+        match said {
+            Said::Messages(messages, reasoning) => {
+                let template = self.format.template();
+                let written = |message: &Message| with_calls_written(message.clone(), template);
+                let messages: Vec<Message> = messages.iter().map(written).collect();
+                let tools = tools.map(|tools| tools as &dyn Toolbox);
+                let prompt =
+                    engine::prompt_of(&*self.format, &messages, tools, *reasoning, cancel)?;
+                Ok(vec![prompt])
+            }
+            Said::Texts(texts) => texts.iter().map(|text| self.text(text)).collect(),
+        }
+    }
+
+    fn text(&self, text: &PromptText) -> Result<Vec<u32>> {
+        let tokenizer = self.format.tokenizer();
+        match text {
+            PromptText::Tokens(tokens) => Ok(tokens.clone()),
+            PromptText::Plain(text) => {
+                Ok(tokenizer.encode_prompt(text).map_err(engine::Error::from)?)
+            }
+            PromptText::Infill(before, behind) => infill::tokens(tokenizer, before, behind),
+        }
+    }
+
+    fn tools(&self, list: &Arc<ToolList>, options: &ToolOptions) -> Result<Arc<ToolUse>> {
+        self.tools.get((Arc::clone(list), options.clone()), || {
+            let trie = self.trie().ok();
+            let template = self.format.template();
+            Ok(ToolUse::new(list, options.clone(), template, trie.as_ref())?)
+        })
+    }
+
+    fn form(&self, source: &FormSource) -> Result<Arc<Form>> {
+        self.forms.get(source.clone(), || Ok(Form::compile(source, &self.trie()?)?))
+    }
+
+    /// The vocabulary as forms need it, made when it is first wanted.
+    fn trie(&self) -> Result<TokenTrie> {
+        let mut trie = self.trie.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(trie) = &*trie {
+            return Ok(trie.clone());
+        }
+        let made = TokenTrie::new(Arc::clone(self.format.tokenizer()))?;
+        Ok(trie.insert(made).clone())
+    }
+}
+
+/// Calls that a conversation has already.
+fn calls_of(said: &Said) -> usize {
+    match said {
+        Said::Messages(messages, _) => messages.iter().map(|m| m.tool_calls.len()).sum(),
+        Said::Texts(_) => 0,
+    }
+}
+
+impl From<GrammarError> for ApiError {
+    fn from(error: GrammarError) -> ApiError {
+        ApiError::invalid(error.to_string())
+    }
+}

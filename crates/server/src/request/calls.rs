@@ -1,0 +1,70 @@
+//! Tools that a request offers: `tools`, `tool_choice` and `parallel_tool_calls` of OpenAI's API.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tools::{ToolChoice, ToolError, ToolList, ToolOptions};
+
+use crate::body::JsonBody;
+use crate::error::{ApiError, Result};
+use crate::fields::brief;
+
+/// The tools that a reply may call, and how.
+///
+/// # Errors
+/// A field that cannot be obeyed.
+pub(crate) fn of_openai(body: &JsonBody) -> Result<Option<(Arc<ToolList>, ToolOptions)>> {
+    let parallel = body.flag("parallel_tool_calls")?.unwrap_or(true);
+    let choice = choice(body)?;
+    match body.list("tools")?.filter(|list| !list.is_empty()) {
+        None => no_tools(&choice).map(|()| None),
+        Some(list) => {
+            let list = ToolList::from_json(Value::Array(list.clone()))?;
+            Ok(Some((Arc::new(list), ToolOptions { choice, parallel })))
+        }
+    }
+}
+
+/// That none of no tools must be called.
+///
+/// # Errors
+/// That one must.
+pub(crate) fn no_tools(choice: &ToolChoice) -> Result<()> {
+    match choice {
+        ToolChoice::Auto | ToolChoice::None => Ok(()),
+        _ => Err(ApiError::field("tool_choice", "there are no tools")),
+    }
+}
+
+fn choice(body: &JsonBody) -> Result<ToolChoice> {
+    const NAME: &str = "tool_choice";
+    match body.get(NAME) {
+        None => Ok(ToolChoice::Auto),
+        Some(Value::String(word)) if word == "auto" => Ok(ToolChoice::Auto),
+        Some(Value::String(word)) if word == "none" => Ok(ToolChoice::None),
+        Some(Value::String(word)) if word == "required" => Ok(ToolChoice::Required),
+        // the name stands one level higher in OpenAI's newer API
+        Some(object) => {
+            let name = object.pointer("/function/name").or_else(|| object.get("name"));
+            match name.and_then(Value::as_str) {
+                Some(name) => Ok(ToolChoice::Named(name.to_owned())),
+                None => {
+                    let expected = "expected auto, none, required or a function";
+                    Err(ApiError::field(NAME, format!("{expected}, found {}", brief(object))))
+                }
+            }
+        }
+    }
+}
+
+impl From<ToolError> for ApiError {
+    fn from(error: ToolError) -> ApiError {
+        let field = match &error {
+            ToolError::Form { .. } | ToolError::Unknown { .. } => "tool_choice",
+            _ => "tools",
+        };
+        let text = error.to_string();
+        let problem = text.strip_prefix("tools: ").or(text.strip_prefix("tool choice: "));
+        ApiError::field(field, problem.unwrap_or(&text))
+    }
+}

@@ -1,0 +1,65 @@
+//! What is asked for, whatever API's words it came in.
+
+mod calls;
+mod messages;
+mod settings;
+
+use std::sync::Arc;
+
+use engine::{Message, Reasoning};
+use tools::{ToolList, ToolOptions};
+
+pub(crate) use calls::{no_tools, of_openai as tools_of_openai};
+pub(crate) use messages::{messages, numbered};
+pub use settings::ReplySettings;
+pub(crate) use settings::{is_setting, stops};
+
+/// A request for replies, read and checked as far as that can be done without the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Asked {
+    /// What is replied to.
+    pub said: Said,
+    /// How.
+    pub settings: ReplySettings,
+    /// What the replies may call, and how.
+    pub tools: Option<(Arc<ToolList>, ToolOptions)>,
+    /// Replies to each prompt; those after the first are drawn with other seeds.
+    pub n: usize,
+    /// How many of the likeliest tokens are told beside each one, if that is asked for.
+    pub logprobs: Option<usize>,
+}
+
+impl Asked {
+    /// One reply to this, that calls nothing.
+    pub(crate) fn one(said: Said, settings: ReplySettings) -> Asked {
+        Asked { said, settings, tools: None, n: 1, logprobs: None }
+    }
+
+    /// Replies in all.
+    pub fn replies(&self) -> usize {
+        match &self.said {
+            Said::Messages(..) => self.n,
+            Said::Texts(texts) => self.n * texts.len(),
+        }
+    }
+}
+
+/// What is replied to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Said {
+    /// A conversation, and whether the model is to think.
+    Messages(Vec<Message>, Reasoning),
+    /// Texts that are continued as they are.
+    Texts(Vec<PromptText>),
+}
+
+/// A text that is continued as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PromptText {
+    /// A text.
+    Plain(String),
+    /// Its tokens.
+    Tokens(Vec<u32>),
+    /// What stands before and behind the text that is wanted.
+    Infill(String, String),
+}

@@ -1,0 +1,161 @@
+//! How a reply is made, read from fields that have one name in all APIs.
+
+use engine::{SamplerOptions, SamplerSetting};
+use grammar::FormSource;
+use serde_json::{Value, json};
+
+use crate::body::JsonBody;
+use crate::error::{ApiError, Result};
+use crate::fields::brief;
+
+/// Texts that may end a reply, and bytes of each.
+const MOST_STOPS: usize = 16;
+const STOP_BYTES: usize = 256;
+
+/// How replies are made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplySettings {
+    /// How tokens are chosen.
+    pub sampler: SamplerOptions,
+    /// Most tokens; `None`: to its own end or that of the context.
+    pub max_tokens: Option<usize>,
+    /// Texts that end it.
+    pub stop: Vec<String>,
+    /// It does not end by itself.
+    pub ignore_eog: bool,
+    /// What it must be.
+    pub form: Option<FormSource>,
+}
+
+/// Whether a field is one of a sampler's settings.
+pub(crate) fn is_setting(name: &str) -> bool {
+    setting(name).is_some()
+}
+
+fn setting(name: &str) -> Option<&'static SamplerSetting> {
+    let name = match name {
+        "repetition_penalty" => "repeat_penalty",
+        "typical_p" => "typical",
+        "mirostat_tau" => "mirostat_ent",
+        "mirostat_eta" => "mirostat_lr",
+        "dynatemp_exponent" => "dynatemp_exp",
+        name => name,
+    };
+    // flags have hyphens, fields do not
+    if name.contains('-') { None } else { SamplerSetting::find(name) }
+}
+
+impl ReplySettings {
+    /// As the model has them, to any length.
+    pub fn of(sampler: &SamplerOptions) -> ReplySettings {
+        let sampler = sampler.clone();
+        ReplySettings { sampler, max_tokens: None, stop: Vec::new(), ignore_eog: false, form: None }
+    }
+
+    /// As the fields of `body` say; most tokens stand in one of `length`.
+    ///
+    /// # Errors
+    /// A field that cannot be obeyed.
+    pub(crate) fn read(
+        body: &JsonBody,
+        length: &[&str],
+        defaults: &SamplerOptions,
+    ) -> Result<ReplySettings> {
+        let mut sampler = defaults.clone();
+        for name in body.fields().keys() {
+            let Some(setting) = setting(name) else { continue };
+            if let Some(value) = body.number(name)? {
+                let wrong = |problem| ApiError::field(name, problem);
+                setting.set(&mut sampler, value).map_err(wrong)?;
+            }
+        }
+        if let Some(seed) = body.integer("seed")? {
+            // below 0: any
+            sampler.seed = u64::try_from(seed).ok();
+        }
+        sampler.logit_bias = bias(body)?;
+        sampler.check()?;
+        let mut max_tokens = None;
+        for name in length {
+            max_tokens = body.count(name, 1, usize::MAX)?.or(max_tokens);
+        }
+        Ok(ReplySettings {
+            sampler,
+            max_tokens,
+            stop: stops(body, "stop")?,
+            ignore_eog: body.flag("ignore_eos")?.unwrap_or(false),
+            form: form(body)?,
+        })
+    }
+}
+
+/// `{"15043": -1}`, as OpenAI writes it.
+fn bias(body: &JsonBody) -> Result<Vec<(u32, f32)>> {
+    const NAME: &str = "logit_bias";
+    let wrong = |found: &Value| {
+        let found = brief(found);
+        ApiError::field(NAME, format!("expected numbers by token id, found {found}"))
+    };
+    let Some(value) = body.get(NAME) else { return Ok(Vec::new()) };
+    let entries = value.as_object().ok_or_else(|| wrong(value))?;
+    let entry = |(id, bias): (&String, &Value)| {
+        Some((id.parse().ok()?, bias.as_f64().filter(|bias| bias.is_finite())? as f32))
+    };
+    entries.iter().map(entry).collect::<Option<_>>().ok_or_else(|| wrong(value))
+}
+
+/// Texts that end a reply, in the field of this name.
+///
+/// # Errors
+/// Others than texts, too many or too long ones.
+pub(crate) fn stops(body: &JsonBody, name: &str) -> Result<Vec<String>> {
+    let expected = || {
+        let problem = format!("expected a text or up to {MOST_STOPS}, of {STOP_BYTES} bytes each");
+        ApiError::field(name, problem)
+    };
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let texts = match body.get(name) {
+        None => Some(Vec::new()),
+        Some(Value::Array(texts)) => texts.iter().map(text).collect(),
+        Some(one) => text(one).map(|text| vec![text]),
+    };
+    let mut texts = texts.ok_or_else(expected)?;
+    texts.retain(|text| !text.is_empty());
+    let fits = texts.len() <= MOST_STOPS && texts.iter().all(|text| text.len() <= STOP_BYTES);
+    if fits { Ok(texts) } else { Err(expected()) }
+}
+
+/// OpenAI's `response_format`, llama.cpp's `json_schema` and `grammar`.
+fn form(body: &JsonBody) -> Result<Option<FormSource>> {
+    let schema = |schema: &Value| Some(FormSource::JsonSchema(schema.to_string()));
+    let grammar = body.text("grammar")?.filter(|text| !text.is_empty());
+    let asked = [
+        grammar.map(|text| FormSource::Grammar(text.to_owned())),
+        body.get("json_schema").and_then(schema),
+        response_format(body)?,
+    ];
+    let mut asked = asked.into_iter().flatten();
+    match (asked.next(), asked.next()) {
+        (_, Some(_)) => Err(ApiError::invalid(
+            "a reply has one form: give one of response_format, json_schema, grammar",
+        )),
+        (form, None) => Ok(form),
+    }
+}
+
+fn response_format(body: &JsonBody) -> Result<Option<FormSource>> {
+    const NAME: &str = "response_format";
+    let Some(format) = body.get(NAME) else { return Ok(None) };
+    let schema = format.pointer("/json_schema/schema").or_else(|| format.get("schema"));
+    match (format.get("type").and_then(Value::as_str), schema) {
+        (Some("text"), _) => Ok(None),
+        (Some("json_object"), None) => {
+            Ok(Some(FormSource::JsonSchema(json!({ "type": "object" }).to_string())))
+        }
+        (Some("json_object" | "json_schema"), Some(schema)) => {
+            Ok(Some(FormSource::JsonSchema(schema.to_string())))
+        }
+        (Some("json_schema"), None) => Err(ApiError::field(NAME, "expected json_schema.schema")),
+        _ => Err(ApiError::field(NAME, "expected type text, json_object or json_schema")),
+    }
+}
