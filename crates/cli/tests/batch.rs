@@ -111,7 +111,7 @@ fn lines_that_cannot_be_answered_say_why_and_the_others_are() {
     assert!(found[0]["text"].is_string() && found[4]["text"].is_string());
     assert!(message(1, "/error/message").contains("temprature"));
     assert!(message(2, "/error/message").contains("no JSON"));
-    assert!(message(3, "/response/body/error/message").contains("context is full"));
+    assert!(message(3, "/response/body/error/message").contains("the context holds"));
     // results of another batch are left alone
     place.write("other.jsonl", br#"{"custom_id": "x", "prompt": "a"}"#);
     let output = place.run(&["batch", "other.jsonl", "-o", "out.jsonl", "-m", "demo.gguf"]);
