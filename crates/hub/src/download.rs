@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use ureq::http::StatusCode;
 
 use crate::journal::{Journal, PART, parts_of, range_of};
-use crate::transport::{Answer, Follow, failed, protocol};
+use crate::transport::{Follow, HubAnswer, failed, protocol};
 use crate::{Hub, HubError, RemoteFile, RemoteModel, Result};
 
 /// Connections at once.
@@ -269,7 +269,7 @@ impl Source<'_> {
     }
 
     /// That an answer is the range that was asked for, or all of it; how many bytes come before the part.
-    fn check(&self, answer: &Answer, start: u64, end: u64) -> Result<u64> {
+    fn check(&self, answer: &HubAnswer, start: u64, end: u64) -> Result<u64> {
         let total = self.file.bytes;
         let wrong = |expected: String, found: &str| Err(protocol(&answer.url, expected, found));
         if let Some(coding) = answer.header("content-encoding").filter(|c| *c != "identity") {

@@ -5,7 +5,7 @@ use std::io::Read;
 use ureq::http::StatusCode;
 
 use crate::name::{has_quant, pick, quant_of};
-use crate::transport::{Answer, Follow, failed, protocol};
+use crate::transport::{Follow, HubAnswer, failed, protocol};
 use crate::{Hub, HubError, ModelName, Result};
 
 /// A model on a hub, of which nothing need be here.
@@ -156,7 +156,7 @@ impl Hub {
         format!("{}/{repository}/resolve/{commit}/{path}", self.options.endpoint)
     }
 
-    fn ask(&self, url: &str, what: &str, follow: Follow) -> Result<Answer> {
+    fn ask(&self, url: &str, what: &str, follow: Follow) -> Result<HubAnswer> {
         self.known(self.transport.get(url, None, follow)?, what)
     }
 
@@ -166,7 +166,7 @@ impl Hub {
         what: &str,
         range: (u64, u64),
         follow: Follow,
-    ) -> Result<Answer> {
+    ) -> Result<HubAnswer> {
         let answer = self.transport.get(url, Some(range), follow)?;
         if follow == Follow::SameServer && answer.status.is_redirection() {
             return Ok(answer);
@@ -175,7 +175,7 @@ impl Hub {
     }
 
     /// An answer that came to something; else what the hub does not have, or does not show to whoever asks.
-    fn known(&self, answer: Answer, what: &str) -> Result<Answer> {
+    fn known(&self, answer: HubAnswer, what: &str) -> Result<HubAnswer> {
         let hint = match (answer.status, &self.options.token) {
             (StatusCode::NOT_FOUND, _) => "",
             (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, None) => {

@@ -25,7 +25,7 @@ pub(crate) struct Transport {
 }
 
 /// What came back, behind all redirects.
-pub(crate) struct Answer {
+pub(crate) struct HubAnswer {
     /// Where from.
     pub(crate) url: String,
     pub(crate) status: StatusCode,
@@ -62,7 +62,7 @@ impl Transport {
         url: &str,
         range: Option<(u64, u64)>,
         follow: Follow,
-    ) -> Result<Answer> {
+    ) -> Result<HubAnswer> {
         let mut url = url.to_owned();
         for _ in 0..=REDIRECTS {
             let mut request = self.agent.get(&url).header("Accept-Encoding", "identity");
@@ -78,11 +78,16 @@ impl Transport {
             let next = match location.filter(|_| parts.status.is_redirection()) {
                 Some(location) => target(&url, location)?,
                 None => {
-                    return Ok(Answer { url, status: parts.status, headers: parts.headers, body });
+                    return Ok(HubAnswer {
+                        url,
+                        status: parts.status,
+                        headers: parts.headers,
+                        body,
+                    });
                 }
             };
             if follow == Follow::SameServer && origin(&next) != origin(&url) {
-                return Ok(Answer { url, status: parts.status, headers: parts.headers, body });
+                return Ok(HubAnswer { url, status: parts.status, headers: parts.headers, body });
             }
             url = next;
         }
@@ -95,7 +100,7 @@ impl Transport {
     }
 }
 
-impl Answer {
+impl HubAnswer {
     /// A header as text.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
@@ -110,7 +115,7 @@ impl Answer {
     }
 
     /// That it came to something.
-    pub(crate) fn check(self) -> Result<Answer> {
+    pub(crate) fn check(self) -> Result<HubAnswer> {
         match self.status.is_success() {
             true => Ok(self),
             false => {
