@@ -104,7 +104,7 @@ impl HubCache {
                 let commit = snapshot.file_name().unwrap_or_default().to_string_lossy();
                 let mut files = Vec::new();
                 walk(&snapshot, "", DEPTH, &mut files)?;
-                found.extend(models(&repository, &commit, &snapshot, files));
+                found.extend(models(&repository, &commit, &snapshot, &files));
             }
         }
         found.sort_by(|a, b| (&a.repository, &a.file).cmp(&(&b.repository, &b.file)));
@@ -206,7 +206,7 @@ fn models(
     repository: &str,
     commit: &str,
     snapshot: &Path,
-    files: Vec<(String, PathBuf)>,
+    files: &[(String, PathBuf)],
 ) -> Vec<CachedFile> {
     let data = |path: &Path| fs::metadata(path).ok().filter(fs::Metadata::is_file);
     let model = |(name, path): &(String, PathBuf)| {

@@ -279,7 +279,7 @@ impl Out<'_> {
         );
         self.stream.write_all(head.as_bytes())?;
         if let Mischief::Drops(every) = mischief
-            && asked % every == 0
+            && asked.is_multiple_of(every)
         {
             sent.truncate(announced / 2);
         }

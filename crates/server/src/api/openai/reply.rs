@@ -103,7 +103,7 @@ impl OpenAiReply {
         };
         if self.endpoint == OpenAiEndpoint::Texts {
             let text = self.before(index).to_owned() + text;
-            return choice(index, "text", json!(text), scores, reason);
+            return choice(index, "text", &json!(text), &scores, reason);
         }
         let mut message = json!({ "role": "assistant", "content": text });
         if !thoughts.is_empty() {
@@ -115,7 +115,7 @@ impl OpenAiReply {
                 message["content"] = Value::Null;
             }
         }
-        choice(index, "message", message, scores, reason)
+        choice(index, "message", &message, &scores, reason)
     }
 
     /// What stands before this choice.
@@ -131,13 +131,14 @@ impl OpenAiReply {
     }
 
     fn object(&self, object: &str, choices: Vec<Value>) -> Value {
-        json!({
+        let mut whole = json!({
             "id": self.id,
             "object": object,
             "created": self.created,
             "model": self.source.model,
-            "choices": choices,
-        })
+        });
+        whole["choices"] = Value::Array(choices);
+        whole
     }
 
     /// A chunk of one choice, or of none.
@@ -156,10 +157,10 @@ impl OpenAiReply {
             OpenAiEndpoint::Chat if text.is_empty() => json!({}),
             OpenAiEndpoint::Chat => json!({ kind: text }),
         };
-        self.delta(index, value, reason)
+        self.delta(index, &value, reason)
     }
 
-    fn delta(&mut self, index: usize, value: Value, reason: Option<&str>) -> Value {
+    fn delta(&mut self, index: usize, value: &Value, reason: Option<&str>) -> Value {
         let told = &mut self.choices[index];
         let (tokens, offset) = (std::mem::take(&mut told.scores), told.offset);
         let mut scores = Value::Null;
@@ -173,7 +174,7 @@ impl OpenAiReply {
             scores = self.scores(&tokens, offset);
         }
         let name = if self.endpoint == OpenAiEndpoint::Chat { "delta" } else { "text" };
-        self.chunk(Some(choice(index, name, value, scores, reason)))
+        self.chunk(Some(choice(index, name, value, &scores, reason)))
     }
 
     /// More of a call of choice `index`.
@@ -191,13 +192,13 @@ impl OpenAiReply {
             // that it is whole shows by what follows; that it is none, by the end of the reply
             ToolCallDelta::Ends { .. } | ToolCallDelta::Fails { .. } => return None,
         };
-        Some(self.delta(index, json!({ "tool_calls": [piece] }), None))
+        Some(self.delta(index, &json!({ "tool_calls": [piece] }), None))
     }
 }
 
 const TEXT: &str = "text_completion";
 
-fn choice(index: usize, name: &str, value: Value, scores: Value, reason: Option<&str>) -> Value {
+fn choice(index: usize, name: &str, value: &Value, scores: &Value, reason: Option<&str>) -> Value {
     json!({ "index": index, name: value, "logprobs": scores, "finish_reason": reason })
 }
 
@@ -242,11 +243,11 @@ impl Chunks for OpenAiReply {
         let first = |index: usize| match self.endpoint {
             OpenAiEndpoint::Chat => {
                 let delta = json!({ "role": "assistant", "content": "" });
-                Some(self.chunk(Some(choice(index, "delta", delta, Value::Null, None))))
+                Some(self.chunk(Some(choice(index, "delta", &delta, &Value::Null, None))))
             }
             OpenAiEndpoint::Texts => {
                 let text = Some(self.before(index)).filter(|text| !text.is_empty())?;
-                Some(self.chunk(Some(choice(index, "text", json!(text), Value::Null, None))))
+                Some(self.chunk(Some(choice(index, "text", &json!(text), &Value::Null, None))))
             }
         };
         (0..self.choices.len()).filter_map(first).collect()
