@@ -15,6 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("kernels", &["quant"]),
     ("kv", &[]),
     ("cpu", &["program", "kernels", "kv", "quant"]),
+    ("wgpu", &["program", "kv", "quant"]),
     ("models", &["program", "gguf", "quant"]),
     ("tokenizer", &["gguf"]),
     ("planner", &["program", "quant"]),

@@ -82,6 +82,12 @@ pub enum Error {
         /// What went wrong, and what is lost.
         problem: String,
     },
+    /// A device that programs run on cannot be had, or has failed.
+    #[error("device: {problem}")]
+    Device {
+        /// Which one, and what is wrong.
+        problem: String,
+    },
     /// Somebody asked to stop: see [`crate::Model::step_while`].
     #[error("cancelled")]
     Cancelled,

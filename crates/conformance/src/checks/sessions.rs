@@ -321,7 +321,8 @@ pub(super) fn replay(executor: &dyn Executor) {
         found.extend(feed(&*model, a, ours, Outputs::ALL));
         feed(&*model, b, others, Outputs::NONE);
     }
-    assert_same_bits(&found, &want, "with another session's steps between");
+    let alone = all_logits(&*model, &EXACT, &ours, 9);
+    assert_same_bits(&found, &alone, "with another session's steps between");
     let again =
         Made::new(executor, &tiny_model(&tiny_config("qwen2", 64, false), GgmlType::Q4_0), 4)
             .tested;

@@ -1,0 +1,217 @@
+//! [`Batch`]: the rows of a step, and the words by which kernels know of them (`kernels/step.wgsl`).
+
+use std::ops::Range;
+
+use kv::BlockAccess;
+use program::{Result, Rows, Sequence};
+
+use crate::caches::{BLOCK, SlabTables};
+use crate::kernels::SLOTS;
+use crate::plan::{GpuPlan, GpuWork};
+
+/// Words before the lists: those that `kernels/step.wgsl` names, then one for each rotation and temperature.
+const HEADER: usize = 16;
+/// Workgroups that attention is split into at least, where there are blocks for so many.
+const WORKGROUPS: usize = 128;
+/// Most parts that the past of a query is split into.
+const MOST_SPLITS: usize = 16;
+
+/// Rotations and temperatures of a plan, in numbers.
+pub(crate) struct RowNumbers {
+    /// By rotation: radians per position of each pair, and the factor on cosines and sines.
+    pub(crate) rotations: Vec<(Vec<f64>, f64)>,
+    pub(crate) temperatures: Vec<program::Temperature>,
+}
+
+/// A sequence of the step.
+pub(crate) struct Rowed<'a, 's> {
+    pub(crate) sequence: &'a Sequence<'a>,
+    pub(crate) tables: &'s mut SlabTables,
+    /// Position of its first row.
+    pub(crate) start: usize,
+}
+
+/// The rows of a step.
+pub(crate) struct Batch {
+    pub(crate) words: Vec<u32>,
+    pub(crate) n_tokens: usize,
+    pub(crate) n_selected: usize,
+    /// By sequence: its rows.
+    rows: Vec<Range<usize>>,
+    /// By sequence: its rows among the selected ones.
+    selected: Vec<Range<usize>>,
+    pub(crate) n_tiles: usize,
+    /// Whether tiles are of several rows.
+    pub(crate) by_row: bool,
+    pub(crate) n_splits: usize,
+}
+
+impl Batch {
+    /// Of sequences whose blocks are prepared.
+    ///
+    /// # Errors
+    /// [`program::Error::Memory`].
+    pub(crate) fn new(
+        plan: &GpuPlan,
+        numbers: &RowNumbers,
+        running: &mut [Rowed<'_, '_>],
+    ) -> Result<Batch> {
+        let mut lists = Lists::new(HEADER + numbers.rotations.len() + numbers.temperatures.len());
+        let mut batch = Batch {
+            words: Vec::new(),
+            n_tokens: 0,
+            n_selected: 0,
+            rows: Vec::new(),
+            selected: Vec::new(),
+            n_tiles: 0,
+            by_row: false,
+            n_splits: 1,
+        };
+        let (mut tokens, mut positions, mut of_row) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut selected, mut records) = (Vec::new(), Vec::new());
+        for (i, Rowed { sequence, start, .. }) in running.iter().enumerate() {
+            let (first, n) = (tokens.len(), sequence.tokens.len());
+            tokens.extend_from_slice(sequence.tokens);
+            positions.extend((*start..start + n).map(|p| p as u32));
+            of_row.extend(std::iter::repeat_n(i as u32, n));
+            let from = selected.len();
+            selected.extend(sequence.outputs.range(n).map(|row| (first + row) as u32));
+            records.extend([first, n, *start].map(|x| x as u32));
+            batch.rows.push(first..first + n);
+            batch.selected.push(from..selected.len());
+        }
+        (batch.n_tokens, batch.n_selected) = (tokens.len(), selected.len());
+        // a tile has heads of one row, or one head of some rows
+        batch.by_row = batch.n_tokens > 2 * running.len();
+        let tile_rows = if batch.by_row { SLOTS } else { 1 };
+        let tiles = batch.rows.iter().flat_map(|rows| {
+            let tile = |first: usize| [first as u32, (rows.end - first).min(tile_rows) as u32];
+            rows.clone().step_by(tile_rows).flat_map(tile)
+        });
+        let tiles: Vec<u32> = tiles.collect();
+        batch.n_tiles = tiles.len() / 2;
+        let longest = running.iter().map(|one| one.start + one.sequence.tokens.len());
+        let blocks = longest.max().unwrap_or(0).div_ceil(BLOCK);
+        let heads = batch.workgroups_by_tile(plan).max(1);
+        let wanted = WORKGROUPS.div_ceil(heads * batch.n_tiles.max(1));
+        batch.n_splits = wanted.min(blocks / 2).clamp(1, MOST_SPLITS);
+
+        lists.header[0] = batch.n_tokens as u32;
+        lists.header[1] = batch.n_selected as u32;
+        lists.add(2, &tokens);
+        lists.add(3, &positions);
+        lists.add(4, &of_row);
+        lists.add(5, &selected);
+        lists.add(6, &records);
+        lists.add(7, &tiles);
+        lists.add_tables(running);
+        lists.header[10] = tile_rows as u32;
+        lists.header[11] = batch.n_splits as u32;
+        lists.header[12] = batch.n_tiles as u32;
+        let mut word = HEADER;
+        for (frequencies, magnitude) in &numbers.rotations {
+            let mut angles = Vec::with_capacity(2 * positions.len() * frequencies.len());
+            for (position, frequency) in
+                positions.iter().flat_map(|p| frequencies.iter().map(move |f| (p, f)))
+            {
+                let (sin, cos) = (f64::from(*position) * frequency).sin_cos();
+                angles.extend([cos, sin].map(|x| ((x * magnitude) as f32).to_bits()));
+            }
+            lists.add(word, &angles);
+            word += 1;
+        }
+        for temperature in &numbers.temperatures {
+            let at = |p: &u32| (temperature.at(*p as usize) as f32).to_bits();
+            let factors: Vec<u32> = positions.iter().map(at).collect();
+            lists.add(word, &factors);
+            word += 1;
+        }
+        batch.words = lists.finish();
+        Ok(batch)
+    }
+
+    /// Workgroups that the fewest of all layers have for a tile.
+    fn workgroups_by_tile(&self, plan: &GpuPlan) -> usize {
+        let works = plan.works.iter().filter_map(|work| match work {
+            GpuWork::Attention(work) => {
+                Some(work.n_kv_heads * tiles_of_head(work.n_heads / work.n_kv_heads, self.by_row))
+            }
+            _ => None,
+        });
+        works.min().unwrap_or(1)
+    }
+
+    /// How many rows there are.
+    pub(crate) fn count(&self, rows: Rows) -> usize {
+        match rows {
+            Rows::Tokens => self.n_tokens,
+            Rows::Selected => self.n_selected,
+        }
+    }
+
+    /// All rows of a sequence in a value of such rows.
+    pub(crate) fn rows_of(&self, sequence: usize, rows: Rows) -> Range<usize> {
+        match rows {
+            Rows::Tokens => self.rows[sequence].clone(),
+            Rows::Selected => self.selected[sequence].clone(),
+        }
+    }
+}
+
+/// How many tiles the query heads make that share a key-value head, for each tile of rows.
+pub(crate) fn tiles_of_head(group: usize, by_row: bool) -> usize {
+    if by_row { group } else { group.div_ceil(SLOTS) }
+}
+
+/// Words, then lists that some of them tell the beginning of.
+struct Lists {
+    header: Vec<u32>,
+    rest: Vec<u32>,
+}
+
+impl Lists {
+    fn new(header: usize) -> Lists {
+        Lists { header: vec![0; header], rest: Vec::new() }
+    }
+
+    /// Where the next list begins.
+    fn end(&self) -> u32 {
+        (self.header.len() + self.rest.len()) as u32
+    }
+
+    fn add(&mut self, word: usize, list: &[u32]) {
+        self.header[word] = self.end();
+        self.rest.extend_from_slice(list);
+    }
+
+    /// Where the blocks of each cache of each sequence lie.
+    fn add_tables(&mut self, running: &mut [Rowed<'_, '_>]) {
+        let n_caches = running.first().map_or(0, |one| one.tables.specs().len());
+        self.header[8] = self.end();
+        self.header[9] = n_caches as u32;
+        let entries = self.rest.len();
+        self.rest.resize(entries + 2 * running.len() * n_caches, 0);
+        for (i, Rowed { sequence, tables, start }) in running.iter_mut().enumerate() {
+            for (cache, blocks) in tables.rows(*start + sequence.tokens.len()).enumerate() {
+                let entry = entries + 2 * (i * n_caches + cache);
+                self.rest[entry] = (self.header.len() + self.rest.len()) as u32;
+                let mut first = None;
+                for rows in blocks {
+                    first.get_or_insert(rows.first / BLOCK);
+                    let place = match rows.block {
+                        BlockAccess::Read(place) => place.number(),
+                        BlockAccess::Write(place) => place.number(),
+                    };
+                    self.rest.push(place);
+                }
+                self.rest[entry + 1] = first.unwrap_or(0) as u32;
+            }
+        }
+    }
+
+    fn finish(self) -> Vec<u32> {
+        let mut words = self.header;
+        words.extend(self.rest);
+        words
+    }
+}

@@ -1,0 +1,69 @@
+//! What a GPU says of itself before it loads: [`program::Executor`]'s `supports`, `memory` and `promises`.
+
+use program::{
+    Error, MemoryNeeds, MemoryOptions, Op, Program, Promises, Reading, Result, Variation,
+};
+use quant::GgmlType;
+
+use crate::caches::cache_bytes;
+use crate::formats::device_format;
+use crate::lower::{lower, unsupported};
+use crate::slots::Slots;
+use crate::weights::weight_bytes;
+use crate::workspace::work_bytes;
+
+/// Whether kernels compute `op` with weights of these types.
+pub(crate) fn supports(op: &Op, types: &[GgmlType]) -> Result<()> {
+    if matches!(op, Op::LatentAttention(_) | Op::Route(_) | Op::Experts { .. }) {
+        return Err(unsupported(op));
+    }
+    for (used, ty) in op.facts().weights.iter().zip(types) {
+        let known = match used.reading {
+            Reading::Vector | Reading::Vectors { .. } | Reading::OnLoad => {
+                quant::format(*ty).is_some()
+            }
+            Reading::TableRow | Reading::Matrix | Reading::Copies { .. } => {
+                device_format(*ty).is_some()
+            }
+        };
+        if !known {
+            let op = op.name();
+            return Err(Error::Unsupported(format!("op `{op}` with weights of type {ty}")));
+        }
+    }
+    Ok(())
+}
+
+/// [`supports`] for every node.
+pub(crate) fn supports_all(program: &Program) -> Result<()> {
+    program.nodes.iter().try_for_each(|node| {
+        let weights = node.op.facts().weights;
+        let types: Vec<_> = weights.iter().map(|used| program.weight(used.id).ty).collect();
+        supports(&node.op, &types)
+    })
+}
+
+/// The same steps give the same bits: a kernel adds in one order, which follows from the step alone. Other cuts may take
+/// other kernels, and other splits of the past.
+pub(crate) fn promises() -> Promises {
+    Promises { same_bits: vec![Variation::Again], exceptions: Vec::new() }
+}
+
+/// Memory of a load, and of the steps that fill the caches.
+pub(crate) fn memory(
+    program: &Program,
+    options: &MemoryOptions,
+    most_bytes: u64,
+) -> Result<MemoryNeeds> {
+    supports_all(program)?;
+    let narrowed = program::passes::narrow(program);
+    let plan = lower(&narrowed)?;
+    let cache = cache_bytes(program, options)?;
+    let MemoryOptions { sessions, chunk, .. } = *options;
+    Ok(MemoryNeeds {
+        weights: weight_bytes(&plan, program, most_bytes),
+        cache,
+        least_cache: cache,
+        work: work_bytes(&plan, &Slots::assign(&plan), chunk.max(sessions), sessions),
+    })
+}

@@ -1,0 +1,360 @@
+//! The kernels: what each binds, and how its text is put together from the files in `kernels/`.
+
+#[cfg(test)]
+mod translated;
+
+use program::{Act, CacheType, Gate};
+
+use crate::formats::DeviceFormat;
+
+/// A kernel: a family of shaders with the same bindings. Binding 0 has its constants, binding 1 the step.
+#[derive(Debug)]
+pub(crate) struct ShaderKernel {
+    /// Its name, and that of its file.
+    pub(crate) name: &'static str,
+    /// The files it is put together from.
+    parts: &'static [&'static str],
+    /// Buffers that it reads, from binding 2 on.
+    pub(crate) reads: u32,
+    /// Buffers that it writes, after those.
+    pub(crate) writes: u32,
+}
+
+const STEP: &str = include_str!("kernels/step.wgsl");
+const ACTS: &str = include_str!("kernels/acts.wgsl");
+const FINISH: &str = include_str!("kernels/finish.wgsl");
+const WEIGHTS: &str = include_str!("kernels/weights.wgsl");
+const LINEAR: &str = include_str!("kernels/linear.wgsl");
+const CACHED: &str = include_str!("kernels/cached.wgsl");
+
+/// Few rows times a matrix.
+pub(crate) static MATVEC: ShaderKernel = ShaderKernel {
+    name: "matvec",
+    parts: &[STEP, ACTS, FINISH, WEIGHTS, LINEAR, include_str!("kernels/matvec.wgsl")],
+    reads: 6,
+    writes: 1,
+};
+
+/// Many rows times a matrix.
+pub(crate) static MATMAT: ShaderKernel = ShaderKernel {
+    name: "matmat",
+    parts: &[STEP, ACTS, FINISH, WEIGHTS, LINEAR, include_str!("kernels/matmat.wgsl")],
+    reads: 6,
+    writes: 1,
+};
+
+/// Rows of a table.
+pub(crate) static EMBED: ShaderKernel = ShaderKernel {
+    name: "embed",
+    parts: &[STEP, WEIGHTS, include_str!("kernels/embed.wgsl")],
+    reads: 3,
+    writes: 1,
+};
+
+/// Element by element.
+pub(crate) static ROWS: ShaderKernel = ShaderKernel {
+    name: "rows",
+    parts: &[STEP, ACTS, FINISH, include_str!("kernels/rows.wgsl")],
+    reads: 3,
+    writes: 1,
+};
+
+/// Group by group.
+pub(crate) static GROUPS: ShaderKernel = ShaderKernel {
+    name: "groups",
+    parts: &[STEP, include_str!("kernels/groups.wgsl")],
+    reads: 3,
+    writes: 1,
+};
+
+/// Rotation and cache.
+pub(crate) static KEYS: ShaderKernel = ShaderKernel {
+    name: "keys",
+    parts: &[STEP, CACHED, include_str!("kernels/keys.wgsl")],
+    reads: 4,
+    writes: 2,
+};
+
+/// Attention.
+pub(crate) static ATTEND: ShaderKernel = ShaderKernel {
+    name: "attend",
+    parts: &[STEP, ACTS, CACHED, include_str!("kernels/attend.wgsl")],
+    reads: 3,
+    writes: 2,
+};
+
+/// Attention's stretches joined.
+pub(crate) static COMBINE: ShaderKernel = ShaderKernel {
+    name: "combine",
+    parts: &[STEP, include_str!("kernels/combine.wgsl")],
+    reads: 2,
+    writes: 1,
+};
+
+impl ShaderKernel {
+    /// Its bindings in order.
+    pub(crate) fn bindings(&self) -> impl Iterator<Item = (u32, wgpu::BufferBindingType)> {
+        let read = |i| (i, wgpu::BufferBindingType::Storage { read_only: true });
+        let written = |i| (i, wgpu::BufferBindingType::Storage { read_only: false });
+        let first = 2 + self.reads;
+        std::iter::once((0, wgpu::BufferBindingType::Uniform))
+            .chain((1..first).map(read))
+            .chain((first..first + self.writes).map(written))
+    }
+
+    /// How many constants it takes: the fields of its `Consts`.
+    pub(crate) fn n_consts(&self) -> usize {
+        let text = self.parts.iter().find(|part| part.contains("struct Consts {"));
+        let fields = text.and_then(|text| text.split("struct Consts {").nth(1)?.split('}').next());
+        let fields = fields.expect("every kernel has constants");
+        fields
+            .lines()
+            .filter(|line| line.split("//").next().is_some_and(|l| l.contains(':')))
+            .count()
+    }
+}
+
+/// One shader of a kernel.
+#[derive(Clone, Debug)]
+pub(crate) struct Shader {
+    /// Its kernel.
+    pub(crate) kernel: &'static ShaderKernel,
+    /// What stands for the names in double braces.
+    substitutions: Vec<(&'static str, String)>,
+}
+
+impl PartialEq for Shader {
+    fn eq(&self, other: &Shader) -> bool {
+        self.kernel.name == other.kernel.name && self.substitutions == other.substitutions
+    }
+}
+
+impl Eq for Shader {}
+
+impl std::hash::Hash for Shader {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.kernel.name.hash(state);
+        self.substitutions.hash(state);
+    }
+}
+
+impl Shader {
+    fn new(kernel: &'static ShaderKernel) -> Shader {
+        Shader { kernel, substitutions: Vec::new() }
+    }
+
+    fn with(mut self, name: &'static str, text: impl Into<String>) -> Shader {
+        self.substitutions.push((name, text.into()));
+        self
+    }
+
+    fn of_weights(mut self, format: &DeviceFormat) -> Shader {
+        self.substitutions.extend(format.substitutions());
+        self
+    }
+
+    /// The whole text.
+    pub(crate) fn text(&self) -> String {
+        let mut text = self.kernel.parts.concat();
+        for (name, value) in &self.substitutions {
+            text = text.replace(&format!("{{{{{name}}}}}"), value);
+        }
+        debug_assert!(!text.contains("{{"), "{}: something is left open", self.kernel.name);
+        text
+    }
+
+    /// Up to `at_once` rows times a matrix of this type.
+    pub(crate) fn matvec(format: &DeviceFormat, at_once: usize) -> Shader {
+        let shader = Shader::new(&MATVEC).of_weights(format);
+        shader.with("AT_ONCE", at_once.to_string()).with("ROWS", MATVEC_ROWS.to_string())
+    }
+
+    /// Any number of rows times a matrix of this type.
+    pub(crate) fn matmat(format: &DeviceFormat) -> Shader {
+        Shader::new(&MATMAT).of_weights(format)
+    }
+
+    /// Rows of a table of this type.
+    pub(crate) fn embed(format: &DeviceFormat) -> Shader {
+        Shader::new(&EMBED).of_weights(format)
+    }
+
+    /// What each element is: an expression of `row` and `i`.
+    pub(crate) fn rows(value: &str) -> Shader {
+        Shader::new(&ROWS).with("VALUE", value)
+    }
+
+    /// What is done to each group.
+    pub(crate) fn groups(body: &str) -> Shader {
+        Shader::new(&GROUPS).with("BODY", body)
+    }
+
+    /// Rotation, and keys and values of these types into the cache.
+    pub(crate) fn keys(kept: StoredTypes) -> Shader {
+        let put = |ty| match ty {
+            Stored::F32 => {
+                "    for (var i = 0u; i < 4u; i++) {\n        blocks[to + i] = bitcast<u32>(x[i]);\n    }"
+            }
+            Stored::F16 => {
+                "    blocks[to] = pack2x16float(x.xy);\n    blocks[to + 1u] = pack2x16float(x.zw);"
+            }
+        };
+        Shader::new(&KEYS)
+            .with("PUT_KEY", put(kept.keys))
+            .with("PUT_VALUE", put(kept.values))
+            .cached(kept)
+    }
+
+    /// Attention over such keys and values, so many quads wide.
+    pub(crate) fn attend(kept: StoredTypes, key_quads: usize, value_quads: usize) -> Shader {
+        let get = |ty| match ty {
+            Stored::F32 => {
+                "vec4(bitcast<vec2<f32>>(blocks[unit / 2u]), bitcast<vec2<f32>>(blocks[unit / 2u + 1u]))"
+            }
+            Stored::F16 => {
+                "vec4(unpack2x16float(blocks[unit / 2u].x), unpack2x16float(blocks[unit / 2u].y))"
+            }
+        };
+        Shader::new(&ATTEND)
+            .with("KEY_QUADS", key_quads.to_string())
+            .with("VALUE_QUADS", value_quads.to_string())
+            .with("KEY", get(kept.keys))
+            .with("VALUE", get(kept.values))
+            .cached(kept)
+    }
+
+    /// The join of stretches.
+    pub(crate) fn combine() -> Shader {
+        Shader::new(&COMBINE)
+    }
+
+    fn cached(self, kept: StoredTypes) -> Shader {
+        self.with("KEY_WORDS", kept.keys.words().to_string())
+            .with("VALUE_WORDS", kept.values.words().to_string())
+    }
+}
+
+/// Rows of a matrix that a team of [`MATVEC`] has.
+pub(crate) const MATVEC_ROWS: usize = 2;
+/// Rows of a matrix that one of its workgroups has.
+pub(crate) const MATVEC_TILE: usize = 2 * MATVEC_ROWS;
+/// Rows of a matrix, and rows of activations, that a workgroup of [`MATMAT`] has.
+pub(crate) const MATMAT_TILE: usize = 32;
+/// Queries that a workgroup of [`ATTEND`] has.
+pub(crate) const SLOTS: usize = 8;
+
+/// What becomes of a product.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Finish {
+    /// Itself.
+    Plain,
+    /// An activation of it.
+    Act(Act),
+    /// An activation of it and of its neighbour.
+    Gate(Gate),
+}
+
+/// How numbers of a cache are kept here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Stored {
+    F32,
+    F16,
+}
+
+impl Stored {
+    /// What is asked for, or more exact.
+    pub(crate) fn of(ty: CacheType) -> Stored {
+        match ty {
+            CacheType::F32 => Stored::F32,
+            CacheType::F16 | CacheType::Q8_0 => Stored::F16,
+        }
+    }
+
+    /// Words of four numbers.
+    pub(crate) fn words(self) -> usize {
+        match self {
+            Stored::F32 => 4,
+            Stored::F16 => 2,
+        }
+    }
+}
+
+/// How keys and values are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct StoredTypes {
+    pub(crate) keys: Stored,
+    pub(crate) values: Stored,
+}
+
+impl Finish {
+    /// How constants say it: the activation, the gate, and their numbers. See `kernels/finish.wgsl`.
+    pub(crate) fn words(self) -> [u32; 6] {
+        let (act, gate, numbers) = match self {
+            Finish::Plain => (0, 0, [0.0; 4]),
+            Finish::Act(act) | Finish::Gate(Gate::Act(act)) => {
+                let (number, numbers) = act_number(act);
+                (number, u32::from(matches!(self, Finish::Gate(_))), numbers)
+            }
+            Finish::Gate(Gate::SwigluOai { alpha, limit }) => (0, 2, [alpha, limit, 0.0, 0.0]),
+            Finish::Gate(Gate::ClampedSwiglu { limit, after }) => {
+                (0, 3 + u32::from(after), [limit, 0.0, 0.0, 0.0])
+            }
+            Finish::Gate(Gate::Situ { gate, up }) => (0, 5, [gate, up, 0.0, 0.0]),
+        };
+        let [a, b, c, d] = numbers.map(f32::to_bits);
+        [act, gate, a, b, c, d]
+    }
+}
+
+fn act_number(act: Act) -> (u32, [f32; 4]) {
+    let none = [0.0; 4];
+    match act {
+        Act::Silu => (1, none),
+        Act::Sigmoid => (2, none),
+        Act::Gelu => (3, none),
+        Act::GeluErf => (4, none),
+        Act::Relu => (5, none),
+        Act::Relu2 => (6, none),
+        Act::Softplus => (7, none),
+        Act::Tanh => (8, none),
+        Act::Softcap(cap) => (9, [cap, 0.0, 0.0, 0.0]),
+        Act::Clamp(most) => (10, [most, 0.0, 0.0, 0.0]),
+        Act::Xielu { alpha_p, alpha_n, beta, eps } => (11, [alpha_p, alpha_n, beta, eps]),
+    }
+}
+
+/// Bodies of [`GROUPS`]: what is done to a group `a` (beside a group `b`).
+pub(crate) mod group {
+    use program::NormKind;
+
+    /// Source: `program::Op::Resize`.
+    pub(crate) const RESIZE: &str = include_str!("kernels/groups/resize.wgsl");
+    /// Source: `program::Op::Excess`.
+    pub(crate) const EXCESS: &str = include_str!("kernels/groups/excess.wgsl");
+
+    /// Source: `program::NormKind`.
+    pub(crate) fn norm(kind: NormKind) -> &'static str {
+        match kind {
+            NormKind::Rms => include_str!("kernels/groups/rms.wgsl"),
+            NormKind::Layer => include_str!("kernels/groups/layer.wgsl"),
+        }
+    }
+}
+
+/// What elements of [`ROWS`] are. `program::Op` says what each op means.
+pub(crate) mod element {
+    pub(crate) const COPY: &str = "a(row, i)";
+    pub(crate) const ACT: &str = "finished(a(row, i), 1.0)";
+    pub(crate) const GATE: &str = "finished(a(row, i / c.p), b(row, i))";
+    pub(crate) const ADD: &str = "a(row, i) + b(row, i)";
+    pub(crate) const SCALE: &str = "a(row, i) * c.factor";
+    pub(crate) const MULTIPLY: &str = "a(row, i) * vectors[c.p + (i / c.q) % c.r]";
+    pub(crate) const SLICE: &str = "a(row, i / c.q * c.r + c.p + i % c.q)";
+    pub(crate) const MIX: &str = "mixed(row, i)";
+    pub(crate) const SELECT: &str = "a(step[step[SELECTED] + row], i)";
+    pub(crate) const MEAN: &str = "mean(row, i)";
+
+    #[cfg(test)]
+    pub(crate) const ALL: [&str; 10] =
+        [COPY, ACT, GATE, ADD, SCALE, MULTIPLY, SLICE, MIX, SELECT, MEAN];
+}

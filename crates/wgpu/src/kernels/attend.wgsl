@@ -1,0 +1,232 @@
+// Attention over the cache. A workgroup has the queries of one tile, up to SLOTS pairs of a row and a query head that read
+// the same key-value head: some heads of one row, or one head of some rows; and of the blocks that they see one stretch.
+// Block by block: a lane is a position and has its scores with all queries; then sums and maxima of each query are brought
+// up to date; then a lane is a quad of a value vector of one query.
+struct Consts {
+    n_heads: u32,
+    n_kv_heads: u32,
+    mask: u32, // 0 causal, 1 window, 2 chunk, 3 all, 4 around
+    reach: u32, // its number
+    softcap: f32, // 0 for none
+    slopes: u32, // by head, in `vectors`, or NONE
+    sinks: u32,
+    cache: u32,
+    value_dim: u32,
+    q_stride: u32,
+    out_offset: u32,
+    out_stride: u32,
+}
+
+@group(0) @binding(0) var<uniform> c: Consts;
+@group(0) @binding(2) var<storage, read> vectors: array<f32>;
+@group(0) @binding(3) var<storage, read> q: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read> blocks: array<vec2<u32>>;
+@group(0) @binding(5) var<storage, read_write> out: array<f32>;
+@group(0) @binding(6) var<storage, read_write> partials: array<vec4<f32>>;
+
+const SLOTS = 8u;
+const LANES = 64u;
+const KEY_QUADS = {{KEY_QUADS}}u;
+const VALUE_QUADS = {{VALUE_QUADS}}u;
+// quads of all queries that a lane adds up
+const SUMS = (SLOTS * VALUE_QUADS + LANES - 1u) / LANES;
+const UNSEEN = -3e38;
+const LEAST = -1e30;
+
+var<workgroup> queries: array<vec4<f32>, SLOTS * KEY_QUADS>;
+var<workgroup> weights: array<f32, SLOTS * LANES>;
+var<workgroup> maxima: array<f32, LANES>;
+var<workgroup> totals: array<f32, LANES>;
+var<workgroup> factors: array<f32, SLOTS>;
+var<workgroup> ends: array<vec2<f32>, SLOTS>;
+
+struct Tile {
+    first_row: u32,
+    rows: u32,
+    group: u32, // query heads of a key-value head
+    kv_head: u32,
+    first: u32, // query head of the group
+    by_row: bool, // slots are rows
+}
+
+fn key(unit: u32) -> vec4<f32> {
+    return {{KEY}};
+}
+
+fn value(unit: u32) -> vec4<f32> {
+    return {{VALUE}};
+}
+
+fn is_used(t: Tile, slot: u32) -> bool {
+    return select(t.first + slot < t.group, slot < t.rows, t.by_row);
+}
+
+fn row_of(t: Tile, slot: u32) -> u32 {
+    return select(t.first_row, t.first_row + slot, t.by_row);
+}
+
+fn head_of(t: Tile, slot: u32) -> u32 {
+    return t.kv_head * t.group + select(t.first + slot, t.first, t.by_row);
+}
+
+fn first_seen(position: u32) -> u32 {
+    switch (c.mask) {
+        case 1u: { return (position + 1u) - min(position + 1u, c.reach); }
+        case 2u: { return position / c.reach * c.reach; }
+        case 4u: { return position - min(position, c.reach); }
+        default: { return 0u; }
+    }
+}
+
+fn end_seen(position: u32, len: u32) -> u32 {
+    switch (c.mask) {
+        case 3u: { return len; }
+        case 4u: { return min(position + 1u + min(c.reach, len), len); }
+        default: { return position + 1u; }
+    }
+}
+
+@compute @workgroup_size(LANES)
+fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    var t: Tile;
+    t.group = c.n_heads / c.n_kv_heads;
+    t.by_row = step[TILE_ROWS] > 1u;
+    let tiles_of_head = select((t.group + SLOTS - 1u) / SLOTS, t.group, t.by_row);
+    t.kv_head = id.y / tiles_of_head;
+    t.first = (id.y % tiles_of_head) * select(SLOTS, 1u, t.by_row);
+    t.first_row = step[step[TILES] + 2u * id.x];
+    t.rows = step[step[TILES] + 2u * id.x + 1u];
+    let sequence = sequence_of(t.first_row);
+    let record = step[SEQUENCES] + 3u * sequence;
+    let len = step[record + 1u] + step[record + 2u];
+    for (var i = lane; i < SLOTS * KEY_QUADS; i += LANES) {
+        let slot = i / KEY_QUADS;
+        if (is_used(t, slot)) {
+            let begins = row_of(t, slot) * c.q_stride / 4u + head_of(t, slot) * KEY_QUADS;
+            queries[i] = q[begins + i % KEY_QUADS];
+        } else {
+            queries[i] = vec4(0.0);
+        }
+    }
+    // the blocks that any of the queries sees, and this workgroup's stretch of them
+    let low_end = first_seen(position_of(t.first_row));
+    let high_end = end_seen(position_of(t.first_row + t.rows - 1u), len);
+    let first_block = low_end / POSITIONS_IN_BLOCK;
+    let end_block = (high_end + POSITIONS_IN_BLOCK - 1u) / POSITIONS_IN_BLOCK;
+    let splits = step[N_SPLITS];
+    let each = (end_block - first_block + splits - 1u) / splits;
+    let begin = first_block + id.z * each;
+    let end = min(begin + each, end_block);
+    // 8 lanes look after one query
+    let my_slot = lane / 8u;
+    var most = LEAST;
+    var total = 0.0;
+    var sums: array<vec4<f32>, SUMS>;
+    workgroupBarrier();
+    for (var block = begin; block < end; block++) {
+        let base = block_of(sequence, c.cache, block);
+        let j = block * POSITIONS_IN_BLOCK + lane;
+        var products: array<f32, SLOTS>;
+        for (var i = 0u; i < KEY_QUADS; i++) {
+            let k = key(base + key_unit(KEY_QUADS, t.kv_head, i, lane));
+            for (var s = 0u; s < SLOTS; s++) {
+                products[s] += dot(queries[s * KEY_QUADS + i], k);
+            }
+        }
+        for (var s = 0u; s < SLOTS; s++) {
+            var score = UNSEEN;
+            if (is_used(t, s)) {
+                let p = position_of(row_of(t, s));
+                if (j >= first_seen(p) && j < end_seen(p, len)) {
+                    score = products[s];
+                    if (c.softcap > 0.0) {
+                        score = softcap(score, c.softcap);
+                    }
+                    if (c.slopes != NONE) {
+                        let distance = select(p - j, j - p, j > p);
+                        score -= vectors[c.slopes + head_of(t, s)] * f32(distance);
+                    }
+                }
+            }
+            weights[s * LANES + lane] = score;
+        }
+        workgroupBarrier();
+        var mine = LEAST;
+        for (var i = lane % 8u; i < LANES; i += 8u) {
+            mine = max(mine, weights[my_slot * LANES + i]);
+        }
+        maxima[lane] = mine;
+        workgroupBarrier();
+        var highest = most;
+        for (var i = 0u; i < 8u; i++) {
+            highest = max(highest, maxima[my_slot * 8u + i]);
+        }
+        var sum = 0.0;
+        for (var i = lane % 8u; i < LANES; i += 8u) {
+            let score = weights[my_slot * LANES + i];
+            let weight = select(exp(score - highest), 0.0, score <= UNSEEN);
+            weights[my_slot * LANES + i] = weight;
+            sum += weight;
+        }
+        totals[lane] = sum;
+        let shrinks = exp(most - highest);
+        most = highest;
+        if (lane % 8u == 0u) {
+            factors[my_slot] = shrinks;
+        }
+        workgroupBarrier();
+        total *= shrinks;
+        for (var i = 0u; i < 8u; i++) {
+            total += totals[my_slot * 8u + i];
+        }
+        let n = min(POSITIONS_IN_BLOCK, high_end - block * POSITIONS_IN_BLOCK);
+        for (var i = 0u; i < SUMS; i++) {
+            let pair = lane + i * LANES;
+            let slot = pair / VALUE_QUADS;
+            if (slot < SLOTS) {
+                var mixed = sums[i] * factors[slot];
+                for (var p = 0u; p < n; p++) {
+                    let begins = value_unit(c.n_kv_heads, KEY_QUADS, VALUE_QUADS, vec2(t.kv_head, pair % VALUE_QUADS), p);
+                    mixed += weights[slot * LANES + p] * value(base + begins);
+                }
+                sums[i] = mixed;
+            }
+        }
+        workgroupBarrier();
+    }
+    if (lane % 8u == 0u) {
+        ends[my_slot] = vec2(most, total);
+    }
+    workgroupBarrier();
+    for (var i = 0u; i < SUMS; i++) {
+        let pair = lane + i * LANES;
+        let slot = pair / VALUE_QUADS;
+        let quad = pair % VALUE_QUADS;
+        if (slot < SLOTS && is_used(t, slot)) {
+            let row = row_of(t, slot);
+            let h = head_of(t, slot);
+            if (splits > 1u) {
+                let to = ((row * c.n_heads + h) * splits + id.z) * (VALUE_QUADS + 1u);
+                partials[to + quad] = sums[i];
+                if (quad == 0u) {
+                    partials[to + VALUE_QUADS] = vec4(ends[slot], 0.0, 0.0);
+                }
+            } else {
+                var high = ends[slot].x;
+                var all = ends[slot].y;
+                if (c.sinks != NONE) {
+                    let sink = vectors[c.sinks + h];
+                    high = max(high, sink);
+                    all = all * exp(ends[slot].x - high) + exp(sink - high);
+                }
+                let y = sums[i] * (exp(ends[slot].x - high) / all);
+                let to = row * c.out_stride + c.out_offset + h * c.value_dim + 4u * quad;
+                for (var e = 0u; e < 4u; e++) {
+                    if (4u * quad + e < c.value_dim) {
+                        out[to + e] = y[e];
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+// What the products of a matrix are finished with: shared by `matvec.wgsl` and `matmat.wgsl`.
+struct Consts {
+    rows: u32, // of this part of the matrix
+    chunks: u32, // of 32 weights, in a row
+    first: u32, // number of the part's first row in the matrix
+    d_stride: u32, // words of `scales` for the d of a row
+    s_base: u32, // where the scales of groups begin
+    s_stride: u32, // their words in a row
+    counted: u32, // N_TOKENS or N_SELECTED
+    x_offset: u32,
+    x_stride: u32,
+    bias: u32, // where it begins in `vectors`, or NONE
+    r_offset: u32, // of the residual, or NONE
+    r_stride: u32,
+    out_offset: u32,
+    out_stride: u32,
+    act_kind: u32,
+    gate_kind: u32, // 0 for none; else neighbouring rows of a matrix are a gate and what it lets through
+    act_a: f32,
+    act_b: f32,
+    act_c: f32,
+    act_d: f32,
+}
+
+@group(0) @binding(0) var<uniform> c: Consts;
+@group(0) @binding(5) var<storage, read> vectors: array<f32>;
+@group(0) @binding(6) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(7) var<storage, read> residual: array<f32>;
+@group(0) @binding(8) var<storage, read_write> out: array<f32>;
+
+fn biased(sum: f32, row: u32) -> f32 {
+    if (c.bias == NONE) {
+        return sum;
+    }
+    return sum + vectors[c.bias + c.first + row];
+}
+
+fn put(n: u32, row: u32, value: f32) {
+    var y = value;
+    if (c.r_offset != NONE) {
+        y += residual[n * c.r_stride + c.r_offset + row];
+    }
+    out[n * c.out_stride + c.out_offset + row] = y;
+}

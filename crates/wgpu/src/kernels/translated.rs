@@ -1,0 +1,65 @@
+//! Every shader becomes what drivers take: SPIR-V, MSL and HLSL, each validated by naga. No device is needed.
+
+use naga::back::{hlsl, msl, spv};
+use naga::valid::{Capabilities, ValidationFlags, Validator};
+use program::NormKind;
+
+use super::*;
+use crate::formats::FORMATS;
+
+/// Every shader that plans may ask for, with a few widths of heads.
+fn all() -> Vec<Shader> {
+    let mut all = Vec::new();
+    for format in FORMATS {
+        all.push(Shader::embed(format));
+        all.push(Shader::matmat(format));
+        all.extend([1, 4].map(|n| Shader::matvec(format, n)));
+    }
+    all.extend(element::ALL.map(Shader::rows));
+    let norms = [NormKind::Rms, NormKind::Layer].map(group::norm);
+    all.extend([norms[0], norms[1], group::RESIZE, group::EXCESS].map(Shader::groups));
+    for keys in [Stored::F32, Stored::F16] {
+        for values in [Stored::F32, Stored::F16] {
+            let kept = StoredTypes { keys, values };
+            all.push(Shader::keys(kept));
+            all.extend([(1, 1), (32, 32), (64, 20)].map(|(k, v)| Shader::attend(kept, k, v)));
+        }
+    }
+    all.push(Shader::combine());
+    all
+}
+
+#[test]
+fn every_shader_is_valid_everywhere() {
+    for shader in all() {
+        let (name, text) = (shader.kernel.name, shader.text());
+        let module = naga::front::wgsl::parse_str(&text)
+            .unwrap_or_else(|e| panic!("{name}: {}\n{text}", e.emit_to_string(&text)));
+        // half floats in words, and nothing else that a device may lack
+        let checked =
+            Validator::new(ValidationFlags::all(), Capabilities::SHADER_FLOAT16_IN_FLOAT32)
+                .validate(&module);
+        let found = checked.unwrap_or_else(|e| panic!("{name}: {}", e.emit_to_string(&text)));
+        let spirv = spv::write_vec(&module, &found, &spv::Options::default(), None);
+        assert!(spirv.is_ok_and(|words| words.len() > 100), "{name}: SPIR-V");
+        let metal = msl::Options { fake_missing_bindings: true, ..msl::Options::default() };
+        let metal = msl::write_string(&module, &found, &metal, &msl::PipelineOptions::default());
+        assert!(metal.is_ok_and(|(text, _)| text.contains("kernel")), "{name}: MSL");
+        let (mut direct, options) = (String::new(), hlsl::Options::default());
+        let pipeline = hlsl::PipelineOptions::default();
+        let written =
+            hlsl::Writer::new(&mut direct, &options, &pipeline).write(&module, &found, None);
+        assert!(written.is_ok() && direct.contains("numthreads"), "{name}: HLSL");
+    }
+}
+
+/// What a kernel binds is what its text declares, and its constants fit where they are put.
+#[test]
+fn bindings_are_those_of_the_text() {
+    for shader in all() {
+        let (kernel, text) = (shader.kernel, shader.text());
+        let declared = text.lines().filter(|line| line.starts_with("@group(0) @binding(")).count();
+        assert_eq!(declared, kernel.bindings().count(), "{}", kernel.name);
+        assert!(kernel.n_consts() * 4 <= crate::dispatch::CONSTS, "{}", kernel.name);
+    }
+}

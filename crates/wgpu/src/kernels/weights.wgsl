@@ -1,0 +1,53 @@
+// A matrix of packed weights, 16 at a time: see `pack.rs` for the planes. What differs between types is substituted.
+@group(0) @binding(2) var<storage, read> low: array<vec4<u32>>;
+@group(0) @binding(3) var<storage, read> high: array<u32>;
+@group(0) @binding(4) var<storage, read> scales: array<u32>;
+
+alias Sixteen = array<vec4<f32>, 4>;
+
+const HAS_MIN = {{HAS_MIN}};
+
+// Value of a code of four bits in a table of 16 signed bytes.
+fn tabled(packed: u32, table: vec4<u32>) -> vec4<f32> {
+    let codes = unpack4xU8(packed);
+    let low_half = select(table.xxxx, table.yyyy, (codes & vec4(4u)) != vec4(0u));
+    let high_half = select(table.zzzz, table.wwww, (codes & vec4(4u)) != vec4(0u));
+    let words = select(low_half, high_half, (codes & vec4(8u)) != vec4(0u));
+    let up = vec4(24u) - 8u * (codes & vec4(3u));
+    return vec4<f32>(bitcast<vec4<i32>>(words << up) >> vec4(24u));
+}
+
+// Four codes in the bytes of a word become numbers.
+fn number4(packed: u32) -> vec4<f32> {
+    return {{VALUES}};
+}
+
+// The numbers of the 16 weights that follow weight `16 * at` of the plane, without their scale.
+fn codes16(at: u32) -> Sixteen {
+{{CODES}}
+}
+
+fn half_of(words: u32, index: u32) -> f32 {
+    let both = unpack2x16float(words);
+    return select(both.x, both.y, (index & 1u) == 1u);
+}
+
+fn signed_byte(word: u32, index: u32) -> f32 {
+    return f32(bitcast<i32>(word << (24u - 8u * (index & 3u))) >> 24u);
+}
+
+fn unsigned_byte(word: u32, index: u32) -> f32 {
+    return f32((word >> (8u * (index & 3u))) & 0xffu);
+}
+
+// What the numbers of 16 weights of a row are multiplied with, and what is subtracted then.
+fn scale16(row: u32, at: u32) -> vec2<f32> {
+{{SCALE}}
+}
+
+// 16 weights of a row.
+fn weights16(row: u32, at: u32) -> Sixteen {
+    let codes = codes16(row * 2u * c.chunks + at);
+    let s = scale16(row, at);
+    return Sixteen(codes[0] * s.x - s.y, codes[1] * s.x - s.y, codes[2] * s.x - s.y, codes[3] * s.x - s.y);
+}

@@ -1,0 +1,115 @@
+//! The GPU executor: lowers a program into a short list of dispatches and runs a step with one submission and one
+//! read-back, on whatever Vulkan, Metal or Direct3D 12 device wgpu finds.
+//!
+//! The way through: `lower.rs` (program to plan), `formats.rs` and `pack.rs` (weights to planes), `kernels.rs` and `kernels/`
+//! (the shaders), `dispatch.rs` (plan to dispatches), `batch.rs` (what a step is about), `model.rs` (sessions and steps).
+#![forbid(unsafe_code)]
+
+mod adapter;
+mod batch;
+mod caches;
+mod declare;
+mod dispatch;
+mod formats;
+mod kernels;
+mod lower;
+mod model;
+mod pack;
+mod plan;
+mod slab;
+mod slots;
+mod weights;
+mod workspace;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use program::{
+    CacheStorage, Executor, MemoryNeeds, MemoryOptions, Model, Op, Program, Progress, Promises,
+    Result, WeightSource,
+};
+use quant::GgmlType;
+
+use crate::adapter::Gpu;
+use crate::model::GpuModel;
+
+/// How a GPU is used.
+#[derive(Clone, Debug, Default)]
+pub struct GpuOptions {
+    /// Part of the adapter's name, whatever the case; `None` for the most promising one.
+    pub adapter: Option<String>,
+    /// Where the caches of a model's sessions lie. A disk is refused when a model is loaded.
+    pub storage: CacheStorage,
+    /// Most bytes of a buffer that kernels see; `None`: as many as the device allows. Larger matrices are cut into parts.
+    pub most_bytes: Option<u64>,
+}
+
+/// What went to a device since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceCounts {
+    /// Submissions of steps.
+    pub submissions: u64,
+    /// Times that results were read back.
+    pub readbacks: u64,
+    /// Dispatches in these submissions.
+    pub dispatches: u64,
+}
+
+/// A GPU as an executor.
+pub struct Wgpu {
+    gpu: Arc<Gpu>,
+    storage: CacheStorage,
+}
+
+impl Wgpu {
+    /// Open an adapter.
+    ///
+    /// # Errors
+    /// [`program::Error::Device`] if there is none, or it does not open.
+    pub fn open(options: &GpuOptions) -> Result<Wgpu> {
+        let gpu = Gpu::open(options.adapter.as_deref(), options.most_bytes)?;
+        Ok(Wgpu { gpu: Arc::new(gpu), storage: options.storage.clone() })
+    }
+
+    /// The adapters of this machine, a line each, the most promising first.
+    pub fn adapters() -> Vec<String> {
+        adapter::list()
+    }
+
+    /// What went to the device since it was opened.
+    pub fn counts(&self) -> DeviceCounts {
+        let counts = &self.gpu.counts;
+        DeviceCounts {
+            submissions: counts.submissions.load(Ordering::Relaxed),
+            readbacks: counts.readbacks.load(Ordering::Relaxed),
+            dispatches: counts.dispatches.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Executor for Wgpu {
+    fn supports(&self, op: &Op, types: &[GgmlType]) -> Result<()> {
+        declare::supports(op, types)
+    }
+
+    fn memory(&self, program: &Program, options: &MemoryOptions) -> Result<MemoryNeeds> {
+        declare::memory(program, options, self.gpu.most_bytes())
+    }
+
+    fn promises(&self) -> Promises {
+        declare::promises()
+    }
+
+    fn load(
+        &self,
+        program: Arc<Program>,
+        weights: &dyn WeightSource,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Box<dyn Model>> {
+        Ok(Box::new(GpuModel::load(&self.gpu, program, weights, &self.storage, progress)?))
+    }
+
+    fn describe(&self) -> String {
+        self.gpu.describe()
+    }
+}

@@ -1,0 +1,222 @@
+//! What is computed together: products of one input, what finishes a product, norms of heads before they rotate.
+
+use std::collections::HashMap;
+
+use program::{CacheKind, Node, Norm, NormKind, Op, Program, Uses, ValueId, WeightId};
+
+use crate::formats::CHUNK;
+use crate::kernels::Finish;
+
+/// Linear nodes that are one work.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Product {
+    /// One; a gate and what it lets through; or several that stay what they are.
+    pub(super) linears: Vec<usize>,
+    pub(super) finish: Finish,
+    /// Added last.
+    pub(super) residual: Option<ValueId>,
+    /// The value that it becomes; of several that stay what they are the first one's.
+    pub(super) output: ValueId,
+}
+
+/// All fusions of a program.
+#[derive(Default)]
+pub(super) struct Fusions {
+    /// By node at whose place they are computed.
+    products: HashMap<usize, Product>,
+    /// By node: whether another one's work computes it.
+    absorbed: Vec<bool>,
+    /// By node: the norm that attention takes over, and its input.
+    head_norms: HashMap<usize, (ValueId, Norm)>,
+}
+
+/// What fusions are looked for in.
+struct Search<'a> {
+    program: &'a Program,
+    uses: &'a Uses,
+    /// By weight: how many ops read it.
+    readers: Vec<usize>,
+    found: Fusions,
+}
+
+impl Fusions {
+    pub(super) fn find(program: &Program, uses: &Uses) -> Fusions {
+        let mut readers = vec![0; program.weights.len()];
+        for used in program.nodes.iter().flat_map(|node| node.op.facts().weights) {
+            readers[used.id.0 as usize] += 1;
+        }
+        let absorbed = vec![false; program.nodes.len()];
+        let found = Fusions { absorbed, ..Fusions::default() };
+        let mut search = Search { program, uses, readers, found };
+        search.gates();
+        search.residuals();
+        search.acts();
+        search.joins();
+        search.norms_of_heads();
+        search.found
+    }
+
+    /// The product computed at the place of a node.
+    pub(super) fn at(&self, node: usize) -> Option<&Product> {
+        self.products.get(&node)
+    }
+
+    /// Whether another node's work computes this one.
+    pub(super) fn is_absorbed(&self, node: usize) -> bool {
+        self.absorbed[node]
+    }
+
+    /// The input and the norm of a node that attention takes over.
+    pub(super) fn head_norm(&self, node: Option<usize>) -> Option<(ValueId, Norm)> {
+        self.head_norms.get(&node?).copied()
+    }
+}
+
+impl Search<'_> {
+    fn add(&mut self, at: usize, product: Product) {
+        for &linear in &product.linears {
+            self.found.absorbed[linear] = true;
+        }
+        self.found.absorbed[at] = true;
+        self.found.products.insert(at, product);
+    }
+
+    fn weight_of(&self, linear: usize) -> WeightId {
+        match self.program.nodes[linear].op {
+            Op::Linear { weight, .. } => weight,
+            _ => unreachable!("a linear node was asked for"),
+        }
+    }
+
+    fn rows_of(&self, linear: usize) -> usize {
+        self.program.weight(self.weight_of(linear)).rows
+    }
+
+    /// The linear node that writes a value which `reader` alone reads.
+    fn free_linear(&self, id: ValueId, reader: usize) -> Option<usize> {
+        let root = self.uses.root(id);
+        let writer = self.uses.writer(root)?;
+        let is_linear = matches!(self.program.nodes[writer].op, Op::Linear { .. });
+        let free = is_linear && !self.found.absorbed[writer];
+        (free && self.uses.only_reader(root) == Some(reader)).then_some(writer)
+    }
+
+    /// Whether two products read the same rows and have weights of one type, which nothing else reads.
+    fn alike(&self, a: usize, b: usize) -> bool {
+        let input = |linear: usize| self.uses.root(self.program.nodes[linear].inputs[0]);
+        let ty = |linear: usize| self.program.weight(self.weight_of(linear)).ty;
+        let once = |linear: usize| self.readers[self.weight_of(linear).0 as usize] == 1;
+        input(a) == input(b) && ty(a) == ty(b) && once(a) && once(b)
+    }
+
+    /// Whether a product may be some columns of a buffer: these begin where kernels can read, and nobody receives them.
+    fn can_join(&self, linear: usize) -> bool {
+        let output = self.program.nodes[linear].output;
+        self.rows_of(linear).is_multiple_of(CHUNK) && !self.uses.is_output(output)
+    }
+
+    /// Two products of one input, one of which gates the other.
+    fn gates(&mut self) {
+        for (index, node) in self.program.nodes.iter().enumerate() {
+            let Op::GatedAct(gate) = node.op else { continue };
+            let [g, u] = [0, 1].map(|i| self.free_linear(node.inputs[i], index));
+            let (Some(g), Some(u)) = (g, u) else { continue };
+            if g != u && self.alike(g, u) && self.rows_of(g) == self.rows_of(u) {
+                let finish = Finish::Gate(gate);
+                let (linears, output) = (vec![g, u], node.output);
+                self.add(index, Product { linears, finish, residual: None, output });
+            }
+        }
+    }
+
+    /// A product that something is added to.
+    fn residuals(&mut self) {
+        for (index, node) in self.program.nodes.iter().enumerate() {
+            if node.op != Op::Add {
+                continue;
+            }
+            let sides = [(1, 0), (0, 1)].into_iter();
+            let mut found = sides.filter_map(|(product, other)| {
+                Some((self.free_linear(node.inputs[product], index)?, node.inputs[other]))
+            });
+            if let Some((linear, other)) = found.next() {
+                let (linears, finish, output) = (vec![linear], Finish::Plain, node.output);
+                self.add(index, Product { linears, finish, residual: Some(other), output });
+            }
+        }
+    }
+
+    /// A product of which an activation is taken.
+    fn acts(&mut self) {
+        for (index, node) in self.program.nodes.iter().enumerate() {
+            let Op::Act(act) = node.op else { continue };
+            if let Some(linear) = self.free_linear(node.inputs[0], index) {
+                let (linears, finish) = (vec![linear], Finish::Act(act));
+                self.add(index, Product { linears, finish, residual: None, output: node.output });
+            }
+        }
+    }
+
+    /// Products of one input that stay what they are; and those that are alone.
+    fn joins(&mut self) {
+        for (index, node) in self.program.nodes.iter().enumerate() {
+            if !matches!(node.op, Op::Linear { .. }) || self.found.absorbed[index] {
+                continue;
+            }
+            let mut linears = vec![index];
+            if self.can_join(index) {
+                let readers = self.uses.readers(node.inputs[0]).iter().copied();
+                linears.extend(readers.filter(|&other| {
+                    let is_linear = matches!(self.program.nodes[other].op, Op::Linear { .. });
+                    let free = other > index && is_linear && !self.found.absorbed[other];
+                    free && self.can_join(other) && self.alike(index, other)
+                }));
+            }
+            let finish = Finish::Plain;
+            self.add(index, Product { linears, finish, residual: None, output: node.output });
+        }
+    }
+
+    /// RMS norms of the heads of q and of k that attention alone reads.
+    fn norms_of_heads(&mut self) {
+        for (index, node) in self.program.nodes.iter().enumerate() {
+            let Op::Attention(at) = &node.op else { continue };
+            let CacheKind::Heads { key_dim, .. } = self.program.cache(at.cache).kind else {
+                continue;
+            };
+            let heads = node.inputs.iter().take(2);
+            let norms: Vec<_> =
+                heads.filter_map(|id| self.head_norm(*id, (index, key_dim))).collect();
+            // a kernel takes one eps
+            let eps = norms.first().map(|(_, _, norm)| norm.eps);
+            for (writer, input, norm) in norms {
+                if Some(norm.eps) == eps {
+                    self.found.absorbed[writer] = true;
+                    self.found.head_norms.insert(writer, (input, norm));
+                }
+            }
+        }
+    }
+
+    /// The norm that writes a value of heads which node `reader` alone reads.
+    fn head_norm(
+        &self,
+        id: ValueId,
+        (reader, key_dim): (usize, usize),
+    ) -> Option<(usize, ValueId, Norm)> {
+        let root = self.uses.root(id);
+        let writer = self.uses.writer(root)?;
+        let Node { op: Op::Norm(norm), inputs, .. } = &self.program.nodes[writer] else {
+            return None;
+        };
+        let plain = norm.kind == NormKind::Rms && norm.bias.is_none();
+        let len = |id: WeightId| {
+            let spec = self.program.weight(id);
+            spec.rows * spec.cols
+        };
+        let shared = norm.weight.is_none_or(|weight| len(weight) == key_dim);
+        let of_heads = self.program.value(inputs[0]).shape.dim == key_dim;
+        let alone = self.uses.only_reader(root) == Some(reader);
+        (plain && shared && of_heads && alone).then_some((writer, inputs[0], *norm))
+    }
+}

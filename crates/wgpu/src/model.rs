@@ -1,0 +1,223 @@
+//! A program on a device with its weights and sessions: [`program::Model`].
+
+mod results;
+mod step;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use program::{
+    CacheOptions, CacheStorage, Error, Kept, Model, Program, Progress, Result, SessionId, Sessions,
+    Step, StepOut, StepStats, WeightSource,
+};
+
+use crate::adapter::Gpu;
+use crate::batch::RowNumbers;
+use crate::caches::{Pool, SlabTables, kept, table_specs};
+use crate::declare::supports_all;
+use crate::dispatch::{Dispatch, constants, dispatches};
+use crate::kernels::StoredTypes;
+use crate::lower::lower;
+use crate::plan::GpuPlan;
+use crate::slab::{Slab, SlabStore};
+use crate::slots::Slots;
+use crate::weights::{DeviceWeights, Loader, rotation};
+use crate::workspace::{OnDevice, StepMemory};
+
+/// A GPU's [`Model`]. Steps run one at a time; nothing but another step waits for one, and who changes a session in it.
+pub(crate) struct GpuModel {
+    gpu: Arc<Gpu>,
+    program: Arc<Program>,
+    plan: GpuPlan,
+    slots: Slots,
+    dispatches: Vec<Dispatch>,
+    constants: wgpu::Buffer,
+    weights: DeviceWeights,
+    numbers: RowNumbers,
+    slab: Arc<Slab>,
+    pool: Pool,
+    /// Most bytes of all caches.
+    budget: Option<u64>,
+    sessions: Sessions<Session>,
+    /// Held for the time of a step.
+    workspace: Mutex<StepMemory>,
+    stats: Mutex<StepStats>,
+}
+
+/// What a session holds.
+struct Session {
+    tables: SlabTables,
+    kept: StoredTypes,
+}
+
+impl Kept for Session {
+    fn positions(&self) -> usize {
+        self.tables.len()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.tables.bytes()
+    }
+}
+
+impl GpuModel {
+    /// Lower `program` and bring its weights to the device.
+    ///
+    /// # Errors
+    /// See [`program::Executor::load`].
+    pub(crate) fn load(
+        gpu: &Arc<Gpu>,
+        program: Arc<Program>,
+        source: &dyn WeightSource,
+        storage: &CacheStorage,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<GpuModel> {
+        if storage.disk.is_some() {
+            return Err(Error::Unsupported("caches of a GPU on disk: take --executor cpu".into()));
+        }
+        supports_all(&program)?;
+        let plan = lower(&program::passes::narrow(&program))?;
+        let rotations = plan.rotations.iter().map(|rope| rotation(source, &program, rope));
+        let numbers = RowNumbers {
+            rotations: rotations.collect::<Result<_>>()?,
+            temperatures: plan.temperatures.clone(),
+        };
+        let (told, done) = (HashSet::new(), 0);
+        let loader = Loader { gpu, program: &program, source, progress, told, done };
+        let weights = loader.load(&plan)?;
+        let slots = Slots::assign(&plan);
+        let dispatches = dispatches(&plan, &weights);
+        let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
+        let words = constants(&dispatches);
+        let constants = gpu.buffer("constants", 4 * words.len() as u64, usage)?;
+        gpu.checked("constants", 0, || {
+            gpu.queue.write_buffer(&constants, 0, bytemuck::cast_slice(&words));
+        })?;
+        let slab = Slab::new(gpu.most_bytes());
+        let pool = Pool::new(SlabStore(Arc::clone(&slab)), storage.memory);
+        let stats = StepStats {
+            weight_bytes_per_step: weights.bytes,
+            weight_memory: weights.bytes,
+            ..StepStats::default()
+        };
+        Ok(GpuModel {
+            gpu: Arc::clone(gpu),
+            program,
+            plan,
+            slots,
+            dispatches,
+            constants,
+            weights,
+            numbers,
+            slab,
+            pool,
+            budget: storage.memory,
+            sessions: Sessions::default(),
+            workspace: Mutex::default(),
+            stats: Mutex::new(stats),
+        })
+    }
+
+    fn loaded(&self) -> OnDevice<'_> {
+        OnDevice {
+            gpu: &self.gpu,
+            plan: &self.plan,
+            slots: &self.slots,
+            dispatches: &self.dispatches,
+            weights: &self.weights,
+            constants: &self.constants,
+        }
+    }
+}
+
+/// What the caches say is wrong.
+fn cache_error(error: kv::Error) -> Error {
+    match error {
+        kv::Error::Budget { budget, in_use, bytes } => {
+            Error::CacheBudget { budget, least: in_use + bytes as u64 }
+        }
+        kv::Error::Capacity { capacity, wanted } => Error::ContextFull { wanted, capacity },
+        kv::Error::Length { len, wanted } => Error::Length { len, wanted },
+        kv::Error::Memory { bytes } => {
+            Error::Memory { what: "the cache, as one buffer of the device,", bytes: bytes as u64 }
+        }
+        other => Error::Unsupported(other.to_string()),
+    }
+}
+
+impl Model for GpuModel {
+    fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    fn open(&self, options: &CacheOptions) -> Result<SessionId> {
+        let specs = table_specs(&self.program, options)?;
+        if let Some(budget) = self.budget {
+            let least = specs.iter().map(|spec| spec.most_bytes(options.capacity, 1)).sum();
+            if least > budget {
+                return Err(Error::CacheBudget { budget, least });
+            }
+        }
+        // prefixes are shared where bits are the same, which other cuts of a prompt do not give
+        let tables = SlabTables::new(&self.pool, specs, options.capacity, None);
+        Ok(self.sessions.open(Session { tables, kept: kept(options) }))
+    }
+
+    fn close(&self, id: SessionId) {
+        self.sessions.close(id);
+        self.pool.trim();
+    }
+
+    fn step(&self, step: &Step<'_>) -> Result<StepOut> {
+        self.run_step(step)
+    }
+
+    fn len(&self, id: SessionId) -> Result<usize> {
+        Ok(self.sessions.find(id)?.positions())
+    }
+
+    fn commit(&self, id: SessionId, len: usize) -> Result<()> {
+        self.sessions.with(id, |session| session.tables.commit(len).map_err(cache_error))
+    }
+
+    fn truncate(&self, id: SessionId, len: usize) -> Result<usize> {
+        self.sessions.with(id, |session| session.tables.truncate(len).map_err(cache_error))
+    }
+
+    fn fork(&self, id: SessionId, len: usize) -> Result<SessionId> {
+        let fork = self.sessions.with(id, |session| {
+            let tables = session.tables.fork(len).map_err(cache_error)?;
+            Ok(Session { tables, kept: session.kept })
+        })?;
+        Ok(self.sessions.open(fork))
+    }
+
+    /// Blocks as they are: zeros, or what an earlier session left.
+    fn make_up(&self, id: SessionId, len: usize) -> Result<()> {
+        // a step may have its copies in the making
+        let _running = lock(&self.workspace);
+        self.sessions.with(id, |session| {
+            if !session.tables.is_empty() {
+                return Err(Error::Length { len: session.tables.len(), wanted: 0 });
+            }
+            session.tables.prepare(len).map_err(cache_error)?;
+            session.tables.extend(&vec![0; len]).map_err(cache_error)?;
+            session.tables.commit(len).map_err(cache_error)
+        })
+    }
+
+    fn cache_bytes(&self, id: SessionId) -> Result<u64> {
+        Ok(self.sessions.find(id)?.bytes())
+    }
+
+    fn stats(&self) -> StepStats {
+        let mut stats = *lock(&self.stats);
+        stats.spilled.memory = self.pool.in_use() + self.pool.free();
+        stats
+    }
+}
+
+/// The lock, also if a step panicked in between: sessions and counters change last.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,174 @@
+//! What a step yields: which rows are read back, and what each sequence gets of them.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use program::{
+    CandidateRows, Error, HiddenRows, LogitRows, OutputKind, OutputRows, Result, Rows, RowsOut,
+    Sequence, Wanted,
+};
+
+use super::step::Running;
+use crate::adapter::{DeviceCounters, Gpu};
+use crate::batch::Batch;
+use crate::plan::{GpuPlan, Place, RowsSpec};
+use crate::slots::Slots;
+use crate::workspace::StepMemory;
+
+/// A value that is read back whole.
+struct Region {
+    kind: OutputKind,
+    place: Place,
+    spec: RowsSpec,
+    /// From a row to the next one.
+    stride: usize,
+    n_rows: usize,
+    /// Its first number among all that is read.
+    start: usize,
+}
+
+/// What is read back of a step.
+pub(super) struct Readback {
+    regions: Vec<Region>,
+    len: usize,
+}
+
+impl Readback {
+    /// What these sequences want.
+    pub(super) fn of(plan: &GpuPlan, batch: &Batch, sequences: &[&Sequence<'_>]) -> Readback {
+        let wants = |kind: OutputKind| {
+            sequences.iter().any(|sequence| match kind {
+                OutputKind::Logits => sequence.outputs.needs_logits(),
+                OutputKind::Hidden => sequence.outputs.what == Wanted::Hidden,
+                OutputKind::Rows => sequence.outputs.what == Wanted::Rows,
+            })
+        };
+        let (mut regions, mut len): (Vec<Region>, usize) = (Vec::new(), 0);
+        for &(kind, place, spec) in &plan.outputs {
+            // of logits and hidden rows there is one value
+            let known = kind != OutputKind::Rows && regions.iter().any(|its| its.kind == kind);
+            if !known && wants(kind) {
+                let stride = plan.buffer(place.buffer).stride();
+                let n_rows = batch.count(spec.rows);
+                regions.push(Region { kind, place, spec, stride, n_rows, start: len });
+                len += n_rows * stride;
+            }
+        }
+        Readback { regions, len }
+    }
+
+    /// Bytes of all of it.
+    pub(super) fn bytes(&self) -> u64 {
+        4 * self.len as u64
+    }
+
+    /// Copy it to where the host can read.
+    pub(super) fn encode(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        workspace: &StepMemory,
+        slots: &Slots,
+    ) {
+        for Region { place, stride, n_rows, start, .. } in &self.regions {
+            let bytes = 4 * (n_rows * stride) as u64;
+            if bytes > 0 {
+                let from = workspace.slot(slots.of(place.buffer));
+                let (to, at) = (workspace.readback(), 4 * *start as u64);
+                encoder.copy_buffer_to_buffer(from, 0, to, at, bytes);
+            }
+        }
+    }
+
+    /// Wait for the device, and take what it found.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    pub(super) fn wait(
+        &self,
+        gpu: &Gpu,
+        workspace: &StepMemory,
+        submission: wgpu::SubmissionIndex,
+    ) -> Result<Vec<f32>> {
+        let failed = |e: &dyn std::fmt::Display| gpu.error(&format!("a step did not end: {e}"));
+        let until = wgpu::PollType::Wait { submission_index: Some(submission), timeout: None };
+        let wait = || gpu.device.poll(until.clone()).map_err(|e| failed(&e)).and(gpu.check());
+        if self.len == 0 {
+            return wait().map(|()| Vec::new());
+        }
+        let slice = workspace.readback().slice(..self.bytes());
+        let (sender, receiver) = mpsc::channel();
+        slice.map_async(wgpu::MapMode::Read, move |mapped| {
+            // nobody listens any more if waiting failed
+            let _ = sender.send(mapped);
+        });
+        // another model's thread may be the one that calls back, and still be about to
+        let mapped = loop {
+            wait()?;
+            match receiver.recv_timeout(Duration::from_millis(10)) {
+                Ok(mapped) => break mapped,
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(e) => return Err(failed(&e)),
+            }
+        };
+        mapped.map_err(|e| failed(&e))?;
+        let view = slice.get_mapped_range().map_err(|e| failed(&e))?;
+        let found = bytemuck::cast_slice(&view).to_vec();
+        drop(view);
+        workspace.readback().unmap();
+        DeviceCounters::add(&gpu.counts.readbacks, 1);
+        Ok(found)
+    }
+
+    /// The rows of sequence `i` in a region, without what fills them up.
+    fn rows(&self, region: &Region, batch: &Batch, found: &[f32], i: usize) -> Vec<f32> {
+        let Region { spec, stride, start, place, .. } = region;
+        let rows = batch.rows_of(i, spec.rows);
+        let row = |row: usize| {
+            let at = start + row * stride + place.offset;
+            &found[at..at + spec.cols]
+        };
+        rows.flat_map(row).copied().collect()
+    }
+
+    /// What sequence `i` yields, all finite but for rows that are handed on.
+    pub(super) fn rows_out(
+        &self,
+        batch: &Batch,
+        found: &[f32],
+        i: usize,
+        running: &Running<'_, '_>,
+    ) -> Result<RowsOut> {
+        let Sequence { outputs, tokens, .. } = running.sequence;
+        let kind = match outputs.what {
+            Wanted::Logits | Wanted::Candidates { .. } => OutputKind::Logits,
+            Wanted::Hidden => OutputKind::Hidden,
+            Wanted::Rows => OutputKind::Rows,
+        };
+        let mut regions = self.regions.iter().filter(|region| region.kind == kind);
+        if kind == OutputKind::Rows {
+            let rows = regions.map(|region| self.rows(region, batch, found, i));
+            return Ok(RowsOut::Rows(rows.collect()));
+        }
+        let region = regions.next().filter(|_| outputs.rows != OutputRows::None);
+        let Some(region) = region else { return Ok(RowsOut::none(outputs.what)) };
+        let cols = region.spec.cols;
+        let all = self.rows(region, batch, found, i);
+        // of a value of all rows, those that are wanted
+        let wanted = outputs.range(tokens.len());
+        let numbers = match region.spec.rows {
+            Rows::Tokens => all[wanted.start * cols..wanted.end * cols].to_vec(),
+            Rows::Selected => all,
+        };
+        if let Some(bad) = numbers.iter().position(|x| !x.is_finite()) {
+            return Err(Error::NonFinite { position: running.start + wanted.start + bad / cols });
+        }
+        Ok(match outputs.what {
+            Wanted::Hidden => RowsOut::Hidden(HiddenRows { hidden: numbers, hidden_size: cols }),
+            Wanted::Candidates { k } => {
+                let LogitRows { logits, vocab_size, peaks } = LogitRows::new(numbers, cols);
+                RowsOut::Candidates(CandidateRows::of(&logits, vocab_size, &peaks, k)?)
+            }
+            Wanted::Logits | Wanted::Rows => RowsOut::Logits(LogitRows::new(numbers, cols)),
+        })
+    }
+}

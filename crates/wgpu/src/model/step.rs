@@ -1,0 +1,177 @@
+//! A step: which of its sequences can run, the submission that runs them, what each of them yields.
+
+use std::time::Instant;
+
+use program::{
+    Error, Held, OpenSession, OutputKind, Result, RowsOut, Sequence, Step, StepOut, Wanted,
+};
+
+use super::results::Readback;
+use super::{GpuModel, Session, cache_error, lock};
+use crate::adapter::DeviceCounters;
+use crate::batch::{Batch, Rowed};
+use crate::kernels::StoredTypes;
+use crate::workspace::StepMemory;
+
+/// A sequence that runs.
+pub(super) struct Running<'s, 'h> {
+    pub(super) sequence: &'s Sequence<'s>,
+    session: Held<'h, Session>,
+    /// Positions the session held before.
+    pub(super) start: usize,
+    /// What it yields; nothing before its submission.
+    rows: Option<Result<RowsOut>>,
+}
+
+impl GpuModel {
+    /// What [`program::Model::step`] promises.
+    pub(super) fn run_step(&self, step: &Step<'_>) -> Result<StepOut> {
+        step.check()?;
+        let workspace = &mut *lock(&self.workspace);
+        let started = Instant::now();
+        let slots: Vec<_> = step.sequences.iter().map(|s| self.sessions.find(s.session)).collect();
+        let (mut running, mut admitted) = (Vec::new(), Vec::new());
+        for (sequence, slot) in step.sequences.iter().zip(&slots) {
+            let slot = slot.as_ref().map_err(Error::clone);
+            let one = slot.and_then(|slot| self.admit(sequence, slot));
+            admitted.push(one.map(|one| running.push(one)));
+        }
+        let done = self.submissions(&mut running, workspace);
+        // every session is settled, whatever becomes of another
+        for one in &mut running {
+            let tables = &mut one.session.tables;
+            let entered = match (&done, &one.rows) {
+                (Ok(()), Some(Ok(_))) => tables.extend(one.sequence.tokens),
+                _ => {
+                    tables.abandon();
+                    Ok(())
+                }
+            };
+            if let Err(error) = entered {
+                tables.abandon();
+                one.rows = Some(Err(cache_error(error)));
+            }
+        }
+        done?;
+        if !running.is_empty() {
+            let mut stats = lock(&self.stats);
+            stats.steps += 1;
+            stats.rows += running.iter().map(|r| r.sequence.tokens.len() as u64).sum::<u64>();
+            stats.busy += started.elapsed();
+        }
+        let mut rows = running.into_iter().map(|one| one.rows.expect("its submission ran"));
+        let out = |one: Result<()>| one.and_then(|()| rows.next().expect("it ran"));
+        Ok(StepOut { sequences: admitted.into_iter().map(out).collect() })
+    }
+
+    /// Take a sequence's session and make room in its cache.
+    fn admit<'s, 'h>(
+        &self,
+        sequence: &'s Sequence<'s>,
+        slot: &'h OpenSession<Session>,
+    ) -> Result<Running<'s, 'h>> {
+        let mut session = slot.hold();
+        let start = session.tables.len();
+        sequence.check(&self.program, start, session.tables.capacity())?;
+        // a step that panicked may have left blocks
+        session.tables.abandon();
+        session.tables.prepare(start + sequence.tokens.len()).map_err(cache_error)?;
+        Ok(Running { sequence, session, start, rows: None })
+    }
+
+    /// Run all sequences: one submission for those whose caches are kept alike.
+    fn submissions(
+        &self,
+        running: &mut [Running<'_, '_>],
+        workspace: &mut StepMemory,
+    ) -> Result<()> {
+        let mut alike: Vec<(StoredTypes, Vec<&mut Running<'_, '_>>)> = Vec::new();
+        for one in running {
+            let kept = one.session.kept;
+            match alike.iter_mut().find(|(its, _)| *its == kept) {
+                Some((_, all)) => all.push(one),
+                None => alike.push((kept, vec![one])),
+            }
+        }
+        alike.iter_mut().try_for_each(|(kept, all)| self.submission(all, *kept, workspace))
+    }
+
+    /// One submission and one read-back.
+    fn submission(
+        &self,
+        running: &mut [&mut Running<'_, '_>],
+        kept: StoredTypes,
+        workspace: &mut StepMemory,
+    ) -> Result<()> {
+        let gpu = &self.gpu;
+        gpu.check()?;
+        let rowed = running.iter_mut().map(|one| Rowed {
+            sequence: one.sequence,
+            start: one.start,
+            tables: &mut one.session.tables,
+        });
+        let batch = Batch::new(&self.plan, &self.numbers, &mut rowed.collect::<Vec<_>>())?;
+        let sequences: Vec<&Sequence<'_>> = running.iter().map(|one| one.sequence).collect();
+        let readback = Readback::of(&self.plan, &batch, &sequences);
+        let loaded = self.loaded();
+        workspace.prepare(&loaded, &batch, readback.bytes())?;
+        let mut encoder =
+            gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        workspace.blocks(gpu, &self.slab, &mut encoder)?;
+        workspace.bind(&loaded)?;
+        let n_dispatches = self.encode(&mut encoder, workspace, &batch, kept, &sequences)?;
+        readback.encode(&mut encoder, workspace, &self.slots);
+        let submission = gpu.checked("a step", 0, || {
+            gpu.queue.write_buffer(workspace.words(), 0, bytemuck::cast_slice(&batch.words));
+            self.give_inputs(workspace, &sequences);
+            gpu.queue.submit([encoder.finish()])
+        })?;
+        DeviceCounters::add(&gpu.counts.submissions, 1);
+        DeviceCounters::add(&gpu.counts.dispatches, n_dispatches);
+        let found = readback.wait(gpu, workspace, submission)?;
+        for (i, one) in running.iter_mut().enumerate() {
+            one.rows = Some(readback.rows_out(&batch, &found, i, one));
+        }
+        Ok(())
+    }
+
+    fn encode(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        workspace: &StepMemory,
+        batch: &Batch,
+        kept: StoredTypes,
+        sequences: &[&Sequence<'_>],
+    ) -> Result<u64> {
+        let needs_logits = sequences.iter().any(|sequence| sequence.outputs.needs_logits());
+        let is_handed = sequences.iter().any(|sequence| sequence.outputs.what == Wanted::Rows);
+        let logits = self.plan.output(OutputKind::Logits).map(|(_, place, _)| place.buffer);
+        let skipped = logits.filter(|_| !needs_logits && !is_handed);
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        let mut n = 0;
+        for (i, dispatch) in self.dispatches.iter().enumerate() {
+            if Some(dispatch.out) == skipped {
+                continue;
+            }
+            let Some(launch) = dispatch.launch(&self.gpu, batch, kept)? else { continue };
+            pass.set_pipeline(&launch.pipeline);
+            pass.set_bind_group(0, workspace.bindings(i), &[]);
+            let [x, y, z] = launch.groups;
+            pass.dispatch_workgroups(x, y, z);
+            n += 1;
+        }
+        Ok(n)
+    }
+
+    /// Bring the rows that the sequences give to where dispatches read them.
+    fn give_inputs(&self, workspace: &StepMemory, sequences: &[&Sequence<'_>]) {
+        for (i, (place, spec)) in self.plan.inputs.iter().enumerate() {
+            let slot = workspace.slot(self.slots.of(place.buffer));
+            let rows = sequences.iter().flat_map(|s| s.rows[i].chunks_exact(spec.cols.max(1)));
+            for (row, numbers) in rows.enumerate() {
+                let at = 4 * (row * spec.stride()) as u64;
+                self.gpu.queue.write_buffer(slot, at, bytemuck::cast_slice(numbers));
+            }
+        }
+    }
+}

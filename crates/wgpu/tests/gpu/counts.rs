@@ -1,0 +1,70 @@
+//! What goes to the device: one submission and one read-back for a step, and few dispatches.
+
+use conformance::{MemoryWeights, Random, tiny_config, tiny_model};
+use gpu::DeviceCounts;
+use program::{CacheOptions, CacheType, Executor, MemoryOptions, Outputs, Sequence, Step, StepOut};
+use quant::GgmlType;
+
+use crate::open;
+
+const CACHE: CacheOptions = CacheOptions::new(CacheType::F16, CacheType::F16, 512);
+
+/// Dispatches of a layer: norm, product, rotation, attention, its join, product, norm, product, product.
+const BY_LAYER: u64 = 9;
+/// Beside layers: embedding, two selections, norm, head.
+const BESIDE: u64 = 5;
+
+#[test]
+fn a_step_is_one_submission_and_one_read_back() {
+    // a device of its own: others count too
+    let Some(device) = open() else { return };
+    for architecture in ["llama", "qwen2", "qwen3"] {
+        let config = tiny_config(architecture, 64, false);
+        let program = tiny_model(&config, GgmlType::Q8_0);
+        let weights = MemoryWeights::random(&program, 3);
+        let model = device.load(program, &weights, &mut |_| ()).expect("it loads");
+        let session = model.open(&CACHE).expect("a session opens");
+        let tokens = Random::new(2).tokens(300, config.vocab_size);
+        let (prompt, rest) = tokens.split_at(290);
+        for (tokens, outputs) in [(prompt, Outputs::NONE), (rest, Outputs::ALL)]
+            .into_iter()
+            .chain(rest.chunks(1).map(|token| (token, Outputs::LAST)))
+        {
+            let before = device.counts();
+            let sequence = Sequence { session, tokens, outputs, prompt: None, rows: &[] };
+            let out = model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single);
+            out.expect("a step");
+            let after = device.counts();
+            let DeviceCounts { submissions, readbacks, dispatches } = before;
+            assert_eq!(after.submissions, submissions + 1, "{architecture}: submissions");
+            let read = u64::from(outputs != Outputs::NONE);
+            assert_eq!(after.readbacks, readbacks + read, "{architecture}: read-backs");
+            let dispatches = after.dispatches - dispatches;
+            let most = BY_LAYER * config.layers.len() as u64 + BESIDE;
+            assert!(dispatches <= most, "{architecture}: {dispatches} dispatches, {most} allowed");
+        }
+    }
+}
+
+/// What is said to be needed is what is taken.
+#[test]
+fn memory_is_what_was_predicted() {
+    let Some(device) = open() else { return };
+    for ty in [GgmlType::F32, GgmlType::Q8_0, GgmlType::Q4_0] {
+        let config = tiny_config("qwen2", 256, true);
+        let program = tiny_model(&config, ty);
+        let options = MemoryOptions { cache: CACHE, sessions: 1, chunk: 64 };
+        let needs = device.memory(&program, &options).expect("it is supported");
+        let weights = MemoryWeights::random(&program, 3);
+        let model = device.load(program, &weights, &mut |_| ()).expect("it loads");
+        assert_eq!(needs.weights, model.stats().weight_memory, "{ty}: weights");
+        let session = model.open(&CACHE).expect("a session opens");
+        for chunk in Random::new(2).tokens(512, config.vocab_size).chunks(64) {
+            let outputs = Outputs::NONE;
+            let sequence = Sequence { session, tokens: chunk, outputs, prompt: None, rows: &[] };
+            let out = model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single);
+            out.expect("a step");
+        }
+        assert_eq!(needs.cache, model.cache_bytes(session).expect("it is open"), "{ty}: cache");
+    }
+}

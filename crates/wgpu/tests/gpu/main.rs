@@ -1,0 +1,34 @@
+//! The GPU executor on whatever device there is; where there is no card, software does: Mesa's lavapipe.
+
+mod counts;
+mod sessions;
+mod suite;
+mod weights;
+
+use std::sync::OnceLock;
+
+use gpu::{GpuOptions, Wgpu};
+use program::Executor;
+
+fn open() -> Option<Wgpu> {
+    // part of an adapter's name, or `any` where one must be there
+    let wanted = std::env::var("ROOFLIGHT_REQUIRE_DEVICE").ok().filter(|name| !name.is_empty());
+    let adapter = wanted.clone().filter(|name| name != "any");
+    match Wgpu::open(&GpuOptions { adapter, ..GpuOptions::default() }) {
+        Ok(device) => {
+            testing::covered(&format!("wgpu on {}", device.describe()));
+            Some(device)
+        }
+        Err(why) => {
+            assert!(wanted.is_none(), "a device is required, but: {why}");
+            testing::skipped(&format!("wgpu: {why}"));
+            None
+        }
+    }
+}
+
+/// The device of all tests here; told as skipped where there is none.
+fn device() -> Option<&'static Wgpu> {
+    static DEVICE: OnceLock<Option<Wgpu>> = OnceLock::new();
+    DEVICE.get_or_init(open).as_ref()
+}

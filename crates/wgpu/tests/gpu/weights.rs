@@ -1,0 +1,81 @@
+//! Weights whose numbers are hard to read: scales that are no normal half floats, many parts, odd shapes.
+
+use std::sync::Arc;
+
+use conformance::{Made, MemoryWeights, Random, assert_close};
+use gpu::{GpuOptions, Wgpu};
+use program::{
+    CacheOptions, CacheType, Executor, LinearWeight, Model, OutputKind, Outputs, Program, Recorder,
+    Sequence, Step, StepOut, WeightSpec,
+};
+use quant::GgmlType;
+
+use crate::device;
+
+const ROWS: usize = 77;
+
+/// A table, a product of its rows, and the table again as the head.
+fn program(ty: GgmlType, cols: usize) -> Arc<Program> {
+    let r = Recorder::new();
+    let weight =
+        |name: &str, rows, ty| r.weight(WeightSpec { name: name.into(), ty, rows, cols, start: 0 });
+    let table = weight("token_embd.weight", ROWS, ty);
+    let x = r.embed(table).expect("it embeds");
+    let square = LinearWeight::from(weight("square", cols, ty));
+    let y = r.linear("y", x, square).expect("it fits");
+    let rows = r.select_rows("rows", y).expect("rows are selected");
+    let logits = r.linear("logits", rows, LinearWeight::from(table)).expect("it fits");
+    Arc::new(r.finish(&[(OutputKind::Logits, logits)]))
+}
+
+fn logits(model: &dyn Model, tokens: &[u32]) -> Vec<f32> {
+    let options = CacheOptions::new(CacheType::F32, CacheType::F32, 64);
+    let session = model.open(&options).expect("a session opens");
+    let sequence = Sequence { session, tokens, outputs: Outputs::ALL, prompt: None, rows: &[] };
+    let out = model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single);
+    out.expect("a step").into_logits().logits
+}
+
+/// Rows that go three ways through a matrix: one, a few, a tile of many.
+const WIDTHS: [usize; 3] = [1, 6, 30];
+
+fn compare(device: &dyn Executor, program: &Arc<Program>, weights: &MemoryWeights, what: &str) {
+    let made = Made::with(device, program, weights);
+    for n in WIDTHS {
+        let tokens = Random::new(n as u64).tokens(n, ROWS);
+        let (found, want) = (logits(&*made.tested, &tokens), logits(&*made.oracle, &tokens));
+        assert_close(&found, &want, 1e-9, &format!("{what}, {n} rows"));
+    }
+}
+
+/// Scales of real models are that small: a device that takes them for zero would compute nonsense.
+#[test]
+fn scales_below_normal_half_floats() {
+    let Some(device) = device() else { return };
+    for ty in [GgmlType::Q8_0, GgmlType::Q4_0, GgmlType::Q6K, GgmlType::Q4K, GgmlType::Q2K] {
+        let program = program(ty, 256);
+        let mut weights = MemoryWeights::random(&program, 4);
+        for spec in &program.weights {
+            let random = &mut Random::new(8);
+            let tiny = |_| (random.normal() * 2e-4) as f32;
+            weights.set(spec, &(0..spec.rows * spec.cols).map(tiny).collect::<Vec<_>>());
+        }
+        compare(device, &program, &weights, &format!("tiny scales of {ty}"));
+    }
+}
+
+/// Buffers of a device end somewhere: a matrix is then some parts, each with its own planes.
+#[test]
+fn matrices_in_parts() {
+    if device().is_none() {
+        return;
+    }
+    // just enough for 32 rows of values
+    let most_bytes = Some(64 << 10);
+    let small = Wgpu::open(&GpuOptions { most_bytes, ..GpuOptions::default() }).expect("it opened");
+    for ty in [GgmlType::F32, GgmlType::Q4_0, GgmlType::Q5K] {
+        let program = program(ty, 512);
+        let weights = MemoryWeights::random(&program, 4);
+        compare(&small, &program, &weights, &format!("{ty} in parts"));
+    }
+}
