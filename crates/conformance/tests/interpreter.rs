@@ -2,7 +2,7 @@
 
 use conformance::golden::{self, Case, Outcome, golden_case};
 use conformance::{
-    CONTEXT, EVERY_CUT, EXPERTS, Family, LATENT, MEANING, PARTS, SAME_BITS, WINDOWS,
+    CONTEXT, EVERY_CUT, EXPERTS, Family, LATENT, MEANING, PARTS, RECURRENT, SAME_BITS, WINDOWS,
 };
 use gguf::Gguf;
 use program::interpreter::Interpreter;
@@ -33,6 +33,11 @@ fn suite_of_experts() {
 #[test]
 fn suite_of_latent_attention() {
     conformance::run(&Interpreter, LATENT);
+}
+
+#[test]
+fn suite_of_what_recurs() {
+    conformance::run(&Interpreter, RECURRENT);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kernels::attention::{ANCHORS, BLOCK, ElemType, HeadShape, Partials};
 use kernels::latent::LatentShape;
 use kernels::rows::Pairs;
-use kv::{Layout, TableSpec};
+use kv::{Layout, StateSpec, TableSpec};
 use program::{
     BlockAnchor, BlockSharing, CacheId, CacheOptions, CacheType, ContextMemory, Error, Program,
     Result, Rope, RopePairs,
@@ -104,6 +104,26 @@ pub(crate) struct LatentCache {
     pub(crate) layout: Layout,
 }
 
+/// How what recurs lies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct StateCache {
+    /// Its number among those of a session.
+    pub(crate) number: usize,
+    /// Floats of the state.
+    pub(crate) state: usize,
+    /// Floats that a row gives.
+    pub(crate) row: usize,
+    /// Floats that a worker needs to change it.
+    pub(crate) scratch: usize,
+}
+
+impl StateCache {
+    fn spec(&self) -> StateSpec {
+        // blocks begin at cache lines
+        StateSpec { state: (4 * self.state).next_multiple_of(64), row: 4 * self.row }
+    }
+}
+
 /// Which elements rotate together.
 pub(crate) fn pairs(rope: &Rope) -> Pairs {
     match rope.pairs {
@@ -119,12 +139,18 @@ pub(crate) enum CacheShape {
     Heads(HeadsCache),
     /// Latents, a row per position.
     Latent(LatentCache),
+    /// Numbers that every position changes, beside the tables.
+    State(StateCache),
 }
 
 impl CacheShape {
     /// Where it lies in a block.
+    ///
+    /// # Panics
+    /// If it is a state, which lies in no block of positions.
     pub(crate) fn layout(&self) -> Layout {
         match self {
+            CacheShape::State(_) => unreachable!("states lie in no blocks of positions"),
             CacheShape::Heads(shape) => shape.layout,
             CacheShape::Latent(cache) => cache.layout,
         }
@@ -132,6 +158,10 @@ impl CacheShape {
 
     /// What its own table has to know.
     fn table(&self) -> TableSpec {
+        if self.as_state().is_some() {
+            // a block of a table has bytes, also where none is kept
+            return TableSpec { limit: Some(0), ..TableSpec::all(BLOCK, 64) };
+        }
         let all = TableSpec::all(BLOCK, self.layout().block_bytes());
         let window = self.as_heads().and_then(|heads| match heads.memory {
             Some(memory) if memory.is_split() => Some(memory.near_positions()),
@@ -184,7 +214,7 @@ impl CacheShape {
     pub(crate) fn as_heads(&self) -> Option<&HeadsCache> {
         match self {
             CacheShape::Heads(shape) => Some(shape),
-            CacheShape::Latent(_) => None,
+            CacheShape::Latent(_) | CacheShape::State(_) => None,
         }
     }
 
@@ -192,8 +222,21 @@ impl CacheShape {
     pub(crate) fn as_latent(&self) -> Option<&LatentCache> {
         match self {
             CacheShape::Latent(cache) => Some(cache),
-            CacheShape::Heads(_) => None,
+            CacheShape::Heads(_) | CacheShape::State(_) => None,
         }
+    }
+
+    /// The shape of what recurs, if that is what it keeps.
+    pub(crate) fn as_state(&self) -> Option<&StateCache> {
+        match self {
+            CacheShape::State(cache) => Some(cache),
+            CacheShape::Heads(_) | CacheShape::Latent(_) => None,
+        }
+    }
+
+    /// The shape of what recurs.
+    pub(crate) fn state(&self) -> StateCache {
+        *self.as_state().expect("a phase of what recurs has a state")
     }
 
     /// The shape of keys and values.
@@ -215,10 +258,14 @@ pub(crate) fn cache_shapes(
 ) -> Result<Arc<[CacheShape]>> {
     options.policy.check(program)?;
     let unread = |cache| Error::Unsupported(format!("cache {cache} that no op reads"));
-    let mut n_tables = schedule.caches.len();
+    let (mut n_tables, mut n_states) = (schedule.caches.len(), 0);
     let shape = |(cache, cached): (usize, &Option<Cached>)| {
         let mut shape = shape(cached.ok_or_else(|| unread(cache))?, options)?;
         let settings = options.policy.of_cache(program, CacheId(cache as u32));
+        if let CacheShape::State(state) = &mut shape {
+            state.number = n_states;
+            n_states += 1;
+        }
         if let (CacheShape::Heads(heads), Some(settings)) = (&mut shape, settings) {
             let tables = memory_tables(heads, settings, n_tables);
             n_tables = tables.queries.or(tables.heard).unwrap_or(tables.index) + 1;
@@ -261,6 +308,17 @@ pub(crate) fn table_specs(shapes: &[CacheShape]) -> Arc<[TableSpec]> {
     specs.into()
 }
 
+/// What the caches of states of a session have to know.
+pub(crate) fn state_specs(shapes: &[CacheShape]) -> Arc<[StateSpec]> {
+    shapes.iter().filter_map(CacheShape::as_state).map(StateCache::spec).collect()
+}
+
+/// Bytes of the states of a session of `len` positions, as many of them as are kept at most, or must be at least.
+pub(crate) fn state_bytes(shapes: &[CacheShape], len: usize, most: bool) -> u64 {
+    let bytes = state_specs(shapes).iter().map(|spec| spec.bytes(len, most)).collect::<Vec<_>>();
+    bytes.into_iter().fold(0, u64::saturating_add)
+}
+
 /// The most bytes that a session's tables take of `len` positions, of which at most `tentative` are not committed.
 pub(crate) fn most_bytes(specs: &[TableSpec], len: usize, tentative: usize) -> u64 {
     let most = specs.iter().map(|spec| spec.most_bytes(len, tentative));
@@ -294,6 +352,9 @@ fn shape(cached: Cached, options: &CacheOptions) -> Result<CacheShape> {
             let shape = LatentShape { rank, rope_dim, elem: k };
             let layout = Layout::new(1, shape.block_bytes(), 0);
             CacheShape::Latent(LatentCache { shape, layout })
+        }
+        Cached::State { state, row, scratch } => {
+            CacheShape::State(StateCache { number: 0, state, row, scratch })
         }
         Cached::Heads { n_kv_heads, key_dim, value_dim, window, tile_rows, n_heads } => {
             let head = HeadShape { key_dim, value_dim, k, v: elem_type(options.v)? };

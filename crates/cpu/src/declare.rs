@@ -8,7 +8,7 @@ use program::{
 };
 use quant::GgmlType;
 
-use crate::cache::{CacheShape, cache_shapes, least_bytes, most_bytes, table_specs};
+use crate::cache::{CacheShape, cache_shapes, least_bytes, most_bytes, state_bytes, table_specs};
 use crate::exec::{SequenceRows, StepRows};
 use crate::load::{Workshop, place};
 use crate::lower::lower;
@@ -70,8 +70,9 @@ pub(crate) fn memory(
     let caches = cache_shapes(program, &placed.schedule, &options.cache)?;
     let (specs, workers) = (table_specs(&caches), workshop.pool.n());
     let (capacity, chunk) = (options.cache.capacity, options.chunk);
-    let session = most_bytes(&specs, capacity, chunk);
-    let least = least_bytes(&specs, capacity, chunk, workers);
+    let session = most_bytes(&specs, capacity, chunk) + state_bytes(&caches, capacity, true);
+    let least =
+        least_bytes(&specs, capacity, chunk, workers) + state_bytes(&caches, capacity, false);
     let steps = Steps { schedule: &placed.schedule, caches: &caches, mla: workshop.mla, workers };
     let all = session.saturating_mul(options.sessions as u64);
     let CacheStorage { memory, disk } = workshop.storage;

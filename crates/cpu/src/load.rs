@@ -9,7 +9,8 @@ use crate::mla::MlaChoice;
 use crate::plan::{Job, Phase, Plan};
 use crate::pool::Team;
 use crate::schedule::{
-    LoadedExpand, LoadedExperts, LoadedJob, LoadedLatent, LoadedLinear, LoadedPhase, Schedule,
+    LoadedConv, LoadedExpand, LoadedExperts, LoadedJob, LoadedLatent, LoadedLinear, LoadedPhase,
+    Schedule,
 };
 use crate::tune::Tuning;
 use crate::weights::{
@@ -79,6 +80,8 @@ pub(crate) fn place(program: &Program, plan: Plan, workshop: Workshop<'_>) -> Re
                     PackedLatent::place(program, &phase.inputs, mla, tuning, &mut latent)?;
                 LoadedPhase::Expand(LoadedExpand { phase, matrices })
             }
+            Phase::Conv(phase) => LoadedPhase::Conv(LoadedConv { phase, taps: Vec::new() }),
+            Phase::Scan(phase) => LoadedPhase::Scan(phase),
             Phase::Experts(phase) => {
                 let joint = phase.gate == phase.up;
                 let copies = Copies { n: phase.n_experts, n_used: phase.n_used, joint };
@@ -150,8 +153,14 @@ impl Placed {
             weights.vectors[id.0 as usize] = Some(packing.vector(id)?);
         }
         for phase in &mut schedule.phases {
-            if let LoadedPhase::Embed { table, .. } = phase {
-                table.load(&mut packing)?;
+            match phase {
+                LoadedPhase::Embed { table, .. } => table.load(&mut packing)?,
+                LoadedPhase::Conv(conv) => {
+                    if let Some(taps) = conv.phase.taps {
+                        conv.taps = turned(weights.vector(taps), conv.phase.width);
+                    }
+                }
+                _ => {}
             }
         }
         packing.finish();
@@ -159,10 +168,18 @@ impl Placed {
     }
 }
 
-/// Memory of the tables that are no matrices.
+/// Rows of `cols`, column by column.
+fn turned(rows: &[f32], cols: usize) -> Vec<f32> {
+    (0..cols).flat_map(|col| rows.iter().skip(col).step_by(cols)).copied().collect()
+}
+
+/// Memory of the tables that are no matrices, and of what is kept in another order beside the file's.
 pub(crate) fn table_bytes(schedule: &Schedule) -> u64 {
     let tables = schedule.phases.iter().map(|phase| match phase {
         LoadedPhase::Embed { table, .. } => table.bytes(),
+        LoadedPhase::Conv(LoadedConv { phase, .. }) if phase.taps.is_some() => {
+            4 * (phase.width * phase.x.n) as u64
+        }
         _ => 0,
     });
     tables.sum()

@@ -17,6 +17,7 @@ mod act;
 mod attention;
 mod experts;
 mod latent;
+mod recurrence;
 
 use program::{Error, Gate, Node, Norm, Op, OutputKind, Program, Result, Uses, ValueId};
 
@@ -132,7 +133,7 @@ impl<'a> Lowering<'a> {
                 return self.row_op(RowOp::Multiply { x, weight, each, out });
             }
             Op::Slice { start, len } => {
-                if self.is_slice_of_latent(node) {
+                if self.is_slice_of_latent(node) || self.is_slice_of_recurrence(node) {
                     return Ok(());
                 }
                 let dim = program.value(node.inputs[0]).shape.dim;
@@ -158,6 +159,8 @@ impl<'a> Lowering<'a> {
                 return self.row_op(RowOp::Excess { x, dim, deviations, out });
             }
             Op::LatentAttention(_) => return self.latent(index),
+            Op::CausalConv(conv) => self.causal_conv(node, conv),
+            Op::Scan(scan) => self.scan(node, scan),
             Op::Route(router) => {
                 if self.feeds_only_experts(node) {
                     return Ok(());

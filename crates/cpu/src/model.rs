@@ -17,7 +17,10 @@ use program::{
     StepStats, WeightSource,
 };
 
-use crate::cache::{CacheShape, cache_shapes, least_bytes, most_bytes, reserve_bytes, table_specs};
+use crate::cache::{
+    CacheShape, cache_shapes, least_bytes, most_bytes, reserve_bytes, state_bytes, state_specs,
+    table_specs,
+};
 use crate::declare::supports_all;
 use crate::exec::{Kernels, LastChoice};
 use crate::load::{Workshop, place, table_bytes};
@@ -212,9 +215,12 @@ impl Model for CpuModel {
         let shapes = cache_shapes(&self.program, &self.schedule, options)?;
         let specs = table_specs(&shapes);
         if let Some(budget) = self.budget {
+            let states = state_bytes(&shapes, options.capacity, false);
             let least = match self.blocks.spilled() {
-                None => most_bytes(&specs, options.capacity, 1),
-                Some(_) => bound_of(least_bytes(&specs, options.capacity, 1, self.pool.n())),
+                None => most_bytes(&specs, options.capacity, 1) + states,
+                Some(_) => {
+                    bound_of(least_bytes(&specs, options.capacity, 1, self.pool.n()) + states)
+                }
             };
             if least > budget {
                 return Err(Error::CacheBudget { budget, least });
@@ -224,7 +230,8 @@ impl Model for CpuModel {
             }
         }
         let family = self.family(options);
-        let tables = Tables::new(&self.blocks, specs, options.capacity, family);
+        let states = state_specs(&shapes);
+        let tables = Tables::with_states(&self.blocks, specs, states, options.capacity, family);
         let meter = Meter::new(&options.policy, &self.program).map(Arc::new);
         Ok(self.sessions.open(Session::new(tables, shapes, meter)))
     }

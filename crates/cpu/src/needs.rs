@@ -101,7 +101,9 @@ impl Needs {
                     split = split.max(split_floats(phase, cache, sequences, workers));
                     context = context.max(ContextNeeds::of(phase, cache, sequences));
                 }
-                LoadedPhase::Embed { .. }
+                LoadedPhase::Conv(_)
+                | LoadedPhase::Scan(_)
+                | LoadedPhase::Embed { .. }
                 | LoadedPhase::Rows(_)
                 | LoadedPhase::SelectRows { .. }
                 | LoadedPhase::MeanRows { .. } => {}
@@ -111,7 +113,8 @@ impl Needs {
         let [f32_rows, q8_rows] =
             [experts.f32, experts.q8].map(|kept| usize::from(kept) * experts.inner_rows);
         let heads = || step.caches.iter().filter_map(CacheShape::as_heads);
-        let attention = heads().map(scratch_floats).max().unwrap_or(0);
+        let states = step.caches.iter().filter_map(|cache| Some(cache.as_state()?.scratch));
+        let attention = heads().map(scratch_floats).chain(states).max().unwrap_or(0);
         let jobs = schedule.jobs().flat_map(|job| &job.matrices).map(|m| m.kernel);
         let kernels = jobs.chain(schedule.head_matrices().map(|m| m.kernel));
         let peaks = |logits: crate::plan::Operand| {

@@ -2,6 +2,7 @@
 
 mod buffers;
 mod latent;
+mod recurrence;
 mod uses;
 
 use kernels::rows::{Gated, Unary};
@@ -13,6 +14,7 @@ use crate::geometry::TILE_ROWS;
 
 pub(crate) use buffers::{BufferId, BufferSpec, Buffers};
 pub(crate) use latent::{ExpandPhase, HeadColumns, LatentInputs, LatentPhase};
+pub(crate) use recurrence::{Columns, ConvPhase, ScanPhase};
 
 /// `[rows, cols]` of a value, `cols` dense. Which buffer it lies in, [`Buffers`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,6 +257,8 @@ pub(crate) enum Phase {
     Attention(AttentionPhase),
     Latent(LatentPhase),
     Expand(ExpandPhase),
+    Conv(ConvPhase),
+    Scan(ScanPhase),
     Experts(ExpertsPhase),
     SelectRows { x: Operand, out: Operand },
     MeanRows { x: Operand, out: Operand },
@@ -277,6 +281,15 @@ pub(crate) enum Cached {
     },
     /// Latents, a row per position.
     Latent { rank: usize, rope_dim: usize },
+    /// Numbers that every position changes.
+    State {
+        /// Floats of the state.
+        state: usize,
+        /// Floats that a row gives.
+        row: usize,
+        /// Floats that a worker needs to change it.
+        scratch: usize,
+    },
 }
 
 /// A lowered program: phases as they are lowered or, with their weights, as they are loaded.

@@ -4,7 +4,8 @@ use program::{CacheId, Lookup, Norm, Program, Prompt, WeightId};
 
 use crate::mla::{MlaChoice, MlaForm};
 use crate::plan::{
-    AttentionPhase, ExpandPhase, ExpertsPhase, Job, LatentPhase, Operand, Plan, RowOp,
+    AttentionPhase, ConvPhase, ExpandPhase, ExpertsPhase, Job, LatentPhase, Operand, Plan, RowOp,
+    ScanPhase,
 };
 use crate::weights::{HeadMatrix, PackedJob, PackedLatent, PackedMatrix, Table};
 
@@ -42,6 +43,13 @@ pub(crate) struct LoadedExpand {
     pub(crate) matrices: PackedLatent,
 }
 
+/// Sums over rows.
+pub(crate) struct LoadedConv {
+    pub(crate) phase: ConvPhase,
+    /// `[width][channels]`; empty until the weights are loaded, and where there are none.
+    pub(crate) taps: Vec<f32>,
+}
+
 /// The experts of a layer.
 pub(crate) struct LoadedExperts {
     pub(crate) phase: ExpertsPhase,
@@ -58,6 +66,8 @@ pub(crate) enum LoadedPhase {
     Attention(AttentionPhase),
     Latent(LoadedLatent),
     Expand(LoadedExpand),
+    Conv(LoadedConv),
+    Scan(ScanPhase),
     Experts(LoadedExperts),
     SelectRows { x: Operand, out: Operand },
     MeanRows { x: Operand, out: Operand },
@@ -74,6 +84,8 @@ impl LoadedPhase {
             | LoadedPhase::Attention(_)
             | LoadedPhase::Latent(_)
             | LoadedPhase::Expand(_)
+            | LoadedPhase::Conv(_)
+            | LoadedPhase::Scan(_)
             | LoadedPhase::SelectRows { .. }
             | LoadedPhase::MeanRows { .. } => (&[], None),
         };
@@ -90,6 +102,8 @@ impl LoadedPhase {
             | LoadedPhase::Linear(_)
             | LoadedPhase::Attention(_)
             | LoadedPhase::Experts(_)
+            | LoadedPhase::Conv(_)
+            | LoadedPhase::Scan(_)
             | LoadedPhase::SelectRows { .. }
             | LoadedPhase::MeanRows { .. } => None,
         }
@@ -112,6 +126,8 @@ impl LoadedPhase {
             LoadedPhase::Attention(_) | LoadedPhase::Latent(_) | LoadedPhase::Expand(_) => {
                 "attention"
             }
+            LoadedPhase::Conv(_) => "conv",
+            LoadedPhase::Scan(_) => "scan",
             LoadedPhase::Experts(_) => "experts",
         }
     }
@@ -132,6 +148,8 @@ impl LoadedPhase {
             LoadedPhase::Expand(expand) => {
                 format!("blk.{}.attn_expand", layer(expand.phase.inputs.cache))
             }
+            LoadedPhase::Conv(conv) => format!("blk.{}.conv", layer(conv.phase.cache)),
+            LoadedPhase::Scan(scan) => format!("blk.{}.scan", layer(scan.scan.cache)),
             LoadedPhase::Experts(experts) => weight(experts.phase.gate),
             LoadedPhase::Rows(_)
             | LoadedPhase::SelectRows { .. }

@@ -68,6 +68,7 @@ pub(crate) fn n_ones(program: &Program) -> usize {
     let ones = program.nodes.iter().map(|node| match &node.op {
         Op::Norm(norm) if norm.weight.is_none() => program.value(node.output).shape.dim,
         Op::Experts { weighs_inputs: true, .. } => BLOCK_ROWS,
+        Op::Scan(scan) => scan.dims.key_dim,
         Op::Attention(at) if at.norm.is_some() => program.value(node.inputs[0]).shape.dim,
         _ => 0,
     });

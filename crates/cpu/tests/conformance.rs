@@ -2,7 +2,7 @@
 //! every instruction set this machine has.
 
 use conformance::golden::{self, Case, golden_case};
-use conformance::{CONTEXT, EXPERTS, Family, MEANING, PARTS, SAME_BITS, WINDOWS};
+use conformance::{CONTEXT, EXPERTS, Family, MEANING, PARTS, RECURRENT, SAME_BITS, WINDOWS};
 use cpu::{Cpu, Options};
 use kernels::Isa;
 use program::interpreter::Interpreter;
@@ -37,6 +37,11 @@ fn suite_context() {
 #[test]
 fn suite_experts() {
     on_every_isa(|cpu, _| conformance::run(cpu, EXPERTS));
+}
+
+#[test]
+fn suite_recurrent() {
+    on_every_isa(|cpu, _| conformance::run(cpu, RECURRENT));
 }
 
 #[test]

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use cpu::{Cpu, Options};
 use program::{
-    Act, Attention, CacheKind, CacheSpec, Error, Executor, ExpertWeights, Gate, Gating,
-    LatentAttention, LatentUp, LinearWeight, Lookup, Mask, Op, OutputKind, Program, Recorder,
-    Result, Rope, RopePairs, RopeScaling, Router, Rows, Score, Temperature, ValueId, WeightBytes,
-    WeightId, WeightSource, WeightSpec,
+    Act, Attention, CacheKind, CacheSpec, ConvWeights, Error, Executor, ExpertWeights, Gate,
+    Gating, LatentAttention, LatentUp, LinearWeight, Lookup, Mask, Op, OutputKind, Program,
+    Recorder, Result, Rope, RopePairs, RopeScaling, Router, Rows, ScanKind, Score, Temperature,
+    ValueId, WeightBytes, WeightId, WeightSource, WeightSpec,
 };
 use quant::GgmlType;
 
@@ -106,8 +106,37 @@ fn experts(r: &Recorder, ty: GgmlType, x: ValueId, act: Gate) -> Result<ValueId>
 }
 
 fn acts() -> Vec<Act> {
-    use Act::{Gelu, GeluErf, Relu, Relu2, Sigmoid, Silu, Softcap, Softplus, Tanh};
-    vec![Silu, Sigmoid, Gelu, GeluErf, Relu, Relu2, Softplus, Tanh, Softcap(30.0)]
+    use Act::{Exp, Gelu, GeluErf, Identity, Relu, Relu2, Sigmoid, Silu, Softcap, Softplus, Tanh};
+    vec![Silu, Sigmoid, Gelu, GeluErf, Relu, Relu2, Softplus, Tanh, Exp, Identity, Softcap(30.0)]
+}
+
+/// What recurs.
+fn recurrent(add: &mut dyn FnMut(String, Record)) {
+    add(
+        "causal_conv".into(),
+        Box::new(|r, ty, x| {
+            // taps of a channel are a whole block
+            let taps = weight(r, "taps", ty, COLS, COLS);
+            let bias = Some(weight(r, "bias", ty, 1, COLS));
+            r.causal_conv("conv", x, ConvWeights { taps, bias }, Some(Act::Silu))
+        }),
+    );
+    add(
+        "ssd_scan".into(),
+        Box::new(|r, ty, x| {
+            let heads = r.view("heads", x, COLS)?;
+            let [a, d] = ["a", "d"].map(|name| weight(r, name, ty, 1, COLS));
+            r.scan("scan", ScanKind::Ssd { a, d }, false, &[heads, heads, heads, x])
+        }),
+    );
+    add(
+        "delta_net".into(),
+        Box::new(|r, _, x| {
+            let (heads, beta) = (r.view("heads", x, 4)?, matrix(r, "beta", x, 4)?);
+            let kind = ScanKind::Delta { eps: 1e-6 };
+            r.scan("scan", kind, false, &[heads, heads, heads, beta, beta])
+        }),
+    );
 }
 
 fn records() -> Vec<(String, Record)> {
@@ -187,6 +216,7 @@ fn records() -> Vec<(String, Record)> {
     );
     add("resize".into(), Box::new(|r, _, x| r.resize("resized", x, r.scale("twice", x, 2.0)?)));
     add("excess".into(), Box::new(|r, _, x| r.excess("excess", x, 1.5)));
+    recurrent(&mut add);
     for act in [Act::Silu, Act::Gelu] {
         let record = move |r: &Recorder, ty, x| experts(r, ty, x, Gate::Act(act));
         add(format!("experts of {act:?}"), Box::new(record));
@@ -217,6 +247,8 @@ fn number(op: &Op) -> usize {
         Op::Resize => 17,
         Op::Excess { .. } => 18,
         Op::MeanRows => 19,
+        Op::CausalConv(_) => 20,
+        Op::Scan(_) => 21,
     }
 }
 
@@ -234,7 +266,7 @@ fn program(record: &Record, ty: GgmlType) -> Result<Arc<Program>> {
 #[test]
 fn what_is_supported_is_what_loads() {
     let cpu = Cpu::new(&Options { threads: Some(2), ..Options::default() });
-    let mut seen = [false; 20];
+    let mut seen = [false; 22];
     let (mut loaded, mut refused) = (0, 0);
     for (name, record) in records() {
         for ty in GgmlType::all() {

@@ -17,6 +17,7 @@ mod math;
 pub mod probe;
 mod registry;
 pub mod rows;
+pub mod scan;
 
 pub use isa::Isa;
 pub use registry::{Kernel, Level, Slot};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::states::{StateRows, StateSpec, StateStep, StateTables};
 use crate::{BlockPool, BlockTable, CachedRows, ChosenBlocks, Error, Result, Store, TableSpec};
 
 /// The tables of a session, and the tokens that its positions stand for.
@@ -12,6 +13,7 @@ use crate::{BlockPool, BlockTable, CachedRows, ChosenBlocks, Error, Result, Stor
 pub struct Tables<S: Store> {
     pool: BlockPool<S>,
     tables: Vec<BlockTable<S>>,
+    states: StateTables<S>,
     specs: Arc<[TableSpec]>,
     tokens: Vec<u32>,
     /// Positions whose rows it has: all, or fewer where some were let go of or lost.
@@ -34,6 +36,19 @@ impl<S: Store> Tables<S> {
         capacity: usize,
         family: Option<u64>,
     ) -> Tables<S> {
+        Tables::with_states(pool, specs, Arc::from([]), capacity, family)
+    }
+
+    /// The same with caches of states beside, which only forks share: a `family` is for sessions without any.
+    pub fn with_states(
+        pool: &BlockPool<S>,
+        specs: Arc<[TableSpec]>,
+        states: Arc<[StateSpec]>,
+        capacity: usize,
+        family: Option<u64>,
+    ) -> Tables<S> {
+        let family = family.filter(|_| states.is_empty());
+        let states = StateTables::new(pool.clone(), states);
         let tables = specs.iter().map(|spec| BlockTable::new(pool.clone(), *spec)).collect();
         let stretch = specs.iter().fold(1, |all, spec| lcm(all, spec.positions));
         let (tokens, pool) = (Vec::new(), pool.clone());
@@ -41,6 +56,7 @@ impl<S: Store> Tables<S> {
         Tables {
             pool,
             tables,
+            states,
             specs,
             tokens,
             held,
@@ -85,7 +101,7 @@ impl<S: Store> Tables<S> {
 
     /// Bytes of the blocks held, in memory or on disk. Blocks shared with others count in each.
     pub fn bytes(&self) -> u64 {
-        self.tables.iter().map(BlockTable::bytes).sum()
+        self.tables.iter().map(BlockTable::bytes).sum::<u64>() + self.states.bytes()
     }
 
     /// Make the blocks exist that positions `held..new_len` fall into, for this session alone to write, and have those in
@@ -95,11 +111,21 @@ impl<S: Store> Tables<S> {
     /// [`Error::Capacity`], [`Error::Budget`], [`Error::Memory`], [`Error::Disk`], [`Error::Lost`]; the session then holds
     /// what it held.
     pub fn prepare(&mut self, new_len: usize) -> Result<()> {
+        self.prepare_step(new_len, false)
+    }
+
+    /// The same for rows of which the last one `ends_prompt`: states near it are kept, for who comes back to it.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare).
+    pub fn prepare_step(&mut self, new_len: usize, ends_prompt: bool) -> Result<()> {
         if new_len > self.capacity {
             return Err(Error::Capacity { capacity: self.capacity, wanted: new_len });
         }
         let new = self.held..new_len;
         let done = self.tables.iter_mut().try_for_each(|table| table.prepare(new.clone()));
+        let states = |()| self.states.prepare(new.clone(), self.committed, ends_prompt);
+        let done = done.and_then(states);
         if done.is_err() {
             self.abandon();
         }
@@ -130,6 +156,23 @@ impl<S: Store> Tables<S> {
         self.tables.iter_mut().map(move |table| table.rows(new.clone()))
     }
 
+    /// The same, and the caches of states beside.
+    ///
+    /// # Panics
+    /// As [`rows`](Self::rows).
+    #[expect(clippy::type_complexity, reason = "of two lists each")]
+    pub fn step_of_all(
+        &mut self,
+        new_len: usize,
+    ) -> (
+        impl Iterator<Item = (ChosenBlocks<'_, S>, impl Iterator<Item = CachedRows<'_, S::Memory>>)>,
+        (Option<StateStep>, Vec<StateRows<'_, S::Memory>>),
+    ) {
+        let new = self.held..new_len;
+        let tables = self.tables.iter_mut().map(move |table| table.rows(new.clone()));
+        (tables, self.states.step())
+    }
+
     /// Rows of these tokens were written: hold them, tentatively.
     ///
     /// # Errors
@@ -148,9 +191,10 @@ impl<S: Store> Tables<S> {
     fn hold(&mut self, wanted: usize) -> Result<()> {
         let prepared = self.tables.iter().map(BlockTable::room);
         let len = prepared.fold(self.capacity, usize::min);
-        if wanted > len {
-            return Err(Error::Length { len, wanted });
+        if wanted > len || !self.states.is_ready(wanted) {
+            return Err(Error::Length { len: len.min(self.held), wanted });
         }
+        self.states.extend();
         let new = self.held..wanted;
         self.tables.iter_mut().for_each(|table| table.seal(&new));
         self.held = wanted;
@@ -185,6 +229,7 @@ impl<S: Store> Tables<S> {
     pub fn abandon(&mut self) {
         let len = self.held;
         self.tables.iter_mut().for_each(|table| table.cut(len));
+        self.states.cut(len);
     }
 
     /// Make the first `len` positions permanent: a window leaves behind what no later query sees, and other sessions of
@@ -215,16 +260,18 @@ impl<S: Store> Tables<S> {
         self.registered = n;
     }
 
-    /// Keep the first `len` positions only, or none if a window has left behind what a query at `len` sees. Returns how
-    /// many are kept; whoever needs the others computes them again.
+    /// Keep the first `len` positions only, or fewer if a window has left behind what a query at `len` sees, or there is no
+    /// state to go on from. Returns how many are kept; whoever needs the others computes them again. Tentative ones can be
+    /// taken back one by one all the same: rows that this takes are then [computed again](Self::held) from their tokens.
     ///
     /// # Errors
     /// [`Error::Length`] if it holds fewer.
     pub fn truncate(&mut self, len: usize) -> Result<usize> {
         self.check(len)?;
-        let len = self.reached(len);
+        let reached = self.reached(len);
+        let len = if len >= self.committed { len } else { reached };
         self.tokens.truncate(len);
-        self.held = self.held.min(len);
+        self.held = self.held.min(reached);
         self.committed = self.committed.min(len);
         self.registered = self.registered.min(len / self.stretch);
         self.abandon();
@@ -232,6 +279,7 @@ impl<S: Store> Tables<S> {
     }
 
     fn reached(&self, len: usize) -> usize {
+        let len = self.states.reached(len);
         if self.tables.iter().all(|table| table.reaches(len)) { len } else { 0 }
     }
 
@@ -242,13 +290,15 @@ impl<S: Store> Tables<S> {
     /// [`Error::Length`] if it holds fewer.
     pub fn fork(&self, len: usize) -> Result<Tables<S>> {
         self.check(len)?;
-        let len = self.reached(len);
+        let held = self.reached(len);
+        let len = if len >= self.committed { len } else { held };
         Ok(Tables {
             pool: self.pool.clone(),
-            tables: self.tables.iter().map(|table| table.fork(len)).collect(),
+            tables: self.tables.iter().map(|table| table.fork(held)).collect(),
+            states: self.states.fork(held),
             specs: Arc::clone(&self.specs),
             tokens: self.tokens[..len].to_vec(),
-            held: self.held.min(len),
+            held: self.held.min(held),
             committed: self.committed.min(len),
             registered: self.registered.min(len / self.stretch),
             ..*self

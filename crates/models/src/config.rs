@@ -6,6 +6,7 @@
 pub(crate) mod experts;
 pub(crate) mod latent;
 pub(crate) mod read;
+pub(crate) mod recurrent;
 mod rope;
 pub(crate) mod text;
 pub(crate) mod window;
@@ -18,6 +19,7 @@ use crate::{Error, Result, arch};
 
 pub use experts::Experts;
 pub use latent::Latent;
+pub use recurrent::Recurrent;
 pub use text::{Pooling, TextHead};
 
 /// Hyper-parameters of a decoder. Names are the papers'; `docs/glossary.md` lists the GGUF key of each.
@@ -102,6 +104,8 @@ pub struct LayerConfig {
     pub score: Score,
     /// Keys and values are made of latents.
     pub latent: Option<Latent>,
+    /// The layer recurs, in place of attention or beside it.
+    pub recurrent: Option<Recurrent>,
     /// Activation of a feed-forward layer that is not one of experts, where it is the layer's own.
     pub act: Act,
     /// Gates are by how much they exceed their mean and so many deviations; `None` for what they are.

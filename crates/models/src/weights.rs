@@ -126,6 +126,36 @@ impl<'a> Weights<'a> {
         self.bind(&format!("{}{name}", self.prefix), &[len])
     }
 
+    /// Whether the file has the vector `NAME.weight`, or `NAME`.
+    ///
+    /// # Errors
+    /// If it is there and does not fit.
+    pub fn has_vector(&self, name: &str, len: usize) -> Result<bool> {
+        let bare = format!("{}{name}", self.prefix);
+        Ok(self.found(&format!("{bare}.weight"), &[len])?.is_some()
+            || self.found(&bare, &[len])?.is_some())
+    }
+
+    /// `NAME`, so many numbers in a row or one below the other.
+    ///
+    /// # Errors
+    /// As [`matrix`](Self::matrix).
+    pub fn numbers(&self, name: &str, n: usize) -> Result<WeightId> {
+        match self.bind(&format!("{}{name}", self.prefix), &[1, n]) {
+            Ok(Some(id)) => Ok(id),
+            Ok(None) | Err(Error::Shape { .. }) => self.vector(name, n),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// `NAME`, `rows` of `cols` numbers.
+    ///
+    /// # Errors
+    /// As [`matrix`](Self::matrix).
+    pub fn table(&self, name: &str, rows: usize, cols: usize) -> Result<WeightId> {
+        self.require(&format!("{}{name}", self.prefix), &[cols, rows])
+    }
+
     /// Matrices that stand one after another in `NAME.weight`, each of as many rows as `rows` says, and the parts of
     /// `NAME.bias` where there is to be one.
     ///

@@ -210,6 +210,10 @@ impl Executed {
                     let dims = MlaDims::of(program, node);
                     parts.push(Part::Latent(MlaShape { dims, k }));
                 }
+                // a number of a state takes less time than one of a norm
+                Counted::State { products } => {
+                    parts.push(Part::Elements { rows, elements: products as u64 / 16 });
+                }
                 Counted::Lookup => parts.push(Part::Elements { rows, elements: 0 }),
                 Counted::Norm if !taken_in(node.output) => {
                     let new = program.value(node.output).shape.cols() as u64;

@@ -1,6 +1,6 @@
 //! [`OpCost`]: what one op reads and computes, from its fact sheet.
 
-use program::{CacheType, Counted, MlaDims, Node, Program, Reading, Rows, ValueId};
+use program::{CacheKind, CacheType, Counted, MlaDims, Node, Program, Reading, Rows, ValueId};
 
 use crate::cost::{CostKind, CostOptions, Load, Numbers, Work, n_weights};
 use crate::formula::product;
@@ -66,6 +66,34 @@ impl Read {
 enum StateCost {
     Heads(HeadsCost),
     Latent(LatentCost),
+    Recurrent(RecurrentCost),
+}
+
+/// A state of fixed size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct RecurrentCost {
+    /// Of the state.
+    bytes: u64,
+    /// Of what a row gives.
+    row_bytes: u64,
+    /// Multiply-adds of a row.
+    products: u64,
+}
+
+/// Rows from one state that is written to the next, at least.
+const ROWS_PER_STATE: u64 = 8;
+
+impl RecurrentCost {
+    /// `tokens` rows: a pass reads the state once, and writes it if it has enough rows.
+    fn work(&self, tokens: u64) -> Work {
+        let written = product(&[self.bytes, tokens.min(ROWS_PER_STATE)]) / ROWS_PER_STATE;
+        Work {
+            cache_read_bytes: if tokens == 0 { 0 } else { self.bytes },
+            cache_write_bytes: written.saturating_add(product(&[tokens, self.row_bytes])),
+            f32_macs: product(&[tokens, self.products]),
+            ..Work::default()
+        }
+    }
 }
 
 /// Attention over keys and values.
@@ -192,6 +220,16 @@ impl OpCost {
                 let latent = LatentCost { dims, numbers, position_bytes, tile };
                 (CostKind::Attention, Work::default(), Some(StateCost::Latent(latent)))
             }
+            Counted::State { products } => {
+                let kind = facts.state.map(|used| program.cache(used.cache).kind);
+                let Some(CacheKind::State { elements, row }) = kind else {
+                    unreachable!("the recorder gave it a state")
+                };
+                let (bytes, row_bytes) = (4 * elements as u64, 4 * row as u64);
+                let recurrent = RecurrentCost { bytes, row_bytes, products: products as u64 };
+                let once = Work { barriers: 1, ..Work::default() };
+                (CostKind::Attention, once, Some(StateCost::Recurrent(recurrent)))
+            }
             Counted::Norm | Counted::Elements => {
                 let elements = node.inputs.iter().map(cols).max().unwrap_or(0);
                 (CostKind::Rest, Work { elements, ..Work::default() }, None)
@@ -226,6 +264,7 @@ impl OpCost {
         let mut work = match self.state {
             Some(StateCost::Heads(heads)) => heads.work(load.past, load.tokens, rows),
             Some(StateCost::Latent(latent)) => latent.work(load.past, load.tokens, rows),
+            Some(StateCost::Recurrent(recurrent)) => recurrent.work(load.tokens),
             None => Work::default(),
         };
         if rows > 0 {
@@ -271,7 +310,7 @@ impl OpCost {
         match &mut self.state {
             Some(StateCost::Heads(heads)) => heads.tile = 1,
             Some(StateCost::Latent(latent)) => latent.tile = 1,
-            None => {}
+            Some(StateCost::Recurrent(_)) | None => {}
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use program::{
     BlockAnchor, CacheId, CacheKind, CacheSpec, ContextMemory, KvPolicy, Mask, Op, Program,
+    STATE_COPIES, STATE_ROWS,
 };
 
 use crate::formula::positions_seen;
@@ -115,6 +116,8 @@ fn over_tiles(past: u64, n_tokens: u64, tile: u64, f: impl Fn(usize, u64) -> u64
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CacheCost {
     pub(crate) position_bytes: u64,
+    /// Of states of fixed size, and of what is kept beside them.
+    state_bytes: u64,
     /// Positions that are kept at most.
     pub(crate) window: Option<u64>,
     /// Positions that are kept twice: near, and as they are met from afar.
@@ -135,7 +138,20 @@ impl CacheCost {
         policy: &KvPolicy,
     ) -> CacheCost {
         let window = cache.kind.window().map(|window| window as u64);
-        let plain = CacheCost { position_bytes, window, twice: 0, anchor: None, heard: [0; 2] };
+        let state_bytes = match cache.kind {
+            CacheKind::State { elements, row } => {
+                4 * (elements * STATE_COPIES + row * STATE_ROWS) as u64
+            }
+            CacheKind::Heads { .. } | CacheKind::Latent { .. } => 0,
+        };
+        let plain = CacheCost {
+            position_bytes,
+            state_bytes,
+            window,
+            twice: 0,
+            anchor: None,
+            heard: [0; 2],
+        };
         let Some(memory) = policy.of_cache(program, id) else { return plain };
         let near = u64::from(memory.n_local);
         if !memory.has_blocks() {
@@ -155,7 +171,9 @@ impl CacheCost {
         let anchors =
             self.anchor.map_or(0, |(block, bytes)| (positions / block).saturating_mul(bytes));
         let heard = self.heard[0].min(positions).saturating_mul(self.heard[1]);
-        self.position_bytes.saturating_mul(kept).saturating_add(anchors).saturating_add(heard)
+        let state = if positions == 0 { 0 } else { self.state_bytes };
+        let kept = self.position_bytes.saturating_mul(kept).saturating_add(anchors);
+        kept.saturating_add(heard).saturating_add(state)
     }
 
     /// Bytes that one more position adds at last, if it is not in a window.
@@ -166,7 +184,8 @@ impl CacheCost {
 
     /// Bytes of what is kept at most, beside what lasts.
     pub(crate) fn full_window_bytes(&self) -> u64 {
-        self.position_bytes.saturating_mul(self.window.unwrap_or(0))
+        let window = self.position_bytes.saturating_mul(self.window.unwrap_or(0));
+        window.saturating_add(self.state_bytes)
     }
 }
 
@@ -176,7 +195,7 @@ pub(crate) fn anchor_bytes(memory: &ContextMemory, kind: &CacheKind) -> u64 {
         CacheKind::Heads { n_kv_heads, key_dim, .. } => {
             4 * (n_kv_heads * key_dim * memory.anchor.n_vectors()) as u64
         }
-        CacheKind::Latent { .. } => 0,
+        CacheKind::Latent { .. } | CacheKind::State { .. } => 0,
     }
 }
 

@@ -19,6 +19,10 @@ pub enum Act {
     Softplus,
     /// `tanh(x)`.
     Tanh,
+    /// `exp(x)`.
+    Exp,
+    /// `x`.
+    Identity,
     /// `c * tanh(x / c)`, of logits as a rule.
     Softcap(f32),
     /// `x` within `-c` and `c`.
@@ -87,7 +91,9 @@ impl Act {
             | Act::Relu
             | Act::Relu2
             | Act::Softplus
-            | Act::Tanh => true,
+            | Act::Tanh
+            | Act::Exp
+            | Act::Identity => true,
         }
     }
 }

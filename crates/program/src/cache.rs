@@ -82,7 +82,13 @@ pub struct CacheSpec {
     pub kind: CacheKind,
 }
 
-/// What a cache keeps of each position.
+/// Rows beside a state: those that may be taken back, and those that it has not taken in yet.
+pub const STATE_ROWS: usize = 32;
+
+/// Most states of one cache of a session: the latest two, and those before to go back to.
+pub const STATE_COPIES: usize = 6;
+
+/// What a cache keeps of each position, or of all of them together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CacheKind {
     /// A key and a value for each key-value head.
@@ -103,6 +109,14 @@ pub enum CacheKind {
         /// Width of the rotated key.
         rope_dim: usize,
     },
+    /// Numbers that every position changes, in f32 whatever the types of keys and values are. Positions that may be taken
+    /// back, and what is kept to go further back, are beside them.
+    State {
+        /// Numbers of the state.
+        elements: usize,
+        /// Numbers that a row gives it.
+        row: usize,
+    },
 }
 
 impl CacheKind {
@@ -113,6 +127,7 @@ impl CacheKind {
                 (n_kv_heads as u64).saturating_mul(key_dim as u64 + value_dim as u64)
             }
             CacheKind::Latent { rank, rope_dim } => rank as u64 + rope_dim as u64,
+            CacheKind::State { .. } => 0,
         }
     }
 
@@ -128,6 +143,7 @@ impl CacheKind {
                 let rope = if k == CacheType::Q8_0 { CacheType::F16 } else { k };
                 k.bytes(rank as u64).saturating_add(rope.bytes(rope_dim as u64))
             }
+            CacheKind::State { .. } => 0,
         }
     }
 
@@ -135,12 +151,25 @@ impl CacheKind {
     pub fn window(&self) -> Option<usize> {
         match *self {
             CacheKind::Heads { window, .. } => window,
-            CacheKind::Latent { .. } => None,
+            CacheKind::Latent { .. } | CacheKind::State { .. } => None,
+        }
+    }
+
+    /// Bytes of the state, where it is one.
+    pub fn state_bytes(&self) -> u64 {
+        match *self {
+            CacheKind::State { elements, .. } => 4 * elements as u64,
+            CacheKind::Heads { .. } | CacheKind::Latent { .. } => 0,
         }
     }
 
     /// Bytes of the first `positions` of a session; those that have left the window take none.
     pub fn bytes(&self, positions: usize, options: &CacheOptions) -> u64 {
+        if let CacheKind::State { row, .. } = *self {
+            let rows = 4 * (row * STATE_ROWS) as u64;
+            let states = STATE_COPIES.min(1 + positions.div_ceil(STATE_ROWS)) as u64;
+            return if positions == 0 { 0 } else { rows + states * self.state_bytes() };
+        }
         let kept = self.window().map_or(positions, |window| window.min(positions));
         self.position_bytes(options.k, options.v).saturating_mul(kept as u64)
     }

@@ -105,6 +105,11 @@ pub enum Counted {
     },
     /// Likewise over latents: see [`MlaDims`](crate::MlaDims).
     LatentAttention,
+    /// Multiply-adds of each row, and bytes of a state of fixed size.
+    State {
+        /// Multiply-adds of a row.
+        products: usize,
+    },
     /// Elements of its input: a sum over each group comes before them.
     Norm,
     /// Elements of its widest input.
@@ -164,6 +169,13 @@ impl Op {
                     counted: Counted::LatentAttention,
                 }
             }
+            Op::CausalConv(conv) => {
+                recurrent(conv.taps.into_iter().chain(conv.bias), conv.cache, 0, 0)
+            }
+            Op::Scan(scan) => {
+                let products = scan.kind.products() * scan.dims.elements();
+                recurrent(scan.kind.weights(), scan.cache, 1, products)
+            }
             Op::Route(router) => {
                 let vectors = [router.bias, router.factors].into_iter().flatten();
                 same_row(vectors.map(|id| used(id, Vector)).collect(), Counted::Elements)
@@ -206,6 +218,21 @@ impl Op {
     }
 }
 
+/// Of an op that recurs.
+fn recurrent(
+    weights: impl Iterator<Item = WeightId>,
+    cache: CacheId,
+    first_appended: usize,
+    products: usize,
+) -> Facts {
+    Facts {
+        weights: weights.map(|id| WeightUse { id, reading: Reading::Vector }).collect(),
+        rows: RowRule::Sequence { whole: false },
+        state: Some(StateUse { cache, first_appended }),
+        counted: Counted::State { products },
+    }
+}
+
 impl Op {
     /// Give every weight and cache of the op another id.
     pub(crate) fn relabel(
@@ -238,6 +265,14 @@ impl Op {
                 }
                 at.rope.iter_mut().flat_map(|rope| &mut rope.factors).for_each(&mut set);
                 at.score.sinks.iter_mut().for_each(set);
+            }
+            Op::CausalConv(conv) => {
+                conv.cache = cache(conv.cache);
+                [&mut conv.taps, &mut conv.bias].into_iter().flatten().for_each(set);
+            }
+            Op::Scan(scan) => {
+                scan.cache = cache(scan.cache);
+                scan.kind.weights_mut().for_each(set);
             }
             Op::Route(router) => {
                 [&mut router.bias, &mut router.factors].into_iter().flatten().for_each(set);
@@ -372,6 +407,13 @@ mod tests {
             at.score.sinks = Some(vector(1));
             r.latent_attention("latent", at, [nope, pe, nope, pe]).unwrap();
         }
+        let conv = crate::ConvWeights { taps: weight(4, 2), bias: Some(vector(4)) };
+        r.causal_conv("conv", x, conv, None).unwrap();
+        let (a, d) = (vector(1), vector(1));
+        let time = r.slice("time", x, 0, 1).unwrap();
+        r.scan("ssd", crate::ScanKind::Ssd { a, d }, false, &[x, x, x, time]).unwrap();
+        let first = vector(4);
+        r.scan("wkv6", crate::ScanKind::Wkv6 { first }, false, &[x, x, x, x]).unwrap();
         let gating = Gating::Softmax;
         let bias = Some(vector(4));
         let factors = Some(vector(4));
@@ -395,7 +437,7 @@ mod tests {
         weights.sort_unstable();
         assert_eq!(weights, Vec::from_iter(0..program.weights.len() as u32));
         let caches: Vec<u32> = facts().filter_map(|f| f.state).map(|used| used.cache.0).collect();
-        assert_eq!(caches, [0, 1, 2]);
+        assert_eq!(caches, [0, 1, 2, 3, 4, 5]);
         // relabelling meets the same ones
         for node in &program.nodes {
             let (mut op, facts) = (node.op.clone(), node.op.facts());
@@ -424,8 +466,10 @@ mod tests {
     #[test]
     fn a_token_reads_rows_matrices_and_some_copies() {
         let program = program();
-        // two rows, a norm, a matrix and its bias, two norms, three lots of sinks, k_b, v_b, kv_b, the router's bias and factors, two experts with their biases, factors
-        let elements = 8 + 4 + 16 + 4 + 8 + 3 + 4 + 6 + 10 + 8 + 2 * (12 + 12 + 12 + 3 + 3 + 4) + 4;
+        // two rows, a norm, a matrix and its bias, two norms, three lots of sinks, k_b, v_b, kv_b, taps and their bias, of
+        // scans a rate, a factor and what is first, the router's bias and factors, two experts with their biases, factors
+        let elements =
+            8 + 4 + 16 + 4 + 8 + 3 + 4 + 6 + 10 + 12 + 6 + 8 + 2 * (12 + 12 + 12 + 3 + 3 + 4) + 4;
         assert_eq!(program.weight_bytes_per_token(), 4 * elements);
         assert_eq!((program.n_tokens(), program.n_positions()), (Some(8), Some(6)));
     }

@@ -10,6 +10,7 @@ mod context;
 mod experts;
 mod latent;
 mod ops;
+mod recurrence;
 mod session;
 mod streams;
 
@@ -52,7 +53,9 @@ impl Executor for Interpreter {
         };
         let value = |value: &ValueSpec| 4 * (rows(value.shape.rows) * value.shape.cols()) as u64;
         let positions = (*sessions as u64).saturating_mul(cache.capacity as u64);
+        let states = program.caches.iter().map(|cache| 2 * cache.kind.state_bytes()).sum::<u64>();
         let cache = cached_elements(program).saturating_mul(4).saturating_mul(positions);
+        let cache = cache.saturating_add(states.saturating_mul(*sessions as u64));
         Ok(MemoryNeeds {
             weights: program.weights.iter().map(elements).fold(0, u64::saturating_add),
             cache,
@@ -106,6 +109,7 @@ fn cached_elements(program: &Program) -> u64 {
     let elements = appended.map(|(node, cache)| match program.cache(cache).kind {
         heads @ CacheKind::Heads { .. } => heads.elements(),
         CacheKind::Latent { .. } => MlaDims::of(program, node).cache_elements(MlaForm::Expanded),
+        CacheKind::State { row, .. } => row as u64,
     });
     elements.fold(0, u64::saturating_add)
 }
@@ -263,6 +267,11 @@ impl Interpreted {
             Op::LatentAttention(at) => {
                 let width = self.program.value(node.output).shape.dim;
                 self.latent_attention(sessions, batch, at, [0, 1, 2, 3].map(heads), width)
+            }
+            Op::CausalConv(conv) => self.causal_conv(sessions, batch, conv, &heads(0)),
+            Op::Scan(scan) => {
+                let inputs: Vec<ops::Heads<'_>> = (0..node.inputs.len()).map(heads).collect();
+                self.scan(sessions, batch, scan, &inputs)
             }
             Op::Route(router) => {
                 let [bias, factors] =

@@ -24,6 +24,7 @@ mod op;
 mod parts;
 pub mod passes;
 mod recorder;
+mod recurrence;
 mod results;
 mod rope;
 mod router;
@@ -36,7 +37,9 @@ pub use act::{Act, Gate};
 pub use attention::{
     Attention, LatentAttention, Mask, RotatedNorm, Score, Temperature, alibi_slope,
 };
-pub use cache::{CacheKind, CacheOptions, CacheSpec, CacheStorage, CacheType};
+pub use cache::{
+    CacheKind, CacheOptions, CacheSpec, CacheStorage, CacheType, STATE_COPIES, STATE_ROWS,
+};
 pub use candidates::{Candidate, k_likeliest, likeliest};
 pub use ceilings::{Ceilings, ComputeCeiling, ReadCeiling};
 pub(crate) use context::Stretch;
@@ -56,7 +59,8 @@ pub use op::{
     RopeScaling, Rows, Shape, ValueId, ValueSpec, WeightId, WeightSpec,
 };
 pub use parts::Parts;
-pub use recorder::{ExpertWeights, LinearWeight, Recorder};
+pub use recorder::{ConvWeights, ExpertWeights, LinearWeight, Recorder};
+pub use recurrence::{CausalConv, Scan, ScanDims, ScanKind};
 pub use results::{
     CandidateRows, HiddenRows, LogitRows, OutputRows, Outputs, PEAK, RowsOut, StepOut, Wanted,
 };

@@ -3,8 +3,8 @@
 use quant::GgmlType;
 
 use crate::{
-    Act, Attention, CacheSpec, Error, Gate, LatentAttention, Norm, NormKind, Result, Router,
-    RowRule,
+    Act, Attention, CacheSpec, CausalConv, Error, Gate, LatentAttention, Norm, NormKind, Result,
+    Router, RowRule, Scan,
 };
 
 /// Index of a weight in [`Program::weights`].
@@ -228,6 +228,10 @@ pub enum Op {
     ///
     /// Source: arXiv:2405.04434, section 2.1.
     LatentAttention(LatentAttention),
+    /// x `[Tokens, 1, channels]` -> the same shape: each row's sum over it and the few before it.
+    CausalConv(CausalConv),
+    /// The inputs that [`ScanKind`](crate::ScanKind) names -> `[Tokens, n_heads * value_dim]`: a recurrence over rows.
+    Scan(Scan),
     /// x -> same shape: `act(x)`.
     Act(Act),
     /// gate, up -> up's shape, element by element. A gate of one column for each group of up goes with all of its group.
@@ -306,6 +310,8 @@ impl Op {
             Op::Linear { .. } => "linear",
             Op::Attention(_) => "attention",
             Op::LatentAttention(_) => "latent_attention",
+            Op::CausalConv(_) => "causal_conv",
+            Op::Scan(scan) => scan.kind.name(),
             Op::Act(_) => "act",
             Op::GatedAct(_) => "gated_act",
             Op::Route(_) => "route",

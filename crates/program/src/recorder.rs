@@ -3,6 +3,7 @@
 mod attention;
 mod experts;
 mod latent;
+mod recurrence;
 mod streams;
 
 use std::cell::RefCell;
@@ -14,6 +15,7 @@ use crate::{
 };
 
 pub use experts::ExpertWeights;
+pub use recurrence::ConvWeights;
 
 /// Records ops in order and checks every shape as it goes.
 #[derive(Default)]

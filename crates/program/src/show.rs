@@ -5,7 +5,8 @@ use std::ops::RangeInclusive;
 
 use crate::{
     CacheKind, Gate, GroupScore, Groups, LatentUp, Lookup, Mask, Node, Op, OutputKind, Program,
-    Rope, RopePairs, RopeScaling, Router, Rows, Score, Shape, Temperature, ValueId, WeightId,
+    Rope, RopePairs, RopeScaling, Router, Rows, ScanDims, Score, Shape, Temperature, ValueId,
+    WeightId,
 };
 
 /// A program as text: [`Program::listing`].
@@ -71,6 +72,23 @@ impl Listing<'_> {
                 };
                 let cache = format!("{}, {up}", cached(&self.program.cache(at.cache).kind));
                 [cache, self.rotation(at.rope.as_ref()), self.score(&at.score)].concat()
+            }
+            Op::CausalConv(conv) => {
+                let taps = conv.taps.map_or("the row before".to_owned(), |id| self.weight(id));
+                let bias = conv.bias.map_or(String::new(), |id| format!(" + {}", self.weight(id)));
+                let act = conv.act.map_or(String::new(), |act| format!(", {}", lower(&act)));
+                format!("{taps}{bias}{act}")
+            }
+            Op::Scan(scan) => {
+                let ScanDims { n_heads, n_key_heads, key_dim, value_dim, by_turns } = scan.dims;
+                let turns = if by_turns { " by turns" } else { "" };
+                let keys = match n_key_heads == n_heads {
+                    true => String::new(),
+                    false => format!(" of {n_key_heads} keys{turns}"),
+                };
+                let weights = scan.kind.weights().map(|id| format!(", {}", self.weight(id)));
+                let weights: String = weights.collect();
+                format!("state {n_heads} x {key_dim} x {value_dim}{keys}{weights}")
             }
             Op::Act(act) => lower(act),
             Op::GatedAct(act) => gate(act),
@@ -181,6 +199,7 @@ fn cached(kind: &CacheKind) -> String {
             format!("cache {n_kv_heads} x ({key_dim} + {value_dim}){window}")
         }
         CacheKind::Latent { rank, rope_dim } => format!("cache {rank} + {rope_dim}"),
+        CacheKind::State { elements, row: _ } => format!("state of {elements}"),
     }
 }
 

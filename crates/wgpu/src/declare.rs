@@ -14,7 +14,14 @@ use crate::workspace::work_bytes;
 
 /// Whether kernels compute `op` with weights of these types.
 pub(crate) fn supports(op: &Op, types: &[GgmlType]) -> Result<()> {
-    if matches!(op, Op::LatentAttention(_) | Op::Route(_) | Op::Experts { .. }) {
+    if matches!(
+        op,
+        Op::LatentAttention(_)
+            | Op::CausalConv(_)
+            | Op::Scan(_)
+            | Op::Route(_)
+            | Op::Experts { .. }
+    ) {
         return Err(unsupported(op));
     }
     for (used, ty) in op.facts().weights.iter().zip(types) {

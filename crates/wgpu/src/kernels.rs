@@ -320,6 +320,8 @@ fn act_number(act: Act) -> (u32, [f32; 4]) {
         Act::Softcap(cap) => (9, [cap, 0.0, 0.0, 0.0]),
         Act::Clamp(most) => (10, [most, 0.0, 0.0, 0.0]),
         Act::Xielu { alpha_p, alpha_n, beta, eps } => (11, [alpha_p, alpha_n, beta, eps]),
+        Act::Exp => (12, none),
+        Act::Identity => (0, none),
     }
 }
 

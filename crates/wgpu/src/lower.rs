@@ -222,7 +222,11 @@ impl Lowering<'_> {
                 let out = self.output(node.output);
                 self.push_elements(element::MEAN, a, None, out, cols);
             }
-            Op::LatentAttention(_) | Op::Route(_) | Op::Experts { .. } => {
+            Op::LatentAttention(_)
+            | Op::CausalConv(_)
+            | Op::Scan(_)
+            | Op::Route(_)
+            | Op::Experts { .. } => {
                 return Err(unsupported(&node.op));
             }
         }

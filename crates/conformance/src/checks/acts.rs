@@ -5,7 +5,7 @@ use quant::GgmlType;
 
 use super::ops::{VOCAB, check, input, weight};
 
-pub(super) const ACTS: [Act; 11] = [
+pub(super) const ACTS: [Act; 13] = [
     Act::Silu,
     Act::Sigmoid,
     Act::Gelu,
@@ -14,6 +14,8 @@ pub(super) const ACTS: [Act; 11] = [
     Act::Relu2,
     Act::Softplus,
     Act::Tanh,
+    Act::Exp,
+    Act::Identity,
     Act::Softcap(3.0),
     Act::Clamp(2.5),
     Act::Xielu { alpha_p: 0.8, alpha_n: 0.9, beta: 0.5, eps: -1e-6 },

@@ -11,6 +11,7 @@ mod locks;
 mod models;
 mod ops;
 mod positions;
+mod recurrence;
 mod results;
 mod scores;
 mod sessions;
@@ -152,6 +153,14 @@ pub static LATENT: &[Check] = &[
     meaning("cache/latent", latent::cache),
 ];
 
+/// The checks of what recurs.
+pub static RECURRENT: &[Check] = &[
+    meaning("op/causal_conv", recurrence::causal_conv),
+    meaning("op/scans", recurrence::scans),
+    same_bits("session/recurrence", recurrence::in_sessions, ALL),
+    same_bits("session/recurrent_histories", recurrence::histories, CUTS),
+];
+
 /// The checks of programs in parts, for executors of the same bits.
 pub static PARTS: &[Check] = &[
     same_bits("part/some_cuts", splits::some_cuts, CUTS),
@@ -167,7 +176,8 @@ mod tests {
 
     #[test]
     fn names_are_unique() {
-        let all = [MEANING, SAME_BITS, WINDOWS, EXPERTS, LATENT, PARTS, EVERY_CUT].concat();
+        let all =
+            [MEANING, SAME_BITS, WINDOWS, EXPERTS, LATENT, RECURRENT, PARTS, EVERY_CUT].concat();
         let names: std::collections::HashSet<_> = all.iter().map(|c| c.name).collect();
         assert_eq!(names.len(), all.len());
     }

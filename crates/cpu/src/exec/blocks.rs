@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kv::{
     BlockAccess, BlockBytes, BlockMemory, BlockPool, CacheBlock, ChosenBlocks, HostMemory, Limit,
-    Looked, Tables,
+    Looked, StateRows, StateStep, Tables,
 };
 
 use super::SequenceRows;
@@ -29,9 +29,31 @@ pub(crate) struct StepBlocks<'a> {
     runs: Vec<Run<'a>>,
     n_tables: usize,
     blocks: Vec<Shared<'a, u8>>,
+    /// `[sequence]`: of what recurs, where there is such.
+    states: Vec<SequenceStates<'a>>,
     /// Blocks that were chosen and could not be had, and whose: what the step computes is worth nothing.
     missing: Mutex<Vec<(usize, kv::Error)>>,
     is_broken: AtomicBool,
+}
+
+/// What recurs of one sequence.
+struct SequenceStates<'a> {
+    step: StateStep,
+    /// By number of the cache of states.
+    caches: Vec<StateMemory<'a>>,
+}
+
+/// The memory of one cache of states in a step, as floats.
+#[derive(Clone, Copy)]
+pub(crate) struct StateMemory<'a> {
+    /// The state that the step starts from; zeros where there is none.
+    pub(crate) base: Option<Shared<'a, f32>>,
+    /// Where the step's new state goes.
+    pub(crate) fold: Option<Shared<'a, f32>>,
+    /// Rows since the state.
+    pub(crate) ring: Shared<'a, f32>,
+    /// Where rows go.
+    pub(crate) stored: Shared<'a, f32>,
 }
 
 /// A block whose rows are read, which stays as it is meanwhile.
@@ -68,10 +90,16 @@ impl<'a> StepBlocks<'a> {
         sequences: &[SequenceRows],
     ) -> StepBlocks<'a> {
         let (mut runs, mut blocks, mut n_tables) = (Vec::new(), Vec::new(), 0);
+        let mut states = Vec::new();
         for (tables, rows) in sessions.zip(sequences) {
             let specs = tables.specs().clone();
             n_tables = specs.len();
-            for (spec, (chosen, rows)) in specs.iter().zip(tables.step(rows.start + rows.n)) {
+            let (tables, (step, caches)) = tables.step_of_all(rows.start + rows.n);
+            if let Some(step) = step {
+                let caches = caches.into_iter().map(state_memory).collect();
+                states.push(SequenceStates { step, caches });
+            }
+            for (spec, (chosen, rows)) in specs.iter().zip(tables) {
                 let (start, mut first) = (blocks.len(), None);
                 for rows in rows {
                     first.get_or_insert(rows.first / spec.positions);
@@ -81,7 +109,17 @@ impl<'a> StepBlocks<'a> {
             }
         }
         let (missing, is_broken) = (Mutex::default(), AtomicBool::new(false));
-        StepBlocks { pool, runs, n_tables, blocks, missing, is_broken }
+        StepBlocks { pool, runs, n_tables, blocks, states, missing, is_broken }
+    }
+
+    /// Where the rows of a sequence stand among those that recur.
+    pub(crate) fn state_step(&self, sequence: usize) -> &StateStep {
+        &self.states[sequence].step
+    }
+
+    /// The memory of a cache of states of a sequence.
+    pub(crate) fn state(&self, number: usize, sequence: usize) -> StateMemory<'a> {
+        self.states[sequence].caches[number]
     }
 
     /// Block `number` of a sequence's table, which is not one to choose.
@@ -157,6 +195,17 @@ impl<'a> StepBlocks<'a> {
     pub(crate) fn into_missing(self) -> Vec<(usize, kv::Error)> {
         self.missing.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn state_memory(rows: StateRows<'_, CacheMemory>) -> StateMemory<'_> {
+    let read = |memory| Shared::read_only(bytemuck::cast_slice(CacheMemory::bytes(memory)));
+    let write = |memory| Shared::new(bytemuck::cast_slice_mut(CacheMemory::bytes_mut(memory)));
+    let ring = match rows.ring {
+        BlockAccess::Read(memory) => read(memory),
+        BlockAccess::Write(memory) => write(memory),
+    };
+    let stored = rows.next.map_or(ring, write);
+    StateMemory { base: rows.base.map(read), fold: rows.fold.map(write), ring, stored }
 }
 
 fn shared<'a>(block: BlockAccess<'a, CacheMemory>) -> Shared<'a, u8> {

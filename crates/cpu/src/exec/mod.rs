@@ -6,6 +6,7 @@ mod attention;
 mod blocks;
 mod certificate;
 mod context;
+mod conv;
 mod experts;
 mod keys;
 mod latent;
@@ -15,6 +16,7 @@ mod product;
 mod representatives;
 mod route;
 mod rows;
+mod scan;
 mod score;
 mod sort;
 mod streams;
@@ -30,9 +32,10 @@ use kernels::attention::{
 };
 use kernels::linear::{Activations, F32Rows, Q8Rows, QUANTIZE_Q8, QuantizeQ8};
 use kernels::rows::{
-    ACT, ADD, ADD_WEIGHTED, ActFn, AddWeightedFn, BinaryFn, GATED, GatedFn, LAYER_NORM, NormFn,
-    PEAKS, PeaksFn, RMS_NORM, ROTATE, RotateFn,
+    ACT, ADD, ADD_PRODUCT, ADD_WEIGHTED, ActFn, AddWeightedFn, BinaryFn, GATED, GatedFn,
+    LAYER_NORM, NormFn, PEAKS, PeaksFn, RMS_NORM, ROTATE, RotateFn,
 };
+use kernels::scan::{SCAN, SELECTIVE_SCAN, ScanFn, SelectiveFn};
 use kernels::{Isa, Kernel};
 use program::{Meter, MeterReading, Rows};
 
@@ -47,6 +50,7 @@ pub(crate) use latent::{
 };
 pub(crate) use linear::{kernel_scratch, q8_stride, tile_floats};
 use product::Products;
+pub(crate) use scan::scan_floats;
 pub(crate) use sort::BLOCK_ROWS;
 
 use crate::cache::CacheShape;
@@ -65,6 +69,9 @@ pub(crate) struct Kernels {
     gated: &'static Kernel<GatedFn>,
     add_weighted: &'static Kernel<AddWeightedFn>,
     add: &'static Kernel<BinaryFn>,
+    add_product: &'static Kernel<BinaryFn>,
+    scan: &'static Kernel<ScanFn>,
+    selective_scan: &'static Kernel<SelectiveFn>,
     rotate: &'static Kernel<RotateFn>,
     peaks: &'static Kernel<PeaksFn>,
     quantize_q8: &'static Kernel<QuantizeQ8>,
@@ -85,6 +92,9 @@ impl Kernels {
             gated: GATED.pick(isa),
             add_weighted: ADD_WEIGHTED.pick(isa),
             add: ADD.pick(isa),
+            add_product: ADD_PRODUCT.pick(isa),
+            scan: SCAN.pick(isa),
+            selective_scan: SELECTIVE_SCAN.pick(isa),
             rotate: ROTATE.pick(isa),
             peaks: PEAKS.pick(isa),
             quantize_q8: QUANTIZE_Q8.pick(isa),
@@ -310,6 +320,8 @@ impl<'a> Exec<'a> {
                     }
                     self.attention(worker, attention, &mut scratch)
                 }
+                LoadedPhase::Conv(conv) => self.causal_conv(worker, conv),
+                LoadedPhase::Scan(scan) => self.scan(worker, scan, &mut scratch),
                 LoadedPhase::Latent(latent) => self.latent(worker, latent, &mut scratch),
                 LoadedPhase::Expand(expand) => self.expand(worker, expand, &mut scratch),
                 LoadedPhase::Experts(experts) => {

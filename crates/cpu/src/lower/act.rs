@@ -13,6 +13,8 @@ pub(super) fn unary(act: Act) -> Unary {
         Act::Relu2 => Unary::Relu2,
         Act::Softplus => Unary::Softplus,
         Act::Tanh => Unary::Tanh,
+        Act::Exp => Unary::Exp,
+        Act::Identity => Unary::Identity,
         Act::Softcap(c) => Unary::Softcap(c),
         Act::Clamp(c) => Unary::Clamp(c),
         Act::Xielu { alpha_p, alpha_n, beta, eps } => Unary::Xielu { alpha_p, alpha_n, beta, eps },

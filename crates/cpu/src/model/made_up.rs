@@ -1,11 +1,12 @@
 //! Sessions with made-up contents, for measuring: nothing that runs a model needs this.
 
 use kernels::attention::BLOCK;
-use kv::{BlockAccess, HostMemory};
+use kv::{BlockAccess, HostMemory, StateRows};
 use program::{Result, SessionId};
 
 use super::{CpuModel, cache_error, lock};
 use crate::cache::{CacheShape, HeadsCache, LatentCache};
+use crate::memory::CacheMemory;
 
 /// What made-up positions stand for: no vocabulary has it.
 const NO_TOKEN: u32 = u32::MAX;
@@ -23,7 +24,12 @@ impl CpuModel {
             for start in (session.tables.len()..len).step_by(STRETCH) {
                 let end = len.min(start + STRETCH);
                 session.tables.prepare(end).map_err(cache_error)?;
-                for (content, runs) in contents.iter().zip(session.tables.rows(end)) {
+                let (tables, (_, states)) = session.tables.step_of_all(end);
+                for memory in states.into_iter().flat_map(written) {
+                    let floats = bytemuck::cast_slice_mut::<u8, f32>(memory.bytes_mut());
+                    floats.fill_with(|| anchors.next() / 16.0);
+                }
+                for (content, (_, runs)) in contents.iter().zip(tables) {
                     for run in runs {
                         let BlockAccess::Write(block) = run.block else { continue };
                         match content {
@@ -51,6 +57,15 @@ impl CpuModel {
 /// Positions that are made up at a time.
 const STRETCH: usize = 8192;
 
+/// What a step writes of a cache of states.
+fn written(rows: StateRows<'_, CacheMemory>) -> impl Iterator<Item = &mut CacheMemory> {
+    let ring = match rows.ring {
+        BlockAccess::Write(memory) => Some(memory),
+        BlockAccess::Read(_) => None,
+    };
+    rows.fold.into_iter().chain(ring).chain(rows.next)
+}
+
 /// A block of each table; `None` for one of anchors, which are all different.
 fn contents(shapes: &[CacheShape], n_tables: usize) -> Vec<Option<Vec<u8>>> {
     let mut contents: Vec<_> = shapes.iter().map(|shape| Some(block(shape))).collect();
@@ -67,8 +82,12 @@ fn contents(shapes: &[CacheShape], n_tables: usize) -> Vec<Option<Vec<u8>>> {
 fn block(shape: &CacheShape) -> Vec<u8> {
     let mut random = Noise(7);
     let mut numbers = |n: usize| -> Vec<f32> { (0..n).map(|_| random.next()).collect() };
+    if shape.as_state().is_some() {
+        return Vec::new();
+    }
     let mut block = vec![0; shape.layout().block_bytes()];
     match shape {
+        CacheShape::State(_) => {}
         CacheShape::Latent(LatentCache { shape, .. }) => {
             for row in block.chunks_exact_mut(shape.row_bytes()) {
                 shape.store(row, &numbers(shape.rank), &numbers(shape.rope_dim));

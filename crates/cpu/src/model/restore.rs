@@ -24,6 +24,7 @@ impl CpuModel {
         &self,
         mut session: Held<'h, Session>,
         new_len: usize,
+        ends_prompt: bool,
         asked: &[SessionId],
         workspace: &mut Workspace,
     ) -> Result<Held<'h, Session>> {
@@ -42,7 +43,7 @@ impl CpuModel {
                     }
                 }
             } else {
-                match self.prepare(&mut session, new_len, asked) {
+                match self.prepare(&mut session, new_len, ends_prompt, asked) {
                     Ok(()) => return Ok(session),
                     Err(Ended::Lost(reason)) => reason,
                     Err(Ended::Failed(error)) => return Err(error),
@@ -60,10 +61,11 @@ impl CpuModel {
         &self,
         session: &mut Session,
         new_len: usize,
+        ends_prompt: bool,
         asked: &[SessionId],
     ) -> Result<(), Ended> {
         loop {
-            match session.tables.prepare(new_len) {
+            match session.tables.prepare_step(new_len, ends_prompt) {
                 Ok(()) => return Ok(()),
                 Err(kv::Error::Lost { position, reason }) => {
                     session.tables.lose(position);
@@ -93,7 +95,7 @@ impl CpuModel {
         while session.tables.held() < len {
             let held = session.tables.held();
             let end = if at_once { len } else { len.min(held + BLOCK) };
-            match self.prepare(&mut session, end, asked) {
+            match self.prepare(&mut session, end, false, asked) {
                 Ok(()) => {}
                 Err(Ended::Lost(reason)) => return Ok((session, Some(reason))),
                 Err(Ended::Failed(error)) => return Err(error),

@@ -215,7 +215,9 @@ impl CpuModel {
         let start = session.tables.len();
         sequence.check(&self.program, start, session.tables.capacity())?;
         session.used = self.clock.fetch_add(1, Ordering::Relaxed);
-        let session = self.ready(session, start + sequence.tokens.len(), asked, workspace)?;
+        let new_len = start + sequence.tokens.len();
+        let ends_prompt = sequence.prompt.is_some_and(|p| p.start + p.len == new_len);
+        let session = self.ready(session, new_len, ends_prompt, asked, workspace)?;
         Ok(Running { sequence, session, start, rows: None, readings: Vec::new() })
     }
 

@@ -65,6 +65,11 @@ impl Phase {
                 let values = read(new.map(|new| new.v));
                 uses(UseKind::Change, changed).chain(values).chain(write(*out)).collect()
             }
+            Phase::Conv(phase) => read([phase.x.operand]).chain(write(phase.out)).collect(),
+            Phase::Scan(phase) => {
+                let inputs = phase.inputs.iter().map(|input| input.operand);
+                read(inputs).chain(write(phase.out)).collect()
+            }
             Phase::Latent(phase) => read(latent(&phase.inputs)).chain(write(phase.out)).collect(),
             Phase::Expand(phase) => read(latent(&phase.inputs))
                 .chain(uses(UseKind::Inside, [phase.rows]))

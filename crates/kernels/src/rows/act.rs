@@ -25,6 +25,10 @@ pub enum Unary {
     Softplus,
     /// `tanh(x)`.
     Tanh,
+    /// `exp(x)`, finite everywhere: that of 88 above it.
+    Exp,
+    /// `x`.
+    Identity,
     /// `c * tanh(x / c)`.
     Softcap(f32),
     /// `x` within `-c` and `c`.

@@ -70,7 +70,7 @@ impl Kernel<NormFn> {
     }
 }
 
-/// Signature of [`ADD`].
+/// Signature of [`ADD`] and [`ADD_PRODUCT`].
 pub type BinaryFn = unsafe fn(&[f32], &[f32], &mut [f32]);
 
 /// `out = a + b`.
@@ -84,7 +84,7 @@ pub static ADD: Slot<BinaryFn> = Slot {
 };
 
 impl Kernel<BinaryFn> {
-    /// Add `a` and `b` element by element; any length.
+    /// Combine `a` and `b` element by element; any length.
     ///
     /// # Panics
     /// If lengths differ.
@@ -99,6 +99,21 @@ impl Kernel<BinaryFn> {
         unsafe { (self.run)(a, b, out) }
     }
 }
+
+/// `out += a * b`.
+pub static ADD_PRODUCT: Slot<BinaryFn> = Slot {
+    op: "add_product",
+    naive: Kernel {
+        name: "add_product/naive",
+        isa: Isa::NONE,
+        level: Level::Naive,
+        run: naive::add_product,
+    },
+    #[cfg(target_arch = "x86_64")]
+    candidates: x86_64::ADD_PRODUCT,
+    #[cfg(not(target_arch = "x86_64"))]
+    candidates: &[],
+};
 
 /// Signature of [`ADD_WEIGHTED`].
 pub type AddWeightedFn = unsafe fn(&[f32], &[u32], &[f32], &mut [f32]);

@@ -38,6 +38,14 @@ pub(super) fn add(a: &[f32], b: &[f32], out: &mut [f32]) {
     }
 }
 
+/// Likewise.
+#[inline(always)]
+pub(super) fn add_product(a: &[f32], b: &[f32], out: &mut [f32]) {
+    for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
+        *out = a.mul_add(*b, *out);
+    }
+}
+
 #[inline(always)]
 pub(super) fn add_weighted(x: &[f32], rows: &[u32], weights: &[f32], sums: &mut [f32]) {
     let sums = sums.as_chunks_mut::<LANES>().0;

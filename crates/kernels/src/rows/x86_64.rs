@@ -44,6 +44,17 @@ pub(super) const ADD: &[Kernel<BinaryFn>] = &[
     Kernel { name: "add/avx2", isa: Isa::AVX2, level: Level::Full, run: add_avx2 },
 ];
 
+/// Candidates of [`ADD_PRODUCT`](super::ADD_PRODUCT).
+pub(super) const ADD_PRODUCT: &[Kernel<BinaryFn>] = &[
+    Kernel {
+        name: "add_product/avx512",
+        isa: Isa::AVX512,
+        level: Level::Full,
+        run: add_product_avx512,
+    },
+    Kernel { name: "add_product/avx2", isa: Isa::AVX2, level: Level::Full, run: add_product_avx2 },
+];
+
 /// Candidates of [`ADD_WEIGHTED`](super::ADD_WEIGHTED).
 pub(super) const ADD_WEIGHTED: &[Kernel<AddWeightedFn>] = &[
     Kernel {
@@ -120,6 +131,16 @@ fn add_avx512(a: &[f32], b: &[f32], out: &mut [f32]) {
 #[target_feature(enable = "avx2,fma,f16c")]
 fn add_avx2(a: &[f32], b: &[f32], out: &mut [f32]) {
     naive::add(a, b, out);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+fn add_product_avx512(a: &[f32], b: &[f32], out: &mut [f32]) {
+    naive::add_product(a, b, out);
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn add_product_avx2(a: &[f32], b: &[f32], out: &mut [f32]) {
+    naive::add_product(a, b, out);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]

@@ -5,5 +5,6 @@ mod latent;
 mod linear;
 mod linear_row;
 mod rows;
+mod scan;
 mod slots;
 mod support;

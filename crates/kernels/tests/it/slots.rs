@@ -11,13 +11,13 @@ use kernels::latent::{LATENT_ATTEND, LATENT_TILE, LatentShape};
 use kernels::linear::QUANTIZE_Q8;
 use kernels::probe::{FMA, INT8, READ};
 use kernels::rows::{
-    ACT, ADD, ADD_WEIGHTED, GATED, Gated, LAYER_NORM, NormFn, PEAK, PEAKS, Pairs, RMS_NORM, ROTATE,
-    Unary,
+    ACT, ADD, ADD_PRODUCT, ADD_WEIGHTED, GATED, Gated, LAYER_NORM, NormFn, PEAK, PEAKS, Pairs,
+    RMS_NORM, ROTATE, Unary,
 };
 use kernels::{Isa, Level, Slot};
 
 use crate::support::{Random, compare, isas, sizes};
-use crate::{attention, latent};
+use crate::{attention, latent, scan};
 
 /// Lengths around those of registers, tiles and blocks.
 const LENGTHS: &[usize] =
@@ -39,6 +39,9 @@ const COMPARED: &[(&str, Compare)] = &[
     ("LAYER_NORM", layer_norm),
     ("RMS_NORM", rms_norm),
     ("ADD", add),
+    ("ADD_PRODUCT", add_product),
+    ("SCAN", scan::scan),
+    ("SELECTIVE_SCAN", scan::selective),
     ("ADD_WEIGHTED", add_weighted),
     ("ROTATE", rotate),
     ("PEAKS", peaks),
@@ -250,6 +253,17 @@ fn add() -> Names {
     at_lengths(|n, random| {
         let (a, b) = (floats(random, n, false), random.floats(n, 2.0));
         compare(&ADD, &format!("{n}"), |kernel| {
+            let mut out = vec![9.0; n];
+            kernel.call(&a, &b, &mut out);
+            bits(&out)
+        })
+    })
+}
+
+fn add_product() -> Names {
+    at_lengths(|n, random| {
+        let (a, b) = (floats(random, n, false), random.floats(n, 2.0));
+        compare(&ADD_PRODUCT, &format!("{n}"), |kernel| {
             let mut out = vec![9.0; n];
             kernel.call(&a, &b, &mut out);
             bits(&out)

@@ -74,7 +74,10 @@ pub(super) static MINICPM: Architecture = Architecture {
 };
 
 fn decoder(keys: &Keys<'_>) -> Result<ModelConfig> {
-    let mut c = read::decoder(keys, RopePairs::Interleaved)?;
+    with_factors(keys, read::decoder(keys, RopePairs::Interleaved)?)
+}
+
+fn with_factors(keys: &Keys<'_>, mut c: ModelConfig) -> Result<ModelConfig> {
     c.embedding_scale = keys.positive_or_zero("embedding_scale")?;
     c.residual_scale = keys.positive_or_zero("residual_scale")?;
     c.logit_scale = keys.positive_or_zero("logit_scale")?.map(f32::recip);
@@ -85,7 +88,12 @@ fn decoder(keys: &Keys<'_>) -> Result<ModelConfig> {
 
 /// The same, which need not be trained with a rotation.
 fn granite(keys: &Keys<'_>) -> Result<ModelConfig> {
-    let mut c = decoder(keys)?;
+    scaled(keys, read::decoder(keys, RopePairs::Interleaved)?)
+}
+
+/// Factors and perhaps no rotation for what else a file says.
+pub(super) fn scaled(keys: &Keys<'_>, c: ModelConfig) -> Result<ModelConfig> {
+    let mut c = with_factors(keys, c)?;
     let rotates = keys.flag("rope.scaling.finetuned")?.unwrap_or(true);
     c.layers.iter_mut().filter(|_| !rotates).for_each(|layer| layer.rope = None);
     Ok(c)

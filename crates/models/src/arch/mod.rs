@@ -26,9 +26,11 @@ mod head;
 mod hunyuan;
 mod latent;
 mod layernorm;
+mod lfm2;
 mod llama;
 mod llama4;
 mod looped;
+mod mamba;
 mod mistral3;
 mod mlp;
 mod olmo;
@@ -39,6 +41,7 @@ mod qwen;
 mod qwen2;
 mod qwen2moe;
 mod qwen3;
+mod qwen35;
 mod smallthinker;
 mod talkie;
 mod ungated;
@@ -92,6 +95,7 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &exaone::EXAONE,
     &exaone::EXAONE4,
     &exaone::EXAONE_MOE,
+    &mamba::FALCON_H1,
     &mlp::FALCON,
     &gemma2::GEMMA,
     &gemma2::GEMMA2,
@@ -105,6 +109,7 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &mlp::GPT2,
     &gpt_oss::GPT_OSS,
     &granite::GRANITE,
+    &mamba::GRANITE_HYBRID,
     &granite::GRANITE_MOE,
     &granite::GRANITE_SWA,
     &grok::GROK,
@@ -116,10 +121,15 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &layernorm::JAIS,
     &mlp::JAIS2,
     &gated::LAGUNA,
+    &mamba::JAMBA,
     &bert::JINA_BERT_V2,
+    &lfm2::LFM2,
+    &lfm2::LFM2_MOE,
     &llama::LLAMA,
     &llama4::LLAMA4,
     &hunyuan::MAINCODER,
+    &mamba::MAMBA,
+    &mamba::MAMBA2,
     &windows::MAPLE,
     &windows::MELLUM,
     &windows::MIMO2,
@@ -132,6 +142,7 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &gated::MUSE_GLIMMER,
     &looped::NANBEIGE,
     &mlp::NEMOTRON,
+    &mamba::NEMOTRON_H,
     &bert::NOMIC_BERT,
     &layernorm::OLMO,
     &olmo::OLMO2,
@@ -144,6 +155,7 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &phi3::PHI3,
     &layernorm::PHIMOE,
     &llama::PLAMO,
+    &mamba::PLAMO2,
     &windows::PLAMO3,
     &ungated::PLM,
     &qwen::QWEN,
@@ -151,7 +163,10 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &qwen2moe::QWEN2_MOE,
     &qwen2::QWEN2_VL,
     &qwen3::QWEN3,
+    &qwen35::QWEN35,
+    &qwen35::QWEN35_MOE,
     &qwen3::QWEN3_MOE,
+    &qwen35::QWEN3_NEXT,
     &qwen3::QWEN3_VL,
     &qwen3::QWEN3_VL_MOE,
     &llama::REFACT,

@@ -21,7 +21,7 @@ pub(super) static QWEN2_MOE: Architecture = Architecture {
     record: |r, w, c| blocks(r, w, c, Norms::PRE, BIASED, feed),
 };
 
-fn feed(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
+pub(super) fn feed(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
     let Some(e) = &l.config.experts else { return ffn::feed(l, h) };
     let f = ffn::experts(l, e, h, h)?;
     let shared = ffn::Gated::shared(l, e).record(l, h)?;

@@ -43,6 +43,14 @@ pub(crate) fn with_gaps(keys: &Keys<'_>, pairs: RopePairs) -> Result<ModelConfig
     with_heads(keys, pairs, Heads::read(keys, 0)?, 0)
 }
 
+/// A decoder of which some layers have no key-value heads: those that recur. Their feed-forward layers may have no width.
+///
+/// # Errors
+/// A key that is missing or out of range.
+pub(crate) fn with_recurrent(keys: &Keys<'_>, pairs: RopePairs) -> Result<ModelConfig> {
+    with_heads(keys, pairs, Heads::read(keys, 0)?, 0)
+}
+
 /// A dense decoder whose norms are layer norms, whatever other norm's number the file has as well.
 ///
 /// # Errors
@@ -157,6 +165,7 @@ pub(super) fn with_heads(
                 reads_layer: None,
                 score: Score::causal((1.0 / (head_dim as f64).sqrt()) as f32),
                 latent: None,
+                recurrent: None,
                 act: Act::Silu,
                 gate_deviations: None,
                 intermediate_size,

@@ -16,6 +16,8 @@ pub(super) fn act(act: Act, x: f64) -> f64 {
         Act::Relu2 => x.max(0.0).powi(2),
         Act::Softplus => x.max(0.0) + (-x.abs()).exp().ln_1p(),
         Act::Tanh => x.tanh(),
+        Act::Exp => x.exp(),
+        Act::Identity => x,
         Act::Softcap(c) => f64::from(c) * (x / f64::from(c)).tanh(),
         Act::Clamp(c) => x.clamp(-f64::from(c), f64::from(c)),
         Act::Xielu { alpha_p, alpha_n, beta, eps } => {

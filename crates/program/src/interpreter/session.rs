@@ -30,6 +30,9 @@ pub(super) struct Cached {
     pub(super) memory: Option<ContextMemory>,
     /// Keys as they are met from afar, `[positions, n_kv_heads, key_dim]`, where those differ.
     far: Vec<f32>,
+    /// Numbers that recur, as they are after `states` positions; nothing where they are to be made of the rows.
+    pub(super) state: Vec<f64>,
+    pub(super) states: usize,
     /// By position, where queries decide what stands for blocks: what its queries say of keys.
     heard: Vec<Vec<f64>>,
 }
@@ -99,6 +102,10 @@ impl Session {
         self.caches[cache.0 as usize].heard.push(said);
     }
 
+    pub(super) fn cache_mut(&mut self, cache: CacheId) -> &mut Cached {
+        &mut self.caches[cache.0 as usize]
+    }
+
     pub(super) fn cache(&self, cache: CacheId) -> &Cached {
         &self.caches[cache.0 as usize]
     }
@@ -111,6 +118,9 @@ impl Session {
             cached.v.truncate(len * v);
             cached.far.truncate(len * k);
             cached.heard.truncate(len);
+            if cached.states > len {
+                (cached.state, cached.states) = (Vec::new(), 0);
+            }
         }
         self.readings.add(std::mem::take(&mut self.new_readings));
         self.readings.truncate(len);
@@ -124,6 +134,7 @@ impl Kept for Session {
     }
 
     fn bytes(&self) -> u64 {
-        self.caches.iter().map(|c| (c.k.len() + c.v.len() + c.far.len()) as u64 * 4).sum()
+        let numbers = |c: &Cached| c.k.len() + c.v.len() + c.far.len() + 2 * c.state.len();
+        self.caches.iter().map(|c| 4 * numbers(c) as u64).sum()
     }
 }

@@ -18,6 +18,8 @@ pub(in crate::rows) fn act_all<S: Simd>(simd: S, act: Unary, x: &mut [f32]) {
         Unary::Relu2 => each(simd, Unary::Relu2, x),
         Unary::Softplus => each(simd, Unary::Softplus, x),
         Unary::Tanh => each(simd, Unary::Tanh, x),
+        Unary::Exp => each(simd, Unary::Exp, x),
+        Unary::Identity => {}
         Unary::Softcap(c) => each(simd, Unary::Softcap(c), x),
         Unary::Clamp(c) => each(simd, Unary::Clamp(c), x),
         Unary::Xielu { alpha_p, alpha_n, beta, eps } => {
@@ -50,6 +52,10 @@ pub(in crate::rows) fn gated_all<S: Simd>(
             each_pair(simd, Gated::Unary(Unary::Softplus), gates, ups, out)
         }
         Gated::Unary(Unary::Tanh) => each_pair(simd, Gated::Unary(Unary::Tanh), gates, ups, out),
+        Gated::Unary(Unary::Exp) => each_pair(simd, Gated::Unary(Unary::Exp), gates, ups, out),
+        Gated::Unary(Unary::Identity) => {
+            each_pair(simd, Gated::Unary(Unary::Identity), gates, ups, out)
+        }
         Gated::Unary(Unary::Softcap(c)) => {
             each_pair(simd, Gated::Unary(Unary::Softcap(c)), gates, ups, out)
         }
@@ -133,6 +139,8 @@ fn unary<S: Simd>(simd: S, act: Unary, x: S::V) -> S::V {
             simd.add(simd.max(x, zero), rest)
         }
         Unary::Tanh => tanh(simd, x),
+        Unary::Exp => exp(simd, x),
+        Unary::Identity => x,
         Unary::Softcap(c) => simd.mul(simd.splat(c), tanh(simd, simd.mul(x, simd.splat(1.0 / c)))),
         Unary::Clamp(c) => clamp(simd, x, c),
         Unary::Xielu { alpha_p, alpha_n, beta, eps } => {

@@ -27,6 +27,8 @@ fn unary(act: Unary, x: f32) -> f32 {
         Unary::Relu2 => at_least(x, 0.0) * at_least(x, 0.0),
         Unary::Softplus => greater(x, 0.0) + ln_1p(exp(-greater(x, -x))),
         Unary::Tanh => tanh(x),
+        Unary::Exp => exp(x),
+        Unary::Identity => x,
         Unary::Softcap(c) => c * tanh(x * (1.0 / c)),
         Unary::Clamp(c) => at_least(at_most(x, c), -c),
         Unary::Xielu { alpha_p, alpha_n, beta, eps } => {

@@ -1,0 +1,200 @@
+//! Recurrences over 16 lanes, for every instruction set that has them.
+
+use super::{KeyField, STRIP, ScanForm, ScanRows, SelectiveRows};
+use crate::lanes::{Simd, exp};
+
+/// Four sums of every fourth, added in pairs.
+#[inline(always)]
+fn fold<S: Simd>(simd: S, sums: [S::V; 4]) -> S::V {
+    simd.add(simd.add(sums[0], sums[1]), simd.add(sums[2], sums[3]))
+}
+
+/// The [`SCAN`](super::SCAN) op.
+#[inline(always)]
+pub(super) fn scan<S: Simd>(
+    simd: S,
+    rows: &ScanRows<'_>,
+    state: &mut [f32],
+    out: Option<&mut [f32]>,
+) {
+    // which form it is, is known outside of the loops: each has loops of its own
+    match rows.form {
+        ScanForm::Linear => strips(simd, ScanForm::Linear, rows, state, out),
+        ScanForm::Delta => strips(simd, ScanForm::Delta, rows, state, out),
+        ScanForm::Wkv6 => strips(simd, ScanForm::Wkv6, rows, state, out),
+        ScanForm::Wkv7 => strips(simd, ScanForm::Wkv7, rows, state, out),
+    }
+}
+
+#[inline(always)]
+fn strips<S: Simd>(
+    simd: S,
+    form: ScanForm,
+    rows: &ScanRows<'_>,
+    state: &mut [f32],
+    mut out: Option<&mut [f32]>,
+) {
+    let n = rows.betas.len();
+    let width = rows.values.len() / n.max(1);
+    // a strip stays in the first-level cache for all rows
+    for (number, strip) in state.chunks_exact_mut(rows.key_dim * STRIP).enumerate() {
+        let strip = strip.as_chunks_mut::<STRIP>().0;
+        for row in 0..n {
+            let at = row * width + number * STRIP;
+            let value = rows.values[at..].first_chunk().expect("a strip of values");
+            let value = simd.load(value);
+            match &mut out {
+                None => silent(simd, form, rows, row, value, strip),
+                Some(out) => {
+                    let y = one(simd, form, rows, row, value, strip);
+                    let out = out[at..].first_chunk_mut().expect("a strip of results");
+                    simd.store(y, out);
+                }
+            }
+        }
+    }
+}
+
+/// `S^T by` of a strip.
+#[inline(always)]
+fn read<S: Simd>(simd: S, by: &[f32], strip: &[[f32; STRIP]]) -> S::V {
+    let mut sums = [simd.splat(0.0); 4];
+    let (fours, rest) = by.as_chunks::<4>();
+    let (strips, strip_rest) = strip.as_chunks::<4>();
+    for (by, s) in fours.iter().zip(strips) {
+        for i in 0..4 {
+            sums[i] = simd.fma(simd.splat(by[i]), simd.load(&s[i]), sums[i]);
+        }
+    }
+    for (i, (by, s)) in rest.iter().zip(strip_rest).enumerate() {
+        sums[i] = simd.fma(simd.splat(*by), simd.load(s), sums[i]);
+    }
+    fold(simd, sums)
+}
+
+/// What is known of a row before it changes a strip: what it erases, and what it adds.
+#[inline(always)]
+fn begin<S: Simd>(
+    simd: S,
+    form: ScanForm,
+    rows: &ScanRows<'_>,
+    row: usize,
+    value: S::V,
+    strip: &[[f32; STRIP]],
+) -> [S::V; 2] {
+    match form {
+        ScanForm::Linear | ScanForm::Wkv6 => [value; 2],
+        ScanForm::Delta => {
+            let known = read(simd, rows.field(row, KeyField::Erase), strip);
+            [known, simd.mul(simd.sub(value, known), simd.splat(rows.betas[row]))]
+        }
+        ScanForm::Wkv7 => [read(simd, rows.field(row, KeyField::Erase), strip), value],
+    }
+}
+
+/// A row of a strip as it becomes.
+#[inline(always)]
+fn changed<S: Simd>(
+    simd: S,
+    form: ScanForm,
+    s: S::V,
+    [decay, key, bonus]: [f32; 3],
+    [known, added]: [S::V; 2],
+) -> S::V {
+    let kept = simd.mul(simd.splat(decay), s);
+    let kept = match form {
+        ScanForm::Wkv7 => simd.fma(simd.splat(bonus), known, kept),
+        ScanForm::Linear | ScanForm::Delta | ScanForm::Wkv6 => kept,
+    };
+    simd.fma(simd.splat(key), added, kept)
+}
+
+#[inline(always)]
+fn silent<S: Simd>(
+    simd: S,
+    form: ScanForm,
+    rows: &ScanRows<'_>,
+    row: usize,
+    value: S::V,
+    strip: &mut [[f32; STRIP]],
+) {
+    let begun = begin(simd, form, rows, row, value, strip);
+    let field = |field| rows.field(row, field);
+    let [decay, key, bonus] = [KeyField::Decay, KeyField::Key, KeyField::Bonus].map(field);
+    for (((s, decay), key), bonus) in strip.iter_mut().zip(decay).zip(key).zip(bonus) {
+        simd.store(changed(simd, form, simd.load(s), [*decay, *key, *bonus], begun), s);
+    }
+}
+
+#[inline(always)]
+fn one<S: Simd>(
+    simd: S,
+    form: ScanForm,
+    rows: &ScanRows<'_>,
+    row: usize,
+    value: S::V,
+    strip: &mut [[f32; STRIP]],
+) -> S::V {
+    let begun = begin(simd, form, rows, row, value, strip);
+    let field = |field| rows.field(row, field);
+    let [decay, key, bonus] = [KeyField::Decay, KeyField::Key, KeyField::Bonus].map(field);
+    let query = field(KeyField::Query);
+    let mut sums = [simd.splat(0.0); 4];
+    let mut step = |i: usize, s: &mut [f32; STRIP], by: [f32; 4]| {
+        let [decay, key, bonus, query] = by;
+        let old = simd.load(s);
+        let new = changed(simd, form, old, [decay, key, bonus], begun);
+        simd.store(new, s);
+        let seen = match form {
+            ScanForm::Wkv6 => simd.fma(simd.splat(bonus), value, old),
+            ScanForm::Linear | ScanForm::Delta | ScanForm::Wkv7 => new,
+        };
+        sums[i] = simd.fma(simd.splat(query), seen, sums[i]);
+    };
+    let (fours, rest) = strip.as_chunks_mut::<4>();
+    let n = fours.len();
+    let (decays, keys) = (decay.as_chunks::<4>().0, key.as_chunks::<4>().0);
+    let (bonuses, queries) = (bonus.as_chunks::<4>().0, query.as_chunks::<4>().0);
+    let by = decays.iter().zip(keys).zip(bonuses).zip(queries);
+    for (s, (((decay, key), bonus), query)) in fours.iter_mut().zip(by) {
+        for i in 0..4 {
+            step(i, &mut s[i], [decay[i], key[i], bonus[i], query[i]]);
+        }
+    }
+    for (i, s) in rest.iter_mut().enumerate() {
+        let at = 4 * n + i;
+        step(i, s, [decay[at], key[at], bonus[at], query[at]]);
+    }
+    fold(simd, sums)
+}
+
+/// The [`SELECTIVE_SCAN`](super::SELECTIVE_SCAN) op.
+#[inline(always)]
+pub(super) fn selective<S: Simd>(
+    simd: S,
+    rows: &SelectiveRows<'_>,
+    state: &mut [f32],
+    mut out: Option<&mut [f32]>,
+) {
+    let (strip, rates) = (state.as_chunks_mut::<STRIP>().0, rows.rates.as_chunks::<STRIP>().0);
+    let key_dim = strip.len();
+    let values = rows.values.as_chunks::<STRIP>().0;
+    for (row, (time, value)) in rows.times.as_chunks::<STRIP>().0.iter().zip(values).enumerate() {
+        let keyed = row * key_dim..(row + 1) * key_dim;
+        let (keys, queries) = (&rows.keys[keyed.clone()], &rows.queries[keyed]);
+        let time = simd.load(time);
+        let added = simd.mul(time, simd.load(value));
+        let mut sums = [simd.splat(0.0); 4];
+        let each = strip.iter_mut().zip(rates).zip(keys).zip(queries);
+        for (i, (((s, rate), key), query)) in each.enumerate() {
+            let decay = exp(simd, simd.mul(time, simd.load(rate)));
+            let new = simd.fma(simd.splat(*key), added, simd.mul(decay, simd.load(s)));
+            simd.store(new, s);
+            sums[i % 4] = simd.fma(simd.splat(*query), new, sums[i % 4]);
+        }
+        if let Some(out) = &mut out {
+            let out = out[row * STRIP..].first_chunk_mut().expect("a strip of results");
+            simd.store(fold(simd, sums), out);
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! [`StateTables`]: what recurs, of one session: numbers that every position changes, and the rows they have not taken in yet.
+//!
+//! A **snapshot** is the state of every cache after some position. A step reads the latest one and computes its rows from it
+//! and from the rows since, which lie in a **ring** by position; it makes a new snapshot where that has become worth its
+//! while. So the last rows can be taken back for nothing, and what is further back is reached at an earlier snapshot: of
+//! those a few are kept, at the ends of prompts and every so many positions, fewer the longer ago.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::{BlockAccess, BlockPool, CacheBlock, Error, Result, Store};
+
+/// Rows that a ring has.
+const ROWS: usize = 32;
+/// Committed rows beside a snapshot that are worth a new one.
+const FOLD: usize = 8;
+/// Rows behind a snapshot that a step makes of its own rows.
+const BACK: usize = 16;
+/// Snapshots kept for longer ways back.
+const KEPT: usize = 4;
+/// Positions between two that are kept, but for those at ends of prompts.
+const EVERY: usize = 1024;
+
+/// What a cache of states has to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StateSpec {
+    /// Bytes of a state.
+    pub state: usize,
+    /// Bytes of a row.
+    pub row: usize,
+}
+
+impl StateSpec {
+    /// Bytes that a session takes at most, or has to have at least: the state that a step makes, the two before and, at
+    /// most, those to go back to.
+    pub fn bytes(&self, len: usize, most: bool) -> u64 {
+        let some = if most { 2 + KEPT } else { 3 };
+        let states = some.min(1 + len.div_ceil(ROWS));
+        if len == 0 { 0 } else { (states * self.state + ROWS * self.row) as u64 }
+    }
+}
+
+/// The state of every cache after the first `position` positions.
+struct Snapshot<S: Store> {
+    position: usize,
+    blocks: Vec<Arc<CacheBlock<S>>>,
+    is_kept: bool,
+}
+
+impl<S: Store> Clone for Snapshot<S> {
+    fn clone(&self) -> Self {
+        Snapshot { blocks: self.blocks.clone(), ..*self }
+    }
+}
+
+/// Where the rows of a step stand, alike for all caches of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateStep {
+    /// The snapshot that it starts from: positions that this has taken in.
+    pub base: usize,
+    /// Its rows: those between `base` and its first lie in the ring.
+    pub new: Range<usize>,
+    /// After which position it makes a new snapshot.
+    pub fold: Option<usize>,
+    /// Rows from here on go into the ring, also those before the step if it has another ring then.
+    pub stored_from: usize,
+}
+
+impl StateStep {
+    /// Where the row of a position lies in a ring, in rows.
+    pub fn slot(position: usize) -> usize {
+        position % ROWS
+    }
+}
+
+/// The memory of one cache of states in a step.
+#[derive(Debug)]
+pub struct StateRows<'a, M> {
+    /// The state at `base`; zeros at position 0.
+    pub base: Option<&'a M>,
+    /// Where the new one goes.
+    pub fold: Option<&'a mut M>,
+    /// Rows before the step; to be written where those of the step go into it, too.
+    pub ring: BlockAccess<'a, M>,
+    /// Where rows go if those of the step would overwrite others that it reads.
+    pub next: Option<&'a mut M>,
+}
+
+/// The states of one session.
+pub(crate) struct StateTables<S: Store> {
+    pool: BlockPool<S>,
+    specs: Arc<[StateSpec]>,
+    /// Ascending; of position 0 there is none.
+    snapshots: Vec<Snapshot<S>>,
+    /// By cache.
+    rings: Vec<Arc<CacheBlock<S>>>,
+    /// Rows from here on are in the rings, as far as positions are held.
+    rows_from: usize,
+    step: Option<Prepared<S>>,
+}
+
+struct Prepared<S: Store> {
+    step: StateStep,
+    fold: Option<Snapshot<S>>,
+    next: Vec<Arc<CacheBlock<S>>>,
+}
+
+impl<S: Store> StateTables<S> {
+    pub(crate) fn new(pool: BlockPool<S>, specs: Arc<[StateSpec]>) -> StateTables<S> {
+        let (snapshots, rings) = (Vec::new(), Vec::new());
+        StateTables { pool, specs, snapshots, rings, rows_from: 0, step: None }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.specs.is_empty()
+    }
+
+    /// Bytes of the blocks it holds, shared ones included.
+    pub(crate) fn bytes(&self) -> u64 {
+        let states: usize = self.specs.iter().map(|spec| spec.state).sum();
+        let rings = self.rings.iter().map(|block| block.bytes()).sum::<usize>();
+        (self.snapshots.len() * states + rings) as u64
+    }
+
+    fn base(&self) -> usize {
+        self.snapshots.last().map_or(0, |last| last.position)
+    }
+
+    /// Make ready for a step with rows at `new`, where the first `committed` positions are. `ends_prompt`: who comes back
+    /// will want to start near its end.
+    ///
+    /// # Errors
+    /// [`Error::Budget`], [`Error::Memory`]; nothing is changed then, but that there may be fewer ways back.
+    pub(crate) fn prepare(
+        &mut self,
+        new: Range<usize>,
+        committed: usize,
+        ends_prompt: bool,
+    ) -> Result<()> {
+        self.abandon();
+        if self.is_empty() {
+            return Ok(());
+        }
+        let base = self.base();
+        let is_long = new.end - base > ROWS;
+        let settled = committed.min(new.start);
+        let fold = if is_long || ends_prompt && new.end >= base + BACK {
+            Some(new.end - BACK).filter(|fold| *fold > base)
+        } else {
+            Some(settled).filter(|settled| *settled >= base + FOLD)
+        };
+        let stored_from = fold.filter(|_| is_long).unwrap_or(new.start);
+        let blocks = match fold {
+            None => Vec::new(),
+            Some(_) => self.blocks(|spec| spec.state)?,
+        };
+        let fold_to = fold.map(|position| {
+            let before = self.snapshots.iter().rfind(|known| known.is_kept);
+            let far = position >= before.map_or(0, |kept| kept.position) + EVERY;
+            Snapshot { position, blocks, is_kept: far || ends_prompt && position + BACK == new.end }
+        });
+        let ring = |spec: &StateSpec| ROWS * spec.row;
+        if self.rings.is_empty() {
+            self.rings = self.blocks(ring)?;
+        }
+        let next = if is_long { self.blocks(ring)? } else { Vec::new() };
+        if !is_long {
+            for ring in &mut self.rings {
+                if Arc::get_mut(ring).and_then(CacheBlock::memory_mut).is_none() {
+                    *ring = self.pool.copy(ring)?;
+                }
+            }
+            // what new rows overwrite is gone, whatever becomes of them
+            self.rows_from = self.rows_from.max(new.end.saturating_sub(ROWS));
+        }
+        let step = StateStep { base, new, fold, stored_from };
+        self.step = Some(Prepared { step, fold: fold_to, next });
+        Ok(())
+    }
+
+    /// A block for each cache. Where there is no room, ways back are given up, the longest first.
+    fn blocks(&mut self, bytes: impl Fn(&StateSpec) -> usize) -> Result<Vec<Arc<CacheBlock<S>>>> {
+        loop {
+            let made = self.specs.iter().map(|spec| self.pool.block(bytes(spec)));
+            let made = made.collect::<Result<Vec<_>>>();
+            match made {
+                Err(Error::Budget { .. }) if self.snapshots.len() > 1 => {
+                    self.snapshots.remove(0);
+                }
+                made => return made,
+            }
+        }
+    }
+
+    /// The step at hand, and the memory of each cache.
+    ///
+    /// # Panics
+    /// If it was not prepared.
+    pub(crate) fn step(&mut self) -> (Option<StateStep>, Vec<StateRows<'_, S::Memory>>) {
+        let Some(Prepared { step, fold, next }) = &mut self.step else { return (None, Vec::new()) };
+        let (base, is_long) = (self.snapshots.last(), !next.is_empty());
+        let mut folds = fold.iter_mut().flat_map(|fold| &mut fold.blocks);
+        let mut nexts = next.iter_mut();
+        let rows = self.rings.iter_mut().enumerate().map(|(i, ring)| StateRows {
+            base: base.map(|base| base.blocks[i].memory().expect("states are not sealed")),
+            fold: folds.next().map(memory_mut),
+            ring: match is_long {
+                true => BlockAccess::Read(ring.memory().expect("rows are not sealed")),
+                false => BlockAccess::Write(memory_mut(ring)),
+            },
+            next: nexts.next().map(memory_mut),
+        });
+        (Some(step.clone()), rows.collect())
+    }
+
+    /// Whether a step was prepared whose last row is before `end`.
+    pub(crate) fn is_ready(&self, end: usize) -> bool {
+        let prepared = self.step.as_ref().map(|prepared| prepared.step.new.end);
+        self.is_empty() || prepared == Some(end)
+    }
+
+    /// The step's rows were written.
+    pub(crate) fn extend(&mut self) {
+        let Some(Prepared { step, fold, next }) = self.step.take() else { return };
+        if !next.is_empty() {
+            self.rings = next;
+            self.rows_from = step.stored_from;
+        }
+        if let Some(fold) = fold {
+            self.snapshots.push(fold);
+            self.thin(step.new.end);
+        }
+    }
+
+    /// Let go of snapshots: the two latest stay, and of those kept a few, which are the further apart the longer ago they were.
+    fn thin(&mut self, len: usize) {
+        let latest = self.snapshots.len().saturating_sub(2);
+        let mut index = 0;
+        self.snapshots.retain(|snapshot| {
+            index += 1;
+            index > latest || snapshot.is_kept
+        });
+        while self.snapshots.len() > 2 + KEPT {
+            let position = |i: usize| self.snapshots[i].position as f64;
+            // how much longer the way back becomes without it, beside how long it is
+            let loss = |i: usize| {
+                let before = if i == 0 { 0.0 } else { position(i - 1) };
+                (position(i + 1) - before) / (len as f64 - position(i) + 1.0)
+            };
+            let old = 0..self.snapshots.len() - 2;
+            let least = old.min_by(|a, b| loss(*a).total_cmp(&loss(*b)));
+            self.snapshots.remove(least.expect("there are some"));
+        }
+    }
+
+    /// Nothing comes of the step at hand.
+    pub(crate) fn abandon(&mut self) {
+        self.step = None;
+    }
+
+    /// The greatest position up to `len` from which it goes on.
+    pub(crate) fn reached(&self, len: usize) -> usize {
+        if self.is_empty() {
+            return len;
+        }
+        let base = self.snapshots.iter().rfind(|snapshot| snapshot.position <= len);
+        let base = base.map_or(0, |snapshot| snapshot.position);
+        if self.rows_from <= base { len } else { base }
+    }
+
+    /// Let go of what is after `len`, a position that it reaches.
+    pub(crate) fn cut(&mut self, len: usize) {
+        self.abandon();
+        self.snapshots.retain(|snapshot| snapshot.position <= len);
+        let base = self.base();
+        if self.rows_from > base {
+            // there are no rows between both
+            self.rows_from = base;
+        }
+    }
+
+    pub(crate) fn fork(&self, len: usize) -> StateTables<S> {
+        let mut fork = StateTables {
+            pool: self.pool.clone(),
+            specs: Arc::clone(&self.specs),
+            snapshots: self.snapshots.clone(),
+            rings: self.rings.clone(),
+            rows_from: self.rows_from,
+            step: None,
+        };
+        fork.cut(len);
+        fork
+    }
+}
+
+fn memory_mut<S: Store>(block: &mut Arc<CacheBlock<S>>) -> &mut S::Memory {
+    let own = Arc::get_mut(block).and_then(CacheBlock::memory_mut);
+    own.expect("`prepare` made the block this table's own")
+}
