@@ -93,8 +93,16 @@ fn program([hidden, width, n_experts, n_used]: [usize; 4]) -> Program {
     let x = r.embed(weight("x", GgmlType::F32, ROWS, hidden)).expect("a table");
     let scores = r.embed(weight("scores", GgmlType::F32, ROWS, n_experts)).expect("a table");
     let (gating, normalize, scale) = (Gating::Softmax, true, 1.0);
-    let router =
-        Router { n_used, gating, bias: None, groups: None, normalize, scale, factors: None };
+    let router = Router {
+        n_used,
+        gating,
+        bias: None,
+        groups: None,
+        normalize,
+        scale,
+        factors: None,
+        per_chunk: 1,
+    };
     let routes = r.route("routes", scores, router).expect("experts enough");
     let weights = ExpertWeights {
         gate: weight("gate", GgmlType::Q4_0, n_experts * width, hidden),

@@ -40,7 +40,16 @@ enum Shared {
 
 fn router(n_used: usize) -> Router {
     let gating = Gating::Sigmoid;
-    Router { n_used, gating, bias: None, groups: None, normalize: true, scale: 1.5, factors: None }
+    Router {
+        n_used,
+        gating,
+        bias: None,
+        groups: None,
+        normalize: true,
+        scale: 1.5,
+        factors: None,
+        per_chunk: 1,
+    }
 }
 
 fn layer(ty: GgmlType, [hidden, width, n_experts, n_used]: [usize; 4]) -> Layer {

@@ -92,7 +92,16 @@ fn latent(r: &Recorder, ty: GgmlType, x: ValueId, joint: bool, plain: bool) -> R
 }
 
 fn router(gating: Gating, bias: Option<WeightId>) -> Router {
-    Router { n_used: 2, gating, bias, groups: None, normalize: true, scale: 1.0, factors: None }
+    Router {
+        n_used: 2,
+        gating,
+        bias,
+        groups: None,
+        normalize: true,
+        scale: 1.0,
+        factors: None,
+        per_chunk: 1,
+    }
 }
 
 fn experts(r: &Recorder, ty: GgmlType, x: ValueId, act: Gate) -> Result<ValueId> {

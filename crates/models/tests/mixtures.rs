@@ -203,6 +203,7 @@ fn experts_of_each_architecture() {
         weighs_inputs: false,
         act: Gate::Act(Act::Silu),
         shared_act: Gate::Act(Act::Silu),
+        chunks: None,
     };
     let v2 = deepseek(|_| ());
     assert_eq!((experts(&v2), &v2.config.layers[0].experts), (&plain, &None));
@@ -320,7 +321,7 @@ fn routers_are_as_the_file_says() {
         f.tensor("blk.1.exp_probs_b.bias", &[8]);
     };
     let model = deepseek(v3);
-    let [Router { n_used, gating, bias, groups, normalize, scale, factors: None }] =
+    let [Router { n_used, gating, bias, groups, normalize, scale, factors: None, per_chunk: 1 }] =
         routers(&model)[..]
     else {
         panic!("one layer has experts");

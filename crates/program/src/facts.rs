@@ -417,8 +417,16 @@ mod tests {
         let gating = Gating::Softmax;
         let bias = Some(vector(4));
         let factors = Some(vector(4));
-        let router =
-            Router { n_used: 2, gating, bias, groups: None, normalize: true, scale: 1.0, factors };
+        let router = Router {
+            n_used: 2,
+            gating,
+            bias,
+            groups: None,
+            normalize: true,
+            scale: 1.0,
+            factors,
+            per_chunk: 1,
+        };
         let routes = r.route("routes", x, router).unwrap();
         let [gate, up, down] = [(12, 4), (12, 4), (16, 3)].map(|(rows, cols)| weight(rows, cols));
         let [b_gate, b_up, b_down] = [12, 12, 16].map(|n| weight(4, n / 4));

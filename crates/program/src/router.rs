@@ -12,6 +12,7 @@ pub const LEAST_WEIGHT_SUM: f32 = 6.103_515_6e-5;
 /// s    = p + bias                        the bias only helps choosing
 /// s    = -inf outside the best groups    if experts are grouped
 /// ids  = the n_used highest of s, the highest first; of equal ones the lower id
+/// ids  = ids / per_chunk                 if experts share what is mixed; an id may then come twice
 /// w    = p[ids]
 /// w    = w / max(sum(w), LEAST_WEIGHT_SUM)    if normalized
 /// w    = w * scale
@@ -35,6 +36,9 @@ pub struct Router {
     pub scale: f32,
     /// Factors on the weights, `[n_experts]`; `None` for 1.
     pub factors: Option<WeightId>,
+    /// Neighbours among the experts that share one of those to mix; 1 where each is its own. Divides their number. The
+    /// weight is then that of the expert whose number is the chunk's, as llama.cpp has it for GroveMoE.
+    pub per_chunk: usize,
 }
 
 /// From scores to weights.

@@ -125,7 +125,7 @@ impl Listing<'_> {
     }
 
     fn router(&self, router: &Router) -> String {
-        let Router { n_used, gating, bias, groups, normalize, scale, factors } = router;
+        let Router { n_used, gating, bias, groups, normalize, scale, factors, per_chunk } = router;
         let mut text = format!("best {n_used} by {}", lower(gating));
         if let Some(bias) = bias {
             text += &format!(" + {}", self.weight(*bias));
@@ -142,6 +142,9 @@ impl Listing<'_> {
         }
         if *scale != 1.0 {
             text += &format!(", x{scale}");
+        }
+        if *per_chunk > 1 {
+            text += &format!(", {per_chunk} share one");
         }
         factors.map_or(text.clone(), |id| format!("{text}, x {}", self.weight(id)))
     }
@@ -348,6 +351,7 @@ rows = select_rows(blk.3.out) -> [selected, 32]
             normalize: true,
             scale: 2.5,
             factors: None,
+            per_chunk: 1,
         };
         let routes = r.route("routes", x, router).unwrap();
         let weights = ExpertWeights {

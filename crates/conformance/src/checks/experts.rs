@@ -47,6 +47,7 @@ fn routers() -> Vec<(usize, Router, bool)> {
         normalize: false,
         scale: 1.0,
         factors: None,
+        per_chunk: 1,
     };
     let normal = |n_used| Router { normalize: true, ..softmax(n_used) };
     let sigmoid = |n_used| Router { gating: Gating::Sigmoid, ..normal(n_used) };
@@ -63,6 +64,7 @@ fn routers() -> Vec<(usize, Router, bool)> {
         (256, v3.clone(), true),
         (256, v3, false),
         (33, sigmoid(3), true),
+        (24, Router { per_chunk: 3, ..normal(6) }, false),
     ]
 }
 
@@ -92,7 +94,7 @@ pub(super) fn route_ties(executor: &dyn Executor) {
         }
         let made = Made::with(executor, &program, &weights);
         let routes = all_logits(&*made.tested, &EXACT, &[0, 1], 2);
-        let lowest: Vec<f32> = (0..router.n_used).map(|i| i as f32).collect();
+        let lowest: Vec<f32> = (0..router.n_used).map(|i| (i / router.per_chunk) as f32).collect();
         for row in routes.chunks_exact(2 * router.n_used) {
             assert_eq!(row[..router.n_used], lowest, "equal experts, {router:?}");
         }
@@ -126,7 +128,7 @@ fn mixture(
 ) -> Result<ValueId> {
     let [n_experts, _, hidden, width] = shape;
     let x = input(r, hidden)?;
-    let routes = routed(r, n_experts, router, true)?;
+    let routes = routed(r, n_experts * router.per_chunk, router, true)?;
     let act = act.into();
     // such models have biases
     let biased = matches!(act, Gate::SwigluOai { .. });
@@ -163,7 +165,16 @@ fn shapes(ty: GgmlType) -> Vec<[usize; 4]> {
 
 fn top(n_used: usize) -> Router {
     let gating = Gating::Sigmoid;
-    Router { n_used, gating, bias: None, groups: None, normalize: true, scale: 2.5, factors: None }
+    Router {
+        n_used,
+        gating,
+        bias: None,
+        groups: None,
+        normalize: true,
+        scale: 2.5,
+        factors: None,
+        per_chunk: 1,
+    }
 }
 
 pub(super) fn experts(executor: &dyn Executor) {
@@ -179,6 +190,20 @@ pub(super) fn experts(executor: &dyn Executor) {
                 });
             }
         }
+    }
+}
+
+/// Experts that others share: a row may name one twice.
+pub(super) fn experts_shared(executor: &dyn Executor) {
+    for (ty, shape) in [
+        (GgmlType::F32, [3, 3, 37, 50]),
+        (GgmlType::F32, [1, 2, 16, 8]),
+        (GgmlType::Q8_0, [4, 4, 96, 64]),
+    ] {
+        let router = Router { per_chunk: 3, ..top(shape[1]) };
+        check(executor, bound(ty), &format!("shared experts of {ty}, {shape:?}"), |r| {
+            mixture(r, ty, shape, &router, Form::Plain, Act::Silu)
+        });
     }
 }
 

@@ -137,6 +137,7 @@ pub static EXPERTS: &[Check] = &[
     meaning("op/experts", experts::experts),
     meaning("op/experts_gates", experts::gates),
     meaning("op/experts_uneven", experts::experts_uneven),
+    meaning("op/experts_shared", experts::experts_shared),
     meaning("model/experts", experts::models),
     same_bits("session/experts", experts::sessions, ALL),
 ];

@@ -36,6 +36,9 @@ pub(crate) fn route(
         keep_best_groups(s, groups, group_scores, best);
     }
     choose(s, router.n_used, best);
+    if router.per_chunk > 1 {
+        best.iter_mut().for_each(|(_, id)| *id /= router.per_chunk);
+    }
     let sum: f64 = best.iter().map(|(_, id)| f64::from(p[*id])).sum();
     let divisor = if router.normalize { sum.max(f64::from(LEAST_WEIGHT_SUM)) } else { 1.0 };
     let (ids, weights) = out.split_at_mut(router.n_used);

@@ -71,9 +71,14 @@ pub(super) fn feed(l: &Layer<'_>, x: ValueId) -> Result<ValueId> {
 
 /// The weighted sum of the experts of `x` that the router chooses for each row, by what it reads of it, `by`.
 pub(super) fn experts(l: &Layer<'_>, e: &Experts, x: ValueId, by: ValueId) -> Result<ValueId> {
+    let scores = l.linear("ffn_gate_inp", by, e.n_experts, e.biases)?; // [n, n_experts]
+    mixed(l, e, x, scores)
+}
+
+/// The same by these scores.
+pub(super) fn mixed(l: &Layer<'_>, e: &Experts, x: ValueId, scores: ValueId) -> Result<ValueId> {
     let hidden_size = l.r.shape(x).cols();
     let (n, width) = (e.n_experts, e.intermediate_size);
-    let scores = l.linear("ffn_gate_inp", by, n, e.biases)?; // [n, n_experts]
     let bias = e.bias.map(|name| l.w.tensor(name, n)).transpose()?;
     let factors = e.factors.then(|| l.w.tensor("ffn_down_exps.scale", n)).transpose()?;
     let routes = l.r.route("ffn_routes", scores, e.router(bias, factors))?; // [n, 2 * n_experts_used]

@@ -22,7 +22,9 @@ mod glm;
 mod gpt_oss;
 mod granite;
 mod grok;
+mod grove;
 mod head;
+mod hrm;
 mod hunyuan;
 mod latent;
 mod layernorm;
@@ -113,6 +115,8 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &granite::GRANITE_MOE,
     &granite::GRANITE_SWA,
     &grok::GROK,
+    &grove::GROVE_MOE,
+    &hrm::HRM_TEXT,
     &hunyuan::HUNYUAN_DENSE,
     &hunyuan::HUNYUAN_MOE,
     &hunyuan::HUNYUAN_VL,

@@ -39,6 +39,19 @@ pub struct Experts {
     pub act: Gate,
     /// That of the layer beside them.
     pub shared_act: Gate,
+    /// Further experts, each shared by some of them.
+    pub chunks: Option<Chunks>,
+}
+
+/// Experts that neighbours among the others share: where one of a chunk is chosen, its own is mixed too.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Chunks {
+    /// Neighbours that share one; divides their number.
+    pub per_chunk: usize,
+    /// Width inside one.
+    pub intermediate_size: usize,
+    /// Factor on their sum.
+    pub scale: f32,
 }
 
 /// Their ids are exact in f32, and a list of them is short.
@@ -143,6 +156,7 @@ pub(crate) fn read(keys: &Keys<'_>, c: &mut ModelConfig, silent: &Silent) -> Res
         weighs_inputs: false,
         act: Gate::Act(Act::Silu),
         shared_act: Gate::Act(Act::Silu),
+        chunks: None,
     };
     for (i, layer) in c.layers.iter_mut().enumerate().skip(n_dense) {
         // some files have no key for layers that are dense
@@ -164,6 +178,7 @@ impl Experts {
             normalize: self.normalize,
             scale: self.scale,
             factors,
+            per_chunk: 1,
         }
     }
 }

@@ -18,7 +18,8 @@ pub(super) fn route(
     if let Some(groups) = &router.groups {
         keep_best_groups(&mut s, groups);
     }
-    let ids = best(&s, router.n_used);
+    let mut ids = best(&s, router.n_used);
+    ids.iter_mut().for_each(|id| *id /= router.per_chunk);
     let mut weights: Vec<f64> = ids.iter().map(|&id| f64::from(p[id])).collect();
     if router.normalize {
         let sum = weights.iter().sum::<f64>().max(f64::from(LEAST_WEIGHT_SUM));
@@ -129,6 +130,7 @@ mod tests {
         normalize: false,
         scale: 1.0,
         factors: None,
+        per_chunk: 1,
     };
 
     fn close(found: &[f32], want: &[f64]) {

@@ -25,8 +25,8 @@ impl Recorder {
     /// Choose experts by their scores `[rows, n_experts]`: `[rows, 2 * n_used]`, ids and weights.
     ///
     /// # Errors
-    /// [`Error::Operand`](crate::Error::Operand) if there are fewer experts than are used, if groups do not divide them,
-    /// if the bias has another length, or if the scale is not a positive number.
+    /// [`Error::Operand`](crate::Error::Operand) if there are fewer experts than are used, if groups or chunks do not
+    /// divide them, if the bias has another length, or if the scale is not a positive number.
     pub fn route(&self, name: &str, scores: ValueId, router: Router) -> Result<ValueId> {
         let shape = self.shape(scores);
         let n_experts = shape.cols();
@@ -51,6 +51,10 @@ impl Recorder {
             if found != n_experts {
                 return refuse(format!("{what} of {n_experts}"), found.to_string());
             }
+        }
+        if router.per_chunk == 0 || !n_experts.is_multiple_of(router.per_chunk) {
+            let expected = format!("chunks that divide {n_experts} experts");
+            return refuse(expected, format!("chunks of {}", router.per_chunk));
         }
         if !(router.scale.is_finite() && router.scale > 0.0) {
             return refuse("a scale finite and > 0".into(), router.scale.to_string());
@@ -116,7 +120,7 @@ impl Recorder {
         let program = &self.state.borrow().program;
         let node = program.nodes.iter().rfind(|node| node.output == id)?;
         let Op::Route(router) = &node.op else { return None };
-        Some((program.value(node.inputs[0]).shape.cols(), router.n_used))
+        Some((program.value(node.inputs[0]).shape.cols() / router.per_chunk, router.n_used))
     }
 }
 
@@ -141,6 +145,7 @@ mod tests {
             normalize: true,
             scale: 1.0,
             factors: None,
+            per_chunk: 1,
         }
     }
 
