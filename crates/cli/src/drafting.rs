@@ -3,18 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use anyhow::Context as _;
 use console::counts;
 use engine::{DraftMode, Drafters, Session, Suffixes};
 use gguf::Gguf;
 use program::CacheOptions;
 use tokenizer::Tokenizer;
 
-use crate::args::ExecutorArgs;
 use crate::exit::Failure;
-use crate::load::{self, LoadOptions};
+use crate::load::{self, LoadOptions, Loaded};
 use crate::output::shown;
-use crate::storage::StorageArgs;
 
 /// What guesses tokens ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -51,85 +48,99 @@ fn most(text: &str) -> Result<usize, String> {
 }
 
 /// Who drafts.
-#[derive(Debug, PartialEq, Eq)]
-enum Source<'a> {
+enum Source {
     Nobody,
     Texts(DraftMode),
-    Model(&'a Path),
+    Model(SecondModel),
 }
 
-/// How a second model is loaded beside the one it drafts for.
-pub(crate) struct SecondModel<'a> {
-    /// The file of that one, and its tokenizer.
-    pub(crate) target: (&'a Gguf, &'a Tokenizer),
-    pub(crate) executor: &'a ExecutorArgs,
-    pub(crate) options: LoadOptions,
+/// What guesses, as was asked for; a second model is not loaded yet.
+pub(crate) struct DraftPlan {
+    source: Source,
+    most: Option<usize>,
 }
+
+/// A second model, which knows the same tokens as the first.
+pub(crate) struct SecondModel(Gguf);
 
 impl DraftArgs {
-    /// The drafters for a model; the one of `-md` gets a cache like that which `cache` says for the model's settings.
+    /// What guesses for a model whose tokenizer is `own`.
     ///
     /// # Errors
-    /// Options that contradict each other; a second model that cannot be loaded or has another vocabulary.
-    pub(crate) fn drafters(
-        &self,
-        second: &SecondModel<'_>,
-        cache: &dyn Fn(&models::ModelConfig) -> CacheOptions,
-    ) -> anyhow::Result<Option<Drafters>> {
-        let drafters = match self.source()? {
-            Source::Nobody => return Ok(None),
-            Source::Texts(mode) => Drafters::new(mode, &Arc::<Mutex<Suffixes>>::default()),
-            Source::Model(path) => Drafters::by_model(second.session(path, cache)?),
+    /// Options that contradict each other; a second model that cannot be read or has another vocabulary.
+    pub(crate) fn plan(&self, own: &Tokenizer) -> anyhow::Result<DraftPlan> {
+        let source = match (self.mode()?, &self.model_draft) {
+            (SpecMode::Off, _) => Source::Nobody,
+            (SpecMode::Lookup, _) => Source::Texts(DraftMode::Lookup),
+            (SpecMode::Suffix, _) => Source::Texts(DraftMode::Suffix),
+            (SpecMode::Draft, Some(path)) => Source::Model(SecondModel::open(path, own)?),
+            (SpecMode::Auto | SpecMode::Draft, _) => Source::Texts(DraftMode::Auto),
         };
-        Ok(Some(self.limited(drafters)))
+        Ok(DraftPlan { source, most: self.draft_max })
     }
 
-    fn source(&self) -> Result<Source<'_>, Failure> {
+    fn mode(&self) -> Result<SpecMode, Failure> {
         let refuse = |problem: &str| Err(Failure::Usage(problem.into()));
         match (self.spec, &self.model_draft) {
-            (None | Some(SpecMode::Draft), Some(path)) => Ok(Source::Model(path)),
+            (None | Some(SpecMode::Draft), Some(_)) => Ok(SpecMode::Draft),
             (Some(SpecMode::Draft), None) => {
                 refuse("--spec draft: give the model that drafts by -md FILE")
             }
             (Some(_), Some(_)) => refuse("-md goes with --spec draft, not with another mode"),
-            (Some(SpecMode::Off), None) => Ok(Source::Nobody),
-            (Some(SpecMode::Lookup), None) => Ok(Source::Texts(DraftMode::Lookup)),
-            (Some(SpecMode::Suffix), None) => Ok(Source::Texts(DraftMode::Suffix)),
-            (None | Some(SpecMode::Auto), None) => Ok(Source::Texts(DraftMode::Auto)),
-        }
-    }
-
-    fn limited(&self, drafters: Drafters) -> Drafters {
-        match self.draft_max {
-            Some(n) => drafters.at_most(n),
-            None => drafters,
+            (spec, None) => Ok(spec.unwrap_or(SpecMode::Auto)),
         }
     }
 }
 
-impl SecondModel<'_> {
-    /// A session of the model at `path`.
+impl DraftPlan {
+    /// The drafters for `first`; a second model gets a cache like `cache`.
     ///
     /// # Errors
-    /// If it cannot be loaded or has another vocabulary.
-    pub(crate) fn session(
-        &self,
-        path: &Path,
-        cache: &dyn Fn(&models::ModelConfig) -> CacheOptions,
-    ) -> anyhow::Result<Session> {
+    /// A second model that cannot be loaded.
+    pub(crate) fn load(
+        self,
+        first: &Loaded,
+        options: &LoadOptions,
+        cache: CacheOptions,
+    ) -> anyhow::Result<Option<Drafters>> {
+        let drafters = match self.source {
+            Source::Nobody => return Ok(None),
+            Source::Texts(mode) => Drafters::new(mode, &Arc::<Mutex<Suffixes>>::default()),
+            Source::Model(second) => Drafters::by_model(second.session(first, options, cache)?),
+        };
+        Ok(Some(match self.most {
+            Some(n) => drafters.at_most(n),
+            None => drafters,
+        }))
+    }
+}
+
+impl SecondModel {
+    /// The model at `path`, to draft for one whose tokenizer is `own`.
+    ///
+    /// # Errors
+    /// If it cannot be read or has another vocabulary.
+    pub(crate) fn open(path: &Path, own: &Tokenizer) -> anyhow::Result<SecondModel> {
         let gguf = load::open(path)?;
-        let (target, own) = self.target;
         if let Some(difference) = difference(own, &load::tokenizer(&gguf)?) {
             let problem = format!("-md {}: {difference}", shown(path));
             return Err(Failure::Usage(problem).into());
         }
-        let config = models::load(target).context("reading the model")?.config;
-        let cache = CacheOptions { policy: program::KvPolicy::Full, ..cache(&config) };
-        // the bound is on the caches of the model that is asked, not of the one that guesses
-        let storage = StorageArgs::default();
-        let options =
-            LoadOptions { ceilings: false, values: false, storage, ..self.options.clone() };
-        let loaded = load::model(&gguf, self.executor, &options, &|_| cache)?;
+        Ok(SecondModel(gguf))
+    }
+
+    /// A session of it, on the threads of `first`.
+    ///
+    /// # Errors
+    /// If it cannot be loaded.
+    pub(crate) fn session(
+        &self,
+        first: &Loaded,
+        options: &LoadOptions,
+        cache: CacheOptions,
+    ) -> anyhow::Result<Session> {
+        let cache = CacheOptions { policy: program::KvPolicy::Full, ..cache };
+        let loaded = load::beside(first, &self.0, options, cache)?;
         Ok(Session::new(loaded.model, cache, loaded.chunk)?)
     }
 }
@@ -165,15 +176,15 @@ mod tests {
     fn modes_and_a_second_model_agree() {
         let told = |spec, md: Option<&str>| {
             let args = DraftArgs { spec, model_draft: md.map(Into::into), draft_max: None };
-            match args.source() {
-                Ok(source) => format!("{source:?}"),
+            match args.mode() {
+                Ok(mode) => format!("{mode:?}"),
                 Err(error) => error.to_string(),
             }
         };
-        assert_eq!(told(Some(SpecMode::Off), None), "Nobody");
-        assert_eq!(told(Some(SpecMode::Lookup), None), "Texts(Lookup)");
-        assert_eq!(told(None, None), "Texts(Auto)");
-        assert_eq!(told(None, Some("x.gguf")), "Model(\"x.gguf\")");
+        assert_eq!(told(Some(SpecMode::Off), None), "Off");
+        assert_eq!(told(Some(SpecMode::Lookup), None), "Lookup");
+        assert_eq!(told(None, None), "Auto");
+        assert_eq!(told(None, Some("x.gguf")), "Draft");
         assert!(told(Some(SpecMode::Draft), None).contains("-md"));
         assert!(told(Some(SpecMode::Auto), Some("x.gguf")).contains("--spec draft"));
         assert_eq!(most("15"), Ok(15));

@@ -27,7 +27,7 @@ impl Limits {
     /// For a loaded model, whose machine's ceilings and rates are known; `None` where they are not.
     pub(crate) fn of(loaded: &Loaded, cache: &CacheOptions) -> Option<Limits> {
         let (program, known) = (loaded.model.program(), loaded.ceilings.as_ref()?);
-        let limits = Limits::new(program, cache, loaded.chunk, known, loaded.n_threads)?;
+        let limits = Limits::new(program, cache, loaded.chunk, known, loaded.n_threads())?;
         Some(limits.with_rates(loaded, cache, loaded.rates.as_ref()))
     }
 
@@ -63,7 +63,7 @@ impl Limits {
         let program = loaded.model.program();
         let executed = Executed::with(program, cache.k, cache.v, &cache.policy);
         let subject =
-            RememberedModel::new(&*loaded.executor, ModelKey::of(program), loaded.n_threads);
+            RememberedModel::new(&*loaded.executor, ModelKey::of(program), loaded.n_threads());
         Limits {
             expected: rates.map(|rates| (executed, rates.clone())),
             subject: Some(subject),

@@ -6,10 +6,13 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use engine::{DEFAULT_CHUNK, ModelFormat};
+use executors::ExecutorOptions;
 use gguf::Gguf;
 use models::{GgufWeights, LoadedModel, ModelConfig, Pooling};
 use planner::{Executed, Rates, WantedRates};
-use program::{CacheKind, CacheOptions, CacheSpec, Executor, KvPolicy, Model, Program};
+use program::{
+    CacheKind, CacheOptions, CacheSpec, CacheStorage, Executor, KvPolicy, Model, Program,
+};
 use tokenizer::{ChatTemplate, Tokenizer};
 
 use crate::args::ExecutorArgs;
@@ -28,14 +31,21 @@ pub(crate) struct Loaded {
     pub(crate) model: Arc<dyn Model>,
     /// What runs it.
     pub(crate) executor: Box<dyn Executor>,
-    /// Threads that compute.
-    pub(crate) n_threads: usize,
+    /// As which of them it was chosen.
+    pub(crate) chosen: ExecutorOptions,
     /// What the machine can do at most, if that was asked for and can be told.
     pub(crate) ceilings: Option<KnownCeilings>,
     /// What our kernels reach on it, as far as that is known.
     pub(crate) rates: Option<Rates>,
     /// Tokens of a prompt per pass: as asked for, else what was measured to be best, else the usual.
     pub(crate) chunk: usize,
+}
+
+impl Loaded {
+    /// Threads that compute.
+    pub(crate) fn n_threads(&self) -> usize {
+        self.chosen.n_threads()
+    }
 }
 
 /// What a command says about loading.
@@ -169,17 +179,49 @@ pub(crate) fn ready(
     cache: &dyn Fn(&ModelConfig) -> CacheOptions,
 ) -> anyhow::Result<Loaded> {
     executor.peers.warnings().iter().for_each(|warning| ui::warn(warning));
-    let LoadedModel { config, program, notes: _ } = loaded;
-    without_effect(&program, executor.mla.is_some(), options.values)
+    without_effect(&loaded.program, executor.mla.is_some(), options.values)
         .iter()
         .for_each(|warning| ui::warn(warning));
-    let cache = cache(&config);
+    let cache = cache(&loaded.config);
     policy::check(&cache.policy)?;
-    policy::idle(&cache.policy, &program).iter().for_each(|warning| ui::warn(warning));
-    check_positions(program.n_positions(), cache.capacity as u64)?;
+    policy::idle(&cache.policy, &loaded.program).iter().for_each(|warning| ui::warn(warning));
     let chosen = executor.options(console::args::threads_to_start(options.threads));
     let storage = options.storage.storage(chosen.kind)?;
-    let executor = chosen.start_with(&storage);
+    load_on(chosen, chosen.start_with(&storage), gguf, loaded, options, cache)
+}
+
+/// Load a second model to run in turn with `first`, on the same threads. The bound on caches is not for its own.
+///
+/// # Errors
+/// As [`model`].
+pub(crate) fn beside(
+    first: &Loaded,
+    gguf: &Gguf,
+    options: &LoadOptions,
+    cache: CacheOptions,
+) -> anyhow::Result<Loaded> {
+    let loaded = models::load(gguf).context("reading the model")?;
+    check_writes(&loaded.config)?;
+    loaded.notes.iter().for_each(|note| ui::warn(note));
+    let storage = StorageArgs::default();
+    let options = LoadOptions { ceilings: false, values: false, storage, ..options.clone() };
+    let kept = CacheStorage::default();
+    let executor = first.executor.beside(&kept).unwrap_or_else(|| first.chosen.start_with(&kept));
+    load_on(first.chosen, executor, gguf, loaded, &options, cache)
+}
+
+/// Load what the file says into `executor`, which is as was `chosen`.
+fn load_on(
+    chosen: ExecutorOptions,
+    executor: Box<dyn Executor>,
+    gguf: &Gguf,
+    loaded: LoadedModel,
+    options: &LoadOptions,
+    cache: CacheOptions,
+) -> anyhow::Result<Loaded> {
+    let LoadedModel { config, program, notes: _ } = loaded;
+    let storage = options.storage.storage(chosen.kind)?;
+    check_positions(program.n_positions(), cache.capacity as u64)?;
     let chunk = options.chunk.unwrap_or(DEFAULT_CHUNK);
     let room = Room { available: memory::available(), trained: config.context_length };
     let needs = memory::check_fit(&*executor, &program, &cache, chunk, room)?;
@@ -220,8 +262,7 @@ pub(crate) fn ready(
             units::seconds(start.elapsed()),
         ));
     }
-    let n_threads = chosen.n_threads();
-    Ok(Loaded { config, model, executor, n_threads, ceilings, rates, chunk })
+    Ok(Loaded { config, model, executor, chosen, ceilings, rates, chunk })
 }
 
 /// Tokens of a prompt per pass on this machine, if its rates are known: see [`Executed::chunk`]. Bits do not depend on it.

@@ -8,7 +8,7 @@ use program::CacheOptions;
 use tokenizer::Tokenizer;
 
 use crate::args::RunArgs;
-use crate::drafting::{DraftArgs, SecondModel};
+use crate::drafting::DraftArgs;
 use crate::exit::Failure;
 use crate::forms::FormArgs;
 use crate::limits::Limits;
@@ -93,16 +93,11 @@ impl SessionArgs {
     /// A malformed model, or one that does not fit in memory.
     pub(crate) fn open(&self, gguf: Gguf, tokenizer: &Tokenizer) -> anyhow::Result<Opened> {
         let options = self.running.load_options();
-        let cache = |config: &models::ModelConfig| self.running.cache_of(config);
-        let second = SecondModel {
-            target: (&gguf, tokenizer),
-            executor: &self.running.executor,
-            options: options.clone(),
-        };
-        let drafters = self.drafts.drafters(&second, &cache)?;
+        let drafts = self.drafts.plan(tokenizer)?;
         let (loaded, cache) = self.running.load_as(&gguf, &options)?;
         // From here on the weights are the executor's; the file's pages may go.
         drop(gguf);
+        let drafters = drafts.load(&loaded, &options, cache)?;
         let session = Session::new(Arc::clone(&loaded.model), cache, loaded.chunk)?;
         let limits = Limits::of(&loaded, &cache);
         Ok(Opened { session, limits, trained: loaded.config.context_length, cache, drafters })

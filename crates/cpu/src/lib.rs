@@ -57,7 +57,7 @@ pub struct Options {
 /// The CPU as an executor.
 pub struct Cpu {
     pool: Arc<Team>,
-    tuning: Tuning,
+    tuning: Arc<Tuning>,
     mla: MlaChoice,
     storage: CacheStorage,
 }
@@ -69,7 +69,7 @@ impl Cpu {
         let isa = options.isa.unwrap_or_else(Isa::detect).and(Isa::detect());
         Cpu {
             pool: Arc::new(Team::new(threads)),
-            tuning: Tuning::new(isa),
+            tuning: Arc::new(Tuning::new(isa)),
             mla: options.mla,
             storage: options.storage.clone(),
         }
@@ -118,6 +118,15 @@ impl Executor for Cpu {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Box<dyn Model>> {
         Ok(Box::new(CpuModel::load(program, weights, self.workshop(), progress)?))
+    }
+
+    fn beside(&self, storage: &CacheStorage) -> Option<Box<dyn Executor>> {
+        Some(Box::new(Cpu {
+            pool: Arc::clone(&self.pool),
+            tuning: Arc::clone(&self.tuning),
+            mla: self.mla,
+            storage: storage.clone(),
+        }))
     }
 
     fn ceilings(&self, progress: &mut dyn FnMut(f64)) -> Result<Ceilings> {

@@ -5,15 +5,16 @@
 mod common;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use common::{END, Toy, ToyFormat, spell};
 use engine::{
     Draft, DraftMode, Drafter, Drafters, Error, Event, Generated, Request, Result, Sampler,
-    SamplerOptions, Scheduler, SchedulerOptions, StopReason, Suffixes, Turn, TurnId,
+    SamplerOptions, Scheduler, SchedulerOptions, Session, StopReason, Suffixes, Turn, TurnId,
+    Watch, Watched,
 };
-use program::Model;
+use program::{Model, Step, StepOut};
 use proptest::prelude::*;
 
 static GO: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
@@ -367,4 +368,64 @@ fn a_draft_that_fails_is_not_tried_again_at_once() {
     let ended = (0..60).flat_map(|_| scheduler.step(&mut |_, _| ())).next();
     let (_, turn) = ended.expect("two passes a token at most");
     assert_eq!(text(&turn.finish().unwrap()), want);
+}
+
+/// Counts rows, and fails if it is to.
+#[derive(Default)]
+struct Counted {
+    rows: Arc<AtomicUsize>,
+    fails: bool,
+}
+
+impl Watch for Counted {
+    fn stepped(&self, step: &Step<'_>, _: &[usize], out: &mut StepOut) {
+        let rows: usize = step.sequences.iter().map(|s| s.tokens.len()).sum();
+        self.rows.fetch_add(rows, Ordering::Relaxed);
+        for out in out.sequences.iter_mut().filter(|_| self.fails) {
+            *out = Err(program::Error::Cancelled);
+        }
+    }
+}
+
+/// Drafters by a toy that is watched so.
+fn by_counted(watch: Counted) -> Drafters {
+    let model: Arc<dyn Model> = Toy::new();
+    let watched: Arc<dyn Model> = Arc::new(Watched::new(model, watch));
+    Drafters::by_model(Session::new(watched, common::cache(400), 16).unwrap())
+}
+
+/// What the model of a drafter has to read of a prompt it reads while the prompt is read, not when text comes.
+#[test]
+fn a_drafters_model_reads_the_prompt_along() {
+    let toy = Toy::new();
+    let prompt: Vec<u32> = (0..100).collect();
+    let rows = Arc::new(AtomicUsize::new(0));
+    let drafters = by_counted(Counted { rows: Arc::clone(&rows), fails: false });
+    let turn = Turn::new(toy.session(400, 16), sampler(None), &FORMAT, &request(&prompt, 50));
+    let mut read = Vec::new();
+    let told = &mut |event: Event<'_>| {
+        if let Event::Prefill(prefill) = event {
+            read.push((prefill.done, rows.load(Ordering::Relaxed)));
+        }
+    };
+    turn.drafted(drafters).alone(told).unwrap();
+    assert_eq!(read.last(), Some(&(100, 99)));
+    assert!(
+        read.len() > 5 && read.iter().skip(1).all(|(done, rows)| rows >= &(done - 1)),
+        "{read:?}"
+    );
+}
+
+/// A drafter whose model fails is not asked again for this reply.
+#[test]
+fn a_drafters_model_that_fails_is_left_alone() {
+    let toy = Toy::new();
+    let prompt: Vec<u32> = (0..40).collect();
+    let want = text(&alone(&toy, &prompt, 60, None));
+    let rows = Arc::new(AtomicUsize::new(0));
+    let drafters = by_counted(Counted { rows: Arc::clone(&rows), fails: true });
+    let turn = Turn::new(toy.session(400, 16), sampler(None), &FORMAT, &request(&prompt, 60));
+    let reply = turn.drafted(drafters.whatever_it_costs()).alone(&mut |_| ()).unwrap();
+    assert_eq!(text(&reply), want);
+    assert_eq!(rows.load(Ordering::Relaxed), 1);
 }

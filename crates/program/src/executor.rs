@@ -5,8 +5,8 @@ use std::sync::Arc;
 use quant::GgmlType;
 
 use crate::{
-    CacheOptions, Ceilings, Error, MemoryNeeds, MemoryOptions, Op, Outputs, Program, Promises,
-    Readings, Result, Rows, StepOut, ValueId, WeightSpec,
+    CacheOptions, CacheStorage, Ceilings, Error, MemoryNeeds, MemoryOptions, Op, Outputs, Program,
+    Promises, Readings, Result, Rows, StepOut, ValueId, WeightSpec,
 };
 
 /// Bytes of a weight, as they stand in the file.
@@ -243,6 +243,13 @@ pub trait Executor {
         weights: &dyn WeightSource,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Box<dyn Model>>;
+
+    /// An executor of the same kind on the same threads, for a second model that runs in turn with the first: its models keep
+    /// the caches of their sessions where `storage` says. `None` (the default) if nothing is gained by sharing.
+    fn beside(&self, storage: &CacheStorage) -> Option<Box<dyn Executor>> {
+        let _ = storage;
+        None
+    }
 
     /// Measure what the machine can do at most; takes seconds. `progress` is told what part is done, from 0 to 1.
     ///

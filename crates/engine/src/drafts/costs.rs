@@ -14,11 +14,16 @@ pub(crate) struct PassCosts {
     plain: Option<f64>,
     /// For each number of rows up to [`ROWS`]: times the cost of one; `[0]` and `[1]` are not looked at.
     relative: [Option<f64>; ROWS + 1],
+    /// The same with the gaps filled: it is asked for in every step.
+    filled: [f64; ROWS + 1],
 }
 
 impl Default for PassCosts {
     fn default() -> Self {
-        PassCosts { plain: None, relative: [None; ROWS + 1] }
+        let mut costs =
+            PassCosts { plain: None, relative: [None; ROWS + 1], filled: [1.0; ROWS + 1] };
+        costs.fill();
+        costs
     }
 }
 
@@ -32,6 +37,7 @@ impl PassCosts {
                 Some(plain) => {
                     let known = &mut self.relative[rows];
                     *known = Some(mixed(*known, (seconds / plain).max(1.0)));
+                    self.fill();
                 }
                 None => self.plain = Some(seconds / self.times(rows)),
             },
@@ -44,9 +50,20 @@ impl PassCosts {
         self.plain
     }
 
-    /// A pass over `rows` rows in passes over one. Between measured widths along a line, beyond them along the last one, never
-    /// less than for fewer rows.
+    fn fill(&mut self) {
+        for rows in 0..=ROWS {
+            self.filled[rows] = self.between(rows);
+        }
+    }
+
+    /// A pass over `rows` rows in passes over one.
     pub(crate) fn times(&self, rows: usize) -> f64 {
+        self.filled.get(rows).copied().unwrap_or_else(|| self.between(rows))
+    }
+
+    /// [`times`](Self::times) by what was measured: between its widths along a line, beyond them along the last one, never
+    /// less than for fewer rows.
+    fn between(&self, rows: usize) -> f64 {
         let known = |n: usize| match n {
             0 | 1 => Some(1.0),
             n => self.relative.get(n).copied().flatten(),

@@ -5,7 +5,7 @@
 //! learned by class, from the tokens that were reached. What stopped paying is tried again now and then, shortly.
 //! Source: arXiv:2211.17192, section 3.
 
-use super::{CLASSES, PassCosts};
+use super::{CLASSES, MOST_DRAFTED, May, PassCosts};
 
 /// The least gain worth a draft.
 const WORTH: f64 = 1.05;
@@ -19,13 +19,23 @@ const PRIOR: (f64, f64) = (1.2, 2.0);
 const AGAIN: usize = 64;
 /// See [`AGAIN`].
 const LONGEST: usize = 1024;
+/// Most tokens of a draft of a model before it is known what they cost.
+const FIRST: usize = 2;
+/// Measurements of what guessing costs of which the least counts: the first ones pay for what is cold.
+const COLD: usize = 3;
 
 /// What is known of one drafter.
 #[derive(Clone, Debug)]
 pub(super) struct Governor {
     classes: [Class; CLASSES],
-    /// What a guessed token costs by itself, in plain steps; `None` of a drafter without a model, or before it is known.
-    cost: Option<f64>,
+    /// Seconds that a guessed token takes by itself; `None` of a drafter without a model, or before it is known.
+    seconds: Option<f64>,
+    /// Seconds that a row takes that is read among others.
+    row: Option<f64>,
+    /// How often a guess was measured, up to [`COLD`].
+    measured: usize,
+    /// Tokens since it was measured.
+    since: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +52,7 @@ struct Class {
 impl Default for Governor {
     fn default() -> Self {
         let class = Class { kept: PRIOR.0, tried: PRIOR.1, since: 0, again: AGAIN };
-        Governor { classes: [class; CLASSES], cost: None }
+        Governor { classes: [class; CLASSES], seconds: None, row: None, measured: 0, since: 0 }
     }
 }
 
@@ -55,12 +65,19 @@ impl Class {
     fn best(&self, max: usize, cost: f64, costs: &PassCosts, beside: usize) -> usize {
         let a = self.acceptance();
         let plain = costs.times(beside + 1);
-        let gain = |k: usize| {
-            let tokens = (1.0 - a.powi(k as i32 + 1)) / (1.0 - a);
-            tokens / (costs.times(beside + 1 + k) / plain + cost * k as f64)
-        };
-        let best = (1..=max).max_by(|a, b| gain(*a).total_cmp(&gain(*b)));
-        best.filter(|&k| gain(k) >= WORTH).unwrap_or(0)
+        let (mut best, mut most) = (0, WORTH);
+        // tokens that come of a draft of k: 1 + a + ... + a^k
+        let (mut power, mut tokens) = (1.0, 1.0);
+        for k in 1..=max {
+            power *= a;
+            tokens += power;
+            let gain = tokens / (costs.times(beside + 1 + k) / plain + cost * k as f64);
+            // of equals the longer
+            if gain >= most {
+                (best, most) = (k, gain);
+            }
+        }
+        best
     }
 }
 
@@ -74,21 +91,57 @@ impl Governor {
         beside: usize,
     ) -> usize {
         let known = &self.classes[class];
-        match known.best(len, self.cost.unwrap_or(0.0), costs, beside) {
+        match known.best(len, self.cost(costs), costs, beside) {
             0 if known.since >= known.again => len.min(1),
             n => n,
         }
     }
 
-    /// A token was guessed in so many plain steps.
-    pub(super) fn costs(&mut self, steps: f64) {
-        let cost = self.cost.unwrap_or(steps);
-        self.cost = Some(cost + COST_WEIGHT * (steps - cost));
+    /// How far to let a drafter with a model go.
+    pub(super) fn may(&self, max: usize, costs: &PassCosts, beside: usize) -> May {
+        match (self.seconds, costs.plain()) {
+            (None, _) => May::Guess(max.min(FIRST)),
+            (_, None) => May::Rest,
+            _ if self.may_pay(max, costs, beside) => May::Guess(self.length(0, max, costs, beside)),
+            // what it costs may have been measured at a bad moment
+            _ if self.since >= LONGEST => May::Try,
+            _ => May::Rest,
+        }
     }
 
-    /// Whether it is known what guessing costs.
-    pub(super) fn knows_costs(&self) -> bool {
-        self.cost.is_some()
+    /// Whether drafts would pay if all of them held, as far as is known what they cost.
+    pub(super) fn may_pay(&self, max: usize, costs: &PassCosts, beside: usize) -> bool {
+        let sure = Class { kept: 1.0, tried: 1.0, since: 0, again: 0 };
+        sure.best(max, self.cost(costs), costs, beside) > 0
+    }
+
+    /// What a guessed token costs by itself in plain steps, 0 if that is not known.
+    fn cost(&self, costs: &PassCosts) -> f64 {
+        let cost = self.seconds.zip(costs.plain()).map(|(seconds, plain)| seconds / plain);
+        cost.unwrap_or(0.0)
+    }
+
+    /// Seconds that a drafter with a model takes to read so many tokens that it is behind; as many as drafts have are free.
+    pub(super) fn reading(&self, behind: usize) -> f64 {
+        let row = self.row.or(self.seconds).unwrap_or(0.0);
+        row * behind.saturating_sub(MOST_DRAFTED) as f64
+    }
+
+    /// So many rows were read, or a token guessed, in so many seconds.
+    pub(super) fn took(&mut self, rows: usize, seconds: f64) {
+        let weighed = |known: Option<f64>, new: f64| {
+            known.map_or(new, |known| known + COST_WEIGHT * (new - known))
+        };
+        // one row, or two after a draft that held whole
+        if rows > 2 {
+            self.row = Some(weighed(self.row, seconds / rows as f64));
+            return;
+        }
+        let least = self.seconds.unwrap_or(seconds).min(seconds);
+        let cold = self.measured < COLD;
+        self.seconds = Some(if cold { least } else { weighed(self.seconds, seconds) });
+        self.measured = COLD.min(self.measured + 1);
+        self.since = 0;
     }
 
     /// Of a draft of `drafted` tokens `kept` held.
@@ -104,6 +157,7 @@ impl Governor {
 
     /// The text grew by so many tokens.
     pub(super) fn passed(&mut self, tokens: usize) {
+        self.since += tokens;
         for class in &mut self.classes {
             class.since += tokens;
         }
@@ -167,6 +221,42 @@ mod tests {
                 assert!(time <= 1020.0, "slope {slope}: {time}");
             }
         }
+    }
+
+    /// A model whose guesses cost nearly as much as steps is not asked, but that its cost is looked at again now and then.
+    #[test]
+    fn a_model_that_cannot_pay_rests() {
+        let costs = costs(0.1);
+        let mut governor = Governor::default();
+        assert_eq!(governor.may(15, &costs, 0), May::Guess(FIRST), "before anything is known");
+        for seconds in [7.0, 0.9, 3.0] {
+            governor.took(1, seconds);
+        }
+        assert!(!governor.may_pay(15, &costs, 0));
+        let mut tried = 0;
+        for _ in 0..4 * LONGEST {
+            match governor.may(15, &costs, 0) {
+                May::Rest => (),
+                May::Try => {
+                    tried += 1;
+                    governor.took(1, 0.9);
+                }
+                May::Guess(n) => panic!("{n} tokens"),
+            }
+            governor.passed(1);
+        }
+        assert_eq!(tried, 3);
+        governor.took(1, -5.0);
+        assert!(governor.may_pay(15, &costs, 0), "what it costs may change");
+    }
+
+    #[test]
+    fn who_is_far_behind_has_to_read() {
+        let mut governor = Governor::default();
+        governor.took(1, 0.5);
+        assert_eq!((governor.reading(MOST_DRAFTED), governor.reading(115)), (0.0, 50.0));
+        governor.took(100, 1.0);
+        assert_eq!(governor.reading(115), 1.0);
     }
 
     proptest! {

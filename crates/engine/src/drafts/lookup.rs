@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
+
 use super::{Draft, Drafter};
 use crate::{Result, Sampler};
 
@@ -14,7 +16,7 @@ const SHORTEST: usize = 2;
 pub(super) struct Lookup {
     text: Vec<u32>,
     /// For each length: where the run that a key stands for ended last, the end of the text left out: nothing follows that.
-    ends: [HashMap<[u32; LONGEST], u32>; LONGEST - SHORTEST + 1],
+    ends: [HashMap<[u32; LONGEST], u32, RandomState>; LONGEST - SHORTEST + 1],
     /// Tokens whose runs are in `ends`.
     indexed: usize,
 }

@@ -31,9 +31,6 @@ pub(crate) const MOST_DRAFTED: usize = 15;
 
 /// The share of a text's time that a drafter's model may have lost of it.
 const REGRET: f64 = 0.01;
-/// Most tokens of a draft of a model before it is known what they cost.
-const FIRST: usize = 2;
-
 /// Tokens that may come next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Draft {
@@ -66,6 +63,18 @@ pub trait Drafter: Send {
     /// Whether it [`wants`](Self::wants) rows at all (the default: no). Its drafts are of class 0.
     fn has_model(&self) -> bool {
         false
+    }
+
+    /// Tokens written that its own model has not read (the default: none).
+    fn behind(&self) -> usize {
+        0
+    }
+
+    /// Rows of what is written, up to the `end`th token and at most so many, that its own model has not read; it is told
+    /// what they yield as of those it [`wants`](Self::wants) (the default: none).
+    fn reads(&mut self, end: usize, most: usize) -> Option<DraftStep<'_>> {
+        let _ = (end, most);
+        None
     }
 
     /// Before [`draft`](Self::draft): rows that its own model has to run, and the session they are of; asked again until
@@ -159,8 +168,28 @@ pub struct Drafters {
 struct Governed {
     drafter: Box<dyn Drafter>,
     governor: Governor,
-    /// Tokens it may guess for the next pass.
-    most: usize,
+    /// What it may do before the next pass.
+    may: May,
+    /// Its own model failed: it is not asked again for this reply.
+    failed: bool,
+}
+
+/// What a drafter may do before a pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum May {
+    /// Nothing.
+    #[default]
+    Rest,
+    /// Read one row of what it has not read, to see what that costs.
+    Try,
+    /// Guess so many tokens.
+    Guess(usize),
+}
+
+impl May {
+    fn guess(self) -> usize {
+        if let May::Guess(n) = self { n } else { 0 }
+    }
 }
 
 impl Drafters {
@@ -193,7 +222,12 @@ impl Drafters {
 
     /// These drafters, asked in this order; at most one of them has a model of its own.
     pub fn of(drafters: Vec<Box<dyn Drafter>>) -> Drafters {
-        let governed = |drafter| Governed { drafter, governor: Governor::default(), most: 0 };
+        let governed = |drafter| Governed {
+            drafter,
+            governor: Governor::default(),
+            may: May::Rest,
+            failed: false,
+        };
         let list = drafters.into_iter().map(governed).collect();
         Drafters {
             list,
@@ -213,6 +247,7 @@ impl Drafters {
         self.stats = DraftStats::default();
         self.asked = None;
         for one in &mut self.list {
+            one.failed = false;
             one.drafter.begin(tokens, sampler);
         }
     }
@@ -225,52 +260,75 @@ impl Drafters {
     /// How much each drafter may guess for the next pass: at most `max` tokens; `beside`: rows of others in that pass.
     pub(crate) fn ask(&mut self, max: usize, costs: &PassCosts, beside: usize) {
         self.asked = None;
+        let max = max.min(self.most);
         // a model that lost more than that is not asked, and does not read along, until others have earned it
-        let may_lose = REGRET * self.plain;
+        let may_lose = REGRET * self.plain + self.won;
         for one in &mut self.list {
-            let mut max = max.min(self.most);
             // a guess that costs nothing is judged when it is there
             let judged = self.governed && one.drafter.has_model();
-            if judged && self.won < -may_lose {
-                max = 0;
-            } else if judged && !one.governor.knows_costs() {
-                max = max.min(FIRST);
-            }
-            one.most = if judged { one.governor.length(0, max, costs, beside) } else { max };
+            one.may = match judged {
+                _ if one.failed || max == 0 => May::Rest,
+                false => May::Guess(max),
+                true if may_lose < 0.0 => May::Rest,
+                true => {
+                    let reading = one.governor.reading(one.drafter.behind());
+                    match one.governor.may(max, costs, beside) {
+                        // who is far behind is asked when it can be afforded to be wrong
+                        May::Guess(_) if reading > may_lose => May::Rest,
+                        may => may,
+                    }
+                }
+            };
         }
     }
 
     /// Rows that a drafter's own model has to run before [`draft`](Self::draft).
     pub(crate) fn wants(&mut self) -> Option<DraftStep<'_>> {
-        let asked = self.list.iter_mut().filter(|one| one.most > 0);
-        asked.into_iter().find_map(|one| one.drafter.wants(one.most))
+        self.list.iter_mut().find_map(|one| match one.may {
+            May::Rest => None,
+            May::Try => one.drafter.reads(usize::MAX, 1),
+            May::Guess(n) => one.drafter.wants(n),
+        })
     }
 
-    /// What the rows that were wanted last yielded, in so many seconds; `plain`: those of a pass over one row of the target.
-    pub(crate) fn take(
-        &mut self,
-        out: Result<RowsOut, program::Error>,
-        seconds: f64,
-        plain: Option<f64>,
-    ) {
-        let wanted = |one: &&mut Governed| one.most > 0 && one.drafter.has_model();
+    /// While the prompt is read, of which the target's model will have read `end` tokens after the next pass: rows of it that
+    /// a drafter's own model has to run. One that does not pay does not read along.
+    pub(crate) fn reads(&mut self, end: usize, costs: &PassCosts) -> Option<DraftStep<'_>> {
+        if self.governed && self.won < -REGRET * self.plain {
+            return None;
+        }
+        let (governed, most) = (self.governed, self.most);
+        let mut list = self.list.iter_mut().filter(|one| one.drafter.has_model() && !one.failed);
+        list.find_map(|one| {
+            one.may = May::Guess(most);
+            let pays = !governed || one.governor.may_pay(most, costs, 0);
+            if pays { one.drafter.reads(end, usize::MAX) } else { None }
+        })
+    }
+
+    /// What the `rows` rows that were wanted last yielded, in so many seconds.
+    pub(crate) fn take(&mut self, out: Result<RowsOut, program::Error>, rows: usize, seconds: f64) {
+        let wanted = |one: &&mut Governed| one.may != May::Rest && one.drafter.has_model();
         let Some(one) = self.list.iter_mut().find(wanted) else { return };
         self.ran = true;
         if one.drafter.take(out).is_err() {
             // a drafter that fails has no idea
-            one.most = 0;
+            (one.may, one.failed) = (May::Rest, true);
         }
-        if let Some(plain) = plain {
-            one.governor.costs(seconds / plain);
+        one.governor.took(rows, seconds);
+        if one.may == May::Try {
+            one.may = May::Rest;
         }
     }
 
     /// The draft to check in the next pass: the first one that pays, empty where none does.
     pub(crate) fn draft(&mut self, costs: &PassCosts, beside: usize) -> Vec<u32> {
-        for (i, one) in self.list.iter_mut().enumerate().filter(|(_, one)| one.most > 0) {
-            let Ok(draft) = one.drafter.draft(one.most) else { continue };
+        let asked = |(_, one): &(usize, &mut Governed)| one.may.guess() > 0;
+        for (i, one) in self.list.iter_mut().enumerate().filter(asked) {
+            let may = one.may.guess();
+            let Ok(draft) = one.drafter.draft(may) else { continue };
             let class = draft.class.min(CLASSES - 1);
-            let most = draft.tokens.len().min(one.most);
+            let most = draft.tokens.len().min(may);
             let pays = one.governor.length(class, most, costs, beside);
             let n = if self.governed { pays } else { most };
             if n > 0 {
@@ -345,7 +403,7 @@ mod tests {
             drafters.ran = ran;
             drafters.checked(0, &[1], (Some(step), took));
             drafters.ask(MOST_DRAFTED, &costs, 0);
-            drafters.list[0].most
+            drafters.list[0].may.guess()
         };
         // without a model nothing is lost, however long it takes
         assert!((0..200).any(|_| pass(&mut drafters, false, 3.0 * step) > 0));

@@ -8,6 +8,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use foldhash::fast::RandomState;
+
 use super::{Draft, Drafter, locked};
 use crate::{Result, Sampler};
 
@@ -49,7 +51,7 @@ struct Edge {
 #[derive(Clone, Debug)]
 enum Edges {
     Few(Vec<(u32, Edge)>),
-    Many(HashMap<u32, Edge>),
+    Many(HashMap<u32, Edge, RandomState>),
 }
 
 const FEW: usize = 8;
@@ -74,7 +76,7 @@ impl Edges {
         match self {
             Edges::Few(edges) if edges.len() < FEW => edges.push((token, edge)),
             Edges::Few(edges) => {
-                let mut many: HashMap<u32, Edge> = edges.drain(..).collect();
+                let mut many: HashMap<u32, Edge, RandomState> = edges.drain(..).collect();
                 many.insert(token, edge);
                 *self = Edges::Many(many);
             }

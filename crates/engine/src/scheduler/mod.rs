@@ -12,8 +12,9 @@ use std::time::Instant;
 
 use program::{Model, RowsOut, Sequence, Step};
 
+use crate::drafts::DraftStep;
 use crate::turn::Want;
-use crate::{DEFAULT_CHUNK, Drafters, Error, Event, Result, Turn};
+use crate::{DEFAULT_CHUNK, Error, Event, Result, Turn};
 pub(crate) use pace::Pace;
 
 /// How many turns there may be.
@@ -138,7 +139,8 @@ impl<'a> Scheduler<'a> {
         for (id, turn) in &mut self.running {
             turn.prepare(costs, beside, &mut |event| on_event(*id, event));
         }
-        while guess(&mut self.running, costs.plain()) {}
+        while run_drafters(&mut self.running, &mut |turn| turn.draft_reads(costs)) {}
+        while run_drafters(&mut self.running, &mut |turn| turn.drafting()?.wants()) {}
         self.running.iter_mut().map(|(_, turn)| turn.wants(costs, beside)).collect()
     }
 
@@ -189,12 +191,15 @@ impl<'a> Scheduler<'a> {
     }
 }
 
-/// Run one pass of a drafters' model, for all turns that draft with it; whether there was something to run.
-fn guess(turns: &mut [(TurnId, Turn<'_>)], plain: Option<f64>) -> bool {
+/// Run one pass of a drafters' model, over the rows that `wants` names of each turn; whether there was something to run.
+fn run_drafters(
+    turns: &mut [(TurnId, Turn<'_>)],
+    wants: &mut dyn for<'t> FnMut(&'t mut Turn<'_>) -> Option<DraftStep<'t>>,
+) -> bool {
     let mut model: Option<Arc<dyn Model>> = None;
     let (mut places, mut steps) = (Vec::new(), Vec::new());
     for (place, (_, turn)) in turns.iter_mut().enumerate() {
-        let Some(step) = turn.drafting().and_then(Drafters::wants) else { continue };
+        let Some(step) = wants(turn) else { continue };
         let model = model.get_or_insert_with(|| Arc::clone(step.session.model()));
         if step.session.is_of(model) {
             places.push(place);
@@ -208,11 +213,10 @@ fn guess(turns: &mut [(TurnId, Turn<'_>)], plain: Option<f64>) -> bool {
         Err(error) => vec![Err(error); steps.len()],
     };
     let seconds = started.elapsed().as_secs_f64() / steps.len() as f64;
-    // a text that is read first says nothing of what guessing costs
-    let plain = plain.filter(|_| steps.iter().all(|step| step.tokens.len() <= 2));
-    for (place, out) in places.into_iter().zip(outs) {
-        if let Some(drafters) = turns[place].1.drafting() {
-            drafters.take(out, seconds, plain);
+    let rows: Vec<usize> = steps.iter().map(|step| step.tokens.len()).collect();
+    for ((place, rows), out) in places.into_iter().zip(rows).zip(outs) {
+        if let Some(drafters) = turns[place].1.drafters() {
+            drafters.take(out, rows, seconds);
         }
     }
     true

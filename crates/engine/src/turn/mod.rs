@@ -14,7 +14,7 @@ use program::{Outputs, Prompt, RowsOut, Sequence};
 
 pub use lent::Lent;
 
-use crate::drafts::{MOST_DRAFTED, PassCosts};
+use crate::drafts::{DraftStep, MOST_DRAFTED, PassCosts};
 use crate::text::{ReplyText, opens_thought};
 use crate::{
     CallParser, Drafters, Error, Event, FinishReason, Generated, Prefill, Request, Result, Sampler,
@@ -228,6 +228,20 @@ impl<'a> Turn<'a> {
             if let Some(drafters) = &mut self.drafters {
                 drafters.ask(free, costs, beside);
             }
+        }
+    }
+
+    /// Its drafters, if it has some.
+    pub(crate) fn drafters(&mut self) -> Option<&mut Drafters> {
+        self.drafters.as_deref_mut()
+    }
+
+    /// While the prompt is read: what a drafter's own model has to read of it to be as far after the next pass.
+    pub(crate) fn draft_reads(&mut self, costs: &PassCosts) -> Option<DraftStep<'_>> {
+        let end = self.session.len() + self.session.chunk();
+        match self.state {
+            State::Reading { .. } => self.drafters.as_deref_mut()?.reads(end, costs),
+            _ => None,
         }
     }
 

@@ -330,6 +330,7 @@ impl Bench {
     fn second(
         &self,
         gguf: &Gguf,
+        loaded: &Loaded,
         threads: Option<usize>,
         cache: CacheOptions,
     ) -> anyhow::Result<Option<Second>> {
@@ -345,12 +346,8 @@ impl Bench {
             None => return Ok(None),
         };
         let tokenizer = load::tokenizer(gguf)?;
-        let second = SecondModel {
-            target: (gguf, &tokenizer),
-            executor: &self.executor,
-            options: self.load_options(threads),
-        };
-        let session = second.session(path, &|_| cache)?;
+        let second = SecondModel::open(path, &tokenizer)?;
+        let session = second.session(loaded, &self.load_options(threads), cache)?;
         Ok(Some(Second { session, prompts: compared::prompts(&tokenizer)? }))
     }
 
@@ -364,7 +361,7 @@ impl Bench {
                 repetitions: self.repetitions,
                 model: Arc::clone(&loaded.model),
             };
-            let second = self.second(gguf, threads, cache)?;
+            let second = self.second(gguf, &loaded, threads, cache)?;
             let setting = report::Setting::new(gguf, &loaded, cache, loaded.chunk, self.fill);
             let modes = self.text_modes();
             let turns: Vec<usize> = plan::all(&self.turns).filter(|n| *n > 0).collect();

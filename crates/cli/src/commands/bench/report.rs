@@ -142,7 +142,7 @@ impl Setting {
             model_n_params: load::parameters(gguf),
             n_batch: chunk,
             n_ubatch: chunk,
-            n_threads: loaded.n_threads,
+            n_threads: loaded.n_threads(),
             type_k: cache.k.name(),
             type_v: cache.v.name(),
             fixed: FIXED,
