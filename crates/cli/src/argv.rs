@@ -146,8 +146,10 @@ mod tests {
 
     #[test]
     fn refused_words_say_why() {
-        let error = words("rooflight run -hf org/repo").unwrap_err().to_string();
-        assert!(error.contains("-hf") && error.contains("GGUF"), "{error}");
+        let error = words("rooflight run -hff a.gguf").unwrap_err().to_string();
+        assert!(error.contains("-hff") && error.contains("-hf org/repo"), "{error}");
+        let named = words("rooflight run -hf org/repo hi").unwrap();
+        assert_eq!(named.args, ["rooflight", "run", "--model", "org/repo", "hi"]);
         assert!(words("rooflight run m.gguf --lora x").unwrap_err().to_string().contains("merge"));
     }
 }

@@ -25,6 +25,12 @@ pub(crate) enum Failure {
         /// As given.
         path: PathBuf,
     },
+    /// A model that could be brought here, and is not.
+    #[error("{name} is not on this machine")]
+    NotHere {
+        /// As given, escaped.
+        name: String,
+    },
     /// There is neither such a file nor such a published model.
     #[error("no file and no published model is called `{name}`")]
     UnknownModel {
@@ -90,7 +96,9 @@ fn code_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         Failure::Usage(_) | Failure::CommandLine(_) | Failure::Moved(_) | Failure::Malformed(_) => {
             code::USAGE
         }
-        Failure::NotFound { .. } | Failure::UnknownModel { .. } => code::NOT_FOUND,
+        Failure::NotFound { .. } | Failure::NotHere { .. } | Failure::UnknownModel { .. } => {
+            code::NOT_FOUND
+        }
         Failure::Goals(_) | Failure::NoRoom(_) | Failure::Differs(_) | Failure::TooLong { .. } => {
             code::FAILURE
         }
@@ -102,6 +110,7 @@ fn code_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         .or_else(|| cause.downcast_ref().map(of_gguf))
         .or_else(|| cause.downcast_ref().map(of_models))
         .or_else(|| cause.downcast_ref().map(of_tokenizer))
+        .or_else(|| crate::names::code_of(cause))
         .or_else(|| cause.downcast_ref().map(of_grammar))
         .or_else(|| cause.downcast_ref().map(of_tools))
         .or_else(|| cause.downcast_ref().and_then(of_engine))

@@ -34,6 +34,9 @@ fn of_failure(failure: &Failure, spot: &Spot) -> Option<String> {
     Some(match failure {
         Failure::CommandLine(wrong) => wrong.hint.clone(),
         Failure::NotFound { path } => of_missing(path, spot),
+        Failure::NotHere { name } => {
+            format!("rooflight pull {name} brings it; rooflight list names what is here")
+        }
         Failure::UnknownModel { near, .. } if near.is_empty() => {
             "rooflight plan --list names what is published".into()
         }
@@ -70,7 +73,7 @@ fn of_missing(path: &Path, spot: &Spot) -> String {
         return "only GGUF files can be run; most models are published in that form too".into();
     }
     if published && !ends(".gguf") {
-        return "models are not downloaded yet: get a GGUF file, from huggingface.co for one, and give its path".into();
+        return "rooflight pull --names lists short names; any repository with GGUF files is org/repo".into();
     }
     match spot {
         Spot::Command(name) if name == "run" || name == "complete" => {
@@ -170,8 +173,8 @@ mod tests {
         for (path, command, wanted) in [
             ("x.gguf", "run", "rooflight run MODEL.gguf 'PROMPT'"),
             ("x.gguf", "show", "rooflight show MODEL.gguf"),
-            ("llama3:8b", "run", "not downloaded"),
-            ("hf.co/a/b", "run", "not downloaded"),
+            ("llama3:8b", "run", "pull --names"),
+            ("hf.co/a/b", "run", "pull --names"),
             ("m.safetensors", "run", "GGUF"),
         ] {
             let told = hint(&missing(path), command).unwrap();

@@ -23,6 +23,7 @@ mod limits;
 mod load;
 mod memory;
 mod missed;
+mod names;
 mod peers;
 mod policy;
 mod predictions;

@@ -21,7 +21,7 @@ use crate::exit::Failure;
 use crate::memory::Room;
 use crate::output::shown;
 use crate::storage::{self, StorageArgs};
-use crate::{ceilings, memory, policy, ui, units};
+use crate::{ceilings, memory, names, policy, ui, units};
 
 /// A model ready to step.
 pub(crate) struct Loaded {
@@ -66,7 +66,7 @@ pub(crate) struct LoadOptions {
     pub(crate) storage: StorageArgs,
 }
 
-/// Open a model file, all its shards.
+/// Open a model that is here, by path or by name, all its shards.
 ///
 /// # Errors
 /// [`Failure::NotFound`], or what is wrong with the file.
@@ -74,9 +74,7 @@ pub(crate) fn open(path: &Path) -> anyhow::Result<Gguf> {
     if path.as_os_str().is_empty() {
         return Err(Failure::Usage("the path of the model is empty".into()).into());
     }
-    if !path.exists() {
-        return Err(Failure::NotFound { path: path.to_owned() }.into());
-    }
+    let path = &*names::here(path)?;
     if path.is_dir() {
         let problem = format!("{} is a folder: give a GGUF file in it", shown(path));
         return Err(Failure::Malformed(problem).into());

@@ -20,7 +20,7 @@ pub(crate) enum PeerFlag {
 
 use PeerFlag::{Ignored, IgnoredValue, Named, Refused, Words};
 
-const NO_DOWNLOAD: &str = "models are not downloaded yet: give the path of a GGUF file";
+const BY_NAME: &str = "a model is brought here by its name: -hf org/repo:TYPE";
 const BY_SCHEMA: &str = "--json-schema SCHEMA makes replies JSON; true is the schema of any";
 const NO_ADAPTER: &str = "adapters are not applied yet: merge them into the model first";
 const NO_IMAGE: &str = "there are no models of images or sound yet";
@@ -119,13 +119,13 @@ pub(crate) static FLAGS: &[(&str, PeerFlag)] = &[
     ("--keepalive", IgnoredValue("nothing stays loaded after the command")),
     ("-np", Named("--parallel")),
     ("--parallel", Refused("there is one conversation at a time: rooflight batch runs several")),
-    ("-hf", Refused(NO_DOWNLOAD)),
-    ("-hfr", Refused(NO_DOWNLOAD)),
-    ("-hff", Refused(NO_DOWNLOAD)),
-    ("-mu", Refused(NO_DOWNLOAD)),
-    ("--hf-repo", Refused(NO_DOWNLOAD)),
-    ("--hf-file", Refused(NO_DOWNLOAD)),
-    ("--model-url", Refused(NO_DOWNLOAD)),
+    ("-hf", Named("--model")),
+    ("-hfr", Named("--model")),
+    ("-hff", Refused(BY_NAME)),
+    ("-mu", Refused(BY_NAME)),
+    ("--hf-repo", Named("--model")),
+    ("--hf-file", Refused(BY_NAME)),
+    ("--model-url", Refused(BY_NAME)),
     ("-mm", Refused(NO_IMAGE)),
     ("--mmproj", Refused(NO_IMAGE)),
     ("--image", Refused(NO_IMAGE)),
@@ -179,16 +179,16 @@ pub(crate) fn flag(name: &str) -> Option<PeerFlag> {
 static COMMANDS: &[(&[&str], &str)] = &[
     (&["server", "start", "api"], "rooflight serve MODEL.gguf answers other programs over HTTP"),
     (
-        &["pull", "get", "download", "push", "search", "login"],
-        "models are not downloaded yet: get a GGUF file, from huggingface.co for one, and give its path to rooflight run",
+        &["get", "download", "push", "search", "login"],
+        "rooflight pull NAME brings a model here: org/repo:TYPE, or a short name (rooflight pull --names)",
     ),
     (
-        &["list", "ls", "rm", "cp", "tags"],
-        "models are files where you keep them: ls *.gguf lists, rooflight show MODEL.gguf tells what is in one, rooflight plan --list which are published",
+        &["cp", "tags"],
+        "rooflight list says which models are here, rooflight show MODEL what is in one, rooflight plan --list which are published",
     ),
     (
-        &["ps", "stop", "unload", "status"],
-        "nothing stays loaded: a model is there as long as its command runs",
+        &["stop", "unload", "status"],
+        "nothing stays loaded: a model is there as long as its command runs; rooflight ps asks a server",
     ),
     (
         &["chat", "talk", "cli", "interactive"],

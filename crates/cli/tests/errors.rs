@@ -243,7 +243,7 @@ fn hints_are_about_the_command_typed() {
     for (args, code, wanted) in [
         (&["show", "absent.gguf"][..], 3, "rooflight show MODEL.gguf"),
         (&["bench", "absent.gguf"], 3, "rooflight bench MODEL.gguf"),
-        (&["run", "llama3:8b", "hi"], 3, "not downloaded"),
+        (&["run", "llama3:8b", "hi"], 3, "pull --names"),
         (&["show", "demo.gguf", "--nonsense"], 2, "see rooflight show --help"),
         (&["logits", "demo.gguf", "--tokens", "1 2"], 2, "see rooflight logits --help"),
         (&["run", "demo.gguf", "hi", "--lora", "x"], 2, "--lora is not supported"),
@@ -267,7 +267,7 @@ fn hints_are_about_the_command_typed() {
         ),
         (&["complete", "demo.gguf", "hi", "--logprobs", "3"], 2, "--json"),
         (&["complete", "demo.gguf", "hi", "--samplers", "top_q"], 2, "found top_q"),
-        (&["pull", "qwen"], 2, "not downloaded"),
+        (&["pull", "qwen"], 2, "names no model"),
         (&["quantize", "a", "b"], 2, "llama-quantize"),
         (&["demo.gguf"], 2, "rooflight run demo.gguf"),
         (&["-m", "x", "-p", "y"], 2, "the command comes first"),

@@ -43,6 +43,7 @@ static FILES: LazyLock<Vec<(&str, Vec<u8>)>> = LazyLock::new(|| {
         ("llama.gguf", of(Family::Dense, "llama")),
         ("latent.gguf", of(Family::Latent, "deepseek2")),
         (".cache/rooflight/machine.json", machine::measured_everywhere(&demo).into()),
+        (".cache/huggingface/hub/models--org--tiny/snapshots/abc/tiny-F32.gguf", demo.clone()),
         ("demo.gguf", demo),
         ("short.txt", "the end".into()),
         ("long.txt", "the thing, in the end, is what it is and not another. ".repeat(3).into()),

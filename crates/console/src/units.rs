@@ -81,6 +81,25 @@ pub fn rate(tokens: usize, time: Duration) -> f64 {
     if time.is_zero() { 0.0 } else { tokens as f64 / time.as_secs_f64() }
 }
 
+/// `3 days ago`, to the largest whole unit.
+pub fn ago(time: std::time::SystemTime) -> String {
+    let seconds = time.elapsed().map_or(0, |since| since.as_secs());
+    let units = [
+        (31_536_000, "year"),
+        (2_592_000, "month"),
+        (86_400, "day"),
+        (3_600, "hour"),
+        (60, "minute"),
+    ];
+    match units.into_iter().find(|(length, _)| seconds >= *length) {
+        Some((length, unit)) => {
+            let n = seconds / length;
+            format!("{n} {unit}{} ago", if n == 1 { "" } else { "s" })
+        }
+        None => "just now".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

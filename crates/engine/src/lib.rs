@@ -18,6 +18,7 @@ mod history;
 mod perplexity;
 mod recall;
 mod reply;
+mod rerank;
 mod sampler;
 mod scheduler;
 mod session;
@@ -41,6 +42,7 @@ pub use recall::{
     RecallQuestion, RecallTexts, Tally, answers,
 };
 pub use reply::{Event, Generated, Request, Stats, StopReason};
+pub use rerank::{RERANK_TEMPLATE, rerank_tokens};
 pub use sampler::{
     Logprob, Recommended, SAMPLER_SETTINGS, Sampler, SamplerOptions, SamplerOrder, SamplerSetting,
     TokenLogprobs,

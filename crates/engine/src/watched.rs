@@ -77,6 +77,7 @@ impl<W: Watch> Model for Watched<W> {
     }
 
     fn fork(&self, id: SessionId, len: usize) -> Result<SessionId> {
+        self.watch.opening();
         self.model.fork(id, len)
     }
 

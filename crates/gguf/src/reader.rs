@@ -30,6 +30,8 @@ pub(crate) struct OpenFile {
     version: u32,
     source: Arc<Source>,
     path: Option<PathBuf>,
+    /// Bytes of header, metadata and tensor table.
+    header: u64,
 }
 
 impl OpenFile {
@@ -44,7 +46,9 @@ impl OpenFile {
         let header = header::read(source.bytes(), &mut cursor)?;
         let metadata = Metadata::parse(&source, &mut cursor, header.n_pairs)?;
         let tensors = tensors::read(&mut cursor, &header, &metadata, index)?;
-        Ok(OpenFile { metadata, tensors, version: header.version, source, path: None })
+        let read = (source.bytes().len() as u64) - cursor.remaining();
+        let version = header.version;
+        Ok(OpenFile { metadata, tensors, version, source, path: None, header: read })
     }
 
     /// The same part, counted as number `index` (from 0).
@@ -64,6 +68,14 @@ impl Gguf {
     /// see [`Error::kind`].
     pub fn open(path: &Path) -> Result<Gguf> {
         Gguf::assemble(shards::complete(path, OpenFile::open(path, 0)?)?)
+    }
+
+    /// Bytes of header, metadata and tensor table of one file; others of the same model are not looked for.
+    ///
+    /// # Errors
+    /// As [`Gguf::open`].
+    pub fn header_bytes(path: &Path) -> Result<u64> {
+        Ok(OpenFile::open(path, 0)?.header)
     }
 
     /// A model in memory, in one part; other shards are not looked for.

@@ -24,6 +24,7 @@ pub use error::{HubError, Result};
 pub use name::ModelName;
 pub use remote::{RemoteFile, RemoteModel};
 pub use short::SHORT_NAMES;
+pub use transport::ask_server;
 
 use cache::HubCache;
 use transport::Transport;

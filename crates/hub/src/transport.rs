@@ -126,6 +126,19 @@ impl HubAnswer {
     }
 }
 
+/// What a server of models says at `path`.
+///
+/// # Errors
+/// A server that cannot be reached, or refuses.
+pub fn ask_server(url: &str, path: &str, key: Option<&str>) -> Result<serde_json::Value> {
+    let endpoint = url.trim_end_matches('/').to_owned();
+    check_address(&endpoint)?;
+    let token = key.map(str::to_owned);
+    let options = HubOptions { cache: Default::default(), endpoint, token, offline: false };
+    let url = format!("{}{path}", options.endpoint);
+    Transport::new(&options).get(&url, None, Follow::SameServer)?.check()?.json()
+}
+
 /// A server that could not be reached, or broke off.
 pub(crate) fn failed(url: &str, problem: &dyn std::fmt::Display) -> HubError {
     HubError::Transport { url: shown(url).to_owned(), problem: one_line(&problem.to_string()) }
@@ -160,7 +173,7 @@ fn origin(url: &str) -> Option<(&str, String)> {
 pub(crate) fn check_address(url: &str) -> Result<()> {
     match origin(url) {
         Some(("http" | "https", host)) if !host.is_empty() => Ok(()),
-        _ => Err(protocol("HF_ENDPOINT", "http:// or https:// and a name", url)),
+        _ => Err(protocol(url, "http:// or https:// and a name", url)),
     }
 }
 

@@ -114,6 +114,12 @@ impl ApiError {
                 json!({ "type": "error", "error": { "type": kind, "message": self.message } })
             }
             ErrorShape::Ollama => json!({ "error": self.message }),
+            ErrorShape::Event => json!({
+                "type": "error",
+                "code": self.code.unwrap_or(self.kind),
+                "message": self.message,
+                "param": self.param,
+            }),
         }
     }
 }
@@ -127,6 +133,8 @@ pub(crate) enum ErrorShape {
     Anthropic,
     /// A text.
     Ollama,
+    /// An event of OpenAI's newer API.
+    Event,
 }
 
 impl ErrorShape {

@@ -13,8 +13,10 @@ mod error;
 mod fields;
 mod guard;
 mod listen;
+mod metrics;
 mod model;
 mod prepare;
+mod reader;
 mod request;
 mod wire;
 mod worker;
@@ -31,12 +33,16 @@ pub use guard::Access;
 pub use listen::Server;
 pub use model::ServedModel;
 pub use prepare::{Preparation, Prepared, PreparedReply};
+pub use reader::TextReading;
 pub use request::{Asked, PromptText, ReplySettings, Said};
 pub use wire::{
     ReplyLimits, ReplySource, TimeLimit, call_json, call_of_json, calls_json, logprobs_json,
     timings_json, usage_json,
 };
 
+use error::Result;
+use metrics::Metrics;
+use reader::ReaderWorker;
 use worker::ReplyWorker;
 
 /// What every request sees.
@@ -52,9 +58,49 @@ pub(crate) struct Serving {
     /// The model.
     pub(crate) model: Arc<ServedModel>,
     /// The thread that computes.
-    pub(crate) worker: ReplyWorker,
+    pub(crate) worker: ModelWorker,
+    /// What was counted.
+    pub(crate) metrics: Arc<Metrics>,
     /// What gets requests ready.
     pub(crate) preparation: Preparation,
+}
+
+/// The thread of a model.
+pub(crate) enum ModelWorker {
+    /// It writes replies.
+    Writes(ReplyWorker),
+    /// It reads texts.
+    Reads(ReaderWorker, TextReading),
+}
+
+impl Serving {
+    /// Who writes replies.
+    ///
+    /// # Errors
+    /// A model that writes none.
+    pub(crate) fn writer(&self) -> Result<&ReplyWorker> {
+        match &self.worker {
+            ModelWorker::Writes(worker) => Ok(worker),
+            ModelWorker::Reads(..) => {
+                let told = "this model reads texts and writes none: /v1/embeddings, /v1/rerank";
+                Err(ApiError::invalid(told))
+            }
+        }
+    }
+
+    /// Who reads texts, and what it says of them.
+    ///
+    /// # Errors
+    /// A model that reads none as a whole.
+    pub(crate) fn reading(&self) -> Result<(&TextReading, &ReaderWorker)> {
+        match &self.worker {
+            ModelWorker::Reads(worker, reading) => Ok((reading, worker)),
+            ModelWorker::Writes(_) => {
+                let told = "this model writes replies: serve one that embeds or ranks texts";
+                Err(ApiError::invalid(told))
+            }
+        }
+    }
 }
 
 /// What is served, of a request that needs it.

@@ -17,8 +17,10 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::deadlines::{Answering, Deadlines};
+use crate::metrics::Metrics;
+use crate::reader::ReaderWorker;
 use crate::worker::ReplyWorker;
-use crate::{Access, App, Preparation, ServedModel, Serving, api};
+use crate::{Access, App, ModelWorker, Preparation, ServedModel, Serving, api};
 
 /// Connections at once.
 const MOST_CONNECTIONS: usize = 256;
@@ -106,11 +108,20 @@ impl Server {
     /// If there is one already.
     pub fn provide(&self, model: ServedModel) -> io::Result<()> {
         let model = Arc::new(model);
-        let worker = ReplyWorker::start(Arc::clone(&model))?;
+        let metrics = Arc::<Metrics>::default();
+        let worker = match &model.reads {
+            None => {
+                ModelWorker::Writes(ReplyWorker::start(Arc::clone(&model), Arc::clone(&metrics))?)
+            }
+            Some(reading) => {
+                let worker = ReaderWorker::start(Arc::clone(&model), reading.rows)?;
+                ModelWorker::Reads(worker, reading.clone())
+            }
+        };
         let (format, cache) = (Arc::clone(&model.format), &model.cache);
         let vocab_size = model.model.program().vocab_size();
         let preparation = Preparation::new(format, vocab_size, cache.capacity);
-        let serving = Arc::new(Serving { model, worker, preparation });
+        let serving = Arc::new(Serving { model, worker, metrics, preparation });
         assert!(self.app.serving.set(serving).is_ok(), "one model is served");
         Ok(())
     }

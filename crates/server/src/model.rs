@@ -5,6 +5,7 @@ use std::sync::Arc;
 use engine::{ModelFormat, SamplerOptions};
 use program::{CacheOptions, Model};
 
+use crate::reader::TextReading;
 use crate::wire::{ReplyLimits, ReplySource};
 
 /// A model that is served.
@@ -31,6 +32,8 @@ pub struct ServedModel {
     pub parallel: usize,
     /// Requests that may wait for one of these to end.
     pub waiting: usize,
+    /// What it says of texts as a whole, if that is what it does; else it writes replies.
+    pub reads: Option<TextReading>,
     /// What bounds it on this machine, where that is known.
     pub limits: Option<Arc<dyn ReplyLimits>>,
 }

@@ -71,10 +71,10 @@ impl ReplySource {
         object
     }
 
-    /// What is told of a finished reply whatever the API: `timings`, `context`, and `warnings` if there are any.
+    /// What is told of a finished reply whatever the API: `timings`, `context_ledger`, and `warnings` if there are any.
     pub(crate) fn account(&self, object: &mut Value, reply: &Completion, notes: &[String]) {
         object["timings"] = self.timings(&reply.timings, &reply.usage);
-        object["context"] = context_json(&reply.usage, self.capacity);
+        object["context_ledger"] = context_json(&reply.usage, self.capacity);
         if !notes.is_empty() {
             object["warnings"] = json!(notes);
         }

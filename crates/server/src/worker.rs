@@ -6,9 +6,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use engine::{
     Completion, DraftMode, Drafters, Event, Prefill, Request, Scheduler, SchedulerOptions, Session,
@@ -20,6 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::{ApiError, Result};
 use crate::guard::KeyId;
+use crate::metrics::Metrics;
 use crate::model::ServedModel;
 use crate::prepare::PreparedReply;
 
@@ -42,6 +44,8 @@ pub(crate) struct ReplyJob {
     pub(crate) index: usize,
     /// Whose it is.
     pub(crate) key: KeyId,
+    /// When it was asked for.
+    pub(crate) began: Instant,
 }
 
 /// What happens to a job.
@@ -63,22 +67,12 @@ pub(crate) enum Update {
     Failed(ApiError),
 }
 
-/// How many replies there are.
-#[derive(Debug, Default)]
-pub(crate) struct Counts {
-    /// Being made.
-    pub(crate) running: AtomicUsize,
-    /// Waiting for a place.
-    pub(crate) waiting: AtomicUsize,
-}
-
 /// Takes jobs. Dropping it ends the thread once all are done.
 pub(crate) struct ReplyWorker {
     jobs: Sender<(ReplyJob, OwnedSemaphorePermit)>,
     places: Arc<Semaphore>,
     /// Places in all.
     most: usize,
-    counts: Arc<Counts>,
 }
 
 impl ReplyWorker {
@@ -86,16 +80,17 @@ impl ReplyWorker {
     ///
     /// # Errors
     /// If the system refuses one.
-    pub(crate) fn start(served: Arc<ServedModel>) -> std::io::Result<ReplyWorker> {
+    pub(crate) fn start(
+        served: Arc<ServedModel>,
+        metrics: Arc<Metrics>,
+    ) -> std::io::Result<ReplyWorker> {
         let (jobs, inbox) = channel();
         let most = served.parallel.max(1) + served.waiting;
-        let counts = Arc::<Counts>::default();
-        let told = Arc::clone(&counts);
         std::thread::Builder::new().name("rooflight-engine".into()).spawn(move || {
             // what one request breaks is not the others': they are told, and who asks next is served
-            while !run(&served, &told, &inbox) {}
+            while !run(&served, &metrics, &inbox) {}
         })?;
-        Ok(ReplyWorker { jobs, places: Arc::new(Semaphore::new(most)), most, counts })
+        Ok(ReplyWorker { jobs, places: Arc::new(Semaphore::new(most)), most })
     }
 
     /// Have these made, side by side.
@@ -114,21 +109,16 @@ impl ReplyWorker {
         }
         Ok(())
     }
-
-    /// How many replies there are.
-    pub(crate) fn counts(&self) -> &Counts {
-        &self.counts
-    }
 }
 
 /// Make replies until nobody can ask any more; false if that broke off. Nothing of what was there can be trusted then: who
 /// waits is told that it failed, and conversations are computed anew.
 fn run(
     served: &ServedModel,
-    counts: &Counts,
+    metrics: &Metrics,
     inbox: &Receiver<(ReplyJob, OwnedSemaphorePermit)>,
 ) -> bool {
-    let mut replies = Replies::new(served, counts);
+    let mut replies = Replies::new(served, metrics);
     let done = catch_unwind(AssertUnwindSafe(|| {
         while replies.receive(inbox) {
             replies.admit();
@@ -151,6 +141,9 @@ struct Running {
     cancel: Arc<AtomicBool>,
     place: OwnedSemaphorePermit,
     key: KeyId,
+    prompt_tokens: usize,
+    /// From the request to its beginning.
+    waited: Duration,
 }
 
 impl Running {
@@ -180,11 +173,11 @@ struct Replies<'a> {
     idle: VecDeque<(KeyId, Session)>,
     /// Texts of each key, in which its drafts are found.
     suffixes: HashMap<KeyId, Arc<Mutex<Suffixes>>>,
-    counts: &'a Counts,
+    metrics: &'a Metrics,
 }
 
 impl<'a> Replies<'a> {
-    fn new(served: &'a ServedModel, counts: &'a Counts) -> Replies<'a> {
+    fn new(served: &'a ServedModel, metrics: &'a Metrics) -> Replies<'a> {
         Replies {
             served,
             scheduler: scheduler_of(served),
@@ -192,7 +185,7 @@ impl<'a> Replies<'a> {
             waiting: VecDeque::new(),
             idle: VecDeque::new(),
             suffixes: HashMap::new(),
-            counts,
+            metrics,
         }
     }
 
@@ -215,20 +208,28 @@ impl<'a> Replies<'a> {
             let Some((job, place)) = self.waiting.pop_front() else { break };
             let ReplyJob { index, updates, cancel, key, .. } = &job;
             let (updates, cancel) = (updates.clone(), Arc::clone(cancel));
-            let running = Running { index: *index, updates, cancel, place, key: *key };
+            let (prompt_tokens, waited) = (job.reply.prompt.len(), job.began.elapsed());
+            let (index, key) = (*index, *key);
+            let running = Running { index, updates, cancel, place, key, prompt_tokens, waited };
             match self.begin(job) {
                 Ok(id) => {
                     self.running.insert(id, running);
                 }
-                Err(error) => running.end(Update::Failed(error.into())),
+                Err(error) => {
+                    self.metrics.failed();
+                    running.end(Update::Failed(error.into()));
+                }
             }
         }
         self.count();
     }
 
     fn count(&self) {
-        self.counts.running.store(self.running.len(), Ordering::Relaxed);
-        self.counts.waiting.store(self.waiting.len(), Ordering::Relaxed);
+        self.metrics.running.store(self.running.len(), Ordering::Relaxed);
+        self.metrics.waiting.store(self.waiting.len(), Ordering::Relaxed);
+        let idle = self.idle.iter().map(|(_, session)| session.len()).sum::<usize>();
+        let made = self.running.values().map(|reply| reply.prompt_tokens).sum::<usize>();
+        self.metrics.held.store(idle + made, Ordering::Relaxed);
     }
 
     fn begin(&mut self, job: ReplyJob) -> engine::Result<TurnId> {
@@ -315,15 +316,23 @@ impl<'a> Replies<'a> {
         };
         for (id, turn) in ended {
             let Some(reply) = self.running.remove(&id) else { continue };
-            self.count();
             let (session, result) = turn.into_parts();
             if let Some(session) = session.into_owned() {
                 self.idle.push_back((reply.key, session));
             }
-            reply.end(match result {
-                Ok(generated) => Update::Done(Box::new(Completion::from(generated))),
-                Err(error) => Update::Failed(error.into()),
-            });
+            self.count();
+            let update = match result {
+                Ok(generated) => {
+                    let done = Completion::from(generated);
+                    self.metrics.ended(&done, reply.waited);
+                    Update::Done(Box::new(done))
+                }
+                Err(error) => {
+                    self.metrics.failed();
+                    Update::Failed(error.into())
+                }
+            };
+            reply.end(update);
         }
     }
 
@@ -332,6 +341,7 @@ impl<'a> Replies<'a> {
         let failed: Vec<Running> = self.running.drain().map(|(_, reply)| reply).collect();
         self.count();
         for reply in failed {
+            self.metrics.failed();
             reply.end(Update::Failed(ApiError::internal("the reply failed; see the log")));
         }
     }

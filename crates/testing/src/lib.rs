@@ -8,6 +8,7 @@
 //! - `ROOFLIGHT_COVERAGE=FILE`: what was covered and what was skipped is added to the file, a line each.
 
 mod coverage;
+mod fake_hub;
 mod fuzzing;
 mod options;
 mod sandbox;
@@ -15,6 +16,7 @@ mod sandbox;
 use std::path::{Path, PathBuf};
 
 pub use coverage::{covered, golden_skipped, isas, skipped};
+pub use fake_hub::{FakeHub, HUB_COMMIT, HUB_REPOSITORY, HubState, Mischief, made_up, sha256};
 pub use fuzzing::{Dice, mutations, seeds};
 pub use options::OptionTable;
 pub use sandbox::{Sandbox, text};

@@ -73,6 +73,8 @@ impl Sandbox {
     pub fn serve(&self, args: &[&str], variables: &[(String, String)], until: &str) -> Output {
         let mut command = std::process::Command::new(&self.binary);
         command.args(args).current_dir(self.dir.path()).env_clear().env("HOME", self.dir.path());
+        // no test asks a hub that is not its own
+        command.env("HF_ENDPOINT", "http://127.0.0.1:9");
         command.envs(variables.iter().cloned());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary starts");
@@ -128,6 +130,7 @@ impl Sandbox {
 
 fn clean(dir: &Path, command: &mut Command) {
     command.current_dir(dir).env_clear().env("HOME", dir);
+    command.env("HF_ENDPOINT", "http://127.0.0.1:9");
     if let Some(path) = std::env::var_os("PATH") {
         command.env("PATH", path);
     }

@@ -12,6 +12,8 @@ mod machine;
 mod man;
 mod perplexity;
 mod plan;
+#[cfg(feature = "hub")]
+mod pull;
 mod recall;
 mod run;
 mod serve;
@@ -27,6 +29,8 @@ use clap::{CommandFactory, FromArgMatches};
 
 #[cfg(fuzzing)]
 pub(crate) use self::plan::plan_config;
+#[cfg(feature = "hub")]
+pub(crate) use self::plan::plan_of_file;
 
 /// Run large language models on your own machine, as fast as the machine allows.
 #[derive(clap::Parser, Debug)]
@@ -64,6 +68,14 @@ enum Command {
     Verify(verify::Verify),
     Kernels(kernels::Kernels),
     Machine(machine::Machine),
+    #[cfg(feature = "hub")]
+    Pull(pull::Pull),
+    #[cfg(feature = "hub")]
+    List(pull::List),
+    #[cfg(feature = "hub")]
+    Rm(pull::Rm),
+    #[cfg(feature = "hub")]
+    Ps(pull::Ps),
     Completions(completions::Completions),
     Man(man::Man),
     DemoModel(demo_model::DemoModel),
@@ -103,6 +115,14 @@ impl Cli {
             Command::Verify(c) => c.run(out),
             Command::Kernels(c) => c.run(out),
             Command::Machine(c) => c.run(out),
+            #[cfg(feature = "hub")]
+            Command::Pull(c) => c.run(out),
+            #[cfg(feature = "hub")]
+            Command::List(c) => c.run(out),
+            #[cfg(feature = "hub")]
+            Command::Rm(c) => c.run(out),
+            #[cfg(feature = "hub")]
+            Command::Ps(c) => c.run(out),
             Command::Completions(c) => c.run(out),
             Command::Man(c) => c.run(out),
             Command::DemoModel(c) => c.run(out),

@@ -15,7 +15,7 @@ use crate::interrupt::Interrupt;
 use crate::load;
 use crate::sampling::{Think, thinks_anyway};
 use crate::session::{Opened, SessionArgs};
-use crate::{bundled, ui};
+use crate::{bundled, names, ui};
 
 /// Talk to a model, or have it answer one prompt
 #[derive(clap::Args, Debug)]
@@ -51,7 +51,7 @@ impl Run {
         let interrupt = Interrupt::install();
         let demo = prompt.model.is_none();
         let gguf = match &prompt.model {
-            Some(path) => load::open(path)?,
+            Some(path) => load::open(&names::here_or_pulled(path)?)?,
             None => bundled::open()?,
         };
         let message = message(prompt.prompt)?;

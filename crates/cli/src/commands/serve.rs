@@ -7,14 +7,19 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use anyhow::Context as _;
-use server::{Access, ReplyLimits, ServedModel, Server};
+use engine::{DEFAULT_CHUNK, ModelFormat};
+use gguf::Gguf;
+use models::Pooling;
+use program::CacheOptions;
+use server::{Access, ReplyLimits, ServedModel, Server, TextReading};
+use tokenizer::ChatTemplate;
 
 use crate::args::{ModelArgs, RunArgs};
 use crate::exit::{Failure, code};
 use crate::limits::Limits;
-use crate::load;
+use crate::load::{self, LoadOptions, Loaded};
 use crate::output::shown;
-use crate::{bundled, counts, sampling, ui};
+use crate::{bundled, counts, names, sampling, ui};
 
 /// Serve a model to other programs, over HTTP
 #[derive(clap::Args, Debug)]
@@ -117,7 +122,8 @@ impl Serve {
     }
 
     fn load(&self) -> anyhow::Result<ServedModel> {
-        let path = self.model.clone().given();
+        let given = self.model.clone().given();
+        let path = given.as_ref().map(|given| names::here_or_pulled(given)).transpose()?;
         let gguf = match &path {
             Some(path) => load::open(path)?,
             None => bundled::open()?,
@@ -126,13 +132,34 @@ impl Serve {
             .as_ref()
             .and_then(|path| path.metadata().ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok())
             .map_or(0, |time| time.as_secs());
-        let stem = path.as_ref().and_then(|path| path.file_stem());
-        let name = stem.map_or_else(|| DEMO.to_owned(), |stem| stem.to_string_lossy().into_owned());
-        let format = load::chat_format(&gguf)?;
+        // what was asked for by a name has that one, a file its own
+        let named = given.as_ref().filter(|given| path.as_ref() != Some(given));
+        let name = match (named, path.as_ref().and_then(|path| path.file_stem())) {
+            (Some(name), _) => name.to_string_lossy().into_owned(),
+            (None, Some(stem)) => stem.to_string_lossy().into_owned(),
+            (None, None) => DEMO.to_owned(),
+        };
+        let known = models::load(&gguf).context("reading the model")?;
+        let writes = known.config.text.is_none();
+        let format = match writes {
+            true => load::chat_format(&gguf)?,
+            // who writes nothing needs no template: that there is none is no news
+            false => {
+                let tokenizer = load::tokenizer(&gguf)?;
+                let template = ChatTemplate::from_gguf(gguf.metadata(), &tokenizer)?;
+                ModelFormat::new(Arc::new(tokenizer), template)
+            }
+        };
         let (sampler, problems) = sampling::recommended_options(gguf.metadata());
         problems.iter().for_each(|problem| ui::warn(problem));
-        let (loaded, cache) = self.running.load(&gguf)?;
-        let limits = Limits::of(&loaded, &cache);
+        let (loaded, cache, reads) = match writes {
+            true => {
+                let (loaded, cache) = self.running.load(&gguf)?;
+                (loaded, cache, None)
+            }
+            false => self.reading(&gguf)?,
+        };
+        let limits = Limits::of(&loaded, &cache).filter(|_| reads.is_none());
         Ok(ServedModel {
             name: self.alias.clone().unwrap_or(name),
             created,
@@ -145,7 +172,33 @@ impl Serve {
             cache,
             chunk: loaded.chunk,
             sampler,
+            reads,
             limits: limits.map(|limits| Arc::new(limits) as Arc<dyn ReplyLimits>),
         })
+    }
+
+    /// A model that reads texts and writes none, the cache of a text, and what it says of texts.
+    fn reading(&self, gguf: &Gguf) -> anyhow::Result<(Loaded, CacheOptions, Option<TextReading>)> {
+        let known = load::reader(gguf, None)?;
+        let rows = known.config.text_rows().context("the model says nothing of texts")?;
+        let text = known.config.text.as_ref();
+        let reading = TextReading {
+            rows,
+            ranks: text.is_some_and(|text| text.pooling == Pooling::Rank),
+            template: gguf
+                .metadata()
+                .str(engine::RERANK_TEMPLATE)
+                .context("reading the rerank template")?
+                .map(str::to_owned),
+        };
+        let cache = self.running.cache_of(&known.config);
+        let options = self.running.load_options();
+        let chunk = options.chunk.unwrap_or(DEFAULT_CHUNK);
+        // where a text goes through at once, the longest one must
+        let whole = known.config.reads_at_once();
+        let chunk = if whole { chunk.max(cache.capacity) } else { chunk };
+        let options = LoadOptions { chunk: Some(chunk), ceilings: false, ..options };
+        let loaded = load::ready(gguf, known, &self.running.executor, &options, &|_| cache)?;
+        Ok((loaded, cache, Some(reading)))
     }
 }

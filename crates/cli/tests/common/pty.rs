@@ -50,6 +50,7 @@ impl Pty {
             .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
             .env("HOME", place.path("."))
             .env("TERM", "xterm")
+            .env("HF_ENDPOINT", "http://127.0.0.1:9")
             .stdin(side())
             .stdout(side())
             .stderr(side())

@@ -2,7 +2,7 @@
 
 use hub::HubError;
 
-use crate::fake::{FakeHub, REPOSITORY, content, name, silent};
+use crate::fake::{FakeHub, REPOSITORY, content, hub, name, silent};
 
 #[test]
 fn models_are_listed_found_and_removed() {
@@ -11,22 +11,22 @@ fn models_are_listed_found_and_removed() {
         ("Model-7B-Q8_0.gguf", content(2, 3000)),
     ]);
     let folder = tempfile::tempdir().unwrap();
-    let hub = fake.hub(folder.path());
-    assert_eq!(hub.cached().unwrap(), [], "there is no folder yet");
+    let place = hub(&fake, folder.path());
+    assert_eq!(place.cached().unwrap(), [], "there is no folder yet");
     for quant in ["Q4_K_M", "Q8_0"] {
-        let model = hub.find(&name(&format!("{REPOSITORY}:{quant}"))).unwrap();
-        hub.pull(&model, &mut silent).unwrap();
+        let model = place.find(&name(&format!("{REPOSITORY}:{quant}"))).unwrap();
+        place.pull(&model, &mut silent).unwrap();
     }
-    let names: Vec<String> = hub.cached().unwrap().iter().map(|file| file.name()).collect();
+    let names: Vec<String> = place.cached().unwrap().iter().map(|file| file.name()).collect();
     assert_eq!(names, ["org/Model-GGUF:Q4_K_M", "org/Model-GGUF:Q8_0"]);
     let found = |text: &str| {
-        let found = hub.find_cached(&name(text)).unwrap();
+        let found = place.find_cached(&name(text)).unwrap();
         found.map(|file| file.name())
     };
     assert_eq!(found("org/model-gguf").as_deref(), Some("org/Model-GGUF:Q4_K_M"));
     assert_eq!(found("org/Model-GGUF:q8_0").as_deref(), Some("org/Model-GGUF:Q8_0"));
     assert_eq!(found("org/Model-GGUF:Q2_K"), None);
-    let short = |text: &str| hub.find_by_short_name(text).map(|found| found.map(|f| f.name()));
+    let short = |text: &str| place.find_by_short_name(text).map(|found| found.map(|f| f.name()));
     assert_eq!(short("model-7b-q8_0").unwrap().as_deref(), Some("org/Model-GGUF:Q8_0"));
     assert_eq!(short("model:q8_0").unwrap().as_deref(), Some("org/Model-GGUF:Q8_0"));
     assert!(matches!(short("model"), Err(HubError::Ambiguous { .. })));
@@ -36,16 +36,16 @@ fn models_are_listed_found_and_removed() {
     let root = folder.path().join("models--org--Model-GGUF");
     let old = root.join("snapshots/ffff");
     std::fs::create_dir_all(&old).unwrap();
-    let now = hub.find_cached(&name("org/Model-GGUF")).unwrap().unwrap();
+    let now = place.find_cached(&name("org/Model-GGUF")).unwrap().unwrap();
     let target = std::fs::read_link(&now.path).unwrap();
     std::os::unix::fs::symlink(target, old.join("other-name.gguf")).unwrap();
-    let removed = hub.remove(&now).unwrap();
+    let removed = place.remove(&now).unwrap();
     assert_eq!((removed.files, removed.bytes), (1, 0), "another commit still has the bytes");
     assert!(std::fs::read(old.join("other-name.gguf")).is_ok());
-    for left in hub.cached().unwrap() {
-        hub.remove(&left).unwrap();
+    for left in place.cached().unwrap() {
+        place.remove(&left).unwrap();
     }
-    assert_eq!(hub.cached().unwrap(), []);
+    assert_eq!(place.cached().unwrap(), []);
     assert!(!root.exists());
 }
 
@@ -60,9 +60,9 @@ fn what_lies_elsewhere_stays() {
     std::fs::create_dir_all(&snapshot).unwrap();
     std::os::unix::fs::symlink(&outside, snapshot.join("m.gguf")).unwrap();
     let fake = FakeHub::new(&[]);
-    let hub = fake.hub(&cache);
-    let file = hub.find_by_short_name("m").unwrap().unwrap();
-    hub.remove(&file).unwrap();
+    let place = hub(&fake, &cache);
+    let file = place.find_by_short_name("m").unwrap().unwrap();
+    place.remove(&file).unwrap();
     assert_eq!(std::fs::read_to_string(&outside).unwrap(), "x");
-    assert_eq!(hub.cached().unwrap(), []);
+    assert_eq!(place.cached().unwrap(), []);
 }

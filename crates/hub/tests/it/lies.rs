@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use hub::HubError;
 
-use crate::fake::{FakeHub, Mischief, REPOSITORY, content, name, silent};
+use crate::fake::{FakeHub, Mischief, REPOSITORY, content, hub, name, silent};
 
 const PART: usize = 8 << 20;
 
@@ -15,17 +15,17 @@ fn pulled(
 ) -> (Result<Vec<u8>, HubError>, FakeHub, tempfile::TempDir) {
     let fake = FakeHub::new(&[("m-Q4_K_M.gguf", bytes.to_vec())]);
     let folder = tempfile::tempdir().unwrap();
-    let hub = fake.hub(folder.path());
-    let model = hub.find(&name(REPOSITORY)).unwrap();
+    let place = hub(&fake, folder.path());
+    let model = place.find(&name(REPOSITORY)).unwrap();
     fake.does(mischief);
-    let result = hub.pull(&model, &mut silent).map(|path| std::fs::read(path).unwrap());
+    let result = place.pull(&model, &mut silent).map(|path| std::fs::read(path).unwrap());
     if result.is_err() {
         let root = folder.path().join("models--org--Model-GGUF");
         assert!(!root.join("snapshots").exists(), "{mischief:?}: a name without a file");
     }
     // a hub that has come to its senses gives the file all the same
     fake.does(Mischief::None);
-    let path = hub.pull(&model, &mut silent).unwrap();
+    let path = place.pull(&model, &mut silent).unwrap();
     assert_eq!(std::fs::read(path).unwrap(), bytes, "{mischief:?}");
     (result, fake, folder)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hub::{HubError, HubOptions, PullStage};
 
-use crate::fake::{COMMIT, FakeHub, REPOSITORY, content, name, sha256, silent};
+use crate::fake::{COMMIT, FakeHub, REPOSITORY, content, hub, name, options, sha256, silent};
 
 const PART: usize = 8 << 20;
 
@@ -19,12 +19,12 @@ fn a_model_comes_whole_and_lies_where_other_tools_look() {
         ("README.md", content(4, 10)),
     ]);
     let folder = tempfile::tempdir().unwrap();
-    let hub = fake.hub(folder.path());
-    let model = hub.find(&name(REPOSITORY)).unwrap();
+    let place = hub(&fake, folder.path());
+    let model = place.find(&name(REPOSITORY)).unwrap();
     assert_eq!((model.bytes(), &*model.commit), (usual.len() as u64, COMMIT));
-    assert_eq!(hub.beginning(&model, &model.files[0], 100).unwrap(), usual[..100]);
+    assert_eq!(place.beginning(&model, &model.files[0], 100).unwrap(), usual[..100]);
     let mut seen = Vec::new();
-    let path = hub.pull(&model, &mut |progress| {
+    let path = place.pull(&model, &mut |progress| {
         seen.push((progress.stage, progress.done));
         assert_eq!(progress.total, usual.len() as u64);
         true
@@ -41,13 +41,13 @@ fn a_model_comes_whole_and_lies_where_other_tools_look() {
     assert!(seen.iter().any(|(_, done)| *done == usual.len() as u64));
     // what is here does not come again
     let sent = fake.state().sent.load(Ordering::Relaxed);
-    assert_eq!(hub.pull(&model, &mut silent).unwrap(), path);
+    assert_eq!(place.pull(&model, &mut silent).unwrap(), path);
     assert_eq!(fake.state().sent.load(Ordering::Relaxed), sent);
-    let small = hub.find(&name(&format!("{REPOSITORY}:q8_0"))).unwrap();
-    assert_eq!(std::fs::read(hub.pull(&small, &mut silent).unwrap()).unwrap(), other);
-    let wrong = hub.find(&name(&format!("{REPOSITORY}:Q2_K"))).unwrap_err();
+    let small = place.find(&name(&format!("{REPOSITORY}:q8_0"))).unwrap();
+    assert_eq!(std::fs::read(place.pull(&small, &mut silent).unwrap()).unwrap(), other);
+    let wrong = place.find(&name(&format!("{REPOSITORY}:Q2_K"))).unwrap_err();
     assert!(wrong.to_string().contains("Q4_K_M, Q8_0"), "{wrong}");
-    assert!(matches!(hub.find(&name("org/none")), Err(HubError::NotFound { .. })));
+    assert!(matches!(place.find(&name("org/none")), Err(HubError::NotFound { .. })));
 }
 
 #[test]
@@ -59,20 +59,20 @@ fn parts_of_a_model_come_together() {
         names.iter().map(String::as_str).zip(parts.iter().cloned()).collect();
     let fake = FakeHub::new(&files);
     let folder = tempfile::tempdir().unwrap();
-    let hub = fake.hub(folder.path());
-    let model = hub.find(&name(&format!("{REPOSITORY}:Q4_0"))).unwrap();
+    let place = hub(&fake, folder.path());
+    let model = place.find(&name(&format!("{REPOSITORY}:Q4_0"))).unwrap();
     assert_eq!(model.files.len(), 3);
-    let first = hub.pull(&model, &mut silent).unwrap();
+    let first = place.pull(&model, &mut silent).unwrap();
     for (name, part) in names.iter().zip(&parts) {
         let path = first.with_file_name(name.strip_prefix("Q4_0/").unwrap());
         assert_eq!(std::fs::read(path).unwrap(), *part);
     }
-    let cached = hub.cached().unwrap();
+    let cached = place.cached().unwrap();
     assert_eq!(cached.len(), 1);
     let all: usize = parts.iter().map(Vec::len).sum();
     assert_eq!((cached[0].bytes, &cached[0].path), (all as u64, &first));
     fake.state().files.lock().unwrap().remove(&names[1]);
-    assert!(matches!(hub.find(&name(REPOSITORY)), Err(HubError::NoFile { .. })));
+    assert!(matches!(place.find(&name(REPOSITORY)), Err(HubError::NoFile { .. })));
 }
 
 #[test]
@@ -80,13 +80,13 @@ fn who_stops_keeps_what_came() {
     let bytes = content(5, 6 * PART);
     let fake = FakeHub::new(&[("m-Q4_K_M.gguf", bytes.clone())]);
     let folder = tempfile::tempdir().unwrap();
-    let hub = fake.hub(folder.path());
-    let model = hub.find(&name(REPOSITORY)).unwrap();
+    let place = hub(&fake, folder.path());
+    let model = place.find(&name(REPOSITORY)).unwrap();
     *fake.state().pause.lock().unwrap() = Duration::from_millis(1);
     let mut stops = 0;
     let path = loop {
         let least = (stops + 1) * PART as u64;
-        match hub.pull(&model, &mut |progress| progress.done < least || least > 4 * PART as u64) {
+        match place.pull(&model, &mut |progress| progress.done < least || least > 4 * PART as u64) {
             Ok(path) => break path,
             Err(HubError::Cancelled) => stops += 1,
             Err(error) => panic!("{error}"),
@@ -107,13 +107,13 @@ fn two_at_once_bring_it_once() {
     let bytes = content(6, 3 * PART);
     let fake = FakeHub::new(&[("m-Q4_K_M.gguf", bytes.clone())]);
     let folder = tempfile::tempdir().unwrap();
-    let model = fake.hub(folder.path()).find(&name(REPOSITORY)).unwrap();
+    let model = hub(&fake, folder.path()).find(&name(REPOSITORY)).unwrap();
     fake.state().sent.store(0, Ordering::Relaxed);
     *fake.state().pause.lock().unwrap() = Duration::from_millis(1);
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                let path = fake.hub(folder.path()).pull(&model, &mut silent).unwrap();
+                let path = hub(&fake, folder.path()).pull(&model, &mut silent).unwrap();
                 assert_eq!(std::fs::read(path).unwrap(), bytes);
             });
         }
@@ -127,12 +127,12 @@ fn the_token_is_the_hubs_alone() {
     let fake = FakeHub::new(&[("m-Q4_K_M.gguf", bytes.clone())]);
     *fake.state().token.lock().unwrap() = Some("hf_secret".into());
     let folder = tempfile::tempdir().unwrap();
-    let denied = fake.hub(folder.path()).find(&name(REPOSITORY)).unwrap_err();
+    let denied = hub(&fake, folder.path()).find(&name(REPOSITORY)).unwrap_err();
     assert!(denied.to_string().contains("HF_TOKEN"), "{denied}");
-    let options = HubOptions { token: Some("hf_secret".into()), ..fake.options(folder.path()) };
-    let hub = hub::Hub::new(options.clone());
-    let model = hub.find(&name(REPOSITORY)).unwrap();
-    assert_eq!(std::fs::read(hub.pull(&model, &mut silent).unwrap()).unwrap(), bytes);
+    let options = HubOptions { token: Some("hf_secret".into()), ..options(&fake, folder.path()) };
+    let place = hub::Hub::new(options.clone());
+    let model = place.find(&name(REPOSITORY)).unwrap();
+    assert_eq!(std::fs::read(place.pull(&model, &mut silent).unwrap()).unwrap(), bytes);
     assert!(!fake.state().leaked.load(Ordering::Relaxed), "the server of the bytes saw the token");
     let offline = hub::Hub::new(HubOptions { offline: true, ..options });
     assert!(matches!(offline.find(&name(REPOSITORY)), Err(HubError::Offline { .. })));

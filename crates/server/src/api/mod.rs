@@ -6,6 +6,7 @@ mod ollama;
 mod openai;
 mod pending;
 mod stream;
+mod texts;
 
 use std::sync::Arc;
 

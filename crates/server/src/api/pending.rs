@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use engine::Completion;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -76,6 +77,7 @@ impl Serving {
     /// # Errors
     /// What cannot be had of this model, or a full queue.
     pub(crate) async fn reply(self: &Arc<Serving>, asked: Asked, key: KeyId) -> Result<Pending> {
+        self.writer()?;
         let cancel = CancelOnDrop::default();
         let (app, flag) = (Arc::clone(self), Arc::clone(cancel.flag()));
         let prepare = move || app.preparation.prepare(&asked, &flag);
@@ -97,6 +99,7 @@ impl Serving {
         let (sender, updates) = unbounded_channel();
         let Prepared { replies, max_tokens, stop, ignore_eog, split_thoughts, notes } = prepared;
         let prompt_tokens = replies.first().map_or(0, |reply| reply.prompt.len());
+        let began = Instant::now();
         let job = |(index, reply)| ReplyJob {
             reply,
             max_tokens,
@@ -107,10 +110,11 @@ impl Serving {
             updates: sender.clone(),
             index,
             key,
+            began,
         };
         let jobs: Vec<ReplyJob> = replies.into_iter().enumerate().map(job).collect();
         let replies = jobs.len();
-        self.worker.submit(jobs)?;
+        self.writer()?.submit(jobs)?;
         Ok(Pending { updates, replies, prompt_tokens, notes, _cancel: cancel })
     }
 }

@@ -49,6 +49,8 @@ pub(super) trait Chunks: Send + 'static {
 pub(super) enum Frames {
     /// Server-sent events, the last of which says `[DONE]`.
     Events,
+    /// Server-sent events, the last of which says so itself.
+    PlainEvents,
     /// Server-sent events, each by the name of its object's `type`.
     NamedEvents,
     /// A line each.
@@ -64,7 +66,7 @@ pub(super) fn stream<C: Chunks>(pending: Pending, chunks: C) -> Response {
     });
     let texts = ReceiverStream::new(receiver);
     match C::FRAMES {
-        Frames::Events | Frames::NamedEvents => {
+        Frames::Events | Frames::PlainEvents | Frames::NamedEvents => {
             let event = |(name, text): (Option<String>, String)| {
                 let event = Event::default().data(text);
                 Ok::<_, Infallible>(name.map_or(event.clone(), |name| event.event(name)))
@@ -111,7 +113,7 @@ async fn send<C: Chunks>(
     all::<C>(sender, chunks.end()).await?;
     match C::FRAMES {
         Frames::Events => one(sender, (None, "[DONE]".to_owned())).await,
-        Frames::NamedEvents | Frames::Lines => Ok(()),
+        Frames::PlainEvents | Frames::NamedEvents | Frames::Lines => Ok(()),
     }
 }
 

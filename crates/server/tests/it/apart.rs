@@ -76,14 +76,20 @@ fn a_panic_ends_one_request_and_not_the_server() {
     let served = Served::of_model(|model| Arc::new(Watched::new(model, Breaks(flag))));
     let body =
         |text: &str| json!({ "messages": [{ "role": "user", "content": text }], "max_tokens": 3 });
-    let fine = served.post(CHAT, &body("hello"));
+    let fine = served.post(
+        CHAT,
+        &body("a long tale of the sea and of those who went there, told by one who did"),
+    );
     assert_eq!(fine.status, 200);
     for round in 0..3 {
         now.store(true, Ordering::SeqCst);
         let broken = served.post(CHAT, &body(&format!("{round} others")));
         assert_eq!(broken.status, 500, "{broken:?}");
         assert_eq!(broken.header("x-should-retry"), Some("false"));
-        let again = served.post(CHAT, &body("hello"));
+        let again = served.post(
+            CHAT,
+            &body("a long tale of the sea and of those who went there, told by one who did"),
+        );
         assert_eq!(again.status, 200, "{again:?}");
         assert_eq!(again.json()["choices"], fine.json()["choices"]);
     }

@@ -10,7 +10,7 @@ use gguf::Gguf;
 use models::GgufWeights;
 use program::interpreter::Interpreter;
 use program::{CacheOptions, CacheType, Executor, Model};
-use rooflight_server::{Access, ServedModel, Server};
+use rooflight_server::{Access, ServedModel, Server, TextReading};
 use serde_json::Value;
 use tokenizer::{ChatTemplate, Tokenizer};
 use tokio::sync::oneshot;
@@ -46,6 +46,42 @@ impl Served {
         Served::made(parallel, waiting, access, |model| model)
     }
 
+    /// A model that reads texts as a whole, of those that golden cases have.
+    pub(crate) fn reading(name: &str) -> Served {
+        let known = conformance::golden::texts().into_iter().find(|known| known.name == name);
+        let gguf = Gguf::from_bytes(known.unwrap().file).unwrap();
+        let loaded = models::load(&gguf).unwrap();
+        let rows = loaded.config.text_rows().unwrap();
+        let ranks = loaded.config.text.as_ref().unwrap().pooling == models::Pooling::Rank;
+        let model = Interpreter.load(loaded.program, &GgufWeights(&gguf), &mut |_| ()).unwrap();
+        let tokenizer = Tokenizer::from_gguf(gguf.metadata()).unwrap();
+        let template = ChatTemplate::from_gguf(gguf.metadata(), &tokenizer).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = Server::start(listener, Access::new(&[], Some(Vec::new()))).unwrap();
+        let template_of_pairs = gguf.metadata().str(engine::RERANK_TEMPLATE).unwrap();
+        let served = ServedModel {
+            name: "demo".into(),
+            created: 7,
+            family: loaded.config.architecture.clone(),
+            bytes: 9,
+            model: Arc::from(model),
+            format: Arc::new(ModelFormat::new(Arc::new(tokenizer), template)),
+            cache: CacheOptions::new(CacheType::F32, CacheType::F32, loaded.config.context_length),
+            chunk: 64,
+            sampler: SamplerOptions::greedy(),
+            parallel: 1,
+            waiting: 4,
+            limits: None,
+            reads: Some(TextReading {
+                rows,
+                ranks,
+                template: template_of_pairs.map(str::to_owned),
+            }),
+        };
+        server.provide(served).unwrap();
+        Served::of(server)
+    }
+
     /// With something in place of the model.
     pub(crate) fn of_model(made: impl FnOnce(Arc<dyn Model>) -> Arc<dyn Model>) -> Served {
         Served::made(2, 4, Access::new(&[], Some(Vec::new())), made)
@@ -73,6 +109,7 @@ impl Served {
             parallel,
             waiting,
             limits: None,
+            reads: None,
         };
         server.provide(served).unwrap();
         Served::of(server)

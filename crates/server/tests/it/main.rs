@@ -10,6 +10,8 @@ mod chats;
 mod client;
 mod leaving;
 mod ollama;
+mod reads;
 mod refusals;
+mod responses;
 mod scores;
 mod tokens;

@@ -91,12 +91,12 @@ fn a_reply_tells_what_became_of_its_context() {
     };
     let first = ask("a long tale of the sea");
     let prompt = first["usage"]["prompt_tokens"].as_u64().unwrap();
-    let context = &first["context"];
+    let context = &first["context_ledger"];
     assert_eq!((&context["reused"], &context["dropped"]), (&json!([]), &json!([])));
     assert_eq!(context["kept"], json!([[0, prompt + 3]]));
     assert_eq!(context["computed"], json!([[0, prompt + 3]]));
     let again = ask("a long tale of the sea");
     let cached = again["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
     assert!(cached > 0, "{again}");
-    assert_eq!(again["context"]["reused"], json!([[0, cached]]));
+    assert_eq!(again["context_ledger"]["reused"], json!([[0, cached]]));
 }

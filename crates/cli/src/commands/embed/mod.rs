@@ -1,7 +1,6 @@
 //! `embed`: what a model says of whole texts: vectors, or how well they answer a question.
 
 mod output;
-mod pair;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -155,15 +154,15 @@ impl Embed {
         texts: &[String],
     ) -> anyhow::Result<Vec<Vec<u32>>> {
         let template =
-            gguf.metadata().str(pair::TEMPLATE).context("reading the rerank template")?;
+            gguf.metadata().str(engine::RERANK_TEMPLATE).context("reading the rerank template")?;
         if self.query.is_some() && loaded.config.n_token_types.is_some_and(|n| n > 1) {
             ui::warn(
                 "the model tells questions from answers by token types: all are read as the first type here",
             );
         }
         let encode = |text: &String| match &self.query {
-            None => tokenizer.encode_whole(text),
-            Some(query) => pair::encode(tokenizer, template, query, text),
+            None => tokenizer.encode_whole(text).map_err(engine::Error::from),
+            Some(query) => engine::rerank_tokens(tokenizer, template, query, text),
         };
         texts.iter().map(|text| encode(text).context("encoding the texts")).collect()
     }

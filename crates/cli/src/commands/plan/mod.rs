@@ -16,9 +16,9 @@ mod target;
 mod text;
 mod values;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::DEFAULT_CHUNK;
@@ -37,7 +37,7 @@ use crate::args::{self, CacheArgs};
 use crate::exit::Failure;
 use crate::output::OutputArgs;
 use crate::predictions::ErrorBar;
-use crate::{load, memory, picture, policy, ui, units};
+use crate::{load, memory, names, picture, policy, ui, units};
 
 /// Say what a model takes and how fast it can be at most, without running it
 ///
@@ -197,7 +197,15 @@ impl Plan {
         let name = self.name.clone().or_else(|| self.model.clone());
         let name = name.or_else(args::variable).filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| Failure::Usage("no model: rooflight plan MODEL".into()))?;
-        let subject = Subject::find(&name)?;
+        // what is on a hub is planned for by its header
+        let outline = match Subject::is_known(&name) {
+            true => None,
+            false => names::outline(Path::new(&name))?,
+        };
+        let subject = match &outline {
+            Some(outline) => Subject::of_outline(outline.path(), outline.name())?,
+            None => Subject::find(&name)?,
+        };
         self.plot.iter().try_for_each(|file| self.output.check(file))?;
         let target = self.target.target()?;
         let report = self.report(&subject, &target)?;
@@ -382,6 +390,33 @@ impl Plan {
             memory,
         })
     }
+}
+
+/// What a file comes to on this machine.
+pub(crate) struct FilePlan {
+    /// One line: what it is, what it takes, how fast it can be.
+    pub(crate) summary: String,
+    /// What is too large, and what would fit.
+    pub(crate) misfit: Option<String>,
+}
+
+/// What `rooflight plan FILE` says, in short.
+///
+/// # Errors
+/// What is wrong with the file; a machine that cannot be measured.
+#[cfg_attr(not(test), allow(dead_code, reason = "who brings models here asks it"))]
+pub(crate) fn plan_of_file(path: &Path) -> anyhow::Result<FilePlan> {
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        plan: Plan,
+    }
+    let line = [OsStr::new("plan"), path.as_os_str()];
+    let line = <Line as clap::Parser>::try_parse_from(line)?;
+    let subject = Subject::find(path.as_os_str())?;
+    let target = line.plan.target.target()?;
+    let report = line.plan.report(&subject, &target)?;
+    Ok(FilePlan { summary: text::summary(&report), misfit: report.misfit })
 }
 
 /// `first token after 1.62 s, 500 ms wanted: 3.24 times as long`.

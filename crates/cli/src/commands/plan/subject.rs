@@ -45,7 +45,11 @@ impl Subject {
         if path.exists() {
             return if has("json") { Subject::of_config(path) } else { Subject::of_gguf(path) };
         }
+        let here = crate::names::here(path).ok().filter(|here| here != path);
         let name = name.to_string_lossy();
+        if let Some(here) = here {
+            return Subject::of_outline(&here, &name);
+        }
         if let Some(found) = Subject::published(&name) {
             return Ok(found);
         }
@@ -60,6 +64,19 @@ impl Subject {
         }
         let near = models::similar_published(&name);
         Err(Failure::UnknownModel { name: gguf::escape(&*name, 80), near }.into())
+    }
+
+    /// Whether a name needs no hub: a file that is there, or a published model.
+    pub(super) fn is_known(name: &OsStr) -> bool {
+        Path::new(name).exists() || Subject::published(&name.to_string_lossy()).is_some()
+    }
+
+    /// A model of which only the header is at `path`, by its name.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn of_outline(path: &Path, name: &str) -> anyhow::Result<Subject> {
+        Ok(Subject { name: gguf::escape(name, 80), ..Subject::of_gguf(path)? })
     }
 
     fn of_config(path: &Path) -> anyhow::Result<Subject> {

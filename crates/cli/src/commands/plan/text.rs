@@ -319,6 +319,32 @@ fn turns(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     )
 }
 
+/// `qwen2, 7.62 B in 4.68 GB: 5.3 GB of memory at 8,192 tokens, expected 11.2 tok/s (at most 13.1)`.
+pub(super) fn summary(r: &Report<'_>) -> String {
+    let plan = &r.plan;
+    let needs = r.needs.map(|needs| {
+        let total = size(r, needs.total() as f64);
+        format!(": {total} of memory at {} tokens", thousands(r.context))
+    });
+    let rate = plan.steps.first().map(|point| {
+        let limit = figures(1.0 / point.limit.limit());
+        match point.expected {
+            Some(_) => {
+                format!(", expected {} tok/s (at most {limit})", figures(point.step_rate()))
+            }
+            None => format!(", at most {limit} tok/s"),
+        }
+    });
+    format!(
+        "{}, {} in {}{}{}",
+        gguf::escape(&r.subject.config.architecture, 40),
+        parameters(r, plan.parameters.resident()),
+        size(r, plan.resident_bytes),
+        needs.unwrap_or_default(),
+        rate.unwrap_or_default(),
+    )
+}
+
 /// Depths side by side.
 fn steps(r: &Report<'_>) -> String {
     let head = ["depth", "limit", "expected", "tok/s"];

@@ -1,5 +1,6 @@
 //! Ollama's API: chats, texts, what there is.
 
+mod embed;
 mod models;
 mod replies;
 mod reply;
@@ -18,6 +19,8 @@ pub(super) fn routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
         .route("/", get(models::running))
         .route("/api/chat", post(replies::chat))
         .route("/api/generate", post(replies::generate))
+        .route("/api/embed", post(embed::embed))
+        .route("/api/embeddings", post(embed::embeddings))
         .route("/api/tags", get(models::tags))
         .route("/api/ps", get(models::ps))
         .route("/api/show", post(models::show))

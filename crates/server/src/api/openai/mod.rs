@@ -1,9 +1,11 @@
 //! OpenAI's API: chats, texts, models.
 
 mod chat;
+mod embeddings;
 mod models;
 mod reply;
 mod request;
+mod responses;
 
 use std::sync::Arc;
 
@@ -14,6 +16,7 @@ use crate::error::{ApiError, Result};
 use crate::{App, Serving};
 
 pub use reply::OpenAiReply;
+pub(super) use request::texts;
 pub use request::{OpenAiEndpoint, OpenAiRequest};
 
 /// Replies to one request.
@@ -23,6 +26,10 @@ pub(super) fn routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
     router
         .route("/v1/chat/completions", post(chat::chat))
         .route("/v1/completions", post(chat::completions))
+        .route("/v1/responses", post(responses::responses))
+        .route("/v1/embeddings", post(embeddings::embeddings))
+        .route("/v1/rerank", post(embeddings::rerank))
+        .route("/rerank", post(embeddings::rerank))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::one))
 }

@@ -148,7 +148,7 @@ fn prompts(body: &JsonBody) -> Result<Vec<PromptText>> {
 }
 
 /// A text, token ids, or a list of these; `None` for anything else.
-pub(super) fn texts(value: &Value) -> Option<Vec<PromptText>> {
+pub(in crate::api) fn texts(value: &Value) -> Option<Vec<PromptText>> {
     let one = |value: &Value| match value {
         Value::String(text) => Some(PromptText::Plain(text.clone())),
         Value::Array(tokens) if !tokens.is_empty() => {

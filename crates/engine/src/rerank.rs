@@ -1,21 +1,27 @@
 //! A question and a text that is to answer it, as a reranking model reads them: by the template that its file has for that,
 //! else with the tokens that its vocabulary puts between two texts.
 
-use tokenizer::{Result, Span, Tokenizer};
+use tokenizer::{Span, Tokenizer};
+
+use crate::Result;
 
 /// The key of such a template: a text in which `{query}` and `{document}` stand for the two.
-pub(super) const TEMPLATE: &str = "tokenizer.chat_template.rerank";
+pub const RERANK_TEMPLATE: &str = "tokenizer.chat_template.rerank";
 
-pub(super) fn encode(
+/// The tokens of a question and a text, by this template if the file has one.
+///
+/// # Errors
+/// A text that cannot be encoded; a vocabulary that puts nothing between two texts.
+pub fn rerank_tokens(
     tokenizer: &Tokenizer,
     template: Option<&str>,
     query: &str,
     document: &str,
 ) -> Result<Vec<u32>> {
-    match template {
-        None => tokenizer.encode_pair(query, document),
-        Some(template) => tokenizer.encode_spans(&fill(template, query, document)),
-    }
+    Ok(match template {
+        None => tokenizer.encode_pair(query, document)?,
+        Some(template) => tokenizer.encode_spans(&fill(template, query, document))?,
+    })
 }
 
 /// Control tokens are those of the template alone.

@@ -1,14 +1,18 @@
 //! llama.cpp's server: whether it is there, what it is, tokens, templates.
 
+mod completion;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use axum::http::HeaderName;
+use axum::http::header::CONTENT_TYPE;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use engine::{ChatFormat, Reasoning, SAMPLER_SETTINGS, Vocabulary};
 use serde_json::{Map, Value, json};
 
-use super::pending::{CancelOnDrop, blocking};
+use crate::api::pending::{CancelOnDrop, blocking};
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, check};
@@ -19,6 +23,10 @@ pub(super) fn routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
     router
         .route("/health", get(health))
         .route("/v1/health", get(health))
+        .route("/metrics", get(metrics))
+        .route("/completion", post(completion::completion))
+        .route("/completions", post(completion::completion))
+        .route("/infill", post(completion::infill))
         .route("/props", get(props))
         .route("/slots", get(slots))
         .route("/tokenize", post(tokenize))
@@ -46,9 +54,16 @@ async fn props(Ready(app): Ready) -> Json<Value> {
     }))
 }
 
+/// Counts and times for Prometheus.
+async fn metrics(Ready(app): Ready) -> ([(HeaderName, &'static str); 1], String) {
+    let room = app.model.parallel.max(1) * app.model.cache.capacity;
+    let kind = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    (kind, app.metrics.render(&app.model.name, room))
+}
+
 /// How many replies are being made. What they say is nobody else's.
 async fn slots(Ready(app): Ready) -> Json<Value> {
-    let running = app.worker.counts().running.load(Ordering::Relaxed);
+    let running = app.metrics.running.load(Ordering::Relaxed);
     let n_ctx = app.model.cache.capacity;
     let slot = |id| json!({ "id": id, "n_ctx": n_ctx, "is_processing": id < running });
     Json((0..app.model.parallel).map(slot).collect())

@@ -1,0 +1,177 @@
+//! `pull`, `list`, `rm`, `ps`: models by name, and where they are.
+
+use std::io::Write;
+
+use anyhow::Context as _;
+use comfy_table::Table;
+use hub::CachedFile;
+use serde_json::{Value, json};
+
+use crate::exit::Failure;
+use crate::interrupt::Interrupt;
+use crate::output::shown;
+use crate::{names, ui, units};
+
+/// Bring a model here by its name, into the cache that other tools share
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  rooflight pull qwen2.5:7b\n  rooflight pull bartowski/Llama-3.2-3B-Instruct-GGUF:Q8_0\n\n\
+                  Before anything comes, the file's header tells what the model takes and how fast it can be on this \
+                  machine; what does not fit is asked about. What was stopped goes on where it was. The path is printed. \
+                  HF_HOME, HF_HUB_CACHE, HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE are obeyed."
+)]
+pub(super) struct Pull {
+    /// org/repo:TYPE, hf.co/org/repo, or a short name: qwen2.5:7b
+    #[arg(value_name = "NAME", required_unless_present = "names")]
+    name: Option<String>,
+    /// Bring it also if it does not fit
+    #[arg(short, long, conflicts_with = "names")]
+    yes: bool,
+    /// List the short names
+    #[arg(long)]
+    names: bool,
+}
+
+/// List the models that are here, also those that other tools brought
+#[derive(clap::Args, Debug)]
+#[command(
+    visible_alias = "ls",
+    after_help = "Examples:\n  rooflight list\n  rooflight list --json"
+)]
+pub(super) struct List {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Remove models from this machine
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Example:\n  rooflight rm qwen2.5:7b\n\nBytes that other commits of a model share stay."
+)]
+pub(super) struct Rm {
+    /// Names as `rooflight list` prints them
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<String>,
+}
+
+/// Say which models a server has loaded
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  rooflight ps\n  rooflight ps --url http://127.0.0.1:9000 --json"
+)]
+pub(super) struct Ps {
+    /// Where it listens
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    url: String,
+    /// A file with its key
+    #[arg(long, value_name = "FILE")]
+    api_key_file: Option<std::path::PathBuf>,
+}
+
+impl Pull {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        if self.names {
+            for (family, size, repository) in hub::SHORT_NAMES {
+                writeln!(out, "{:28} {repository}", format!("{family}:{size}"))?;
+            }
+            return Ok(());
+        }
+        let name = self.name.unwrap_or_default();
+        let interrupt = Interrupt::install();
+        let path = names::pull(&name, self.yes, &interrupt)?;
+        Ok(writeln!(out, "{}", path.display())?)
+    }
+}
+
+impl List {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let files = names::hub()?.cached()?;
+        if self.json {
+            let all: Vec<Value> = files.iter().map(to_json).collect();
+            return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?);
+        }
+        if files.is_empty() {
+            ui::note("no models are here: rooflight pull NAME brings one");
+        }
+        let mut table = Table::new();
+        table.load_style(comfy_table::presets::NOTHING);
+        table.set_header(["NAME", "SIZE", "MODIFIED"]);
+        for file in &files {
+            let size = units::decimal_bytes(file.bytes as f64);
+            let name = gguf::escape(file.name(), 120);
+            table.add_row([name, size, units::ago(file.modified)]);
+        }
+        if !files.is_empty() {
+            writeln!(out, "{}", table.trim_fmt())?;
+        }
+        Ok(())
+    }
+}
+
+fn to_json(file: &CachedFile) -> Value {
+    let modified = file.modified.duration_since(std::time::UNIX_EPOCH);
+    json!({
+        "name": file.name(),
+        "path": file.path.to_string_lossy(),
+        "size": file.bytes,
+        "commit": file.commit,
+        "modified": modified.map_or(0, |time| time.as_secs()),
+    })
+}
+
+impl Rm {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let hub = names::hub()?;
+        for name in &self.names {
+            let parsed = hub::ModelName::parse(name)?;
+            let found = match &parsed {
+                Some(parsed) => hub.find_cached(parsed)?,
+                None => None,
+            };
+            let found = match found {
+                Some(found) => Some(found),
+                None => hub.find_by_short_name(name)?,
+            };
+            let listed = |file: &CachedFile| file.name().eq_ignore_ascii_case(name);
+            let found =
+                match found {
+                    Some(found) => found,
+                    None => hub.cached()?.into_iter().find(listed).ok_or_else(|| {
+                        Failure::NotHere { name: gguf::escape(name.as_str(), 80) }
+                    })?,
+                };
+            let removed = hub.remove(&found)?;
+            let bytes = units::decimal_bytes(removed.bytes as f64);
+            writeln!(out, "removed {}: {bytes} are free", found.name())?;
+        }
+        Ok(())
+    }
+}
+
+impl Ps {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let key = match &self.api_key_file {
+            None => None,
+            Some(path) => {
+                let text = std::fs::read_to_string(path)
+                    .with_context(|| format!("reading {}", shown(path)))?;
+                text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+            }
+        };
+        let said = hub::ask_server(&self.url, "/api/ps", key.as_deref())
+            .context("asking the server: is `rooflight serve` running?")?;
+        let mut table = Table::new();
+        table.load_style(comfy_table::presets::NOTHING);
+        table.set_header(["NAME", "SIZE", "CONTEXT"]);
+        for model in said["models"].as_array().into_iter().flatten() {
+            let size = model["size"].as_f64().unwrap_or(0.0);
+            table.add_row([
+                gguf::escape(model["name"].as_str().unwrap_or("?"), 120),
+                units::decimal_bytes(size),
+                model["context_length"].to_string(),
+            ]);
+        }
+        Ok(writeln!(out, "{}", table.trim_fmt())?)
+    }
+}

@@ -1,0 +1,101 @@
+//! From what a command is given to a file: a path that is there, or a model by name.
+//!
+//! What exists as a file comes first; then a model that is in Hugging Face's cache, by its whole name (`org/repo:Q4_K_M`), a
+//! short one of the table (`qwen2.5:7b`), or that of its file. `run` and `serve` bring what is not here.
+
+#[cfg(not(feature = "hub"))]
+mod without_hub;
+#[cfg(not(feature = "hub"))]
+use without_hub as place;
+
+#[cfg(feature = "hub")]
+mod with_hub;
+#[cfg(feature = "hub")]
+use with_hub as place;
+
+use std::path::{Path, PathBuf};
+
+use crate::exit::Failure;
+
+pub(crate) use place::code_of;
+#[cfg(feature = "hub")]
+pub(crate) use with_hub::{hub, pull};
+
+/// Where a model is that a name may mean.
+pub(crate) enum Named {
+    /// Here.
+    Here(PathBuf),
+    /// On a hub.
+    Elsewhere(String),
+}
+
+/// A model of which only headers are here, as files of the right length with nothing behind these.
+pub(crate) struct HeaderOnly {
+    folder: PathBuf,
+    path: PathBuf,
+    name: String,
+}
+
+impl HeaderOnly {
+    /// Its first file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The name it was asked for by.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for HeaderOnly {
+    fn drop(&mut self) {
+        // it lies among files that the system clears
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The file of a model that is here.
+///
+/// # Errors
+/// [`Failure::NotFound`]; [`Failure::NotHere`] for a name of what could be brought here.
+pub(crate) fn here(given: &Path) -> anyhow::Result<PathBuf> {
+    match named(given)? {
+        Named::Here(path) => Ok(path),
+        Named::Elsewhere(name) => Err(Failure::NotHere { name }.into()),
+    }
+}
+
+/// The file of a model, which is brought here if it is not.
+///
+/// # Errors
+/// As [`here`]; that it could not be had, or does not fit and nobody wants it all the same.
+pub(crate) fn here_or_pulled(given: &Path) -> anyhow::Result<PathBuf> {
+    match named(given)? {
+        Named::Here(path) => Ok(path),
+        Named::Elsewhere(name) => place::bring(&name),
+    }
+}
+
+/// What a hub has of a model that is not here, as far as its first bytes say; `None` if that is no name of one.
+///
+/// # Errors
+/// A hub that cannot be asked.
+pub(crate) fn outline(given: &Path) -> anyhow::Result<Option<HeaderOnly>> {
+    match named(given) {
+        Ok(Named::Elsewhere(name)) => place::outline(&name).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn named(given: &Path) -> anyhow::Result<Named> {
+    if given.exists() || given.as_os_str().is_empty() {
+        return Ok(Named::Here(given.to_owned()));
+    }
+    let missing = || Failure::NotFound { path: given.to_owned() };
+    let is_file = given.extension().is_some_and(|ending| {
+        ["gguf", "json"].iter().any(|known| ending.eq_ignore_ascii_case(known))
+    });
+    let Some(text) = given.to_str().filter(|_| !is_file) else { return Err(missing().into()) };
+    place::find(text)?.ok_or_else(|| missing().into())
+}

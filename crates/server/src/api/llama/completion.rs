@@ -1,0 +1,185 @@
+//! `/completion` and `/infill` of llama.cpp's server: texts that are continued as they are, and holes that are filled.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use engine::{Completion, FinishReason, TokenLogprobs};
+use serde_json::{Value, json};
+
+use crate::api::openai::texts;
+use crate::api::stream::{Chunks, Frames, stream};
+use crate::body::JsonBody;
+use crate::error::{ApiError, ErrorShape, Result};
+use crate::fields::{Field, Fields, check};
+use crate::guard::KeyId;
+use crate::request::{Asked, PromptText, ReplySettings, Said, is_setting};
+use crate::wire::ReplySource;
+use crate::worker::Update;
+use crate::{Ready, Serving};
+
+/// Fields of both.
+macro_rules! common_fields {
+    ($($more:expr),* $(,)?) => {
+        &[
+            ("model", Field::Honoured),
+            ("n_predict", Field::Honoured),
+            ("max_tokens", Field::Honoured),
+            ("stream", Field::Honoured),
+            ("stop", Field::Honoured),
+            ("seed", Field::Honoured),
+            ("grammar", Field::Honoured),
+            ("json_schema", Field::Honoured),
+            ("ignore_eos", Field::Honoured),
+            ("logit_bias", Field::Honoured),
+            ("n_probs", Field::Honoured),
+            ("return_tokens", Field::Honoured),
+            ("cache_prompt", Field::NoEffect("equal beginnings are always found again")),
+            ("id_slot", Field::Only("-1")),
+            ("n_keep", Field::NoEffect("nothing is forgotten: a prompt that does not fit is refused")),
+            ("post_sampling_probs", Field::Only("false")),
+            $($more),*
+        ]
+    };
+}
+
+const COMPLETION: Fields = common_fields![("prompt", Field::Honoured)];
+
+const INFILL: Fields = common_fields![
+    ("input_prefix", Field::Honoured),
+    ("input_suffix", Field::Honoured),
+    ("input_extra", Field::Only("[]")),
+    ("prompt", Field::Only("\"\"")),
+];
+
+pub(super) async fn completion(Ready(app): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
+    check(body.fields(), COMPLETION, is_setting)?;
+    let prompt = body.get("prompt").and_then(texts).filter(|texts| texts.len() == 1);
+    let prompt = prompt.ok_or_else(|| ApiError::field("prompt", "expected a text or token ids"))?;
+    answer(&app, key, body, prompt).await
+}
+
+pub(super) async fn infill(Ready(app): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
+    check(body.fields(), INFILL, is_setting)?;
+    let text = |name| body.text(name).map(|text| text.unwrap_or_default().to_owned());
+    let hole = PromptText::Infill(text("input_prefix")?, text("input_suffix")?);
+    answer(&app, key, body, vec![hole]).await
+}
+
+async fn answer(
+    app: &Arc<Serving>,
+    key: KeyId,
+    mut body: JsonBody,
+    prompt: Vec<PromptText>,
+) -> Result<Response> {
+    // below 0: as many as it likes
+    for name in ["n_predict", "max_tokens"] {
+        if body.integer(name)?.is_some_and(|n| n < 0) {
+            body.remove(name);
+        }
+    }
+    // llama.cpp has a list of pairs too
+    if let Some(Value::Array(pairs)) = body.get("logit_bias").cloned() {
+        let entry = |pair: &Value| Some((pair[0].as_u64()?.to_string(), pair[1].clone()));
+        let map: Option<serde_json::Map<_, _>> = pairs.iter().map(entry).collect();
+        let map =
+            map.ok_or_else(|| ApiError::field("logit_bias", "expected pairs of id and bias"))?;
+        body.set("logit_bias", Value::Object(map));
+    }
+    let settings = ReplySettings::read(&body, &["max_tokens", "n_predict"], &app.model.sampler)?;
+    let logprobs = body.count("n_probs", 0, 20)?.filter(|n| *n > 0);
+    let asked = Asked { logprobs, ..Asked::one(Said::Texts(prompt), settings) };
+    let reply = LlamaReply {
+        source: app.model.source(),
+        tokens: body.flag("return_tokens")?.unwrap_or(false),
+        scores: logprobs.map(|_| Vec::new()),
+        prompt_tokens: 0,
+    };
+    let streams = body.flag("stream")?.unwrap_or(false);
+    let pending = app.reply(asked, key).await?;
+    let reply = LlamaReply { prompt_tokens: pending.prompt_tokens, ..reply };
+    if streams {
+        return Ok(stream(pending, reply));
+    }
+    let whole = pending.whole().await?;
+    let one = whole.first().ok_or_else(|| ApiError::internal("there is no reply"))?;
+    Ok(Json(reply.ended(one, &one.text)).into_response())
+}
+
+/// What all parts of a reply say, and what was told so far.
+struct LlamaReply {
+    source: ReplySource,
+    /// Whether ids are told.
+    tokens: bool,
+    /// Scores whose text is still to come, if they are told.
+    scores: Option<Vec<TokenLogprobs>>,
+    prompt_tokens: usize,
+}
+
+impl LlamaReply {
+    fn piece(&self, content: &str) -> Value {
+        json!({
+            "index": 0,
+            "content": content,
+            "tokens": [],
+            "stop": false,
+            "id_slot": -1,
+            "tokens_evaluated": self.prompt_tokens,
+        })
+    }
+
+    fn ended(&self, reply: &Completion, content: &str) -> Value {
+        let mut object = self.piece(content);
+        let stop_type = match (reply.reason, &reply.stopped_at) {
+            (FinishReason::Length, _) => "limit",
+            (_, Some(_)) => "word",
+            (FinishReason::Cancelled, _) => "none",
+            _ => "eos",
+        };
+        if self.tokens {
+            object["tokens"] = json!(reply.tokens);
+        }
+        if self.scores.is_some() {
+            object["completion_probabilities"] =
+                self.source.logprobs(&reply.logprobs)["content"].take();
+        }
+        object["stop"] = json!(true);
+        object["model"] = json!(self.source.model);
+        object["tokens_predicted"] = json!(reply.usage.completion_tokens);
+        object["tokens_evaluated"] = json!(reply.usage.prompt_tokens);
+        object["tokens_cached"] = json!(reply.usage.total_tokens());
+        object["truncated"] = json!(false);
+        object["stop_type"] = json!(stop_type);
+        object["stopping_word"] = json!(reply.stopped_at.as_deref().unwrap_or(""));
+        self.source.account(&mut object, reply, &[]);
+        object
+    }
+}
+
+impl Chunks for LlamaReply {
+    const FRAMES: Frames = Frames::PlainEvents;
+    const ERRORS: ErrorShape = ErrorShape::OpenAi;
+
+    fn update(&mut self, _: usize, update: Update) -> Result<Vec<Value>> {
+        Ok(match update {
+            Update::Text(text) | Update::Thought(text) => {
+                let mut piece = self.piece(&text);
+                if let Some(scores) = &mut self.scores {
+                    let told = std::mem::take(scores);
+                    piece["completion_probabilities"] =
+                        self.source.logprobs(&told)["content"].take();
+                }
+                vec![piece]
+            }
+            Update::Chosen(scores) => {
+                if let Some(all) = &mut self.scores {
+                    all.push(*scores);
+                }
+                Vec::new()
+            }
+            Update::Prefill(_) | Update::Call(_) => Vec::new(),
+            Update::Done(reply) => vec![self.ended(&reply, "")],
+            Update::Failed(error) => return Err(error),
+        })
+    }
+}

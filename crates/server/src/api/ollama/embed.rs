@@ -1,0 +1,57 @@
+//! `/api/embed`, and `/api/embeddings` before it.
+
+use std::time::Instant;
+
+use axum::Json;
+use serde_json::{Value, json};
+
+use super::check_model;
+use crate::Ready;
+use crate::api::texts::inputs;
+use crate::body::JsonBody;
+use crate::error::{ApiError, Result};
+use crate::fields::{Field, Fields, check};
+use crate::request::PromptText;
+
+const KEPT: &str = "the model stays for as long as the server does";
+
+const EMBED: Fields = &[
+    ("model", Field::Honoured),
+    ("name", Field::Honoured),
+    ("input", Field::Honoured),
+    ("dimensions", Field::Honoured),
+    ("truncate", Field::NoEffect("nothing is cut: a text that does not fit is refused")),
+    ("options", Field::NoEffect("they are about replies")),
+    ("keep_alive", Field::NoEffect(KEPT)),
+];
+
+pub(super) async fn embed(Ready(app): Ready, body: JsonBody) -> Result<Json<Value>> {
+    check(body.fields(), EMBED, |_| false)?;
+    check_model(&app, &body)?;
+    let start = Instant::now();
+    let dimensions = body.count("dimensions", 1, usize::MAX)?;
+    let said = app.embed(inputs(&body, "input")?, dimensions).await?;
+    Ok(Json(json!({
+        "model": app.model.name,
+        "embeddings": said.vectors,
+        "total_duration": u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX),
+        "load_duration": 0,
+        "prompt_eval_count": said.tokens,
+    })))
+}
+
+const EMBEDDINGS: Fields = &[
+    ("model", Field::Honoured),
+    ("name", Field::Honoured),
+    ("prompt", Field::Honoured),
+    ("options", Field::NoEffect("they are about replies")),
+    ("keep_alive", Field::NoEffect(KEPT)),
+];
+
+pub(super) async fn embeddings(Ready(app): Ready, body: JsonBody) -> Result<Json<Value>> {
+    check(body.fields(), EMBEDDINGS, |_| false)?;
+    check_model(&app, &body)?;
+    let text = body.text("prompt")?.ok_or_else(|| ApiError::field("prompt", "expected a text"))?;
+    let said = app.embed(vec![PromptText::Plain(text.to_owned())], None).await?;
+    Ok(Json(json!({ "embedding": said.vectors.first() })))
+}

@@ -1,0 +1,29 @@
+//! `/v1/responses`: OpenAI's newer API, of which nothing is kept between requests.
+
+mod reply;
+mod request;
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+
+use crate::Ready;
+use crate::api::openai::check_model;
+use crate::api::stream::stream;
+use crate::body::JsonBody;
+use crate::error::{ApiError, Result};
+use crate::guard::KeyId;
+use reply::ResponsesReply;
+use request::ResponsesRequest;
+
+pub(super) async fn responses(Ready(app): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
+    check_model(&app, body.text("model")?)?;
+    let request = ResponsesRequest::read(&body, &app.model.sampler)?;
+    let pending = app.reply(request.asked, key).await?;
+    let reply = ResponsesReply::new(app.model.source(), request.echo, pending.notes.clone());
+    if request.stream {
+        return Ok(stream(pending, reply));
+    }
+    let whole = pending.whole().await?;
+    let one = whole.first().ok_or_else(|| ApiError::internal("there is no reply"))?;
+    Ok(Json(reply.whole(one)).into_response())
+}

@@ -1,0 +1,243 @@
+//! Requests of OpenAI's newer API: `input` in place of messages, each call and each result an item of its own.
+
+use engine::{Message, SamplerOptions, ToolCall};
+use grammar::FormSource;
+use serde_json::{Map, Value, json};
+
+use crate::api::openai::request::effort;
+use crate::body::JsonBody;
+use crate::error::{ApiError, Result};
+use crate::fields::{Field, Fields, brief, check};
+use crate::request::{Asked, ReplySettings, Said, is_setting, numbered, tools_of_openai};
+
+const STATELESS: &str = "nothing is kept here: each request says all of it";
+
+const FIELDS: Fields = &[
+    ("model", Field::Honoured),
+    ("input", Field::Honoured),
+    ("instructions", Field::Honoured),
+    ("max_output_tokens", Field::Honoured),
+    ("stream", Field::Honoured),
+    ("tools", Field::Honoured),
+    ("tool_choice", Field::Honoured),
+    ("parallel_tool_calls", Field::Honoured),
+    ("text", Field::Honoured),
+    ("reasoning", Field::Honoured),
+    ("seed", Field::Honoured),
+    ("stop", Field::Honoured),
+    ("store", Field::NoEffect(STATELESS)),
+    ("metadata", Field::Honoured),
+    ("user", Field::NoEffect("nothing is kept or billed here")),
+    ("safety_identifier", Field::NoEffect("nothing is kept or billed here")),
+    ("service_tier", Field::NoEffect("nothing is billed here")),
+    ("prompt_cache_key", Field::NoEffect("equal beginnings are always found again")),
+    ("prompt_cache_retention", Field::NoEffect("equal beginnings are always found again")),
+    ("include", Field::NoEffect("what it may name is told anyway, or is not there")),
+    ("truncation", Field::Only("\"disabled\"")),
+    ("background", Field::Only("false")),
+    ("previous_response_id", Field::Only("\"\"")),
+    ("conversation", Field::Only("\"\"")),
+    ("prompt", Field::Only("{}")),
+    ("top_logprobs", Field::Only("0")),
+    ("stream_options", Field::Honoured),
+];
+
+const TEXT: Fields = &[("format", Field::Honoured), ("verbosity", Field::Only("\"medium\""))];
+const REASONING: Fields = &[
+    ("effort", Field::Honoured),
+    ("summary", Field::NoEffect("thoughts are told as they are")),
+    ("generate_summary", Field::NoEffect("thoughts are told as they are")),
+];
+const STREAM: Fields = &[("include_obfuscation", Field::Only("false"))];
+
+/// A request, and what its response repeats of it.
+pub(super) struct ResponsesRequest {
+    pub(super) asked: Asked,
+    pub(super) stream: bool,
+    pub(super) echo: Map<String, Value>,
+}
+
+impl ResponsesRequest {
+    pub(super) fn read(body: &JsonBody, defaults: &SamplerOptions) -> Result<ResponsesRequest> {
+        check(body.fields(), FIELDS, is_setting)?;
+        check(body.nested("stream_options")?.fields(), STREAM, |_| false)?;
+        let mut settings = ReplySettings::read(body, &["max_output_tokens"], defaults)?;
+        let text = body.nested("text")?;
+        check(text.fields(), TEXT, |_| false)?;
+        settings.form = form(&text)?;
+        let reasoning = body.nested("reasoning")?;
+        check(reasoning.fields(), REASONING, |_| false)?;
+        let thinks = effort(reasoning.text("effort")?)
+            .map_err(|problem| ApiError::field("reasoning.effort", problem))?;
+        let mut messages = Vec::new();
+        if let Some(text) = body.text("instructions")?.filter(|text| !text.is_empty()) {
+            messages.push(Message::new("system", text));
+        }
+        messages.extend(input(body)?);
+        let said = Said::Messages(numbered(messages), thinks);
+        let asked = Asked { tools: tools_of_openai(body)?, ..Asked::one(said, settings) };
+        Ok(ResponsesRequest {
+            asked,
+            stream: body.flag("stream")?.unwrap_or(false),
+            echo: echo(body),
+        })
+    }
+}
+
+/// What a response says of its request, as the API has it where the request says nothing.
+fn echo(body: &JsonBody) -> Map<String, Value> {
+    let defaults = [
+        ("instructions", Value::Null),
+        ("max_output_tokens", Value::Null),
+        ("metadata", json!({})),
+        ("parallel_tool_calls", json!(true)),
+        ("reasoning", json!({ "effort": null, "summary": null })),
+        ("temperature", Value::Null),
+        ("text", json!({ "format": { "type": "text" } })),
+        ("tool_choice", json!("auto")),
+        ("tools", json!([])),
+        ("top_p", Value::Null),
+    ];
+    let value = |(name, default): (&str, Value)| {
+        (name.to_owned(), body.get(name).cloned().unwrap_or(default))
+    };
+    defaults.into_iter().map(value).collect()
+}
+
+fn form(text: &JsonBody) -> Result<Option<FormSource>> {
+    const NAME: &str = "text.format";
+    let Some(format) = text.get("format") else { return Ok(None) };
+    match (format["type"].as_str(), &format["schema"]) {
+        (Some("text"), _) => Ok(None),
+        (Some("json_object"), _) => {
+            Ok(Some(FormSource::JsonSchema(json!({ "type": "object" }).to_string())))
+        }
+        (Some("json_schema"), schema @ Value::Object(_)) => {
+            Ok(Some(FormSource::JsonSchema(schema.to_string())))
+        }
+        _ => Err(ApiError::field(
+            NAME,
+            "expected type text, json_object, or json_schema with a schema",
+        )),
+    }
+}
+
+/// The conversation.
+fn input(body: &JsonBody) -> Result<Vec<Message>> {
+    const NAME: &str = "input";
+    let items = match body.get(NAME) {
+        Some(Value::String(text)) => return Ok(vec![Message::new("user", &**text)]),
+        Some(Value::Array(items)) if !items.is_empty() => items,
+        _ => return Err(ApiError::field(NAME, "expected a text or a list of items")),
+    };
+    let mut messages: Vec<Message> = Vec::new();
+    for (i, item) in items.iter().enumerate() {
+        let wrong = |problem: String| ApiError::field(&format!("{NAME}[{i}]"), problem);
+        let text = |key: &str| {
+            let text = item.get(key).and_then(Value::as_str).map(str::to_owned);
+            text.ok_or_else(|| wrong(format!("expected {key}: a text")))
+        };
+        let kind = item.get("type").and_then(Value::as_str).unwrap_or("message");
+        match kind {
+            "message" => {
+                let role = match item.get("role").and_then(Value::as_str) {
+                    Some("developer") => "system",
+                    Some(role @ ("system" | "user" | "assistant")) => role,
+                    _ => {
+                        return Err(wrong(
+                            "expected role system, developer, user or assistant".into(),
+                        ));
+                    }
+                };
+                let content = item.get("content").and_then(content_of);
+                let expected = || wrong(format!("expected content of text, found {}", brief(item)));
+                messages.push(Message::new(role, content.ok_or_else(expected)?));
+            }
+            "function_call" => {
+                let arguments = text("arguments")?;
+                let read: Option<Value> = serde_json::from_str(&arguments).ok();
+                if !read.is_some_and(|read| read.is_object()) {
+                    return Err(wrong("expected arguments: the JSON of an object".into()));
+                }
+                let call = ToolCall { id: text("call_id")?, name: text("name")?, arguments };
+                // calls that follow each other, or what was said, are of one message
+                match messages.last_mut().filter(|last| last.role == "assistant") {
+                    Some(last) => last.tool_calls.push(call),
+                    None => messages
+                        .push(Message { tool_calls: vec![call], ..Message::new("assistant", "") }),
+                }
+            }
+            "function_call_output" => {
+                let id = text("call_id")?;
+                let output = item.get("output").and_then(content_of);
+                let output = output.ok_or_else(|| wrong("expected output: a text".into()))?;
+                messages.push(Message { tool_call_id: Some(id), ..Message::new("tool", output) });
+            }
+            // templates leave the thoughts of earlier replies out
+            "reasoning" => {}
+            _ => return Err(wrong(format!("{} cannot be had here", brief(&json!(kind))))),
+        }
+    }
+    match messages.is_empty() {
+        true => Err(ApiError::field(NAME, "expected at least one message")),
+        false => Ok(messages),
+    }
+}
+
+/// A text, or parts of text; `None` for anything else.
+fn content_of(content: &Value) -> Option<String> {
+    let part = |part: &Value| match part["type"].as_str() {
+        Some("input_text" | "output_text" | "text") => part["text"].as_str().map(str::to_owned),
+        Some("refusal") => part["refusal"].as_str().map(str::to_owned),
+        _ => None,
+    };
+    match content {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(parts) => parts.iter().map(part).collect(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(body: Value) -> Result<Vec<Message>> {
+        let read = ResponsesRequest::read(&body.into(), &SamplerOptions::greedy())?;
+        match read.asked.said {
+            Said::Messages(messages, _) => Ok(messages),
+            Said::Texts(_) => unreachable!("it is a conversation"),
+        }
+    }
+
+    #[test]
+    fn items_become_messages() {
+        let call = |id: &str| json!({ "type": "function_call", "call_id": id, "name": "f", "arguments": "{}" });
+        let messages = read(json!({ "instructions": "Be brief.", "input": [
+            { "role": "user", "content": "Hello" },
+            { "type": "reasoning", "summary": [] },
+            { "type": "message", "role": "assistant", "content": [{ "type": "output_text", "text": "So:" }] },
+            call("a"), call("b"),
+            { "type": "function_call_output", "call_id": "b", "output": "2" },
+            { "type": "function_call_output", "call_id": "a", "output": [{ "type": "input_text", "text": "1" }] },
+        ] }))
+        .unwrap();
+        let roles: Vec<&str> = messages.iter().map(|message| &*message.role).collect();
+        assert_eq!(roles, ["system", "user", "assistant", "tool", "tool"]);
+        assert_eq!((messages[2].tool_calls.len(), &*messages[2].content), (2, "So:"));
+        assert_eq!((messages[3].tool_call_id.as_deref(), &*messages[3].content), (Some("b"), "2"));
+        assert_eq!(read(json!({ "input": "hi" })).unwrap(), [Message::new("user", "hi")]);
+        for (body, problem) in [
+            (json!({}), "input: expected"),
+            (json!({ "input": [{ "type": "image", "x": 1 }] }), "input[0]"),
+            (json!({ "input": [{ "type": "function_call", "call_id": "a" }] }), "arguments"),
+            (json!({ "input": "x", "previous_response_id": "r" }), "previous_response_id"),
+            (json!({ "input": "x", "text": { "format": { "type": "yaml" } } }), "text.format"),
+            (json!({ "input": "x", "reasoning": { "effort": "some" } }), "reasoning.effort"),
+            (json!({ "input": "x", "nonsense": 1 }), "nonsense"),
+        ] {
+            let error = read(body).unwrap_err();
+            assert!(error.message.contains(problem), "{error}");
+        }
+    }
+}

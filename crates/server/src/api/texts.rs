@@ -1,0 +1,132 @@
+//! What a model says of whole texts, for all APIs: their tokens, vectors of a wanted length, ranks.
+
+use std::sync::Arc;
+
+use engine::Normalization;
+use serde_json::{Value, json};
+
+use super::pending::{CancelOnDrop, blocking};
+use crate::Serving;
+use crate::body::JsonBody;
+use crate::error::{ApiError, Result};
+use crate::request::PromptText;
+
+/// Texts of one request at most.
+const MOST_TEXTS: usize = 2048;
+
+/// Vectors of texts, and the tokens they had.
+pub(super) struct Vectors {
+    pub(super) vectors: Vec<Vec<f32>>,
+    pub(super) tokens: usize,
+}
+
+impl Serving {
+    /// Vectors of length one of these texts, cut to `dimensions` before if that is given.
+    ///
+    /// # Errors
+    /// A model that makes none, a text that does not fit, a full queue.
+    pub(super) async fn embed(
+        self: &Arc<Serving>,
+        texts: Vec<PromptText>,
+        dimensions: Option<usize>,
+    ) -> Result<Vectors> {
+        let (reading, _) = self.reading()?;
+        if reading.ranks {
+            return Err(ApiError::invalid("this model ranks texts and embeds none: /v1/rerank"));
+        }
+        let app = Arc::clone(self);
+        let encode = move || {
+            let tokenizer = app.model.format.tokenizer();
+            let tokens = |text: PromptText| match text {
+                PromptText::Tokens(tokens) => Ok(tokens),
+                PromptText::Plain(text) | PromptText::Infill(text, _) => {
+                    Ok(tokenizer.encode_whole(&text).map_err(engine::Error::from)?)
+                }
+            };
+            texts.into_iter().map(tokens).collect::<Result<Vec<_>>>()
+        };
+        let encoded = blocking(encode).await?;
+        let tokens = encoded.iter().map(Vec::len).sum();
+        let rows = self.read(encoded).await?;
+        let vector = |mut vector: Vec<f32>| {
+            if let Some(n) = dimensions {
+                if n > vector.len() {
+                    let problem = format!("expected at most {}, found {n}", vector.len());
+                    return Err(ApiError::field("dimensions", problem));
+                }
+                vector.truncate(n);
+            }
+            Normalization::Norm(2).apply(&mut vector);
+            Ok(vector)
+        };
+        let vectors = rows.into_iter().map(vector).collect::<Result<_>>()?;
+        Ok(Vectors { vectors, tokens })
+    }
+
+    /// How well each text answers a question, and the tokens that were read.
+    ///
+    /// # Errors
+    /// As [`embed`](Self::embed).
+    pub(super) async fn rank(
+        self: &Arc<Serving>,
+        query: String,
+        texts: Vec<String>,
+    ) -> Result<(Vec<f32>, usize)> {
+        let (reading, _) = self.reading()?;
+        if !reading.ranks {
+            return Err(ApiError::invalid(
+                "this model embeds texts and ranks none: /v1/embeddings",
+            ));
+        }
+        let (app, template) = (Arc::clone(self), reading.template.clone());
+        let encode = move || {
+            let tokenizer = app.model.format.tokenizer();
+            let pair =
+                |text: &String| engine::rerank_tokens(tokenizer, template.as_deref(), &query, text);
+            let all = texts.iter().map(pair).collect::<engine::Result<Vec<_>>>();
+            Ok(all?)
+        };
+        let encoded = blocking(encode).await?;
+        let tokens = encoded.iter().map(Vec::len).sum();
+        let rows = self.read(encoded).await?;
+        Ok((rows.iter().map(|scores| engine::relevance(scores)).collect(), tokens))
+    }
+
+    /// What the model says of each text, a row.
+    async fn read(&self, texts: Vec<Vec<u32>>) -> Result<Vec<Vec<f32>>> {
+        if texts.len() > MOST_TEXTS {
+            return Err(ApiError::field("input", format!("more than {MOST_TEXTS} texts")));
+        }
+        let n = self.model.format.tokenizer().vocab_size();
+        if let Some(id) = texts.iter().flatten().find(|id| **id as usize >= n) {
+            let problem = format!("the model has no token {id}, but {n}");
+            return Err(ApiError::field("input", problem));
+        }
+        let (_, worker) = self.reading()?;
+        let cancel = CancelOnDrop::default();
+        let rows = worker.read(texts, cancel.flag()).await?;
+        let one = |rows: program::HiddenRows| {
+            let n = rows.rows().len();
+            let silent = || {
+                let told = "this model's file does not say how the rows of a text become one";
+                ApiError::invalid(told)
+            };
+            (n == 1).then_some(rows.hidden).ok_or_else(silent)
+        };
+        rows.into_iter().map(one).collect()
+    }
+}
+
+/// Texts or tokens in this field, one or several.
+///
+/// # Errors
+/// Anything else.
+pub(super) fn inputs(body: &JsonBody, name: &str) -> Result<Vec<PromptText>> {
+    let read = body.get(name).and_then(super::openai::texts).filter(|texts| !texts.is_empty());
+    read.ok_or_else(|| ApiError::field(name, "expected a text, token ids, or a list of these"))
+}
+
+/// `usage` of texts that were read.
+pub(super) fn read_usage(tokens: usize) -> Value {
+    json!({ "prompt_tokens": tokens, "total_tokens": tokens })
+}

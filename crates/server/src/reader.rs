@@ -1,0 +1,101 @@
+//! The thread that reads texts as a whole: vectors of them, or how well they answer.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use engine::TextReader;
+use program::{HiddenRows, OutputRows};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use crate::error::{ApiError, Result};
+use crate::model::ServedModel;
+
+/// What a model that reads texts says of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TextReading {
+    /// The rows of a text that yield something.
+    pub rows: OutputRows,
+    /// It says how well a text answers a question; else a text is a vector.
+    pub ranks: bool,
+    /// How the two are written, if the file says so.
+    pub template: Option<String>,
+}
+
+struct ReadJob {
+    texts: Vec<Vec<u32>>,
+    /// Raised when nobody wants it any more.
+    cancel: Arc<AtomicBool>,
+    done: oneshot::Sender<Result<Vec<HiddenRows>>>,
+    _place: OwnedSemaphorePermit,
+}
+
+/// Takes texts. Dropping it ends the thread.
+pub(crate) struct ReaderWorker {
+    jobs: Sender<ReadJob>,
+    places: Arc<Semaphore>,
+    most: usize,
+}
+
+impl ReaderWorker {
+    /// Start the thread of a model.
+    ///
+    /// # Errors
+    /// If the system refuses one.
+    pub(crate) fn start(
+        served: Arc<ServedModel>,
+        rows: OutputRows,
+    ) -> std::io::Result<ReaderWorker> {
+        let (jobs, inbox) = channel();
+        let most = 1 + served.waiting;
+        std::thread::Builder::new().name("rooflight-engine".into()).spawn(move || {
+            // what one request breaks is not the others'
+            while !run(&served, rows, &inbox) {}
+        })?;
+        Ok(ReaderWorker { jobs, places: Arc::new(Semaphore::new(most)), most })
+    }
+
+    /// What the model says of each text. `cancel` ends it.
+    ///
+    /// # Errors
+    /// A full queue, a text that does not fit, a failure of the model.
+    pub(crate) async fn read(
+        &self,
+        texts: Vec<Vec<u32>>,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<Vec<HiddenRows>> {
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            return Err(ApiError::busy(self.most));
+        };
+        let (done, said) = oneshot::channel();
+        let cancel = Arc::clone(cancel);
+        let ended = || ApiError::internal("the request failed; see the log");
+        let job = ReadJob { texts, cancel, done, _place: place };
+        self.jobs.send(job).map_err(|_| ended())?;
+        said.await.unwrap_or_else(|_| Err(ended()))
+    }
+}
+
+/// Read until nobody can ask any more; false if that broke off.
+fn run(served: &ServedModel, rows: OutputRows, inbox: &Receiver<ReadJob>) -> bool {
+    let done = catch_unwind(AssertUnwindSafe(|| {
+        let model = Arc::clone(&served.model);
+        let mut reader = TextReader::new(model, served.cache, rows, served.chunk);
+        while let Ok(job) = inbox.recv() {
+            let wanted = || !job.cancel.load(Ordering::Relaxed);
+            let said = match &mut reader {
+                Ok(reader) if wanted() => match reader.read(&job.texts, &mut |_| wanted()) {
+                    Ok(Some(rows)) => Ok(rows),
+                    Ok(None) => continue,
+                    Err(error) => Err(error.into()),
+                },
+                Ok(_) => continue,
+                Err(error) => Err(ApiError::internal(error.to_string())),
+            };
+            // nobody may wait any more
+            let _ = job.done.send(said);
+        }
+    }));
+    done.is_ok()
+}

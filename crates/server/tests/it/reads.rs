@@ -1,0 +1,159 @@
+//! Models that read texts as a whole: vectors and ranks in all APIs' words.
+
+use serde_json::{Value, json};
+
+use crate::client::Served;
+
+fn vectors(answer: &Value, at: &str) -> Vec<Vec<f64>> {
+    let numbers =
+        |value: &Value| value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
+    match at {
+        "data" => answer["data"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| numbers(&one["embedding"]))
+            .collect(),
+        other => answer[other].as_array().unwrap().iter().map(numbers).collect(),
+    }
+}
+
+#[test]
+fn texts_become_vectors() {
+    let served = Served::reading("bert-mean");
+    let body = json!({ "model": "demo", "input": ["hello", "the other", "hello"] });
+    let answer = served.post("/v1/embeddings", &body);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let answer = answer.json();
+    let plain = vectors(&answer, "data");
+    assert_eq!(plain.len(), 3);
+    assert_eq!(plain[0], plain[2]);
+    assert_ne!(plain[0], plain[1]);
+    let length = |vector: &[f64]| vector.iter().map(|x| x * x).sum::<f64>().sqrt();
+    assert!(plain.iter().all(|vector| (length(vector) - 1.0).abs() < 1e-5));
+    assert!(answer["usage"]["prompt_tokens"].as_u64().unwrap() > 3);
+
+    let mut packed = body.clone();
+    packed["encoding_format"] = json!("base64");
+    let packed = served.post("/v1/embeddings", &packed).json();
+    let text = packed["data"][1]["embedding"].as_str().unwrap();
+    assert_eq!(text.len(), (plain[1].len() * 4).div_ceil(3) * 4);
+    let bytes = unpacked(text);
+    let numbers: Vec<f32> =
+        bytes.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect();
+    assert!(numbers.iter().zip(&plain[1]).all(|(a, b)| (f64::from(*a) - b).abs() < 1e-6));
+
+    let short = json!({ "input": "hello", "dimensions": 4 });
+    let short = vectors(&served.post("/v1/embeddings", &short).json(), "data");
+    assert!(short[0].len() == 4 && (length(&short[0]) - 1.0).abs() < 1e-5, "{short:?}");
+    let ollama = served.post("/api/embed", &body).json();
+    assert_eq!(vectors(&ollama, "embeddings"), plain);
+    let old = served.post("/api/embeddings", &json!({ "model": "demo", "prompt": "hello" })).json();
+    assert_eq!(vectors(&json!({ "e": [old["embedding"]] }), "e")[0], plain[0]);
+
+    for (path, body, problem) in [
+        ("/v1/embeddings", json!({ "input": "x", "dimensions": 99_999 }), "at most"),
+        ("/v1/embeddings", json!({ "input": [] }), "expected a text"),
+        ("/v1/embeddings", json!({ "input": [[9_999_999]] }), "no token"),
+        ("/v1/embeddings", json!({ "input": "x", "encoding_format": "hex" }), "base64"),
+        ("/v1/embeddings", json!({ "input": "word ".repeat(5000) }), "context holds"),
+        (
+            "/v1/chat/completions",
+            json!({ "messages": [{ "role": "user", "content": "x" }] }),
+            "writes none",
+        ),
+        ("/v1/rerank", json!({ "query": "x", "documents": ["y"] }), "ranks none"),
+    ] {
+        let refused = served.post(path, &body);
+        assert_eq!(refused.status, 400, "{refused:?}");
+        let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert!(message.contains(problem), "{message}");
+    }
+    assert_eq!(served.get("/health").status, 200);
+    assert_eq!(served.get("/props").status, 200);
+}
+
+fn unpacked(text: &str) -> Vec<u8> {
+    let digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let (mut bits, mut n, mut bytes) = (0_u32, 0, Vec::new());
+    for c in text.trim_end_matches('=').chars() {
+        bits = bits << 6 | digits.find(c).unwrap() as u32;
+        n += 6;
+        if n >= 8 {
+            n -= 8;
+            bytes.push((bits >> n) as u8);
+        }
+    }
+    bytes
+}
+
+#[test]
+fn texts_are_ranked() {
+    let served = Served::reading("qwen3-reranker");
+    let body = json!({ "query": "what is it", "documents": ["a cat", { "text": "a dog" }, "rain"], "top_n": 2, "return_documents": true });
+    let answer = served.post("/v1/rerank", &body);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let answer = answer.json();
+    let results = answer["results"].as_array().unwrap();
+    assert_eq!(results.len(), 2);
+    let score = |at: usize| results[at]["relevance_score"].as_f64().unwrap();
+    assert!(score(0) >= score(1));
+    let at = results[0]["index"].as_u64().unwrap() as usize;
+    assert_eq!(results[0]["document"]["text"], ["a cat", "a dog", "rain"][at]);
+    assert_eq!(served.post("/v1/embeddings", &json!({ "input": "x" })).status, 400);
+    assert_eq!(Served::new().post("/v1/embeddings", &json!({ "input": "x" })).status, 400);
+}
+
+#[test]
+fn llamas_completion_continues_a_text() {
+    let served = Served::new();
+    let theirs = json!({ "prompt": "once", "max_tokens": 8 });
+    let theirs = served.post("/v1/completions", &theirs).json();
+    let want = theirs["choices"][0]["text"].as_str().unwrap();
+    let mut body = json!({ "prompt": "once", "n_predict": 8, "n_probs": 2, "return_tokens": true, "cache_prompt": true });
+    let whole = served.post("/completion", &body).json();
+    assert_eq!(whole["content"], want, "{whole}");
+    assert_eq!(
+        (&whole["stop"], &whole["tokens_predicted"]),
+        (&json!(true), &theirs["usage"]["completion_tokens"])
+    );
+    assert_eq!(
+        whole["tokens"].as_array().unwrap().len(),
+        whole["completion_probabilities"].as_array().unwrap().len()
+    );
+    body["stream"] = json!(true);
+    let (events, done) = served.post("/completion", &body).events();
+    assert!(!done);
+    let text: String = events.iter().map(|event| event["content"].as_str().unwrap()).collect();
+    assert_eq!(text, want);
+    assert!(events.last().unwrap()["stop"] == true && events[0]["stop"] == false);
+    let hole = served.post("/infill", &json!({ "input_prefix": "a", "input_suffix": "b" }));
+    assert_eq!(hole.status, 400, "{hole:?}");
+    assert!(hole.json()["error"]["message"].as_str().unwrap().contains("holes"));
+}
+
+#[test]
+fn what_happened_is_counted() {
+    let served = Served::new();
+    let body = json!({ "messages": [{ "role": "user", "content": "hi" }], "max_tokens": 5, "ignore_eos": true });
+    let told = [
+        served.post("/v1/chat/completions", &body).json(),
+        served.post("/v1/chat/completions", &body).json(),
+    ];
+    let metrics = served.get("/metrics");
+    assert!(metrics.header("content-type").unwrap().starts_with("text/plain"), "{metrics:?}");
+    let value = |name: &str| -> f64 {
+        let line =
+            metrics.body.lines().find(|line| line.starts_with(&format!("rooflight:{name}{{")));
+        line.unwrap_or_else(|| panic!("{name}")).rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    assert_eq!(value("generation_tokens_total"), 10.0);
+    let prompts: u64 =
+        told.iter().map(|told| told["usage"]["prompt_tokens"].as_u64().unwrap()).sum();
+    assert_eq!(value("prompt_tokens_total"), prompts as f64);
+    assert!(value("prefix_cache_hits") > 0.0 && value("prefix_cache_queries") == prompts as f64);
+    assert_eq!((value("request_success_total"), value("num_requests_running")), (2.0, 0.0));
+    assert_eq!(value("time_to_first_token_seconds_count"), 2.0);
+    assert_eq!(value("inter_token_latency_seconds_count"), 8.0);
+    assert!(value("kv_cache_usage_perc") > 0.0);
+}
