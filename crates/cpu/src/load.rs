@@ -83,10 +83,11 @@ pub(crate) fn place(program: &Program, plan: Plan, workshop: Workshop<'_>) -> Re
             Phase::Conv(phase) => LoadedPhase::Conv(LoadedConv { phase, taps: Vec::new() }),
             Phase::Scan(phase) => LoadedPhase::Scan(phase),
             Phase::Experts(phase) => {
-                let joint = phase.gate == phase.up;
+                let joint = phase.gate == phase.up && phase.alone.is_none();
                 let copies = Copies { n: phase.n_experts, n_used: phase.n_used, joint };
-                let wide = [phase.gate, phase.up];
-                let wide = PackedJob::place(program, &wide, copies, tuning, &mut arena)?;
+                let both = [phase.gate, phase.up];
+                let wide = if phase.alone.is_some() { &both[..1] } else { &both };
+                let wide = PackedJob::place(program, wide, copies, tuning, &mut arena)?;
                 let down = PackedJob::place(program, &[phase.down], copies, tuning, &mut arena)?;
                 LoadedPhase::Experts(LoadedExperts { phase, wide, down })
             }

@@ -158,6 +158,10 @@ impl<'a> Lowering<'a> {
                 let (x, deviations) = (input(0), *deviations);
                 return self.row_op(RowOp::Excess { x, dim, deviations, out });
             }
+            Op::SumGroups => {
+                let dim = program.value(node.inputs[0]).shape.dim;
+                return self.row_op(RowOp::Sums { x: input(0), dim, out });
+            }
             Op::LatentAttention(_) => return self.latent(index),
             Op::CausalConv(conv) => self.causal_conv(node, conv),
             Op::Scan(scan) => self.scan(node, scan),

@@ -95,6 +95,12 @@ pub(crate) enum RowOp {
         dim: usize,
         out: Operand,
     },
+    /// The sum of each run of `dim`.
+    Sums {
+        x: Operand,
+        dim: usize,
+        out: Operand,
+    },
     /// What exceeds the mean of each run of `dim` by so many deviations.
     Excess {
         x: Operand,
@@ -119,6 +125,7 @@ impl RowOp {
             | RowOp::Mix { out, .. }
             | RowOp::Resize { out, .. }
             | RowOp::Excess { out, .. }
+            | RowOp::Sums { out, .. }
             | RowOp::Route { out, .. } => *out,
         }
     }
@@ -240,6 +247,8 @@ pub(crate) struct ExpertsPhase {
     pub(crate) down: WeightId,
     pub(crate) biases: Option<ExpertBiases>,
     pub(crate) act: Gated,
+    /// There is no up: the activation is of one product alone.
+    pub(crate) alone: Option<Unary>,
     /// Routes weigh inner products, not results.
     pub(crate) weighs_inputs: bool,
     pub(crate) n_experts: usize,

@@ -224,6 +224,7 @@ fn records() -> Vec<(String, Record)> {
         Box::new(|r, _, x| r.mix("mixed", matrix(r, "by", x, 3)?, matrix(r, "x", x, COLS)?)),
     );
     add("resize".into(), Box::new(|r, _, x| r.resize("resized", x, r.scale("twice", x, 2.0)?)));
+    add("sums".into(), Box::new(|r, _, x| r.sum_groups("sums", r.view("groups", x, 8)?)));
     add("excess".into(), Box::new(|r, _, x| r.excess("excess", x, 1.5)));
     recurrent(&mut add);
     for act in [Act::Silu, Act::Gelu] {
@@ -258,6 +259,7 @@ fn number(op: &Op) -> usize {
         Op::MeanRows => 19,
         Op::CausalConv(_) => 20,
         Op::Scan(_) => 21,
+        Op::SumGroups => 22,
     }
 }
 
@@ -275,7 +277,7 @@ fn program(record: &Record, ty: GgmlType) -> Result<Arc<Program>> {
 #[test]
 fn what_is_supported_is_what_loads() {
     let cpu = Cpu::new(&Options { threads: Some(2), ..Options::default() });
-    let mut seen = [false; 22];
+    let mut seen = [false; 23];
     let (mut loaded, mut refused) = (0, 0);
     for (name, record) in records() {
         for ty in GgmlType::all() {

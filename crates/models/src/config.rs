@@ -75,6 +75,8 @@ pub struct ModelConfig {
     pub attention_scale: Option<f32>,
     /// Factor on logits.
     pub logit_scale: Option<f32>,
+    /// The residual stream is halved after every so many layers, where it is.
+    pub rescale_every: Option<usize>,
     /// Bound on logits: `c * tanh(logit / c)`.
     pub logit_softcap: Option<f32>,
     /// The decoder blocks, in order; at least one.

@@ -172,6 +172,18 @@ impl<'a> Keys<'a> {
         }
     }
 
+    /// A finite number.
+    ///
+    /// # Errors
+    /// [`Error::Key`] for anything else.
+    pub fn real(&self, key: &str) -> Result<Option<f32>> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        match value.as_f32() {
+            Some(x) if x.is_finite() => Ok(Some(x)),
+            _ => Err(Error::key(&self.name(key), "a finite number", value)),
+        }
+    }
+
     /// A finite number for each layer: an array, or one for all.
     ///
     /// # Errors

@@ -136,6 +136,23 @@ impl<'a> Weights<'a> {
             || self.found(&bare, &[len])?.is_some())
     }
 
+    /// Whether the file has `NAME.weight`, of whatever shape.
+    pub fn is_there(&self, name: &str) -> bool {
+        let found = (self.find)(&format!("{}{name}.weight", self.prefix), &[1]);
+        found.is_ok_and(|found| found.is_some())
+    }
+
+    /// Vector `i` of the `count` that stand one after another in `NAME.weight`, `[n, 1, 1, count]`.
+    ///
+    /// # Errors
+    /// As [`matrix`](Self::matrix).
+    pub fn part(&self, name: &str, i: usize, count: usize, n: usize) -> Result<WeightId> {
+        let name = format!("{}{name}.weight", self.prefix);
+        let ty = self.found(&name, &[n, 1, 1, count])?;
+        let ty = ty.ok_or_else(|| Error::MissingTensor { name: name.clone() })?;
+        Ok(self.recorder.weight(WeightSpec { name, ty, rows: 1, cols: n, start: i * n }))
+    }
+
     /// `NAME`, so many numbers in a row or one below the other.
     ///
     /// # Errors

@@ -45,6 +45,8 @@ pub enum Act {
 pub enum Gate {
     /// `act(g) * u`.
     Act(Act),
+    /// `act(g)`: of experts, which have no `u` then. Their gate and up are one weight, which holds rows of one matrix.
+    Alone(Act),
     /// `g' sigmoid(alpha g') * (u' + 1)`, `g' = min(g, limit)`, `u' = clamp(u, -limit, limit)`: gpt-oss, with 1.702 and 7.
     SwigluOai {
         /// Factor within the sigmoid.
@@ -103,7 +105,7 @@ impl Gate {
     pub(crate) fn is_sound(&self) -> bool {
         let bound = |x: f32| x.is_finite() && x > 0.0;
         match *self {
-            Gate::Act(act) => act.is_sound(),
+            Gate::Act(act) | Gate::Alone(act) => act.is_sound(),
             Gate::SwigluOai { alpha, limit } => alpha.is_finite() && bound(limit),
             Gate::ClampedSwiglu { limit, .. } => bound(limit),
             Gate::Situ { gate, up } => bound(gate) && bound(up),

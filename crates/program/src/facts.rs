@@ -198,7 +198,7 @@ impl Op {
                 same_row(vec![used(*weight, Vector)], Counted::Elements)
             }
             Op::Mix | Op::Resize => same_row(Vec::new(), Counted::Elements),
-            Op::Excess { deviations: _ } => same_row(Vec::new(), Counted::Norm),
+            Op::Excess { deviations: _ } | Op::SumGroups => same_row(Vec::new(), Counted::Norm),
             Op::View | Op::Concat | Op::Slice { start: _, len: _ } => {
                 same_row(Vec::new(), Counted::Nothing)
             }
@@ -293,6 +293,7 @@ impl Op {
             | Op::Mix
             | Op::Resize
             | Op::Excess { deviations: _ }
+            | Op::SumGroups
             | Op::SelectRows
             | Op::MeanRows => {}
         }

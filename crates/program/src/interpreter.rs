@@ -20,11 +20,11 @@ use std::time::Instant;
 use quant::GgmlType;
 
 use crate::{
-    CacheKind, CacheOptions, CandidateRows, Dump, Error, Executor, Held, HiddenRows, LogitRows,
-    Lookup, MemoryNeeds, MemoryOptions, MlaDims, MlaForm, Model, Node, Op, OutputKind, OutputRows,
-    Outputs, Program, Progress, Promises, Readings, Result, Rope, Rows, RowsOut, Sequence,
-    SessionId, Sessions, Step, StepOut, StepStats, Trace, ValueId, ValueSpec, Wanted, WeightId,
-    WeightSource, WeightSpec,
+    CacheKind, CacheOptions, CandidateRows, Dump, Error, Executor, Gate, Held, HiddenRows,
+    LogitRows, Lookup, MemoryNeeds, MemoryOptions, MlaDims, MlaForm, Model, Node, Op, OutputKind,
+    OutputRows, Outputs, Program, Progress, Promises, Readings, Result, Rope, Rows, RowsOut,
+    Sequence, SessionId, Sessions, Step, StepOut, StepStats, Trace, ValueId, ValueSpec, Wanted,
+    WeightId, WeightSource, WeightSpec,
 };
 use session::Session;
 
@@ -280,7 +280,8 @@ impl Interpreted {
                 rows.flat_map(|scores| experts::route(scores, router, bias, factors)).collect()
             }
             Op::Experts { gate, up, down, biases, act, weighs_inputs, n_experts, n_used } => {
-                let (joint, weighs_inputs) = (gate == up, *weighs_inputs);
+                let alone = matches!(act, Gate::Alone(_));
+                let (joint, weighs_inputs) = (gate == up && !alone, *weighs_inputs);
                 let [gate, up, down] = [gate, up, down].map(|id| self.weight(*id));
                 let biases = biases.map(|biases| biases.all().map(|id| self.weight(id)));
                 let n = *n_experts;
@@ -312,6 +313,7 @@ impl Interpreted {
             }
             Op::Resize => streams::resize(input(0), input(1), shape(0).dim),
             Op::Excess { deviations } => streams::excess(input(0), shape(0).dim, *deviations),
+            Op::SumGroups => streams::sums(input(0), shape(0).dim),
             Op::SelectRows => ops::rows(input(0), shape(0).cols(), batch.selected()),
             Op::MeanRows => {
                 let cols = shape(0).cols();

@@ -293,6 +293,8 @@ pub enum Op {
         /// How far above the mean.
         deviations: f32,
     },
+    /// x `[rows, groups, dim]` -> `[rows, 1, groups]`: the sum of each group.
+    SumGroups,
     /// x `[Tokens, ..]` -> `[Selected, ..]`: the rows whose outputs are wanted.
     SelectRows,
     /// x `[Tokens, ..]` -> `[Selected, ..]`: for each row whose output is wanted the mean of all rows of its sequence, which
@@ -325,6 +327,7 @@ impl Op {
             Op::Mix => "mix",
             Op::Resize => "resize",
             Op::Excess { .. } => "excess",
+            Op::SumGroups => "sum_groups",
             Op::SelectRows => "select_rows",
             Op::MeanRows => "mean_rows",
         }

@@ -203,7 +203,7 @@ impl Recorder {
         up: ValueId,
     ) -> Result<ValueId> {
         let (factor, shape, act) = (self.shape(gate), self.shape(up), act.into());
-        if !act.is_sound() {
+        if !act.is_sound() || matches!(act, Gate::Alone(_)) {
             return Err(self.operand(name, "sound parameters".into(), format!("{act:?}")));
         }
         let factors = factor.cols() == shape.groups

@@ -110,7 +110,7 @@ impl Listing<'_> {
             Op::Slice { start, len } => format!("{start}..{}", start + len),
             Op::Excess { deviations } => format!("{deviations} deviations"),
             Op::Add | Op::View | Op::Concat | Op::Mix | Op::Resize => String::new(),
-            Op::SelectRows | Op::MeanRows => String::new(),
+            Op::SelectRows | Op::MeanRows | Op::SumGroups => String::new(),
         }
     }
 

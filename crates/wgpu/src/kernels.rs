@@ -291,9 +291,9 @@ impl Finish {
     pub(crate) fn words(self) -> [u32; 6] {
         let (act, gate, numbers) = match self {
             Finish::Plain => (0, 0, [0.0; 4]),
-            Finish::Act(act) | Finish::Gate(Gate::Act(act)) => {
+            Finish::Act(act) | Finish::Gate(Gate::Act(act) | Gate::Alone(act)) => {
                 let (number, numbers) = act_number(act);
-                (number, u32::from(matches!(self, Finish::Gate(_))), numbers)
+                (number, u32::from(matches!(self, Finish::Gate(Gate::Act(_)))), numbers)
             }
             Finish::Gate(Gate::SwigluOai { alpha, limit }) => (0, 2, [alpha, limit, 0.0, 0.0]),
             Finish::Gate(Gate::ClampedSwiglu { limit, after }) => {

@@ -225,6 +225,7 @@ impl Lowering<'_> {
             Op::LatentAttention(_)
             | Op::CausalConv(_)
             | Op::Scan(_)
+            | Op::SumGroups
             | Op::Route(_)
             | Op::Experts { .. } => {
                 return Err(unsupported(&node.op));

@@ -139,6 +139,9 @@ fn mixture(
         down: bias("down_exps", hidden),
     });
     let [gate, up] = match form {
+        _ if matches!(act, Gate::Alone(_)) => {
+            [weight(r, "up_exps.weight", ty, n_experts * width, hidden); 2]
+        }
         Form::Joint => [weight(r, "gate_up_exps.weight", ty, n_experts * 2 * width, hidden); 2],
         Form::Plain | Form::Weighed => ["gate_exps.weight", "up_exps.weight"]
             .map(|name| weight(r, name, ty, n_experts * width, hidden)),
@@ -209,7 +212,8 @@ pub(super) fn experts_shared(executor: &dyn Executor) {
 
 /// Every activation of gate and up.
 pub(super) fn gates(executor: &dyn Executor) {
-    for gate in all_gates() {
+    let alone = [Act::Relu2, Act::Silu].map(Gate::Alone);
+    for gate in all_gates().chain(alone) {
         let (shape, router) = ([7, 2, 37, 50], top(2));
         check(executor, 1e-9, &format!("experts with {gate:?}"), |r| {
             mixture(r, GgmlType::F32, shape, &router, Form::Plain, gate)

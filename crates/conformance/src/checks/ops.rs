@@ -230,6 +230,7 @@ fn streams(executor: &dyn Executor, cols: usize) {
         joined(r, r.resize("resized", three(r)?, r.view("as", y, 3)?)?)
     });
     if cols > 1 {
+        check(executor, 1e-12, &format!("sums of {cols}"), |r| r.sum_groups("sums", three(r)?));
         check(executor, 1e-12, &format!("excess of {cols}"), |r| {
             joined(r, r.excess("excess", three(r)?, 0.7)?)
         });

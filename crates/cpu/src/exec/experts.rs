@@ -78,7 +78,8 @@ impl Mixture<'_> {
 
     /// The matrices whose kernels want rows arranged in ways of their own.
     fn arranged(&self) -> Range<usize> {
-        0..if self.kernel(0) == self.kernel(1) { 1 } else { 2 }
+        let alike = self.wide.matrices.len() == 1 || self.kernel(0) == self.kernel(1);
+        0..if alike { 1 } else { 2 }
     }
 
     /// Tiles of a block's input for matrix `m`.
@@ -276,7 +277,8 @@ impl<'a> Exec<'a> {
         let (gate, rest) = scratch.tiles.split_at_mut(len);
         let (up, rest) = rest.split_at_mut(len);
         let pick = Some(&mixture.routing.rows[block.places()]);
-        for (m, tile) in [&mut *gate, &mut *up].into_iter().enumerate() {
+        let tiles = [&mut *gate, &mut *up].into_iter().take(mix.wide.matrices.len());
+        for (m, tile) in tiles.enumerate() {
             let kernel = mix.kernel(m);
             let x = self.activations(&mix.source, 0..mix.n, pick, kernel.act_format());
             let place = block.words[if mix.arranged().len() == 1 { 0 } else { m }];
@@ -300,7 +302,13 @@ impl<'a> Exec<'a> {
             }
         }
         let act = &mut rest[..len];
-        self.kernels.gated.call(mix.phase.act, gate, up, act);
+        match mix.phase.alone {
+            None => self.kernels.gated.call(mix.phase.act, gate, up, act),
+            Some(alone) => {
+                act.copy_from_slice(gate);
+                self.kernels.act.call(alone, act);
+            }
+        }
         let cols = panels.start * PANEL_ROWS..mix.width().min(panels.end * PANEL_ROWS);
         let rows = &mut gate[..n * cols.len()];
         for (panel, tile) in act.chunks_exact(n * PANEL_ROWS).enumerate() {
@@ -469,7 +477,7 @@ impl ExpertsShape {
         let LoadedExperts { phase, wide, down, .. } = loaded;
         let inner_rows = n * phase.n_used;
         let words = |m: &PackedMatrix| most_words(m.kernel, inner_rows, m.cols);
-        let [gate, up] = [0, 1].map(|m| &wide.matrices[m]);
+        let [gate, up] = [0, wide.matrices.len() - 1].map(|m| &wide.matrices[m]);
         let alike = gate.kernel == up.kernel;
         let few = n <= LOCAL_ROWS;
         let whole = down.reads(ActFormat::Q8(Q8_WHOLE));

@@ -168,6 +168,7 @@ impl Exec<'_> {
                     streams::excess(x, *deviations, out);
                 }
             }
+            RowOp::Sums { x, dim, .. } => streams::sums(self.row(*x, row), *dim, out),
             RowOp::Multiply { x, weight, each, .. } => {
                 let factors = self.weights.vector(*weight);
                 streams::multiply(self.row(*x, row), factors, *each, out);

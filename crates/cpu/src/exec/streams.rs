@@ -44,6 +44,13 @@ pub(super) fn resize(x: &[f32], y: &[f32], out: &mut [f32]) {
     }
 }
 
+/// The sum of each run of `dim`.
+pub(super) fn sums(x: &[f32], dim: usize, out: &mut [f32]) {
+    for (out, x) in out.iter_mut().zip(x.chunks_exact(dim)) {
+        *out = x.iter().map(|x| f64::from(*x)).sum::<f64>() as f32;
+    }
+}
+
 /// What exceeds the mean by so many deviations.
 pub(super) fn excess(x: &[f32], deviations: f32, out: &mut [f32]) {
     let n = x.len() as f64;

@@ -23,7 +23,8 @@ pub(super) fn unary(act: Act) -> Unary {
 
 pub(super) fn gated(gate: Gate) -> Gated {
     match gate {
-        Gate::Act(act) => Gated::Unary(unary(act)),
+        // experts have no other use for it
+        Gate::Act(act) | Gate::Alone(act) => Gated::Unary(unary(act)),
         Gate::SwigluOai { alpha, limit } => Gated::SwigluOai { alpha, limit },
         Gate::ClampedSwiglu { limit, after } => Gated::ClampedSwiglu { limit, after },
         Gate::Situ { gate, up } => Gated::Situ { gate, up },

@@ -1,9 +1,9 @@
 //! Lowering of experts: their norm, their router and the sums after them go into one phase.
 
-use program::{Node, Op, Result};
+use program::{Gate, Node, Op, Result};
 
 use super::Lowering;
-use super::act::gated;
+use super::act::{gated, unary};
 use crate::plan::{ExpertsPhase, Routes};
 
 impl Lowering<'_> {
@@ -20,6 +20,10 @@ impl Lowering<'_> {
             &node.op
         else {
             unreachable!("`node` matched the op")
+        };
+        let alone = match act {
+            Gate::Alone(act) => Some(unary(act)),
+            _ => None,
         };
         let act = gated(act);
         let (x, norm) = self.normed(self.uses.root(node.inputs[0]));
@@ -43,6 +47,7 @@ impl Lowering<'_> {
             down,
             biases,
             act,
+            alone,
             weighs_inputs,
             n_experts,
             n_used,

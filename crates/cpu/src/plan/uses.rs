@@ -101,6 +101,7 @@ impl RowOp {
             | RowOp::Multiply { x, .. }
             | RowOp::Slice { x, .. }
             | RowOp::Excess { x, .. }
+            | RowOp::Sums { x, .. }
             | RowOp::Route { scores: x, .. } => vec![*x],
             RowOp::GatedAct { gate: a, up: b, .. }
             | RowOp::Add { a, b, .. }

@@ -38,6 +38,12 @@ impl Gated {
 
     pub(super) fn record(self, l: &Layer<'_>, x: ValueId) -> Result<ValueId> {
         let Gated { suffix, width, act, bias, joint } = self;
+        if let Gate::Alone(act) = act {
+            let hidden_size = l.r.shape(x).cols();
+            let u = l.linear(&format!("ffn_up{suffix}"), x, width, bias)?;
+            let u = l.r.act(&format!("ffn_act{suffix}"), act, u)?;
+            return l.linear(&format!("ffn_down{suffix}"), u, hidden_size, bias);
+        }
         let hidden_size = l.r.shape(x).cols();
         let [gate, up, down] = ["gate", "up", "down"].map(|name| format!("ffn_{name}{suffix}"));
         let [g, u] = if joint {
@@ -82,7 +88,9 @@ pub(super) fn mixed(l: &Layer<'_>, e: &Experts, x: ValueId, scores: ValueId) -> 
     let bias = e.bias.map(|name| l.w.tensor(name, n)).transpose()?;
     let factors = e.factors.then(|| l.w.tensor("ffn_down_exps.scale", n)).transpose()?;
     let routes = l.r.route("ffn_routes", scores, e.router(bias, factors))?; // [n, 2 * n_experts_used]
-    let [gate, up] = if e.joint {
+    let [gate, up] = if matches!(e.act, Gate::Alone(_)) {
+        [l.w.stack("ffn_up_exps", n, width, hidden_size)?; 2]
+    } else if e.joint {
         [l.w.stack("ffn_gate_up_exps", n, 2 * width, hidden_size)?; 2]
     } else {
         let [gate, up] =

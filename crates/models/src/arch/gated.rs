@@ -4,7 +4,7 @@
 //! Source: arXiv:2505.06708, section 3 (gates); tensor names of GGUF's `afmoe`, `step35`, `laguna`, `spark2_5`,
 //! `muse-glimmer`.
 
-use program::{Act, Gate, Gating, RopePairs};
+use program::{Act, Gating, RopePairs};
 
 use super::attention::{GateWidth, Heads};
 use super::decoder::{self, Norms, blocks};
@@ -42,16 +42,7 @@ pub(super) static STEP35: Architecture = Architecture {
         for layer in window::of(&mut c, &windows, false) {
             layer.rope.iter_mut().for_each(|rope| rope.dims /= 2);
         }
-        let [experts, shared] =
-            ["swiglu_clamp_exp", "swiglu_clamp_shexp"].map(|key| keys.positive_per_layer(key));
-        let limits = experts?.into_iter().zip(shared?);
-        for (layer, (experts, shared)) in c.layers.iter_mut().zip(limits) {
-            let clamped = |limit| Gate::ClampedSwiglu { limit, after: true };
-            if let Some(e) = &mut layer.experts {
-                e.act = experts.map_or(e.act, clamped);
-                e.shared_act = shared.map_or(e.shared_act, clamped);
-            }
-        }
+        experts::clamp(keys, &mut c)?;
         Ok(c)
     },
     record: |r, w, c| blocks(r, w, c, Norms::PRE, PER_HEAD, ffn::feed),

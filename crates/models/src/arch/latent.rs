@@ -8,6 +8,12 @@ use crate::{Bias, Error, Latent, LayerConfig, Result};
 
 /// What the layer attends to, through the output projection: `[n, hidden_size]`.
 pub(super) fn attend(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
+    let a = find(l, h)?;
+    l.linear("attn_output", a, l.model.hidden_size, Bias::Never)
+}
+
+/// What the layer attends to: `[n, n_heads * value_dim]`.
+pub(super) fn find(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
     let LayerConfig { n_heads, head_dim, ref rope, ref score, ref latent, .. } = *l.config;
     let latent = latent.as_ref().ok_or_else(|| Error::incomplete(l.model))?;
     let (rank, nope_dim) = (latent.kv_lora_rank, latent.nope_dim);
@@ -26,8 +32,7 @@ pub(super) fn attend(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
     let rope = rope.clone().map(|rope| Rope { factors, ..rope });
     let up = up(l, latent)?;
     let at = LatentAttention { cache, rope, up, score: score.clone() };
-    let a = l.r.latent_attention("attn", at, [q_nope, q_pe, c, k_pe])?;
-    l.linear("attn_output", a, l.model.hidden_size, Bias::Never)
+    Ok(l.r.latent_attention("attn", at, [q_nope, q_pe, c, k_pe])?)
 }
 
 /// `[n, n_heads * head_dim]`, through a narrow layer but in V2-Lite.

@@ -3,14 +3,14 @@
 //! Source: arXiv:2312.00752, section 3; arXiv:2405.21060, section 7; tensor names of GGUF's `mamba`, `mamba2`, `jamba`,
 //! `granitehybrid`, `nemotron_h`, `falcon-h1` and `plamo2`.
 
-use program::{Act, ConvWeights, LinearWeight, RopePairs, ScanKind, ValueId};
+use program::{Act, ConvWeights, Gate, Gating, LinearWeight, RopePairs, ScanKind, ValueId};
 
 use super::attention::{HeadNorm, Heads};
 use super::decoder::{Layer, Norms, decoder};
 use super::{Architecture, ffn, granite};
 use crate::config::experts::{self, Silent, Width};
 use crate::config::{Recurrent, read, recurrent};
-use crate::{Bias, Keys, ModelConfig, Result};
+use crate::{Bias, Keys, LayerConfig, ModelConfig, Result};
 
 pub(super) static MAMBA: Architecture = Architecture {
     name: "mamba",
@@ -67,6 +67,31 @@ pub(super) static NEMOTRON_H: Architecture = Architecture {
     },
     record: |r, w, c| {
         decoder(r, w, c, |l, x| match l.config {
+            c if c.intermediate_size > 0 => half(l, x, |l, h| ffn::ungated(l, Act::Relu2, h)),
+            _ => half(l, x, or_attend(mix2)),
+        })
+    },
+};
+
+/// Experts without gates beside a shared one, in place of each feed-forward layer.
+pub(super) static NEMOTRON_H_MOE: Architecture = Architecture {
+    name: "nemotron_h_moe",
+    config: |keys| {
+        let mut c = nemotron(keys)?;
+        let silent = Silent { gating: Gating::Sigmoid, ..Silent::NORMALIZED };
+        experts::read(keys, &mut c, &silent)?;
+        for layer in &mut c.layers {
+            let is_fed = layer.intermediate_size > 0;
+            layer.experts = layer.experts.take().filter(|_| is_fed);
+            if let Some(e) = &mut layer.experts {
+                (e.act, e.shared_act) = (Gate::Alone(Act::Relu2), Gate::Alone(Act::Relu2));
+            }
+        }
+        Ok(c)
+    },
+    record: |r, w, c| {
+        decoder(r, w, c, |l, x| match l.config {
+            LayerConfig { experts: Some(_), .. } => half(l, x, ffn::feed),
             c if c.intermediate_size > 0 => half(l, x, |l, h| ffn::ungated(l, Act::Relu2, h)),
             _ => half(l, x, or_attend(mix2)),
         })

@@ -26,6 +26,7 @@ mod grove;
 mod head;
 mod hrm;
 mod hunyuan;
+mod kimi;
 mod latent;
 mod layernorm;
 mod lfm2;
@@ -33,6 +34,7 @@ mod llama;
 mod llama4;
 mod looped;
 mod mamba;
+mod minimax;
 mod mistral3;
 mod mlp;
 mod olmo;
@@ -44,6 +46,7 @@ mod qwen2;
 mod qwen2moe;
 mod qwen3;
 mod qwen35;
+mod rwkv;
 mod smallthinker;
 mod talkie;
 mod ungated;
@@ -73,10 +76,12 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &gated::AFMOE,
     &ungated::APERTUS,
     &ungated::ARCEE,
+    &rwkv::ARWKV7,
     &arctic::ARCTIC,
     &llama::BAICHUAN,
     &deepseek::BAILING_MOE,
     &deepseek::BAILING_MOE2,
+    &kimi::BAILING_MOE3,
     &bert::BERT,
     &bitnet::BITNET,
     &mlp::BLOOM,
@@ -124,6 +129,7 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &llama::INTERNLM2,
     &layernorm::JAIS,
     &mlp::JAIS2,
+    &kimi::KIMI_LINEAR,
     &gated::LAGUNA,
     &mamba::JAMBA,
     &bert::JINA_BERT_V2,
@@ -139,6 +145,7 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &windows::MIMO2,
     &granite::MINICPM,
     &granite::MINICPM3,
+    &minimax::MINIMAX_01,
     &olmo::MINIMAX_M2,
     &mistral3::MISTRAL3,
     &mistral3::MISTRAL4,
@@ -147,6 +154,7 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &looped::NANBEIGE,
     &mlp::NEMOTRON,
     &mamba::NEMOTRON_H,
+    &mamba::NEMOTRON_H_MOE,
     &bert::NOMIC_BERT,
     &layernorm::OLMO,
     &olmo::OLMO2,
@@ -174,6 +182,9 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &qwen3::QWEN3_VL,
     &qwen3::QWEN3_VL_MOE,
     &llama::REFACT,
+    &rwkv::RWKV6,
+    &rwkv::RWKV6_QWEN2,
+    &rwkv::RWKV7,
     &qwen2::SEED_OSS,
     &smallthinker::SMALLTHINKER,
     &llama::SMOLLM3,

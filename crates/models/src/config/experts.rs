@@ -167,6 +167,24 @@ pub(crate) fn read(keys: &Keys<'_>, c: &mut ModelConfig, silent: &Silent) -> Res
     Ok(())
 }
 
+/// Bounds on what gates let through and on their activations, layer by layer, where the file has some.
+///
+/// # Errors
+/// Numbers below 0, or not one for each layer.
+pub(crate) fn clamp(keys: &Keys<'_>, c: &mut ModelConfig) -> Result<()> {
+    let [experts, shared] =
+        ["swiglu_clamp_exp", "swiglu_clamp_shexp"].map(|key| keys.positive_per_layer(key));
+    let limits = experts?.into_iter().zip(shared?);
+    for (layer, (experts, shared)) in c.layers.iter_mut().zip(limits) {
+        let clamped = |limit| Gate::ClampedSwiglu { limit, after: true };
+        if let Some(e) = &mut layer.experts {
+            e.act = experts.map_or(e.act, clamped);
+            e.shared_act = shared.map_or(e.shared_act, clamped);
+        }
+    }
+    Ok(())
+}
+
 impl Experts {
     /// The router of a layer with this bias and these factors.
     pub fn router(&self, bias: Option<WeightId>, factors: Option<WeightId>) -> Router {

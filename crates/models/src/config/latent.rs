@@ -26,13 +26,27 @@ pub struct Latent {
 /// # Errors
 /// A key that is missing or out of range.
 pub(crate) fn decoder(keys: &Keys<'_>, pairs: RopePairs) -> Result<ModelConfig> {
-    let mut c = with_heads(keys, pairs, heads(keys)?, 1)?;
+    with_counts(keys, pairs, 1)
+}
+
+/// The same with layers without key-value heads: those that recur.
+///
+/// # Errors
+/// As [`decoder`].
+pub(crate) fn with_recurrent(keys: &Keys<'_>, pairs: RopePairs) -> Result<ModelConfig> {
+    with_counts(keys, pairs, 0)
+}
+
+fn with_counts(keys: &Keys<'_>, pairs: RopePairs, least: u64) -> Result<ModelConfig> {
+    let mut c = with_heads(keys, pairs, heads(keys, least)?, 1)?;
     keys.require("rope.dimension_count", keys.get("rope.dimension_count"))?;
     let rank = |key: &str| keys.required(key, 1..=MAX_HEADS);
     let kv_lora_rank = rank("attention.kv_lora_rank")?;
-    let queries = keys.has("blk.0.attn_q.weight");
+    let first = c.layers.iter().position(|layer| layer.n_kv_heads > 0).unwrap_or(0);
+    let has = |name: &str| keys.has(&format!("blk.{first}.{name}.weight"));
+    let queries = has("attn_q");
     let q_lora_rank = if queries { None } else { Some(rank("attention.q_lora_rank")?) };
-    let joint = keys.has("blk.0.attn_kv_b.weight") && !keys.has("blk.0.attn_k_b.weight");
+    let joint = has("attn_kv_b") && !has("attn_k_b");
     let head_dim = c.first_layer().head_dim;
     let mut rope = c.first_layer().rope.clone();
     let (mut rope_dims, mut mscale) = (0, 1.0);
@@ -54,17 +68,23 @@ pub(crate) fn decoder(keys: &Keys<'_>, pairs: RopePairs) -> Result<ModelConfig> 
 }
 
 /// Newer files give the widths of keys and values apart from those of the cache.
-fn heads(keys: &Keys<'_>) -> Result<Vec<Heads>> {
+fn heads(keys: &Keys<'_>, least: u64) -> Result<Vec<Heads>> {
     let count = "attention.head_count";
     let n_heads = keys.require(count, keys.per_layer(count, 1..=MAX_HEADS)?)?;
-    keys.per_layer("attention.head_count_kv", 1..=MAX_HEADS)?;
+    let latents = keys.per_layer("attention.head_count_kv", least..=MAX_HEADS)?;
+    let latents = latents.unwrap_or_else(|| vec![1; n_heads.len()]);
     let width = |key: &str| match keys.count(&format!("{key}_mla"), 1..=MAX_HEADS)? {
         Some(width) => Ok(width),
         None => keys.required(key, 1..=MAX_HEADS),
     };
     let (head_dim, value_dim) = (width("attention.key_length")?, width("attention.value_length")?);
-    let layer = |n_heads| Heads { n_heads, n_kv_heads: 1, head_dim, value_dim };
-    Ok(n_heads.into_iter().map(layer).collect())
+    let layer = |(n_heads, latents): (usize, usize)| Heads {
+        n_heads,
+        n_kv_heads: latents.min(1),
+        head_dim,
+        value_dim,
+    };
+    Ok(n_heads.into_iter().zip(latents).map(layer).collect())
 }
 
 /// `rope.scaling.yarn_log_multiplier` is 0.1 times the `mscale_all_dim` of published configurations, whose `mscale` is the

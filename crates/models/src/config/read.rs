@@ -216,6 +216,7 @@ pub(super) fn with_heads(
         residual_scale: None,
         attention_scale: None,
         logit_scale: None,
+        rescale_every: None,
         logit_softcap: None,
         layers,
     })

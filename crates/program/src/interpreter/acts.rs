@@ -33,6 +33,7 @@ pub(super) fn act(act: Act, x: f64) -> f64 {
 pub(super) fn gate(gate: Gate, g: f64, u: f64) -> f64 {
     match gate {
         Gate::Act(act) => self::act(act, g) * u,
+        Gate::Alone(act) => self::act(act, g),
         Gate::SwigluOai { alpha, limit } => {
             let limit = f64::from(limit);
             let (g, u) = (g.min(limit), u.clamp(-limit, limit));

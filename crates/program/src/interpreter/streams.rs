@@ -48,6 +48,12 @@ pub(super) fn excess(x: &[f32], dim: usize, deviations: f32) -> Vec<f32> {
     x.chunks_exact(dim).flat_map(group).collect()
 }
 
+/// The sum of each group.
+pub(super) fn sums(x: &[f32], dim: usize) -> Vec<f32> {
+    let sum = |x: &[f32]| x.iter().map(|&x| f64::from(x)).sum::<f64>() as f32;
+    x.chunks_exact(dim).map(sum).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

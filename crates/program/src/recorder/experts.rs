@@ -8,7 +8,7 @@ use crate::{ExpertBiases, Gate, GroupScore, Op, Result, Router, Shape, ValueId, 
 pub struct ExpertWeights {
     /// `[n_experts * width, hidden]`.
     pub gate: WeightId,
-    /// `[n_experts * width, hidden]`; the same as `gate` for one weight of both, `[n_experts * 2 * width, hidden]`: of each
+    /// `[n_experts * width, hidden]`; the same as `gate` if there is no gate ([`Gate::Alone`]), or for one weight of both, `[n_experts * 2 * width, hidden]`: of each
     /// expert gate's rows, then up's.
     pub up: WeightId,
     /// `[n_experts * hidden, width]`.
@@ -77,6 +77,8 @@ impl Recorder {
         routes: ValueId,
     ) -> Result<ValueId> {
         let ExpertWeights { gate, up, down, biases, n_experts, weighs_inputs } = weights;
+        let act = act.into();
+        let alone = matches!(act, Gate::Alone(_));
         let shape = self.shape(x);
         let hidden = shape.cols();
         let routed = self.routed(routes).filter(|routed| routed.0 == n_experts);
@@ -90,8 +92,9 @@ impl Recorder {
         };
         let of = |id| (self.spec(id).rows, self.spec(id).cols);
         let width = of(down).1;
-        let both = if gate == up { 2 } else { 1 };
-        let fits = of(gate) == (n_experts * both * width, hidden)
+        let both = if gate == up && !alone { 2 } else { 1 };
+        let fits = (!alone || gate == up && biases.is_none())
+            && of(gate) == (n_experts * both * width, hidden)
             && of(up) == of(gate)
             && of(down).0 == n_experts * hidden;
         if !fits {
@@ -107,7 +110,6 @@ impl Recorder {
                 return Err(self.operand(name, expected, format!("{found:?}")));
             }
         }
-        let act = act.into();
         if !act.is_sound() {
             return Err(self.operand(name, "sound parameters".into(), format!("{act:?}")));
         }

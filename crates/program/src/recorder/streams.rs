@@ -19,6 +19,15 @@ impl Recorder {
         self.push(name, Op::Concat, values, Shape { groups, ..shapes[0] })
     }
 
+    /// The sum of each group of `x`: `[rows, groups]`.
+    ///
+    /// # Errors
+    /// None; as other ops.
+    pub fn sum_groups(&self, name: &str, x: ValueId) -> Result<ValueId> {
+        let shape = self.shape(x);
+        self.push(name, Op::SumGroups, &[x], Shape { groups: 1, dim: shape.groups, ..shape })
+    }
+
     /// Sums of the groups of `x`, weighted by `weights`, which hold a number for each group of `x` and of the result.
     ///
     /// # Errors
