@@ -177,8 +177,15 @@ impl ReplyLimits for Limits {
         time_limit(&Limits::prompt(self, cached, n), self.expected(cached, n, 0))
     }
 
+    /// By the step in their middle: what a step takes grows with its depth and hardly anything else.
     fn steps(&self, depth: usize, n: usize) -> TimeLimit {
-        time_limit(&Limits::steps(self, depth, n), self.expected(depth, 0, n))
+        let middle = depth + n / 2;
+        let one = time_limit(&Limits::steps(self, middle, 1), self.expected(middle, 0, 1));
+        TimeLimit {
+            seconds: one.seconds * n as f64,
+            expected: one.expected.map(|expected| expected * n as f64),
+            ..one
+        }
     }
 }
 

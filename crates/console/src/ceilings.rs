@@ -222,6 +222,11 @@ impl KnownCeilings {
     }
 }
 
+/// What is kept, without measuring anything.
+pub fn known(executor: &dyn Executor) -> Option<KnownCeilings> {
+    KnownCeilings::of(&kept(executor)?)
+}
+
 /// Measure the ceilings now, with a bar. What is kept is raised to them, never lowered. Rates that were kept stay.
 ///
 /// # Errors

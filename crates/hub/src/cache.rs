@@ -172,17 +172,44 @@ impl HubCache {
                 prune(&snapshot.join(name), &shelf.root.join("snapshots"));
             }
         }
-        let gone = entries(&shelf.root.join("snapshots"))?.is_empty();
-        if gone {
-            // nothing of it is here any more: so nothing says what its branches are at
-            fs::remove_dir_all(&shelf.root).map_err(HubError::io(&shelf.root))?;
-            let _ = fs::remove_dir_all(&shelf.locks);
+        if entries(&shelf.root.join("snapshots"))?.is_empty() {
+            shelf.sweep()?;
         }
         Ok(removed)
     }
 }
 
 impl Shelf {
+    /// Nothing of the model is here any more: remove what downloads that were given up left, what says where its branches
+    /// are, and folders that hold nothing. What another process brings here stays, and so do files that are not ours.
+    fn sweep(&self) -> Result<()> {
+        let mut busy = false;
+        for path in entries(&self.root.join("blobs"))? {
+            let ours = path.extension().is_some_and(|end| end == "rooflight" || end == "journal");
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let lock = fs::File::open(self.locks.join(format!("{stem}.lock")));
+            // held until it is gone
+            let held = lock.as_ref().is_ok_and(|lock| lock.try_lock().is_err());
+            busy |= held;
+            if ours && !held {
+                fs::remove_file(&path).map_err(HubError::io(&path))?;
+            }
+        }
+        let refs = self.root.join("refs");
+        if !busy {
+            for path in entries(&refs)?.into_iter().filter(|path| path.is_file()) {
+                fs::remove_file(&path).map_err(HubError::io(&path))?;
+            }
+        }
+        for folder in
+            [refs, self.root.join("snapshots"), self.root.join("blobs"), self.root.clone()]
+        {
+            // one that holds something stays
+            let _ = fs::remove_dir(folder);
+        }
+        Ok(())
+    }
+
     /// Where the bytes of a file lie.
     pub(crate) fn blob(&self, file: &RemoteFile) -> PathBuf {
         self.root.join("blobs").join(&file.digest)

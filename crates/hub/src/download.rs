@@ -67,8 +67,7 @@ impl Hub {
                 let (name, total) = (&*file.path, file.bytes);
                 tell(PullProgress { file: name, number, stage, done, total })
             };
-            self.file_here(model, file, &mut told)?;
-            let path = self.cache.place(model, file)?;
+            let path = self.file_here(model, file, &mut told)?;
             first.get_or_insert(path);
         }
         self.cache.set_revision(model)?;
@@ -96,28 +95,25 @@ impl Hub {
         }
     }
 
+    /// Have a file here, under its name.
     fn file_here(
         &self,
         model: &RemoteModel,
         file: &RemoteFile,
         tell: &mut dyn FnMut(PullStage, u64) -> bool,
-    ) -> Result<()> {
+    ) -> Result<PathBuf> {
         let shelf = self.cache.shelf(&model.name.repository);
         let blob = shelf.blob(file);
         let _lock = lock(&shelf.locks, file, tell)?;
         if fs::metadata(&blob).is_ok_and(|data| data.len() == file.bytes) {
-            return Ok(());
+            return self.cache.place(model, file);
         }
         let mut journal = Journal::open(&part_path(&blob), file)?;
         self.fetch(model, file, &mut journal, tell)?;
         match digest(&journal.path, file.bytes, tell)? {
             found if found == file.digest => {
-                let part = journal.finish()?;
-                fs::rename(&part, &blob).map_err(HubError::io(&blob))?;
-                if let Some(folder) = blob.parent().and_then(|folder| File::open(folder).ok()) {
-                    let _ = folder.sync_all();
-                }
-                Ok(())
+                journal.finish(&blob)?;
+                self.cache.place(model, file)
             }
             found => {
                 journal.discard();
@@ -196,7 +192,6 @@ impl Source<'_> {
     fn part(&self, part: usize) -> Result<Vec<u8>> {
         let mut tried = 0;
         loop {
-            let counted = self.came.load(Ordering::Relaxed);
             let error = match self.once(part) {
                 Ok(bytes) => return Ok(bytes),
                 Err(error) => error,
@@ -206,8 +201,6 @@ impl Source<'_> {
             if !helps || tried == TRIES || self.stop.load(Ordering::Relaxed) {
                 return Err(error);
             }
-            // what came of it comes again; other connections count meanwhile
-            let _ = counted;
             self.pause(Duration::from_millis(250 << tried.min(6)).min(PAUSE))?;
         }
     }
@@ -286,7 +279,10 @@ impl Source<'_> {
                     ),
                 }
             }
-            // it knows of no ranges: what comes before the part is passed over
+            // it knows of no ranges: to pass over what comes before would be to read the file once for each part
+            StatusCode::OK if start > 0 || end < total => {
+                wrong("a part of the file".into(), "all of it: this server knows no ranges")
+            }
             StatusCode::OK => match answer.header("content-length").map(str::parse::<u64>) {
                 Some(Ok(found)) if found != total => {
                     wrong(format!("{total} bytes"), &format!("{found} bytes"))

@@ -10,7 +10,7 @@ use twox_hash::XxHash3_64;
 use crate::{HubError, RemoteFile, Result};
 
 /// Bytes of a part.
-pub(crate) const PART: u64 = 8 << 20;
+pub(crate) const PART: u64 = 2 << 20;
 /// Bytes of the head: what it is, and of which file.
 const HEAD: usize = 96;
 /// Bytes of an entry: number and checksum, and a checksum of both.
@@ -131,11 +131,15 @@ impl Journal {
         missing.map(|(part, _)| part).collect()
     }
 
-    /// All of it is with the disk, and the list is gone.
-    pub(crate) fn finish(self) -> Result<PathBuf> {
+    /// All of it is with the disk: give it this name, and then forget the list. Killed between, both are there.
+    pub(crate) fn finish(self, name: &Path) -> Result<()> {
         self.file.sync_all().map_err(HubError::io(&self.path))?;
+        std::fs::rename(&self.path, name).map_err(HubError::io(name))?;
+        if let Some(folder) = name.parent().and_then(|folder| File::open(folder).ok()) {
+            let _ = folder.sync_all();
+        }
         let _ = std::fs::remove_file(&self.list_path);
-        Ok(self.path)
+        Ok(())
     }
 
     /// Throw away what came.
@@ -180,8 +184,10 @@ mod tests {
         assert_eq!(journal.missing(), [0, 1]);
         journal.put(0, &part(0, PART as usize)).unwrap();
         journal.put(1, &part(1, PART as usize)).unwrap();
-        let path = journal.finish().unwrap();
-        assert_eq!(std::fs::metadata(&path).unwrap().len(), of.bytes);
+        let whole = folder.path().join("x");
+        journal.finish(&whole).unwrap();
+        assert_eq!(std::fs::metadata(&whole).unwrap().len(), of.bytes);
+        assert!(!path.exists());
         assert!(!list.exists());
         // of another file nothing is used
         let mut journal = Journal::open(&path, &of).unwrap();

@@ -10,8 +10,8 @@ use crate::{HubError, HubOptions, Result};
 /// A server that does not take the connection, or does not begin to answer, is not waited for longer.
 const CONNECT: Duration = Duration::from_secs(15);
 const ANSWER: Duration = Duration::from_secs(30);
-/// Most time for one part of a file.
-const BODY: Duration = Duration::from_secs(900);
+/// Most time for one part of a file: a server that sends nothing is not waited for longer either.
+const BODY: Duration = Duration::from_secs(60);
 /// Redirects of one request.
 const REDIRECTS: usize = 6;
 /// Most bytes of an answer that is no file.

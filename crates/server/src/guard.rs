@@ -56,7 +56,14 @@ impl Access {
     /// For whoever has one of `keys` (everybody, if there are none) and addresses the server by a name of this machine
     /// or one of `hosts`, or by any name at all (`None`).
     pub fn new(keys: &[String], hosts: Option<Vec<String>>) -> Access {
-        let keys = keys.iter().map(|key| Sha256::digest(key.as_bytes()).into()).collect();
+        let mut digests: Vec<[u8; 32]> = Vec::new();
+        for key in keys {
+            let digest = Sha256::digest(key.as_bytes()).into();
+            if !digests.contains(&digest) {
+                digests.push(digest);
+            }
+        }
+        let keys = digests;
         Access { keys, hosts }
     }
 
@@ -103,7 +110,7 @@ impl Access {
         let digest: [u8; 32] = Sha256::digest(given.unwrap_or_default().as_bytes()).into();
         let differs = |key: &[u8; 32]| key.iter().zip(&digest).fold(0, |sum, (a, b)| sum | (a ^ b));
         let known = (self.keys.iter().enumerate())
-            .fold(0, |known, (i, key)| known | ((i + 1) * usize::from(differs(key) == 0)));
+            .fold(0, |known, (i, key)| known.max((i + 1) * usize::from(differs(key) == 0)));
         if known > 0 { Ok(KeyId(known as u64)) } else { Err(ApiError::unauthorized()) }
     }
 }
@@ -218,5 +225,15 @@ mod tests {
             assert_eq!(with("/v1/models", "authorization", wrong), 401, "{wrong}");
         }
         assert_eq!(with("/health", "accept", "x"), 200);
+        let keys = ["a", "b", "a", "c"].map(str::to_owned);
+        let access = Access::new(&keys, None);
+        let of = |key: &str| {
+            let mut map = HeaderMap::new();
+            map.insert(header::HOST, HeaderValue::from_static("localhost"));
+            map.insert("x-api-key", HeaderValue::from_str(key).unwrap());
+            access.check("/", &map).unwrap()
+        };
+        let ids = ["a", "b", "c"].map(of);
+        assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2], "{ids:?}");
     }
 }

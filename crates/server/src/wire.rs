@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::{
-    Completion, Logprob, ModelFormat, Timings, TokenLogprobs, TokenUsage, ToolCall, Vocabulary,
+    Completion, FinishReason, Logprob, ModelFormat, Timings, TokenLogprobs, TokenUsage, ToolCall,
+    Vocabulary,
 };
 use serde_json::{Value, json};
 
@@ -74,7 +75,7 @@ impl ReplySource {
     /// What is told of a finished reply whatever the API: `timings`, `context_ledger`, and `warnings` if there are any.
     pub(crate) fn account(&self, object: &mut Value, reply: &Completion, notes: &[String]) {
         object["timings"] = self.timings(&reply.timings, &reply.usage);
-        object["context_ledger"] = context_json(&reply.usage, self.capacity);
+        object["context_ledger"] = context_json(reply, self.capacity);
         if !notes.is_empty() {
             object["warnings"] = json!(notes);
         }
@@ -87,16 +88,22 @@ impl ReplySource {
 }
 
 /// What became of each position of the context: ranges of them. Nothing of a prompt is ever dropped.
-fn context_json(usage: &TokenUsage, capacity: usize) -> Value {
+fn context_json(reply: &Completion, capacity: usize) -> Value {
+    let usage = &reply.usage;
+    // a token that nothing was chosen after is not computed: of all but what the model ended itself
+    let by_itself = matches!(reply.reason, FinishReason::Stop | FinishReason::ToolCalls)
+        && reply.stopped_at.is_none();
+    let open = usize::from(!by_itself && usage.completion_tokens > 0);
+    let held = usage.total_tokens() - open;
     let range = |start: usize, end: usize| match start < end {
         true => json!([[start, end]]),
         false => json!([]),
     };
     json!({
         "size": capacity,
-        "kept": range(0, usage.total_tokens()),
+        "kept": range(0, held),
         "reused": range(0, usage.cached_tokens),
-        "computed": range(usage.cached_tokens, usage.total_tokens()),
+        "computed": range(usage.cached_tokens, held),
         "dropped": [],
     })
 }

@@ -19,7 +19,7 @@ use crate::exit::{Failure, code};
 use crate::limits::Limits;
 use crate::load::{self, LoadOptions, Loaded};
 use crate::output::shown;
-use crate::{bundled, counts, names, sampling, ui};
+use crate::{bundled, ceilings, counts, names, sampling, ui};
 
 /// Serve a model to other programs, over HTTP
 #[derive(clap::Args, Debug)]
@@ -152,13 +152,15 @@ impl Serve {
         };
         let (sampler, problems) = sampling::recommended_options(gguf.metadata());
         problems.iter().for_each(|problem| ui::warn(problem));
-        let (loaded, cache, reads) = match writes {
+        let (mut loaded, cache, reads) = match writes {
             true => {
                 let (loaded, cache) = self.running.load(&gguf)?;
                 (loaded, cache, None)
             }
             false => self.reading(&gguf)?,
         };
+        // what was measured before is known wherever it is told
+        loaded.ceilings = loaded.ceilings.take().or_else(|| ceilings::known(&*loaded.executor));
         let limits = Limits::of(&loaded, &cache).filter(|_| reads.is_none());
         Ok(ServedModel {
             name: self.alias.clone().unwrap_or(name),

@@ -49,6 +49,29 @@ fn models_are_listed_found_and_removed() {
     assert!(!root.exists());
 }
 
+/// What another process brings here is not taken from it.
+#[test]
+fn a_download_stays_where_its_model_is_removed() {
+    let fake =
+        FakeHub::new(&[("m-Q4_K_M.gguf", content(1, 2000)), ("m-Q8_0.gguf", content(2, 6 << 20))]);
+    let folder = tempfile::tempdir().unwrap();
+    let place = hub(&fake, folder.path());
+    let small = place.find(&name(REPOSITORY)).unwrap();
+    place.pull(&small, &mut silent).unwrap();
+    let large = place.find(&name(&format!("{REPOSITORY}:Q8_0"))).unwrap();
+    let mut removed = false;
+    let path = place.pull(&large, &mut |_| {
+        if !std::mem::replace(&mut removed, true) {
+            let other = hub(&fake, folder.path());
+            let there = other.find_cached(&name(REPOSITORY)).unwrap().unwrap();
+            other.remove(&there).unwrap();
+        }
+        true
+    });
+    assert_eq!(std::fs::read(path.unwrap()).unwrap(), content(2, 6 << 20));
+    assert!(removed && place.cached().unwrap().len() == 1);
+}
+
 /// A link out of the cache is not followed where things are removed.
 #[test]
 fn what_lies_elsewhere_stays() {

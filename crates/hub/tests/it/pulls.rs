@@ -7,7 +7,7 @@ use hub::{HubError, HubOptions, PullStage};
 
 use crate::fake::{COMMIT, FakeHub, REPOSITORY, content, hub, name, options, sha256, silent};
 
-const PART: usize = 8 << 20;
+const PART: usize = 2 << 20;
 
 #[test]
 fn a_model_comes_whole_and_lies_where_other_tools_look() {

@@ -80,7 +80,7 @@ impl Serving {
         self.writer()?;
         let cancel = CancelOnDrop::default();
         let (app, flag) = (Arc::clone(self), Arc::clone(cancel.flag()));
-        let prepare = move || app.preparation.prepare(&asked, &flag);
+        let prepare = move || app.preparation.prepare(&asked, key.scope(), &flag);
         let prepared = blocking(prepare).await?;
         self.submit(prepared, key, cancel)
     }
@@ -89,10 +89,10 @@ impl Serving {
     ///
     /// # Errors
     /// A template that refuses it.
-    pub(crate) async fn prompt(self: &Arc<Serving>, asked: Asked) -> Result<Vec<u32>> {
+    pub(crate) async fn prompt(self: &Arc<Serving>, asked: Asked, key: KeyId) -> Result<Vec<u32>> {
         let cancel = CancelOnDrop::default();
         let (app, flag) = (Arc::clone(self), Arc::clone(cancel.flag()));
-        blocking(move || app.preparation.prompt(&asked, &flag)).await
+        blocking(move || app.preparation.prompt(&asked, key.scope(), &flag)).await
     }
 
     fn submit(&self, prepared: Prepared, key: KeyId, cancel: CancelOnDrop) -> Result<Pending> {

@@ -27,8 +27,9 @@ pub struct Preparation {
     capacity: usize,
     /// The vocabulary as forms need it, once one was asked for.
     trie: Mutex<Option<TokenTrie>>,
-    forms: Kept<FormSource, Form>,
-    tools: Kept<(Arc<ToolList>, ToolOptions), ToolUse>,
+    /// By whose they are, too: how soon one is there tells nobody else that it was asked for.
+    forms: Kept<(u64, FormSource), Form>,
+    tools: Kept<(u64, Arc<ToolList>, ToolOptions), ToolUse>,
 }
 
 /// A request that is ready.
@@ -70,15 +71,15 @@ impl Preparation {
         }
     }
 
-    /// Get a request ready. `cancel` ends the rendering of its template.
+    /// Get a request ready. `scope`: whose it is; `cancel` ends the rendering of its template.
     ///
     /// # Errors
     /// What cannot be had of this model: a prompt that does not fit, a form, tools, tokens.
-    pub fn prepare(&self, asked: &Asked, cancel: &Arc<AtomicBool>) -> Result<Prepared> {
+    pub fn prepare(&self, asked: &Asked, scope: u64, cancel: &Arc<AtomicBool>) -> Result<Prepared> {
         let settings = &asked.settings;
         self.check(asked)?;
         let tools = match &asked.tools {
-            Some((list, options)) => Some(self.tools(list, options)?),
+            Some((list, options)) => Some(self.tools(scope, list, options)?),
             None => None,
         };
         let must_end = settings.form.is_some() || tools.as_ref().is_some_and(|t| t.must());
@@ -87,7 +88,7 @@ impl Preparation {
             return Err(ApiError::field("ignore_eos", problem));
         }
         let form = match &settings.form {
-            Some(source) => Some(self.form(source)?),
+            Some(source) => Some(self.form(scope, source)?),
             None => None,
         };
         let prompts = self.prompts(&asked.said, tools.as_deref(), cancel)?;
@@ -125,9 +126,9 @@ impl Preparation {
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare).
-    pub fn prompt(&self, asked: &Asked, cancel: &Arc<AtomicBool>) -> Result<Vec<u32>> {
+    pub fn prompt(&self, asked: &Asked, scope: u64, cancel: &Arc<AtomicBool>) -> Result<Vec<u32>> {
         let tools = match &asked.tools {
-            Some((list, options)) => Some(self.tools(list, options)?),
+            Some((list, options)) => Some(self.tools(scope, list, options)?),
             None => None,
         };
         let prompts = self.prompts(&asked.said, tools.as_deref(), cancel)?;
@@ -195,16 +196,21 @@ impl Preparation {
         }
     }
 
-    fn tools(&self, list: &Arc<ToolList>, options: &ToolOptions) -> Result<Arc<ToolUse>> {
-        self.tools.get((Arc::clone(list), options.clone()), || {
+    fn tools(
+        &self,
+        scope: u64,
+        list: &Arc<ToolList>,
+        options: &ToolOptions,
+    ) -> Result<Arc<ToolUse>> {
+        self.tools.get((scope, Arc::clone(list), options.clone()), || {
             let trie = self.trie().ok();
             let template = self.format.template();
             Ok(ToolUse::new(list, options.clone(), template, trie.as_ref())?)
         })
     }
 
-    fn form(&self, source: &FormSource) -> Result<Arc<Form>> {
-        self.forms.get(source.clone(), || Ok(Form::compile(source, &self.trie()?)?))
+    fn form(&self, scope: u64, source: &FormSource) -> Result<Arc<Form>> {
+        self.forms.get((scope, source.clone()), || Ok(Form::compile(source, &self.trie()?)?))
     }
 
     /// The vocabulary as forms need it, made when it is first wanted.

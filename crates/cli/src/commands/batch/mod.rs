@@ -298,7 +298,7 @@ impl<'a> Work<'a> {
         interrupt: &Interrupt,
     ) -> Result<(Turn<'a>, Vec<String>), ApiError> {
         let asked = &request.request.asked;
-        let mut prepared = self.preparation.prepare(asked, interrupt.flag())?;
+        let mut prepared = self.preparation.prepare(asked, 0, interrupt.flag())?;
         let reply = prepared.replies.pop().ok_or_else(|| ApiError::invalid("no prompt"))?;
         let PreparedReply { prompt, sampler, parser } = reply;
         let session = Session::new(Arc::clone(&self.loaded.model), self.cache, self.loaded.chunk)?;

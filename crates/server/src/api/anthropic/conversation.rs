@@ -36,6 +36,14 @@ pub(super) fn conversation(body: &JsonBody) -> Result<Vec<Message>> {
         let wrong = |problem: String| ApiError::field(&format!("{MESSAGES}[{i}]"), problem);
         messages.extend(read(message).map_err(wrong)?);
     }
+    let mut called: Vec<&str> = Vec::new();
+    for message in &messages {
+        called.extend(message.tool_calls.iter().map(|call| &*call.id));
+        if let Some(id) = message.tool_call_id.as_deref().filter(|id| !called.contains(id)) {
+            let problem = format!("tool_use_id {} is that of no call before it", brief(&id.into()));
+            return Err(ApiError::field(MESSAGES, problem));
+        }
+    }
     Ok(numbered(messages))
 }
 
@@ -89,6 +97,23 @@ impl Blocks {
             text.map(str::to_owned).ok_or_else(|| format!("a block: expected {key}: a text"))
         };
         let kind = block.get("type").and_then(Value::as_str).unwrap_or_default();
+        let known: &[&str] = match kind {
+            "text" => &["text", "citations"],
+            "thinking" => &["thinking", "signature"],
+            "redacted_thinking" => &["data"],
+            "tool_use" => &["id", "name", "input", "caller"],
+            "tool_result" => &["tool_use_id", "content", "is_error"],
+            _ => &[],
+        };
+        let others = block.as_object().into_iter().flatten().find(|(name, value)| {
+            // what marks beginnings to keep changes nothing: they are kept anyway
+            let everywhere = ["type", "cache_control"].contains(&&***name);
+            !value.is_null() && !everywhere && !known.contains(&&***name)
+        });
+        if let Some((name, _)) = others.filter(|_| !known.is_empty()) {
+            let name = brief(&Value::from(&**name));
+            return Err(format!("a block of type {kind}: {name} cannot be had here"));
+        }
         self.other |= kind != "tool_result";
         match (kind, role) {
             ("text", _) => self.text += &text("text")?,
@@ -107,6 +132,12 @@ impl Blocks {
                     None | Some(Value::Null) => String::new(),
                     Some(content) => text_of(content)
                         .ok_or("a tool_result: expected content: a text or blocks of text")?,
+                };
+                let content = match block.get("is_error") {
+                    None | Some(Value::Null | Value::Bool(false)) => content,
+                    // templates have no other place for it
+                    Some(Value::Bool(true)) => format!("error: {content}"),
+                    Some(_) => return Err("a tool_result: expected is_error: true or false".into()),
                 };
                 let id = text("tool_use_id")?;
                 let result = Message::new("tool", content);
@@ -215,11 +246,28 @@ mod tests {
             (json!({ "role": "assistant", "content": [{ "type": "tool_use", "id": 3 }] }), "id"),
             (json!({ "role": "user", "content": "x", "mood": 1 }), "mood"),
             (json!({ "role": "king", "content": "x" }), "role"),
+            (
+                json!({ "role": "user", "content": [{ "type": "text", "text": "x", "mood": 1 }] }),
+                "mood",
+            ),
         ] {
             let error = conversation(&json!({ "messages": [message] }).into()).unwrap_err();
             assert!(error.message.starts_with("messages[0]: "), "{error}");
             assert!(error.message.contains(problem), "{error}");
         }
+    }
+
+    #[test]
+    fn results_say_that_they_are_errors_and_belong_to_calls() {
+        let result =
+            json!({ "type": "tool_result", "tool_use_id": "a", "content": "no", "is_error": true });
+        let call = json!({ "type": "tool_use", "id": "a", "name": "look", "input": {} });
+        let read = |messages: Value| conversation(&json!({ "messages": messages }).into());
+        let asked = json!([
+            { "role": "assistant", "content": [call] }, { "role": "user", "content": [result] }]);
+        assert_eq!(read(asked).unwrap()[1].content, "error: no");
+        let error = read(json!([{ "role": "user", "content": [result] }])).unwrap_err();
+        assert!(error.message.contains("no call"), "{error}");
     }
 
     #[test]

@@ -64,18 +64,30 @@ pub(super) async fn messages(Ready(app): Ready, key: KeyId, body: JsonBody) -> R
     Ok(Json(reply.whole(one)).into_response())
 }
 
-pub(super) async fn count_tokens(Ready(app): Ready, body: JsonBody) -> Result<Json<Value>> {
+pub(super) async fn count_tokens(
+    Ready(app): Ready,
+    key: KeyId,
+    body: JsonBody,
+) -> Result<Json<Value>> {
     check(body.fields(), COUNT, |_| false)?;
     check_model(&app, body.text("model")?)?;
     let said = Said::Messages(conversation(&body)?, thinking(&body)?);
     let settings = ReplySettings::of(&app.model.sampler);
     let asked = Asked { tools: tools(&body)?, ..Asked::one(said, settings) };
-    Ok(Json(json!({ "input_tokens": app.prompt(asked).await?.len() })))
+    Ok(Json(json!({ "input_tokens": app.prompt(asked, key).await?.len() })))
 }
+
+const THINKING: Fields = &[
+    ("type", Field::Honoured),
+    ("budget_tokens", Field::NoEffect("max_tokens bounds thoughts and reply together")),
+    ("display", Field::NoEffect("thoughts are told as they are")),
+];
 
 /// Whether the model is asked to think.
 fn thinking(body: &JsonBody) -> Result<Reasoning> {
-    match body.nested("thinking")?.text("type")? {
+    let thinking = body.nested("thinking")?;
+    check(thinking.fields(), THINKING, |_| false)?;
+    match thinking.text("type")? {
         None => Ok(Reasoning::Auto),
         Some("enabled" | "adaptive") => Ok(Reasoning::On),
         Some("disabled") => Ok(Reasoning::Off),
