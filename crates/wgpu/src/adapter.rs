@@ -126,7 +126,8 @@ impl Gpu {
         device.set_device_lost_callback(move |_, why| tell(&told, format!("it was lost: {why}")));
         let info = adapter.get_info();
         let buffer = limits.max_buffer_size;
-        let seen = limits.max_storage_buffer_binding_size.min(buffer);
+        // Metal's shaders count bytes of a buffer in 32 bits
+        let seen = limits.max_storage_buffer_binding_size.min(buffer).min(u64::from(u32::MAX));
         let limits = BufferLimits { buffer, seen: seen.min(most_bytes.unwrap_or(u64::MAX)) };
         let (pipelines, counts) = (Mutex::default(), DeviceCounters::default());
         Ok(Gpu { device, queue, info, limits, pipelines, failed, counts })

@@ -86,10 +86,11 @@ impl StepMemory {
     ) -> Result<()> {
         let gpu = loaded.gpu;
         let rooms = [room(batch.n_tokens), room(batch.n_selected)];
-        let mut changed = self.bindings.is_empty();
+        // what fails half-way leaves no bindings of buffers that are gone
+        let bindings = std::mem::take(&mut self.bindings);
+        let mut changed = bindings.is_empty();
         if self.slots.is_empty() || rooms[0] > self.rooms[0] || rooms[1] > self.rooms[1] {
             let rooms = [0, 1].map(|i| rooms[i].max(self.rooms[i]));
-            self.bindings.clear();
             self.slots.clear();
             self.rooms = [0; 2];
             let usage = BLOCKS;
@@ -112,8 +113,8 @@ impl StepMemory {
         changed |= grow(gpu, &mut self.blocks, "the cache", 16, BLOCKS)?;
         let read = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
         grow(gpu, &mut self.readback, "results", readback, read)?;
-        if changed {
-            self.bindings.clear();
+        if !changed {
+            self.bindings = bindings;
         }
         Ok(())
     }
