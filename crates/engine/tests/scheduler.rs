@@ -382,7 +382,7 @@ impl Watch for Counted {
         let rows: usize = step.sequences.iter().map(|s| s.tokens.len()).sum();
         self.rows.fetch_add(rows, Ordering::Relaxed);
         for out in out.sequences.iter_mut().filter(|_| self.fails) {
-            *out = Err(program::Error::Cancelled);
+            *out = Err(program::Error::Unsupported("it fails".into()));
         }
     }
 }
@@ -391,7 +391,7 @@ impl Watch for Counted {
 fn by_counted(watch: Counted) -> Drafters {
     let model: Arc<dyn Model> = Toy::new();
     let watched: Arc<dyn Model> = Arc::new(Watched::new(model, watch));
-    Drafters::by_model(Session::new(watched, common::cache(400), 16).unwrap())
+    Drafters::by_model(Session::new(watched, common::cache(700), 16).unwrap())
 }
 
 /// What the model of a drafter has to read of a prompt it reads while the prompt is read, not when text comes.
@@ -428,4 +428,27 @@ fn a_drafters_model_that_fails_is_left_alone() {
     let reply = turn.drafted(drafters.whatever_it_costs()).alone(&mut |_| ()).unwrap();
     assert_eq!(text(&reply), want);
     assert_eq!(rows.load(Ordering::Relaxed), 1);
+}
+
+/// A conversation that goes on where the target's model has read all before: the drafter's reads the end of that alone.
+#[test]
+fn a_drafters_model_left_behind_reads_the_end() {
+    let toy = Toy::new();
+    let long: Vec<u32> = (0..600).map(|i| i % 250).collect();
+    let mut session = toy.session(700, 64);
+    let mut plain = toy.session(700, 64);
+    session.feed(&long, &GO, &mut |_| ()).unwrap();
+    plain.feed(&long, &GO, &mut |_| ()).unwrap();
+    let prompt: Vec<u32> = long.iter().copied().chain(100..110).collect();
+    let rows = Arc::new(AtomicUsize::new(0));
+    let drafters = by_counted(Counted { rows: Arc::clone(&rows), fails: false });
+    let want = Turn::new(&mut plain, sampler(Some(7)), &FORMAT, &request(&prompt, 40));
+    let want = text(&want.alone(&mut |_| ()).unwrap());
+    let turn = Turn::new(&mut session, sampler(Some(7)), &FORMAT, &request(&prompt, 40));
+    let reply = turn.drafted(drafters.whatever_it_costs()).alone(&mut |_| ()).unwrap();
+    assert_eq!(text(&reply), want);
+    // 256 of what was read before, the prompt's own ten, and guesses
+    let rows = rows.load(Ordering::Relaxed);
+    assert!((266..256 + 40 * 17).contains(&rows), "{rows}");
+    assert!(reply.stats.drafts.drafted > 0);
 }

@@ -12,11 +12,12 @@ pub const LEAST_WEIGHT_SUM: f32 = 6.103_515_6e-5;
 /// s    = p + bias                        the bias only helps choosing
 /// s    = -inf outside the best groups    if experts are grouped
 /// ids  = the n_used highest of s, the highest first; of equal ones the lower id
-/// ids  = ids / per_chunk                 if experts share what is mixed; an id may then come twice
+/// ids  = ids / per_chunk                 if experts share what is mixed
 /// w    = p[ids]
 /// w    = w / max(sum(w), LEAST_WEIGHT_SUM)    if normalized
 /// w    = w * scale
 /// w    = w * factors[ids]                if there are such
+/// of equal ids one stays, with the sum of their weights; the lowest others follow, with weights of 0
 /// ```
 ///
 /// Source: arXiv:2405.04434, section 2.2; arXiv:2412.19437, section 2.1.2.

@@ -36,16 +36,42 @@ pub(crate) fn route(
         keep_best_groups(s, groups, group_scores, best);
     }
     choose(s, router.n_used, best);
-    if router.per_chunk > 1 {
+    let shared = router.per_chunk > 1;
+    if shared {
         best.iter_mut().for_each(|(_, id)| *id /= router.per_chunk);
     }
     let sum: f64 = best.iter().map(|(_, id)| f64::from(p[*id])).sum();
     let divisor = if router.normalize { sum.max(f64::from(LEAST_WEIGHT_SUM)) } else { 1.0 };
     let (ids, weights) = out.split_at_mut(router.n_used);
-    for ((place, weight), (_, id)) in ids.iter_mut().zip(weights).zip(best.iter()) {
+    let places = ids.iter_mut().zip(weights.iter_mut());
+    for ((place, weight), (_, id)) in places.zip(best.iter()) {
         *place = *id as f32;
         let factor = factors.map_or(1.0, |factors| f64::from(factors[*id]));
         *weight = (f64::from(p[*id]) / divisor * f64::from(router.scale) * factor) as f32;
+    }
+    if shared {
+        make_distinct(ids, weights);
+    }
+}
+
+/// Of equal ids one stays, with the sum of their weights; the lowest others follow, with weights of 0.
+fn make_distinct(ids: &mut [f32], weights: &mut [f32]) {
+    let mut n = 0;
+    for i in 0..ids.len() {
+        let (id, weight) = (ids[i], weights[i]);
+        match ids[..n].iter().position(|other| *other == id) {
+            Some(first) => weights[first] += weight,
+            None => {
+                (ids[n], weights[n]) = (id, weight);
+                n += 1;
+            }
+        }
+    }
+    for id in (0..ids.len()).map(|id| id as f32) {
+        if n < ids.len() && !ids[..n].contains(&id) {
+            (ids[n], weights[n]) = (id, 0.0);
+            n += 1;
+        }
     }
 }
 

@@ -102,6 +102,8 @@ impl Governor {
         match (self.seconds, costs.plain()) {
             (None, _) => May::Guess(max.min(FIRST)),
             (_, None) => May::Rest,
+            // the first ones pay for what is cold
+            _ if self.measured < COLD => May::Guess(max.min(FIRST)),
             _ if self.may_pay(max, costs, beside) => May::Guess(self.length(0, max, costs, beside)),
             // what it costs may have been measured at a bad moment
             _ if self.since >= LONGEST => May::Try,
@@ -132,10 +134,14 @@ impl Governor {
         let weighed = |known: Option<f64>, new: f64| {
             known.map_or(new, |known| known + COST_WEIGHT * (new - known))
         };
-        // one row, or two after a draft that held whole
-        if rows > 2 {
-            self.row = Some(weighed(self.row, seconds / rows as f64));
-            return;
+        match rows {
+            1 => (),
+            // a draft that held whole: neither a guess nor a text
+            0 | 2 => return,
+            n => {
+                self.row = Some(weighed(self.row, seconds / n as f64));
+                return;
+            }
         }
         let least = self.seconds.unwrap_or(seconds).min(seconds);
         let cold = self.measured < COLD;
@@ -236,7 +242,7 @@ mod tests {
         let mut tried = 0;
         for _ in 0..4 * LONGEST {
             match governor.may(15, &costs, 0) {
-                May::Rest => (),
+                May::Rest | May::Read => (),
                 May::Try => {
                     tried += 1;
                     governor.took(1, 0.9);

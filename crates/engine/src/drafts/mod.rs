@@ -31,6 +31,7 @@ pub(crate) const MOST_DRAFTED: usize = 15;
 
 /// The share of a text's time that a drafter's model may have lost of it.
 const REGRET: f64 = 0.01;
+
 /// Tokens that may come next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Draft {
@@ -65,9 +66,15 @@ pub trait Drafter: Send {
         false
     }
 
-    /// Tokens written that its own model has not read (the default: none).
+    /// Tokens that its own model has to read before it can guess (the default: none).
     fn behind(&self) -> usize {
         0
+    }
+
+    /// The target's model had read so many tokens of the text before the reply began: what its own has not read of these it
+    /// need not read whole (the default: it has no model).
+    fn left_behind(&mut self, cached: usize) {
+        let _ = cached;
     }
 
     /// Rows of what is written, up to the `end`th token and at most so many, that its own model has not read; it is told
@@ -157,7 +164,7 @@ pub struct Drafters {
     asked: Option<(usize, usize)>,
     /// Seconds that plain steps would have taken for all tokens so far.
     plain: f64,
-    /// Seconds that a drafter's model has won, what it took to read along included.
+    /// Seconds of the text's time that a drafter's model has won, reading along included, but for prompts.
     won: f64,
     /// Whether it ran since the last pass.
     ran: bool,
@@ -180,6 +187,8 @@ enum May {
     /// Nothing.
     #[default]
     Rest,
+    /// Read the prompt along.
+    Read,
     /// Read one row of what it has not read, to see what that costs.
     Try,
     /// Guess so many tokens.
@@ -242,13 +251,14 @@ impl Drafters {
         }
     }
 
-    /// A reply begins after `tokens`.
-    pub(crate) fn begin(&mut self, tokens: &[u32], sampler: &Sampler) {
+    /// A reply begins after `tokens`, of which `cached` are read.
+    pub(crate) fn begin(&mut self, tokens: &[u32], cached: usize, sampler: &Sampler) {
         self.stats = DraftStats::default();
         self.asked = None;
         for one in &mut self.list {
             one.failed = false;
             one.drafter.begin(tokens, sampler);
+            one.drafter.left_behind(cached);
         }
     }
 
@@ -285,7 +295,7 @@ impl Drafters {
     /// Rows that a drafter's own model has to run before [`draft`](Self::draft).
     pub(crate) fn wants(&mut self) -> Option<DraftStep<'_>> {
         self.list.iter_mut().find_map(|one| match one.may {
-            May::Rest => None,
+            May::Rest | May::Read => None,
             May::Try => one.drafter.reads(usize::MAX, 1),
             May::Guess(n) => one.drafter.wants(n),
         })
@@ -300,22 +310,29 @@ impl Drafters {
         let (governed, most) = (self.governed, self.most);
         let mut list = self.list.iter_mut().filter(|one| one.drafter.has_model() && !one.failed);
         list.find_map(|one| {
-            one.may = May::Guess(most);
+            one.may = May::Read;
             let pays = !governed || one.governor.may_pay(most, costs, 0);
             if pays { one.drafter.reads(end, usize::MAX) } else { None }
         })
     }
 
-    /// What the `rows` rows that were wanted last yielded, in so many seconds.
-    pub(crate) fn take(&mut self, out: Result<RowsOut, program::Error>, rows: usize, seconds: f64) {
+    /// What the rows that were wanted last yielded; `took`: how many they were, and their seconds.
+    pub(crate) fn take(
+        &mut self,
+        out: Result<RowsOut, program::Error>,
+        took: Option<(usize, f64)>,
+    ) {
         let wanted = |one: &&mut Governed| one.may != May::Rest && one.drafter.has_model();
         let Some(one) = self.list.iter_mut().find(wanted) else { return };
-        self.ran = true;
+        self.ran |= one.may != May::Read;
+        let cancelled = matches!(out, Err(program::Error::Cancelled));
         if one.drafter.take(out).is_err() {
             // a drafter that fails has no idea
-            (one.may, one.failed) = (May::Rest, true);
+            (one.may, one.failed) = (May::Rest, !cancelled);
         }
-        one.governor.took(rows, seconds);
+        if let Some((rows, seconds)) = took {
+            one.governor.took(rows, seconds);
+        }
         if one.may == May::Try {
             one.may = May::Rest;
         }
@@ -349,8 +366,8 @@ impl Drafters {
         if took.0.is_some() {
             self.plain += plain;
             self.won += if self.ran { gained } else { 0.0 };
+            self.ran = false;
         }
-        self.ran = false;
         let kept = drafted.min(tokens.len().saturating_sub(1));
         if let Some((i, class)) = self.asked.take() {
             self.list[i].governor.learn(class, drafted, kept);

@@ -11,6 +11,8 @@ use crate::{Result, Sampler, Session};
 
 /// Rows that are run one by one, as guesses are, before it is known what they cost.
 const TIMED: usize = 3;
+/// Tokens that a model reads which was left behind: the last ones, as if the text began there.
+const RECENT: usize = 256;
 
 /// Drafts by a model of its own.
 pub(super) struct ModelDrafter {
@@ -21,34 +23,52 @@ pub(super) struct ModelDrafter {
     text: Vec<u32>,
     /// Tokens of `text` that are written.
     written: usize,
+    /// Where in `text` the session's tokens begin.
+    from: usize,
     /// The rows that are being run.
     rows: Vec<u32>,
     /// Where the prompt that they are part of begins.
     prompt: Option<Prompt>,
-    /// Tokens of it that the session keeps for good.
+    /// Tokens that the session keeps for good.
     kept: usize,
     /// Passes over one row so far, up to [`TIMED`].
     timed: usize,
+    /// No token could be chosen after the last row: what is guessed ends there.
+    stuck: bool,
 }
 
 impl ModelDrafter {
     pub(super) fn new(session: Session) -> ModelDrafter {
-        let (text, rows) = (Vec::new(), Vec::new());
         ModelDrafter {
             session,
             sampler: None,
-            text,
+            text: Vec::new(),
             written: 0,
-            rows,
+            from: 0,
+            rows: Vec::new(),
             prompt: None,
             kept: 0,
             timed: 0,
+            stuck: false,
         }
     }
 
-    /// At most `most` rows of what is written, up to the `end`th token; after the last one the next token's scores are wanted.
+    /// Tokens of the text up to the last one that the session has read.
+    fn held(&self) -> usize {
+        self.from + self.session.len()
+    }
+
+    /// Read on at most [`RECENT`] tokens before the `end`th: those before are left out.
+    fn skip(&mut self, end: usize) {
+        if end > self.held() + RECENT && self.session.clear().is_ok() {
+            (self.from, self.kept, self.prompt) = (end - RECENT, 0, None);
+        }
+    }
+
+    /// At most `most` rows of what is written, up to the `end`th token. After a row alone, which shows what a guess costs,
+    /// and after the last one the next token's scores are wanted.
     fn read(&mut self, end: usize, most: usize) -> Option<DraftStep<'_>> {
-        let held = self.session.len();
+        let held = self.held();
         let most = if self.timed < TIMED { 1 } else { most.min(self.session.chunk()) };
         let end = end.min(held + most);
         if held >= end {
@@ -56,7 +76,8 @@ impl ModelDrafter {
         }
         self.rows.clear();
         self.rows.extend_from_slice(&self.text[held..end]);
-        let outputs = if end == self.written { Outputs::LAST } else { Outputs::NONE };
+        let wanted = end == self.written || self.rows.len() == 1;
+        let outputs = if wanted { Outputs::LAST } else { Outputs::NONE };
         let prompt = self.prompt.filter(|prompt| end <= prompt.start + prompt.len);
         self.step(outputs, prompt)
     }
@@ -71,6 +92,14 @@ impl ModelDrafter {
 
     fn drafted(&self) -> &[u32] {
         &self.text[self.written..]
+    }
+
+    /// Keep these tokens of the session for good, drop those behind.
+    fn keep(&mut self, len: usize) {
+        if (self.session.len(), self.kept) != (len, len) {
+            let _ = self.session.keep(len).or_else(|_| self.session.clear());
+            self.kept = self.session.len();
+        }
     }
 }
 
@@ -87,33 +116,35 @@ impl Drafter for ModelDrafter {
         self.sampler = Some(sampler.clone());
         self.text.clear();
         self.text.extend_from_slice(tokens);
-        self.written = tokens.len();
+        (self.written, self.from, self.stuck) = (tokens.len(), 0, false);
         let begun = self.session.begin(tokens);
-        if begun.is_err() {
-            // without a session nothing is drafted: its rows fail
-            let _ = self.session.clear();
-        }
-        let start = begun.unwrap_or(0);
-        self.kept = start;
+        let start = begun.as_ref().map_or(0, |start| *start);
         self.prompt = Some(Prompt { start, len: tokens.len() - start });
+        self.kept = start;
+        if begun.is_err() {
+            // a text that is longer than its cache is known by its end; without a session its rows fail
+            let _ = self.session.clear();
+            self.skip(self.written);
+        }
     }
 
     fn push(&mut self, tokens: &[u32]) {
-        let held = self.session.len();
+        let held = self.held();
         let right = self.drafted().iter().zip(tokens).take_while(|(a, b)| a == b).count();
         self.text.truncate(self.written);
         self.text.extend_from_slice(tokens);
         // the last token's scores are wanted
         let same = held.min(self.written + right).min(self.text.len().saturating_sub(1));
-        self.written = self.text.len();
-        if (held, self.kept) != (same, same) {
-            let _ = self.session.keep(same).or_else(|_| self.session.clear());
-            self.kept = self.session.len();
-        }
+        (self.written, self.stuck) = (self.text.len(), false);
+        self.keep(same.saturating_sub(self.from));
     }
 
     fn behind(&self) -> usize {
-        self.written.saturating_sub(self.session.len())
+        self.written.saturating_sub(self.held()).min(RECENT)
+    }
+
+    fn left_behind(&mut self, cached: usize) {
+        self.skip(cached);
     }
 
     fn reads(&mut self, end: usize, most: usize) -> Option<DraftStep<'_>> {
@@ -122,11 +153,14 @@ impl Drafter for ModelDrafter {
     }
 
     fn wants(&mut self, max: usize) -> Option<DraftStep<'_>> {
-        if self.drafted().len() >= max || self.written == 0 {
+        if self.drafted().len() >= max || self.written == 0 || self.stuck {
             return None;
         }
         match self.drafted().last() {
-            None => self.read(self.written, usize::MAX),
+            None => {
+                self.skip(self.written);
+                self.read(self.written, usize::MAX)
+            }
             Some(&last) => {
                 self.rows.clear();
                 self.rows.push(last);
@@ -141,12 +175,18 @@ impl Drafter for ModelDrafter {
         if self.rows.len() == 1 {
             self.timed = TIMED.min(self.timed + 1);
         }
-        if logits.rows().len() == 0 {
+        if self.held() <= self.written {
+            self.keep(self.session.len());
+        }
+        if logits.rows().len() == 0 || self.held() < self.text.len() {
             return Ok(());
         }
         if let Some(sampler) = &mut self.sampler {
-            let token = sampler.sample_scores(&logits.into(), &self.text)?;
-            self.text.push(token);
+            match sampler.sample_scores(&logits.into(), &self.text) {
+                Ok(token) => self.text.push(token),
+                // a form that a wrong guess has ended: what was guessed before may be right
+                Err(_) => self.stuck = true,
+            }
         }
         Ok(())
     }

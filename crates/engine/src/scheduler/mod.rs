@@ -197,26 +197,31 @@ fn run_drafters(
     wants: &mut dyn for<'t> FnMut(&'t mut Turn<'_>) -> Option<DraftStep<'t>>,
 ) -> bool {
     let mut model: Option<Arc<dyn Model>> = None;
-    let (mut places, mut steps) = (Vec::new(), Vec::new());
+    let (mut places, mut steps, mut flags) = (Vec::new(), Vec::new(), Vec::new());
     for (place, (_, turn)) in turns.iter_mut().enumerate() {
+        let flag = turn.shared_flag();
         let Some(step) = wants(turn) else { continue };
         let model = model.get_or_insert_with(|| Arc::clone(step.session.model()));
         if step.session.is_of(model) {
             places.push(place);
             steps.push(step.sequence);
+            flags.push(flag);
         }
     }
     let Some(model) = model else { return false };
+    let go_on = || flags.iter().any(|flag: &Arc<AtomicBool>| !flag.load(Ordering::Relaxed));
     let started = Instant::now();
-    let outs = match model.step(&Step { sequences: &steps }) {
+    let outs = match model.step_while(&Step { sequences: &steps }, &go_on) {
         Ok(out) => out.sequences,
         Err(error) => vec![Err(error); steps.len()],
     };
-    let seconds = started.elapsed().as_secs_f64() / steps.len() as f64;
     let rows: Vec<usize> = steps.iter().map(|step| step.tokens.len()).collect();
-    for ((place, rows), out) in places.into_iter().zip(rows).zip(outs) {
+    let each = started.elapsed().as_secs_f64() / rows.iter().sum::<usize>() as f64;
+    // beside rows of another kind one row's time is not known
+    let alike = rows.iter().all(|n| (*n == 1) == (rows[0] == 1));
+    for ((place, n), out) in places.into_iter().zip(rows).zip(outs) {
         if let Some(drafters) = turns[place].1.drafters() {
-            drafters.take(out, rows, seconds);
+            drafters.take(out, alike.then_some((n, each * n as f64)));
         }
     }
     true

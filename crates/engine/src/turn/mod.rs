@@ -194,6 +194,11 @@ impl<'a> Turn<'a> {
         &self.cancel
     }
 
+    /// The same, to look at while the turn is used.
+    pub(crate) fn shared_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.cancel)
+    }
+
     /// Get ready for the next step: what may be guessed is asked. `beside`: rows of other turns that write.
     pub(crate) fn prepare(
         &mut self,
@@ -240,7 +245,9 @@ impl<'a> Turn<'a> {
     pub(crate) fn draft_reads(&mut self, costs: &PassCosts) -> Option<DraftStep<'_>> {
         let end = self.session.len() + self.session.chunk();
         match self.state {
-            State::Reading { .. } => self.drafters.as_deref_mut()?.reads(end, costs),
+            State::Reading { .. } if self.max_tokens > 1 => {
+                self.drafters.as_deref_mut()?.reads(end, costs)
+            }
             _ => None,
         }
     }
@@ -283,7 +290,7 @@ impl<'a> Turn<'a> {
                 }
                 on_event(Event::Prefill(Prefill { cached, done: 0, total }));
                 if let Some(drafters) = &mut self.drafters {
-                    drafters.begin(&self.prompt, &self.sampler);
+                    drafters.begin(&self.prompt, cached, &self.sampler);
                 }
             }
             Err(error) => self.end(Err(error), on_event),

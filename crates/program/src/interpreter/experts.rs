@@ -28,7 +28,21 @@ pub(super) fn route(
     let factor = |id: usize| factors.map_or(1.0, |factors| f64::from(factors[id]));
     let weights = weights.iter().zip(&ids);
     let weights = weights.map(|(w, id)| (w * f64::from(router.scale) * factor(*id)) as f32);
-    ids.iter().map(|&id| id as f32).chain(weights).collect()
+    let routes = distinct(ids.iter().copied().zip(weights), scores.len() / router.per_chunk);
+    let routes = &routes[..ids.len()];
+    routes.iter().map(|(id, _)| *id as f32).chain(routes.iter().map(|(_, w)| *w)).collect()
+}
+
+/// Each of `n` ids, those of `routes` first, with the sum of its weights.
+fn distinct(routes: impl Iterator<Item = (usize, f32)>, n: usize) -> Vec<(usize, f32)> {
+    let mut sums: Vec<(usize, f32)> = Vec::new();
+    for (id, weight) in routes.chain((0..n).map(|id| (id, 0.0))) {
+        match sums.iter_mut().find(|(other, _)| *other == id) {
+            Some((_, sum)) => *sum += weight,
+            None => sums.push((id, weight)),
+        }
+    }
+    sums
 }
 
 fn probabilities(scores: &[f32], gating: Gating) -> Vec<f32> {

@@ -52,8 +52,11 @@ impl Recorder {
                 return refuse(format!("{what} of {n_experts}"), found.to_string());
             }
         }
-        if router.per_chunk == 0 || !n_experts.is_multiple_of(router.per_chunk) {
-            let expected = format!("chunks that divide {n_experts} experts");
+        let fits = router.per_chunk > 0
+            && n_experts.is_multiple_of(router.per_chunk)
+            && n_used <= n_experts / router.per_chunk;
+        if !fits {
+            let expected = format!("chunks that divide {n_experts} experts, {n_used} or more");
             return refuse(expected, format!("chunks of {}", router.per_chunk));
         }
         if !(router.scale.is_finite() && router.scale > 0.0) {
