@@ -19,7 +19,6 @@ pub(crate) fn supports(op: &Op, types: &[GgmlType]) -> Result<()> {
         Op::LatentAttention(_)
             | Op::CausalConv(_)
             | Op::Scan(_)
-            | Op::SumGroups
             | Op::Route(_)
             | Op::Experts { .. }
     ) {

@@ -355,8 +355,9 @@ pub(crate) mod element {
     pub(crate) const MIX: &str = "mixed(row, i)";
     pub(crate) const SELECT: &str = "a(step[step[SELECTED] + row], i)";
     pub(crate) const MEAN: &str = "mean(row, i)";
+    pub(crate) const SUM: &str = "summed(row, i)";
 
     #[cfg(test)]
-    pub(crate) const ALL: [&str; 10] =
-        [COPY, ACT, GATE, ADD, SCALE, MULTIPLY, SLICE, MIX, SELECT, MEAN];
+    pub(crate) const ALL: [&str; 11] =
+        [COPY, ACT, GATE, ADD, SCALE, MULTIPLY, SLICE, MIX, SELECT, MEAN, SUM];
 }

@@ -212,6 +212,7 @@ impl Lowering<'_> {
                 self.groups(node, group::RESIZE, b, 0.0);
             }
             Op::Excess { deviations } => self.groups(node, group::EXCESS, None, *deviations),
+            Op::SumGroups => self.plain(node, element::SUM, [shape(0).dim, 0, 0]),
             Op::SelectRows => {
                 let a = self.place(node.inputs[0]);
                 let out = self.output(node.output);
@@ -225,7 +226,6 @@ impl Lowering<'_> {
             Op::LatentAttention(_)
             | Op::CausalConv(_)
             | Op::Scan(_)
-            | Op::SumGroups
             | Op::Route(_)
             | Op::Experts { .. } => {
                 return Err(unsupported(&node.op));

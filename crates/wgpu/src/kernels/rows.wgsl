@@ -60,6 +60,15 @@ fn mean(row: u32, i: u32) -> f32 {
     return sum / f32(n);
 }
 
+// A group of `p` numbers.
+fn summed(row: u32, i: u32) -> f32 {
+    var sum = 0.0;
+    for (var j = 0u; j < c.p; j++) {
+        sum += a(row, i * c.p + j);
+    }
+    return sum;
+}
+
 fn value(row: u32, i: u32) -> f32 {
     return {{VALUE}};
 }

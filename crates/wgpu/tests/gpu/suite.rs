@@ -1,7 +1,8 @@
 //! The suite that every executor passes, and agreement with another program's logits.
 
-use conformance::golden::{self, Case, golden_case};
+use conformance::golden::{self, Case, GoldenFile, golden_case};
 use conformance::{Check, Family, MEANING, SAME_BITS, WINDOWS};
+use gguf::Gguf;
 use program::{Error, Executor};
 
 use crate::device;
@@ -31,26 +32,45 @@ fn suite_windows() {
     run(WINDOWS);
 }
 
-/// Cases whose models have no op that is refused.
-fn check_cases(cases: &[Case], bound: f64) {
-    let Some(device) = device() else { return };
-    for case in cases {
+/// Whether a device takes all ops of a case's model.
+fn takes(device: &dyn Executor, case: &Case) -> bool {
+    let gguf = match &case.model {
+        GoldenFile::Path(path) => Gguf::open(path),
+        GoldenFile::Bytes(bytes) => Gguf::from_bytes(bytes.clone()),
+    };
+    let program = models::load(&gguf.expect("a golden file")).expect("a golden model").program;
+    program.nodes.iter().all(|node| {
+        let weights = node.op.facts().weights;
+        let types: Vec<_> = weights.iter().map(|used| program.weight(used.id).ty).collect();
+        device.supports(&node.op, &types).is_ok()
+    })
+}
+
+/// Cases whose models have no op that is refused; how many there were.
+fn check_cases(cases: &[Case], bound: f64) -> usize {
+    let Some(device) = device() else { return usize::MAX };
+    let (taken, refused): (Vec<_>, Vec<_>) = cases.iter().partition(|case| takes(device, case));
+    if !refused.is_empty() {
+        let names: Vec<_> = refused.iter().map(|case| case.name.as_str()).collect();
+        testing::skipped(&format!("wgpu does not take all ops of {}", names.join(", ")));
+    }
+    for case in &taken {
         let outcome = golden_case(device, case);
         eprintln!("{}: {outcome}", case.name);
         assert!(outcome.nmse <= bound, "{}: NMSE {:e}", case.name, outcome.nmse);
     }
+    taken.len()
 }
 
 #[test]
 fn golden_quantized() {
-    check_cases(&golden::bundled(), 1e-3);
+    assert!(check_cases(&golden::bundled(), 1e-3) >= 2, "both run");
 }
 
 #[test]
 fn golden_archs() {
-    for family in [Family::Dense, Family::Windows] {
-        check_cases(&golden::archs(family), 1e-6);
-    }
+    assert!(check_cases(&golden::archs(Family::Dense), 1e-6) >= 62, "all dense ones run");
+    assert!(check_cases(&golden::archs(Family::Windows), 1e-6) >= 22, "all with windows run");
 }
 
 #[test]
