@@ -135,7 +135,7 @@ fn batches_call_tools_and_keep_to_forms() {
     );
     assert_eq!(
         results[4]["error"]["message"],
-        "tools: tools: tool 1: name: expected 1 to 64 letters, digits, _, - and ., found \"a b\""
+        "tools: tool 1: name: expected 1 to 64 letters, digits, _, - and ., found \"a b\""
     );
 }
 
