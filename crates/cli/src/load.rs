@@ -141,10 +141,19 @@ pub(crate) fn model(
     options: &LoadOptions,
     cache: &dyn Fn(&ModelConfig) -> CacheOptions,
 ) -> anyhow::Result<Loaded> {
+    let loaded = writer(gguf)?;
+    ready(gguf, loaded, executor, options, cache)
+}
+
+/// What a model that is to write says of itself, its notes told.
+///
+/// # Errors
+/// A malformed model; one that writes no text.
+fn writer(gguf: &Gguf) -> anyhow::Result<LoadedModel> {
     let loaded = models::load(gguf).context("reading the model")?;
     check_writes(&loaded.config)?;
     loaded.notes.iter().for_each(|note| ui::warn(note));
-    ready(gguf, loaded, executor, options, cache)
+    Ok(loaded)
 }
 
 /// What a model that is to read texts as a whole says of itself, its rows pooled as asked for, else as the file says.
@@ -185,7 +194,7 @@ pub(crate) fn ready(
     policy::idle(&cache.policy, &loaded.program).iter().for_each(|warning| ui::warn(warning));
     let chosen = executor.options(console::args::threads_to_start(options.threads));
     let storage = options.storage.storage(chosen.kind)?;
-    load_on(chosen, chosen.start_with(&storage), gguf, loaded, options, cache)
+    load_on((chosen, chosen.start_with(&storage), &storage), gguf, loaded, options, cache)
 }
 
 /// Load a second model to run in turn with `first`, on the same threads. The bound on caches is not for its own.
@@ -198,27 +207,23 @@ pub(crate) fn beside(
     options: &LoadOptions,
     cache: CacheOptions,
 ) -> anyhow::Result<Loaded> {
-    let loaded = models::load(gguf).context("reading the model")?;
-    check_writes(&loaded.config)?;
-    loaded.notes.iter().for_each(|note| ui::warn(note));
+    let loaded = writer(gguf)?;
     let storage = StorageArgs::default();
     let options = LoadOptions { ceilings: false, values: false, storage, ..options.clone() };
     let kept = CacheStorage::default();
     let executor = first.executor.beside(&kept).unwrap_or_else(|| first.chosen.start_with(&kept));
-    load_on(first.chosen, executor, gguf, loaded, &options, cache)
+    load_on((first.chosen, executor, &kept), gguf, loaded, &options, cache)
 }
 
-/// Load what the file says into `executor`, which is as was `chosen`.
+/// Load what the file says into `executor`, which is as was `chosen` and keeps caches in `storage`.
 fn load_on(
-    chosen: ExecutorOptions,
-    executor: Box<dyn Executor>,
+    (chosen, executor, storage): (ExecutorOptions, Box<dyn Executor>, &CacheStorage),
     gguf: &Gguf,
     loaded: LoadedModel,
     options: &LoadOptions,
     cache: CacheOptions,
 ) -> anyhow::Result<Loaded> {
     let LoadedModel { config, program, notes: _ } = loaded;
-    let storage = options.storage.storage(chosen.kind)?;
     check_positions(program.n_positions(), cache.capacity as u64)?;
     let chunk = options.chunk.unwrap_or(DEFAULT_CHUNK);
     let room = Room { available: memory::available(), trained: config.context_length };
@@ -252,7 +257,7 @@ fn load_on(
             units::bytes(gguf.file_bytes()),
             cache.capacity,
             units::bytes(needs.cache),
-            storage::told(&storage),
+            storage::told(storage),
             cache.k.name(),
             cache.v.name(),
             policy::told(&cache.policy),
