@@ -192,6 +192,7 @@ pub(crate) fn ready(
     let cache = cache(&loaded.config);
     policy::check(&cache.policy)?;
     policy::idle(&cache.policy, &loaded.program).iter().for_each(|warning| ui::warn(warning));
+    storage::idle(&options.storage, &loaded.program).iter().for_each(|warning| ui::warn(warning));
     let chosen = executor.options(console::args::threads_to_start(options.threads));
     let storage = options.storage.storage(chosen.kind)?;
     load_on((chosen, chosen.start_with(&storage), &storage), gguf, loaded, options, cache)

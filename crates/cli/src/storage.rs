@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use executors::ExecutorKind;
 use planner::formula::Units;
-use program::{CacheOptions, CacheStorage, Executor, KvPolicy, MemoryNeeds, Program, SpillCounts};
+use program::{
+    CacheKind, CacheOptions, CacheSpec, CacheStorage, Executor, KvPolicy, MemoryNeeds, Program,
+    SpillCounts,
+};
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
@@ -79,6 +82,16 @@ impl StorageArgs {
     pub(crate) fn in_memory(&self, needs: MemoryNeeds) -> u64 {
         if self.kv_disk.is_some() { needs.least_cache } else { needs.cache }
     }
+}
+
+/// What to say of a folder where a program keeps nothing that goes there.
+pub(crate) fn idle(args: &StorageArgs, program: &Program) -> Option<String> {
+    let stays = |cache: &CacheSpec| matches!(cache.kind, CacheKind::State { .. });
+    let all_stay = !program.caches.is_empty() && program.caches.iter().all(stays);
+    (args.has_disk() && all_stay).then(|| {
+        let why = "the model keeps states, which stay in memory, and no positions";
+        format!("--kv-disk has no effect: {why}")
+    })
 }
 
 /// For the line that tells how a model was loaded.

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use conformance::{MemoryWeights, Random, tiny_config, tiny_model};
+use conformance::{MemoryWeights, Random, golden, tiny_config, tiny_model};
 use engine::{Fed, Sampler, SamplerOptions, Session};
 use executors::ExecutorOptions;
+use gguf::Gguf;
+use models::GgufWeights;
 use program::{CacheOptions, CacheType, Model};
 use quant::GgmlType;
 
@@ -97,5 +99,50 @@ fn threads_and_chunks_change_no_token() {
         let (other, other_logits) = reply(threads, chunk);
         assert_eq!(other, text, "{threads} threads, chunks of {chunk}");
         assert!(same_bits(&other_logits, &logits), "{threads} threads, chunks of {chunk}");
+    }
+}
+
+/// Models that recur: states alone, and beside attention; large states, and large rows.
+const RECURRENT: [&str; 4] = ["mamba2", "qwen35", "rwkv7", "lfm2"];
+
+fn recurrent(name: &str) -> Arc<dyn Model> {
+    let gguf = Gguf::from_bytes(golden::model(name)).expect("a model that was made");
+    let program = models::load(&gguf).expect("a model that is supported").program;
+    let cpu = ExecutorOptions { threads: Some(2), ..Default::default() }.start();
+    Arc::from(cpu.load(program, &GgufWeights(&gguf), &mut |_| ()).expect("it loads"))
+}
+
+/// A chat of 2,000 tokens with a model that recurs: its second turn, a reply begun anew, a question asked otherwise and a
+/// reply that is forgotten compute little again, and every one has the bits of a session that starts there.
+#[test]
+fn turns_of_models_that_recur_compute_little_again() {
+    for name in RECURRENT {
+        let model = recurrent(name);
+        let mut chat = session(&model, 512);
+        let first = Random::new(1).tokens(2000, 500);
+        let mut text = first.clone();
+        let mut go_on = |what: &str, text: &[u32], most: usize| {
+            let fed = feed(&mut chat, text);
+            assert!(fed.computed <= most, "{name}, {what}: {} tokens computed", fed.computed);
+            // sessions with states share nothing but with forks
+            let cold = feed(&mut session(&model, 512), text);
+            assert_eq!((cold.cached, cold.computed), (0, text.len()));
+            let [found, want] = [fed, cold].map(|fed| fed.logits.expect("not cancelled"));
+            assert!(same_bits(&found, &want), "{name}, {what}");
+            // a reply of made-up tokens: what matters is where they stand
+            let reply = Random::new(text.len() as u64).tokens(150, 500);
+            reply.iter().for_each(|token| drop(chat.step(*token).expect("it fits")));
+            [text, &reply].concat()
+        };
+        text = go_on("the first turn", &text, 2000);
+        let begun = [&text[..], &Random::new(2).tokens(60, 500)].concat();
+        go_on("the second turn", &begun, 60);
+        go_on("its reply anew", &begun, 17);
+        let edited = [&text[..], &Random::new(3).tokens(50, 500)].concat();
+        text = go_on("another question", &edited, 50 + 32);
+        text.extend(Random::new(4).tokens(7, 500));
+        text = go_on("a third turn, of few tokens", &text, 7);
+        let forgotten = [&first[..], &Random::new(5).tokens(40, 500)].concat();
+        go_on("the first reply forgotten", &forgotten, 40 + 300);
     }
 }

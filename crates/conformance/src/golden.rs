@@ -21,7 +21,7 @@ use gguf::Gguf;
 use program::{Executor, Model, Outputs, Prompt, Sequence, SessionId};
 use serde_json::Value;
 
-pub use archs::{archs, every_recipe, models, shared_archs, shared_named};
+pub use archs::{archs, every_recipe, model, models, shared_archs, shared_named};
 pub use texts::{TextModel, texts};
 
 use crate::made::{EXACT, feed, step};

@@ -8,7 +8,7 @@ use kernels::rows::Pairs;
 use kv::{Layout, StateSpec, TableSpec};
 use program::{
     BlockAnchor, BlockSharing, CacheId, CacheOptions, CacheType, ContextMemory, Error, Program,
-    Result, Rope, RopePairs,
+    Result, Rope, RopePairs, StateCopies,
 };
 
 use crate::plan::Cached;
@@ -313,11 +313,18 @@ pub(crate) fn state_specs(shapes: &[CacheShape]) -> Arc<[StateSpec]> {
     shapes.iter().filter_map(CacheShape::as_state).map(StateCache::spec).collect()
 }
 
-/// Bytes of the states of a session of `len` positions, as many of them as are kept at most, or must be at least.
-pub(crate) fn state_bytes(shapes: &[CacheShape], len: usize, most: bool) -> u64 {
-    let bytes = state_specs(shapes).iter().map(|spec| spec.bytes(len, most)).collect::<Vec<_>>();
-    bytes.into_iter().fold(0, u64::saturating_add)
+/// Bytes of the states of a session and of the rows beside them.
+pub(crate) fn state_bytes(shapes: &[CacheShape], copies: StateCopies) -> u64 {
+    let specs = state_specs(shapes);
+    let bytes = specs.iter().map(|spec| copies.bytes(spec.state as u64, spec.row as u64));
+    bytes.fold(0, u64::saturating_add)
 }
+
+// tables keep what plans count
+const _: () =
+    assert!(StateSpec::ROWS == StateCopies::ROWS && StateSpec::RINGS == StateCopies::RINGS);
+const _: () = assert!(StateSpec::MOST_STATES == StateCopies::Most.count());
+const _: () = assert!(StateSpec::LEAST_STATES == StateCopies::Least.count());
 
 /// The most bytes that a session's tables take of `len` positions, of which at most `tentative` are not committed.
 pub(crate) fn most_bytes(specs: &[TableSpec], len: usize, tentative: usize) -> u64 {

@@ -4,7 +4,7 @@ use kernels::Isa;
 use kernels::linear::linear;
 use program::{
     CacheStorage, Error, MemoryNeeds, MemoryOptions, Op, Program, Promises, Prompt, Reading,
-    Result, Variation,
+    Result, StateCopies, Variation,
 };
 use quant::GgmlType;
 
@@ -70,9 +70,10 @@ pub(crate) fn memory(
     let caches = cache_shapes(program, &placed.schedule, &options.cache)?;
     let (specs, workers) = (table_specs(&caches), workshop.pool.n());
     let (capacity, chunk) = (options.cache.capacity, options.chunk);
-    let session = most_bytes(&specs, capacity, chunk) + state_bytes(&caches, capacity, true);
-    let least =
-        least_bytes(&specs, capacity, chunk, workers) + state_bytes(&caches, capacity, false);
+    let states = |copies| state_bytes(&caches, copies);
+    let session = most_bytes(&specs, capacity, chunk).saturating_add(states(StateCopies::Most));
+    let least = least_bytes(&specs, capacity, chunk, workers);
+    let least = least.saturating_add(states(StateCopies::Least));
     let steps = Steps { schedule: &placed.schedule, caches: &caches, mla: workshop.mla, workers };
     let all = session.saturating_mul(options.sessions as u64);
     let CacheStorage { memory, disk } = workshop.storage;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use program::{CacheStorage, Program, Progress, Result, WeightSource};
+use kernels::scan::STRIP;
+use program::{CacheStorage, Program, Progress, Result, ScanKind, WeightSource};
 
 use crate::memory::Buffer;
 use crate::mla::MlaChoice;
@@ -10,7 +11,7 @@ use crate::plan::{Job, Phase, Plan};
 use crate::pool::Team;
 use crate::schedule::{
     LoadedConv, LoadedExpand, LoadedExperts, LoadedJob, LoadedLatent, LoadedLinear, LoadedPhase,
-    Schedule,
+    LoadedScan, Schedule,
 };
 use crate::tune::Tuning;
 use crate::weights::{
@@ -81,7 +82,7 @@ pub(crate) fn place(program: &Program, plan: Plan, workshop: Workshop<'_>) -> Re
                 LoadedPhase::Expand(LoadedExpand { phase, matrices })
             }
             Phase::Conv(phase) => LoadedPhase::Conv(LoadedConv { phase, taps: Vec::new() }),
-            Phase::Scan(phase) => LoadedPhase::Scan(phase),
+            Phase::Scan(phase) => LoadedPhase::Scan(LoadedScan { phase, rates: Vec::new() }),
             Phase::Experts(phase) => {
                 let joint = phase.gate == phase.up && phase.alone.is_none();
                 let copies = Copies { n: phase.n_experts, n_used: phase.n_used, joint };
@@ -161,6 +162,11 @@ impl Placed {
                         conv.taps = turned(weights.vector(taps), conv.phase.width);
                     }
                 }
+                LoadedPhase::Scan(scan) => {
+                    if let ScanKind::Selective { a, .. } = scan.phase.scan.kind {
+                        scan.rates = strips(weights.vector(a), scan.phase.scan.dims.key_dim);
+                    }
+                }
                 _ => {}
             }
         }
@@ -174,12 +180,27 @@ fn turned(rows: &[f32], cols: usize) -> Vec<f32> {
     (0..cols).flat_map(|col| rows.iter().skip(col).step_by(cols)).copied().collect()
 }
 
+/// Rows of `cols`, 16 at a time column by column; rows that there are none of are zeros.
+fn strips(rows: &[f32], cols: usize) -> Vec<f32> {
+    let strip = |rows: &[f32]| {
+        let mut strip = vec![0.0; cols * STRIP];
+        for (lane, row) in rows.chunks_exact(cols).enumerate() {
+            row.iter().enumerate().for_each(|(i, x)| strip[i * STRIP + lane] = *x);
+        }
+        strip
+    };
+    rows.chunks(cols * STRIP).flat_map(strip).collect()
+}
+
 /// Memory of the tables that are no matrices, and of what is kept in another order beside the file's.
 pub(crate) fn table_bytes(schedule: &Schedule) -> u64 {
     let tables = schedule.phases.iter().map(|phase| match phase {
         LoadedPhase::Embed { table, .. } => table.bytes(),
         LoadedPhase::Conv(LoadedConv { phase, .. }) if phase.taps.is_some() => {
             4 * (phase.width * phase.x.n) as u64
+        }
+        LoadedPhase::Scan(LoadedScan { phase, .. }) if phase.is_selective() => {
+            4 * phase.head_floats() as u64
         }
         _ => 0,
     });

@@ -13,8 +13,8 @@ use std::time::Duration;
 use kv::{BlockStore, DiskOptions, Tables};
 use program::{
     CacheOptions, CacheStorage, CacheType, Error, Kept, KvPolicy, Meter, Model, PhaseTime, Program,
-    Progress, Readings, Result, RowRule, SessionId, Sessions, SpillCounts, Step, StepOut,
-    StepStats, WeightSource,
+    Progress, Readings, Result, RowRule, SessionId, Sessions, SpillCounts, StateCopies, Step,
+    StepOut, StepStats, WeightSource,
 };
 
 use crate::cache::{
@@ -215,11 +215,12 @@ impl Model for CpuModel {
         let shapes = cache_shapes(&self.program, &self.schedule, options)?;
         let specs = table_specs(&shapes);
         if let Some(budget) = self.budget {
-            let states = state_bytes(&shapes, options.capacity, false);
+            let states = state_bytes(&shapes, StateCopies::Least);
             let least = match self.blocks.spilled() {
-                None => most_bytes(&specs, options.capacity, 1) + states,
+                None => most_bytes(&specs, options.capacity, 1).saturating_add(states),
                 Some(_) => {
-                    bound_of(least_bytes(&specs, options.capacity, 1, self.pool.n()) + states)
+                    let tables = least_bytes(&specs, options.capacity, 1, self.pool.n());
+                    bound_of(tables.saturating_add(states))
                 }
             };
             if least > budget {

@@ -50,6 +50,14 @@ pub(crate) struct LoadedConv {
     pub(crate) taps: Vec<f32>,
 }
 
+/// A recurrence of all heads.
+pub(crate) struct LoadedScan {
+    pub(crate) phase: ScanPhase,
+    /// `[strip][key_dim][16]`: how fast columns that go on their own decay, in the order in which they are read; empty until
+    /// the weights are loaded, and where heads have whole matrices.
+    pub(crate) rates: Vec<f32>,
+}
+
 /// The experts of a layer.
 pub(crate) struct LoadedExperts {
     pub(crate) phase: ExpertsPhase,
@@ -67,7 +75,7 @@ pub(crate) enum LoadedPhase {
     Latent(LoadedLatent),
     Expand(LoadedExpand),
     Conv(LoadedConv),
-    Scan(ScanPhase),
+    Scan(LoadedScan),
     Experts(LoadedExperts),
     SelectRows { x: Operand, out: Operand },
     MeanRows { x: Operand, out: Operand },
@@ -149,7 +157,7 @@ impl LoadedPhase {
                 format!("blk.{}.attn_expand", layer(expand.phase.inputs.cache))
             }
             LoadedPhase::Conv(conv) => format!("blk.{}.conv", layer(conv.phase.cache)),
-            LoadedPhase::Scan(scan) => format!("blk.{}.scan", layer(scan.scan.cache)),
+            LoadedPhase::Scan(scan) => format!("blk.{}.scan", layer(scan.phase.scan.cache)),
             LoadedPhase::Experts(experts) => weight(experts.phase.gate),
             LoadedPhase::Rows(_)
             | LoadedPhase::SelectRows { .. }

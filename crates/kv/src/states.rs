@@ -3,22 +3,20 @@
 //! A **snapshot** is the state of every cache after some position. A step reads the latest one and computes its rows from it
 //! and from the rows since, which lie in a **ring** by position; it makes a new snapshot where that has become worth its
 //! while. So the last rows can be taken back for nothing, and what is further back is reached at an earlier snapshot: of
-//! those a few are kept, at the ends of prompts and every so many positions, fewer the longer ago.
+//! those a few are kept, at the ends of prompts and turns and every so many positions, fewer the longer ago.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::{BlockAccess, BlockPool, CacheBlock, Error, Result, Store};
+use crate::{BlockAccess, BlockPool, CacheBlock, Result, Store};
 
 /// Rows that a ring has.
-const ROWS: usize = 32;
+const ROWS: usize = StateSpec::ROWS;
 /// Committed rows beside a snapshot that are worth a new one.
 const FOLD: usize = 8;
 /// Rows behind a snapshot that a step makes of its own rows.
 const BACK: usize = 16;
-/// Snapshots kept for longer ways back.
-const KEPT: usize = 4;
-/// Positions between two that are kept, but for those at ends of prompts.
+/// Positions between two that are kept, but for those at ends of prompts and turns.
 const EVERY: usize = 1024;
 
 /// What a cache of states has to know.
@@ -31,20 +29,43 @@ pub struct StateSpec {
 }
 
 impl StateSpec {
-    /// Bytes that a session takes at most, or has to have at least: the state that a step makes, the two before and, at
-    /// most, those to go back to.
-    pub fn bytes(&self, len: usize, most: bool) -> u64 {
-        let some = if most { 2 + KEPT } else { 3 };
-        let states = some.min(1 + len.div_ceil(ROWS));
-        if len == 0 { 0 } else { (states * self.state + ROWS * self.row) as u64 }
-    }
+    /// Rows of a ring.
+    pub const ROWS: usize = 32;
+    /// Most states of a session: one that a step makes, the one it starts from, and those to go back to.
+    pub const MOST_STATES: usize = 6;
+    /// Those without which no step runs: what it makes, and what it starts from.
+    pub const LEAST_STATES: usize = 2;
+    /// Most rings: a step that writes another one reads the one before.
+    pub const RINGS: usize = 2;
+}
+
+/// What a step's rows are to those who come back later: they come to the ends of prompts and turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepPlace {
+    /// The first row begins a prompt: before it a turn has ended.
+    pub begins_prompt: bool,
+    /// The last row ends a prompt.
+    pub ends_prompt: bool,
+    /// The rows are made up: nobody can compute them again, so that what goes back to their end must find a state there.
+    pub made_up: bool,
 }
 
 /// The state of every cache after the first `position` positions.
 struct Snapshot<S: Store> {
     position: usize,
     blocks: Vec<Arc<CacheBlock<S>>>,
-    is_kept: bool,
+    kept: Kept,
+}
+
+/// How long a snapshot stays that is not among the latest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kept {
+    /// Until the next one.
+    Not,
+    /// As long as it is worth its memory.
+    Longer,
+    /// Until another prompt ends: a reply is begun anew more often than anything else.
+    PromptEnd,
 }
 
 impl<S: Store> Clone for Snapshot<S> {
@@ -126,38 +147,55 @@ impl<S: Store> StateTables<S> {
         self.snapshots.last().map_or(0, |last| last.position)
     }
 
-    /// Make ready for a step with rows at `new`, where the first `committed` positions are. `ends_prompt`: who comes back
-    /// will want to start near its end.
+    /// Make ready for a step with rows at `new`, of a session whose first `committed` positions are.
     ///
     /// # Errors
-    /// [`Error::Budget`], [`Error::Memory`]; nothing is changed then, but that there may be fewer ways back.
+    /// [`Error::Budget`](crate::Error::Budget), [`Error::Memory`](crate::Error::Memory); nothing is changed then, but that
+    /// there may be fewer ways back.
     pub(crate) fn prepare(
         &mut self,
         new: Range<usize>,
         committed: usize,
-        ends_prompt: bool,
+        place: StepPlace,
     ) -> Result<()> {
         self.abandon();
         if self.is_empty() {
             return Ok(());
         }
+        let StepPlace { begins_prompt, ends_prompt, made_up } = place;
         let base = self.base();
         let is_long = new.end - base > ROWS;
         let settled = committed.min(new.start);
-        let fold = if is_long || ends_prompt && new.end >= base + BACK {
+        let fold = if made_up {
+            Some(new.end)
+        } else if is_long || ends_prompt && new.end >= base + BACK {
             Some(new.end - BACK).filter(|fold| *fold > base)
         } else {
             Some(settled).filter(|settled| *settled >= base + FOLD)
         };
+        if let Some(last) = self.snapshots.last_mut() {
+            // the one near the end of a turn, or of a prompt that ends soon after it
+            let begins = if begins_prompt { Kept::Longer } else { Kept::Not };
+            let ends = if ends_prompt && fold.is_none() { Kept::PromptEnd } else { Kept::Not };
+            last.kept = last.kept.max(begins).max(ends);
+        }
         let stored_from = fold.filter(|_| is_long).unwrap_or(new.start);
         let blocks = match fold {
             None => Vec::new(),
-            Some(_) => self.blocks(|spec| spec.state)?,
+            Some(_) => {
+                self.thin(new.end, committed);
+                self.blocks(|spec| spec.state)?
+            }
         };
         let fold_to = fold.map(|position| {
-            let before = self.snapshots.iter().rfind(|known| known.is_kept);
+            let before = self.snapshots.iter().rfind(|known| known.kept > Kept::Not);
             let far = position >= before.map_or(0, |kept| kept.position) + EVERY;
-            Snapshot { position, blocks, is_kept: far || ends_prompt && position + BACK == new.end }
+            let kept = match () {
+                () if ends_prompt => Kept::PromptEnd,
+                () if far || made_up => Kept::Longer,
+                () => Kept::Not,
+            };
+            Snapshot { position, blocks, kept }
         });
         let ring = |spec: &StateSpec| ROWS * spec.row;
         if self.rings.is_empty() {
@@ -178,18 +216,18 @@ impl<S: Store> StateTables<S> {
         Ok(())
     }
 
-    /// A block for each cache. Where there is no room, ways back are given up, the longest first.
-    fn blocks(&mut self, bytes: impl Fn(&StateSpec) -> usize) -> Result<Vec<Arc<CacheBlock<S>>>> {
-        loop {
-            let made = self.specs.iter().map(|spec| self.pool.block(bytes(spec)));
-            let made = made.collect::<Result<Vec<_>>>();
-            match made {
-                Err(Error::Budget { .. }) if self.snapshots.len() > 1 => {
-                    self.snapshots.remove(0);
-                }
-                made => return made,
-            }
+    /// A block for each cache.
+    fn blocks(&self, bytes: impl Fn(&StateSpec) -> usize) -> Result<Vec<Arc<CacheBlock<S>>>> {
+        self.specs.iter().map(|spec| self.pool.block(bytes(spec))).collect()
+    }
+
+    /// Give up the longest way back, if there is one beside what the next step starts from.
+    pub(crate) fn give_up(&mut self) -> bool {
+        let can = self.snapshots.len() > 1;
+        if can {
+            self.snapshots.remove(0);
         }
+        can
     }
 
     /// The step at hand, and the memory of each cache.
@@ -226,30 +264,36 @@ impl<S: Store> StateTables<S> {
             self.rings = next;
             self.rows_from = step.stored_from;
         }
-        if let Some(fold) = fold {
-            self.snapshots.push(fold);
-            self.thin(step.new.end);
-        }
+        self.snapshots.extend(fold);
     }
 
-    /// Let go of snapshots: the two latest stay, and of those kept a few, which are the further apart the longer ago they were.
-    fn thin(&mut self, len: usize) {
-        let latest = self.snapshots.len().saturating_sub(2);
-        let mut index = 0;
-        self.snapshots.retain(|snapshot| {
-            index += 1;
-            index > latest || snapshot.is_kept
-        });
-        while self.snapshots.len() > 2 + KEPT {
+    /// Make room for another snapshot of a session that will have `len` positions: the latest one stays, the one from which
+    /// committed rows go on, and the one at the end of the latest prompt; of the others kept a few, which are the further
+    /// apart the longer ago they were.
+    fn thin(&mut self, len: usize, committed: usize) {
+        let stays = |snapshots: &[Snapshot<S>], i: usize| {
+            let (snapshot, after) = (&snapshots[i], &snapshots[i + 1..]);
+            let next = after.first().map(|next| next.position);
+            let is_settled = snapshot.position <= committed;
+            let ends_prompt = |snapshot: &Snapshot<S>| snapshot.kept == Kept::PromptEnd;
+            next.is_none_or(|next| is_settled && next > committed)
+                || ends_prompt(snapshot) && !after.iter().any(ends_prompt)
+        };
+        for i in (0..self.snapshots.len()).rev() {
+            if self.snapshots[i].kept == Kept::Not && !stays(&self.snapshots, i) {
+                self.snapshots.remove(i);
+            }
+        }
+        while self.snapshots.len() >= StateSpec::MOST_STATES {
             let position = |i: usize| self.snapshots[i].position as f64;
             // how much longer the way back becomes without it, beside how long it is
             let loss = |i: usize| {
                 let before = if i == 0 { 0.0 } else { position(i - 1) };
                 (position(i + 1) - before) / (len as f64 - position(i) + 1.0)
             };
-            let old = 0..self.snapshots.len() - 2;
+            let old = (0..self.snapshots.len()).filter(|i| !stays(&self.snapshots, *i));
             let least = old.min_by(|a, b| loss(*a).total_cmp(&loss(*b)));
-            self.snapshots.remove(least.expect("there are some"));
+            self.snapshots.remove(least.expect("three stay at most"));
         }
     }
 
@@ -272,6 +316,10 @@ impl<S: Store> StateTables<S> {
     pub(crate) fn cut(&mut self, len: usize) {
         self.abandon();
         self.snapshots.retain(|snapshot| snapshot.position <= len);
+        if len == 0 {
+            // whoever lets go of all may not come back for long
+            self.rings.clear();
+        }
         let base = self.base();
         if self.rows_from > base {
             // there are no rows between both

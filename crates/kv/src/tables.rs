@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::states::{StateRows, StateSpec, StateStep, StateTables};
+use crate::states::{StateRows, StateSpec, StateStep, StateTables, StepPlace};
 use crate::{BlockPool, BlockTable, CachedRows, ChosenBlocks, Error, Result, Store, TableSpec};
 
 /// The tables of a session, and the tokens that its positions stand for.
@@ -111,21 +111,27 @@ impl<S: Store> Tables<S> {
     /// [`Error::Capacity`], [`Error::Budget`], [`Error::Memory`], [`Error::Disk`], [`Error::Lost`]; the session then holds
     /// what it held.
     pub fn prepare(&mut self, new_len: usize) -> Result<()> {
-        self.prepare_step(new_len, false)
+        self.prepare_step(new_len, StepPlace::default())
     }
 
-    /// The same for rows of which the last one `ends_prompt`: states near it are kept, for who comes back to it.
+    /// The same for rows of which it is known where they stand: states near some places are kept. Where there is no room,
+    /// ways back to earlier states are given up.
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare).
-    pub fn prepare_step(&mut self, new_len: usize, ends_prompt: bool) -> Result<()> {
+    pub fn prepare_step(&mut self, new_len: usize, place: StepPlace) -> Result<()> {
         if new_len > self.capacity {
             return Err(Error::Capacity { capacity: self.capacity, wanted: new_len });
         }
         let new = self.held..new_len;
-        let done = self.tables.iter_mut().try_for_each(|table| table.prepare(new.clone()));
-        let states = |()| self.states.prepare(new.clone(), self.committed, ends_prompt);
-        let done = done.and_then(states);
+        let done = loop {
+            let done = self.tables.iter_mut().try_for_each(|table| table.prepare(new.clone()));
+            let states = |()| self.states.prepare(new.clone(), self.committed, place);
+            match done.and_then(states) {
+                Err(Error::Budget { .. }) if self.states.give_up() => {}
+                done => break done,
+            }
+        };
         if done.is_err() {
             self.abandon();
         }

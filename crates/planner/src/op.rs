@@ -82,14 +82,21 @@ struct RecurrentCost {
 
 /// Rows from one state that is written to the next, at least.
 const ROWS_PER_STATE: u64 = 8;
+/// Last rows of a long pass that are kept beside the state that it writes: the others are in that.
+const ROWS_KEPT: u64 = 16;
 
 impl RecurrentCost {
-    /// `tokens` rows: a pass reads the state once, and writes it if it has enough rows.
-    fn work(&self, tokens: u64) -> Work {
-        let written = product(&[self.bytes, tokens.min(ROWS_PER_STATE)]) / ROWS_PER_STATE;
+    /// `tokens` rows after `past` positions: a pass reads the state once, where there is one, and writes it if it has enough
+    /// rows, and the last ones beside it.
+    fn work(&self, past: u64, tokens: u64) -> Work {
+        let written = match past {
+            0 if tokens <= ROWS_KEPT => 0,
+            _ => product(&[self.bytes, tokens.min(ROWS_PER_STATE)]) / ROWS_PER_STATE,
+        };
+        let kept = product(&[tokens.min(ROWS_KEPT), self.row_bytes]);
         Work {
-            cache_read_bytes: if tokens == 0 { 0 } else { self.bytes },
-            cache_write_bytes: written.saturating_add(product(&[tokens, self.row_bytes])),
+            cache_read_bytes: if tokens == 0 || past == 0 { 0 } else { self.bytes },
+            cache_write_bytes: written.saturating_add(kept),
             f32_macs: product(&[tokens, self.products]),
             ..Work::default()
         }
@@ -264,7 +271,7 @@ impl OpCost {
         let mut work = match self.state {
             Some(StateCost::Heads(heads)) => heads.work(load.past, load.tokens, rows),
             Some(StateCost::Latent(latent)) => latent.work(load.past, load.tokens, rows),
-            Some(StateCost::Recurrent(recurrent)) => recurrent.work(load.tokens),
+            Some(StateCost::Recurrent(recurrent)) => recurrent.work(load.past, load.tokens),
             None => Work::default(),
         };
         if rows > 0 {
@@ -312,5 +319,28 @@ impl OpCost {
             Some(StateCost::Latent(latent)) => latent.tile = 1,
             Some(StateCost::Recurrent(_)) | None => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a session reads and writes of a state by rule: every eighth step writes one, a prompt one and its last rows.
+    #[test]
+    fn states_are_written_when_rows_have_come_together() {
+        let cost = RecurrentCost { bytes: 8000, row_bytes: 10, products: 3 };
+        let moved = |past, tokens| {
+            let work = cost.work(past, tokens);
+            assert_eq!(work.f32_macs, 3 * tokens);
+            (work.cache_read_bytes, work.cache_write_bytes)
+        };
+        assert_eq!(moved(0, 0), (0, 0));
+        assert_eq!(moved(0, 1), (0, 10), "there is no state yet, and none is made");
+        assert_eq!(moved(0, 16), (0, 160));
+        assert_eq!(moved(0, 512), (0, 8000 + 160), "rows that are in the state are not kept");
+        assert_eq!(moved(100, 1), (8000, 1000 + 10));
+        assert_eq!(moved(100, 4), (8000, 4000 + 40));
+        assert_eq!(moved(100, 512), (8000, 8000 + 160));
     }
 }

@@ -2,7 +2,7 @@
 
 use program::{
     BlockAnchor, CacheId, CacheKind, CacheSpec, ContextMemory, KvPolicy, Mask, Op, Program,
-    STATE_COPIES, STATE_ROWS,
+    StateCopies,
 };
 
 use crate::formula::positions_seen;
@@ -138,12 +138,7 @@ impl CacheCost {
         policy: &KvPolicy,
     ) -> CacheCost {
         let window = cache.kind.window().map(|window| window as u64);
-        let state_bytes = match cache.kind {
-            CacheKind::State { elements, row } => {
-                4 * (elements * STATE_COPIES + row * STATE_ROWS) as u64
-            }
-            CacheKind::Heads { .. } | CacheKind::Latent { .. } => 0,
-        };
+        let state_bytes = cache.kind.recurrent_bytes(StateCopies::Most);
         let plain = CacheCost {
             position_bytes,
             state_bytes,

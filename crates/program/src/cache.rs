@@ -82,11 +82,36 @@ pub struct CacheSpec {
     pub kind: CacheKind,
 }
 
-/// Rows beside a state: those that may be taken back, and those that it has not taken in yet.
-pub const STATE_ROWS: usize = 32;
+/// How many states of one cache a session has, beside the rows that they have not taken in yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateCopies {
+    /// The one that a step starts from, and the one that it makes: without both no step runs.
+    Least,
+    /// Those to go back to, too.
+    Most,
+}
 
-/// Most states of one cache of a session: the latest two, and those before to go back to.
-pub const STATE_COPIES: usize = 6;
+impl StateCopies {
+    /// Rows that are kept together.
+    pub const ROWS: usize = 32;
+    /// How many times that: a step that writes others reads those before.
+    pub const RINGS: usize = 2;
+
+    /// How many states.
+    pub const fn count(self) -> usize {
+        match self {
+            StateCopies::Least => 2,
+            StateCopies::Most => 6,
+        }
+    }
+
+    /// Bytes of the states, `state` each, and of the rows, `row` each, of a session that is not empty: what is bounded,
+    /// checked and planned with.
+    pub const fn bytes(self, state: u64, row: u64) -> u64 {
+        let rows = row.saturating_mul((Self::ROWS * Self::RINGS) as u64);
+        state.saturating_mul(self.count() as u64).saturating_add(rows)
+    }
+}
 
 /// What a cache keeps of each position, or of all of them together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -158,17 +183,25 @@ impl CacheKind {
     /// Bytes of the state, where it is one.
     pub fn state_bytes(&self) -> u64 {
         match *self {
-            CacheKind::State { elements, .. } => 4 * elements as u64,
+            CacheKind::State { elements, .. } => (elements as u64).saturating_mul(4),
+            CacheKind::Heads { .. } | CacheKind::Latent { .. } => 0,
+        }
+    }
+
+    /// Bytes of the states of a session that is not empty and of what is beside them, where it keeps such.
+    pub fn recurrent_bytes(&self, copies: StateCopies) -> u64 {
+        match *self {
+            CacheKind::State { row, .. } => {
+                copies.bytes(self.state_bytes(), (row as u64).saturating_mul(4))
+            }
             CacheKind::Heads { .. } | CacheKind::Latent { .. } => 0,
         }
     }
 
     /// Bytes of the first `positions` of a session; those that have left the window take none.
     pub fn bytes(&self, positions: usize, options: &CacheOptions) -> u64 {
-        if let CacheKind::State { row, .. } = *self {
-            let rows = 4 * (row * STATE_ROWS) as u64;
-            let states = STATE_COPIES.min(1 + positions.div_ceil(STATE_ROWS)) as u64;
-            return if positions == 0 { 0 } else { rows + states * self.state_bytes() };
+        if let CacheKind::State { .. } = self {
+            return if positions == 0 { 0 } else { self.recurrent_bytes(StateCopies::Most) };
         }
         let kept = self.window().map_or(positions, |window| window.min(positions));
         self.position_bytes(options.k, options.v).saturating_mul(kept as u64)
@@ -202,6 +235,18 @@ mod tests {
         let mixed = heads.position_bytes(CacheType::F16, CacheType::F32);
         assert_eq!(mixed, 2 * (256 + 320));
         assert_eq!((heads.elements(), latent.elements()), (416, 576));
+    }
+
+    #[test]
+    fn states_take_the_same_at_any_length() {
+        let options = CacheOptions::new(CacheType::F16, CacheType::F16, 4096);
+        let kind = CacheKind::State { elements: 1000, row: 10 };
+        assert_eq!(kind.recurrent_bytes(StateCopies::Least), 2 * 4000 + 64 * 40);
+        let most = kind.recurrent_bytes(StateCopies::Most);
+        assert_eq!(most, 6 * 4000 + 64 * 40);
+        assert_eq!([0, 1, 100, 1 << 40].map(|n| kind.bytes(n, &options)), [0, most, most, most]);
+        let huge = CacheKind::State { elements: usize::MAX / 8, row: 1 };
+        assert_eq!(huge.recurrent_bytes(StateCopies::Most), u64::MAX);
     }
 
     #[test]

@@ -37,9 +37,7 @@ pub use act::{Act, Gate};
 pub use attention::{
     Attention, LatentAttention, Mask, RotatedNorm, Score, Temperature, alibi_slope,
 };
-pub use cache::{
-    CacheKind, CacheOptions, CacheSpec, CacheStorage, CacheType, STATE_COPIES, STATE_ROWS,
-};
+pub use cache::{CacheKind, CacheOptions, CacheSpec, CacheStorage, CacheType, StateCopies};
 pub use candidates::{Candidate, k_likeliest, likeliest};
 pub use ceilings::{Ceilings, ComputeCeiling, ReadCeiling};
 pub(crate) use context::Stretch;

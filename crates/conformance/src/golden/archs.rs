@@ -41,6 +41,22 @@ pub fn models() -> BTreeMap<String, Vec<u8>> {
     files.collect()
 }
 
+/// The file of one model of [`archs`].
+///
+/// # Panics
+/// As [`archs`], and if there is none of that name.
+pub fn model(name: &str) -> Vec<u8> {
+    let recipes = recipes();
+    let recipe = recipes.iter().find(|(known, _)| known == name);
+    let (name, model) = recipe.unwrap_or_else(|| panic!("no recipe is called {name}"));
+    let cases = cases_of(name, model).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let file = cases.into_iter().find_map(|case| match case.model {
+        GoldenFile::Bytes(bytes) => Some(bytes),
+        GoldenFile::Path(_) => None,
+    });
+    file.expect("recipes make bytes")
+}
+
 /// Cases of `shared/golden/archs` whose architectures are supported, with more positions than [`archs`] has.
 ///
 /// # Errors

@@ -14,6 +14,7 @@ use super::blocks::StateMemory;
 use super::{Exec, Scratch, SequenceRows};
 use crate::plan::ScanPhase;
 use crate::pool::Worker;
+use crate::schedule::LoadedScan;
 
 /// Rows that are made ready at a time.
 const ROWS: usize = 16;
@@ -24,8 +25,8 @@ const STRIPS: usize = 4;
 pub(crate) fn scan_floats(phase: &ScanPhase) -> usize {
     let key_dim = phase.scan.dims.key_dim;
     if phase.is_selective() {
-        // a strip and its rates; keys and queries; times, values and results
-        return 2 * key_dim * STRIP + ROWS * (2 * key_dim + 3 * STRIP);
+        // a strip; keys and queries; times, values and results
+        return key_dim * STRIP + ROWS * (2 * key_dim + 3 * STRIP);
     }
     phase.head_floats() + ROWS * (KEY_FIELDS * key_dim + 2 * phase.width() + 1)
 }
@@ -33,6 +34,7 @@ pub(crate) fn scan_floats(phase: &ScanPhase) -> usize {
 /// Where one sequence stands.
 struct Place<'a> {
     phase: &'a ScanPhase,
+    rates: &'a [f32],
     rows: SequenceRows,
     step: &'a StateStep,
     memory: StateMemory<'a>,
@@ -50,7 +52,8 @@ struct HeadScratch<'a> {
 
 impl Exec<'_> {
     /// Items are the heads of a sequence, or some of its strips, and its rows to be kept.
-    pub(super) fn scan(&self, worker: &Worker<'_>, phase: &ScanPhase, scratch: &mut Scratch<'_>) {
+    pub(super) fn scan(&self, worker: &Worker<'_>, scan: &LoadedScan, scratch: &mut Scratch<'_>) {
+        let LoadedScan { phase, rates } = scan;
         let cache = self.attention[phase.scan.cache.0 as usize].state();
         let heads = match phase.is_selective() {
             true => (phase.width() / STRIP).div_ceil(STRIPS),
@@ -70,6 +73,7 @@ impl Exec<'_> {
                 }
                 let place = Place {
                     phase,
+                    rates,
                     rows: self.sequences[sequence],
                     step: self.blocks.state_step(sequence),
                     memory: self.blocks.state(cache.number, sequence),
@@ -208,7 +212,9 @@ impl Exec<'_> {
         values[value_dim..].fill(0.0);
         values[..value_dim].copy_from_slice(of(2, head, value_dim));
         let fields = &mut scratch.keyed[i * KEY_FIELDS * key_dim..][..KEY_FIELDS * key_dim];
-        let mut fields: Vec<&mut [f32]> = fields.chunks_exact_mut(key_dim).collect();
+        let mut each = fields.chunks_exact_mut(key_dim);
+        let mut fields: [&mut [f32]; KEY_FIELDS] =
+            std::array::from_fn(|_| each.next().expect("a row has all fields"));
         let decay = |fields: &mut [&mut [f32]], g: &[f32]| {
             let decay = &mut *fields[KeyField::Decay as usize];
             if g.len() == n_heads {
@@ -282,14 +288,13 @@ impl Exec<'_> {
     /// Some strips, from `first` on, of the only head.
     fn selective(&self, place: &Place<'_>, first: usize, scratch: &mut [f32]) {
         let (phase, step) = (place.phase, place.step);
-        let ScanKind::Selective { a, d } = phase.scan.kind else {
+        let ScanKind::Selective { d, .. } = phase.scan.kind else {
             unreachable!("the caller found one");
         };
-        let (rates_of, d) = (self.weights.vector(a), self.weights.vector(d));
+        let d = self.weights.vector(d);
         let ScanDims { key_dim, value_dim, .. } = phase.scan.dims;
         let floats = key_dim * STRIP;
         let (state, rest) = scratch.split_at_mut(floats);
-        let (rates, rest) = rest.split_at_mut(floats);
         let (keys, rest) = rest.split_at_mut(ROWS * key_dim);
         let (queries, rest) = rest.split_at_mut(ROWS * key_dim);
         let (times, rest) = rest.split_at_mut(ROWS * STRIP);
@@ -303,12 +308,6 @@ impl Exec<'_> {
                 // SAFETY: no step writes the state it starts from.
                 Some(base) => state.copy_from_slice(unsafe { base.slice(own.clone()) }),
                 None => state.fill(0.0),
-            }
-            rates.fill(0.0);
-            for (lane, column) in columns.clone().enumerate() {
-                for i in 0..key_dim {
-                    rates[i * STRIP + lane] = rates_of[column * key_dim + i];
-                }
             }
             let lanes = |x: &[f32], lanes: &mut [f32]| {
                 lanes[n_columns..].fill(0.0);
@@ -330,7 +329,7 @@ impl Exec<'_> {
                         lanes(self.given(place, 3, position), &mut times[at]);
                     }
                     let ready = SelectiveRows {
-                        rates,
+                        rates: &place.rates[own.clone()],
                         keys: &keys[..n * key_dim],
                         queries: &queries[..n * key_dim],
                         times: &times[..n * STRIP],

@@ -1,7 +1,7 @@
 //! Sessions with made-up contents, for measuring: nothing that runs a model needs this.
 
 use kernels::attention::BLOCK;
-use kv::{BlockAccess, HostMemory, StateRows};
+use kv::{BlockAccess, HostMemory, StateRows, StepPlace};
 use program::{Result, SessionId};
 
 use super::{CpuModel, cache_error, lock};
@@ -23,7 +23,8 @@ impl CpuModel {
             let contents = contents(&session.shapes, session.tables.specs().len());
             for start in (session.tables.len()..len).step_by(STRETCH) {
                 let end = len.min(start + STRETCH);
-                session.tables.prepare(end).map_err(cache_error)?;
+                let place = StepPlace { made_up: true, ..StepPlace::default() };
+                session.tables.prepare_step(end, place).map_err(cache_error)?;
                 let (tables, (_, states)) = session.tables.step_of_all(end);
                 for memory in states.into_iter().flat_map(written) {
                     let floats = bytemuck::cast_slice_mut::<u8, f32>(memory.bytes_mut());

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use kernels::attention::BLOCK;
-use kv::DiskError;
+use kv::{DiskError, StepPlace};
 use program::{Error, Held, Outputs, Prompt, Result, RowRule, Sequence, SessionId};
 
 use super::step::{Ended, Running};
@@ -24,7 +24,7 @@ impl CpuModel {
         &self,
         mut session: Held<'h, Session>,
         new_len: usize,
-        ends_prompt: bool,
+        place: StepPlace,
         asked: &[SessionId],
         workspace: &mut Workspace,
     ) -> Result<Held<'h, Session>> {
@@ -43,7 +43,7 @@ impl CpuModel {
                     }
                 }
             } else {
-                match self.prepare(&mut session, new_len, ends_prompt, asked) {
+                match self.prepare(&mut session, new_len, place, asked) {
                     Ok(()) => return Ok(session),
                     Err(Ended::Lost(reason)) => reason,
                     Err(Ended::Failed(error)) => return Err(error),
@@ -61,11 +61,11 @@ impl CpuModel {
         &self,
         session: &mut Session,
         new_len: usize,
-        ends_prompt: bool,
+        place: StepPlace,
         asked: &[SessionId],
     ) -> Result<(), Ended> {
         loop {
-            match session.tables.prepare_step(new_len, ends_prompt) {
+            match session.tables.prepare_step(new_len, place) {
                 Ok(()) => return Ok(()),
                 Err(kv::Error::Lost { position, reason }) => {
                     session.tables.lose(position);
@@ -85,7 +85,7 @@ impl CpuModel {
         workspace: &mut Workspace,
     ) -> Result<(Held<'h, Session>, Option<DiskError>)> {
         let (len, capacity) = (session.tables.len(), session.tables.capacity());
-        if !self.recomputes(&session) {
+        if !self.recomputes(session.tables.held(), &session) {
             let problem = "rows that did not come from tokens are lost".to_owned();
             return Err(Error::Disk { problem });
         }
@@ -95,7 +95,7 @@ impl CpuModel {
         while session.tables.held() < len {
             let held = session.tables.held();
             let end = if at_once { len } else { len.min(held + BLOCK) };
-            match self.prepare(&mut session, end, false, asked) {
+            match self.prepare(&mut session, end, StepPlace::default(), asked) {
                 Ok(()) => {}
                 Err(Ended::Lost(reason)) => return Ok((session, Some(reason))),
                 Err(Ended::Failed(error)) => return Err(error),
@@ -130,18 +130,19 @@ impl CpuModel {
         Ok((session, None))
     }
 
-    /// Whether a session's rows follow from its tokens: not where rows came from outside, or were made up.
-    fn recomputes(&self, session: &Session) -> bool {
+    /// Whether a session's rows from a position on follow from its tokens: not where rows came from outside, or were made
+    /// up.
+    fn recomputes(&self, from: usize, session: &Session) -> bool {
         let n = self.program.n_tokens().unwrap_or(usize::MAX);
         let known = |token: &u32| (*token as usize) < n;
-        self.program.inputs.is_empty() && session.tables.tokens().iter().all(known)
+        self.program.inputs.is_empty() && session.tables.tokens()[from..].iter().all(known)
     }
 
     /// Have the session that was idle longest let go of its rows, if one can; those that are `asked` for are not.
     fn let_go_of_idle(&self, asked: &[SessionId]) -> bool {
         let others = self.sessions.others(asked);
         let idle = others.iter().filter_map(|session| session.try_hold());
-        let idle = idle.filter(|session| session.tables.held() > 0 && self.recomputes(session));
+        let idle = idle.filter(|session| session.tables.held() > 0 && self.recomputes(0, session));
         match idle.min_by_key(|session| session.used) {
             Some(mut session) => session.tables.let_go(),
             None => return false,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use kernels::rows::rope_angles;
-use kv::DiskError;
+use kv::{DiskError, StepPlace};
 use program::{
     CandidateRows, ContextMemory, Error, Held, HiddenRows, LogitRows, MeterReading, OpenSession,
     OutputRows, Outputs, PEAK, Result, Rows, RowsOut, Sequence, SessionId, Step, StepOut, Wanted,
@@ -216,8 +216,12 @@ impl CpuModel {
         sequence.check(&self.program, start, session.tables.capacity())?;
         session.used = self.clock.fetch_add(1, Ordering::Relaxed);
         let new_len = start + sequence.tokens.len();
-        let ends_prompt = sequence.prompt.is_some_and(|p| p.start + p.len == new_len);
-        let session = self.ready(session, new_len, ends_prompt, asked, workspace)?;
+        let place = StepPlace {
+            begins_prompt: sequence.prompt.is_some_and(|p| p.start == start),
+            ends_prompt: sequence.prompt.is_some_and(|p| p.start + p.len == new_len),
+            made_up: false,
+        };
+        let session = self.ready(session, new_len, place, asked, workspace)?;
         Ok(Running { sequence, session, start, rows: None, readings: Vec::new() })
     }
 

@@ -376,7 +376,9 @@ impl Comparison {
                 });
             }
             self.model.step(&Step { sequences: &sequences })?.all()?;
-            Ok(())
+            // as turns do
+            let commit = |id: &SessionId| self.model.commit(*id, self.model.len(*id)?);
+            Ok(sessions.iter().try_for_each(commit)?)
         };
         let prompts: Vec<Vec<u32>> = (0..n).map(|turn| self.prompt(turn)).collect();
         step(&prompts, true)?;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use engine::{DEFAULT_CHUNK, Sampler, SamplerOptions, Scores};
 use program::{
-    CacheOptions, Error, Model, Outputs, PhaseTime, Prompt, Result, RowsOut, Sequence, SessionId,
-    Step,
+    CacheKind, CacheOptions, Error, Model, Outputs, PhaseTime, Prompt, Result, RowsOut, Sequence,
+    SessionId, Step,
 };
 
 /// What is timed: a prompt, steps of one token, or both after one another.
@@ -70,6 +70,9 @@ pub(super) struct Bench {
     model: Arc<dyn Model>,
     session: SessionId,
     vocab_size: usize,
+    /// Whether rows are committed as they come: a state takes them in then, as it does in a chat. Where nothing recurs they
+    /// are not, so that windows have what the next sample starts from.
+    commits: bool,
 }
 
 impl Bench {
@@ -77,7 +80,9 @@ impl Bench {
     pub(super) fn new(model: Arc<dyn Model>, cache: CacheOptions, fill: Fill) -> Result<Self> {
         let session = model.open(&cache)?;
         let vocab_size = model.program().vocab_size();
-        Ok(Self { chunk: DEFAULT_CHUNK, fill, model, session, vocab_size })
+        let recurs = |kind: &CacheKind| matches!(kind, CacheKind::State { .. });
+        let commits = model.program().caches.iter().any(|cache| recurs(&cache.kind));
+        Ok(Self { chunk: DEFAULT_CHUNK, fill, model, session, vocab_size, commits })
     }
 
     /// Time `test`; `done` is called after the warm-up and after each sample.
@@ -203,7 +208,11 @@ impl Bench {
 
     fn step(&self, tokens: &[u32], outputs: Outputs, prompt: Option<Prompt>) -> Result<RowsOut> {
         let sequence = Sequence { session: self.session, tokens, outputs, prompt, rows: &[] };
-        self.model.step(&Step { sequences: &[sequence] })?.single()
+        let out = self.model.step(&Step { sequences: &[sequence] })?.single()?;
+        if self.commits {
+            self.model.commit(self.session, self.model.len(self.session)?)?;
+        }
+        Ok(out)
     }
 
     /// Any token does: time depends on which only by the experts it takes. Neighbours differ, so that no cache line is
@@ -216,5 +225,51 @@ impl Bench {
 impl Drop for Bench {
     fn drop(&mut self) {
         self.model.close(self.session);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conformance::golden;
+    use executors::ExecutorOptions;
+    use gguf::Gguf;
+    use models::GgufWeights;
+    use program::CacheType;
+
+    use super::*;
+
+    /// What recurs is timed at a depth again and again, whatever was timed before: nothing has to be computed again for it,
+    /// and where that is needed it is not timed.
+    #[test]
+    fn models_that_recur_are_timed_at_a_depth() {
+        for name in ["mamba2", "qwen35", "lfm2"] {
+            let gguf = Gguf::from_bytes(golden::model(name)).expect("a model that was made");
+            let loaded = models::load(&gguf).expect("a model that is supported");
+            let executor =
+                ExecutorOptions { threads: Some(1), ..ExecutorOptions::default() }.start();
+            let model = executor.load(loaded.program, &GgufWeights(&gguf), &mut |_| ());
+            let model: Arc<dyn Model> = Arc::from(model.expect("it loads"));
+            let cache = CacheOptions::new(CacheType::F16, CacheType::F16, 2048);
+            for fill in [Fill::Made, Fill::Prompt] {
+                let bench = Bench::new(Arc::clone(&model), cache, fill).expect("it opens");
+                for (n_prompt, n_gen, depth) in [
+                    (0, 40, 200),
+                    (600, 0, 200),
+                    (0, 5, 200),
+                    (40, 9, 200),
+                    (0, 20, 100),
+                    (70, 0, 0),
+                ] {
+                    let test = Test { n_prompt, n_gen, depth, greedy: false };
+                    let samples = bench.measure(test, 3, &mut || ());
+                    let samples = samples.unwrap_or_else(|e| panic!("{name} {fill:?}: {e:#}"));
+                    assert_eq!(samples.len(), 3);
+                    assert_eq!(model.len(bench.session), Ok(depth + test.tokens()));
+                    let again = model.stats().spilled.recomputed;
+                    assert_eq!(again, 0, "{name} {fill:?} {}: computed again", test.name());
+                    bench.explain(test).unwrap_or_else(|e| panic!("{name} {fill:?}: {e:#}"));
+                }
+            }
+        }
     }
 }

@@ -1,0 +1,394 @@
+//! What recurs, over random histories of sessions that fork, go back, let go and have little memory: states are those of the
+//! tokens before them, whatever they are reached from, and take no more than is said.
+
+use kv::{
+    BlockAccess, BlockPool, Error, Heap, HostMemory, StateRows, StateSpec, StateStep, StepPlace,
+    Store, TableSpec, Tables,
+};
+use proptest::prelude::*;
+
+const CAPACITY: usize = 4000;
+
+/// Less than that many things happen in a history; Miri takes a thousand times as long.
+const ACTIONS: usize = if cfg!(miri) { 8 } else { 60 };
+
+type Memory = <Heap as Store>::Memory;
+
+/// A cache whose states are large, and one whose rows are.
+const STATES: [StateSpec; 2] = [StateSpec { state: 512, row: 8 }, StateSpec { state: 8, row: 32 }];
+
+/// One cache of rows beside them.
+const TABLE: TableSpec =
+    TableSpec { positions: 16, bytes: 64, window: None, limit: None, chosen: false };
+
+fn open(pool: &BlockPool<Heap>) -> Tables<Heap> {
+    Tables::with_states(pool, [TABLE].into(), STATES.into(), CAPACITY, None)
+}
+
+/// Bytes of so many states of all caches, and of as many rings as a step needs.
+fn state_bytes(states: usize) -> u64 {
+    let of = |spec: &StateSpec| {
+        (states * spec.state + StateSpec::RINGS * StateSpec::ROWS * spec.row) as u64
+    };
+    STATES.iter().map(of).sum()
+}
+
+/// A state after these tokens.
+fn state(tokens: &[u32], cache: usize) -> u64 {
+    let next = |state: u64, token: &u32| {
+        (state ^ u64::from(*token)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)
+    };
+    tokens.iter().fold(cache as u64 + 1, next)
+}
+
+/// What a row gives: its token in each of its words.
+fn row(memory: &Memory, cache: usize, position: usize) -> &[u8] {
+    let bytes = STATES[cache].row;
+    &memory.bytes()[StateStep::slot(position) * bytes..][..bytes]
+}
+
+fn words(token: u32, cache: usize) -> Vec<u8> {
+    std::iter::repeat_n(token.to_le_bytes(), STATES[cache].row / 4).flatten().collect()
+}
+
+/// Check what a step reads, and write what it writes.
+fn step_of(cache: usize, step: &StateStep, rows: StateRows<'_, Memory>, all: &[u32]) {
+    let StateRows { base, fold, ring, next } = rows;
+    let read =
+        |memory: &Memory| u64::from_le_bytes(memory.bytes()[..8].try_into().expect("eight bytes"));
+    assert_eq!(base.is_some(), step.base > 0);
+    if let Some(base) = base {
+        assert_eq!(read(base), state(&all[..step.base], cache), "the state at {}", step.base);
+    }
+    let known = match &ring {
+        BlockAccess::Read(memory) => &**memory,
+        BlockAccess::Write(memory) => &**memory,
+    };
+    for position in step.base..step.new.start {
+        assert_eq!(row(known, cache, position), words(all[position], cache), "row {position}");
+    }
+    assert_eq!(fold.is_some(), step.fold.is_some());
+    if let (Some(memory), Some(fold)) = (fold, step.fold) {
+        assert!(fold > step.base && fold <= step.new.end);
+        memory.bytes_mut()[..8].copy_from_slice(&state(&all[..fold], cache).to_le_bytes());
+    }
+    let stored = match (next, ring) {
+        (Some(next), _) => next,
+        (None, BlockAccess::Write(ring)) => ring,
+        (None, BlockAccess::Read(_)) => panic!("rows have to go somewhere"),
+    };
+    let bytes = STATES[cache].row;
+    for position in step.stored_from..step.new.end {
+        let at = StateStep::slot(position) * bytes;
+        stored.bytes_mut()[at..at + bytes].copy_from_slice(&words(all[position], cache));
+    }
+}
+
+/// Compute the rows up to `to`, the first of which are missing.
+fn compute(tables: &mut Tables<Heap>, all: &[u32], to: usize) {
+    let held = tables.held();
+    let (blocks, (step, states)) = tables.step_of_all(to);
+    blocks.for_each(|(_, rows)| rows.for_each(drop));
+    let step = step.expect("it has states");
+    assert_eq!(step.new, held..to);
+    for (cache, rows) in states.into_iter().enumerate() {
+        step_of(cache, &step, rows, all);
+    }
+}
+
+/// A step of `more`; rows that are missing are computed before it.
+fn append(tables: &mut Tables<Heap>, more: &[u32], place: StepPlace) -> kv::Result<()> {
+    let len = tables.len();
+    let all = [tables.tokens(), more].concat();
+    while tables.held() < len {
+        let end = len.min(tables.held() + 50);
+        tables.prepare(end)?;
+        compute(tables, &all, end);
+        tables.restore(end)?;
+    }
+    tables.prepare_step(all.len(), place)?;
+    compute(tables, &all, all.len());
+    tables.extend(more)
+}
+
+fn commit(tables: &mut Tables<Heap>) {
+    tables.commit(tables.len()).expect("it holds that many");
+}
+
+#[derive(Clone, Debug)]
+enum Action {
+    Append(usize, [bool; 2]),
+    Abandon(usize),
+    Truncate(f64),
+    Commit(f64),
+    Fork(usize, f64),
+    LetGo,
+    Close,
+}
+
+fn action() -> impl Strategy<Value = (usize, Action)> {
+    let n = prop_oneof![4 => 1usize..4, 3 => 1usize..40, 1 => 40usize..400];
+    let action = prop_oneof![
+        8 => (n, any::<[bool; 2]>()).prop_map(|(n, ends)| Action::Append(n, ends)),
+        1 => (1usize..60).prop_map(Action::Abandon),
+        2 => (0.0..=1.0).prop_map(Action::Truncate),
+        2 => (0.9..=1.0).prop_map(Action::Truncate),
+        6 => (0.9..=1.0).prop_map(Action::Commit),
+        2 => (0usize..3, 0.0..=1.0).prop_map(|(to, at)| Action::Fork(to, at)),
+        1 => Just(Action::LetGo),
+        1 => Just(Action::Close),
+    ];
+    (0usize..3, action)
+}
+
+fn part(len: usize, share: f64) -> usize {
+    (len as f64 * share).round() as usize
+}
+
+/// What a session must hold.
+#[derive(Clone, Default)]
+struct Plain {
+    tokens: Vec<u32>,
+    committed: usize,
+    /// Where its latest prompt ended, if it did not go back since and has let go of nothing.
+    prompt_end: Option<usize>,
+}
+
+impl Plain {
+    fn cut(&mut self, len: usize) {
+        self.tokens.truncate(len);
+        self.committed = self.committed.min(len);
+        self.prompt_end = self.prompt_end.filter(|end| *end <= len);
+    }
+}
+
+/// Positions that going back to the end of the latest prompt may cost.
+const BACK: usize = 16;
+
+fn run(actions: Vec<(usize, Action)>, budget: Option<u64>) {
+    let pool = BlockPool::new(Heap, budget);
+    let mut sessions = [open(&pool), open(&pool), open(&pool)];
+    let mut plain = [Plain::default(), Plain::default(), Plain::default()];
+    let mut token = 0;
+    for (who, action) in actions {
+        let len = plain[who].tokens.len();
+        match action {
+            Action::Append(n, [begins_prompt, ends_prompt]) => {
+                let more: Vec<u32> = (token..).take(n).collect();
+                token += n as u32;
+                let place = StepPlace { begins_prompt, ends_prompt, made_up: false };
+                match append(&mut sessions[who], &more, place) {
+                    Ok(()) => {
+                        plain[who].tokens.extend(more);
+                        if ends_prompt {
+                            plain[who].prompt_end = Some(len + n);
+                        }
+                    }
+                    Err(Error::Capacity { .. }) => assert!(len + n > CAPACITY),
+                    Err(Error::Budget { .. }) => assert!(budget.is_some()),
+                    Err(other) => panic!("{other}"),
+                }
+            }
+            Action::Abandon(more) => {
+                if sessions[who].held() == len {
+                    let _ = sessions[who].prepare((len + more).min(CAPACITY));
+                }
+                sessions[who].abandon();
+            }
+            Action::Truncate(at) => {
+                let at = part(len, at);
+                let reached = sessions[who].truncate(at).expect("it holds that many");
+                let plain = &mut plain[who];
+                assert!(reached <= at && (reached == at || at < plain.committed));
+                if let Some(end) = plain.prompt_end.filter(|end| budget.is_none() && *end <= at + 1)
+                {
+                    assert!(reached + BACK >= end, "{reached} reached of a prompt to {end}");
+                }
+                plain.cut(reached);
+            }
+            Action::Commit(at) => {
+                let at = part(len, at);
+                sessions[who].commit(at).expect("it holds that many");
+                plain[who].committed = plain[who].committed.max(at);
+            }
+            Action::Fork(to, at) => {
+                let fork = sessions[who].fork(part(len, at)).expect("it holds that many");
+                plain[to] = plain[who].clone();
+                plain[to].cut(fork.len());
+                sessions[to] = fork;
+            }
+            Action::LetGo => {
+                sessions[who].let_go();
+                assert_eq!((sessions[who].held(), sessions[who].bytes()), (0, 0));
+                plain[who].prompt_end = None;
+            }
+            Action::Close => {
+                sessions[who] = open(&pool);
+                plain[who] = Plain::default();
+            }
+        }
+        for (tables, plain) in sessions.iter().zip(&plain) {
+            assert_eq!(tables.tokens(), plain.tokens);
+            let rows = TABLE.most_bytes(plain.tokens.len(), 0);
+            let most = rows + state_bytes(StateSpec::MOST_STATES);
+            assert!(tables.bytes() <= most, "{} bytes, {most} at most", tables.bytes());
+        }
+    }
+    drop(sessions);
+    assert_eq!(pool.in_use(), 0, "nobody holds a block");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 3 } else { 400 }))]
+
+    /// Whatever sessions do, a step reads the state of the tokens before it, and ends of prompts are near.
+    #[test]
+    fn histories_match_recurrences(actions in proptest::collection::vec(action(), 1..ACTIONS)) {
+        run(actions, None);
+    }
+
+    /// The same where memory is short: what does not fit is refused and changes nothing.
+    #[test]
+    fn short_memory_changes_nothing(
+        actions in proptest::collection::vec(action(), 1..ACTIONS),
+        budget in 2000u64..30_000,
+    ) {
+        run(actions, Some(budget));
+    }
+
+    /// One session never takes more than the most, steps within, and needs no more than the least.
+    #[test]
+    fn a_session_stays_between_least_and_most(
+        steps in proptest::collection::vec((action(), any::<bool>()), 1..2 * ACTIONS),
+        more in 0u64..8000,
+    ) {
+        let rows = TABLE.most_bytes(CAPACITY, 0);
+        let least = rows + state_bytes(StateSpec::LEAST_STATES);
+        let most = rows + state_bytes(StateSpec::MOST_STATES);
+        for budget in [None, Some(least), Some(least + more)] {
+            let pool = BlockPool::new(Heap, budget);
+            let mut tables = open(&pool);
+            for ((_, action), commits) in steps.clone() {
+                let len = tables.len();
+                match action {
+                    Action::Append(n, [begins_prompt, ends_prompt]) if len + n <= CAPACITY => {
+                        let more: Vec<u32> = (len as u32..).take(n).collect();
+                        let place = StepPlace { begins_prompt, ends_prompt, made_up: false };
+                        if tables.held() == len {
+                            tables.prepare_step(len + n, place).expect("the least is enough");
+                            prop_assert!(pool.in_use() <= most, "{} of {most}", pool.in_use());
+                        }
+                        append(&mut tables, &more, place).expect("the least is enough");
+                        if commits {
+                            commit(&mut tables);
+                        }
+                    }
+                    Action::Truncate(at) => {
+                        tables.truncate(part(len, at)).expect("it holds that many");
+                    }
+                    Action::LetGo => tables.let_go(),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// A prompt of `prompt` tokens, fed in `chunk`s, and a reply of `reply`, a step each, all committed.
+fn turn(tables: &mut Tables<Heap>, prompt: usize, chunk: usize, reply: usize) {
+    let start = tables.len();
+    let tokens: Vec<u32> = (start as u32..).take(prompt + reply).collect();
+    for chunk in tokens[..prompt].chunks(chunk) {
+        let len = tables.len();
+        let place = StepPlace {
+            begins_prompt: len == start,
+            ends_prompt: len + chunk.len() == start + prompt,
+            made_up: false,
+        };
+        append(tables, chunk, place).expect("no bound");
+        commit(tables);
+    }
+    for token in &tokens[prompt..] {
+        append(tables, &[*token], StepPlace::default()).expect("no bound");
+        commit(tables);
+    }
+}
+
+/// Where a session with this many positions can go on that goes back to `len`.
+fn reached(tables: &Tables<Heap>, len: usize) -> usize {
+    tables.fork(len).expect("it holds more").len()
+}
+
+/// A reply is begun anew at the end of its prompt, however short that was and long the reply; an edited question at the end
+/// of the turn before it.
+#[test]
+fn ends_of_prompts_and_turns_are_near() {
+    let pool = BlockPool::new(Heap, None);
+    for (prompt, reply) in [(5, 100), (17, 40), (30, 700), (100, 9000), (700, 33)] {
+        let mut tables = Tables::with_states(&pool, [].into(), STATES.into(), 1 << 14, None);
+        turn(&mut tables, prompt, 512, reply);
+        let again = reached(&tables, prompt - 1);
+        assert!(again + BACK >= prompt, "a prompt of {prompt}: {again}");
+        let end = tables.len();
+        for (prompt, reply) in [(3, 200), (40, 40)] {
+            let start = tables.len();
+            turn(&mut tables, prompt, 512, reply);
+            let again = reached(&tables, start + prompt - 1);
+            assert!(again + BACK >= start + prompt, "a second prompt of {prompt}: {again}");
+            let edited = reached(&tables, start);
+            assert!(edited + StateSpec::ROWS >= start, "a turn that ended at {start}: {edited}");
+        }
+        let first = reached(&tables, end);
+        assert!(first + StateSpec::ROWS >= end, "two turns back, to {end}: {first}");
+    }
+}
+
+/// A long conversation keeps few ways back, the denser the later.
+#[test]
+fn what_is_long_ago_is_further_apart() {
+    let pool = BlockPool::new(Heap, None);
+    let mut tables = Tables::with_states(&pool, [].into(), STATES.into(), 1 << 20, None);
+    for i in 0..100 {
+        turn(&mut tables, 50 + i * 7 % 300, 512, if cfg!(miri) { 10 } else { 300 });
+        assert!(pool.in_use() <= state_bytes(StateSpec::MOST_STATES));
+    }
+    let len = tables.len();
+    for back in [len / 50, len / 10, len / 2] {
+        let lost = len - back - reached(&tables, len - back);
+        assert!(lost <= 4 * back, "{lost} of {back} positions back lost");
+    }
+}
+
+/// Nobody can compute again what was made up: going back to its end needs a state there, whatever came after.
+#[test]
+fn the_end_of_what_is_made_up_is_reached_exactly() {
+    for more in [vec![1; 40], vec![60], vec![500, 500, 3]] {
+        for commits in [false, true] {
+            let pool = BlockPool::new(Heap, None);
+            let mut tables = open(&pool);
+            let made_up: Vec<u32> = (0..1000).collect();
+            let place = StepPlace { made_up: true, ..StepPlace::default() };
+            append(&mut tables, &made_up, place).expect("no bound");
+            commit(&mut tables);
+            for n in &more {
+                append(&mut tables, &vec![7; *n], StepPlace::default()).expect("no bound");
+                if commits {
+                    commit(&mut tables);
+                }
+            }
+            assert_eq!(tables.truncate(1000), Ok(1000), "{more:?}");
+            assert_eq!(tables.held(), 1000, "{more:?}: nothing has to be computed again");
+        }
+    }
+}
+
+#[test]
+fn who_lets_go_keeps_nothing() {
+    let pool = BlockPool::new(Heap, None);
+    let mut tables = open(&pool);
+    turn(&mut tables, 300, 100, 50);
+    tables.let_go();
+    assert_eq!((pool.in_use(), tables.bytes(), tables.len()), (0, 0, 350));
+    append(&mut tables, &[1], StepPlace::default()).expect("no bound");
+    assert_eq!(tables.held(), 351);
+}
