@@ -64,8 +64,9 @@ fn step_of(cache: usize, step: &StateStep, rows: StateRows<'_, Memory>, all: &[u
         BlockAccess::Read(memory) => &**memory,
         BlockAccess::Write(memory) => &**memory,
     };
-    for position in step.base..step.new.start {
-        assert_eq!(row(known, cache, position), words(all[position], cache), "row {position}");
+    for (i, token) in all[step.base..step.new.start].iter().enumerate() {
+        let position = step.base + i;
+        assert_eq!(row(known, cache, position), words(*token, cache), "row {position}");
     }
     assert_eq!(fold.is_some(), step.fold.is_some());
     if let (Some(memory), Some(fold)) = (fold, step.fold) {
@@ -78,9 +79,9 @@ fn step_of(cache: usize, step: &StateStep, rows: StateRows<'_, Memory>, all: &[u
         (None, BlockAccess::Read(_)) => panic!("rows have to go somewhere"),
     };
     let bytes = STATES[cache].row;
-    for position in step.stored_from..step.new.end {
-        let at = StateStep::slot(position) * bytes;
-        stored.bytes_mut()[at..at + bytes].copy_from_slice(&words(all[position], cache));
+    for (i, token) in all[step.stored_from..step.new.end].iter().enumerate() {
+        let at = StateStep::slot(step.stored_from + i) * bytes;
+        stored.bytes_mut()[at..at + bytes].copy_from_slice(&words(*token, cache));
     }
 }
 
