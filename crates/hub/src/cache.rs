@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use crate::name::quant_of;
@@ -131,13 +132,16 @@ impl HubCache {
 
     /// Remember which commit a branch is at.
     pub(crate) fn set_revision(&self, model: &RemoteModel) -> Result<()> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
         if model.name.revision == model.commit {
             return Ok(());
         }
         let refs = self.shelf(&model.name.repository).root.join("refs");
         fs::create_dir_all(&refs).map_err(HubError::io(&refs))?;
         let path = refs.join(&model.name.revision);
-        let new = refs.join(format!(".{}.{}", model.name.revision, std::process::id()));
+        // whoever else writes it, in this process or another, has a file of its own
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let new = refs.join(format!(".rooflight.{}.{number}", std::process::id()));
         fs::write(&new, &model.commit).map_err(HubError::io(&new))?;
         fs::rename(&new, &path).map_err(HubError::io(&path))
     }

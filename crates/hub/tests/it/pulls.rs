@@ -119,6 +119,21 @@ fn two_at_once_bring_it_once() {
         }
     });
     assert_eq!(fake.state().sent.load(Ordering::Relaxed), bytes.len() as u64);
+    // once it is here, nothing but the branch is written, by all of them at the same moment
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let place = hub(&fake, folder.path());
+                for _ in 0..100 {
+                    place.pull(&model, &mut silent).unwrap();
+                }
+            });
+        }
+    });
+    let refs = folder.path().join("models--org--Model-GGUF/refs");
+    let names = std::fs::read_dir(&refs).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(names.collect::<Vec<_>>(), ["main"]);
+    assert_eq!(std::fs::read_to_string(refs.join("main")).unwrap(), COMMIT);
 }
 
 #[test]
