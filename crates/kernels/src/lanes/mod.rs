@@ -10,6 +10,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod functions;
+mod fused;
 mod portable;
 
 #[cfg(target_arch = "x86_64")]

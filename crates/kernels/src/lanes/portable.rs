@@ -3,7 +3,7 @@
 
 use half::{bf16, f16};
 
-use super::Simd;
+use super::{Simd, fused};
 use crate::attention::{Elem, Order, Product, tile};
 use crate::math::{LANES, greater};
 
@@ -97,17 +97,17 @@ impl Simd for Portable {
         zip(&a, &b, |a, b| a / b)
     }
 
-    // without an instruction for it each lane is a call: sixteen of them are not repeated wherever one is needed
-    #[cfg_attr(any(target_feature = "fma", target_arch = "aarch64"), inline(always))]
-    #[cfg_attr(not(any(target_feature = "fma", target_arch = "aarch64")), inline(never))]
+    #[inline(always)]
     fn fma(self, a: Array, b: Array, c: Array) -> Array {
-        std::array::from_fn(|i| a[i].mul_add(b[i], c[i]))
+        if cfg!(any(target_feature = "fma", target_arch = "aarch64")) {
+            return std::array::from_fn(|i| a[i].mul_add(b[i], c[i]));
+        }
+        fused::fma(&a, &b, &c)
     }
 
-    #[cfg_attr(any(target_feature = "fma", target_arch = "aarch64"), inline(always))]
-    #[cfg_attr(not(any(target_feature = "fma", target_arch = "aarch64")), inline(never))]
+    #[inline(always)]
     fn fnma(self, a: Array, b: Array, c: Array) -> Array {
-        std::array::from_fn(|i| (-a[i]).mul_add(b[i], c[i]))
+        self.fma(a.map(|a| -a), b, c)
     }
 
     #[inline(always)]

@@ -85,20 +85,23 @@ impl Asking<'_> {
         let keys = self.cached.far_keys();
         let rows = (block * size..(block + 1) * size)
             .map(|t| &keys[(t * n_kv_heads + head) * key_dim..][..key_dim]);
-        let by_channel = |f: &dyn Fn(&mut dyn Iterator<Item = f32>) -> f32| -> Vec<f32> {
-            (0..key_dim).map(|c| f(&mut rows.clone().map(|row| row[c]))).collect()
-        };
-        let greatest = || by_channel(&|x| x.fold(f32::NEG_INFINITY, f32::max));
-        match self.memory.anchor {
-            BlockAnchor::Bounds => {
-                vec![greatest(), by_channel(&|x| x.fold(f32::INFINITY, f32::min))]
+        let by_channel = |start: f32, f: fn(f32, f32) -> f32| -> Vec<f32> {
+            let mut all = vec![start; key_dim];
+            for row in rows.clone() {
+                all.iter_mut().zip(row).for_each(|(so_far, x)| *so_far = f(*so_far, *x));
             }
+            all
+        };
+        let greatest = || by_channel(f32::NEG_INFINITY, f32::max);
+        match self.memory.anchor {
+            BlockAnchor::Bounds => vec![greatest(), by_channel(f32::INFINITY, f32::min)],
             BlockAnchor::Greatest => vec![greatest()],
             BlockAnchor::Mean => {
-                let mean = |x: &mut dyn Iterator<Item = f32>| {
-                    (x.map(f64::from).sum::<f64>() / size as f64) as f32
-                };
-                vec![by_channel(&mean)]
+                let mut sums = vec![0.0; key_dim];
+                for row in rows {
+                    sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += f64::from(*x));
+                }
+                vec![sums.iter().map(|sum| (sum / size as f64) as f32).collect()]
             }
             BlockAnchor::Products => {
                 vec![self.represented(head, block, &self.products(head, block))]

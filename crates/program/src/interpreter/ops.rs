@@ -140,11 +140,17 @@ impl Rotation {
 /// Eight sums side by side, because a single one would wait for itself at every addition.
 pub(super) fn dot(a: &[f32], b: &[f32]) -> f64 {
     let mut sums = [0.0; 8];
-    for (a, b) in a.chunks(8).zip(b.chunks(8)) {
+    let add = |sums: &mut [f64; 8], a: &[f32], b: &[f32]| {
         for ((sum, &a), &b) in sums.iter_mut().zip(a).zip(b) {
             *sum += f64::from(a) * f64::from(b);
         }
+    };
+    let (eights, last) = a.as_chunks::<8>();
+    let (others, last_others) = b.as_chunks::<8>();
+    for (a, b) in eights.iter().zip(others) {
+        add(&mut sums, a, b);
     }
+    add(&mut sums, last, last_others);
     sums.iter().sum()
 }
 
