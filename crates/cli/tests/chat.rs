@@ -9,6 +9,7 @@ mod machine;
 mod pty;
 
 use common::Place;
+use conformance::golden;
 use pty::{PROMPT, Pty};
 
 /// Where the machine need not be measured.
@@ -184,4 +185,66 @@ fn ctrl_c_stops_the_reply_and_leaves_the_terminal_as_it_was() {
     pty.send("\x03");
     assert_eq!(pty.end(), Some(130));
     assert!(pty.echoes());
+}
+
+/// A conversation of one model as `/save` writes it.
+fn saved(place: &Place, pty: &mut Pty) -> serde_json::Value {
+    pty.line("/save! said.json");
+    serde_json::from_slice(&place.read("said.json")).expect("JSON")
+}
+
+/// Models that recur go back like all others: what is begun anew, stopped or edited comes to the conversation that a person
+/// has who says the same at once.
+#[test]
+fn models_that_recur_regenerate_stop_and_go_on_with_what_was_edited() {
+    let place = place();
+    for name in ["rwkv7", "qwen35", "mamba2"] {
+        let file = format!("{name}.gguf");
+        place.write(&file, golden::model(name));
+        let base = ["run", &file, "-t", "1", "--temp", "0", "--ignore-eos", "-n", "20"];
+        let chat = || {
+            let mut pty = Pty::start(&place, &[&base[..], &["-c", "200000"]].concat(), 80);
+            pty.wait_for(PROMPT);
+            pty
+        };
+        let mut plain = chat();
+        plain.line("hello");
+        let first = saved(&place, &mut plain);
+        plain.line("how are you today?");
+        plain.line("and then?");
+        let want = saved(&place, &mut plain);
+        assert_eq!(want.as_array().map(Vec::len), Some(6), "{name}: {want}");
+        drop(plain);
+
+        let mut other = chat();
+        other.line("hello");
+        other.line("/regen");
+        assert_eq!(saved(&place, &mut other), first, "{name}: a reply begun anew");
+        other.line("/set parameter predict 100000");
+        other.send("how are you today?\r");
+        other.wait_for("\n");
+        other.wait_for(" ");
+        other.send("\x03");
+        other.wait_for("interrupted");
+        other.wait_for(PROMPT);
+        other.line("/set parameter predict 20");
+        other.line("/regen");
+        other.line("and then?");
+        assert_eq!(saved(&place, &mut other), want, "{name}: after a reply that was stopped");
+        // the last question asked otherwise; a text need not have the tokens that a reply had
+        let mut edited = want.clone();
+        edited.as_array_mut().expect("an array").truncate(4);
+        place.write("edited.json", serde_json::to_vec(&edited).expect("JSON"));
+        for question in ["why?", "and then?"] {
+            let mut plain = chat();
+            for pty in [&mut other, &mut plain] {
+                pty.line("/load edited.json");
+                pty.line(question);
+            }
+            let [found, want] = [&mut other, &mut plain].map(|pty| saved(&place, pty));
+            assert_eq!(found, want, "{name}: {question}");
+        }
+        other.send("/bye\r");
+        assert_eq!(other.end(), Some(0));
+    }
 }

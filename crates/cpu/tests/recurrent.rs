@@ -194,7 +194,10 @@ fn stays_within_bounds(name: &str, len: usize) {
         plain.commit(again, plain.len(again).expect("it is open")).expect("it holds that many");
     }
     assert_same_bits(&found, &want, &format!("{name} after {} tokens", text.len()));
-    for (what, bound) in [("most", most), ("least", least)] {
+    // with the least, every way back begins at the beginning: too long for a long text
+    let bounds =
+        [("most", most), ("least", least)].into_iter().take(if len > 10_000 { 1 } else { 2 });
+    for (what, bound) in bounds {
         let storage = CacheStorage { memory: Some(bound), disk: None };
         let (bounded, _) = load(name, storage, cache);
         let session = bounded.open(&cache).expect("the bound is enough");
