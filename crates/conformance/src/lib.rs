@@ -37,7 +37,8 @@ pub fn run(executor: &dyn Executor, checks: &[Check]) {
         if check.is_for(executor) {
             (check.run)(executor);
         } else {
-            eprintln!("skipped: {} relies on {:?}", check.name, check.relies_on);
+            let (name, promise) = (check.name, check.relies_on);
+            testing::skipped(&format!("{name} on {}: needs {promise:?}", executor.describe()));
         }
     }
 }

@@ -164,7 +164,8 @@ fn blocks_per_buffer(bytes: usize) -> usize {
 impl kv::Store for HugePages {
     type Memory = CacheMemory;
 
-    fn allocate(&self, bytes: usize, most: usize) -> Option<Vec<CacheMemory>> {
+    fn allocate(&self, kind: kv::BlockKind, most: usize) -> Option<Vec<CacheMemory>> {
+        let bytes = kind.bytes;
         let n = blocks_per_buffer(bytes).min(most);
         let len = n.checked_mul(bytes)?.checked_next_multiple_of(HUGE_PAGE)?;
         let buffer = Arc::new(Buffer::new(len, "the cache").ok()?);
@@ -369,7 +370,7 @@ mod tests {
             let waste = (n * bytes).next_multiple_of(HUGE_PAGE) - n * bytes;
             assert!(waste <= n * bytes / 16, "{n} blocks of {bytes} waste {waste}");
         }
-        let mut blocks = HugePages.allocate(96 << 10, 3).expect("little memory");
+        let mut blocks = HugePages.allocate(kv::BlockKind::of(96 << 10), 3).expect("little memory");
         assert_eq!(blocks.len(), 3);
         for (i, block) in blocks.iter_mut().enumerate() {
             assert!(block.bytes().iter().all(|b| *b == 0), "fresh");
@@ -378,7 +379,7 @@ mod tests {
         let last = blocks.pop().expect("three");
         drop(blocks);
         assert!(last.bytes().iter().all(|b| *b == 3), "one block keeps the memory");
-        assert!(HugePages.allocate(usize::MAX, 1).is_none());
+        assert!(HugePages.allocate(kv::BlockKind::of(usize::MAX), 1).is_none());
     }
 
     /// Within a budget any mixture of sizes that fits is had: what was allocated beside others counts when it is written.

@@ -110,7 +110,7 @@ struct Aligned {
 }
 
 fn buffer(bytes: usize) -> Option<Aligned> {
-    let memory = Heap.allocate(bytes + 4096, 1)?.pop()?;
+    let memory = Heap.allocate(kv::BlockKind::of(bytes + 4096), 1)?.pop()?;
     let first = memory.bytes().as_ptr().align_offset(4096);
     Some(Aligned { memory, first, bytes })
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::pool::Limit;
-use crate::{BlockBytes, BlockPool, DiskError, Error, RecordId, Result, Store};
+use crate::{BlockBytes, BlockKind, BlockPool, DiskError, Error, RecordId, Result, Store};
 
 /// One block, which its holders share. Its memory is free again when the last of them lets go.
 ///
@@ -23,14 +23,14 @@ enum Place<S: Store> {
 pub struct BlockMemory<S: Store> {
     /// There until it is dropped.
     memory: Option<S::Memory>,
-    bytes: usize,
+    kind: BlockKind,
     batch: u64,
     pool: BlockPool<S>,
 }
 
 impl<S: Store> BlockMemory<S> {
-    pub(crate) fn new(taken: (S::Memory, u64), bytes: usize, pool: BlockPool<S>) -> Self {
-        BlockMemory { memory: Some(taken.0), bytes, batch: taken.1, pool }
+    pub(crate) fn new(taken: (S::Memory, u64), kind: BlockKind, pool: BlockPool<S>) -> Self {
+        BlockMemory { memory: Some(taken.0), kind, batch: taken.1, pool }
     }
 
     /// The memory itself.
@@ -45,14 +45,14 @@ impl<S: Store> BlockMemory<S> {
     /// The same, out of a place that keeps nothing.
     fn take(&mut self) -> BlockMemory<S> {
         let (memory, pool) = (self.memory.take(), self.pool.clone());
-        BlockMemory { memory, bytes: self.bytes, batch: self.batch, pool }
+        BlockMemory { memory, kind: self.kind, batch: self.batch, pool }
     }
 }
 
 impl<S: Store> Drop for BlockMemory<S> {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take() {
-            self.pool.give(memory, self.bytes, self.batch);
+            self.pool.give(memory, self.kind, self.batch);
         }
     }
 }
@@ -69,7 +69,7 @@ pub enum Looked<S: Store> {
 /// A block that does not change any more.
 pub(crate) struct SealedBlock<S: Store> {
     pool: BlockPool<S>,
-    bytes: usize,
+    kind: BlockKind,
     /// Position of its first row.
     position: usize,
     /// When it was last taken, by the disk's clock.
@@ -113,10 +113,10 @@ impl<S: Store> CacheBlock<S> {
         }
     }
 
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) fn kind(&self) -> BlockKind {
         match &self.0 {
-            Place::Own(memory) => memory.bytes,
-            Place::Sealed(block) => block.bytes,
+            Place::Own(memory) => memory.kind,
+            Place::Sealed(block) => block.kind,
         }
     }
 
@@ -126,10 +126,10 @@ impl<S: Store> CacheBlock<S> {
         let Place::Own(own) = place else { return };
         let Some(disk) = own.pool.disk() else { return };
         let now = disk.now();
-        let (pool, bytes, memory) = (own.pool.clone(), own.bytes, Some(Arc::new(own.take())));
+        let (pool, kind, memory) = (own.pool.clone(), own.kind, Some(Arc::new(own.take())));
         *place = Place::Sealed(SealedBlock {
             pool: pool.clone(),
-            bytes,
+            kind,
             position,
             used: now.into(),
             listed: now.into(),
@@ -158,7 +158,7 @@ impl<S: Store> CacheBlock<S> {
             disk.counts.hits.fetch_add(1, Ordering::Relaxed);
             return Ok(Arc::clone(memory));
         }
-        let mut memory = sealed.pool.memory_of(sealed.bytes, limit)?;
+        let mut memory = sealed.pool.memory_of(sealed.kind, limit)?;
         let record = tier.record.expect("what is not in memory is on disk");
         let read = disk.read(record, |bytes| sealed.pool.store().load(bytes, memory.get_mut()));
         read.map_err(|reason| Error::Lost { position: sealed.position, reason })?;
@@ -240,13 +240,13 @@ impl<S: Store> std::fmt::Debug for CacheBlock<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut out = f.debug_struct("CacheBlock");
         let sealed = self.sealed().is_some();
-        out.field("bytes", &self.bytes()).field("sealed", &sealed).finish_non_exhaustive()
+        out.field("kind", &self.kind()).field("sealed", &sealed).finish_non_exhaustive()
     }
 }
 
 impl<S: Store> std::fmt::Debug for BlockMemory<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut out = f.debug_struct("BlockMemory");
-        out.field("bytes", &self.bytes).field("batch", &self.batch).finish_non_exhaustive()
+        out.field("kind", &self.kind).field("batch", &self.batch).finish_non_exhaustive()
     }
 }

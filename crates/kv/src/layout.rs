@@ -57,7 +57,7 @@ mod tests {
     fn regions_are_disjoint_and_aligned() {
         let layout = Layout::new(3, 100, 130);
         assert_eq!((layout.head_bytes(), layout.block_bytes()), (128 + 192, 3 * 320));
-        let mut blocks = Heap.allocate(layout.block_bytes(), 1).unwrap();
+        let mut blocks = Heap.allocate(crate::BlockKind::of(layout.block_bytes()), 1).unwrap();
         let block = blocks[0].bytes_mut();
         assert_eq!((block.len(), block.as_ptr().align_offset(64)), (layout.block_bytes(), 0));
         for head in 0..3 {

@@ -30,6 +30,6 @@ pub use layout::Layout;
 pub use pool::{BlockPool, Limit};
 pub use spill::SpillStats;
 pub use states::{StateRows, StateSpec, StateStep, StepPlace};
-pub use store::{Heap, HostMemory, Store};
+pub use store::{BlockKind, Heap, HostMemory, Store};
 pub use table::{BlockAccess, BlockTable, CachedRows, ChosenBlocks, TableSpec};
 pub use tables::Tables;

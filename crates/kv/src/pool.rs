@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::prefixes::Prefixes;
 use crate::spill::{Disk, SpillStats};
-use crate::{BlockMemory, BlockStore, CacheBlock, Error, Result, Store};
+use crate::{BlockKind, BlockMemory, BlockStore, CacheBlock, Error, Result, Store};
 
 /// Blocks of any size within a budget, and the prefixes that sessions may share. Clones are the same pool.
 ///
@@ -34,9 +34,9 @@ struct Shared<S: Store> {
     prefixes: Mutex<Prefixes<S>>,
 }
 
-/// Freed memory, by size of block.
+/// Freed memory, by kind of block.
 struct Freed<M> {
-    sizes: BTreeMap<usize, BTreeMap<u64, Batch<M>>>,
+    kinds: BTreeMap<BlockKind, BTreeMap<u64, Batch<M>>>,
     next_batch: u64,
     in_use: u64,
     free: u64,
@@ -77,7 +77,7 @@ impl<S: Store> BlockPool<S> {
     }
 
     fn made(store: S, budget: Option<u64>, disk: Option<Disk<S>>) -> BlockPool<S> {
-        let memory = Freed { sizes: BTreeMap::new(), next_batch: 0, in_use: 0, free: 0 };
+        let memory = Freed { kinds: BTreeMap::new(), next_batch: 0, in_use: 0, free: 0 };
         let (memory, prefixes) = (Mutex::new(memory), Mutex::new(Prefixes::default()));
         let reserve = AtomicU64::new(0);
         BlockPool(Arc::new(Shared { store, budget, reserve, disk, memory, prefixes }))
@@ -129,21 +129,26 @@ impl<S: Store> BlockPool<S> {
         memory.give_back(&self.0.store, surplus);
     }
 
+    /// Give all freed memory back: memory has run out where the store did not know it.
+    pub fn give_back(&self) {
+        self.memory().give_back(&self.0.store, u64::MAX);
+    }
+
     /// A block that nobody shares; what it holds is anything.
     ///
     /// # Errors
     /// [`Error::Budget`], [`Error::Memory`], [`Error::Disk`]; nothing is changed then.
-    pub(crate) fn block(&self, bytes: usize) -> Result<Arc<CacheBlock<S>>> {
-        Ok(Arc::new(CacheBlock::own(self.memory_of(bytes, Limit::Growth)?)))
+    pub(crate) fn block(&self, kind: BlockKind) -> Result<Arc<CacheBlock<S>>> {
+        Ok(Arc::new(CacheBlock::own(self.memory_of(kind, Limit::Growth)?)))
     }
 
     /// Memory of a block. Where the budget has none, blocks leave memory that can.
     ///
     /// # Errors
     /// As [`block`](Self::block).
-    pub(crate) fn memory_of(&self, bytes: usize, limit: Limit) -> Result<BlockMemory<S>> {
+    pub(crate) fn memory_of(&self, kind: BlockKind, limit: Limit) -> Result<BlockMemory<S>> {
         loop {
-            let taken = self.take(bytes, limit);
+            let taken = self.take(kind, limit);
             let full = matches!(taken, Err(Error::Budget { .. }));
             if full
                 && let Some(disk) = &self.0.disk
@@ -151,39 +156,39 @@ impl<S: Store> BlockPool<S> {
             {
                 continue;
             }
-            return Ok(BlockMemory::new(taken?, bytes, self.clone()));
+            return Ok(BlockMemory::new(taken?, kind, self.clone()));
         }
     }
 
-    fn take(&self, bytes: usize, limit: Limit) -> Result<(S::Memory, u64)> {
+    fn take(&self, kind: BlockKind, limit: Limit) -> Result<(S::Memory, u64)> {
         let mut memory = self.memory();
         let reserve = match limit {
             Limit::Growth => self.0.reserve.load(Ordering::Relaxed),
             Limit::Whole => 0,
         };
         if let Some(budget) = self.0.budget
-            && memory.in_use + bytes as u64 > budget.saturating_sub(reserve)
+            && memory.in_use + kind.size() > budget.saturating_sub(reserve)
         {
-            return Err(Error::Budget { budget, in_use: memory.in_use, bytes });
+            return Err(Error::Budget { budget, in_use: memory.in_use, bytes: kind.bytes });
         }
-        match memory.take(bytes) {
+        match memory.take(kind) {
             Some(taken) => Ok(taken),
-            None => self.make(&mut memory, bytes),
+            None => self.make(&mut memory, kind),
         }
     }
 
     /// Memory that nobody holds any more.
-    pub(crate) fn give(&self, freed: S::Memory, bytes: usize, batch: u64) {
+    pub(crate) fn give(&self, freed: S::Memory, kind: BlockKind, batch: u64) {
         let mut memory = self.memory();
-        memory.in_use -= bytes as u64;
-        memory.free += bytes as u64;
-        let batch = memory.sizes.get_mut(&bytes).and_then(|size| size.get_mut(&batch));
+        memory.in_use -= kind.size();
+        memory.free += kind.size();
+        let batch = memory.kinds.get_mut(&kind).and_then(|batches| batches.get_mut(&batch));
         batch.expect("a batch goes when all of it is free").free.push(freed);
     }
 
     /// A block that takes new memory.
-    fn make(&self, memory: &mut Freed<S::Memory>, bytes: usize) -> Result<(S::Memory, u64)> {
-        let size = bytes as u64;
+    fn make(&self, memory: &mut Freed<S::Memory>, kind: BlockKind) -> Result<(S::Memory, u64)> {
+        let (bytes, size) = (kind.bytes, kind.size());
         let most = match self.0.budget {
             None => usize::MAX,
             Some(budget) => {
@@ -196,13 +201,13 @@ impl<S: Store> BlockPool<S> {
                 fit as usize
             }
         };
-        if let Some(taken) = memory.take_bare(bytes) {
+        if let Some(taken) = memory.take_bare(kind) {
             return Ok(taken);
         }
         let store = &self.0.store;
-        let made = store.allocate(bytes, most).or_else(|| {
+        let made = store.allocate(kind, most).or_else(|| {
             memory.give_back(store, u64::MAX);
-            store.allocate(bytes, most)
+            store.allocate(kind, most)
         });
         let mut free = made.filter(|made| !made.is_empty()).ok_or(Error::Memory { bytes })?;
         let number = memory.next_batch;
@@ -211,8 +216,8 @@ impl<S: Store> BlockPool<S> {
         let is_bare = |block: &mut S::Memory| self.0.budget.is_some() && store.release(block);
         let bare = free.extract_if(.., is_bare).collect();
         memory.free += free.len() as u64 * size;
-        memory.sizes.entry(bytes).or_default().insert(number, Batch { n, free, bare });
-        let taken = memory.take(bytes).or_else(|| memory.take_bare(bytes));
+        memory.kinds.entry(kind).or_default().insert(number, Batch { n, free, bare });
+        let taken = memory.take(kind).or_else(|| memory.take_bare(kind));
         Ok(taken.expect("a batch has at least one block"))
     }
 
@@ -225,7 +230,7 @@ impl<S: Store> BlockPool<S> {
             Some(_) => None,
             None => Some(CacheBlock::take(from, Limit::Growth)?),
         };
-        let mut copy = self.block(from.bytes())?;
+        let mut copy = self.block(from.kind())?;
         let own = Arc::get_mut(&mut copy).and_then(CacheBlock::memory_mut);
         let own = own.expect("nobody shares a new block");
         let memory = taken.as_ref().map(|taken| taken.get()).or_else(|| from.memory());
@@ -245,38 +250,39 @@ impl<S: Store> BlockPool<S> {
 
 impl<M> Freed<M> {
     /// A free block of the oldest batch that has one: so that later batches come free as a whole.
-    fn take(&mut self, bytes: usize) -> Option<(M, u64)> {
-        let batches = self.sizes.get_mut(&bytes)?;
+    fn take(&mut self, kind: BlockKind) -> Option<(M, u64)> {
+        let batches = self.kinds.get_mut(&kind)?;
         let taken = batches.iter_mut().find_map(|(at, batch)| Some((batch.free.pop()?, *at)))?;
-        self.in_use += bytes as u64;
-        self.free -= bytes as u64;
+        self.in_use += kind.size();
+        self.free -= kind.size();
         Some(taken)
     }
 
     /// The same of those that take no memory yet.
-    fn take_bare(&mut self, bytes: usize) -> Option<(M, u64)> {
-        let batches = self.sizes.get_mut(&bytes)?;
+    fn take_bare(&mut self, kind: BlockKind) -> Option<(M, u64)> {
+        let batches = self.kinds.get_mut(&kind)?;
         let taken = batches.iter_mut().find_map(|(at, batch)| Some((batch.bare.pop()?, *at)))?;
-        self.in_use += bytes as u64;
+        self.in_use += kind.size();
         Some(taken)
     }
 
     /// Give `surplus` bytes of free blocks back, or as many as can be: batches that are all free, the newest first, then
     /// what blocks beside others take.
     fn give_back<S: Store<Memory = M>>(&mut self, store: &S, mut surplus: u64) {
-        for (bytes, batches) in &mut self.sizes {
+        for (kind, batches) in &mut self.kinds {
             let idle = batches.iter().rev().filter(|(_, batch)| batch.is_idle());
             let idle: Vec<u64> = idle.map(|(at, _)| *at).collect();
             for at in idle {
                 if surplus == 0 {
                     return;
                 }
-                let gone = batches.remove(&at).map_or(0, |batch| (batch.free.len() * bytes) as u64);
+                let gone =
+                    batches.remove(&at).map_or(0, |batch| batch.free.len() as u64 * kind.size());
                 self.free -= gone;
                 surplus = surplus.saturating_sub(gone);
             }
         }
-        for (bytes, batches) in &mut self.sizes {
+        for (kind, batches) in &mut self.kinds {
             for batch in batches.values_mut().rev() {
                 while surplus > 0
                     && let Some(mut block) = batch.free.pop()
@@ -286,8 +292,8 @@ impl<M> Freed<M> {
                         break;
                     }
                     batch.bare.push(block);
-                    self.free -= *bytes as u64;
-                    surplus = surplus.saturating_sub(*bytes as u64);
+                    self.free -= kind.size();
+                    surplus = surplus.saturating_sub(kind.size());
                 }
             }
         }

@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::{BlockAccess, BlockPool, CacheBlock, Result, Store};
+use crate::{BlockAccess, BlockKind, BlockPool, CacheBlock, Result, Store};
 
 /// Rows that a ring has.
 const ROWS: usize = StateSpec::ROWS;
@@ -139,7 +139,7 @@ impl<S: Store> StateTables<S> {
     /// Bytes of the blocks it holds, shared ones included.
     pub(crate) fn bytes(&self) -> u64 {
         let states: usize = self.specs.iter().map(|spec| spec.state).sum();
-        let rings = self.rings.iter().map(|block| block.bytes()).sum::<usize>();
+        let rings = self.rings.iter().map(|block| block.kind().bytes).sum::<usize>();
         (self.snapshots.len() * states + rings) as u64
     }
 
@@ -218,7 +218,7 @@ impl<S: Store> StateTables<S> {
 
     /// A block for each cache.
     fn blocks(&self, bytes: impl Fn(&StateSpec) -> usize) -> Result<Vec<Arc<CacheBlock<S>>>> {
-        self.specs.iter().map(|spec| self.pool.block(bytes(spec))).collect()
+        self.specs.iter().map(|spec| self.pool.block(BlockKind::of(bytes(spec)))).collect()
     }
 
     /// Give up the longest way back, if there is one beside what the next step starts from.

@@ -1,15 +1,36 @@
 //! Who owns the memory of blocks.
 
+/// What tells the blocks of one pool apart: those of one kind take each other's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BlockKind {
+    /// Bytes of a block.
+    pub bytes: usize,
+    /// Which memory it lies in, of a store that has several; else 0.
+    pub area: usize,
+}
+
+impl BlockKind {
+    /// So many bytes in a store that has one memory.
+    pub fn of(bytes: usize) -> BlockKind {
+        BlockKind { bytes, area: 0 }
+    }
+
+    /// Bytes of a block.
+    pub(crate) fn size(self) -> u64 {
+        self.bytes as u64
+    }
+}
+
 /// Makes and copies the memory of blocks. Tables need no more: a block may lie where only a device can read it.
 pub trait Store: Send + Sync {
     /// The memory of one block; it goes back when this is dropped.
     type Memory: Send + Sync;
 
-    /// New memory for one block of `bytes` or several, at most `most`, which is at least 1: blocks that are made together
+    /// New memory for one block of this kind or several, at most `most`, which is at least 1: blocks that are made together
     /// may share pages and are given back together. `None` if there is no memory.
-    fn allocate(&self, bytes: usize, most: usize) -> Option<Vec<Self::Memory>>;
+    fn allocate(&self, kind: BlockKind, most: usize) -> Option<Vec<Self::Memory>>;
 
-    /// Make `to` equal `from`; both have the same size.
+    /// Make `to` equal `from`; both are of one kind.
     fn copy(&self, from: &Self::Memory, to: &mut Self::Memory);
 
     /// Hand out the bytes of a block, once.
@@ -42,7 +63,8 @@ pub struct Heap;
 impl Store for Heap {
     type Memory = HeapMemory;
 
-    fn allocate(&self, bytes: usize, _most: usize) -> Option<Vec<HeapMemory>> {
+    fn allocate(&self, kind: BlockKind, _most: usize) -> Option<Vec<HeapMemory>> {
+        let bytes = kind.bytes;
         let mut lines = Vec::new();
         lines.try_reserve_exact(bytes.div_ceil(LINE)).ok()?;
         lines.resize(bytes.div_ceil(LINE), Line([0; LINE]));

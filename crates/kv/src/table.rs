@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-use crate::{BlockMemory, BlockPool, CacheBlock, Limit, Result, Store};
+use crate::{BlockKind, BlockMemory, BlockPool, CacheBlock, Limit, Result, Store};
 
 /// What a table has to know of its cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,6 +13,8 @@ pub struct TableSpec {
     pub positions: usize,
     /// Bytes of a block.
     pub bytes: usize,
+    /// Which memory of the store its blocks lie in: see [`BlockKind`].
+    pub area: usize,
     /// How many positions, the newest included, a query sees at most; `None`: all.
     pub window: Option<usize>,
     /// Positions from here on are not kept; `None`: all may be.
@@ -25,7 +27,7 @@ pub struct TableSpec {
 impl TableSpec {
     /// All positions are kept, in blocks of `positions`, `bytes` each.
     pub fn all(positions: usize, bytes: usize) -> TableSpec {
-        TableSpec { positions, bytes, window: None, limit: None, chosen: false }
+        TableSpec { positions, bytes, area: 0, window: None, limit: None, chosen: false }
     }
 
     /// Bytes of the blocks that a table holds at most of `len` positions, of which at most `tentative` are not committed.
@@ -42,6 +44,11 @@ impl TableSpec {
         let written = tentative.div_ceil(self.positions) + 1;
         let most = self.most_bytes(len, tentative);
         if self.chosen { most.min((written * self.bytes) as u64) } else { most }
+    }
+
+    /// The kind of its blocks.
+    fn kind(&self) -> BlockKind {
+        BlockKind { bytes: self.bytes, area: self.area }
     }
 
     /// The first block that queries from position `next` on may read.
@@ -189,7 +196,7 @@ impl<S: Store> BlockTable<S> {
         for number in self.touched(&positions) {
             let at = number - self.first;
             match self.blocks.get_mut(at) {
-                None => self.blocks.push_back(self.pool.block(self.spec.bytes)?),
+                None => self.blocks.push_back(self.pool.block(self.spec.kind())?),
                 Some(block) => {
                     if Arc::get_mut(block).and_then(CacheBlock::memory_mut).is_none() {
                         *block = self.pool.copy(block)?;

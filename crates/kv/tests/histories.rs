@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use kv::{BlockAccess, BlockPool, Error, Heap, HostMemory, Store, TableSpec, Tables};
+use kv::{BlockAccess, BlockKind, BlockPool, Error, Heap, HostMemory, Store, TableSpec, Tables};
 use proptest::prelude::*;
 
 const CAPACITY: usize = 100;
@@ -37,14 +37,15 @@ impl Store for Counted {
     type Memory = Memory;
 
     /// Up to three blocks at once, which the pool has to give back together.
-    fn allocate(&self, bytes: usize, most: usize) -> Option<Vec<Memory>> {
+    fn allocate(&self, kind: BlockKind, most: usize) -> Option<Vec<Memory>> {
+        let bytes = kind.bytes;
         let n = most.min(3);
         let live = self.live.load(Ordering::Relaxed);
         if self.most.is_some_and(|most| live + n * bytes > most) {
             return None;
         }
         self.live.fetch_add(n * bytes, Ordering::Relaxed);
-        let block = || Heap.allocate(bytes, 1).expect("little memory").remove(0);
+        let block = || Heap.allocate(kind, 1).expect("little memory").remove(0);
         Some((0..n).map(|_| Memory(block(), Arc::clone(&self.live))).collect())
     }
 

@@ -138,6 +138,27 @@ impl Gpu {
         describe(&self.info)
     }
 
+    /// The driver and its version.
+    pub(crate) fn driver(&self) -> String {
+        format!("{} {}", self.info.driver, self.info.driver_info).trim().to_owned()
+    }
+
+    /// Whether the processor plays it.
+    pub(crate) fn is_software(&self) -> bool {
+        self.info.device_type == wgpu::DeviceType::Cpu
+    }
+
+    /// Whether its memory is the machine's own.
+    pub(crate) fn shares_memory(&self) -> bool {
+        matches!(self.info.device_type, wgpu::DeviceType::Cpu | wgpu::DeviceType::IntegratedGpu)
+    }
+
+    /// As if no buffer had more than so many bytes.
+    #[cfg(test)]
+    pub(crate) fn limit_buffers(&mut self, bytes: u64) {
+        self.limits.buffer = bytes;
+    }
+
     /// Most bytes of a buffer that a shader sees.
     pub(crate) fn most_bytes(&self) -> u64 {
         // a multiple of all that is kept in a buffer
@@ -181,6 +202,23 @@ impl Gpu {
 
     pub(crate) fn error(&self, problem: &str) -> Error {
         Error::Device { problem: format!("{}: {problem}", self.info.name) }
+    }
+
+    /// Run what `encode` writes down, and wait until it is done: memory that it alone used is free then.
+    pub(crate) fn submitted(
+        &self,
+        what: &'static str,
+        encode: impl FnOnce(&mut wgpu::CommandEncoder),
+    ) -> Result<()> {
+        let submission = self.checked(what, 0, || {
+            let mut encoder =
+                self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            encode(&mut encoder);
+            self.queue.submit([encoder.finish()])
+        })?;
+        let until = wgpu::PollType::Wait { submission_index: Some(submission), timeout: None };
+        self.device.poll(until).map_err(|e| self.error(&format!("{what}: {e}")))?;
+        self.check()
     }
 
     /// A buffer of at least `bytes`, zeros.

@@ -8,6 +8,7 @@ use program::{Result, Rows, Sequence};
 use crate::caches::{BLOCK, SlabTables};
 use crate::kernels::SLOTS;
 use crate::plan::{GpuPlan, GpuWork};
+use crate::workspace::WorkSizes;
 
 /// Words before the lists: those that `kernels/step.wgsl` names, then one for each rotation and temperature.
 const HEADER: usize = 16;
@@ -92,9 +93,7 @@ impl Batch {
         batch.n_tiles = tiles.len() / 2;
         let longest = running.iter().map(|one| one.start + one.sequence.tokens.len());
         let blocks = longest.max().unwrap_or(0).div_ceil(BLOCK);
-        let heads = batch.workgroups_by_tile(plan).max(1);
-        let wanted = WORKGROUPS.div_ceil(heads * batch.n_tiles.max(1));
-        batch.n_splits = wanted.min(blocks / 2).clamp(1, MOST_SPLITS);
+        batch.n_splits = splits(plan, batch.n_tiles, batch.by_row, blocks);
 
         lists.header[0] = batch.n_tokens as u32;
         lists.header[1] = batch.n_selected as u32;
@@ -130,17 +129,6 @@ impl Batch {
         Ok(batch)
     }
 
-    /// Workgroups that the fewest of all layers have for a tile.
-    fn workgroups_by_tile(&self, plan: &GpuPlan) -> usize {
-        let works = plan.works.iter().filter_map(|work| match work {
-            GpuWork::Attention(work) => {
-                Some(work.n_kv_heads * tiles_of_head(work.n_heads / work.n_kv_heads, self.by_row))
-            }
-            _ => None,
-        });
-        works.min().unwrap_or(1)
-    }
-
     /// How many rows there are.
     pub(crate) fn count(&self, rows: Rows) -> usize {
         match rows {
@@ -156,6 +144,43 @@ impl Batch {
             Rows::Selected => self.selected[sequence].clone(),
         }
     }
+}
+
+/// How many parts the past is split into, of `blocks` at most, for so many tiles of rows: so many that the device is busy.
+fn splits(plan: &GpuPlan, n_tiles: usize, by_row: bool, blocks: usize) -> usize {
+    // workgroups that the fewest of all layers have for a tile
+    let works = plan.works.iter().filter_map(|work| match work {
+        GpuWork::Attention(work) => {
+            Some(work.n_kv_heads * tiles_of_head(work.n_heads / work.n_kv_heads, by_row))
+        }
+        _ => None,
+    });
+    let heads = works.min().unwrap_or(1).max(1);
+    let wanted = WORKGROUPS.div_ceil(heads * n_tiles.max(1));
+    wanted.min(blocks / 2).clamp(1, MOST_SPLITS)
+}
+
+/// Rows and splits of the steps whose attention has most to join: `sequences` with a row each, or a prompt of at most
+/// `tokens`, with a past of at most `blocks`.
+pub(crate) fn split_steps(
+    plan: &GpuPlan,
+    [tokens, sequences]: [usize; 2],
+    blocks: usize,
+) -> impl Iterator<Item = [usize; 2]> {
+    let steps = (1..=sequences).map(move |n| [n, splits(plan, n, false, blocks)]);
+    // beyond that many rows there are workgroups enough
+    let prompts = (3..=tokens.min(SLOTS * WORKGROUPS))
+        .map(move |n| [n, splits(plan, n.div_ceil(SLOTS), true, blocks)]);
+    steps.chain(prompts)
+}
+
+/// Most words of the list of a step: see [`Batch::new`].
+pub(crate) fn most_words(plan: &GpuPlan, sizes: &WorkSizes) -> usize {
+    let WorkSizes { tokens, selected, sequences, blocks, n_caches, .. } = *sizes;
+    let pairs: usize = plan.rotations.iter().map(|rope| rope.dims.div_ceil(2)).sum();
+    let numbers = plan.rotations.len() + plan.temperatures.len();
+    let by_row = 5 + 2 * pairs + plan.temperatures.len();
+    HEADER + numbers + tokens * by_row + selected + sequences * (3 + n_caches * (2 + blocks))
 }
 
 /// How many tiles the query heads make that share a key-value head, for each tile of rows.

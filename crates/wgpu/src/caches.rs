@@ -28,28 +28,37 @@ pub(crate) fn kept(options: &CacheOptions) -> StoredTypes {
 pub(crate) fn table_specs(program: &Program, options: &CacheOptions) -> Result<Arc<[TableSpec]>> {
     if options.policy != KvPolicy::Full {
         return Err(Error::Unsupported(
-            "a context memory on a GPU: take --context-memory off, or --executor cpu".into(),
+            "sessions on a GPU that read few blocks of a long past (a context memory)".into(),
         ));
     }
     let kept = kept(options);
-    let spec = |cache: &program::CacheSpec| match cache.kind {
+    let spec = |(area, cache): (usize, &program::CacheSpec)| match cache.kind {
         CacheKind::Heads { n_kv_heads, key_dim, value_dim, window } => {
             let words = key_dim.div_ceil(4) * kept.keys.words()
                 + value_dim.div_ceil(4) * kept.values.words();
             let bytes = 4 * n_kv_heads * BLOCK * words;
-            Ok(TableSpec { window, ..TableSpec::all(BLOCK, bytes) })
+            Ok(TableSpec { window, area, ..TableSpec::all(BLOCK, bytes) })
         }
         CacheKind::Latent { .. } => Err(Error::Unsupported("caches of latents on a GPU".into())),
         CacheKind::State { .. } => Err(Error::Unsupported("states that recur on a GPU".into())),
     };
-    program.caches.iter().map(spec).collect()
+    program.caches.iter().enumerate().map(spec).collect()
 }
 
 /// Bytes of the caches of all sessions.
 pub(crate) fn cache_bytes(program: &Program, options: &MemoryOptions) -> Result<u64> {
+    Ok(each_cache(program, options)?.into_iter().fold(0, u64::saturating_add))
+}
+
+/// Bytes of the largest of them, for all sessions.
+pub(crate) fn largest_cache(program: &Program, options: &MemoryOptions) -> Result<u64> {
+    Ok(each_cache(program, options)?.into_iter().max().unwrap_or(0))
+}
+
+fn each_cache(program: &Program, options: &MemoryOptions) -> Result<Vec<u64>> {
     let specs = table_specs(program, &options.cache)?;
-    let chunk = options.chunk.max(1);
-    let one = specs.iter().map(|spec| spec.most_bytes(options.cache.capacity, chunk));
-    let one = one.fold(0, u64::saturating_add);
-    Ok(one.saturating_mul(options.sessions as u64))
+    let (capacity, chunk) = (options.cache.capacity, options.chunk.max(1));
+    let all =
+        |spec: &TableSpec| spec.most_bytes(capacity, chunk).saturating_mul(options.sessions as u64);
+    Ok(specs.iter().map(all).collect())
 }

@@ -5,12 +5,12 @@ use program::{
 };
 use quant::GgmlType;
 
-use crate::caches::cache_bytes;
+use crate::caches::{BLOCK, cache_bytes, largest_cache};
 use crate::formats::device_format;
 use crate::lower::{lower, unsupported};
 use crate::slots::Slots;
 use crate::weights::weight_bytes;
-use crate::workspace::work_bytes;
+use crate::workspace::{WorkSizes, work_bytes};
 
 /// Whether kernels compute `op` with weights of these types.
 pub(crate) fn supports(op: &Op, types: &[GgmlType]) -> Result<()> {
@@ -67,10 +67,20 @@ pub(crate) fn memory(
     let plan = lower(&narrowed)?;
     let cache = cache_bytes(program, options)?;
     let MemoryOptions { sessions, chunk, .. } = *options;
+    let sizes = WorkSizes {
+        tokens: chunk.max(sessions),
+        selected: sessions,
+        sequences: sessions,
+        blocks: options.cache.capacity.div_ceil(BLOCK),
+        n_caches: program.caches.len(),
+        most_bytes,
+    };
+    // while the cache of a layer grows, the smaller one is still there
+    let growing = largest_cache(program, options)?;
     Ok(MemoryNeeds {
         weights: weight_bytes(&plan, program, most_bytes),
         cache,
         least_cache: cache,
-        work: work_bytes(&plan, &Slots::assign(&plan), chunk.max(sessions), sessions),
+        work: work_bytes(&plan, &Slots::assign(&plan), &sizes).saturating_add(growing),
     })
 }

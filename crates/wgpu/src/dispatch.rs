@@ -36,8 +36,8 @@ pub(crate) enum Bound {
     Buffer(ValueBuffer),
     /// Rotated queries.
     Queries,
-    /// The blocks of all caches.
-    Blocks,
+    /// The blocks of a cache.
+    Blocks(usize),
     /// What workgroups found of attention.
     Partials,
     /// Nothing that is read.
@@ -381,7 +381,7 @@ impl Maker<'_> {
         let bound = vec![
             Bound::Vectors,
             Bound::Queries,
-            Bound::Blocks,
+            Bound::Blocks(work.cache),
             Bound::Buffer(out.buffer),
             Bound::Partials,
         ];
@@ -434,7 +434,7 @@ impl Maker<'_> {
             buffer(k),
             buffer(v),
             Bound::Queries,
-            Bound::Blocks,
+            Bound::Blocks(work.cache),
         ];
         let appended = if work.kv.is_some() { 2 * work.n_kv_heads } else { 0 };
         let grid = Grid::Elements { cols: work.n_heads + appended, each: 1, rows: Rows::Tokens };

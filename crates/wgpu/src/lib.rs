@@ -76,6 +76,26 @@ impl Wgpu {
         adapter::list()
     }
 
+    /// Its adapter in a line: `llvmpipe (LLVM 15.0.6, 256 bits), vulkan, software`.
+    pub fn adapter(&self) -> String {
+        self.gpu.describe()
+    }
+
+    /// The driver and its version, as far as it tells.
+    pub fn driver(&self) -> String {
+        self.gpu.driver()
+    }
+
+    /// Whether the processor plays the GPU.
+    pub fn is_software(&self) -> bool {
+        self.gpu.is_software()
+    }
+
+    /// Whether its memory is the machine's own, and no card's.
+    pub fn shares_memory(&self) -> bool {
+        self.gpu.shares_memory()
+    }
+
     /// What went to the device since it was opened.
     pub fn counts(&self) -> DeviceCounts {
         let counts = &self.gpu.counts;
@@ -109,7 +129,12 @@ impl Executor for Wgpu {
         Ok(Box::new(GpuModel::load(&self.gpu, program, weights, &self.storage, progress)?))
     }
 
+    /// Models of one device share it: steps of one queue run in turn.
+    fn beside(&self, storage: &CacheStorage) -> Option<Box<dyn Executor>> {
+        Some(Box::new(Wgpu { gpu: Arc::clone(&self.gpu), storage: storage.clone() }))
+    }
+
     fn describe(&self) -> String {
-        self.gpu.describe()
+        format!("wgpu: {}", self.gpu.describe())
     }
 }

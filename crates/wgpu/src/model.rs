@@ -2,10 +2,13 @@
 
 mod results;
 mod step;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use kv::BlockAccess;
 use program::{
     CacheOptions, CacheStorage, Error, Kept, Model, Program, Progress, Result, SessionId, Sessions,
     Step, StepOut, StepStats, WeightSource,
@@ -19,7 +22,7 @@ use crate::dispatch::{Dispatch, constants, dispatches};
 use crate::kernels::StoredTypes;
 use crate::lower::lower;
 use crate::plan::GpuPlan;
-use crate::slab::{Slab, SlabStore};
+use crate::slab::{Slab, SlabClaim, SlabStore};
 use crate::slots::Slots;
 use crate::weights::{DeviceWeights, Loader, rotation};
 use crate::workspace::{OnDevice, StepMemory};
@@ -34,7 +37,8 @@ pub(crate) struct GpuModel {
     constants: wgpu::Buffer,
     weights: DeviceWeights,
     numbers: RowNumbers,
-    slab: Arc<Slab>,
+    /// By cache.
+    slabs: Arc<[Slab]>,
     pool: Pool,
     /// Most bytes of all caches.
     budget: Option<u64>,
@@ -48,6 +52,8 @@ pub(crate) struct GpuModel {
 struct Session {
     tables: SlabTables,
     kept: StoredTypes,
+    /// What it may fill.
+    claim: SlabClaim,
 }
 
 impl Kept for Session {
@@ -73,7 +79,7 @@ impl GpuModel {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<GpuModel> {
         if storage.disk.is_some() {
-            return Err(Error::Unsupported("caches of a GPU on disk: take --executor cpu".into()));
+            return Err(Error::Unsupported("caches of a GPU on disk".into()));
         }
         supports_all(&program)?;
         let plan = lower(&program::passes::narrow(&program))?;
@@ -93,8 +99,9 @@ impl GpuModel {
         gpu.checked("constants", 0, || {
             gpu.queue.write_buffer(&constants, 0, bytemuck::cast_slice(&words));
         })?;
-        let slab = Slab::new(gpu.most_bytes());
-        let pool = Pool::new(SlabStore(Arc::clone(&slab)), storage.memory);
+        let slabs: Arc<[Slab]> =
+            program.caches.iter().map(|_| Slab::new(gpu.most_bytes())).collect();
+        let pool = Pool::new(SlabStore(Arc::clone(&slabs)), storage.memory);
         let stats = StepStats {
             weight_bytes_per_step: weights.bytes,
             weight_memory: weights.bytes,
@@ -109,7 +116,7 @@ impl GpuModel {
             constants,
             weights,
             numbers,
-            slab,
+            slabs,
             pool,
             budget: storage.memory,
             sessions: Sessions::default(),
@@ -138,9 +145,10 @@ fn cache_error(error: kv::Error) -> Error {
         }
         kv::Error::Capacity { capacity, wanted } => Error::ContextFull { wanted, capacity },
         kv::Error::Length { len, wanted } => Error::Length { len, wanted },
-        kv::Error::Memory { bytes } => {
-            Error::Memory { what: "the cache, as one buffer of the device,", bytes: bytes as u64 }
-        }
+        kv::Error::Memory { bytes } => Error::Memory {
+            what: "a layer's cache, as one buffer of the device,",
+            bytes: bytes as u64,
+        },
         other => Error::Unsupported(other.to_string()),
     }
 }
@@ -158,9 +166,11 @@ impl Model for GpuModel {
                 return Err(Error::CacheBudget { budget, least });
             }
         }
+        let all = specs.iter().map(|spec| spec.most_bytes(options.capacity, options.capacity));
+        let claim = SlabClaim::new(&self.slabs, all.collect());
         // prefixes are shared where bits are the same, which other cuts of a prompt do not give
         let tables = SlabTables::new(&self.pool, specs, options.capacity, None);
-        Ok(self.sessions.open(Session { tables, kept: kept(options) }))
+        Ok(self.sessions.open(Session { tables, kept: kept(options), claim }))
     }
 
     fn close(&self, id: SessionId) {
@@ -187,12 +197,12 @@ impl Model for GpuModel {
     fn fork(&self, id: SessionId, len: usize) -> Result<SessionId> {
         let fork = self.sessions.with(id, |session| {
             let tables = session.tables.fork(len).map_err(cache_error)?;
-            Ok(Session { tables, kept: session.kept })
+            Ok(Session { tables, kept: session.kept, claim: session.claim.clone() })
         })?;
         Ok(self.sessions.open(fork))
     }
 
-    /// Blocks as they are: zeros, or what an earlier session left.
+    /// Zeros: what an earlier session left may be kept in another way, and be no number in this one's.
     fn make_up(&self, id: SessionId, len: usize) -> Result<()> {
         // a step may have its copies in the making
         let _running = lock(&self.workspace);
@@ -201,6 +211,11 @@ impl Model for GpuModel {
                 return Err(Error::Length { len: session.tables.len(), wanted: 0 });
             }
             session.tables.prepare(len).map_err(cache_error)?;
+            for rows in session.tables.rows(len).flatten() {
+                if let BlockAccess::Write(place) = rows.block {
+                    place.clear();
+                }
+            }
             session.tables.extend(&vec![0; len]).map_err(cache_error)?;
             session.tables.commit(len).map_err(cache_error)
         })

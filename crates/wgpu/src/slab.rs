@@ -1,12 +1,12 @@
-//! [`Slab`]: the cache blocks of a model, as stretches of one buffer on the device.
+//! [`Slab`]: the blocks of one cache of a model, of all its sessions, as stretches of one buffer on the device.
 //!
 //! The pool of `kv` decides which blocks there are; here they get their places. Nothing is done on the device before a step
-//! does it: the buffer grows, and blocks are copied, at the beginning of the step's own submission.
+//! wants it: the buffer grows, and blocks are copied and cleared, before the step's own submission.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kv::Store;
+use kv::{BlockKind, Store};
 
 /// Places of blocks begin at multiples of so many bytes, which a step's tables count in.
 pub(crate) const PLACE: u64 = 16;
@@ -19,14 +19,86 @@ pub(crate) struct Slab {
     places: Mutex<Places>,
 }
 
+/// What is to be done to blocks before anything else is written, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SlabWork {
+    /// One becomes what another is.
+    Copy { from: u64, to: u64, bytes: u64 },
+    /// One becomes zeros.
+    Clear { at: u64, bytes: u64 },
+}
+
+impl SlabWork {
+    /// Where it writes.
+    fn target(&self) -> u64 {
+        match *self {
+            SlabWork::Copy { to, .. } => to,
+            SlabWork::Clear { at, .. } => at,
+        }
+    }
+
+    /// Bytes that the buffer must have for it.
+    fn end(&self) -> u64 {
+        match *self {
+            SlabWork::Copy { from, to, bytes } => from.max(to) + bytes,
+            SlabWork::Clear { at, bytes } => at + bytes,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Places {
-    /// Free stretches: where they begin, and their bytes. No two touch.
+    /// Free stretches: where they begin, and their bytes. No two touch, and none touches the end.
     free: BTreeMap<u64, u64>,
     /// Bytes that the buffer must have.
     end: u64,
-    /// Blocks to be made equal: from, to, bytes. In this order, before anything else is written.
-    copies: Vec<[u64; 3]>,
+    works: Vec<SlabWork>,
+    /// What open sessions may take at most.
+    claimed: u64,
+}
+
+/// Bytes of a slab's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SlabRoom {
+    /// It must have so many.
+    pub(crate) least: u64,
+    /// More than so many, open sessions will not want.
+    claimed: u64,
+    limit: u64,
+}
+
+impl SlabRoom {
+    /// What one that `has` so many grows to: half as much again, so that it does not grow with every block.
+    pub(crate) fn suited(&self, has: u64) -> u64 {
+        self.least.max((has + has / 2).min(self.claimed)).min(self.limit.max(self.least))
+    }
+}
+
+/// What one session may take of each slab, for as long as it is open.
+#[derive(Debug)]
+pub(crate) struct SlabClaim {
+    slabs: Arc<[Slab]>,
+    bytes: Vec<u64>,
+}
+
+impl SlabClaim {
+    /// So many bytes, by slab.
+    pub(crate) fn new(slabs: &Arc<[Slab]>, bytes: Vec<u64>) -> SlabClaim {
+        slabs.iter().zip(&bytes).for_each(|(slab, bytes)| slab.places().claimed += bytes);
+        SlabClaim { slabs: Arc::clone(slabs), bytes }
+    }
+}
+
+impl Clone for SlabClaim {
+    fn clone(&self) -> SlabClaim {
+        SlabClaim::new(&self.slabs, self.bytes.clone())
+    }
+}
+
+impl Drop for SlabClaim {
+    fn drop(&mut self) {
+        self.slabs.iter().zip(&self.bytes).for_each(|(slab, bytes)| slab.places().claimed -= bytes);
+    }
 }
 
 impl Places {
@@ -46,6 +118,13 @@ impl Places {
     }
 
     fn give(&mut self, mut at: u64, mut bytes: u64) {
+        // what becomes of it concerns nobody, unless another is to become the same
+        let inside = |place: u64| (at..at + bytes).contains(&place);
+        let is_read =
+            |work: &SlabWork| matches!(work, SlabWork::Copy { from, .. } if inside(*from));
+        if !self.works.iter().any(is_read) {
+            self.works.retain(|work| !inside(work.target()));
+        }
         if let Some((&before, &len)) = self.free.range(..at).next_back()
             && before + len == at
         {
@@ -55,14 +134,19 @@ impl Places {
         if let Some(len) = self.free.remove(&(at + bytes)) {
             bytes += len;
         }
-        self.free.insert(at, bytes);
+        // what nobody holds at the end need not be there: it may be why memory ran out
+        if at + bytes == self.end {
+            self.end = at;
+        } else {
+            self.free.insert(at, bytes);
+        }
     }
 }
 
 impl Slab {
     /// An empty one of at most `limit` bytes.
-    pub(crate) fn new(limit: u64) -> Arc<Slab> {
-        Arc::new(Slab { limit, places: Mutex::default() })
+    pub(crate) fn new(limit: u64) -> Slab {
+        Slab { limit, places: Mutex::default() }
     }
 
     fn places(&self) -> MutexGuard<'_, Places> {
@@ -70,14 +154,24 @@ impl Slab {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that the buffer must have, and most that it may have.
-    pub(crate) fn bytes(&self) -> [u64; 2] {
-        [self.places().end, self.limit]
+    /// What room the buffer is to have.
+    pub(crate) fn room(&self) -> SlabRoom {
+        let places = self.places();
+        let worked_on = places.works.iter().map(SlabWork::end).max().unwrap_or(PLACE);
+        let least = places.end.max(worked_on).max(PLACE);
+        SlabRoom { least, claimed: places.claimed, limit: self.limit }
     }
 
-    /// Copies that were asked for since the last call.
-    pub(crate) fn take_copies(&self) -> Vec<[u64; 3]> {
-        std::mem::take(&mut self.places().copies)
+    /// What was asked for since the last call.
+    pub(crate) fn take_works(&self) -> Vec<SlabWork> {
+        std::mem::take(&mut self.places().works)
+    }
+
+    /// What could not be done, to be done before what was asked for since.
+    pub(crate) fn put_back(&self, mut works: Vec<SlabWork>) {
+        let mut places = self.places();
+        works.append(&mut places.works);
+        places.works = works;
     }
 }
 
@@ -86,7 +180,8 @@ impl Slab {
 pub(crate) struct BlockPlace {
     at: u64,
     bytes: u64,
-    slab: Arc<Slab>,
+    area: usize,
+    slabs: Arc<[Slab]>,
 }
 
 impl BlockPlace {
@@ -94,29 +189,37 @@ impl BlockPlace {
     pub(crate) fn number(&self) -> u32 {
         u32::try_from(self.at / PLACE).expect("a slab has less than 64 GiB")
     }
+
+    /// Make it zeros before the next step.
+    pub(crate) fn clear(&self) {
+        let work = SlabWork::Clear { at: self.at, bytes: self.bytes };
+        self.slabs[self.area].places().works.push(work);
+    }
 }
 
 impl Drop for BlockPlace {
     fn drop(&mut self) {
-        self.slab.places().give(self.at, self.bytes);
+        self.slabs[self.area].places().give(self.at, self.bytes);
     }
 }
 
-/// Hands out places of a slab.
+/// Hands out places of slabs, one for each cache.
 #[derive(Clone, Debug)]
-pub(crate) struct SlabStore(pub(crate) Arc<Slab>);
+pub(crate) struct SlabStore(pub(crate) Arc<[Slab]>);
 
 impl Store for SlabStore {
     type Memory = BlockPlace;
 
-    fn allocate(&self, bytes: usize, _most: usize) -> Option<Vec<BlockPlace>> {
-        let bytes = (bytes as u64).next_multiple_of(PLACE);
-        let at = self.0.places().take(bytes, self.0.limit)?;
-        Some(vec![BlockPlace { at, bytes, slab: Arc::clone(&self.0) }])
+    fn allocate(&self, kind: BlockKind, _most: usize) -> Option<Vec<BlockPlace>> {
+        let bytes = (kind.bytes as u64).next_multiple_of(PLACE);
+        let slab = &self.0[kind.area];
+        let at = slab.places().take(bytes, slab.limit)?;
+        Some(vec![BlockPlace { at, bytes, area: kind.area, slabs: Arc::clone(&self.0) }])
     }
 
     fn copy(&self, from: &BlockPlace, to: &mut BlockPlace) {
-        self.0.places().copies.push([from.at, to.at, from.bytes]);
+        let work = SlabWork::Copy { from: from.at, to: to.at, bytes: from.bytes };
+        self.0[from.area].places().works.push(work);
     }
 
     fn save(&self, _from: &BlockPlace, _take: &mut dyn FnMut(&[u8])) {
@@ -132,25 +235,94 @@ impl Store for SlabStore {
 mod tests {
     use super::*;
 
+    fn stores() -> SlabStore {
+        SlabStore([Slab::new(1000), Slab::new(1000)].into())
+    }
+
+    fn one(store: &SlabStore, bytes: usize, area: usize) -> Option<BlockPlace> {
+        store.allocate(BlockKind { bytes, area }, 1).map(|mut made| made.remove(0))
+    }
+
     #[test]
     fn places_are_used_again_and_never_twice() {
-        let slab = Slab::new(1000);
-        let store = SlabStore(Arc::clone(&slab));
-        let one = |bytes| store.allocate(bytes, 1).map(|mut made| made.remove(0));
+        let store = stores();
+        let slab = &store.0[0];
+        let one = |bytes| one(&store, bytes, 0);
         let [a, b, c] = [96, 32, 160].map(|bytes| one(bytes).expect("there is room"));
         assert_eq!([a.at, b.at, c.at], [0, 96, 128]);
         drop(b);
-        assert_eq!(one(48).map(|d| d.at), Some(288), "a hole that is too small");
+        let e = one(48).expect("there is room");
+        assert_eq!(e.at, 288, "a hole that is too small");
         drop(a);
         // the first two are one stretch now
         let d = one(128).expect("there is room");
-        assert_eq!((d.at, slab.bytes()), (0, [336, 1000]));
+        assert_eq!((d.at, slab.room().least), (0, 336));
         assert!(one(800).is_none(), "beyond the limit");
-        drop((c, d));
-        let all = one(336).expect("all of it is free");
-        let mut copy = one(336).expect("there is room");
-        store.copy(&all, &mut copy);
-        assert_eq!((all.at, slab.take_copies()), (0, vec![[0, 336, 336]]));
-        assert!(slab.take_copies().is_empty());
+        let mut copy = one(160).expect("there is room");
+        store.copy(&c, &mut copy);
+        copy.clear();
+        let works = [
+            SlabWork::Copy { from: 128, to: 336, bytes: 160 },
+            SlabWork::Clear { at: 336, bytes: 160 },
+        ];
+        let taken = slab.take_works();
+        assert_eq!(taken, works);
+        d.clear();
+        slab.put_back(taken);
+        assert_eq!(slab.take_works()[..2], works, "in their order");
+    }
+
+    /// What a step took and gave back must not be asked of the device again.
+    #[test]
+    fn the_end_comes_back() {
+        let store = stores();
+        let [a, b, c] = [96, 32, 160].map(|bytes| one(&store, bytes, 0).expect("there is room"));
+        drop(b);
+        assert_eq!(store.0[0].room().least, 288, "something lies behind it");
+        drop(c);
+        assert_eq!(store.0[0].room().least, 96);
+        drop(a);
+        assert_eq!(store.0[0].room().least, PLACE);
+    }
+
+    /// Nothing is done to places that nobody holds, where no buffer need be, unless another's content comes of it.
+    #[test]
+    fn works_of_places_that_are_given_back() {
+        let store = stores();
+        let [a, b] = [96, 32].map(|bytes| one(&store, bytes, 0).expect("there is room"));
+        let mut copy = one(&store, 96, 0).expect("there is room");
+        b.clear();
+        drop(b);
+        assert!(store.0[0].take_works().is_empty());
+        a.clear();
+        store.copy(&a, &mut copy);
+        drop(a);
+        assert_eq!(store.0[0].take_works().len(), 2, "the copy becomes what the first was");
+        copy.clear();
+        drop(copy);
+        assert_eq!((store.0[0].room().least, store.0[0].take_works().len()), (PLACE, 0));
+    }
+
+    /// Buffers grow by half, but not beyond what anybody may want or what the device has.
+    #[test]
+    fn buffers_grow_to_what_suits() {
+        let store = stores();
+        let claims = [500, 300].map(|bytes| SlabClaim::new(&store.0, vec![bytes, 0]));
+        let _place = one(&store, 420, 0).expect("there is room");
+        assert_eq!(store.0[0].room().suited(400), 600);
+        let more = claims[1].clone();
+        assert_eq!(store.0[0].room().suited(800), 1000, "no more than the limit");
+        drop((claims, more));
+        assert_eq!(store.0[0].room().suited(400), 432, "whole places");
+    }
+
+    /// What one cache takes leaves the others' room.
+    #[test]
+    fn each_cache_has_room_of_its_own() {
+        let store = stores();
+        let a = one(&store, 900, 0).expect("there is room");
+        assert!(one(&store, 900, 0).is_none());
+        let b = one(&store, 900, 1).expect("there is room");
+        assert_eq!((a.at, b.at), (0, 0));
     }
 }

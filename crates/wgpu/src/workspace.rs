@@ -4,11 +4,11 @@ use program::{Result, Rows};
 use wgpu::BufferUsages;
 
 use crate::adapter::Gpu;
-use crate::batch::Batch;
+use crate::batch::{Batch, most_words, split_steps};
 use crate::dispatch::{Bound, CONSTS, Dispatch, query_stride};
 use crate::kernels::MATMAT_TILE;
 use crate::plan::{GpuPlan, GpuWork};
-use crate::slab::Slab;
+use crate::slab::{Slab, SlabWork};
 use crate::slots::Slots;
 use crate::weights::DeviceWeights;
 
@@ -35,7 +35,8 @@ pub(crate) struct StepMemory {
     queries: Option<wgpu::Buffer>,
     partials: Option<wgpu::Buffer>,
     words: Option<wgpu::Buffer>,
-    blocks: Option<wgpu::Buffer>,
+    /// By cache.
+    blocks: Vec<wgpu::Buffer>,
     /// A block on its way from one place to another.
     between: Option<wgpu::Buffer>,
     readback: Option<wgpu::Buffer>,
@@ -62,15 +63,40 @@ fn attention_bytes(plan: &GpuPlan, rows: usize, splits: usize) -> [u64; 2] {
     [4 * (rows * queries) as u64, 16 * partials as u64]
 }
 
-/// Bytes that a workspace takes for steps of so many rows.
-pub(crate) fn work_bytes(plan: &GpuPlan, slots: &Slots, tokens: usize, selected: usize) -> u64 {
+/// What steps are that a workspace is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WorkSizes {
+    /// Most rows of a step, and of those with outputs.
+    pub(crate) tokens: usize,
+    pub(crate) selected: usize,
+    /// Sessions that step together, each with so many blocks in each of so many caches.
+    pub(crate) sequences: usize,
+    pub(crate) blocks: usize,
+    pub(crate) n_caches: usize,
+    /// Most bytes of a buffer.
+    pub(crate) most_bytes: u64,
+}
+
+/// Bytes that a workspace takes for such steps.
+pub(crate) fn work_bytes(plan: &GpuPlan, slots: &Slots, sizes: &WorkSizes) -> u64 {
+    let WorkSizes { tokens, selected, sequences, blocks, most_bytes, .. } = *sizes;
     let rows = |rows| match rows {
         Rows::Tokens => room(tokens),
         Rows::Selected => room(selected),
     };
     let [queries, _] = attention_bytes(plan, room(tokens), 1);
+    let partials = split_steps(plan, [tokens, sequences], blocks)
+        .map(|[rows, splits]| attention_bytes(plan, rows, splits)[1]);
     let logits = plan.outputs.iter().map(|(_, _, spec)| 4 * (spec.stride() * selected) as u64);
-    slots.bytes(&rows) + queries + logits.max().unwrap_or(0)
+    let words = 4 * most_words(plan, sizes) as u64;
+    let grown = [queries, partials.max().unwrap_or(0), words, logits.max().unwrap_or(0)]
+        .map(|bytes| grown_bytes(bytes, most_bytes));
+    slots.bytes(&rows) + grown.iter().sum::<u64>()
+}
+
+/// Bytes of a buffer that has grown to hold so many.
+fn grown_bytes(bytes: u64, most_bytes: u64) -> u64 {
+    bytes.max(256).next_power_of_two().min(most_bytes.max(bytes))
 }
 
 impl StepMemory {
@@ -110,7 +136,6 @@ impl StepMemory {
         changed |=
             grow(gpu, &mut self.words, "a step's lists", words, SHADER | BufferUsages::COPY_DST)?;
         changed |= grow(gpu, &mut self.nothing, "nothing", 16, SHADER)?;
-        changed |= grow(gpu, &mut self.blocks, "the cache", 16, BLOCKS)?;
         let read = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
         grow(gpu, &mut self.readback, "results", readback, read)?;
         if !changed {
@@ -132,41 +157,72 @@ impl StepMemory {
         gpu.buffer(what, bytes, usage)
     }
 
-    /// Let the buffer of all blocks have the room that its slab says, and copy blocks that were asked for.
+    /// Let the buffer of each cache have the room that its slab says, and do to blocks what was asked for. That is
+    /// submitted by itself, buffer by buffer: whatever becomes of the step, no cache is lost, and of no more than one
+    /// cache two buffers exist at once.
     ///
     /// # Errors
-    /// As [`prepare`](Self::prepare).
-    pub(crate) fn blocks(
-        &mut self,
-        gpu: &Gpu,
-        slab: &Slab,
-        encoder: &mut wgpu::CommandEncoder,
-    ) -> Result<()> {
-        let [bytes, limit] = slab.bytes();
-        let old = self.blocks.clone();
-        let has = old.as_ref().map_or(0, wgpu::Buffer::size);
-        if has < bytes {
-            let size = bytes.max(has + has / 2).min(limit.max(bytes));
-            let new = gpu.buffer("the cache", size, BLOCKS)?;
-            if let Some(old) = old {
-                encoder.copy_buffer_to_buffer(&old, 0, &new, 0, has);
+    /// As [`prepare`](Self::prepare); caches are as they were then.
+    pub(crate) fn caches(&mut self, gpu: &Gpu, slabs: &[Slab]) -> Result<()> {
+        for (i, slab) in slabs.iter().enumerate() {
+            let room = slab.room();
+            match self.blocks.get(i).map(wgpu::Buffer::size) {
+                Some(has) if has >= room.least => {}
+                Some(has) => {
+                    let new = cache(gpu, room.least, room.suited(has))?;
+                    let old = std::mem::replace(&mut self.blocks[i], new);
+                    let moved = gpu.submitted("a larger cache", |encoder| {
+                        encoder.copy_buffer_to_buffer(&old, 0, &self.blocks[i], 0, has);
+                    });
+                    self.bindings.clear();
+                    if let Err(why) = moved {
+                        self.blocks[i] = old;
+                        return Err(why);
+                    }
+                }
+                None => {
+                    self.blocks.push(cache(gpu, room.least, room.suited(0))?);
+                    self.bindings.clear();
+                }
             }
-            self.blocks = Some(new);
-            self.bindings.clear();
         }
-        let copies = slab.take_copies();
-        let most = copies.iter().map(|[_, _, bytes]| *bytes).max().unwrap_or(0);
-        if most > 0 {
+        let works: Vec<_> = slabs.iter().map(Slab::take_works).collect();
+        let done = self.slab_works(gpu, &works);
+        if done.is_err() {
+            slabs.iter().zip(works).for_each(|(slab, works)| slab.put_back(works));
+        }
+        done
+    }
+
+    /// What was asked for, by cache.
+    fn slab_works(&mut self, gpu: &Gpu, works: &[Vec<SlabWork>]) -> Result<()> {
+        let copied = |work: &SlabWork| match work {
+            SlabWork::Copy { bytes, .. } => Some(*bytes),
+            SlabWork::Clear { .. } => None,
+        };
+        if let Some(most) = works.iter().flatten().filter_map(copied).max() {
             let usage = BufferUsages::COPY_DST | BufferUsages::COPY_SRC;
             grow(gpu, &mut self.between, "a block", most, usage)?;
         }
-        if let (Some(blocks), Some(between)) = (&self.blocks, &self.between) {
-            for [from, to, bytes] in copies {
-                encoder.copy_buffer_to_buffer(blocks, from, between, 0, bytes);
-                encoder.copy_buffer_to_buffer(between, 0, blocks, to, bytes);
-            }
+        if works.iter().all(Vec::is_empty) {
+            return Ok(());
         }
-        Ok(())
+        gpu.submitted("blocks of the cache", |encoder| {
+            for (blocks, works) in self.blocks.iter().zip(works) {
+                for work in works {
+                    match *work {
+                        SlabWork::Copy { from, to, bytes } => {
+                            let between = some(&self.between);
+                            encoder.copy_buffer_to_buffer(blocks, from, between, 0, bytes);
+                            encoder.copy_buffer_to_buffer(between, 0, blocks, to, bytes);
+                        }
+                        SlabWork::Clear { at, bytes } => {
+                            encoder.clear_buffer(blocks, at, Some(bytes));
+                        }
+                    }
+                }
+            }
+        })
     }
 
     /// What each dispatch binds.
@@ -212,10 +268,18 @@ impl StepMemory {
             Bound::Vectors => &loaded.weights.vectors,
             Bound::Buffer(id) => &self.slots[loaded.slots.of(id)],
             Bound::Queries => some(&self.queries),
-            Bound::Blocks => some(&self.blocks),
+            Bound::Blocks(cache) => &self.blocks[cache],
             Bound::Partials => some(&self.partials),
             Bound::Nothing => some(&self.nothing),
         }
+    }
+
+    /// Bytes of all of it but the caches.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> u64 {
+        let others = [&self.queries, &self.partials, &self.words, &self.readback];
+        let others = others.into_iter().flatten();
+        self.slots.iter().chain(others).map(wgpu::Buffer::size).sum()
     }
 
     /// What dispatch `i` binds.
@@ -239,6 +303,12 @@ impl StepMemory {
     }
 }
 
+/// A buffer for the blocks of a cache: as large as suits it, or as it must be.
+fn cache(gpu: &Gpu, least: u64, suited: u64) -> Result<wgpu::Buffer> {
+    let made = gpu.buffer("the cache", suited, BLOCKS);
+    if suited > least { made.or_else(|_| gpu.buffer("the cache", least, BLOCKS)) } else { made }
+}
+
 fn some(buffer: &Option<wgpu::Buffer>) -> &wgpu::Buffer {
     buffer.as_ref().expect("`prepare` made it")
 }
@@ -259,7 +329,6 @@ fn grow(
     }
     // the old one goes first
     *buffer = None;
-    let size = bytes.max(256).next_power_of_two().min(gpu.most_bytes().max(bytes));
-    *buffer = Some(gpu.buffer(what, size, usage)?);
+    *buffer = Some(gpu.buffer(what, grown_bytes(bytes, gpu.most_bytes()), usage)?);
     Ok(true)
 }

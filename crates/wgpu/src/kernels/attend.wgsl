@@ -61,6 +61,11 @@ fn is_used(t: Tile, slot: u32) -> bool {
     return select(t.first + slot < t.group, slot < t.rows, t.by_row);
 }
 
+// Slots that are used: the first ones.
+fn n_used(t: Tile) -> u32 {
+    return select(min(t.group - t.first, SLOTS), t.rows, t.by_row);
+}
+
 fn row_of(t: Tile, slot: u32) -> u32 {
     return select(t.first_row, t.first_row + slot, t.by_row);
 }
@@ -117,6 +122,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
     let each = (end_block - first_block + splits - 1u) / splits;
     let begin = first_block + id.z * each;
     let end = min(begin + each, end_block);
+    let used = n_used(t);
     // 8 lanes look after one query
     let my_slot = lane / 8u;
     var most = LEAST;
@@ -129,7 +135,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
         var products: array<f32, SLOTS>;
         for (var i = 0u; i < KEY_QUADS; i++) {
             let k = key(base + key_unit(KEY_QUADS, t.kv_head, i, lane));
-            for (var s = 0u; s < SLOTS; s++) {
+            for (var s = 0u; s < used; s++) {
                 products[s] += dot(queries[s * KEY_QUADS + i], k);
             }
         }
@@ -183,7 +189,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
         for (var i = 0u; i < SUMS; i++) {
             let pair = lane + i * LANES;
             let slot = pair / VALUE_QUADS;
-            if (slot < SLOTS) {
+            if (slot < used) {
                 var mixed = sums[i] * factors[slot];
                 for (var p = 0u; p < n; p++) {
                     let begins = value_unit(c.n_kv_heads, KEY_QUADS, VALUE_QUADS, vec2(t.kv_head, pair % VALUE_QUADS), p);

@@ -37,6 +37,11 @@ impl GpuModel {
             admitted.push(one.map(|one| running.push(one)));
         }
         let done = self.submissions(&mut running, workspace);
+        if matches!(done, Err(Error::Memory { .. })) {
+            // what was to be filled is not there: nobody may be given a place in it
+            running.iter_mut().for_each(|one| one.session.tables.abandon());
+            self.pool.give_back();
+        }
         // every session is settled, whatever becomes of another
         for one in &mut running {
             let tables = &mut one.session.tables;
@@ -115,10 +120,14 @@ impl GpuModel {
         let readback = Readback::of(&self.plan, &batch, &sequences);
         let loaded = self.loaded();
         workspace.prepare(&loaded, &batch, readback.bytes())?;
+        if let Err(Error::Memory { .. }) = workspace.caches(gpu, &self.slabs) {
+            // what nobody holds may be what there is no memory for
+            self.pool.give_back();
+            workspace.caches(gpu, &self.slabs)?;
+        }
+        workspace.bind(&loaded)?;
         let mut encoder =
             gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        workspace.blocks(gpu, &self.slab, &mut encoder)?;
-        workspace.bind(&loaded)?;
         let n_dispatches = self.encode(&mut encoder, workspace, &batch, kept, &sequences)?;
         readback.encode(&mut encoder, workspace, &self.slots);
         let submission = gpu.checked("a step", 0, || {

@@ -120,6 +120,40 @@ fn any_cut() {
     }
 }
 
+/// A step that cannot be launched, of a session whose rows had made the caches grow, leaves the others what they hold.
+#[test]
+fn a_step_that_fails_loses_nothing() {
+    let Some(made) = made("llama") else { return };
+    let (model, reference) = (&*made.tested, &*made.oracle);
+    let long = CacheOptions { capacity: 100_000, ..HALF };
+    let [past, more] = [(1, 150), (2, 40)].map(|(seed, n)| Random::new(seed).tokens(n, 97));
+    let a = model.open(&EXACT).expect("a session opens");
+    feed(model, a, &past);
+    // more rows than there may be workgroups in a direction
+    let b = model.open(&long).expect("a session opens");
+    let tokens = vec![1; 66_000];
+    let outputs = Outputs::NONE;
+    let sequence = Sequence { session: b, tokens: &tokens, outputs, prompt: None, rows: &[] };
+    let refused = model.step(&Step { sequences: &[sequence] }).err();
+    assert!(refused.is_some(), "66000 rows at once");
+    let found = feed(model, a, &more);
+    let want = oracle(reference, &[&past[..], &more].concat(), 40);
+    assert_close(&found, &want, 1e-9, "after another's step failed");
+}
+
+/// What an earlier session left in f32 is no half float of a made-up past.
+#[test]
+fn made_up_of_what_was_used() {
+    let Some(made) = made("llama") else { return };
+    let model = &*made.tested;
+    let first = model.open(&EXACT).expect("a session opens");
+    feed(model, first, &Random::new(4).tokens(700, 97));
+    model.close(first);
+    let session = model.open(&HALF).expect("a session opens");
+    model.make_up(session, 700).expect("there is room");
+    assert!(feed(model, session, &[1, 2]).iter().all(|x| x.is_finite()));
+}
+
 /// Made-up rows are there and finite; what is beyond the context is refused.
 #[test]
 fn made_up() {

@@ -1,0 +1,122 @@
+//! Memory of a model: what runs out, what was predicted.
+
+use std::sync::Arc;
+
+use conformance::{MemoryWeights, Random, tiny_config, tiny_model};
+use program::{
+    CacheOptions, CacheStorage, CacheType, Error, MemoryOptions, Model, Outputs, Program, Result,
+    Sequence, SessionId, Step, StepOut,
+};
+use quant::GgmlType;
+
+use super::{GpuModel, lock};
+use crate::adapter::Gpu;
+use crate::declare;
+
+const HALF: CacheOptions = CacheOptions::new(CacheType::F16, CacheType::F16, 4096);
+
+/// A device of one's own; told as skipped where there is none.
+fn device() -> Option<Gpu> {
+    let wanted = std::env::var("ROOFLIGHT_REQUIRE_DEVICE").ok().filter(|name| !name.is_empty());
+    match Gpu::open(wanted.as_deref().filter(|name| *name != "any"), None) {
+        Ok(gpu) => Some(gpu),
+        Err(why) => {
+            assert!(wanted.is_none(), "a device is required, but: {why}");
+            testing::skipped(&format!("wgpu: {why}"));
+            None
+        }
+    }
+}
+
+fn program() -> Arc<Program> {
+    tiny_model(&tiny_config("llama", 64, false), GgmlType::F32)
+}
+
+fn load(gpu: &Arc<Gpu>, program: &Arc<Program>) -> GpuModel {
+    let weights = MemoryWeights::random(program, 5);
+    let storage = CacheStorage::default();
+    GpuModel::load(gpu, Arc::clone(program), &weights, &storage, &mut |_| ()).expect("it loads")
+}
+
+fn feed(model: &GpuModel, session: SessionId, tokens: &[u32]) -> Result<Vec<f32>> {
+    let sequence = Sequence { session, tokens, outputs: Outputs::LAST, prompt: None, rows: &[] };
+    let out = model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single)?;
+    Ok(out.into_logits().logits)
+}
+
+/// A session for which there is no memory does not take the others' with it.
+#[test]
+fn who_finds_no_memory_leaves_the_others_theirs() {
+    let Some(mut gpu) = device() else { return };
+    // blocks of 8 KiB: 32 for each layer
+    gpu.limit_buffers(256 << 10);
+    let model = load(&Arc::new(gpu), &program());
+    let a = model.open(&HALF).expect("a session opens");
+    let tokens = Random::new(1).tokens(100, 97);
+    feed(&model, a, &tokens).expect("there is room");
+    let mut others = Vec::new();
+    for n in 0.. {
+        let other = model.open(&HALF).expect("a session opens");
+        model.make_up(other, 900).expect("there is room");
+        others.push(other);
+        if let Err(why) = feed(&model, other, &[1]) {
+            assert!(matches!(why, Error::Memory { .. }) && n > 0, "{n}: {why}");
+            break;
+        }
+    }
+    model.close(others.pop().expect("one failed"));
+    let found = feed(&model, a, &[3]).expect("its blocks are there");
+    let alone = model.open(&HALF).expect("a session opens");
+    others.into_iter().for_each(|other| model.close(other));
+    feed(&model, alone, &tokens).expect("there is room again");
+    assert_eq!(found, feed(&model, alone, &[3]).expect("there is room"));
+}
+
+/// The caches of a model lie in a buffer for each layer: none bounds them all.
+#[test]
+fn a_buffer_bounds_the_cache_of_one_layer_alone() {
+    let Some(mut gpu) = device() else { return };
+    gpu.limit_buffers(128 << 10);
+    let model = load(&Arc::new(gpu), &program());
+    let session = model.open(&HALF).expect("a session opens");
+    // 16 blocks of 8 KiB in each of two layers
+    model.make_up(session, 1023).expect("there is room");
+    feed(&model, session, &[1]).expect("there is room");
+}
+
+/// What is predicted of a workspace is what steps take, splits of the past and lists included.
+#[test]
+fn the_workspace_is_what_was_predicted() {
+    let Some(gpu) = device() else { return };
+    let (gpu, program) = (Arc::new(gpu), program());
+    for (chunk, sessions) in [(512, 1), (64, 4), (32, 12)] {
+        let cache = CacheOptions { capacity: 2048, ..HALF };
+        let options = MemoryOptions { cache, sessions, chunk };
+        let needs = declare::memory(&program, &options, gpu.most_bytes()).expect("it is supported");
+        let model = load(&gpu, &program);
+        let ids: Vec<_> = (0..sessions).map(|_| model.open(&cache).expect("it opens")).collect();
+        for id in &ids {
+            for part in Random::new(id.0).tokens(1600, 97).chunks(chunk) {
+                feed(&model, *id, part).expect("a step");
+            }
+            // few rows of a long past are split
+            for rows in [248, 33, 9, 8, 7, 4, 2] {
+                feed(&model, *id, &[1; 248][..rows.min(chunk)]).expect("a step");
+            }
+        }
+        let outputs = Outputs::LAST;
+        let sequence = |id: &SessionId| Sequence {
+            session: *id,
+            tokens: &[1],
+            outputs,
+            prompt: None,
+            rows: &[],
+        };
+        let all: Vec<_> = ids.iter().map(sequence).collect();
+        let out = model.step(&Step { sequences: &all }).expect("a step");
+        assert!(out.sequences.iter().all(|one| one.is_ok()));
+        let taken = lock(&model.workspace).bytes() + needs.cache / program.caches.len() as u64;
+        let near = needs.work.abs_diff(taken) as f64 / taken as f64;
+        assert!(near <= 0.03, "chunk {chunk}, {sessions} sessions: {}, took {taken}", needs.work);
+    }
+}
