@@ -22,7 +22,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("plot", &[]),
     ("rates", &["planner", "program", "quant"]),
     ("console", &["gguf", "kernels", "planner", "plot", "program", "quant", "rates"]),
-    ("executors", &["cpu", "kernels", "program"]),
+    ("executors", &["cpu", "kernels", "program", "wgpu"]),
     ("engine", &["program", "tokenizer"]),
     ("grammar", &["engine", "tokenizer"]),
     ("server", &["engine", "grammar", "program", "tokenizer", "tools"]),

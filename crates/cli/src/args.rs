@@ -124,9 +124,19 @@ pub(crate) fn looks_like_a_file(text: &OsStr) -> bool {
 /// Which executor runs the model, and how.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ExecutorArgs {
-    /// What runs the model
-    #[arg(long, value_enum, default_value_t, hide = true)]
+    /// What runs the model: cpu, wgpu (a GPU, if it was built in), auto (what was measured to be faster) [default: cpu]
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_enum,
+        default_value_t,
+        hide_default_value = true,
+        hide_possible_values = true
+    )]
     pub(crate) executor: ExecutorKind,
+    /// The GPU of --executor wgpu, by a part of its name; by default a card, else what is built in
+    #[arg(long, value_name = "NAME")]
+    adapter: Option<String>,
     #[command(flatten)]
     pub(crate) isa: IsaArgs,
     /// How DeepSeek's latent attention is computed: auto, expanded, compressed, absorbed, elided [default: auto]
@@ -140,14 +150,24 @@ impl ExecutorArgs {
     /// What is to be started.
     pub(crate) fn options(&self, threads: Option<usize>) -> ExecutorOptions {
         let mla = self.mla.unwrap_or_default();
-        ExecutorOptions { kind: self.executor, threads, isa: self.isa.isa, mla }
+        let (kind, adapter) = (self.executor, self.adapter.clone());
+        ExecutorOptions { kind, threads, isa: self.isa.isa, mla, adapter }
+    }
+
+    /// One warning for each flag that was given and has no effect where this kind runs.
+    pub(crate) fn warnings(&self, kind: ExecutorKind) -> Vec<String> {
+        let mut warnings = self.peers.warnings(kind);
+        if self.adapter.is_some() && kind != ExecutorKind::Wgpu {
+            warnings.push("--adapter has no effect: no GPU computes".into());
+        }
+        warnings
     }
 }
 
 /// Flags of llama.cpp that change nothing here, accepted so that its command lines work; each says so when given.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct PeerArgs {
-    /// Layers on a GPU: there is none here
+    /// Layers on a GPU: all with --executor wgpu, else none
     #[arg(long, value_name = "N", alias = "gpu-layers", allow_hyphen_values = true, hide = true)]
     n_gpu_layers: Option<String>,
     /// Attention is always the tiled kind
@@ -163,11 +183,25 @@ pub(crate) struct PeerArgs {
 }
 
 impl PeerArgs {
-    /// One warning for each flag that was given and has no effect.
-    pub(crate) fn warnings(&self) -> Vec<String> {
+    /// One warning for each flag that was given and has no effect where this kind runs.
+    fn warnings(&self, kind: ExecutorKind) -> Vec<String> {
         let mut warnings = Vec::new();
-        if self.n_gpu_layers.as_deref().is_some_and(|n| n != "0") {
-            warnings.push("CPU only: -ngl has no effect".into());
+        if let Some(n) = self.n_gpu_layers.as_deref() {
+            let on_gpu = kind == ExecutorKind::Wgpu;
+            let meant = match n {
+                "0" => !on_gpu,
+                "all" | "auto" => on_gpu,
+                n => on_gpu && n.parse::<i64>().is_ok_and(|n| !(0..99).contains(&n)),
+            };
+            if !meant {
+                warnings.push(match on_gpu {
+                    true => "-ngl has no effect: all layers are on the GPU".into(),
+                    false => {
+                        "CPU only: -ngl has no effect; --executor wgpu has all layers on a GPU"
+                            .into()
+                    }
+                });
+            }
         }
         if self.flash_attn.as_deref().is_some_and(|mode| matches!(mode, "off" | "0")) {
             warnings.push("-fa off has no effect: attention never stores its scores".into());
@@ -216,6 +250,7 @@ impl CacheArgs {
             ceilings: false,
             chunk: self.chunk,
             values: self.cache_type_v.is_some(),
+            same_bits: None,
             storage: self.storage.clone(),
         }
     }

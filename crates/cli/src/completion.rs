@@ -24,18 +24,19 @@ pub(crate) fn to_json(completion: &Completion) -> Value {
     object
 }
 
-/// Print the object on a line of its own, with how likely its tokens were if that was asked for, and what blocks of caches
-/// went to disk and back, and what their policy missed, where there is something to tell.
+/// Print the object on a line of its own, with what ran the model, how likely its tokens were if that was asked for, and what
+/// blocks of caches went to disk and back, and what their policy missed, where there is something to tell.
 ///
 /// # Errors
 /// Those of `out`.
 pub(crate) fn print(
     completion: &Completion,
     logprobs: Option<Value>,
-    session: &Session,
+    (session, executor): (&Session, &str),
     out: &mut dyn Write,
 ) -> std::io::Result<()> {
     let mut object = to_json(completion);
+    object["executor"] = executor.into();
     if let Some(logprobs) = logprobs {
         object["logprobs"] = logprobs;
     }

@@ -9,6 +9,7 @@ use gguf::Gguf;
 use program::CacheOptions;
 use tokenizer::Tokenizer;
 
+use crate::executing;
 use crate::exit::Failure;
 use crate::load::{self, LoadOptions, Loaded};
 use crate::output::shown;
@@ -58,6 +59,8 @@ enum Source {
 pub(crate) struct DraftPlan {
     source: Source,
     most: Option<usize>,
+    /// Whether they were asked for.
+    asked: bool,
 }
 
 /// A second model, which knows the same tokens as the first.
@@ -76,7 +79,9 @@ impl DraftArgs {
             (SpecMode::Draft, Some(path)) => Source::Model(SecondModel::open(path, own)?),
             (SpecMode::Auto | SpecMode::Draft, _) => Source::Texts(DraftMode::Auto),
         };
-        Ok(DraftPlan { source, most: self.draft_max })
+        let asked = self.spec.is_some() || self.model_draft.is_some() || self.draft_max.is_some();
+        let asked = asked && !matches!(source, Source::Nobody);
+        Ok(DraftPlan { source, most: self.draft_max, asked })
     }
 
     fn mode(&self) -> Result<SpecMode, Failure> {
@@ -93,6 +98,11 @@ impl DraftArgs {
 }
 
 impl DraftPlan {
+    /// What needs the same bits for any cut of a text, if it was asked for: a text must stay what it is without drafts.
+    pub(crate) fn needs(&self) -> Option<&'static str> {
+        self.asked.then_some("drafts (--spec)")
+    }
+
     /// The drafters for `first`; a second model gets a cache like `cache`.
     ///
     /// # Errors
@@ -105,6 +115,7 @@ impl DraftPlan {
     ) -> anyhow::Result<Option<Drafters>> {
         let drafters = match self.source {
             Source::Nobody => return Ok(None),
+            _ if !executing::promises_cuts(&*first.executor) => return Ok(None),
             Source::Texts(mode) => Drafters::new(mode, &Arc::<Mutex<Suffixes>>::default()),
             Source::Model(second) => Drafters::by_model(second.session(first, options, cache)?),
         };

@@ -14,6 +14,7 @@ mod chat;
 mod commands;
 mod completion;
 mod drafting;
+mod executing;
 mod exit;
 mod forms;
 mod hints;

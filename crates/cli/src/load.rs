@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use engine::{DEFAULT_CHUNK, ModelFormat};
-use executors::ExecutorOptions;
+use executors::{ExecutorKind, ExecutorOptions, GpuFacts, Started};
 use gguf::Gguf;
 use models::{GgufWeights, LoadedModel, ModelConfig, Pooling};
 use planner::{Executed, Rates, WantedRates};
@@ -17,6 +17,7 @@ use tokenizer::{ChatTemplate, Tokenizer};
 
 use crate::args::ExecutorArgs;
 use crate::ceilings::KnownCeilings;
+use crate::executing::{self, ToRun};
 use crate::exit::Failure;
 use crate::memory::Room;
 use crate::output::shown;
@@ -33,6 +34,8 @@ pub(crate) struct Loaded {
     pub(crate) executor: Box<dyn Executor>,
     /// As which of them it was chosen.
     pub(crate) chosen: ExecutorOptions,
+    /// The GPU that it runs on, if it does.
+    pub(crate) gpu: Option<GpuFacts>,
     /// What the machine can do at most, if that was asked for and can be told.
     pub(crate) ceilings: Option<KnownCeilings>,
     /// What our kernels reach on it, as far as that is known.
@@ -62,6 +65,8 @@ pub(crate) struct LoadOptions {
     pub(crate) chunk: Option<usize>,
     /// Whether a type of cached values is asked for.
     pub(crate) values: bool,
+    /// What was asked for that needs the same bits for any cut of a text.
+    pub(crate) same_bits: Option<&'static str>,
     /// Where the caches of its sessions lie.
     pub(crate) storage: StorageArgs,
 }
@@ -185,7 +190,6 @@ pub(crate) fn ready(
     options: &LoadOptions,
     cache: &dyn Fn(&ModelConfig) -> CacheOptions,
 ) -> anyhow::Result<Loaded> {
-    executor.peers.warnings().iter().for_each(|warning| ui::warn(warning));
     without_effect(&loaded.program, executor.mla.is_some(), options.values)
         .iter()
         .for_each(|warning| ui::warn(warning));
@@ -195,7 +199,27 @@ pub(crate) fn ready(
     storage::idle(&options.storage, &loaded.program).iter().for_each(|warning| ui::warn(warning));
     let chosen = executor.options(console::args::threads_to_start(options.threads));
     let storage = options.storage.storage(chosen.kind)?;
-    load_on((chosen, chosen.start_with(&storage), &storage), gguf, loaded, options, cache)
+    let it = ToRun {
+        gguf,
+        program: &loaded.program,
+        cache: &cache,
+        chunk: options.chunk.unwrap_or(DEFAULT_CHUNK),
+        storage: &storage,
+        same_bits: options.same_bits,
+    };
+    let (chosen, started) = executing::start(executor, chosen, &it)?;
+    if executor.executor != ExecutorKind::Auto || started.gpu.is_none() {
+        return load_on((chosen, started, &storage), gguf, loaded, options, cache);
+    }
+    // a GPU that was chosen for the user and fails is replaced for the user
+    load_on((chosen.clone(), started, &storage), gguf, loaded.clone(), options, cache).or_else(
+        |why| {
+            ui::warn(&format!("--executor auto: the processor runs it: {why:#}"));
+            let chosen = ExecutorOptions { kind: ExecutorKind::Cpu, ..chosen };
+            let started = chosen.start_with(&storage)?;
+            load_on((chosen, started, &storage), gguf, loaded, options, cache)
+        },
+    )
 }
 
 /// Load a second model to run in turn with `first`, on the same threads. The bound on caches is not for its own.
@@ -212,13 +236,16 @@ pub(crate) fn beside(
     let storage = StorageArgs::default();
     let options = LoadOptions { ceilings: false, values: false, storage, ..options.clone() };
     let kept = CacheStorage::default();
-    let executor = first.executor.beside(&kept).unwrap_or_else(|| first.chosen.start_with(&kept));
-    load_on((first.chosen, executor, &kept), gguf, loaded, &options, cache)
+    let started = match first.executor.beside(&kept) {
+        Some(executor) => Started { executor, gpu: first.gpu.clone() },
+        None => first.chosen.start_with(&kept)?,
+    };
+    load_on((first.chosen.clone(), started, &kept), gguf, loaded, &options, cache)
 }
 
-/// Load what the file says into `executor`, which is as was `chosen` and keeps caches in `storage`.
+/// Load what the file says into what was `started` as `chosen` and keeps caches in `storage`.
 fn load_on(
-    (chosen, executor, storage): (ExecutorOptions, Box<dyn Executor>, &CacheStorage),
+    (chosen, started, storage): (ExecutorOptions, Started, &CacheStorage),
     gguf: &Gguf,
     loaded: LoadedModel,
     options: &LoadOptions,
@@ -227,7 +254,11 @@ fn load_on(
     let LoadedModel { config, program, notes: _ } = loaded;
     check_positions(program.n_positions(), cache.capacity as u64)?;
     let chunk = options.chunk.unwrap_or(DEFAULT_CHUNK);
-    let room = Room { available: memory::available(), trained: config.context_length };
+    let Started { executor, gpu } = started;
+    // how much a card has, no API tells; what it lacks is told when it is asked for
+    let here = gpu.as_ref().is_none_or(|gpu| gpu.shares_memory);
+    let available = memory::available().filter(|_| here);
+    let room = Room { available, trained: config.context_length };
     let needs = memory::check_fit(&*executor, &program, &cache, chunk, room)?;
     let kept = &options.storage;
     let fits = |bound| storage::longest(kept, &*executor, &program, &cache, (chunk, bound));
@@ -266,7 +297,7 @@ fn load_on(
             units::seconds(start.elapsed()),
         ));
     }
-    Ok(Loaded { config, model, executor, chosen, ceilings, rates, chunk })
+    Ok(Loaded { config, model, executor, chosen, gpu, ceilings, rates, chunk })
 }
 
 /// Tokens of a prompt per pass on this machine, if its rates are known: see [`Executed::chunk`]. Bits do not depend on it.

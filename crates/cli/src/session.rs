@@ -12,6 +12,7 @@ use crate::drafting::DraftArgs;
 use crate::exit::Failure;
 use crate::forms::FormArgs;
 use crate::limits::Limits;
+use crate::load::LoadOptions;
 use crate::sampling::{LengthArgs, SamplerArgs, Settings};
 
 /// How one session runs its model and chooses tokens.
@@ -19,7 +20,7 @@ use crate::sampling::{LengthArgs, SamplerArgs, Settings};
 pub(crate) struct SessionArgs {
     #[command(flatten)]
     running: RunArgs,
-    /// Print one JSON object when the reply is there: text, tokens, reason, usage, timings
+    /// Print one JSON object when the reply is there: text, tokens, reason, usage, timings, executor
     #[arg(long)]
     pub(crate) json: bool,
     /// With --json: how likely each token was, and the N likeliest ones there, at most 20
@@ -50,6 +51,8 @@ pub(crate) struct Opened {
     pub(crate) cache: CacheOptions,
     /// What guesses its tokens ahead.
     pub(crate) drafters: Option<Drafters>,
+    /// What runs the model, in a line.
+    pub(crate) executor: String,
 }
 
 /// The failure of one reply to a model that was made for `trained` tokens.
@@ -92,14 +95,15 @@ impl SessionArgs {
     /// # Errors
     /// A malformed model, or one that does not fit in memory.
     pub(crate) fn open(&self, gguf: Gguf, tokenizer: &Tokenizer) -> anyhow::Result<Opened> {
-        let options = self.running.load_options();
         let drafts = self.drafts.plan(tokenizer)?;
+        let options = LoadOptions { same_bits: drafts.needs(), ..self.running.load_options() };
         let (loaded, cache) = self.running.load_as(&gguf, &options)?;
         // From here on the weights are the executor's; the file's pages may go.
         drop(gguf);
         let drafters = drafts.load(&loaded, &options, cache)?;
         let session = Session::new(Arc::clone(&loaded.model), cache, loaded.chunk)?;
         let limits = Limits::of(&loaded, &cache);
-        Ok(Opened { session, limits, trained: loaded.config.context_length, cache, drafters })
+        let (trained, executor) = (loaded.config.context_length, loaded.executor.describe());
+        Ok(Opened { session, limits, trained, cache, drafters, executor })
     }
 }

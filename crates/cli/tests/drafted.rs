@@ -26,7 +26,8 @@ static TEXT: &str = include_str!("../../../assets/heldout/story-en.txt");
 fn load(gguf: &Gguf) -> Arc<dyn Model> {
     let options = ExecutorOptions { threads: Some(2), ..ExecutorOptions::default() };
     let loaded = models::load(gguf).unwrap();
-    let model = options.start().load(loaded.program, &GgufWeights(gguf), &mut |_| ());
+    let model =
+        options.start().expect("it starts").load(loaded.program, &GgufWeights(gguf), &mut |_| ());
     Arc::from(model.unwrap())
 }
 

@@ -143,7 +143,8 @@ fn bundled() -> Bundled {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/rooflight-demo-5m-q8_0.gguf");
     let gguf = gguf::Gguf::open(Path::new(path)).expect("the bundled model is whole");
     let loaded = models::load(&gguf).expect("the bundled model is whole");
-    let cpu = ExecutorOptions { threads: Some(2), ..Default::default() }.start();
+    let cpu =
+        ExecutorOptions { threads: Some(2), ..Default::default() }.start().expect("it starts");
     let model = cpu
         .load(loaded.program, &models::GgufWeights(&gguf), &mut |_| ())
         .expect("the bundled model is whole");

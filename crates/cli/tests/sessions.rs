@@ -14,7 +14,9 @@ use quant::GgmlType;
 fn model(threads: usize) -> Arc<dyn Model> {
     let program = tiny_model(&tiny_config("qwen2", 64, true), GgmlType::Q8_0);
     let weights = MemoryWeights::random(&program, 5);
-    let cpu = ExecutorOptions { threads: Some(threads), ..Default::default() }.start();
+    let cpu = ExecutorOptions { threads: Some(threads), ..Default::default() }
+        .start()
+        .expect("it starts");
     Arc::from(cpu.load(program, &weights, &mut |_| ()).expect("it loads"))
 }
 
@@ -108,7 +110,8 @@ const RECURRENT: [&str; 4] = ["mamba2", "qwen35", "rwkv7", "lfm2"];
 fn recurrent(name: &str) -> Arc<dyn Model> {
     let gguf = Gguf::from_bytes(golden::model(name)).expect("a model that was made");
     let program = models::load(&gguf).expect("a model that is supported").program;
-    let cpu = ExecutorOptions { threads: Some(2), ..Default::default() }.start();
+    let cpu = ExecutorOptions { threads: Some(2), ..Default::default() };
+    let cpu = cpu.start().expect("it starts");
     Arc::from(cpu.load(program, &GgufWeights(&gguf), &mut |_| ()).expect("it loads"))
 }
 

@@ -1,10 +1,11 @@
-//! The executors that the binaries are linked with: the only crate that names them.
+//! The executors that the binaries are linked with: the only crate that names them. The feature `wgpu` links the one for
+//! GPUs; without it that one is known by name and does not start.
 
 #![forbid(unsafe_code)]
 
 pub use cpu::{Cpu, MlaChoice};
 use kernels::Isa;
-use program::{CacheStorage, Executor};
+use program::{CacheStorage, Executor, Result};
 
 /// What can run a model.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,12 +13,18 @@ pub enum ExecutorKind {
     /// This machine's processor.
     #[default]
     Cpu,
+    /// A GPU, by Vulkan, Metal or Direct3D 12.
+    Wgpu,
+    /// Of these two what was measured to be faster for the model. Started as it is, it is the processor: whoever can
+    /// measure chooses before.
+    Auto,
     /// The reference: plain loops, slow, for checking.
+    #[value(hide = true)]
     Interpreter,
 }
 
 /// What the user chose.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ExecutorOptions {
     /// Which one.
     pub kind: ExecutorKind,
@@ -27,28 +34,64 @@ pub struct ExecutorOptions {
     pub isa: Option<Isa>,
     /// How latent attention is computed.
     pub mla: MlaChoice,
+    /// Part of the name of a GPU; `None` for the most promising one.
+    pub adapter: Option<String>,
+}
+
+/// What is known of the GPU that an executor runs on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuFacts {
+    /// Its adapter: `llvmpipe (LLVM 15.0.6, 256 bits), vulkan, software`.
+    pub adapter: String,
+    /// The driver, on which speeds depend too.
+    pub driver: String,
+    /// Whether the processor plays it.
+    pub is_software: bool,
+    /// Whether its memory is the machine's own.
+    pub shares_memory: bool,
+}
+
+/// An executor that is ready to load.
+pub struct Started {
+    /// The executor itself.
+    pub executor: Box<dyn Executor>,
+    /// The GPU that it runs on, if it runs on one.
+    pub gpu: Option<GpuFacts>,
 }
 
 impl ExecutorOptions {
-    /// Threads that will compute.
+    /// Threads that will compute; of a GPU's executor the one that gives it work.
     pub fn n_threads(&self) -> usize {
         match self.kind {
-            ExecutorKind::Cpu => self.threads.unwrap_or_else(cpu::default_threads),
-            ExecutorKind::Interpreter => 1,
+            ExecutorKind::Cpu | ExecutorKind::Auto => {
+                self.threads.unwrap_or_else(cpu::default_threads)
+            }
+            ExecutorKind::Wgpu | ExecutorKind::Interpreter => 1,
         }
     }
 
     /// The executor itself.
-    pub fn start(&self) -> Box<dyn Executor> {
-        self.start_with(&CacheStorage::default())
+    ///
+    /// # Errors
+    /// As [`start_with`](Self::start_with).
+    pub fn start(&self) -> Result<Box<dyn Executor>> {
+        Ok(self.start_with(&CacheStorage::default())?.executor)
     }
 
     /// The executor itself, which keeps the caches of sessions where `storage` says; the reference has no choice of that.
-    pub fn start_with(&self, storage: &CacheStorage) -> Box<dyn Executor> {
-        match self.kind {
-            ExecutorKind::Cpu => Box::new(self.cpu_with(storage)),
-            ExecutorKind::Interpreter => Box::new(program::interpreter::Interpreter),
-        }
+    ///
+    /// # Errors
+    /// [`program::Error::Device`] if there is no such GPU, or it does not open; [`program::Error::Unsupported`] where GPUs are not linked.
+    pub fn start_with(&self, storage: &CacheStorage) -> Result<Started> {
+        Ok(match self.kind {
+            ExecutorKind::Cpu | ExecutorKind::Auto => {
+                Started { executor: Box::new(self.cpu_with(storage)), gpu: None }
+            }
+            ExecutorKind::Interpreter => {
+                Started { executor: Box::new(program::interpreter::Interpreter), gpu: None }
+            }
+            ExecutorKind::Wgpu => wgpu(self.adapter.as_deref(), storage)?,
+        })
     }
 
     /// The processor, whatever was chosen: for measurements of what only it has.
@@ -59,5 +102,58 @@ impl ExecutorOptions {
     fn cpu_with(&self, storage: &CacheStorage) -> Cpu {
         let ExecutorOptions { threads, isa, mla, .. } = *self;
         Cpu::new(&cpu::Options { threads, isa, mla, storage: storage.clone() })
+    }
+}
+
+#[cfg(feature = "wgpu")]
+fn wgpu(adapter: Option<&str>, storage: &CacheStorage) -> Result<Started> {
+    let options = gpu::GpuOptions {
+        adapter: adapter.map(str::to_owned),
+        storage: storage.clone(),
+        most_bytes: None,
+    };
+    let opened = gpu::Wgpu::open(&options)?;
+    let facts = GpuFacts {
+        adapter: opened.adapter(),
+        driver: opened.driver(),
+        is_software: opened.is_software(),
+        shares_memory: opened.shares_memory(),
+    };
+    Ok(Started { executor: Box::new(opened), gpu: Some(facts) })
+}
+
+#[cfg(not(feature = "wgpu"))]
+fn wgpu(_: Option<&str>, _: &CacheStorage) -> Result<Started> {
+    Err(program::Error::Unsupported(
+        "GPUs are not linked into this binary: cargo build --release --features wgpu".into(),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_cannot_measure_starts_the_processor() {
+        let auto = ExecutorOptions {
+            kind: ExecutorKind::Auto,
+            threads: Some(1),
+            ..ExecutorOptions::default()
+        };
+        let cpu = ExecutorOptions { kind: ExecutorKind::Cpu, ..auto.clone() };
+        let told = |options: &ExecutorOptions| options.start().expect("it starts").describe();
+        assert_eq!((told(&auto), auto.n_threads()), (told(&cpu), 1));
+    }
+
+    /// Where there is a GPU or none, linked or not: what comes is a device's name or an error that says why.
+    #[test]
+    fn a_gpu_that_is_not_there_is_told_in_a_line() {
+        let options = ExecutorOptions {
+            kind: ExecutorKind::Wgpu,
+            adapter: Some("no such adapter".into()),
+            ..ExecutorOptions::default()
+        };
+        let why = options.start().err().expect("nothing has that name").to_string();
+        assert!(why.lines().count() == 1 && why.len() > 20, "{why}");
     }
 }

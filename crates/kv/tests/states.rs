@@ -19,7 +19,7 @@ const STATES: [StateSpec; 2] = [StateSpec { state: 512, row: 8 }, StateSpec { st
 
 /// One cache of rows beside them.
 const TABLE: TableSpec =
-    TableSpec { positions: 16, bytes: 64, window: None, limit: None, chosen: false };
+    TableSpec { positions: 16, bytes: 64, area: 0, window: None, limit: None, chosen: false };
 
 fn open(pool: &BlockPool<Heap>) -> Tables<Heap> {
     Tables::with_states(pool, [TABLE].into(), STATES.into(), CAPACITY, None)

@@ -20,6 +20,8 @@ pub struct ServedModel {
     pub bytes: u64,
     /// What computes.
     pub model: Arc<dyn Model>,
+    /// Whether tokens may be guessed ahead: the executor gives the same bits for any cut of a text.
+    pub drafts: bool,
     /// Between texts and tokens.
     pub format: Arc<ModelFormat>,
     /// The cache of a conversation.

@@ -244,8 +244,13 @@ impl<'a> Replies<'a> {
             cancel: &job.cancel,
         };
         let turn = Turn::new(session, sampler, &*self.served.format, &request);
-        let suffixes = self.suffixes.entry(job.key).or_default();
-        let turn = turn.drafted(Drafters::new(DraftMode::Auto, suffixes));
+        let turn = match self.served.drafts {
+            true => {
+                let suffixes = self.suffixes.entry(job.key).or_default();
+                turn.drafted(Drafters::new(DraftMode::Auto, suffixes))
+            }
+            false => turn,
+        };
         self.scheduler.join(match parser {
             Some(parser) => turn.with_calls(parser),
             None => turn,

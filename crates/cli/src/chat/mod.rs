@@ -73,6 +73,8 @@ pub(crate) struct Chat {
     pub(crate) trained: usize,
     /// The cache that the conversation has.
     pub(crate) cache: CacheOptions,
+    /// What runs the model, in a line.
+    pub(crate) executor: String,
     /// Whether what is typed is kept for the arrow keys.
     pub(crate) history: bool,
     /// The file that this conversation was saved in last.
@@ -244,7 +246,8 @@ impl Chat {
             let format = self.conversation.format();
             let logprobs = self.settings.logprobs;
             let logprobs = logprobs.map(|_| logprobs_json(&reply.logprobs, format));
-            completion::print(&reply.into(), logprobs, self.conversation.session(), out)?;
+            let ran = (self.conversation.session(), &*self.executor);
+            completion::print(&reply.into(), logprobs, ran, out)?;
         }
         if self.interrupt.end() { Err(Failure::Interrupted.into()) } else { Ok(()) }
     }

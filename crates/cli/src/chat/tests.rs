@@ -39,7 +39,8 @@ fn chat() -> Chat {
     let gguf = gguf::Gguf::from_bytes(conformance::demo_gguf()).unwrap();
     let loaded = models::load(&gguf).unwrap();
     let executor =
-        ExecutorOptions { kind: ExecutorKind::Interpreter, ..ExecutorOptions::default() }.start();
+        ExecutorOptions { kind: ExecutorKind::Interpreter, ..ExecutorOptions::default() };
+    let executor = executor.start().unwrap();
     let model = executor.load(loaded.program, &models::GgufWeights(&gguf), &mut |_| ()).unwrap();
     let cache = CacheOptions::new(CacheType::F32, CacheType::F32, 512);
     let session = Session::new(model.into(), cache, 0).unwrap();
@@ -62,6 +63,7 @@ fn chat() -> Chat {
         limits: None,
         trained: 512,
         cache,
+        executor: executor.describe(),
         history: true,
         saved: None,
         read: String::new(),

@@ -44,7 +44,7 @@ impl Complete {
         let tokens = tokenizer.encode_prompt(&prompt).context("encoding the prompt")?;
         let settings = self.session.settings(gguf.metadata(), &tokenizer)?;
 
-        let Opened { mut session, limits, trained, drafters, .. } =
+        let Opened { mut session, limits, trained, drafters, executor, .. } =
             self.session.open(gguf, &tokenizer)?;
         let mut sampler = settings.new_sampler(&*tokenizer, false)?;
         let request = Request {
@@ -73,7 +73,7 @@ impl Complete {
         if self.session.json {
             let logprobs =
                 settings.logprobs.map(|_| server::logprobs_json(&reply.logprobs, &*tokenizer));
-            completion::print(&reply.into(), logprobs, &session, out)?;
+            completion::print(&reply.into(), logprobs, (&session, &executor), out)?;
         }
         if interrupted { Err(Failure::Interrupted.into()) } else { Ok(()) }
     }

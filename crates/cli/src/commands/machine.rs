@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use anyhow::Context as _;
+use executors::ExecutorKind;
 use planner::WantedRates;
 use quant::GgmlType;
 
@@ -39,14 +40,18 @@ pub(super) struct Machine {
 
 impl Machine {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        self.executor.peers.warnings().iter().for_each(|warning| ui::warn(warning));
+        let kind = self.executor.executor;
+        self.executor.warnings(kind).iter().for_each(|warning| ui::warn(warning));
+        if kind == ExecutorKind::Auto {
+            ui::note("--executor auto: the processor is measured; of GPUs no limits are known yet");
+        }
         if self.executor.mla.is_some() {
             ui::warn(
                 "--mla has no effect: no latent attention is measured here; rooflight-lab bench-mla does that",
             );
         }
         let threads = console::args::threads_to_start(self.threads.count());
-        let executor = self.executor.options(threads).start();
+        let executor = self.executor.options(threads).start()?;
         let kept = match (self.refresh, ceilings::kept(&*executor)) {
             (false, Some(kept)) => kept,
             (true, _) => ceilings::refresh(&*executor).context("measuring this machine")?,

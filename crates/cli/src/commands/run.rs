@@ -87,7 +87,7 @@ impl Run {
             Some(_) => String::new(),
             None => super::show::text(&gguf).context("reading the model")?,
         };
-        let Opened { session, limits, trained, cache, drafters } =
+        let Opened { session, limits, trained, cache, drafters, executor } =
             self.session.open(gguf, format.tokenizer())?;
         let mut conversation = Conversation::new(session, Arc::new(format));
         conversation.set_system(self.system_prompt.clone());
@@ -105,6 +105,7 @@ impl Run {
             limits,
             trained,
             cache,
+            executor,
             history: true,
             saved: None,
             read: String::new(),

@@ -19,7 +19,7 @@ use crate::exit::{Failure, code};
 use crate::limits::Limits;
 use crate::load::{self, LoadOptions, Loaded};
 use crate::output::shown;
-use crate::{bundled, ceilings, counts, names, sampling, ui};
+use crate::{bundled, ceilings, counts, executing, names, sampling, ui};
 
 /// Serve a model to other programs, over HTTP
 #[derive(clap::Args, Debug)]
@@ -170,6 +170,7 @@ impl Serve {
             parallel: self.running.cache.storage.side_by_side(self.parallel, &loaded, &cache),
             waiting: WAITING,
             model: Arc::clone(&loaded.model),
+            drafts: executing::promises_cuts(&*loaded.executor),
             format: Arc::new(format),
             cache,
             chunk: loaded.chunk,

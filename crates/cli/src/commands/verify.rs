@@ -117,6 +117,7 @@ impl Verify {
                 ceilings: false,
                 chunk: self.cache.chunk,
                 values: self.cache.cache_type_v.is_some(),
+                same_bits: Some("verify"),
                 storage: storage(disk),
             };
             let loaded = load::model(gguf, &self.executor, &options, &|_| cache)?;

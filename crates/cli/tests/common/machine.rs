@@ -61,7 +61,7 @@ fn name(executor: &ExecutorOptions) -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let cpu = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let cpu = cpu.map_or(std::env::consts::ARCH, |(_, name)| name.trim());
-    format!("{cpu}, {}", executor.start().describe())
+    format!("{cpu}, {}", executor.start().expect("it starts").describe())
 }
 
 fn machine(executor: &ExecutorOptions, wanted: &WantedRates) -> Value {

@@ -63,11 +63,11 @@ impl LayerPlan {
     /// # Errors
     /// Widths that are not whole blocks of the type.
     pub(super) fn new(
-        options: ExecutorOptions,
+        options: &ExecutorOptions,
         layer: &MlaLayer,
         form: MlaForm,
     ) -> Result<LayerPlan> {
-        let cpu = ExecutorOptions { mla: MlaChoice::Always(form), ..options }.cpu();
+        let cpu = ExecutorOptions { mla: MlaChoice::Always(form), ..options.clone() }.cpu();
         Ok(LayerPlan { cpu, program: Arc::new(record(layer)?), layer: *layer })
     }
 
@@ -91,7 +91,7 @@ impl LayerBench {
     /// # Errors
     /// Widths that are not whole blocks of the type; memory.
     pub(super) fn new(
-        options: ExecutorOptions,
+        options: &ExecutorOptions,
         layer: &MlaLayer,
         form: MlaForm,
     ) -> Result<LayerBench> {
@@ -264,7 +264,7 @@ pub(super) mod tests {
             cache: CacheType::F16,
         };
         let options = ExecutorOptions { threads: Some(2), ..ExecutorOptions::default() };
-        LayerBench::new(options, &layer, form).expect("it loads")
+        LayerBench::new(&options, &layer, form).expect("it loads")
     }
 
     #[test]

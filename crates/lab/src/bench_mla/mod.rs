@@ -90,9 +90,9 @@ impl BenchMla {
             for &queries in &self.queries {
                 for &form in &self.forms {
                     let row = Row { shape, form, queries };
-                    cells.extend(self.row(options, row, &before, &bar)?);
+                    cells.extend(self.row(&options, row, &before, &bar)?);
                     let load = self.loads().find(|load| load.row() == row);
-                    let peak = load.map(|load| Peak::find(options, &load, self.memory));
+                    let peak = load.map(|load| Peak::find(&options, &load, self.memory));
                     peaks.extend(peak.transpose()?);
                 }
             }
@@ -132,7 +132,7 @@ impl BenchMla {
     /// One form over all contexts, in a layer of its own, so that the memory of one form is not told of another.
     fn row(
         &self,
-        options: ExecutorOptions,
+        options: &ExecutorOptions,
         row: Row,
         ceilings: &Ceilings,
         bar: &indicatif::ProgressBar,

@@ -24,7 +24,7 @@ impl Peak {
     ///
     /// # Errors
     /// Widths that are not whole blocks of the type.
-    pub(super) fn find(options: ExecutorOptions, load: &Load, room: u64) -> program::Result<Peak> {
+    pub(super) fn find(options: &ExecutorOptions, load: &Load, room: u64) -> program::Result<Peak> {
         let plan = LayerPlan::new(options, &load.layer(), load.form)?;
         let taken = |positions: usize| {
             plan.needs(positions, load.queries).map(|needs| MemoryNeeds { weights: 0, ..needs })
@@ -56,7 +56,7 @@ mod tests {
     /// the one with them, which gets further than the one that caches keys and values.
     #[test]
     fn a_form_without_copies_gets_furthest() {
-        let options = ExecutorOptions { threads: Some(2), ..ExecutorOptions::default() };
+        let options = &ExecutorOptions { threads: Some(2), ..ExecutorOptions::default() };
         let room = 24 << 20;
         let find = |form| {
             let load = Load { shape: super::super::cell::Shape::V2Lite, ..load(form, 4) };

@@ -80,7 +80,7 @@ impl Traffic {
         let recorded = Recorded::run(&subject, &cpu, course)?;
         let before = match self.before {
             Some(isa) => {
-                let cpu = ExecutorOptions { isa: Some(isa), ..options }.cpu();
+                let cpu = ExecutorOptions { isa: Some(isa), ..options.clone() }.cpu();
                 Some((cpu.isa().name().to_owned(), Recorded::run(&subject, &cpu, course)?))
             }
             None => None,

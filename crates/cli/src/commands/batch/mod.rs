@@ -26,7 +26,7 @@ use crate::interrupt::Interrupt;
 use crate::limits::Limits;
 use crate::load::{self, Loaded};
 use crate::output::{OutputArgs, shown};
-use crate::{counts, sampling, ui};
+use crate::{counts, executing, sampling, ui};
 use request::{BatchRequest, Refusal};
 use results::Results;
 
@@ -310,8 +310,11 @@ impl<'a> Work<'a> {
             split_thoughts: prepared.split_thoughts,
             cancel: interrupt.flag(),
         };
-        let drafters = Drafters::new(DraftMode::Auto, suffixes);
-        let turn = Turn::new(session, sampler, self.format, &wanted).drafted(drafters);
+        let turn = Turn::new(session, sampler, self.format, &wanted);
+        let turn = match executing::promises_cuts(&*self.loaded.executor) {
+            true => turn.drafted(Drafters::new(DraftMode::Auto, suffixes)),
+            false => turn,
+        };
         let turn = match parser {
             Some(parser) => turn.with_calls(parser),
             None => turn,

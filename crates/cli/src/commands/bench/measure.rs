@@ -245,8 +245,8 @@ mod tests {
         for name in ["mamba2", "qwen35", "lfm2"] {
             let gguf = Gguf::from_bytes(golden::model(name)).expect("a model that was made");
             let loaded = models::load(&gguf).expect("a model that is supported");
-            let executor =
-                ExecutorOptions { threads: Some(1), ..ExecutorOptions::default() }.start();
+            let executor = ExecutorOptions { threads: Some(1), ..ExecutorOptions::default() };
+            let executor = executor.start().expect("it starts");
             let model = executor.load(loaded.program, &GgufWeights(&gguf), &mut |_| ());
             let model: Arc<dyn Model> = Arc::from(model.expect("it loads"));
             let cache = CacheOptions::new(CacheType::F16, CacheType::F16, 2048);

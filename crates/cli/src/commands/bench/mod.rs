@@ -312,6 +312,7 @@ impl Bench {
             ceilings: false,
             chunk: plan::all(&self.chunk).max(),
             values: self.cache_type_v.is_some(),
+            same_bits: (!self.spec.is_empty()).then_some("drafts (--spec)"),
             storage: self.storage.clone(),
         }
     }

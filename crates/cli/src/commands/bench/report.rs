@@ -37,7 +37,7 @@ pub(super) struct Setting {
     build_commit: &'static str,
     build_number: u32,
     cpu_info: String,
-    gpu_info: &'static str,
+    gpu_info: String,
     backends: &'static str,
     model_filename: String,
     pub(super) model_type: String,
@@ -130,8 +130,8 @@ impl Setting {
             build_commit: concat!("rooflight-", env!("CARGO_PKG_VERSION")),
             build_number: 0,
             cpu_info: cpu_name(),
-            gpu_info: "",
-            backends: "CPU",
+            gpu_info: loaded.gpu.as_ref().map(|gpu| gpu.adapter.clone()).unwrap_or_default(),
+            backends: if loaded.gpu.is_some() { "wgpu" } else { "CPU" },
             model_filename: gguf
                 .paths()
                 .first()
@@ -145,7 +145,10 @@ impl Setting {
             n_threads: loaded.n_threads(),
             type_k: cache.k.name(),
             type_v: cache.v.name(),
-            fixed: FIXED,
+            fixed: match loaded.gpu {
+                Some(_) => Fixed { n_gpu_layers: loaded.config.layers.len() as i32, ..FIXED },
+                None => FIXED,
+            },
             weight_bytes_per_token: program.weight_bytes_per_token(),
             kv_policy: cache.policy.to_string(),
             fill,

@@ -171,7 +171,7 @@ fn unknown(name: &str, verb: &str, all: &[&Device]) -> anyhow::Error {
 fn this_machine(threads: Option<usize>, isa: IsaArgs, units: Units) -> anyhow::Result<Target> {
     let threads = console::args::threads_to_start(threads);
     let options = ExecutorOptions { threads, isa: isa.isa, ..ExecutorOptions::default() };
-    let executor = options.start();
+    let executor = options.start()?;
     let Some(known) = ceilings::kept_or_measured(&*executor) else {
         anyhow::bail!(
             "this machine could not be measured: give --device, or --bandwidth and --flops"
