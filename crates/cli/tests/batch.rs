@@ -85,6 +85,43 @@ fn a_killed_batch_goes_on_where_it_was() {
     assert!(text(&again.stderr).contains("all 200 requests"), "{}", text(&again.stderr));
 }
 
+/// Ctrl-C while a line is got ready is no result of that line.
+#[cfg(unix)]
+#[test]
+fn a_stopped_batch_says_nothing_of_lines_it_did_not_answer() {
+    let place = Place::new();
+    // none of them fits, and all of the time goes into templates and tokens
+    let message = r#"{"role": "user", "content": "word word word"}"#;
+    let reply = message.replace("user", "assistant");
+    let messages = format!("[{}]", vec![format!("{message}, {reply}"); 600].join(", "));
+    let lines = vec![format!(r#"{{"messages": {messages}}}"#); 400];
+    place.write("in.jsonl", lines.join("\n").as_bytes());
+    let written = || std::fs::metadata(place.path("out.jsonl")).map_or(0, |data| data.len());
+    let mut stopped = 0;
+    for wait in [0, 3, 6, 9, 12, 15] {
+        let args = ["batch", "in.jsonl", "-m", "demo.gguf", "-o", "out.jsonl"];
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_rooflight"));
+        command.args(args).current_dir(place.path(".")).env_clear();
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        let before = written();
+        let mut child = command.spawn().unwrap();
+        while written() == before && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(wait));
+        let pid = child.id().to_string();
+        let killed = std::process::Command::new("kill").args(["-INT", &pid]).status();
+        killed.unwrap();
+        stopped += u32::from(child.wait().unwrap().code() == Some(130));
+    }
+    assert!(stopped > 0, "it was done before it could be stopped");
+    let results = String::from_utf8(place.read("out.jsonl")).unwrap();
+    assert!(!results.is_empty(), "it had begun");
+    for line in results.lines() {
+        assert!(line.contains("the context holds"), "{}", &line[..line.len().min(300)]);
+    }
+}
+
 #[test]
 fn lines_that_cannot_be_answered_say_why_and_the_others_are() {
     let place = Place::new();

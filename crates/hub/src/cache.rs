@@ -28,15 +28,23 @@ pub struct CachedFile {
     pub bytes: u64,
     /// When it came.
     pub modified: SystemTime,
+    /// What it alone is called.
+    name: String,
+}
+
+/// What is here.
+#[derive(Debug, Default)]
+pub struct CachedModels {
+    /// Models, by their names.
+    pub files: Vec<CachedFile>,
+    /// Folders that could not be read: what is in them is not among the models.
+    pub unread: Vec<HubError>,
 }
 
 impl CachedFile {
-    /// `org/name:TYPE`, or with the file in place of a type that its name does not say.
-    pub fn name(&self) -> String {
-        match quant_of(&self.file) {
-            Some(quant) => format!("{}:{quant}", self.repository),
-            None => format!("{}/{}", self.repository, self.file),
-        }
+    /// `org/name:TYPE`, or with the file in place of a type that its name does not say, or that several files have.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Whether this is a short name of it.
@@ -91,8 +99,8 @@ impl HubCache {
         Shelf { root: self.root.join(&name), locks: self.root.join(".locks").join(name) }
     }
 
-    pub(crate) fn list(&self) -> Result<Vec<CachedFile>> {
-        let mut found = Vec::new();
+    pub(crate) fn list(&self) -> Result<CachedModels> {
+        let mut all = CachedModels::default();
         for folder in entries(&self.root)? {
             let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let Some((organisation, model)) =
@@ -101,15 +109,36 @@ impl HubCache {
                 continue;
             };
             let repository = format!("{organisation}/{model}");
-            for snapshot in entries(&folder.join("snapshots"))? {
+            let mut own = Vec::new();
+            // what is wrong with one folder does not hide what is in others
+            let mut read = |result: Result<()>| all.unread.extend(result.err());
+            let snapshots = entries(&folder.join("snapshots")).unwrap_or_else(|error| {
+                read(Err(error));
+                Vec::new()
+            });
+            for snapshot in snapshots {
                 let commit = snapshot.file_name().unwrap_or_default().to_string_lossy();
                 let mut files = Vec::new();
-                walk(&snapshot, "", DEPTH, &mut files)?;
-                found.extend(models(&repository, &commit, &snapshot, &files));
+                read(walk(&snapshot, "", DEPTH, &mut files));
+                own.extend(models(&repository, &commit, &snapshot, &files));
             }
+            all.files.extend(named(own));
         }
-        found.sort_by(|a, b| (&a.repository, &a.file).cmp(&(&b.repository, &b.file)));
-        Ok(found)
+        all.files.sort_by(|a, b| (&a.repository, &a.file).cmp(&(&b.repository, &b.file)));
+        Ok(all)
+    }
+
+    /// Whether a file is of this revision: its commit, the first digits of that, or what a branch was at when it was asked for.
+    pub(crate) fn is_at(&self, file: &CachedFile, revision: &str) -> bool {
+        /// Digits that tell commits apart.
+        const LEAST: usize = 7;
+        let hex = revision.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let path = self.shelf(&file.repository).root.join("refs").join(revision);
+        // a branch that is called as a commit begins is the branch
+        match fs::read_to_string(path) {
+            Ok(commit) => commit.trim() == file.commit,
+            Err(_) => hex && revision.len() >= LEAST && file.commit.starts_with(revision),
+        }
     }
 
     /// Put a file that is whole where it belongs, under the commit it is of.
@@ -257,23 +286,46 @@ fn models(
             path: path.clone(),
             bytes,
             modified,
+            name: String::new(),
         })
     };
     files.iter().filter_map(model).collect()
 }
 
+/// The models of a repository, with their names.
+fn named(mut files: Vec<CachedFile>) -> Vec<CachedFile> {
+    let quants: Vec<(Option<String>, String)> =
+        files.iter().map(|file| (quant_of(&file.file), file.file.clone())).collect();
+    for file in &mut files {
+        let quant = quant_of(&file.file).filter(|quant| {
+            // the same file of another commit is no other model
+            let others = || quants.iter().filter(|(_, other)| *other != file.file);
+            !others().any(|(other, _)| other.as_ref() == Some(quant))
+        });
+        file.name = match quant {
+            Some(quant) => format!("{}:{quant}", file.repository),
+            None => format!("{}/{}", file.repository, file.file),
+        };
+    }
+    files
+}
+
 /// GGUF files below a folder, by their names from there.
+///
+/// # Errors
+/// The first folder that cannot be read; `out` has what is in the others.
 fn walk(folder: &Path, prefix: &str, depth: usize, out: &mut Vec<(String, PathBuf)>) -> Result<()> {
+    let mut result = Ok(());
     for path in entries(folder)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let whole = format!("{prefix}{name}");
         if path.is_dir() && !path.is_symlink() && depth > 0 {
-            walk(&path, &format!("{whole}/"), depth - 1, out)?;
+            result = result.and(walk(&path, &format!("{whole}/"), depth - 1, out));
         } else if name.to_ascii_lowercase().ends_with(".gguf") && !name.starts_with("mmproj") {
             out.push((whole, path));
         }
     }
-    Ok(())
+    result
 }
 
 /// All files below a folder.

@@ -3,23 +3,18 @@
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use ureq::http::StatusCode;
 
-use crate::journal::{Journal, PART, parts_of, range_of};
-use crate::transport::{Follow, HubAnswer, failed, protocol};
+use crate::journal::{Journal, PART};
+use crate::source::PartSource;
+use crate::transport::protocol;
 use crate::{Hub, HubError, RemoteFile, RemoteModel, Result};
 
 /// Connections at once.
 const CONNECTIONS: usize = 4;
-/// How often a part is tried.
-const TRIES: u32 = 6;
-/// The longest pause between two tries.
-const PAUSE: Duration = Duration::from_secs(8);
 /// Left free on the disk.
 const MARGIN: u64 = 16 << 20;
 
@@ -36,21 +31,32 @@ pub struct PullProgress<'a> {
     pub done: u64,
     /// All its bytes.
     pub total: u64,
+    /// What went wrong, while it is tried again.
+    pub trouble: Option<&'a str>,
 }
 
 /// What is done with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullStage {
+    /// It is here already, whole.
+    Here,
     /// Another process brings it here: it is waited for.
     Waits,
+    /// What came before is read again and checked.
+    Found,
     /// So much was there already; the rest comes.
     Comes,
+    /// Nothing comes: the hub, or the way to it, is in trouble. It is tried again.
+    Retries,
     /// Its digest is computed.
     Checked,
 }
 
 /// Asks whether to go on.
 type Tell<'t> = &'t mut dyn FnMut(PullProgress<'_>) -> bool;
+
+/// The same of one file: what is done with it, its bytes that are done, what went wrong.
+type TellOne<'t> = &'t mut dyn FnMut(PullStage, u64, Option<&str>) -> bool;
 
 impl Hub {
     /// Bring a model here. `tell` is told how far it is, and stops it by returning false: what came is kept.
@@ -63,9 +69,9 @@ impl Hub {
         let mut first = None;
         for (i, file) in model.files.iter().enumerate() {
             let number = (i + 1, model.files.len());
-            let mut told = |stage, done| {
+            let mut told = |stage, done, trouble: Option<&str>| {
                 let (name, total) = (&*file.path, file.bytes);
-                tell(PullProgress { file: name, number, stage, done, total })
+                tell(PullProgress { file: name, number, stage, done, total, trouble })
             };
             let path = self.file_here(model, file, &mut told)?;
             first.get_or_insert(path);
@@ -100,15 +106,17 @@ impl Hub {
         &self,
         model: &RemoteModel,
         file: &RemoteFile,
-        tell: &mut dyn FnMut(PullStage, u64) -> bool,
+        tell: TellOne<'_>,
     ) -> Result<PathBuf> {
         let shelf = self.cache.shelf(&model.name.repository);
         let blob = shelf.blob(file);
         let _lock = lock(&shelf.locks, file, tell)?;
         if fs::metadata(&blob).is_ok_and(|data| data.len() == file.bytes) {
+            tell(PullStage::Here, file.bytes, None);
             return self.cache.place(model, file);
         }
-        let mut journal = Journal::open(&part_path(&blob), file)?;
+        let mut found = |done| tell(PullStage::Found, done, None);
+        let mut journal = Journal::open(&part_path(&blob), file, &mut found)?;
         self.fetch(model, file, &mut journal, tell)?;
         match digest(&journal.path, file.bytes, tell)? {
             found if found == file.digest => {
@@ -129,178 +137,70 @@ impl Hub {
         model: &RemoteModel,
         file: &RemoteFile,
         journal: &mut Journal,
-        tell: &mut dyn FnMut(PullStage, u64) -> bool,
+        tell: TellOne<'_>,
     ) -> Result<()> {
-        let missing = Mutex::new(journal.missing().into_iter());
-        let (stop, came) = (AtomicBool::new(false), AtomicU64::new(0));
         let there = journal.len();
-        if !tell(PullStage::Comes, there) {
+        if !tell(PullStage::Comes, there, None) {
             return Err(HubError::Cancelled);
         }
-        let source = Source { hub: self, model, file, stop: &stop, came: &came };
-        std::thread::scope(|scope| {
-            // as many parts may wait for the disk as come
-            let (sender, parts) = mpsc::sync_channel(CONNECTIONS);
-            for _ in 0..CONNECTIONS.min(parts_of(file.bytes)) {
-                let (sender, source, missing) = (sender.clone(), &source, &missing);
-                scope.spawn(move || {
-                    let next = || missing.lock().unwrap_or_else(PoisonError::into_inner).next();
-                    while let Some(part) = next() {
-                        let fetched = source.part(part);
-                        let over = fetched.is_err();
-                        if sender.send((part, fetched)).is_err() || over {
-                            return;
-                        }
+        let url = self.url_of(&model.name.repository, &model.commit, &file.path);
+        let source = Arc::new(PartSource::new(Arc::clone(&self.transport), url, file.bytes));
+        let parts = connections(&source, journal.missing()).map_err(HubError::io(&journal.path))?;
+        let came = loop {
+            match parts.recv_timeout(Duration::from_millis(100)) {
+                Ok((part, bytes)) => {
+                    if let Err(error) = bytes.and_then(|bytes| journal.put(part, &bytes)) {
+                        break Err(error);
                     }
-                });
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => break Ok(()),
             }
-            drop(sender);
-            let mut result = Ok(());
-            loop {
-                match parts.recv_timeout(Duration::from_millis(100)) {
-                    Ok((part, Ok(bytes))) if result.is_ok() => result = journal.put(part, &bytes),
-                    Ok((_, Err(error))) if result.is_ok() => result = Err(error),
-                    Ok(_) | Err(mpsc::RecvTimeoutError::Timeout) => {}
-                    Err(mpsc::RecvTimeoutError::Disconnected) => break,
-                }
-                let done = there + came.load(Ordering::Relaxed);
-                if result.is_ok() && !tell(PullStage::Comes, done.min(file.bytes)) {
-                    result = Err(HubError::Cancelled);
-                }
-                if result.is_err() {
-                    stop.store(true, Ordering::Relaxed);
-                }
+            let done = (there + source.came()).min(file.bytes);
+            let trouble = source.trouble();
+            let stage = if trouble.is_some() { PullStage::Retries } else { PullStage::Comes };
+            if !tell(stage, done, trouble.as_deref()) {
+                break Err(HubError::Cancelled);
             }
-            result
+        };
+        // a connection may hang for a while: nobody waits for it, and what it brings goes nowhere
+        source.stop();
+        came.and_then(|()| match journal.missing().is_empty() {
+            true => Ok(()),
+            false => Err(protocol(&self.options.endpoint, "all parts", "a connection ended early")),
         })
     }
 }
 
-/// Where parts of a file come from.
-struct Source<'a> {
-    hub: &'a Hub,
-    model: &'a RemoteModel,
-    file: &'a RemoteFile,
-    /// Nothing is wanted any more.
-    stop: &'a AtomicBool,
-    /// Bytes that came.
-    came: &'a AtomicU64,
-}
+/// Where parts of a file arrive, each with its number.
+type Parts = mpsc::Receiver<(usize, Result<Vec<u8>>)>;
 
-impl Source<'_> {
-    /// A part, tried as often as it may help.
-    fn part(&self, part: usize) -> Result<Vec<u8>> {
-        let mut tried = 0;
-        loop {
-            let error = match self.once(part) {
-                Ok(bytes) => return Ok(bytes),
-                Err(error) => error,
-            };
-            tried += 1;
-            let helps = matches!(error, HubError::Transport { .. });
-            if !helps || tried == TRIES || self.stop.load(Ordering::Relaxed) {
-                return Err(error);
-            }
-            self.pause(Duration::from_millis(250 << tried.min(6)).min(PAUSE))?;
-        }
-    }
-
-    fn pause(&self, time: Duration) -> Result<()> {
-        const STEP: Duration = Duration::from_millis(50);
-        let mut left = time;
-        while !left.is_zero() {
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(HubError::Cancelled);
-            }
-            std::thread::sleep(left.min(STEP));
-            left = left.saturating_sub(STEP);
-        }
-        Ok(())
-    }
-
-    /// A part, tried once.
-    fn once(&self, part: usize) -> Result<Vec<u8>> {
-        let Source { hub, model, file, .. } = self;
-        let (start, end) = range_of(part, file.bytes);
-        let url = hub.url_of(&model.name.repository, &model.commit, &file.path);
-        let mut answer = hub.transport.get(&url, Some((start, end)), Follow::All)?;
-        let skip = self.check(&answer, start, end)?;
-        let reader = &mut answer.body.as_reader();
-        let bad = |error: &dyn std::fmt::Display| failed(&answer.url, error);
-        let mut bytes = Vec::with_capacity((end - start) as usize);
-        let mut buffer = [0; 64 << 10];
-        let (mut at, mut counted) = (0, 0);
-        while at < skip + (end - start) {
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(HubError::Cancelled);
-            }
-            let n = match reader.read(&mut buffer) {
-                Ok(0) => {
-                    self.came.fetch_sub(counted, Ordering::Relaxed);
-                    return Err(bad(&"the connection broke off"));
-                }
-                Ok(n) => n as u64,
-                Err(error) => {
-                    self.came.fetch_sub(counted, Ordering::Relaxed);
-                    return Err(bad(&error));
-                }
-            };
-            let from = skip.saturating_sub(at).min(n);
-            let room = (end - start) - bytes.len() as u64;
-            let wanted = &buffer[from as usize..n as usize];
-            let wanted = &wanted[..wanted.len().min(room as usize)];
-            bytes.extend_from_slice(wanted);
-            self.came.fetch_add(wanted.len() as u64, Ordering::Relaxed);
-            counted += wanted.len() as u64;
-            at += n;
-        }
-        let exact = answer.status == StatusCode::PARTIAL_CONTENT;
-        if exact && at > end - start {
-            return Err(protocol(&url, format!("{} bytes", end - start), "more of them"));
-        }
-        Ok(bytes)
-    }
-
-    /// That an answer is the range that was asked for, or all of it; how many bytes come before the part.
-    fn check(&self, answer: &HubAnswer, start: u64, end: u64) -> Result<u64> {
-        let total = self.file.bytes;
-        let wrong = |expected: String, found: &str| Err(protocol(&answer.url, expected, found));
-        if let Some(coding) = answer.header("content-encoding").filter(|c| *c != "identity") {
-            return wrong("the file as it is".into(), &format!("Content-Encoding: {coding}"));
-        }
-        match answer.status {
-            StatusCode::PARTIAL_CONTENT => {
-                let expected = format!("bytes {start}-{}/{total}", end - 1);
-                match answer.header("content-range") {
-                    Some(range) if range == expected => Ok(0),
-                    other => wrong(
-                        format!("Content-Range: {expected}"),
-                        other.unwrap_or("no Content-Range"),
-                    ),
+/// Have these parts come over several connections. They end when all is there, when one fails, or when nobody listens.
+fn connections(source: &Arc<PartSource>, missing: Vec<usize>) -> std::io::Result<Parts> {
+    let n = CONNECTIONS.min(missing.len());
+    let missing = Arc::new(Mutex::new(missing.into_iter()));
+    // as many parts may wait for the disk as come
+    let (sender, parts) = mpsc::sync_channel(CONNECTIONS);
+    for i in 0..n {
+        let (sender, source, missing) = (sender.clone(), Arc::clone(source), Arc::clone(&missing));
+        let connection = move || {
+            let next = || missing.lock().unwrap_or_else(PoisonError::into_inner).next();
+            while let Some(part) = next() {
+                let fetched = source.part(part);
+                let over = fetched.is_err();
+                if sender.send((part, fetched)).is_err() || over {
+                    return;
                 }
             }
-            // it knows of no ranges: to pass over what comes before would be to read the file once for each part
-            StatusCode::OK if start > 0 || end < total => {
-                wrong("a part of the file".into(), "all of it: this server knows no ranges")
-            }
-            StatusCode::OK => match answer.header("content-length").map(str::parse::<u64>) {
-                Some(Ok(found)) if found != total => {
-                    wrong(format!("{total} bytes"), &format!("{found} bytes"))
-                }
-                _ => Ok(start),
-            },
-            status
-                if status.is_server_error() || status.as_u16() == 429 || status.as_u16() == 408 =>
-            {
-                Err(failed(&answer.url, &format!("the server answers {status}")))
-            }
-            // an address that was signed for a while is asked for anew
-            StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => {
-                Err(failed(&answer.url, &format!("the server answers {}", answer.status)))
-            }
-            status => wrong("a part of the file".into(), &status.to_string()),
+        };
+        match std::thread::Builder::new().name("rooflight-pull".into()).spawn(connection) {
+            Ok(_) => {}
+            // fewer do as well
+            Err(_) if i > 0 => break,
+            Err(error) => return Err(error),
         }
     }
+    Ok(parts)
 }
 
 /// The file that grows in place of a blob.
@@ -322,11 +222,7 @@ fn taken(path: &Path) -> u64 {
 }
 
 /// Keep other processes from the file until this is dropped; the system does so too where a process ends.
-fn lock(
-    folder: &Path,
-    file: &RemoteFile,
-    tell: &mut dyn FnMut(PullStage, u64) -> bool,
-) -> Result<File> {
+fn lock(folder: &Path, file: &RemoteFile, tell: TellOne<'_>) -> Result<File> {
     fs::create_dir_all(folder).map_err(HubError::io(folder))?;
     let path = folder.join(format!("{}.lock", file.digest));
     let lock = File::options().write(true).create(true).truncate(false).open(&path);
@@ -335,7 +231,7 @@ fn lock(
         match lock.try_lock() {
             Ok(()) => return Ok(lock),
             Err(fs::TryLockError::WouldBlock) => {
-                if !tell(PullStage::Waits, 0) {
+                if !tell(PullStage::Waits, 0, None) {
                     return Err(HubError::Cancelled);
                 }
                 std::thread::sleep(Duration::from_millis(100));
@@ -347,7 +243,7 @@ fn lock(
 }
 
 /// SHA-256 of a file.
-fn digest(path: &Path, total: u64, tell: &mut dyn FnMut(PullStage, u64) -> bool) -> Result<String> {
+fn digest(path: &Path, total: u64, tell: TellOne<'_>) -> Result<String> {
     let mut file = File::open(path).map_err(HubError::io(path))?;
     let (mut hash, mut done) = (Sha256::new(), 0);
     let mut buffer = vec![0; PART.min(1 << 20) as usize];
@@ -358,7 +254,7 @@ fn digest(path: &Path, total: u64, tell: &mut dyn FnMut(PullStage, u64) -> bool)
         }
         hash.update(&buffer[..n]);
         done += n as u64;
-        if !tell(PullStage::Checked, done.min(total)) {
+        if !tell(PullStage::Checked, done.min(total), None) {
             return Err(HubError::Cancelled);
         }
     }

@@ -107,6 +107,16 @@ pub enum HubError {
 }
 
 impl HubError {
+    /// A server's failure, with more to say of it.
+    pub(crate) fn beside(self, more: &str) -> HubError {
+        match self {
+            HubError::Transport { url, problem } => {
+                HubError::Transport { url, problem: problem + more }
+            }
+            error => error,
+        }
+    }
+
     /// Of a file.
     pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> HubError {
         let path = path.into();

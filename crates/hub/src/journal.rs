@@ -40,8 +40,16 @@ pub(crate) fn range_of(part: usize, bytes: u64) -> (u64, u64) {
 }
 
 impl Journal {
-    /// Go on with what is at `path`, or begin. Parts that are there are read again and checked.
-    pub(crate) fn open(path: &Path, of: &RemoteFile) -> Result<Journal> {
+    /// Go on with what is at `path`, or begin. Parts that are there are read again and checked; `found` is told how many bytes
+    /// were, and stops it by returning false.
+    ///
+    /// # Errors
+    /// Files that cannot be read or written; [`HubError::Cancelled`].
+    pub(crate) fn open(
+        path: &Path,
+        of: &RemoteFile,
+        found: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Journal> {
         let list_path = path.with_extension("journal");
         let open = |path: &Path| {
             let mut options = OpenOptions::new();
@@ -52,11 +60,14 @@ impl Journal {
         let path = path.to_owned();
         let done = vec![false; parts_of(of.bytes)];
         let mut journal = Journal { path, list_path, list, file, bytes: of.bytes, done };
-        journal.restore(of).map_err(HubError::io(&journal.list_path))?;
-        Ok(journal)
+        match journal.restore(of, found).map_err(HubError::io(&journal.list_path))? {
+            true => Ok(journal),
+            false => Err(HubError::Cancelled),
+        }
     }
 
-    fn restore(&mut self, of: &RemoteFile) -> io::Result<()> {
+    /// Find out what is there; false if it was stopped.
+    fn restore(&mut self, of: &RemoteFile, found: &mut dyn FnMut(u64) -> bool) -> io::Result<bool> {
         let mut head = [0; HEAD];
         head[..8].copy_from_slice(MAGIC);
         head[8..16].copy_from_slice(&of.bytes.to_le_bytes());
@@ -70,10 +81,11 @@ impl Journal {
             self.file.set_len(0)?;
             self.list.rewind()?;
             self.list.write_all(&head)?;
-            return self.file.set_len(of.bytes);
+            self.file.set_len(of.bytes)?;
+            return Ok(true);
         }
         self.file.set_len(of.bytes)?;
-        let mut whole = HEAD;
+        let (mut whole, mut checked) = (HEAD, 0);
         for entry in listed[HEAD..].chunks_exact(ENTRY) {
             let word =
                 |at: usize| u64::from_le_bytes(entry[at..at + 8].try_into().expect("8 bytes"));
@@ -87,10 +99,14 @@ impl Journal {
             };
             let bytes = self.read(part)?;
             self.done[part] = XxHash3_64::oneshot(&bytes) == word(8);
+            checked += bytes.len() as u64;
+            if !found(checked.min(of.bytes)) {
+                return Ok(false);
+            }
         }
         self.list.set_len(whole as u64)?;
         self.list.seek(SeekFrom::End(0))?;
-        Ok(())
+        Ok(true)
     }
 
     fn read(&mut self, part: usize) -> io::Result<Vec<u8>> {
@@ -158,18 +174,29 @@ mod tests {
         RemoteFile { path: "m.gguf".into(), bytes, digest: "ab".repeat(32) }
     }
 
+    fn open(path: &Path, of: &RemoteFile) -> Result<Journal> {
+        Journal::open(path, of, &mut |_| true)
+    }
+
     #[test]
     fn what_came_is_found_again_and_what_changed_comes_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.part");
         let of = file(2 * PART + 100);
         let part = |n: usize, len: usize| vec![n as u8 + 1; len];
-        let mut journal = Journal::open(&path, &of).unwrap();
+        let mut journal = open(&path, &of).unwrap();
         assert_eq!((journal.missing(), journal.len()), (vec![0, 1, 2], 0));
         journal.put(2, &part(2, 100)).unwrap();
         journal.put(0, &part(0, PART as usize)).unwrap();
         drop(journal);
-        let journal = Journal::open(&path, &of).unwrap();
+        let mut told = Vec::new();
+        let stopped = Journal::open(&path, &of, &mut |done| {
+            told.push(done);
+            told.len() < 2
+        });
+        assert!(matches!(stopped, Err(HubError::Cancelled)));
+        assert_eq!(told, [100, PART + 100], "what is checked is told");
+        let journal = open(&path, &of).unwrap();
         assert_eq!((journal.missing(), journal.len()), (vec![1], PART + 100));
         drop(journal);
         // half an entry, and a byte that is another one
@@ -180,7 +207,7 @@ mod tests {
         let mut changed = OpenOptions::new().write(true).open(&path).unwrap();
         changed.seek(SeekFrom::Start(5)).unwrap();
         changed.write_all(&[99]).unwrap();
-        let mut journal = Journal::open(&path, &of).unwrap();
+        let mut journal = open(&path, &of).unwrap();
         assert_eq!(journal.missing(), [0, 1]);
         journal.put(0, &part(0, PART as usize)).unwrap();
         journal.put(1, &part(1, PART as usize)).unwrap();
@@ -190,11 +217,11 @@ mod tests {
         assert!(!path.exists());
         assert!(!list.exists());
         // of another file nothing is used
-        let mut journal = Journal::open(&path, &of).unwrap();
+        let mut journal = open(&path, &of).unwrap();
         assert_eq!(journal.len(), 0, "there is no list any more");
         journal.put(0, &part(0, PART as usize)).unwrap();
         drop(journal);
         let other = RemoteFile { digest: "cd".repeat(32), ..of };
-        assert_eq!(Journal::open(&path, &other).unwrap().len(), 0);
+        assert_eq!(open(&path, &other).unwrap().len(), 0);
     }
 }

@@ -1,8 +1,8 @@
 //! Models by name: [`ModelName`] says which, [`Hub`] finds it, in Hugging Face's cache on this machine or over HTTP, and
 //! brings it from there to here.
 //!
-//! name -> files of a commit (`remote.rs`) -> parts of each, over several connections, until its digest is right
-//! (`download.rs`) -> the cache's layout, which other tools share (`cache.rs`). A file that is not whole never has its final
+//! name -> files of a commit (`remote.rs`) -> parts of each, over several connections (`source.rs`), until its digest is
+//! right (`download.rs`) -> the cache's layout, which other tools share (`cache.rs`). A file that is not whole never has its final
 //! name. Nothing here knows models, terminals or the environment.
 
 #![forbid(unsafe_code)]
@@ -14,23 +14,25 @@ mod journal;
 mod name;
 mod remote;
 mod short;
+mod source;
 mod transport;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-pub use cache::{CachedFile, Removed};
+pub use cache::{CachedFile, CachedModels, Removed};
 pub use download::{PullProgress, PullStage};
 pub use error::{HubError, Result};
 pub use name::ModelName;
 pub use remote::{RemoteFile, RemoteModel};
 pub use short::SHORT_NAMES;
-pub use transport::ask_server;
+pub use transport::{HubPatience, ask_server};
 
 use cache::HubCache;
 use transport::Transport;
 
 /// Where models come from, and where they lie.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct HubOptions {
     /// The folder with a folder for each model: `models--org--name`.
     pub cache: PathBuf,
@@ -40,6 +42,22 @@ pub struct HubOptions {
     pub token: Option<String>,
     /// Nothing is asked for: only what is here can be had.
     pub offline: bool,
+    /// How long servers are waited for.
+    pub patience: HubPatience,
+}
+
+impl std::fmt::Debug for HubOptions {
+    /// Without the token: who prints options does not mean to tell it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let HubOptions { cache, endpoint, token, offline, patience } = self;
+        f.debug_struct("HubOptions")
+            .field("cache", cache)
+            .field("endpoint", endpoint)
+            .field("token", &token.as_ref().map(|_| "…"))
+            .field("offline", offline)
+            .field("patience", patience)
+            .finish()
+    }
 }
 
 /// The hub that Hugging Face runs.
@@ -76,6 +94,7 @@ impl HubOptions {
             endpoint,
             token: token.filter(|token| !token.is_empty()),
             offline: text("HF_HUB_OFFLINE").is_some_and(truth),
+            patience: HubPatience::default(),
         })
     }
 }
@@ -84,14 +103,14 @@ impl HubOptions {
 pub struct Hub {
     options: HubOptions,
     cache: HubCache,
-    transport: Transport,
+    transport: Arc<Transport>,
 }
 
 impl Hub {
     /// With these options. Nothing is asked or made yet.
     pub fn new(options: HubOptions) -> Hub {
         let cache = HubCache::new(options.cache.clone());
-        let transport = Transport::new(&options);
+        let transport = Arc::new(Transport::new(&options));
         Hub { options, cache, transport }
     }
 
@@ -100,33 +119,44 @@ impl Hub {
         &self.options
     }
 
-    /// All models that are here, whole.
+    /// All models that are here, whole, and which folders could not be read.
     ///
     /// # Errors
     /// A cache that cannot be read.
-    pub fn cached(&self) -> Result<Vec<CachedFile>> {
+    pub fn cached(&self) -> Result<CachedModels> {
         self.cache.list()
     }
 
-    /// The model of this name that is here: of several types of weights the one that is asked for, else the usual one.
+    /// The model of this name that is here: of several types of weights the one that is asked for, else the usual one; of the
+    /// commit that is asked for. A name without a revision means the latest that is here.
     ///
     /// # Errors
     /// A cache that cannot be read.
     pub fn find_cached(&self, name: &ModelName) -> Result<Option<CachedFile>> {
-        Ok(name.chosen(self.cache.list()?))
+        let own = |file: &CachedFile| file.repository.eq_ignore_ascii_case(&name.repository);
+        let files = self.cache.list()?.files.into_iter().filter(own);
+        let (of_it, others): (Vec<_>, Vec<_>) =
+            files.partition(|file| self.cache.is_at(file, &name.revision));
+        let older = || if name.is_latest() { name.chosen(others) } else { None };
+        Ok(name.chosen(of_it).or_else(older))
     }
 
-    /// The one model that is here and is called so: by its file without `.gguf`, or by its repository without the
-    /// organisation; `None` if there is none.
+    /// The one model that is here and is called so: as [`CachedFile::name`] has it, by its file without `.gguf`, or by its
+    /// repository without the organisation; `None` if there is none.
     ///
     /// # Errors
     /// [`HubError::Ambiguous`] if several are; a cache that cannot be read.
     pub fn find_by_short_name(&self, name: &str) -> Result<Option<CachedFile>> {
+        let all = self.cache.list()?.files;
+        let listed = |file: &&CachedFile| file.name().eq_ignore_ascii_case(name);
+        if let Some(file) = all.iter().filter(listed).max_by_key(|file| file.modified) {
+            return Ok(Some(file.clone()));
+        }
         let mut found: Vec<CachedFile> =
-            self.cache.list()?.into_iter().filter(|file| file.is_called(name)).collect();
+            all.into_iter().filter(|file| file.is_called(name)).collect();
         // the same file of several commits is one
-        found.sort_by(|a, b| a.name().cmp(&b.name()).then(a.path.cmp(&b.path)));
-        found.dedup_by_key(|file| file.name());
+        found.sort_by(|a, b| a.name().cmp(b.name()).then(b.modified.cmp(&a.modified)));
+        found.dedup_by(|a, b| a.name() == b.name());
         match found.len() {
             0 | 1 => Ok(found.pop()),
             _ => {

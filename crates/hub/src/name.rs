@@ -63,16 +63,17 @@ impl ModelName {
         }
     }
 
+    /// Whether it says of no commit which one is meant.
+    pub(crate) fn is_latest(&self) -> bool {
+        self.revision == "main"
+    }
+
     /// The one of these files that it means.
-    pub(crate) fn chosen(&self, files: Vec<CachedFile>) -> Option<CachedFile> {
-        let mut own: Vec<CachedFile> = files
-            .into_iter()
-            .filter(|file| file.repository.eq_ignore_ascii_case(&self.repository))
-            .collect();
-        own.sort_by_key(|file| std::cmp::Reverse(file.modified));
-        let names: Vec<&str> = own.iter().map(|file| &*file.file).collect();
+    pub(crate) fn chosen(&self, mut files: Vec<CachedFile>) -> Option<CachedFile> {
+        files.sort_by_key(|file| std::cmp::Reverse(file.modified));
+        let names: Vec<&str> = files.iter().map(|file| &*file.file).collect();
         let at = pick(&names, self.quant.as_deref())?;
-        Some(own.swap_remove(at))
+        Some(files.swap_remove(at))
     }
 }
 

@@ -157,7 +157,7 @@ impl Hub {
     }
 
     fn ask(&self, url: &str, what: &str, follow: Follow) -> Result<HubAnswer> {
-        self.known(self.transport.get(url, None, follow)?, what)
+        self.known(self.transport.get_patiently(url, None, follow)?, what)
     }
 
     fn ask_range(
@@ -167,7 +167,7 @@ impl Hub {
         range: (u64, u64),
         follow: Follow,
     ) -> Result<HubAnswer> {
-        let answer = self.transport.get(url, Some(range), follow)?;
+        let answer = self.transport.get_patiently(url, Some(range), follow)?;
         if follow == Follow::SameServer && answer.status.is_redirection() {
             return Ok(answer);
         }

@@ -5,13 +5,14 @@ use std::time::Duration;
 use ureq::http::{HeaderMap, StatusCode, header};
 use ureq::{Agent, Body};
 
+use crate::source::passes;
 use crate::{HubError, HubOptions, Result};
 
-/// A server that does not take the connection, or does not begin to answer, is not waited for longer.
+/// A server that does not take the connection is not waited for longer.
 const CONNECT: Duration = Duration::from_secs(15);
-const ANSWER: Duration = Duration::from_secs(30);
-/// Most time for one part of a file: a server that sends nothing is not waited for longer either.
-const BODY: Duration = Duration::from_secs(60);
+/// How often a question that is no file is asked, and the longest pause between.
+const TRIES: u32 = 4;
+const PAUSE: Duration = Duration::from_secs(30);
 /// Redirects of one request.
 const REDIRECTS: usize = 6;
 /// Most bytes of an answer that is no file.
@@ -22,6 +23,24 @@ pub(crate) struct Transport {
     agent: Agent,
     endpoint: String,
     token: Option<String>,
+    /// How long servers are waited for.
+    pub(crate) patience: HubPatience,
+}
+
+/// How long servers are waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HubPatience {
+    /// One that sends nothing for so long is asked again; however slow it is, one that sends is not.
+    pub silence: Duration,
+    /// A download of which nothing comes for so long, however often it is tried, is given up.
+    pub outage: Duration,
+}
+
+impl Default for HubPatience {
+    /// Half a minute of silence, ten minutes of outage.
+    fn default() -> HubPatience {
+        HubPatience { silence: Duration::from_secs(30), outage: Duration::from_secs(600) }
+    }
 }
 
 /// What came back, behind all redirects.
@@ -48,12 +67,33 @@ impl Transport {
             .max_redirects(0)
             .http_status_as_error(false)
             .timeout_connect(Some(CONNECT))
-            .timeout_recv_response(Some(ANSWER))
-            .timeout_recv_body(Some(BODY))
+            .timeout_recv_response(Some(options.patience.silence))
+            // of each read: a body may take as long as its link needs
+            .timeout_per_read(Some(options.patience.silence))
             .user_agent(concat!("rooflight/", env!("CARGO_PKG_VERSION")))
             .build();
         let agent = Agent::new_with_config(config);
-        Transport { agent, endpoint: options.endpoint.clone(), token: options.token.clone() }
+        let HubOptions { endpoint, token, patience, .. } = options.clone();
+        Transport { agent, endpoint, token, patience }
+    }
+
+    /// Ask for `url` as [`get`](Self::get) does, a few times where the server says that it is busy.
+    pub(crate) fn get_patiently(
+        &self,
+        url: &str,
+        range: Option<(u64, u64)>,
+        follow: Follow,
+    ) -> Result<HubAnswer> {
+        let mut tried = 1;
+        loop {
+            let answer = self.get(url, range, follow)?;
+            let wait = wait_asked_for(&answer).unwrap_or(Duration::from_secs(1 << tried));
+            if tried == TRIES || !passes(answer.status) || wait > PAUSE {
+                return Ok(answer);
+            }
+            tried += 1;
+            std::thread::sleep(wait);
+        }
     }
 
     /// Ask for `url`; `range` of it, if that is given.
@@ -119,11 +159,26 @@ impl HubAnswer {
         match self.status.is_success() {
             true => Ok(self),
             false => {
-                let problem = format!("the server answers {}", self.status);
+                let wait = wait_asked_for(&self).map(|wait| wait.as_secs());
+                let wait =
+                    wait.map(|s| format!(", and asks to wait for {s} s")).unwrap_or_default();
+                let problem = format!("the server answers {}{wait}", self.status);
                 Err(HubError::Transport { url: shown(&self.url).to_owned(), problem })
             }
         }
     }
+}
+
+/// How long a server asks to be left alone: `Retry-After` in seconds (as a date it is rare, and not read), or what is left of
+/// the time in which it counts, which Hugging Face tells as `RateLimit: "api";r=0;t=55`.
+pub(crate) fn wait_asked_for(answer: &HubAnswer) -> Option<Duration> {
+    let seconds = |text: &str| text.trim().parse().ok().map(Duration::from_secs);
+    let told = answer.header("retry-after").and_then(seconds);
+    let limited = answer.status == StatusCode::TOO_MANY_REQUESTS;
+    told.or_else(|| {
+        let limits = answer.header("ratelimit").filter(|_| limited)?;
+        limits.split(';').find_map(|part| seconds(part.trim().strip_prefix("t=")?))
+    })
 }
 
 /// What a server of models says at `path`.
@@ -134,7 +189,8 @@ pub fn ask_server(url: &str, path: &str, key: Option<&str>) -> Result<serde_json
     let endpoint = url.trim_end_matches('/').to_owned();
     check_address(&endpoint)?;
     let token = key.map(str::to_owned);
-    let options = HubOptions { cache: Default::default(), endpoint, token, offline: false };
+    let (cache, patience) = Default::default();
+    let options = HubOptions { cache, endpoint, token, offline: false, patience };
     let url = format!("{}{path}", options.endpoint);
     Transport::new(&options).get(&url, None, Follow::SameServer)?.check()?.json()
 }

@@ -139,7 +139,7 @@ pub(crate) enum ErrorShape {
 
 impl ErrorShape {
     /// That of the API to which a path belongs.
-    fn of_path(path: &str) -> ErrorShape {
+    pub(crate) fn of_path(path: &str) -> ErrorShape {
         match path {
             path if path.starts_with("/v1/messages") => ErrorShape::Anthropic,
             path if path.starts_with("/api/") => ErrorShape::Ollama,

@@ -18,6 +18,7 @@ mod model;
 mod prepare;
 mod reader;
 mod request;
+mod unread;
 mod wire;
 mod worker;
 

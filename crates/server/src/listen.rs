@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 use crate::deadlines::{Answering, Deadlines};
 use crate::metrics::Metrics;
 use crate::reader::ReaderWorker;
+use crate::unread::Unread;
 use crate::worker::ReplyWorker;
 use crate::{Access, App, ModelWorker, Preparation, ServedModel, Serving, api};
 
@@ -169,7 +170,7 @@ async fn serve(listener: tokio::net::TcpListener, app: Arc<App>, end: oneshot::R
         // a token is sent when it is there
         let _ = stream.set_nodelay(true);
         let answering = Answering::default();
-        let stream = Deadlines::new(stream, answering.clone());
+        let stream = Deadlines::new(Unread::new(stream), answering.clone());
         let service = service.clone();
         let answered = service_fn(move |request| {
             let (service, answering) = (service.clone(), answering.clone());

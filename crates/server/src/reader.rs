@@ -56,18 +56,25 @@ impl ReaderWorker {
         Ok(ReaderWorker { jobs, places: Arc::new(Semaphore::new(most)), most })
     }
 
+    /// A place for a request, which is asked for before any work is done for it.
+    ///
+    /// # Errors
+    /// A full queue.
+    pub(crate) fn reserve(&self) -> Result<OwnedSemaphorePermit> {
+        let full = |_| ApiError::busy(self.most);
+        Arc::clone(&self.places).try_acquire_owned().map_err(full)
+    }
+
     /// What the model says of each text. `cancel` ends it.
     ///
     /// # Errors
-    /// A full queue, a text that does not fit, a failure of the model.
+    /// A text that does not fit, a failure of the model.
     pub(crate) async fn read(
         &self,
         texts: Vec<Vec<u32>>,
+        place: OwnedSemaphorePermit,
         cancel: &Arc<AtomicBool>,
     ) -> Result<Vec<HiddenRows>> {
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
-            return Err(ApiError::busy(self.most));
-        };
         let (done, said) = oneshot::channel();
         let cancel = Arc::clone(cancel);
         let ended = || ApiError::internal("the request failed; see the log");

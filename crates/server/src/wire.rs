@@ -137,17 +137,17 @@ fn token_bytes(token: u32, vocabulary: &dyn Vocabulary) -> Vec<u8> {
     }
 }
 
-/// The same in the shape of OpenAI's texts. `offset`: characters before the first of them.
+/// The same in the shape of OpenAI's texts. `offset`: where the text of the first of them begins; then where it ends.
 pub(crate) fn text_logprobs_json(
     tokens: &[TokenLogprobs],
     vocabulary: &dyn Vocabulary,
-    mut offset: usize,
+    offset: &mut TextOffset,
 ) -> Value {
     let text = |token: u32| String::from_utf8_lossy(&token_bytes(token, vocabulary)).into_owned();
     let mut offsets = Vec::new();
     for token in tokens {
-        offsets.push(offset);
-        offset += String::from_utf8_lossy(&vocabulary.bytes(token.chosen.token)).chars().count();
+        offsets.push(offset.chars);
+        offset.add(&vocabulary.bytes(token.chosen.token));
     }
     let top = |token: &TokenLogprobs| {
         let entries = token.top.iter().map(|top| (text(top.token), json!(top.logprob)));
@@ -159,6 +159,43 @@ pub(crate) fn text_logprobs_json(
         "top_logprobs": tokens.iter().map(top).collect::<Vec<_>>(),
         "text_offset": offsets,
     })
+}
+
+/// How many characters of a text came with the tokens so far. Several tokens may make one character: it counts when it is
+/// whole, so that each of them is where the character is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TextOffset {
+    /// Whole characters.
+    chars: usize,
+    /// The beginning of one that is not.
+    open: Vec<u8>,
+}
+
+impl TextOffset {
+    /// More bytes come.
+    fn add(&mut self, bytes: &[u8]) {
+        self.open.extend_from_slice(bytes);
+        loop {
+            let error = match std::str::from_utf8(&self.open) {
+                Ok(text) => {
+                    self.chars += text.chars().count();
+                    self.open.clear();
+                    return;
+                }
+                Err(error) => error,
+            };
+            let whole = error.valid_up_to();
+            let valid = std::str::from_utf8(&self.open[..whole]).unwrap_or_default();
+            self.chars += valid.chars().count();
+            let Some(wrong) = error.error_len() else {
+                self.open.drain(..whole);
+                return;
+            };
+            // what is no character stands in the text as one
+            self.chars += 1;
+            self.open.drain(..whole + wrong);
+        }
+    }
 }
 
 /// OpenAI's `usage`.
@@ -218,4 +255,30 @@ pub fn call_of_json(value: &Value) -> Option<ToolCall> {
 /// Seconds since 1970.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_character_of_several_tokens_counts_once() {
+        let text = "a\u{00e4}\u{1f600}b";
+        let bytes = text.as_bytes();
+        // a token a byte: where it stands is how many characters are whole before it
+        let mut offset = TextOffset::default();
+        let mut found = Vec::new();
+        for byte in bytes {
+            found.push(offset.chars);
+            offset.add(&[*byte]);
+        }
+        assert_eq!(found, [0, 1, 1, 2, 2, 2, 2, 3]);
+        assert_eq!(offset.chars, text.chars().count());
+        // what is no character stands in the text as one
+        let mut offset = TextOffset::default();
+        for bytes in [&b"x\xff"[..], b"\xe2\x82", b"y"] {
+            offset.add(bytes);
+        }
+        assert_eq!(offset.chars, String::from_utf8_lossy(b"x\xff\xe2\x82y").chars().count());
+    }
 }

@@ -93,19 +93,29 @@ impl ReplyWorker {
         Ok(ReplyWorker { jobs, places: Arc::new(Semaphore::new(most)), most })
     }
 
-    /// Have these made, side by side.
+    /// Places for so many replies, which are asked for before any work is done for them; dropping them frees them.
     ///
     /// # Errors
     /// If as many as there may be are there already: all or none of them are taken.
-    pub(crate) fn submit(&self, jobs: Vec<ReplyJob>) -> Result<()> {
-        let n = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
-        let Ok(mut places) = Arc::clone(&self.places).try_acquire_many_owned(n) else {
-            return Err(ApiError::busy(self.most - self.places.available_permits()));
-        };
+    pub(crate) fn reserve(&self, replies: usize) -> Result<OwnedSemaphorePermit> {
+        let n = u32::try_from(replies).unwrap_or(u32::MAX);
+        let full = || ApiError::busy(self.most - self.places.available_permits().min(self.most));
+        Arc::clone(&self.places).try_acquire_many_owned(n).map_err(|_| full())
+    }
+
+    /// Have these made, side by side, each on one of the places.
+    ///
+    /// # Errors
+    /// If the thread is not there any more.
+    pub(crate) fn submit(
+        &self,
+        jobs: Vec<ReplyJob>,
+        mut places: OwnedSemaphorePermit,
+    ) -> Result<()> {
+        let ended = || ApiError::internal("the thread that computes has ended");
         for job in jobs {
-            let place = places.split(1).expect("one for each job");
-            let ended = |_| ApiError::internal("the thread that computes has ended");
-            self.jobs.send((job, place)).map_err(ended)?;
+            let place = places.split(1).ok_or_else(ended)?;
+            self.jobs.send((job, place)).map_err(|_| ended())?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
@@ -30,8 +30,14 @@ pub enum Mischief {
     Long,
     /// Answers are packed.
     Packs,
-    /// It is busy so many times.
+    /// It is busy so many times, and asks to wait for a second.
     Busy(usize),
+    /// Nobody answers for so long since it does that.
+    Away(Duration),
+    /// An address is good for so many requests.
+    Expires(usize),
+    /// In the middle of an answer nothing comes any more.
+    Stalls,
     /// It says that there is nothing there.
     Unsatisfiable,
     /// The file that comes is another one of the same size.
@@ -55,6 +61,12 @@ pub struct HubState {
     pub mischief: Mutex<Mischief>,
     /// Requests for bytes since it does that.
     pub asked: AtomicUsize,
+    /// Requests to the hub for where the bytes of a file are.
+    pub resolved: AtomicUsize,
+    /// Requests to each address that was told.
+    used: Mutex<HashMap<String, usize>>,
+    /// Since when it does that.
+    since: Mutex<Instant>,
     /// Bytes of files that were sent.
     pub sent: AtomicU64,
     /// Pause before each 64 KiB.
@@ -98,6 +110,9 @@ impl FakeHub {
             files: Mutex::new(files.collect()),
             mischief: Mutex::new(Mischief::None),
             asked: AtomicUsize::new(0),
+            resolved: AtomicUsize::new(0),
+            used: Mutex::default(),
+            since: Mutex::new(Instant::now()),
             sent: AtomicU64::new(0),
             pause: Mutex::default(),
             leaked: AtomicBool::new(false),
@@ -119,6 +134,7 @@ impl FakeHub {
     /// Have it do this from now on.
     pub fn does(&self, mischief: Mischief) {
         *self.state.mischief.lock().unwrap() = mischief;
+        *self.state.since.lock().unwrap() = Instant::now();
         self.state.asked.store(0, Ordering::Relaxed);
     }
 }
@@ -164,6 +180,12 @@ fn answer(state: &HubState, stream: TcpStream, is_hub: bool) -> std::io::Result<
         lines.push(line.trim().to_owned());
     }
     let path = lines[0].split(' ').nth(1).unwrap_or_default().to_owned();
+    let mischief = *state.mischief.lock().unwrap();
+    if let Mischief::Away(time) = mischief
+        && state.since.lock().unwrap().elapsed() < time
+    {
+        return Ok(());
+    }
     let header = |name: &str| {
         let found = lines.iter().find(|line| line.to_lowercase().starts_with(name));
         found.map(|line| line[name.len()..].trim().to_owned())
@@ -199,9 +221,10 @@ fn answer(state: &HubState, stream: TcpStream, is_hub: bool) -> std::io::Result<
             files.get(&file).map(|bytes| (file, bytes.len(), sha256(bytes)))
         });
         let Some((file, bytes, digest)) = known else { return out.plain("404 Not Found", "", b"") };
-        let other = match *state.mischief.lock().unwrap() {
+        let n = state.resolved.fetch_add(1, Ordering::Relaxed) + 1;
+        let other = match mischief {
             Mischief::Circles => format!("{prefix}{file}"),
-            _ => format!("{}/cdn/{file}?signature=x", state.other.lock().unwrap()),
+            _ => format!("{}/cdn/{file}?signature={n}", state.other.lock().unwrap()),
         };
         let headers = format!(
             "Location: {}\r\nX-Repo-Commit: {HUB_COMMIT}\r\nX-Linked-Size: {bytes}\r\nX-Linked-Etag: \"{digest}\"\r\n",
@@ -211,6 +234,17 @@ fn answer(state: &HubState, stream: TcpStream, is_hub: bool) -> std::io::Result<
     }
     if header("authorization:").is_some() {
         state.leaked.store(true, Ordering::Relaxed);
+    }
+    if let Mischief::Expires(uses) = mischief {
+        let used = {
+            let mut all = state.used.lock().unwrap();
+            let used = all.entry(path.clone()).or_default();
+            *used += 1;
+            *used
+        };
+        if used > uses {
+            return out.plain("403 Forbidden", "", b"expired");
+        }
     }
     let file = path.strip_prefix("/cdn/").and_then(|path| path.split('?').next());
     let file = file.map(|file| file.replace("%20", " "));
@@ -279,6 +313,10 @@ impl Out<'_> {
         {
             sent.truncate(announced / 2);
         }
+        let stalls = mischief == Mischief::Stalls;
+        if stalls {
+            sent.truncate(announced / 2);
+        }
         let pause = *self.state.pause.lock().unwrap();
         for piece in sent.chunks(64 << 10) {
             if !pause.is_zero() {
@@ -286,6 +324,14 @@ impl Out<'_> {
             }
             self.stream.write_all(piece)?;
             self.state.sent.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        }
+        let start = Instant::now();
+        while stalls
+            && !self.state.stopped.load(Ordering::Relaxed)
+            && *self.state.mischief.lock().unwrap() == mischief
+            && start.elapsed() < Duration::from_secs(90)
+        {
+            std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())
     }

@@ -86,7 +86,10 @@ impl Pull {
 
 impl List {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let files = names::hub()?.cached()?;
+        let hub::CachedModels { files, unread, .. } = names::hub()?.cached()?;
+        for error in unread {
+            ui::warn(&format!("not looked into: {error}"));
+        }
         if self.json {
             let all: Vec<Value> = files.iter().map(to_json).collect();
             return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?);
@@ -133,14 +136,8 @@ impl Rm {
                 Some(found) => Some(found),
                 None => hub.find_by_short_name(name)?,
             };
-            let listed = |file: &CachedFile| file.name().eq_ignore_ascii_case(name);
-            let found =
-                match found {
-                    Some(found) => found,
-                    None => hub.cached()?.into_iter().find(listed).ok_or_else(|| {
-                        Failure::NotHere { name: gguf::escape(name.as_str(), 80) }
-                    })?,
-                };
+            let missing = || Failure::NotHere { name: gguf::escape(name.as_str(), 80) };
+            let found = found.ok_or_else(missing)?;
             let removed = hub.remove(&found)?;
             let bytes = units::decimal_bytes(removed.bytes as f64);
             writeln!(out, "removed {}: {bytes} are free", found.name())?;

@@ -9,6 +9,8 @@ mod without_hub;
 use without_hub as place;
 
 #[cfg(feature = "hub")]
+mod temporary;
+#[cfg(feature = "hub")]
 mod with_hub;
 #[cfg(feature = "hub")]
 use with_hub as place;
@@ -17,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use crate::exit::Failure;
 
-pub(crate) use place::code_of;
+pub(crate) use place::{HeaderOnly, code_of};
 #[cfg(feature = "hub")]
 pub(crate) use with_hub::{hub, pull};
 
@@ -27,32 +29,6 @@ pub(crate) enum Named {
     Here(PathBuf),
     /// On a hub.
     Elsewhere(String),
-}
-
-/// A model of which only headers are here, as files of the right length with nothing behind these.
-pub(crate) struct HeaderOnly {
-    folder: PathBuf,
-    path: PathBuf,
-    name: String,
-}
-
-impl HeaderOnly {
-    /// Its first file.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The name it was asked for by.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-}
-
-impl Drop for HeaderOnly {
-    fn drop(&mut self) {
-        // it lies among files that the system clears
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
 }
 
 /// The file of a model that is here.
@@ -96,6 +72,10 @@ fn named(given: &Path) -> anyhow::Result<Named> {
     let is_file = given.extension().is_some_and(|ending| {
         ["gguf", "json"].iter().any(|known| ending.eq_ignore_ascii_case(known))
     });
-    let Some(text) = given.to_str().filter(|_| !is_file) else { return Err(missing().into()) };
-    place::find(text)?.ok_or_else(|| missing().into())
+    let found = given.to_str().map(place::find).transpose()?.flatten();
+    match found {
+        // a file of the cache may be called as `list` has it; what ends as a file is on no hub
+        Some(Named::Elsewhere(_)) | None if is_file => Err(missing().into()),
+        found => found.ok_or_else(|| missing().into()),
+    }
 }

@@ -8,9 +8,10 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use gguf::Gguf;
-use hub::{Hub, HubError, HubOptions, ModelName, PullStage, RemoteFile, RemoteModel};
+use hub::{Hub, HubError, HubOptions, ModelName, PullProgress, PullStage, RemoteFile, RemoteModel};
 
-use super::{HeaderOnly, Named};
+use super::Named;
+use super::temporary::TemporaryFolder;
 use crate::commands::plan_of_file;
 use crate::exit::{Failure, code};
 use crate::interrupt::Interrupt;
@@ -19,6 +20,26 @@ use crate::{ui, units};
 /// First bytes of a file that are asked for, which hold most headers; and the most.
 const HEADER: u64 = 1 << 20;
 const MOST_HEADER: u64 = 64 << 20;
+
+/// A model of which only headers are here, as files of the right length with nothing behind these.
+pub(crate) struct HeaderOnly {
+    /// What they lie in.
+    _folder: TemporaryFolder,
+    path: PathBuf,
+    name: String,
+}
+
+impl HeaderOnly {
+    /// Its first file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The name it was asked for by.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+}
 
 /// The hub that the environment names.
 ///
@@ -110,37 +131,13 @@ fn wanted_anyway(misfit: &str) -> anyhow::Result<bool> {
 
 fn fetched(hub: &Hub, model: &RemoteModel, interrupt: &Interrupt) -> anyhow::Result<PathBuf> {
     let bar = ui::bytes_bar("pulling", 0);
-    let (mut last, mut began) = (None, Instant::now());
-    let mut at_first = 0;
+    let mut told = Told::default();
     interrupt.begin();
     let pulled = hub.pull(model, &mut |progress| {
-        let now = (progress.number, progress.stage);
-        if last != Some(now) {
-            (last, began, at_first) = (Some(now), Instant::now(), progress.done);
-            bar.set_length(progress.total);
-            match progress.stage {
-                PullStage::Waits => ui::note("another process brings it here: waiting for it"),
-                PullStage::Comes if progress.done > 0 => {
-                    let part = 100 * progress.done / progress.total.max(1);
-                    ui::note(format_args!("resuming at {part} %"));
-                }
-                PullStage::Comes | PullStage::Checked => {}
-            }
-        }
+        told.note(&progress);
+        bar.set_length(progress.total);
         bar.set_position(progress.done);
-        bar.set_message(match progress.stage {
-            PullStage::Waits => "waiting".to_owned(),
-            PullStage::Checked => "checking".to_owned(),
-            PullStage::Comes => {
-                let rate = (progress.done - at_first.min(progress.done)) as f64
-                    / began.elapsed().as_secs_f64().max(1e-3);
-                let left = progress.total.saturating_sub(progress.done) as f64 / rate.max(1.0);
-                let (i, n) = progress.number;
-                let part = if n > 1 { format!("part {i}/{n}, ") } else { String::new() };
-                let rate = units::decimal_bytes(rate);
-                format!("{part}{rate}/s, {} left", units::short_seconds(left))
-            }
-        });
+        bar.set_message(told.message(&progress));
         !interrupt.flag().load(Ordering::Relaxed)
     });
     bar.finish_and_clear();
@@ -148,6 +145,77 @@ fn fetched(hub: &Hub, model: &RemoteModel, interrupt: &Interrupt) -> anyhow::Res
     let path = pulled?;
     ui::note(format_args!("{}", crate::output::shown(&path)));
     Ok(path)
+}
+
+/// What was told of a download.
+#[derive(Default)]
+struct Told {
+    /// Which file it is at, and what is done with it.
+    last: Option<((usize, usize), PullStage)>,
+    /// The file that comes, since when, and what of it was here before.
+    comes: Option<(usize, Instant, u64)>,
+    /// The last trouble.
+    trouble: String,
+}
+
+impl Told {
+    /// Say what has changed.
+    fn note(&mut self, progress: &PullProgress<'_>) {
+        let (i, n) = progress.number;
+        let part = if n > 1 { format!("part {i} of {n}: ") } else { String::new() };
+        let bytes = |n: u64| units::decimal_bytes(n as f64);
+        let is_new = self.last.replace((progress.number, progress.stage))
+            != Some((progress.number, progress.stage));
+        match progress.stage {
+            PullStage::Here if is_new => {
+                ui::note(format_args!("{part}{} are here already", bytes(progress.total)));
+            }
+            PullStage::Waits if is_new => {
+                ui::note(format_args!("{part}another process brings it here: waiting for it"));
+            }
+            PullStage::Comes if self.comes.is_none_or(|(of, ..)| of != i) => {
+                self.comes = Some((i, Instant::now(), progress.done));
+                if progress.done > 0 {
+                    let percent = 100 * progress.done / progress.total.max(1);
+                    ui::note(format_args!(
+                        "{part}{} of {} ({percent} %) are here already: going on there",
+                        bytes(progress.done),
+                        bytes(progress.total)
+                    ));
+                }
+            }
+            PullStage::Comes => self.trouble.clear(),
+            PullStage::Retries => {
+                let trouble = progress.trouble.unwrap_or_default();
+                if self.trouble != trouble {
+                    trouble.clone_into(&mut self.trouble);
+                    ui::note(format_args!("{part}trying again: {trouble}"));
+                }
+            }
+            PullStage::Here | PullStage::Waits | PullStage::Found | PullStage::Checked => {}
+        }
+    }
+
+    /// What stands beside the bar.
+    fn message(&self, progress: &PullProgress<'_>) -> String {
+        match progress.stage {
+            PullStage::Here => String::new(),
+            PullStage::Waits => "waiting".to_owned(),
+            PullStage::Found => "checking what is here".to_owned(),
+            PullStage::Checked => "checking".to_owned(),
+            PullStage::Retries => "trying again".to_owned(),
+            PullStage::Comes => {
+                let (_, began, at_first) = self.comes.unwrap_or((0, Instant::now(), 0));
+                let rate = progress.done.saturating_sub(at_first) as f64
+                    / began.elapsed().as_secs_f64().max(1e-3);
+                let left = progress.total.saturating_sub(progress.done) as f64 / rate.max(1.0);
+                let (i, n) = progress.number;
+                let part = if n > 1 { format!("part {i}/{n}, ") } else { String::new() };
+                let rate = units::decimal_bytes(rate);
+                format!("{part}{rate}/s, {} left", units::short_seconds(left))
+            }
+        }
+    }
 }
 
 pub(super) fn outline(name: &str) -> anyhow::Result<HeaderOnly> {
@@ -158,31 +226,16 @@ pub(super) fn outline(name: &str) -> anyhow::Result<HeaderOnly> {
 
 /// The headers of all files of a model.
 fn headers(hub: &Hub, model: &RemoteModel) -> anyhow::Result<HeaderOnly> {
-    let folder = new_folder()?;
-    let mut outline = HeaderOnly { path: folder.clone(), folder, name: model.name.to_string() };
+    let folder = TemporaryFolder::new(&std::env::temp_dir())?;
     let mut paths = Vec::new();
     for file in &model.files {
         let name = file.path.rsplit('/').next().unwrap_or(&file.path);
-        let path = outline.folder.join(name);
+        let path = folder.path().join(name);
         header(hub, model, file, &path)?;
         paths.push(path);
     }
-    outline.path = paths.first().context("the model has no files")?.clone();
-    Ok(outline)
-}
-
-/// A folder that nobody else has.
-fn new_folder() -> anyhow::Result<PathBuf> {
-    let base = std::env::temp_dir();
-    for i in 0..1000 {
-        let folder = base.join(format!("rooflight-{}-{i}", std::process::id()));
-        match std::fs::create_dir(&folder) {
-            Ok(()) => return Ok(folder),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error).with_context(|| crate::output::shown(&folder)),
-        }
-    }
-    anyhow::bail!("{}: no folder can be made there", crate::output::shown(&base))
+    let path = paths.first().context("the model has no files")?.clone();
+    Ok(HeaderOnly { _folder: folder, path, name: model.name.to_string() })
 }
 
 /// Make a file of a model with its header alone: as many bytes of it as that takes.

@@ -1,9 +1,26 @@
 //! A build that asks nobody: only paths are models.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::{HeaderOnly, Named};
+use super::Named;
 use crate::exit::Failure;
+
+/// A model of which only headers are here: there is none.
+pub(crate) enum NoHeader {}
+
+pub(crate) use NoHeader as HeaderOnly;
+
+impl NoHeader {
+    /// Its first file.
+    pub(crate) fn path(&self) -> &Path {
+        match *self {}
+    }
+
+    /// The name it was asked for by.
+    pub(crate) fn name(&self) -> &str {
+        match *self {}
+    }
+}
 
 pub(super) fn find(_: &str) -> anyhow::Result<Option<Named>> {
     Ok(None)

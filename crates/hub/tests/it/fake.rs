@@ -1,8 +1,9 @@
 //! What all tests ask of a hub on this machine.
 
 use std::path::Path;
+use std::time::Duration;
 
-use hub::{Hub, HubOptions, ModelName, PullProgress};
+use hub::{Hub, HubOptions, HubPatience, ModelName, PullProgress};
 pub(crate) use testing::{
     FakeHub, HUB_COMMIT as COMMIT, HUB_REPOSITORY as REPOSITORY, Mischief, made_up as content,
     sha256,
@@ -11,7 +12,8 @@ pub(crate) use testing::{
 /// A hub's options for a cache in this folder.
 pub(crate) fn options(fake: &FakeHub, cache: &Path) -> HubOptions {
     let endpoint = fake.address.clone();
-    HubOptions { cache: cache.to_owned(), endpoint, token: None, offline: false }
+    let patience = HubPatience { silence: Duration::from_secs(30), outage: Duration::from_secs(3) };
+    HubOptions { cache: cache.to_owned(), endpoint, token: None, offline: false, patience }
 }
 
 pub(crate) fn hub(fake: &FakeHub, cache: &Path) -> Hub {

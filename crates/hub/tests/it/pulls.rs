@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hub::{HubError, HubOptions, PullStage};
+use hub::{HubError, HubOptions, PullProgress, PullStage};
 
 use crate::fake::{COMMIT, FakeHub, REPOSITORY, content, hub, name, options, sha256, silent};
 
@@ -41,7 +41,12 @@ fn a_model_comes_whole_and_lies_where_other_tools_look() {
     assert!(seen.iter().any(|(_, done)| *done == usual.len() as u64));
     // what is here does not come again
     let sent = fake.state().sent.load(Ordering::Relaxed);
-    assert_eq!(place.pull(&model, &mut silent).unwrap(), path);
+    let mut stages = Vec::new();
+    let again = place.pull(&model, &mut |progress| {
+        stages.push(progress.stage);
+        true
+    });
+    assert_eq!((again.unwrap(), &*stages), (path, &[PullStage::Here][..]));
     assert_eq!(fake.state().sent.load(Ordering::Relaxed), sent);
     let small = place.find(&name(&format!("{REPOSITORY}:q8_0"))).unwrap();
     assert_eq!(std::fs::read(place.pull(&small, &mut silent).unwrap()).unwrap(), other);
@@ -67,7 +72,7 @@ fn parts_of_a_model_come_together() {
         let path = first.with_file_name(name.strip_prefix("Q4_0/").unwrap());
         assert_eq!(std::fs::read(path).unwrap(), *part);
     }
-    let cached = place.cached().unwrap();
+    let cached = place.cached().unwrap().files;
     assert_eq!(cached.len(), 1);
     let all: usize = parts.iter().map(Vec::len).sum();
     assert_eq!((cached[0].bytes, &cached[0].path), (all as u64, &first));
@@ -86,7 +91,16 @@ fn who_stops_keeps_what_came() {
     let mut stops = 0;
     let path = loop {
         let least = (stops + 1) * PART as u64;
-        match place.pull(&model, &mut |progress| progress.done < least || least > 4 * PART as u64) {
+        let mut found = 0;
+        let mut tell = |progress: PullProgress<'_>| {
+            match progress.stage {
+                PullStage::Found => found = progress.done,
+                PullStage::Comes => assert!(progress.done >= found, "it goes on where it was"),
+                _ => {}
+            }
+            progress.done < least || least > 4 * PART as u64
+        };
+        match place.pull(&model, &mut tell) {
             Ok(path) => break path,
             Err(HubError::Cancelled) => stops += 1,
             Err(error) => panic!("{error}"),

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use engine::Completion;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::Serving;
@@ -77,12 +78,13 @@ impl Serving {
     /// # Errors
     /// What cannot be had of this model, or a full queue.
     pub(crate) async fn reply(self: &Arc<Serving>, asked: Asked, key: KeyId) -> Result<Pending> {
-        self.writer()?;
+        // who finds no place is told so before anything is done for it
+        let places = self.writer()?.reserve(asked.replies())?;
         let cancel = CancelOnDrop::default();
         let (app, flag) = (Arc::clone(self), Arc::clone(cancel.flag()));
         let prepare = move || app.preparation.prepare(&asked, key.scope(), &flag);
         let prepared = blocking(prepare).await?;
-        self.submit(prepared, key, cancel)
+        self.submit(prepared, places, key, cancel)
     }
 
     /// Tokens of the prompt that is asked for.
@@ -95,7 +97,13 @@ impl Serving {
         blocking(move || app.preparation.prompt(&asked, key.scope(), &flag)).await
     }
 
-    fn submit(&self, prepared: Prepared, key: KeyId, cancel: CancelOnDrop) -> Result<Pending> {
+    fn submit(
+        &self,
+        prepared: Prepared,
+        places: OwnedSemaphorePermit,
+        key: KeyId,
+        cancel: CancelOnDrop,
+    ) -> Result<Pending> {
         let (sender, updates) = unbounded_channel();
         let Prepared { replies, max_tokens, stop, ignore_eog, split_thoughts, notes } = prepared;
         let prompt_tokens = replies.first().map_or(0, |reply| reply.prompt.len());
@@ -114,7 +122,7 @@ impl Serving {
         };
         let jobs: Vec<ReplyJob> = replies.into_iter().enumerate().map(job).collect();
         let replies = jobs.len();
-        self.writer()?.submit(jobs)?;
+        self.writer()?.submit(jobs, places)?;
         Ok(Pending { updates, replies, prompt_tokens, notes, _cancel: cancel })
     }
 }

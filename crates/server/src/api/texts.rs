@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use engine::Normalization;
 use serde_json::{Value, json};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::pending::{CancelOnDrop, blocking};
 use crate::Serving;
@@ -30,10 +31,11 @@ impl Serving {
         texts: Vec<PromptText>,
         dimensions: Option<usize>,
     ) -> Result<Vectors> {
-        let (reading, _) = self.reading()?;
+        let (reading, worker) = self.reading()?;
         if reading.ranks {
             return Err(ApiError::invalid("this model ranks texts and embeds none: /v1/rerank"));
         }
+        let place = worker.reserve()?;
         let app = Arc::clone(self);
         let encode = move || {
             let tokenizer = app.model.format.tokenizer();
@@ -47,7 +49,7 @@ impl Serving {
         };
         let encoded = blocking(encode).await?;
         let tokens = encoded.iter().map(Vec::len).sum();
-        let rows = self.read(encoded).await?;
+        let rows = self.read(encoded, place).await?;
         let vector = |mut vector: Vec<f32>| {
             if let Some(n) = dimensions {
                 if n > vector.len() {
@@ -72,12 +74,13 @@ impl Serving {
         query: String,
         texts: Vec<String>,
     ) -> Result<(Vec<f32>, usize)> {
-        let (reading, _) = self.reading()?;
+        let (reading, worker) = self.reading()?;
         if !reading.ranks {
             return Err(ApiError::invalid(
                 "this model embeds texts and ranks none: /v1/embeddings",
             ));
         }
+        let place = worker.reserve()?;
         let (app, template) = (Arc::clone(self), reading.template.clone());
         let encode = move || {
             let tokenizer = app.model.format.tokenizer();
@@ -88,12 +91,16 @@ impl Serving {
         };
         let encoded = blocking(encode).await?;
         let tokens = encoded.iter().map(Vec::len).sum();
-        let rows = self.read(encoded).await?;
+        let rows = self.read(encoded, place).await?;
         Ok((rows.iter().map(|scores| engine::relevance(scores)).collect(), tokens))
     }
 
     /// What the model says of each text, a row.
-    async fn read(&self, texts: Vec<Vec<u32>>) -> Result<Vec<Vec<f32>>> {
+    async fn read(
+        &self,
+        texts: Vec<Vec<u32>>,
+        place: OwnedSemaphorePermit,
+    ) -> Result<Vec<Vec<f32>>> {
         if texts.len() > MOST_TEXTS {
             return Err(ApiError::field("input", format!("more than {MOST_TEXTS} texts")));
         }
@@ -104,7 +111,7 @@ impl Serving {
         }
         let (_, worker) = self.reading()?;
         let cancel = CancelOnDrop::default();
-        let rows = worker.read(texts, cancel.flag()).await?;
+        let rows = worker.read(texts, place, cancel.flag()).await?;
         let one = |rows: program::HiddenRows| {
             let n = rows.rows().len();
             let silent = || {

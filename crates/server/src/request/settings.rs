@@ -75,9 +75,10 @@ impl ReplySettings {
         }
         sampler.logit_bias = bias(body)?;
         sampler.check()?;
+        one_length(body, length)?;
         let mut max_tokens = None;
         for name in length {
-            max_tokens = body.count(name, 1, usize::MAX)?.or(max_tokens);
+            max_tokens = max_tokens.or(body.count(name, 1, usize::MAX)?);
         }
         Ok(ReplySettings {
             sampler,
@@ -86,6 +87,22 @@ impl ReplySettings {
             ignore_eog: body.flag("ignore_eos")?.unwrap_or(false),
             form: form(body)?,
         })
+    }
+}
+
+/// That fields which say the same thing say the same.
+///
+/// # Errors
+/// Two lengths, of which one would be lost.
+pub(crate) fn one_length(body: &JsonBody, names: &[&str]) -> Result<()> {
+    let mut given = names.iter().filter_map(|name| Some((name, body.get(name)?)));
+    let Some((first, length)) = given.next() else { return Ok(()) };
+    match given.find(|(_, other)| *other != length) {
+        Some((name, other)) => {
+            let problem = format!("{} is not {first}, which is {}", brief(other), brief(length));
+            Err(ApiError::field(name, problem))
+        }
+        None => Ok(()),
     }
 }
 

@@ -63,6 +63,26 @@ fn who_leaves_makes_room() {
     }
 }
 
+/// A full queue says so before it does any work: what is wrong with a request would show only then.
+#[test]
+fn a_full_queue_is_told_before_any_work() {
+    let served = Served::with(1, 0, Access::new(&[], Some(Vec::new())));
+    let mut impossible = short();
+    impossible["json_schema"] = json!({ "type": "object", "minProperties": 2, "maxProperties": 1 });
+    assert_eq!(served.post(CHAT, &impossible).status, 400, "it cannot be compiled");
+    let mut running = served.open(&post(CHAT, &endless(true)));
+    running.read_exact(&mut [0; 200]).unwrap();
+    let start = Instant::now();
+    let full = served.post(CHAT, &impossible);
+    assert_eq!(full.status, 503, "{full:?}");
+    assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
+    drop(running);
+    until_there_is_room(&served);
+    // what was refused holds no place
+    assert_eq!(served.post(CHAT, &impossible).status, 400);
+    assert_eq!(served.post(CHAT, &short()).status, 200);
+}
+
 #[test]
 fn who_waits_is_answered_in_turn() {
     let served = Served::with(1, 3, Access::new(&[], Some(Vec::new())));

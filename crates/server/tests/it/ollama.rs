@@ -49,6 +49,8 @@ fn a_text_goes_through_the_template_unless_it_is_raw() {
     let texts = json!({ "prompt": "once", "max_tokens": 8 });
     let texts = served.post("/v1/completions", &texts).json();
     assert_eq!(raw["response"], texts["choices"][0]["text"]);
+    let same = ask(json!({ "raw": true, "system": "", "think": false })).json();
+    assert_eq!(same["response"], raw["response"], "what asks for nothing may stand beside it");
     let schema = json!({ "type": "integer", "minimum": 1, "maximum": 3 });
     let schema = json!({ "type": "object", "properties": { "n": schema }, "required": ["n"] });
     let formed = ask(json!({ "format": schema, "options": { "num_predict": -1 } }));
@@ -60,6 +62,11 @@ fn a_text_goes_through_the_template_unless_it_is_raw() {
         (json!({ "options": { "num_ctx": 1_000_000 } }), 400, "num_ctx"),
         (json!({ "format": "yaml" }), 400, "format"),
         (json!({ "think": "deeply" }), 400, "think"),
+        (json!({ "raw": true, "system": "be brief" }), 400, "system: it needs the template"),
+        (json!({ "raw": true, "think": true }), 400, "think"),
+        (json!({ "suffix": "x", "system": "be brief" }), 400, "beside suffix"),
+        (json!({ "suffix": "x", "think": "high" }), 400, "think"),
+        (json!({ "prompt": "", "suffix": "x" }), 400, "no marks"),
     ] {
         let answer = ask(more);
         assert_eq!(answer.status, status, "{answer:?}");

@@ -58,6 +58,57 @@ fn a_field_that_cannot_be_obeyed_is_named() {
     );
 }
 
+/// Two fields for one thing: none of them is lost in silence.
+#[test]
+fn lengths_that_contradict_each_other_are_refused() {
+    let served = Served::new();
+    for (path, one, other) in [
+        ("/v1/completions", "n_predict", "max_tokens"),
+        (CHAT, "max_tokens", "max_completion_tokens"),
+        ("/completion", "n_predict", "max_tokens"),
+    ] {
+        let ask = |lengths: [i64; 2]| {
+            let mut body = json!({ "prompt": "once" });
+            if path == CHAT {
+                body = json!({ "messages": [{ "role": "user", "content": "hi" }] });
+            }
+            (body[one], body[other]) = (json!(lengths[0]), json!(lengths[1]));
+            served.post(path, &body)
+        };
+        let answer = ask([3, 5]);
+        assert_eq!(answer.status, 400, "{path}: {answer:?}");
+        let error = &answer.json()["error"];
+        assert_eq!(error["param"], other, "{error}");
+        assert!(error["message"].as_str().unwrap().contains(one), "{error}");
+        assert_eq!(ask([3, 3]).status, 200, "{path}: they say the same");
+    }
+    let endless = json!({ "prompt": "once", "n_predict": -1, "max_tokens": 3 });
+    assert_eq!(served.post("/completion", &endless).status, 400);
+}
+
+/// What cannot be read as a request is refused in the shape of its API, too.
+#[test]
+fn requests_that_cannot_be_read_are_refused_in_a_shape() {
+    let served = Served::new();
+    let garbage = served.send(b"GARBAGE\r\n\r\n");
+    assert_eq!((garbage.status, garbage.header("content-type")), (400, Some("application/json")));
+    assert_eq!(garbage.json()["error"]["type"], "invalid_request_error");
+    let many: String = (0..200).map(|i| format!("x-{i}: 1\r\n")).collect();
+    let refused = |path: &str| served.send(head("GET", path, &many).as_bytes());
+    let openai = refused("/v1/models");
+    assert_eq!(
+        (openai.status, &openai.json()["error"]["type"]),
+        (431, &json!("invalid_request_error"))
+    );
+    assert!(openai.json()["error"]["message"].as_str().unwrap().contains("headers"), "{openai:?}");
+    assert!(refused("/api/tags").json()["error"].is_string());
+    assert_eq!(refused("/v1/messages").json()["type"], "error");
+    let long = format!("x: {}\r\n", "y".repeat(40_000));
+    let long = served.send(head("GET", "/api/tags", &long).as_bytes());
+    assert_eq!((long.status, long.json()["error"].is_string()), (431, true));
+    assert_eq!(served.get("/health").status, 200);
+}
+
 #[test]
 fn a_prompt_that_does_not_fit_is_told_with_its_length() {
     let served = Served::new();

@@ -232,6 +232,8 @@ impl<'a> Work<'a> {
                         let id = batch.scheduler.join(turn)?;
                         batch.lines.insert(id, BatchLine { number: next, request, notes });
                     }
+                    // it was not answered because it was stopped: it is asked again by the next run
+                    Ok((_, Err(_))) if interrupt.is_raised() => break,
                     Ok((request, Err(error))) => {
                         let refusal = failed(request, error);
                         batch.ready.insert(next, results::of_refusal(next + 1, &refusal));
@@ -242,7 +244,7 @@ impl<'a> Work<'a> {
                 }
                 next += 1;
             }
-            self.step(&mut batch, limits, room);
+            self.step(&mut batch, limits, room, interrupt);
             while let Some(line) = batch.ready.remove(&results.done) {
                 results.push(&line).context("writing the results")?;
                 results.done += 1;
@@ -260,7 +262,13 @@ impl<'a> Work<'a> {
     }
 
     /// One pass, and what ended with it.
-    fn step(&self, batch: &mut Running<'a>, limits: Option<&Limits>, room: usize) {
+    fn step(
+        &self,
+        batch: &mut Running<'a>,
+        limits: Option<&Limits>,
+        room: usize,
+        interrupt: &Interrupt,
+    ) {
         let ended = batch.scheduler.step(&mut |_, _| ());
         for (id, turn) in ended {
             let Some(line) = batch.lines.remove(&id) else { continue };
@@ -269,6 +277,7 @@ impl<'a> Work<'a> {
                 // it is asked again by the next run
                 Ok(reply) if reply.stop == engine::StopReason::Cancelled => continue,
                 Ok(reply) => reply,
+                Err(_) if interrupt.is_raised() => continue,
                 Err(error) => {
                     let refusal = failed(request, error.into());
                     batch.ready.insert(number, results::of_refusal(number + 1, &refusal));

@@ -13,7 +13,7 @@ use crate::body::JsonBody;
 use crate::error::{ApiError, ErrorShape, Result};
 use crate::fields::{Field, Fields, check};
 use crate::guard::KeyId;
-use crate::request::{Asked, PromptText, ReplySettings, Said, is_setting};
+use crate::request::{Asked, PromptText, ReplySettings, Said, is_setting, one_length};
 use crate::wire::ReplySource;
 use crate::worker::Update;
 use crate::{Ready, Serving};
@@ -52,6 +52,9 @@ const INFILL: Fields = common_fields![
     ("prompt", Field::Only("\"\"")),
 ];
 
+/// Fields that say how long a reply may be.
+const LENGTHS: [&str; 2] = ["n_predict", "max_tokens"];
+
 pub(super) async fn completion(Ready(app): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
     check(body.fields(), COMPLETION, is_setting)?;
     let prompt = body.get("prompt").and_then(texts).filter(|texts| texts.len() == 1);
@@ -72,8 +75,9 @@ async fn answer(
     mut body: JsonBody,
     prompt: Vec<PromptText>,
 ) -> Result<Response> {
+    one_length(&body, &LENGTHS)?;
     // below 0: as many as it likes
-    for name in ["n_predict", "max_tokens"] {
+    for name in LENGTHS {
         if body.integer(name)?.is_some_and(|n| n < 0) {
             body.remove(name);
         }
@@ -86,7 +90,7 @@ async fn answer(
             map.ok_or_else(|| ApiError::field("logit_bias", "expected pairs of id and bias"))?;
         body.set("logit_bias", Value::Object(map));
     }
-    let settings = ReplySettings::read(&body, &["max_tokens", "n_predict"], &app.model.sampler)?;
+    let settings = ReplySettings::read(&body, &LENGTHS, &app.model.sampler)?;
     let logprobs = body.count("n_probs", 0, 20)?.filter(|n| *n > 0);
     let asked = Asked { logprobs, ..Asked::one(Said::Texts(prompt), settings) };
     let reply = LlamaReply {

@@ -85,14 +85,18 @@ pub(super) async fn generate(Ready(app): Ready, key: KeyId, body: JsonBody) -> R
     check_model(&app, &body)?;
     let (settings, reasoning) = (settings(&app, &body)?, reasoning(&body)?);
     let text = body.text("prompt")?.unwrap_or_default().to_owned();
-    if text.is_empty() {
+    let suffix = body.text("suffix")?.unwrap_or_default().to_owned();
+    let raw = body.flag("raw")?.unwrap_or(false);
+    if raw || !suffix.is_empty() {
+        no_template(&body, if raw { "raw" } else { "suffix" })?;
+    }
+    if text.is_empty() && suffix.is_empty() {
         let reply = OllamaReply::new(app.model.source(), OllamaShape::Generate);
         return Ok(Json(reply.loaded()).into_response());
     }
-    let suffix = body.text("suffix")?.unwrap_or_default().to_owned();
     let said = if !suffix.is_empty() {
         Said::Texts(vec![PromptText::Infill(text, suffix)])
-    } else if body.flag("raw")?.unwrap_or(false) {
+    } else if raw {
         Said::Texts(vec![PromptText::Plain(text)])
     } else {
         let system = body.text("system")?.filter(|system| !system.is_empty());
@@ -102,6 +106,19 @@ pub(super) async fn generate(Ready(app): Ready, key: KeyId, body: JsonBody) -> R
         Said::Messages(messages, reasoning)
     };
     reply(&app, &body, OllamaShape::Generate, Asked::one(said, settings), key).await
+}
+
+/// That nothing is asked for that only a template can say, where a text goes to the model as it is.
+fn no_template(body: &JsonBody, why: &str) -> Result<()> {
+    for name in ["system", "think"] {
+        let asked =
+            body.get(name).is_some_and(|value| *value != json!("") && *value != json!(false));
+        if asked {
+            let problem = format!("it needs the template, which is left out beside {why}");
+            return Err(ApiError::field(name, problem));
+        }
+    }
+    Ok(())
 }
 
 async fn reply(

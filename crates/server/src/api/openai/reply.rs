@@ -9,7 +9,7 @@ use super::request::{OpenAiEndpoint, OpenAiRequest};
 use crate::api::stream::{Chunks, Frames};
 use crate::error::{ErrorShape, Result};
 use crate::request::{PromptText, Said};
-use crate::wire::{ReplySource, calls_json, now, text_logprobs_json, usage_json};
+use crate::wire::{ReplySource, TextOffset, calls_json, now, text_logprobs_json, usage_json};
 use crate::worker::Update;
 
 /// What all parts of a reply say, and what was told so far.
@@ -41,8 +41,8 @@ struct Choice {
     calls: usize,
     /// Scores of tokens whose text is still to come.
     scores: Vec<TokenLogprobs>,
-    /// Characters of tokens whose scores were told.
-    offset: usize,
+    /// Where the text is of tokens whose scores were told.
+    offset: TextOffset,
 }
 
 impl OpenAiReply {
@@ -98,7 +98,7 @@ impl OpenAiReply {
         let Completion { text, thoughts, calls, logprobs, .. } = reply;
         let reason = Some(finish_reason(reply.reason));
         let scores = match self.wants_logprobs {
-            true => self.scores(logprobs, 0),
+            true => self.scores(logprobs, &mut TextOffset::default()),
             false => Value::Null,
         };
         if self.endpoint == OpenAiEndpoint::Texts {
@@ -123,7 +123,7 @@ impl OpenAiReply {
         self.echo.get(index / self.n).map_or("", |text| text)
     }
 
-    fn scores(&self, tokens: &[TokenLogprobs], offset: usize) -> Value {
+    fn scores(&self, tokens: &[TokenLogprobs], offset: &mut TextOffset) -> Value {
         match self.endpoint {
             OpenAiEndpoint::Chat => self.source.logprobs(tokens),
             OpenAiEndpoint::Texts => text_logprobs_json(tokens, &*self.source.format, offset),
@@ -161,17 +161,12 @@ impl OpenAiReply {
     }
 
     fn delta(&mut self, index: usize, value: &Value, reason: Option<&str>) -> Value {
-        let told = &mut self.choices[index];
-        let (tokens, offset) = (std::mem::take(&mut told.scores), told.offset);
+        let tokens = std::mem::take(&mut self.choices[index].scores);
         let mut scores = Value::Null;
         if self.wants_logprobs && !tokens.is_empty() {
-            let format = &self.source.format;
-            let length = |token: &TokenLogprobs| {
-                let bytes = Vocabulary::bytes(&**format, token.chosen.token);
-                String::from_utf8_lossy(&bytes).chars().count()
-            };
-            self.choices[index].offset += tokens.iter().map(length).sum::<usize>();
-            scores = self.scores(&tokens, offset);
+            let mut offset = std::mem::take(&mut self.choices[index].offset);
+            scores = self.scores(&tokens, &mut offset);
+            self.choices[index].offset = offset;
         }
         let name = if self.endpoint == OpenAiEndpoint::Chat { "delta" } else { "text" };
         self.chunk(Some(choice(index, name, value, &scores, reason)))
