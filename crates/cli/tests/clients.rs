@@ -4,8 +4,10 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 
 use common::{Place, text};
 
@@ -13,6 +15,8 @@ use common::{Place, text};
 struct Serving {
     child: Child,
     port: String,
+    /// What it printed since it serves.
+    printed: Arc<Mutex<String>>,
 }
 
 impl Serving {
@@ -26,9 +30,29 @@ impl Serving {
         let port = listening.rsplit(':').next().unwrap().to_owned();
         assert!(listening.starts_with("listening on http://127.0.0.1:"), "{listening}");
         assert!(lines.any(|line| line.starts_with("serving ")), "it never serves");
-        // what it says later is nobody's concern, and must not stop it
-        std::thread::spawn(move || lines.for_each(drop));
-        Serving { child, port }
+        // it must not stop for what it says later
+        let printed = Arc::<Mutex<String>>::default();
+        let kept = Arc::clone(&printed);
+        std::thread::spawn(move || {
+            lines.for_each(|line| kept.lock().unwrap().extend([&*line, "\n"]));
+        });
+        Serving { child, port, printed }
+    }
+}
+
+impl Serving {
+    /// What a text with these headers is answered with.
+    fn post(&self, body: &str, headers: &str) -> String {
+        let request = format!(
+            "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let mut stream = TcpStream::connect(format!("127.0.0.1:{}", self.port)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
     }
 }
 
@@ -72,6 +96,47 @@ fn are_served(clients: &[(&str, &str)], model: &[&str], place: &Place) {
 #[test]
 fn clients_are_served() {
     are_served(&CLIENTS, &[], &Place::new());
+}
+
+/// R1: neither what is asked, nor what is answered, nor who asks.
+#[test]
+fn r1_what_is_said_is_not_printed() {
+    let place = Place::new();
+    place.write("keys.txt", "canary-key-1\n");
+    let serving = Serving::start(&place, &["demo.gguf", "--api-key-file", "keys.txt"]);
+    let key = "Authorization: Bearer canary-key-1\r\n";
+    let good = r#"{"prompt": "canary-prompt", "max_tokens": 8, "stop": "canary-stop"}"#;
+    assert!(serving.post(good, key).starts_with("HTTP/1.1 200"));
+    assert!(serving.post(r#"{"prompt": "canary-prompt", "canary-field": 1}"#, key).contains("400"));
+    assert!(serving.post(good, "Authorization: Bearer canary-key-2\r\n").contains("401"));
+    let printed = serving.printed.lock().unwrap().clone();
+    assert!(!printed.contains("canary"), "{printed}");
+}
+
+/// Two files, one of which is loaded when it is asked for; `ps` tells so.
+#[test]
+fn several_models_are_served_by_their_names() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("sub")).unwrap();
+    for name in ["one.gguf", "two.gguf", "sub/one.gguf"] {
+        place.write(name, conformance::demo_gguf());
+    }
+    let serving = Serving::start(&place, &["one.gguf", "two.gguf", "--keepalive", "1h"]);
+    let url = format!("http://127.0.0.1:{}", serving.port);
+    let loaded = || text(&place.run(&["ps", "--url", &url]).stdout);
+    let first = loaded();
+    assert!(first.contains("one") && !first.contains("two"), "{first}");
+    let answer = serving.post(r#"{"model": "two", "prompt": "the", "max_tokens": 3}"#, "");
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"model\":\"two\""), "{answer}");
+    let both = loaded();
+    assert!(both.contains("one") && both.contains("two"), "{both}");
+    drop(serving);
+    // two of one name cannot be told apart
+    let twice = place.run(&["serve", "--port", "0", "one.gguf", "sub/one.gguf"]);
+    assert_eq!(twice.status.code(), Some(2));
+    assert!(text(&twice.stderr).contains("two models are called one"), "{}", text(&twice.stderr));
+    let names = ["serve", "--port", "0", "one.gguf", "-a", "x", "-a", "y"];
+    assert_eq!(place.run(&names).status.code(), Some(2));
 }
 
 #[test]

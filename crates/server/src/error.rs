@@ -77,6 +77,18 @@ impl ApiError {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable_error", message)
     }
 
+    /// A model that is served, and not loaded now.
+    pub(crate) fn not_loaded(name: &str) -> ApiError {
+        let message = format!("the model `{name}` is not loaded: a request for a reply loads it");
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable_error", message)
+    }
+
+    /// Memory has no room for a model beside those in use.
+    pub(crate) fn no_room(name: &str, problem: &str) -> ApiError {
+        let message = format!("the model `{name}` cannot be loaded now: {problem}");
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable_error", message)
+    }
+
     /// Something of ours went wrong.
     pub(crate) fn internal(message: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "api_error", message)

@@ -12,9 +12,11 @@ mod deadlines;
 mod error;
 mod fields;
 mod guard;
+mod keep;
 mod listen;
 mod metrics;
 mod model;
+mod models;
 mod prepare;
 mod reader;
 mod request;
@@ -31,8 +33,10 @@ pub use api::{OpenAiEndpoint, OpenAiReply, OpenAiRequest};
 pub use body::JsonBody;
 pub use error::ApiError;
 pub use guard::Access;
+pub use keep::kept_for;
 pub use listen::Server;
 pub use model::ServedModel;
+pub use models::{LoadFailure, LoadModel, ModelAbout, OfferedModel};
 pub use prepare::{Preparation, Prepared, PreparedReply};
 pub use reader::TextReading;
 pub use request::{Asked, PromptText, ReplySettings, Said};
@@ -43,6 +47,7 @@ pub use wire::{
 
 use error::Result;
 use metrics::Metrics;
+use models::Models;
 use reader::ReaderWorker;
 use worker::ReplyWorker;
 
@@ -50,8 +55,8 @@ use worker::ReplyWorker;
 pub(crate) struct App {
     /// Who may ask.
     pub(crate) access: Access,
-    /// What is served, once it is loaded.
-    pub(crate) serving: OnceLock<Arc<Serving>>,
+    /// What is served, once the first of it is loaded.
+    pub(crate) models: OnceLock<Arc<Models>>,
 }
 
 /// A model that is served.
@@ -105,12 +110,12 @@ impl Serving {
 }
 
 /// What is served, of a request that needs it.
-pub(crate) struct Ready(pub(crate) Arc<Serving>);
+pub(crate) struct Ready(pub(crate) Arc<Models>);
 
 impl FromRequestParts<Arc<App>> for Ready {
     type Rejection = ApiError;
 
     async fn from_request_parts(_: &mut Parts, app: &Arc<App>) -> Result<Ready, ApiError> {
-        app.serving.get().cloned().map(Ready).ok_or_else(ApiError::loading)
+        app.models.get().cloned().map(Ready).ok_or_else(ApiError::loading)
     }
 }

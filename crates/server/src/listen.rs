@@ -17,11 +17,9 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::deadlines::{Answering, Deadlines};
-use crate::metrics::Metrics;
-use crate::reader::ReaderWorker;
+use crate::models::Models;
 use crate::unread::Unread;
-use crate::worker::ReplyWorker;
-use crate::{Access, App, ModelWorker, Preparation, ServedModel, Serving, api};
+use crate::{Access, App, OfferedModel, ServedModel, api};
 
 /// Connections at once.
 const MOST_CONNECTIONS: usize = 256;
@@ -60,7 +58,7 @@ impl Server {
             let _inside = runtime.enter();
             tokio::net::TcpListener::from_std(listener)?
         };
-        let app = Arc::new(App { access, serving: OnceLock::new() });
+        let app = Arc::new(App { access, models: OnceLock::new() });
         let (end, ended) = oneshot::channel();
         let connections = runtime.spawn(serve(listener, Arc::clone(&app), ended));
         Ok(Server { runtime, address, app, end, connections })
@@ -88,7 +86,7 @@ impl Server {
         let app = Arc::clone(&self.app);
         self.runtime.spawn(async move {
             signals.wait().await;
-            if app.serving.get().is_some() {
+            if app.models.get().is_some() {
                 // who does not wait any more has ended already
                 let _ = asked.send(());
                 signals.wait().await;
@@ -100,31 +98,40 @@ impl Server {
         }))
     }
 
-    /// Serve this model from now on.
+    /// Serve this model from now on, for as long as the server runs.
     ///
     /// # Errors
     /// If the system refuses the thread that computes.
     ///
     /// # Panics
-    /// If there is one already.
+    /// If there is something already.
     pub fn provide(&self, model: ServedModel) -> io::Result<()> {
-        let model = Arc::new(model);
-        let metrics = Arc::<Metrics>::default();
-        let worker = match &model.reads {
-            None => {
-                ModelWorker::Writes(ReplyWorker::start(Arc::clone(&model), Arc::clone(&metrics))?)
-            }
-            Some(reading) => {
-                let worker = ReaderWorker::start(Arc::clone(&model), reading.rows)?;
-                ModelWorker::Reads(worker, reading.clone())
-            }
-        };
-        let (format, cache) = (Arc::clone(&model.format), &model.cache);
-        let vocab_size = model.model.program().vocab_size();
-        let preparation = Preparation::new(format, vocab_size, cache.capacity);
-        let serving = Arc::new(Serving { model, worker, metrics, preparation });
-        assert!(self.app.serving.set(serving).is_ok(), "one model is served");
+        self.begin(Models::fixed(model)?);
         Ok(())
+    }
+
+    /// Serve these models from now on: `first` is the first of them, loaded; others are loaded when they are asked for. One that
+    /// nobody asks for goes after `keep`, or when another one needs its memory (`None`: only then).
+    ///
+    /// # Errors
+    /// If the system refuses the thread that computes.
+    ///
+    /// # Panics
+    /// If there is something already, or nothing is given.
+    pub fn offer(
+        &self,
+        models: Vec<OfferedModel>,
+        first: ServedModel,
+        keep: Option<Duration>,
+    ) -> io::Result<()> {
+        self.begin(Models::offered(models, first, keep)?);
+        Ok(())
+    }
+
+    fn begin(&self, models: Models) {
+        let models = Arc::new(models);
+        self.runtime.spawn(Arc::clone(&models).watch());
+        assert!(self.app.models.set(models).is_ok(), "something is served already");
     }
 
     /// Serve until `end`; then no connection is taken, and replies that are being made may come to their end.

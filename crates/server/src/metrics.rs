@@ -16,6 +16,8 @@ pub(crate) struct Metrics {
     pub(crate) waiting: AtomicUsize,
     /// Tokens that conversations hold.
     pub(crate) held: AtomicUsize,
+    /// Tokens that they may hold.
+    pub(crate) room: AtomicUsize,
     prompt_tokens: AtomicU64,
     cached_tokens: AtomicU64,
     generation_tokens: AtomicU64,
@@ -58,8 +60,34 @@ impl Metrics {
         self.failed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// All of them as text. `room`: tokens that conversations may hold.
-    pub(crate) fn render(&self, model: &str, room: usize) -> String {
+    /// The model is not there any more, and what was counted stays.
+    pub(crate) fn unloaded(&self) {
+        for gauge in [&self.running, &self.waiting, &self.held] {
+            gauge.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// All of them of several models as text: each says once what it is.
+    pub(crate) fn render_all<'m>(models: impl Iterator<Item = (&'m str, &'m Metrics)>) -> String {
+        const BEGINS: &str = "# HELP ";
+        // what each is, and its values of all models
+        let mut all: Vec<(String, String)> = Vec::new();
+        for (name, metrics) in models {
+            let text = metrics.render(name);
+            for (i, block) in text.split(BEGINS).skip(1).enumerate() {
+                let (help, rest) = block.split_once('\n').unwrap_or((block, ""));
+                let (kind, values) = rest.split_once('\n').unwrap_or((rest, ""));
+                match all.get_mut(i) {
+                    Some((_, known)) => known.push_str(values),
+                    None => all.push((format!("{BEGINS}{help}\n{kind}\n"), values.to_owned())),
+                }
+            }
+        }
+        all.into_iter().flat_map(|(head, values)| [head, values]).collect()
+    }
+
+    /// All of them as text.
+    fn render(&self, model: &str) -> String {
         let label: String =
             model.chars().filter(|c| !matches!(c, '"' | '\\') && !c.is_control()).collect();
         let mut out = String::new();
@@ -98,7 +126,7 @@ impl Metrics {
         for name in ["requests_deferred", "num_requests_waiting"] {
             one(name, "gauge", "Requests waiting for a place.", now(&self.waiting));
         }
-        let held = now(&self.held) / (room as f64).max(1.0);
+        let held = now(&self.held) / now(&self.room).max(1.0);
         one(
             "kv_cache_usage_perc",
             "gauge",
@@ -181,6 +209,23 @@ impl<const N: usize> Histogram<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn metrics_of_several_models_say_once_what_they_are() {
+        let (a, b) = (Metrics::default(), Metrics::default());
+        a.failed();
+        let text = Metrics::render_all([("a", &a), ("b", &b)].into_iter());
+        let lines: Vec<&str> = text.lines().collect();
+        let heads =
+            lines.iter().filter(|line| line.starts_with("# HELP rooflight:request_failure"));
+        assert_eq!(heads.count(), 1);
+        let at =
+            lines.iter().position(|line| line.starts_with("rooflight:request_failure")).unwrap();
+        assert_eq!(lines[at], "rooflight:request_failure_total{model_name=\"a\"} 1");
+        assert_eq!(lines[at + 1], "rooflight:request_failure_total{model_name=\"b\"} 0");
+        let of = |text: &str| text.lines().filter(|line| !line.starts_with('#')).count();
+        assert_eq!(of(&text), 2 * of(&a.render("a")));
+    }
 
     #[test]
     fn histograms_add_up() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use engine::{ModelFormat, SamplerOptions};
 use program::{CacheOptions, Model};
 
+use crate::models::ModelAbout;
 use crate::reader::TextReading;
 use crate::wire::{ReplyLimits, ReplySource};
 
@@ -41,6 +42,17 @@ pub struct ServedModel {
 }
 
 impl ServedModel {
+    /// What is known of it also where it is not loaded.
+    pub(crate) fn about(&self) -> ModelAbout {
+        ModelAbout {
+            name: self.name.clone(),
+            created: self.created,
+            family: self.family.clone(),
+            bytes: self.bytes,
+            context: self.cache.capacity,
+        }
+    }
+
     /// What who writes replies knows of it.
     pub(crate) fn source(&self) -> ReplySource {
         ReplySource {

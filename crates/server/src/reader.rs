@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
 
 use engine::TextReader;
 use program::{HiddenRows, OutputRows};
@@ -36,6 +37,7 @@ pub(crate) struct ReaderWorker {
     jobs: Sender<ReadJob>,
     places: Arc<Semaphore>,
     most: usize,
+    thread: JoinHandle<()>,
 }
 
 impl ReaderWorker {
@@ -49,11 +51,20 @@ impl ReaderWorker {
     ) -> std::io::Result<ReaderWorker> {
         let (jobs, inbox) = channel();
         let most = 1 + served.waiting;
-        std::thread::Builder::new().name("rooflight-engine".into()).spawn(move || {
+        let thread = std::thread::Builder::new().name("rooflight-engine".into());
+        let thread = thread.spawn(move || {
             // what one request breaks is not the others'
             while !run(&served, rows, &inbox) {}
         })?;
-        Ok(ReaderWorker { jobs, places: Arc::new(Semaphore::new(most)), most })
+        Ok(ReaderWorker { jobs, places: Arc::new(Semaphore::new(most)), most, thread })
+    }
+
+    /// Have the thread end, and wait for it.
+    pub(crate) fn end(self) {
+        let ReaderWorker { jobs, thread, .. } = self;
+        drop(jobs);
+        // whatever it came to, it holds nothing any more
+        let _ = thread.join();
     }
 
     /// A place for a request, which is asked for before any work is done for it.

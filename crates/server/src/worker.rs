@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use engine::{
@@ -73,6 +74,7 @@ pub(crate) struct ReplyWorker {
     places: Arc<Semaphore>,
     /// Places in all.
     most: usize,
+    thread: JoinHandle<()>,
 }
 
 impl ReplyWorker {
@@ -86,11 +88,20 @@ impl ReplyWorker {
     ) -> std::io::Result<ReplyWorker> {
         let (jobs, inbox) = channel();
         let most = served.parallel.max(1) + served.waiting;
-        std::thread::Builder::new().name("rooflight-engine".into()).spawn(move || {
+        let thread = std::thread::Builder::new().name("rooflight-engine".into());
+        let thread = thread.spawn(move || {
             // what one request breaks is not the others': they are told, and who asks next is served
             while !run(&served, &metrics, &inbox) {}
         })?;
-        Ok(ReplyWorker { jobs, places: Arc::new(Semaphore::new(most)), most })
+        Ok(ReplyWorker { jobs, places: Arc::new(Semaphore::new(most)), most, thread })
+    }
+
+    /// Have the thread end when what it has is done, and wait for it.
+    pub(crate) fn end(self) {
+        let ReplyWorker { jobs, thread, .. } = self;
+        drop(jobs);
+        // whatever it came to, it holds nothing any more
+        let _ = thread.join();
     }
 
     /// Places for so many replies, which are asked for before any work is done for them; dropping them frees them.

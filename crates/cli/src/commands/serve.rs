@@ -1,40 +1,48 @@
-//! `serve`: a model for other programs, over HTTP. What is answered is in `server`.
+//! `serve`: models for other programs, over HTTP. What is answered is in `server`.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use engine::{DEFAULT_CHUNK, ModelFormat};
 use gguf::Gguf;
 use models::Pooling;
 use program::CacheOptions;
-use server::{Access, ReplyLimits, ServedModel, Server, TextReading};
+use server::{
+    Access, LoadFailure, ModelAbout, OfferedModel, ReplyLimits, ServedModel, Server, TextReading,
+};
 use tokenizer::ChatTemplate;
 
-use crate::args::{ModelArgs, RunArgs};
+use crate::args::{self, RunArgs};
 use crate::exit::{Failure, code};
 use crate::limits::Limits;
 use crate::load::{self, LoadOptions, Loaded};
 use crate::output::shown;
 use crate::{bundled, ceilings, counts, executing, names, sampling, ui};
 
-/// Serve a model to other programs, over HTTP
+/// Serve models to other programs, over HTTP
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  rooflight serve model.gguf\n  rooflight serve model.gguf --port 0 -np 2 -c 8192\n  \
+                  rooflight serve small.gguf qwen2.5:7b --keepalive 10m\n  \
                   curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n    \
                   -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}]}'\n\n\
                   Programs that speak OpenAI's API use it by the base URL http://127.0.0.1:8080/v1 and any key. \
                   Only this machine is listened to, and no web page, unless --host says otherwise, \
-                  which needs a key. Without a model the bundled demo model is served. Ctrl-C gives replies 30 s to come to their end; \
+                  which needs a key. Without a model the bundled demo model is served. Of several, a request's `model` says which \
+                  one; the first is loaded at once, others when they are asked for, and one goes when another needs its memory. Ctrl-C gives replies 30 s to come to their end; \
                   a second one does not."
 )]
 pub(super) struct Serve {
-    #[command(flatten)]
-    model: ModelArgs,
+    /// GGUF files or names of models; a request that names none means the first
+    #[arg(value_name = "MODEL")]
+    models: Vec<PathBuf>,
+    /// A model, instead of the arguments; may be given several times [env: ROOFLIGHT_MODEL]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "models")]
+    model: Vec<PathBuf>,
     /// Address to listen at
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     host: IpAddr,
@@ -50,14 +58,39 @@ pub(super) struct Serve {
     /// Let whoever reaches this machine use it without a key
     #[arg(long)]
     insecure_no_auth: bool,
-    /// The model's name in requests; by default that of its file
+    /// The model's name in requests, by default that of its file; for several, given in their order
     #[arg(short, long, value_name = "NAME")]
-    alias: Option<String>,
+    alias: Vec<String>,
+    /// Unload a model that nobody asked for so long: 5m, 1h30m, 300 seconds; by default when another needs its memory
+    #[arg(long, value_name = "TIME", value_parser = keepalive, allow_hyphen_values = true)]
+    keepalive: Option<Keepalive>,
     /// Replies side by side (-np)
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = parallel)]
     parallel: usize,
     #[command(flatten)]
     running: RunArgs,
+}
+
+/// How long a model stays that nobody asks for.
+#[derive(Clone, Debug)]
+struct Keepalive {
+    /// As given.
+    text: String,
+    /// `None`: for as long as there is room.
+    time: Option<Duration>,
+}
+
+fn keepalive(text: &str) -> Result<Keepalive, String> {
+    Ok(Keepalive { text: text.to_owned(), time: server::kept_for(text)? })
+}
+
+/// A model that is to be served.
+#[derive(Clone, Debug)]
+struct Subject {
+    /// Its file; the bundled model has none.
+    path: Option<PathBuf>,
+    /// Its name in requests.
+    name: String,
 }
 
 fn parallel(text: &str) -> Result<usize, String> {
@@ -79,12 +112,28 @@ impl Serve {
         let server = Server::start(listener, access)?;
         let end = server.asked_to_end(|| std::process::exit(code::INTERRUPTED.into()))?;
         ui::note(format_args!("listening on http://{}", server.address()));
-        let model = self.load()?;
-        let (name, parallel) = (model.name.clone(), model.parallel);
-        server.provide(model)?;
+        let subjects = self.subjects()?;
+        let this = Arc::new(self);
+        let about =
+            subjects.iter().map(|subject| this.about(subject)).collect::<Result<Vec<_>, _>>()?;
+        let first = this.load(&subjects[0])?;
+        let (name, parallel) = (first.name.clone(), first.parallel);
+        let offers = subjects.iter().zip(about).map(|(subject, about)| this.offer(subject, about));
+        let keep = this.keepalive.as_ref();
+        server.offer(offers.collect(), first, keep.and_then(|keep| keep.time))?;
         let names: String =
-            self.allowed_host.iter().map(|name| format!(", also as {name}")).collect();
-        ui::note(format_args!("serving {name}, {parallel} replies side by side, {key}{names}"));
+            this.allowed_host.iter().map(|name| format!(", also as {name}")).collect();
+        let goes = keep.filter(|keep| keep.time.is_some());
+        let goes = goes.map(|keep| format!(", unloaded after {}", keep.text)).unwrap_or_default();
+        ui::note(format_args!(
+            "serving {name}, {parallel} replies side by side, {key}{names}{goes}"
+        ));
+        if let [_, others @ ..] = &subjects[..]
+            && !others.is_empty()
+        {
+            let others: Vec<&str> = others.iter().map(|subject| &*subject.name).collect();
+            ui::note(format_args!("loaded when they are asked for: {}", others.join(", ")));
+        }
         server.run(end);
         Ok(())
     }
@@ -121,24 +170,82 @@ impl Serve {
         Ok(Access::new(&keys, hosts))
     }
 
-    fn load(&self) -> anyhow::Result<ServedModel> {
-        let given = self.model.clone().given();
-        let path = given.as_ref().map(|given| names::here_or_pulled(given)).transpose()?;
-        let gguf = match &path {
-            Some(path) => load::open(path)?,
-            None => bundled::open()?,
+    /// What is to be served: files that are here, or are brought here now, and their names.
+    fn subjects(&self) -> anyhow::Result<Vec<Subject>> {
+        let mut given =
+            if self.models.is_empty() { self.model.clone() } else { self.models.clone() };
+        if given.is_empty() {
+            given.extend(args::variable().map(PathBuf::from));
+        }
+        let mut subjects = Vec::new();
+        for given in &given {
+            let path = names::here_or_pulled(given)?;
+            // what was asked for by a name has that one, a file its own
+            let stem = path.file_stem().filter(|_| path == *given);
+            let name = stem.unwrap_or(given.as_os_str()).to_string_lossy().into_owned();
+            subjects.push(Subject { path: Some(path), name });
+        }
+        if subjects.is_empty() {
+            subjects.push(Subject { path: None, name: DEMO.to_owned() });
+        }
+        if self.alias.len() > subjects.len() {
+            let (n, names) = (subjects.len(), self.alias.len());
+            let problem = format!("--alias: {names} names for {n} models");
+            return Err(Failure::Usage(problem).into());
+        }
+        for (subject, alias) in subjects.iter_mut().zip(&self.alias) {
+            subject.name.clone_from(alias);
+        }
+        for (i, subject) in subjects.iter().enumerate() {
+            if subjects[..i].iter().any(|other| other.name == subject.name) {
+                let problem = format!("two models are called {}: --alias names them", subject.name);
+                return Err(Failure::Usage(problem).into());
+            }
+        }
+        Ok(subjects)
+    }
+
+    fn open(subject: &Subject) -> anyhow::Result<Gguf> {
+        match &subject.path {
+            Some(path) => load::open(path),
+            None => Ok(bundled::open()?),
+        }
+    }
+
+    /// What is known of a model before it is loaded.
+    fn about(&self, subject: &Subject) -> anyhow::Result<ModelAbout> {
+        let gguf = Serve::open(subject)?;
+        let known = models::load(&gguf).context("reading the model")?;
+        let modified = subject.path.as_ref().and_then(|path| path.metadata().ok()?.modified().ok());
+        let created = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        Ok(ModelAbout {
+            name: subject.name.clone(),
+            created: created.map_or(0, |time| time.as_secs()),
+            family: known.config.architecture.clone(),
+            bytes: gguf.file_bytes(),
+            context: self.running.cache_of(&known.config).capacity,
+        })
+    }
+
+    /// A model that can be had for as long as the server runs.
+    fn offer(self: &Arc<Serve>, subject: &Subject, about: ModelAbout) -> OfferedModel {
+        let (this, subject) = (Arc::clone(self), subject.clone());
+        let load = move || {
+            this.load(&subject).map_err(|error| {
+                let problem = format!("{error:#}");
+                let failure = error.chain().find_map(|cause| cause.downcast_ref());
+                match failure {
+                    Some(Failure::DoesNotFit { .. }) => LoadFailure::NoMemory(problem),
+                    _ => LoadFailure::Failed(problem),
+                }
+            })
         };
-        let created = path
-            .as_ref()
-            .and_then(|path| path.metadata().ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok())
-            .map_or(0, |time| time.as_secs());
-        // what was asked for by a name has that one, a file its own
-        let named = given.as_ref().filter(|given| path.as_ref() != Some(given));
-        let name = match (named, path.as_ref().and_then(|path| path.file_stem())) {
-            (Some(name), _) => name.to_string_lossy().into_owned(),
-            (None, Some(stem)) => stem.to_string_lossy().into_owned(),
-            (None, None) => DEMO.to_owned(),
-        };
+        OfferedModel { about, load: Box::new(load) }
+    }
+
+    fn load(&self, subject: &Subject) -> anyhow::Result<ServedModel> {
+        let gguf = Serve::open(subject)?;
+        let about = self.about(subject)?;
         let known = models::load(&gguf).context("reading the model")?;
         let writes = known.config.text.is_none();
         let format = match writes {
@@ -163,10 +270,10 @@ impl Serve {
         loaded.ceilings = loaded.ceilings.take().or_else(|| ceilings::known(&*loaded.executor));
         let limits = Limits::of(&loaded, &cache).filter(|_| reads.is_none());
         Ok(ServedModel {
-            name: self.alias.clone().unwrap_or(name),
-            created,
-            family: loaded.config.architecture.clone(),
-            bytes: gguf.file_bytes(),
+            name: about.name,
+            created: about.created,
+            family: about.family,
+            bytes: about.bytes,
             parallel: self.running.cache.storage.side_by_side(self.parallel, &loaded, &cache),
             waiting: WAITING,
             model: Arc::clone(&loaded.model),

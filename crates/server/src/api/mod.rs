@@ -1,6 +1,7 @@
 //! The endpoints, by the API they belong to. Each is a file that says which fields it knows and what becomes of them.
 
 mod anthropic;
+mod endpoints;
 mod llama;
 mod ollama;
 mod openai;
@@ -20,15 +21,18 @@ use crate::guard::guard;
 
 pub use openai::{OpenAiEndpoint, OpenAiReply, OpenAiRequest};
 
-type Api = fn(Router<Arc<App>>) -> Router<Arc<App>>;
+use endpoints::{Endpoints, Takes};
 
-/// What is added to the router, by API.
+type Api = fn(Endpoints) -> Endpoints;
+
+/// What is added, by API.
 static APIS: &[Api] = &[openai::routes, anthropic::routes, ollama::routes, llama::routes];
 
 /// All endpoints behind the guard.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    let router = APIS.iter().fold(Router::new(), |router, api| api(router));
-    router
+    let endpoints = APIS.iter().fold(Endpoints::default(), |endpoints, api| api(endpoints));
+    endpoints
+        .finish()
         .fallback(nothing)
         .method_not_allowed_fallback(no_method)
         .layer(from_fn_with_state(Arc::clone(&app), guard))

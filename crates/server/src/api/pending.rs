@@ -41,6 +41,8 @@ pub(crate) struct Pending {
     /// What whoever asked should know.
     pub(crate) notes: Vec<String>,
     _cancel: CancelOnDrop,
+    /// The model stays for as long as somebody waits for it.
+    _serving: Arc<Serving>,
 }
 
 impl Pending {
@@ -98,7 +100,7 @@ impl Serving {
     }
 
     fn submit(
-        &self,
+        self: &Arc<Serving>,
         prepared: Prepared,
         places: OwnedSemaphorePermit,
         key: KeyId,
@@ -123,7 +125,8 @@ impl Serving {
         let jobs: Vec<ReplyJob> = replies.into_iter().enumerate().map(job).collect();
         let replies = jobs.len();
         self.writer()?.submit(jobs, places)?;
-        Ok(Pending { updates, replies, prompt_tokens, notes, _cancel: cancel })
+        let serving = Arc::clone(self);
+        Ok(Pending { updates, replies, prompt_tokens, notes, _cancel: cancel, _serving: serving })
     }
 }
 

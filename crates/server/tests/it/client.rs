@@ -10,7 +10,7 @@ use gguf::Gguf;
 use models::GgufWeights;
 use program::interpreter::Interpreter;
 use program::{CacheOptions, CacheType, Executor, Model};
-use rooflight_server::{Access, ServedModel, Server, TextReading};
+use rooflight_server::{Access, OfferedModel, ServedModel, Server, TextReading};
 use serde_json::Value;
 use tokenizer::{ChatTemplate, Tokenizer};
 use tokio::sync::oneshot;
@@ -36,6 +36,27 @@ pub(crate) struct Served {
 
 /// Positions of a conversation.
 pub(crate) const CONTEXT: usize = 1000;
+
+/// The model of all of them under this name, with something in its place.
+pub(crate) fn demo(name: &str, made: impl FnOnce(Arc<dyn Model>) -> Arc<dyn Model>) -> ServedModel {
+    let (model, format) = &*MODEL;
+    ServedModel {
+        name: name.into(),
+        created: 7,
+        family: "qwen2".into(),
+        bytes: 9,
+        model: made(Arc::clone(model)),
+        drafts: true,
+        format: Arc::clone(format),
+        cache: CacheOptions::new(CacheType::F32, CacheType::F32, CONTEXT),
+        chunk: 64,
+        sampler: SamplerOptions::greedy(),
+        parallel: 2,
+        waiting: 4,
+        limits: None,
+        reads: None,
+    }
+}
 
 impl Served {
     pub(crate) fn new() -> Served {
@@ -96,24 +117,17 @@ impl Served {
     ) -> Served {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = Server::start(listener, access).unwrap();
-        let (model, format) = &*MODEL;
-        let served = ServedModel {
-            name: "demo".into(),
-            created: 7,
-            family: "qwen2".into(),
-            bytes: 9,
-            model: made(Arc::clone(model)),
-            drafts: true,
-            format: Arc::clone(format),
-            cache: CacheOptions::new(CacheType::F32, CacheType::F32, CONTEXT),
-            chunk: 64,
-            sampler: SamplerOptions::greedy(),
-            parallel,
-            waiting,
-            limits: None,
-            reads: None,
-        };
-        server.provide(served).unwrap();
+        let model = demo("demo", made);
+        server.provide(ServedModel { parallel, waiting, ..model }).unwrap();
+        Served::of(server)
+    }
+
+    /// Several models, of which one that nobody asks for stays for so long.
+    pub(crate) fn several(models: Vec<OfferedModel>, keep: Option<Duration>) -> Served {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = Server::start(listener, Access::new(&[], Some(Vec::new()))).unwrap();
+        let first = (models[0].load)().unwrap();
+        server.offer(models, first, keep).unwrap();
         Served::of(server)
     }
 

@@ -81,7 +81,9 @@ fn what_there_is_is_listed() {
     let tags = served.get("/api/tags").json();
     assert_eq!(tags["models"][0]["name"], "demo");
     assert_eq!(tags["models"][0]["modified_at"], "1970-01-01T00:00:07Z");
-    assert_eq!(served.get("/api/ps").json()["models"][0]["context_length"], CONTEXT);
+    let loaded = served.get("/api/ps").json();
+    assert_eq!(loaded["models"][0]["context_length"], CONTEXT);
+    assert_eq!(loaded["models"][0]["expires_at"], "9999-12-31T23:59:59Z", "it stays");
     let show = served.post("/api/show", &json!({ "model": "demo" })).json();
     assert_eq!(show["model_info"]["general.architecture"], "qwen2");
     assert_eq!(tags["models"][0]["digest"].as_str().unwrap().len(), 64);

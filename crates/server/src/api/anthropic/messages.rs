@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use super::conversation::{conversation, tools};
 use super::reply::AnthropicReply;
 use crate::Ready;
-use crate::api::openai::check_model;
 use crate::api::stream::stream;
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
@@ -16,7 +15,7 @@ use crate::fields::{Field, Fields, check};
 use crate::guard::KeyId;
 use crate::request::{Asked, ReplySettings, Said, is_setting, stops};
 
-const MESSAGES: Fields = &[
+pub(super) const MESSAGES: Fields = &[
     ("model", Field::Honoured),
     ("messages", Field::Honoured),
     ("system", Field::Honoured),
@@ -32,7 +31,7 @@ const MESSAGES: Fields = &[
     ("cache_control", Field::NoEffect("equal beginnings are always found again")),
 ];
 
-const COUNT: Fields = &[
+pub(super) const COUNT: Fields = &[
     ("model", Field::Honoured),
     ("messages", Field::Honoured),
     ("system", Field::Honoured),
@@ -42,9 +41,9 @@ const COUNT: Fields = &[
     ("cache_control", Field::NoEffect("nothing is computed")),
 ];
 
-pub(super) async fn messages(Ready(app): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
+pub(super) async fn messages(Ready(models): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
     check(body.fields(), MESSAGES, is_setting)?;
-    check_model(&app, body.text("model")?)?;
+    let app = models.serving(body.text("model")?).await?;
     let settings = ReplySettings::read(&body, &["max_tokens"], &app.model.sampler)?;
     if settings.max_tokens.is_none() {
         return Err(ApiError::field("max_tokens", "expected a number, 1 or more"));
@@ -65,12 +64,12 @@ pub(super) async fn messages(Ready(app): Ready, key: KeyId, body: JsonBody) -> R
 }
 
 pub(super) async fn count_tokens(
-    Ready(app): Ready,
+    Ready(models): Ready,
     key: KeyId,
     body: JsonBody,
 ) -> Result<Json<Value>> {
     check(body.fields(), COUNT, |_| false)?;
-    check_model(&app, body.text("model")?)?;
+    let app = models.serving(body.text("model")?).await?;
     let said = Said::Messages(conversation(&body)?, thinking(&body)?);
     let settings = ReplySettings::of(&app.model.sampler);
     let asked = Asked { tools: tools(&body)?, ..Asked::one(said, settings) };

@@ -4,15 +4,16 @@ mod conversation;
 mod messages;
 mod reply;
 
-use std::sync::Arc;
+use super::{Endpoints, Takes};
 
-use axum::Router;
-use axum::routing::post;
-
-use crate::App;
-
-pub(super) fn routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
-    router
-        .route("/v1/messages", post(messages::messages))
-        .route("/v1/messages/count_tokens", post(messages::count_tokens))
+pub(super) fn routes(endpoints: Endpoints) -> Endpoints {
+    let (messages, count) = (Takes::Settings(messages::MESSAGES), Takes::Fields(messages::COUNT));
+    endpoints
+        .post(
+            "/v1/messages",
+            "A reply to messages, as Anthropic's API has it",
+            messages,
+            messages::messages,
+        )
+        .post("/v1/messages/count_tokens", "Tokens of messages", count, messages::count_tokens)
 }

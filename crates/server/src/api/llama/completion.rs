@@ -7,16 +7,17 @@ use axum::response::{IntoResponse, Response};
 use engine::{Completion, FinishReason, TokenLogprobs};
 use serde_json::{Value, json};
 
+use crate::Ready;
 use crate::api::openai::texts;
 use crate::api::stream::{Chunks, Frames, stream};
 use crate::body::JsonBody;
 use crate::error::{ApiError, ErrorShape, Result};
 use crate::fields::{Field, Fields, check};
 use crate::guard::KeyId;
+use crate::models::Models;
 use crate::request::{Asked, PromptText, ReplySettings, Said, is_setting, one_length};
 use crate::wire::ReplySource;
 use crate::worker::Update;
-use crate::{Ready, Serving};
 
 /// Fields of both.
 macro_rules! common_fields {
@@ -43,9 +44,9 @@ macro_rules! common_fields {
     };
 }
 
-const COMPLETION: Fields = common_fields![("prompt", Field::Honoured)];
+pub(super) const COMPLETION: Fields = common_fields![("prompt", Field::Honoured)];
 
-const INFILL: Fields = common_fields![
+pub(super) const INFILL: Fields = common_fields![
     ("input_prefix", Field::Honoured),
     ("input_suffix", Field::Honoured),
     ("input_extra", Field::Only("[]")),
@@ -55,27 +56,32 @@ const INFILL: Fields = common_fields![
 /// Fields that say how long a reply may be.
 const LENGTHS: [&str; 2] = ["n_predict", "max_tokens"];
 
-pub(super) async fn completion(Ready(app): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
+pub(super) async fn completion(
+    Ready(models): Ready,
+    key: KeyId,
+    body: JsonBody,
+) -> Result<Response> {
     check(body.fields(), COMPLETION, is_setting)?;
     let prompt = body.get("prompt").and_then(texts).filter(|texts| texts.len() == 1);
     let prompt = prompt.ok_or_else(|| ApiError::field("prompt", "expected a text or token ids"))?;
-    answer(&app, key, body, prompt).await
+    answer(&models, key, body, prompt).await
 }
 
-pub(super) async fn infill(Ready(app): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
+pub(super) async fn infill(Ready(models): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
     check(body.fields(), INFILL, is_setting)?;
     let text = |name| body.text(name).map(|text| text.unwrap_or_default().to_owned());
     let hole = PromptText::Infill(text("input_prefix")?, text("input_suffix")?);
-    answer(&app, key, body, vec![hole]).await
+    answer(&models, key, body, vec![hole]).await
 }
 
 async fn answer(
-    app: &Arc<Serving>,
+    models: &Arc<Models>,
     key: KeyId,
     mut body: JsonBody,
     prompt: Vec<PromptText>,
 ) -> Result<Response> {
     one_length(&body, &LENGTHS)?;
+    let app = models.serving(body.text("model")?).await?;
     // below 0: as many as it likes
     for name in LENGTHS {
         if body.integer(name)?.is_some_and(|n| n < 0) {

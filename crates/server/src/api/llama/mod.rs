@@ -5,79 +5,126 @@ mod completion;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use axum::http::HeaderName;
+use axum::Json;
 use axum::http::header::CONTENT_TYPE;
-use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::http::{HeaderName, Uri};
 use engine::{ChatFormat, Reasoning, SAMPLER_SETTINGS, Vocabulary};
 use serde_json::{Map, Value, json};
 
+use super::{Endpoints, Takes};
+use crate::Ready;
 use crate::api::pending::{CancelOnDrop, blocking};
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, check};
+use crate::metrics::Metrics;
 use crate::request::messages;
-use crate::{App, Ready};
 
-pub(super) fn routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
-    router
-        .route("/health", get(health))
-        .route("/v1/health", get(health))
-        .route("/metrics", get(metrics))
-        .route("/completion", post(completion::completion))
-        .route("/completions", post(completion::completion))
-        .route("/infill", post(completion::infill))
-        .route("/props", get(props))
-        .route("/slots", get(slots))
-        .route("/tokenize", post(tokenize))
-        .route("/detokenize", post(detokenize))
-        .route("/apply-template", post(apply_template))
+pub(super) fn routes(endpoints: Endpoints) -> Endpoints {
+    let text = Takes::Settings(completion::COMPLETION);
+    endpoints
+        .get("/health", "Whether the server is ready", health)
+        .get("/v1/health", "The same as /health", health)
+        .get("/metrics", "Counts and times for Prometheus", metrics)
+        .post(
+            "/completion",
+            "A text that goes on, as llama.cpp has it",
+            text,
+            completion::completion,
+        )
+        .post("/completions", "The same as /completion", text, completion::completion)
+        .post(
+            "/infill",
+            "A hole that is filled",
+            Takes::Settings(completion::INFILL),
+            completion::infill,
+        )
+        .get("/props", "How replies are made where nobody says", props)
+        .get("/slots", "How many replies are being made", slots)
+        .post("/tokenize", "The tokens of a text", Takes::Fields(TOKENIZE), tokenize)
+        .post("/detokenize", "The text of tokens", Takes::Fields(DETOKENIZE), detokenize)
+        .post(
+            "/apply-template",
+            "Messages as the model is told them",
+            Takes::Fields(APPLY_TEMPLATE),
+            apply_template,
+        )
 }
 
 async fn health(Ready(_): Ready) -> Json<Value> {
     Json(json!({ "status": "ok" }))
 }
 
+/// Which model is asked about: `?model=NAME`.
+fn model_of(uri: &Uri) -> Option<String> {
+    let value = uri.query()?.split('&').find_map(|part| part.strip_prefix("model="))?;
+    let mut bytes = Vec::new();
+    let mut rest = value.as_bytes();
+    while let Some((byte, after)) = rest.split_first() {
+        let code = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let code = code.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        rest = match (byte, code) {
+            (b'%', Some(code)) => {
+                bytes.push(code);
+                &after[2..]
+            }
+            (b'+', _) => {
+                bytes.push(b' ');
+                after
+            }
+            _ => {
+                bytes.push(*byte);
+                after
+            }
+        };
+    }
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// How replies are made where a request does not say.
-async fn props(Ready(app): Ready) -> Json<Value> {
+async fn props(Ready(models): Ready, uri: Uri) -> Result<Json<Value>> {
+    let app = models.there(model_of(&uri).as_deref())?;
     let mut params = Map::new();
     for setting in SAMPLER_SETTINGS {
         let shown = setting.show(&app.model.sampler);
         let value = serde_json::from_str(&shown).unwrap_or(Value::String(shown));
         params.insert(setting.name.replace('-', "_"), value);
     }
-    Json(json!({
+    Ok(Json(json!({
         "default_generation_settings": { "n_ctx": app.model.cache.capacity, "params": params },
         "total_slots": app.model.parallel,
         "model_alias": app.model.name,
         "build_info": concat!("rooflight ", env!("CARGO_PKG_VERSION")),
-    }))
+    })))
 }
 
 /// Counts and times for Prometheus.
-async fn metrics(Ready(app): Ready) -> ([(HeaderName, &'static str); 1], String) {
-    let room = app.model.parallel.max(1) * app.model.cache.capacity;
+async fn metrics(Ready(models): Ready) -> ([(HeaderName, &'static str); 1], String) {
     let kind = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    (kind, app.metrics.render(&app.model.name, room))
+    let all = models.metrics().map(|(about, metrics)| (&*about.name, metrics));
+    (kind, Metrics::render_all(all))
 }
 
 /// How many replies are being made. What they say is nobody else's.
-async fn slots(Ready(app): Ready) -> Json<Value> {
+async fn slots(Ready(models): Ready, uri: Uri) -> Result<Json<Value>> {
+    let app = models.there(model_of(&uri).as_deref())?;
     let running = app.metrics.running.load(Ordering::Relaxed);
     let n_ctx = app.model.cache.capacity;
     let slot = |id| json!({ "id": id, "n_ctx": n_ctx, "is_processing": id < running });
-    Json((0..app.model.parallel).map(slot).collect())
+    Ok(Json((0..app.model.parallel).map(slot).collect()))
 }
 
 const TOKENIZE: Fields = &[
+    ("model", Field::Honoured),
     ("content", Field::Honoured),
     ("add_special", Field::Honoured),
     ("parse_special", Field::Honoured),
     ("with_pieces", Field::Honoured),
 ];
 
-async fn tokenize(Ready(app): Ready, body: JsonBody) -> Result<Json<Value>> {
+async fn tokenize(Ready(models): Ready, body: JsonBody) -> Result<Json<Value>> {
     check(body.fields(), TOKENIZE, |_| false)?;
+    let app = models.serving(body.text("model")?).await?;
     let text = body.text("content")?;
     let text = text.ok_or_else(|| ApiError::field("content", "expected a text"))?.to_owned();
     let flag = |name| body.flag(name).map(|flag| flag.unwrap_or(false));
@@ -104,10 +151,11 @@ async fn tokenize(Ready(app): Ready, body: JsonBody) -> Result<Json<Value>> {
     blocking(work).await
 }
 
-const DETOKENIZE: Fields = &[("tokens", Field::Honoured)];
+const DETOKENIZE: Fields = &[("model", Field::Honoured), ("tokens", Field::Honoured)];
 
-async fn detokenize(Ready(app): Ready, body: JsonBody) -> Result<Json<Value>> {
+async fn detokenize(Ready(models): Ready, body: JsonBody) -> Result<Json<Value>> {
     check(body.fields(), DETOKENIZE, |_| false)?;
+    let app = models.serving(body.text("model")?).await?;
     let expected = || ApiError::field("tokens", "expected token ids");
     let tokens = body.list("tokens")?.ok_or_else(expected)?;
     let mut text = Vec::new();
@@ -118,10 +166,11 @@ async fn detokenize(Ready(app): Ready, body: JsonBody) -> Result<Json<Value>> {
     Ok(Json(json!({ "content": String::from_utf8_lossy(&text) })))
 }
 
-const APPLY_TEMPLATE: Fields = &[("messages", Field::Honoured)];
+const APPLY_TEMPLATE: Fields = &[("model", Field::Honoured), ("messages", Field::Honoured)];
 
-async fn apply_template(Ready(app): Ready, body: JsonBody) -> Result<Json<Value>> {
+async fn apply_template(Ready(models): Ready, body: JsonBody) -> Result<Json<Value>> {
     check(body.fields(), APPLY_TEMPLATE, |_| false)?;
+    let app = models.serving(body.text("model")?).await?;
     let messages = messages(&body)?;
     let cancel = CancelOnDrop::default();
     let flag = Arc::clone(cancel.flag());
@@ -131,4 +180,17 @@ async fn apply_template(Ready(app): Ready, body: JsonBody) -> Result<Json<Value>
         Ok(Json(json!({ "prompt": prompt })))
     };
     blocking(render).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_names_a_model() {
+        let of = |uri: &'static str| model_of(&Uri::from_static(uri));
+        assert_eq!(of("/slots"), None);
+        assert_eq!(of("/slots?x=1&model=qwen2.5%3A7b").as_deref(), Some("qwen2.5:7b"));
+        assert_eq!(of("/slots?model=a+b%").as_deref(), Some("a b%"));
+    }
 }

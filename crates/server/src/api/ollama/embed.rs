@@ -5,7 +5,7 @@ use std::time::Instant;
 use axum::Json;
 use serde_json::{Value, json};
 
-use super::check_model;
+use super::model;
 use crate::Ready;
 use crate::api::texts::inputs;
 use crate::body::JsonBody;
@@ -13,44 +13,43 @@ use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, check};
 use crate::request::PromptText;
 
-const KEPT: &str = "the model stays for as long as the server does";
-
-const EMBED: Fields = &[
+pub(super) const EMBED: Fields = &[
     ("model", Field::Honoured),
     ("name", Field::Honoured),
     ("input", Field::Honoured),
     ("dimensions", Field::Honoured),
     ("truncate", Field::NoEffect("nothing is cut: a text that does not fit is refused")),
     ("options", Field::NoEffect("they are about replies")),
-    ("keep_alive", Field::NoEffect(KEPT)),
+    ("keep_alive", Field::Honoured),
 ];
 
-pub(super) async fn embed(Ready(app): Ready, body: JsonBody) -> Result<Json<Value>> {
+pub(super) async fn embed(Ready(models): Ready, body: JsonBody) -> Result<Json<Value>> {
     check(body.fields(), EMBED, |_| false)?;
-    check_model(&app, &body)?;
     let start = Instant::now();
+    let app = model(&models, &body).await?;
+    let loaded = start.elapsed();
     let dimensions = body.count("dimensions", 1, usize::MAX)?;
     let said = app.embed(inputs(&body, "input")?, dimensions).await?;
     Ok(Json(json!({
         "model": app.model.name,
         "embeddings": said.vectors,
         "total_duration": u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX),
-        "load_duration": 0,
+        "load_duration": u64::try_from(loaded.as_nanos()).unwrap_or(u64::MAX),
         "prompt_eval_count": said.tokens,
     })))
 }
 
-const EMBEDDINGS: Fields = &[
+pub(super) const EMBEDDINGS: Fields = &[
     ("model", Field::Honoured),
     ("name", Field::Honoured),
     ("prompt", Field::Honoured),
     ("options", Field::NoEffect("they are about replies")),
-    ("keep_alive", Field::NoEffect(KEPT)),
+    ("keep_alive", Field::Honoured),
 ];
 
-pub(super) async fn embeddings(Ready(app): Ready, body: JsonBody) -> Result<Json<Value>> {
+pub(super) async fn embeddings(Ready(models): Ready, body: JsonBody) -> Result<Json<Value>> {
     check(body.fields(), EMBEDDINGS, |_| false)?;
-    check_model(&app, &body)?;
+    let app = model(&models, &body).await?;
     let text = body.text("prompt")?.ok_or_else(|| ApiError::field("prompt", "expected a text"))?;
     let said = app.embed(vec![PromptText::Plain(text.to_owned())], None).await?;
     Ok(Json(json!({ "embedding": said.vectors.first() })))

@@ -1,16 +1,17 @@
 //! `/api/tags`, `/api/ps`, `/api/show`, `/api/version`: what there is.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Json;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::check_model;
+use super::model_name;
+use crate::Ready;
 use crate::body::JsonBody;
 use crate::error::Result;
 use crate::fields::{Field, Fields, check};
-use crate::{Ready, ServedModel, Serving};
+use crate::models::{LoadedAbout, ModelAbout};
 
 /// What its clients ask before anything else.
 pub(super) async fn running(Ready(_): Ready) -> &'static str {
@@ -21,57 +22,65 @@ pub(super) async fn version() -> Json<Value> {
     Json(json!({ "version": env!("CARGO_PKG_VERSION") }))
 }
 
-pub(super) async fn tags(Ready(app): Ready) -> Json<Value> {
-    Json(json!({ "models": [entry(&app)] }))
+pub(super) async fn tags(Ready(models): Ready) -> Json<Value> {
+    Json(json!({ "models": models.about().map(entry).collect::<Vec<_>>() }))
 }
 
-/// It stays for as long as the server does.
-pub(super) async fn ps(Ready(app): Ready) -> Json<Value> {
-    let mut entry = entry(&app);
-    entry["context_length"] = json!(app.model.cache.capacity);
-    entry["size_vram"] = json!(0);
-    Json(json!({ "models": [entry] }))
+/// Those that are loaded, and until when.
+pub(super) async fn ps(Ready(models): Ready) -> Json<Value> {
+    /// One that goes when another needs its memory.
+    const STAYS: &str = "9999-12-31T23:59:59Z";
+    let one = |loaded: LoadedAbout| {
+        let mut entry = entry(&loaded.about);
+        let until = loaded.left.and_then(|left| SystemTime::now().checked_add(left));
+        let until = until.map(|until| humantime::format_rfc3339_seconds(until).to_string());
+        entry["expires_at"] = json!(until.unwrap_or_else(|| STAYS.to_owned()));
+        entry["context_length"] = json!(loaded.about.context);
+        entry["size_vram"] = json!(0);
+        entry
+    };
+    Json(json!({ "models": models.loaded().into_iter().map(one).collect::<Vec<_>>() }))
 }
 
-const SHOW: Fields = &[
+pub(super) const SHOW: Fields = &[
     ("model", Field::Honoured),
     ("name", Field::Honoured),
     ("verbose", Field::NoEffect("there is no more to tell")),
 ];
 
-pub(super) async fn show(Ready(app): Ready, body: JsonBody) -> Result<Json<Value>> {
+pub(super) async fn show(Ready(models): Ready, body: JsonBody) -> Result<Json<Value>> {
     check(body.fields(), SHOW, |_| false)?;
-    check_model(&app, &body)?;
-    let family = &app.model.family;
+    let about = models.named(Some(model_name(&body)?))?;
+    let family = &about.family;
     Ok(Json(json!({
-        "details": details(&app),
+        "details": details(about),
         "capabilities": ["completion", "tools"],
         "model_info": {
             "general.architecture": family,
-            format!("{family}.context_length"): app.model.cache.capacity,
+            format!("{family}.context_length"): about.context,
         },
     })))
 }
 
-fn entry(app: &Serving) -> Value {
-    let modified = UNIX_EPOCH + Duration::from_secs(app.model.created);
+fn entry(about: &ModelAbout) -> Value {
+    let modified = UNIX_EPOCH + Duration::from_secs(about.created);
     json!({
-        "name": app.model.name,
-        "model": app.model.name,
+        "name": about.name,
+        "model": about.name,
         "modified_at": humantime::format_rfc3339_seconds(modified).to_string(),
-        "size": app.model.bytes,
-        "digest": digest(app),
-        "details": details(app),
+        "size": about.bytes,
+        "digest": digest(about),
+        "details": details(about),
     })
 }
 
 /// Tells files apart: not of their bytes, which are many, but of what is known of them.
-fn digest(app: &Serving) -> String {
-    let ServedModel { name, created, bytes, .. } = &*app.model;
+fn digest(about: &ModelAbout) -> String {
+    let ModelAbout { name, created, bytes, .. } = about;
     let digest = Sha256::digest(format!("{name} {created} {bytes}"));
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn details(app: &Serving) -> Value {
-    json!({ "format": "gguf", "family": app.model.family, "families": [app.model.family] })
+fn details(about: &ModelAbout) -> Value {
+    json!({ "format": "gguf", "family": about.family, "families": [about.family] })
 }

@@ -1,6 +1,7 @@
 //! `/api/chat` and `/api/generate`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -8,13 +9,15 @@ use engine::{Message, Reasoning};
 use grammar::FormSource;
 use serde_json::{Value, json};
 
-use super::check_model;
 use super::reply::{OllamaReply, OllamaShape};
+use super::{model, model_name};
 use crate::api::stream::stream;
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, check};
 use crate::guard::KeyId;
+use crate::keep::keep_alive;
+use crate::models::Models;
 use crate::request::{
     Asked, PromptText, ReplySettings, Said, is_setting, messages, tools_of_openai,
 };
@@ -30,15 +33,16 @@ macro_rules! common_fields {
             ("format", Field::Honoured),
             ("options", Field::Honoured),
             ("think", Field::Honoured),
-            ("keep_alive", Field::NoEffect("the model stays for as long as the server does")),
+            ("keep_alive", Field::Honoured),
             $($more),*
         ]
     };
 }
 
-const CHAT: Fields = common_fields![("messages", Field::Honoured), ("tools", Field::Honoured)];
+pub(super) const CHAT: Fields =
+    common_fields![("messages", Field::Honoured), ("tools", Field::Honoured)];
 
-const GENERATE: Fields = common_fields![
+pub(super) const GENERATE: Fields = common_fields![
     ("prompt", Field::Honoured),
     ("system", Field::Honoured),
     ("raw", Field::Honoured),
@@ -66,24 +70,20 @@ const OPTIONS: Fields = &[
     ("numa", Field::NoEffect(LOADING)),
 ];
 
-pub(super) async fn chat(Ready(app): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
+pub(super) async fn chat(Ready(models): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
     check(body.fields(), CHAT, |_| false)?;
-    check_model(&app, &body)?;
-    let (settings, reasoning) = (settings(&app, &body)?, reasoning(&body)?);
     if body.list("messages")?.is_none_or(Vec::is_empty) {
-        return Ok(
-            Json(OllamaReply::new(app.model.source(), OllamaShape::Chat).loaded()).into_response()
-        );
+        return only_there(&models, &body, OllamaShape::Chat).await;
     }
+    let app = model(&models, &body).await?;
+    let (settings, reasoning) = (settings(&app, &body)?, reasoning(&body)?);
     let said = Said::Messages(messages(&body)?, reasoning);
     let asked = Asked { tools: tools_of_openai(&body)?, ..Asked::one(said, settings) };
     reply(&app, &body, OllamaShape::Chat, asked, key).await
 }
 
-pub(super) async fn generate(Ready(app): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
+pub(super) async fn generate(Ready(models): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
     check(body.fields(), GENERATE, |_| false)?;
-    check_model(&app, &body)?;
-    let (settings, reasoning) = (settings(&app, &body)?, reasoning(&body)?);
     let text = body.text("prompt")?.unwrap_or_default().to_owned();
     let suffix = body.text("suffix")?.unwrap_or_default().to_owned();
     let raw = body.flag("raw")?.unwrap_or(false);
@@ -91,9 +91,10 @@ pub(super) async fn generate(Ready(app): Ready, key: KeyId, body: JsonBody) -> R
         no_template(&body, if raw { "raw" } else { "suffix" })?;
     }
     if text.is_empty() && suffix.is_empty() {
-        let reply = OllamaReply::new(app.model.source(), OllamaShape::Generate);
-        return Ok(Json(reply.loaded()).into_response());
+        return only_there(&models, &body, OllamaShape::Generate).await;
     }
+    let app = model(&models, &body).await?;
+    let (settings, reasoning) = (settings(&app, &body)?, reasoning(&body)?);
     let said = if !suffix.is_empty() {
         Said::Texts(vec![PromptText::Infill(text, suffix)])
     } else if raw {
@@ -106,6 +107,21 @@ pub(super) async fn generate(Ready(app): Ready, key: KeyId, body: JsonBody) -> R
         Said::Messages(messages, reasoning)
     };
     reply(&app, &body, OllamaShape::Generate, Asked::one(said, settings), key).await
+}
+
+/// To a request that only wants the model to be there, or to go.
+async fn only_there(models: &Arc<Models>, body: &JsonBody, shape: OllamaShape) -> Result<Response> {
+    let name = model_name(body)?;
+    let about = models.named(Some(name))?.clone();
+    let at_once = Some(Duration::ZERO);
+    let goes = keep_alive(body)? == Some(at_once) && models.keep(Some(name), at_once)?;
+    if !goes {
+        let app = model(models, body).await?;
+        settings(&app, body)?;
+        reasoning(body)?;
+    }
+    let reason = if goes { "unload" } else { "load" };
+    Ok(Json(OllamaReply::empty(&about.name, shape, reason)).into_response())
 }
 
 /// That nothing is asked for that only a template can say, where a text goes to the model as it is.

@@ -34,6 +34,28 @@ fn call(call: &ToolCall) -> Value {
     json!({ "id": call.id, "function": { "name": call.name, "arguments": arguments } })
 }
 
+fn piece(model: &str, shape: OllamaShape, text: &str, thought: &str) -> Value {
+    let at = humantime::format_rfc3339_nanos(SystemTime::now()).to_string();
+    let mut piece = json!({ "model": model, "created_at": at });
+    let thinks = !thought.is_empty();
+    match shape {
+        OllamaShape::Chat => {
+            piece["message"] = json!({ "role": "assistant", "content": text });
+            if thinks {
+                piece["message"]["thinking"] = json!(thought);
+            }
+        }
+        OllamaShape::Generate => {
+            piece["response"] = json!(text);
+            if thinks {
+                piece["thinking"] = json!(thought);
+            }
+        }
+    }
+    piece["done"] = json!(false);
+    piece
+}
+
 impl OllamaReply {
     pub(super) fn new(source: ReplySource, shape: OllamaShape) -> OllamaReply {
         let (calls, notes) = Default::default();
@@ -45,11 +67,11 @@ impl OllamaReply {
         OllamaReply { notes, ..self }
     }
 
-    /// To a request that only wants the model to be there, as it is.
-    pub(super) fn loaded(&self) -> Value {
-        let mut whole = self.piece("", "");
+    /// To a request that says nothing to the model of this name: why there is no reply.
+    pub(super) fn empty(model: &str, shape: OllamaShape, reason: &str) -> Value {
+        let mut whole = piece(model, shape, "", "");
         whole["done"] = json!(true);
-        whole["done_reason"] = json!("load");
+        whole["done_reason"] = json!(reason);
         whole
     }
 
@@ -64,25 +86,7 @@ impl OllamaReply {
     }
 
     fn piece(&self, text: &str, thought: &str) -> Value {
-        let at = humantime::format_rfc3339_nanos(SystemTime::now()).to_string();
-        let mut piece = json!({ "model": self.source.model, "created_at": at });
-        let thinks = !thought.is_empty();
-        match self.shape {
-            OllamaShape::Chat => {
-                piece["message"] = json!({ "role": "assistant", "content": text });
-                if thinks {
-                    piece["message"]["thinking"] = json!(thought);
-                }
-            }
-            OllamaShape::Generate => {
-                piece["response"] = json!(text);
-                if thinks {
-                    piece["thinking"] = json!(thought);
-                }
-            }
-        }
-        piece["done"] = json!(false);
-        piece
+        piece(&self.source.model, self.shape, text, thought)
     }
 
     /// Why it ended, and its counts; times are nanoseconds.

@@ -5,31 +5,36 @@ use std::sync::Arc;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 
-use super::check_model;
 use super::reply::OpenAiReply;
 use super::request::{OpenAiEndpoint, OpenAiRequest};
+use crate::Ready;
 use crate::api::stream::stream;
 use crate::body::JsonBody;
 use crate::error::Result;
 use crate::guard::KeyId;
-use crate::{Ready, Serving};
+use crate::models::Models;
 
-pub(super) async fn chat(Ready(app): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
-    answer(OpenAiEndpoint::Chat, app, key, &body).await
+pub(super) async fn chat(Ready(models): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
+    answer(OpenAiEndpoint::Chat, &models, key, &body).await
 }
 
-pub(super) async fn completions(Ready(app): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
-    answer(OpenAiEndpoint::Texts, app, key, &body).await
+pub(super) async fn completions(
+    Ready(models): Ready,
+    key: KeyId,
+    body: JsonBody,
+) -> Result<Response> {
+    answer(OpenAiEndpoint::Texts, &models, key, &body).await
 }
 
 async fn answer(
     endpoint: OpenAiEndpoint,
-    app: Arc<Serving>,
+    models: &Arc<Models>,
     key: KeyId,
     body: &JsonBody,
 ) -> Result<Response> {
+    OpenAiRequest::check(endpoint, body)?;
+    let app = models.serving(body.text("model")?).await?;
     let request = OpenAiRequest::read(endpoint, body, &app.model.sampler)?;
-    check_model(&app, request.model.as_deref())?;
     let reply = OpenAiReply::new(app.model.source(), endpoint, &request);
     let pending = app.reply(request.asked, key).await?;
     let reply = reply.with_notes(pending.notes.clone());

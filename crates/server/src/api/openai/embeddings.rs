@@ -5,14 +5,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::check_model;
 use crate::Ready;
 use crate::api::texts::{inputs, read_usage};
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, check};
 
-const EMBEDDINGS: Fields = &[
+pub(super) const EMBEDDINGS: Fields = &[
     ("model", Field::Honoured),
     ("input", Field::Honoured),
     ("encoding_format", Field::Honoured),
@@ -20,9 +19,9 @@ const EMBEDDINGS: Fields = &[
     ("user", Field::NoEffect("nothing is kept or billed here")),
 ];
 
-pub(super) async fn embeddings(Ready(app): Ready, body: JsonBody) -> Result<Json<Value>> {
+pub(super) async fn embeddings(Ready(models): Ready, body: JsonBody) -> Result<Json<Value>> {
     check(body.fields(), EMBEDDINGS, |_| false)?;
-    check_model(&app, body.text("model")?)?;
+    let app = models.serving(body.text("model")?).await?;
     let packed = match body.text("encoding_format")? {
         None | Some("float") => false,
         Some("base64") => true,
@@ -48,7 +47,7 @@ pub(super) async fn embeddings(Ready(app): Ready, body: JsonBody) -> Result<Json
     })))
 }
 
-const RERANK: Fields = &[
+pub(super) const RERANK: Fields = &[
     ("model", Field::Honoured),
     ("query", Field::Honoured),
     ("documents", Field::Honoured),
@@ -56,9 +55,9 @@ const RERANK: Fields = &[
     ("return_documents", Field::Honoured),
 ];
 
-pub(super) async fn rerank(Ready(app): Ready, body: JsonBody) -> Result<Json<Value>> {
+pub(super) async fn rerank(Ready(models): Ready, body: JsonBody) -> Result<Json<Value>> {
     check(body.fields(), RERANK, |_| false)?;
-    check_model(&app, body.text("model")?)?;
+    let app = models.serving(body.text("model")?).await?;
     let query = body.text("query")?.filter(|text| !text.is_empty());
     let query = query.ok_or_else(|| ApiError::field("query", "expected a text"))?.to_owned();
     let text = |value: &Value| value.as_str().or_else(|| value["text"].as_str()).map(str::to_owned);

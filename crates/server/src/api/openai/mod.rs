@@ -7,13 +7,7 @@ mod reply;
 mod request;
 mod responses;
 
-use std::sync::Arc;
-
-use axum::Router;
-use axum::routing::{get, post};
-
-use crate::error::{ApiError, Result};
-use crate::{App, Serving};
+use super::{Endpoints, Takes};
 
 pub use reply::OpenAiReply;
 pub(super) use request::texts;
@@ -22,16 +16,33 @@ pub use request::{OpenAiEndpoint, OpenAiRequest};
 /// Replies to one request.
 const MOST_CHOICES: usize = 8;
 
-pub(super) fn routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
-    router
-        .route("/v1/chat/completions", post(chat::chat))
-        .route("/v1/completions", post(chat::completions))
-        .route("/v1/responses", post(responses::responses))
-        .route("/v1/embeddings", post(embeddings::embeddings))
-        .route("/v1/rerank", post(embeddings::rerank))
-        .route("/rerank", post(embeddings::rerank))
-        .route("/v1/models", get(models::list))
-        .route("/v1/models/{*id}", get(models::one))
+pub(super) fn routes(endpoints: Endpoints) -> Endpoints {
+    let rerank = Takes::Fields(embeddings::RERANK);
+    let vectors = Takes::Fields(embeddings::EMBEDDINGS);
+    endpoints
+        .post(
+            "/v1/chat/completions",
+            "Replies to messages",
+            Takes::Settings(request::CHAT),
+            chat::chat,
+        )
+        .post(
+            "/v1/completions",
+            "Texts that go on",
+            Takes::Settings(request::TEXTS),
+            chat::completions,
+        )
+        .post(
+            "/v1/responses",
+            "A reply to items: OpenAI's newer API",
+            Takes::Settings(responses::FIELDS),
+            responses::responses,
+        )
+        .post("/v1/embeddings", "Vectors of texts", vectors, embeddings::embeddings)
+        .post("/v1/rerank", "How well texts answer a question", rerank, embeddings::rerank)
+        .post("/rerank", "The same as /v1/rerank", rerank, embeddings::rerank)
+        .get("/v1/models", "The models that are served", models::list)
+        .get("/v1/models/{*id}", "One of them", models::one)
 }
 
 const KEPT_ELSEWHERE: &str = "nothing is kept or billed here";
@@ -67,19 +78,3 @@ macro_rules! common_fields {
     };
 }
 use common_fields;
-
-/// Whether the model that a request names is the one that is served; a request that names none means it.
-///
-/// # Errors
-/// Another name.
-pub(super) fn check_model(app: &Serving, name: Option<&str>) -> Result<()> {
-    match name {
-        Some(name) if name != app.model.name && !name.is_empty() => Err(no_model(app, name)),
-        _ => Ok(()),
-    }
-}
-
-fn no_model(app: &Serving, name: &str) -> ApiError {
-    let name: String = name.chars().take(60).filter(|c| !c.is_control()).collect();
-    ApiError::not_found(format!("there is no model `{name}` here, but `{}`", app.model.name))
-}

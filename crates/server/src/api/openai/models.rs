@@ -4,27 +4,28 @@ use axum::Json;
 use axum::extract::Path;
 use serde_json::{Value, json};
 
-use super::no_model;
+use crate::Ready;
 use crate::error::Result;
-use crate::{Ready, Serving};
+use crate::models::{ModelAbout, Models};
 
-pub(super) async fn list(Ready(app): Ready) -> Json<Value> {
-    Json(json!({ "object": "list", "data": [entry(&app)] }))
+pub(super) async fn list(Ready(models): Ready) -> Json<Value> {
+    let data: Vec<Value> = models.about().map(|about| entry(&models, about)).collect();
+    Json(json!({ "object": "list", "data": data }))
 }
 
-pub(super) async fn one(Ready(app): Ready, Path(id): Path<String>) -> Result<Json<Value>> {
-    if id == app.model.name { Ok(Json(entry(&app))) } else { Err(no_model(&app, &id)) }
+pub(super) async fn one(Ready(models): Ready, Path(id): Path<String>) -> Result<Json<Value>> {
+    let about = models.named(Some(&id))?;
+    Ok(Json(entry(&models, about)))
 }
 
-fn entry(app: &Serving) -> Value {
+fn entry(models: &Models, about: &ModelAbout) -> Value {
+    let loaded = models.loaded().iter().any(|loaded| loaded.about.name == about.name);
     json!({
-        "id": app.model.name,
+        "id": about.name,
         "object": "model",
-        "created": app.model.created,
+        "created": about.created,
         "owned_by": "rooflight",
-        "meta": {
-            "n_vocab": app.model.format.tokenizer().vocab_size(),
-            "n_ctx": app.model.cache.capacity,
-        },
+        "status": { "value": if loaded { "loaded" } else { "unloaded" } },
+        "meta": { "n_ctx": about.context, "size": about.bytes },
     })
 }

@@ -37,7 +37,7 @@ pub struct OpenAiRequest {
     pub echo: bool,
 }
 
-const CHAT: Fields = common_fields![
+pub(super) const CHAT: Fields = common_fields![
     ("messages", Field::Honoured),
     ("max_completion_tokens", Field::Honoured),
     ("reasoning_effort", Field::Honoured),
@@ -51,7 +51,7 @@ const CHAT: Fields = common_fields![
     ("verbosity", Field::Only("\"medium\"")),
 ];
 
-const TEXTS: Fields = common_fields![
+pub(super) const TEXTS: Fields = common_fields![
     ("prompt", Field::Honoured),
     ("n_predict", Field::Honoured),
     ("best_of", Field::Only("1")),
@@ -69,6 +69,18 @@ const MAX_TOKENS: usize = 16;
 const MOST_LOGPROBS: usize = 20;
 
 impl OpenAiRequest {
+    /// That a request has no field which cannot be obeyed whatever model is meant.
+    ///
+    /// # Errors
+    /// One that does, by its name.
+    pub(super) fn check(endpoint: OpenAiEndpoint, body: &JsonBody) -> Result<()> {
+        let fields = match endpoint {
+            OpenAiEndpoint::Chat => CHAT,
+            OpenAiEndpoint::Texts => TEXTS,
+        };
+        check(body.fields(), fields, is_setting)
+    }
+
     /// Read the body of a request; settings it does not name are those of `defaults`.
     ///
     /// # Errors
@@ -78,11 +90,11 @@ impl OpenAiRequest {
         body: &JsonBody,
         defaults: &SamplerOptions,
     ) -> Result<OpenAiRequest> {
-        let (fields, lengths): (_, &[&str]) = match endpoint {
-            OpenAiEndpoint::Chat => (CHAT, &["max_tokens", "max_completion_tokens"]),
-            OpenAiEndpoint::Texts => (TEXTS, &["n_predict", "max_tokens"]),
+        let lengths: &[&str] = match endpoint {
+            OpenAiEndpoint::Chat => &["max_tokens", "max_completion_tokens"],
+            OpenAiEndpoint::Texts => &["n_predict", "max_tokens"],
         };
-        check(body.fields(), fields, is_setting)?;
+        OpenAiRequest::check(endpoint, body)?;
         let mut settings = ReplySettings::read(body, lengths, defaults)?;
         let n = body.count("n", 1, MOST_CHOICES)?.unwrap_or(1);
         let options = body.nested("stream_options")?;

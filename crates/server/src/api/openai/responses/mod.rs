@@ -7,16 +7,20 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 
 use crate::Ready;
-use crate::api::openai::check_model;
 use crate::api::stream::stream;
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::guard::KeyId;
 use reply::ResponsesReply;
+pub(super) use request::FIELDS;
 use request::ResponsesRequest;
 
-pub(super) async fn responses(Ready(app): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
-    check_model(&app, body.text("model")?)?;
+pub(super) async fn responses(
+    Ready(models): Ready,
+    key: KeyId,
+    body: JsonBody,
+) -> Result<Response> {
+    let app = models.serving(body.text("model")?).await?;
     let request = ResponsesRequest::read(&body, &app.model.sampler)?;
     let pending = app.reply(request.asked, key).await?;
     let reply = ResponsesReply::new(app.model.source(), request.echo, pending.notes.clone());

@@ -12,7 +12,7 @@ use crate::request::{Asked, ReplySettings, Said, is_setting, numbered, tools_of_
 
 const STATELESS: &str = "nothing is kept here: each request says all of it";
 
-const FIELDS: Fields = &[
+pub(in crate::api::openai) const FIELDS: Fields = &[
     ("model", Field::Honoured),
     ("input", Field::Honoured),
     ("instructions", Field::Honoured),

@@ -1,0 +1,387 @@
+//! [`Models`]: what is served, by its names: which models there are, which of them are loaded, and until when.
+//!
+//! A model is loaded when it is first asked for, one at a time, on a thread that may take its time. It goes when nobody asked
+//! for it for as long as it is kept, or when another one needs its memory; never while somebody uses it. Who asks for one that
+//! is there waits for no other.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, Semaphore};
+
+use crate::error::{ApiError, Result};
+use crate::metrics::Metrics;
+use crate::reader::ReaderWorker;
+use crate::worker::ReplyWorker;
+use crate::{ModelWorker, Preparation, ServedModel, Serving};
+
+/// What is known of a model, loaded or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelAbout {
+    /// Its name in requests and replies.
+    pub name: String,
+    /// When its file was made, in seconds since 1970.
+    pub created: u64,
+    /// Its architecture.
+    pub family: String,
+    /// Bytes of its file.
+    pub bytes: u64,
+    /// Tokens that a conversation may have.
+    pub context: usize,
+}
+
+/// Loads a model.
+pub type LoadModel = dyn Fn() -> std::result::Result<ServedModel, LoadFailure> + Send + Sync;
+
+/// A model that can be had.
+pub struct OfferedModel {
+    /// What is known of it.
+    pub about: ModelAbout,
+    /// Loads it.
+    pub load: Box<LoadModel>,
+}
+
+/// Why a model is not loaded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoadFailure {
+    /// Memory has no room for it: it may have if another model goes.
+    #[error("{0}")]
+    NoMemory(String),
+    /// Something else, that will be the same again.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Requests that may wait for models to be loaded.
+const WAITING: usize = 32;
+/// How often it is looked whether a model is still used.
+const LEAST_LOOK: Duration = Duration::from_millis(20);
+const MOST_LOOK: Duration = Duration::from_secs(1);
+
+/// All that are served.
+pub(crate) struct Models {
+    /// The first one is meant where nobody says.
+    all: Vec<Entry>,
+    /// How long one stays that nobody asks for; `None`: for as long as there is room.
+    keep: Option<Duration>,
+    /// Held while one is loaded.
+    loading: Mutex<()>,
+    waiting: Semaphore,
+    /// That something changed which [`expire`](Self::expire) looks at.
+    changed: Notify,
+}
+
+struct Entry {
+    about: ModelAbout,
+    /// `None`: it was there from the beginning, and stays.
+    load: Option<Box<LoadModel>>,
+    metrics: Arc<Metrics>,
+    loaded: Mutex<Option<LoadedEntry>>,
+}
+
+struct LoadedEntry {
+    serving: Arc<Serving>,
+    keep: Option<Duration>,
+    /// When it was last seen in use, or asked for.
+    used: Instant,
+}
+
+/// A model that is loaded.
+pub(crate) struct LoadedAbout {
+    pub(crate) about: ModelAbout,
+    /// How long it stays if nobody asks for it; `None`: for as long as there is room.
+    pub(crate) left: Option<Duration>,
+}
+
+impl Models {
+    /// One that stays.
+    ///
+    /// # Errors
+    /// If the system refuses the thread that computes.
+    pub(crate) fn fixed(model: ServedModel) -> std::io::Result<Models> {
+        let metrics = Arc::<Metrics>::default();
+        let about = model.about();
+        let serving = Arc::new(Serving::start(model, &metrics)?);
+        let loaded = LoadedEntry { serving, keep: None, used: Instant::now() };
+        let loaded = Mutex::new(Some(loaded));
+        Ok(Models::of(vec![Entry { about, load: None, metrics, loaded }], None))
+    }
+
+    /// Several, of which the first is loaded.
+    ///
+    /// # Errors
+    /// If the system refuses the thread that computes.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub(crate) fn offered(
+        models: Vec<OfferedModel>,
+        first: ServedModel,
+        keep: Option<Duration>,
+    ) -> std::io::Result<Models> {
+        let entry = |OfferedModel { about, load }| Entry {
+            about,
+            load: Some(load),
+            metrics: Arc::default(),
+            loaded: Mutex::default(),
+        };
+        let models = Models::of(models.into_iter().map(entry).collect(), keep);
+        models.put(&models.all[0], first)?;
+        Ok(models)
+    }
+
+    fn of(all: Vec<Entry>, keep: Option<Duration>) -> Models {
+        let (loading, changed) = Default::default();
+        Models { all, keep, loading, waiting: Semaphore::new(WAITING), changed }
+    }
+
+    /// What is known of each.
+    pub(crate) fn about(&self) -> impl Iterator<Item = &ModelAbout> {
+        self.all.iter().map(|entry| &entry.about)
+    }
+
+    /// What was counted of each.
+    pub(crate) fn metrics(&self) -> impl Iterator<Item = (&ModelAbout, &Metrics)> {
+        self.all.iter().map(|entry| (&entry.about, &*entry.metrics))
+    }
+
+    /// Those that are loaded.
+    pub(crate) fn loaded(&self) -> Vec<LoadedAbout> {
+        let one = |entry: &Entry| {
+            let loaded = entry.lock();
+            let loaded = loaded.as_ref()?;
+            let left = loaded.keep.map(|keep| keep.saturating_sub(loaded.used.elapsed()));
+            Some(LoadedAbout { about: entry.about.clone(), left })
+        };
+        self.all.iter().filter_map(one).collect()
+    }
+
+    /// What is known of the model of this name, with or without Ollama's tag; the first one where none is named.
+    ///
+    /// # Errors
+    /// Another name.
+    pub(crate) fn named(&self, name: Option<&str>) -> Result<&ModelAbout> {
+        self.entry(name).map(|at| &self.all[at].about)
+    }
+
+    fn entry(&self, name: Option<&str>) -> Result<usize> {
+        let Some(name) = name.filter(|name| !name.is_empty()) else { return Ok(0) };
+        let of = |name: &str| self.all.iter().position(|entry| entry.about.name == name);
+        let found = of(name).or_else(|| of(name.strip_suffix(":latest")?));
+        found.ok_or_else(|| {
+            let name: String = name.chars().take(60).filter(|c| !c.is_control()).collect();
+            let known: Vec<String> =
+                self.about().map(|about| format!("`{}`", about.name)).collect();
+            let known = known.join(", ");
+            ApiError::not_found(format!("model `{name}` not found: there is {known}"))
+        })
+    }
+
+    /// The model of this name, if it is loaded.
+    ///
+    /// # Errors
+    /// Another name; that it is not loaded.
+    pub(crate) fn there(&self, name: Option<&str>) -> Result<Arc<Serving>> {
+        let at = self.entry(name)?;
+        self.all[at].serving().ok_or_else(|| ApiError::not_loaded(&self.all[at].about.name))
+    }
+
+    /// The model of this name, which is loaded if it is not.
+    ///
+    /// # Errors
+    /// Another name, memory that has no room for it beside those in use, a file that cannot be loaded, too many who wait.
+    pub(crate) async fn serving(self: &Arc<Models>, name: Option<&str>) -> Result<Arc<Serving>> {
+        let at = self.entry(name)?;
+        if let Some(serving) = self.all[at].serving() {
+            return Ok(serving);
+        }
+        let Ok(_place) = self.waiting.try_acquire() else { return Err(ApiError::busy(WAITING)) };
+        let models = Arc::clone(self);
+        // whoever waits may leave: the next one finds it there
+        let loaded = tokio::task::spawn_blocking(move || models.load(at)).await;
+        loaded.unwrap_or_else(|_| Err(ApiError::internal("the model could not be loaded")))
+    }
+
+    fn load(&self, at: usize) -> Result<Arc<Serving>> {
+        // one at a time: each is to see the memory that the one before it took
+        let _alone = lock(&self.loading);
+        let entry = &self.all[at];
+        if let Some(serving) = entry.serving() {
+            return Ok(serving);
+        }
+        let load = entry.load.as_ref().ok_or_else(|| ApiError::not_loaded(&entry.about.name))?;
+        let model = loop {
+            match load() {
+                Ok(model) => break model,
+                Err(LoadFailure::NoMemory(problem)) => {
+                    if !self.make_room(at) {
+                        return Err(ApiError::no_room(&entry.about.name, &problem));
+                    }
+                }
+                Err(LoadFailure::Failed(problem)) => {
+                    return Err(ApiError::internal(format!("{}: {problem}", entry.about.name)));
+                }
+            }
+        };
+        self.put(entry, model).map_err(|error| ApiError::internal(error.to_string()))
+    }
+
+    /// A model is loaded: from now on it is asked.
+    fn put(&self, entry: &Entry, model: ServedModel) -> std::io::Result<Arc<Serving>> {
+        let serving = Arc::new(Serving::start(model, &entry.metrics)?);
+        let loaded =
+            LoadedEntry { serving: Arc::clone(&serving), keep: self.keep, used: Instant::now() };
+        *entry.lock() = Some(loaded);
+        self.changed.notify_one();
+        Ok(serving)
+    }
+
+    /// Unload the one that nobody used for longest; false if all others are in use.
+    fn make_room(&self, wanted: usize) -> bool {
+        let idle = |at: &usize| {
+            let loaded = self.all[*at].lock();
+            let idle = loaded.as_ref().filter(|loaded| loaded.is_idle());
+            idle.map(|loaded| (loaded.used, *at))
+        };
+        let movable = |at: &usize| *at != wanted && self.all[*at].load.is_some();
+        let oldest = (0..self.all.len()).filter(movable).filter_map(|at| idle(&at)).min();
+        oldest.is_some_and(|(_, at)| self.all[at].unload(|_| true))
+    }
+
+    /// How long one stays where nobody says.
+    pub(crate) fn usual_keep(&self) -> Option<Duration> {
+        self.keep
+    }
+
+    /// Keep a model for so long after its last use from now on; `None`: for as long as there is room. Whether it can go.
+    ///
+    /// # Errors
+    /// Another name.
+    pub(crate) fn keep(&self, name: Option<&str>, keep: Option<Duration>) -> Result<bool> {
+        let entry = &self.all[self.entry(name)?];
+        if let Some(loaded) = entry.lock().as_mut() {
+            loaded.keep = keep;
+        }
+        self.changed.notify_one();
+        Ok(entry.load.is_some())
+    }
+
+    /// Unload what nobody asked for as long as it is kept; when to look again, if something may go.
+    fn expire(&self) -> Option<Duration> {
+        let mut next = None;
+        for entry in self.all.iter().filter(|entry| entry.load.is_some()) {
+            let now = Instant::now();
+            let look = {
+                let mut loaded = entry.lock();
+                let Some(loaded) = loaded.as_mut() else { continue };
+                if !loaded.is_idle() {
+                    loaded.used = now;
+                }
+                loaded.keep.map(|keep| keep.saturating_sub(now - loaded.used))
+            };
+            let Some(mut look) = look else { continue };
+            if look.is_zero() && entry.unload(LoadedEntry::is_over) {
+                continue;
+            }
+            look = look.clamp(LEAST_LOOK, MOST_LOOK);
+            next = Some(next.map_or(look, |next: Duration| next.min(look)));
+        }
+        next
+    }
+
+    /// Unload models when their time is over, for as long as this is polled.
+    pub(crate) async fn watch(self: Arc<Models>) {
+        loop {
+            let models = Arc::clone(&self);
+            // the thread of one that goes is waited for
+            let next = tokio::task::spawn_blocking(move || models.expire()).await;
+            match next.ok().flatten() {
+                Some(time) => {
+                    let _ = tokio::time::timeout(time, self.changed.notified()).await;
+                }
+                None => self.changed.notified().await,
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn lock(&self) -> MutexGuard<'_, Option<LoadedEntry>> {
+        lock(&self.loaded)
+    }
+
+    fn serving(&self) -> Option<Arc<Serving>> {
+        let mut loaded = self.lock();
+        let loaded = loaded.as_mut()?;
+        loaded.used = Instant::now();
+        Some(Arc::clone(&loaded.serving))
+    }
+
+    /// Unload it if nobody uses it, and `may` says so; whether it is gone, its memory with it.
+    fn unload(&self, may: impl FnOnce(&LoadedEntry) -> bool) -> bool {
+        let mut loaded = self.lock();
+        // whoever uses it has it from here: nobody comes to it meanwhile
+        let goes = loaded.as_ref().is_some_and(|loaded| loaded.is_idle() && may(loaded));
+        let gone = if goes { loaded.take() } else { None };
+        drop(loaded);
+        let Some(serving) = gone.and_then(|gone| Arc::into_inner(gone.serving)) else {
+            return false;
+        };
+        serving.end();
+        true
+    }
+}
+
+impl LoadedEntry {
+    /// Whether nobody uses it.
+    fn is_idle(&self) -> bool {
+        Arc::strong_count(&self.serving) == 1
+    }
+
+    /// Whether nobody used it for as long as it is kept.
+    fn is_over(&self) -> bool {
+        self.keep.is_some_and(|keep| self.used.elapsed() >= keep)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // what is there is whole, whatever happened beside it
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Serving {
+    /// Start the thread of a model.
+    ///
+    /// # Errors
+    /// If the system refuses it.
+    fn start(model: ServedModel, metrics: &Arc<Metrics>) -> std::io::Result<Serving> {
+        let model = Arc::new(model);
+        let room = model.parallel.max(1) * model.cache.capacity;
+        metrics.room.store(room, Ordering::Relaxed);
+        let worker = match &model.reads {
+            None => {
+                ModelWorker::Writes(ReplyWorker::start(Arc::clone(&model), Arc::clone(metrics))?)
+            }
+            Some(reading) => {
+                let worker = ReaderWorker::start(Arc::clone(&model), reading.rows)?;
+                ModelWorker::Reads(worker, reading.clone())
+            }
+        };
+        let (format, cache) = (Arc::clone(&model.format), &model.cache);
+        let vocab_size = model.model.program().vocab_size();
+        let preparation = Preparation::new(format, vocab_size, cache.capacity);
+        Ok(Serving { model, worker, metrics: Arc::clone(metrics), preparation })
+    }
+
+    /// End the thread, and wait until what it held is free.
+    fn end(self) {
+        let Serving { model, worker, metrics, preparation } = self;
+        drop((model, preparation));
+        match worker {
+            ModelWorker::Writes(worker) => worker.end(),
+            ModelWorker::Reads(worker, _) => worker.end(),
+        }
+        metrics.unloaded();
+    }
+}

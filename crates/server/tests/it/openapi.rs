@@ -1,0 +1,46 @@
+//! `/openapi.json`: what it says is what is done.
+
+use serde_json::{Value, json};
+
+use crate::client::Served;
+
+#[test]
+fn what_is_told_of_the_endpoints_is_true() {
+    let served = Served::new();
+    let told = served.get("/openapi.json").json();
+    assert_eq!(told["openapi"], "3.1.0");
+    let paths = told["paths"].as_object().unwrap();
+    let has = |path: &str, method: &str| paths[path][method].is_object();
+    assert!(
+        has("/v1/chat/completions", "post") && has("/api/tags", "get") && has("/health", "get")
+    );
+    for (path, methods) in paths {
+        let path = path.replace("{id}", "demo");
+        if methods["get"].is_object() {
+            assert_eq!(served.get(&path).status, 200, "{path}");
+        }
+        let schema = methods.pointer("/post/requestBody/content/application~1json/schema");
+        let Some(schema) = schema else { continue };
+        let refused = |name: &str, value: &Value| {
+            let mut body = json!({});
+            body[name] = value.clone();
+            let answer = served.post(&path, &body);
+            assert!(answer.status < 500, "{path} {body}: {answer:?}");
+            answer.body.contains("there is no such field")
+        };
+        assert_eq!(schema["additionalProperties"], false);
+        assert!(refused("no_field_at_all", &json!(1)), "{path}");
+        for (name, field) in schema["properties"].as_object().unwrap() {
+            // whatever else is wrong with the request: it knows the field
+            let value = field.get("const").cloned().unwrap_or(json!(1));
+            assert!(!refused(name, &value), "{path}: {name}");
+        }
+    }
+    // all that are documented are there
+    let chat = &paths["/v1/chat/completions"]["post"];
+    let chat = &chat["requestBody"]["content"]["application/json"]["schema"]["properties"];
+    for name in ["messages", "temperature", "top_k", "tools", "response_format", "seed"] {
+        assert!(chat[name].is_object(), "{name}");
+    }
+    assert!(chat["user"]["description"].as_str().unwrap().contains("Without effect"));
+}
