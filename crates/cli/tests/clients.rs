@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use common::{Place, text};
+use serde_json::{Value, json};
 
 /// A server of the bundled model; gone when dropped.
 struct Serving {
@@ -145,4 +146,53 @@ fn embeddings_are_served() {
     let known = conformance::golden::texts().into_iter().find(|known| known.name == "bert-mean");
     place.write("mean.gguf", &known.unwrap().file);
     are_served(&[("openai", "openai_embeddings.py")], &["mean.gguf"], &place);
+}
+
+/// What a server replies to these messages.
+fn ask(serving: &Serving, messages: &Value) -> Value {
+    let body = json!({"messages": messages, "max_tokens": 20, "temperature": 0}).to_string();
+    let mut stream = TcpStream::connect(format!("127.0.0.1:{}", serving.port)).unwrap();
+    write!(
+        stream,
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        serving.port,
+        body.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let (from, to) = (answer.find('{').unwrap(), answer.rfind('}').unwrap());
+    serde_json::from_str(&answer[from..=to]).unwrap_or_else(|e| panic!("{e}: {answer}"))
+}
+
+/// Turns of models that recur, one after another and side by side, are those of a server that sees them for the first time.
+#[test]
+fn models_that_recur_are_served() {
+    let place = Place::new();
+    for name in ["qwen35", "rwkv7"] {
+        let file = format!("{name}.gguf");
+        place.write(&file, conformance::golden::model(name));
+        let said = |answer: &Value| answer["choices"][0]["message"]["content"].clone();
+        let serving = Serving::start(&place, &[&file]);
+        let user = |text: &str| json!({"role": "user", "content": text});
+        let first = said(&ask(&serving, &json!([user("hello there")])));
+        let turns = ["and then?", "why is that?", "what else?", "hm"].map(|text| {
+            json!([user("hello there"), {"role": "assistant", "content": first}, user(text)])
+        });
+        let warm = ask(&serving, &turns[0]);
+        let cached = warm["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64();
+        assert!(cached.is_some_and(|cached| cached > 0), "{name}: {warm}");
+        assert_eq!(said(&ask(&serving, &turns[0])), said(&warm), "{name}: a reply begun anew");
+        let together: Vec<Value> = std::thread::scope(|scope| {
+            let asked = turns.each_ref().map(|turn| scope.spawn(|| said(&ask(&serving, turn))));
+            asked.into_iter().map(|reply| reply.join().unwrap()).collect()
+        });
+        assert_eq!(together[0], said(&warm), "{name}: beside others");
+        for (turn, reply) in turns.iter().zip(&together) {
+            let cold = Serving::start(&place, &[&file]);
+            assert_eq!(&said(&ask(&cold, turn)), reply, "{name}: {turn}");
+        }
+    }
 }

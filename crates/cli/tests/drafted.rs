@@ -4,6 +4,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use conformance::golden;
 use engine::{
     DraftMode, Drafters, Generated, Request, Sampler, SamplerOptions, Scheduler, SchedulerOptions,
     Session, Suffixes, TokenIds, Turn,
@@ -92,37 +93,69 @@ fn replies(
     ids.iter().map(|id| done.remove(id).unwrap()).collect()
 }
 
+/// Compare texts with drafts of every kind with those without; how many were compared, and guesses of each kind: made and
+/// kept.
+fn compare(
+    [model, second]: [&Arc<dyn Model>; 2],
+    prompts: &[Vec<u32>],
+    seed: Option<u64>,
+) -> (usize, [[usize; 2]; 3]) {
+    let mut compared = 0;
+    let plain = replies(model, prompts, seed, &|| Drafters::of(Vec::new()));
+    let suffixes: Arc<Mutex<Suffixes>> = Arc::default();
+    let texts = |mode| Drafters::new(mode, &suffixes);
+    let by_model = || Drafters::by_model(Session::new(Arc::clone(second), CACHE, 64).unwrap());
+    let ways: [(&str, &dyn Fn() -> Drafters); 3] = [
+        ("lookup", &|| texts(DraftMode::Lookup)),
+        ("suffix", &|| texts(DraftMode::Suffix)),
+        ("draft", &by_model),
+    ];
+    let guesses = ways.map(|(name, drafters)| {
+        let drafted = replies(model, prompts, seed, &|| drafters().whatever_it_costs());
+        let count = |f: fn(&Generated) -> usize| drafted.iter().map(f).sum::<usize>();
+        let guessed = count(|reply| reply.stats.drafts.drafted);
+        let kept = count(|reply| reply.stats.drafts.kept);
+        eprintln!("{name}, seed {seed:?}: {kept} of {guessed} guesses kept");
+        for (i, (with, without)) in drafted.iter().zip(&plain).enumerate() {
+            assert_eq!(with.tokens, without.tokens, "{name}, prompt {i}, seed {seed:?}");
+            assert_eq!(with.tokens.len(), TOKENS);
+            compared += 1;
+        }
+        [guessed, kept]
+    });
+    (compared, guesses)
+}
+
 #[test]
 fn drafts_change_no_text() {
     let gguf = Gguf::from_bytes(BUNDLED.to_vec()).unwrap();
     let (model, second) = (load(&gguf), load(&smaller(&gguf)));
     let prompts = prompts(&gguf);
-    let mut compared = 0;
+    let mut all = 0;
     for seed in [None, Some(5)] {
-        let plain = replies(&model, &prompts, seed, &|| Drafters::of(Vec::new()));
-        let suffixes: Arc<Mutex<Suffixes>> = Arc::default();
-        let texts = |mode| Drafters::new(mode, &suffixes);
-        let by_model = || Drafters::by_model(Session::new(Arc::clone(&second), CACHE, 64).unwrap());
-        let ways: [(&str, &dyn Fn() -> Drafters); 3] = [
-            ("lookup", &|| texts(DraftMode::Lookup)),
-            ("suffix", &|| texts(DraftMode::Suffix)),
-            ("draft", &by_model),
-        ];
-        for (name, drafters) in ways {
-            let drafted = replies(&model, &prompts, seed, &|| drafters().whatever_it_costs());
-            let count = |f: fn(&Generated) -> usize| drafted.iter().map(f).sum::<usize>();
-            let guessed = count(|reply| reply.stats.drafts.drafted);
-            let kept = count(|reply| reply.stats.drafts.kept);
-            eprintln!("{name}, seed {seed:?}: {kept} of {guessed} guesses kept");
-            // guesses that hold and guesses that do not
-            assert!(kept > 0 && kept < guessed, "{name}: {kept} of {guessed}");
-            for (i, (with, without)) in drafted.iter().zip(&plain).enumerate() {
-                assert_eq!(with.tokens, without.tokens, "{name}, prompt {i}, seed {seed:?}");
-                assert_eq!(with.tokens.len(), TOKENS);
-                compared += 1;
-            }
+        let (compared, guesses) = compare([&model, &second], &prompts, seed);
+        // guesses that hold and guesses that do not
+        assert!(guesses.iter().all(|[made, kept]| kept > &0 && kept < made), "{guesses:?}");
+        all += compared;
+    }
+    eprintln!("{all} texts with drafts equal those without");
+    assert_eq!(all, PROMPTS * 6);
+}
+
+/// Guesses of what recurs, and for what recurs: wrong ones change a state that has to be had again.
+#[test]
+fn drafts_change_no_text_of_models_that_recur() {
+    let file = |name| Gguf::from_bytes(golden::model(name)).unwrap();
+    for (name, second) in [("qwen35", "qwen35"), ("mamba2", "rwkv7"), ("rwkv7", "lfm2")] {
+        let gguf = file(name);
+        let (model, second) = (load(&gguf), load(&file(second)));
+        let prompts = &prompts(&gguf)[..40];
+        for seed in [None, Some(5)] {
+            let (compared, guesses) = compare([&model, &second], prompts, seed);
+            assert_eq!(compared, 3 * prompts.len());
+            let [made, kept] =
+                guesses.iter().fold([0; 2], |all, [made, kept]| [all[0] + made, all[1] + kept]);
+            assert!(kept < made, "{name}: {guesses:?}");
         }
     }
-    eprintln!("{compared} texts with drafts equal those without");
-    assert_eq!(compared, PROMPTS * 6);
 }
