@@ -264,6 +264,22 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_that_nothing_goes_to_is_told() {
+        let spec = |kind| CacheSpec { layer: 0, kind };
+        let state = spec(CacheKind::State { elements: 64, row: 4 });
+        let heads =
+            spec(CacheKind::Heads { n_kv_heads: 1, key_dim: 4, value_dim: 4, window: None });
+        let told = |caches: &[CacheSpec], disk: Option<&str>| {
+            let args = StorageArgs { kv_memory: Some(1), kv_disk: disk.map(Into::into) };
+            idle(&args, &Program { caches: caches.to_vec(), ..Program::default() })
+        };
+        let alone = told(std::slice::from_ref(&state), Some("d"));
+        assert!(alone.is_some_and(|told| told.starts_with("--kv-disk has no effect")));
+        assert_eq!(told(&[state.clone(), heads], Some("d")), None, "positions go there");
+        assert_eq!(told(&[state], None), None);
+    }
+
+    #[test]
     fn the_interpreter_has_no_choice() {
         let args = StorageArgs { kv_memory: Some(1), kv_disk: None };
         assert!(args.storage(ExecutorKind::Cpu).is_ok());
