@@ -128,7 +128,8 @@ impl PartSource {
             let asks = format!(", and asks to wait for {} s", asked.as_secs());
             return Err(error.beside(&asks));
         }
-        shared.not_before = shared.not_before.max(now + asked.unwrap_or(pause));
+        // who says "at once" is not asked sooner than who says nothing
+        shared.not_before = shared.not_before.max(now + asked.unwrap_or(pause).max(pause));
         shared.trouble = Some(error.to_string());
         Ok(())
     }

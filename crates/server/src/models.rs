@@ -67,7 +67,7 @@ pub(crate) struct Models {
     keep: Option<Duration>,
     /// Held while one is loaded.
     loading: Mutex<()>,
-    waiting: Semaphore,
+    waiting: Arc<Semaphore>,
     /// That something changed which [`expire`](Self::expire) looks at.
     changed: Notify,
 }
@@ -133,7 +133,7 @@ impl Models {
 
     fn of(all: Vec<Entry>, keep: Option<Duration>) -> Models {
         let (loading, changed) = Default::default();
-        Models { all, keep, loading, waiting: Semaphore::new(WAITING), changed }
+        Models { all, keep, loading, waiting: Arc::new(Semaphore::new(WAITING)), changed }
     }
 
     /// What is known of each.
@@ -196,10 +196,16 @@ impl Models {
         if let Some(serving) = self.all[at].serving() {
             return Ok(serving);
         }
-        let Ok(_place) = self.waiting.try_acquire() else { return Err(ApiError::busy(WAITING)) };
+        let Ok(place) = Arc::clone(&self.waiting).try_acquire_owned() else {
+            return Err(ApiError::busy(WAITING));
+        };
         let models = Arc::clone(self);
-        // whoever waits may leave: the next one finds it there
-        let loaded = tokio::task::spawn_blocking(move || models.load(at)).await;
+        // whoever waits may leave: the next one finds it there, and the thread keeps the place until it is done
+        let loaded = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            models.load(at)
+        });
+        let loaded = loaded.await;
         loaded.unwrap_or_else(|_| Err(ApiError::internal("the model could not be loaded")))
     }
 

@@ -165,7 +165,7 @@ fn a_slow_link_is_not_a_broken_one() {
     let fake = FakeHub::new(&[("m-Q4_K_M.gguf", bytes.clone())]);
     let folder = tempfile::tempdir().unwrap();
     let second = Duration::from_secs(1);
-    let patience = HubPatience { silence: second, outage: 2 * second };
+    let patience = HubPatience { silence: 2 * second, outage: 4 * second };
     let place = hub::Hub::new(HubOptions { patience, ..options(&fake, folder.path()) });
     let model = place.find(&name(REPOSITORY)).unwrap();
     *fake.state().pause.lock().unwrap() = Duration::from_millis(150);
