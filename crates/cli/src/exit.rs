@@ -68,6 +68,8 @@ pub(crate) enum Failure {
         need: String,
         /// Free memory, in words.
         available: String,
+        /// Bytes that are missing.
+        missing: u64,
         /// What to change.
         advice: String,
     },

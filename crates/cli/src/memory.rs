@@ -95,7 +95,8 @@ pub(crate) fn check_fit(
         cache.capacity,
         units::bytes(needs.work),
     );
-    Err(Failure::DoesNotFit { need, available: units::bytes(available), advice }.into())
+    let missing = wanted - available;
+    Err(Failure::DoesNotFit { need, available: units::bytes(available), missing, advice }.into())
 }
 
 #[cfg(test)]
@@ -117,7 +118,11 @@ mod tests {
                 None
             }
             Err(error) => match error.downcast() {
-                Ok(Failure::DoesNotFit { advice, .. }) => Some(advice),
+                Ok(Failure::DoesNotFit { advice, missing, .. }) => {
+                    let enough = Room { available: Some(available + missing), trained };
+                    assert!(check_fit(&cpu, &program, &cache, 64, enough).is_ok(), "{missing}");
+                    Some(advice)
+                }
                 other => panic!("{other:?}"),
             },
         }

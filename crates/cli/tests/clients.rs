@@ -7,7 +7,7 @@ mod common;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 use common::{Place, text};
 use serde_json::{Value, json};
@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 struct Serving {
     child: Child,
     port: String,
-    /// What it printed since it serves.
-    printed: Arc<Mutex<String>>,
+    /// What it prints since it serves, to stderr and to stdout.
+    printed: Vec<JoinHandle<String>>,
 }
 
 impl Serving {
@@ -25,19 +25,29 @@ impl Serving {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rooflight"));
         command.args(["serve", "--port", "0"]).args(model).current_dir(place.path("."));
         command.env_clear().env("HOME", place.path("."));
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
         let listening = lines.next().unwrap();
         let port = listening.rsplit(':').next().unwrap().to_owned();
         assert!(listening.starts_with("listening on http://127.0.0.1:"), "{listening}");
         assert!(lines.any(|line| line.starts_with("serving ")), "it never serves");
         // it must not stop for what it says later
-        let printed = Arc::<Mutex<String>>::default();
-        let kept = Arc::clone(&printed);
-        std::thread::spawn(move || {
-            lines.for_each(|line| kept.lock().unwrap().extend([&*line, "\n"]));
+        let stderr = std::thread::spawn(move || lines.map(|line| line + "\n").collect());
+        let mut stdout = child.stdout.take().unwrap();
+        let stdout = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            stdout.read_to_end(&mut all).unwrap();
+            text(&all)
         });
-        Serving { child, port, printed }
+        Serving { child, port, printed: vec![stderr, stdout] }
+    }
+
+    /// End it as the system does, and wait for all that it printed.
+    fn ended(mut self) -> String {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        assert!(self.child.wait().unwrap().success());
+        self.printed.drain(..).map(|thread| thread.join().unwrap()).collect()
     }
 }
 
@@ -110,7 +120,7 @@ fn r1_what_is_said_is_not_printed() {
     assert!(serving.post(good, key).starts_with("HTTP/1.1 200"));
     assert!(serving.post(r#"{"prompt": "canary-prompt", "canary-field": 1}"#, key).contains("400"));
     assert!(serving.post(good, "Authorization: Bearer canary-key-2\r\n").contains("401"));
-    let printed = serving.printed.lock().unwrap().clone();
+    let printed = serving.ended();
     assert!(!printed.contains("canary"), "{printed}");
 }
 

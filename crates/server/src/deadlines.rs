@@ -24,6 +24,11 @@ impl Answering {
     pub(crate) fn turn(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
+
+    /// How often one began or ended.
+    pub(crate) fn turns(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// Bytes to and from a client.
@@ -68,7 +73,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Deadlines<S> {
         let me = &mut *self;
         let before = buffer.filled().len();
         let read = Pin::new(&mut me.stream).poll_read(context, buffer);
-        let turn = me.answering.0.load(Ordering::Relaxed);
+        let turn = me.answering.turns();
         if turn != me.seen {
             (me.head, me.seen) = (None, turn);
         }

@@ -89,6 +89,12 @@ impl ApiError {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable_error", message)
     }
 
+    /// Memory has no room for a model, whichever others go.
+    pub(crate) fn too_large(name: &str, problem: &str) -> ApiError {
+        let message = format!("the model `{name}` cannot be loaded: {problem}");
+        ApiError::internal(message)
+    }
+
     /// Something of ours went wrong.
     pub(crate) fn internal(message: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "api_error", message)

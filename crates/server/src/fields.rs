@@ -48,7 +48,8 @@ pub(crate) fn brief(value: &Value) -> String {
     brief_text(&value.to_string())
 }
 
-fn brief_text(text: &str) -> String {
+/// The same of a text.
+pub(crate) fn brief_text(text: &str) -> String {
     const MOST: usize = 60;
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     match line.char_indices().nth(MOST) {

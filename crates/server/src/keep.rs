@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
+use crate::fields::brief_text;
 
 /// Seconds of each unit.
 const UNITS: [(&str, f64); 4] = [("ms", 1e-3), ("h", 3600.0), ("m", 60.0), ("s", 1.0)];
@@ -15,7 +16,7 @@ const UNITS: [(&str, f64); 4] = [("ms", 1e-3), ("h", 3600.0), ("m", 60.0), ("s",
 /// # Errors
 /// What is none, in words.
 pub fn kept_for(text: &str) -> std::result::Result<Option<Duration>, String> {
-    let expected = || format!("expected a time such as 5m, 300 or -1, found {text}");
+    let expected = || format!("expected a time such as 5m, 300 or -1, found {}", brief_text(text));
     if let Ok(seconds) = text.parse::<f64>() {
         return of_seconds(seconds).ok_or_else(expected);
     }
@@ -86,6 +87,16 @@ mod tests {
         for wrong in ["", "-", "m", "5", "5 m", "5x", "nan", "true", "[1]", "1m5"] {
             let is_number = wrong == "5";
             assert_eq!(seconds(wrong).is_ok(), is_number, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_time_is_told_in_brief() {
+        let long = "5x\n".repeat(10_000);
+        for value in [Value::from(&*long), Value::from(vec![1; 10_000])] {
+            let body = serde_json::json!({ "keep_alive": value });
+            let told = keep_alive(&body.into()).unwrap_err().message;
+            assert!(told.len() < 160 && !told.contains('\n'), "{told}");
         }
     }
 }

@@ -177,7 +177,7 @@ async fn serve(listener: tokio::net::TcpListener, app: Arc<App>, end: oneshot::R
         // a token is sent when it is there
         let _ = stream.set_nodelay(true);
         let answering = Answering::default();
-        let stream = Deadlines::new(Unread::new(stream), answering.clone());
+        let stream = Deadlines::new(Unread::new(stream, answering.clone()), answering.clone());
         let service = service.clone();
         let answered = service_fn(move |request| {
             let (service, answering) = (service.clone(), answering.clone());

@@ -19,6 +19,8 @@ pub struct ServedModel {
     pub family: String,
     /// Bytes of its file.
     pub bytes: u64,
+    /// Bytes of memory that it takes beside its caches.
+    pub memory: u64,
     /// What computes.
     pub model: Arc<dyn Model>,
     /// Whether tokens may be guessed ahead: the executor gives the same bits for any cut of a text.

@@ -4,12 +4,14 @@
 //! for it for as long as it is kept, or when another one needs its memory; never while somebody uses it. Who asks for one that
 //! is there waits for no other.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use engine::SamplerOptions;
 use tokio::sync::{Notify, Semaphore};
 
+use crate::api::CancelOnDrop;
 use crate::error::{ApiError, Result};
 use crate::metrics::Metrics;
 use crate::reader::ReaderWorker;
@@ -45,9 +47,14 @@ pub struct OfferedModel {
 /// Why a model is not loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadFailure {
-    /// Memory has no room for it: it may have if another model goes.
-    #[error("{0}")]
-    NoMemory(String),
+    /// Memory has no room for it: it may have if other models go.
+    #[error("{problem}")]
+    NoMemory {
+        /// What it needs, and what there is.
+        problem: String,
+        /// Bytes that are missing.
+        missing: u64,
+    },
     /// Something else, that will be the same again.
     #[error("{0}")]
     Failed(String),
@@ -85,6 +92,16 @@ struct LoadedEntry {
     keep: Option<Duration>,
     /// When it was last seen in use, or asked for.
     used: Instant,
+}
+
+/// What came of making room for a model.
+enum Room {
+    /// There may be enough now.
+    Made,
+    /// There will be, when models that are in use may go.
+    InUse,
+    /// Not even if all others went.
+    Never,
 }
 
 /// A model that is loaded.
@@ -200,33 +217,61 @@ impl Models {
             return Err(ApiError::busy(WAITING));
         };
         let models = Arc::clone(self);
-        // whoever waits may leave: the next one finds it there, and the thread keeps the place until it is done
+        let cancel = CancelOnDrop::default();
+        let left = Arc::clone(cancel.flag());
+        // whoever waits may leave: what is being loaded is there for the next one, and the thread keeps the place until it is done
         let loaded = tokio::task::spawn_blocking(move || {
             let _place = place;
-            models.load(at)
+            models.load(at, &left)
         });
         let loaded = loaded.await;
         loaded.unwrap_or_else(|_| Err(ApiError::internal("the model could not be loaded")))
     }
 
-    fn load(&self, at: usize) -> Result<Arc<Serving>> {
+    /// The same, and what `read` makes of a request, given how the model chooses tokens. What is wrong with a request is told
+    /// before a model is loaded for it.
+    ///
+    /// # Errors
+    /// As [`serving`](Self::serving), and those of `read`.
+    pub(crate) async fn serving_for<T>(
+        self: &Arc<Models>,
+        name: Option<&str>,
+        read: impl Fn(&ModelAbout, &SamplerOptions) -> Result<T>,
+    ) -> Result<(Arc<Serving>, T)> {
+        let entry = &self.all[self.entry(name)?];
+        if !entry.is_loaded() {
+            read(&entry.about, &SamplerOptions::default())?;
+        }
+        let serving = self.serving(name).await?;
+        let asked = read(&entry.about, &serving.model.sampler)?;
+        Ok((serving, asked))
+    }
+
+    /// `left`: who asked is gone, and needs it loaded no more.
+    fn load(&self, at: usize, left: &AtomicBool) -> Result<Arc<Serving>> {
         // one at a time: each is to see the memory that the one before it took
         let _alone = lock(&self.loading);
         let entry = &self.all[at];
+        let name = &entry.about.name;
         if let Some(serving) = entry.serving() {
             return Ok(serving);
         }
-        let load = entry.load.as_ref().ok_or_else(|| ApiError::not_loaded(&entry.about.name))?;
+        if left.load(Ordering::Relaxed) {
+            return Err(ApiError::not_loaded(name));
+        }
+        let load = entry.load.as_ref().ok_or_else(|| ApiError::not_loaded(name))?;
         let model = loop {
             match load() {
                 Ok(model) => break model,
-                Err(LoadFailure::NoMemory(problem)) => {
-                    if !self.make_room(at) {
-                        return Err(ApiError::no_room(&entry.about.name, &problem));
+                Err(LoadFailure::NoMemory { problem, missing }) => {
+                    match self.make_room(at, missing) {
+                        Room::Made => {}
+                        Room::InUse => return Err(ApiError::no_room(name, &problem)),
+                        Room::Never => return Err(ApiError::too_large(name, &problem)),
                     }
                 }
                 Err(LoadFailure::Failed(problem)) => {
-                    return Err(ApiError::internal(format!("{}: {problem}", entry.about.name)));
+                    return Err(ApiError::internal(format!("{name}: {problem}")));
                 }
             }
         };
@@ -243,16 +288,34 @@ impl Models {
         Ok(serving)
     }
 
-    /// Unload the one that nobody used for longest; false if all others are in use.
-    fn make_room(&self, wanted: usize) -> bool {
-        let idle = |at: &usize| {
-            let loaded = self.all[*at].lock();
-            let idle = loaded.as_ref().filter(|loaded| loaded.is_idle());
-            idle.map(|loaded| (loaded.used, *at))
-        };
-        let movable = |at: &usize| *at != wanted && self.all[*at].load.is_some();
-        let oldest = (0..self.all.len()).filter(movable).filter_map(|at| idle(&at)).min();
-        oldest.is_some_and(|(_, at)| self.all[at].unload(|_| true))
+    /// Unload the one that nobody used for longest, where `missing` bytes come together of those that nobody uses: none goes
+    /// in vain.
+    fn make_room(&self, wanted: usize, missing: u64) -> Room {
+        let (mut idle, mut all) = (0_u64, 0_u64);
+        let mut oldest: Option<(Instant, usize)> = None;
+        for (at, entry) in self.all.iter().enumerate() {
+            if at == wanted || entry.load.is_none() {
+                continue;
+            }
+            let loaded = entry.lock();
+            let Some(loaded) = loaded.as_ref() else { continue };
+            let bytes = loaded.serving.memory();
+            all = all.saturating_add(bytes);
+            if loaded.is_idle() {
+                idle = idle.saturating_add(bytes);
+                let this = (loaded.used, at);
+                oldest = Some(oldest.map_or(this, |other| other.min(this)));
+            }
+        }
+        match oldest {
+            Some((_, at)) if idle >= missing => {
+                // if somebody has come to use it, the next look sees that
+                self.all[at].unload(|_| true);
+                Room::Made
+            }
+            _ if all >= missing => Room::InUse,
+            _ => Room::Never,
+        }
     }
 
     /// How long one stays where nobody says.
@@ -287,8 +350,14 @@ impl Models {
                 loaded.keep.map(|keep| keep.saturating_sub(now - loaded.used))
             };
             let Some(mut look) = look else { continue };
-            if look.is_zero() && entry.unload(LoadedEntry::is_over) {
-                continue;
+            if look.is_zero() {
+                // who loads one sees memory with this one or without it, and nothing in between
+                let alone = self.loading.try_lock();
+                if matches!(alone, Err(TryLockError::WouldBlock)) {
+                    look = MOST_LOOK;
+                } else if entry.unload(LoadedEntry::is_over) {
+                    continue;
+                }
             }
             look = look.clamp(LEAST_LOOK, MOST_LOOK);
             next = Some(next.map_or(look, |next: Duration| next.min(look)));
@@ -315,6 +384,10 @@ impl Models {
 impl Entry {
     fn lock(&self) -> MutexGuard<'_, Option<LoadedEntry>> {
         lock(&self.loaded)
+    }
+
+    fn is_loaded(&self) -> bool {
+        self.lock().is_some()
     }
 
     fn serving(&self) -> Option<Arc<Serving>> {
@@ -380,6 +453,11 @@ impl Serving {
         Ok(Serving { model, worker, metrics: Arc::clone(metrics), preparation })
     }
 
+    /// Bytes of memory that are free when it is gone.
+    fn memory(&self) -> u64 {
+        self.model.memory.saturating_add(self.model.model.stats().spilled.memory)
+    }
+
     /// End the thread, and wait until what it held is free.
     fn end(self) {
         let Serving { model, worker, metrics, preparation } = self;
@@ -389,5 +467,65 @@ impl Serving {
             ModelWorker::Reads(worker, _) => worker.end(),
         }
         metrics.unloaded();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    fn until(what: &str, is: impl Fn() -> bool) {
+        let start = Instant::now();
+        while !is() {
+            assert!(start.elapsed() < Duration::from_secs(20), "never: {what}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// So many may wait, also of those that left, and what fails is not tried again for these.
+    #[test]
+    fn who_left_keeps_a_place_and_has_nothing_loaded() {
+        let (tries, open) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+        let load = {
+            let (tries, open) = (Arc::clone(&tries), Arc::clone(&open));
+            move || {
+                tries.fetch_add(1, Ordering::SeqCst);
+                until("the file is there", || open.load(Ordering::SeqCst));
+                Err(LoadFailure::Failed("it is no model".into()))
+            }
+        };
+        let about = ModelAbout {
+            name: "m".into(),
+            created: 0,
+            family: "none".into(),
+            bytes: 1,
+            context: 1,
+        };
+        let (metrics, loaded) = Default::default();
+        let entry = Entry { about, load: Some(Box::new(load)), metrics, loaded };
+        let models = Arc::new(Models::of(vec![entry], None));
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build();
+        let runtime = runtime.unwrap();
+        let asks = || {
+            let models = Arc::clone(&models);
+            runtime.spawn(async move { models.serving(None).await.map(drop) })
+        };
+        let asked: Vec<_> = (0..WAITING).map(|_| asks()).collect();
+        let free = || models.waiting.available_permits();
+        until("all wait", || free() == 0 && tries.load(Ordering::SeqCst) == 1);
+        let refused = runtime.block_on(asks()).unwrap().unwrap_err();
+        assert_eq!(refused.status(), 503, "{refused}");
+        for task in asked {
+            task.abort();
+            assert!(runtime.block_on(task).unwrap_err().is_cancelled());
+        }
+        assert_eq!(free(), 0, "their threads wait still");
+        open.store(true, Ordering::SeqCst);
+        until("all are gone", || free() == WAITING);
+        assert_eq!(tries.load(Ordering::SeqCst), 1, "nobody wanted it any more");
+        let refused = runtime.block_on(asks()).unwrap().unwrap_err();
+        assert_eq!((refused.status(), tries.load(Ordering::SeqCst)), (500, 2));
     }
 }

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::deadlines::Answering;
 use crate::error::{ApiError, ErrorShape};
 
 /// Statuses that it answers with, and why.
@@ -23,16 +24,38 @@ const LINE: usize = 256;
 /// Bytes to and from a client.
 pub(crate) struct Unread<S> {
     stream: S,
-    /// How what came last begins.
+    answering: Answering,
+    /// How the request begins that comes, or is answered.
     line: Vec<u8>,
+    /// What [`Answering::turns`] was when that began.
+    seen: usize,
     /// What is written in place of an answer, and how far that is.
     instead: Option<(Vec<u8>, usize)>,
 }
 
 impl<S> Unread<S> {
-    /// Of a connection.
-    pub(crate) fn new(stream: S) -> Unread<S> {
-        Unread { stream, line: Vec::new(), instead: None }
+    /// Of a connection; `answering` turns while a request of it is answered.
+    pub(crate) fn new(stream: S, answering: Answering) -> Unread<S> {
+        Unread { stream, answering, line: Vec::new(), seen: 0, instead: None }
+    }
+
+    /// Note how a request begins: with its first bytes, however few come at once.
+    fn note(&mut self, came: &[u8]) {
+        let turns = self.answering.turns();
+        // while one is answered, what comes is its body
+        if !turns.is_multiple_of(2) {
+            return;
+        }
+        if turns != self.seen {
+            self.line.clear();
+            self.seen = turns;
+        }
+        // what is left of a body hardly begins as a method does
+        let begins = came.first().is_some_and(u8::is_ascii_uppercase);
+        if begins || !self.line.is_empty() {
+            let room = LINE - self.line.len();
+            self.line.extend_from_slice(&came[..came.len().min(room)]);
+        }
     }
 }
 
@@ -67,12 +90,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Unread<S> {
         let me = &mut *self;
         let before = buffer.filled().len();
         let read = Pin::new(&mut me.stream).poll_read(context, buffer);
-        let came = &buffer.filled()[before..];
-        // a request begins with its method; what goes on with one does so only by chance
-        if came.first().is_some_and(u8::is_ascii_uppercase) {
-            me.line.clear();
-            me.line.extend_from_slice(&came[..came.len().min(LINE)]);
-        }
+        me.note(&buffer.filled()[before..]);
         read
     }
 }
@@ -130,12 +148,46 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Unread<S> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
     use super::*;
+
+    /// What the HTTP library says of too many headers.
+    const REFUSED: &str = "HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+
+    /// The first line counts, however it comes and whatever comes behind it; of each request of a connection its own.
+    #[test]
+    fn refusals_have_the_shape_of_the_request_that_is_refused() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let (mut client, server) = duplex(4096);
+            let answering = Answering::default();
+            let mut server = Unread::new(server, answering.clone());
+            let mut says = async |pieces: &[&str]| {
+                for piece in pieces {
+                    client.write_all(piece.as_bytes()).await.unwrap();
+                    server.read_exact(&mut vec![0; piece.len()]).await.unwrap();
+                }
+                server.write_all(REFUSED.as_bytes()).await.unwrap();
+                let mut said = vec![0; 4096];
+                let n = client.read(&mut said).await.unwrap();
+                String::from_utf8(said[..n].to_vec()).unwrap()
+            };
+            let said = says(&["GE", "T /api/tags HTTP/1.1\r\nX: ", "YYYY", "Z: 1\r\n"]).await;
+            assert!(said.contains("{\"error\":\"more headers"), "{said}");
+            // it is answered, and its body comes
+            answering.turn();
+            let said = says(&["{\"a\": ", "GET /v1/messages HTTP/1.1"]).await;
+            assert!(said.contains("{\"error\":\"more headers"), "{said}");
+            answering.turn();
+            let said = says(&["}", "POST /v1/messages HTTP/1.1\r\n", "GET /api/tags"]).await;
+            assert!(said.contains("{\"type\":\"error\""), "{said}");
+        });
+    }
 
     #[test]
     fn answers_of_ours_go_out_as_they_are() {
-        let none = "HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-        let said = instead(none.as_bytes(), b"GET /api/tags HTTP/1.1\r\n").unwrap();
+        let said = instead(REFUSED.as_bytes(), b"GET /api/tags HTTP/1.1\r\n").unwrap();
         let said = String::from_utf8(said).unwrap();
         assert!(said.starts_with("HTTP/1.1 431 Request Header Fields Too Large\r\n"), "{said}");
         assert!(

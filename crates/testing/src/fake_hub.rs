@@ -34,8 +34,8 @@ pub enum Mischief {
     Busy(usize),
     /// Nobody answers for so long since it does that.
     Away(Duration),
-    /// An address is good for so many requests.
-    Expires(usize),
+    /// An address is good for so many requests, and then refused with this status.
+    Expires(usize, u16),
     /// In the middle of an answer nothing comes any more.
     Stalls,
     /// It says that there is nothing there.
@@ -235,7 +235,7 @@ fn answer(state: &HubState, stream: TcpStream, is_hub: bool) -> std::io::Result<
     if header("authorization:").is_some() {
         state.leaked.store(true, Ordering::Relaxed);
     }
-    if let Mischief::Expires(uses) = mischief {
+    if let Mischief::Expires(uses, status) = mischief {
         let used = {
             let mut all = state.used.lock().unwrap();
             let used = all.entry(path.clone()).or_default();
@@ -243,7 +243,7 @@ fn answer(state: &HubState, stream: TcpStream, is_hub: bool) -> std::io::Result<
             *used
         };
         if used > uses {
-            return out.plain("403 Forbidden", "", b"expired");
+            return out.plain(&format!("{status} Refused"), "", b"expired");
         }
     }
     let file = path.strip_prefix("/cdn/").and_then(|path| path.split('?').next());

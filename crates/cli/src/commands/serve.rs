@@ -21,7 +21,7 @@ use crate::exit::{Failure, code};
 use crate::limits::Limits;
 use crate::load::{self, LoadOptions, Loaded};
 use crate::output::shown;
-use crate::{bundled, ceilings, counts, executing, names, sampling, ui};
+use crate::{bundled, ceilings, counts, executing, memory, names, sampling, ui};
 
 /// Serve models to other programs, over HTTP
 #[derive(clap::Args, Debug)]
@@ -235,7 +235,9 @@ impl Serve {
                 let problem = format!("{error:#}");
                 let failure = error.chain().find_map(|cause| cause.downcast_ref());
                 match failure {
-                    Some(Failure::DoesNotFit { .. }) => LoadFailure::NoMemory(problem),
+                    Some(Failure::DoesNotFit { missing, .. }) => {
+                        LoadFailure::NoMemory { problem, missing: *missing }
+                    }
                     _ => LoadFailure::Failed(problem),
                 }
             })
@@ -268,12 +270,15 @@ impl Serve {
         };
         // what was measured before is known wherever it is told
         loaded.ceilings = loaded.ceilings.take().or_else(|| ceilings::known(&*loaded.executor));
+        let program = loaded.model.program();
+        let needs = memory::needs(&*loaded.executor, program, &cache, loaded.chunk)?;
         let limits = Limits::of(&loaded, &cache).filter(|_| reads.is_none());
         Ok(ServedModel {
             name: about.name,
             created: about.created,
             family: about.family,
             bytes: about.bytes,
+            memory: needs.weights.saturating_add(needs.work),
             parallel: self.running.cache.storage.side_by_side(self.parallel, &loaded, &cache),
             waiting: WAITING,
             model: Arc::clone(&loaded.model),

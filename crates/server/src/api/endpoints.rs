@@ -38,6 +38,21 @@ impl Endpoints {
         self.told(path, get(handler), "get", json!({ "summary": about }))
     }
 
+    /// Something of a model that is looked at: `?model=` says of which.
+    pub(super) fn get_of_model<H, T>(self, path: &str, about: &str, handler: H) -> Endpoints
+    where
+        H: Handler<T, Arc<App>>,
+        T: 'static,
+    {
+        let model = json!({
+            "name": "model",
+            "in": "query",
+            "description": "Its name; the first one is meant where none is given",
+            "schema": { "type": "string" },
+        });
+        self.told(path, get(handler), "get", json!({ "summary": about, "parameters": [model] }))
+    }
+
     /// Something that is asked for with an object.
     pub(super) fn post<H, T>(self, path: &str, about: &str, takes: Takes, handler: H) -> Endpoints
     where
@@ -68,8 +83,14 @@ impl Endpoints {
             "400": refused("A field that cannot be obeyed, by its name"),
             "401": refused("A key is needed"),
             "403": refused("A web page, or a Host that is not this machine's"),
+            "500": refused("The model cannot be loaded, or failed: the same again would, too"),
             "503": refused("The model is being loaded, or the queue is full: see Retry-After"),
         });
+        let is_post = method == "post";
+        if is_post {
+            what["responses"]["413"] = refused("A body that is too large");
+            what["responses"]["415"] = refused("A body that is not application/json");
+        }
         // a part of a path has another form there
         let shown = path.replace("{*", "{");
         if let Some((_, name)) = shown.split_once('{') {
@@ -77,6 +98,10 @@ impl Endpoints {
             let schema = json!({ "type": "string" });
             let part = json!({ "name": name, "in": "path", "required": true, "schema": schema });
             what["parameters"] = json!([part]);
+        }
+        // who names no model means one that is there
+        if is_post || what["parameters"].is_array() {
+            what["responses"]["404"] = refused("There is no such model");
         }
         self.paths.entry(shown).or_insert_with(|| json!({}))[method] = what;
         self

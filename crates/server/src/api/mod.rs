@@ -20,6 +20,7 @@ use crate::error::{ApiError, shaped};
 use crate::guard::guard;
 
 pub use openai::{OpenAiEndpoint, OpenAiReply, OpenAiRequest};
+pub(crate) use pending::CancelOnDrop;
 
 use endpoints::{Endpoints, Takes};
 

@@ -101,9 +101,6 @@ impl Serving {
         texts: Vec<Vec<u32>>,
         place: OwnedSemaphorePermit,
     ) -> Result<Vec<Vec<f32>>> {
-        if texts.len() > MOST_TEXTS {
-            return Err(ApiError::field("input", format!("more than {MOST_TEXTS} texts")));
-        }
         let n = self.model.format.tokenizer().vocab_size();
         if let Some(id) = texts.iter().flatten().find(|id| **id as usize >= n) {
             let problem = format!("the model has no token {id}, but {n}");
@@ -127,10 +124,23 @@ impl Serving {
 /// Texts or tokens in this field, one or several.
 ///
 /// # Errors
-/// Anything else.
+/// Anything else, or more of them than may be.
 pub(super) fn inputs(body: &JsonBody, name: &str) -> Result<Vec<PromptText>> {
     let read = body.get(name).and_then(super::openai::texts).filter(|texts| !texts.is_empty());
-    read.ok_or_else(|| ApiError::field(name, "expected a text, token ids, or a list of these"))
+    let expected = || ApiError::field(name, "expected a text, token ids, or a list of these");
+    let texts = read.ok_or_else(expected)?;
+    not_too_many(name, texts.len()).map(|()| texts)
+}
+
+/// That `n` texts in this field are no more than may be.
+///
+/// # Errors
+/// More of them.
+pub(super) fn not_too_many(name: &str, n: usize) -> Result<()> {
+    match n > MOST_TEXTS {
+        true => Err(ApiError::field(name, format!("more than {MOST_TEXTS} texts"))),
+        false => Ok(()),
+    }
 }
 
 /// `usage` of texts that were read.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::client::Served;
+use crate::client::{Served, head};
 
 #[test]
 fn what_is_told_of_the_endpoints_is_true() {
@@ -18,6 +18,10 @@ fn what_is_told_of_the_endpoints_is_true() {
         let path = path.replace("{id}", "demo");
         if methods["get"].is_object() {
             assert_eq!(served.get(&path).status, 200, "{path}");
+            // of another model there is nothing, where one can be named
+            let names = methods.pointer("/get/parameters/0/in") == Some(&json!("query"));
+            let other = served.get(&format!("{path}?model=other")).status;
+            assert_eq!(other, if names { 404 } else { 200 }, "{path}");
         }
         let schema = methods.pointer("/post/requestBody/content/application~1json/schema");
         let Some(schema) = schema else { continue };
@@ -29,6 +33,11 @@ fn what_is_told_of_the_endpoints_is_true() {
             answer.body.contains("there is no such field")
         };
         assert_eq!(schema["additionalProperties"], false);
+        let said = "Content-Type: text/plain\r\nContent-Length: 2\r\n";
+        let refusal = served.send((head("POST", &path, said) + "{}").as_bytes());
+        let responses = methods["post"]["responses"].as_object().unwrap();
+        assert!(refusal.status == 415 && responses.contains_key("415"), "{path}: {refusal:?}");
+        assert!(["404", "413", "500"].iter().all(|code| responses.contains_key(*code)), "{path}");
         assert!(refused("no_field_at_all", &json!(1)), "{path}");
         for (name, field) in schema["properties"].as_object().unwrap() {
             // whatever else is wrong with the request: it knows the field

@@ -1,7 +1,7 @@
 //! Several models: each by its name, there when it is asked for, gone when nobody asks or another needs its room.
 
 use std::io::Read;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,9 @@ struct Shelf {
     there: AtomicUsize,
     /// How many memory has room for; 0: as many as there are.
     room: AtomicUsize,
+    /// One of them goes, or went, which takes so many milliseconds.
+    going: AtomicBool,
+    pause: AtomicU64,
 }
 
 /// Counts a model for as long as anybody has it.
@@ -32,6 +35,8 @@ impl Watch for Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
+        self.0.going.store(true, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(self.0.pause.load(Ordering::SeqCst)));
         self.0.there.fetch_sub(1, Ordering::SeqCst);
     }
 }
@@ -50,8 +55,16 @@ fn offer(name: &'static str, shelf: &Arc<Shelf>) -> OfferedModel {
         if name == "broken" {
             return Err(LoadFailure::Failed("it is no model".into()));
         }
-        if room > 0 && shelf.there.load(Ordering::SeqCst) >= room {
-            return Err(LoadFailure::NoMemory("needs 9 GB of memory, 1 GB is available".into()));
+        if name == "huge" {
+            let problem = "needs 90 GB of memory, 1 GB is available".into();
+            return Err(LoadFailure::NoMemory { problem, missing: 89 });
+        }
+        // each takes nine
+        let there = shelf.there.load(Ordering::SeqCst);
+        if room > 0 && there >= room {
+            let problem = "needs 9 GB of memory, 1 GB is available".into();
+            let missing = 9 * (there - room + 1) as u64;
+            return Err(LoadFailure::NoMemory { problem, missing });
         }
         shelf.there.fetch_add(1, Ordering::SeqCst);
         shelf.loads.lock().unwrap().push(name.to_owned());
@@ -69,7 +82,7 @@ fn body(model: &str) -> Value {
 fn until(what: &str, is: impl Fn() -> bool) {
     let start = Instant::now();
     while !is() {
-        assert!(start.elapsed() < Duration::from_secs(10), "never: {what}");
+        assert!(start.elapsed() < Duration::from_secs(30), "never: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -160,7 +173,7 @@ fn models_are_loaded_by_their_names_when_they_are_asked_for() {
 #[test]
 fn a_model_goes_when_nobody_asks_for_it() {
     let shelf = Arc::<Shelf>::default();
-    let keep = Duration::from_millis(1500);
+    let keep = Duration::from_secs(3);
     let served = Served::several(vec![offer("one", &shelf), offer("two", &shelf)], Some(keep));
     let there = || shelf.there.load(Ordering::SeqCst);
     let first = served.post(CHAT, &body("two")).json();
@@ -192,7 +205,7 @@ fn a_model_goes_when_nobody_asks_for_it() {
     let stay = json!({ "model": "one", "keep_alive": -1 });
     assert_eq!(served.post("/api/generate", &stay).json()["done_reason"], "load");
     until("two is gone", || there() == 1);
-    std::thread::sleep(2 * keep);
+    std::thread::sleep(keep + Duration::from_secs(1));
     assert_eq!(there(), 1, "one stays");
     let go = json!({ "model": "one", "keep_alive": 0 });
     assert_eq!(served.post("/api/generate", &go).json()["done_reason"], "unload");
@@ -218,7 +231,7 @@ fn a_model_goes_when_another_needs_its_memory() {
     let loaded: Vec<Value> = served.get("/api/ps").json()["models"].as_array().unwrap().clone();
     assert_eq!([&loaded[0]["name"], &loaded[1]["name"]], ["one", "three"]);
 
-    // what is in use stays, and who cannot be served is told so
+    // what is in use stays, and who cannot be served is told so: nothing goes where that would not be enough
     shelf.room.store(1, Ordering::SeqCst);
     let mut long = body("one");
     (long["max_tokens"], long["ignore_eos"]) = (json!(900), json!(true));
@@ -228,10 +241,86 @@ fn a_model_goes_when_another_needs_its_memory() {
     let full = served.post(CHAT, &body("two"));
     assert_eq!((full.status, full.header("retry-after")), (503, Some("1")), "{full:?}");
     assert!(full.body.contains("needs 9 GB"), "{full:?}");
-    assert_eq!(there(), 1, "three went, and one is used");
+    assert_eq!(there(), 2, "one is used, and without three there is no room yet");
     drop(running);
     until("there is room", || ask("two") == 200);
     assert_eq!(there(), 1);
+}
+
+#[test]
+fn what_never_fits_drives_nobody_out() {
+    let shelf = Arc::<Shelf>::default();
+    let all = ["one", "two", "huge"].map(|name| offer(name, &shelf));
+    let served = Served::several(all.into(), None);
+    assert_eq!(served.post(CHAT, &body("two")).status, 200);
+    for _ in 0..2 {
+        let refused = served.post(CHAT, &body("huge"));
+        assert_eq!((refused.status, refused.header("retry-after")), (500, None), "{refused:?}");
+        assert_eq!(refused.header("x-should-retry"), Some("false"), "{refused:?}");
+        assert!(refused.body.contains("needs 90 GB"), "{refused:?}");
+    }
+    assert_eq!(shelf.there.load(Ordering::SeqCst), 2, "both are there");
+    assert_eq!(*shelf.loads.lock().unwrap(), ["one", "two"]);
+}
+
+/// One that goes has its memory to the end: who needs that waits, and is not refused.
+#[test]
+fn who_needs_the_memory_of_one_that_goes_waits_for_it() {
+    let shelf = Arc::<Shelf>::default();
+    shelf.room.store(1, Ordering::SeqCst);
+    shelf.pause.store(1000, Ordering::SeqCst);
+    let all = ["one", "two"].map(|name| offer(name, &shelf));
+    let served = Served::several(all.into(), Some(Duration::from_millis(100)));
+    until("one goes", || shelf.going.load(Ordering::SeqCst));
+    let answer = served.post(CHAT, &body("two"));
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(*shelf.loads.lock().unwrap(), ["one", "two"]);
+}
+
+/// A request that is wrong has nothing loaded for it, and changes nothing of how long a model stays.
+#[test]
+fn what_is_refused_loads_nothing() {
+    let shelf = Arc::<Shelf>::default();
+    let served = Served::several(vec![offer("one", &shelf), offer("two", &shelf)], None);
+    let said = json!([{ "role": "user", "content": "hello there" }]);
+    for (path, mut body) in [
+        (CHAT, json!({ "messages": said, "temperature": "hot" })),
+        (CHAT, json!({ "messages": "hi" })),
+        ("/v1/completions", json!({ "prompt": 3 })),
+        ("/v1/responses", json!({ "input": "x", "nonsense": 1 })),
+        ("/v1/responses", json!({ "input": [] })),
+        ("/v1/messages", json!({ "messages": said })),
+        ("/v1/messages/count_tokens", json!({ "messages": [] })),
+        ("/v1/embeddings", json!({ "input": 3 })),
+        ("/v1/embeddings", json!({ "input": vec!["x"; 2049] })),
+        ("/v1/rerank", json!({ "query": "x", "documents": [] })),
+        ("/completion", json!({ "prompt": "x", "n_probs": 99 })),
+        ("/infill", json!({ "input_prefix": "x", "temperature": "hot" })),
+        ("/tokenize", json!({ "content": 3 })),
+        ("/detokenize", json!({ "tokens": [-1] })),
+        ("/apply-template", json!({ "messages": [] })),
+        ("/api/chat", json!({ "messages": said, "options": { "num_ctx": 1_000_000 } })),
+        ("/api/chat", json!({ "messages": said, "stream": 3 })),
+        ("/api/generate", json!({ "prompt": "x", "format": "yaml" })),
+        ("/api/generate", json!({ "options": { "nonsense": 1 } })),
+        ("/api/embed", json!({ "input": 3 })),
+        ("/api/embeddings", json!({ "prompt": 3 })),
+    ] {
+        body["model"] = json!("two");
+        let refused = served.post(path, &body);
+        assert_eq!(refused.status, 400, "{path}: {refused:?}");
+        assert_eq!(*shelf.loads.lock().unwrap(), ["one"], "{path}: {refused:?}");
+    }
+    for mut body in [
+        json!({ "prompt": "x", "options": { "temperature": "hot" } }),
+        json!({ "prompt": "hi ".repeat(CONTEXT) }),
+        json!({ "options": { "nonsense": 1 } }),
+    ] {
+        (body["model"], body["keep_alive"]) = (json!("one"), json!(0));
+        assert_eq!(served.post("/api/generate", &body).status, 400, "{body}");
+    }
+    let ps = served.get("/api/ps").json();
+    assert_eq!(ps["models"][0]["expires_at"], "9999-12-31T23:59:59Z", "it stays: {ps}");
 }
 
 /// F15: models come and go, and nothing of them stays.

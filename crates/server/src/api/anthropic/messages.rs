@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use engine::Reasoning;
+use engine::{Reasoning, SamplerOptions};
 use serde_json::{Value, json};
 
 use super::conversation::{conversation, tools};
@@ -13,6 +13,7 @@ use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, check};
 use crate::guard::KeyId;
+use crate::models::ModelAbout;
 use crate::request::{Asked, ReplySettings, Said, is_setting, stops};
 
 pub(super) const MESSAGES: Fields = &[
@@ -43,15 +44,17 @@ pub(super) const COUNT: Fields = &[
 
 pub(super) async fn messages(Ready(models): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
     check(body.fields(), MESSAGES, is_setting)?;
-    let app = models.serving(body.text("model")?).await?;
-    let settings = ReplySettings::read(&body, &["max_tokens"], &app.model.sampler)?;
-    if settings.max_tokens.is_none() {
-        return Err(ApiError::field("max_tokens", "expected a number, 1 or more"));
-    }
-    let settings = ReplySettings { stop: stops(&body, "stop_sequences")?, ..settings };
     let streams = body.flag("stream")?.unwrap_or(false);
-    let said = Said::Messages(conversation(&body)?, thinking(&body)?);
-    let asked = Asked { tools: tools(&body)?, ..Asked::one(said, settings) };
+    let read = |_: &ModelAbout, sampler: &SamplerOptions| {
+        let settings = ReplySettings::read(&body, &["max_tokens"], sampler)?;
+        if settings.max_tokens.is_none() {
+            return Err(ApiError::field("max_tokens", "expected a number, 1 or more"));
+        }
+        let settings = ReplySettings { stop: stops(&body, "stop_sequences")?, ..settings };
+        let said = Said::Messages(conversation(&body)?, thinking(&body)?);
+        Ok(Asked { tools: tools(&body)?, ..Asked::one(said, settings) })
+    };
+    let (app, asked) = models.serving_for(body.text("model")?, read).await?;
     let pending = app.reply(asked, key).await?;
     let notes = pending.notes.clone();
     let reply = AnthropicReply::new(app.model.source(), pending.prompt_tokens, notes);
@@ -69,10 +72,11 @@ pub(super) async fn count_tokens(
     body: JsonBody,
 ) -> Result<Json<Value>> {
     check(body.fields(), COUNT, |_| false)?;
-    let app = models.serving(body.text("model")?).await?;
-    let said = Said::Messages(conversation(&body)?, thinking(&body)?);
-    let settings = ReplySettings::of(&app.model.sampler);
-    let asked = Asked { tools: tools(&body)?, ..Asked::one(said, settings) };
+    let read = |_: &ModelAbout, sampler: &SamplerOptions| {
+        let said = Said::Messages(conversation(&body)?, thinking(&body)?);
+        Ok(Asked { tools: tools(&body)?, ..Asked::one(said, ReplySettings::of(sampler)) })
+    };
+    let (app, asked) = models.serving_for(body.text("model")?, read).await?;
     Ok(Json(json!({ "input_tokens": app.prompt(asked, key).await?.len() })))
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use engine::{Completion, FinishReason, TokenLogprobs};
+use engine::{Completion, FinishReason, SamplerOptions, TokenLogprobs};
 use serde_json::{Value, json};
 
 use crate::Ready;
@@ -14,7 +14,7 @@ use crate::body::JsonBody;
 use crate::error::{ApiError, ErrorShape, Result};
 use crate::fields::{Field, Fields, check};
 use crate::guard::KeyId;
-use crate::models::Models;
+use crate::models::{ModelAbout, Models};
 use crate::request::{Asked, PromptText, ReplySettings, Said, is_setting, one_length};
 use crate::wire::ReplySource;
 use crate::worker::Update;
@@ -81,7 +81,6 @@ async fn answer(
     prompt: Vec<PromptText>,
 ) -> Result<Response> {
     one_length(&body, &LENGTHS)?;
-    let app = models.serving(body.text("model")?).await?;
     // below 0: as many as it likes
     for name in LENGTHS {
         if body.integer(name)?.is_some_and(|n| n < 0) {
@@ -96,16 +95,19 @@ async fn answer(
             map.ok_or_else(|| ApiError::field("logit_bias", "expected pairs of id and bias"))?;
         body.set("logit_bias", Value::Object(map));
     }
-    let settings = ReplySettings::read(&body, &LENGTHS, &app.model.sampler)?;
     let logprobs = body.count("n_probs", 0, 20)?.filter(|n| *n > 0);
+    let tokens = body.flag("return_tokens")?.unwrap_or(false);
+    let streams = body.flag("stream")?.unwrap_or(false);
+    let read =
+        |_: &ModelAbout, sampler: &SamplerOptions| ReplySettings::read(&body, &LENGTHS, sampler);
+    let (app, settings) = models.serving_for(body.text("model")?, read).await?;
     let asked = Asked { logprobs, ..Asked::one(Said::Texts(prompt), settings) };
     let reply = LlamaReply {
         source: app.model.source(),
-        tokens: body.flag("return_tokens")?.unwrap_or(false),
+        tokens,
         scores: logprobs.map(|_| Vec::new()),
         prompt_tokens: 0,
     };
-    let streams = body.flag("stream")?.unwrap_or(false);
     let pending = app.reply(asked, key).await?;
     let reply = LlamaReply { prompt_tokens: pending.prompt_tokens, ..reply };
     if streams {

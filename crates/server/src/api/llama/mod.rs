@@ -39,8 +39,8 @@ pub(super) fn routes(endpoints: Endpoints) -> Endpoints {
             Takes::Settings(completion::INFILL),
             completion::infill,
         )
-        .get("/props", "How replies are made where nobody says", props)
-        .get("/slots", "How many replies are being made", slots)
+        .get_of_model("/props", "How replies are made where nobody says", props)
+        .get_of_model("/slots", "How many replies are being made", slots)
         .post("/tokenize", "The tokens of a text", Takes::Fields(TOKENIZE), tokenize)
         .post("/detokenize", "The text of tokens", Takes::Fields(DETOKENIZE), detokenize)
         .post(
@@ -124,12 +124,12 @@ const TOKENIZE: Fields = &[
 
 async fn tokenize(Ready(models): Ready, body: JsonBody) -> Result<Json<Value>> {
     check(body.fields(), TOKENIZE, |_| false)?;
-    let app = models.serving(body.text("model")?).await?;
     let text = body.text("content")?;
     let text = text.ok_or_else(|| ApiError::field("content", "expected a text"))?.to_owned();
     let flag = |name| body.flag(name).map(|flag| flag.unwrap_or(false));
     let (add, parse) = (flag("add_special")?, flag("parse_special")?);
     let pieces = flag("with_pieces")?;
+    let app = models.serving(body.text("model")?).await?;
     let work = move || {
         let tokenizer = app.model.format.tokenizer();
         let encoded = if parse { tokenizer.encode_special(&text) } else { tokenizer.encode(&text) };
@@ -155,12 +155,13 @@ const DETOKENIZE: Fields = &[("model", Field::Honoured), ("tokens", Field::Honou
 
 async fn detokenize(Ready(models): Ready, body: JsonBody) -> Result<Json<Value>> {
     check(body.fields(), DETOKENIZE, |_| false)?;
-    let app = models.serving(body.text("model")?).await?;
     let expected = || ApiError::field("tokens", "expected token ids");
+    let id = |token: &Value| u32::try_from(token.as_u64()?).ok();
     let tokens = body.list("tokens")?.ok_or_else(expected)?;
+    let tokens: Vec<u32> = tokens.iter().map(id).collect::<Option<_>>().ok_or_else(expected)?;
+    let app = models.serving(body.text("model")?).await?;
     let mut text = Vec::new();
-    for token in tokens {
-        let id = token.as_u64().and_then(|id| u32::try_from(id).ok()).ok_or_else(expected)?;
+    for id in tokens {
         text.extend_from_slice(&Vocabulary::bytes(&*app.model.format, id));
     }
     Ok(Json(json!({ "content": String::from_utf8_lossy(&text) })))
@@ -170,8 +171,8 @@ const APPLY_TEMPLATE: Fields = &[("model", Field::Honoured), ("messages", Field:
 
 async fn apply_template(Ready(models): Ready, body: JsonBody) -> Result<Json<Value>> {
     check(body.fields(), APPLY_TEMPLATE, |_| false)?;
-    let app = models.serving(body.text("model")?).await?;
     let messages = messages(&body)?;
+    let app = models.serving(body.text("model")?).await?;
     let cancel = CancelOnDrop::default();
     let flag = Arc::clone(cancel.flag());
     let render = move || {

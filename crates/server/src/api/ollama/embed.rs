@@ -5,7 +5,7 @@ use std::time::Instant;
 use axum::Json;
 use serde_json::{Value, json};
 
-use super::model;
+use super::{keep, model};
 use crate::Ready;
 use crate::api::texts::inputs;
 use crate::body::JsonBody;
@@ -26,10 +26,11 @@ pub(super) const EMBED: Fields = &[
 pub(super) async fn embed(Ready(models): Ready, body: JsonBody) -> Result<Json<Value>> {
     check(body.fields(), EMBED, |_| false)?;
     let start = Instant::now();
-    let app = model(&models, &body).await?;
-    let loaded = start.elapsed();
     let dimensions = body.count("dimensions", 1, usize::MAX)?;
-    let said = app.embed(inputs(&body, "input")?, dimensions).await?;
+    let (app, texts) = model(&models, &body, |_, _| inputs(&body, "input")).await?;
+    let loaded = start.elapsed();
+    let said = app.embed(texts, dimensions).await?;
+    keep(&models, &body)?;
     Ok(Json(json!({
         "model": app.model.name,
         "embeddings": said.vectors,
@@ -49,8 +50,9 @@ pub(super) const EMBEDDINGS: Fields = &[
 
 pub(super) async fn embeddings(Ready(models): Ready, body: JsonBody) -> Result<Json<Value>> {
     check(body.fields(), EMBEDDINGS, |_| false)?;
-    let app = model(&models, &body).await?;
     let text = body.text("prompt")?.ok_or_else(|| ApiError::field("prompt", "expected a text"))?;
+    let (app, ()) = model(&models, &body, |_, _| Ok(())).await?;
     let said = app.embed(vec![PromptText::Plain(text.to_owned())], None).await?;
+    keep(&models, &body)?;
     Ok(Json(json!({ "embedding": said.vectors.first() })))
 }

@@ -7,12 +7,14 @@ mod reply;
 
 use std::sync::Arc;
 
+use engine::SamplerOptions;
+
 use super::{Endpoints, Takes};
 use crate::Serving;
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::keep::keep_alive;
-use crate::models::Models;
+use crate::models::{ModelAbout, Models};
 
 pub(super) fn routes(endpoints: Endpoints) -> Endpoints {
     let (chat, text) = (Takes::Fields(replies::CHAT), Takes::Fields(replies::GENERATE));
@@ -38,13 +40,24 @@ fn model_name(body: &JsonBody) -> Result<&str> {
     name.ok_or_else(|| ApiError::field("model", "expected the name of one"))
 }
 
-/// The same, loaded; it stays for as long as `keep_alive` says, else as usual.
+/// The same, loaded, and what `read` makes of the request.
 ///
 /// # Errors
-/// No name, another, or one that cannot be loaded.
-async fn model(models: &Arc<Models>, body: &JsonBody) -> Result<Arc<Serving>> {
-    let (name, keep) = (model_name(body)?, keep_alive(body)?);
-    let serving = models.serving(Some(name)).await?;
-    models.keep(Some(name), keep.unwrap_or(models.usual_keep()))?;
-    Ok(serving)
+/// No name, another, one that cannot be loaded; those of `read`, before it is.
+async fn model<T>(
+    models: &Arc<Models>,
+    body: &JsonBody,
+    read: impl Fn(&ModelAbout, &SamplerOptions) -> Result<T>,
+) -> Result<(Arc<Serving>, T)> {
+    keep_alive(body)?;
+    models.serving_for(Some(model_name(body)?), read).await
+}
+
+/// A request was taken: its model stays for as long as `keep_alive` says, else as usual.
+///
+/// # Errors
+/// No name, or another.
+fn keep(models: &Models, body: &JsonBody) -> Result<()> {
+    let time = keep_alive(body)?.unwrap_or(models.usual_keep());
+    models.keep(Some(model_name(body)?), time).map(drop)
 }

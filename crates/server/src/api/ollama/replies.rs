@@ -5,23 +5,23 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use engine::{Message, Reasoning};
+use engine::{Message, Reasoning, SamplerOptions};
 use grammar::FormSource;
 use serde_json::{Value, json};
 
 use super::reply::{OllamaReply, OllamaShape};
-use super::{model, model_name};
+use super::{keep, model, model_name};
+use crate::Ready;
 use crate::api::stream::stream;
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, check};
 use crate::guard::KeyId;
 use crate::keep::keep_alive;
-use crate::models::Models;
+use crate::models::{ModelAbout, Models};
 use crate::request::{
     Asked, PromptText, ReplySettings, Said, is_setting, messages, tools_of_openai,
 };
-use crate::{Ready, Serving};
 
 /// Fields of chats and texts alike.
 macro_rules! common_fields {
@@ -75,11 +75,12 @@ pub(super) async fn chat(Ready(models): Ready, key: KeyId, body: JsonBody) -> Re
     if body.list("messages")?.is_none_or(Vec::is_empty) {
         return only_there(&models, &body, OllamaShape::Chat).await;
     }
-    let app = model(&models, &body).await?;
-    let (settings, reasoning) = (settings(&app, &body)?, reasoning(&body)?);
-    let said = Said::Messages(messages(&body)?, reasoning);
-    let asked = Asked { tools: tools_of_openai(&body)?, ..Asked::one(said, settings) };
-    reply(&app, &body, OllamaShape::Chat, asked, key).await
+    let read = |about: &ModelAbout, sampler: &SamplerOptions| {
+        let said = Said::Messages(messages(&body)?, reasoning(&body)?);
+        let settings = settings(about, sampler, &body)?;
+        Ok(Asked { tools: tools_of_openai(&body)?, ..Asked::one(said, settings) })
+    };
+    reply(&models, &body, OllamaShape::Chat, key, read).await
 }
 
 pub(super) async fn generate(Ready(models): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
@@ -93,8 +94,7 @@ pub(super) async fn generate(Ready(models): Ready, key: KeyId, body: JsonBody) -
     if text.is_empty() && suffix.is_empty() {
         return only_there(&models, &body, OllamaShape::Generate).await;
     }
-    let app = model(&models, &body).await?;
-    let (settings, reasoning) = (settings(&app, &body)?, reasoning(&body)?);
+    let reasoning = reasoning(&body)?;
     let said = if !suffix.is_empty() {
         Said::Texts(vec![PromptText::Infill(text, suffix)])
     } else if raw {
@@ -106,7 +106,10 @@ pub(super) async fn generate(Ready(models): Ready, key: KeyId, body: JsonBody) -
         messages.push(Message::new("user", text));
         Said::Messages(messages, reasoning)
     };
-    reply(&app, &body, OllamaShape::Generate, Asked::one(said, settings), key).await
+    let read = |about: &ModelAbout, sampler: &SamplerOptions| {
+        Ok(Asked::one(said.clone(), settings(about, sampler, &body)?))
+    };
+    reply(&models, &body, OllamaShape::Generate, key, read).await
 }
 
 /// To a request that only wants the model to be there, or to go.
@@ -114,11 +117,12 @@ async fn only_there(models: &Arc<Models>, body: &JsonBody, shape: OllamaShape) -
     let name = model_name(body)?;
     let about = models.named(Some(name))?.clone();
     let at_once = Some(Duration::ZERO);
+    settings(&about, &SamplerOptions::default(), body)?;
+    reasoning(body)?;
     let goes = keep_alive(body)? == Some(at_once) && models.keep(Some(name), at_once)?;
     if !goes {
-        let app = model(models, body).await?;
-        settings(&app, body)?;
-        reasoning(body)?;
+        let _used = models.serving(Some(name)).await?;
+        keep(models, body)?;
     }
     let reason = if goes { "unload" } else { "load" };
     Ok(Json(OllamaReply::empty(&about.name, shape, reason)).into_response())
@@ -137,15 +141,18 @@ fn no_template(body: &JsonBody, why: &str) -> Result<()> {
     Ok(())
 }
 
+/// Reply to what `read` makes of a request.
 async fn reply(
-    app: &Arc<Serving>,
+    models: &Arc<Models>,
     body: &JsonBody,
     shape: OllamaShape,
-    asked: Asked,
     key: KeyId,
+    read: impl Fn(&ModelAbout, &SamplerOptions) -> Result<Asked>,
 ) -> Result<Response> {
     let streams = body.flag("stream")?.unwrap_or(true);
+    let (app, asked) = model(models, body, read).await?;
     let pending = app.reply(asked, key).await?;
+    keep(models, body)?;
     let reply = OllamaReply::new(app.model.source(), shape).with_notes(pending.notes.clone());
     if streams {
         return Ok(stream(pending, reply));
@@ -156,10 +163,14 @@ async fn reply(
 }
 
 /// How the reply is made: `options`, and `format`.
-fn settings(app: &Serving, body: &JsonBody) -> Result<ReplySettings> {
+fn settings(
+    about: &ModelAbout,
+    sampler: &SamplerOptions,
+    body: &JsonBody,
+) -> Result<ReplySettings> {
     let mut options = body.nested("options")?;
     check(options.fields(), OPTIONS, is_setting)?;
-    let capacity = app.model.cache.capacity;
+    let capacity = about.context;
     if options.count("num_ctx", 0, usize::MAX)?.is_some_and(|wanted| wanted > capacity) {
         let problem = format!("the model was loaded for {capacity} tokens");
         return Err(ApiError::field("num_ctx", problem));
@@ -168,7 +179,7 @@ fn settings(app: &Serving, body: &JsonBody) -> Result<ReplySettings> {
     if options.integer("num_predict")?.is_some_and(|n| n < 0) {
         options.remove("num_predict");
     }
-    let settings = ReplySettings::read(&options, &["num_predict"], &app.model.sampler)?;
+    let settings = ReplySettings::read(&options, &["num_predict"], sampler)?;
     Ok(ReplySettings { form: form(body)?, ..settings })
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
+use engine::SamplerOptions;
 
 use super::reply::OpenAiReply;
 use super::request::{OpenAiEndpoint, OpenAiRequest};
@@ -12,7 +13,7 @@ use crate::api::stream::stream;
 use crate::body::JsonBody;
 use crate::error::Result;
 use crate::guard::KeyId;
-use crate::models::Models;
+use crate::models::{ModelAbout, Models};
 
 pub(super) async fn chat(Ready(models): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
     answer(OpenAiEndpoint::Chat, &models, key, &body).await
@@ -32,9 +33,9 @@ async fn answer(
     key: KeyId,
     body: &JsonBody,
 ) -> Result<Response> {
-    OpenAiRequest::check(endpoint, body)?;
-    let app = models.serving(body.text("model")?).await?;
-    let request = OpenAiRequest::read(endpoint, body, &app.model.sampler)?;
+    let read =
+        |_: &ModelAbout, sampler: &SamplerOptions| OpenAiRequest::read(endpoint, body, sampler);
+    let (app, request) = models.serving_for(body.text("model")?, read).await?;
     let reply = OpenAiReply::new(app.model.source(), endpoint, &request);
     let pending = app.reply(request.asked, key).await?;
     let reply = reply.with_notes(pending.notes.clone());

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::Ready;
-use crate::api::texts::{inputs, read_usage};
+use crate::api::texts::{inputs, not_too_many, read_usage};
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, check};
@@ -21,14 +21,15 @@ pub(super) const EMBEDDINGS: Fields = &[
 
 pub(super) async fn embeddings(Ready(models): Ready, body: JsonBody) -> Result<Json<Value>> {
     check(body.fields(), EMBEDDINGS, |_| false)?;
-    let app = models.serving(body.text("model")?).await?;
     let packed = match body.text("encoding_format")? {
         None | Some("float") => false,
         Some("base64") => true,
         Some(_) => return Err(ApiError::field("encoding_format", "expected float or base64")),
     };
     let dimensions = body.count("dimensions", 1, usize::MAX)?;
-    let said = app.embed(inputs(&body, "input")?, dimensions).await?;
+    let texts = inputs(&body, "input")?;
+    let app = models.serving(body.text("model")?).await?;
+    let said = app.embed(texts, dimensions).await?;
     let embedding = |(index, vector): (usize, &Vec<f32>)| {
         let vector = match packed {
             true => {
@@ -57,15 +58,16 @@ pub(super) const RERANK: Fields = &[
 
 pub(super) async fn rerank(Ready(models): Ready, body: JsonBody) -> Result<Json<Value>> {
     check(body.fields(), RERANK, |_| false)?;
-    let app = models.serving(body.text("model")?).await?;
     let query = body.text("query")?.filter(|text| !text.is_empty());
     let query = query.ok_or_else(|| ApiError::field("query", "expected a text"))?.to_owned();
     let text = |value: &Value| value.as_str().or_else(|| value["text"].as_str()).map(str::to_owned);
     let list = body.list("documents")?.filter(|list| !list.is_empty());
     let texts: Option<Vec<String>> = list.and_then(|list| list.iter().map(text).collect());
     let texts = texts.ok_or_else(|| ApiError::field("documents", "expected a list of texts"))?;
+    not_too_many("documents", texts.len())?;
     let most = body.count("top_n", 1, usize::MAX)?.unwrap_or(texts.len());
     let with_text = body.flag("return_documents")?.unwrap_or(false);
+    let app = models.serving(body.text("model")?).await?;
     let (scores, tokens) = app.rank(query, texts.clone()).await?;
     let mut order: Vec<(usize, f32)> = scores.into_iter().enumerate().collect();
     // of equals the earlier one

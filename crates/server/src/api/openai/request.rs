@@ -69,18 +69,6 @@ const MAX_TOKENS: usize = 16;
 const MOST_LOGPROBS: usize = 20;
 
 impl OpenAiRequest {
-    /// That a request has no field which cannot be obeyed whatever model is meant.
-    ///
-    /// # Errors
-    /// One that does, by its name.
-    pub(super) fn check(endpoint: OpenAiEndpoint, body: &JsonBody) -> Result<()> {
-        let fields = match endpoint {
-            OpenAiEndpoint::Chat => CHAT,
-            OpenAiEndpoint::Texts => TEXTS,
-        };
-        check(body.fields(), fields, is_setting)
-    }
-
     /// Read the body of a request; settings it does not name are those of `defaults`.
     ///
     /// # Errors
@@ -90,11 +78,11 @@ impl OpenAiRequest {
         body: &JsonBody,
         defaults: &SamplerOptions,
     ) -> Result<OpenAiRequest> {
-        let lengths: &[&str] = match endpoint {
-            OpenAiEndpoint::Chat => &["max_tokens", "max_completion_tokens"],
-            OpenAiEndpoint::Texts => &["n_predict", "max_tokens"],
+        let (fields, lengths): (_, &[&str]) = match endpoint {
+            OpenAiEndpoint::Chat => (CHAT, &["max_tokens", "max_completion_tokens"]),
+            OpenAiEndpoint::Texts => (TEXTS, &["n_predict", "max_tokens"]),
         };
-        OpenAiRequest::check(endpoint, body)?;
+        check(body.fields(), fields, is_setting)?;
         let mut settings = ReplySettings::read(body, lengths, defaults)?;
         let n = body.count("n", 1, MOST_CHOICES)?.unwrap_or(1);
         let options = body.nested("stream_options")?;

@@ -5,12 +5,14 @@ mod request;
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
+use engine::SamplerOptions;
 
 use crate::Ready;
 use crate::api::stream::stream;
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::guard::KeyId;
+use crate::models::ModelAbout;
 use reply::ResponsesReply;
 pub(super) use request::FIELDS;
 use request::ResponsesRequest;
@@ -20,8 +22,8 @@ pub(super) async fn responses(
     key: KeyId,
     body: JsonBody,
 ) -> Result<Response> {
-    let app = models.serving(body.text("model")?).await?;
-    let request = ResponsesRequest::read(&body, &app.model.sampler)?;
+    let read = |_: &ModelAbout, sampler: &SamplerOptions| ResponsesRequest::read(&body, sampler);
+    let (app, request) = models.serving_for(body.text("model")?, read).await?;
     let pending = app.reply(request.asked, key).await?;
     let reply = ResponsesReply::new(app.model.source(), request.echo, pending.notes.clone());
     if request.stream {
