@@ -194,6 +194,7 @@ pub(crate) fn ready(
         .iter()
         .for_each(|warning| ui::warn(warning));
     let cache = cache(&loaded.config);
+    let loaded = loaded.within(gguf, cache.capacity).context("reading the model")?;
     policy::check(&cache.policy)?;
     policy::idle(&cache.policy, &loaded.program).iter().for_each(|warning| ui::warn(warning));
     storage::idle(&options.storage, &loaded.program).iter().for_each(|warning| ui::warn(warning));
@@ -232,7 +233,7 @@ pub(crate) fn beside(
     options: &LoadOptions,
     cache: CacheOptions,
 ) -> anyhow::Result<Loaded> {
-    let loaded = writer(gguf)?;
+    let loaded = writer(gguf)?.within(gguf, cache.capacity).context("reading the model")?;
     let storage = StorageArgs::default();
     let options = LoadOptions { ceilings: false, values: false, storage, ..options.clone() };
     let kept = CacheStorage::default();

@@ -35,6 +35,9 @@ pub struct ModelConfig {
     pub vocab_size: usize,
     /// Context the model was made for, in tokens; at least 1.
     pub context_length: usize,
+    /// Contexts up to so many tokens have factors of the rotation of their own (LongRoPE): a model whose
+    /// [`context_length`](Self::context_length) is no more rotates by these. `None`: one rotation for all.
+    pub short_context: Option<usize>,
     /// What its norms are.
     pub norm: NormKind,
     /// Norms add a vector where the file has one.

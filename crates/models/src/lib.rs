@@ -59,25 +59,53 @@ pub fn load_pooled(gguf: &Gguf, pooling: Pooling) -> Result<LoadedModel> {
     load_as(gguf, ModelConfig::pooled(gguf, pooling)?)
 }
 
+impl LoadedModel {
+    /// The same for contexts of at most `context` tokens: where the file has factors of the rotation for contexts as short
+    /// as that, these are used (LongRoPE, arXiv:2402.13753), and the model is one for contexts no longer than they are for.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub fn within(self, gguf: &Gguf, context: usize) -> Result<LoadedModel> {
+        let LoadedModel { mut config, program, notes } = self;
+        match config.short_context {
+            Some(most) if context <= most && most < config.context_length => {
+                config.context_length = most;
+                let program = Arc::new(record_file(gguf, &config)?);
+                Ok(LoadedModel { config, program, notes })
+            }
+            _ => Ok(LoadedModel { config, program, notes }),
+        }
+    }
+}
+
 fn load_as(gguf: &Gguf, (config, notes): (ModelConfig, Vec<String>)) -> Result<LoadedModel> {
-    let find = |name: &str, _: &[u64]| {
-        let found = |t: &gguf::TensorInfo| Ok(Found { ty: t.ty()?, dims: t.dims.clone() });
-        gguf.tensor(name).map(found).transpose()
-    };
-    let program = record(&config, &find)?;
+    let program = record_file(gguf, &config)?;
     let mut notes = notes;
-    notes.extend(short_factors(gguf));
+    notes.extend(short_factors(gguf, &config));
     notes.extend(unread(gguf, &config, &program));
     Ok(LoadedModel { config, program: Arc::new(program), notes })
 }
 
-/// A word on factors of two lengths, of which those for long contexts are used.
-fn short_factors(gguf: &Gguf) -> Option<String> {
+fn record_file(gguf: &Gguf, config: &ModelConfig) -> Result<Program> {
+    let find = |name: &str, _: &[u64]| {
+        let found = |t: &gguf::TensorInfo| Ok(Found { ty: t.ty()?, dims: t.dims.clone() });
+        gguf.tensor(name).map(found).transpose()
+    };
+    record(config, &find)
+}
+
+/// A word on factors of two lengths.
+fn short_factors(gguf: &Gguf, config: &ModelConfig) -> Option<String> {
     gguf.tensor("rope_factors_short.weight")?;
-    Some(
-        "the rotation has factors for short contexts and for long ones: those for long ones are used at every length"
-            .into(),
-    )
+    let factors = "the rotation has factors for short contexts and for long ones";
+    match config.short_context {
+        None => Some(format!("{factors}, and nothing says which: those for long ones are used")),
+        Some(most) => (most < config.context_length).then(|| {
+            format!(
+                "{factors}, longer than {most} tokens: the context that is asked for (-c) decides"
+            )
+        }),
+    }
 }
 
 /// A word on tensors of the decoder blocks that the program does not read.

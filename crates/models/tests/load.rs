@@ -3,7 +3,7 @@
 mod common;
 
 use common::File;
-use gguf::OwnedValue;
+use gguf::{Gguf, OwnedValue};
 use models::{ARCHITECTURES, GgufWeights};
 use program::{Mask, NormKind, Op, RopeScaling, WeightSource, WeightSpec};
 use proptest::prelude::*;
@@ -374,7 +374,32 @@ fn what_is_not_read_is_told() {
     });
     let rope = factors.config.first_layer().rope.clone().unwrap();
     assert_eq!(rope.scaling, RopeScaling::Long { attention_factor: 1.0 });
-    assert!(factors.notes[0].starts_with("the rotation has factors for short contexts"));
+    assert!(factors.notes[0].ends_with("which: those for long ones are used"));
+}
+
+/// Contexts as long as the model was first trained on have a rotation of their own; a file without it has one for all.
+#[test]
+fn the_rotation_follows_from_the_context() {
+    let file = |names: &[&str]| {
+        let mut file = File::new("llama");
+        file.set("llama.context_length", 512u32);
+        file.set("llama.rope.scaling.original_context_length", 128u32);
+        names.iter().for_each(|name| file.tensor(name, &[8]));
+        file.open()
+    };
+    let (long, short) = ("rope_factors_long.weight", "rope_factors_short.weight");
+    let read = |gguf: &Gguf, context| {
+        let model = models::load(gguf).unwrap().within(gguf, context).unwrap();
+        let names = model.program.weights.iter().map(|weight| weight.name.clone());
+        let factors: Vec<_> = names.filter(|name| name.starts_with("rope_")).collect();
+        (factors, model.config.context_length)
+    };
+    let both = file(&[long, short]);
+    assert!(models::load(&both).unwrap().notes[0].contains("longer than 128 tokens"));
+    for (context, name, length) in [(1, short, 128), (128, short, 128), (129, long, 512)] {
+        assert_eq!(read(&both, context), (vec![name.to_owned()], length), "a context of {context}");
+    }
+    assert_eq!(read(&file(&[long]), 64), (vec![long.to_owned()], 512));
 }
 
 /// Files may have the number of another norm beside that of the one they mean.

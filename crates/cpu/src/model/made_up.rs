@@ -21,8 +21,10 @@ impl CpuModel {
         let mut anchors = Noise(11);
         self.sessions.with(id, |session| {
             let contents = contents(&session.shapes, session.tables.specs().len());
-            for start in (session.tables.len()..len).step_by(STRETCH) {
-                let end = len.min(start + STRETCH);
+            let has_window = session.tables.specs().iter().any(|spec| spec.window.is_some());
+            let stretch = if has_window { SHORT_STRETCH } else { STRETCH };
+            for start in (session.tables.len()..len).step_by(stretch) {
+                let end = len.min(start + stretch);
                 let place = StepPlace { made_up: true, ..StepPlace::default() };
                 session.tables.prepare_step(end, place).map_err(cache_error)?;
                 let (tables, (_, states)) = session.tables.step_of_all(end);
@@ -57,6 +59,9 @@ impl CpuModel {
 
 /// Positions that are made up at a time.
 const STRETCH: usize = 8192;
+
+/// The same where windows leave blocks behind: what a stretch held beyond its window would stay with the pool.
+const SHORT_STRETCH: usize = BLOCK;
 
 /// What a step writes of a cache of states.
 fn written(rows: StateRows<'_, CacheMemory>) -> impl Iterator<Item = &mut CacheMemory> {

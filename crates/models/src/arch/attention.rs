@@ -212,11 +212,13 @@ pub(super) fn factors(l: &Layer<'_>) -> Result<Option<WeightId>> {
         return Ok(None);
     };
     let pairs = rope.dims / 2;
-    let long = match rope.scaling {
-        RopeScaling::Long { .. } => l.global.optional_vector("rope_factors_long", pairs)?,
+    let short = l.model.short_context.is_some_and(|most| l.model.context_length <= most);
+    let name = if short { "rope_factors_short" } else { "rope_factors_long" };
+    let of_length = match rope.scaling {
+        RopeScaling::Long { .. } => l.global.optional_vector(name, pairs)?,
         _ => None,
     };
-    long.map_or_else(|| l.global.optional_vector("rope_freqs", pairs), |long| Ok(Some(long)))
+    of_length.map_or_else(|| l.global.optional_vector("rope_freqs", pairs), |it| Ok(Some(it)))
 }
 
 /// What the layer attends to, given its queries, keys and values, or its queries alone where it reads the keys and values of

@@ -190,6 +190,7 @@ pub(super) fn with_heads(
         hidden_size,
         vocab_size: vocab_size(keys, hidden_size)?,
         context_length,
+        short_context: rope::short_context(keys)?,
         norm,
         norm_bias: norm == NormKind::Layer,
         norm_eps: match eps {

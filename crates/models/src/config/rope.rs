@@ -21,6 +21,16 @@ pub(super) fn read(
     Ok(Rope { pairs, dims, theta, scaling: scaling(keys, context_length)?, factors: None })
 }
 
+/// Contexts as long as the model was first trained on rotate by factors of their own, where a file has these beside those
+/// for longer ones.
+pub(super) fn short_context(keys: &Keys<'_>) -> Result<Option<usize>> {
+    let original = keys.count("rope.scaling.original_context_length", 1..=u64::from(u32::MAX))?;
+    Ok(original.filter(|_| keys.has(FACTORS) && keys.has("rope_factors_short.weight")))
+}
+
+/// Divisors of the rotation's frequencies in long contexts.
+const FACTORS: &str = "rope_factors_long.weight";
+
 /// `rope.scaling.*`. For YaRN, cos and sin are scaled by `attn_factor * (1 + 0.1 ln(factor))`, as published models were
 /// trained (arXiv:2309.00071, section 3.4).
 fn scaling(keys: &Keys<'_>, context_length: usize) -> Result<RopeScaling> {
@@ -56,7 +66,6 @@ fn scaling(keys: &Keys<'_>, context_length: usize) -> Result<RopeScaling> {
             attention_factor: attn_factor * (1.0 + 0.1 * factor.max(1.0).ln()),
         });
     }
-    const FACTORS: &str = "rope_factors_long.weight";
     let has_factors = keys.has(FACTORS);
     if how == "longrope" && !has_factors {
         return Err(Error::MissingTensor { name: FACTORS.into() });
