@@ -4,12 +4,14 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use common::{Place, text};
-use testing::{FakeHub, HUB_COMMIT, HUB_REPOSITORY, made_up};
+use testing::{FakeHub, HUB_COMMIT, HUB_REPOSITORY, made_up, sha256};
 
 fn command(place: &Place, hub: &FakeHub, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rooflight"));
@@ -133,4 +135,105 @@ fn other_tools_read_the_same_cache() {
         .unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     eprint!("{}", text(&output.stdout));
+}
+
+/// A server; gone when dropped.
+struct Serving {
+    child: Child,
+    port: String,
+}
+
+impl Serving {
+    fn start(mut command: Command) -> Serving {
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let port = lines.next().unwrap().rsplit(':').next().unwrap().to_owned();
+        assert!(lines.any(|line| line.starts_with("serving ")), "it never serves");
+        // it must not stop for what it says later
+        std::thread::spawn(move || lines.for_each(drop));
+        Serving { child, port }
+    }
+
+    fn open(&self, path: &str, body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(format!("127.0.0.1:{}", self.port)).unwrap();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
+        );
+        write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+        stream
+    }
+
+    /// Its answer to a request.
+    fn post(&self, path: &str, body: &str) -> String {
+        let mut answer = String::new();
+        self.open(path, body).read_to_string(&mut answer).unwrap();
+        answer
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A server brings what it is asked for in the same way, tells how far it is, and serves it; who may not ask is told so.
+#[test]
+fn a_server_brings_the_models_that_it_is_asked_for() {
+    let place = Place::new();
+    let demo = conformance::demo_gguf();
+    let hub = FakeHub::new(&[("tiny-F32.gguf", demo.clone())]);
+    let serve = ["serve", "demo.gguf", "--port", "0"];
+    let name = format!("{HUB_REPOSITORY}:f32");
+    let pull = format!("{{\"model\": \"{name}\"}}");
+    let mut offline = command(&place, &hub, &serve);
+    offline.env("HF_HUB_OFFLINE", "1");
+    let offline = Serving::start(offline).post("/api/pull", &pull);
+    assert!(offline.starts_with("HTTP/1.1 403") && offline.contains("HF_HUB_OFFLINE"), "{offline}");
+    let open = [&serve[..], &["--host", "0.0.0.0", "--insecure-no-auth"]].concat();
+    let open = Serving::start(command(&place, &hub, &open)).post("/api/pull", &pull);
+    assert!(open.starts_with("HTTP/1.1 403"), "whoever comes by has no key: {open}");
+    assert!(!blob_folder(&place).exists());
+
+    let serving = Serving::start(command(&place, &hub, &serve));
+    let pulled = serving.post("/api/pull", &pull);
+    assert!(pulled.starts_with("HTTP/1.1 200"), "{pulled}");
+    let size = demo.len();
+    let counts = format!("\"total\":{size},\"completed\":{size}");
+    for told in [&*format!("sha256:{}", sha256(&demo)), &counts, "{\"status\":\"success\"}"] {
+        assert!(pulled.contains(told), "{told}: {pulled}");
+    }
+    let ask = format!(
+        "{{\"model\": \"{name}\", \"prompt\": \"the\", \"stream\": false, \"options\": {{\"num_predict\": 3}}}}"
+    );
+    let reply = serving.post("/api/generate", &ask);
+    assert!(reply.starts_with("HTTP/1.1 200") && reply.contains(&name), "{reply}");
+    let listed = run(&place, &hub, &["list"]);
+    assert!(text(&listed.stdout).contains("org/Model-GGUF:F32"), "{}", text(&listed.stdout));
+    let none = serving.post("/api/pull", "{\"model\": \"org/none\"}");
+    assert!(none.starts_with("HTTP/1.1 404"), "{none}");
+    let path = place.path("demo.gguf");
+    let file = serving.post("/api/pull", &format!("{{\"model\": \"{}\"}}", path.display()));
+    assert!(file.starts_with("HTTP/1.1 400"), "a path is no name: {file}");
+}
+
+/// Who leaves ends it; what came is kept.
+#[test]
+fn a_server_brings_nothing_for_who_left() {
+    let place = Place::new();
+    let bytes = made_up(9, 3 << 20);
+    let hub = FakeHub::new(&[("m-Q4_K_M.gguf", bytes.clone())]);
+    *hub.state().pause.lock().unwrap() = Duration::from_millis(30);
+    let serving = Serving::start(command(&place, &hub, &["serve", "demo.gguf", "--port", "0"]));
+    let mut asked = serving.open("/api/pull", &format!("{{\"model\": \"{HUB_REPOSITORY}\"}}"));
+    let mut told = [0; 250];
+    asked.read_exact(&mut told).unwrap();
+    assert!(text(&told).contains("pulling"), "{}", text(&told));
+    drop(asked);
+    std::thread::sleep(Duration::from_secs(4));
+    assert!(!blob_folder(&place).join("snapshots").exists(), "it came for nobody");
+    *hub.state().pause.lock().unwrap() = Duration::ZERO;
+    let done = run(&place, &hub, &["pull", HUB_REPOSITORY]);
+    assert_eq!(std::fs::read(text(&done.stdout).trim()).unwrap(), bytes);
 }

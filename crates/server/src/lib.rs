@@ -18,8 +18,10 @@ mod metrics;
 mod model;
 mod models;
 mod prepare;
+mod pulls;
 mod reader;
 mod request;
+mod serving;
 mod unread;
 mod wire;
 mod worker;
@@ -36,8 +38,9 @@ pub use guard::Access;
 pub use keep::kept_for;
 pub use listen::Server;
 pub use model::ServedModel;
-pub use models::{LoadFailure, LoadModel, ModelAbout, OfferedModel};
+pub use models::{LoadFailure, LoadModel, ModelAbout, OfferedModel, Offers};
 pub use prepare::{Preparation, Prepared, PreparedReply};
+pub use pulls::{PullFailure, PullModel, PullState, PullStep};
 pub use reader::TextReading;
 pub use request::{Asked, PromptText, ReplySettings, Said};
 pub use wire::{
@@ -46,10 +49,8 @@ pub use wire::{
 };
 
 use error::Result;
-use metrics::Metrics;
 use models::Models;
-use reader::ReaderWorker;
-use worker::ReplyWorker;
+use serving::Serving;
 
 /// What every request sees.
 pub(crate) struct App {
@@ -57,56 +58,6 @@ pub(crate) struct App {
     pub(crate) access: Access,
     /// What is served, once the first of it is loaded.
     pub(crate) models: OnceLock<Arc<Models>>,
-}
-
-/// A model that is served.
-pub(crate) struct Serving {
-    /// The model.
-    pub(crate) model: Arc<ServedModel>,
-    /// The thread that computes.
-    pub(crate) worker: ModelWorker,
-    /// What was counted.
-    pub(crate) metrics: Arc<Metrics>,
-    /// What gets requests ready.
-    pub(crate) preparation: Preparation,
-}
-
-/// The thread of a model.
-pub(crate) enum ModelWorker {
-    /// It writes replies.
-    Writes(ReplyWorker),
-    /// It reads texts.
-    Reads(ReaderWorker, TextReading),
-}
-
-impl Serving {
-    /// Who writes replies.
-    ///
-    /// # Errors
-    /// A model that writes none.
-    pub(crate) fn writer(&self) -> Result<&ReplyWorker> {
-        match &self.worker {
-            ModelWorker::Writes(worker) => Ok(worker),
-            ModelWorker::Reads(..) => {
-                let told = "this model reads texts and writes none: /v1/embeddings, /v1/rerank";
-                Err(ApiError::invalid(told))
-            }
-        }
-    }
-
-    /// Who reads texts, and what it says of them.
-    ///
-    /// # Errors
-    /// A model that reads none as a whole.
-    pub(crate) fn reading(&self) -> Result<(&TextReading, &ReaderWorker)> {
-        match &self.worker {
-            ModelWorker::Reads(worker, reading) => Ok((reading, worker)),
-            ModelWorker::Writes(_) => {
-                let told = "this model writes replies: serve one that embeds or ranks texts";
-                Err(ApiError::invalid(told))
-            }
-        }
-    }
 }
 
 /// What is served, of a request that needs it.

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use crate::deadlines::{Answering, Deadlines};
 use crate::models::Models;
 use crate::unread::Unread;
-use crate::{Access, App, OfferedModel, ServedModel, api};
+use crate::{Access, App, Offers, ServedModel, api};
 
 /// Connections at once.
 const MOST_CONNECTIONS: usize = 256;
@@ -110,21 +110,15 @@ impl Server {
         Ok(())
     }
 
-    /// Serve these models from now on: `first` is the first of them, loaded; others are loaded when they are asked for. One that
-    /// nobody asks for goes after `keep`, or when another one needs its memory (`None`: only then).
+    /// Serve these models from now on: `first` is the first of them, loaded; others are loaded when they are asked for.
     ///
     /// # Errors
     /// If the system refuses the thread that computes.
     ///
     /// # Panics
     /// If there is something already, or nothing is given.
-    pub fn offer(
-        &self,
-        models: Vec<OfferedModel>,
-        first: ServedModel,
-        keep: Option<Duration>,
-    ) -> io::Result<()> {
-        self.begin(Models::offered(models, first, keep)?);
+    pub fn offer(&self, offers: Offers, first: ServedModel) -> io::Result<()> {
+        self.begin(Models::offered(offers, first)?);
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 //! is there waits for no other.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use engine::SamplerOptions;
@@ -14,9 +14,8 @@ use tokio::sync::{Notify, Semaphore};
 use crate::api::CancelOnDrop;
 use crate::error::{ApiError, Result};
 use crate::metrics::Metrics;
-use crate::reader::ReaderWorker;
-use crate::worker::ReplyWorker;
-use crate::{ModelWorker, Preparation, ServedModel, Serving};
+use crate::pulls::PullModel;
+use crate::{ServedModel, Serving};
 
 /// What is known of a model, loaded or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +43,16 @@ pub struct OfferedModel {
     pub load: Box<LoadModel>,
 }
 
+/// What is served for as long as a server runs.
+pub struct Offers {
+    /// Models, of which the first is meant where nobody says.
+    pub models: Vec<OfferedModel>,
+    /// How long one stays that nobody asks for; `None`: until another one needs its memory.
+    pub keep: Option<Duration>,
+    /// Brings more of them here; `None`: nobody may ask for that.
+    pub pull: Option<Box<PullModel>>,
+}
+
 /// Why a model is not loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadFailure {
@@ -62,14 +71,20 @@ pub enum LoadFailure {
 
 /// Requests that may wait for models to be loaded.
 const WAITING: usize = 32;
+/// Requests that may have models brought here at a time.
+pub(crate) const PULLS: usize = 4;
 /// How often it is looked whether a model is still used.
 const LEAST_LOOK: Duration = Duration::from_millis(20);
 const MOST_LOOK: Duration = Duration::from_secs(1);
 
 /// All that are served.
 pub(crate) struct Models {
-    /// The first one is meant where nobody says.
-    all: Vec<Entry>,
+    /// The first one is meant where nobody says. None ever goes.
+    all: RwLock<Vec<Arc<Entry>>>,
+    /// Brings more of them here.
+    pub(crate) pull: Option<Box<PullModel>>,
+    /// Places of those who have one brought.
+    pub(crate) pulls: Arc<Semaphore>,
     /// How long one stays that nobody asks for; `None`: for as long as there is room.
     keep: Option<Duration>,
     /// Held while one is loaded.
@@ -122,7 +137,7 @@ impl Models {
         let serving = Arc::new(Serving::start(model, &metrics)?);
         let loaded = LoadedEntry { serving, keep: None, used: Instant::now() };
         let loaded = Mutex::new(Some(loaded));
-        Ok(Models::of(vec![Entry { about, load: None, metrics, loaded }], None))
+        Ok(Models::of(vec![Entry { about, load: None, metrics, loaded }], None, None))
     }
 
     /// Several, of which the first is loaded.
@@ -132,64 +147,75 @@ impl Models {
     ///
     /// # Panics
     /// If there are none.
-    pub(crate) fn offered(
-        models: Vec<OfferedModel>,
-        first: ServedModel,
-        keep: Option<Duration>,
-    ) -> std::io::Result<Models> {
-        let entry = |OfferedModel { about, load }| Entry {
-            about,
-            load: Some(load),
-            metrics: Arc::default(),
-            loaded: Mutex::default(),
-        };
-        let models = Models::of(models.into_iter().map(entry).collect(), keep);
-        models.put(&models.all[0], first)?;
+    pub(crate) fn offered(offers: Offers, first: ServedModel) -> std::io::Result<Models> {
+        let Offers { models, keep, pull } = offers;
+        let models = Models::of(models.into_iter().map(Entry::of).collect(), keep, pull);
+        models.put(&models.entries()[0], first)?;
         Ok(models)
     }
 
-    fn of(all: Vec<Entry>, keep: Option<Duration>) -> Models {
+    fn of(all: Vec<Entry>, keep: Option<Duration>, pull: Option<Box<PullModel>>) -> Models {
         let (loading, changed) = Default::default();
-        Models { all, keep, loading, waiting: Arc::new(Semaphore::new(WAITING)), changed }
+        let all = RwLock::new(all.into_iter().map(Arc::new).collect());
+        let [waiting, pulls] = [WAITING, PULLS].map(|most| Arc::new(Semaphore::new(most)));
+        Models { all, pull, pulls, keep, loading, waiting, changed }
+    }
+
+    /// One more, unless there is one of its name.
+    pub(crate) fn add(&self, model: OfferedModel) {
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        if all.iter().all(|entry| entry.about.name != model.about.name) {
+            all.push(Arc::new(Entry::of(model)));
+        }
+    }
+
+    /// All that there are now.
+    fn entries(&self) -> Vec<Arc<Entry>> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What is known of each.
-    pub(crate) fn about(&self) -> impl Iterator<Item = &ModelAbout> {
-        self.all.iter().map(|entry| &entry.about)
+    pub(crate) fn about(&self) -> Vec<ModelAbout> {
+        self.entries().iter().map(|entry| entry.about.clone()).collect()
     }
 
-    /// What was counted of each.
-    pub(crate) fn metrics(&self) -> impl Iterator<Item = (&ModelAbout, &Metrics)> {
-        self.all.iter().map(|entry| (&entry.about, &*entry.metrics))
+    /// What was counted of each, as Prometheus reads it.
+    pub(crate) fn metrics(&self) -> String {
+        let all = self.entries();
+        Metrics::render_all(all.iter().map(|entry| (&*entry.about.name, &*entry.metrics)))
     }
 
     /// Those that are loaded.
     pub(crate) fn loaded(&self) -> Vec<LoadedAbout> {
-        let one = |entry: &Entry| {
+        let one = |entry: &Arc<Entry>| {
             let loaded = entry.lock();
             let loaded = loaded.as_ref()?;
             let left = loaded.keep.map(|keep| keep.saturating_sub(loaded.used.elapsed()));
             Some(LoadedAbout { about: entry.about.clone(), left })
         };
-        self.all.iter().filter_map(one).collect()
+        self.entries().iter().filter_map(one).collect()
     }
 
     /// What is known of the model of this name, with or without Ollama's tag; the first one where none is named.
     ///
     /// # Errors
     /// Another name.
-    pub(crate) fn named(&self, name: Option<&str>) -> Result<&ModelAbout> {
-        self.entry(name).map(|at| &self.all[at].about)
+    pub(crate) fn named(&self, name: Option<&str>) -> Result<ModelAbout> {
+        self.entry(name).map(|entry| entry.about.clone())
     }
 
-    fn entry(&self, name: Option<&str>) -> Result<usize> {
-        let Some(name) = name.filter(|name| !name.is_empty()) else { return Ok(0) };
-        let of = |name: &str| self.all.iter().position(|entry| entry.about.name == name);
-        let found = of(name).or_else(|| of(name.strip_suffix(":latest")?));
-        found.ok_or_else(|| {
+    fn entry(&self, name: Option<&str>) -> Result<Arc<Entry>> {
+        let all = self.entries();
+        let of = |name: &str| all.iter().find(|entry| entry.about.name == name);
+        let found = match name.filter(|name| !name.is_empty()) {
+            None => all.first(),
+            Some(name) => of(name).or_else(|| of(name.strip_suffix(":latest")?)),
+        };
+        found.cloned().ok_or_else(|| {
+            let name = name.unwrap_or_default();
             let name: String = name.chars().take(60).filter(|c| !c.is_control()).collect();
             let known: Vec<String> =
-                self.about().map(|about| format!("`{}`", about.name)).collect();
+                all.iter().map(|entry| format!("`{}`", entry.about.name)).collect();
             let known = known.join(", ");
             ApiError::not_found(format!("model `{name}` not found: there is {known}"))
         })
@@ -200,8 +226,8 @@ impl Models {
     /// # Errors
     /// Another name; that it is not loaded.
     pub(crate) fn there(&self, name: Option<&str>) -> Result<Arc<Serving>> {
-        let at = self.entry(name)?;
-        self.all[at].serving().ok_or_else(|| ApiError::not_loaded(&self.all[at].about.name))
+        let entry = self.entry(name)?;
+        entry.serving().ok_or_else(|| ApiError::not_loaded(&entry.about.name))
     }
 
     /// The model of this name, which is loaded if it is not.
@@ -209,8 +235,11 @@ impl Models {
     /// # Errors
     /// Another name, memory that has no room for it beside those in use, a file that cannot be loaded, too many who wait.
     pub(crate) async fn serving(self: &Arc<Models>, name: Option<&str>) -> Result<Arc<Serving>> {
-        let at = self.entry(name)?;
-        if let Some(serving) = self.all[at].serving() {
+        self.serving_of(self.entry(name)?).await
+    }
+
+    async fn serving_of(self: &Arc<Models>, entry: Arc<Entry>) -> Result<Arc<Serving>> {
+        if let Some(serving) = entry.serving() {
             return Ok(serving);
         }
         let Ok(place) = Arc::clone(&self.waiting).try_acquire_owned() else {
@@ -222,7 +251,7 @@ impl Models {
         // whoever waits may leave: what is being loaded is there for the next one, and the thread keeps the place until it is done
         let loaded = tokio::task::spawn_blocking(move || {
             let _place = place;
-            models.load(at, &left)
+            models.load(&entry, &left)
         });
         let loaded = loaded.await;
         loaded.unwrap_or_else(|_| Err(ApiError::internal("the model could not be loaded")))
@@ -238,20 +267,19 @@ impl Models {
         name: Option<&str>,
         read: impl Fn(&ModelAbout, &SamplerOptions) -> Result<T>,
     ) -> Result<(Arc<Serving>, T)> {
-        let entry = &self.all[self.entry(name)?];
+        let entry = self.entry(name)?;
         if !entry.is_loaded() {
             read(&entry.about, &SamplerOptions::default())?;
         }
-        let serving = self.serving(name).await?;
+        let serving = self.serving_of(Arc::clone(&entry)).await?;
         let asked = read(&entry.about, &serving.model.sampler)?;
         Ok((serving, asked))
     }
 
     /// `left`: who asked is gone, and needs it loaded no more.
-    fn load(&self, at: usize, left: &AtomicBool) -> Result<Arc<Serving>> {
+    fn load(&self, entry: &Arc<Entry>, left: &AtomicBool) -> Result<Arc<Serving>> {
         // one at a time: each is to see the memory that the one before it took
         let _alone = lock(&self.loading);
-        let entry = &self.all[at];
         let name = &entry.about.name;
         if let Some(serving) = entry.serving() {
             return Ok(serving);
@@ -264,7 +292,7 @@ impl Models {
             match load() {
                 Ok(model) => break model,
                 Err(LoadFailure::NoMemory { problem, missing }) => {
-                    match self.make_room(at, missing) {
+                    match self.make_room(entry, missing) {
                         Room::Made => {}
                         Room::InUse => return Err(ApiError::no_room(name, &problem)),
                         Room::Never => return Err(ApiError::too_large(name, &problem)),
@@ -290,27 +318,29 @@ impl Models {
 
     /// Unload the one that nobody used for longest, where `missing` bytes come together of those that nobody uses: none goes
     /// in vain.
-    fn make_room(&self, wanted: usize, missing: u64) -> Room {
+    fn make_room(&self, wanted: &Arc<Entry>, missing: u64) -> Room {
         let (mut idle, mut all) = (0_u64, 0_u64);
-        let mut oldest: Option<(Instant, usize)> = None;
-        for (at, entry) in self.all.iter().enumerate() {
-            if at == wanted || entry.load.is_none() {
+        let mut oldest: Option<(Instant, Arc<Entry>)> = None;
+        for entry in self.entries() {
+            if Arc::ptr_eq(&entry, wanted) || entry.load.is_none() {
                 continue;
             }
-            let loaded = entry.lock();
-            let Some(loaded) = loaded.as_ref() else { continue };
-            let bytes = loaded.serving.memory();
+            let seen = entry
+                .lock()
+                .as_ref()
+                .map(|loaded| (loaded.serving.memory(), loaded.is_idle().then_some(loaded.used)));
+            let Some((bytes, unused)) = seen else { continue };
             all = all.saturating_add(bytes);
-            if loaded.is_idle() {
-                idle = idle.saturating_add(bytes);
-                let this = (loaded.used, at);
-                oldest = Some(oldest.map_or(this, |other| other.min(this)));
+            let Some(used) = unused else { continue };
+            idle = idle.saturating_add(bytes);
+            if oldest.as_ref().is_none_or(|(earlier, _)| used < *earlier) {
+                oldest = Some((used, entry));
             }
         }
         match oldest {
-            Some((_, at)) if idle >= missing => {
+            Some((_, entry)) if idle >= missing => {
                 // if somebody has come to use it, the next look sees that
-                self.all[at].unload(|_| true);
+                entry.unload(|_| true);
                 Room::Made
             }
             _ if all >= missing => Room::InUse,
@@ -328,7 +358,7 @@ impl Models {
     /// # Errors
     /// Another name.
     pub(crate) fn keep(&self, name: Option<&str>, keep: Option<Duration>) -> Result<bool> {
-        let entry = &self.all[self.entry(name)?];
+        let entry = self.entry(name)?;
         if let Some(loaded) = entry.lock().as_mut() {
             loaded.keep = keep;
         }
@@ -339,7 +369,7 @@ impl Models {
     /// Unload what nobody asked for as long as it is kept; when to look again, if something may go.
     fn expire(&self) -> Option<Duration> {
         let mut next = None;
-        for entry in self.all.iter().filter(|entry| entry.load.is_some()) {
+        for entry in self.entries().iter().filter(|entry| entry.load.is_some()) {
             let now = Instant::now();
             let look = {
                 let mut loaded = entry.lock();
@@ -382,6 +412,12 @@ impl Models {
 }
 
 impl Entry {
+    /// One that is not loaded.
+    fn of(OfferedModel { about, load }: OfferedModel) -> Entry {
+        let (metrics, loaded) = Default::default();
+        Entry { about, load: Some(load), metrics, loaded }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<LoadedEntry>> {
         lock(&self.loaded)
     }
@@ -429,47 +465,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Serving {
-    /// Start the thread of a model.
-    ///
-    /// # Errors
-    /// If the system refuses it.
-    fn start(model: ServedModel, metrics: &Arc<Metrics>) -> std::io::Result<Serving> {
-        let model = Arc::new(model);
-        let room = model.parallel.max(1) * model.cache.capacity;
-        metrics.room.store(room, Ordering::Relaxed);
-        let worker = match &model.reads {
-            None => {
-                ModelWorker::Writes(ReplyWorker::start(Arc::clone(&model), Arc::clone(metrics))?)
-            }
-            Some(reading) => {
-                let worker = ReaderWorker::start(Arc::clone(&model), reading.rows)?;
-                ModelWorker::Reads(worker, reading.clone())
-            }
-        };
-        let (format, cache) = (Arc::clone(&model.format), &model.cache);
-        let vocab_size = model.model.program().vocab_size();
-        let preparation = Preparation::new(format, vocab_size, cache.capacity);
-        Ok(Serving { model, worker, metrics: Arc::clone(metrics), preparation })
-    }
-
-    /// Bytes of memory that are free when it is gone.
-    fn memory(&self) -> u64 {
-        self.model.memory.saturating_add(self.model.model.stats().spilled.memory)
-    }
-
-    /// End the thread, and wait until what it held is free.
-    fn end(self) {
-        let Serving { model, worker, metrics, preparation } = self;
-        drop((model, preparation));
-        match worker {
-            ModelWorker::Writes(worker) => worker.end(),
-            ModelWorker::Reads(worker, _) => worker.end(),
-        }
-        metrics.unloaded();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicUsize;
@@ -503,9 +498,8 @@ mod tests {
             bytes: 1,
             context: 1,
         };
-        let (metrics, loaded) = Default::default();
-        let entry = Entry { about, load: Some(Box::new(load)), metrics, loaded };
-        let models = Arc::new(Models::of(vec![entry], None));
+        let entry = Entry::of(OfferedModel { about, load: Box::new(load) });
+        let models = Arc::new(Models::of(vec![entry], None, None));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build();
         let runtime = runtime.unwrap();
         let asks = || {

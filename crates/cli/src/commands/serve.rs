@@ -12,7 +12,8 @@ use gguf::Gguf;
 use models::Pooling;
 use program::CacheOptions;
 use server::{
-    Access, LoadFailure, ModelAbout, OfferedModel, ReplyLimits, ServedModel, Server, TextReading,
+    Access, LoadFailure, ModelAbout, OfferedModel, Offers, PullFailure, PullModel, PullState,
+    ReplyLimits, ServedModel, Server, TextReading,
 };
 use tokenizer::ChatTemplate;
 
@@ -108,7 +109,8 @@ impl Serve {
         // a port that is taken is told before a model is loaded
         let listener = TcpListener::bind((self.host, self.port))
             .with_context(|| format!("listening at {}:{}", self.host, self.port))?;
-        let key = if access.needs_key() { "with a key" } else { "no key needed" };
+        let needs_key = access.needs_key();
+        let key = if needs_key { "with a key" } else { "no key needed" };
         let server = Server::start(listener, access)?;
         let end = server.asked_to_end(|| std::process::exit(code::INTERRUPTED.into()))?;
         ui::note(format_args!("listening on http://{}", server.address()));
@@ -120,7 +122,11 @@ impl Serve {
         let (name, parallel) = (first.name.clone(), first.parallel);
         let offers = subjects.iter().zip(about).map(|(subject, about)| this.offer(subject, about));
         let keep = this.keepalive.as_ref();
-        server.offer(offers.collect(), first, keep.and_then(|keep| keep.time))?;
+        let keep_for = keep.and_then(|keep| keep.time);
+        // who may have models brought here fills a disk: not whoever reaches this machine without a key
+        let may_pull = this.host.is_loopback() || needs_key;
+        let pull = may_pull.then(|| this.puller());
+        server.offer(Offers { models: offers.collect(), keep: keep_for, pull }, first)?;
         let names: String =
             this.allowed_host.iter().map(|name| format!(", also as {name}")).collect();
         let goes = keep.filter(|keep| keep.time.is_some());
@@ -243,6 +249,18 @@ impl Serve {
             })
         };
         OfferedModel { about, load: Box::new(load) }
+    }
+
+    /// Brings models here that requests ask for, and offers them.
+    fn puller(self: &Arc<Serve>) -> Box<PullModel> {
+        let this = Arc::clone(self);
+        Box::new(move |name: &str, tell: &mut dyn FnMut(PullState<'_>) -> bool| {
+            let path = names::pull_for(name, tell)?;
+            let subject = Subject { path: Some(path), name: name.to_owned() };
+            let about = this.about(&subject);
+            let about = about.map_err(|error| PullFailure::Failed(format!("{error:#}")))?;
+            Ok(this.offer(&subject, about))
+        })
     }
 
     fn load(&self, subject: &Subject) -> anyhow::Result<ServedModel> {

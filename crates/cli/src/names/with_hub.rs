@@ -9,6 +9,7 @@ use std::time::Instant;
 use anyhow::Context as _;
 use gguf::Gguf;
 use hub::{Hub, HubError, HubOptions, ModelName, PullProgress, PullStage, RemoteFile, RemoteModel};
+use server::{PullFailure, PullState};
 
 use super::Named;
 use super::temporary::TemporaryFolder;
@@ -84,6 +85,54 @@ pub(crate) fn pull(name: &str, anyway: bool, interrupt: &Interrupt) -> anyhow::R
         before(&hub, &model, anyway)?;
     }
     fetched(&hub, &model, interrupt)
+}
+
+/// Bring a model here that a program asks a server for. Nobody is asked anything: what does not fit is refused.
+///
+/// # Errors
+/// [`PullFailure`].
+pub(crate) fn pull_for(
+    name: &str,
+    tell: &mut dyn FnMut(PullState<'_>) -> bool,
+) -> Result<PathBuf, PullFailure> {
+    brought(name, tell).map_err(|error| {
+        let problem = format!("{error:#}");
+        match error.downcast_ref() {
+            Some(HubError::Name { .. }) => PullFailure::Name(problem),
+            Some(HubError::NotFound { .. } | HubError::NoFile { .. }) => {
+                PullFailure::NotFound(problem)
+            }
+            Some(HubError::Offline { .. } | HubError::NoFolder) => PullFailure::Refused(problem),
+            _ => PullFailure::Failed(problem),
+        }
+    })
+}
+
+fn brought(name: &str, tell: &mut dyn FnMut(PullState<'_>) -> bool) -> anyhow::Result<PathBuf> {
+    let parsed = parsed(name)?;
+    let hub = hub()?;
+    let model = hub.find(&parsed)?;
+    let here = hub.find_cached(&parsed)?;
+    if here.is_none_or(|file| file.commit != model.commit) {
+        let planned = headers(&hub, &model).and_then(|outline| plan_of_file(outline.path()));
+        // what cannot be planned may be had all the same
+        if let Some(misfit) = planned.ok().and_then(|plan| plan.misfit) {
+            let problem = format!("{misfit}; `rooflight pull --yes` brings it all the same");
+            return Err(Failure::NoRoom(problem).into());
+        }
+    }
+    let pulled = hub.pull(&model, &mut |progress| {
+        let file = model.files.get(progress.number.0 - 1);
+        let stage = match progress.stage {
+            PullStage::Waits => server::PullStep::Waits,
+            PullStage::Retries => server::PullStep::Retries(progress.trouble.unwrap_or_default()),
+            PullStage::Found | PullStage::Checked => server::PullStep::Checked,
+            PullStage::Here | PullStage::Comes => server::PullStep::Comes,
+        };
+        let digest = file.map_or("", |file| &file.digest);
+        tell(PullState { stage, digest, done: progress.done, total: progress.total })
+    });
+    Ok(pulled?)
 }
 
 fn parsed(name: &str) -> anyhow::Result<ModelName> {

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use server::{PullFailure, PullState};
+
 use super::Named;
 use crate::exit::Failure;
 
@@ -32,6 +34,14 @@ pub(super) fn bring(name: &str) -> anyhow::Result<PathBuf> {
 
 pub(super) fn outline(name: &str) -> anyhow::Result<HeaderOnly> {
     Err(Failure::NotHere { name: name.to_owned() }.into())
+}
+
+/// Bring a model here that a program asks a server for: nobody brings any.
+pub(crate) fn pull_for(
+    _: &str,
+    _: &mut dyn FnMut(PullState<'_>) -> bool,
+) -> Result<PathBuf, PullFailure> {
+    Err(PullFailure::Refused("this program was built to ask nobody for models".to_owned()))
 }
 
 /// The exit code of a failure of this place: there is none.

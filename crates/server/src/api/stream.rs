@@ -8,7 +8,7 @@ use axum::http::header;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
-use tokio::sync::mpsc::{Sender, channel};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -17,7 +17,7 @@ use crate::error::{ApiError, ErrorShape};
 use crate::worker::Update;
 
 /// Events that a client may be behind; what is told beyond waits where it was told.
-const BEHIND: usize = 64;
+pub(super) const BEHIND: usize = 64;
 /// A client that reads nothing for so long is gone.
 const STALLED: Duration = Duration::from_secs(30);
 /// Something is said at least so often, so that nobody between takes the connection for dead.
@@ -64,8 +64,13 @@ pub(super) fn stream<C: Chunks>(pending: Pending, chunks: C) -> Response {
         // who does not read ends its replies: they are dropped here
         let _ = send(pending, chunks, &sender).await;
     });
+    framed(C::FRAMES, receiver)
+}
+
+/// The response that sends what comes from here.
+pub(super) fn framed(frames: Frames, receiver: Receiver<Frame>) -> Response {
     let texts = ReceiverStream::new(receiver);
-    match C::FRAMES {
+    match frames {
         Frames::Events | Frames::PlainEvents | Frames::NamedEvents => {
             let event = |(name, text): (Option<String>, String)| {
                 let event = Event::default().data(text);
@@ -83,10 +88,10 @@ pub(super) fn stream<C: Chunks>(pending: Pending, chunks: C) -> Response {
 }
 
 /// What is sent at once: the name of an event, and a text.
-type Frame = (Option<String>, String);
+pub(super) type Frame = (Option<String>, String);
 
 /// Nobody reads any more.
-struct Gone;
+pub(super) struct Gone;
 
 async fn send<C: Chunks>(
     mut pending: Pending,
@@ -130,7 +135,11 @@ async fn all<C: Chunks>(sender: &Sender<Frame>, values: Vec<Value>) -> Result<()
     Ok(())
 }
 
-async fn one(sender: &Sender<Frame>, frame: Frame) -> Result<(), Gone> {
+/// Send one, for as long as somebody reads.
+///
+/// # Errors
+/// Nobody does.
+pub(super) async fn one(sender: &Sender<Frame>, frame: Frame) -> Result<(), Gone> {
     let sent = tokio::time::timeout(STALLED, sender.send(frame)).await;
     sent.map_err(|_| Gone)?.map_err(|_| Gone)
 }

@@ -10,7 +10,7 @@ use gguf::Gguf;
 use models::GgufWeights;
 use program::interpreter::Interpreter;
 use program::{CacheOptions, CacheType, Executor, Model};
-use rooflight_server::{Access, OfferedModel, ServedModel, Server, TextReading};
+use rooflight_server::{Access, OfferedModel, Offers, ServedModel, Server, TextReading};
 use serde_json::Value;
 use tokenizer::{ChatTemplate, Tokenizer};
 use tokio::sync::oneshot;
@@ -126,10 +126,15 @@ impl Served {
 
     /// Several models, of which one that nobody asks for stays for so long.
     pub(crate) fn several(models: Vec<OfferedModel>, keep: Option<Duration>) -> Served {
+        Served::offering(Offers { models, keep, pull: None })
+    }
+
+    /// The same, of which more may come.
+    pub(crate) fn offering(offers: Offers) -> Served {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = Server::start(listener, Access::new(&[], Some(Vec::new()))).unwrap();
-        let first = (models[0].load)().unwrap();
-        server.offer(models, first, keep).unwrap();
+        let first = (offers.models[0].load)().unwrap();
+        server.offer(offers, first).unwrap();
         Served::of(server)
     }
 

@@ -11,6 +11,7 @@ mod client;
 mod leaving;
 mod ollama;
 mod openapi;
+mod pulls;
 mod reads;
 mod refusals;
 mod responses;

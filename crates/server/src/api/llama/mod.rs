@@ -17,7 +17,6 @@ use crate::api::pending::{CancelOnDrop, blocking};
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, check};
-use crate::metrics::Metrics;
 use crate::request::messages;
 
 pub(super) fn routes(endpoints: Endpoints) -> Endpoints {
@@ -101,8 +100,7 @@ async fn props(Ready(models): Ready, uri: Uri) -> Result<Json<Value>> {
 /// Counts and times for Prometheus.
 async fn metrics(Ready(models): Ready) -> ([(HeaderName, &'static str); 1], String) {
     let kind = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    let all = models.metrics().map(|(about, metrics)| (&*about.name, metrics));
-    (kind, Metrics::render_all(all))
+    (kind, models.metrics())
 }
 
 /// How many replies are being made. What they say is nobody else's.

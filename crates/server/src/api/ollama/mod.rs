@@ -2,6 +2,7 @@
 
 mod embed;
 mod models;
+mod pull;
 mod replies;
 mod reply;
 
@@ -28,6 +29,12 @@ pub(super) fn routes(endpoints: Endpoints) -> Endpoints {
         .get("/api/tags", "The models that are served", models::tags)
         .get("/api/ps", "Those that are loaded, and until when", models::ps)
         .post("/api/show", "What is known of a model", Takes::Fields(models::SHOW), models::show)
+        .post(
+            "/api/pull",
+            "Brings a model here, and serves it",
+            Takes::Fields(pull::PULL),
+            pull::pull,
+        )
         .get("/api/version", "The version of the server", models::version)
 }
 

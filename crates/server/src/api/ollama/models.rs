@@ -23,7 +23,7 @@ pub(super) async fn version() -> Json<Value> {
 }
 
 pub(super) async fn tags(Ready(models): Ready) -> Json<Value> {
-    Json(json!({ "models": models.about().map(entry).collect::<Vec<_>>() }))
+    Json(json!({ "models": models.about().iter().map(entry).collect::<Vec<_>>() }))
 }
 
 /// Those that are loaded, and until when.
@@ -53,7 +53,7 @@ pub(super) async fn show(Ready(models): Ready, body: JsonBody) -> Result<Json<Va
     let about = models.named(Some(model_name(&body)?))?;
     let family = &about.family;
     Ok(Json(json!({
-        "details": details(about),
+        "details": details(&about),
         "capabilities": ["completion", "tools"],
         "model_info": {
             "general.architecture": family,

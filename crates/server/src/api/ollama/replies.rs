@@ -115,7 +115,7 @@ pub(super) async fn generate(Ready(models): Ready, key: KeyId, body: JsonBody) -
 /// To a request that only wants the model to be there, or to go.
 async fn only_there(models: &Arc<Models>, body: &JsonBody, shape: OllamaShape) -> Result<Response> {
     let name = model_name(body)?;
-    let about = models.named(Some(name))?.clone();
+    let about = models.named(Some(name))?;
     let at_once = Some(Duration::ZERO);
     settings(&about, &SamplerOptions::default(), body)?;
     reasoning(body)?;

@@ -9,13 +9,13 @@ use crate::error::Result;
 use crate::models::{ModelAbout, Models};
 
 pub(super) async fn list(Ready(models): Ready) -> Json<Value> {
-    let data: Vec<Value> = models.about().map(|about| entry(&models, about)).collect();
+    let data: Vec<Value> = models.about().iter().map(|about| entry(&models, about)).collect();
     Json(json!({ "object": "list", "data": data }))
 }
 
 pub(super) async fn one(Ready(models): Ready, Path(id): Path<String>) -> Result<Json<Value>> {
     let about = models.named(Some(&id))?;
-    Ok(Json(entry(&models, about)))
+    Ok(Json(entry(&models, &about)))
 }
 
 fn entry(models: &Models, about: &ModelAbout) -> Value {

@@ -1,0 +1,168 @@
+//! `/api/pull`: models that are brought here, told as they come, and served then.
+
+use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rooflight_server::{ModelAbout, OfferedModel, Offers, PullFailure, PullState, PullStep};
+use serde_json::{Value, json};
+
+use crate::client::{CONTEXT, Served, demo, post};
+
+const PULL: &str = "/api/pull";
+const DIGEST: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+fn offer(name: &str) -> OfferedModel {
+    let name = name.to_owned();
+    let about = ModelAbout {
+        name: name.clone(),
+        created: 7,
+        family: "qwen2".into(),
+        bytes: 9,
+        context: CONTEXT,
+    };
+    OfferedModel { about, load: Box::new(move || Ok(demo(&name, |model| model))) }
+}
+
+/// What brings models: `stopped` is raised where it was told to stop.
+fn bring(
+    name: &str,
+    tell: &mut dyn FnMut(PullState<'_>) -> bool,
+    stopped: &AtomicBool,
+) -> Result<OfferedModel, PullFailure> {
+    let mut told = |stage, done| tell(PullState { stage, digest: DIGEST, done, total: 1000 });
+    match name {
+        "org/one:Q8_0" => {
+            for done in [0, 500, 1000] {
+                told(PullStep::Comes, done);
+            }
+            told(PullStep::Checked, 1000);
+            Ok(offer(name))
+        }
+        "org/endless" => {
+            while told(PullStep::Comes, 3) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            stopped.store(true, Ordering::SeqCst);
+            Err(PullFailure::Failed("stopped".into()))
+        }
+        "org/broken" => {
+            told(PullStep::Comes, 3);
+            Err(PullFailure::Failed("the digest is another one".into()))
+        }
+        "org/none" => Err(PullFailure::NotFound("org/none is not on the hub".into())),
+        "org/offline" => Err(PullFailure::Refused("HF_HUB_OFFLINE forbids to ask".into())),
+        other => Err(PullFailure::Name(format!("`{other}` names no model"))),
+    }
+}
+
+fn served() -> (Served, Arc<AtomicBool>) {
+    let stopped = Arc::<AtomicBool>::default();
+    let raised = Arc::clone(&stopped);
+    let pull =
+        move |name: &str, tell: &mut dyn FnMut(PullState<'_>) -> bool| bring(name, tell, &raised);
+    let offers = Offers { models: vec![offer("demo")], keep: None, pull: Some(Box::new(pull)) };
+    (Served::offering(offers), stopped)
+}
+
+#[test]
+fn a_model_comes_and_is_served() {
+    let (served, _) = served();
+    let name = "org/one:Q8_0";
+    let ask =
+        json!({ "model": name, "prompt": "hi", "stream": false, "options": { "num_predict": 3 } });
+    assert_eq!(served.post("/api/generate", &ask).status, 404);
+    let pulled = served.post(PULL, &json!({ "model": name, "insecure": false }));
+    assert_eq!((pulled.status, pulled.header("content-type")), (200, Some("application/x-ndjson")));
+    let lines: Vec<Value> =
+        pulled.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0], json!({ "status": "pulling manifest" }));
+    let counts = |done: u64| {
+        json!({
+            "status": "pulling 0123456789ab", "digest": format!("sha256:{DIGEST}"), "total": 1000, "completed": done,
+        })
+    };
+    assert!(lines.contains(&counts(0)) && lines.contains(&counts(1000)), "{lines:?}");
+    assert_eq!(lines[lines.len() - 2], json!({ "status": "verifying sha256 digest" }));
+    assert_eq!(lines[lines.len() - 1], json!({ "status": "success" }));
+    // from now on it is there by that name, beside what was
+    assert_eq!(served.post("/api/generate", &ask).json()["model"], name);
+    assert_eq!(served.get("/v1/models").json()["data"][1]["id"], name);
+    assert_eq!(served.get("/api/tags").json()["models"].as_array().unwrap().len(), 2);
+    // again, at once; it is not there twice
+    let again = served.post(PULL, &json!({ "name": format!("{name}:latest"), "stream": false }));
+    assert_eq!((again.status, again.json()), (200, json!({ "status": "success" })));
+    assert_eq!(served.get("/api/tags").json()["models"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn what_cannot_be_had_is_told() {
+    let (served, _) = served();
+    for stream in [true, false] {
+        for (body, status, problem) in [
+            (json!({ "model": "org/none" }), 404, "not on the hub"),
+            (json!({ "model": "org/offline" }), 403, "HF_HUB_OFFLINE"),
+            (json!({ "model": "/etc/passwd" }), 400, "names no model"),
+            (json!({}), 400, "expected the name"),
+            (json!({ "model": "org/one:Q8_0", "insecure": true }), 400, "insecure: only false"),
+            (json!({ "model": "org/one:Q8_0", "username": "x" }), 400, "no such field"),
+        ] {
+            let mut body = body;
+            body["stream"] = json!(stream);
+            let refused = served.post(PULL, &body);
+            assert_eq!(refused.status, status, "{body}: {refused:?}");
+            let error = refused.json();
+            assert!(error["error"].as_str().unwrap().contains(problem), "{body}: {error}");
+        }
+    }
+    // what goes wrong later is the last line
+    let broken = served.post(PULL, &json!({ "model": "org/broken" }));
+    let last: Value = serde_json::from_str(broken.body.lines().last().unwrap()).unwrap();
+    assert_eq!((broken.status, last), (200, json!({ "error": "the digest is another one" })));
+    let broken = served.post(PULL, &json!({ "model": "org/broken", "stream": false }));
+    assert_eq!(
+        (broken.status, broken.json()),
+        (500, json!({ "error": "the digest is another one" }))
+    );
+    let none = Served::new().post(PULL, &json!({ "model": "org/one:Q8_0" }));
+    assert_eq!(none.status, 403, "{none:?}");
+}
+
+#[test]
+fn who_leaves_ends_what_comes() {
+    for stream in [true, false] {
+        let (served, stopped) = served();
+        let body = json!({ "model": "org/endless", "stream": stream });
+        let mut connection = served.open(&post(PULL, &body));
+        if stream {
+            connection.read_exact(&mut [0; 200]).unwrap();
+        } else {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        assert!(!stopped.load(Ordering::SeqCst), "it comes");
+        drop(connection);
+        let start = Instant::now();
+        while !stopped.load(Ordering::SeqCst) {
+            assert!(start.elapsed() < Duration::from_secs(20), "it comes for nobody");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(served.get("/api/tags").json()["models"].as_array().unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn only_some_come_at_once() {
+    let (served, _) = served();
+    let body = json!({ "model": "org/endless" });
+    let running: Vec<_> = (0..4)
+        .map(|_| {
+            let mut connection = served.open(&post(PULL, &body));
+            connection.read_exact(&mut [0; 200]).unwrap();
+            connection
+        })
+        .collect();
+    let full = served.post(PULL, &body);
+    assert_eq!((full.status, full.header("retry-after")), (503, Some("1")), "{full:?}");
+    drop(running);
+}
