@@ -21,7 +21,7 @@ use crate::executing::{self, ToRun};
 use crate::exit::Failure;
 use crate::memory::Room;
 use crate::output::shown;
-use crate::storage::{self, StorageArgs};
+use crate::storage::{self, StorageArgs, WaysOut};
 use crate::{ceilings, memory, names, policy, ui, units};
 
 /// A model ready to step.
@@ -256,14 +256,14 @@ fn load_on(
     check_positions(program.n_positions(), cache.capacity as u64)?;
     let chunk = options.chunk.unwrap_or(DEFAULT_CHUNK);
     let Started { executor, gpu } = started;
-    // how much a card has, no API tells; what it lacks is told when it is asked for
-    let here = gpu.as_ref().is_none_or(|gpu| gpu.shares_memory);
-    let available = memory::available().filter(|_| here);
-    let room = Room { available, trained: config.context_length };
+    let room = Room { available: memory::free(gpu.as_ref()), trained: config.context_length };
     let needs = memory::check_fit(&*executor, &program, &cache, chunk, room)?;
     let kept = &options.storage;
-    let fits = |bound| storage::longest(kept, &*executor, &program, &cache, (chunk, bound));
-    storage::check(kept, needs, &cache, fits)?;
+    let ways = |bound| WaysOut {
+        longest: storage::longest(kept, &*executor, &program, &cache, (chunk, bound)),
+        shrinks: memory::shrinks(&*executor, &program, &cache, chunk),
+    };
+    storage::check(kept, needs, &cache, ways)?;
     let ceilings = if options.ceilings { ceilings::kept_or_measured(&*executor) } else { None };
     let rates = if options.ceilings {
         let wanted = Executed::of(&program, cache.k, cache.v).wanted();

@@ -1,7 +1,8 @@
 //! How much memory is free, and whether a model fits.
 
 use anyhow::Context as _;
-use program::{CacheOptions, Executor, MemoryNeeds, MemoryOptions, Program};
+use executors::GpuFacts;
+use program::{CacheOptions, CacheType, Executor, MemoryNeeds, MemoryOptions, Program};
 
 use crate::exit::Failure;
 use crate::units;
@@ -21,6 +22,29 @@ pub(crate) fn needs(
     chunk: usize,
 ) -> program::Result<MemoryNeeds> {
     executor.memory(program, &MemoryOptions { cache: *cache, sessions: 1, chunk })
+}
+
+/// Free memory where a model runs, if that can be told: how much a card has, no API says, and what it lacks is told when it
+/// is asked for.
+pub(crate) fn free(gpu: Option<&GpuFacts>) -> Option<u64> {
+    available().filter(|_| gpu.is_none_or(|gpu| gpu.shares_memory))
+}
+
+/// The options of keys and values of fewer bits.
+pub(crate) const SHRINK: &str = "-ctk q8_0 -ctv q8_0";
+
+/// Whether [`SHRINK`] would make the cache smaller: not of states alone, nor where an executor keeps other types.
+pub(crate) fn shrinks(
+    executor: &dyn Executor,
+    program: &Program,
+    cache: &CacheOptions,
+    chunk: usize,
+) -> bool {
+    let bytes = |cache: &CacheOptions| {
+        needs(executor, program, cache, chunk).map(|needs| needs.bounded_cache)
+    };
+    let fewer = CacheOptions { k: CacheType::Q8_0, v: CacheType::Q8_0, ..*cache };
+    matches!((bytes(&fewer), bytes(cache)), (Ok(fewer), Ok(bytes)) if fewer < bytes)
 }
 
 /// The most positions, in steps of 256 and below the capacity asked for, whose needs find `room`; 0 if none do.
@@ -85,7 +109,10 @@ pub(crate) fn check_fit(
         longest if longest == room.trained => {
             format!("try -c {longest}: the model was made for no more")
         }
-        longest => format!("try -c {longest}, or -ctk q8_0 -ctv q8_0"),
+        longest if shrinks(executor, program, cache, chunk) => {
+            format!("try -c {longest}, or {SHRINK}")
+        }
+        longest => format!("try -c {longest}"),
     };
     let need = format!(
         "{} (weights {}, cache {} for {} tokens, workspace {})",
@@ -133,6 +160,7 @@ mod tests {
         assert_eq!(advice(5 << 30, 1 << 20), None);
         let shorter =
             advice(OVERHEAD + (512 << 20), 1 << 20).expect("a gigabyte of cache does not fit");
+        assert!(shorter.ends_with(SHRINK), "{shorter}");
         let digits = shorter.split_once("-c ").and_then(|(_, rest)| rest.split(',').next());
         let context: u64 = digits.and_then(|n| n.parse().ok()).expect("a context is advised");
         assert!(context.is_multiple_of(256) && (400_000..524_288).contains(&context), "{shorter}");

@@ -4,10 +4,7 @@ use std::path::PathBuf;
 
 use executors::ExecutorKind;
 use planner::formula::Units;
-use program::{
-    CacheKind, CacheOptions, CacheSpec, CacheStorage, Executor, KvPolicy, MemoryNeeds, Program,
-    SpillCounts,
-};
+use program::{CacheOptions, CacheStorage, Executor, KvPolicy, MemoryNeeds, Program, SpillCounts};
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
@@ -55,9 +52,11 @@ impl StorageArgs {
         let program = loaded.model.program();
         let needs = memory::needs(&*loaded.executor, program, cache, loaded.chunk);
         let Ok(needs) = needs else { return wanted };
-        let free = memory::available().map(|free| free.saturating_sub(needs.work));
+        let free = memory::free(loaded.gpu.as_ref()).map(|free| free.saturating_sub(needs.work));
         let room = [free, self.bound()].into_iter().flatten().min();
-        let room = room.unwrap_or(u64::MAX) / self.in_memory(needs).max(1);
+        // with less than all each would give up what others could have
+        let each = if self.has_disk() { needs.least_cache } else { needs.cache };
+        let room = room.unwrap_or(u64::MAX) / each.max(1);
         let fits = usize::try_from(room).unwrap_or(wanted).clamp(1, wanted);
         if fits < wanted {
             ui::note(format_args!(
@@ -78,16 +77,15 @@ impl StorageArgs {
         self.kv_disk.is_some()
     }
 
-    /// What of a model's caches must be in memory: all, or the least where a disk has the rest.
-    pub(crate) fn in_memory(&self, needs: MemoryNeeds) -> u64 {
-        if self.kv_disk.is_some() { needs.least_cache } else { needs.cache }
+    /// The least bound that a model's caches work with.
+    pub(crate) fn least(&self, needs: MemoryNeeds) -> u64 {
+        if self.has_disk() { needs.least_cache } else { needs.bounded_cache }
     }
 }
 
 /// What to say of a folder where a program keeps nothing that goes there.
 pub(crate) fn idle(args: &StorageArgs, program: &Program) -> Option<String> {
-    let stays = |cache: &CacheSpec| matches!(cache.kind, CacheKind::State { .. });
-    let all_stay = !program.caches.is_empty() && program.caches.iter().all(stays);
+    let all_stay = !program.caches.is_empty() && !program.keeps_positions();
     (args.has_disk() && all_stay).then(|| {
         let why = "the model keeps states, which stay in memory, and no positions";
         format!("--kv-disk has no effect: {why}")
@@ -109,27 +107,41 @@ pub(crate) fn check(
     args: &StorageArgs,
     needs: MemoryNeeds,
     cache: &CacheOptions,
-    fits: impl Fn(u64) -> usize,
+    ways: impl Fn(u64) -> WaysOut,
 ) -> Result<(), Failure> {
-    let least = args.in_memory(needs);
+    let least = args.least(needs);
     let Some(bound) = args.bound().filter(|bound| least > *bound) else { return Ok(()) };
-    let other = args.kv_disk.is_none() && cache.policy != KvPolicy::Full;
+    let chooses = args.kv_disk.is_none() && cache.policy != KvPolicy::Full;
+    let disk = Some(needs.least_cache).filter(|with| chooses && *with < least);
     Err(Failure::Bound {
         need: format!("{} for {} tokens", units::bytes(least), cache.capacity),
         bound: units::bytes(bound),
-        advice: advice(least, fits(bound), other.then_some(needs.least_cache)),
+        advice: advice(least, ways(bound), disk),
     })
 }
 
-/// What would do: `least` bytes, or so many tokens, or `disk` bytes with a folder.
-pub(crate) fn advice(least: u64, longest: usize, disk: Option<u64>) -> String {
-    let shorter = if longest == 0 { String::new() } else { format!(", -c {longest}") };
-    let disk = disk.map(|least| format!(", --kv-disk DIR with {}", size_of(least)));
-    format!(
-        "--kv-memory {} is the least that works{shorter}{}, or -ctk q8_0 -ctv q8_0",
-        size_of(least),
-        disk.unwrap_or_default()
-    )
+/// What else would do where a bound is too small.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WaysOut {
+    /// A context of so many tokens; 0 if none.
+    pub(crate) longest: usize,
+    /// Whether keys and values of fewer bits would take less.
+    pub(crate) shrinks: bool,
+}
+
+/// What would do: `least` bytes, or the ways out, or `disk` bytes with a folder.
+pub(crate) fn advice(least: u64, ways: WaysOut, disk: Option<u64>) -> String {
+    let mut advice = format!("--kv-memory {} is the least that works", size_of(least));
+    if ways.longest > 0 {
+        advice += &format!(", -c {}", ways.longest);
+    }
+    if let Some(least) = disk {
+        advice += &format!(", --kv-disk DIR with {}", size_of(least));
+    }
+    if ways.shrinks {
+        advice += &format!(", or {}", memory::SHRINK);
+    }
+    advice
 }
 
 /// A size that is not less, as the option takes it: in the greatest unit of which it is a hundred or more.
@@ -152,7 +164,7 @@ pub(crate) fn longest(
     memory::longest(cache.capacity, |capacity| {
         let cache = CacheOptions { capacity, ..*cache };
         let needs = memory::needs(executor, program, &cache, chunk);
-        needs.is_ok_and(|needs| args.in_memory(needs) <= bound)
+        needs.is_ok_and(|needs| args.least(needs) <= bound)
     })
 }
 
@@ -190,7 +202,7 @@ pub(crate) fn to_json(counts: &SpillCounts) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use program::{CacheType, ContextMemory};
+    use program::{CacheKind, CacheSpec, CacheType, ContextMemory};
 
     use super::*;
 
@@ -210,30 +222,35 @@ mod tests {
 
     #[test]
     fn a_bound_that_is_too_small_names_the_least_that_works() {
-        let needs = MemoryNeeds { cache: 300_000_000, ..MemoryNeeds::default() };
+        // with more there are more ways back, which no step needs
+        let (cache, bounded_cache) = (500_000_000, 300_000_000);
+        let needs = MemoryNeeds { cache, bounded_cache, ..MemoryNeeds::default() };
         let cache = CacheOptions::new(CacheType::F16, CacheType::F16, 8192);
+        let ways = |shrinks| move |_| WaysOut { longest: 1024, shrinks };
         let with =
-            |kv_memory| check(&StorageArgs { kv_memory, kv_disk: None }, needs, &cache, |_| 1024);
+            |kv_memory| check(&StorageArgs { kv_memory, kv_disk: None }, needs, &cache, ways(true));
         assert!(with(None).is_ok() && with(Some(300_000_000)).is_ok());
         let refused = with(Some(299_999_999)).expect_err("a byte is missing");
         let Failure::Bound { need, bound, advice } = refused else { panic!("{refused:?}") };
         assert_eq!((need.as_str(), bound.as_str()), ("300 MB for 8192 tokens", "300 MB"));
-        assert!(
-            advice.starts_with("--kv-memory 300MB is the least that works, -c 1024"),
-            "{advice}"
-        );
+        let told = "--kv-memory 300MB is the least that works, -c 1024";
+        assert_eq!(advice, format!("{told}, or -ctk q8_0 -ctv q8_0"));
+        let args = StorageArgs { kv_memory: Some(1), kv_disk: None };
+        let refused = check(&args, needs, &cache, ways(false));
+        let Err(Failure::Bound { advice, .. }) = refused else { panic!("{refused:?}") };
+        assert_eq!(advice, told, "states have no types");
     }
 
     #[test]
     fn with_a_disk_the_least_is_less() {
-        let needs =
-            MemoryNeeds { cache: 300_000_000, least_cache: 20_000_000, ..MemoryNeeds::default() };
+        let (bounded_cache, least_cache) = (300_000_000, 20_000_000);
+        let needs = MemoryNeeds { bounded_cache, least_cache, ..MemoryNeeds::default() };
         let memory = ContextMemory::suited(4096);
         let full = CacheOptions::new(CacheType::F16, CacheType::F16, 8192);
         let few = CacheOptions { policy: KvPolicy::Memory(memory), ..full };
         let with = |disk: Option<&str>, cache, bytes| {
             let args = StorageArgs { kv_memory: Some(bytes), kv_disk: disk.map(Into::into) };
-            check(&args, needs, cache, |_| 0)
+            check(&args, needs, cache, |_| WaysOut::default())
         };
         assert!(with(Some("d"), &few, 20_000_000).is_ok());
         let advice = |refused| match refused {
@@ -241,7 +258,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let told = advice(with(Some("d"), &few, 19_000_000));
-        assert!(told.starts_with("--kv-memory 20000kB is the least that works, or"), "{told}");
+        assert_eq!(told, "--kv-memory 20000kB is the least that works");
         let told = advice(with(None, &few, 20_000_000));
         assert!(
             told.contains("300MB is the least that works, --kv-disk DIR with 20000kB"),

@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Place, text};
+use program::{CacheOptions, CacheType};
 
 /// One `error:` line, and at most one `hint:` line.
 fn check_lines(told: &str) {
@@ -101,6 +102,42 @@ fn a_bound_that_is_too_small_is_4_and_names_the_least_that_works() {
     let told = text(&planned.stderr);
     assert!(told.contains("is the least that works, -c "), "{told}");
     assert_eq!(planned.status.code(), Some(1));
+}
+
+/// States run with the least that is named, which is less than all that is kept to go back; a folder changes nothing, also
+/// not the least, and it is said so.
+#[test]
+fn states_work_with_the_least_and_a_folder_has_no_effect() {
+    let place = Place::new();
+    let file = conformance::golden::model("mamba2");
+    let gguf = gguf::Gguf::from_bytes(file.clone()).unwrap();
+    let program = models::load(&gguf).unwrap().program;
+    let all = program.cache_bytes(1, &CacheOptions::new(CacheType::F16, CacheType::F16, 1));
+    place.write("mamba2.gguf", file);
+    let ids: Vec<String> = (0..1500).map(|i| (i * 7 % 500).to_string()).collect();
+    let ids = ids.join(" ");
+    let plain = ["logits", "mamba2.gguf", "--tokens", &ids, "--greedy", "40", "--chunk", "100"];
+    let want = place.ok(&plain);
+    let mut named = Vec::new();
+    for folder in [&[][..], &["--kv-disk", "d"]] {
+        let with = |size| [&plain[..], &["--kv-memory", size], folder].concat();
+        let (code, told) = place.fails(&with("1kB"));
+        let least = told.split_once("--kv-memory allows 1.00 kB").and_then(|(_, hint)| {
+            hint.split_once("--kv-memory ")?.1.split_once(" is the least that works")
+        });
+        let (least, rest) = least.unwrap_or_else(|| panic!("{told}"));
+        assert!(code == 4 && rest.trim().is_empty(), "nothing else would help: {told}");
+        let (number, unit) = least.split_at(least.find(char::is_alphabetic).unwrap());
+        let unit = if unit == "kB" { 1000 } else { 1 };
+        let bytes = number.parse::<u64>().unwrap() * unit;
+        assert!(bytes < all, "{least} of {all}");
+        let output = place.run(&with(least));
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(stdout, want, "within {least}: {stderr}");
+        assert_eq!(stderr.contains("--kv-disk has no effect"), !folder.is_empty(), "{stderr}");
+        named.push(least.to_owned());
+    }
+    assert_eq!(named[0], named[1]);
 }
 
 /// With a disk the least is less; the text is the same, the counts are told, and nothing is left in the folder.

@@ -119,8 +119,11 @@ pub(crate) struct StateCache {
 
 impl StateCache {
     fn spec(&self) -> StateSpec {
-        // blocks begin at cache lines
-        StateSpec { state: (4 * self.state).next_multiple_of(64), row: 4 * self.row }
+        let state = StateCopies::state_bytes(self.state as u64);
+        StateSpec {
+            state: usize::try_from(state).unwrap_or(usize::MAX),
+            row: self.row.saturating_mul(4),
+        }
     }
 }
 

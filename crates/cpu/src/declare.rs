@@ -3,8 +3,8 @@
 use kernels::Isa;
 use kernels::linear::linear;
 use program::{
-    CacheStorage, Error, MemoryNeeds, MemoryOptions, Op, Program, Promises, Prompt, Reading,
-    Result, StateCopies, Variation,
+    Error, MemoryNeeds, MemoryOptions, Op, Program, Promises, Prompt, Reading, Result, StateCopies,
+    Variation,
 };
 use quant::GgmlType;
 
@@ -71,17 +71,22 @@ pub(crate) fn memory(
     let (specs, workers) = (table_specs(&caches), workshop.pool.n());
     let (capacity, chunk) = (options.cache.capacity, options.chunk);
     let states = |copies| state_bytes(&caches, copies);
-    let session = most_bytes(&specs, capacity, chunk).saturating_add(states(StateCopies::Most));
-    let least = least_bytes(&specs, capacity, chunk, workers);
-    let least = least.saturating_add(states(StateCopies::Least));
+    let tables = most_bytes(&specs, capacity, chunk);
+    let all = |session: u64| session.saturating_mul(options.sessions as u64);
+    let bounded = all(tables.saturating_add(states(StateCopies::Least)));
+    let least = if program.keeps_positions() {
+        let least = least_bytes(&specs, capacity, chunk, workers);
+        bound_of(all(least.saturating_add(states(StateCopies::Least))))
+    } else {
+        bounded
+    };
     let steps = Steps { schedule: &placed.schedule, caches: &caches, mla: workshop.mla, workers };
-    let all = session.saturating_mul(options.sessions as u64);
-    let CacheStorage { memory, disk } = workshop.storage;
-    let bound = memory.filter(|_| disk.is_some()).unwrap_or(u64::MAX);
+    let most = all(tables.saturating_add(states(StateCopies::Most)));
     Ok(MemoryNeeds {
         weights: placed.weight_bytes(program),
-        cache: all.min(bound),
-        least_cache: bound_of(least.saturating_mul(options.sessions as u64)),
+        cache: most.min(workshop.storage.memory.unwrap_or(u64::MAX)),
+        bounded_cache: bounded,
+        least_cache: least,
         work: steps.of(options).bytes(workers),
     })
 }
@@ -291,8 +296,7 @@ mod tests {
                 CpuModel::load(program, &weights, cpu.workshop(), &mut |_| {}).expect("it loads");
             let cache = fill(&model, &options);
             let weights = model.stats().weight_memory;
-            let (work, least_cache) = (model.work_bytes(), foretold.least_cache);
-            let taken = MemoryNeeds { weights, cache, least_cache, work };
+            let taken = MemoryNeeds { weights, cache, work: model.work_bytes(), ..foretold };
             for (what, foretold, taken) in [
                 ("weights", foretold.weights, taken.weights),
                 ("cache", foretold.cache, taken.cache),

@@ -126,6 +126,7 @@ impl CpuModel {
         let workspace = Mutex::new(Workspace::new(&schedule, pool.n()));
         let phases = vec![(Duration::ZERO, 0); schedule.phases.len()];
         let (kernels, sessions) = (Kernels::pick(tuning.isa()), Sessions::default());
+        let keeps_positions = program.keeps_positions();
         Ok(CpuModel {
             program,
             schedule,
@@ -134,7 +135,7 @@ impl CpuModel {
             pool: Arc::clone(pool),
             rotations,
             form,
-            blocks: block_pool(storage)?,
+            blocks: block_pool(storage, keeps_positions)?,
             budget: storage.memory,
             clock: AtomicU64::new(1),
             recomputed: AtomicU64::new(0),
@@ -166,9 +167,10 @@ impl CpuModel {
     }
 }
 
-/// The pool of a model's blocks.
-fn block_pool(storage: &CacheStorage) -> Result<kv::BlockPool<HugePages>> {
-    let (Some(budget), Some(folder)) = (storage.memory, &storage.disk) else {
+/// The pool of a model's blocks. A disk is for what is kept by position: where nothing is, it would only cost buffers.
+fn block_pool(storage: &CacheStorage, keeps_positions: bool) -> Result<kv::BlockPool<HugePages>> {
+    let folder = storage.disk.as_ref().filter(|_| keeps_positions);
+    let (Some(budget), Some(folder)) = (storage.memory, folder) else {
         return Ok(kv::BlockPool::new(HugePages, storage.memory));
     };
     let buffer = disk_buffer(budget);

@@ -46,7 +46,8 @@ pub struct StepPlace {
     pub begins_prompt: bool,
     /// The last row ends a prompt.
     pub ends_prompt: bool,
-    /// The rows are made up: nobody can compute them again, so that what goes back to their end must find a state there.
+    /// The rows are made up: nobody can compute them again, so a state is made at their very end, and kept like those at
+    /// ends of turns.
     pub made_up: bool,
 }
 
@@ -122,6 +123,8 @@ pub(crate) struct StateTables<S: Store> {
 
 struct Prepared<S: Store> {
     step: StateStep,
+    /// What the snapshot that it starts from is worth once the step is done.
+    mark: Kept,
     fold: Option<Snapshot<S>>,
     next: Vec<Arc<CacheBlock<S>>>,
 }
@@ -173,12 +176,12 @@ impl<S: Store> StateTables<S> {
         } else {
             Some(settled).filter(|settled| *settled >= base + FOLD)
         };
-        if let Some(last) = self.snapshots.last_mut() {
-            // the one near the end of a turn, or of a prompt that ends soon after it
-            let begins = if begins_prompt { Kept::Longer } else { Kept::Not };
-            let ends = if ends_prompt && fold.is_none() { Kept::PromptEnd } else { Kept::Not };
-            last.kept = last.kept.max(begins).max(ends);
-        }
+        // near the end of a turn, or of a prompt that ends soon after it
+        let mark = match () {
+            () if ends_prompt && fold.is_none() => Kept::PromptEnd,
+            () if begins_prompt => Kept::Longer,
+            () => Kept::Not,
+        };
         let stored_from = fold.filter(|_| is_long).unwrap_or(new.start);
         let blocks = match fold {
             None => Vec::new(),
@@ -188,8 +191,12 @@ impl<S: Store> StateTables<S> {
             }
         };
         let fold_to = fold.map(|position| {
-            let before = self.snapshots.iter().rfind(|known| known.kept > Kept::Not);
-            let far = position >= before.map_or(0, |kept| kept.position) + EVERY;
+            let known = self.snapshots.iter().rfind(|known| known.kept > Kept::Not);
+            let before = match mark {
+                Kept::Not => known.map_or(0, |kept| kept.position),
+                Kept::Longer | Kept::PromptEnd => base,
+            };
+            let far = position >= before + EVERY;
             let kept = match () {
                 () if ends_prompt => Kept::PromptEnd,
                 () if far || made_up => Kept::Longer,
@@ -212,7 +219,7 @@ impl<S: Store> StateTables<S> {
             self.rows_from = self.rows_from.max(new.end.saturating_sub(ROWS));
         }
         let step = StateStep { base, new, fold, stored_from };
-        self.step = Some(Prepared { step, fold: fold_to, next });
+        self.step = Some(Prepared { step, mark, fold: fold_to, next });
         Ok(())
     }
 
@@ -221,13 +228,15 @@ impl<S: Store> StateTables<S> {
         self.specs.iter().map(|spec| self.pool.block(BlockKind::of(bytes(spec)))).collect()
     }
 
-    /// Give up the longest way back, if there is one beside what the next step starts from.
+    /// Give up a way back, if there is one beside what the next step starts from: the longest, but the end of the latest
+    /// prompt after all others. What forks have too frees nothing before the last of them gives it up: it goes at the end.
     pub(crate) fn give_up(&mut self) -> bool {
-        let can = self.snapshots.len() > 1;
-        if can {
-            self.snapshots.remove(0);
-        }
-        can
+        let older = self.snapshots.len().saturating_sub(1);
+        let prompt_end = self.snapshots.iter().rposition(|known| known.kept == Kept::PromptEnd);
+        let is_shared =
+            |i: usize| self.snapshots[i].blocks.iter().any(|block| Arc::strong_count(block) > 1);
+        let least = (0..older).min_by_key(|i| (is_shared(*i), prompt_end == Some(*i), *i));
+        least.map(|least| self.snapshots.remove(least)).is_some()
     }
 
     /// The step at hand, and the memory of each cache.
@@ -235,7 +244,9 @@ impl<S: Store> StateTables<S> {
     /// # Panics
     /// If it was not prepared.
     pub(crate) fn step(&mut self) -> (Option<StateStep>, Vec<StateRows<'_, S::Memory>>) {
-        let Some(Prepared { step, fold, next }) = &mut self.step else { return (None, Vec::new()) };
+        let Some(Prepared { step, fold, next, .. }) = &mut self.step else {
+            return (None, Vec::new());
+        };
         let (base, is_long) = (self.snapshots.last(), !next.is_empty());
         let mut folds = fold.iter_mut().flat_map(|fold| &mut fold.blocks);
         let mut nexts = next.iter_mut();
@@ -259,7 +270,10 @@ impl<S: Store> StateTables<S> {
 
     /// The step's rows were written.
     pub(crate) fn extend(&mut self) {
-        let Some(Prepared { step, fold, next }) = self.step.take() else { return };
+        let Some(Prepared { step, mark, fold, next }) = self.step.take() else { return };
+        if let Some(last) = self.snapshots.last_mut() {
+            last.kept = last.kept.max(mark);
+        }
         if !next.is_empty() {
             self.rings = next;
             self.rows_from = step.stored_from;

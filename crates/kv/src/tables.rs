@@ -111,15 +111,21 @@ impl<S: Store> Tables<S> {
     /// [`Error::Capacity`], [`Error::Budget`], [`Error::Memory`], [`Error::Disk`], [`Error::Lost`]; the session then holds
     /// what it held.
     pub fn prepare(&mut self, new_len: usize) -> Result<()> {
-        self.prepare_step(new_len, StepPlace::default())
+        self.prepare_step(new_len, StepPlace::default(), &mut || false)
     }
 
     /// The same for rows of which it is known where they stand: states near some places are kept. Where there is no room,
-    /// ways back to earlier states are given up.
+    /// `make_room` has others let go of something, for as long as it says that they did; then ways back to earlier states
+    /// are given up.
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare).
-    pub fn prepare_step(&mut self, new_len: usize, place: StepPlace) -> Result<()> {
+    pub fn prepare_step(
+        &mut self,
+        new_len: usize,
+        place: StepPlace,
+        make_room: &mut dyn FnMut() -> bool,
+    ) -> Result<()> {
         if new_len > self.capacity {
             return Err(Error::Capacity { capacity: self.capacity, wanted: new_len });
         }
@@ -128,7 +134,7 @@ impl<S: Store> Tables<S> {
             let done = self.tables.iter_mut().try_for_each(|table| table.prepare(new.clone()));
             let states = |()| self.states.prepare(new.clone(), self.committed, place);
             match done.and_then(states) {
-                Err(Error::Budget { .. }) if self.states.give_up() => {}
+                Err(Error::Budget { .. }) if make_room() || self.states.give_up() => {}
                 done => break done,
             }
         };

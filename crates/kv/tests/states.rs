@@ -107,7 +107,7 @@ fn append(tables: &mut Tables<Heap>, more: &[u32], place: StepPlace) -> kv::Resu
         compute(tables, &all, end);
         tables.restore(end)?;
     }
-    tables.prepare_step(all.len(), place)?;
+    tables.prepare_step(all.len(), place, &mut || false)?;
     compute(tables, &all, all.len());
     tables.extend(more)
 }
@@ -276,7 +276,8 @@ proptest! {
                         let more: Vec<u32> = (len as u32..).take(n).collect();
                         let place = StepPlace { begins_prompt, ends_prompt, made_up: false };
                         if tables.held() == len {
-                            tables.prepare_step(len + n, place).expect("the least is enough");
+                            let prepared = tables.prepare_step(len + n, place, &mut || false);
+                            prepared.expect("the least is enough");
                             prop_assert!(pool.in_use() <= most, "{} of {most}", pool.in_use());
                         }
                         append(&mut tables, &more, place).expect("the least is enough");
@@ -360,7 +361,7 @@ fn what_is_long_ago_is_further_apart() {
     }
 }
 
-/// Nobody can compute again what was made up: going back to its end needs a state there, whatever came after.
+/// Nobody can compute again what was made up: going back to its end needs a state there, after what a measurement adds.
 #[test]
 fn the_end_of_what_is_made_up_is_reached_exactly() {
     for more in [vec![1; 40], vec![60], vec![500, 500, 3]] {
@@ -381,6 +382,80 @@ fn the_end_of_what_is_made_up_is_reached_exactly() {
             assert_eq!(tables.held(), 1000, "{more:?}: nothing has to be computed again");
         }
     }
+}
+
+/// A prompt that was to come and did not leaves the end of the one before what it was.
+#[test]
+fn a_prompt_that_never_came_marks_nothing() {
+    let pool = BlockPool::new(Heap, None);
+    let mut tables = Tables::with_states(&pool, [].into(), STATES.into(), 1 << 14, None);
+    turn(&mut tables, 100, 512, 30);
+    let place = StepPlace { begins_prompt: true, ends_prompt: true, made_up: false };
+    tables.prepare_step(tables.len() + 3, place, &mut || false).expect("no bound");
+    tables.abandon();
+    for token in 0..5000 {
+        append(&mut tables, &[token], StepPlace::default()).expect("no bound");
+        commit(&mut tables);
+    }
+    let again = reached(&tables, 99);
+    assert!(again + BACK >= 100, "a prompt of 100: {again}");
+}
+
+/// Sessions without states that take what memory there is.
+fn fill(pool: &BlockPool<Heap>) -> Vec<Tables<Heap>> {
+    let mut all = Vec::new();
+    loop {
+        let mut tables = Tables::new(pool, [TABLE].into(), TABLE.positions, None);
+        match tables.prepare(TABLE.positions) {
+            Ok(()) => tables.extend(&[1; TABLE.positions]).expect("it was prepared"),
+            Err(Error::Budget { .. }) => return all,
+            Err(other) => panic!("{other}"),
+        }
+        all.push(tables);
+    }
+}
+
+/// Steps of one token each, for which `make_room` may do something.
+fn grow(tables: &mut Tables<Heap>, n: usize, make_room: &mut dyn FnMut() -> bool) {
+    for _ in 0..n {
+        let prepared = tables.prepare_step(tables.len() + 1, StepPlace::default(), make_room);
+        prepared.expect("something can go");
+        append(tables, &[1], StepPlace::default()).expect("there is room now");
+        commit(tables);
+    }
+}
+
+/// Where memory is short, others go before ways back do; of these the end of the prompt is the last.
+#[test]
+fn ways_back_go_after_others_and_the_end_of_the_prompt_last() {
+    for others_go in [true, false] {
+        let pool = BlockPool::new(Heap, Some(40_000));
+        let mut tables = open(&pool);
+        turn(&mut tables, 700, 512, 1300);
+        let mut others = fill(&pool);
+        let there = others.len();
+        grow(&mut tables, 48, &mut || others_go && others.pop().is_some());
+        assert_eq!(others.len() < there, others_go);
+        let again = reached(&tables, 699);
+        assert!(again + BACK >= 700, "{again} reached of a prompt of 700");
+        let middle = reached(&tables, 1800);
+        assert_eq!(middle > 1700, others_go, "{middle} reached of 1800");
+    }
+}
+
+/// What a fork has too frees nothing: what is this session's own goes before it.
+#[test]
+fn shared_ways_back_go_after_those_of_ones_own() {
+    let pool = BlockPool::new(Heap, Some(40_000));
+    let mut tables = open(&pool);
+    turn(&mut tables, 700, 512, 1300);
+    let _fork = tables.fork(2000).expect("it holds that many");
+    grow(&mut tables, 1100, &mut || false);
+    assert!(reached(&tables, 3000) > 2700);
+    let _others = fill(&pool);
+    grow(&mut tables, 48, &mut || false);
+    assert!(reached(&tables, 3000) < 2700, "its own went");
+    assert!(reached(&tables, 1800) > 1700, "the shared one is there");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! [`OpCost`]: what one op reads and computes, from its fact sheet.
 
-use program::{CacheKind, CacheType, Counted, MlaDims, Node, Program, Reading, Rows, ValueId};
+use program::{
+    CacheKind, CacheType, Counted, MlaDims, Node, Program, Reading, Rows, StateCopies, ValueId,
+};
 
 use crate::cost::{CostKind, CostOptions, Load, Numbers, Work, n_weights};
 use crate::formula::product;
@@ -84,6 +86,8 @@ struct RecurrentCost {
 const ROWS_PER_STATE: u64 = 8;
 /// Last rows of a long pass that are kept beside the state that it writes: the others are in that.
 const ROWS_KEPT: u64 = 16;
+/// Most rows of a pass that are all kept.
+const SHORT: u64 = StateCopies::ROWS as u64;
 
 impl RecurrentCost {
     /// `tokens` rows after `past` positions: a pass reads the state once, where there is one, and writes it if it has enough
@@ -93,7 +97,8 @@ impl RecurrentCost {
             0 if tokens <= ROWS_KEPT => 0,
             _ => product(&[self.bytes, tokens.min(ROWS_PER_STATE)]) / ROWS_PER_STATE,
         };
-        let kept = product(&[tokens.min(ROWS_KEPT), self.row_bytes]);
+        let kept = if tokens <= SHORT { tokens } else { ROWS_KEPT };
+        let kept = product(&[kept, self.row_bytes]);
         Work {
             cache_read_bytes: if tokens == 0 || past == 0 { 0 } else { self.bytes },
             cache_write_bytes: written.saturating_add(kept),
@@ -229,10 +234,10 @@ impl OpCost {
             }
             Counted::State { products } => {
                 let kind = facts.state.map(|used| program.cache(used.cache).kind);
-                let Some(CacheKind::State { elements, row }) = kind else {
+                let Some(kind @ CacheKind::State { row, .. }) = kind else {
                     unreachable!("the recorder gave it a state")
                 };
-                let (bytes, row_bytes) = (4 * elements as u64, 4 * row as u64);
+                let (bytes, row_bytes) = (kind.state_bytes(), (row as u64).saturating_mul(4));
                 let recurrent = RecurrentCost { bytes, row_bytes, products: products as u64 };
                 let once = Work { barriers: 1, ..Work::default() };
                 (CostKind::Attention, once, Some(StateCost::Recurrent(recurrent)))
@@ -338,6 +343,8 @@ mod tests {
         assert_eq!(moved(0, 0), (0, 0));
         assert_eq!(moved(0, 1), (0, 10), "there is no state yet, and none is made");
         assert_eq!(moved(0, 16), (0, 160));
+        assert_eq!(moved(100, 32), (8000, 8000 + 320), "a short pass keeps all of its rows");
+        assert_eq!(moved(100, 33), (8000, 8000 + 160));
         assert_eq!(moved(0, 512), (0, 8000 + 160), "rows that are in the state are not kept");
         assert_eq!(moved(100, 1), (8000, 1000 + 10));
         assert_eq!(moved(100, 4), (8000, 4000 + 40));

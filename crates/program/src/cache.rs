@@ -105,6 +105,12 @@ impl StateCopies {
         }
     }
 
+    /// Bytes of a state of so many numbers: memory comes in cache lines.
+    pub const fn state_bytes(elements: u64) -> u64 {
+        // the greatest multiple that there is, where it would be more
+        elements.saturating_mul(4).saturating_add(63) / 64 * 64
+    }
+
     /// Bytes of the states, `state` each, and of the rows, `row` each, of a session that is not empty: what is bounded,
     /// checked and planned with.
     pub const fn bytes(self, state: u64, row: u64) -> u64 {
@@ -137,7 +143,7 @@ pub enum CacheKind {
     /// Numbers that every position changes, in f32 whatever the types of keys and values are. Positions that may be taken
     /// back, and what is kept to go further back, are beside them.
     State {
-        /// Numbers of the state.
+        /// Numbers of the state, those included that fill up its matrices.
         elements: usize,
         /// Numbers that a row gives it.
         row: usize,
@@ -183,7 +189,7 @@ impl CacheKind {
     /// Bytes of the state, where it is one.
     pub fn state_bytes(&self) -> u64 {
         match *self {
-            CacheKind::State { elements, .. } => (elements as u64).saturating_mul(4),
+            CacheKind::State { elements, .. } => StateCopies::state_bytes(elements as u64),
             CacheKind::Heads { .. } | CacheKind::Latent { .. } => 0,
         }
     }
@@ -214,6 +220,12 @@ impl Program {
         self.caches.iter().map(|cache| cache.kind.elements()).fold(0, u64::saturating_add)
     }
 
+    /// Whether a cache keeps something of each position, rather than states alone: what a disk may have, and what types of
+    /// keys and values are about.
+    pub fn keeps_positions(&self) -> bool {
+        self.caches.iter().any(|cache| !matches!(cache.kind, CacheKind::State { .. }))
+    }
+
     /// Bytes that all caches take of a session of `positions`.
     pub fn cache_bytes(&self, positions: usize, options: &CacheOptions) -> u64 {
         let bytes = self.caches.iter().map(|cache| cache.kind.bytes(positions, options));
@@ -241,9 +253,10 @@ mod tests {
     fn states_take_the_same_at_any_length() {
         let options = CacheOptions::new(CacheType::F16, CacheType::F16, 4096);
         let kind = CacheKind::State { elements: 1000, row: 10 };
-        assert_eq!(kind.recurrent_bytes(StateCopies::Least), 2 * 4000 + 64 * 40);
+        // 4000 bytes in cache lines
+        assert_eq!(kind.recurrent_bytes(StateCopies::Least), 2 * 4032 + 64 * 40);
         let most = kind.recurrent_bytes(StateCopies::Most);
-        assert_eq!(most, 6 * 4000 + 64 * 40);
+        assert_eq!(most, 6 * 4032 + 64 * 40);
         assert_eq!([0, 1, 100, 1 << 40].map(|n| kind.bytes(n, &options)), [0, most, most, most]);
         let huge = CacheKind::State { elements: usize::MAX / 8, row: 1 };
         assert_eq!(huge.recurrent_bytes(StateCopies::Most), u64::MAX);

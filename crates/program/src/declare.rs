@@ -21,7 +21,9 @@ pub struct MemoryNeeds {
     pub weights: u64,
     /// The caches of all sessions, at the positions asked for: what of it is in memory.
     pub cache: u64,
-    /// The least of these that must be in memory where a disk has the rest.
+    /// The least bound on the caches that all steps work with, in memory alone: what does not, gives up some comfort.
+    pub bounded_cache: u64,
+    /// The least bound that they work with where a disk has the rest.
     pub least_cache: u64,
     /// What steps need besides.
     pub work: u64,

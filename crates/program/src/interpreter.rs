@@ -53,12 +53,14 @@ impl Executor for Interpreter {
         };
         let value = |value: &ValueSpec| 4 * (rows(value.shape.rows) * value.shape.cols()) as u64;
         let positions = (*sessions as u64).saturating_mul(cache.capacity as u64);
-        let states = program.caches.iter().map(|cache| 2 * cache.kind.state_bytes()).sum::<u64>();
+        let states = program.caches.iter().map(|cache| cache.kind.state_bytes().saturating_mul(2));
+        let states = states.fold(0, u64::saturating_add);
         let cache = cached_elements(program).saturating_mul(4).saturating_mul(positions);
         let cache = cache.saturating_add(states.saturating_mul(*sessions as u64));
         Ok(MemoryNeeds {
             weights: program.weights.iter().map(elements).fold(0, u64::saturating_add),
             cache,
+            bounded_cache: cache,
             least_cache: cache,
             work: program.values.iter().map(value).fold(0, u64::saturating_add),
         })

@@ -39,7 +39,7 @@ pub struct ScanDims {
     pub n_key_heads: usize,
     /// Rows of a matrix.
     pub key_dim: usize,
-    /// Columns of a matrix.
+    /// Columns of a matrix that are used.
     pub value_dim: usize,
     /// Head `h` has the keys of head `h mod n_key_heads`, not of `h / (n_heads / n_key_heads)`.
     pub by_turns: bool,
@@ -49,6 +49,19 @@ impl ScanDims {
     /// Numbers in all matrices.
     pub fn elements(&self) -> usize {
         self.n_heads * self.key_dim * self.value_dim
+    }
+
+    /// Columns are kept in strips of so many.
+    pub const STRIP: usize = 16;
+
+    /// Columns of a matrix as it is kept, those included that fill its last strip.
+    pub fn kept_columns(&self) -> usize {
+        self.value_dim.div_ceil(Self::STRIP).saturating_mul(Self::STRIP)
+    }
+
+    /// Numbers in all matrices as they are kept.
+    pub fn kept_elements(&self) -> usize {
+        self.n_heads.saturating_mul(self.key_dim).saturating_mul(self.kept_columns())
     }
 
     /// The head whose keys and queries `head` has.

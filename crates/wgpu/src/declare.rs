@@ -80,6 +80,7 @@ pub(crate) fn memory(
     Ok(MemoryNeeds {
         weights: weight_bytes(&plan, program, most_bytes),
         cache,
+        bounded_cache: cache,
         least_cache: cache,
         work: work_bytes(&plan, &Slots::assign(&plan), &sizes).saturating_add(growing),
     })

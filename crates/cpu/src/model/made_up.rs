@@ -26,7 +26,8 @@ impl CpuModel {
             for start in (session.tables.len()..len).step_by(stretch) {
                 let end = len.min(start + stretch);
                 let place = StepPlace { made_up: true, ..StepPlace::default() };
-                session.tables.prepare_step(end, place).map_err(cache_error)?;
+                let prepared = session.tables.prepare_step(end, place, &mut || false);
+                prepared.map_err(cache_error)?;
                 let (tables, (_, states)) = session.tables.step_of_all(end);
                 for memory in states.into_iter().flat_map(written) {
                     let floats = bytemuck::cast_slice_mut::<u8, f32>(memory.bytes_mut());

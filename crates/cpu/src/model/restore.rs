@@ -56,7 +56,8 @@ impl CpuModel {
         }
     }
 
-    /// Make room up to `new_len`; where there is none, idle sessions let go of what they have.
+    /// Make room up to `new_len`; where there is none, idle sessions let go of what they have before this one gives up
+    /// anything.
     fn prepare(
         &self,
         session: &mut Session,
@@ -64,16 +65,13 @@ impl CpuModel {
         place: StepPlace,
         asked: &[SessionId],
     ) -> Result<(), Ended> {
-        loop {
-            match session.tables.prepare_step(new_len, place) {
-                Ok(()) => return Ok(()),
-                Err(kv::Error::Lost { position, reason }) => {
-                    session.tables.lose(position);
-                    return Err(Ended::Lost(reason));
-                }
-                Err(kv::Error::Budget { .. }) if self.let_go_of_idle(asked) => {}
-                Err(error) => return Err(Ended::Failed(cache_error(error))),
+        match session.tables.prepare_step(new_len, place, &mut || self.let_go_of_idle(asked)) {
+            Ok(()) => Ok(()),
+            Err(kv::Error::Lost { position, reason }) => {
+                session.tables.lose(position);
+                Err(Ended::Lost(reason))
             }
+            Err(error) => Err(Ended::Failed(cache_error(error))),
         }
     }
 

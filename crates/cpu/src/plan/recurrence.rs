@@ -2,9 +2,12 @@
 
 use kernels::rows::Unary;
 use kernels::scan::STRIP;
-use program::{CacheId, Scan, ScanKind, WeightId};
+use program::{CacheId, Scan, ScanDims, ScanKind, WeightId};
 
 use super::Operand;
+
+// states are as large as plans count
+const _: () = assert!(STRIP == ScanDims::STRIP);
 
 /// Neighbouring columns of an operand.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,12 +54,12 @@ impl ScanPhase {
 
     /// Columns of a head's matrix, those that fill its last strip included.
     pub(crate) fn width(&self) -> usize {
-        self.scan.dims.value_dim.next_multiple_of(STRIP)
+        self.scan.dims.kept_columns()
     }
 
     /// Floats of all matrices.
     pub(crate) fn state_floats(&self) -> usize {
-        self.scan.dims.n_heads * self.head_floats()
+        self.scan.dims.kept_elements()
     }
 
     /// Floats that a row gives.

@@ -144,7 +144,7 @@ impl Recorder {
             return Err(self.operand(name, "sound parameters".into(), format!("{kind:?}")));
         }
         let row = shapes[1..].iter().map(Shape::cols).sum();
-        let cache = self.state(dims.elements(), row);
+        let cache = self.state(dims.kept_elements(), row);
         let shape = Shape { rows: Rows::Tokens, groups: 1, dim: n_heads * value_dim };
         self.push(name, Op::Scan(Scan { cache, kind, dims }), inputs, shape)
     }
@@ -192,7 +192,7 @@ mod tests {
         r.row_before("before", x).unwrap();
         let kinds: Vec<_> = r.finish(&[]).caches.into_iter().map(|cache| cache.kind).collect();
         let state = |elements, row| CacheKind::State { elements, row };
-        assert_eq!(kinds, [state(4 * 15, 6 + 20 + 8), state(24, 8), state(8, 8)]);
+        assert_eq!(kinds, [state(4 * 3 * 16, 6 + 20 + 8), state(24, 8), state(8, 8)]);
     }
 
     #[test]

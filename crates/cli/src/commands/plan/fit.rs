@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use program::CacheStorage;
 
 use super::{CacheRow, ModelVariant, WhatIf};
+use crate::memory;
+use crate::storage::{self, WaysOut};
 use crate::units::{decimal_bytes, thousands};
-use crate::{memory, storage};
 
 /// What is asked of memory.
 pub(super) struct Wanted<'a> {
@@ -90,21 +91,24 @@ pub(super) struct Bound {
     pub(super) cache: f64,
     /// The longest context that stays below, in steps of 256.
     pub(super) longest: usize,
+    /// Whether keys and values of fewer bits would take less.
+    shrinks: bool,
     context: u64,
 }
 
 impl Bound {
-    /// `bytes`: of the cache of so many tokens.
+    /// `bytes`: of the cache of so many tokens; `shrinks`: whether those of fewer bits would be less.
     pub(super) fn new(
         storage: &CacheStorage,
         context: u64,
         bytes: &dyn Fn(u64) -> f64,
+        shrinks: bool,
     ) -> Option<Bound> {
         let (most, disk) = (storage.memory?, storage.disk.clone());
         let fits = |tokens: usize| bytes(tokens as u64) <= most as f64;
         let capacity = usize::try_from(context).unwrap_or(usize::MAX);
         let longest = memory::longest(capacity, fits);
-        Some(Bound { most, disk, cache: bytes(context), longest, context })
+        Some(Bound { most, disk, cache: bytes(context), longest, shrinks, context })
     }
 
     /// `does not fit: 12.9 GB of cache for 1,048,576 tokens, --kv-memory allows 2.00 GB; …`; `None` if it does.
@@ -114,7 +118,8 @@ impl Bound {
         }
         let (cache, most) = (decimal_bytes(self.cache), decimal_bytes(self.most as f64));
         let tokens = thousands(self.context);
-        let ways = storage::advice(self.cache.ceil() as u64, self.longest, None);
+        let ways = WaysOut { longest: self.longest, shrinks: self.shrinks };
+        let ways = storage::advice(self.cache.ceil() as u64, ways, None);
         Some(format!(
             "does not fit: {cache} of cache for {tokens} tokens, --kv-memory allows {most}; {ways}"
         ))

@@ -354,13 +354,15 @@ impl Plan {
         let bytes = |tokens| match here {
             Some((here, types)) => {
                 let needs = here.needs_of(chosen, types, tokens);
-                needs.map_or(f64::NAN, |needs| self.cache.storage.in_memory(needs) as f64)
+                needs.map_or(f64::NAN, |needs| self.cache.storage.least(needs) as f64)
             }
             // elsewhere nobody tells how little does beside a disk
             None if storage.disk.is_some() => 0.0,
             None => theory(tokens),
         };
-        fit::Bound::new(&storage, context, &bytes)
+        // states have no types
+        let shrinks = chosen.estimate.cache_bytes_per_token() > 0.0;
+        fit::Bound::new(&storage, context, &bytes, shrinks)
     }
 
     /// Refuse what the model cannot have: goals of replies, more positions than it has learned.

@@ -218,7 +218,7 @@ fn facts(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
                 format!(", the rest in {}: at least {cache} at {tokens} tokens", shown(folder))
             }
             Some(folder) => format!(", the rest in {}", shown(folder)),
-            None => format!(": {cache} at {tokens} tokens"),
+            None => format!(": at least {cache} at {tokens} tokens"),
         };
         writeln!(out, "bound       caches of at most {most}{told}")?;
     }
