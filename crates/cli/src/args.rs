@@ -157,7 +157,9 @@ impl ExecutorArgs {
     /// One warning for each flag that was given and has no effect where this kind runs.
     pub(crate) fn warnings(&self, kind: ExecutorKind) -> Vec<String> {
         let mut warnings = self.peers.warnings(kind);
-        if self.adapter.is_some() && kind != ExecutorKind::Wgpu {
+        // with `auto` it says what is measured, whatever comes of that
+        let chosen = self.executor == ExecutorKind::Auto && kind == ExecutorKind::Cpu;
+        if self.adapter.is_some() && kind != ExecutorKind::Wgpu && !chosen {
             warnings.push("--adapter has no effect: no GPU computes".into());
         }
         warnings

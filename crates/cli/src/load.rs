@@ -194,6 +194,7 @@ pub(crate) fn ready(
         .iter()
         .for_each(|warning| ui::warn(warning));
     let cache = cache(&loaded.config);
+    check_positions(loaded.program.n_positions(), cache.capacity as u64)?;
     let loaded = loaded.within(gguf, cache.capacity).context("reading the model")?;
     policy::check(&cache.policy)?;
     policy::idle(&cache.policy, &loaded.program).iter().for_each(|warning| ui::warn(warning));
@@ -208,19 +209,21 @@ pub(crate) fn ready(
         storage: &storage,
         same_bits: options.same_bits,
     };
-    let (chosen, started) = executing::start(executor, chosen, &it)?;
-    if executor.executor != ExecutorKind::Auto || started.gpu.is_none() {
-        return load_on((chosen, started, &storage), gguf, loaded, options, cache);
-    }
+    let (chosen, started) = executing::start(chosen, &it)?;
     // a GPU that was chosen for the user and fails is replaced for the user
-    load_on((chosen.clone(), started, &storage), gguf, loaded.clone(), options, cache).or_else(
-        |why| {
+    let spare = (executor.executor == ExecutorKind::Auto && started.gpu.is_some())
+        .then(|| (loaded.clone(), ExecutorOptions { kind: ExecutorKind::Cpu, ..chosen.clone() }));
+    let done = load_on((chosen, started, &storage), gguf, loaded, options, cache);
+    let done = match (done, spare) {
+        (Err(why), Some((loaded, chosen))) => {
             ui::warn(&format!("--executor auto: the processor runs it: {why:#}"));
-            let chosen = ExecutorOptions { kind: ExecutorKind::Cpu, ..chosen };
             let started = chosen.start_with(&storage)?;
-            load_on((chosen, started, &storage), gguf, loaded, options, cache)
-        },
-    )
+            load_on((chosen, started, &storage), gguf, loaded, options, cache)?
+        }
+        (done, _) => done?,
+    };
+    executing::warn(executor, &done, &cache);
+    Ok(done)
 }
 
 /// Load a second model to run in turn with `first`, on the same threads. The bound on caches is not for its own.
@@ -234,6 +237,7 @@ pub(crate) fn beside(
     cache: CacheOptions,
 ) -> anyhow::Result<Loaded> {
     let loaded = writer(gguf)?.within(gguf, cache.capacity).context("reading the model")?;
+    check_positions(loaded.program.n_positions(), cache.capacity as u64)?;
     let storage = StorageArgs::default();
     let options = LoadOptions { ceilings: false, values: false, storage, ..options.clone() };
     let kept = CacheStorage::default();
@@ -253,7 +257,6 @@ fn load_on(
     cache: CacheOptions,
 ) -> anyhow::Result<Loaded> {
     let LoadedModel { config, program, notes: _ } = loaded;
-    check_positions(program.n_positions(), cache.capacity as u64)?;
     let chunk = options.chunk.unwrap_or(DEFAULT_CHUNK);
     let Started { executor, gpu } = started;
     let room = Room { available: memory::free(gpu.as_ref()), trained: config.context_length };
@@ -283,6 +286,7 @@ fn load_on(
         .context("loading the model");
     bar.finish_and_clear();
     let model: Arc<dyn Model> = Arc::from(model?);
+    let kept = executing::kept(&cache, gpu.as_ref());
     if options.verbose || ui::stderr_is_terminal() {
         ui::note(format_args!(
             "{} - {} - ctx {} - chunks of {chunk} - KV {}{} {}/{}{} - {} - loaded in {}",
@@ -291,8 +295,8 @@ fn load_on(
             cache.capacity,
             units::bytes(needs.cache),
             storage::told(storage),
-            cache.k.name(),
-            cache.v.name(),
+            kept.k.name(),
+            kept.v.name(),
             policy::told(&cache.policy),
             executor.describe(),
             units::seconds(start.elapsed()),

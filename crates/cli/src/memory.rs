@@ -30,6 +30,11 @@ pub(crate) fn free(gpu: Option<&GpuFacts>) -> Option<u64> {
     available().filter(|_| gpu.is_none_or(|gpu| gpu.shares_memory))
 }
 
+/// Whether so many free bytes are enough; where that cannot be told, they are.
+pub(crate) fn fits(needs: &MemoryNeeds, available: Option<u64>) -> bool {
+    available.is_none_or(|available| needs.total().saturating_add(OVERHEAD) <= available)
+}
+
 /// The options of keys and values of fewer bits.
 pub(crate) const SHRINK: &str = "-ctk q8_0 -ctv q8_0";
 
@@ -96,11 +101,11 @@ pub(crate) fn check_fit(
     room: Room,
 ) -> anyhow::Result<MemoryNeeds> {
     let needs = needs(executor, program, cache, chunk).context("counting the memory it needs")?;
-    let available = room.available.unwrap_or(u64::MAX);
-    let wanted = needs.total().saturating_add(OVERHEAD);
-    if wanted <= available {
+    if fits(&needs, room.available) {
         return Ok(needs);
     }
+    let available = room.available.unwrap_or(u64::MAX);
+    let wanted = needs.total().saturating_add(OVERHEAD);
     let free = available.saturating_sub(OVERHEAD);
     let longest = longest_context(executor, program, cache, chunk, free).min(room.trained);
     let advice = match longest {

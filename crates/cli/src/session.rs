@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use engine::{Drafters, Session};
+use executors::GpuFacts;
 use gguf::{Gguf, Metadata};
 use program::CacheOptions;
 use tokenizer::Tokenizer;
@@ -53,6 +54,8 @@ pub(crate) struct Opened {
     pub(crate) drafters: Option<Drafters>,
     /// What runs the model, in a line.
     pub(crate) executor: String,
+    /// The GPU among that, if one does.
+    pub(crate) gpu: Option<GpuFacts>,
 }
 
 /// The failure of one reply to a model that was made for `trained` tokens.
@@ -104,6 +107,6 @@ impl SessionArgs {
         let session = Session::new(Arc::clone(&loaded.model), cache, loaded.chunk)?;
         let limits = Limits::of(&loaded, &cache);
         let (trained, executor) = (loaded.config.context_length, loaded.executor.describe());
-        Ok(Opened { session, limits, trained, cache, drafters, executor })
+        Ok(Opened { session, limits, trained, cache, drafters, executor, gpu: loaded.gpu })
     }
 }

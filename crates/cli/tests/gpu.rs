@@ -7,6 +7,8 @@ mod common;
 #[path = "common/pty.rs"]
 mod pty;
 
+use std::sync::LazyLock;
+
 use common::{Place, text};
 use conformance::Family;
 use conformance::golden::{GoldenFile, archs};
@@ -14,12 +16,28 @@ use executors::{ExecutorKind, ExecutorOptions};
 use pty::{PROMPT, Pty};
 use serde_json::Value;
 
+/// The device that must be there: a part of its name, or `any`.
+static WANTED: LazyLock<Option<String>> = LazyLock::new(|| {
+    std::env::var("ROOFLIGHT_REQUIRE_DEVICE").ok().filter(|name| !name.is_empty())
+});
+
+/// A part of the name of the one that is tested, where it is named.
+fn named() -> Option<&'static str> {
+    WANTED.as_deref().filter(|name| *name != "any")
+}
+
+/// The options that choose it.
+fn wgpu() -> Vec<&'static str> {
+    let adapter = named().into_iter().flat_map(|name| ["--adapter", name]);
+    ["--executor", "wgpu"].into_iter().chain(adapter).collect()
+}
+
 /// The adapter of this machine, by its name; told as skipped where there is none.
 fn adapter() -> Option<String> {
-    let wanted = std::env::var("ROOFLIGHT_REQUIRE_DEVICE").ok().filter(|name| !name.is_empty());
+    let wanted = WANTED.as_ref();
     let options = ExecutorOptions {
         kind: ExecutorKind::Wgpu,
-        adapter: wanted.clone().filter(|name| name != "any"),
+        adapter: named().map(str::to_owned),
         ..ExecutorOptions::default()
     };
     match options.start_with(&program::CacheStorage::default()) {
@@ -64,12 +82,12 @@ fn a_gpu_writes_what_the_processor_writes() {
     let place = place();
     let mut parted = Vec::new();
     for prompt in PROMPTS {
-        let told = |executor: &str| {
+        let told = |executor: &[&str]| {
             let args = ["run", "bundled.gguf", "-p", prompt, "-n", "12", "--temp", "0", "--json"];
-            let object = place.ok(&[&args[..], &["--executor", executor]].concat());
+            let object = place.ok(&[&args[..], executor].concat());
             serde_json::from_str::<Value>(&object).expect("an object")
         };
-        let [cpu, gpu] = ["cpu", "wgpu"].map(told);
+        let [cpu, gpu] = [told(&[]), told(&wgpu())];
         let named = gpu["executor"].as_str().expect("a line");
         assert!(named.starts_with("wgpu: ") && named.contains(&adapter), "{named}");
         assert!(cpu["executor"].as_str().is_some_and(|line| line.contains("thread")));
@@ -84,16 +102,19 @@ fn a_gpu_writes_what_the_processor_writes() {
 fn the_banner_and_bench_name_the_adapter() {
     let Some(adapter) = adapter() else { return };
     let place = Place::new();
-    let gpu = ["--executor", "wgpu"];
-    let args = ["complete", "demo.gguf", "the", "-n", "2", "--verbose"];
+    let gpu = wgpu();
+    let args = ["complete", "demo.gguf", "the", "-n", "2", "--verbose", "-ctk", "q8_0"];
     let output = place.run(&[&args[..], &gpu].concat());
     let told = text(&output.stderr);
     assert!(output.status.success() && told.contains(&format!("wgpu: {adapter}")), "{told}");
+    assert!(told.contains(" f16/f16 ") && told.contains("keeps f16"), "{told}");
     let args = ["bench", "demo.gguf", "-p", "8", "-n", "2", "-d", "16", "-r", "1", "-o", "json"];
+    let args = [&args[..], &["-ctk", "q8_0", "-ctv", "q8_0"]].concat();
     let rows = place.ok(&[&args[..], &gpu].concat());
     let rows: Value = serde_json::from_str(&rows).expect("rows");
     for row in rows.as_array().expect("an array") {
         assert_eq!((&row["backends"], &row["gpu_info"]), (&"wgpu".into(), &adapter.clone().into()));
+        assert_eq!([&row["type_k"], &row["type_v"]], ["f16"; 2], "as it is kept");
         assert!(row["avg_ts"].as_f64().is_some_and(|rate| rate > 0.0) && row["share"].is_null());
     }
 }
@@ -102,8 +123,8 @@ fn the_banner_and_bench_name_the_adapter() {
 fn a_conversation_on_a_gpu() {
     let Some(_) = adapter() else { return };
     let place = place();
-    let args = ["run", "bundled.gguf", "--executor", "wgpu", "--temp", "0", "-c", "2048"];
-    let mut pty = Pty::start(&place, &args, 80);
+    let args = ["run", "bundled.gguf", "--temp", "0", "-c", "2048"];
+    let mut pty = Pty::start(&place, &[&args[..], &wgpu()].concat(), 80);
     let banner = pty.wait_for(PROMPT);
     assert!(banner.contains("wgpu: "), "{banner}");
     let said = pty.line("What color is the sky?");
@@ -118,7 +139,13 @@ fn a_conversation_on_a_gpu() {
     pty.wait_for("\n");
     pty.wait_for(" ");
     pty.send("\x03");
+    pty.wait_for("interrupted");
     pty.wait_for(PROMPT);
+    let shown = pty.line("/show info");
+    let held = shown.split_once("conversation ").and_then(|(_, rest)| {
+        rest.split_whitespace().next()?.replace(',', "").parse::<usize>().ok()
+    });
+    assert!(held.is_some_and(|held| held > 20), "{shown}");
     pty.send("/bye\r");
     assert_eq!(pty.end(), Some(0));
 }
@@ -150,7 +177,7 @@ fn what_a_gpu_does_not_run() {
         ([&["logits", "demo.gguf"][..], &greedy, &disk].concat(), "--kv-disk"),
         (vec!["complete", "demo.gguf", "the", "-n", "2", "--spec", "lookup"], "--spec"),
     ] {
-        let (code, told) = place.fails(&[&args[..], &["--executor", "wgpu"]].concat());
+        let (code, told) = place.fails(&[&args[..], &wgpu()].concat());
         let line = refusal(&told);
         assert!(code == 2 && line.contains(what), "{args:?}: {told}");
         assert!(line.contains(&adapter) && line.contains("--executor cpu"), "{args:?}: {told}");
@@ -159,36 +186,65 @@ fn what_a_gpu_does_not_run() {
         assert!(auto.status.success() && told.contains("the processor runs it"), "{told}");
     }
     // what nobody asked for is left off
-    let texts = ["-n", "4", "--temp", "0", "--json", "--executor", "wgpu"];
-    let reply = place.ok(&[&["complete", "demo.gguf", "the"][..], &texts].concat());
+    let texts = ["complete", "demo.gguf", "the", "-n", "4", "--temp", "0", "--json"];
+    let reply = place.ok(&[&texts[..], &wgpu()].concat());
     let reply: Value = serde_json::from_str(&reply).expect("an object");
     assert_eq!(reply["usage"]["completion_tokens"], 4);
 }
 
-/// Whoever names a device wants to know; what was measured is kept.
+/// Whoever names a device wants to know; what was measured is kept, whatever it was measured for, and the processor's options
+/// are not said to mean nothing.
 #[test]
 fn auto_measures_once_and_says_what_it_chose() {
     let Some(adapter) = adapter() else { return };
     let place = Place::new();
     let name = adapter.split(' ').next().unwrap_or_default().to_owned();
-    let auto = ["--executor", "auto", "--adapter", &name];
-    let run = || {
-        let args = ["complete", "demo.gguf", "the", "-n", "2", "--verbose"];
-        let output = place.run(&[&args[..], &auto].concat());
-        assert!(output.status.success(), "{}", text(&output.stderr));
+    let auto = ["--executor", "auto", "--adapter", &name, "-t", "1"];
+    let run = |args: &[&str]| {
+        let output = place.run(&[args, &auto].concat());
         let told = text(&output.stderr);
+        assert!(output.status.success() && !told.contains("has no effect"), "{told}");
         told.lines().find(|line| line.contains("--executor auto")).map(str::to_owned)
     };
-    let first = run().expect("it says what it chose");
+    let choices = || -> Vec<Value> {
+        let kept: Value = serde_json::from_slice(&place.read(".cache/rooflight/executors.json"))
+            .expect("what was measured");
+        kept["choices"].as_array().expect("a list").clone()
+    };
+    let short = ["logits", "demo.gguf", "--tokens", "1 2 3", "--greedy", "1", "--chunk", "2"];
+    let first = run(&short).expect("it says what it chose");
     assert!(first.contains(&adapter) && first.contains("took"), "{first}");
-    let kept: Value = serde_json::from_slice(&place.read(".cache/rooflight/executors.json"))
-        .expect("what was measured");
-    let choice = &kept["choices"][0];
+    if first.contains("beside other programs") {
+        assert!(!place.path(".cache/rooflight/executors.json").exists());
+        return testing::skipped("what --executor auto keeps: other programs run");
+    }
+    let [choice] = &choices()[..] else { panic!("one was measured") };
     assert_eq!(choice["adapter"], adapter.as_str());
     let [cpu, gpu] = ["cpu_seconds", "gpu_seconds"].map(|key| choice[key].as_f64().expect("s"));
-    assert_eq!(first.contains("the processor runs it"), gpu >= cpu, "{first}: {kept}");
-    // the same figures: nothing was measured again
-    assert_eq!(run().as_deref(), Some(&*first));
+    assert_eq!(first.contains("the processor runs it"), gpu >= cpu, "{first}: {choice}");
+    // the same figures, of another context: nothing was measured again
+    let complete = ["complete", "demo.gguf", "the", "-n", "2"];
+    assert_eq!(run(&complete).as_deref(), Some(&*first));
+    // another type of cache is another question
+    let other = run(&[&complete[..], &["-ctk", "f32"]].concat()).expect("it says what it chose");
+    let n = if other.contains("beside other programs") { 1 } else { 2 };
+    assert_eq!(choices().len(), n, "{other}");
+}
+
+/// Nothing is loaded to be measured that has no room; what is wrong with the request is told as that.
+#[test]
+fn auto_does_not_measure_what_has_no_room() {
+    let Some(adapter) = adapter() else { return };
+    let place = Place::new();
+    let name = adapter.split(' ').next().unwrap_or_default().to_owned();
+    let auto = ["--executor", "auto", "--adapter", &name];
+    let large = ["run", "demo.gguf", "hi", "-c", "60000000000"];
+    let bounded = ["run", "demo.gguf", "hi", "--kv-memory", "1kB"];
+    for args in [&large[..], &bounded] {
+        let (code, told) = place.fails(&[args, &auto].concat());
+        assert!(code == 4 && told.contains("has no room for it"), "{told}");
+        assert!(!place.path(".cache/rooflight/executors.json").exists(), "{told}");
+    }
 }
 
 #[test]

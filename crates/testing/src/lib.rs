@@ -19,7 +19,7 @@ pub use coverage::{covered, golden_skipped, isas, skipped};
 pub use fake_hub::{FakeHub, HUB_COMMIT, HUB_REPOSITORY, HubState, Mischief, made_up, sha256};
 pub use fuzzing::{Dice, mutations, seeds};
 pub use options::OptionTable;
-pub use sandbox::{Sandbox, text};
+pub use sandbox::{Sandbox, device_variables, text};
 
 /// The folder `shared` beside the repository or beside a folder above it, recognized by its `golden`.
 ///

@@ -1,5 +1,6 @@
 //! A binary of the house in a clean environment.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -73,6 +74,7 @@ impl Sandbox {
     pub fn serve(&self, args: &[&str], variables: &[(String, String)], until: &str) -> Output {
         let mut command = std::process::Command::new(&self.binary);
         command.args(args).current_dir(self.dir.path()).env_clear().env("HOME", self.dir.path());
+        command.envs(device_variables());
         // no test asks a hub that is not its own
         command.env("HF_ENDPOINT", "http://127.0.0.1:9");
         command.envs(variables.iter().cloned());
@@ -129,11 +131,17 @@ impl Sandbox {
 }
 
 fn clean(dir: &Path, command: &mut Command) {
-    command.current_dir(dir).env_clear().env("HOME", dir);
+    command.current_dir(dir).env_clear().env("HOME", dir).envs(device_variables());
     command.env("HF_ENDPOINT", "http://127.0.0.1:9");
     if let Some(path) = std::env::var_os("PATH") {
         command.env("PATH", path);
     }
+}
+
+/// Variables of this process by which drivers of GPUs are found: a test that finds a device here finds it in a binary, too.
+pub fn device_variables() -> impl Iterator<Item = (&'static str, OsString)> {
+    let names = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES", "LD_LIBRARY_PATH"];
+    names.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)))
 }
 
 /// Output, which is UTF-8.

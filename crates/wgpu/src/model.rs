@@ -137,6 +137,9 @@ impl GpuModel {
     }
 }
 
+/// Rows of a step beside a window that buffers grow for ahead of time; for steps of more they grow when those come.
+const USUAL_ROWS: usize = 512;
+
 /// What the caches say is wrong.
 fn cache_error(error: kv::Error) -> Error {
     match error {
@@ -166,7 +169,8 @@ impl Model for GpuModel {
                 return Err(Error::CacheBudget { budget, least });
             }
         }
-        let all = specs.iter().map(|spec| spec.most_bytes(options.capacity, options.capacity));
+        let tentative = options.capacity.min(USUAL_ROWS);
+        let all = specs.iter().map(|spec| spec.most_bytes(options.capacity, tentative));
         let claim = SlabClaim::new(&self.slabs, all.collect());
         // prefixes are shared where bits are the same, which other cuts of a prompt do not give
         let tables = SlabTables::new(&self.pool, specs, options.capacity, None);

@@ -8,7 +8,7 @@ use engine::{FullContext, Reasoning};
 use super::{Chat, saved};
 use crate::input::TextSource;
 use crate::printable::Printable;
-use crate::{counts, memory, sampling, ui, units};
+use crate::{counts, executing, memory, sampling, ui, units};
 
 /// Every command with what it takes, and what it does; the first column is completed.
 pub(super) const COMMANDS: &[(&str, &str)] = &[
@@ -240,9 +240,10 @@ impl Chat {
     fn resize(&mut self, positions: usize) -> Done {
         let capacity = if positions == 0 { self.trained } else { positions };
         let cache = program::CacheOptions { capacity, ..self.cache };
-        let bytes = self.conversation.session().model().program().cache_bytes(capacity, &cache);
-        if let Some(free) =
-            memory::available().filter(|free| bytes.saturating_add(memory::PASS) > *free)
+        let kept = executing::kept(&cache, self.gpu.as_ref());
+        let bytes = self.conversation.session().model().program().cache_bytes(capacity, &kept);
+        if let Some(free) = memory::free(self.gpu.as_ref())
+            .filter(|free| bytes.saturating_add(memory::PASS) > *free)
         {
             let [wanted, free] = [bytes, free].map(units::bytes);
             return Err(format!(
@@ -284,8 +285,9 @@ impl Chat {
             "info" | "" => {
                 let session = self.conversation.session();
                 let (len, capacity) = (session.len(), session.capacity());
-                let (k, v) = (self.cache.k.name(), self.cache.v.name());
-                let bytes = session.model().program().cache_bytes(capacity, &self.cache);
+                let kept = executing::kept(&self.cache, self.gpu.as_ref());
+                let (k, v) = (kept.k.name(), kept.v.name());
+                let bytes = session.model().program().cache_bytes(capacity, &kept);
                 let bytes = units::bytes(bytes);
                 write!(out, "{}", self.info)?;
                 writeln!(out, "conversation    {len} of {capacity} tokens, cache {bytes} {k}/{v}")?;

@@ -11,6 +11,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use engine::{Conversation, FullContext, Generated, ReplyOptions, Sampler, StopReason};
+use executors::GpuFacts;
 use program::CacheOptions;
 
 pub(crate) use mode::TerminalMode;
@@ -75,6 +76,8 @@ pub(crate) struct Chat {
     pub(crate) cache: CacheOptions,
     /// What runs the model, in a line.
     pub(crate) executor: String,
+    /// The GPU among that, if one does.
+    pub(crate) gpu: Option<GpuFacts>,
     /// Whether what is typed is kept for the arrow keys.
     pub(crate) history: bool,
     /// The file that this conversation was saved in last.

@@ -64,6 +64,7 @@ fn chat() -> Chat {
         trained: 512,
         cache,
         executor: executor.describe(),
+        gpu: None,
         history: true,
         saved: None,
         read: String::new(),

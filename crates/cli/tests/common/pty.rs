@@ -48,6 +48,7 @@ impl Pty {
             .current_dir(place.path("."))
             .env_clear()
             .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+            .envs(testing::device_variables())
             .env("HOME", place.path("."))
             .env("TERM", "xterm")
             .env("HF_ENDPOINT", "http://127.0.0.1:9")

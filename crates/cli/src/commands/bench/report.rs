@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::explain::{self, Explanation};
 use super::measure::{Fill, Test};
 use crate::ceilings::{KnownCeilings, cpu_name};
+use crate::executing;
 use crate::limits::{Limits, Share};
 use crate::load::{self, Loaded};
 use crate::units;
@@ -125,7 +126,7 @@ impl Setting {
         fill: Fill,
     ) -> Self {
         let program = loaded.model.program();
-        let CacheOptions { k, v, policy, .. } = cache;
+        let CacheOptions { k, v, policy, .. } = executing::kept(&cache, loaded.gpu.as_ref());
         Self {
             build_commit: concat!("rooflight-", env!("CARGO_PKG_VERSION")),
             build_number: 0,
@@ -143,8 +144,8 @@ impl Setting {
             n_batch: chunk,
             n_ubatch: chunk,
             n_threads: loaded.n_threads(),
-            type_k: cache.k.name(),
-            type_v: cache.v.name(),
+            type_k: k.name(),
+            type_v: v.name(),
             fixed: match loaded.gpu {
                 Some(_) => Fixed { n_gpu_layers: loaded.config.layers.len() as i32, ..FIXED },
                 None => FIXED,

@@ -11,8 +11,7 @@ use indicatif::ProgressBar;
 use super::report::{Results, Settings};
 use super::{Asker, Recall};
 use crate::exit::Failure;
-use crate::load;
-use crate::{picture, ui};
+use crate::{executing, load, picture, ui};
 
 /// Questions of a cell unless told otherwise: two of each tenth of the depth, one in each language.
 const QUESTIONS: usize = 20;
@@ -48,7 +47,7 @@ impl Recall {
             model: load::describe(&gguf, &loaded.config),
             seed: self.seed(),
             questions: self.questions(),
-            cache,
+            cache: executing::kept(&cache, loaded.gpu.as_ref()),
             chunk: loaded.chunk,
             trained,
         };
