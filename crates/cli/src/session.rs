@@ -48,6 +48,8 @@ pub(crate) struct Opened {
     pub(crate) limits: Option<Limits>,
     /// Tokens the model was made for.
     pub(crate) trained: usize,
+    /// Contexts up to so many tokens are rotated otherwise than longer ones.
+    pub(crate) short_context: Option<usize>,
     /// The session's cache.
     pub(crate) cache: CacheOptions,
     /// What guesses its tokens ahead.
@@ -107,6 +109,7 @@ impl SessionArgs {
         let session = Session::new(Arc::clone(&loaded.model), cache, loaded.chunk)?;
         let limits = Limits::of(&loaded, &cache);
         let (trained, executor) = (loaded.config.context_length, loaded.executor.describe());
-        Ok(Opened { session, limits, trained, cache, drafters, executor, gpu: loaded.gpu })
+        let (short_context, gpu) = (loaded.config.short_context, loaded.gpu);
+        Ok(Opened { session, limits, trained, short_context, cache, drafters, executor, gpu })
     }
 }

@@ -55,7 +55,8 @@ impl StorageArgs {
         let free = memory::free(loaded.gpu.as_ref()).map(|free| free.saturating_sub(needs.work));
         let room = [free, self.bound()].into_iter().flatten().min();
         // with less than all each would give up what others could have
-        let each = if self.has_disk() { needs.least_cache } else { needs.cache };
+        let spills = self.has_disk() && program.keeps_positions();
+        let each = if spills { needs.least_cache } else { needs.cache };
         let room = room.unwrap_or(u64::MAX) / each.max(1);
         let fits = usize::try_from(room).unwrap_or(wanted).clamp(1, wanted);
         if fits < wanted {

@@ -35,9 +35,10 @@ pub struct ModelConfig {
     pub vocab_size: usize,
     /// Context the model was made for, in tokens; at least 1.
     pub context_length: usize,
-    /// Contexts up to so many tokens have factors of the rotation of their own (LongRoPE): a model whose
-    /// [`context_length`](Self::context_length) is no more rotates by these. `None`: one rotation for all.
+    /// Contexts up to so many tokens have factors of the rotation of their own (LongRoPE). `None`: one rotation for all.
     pub short_context: Option<usize>,
+    /// The program is for such contexts: see [`LoadedModel::within`](crate::LoadedModel::within).
+    pub rotates_short: bool,
     /// What its norms are.
     pub norm: NormKind,
     /// Norms add a vector where the file has one.

@@ -61,15 +61,15 @@ pub fn load_pooled(gguf: &Gguf, pooling: Pooling) -> Result<LoadedModel> {
 
 impl LoadedModel {
     /// The same for contexts of at most `context` tokens: where the file has factors of the rotation for contexts as short
-    /// as that, these are used (LongRoPE, arXiv:2402.13753), and the model is one for contexts no longer than they are for.
+    /// as that, these are used (LongRoPE, arXiv:2402.13753).
     ///
     /// # Errors
     /// As [`load`].
     pub fn within(self, gguf: &Gguf, context: usize) -> Result<LoadedModel> {
         let LoadedModel { mut config, program, notes } = self;
         match config.short_context {
-            Some(most) if context <= most && most < config.context_length => {
-                config.context_length = most;
+            Some(most) if context <= most => {
+                config.rotates_short = true;
                 let program = Arc::new(record_file(gguf, &config)?);
                 Ok(LoadedModel { config, program, notes })
             }

@@ -392,14 +392,18 @@ fn the_rotation_follows_from_the_context() {
         let model = models::load(gguf).unwrap().within(gguf, context).unwrap();
         let names = model.program.weights.iter().map(|weight| weight.name.clone());
         let factors: Vec<_> = names.filter(|name| name.starts_with("rope_")).collect();
-        (factors, model.config.context_length)
+        (factors, model.config.rotates_short)
     };
     let both = file(&[long, short]);
     assert!(models::load(&both).unwrap().notes[0].contains("longer than 128 tokens"));
-    for (context, name, length) in [(1, short, 128), (128, short, 128), (129, long, 512)] {
-        assert_eq!(read(&both, context), (vec![name.to_owned()], length), "a context of {context}");
+    for (context, name, is_short) in [(1, short, true), (128, short, true), (129, long, false)] {
+        assert_eq!(
+            read(&both, context),
+            (vec![name.to_owned()], is_short),
+            "a context of {context}"
+        );
     }
-    assert_eq!(read(&file(&[long]), 64), (vec![long.to_owned()], 512));
+    assert_eq!(read(&file(&[long]), 64), (vec![long.to_owned()], false));
 }
 
 /// Files may have the number of another norm beside that of the one they mean.

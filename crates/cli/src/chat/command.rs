@@ -239,6 +239,13 @@ impl Chat {
     /// Another length of context; 0 for the model's own.
     fn resize(&mut self, positions: usize) -> Done {
         let capacity = if positions == 0 { self.trained } else { positions };
+        if let Some(most) = self.short_context
+            && (capacity <= most) != (self.cache.capacity <= most)
+        {
+            return Err(format!(
+                "this model reads contexts of up to {most} tokens otherwise than longer ones: start with -c {capacity}"
+            ));
+        }
         let cache = program::CacheOptions { capacity, ..self.cache };
         let kept = executing::kept(&cache, self.gpu.as_ref());
         let bytes = self.conversation.session().model().program().cache_bytes(capacity, &kept);

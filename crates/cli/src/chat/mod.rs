@@ -72,6 +72,8 @@ pub(crate) struct Chat {
     pub(crate) limits: Option<Limits>,
     /// Tokens the model was made for.
     pub(crate) trained: usize,
+    /// Contexts up to so many tokens are rotated otherwise than longer ones: none becomes the other.
+    pub(crate) short_context: Option<usize>,
     /// The cache that the conversation has.
     pub(crate) cache: CacheOptions,
     /// What runs the model, in a line.

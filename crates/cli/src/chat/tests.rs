@@ -62,6 +62,7 @@ fn chat() -> Chat {
         template: None,
         limits: None,
         trained: 512,
+        short_context: None,
         cache,
         executor: executor.describe(),
         gpu: None,
@@ -248,6 +249,20 @@ fn commands_are_completed_word_by_word() {
     assert_eq!(complete("/set parameter num"), "/set parameter num_ctx ");
     assert_eq!(complete("/show t"), "/show template");
     assert_eq!(complete("/nothing"), "");
+}
+
+/// A model that was loaded for short contexts is no model for long ones, nor the other way round.
+#[test]
+fn a_context_stays_on_its_side_of_the_rotation() {
+    for (short, line, capacity) in
+        [(300, "200", 512), (300, "400", 400), (600, "700", 512), (600, "100", 100)]
+    {
+        let mut chat = chat();
+        chat.short_context = Some(short);
+        let line = format!("/set parameter num_ctx {line}");
+        chat.run(&mut Script::new(&[&line]), &mut Vec::new()).unwrap();
+        assert_eq!(chat.cache.capacity, capacity, "{line} beside {short}");
+    }
 }
 
 #[test]

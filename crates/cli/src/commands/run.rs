@@ -87,7 +87,7 @@ impl Run {
             Some(_) => String::new(),
             None => super::show::text(&gguf).context("reading the model")?,
         };
-        let Opened { session, limits, trained, cache, drafters, executor, gpu } =
+        let Opened { session, limits, trained, short_context, cache, drafters, executor, gpu } =
             self.session.open(gguf, format.tokenizer())?;
         let mut conversation = Conversation::new(session, Arc::new(format));
         conversation.set_system(self.system_prompt.clone());
@@ -104,6 +104,7 @@ impl Run {
             template,
             limits,
             trained,
+            short_context,
             cache,
             executor,
             gpu,

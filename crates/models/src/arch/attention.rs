@@ -212,8 +212,7 @@ pub(super) fn factors(l: &Layer<'_>) -> Result<Option<WeightId>> {
         return Ok(None);
     };
     let pairs = rope.dims / 2;
-    let short = l.model.short_context.is_some_and(|most| l.model.context_length <= most);
-    let name = if short { "rope_factors_short" } else { "rope_factors_long" };
+    let name = if l.model.rotates_short { "rope_factors_short" } else { "rope_factors_long" };
     let of_length = match rope.scaling {
         RopeScaling::Long { .. } => l.global.optional_vector(name, pairs)?,
         _ => None,

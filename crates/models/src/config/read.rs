@@ -191,6 +191,7 @@ pub(super) fn with_heads(
         vocab_size: vocab_size(keys, hidden_size)?,
         context_length,
         short_context: rope::short_context(keys)?,
+        rotates_short: false,
         norm,
         norm_bias: norm == NormKind::Layer,
         norm_eps: match eps {
