@@ -246,7 +246,29 @@ impl Vocab {
                 self.ends_generation.remove(id);
             }
         }
+        self.settle_unknown();
         Ok(())
+    }
+
+    /// Text that no token covers becomes the unknown token, so it is none of control, even where a file marks it as such;
+    /// one with a role among those is no unknown token.
+    fn settle_unknown(&mut self) {
+        use VocabModel::{ByteLevel, MarkedBpe, Spm, Unigram, WordPiece};
+        match self.model {
+            Spm | Unigram | WordPiece => {}
+            ByteLevel | MarkedBpe => return,
+        }
+        let Some(id) = self.unknown.filter(|&id| self.kind(id) == Some(TokenKind::Control)) else {
+            return;
+        };
+        if [self.bos, self.eos, self.sep].contains(&Some(id)) || self.is_eog(id) {
+            self.unknown = None;
+            self.warnings.push(format!(
+                "token {id} is said to be unknown text and to begin or end texts: it stands for no unknown text"
+            ));
+        } else {
+            self.kinds[id as usize] = TokenKind::Unknown;
+        }
     }
 
     /// A token id from the metadata; one outside the vocabulary is a warning and counts as absent.

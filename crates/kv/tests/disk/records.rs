@@ -75,7 +75,8 @@ proptest! {
                         }
                         Err(DiskError::Full { most, taken, wanted, .. }) => {
                             prop_assert_eq!(Some(most), max_bytes);
-                            prop_assert_eq!(taken, store.stats().bytes);
+                            // one that was freed while it was being written may have gone since
+                            prop_assert!(taken >= store.stats().bytes);
                             prop_assert_eq!(wanted, 4096 + (len as u64).next_multiple_of(4096));
                         }
                         Err(other) => panic!("{other}"),

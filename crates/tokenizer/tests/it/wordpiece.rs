@@ -92,3 +92,17 @@ fn long_texts_take_linear_time() {
     assert_eq!(t.encode(&"!".repeat(1 << 20)).unwrap().len(), 1 << 20);
     assert_eq!(t.encode(&"aaa ".repeat(1 << 18)).unwrap().len(), 3 << 18);
 }
+
+#[test]
+fn unknown_text_is_no_control_token() {
+    let mut v = Vocabulary::wordpiece(["a", "##b"]);
+    let [unknown, end] = ["[X]", "[SEP]"].map(|text| v.add(text, CONTROL));
+    let v = v.key("tokenizer.ggml.seperator_token_id", end);
+    let v = v.key("tokenizer.ggml.unknown_token_id", unknown);
+    let t = v.build();
+    assert!(!t.is_control(unknown) && t.is_control(end));
+    assert_eq!(t.encode("c a").unwrap(), [unknown, 0]);
+    // one that ends texts is no unknown token, and without one there is no WordPiece
+    let error = v.key("tokenizer.ggml.unknown_token_id", end).try_build().err().unwrap();
+    assert!(error.to_string().contains("an unknown token"), "{error}");
+}
