@@ -124,7 +124,7 @@ pub(crate) fn looks_like_a_file(text: &OsStr) -> bool {
 /// Which executor runs the model, and how.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ExecutorArgs {
-    /// What runs the model: cpu, wgpu (a GPU, if it was built in), auto (what was measured to be faster) [default: cpu]
+    /// What runs the model: cpu, wgpu (a GPU, if it was built in), auto (of those with room for it what measured faster) [default: cpu]
     #[arg(
         long,
         value_name = "NAME",

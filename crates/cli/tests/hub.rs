@@ -224,14 +224,15 @@ fn a_server_brings_nothing_for_who_left() {
     let place = Place::new();
     let bytes = made_up(9, 3 << 20);
     let hub = FakeHub::new(&[("m-Q4_K_M.gguf", bytes.clone())]);
-    *hub.state().pause.lock().unwrap() = Duration::from_millis(30);
+    *hub.state().pause.lock().unwrap() = Duration::from_millis(100);
     let serving = Serving::start(command(&place, &hub, &["serve", "demo.gguf", "--port", "0"]));
     let mut asked = serving.open("/api/pull", &format!("{{\"model\": \"{HUB_REPOSITORY}\"}}"));
     let mut told = [0; 250];
     asked.read_exact(&mut told).unwrap();
     assert!(text(&told).contains("pulling"), "{}", text(&told));
     drop(asked);
-    std::thread::sleep(Duration::from_secs(4));
+    // all of it would take half of that
+    std::thread::sleep(Duration::from_secs(7));
     assert!(!blob_folder(&place).join("snapshots").exists(), "it came for nobody");
     *hub.state().pause.lock().unwrap() = Duration::ZERO;
     let done = run(&place, &hub, &["pull", HUB_REPOSITORY]);

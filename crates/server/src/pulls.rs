@@ -103,7 +103,8 @@ impl Models {
             let _place = place;
             let mut told = Told::default();
             let mut tell = |state: PullState<'_>| {
-                let is_read = told.lines(&state).into_iter().all(|line| sender.send(line).is_ok());
+                let lines = told.lines(&state, Instant::now());
+                let is_read = lines.into_iter().all(|line| sender.send(line).is_ok());
                 is_read && !left.load(Ordering::Relaxed)
             };
             if let Some(pull) = &models.pull {
@@ -136,7 +137,7 @@ struct Told {
 
 impl Told {
     /// What is new of this, as lines.
-    fn lines(&mut self, state: &PullState<'_>) -> Vec<Value> {
+    fn lines(&mut self, state: &PullState<'_>, now: Instant) -> Vec<Value> {
         /// The same is told so often, with other counts.
         const OFTEN: Duration = Duration::from_millis(100);
         let PullState { stage, digest, done, total } = *state;
@@ -150,7 +151,7 @@ impl Told {
         let is_first = self.status.is_none();
         let is_new = self.status.as_ref() != Some(&status);
         let is_whole = done == total && stage == PullStep::Comes;
-        if !is_new && !is_whole && self.at.is_some_and(|at| at.elapsed() < OFTEN) {
+        if !is_new && !is_whole && self.at.is_some_and(|at| now.duration_since(at) < OFTEN) {
             return Vec::new();
         }
         let mut line = json!({ "status": status });
@@ -161,7 +162,7 @@ impl Told {
             // it has no counts: it is told once
             return Vec::new();
         }
-        (self.status, self.at) = (Some(status), Some(Instant::now()));
+        (self.status, self.at) = (Some(status), Some(now));
         let begins = is_first.then(|| json!({ "status": "pulling manifest" }));
         begins.into_iter().chain([line]).collect()
     }
@@ -175,20 +176,27 @@ mod tests {
     fn what_is_told_changes_or_is_a_while_ago() {
         let mut told = Told::default();
         let digest = "0123456789abcdef";
-        let mut lines = |stage, done| told.lines(&PullState { stage, digest, done, total: 9 });
-        let first = lines(PullStep::Comes, 0);
+        let mut now = Instant::now();
+        let mut lines =
+            |stage, done, now| told.lines(&PullState { stage, digest, done, total: 9 }, now);
+        let first = lines(PullStep::Comes, 0, now);
         assert_eq!(first[0], json!({ "status": "pulling manifest" }));
         let counts = json!({
             "status": "pulling 0123456789ab", "digest": "sha256:0123456789abcdef", "total": 9, "completed": 0,
         });
         assert_eq!(first[1..], [counts]);
-        assert!(lines(PullStep::Comes, 1).is_empty(), "a moment later");
-        let trouble = lines(PullStep::Retries("no way"), 1);
+        assert!(lines(PullStep::Comes, 1, now).is_empty(), "a moment later");
+        let trouble = lines(PullStep::Retries("no way"), 1, now);
         assert_eq!(trouble[0]["status"], "pulling 0123456789ab again: no way");
-        assert_eq!(lines(PullStep::Comes, 9)[0]["completed"], 9);
+        assert_eq!(lines(PullStep::Comes, 9, now)[0]["completed"], 9);
         let checked = json!({ "status": "verifying sha256 digest" });
-        assert_eq!(lines(PullStep::Checked, 3), [checked]);
-        std::thread::sleep(Duration::from_millis(120));
-        assert!(lines(PullStep::Checked, 4).is_empty());
+        assert_eq!(lines(PullStep::Checked, 3, now), [checked]);
+        now += Duration::from_millis(120);
+        assert!(lines(PullStep::Checked, 4, now).is_empty());
+        assert_eq!(lines(PullStep::Comes, 5, now)[0]["completed"], 5);
+        now += Duration::from_millis(99);
+        assert!(lines(PullStep::Comes, 6, now).is_empty());
+        now += Duration::from_millis(1);
+        assert_eq!(lines(PullStep::Comes, 6, now)[0]["completed"], 6, "a while ago");
     }
 }

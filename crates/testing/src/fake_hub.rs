@@ -322,8 +322,9 @@ impl Out<'_> {
             if !pause.is_zero() {
                 std::thread::sleep(pause);
             }
-            self.stream.write_all(piece)?;
+            // counted first: who has the last piece may ask at once how much was sent
             self.state.sent.fetch_add(piece.len() as u64, Ordering::Relaxed);
+            self.stream.write_all(piece)?;
         }
         let start = Instant::now();
         while stalls

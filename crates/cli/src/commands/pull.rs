@@ -57,9 +57,7 @@ pub(super) struct Rm {
 
 /// Say which models a server has loaded
 #[derive(clap::Args, Debug)]
-#[command(
-    after_help = "Examples:\n  rooflight ps\n  rooflight ps --url http://127.0.0.1:9000 --json"
-)]
+#[command(after_help = "Examples:\n  rooflight ps\n  rooflight ps --url http://127.0.0.1:9000")]
 pub(super) struct Ps {
     /// Where it listens
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]

@@ -154,7 +154,7 @@ fn who_stops_does_not_wait_for_a_server_that_hangs() {
     let start = Instant::now();
     let stopped = place.pull(&model, &mut |_| start.elapsed() < Duration::from_millis(500));
     assert!(matches!(stopped, Err(HubError::Cancelled)), "{stopped:?}");
-    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
     fake.does(Mischief::None);
     assert_eq!(std::fs::read(place.pull(&model, &mut silent).unwrap()).unwrap(), bytes);
 }

@@ -49,7 +49,11 @@ fn who_leaves_makes_room() {
         if stream {
             connection.read_exact(&mut [0; 200]).unwrap();
         } else {
-            std::thread::sleep(Duration::from_millis(20));
+            let start = Instant::now();
+            while served.get("/slots").json()[0]["is_processing"] == json!(false) {
+                assert!(start.elapsed() < Duration::from_secs(20), "it never begins");
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
         let full = served.post(CHAT, &short());
         assert_eq!(full.status, 503, "{full:?}");

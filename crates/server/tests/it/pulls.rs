@@ -25,11 +25,18 @@ fn offer(name: &str) -> OfferedModel {
     OfferedModel { about, load: Box::new(move || Ok(demo(&name, |model| model))) }
 }
 
-/// What brings models: `stopped` is raised where it was told to stop.
+/// What becomes of the endless one.
+#[derive(Default)]
+struct Endless {
+    comes: AtomicBool,
+    stopped: AtomicBool,
+}
+
+/// What brings models.
 fn bring(
     name: &str,
     tell: &mut dyn FnMut(PullState<'_>) -> bool,
-    stopped: &AtomicBool,
+    endless: &Endless,
 ) -> Result<OfferedModel, PullFailure> {
     let mut told = |stage, done| tell(PullState { stage, digest: DIGEST, done, total: 1000 });
     match name {
@@ -41,10 +48,11 @@ fn bring(
             Ok(offer(name))
         }
         "org/endless" => {
+            endless.comes.store(true, Ordering::SeqCst);
             while told(PullStep::Comes, 3) {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            stopped.store(true, Ordering::SeqCst);
+            endless.stopped.store(true, Ordering::SeqCst);
             Err(PullFailure::Failed("stopped".into()))
         }
         "org/broken" => {
@@ -57,13 +65,13 @@ fn bring(
     }
 }
 
-fn served() -> (Served, Arc<AtomicBool>) {
-    let stopped = Arc::<AtomicBool>::default();
-    let raised = Arc::clone(&stopped);
+fn served() -> (Served, Arc<Endless>) {
+    let endless = Arc::<Endless>::default();
+    let seen = Arc::clone(&endless);
     let pull =
-        move |name: &str, tell: &mut dyn FnMut(PullState<'_>) -> bool| bring(name, tell, &raised);
+        move |name: &str, tell: &mut dyn FnMut(PullState<'_>) -> bool| bring(name, tell, &seen);
     let offers = Offers { models: vec![offer("demo")], keep: None, pull: Some(Box::new(pull)) };
-    (Served::offering(offers), stopped)
+    (Served::offering(offers), endless)
 }
 
 #[test]
@@ -132,18 +140,22 @@ fn what_cannot_be_had_is_told() {
 #[test]
 fn who_leaves_ends_what_comes() {
     for stream in [true, false] {
-        let (served, stopped) = served();
+        let (served, endless) = served();
         let body = json!({ "model": "org/endless", "stream": stream });
         let mut connection = served.open(&post(PULL, &body));
         if stream {
             connection.read_exact(&mut [0; 200]).unwrap();
         } else {
-            std::thread::sleep(Duration::from_millis(100));
+            let start = Instant::now();
+            while !endless.comes.load(Ordering::SeqCst) {
+                assert!(start.elapsed() < Duration::from_secs(20), "it never comes");
+                std::thread::sleep(Duration::from_millis(5));
+            }
         }
-        assert!(!stopped.load(Ordering::SeqCst), "it comes");
+        assert!(!endless.stopped.load(Ordering::SeqCst), "it comes");
         drop(connection);
         let start = Instant::now();
-        while !stopped.load(Ordering::SeqCst) {
+        while !endless.stopped.load(Ordering::SeqCst) {
             assert!(start.elapsed() < Duration::from_secs(20), "it comes for nobody");
             std::thread::sleep(Duration::from_millis(5));
         }

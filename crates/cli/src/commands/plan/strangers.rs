@@ -1,6 +1,7 @@
 //! Any `config.json` with any arguments gives a plan or one printable line: what the fuzz target calls, and without a
 //! fuzzer its seeds and changes to them.
 
+use std::cell::RefCell;
 use std::path::Path;
 
 use serde_json::Value;
@@ -9,6 +10,11 @@ use crate::commands::Cli;
 
 /// The machine that is planned for: nothing is measured.
 const MACHINE: [&str; 6] = ["--memory", "64GB", "--bandwidth", "67GB/s", "--flops", "2.7T"];
+
+thread_local! {
+    /// All commands, which take longer to describe than a plan to make.
+    static COMMAND: RefCell<clap::Command> = RefCell::new(crate::commands::command());
+}
 
 /// Plan for what follows the first line, with the arguments in it; `folder` is for the file.
 ///
@@ -38,7 +44,8 @@ pub(crate) fn plan_config(folder: &Path, data: &[u8]) -> Result<(), String> {
     let mut line: Vec<std::ffi::OsString> = vec!["rooflight".into(), "plan".into(), path.into()];
     line.extend(MACHINE.iter().map(Into::into));
     line.extend(arguments.iter().map(Into::into));
-    let cli = Cli::parse_args(&mut crate::commands::command(), line)
+    let cli = COMMAND
+        .with_borrow_mut(|command| Cli::parse_args(command, line))
         .map_err(|error| error.kind().to_string())?;
     let mut out = Vec::new();
     let result = cli.run(&mut out);
