@@ -312,7 +312,7 @@ impl Executed {
     }
 
     /// The chunk in which prompts are best cut: the smallest of 64, 128, 256 and 512 rows of which a row takes at most
-    /// 3 % longer in the layers' matrices than one of 512. `None` if a type was not measured.
+    /// 1 % longer in the layers' matrices than one of 512. `None` if a type was not measured.
     pub fn chunk(&self, rates: &Rates) -> Option<u64> {
         let of_tokens = |part: &&Part| {
             matches!(

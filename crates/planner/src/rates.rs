@@ -159,10 +159,10 @@ impl LinearRate {
 
 /// Rows of a pass among which the chunk of a prompt is chosen. Below 64, unpacking is shared by too few rows.
 const CHUNKS: [u64; 4] = [64, 128, 256, 512];
-/// How much longer a row of a chunk may take than one of the largest.
-const TOLERANCE: f64 = 1.03;
+/// How much longer a row of a chunk may take than one of the largest: what measuring leaves open.
+const TOLERANCE: f64 = 1.01;
 
-/// The smallest chunk of which a row takes at most 3 % longer than one of the largest, a pass of `rows` taking
+/// The smallest chunk of which a row takes at most 1 % longer than one of the largest, a pass of `rows` taking
 /// `seconds(rows)`.
 pub(crate) fn smallest_chunk(seconds: impl Fn(u64) -> f64) -> u64 {
     let [.., largest] = CHUNKS;

@@ -195,11 +195,13 @@ fn the_chunk_is_the_smallest_as_good_as_the_largest() {
         let linear = vec![LinearRate { ty: GgmlType::Q8_0, points, phase }];
         model.chunk(&Rates { linear, ..Rates::default() })
     };
-    assert_eq!(chunk(1.02, 1.0, 0.0), Some(64));
-    // 128 lies between: 1.0467 a row
-    assert_eq!(chunk(1.1, 1.01, 0.0), Some(256));
+    assert_eq!(chunk(1.005, 1.0, 0.0), Some(64));
+    // what a row of 64 takes longer, every prompt would pay
+    assert_eq!(chunk(1.02, 1.0, 0.0), Some(128));
+    // 128 lies between: 1.0367 a row
+    assert_eq!(chunk(1.1, 1.005, 0.0), Some(256));
     assert_eq!(chunk(1.2, 1.1, 0.0), Some(512));
     // phases are shared by the rows of a chunk
-    assert_eq!(chunk(1.0, 1.0, per_layer()), Some(128));
+    assert_eq!(chunk(1.0, 1.0, per_layer()), Some(256));
     assert_eq!(model.chunk(&Rates::default()), None);
 }

@@ -172,7 +172,7 @@ fn chunks(models: &[Measured]) -> String {
         "## Chunks\n\n\
          By the ceilings arithmetic binds from the *inflection* on, and a larger chunk would gain nothing. Kernels have\n\
          work to share among rows beyond reading, unpacking above all, so the default is the smallest chunk from 64 on\n\
-         whose rows take at most 3 % longer than those of 512, by the measured rates of the matrices. Time of a prompt of\n\
+         whose rows take at most 1 % longer than those of 512, by the measured rates of the matrices. Time of a prompt of\n\
          512 tokens, over that in one chunk; in bold the default.\n\n| model | inflection |",
     );
     CHUNKS.iter().for_each(|chunk| text.push_str(&format!(" {chunk} |")));
