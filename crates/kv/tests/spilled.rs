@@ -1,4 +1,5 @@
 //! Tables in a pool with a disk: rows are what was written, wherever their blocks lie, and memory stays within its bound.
+#![cfg(not(miri))]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;

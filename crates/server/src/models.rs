@@ -95,14 +95,21 @@ pub(crate) struct Models {
 }
 
 struct Entry {
-    about: ModelAbout,
-    /// `None`: it was there from the beginning, and stays.
-    load: Option<Box<LoadModel>>,
+    /// What is loaded when it is asked for; another one when a newer file was brought here.
+    offer: Mutex<Arc<Offer>>,
     metrics: Arc<Metrics>,
     loaded: Mutex<Option<LoadedEntry>>,
 }
 
+struct Offer {
+    about: ModelAbout,
+    /// `None`: it was there from the beginning, and stays.
+    load: Option<Box<LoadModel>>,
+}
+
 struct LoadedEntry {
+    /// What it was loaded from.
+    of: Arc<Offer>,
     serving: Arc<Serving>,
     keep: Option<Duration>,
     /// When it was last seen in use, or asked for.
@@ -135,9 +142,11 @@ impl Models {
         let metrics = Arc::<Metrics>::default();
         let about = model.about();
         let serving = Arc::new(Serving::start(model, &metrics)?);
-        let loaded = LoadedEntry { serving, keep: None, used: Instant::now() };
+        let of = Arc::new(Offer { about, load: None });
+        let offer = Mutex::new(Arc::clone(&of));
+        let loaded = LoadedEntry { of, serving, keep: None, used: Instant::now() };
         let loaded = Mutex::new(Some(loaded));
-        Ok(Models::of(vec![Entry { about, load: None, metrics, loaded }], None, None))
+        Ok(Models::of(vec![Entry { offer, metrics, loaded }], None, None))
     }
 
     /// Several, of which the first is loaded.
@@ -150,7 +159,8 @@ impl Models {
     pub(crate) fn offered(offers: Offers, first: ServedModel) -> std::io::Result<Models> {
         let Offers { models, keep, pull } = offers;
         let models = Models::of(models.into_iter().map(Entry::of).collect(), keep, pull);
-        models.put(&models.entries()[0], first)?;
+        let entry = &models.entries()[0];
+        models.put(entry, &entry.offer(), first)?;
         Ok(models)
     }
 
@@ -161,12 +171,23 @@ impl Models {
         Models { all, pull, pulls, keep, loading, waiting, changed }
     }
 
-    /// One more, unless there is one of its name.
+    /// One more, or another file for the one of its name, however that is spelled: who asks from now on gets this one as soon
+    /// as nobody uses the one before it.
     pub(crate) fn add(&self, model: OfferedModel) {
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
-        if all.iter().all(|entry| entry.about.name != model.about.name) {
-            all.push(Arc::new(Entry::of(model)));
+        match all.iter().find(|entry| entry.offer().is_named(&model.about.name)) {
+            Some(entry) => entry.offer_anew(model),
+            None => all.push(Arc::new(Entry::of(model))),
         }
+    }
+
+    /// Bytes that models which are loaded would give back.
+    pub(crate) fn held(&self) -> u64 {
+        let held = |entry: &Arc<Entry>| {
+            let goes = entry.goes();
+            entry.lock().as_ref().filter(|_| goes).map_or(0, |loaded| loaded.serving.memory())
+        };
+        self.entries().iter().map(held).fold(0, u64::saturating_add)
     }
 
     /// All that there are now.
@@ -176,13 +197,14 @@ impl Models {
 
     /// What is known of each.
     pub(crate) fn about(&self) -> Vec<ModelAbout> {
-        self.entries().iter().map(|entry| entry.about.clone()).collect()
+        self.entries().iter().map(|entry| entry.offer().about.clone()).collect()
     }
 
     /// What was counted of each, as Prometheus reads it.
     pub(crate) fn metrics(&self) -> String {
         let all = self.entries();
-        Metrics::render_all(all.iter().map(|entry| (&*entry.about.name, &*entry.metrics)))
+        let all: Vec<_> = all.iter().map(|entry| (entry.offer(), &*entry.metrics)).collect();
+        Metrics::render_all(all.iter().map(|(offer, metrics)| (&*offer.about.name, *metrics)))
     }
 
     /// Those that are loaded.
@@ -191,22 +213,26 @@ impl Models {
             let loaded = entry.lock();
             let loaded = loaded.as_ref()?;
             let left = loaded.keep.map(|keep| keep.saturating_sub(loaded.used.elapsed()));
-            Some(LoadedAbout { about: entry.about.clone(), left })
+            Some(LoadedAbout { about: loaded.of.about.clone(), left })
         };
         self.entries().iter().filter_map(one).collect()
     }
 
-    /// What is known of the model of this name, with or without Ollama's tag; the first one where none is named.
+    /// What is known of the model of this name, with or without Ollama's tag, in capitals or not; the first one where none is
+    /// named.
     ///
     /// # Errors
     /// Another name.
     pub(crate) fn named(&self, name: Option<&str>) -> Result<ModelAbout> {
-        self.entry(name).map(|entry| entry.about.clone())
+        self.entry(name).map(|entry| entry.offer().about.clone())
     }
 
     fn entry(&self, name: Option<&str>) -> Result<Arc<Entry>> {
         let all = self.entries();
-        let of = |name: &str| all.iter().find(|entry| entry.about.name == name);
+        let of = |name: &str| {
+            let exactly = all.iter().find(|entry| entry.offer().about.name == name);
+            exactly.or_else(|| all.iter().find(|entry| entry.offer().is_named(name)))
+        };
         let found = match name.filter(|name| !name.is_empty()) {
             None => all.first(),
             Some(name) => of(name).or_else(|| of(name.strip_suffix(":latest")?)),
@@ -215,7 +241,7 @@ impl Models {
             let name = name.unwrap_or_default();
             let name: String = name.chars().take(60).filter(|c| !c.is_control()).collect();
             let known: Vec<String> =
-                all.iter().map(|entry| format!("`{}`", entry.about.name)).collect();
+                all.iter().map(|entry| format!("`{}`", entry.offer().about.name)).collect();
             let known = known.join(", ");
             ApiError::not_found(format!("model `{name}` not found: there is {known}"))
         })
@@ -227,7 +253,7 @@ impl Models {
     /// Another name; that it is not loaded.
     pub(crate) fn there(&self, name: Option<&str>) -> Result<Arc<Serving>> {
         let entry = self.entry(name)?;
-        entry.serving().ok_or_else(|| ApiError::not_loaded(&entry.about.name))
+        entry.serving().ok_or_else(|| ApiError::not_loaded(&entry.offer().about.name))
     }
 
     /// The model of this name, which is loaded if it is not.
@@ -268,11 +294,12 @@ impl Models {
         read: impl Fn(&ModelAbout, &SamplerOptions) -> Result<T>,
     ) -> Result<(Arc<Serving>, T)> {
         let entry = self.entry(name)?;
+        let about = entry.offer();
         if !entry.is_loaded() {
-            read(&entry.about, &SamplerOptions::default())?;
+            read(&about.about, &SamplerOptions::default())?;
         }
-        let serving = self.serving_of(Arc::clone(&entry)).await?;
-        let asked = read(&entry.about, &serving.model.sampler)?;
+        let serving = self.serving_of(entry).await?;
+        let asked = read(&about.about, &serving.model.sampler)?;
         Ok((serving, asked))
     }
 
@@ -280,14 +307,16 @@ impl Models {
     fn load(&self, entry: &Arc<Entry>, left: &AtomicBool) -> Result<Arc<Serving>> {
         // one at a time: each is to see the memory that the one before it took
         let _alone = lock(&self.loading);
-        let name = &entry.about.name;
         if let Some(serving) = entry.serving() {
             return Ok(serving);
         }
+        let offer = entry.offer();
+        let name = &offer.about.name;
         if left.load(Ordering::Relaxed) {
             return Err(ApiError::not_loaded(name));
         }
-        let load = entry.load.as_ref().ok_or_else(|| ApiError::not_loaded(name))?;
+        let load = offer.load.as_ref().ok_or_else(|| ApiError::not_loaded(name))?;
+        entry.unload(|loaded| !Arc::ptr_eq(&loaded.of, &offer));
         let model = loop {
             match load() {
                 Ok(model) => break model,
@@ -303,14 +332,19 @@ impl Models {
                 }
             }
         };
-        self.put(entry, model).map_err(|error| ApiError::internal(error.to_string()))
+        self.put(entry, &offer, model).map_err(|error| ApiError::internal(error.to_string()))
     }
 
     /// A model is loaded: from now on it is asked.
-    fn put(&self, entry: &Entry, model: ServedModel) -> std::io::Result<Arc<Serving>> {
+    fn put(
+        &self,
+        entry: &Entry,
+        of: &Arc<Offer>,
+        model: ServedModel,
+    ) -> std::io::Result<Arc<Serving>> {
         let serving = Arc::new(Serving::start(model, &entry.metrics)?);
-        let loaded =
-            LoadedEntry { serving: Arc::clone(&serving), keep: self.keep, used: Instant::now() };
+        let (of, loaded) = (Arc::clone(of), Arc::clone(&serving));
+        let loaded = LoadedEntry { of, serving: loaded, keep: self.keep, used: Instant::now() };
         *entry.lock() = Some(loaded);
         self.changed.notify_one();
         Ok(serving)
@@ -322,7 +356,7 @@ impl Models {
         let (mut idle, mut all) = (0_u64, 0_u64);
         let mut oldest: Option<(Instant, Arc<Entry>)> = None;
         for entry in self.entries() {
-            if Arc::ptr_eq(&entry, wanted) || entry.load.is_none() {
+            if Arc::ptr_eq(&entry, wanted) || !entry.goes() {
                 continue;
             }
             let seen = entry
@@ -363,13 +397,13 @@ impl Models {
             loaded.keep = keep;
         }
         self.changed.notify_one();
-        Ok(entry.load.is_some())
+        Ok(entry.goes())
     }
 
     /// Unload what nobody asked for as long as it is kept; when to look again, if something may go.
     fn expire(&self) -> Option<Duration> {
         let mut next = None;
-        for entry in self.entries().iter().filter(|entry| entry.load.is_some()) {
+        for entry in self.entries().iter().filter(|entry| entry.goes()) {
             let now = Instant::now();
             let look = {
                 let mut loaded = entry.lock();
@@ -413,9 +447,27 @@ impl Models {
 
 impl Entry {
     /// One that is not loaded.
-    fn of(OfferedModel { about, load }: OfferedModel) -> Entry {
+    fn of(model: OfferedModel) -> Entry {
         let (metrics, loaded) = Default::default();
-        Entry { about, load: Some(load), metrics, loaded }
+        Entry { offer: Mutex::new(Arc::new(Offer::of(model))), metrics, loaded }
+    }
+
+    fn offer(&self) -> Arc<Offer> {
+        Arc::clone(&lock(&self.offer))
+    }
+
+    /// From now on this is meant, unless it is the same.
+    fn offer_anew(&self, model: OfferedModel) {
+        let mut offer = lock(&self.offer);
+        let same = ModelAbout { name: offer.about.name.clone(), ..model.about.clone() };
+        if offer.load.is_some() && same != offer.about {
+            *offer = Arc::new(Offer::of(model));
+        }
+    }
+
+    /// Whether it can go: it can be loaded again.
+    fn goes(&self) -> bool {
+        self.offer().load.is_some()
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<LoadedEntry>> {
@@ -426,9 +478,14 @@ impl Entry {
         self.lock().is_some()
     }
 
+    /// It, if it is loaded; not of an older file that nobody uses.
     fn serving(&self) -> Option<Arc<Serving>> {
+        let offer = self.offer();
         let mut loaded = self.lock();
         let loaded = loaded.as_mut()?;
+        if loaded.is_idle() && !Arc::ptr_eq(&loaded.of, &offer) {
+            return None;
+        }
         loaded.used = Instant::now();
         Some(Arc::clone(&loaded.serving))
     }
@@ -445,6 +502,17 @@ impl Entry {
         };
         serving.end();
         true
+    }
+}
+
+impl Offer {
+    fn of(OfferedModel { about, load }: OfferedModel) -> Offer {
+        Offer { about, load: Some(load) }
+    }
+
+    /// Names are the same in capitals and not, as they are where models come from.
+    fn is_named(&self, name: &str) -> bool {
+        self.about.name.eq_ignore_ascii_case(name)
     }
 }
 

@@ -14,9 +14,11 @@ use crate::api::CancelOnDrop;
 use crate::error::{ApiError, Result};
 use crate::models::{Models, PULLS};
 
-/// Brings the model of a name here, and offers it by that name. It tells how far that is, and stops when it is told false.
+/// Brings the model of a name here, and offers it by that name, if it fits into what memory is free and the bytes that models
+/// which are loaded would give back. It tells how far that is, and stops when it is told false.
 pub type PullModel = dyn Fn(
         &str,
+        u64,
         &mut dyn FnMut(PullState<'_>) -> bool,
     ) -> std::result::Result<OfferedModel, PullFailure>
     + Send
@@ -108,7 +110,7 @@ impl Models {
                 is_read && !left.load(Ordering::Relaxed)
             };
             if let Some(pull) = &models.pull {
-                models.add(pull(&name, &mut tell)?);
+                models.add(pull(&name, models.held(), &mut tell)?);
             }
             Ok(())
         });

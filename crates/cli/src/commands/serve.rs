@@ -254,8 +254,8 @@ impl Serve {
     /// Brings models here that requests ask for, and offers them.
     fn puller(self: &Arc<Serve>) -> Box<PullModel> {
         let this = Arc::clone(self);
-        Box::new(move |name: &str, tell: &mut dyn FnMut(PullState<'_>) -> bool| {
-            let path = names::pull_for(name, tell)?;
+        Box::new(move |name: &str, held: u64, tell: &mut dyn FnMut(PullState<'_>) -> bool| {
+            let path = names::pull_for(name, held, tell)?;
             let subject = Subject { path: Some(path), name: name.to_owned() };
             let about = this.about(&subject);
             let about = about.map_err(|error| PullFailure::Failed(format!("{error:#}")))?;

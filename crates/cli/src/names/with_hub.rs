@@ -87,15 +87,17 @@ pub(crate) fn pull(name: &str, anyway: bool, interrupt: &Interrupt) -> anyhow::R
     fetched(&hub, &model, interrupt)
 }
 
-/// Bring a model here that a program asks a server for. Nobody is asked anything: what does not fit is refused.
+/// Bring a model here that a program asks a server for. Nobody is asked anything: what does not fit is refused, also into
+/// the `held` bytes that the server can free.
 ///
 /// # Errors
 /// [`PullFailure`].
 pub(crate) fn pull_for(
     name: &str,
+    held: u64,
     tell: &mut dyn FnMut(PullState<'_>) -> bool,
 ) -> Result<PathBuf, PullFailure> {
-    brought(name, tell).map_err(|error| {
+    brought(name, held, tell).map_err(|error| {
         let problem = format!("{error:#}");
         match error.downcast_ref() {
             Some(HubError::Name { .. }) => PullFailure::Name(problem),
@@ -108,13 +110,17 @@ pub(crate) fn pull_for(
     })
 }
 
-fn brought(name: &str, tell: &mut dyn FnMut(PullState<'_>) -> bool) -> anyhow::Result<PathBuf> {
+fn brought(
+    name: &str,
+    held: u64,
+    tell: &mut dyn FnMut(PullState<'_>) -> bool,
+) -> anyhow::Result<PathBuf> {
     let parsed = parsed(name)?;
     let hub = hub()?;
     let model = hub.find(&parsed)?;
     let here = hub.find_cached(&parsed)?;
     if here.is_none_or(|file| file.commit != model.commit) {
-        let planned = headers(&hub, &model).and_then(|outline| plan_of_file(outline.path()));
+        let planned = headers(&hub, &model).and_then(|outline| plan_of_file(outline.path(), held));
         // what cannot be planned may be had all the same
         if let Some(misfit) = planned.ok().and_then(|plan| plan.misfit) {
             let problem = format!("{misfit}; `rooflight pull --yes` brings it all the same");
@@ -148,7 +154,7 @@ fn before(hub: &Hub, model: &RemoteModel, anyway: bool) -> anyhow::Result<()> {
     let (size, parts) = (units::decimal_bytes(model.bytes() as f64), model.files.len());
     let parts = if parts > 1 { format!(" in {parts} parts") } else { String::new() };
     ui::note(format_args!("{}: {file}, {size}{parts}", model.name));
-    let planned = headers(hub, model).and_then(|outline| plan_of_file(outline.path()));
+    let planned = headers(hub, model).and_then(|outline| plan_of_file(outline.path(), 0));
     let plan = match planned {
         Ok(plan) => plan,
         // what cannot be planned may be had all the same: whoever runs it is told why not

@@ -39,6 +39,7 @@ pub(super) fn outline(name: &str) -> anyhow::Result<HeaderOnly> {
 /// Bring a model here that a program asks a server for: nobody brings any.
 pub(crate) fn pull_for(
     _: &str,
+    _: u64,
     _: &mut dyn FnMut(PullState<'_>) -> bool,
 ) -> Result<PathBuf, PullFailure> {
     Err(PullFailure::Refused("this program was built to ask nobody for models".to_owned()))

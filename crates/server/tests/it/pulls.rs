@@ -1,8 +1,8 @@
 //! `/api/pull`: models that are brought here, told as they come, and served then.
 
 use std::io::Read;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rooflight_server::{ModelAbout, OfferedModel, Offers, PullFailure, PullState, PullStep};
@@ -68,8 +68,9 @@ fn bring(
 fn served() -> (Served, Arc<Endless>) {
     let endless = Arc::<Endless>::default();
     let seen = Arc::clone(&endless);
-    let pull =
-        move |name: &str, tell: &mut dyn FnMut(PullState<'_>) -> bool| bring(name, tell, &seen);
+    let pull = move |name: &str, _: u64, tell: &mut dyn FnMut(PullState<'_>) -> bool| {
+        bring(name, tell, &seen)
+    };
     let offers = Offers { models: vec![offer("demo")], keep: None, pull: Some(Box::new(pull)) };
     (Served::offering(offers), endless)
 }
@@ -102,6 +103,83 @@ fn a_model_comes_and_is_served() {
     let again = served.post(PULL, &json!({ "name": format!("{name}:latest"), "stream": false }));
     assert_eq!((again.status, again.json()), (200, json!({ "status": "success" })));
     assert_eq!(served.get("/api/tags").json()["models"].as_array().unwrap().len(), 2);
+}
+
+/// A name whose file is another one each time it is pulled, of so many bytes, and what was loaded of it.
+#[derive(Default)]
+struct Changing {
+    bytes: AtomicU64,
+    loaded: Mutex<Vec<u64>>,
+    held: AtomicU64,
+}
+
+fn changing() -> (Served, Arc<Changing>) {
+    let changing = Arc::<Changing>::default();
+    let seen = Arc::clone(&changing);
+    let pull = move |name: &str, held: u64, _: &mut dyn FnMut(PullState<'_>) -> bool| {
+        seen.held.store(held, Ordering::SeqCst);
+        let OfferedModel { about, load } = offer(name);
+        let (bytes, seen) = (seen.bytes.load(Ordering::SeqCst), Arc::clone(&seen));
+        let load = move || {
+            seen.loaded.lock().unwrap().push(bytes);
+            load()
+        };
+        Ok(OfferedModel { about: ModelAbout { bytes, ..about }, load: Box::new(load) })
+    };
+    let offers = Offers { models: vec![offer("demo")], keep: None, pull: Some(Box::new(pull)) };
+    (Served::offering(offers), changing)
+}
+
+/// What was pulled anew is what answers from then on, and however a name is spelled, there is one model of it.
+#[test]
+fn a_newer_file_takes_the_place_of_the_one_before() {
+    let (served, changing) = changing();
+    let sizes = || -> Vec<Value> {
+        let tags = served.get("/api/tags").json();
+        tags["models"].as_array().unwrap().iter().map(|model| model["size"].clone()).collect()
+    };
+    let ask = |name: &str| {
+        let body = json!({ "model": name, "prompt": "hi", "stream": false, "options": { "num_predict": 1 } });
+        assert_eq!(served.post("/api/generate", &body).status, 200);
+    };
+    let pull = |name: &str| served.post(PULL, &json!({ "model": name, "stream": false })).status;
+    for (bytes, name) in [(1, "org/name"), (1, "Org/Name"), (2, "org/NAME"), (2, "org/name:latest")]
+    {
+        changing.bytes.store(bytes, Ordering::SeqCst);
+        assert_eq!(pull(name), 200);
+        // the one of the beginning, which can go, and then the pulled one too
+        let held = changing.held.load(Ordering::SeqCst);
+        assert_eq!(held, if changing.loaded.lock().unwrap().is_empty() { 9 } else { 18 });
+        assert_eq!(sizes(), [json!(9), json!(bytes)]);
+        ask("org/name");
+        ask(name);
+    }
+    assert_eq!(*changing.loaded.lock().unwrap(), [1, 2], "the same file is not loaded again");
+}
+
+/// Who uses the one before keeps it to the end.
+#[test]
+fn who_is_answered_keeps_what_answers() {
+    let (served, changing) = changing();
+    let name = "org/name";
+    let pull = || served.post(PULL, &json!({ "model": name, "stream": false })).status;
+    changing.bytes.store(1, Ordering::SeqCst);
+    assert_eq!(pull(), 200);
+    let long = json!({ "model": name, "prompt": "hi", "options": { "num_predict": -1 } });
+    let mut answer = served.open(&post("/api/generate", &long));
+    answer.read_exact(&mut [0; 400]).unwrap();
+    changing.bytes.store(2, Ordering::SeqCst);
+    assert_eq!(pull(), 200);
+    let short =
+        json!({ "model": name, "prompt": "hi", "stream": false, "options": { "num_predict": 1 } });
+    assert_eq!(served.post("/api/generate", &short).status, 200);
+    assert_eq!(*changing.loaded.lock().unwrap(), [1]);
+    drop(answer);
+    let start = Instant::now();
+    while *changing.loaded.lock().unwrap() != [1, 2] {
+        assert!(start.elapsed() < Duration::from_secs(20), "the older one answers still");
+        assert_eq!(served.post("/api/generate", &short).status, 200);
+    }
 }
 
 #[test]

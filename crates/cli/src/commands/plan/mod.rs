@@ -402,12 +402,12 @@ pub(crate) struct FilePlan {
     pub(crate) misfit: Option<String>,
 }
 
-/// What `rooflight plan FILE` says, in short.
+/// What `rooflight plan FILE` says, in short, with so many bytes of memory beside those that are free.
 ///
 /// # Errors
 /// What is wrong with the file; a machine that cannot be measured.
 #[cfg_attr(not(test), allow(dead_code, reason = "who brings models here asks it"))]
-pub(crate) fn plan_of_file(path: &Path) -> anyhow::Result<FilePlan> {
+pub(crate) fn plan_of_file(path: &Path, more: u64) -> anyhow::Result<FilePlan> {
     #[derive(clap::Parser)]
     struct Line {
         #[command(flatten)]
@@ -416,7 +416,8 @@ pub(crate) fn plan_of_file(path: &Path) -> anyhow::Result<FilePlan> {
     let line = [OsStr::new("plan"), path.as_os_str()];
     let line = <Line as clap::Parser>::try_parse_from(line)?;
     let subject = Subject::find(path.as_os_str())?;
-    let target = line.plan.target.target()?;
+    let mut target = line.plan.target.target()?;
+    target.memory = target.memory.map(|free| free + more as f64);
     let report = line.plan.report(&subject, &target)?;
     Ok(FilePlan { summary: text::summary(&report), misfit: report.misfit })
 }
