@@ -97,7 +97,7 @@ fn wide(gguf: &Gguf, ty: GgmlType) -> Arc<Program> {
     }
     let config = outline.config().unwrap_or_else(|e| panic!("{architecture}: {e}"));
     let choose = |name: &str, dims: &[u64]| {
-        let plain = dims.len() == 1
+        let plain = dims.len() < 2
             || ["gate_inp", "altup", "position", "conv"].iter().any(|part| name.contains(part));
         let fits = |ty: GgmlType| dims[0].is_multiple_of(ty.block_len() as u64);
         let all = [ty, GgmlType::Q8_0];

@@ -127,7 +127,7 @@ fn unread(gguf: &Gguf, config: &ModelConfig, program: &Program) -> Option<String
 }
 
 /// Record the forward pass of a model that has no file. `ty` gives each tensor's type from its name and dimensions (row
-/// length first); `None` leaves an optional tensor out.
+/// length first; none where it is only asked whether there is such a tensor); `None` leaves an optional tensor out.
 ///
 /// # Errors
 /// As [`load`].

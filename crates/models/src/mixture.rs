@@ -71,15 +71,22 @@ impl Mixture {
         self.name
     }
 
-    /// Type of a tensor, `dims` with the row length first; `None` for a tensor that such a model does not have.
+    /// Type of a tensor, `dims` with the row length first; `None` for a tensor that such a model does not have. Without
+    /// `dims` it is only asked whether there is one.
     pub fn tensor_type(&self, c: &ModelConfig, name: &str, dims: &[u64]) -> Option<GgmlType> {
-        let cols = usize::try_from(*dims.first()?).ok()?;
+        let Some(&cols) = dims.first() else {
+            let narrow = ["ssm_f_b.weight", "ssm_g_b.weight"].iter().any(|end| name.ends_with(end));
+            return (&*c.architecture == "kimi-linear" && narrow).then_some(self.base);
+        };
+        let cols = usize::try_from(cols).ok()?;
         if dims.len() == 1 {
             let there = if name.ends_with("exp_probs_b.bias") {
                 c.layers
                     .iter()
                     .flat_map(|layer| &layer.experts)
                     .any(|experts| experts.bias.is_some())
+            } else if ["ssm_dt.bias", "ssm_conv1d.bias"].iter().any(|end| name.ends_with(end)) {
+                true
             } else if name.ends_with(".bias") {
                 let biased = ["attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias"];
                 let biased = biased.iter().any(|b| name.ends_with(b));
@@ -104,7 +111,8 @@ impl Mixture {
             }
         }
         if ["_norm.weight", "_exps.bias"].iter().any(|end| name.ends_with(end))
-            || name.contains("ffn_gate_inp")
+            || ["ffn_gate_inp", "conv1d", "shortconv.conv"].iter().any(|part| name.contains(part))
+            || ["ssm_a", "ssm_d"].iter().any(|end| name.ends_with(end))
         {
             return Some(GgmlType::F32);
         }

@@ -50,6 +50,24 @@ impl Outline {
         self.keys.push((key, value));
     }
 
+    /// Leave the first `n_layers` layers, and of what is said layer by layer what is said of these.
+    pub fn cut(&mut self, n_layers: usize) -> &mut Outline {
+        let count = format!("{}.block_count", self.architecture);
+        let all = self.keys.iter().find_map(|(key, value)| match value {
+            OwnedValue::U32(all) if *key == count => Some(*all as usize),
+            _ => None,
+        });
+        for (_, value) in &mut self.keys {
+            match value {
+                OwnedValue::Array(_, values) if Some(values.len()) == all => {
+                    values.truncate(n_layers);
+                }
+                _ => {}
+            }
+        }
+        self.set("block_count", u32::try_from(n_layers).unwrap_or(u32::MAX))
+    }
+
     /// Leave a key out.
     pub fn unset(&mut self, key: &str) -> &mut Outline {
         let key = format!("{}.{key}", self.architecture);

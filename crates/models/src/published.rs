@@ -160,6 +160,13 @@ mod tests {
             ("google/gemma-3n-E2B-it", "gemma-3n-E2B"),
             ("meta-llama/Llama-4-Scout-17B-16E-Instruct", "Llama-4-Scout"),
             ("google/gemma-4-26B-A4B-it", "gemma-4-26B-A4B"),
+            ("qwen3.5:0.8b", "Qwen3.5-0.8B"),
+            ("Qwen/Qwen3.5-35B-A3B", "Qwen3.5-35B-A3B"),
+            ("Qwen/Qwen3-Next-80B-A3B-Instruct", "Qwen3-Next-80B-A3B"),
+            ("LiquidAI/LFM2-1.2B", "LFM2-1.2B"),
+            ("ibm-granite/granite-4.0-h-tiny", "granite-4.0-h-tiny"),
+            ("moonshotai/Kimi-Linear-48B-A3B-Instruct", "Kimi-Linear-48B-A3B"),
+            ("state-spaces/mamba2-1.3b", "mamba2-1.3b"),
         ] {
             assert_eq!(found(written).as_deref(), Some(want), "{written}");
         }

@@ -138,7 +138,7 @@ impl<'a> Weights<'a> {
 
     /// Whether the file has `NAME.weight`, of whatever shape.
     pub fn is_there(&self, name: &str) -> bool {
-        let found = (self.find)(&format!("{}{name}.weight", self.prefix), &[1]);
+        let found = (self.find)(&format!("{}{name}.weight", self.prefix), &[]);
         found.is_ok_and(|found| found.is_some())
     }
 

@@ -53,6 +53,11 @@ const COUNTS: &[(&str, u64)] = &[
     ("EXAONE-4.0-1.2B", 1_279_391_488),
     ("command-r7b", 8_028_033_024),
     ("Hunyuan-A13B", 80_393_183_232),
+    ("LFM2-350M", 354_483_968),
+    ("LFM2-700M", 742_489_344),
+    ("LFM2-1.2B", 1_170_340_608),
+    ("granite-4.0-h-small", 32_207_337_984),
+    ("Nemotron-Nano-9B-v2", 8_888_227_328),
 ];
 
 /// The same in billions, where the pages round.
@@ -108,6 +113,24 @@ const BILLIONS: &[(&str, f64)] = &[
     ("Ling-mini-2.0", 16.0),
     ("dots.llm1", 142.0),
     ("DeepSeek-R1", 671.0),
+    ("Qwen3.5-0.8B", 0.75),
+    ("Qwen3.5-2B", 1.9),
+    ("Qwen3.5-4B", 4.2),
+    ("Qwen3.5-9B", 8.95),
+    ("Qwen3.5-27B", 26.9),
+    ("Qwen3.5-35B-A3B", 34.7),
+    ("Qwen3.5-122B-A10B", 122.0),
+    ("Qwen3.5-397B-A17B", 396.0),
+    ("Qwen3-Next-80B-A3B", 79.7),
+    ("LFM2-8B-A1B", 8.3),
+    ("granite-4.0-h-tiny", 6.9),
+    ("Nemotron-3-Nano-30B-A3B", 31.6),
+    ("Kimi-Linear-48B-A3B", 49.1),
+    ("mamba2-130m", 0.13),
+    ("mamba2-370m", 0.37),
+    ("mamba2-780m", 0.78),
+    ("mamba2-1.3b", 1.34),
+    ("mamba2-2.7b", 2.7),
 ];
 
 #[test]

@@ -231,7 +231,7 @@ impl Shape {
                 "note: llama.cpp tells this model by its {all} layers and will not load {n_layers}"
             );
         }
-        self.count("block_count", n_layers as u32);
+        self.outline.cut(n_layers);
         self.config = self.outline.config().context("with fewer layers")?;
         Ok(())
     }

@@ -28,7 +28,7 @@ pub(crate) struct Tensor {
 enum Values {
     /// Around 0 with this spread: matrices keep activations near unit scale with one over the root of the row length.
     Matrix { spread: f32 },
-    /// Around `mean` with a spread of 0.1: norms and biases.
+    /// Around `mean` with a spread of 0.1: norms, biases and rates of decay.
     Vector { mean: f32 },
     /// Divisors of the rotation's frequencies, as Llama 3.1 has them: 1 for the fast ones, up to 8 for the slow ones.
     Divisors,
@@ -64,6 +64,10 @@ pub(crate) fn tensors(shape: &Shape, mixture: &Mixture) -> anyhow::Result<Vec<Te
         } else {
             mixture.tensor_type(&shape.config, name, dims)?
         };
+        // it is asked whether there is one
+        if dims.is_empty() {
+            return Some(ty);
+        }
         let values = values(shape, name, dims);
         let tensor = Tensor { name: name.to_owned(), ty, dims: dims.to_vec(), values };
         let mut asked = asked.borrow_mut();
@@ -90,6 +94,7 @@ fn values(shape: &Shape, name: &str, dims: &[u64]) -> Values {
         (name, [_, rows, _]) if name.ends_with("attn_k_b.weight") => {
             Values::Matrix { spread: root(*rows) }
         }
+        (name, _) if name.ends_with("ssm_a") => Values::Vector { mean: -1.0 },
         (name, [_]) if name.ends_with(".bias") => Values::Vector { mean: 0.0 },
         (_, [_]) => Values::Vector { mean: 1.0 },
         _ => Values::Matrix { spread: root(dims[0]) },
@@ -131,8 +136,9 @@ impl Random {
         let spread = match tensor.values {
             Values::Matrix { spread } => spread,
             Values::Vector { mean } => {
-                let mut vector = |_| mean + 0.1 * numbers.normal();
-                return write_f32(out, &mut (0..cols).map(&mut vector));
+                let mut vector = |_: u64| mean + 0.1 * numbers.normal();
+                let n = cols as u64 * tensor.rows();
+                return write_f32(out, &mut (0..n).map(&mut vector));
             }
             Values::Divisors => {
                 let slow = |i: usize| (i as f32 / cols as f32 - 0.5).max(0.0);

@@ -8,6 +8,7 @@ mod gemma;
 mod llama;
 mod mixtures;
 mod qwen;
+mod recurrent;
 
 use super::family::Family;
 
@@ -20,6 +21,7 @@ pub(super) fn families() -> impl Iterator<Item = &'static Family> {
         dense::FAMILIES,
         mixtures::FAMILIES,
         deepseek::FAMILIES,
+        recurrent::FAMILIES,
     ];
     makers.into_iter().flatten()
 }

@@ -1,6 +1,6 @@
 //! [`Family`]: how models of one design in several sizes are written down.
 
-use Fact::{Count, Counts, EverySecond, Flag, Real, Tensor, Text};
+use Fact::{Count, Counts, EverySecond, Flag, Layers, Real, Tensor, Text};
 
 use crate::Outline;
 
@@ -30,6 +30,8 @@ pub(super) enum Fact {
     Count(&'static str, u32),
     /// A count for each layer, from the first again where there are fewer of them.
     Counts(&'static str, &'static [u32]),
+    /// A count for each layer, by its letter; 0 for letters without one.
+    Layers(&'static str, &'static str, &'static [(char, u32)]),
     Real(&'static str, f32),
     Flag(&'static str, bool),
     Text(&'static str, &'static str),
@@ -67,6 +69,11 @@ impl Family {
                 Count(key, value) => outline.set(key, value),
                 Counts(key, cycle) => {
                     let values = cycle.iter().copied().cycle().take(n_layers as usize);
+                    outline.set(key, values.collect::<Vec<u32>>())
+                }
+                Layers(key, letters, counts) => {
+                    let count = |letter| counts.iter().find(|(known, _)| *known == letter);
+                    let values = letters.chars().map(|letter| count(letter).map_or(0, |c| c.1));
                     outline.set(key, values.collect::<Vec<u32>>())
                 }
                 Real(key, value) => outline.set(key, value),
