@@ -80,7 +80,10 @@ impl Mixture {
         };
         let cols = usize::try_from(cols).ok()?;
         if dims.len() == 1 {
-            let there = if name.ends_with("exp_probs_b.bias") {
+            let there = if ["output_norm", "output_norm.weight"].contains(&name) {
+                // LFM2 names it for the embedding
+                !c.architecture.starts_with("lfm2")
+            } else if name.ends_with("exp_probs_b.bias") {
                 c.layers
                     .iter()
                     .flat_map(|layer| &layer.experts)
@@ -98,7 +101,8 @@ impl Mixture {
             } else if name.ends_with("attn_sinks.weight") && &*c.architecture == "mimo2" {
                 layer_of(name).and_then(|i| c.layers.get(i)).is_some_and(windowed)
             } else {
-                !name.starts_with("rope_f") && !name.ends_with("attn_sinks")
+                !name.starts_with("rope_f")
+                    && !["attn_sinks", "ssm_a.weight"].iter().any(|end| name.ends_with(end))
             };
             return there.then_some(GgmlType::F32);
         }

@@ -126,6 +126,27 @@ fn silent<S: Simd>(
     }
 }
 
+/// Change a row of a strip, and add what is read of it. A function and no closure: a closure that the compiler leaves a
+/// function of its own knows nothing of the caller's instruction set.
+#[inline(always)]
+fn seen<S: Simd>(
+    simd: S,
+    form: ScanForm,
+    s: &mut [f32; STRIP],
+    [decay, key, bonus, query]: [f32; 4],
+    begun: [S::V; 2],
+    [value, sum]: [S::V; 2],
+) -> S::V {
+    let old = simd.load(s);
+    let new = changed(simd, form, old, [decay, key, bonus], begun);
+    simd.store(new, s);
+    let seen = match form {
+        ScanForm::Wkv6 => simd.fma(simd.splat(bonus), value, old),
+        ScanForm::Linear | ScanForm::Delta | ScanForm::Wkv7 => new,
+    };
+    simd.fma(simd.splat(query), seen, sum)
+}
+
 #[inline(always)]
 fn one<S: Simd>(
     simd: S,
@@ -140,17 +161,6 @@ fn one<S: Simd>(
     let [decay, key, bonus] = [KeyField::Decay, KeyField::Key, KeyField::Bonus].map(field);
     let query = field(KeyField::Query);
     let mut sums = [simd.splat(0.0); 4];
-    let mut step = |i: usize, s: &mut [f32; STRIP], by: [f32; 4]| {
-        let [decay, key, bonus, query] = by;
-        let old = simd.load(s);
-        let new = changed(simd, form, old, [decay, key, bonus], begun);
-        simd.store(new, s);
-        let seen = match form {
-            ScanForm::Wkv6 => simd.fma(simd.splat(bonus), value, old),
-            ScanForm::Linear | ScanForm::Delta | ScanForm::Wkv7 => new,
-        };
-        sums[i] = simd.fma(simd.splat(query), seen, sums[i]);
-    };
     let (fours, rest) = strip.as_chunks_mut::<4>();
     let n = fours.len();
     let (decays, keys) = (decay.as_chunks::<4>().0, key.as_chunks::<4>().0);
@@ -158,12 +168,14 @@ fn one<S: Simd>(
     let by = decays.iter().zip(keys).zip(bonuses).zip(queries);
     for (s, (((decay, key), bonus), query)) in fours.iter_mut().zip(by) {
         for i in 0..4 {
-            step(i, &mut s[i], [decay[i], key[i], bonus[i], query[i]]);
+            let by = [decay[i], key[i], bonus[i], query[i]];
+            sums[i] = seen(simd, form, &mut s[i], by, begun, [value, sums[i]]);
         }
     }
     for (i, s) in rest.iter_mut().enumerate() {
         let at = 4 * n + i;
-        step(i, s, [decay[at], key[at], bonus[at], query[at]]);
+        let by = [decay[at], key[at], bonus[at], query[at]];
+        sums[i] = seen(simd, form, s, by, begun, [value, sums[i]]);
     }
     fold(simd, sums)
 }

@@ -1,6 +1,6 @@
 //! [`Family`]: how models of one design in several sizes are written down.
 
-use Fact::{Count, Counts, EverySecond, Flag, Layers, Real, Tensor, Text};
+use Fact::{Count, Counts, EverySecond, Flag, Layers, List, Real, Tensor, Text};
 
 use crate::Outline;
 
@@ -30,6 +30,8 @@ pub(super) enum Fact {
     Count(&'static str, u32),
     /// A count for each layer, from the first again where there are fewer of them.
     Counts(&'static str, &'static [u32]),
+    /// Several counts that are not of layers.
+    List(&'static str, &'static [u32]),
     /// A count for each layer, by its letter; 0 for letters without one.
     Layers(&'static str, &'static str, &'static [(char, u32)]),
     Real(&'static str, f32),
@@ -71,6 +73,7 @@ impl Family {
                     let values = cycle.iter().copied().cycle().take(n_layers as usize);
                     outline.set(key, values.collect::<Vec<u32>>())
                 }
+                List(key, values) => outline.set(key, values.to_vec()),
                 Layers(key, letters, counts) => {
                     let count = |letter| counts.iter().find(|(known, _)| *known == letter);
                     let values = letters.chars().map(|letter| count(letter).map_or(0, |c| c.1));

@@ -1,9 +1,9 @@
 //! Models whose layers recur, all or most of them.
 
-use super::super::family::Fact::{Count, Flag, Layers, Real, Tensor};
+use super::super::family::Fact::{Count, Flag, Layers, List, Real, Tensor};
 use super::super::family::{
-    Fact, Family, Shape, context, dense, eps, experts, rotated, shape, shared, sigmoids, theta,
-    tied,
+    Fact, Family, Shape, context, dense, eps, experts, layer_eps, rotated, shape, shared, sigmoids,
+    theta, tied,
 };
 
 const QWEN3_5: usize = 248_320;
@@ -212,6 +212,7 @@ const QWEN3_5_FACTS: &[Fact] = &[
     theta(1e7),
     eps(1e-6),
     rotated(64),
+    List("rope.dimension_sections", &[11, 11, 10, 0]),
     Count("full_attention_interval", 4),
     Count("ssm.conv_kernel", 4),
     Count("ssm.state_size", 128),
@@ -221,6 +222,7 @@ const QWEN3_5_FACTS: &[Fact] = &[
 const NEMOTRON_FACTS: &[Fact] = &[
     theta(1e4),
     eps(1e-5),
+    layer_eps(1e-5),
     Count("ssm.conv_kernel", 4),
     Count("ssm.state_size", 128),
     Count("ssm.group_count", 8),
