@@ -54,6 +54,8 @@ pub enum CostKind {
     Linear,
     /// Scores and sums over the cache, and the write to it; with latent attention, the matrices within it.
     Attention,
+    /// What recurs: states read and changed, convolutions.
+    States,
     /// The output head.
     Head,
     /// Norms, activations, residuals.
@@ -62,8 +64,14 @@ pub enum CostKind {
 
 impl CostKind {
     /// Every kind, in the order a token meets them.
-    pub const ALL: [CostKind; 5] =
-        [CostKind::Embed, CostKind::Linear, CostKind::Attention, CostKind::Head, CostKind::Rest];
+    pub const ALL: [CostKind; 6] = [
+        CostKind::Embed,
+        CostKind::Linear,
+        CostKind::Attention,
+        CostKind::States,
+        CostKind::Head,
+        CostKind::Rest,
+    ];
 
     /// Name for tables.
     pub fn name(self) -> &'static str {
@@ -71,6 +79,7 @@ impl CostKind {
             CostKind::Embed => "embed",
             CostKind::Linear => "linear",
             CostKind::Attention => "attention",
+            CostKind::States => "states",
             CostKind::Head => "head",
             CostKind::Rest => "rest",
         }
@@ -294,6 +303,13 @@ impl Cost {
         self.caches.iter().map(CacheCost::lasting_bytes).fold(0, u64::saturating_add)
     }
 
+    /// Bytes of a session's states, once and with those that it can go back to.
+    pub fn state_bytes(&self) -> [u64; 2] {
+        let sum =
+            |of: fn(&CacheCost) -> u64| self.caches.iter().map(of).fold(0, u64::saturating_add);
+        [sum(|cache| cache.one_state_bytes), sum(|cache| cache.state_bytes)]
+    }
+
     /// Bytes of the layers that keep a window, once it is full.
     pub fn full_window_bytes(&self) -> u64 {
         self.caches.iter().map(CacheCost::full_window_bytes).fold(0, u64::saturating_add)
@@ -310,7 +326,7 @@ impl Cost {
         let embedding = self.ops.iter().map(OpCost::table_weights).fold(0, u64::saturating_add);
         let step = self.step(0);
         let head = step.of_kind(CostKind::Head).weights;
-        let in_layers = [CostKind::Linear, CostKind::Attention, CostKind::Rest];
+        let in_layers = [CostKind::Linear, CostKind::Attention, CostKind::States, CostKind::Rest];
         let layers = sum(&in_layers.map(|kind| step.of_kind(kind).weights));
         let idle = self.ops.iter().map(OpCost::idle_weights).fold(0, u64::saturating_add);
         let held = self.types.iter().fold(0, |all: u64, ty| all.saturating_add(ty.weights));

@@ -100,6 +100,14 @@ impl Estimate {
         }
     }
 
+    /// Bytes of a session's states, once and with those that it can go back to; 0 where nothing recurs.
+    pub fn state_bytes(&self) -> [f64; 2] {
+        match self {
+            Estimate::Counted(c) => c.cost.state_bytes().map(|bytes| bytes as f64),
+            Estimate::Closed(_) => [0.0; 2],
+        }
+    }
+
     /// Bytes of memory with a cache of `context` positions.
     pub fn memory(&self, context: u64) -> f64 {
         let cache = match self {

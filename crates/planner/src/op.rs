@@ -240,7 +240,7 @@ impl OpCost {
                 let (bytes, row_bytes) = (kind.state_bytes(), (row as u64).saturating_mul(4));
                 let recurrent = RecurrentCost { bytes, row_bytes, products: products as u64 };
                 let once = Work { barriers: 1, ..Work::default() };
-                (CostKind::Attention, once, Some(StateCost::Recurrent(recurrent)))
+                (CostKind::States, once, Some(StateCost::Recurrent(recurrent)))
             }
             Counted::Norm | Counted::Elements => {
                 let elements = node.inputs.iter().map(cols).max().unwrap_or(0);

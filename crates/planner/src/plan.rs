@@ -49,6 +49,8 @@ pub struct Forecast {
     pub step_weight_bytes: f64,
     /// Bytes one position adds to the cache.
     pub cache_bytes_per_token: f64,
+    /// Bytes of a session's states, once and with those that it can go back to; 0 where nothing recurs.
+    pub state_bytes: [f64; 2],
     /// Positions that fit into memory; 0 if the weights do not, `None` if memory is not known.
     pub longest_context: Option<u64>,
     /// Time to the first token by prompt length.
@@ -107,6 +109,7 @@ impl Forecast {
             resident_bytes: estimate.resident_bytes(),
             step_weight_bytes: estimate.step_weight_bytes(),
             cache_bytes_per_token: estimate.cache_bytes_per_token(),
+            state_bytes: estimate.state_bytes(),
             longest_context: memory.map(|memory| estimate.longest_context(memory)),
             prompts: lengths.prompts.iter().map(prompt).collect(),
             steps: lengths.depths.iter().map(|depth| step(estimate, *depth)).collect(),

@@ -353,3 +353,22 @@ fn attention_without_tiles() {
     let tiled = Cost::of(&program, &CostOptions { query_tile: 64, ..RECORDED });
     assert_eq!(tiled.untiled(), Cost::of(&program, &RECORDED));
 }
+
+/// Of Qwen3.5-0.8B: 18 layers of 16 matrices of 128 x 128, and three rows of 6,144 channels before each convolution.
+#[test]
+fn states_are_counted_apart_from_what_grows() {
+    let c = models::find_published("Qwen3.5-0.8B").expect("published");
+    let f16 = models::Mixture::from_name("F16").expect("a file type");
+    let ty = |name: &str, dims: &[u64]| f16.tensor_type(&c, name, dims);
+    let program = models::from_config(&c, &ty).expect("whole blocks").program;
+    let cost = Cost::of(&program, &RECORDED);
+    let [once, kept] = cost.state_bytes();
+    assert_eq!(once, 18 * 4 * (16 * 128 * 128 + 3 * 6144));
+    assert_eq!(kept, cost.cache_bytes(1) - cost.cache_bytes_per_token());
+    // six layers attend: two heads of 256, keys and values
+    assert_eq!(cost.cache_bytes_per_token(), 6 * 2 * 2 * 256 * 2);
+    // a step reads the states once, and the positions before it
+    let states = cost.step(100).of_kind(CostKind::States);
+    assert!(states.cache_read_bytes >= once, "{states:?}");
+    assert_eq!(cost.step(0).of_kind(CostKind::Attention).weights, 0);
+}

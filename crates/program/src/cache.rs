@@ -220,6 +220,17 @@ impl Program {
         self.caches.iter().map(|cache| cache.kind.elements()).fold(0, u64::saturating_add)
     }
 
+    /// Bytes of the states of a session, so many copies of each and the rows beside them; 0 where nothing recurs.
+    pub fn recurrent_bytes(&self, copies: StateCopies) -> u64 {
+        let bytes = |cache: &CacheSpec| cache.kind.recurrent_bytes(copies);
+        self.caches.iter().map(bytes).fold(0, u64::saturating_add)
+    }
+
+    /// Bytes of the states once: what a step reads of them.
+    pub fn state_bytes(&self) -> u64 {
+        self.caches.iter().map(|cache| cache.kind.state_bytes()).fold(0, u64::saturating_add)
+    }
+
     /// Whether a cache keeps something of each position, rather than states alone: what a disk may have, and what types of
     /// keys and values are about.
     pub fn keeps_positions(&self) -> bool {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::Write;
 
 use gguf::{Gguf, escape};
-use program::{Gating, Mask, OutputKind};
+use program::{Gating, Mask, OutputKind, StateCopies};
 use serde::Serialize;
 
 use crate::args::ModelArgs;
@@ -118,6 +118,12 @@ struct Dimensions {
     experts: Option<Experts>,
     weight_bytes_per_token: u64,
     cache_elements_per_token: u64,
+    /// Of a session, read in each step.
+    #[serde(skip_serializing_if = "is_zero")]
+    state_bytes: u64,
+    /// With those that it can go back to.
+    #[serde(skip_serializing_if = "is_zero")]
+    kept_state_bytes: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
 }
@@ -239,6 +245,8 @@ impl Dimensions {
             experts: experts.map(|experts| Experts::of(experts, n_dense_layers)),
             weight_bytes_per_token: model.program.weight_bytes_per_token(),
             cache_elements_per_token: model.program.cache_elements_per_token(),
+            state_bytes: model.program.state_bytes(),
+            kept_state_bytes: model.program.recurrent_bytes(StateCopies::Most),
             notes: model.notes.clone(),
         }
     }
@@ -427,6 +435,10 @@ impl fmt::Display for Summary {
     }
 }
 
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
 impl fmt::Display for Dimensions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         line(f, "context", format_args!("{} tokens", self.context_length))?;
@@ -479,6 +491,11 @@ impl fmt::Display for Dimensions {
             "cache per token",
             format_args!("{} in f16", units::bytes(self.cache_elements_per_token * 2)),
         )?;
+        if self.state_bytes > 0 {
+            let [one, kept] = [self.state_bytes, self.kept_state_bytes].map(units::bytes);
+            let text = format_args!("{one} a session, {kept} with those to go back to");
+            line(f, "states", text)?;
+        }
         self.notes.iter().try_for_each(|note| line(f, "note", note))
     }
 }

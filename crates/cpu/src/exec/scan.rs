@@ -138,10 +138,10 @@ impl Exec<'_> {
         let (values, rest) = rest.split_at_mut(ROWS * width);
         let (out, betas) = rest.split_at_mut(ROWS * width);
         let mut scratch = HeadScratch { state, keyed, values, out, betas };
-        match place.memory.base {
-            // SAFETY: no step writes the state it starts from.
-            Some(base) => scratch.state.copy_from_slice(unsafe { base.slice(own.clone()) }),
-            None => scratch.state.fill(0.0),
+        // SAFETY: no step writes the state it starts from.
+        let mut from = place.memory.base.map(|base| unsafe { base.slice(own.clone()) });
+        if from.is_none() {
+            scratch.state.fill(0.0);
         }
         let d = match phase.scan.kind {
             ScanKind::Ssd { d, .. } => Some(self.weights.vector(d)[head]),
@@ -165,6 +165,7 @@ impl Exec<'_> {
                 let ready = ScanRows {
                     form,
                     key_dim,
+                    from: from.take(),
                     keyed: &keyed[..n * KEY_FIELDS * key_dim],
                     values: &values[..n * width],
                     betas: &betas[..n],

@@ -39,8 +39,20 @@ fn strips<S: Simd>(
     // a strip stays in the first-level cache for all rows
     for (number, strip) in state.chunks_exact_mut(rows.key_dim * STRIP).enumerate() {
         let strip = strip.as_chunks_mut::<STRIP>().0;
+        let from = rows.from.map(|from| {
+            from[number * rows.key_dim * STRIP..][..rows.key_dim * STRIP].as_chunks::<STRIP>().0
+        });
+        let at = number * STRIP;
+        let reads = matches!(form, ScanForm::Delta | ScanForm::Wkv7);
+        if out.is_none() && !reads && n > 0 {
+            unread(simd, rows, at, width, from, strip);
+            continue;
+        }
+        if let Some(from) = from {
+            strip.copy_from_slice(from);
+        }
         for row in 0..n {
-            let at = row * width + number * STRIP;
+            let at = row * width + at;
             let value = rows.values[at..].first_chunk().expect("a strip of values");
             let value = simd.load(value);
             match &mut out {
@@ -52,6 +64,65 @@ fn strips<S: Simd>(
                 }
             }
         }
+    }
+}
+
+/// Rows that change a strip and do not read it, four in one pass over it.
+#[inline(always)]
+fn unread<S: Simd>(
+    simd: S,
+    rows: &ScanRows<'_>,
+    at: usize,
+    width: usize,
+    mut from: Option<&[[f32; STRIP]]>,
+    strip: &mut [[f32; STRIP]],
+) {
+    let n = rows.betas.len();
+    for first in (0..n).step_by(4) {
+        let place = Place { first, at, width };
+        match n - first {
+            1 => together::<S, 1>(simd, rows, place, from, strip),
+            2 => together::<S, 2>(simd, rows, place, from, strip),
+            3 => together::<S, 3>(simd, rows, place, from, strip),
+            _ => together::<S, 4>(simd, rows, place, from, strip),
+        }
+        from = None;
+    }
+}
+
+/// Where the values of rows from `first` on are.
+#[derive(Clone, Copy)]
+struct Place {
+    first: usize,
+    at: usize,
+    width: usize,
+}
+
+#[inline(always)]
+fn together<S: Simd, const N: usize>(
+    simd: S,
+    rows: &ScanRows<'_>,
+    place: Place,
+    from: Option<&[[f32; STRIP]]>,
+    strip: &mut [[f32; STRIP]],
+) {
+    let (mut values, mut keyed) = ([simd.splat(0.0); N], [[&[] as &[f32]; 2]; N]);
+    for row in 0..N {
+        let number = place.first + row;
+        let value = rows.values[number * place.width + place.at..].first_chunk();
+        values[row] = simd.load(value.expect("a strip of values"));
+        keyed[row] = [rows.field(number, KeyField::Decay), rows.field(number, KeyField::Key)];
+    }
+    for i in 0..rows.key_dim {
+        let mut s = simd.load(match from {
+            Some(from) => &from[i],
+            None => &strip[i],
+        });
+        for row in 0..N {
+            let [decay, key] = [keyed[row][0][i], keyed[row][1][i]];
+            s = changed(simd, ScanForm::Linear, s, [decay, key, 0.0], [values[row]; 2]);
+        }
+        simd.store(s, &mut strip[i]);
     }
 }
 

@@ -54,6 +54,8 @@ pub struct ScanRows<'a> {
     pub form: ScanForm,
     /// Rows of the matrix.
     pub key_dim: usize,
+    /// The matrix before them, where it is another one than that which becomes what they make of it.
+    pub from: Option<&'a [f32]>,
     /// `[n][KEY_FIELDS][key_dim]`; what the form has no use for is not read.
     pub keyed: &'a [f32],
     /// `[n][width]`, whole strips.
@@ -103,6 +105,7 @@ impl Kernel<ScanFn> {
         assert_eq!(rows.values.len() * key_dim, n * state.len(), "values of rows");
         assert!(state.len().is_multiple_of(STRIP * key_dim.max(1)), "whole strips");
         assert!(out.as_ref().is_none_or(|out| out.len() == rows.values.len()), "what rows read");
+        assert!(rows.from.is_none_or(|from| from.len() == state.len()), "the matrix before");
         // SAFETY: `Slot::available` is the only source of `&Kernel`, so this CPU has `self.isa`.
         unsafe { (self.run)(rows, state, out) }
     }

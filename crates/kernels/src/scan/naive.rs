@@ -16,6 +16,9 @@ fn sum(by: &[f32], column: impl Fn(usize) -> f32) -> f32 {
 pub(super) fn scan(rows: &ScanRows<'_>, state: &mut [f32], mut out: Option<&mut [f32]>) {
     let (n, key_dim) = (rows.betas.len(), rows.key_dim);
     let width = rows.values.len() / n.max(1);
+    if let Some(from) = rows.from {
+        state.copy_from_slice(from);
+    }
     for row in 0..n {
         let field = |field| rows.field(row, field);
         let [decay, key] = [KeyField::Decay, KeyField::Key].map(field);

@@ -40,6 +40,7 @@ impl Case {
         ScanRows {
             form,
             key_dim: self.key_dim,
+            from: None,
             keyed: &self.keyed[rows.start * fields..rows.end * fields],
             values: &self.values[rows.start * width..rows.end * width],
             betas: &self.betas[rows],
@@ -69,6 +70,13 @@ pub(crate) fn scan() -> Vec<&'static str> {
                     let (mut state, mut out) = (case.state.clone(), case.values.clone());
                     let wanted = reads.then_some(&mut out[..]);
                     kernel.call(&case.rows(form, 0..n), &mut state, wanted);
+                    let (mut other, mut same) = (vec![f32::NAN; state.len()], case.values.clone());
+                    let wanted = reads.then_some(&mut same[..]);
+                    let from = Some(&case.state[..]);
+                    let rows = ScanRows { from, ..case.rows(form, 0..n) };
+                    kernel.call(&rows, &mut other, wanted);
+                    assert_same_bits(&other, &state, &format!("{what}, from another matrix"));
+                    assert_same_bits(&same, &out, &format!("{what}, from another matrix"));
                     state.iter().chain(&out).map(|x| x.to_bits()).collect()
                 }));
             }
@@ -128,6 +136,7 @@ fn a_delta_replaces_what_a_key_holds() {
     let rows = ScanRows {
         form: ScanForm::Delta,
         key_dim: 2,
+        from: None,
         // decay, key, erase, nothing, query
         keyed: &[0.5, 0.5, 1.0, 0.0, 0.5, 0.0, 0.0, 0.0, 10.0, 1.0],
         values: &[3.0; STRIP],

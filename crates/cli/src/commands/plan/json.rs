@@ -68,6 +68,8 @@ pub(super) fn report(r: &Report<'_>) -> Value {
             "type": r.cache,
             "policy": r.policy.to_string(),
             "bytes_per_token": plan.cache_bytes_per_token,
+            "state_bytes": plan.state_bytes[0],
+            "kept_state_bytes": plan.state_bytes[1],
             "longest_context": plan.longest_context,
             "types": caches.collect::<Vec<_>>(),
         },

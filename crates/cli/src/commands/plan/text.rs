@@ -190,6 +190,11 @@ fn facts(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     )?;
     let per_token = r.caches.iter().map(|c| format!("{} {}", size(r, c.bytes_per_token), c.cache));
     writeln!(out, "cache       per token: {}", per_token.collect::<Vec<_>>().join(", "))?;
+    let [once, kept] = plan.state_bytes;
+    if once > 0.0 {
+        let [once, kept] = [size(r, once), size(r, kept)];
+        writeln!(out, "states      {once} a session, {kept} with those to go back to")?;
+    }
     if let KvPolicy::Memory(memory) = r.policy {
         writeln!(out, "context     read in part: {memory}")?;
         let last = usize::try_from(r.context).unwrap_or(usize::MAX / 2).max(1) - 1;
