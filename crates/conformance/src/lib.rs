@@ -3,7 +3,7 @@
 //! An executor's own test calls [`run`] with each list of checks it takes on: [`MEANING`], which is every executor's, and
 //! [`SAME_BITS`], which is theirs who promise it ([`program::Promises`]); and [`WINDOWS`], [`EXPERTS`] and [`LATENT`], which
 //! have checks of both kinds, for programs with windows, with mixtures of experts and with latent attention, [`RECURRENT`]
-//! for what recurs, and [`CONTEXT`], for sessions that read few blocks of a long past. A test may
+//! for what recurs, [`SELECTION`] for what selects, and [`CONTEXT`], for sessions that read few blocks of a long past. A test may
 //! also run one check alone. [`golden`] compares an executor with logits made by another program. Everything here panics on a
 //! difference: this crate is a dev-dependency of executors and nothing else.
 #![forbid(unsafe_code)]
@@ -19,8 +19,8 @@ mod random;
 use program::Executor;
 
 pub use checks::{
-    CONTEXT, Check, EVERY_CUT, EXPERTS, LATENT, MEANING, PARTS, RECURRENT, SAME_BITS, StorageRoom,
-    WINDOWS, spilled,
+    CONTEXT, Check, EVERY_CUT, EXPERTS, LATENT, MEANING, PARTS, RECURRENT, SAME_BITS, SELECTION,
+    StorageRoom, WINDOWS, spilled,
 };
 pub use compare::{assert_close, assert_same_bits, bound, first_difference, nmse, trace};
 pub use demo::demo_gguf;

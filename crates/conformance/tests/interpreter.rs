@@ -2,7 +2,8 @@
 
 use conformance::golden::{self, Case, Outcome, golden_case};
 use conformance::{
-    CONTEXT, EVERY_CUT, EXPERTS, Family, LATENT, MEANING, PARTS, RECURRENT, SAME_BITS, WINDOWS,
+    CONTEXT, EVERY_CUT, EXPERTS, Family, LATENT, MEANING, PARTS, RECURRENT, SAME_BITS, SELECTION,
+    WINDOWS,
 };
 use gguf::Gguf;
 use program::interpreter::Interpreter;
@@ -38,6 +39,11 @@ fn suite_of_latent_attention() {
 #[test]
 fn suite_of_what_recurs() {
     conformance::run(&Interpreter, RECURRENT);
+}
+
+#[test]
+fn suite_of_what_selects() {
+    conformance::run(&Interpreter, SELECTION);
 }
 
 #[test]

@@ -104,6 +104,13 @@ pub(crate) struct LatentCache {
     pub(crate) layout: Layout,
 }
 
+/// How the keys of an indexer lie: as those of a head without values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct KeysCache {
+    pub(crate) head: HeadShape,
+    pub(crate) layout: Layout,
+}
+
 /// How what recurs lies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct StateCache {
@@ -142,6 +149,8 @@ pub(crate) enum CacheShape {
     Heads(HeadsCache),
     /// Latents, a row per position.
     Latent(LatentCache),
+    /// Keys of an indexer.
+    Keys(KeysCache),
     /// Numbers that every position changes, beside the tables.
     State(StateCache),
 }
@@ -156,6 +165,7 @@ impl CacheShape {
             CacheShape::State(_) => unreachable!("states lie in no blocks of positions"),
             CacheShape::Heads(shape) => shape.layout,
             CacheShape::Latent(cache) => cache.layout,
+            CacheShape::Keys(cache) => cache.layout,
         }
     }
 
@@ -217,7 +227,7 @@ impl CacheShape {
     pub(crate) fn as_heads(&self) -> Option<&HeadsCache> {
         match self {
             CacheShape::Heads(shape) => Some(shape),
-            CacheShape::Latent(_) | CacheShape::State(_) => None,
+            CacheShape::Latent(_) | CacheShape::Keys(_) | CacheShape::State(_) => None,
         }
     }
 
@@ -225,7 +235,7 @@ impl CacheShape {
     pub(crate) fn as_latent(&self) -> Option<&LatentCache> {
         match self {
             CacheShape::Latent(cache) => Some(cache),
-            CacheShape::Heads(_) | CacheShape::State(_) => None,
+            CacheShape::Heads(_) | CacheShape::Keys(_) | CacheShape::State(_) => None,
         }
     }
 
@@ -233,7 +243,7 @@ impl CacheShape {
     pub(crate) fn as_state(&self) -> Option<&StateCache> {
         match self {
             CacheShape::State(cache) => Some(cache),
-            CacheShape::Heads(_) | CacheShape::Latent(_) => None,
+            CacheShape::Heads(_) | CacheShape::Latent(_) | CacheShape::Keys(_) => None,
         }
     }
 
@@ -245,6 +255,14 @@ impl CacheShape {
     /// The shape of keys and values.
     pub(crate) fn heads(&self) -> &HeadsCache {
         self.as_heads().expect("an attention phase reads keys and values")
+    }
+
+    /// The shape of an indexer's keys.
+    pub(crate) fn keys(&self) -> KeysCache {
+        match self {
+            CacheShape::Keys(cache) => *cache,
+            _ => unreachable!("an indexer has keys"),
+        }
     }
 
     /// The shape of latents.
@@ -362,6 +380,11 @@ fn shape(cached: Cached, options: &CacheOptions) -> Result<CacheShape> {
             let shape = LatentShape { rank, rope_dim, elem: k };
             let layout = Layout::new(1, shape.block_bytes(), 0);
             CacheShape::Latent(LatentCache { shape, layout })
+        }
+        Cached::Keys { dim } => {
+            let head = HeadShape { key_dim: dim, value_dim: 0, k, v: k };
+            let layout = Layout::new(1, head.key_bytes(), 0);
+            CacheShape::Keys(KeysCache { head, layout })
         }
         Cached::State { state, row, scratch } => {
             CacheShape::State(StateCache { number: 0, state, row, scratch })

@@ -71,7 +71,10 @@ pub(crate) fn place(program: &Program, plan: Plan, workshop: Workshop<'_>) -> Re
                 LoadedPhase::Linear(LoadedLinear { x, norm, jobs })
             }
             Phase::Attention(phase) => LoadedPhase::Attention(phase),
+            Phase::Indexer(phase) => LoadedPhase::Indexer(phase),
             Phase::Latent(phase) => {
+                // queries that select come to the latents, whatever form others take
+                let mla = phase.chosen.map_or(mla, |_| MlaChoice::Auto);
                 let matrices =
                     PackedLatent::place(program, &phase.inputs, mla, tuning, &mut latent)?;
                 LoadedPhase::Latent(LoadedLatent { phase, matrices })

@@ -16,6 +16,7 @@
 mod act;
 mod attention;
 mod experts;
+mod indexer;
 mod latent;
 mod recurrence;
 
@@ -127,6 +128,23 @@ impl<'a> Lowering<'a> {
                 let x = input(0);
                 return self.row_op(RowOp::Scale { x, factor: *factor, out });
             }
+            Op::Shift(number) => {
+                let x = input(0);
+                return self.row_op(RowOp::Shift { x, number: *number, out });
+            }
+            Op::Softmax => {
+                let dim = program.value(node.output).shape.dim;
+                return self.row_op(RowOp::Softmax { x: input(0), dim, out });
+            }
+            Op::Turn => {
+                let dim = program.value(node.inputs[0]).shape.dim;
+                return self.row_op(RowOp::Turn { x: input(0), dim, out });
+            }
+            Op::Sinkhorn { rounds, eps } => {
+                let n = program.value(node.output).shape.dim;
+                let (x, rounds, eps) = (input(0), *rounds, *eps);
+                return self.row_op(RowOp::Sinkhorn { x, n, rounds, eps, out });
+            }
             Op::Multiply { weight, by_group } => {
                 let dim = program.value(node.output).shape.dim;
                 let (x, weight, each) = (input(0), *weight, if *by_group { dim } else { 1 });
@@ -163,6 +181,7 @@ impl<'a> Lowering<'a> {
                 return self.row_op(RowOp::Sums { x: input(0), dim, out });
             }
             Op::LatentAttention(_) => return self.latent(index),
+            Op::Indexer(at) => Phase::Indexer(self.indexer(node, at)?),
             Op::CausalConv(conv) => self.causal_conv(node, conv),
             Op::Scan(scan) => self.scan(node, scan),
             Op::Route(router) => {

@@ -4,8 +4,8 @@ use program::{PEAK, Rows};
 
 use crate::cache::CacheShape;
 use crate::exec::{
-    Arrangements, ContextNeeds, ExpertsShape, LatentNeeds, StepRows, kernel_scratch, q8_stride,
-    scratch_floats, split_floats, tile_floats,
+    Arrangements, ContextNeeds, ExpertsShape, LatentNeeds, StepRows, index_scores, index_scratch,
+    kernel_scratch, q8_stride, scratch_floats, split_floats, tile_floats,
 };
 use crate::geometry::LOCAL_ROWS;
 use crate::schedule::{LoadedExpand, LoadedLatent, LoadedPhase, Schedule};
@@ -71,7 +71,7 @@ impl Needs {
     pub(crate) fn of(schedule: &Schedule, step: &StepShape<'_>, workers: usize) -> Needs {
         let rows = step.n_tokens.max(step.n_selected);
         let mut experts = ExpertsShape::default();
-        let (mut cols, mut words, mut split) = (0, 0, 0);
+        let (mut cols, mut words, mut split, mut index) = (0, 0, 0, 0);
         let (mut latent, mut context) = (LatentNeeds::default(), ContextNeeds::default());
         for phase in &schedule.phases {
             match phase {
@@ -86,14 +86,23 @@ impl Needs {
                 }
                 LoadedPhase::Latent(LoadedLatent { phase, matrices, .. }) => {
                     let cache = step.caches[phase.inputs.cache.0 as usize].as_latent();
-                    let dims = &phase.inputs.dims;
+                    let (dims, rows) = (&phase.inputs.dims, step.rows);
+                    let chosen = phase.chosen.map(|chosen| chosen.select.limit());
                     let matrices = PackedLatent::all(matrices);
-                    latent = latent.max(LatentNeeds::of(dims, cache, step.rows, matrices, workers));
+                    let needs = LatentNeeds::of(dims, cache, rows, chosen, matrices, workers);
+                    latent = latent.max(needs);
                 }
                 LoadedPhase::Expand(LoadedExpand { phase, matrices }) => {
                     let dims = &phase.inputs.dims;
                     let matrices = PackedLatent::all(matrices);
-                    latent = latent.max(LatentNeeds::of(dims, None, step.rows, matrices, workers));
+                    let needs = LatentNeeds::of(dims, None, step.rows, None, matrices, workers);
+                    latent = latent.max(needs);
+                }
+                LoadedPhase::Indexer(phase) => {
+                    let cache = step.caches[phase.at.cache.0 as usize].keys();
+                    let sequences = step.rows.sequences;
+                    split = split.max(index_scores(phase, sequences));
+                    index = index.max(index_scratch(phase, &cache, sequences));
                 }
                 LoadedPhase::Attention(phase) => {
                     let cache = step.caches[phase.cache.0 as usize].heads();
@@ -114,7 +123,7 @@ impl Needs {
             [experts.f32, experts.q8].map(|kept| usize::from(kept) * experts.inner_rows);
         let heads = || step.caches.iter().filter_map(CacheShape::as_heads);
         let states = step.caches.iter().filter_map(|cache| Some(cache.as_state()?.scratch));
-        let attention = heads().map(scratch_floats).chain(states).max().unwrap_or(0);
+        let attention = heads().map(scratch_floats).chain(states).max().unwrap_or(0).max(index);
         let jobs = schedule.jobs().flat_map(|job| &job.matrices).map(|m| m.kernel);
         let kernels = jobs.chain(schedule.head_matrices().map(|m| m.kernel));
         let peaks = |logits: crate::plan::Operand| {

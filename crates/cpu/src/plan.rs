@@ -1,6 +1,7 @@
 //! The lowered program: phases over buffers. Workers meet at a barrier after each phase.
 
 mod buffers;
+mod indexer;
 mod latent;
 mod recurrence;
 mod uses;
@@ -13,6 +14,7 @@ use program::{
 use crate::geometry::TILE_ROWS;
 
 pub(crate) use buffers::{BufferId, BufferSpec, Buffers};
+pub(crate) use indexer::{Chosen, IndexerPhase};
 pub(crate) use latent::{ExpandPhase, HeadColumns, LatentInputs, LatentPhase};
 pub(crate) use recurrence::{Columns, ConvPhase, ScanPhase};
 
@@ -54,6 +56,11 @@ pub(crate) enum RowOp {
     Scale {
         x: Operand,
         factor: f32,
+        out: Operand,
+    },
+    Shift {
+        x: Operand,
+        number: f32,
         out: Operand,
     },
     /// Times a vector, over and over along the row, each number of which goes with `each` of the row's.
@@ -101,6 +108,26 @@ pub(crate) enum RowOp {
         dim: usize,
         out: Operand,
     },
+    /// Shares of each run of `dim`.
+    Softmax {
+        x: Operand,
+        dim: usize,
+        out: Operand,
+    },
+    /// The first numbers of all runs of `dim`, then the second ones.
+    Turn {
+        x: Operand,
+        dim: usize,
+        out: Operand,
+    },
+    /// Matrices of `n` rows, balanced and turned.
+    Sinkhorn {
+        x: Operand,
+        n: usize,
+        rounds: u32,
+        eps: f32,
+        out: Operand,
+    },
     /// What exceeds the mean of each run of `dim` by so many deviations.
     Excess {
         x: Operand,
@@ -119,6 +146,10 @@ impl RowOp {
             | RowOp::GatedAct { out, .. }
             | RowOp::Add { out, .. }
             | RowOp::Scale { out, .. }
+            | RowOp::Shift { out, .. }
+            | RowOp::Softmax { out, .. }
+            | RowOp::Turn { out, .. }
+            | RowOp::Sinkhorn { out, .. }
             | RowOp::Multiply { out, .. }
             | RowOp::Slice { out, .. }
             | RowOp::Concat { out, .. }
@@ -202,6 +233,8 @@ pub(crate) struct AttentionPhase {
     pub(crate) q: Operand,
     /// What goes into the cache; `None` where an earlier phase has put it there.
     pub(crate) new: Option<NewRows>,
+    /// What of the positions is read, if not all.
+    pub(crate) chosen: Option<Chosen>,
     pub(crate) out: Operand,
 }
 
@@ -264,6 +297,7 @@ pub(crate) enum Phase {
     Rows(Vec<RowOp>),
     Linear(LinearPhase),
     Attention(AttentionPhase),
+    Indexer(IndexerPhase),
     Latent(LatentPhase),
     Expand(ExpandPhase),
     Conv(ConvPhase),
@@ -290,6 +324,8 @@ pub(crate) enum Cached {
     },
     /// Latents, a row per position.
     Latent { rank: usize, rope_dim: usize },
+    /// Keys of an indexer.
+    Keys { dim: usize },
     /// Numbers that every position changes.
     State {
         /// Floats of the state.

@@ -4,8 +4,8 @@ use program::{CacheId, Lookup, Norm, Program, Prompt, WeightId};
 
 use crate::mla::{MlaChoice, MlaForm};
 use crate::plan::{
-    AttentionPhase, ConvPhase, ExpandPhase, ExpertsPhase, Job, LatentPhase, Operand, Plan, RowOp,
-    ScanPhase,
+    AttentionPhase, ConvPhase, ExpandPhase, ExpertsPhase, IndexerPhase, Job, LatentPhase, Operand,
+    Plan, RowOp, ScanPhase,
 };
 use crate::weights::{HeadMatrix, PackedJob, PackedLatent, PackedMatrix, Table};
 
@@ -72,6 +72,7 @@ pub(crate) enum LoadedPhase {
     Rows(Vec<RowOp>),
     Linear(LoadedLinear),
     Attention(AttentionPhase),
+    Indexer(IndexerPhase),
     Latent(LoadedLatent),
     Expand(LoadedExpand),
     Conv(LoadedConv),
@@ -90,6 +91,7 @@ impl LoadedPhase {
             LoadedPhase::Embed { .. }
             | LoadedPhase::Rows(_)
             | LoadedPhase::Attention(_)
+            | LoadedPhase::Indexer(_)
             | LoadedPhase::Latent(_)
             | LoadedPhase::Expand(_)
             | LoadedPhase::Conv(_)
@@ -109,6 +111,7 @@ impl LoadedPhase {
             | LoadedPhase::Rows(_)
             | LoadedPhase::Linear(_)
             | LoadedPhase::Attention(_)
+            | LoadedPhase::Indexer(_)
             | LoadedPhase::Experts(_)
             | LoadedPhase::Conv(_)
             | LoadedPhase::Scan(_)
@@ -131,9 +134,10 @@ impl LoadedPhase {
             | LoadedPhase::SelectRows { .. }
             | LoadedPhase::MeanRows { .. } => "rows",
             LoadedPhase::Linear(_) => "linear",
-            LoadedPhase::Attention(_) | LoadedPhase::Latent(_) | LoadedPhase::Expand(_) => {
-                "attention"
-            }
+            LoadedPhase::Attention(_)
+            | LoadedPhase::Indexer(_)
+            | LoadedPhase::Latent(_)
+            | LoadedPhase::Expand(_) => "attention",
             LoadedPhase::Conv(_) => "conv",
             LoadedPhase::Scan(_) => "scan",
             LoadedPhase::Experts(_) => "experts",
@@ -152,6 +156,7 @@ impl LoadedPhase {
             LoadedPhase::Attention(attention) => {
                 format!("blk.{}.attn", layer(attention.cache))
             }
+            LoadedPhase::Indexer(indexer) => format!("blk.{}.indexer", layer(indexer.at.cache)),
             LoadedPhase::Latent(latent) => format!("blk.{}.attn", layer(latent.phase.inputs.cache)),
             LoadedPhase::Expand(expand) => {
                 format!("blk.{}.attn_expand", layer(expand.phase.inputs.cache))

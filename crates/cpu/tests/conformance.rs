@@ -2,7 +2,9 @@
 //! every instruction set this machine has.
 
 use conformance::golden::{self, Case, golden_case};
-use conformance::{CONTEXT, EXPERTS, Family, MEANING, PARTS, RECURRENT, SAME_BITS, WINDOWS};
+use conformance::{
+    CONTEXT, EXPERTS, Family, MEANING, PARTS, RECURRENT, SAME_BITS, SELECTION, WINDOWS,
+};
 use cpu::{Cpu, Options};
 use kernels::Isa;
 use program::interpreter::Interpreter;
@@ -42,6 +44,11 @@ fn suite_experts() {
 #[test]
 fn suite_recurrent() {
     on_every_isa(|cpu, _| conformance::run(cpu, RECURRENT));
+}
+
+#[test]
+fn suite_selection() {
+    on_every_isa(|cpu, _| conformance::run(cpu, SELECTION));
 }
 
 #[test]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use cpu::{Cpu, Options};
 use program::{
     Act, Attention, CacheKind, CacheSpec, ConvWeights, Error, Executor, ExpertWeights, Gate,
-    Gating, LatentAttention, LatentUp, LinearWeight, Lookup, Mask, Op, OutputKind, Program,
-    Recorder, Result, Rope, RopePairs, RopeScaling, Router, Rows, ScanKind, Score, Temperature,
-    ValueId, WeightBytes, WeightId, WeightSource, WeightSpec,
+    Gating, IndexScore, Indexer, LatentAttention, LatentUp, LinearWeight, Lookup, Mask, Op,
+    OutputKind, Program, Recorder, Result, Rope, RopePairs, RopeScaling, Router, Rows, ScanKind,
+    Score, Temperature, UnitScore, ValueId, WeightBytes, WeightId, WeightSource, WeightSpec,
 };
 use quant::GgmlType;
 
@@ -62,8 +62,7 @@ fn attention(
     let q = r.view("q", matrix(r, "wq", x, n_heads * key_dim)?, n_heads)?;
     let k = r.view("k", matrix(r, "wk", x, n_heads * key_dim)?, n_heads)?;
     let v = r.view("v", matrix(r, "wv", x, n_heads * 32)?, n_heads)?;
-    let at =
-        Attention { cache, appends: true, rope: Some(rope(r, ty, key_dim)), norm: None, score };
+    let at = Attention { score, ..Attention::causal(cache, Some(rope(r, ty, key_dim)), 0.1) };
     let a = r.attention("attn", at, &[q, k, v])?;
     r.linear("out", a, weight(r, "wo", GgmlType::F32, COLS, n_heads * 32))
 }
@@ -89,6 +88,23 @@ fn latent(r: &Recorder, ty: GgmlType, x: ValueId, joint: bool, plain: bool) -> R
     let at = LatentAttention::causal(cache, (!plain).then(|| rope(r, ty, dr)), up, 0.1);
     let a = r.latent_attention("attn", at, inputs)?;
     r.linear("out", a, weight(r, "wo", GgmlType::F32, COLS, heads * dv))
+}
+
+/// Latent attention over what an indexer chose.
+fn indexer(r: &Recorder, ty: GgmlType, x: ValueId) -> Result<ValueId> {
+    let cache = r.cache(CacheSpec { layer: 0, kind: CacheKind::Keys { dim: 2 * COLS } });
+    let at = Indexer {
+        cache,
+        rope: Some(rope(r, ty, 2 * COLS)),
+        rope_start: 0,
+        score: IndexScore::PerHead,
+        unit: 1,
+        unit_score: UnitScore::Greatest,
+        n_units: 5,
+        n_last: 0,
+    };
+    let k = matrix(r, "index_k", x, 2 * COLS)?;
+    r.indexer("chosen", at, &[matrix(r, "index_q", x, 2 * COLS)?, k])
 }
 
 fn router(gating: Gating, bias: Option<WeightId>) -> Router {
@@ -226,6 +242,14 @@ fn records() -> Vec<(String, Record)> {
     add("resize".into(), Box::new(|r, _, x| r.resize("resized", x, r.scale("twice", x, 2.0)?)));
     add("sums".into(), Box::new(|r, _, x| r.sum_groups("sums", r.view("groups", x, 8)?)));
     add("excess".into(), Box::new(|r, _, x| r.excess("excess", x, 1.5)));
+    add("shift".into(), Box::new(|r, _, x| r.shift("shift", x, 1.5)));
+    add("turn".into(), Box::new(|r, _, x| r.turn("turned", r.view("groups", x, 8)?)));
+    add("softmax".into(), Box::new(|r, _, x| r.softmax("softmax", r.view("groups", x, 8)?)));
+    add(
+        "sinkhorn".into(),
+        Box::new(|r, _, x| r.sinkhorn("balanced", r.view("square", x, 16)?, 3, 1e-6)),
+    );
+    add("indexer".into(), Box::new(indexer));
     recurrent(&mut add);
     for act in [Act::Silu, Act::Gelu] {
         let record = move |r: &Recorder, ty, x| experts(r, ty, x, Gate::Act(act));
@@ -260,6 +284,11 @@ fn number(op: &Op) -> usize {
         Op::CausalConv(_) => 20,
         Op::Scan(_) => 21,
         Op::SumGroups => 22,
+        Op::Shift(_) => 23,
+        Op::Softmax => 24,
+        Op::Sinkhorn { .. } => 25,
+        Op::Indexer(_) => 26,
+        Op::Turn => 27,
     }
 }
 
@@ -277,7 +306,7 @@ fn program(record: &Record, ty: GgmlType) -> Result<Arc<Program>> {
 #[test]
 fn what_is_supported_is_what_loads() {
     let cpu = Cpu::new(&Options { threads: Some(2), ..Options::default() });
-    let mut seen = [false; 23];
+    let mut seen = [false; 28];
     let (mut loaded, mut refused) = (0, 0);
     for (name, record) in records() {
         for ty in GgmlType::all() {

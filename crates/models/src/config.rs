@@ -4,6 +4,8 @@
 //! here: [`read`] for what nearly all say, [`experts`], [`latent`] and [`window`] for what some have.
 
 pub(crate) mod experts;
+pub(crate) mod hyper;
+pub(crate) mod indexer;
 pub(crate) mod latent;
 pub(crate) mod read;
 pub(crate) mod recurrent;
@@ -12,12 +14,14 @@ pub(crate) mod text;
 pub(crate) mod window;
 
 use gguf::{Gguf, Metadata, Value};
-use program::{Act, Norm, NormKind, Rope, Score};
+use program::{Act, Gate, Norm, NormKind, Rope, Score};
 
 use crate::keys::Keys;
 use crate::{Error, Result, arch};
 
 pub use experts::Experts;
+pub use hyper::HyperConnections;
+pub use indexer::IndexerConfig;
 pub use latent::Latent;
 pub use recurrent::Recurrent;
 pub use text::{Pooling, TextHead};
@@ -83,6 +87,10 @@ pub struct ModelConfig {
     pub rescale_every: Option<usize>,
     /// Bound on logits: `c * tanh(logit / c)`.
     pub logit_softcap: Option<f32>,
+    /// The residual stream is kept and begun anew in every so many layers, where it is; halves of blocks read a mix of all.
+    pub residual_blocks: Option<usize>,
+    /// There are several residual streams side by side.
+    pub hyper: Option<HyperConnections>,
     /// The decoder blocks, in order; at least one.
     pub layers: Vec<LayerConfig>,
 }
@@ -110,10 +118,14 @@ pub struct LayerConfig {
     pub score: Score,
     /// Keys and values are made of latents.
     pub latent: Option<Latent>,
+    /// It attends to what an indexer chooses; `None`: to all it sees.
+    pub indexer: Option<IndexerConfig>,
     /// The layer recurs, in place of attention or beside it.
     pub recurrent: Option<Recurrent>,
     /// Activation of a feed-forward layer that is not one of experts, where it is the layer's own.
     pub act: Act,
+    /// That of such a layer with a gate.
+    pub gate: Gate,
     /// Gates are by how much they exceed their mean and so many deviations; `None` for what they are.
     pub gate_deviations: Option<f32>,
     /// Width inside a feed-forward layer that is not one of experts; 0 where there is none.

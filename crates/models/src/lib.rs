@@ -23,7 +23,10 @@ use program::{Program, Recorder};
 use quant::GgmlType;
 
 pub use arch::{ARCHITECTURES, Architecture, ProgramOutputs, architecture};
-pub use config::{Experts, Latent, LayerConfig, ModelConfig, Pooling, Recurrent, TextHead};
+pub use config::{
+    Experts, HyperConnections, IndexerConfig, Latent, LayerConfig, ModelConfig, Pooling, Recurrent,
+    TextHead,
+};
 pub use error::{Error, Result};
 pub use keys::Keys;
 pub use mixture::{MIXTURES, Mixture};

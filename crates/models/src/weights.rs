@@ -153,6 +153,26 @@ impl<'a> Weights<'a> {
         Ok(self.recorder.weight(WeightSpec { name, ty, rows: 1, cols: n, start: i * n }))
     }
 
+    /// `len` numbers from `start` on of `NAME.weight`, which has these dimensions, as a vector of their own.
+    ///
+    /// # Errors
+    /// As [`matrix`](Self::matrix).
+    pub fn stretch(
+        &self,
+        name: &str,
+        dims: &[usize],
+        start: usize,
+        len: usize,
+    ) -> Result<WeightId> {
+        let name = format!("{}{name}.weight", self.prefix);
+        let ty = self.found(&name, dims)?;
+        let ty = ty.ok_or_else(|| Error::MissingTensor { name: name.clone() })?;
+        if ty.block_len() != 1 {
+            return Err(Error::Type { name, ty, role: "vector" });
+        }
+        Ok(self.recorder.weight(WeightSpec { name, ty, rows: 1, cols: len, start }))
+    }
+
     /// `NAME`, so many numbers in a row or one below the other.
     ///
     /// # Errors

@@ -69,7 +69,14 @@ fn latent_attention_of_both_ages_of_files() {
     let c = new.config.first_layer();
     assert_eq!((c.head_dim, c.value_dim, c.n_kv_heads), (16, 8, 1));
     assert_eq!(c.rope.as_ref().expect("it rotates").dims, 4);
-    let want = Latent { kv_lora_rank: 32, q_lora_rank: None, nope_dim: 12, joint: false };
+    let want = Latent {
+        kv_lora_rank: 32,
+        q_lora_rank: None,
+        nope_dim: 12,
+        joint: false,
+        key_norm: false,
+        sinks: false,
+    };
     assert_eq!(latent(&new), &want);
     assert!((c.score.scale - 0.25).abs() < 1e-7);
     assert_eq!(new.program.caches[1].kind, CacheKind::Latent { rank: 32, rope_dim: 4 });
@@ -204,6 +211,7 @@ fn experts_of_each_architecture() {
         act: Gate::Act(Act::Silu),
         shared_act: Gate::Act(Act::Silu),
         chunks: None,
+        latent_size: None,
     };
     let v2 = deepseek(|_| ());
     assert_eq!((experts(&v2), &v2.config.layers[0].experts), (&plain, &None));

@@ -469,7 +469,7 @@ fn needed(program: &Program) -> Vec<Option<Rows>> {
         let rows = values[node.output.0 as usize];
         let state = node.op.facts().state;
         for (i, input) in node.inputs.iter().enumerate() {
-            let cached = state.is_some_and(|used| i >= used.first_appended);
+            let cached = state.is_some_and(|used| used.appends(i, node.inputs.len()));
             let need = if cached { Some(Rows::Tokens) } else { rows };
             let value = &mut values[input.0 as usize];
             if *value != Some(Rows::Tokens) {

@@ -7,16 +7,17 @@
 use std::ops::Range;
 
 use program::{
-    CacheKind, CacheType, Counted, KvPolicy, MlaDims, Program, Reading, Rows, Uses, ValueId,
-    WeightUse,
+    CacheKind, CacheType, Counted, KvPolicy, Mask, MlaDims, MlaForm, Program, Reading, Rows,
+    Selection, Uses, ValueId, WeightUse,
 };
 use quant::GgmlType;
 
 use crate::cost::{Load, few_chunks};
+use crate::formula::positions_seen;
 use crate::latent;
 use crate::moe::distinct_experts;
 use crate::rates::{AttentionShape, LinearRate, MlaShape, Rates, WantedRates, smallest_chunk};
-use crate::reads::Reads;
+use crate::reads::{Reads, choosing};
 
 /// Seconds to be expected, by what they go into.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -90,7 +91,15 @@ enum Part {
         /// Of one expert.
         weights: Vec<(GgmlType, u64)>,
     },
-    Latent(MlaShape),
+    Latent {
+        shape: MlaShape,
+        select: Option<Selection>,
+    },
+    Indexer {
+        /// Multiply-adds per query and position.
+        macs: u64,
+        select: Selection,
+    },
     /// Element-wise ops that nothing takes in; embedding has no elements to count.
     Elements {
         rows: Rows,
@@ -119,7 +128,10 @@ impl Part {
                 // both rounds
                 Some((sum(weights, &seconds)?, 2.0 * rates.phase()))
             }
-            Part::Attention { .. } | Part::Latent(_) | Part::Elements { .. } => Some((0.0, 0.0)),
+            Part::Attention { .. }
+            | Part::Latent { .. }
+            | Part::Indexer { .. }
+            | Part::Elements { .. } => Some((0.0, 0.0)),
         }
     }
 }
@@ -189,7 +201,7 @@ impl Executed {
                         }),
                     }
                 }
-                Counted::Attention { mask } => {
+                Counted::Attention { mask, select } => {
                     let Some((cache, CacheKind::Heads { n_kv_heads, key_dim, value_dim, .. })) =
                         facts.state.map(|used| (used.cache, program.cache(used.cache).kind))
                     else {
@@ -197,7 +209,8 @@ impl Executed {
                     };
                     let n_heads = program.value(node.inputs[0]).shape.groups;
                     let shape = AttentionShape { n_heads, n_kv_heads, key_dim, value_dim, k, v };
-                    let reads = Reads::of(program, cache, mask, policy);
+                    let seen = Reads::of(program, cache, mask, policy);
+                    let reads = select.map_or(seen, Reads::Selected);
                     parts.push(Part::Attention { shape, reads });
                 }
                 Counted::Experts { n_experts, n_used, .. } => parts.push(Part::Experts {
@@ -206,9 +219,13 @@ impl Executed {
                     n_used: n_used as u64,
                     weights: matrices.collect(),
                 }),
-                Counted::LatentAttention => {
-                    let dims = MlaDims::of(program, node);
-                    parts.push(Part::Latent(MlaShape { dims, k }));
+                Counted::LatentAttention { select } => {
+                    let shape = MlaShape { dims: MlaDims::of(program, node), k };
+                    parts.push(Part::Latent { shape, select });
+                }
+                Counted::Indexer { select } => {
+                    let macs = program.value(node.inputs[0]).shape.cols() as u64;
+                    parts.push(Part::Indexer { macs, select });
                 }
                 // a number of a state takes less time than one of a norm
                 Counted::State { products } => {
@@ -244,8 +261,13 @@ impl Executed {
                 Part::Attention { shape, .. } if !wanted.attention.contains(shape) => {
                     wanted.attention.push(*shape);
                 }
-                Part::Latent(shape) if !wanted.latent.contains(shape) => wanted.latent.push(*shape),
-                Part::Attention { .. } | Part::Latent(_) | Part::Elements { .. } => {}
+                Part::Latent { shape, .. } if !wanted.latent.contains(shape) => {
+                    wanted.latent.push(*shape);
+                }
+                Part::Attention { .. }
+                | Part::Latent { .. }
+                | Part::Indexer { .. }
+                | Part::Elements { .. } => {}
             }
         }
         wanted
@@ -279,11 +301,26 @@ impl Executed {
                     // what the phase costs is in the rate
                     (0, 0.0)
                 }
-                Part::Latent(shape) => {
+                Part::Latent { shape, select } => {
                     let form = latent::form(&shape.dims, prompt.clone());
                     let rate = rates.latent(shape)?;
-                    expected.attention += rate.seconds(form, load.past, load.tokens);
+                    let (limit, [all, few]) = match select {
+                        None => (0, [load.tokens, 0]),
+                        Some(select) => {
+                            (select.limit() as u64, choosing(select, load.past, load.tokens))
+                        }
+                    };
+                    let each = rate.seconds(MlaForm::Elided, limit.saturating_sub(1), 1);
+                    expected.attention += rate.seconds(form, load.past, all) + each * few as f64;
                     (0, 0.0)
+                }
+                // a multiply-add takes less time than a number of a norm
+                Part::Indexer { macs, select } => {
+                    let [all, few] = choosing(select, load.past, load.tokens);
+                    let before = load.past.saturating_add(all);
+                    let pairs = positions_seen(Mask::Causal, before, few, 1) as f64;
+                    expected.attention += rates.overheads.element * pairs * *macs as f64 / 16.0;
+                    (load.tokens, rates.phase())
                 }
                 Part::Elements { rows, elements } => {
                     let elements = count(*rows) * elements;

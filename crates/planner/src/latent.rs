@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
-use program::{MlaDims, MlaForm};
+use program::{MlaDims, MlaForm, Selection};
 
 use crate::cost::{Numbers, Work};
 use crate::formula::positions_read;
+use crate::reads::choosing;
 
 /// The form that executors take for a prompt at these positions: the cheaper one, however the prompt is cut; for a step
 /// always the one that brings queries to the latents.
@@ -24,12 +25,33 @@ pub(crate) struct LatentCost {
     pub(crate) position_bytes: u64,
     /// Queries that share one read of the cache.
     pub(crate) tile: u64,
+    /// What of the positions is read, if not all.
+    pub(crate) select: Option<Selection>,
 }
 
 impl LatentCost {
     /// `rows` queries of `tokens` new positions after `past`: in the cheaper form, a single query always absorbed.
     pub(crate) fn work(&self, past: u64, tokens: u64, rows: u64) -> Work {
         let before = past.saturating_add(tokens - rows);
+        let [all, few] = self.select.map_or([rows, 0], |select| choosing(&select, before, rows));
+        let dense = self.reading_all(before, all);
+        let limit = self.select.map_or(0, |select| select.limit() as u64);
+        let chosen = few.saturating_mul(limit);
+        let elided = MlaForm::Elided;
+        let macs = chosen
+            .saturating_mul(self.dims.pair_macs(elided))
+            .saturating_add(few.saturating_mul(self.dims.token_macs(elided)));
+        let moved = Work {
+            cache_read_bytes: chosen.saturating_mul(self.position_bytes),
+            cache_write_bytes: tokens.saturating_mul(self.position_bytes),
+            barriers: u64::from(tokens > 0),
+            ..Work::of_macs(self.numbers, macs)
+        };
+        dense.plus(&moved)
+    }
+
+    /// `rows` queries after `before` positions, which read all they see.
+    fn reading_all(&self, before: u64, rows: u64) -> Work {
         let [absorbed, expanded] =
             [MlaForm::Elided, MlaForm::Compressed].map(|form| self.dims.macs(form, before, rows));
         let expand = rows > 1 && expanded < absorbed;
@@ -44,12 +66,8 @@ impl LatentCost {
             _ if expand => expanded,
             _ => absorbed,
         };
-        Work {
-            cache_read_bytes: read.saturating_mul(self.position_bytes),
-            cache_write_bytes: tokens.saturating_mul(self.position_bytes),
-            barriers: u64::from(tokens > 0),
-            ..Work::of_macs(self.numbers, macs)
-        }
+        let cache_read_bytes = read.saturating_mul(self.position_bytes);
+        Work { cache_read_bytes, ..Work::of_macs(self.numbers, macs) }
     }
 }
 
@@ -62,7 +80,8 @@ mod tests {
 
     #[test]
     fn a_node_takes_the_cheaper_form() {
-        let node = LatentCost { dims: V2, numbers: Numbers::F16, position_bytes: 1152, tile: 8 };
+        let numbers = Numbers::F16;
+        let node = LatentCost { dims: V2, numbers, position_bytes: 1152, tile: 8, select: None };
         let step = node.work(1000, 1, 1);
         assert_eq!(step.f16_macs, V2.macs(MlaForm::Elided, 1000, 1));
         assert_eq!((step.cache_read_bytes, step.cache_write_bytes), (1001 * 1152, 1152));
@@ -76,5 +95,20 @@ mod tests {
         // Rows that nothing reads enter the cache all the same.
         let none = node.work(10, 5, 0);
         assert_eq!(none, Work { cache_write_bytes: 5 * 1152, barriers: 1, ..Work::default() });
+    }
+
+    /// Beyond what it chooses a query costs the same at any depth.
+    #[test]
+    fn queries_that_choose_read_so_much_each() {
+        let select = Some(Selection { unit: 1, n_units: 2048, has_tail: false });
+        let numbers = Numbers::F16;
+        let node = LatentCost { dims: V2, numbers, position_bytes: 1152, tile: 8, select };
+        let plain = LatentCost { select: None, ..node };
+        assert_eq!(node.work(0, 500, 500), plain.work(0, 500, 500));
+        let deep = node.work(1 << 20, 1, 1);
+        assert_eq!(deep.f16_macs, V2.macs(MlaForm::Elided, 2047, 1));
+        assert_eq!((deep.cache_read_bytes, deep.cache_write_bytes), (2048 * 1152, 1152));
+        let [before, both] = [plain.work(0, 2048, 2048), node.work(0, 2050, 2050)];
+        assert_eq!(both.f16_macs, before.f16_macs + 2 * deep.f16_macs);
     }
 }

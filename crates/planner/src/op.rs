@@ -1,14 +1,15 @@
 //! [`OpCost`]: what one op reads and computes, from its fact sheet.
 
 use program::{
-    CacheKind, CacheType, Counted, MlaDims, Node, Program, Reading, Rows, StateCopies, ValueId,
+    CacheKind, CacheType, Counted, Mask, MlaDims, Node, Program, Reading, Rows, Selection,
+    StateCopies, ValueId,
 };
 
 use crate::cost::{CostKind, CostOptions, Load, Numbers, Work, n_weights};
-use crate::formula::product;
+use crate::formula::{positions_seen, product};
 use crate::latent::LatentCost;
 use crate::moe::most_experts;
-use crate::reads::{Reads, anchor_bytes};
+use crate::reads::{Reads, anchor_bytes, choosing};
 
 /// One op and what its cost depends on.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,7 +69,38 @@ impl Read {
 enum StateCost {
     Heads(HeadsCost),
     Latent(LatentCost),
+    Indexer(IndexerCost),
     Recurrent(RecurrentCost),
+}
+
+/// Scores of positions of which some are chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct IndexerCost {
+    /// Of one key.
+    position_bytes: u64,
+    /// Multiply-adds per query and position.
+    macs: (Numbers, u64),
+    /// Queries that share one read of the keys.
+    tile: u64,
+    select: Selection,
+}
+
+impl IndexerCost {
+    /// `rows` queries, the last ones of `tokens` new positions after `past`: those that read all they see score nothing.
+    fn work(&self, past: u64, tokens: u64, rows: u64) -> Work {
+        let before = past.saturating_add(tokens - rows);
+        let [all, choosing] = choosing(&self.select, before, rows);
+        let before = before.saturating_add(all);
+        let pairs = positions_seen(Mask::Causal, before, choosing, 1);
+        let read = positions_seen(Mask::Causal, before, choosing, self.tile);
+        let (numbers, macs) = self.macs;
+        Work {
+            cache_read_bytes: read.saturating_mul(self.position_bytes),
+            cache_write_bytes: tokens.saturating_mul(self.position_bytes),
+            barriers: u64::from(tokens > 0),
+            ..Work::of_macs(numbers, pairs.saturating_mul(macs))
+        }
+    }
 }
 
 /// A state of fixed size.
@@ -210,7 +242,7 @@ impl OpCost {
                 let elements = product(&[n_used as u64, each]);
                 (CostKind::Linear, Work { elements, barriers: 2, ..macs }, None)
             }
-            Counted::Attention { mask } => {
+            Counted::Attention { mask, select } => {
                 let appends = node.appends_to().is_some();
                 // a query's width for scores, an output's for sums
                 let macs = [
@@ -218,19 +250,25 @@ impl OpCost {
                     (Numbers::of_cache(options.v), cols(&node.output)),
                 ];
                 let cache = facts.state.expect("attention has a cache").cache;
-                let reads = Reads::of(program, cache, mask, &options.policy);
+                let seen = Reads::of(program, cache, mask, &options.policy);
+                let reads = select.map_or(seen, Reads::Selected);
                 let anchor_bytes = match &reads {
-                    Reads::Seen(_) => 0,
+                    Reads::Seen(_) | Reads::Selected(_) => 0,
                     Reads::Memory(memory) => anchor_bytes(memory, &program.cache(cache).kind),
                 };
                 let heads = HeadsCost { position_bytes, appends, macs, tile, reads, anchor_bytes };
                 (CostKind::Attention, Work::default(), Some(StateCost::Heads(heads)))
             }
-            Counted::LatentAttention => {
+            Counted::LatentAttention { select } => {
                 let numbers = Numbers::of_cache(options.k);
                 let dims = MlaDims::of(program, node);
-                let latent = LatentCost { dims, numbers, position_bytes, tile };
+                let latent = LatentCost { dims, numbers, position_bytes, tile, select };
                 (CostKind::Attention, Work::default(), Some(StateCost::Latent(latent)))
+            }
+            Counted::Indexer { select } => {
+                let macs = (Numbers::of_cache(options.k), cols(&node.inputs[0]));
+                let indexer = IndexerCost { position_bytes, macs, tile, select };
+                (CostKind::Attention, Work::default(), Some(StateCost::Indexer(indexer)))
             }
             Counted::State { products } => {
                 let kind = facts.state.map(|used| program.cache(used.cache).kind);
@@ -276,6 +314,7 @@ impl OpCost {
         let mut work = match self.state {
             Some(StateCost::Heads(heads)) => heads.work(load.past, load.tokens, rows),
             Some(StateCost::Latent(latent)) => latent.work(load.past, load.tokens, rows),
+            Some(StateCost::Indexer(indexer)) => indexer.work(load.past, load.tokens, rows),
             Some(StateCost::Recurrent(recurrent)) => recurrent.work(load.past, load.tokens),
             None => Work::default(),
         };
@@ -322,6 +361,7 @@ impl OpCost {
         match &mut self.state {
             Some(StateCost::Heads(heads)) => heads.tile = 1,
             Some(StateCost::Latent(latent)) => latent.tile = 1,
+            Some(StateCost::Indexer(indexer)) => indexer.tile = 1,
             Some(StateCost::Recurrent(_)) | None => {}
         }
     }
@@ -330,6 +370,22 @@ impl OpCost {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Keys are written for all rows, and read by those that choose.
+    #[test]
+    fn an_indexer_reads_where_there_is_a_choice() {
+        let select = Selection { unit: 1, n_units: 100, has_tail: false };
+        let macs = (Numbers::F16, 64);
+        let cost = IndexerCost { position_bytes: 10, macs, tile: u64::MAX, select };
+        let work = |past, tokens, rows| {
+            let work = cost.work(past, tokens, rows);
+            (work.f16_macs, work.cache_read_bytes, work.cache_write_bytes)
+        };
+        assert_eq!(work(0, 100, 100), (0, 0, 1000));
+        assert_eq!(work(100, 1, 1), (64 * 101, 10 * 101, 10));
+        assert_eq!(work(0, 102, 102), (64 * (101 + 102), 10 * 102, 1020));
+        assert_eq!(work(200, 5, 0), (0, 0, 50));
+    }
 
     /// What a session reads and writes of a state by rule: every eighth step writes one, a prompt one and its last rows.
     #[test]

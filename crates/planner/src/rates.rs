@@ -207,7 +207,7 @@ impl AttentionRate {
         let Some(before) = tokens.checked_sub(1) else { return 0.0 };
         let end = past.saturating_add(before);
         let anchor = match &reads {
-            Reads::Seen(_) => 0,
+            Reads::Seen(_) | Reads::Selected(_) => 0,
             Reads::Memory(memory) => anchor_bytes(memory, &self.shape.cached()),
         };
         let read_anchors = reads.anchors(end, 1, 1).saturating_mul(anchor) as f64;

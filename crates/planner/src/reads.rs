@@ -2,7 +2,7 @@
 
 use program::{
     BlockAnchor, CacheId, CacheKind, CacheSpec, ContextMemory, KvPolicy, Mask, Op, Program,
-    StateCopies,
+    Selection, StateCopies,
 };
 
 use crate::formula::positions_seen;
@@ -14,6 +14,14 @@ pub enum Reads {
     Seen(Mask),
     /// Few blocks of a long past.
     Memory(ContextMemory),
+    /// What an indexer chose, each query its own.
+    Selected(Selection),
+}
+
+/// Of `n` queries after `past` positions those that read all they see, and those that choose.
+pub(crate) fn choosing(select: &Selection, past: u64, n: u64) -> [u64; 2] {
+    let all = (select.limit() as u64).saturating_sub(past).min(n);
+    [all, n - all]
 }
 
 /// Tiles of queries that are looked at; of more, so many that stand for their neighbours.
@@ -35,6 +43,11 @@ impl Reads {
     pub fn bounds(&self, past: u64, n_tokens: u64, tile: u64) -> [u64; 2] {
         match self {
             Reads::Seen(mask) => [positions_seen(*mask, past, n_tokens, tile); 2],
+            Reads::Selected(select) => {
+                let [all, few] = choosing(select, past, n_tokens);
+                let all = positions_seen(Mask::Causal, past, all, tile);
+                [all.saturating_add(few.saturating_mul(select.limit() as u64)); 2]
+            }
             Reads::Memory(memory) => [0, 1].map(|i| {
                 over_tiles(past, n_tokens, tile, |last, rows| {
                     let [always, all] =
@@ -62,7 +75,9 @@ impl Reads {
                 // to tell what each gets
                 positions_seen(Mask::Window(memory.n_local), past, n_tokens, 1)
             }
-            Reads::Memory(_) | Reads::Seen(_) => self.asked_keys(past, n_tokens, 1),
+            Reads::Memory(_) | Reads::Seen(_) | Reads::Selected(_) => {
+                self.asked_keys(past, n_tokens, 1)
+            }
         }
     }
 
@@ -72,14 +87,14 @@ impl Reads {
             Reads::Memory(memory) if memory.anchor == BlockAnchor::All => {
                 self.anchors(past, n_tokens, tile).saturating_mul(u64::from(memory.block))
             }
-            Reads::Memory(_) | Reads::Seen(_) => 0,
+            Reads::Memory(_) | Reads::Seen(_) | Reads::Selected(_) => 0,
         }
     }
 
     /// Blocks whose anchors they look at, all together; none where nothing is chosen.
     pub fn anchors(&self, past: u64, n_tokens: u64, tile: u64) -> u64 {
         match self {
-            Reads::Seen(_) => 0,
+            Reads::Seen(_) | Reads::Selected(_) => 0,
             Reads::Memory(memory) => over_tiles(past, n_tokens, tile, |last, _| {
                 if memory.chooses(last) { memory.finished(last).len() as u64 } else { 0 }
             }),
@@ -193,7 +208,7 @@ pub(crate) fn anchor_bytes(memory: &ContextMemory, kind: &CacheKind) -> u64 {
         CacheKind::Heads { n_kv_heads, key_dim, .. } => {
             4 * (n_kv_heads * key_dim * memory.anchor.n_vectors()) as u64
         }
-        CacheKind::Latent { .. } | CacheKind::State { .. } => 0,
+        CacheKind::Latent { .. } | CacheKind::Keys { .. } | CacheKind::State { .. } => 0,
     }
 }
 
@@ -270,6 +285,20 @@ mod tests {
         let finished = ContextMemory::suited(1024).finished(5000).len() as u64;
         assert_eq!([all.again(5000, 1), all.asked_keys(5000, 1, 1)], [64 * finished; 2]);
         assert_eq!(all.asked_keys(0, 100, 16), 0);
+    }
+
+    /// Counted one by one, and shared by a tile as long as its queries read all.
+    #[test]
+    fn queries_that_choose_read_so_much_each() {
+        let select = Selection { unit: 4, n_units: 10, has_tail: false };
+        let reads = Reads::Selected(select);
+        for (past, n) in [(0, 1), (0, 39), (0, 100), (39, 2), (500, 7)] {
+            let one_by_one: u64 = (past..past + n).map(|p| (p + 1).min(40)).sum();
+            assert_eq!(reads.positions(past, n, 1), one_by_one, "{past} {n}");
+        }
+        assert_eq!(reads.positions(0, 40, 40), 40);
+        assert_eq!(reads.positions(0, 50, 50), 40 + 10 * 40);
+        assert_eq!((reads.anchors(500, 7, 1), reads.again(500, 7)), (0, 0));
     }
 
     #[test]

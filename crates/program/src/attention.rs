@@ -1,6 +1,6 @@
 //! [`Attention`] and [`LatentAttention`]: what a layer attends to, and how scores become weights.
 
-use crate::{CacheId, LatentUp, Rope, WeightId};
+use crate::{CacheId, LatentUp, Rope, Selection, WeightId};
 
 /// Attention over cached keys and values: [`Op::Attention`](crate::Op::Attention).
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +16,8 @@ pub struct Attention {
     pub norm: Option<RotatedNorm>,
     /// From q and k to weights.
     pub score: Score,
+    /// What of the positions is read that the mask lets a query see; `None`: all. An indexer chose it: the last input.
+    pub select: Option<Selection>,
 }
 
 /// RMS norms on each head of q and k behind the rotation, which is part of attention: norms before it are ops.
@@ -32,7 +34,8 @@ pub struct RotatedNorm {
 impl Attention {
     /// A layer with a cache of its own whose queries see all positions up to theirs.
     pub fn causal(cache: CacheId, rope: Option<Rope>, scale: f32) -> Attention {
-        Attention { cache, appends: true, rope, norm: None, score: Score::causal(scale) }
+        let score = Score::causal(scale);
+        Attention { cache, appends: true, rope, norm: None, score, select: None }
     }
 }
 
@@ -47,12 +50,14 @@ pub struct LatentAttention {
     pub up: LatentUp,
     /// From q and k to weights.
     pub score: Score,
+    /// As for [`Attention::select`].
+    pub select: Option<Selection>,
 }
 
 impl LatentAttention {
     /// A layer whose queries see all positions up to theirs.
     pub fn causal(cache: CacheId, rope: Option<Rope>, up: LatentUp, scale: f32) -> LatentAttention {
-        LatentAttention { cache, rope, up, score: Score::causal(scale) }
+        LatentAttention { cache, rope, up, score: Score::causal(scale), select: None }
     }
 }
 

@@ -140,6 +140,11 @@ pub enum CacheKind {
         /// Width of the rotated key.
         rope_dim: usize,
     },
+    /// A key, by which an [`Indexer`](crate::Indexer) chooses.
+    Keys {
+        /// Its width.
+        dim: usize,
+    },
     /// Numbers that every position changes, in f32 whatever the types of keys and values are. Positions that may be taken
     /// back, and what is kept to go further back, are beside them.
     State {
@@ -158,6 +163,7 @@ impl CacheKind {
                 (n_kv_heads as u64).saturating_mul(key_dim as u64 + value_dim as u64)
             }
             CacheKind::Latent { rank, rope_dim } => rank as u64 + rope_dim as u64,
+            CacheKind::Keys { dim } => dim as u64,
             CacheKind::State { .. } => 0,
         }
     }
@@ -174,6 +180,7 @@ impl CacheKind {
                 let rope = if k == CacheType::Q8_0 { CacheType::F16 } else { k };
                 k.bytes(rank as u64).saturating_add(rope.bytes(rope_dim as u64))
             }
+            CacheKind::Keys { dim } => k.bytes(dim as u64),
             CacheKind::State { .. } => 0,
         }
     }
@@ -182,7 +189,7 @@ impl CacheKind {
     pub fn window(&self) -> Option<usize> {
         match *self {
             CacheKind::Heads { window, .. } => window,
-            CacheKind::Latent { .. } | CacheKind::State { .. } => None,
+            CacheKind::Latent { .. } | CacheKind::Keys { .. } | CacheKind::State { .. } => None,
         }
     }
 
@@ -190,7 +197,7 @@ impl CacheKind {
     pub fn state_bytes(&self) -> u64 {
         match *self {
             CacheKind::State { elements, .. } => StateCopies::state_bytes(elements as u64),
-            CacheKind::Heads { .. } | CacheKind::Latent { .. } => 0,
+            CacheKind::Heads { .. } | CacheKind::Latent { .. } | CacheKind::Keys { .. } => 0,
         }
     }
 
@@ -200,7 +207,7 @@ impl CacheKind {
             CacheKind::State { row, .. } => {
                 copies.bytes(self.state_bytes(), (row as u64).saturating_mul(4))
             }
-            CacheKind::Heads { .. } | CacheKind::Latent { .. } => 0,
+            CacheKind::Heads { .. } | CacheKind::Latent { .. } | CacheKind::Keys { .. } => 0,
         }
     }
 
@@ -258,6 +265,8 @@ mod tests {
         let mixed = heads.position_bytes(CacheType::F16, CacheType::F32);
         assert_eq!(mixed, 2 * (256 + 320));
         assert_eq!((heads.elements(), latent.elements()), (416, 576));
+        let keys = CacheKind::Keys { dim: 80 };
+        assert_eq!((bytes(keys), keys.elements()), ([320, 160, 80 + 6], 80));
     }
 
     #[test]

@@ -377,15 +377,17 @@ fn greatest(n: usize, scores: &[f32], chosen: &mut Vec<u32>) {
 }
 
 impl KvPolicy {
-    /// The memory of a cache of `program`, if this policy gives it one: layers with windows, latents, or queries that see
-    /// later rows stay as they are.
+    /// The memory of a cache of `program`, if this policy gives it one: layers with windows, latents, queries that see
+    /// later rows, or that select what they read already, stay as they are.
     pub fn of_cache(&self, program: &Program, cache: CacheId) -> Option<ContextMemory> {
         let KvPolicy::Memory(memory) = *self else { return None };
         let spec = program.cache(cache);
         let remembers = matches!(spec.kind, CacheKind::Heads { window: None, .. })
             && spec.layer >= memory.dense_layers as usize
             && program.nodes.iter().all(|node| match &node.op {
-                Op::Attention(at) if at.cache == cache => at.score.mask == Mask::Causal,
+                Op::Attention(at) if at.cache == cache => {
+                    at.score.mask == Mask::Causal && at.select.is_none()
+                }
                 Op::LatentAttention(at) => at.cache != cache,
                 _ => true,
             });

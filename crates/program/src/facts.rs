@@ -4,8 +4,8 @@
 //! What only one executor needs, how it fuses or packs, is not here.
 
 use crate::{
-    CacheId, ExpertBiases, LatentUp, Lookup, Mask, Node, Op, Program, Rope, Score, WeightId,
-    WeightSpec,
+    CacheId, ExpertBiases, IndexScore, LatentUp, Lookup, Mask, Node, Op, Program, Rope, Score,
+    Selection, WeightId, WeightSpec,
 };
 
 /// What is known of an op.
@@ -78,8 +78,17 @@ pub enum RowRule {
 pub struct StateUse {
     /// The cache it reads.
     pub cache: CacheId,
-    /// The first of the inputs that it appends to the cache; all after it are appended, too.
+    /// The first of the inputs that it appends to the cache; those after it are appended, too.
     pub first_appended: usize,
+    /// Inputs at the end that are not.
+    pub n_after: usize,
+}
+
+impl StateUse {
+    /// Whether input `i` of `n` is appended to the cache.
+    pub fn appends(&self, i: usize, n: usize) -> bool {
+        i >= self.first_appended && i + self.n_after < n
+    }
 }
 
 /// What an op's work is counted in.
@@ -102,9 +111,19 @@ pub enum Counted {
     Attention {
         /// What a query sees.
         mask: Mask,
+        /// What of that it reads; `None`: all.
+        select: Option<Selection>,
     },
     /// Likewise over latents: see [`MlaDims`](crate::MlaDims).
-    LatentAttention,
+    LatentAttention {
+        /// As for attention.
+        select: Option<Selection>,
+    },
+    /// Multiply-adds of each query of an indexer with each position it sees, where there is a choice.
+    Indexer {
+        /// What is chosen.
+        select: Selection,
+    },
     /// Multiply-adds of each row, and bytes of a state of fixed size.
     State {
         /// Multiply-adds of a row.
@@ -153,8 +172,12 @@ impl Op {
                     .chain(sinks(&at.score))
                     .collect(),
                 rows: RowRule::Sequence { whole: at.score.mask.looks_ahead() },
-                state: Some(StateUse { cache: at.cache, first_appended: 1 }),
-                counted: Counted::Attention { mask: at.score.mask },
+                state: Some(StateUse {
+                    cache: at.cache,
+                    first_appended: 1,
+                    n_after: usize::from(at.select.is_some()),
+                }),
+                counted: Counted::Attention { mask: at.score.mask, select: at.select },
             },
             Op::LatentAttention(at) => {
                 let up = match at.up {
@@ -165,8 +188,24 @@ impl Op {
                 Facts {
                     weights: up.into_iter().chain(vectors).collect(),
                     rows: RowRule::Sequence { whole: at.score.mask.looks_ahead() },
-                    state: Some(StateUse { cache: at.cache, first_appended: 2 }),
-                    counted: Counted::LatentAttention,
+                    state: Some(StateUse {
+                        cache: at.cache,
+                        first_appended: 2,
+                        n_after: usize::from(at.select.is_some()),
+                    }),
+                    counted: Counted::LatentAttention { select: at.select },
+                }
+            }
+            Op::Indexer(at) => {
+                let first_appended = match at.score {
+                    IndexScore::Weighted => 2,
+                    IndexScore::PerHead => 1,
+                };
+                Facts {
+                    weights: factors(&at.rope).into_iter().collect(),
+                    rows: RowRule::Sequence { whole: false },
+                    state: Some(StateUse { cache: at.cache, first_appended, n_after: 0 }),
+                    counted: Counted::Indexer { select: at.selection() },
                 }
             }
             Op::CausalConv(conv) => {
@@ -191,15 +230,18 @@ impl Op {
                 let counted = Counted::Experts { n_experts, n_used, down: *down };
                 same_row(matrices.chain(vectors).collect(), counted)
             }
-            Op::Act(_) | Op::GatedAct(_) | Op::Add | Op::Scale(_) => {
+            Op::Act(_) | Op::GatedAct(_) | Op::Add | Op::Scale(_) | Op::Shift(_) => {
                 same_row(Vec::new(), Counted::Elements)
             }
             Op::Multiply { weight, by_group: _ } => {
                 same_row(vec![used(*weight, Vector)], Counted::Elements)
             }
             Op::Mix | Op::Resize => same_row(Vec::new(), Counted::Elements),
-            Op::Excess { deviations: _ } | Op::SumGroups => same_row(Vec::new(), Counted::Norm),
-            Op::View | Op::Concat | Op::Slice { start: _, len: _ } => {
+            Op::Excess { deviations: _ }
+            | Op::SumGroups
+            | Op::Softmax
+            | Op::Sinkhorn { rounds: _, eps: _ } => same_row(Vec::new(), Counted::Norm),
+            Op::View | Op::Concat | Op::Turn | Op::Slice { start: _, len: _ } => {
                 same_row(Vec::new(), Counted::Nothing)
             }
             Op::SelectRows => Facts {
@@ -228,7 +270,7 @@ fn recurrent(
     Facts {
         weights: weights.map(|id| WeightUse { id, reading: Reading::Vector }).collect(),
         rows: RowRule::Sequence { whole: false },
-        state: Some(StateUse { cache, first_appended }),
+        state: Some(StateUse { cache, first_appended, n_after: 0 }),
         counted: Counted::State { products },
     }
 }
@@ -266,6 +308,10 @@ impl Op {
                 at.rope.iter_mut().flat_map(|rope| &mut rope.factors).for_each(&mut set);
                 at.score.sinks.iter_mut().for_each(set);
             }
+            Op::Indexer(at) => {
+                at.cache = cache(at.cache);
+                at.rope.iter_mut().flat_map(|rope| &mut rope.factors).for_each(set);
+            }
             Op::CausalConv(conv) => {
                 conv.cache = cache(conv.cache);
                 [&mut conv.taps, &mut conv.bias].into_iter().flatten().for_each(set);
@@ -287,6 +333,7 @@ impl Op {
             | Op::GatedAct(_)
             | Op::Add
             | Op::Scale(_)
+            | Op::Shift(_)
             | Op::View
             | Op::Slice { start: _, len: _ }
             | Op::Concat
@@ -294,6 +341,9 @@ impl Op {
             | Op::Resize
             | Op::Excess { deviations: _ }
             | Op::SumGroups
+            | Op::Softmax
+            | Op::Turn
+            | Op::Sinkhorn { rounds: _, eps: _ }
             | Op::SelectRows
             | Op::MeanRows => {}
         }
@@ -304,7 +354,8 @@ impl Node {
     /// The cache that it appends to, if it does.
     pub fn appends_to(&self) -> Option<CacheId> {
         let state = self.op.facts().state?;
-        (state.first_appended < self.inputs.len()).then_some(state.cache)
+        let n = self.inputs.len();
+        (0..n).any(|i| state.appends(i, n)).then_some(state.cache)
     }
 }
 
@@ -408,6 +459,18 @@ mod tests {
             at.score.sinks = Some(vector(1));
             r.latent_attention("latent", at, [nope, pe, nope, pe]).unwrap();
         }
+        let cache = r.cache(CacheSpec { layer: 2, kind: CacheKind::Keys { dim: 4 } });
+        let indexer = crate::Indexer {
+            cache,
+            rope: rope(4),
+            rope_start: 0,
+            score: IndexScore::PerHead,
+            unit: 2,
+            unit_score: crate::UnitScore::Greatest,
+            n_units: 3,
+            n_last: 1,
+        };
+        r.indexer("chosen", indexer, &[x, x]).unwrap();
         let conv = crate::ConvWeights { taps: weight(4, 2), bias: Some(vector(4)) };
         r.causal_conv("conv", x, conv, None).unwrap();
         let (a, d) = (vector(1), vector(1));
@@ -446,7 +509,7 @@ mod tests {
         weights.sort_unstable();
         assert_eq!(weights, Vec::from_iter(0..program.weights.len() as u32));
         let caches: Vec<u32> = facts().filter_map(|f| f.state).map(|used| used.cache.0).collect();
-        assert_eq!(caches, [0, 1, 2, 3, 4, 5]);
+        assert_eq!(caches, [0, 1, 2, 3, 4, 5, 6]);
         // relabelling meets the same ones
         for node in &program.nodes {
             let (mut op, facts) = (node.op.clone(), node.op.facts());

@@ -8,6 +8,7 @@ mod attention;
 mod certificate;
 mod context;
 mod experts;
+mod indexer;
 mod latent;
 mod ops;
 mod recurrence;
@@ -111,6 +112,7 @@ fn cached_elements(program: &Program) -> u64 {
     let elements = appended.map(|(node, cache)| match program.cache(cache).kind {
         heads @ CacheKind::Heads { .. } => heads.elements(),
         CacheKind::Latent { .. } => MlaDims::of(program, node).cache_elements(MlaForm::Expanded),
+        keys @ CacheKind::Keys { .. } => keys.elements(),
         CacheKind::State { row, .. } => row as u64,
     });
     elements.fold(0, u64::saturating_add)
@@ -268,7 +270,13 @@ impl Interpreted {
             }
             Op::LatentAttention(at) => {
                 let width = self.program.value(node.output).shape.dim;
-                self.latent_attention(sessions, batch, at, [0, 1, 2, 3].map(heads), width)
+                let chosen = at.select.map(|_| heads(4));
+                let inputs = [0, 1, 2, 3].map(heads);
+                self.latent_attention(sessions, batch, at, (inputs, chosen), width)
+            }
+            Op::Indexer(at) => {
+                let inputs: Vec<ops::Heads<'_>> = (0..node.inputs.len()).map(heads).collect();
+                self.indexer(sessions, batch, at, &inputs)
             }
             Op::CausalConv(conv) => self.causal_conv(sessions, batch, conv, &heads(0)),
             Op::Scan(scan) => {
@@ -296,6 +304,7 @@ impl Interpreted {
             Op::GatedAct(act) => ops::gated_act(*act, input(0), input(1)),
             Op::Add => ops::add(input(0), input(1)),
             Op::Scale(factor) => ops::scale(input(0), *factor),
+            Op::Shift(number) => input(0).iter().map(|x| x + number).collect(),
             Op::Multiply { weight, by_group } => {
                 let each = if *by_group { shape(0).dim } else { 1 };
                 ops::multiply(input(0), self.weight(*weight), each)
@@ -316,6 +325,11 @@ impl Interpreted {
             Op::Resize => streams::resize(input(0), input(1), shape(0).dim),
             Op::Excess { deviations } => streams::excess(input(0), shape(0).dim, *deviations),
             Op::SumGroups => streams::sums(input(0), shape(0).dim),
+            Op::Softmax => streams::softmax(input(0), shape(0).dim),
+            Op::Turn => streams::turned(input(0), shape(0).groups, shape(0).dim),
+            Op::Sinkhorn { rounds, eps } => {
+                streams::sinkhorn(input(0), shape(0).dim, *rounds, f64::from(*eps))
+            }
             Op::SelectRows => ops::rows(input(0), shape(0).cols(), batch.selected()),
             Op::MeanRows => {
                 let cols = shape(0).cols();

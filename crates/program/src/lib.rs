@@ -16,6 +16,7 @@ mod declare;
 mod error;
 mod executor;
 mod facts;
+mod indexer;
 pub mod interpreter;
 mod meter;
 mod mla;
@@ -49,6 +50,7 @@ pub use executor::{
     StepStats, Trace, WeightBytes, WeightSource,
 };
 pub use facts::{Counted, Facts, Reading, RowRule, StateUse, WeightUse};
+pub use indexer::{IndexScore, Indexer, NO_UNIT, Selection, UnitScore};
 pub use meter::{Meter, MeterReading, MissedMass, Readings};
 pub use mla::{MlaDims, MlaForm};
 pub use norm::{Norm, NormKind};

@@ -89,7 +89,7 @@ impl Meter {
         let remembering = caches.filter(|cache| policy.of_cache(program, *cache).is_some());
         let heads = |cache| match program.cache(cache).kind {
             CacheKind::Heads { n_kv_heads, .. } => n_kv_heads,
-            CacheKind::Latent { .. } | CacheKind::State { .. } => 0,
+            CacheKind::Latent { .. } | CacheKind::Keys { .. } | CacheKind::State { .. } => 0,
         };
         let places: Vec<_> = remembering
             .flat_map(|cache| (0..heads(cache)).map(move |head| (cache, head)))

@@ -3,8 +3,8 @@
 use quant::GgmlType;
 
 use crate::{
-    Act, Attention, CacheSpec, CausalConv, Error, Gate, LatentAttention, Norm, NormKind, Result,
-    Router, RowRule, Scan,
+    Act, Attention, CacheSpec, CausalConv, Error, Gate, Indexer, LatentAttention, Norm, NormKind,
+    Result, Router, RowRule, Scan,
 };
 
 /// Index of a weight in [`Program::weights`].
@@ -219,12 +219,16 @@ pub enum Op {
     /// un-rotated -> `[Tokens, n_heads * value_dim]`. Rotates q and k, norms them where it is to, appends k and v to the cache, then each query
     /// attends to the cached positions that its mask lets it see: the sum of their values times the weights of
     /// [`Score`](crate::Score). Query head `h` reads key-value head `h / (n_heads / n_kv_heads)`. A layer that appends
-    /// nothing takes q alone.
+    /// nothing takes q alone. A layer that reads few of the positions takes what an indexer chose as its last input.
     Attention(Attention),
+    /// q `[Tokens, heads, dim]`, weights `[Tokens, heads]` where the score has such, k `[Tokens, 1, dim]`, q and k un-rotated ->
+    /// `[Tokens, choices, n_units]`: rotates q and k, appends k to the cache, then chooses units of the positions up to a row's
+    /// own by their scores: their numbers (as f32, exact) in ascending order, then [`NO_UNIT`](crate::NO_UNIT).
+    Indexer(Indexer),
     /// q_nope `[Tokens, H, dn]`, q_pe `[Tokens, H, dr]` un-rotated, c `[Tokens, 1, r]` normed, k_pe `[Tokens, 1, dr]`
     /// un-rotated -> `[Tokens, H * dv]`. Rotates q_pe and k_pe and appends the row `[c | k_pe]` to the cache. Then each
     /// query attends as in [`Op::Attention`], with `q = [q_nope | q_pe]`, the keys `[k_nope | k_pe]` and the values that
-    /// `up` makes of each row's `c`; all heads share `k_pe`.
+    /// `up` makes of each row's `c`; all heads share `k_pe`. What an indexer chose is a fifth input.
     ///
     /// Source: arXiv:2405.04434, section 2.1.
     LatentAttention(LatentAttention),
@@ -264,6 +268,8 @@ pub enum Op {
     Add,
     /// x -> same shape: `x * factor`.
     Scale(f32),
+    /// x -> same shape: `x + number`.
+    Shift(f32),
     /// x `[rows, groups, dim]` -> same shape: times the vector, element by element.
     Multiply {
         /// `[dim]` for all groups, `[groups * dim]`, or `[1]` for all elements; `[groups]` where it is by group.
@@ -295,6 +301,21 @@ pub enum Op {
     },
     /// x `[rows, groups, dim]` -> `[rows, 1, groups]`: the sum of each group.
     SumGroups,
+    /// x `[rows, groups, dim]` -> same shape: `exp(x)` over the sum of its group's.
+    Softmax,
+    /// x `[rows, groups, dim]` -> `[rows, dim, groups]`: the first numbers of all groups, then the second ones.
+    Turn,
+    /// x `[rows, n, n]` -> same shape: a matrix that is nearly doubly stochastic. `S` is the softmax of each group plus eps;
+    /// each column is divided by its sum plus eps; then, `rounds - 1` times, each row, and each column again. The result is
+    /// turned: its group `i` is column `i`.
+    ///
+    /// Source: arXiv:2512.24880, section 4.2.
+    Sinkhorn {
+        /// At least 1.
+        rounds: u32,
+        /// Added where something is divided by a sum.
+        eps: f32,
+    },
     /// x `[Tokens, ..]` -> `[Selected, ..]`: the rows whose outputs are wanted.
     SelectRows,
     /// x `[Tokens, ..]` -> `[Selected, ..]`: for each row whose output is wanted the mean of all rows of its sequence, which
@@ -312,6 +333,7 @@ impl Op {
             Op::Linear { .. } => "linear",
             Op::Attention(_) => "attention",
             Op::LatentAttention(_) => "latent_attention",
+            Op::Indexer(_) => "indexer",
             Op::CausalConv(_) => "causal_conv",
             Op::Scan(scan) => scan.kind.name(),
             Op::Act(_) => "act",
@@ -320,6 +342,7 @@ impl Op {
             Op::Experts { .. } => "experts",
             Op::Add => "add",
             Op::Scale(_) => "scale",
+            Op::Shift(_) => "shift",
             Op::Multiply { .. } => "multiply",
             Op::View => "view",
             Op::Slice { .. } => "slice",
@@ -328,6 +351,9 @@ impl Op {
             Op::Resize => "resize",
             Op::Excess { .. } => "excess",
             Op::SumGroups => "sum_groups",
+            Op::Softmax => "softmax",
+            Op::Turn => "turn",
+            Op::Sinkhorn { .. } => "sinkhorn",
             Op::SelectRows => "select_rows",
             Op::MeanRows => "mean_rows",
         }

@@ -2,6 +2,7 @@
 
 mod attention;
 mod experts;
+mod indexer;
 mod latent;
 mod recurrence;
 mod streams;
@@ -233,6 +234,17 @@ impl Recorder {
             return Err(self.operand(name, "a finite factor".into(), factor.to_string()));
         }
         self.push(name, Op::Scale(factor), &[x], self.shape(x))
+    }
+
+    /// `x + number`.
+    ///
+    /// # Errors
+    /// [`Error::Operand`] if `number` is not finite.
+    pub fn shift(&self, name: &str, x: ValueId, number: f32) -> Result<ValueId> {
+        if !number.is_finite() {
+            return Err(self.operand(name, "a finite number".into(), number.to_string()));
+        }
+        self.push(name, Op::Shift(number), &[x], self.shape(x))
     }
 
     /// `x` times a vector, element by element: as long as a group or a row, or one number for all.

@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 
 use crate::{
     CacheKind, Gate, GroupScore, Groups, LatentUp, Lookup, Mask, Node, Op, OutputKind, Program,
-    Rope, RopePairs, RopeScaling, Router, Rows, ScanDims, Score, Shape, Temperature, ValueId,
-    WeightId,
+    Rope, RopePairs, RopeScaling, Router, Rows, ScanDims, Score, Selection, Shape, Temperature,
+    ValueId, WeightId,
 };
 
 /// A program as text: [`Program::listing`].
@@ -61,7 +61,19 @@ impl Listing<'_> {
             Op::Attention(at) => {
                 let reads = if at.appends { "" } else { "reads " };
                 let cache = cached(&self.program.cache(at.cache).kind);
-                [reads, &cache, &self.rotation(at.rope.as_ref()), &self.score(&at.score)].concat()
+                let (rope, score) = (self.rotation(at.rope.as_ref()), self.score(&at.score));
+                [reads, &cache, &rope, &score, &selected(at.select)].concat()
+            }
+            Op::Indexer(at) => {
+                let last = match at.n_last {
+                    0 => String::new(),
+                    n => format!(", the last {n} among them"),
+                };
+                let by = lower(&at.score);
+                let cache = cached(&self.program.cache(at.cache).kind);
+                let rope = self.rotation(at.rope.as_ref());
+                let from = if at.rope_start > 0 { " behind others" } else { "" };
+                format!("{}{last}, {by}, {cache}{rope}{from}", units(at.selection()))
             }
             Op::LatentAttention(at) => {
                 let up = match at.up {
@@ -71,7 +83,8 @@ impl Listing<'_> {
                     LatentUp::Joint { kv_b } => self.weight(kv_b),
                 };
                 let cache = format!("{}, {up}", cached(&self.program.cache(at.cache).kind));
-                [cache, self.rotation(at.rope.as_ref()), self.score(&at.score)].concat()
+                let (rope, score) = (self.rotation(at.rope.as_ref()), self.score(&at.score));
+                [cache, rope, score, selected(at.select)].concat()
             }
             Op::CausalConv(conv) => {
                 let taps = conv.taps.map_or("the row before".to_owned(), |id| self.weight(id));
@@ -105,12 +118,13 @@ impl Listing<'_> {
                     self::gate(act)
                 )
             }
-            Op::Scale(factor) => factor.to_string(),
+            Op::Scale(number) | Op::Shift(number) => number.to_string(),
             Op::Multiply { weight, by_group: _ } => self.weight(*weight),
             Op::Slice { start, len } => format!("{start}..{}", start + len),
             Op::Excess { deviations } => format!("{deviations} deviations"),
-            Op::Add | Op::View | Op::Concat | Op::Mix | Op::Resize => String::new(),
-            Op::SelectRows | Op::MeanRows | Op::SumGroups => String::new(),
+            Op::Sinkhorn { rounds, eps } => format!("{rounds} rounds, eps {eps:e}"),
+            Op::Add | Op::View | Op::Turn | Op::Concat | Op::Mix | Op::Resize => String::new(),
+            Op::SelectRows | Op::MeanRows | Op::SumGroups | Op::Softmax => String::new(),
         }
     }
 
@@ -202,7 +216,22 @@ fn cached(kind: &CacheKind) -> String {
             format!("cache {n_kv_heads} x ({key_dim} + {value_dim}){window}")
         }
         CacheKind::Latent { rank, rope_dim } => format!("cache {rank} + {rope_dim}"),
+        CacheKind::Keys { dim } => format!("cache {dim}"),
         CacheKind::State { elements, row: _ } => format!("state of {elements}"),
+    }
+}
+
+fn selected(select: Option<Selection>) -> String {
+    select.map_or_else(String::new, |select| format!(", of {}", units(select)))
+}
+
+fn units(select: Selection) -> String {
+    match select {
+        Selection { unit: 1, n_units, .. } => format!("{n_units} positions"),
+        Selection { unit, n_units, has_tail: false } => format!("{n_units} units of {unit}"),
+        Selection { unit, n_units, has_tail: true } => {
+            format!("{} units of {unit} and what is behind them", n_units - 1)
+        }
     }
 }
 

@@ -40,6 +40,7 @@ pub(crate) fn table_specs(program: &Program, options: &CacheOptions) -> Result<A
             Ok(TableSpec { window, area, ..TableSpec::all(BLOCK, bytes) })
         }
         CacheKind::Latent { .. } => Err(Error::Unsupported("caches of latents on a GPU".into())),
+        CacheKind::Keys { .. } => Err(Error::Unsupported("caches of indexers on a GPU".into())),
         CacheKind::State { .. } => Err(Error::Unsupported("states that recur on a GPU".into())),
     };
     program.caches.iter().enumerate().map(spec).collect()

@@ -1,7 +1,7 @@
 //! What a GPU says of itself before it loads: [`program::Executor`]'s `supports`, `memory` and `promises`.
 
 use program::{
-    Error, MemoryNeeds, MemoryOptions, Op, Program, Promises, Reading, Result, Variation,
+    Attention, Error, MemoryNeeds, MemoryOptions, Op, Program, Promises, Reading, Result, Variation,
 };
 use quant::GgmlType;
 
@@ -17,6 +17,12 @@ pub(crate) fn supports(op: &Op, types: &[GgmlType]) -> Result<()> {
     if matches!(
         op,
         Op::LatentAttention(_)
+            | Op::Indexer(_)
+            | Op::Attention(Attention { select: Some(_), .. })
+            | Op::Shift(_)
+            | Op::Softmax
+            | Op::Turn
+            | Op::Sinkhorn { .. }
             | Op::CausalConv(_)
             | Op::Scan(_)
             | Op::Route(_)

@@ -224,6 +224,11 @@ impl Lowering<'_> {
                 self.push_elements(element::MEAN, a, None, out, cols);
             }
             Op::LatentAttention(_)
+            | Op::Indexer(_)
+            | Op::Shift(_)
+            | Op::Softmax
+            | Op::Turn
+            | Op::Sinkhorn { .. }
             | Op::CausalConv(_)
             | Op::Scan(_)
             | Op::Route(_)

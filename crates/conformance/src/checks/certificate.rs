@@ -46,7 +46,7 @@ fn shares(change: fn(&mut Score)) -> Arc<Program> {
             window: None,
         };
         let cache = r.cache(CacheSpec { layer: 0, kind });
-        let at = Attention { cache, appends: true, rope: None, norm: None, score };
+        let at = Attention { cache, appends: true, rope: None, norm: None, score, select: None };
         r.attention("attn", at, &qkv)
     })
 }

@@ -14,6 +14,7 @@ mod positions;
 mod recurrence;
 mod results;
 mod scores;
+mod selection;
 mod sessions;
 mod spilled;
 mod splits;
@@ -162,6 +163,16 @@ pub static RECURRENT: &[Check] = &[
     same_bits("session/recurrent_histories", recurrence::histories, CUTS),
 ];
 
+/// The checks of what selects, and of what else such models have.
+pub static SELECTION: &[Check] = &[
+    meaning("op/balance", selection::balance),
+    meaning("op/indexer", selection::indexer),
+    meaning("op/attention_selects", selection::attention),
+    meaning("op/latent_attention_selects", selection::latent_attention),
+    same_bits("op/selects_in_prompts", selection::prompts, CUTS),
+    same_bits("session/selection", selection::in_sessions, ALL),
+];
+
 /// The checks of programs in parts, for executors of the same bits.
 pub static PARTS: &[Check] = &[
     same_bits("part/some_cuts", splits::some_cuts, CUTS),
@@ -178,7 +189,8 @@ mod tests {
     #[test]
     fn names_are_unique() {
         let all =
-            [MEANING, SAME_BITS, WINDOWS, EXPERTS, LATENT, RECURRENT, PARTS, EVERY_CUT].concat();
+            [MEANING, SAME_BITS, WINDOWS, EXPERTS, LATENT, RECURRENT, SELECTION, PARTS, EVERY_CUT]
+                .concat();
         let names: std::collections::HashSet<_> = all.iter().map(|c| c.name).collect();
         assert_eq!(names.len(), all.len());
     }

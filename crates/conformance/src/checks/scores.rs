@@ -104,7 +104,7 @@ fn layer(r: &Recorder, shape: Heads, rotated: bool, change: Change<'_>) -> Resul
         // and where there are as many, one of them without factors
         RotatedNorm { q: Some(q), k: (n_kv_heads > 1).then_some(k), eps: 1e-6 }
     });
-    let at = Attention { cache, appends: true, rope, norm, score };
+    let at = Attention { cache, appends: true, rope, norm, score, select: None };
     r.attention("attn", at, &qkv)
 }
 
@@ -179,6 +179,7 @@ pub(super) fn shared(executor: &dyn Executor) {
                 appends: false,
                 rope: (n_heads != 7).then(|| rope(key_dim / 4 * 2)),
                 norm: None,
+                select: None,
                 score: score(r, [n_heads, n_kv_heads, key_dim, value_dim], &|r, n, score| {
                     score.mask = Mask::Window(70);
                     sinks(r, n, score);
@@ -259,7 +260,14 @@ fn model(ty: GgmlType, kept: Option<usize>) -> Arc<Program> {
             if i != 1 {
                 score.sinks = Some(weight(&r, &name("attn_sinks"), GgmlType::F32, 1, 4));
             }
-            let at = Attention { cache, appends: true, rope: Some(rope(16)), norm: None, score };
+            let at = Attention {
+                cache,
+                appends: true,
+                rope: Some(rope(16)),
+                norm: None,
+                score,
+                select: None,
+            };
             let a = r.attention("attn", at, &[q?, k?, v?])?;
             x = r.add("attn_residual", x, r.linear("o", a, matrix(name("o"), width, width))?)?;
             let h = r.rms_norm("ffn_norm", x, vector(name("ffn_norm")), 1e-6)?;

@@ -12,7 +12,8 @@ use program::WeightId;
 
 use super::context::{HeadOf, RowReads, Segment, Segments, ask, most_segments, segments};
 use super::representatives::waves;
-use super::score::{HeadRow, RowScore, blocks};
+use super::score::{BlockRows, HeadRow, RowScore, blocks};
+use super::selected::reading_all;
 use super::{Angles, Exec, Scratch, SequenceRows};
 use crate::cache::{Asks, HeadsCache, MemoryTables, pairs};
 use crate::geometry::MAX_PARTIAL_FLOATS;
@@ -53,6 +54,9 @@ pub(crate) fn split_floats(
     workers: usize,
 ) -> usize {
     let once = |rows: &[SequenceRows]| split_once(phase, shape, rows, workers);
+    if let Some(chosen) = &phase.chosen {
+        return once(&reading_all(chosen, sequences));
+    }
     match waves(phase, shape, sequences) {
         None => once(sequences),
         Some(waves) => waves.iter().map(|wave| once(wave)).max().unwrap_or(0),
@@ -125,7 +129,7 @@ impl Cut<'_> {
     }
 
     /// Number of a tile's rows.
-    fn n_rows(&self, tile: &Tile) -> usize {
+    pub(super) fn n_rows(&self, tile: &Tile) -> usize {
         tile.tokens.len() * self.phase.group
     }
 
@@ -137,7 +141,7 @@ impl Cut<'_> {
     }
 
     /// A fresh state of a tile's rows in `memory`.
-    fn begin<'m>(&self, tile: &Tile, memory: &'m mut [f32]) -> Partials<'m> {
+    pub(super) fn begin<'m>(&self, tile: &Tile, memory: &'m mut [f32]) -> Partials<'m> {
         let mut state = Partials::new(memory, self.n_rows(tile), &self.shape.head);
         self.score.begin(&mut state, self.rows(tile).map(|row| row.head));
         state
@@ -176,6 +180,11 @@ impl Exec<'_> {
         };
         let all = cut(self.sequences);
         self.rotate_and_store(worker, &all, scratch);
+        if let Some(chosen) = &phase.chosen {
+            let dense = reading_all(chosen, self.sequences);
+            self.attend(worker, &cut(&dense), scratch);
+            return self.attend_chosen(worker, &all, chosen, scratch);
+        }
         let Some(waves) = waves(phase, shape, self.sequences) else {
             return self.attend(worker, &all, scratch);
         };
@@ -490,20 +499,9 @@ impl Exec<'_> {
         out: &mut [f32],
         scratch: &mut [f32],
     ) {
-        let (phase, shape, rows) = (cut.phase, cut.shape, cut.n_rows(tile));
         let sequence = &cut.sequences[tile.sequence];
-        let width = phase.group * shape.head.key_dim;
-        let table = cut.table(segment.is_far);
-        let Some(memory) = self.blocks.take(table, tile.sequence, segment.number) else { return };
-        // SAFETY: the cache is not written between `rotate_and_store` and the end of the phase.
-        let keys = unsafe { memory.slice(shape.layout.keys(tile.head)) };
-        // SAFETY: as above.
-        let values = unsafe { memory.slice(shape.layout.values(tile.head)) };
-        let (q, scratch) = scratch.split_at_mut(tile.tokens.len() * width);
-        self.tile_queries(cut, tile, segment.is_far, q);
-        let head = HeadBlock { shape: shape.head, keys, values };
         let last = Cell::new((usize::MAX, 0, 0));
-        let seen = |row: HeadRow| match &shape.memory {
+        let seen = |row: HeadRow| match &cut.shape.memory {
             None => cut.score.seen(sequence, row.token),
             Some(memory) => {
                 // the heads of a token read alike, and come in a row
@@ -517,9 +515,31 @@ impl Exec<'_> {
                 seen
             }
         };
-        let rows_of = cut.rows(tile);
-        let of_block = cut.score.of_seen(sequence, rows_of, segment.number, seen);
-        let queries = cut.score.queries(q, &of_block);
+        let of_block = cut.score.of_seen(sequence, cut.rows(tile), segment.number, seen);
+        self.attend_seen(cut, (tile, segment), &of_block, out, scratch);
+    }
+
+    /// The same where it is known what the tile's rows see.
+    pub(super) fn attend_seen(
+        &self,
+        cut: &Cut<'_>,
+        (tile, segment): (&Tile, Segment),
+        seen: &BlockRows,
+        out: &mut [f32],
+        scratch: &mut [f32],
+    ) {
+        let (shape, rows) = (cut.shape, cut.n_rows(tile));
+        let width = cut.phase.group * shape.head.key_dim;
+        let table = cut.table(segment.is_far);
+        let Some(memory) = self.blocks.take(table, tile.sequence, segment.number) else { return };
+        // SAFETY: the cache is not written between `rotate_and_store` and the end of the phase.
+        let keys = unsafe { memory.slice(shape.layout.keys(tile.head)) };
+        // SAFETY: as above.
+        let values = unsafe { memory.slice(shape.layout.values(tile.head)) };
+        let (q, scratch) = scratch.split_at_mut(tile.tokens.len() * width);
+        self.tile_queries(cut, tile, segment.is_far, q);
+        let head = HeadBlock { shape: shape.head, keys, values };
+        let queries = cut.score.queries(q, seen);
         let mut out = Partials::new(out, rows, &shape.head);
         self.kernels.attend.call(&head, &queries, &mut out, scratch);
     }
@@ -551,7 +571,7 @@ impl Exec<'_> {
         unsafe { self.context.far.slice(start + cols.start..start + cols.end) }
     }
 
-    fn finish_tile(&self, cut: &Cut<'_>, tile: &Tile, state: &Partials<'_>) {
+    pub(super) fn finish_tile(&self, cut: &Cut<'_>, tile: &Tile, state: &Partials<'_>) {
         let (out, group, value_dim) = (cut.phase.out, cut.phase.group, cut.shape.head.value_dim);
         let first_row = cut.sequences[tile.sequence].first_row;
         for (i, token) in tile.tokens.clone().enumerate() {

@@ -5,9 +5,11 @@ mod arrange;
 mod attention;
 mod blocks;
 mod certificate;
+mod chosen;
 mod context;
 mod conv;
 mod experts;
+mod indexer;
 mod keys;
 mod latent;
 mod linear;
@@ -18,6 +20,7 @@ mod route;
 mod rows;
 mod scan;
 mod score;
+mod selected;
 mod sort;
 mod streams;
 
@@ -28,7 +31,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use kernels::attention::{
-    ATTEND, AttendFn, MASSES, MERGE, MassesFn, MergeFn, PROMISE, PromiseFn, SCORE_SUMS, ScoreSumsFn,
+    ATTEND, AttendFn, MASSES, MERGE, MassesFn, MergeFn, PROMISE, PromiseFn, SCORE_SUMS, SCORES,
+    ScoreSumsFn, ScoresFn,
 };
 use kernels::linear::{Activations, F32Rows, Q8Rows, QUANTIZE_Q8, QuantizeQ8};
 use kernels::rows::{
@@ -45,6 +49,7 @@ pub(crate) use attention::{scratch_floats, split_floats};
 pub(crate) use blocks::StepBlocks;
 pub(crate) use context::{ContextBuffers, ContextNeeds};
 pub(crate) use experts::{ExpertsShape, MixScratch};
+pub(crate) use indexer::{MOST_INDEX_HEADS, index_scores, index_scratch};
 pub(crate) use latent::{
     LatentKernels, LatentMemory, LatentNeeds, LatentScratch, LatentWorkspace, StepRows,
 };
@@ -80,6 +85,7 @@ pub(crate) struct Kernels {
     promise: &'static Kernel<PromiseFn>,
     score_sums: &'static Kernel<ScoreSumsFn>,
     masses: &'static Kernel<MassesFn>,
+    scores: &'static Kernel<ScoresFn>,
     latent: LatentKernels,
 }
 
@@ -103,6 +109,7 @@ impl Kernels {
             promise: PROMISE.pick(isa),
             score_sums: SCORE_SUMS.pick(isa),
             masses: MASSES.pick(isa),
+            scores: SCORES.pick(isa),
             latent: LatentKernels::pick(isa),
         }
     }
@@ -322,6 +329,7 @@ impl<'a> Exec<'a> {
                 }
                 LoadedPhase::Conv(conv) => self.causal_conv(worker, conv),
                 LoadedPhase::Scan(scan) => self.scan(worker, scan, &mut scratch),
+                LoadedPhase::Indexer(indexer) => self.indexer(worker, indexer, &mut scratch),
                 LoadedPhase::Latent(latent) => self.latent(worker, latent, &mut scratch),
                 LoadedPhase::Expand(expand) => self.expand(worker, expand, &mut scratch),
                 LoadedPhase::Experts(experts) => {

@@ -178,6 +178,30 @@ impl Exec<'_> {
                     *out = x * factor;
                 }
             }
+            RowOp::Shift { x, number, .. } => {
+                for (out, x) in out.iter_mut().zip(self.row(*x, row)) {
+                    *out = x + number;
+                }
+            }
+            RowOp::Softmax { x, dim, .. } => {
+                let groups = self.row(*x, row).chunks_exact(*dim);
+                for (x, out) in groups.zip(out.chunks_exact_mut(*dim)) {
+                    streams::softmax(x, out);
+                }
+            }
+            RowOp::Turn { x, dim, .. } => {
+                let x = self.row(*x, row);
+                for (i, out) in out.chunks_exact_mut(x.len() / dim).enumerate() {
+                    let numbers = x[i..].iter().step_by(*dim);
+                    out.iter_mut().zip(numbers).for_each(|(out, x)| *out = *x);
+                }
+            }
+            RowOp::Sinkhorn { x, n, rounds, eps, .. } => {
+                let matrices = self.row(*x, row).chunks_exact(n * n);
+                for (x, out) in matrices.zip(out.chunks_exact_mut(n * n)) {
+                    streams::sinkhorn(x, *n, *rounds, f64::from(*eps), out);
+                }
+            }
         }
     }
 }

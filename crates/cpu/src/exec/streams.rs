@@ -51,6 +51,39 @@ pub(super) fn sums(x: &[f32], dim: usize, out: &mut [f32]) {
     }
 }
 
+/// `exp(x)` over the sum of them.
+pub(super) fn softmax(x: &[f32], out: &mut [f32]) {
+    let most = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let weight = |x: &f32| (f64::from(*x) - f64::from(most)).exp();
+    let sum: f64 = x.iter().map(weight).sum();
+    out.iter_mut().zip(x).for_each(|(out, x)| *out = (weight(x) / sum) as f32);
+}
+
+/// A matrix `[n, n]` whose rows and columns are made to sum to nearly 1, turned. It is small.
+pub(super) fn sinkhorn(x: &[f32], n: usize, rounds: u32, eps: f64, out: &mut [f32]) {
+    let mut s = Vec::with_capacity(n * n);
+    for row in x.chunks_exact(n) {
+        let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let start = s.len();
+        s.extend(row.iter().map(|x| (f64::from(*x) - f64::from(most)).exp()));
+        let sum: f64 = s[start..].iter().sum();
+        s[start..].iter_mut().for_each(|x| *x = *x / sum + eps);
+    }
+    for round in 0..rounds {
+        for row in s.chunks_exact_mut(n).filter(|_| round > 0) {
+            let sum = row.iter().sum::<f64>() + eps;
+            row.iter_mut().for_each(|x| *x /= sum);
+        }
+        for column in 0..n {
+            let sum = s[column..].iter().step_by(n).sum::<f64>() + eps;
+            s[column..].iter_mut().step_by(n).for_each(|x| *x /= sum);
+        }
+    }
+    for (i, out) in out.iter_mut().enumerate() {
+        *out = s[i % n * n + i / n] as f32;
+    }
+}
+
 /// What exceeds the mean by so many deviations.
 pub(super) fn excess(x: &[f32], deviations: f32, out: &mut [f32]) {
     let n = x.len() as f64;

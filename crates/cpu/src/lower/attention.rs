@@ -1,18 +1,26 @@
 //! Lowering of attention: rotation, cache and queries in one phase.
 
-use program::{Attention, CacheKind, Error, Result};
+use program::{Attention, CacheKind, Error, Mask, Result};
 
 use super::{Lowering, unsupported};
 use crate::geometry::TILE_ROWS;
-use crate::plan::{AttentionPhase, Cached, NewRows};
+use crate::plan::{AttentionPhase, Cached, Chosen, NewRows};
 
 impl Lowering<'_> {
     /// The phase of the attention at `index`, whose cache is noted.
     pub(super) fn attention(&mut self, index: usize, at: &Attention) -> Result<AttentionPhase> {
         let node = &self.program.nodes[index];
+        if at.select.is_some() && at.score.mask != Mask::Causal {
+            let what = "attention that selects what it reads of a part of the past";
+            return Err(Error::Unsupported(what.into()));
+        }
         let out = self.operand(node.output);
         let rope = at.rope.as_ref().map(|rope| self.rope(rope));
         let q = self.operand(node.inputs[0]);
+        let chosen = at.select.map(|select| {
+            let last = node.inputs.len() - 1;
+            Chosen { select, units: self.operand(node.inputs[last]) }
+        });
         let new = at.appends.then(|| {
             let [k, v] = [1, 2].map(|i| self.operand(node.inputs[i]));
             NewRows { k, v }
@@ -37,7 +45,7 @@ impl Lowering<'_> {
         }
         let (cache, score) = (at.cache, at.score.clone());
         let norm = at.norm;
-        let phase = AttentionPhase { cache, rope, norm, score, group, q, new, out };
+        let phase = AttentionPhase { cache, rope, norm, score, group, q, new, chosen, out };
         let mut tile_rows = phase.tile_rows();
         let cached = &mut self.caches[at.cache.0 as usize];
         let mut n_heads = group * n_kv_heads;

@@ -1,6 +1,6 @@
 //! Latent attention: takes in the slices of its inputs and the norm of the latents.
 
-use program::{LatentAttention, Node, Norm, Op, Result, ValueId};
+use program::{Error, LatentAttention, Node, Norm, Op, Result, ValueId};
 
 use super::Lowering;
 use crate::mla::MlaDims;
@@ -17,9 +17,11 @@ impl Lowering<'_> {
     pub(super) fn latent(&mut self, index: usize) -> Result<()> {
         let program = self.program;
         let node = &program.nodes[index];
-        let Op::LatentAttention(LatentAttention { cache, rope, up, score }) = &node.op else {
+        let Op::LatentAttention(LatentAttention { cache, rope, up, score, select }) = &node.op
+        else {
             unreachable!("the caller found a latent attention");
         };
+        let chosen = self.chosen(*select, &node.inputs);
         let (norm, c) = match self.norm_of_latent(node) {
             Some((norm, c)) => (Some(norm), c),
             None => (None, node.inputs[LATENT]),
@@ -41,8 +43,20 @@ impl Lowering<'_> {
         let place = cache.0 as usize;
         if !self.form.is_expanded() {
             self.caches[place] = Some(Cached::Latent { rank, rope_dim: dims.rope_dim });
-            self.phases.push(Phase::Latent(LatentPhase { inputs, score: score.clone(), out }));
+            let phase = LatentPhase { inputs, score: score.clone(), chosen, out };
+            if chosen.is_some() && !phase.elides() {
+                return Err(Error::Unsupported(
+                    "latent attention that selects what it reads, by other scores than products"
+                        .into(),
+                ));
+            }
+            self.phases.push(Phase::Latent(phase));
             return Ok(());
+        }
+        if chosen.is_some() {
+            return Err(Error::Unsupported(
+                "latent attention that selects what it reads, where keys and values of all heads are cached".into(),
+            ));
         }
         let (keys, values) = (n_heads * dims.key_dim(), out.cols);
         let [rows, q, k, v] = [rank + dims.rope_dim, keys, keys, values].map(|cols| Operand {
@@ -53,7 +67,7 @@ impl Lowering<'_> {
         self.phases.push(Phase::Expand(ExpandPhase { inputs, rows, q, k, v }));
         let (cache, score, new) = (*cache, score.clone(), Some(NewRows { k, v }));
         let attention =
-            AttentionPhase { cache, rope: None, norm: None, score, group: 1, q, new, out };
+            AttentionPhase { cache, rope: None, norm: None, score, group: 1, q, new, chosen, out };
         self.caches[place] = Some(Cached::Heads {
             n_kv_heads: n_heads,
             key_dim: dims.key_dim(),

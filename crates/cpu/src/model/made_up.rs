@@ -5,7 +5,7 @@ use kv::{BlockAccess, HostMemory, StateRows, StepPlace};
 use program::{Result, SessionId};
 
 use super::{CpuModel, cache_error, lock};
-use crate::cache::{CacheShape, HeadsCache, LatentCache};
+use crate::cache::{CacheShape, HeadsCache, KeysCache, LatentCache};
 use crate::memory::CacheMemory;
 
 /// What made-up positions stand for: no vocabulary has it.
@@ -98,6 +98,11 @@ fn block(shape: &CacheShape) -> Vec<u8> {
         CacheShape::Latent(LatentCache { shape, .. }) => {
             for row in block.chunks_exact_mut(shape.row_bytes()) {
                 shape.store(row, &numbers(shape.rank), &numbers(shape.rope_dim));
+            }
+        }
+        CacheShape::Keys(KeysCache { head, layout }) => {
+            for position in 0..BLOCK {
+                head.store_key(&mut block[layout.keys(0)], position, &numbers(head.key_dim));
             }
         }
         CacheShape::Heads(HeadsCache { head, layout, .. }) => {

@@ -217,6 +217,7 @@ mod tests {
                 group: 1,
                 q,
                 new,
+                chosen: None,
                 out,
             })
         };

@@ -2,7 +2,7 @@
 
 use program::{CacheId, LatentUp, Mask, Norm, Score};
 
-use super::Operand;
+use super::{Chosen, Operand};
 use crate::mla::MlaDims;
 
 /// Columns of an operand, for each head or for one: those of head `h` start at `start + h * step`.
@@ -34,6 +34,8 @@ pub(crate) struct LatentInputs {
 pub(crate) struct LatentPhase {
     pub(crate) inputs: LatentInputs,
     pub(crate) score: Score,
+    /// What of the positions is read, if not all.
+    pub(crate) chosen: Option<Chosen>,
     pub(crate) out: Operand,
 }
 

@@ -60,17 +60,24 @@ impl Phase {
                 let all = read([phase.x]).chain(routes(&phase.routes)).chain(read(links));
                 all.chain(write(phase.out)).collect()
             }
-            Phase::Attention(AttentionPhase { q, new, out, .. }) => {
+            Phase::Attention(AttentionPhase { q, new, chosen, out, .. }) => {
                 let changed = [*q].into_iter().chain(new.map(|new| new.k));
-                let values = read(new.map(|new| new.v));
-                uses(UseKind::Change, changed).chain(values).chain(write(*out)).collect()
+                let others = new.map(|new| new.v).into_iter().chain(chosen.map(|c| c.units));
+                uses(UseKind::Change, changed).chain(read(others)).chain(write(*out)).collect()
             }
             Phase::Conv(phase) => read([phase.x.operand]).chain(write(phase.out)).collect(),
             Phase::Scan(phase) => {
                 let inputs = phase.inputs.iter().map(|input| input.operand);
                 read(inputs).chain(write(phase.out)).collect()
             }
-            Phase::Latent(phase) => read(latent(&phase.inputs)).chain(write(phase.out)).collect(),
+            Phase::Indexer(phase) => read([phase.q].into_iter().chain(phase.weights))
+                .chain(read([phase.k]))
+                .chain(write(phase.out))
+                .collect(),
+            Phase::Latent(phase) => read(latent(&phase.inputs))
+                .chain(read(phase.chosen.map(|chosen| chosen.units)))
+                .chain(write(phase.out))
+                .collect(),
             Phase::Expand(phase) => read(latent(&phase.inputs))
                 .chain(uses(UseKind::Inside, [phase.rows]))
                 .chain(uses(UseKind::Write, [phase.q, phase.k, phase.v]))
@@ -98,6 +105,10 @@ impl RowOp {
             RowOp::Norm { x, .. }
             | RowOp::Act { x, .. }
             | RowOp::Scale { x, .. }
+            | RowOp::Shift { x, .. }
+            | RowOp::Softmax { x, .. }
+            | RowOp::Turn { x, .. }
+            | RowOp::Sinkhorn { x, .. }
             | RowOp::Multiply { x, .. }
             | RowOp::Slice { x, .. }
             | RowOp::Excess { x, .. }

@@ -46,6 +46,18 @@ pub(super) fn score_sums<S: Simd>(
     weigh(simd, block, rows, scores, buffer, sums);
 }
 
+/// The [`SCORES`](super::SCORES) op.
+#[inline(always)]
+pub(super) fn scores<S: Simd>(
+    simd: S,
+    block: &HeadBlock<'_>,
+    rows: &QueryRows<'_>,
+    out: &mut [f32],
+    scratch: &mut [f32],
+) {
+    adjusted(simd, block, rows, out, scratch);
+}
+
 /// The [`MASSES`](super::MASSES) op.
 #[inline(always)]
 pub(super) fn masses<S: Simd>(

@@ -15,6 +15,7 @@ mod masses;
 mod naive;
 mod product;
 mod promise;
+mod scores;
 mod sums;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
@@ -24,6 +25,7 @@ pub(crate) use layout::{GROUP, code, group_scale, halves};
 pub use masses::{MASSES, MassesFn};
 pub(crate) use product::{ByDepth, ByRow, Elem, Order, Product, Single, tile};
 pub use promise::{ANCHORS, Anchors, PROMISE, PromiseFn};
+pub use scores::{SCORES, ScoresFn, scores_scratch};
 pub use sums::{SCORE_SUMS, ScoreSum, ScoreSumsFn, score_floats, score_of, weight_at_most};
 
 use std::ops::Range;

@@ -42,6 +42,18 @@ pub(super) fn score_sums(
     }
 }
 
+/// The [`SCORES`](super::SCORES) op.
+pub(super) fn scores(
+    block: &HeadBlock<'_>,
+    rows: &QueryRows<'_>,
+    out: &mut [f32],
+    _scratch: &mut [f32],
+) {
+    for (row, (seen, out)) in rows.seen.iter().zip(out.chunks_exact_mut(BLOCK)).enumerate() {
+        score(block, rows, row, &mut out[seen.range()]);
+    }
+}
+
 /// The [`MASSES`](super::MASSES) op.
 pub(super) fn masses(
     block: &HeadBlock<'_>,

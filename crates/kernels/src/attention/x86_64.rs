@@ -2,7 +2,7 @@
 
 use super::{
     Anchors, AttendFn, BLOCK, HeadBlock, MassesFn, MergeFn, Partials, PromiseFn, QueryRows,
-    ScoreSum, ScoreSumsFn, generic, masses, naive, promise, sums,
+    ScoreSum, ScoreSumsFn, ScoresFn, generic, masses, naive, promise, scores, sums,
 };
 use crate::lanes::{Avx2, Avx512};
 use crate::{Isa, Kernel, Level};
@@ -19,6 +19,13 @@ pub(super) const SCORE_SUMS: &[Kernel<ScoreSumsFn>] = &[
     Kernel { name: "score_sums/avx512", isa: Isa::AVX512, level: Level::Full, run: sums_avx512 },
     Kernel { name: "score_sums/avx2", isa: Isa::AVX2, level: Level::Full, run: sums_avx2 },
     sums::PORTABLE,
+];
+
+/// Candidates of [`SCORES`](super::SCORES).
+pub(super) const SCORES: &[Kernel<ScoresFn>] = &[
+    Kernel { name: "scores/avx512", isa: Isa::AVX512, level: Level::Full, run: scores_avx512 },
+    Kernel { name: "scores/avx2", isa: Isa::AVX2, level: Level::Full, run: scores_avx2 },
+    scores::PORTABLE,
 ];
 
 /// Candidates of [`MASSES`](super::MASSES).
@@ -79,6 +86,21 @@ fn sums_avx2(
     scratch: &mut [f32],
 ) {
     generic::score_sums(Avx2::new(), block, rows, out, scratch);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+fn scores_avx512(
+    block: &HeadBlock<'_>,
+    rows: &QueryRows<'_>,
+    out: &mut [f32],
+    scratch: &mut [f32],
+) {
+    generic::scores(Avx512::new(), block, rows, out, scratch);
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn scores_avx2(block: &HeadBlock<'_>, rows: &QueryRows<'_>, out: &mut [f32], scratch: &mut [f32]) {
+    generic::scores(Avx2::new(), block, rows, out, scratch);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]

@@ -4,8 +4,8 @@ use crate::support::{Random, assert_same_bits, candidates, sizes};
 use kernels::Kernel;
 use kernels::attention::{
     ATTEND, Alibi, AttendFn, BLOCK, ElemType, HeadBlock, HeadShape, MASSES, MERGE, MassesFn,
-    Partials, QueryRows, SCORE_SUMS, ScoreSum, ScoreSumsFn, Seen, score_floats, score_of,
-    scratch_floats, weight_at_most,
+    Partials, QueryRows, SCORE_SUMS, ScoreSum, ScoreSumsFn, ScoresFn, Seen, score_floats, score_of,
+    scores_scratch, scratch_floats, weight_at_most,
 };
 
 const SENTINEL: f32 = 1234.5;
@@ -108,6 +108,22 @@ impl Case {
         let rest = &scratch[needed..];
         assert!(rest.iter().all(|x| *x == SENTINEL), "{} writes outside", kernel.name());
         out
+    }
+
+    /// The scores of what each row sees. Checks that nothing around them is written, and that values are not read.
+    pub(crate) fn run_scores(&self, kernel: &Kernel<ScoresFn>) -> Vec<Vec<f32>> {
+        let (n, alibi) = (self.seen.len(), &self.alibi[..]);
+        let rows = QueryRows { q: &self.q, seen: &self.seen, softcap: self.softcap, alibi };
+        let needed = scores_scratch(&self.shape);
+        let mut scratch = vec![SENTINEL; needed + GUARD];
+        let mut out = vec![SENTINEL; GUARD + n * BLOCK + GUARD];
+        let block = HeadBlock { values: &[], ..self.block() };
+        kernel.call(&block, &rows, &mut out[GUARD..][..n * BLOCK], &mut scratch);
+        for guard in [&out[..GUARD], &out[GUARD + n * BLOCK..], &scratch[needed..]] {
+            assert!(guard.iter().all(|x| *x == SENTINEL), "{} writes outside", kernel.name());
+        }
+        let row = |(row, seen): (&[f32], &Seen)| row[seen.range()].to_vec();
+        out[GUARD..].chunks_exact(BLOCK).zip(&self.seen).map(row).collect()
     }
 
     /// What attention positions get from rows that see this block alone, beside some they had.

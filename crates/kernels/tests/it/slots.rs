@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use kernels::attention::{
-    ANCHORS, ATTEND, ElemType, HeadShape, MASSES, MERGE, PROMISE, Partials, SCORE_SUMS, Seen,
+    ANCHORS, ATTEND, ElemType, HeadShape, MASSES, MERGE, PROMISE, Partials, SCORE_SUMS, SCORES,
+    Seen,
 };
 use kernels::latent::{LATENT_ATTEND, LATENT_TILE, LatentShape};
 use kernels::linear::QUANTIZE_Q8;
@@ -31,6 +32,7 @@ type Compare = fn() -> Names;
 const COMPARED: &[(&str, Compare)] = &[
     ("ATTEND", attend),
     ("SCORE_SUMS", score_sums),
+    ("SCORES", scores),
     ("MASSES", masses),
     ("MERGE", merge),
     ("PROMISE", promise),
@@ -134,6 +136,24 @@ fn score_sums() -> Names {
             let found = found.iter().flat_map(|of| bits(&[of.max, of.sum])).collect::<Vec<_>>();
             assert_eq!(found, want, "{what}: as attention has them");
             found
+        })
+    })
+}
+
+/// The greatest of what [`ATTEND`] finds beside its outputs.
+fn scores() -> Names {
+    cases(|what, case| {
+        let mut attended = case.run(ATTEND.naive());
+        let want = case.sums(&mut attended).0.to_vec();
+        compare(&SCORES, what, |kernel| {
+            let found = case.run_scores(kernel);
+            let greatest = |row: &Vec<f32>| row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            assert_eq!(
+                found.iter().map(greatest).collect::<Vec<_>>(),
+                want,
+                "{what}: the greatest"
+            );
+            found.iter().flat_map(|row| bits(row)).collect::<Vec<_>>()
         })
     })
 }

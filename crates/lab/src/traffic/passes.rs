@@ -54,9 +54,10 @@ impl Kind {
         match node.op.facts().counted {
             Counted::Matrices => Kind::Linear,
             Counted::Experts { .. } => Kind::Experts,
-            Counted::Attention { .. } | Counted::LatentAttention | Counted::State { .. } => {
-                Kind::Attention
-            }
+            Counted::Attention { .. }
+            | Counted::LatentAttention { .. }
+            | Counted::Indexer { .. }
+            | Counted::State { .. } => Kind::Attention,
             Counted::Lookup | Counted::Norm | Counted::Elements | Counted::Nothing => Kind::Rest,
         }
     }

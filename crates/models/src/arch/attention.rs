@@ -1,8 +1,8 @@
 //! Attention over keys and values, by settings that architectures choose.
 
 use program::{
-    Act, Attention, CacheKind, CacheSpec, Mask, Rope, RopeScaling, RotatedNorm, Score, ValueId,
-    WeightId,
+    Act, Attention, CacheKind, CacheSpec, Mask, Rope, RopeScaling, RotatedNorm, Score, Selection,
+    ValueId, WeightId,
 };
 
 use super::decoder::Layer;
@@ -81,12 +81,22 @@ impl Heads {
 
     /// What the layer attends to: `[n, n_heads * value_dim]`.
     pub(super) fn attend(self, l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
+        self.attend_to(l, h, None)
+    }
+
+    /// The same of what an indexer chose, if one did.
+    pub(super) fn attend_to(
+        self,
+        l: &Layer<'_>,
+        h: ValueId,
+        chosen: Option<(Selection, ValueId)>,
+    ) -> Result<ValueId> {
         let score = self.score(l)?;
         let (factors, rotated) = (factors(l)?, self.rotated(l)?);
         let a = if l.config.reads_layer.is_some() {
-            attend(l, &[self.queries(l, h)?], factors, score, rotated)?
+            attend(l, &[self.queries(l, h)?], factors, score, rotated, chosen)?
         } else {
-            attend(l, &self.queries_keys_values(l, h)?, factors, score, rotated)?
+            attend(l, &self.queries_keys_values(l, h)?, factors, score, rotated, chosen)?
         };
         let a = match l.model.attention_scale {
             Some(factor) => l.r.scale("attn_scaled", a, factor)?,
@@ -221,14 +231,14 @@ pub(super) fn factors(l: &Layer<'_>) -> Result<Option<WeightId>> {
 }
 
 /// What the layer attends to, given its queries, keys and values, or its queries alone where it reads the keys and values of
-/// another: `[n, n_heads * value_dim]`. `factors` divide the
-/// frequencies of the rotation.
+/// another: `[n, n_heads * value_dim]`. `factors` divide the frequencies of the rotation.
 pub(super) fn attend(
     l: &Layer<'_>,
     qkv: &[ValueId],
     factors: Option<WeightId>,
     score: Score,
     norm: Option<RotatedNorm>,
+    chosen: Option<(Selection, ValueId)>,
 ) -> Result<ValueId> {
     let LayerConfig { n_kv_heads, head_dim: key_dim, value_dim, ref rope, .. } = *l.config;
     let window = match score.mask {
@@ -243,6 +253,8 @@ pub(super) fn attend(
         rope: rope.clone().map(|rope| Rope { factors, ..rope }),
         norm,
         score,
+        select: chosen.map(|(select, _)| select),
     };
-    Ok(l.r.attention("attn", at, qkv)?)
+    let inputs: Vec<ValueId> = qkv.iter().copied().chain(chosen.map(|(_, units)| units)).collect();
+    Ok(l.r.attention("attn", at, &inputs)?)
 }

@@ -24,7 +24,7 @@ impl Gated {
         Gated {
             suffix: "",
             width: l.config.intermediate_size,
-            act: Gate::Act(Act::Silu),
+            act: l.config.gate,
             bias: Bias::IfPresent,
             joint: false,
         }

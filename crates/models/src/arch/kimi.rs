@@ -2,8 +2,9 @@
 //!
 //! Source: arXiv:2510.26692, section 3; tensor names of GGUF's `kimi-linear` and `bailingmoe3`.
 
-use program::{Act, ConvWeights, Gate, LinearWeight, RopePairs, ScanKind, ValueId};
+use program::{Act, ConvWeights, LinearWeight, RopePairs, ScanKind, ValueId};
 
+use super::attention::GateWidth;
 use super::decoder::{Layer, Norms, decoder};
 use super::{Architecture, ffn, latent};
 use crate::config::experts::{self, Silent};
@@ -33,7 +34,7 @@ pub(super) static BAILING_MOE3: Architecture = Architecture {
     record: |r, w, c| decoder(r, w, c, |l, x| l.block(Norms::PRE, x, mix, ffn::feed)),
 };
 
-fn config(keys: &Keys<'_>) -> Result<ModelConfig> {
+pub(super) fn config(keys: &Keys<'_>) -> Result<ModelConfig> {
     let mut c = config::latent::with_recurrent(keys, RopePairs::Interleaved)?;
     let head_dim = keys.required("kda.head_dim", 1..=1 << 16)?;
     let mut its = Recurrent::of_heads(c.first_layer().n_heads, head_dim);
@@ -44,7 +45,14 @@ fn config(keys: &Keys<'_>) -> Result<ModelConfig> {
 }
 
 fn mix(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
-    let Some(s) = &l.config.recurrent else { return attend(l, h) };
+    match &l.config.recurrent {
+        Some(s) => delta(l, s, h),
+        None => attend(l, h),
+    }
+}
+
+/// A delta net, through the output projection.
+pub(super) fn delta(l: &Layer<'_>, s: &Recurrent, h: ValueId) -> Result<ValueId> {
     let (n, heads, dim) = (s.inner_size, s.n_heads, s.state_size);
     let channels = |name: &str| {
         let x = l.linear(&format!("attn_{name}"), h, n, Bias::Never)?;
@@ -56,7 +64,7 @@ fn mix(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
     let (q, k, v) = (channels("q")?, channels("k")?, channels("v")?);
     let beta = l.linear("ssm_beta", h, heads, Bias::Never)?;
     let beta = l.r.act("beta", Act::Sigmoid, beta)?;
-    let kind = ScanKind::Delta { eps: l.model.norm_eps };
+    let kind = ScanKind::Delta { eps: s.key_eps.unwrap_or(l.model.norm_eps) };
     let y = l.r.scan("scan", kind, false, &[q, k, v, decay(l, s, h)?, beta])?;
     let y = l.norm("ssm_norm", l.r.view("scan_heads", y, heads)?)?;
     let z = narrow(l, "ssm_g", h, n, None)?;
@@ -74,12 +82,13 @@ fn decay(l: &Layer<'_>, s: &Recurrent, h: ValueId) -> Result<ValueId> {
         None => Ok(l.r.multiply_groups("decay", l.r.act("times", Act::Softplus, f)?, rates)?),
         Some(least) => {
             let f = l.r.multiply_groups("rates", f, rates)?;
+            let f = if s.rates_below { l.r.scale("rates_above", f, -1.0)? } else { f };
             Ok(l.r.scale("decay", l.r.act("shares", Act::Sigmoid, f)?, least)?)
         }
     }
 }
 
-/// A matrix `NAME_a` alone, or with a second one, `NAME_b`, behind it.
+/// A matrix `NAME_a` with a second one, `NAME_b`, behind it; `NAME_a` alone; or `NAME`.
 fn narrow(
     l: &Layer<'_>,
     name: &str,
@@ -90,9 +99,10 @@ fn narrow(
     let (first, second) = (format!("{name}_a"), format!("{name}_b"));
     let cols = l.r.shape(x).cols();
     let rank = l.config.recurrent.as_ref().map_or(0, |s| s.state_size);
-    let (name, x, cols) = match l.w.is_there(&second) {
-        true => (&second, l.linear(&first, x, rank, Bias::Never)?, rank),
-        false => (&first, x, cols),
+    let (name, x, cols) = match (l.w.is_there(&first), l.w.is_there(&second)) {
+        (_, true) => (second.as_str(), l.linear(&first, x, rank, Bias::Never)?, rank),
+        (true, false) => (first.as_str(), x, cols),
+        (false, false) => (name, x, cols),
     };
     let weight = l.w.matrix(name, rows, cols)?;
     Ok(l.r.linear(name, x, LinearWeight { weight, bias })?)
@@ -100,13 +110,8 @@ fn narrow(
 
 /// Latent attention, what each head finds weighed by a gate where the file has one.
 fn attend(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
-    let n_heads = l.config.n_heads;
-    if !l.w.is_there("attn_gate") {
-        return latent::attend(l, h);
+    match l.w.is_there("attn_gate") {
+        true => latent::gated(l, latent::find(l, h)?, h, GateWidth::Heads),
+        false => latent::attend(l, h),
     }
-    let a = latent::find(l, h)?;
-    let gate = l.linear("attn_gate", h, n_heads, Bias::Never)?;
-    let a = l.r.view("attn_heads", a, n_heads)?;
-    let a = l.r.gated_act("attn_gated", Gate::Act(Act::Sigmoid), gate, a)?;
-    l.linear("attn_output", l.r.view("attn_joined", a, 1)?, l.model.hidden_size, Bias::Never)
 }

@@ -26,6 +26,8 @@ mod grove;
 mod head;
 mod hrm;
 mod hunyuan;
+mod hyper;
+mod indexer;
 mod kimi;
 mod latent;
 mod layernorm;
@@ -48,6 +50,7 @@ mod qwen3;
 mod qwen35;
 mod rwkv;
 mod smallthinker;
+mod sparse;
 mod talkie;
 mod ungated;
 mod windows;
@@ -95,8 +98,10 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &deci::DECI,
     &deepseek::DEEPSEEK,
     &deepseek2::DEEPSEEK2,
+    &sparse::DEEPSEEK32,
     &deepseek::DEEPSEEK_OCR,
     &deepseek::DOTS1,
+    &sparse::DOTS3NOTE,
     &ernie::ERNIE4_5,
     &ernie::ERNIE4_5_MOE,
     &exaone::EXAONE,
@@ -112,6 +117,7 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &gemma4::GEMMA4,
     &glm::GLM4,
     &glm::GLM4_MOE,
+    &sparse::GLM_DSA,
     &mlp::GPTNEOX,
     &mlp::GPT2,
     &gpt_oss::GPT_OSS,
@@ -126,6 +132,7 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &hunyuan::HUNYUAN_MOE,
     &hunyuan::HUNYUAN_VL,
     &deepseek::HY_V3,
+    &sparse::HY_V4,
     &llama::INTERNLM2,
     &layernorm::JAIS,
     &mlp::JAIS2,

@@ -118,7 +118,7 @@ fn attend(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
     let v = l.linear("attn_v", h, n_kv_heads * head_dim, Bias::IfPresent)?;
     let v = l.r.view("v", v, n_kv_heads)?;
     let (factors, score) = (attention::factors(l)?, l.config.score.clone());
-    let a = attention::attend(l, &[q, k, v], factors, score, None)?;
+    let a = attention::attend(l, &[q, k, v], factors, score, None, None)?;
     let a = l.r.gated_act("attn_gated", Act::Sigmoid, gate, l.r.view("attn_heads", a, n_heads)?)?;
     let a = l.r.view("attn_joined", a, 1)?;
     l.linear("attn_output", a, l.model.hidden_size, Bias::IfPresent)

@@ -41,6 +41,8 @@ pub struct Experts {
     pub shared_act: Gate,
     /// Further experts, each shared by some of them.
     pub chunks: Option<Chunks>,
+    /// What experts read and yield is so wide, between two matrices; `None`: as wide as the residual stream.
+    pub latent_size: Option<usize>,
 }
 
 /// Experts that neighbours among the others share: where one of a chunk is chosen, its own is mixed too.
@@ -157,6 +159,7 @@ pub(crate) fn read(keys: &Keys<'_>, c: &mut ModelConfig, silent: &Silent) -> Res
         act: Gate::Act(Act::Silu),
         shared_act: Gate::Act(Act::Silu),
         chunks: None,
+        latent_size: None,
     };
     for (i, layer) in c.layers.iter_mut().enumerate().skip(n_dense) {
         // some files have no key for layers that are dense
@@ -174,15 +177,49 @@ pub(crate) fn read(keys: &Keys<'_>, c: &mut ModelConfig, silent: &Silent) -> Res
 pub(crate) fn clamp(keys: &Keys<'_>, c: &mut ModelConfig) -> Result<()> {
     let [experts, shared] =
         ["swiglu_clamp_exp", "swiglu_clamp_shexp"].map(|key| keys.positive_per_layer(key));
-    let limits = experts?.into_iter().zip(shared?);
+    bound(c, &experts?, &shared?, true);
+    Ok(())
+}
+
+/// Such bounds on gates before their activation, those of experts alone.
+///
+/// # Errors
+/// As [`clamp`].
+pub(crate) fn clamp_before(keys: &Keys<'_>, c: &mut ModelConfig) -> Result<()> {
+    let experts = keys.positive_per_layer("swiglu_clamp_exp")?;
+    let shared = vec![None; experts.len()];
+    bound(c, &experts, &shared, false);
+    Ok(())
+}
+
+/// The same on all gates, those of experts and those of others, which are as the first where the file does not say.
+///
+/// # Errors
+/// As [`clamp`].
+pub(crate) fn clamp_all_before(keys: &Keys<'_>, c: &mut ModelConfig) -> Result<()> {
+    const OTHERS: &str = "swiglu_clamp_shexp";
+    let experts = keys.positive_per_layer("swiglu_clamp_exp")?;
+    let others = match keys.get(OTHERS) {
+        Some(_) => keys.positive_per_layer(OTHERS)?,
+        None => experts.clone(),
+    };
+    bound(c, &experts, &others, false);
+    for (layer, limit) in c.layers.iter_mut().zip(others) {
+        let clamped = |limit| Gate::ClampedSwiglu { limit, after: false };
+        layer.gate = limit.map_or(layer.gate, clamped);
+    }
+    Ok(())
+}
+
+fn bound(c: &mut ModelConfig, experts: &[Option<f32>], shared: &[Option<f32>], after: bool) {
+    let limits = experts.iter().zip(shared);
     for (layer, (experts, shared)) in c.layers.iter_mut().zip(limits) {
-        let clamped = |limit| Gate::ClampedSwiglu { limit, after: true };
+        let clamped = |limit| Gate::ClampedSwiglu { limit, after };
         if let Some(e) = &mut layer.experts {
             e.act = experts.map_or(e.act, clamped);
             e.shared_act = shared.map_or(e.shared_act, clamped);
         }
     }
-    Ok(())
 }
 
 impl Experts {

@@ -19,6 +19,10 @@ pub struct Latent {
     pub nope_dim: usize,
     /// Keys and values are made by one tensor, `attn_kv_b`, as older files have it.
     pub joint: bool,
+    /// A norm on the part of a key that rotates, with the vector `attn_k_norm`.
+    pub key_norm: bool,
+    /// The vector `attn_sinks` has a score for each head that takes weight from the others.
+    pub sinks: bool,
 }
 
 /// A decoder of latent attention, its feed-forward layers taken for dense.
@@ -62,9 +66,39 @@ fn with_counts(keys: &Keys<'_>, pairs: RopePairs, least: u64) -> Result<ModelCon
     for layer in &mut c.layers {
         layer.rope.clone_from(&rope);
         layer.score.scale = (mscale * mscale / (head_dim as f64).sqrt()) as f32;
-        layer.latent = Some(Latent { kv_lora_rank, q_lora_rank, nope_dim, joint });
+        let (key_norm, sinks) = (false, false);
+        let latent = Latent { kv_lora_rank, q_lora_rank, nope_dim, joint, key_norm, sinks };
+        layer.latent = Some(latent);
     }
     Ok(c)
+}
+
+/// Give layers with a window latents and heads of other widths: `attention.kv_lora_rank_swa`,
+/// `attention.key_length_mla_swa` and `attention.value_length_mla_swa`, where the file has them.
+///
+/// # Errors
+/// A key out of range; heads no wider than what rotates of them.
+pub(crate) fn windowed(keys: &Keys<'_>, c: &mut ModelConfig, windows: &[bool]) -> Result<()> {
+    const KEY: &str = "attention.key_length_mla_swa";
+    let count = |key: &str| keys.count(key, 1..=MAX_HEADS);
+    let (rank, key) = (count("attention.kv_lora_rank_swa")?, count(KEY)?);
+    let value = count("attention.value_length_mla_swa")?;
+    for layer in c.layers.iter_mut().zip(windows).filter(|(_, sees)| **sees).map(|(l, _)| l) {
+        let rotates = layer.rope.as_ref().map_or(0, |rope| rope.dims);
+        layer.head_dim = key.unwrap_or(layer.head_dim);
+        layer.value_dim = value.unwrap_or(layer.value_dim);
+        let Some(nope_dim) = layer.head_dim.checked_sub(rotates).filter(|dim| *dim > 0) else {
+            let expected = format!("more than {rotates}, which rotate");
+            return Err(Error::key(&keys.name(KEY), expected, layer.head_dim));
+        };
+        layer.score.scale = (1.0 / (layer.head_dim as f64).sqrt()) as f32;
+        if let Some(latent) = &mut layer.latent {
+            latent.nope_dim = nope_dim;
+            latent.kv_lora_rank = rank.unwrap_or(latent.kv_lora_rank);
+        }
+    }
+    c.layers.iter_mut().flat_map(|layer| &mut layer.latent).for_each(|l| l.key_norm = true);
+    Ok(())
 }
 
 /// Newer files give the widths of keys and values apart from those of the cache.
@@ -83,6 +117,7 @@ fn heads(keys: &Keys<'_>, least: u64) -> Result<Vec<Heads>> {
         n_kv_heads: latents.min(1),
         head_dim,
         value_dim,
+        may_not_rotate: true,
     };
     Ok(n_heads.into_iter().zip(latents).map(layer).collect())
 }

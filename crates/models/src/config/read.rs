@@ -1,7 +1,7 @@
 //! What nearly every decoder says of itself, and says alike.
 
 use gguf::{Value, escape};
-use program::{Act, Mask, NormKind, RopePairs, Score};
+use program::{Act, Gate, Mask, NormKind, RopePairs, Score};
 
 use super::{LayerConfig, ModelConfig, experts, rope, text};
 use crate::keys::Keys;
@@ -102,6 +102,8 @@ pub(super) struct Heads {
     pub(super) n_kv_heads: usize,
     pub(super) head_dim: usize,
     pub(super) value_dim: usize,
+    /// A file may say that nothing of a key rotates.
+    pub(super) may_not_rotate: bool,
 }
 
 impl Heads {
@@ -128,7 +130,8 @@ impl Heads {
         let value_dim = keys.count("attention.value_length", 1..=MAX_HEADS)?.unwrap_or(head_dim);
         let layer = |(n_heads, n_kv_heads): (usize, usize)| {
             if n_heads.is_multiple_of(n_kv_heads.max(1)) {
-                return Ok(Heads { n_heads, n_kv_heads, head_dim, value_dim });
+                let may_not_rotate = false;
+                return Ok(Heads { n_heads, n_kv_heads, head_dim, value_dim, may_not_rotate });
             }
             let expected = format!("a divisor of head_count {n_heads}");
             Err(Error::key(&keys.name(count_kv), expected, n_kv_heads))
@@ -153,20 +156,24 @@ pub(super) fn with_heads(
     let context_length = context_length(keys)?;
     let layer =
         |(block, (heads, intermediate_size)): (usize, (Heads, usize))| -> Result<LayerConfig> {
-            let Heads { n_heads, n_kv_heads, head_dim, value_dim } = heads;
+            let Heads { n_heads, n_kv_heads, head_dim, value_dim, may_not_rotate } = heads;
+            let rotates = keys.count("rope.dimension_count", 0..=u64::MAX)? != Some(0);
+            let rope = || rope::read(keys, pairs, head_dim, context_length);
             Ok(LayerConfig {
                 block,
                 n_heads,
                 n_kv_heads,
                 head_dim,
                 value_dim,
-                rope: Some(rope::read(keys, pairs, head_dim, context_length)?),
+                rope: (rotates || !may_not_rotate).then(rope).transpose()?,
                 rope_factors: true,
                 reads_layer: None,
                 score: Score::causal((1.0 / (head_dim as f64).sqrt()) as f32),
                 latent: None,
+                indexer: None,
                 recurrent: None,
                 act: Act::Silu,
+                gate: Gate::Act(Act::Silu),
                 gate_deviations: None,
                 intermediate_size,
                 experts: None,
@@ -220,6 +227,8 @@ pub(super) fn with_heads(
         logit_scale: None,
         rescale_every: None,
         logit_softcap: None,
+        residual_blocks: None,
+        hyper: None,
         layers,
     })
 }

@@ -21,6 +21,10 @@ pub struct Recurrent {
     pub inner_size: usize,
     /// Bound on the logarithm of what is kept from one row to the next, where there is one.
     pub least_decay: Option<f32>,
+    /// Where there is such a bound, the file's rates are below 0.
+    pub rates_below: bool,
+    /// Added under the root of the lengths of keys and queries; `None`: as in norms.
+    pub key_eps: Option<f32>,
     /// What layers before and after narrow ones are as wide as: of decays, of rates, of values, of gates.
     pub ranks: [usize; 4],
     /// Norms without vectors on times, keys and queries.
@@ -61,6 +65,8 @@ impl Recurrent {
             state_size: required("ssm.state_size")?,
             inner_size,
             least_decay: None,
+            rates_below: false,
+            key_eps: None,
             ranks: [0; 4],
             plain_norms: keys.flag("ssm.dt_b_c_rms")?.unwrap_or(false),
         })
@@ -79,6 +85,8 @@ impl Recurrent {
             state_size: keys.required("ssm.state_size", 1..=MOST)?,
             inner_size: keys.required("ssm.inner_size", 1..=MOST)?,
             least_decay: None,
+            rates_below: false,
+            key_eps: None,
             ranks: [rank, 0, 0, 0],
             plain_norms: keys.flag("ssm.dt_b_c_rms")?.unwrap_or(false),
         })
@@ -101,6 +109,8 @@ impl Recurrent {
             state_size: head_dim,
             inner_size: n_heads * head_dim,
             least_decay: None,
+            rates_below: false,
+            key_eps: None,
             ranks: [0; 4],
             plain_norms: false,
         }

@@ -1,5 +1,7 @@
 //! Attention of both kinds: rotate and append, then each query attends by the definition of its score.
 
+use std::ops::Range;
+
 use super::context::Asking;
 use super::latent::{Latent, Up};
 use super::ops::{Heads, dot, norm};
@@ -7,7 +9,7 @@ use super::session::{Cached, Session};
 use super::{Batch, Interpreted};
 use crate::{
     Attention, BlockAnchor, CacheId, CacheKind, ContextMemory, Held, LatentAttention, LatentUp,
-    MeterReading, NormKind, RotatedNorm, Score, Stretch, alibi_slope,
+    MeterReading, NO_UNIT, NormKind, RotatedNorm, Score, Selection, Stretch, alibi_slope,
 };
 
 /// What is cached of one position: a key and a value for each key-value head.
@@ -25,6 +27,36 @@ pub(super) struct QueryRow<'a> {
     /// As the others are.
     pub(super) far_q: &'a [f32],
     pub(super) position: usize,
+    /// What of the positions it reads, if not all that it sees.
+    pub(super) chosen: Option<Chosen<'a>>,
+}
+
+/// What an indexer chose for a row.
+#[derive(Clone, Copy)]
+pub(super) struct Chosen<'a> {
+    /// `[choices, n_units]`.
+    units: &'a [f32],
+    select: Selection,
+}
+
+impl<'a> Chosen<'a> {
+    /// Of row `i` of a value.
+    fn of_row(heads: &Heads<'a>, select: Selection, i: usize) -> Chosen<'a> {
+        Chosen { units: &heads.x[heads.row(i)], select }
+    }
+
+    /// Positions among `seen`, for each choice.
+    fn stretches(&self, seen: &Range<usize>) -> Vec<Vec<Stretch>> {
+        let unit = self.select.unit as usize;
+        let stretch = |id: &f32| {
+            let first = *id as usize * unit;
+            let positions = first.max(seen.start)..(first + unit).min(seen.end);
+            (!positions.is_empty()).then_some(Stretch { positions, is_near: true })
+        };
+        let choice =
+            |units: &[f32]| units.iter().filter(|id| **id != NO_UNIT).filter_map(stretch).collect();
+        self.units.chunks_exact(self.select.n_units as usize).map(choice).collect()
+    }
 }
 
 /// From a query and keys to weights.
@@ -35,7 +67,7 @@ pub(super) struct Scorer<'a> {
 }
 
 impl Interpreted {
-    /// Inputs are q and, if the layer appends, k and v.
+    /// Inputs are q, if the layer appends, k and v, and what an indexer chose, if it selects.
     pub(super) fn attention(
         &self,
         sessions: &mut [Held<'_, Session>],
@@ -59,6 +91,10 @@ impl Interpreted {
             let weight = if key { k } else { q }.map(|id| self.weight(id));
             let heads = Heads { x: &row, groups: heads.groups, dim: heads.dim };
             norm(&heads, NormKind::Rms, [weight, None], eps)
+        };
+        let (inputs, chosen) = match (at.select, inputs) {
+            (Some(select), [inputs @ .., chosen]) => (inputs, Some((chosen, select))),
+            _ => (inputs, None),
         };
         if let [_, k, v] = inputs {
             for (i, row) in batch.rows.iter().enumerate() {
@@ -84,7 +120,8 @@ impl Interpreted {
             let far = cached.memory.filter(ContextMemory::keeps_far_keys);
             let far = far.map(|memory| turned(&inputs[0], i, memory.far_position(), false));
             let far_q = far.as_deref().unwrap_or(&q);
-            let query = QueryRow { q: &q, far_q, position: row.position };
+            let chosen = chosen.map(|(heads, select)| Chosen::of_row(heads, select, i));
+            let query = QueryRow { q: &q, far_q, position: row.position, chosen };
             out.extend(scorer.attend(&query, cached, &widths));
             let meter = sessions[row.sequence].meter.as_ref().filter(|_| at.appends);
             let due = meter.and_then(|meter| meter.at(row.position));
@@ -101,15 +138,17 @@ impl Interpreted {
         out
     }
 
-    /// Inputs are q_nope, q_pe, c and k_pe; the values of all heads are `width` wide.
+    /// Inputs are q_nope, q_pe, c and k_pe, and what an indexer chose, if it selects; the values of all heads are `width`
+    /// wide.
     pub(super) fn latent_attention(
         &self,
         sessions: &mut [Held<'_, Session>],
         batch: &Batch,
         at: &LatentAttention,
-        inputs: [Heads<'_>; 4],
+        (inputs, chosen): ([Heads<'_>; 4], Option<Heads<'_>>),
         width: usize,
     ) -> Vec<f32> {
+        let chosen = at.select.zip(chosen);
         let up = match at.up {
             LatentUp::Split { k_b, v_b } => {
                 Up::Split { k_b: self.weight(k_b), v_b: self.weight(v_b) }
@@ -128,7 +167,8 @@ impl Interpreted {
         for (i, row) in batch.rows.iter().enumerate() {
             let cached = sessions[row.sequence].cache(at.cache);
             let q = latent.query(i, row.position);
-            let query = QueryRow { q: &q, far_q: &q, position: row.position };
+            let chosen = chosen.as_ref().map(|(select, heads)| Chosen::of_row(heads, *select, i));
+            let query = QueryRow { q: &q, far_q: &q, position: row.position, chosen };
             out.extend(scorer.attend(&query, cached, &latent.expanded()));
         }
         out
@@ -246,7 +286,10 @@ impl Scorer<'_> {
             let len = cached.k.len() / (widths.n_kv_heads * widths.key_dim);
             let mask = self.score.mask;
             let positions = mask.first(position)..mask.end(position, len);
-            return vec![vec![Stretch { positions, is_near: true }]];
+            return match &query.chosen {
+                Some(chosen) => chosen.stretches(&positions),
+                None => vec![vec![Stretch { positions, is_near: true }]],
+            };
         };
         let asking = Asking { memory, q: query.far_q, position, cached, widths };
         let mut chosen = asking.choices();
@@ -323,7 +366,7 @@ mod tests {
         let mut score = Score::causal(0.5);
         change(&mut score);
         // two query heads share the one key-value head
-        let query = QueryRow { q: &[0.0, 1.0], far_q: &[0.0, 1.0], position };
+        let query = QueryRow { q: &[0.0, 1.0], far_q: &[0.0, 1.0], position, chosen: None };
         Scorer { score: &score, sinks }.attend(&query, &cached(), &widths)
     }
 
@@ -373,6 +416,22 @@ mod tests {
             (s.softcap, s.temperature, s.alibi) = (Some(2.0), Some(temperature), Some(8.0));
         };
         close(&alone(&all), &biased);
+    }
+
+    /// Of units of two positions the first and the query's own, which is incomplete.
+    #[test]
+    fn a_query_reads_what_was_chosen_for_it() {
+        let widths = KvWidths { n_kv_heads: 1, key_dim: 1, value_dim: 4 };
+        let score = Score::causal(0.5);
+        let units = [0.0, 1.0, NO_UNIT];
+        let attend = |n_units: u32| {
+            let select = Selection { unit: 2, n_units, has_tail: false };
+            let chosen = Some(Chosen { units: &units[..n_units as usize], select });
+            let query = QueryRow { q: &[1.0], far_q: &[1.0], position: 2, chosen };
+            Scorer { score: &score, sinks: None }.attend(&query, &cached(), &widths)
+        };
+        close(&attend(1), &softmax([Some(0.0), Some(1.0), None, None], 0.0));
+        close(&attend(3), &softmax([Some(0.0), Some(1.0), Some(3.5), None], 0.0));
     }
 
     /// The slope of the second of two heads is 2^-8, either way from the query.

@@ -54,6 +54,49 @@ pub(super) fn sums(x: &[f32], dim: usize) -> Vec<f32> {
     x.chunks_exact(dim).map(sum).collect()
 }
 
+/// Shares of each group.
+pub(super) fn softmax(x: &[f32], dim: usize) -> Vec<f32> {
+    let group = |x: &[f32]| shares(x).into_iter().map(|share| share as f32).collect::<Vec<_>>();
+    x.chunks_exact(dim).flat_map(group).collect()
+}
+
+/// The first numbers of all groups of a row, then the second ones.
+pub(super) fn turned(x: &[f32], groups: usize, dim: usize) -> Vec<f32> {
+    let row =
+        |x: &[f32]| (0..x.len()).map(|i| x[i % groups * dim + i / groups]).collect::<Vec<_>>();
+    x.chunks_exact(groups * dim).flat_map(row).collect()
+}
+
+fn shares(x: &[f32]) -> Vec<f64> {
+    let most = x.iter().fold(f64::NEG_INFINITY, |most, x| most.max(f64::from(*x)));
+    let weights: Vec<f64> = x.iter().map(|x| (f64::from(*x) - most).exp()).collect();
+    let sum: f64 = weights.iter().sum();
+    weights.into_iter().map(|weight| weight / sum).collect()
+}
+
+/// Matrices of `n` rows whose rows and columns sum to nearly 1, turned.
+pub(super) fn sinkhorn(x: &[f32], n: usize, rounds: u32, eps: f64) -> Vec<f32> {
+    let matrix = |x: &[f32]| {
+        let mut s: Vec<Vec<f64>> = x
+            .chunks_exact(n)
+            .map(|row| shares(row).into_iter().map(|share| share + eps).collect())
+            .collect();
+        for round in 0..rounds {
+            for row in s.iter_mut().filter(|_| round > 0) {
+                let sum = row.iter().sum::<f64>() + eps;
+                row.iter_mut().for_each(|x| *x /= sum);
+            }
+            for column in 0..n {
+                let sum = s.iter().map(|row| row[column]).sum::<f64>() + eps;
+                s.iter_mut().for_each(|row| row[column] /= sum);
+            }
+        }
+        let turned = |column: usize| s.iter().map(|row| row[column] as f32).collect::<Vec<_>>();
+        (0..n).flat_map(turned).collect::<Vec<_>>()
+    };
+    x.chunks_exact(n * n).flat_map(matrix).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,5 +117,29 @@ mod tests {
         assert_eq!(resize(&[0.0, 0.0], &[3.0, 4.0], 2), [0.0, 0.0]);
         // mean 2, deviation 2: what exceeds 3
         assert_eq!(excess(&[0.0, 2.0, 4.0], 3, 0.5), [0.0, 0.0, 1.0]);
+        assert_eq!(turned(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 2, 3), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+        assert_eq!(turned(&[1.0, 2.0, 3.0, 4.0], 1, 2), [1.0, 2.0, 3.0, 4.0]);
+        let two = 2f32.ln();
+        let close = |found: &[f32], want: &[f32]| {
+            assert!(found.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-6), "{found:?}");
+        };
+        close(&softmax(&[0.0, two, 9.0, 9.0], 2), &[1.0 / 3.0, 2.0 / 3.0, 0.5, 0.5]);
+    }
+
+    /// Of rows 1:1 and 1:3 the columns are 1/2 + 1/4 and 1/2 + 3/4; one round divides by them, a second one by rows first.
+    #[test]
+    fn a_matrix_is_balanced_and_turned() {
+        let close = |found: &[f32], want: [f32; 4]| {
+            assert!(found.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-6), "{found:?}");
+        };
+        let x = [0.0, 0.0, 0.0, 3f32.ln()];
+        close(&sinkhorn(&x, 2, 1, 0.0), [2.0 / 3.0, 1.0 / 3.0, 0.4, 0.6]);
+        // rows 2/3 + 2/5 and 1/3 + 3/5
+        let [a, b, c, d] = [0.625, 0.375, 5.0 / 14.0, 9.0 / 14.0];
+        close(&sinkhorn(&x, 2, 2, 0.0), [a / (a + c), c / (a + c), b / (b + d), d / (b + d)]);
+        let many = sinkhorn(&x, 2, 60, 0.0);
+        close(&[many[0] + many[1], many[0] + many[2], many[1] + many[3], 1.0], [1.0; 4]);
+        // half of a number that is added is half of the sum that divides
+        close(&sinkhorn(&[7.0], 1, 1, 1.0), [2.0 / 3.0; 4]);
     }
 }

@@ -7,17 +7,18 @@ use crate::{
 
 impl Recorder {
     /// Rotate, append, attend: `[Tokens, n_heads * value_dim]`. The inputs are q, k and v, or q alone for a layer that
-    /// reads what an earlier one appended.
+    /// reads what an earlier one appended, and what an indexer chose where few positions are read.
     ///
     /// # Errors
     /// [`Error::Operand`](crate::Error::Operand) if heads and widths do not fit the cache, if not exactly one layer
-    /// appends to it, that one first, or if the score's parameters are no sound numbers.
+    /// appends to it, that one first, if the score's parameters are no sound numbers, or the last input is no such choice.
     pub fn attention(&self, name: &str, at: Attention, inputs: &[ValueId]) -> Result<ValueId> {
         let kind = self.state.borrow().program.cache(at.cache).kind;
         let CacheKind::Heads { n_kv_heads, key_dim, value_dim, window } = kind else {
             return Err(self.operand(name, "a cache of heads".into(), format!("{kind:?}")));
         };
-        let shapes: Vec<Shape> = inputs.iter().map(|&id| self.shape(id)).collect();
+        let of_heads = self.but_selection(name, at.select, inputs, n_kv_heads)?;
+        let shapes: Vec<Shape> = of_heads.iter().map(|&id| self.shape(id)).collect();
         let heads = |shape: &Shape, dim: usize| {
             (shape.groups, shape.dim, shape.rows) == (n_kv_heads, dim, Rows::Tokens)
         };

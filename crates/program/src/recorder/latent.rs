@@ -5,22 +5,29 @@ use crate::{CacheKind, LatentAttention, LatentUp, Op, Result, Rows, Shape, Value
 
 impl Recorder {
     /// Rotate q_pe and k_pe, append `[c | k_pe]` to the cache, attend: `[Tokens, H * dv]`. The inputs are q_nope
-    /// `[Tokens, H, dn]`, q_pe `[Tokens, H, dr]`, c `[Tokens, 1, r]` and k_pe `[Tokens, 1, dr]`.
+    /// `[Tokens, H, dn]`, q_pe `[Tokens, H, dr]`, c `[Tokens, 1, r]` and k_pe `[Tokens, 1, dr]`, and what an indexer chose
+    /// where few positions are read.
     ///
     /// # Errors
     /// [`Error::Operand`](crate::Error::Operand) if heads and widths do not fit the cache or the
-    /// weights, or the score's parameters are no sound numbers.
+    /// weights, the score's parameters are no sound numbers, or the last input is no such choice.
     pub fn latent_attention(
         &self,
         name: &str,
         at: LatentAttention,
-        inputs: [ValueId; 4],
+        inputs: impl AsRef<[ValueId]>,
     ) -> Result<ValueId> {
+        let inputs = inputs.as_ref();
+        let of_heads = self.but_selection(name, at.select, inputs, 1)?;
         let kind = self.state.borrow().program.cache(at.cache).kind;
         let CacheKind::Latent { rank, rope_dim } = kind else {
             return Err(self.operand(name, "a cache of latents".into(), format!("{kind:?}")));
         };
-        let [q_nope, q_pe, c, k_pe] = inputs.map(|id| self.shape(id));
+        let shapes: Vec<Shape> = of_heads.iter().map(|id| self.shape(*id)).collect();
+        let [q_nope, q_pe, c, k_pe] = shapes[..] else {
+            let expected = "q_nope, q_pe, c and k_pe".into();
+            return Err(self.operand(name, expected, format!("{shapes:?}")));
+        };
         let fits = [q_nope, q_pe, c, k_pe].iter().all(|shape| shape.rows == Rows::Tokens)
             && q_nope.groups == q_pe.groups
             && (c.groups, k_pe.groups) == (1, 1)
@@ -47,7 +54,7 @@ impl Recorder {
         };
         self.check_score(name, &at.score, q_nope.groups)?;
         let shape = Shape { rows: q_nope.rows, groups: 1, dim: q_nope.groups * value_dim };
-        self.push(name, Op::LatentAttention(at), &inputs, shape)
+        self.push(name, Op::LatentAttention(at), inputs, shape)
     }
 
     /// Width of one value, if the weights fit heads like these and latents of `rank`.

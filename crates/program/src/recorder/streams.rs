@@ -63,6 +63,37 @@ impl Recorder {
         }
         self.push(name, Op::Excess { deviations }, &[x], shape)
     }
+
+    /// `exp(x)` over the sum of its group's.
+    ///
+    /// # Errors
+    /// None; as other ops.
+    pub fn softmax(&self, name: &str, x: ValueId) -> Result<ValueId> {
+        self.push(name, Op::Softmax, &[x], self.shape(x))
+    }
+
+    /// The first numbers of all groups of `x` as a group, then the second ones.
+    ///
+    /// # Errors
+    /// None; as other ops.
+    pub fn turn(&self, name: &str, x: ValueId) -> Result<ValueId> {
+        let Shape { rows, groups, dim } = self.shape(x);
+        self.push(name, Op::Turn, &[x], Shape { rows, groups: dim, dim: groups })
+    }
+
+    /// The matrices `x` with rows and columns that sum to nearly 1, turned: see [`Op::Sinkhorn`].
+    ///
+    /// # Errors
+    /// [`Error::Operand`](crate::Error::Operand) if a row of `x` is no square matrix, there are no rounds, or `eps` is not
+    /// a finite number from 0 on.
+    pub fn sinkhorn(&self, name: &str, x: ValueId, rounds: u32, eps: f32) -> Result<ValueId> {
+        let shape = self.shape(x);
+        if shape.groups != shape.dim || rounds == 0 || !(eps.is_finite() && eps >= 0.0) {
+            let expected = "a square matrix, rounds, eps finite and >= 0".into();
+            return Err(self.operand(name, expected, format!("{shape:?}, {rounds}, {eps}")));
+        }
+        self.push(name, Op::Sinkhorn { rounds, eps }, &[x], shape)
+    }
 }
 
 #[cfg(test)]
@@ -96,5 +127,13 @@ mod tests {
         refused(r.resize("other", x, y), "other");
         refused(r.excess("nan", x, f32::NAN), "a finite number");
         refused(r.excess("one", table(1), 1.0), "groups of 2");
+        let square = r.view("square", y, 2).unwrap();
+        assert_eq!(groups(r.sinkhorn("balanced", square, 3, 1e-6).unwrap()), (2, 2));
+        assert_eq!(groups(r.softmax("shares", x).unwrap()), (3, 4));
+        assert_eq!(groups(r.turn("turned", x).unwrap()), (4, 3));
+        refused(r.sinkhorn("long", x, 3, 1e-6), "a square matrix");
+        refused(r.sinkhorn("no", square, 0, 1e-6), "rounds");
+        refused(r.sinkhorn("below", square, 1, -1.0), "eps finite");
+        refused(r.shift("nan", x, f32::NAN), "a finite number");
     }
 }

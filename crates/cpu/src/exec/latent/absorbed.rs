@@ -9,6 +9,7 @@ use kernels::attention::{BLOCK, HeadBlock, Partials};
 use kernels::latent::{LATENT_TILE, LatentQueries, LatentRows, LatentShape, latent_scratch_floats};
 use kernels::linear::{F32Rows, PANEL_ROWS};
 
+use super::super::chosen::ChosenRow;
 use super::super::score::HeadRow;
 use super::super::{Exec, Scratch};
 use super::StepRows;
@@ -17,7 +18,7 @@ use super::heads::{HeadInput, HeadProduct, ProductScratch, tile_floats};
 use crate::cache::LatentCache;
 use crate::geometry::TILE_ROWS;
 use crate::mla::{MlaDims, MlaForm};
-use crate::plan::{LatentInputs, LatentPhase};
+use crate::plan::{Chosen, LatentInputs, LatentPhase};
 use crate::pool::Worker;
 use crate::schedule::LoadedLatent;
 use crate::weights::HeadMatrix;
@@ -25,6 +26,11 @@ use crate::weights::HeadMatrix;
 /// Floats a worker needs to attend with up to `rows` query rows.
 pub(super) fn elided_floats(shape: &LatentShape, rows: usize) -> usize {
     2 * rows * partial_floats(shape.rank) + latent_scratch_floats(rows, shape)
+}
+
+/// Floats of the rows of a call, where they have to be brought together.
+pub(super) fn gathered_floats(shape: &LatentShape) -> usize {
+    LATENT_TILE * shape.row_bytes().div_ceil(size_of::<f32>())
 }
 
 /// Floats a worker needs to attend with copied rows.
@@ -46,7 +52,8 @@ impl Exec<'_> {
         let LoadedLatent { phase, matrices } = loaded;
         let (inputs, dims) = (&phase.inputs, &phase.inputs.dims);
         let rows = StepRows { sequences: self.sequences, forms: self.forms };
-        let mut batches = batches(dims, rows, worker.n, self.partials.len());
+        let chosen = phase.chosen.map(|chosen| chosen.select.limit());
+        let mut batches = batches(dims, rows, chosen, worker.n, self.partials.len());
         if batches.is_empty() {
             batches.push(Batch::default());
         }
@@ -225,6 +232,12 @@ impl Exec<'_> {
         // SAFETY: written in a section before, and not again in this one.
         let q = unsafe { self.latent.queries.slice(run.queries(tile, shape.width())) };
         let positions = run.positions(span);
+        if let (Some(_), Some(chosen)) = (run.chosen, &phase.chosen) {
+            let token = rows.start / phase.inputs.dims.n_heads;
+            let row = self.chosen_row(chosen, run.first_row + token, run.start + token);
+            let queries = LatentQueries { q, lanes: run.tile_rows, visible: &[] };
+            return self.attend_gathered(phase, item, (&row, positions, queries), state, scratch);
+        }
         let end = positions.end.min(run.visible(rows.end - 1));
         let mut visible = [0; cut::MAX_ROWS];
         let visible = &mut visible[..rows.len()];
@@ -239,6 +252,44 @@ impl Exec<'_> {
             let bytes = unsafe { block.slice(start..start + n * shape.row_bytes()) };
             let queries = LatentQueries { q, lanes: run.tile_rows, visible };
             self.kernels.latent.attend.call(&LatentRows { shape, bytes }, &queries, state, scratch);
+        }
+    }
+
+    /// What was chosen for a row.
+    fn chosen_row<'s>(&'s self, chosen: &Chosen, row: usize, position: usize) -> ChosenRow<'s> {
+        let units = self.row(chosen.units, row);
+        ChosenRow::new(units, chosen.select.unit as usize, position)
+    }
+
+    /// The same over some of what was chosen for the tile's token, brought together tile by tile.
+    fn attend_gathered(
+        &self,
+        phase: &LatentPhase,
+        item: &Item<'_>,
+        (row, span, queries): (&ChosenRow<'_>, Range<usize>, LatentQueries<'_>),
+        state: &mut Partials<'_>,
+        scratch: &mut [f32],
+    ) {
+        let Item { run, tile, .. } = *item;
+        let cache = phase.inputs.cache.0 as usize;
+        let shape = self.attention[cache].latent().shape;
+        let (gathered, kernel) = scratch.split_at_mut(gathered_floats(&shape));
+        let gathered = bytemuck::cast_slice_mut::<f32, u8>(gathered);
+        let end = span.end.min(row.n);
+        for first in (span.start..end).step_by(LATENT_TILE) {
+            let n = LATENT_TILE.min(end - first);
+            let places = gathered.chunks_exact_mut(shape.row_bytes());
+            for (i, place) in (first..first + n).zip(places) {
+                let position = row.position(i);
+                let start = position % BLOCK * shape.row_bytes();
+                let block = self.blocks.get(cache, run.sequence, position / BLOCK);
+                // SAFETY: the cache is not written after the section in which the rows went in.
+                place.copy_from_slice(unsafe { block.slice(start..start + shape.row_bytes()) });
+            }
+            let visible = [n as u32; cut::MAX_ROWS];
+            let queries = LatentQueries { visible: &visible[..run.rows(tile).len()], ..queries };
+            let rows = LatentRows { shape, bytes: &gathered[..n * shape.row_bytes()] };
+            self.kernels.latent.attend.call(&rows, &queries, state, kernel);
         }
     }
 
@@ -260,8 +311,8 @@ impl Exec<'_> {
         let mut state = Partials::new(&mut floats[..Partials::floats(1, &head)], 1, &head);
         let n_heads = phase.inputs.dims.n_heads;
         let score = self.score(&phase.score, n_heads);
-        let tile = row / run.tile_rows;
-        let (n, at) = (run.rows(tile).len(), row % run.tile_rows);
+        let (tile, at) = run.place(row);
+        let n = run.rows(tile).len();
         score.begin(&mut state, std::iter::once(row % n_heads));
         for span in 0..run.n_spans() {
             let start = run.partials(tile, span, partial_floats(shape.rank));

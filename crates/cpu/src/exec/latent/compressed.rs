@@ -8,6 +8,7 @@ use std::ops::Range;
 use kernels::attention::{BLOCK, ElemType, HeadBlock, HeadShape, Partials, TILE};
 use kernels::linear::{F32Rows, PANEL_ROWS};
 
+use super::super::chosen::reading_all;
 use super::super::product::Products;
 use super::super::score::{HeadRow, RowScore};
 use super::super::{Exec, Scratch, SequenceRows};
@@ -142,9 +143,10 @@ impl Exec<'_> {
             if *form != MlaForm::Compressed {
                 continue;
             }
+            let n = reading_all(at, loaded.phase.chosen.map(|chosen| chosen.select.limit()));
             // the last tokens see most: they go first
-            for first in (0..at.n).step_by(MAX_TOKENS).rev() {
-                let tokens = first..(first + MAX_TOKENS).min(at.n);
+            for first in (0..n).step_by(MAX_TOKENS).rev() {
+                let tokens = first..(first + MAX_TOKENS).min(n);
                 for head in (0..dims.n_heads).step_by(step) {
                     let heads = head..(head + step).min(dims.n_heads);
                     items.push(Item { sequence, tokens: tokens.clone(), heads });

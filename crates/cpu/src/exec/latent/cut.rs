@@ -9,6 +9,7 @@ use std::ops::Range;
 use kernels::latent::LATENT_TILE;
 
 use super::super::SequenceRows;
+use super::super::chosen::reading_all;
 use super::StepRows;
 use crate::mla::{MlaDims, MlaForm};
 
@@ -38,6 +39,9 @@ pub(super) struct Run {
     /// Position of its first token.
     pub(super) start: usize,
     pub(super) n_tokens: usize,
+    /// Positions that are chosen for each token at most, where it reads no others: its query rows then have tiles of their
+    /// own.
+    pub(super) chosen: Option<usize>,
     span: usize,
     /// First of its query rows in the batch.
     pub(super) row: usize,
@@ -58,17 +62,36 @@ impl Run {
 
     /// Spans of its last token.
     pub(super) fn n_spans(&self) -> usize {
-        (self.start + self.n_tokens).div_ceil(self.span)
+        self.chosen.unwrap_or(self.start + self.n_tokens).div_ceil(self.span)
+    }
+
+    /// Tiles of a token that has its own.
+    fn tiles_of_token(&self) -> usize {
+        self.n_heads.div_ceil(self.tile_rows)
     }
 
     /// Query rows of a tile, within the run.
     pub(super) fn rows(&self, tile: usize) -> Range<usize> {
-        tile * self.tile_rows..((tile + 1) * self.tile_rows).min(self.n_rows())
+        if self.chosen.is_none() {
+            return tile * self.tile_rows..((tile + 1) * self.tile_rows).min(self.n_rows());
+        }
+        let (token, part) = (tile / self.tiles_of_token(), tile % self.tiles_of_token());
+        let heads = part * self.tile_rows..((part + 1) * self.tile_rows).min(self.n_heads);
+        token * self.n_heads + heads.start..token * self.n_heads + heads.end
     }
 
-    /// Positions that a query row of the run sees.
+    /// The tile of a query row, and which of its rows it is.
+    pub(super) fn place(&self, row: usize) -> (usize, usize) {
+        if self.chosen.is_none() {
+            return (row / self.tile_rows, row % self.tile_rows);
+        }
+        let (token, head) = (row / self.n_heads, row % self.n_heads);
+        (token * self.tiles_of_token() + head / self.tile_rows, head % self.tile_rows)
+    }
+
+    /// Positions that a query row of the run sees, or as many as may be chosen for it.
     pub(super) fn visible(&self, row: usize) -> usize {
-        self.start + row / self.n_heads + 1
+        self.chosen.unwrap_or(self.start + row / self.n_heads + 1)
     }
 
     /// Positions of a span.
@@ -84,7 +107,8 @@ impl Run {
 
     /// Where element 0 of a query row is; its elements lie `tile_rows` apart.
     pub(super) fn query(&self, row: usize, width: usize) -> usize {
-        self.queries(row / self.tile_rows, width).start + row % self.tile_rows
+        let (tile, lane) = self.place(row);
+        self.queries(tile, width).start + lane
     }
 
     /// Where the partial results of a span of a tile start, `floats` a row.
@@ -147,9 +171,13 @@ impl Batch {
         let (mut tiles, mut items, mut partials) = (0, 0, 0);
         self.query_floats = 0;
         for run in &mut self.runs {
-            run.n_tiles = run.n_rows().div_ceil(limit);
-            run.tile_rows = run.n_rows().div_ceil(run.n_tiles).next_multiple_of(LANES);
-            run.n_tiles = run.n_rows().div_ceil(run.tile_rows);
+            // rows that share tiles, and how often there are so many
+            let (rows, times) = match run.chosen {
+                None => (run.n_rows(), 1),
+                Some(_) => (run.n_heads, run.n_tokens),
+            };
+            run.tile_rows = rows.div_ceil(rows.div_ceil(limit)).next_multiple_of(LANES);
+            run.n_tiles = times * rows.div_ceil(run.tile_rows);
             run.queries = self.query_floats;
             run.partials = partials;
             self.query_floats += run.n_tiles * run.tile_rows * (dims.rank + dims.rope_dim);
@@ -175,10 +203,12 @@ pub(super) fn partial_floats(rank: usize) -> usize {
     2 + rank.next_multiple_of(LANES)
 }
 
-/// The batches of all sequences whose queries are absorbed. Partial results may take `room` floats.
+/// The batches of all rows whose queries are absorbed: those of some sequences, and those for which so many positions are
+/// `chosen`. Partial results may take `room` floats.
 pub(super) fn batches(
     dims: &MlaDims,
     rows: StepRows<'_>,
+    chosen: Option<usize>,
     workers: usize,
     room: usize,
 ) -> Vec<Batch> {
@@ -186,26 +216,30 @@ pub(super) fn batches(
     let most = (BATCH_FLOATS / per_token).clamp(1, super::heads::MAX_ROWS);
     let (mut batches, mut batch, mut tokens) = (Vec::new(), Batch::default(), 0);
     for (sequence, (at, form)) in rows.sequences.iter().zip(rows.forms).enumerate() {
-        if !matches!(form, MlaForm::Absorbed | MlaForm::Elided) {
-            continue;
-        }
         let SequenceRows { first_row, n, start } = *at;
-        let mut first = 0;
+        let all = reading_all(at, chosen);
+        let mut first = if matches!(form, MlaForm::Absorbed | MlaForm::Elided) { 0 } else { all };
         while first < n {
             if tokens == most {
                 batches.push(std::mem::take(&mut batch));
                 tokens = 0;
             }
-            let span = span(start + first + 1);
-            let alike =
-                (first..n).take_while(|token| self::span(start + token + 1) == span).count();
+            let (chosen, form) = match chosen {
+                Some(chosen) if first >= all => (Some(chosen), MlaForm::Elided),
+                _ => (None, *form),
+            };
+            let end = if chosen.is_some() { n } else { all };
+            let span_of = |token: usize| span(chosen.unwrap_or(start + token + 1));
+            let span = span_of(first);
+            let alike = (first..end).take_while(|token| span_of(*token) == span).count();
             let n_tokens = alike.min(most - tokens);
             batch.runs.push(Run {
                 sequence,
-                form: *form,
+                form,
                 first_row: first_row + first,
                 start: start + first,
                 n_tokens,
+                chosen,
                 span,
                 row: batch.n_rows,
                 n_heads: dims.n_heads,
@@ -255,7 +289,35 @@ mod tests {
         };
         let rows: Vec<SequenceRows> = sequences.iter().map(rows).collect();
         let forms = vec![MlaForm::Elided; rows.len()];
-        batches(&DIMS, StepRows { sequences: &rows, forms: &forms }, workers, usize::MAX)
+        batches(&DIMS, StepRows { sequences: &rows, forms: &forms }, None, workers, usize::MAX)
+    }
+
+    /// Where 700 positions are chosen, rows before the 700th come as they would, the others in tiles of one token each.
+    #[test]
+    fn tokens_that_choose_have_tiles_of_their_own() {
+        let rows = [SequenceRows { first_row: 0, n: 60, start: 690 }];
+        for form in [MlaForm::Elided, MlaForm::Compressed] {
+            let step = StepRows { sequences: &rows, forms: &[form] };
+            let batches = batches(&DIMS, step, Some(700), 4, usize::MAX);
+            let (mut choosing, mut plain) = (0, 0);
+            for run in batches.iter().flat_map(|batch| &batch.runs) {
+                if run.chosen.is_none() {
+                    plain += run.n_tokens;
+                    continue;
+                }
+                assert_eq!((run.form, run.n_spans()), (MlaForm::Elided, 700usize.div_ceil(64)));
+                assert!(run.start >= 700);
+                choosing += run.n_tokens;
+                for tile in 0..run.n_tiles {
+                    let rows = run.rows(tile);
+                    assert_eq!(rows.start / 16, (rows.end - 1) / 16, "one token");
+                    for (lane, row) in rows.enumerate() {
+                        assert_eq!(run.place(row), (tile, lane));
+                    }
+                }
+            }
+            assert_eq!((plain, choosing), (if form == MlaForm::Elided { 10 } else { 0 }, 50));
+        }
     }
 
     #[test]

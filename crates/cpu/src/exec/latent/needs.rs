@@ -2,7 +2,7 @@
 
 use super::super::q8_stride;
 use super::StepRows;
-use super::absorbed::{absorbed_floats, elided_floats};
+use super::absorbed::{absorbed_floats, elided_floats, gathered_floats};
 use super::compressed::compressed_floats;
 use super::cut::{self, batches};
 use super::heads::{self, tile_floats};
@@ -13,11 +13,12 @@ use crate::mla::{MlaDims, MlaForm};
 use crate::weights::HeadMatrix;
 
 impl LatentNeeds {
-    /// For the rows of a step over one cache, with these matrices.
+    /// For the rows of a step over one cache, with these matrices; so many positions are `chosen` for each, if not all.
     pub(crate) fn of<'m>(
         dims: &MlaDims,
         cache: Option<&LatentCache>,
         rows: StepRows<'_>,
+        chosen: Option<usize>,
         matrices: impl Iterator<Item = &'m HeadMatrix>,
         workers: usize,
     ) -> LatentNeeds {
@@ -25,14 +26,17 @@ impl LatentNeeds {
         let n = rows.sequences.iter().map(|s| s.n).sum::<usize>().min(heads::MAX_ROWS);
         let mut floats = tile_floats(n) + dims.rank + 2 * dims.key_dim();
         if let Some(cache) = cache {
-            for batch in batches(dims, rows, workers, MAX_PARTIAL_FLOATS) {
+            let mut chooses = false;
+            for batch in batches(dims, rows, chosen, workers, MAX_PARTIAL_FLOATS) {
+                chooses |= batch.runs.iter().any(|run| run.chosen.is_some());
                 needs.queries = needs.queries.max(batch.query_floats);
                 needs.gathered = needs.gathered.max(batch.n_rows * dims.rank);
                 needs.partials = needs.partials.max(batch.partial_floats(dims));
             }
             let any = |form| rows.forms.contains(&form);
-            if any(MlaForm::Elided) {
-                floats = floats.max(elided_floats(&cache.shape, cut::MAX_ROWS));
+            if any(MlaForm::Elided) || chooses {
+                let gathered = if chooses { gathered_floats(&cache.shape) } else { 0 };
+                floats = floats.max(elided_floats(&cache.shape, cut::MAX_ROWS) + gathered);
             }
             if any(MlaForm::Absorbed) {
                 floats = floats.max(absorbed_floats(&cache.shape));
