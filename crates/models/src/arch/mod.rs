@@ -29,6 +29,7 @@ mod hunyuan;
 mod hyper;
 mod indexer;
 mod kimi;
+mod kimi_k3;
 mod latent;
 mod layernorm;
 mod lfm2;
@@ -136,6 +137,7 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &llama::INTERNLM2,
     &layernorm::JAIS,
     &mlp::JAIS2,
+    &kimi_k3::KIMI_K3,
     &kimi::KIMI_LINEAR,
     &gated::LAGUNA,
     &mamba::JAMBA,
