@@ -38,6 +38,7 @@ mod llama4;
 mod looped;
 mod mamba;
 mod minimax;
+mod minimax_m3;
 mod mistral3;
 mod mlp;
 mod olmo;
@@ -156,6 +157,7 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &granite::MINICPM3,
     &minimax::MINIMAX_01,
     &olmo::MINIMAX_M2,
+    &minimax_m3::MINIMAX_M3,
     &mistral3::MISTRAL3,
     &mistral3::MISTRAL4,
     &mlp::MPT,
