@@ -19,6 +19,7 @@ mod gemma3;
 mod gemma3n;
 mod gemma4;
 mod glm;
+mod glm5_next;
 mod gpt_oss;
 mod granite;
 mod grok;
@@ -120,6 +121,7 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &glm::GLM4,
     &glm::GLM4_MOE,
     &sparse::GLM_DSA,
+    &glm5_next::GLM5_NEXT,
     &mlp::GPTNEOX,
     &mlp::GPT2,
     &gpt_oss::GPT_OSS,
