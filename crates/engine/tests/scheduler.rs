@@ -452,3 +452,41 @@ fn a_drafters_model_left_behind_reads_the_end() {
     assert!((266..256 + 40 * 17).contains(&rows), "{rows}");
     assert!(reply.stats.drafts.drafted > 0);
 }
+
+/// A turn that rests takes no part in passes, keeps its text, and goes on as if nothing was; being cancelled ends it all the
+/// same.
+#[test]
+fn who_rests_is_left_out_and_goes_on_as_if_nothing_was() {
+    let toy = Toy::new();
+    let (first, second) = ([1, 2, 3], [4, 5, 6, 7]);
+    let wanted = [&first[..], &second].map(|prompt| text(&alone(&toy, prompt, 40, Some(3))));
+    let mut scheduler = scheduler(&toy, 4);
+    let turn = |prompt: &[u32], cancel: &Arc<AtomicBool>| {
+        let request = Request { cancel, ..request(prompt, 40) };
+        Turn::new(toy.session(400, 16), sampler(Some(3)), &FORMAT, &request)
+    };
+    let stop = Arc::<AtomicBool>::default();
+    let ids = [&first[..], &second].map(|prompt| scheduler.join(turn(prompt, &GO)).unwrap());
+    let cancelled = scheduler.join(turn(&first, &stop)).unwrap();
+    for _ in 0..5 {
+        assert!(scheduler.step(&mut |_, _| ()).is_empty());
+    }
+    scheduler.hold(ids[0], true);
+    scheduler.hold(cancelled, true);
+    let mut done = HashMap::new();
+    while !done.contains_key(&ids[1]) {
+        for (id, turn) in scheduler.step(&mut |id, _| assert_eq!(id, ids[1], "it rests")) {
+            done.insert(id, turn.finish());
+        }
+    }
+    // nothing is left to compute
+    for _ in 0..3 {
+        assert!(scheduler.step(&mut |_, _| panic!("all rest")).is_empty());
+    }
+    stop.store(true, Ordering::Relaxed);
+    done.extend(scheduler.step(&mut |_, _| ()).into_iter().map(|(id, turn)| (id, turn.finish())));
+    assert_eq!(done[&cancelled].as_ref().unwrap().stop, StopReason::Cancelled);
+    scheduler.hold(ids[0], false);
+    done.extend(drain(&mut scheduler));
+    assert_eq!(ids.map(|id| text(done[&id].as_ref().unwrap())), wanted);
+}

@@ -1,5 +1,7 @@
 //! [`ApiError`]: what a client is told, in the shape that its API has for errors.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
@@ -23,14 +25,17 @@ pub struct ApiError {
     pub(crate) param: Option<String>,
     /// One line.
     pub(crate) message: String,
+    /// Seconds after which it may be tried again.
+    again: Option<u64>,
 }
 
-/// Seconds after which a full queue is worth another try.
-const RETRY_AFTER: &str = "1";
+/// Seconds after which what cannot be had now is worth another try, where nothing more is known, and at most.
+const AGAIN: u64 = 1;
+const MOST_AGAIN: u64 = 60;
 
 impl ApiError {
     fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> ApiError {
-        ApiError { status, kind, code: None, param: None, message: message.into() }
+        ApiError { status, kind, code: None, param: None, message: message.into(), again: None }
     }
 
     /// A request that cannot be read or obeyed.
@@ -71,6 +76,18 @@ impl ApiError {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable_error", message)
     }
 
+    /// With the time after which there may be a place.
+    pub(crate) fn again_in(self, time: Duration) -> ApiError {
+        let seconds = (time.as_secs_f64().ceil() as u64).clamp(AGAIN, MOST_AGAIN);
+        ApiError { again: Some(seconds), ..self }
+    }
+
+    /// The server ends before a reply has begun.
+    pub(crate) fn ending() -> ApiError {
+        let message = "the server ends: ask again when it is there again";
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable_error", message)
+    }
+
     /// The model is not there yet.
     pub(crate) fn loading() -> ApiError {
         let message = "the model is being loaded: try again later";
@@ -105,6 +122,11 @@ impl ApiError {
         self.param.as_deref()
     }
 
+    /// What kind of error it is, in a word.
+    pub(crate) fn name(&self) -> &'static str {
+        self.code.unwrap_or(self.kind)
+    }
+
     /// The status of the response.
     pub fn status(&self) -> u16 {
         self.status.as_u16()
@@ -134,7 +156,7 @@ impl ApiError {
             ErrorShape::Ollama => json!({ "error": self.message }),
             ErrorShape::Event => json!({
                 "type": "error",
-                "code": self.code.unwrap_or(self.kind),
+                "code": self.name(),
                 "message": self.message,
                 "param": self.param,
             }),
@@ -170,10 +192,11 @@ impl ErrorShape {
 pub(crate) async fn shaped(request: Request, next: Next) -> Response {
     let shape = ErrorShape::of_path(request.uri().path());
     let mut response = next.run(request).await;
-    if let Some(error) = response.extensions_mut().remove::<ApiError>() {
+    if let Some(error) = response.extensions().get::<ApiError>() {
+        let body = Body::from(error.to_shape(shape).to_string());
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(header::CONTENT_TYPE, json);
-        *response.body_mut() = Body::from(error.to_shape(shape).to_string());
+        *response.body_mut() = body;
     }
     response
 }
@@ -209,7 +232,7 @@ impl IntoResponse for ApiError {
         let headers = response.headers_mut();
         match self.status {
             StatusCode::SERVICE_UNAVAILABLE => {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(self.again.unwrap_or(AGAIN)));
             }
             StatusCode::INTERNAL_SERVER_ERROR => {
                 // clients try again by themselves what would only fail again
@@ -223,5 +246,22 @@ impl IntoResponse for ApiError {
         }
         response.extensions_mut().insert(self);
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_queue_says_when_there_may_be_a_place() {
+        let told = |error: ApiError| {
+            let response = error.into_response();
+            response.headers()[header::RETRY_AFTER].to_str().unwrap().to_owned()
+        };
+        assert_eq!(told(ApiError::busy(3)), "1");
+        for (ms, seconds) in [(0, "1"), (900, "1"), (2500, "3"), (3_600_000, "60")] {
+            assert_eq!(told(ApiError::busy(3).again_in(Duration::from_millis(ms))), seconds);
+        }
     }
 }

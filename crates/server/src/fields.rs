@@ -14,6 +14,8 @@ pub(crate) enum Field {
     NoEffect(&'static str),
     /// Only this value, as JSON, can be obeyed.
     Only(&'static str),
+    /// Only these values can.
+    Among(&'static [&'static str]),
 }
 
 /// The fields of one endpoint.
@@ -29,18 +31,21 @@ pub(crate) fn check(
     for (name, value) in body.iter().filter(|(_, value)| !value.is_null()) {
         match fields.iter().find(|(known, _)| known == name) {
             Some((_, Field::Honoured | Field::NoEffect(_))) => {}
-            Some((_, Field::Only(only))) => {
-                let found = value.to_string();
-                if found != *only {
-                    let problem = format!("only {only} can be had here, found {}", brief(value));
-                    return Err(ApiError::field(name, problem));
-                }
-            }
+            Some((_, Field::Only(only))) => only_among(name, value, &[*only])?,
+            Some((_, Field::Among(values))) => only_among(name, value, values)?,
             None if extra(name) => {}
             None => return Err(ApiError::field(&brief_text(name), "there is no such field")),
         }
     }
     Ok(())
+}
+
+fn only_among(name: &str, value: &Value, values: &[&str]) -> Result<()> {
+    if values.contains(&&*value.to_string()) {
+        return Ok(());
+    }
+    let (values, found) = (values.join(" or "), brief(value));
+    Err(ApiError::field(name, format!("only {values} can be had here, found {found}")))
 }
 
 /// A value for an error: short, on one line.
@@ -70,16 +75,22 @@ mod tests {
             ("a", Field::Honoured),
             ("b", Field::NoEffect("nobody is billed")),
             ("c", Field::Only("false")),
+            ("d", Field::Among(&["1", "1.0"])),
         ];
         let told = |body: Value| {
             check(body.as_object().unwrap(), FIELDS, |name| name == "x").map_err(|e| e.message)
         };
-        assert_eq!(told(json!({ "a": 1, "b": [2], "c": false, "x": 1, "d": null })), Ok(()));
+        assert_eq!(told(json!({ "a": 1, "b": [2], "c": false, "x": 1, "y": null })), Ok(()));
+        assert_eq!((told(json!({ "d": 1 })), told(json!({ "d": 1.0 }))), (Ok(()), Ok(())));
+        assert_eq!(
+            told(json!({ "d": 2 })).unwrap_err(),
+            "d: only 1 or 1.0 can be had here, found 2"
+        );
         assert_eq!(
             told(json!({ "c": true })).unwrap_err(),
             "c: only false can be had here, found true"
         );
-        assert_eq!(told(json!({ "d": 1 })).unwrap_err(), "d: there is no such field");
+        assert_eq!(told(json!({ "y": 1 })).unwrap_err(), "y: there is no such field");
         let long = told(json!({ "e\n".repeat(90): 1 })).unwrap_err();
         assert!(long.len() < 120 && !long.contains('\n'), "{long}");
     }

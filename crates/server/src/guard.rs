@@ -1,12 +1,10 @@
 //! Who may ask: programs of this machine, by a name that only it has, or whoever has the key. A web page that a browser
 //! shows is neither, wherever its requests come from.
 
-use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::extract::{FromRequestParts, Request, State};
-use axum::http::request::Parts;
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -32,17 +30,6 @@ impl KeyId {
     /// Sessions of one scope may share what they computed.
     pub(crate) fn scope(self) -> u64 {
         self.0
-    }
-}
-
-impl<S: Sync> FromRequestParts<S> for KeyId {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(
-        parts: &mut Parts,
-        _: &S,
-    ) -> std::result::Result<KeyId, Infallible> {
-        Ok(parts.extensions.get().copied().unwrap_or_default())
     }
 }
 
@@ -156,7 +143,9 @@ pub(crate) async fn guard(
     match app.access.check(request.uri().path(), request.headers()) {
         Ok(key) => {
             request.extensions_mut().insert(key);
-            next.run(request).await
+            let mut response = next.run(request).await;
+            response.extensions_mut().insert(key);
+            response
         }
         Err(error) => error.into_response(),
     }

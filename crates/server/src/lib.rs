@@ -17,12 +17,16 @@ mod listen;
 mod metrics;
 mod model;
 mod models;
+mod offers;
+mod places;
 mod prepare;
 mod pulls;
 mod reader;
+mod record;
 mod request;
 mod serving;
 mod unread;
+mod updates;
 mod wire;
 mod worker;
 
@@ -36,12 +40,13 @@ pub use body::JsonBody;
 pub use error::ApiError;
 pub use guard::Access;
 pub use keep::kept_for;
-pub use listen::Server;
+pub use listen::{Server, ServerListener};
 pub use model::ServedModel;
-pub use models::{LoadFailure, LoadModel, ModelAbout, OfferedModel, Offers};
+pub use offers::{LoadFailure, LoadModel, ModelAbout, OfferedModel, Offers};
 pub use prepare::{Preparation, Prepared, PreparedReply};
 pub use pulls::{PullFailure, PullModel, PullState, PullStep};
 pub use reader::TextReading;
+pub use record::SAID;
 pub use request::{Asked, PromptText, ReplySettings, Said};
 pub use wire::{
     ReplyLimits, ReplySource, TimeLimit, call_json, call_of_json, calls_json, logprobs_json,
@@ -50,6 +55,7 @@ pub use wire::{
 
 use error::Result;
 use models::Models;
+use record::RequestIds;
 use serving::Serving;
 
 /// What every request sees.
@@ -58,6 +64,8 @@ pub(crate) struct App {
     pub(crate) access: Access,
     /// What is served, once the first of it is loaded.
     pub(crate) models: OnceLock<Arc<Models>>,
+    /// Ids of requests.
+    pub(crate) requests: RequestIds,
 }
 
 /// What is served, of a request that needs it.

@@ -2,22 +2,27 @@
 
 use std::future::Future;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
+use axum::Router;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Runtime;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::deadlines::{Answering, Deadlines};
 use crate::models::Models;
+use crate::places::{Peer, Place, Places};
 use crate::unread::Unread;
 use crate::{Access, App, Offers, ServedModel, api};
 
@@ -29,15 +34,19 @@ const IDLE: Duration = Duration::from_secs(15);
 const MOST_HEADERS: usize = 100;
 /// Most bytes of its headers.
 const HEADER_BYTES: usize = 16 << 10;
-/// How long replies may go on after the server was asked to end.
-const DRAIN: Duration = Duration::from_secs(30);
+/// Threads that get requests ready go when there was nothing to do for so long.
+const SPARE: Duration = Duration::from_secs(2);
+/// Bytes that the system may hold of what a client has not taken; it takes twice as many, its own counted.
+const UNTAKEN: usize = 64 << 10;
+/// How long it may take until a reply that is ended is told so.
+const LAST: Duration = Duration::from_secs(1);
 
 /// A server that listens. It answers that the model is being loaded until [`provide`](Server::provide) gives it one.
 pub struct Server {
     runtime: Runtime,
-    address: SocketAddr,
+    address: Option<SocketAddr>,
     app: Arc<App>,
-    end: oneshot::Sender<()>,
+    end: oneshot::Sender<Duration>,
     connections: JoinHandle<()>,
 }
 
@@ -46,41 +55,48 @@ impl Server {
     ///
     /// # Errors
     /// If the system refuses threads or the listener.
-    pub fn start(listener: TcpListener, access: Access) -> io::Result<Server> {
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
+    pub fn start(listener: impl Into<ServerListener>, access: Access) -> io::Result<Server> {
+        let listener = listener.into();
+        let address = match &listener {
+            ServerListener::Tcp(listener) => Some(listener.local_addr()?),
+            #[cfg(unix)]
+            ServerListener::Unix(_) => None,
+        };
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("rooflight-http")
+            .thread_keep_alive(SPARE)
             .enable_all()
             .build()?;
         let listener = {
             let _inside = runtime.enter();
-            tokio::net::TcpListener::from_std(listener)?
+            Listening::of(listener)?
         };
-        let app = Arc::new(App { access, models: OnceLock::new() });
+        let (models, requests) = Default::default();
+        let app = Arc::new(App { access, models, requests });
         let (end, ended) = oneshot::channel();
         let connections = runtime.spawn(serve(listener, Arc::clone(&app), ended));
         Ok(Server { runtime, address, app, end, connections })
     }
 
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
+    /// Where it listens, if that is a port.
+    pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// What to [`run`](Self::run) until: that the system asks the program to end (Ctrl-C, SIGTERM). Asked a second time, or
-    /// before there is a model, `at_once` is called.
+    /// What to [`run`](Self::run) until: that the system asks the program to end (Ctrl-C, SIGTERM; `hangup`: that its terminal
+    /// closes, too). Asked a second time, or before there is a model, `at_once` is called.
     ///
     /// # Errors
     /// If signals cannot be had.
     pub fn asked_to_end(
         &self,
+        hangup: bool,
         at_once: impl FnOnce() + Send + 'static,
     ) -> io::Result<Pin<Box<dyn Future<Output = ()> + Send>>> {
         let mut signals = {
             let _inside = self.runtime.enter();
-            EndSignals::new()?
+            EndSignals::new(hangup)?
         };
         let (asked, wait) = oneshot::channel();
         let app = Arc::clone(&self.app);
@@ -128,13 +144,18 @@ impl Server {
         assert!(self.app.models.set(models).is_ok(), "something is served already");
     }
 
-    /// Serve until `end`; then no connection is taken, and replies that are being made may come to their end.
-    pub fn run(self, end: impl Future<Output = ()>) {
+    /// Serve until `end`; then no connection is taken, and replies that are being made may come to their end for so long as
+    /// `drain`. Those that have not by then are cut, and say so.
+    pub fn run(self, end: impl Future<Output = ()>, drain: Duration) {
         let Server { runtime, end: ends, connections, .. } = self;
         runtime.block_on(async {
             end.await;
+            tracing::info!(
+                seconds = drain.as_secs_f64(),
+                "asked to end: replies may come to theirs"
+            );
             // it waits for nothing else
-            let _ = ends.send(());
+            let _ = ends.send(drain);
             let _ = connections.await;
         });
         // a template that is being rendered may take its time, which nobody waits for
@@ -142,39 +163,93 @@ impl Server {
     }
 }
 
-/// Take connections until `end`, and wait for those that are there.
-async fn serve(listener: tokio::net::TcpListener, app: Arc<App>, end: oneshot::Receiver<()>) {
-    let service = TowerToHyperService::new(api::router(app));
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new())
-        .header_read_timeout(IDLE)
-        .max_headers(MOST_HEADERS)
-        .max_buf_size(HEADER_BYTES);
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    let graceful = GracefulShutdown::new();
-    let mut end = std::pin::pin!(end);
-    loop {
-        let place = Arc::clone(&places).acquire_owned();
-        let accepted = async { (place.await, listener.accept().await) };
-        let (place, accepted) = tokio::select! {
-            accepted = accepted => accepted,
-            _ = &mut end => break,
-        };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(_) => {
-                // no more files, or a client that is gone already: others may come
-                tokio::time::sleep(Duration::from_millis(20)).await;
-                continue;
+/// Where clients come from.
+pub enum ServerListener {
+    /// A port.
+    Tcp(TcpListener),
+    /// A socket in the file system.
+    #[cfg(unix)]
+    Unix(std::os::unix::net::UnixListener),
+}
+
+impl From<TcpListener> for ServerListener {
+    fn from(listener: TcpListener) -> ServerListener {
+        ServerListener::Tcp(listener)
+    }
+}
+
+#[cfg(unix)]
+impl From<std::os::unix::net::UnixListener> for ServerListener {
+    fn from(listener: std::os::unix::net::UnixListener) -> ServerListener {
+        ServerListener::Unix(listener)
+    }
+}
+
+/// The same, with the runtime that waits for them.
+enum Listening {
+    Tcp(tokio::net::TcpListener),
+    #[cfg(unix)]
+    Unix(tokio::net::UnixListener),
+}
+
+/// Who has come.
+enum Stream {
+    Tcp(tokio::net::TcpStream, IpAddr),
+    #[cfg(unix)]
+    Unix(tokio::net::UnixStream),
+}
+
+impl Listening {
+    fn of(listener: ServerListener) -> io::Result<Listening> {
+        match listener {
+            ServerListener::Tcp(listener) => {
+                listener.set_nonblocking(true)?;
+                Ok(Listening::Tcp(tokio::net::TcpListener::from_std(listener)?))
             }
-        };
-        // a token is sent when it is there
-        let _ = stream.set_nodelay(true);
+            #[cfg(unix)]
+            ServerListener::Unix(listener) => {
+                listener.set_nonblocking(true)?;
+                Ok(Listening::Unix(tokio::net::UnixListener::from_std(listener)?))
+            }
+        }
+    }
+
+    async fn accept(&self) -> io::Result<Stream> {
+        match self {
+            Listening::Tcp(listener) => {
+                let (stream, from) = listener.accept().await?;
+                // a token is sent when it is there
+                let _ = stream.set_nodelay(true);
+                #[cfg(unix)]
+                let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, UNTAKEN);
+                Ok(Stream::Tcp(stream, from.ip()))
+            }
+            #[cfg(unix)]
+            Listening::Unix(listener) => Ok(Stream::Unix(listener.accept().await?.0)),
+        }
+    }
+}
+
+/// What all connections share.
+struct Connections {
+    service: TowerToHyperService<Router>,
+    http: http1::Builder,
+    graceful: GracefulShutdown,
+}
+
+impl Connections {
+    /// Serve one, until its client leaves or it has to go.
+    fn serve<S>(&self, stream: S, address: Option<IpAddr>, place: Place)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let answering = Answering::default();
         let stream = Deadlines::new(Unread::new(stream, answering.clone()), answering.clone());
-        let service = service.clone();
-        let answered = service_fn(move |request| {
+        let service = self.service.clone();
+        let peer = Peer { address, waits: place.waits().clone() };
+        let answered = service_fn(move |mut request: hyper::Request<Incoming>| {
             let (service, answering) = (service.clone(), answering.clone());
+            request.extensions_mut().insert(peer.clone());
             answering.turn();
             async move {
                 let response = service.call(request).await;
@@ -182,34 +257,81 @@ async fn serve(listener: tokio::net::TcpListener, app: Arc<App>, end: oneshot::R
                 response
             }
         });
-        let connection = http.serve_connection(TokioIo::new(stream), answered);
-        let connection = graceful.watch(connection);
+        let connection = self.http.serve_connection(TokioIo::new(stream), answered);
+        let connection = self.graceful.watch(connection);
         tokio::spawn(async move {
-            // a client that goes away is no error of ours
-            let _ = connection.await;
-            drop(place);
+            tokio::select! {
+                ended = connection => if let Err(error) = ended {
+                    // a client that goes away is no error of ours
+                    tracing::debug!(%error, "a connection ended");
+                },
+                () = place.has_to_go() => tracing::debug!("a connection made room for another"),
+            }
         });
     }
+}
+
+/// Take connections until `end`, and wait for those that are there.
+async fn serve(listener: Listening, app: Arc<App>, end: oneshot::Receiver<Duration>) {
+    let service = TowerToHyperService::new(api::router(Arc::clone(&app)));
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(IDLE)
+        .max_headers(MOST_HEADERS)
+        .max_buf_size(HEADER_BYTES);
+    let places = Places::new(MOST_CONNECTIONS);
+    let connections = Connections { service, http, graceful: GracefulShutdown::new() };
+    let mut end = std::pin::pin!(end);
+    let drain = loop {
+        let accepted = async {
+            let stream = listener.accept().await?;
+            Ok::<_, io::Error>((stream, places.take().await))
+        };
+        let accepted = tokio::select! {
+            accepted = accepted => accepted,
+            drain = &mut end => break drain.unwrap_or_default(),
+        };
+        match accepted {
+            Ok((Stream::Tcp(stream, from), place)) => connections.serve(stream, Some(from), place),
+            #[cfg(unix)]
+            Ok((Stream::Unix(stream), place)) => connections.serve(stream, None, place),
+            Err(error) => {
+                // no more files, or a client that is gone already: others may come
+                tracing::debug!(%error, "a connection could not be taken");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    };
     drop(listener);
-    let _ = tokio::time::timeout(DRAIN, graceful.shutdown()).await;
+    let mut all = std::pin::pin!(connections.graceful.shutdown());
+    if tokio::time::timeout(drain, &mut all).await.is_err() {
+        tracing::info!("replies that are still being made end here");
+        if let Some(models) = app.models.get() {
+            models.end_replies();
+        }
+        let _ = tokio::time::timeout(LAST, all).await;
+    }
 }
 
 /// Ways to ask a program to end.
 #[cfg(unix)]
-struct EndSignals(tokio::signal::unix::Signal, tokio::signal::unix::Signal);
+struct EndSignals(Vec<tokio::signal::unix::Signal>);
 
 #[cfg(unix)]
 impl EndSignals {
-    fn new() -> io::Result<EndSignals> {
+    fn new(hangup: bool) -> io::Result<EndSignals> {
         use tokio::signal::unix::{SignalKind, signal};
-        Ok(EndSignals(signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?))
+        let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate()];
+        kinds.extend(hangup.then(SignalKind::hangup));
+        kinds.into_iter().map(signal).collect::<io::Result<_>>().map(EndSignals)
     }
 
     async fn wait(&mut self) {
-        tokio::select! {
-            _ = self.0.recv() => {}
-            _ = self.1.recv() => {}
-        }
+        std::future::poll_fn(|context| {
+            let came = self.0.iter_mut().any(|signal| signal.poll_recv(context).is_ready());
+            if came { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 }
 
@@ -219,7 +341,7 @@ struct EndSignals;
 
 #[cfg(not(unix))]
 impl EndSignals {
-    fn new() -> io::Result<EndSignals> {
+    fn new(_: bool) -> io::Result<EndSignals> {
         Ok(EndSignals)
     }
 

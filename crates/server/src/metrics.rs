@@ -22,6 +22,8 @@ pub(crate) struct Metrics {
     cached_tokens: AtomicU64,
     generation_tokens: AtomicU64,
     prompt_nanos: AtomicU64,
+    /// In which replies were made, without the time they waited.
+    made_nanos: AtomicU64,
     ended: AtomicU64,
     failed: AtomicU64,
     first_token: Histogram<12>,
@@ -46,6 +48,7 @@ impl Metrics {
         add(&self.cached_tokens, reply.usage.cached_tokens as u64);
         add(&self.generation_tokens, reply.usage.completion_tokens as u64);
         add(&self.prompt_nanos, nanos(timings.prompt));
+        add(&self.made_nanos, nanos(timings.prompt + timings.predicted));
         let first = waited + timings.prompt + timings.predicted.saturating_sub(timings.steps);
         self.first_token.observe(&FIRST_TOKEN, first, 1);
         let steps = timings.predicted_n.saturating_sub(1) as u64;
@@ -53,6 +56,12 @@ impl Metrics {
             self.between_tokens.observe(&BETWEEN, timings.steps / steps as u32, steps);
         }
         self.whole.observe(&WHOLE, waited + timings.prompt + timings.predicted, 1);
+    }
+
+    /// How long a reply takes to be made, of those so far.
+    pub(crate) fn usual_time(&self) -> Duration {
+        let made = self.made_nanos.load(Ordering::Relaxed);
+        Duration::from_nanos(made / self.ended.load(Ordering::Relaxed).max(1))
     }
 
     /// One will never do so.

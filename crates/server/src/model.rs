@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::{ModelFormat, SamplerOptions};
 use program::{CacheOptions, Model};
 
-use crate::models::ModelAbout;
+use crate::offers::ModelAbout;
 use crate::reader::TextReading;
 use crate::wire::{ReplyLimits, ReplySource};
 

@@ -13,61 +13,11 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::api::CancelOnDrop;
 use crate::error::{ApiError, Result};
+use crate::fields::brief_text;
 use crate::metrics::Metrics;
+use crate::offers::{LoadFailure, LoadModel, ModelAbout, OfferedModel, Offers};
 use crate::pulls::PullModel;
 use crate::{ServedModel, Serving};
-
-/// What is known of a model, loaded or not.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModelAbout {
-    /// Its name in requests and replies.
-    pub name: String,
-    /// When its file was made, in seconds since 1970.
-    pub created: u64,
-    /// Its architecture.
-    pub family: String,
-    /// Bytes of its file.
-    pub bytes: u64,
-    /// Tokens that a conversation may have.
-    pub context: usize,
-}
-
-/// Loads a model.
-pub type LoadModel = dyn Fn() -> std::result::Result<ServedModel, LoadFailure> + Send + Sync;
-
-/// A model that can be had.
-pub struct OfferedModel {
-    /// What is known of it.
-    pub about: ModelAbout,
-    /// Loads it.
-    pub load: Box<LoadModel>,
-}
-
-/// What is served for as long as a server runs.
-pub struct Offers {
-    /// Models, of which the first is meant where nobody says.
-    pub models: Vec<OfferedModel>,
-    /// How long one stays that nobody asks for; `None`: until another one needs its memory.
-    pub keep: Option<Duration>,
-    /// Brings more of them here; `None`: nobody may ask for that.
-    pub pull: Option<Box<PullModel>>,
-}
-
-/// Why a model is not loaded.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LoadFailure {
-    /// Memory has no room for it: it may have if other models go.
-    #[error("{problem}")]
-    NoMemory {
-        /// What it needs, and what there is.
-        problem: String,
-        /// Bytes that are missing.
-        missing: u64,
-    },
-    /// Something else, that will be the same again.
-    #[error("{0}")]
-    Failed(String),
-}
 
 /// Requests that may wait for models to be loaded.
 const WAITING: usize = 32;
@@ -328,6 +278,7 @@ impl Models {
                     }
                 }
                 Err(LoadFailure::Failed(problem)) => {
+                    tracing::warn!(model = brief_text(name), problem, "could not be loaded");
                     return Err(ApiError::internal(format!("{name}: {problem}")));
                 }
             }
@@ -342,6 +293,7 @@ impl Models {
         of: &Arc<Offer>,
         model: ServedModel,
     ) -> std::io::Result<Arc<Serving>> {
+        tracing::info!(model = brief_text(&model.name), "loaded");
         let serving = Arc::new(Serving::start(model, &entry.metrics)?);
         let (of, loaded) = (Arc::clone(of), Arc::clone(&serving));
         let loaded = LoadedEntry { of, serving: loaded, keep: self.keep, used: Instant::now() };
@@ -429,6 +381,16 @@ impl Models {
         next
     }
 
+    /// Cut all replies that are being made or wait, and have each say so.
+    pub(crate) fn end_replies(&self) {
+        let loaded = |entry: &Arc<Entry>| Some(Arc::clone(&entry.lock().as_ref()?.serving));
+        for serving in self.entries().iter().filter_map(loaded) {
+            if let Ok(worker) = serving.writer() {
+                worker.end_replies();
+            }
+        }
+    }
+
     /// Unload models when their time is over, for as long as this is polled.
     pub(crate) async fn watch(self: Arc<Models>) {
         loop {
@@ -500,7 +462,9 @@ impl Entry {
         let Some(serving) = gone.and_then(|gone| Arc::into_inner(gone.serving)) else {
             return false;
         };
+        let name = brief_text(&serving.model.name);
         serving.end();
+        tracing::info!(model = name, "unloaded");
         true
     }
 }

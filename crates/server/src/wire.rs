@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::{
-    Completion, FinishReason, Logprob, ModelFormat, Timings, TokenLogprobs, TokenUsage, ToolCall,
-    Vocabulary,
+    Completion, FinishReason, Logprob, ModelFormat, Prefill, Timings, TokenLogprobs, TokenUsage,
+    ToolCall, Vocabulary,
 };
 use serde_json::{Value, json};
 
@@ -46,6 +46,9 @@ pub struct ReplySource {
 /// Work that takes less, in seconds, says nothing of a machine: waking up is most of it.
 const TOO_SMALL: f64 = 0.05;
 
+/// What is told of a reply that somebody else than its client ended.
+const CUT: &str = "the server ended: the reply is not whole";
+
 impl ReplySource {
     /// llama.cpp's `timings`, and beside them how far they are from the limit: its milliseconds, the share of it that was
     /// reached, what binds, the time to be expected.
@@ -76,6 +79,8 @@ impl ReplySource {
     pub(crate) fn account(&self, object: &mut Value, reply: &Completion, notes: &[String]) {
         object["timings"] = self.timings(&reply.timings, &reply.usage);
         object["context_ledger"] = context_json(reply, self.capacity);
+        let cut = (reply.reason == FinishReason::Cancelled).then_some(CUT);
+        let notes: Vec<&str> = notes.iter().map(String::as_str).chain(cut).collect();
         if !notes.is_empty() {
             object["warnings"] = json!(notes);
         }
@@ -128,8 +133,8 @@ fn logprob(token: &Logprob, vocabulary: &dyn Vocabulary) -> Value {
     })
 }
 
-/// Control tokens have a name and no text.
-fn token_bytes(token: u32, vocabulary: &dyn Vocabulary) -> Vec<u8> {
+/// A token as it is told: control tokens have a name and no text.
+pub(crate) fn token_bytes(token: u32, vocabulary: &dyn Vocabulary) -> Vec<u8> {
     let bytes = vocabulary.bytes(token).into_owned();
     match bytes.is_empty() {
         true => vocabulary.spelling(token).map_or_else(Vec::new, |name| name.as_bytes().to_vec()),
@@ -225,6 +230,15 @@ pub fn timings_json(timings: &Timings) -> Value {
         "draft_n": timings.drafts.drafted,
         "draft_n_accepted": timings.drafts.kept,
         "draft_gained_ms": timings.drafts.gained * 1e3,
+    })
+}
+
+/// How far a prompt has come, as llama.cpp tells it.
+pub(crate) fn progress_json(prefill: &Prefill) -> Value {
+    json!({
+        "total": prefill.cached + prefill.total,
+        "cache": prefill.cached,
+        "processed": prefill.cached + prefill.done,
     })
 }
 

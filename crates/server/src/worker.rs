@@ -8,16 +8,15 @@ use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use engine::{
-    Completion, DraftMode, Drafters, Event, Prefill, Request, Scheduler, SchedulerOptions, Session,
-    Suffixes, TokenLogprobs, ToolCallDelta, Turn, TurnId,
+    Completion, DraftMode, Drafters, Event, Request, Scheduler, SchedulerOptions, Session,
+    Suffixes, Turn, TurnId,
 };
 use program::CacheOptions;
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::{ApiError, Result};
@@ -25,6 +24,7 @@ use crate::guard::KeyId;
 use crate::metrics::Metrics;
 use crate::model::ServedModel;
 use crate::prepare::PreparedReply;
+use crate::updates::{Update, UpdateSender};
 
 /// A reply that is wanted.
 pub(crate) struct ReplyJob {
@@ -41,7 +41,7 @@ pub(crate) struct ReplyJob {
     /// Raised when nobody wants it any more.
     pub(crate) cancel: Arc<AtomicBool>,
     /// Where it is told what happens, and as which of the request's replies.
-    pub(crate) updates: UnboundedSender<(usize, Update)>,
+    pub(crate) updates: UpdateSender,
     pub(crate) index: usize,
     /// Whose it is.
     pub(crate) key: KeyId,
@@ -49,31 +49,18 @@ pub(crate) struct ReplyJob {
     pub(crate) began: Instant,
 }
 
-/// What happens to a job.
-#[derive(Debug)]
-pub(crate) enum Update {
-    /// The prompt has come so far.
-    Prefill(Prefill),
-    /// More of the reply.
-    Text(String),
-    /// More of the model's thoughts.
-    Thought(String),
-    /// How likely the next token was.
-    Chosen(Box<TokenLogprobs>),
-    /// More of a call of a tool.
-    Call(ToolCallDelta<String>),
-    /// It is there. The last update.
-    Done(Box<Completion>),
-    /// There will be none. The last update.
-    Failed(ApiError),
-}
-
 /// Takes jobs. Dropping it ends the thread once all are done.
 pub(crate) struct ReplyWorker {
     jobs: Sender<(ReplyJob, OwnedSemaphorePermit)>,
     places: Arc<Semaphore>,
-    /// Places in all.
+    /// Places in all, and those of replies that are made side by side.
     most: usize,
+    parallel: usize,
+    metrics: Arc<Metrics>,
+    /// Raised to end the requests that are there.
+    flags: Mutex<Vec<Weak<AtomicBool>>>,
+    /// Nothing more is taken.
+    ending: AtomicBool,
     thread: JoinHandle<()>,
 }
 
@@ -87,13 +74,17 @@ impl ReplyWorker {
         metrics: Arc<Metrics>,
     ) -> std::io::Result<ReplyWorker> {
         let (jobs, inbox) = channel();
-        let most = served.parallel.max(1) + served.waiting;
+        let parallel = served.parallel.max(1);
+        let most = parallel + served.waiting;
+        let counted = Arc::clone(&metrics);
         let thread = std::thread::Builder::new().name("rooflight-engine".into());
         let thread = thread.spawn(move || {
             // what one request breaks is not the others': they are told, and who asks next is served
-            while !run(&served, &metrics, &inbox) {}
+            while !run(&served, &counted, &inbox) {}
         })?;
-        Ok(ReplyWorker { jobs, places: Arc::new(Semaphore::new(most)), most, thread })
+        let places = Arc::new(Semaphore::new(most));
+        let (flags, ending) = Default::default();
+        Ok(ReplyWorker { jobs, places, most, parallel, metrics, flags, ending, thread })
     }
 
     /// Have the thread end when what it has is done, and wait for it.
@@ -110,25 +101,52 @@ impl ReplyWorker {
     /// If as many as there may be are there already: all or none of them are taken.
     pub(crate) fn reserve(&self, replies: usize) -> Result<OwnedSemaphorePermit> {
         let n = u32::try_from(replies).unwrap_or(u32::MAX);
-        let full = || ApiError::busy(self.most - self.places.available_permits().min(self.most));
+        let full = || {
+            let taken = self.most - self.places.available_permits().min(self.most);
+            // one of those side by side ends so often
+            let often = self.metrics.usual_time() / u32::try_from(self.parallel).unwrap_or(1);
+            ApiError::busy(taken).again_in(often)
+        };
         Arc::clone(&self.places).try_acquire_many_owned(n).map_err(|_| full())
     }
 
     /// Have these made, side by side, each on one of the places.
     ///
     /// # Errors
-    /// If the thread is not there any more.
+    /// If the thread is not there any more, or the server ends.
     pub(crate) fn submit(
         &self,
         jobs: Vec<ReplyJob>,
         mut places: OwnedSemaphorePermit,
     ) -> Result<()> {
         let ended = || ApiError::internal("the thread that computes has ended");
+        if let Some(job) = jobs.first() {
+            let mut flags = self.lock();
+            if self.ending.load(Ordering::Relaxed) {
+                return Err(ApiError::ending());
+            }
+            flags.retain(|flag| flag.strong_count() > 0);
+            flags.push(Arc::downgrade(&job.cancel));
+        }
         for job in jobs {
             let place = places.split(1).ok_or_else(ended)?;
             self.jobs.send((job, place)).map_err(|_| ended())?;
         }
         Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<AtomicBool>>> {
+        // a list is whole whatever happened beside it
+        self.flags.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Have what is being made end here, and what waits not begin.
+    pub(crate) fn end_replies(&self) {
+        let flags = self.lock();
+        self.ending.store(true, Ordering::Relaxed);
+        for flag in flags.iter().filter_map(Weak::upgrade) {
+            flag.store(true, Ordering::Relaxed);
+        }
     }
 }
 
@@ -155,10 +173,13 @@ fn run(
 /// Tokens at the end of a conversation that its template may write in another way than they were generated.
 const LAST: usize = 16;
 
+/// So often it is looked whether clients have read what they were told.
+const REST: Duration = Duration::from_millis(2);
+
 /// A reply that is being made.
 struct Running {
     index: usize,
-    updates: UnboundedSender<(usize, Update)>,
+    updates: UpdateSender,
     cancel: Arc<AtomicBool>,
     place: OwnedSemaphorePermit,
     key: KeyId,
@@ -170,7 +191,7 @@ struct Running {
 impl Running {
     /// Tell what happened; who does not listen any more wants no more.
     fn tell(&self, update: Update) {
-        if self.updates.send((self.index, update)).is_err() {
+        if !self.updates.send(self.index, update) {
             self.cancel.store(true, Ordering::Relaxed);
         }
     }
@@ -180,7 +201,7 @@ impl Running {
         let Running { index, updates, place, .. } = self;
         drop(place);
         // nobody may listen any more
-        let _ = updates.send((index, update));
+        updates.send(index, update);
     }
 }
 
@@ -217,6 +238,11 @@ impl<'a> Replies<'a> {
                 Ok(job) => self.waiting.push_back(job),
                 Err(_) => return false,
             }
+        }
+        // while all of them rest there is nothing to compute
+        let rests = |reply: &Running| reply.updates.is_behind();
+        if !self.running.is_empty() && self.running.values().all(rests) {
+            self.waiting.extend(inbox.recv_timeout(REST));
         }
         self.waiting.extend(inbox.try_iter());
         self.waiting.retain(|(job, _)| !job.cancel.load(Ordering::Relaxed));
@@ -320,6 +346,9 @@ impl<'a> Replies<'a> {
         }
         let running = &self.running;
         let scheduler = &mut self.scheduler;
+        for (id, reply) in running {
+            scheduler.hold(*id, reply.updates.is_behind());
+        }
         let stepped = catch_unwind(AssertUnwindSafe(|| {
             scheduler.step(&mut |id, event| {
                 let Some(reply) = running.get(&id) else { return };

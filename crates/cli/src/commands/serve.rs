@@ -1,7 +1,6 @@
 //! `serve`: models for other programs, over HTTP. What is answered is in `server`.
 
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -20,9 +19,11 @@ use tokenizer::ChatTemplate;
 use crate::args::{self, RunArgs};
 use crate::exit::{Failure, code};
 use crate::limits::Limits;
+use crate::listening::{ListenArgs, Listens};
 use crate::load::{self, LoadOptions, Loaded};
+use crate::logging::LogArgs;
 use crate::output::shown;
-use crate::{bundled, ceilings, counts, executing, memory, names, sampling, ui};
+use crate::{bundled, ceilings, counts, executing, memory, names, process, sampling, ui};
 
 /// Serve models to other programs, over HTTP
 #[derive(clap::Args, Debug)]
@@ -33,9 +34,10 @@ use crate::{bundled, ceilings, counts, executing, memory, names, sampling, ui};
                   -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}]}'\n\n\
                   Programs that speak OpenAI's API use it by the base URL http://127.0.0.1:8080/v1 and any key. \
                   Only this machine is listened to, and no web page, unless --host says otherwise, \
-                  which needs a key. Without a model the bundled demo model is served. Of several, a request's `model` says which \
-                  one; the first is loaded at once, others when they are asked for, and one goes when another needs its memory. Ctrl-C gives replies 30 s to come to their end; \
-                  a second one does not."
+                  which needs a key; with --socket FILE only this user is. Without a model the bundled demo model is served. Of several, a request's `model` says which \
+                  one; the first is loaded at once, others when they are asked for, and one goes when another needs its memory. Ctrl-C gives replies \
+                  --drain to come to their end; a second one does not. Each request is a line of the log (RUST_LOG, --log-level), without \
+                  what is said."
 )]
 pub(super) struct Serve {
     /// GGUF files or names of models; a request that names none means the first
@@ -44,12 +46,8 @@ pub(super) struct Serve {
     /// A model, instead of the arguments; may be given several times [env: ROOFLIGHT_MODEL]
     #[arg(short, long, value_name = "FILE", conflicts_with = "models")]
     model: Vec<PathBuf>,
-    /// Address to listen at
-    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
-    host: IpAddr,
-    /// Port to listen at, 0 for any that is free
-    #[arg(long, value_name = "N", default_value_t = 8080)]
-    port: u16,
+    #[command(flatten)]
+    listen: ListenArgs,
     /// A file with keys, one a line, one of which every request must have
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
@@ -68,6 +66,11 @@ pub(super) struct Serve {
     /// Replies side by side (-np)
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = parallel)]
     parallel: usize,
+    /// How long replies may go on when the server is asked to end: 10s, 1m, 0
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = drain)]
+    drain: Duration,
+    #[command(flatten)]
+    log: LogArgs,
     #[command(flatten)]
     running: RunArgs,
 }
@@ -83,6 +86,10 @@ struct Keepalive {
 
 fn keepalive(text: &str) -> Result<Keepalive, String> {
     Ok(Keepalive { text: text.to_owned(), time: server::kept_for(text)? })
+}
+
+fn drain(text: &str) -> Result<Duration, String> {
+    server::kept_for(text)?.ok_or_else(|| "expected a time that ends".to_owned())
 }
 
 /// A model that is to be served.
@@ -107,13 +114,22 @@ impl Serve {
     pub(crate) fn run(self, _: &mut dyn Write) -> anyhow::Result<()> {
         let access = self.access()?;
         // a port that is taken is told before a model is loaded
-        let listener = TcpListener::bind((self.host, self.port))
-            .with_context(|| format!("listening at {}:{}", self.host, self.port))?;
+        let Listens { listener, address, socket } = self.listen.bind()?;
+        process::keep_to_itself();
         let needs_key = access.needs_key();
         let key = if needs_key { "with a key" } else { "no key needed" };
         let server = Server::start(listener, access)?;
-        let end = server.asked_to_end(|| std::process::exit(code::INTERRUPTED.into()))?;
-        ui::note(format_args!("listening on http://{}", server.address()));
+        ui::note(format_args!("listening on {address}"));
+        let log = self.log.start(self.running.verbose.verbose)?;
+        let (last, file) = (log.clone(), socket.clone());
+        let at_once = move || {
+            last.flush();
+            if let Some(file) = &file {
+                file.remove();
+            }
+            std::process::exit(code::INTERRUPTED.into())
+        };
+        let end = server.asked_to_end(process::hears_hangups(), at_once)?;
         let subjects = self.subjects()?;
         let this = Arc::new(self);
         let about =
@@ -124,7 +140,7 @@ impl Serve {
         let keep = this.keepalive.as_ref();
         let keep_for = keep.and_then(|keep| keep.time);
         // who may have models brought here fills a disk: not whoever reaches this machine without a key
-        let may_pull = this.host.is_loopback() || needs_key;
+        let may_pull = this.listen.is_local() || needs_key;
         let pull = may_pull.then(|| this.puller());
         server.offer(Offers { models: offers.collect(), keep: keep_for, pull }, first)?;
         let names: String =
@@ -140,7 +156,11 @@ impl Serve {
             let others: Vec<&str> = others.iter().map(|subject| &*subject.name).collect();
             ui::note(format_args!("loaded when they are asked for: {}", others.join(", ")));
         }
-        server.run(end);
+        server.run(end, this.drain);
+        if let Some(file) = &socket {
+            file.remove();
+        }
+        log.flush();
         Ok(())
     }
 
@@ -157,13 +177,17 @@ impl Serve {
                 return Err(Failure::Usage(problem).into());
             }
         }
-        if self.host.is_loopback() {
+        // no page reaches a socket by any name
+        if self.listen.socket.is_some() {
+            return Ok(Access::new(&keys, None));
+        }
+        if self.listen.is_local() {
             return Ok(Access::new(&keys, Some(self.allowed_host.clone())));
         }
         if keys.is_empty() && !self.insecure_no_auth {
             let problem = format!(
                 "--host {}: others would reach it; give a key by --api-key-file FILE, or --insecure-no-auth",
-                self.host
+                self.listen.host
             );
             return Err(Failure::Usage(problem).into());
         }

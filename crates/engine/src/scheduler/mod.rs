@@ -101,6 +101,16 @@ impl<'a> Scheduler<'a> {
         Ok(id)
     }
 
+    /// Have a turn rest from the next pass on, or go on: what it holds stays, and so does its text. Being cancelled ends it all
+    /// the same.
+    pub fn hold(&mut self, id: TurnId, held: bool) {
+        let waiting = self.waiting.iter_mut();
+        let mut all = self.running.iter_mut().chain(waiting);
+        if let Some((_, turn)) = all.find(|(of, _)| *of == id) {
+            turn.hold(held);
+        }
+    }
+
     /// Turns that run and turns that wait.
     pub fn len(&self) -> (usize, usize) {
         (self.running.len(), self.waiting.len())
@@ -136,7 +146,7 @@ impl<'a> Scheduler<'a> {
     fn wants(&mut self, on_event: &mut dyn FnMut(TurnId, Event<'_>)) -> Vec<Want> {
         let beside = self.running.len().saturating_sub(1);
         let costs = self.pace.costs();
-        for (id, turn) in &mut self.running {
+        for (id, turn) in self.running.iter_mut().filter(|(_, turn)| !turn.rests()) {
             turn.prepare(costs, beside, &mut |event| on_event(*id, event));
         }
         while run_drafters(&mut self.running, &mut |turn| turn.draft_reads(costs)) {}
@@ -200,6 +210,9 @@ fn run_drafters(
     let (mut places, mut steps, mut flags) = (Vec::new(), Vec::new(), Vec::new());
     for (place, (_, turn)) in turns.iter_mut().enumerate() {
         let flag = turn.shared_flag();
+        if turn.rests() {
+            continue;
+        }
         let Some(step) = wants(turn) else { continue };
         let model = model.get_or_insert_with(|| Arc::clone(step.session.model()));
         if step.session.is_of(model) {

@@ -31,6 +31,8 @@ pub struct Turn<'a> {
     max_tokens: usize,
     ignore_eog: bool,
     cancel: Arc<AtomicBool>,
+    /// It rests.
+    held: bool,
     state: State,
     /// Tokens that are never chosen, once the vocabulary's size is known.
     banned: Option<Vec<usize>>,
@@ -59,7 +61,7 @@ enum State {
 /// The rows that a turn wants next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
-    /// None: it is over.
+    /// None: it is over, or rests.
     Nothing,
     /// So many of its prompt, or fewer at a time.
     Prompt(usize),
@@ -92,6 +94,7 @@ impl<'a> Turn<'a> {
             max_tokens: request.max_tokens.unwrap_or(usize::MAX),
             ignore_eog: request.ignore_eog,
             cancel: Arc::clone(request.cancel),
+            held: false,
             state: State::New,
             banned: None,
             failed: false,
@@ -189,6 +192,16 @@ impl<'a> Turn<'a> {
         self.cancel.load(Ordering::Relaxed)
     }
 
+    /// Have it rest, or go on.
+    pub(crate) fn hold(&mut self, held: bool) {
+        self.held = held;
+    }
+
+    /// Whether it is left out of the next pass.
+    pub(crate) fn rests(&self) -> bool {
+        self.held && !self.is_cancelled()
+    }
+
     /// What is set to ask it to stop.
     pub(crate) fn cancel_flag(&self) -> &AtomicBool {
         &self.cancel
@@ -262,6 +275,9 @@ impl<'a> Turn<'a> {
 
     /// What it wants next, drafts included.
     pub(crate) fn wants(&mut self, costs: &PassCosts, beside: usize) -> Want {
+        if self.rests() {
+            return Want::Nothing;
+        }
         match &mut self.state {
             State::New | State::Ended(_) => Want::Nothing,
             State::Reading { .. } => Want::Prompt(self.prompt.len() - self.session.len()),

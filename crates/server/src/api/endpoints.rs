@@ -134,6 +134,11 @@ fn properties(takes: Takes) -> Map<String, Value> {
                 let value: Value = serde_json::from_str(value).unwrap_or_default();
                 json!({ "description": "Nothing else can be had here.", "const": value })
             }
+            Field::Among(values) => {
+                let read = |value: &&str| serde_json::from_str(value).unwrap_or(Value::Null);
+                let values: Vec<Value> = values.iter().map(read).collect();
+                json!({ "description": "Nothing else can be had here.", "enum": values })
+            }
         };
         all.insert((*name).to_owned(), told);
     }

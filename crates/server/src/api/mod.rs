@@ -18,6 +18,7 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use crate::App;
 use crate::error::{ApiError, shaped};
 use crate::guard::guard;
+use crate::record::recorded;
 
 pub use openai::{OpenAiEndpoint, OpenAiReply, OpenAiRequest};
 pub(crate) use pending::CancelOnDrop;
@@ -38,6 +39,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .method_not_allowed_fallback(no_method)
         .layer(from_fn_with_state(Arc::clone(&app), guard))
         .layer(from_fn(shaped))
+        .layer(from_fn_with_state(Arc::clone(&app), recorded))
         .with_state(app)
 }
 

@@ -6,14 +6,15 @@ use std::time::Instant;
 
 use engine::Completion;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::Serving;
 use crate::error::{ApiError, Result};
-use crate::guard::KeyId;
 use crate::prepare::Prepared;
+use crate::record::{Asker, RequestRecord};
 use crate::request::Asked;
-use crate::worker::{ReplyJob, Update};
+use crate::updates::{Update, UpdateReceiver, updates};
+use crate::wire::token_bytes;
+use crate::worker::ReplyJob;
 
 /// Raises a flag when whoever waited is gone.
 #[derive(Default)]
@@ -34,13 +35,15 @@ impl Drop for CancelOnDrop {
 
 /// Replies on their way. Dropping them ends them.
 pub(crate) struct Pending {
-    updates: UnboundedReceiver<(usize, Update)>,
+    updates: UpdateReceiver,
     replies: usize,
     /// Tokens of the first prompt.
     pub(crate) prompt_tokens: usize,
     /// What whoever asked should know.
     pub(crate) notes: Vec<String>,
-    _cancel: CancelOnDrop,
+    /// What is noted of the request.
+    record: Arc<RequestRecord>,
+    cancel: CancelOnDrop,
     /// The model stays for as long as somebody waits for it.
     _serving: Arc<Serving>,
 }
@@ -53,7 +56,24 @@ impl Pending {
 
     /// What happens next, and to which of the replies; `None` if nobody will tell any more.
     pub(crate) async fn next(&mut self) -> Option<(usize, Update)> {
-        self.updates.recv().await
+        let update = self.updates.next().await;
+        match &update {
+            Some((_, Update::Text(_) | Update::Thought(_) | Update::Call(_))) => {
+                self.record.written();
+            }
+            Some((_, Update::Done(reply))) => self.record.replied(reply),
+            Some((_, Update::Failed(error))) => self.record.failed(error),
+            _ => {}
+        }
+        update
+    }
+
+    /// Why a reply will never be there of which nobody told an end.
+    pub(crate) fn unfinished(&self) -> ApiError {
+        match self.cancel.flag().load(Ordering::Relaxed) {
+            true => ApiError::ending(),
+            false => ApiError::internal("the reply was not finished"),
+        }
     }
 
     /// All of them.
@@ -69,33 +89,39 @@ impl Pending {
                 _ => {}
             }
         }
-        let unfinished = || ApiError::internal("the reply was not finished");
+        let unfinished = || self.unfinished();
         done.into_iter().map(|done| done.ok_or_else(unfinished)).collect()
     }
 }
 
 impl Serving {
-    /// Have replies made to what is asked; dropping what comes back ends them. `key`: whose they are.
+    /// Have replies made to what is asked; dropping what comes back ends them.
     ///
     /// # Errors
     /// What cannot be had of this model, or a full queue.
-    pub(crate) async fn reply(self: &Arc<Serving>, asked: Asked, key: KeyId) -> Result<Pending> {
+    pub(crate) async fn reply(self: &Arc<Serving>, asked: Asked, asker: &Asker) -> Result<Pending> {
+        asker.record.asked(&self.model.name);
         // who finds no place is told so before anything is done for it
         let places = self.writer()?.reserve(asked.replies())?;
         let cancel = CancelOnDrop::default();
-        let (app, flag) = (Arc::clone(self), Arc::clone(cancel.flag()));
+        let (app, flag, key) = (Arc::clone(self), Arc::clone(cancel.flag()), asker.key);
         let prepare = move || app.preparation.prepare(&asked, key.scope(), &flag);
         let prepared = blocking(prepare).await?;
-        self.submit(prepared, places, key, cancel)
+        self.submit(prepared, places, asker, cancel)
     }
 
     /// Tokens of the prompt that is asked for.
     ///
     /// # Errors
     /// A template that refuses it.
-    pub(crate) async fn prompt(self: &Arc<Serving>, asked: Asked, key: KeyId) -> Result<Vec<u32>> {
+    pub(crate) async fn prompt(
+        self: &Arc<Serving>,
+        asked: Asked,
+        asker: &Asker,
+    ) -> Result<Vec<u32>> {
+        asker.record.asked(&self.model.name);
         let cancel = CancelOnDrop::default();
-        let (app, flag) = (Arc::clone(self), Arc::clone(cancel.flag()));
+        let (app, flag, key) = (Arc::clone(self), Arc::clone(cancel.flag()), asker.key);
         blocking(move || app.preparation.prompt(&asked, key.scope(), &flag)).await
     }
 
@@ -103,11 +129,16 @@ impl Serving {
         self: &Arc<Serving>,
         prepared: Prepared,
         places: OwnedSemaphorePermit,
-        key: KeyId,
+        asker: &Asker,
         cancel: CancelOnDrop,
     ) -> Result<Pending> {
-        let (sender, updates) = unbounded_channel();
+        let (sender, updates) = updates();
         let Prepared { replies, max_tokens, stop, ignore_eog, split_thoughts, notes } = prepared;
+        asker.record.said(replies.iter().map(|reply| {
+            let format = &*self.model.format;
+            let bytes = reply.prompt.iter().flat_map(|id| token_bytes(*id, format));
+            String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()
+        }));
         let prompt_tokens = replies.first().map_or(0, |reply| reply.prompt.len());
         let began = Instant::now();
         let job = |(index, reply)| ReplyJob {
@@ -119,14 +150,21 @@ impl Serving {
             cancel: Arc::clone(cancel.flag()),
             updates: sender.clone(),
             index,
-            key,
+            key: asker.key,
             began,
         };
         let jobs: Vec<ReplyJob> = replies.into_iter().enumerate().map(job).collect();
         let replies = jobs.len();
         self.writer()?.submit(jobs, places)?;
-        let serving = Arc::clone(self);
-        Ok(Pending { updates, replies, prompt_tokens, notes, _cancel: cancel, _serving: serving })
+        Ok(Pending {
+            updates,
+            replies,
+            prompt_tokens,
+            notes,
+            record: Arc::clone(&asker.record),
+            cancel,
+            _serving: Arc::clone(self),
+        })
     }
 }
 

@@ -14,7 +14,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::pending::Pending;
 use crate::error::{ApiError, ErrorShape};
-use crate::worker::Update;
+use crate::updates::Update;
 
 /// Events that a client may be behind; what is told beyond waits where it was told.
 pub(super) const BEHIND: usize = 64;
@@ -113,7 +113,7 @@ async fn send<C: Chunks>(
         }
     }
     if done < pending.replies() {
-        return failed::<C>(sender, &ApiError::internal("the reply was not finished")).await;
+        return failed::<C>(sender, &pending.unfinished()).await;
     }
     all::<C>(sender, chunks.end()).await?;
     match C::FRAMES {

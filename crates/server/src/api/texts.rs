@@ -10,6 +10,7 @@ use super::pending::{CancelOnDrop, blocking};
 use crate::Serving;
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
+use crate::record::RequestRecord;
 use crate::request::PromptText;
 
 /// Texts of one request at most.
@@ -30,7 +31,9 @@ impl Serving {
         self: &Arc<Serving>,
         texts: Vec<PromptText>,
         dimensions: Option<usize>,
+        record: &RequestRecord,
     ) -> Result<Vectors> {
+        record.asked(&self.model.name);
         let (reading, worker) = self.reading()?;
         if reading.ranks {
             return Err(ApiError::invalid("this model ranks texts and embeds none: /v1/rerank"));
@@ -50,6 +53,7 @@ impl Serving {
         let encoded = blocking(encode).await?;
         let tokens = encoded.iter().map(Vec::len).sum();
         let rows = self.read(encoded, place).await?;
+        record.read(tokens);
         let vector = |mut vector: Vec<f32>| {
             if let Some(n) = dimensions {
                 if n > vector.len() {
@@ -73,7 +77,9 @@ impl Serving {
         self: &Arc<Serving>,
         query: String,
         texts: Vec<String>,
+        record: &RequestRecord,
     ) -> Result<(Vec<f32>, usize)> {
+        record.asked(&self.model.name);
         let (reading, worker) = self.reading()?;
         if !reading.ranks {
             return Err(ApiError::invalid(
@@ -92,6 +98,7 @@ impl Serving {
         let encoded = blocking(encode).await?;
         let tokens = encoded.iter().map(Vec::len).sum();
         let rows = self.read(encoded, place).await?;
+        record.read(tokens);
         Ok((rows.iter().map(|scores| engine::relevance(scores)).collect(), tokens))
     }
 

@@ -12,7 +12,7 @@ use tools::{ToolList, ToolOptions};
 pub(crate) use calls::{no_tools, of_openai as tools_of_openai};
 pub(crate) use messages::{messages, numbered};
 pub use settings::ReplySettings;
-pub(crate) use settings::{is_setting, one_length, stops};
+pub(crate) use settings::{SAMPLERS, is_setting, one_length, stops};
 
 /// A request for replies, read and checked as far as that can be done without the model.
 #[derive(Clone, Debug, PartialEq)]

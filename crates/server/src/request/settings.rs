@@ -12,6 +12,12 @@ use crate::fields::brief;
 const MOST_STOPS: usize = 16;
 const STOP_BYTES: usize = 256;
 
+/// llama.cpp's `samplers` in its own order, which is the one that there is here.
+pub(crate) const SAMPLERS: &[&str] = &[
+    r#"["penalties","dry","top_n_sigma","top_k","typ_p","top_p","min_p","xtc","temperature"]"#,
+    r#""edskypmxt""#,
+];
+
 /// How replies are made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplySettings {
@@ -78,7 +84,10 @@ impl ReplySettings {
         one_length(body, length)?;
         let mut max_tokens = None;
         for name in length {
-            max_tokens = max_tokens.or(body.count(name, 1, usize::MAX)?);
+            // below 0: as many as it likes
+            if !body.integer(name)?.is_some_and(|n| n < 0) {
+                max_tokens = max_tokens.or(body.count(name, 1, usize::MAX)?);
+            }
         }
         Ok(ReplySettings {
             sampler,

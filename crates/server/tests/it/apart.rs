@@ -1,10 +1,10 @@
 //! What one request breaks, or one key says, is nobody else's.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use engine::{Watch, Watched};
-use program::{Step, StepOut};
+use program::{SessionId, Step, StepOut};
 use rooflight_server::Access;
 use serde_json::json;
 
@@ -93,4 +93,63 @@ fn a_panic_ends_one_request_and_not_the_server() {
         assert_eq!(again.status, 200, "{again:?}");
         assert_eq!(again.json()["choices"], fine.json()["choices"]);
     }
+}
+
+/// Breaks when a point is passed for the so-manieth time from now.
+struct BreaksAt(Arc<AtomicUsize>);
+
+impl BreaksAt {
+    fn passed(&self) {
+        let left = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
+        assert_ne!(left, Ok(1), "something is broken");
+    }
+}
+
+impl Watch for BreaksAt {
+    fn stepped(&self, _: &Step<'_>, _: &[usize], _: &mut StepOut) {
+        self.passed();
+    }
+
+    fn opening(&self) {
+        self.passed();
+    }
+
+    fn truncated(&self, _: SessionId, _: usize) {
+        self.passed();
+    }
+}
+
+/// X1: wherever it breaks, who was there is told, whole or in a stream, and who asks next has what it always has.
+/// `ROOFLIGHT_PANICS=2000` has it break more often.
+#[test]
+fn x1_a_panic_at_any_point_is_told_and_over() {
+    let rounds: usize = std::env::var("ROOFLIGHT_PANICS").ok().map_or(48, |n| n.parse().unwrap());
+    let left = Arc::<AtomicUsize>::default();
+    let at = Arc::clone(&left);
+    let served = Served::of_model(|model| Arc::new(Watched::new(model, BreaksAt(at))));
+    let body = |text: &str, stream: bool| json!({ "messages": [{ "role": "user", "content": text }], "max_tokens": 12, "stream": stream });
+    // what is drafted, and taken back
+    let text = "again and again and again and again and again";
+    let fine = served.post(CHAT, &body(text, false)).json();
+    let mut broken = 0;
+    for round in 0..rounds {
+        left.store(round % 24 + 1, Ordering::SeqCst);
+        let stream = round % 2 == 1;
+        let answer = served.post(CHAT, &body(&format!("{round} {text}"), stream));
+        left.store(0, Ordering::SeqCst);
+        match (answer.status, stream) {
+            (500, _) => broken += 1,
+            (200, true) => {
+                let (events, done) = answer.events();
+                let failed = events.iter().any(|event| event["error"]["type"] == "api_error");
+                assert_ne!(failed, done, "{answer:?}");
+                broken += usize::from(failed);
+            }
+            (status, _) => assert_eq!(status, 200, "{answer:?}"),
+        }
+        let again = served.post(CHAT, &body(text, false));
+        assert_eq!(again.status, 200, "{round}: {again:?}");
+        assert_eq!(again.json()["choices"], fine["choices"], "{round}");
+    }
+    assert!(broken > rounds / 3, "{broken} of {rounds} broke");
 }

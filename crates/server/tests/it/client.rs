@@ -1,6 +1,6 @@
 //! A server of its own for each test, and requests to it as bytes on a socket.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -33,6 +33,9 @@ pub(crate) struct Served {
     end: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
+
+/// How long replies may go on when a server ends.
+pub(crate) const DRAIN: Duration = Duration::from_secs(30);
 
 /// Positions of a conversation.
 pub(crate) const CONTEXT: usize = 1000;
@@ -106,6 +109,16 @@ impl Served {
         Served::of(server)
     }
 
+    /// Conversations of few tokens, and room for many who ask.
+    pub(crate) fn small() -> Served {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = Server::start(listener, Access::new(&[], Some(Vec::new()))).unwrap();
+        let mut model = ServedModel { parallel: 4, waiting: 40, ..demo("demo", |model| model) };
+        model.cache.capacity = 128;
+        server.provide(model).unwrap();
+        Served::of(server)
+    }
+
     /// With something in place of the model.
     pub(crate) fn of_model(made: impl FnOnce(Arc<dyn Model>) -> Arc<dyn Model>) -> Served {
         Served::made(2, 4, Access::new(&[], Some(Vec::new())), made)
@@ -140,9 +153,9 @@ impl Served {
 
     /// A server as it is.
     pub(crate) fn of(server: Server) -> Served {
-        let address = server.address();
+        let address = server.address().unwrap();
         let (end, ended) = oneshot::channel();
-        let thread = std::thread::spawn(move || server.run(async { drop(ended.await) }));
+        let thread = std::thread::spawn(move || server.run(async { drop(ended.await) }, DRAIN));
         let (model, format) = &*MODEL;
         Served {
             address,
@@ -188,6 +201,78 @@ impl Drop for Served {
     }
 }
 
+/// A client that asks one thing after another on one connection, for as long as the server keeps it.
+pub(crate) struct Kept {
+    address: SocketAddr,
+    stream: Option<BufReader<TcpStream>>,
+}
+
+impl Kept {
+    pub(crate) fn of(served: &Served) -> Kept {
+        Kept { address: served.address, stream: None }
+    }
+
+    /// What these bytes are answered with.
+    pub(crate) fn post(&mut self, path: &str, body: &[u8]) -> Answer {
+        // one that was closed meanwhile is seen when it is asked
+        let again = self.stream.is_some();
+        match self.asked(path, body) {
+            Ok(answer) => answer,
+            Err(_) if again => self.asked(path, body).unwrap(),
+            Err(error) => panic!("{path}: {error}"),
+        }
+    }
+
+    fn asked(&mut self, path: &str, body: &[u8]) -> std::io::Result<Answer> {
+        let mut stream = match self.stream.take() {
+            Some(stream) => stream,
+            None => BufReader::new(TcpStream::connect(self.address)?),
+        };
+        stream.get_ref().set_read_timeout(Some(Duration::from_secs(60)))?;
+        stream.get_ref().set_nodelay(true)?;
+        let mut request = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        )
+        .into_bytes();
+        request.extend(body);
+        stream.get_mut().write_all(&request)?;
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if stream.read_line(&mut head)? == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+        }
+        let lower = head.to_lowercase();
+        let length = lower.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let mut bytes = head.clone().into_bytes();
+        match length.and_then(|length| length.trim().parse::<usize>().ok()) {
+            Some(length) => {
+                let start = bytes.len();
+                bytes.resize(start + length, 0);
+                stream.read_exact(&mut bytes[start..])?;
+            }
+            None => loop {
+                let mut line = String::new();
+                stream.read_line(&mut line)?;
+                let length = usize::from_str_radix(line.trim(), 16);
+                let length = length.map_err(|_| std::io::Error::from(ErrorKind::InvalidData))?;
+                bytes.extend(line.as_bytes());
+                let start = bytes.len();
+                bytes.resize(start + length + 2, 0);
+                stream.read_exact(&mut bytes[start..])?;
+                if length == 0 {
+                    break;
+                }
+            },
+        }
+        if !lower.contains("connection: close") {
+            self.stream = Some(stream);
+        }
+        Ok(Answer::read(&bytes))
+    }
+}
+
 /// The head of a request with these lines among its headers.
 pub(crate) fn head(method: &str, path: &str, headers: &str) -> String {
     format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n")
@@ -209,7 +294,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    fn read(bytes: &[u8]) -> Answer {
+    pub(crate) fn read(bytes: &[u8]) -> Answer {
         let text = String::from_utf8(bytes.to_vec()).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
         let status = head.split(' ').nth(1).map_or(0, |status| status.parse().unwrap());

@@ -58,7 +58,7 @@ fn a_text_goes_through_the_template_unless_it_is_raw() {
     for (more, status, problem) in [
         (json!({ "model": "other" }), 404, "not found"),
         (json!({ "nonsense": 1 }), 400, "nonsense: there is no such field"),
-        (json!({ "options": { "tfs_z": 1 } }), 400, "tfs_z"),
+        (json!({ "options": { "tfs_z": 2 } }), 400, "tfs_z"),
         (json!({ "options": { "num_ctx": 1_000_000 } }), 400, "num_ctx"),
         (json!({ "format": "yaml" }), 400, "format"),
         (json!({ "think": "deeply" }), 400, "think"),

@@ -22,7 +22,7 @@ fn a_field_that_cannot_be_obeyed_is_named() {
         ("top_p", json!(7), "0 to 1"),
         ("n", json!(9), "from 1 to 8"),
         ("n", json!(0), "from 1 to 8"),
-        ("max_tokens", json!(-1), "1 or more"),
+        ("max_tokens", json!(0), "1 or more"),
         ("stop", json!([1]), "a text or up to 16"),
         ("stop", json!(vec!["x"; 17]), "up to 16"),
         ("stop", json!("x".repeat(300)), "256 bytes"),

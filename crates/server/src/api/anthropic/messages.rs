@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use engine::{Reasoning, SamplerOptions};
+use grammar::FormSource;
 use serde_json::{Value, json};
 
 use super::conversation::{conversation, tools};
@@ -11,9 +12,9 @@ use crate::Ready;
 use crate::api::stream::stream;
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
-use crate::fields::{Field, Fields, check};
-use crate::guard::KeyId;
-use crate::models::ModelAbout;
+use crate::fields::{Field, Fields, brief, check};
+use crate::offers::ModelAbout;
+use crate::record::Asker;
 use crate::request::{Asked, ReplySettings, Said, is_setting, stops};
 
 pub(super) const MESSAGES: Fields = &[
@@ -24,11 +25,16 @@ pub(super) const MESSAGES: Fields = &[
     ("stop_sequences", Field::Honoured),
     ("stream", Field::Honoured),
     ("thinking", Field::Honoured),
+    ("output_config", Field::Honoured),
+    ("context_management", Field::Honoured),
     ("seed", Field::Honoured),
     ("tools", Field::Honoured),
     ("tool_choice", Field::Honoured),
     ("metadata", Field::NoEffect("nothing is kept here")),
     ("service_tier", Field::NoEffect("nothing is billed here")),
+    ("inference_geo", Field::NoEffect("it is computed on this machine")),
+    ("speed", Field::Only("\"standard\"")),
+    ("mcp_servers", Field::Only("[]")),
     ("cache_control", Field::NoEffect("equal beginnings are always found again")),
 ];
 
@@ -37,12 +43,18 @@ pub(super) const COUNT: Fields = &[
     ("messages", Field::Honoured),
     ("system", Field::Honoured),
     ("thinking", Field::Honoured),
+    ("output_config", Field::Honoured),
+    ("context_management", Field::Honoured),
     ("tools", Field::Honoured),
     ("tool_choice", Field::Honoured),
     ("cache_control", Field::NoEffect("nothing is computed")),
 ];
 
-pub(super) async fn messages(Ready(models): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
+pub(super) async fn messages(
+    Ready(models): Ready,
+    asker: Asker,
+    body: JsonBody,
+) -> Result<Response> {
     check(body.fields(), MESSAGES, is_setting)?;
     let streams = body.flag("stream")?.unwrap_or(false);
     let read = |_: &ModelAbout, sampler: &SamplerOptions| {
@@ -50,12 +62,14 @@ pub(super) async fn messages(Ready(models): Ready, key: KeyId, body: JsonBody) -
         if settings.max_tokens.is_none() {
             return Err(ApiError::field("max_tokens", "expected a number, 1 or more"));
         }
-        let settings = ReplySettings { stop: stops(&body, "stop_sequences")?, ..settings };
+        let (stop, form) = (stops(&body, "stop_sequences")?, output_form(&body)?);
+        edits(&body)?;
+        let settings = ReplySettings { stop, form, ..settings };
         let said = Said::Messages(conversation(&body)?, thinking(&body)?);
         Ok(Asked { tools: tools(&body)?, ..Asked::one(said, settings) })
     };
     let (app, asked) = models.serving_for(body.text("model")?, read).await?;
-    let pending = app.reply(asked, key).await?;
+    let pending = app.reply(asked, &asker).await?;
     let notes = pending.notes.clone();
     let reply = AnthropicReply::new(app.model.source(), pending.prompt_tokens, notes);
     if streams {
@@ -68,16 +82,18 @@ pub(super) async fn messages(Ready(models): Ready, key: KeyId, body: JsonBody) -
 
 pub(super) async fn count_tokens(
     Ready(models): Ready,
-    key: KeyId,
+    asker: Asker,
     body: JsonBody,
 ) -> Result<Json<Value>> {
     check(body.fields(), COUNT, |_| false)?;
     let read = |_: &ModelAbout, sampler: &SamplerOptions| {
+        output_form(&body)?;
+        edits(&body)?;
         let said = Said::Messages(conversation(&body)?, thinking(&body)?);
         Ok(Asked { tools: tools(&body)?, ..Asked::one(said, ReplySettings::of(sampler)) })
     };
     let (app, asked) = models.serving_for(body.text("model")?, read).await?;
-    Ok(Json(json!({ "input_tokens": app.prompt(asked, key).await?.len() })))
+    Ok(Json(json!({ "input_tokens": app.prompt(asked, &asker).await?.len() })))
 }
 
 const THINKING: Fields = &[
@@ -95,5 +111,64 @@ fn thinking(body: &JsonBody) -> Result<Reasoning> {
         Some("enabled" | "adaptive") => Ok(Reasoning::On),
         Some("disabled") => Ok(Reasoning::Off),
         Some(_) => Err(ApiError::field("thinking", "expected type enabled, adaptive or disabled")),
+    }
+}
+
+const OUTPUT: Fields = &[
+    ("effort", Field::NoEffect("a model thinks or does not: it knows no degrees of it")),
+    ("format", Field::Honoured),
+];
+const FORMAT: Fields = &[("type", Field::Only("\"json_schema\"")), ("schema", Field::Honoured)];
+
+/// What the reply must be.
+fn output_form(body: &JsonBody) -> Result<Option<FormSource>> {
+    const NAME: &str = "output_config";
+    let config = body.nested(NAME)?;
+    check(config.fields(), OUTPUT, |_| false)?;
+    if config.get("format").is_none() {
+        return Ok(None);
+    }
+    let format = config.nested("format")?;
+    check(format.fields(), FORMAT, |_| false)?;
+    match format.get("schema") {
+        Some(schema) => Ok(Some(FormSource::JsonSchema(schema.to_string()))),
+        None => Err(ApiError::field(NAME, "expected format.schema")),
+    }
+}
+
+/// That nothing of a conversation is to be left out but earlier thoughts, which templates leave out anyway.
+fn edits(body: &JsonBody) -> Result<()> {
+    const NAME: &str = "context_management";
+    let management = body.nested(NAME)?;
+    check(management.fields(), &[("edits", Field::Honoured)], |_| false)?;
+    for edit in management.list("edits")?.into_iter().flatten() {
+        let kind = edit["type"].as_str().unwrap_or_default();
+        if !kind.starts_with("clear_thinking") {
+            let problem = format!("{} cannot be had here: nothing is left out", brief(edit));
+            return Err(ApiError::field(NAME, problem));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_and_edits_are_read_or_refused() {
+        let form = |config: Value| output_form(&json!({ "output_config": config }).into());
+        let schema = json!({ "type": "integer" });
+        let asked =
+            json!({ "effort": "high", "format": { "type": "json_schema", "schema": schema } });
+        assert_eq!(form(asked).unwrap(), Some(FormSource::JsonSchema(schema.to_string())));
+        assert_eq!(form(json!({ "effort": "low" })).unwrap(), None);
+        assert!(form(json!({ "format": { "type": "json_schema" } })).is_err());
+        assert!(form(json!({ "format": { "type": "yaml", "schema": {} } })).is_err());
+        assert!(form(json!({ "style": 1 })).unwrap_err().message.contains("style"));
+        let told = |list: Value| edits(&json!({ "context_management": { "edits": list } }).into());
+        assert!(told(json!([{ "type": "clear_thinking_20251015", "keep": "all" }])).is_ok());
+        let refused = told(json!([{ "type": "clear_tool_uses_20250919" }])).unwrap_err();
+        assert_eq!(refused.param(), Some("context_management"));
     }
 }

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::api::stream::{Chunks, Frames};
 use crate::error::{ErrorShape, Result};
+use crate::updates::Update;
 use crate::wire::ReplySource;
-use crate::worker::Update;
 
 /// A block of text that is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +154,8 @@ impl AnthropicReply {
 /// Why it ended.
 fn reason(completion: &Completion) -> &'static str {
     match (completion.reason, &completion.stopped_at) {
-        (FinishReason::Length, _) => "max_tokens",
+        // what was cut says why in `warnings`
+        (FinishReason::Length | FinishReason::Cancelled, _) => "max_tokens",
         (FinishReason::ToolCalls, _) => "tool_use",
         (_, Some(_)) => "stop_sequence",
         (_, None) => "end_turn",

@@ -13,11 +13,12 @@ use crate::api::stream::{Chunks, Frames, stream};
 use crate::body::JsonBody;
 use crate::error::{ApiError, ErrorShape, Result};
 use crate::fields::{Field, Fields, check};
-use crate::guard::KeyId;
-use crate::models::{ModelAbout, Models};
-use crate::request::{Asked, PromptText, ReplySettings, Said, is_setting, one_length};
-use crate::wire::ReplySource;
-use crate::worker::Update;
+use crate::models::Models;
+use crate::offers::ModelAbout;
+use crate::record::Asker;
+use crate::request::{Asked, PromptText, ReplySettings, SAMPLERS, Said, is_setting, one_length};
+use crate::updates::Update;
+use crate::wire::{ReplySource, progress_json};
 
 /// Fields of both.
 macro_rules! common_fields {
@@ -37,12 +38,22 @@ macro_rules! common_fields {
             ("return_tokens", Field::Honoured),
             ("cache_prompt", Field::NoEffect("equal beginnings are always found again")),
             ("id_slot", Field::Only("-1")),
-            ("n_keep", Field::NoEffect("nothing is forgotten: a prompt that does not fit is refused")),
+            ("n_keep", Field::NoEffect(FORGETS)),
+            ("n_discard", Field::NoEffect(FORGETS)),
             ("post_sampling_probs", Field::Only("false")),
+            ("return_progress", Field::Honoured),
+            ("samplers", Field::Among(SAMPLERS)),
+            ("timings_per_token", Field::Only("false")),
+            ("t_max_predict_ms", Field::Only("0")),
+            ("n_indent", Field::Only("0")),
+            ("lora", Field::Only("[]")),
+            ("response_fields", Field::Only("[]")),
             $($more),*
         ]
     };
 }
+
+const FORGETS: &str = "nothing is forgotten: a prompt that does not fit is refused";
 
 pub(super) const COMPLETION: Fields = common_fields![("prompt", Field::Honoured)];
 
@@ -58,35 +69,29 @@ const LENGTHS: [&str; 2] = ["n_predict", "max_tokens"];
 
 pub(super) async fn completion(
     Ready(models): Ready,
-    key: KeyId,
+    asker: Asker,
     body: JsonBody,
 ) -> Result<Response> {
     check(body.fields(), COMPLETION, is_setting)?;
     let prompt = body.get("prompt").and_then(texts).filter(|texts| texts.len() == 1);
     let prompt = prompt.ok_or_else(|| ApiError::field("prompt", "expected a text or token ids"))?;
-    answer(&models, key, body, prompt).await
+    answer(&models, &asker, body, prompt).await
 }
 
-pub(super) async fn infill(Ready(models): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
+pub(super) async fn infill(Ready(models): Ready, asker: Asker, body: JsonBody) -> Result<Response> {
     check(body.fields(), INFILL, is_setting)?;
     let text = |name| body.text(name).map(|text| text.unwrap_or_default().to_owned());
     let hole = PromptText::Infill(text("input_prefix")?, text("input_suffix")?);
-    answer(&models, key, body, vec![hole]).await
+    answer(&models, &asker, body, vec![hole]).await
 }
 
 async fn answer(
     models: &Arc<Models>,
-    key: KeyId,
+    asker: &Asker,
     mut body: JsonBody,
     prompt: Vec<PromptText>,
 ) -> Result<Response> {
     one_length(&body, &LENGTHS)?;
-    // below 0: as many as it likes
-    for name in LENGTHS {
-        if body.integer(name)?.is_some_and(|n| n < 0) {
-            body.remove(name);
-        }
-    }
     // llama.cpp has a list of pairs too
     if let Some(Value::Array(pairs)) = body.get("logit_bias").cloned() {
         let entry = |pair: &Value| Some((pair[0].as_u64()?.to_string(), pair[1].clone()));
@@ -98,6 +103,7 @@ async fn answer(
     let logprobs = body.count("n_probs", 0, 20)?.filter(|n| *n > 0);
     let tokens = body.flag("return_tokens")?.unwrap_or(false);
     let streams = body.flag("stream")?.unwrap_or(false);
+    let progress = body.flag("return_progress")?.unwrap_or(false);
     let read =
         |_: &ModelAbout, sampler: &SamplerOptions| ReplySettings::read(&body, &LENGTHS, sampler);
     let (app, settings) = models.serving_for(body.text("model")?, read).await?;
@@ -105,10 +111,11 @@ async fn answer(
     let reply = LlamaReply {
         source: app.model.source(),
         tokens,
+        progress,
         scores: logprobs.map(|_| Vec::new()),
         prompt_tokens: 0,
     };
-    let pending = app.reply(asked, key).await?;
+    let pending = app.reply(asked, asker).await?;
     let reply = LlamaReply { prompt_tokens: pending.prompt_tokens, ..reply };
     if streams {
         return Ok(stream(pending, reply));
@@ -123,6 +130,8 @@ struct LlamaReply {
     source: ReplySource,
     /// Whether ids are told.
     tokens: bool,
+    /// Whether the prompt's progress is told.
+    progress: bool,
     /// Scores whose text is still to come, if they are told.
     scores: Option<Vec<TokenLogprobs>>,
     prompt_tokens: usize,
@@ -188,6 +197,11 @@ impl Chunks for LlamaReply {
                     all.push(*scores);
                 }
                 Vec::new()
+            }
+            Update::Prefill(prefill) if self.progress => {
+                let mut piece = self.piece("");
+                piece["prompt_progress"] = progress_json(&prefill);
+                vec![piece]
             }
             Update::Prefill(_) | Update::Call(_) => Vec::new(),
             Update::Done(reply) => vec![self.ended(&reply, "")],

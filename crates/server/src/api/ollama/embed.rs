@@ -11,6 +11,7 @@ use crate::api::texts::inputs;
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, check};
+use crate::record::Asker;
 use crate::request::PromptText;
 
 pub(super) const EMBED: Fields = &[
@@ -23,13 +24,17 @@ pub(super) const EMBED: Fields = &[
     ("keep_alive", Field::Honoured),
 ];
 
-pub(super) async fn embed(Ready(models): Ready, body: JsonBody) -> Result<Json<Value>> {
+pub(super) async fn embed(
+    Ready(models): Ready,
+    asker: Asker,
+    body: JsonBody,
+) -> Result<Json<Value>> {
     check(body.fields(), EMBED, |_| false)?;
     let start = Instant::now();
     let dimensions = body.count("dimensions", 1, usize::MAX)?;
     let (app, texts) = model(&models, &body, |_, _| inputs(&body, "input")).await?;
     let loaded = start.elapsed();
-    let said = app.embed(texts, dimensions).await?;
+    let said = app.embed(texts, dimensions, &asker.record).await?;
     keep(&models, &body)?;
     Ok(Json(json!({
         "model": app.model.name,
@@ -48,11 +53,15 @@ pub(super) const EMBEDDINGS: Fields = &[
     ("keep_alive", Field::Honoured),
 ];
 
-pub(super) async fn embeddings(Ready(models): Ready, body: JsonBody) -> Result<Json<Value>> {
+pub(super) async fn embeddings(
+    Ready(models): Ready,
+    asker: Asker,
+    body: JsonBody,
+) -> Result<Json<Value>> {
     check(body.fields(), EMBEDDINGS, |_| false)?;
     let text = body.text("prompt")?.ok_or_else(|| ApiError::field("prompt", "expected a text"))?;
     let (app, ()) = model(&models, &body, |_, _| Ok(())).await?;
-    let said = app.embed(vec![PromptText::Plain(text.to_owned())], None).await?;
+    let said = app.embed(vec![PromptText::Plain(text.to_owned())], None, &asker.record).await?;
     keep(&models, &body)?;
     Ok(Json(json!({ "embedding": said.vectors.first() })))
 }

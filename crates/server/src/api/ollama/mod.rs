@@ -15,7 +15,8 @@ use crate::Serving;
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::keep::keep_alive;
-use crate::models::{ModelAbout, Models};
+use crate::models::Models;
+use crate::offers::ModelAbout;
 
 pub(super) fn routes(endpoints: Endpoints) -> Endpoints {
     let (chat, text) = (Takes::Fields(replies::CHAT), Takes::Fields(replies::GENERATE));

@@ -11,7 +11,8 @@ use crate::Ready;
 use crate::body::JsonBody;
 use crate::error::Result;
 use crate::fields::{Field, Fields, check};
-use crate::models::{LoadedAbout, ModelAbout};
+use crate::models::LoadedAbout;
+use crate::offers::ModelAbout;
 
 /// What its clients ask before anything else.
 pub(super) async fn running(Ready(_): Ready) -> &'static str {
@@ -46,6 +47,9 @@ pub(super) const SHOW: Fields = &[
     ("model", Field::Honoured),
     ("name", Field::Honoured),
     ("verbose", Field::NoEffect("there is no more to tell")),
+    ("options", Field::NoEffect("they are about replies")),
+    ("system", Field::Only("\"\"")),
+    ("template", Field::Only("\"\"")),
 ];
 
 pub(super) async fn show(Ready(models): Ready, body: JsonBody) -> Result<Json<Value>> {

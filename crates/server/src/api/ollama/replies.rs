@@ -16,9 +16,10 @@ use crate::api::stream::stream;
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, check};
-use crate::guard::KeyId;
 use crate::keep::keep_alive;
-use crate::models::{ModelAbout, Models};
+use crate::models::Models;
+use crate::offers::ModelAbout;
+use crate::record::Asker;
 use crate::request::{
     Asked, PromptText, ReplySettings, Said, is_setting, messages, tools_of_openai,
 };
@@ -34,6 +35,10 @@ macro_rules! common_fields {
             ("options", Field::Honoured),
             ("think", Field::Honoured),
             ("keep_alive", Field::Honoured),
+            ("logprobs", Field::Honoured),
+            ("top_logprobs", Field::Honoured),
+            ("truncate", Field::NoEffect(FORGETS)),
+            ("shift", Field::NoEffect("a reply ends where the context does")),
             $($more),*
         ]
     };
@@ -52,6 +57,7 @@ pub(super) const GENERATE: Fields = common_fields![
     ("context", Field::Only("[]")),
 ];
 
+const FORGETS: &str = "nothing is forgotten: a prompt that does not fit is refused";
 const LOADING: &str = "the model is loaded already";
 
 const OPTIONS: Fields = &[
@@ -59,7 +65,7 @@ const OPTIONS: Fields = &[
     ("num_ctx", Field::Honoured),
     ("seed", Field::Honoured),
     ("stop", Field::Honoured),
-    ("num_keep", Field::NoEffect("nothing is forgotten: a prompt that does not fit is refused")),
+    ("num_keep", Field::NoEffect(FORGETS)),
     ("num_batch", Field::NoEffect(LOADING)),
     ("num_gpu", Field::NoEffect(LOADING)),
     ("main_gpu", Field::NoEffect(LOADING)),
@@ -68,9 +74,15 @@ const OPTIONS: Fields = &[
     ("use_mlock", Field::NoEffect(LOADING)),
     ("low_vram", Field::NoEffect(LOADING)),
     ("numa", Field::NoEffect(LOADING)),
+    ("f16_kv", Field::NoEffect(LOADING)),
+    ("logits_all", Field::Only("false")),
+    ("vocab_only", Field::Only("false")),
+    ("embedding_only", Field::Only("false")),
+    ("penalize_newline", Field::Only("true")),
+    ("tfs_z", Field::Among(&["1", "1.0"])),
 ];
 
-pub(super) async fn chat(Ready(models): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
+pub(super) async fn chat(Ready(models): Ready, asker: Asker, body: JsonBody) -> Result<Response> {
     check(body.fields(), CHAT, |_| false)?;
     if body.list("messages")?.is_none_or(Vec::is_empty) {
         return only_there(&models, &body, OllamaShape::Chat).await;
@@ -78,12 +90,17 @@ pub(super) async fn chat(Ready(models): Ready, key: KeyId, body: JsonBody) -> Re
     let read = |about: &ModelAbout, sampler: &SamplerOptions| {
         let said = Said::Messages(messages(&body)?, reasoning(&body)?);
         let settings = settings(about, sampler, &body)?;
-        Ok(Asked { tools: tools_of_openai(&body)?, ..Asked::one(said, settings) })
+        let logprobs = logprobs(&body)?;
+        Ok(Asked { tools: tools_of_openai(&body)?, logprobs, ..Asked::one(said, settings) })
     };
-    reply(&models, &body, OllamaShape::Chat, key, read).await
+    reply(&models, &body, OllamaShape::Chat, &asker, read).await
 }
 
-pub(super) async fn generate(Ready(models): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
+pub(super) async fn generate(
+    Ready(models): Ready,
+    asker: Asker,
+    body: JsonBody,
+) -> Result<Response> {
     check(body.fields(), GENERATE, |_| false)?;
     let text = body.text("prompt")?.unwrap_or_default().to_owned();
     let suffix = body.text("suffix")?.unwrap_or_default().to_owned();
@@ -107,9 +124,10 @@ pub(super) async fn generate(Ready(models): Ready, key: KeyId, body: JsonBody) -
         Said::Messages(messages, reasoning)
     };
     let read = |about: &ModelAbout, sampler: &SamplerOptions| {
-        Ok(Asked::one(said.clone(), settings(about, sampler, &body)?))
+        let logprobs = logprobs(&body)?;
+        Ok(Asked { logprobs, ..Asked::one(said.clone(), settings(about, sampler, &body)?) })
     };
-    reply(&models, &body, OllamaShape::Generate, key, read).await
+    reply(&models, &body, OllamaShape::Generate, &asker, read).await
 }
 
 /// To a request that only wants the model to be there, or to go.
@@ -146,14 +164,16 @@ async fn reply(
     models: &Arc<Models>,
     body: &JsonBody,
     shape: OllamaShape,
-    key: KeyId,
+    asker: &Asker,
     read: impl Fn(&ModelAbout, &SamplerOptions) -> Result<Asked>,
 ) -> Result<Response> {
     let streams = body.flag("stream")?.unwrap_or(true);
     let (app, asked) = model(models, body, read).await?;
-    let pending = app.reply(asked, key).await?;
+    let scores = asked.logprobs.is_some();
+    let pending = app.reply(asked, asker).await?;
     keep(models, body)?;
-    let reply = OllamaReply::new(app.model.source(), shape).with_notes(pending.notes.clone());
+    let reply = OllamaReply::new(app.model.source(), shape, scores);
+    let reply = reply.with_notes(pending.notes.clone());
     if streams {
         return Ok(stream(pending, reply));
     }
@@ -168,19 +188,25 @@ fn settings(
     sampler: &SamplerOptions,
     body: &JsonBody,
 ) -> Result<ReplySettings> {
-    let mut options = body.nested("options")?;
+    let options = body.nested("options")?;
     check(options.fields(), OPTIONS, is_setting)?;
     let capacity = about.context;
     if options.count("num_ctx", 0, usize::MAX)?.is_some_and(|wanted| wanted > capacity) {
         let problem = format!("the model was loaded for {capacity} tokens");
         return Err(ApiError::field("num_ctx", problem));
     }
-    // below 0: as many as it likes
-    if options.integer("num_predict")?.is_some_and(|n| n < 0) {
-        options.remove("num_predict");
-    }
     let settings = ReplySettings::read(&options, &["num_predict"], sampler)?;
     Ok(ReplySettings { form: form(body)?, ..settings })
+}
+
+/// How many of the likeliest tokens are told beside each, if they are asked for.
+fn logprobs(body: &JsonBody) -> Result<Option<usize>> {
+    /// As many as other APIs tell.
+    const MOST: usize = 20;
+    let asked = body.flag("logprobs")?.unwrap_or(false);
+    let most = if asked { MOST } else { 0 };
+    let top = body.count("top_logprobs", 0, most)?.unwrap_or(0);
+    Ok(asked.then_some(top))
 }
 
 fn form(body: &JsonBody) -> Result<Option<FormSource>> {

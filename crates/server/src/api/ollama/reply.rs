@@ -2,13 +2,13 @@
 
 use std::time::{Duration, SystemTime};
 
-use engine::{CollectedCalls, Completion, FinishReason, ToolCall};
+use engine::{CollectedCalls, Completion, FinishReason, TokenLogprobs, ToolCall};
 use serde_json::{Value, json};
 
 use crate::api::stream::{Chunks, Frames};
 use crate::error::{ErrorShape, Result};
+use crate::updates::Update;
 use crate::wire::ReplySource;
-use crate::worker::Update;
 
 /// What is replied in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +26,20 @@ pub(super) struct OllamaReply {
     began: SystemTime,
     calls: CollectedCalls,
     notes: Vec<String>,
+    /// Scores of tokens whose text is still to come, if they are told.
+    scores: Option<Vec<TokenLogprobs>>,
 }
 
 /// A call in Ollama's words, whose arguments are an object.
 fn call(call: &ToolCall) -> Value {
     let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
     json!({ "id": call.id, "function": { "name": call.name, "arguments": arguments } })
+}
+
+fn without_id(token: &mut Value) {
+    if let Some(fields) = token.as_object_mut() {
+        fields.shift_remove("id");
+    }
 }
 
 fn piece(model: &str, shape: OllamaShape, text: &str, thought: &str) -> Value {
@@ -57,9 +65,29 @@ fn piece(model: &str, shape: OllamaShape, text: &str, thought: &str) -> Value {
 }
 
 impl OllamaReply {
-    pub(super) fn new(source: ReplySource, shape: OllamaShape) -> OllamaReply {
+    /// `scores`: whether it is told how likely tokens were.
+    pub(super) fn new(source: ReplySource, shape: OllamaShape, scores: bool) -> OllamaReply {
         let (calls, notes) = Default::default();
-        OllamaReply { source, shape, began: SystemTime::now(), calls, notes }
+        let scores = scores.then(Vec::new);
+        OllamaReply { source, shape, began: SystemTime::now(), calls, notes, scores }
+    }
+
+    /// With the scores that are there, in OpenAI's shape without ids.
+    fn scored(&self, mut piece: Value, scores: &[TokenLogprobs]) -> Value {
+        if self.scores.is_some() && !scores.is_empty() {
+            let mut told = self.source.logprobs(scores)["content"].take();
+            for token in told.as_array_mut().into_iter().flatten() {
+                without_id(token);
+                token["top_logprobs"].as_array_mut().into_iter().flatten().for_each(without_id);
+            }
+            piece["logprobs"] = told;
+        }
+        piece
+    }
+
+    /// The scores of tokens up to here.
+    fn take_scores(&mut self) -> Vec<TokenLogprobs> {
+        self.scores.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// With what whoever asked should know.
@@ -82,7 +110,7 @@ impl OllamaReply {
             whole["message"]["tool_calls"] = reply.calls.iter().map(call).collect();
         }
         self.count(&mut whole, reply);
-        whole
+        self.scored(whole, &reply.logprobs)
     }
 
     fn piece(&self, text: &str, thought: &str) -> Value {
@@ -92,10 +120,10 @@ impl OllamaReply {
     /// Why it ended, and its counts; times are nanoseconds.
     fn count(&self, piece: &mut Value, completion: &Completion) {
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let reason = completion.reason == FinishReason::Length;
+        let cut = matches!(completion.reason, FinishReason::Length | FinishReason::Cancelled);
         let timings = &completion.timings;
         piece["done"] = json!(true);
-        piece["done_reason"] = json!(if reason { "length" } else { "stop" });
+        piece["done_reason"] = json!(if cut { "length" } else { "stop" });
         piece["total_duration"] = json!(ns(self.began.elapsed().unwrap_or_default()));
         piece["load_duration"] = json!(0);
         piece["prompt_eval_count"] = json!(completion.usage.prompt_tokens);
@@ -112,8 +140,14 @@ impl Chunks for OllamaReply {
 
     fn update(&mut self, _: usize, update: Update) -> Result<Vec<Value>> {
         Ok(match update {
-            Update::Text(text) => vec![self.piece(&text, "")],
-            Update::Thought(text) => vec![self.piece("", &text)],
+            Update::Text(text) => {
+                let scores = self.take_scores();
+                vec![self.scored(self.piece(&text, ""), &scores)]
+            }
+            Update::Thought(text) => {
+                let scores = self.take_scores();
+                vec![self.scored(self.piece("", &text), &scores)]
+            }
             Update::Call(piece) => {
                 // its arguments are an object: a call is told when it is whole
                 let Some(whole) = self.calls.add(&piece).map(call) else { return Ok(Vec::new()) };
@@ -121,11 +155,18 @@ impl Chunks for OllamaReply {
                 piece["message"]["tool_calls"] = json!([whole]);
                 vec![piece]
             }
-            Update::Prefill(_) | Update::Chosen(_) => Vec::new(),
+            Update::Chosen(chosen) => {
+                if let Some(scores) = &mut self.scores {
+                    scores.push(*chosen);
+                }
+                Vec::new()
+            }
+            Update::Prefill(_) => Vec::new(),
             Update::Done(completion) => {
                 let mut last = self.piece("", "");
                 self.count(&mut last, &completion);
-                vec![last]
+                let scores = self.take_scores();
+                vec![self.scored(last, &scores)]
             }
             Update::Failed(error) => return Err(error),
         })

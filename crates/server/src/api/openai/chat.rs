@@ -12,32 +12,33 @@ use crate::Ready;
 use crate::api::stream::stream;
 use crate::body::JsonBody;
 use crate::error::Result;
-use crate::guard::KeyId;
-use crate::models::{ModelAbout, Models};
+use crate::models::Models;
+use crate::offers::ModelAbout;
+use crate::record::Asker;
 
-pub(super) async fn chat(Ready(models): Ready, key: KeyId, body: JsonBody) -> Result<Response> {
-    answer(OpenAiEndpoint::Chat, &models, key, &body).await
+pub(super) async fn chat(Ready(models): Ready, asker: Asker, body: JsonBody) -> Result<Response> {
+    answer(OpenAiEndpoint::Chat, &models, &asker, &body).await
 }
 
 pub(super) async fn completions(
     Ready(models): Ready,
-    key: KeyId,
+    asker: Asker,
     body: JsonBody,
 ) -> Result<Response> {
-    answer(OpenAiEndpoint::Texts, &models, key, &body).await
+    answer(OpenAiEndpoint::Texts, &models, &asker, &body).await
 }
 
 async fn answer(
     endpoint: OpenAiEndpoint,
     models: &Arc<Models>,
-    key: KeyId,
+    asker: &Asker,
     body: &JsonBody,
 ) -> Result<Response> {
     let read =
         |_: &ModelAbout, sampler: &SamplerOptions| OpenAiRequest::read(endpoint, body, sampler);
     let (app, request) = models.serving_for(body.text("model")?, read).await?;
     let reply = OpenAiReply::new(app.model.source(), endpoint, &request);
-    let pending = app.reply(request.asked, key).await?;
+    let pending = app.reply(request.asked, asker).await?;
     let reply = reply.with_notes(pending.notes.clone());
     match request.stream {
         true => Ok(stream(pending, reply)),

@@ -10,6 +10,7 @@ use crate::api::texts::{inputs, not_too_many, read_usage};
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, check};
+use crate::record::Asker;
 
 pub(super) const EMBEDDINGS: Fields = &[
     ("model", Field::Honoured),
@@ -19,7 +20,11 @@ pub(super) const EMBEDDINGS: Fields = &[
     ("user", Field::NoEffect("nothing is kept or billed here")),
 ];
 
-pub(super) async fn embeddings(Ready(models): Ready, body: JsonBody) -> Result<Json<Value>> {
+pub(super) async fn embeddings(
+    Ready(models): Ready,
+    asker: Asker,
+    body: JsonBody,
+) -> Result<Json<Value>> {
     check(body.fields(), EMBEDDINGS, |_| false)?;
     let packed = match body.text("encoding_format")? {
         None | Some("float") => false,
@@ -29,7 +34,7 @@ pub(super) async fn embeddings(Ready(models): Ready, body: JsonBody) -> Result<J
     let dimensions = body.count("dimensions", 1, usize::MAX)?;
     let texts = inputs(&body, "input")?;
     let app = models.serving(body.text("model")?).await?;
-    let said = app.embed(texts, dimensions).await?;
+    let said = app.embed(texts, dimensions, &asker.record).await?;
     let embedding = |(index, vector): (usize, &Vec<f32>)| {
         let vector = match packed {
             true => {
@@ -56,7 +61,11 @@ pub(super) const RERANK: Fields = &[
     ("return_documents", Field::Honoured),
 ];
 
-pub(super) async fn rerank(Ready(models): Ready, body: JsonBody) -> Result<Json<Value>> {
+pub(super) async fn rerank(
+    Ready(models): Ready,
+    asker: Asker,
+    body: JsonBody,
+) -> Result<Json<Value>> {
     check(body.fields(), RERANK, |_| false)?;
     let query = body.text("query")?.filter(|text| !text.is_empty());
     let query = query.ok_or_else(|| ApiError::field("query", "expected a text"))?.to_owned();
@@ -68,7 +77,7 @@ pub(super) async fn rerank(Ready(models): Ready, body: JsonBody) -> Result<Json<
     let most = body.count("top_n", 1, usize::MAX)?.unwrap_or(texts.len());
     let with_text = body.flag("return_documents")?.unwrap_or(false);
     let app = models.serving(body.text("model")?).await?;
-    let (scores, tokens) = app.rank(query, texts.clone()).await?;
+    let (scores, tokens) = app.rank(query, texts.clone(), &asker.record).await?;
     let mut order: Vec<(usize, f32)> = scores.into_iter().enumerate().collect();
     // of equals the earlier one
     order.sort_by(|a, b| b.1.total_cmp(&a.1));

@@ -47,6 +47,7 @@ pub(super) fn routes(endpoints: Endpoints) -> Endpoints {
 
 const KEPT_ELSEWHERE: &str = "nothing is kept or billed here";
 const ALWAYS: &str = "it is so anyway";
+const DRAFTED: &str = "what is likely is guessed ahead anyway, and a reply is the same without";
 
 /// Fields of chats and texts alike.
 macro_rules! common_fields {
@@ -72,6 +73,10 @@ macro_rules! common_fields {
             ("safety_identifier", Field::NoEffect(super::KEPT_ELSEWHERE)),
             ("prompt_cache_key", Field::NoEffect(super::ALWAYS)),
             ("prompt_cache_retention", Field::NoEffect(super::ALWAYS)),
+            ("prompt_cache_options", Field::NoEffect(super::ALWAYS)),
+            ("prediction", Field::NoEffect(super::DRAFTED)),
+            ("samplers", Field::Among(crate::request::SAMPLERS)),
+            ("timings_per_token", Field::Only("false")),
             ("cache_prompt", Field::NoEffect(super::ALWAYS)),
             $($more),*
         ]

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::Ready;
 use crate::error::Result;
-use crate::models::{ModelAbout, Models};
+use crate::models::Models;
+use crate::offers::ModelAbout;
 
 pub(super) async fn list(Ready(models): Ready) -> Json<Value> {
     let data: Vec<Value> = models.about().iter().map(|about| entry(&models, about)).collect();

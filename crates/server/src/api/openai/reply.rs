@@ -9,8 +9,10 @@ use super::request::{OpenAiEndpoint, OpenAiRequest};
 use crate::api::stream::{Chunks, Frames};
 use crate::error::{ErrorShape, Result};
 use crate::request::{PromptText, Said};
-use crate::wire::{ReplySource, TextOffset, calls_json, now, text_logprobs_json, usage_json};
-use crate::worker::Update;
+use crate::updates::Update;
+use crate::wire::{
+    ReplySource, TextOffset, calls_json, now, progress_json, text_logprobs_json, usage_json,
+};
 
 /// What all parts of a reply say, and what was told so far.
 pub struct OpenAiReply {
@@ -212,8 +214,9 @@ fn spelt(text: &PromptText, source: &ReplySource) -> String {
 /// Why it ended, in OpenAI's words.
 fn finish_reason(reason: FinishReason) -> &'static str {
     match reason {
-        FinishReason::Length | FinishReason::ToolCalls => reason.name(),
-        FinishReason::Stop | FinishReason::Cancelled => "stop",
+        FinishReason::Stop | FinishReason::Length | FinishReason::ToolCalls => reason.name(),
+        // it is cut: `warnings` say why
+        FinishReason::Cancelled => FinishReason::Length.name(),
     }
 }
 
@@ -254,11 +257,7 @@ impl Chunks for OpenAiReply {
             Update::Thought(text) => vec![self.more(index, "reasoning_content", &text, None)],
             Update::Prefill(prefill) if self.wants_progress => {
                 let mut chunk = self.chunk(None);
-                chunk["prompt_progress"] = json!({
-                    "total": prefill.cached + prefill.total,
-                    "cache": prefill.cached,
-                    "processed": prefill.cached + prefill.done,
-                });
+                chunk["prompt_progress"] = progress_json(&prefill);
                 vec![chunk]
             }
             Update::Prefill(_) => Vec::new(),

@@ -41,6 +41,9 @@ pub(super) const CHAT: Fields = common_fields![
     ("messages", Field::Honoured),
     ("max_completion_tokens", Field::Honoured),
     ("reasoning_effort", Field::Honoured),
+    ("reasoning_format", Field::Among(&["\"auto\"", "\"deepseek\""])),
+    ("chat_template_kwargs", Field::Honoured),
+    ("add_generation_prompt", Field::Only("true")),
     ("modalities", Field::Only("[\"text\"]")),
     ("logprobs", Field::Honoured),
     ("top_logprobs", Field::Honoured),
@@ -100,7 +103,10 @@ impl OpenAiRequest {
                 Asked { said, settings, tools, n, logprobs }
             }
             OpenAiEndpoint::Texts => {
-                settings.max_tokens = settings.max_tokens.or(Some(MAX_TOKENS));
+                let given = lengths.iter().any(|name| body.get(name).is_some());
+                if !given {
+                    settings.max_tokens = Some(MAX_TOKENS);
+                }
                 let logprobs = body.count("logprobs", 0, MOST_LOGPROBS)?;
                 if echo && logprobs.is_some() {
                     let problem = "the tokens of a prompt have none: not beside echo";
@@ -126,9 +132,23 @@ impl OpenAiRequest {
     }
 }
 
-pub(super) fn reasoning(body: &JsonBody) -> Result<Reasoning> {
+/// What other servers tell templates. Nothing else reaches one here.
+const KWARGS: Fields = &[("enable_thinking", Field::Honoured), ("thinking", Field::Honoured)];
+
+/// Whether the model is to think: as OpenAI's API says it, or as other servers do.
+fn reasoning(body: &JsonBody) -> Result<Reasoning> {
     const NAME: &str = "reasoning_effort";
-    effort(body.text(NAME)?).map_err(|problem| ApiError::field(NAME, problem))
+    const OTHER: &str = "chat_template_kwargs";
+    let asked = effort(body.text(NAME)?).map_err(|problem| ApiError::field(NAME, problem))?;
+    let kwargs = body.nested(OTHER)?;
+    check(kwargs.fields(), KWARGS, |_| false)?;
+    let thinks = kwargs.flag("enable_thinking")?.or(kwargs.flag("thinking")?);
+    match (asked, thinks.map(|thinks| if thinks { Reasoning::On } else { Reasoning::Off })) {
+        (asked, None) => Ok(asked),
+        (Reasoning::Auto, Some(other)) => Ok(other),
+        (asked, Some(other)) if asked == other => Ok(asked),
+        _ => Err(ApiError::field(OTHER, format!("it contradicts {NAME}"))),
+    }
 }
 
 /// Whether a model is to think with so much effort.
@@ -194,6 +214,26 @@ mod tests {
         for wrong in [json!(null), json!(3), json!([]), json!([1, "a"]), json!([-1]), json!([[]])] {
             assert!(read(wrong.clone()).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn who_thinks_is_said_in_one_way() {
+        let read = |body: Value| reasoning(&body.into()).map_err(|error| error.message);
+        let kwargs = |thinks: bool| json!({ "enable_thinking": thinks });
+        assert_eq!(read(json!({})), Ok(Reasoning::Auto));
+        assert_eq!(read(json!({ "chat_template_kwargs": {} })), Ok(Reasoning::Auto));
+        assert_eq!(read(json!({ "chat_template_kwargs": kwargs(false) })), Ok(Reasoning::Off));
+        assert_eq!(
+            read(json!({ "chat_template_kwargs": { "thinking": true } })),
+            Ok(Reasoning::On)
+        );
+        let both = |effort: &str, thinks| {
+            read(json!({ "reasoning_effort": effort, "chat_template_kwargs": kwargs(thinks) }))
+        };
+        assert_eq!(both("none", false), Ok(Reasoning::Off));
+        assert!(both("high", false).unwrap_err().contains("contradicts"));
+        let other = read(json!({ "chat_template_kwargs": { "bos_token": "x" } })).unwrap_err();
+        assert_eq!(other, "bos_token: there is no such field");
     }
 
     #[test]

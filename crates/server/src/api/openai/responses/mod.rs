@@ -11,20 +11,20 @@ use crate::Ready;
 use crate::api::stream::stream;
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
-use crate::guard::KeyId;
-use crate::models::ModelAbout;
+use crate::offers::ModelAbout;
+use crate::record::Asker;
 use reply::ResponsesReply;
 pub(super) use request::FIELDS;
 use request::ResponsesRequest;
 
 pub(super) async fn responses(
     Ready(models): Ready,
-    key: KeyId,
+    asker: Asker,
     body: JsonBody,
 ) -> Result<Response> {
     let read = |_: &ModelAbout, sampler: &SamplerOptions| ResponsesRequest::read(&body, sampler);
     let (app, request) = models.serving_for(body.text("model")?, read).await?;
-    let pending = app.reply(request.asked, key).await?;
+    let pending = app.reply(request.asked, &asker).await?;
     let reply = ResponsesReply::new(app.model.source(), request.echo, pending.notes.clone());
     if request.stream {
         return Ok(stream(pending, reply));

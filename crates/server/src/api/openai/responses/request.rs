@@ -32,6 +32,7 @@ pub(in crate::api::openai) const FIELDS: Fields = &[
     ("service_tier", Field::NoEffect("nothing is billed here")),
     ("prompt_cache_key", Field::NoEffect("equal beginnings are always found again")),
     ("prompt_cache_retention", Field::NoEffect("equal beginnings are always found again")),
+    ("prompt_cache_options", Field::NoEffect("equal beginnings are always found again")),
     ("include", Field::NoEffect("what it may name is told anyway, or is not there")),
     ("truncation", Field::Only("\"disabled\"")),
     ("background", Field::Only("false")),

@@ -1,0 +1,35 @@
+//! What a server asks of the system for itself.
+
+/// Leave no image of this process behind, whatever becomes of it: prompts and keys would be in it. Other processes of its user
+/// may not look into it either.
+pub(crate) fn keep_to_itself() {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+        // where it is refused, a core file is the system's own decision
+        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    }
+}
+
+/// Whether the end of its terminal is to end it: not where whoever started it had that ignored, as `nohup` does.
+pub(crate) fn hears_hangups() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    ignored(&status).is_some_and(|ignored| ignored & 1 == 0)
+}
+
+/// The signals that are ignored, a bit each from the first on.
+fn ignored(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_that_are_ignored_are_read() {
+        assert_eq!(ignored("Name:\tx\nSigIgn:\t0000000000001001\n"), Some(0x1001));
+        assert_eq!((ignored("SigIgn:\tx"), ignored("")), (None, None));
+    }
+}

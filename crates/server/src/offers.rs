@@ -1,0 +1,58 @@
+//! Models that can be had: what is known of each before it is loaded, and what loads it.
+
+use std::time::Duration;
+
+use crate::ServedModel;
+use crate::pulls::PullModel;
+
+/// What is known of a model, loaded or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelAbout {
+    /// Its name in requests and replies.
+    pub name: String,
+    /// When its file was made, in seconds since 1970.
+    pub created: u64,
+    /// Its architecture.
+    pub family: String,
+    /// Bytes of its file.
+    pub bytes: u64,
+    /// Tokens that a conversation may have.
+    pub context: usize,
+}
+
+/// Loads a model.
+pub type LoadModel = dyn Fn() -> std::result::Result<ServedModel, LoadFailure> + Send + Sync;
+
+/// A model that can be had.
+pub struct OfferedModel {
+    /// What is known of it.
+    pub about: ModelAbout,
+    /// Loads it.
+    pub load: Box<LoadModel>,
+}
+
+/// What is served for as long as a server runs.
+pub struct Offers {
+    /// Models, of which the first is meant where nobody says.
+    pub models: Vec<OfferedModel>,
+    /// How long one stays that nobody asks for; `None`: until another one needs its memory.
+    pub keep: Option<Duration>,
+    /// Brings more of them here; `None`: nobody may ask for that.
+    pub pull: Option<Box<PullModel>>,
+}
+
+/// Why a model is not loaded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoadFailure {
+    /// Memory has no room for it: it may have if other models go.
+    #[error("{problem}")]
+    NoMemory {
+        /// What it needs, and what there is.
+        problem: String,
+        /// Bytes that are missing.
+        missing: u64,
+    },
+    /// Something else, that will be the same again.
+    #[error("{0}")]
+    Failed(String),
+}

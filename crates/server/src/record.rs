@@ -1,0 +1,332 @@
+//! What the log says of each request: who asked what, and what it came to. Never what was said: nothing that a client wrote is
+//! noted, nor what it was answered with.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::{FromRequestParts, MatchedPath, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, Method};
+use axum::middleware::Next;
+use axum::response::Response;
+use engine::Completion;
+use hyper::body::{Frame, SizeHint};
+
+use crate::App;
+use crate::error::{ApiError, ErrorShape, Result};
+use crate::fields::brief_text;
+use crate::guard::KeyId;
+use crate::places::{Peer, Waits};
+
+/// As what it is logged what is said and answered, which is nobody's business but of who asks for it.
+pub const SAID: &str = "rooflight_said";
+
+/// Whose a request is, and what is noted of it.
+#[derive(Clone)]
+pub(crate) struct Asker {
+    /// Whose it is.
+    pub(crate) key: KeyId,
+    /// What is noted of it.
+    pub(crate) record: Arc<RequestRecord>,
+}
+
+impl<S: Sync> FromRequestParts<S> for Asker {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Asker> {
+        let key = parts.extensions.get().copied().unwrap_or_default();
+        let record: Option<&Arc<RequestRecord>> = parts.extensions.get();
+        let record = record.ok_or_else(|| ApiError::internal("the request was not noted"))?;
+        Ok(Asker { key, record: Arc::clone(record) })
+    }
+}
+
+/// One request, from its head to the last byte of its answer. It is told to the log when nobody has it any more.
+pub(crate) struct RequestRecord {
+    id: String,
+    /// `POST /v1/chat/completions`.
+    endpoint: String,
+    from: Option<IpAddr>,
+    began: Instant,
+    noted: Mutex<Noted>,
+}
+
+#[derive(Default)]
+struct Noted {
+    key: KeyId,
+    status: Option<u16>,
+    /// What kind of error it came to.
+    error: Option<&'static str>,
+    /// All of the answer was taken.
+    whole: bool,
+    model: Option<String>,
+    replies: usize,
+    prompt: usize,
+    cached: usize,
+    tokens: usize,
+    /// Until something of the reply was there.
+    first: Option<Duration>,
+    /// In which replies were written, one after another.
+    writing: Duration,
+}
+
+/// Ids of a server's requests.
+pub(crate) struct RequestIds {
+    /// What they begin with, so that those of a server that is started again are others.
+    server: u32,
+    last: AtomicU64,
+}
+
+impl Default for RequestIds {
+    fn default() -> RequestIds {
+        let server = RandomState::new().hash_one("server") as u32;
+        RequestIds { server, last: AtomicU64::new(0) }
+    }
+}
+
+impl RequestIds {
+    fn next(&self) -> String {
+        let n = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        format!("req_{:08x}{n:08x}", self.server)
+    }
+}
+
+impl RequestRecord {
+    fn lock(&self) -> MutexGuard<'_, Noted> {
+        // counts are whole whatever happened beside them
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which model was asked.
+    pub(crate) fn asked(&self, model: &str) {
+        self.lock().model.get_or_insert_with(|| brief_text(model));
+    }
+
+    /// What is said to the model, where that is to be logged.
+    pub(crate) fn said(&self, prompts: impl Iterator<Item = String>) {
+        if tracing::enabled!(target: SAID, tracing::Level::INFO) {
+            prompts.for_each(|prompt| {
+                tracing::info!(target: SAID, id = self.id, prompt, "prompt");
+            });
+        }
+    }
+
+    /// Something of a reply is there.
+    pub(crate) fn written(&self) {
+        let mut noted = self.lock();
+        if noted.first.is_none() {
+            noted.first = Some(self.began.elapsed());
+        }
+    }
+
+    /// A reply is there.
+    pub(crate) fn replied(&self, reply: &Completion) {
+        let mut noted = self.lock();
+        noted.replies += 1;
+        noted.prompt += reply.usage.prompt_tokens;
+        noted.cached += reply.usage.cached_tokens;
+        noted.tokens += reply.usage.completion_tokens;
+        noted.writing += reply.timings.predicted;
+        let Completion { text, thoughts, .. } = reply;
+        tracing::info!(target: SAID, id = self.id, text, thoughts, "reply");
+    }
+
+    /// Texts of so many tokens were read.
+    pub(crate) fn read(&self, tokens: usize) {
+        self.lock().prompt += tokens;
+    }
+
+    fn answered(&self, key: KeyId, status: u16, error: Option<&ApiError>) {
+        let mut noted = self.lock();
+        (noted.key, noted.status) = (key, Some(status));
+        noted.error = error.map(ApiError::name);
+    }
+
+    /// What went wrong after the answer had begun.
+    pub(crate) fn failed(&self, error: &ApiError) {
+        self.lock().error = Some(error.name());
+    }
+
+    fn tell(&self) {
+        let ms = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
+        let noted = self.lock();
+        let some = |n: usize| (n > 0).then_some(n as u64);
+        let seconds = noted.writing.as_secs_f64();
+        let rate = (noted.tokens > 0 && seconds > 0.0)
+            .then(|| (noted.tokens as f64 / seconds * 10.0).round() / 10.0);
+        let ended = match (noted.status, noted.whole) {
+            (Some(_), true) => "whole",
+            (Some(_), false) => "cut: its client left, or was left",
+            (None, _) => "its client left before the answer",
+        };
+        macro_rules! told {
+            ($level:ident) => {
+                tracing::$level!(
+                    id = self.id,
+                    endpoint = self.endpoint,
+                    status = noted.status,
+                    error = noted.error,
+                    model = noted.model,
+                    key = Some(noted.key.scope()).filter(|key| *key > 0),
+                    from = self.from.map(tracing::field::display),
+                    replies = some(noted.replies),
+                    prompt_tokens = some(noted.prompt),
+                    cached_tokens = some(noted.cached),
+                    tokens = some(noted.tokens),
+                    first_ms = noted.first.map(ms),
+                    total_ms = ms(self.began.elapsed()),
+                    tokens_per_second = rate,
+                    ended,
+                    "request"
+                )
+            };
+        }
+        match noted.status {
+            Some(500..) => told!(warn),
+            // asked every few seconds by what watches a server
+            Some(..400) if ["GET /health", "GET /metrics"].contains(&&*self.endpoint) => {
+                told!(debug);
+            }
+            _ => told!(info),
+        }
+    }
+}
+
+impl Drop for RequestRecord {
+    fn drop(&mut self) {
+        self.tell();
+    }
+}
+
+/// The outermost layer: each request is noted, and its answer says by which id.
+pub(crate) async fn recorded(
+    State(app): State<Arc<App>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let path = request.extensions().get::<MatchedPath>();
+    let method = match request.method() {
+        known @ (&Method::GET | &Method::POST | &Method::OPTIONS) => known.as_str(),
+        _ => "other",
+    };
+    // what no endpoint is called is the client's own words
+    let path = path.map_or("nothing", MatchedPath::as_str);
+    let names: &[HeaderName] = match ErrorShape::of_path(path) {
+        ErrorShape::Anthropic => &[REQUEST_ID, ANTHROPIC_ID],
+        _ => &[REQUEST_ID],
+    };
+    let peer: Option<Peer> = request.extensions().get().cloned();
+    let from = peer.as_ref().and_then(|peer| peer.address);
+    let (id, endpoint) = (app.requests.next(), format!("{method} {path}"));
+    let (began, noted) = (Instant::now(), Mutex::default());
+    let record = Arc::new(RequestRecord { id, endpoint, from, began, noted });
+    tracing::debug!(id = record.id, endpoint = record.endpoint, "request begins");
+    let id = HeaderValue::from_str(&record.id);
+    request.extensions_mut().insert(Arc::clone(&record));
+    let waits = peer.map(|peer| peer.waits);
+    let request = match &waits {
+        Some(waits) => request.map(|body| ArrivingBody::of(body, waits.clone())),
+        None => request,
+    };
+    let mut response = next.run(request).await;
+    let key = response.extensions().get().copied().unwrap_or_default();
+    let error: Option<&ApiError> = response.extensions().get();
+    record.answered(key, response.status().as_u16(), error);
+    if let Ok(id) = id {
+        for name in names {
+            response.headers_mut().insert(name.clone(), id.clone());
+        }
+    }
+    response.map(|body| Body::new(RecordedBody { body, record, waits, ended: false }))
+}
+
+/// By what OpenAI's clients know a request, and Anthropic's.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const ANTHROPIC_ID: HeaderName = HeaderName::from_static("request-id");
+
+/// The body of an answer, whose end is noted.
+struct RecordedBody {
+    body: Body,
+    record: Arc<RequestRecord>,
+    waits: Option<Waits>,
+    ended: bool,
+}
+
+impl HttpBody for RecordedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, axum::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        self.ended |= matches!(frame, Poll::Ready(None));
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for RecordedBody {
+    fn drop(&mut self) {
+        self.record.lock().whole = self.ended || self.body.is_end_stream();
+        // for what it asks next
+        if let Some(waits) = &self.waits {
+            waits.client();
+        }
+    }
+}
+
+/// The body of a request: until all of it is there, its client is waited for.
+struct ArrivingBody {
+    body: Body,
+    waits: Waits,
+}
+
+impl ArrivingBody {
+    fn of(body: Body, waits: Waits) -> Body {
+        if body.is_end_stream() {
+            waits.nobody();
+            return body;
+        }
+        waits.client();
+        Body::new(ArrivingBody { body, waits })
+    }
+}
+
+impl HttpBody for ArrivingBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, axum::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        if matches!(frame, Poll::Ready(None)) || self.body.is_end_stream() {
+            self.waits.nobody();
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
