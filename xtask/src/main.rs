@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod load;
 mod make_model;
 mod proofs;
 mod same_bits;
@@ -19,6 +20,7 @@ cargo xtask TASK
   tidy        the rules of the house: crate dependencies, file lengths, where unsafe may stand, words,
               types of the same name
   bench       speed over models, beside peers; `cargo xtask bench --help`
+  load        a server under load for ten minutes, and what it adds; `cargo xtask load --help`
   make-model  writes a model with a published shape and random weights; `cargo xtask make-model --help`
   golden      a table of golden cases beside another program's logits: `golden [FOLDER] [MODEL...]`
   verify      the same bits from 1,080 ways to run three models, minutes; `cargo xtask verify --quick`: 72, seconds
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::run(&root()),
         Some("ci") => ci(),
         Some("bench") => bench::run(&root(), &arguments()),
+        Some("load") => load::run(&root(), &arguments()),
         Some("golden") => golden(&arguments()),
         Some("make-model") => make_model::run(&arguments()),
         Some("verify") => same_bits::run(&root(), &arguments()),

@@ -1,8 +1,10 @@
 """Anthropic's own client against a server: PORT is its argument."""
 
+import json
 import sys
 
 import anthropic
+from beside import full, idle
 
 client = anthropic.Anthropic(base_url=f"http://127.0.0.1:{sys.argv[1]}", api_key="any", max_retries=0)
 story = [{"role": "user", "content": "Tell me a story."}]
@@ -38,6 +40,28 @@ for streams in (False, True, False):
     talk.append({"role": "assistant", "content": [block.model_dump(exclude_none=True) for block in reply.content]})
     result = {"type": "tool_result", "tool_use_id": call.id, "content": str(2 * call.input["n"])}
     talk.append({"role": "user", "content": [result]})
+
+# what it says besides where it is told to
+extra = {"output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {**schema, "additionalProperties": False}}}}
+extra["context_management"] = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
+formed = client.messages.create(**{**settings, "extra_body": {"temperature": 0, **extra}, "max_tokens": 60})
+assert 0 <= json.loads(formed.content[0].text)["n"] <= 9, formed
+
+# who reads a little and leaves makes room
+for _ in range(5):
+    with client.messages.stream(**{**settings, "max_tokens": 800}) as stream:
+        next(iter(stream.text_stream))
+idle(sys.argv[1])
+
+with full(sys.argv[1], 0.5):
+    try:
+        client.messages.create(**settings)
+    except anthropic.APIStatusError as busy:
+        assert busy.status_code == 503 and busy.body["error"]["type"] == "overloaded_error", busy
+    else:
+        raise AssertionError("the queue was full")
+    patient = client.with_options(max_retries=5).messages.create(**settings)
+assert patient.content[0].text == text and patient._request_id.startswith("req_")
 
 try:
     client.messages.create(**{**settings, "model": "another"})

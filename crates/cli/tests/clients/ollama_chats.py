@@ -4,6 +4,7 @@ import json
 import sys
 
 import ollama
+from beside import idle
 
 client = ollama.Client(host=f"http://127.0.0.1:{sys.argv[1]}")
 (model,) = [model.model for model in client.list().models]
@@ -26,6 +27,44 @@ schema = {
 }
 person = client.chat(model=model, messages=story, format=schema, options={"num_predict": 60})
 assert 0 <= json.loads(person.message.content)["age"] <= 99, person
+
+scored = client.chat(**settings, logprobs=True, top_logprobs=2)
+assert len(scored.logprobs) == scored.eval_count and all(len(token.top_logprobs) == 2 for token in scored.logprobs), scored
+pieces = list(client.chat(**settings, logprobs=True, top_logprobs=2, stream=True))
+told = [token.token for piece in pieces for token in piece.logprobs or []]
+assert told == [token.token for token in scored.logprobs], told
+
+
+# calls of a tool, one after another, each with its result
+def double(n: int) -> int:
+    """Twice a number.
+
+    Args:
+        n: The number.
+    """
+    return 2 * n
+
+
+talk = [{"role": "user", "content": "Double some numbers."}]
+for streams in (False, True, False):
+    asked = {"model": model, "messages": talk, "tools": [double], "options": {"num_predict": 300, "temperature": 0}}
+    asked["think"] = False
+    if streams:
+        calls = [call for piece in client.chat(**asked, stream=True) for call in piece.message.tool_calls or []]
+    else:
+        calls = client.chat(**asked).message.tool_calls or []
+    # this API cannot ask for a call: where there is one it is whole
+    for call in calls:
+        assert call.function.name == "double" and isinstance(call.function.arguments["n"], int), call
+    talk.append({"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "double", "arguments": {"n": 3}}}]})
+    talk.append({"role": "tool", "tool_name": "double", "content": "6"})
+
+# who reads a little and leaves makes room
+for _ in range(5):
+    stream = client.chat(**{**settings, "options": {"num_predict": 800}}, stream=True)
+    next(iter(stream))
+    stream.close()
+idle(sys.argv[1])
 
 text = client.generate(model=model, prompt="There was once a", raw=True, options={"num_predict": 12})
 assert text.response and text.done_reason == "length", text

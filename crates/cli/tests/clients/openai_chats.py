@@ -4,6 +4,7 @@ import json
 import sys
 
 import openai
+from beside import full, idle
 
 client = openai.OpenAI(base_url=f"http://127.0.0.1:{sys.argv[1]}/v1", api_key="any", max_retries=0)
 (model,) = [model.id for model in client.models.list().data]
@@ -69,4 +70,23 @@ for _ in range(10):
     next(iter(stream))
     stream.close()
 assert client.chat.completions.create(**settings).choices[0].message.content == text
+idle(sys.argv[1])
+
+# a full queue says when to come again, and its client does; without it is told
+with full(sys.argv[1], 0.5):
+    try:
+        client.chat.completions.create(**settings)
+    except openai.InternalServerError as busy:
+        assert busy.status_code == 503 and int(busy.response.headers["retry-after"]) >= 1, busy
+    else:
+        raise AssertionError("the queue was full")
+    patient = client.with_options(max_retries=5).chat.completions.create(**settings)
+assert patient.choices[0].message.content == text
+assert patient._request_id.startswith("req_")
+
+# what other servers' clients say by default
+extra = {"cache_prompt": True, "samplers": "edskypmxt", "return_progress": True, "n_predict": None, "reasoning_format": "auto"}
+extra["chat_template_kwargs"] = {"enable_thinking": False}
+usual = list(client.chat.completions.create(**{**settings, "max_tokens": -1}, stream=True, extra_body={**extra, "stop": "."}))
+assert any(getattr(chunk, "prompt_progress", None) for chunk in usual), usual[:3]
 print("openai", openai.__version__, "is served")

@@ -1,41 +1,104 @@
 """Libraries that wrap OpenAI's client against a server: PORT is the first argument, which of them the second."""
 
+import json
 import os
 import sys
 
-url, which = f"http://127.0.0.1:{sys.argv[1]}/v1", sys.argv[2]
+from beside import idle
+
+port, which = sys.argv[1], sys.argv[2]
+url, model = f"http://127.0.0.1:{port}/v1", "rooflight-demo"
 story = [{"role": "user", "content": "Tell me a story."}]
+number = {"type": "integer", "minimum": 0, "maximum": 9}
+parameters = {"type": "object", "properties": {"n": number}, "required": ["n"], "additionalProperties": False}
+
+
+def refused(call, *errors):
+    """That a call raises one of these; what it raised."""
+    try:
+        call()
+    except errors as error:
+        return error
+    raise AssertionError("it was not refused")
 
 
 def by_litellm():
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     import litellm
 
-    asked = {"model": "openai/rooflight-demo", "api_base": url, "api_key": "any", "messages": story, "max_tokens": 30}
-    whole = litellm.completion(**asked, temperature=0)
+    plain = {"model": f"openai/{model}", "api_base": url, "api_key": "any", "num_retries": 0, "temperature": 0}
+    asked = {**plain, "messages": story, "max_tokens": 30}
+    whole = litellm.completion(**asked)
     text = whole.choices[0].message.content
     assert text and whole.usage.completion_tokens > 0, whole
-    pieces = litellm.completion(**asked, temperature=0, stream=True)
+    pieces = litellm.completion(**asked, stream=True)
     assert "".join(piece.choices[0].delta.content or "" for piece in pieces) == text
+
+    form = {"type": "json_schema", "json_schema": {"name": "n", "schema": parameters, "strict": True}}
+    person = litellm.completion(**asked, response_format=form)
+    assert 0 <= json.loads(person.choices[0].message.content)["n"] <= 9, person
+
+    scored = litellm.completion(**asked, logprobs=True, top_logprobs=2)
+    assert len(scored.choices[0].logprobs.content) == scored.usage.completion_tokens, scored
+
+    tools = [{"type": "function", "function": {"name": "double", "parameters": parameters}}]
+    talk = [{"role": "user", "content": "Double some numbers."}]
+    for streams in (False, True, False):
+        calls = {**plain, "messages": talk, "tools": tools, "tool_choice": "required", "max_tokens": 80}
+        if streams:
+            reply = litellm.stream_chunk_builder(list(litellm.completion(**calls, stream=True)))
+        else:
+            reply = litellm.completion(**calls)
+        (call,) = reply.choices[0].message.tool_calls
+        assert call.function.name == "double" and 0 <= json.loads(call.function.arguments)["n"] <= 9, reply
+        talk.append(reply.choices[0].message.model_dump(include={"role", "content", "tool_calls"}))
+        talk.append({"role": "tool", "tool_call_id": call.id, "content": "it is doubled"})
+
+    refused(lambda: litellm.completion(**{**asked, "model": "openai/another"}), litellm.NotFoundError)
+    refused(lambda: litellm.completion(**asked, extra_body={"frobnicate": 1}), litellm.BadRequestError)
+    for _ in range(3):
+        pieces = litellm.completion(**{**asked, "max_tokens": 800}, stream=True)
+        next(iter(pieces))
+        pieces.completion_stream.close()
 
 
 def by_langchain():
-    from typing import Annotated
-
-    import pydantic
+    import openai
+    from langchain_core.messages import HumanMessage, ToolMessage
     from langchain_openai import ChatOpenAI
 
-    model = ChatOpenAI(model="rooflight-demo", base_url=url, api_key="any", max_tokens=60, temperature=0)
-    text = model.invoke("Tell me a story.").content
-    assert text and "".join(piece.content for piece in model.stream("Tell me a story.")) == text
+    asked = {"model": model, "base_url": url, "api_key": "any", "max_retries": 0, "temperature": 0}
+    chat = ChatOpenAI(**asked, max_tokens=60)
+    text = chat.invoke("Tell me a story.").content
+    assert text and "".join(piece.content for piece in chat.stream("Tell me a story.")) == text
 
-    def double(n: Annotated[int, pydantic.Field(ge=0, le=9)]) -> int:
-        """Twice a number."""
-        return 2 * n
+    person = ChatOpenAI(**asked, max_tokens=80).with_structured_output({"title": "n", **parameters}, method="json_schema")
+    assert 0 <= person.invoke("A number.")["n"] <= 9
 
-    called = model.bind_tools([double], tool_choice="double").invoke("Double three.")
-    (call,) = called.tool_calls
-    assert call["name"] == "double" and isinstance(call["args"]["n"], int), called
+    scored = chat.bind(logprobs=True, top_logprobs=2).invoke("Hello!")
+    tokens = scored.response_metadata["logprobs"]["content"]
+    assert len(tokens) == scored.usage_metadata["output_tokens"] and len(tokens[0]["top_logprobs"]) == 2, scored
+
+    tool = {"type": "function", "function": {"name": "double", "description": "Twice a number.", "parameters": parameters}}
+    calls = ChatOpenAI(**asked, max_tokens=80).bind_tools([tool], tool_choice="double", parallel_tool_calls=False)
+    talk = [HumanMessage("Double some numbers.")]
+    for streams in (False, True, False):
+        if streams:
+            whole, *rest = calls.stream(talk)
+            for piece in rest:
+                whole += piece
+        else:
+            whole = calls.invoke(talk)
+        (call,) = whole.tool_calls
+        assert call["name"] == "double" and 0 <= call["args"]["n"] <= 9, whole
+        talk += [whole, ToolMessage("it is doubled", tool_call_id=call["id"])]
+
+    refused(lambda: ChatOpenAI(**{**asked, "model": "another"}).invoke("x"), openai.NotFoundError)
+    refused(lambda: chat.invoke("x", extra_body={"frobnicate": 1}), openai.BadRequestError)
+    for _ in range(3):
+        pieces = ChatOpenAI(**asked, max_tokens=800).stream("Tell me a story.")
+        next(pieces)
+        pieces.close()
 
 
 def by_instructor():
@@ -47,12 +110,18 @@ def by_instructor():
         age: int = pydantic.Field(ge=0, le=99)
 
     plain = openai.OpenAI(base_url=url, api_key="any", max_retries=0)
+    asked = {"model": model, "messages": story, "max_tokens": 300, "max_retries": 0, "temperature": 0}
+    for mode in (instructor.Mode.JSON_SCHEMA, instructor.Mode.TOOLS):
+        client = instructor.from_openai(plain, mode=mode)
+        for _ in range(3):
+            person = client.chat.completions.create(**asked, response_model=Person)
+            assert 0 <= person.age <= 99, person
+        *_, last = client.chat.completions.create_partial(**asked, response_model=Person)
+        assert last.age == person.age, last
     client = instructor.from_openai(plain, mode=instructor.Mode.JSON_SCHEMA)
-    person = client.chat.completions.create(
-        model="rooflight-demo", messages=story, response_model=Person, max_tokens=300, max_retries=0, temperature=0
-    )
-    assert 0 <= person.age <= 99, person
+    refused(lambda: client.chat.completions.create(**{**asked, "model": "another"}, response_model=Person), Exception)
 
 
 {"litellm": by_litellm, "langchain_openai": by_langchain, "instructor": by_instructor}[which]()
+idle(port)
 print(which, "is served")
