@@ -80,22 +80,28 @@ impl Client<'_> {
         }
     }
 
-    fn connection(&mut self) -> Connection {
-        // half of them come back on the connection that they have
-        let kept = self.connection.take().filter(|_| self.dice.below(2) == 0);
-        kept.unwrap_or_else(|| self.serving.connect())
-    }
-
-    fn asks(&mut self) {
-        let (asked, alone) = &self.all[self.dice.below(self.all.len())];
-        let mut connection = self.connection();
+    /// What is answered on this connection, and the connection.
+    fn answered(
+        &self,
+        mut connection: Connection,
+        asked: &Asked,
+    ) -> std::io::Result<(serving::Answer, Connection)> {
         connection.send("POST", asked.path, "", &asked.body.to_string());
         let answer = match self.slow {
             true => slowly(&mut connection),
             false => connection.answer(),
         };
-        let answer = match answer {
-            Ok(answer) => answer,
+        Ok((answer?, connection))
+    }
+
+    fn asks(&mut self) {
+        let (asked, alone) = &self.all[self.dice.below(self.all.len())];
+        // half of them come back on the connection that they have; one that was idle for long may be closed meanwhile
+        let kept = self.connection.take().filter(|_| self.dice.below(2) == 0);
+        let kept = kept.and_then(|kept| self.answered(kept, asked).ok());
+        let answered = kept.map_or_else(|| self.answered(self.serving.connect(), asked), Ok);
+        let (answer, connection) = match answered {
+            Ok(answered) => answered,
             Err(error) => return self.seen.wrong(format!("{}: {error}", asked.body)),
         };
         match answer.status {

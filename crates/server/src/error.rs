@@ -26,16 +26,16 @@ pub struct ApiError {
     /// One line.
     pub(crate) message: String,
     /// Seconds after which it may be tried again.
-    again: Option<u64>,
+    again: u8,
 }
 
 /// Seconds after which what cannot be had now is worth another try, where nothing more is known, and at most.
-const AGAIN: u64 = 1;
-const MOST_AGAIN: u64 = 60;
+const AGAIN: u8 = 1;
+const MOST_AGAIN: u8 = 60;
 
 impl ApiError {
     fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> ApiError {
-        ApiError { status, kind, code: None, param: None, message: message.into(), again: None }
+        ApiError { status, kind, code: None, param: None, message: message.into(), again: AGAIN }
     }
 
     /// A request that cannot be read or obeyed.
@@ -78,8 +78,8 @@ impl ApiError {
 
     /// With the time after which there may be a place.
     pub(crate) fn again_in(self, time: Duration) -> ApiError {
-        let seconds = (time.as_secs_f64().ceil() as u64).clamp(AGAIN, MOST_AGAIN);
-        ApiError { again: Some(seconds), ..self }
+        let again = (time.as_secs_f64().ceil() as u8).clamp(AGAIN, MOST_AGAIN);
+        ApiError { again, ..self }
     }
 
     /// The server ends before a reply has begun.
@@ -232,7 +232,7 @@ impl IntoResponse for ApiError {
         let headers = response.headers_mut();
         match self.status {
             StatusCode::SERVICE_UNAVAILABLE => {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from(self.again.unwrap_or(AGAIN)));
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(u16::from(self.again)));
             }
             StatusCode::INTERNAL_SERVER_ERROR => {
                 // clients try again by themselves what would only fail again

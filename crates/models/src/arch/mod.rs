@@ -1,4 +1,5 @@
-//! One file per architecture. A new one is a file here and a row in [`ARCHITECTURES`]: it reads its own keys, and records
+//! One file per family of architectures. A new one is a static here, in a file of its own or in its family's, and a row in
+//! [`ARCHITECTURES`]: it reads its own keys, and records
 //! what differs from the skeleton in `decoder.rs` with the pieces in `attention.rs`, `latent.rs` and `ffn.rs`.
 
 mod arctic;
@@ -77,7 +78,7 @@ pub struct Architecture {
     pub record: fn(&Recorder, &Weights<'_>, &ModelConfig) -> Result<ProgramOutputs>,
 }
 
-/// Every architecture, by name.
+/// Every architecture, roughly by name; their order means nothing.
 pub static ARCHITECTURES: &[&Architecture] = &[
     &gated::AFMOE,
     &ungated::APERTUS,

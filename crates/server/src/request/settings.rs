@@ -85,7 +85,7 @@ impl ReplySettings {
         let mut max_tokens = None;
         for name in length {
             // below 0: as many as it likes
-            if !body.integer(name)?.is_some_and(|n| n < 0) {
+            if body.integer(name)?.is_none_or(|n| n >= 0) {
                 max_tokens = max_tokens.or(body.count(name, 1, usize::MAX)?);
             }
         }
