@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 
 use crate::deadlines::{Answering, Deadlines};
 use crate::models::Models;
-use crate::places::{Peer, Place, Places};
+use crate::places::{Peer, Places, TakenPlace};
 use crate::unread::Unread;
 use crate::{Access, App, Offers, ServedModel, api};
 
@@ -239,7 +239,7 @@ struct Connections {
 
 impl Connections {
     /// Serve one, until its client leaves or it has to go.
-    fn serve<S>(&self, stream: S, address: Option<IpAddr>, place: Place)
+    fn serve<S>(&self, stream: S, address: Option<IpAddr>, place: TakenPlace)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {

@@ -25,7 +25,7 @@ struct Taken {
 }
 
 /// A connection's place, free when dropped.
-pub(crate) struct Place {
+pub(crate) struct TakenPlace {
     places: Arc<Places>,
     taken: Arc<Taken>,
     _permit: OwnedSemaphorePermit,
@@ -61,7 +61,7 @@ impl Places {
     }
 
     /// A place for a connection that is there, once there is one.
-    pub(crate) async fn take(self: &Arc<Places>) -> Place {
+    pub(crate) async fn take(self: &Arc<Places>) -> TakenPlace {
         let permit = loop {
             if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
                 break permit;
@@ -79,7 +79,7 @@ impl Places {
         waits.client();
         let taken = Arc::new(Taken { waits, goes: Notify::new() });
         self.lock().push(Arc::clone(&taken));
-        Place { places: Arc::clone(self), taken, _permit: permit }
+        TakenPlace { places: Arc::clone(self), taken, _permit: permit }
     }
 
     fn longest_waiting(&self) -> Option<Arc<Taken>> {
@@ -89,7 +89,7 @@ impl Places {
     }
 }
 
-impl Place {
+impl TakenPlace {
     /// Whether its client is waited for.
     pub(crate) fn waits(&self) -> &Waits {
         &self.taken.waits
@@ -101,7 +101,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TakenPlace {
     fn drop(&mut self) {
         self.places.lock().retain(|taken| !Arc::ptr_eq(taken, &self.taken));
     }
@@ -140,7 +140,7 @@ mod tests {
             pause().await;
             // it said something meanwhile
             first.waits().client();
-            let goes = async |place: Place| {
+            let goes = async |place: TakenPlace| {
                 place.has_to_go().await;
                 drop(place);
             };
