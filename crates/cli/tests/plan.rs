@@ -102,7 +102,7 @@ fn keys_are_stable() {
         machine.f16_macs_per_second machine.bf16_macs_per_second machine.int8_macs_per_second \
         machine.barrier_seconds units context fits weights weights.type weights.bytes \
         weights.bytes_per_step weights.types weights.types.type weights.types.n_tensors weights.types.weights \
-        weights.types.bytes cache cache.type cache.policy cache.bytes_per_token cache.longest_context cache.types cache.types.type \
+        weights.types.bytes cache cache.type cache.policy cache.bytes_per_token cache.state_bytes cache.kept_state_bytes cache.longest_context cache.types cache.types.type \
         cache.types.bytes_per_token cache.types.longest_context kv_memory kv_memory.bytes \
         kv_memory.cache_bytes kv_memory.longest_context memory prompts prompts.tokens prompts.read_seconds \
         prompts.read_most_seconds prompts.int8_seconds prompts.f16_seconds prompts.bf16_seconds prompts.f32_seconds prompts.barrier_seconds prompts.limit_seconds \

@@ -187,7 +187,7 @@ fn f13_a_server_that_is_asked_to_end_lets_replies_end() {
     let place = Place::new();
     for (signal, drain, cut) in [
         (Signal::TERM, "60s", false),
-        (Signal::TERM, "1s", true),
+        (Signal::TERM, "200ms", true),
         (Signal::HUP, "0", true),
         (Signal::INT, "0", true),
     ] {

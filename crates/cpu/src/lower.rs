@@ -93,13 +93,14 @@ impl<'a> Lowering<'a> {
         let node = &program.nodes[index];
         let out = self.operand(node.output);
         let input = |i: usize| self.operand(node.inputs[i]);
+        let dim = |id: ValueId| program.value(id).shape.dim;
         let phase = match &node.op {
             Op::View => return Ok(()),
             Op::Embed { table, by } => Phase::Embed { table: *table, by: *by, out },
             Op::SelectRows => Phase::SelectRows { x: input(0), out },
             Op::MeanRows => Phase::MeanRows { x: input(0), out },
             Op::Norm(norm) => {
-                let dim = program.value(node.inputs[0]).shape.dim;
+                let dim = dim(node.inputs[0]);
                 let op = RowOp::Norm { x: input(0), norm: *norm, dim, out };
                 if self.feeds_only_matrices(node) {
                     if self.uses.is_output(node.output) {
@@ -117,45 +118,38 @@ impl<'a> Lowering<'a> {
                 return self.row_op(RowOp::Act { act: unary(*act), x: input(0), out });
             }
             Op::GatedAct(act) => {
-                let (gate, up) = (input(0), input(1));
-                return self.row_op(RowOp::GatedAct { act: gated(*act), gate, up, out });
+                let act = gated(*act);
+                return self.row_op(RowOp::GatedAct { act, gate: input(0), up: input(1), out });
             }
             Op::Add => {
-                let (a, b) = (input(0), input(1));
-                return self.row_op(RowOp::Add { a, b, out });
+                return self.row_op(RowOp::Add { a: input(0), b: input(1), out });
             }
             Op::Scale(factor) => {
-                let x = input(0);
-                return self.row_op(RowOp::Scale { x, factor: *factor, out });
+                return self.row_op(RowOp::Scale { x: input(0), factor: *factor, out });
             }
             Op::Shift(number) => {
-                let x = input(0);
-                return self.row_op(RowOp::Shift { x, number: *number, out });
+                return self.row_op(RowOp::Shift { x: input(0), number: *number, out });
             }
             Op::Softmax => {
-                let dim = program.value(node.output).shape.dim;
-                return self.row_op(RowOp::Softmax { x: input(0), dim, out });
+                return self.row_op(RowOp::Softmax { x: input(0), dim: dim(node.output), out });
             }
             Op::Turn => {
-                let dim = program.value(node.inputs[0]).shape.dim;
-                return self.row_op(RowOp::Turn { x: input(0), dim, out });
+                return self.row_op(RowOp::Turn { x: input(0), dim: dim(node.inputs[0]), out });
             }
             Op::Sinkhorn { rounds, eps } => {
-                let n = program.value(node.output).shape.dim;
-                let (x, rounds, eps) = (input(0), *rounds, *eps);
+                let (x, n, rounds, eps) = (input(0), dim(node.output), *rounds, *eps);
                 return self.row_op(RowOp::Sinkhorn { x, n, rounds, eps, out });
             }
             Op::Multiply { weight, by_group } => {
-                let dim = program.value(node.output).shape.dim;
-                let (x, weight, each) = (input(0), *weight, if *by_group { dim } else { 1 });
+                let each = if *by_group { dim(node.output) } else { 1 };
+                let (x, weight) = (input(0), *weight);
                 return self.row_op(RowOp::Multiply { x, weight, each, out });
             }
             Op::Slice { start, len } => {
                 if self.is_slice_of_latent(node) || self.is_slice_of_recurrence(node) {
                     return Ok(());
                 }
-                let dim = program.value(node.inputs[0]).shape.dim;
-                let (x, start, len) = (input(0), *start, *len);
+                let (x, dim, start, len) = (input(0), dim(node.inputs[0]), *start, *len);
                 return self.row_op(RowOp::Slice { x, dim, start, out, len });
             }
             Op::Concat => {
@@ -168,17 +162,15 @@ impl<'a> Lowering<'a> {
                 return self.row_op(RowOp::Mix { weights, x, groups, out });
             }
             Op::Resize => {
-                let dim = program.value(node.output).shape.dim;
-                return self.row_op(RowOp::Resize { x: input(0), y: input(1), dim, out });
+                let (x, y, dim) = (input(0), input(1), dim(node.output));
+                return self.row_op(RowOp::Resize { x, y, dim, out });
             }
             Op::Excess { deviations } => {
-                let dim = program.value(node.output).shape.dim;
-                let (x, deviations) = (input(0), *deviations);
+                let (x, dim, deviations) = (input(0), dim(node.output), *deviations);
                 return self.row_op(RowOp::Excess { x, dim, deviations, out });
             }
             Op::SumGroups => {
-                let dim = program.value(node.inputs[0]).shape.dim;
-                return self.row_op(RowOp::Sums { x: input(0), dim, out });
+                return self.row_op(RowOp::Sums { x: input(0), dim: dim(node.inputs[0]), out });
             }
             Op::LatentAttention(_) => return self.latent(index),
             Op::Indexer(at) => Phase::Indexer(self.indexer(node, at)?),

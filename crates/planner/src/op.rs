@@ -122,6 +122,14 @@ const ROWS_KEPT: u64 = 16;
 const SHORT: u64 = StateCopies::ROWS as u64;
 
 impl RecurrentCost {
+    fn of(kind: Option<CacheKind>, products: u64) -> RecurrentCost {
+        let Some(kind @ CacheKind::State { row, .. }) = kind else {
+            unreachable!("the recorder gave it a state")
+        };
+        let (bytes, row_bytes) = (kind.state_bytes(), (row as u64).saturating_mul(4));
+        RecurrentCost { bytes, row_bytes, products }
+    }
+
     /// `tokens` rows after `past` positions: a pass reads the state once, where there is one, and writes it if it has enough
     /// rows, and the last ones beside it.
     fn work(&self, past: u64, tokens: u64) -> Work {
@@ -272,11 +280,7 @@ impl OpCost {
             }
             Counted::State { products } => {
                 let kind = facts.state.map(|used| program.cache(used.cache).kind);
-                let Some(kind @ CacheKind::State { row, .. }) = kind else {
-                    unreachable!("the recorder gave it a state")
-                };
-                let (bytes, row_bytes) = (kind.state_bytes(), (row as u64).saturating_mul(4));
-                let recurrent = RecurrentCost { bytes, row_bytes, products: products as u64 };
+                let recurrent = RecurrentCost::of(kind, products as u64);
                 let once = Work { barriers: 1, ..Work::default() };
                 (CostKind::States, once, Some(StateCost::Recurrent(recurrent)))
             }

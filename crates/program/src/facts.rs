@@ -4,8 +4,8 @@
 //! What only one executor needs, how it fuses or packs, is not here.
 
 use crate::{
-    CacheId, ExpertBiases, IndexScore, LatentUp, Lookup, Mask, Node, Op, Program, Rope, Score,
-    Selection, WeightId, WeightSpec,
+    Attention, CacheId, ExpertBiases, IndexScore, Indexer, LatentAttention, LatentUp, Lookup, Mask,
+    Node, Op, Program, Rope, Score, Selection, WeightId, WeightSpec,
 };
 
 /// What is known of an op.
@@ -140,12 +140,7 @@ pub enum Counted {
 impl Op {
     /// The op's fact sheet.
     pub fn facts(&self) -> Facts {
-        use Reading::{Copies, Matrix, OnLoad, TableRow, Vector, Vectors};
-        let used = |id: WeightId, reading| WeightUse { id, reading };
-        let optional = |id: Option<WeightId>, reading| id.map(|id| used(id, reading));
-        let factors =
-            |rope: &Option<Rope>| optional(rope.as_ref().and_then(|rope| rope.factors), OnLoad);
-        let sinks = |score: &Score| optional(score.sinks, Vector);
+        use Reading::{Copies, Matrix, TableRow, Vector, Vectors};
         let same_row =
             |weights, counted| Facts { weights, rows: RowRule::SameRow, state: None, counted };
         match self {
@@ -163,51 +158,9 @@ impl Op {
                 let weights = [used(*weight, Matrix)].into_iter();
                 same_row(weights.chain(optional(*bias, Vector)).collect(), Counted::Matrices)
             }
-            Op::Attention(at) => Facts {
-                weights: (factors(&at.rope).into_iter())
-                    .chain(
-                        (at.norm.iter().flat_map(|norm| [norm.q, norm.k]).flatten())
-                            .map(|id| used(id, Vector)),
-                    )
-                    .chain(sinks(&at.score))
-                    .collect(),
-                rows: RowRule::Sequence { whole: at.score.mask.looks_ahead() },
-                state: Some(StateUse {
-                    cache: at.cache,
-                    first_appended: 1,
-                    n_after: usize::from(at.select.is_some()),
-                }),
-                counted: Counted::Attention { mask: at.score.mask, select: at.select },
-            },
-            Op::LatentAttention(at) => {
-                let up = match at.up {
-                    LatentUp::Split { k_b, v_b } => vec![used(k_b, Matrix), used(v_b, Matrix)],
-                    LatentUp::Joint { kv_b } => vec![used(kv_b, Matrix)],
-                };
-                let vectors = factors(&at.rope).into_iter().chain(sinks(&at.score));
-                Facts {
-                    weights: up.into_iter().chain(vectors).collect(),
-                    rows: RowRule::Sequence { whole: at.score.mask.looks_ahead() },
-                    state: Some(StateUse {
-                        cache: at.cache,
-                        first_appended: 2,
-                        n_after: usize::from(at.select.is_some()),
-                    }),
-                    counted: Counted::LatentAttention { select: at.select },
-                }
-            }
-            Op::Indexer(at) => {
-                let first_appended = match at.score {
-                    IndexScore::Weighted => 2,
-                    IndexScore::PerHead => 1,
-                };
-                Facts {
-                    weights: factors(&at.rope).into_iter().collect(),
-                    rows: RowRule::Sequence { whole: false },
-                    state: Some(StateUse { cache: at.cache, first_appended, n_after: 0 }),
-                    counted: Counted::Indexer { select: at.selection() },
-                }
-            }
+            Op::Attention(at) => attention(at),
+            Op::LatentAttention(at) => latent_attention(at),
+            Op::Indexer(at) => indexer(at),
             Op::CausalConv(conv) => {
                 recurrent(conv.taps.into_iter().chain(conv.bias), conv.cache, 0, 0)
             }
@@ -257,6 +210,72 @@ impl Op {
                 counted: Counted::Elements,
             },
         }
+    }
+}
+
+fn used(id: WeightId, reading: Reading) -> WeightUse {
+    WeightUse { id, reading }
+}
+
+fn optional(id: Option<WeightId>, reading: Reading) -> Option<WeightUse> {
+    id.map(|id| used(id, reading))
+}
+
+fn factors(rope: Option<&Rope>) -> Option<WeightUse> {
+    optional(rope.and_then(|rope| rope.factors), Reading::OnLoad)
+}
+
+fn sinks(score: &Score) -> Option<WeightUse> {
+    optional(score.sinks, Reading::Vector)
+}
+
+fn attention(at: &Attention) -> Facts {
+    let norms = at.norm.iter().flat_map(|norm| [norm.q, norm.k]).flatten();
+    let norms = norms.map(|id| used(id, Reading::Vector));
+    Facts {
+        weights: (factors(at.rope.as_ref()).into_iter())
+            .chain(norms)
+            .chain(sinks(&at.score))
+            .collect(),
+        rows: RowRule::Sequence { whole: at.score.mask.looks_ahead() },
+        state: Some(StateUse {
+            cache: at.cache,
+            first_appended: 1,
+            n_after: usize::from(at.select.is_some()),
+        }),
+        counted: Counted::Attention { mask: at.score.mask, select: at.select },
+    }
+}
+
+fn latent_attention(at: &LatentAttention) -> Facts {
+    let matrix = |id| used(id, Reading::Matrix);
+    let up = match at.up {
+        LatentUp::Split { k_b, v_b } => vec![matrix(k_b), matrix(v_b)],
+        LatentUp::Joint { kv_b } => vec![matrix(kv_b)],
+    };
+    let vectors = factors(at.rope.as_ref()).into_iter().chain(sinks(&at.score));
+    Facts {
+        weights: up.into_iter().chain(vectors).collect(),
+        rows: RowRule::Sequence { whole: at.score.mask.looks_ahead() },
+        state: Some(StateUse {
+            cache: at.cache,
+            first_appended: 2,
+            n_after: usize::from(at.select.is_some()),
+        }),
+        counted: Counted::LatentAttention { select: at.select },
+    }
+}
+
+fn indexer(at: &Indexer) -> Facts {
+    let first_appended = match at.score {
+        IndexScore::Weighted => 2,
+        IndexScore::PerHead => 1,
+    };
+    Facts {
+        weights: factors(at.rope.as_ref()).into_iter().collect(),
+        rows: RowRule::Sequence { whole: false },
+        state: Some(StateUse { cache: at.cache, first_appended, n_after: 0 }),
+        counted: Counted::Indexer { select: at.selection() },
     }
 }
 

@@ -127,8 +127,9 @@ fn keep_best(scores: &[f32], best: &mut [u32]) {
         let mut hole = top;
         while 2 * hole + 1 < heap.len() {
             let first = 2 * hole + 1;
-            let second = heap.get(first + 1).filter(|unit| !(score(**unit) > score(heap[first])));
-            let child = if second.is_some() { first + 1 } else { first };
+            let is_greater = |unit: &u32| score(*unit) > score(heap[first]);
+            let second = heap.get(first + 1).is_some_and(|unit| !is_greater(unit));
+            let child = first + usize::from(second);
             heap[hole] = heap[child];
             hole = child;
         }
@@ -142,9 +143,9 @@ fn keep_best(scores: &[f32], best: &mut [u32]) {
     for top in (0..best.len() / 2).rev() {
         sink(best, top, best[top]);
     }
-    for unit in best.len()..scores.len() {
-        if scores[unit] > score(best[0]) {
-            sink(best, 0, unit as u32);
+    for (unit, greater) in (0..).zip(scores).skip(best.len()) {
+        if *greater > score(best[0]) {
+            sink(best, 0, unit);
         }
     }
 }
