@@ -22,10 +22,10 @@ fn times_are_held() -> bool {
 }
 
 /// A reply that goes on for long: the executor that everything is compared with takes its time.
-const SLOW: [&str; 5] = ["demo.gguf", "--executor", "interpreter", "-c", "4000"];
+const SLOW: [&str; 5] = ["demo.gguf", "--executor", "interpreter", "-c", "12000"];
 
 fn endless(text: &str) -> Value {
-    json!({ "prompt": text, "max_tokens": 3000, "ignore_eos": true, "temperature": 0, "stream": true })
+    json!({ "prompt": text, "max_tokens": 11000, "ignore_eos": true, "temperature": 0, "stream": true })
 }
 
 /// A reply that has begun.
@@ -195,7 +195,7 @@ fn f13_a_server_that_is_asked_to_end_lets_replies_end() {
         let mut serving = Serving::start(&place, &args);
         let mut body = endless("the end");
         if !cut {
-            body["max_tokens"] = json!(60);
+            body["max_tokens"] = json!(2000);
         }
         let mut running = begun(&serving, &body);
         // it waits for a place
