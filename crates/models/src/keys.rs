@@ -148,6 +148,26 @@ impl<'a> Keys<'a> {
         }
     }
 
+    /// Flags, `least` of them or more, as true and false or as numbers that are 0 or not.
+    ///
+    /// # Errors
+    /// [`Error::Key`] for fewer, or for anything else.
+    pub fn flags(&self, key: &str, least: usize) -> Result<Option<Vec<bool>>> {
+        let array = match self.get(key) {
+            None => return Ok(None),
+            Some(Value::Array(array)) if array.len() >= least => array,
+            Some(other) => {
+                return Err(Error::key(&self.name(key), format!("one of {least} flags"), other));
+            }
+        };
+        let flag = |value: Value<'_>| match value {
+            Value::Bool(flag) => Some(flag),
+            other => other.as_u64().map(|n| n > 0),
+        };
+        let flags: Option<Vec<bool>> = array.iter().map(flag).collect();
+        flags.map(Some).ok_or_else(|| Error::key(&self.name(key), "flags", "others"))
+    }
+
     /// True or false.
     ///
     /// # Errors

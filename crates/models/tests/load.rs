@@ -494,3 +494,23 @@ proptest! {
         }
     }
 }
+
+/// Of Qwen3.5: as true and false or as numbers; anything else is refused, and nothing is guessed in its place.
+#[test]
+fn layers_that_recur_are_named_by_flags() {
+    let with = |flags: OwnedValue| {
+        let mut outline = models::find_outline("Qwen3.5-0.8B").expect("published");
+        outline.set("attention.recurrent_layers", flags);
+        outline.config().map_err(|error| error.to_string())
+    };
+    let named: Vec<bool> = (0..24).map(|i| i % 2 == 0).collect();
+    let numbers: Vec<u32> = named.iter().map(|flag| u32::from(*flag)).collect();
+    for flags in [named.clone().into(), numbers.into()] {
+        let config = with(flags).expect("flags");
+        let recurs: Vec<bool> = config.layers.iter().map(|l| l.recurrent.is_some()).collect();
+        assert_eq!(recurs, named);
+    }
+    let refused = |flags: OwnedValue| with(flags).expect_err("no flags");
+    assert!(refused(vec![1.0f32; 24].into()).contains("flags"));
+    assert!(refused(vec![true; 23].into()).contains("one of 24 flags"));
+}

@@ -1,6 +1,5 @@
 //! [`IndexerConfig`]: the hyper-parameters of layers that attend to what an indexer chooses.
 
-use gguf::Value;
 use program::{RopePairs, UnitScore};
 
 use super::ModelConfig;
@@ -107,24 +106,7 @@ pub(crate) fn apply(
     silent: impl Fn(usize) -> bool,
 ) -> Result<()> {
     const TYPES: &str = "attention.indexer.types";
-    let named: Option<Vec<bool>> = match keys.get(TYPES) {
-        None => None,
-        Some(Value::Array(array)) if array.len() >= c.layers.len() => {
-            let flag = |value: Value<'_>| match value {
-                Value::Bool(flag) => Some(flag),
-                other => other.as_u64().map(|n| n > 0),
-            };
-            let flags: Vec<bool> = array.iter().filter_map(flag).collect();
-            if flags.len() != array.len() {
-                return Err(Error::key(&keys.name(TYPES), "flags", "others"));
-            }
-            Some(flags)
-        }
-        Some(other) => {
-            let expected = format!("one of {} flags", c.layers.len());
-            return Err(Error::key(&keys.name(TYPES), expected, other));
-        }
-    };
+    let named = keys.flags(TYPES, c.layers.len())?;
     let own = |i: usize| named.as_ref().map_or_else(|| silent(i), |named| named[i]);
     let first = c.layers.iter().position(|layer| layer.recurrent.is_none());
     if !own(first.unwrap_or(0)) {

@@ -1,7 +1,5 @@
 //! [`Recurrent`]: the hyper-parameters of layers whose memory is a state of fixed size.
 
-use gguf::Value;
-
 use super::ModelConfig;
 use crate::keys::Keys;
 use crate::{Error, Result};
@@ -140,21 +138,7 @@ pub(crate) fn where_named(
 ) -> Result<()> {
     const LAYERS: &str = "attention.recurrent_layers";
     let every = keys.count("full_attention_interval", 1..=MOST)?.unwrap_or(4);
-    let named: Option<Vec<bool>> = match keys.get(LAYERS) {
-        None => None,
-        Some(Value::Array(array)) if array.len() >= c.layers.len() => {
-            let flag = |value: Value<'_>| match value {
-                Value::Bool(flag) => Some(flag),
-                other => other.as_u64().map(|n| n > 0),
-            };
-            let flags: Vec<bool> = array.iter().filter_map(flag).collect();
-            (flags.len() == array.len()).then_some(flags)
-        }
-        Some(other) => {
-            let expected = format!("one of {} flags", c.layers.len());
-            return Err(Error::key(&keys.name(LAYERS), expected, other));
-        }
-    };
+    let named = keys.flags(LAYERS, c.layers.len())?;
     for (i, layer) in c.layers.iter_mut().enumerate() {
         let recurs = named.as_ref().map_or(!(i + 1).is_multiple_of(every), |named| named[i]);
         layer.recurrent = recurs.then(|| recurrent.clone());
