@@ -11,6 +11,7 @@ use kernels::attention::{BLOCK, HeadBlock, Partials};
 use program::WeightId;
 
 use super::context::{HeadOf, RowReads, Segment, Segments, ask, most_segments, segments};
+use super::items::owner_of;
 use super::representatives::waves;
 use super::score::{BlockRows, HeadRow, RowScore, blocks};
 use super::selected::reading_all;
@@ -116,12 +117,9 @@ impl Cut<'_> {
         far.unwrap_or(self.phase.cache.0 as usize)
     }
 
-    pub(super) fn tile(&self, mut number: usize) -> Tile {
-        let mut index = 0;
-        while number >= tiles_of(self.phase, self.shape, &self.sequences[index]) {
-            number -= tiles_of(self.phase, self.shape, &self.sequences[index]);
-            index += 1;
-        }
+    pub(super) fn tile(&self, number: usize) -> Tile {
+        let tiles = |rows: &SequenceRows| tiles_of(self.phase, self.shape, rows);
+        let (index, number) = owner_of(self.sequences, number, tiles);
         let heads = self.shape.layout.n_kv_heads();
         let first = number / heads * self.phase.tile_tokens();
         let tokens = first..(first + self.phase.tile_tokens()).min(self.sequences[index].n);
@@ -257,12 +255,8 @@ impl Exec<'_> {
         let touched = |s: &SequenceRows| s.start / BLOCK..(s.start + s.n).div_ceil(BLOCK);
         let total = self.sequences.iter().map(|s| touched(s).len() * heads).sum();
         worker.section(|section| {
-            for mut item in section.take(total) {
-                let mut index = 0;
-                while item >= touched(&self.sequences[index]).len() * heads {
-                    item -= touched(&self.sequences[index]).len() * heads;
-                    index += 1;
-                }
+            for item in section.take(total) {
+                let (index, item) = owner_of(self.sequences, item, |s| touched(s).len() * heads);
                 let block = touched(&self.sequences[index]).start + item / heads;
                 self.store_head(cut, index, block, item % heads, scratch.attention);
             }

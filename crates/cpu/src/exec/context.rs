@@ -9,6 +9,7 @@ use program::{BlockAnchor, ContextMemory};
 
 use super::attention::Cut;
 use super::certificate::Asking;
+use super::items::owner_of;
 use super::representatives::waves;
 use super::{Exec, SequenceRows};
 use crate::cache::{Asks, HeadsCache, MemoryTables};
@@ -436,12 +437,8 @@ impl Exec<'_> {
             return;
         }
         worker.section(|section| {
-            for mut item in section.take(total) {
-                let mut index = 0;
-                while item >= tiles(&cut.sequences[index]).len() * heads {
-                    item -= tiles(&cut.sequences[index]).len() * heads;
-                    index += 1;
-                }
+            for item in section.take(total) {
+                let (index, item) = owner_of(cut.sequences, item, |s| tiles(s).len() * heads);
                 let sequence = &cut.sequences[index];
                 let (tile, head) = (tiles(sequence).start + item / heads, item % heads);
                 let ended = ended(sequence);

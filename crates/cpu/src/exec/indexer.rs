@@ -8,6 +8,7 @@ use std::ops::Range;
 use kernels::attention::{BLOCK, HeadBlock, QueryRows, Seen, scores_scratch};
 use program::{NO_UNIT, UnitScore};
 
+use super::items::owner_of;
 use super::{Exec, Scratch, SequenceRows};
 use crate::cache::{KeysCache, pairs};
 use crate::geometry::MAX_PARTIAL_FLOATS;
@@ -61,14 +62,9 @@ impl Wave {
     }
 
     /// The part that has this one of its `count`s, and which of its own it is.
-    fn find(&self, mut number: usize, count: impl Fn(&Part) -> usize) -> (&Part, usize) {
-        let mut parts = self.parts.iter();
-        let mut part = parts.next().expect("a wave has parts");
-        while number >= count(part) {
-            number -= count(part);
-            part = parts.next().expect("counts are those of all parts");
-        }
-        (part, number)
+    fn find(&self, number: usize, count: impl Fn(&Part) -> usize) -> (&Part, usize) {
+        let (part, number) = owner_of(&self.parts, number, count);
+        (&self.parts[part], number)
     }
 }
 
@@ -161,12 +157,8 @@ impl Exec<'_> {
             |rows: &SequenceRows| rows.start / BLOCK..(rows.start + rows.n).div_ceil(BLOCK);
         let items: usize = self.sequences.iter().map(|rows| touched(rows).len()).sum();
         worker.section(|section| {
-            for mut item in section.take(items) {
-                let mut sequence = 0;
-                while item >= touched(&self.sequences[sequence]).len() {
-                    item -= touched(&self.sequences[sequence]).len();
-                    sequence += 1;
-                }
+            for item in section.take(items) {
+                let (sequence, item) = owner_of(self.sequences, item, |rows| touched(rows).len());
                 let SequenceRows { first_row, n, start } = self.sequences[sequence];
                 let block = start / BLOCK + item;
                 let positions = start.max(block * BLOCK)..(start + n).min((block + 1) * BLOCK);

@@ -6,6 +6,7 @@ use kernels::linear::{ActFormat, Activations, F32Rows, PANEL_ROWS, Q8Rows};
 use program::{Norm, PEAK};
 
 use super::arrange::Arrangements;
+use super::items::owner_of;
 use super::{Acts, Columns, Exec, Scratch};
 use crate::geometry::{LOCAL_ROWS, MANY_ROWS_PANELS, ROW_BLOCK, UNIT_PANELS};
 use crate::plan::{Job, Link, Operand};
@@ -358,12 +359,8 @@ impl<'a> Items<'a> {
     }
 
     /// The job and the panels of an item.
-    fn get(&self, mut item: usize) -> (&'a LoadedJob, Range<usize>) {
-        let mut at = 0;
-        while item >= self.of(&self.jobs[at]) {
-            item -= self.of(&self.jobs[at]);
-            at += 1;
-        }
+    fn get(&self, item: usize) -> (&'a LoadedJob, Range<usize>) {
+        let (at, item) = owner_of(self.jobs, item, |job| self.of(job));
         let (job, size) = (&self.jobs[at], self.cut(&self.jobs[at]));
         (job, item * size..((item + 1) * size).min(job.packed.n_panels()))
     }

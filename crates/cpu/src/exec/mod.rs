@@ -10,6 +10,7 @@ mod context;
 mod conv;
 mod experts;
 mod indexer;
+mod items;
 mod keys;
 mod latent;
 mod linear;

@@ -12,6 +12,7 @@ use program::BlockAnchor;
 
 use super::attention::{Cut, Tile};
 use super::context::HeadOf;
+use super::items::owner_of;
 use super::score::HeadRow;
 use super::{Exec, SequenceRows};
 use crate::cache::{HeadsCache, MemoryTables};
@@ -165,12 +166,8 @@ impl Exec<'_> {
             return;
         }
         worker.section(|section| {
-            for mut item in section.take(total) {
-                let mut sequence = 0;
-                while item >= keys(&cut.sequences[sequence]).len() * heads {
-                    item -= keys(&cut.sequences[sequence]).len() * heads;
-                    sequence += 1;
-                }
+            for item in section.take(total) {
+                let (sequence, item) = owner_of(cut.sequences, item, |s| keys(s).len() * heads);
                 let rows = &cut.sequences[sequence];
                 let (number, head) = (keys(rows).start + item / heads, item % heads);
                 let end = rows.start + rows.n;

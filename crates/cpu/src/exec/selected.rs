@@ -8,6 +8,7 @@ use kernels::attention::Partials;
 use super::attention::{Cut, Tile};
 use super::chosen::{self, ChosenRow};
 use super::context::Segment;
+use super::items::owner_of;
 use super::{Exec, Scratch, SequenceRows};
 use crate::plan::Chosen;
 use crate::pool::Worker;
@@ -37,12 +38,8 @@ impl Exec<'_> {
             return;
         }
         worker.section(|section| {
-            for mut item in section.take(total) {
-                let mut sequence = 0;
-                while item >= items(&cut.sequences[sequence]) {
-                    item -= items(&cut.sequences[sequence]);
-                    sequence += 1;
-                }
+            for item in section.take(total) {
+                let (sequence, item) = owner_of(cut.sequences, item, items);
                 let token = first(&cut.sequences[sequence]) + item / heads;
                 let tile = Tile { sequence, tokens: token..token + 1, head: item % heads };
                 self.attend_chosen_tile(cut, chosen, &tile, scratch.attention);
@@ -55,16 +52,16 @@ impl Exec<'_> {
         let (shape, rows) = (&cut.shape.head, cut.n_rows(tile));
         let sequence = &cut.sequences[tile.sequence];
         let units = self.row(chosen.units, sequence.first_row + tile.tokens.start);
-        let choices = units.chunks_exact(chosen.select.n_units as usize);
+        let mut choices = units.chunks_exact(chosen.select.n_units as usize);
         let choice = tile.head % choices.len();
         let position = sequence.start + tile.tokens.start;
-        let reads = choices.skip(choice).take(1);
+        let reads = choices.nth(choice);
         let reads = reads.map(|units| ChosenRow::new(units, chosen.select.unit as usize, position));
         let floats = Partials::floats(rows, shape);
         let (state, rest) = scratch.split_at_mut(floats);
         let (partial, rest) = rest.split_at_mut(floats);
         let mut state = cut.begin(tile, state);
-        for run in reads.flat_map(|reads| reads.runs().collect::<Vec<_>>()) {
+        for run in reads.iter().flat_map(ChosenRow::runs) {
             let segment = Segment { number: run.start / kernels::attention::BLOCK, is_far: false };
             let seen = |_| run.clone();
             let seen = cut.score.of_seen(sequence, cut.rows(tile), segment.number, seen);

@@ -10,6 +10,7 @@ use kernels::latent::LATENT_TILE;
 
 use super::super::SequenceRows;
 use super::super::chosen::reading_all;
+use super::super::items::owner_of;
 use super::StepRows;
 use crate::mla::{MlaDims, MlaForm};
 
@@ -145,13 +146,9 @@ impl Batch {
     }
 
     /// Item `number`.
-    pub(super) fn item(&self, mut number: usize) -> Item<'_> {
-        let mut runs = self.runs.iter();
-        let mut run = runs.next().expect("a batch has runs");
-        while number >= self.items_of(run) {
-            number -= self.items_of(run);
-            run = runs.next().expect("items count those of all runs");
-        }
+    pub(super) fn item(&self, number: usize) -> Item<'_> {
+        let (run, number) = owner_of(&self.runs, number, |run| self.items_of(run));
+        let run = &self.runs[run];
         if self.by_span {
             let (tile, span) = (number / run.n_spans(), number % run.n_spans());
             Item { run, tile, spans: span..span + 1 }
