@@ -4,7 +4,9 @@
 //! apart and enter no limit, for an executor may fuse them away; nor does element-wise work, which is counted in
 //! elements. Closed forms of the same totals: [`crate::formula`].
 
-use program::{CacheId, CacheSpec, CacheType, Counted, KvPolicy, Node, Program, Rows, WeightSpec};
+use program::{
+    CacheId, CacheSpec, CacheType, Counted, KvPolicy, Node, Program, Rows, StateCopies, WeightSpec,
+};
 use quant::GgmlType;
 use std::ops::Range;
 
@@ -254,6 +256,7 @@ pub struct Cost {
     ops: Vec<OpCost>,
     types: Vec<TypeBytes>,
     caches: Vec<CacheCost>,
+    state_bytes: [u64; 2],
 }
 
 impl Cost {
@@ -275,7 +278,8 @@ impl Cost {
             CacheCost::of(program, CacheId(id as u32), cache, bytes, &options.policy)
         };
         let caches = program.caches.iter().enumerate().map(cache).collect();
-        Cost { ops, types: types(program), caches }
+        let state_bytes = [program.state_bytes(), program.recurrent_bytes(StateCopies::Most)];
+        Cost { ops, types: types(program), caches, state_bytes }
     }
 
     /// The ops, in order.
@@ -305,9 +309,7 @@ impl Cost {
 
     /// Bytes of a session's states, once and with those that it can go back to.
     pub fn state_bytes(&self) -> [u64; 2] {
-        let sum =
-            |of: fn(&CacheCost) -> u64| self.caches.iter().map(of).fold(0, u64::saturating_add);
-        [sum(|cache| cache.one_state_bytes), sum(|cache| cache.state_bytes)]
+        self.state_bytes
     }
 
     /// Bytes of the layers that keep a window, once it is full.

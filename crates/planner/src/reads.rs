@@ -131,10 +131,8 @@ fn over_tiles(past: u64, n_tokens: u64, tile: u64, f: impl Fn(usize, u64) -> u64
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CacheCost {
     pub(crate) position_bytes: u64,
-    /// Of a state of fixed size.
-    pub(crate) one_state_bytes: u64,
-    /// Of all of them, and of what is kept beside them.
-    pub(crate) state_bytes: u64,
+    /// Of states of fixed size, and of what is kept beside them.
+    state_bytes: u64,
     /// Positions that are kept at most.
     pub(crate) window: Option<u64>,
     /// Positions that are kept twice: near, and as they are met from afar.
@@ -158,7 +156,6 @@ impl CacheCost {
         let state_bytes = cache.kind.recurrent_bytes(StateCopies::Most);
         let plain = CacheCost {
             position_bytes,
-            one_state_bytes: cache.kind.state_bytes(),
             state_bytes,
             window,
             twice: 0,

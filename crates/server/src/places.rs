@@ -114,7 +114,7 @@ impl Waits {
         self.since.store(micros + 1, Ordering::Relaxed);
     }
 
-    /// From now on its client is.
+    /// From now on its client waits, and nobody for it.
     pub(crate) fn nobody(&self) {
         self.since.store(0, Ordering::Relaxed);
     }

@@ -231,7 +231,7 @@ pub(crate) async fn recorded(
     request.extensions_mut().insert(Arc::clone(&record));
     let waits = peer.map(|peer| peer.waits);
     let request = match &waits {
-        Some(waits) => request.map(|body| ArrivingBody::of(body, waits.clone())),
+        Some(waits) => request.map(|body| arriving(body, waits.clone())),
         None => request,
     };
     let mut response = next.run(request).await;
@@ -243,71 +243,29 @@ pub(crate) async fn recorded(
             response.headers_mut().insert(name.clone(), id.clone());
         }
     }
-    response.map(|body| Body::new(RecordedBody { body, record, waits, ended: false }))
+    response.map(|body| {
+        let end = AnswerEnd { record, waits, whole: body.is_end_stream() };
+        Body::new(NotedBody { body, end })
+    })
 }
 
 /// By what OpenAI's clients know a request, and Anthropic's.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const ANTHROPIC_ID: HeaderName = HeaderName::from_static("request-id");
 
-/// The body of an answer, whose end is noted.
-struct RecordedBody {
+/// A body whose end is noted.
+struct NotedBody<E> {
     body: Body,
-    record: Arc<RequestRecord>,
-    waits: Option<Waits>,
-    ended: bool,
+    end: E,
 }
 
-impl HttpBody for RecordedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<std::result::Result<Frame<Bytes>, axum::Error>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(context);
-        self.ended |= matches!(frame, Poll::Ready(None));
-        frame
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
+/// What happens at the end of a body.
+trait BodyEnd {
+    /// All of it has been taken.
+    fn is_there(&mut self);
 }
 
-impl Drop for RecordedBody {
-    fn drop(&mut self) {
-        self.record.lock().whole = self.ended || self.body.is_end_stream();
-        // for what it asks next
-        if let Some(waits) = &self.waits {
-            waits.client();
-        }
-    }
-}
-
-/// The body of a request: until all of it is there, its client is waited for.
-struct ArrivingBody {
-    body: Body,
-    waits: Waits,
-}
-
-impl ArrivingBody {
-    fn of(body: Body, waits: Waits) -> Body {
-        if body.is_end_stream() {
-            waits.nobody();
-            return body;
-        }
-        waits.client();
-        Body::new(ArrivingBody { body, waits })
-    }
-}
-
-impl HttpBody for ArrivingBody {
+impl<E: BodyEnd + Unpin> HttpBody for NotedBody<E> {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -317,7 +275,7 @@ impl HttpBody for ArrivingBody {
     ) -> Poll<Option<std::result::Result<Frame<Bytes>, axum::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(context);
         if matches!(frame, Poll::Ready(None)) || self.body.is_end_stream() {
-            self.waits.nobody();
+            self.end.is_there();
         }
         frame
     }
@@ -329,4 +287,46 @@ impl HttpBody for ArrivingBody {
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
     }
+}
+
+/// The end of an answer.
+struct AnswerEnd {
+    record: Arc<RequestRecord>,
+    waits: Option<Waits>,
+    whole: bool,
+}
+
+impl BodyEnd for AnswerEnd {
+    fn is_there(&mut self) {
+        self.whole = true;
+    }
+}
+
+impl Drop for AnswerEnd {
+    fn drop(&mut self) {
+        self.record.lock().whole = self.whole;
+        // for what it asks next
+        if let Some(waits) = &self.waits {
+            waits.client();
+        }
+    }
+}
+
+/// The end of a request's body: until all of it is there, its client is waited for.
+struct RequestEnd(Waits);
+
+impl BodyEnd for RequestEnd {
+    fn is_there(&mut self) {
+        self.0.nobody();
+    }
+}
+
+/// The body of a request, whose client is waited for.
+fn arriving(body: Body, waits: Waits) -> Body {
+    if body.is_end_stream() {
+        waits.nobody();
+        return body;
+    }
+    waits.client();
+    Body::new(NotedBody { body, end: RequestEnd(waits) })
 }

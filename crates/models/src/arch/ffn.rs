@@ -67,7 +67,11 @@ pub(super) fn ungated(l: &Layer<'_>, act: Act, x: ValueId) -> Result<ValueId> {
 /// The layer as its settings say: experts and one that every token uses beside them, or dense with SiLU.
 pub(super) fn feed(l: &Layer<'_>, x: ValueId) -> Result<ValueId> {
     let Some(e) = &l.config.experts else { return Gated::of(l).record(l, x) };
-    let f = experts(l, e, x, x)?;
+    with_shared(l, e, x, experts(l, e, x, x)?)
+}
+
+/// `f` plus what the expert that every token uses makes of `x`, if there is one.
+pub(super) fn with_shared(l: &Layer<'_>, e: &Experts, x: ValueId, f: ValueId) -> Result<ValueId> {
     if e.shared_intermediate_size == 0 {
         return Ok(f);
     }

@@ -74,7 +74,7 @@ pub(super) fn mean(r: &Recorder, c: &ModelConfig, x: ValueId) -> Result<ValueId>
 /// One stream of all, by shares of their own: `[n, hidden_size]`.
 pub(super) fn close(r: &Recorder, w: &Weights<'_>, c: &ModelConfig, x: ValueId) -> Result<ValueId> {
     let its = settings(c)?;
-    let shares = Shares::last((r, w, c), "output_hc", x, its)?;
+    let shares = Shares::of((r, w, c), "output_hc", x, (its, its.n_streams, 1))?;
     Ok(r.mix("output_read", shares.pre()?, x)?)
 }
 
@@ -104,15 +104,6 @@ impl<'a> Shares<'a> {
             Some(_) => ((2 + n) * n, 3),
         };
         Shares::of(of, name, x, (its, total, n_scales))
-    }
-
-    fn last(
-        of: (&'a Recorder, &'a Weights<'a>, &ModelConfig),
-        name: &'a str,
-        x: ValueId,
-        its: &'a HyperConnections,
-    ) -> Result<Shares<'a>> {
-        Shares::of(of, name, x, (its, its.n_streams, 1))
     }
 
     fn of(

@@ -11,7 +11,7 @@ use super::attention::GateWidth;
 use super::decoder::{self, Layer};
 use super::{Architecture, ffn, kimi, latent};
 use crate::config::experts::{self, Silent};
-use crate::{Bias, Experts, Keys, ModelConfig, Result};
+use crate::{Bias, Keys, ModelConfig, Result};
 
 pub(super) static KIMI_K3: Architecture = Architecture {
     name: "kimi-k3",
@@ -101,14 +101,5 @@ fn feed(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
     let x = ffn::experts(l, e, x, h)?;
     let x = if l.w.is_there("ffn_routed_norm") { l.norm("ffn_routed_norm", x)? } else { x };
     let f = l.linear("ffn_routed_up", x, l.model.hidden_size, Bias::Never)?;
-    shared(l, e, h, f)
-}
-
-/// `f` plus what the expert that every token uses makes of `h`, if there is one.
-fn shared(l: &Layer<'_>, e: &Experts, h: ValueId, f: ValueId) -> Result<ValueId> {
-    if e.shared_intermediate_size == 0 {
-        return Ok(f);
-    }
-    let shared = ffn::Gated::shared(l, e).record(l, h)?;
-    l.add("ffn_out", f, shared)
+    ffn::with_shared(l, e, h, f)
 }

@@ -2,7 +2,7 @@
 //!
 //! Source: DeepSeek-V3.2-Exp, section 2.1; tensor names of GGUF's `deepseek32`, `glm-dsa`, `dots3note` and `hy_v4`.
 
-use program::{Gating, Recorder, RopePairs};
+use program::{Gating, Recorder, RopePairs, ValueId};
 
 use super::attention::GateWidth;
 use super::decoder::{self, Layer, Norms, decoder};
@@ -65,10 +65,7 @@ pub(super) static DOTS3NOTE: Architecture = Architecture {
     },
     record: |r, w, c| {
         let last = Last::default();
-        let attend = |l: &Layer<'_>, h| {
-            let a = latent::find_chosen(l, h, |source| choose(l, &last, h, source))?;
-            latent::gated(l, a, h, GateWidth::Heads)
-        };
+        let attend = |l: &Layer<'_>, h| gated(l, &last, h, GateWidth::Heads);
         decoder(r, w, c, |l, x| l.block(Norms::PRE, x, attend, ffn::feed))
     },
 };
@@ -90,12 +87,15 @@ pub(super) static HY_V4: Architecture = Architecture {
     },
     record: |r, w, c| {
         let last = Last::default();
-        let attend = |l: &Layer<'_>, h| {
-            let a = latent::find_chosen(l, h, |source| choose(l, &last, h, source))?;
-            latent::gated(l, a, h, GateWidth::Elements)
-        };
+        let attend = |l: &Layer<'_>, h| gated(l, &last, h, GateWidth::Elements);
         let x = hyper::open(r, c, decoder::embed(r, w, c)?)?;
         let x = decoder::layers(r, w, c, x, |l, x| hyper::block(l, x, attend, ffn::feed))?;
         decoder::normed_head(r, w, c, hyper::close(r, w, c, x)?)
     },
 };
+
+/// What the layer attends to of its choice, weighed by a gate.
+fn gated(l: &Layer<'_>, last: &Last, h: ValueId, width: GateWidth) -> Result<ValueId> {
+    let a = latent::find_chosen(l, h, |source| choose(l, last, h, source))?;
+    latent::gated(l, a, h, width)
+}
