@@ -127,7 +127,7 @@ fn x1_a_panic_at_any_point_is_told_and_over() {
     let left = Arc::<AtomicUsize>::default();
     let at = Arc::clone(&left);
     let served = Served::of_model(|model| Arc::new(Watched::new(model, BreaksAt(at))));
-    let body = |text: &str, stream: bool| json!({ "messages": [{ "role": "user", "content": text }], "max_tokens": 12, "stream": stream });
+    let body = |text: &str, stream: bool| json!({ "messages": [{ "role": "user", "content": text }], "max_tokens": 36, "stream": stream });
     // what is drafted, and taken back
     let text = "again and again and again and again and again";
     let fine = served.post(CHAT, &body(text, false)).json();
