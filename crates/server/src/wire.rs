@@ -266,6 +266,11 @@ pub fn call_of_json(value: &Value) -> Option<ToolCall> {
     Some(ToolCall { id: text("/id").unwrap_or_default(), name, arguments })
 }
 
+/// Whether more of a reply would have come.
+pub(crate) fn is_cut(reason: FinishReason) -> bool {
+    matches!(reason, FinishReason::Length | FinishReason::Cancelled)
+}
+
 /// Seconds since 1970.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())

@@ -252,12 +252,12 @@ impl Exec<'_> {
     /// the cache.
     fn rotate_and_store(&self, worker: &Worker<'_>, cut: &Cut<'_>, scratch: &mut Scratch<'_>) {
         let heads = cut.shape.layout.n_kv_heads();
-        let touched = |s: &SequenceRows| s.start / BLOCK..(s.start + s.n).div_ceil(BLOCK);
-        let total = self.sequences.iter().map(|s| touched(s).len() * heads).sum();
+        let items = |rows: &SequenceRows| rows.blocks().len() * heads;
+        let total = self.sequences.iter().map(items).sum();
         worker.section(|section| {
             for item in section.take(total) {
-                let (index, item) = owner_of(self.sequences, item, |s| touched(s).len() * heads);
-                let block = touched(&self.sequences[index]).start + item / heads;
+                let (index, item) = owner_of(self.sequences, item, items);
+                let block = self.sequences[index].blocks().start + item / heads;
                 self.store_head(cut, index, block, item % heads, scratch.attention);
             }
         });

@@ -153,12 +153,11 @@ impl Exec<'_> {
     /// New keys go into the cache, an item being those of a block of a sequence; rows that see few units have all of them.
     fn store_keys(&self, worker: &Worker<'_>, phase: &IndexerPhase, scratch: &mut [f32]) {
         let KeysCache { head, layout } = self.attention[phase.at.cache.0 as usize].keys();
-        let touched =
-            |rows: &SequenceRows| rows.start / BLOCK..(rows.start + rows.n).div_ceil(BLOCK);
-        let items: usize = self.sequences.iter().map(|rows| touched(rows).len()).sum();
+        let blocks = |rows: &SequenceRows| rows.blocks().len();
+        let items: usize = self.sequences.iter().map(blocks).sum();
         worker.section(|section| {
             for item in section.take(items) {
-                let (sequence, item) = owner_of(self.sequences, item, |rows| touched(rows).len());
+                let (sequence, item) = owner_of(self.sequences, item, blocks);
                 let SequenceRows { first_row, n, start } = self.sequences[sequence];
                 let block = start / BLOCK + item;
                 let positions = start.max(block * BLOCK)..(start + n).min((block + 1) * BLOCK);

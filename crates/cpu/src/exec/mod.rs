@@ -32,8 +32,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use kernels::attention::{
-    ATTEND, AttendFn, MASSES, MERGE, MassesFn, MergeFn, PROMISE, PromiseFn, SCORE_SUMS, SCORES,
-    ScoreSumsFn, ScoresFn,
+    ATTEND, AttendFn, BLOCK, MASSES, MERGE, MassesFn, MergeFn, PROMISE, PromiseFn, SCORE_SUMS,
+    SCORES, ScoreSumsFn, ScoresFn,
 };
 use kernels::linear::{Activations, F32Rows, Q8Rows, QUANTIZE_Q8, QuantizeQ8};
 use kernels::rows::{
@@ -130,6 +130,13 @@ pub(crate) struct SequenceRows {
     pub(crate) n: usize,
     /// Position of its first row.
     pub(crate) start: usize,
+}
+
+impl SequenceRows {
+    /// Blocks of a cache that its rows fall into.
+    fn blocks(&self) -> Range<usize> {
+        self.start / BLOCK..(self.start + self.n).div_ceil(BLOCK)
+    }
 }
 
 /// Cosines and sines of every row for one rotation.

@@ -25,6 +25,10 @@ pub(crate) use pending::CancelOnDrop;
 
 use endpoints::{Endpoints, Takes};
 
+/// Why fields have no effect that several APIs have.
+const FORGETS: &str = "nothing is forgotten: a prompt that does not fit is refused";
+const FOUND_AGAIN: &str = "equal beginnings are always found again";
+
 type Api = fn(Endpoints) -> Endpoints;
 
 /// What is added, by API.

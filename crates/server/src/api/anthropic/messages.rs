@@ -35,7 +35,7 @@ pub(super) const MESSAGES: Fields = &[
     ("inference_geo", Field::NoEffect("it is computed on this machine")),
     ("speed", Field::Only("\"standard\"")),
     ("mcp_servers", Field::Only("[]")),
-    ("cache_control", Field::NoEffect("equal beginnings are always found again")),
+    ("cache_control", Field::NoEffect(crate::api::FOUND_AGAIN)),
 ];
 
 pub(super) const COUNT: Fields = &[

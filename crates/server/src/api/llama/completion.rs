@@ -36,10 +36,10 @@ macro_rules! common_fields {
             ("logit_bias", Field::Honoured),
             ("n_probs", Field::Honoured),
             ("return_tokens", Field::Honoured),
-            ("cache_prompt", Field::NoEffect("equal beginnings are always found again")),
+            ("cache_prompt", Field::NoEffect(crate::api::FOUND_AGAIN)),
             ("id_slot", Field::Only("-1")),
-            ("n_keep", Field::NoEffect(FORGETS)),
-            ("n_discard", Field::NoEffect(FORGETS)),
+            ("n_keep", Field::NoEffect(crate::api::FORGETS)),
+            ("n_discard", Field::NoEffect(crate::api::FORGETS)),
             ("post_sampling_probs", Field::Only("false")),
             ("return_progress", Field::Honoured),
             ("samplers", Field::Among(SAMPLERS)),
@@ -52,8 +52,6 @@ macro_rules! common_fields {
         ]
     };
 }
-
-const FORGETS: &str = "nothing is forgotten: a prompt that does not fit is refused";
 
 pub(super) const COMPLETION: Fields = common_fields![("prompt", Field::Honoured)];
 

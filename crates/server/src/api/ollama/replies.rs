@@ -37,7 +37,7 @@ macro_rules! common_fields {
             ("keep_alive", Field::Honoured),
             ("logprobs", Field::Honoured),
             ("top_logprobs", Field::Honoured),
-            ("truncate", Field::NoEffect(FORGETS)),
+            ("truncate", Field::NoEffect(crate::api::FORGETS)),
             ("shift", Field::NoEffect("a reply ends where the context does")),
             $($more),*
         ]
@@ -57,7 +57,6 @@ pub(super) const GENERATE: Fields = common_fields![
     ("context", Field::Only("[]")),
 ];
 
-const FORGETS: &str = "nothing is forgotten: a prompt that does not fit is refused";
 const LOADING: &str = "the model is loaded already";
 
 const OPTIONS: Fields = &[
@@ -65,7 +64,7 @@ const OPTIONS: Fields = &[
     ("num_ctx", Field::Honoured),
     ("seed", Field::Honoured),
     ("stop", Field::Honoured),
-    ("num_keep", Field::NoEffect(FORGETS)),
+    ("num_keep", Field::NoEffect(crate::api::FORGETS)),
     ("num_batch", Field::NoEffect(LOADING)),
     ("num_gpu", Field::NoEffect(LOADING)),
     ("main_gpu", Field::NoEffect(LOADING)),

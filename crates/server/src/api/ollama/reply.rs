@@ -2,13 +2,13 @@
 
 use std::time::{Duration, SystemTime};
 
-use engine::{CollectedCalls, Completion, FinishReason, TokenLogprobs, ToolCall};
+use engine::{CollectedCalls, Completion, TokenLogprobs, ToolCall};
 use serde_json::{Value, json};
 
 use crate::api::stream::{Chunks, Frames};
 use crate::error::{ErrorShape, Result};
 use crate::updates::Update;
-use crate::wire::ReplySource;
+use crate::wire::{ReplySource, is_cut};
 
 /// What is replied in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl OllamaReply {
     /// Why it ended, and its counts; times are nanoseconds.
     fn count(&self, piece: &mut Value, completion: &Completion) {
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let cut = matches!(completion.reason, FinishReason::Length | FinishReason::Cancelled);
+        let cut = is_cut(completion.reason);
         let timings = &completion.timings;
         piece["done"] = json!(true);
         piece["done_reason"] = json!(if cut { "length" } else { "stop" });

@@ -2,13 +2,13 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use engine::{Completion, FinishReason, ToolCallDelta};
+use engine::{Completion, ToolCallDelta};
 use serde_json::{Map, Value, json};
 
 use crate::api::stream::{Chunks, Frames};
 use crate::error::{ErrorShape, Result};
 use crate::updates::Update;
-use crate::wire::{ReplySource, now};
+use crate::wire::{ReplySource, is_cut, now};
 
 /// What all events say, and the item that is being written.
 pub(super) struct ResponsesReply {
@@ -132,7 +132,7 @@ impl ResponsesReply {
 
     /// The response with these items, and how it ended.
     fn ended(&self, reply: &Completion, items: Vec<Value>) -> Value {
-        let cut = is_cut(reply);
+        let cut = is_cut(reply.reason);
         let mut object = self.object(if cut { "incomplete" } else { "completed" }, items);
         if cut {
             object["incomplete_details"] = json!({ "reason": "max_output_tokens" });
@@ -263,11 +263,6 @@ impl ResponsesReply {
     }
 }
 
-/// Whether more would have come.
-fn is_cut(reply: &Completion) -> bool {
-    matches!(reply.reason, FinishReason::Length | FinishReason::Cancelled)
-}
-
 impl Chunks for ResponsesReply {
     const FRAMES: Frames = Frames::NamedEvents;
     const ERRORS: ErrorShape = ErrorShape::Event;
@@ -290,7 +285,7 @@ impl Chunks for ResponsesReply {
             Update::Done(reply) => {
                 let mut events = self.close();
                 let response = self.ended(&reply, self.items.clone());
-                let kind = match is_cut(&reply) {
+                let kind = match is_cut(reply.reason) {
                     true => "response.incomplete",
                     false => "response.completed",
                 };
