@@ -254,6 +254,7 @@ impl CacheArgs {
             values: self.cache_type_v.is_some(),
             same_bits: None,
             storage: self.storage.clone(),
+            guesses: false,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use anyhow::Context as _;
 use console::counts;
 use engine::{DraftMode, Drafters, Session, Suffixes};
 use gguf::Gguf;
@@ -25,7 +26,9 @@ pub(crate) enum SpecMode {
     Suffix,
     /// A smaller model: -md
     Draft,
-    /// All that need no second file
+    /// Blocks of the model's own file that guess (multi-token prediction)
+    Mtp,
+    /// All that look texts up
     Auto,
 }
 
@@ -33,7 +36,7 @@ pub(crate) enum SpecMode {
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Drafts")]
 pub(crate) struct DraftArgs {
-    /// Guess tokens ahead where it pays: off, lookup (in this text), suffix (in all texts of this run), draft (by -md), auto [default: auto]
+    /// Guess tokens ahead where it pays: off, lookup (in this text), suffix (in all texts of this run), draft (by -md), mtp (by blocks of the file made for it), auto: lookup and suffix [default: auto]
     #[arg(long, value_name = "MODE", value_enum, hide_possible_values = true)]
     spec: Option<SpecMode>,
     /// A smaller model with the same vocabulary, which guesses (-md)
@@ -53,6 +56,7 @@ enum Source {
     Nobody,
     Texts(DraftMode),
     Model(SecondModel),
+    Own,
 }
 
 /// What guesses, as was asked for; a second model is not loaded yet.
@@ -76,6 +80,7 @@ impl DraftArgs {
             (SpecMode::Off, _) => Source::Nobody,
             (SpecMode::Lookup, _) => Source::Texts(DraftMode::Lookup),
             (SpecMode::Suffix, _) => Source::Texts(DraftMode::Suffix),
+            (SpecMode::Mtp, _) => Source::Own,
             (SpecMode::Draft, Some(path)) => Source::Model(SecondModel::open(path, own)?),
             (SpecMode::Auto | SpecMode::Draft, _) => Source::Texts(DraftMode::Auto),
         };
@@ -103,6 +108,11 @@ impl DraftPlan {
         self.asked.then_some("drafts (--spec)")
     }
 
+    /// Whether blocks of the model's own file are to guess.
+    pub(crate) fn by_own_guesses(&self) -> bool {
+        matches!(self.source, Source::Own)
+    }
+
     /// The drafters for `first`; a second model gets a cache like `cache`.
     ///
     /// # Errors
@@ -118,6 +128,11 @@ impl DraftPlan {
             _ if !executing::promises_cuts(&*first.executor) => return Ok(None),
             Source::Texts(mode) => Drafters::new(mode, &Arc::<Mutex<Suffixes>>::default()),
             Source::Model(second) => Drafters::by_model(second.session(first, options, cache)?),
+            Source::Own => {
+                let guesses = first.guesses.clone().context("a model loaded with its guesses")?;
+                let cache = CacheOptions { policy: program::KvPolicy::Full, ..cache };
+                Drafters::by_own_guesses(Session::new(guesses, cache, first.chunk)?)
+            }
         };
         Ok(Some(match self.most {
             Some(n) => drafters.at_most(n),

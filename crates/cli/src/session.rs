@@ -101,7 +101,11 @@ impl SessionArgs {
     /// A malformed model, or one that does not fit in memory.
     pub(crate) fn open(&self, gguf: Gguf, tokenizer: &Tokenizer) -> anyhow::Result<Opened> {
         let drafts = self.drafts.plan(tokenizer)?;
-        let options = LoadOptions { same_bits: drafts.needs(), ..self.running.load_options() };
+        let options = LoadOptions {
+            same_bits: drafts.needs(),
+            guesses: drafts.by_own_guesses(),
+            ..self.running.load_options()
+        };
         let (loaded, cache) = self.running.load_as(&gguf, &options)?;
         // From here on the weights are the executor's; the file's pages may go.
         drop(gguf);

@@ -36,6 +36,8 @@ enum Fault {
     MixesCandidates,
     /// Hidden rows are those before the norm, or near.
     OtherHidden,
+    /// Rows that are handed out beside logits are not those that come alone.
+    HandsOtherRows,
     /// One lock for all.
     OneLock,
     /// NaN is handed on.
@@ -134,7 +136,12 @@ impl Model for FaultyModel {
         }
         for rows in &mut out.sequences {
             match rows {
-                Ok(RowsOut::Logits(rows)) => self.spoil(step, rows),
+                Ok(RowsOut::LogitsAndRows(_, handed)) if self.0 == Fault::HandsOtherRows => {
+                    handed.iter_mut().flatten().for_each(|x| *x *= 1.01);
+                }
+                Ok(RowsOut::Logits(rows) | RowsOut::LogitsAndRows(rows, _)) => {
+                    self.spoil(step, rows)
+                }
                 Ok(RowsOut::Candidates(rows)) if self.0 == Fault::MixesCandidates => {
                     rows.candidates.chunks_mut(rows.k).for_each(<[_]>::reverse);
                 }
@@ -212,6 +219,7 @@ fn faults_are_caught() {
         (Fault::SwapsRows, "result/beside"),
         (Fault::MixesCandidates, "result/candidates"),
         (Fault::OtherHidden, "result/hidden"),
+        (Fault::HandsOtherRows, "result/rows_beside_logits"),
     ];
     let missed: Vec<_> = cases.iter().filter(|(fault, check)| passes(*fault, check)).collect();
     let wrong: Vec<_> =

@@ -89,7 +89,7 @@ impl Cpu {
     /// What programs are loaded with.
     fn workshop(&self) -> Workshop<'_> {
         let Cpu { pool, tuning, mla, storage } = self;
-        Workshop { pool, tuning, mla: *mla, storage }
+        Workshop { pool, tuning, mla: *mla, storage, lender: None }
     }
 
     /// Instruction sets in use.

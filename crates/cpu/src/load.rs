@@ -15,17 +15,19 @@ use crate::schedule::{
 };
 use crate::tune::Tuning;
 use crate::weights::{
-    Copies, PackedJob, PackedLatent, Packing, Table, WeightMemory, n_ones, vectors,
+    Copies, Lender, PackedJob, PackedLatent, Packing, Table, WeightMemory, n_ones, vectors,
 };
 
 /// What programs are loaded with.
 #[derive(Clone, Copy)]
 pub(crate) struct Workshop<'a> {
     pub(crate) pool: &'a Arc<Team>,
-    pub(crate) tuning: &'a Tuning,
+    pub(crate) tuning: &'a Arc<Tuning>,
     /// How latent attention is computed.
     pub(crate) mla: MlaChoice,
     pub(crate) storage: &'a CacheStorage,
+    /// A model of the same file, whose weights are not kept again.
+    pub(crate) lender: Option<Lender<'a>>,
 }
 
 /// A schedule whose weights have places, and the memory that those make up.
@@ -45,14 +47,14 @@ pub(crate) fn place(program: &Program, plan: Plan, workshop: Workshop<'_>) -> Re
     let Plan { phases, hidden_phase, buffers, ropes, caches, logits, hidden, inputs, handed } =
         plan;
     let (mut arena, mut latent) = (0, 0);
-    let Workshop { tuning, mla, .. } = workshop;
+    let Workshop { tuning, mla, lender, .. } = workshop;
     let mut loaded = Vec::with_capacity(phases.len());
     let mut tables = Vec::new();
     for phase in phases {
         loaded.push(match phase {
             Phase::Embed { table: weight, by, out } => {
                 tables.push((loaded.len(), weight));
-                let table = Table::place(weight, program.weight(weight))?;
+                let table = Table::place(weight, program.weight(weight), lender)?;
                 LoadedPhase::Embed { table, by, out }
             }
             Phase::Rows(ops) => LoadedPhase::Rows(ops),
@@ -62,8 +64,13 @@ pub(crate) fn place(program: &Program, plan: Plan, workshop: Workshop<'_>) -> Re
                 let mut jobs = Vec::with_capacity(linear.jobs.len());
                 for job in linear.jobs {
                     let weights: Vec<_> = job.matrices().map(|m| m.weight).collect();
-                    let packed =
-                        PackedJob::place(program, &weights, Copies::ONE, tuning, &mut arena)?;
+                    let lent = match (lender, weights.as_slice()) {
+                        (Some(lender), &[only]) => lender.job(only, program.weight(only)),
+                        _ => None,
+                    };
+                    let place =
+                        || PackedJob::place(program, &weights, Copies::ONE, tuning, &mut arena);
+                    let packed = lent.map_or_else(place, Ok)?;
                     let is_head = matches!(&job, Job::One { out, .. } if Some(*out) == logits);
                     jobs.push(LoadedJob { job, packed, is_head });
                 }
@@ -110,8 +117,7 @@ pub(crate) fn place(program: &Program, plan: Plan, workshop: Workshop<'_>) -> Re
     };
     for (at, weight) in tables {
         // a table that is also a matrix of its own is kept once
-        let alone = |job: &&PackedJob| job.matrices.len() == 1 && job.matrices[0].weight == weight;
-        let packed = schedule.jobs().find(alone).cloned();
+        let packed = schedule.jobs().find(|job| job.is_only(weight)).cloned();
         if let (Some(packed), LoadedPhase::Embed { table, .. }) = (packed, &mut schedule.phases[at])
         {
             *table = Table::Packed(packed);
@@ -137,13 +143,14 @@ impl Placed {
         self,
         program: &Program,
         source: &dyn WeightSource,
-        pool: &Team,
+        workshop: Workshop<'_>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(Schedule, WeightMemory)> {
         let Placed { mut schedule, arena, latent } = self;
-        let mut packing = Packing::new(program, source, pool, progress);
+        let mut packing = Packing::new(program, source, workshop.pool, progress);
         let mut weights = WeightMemory {
             arena: Buffer::new(arena, "the weights")?,
+            lender: workshop.lender.map(|lender| Arc::clone(lender.weights)),
             latent: Buffer::new(latent, "the weights")?,
             vectors: vec![None; program.weights.len()],
             ones: vec![1.0; n_ones(program)],
@@ -151,7 +158,7 @@ impl Placed {
         for matrices in schedule.phases.iter().filter_map(LoadedPhase::latent) {
             matrices.pack(&mut packing, &mut weights.latent)?;
         }
-        for job in schedule.jobs() {
+        for job in schedule.jobs().filter(|job| !job.is_lent()) {
             packing.pack(job, &mut weights.arena)?;
         }
         for id in vectors(program) {

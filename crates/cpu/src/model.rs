@@ -29,15 +29,17 @@ use crate::memory::HugePages;
 use crate::mla::MlaChoice;
 use crate::pool::Team;
 use crate::schedule::{LoadedPhase, Schedule};
-use crate::weights::WeightMemory;
+use crate::tune::Tuning;
+use crate::weights::{Lender, WeightMemory};
 use crate::workspace::Workspace;
 
 /// The CPU's [`Model`]. Steps run one at a time; nothing but another step waits for one, and who changes a session in it.
 pub(crate) struct CpuModel {
     program: Arc<Program>,
     schedule: Schedule,
-    weights: WeightMemory,
+    weights: Arc<WeightMemory>,
     kernels: Kernels,
+    tuning: Arc<Tuning>,
     pool: Arc<Team>,
     rotations: Vec<Rotation>,
     form: MlaChoice,
@@ -111,8 +113,8 @@ impl CpuModel {
         supports_all(&program, workshop.tuning.isa())?;
         let narrowed = program::passes::narrow(&program);
         let placed = place(&program, lower(&narrowed, workshop.mla)?, workshop)?;
-        let Workshop { pool, tuning, mla: form, storage } = workshop;
-        let (schedule, weights) = placed.load(&program, source, pool, progress)?;
+        let Workshop { pool, tuning, mla: form, storage, .. } = workshop;
+        let (schedule, weights) = placed.load(&program, source, workshop, progress)?;
         let rotation = |rope: &program::Rope| Rotation {
             frequencies: rope.frequencies(rope.factors.map(|id| weights.vector(id))),
             magnitude: f64::from(rope.magnitude()),
@@ -130,8 +132,9 @@ impl CpuModel {
         Ok(CpuModel {
             program,
             schedule,
-            weights,
+            weights: Arc::new(weights),
             kernels,
+            tuning: Arc::clone(tuning),
             pool: Arc::clone(pool),
             rotations,
             form,
@@ -211,6 +214,20 @@ fn cache_error(error: kv::Error) -> Error {
 impl Model for CpuModel {
     fn program(&self) -> &Arc<Program> {
         &self.program
+    }
+
+    fn load_beside(
+        &self,
+        program: Arc<Program>,
+        weights: &dyn WeightSource,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Box<dyn Model>> {
+        let CpuModel { program: ours, schedule, weights: kept, .. } = self;
+        let lender = Some(Lender { program: ours, schedule, weights: kept });
+        let storage = &CacheStorage::default();
+        let CpuModel { pool, tuning, form: mla, .. } = self;
+        let workshop = Workshop { pool, tuning, mla: *mla, storage, lender };
+        Ok(Box::new(CpuModel::load(program, weights, workshop, progress)?))
     }
 
     fn open(&self, options: &CacheOptions) -> Result<SessionId> {

@@ -197,9 +197,9 @@ mod tests {
         let run = |ty, isa, rows| {
             let program = tiny_model(&tiny_config("qwen2", 256, true), ty);
             let weights = MemoryWeights::random(&program, 4);
-            let tuning = fixed(isa, rows);
+            let tuning = Arc::new(fixed(isa, rows));
             let (mla, storage) = (MlaChoice::default(), &program::CacheStorage::default());
-            let workshop = Workshop { pool: &pool, tuning: &tuning, mla, storage };
+            let workshop = Workshop { pool: &pool, tuning: &tuning, mla, storage, lender: None };
             let model = CpuModel::load(program, &weights, workshop, &mut |_| {}).expect("it loads");
             let cache = CacheOptions::new(CacheType::F16, CacheType::F16, 64);
             let session = model.open(&cache).expect("a session");

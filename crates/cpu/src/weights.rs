@@ -4,9 +4,13 @@
 //! `pack.rs` reads them from the file.
 
 mod latent;
+mod lender;
 mod pack;
 mod packed;
 mod table;
+
+use std::ops::Range;
+use std::sync::Arc;
 
 use program::{Error, Op, Program, Reading, WeightId, WeightSpec};
 
@@ -14,14 +18,17 @@ use crate::exec::BLOCK_ROWS;
 use crate::memory::Buffer;
 
 pub(crate) use latent::{HeadMatrix, PackedLatent};
+pub(crate) use lender::Lender;
 pub(crate) use pack::Packing;
 pub(crate) use packed::{Copies, PackedJob, PackedMatrix};
 pub(crate) use table::Table;
 
 /// The memory of all weights, tables apart.
 pub(crate) struct WeightMemory {
-    /// What [`PackedJob::bytes`] indexes.
+    /// The panels of all jobs that are not lent.
     pub(crate) arena: Buffer,
+    /// The weights of the model that lends the others.
+    pub(crate) lender: Option<Arc<WeightMemory>>,
     /// What [`HeadMatrix::bytes`] indexes.
     pub(crate) latent: Buffer,
     /// Norms, biases and frequency factors, dequantized, by weight number.
@@ -36,12 +43,27 @@ impl WeightMemory {
         self.vectors[id.0 as usize].as_deref().expect("`load` read every vector of the program")
     }
 
+    /// Panels `panels` of matrix `m` of a job, of copy `copy` if it has several. The panels belong to one unit.
+    pub(crate) fn panels(
+        &self,
+        job: &PackedJob,
+        copy: usize,
+        panels: Range<usize>,
+        m: usize,
+    ) -> &[u8] {
+        let arena = match &self.lender {
+            Some(lender) if job.is_lent() => &lender.arena,
+            _ => &self.arena,
+        };
+        &arena.bytes()[job.bytes_of(copy, panels, m)]
+    }
+
     /// So many ones.
     pub(crate) fn ones(&self, n: usize) -> &[f32] {
         &self.ones[..n]
     }
 
-    /// Memory it takes.
+    /// Memory it takes, besides what is lent.
     pub(crate) fn bytes(&self) -> u64 {
         let vectors = self.vectors.iter().flatten().chain([&self.ones]);
         let vectors: usize = vectors.map(|v| v.len() * 4).sum();

@@ -91,6 +91,11 @@ pub struct ModelConfig {
     pub residual_blocks: Option<usize>,
     /// There are several residual streams side by side.
     pub hyper: Option<HyperConnections>,
+    /// Blocks behind these in the file, which guess the tokens after the next one.
+    pub n_guessing: usize,
+    /// The program hands out what the head reads of every token, for blocks that guess: see
+    /// [`LoadedModel::guesses`](crate::LoadedModel::guesses).
+    pub hands_hidden: bool,
     /// The decoder blocks, in order; at least one.
     pub layers: Vec<LayerConfig>,
 }
@@ -164,6 +169,11 @@ impl ModelConfig {
         let mut config = (architecture.config)(&keys)?;
         text::pool(&keys, &mut config, pooling)?;
         Ok((config, keys.into_notes()))
+    }
+
+    /// Whether blocks of the file guess tokens after the next one, in a way that is known.
+    pub fn can_guess(&self) -> bool {
+        self.n_guessing > 0 && arch::guess::is_known(&self.architecture)
     }
 
     /// The model's norm without vectors.

@@ -16,6 +16,11 @@ pub enum Error {
         /// The name in the file, escaped and cut.
         name: String,
     },
+    /// Nothing in the file guesses tokens after the next one, or not in a way that is known.
+    #[error(
+        "the file has no block that guesses tokens after the next one (multi-token prediction), or one that is not known"
+    )]
+    NoGuesses,
     /// A key the model needs is absent.
     #[error("key `{key}` is missing")]
     MissingKey {

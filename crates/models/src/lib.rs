@@ -42,6 +42,10 @@ pub struct LoadedModel {
     pub config: ModelConfig,
     /// Its forward pass.
     pub program: Arc<Program>,
+    /// What blocks at the end of the file guess after the next token (multi-token prediction), where that was asked for. A
+    /// row of this program reads what the forward pass hands out of a token, and the token after that one; it yields logits,
+    /// and the row that the guess after a guess reads.
+    pub guesses: Option<Arc<Program>>,
     /// What was put right on the way, each a line for the user.
     pub notes: Vec<String>,
 }
@@ -68,33 +72,58 @@ impl LoadedModel {
     ///
     /// # Errors
     /// As [`load`].
-    pub fn within(self, gguf: &Gguf, context: usize) -> Result<LoadedModel> {
-        let LoadedModel { mut config, program, notes } = self;
-        match config.short_context {
+    pub fn within(mut self, gguf: &Gguf, context: usize) -> Result<LoadedModel> {
+        match self.config.short_context {
             Some(most) if context <= most => {
-                config.rotates_short = true;
-                let program = Arc::new(record_file(gguf, &config)?);
-                Ok(LoadedModel { config, program, notes })
+                self.config.rotates_short = true;
+                self.program = Arc::new(record_own(&self.config, &of_file(gguf))?);
+                Ok(self)
             }
-            _ => Ok(LoadedModel { config, program, notes }),
+            _ => Ok(self),
         }
+    }
+
+    /// The same with [`guesses`](LoadedModel::guesses), which read what the program hands out then.
+    ///
+    /// # Errors
+    /// [`Error::NoGuesses`], and as [`load`].
+    pub fn with_guesses(self, gguf: &Gguf) -> Result<LoadedModel> {
+        self.guessing(&of_file(gguf))
+    }
+
+    /// The same of a model that has no file, as [`from_config`] made it.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn with_guesses_of(
+        self,
+        ty: &dyn Fn(&str, &[u64]) -> Option<GgmlType>,
+    ) -> Result<LoadedModel> {
+        self.guessing(&of_types(ty))
+    }
+
+    fn guessing(mut self, find: &weights::Find<'_>) -> Result<LoadedModel> {
+        self.guesses = Some(Arc::new(record(&self.config, find, &arch::guess::record)?));
+        self.config.hands_hidden = true;
+        self.program = Arc::new(record_own(&self.config, find)?);
+        Ok(self)
     }
 }
 
 fn load_as(gguf: &Gguf, (config, notes): (ModelConfig, Vec<String>)) -> Result<LoadedModel> {
-    let program = record_file(gguf, &config)?;
+    let program = record_own(&config, &of_file(gguf))?;
     let mut notes = notes;
     notes.extend(short_factors(gguf, &config));
     notes.extend(unread(gguf, &config, &program));
-    Ok(LoadedModel { config, program: Arc::new(program), notes })
+    Ok(LoadedModel { config, program: Arc::new(program), guesses: None, notes })
 }
 
-fn record_file(gguf: &Gguf, config: &ModelConfig) -> Result<Program> {
-    let find = |name: &str, _: &[u64]| {
+/// The tensors of a file.
+fn of_file(gguf: &Gguf) -> impl Fn(&str, &[u64]) -> Result<Option<Found>> {
+    |name, _| {
         let found = |t: &gguf::TensorInfo| Ok(Found { ty: t.ty()?, dims: t.dims.clone() });
         gguf.tensor(name).map(found).transpose()
-    };
-    record(config, &find)
+    }
 }
 
 /// A word on factors of two lengths.
@@ -138,17 +167,28 @@ pub fn from_config(
     config: &ModelConfig,
     ty: &dyn Fn(&str, &[u64]) -> Option<GgmlType>,
 ) -> Result<LoadedModel> {
-    let find = |name: &str, wanted: &[u64]| {
-        Ok(ty(name, wanted).map(|ty| Found { ty, dims: wanted.to_vec() }))
-    };
-    let program = record(config, &find)?;
-    Ok(LoadedModel { config: config.clone(), program: Arc::new(program), notes: Vec::new() })
+    let program = Arc::new(record_own(config, &of_types(ty))?);
+    Ok(LoadedModel { config: config.clone(), program, guesses: None, notes: Vec::new() })
 }
 
-fn record(config: &ModelConfig, find: &weights::Find<'_>) -> Result<Program> {
+/// Tensors that are as they are asked for.
+fn of_types(
+    ty: &dyn Fn(&str, &[u64]) -> Option<GgmlType>,
+) -> impl Fn(&str, &[u64]) -> Result<Option<Found>> {
+    move |name, wanted| Ok(ty(name, wanted).map(|ty| Found { ty, dims: wanted.to_vec() }))
+}
+
+/// A model's forward pass.
+fn record_own(config: &ModelConfig, find: &weights::Find<'_>) -> Result<Program> {
+    record(config, find, &architecture(&config.architecture)?.record)
+}
+
+/// Records a pass over the tensors of a model.
+type Pass = dyn Fn(&Recorder, &Weights<'_>, &ModelConfig) -> Result<ProgramOutputs>;
+
+fn record(config: &ModelConfig, find: &weights::Find<'_>, pass: &Pass) -> Result<Program> {
     let recorder = Recorder::new();
     let weights = Weights::new(&recorder, find);
-    let architecture = architecture(&config.architecture)?;
-    let outputs = (architecture.record)(&recorder, &weights, config)?;
+    let outputs = pass(&recorder, &weights, config)?;
     Ok(recorder.finish(&outputs))
 }

@@ -271,6 +271,21 @@ pub trait Model: Send + Sync {
     /// The program it runs.
     fn program(&self) -> &Arc<Program>;
 
+    /// Load a second program of the file that this one is of, to run in turn with it: weights that both read are kept once.
+    /// Nothing bounds the caches of its sessions.
+    ///
+    /// # Errors
+    /// Those of [`Executor::load`]; [`Error::Unsupported`] from an executor whose models share nothing (the default).
+    fn load_beside(
+        &self,
+        program: Arc<Program>,
+        weights: &dyn WeightSource,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Box<dyn Model>> {
+        let _ = (program, weights, progress);
+        Err(Error::Unsupported("this executor's models share no weights".into()))
+    }
+
     /// Start a session with an empty cache.
     ///
     /// # Errors

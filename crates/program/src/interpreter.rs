@@ -355,14 +355,19 @@ impl Interpreted {
 
     /// What sequence `index` yields, all finite but for rows that are handed on.
     fn rows_out(&self, pass: &Pass, index: usize, outputs: Outputs) -> Result<RowsOut> {
+        let handed = || {
+            let handed = self.program.outputs.iter().filter(|(kind, _)| *kind == OutputKind::Rows);
+            let all = |id| self.rows_of(pass, id, index).flat_map(|(_, row)| row).copied();
+            handed.map(|(_, id)| all(*id).collect()).collect()
+        };
         let kind = match outputs.what {
             Wanted::Logits | Wanted::Candidates { .. } => OutputKind::Logits,
             Wanted::Hidden => OutputKind::Hidden,
-            Wanted::Rows => {
-                let handed =
-                    self.program.outputs.iter().filter(|(kind, _)| *kind == OutputKind::Rows);
-                let all = |id| self.rows_of(pass, id, index).flat_map(|(_, row)| row).copied();
-                return Ok(RowsOut::Rows(handed.map(|(_, id)| all(*id).collect()).collect()));
+            Wanted::Rows => return Ok(RowsOut::Rows(handed())),
+            Wanted::LogitsAndRows => {
+                let alone = Outputs { what: Wanted::Logits, ..outputs };
+                let logits = self.rows_out(pass, index, alone)?.into_logits();
+                return Ok(RowsOut::LogitsAndRows(logits, handed()));
             }
         };
         let id = self.program.output(kind).filter(|_| outputs.rows != OutputRows::None);
@@ -379,7 +384,7 @@ impl Interpreted {
         }
         let logits = |found| LogitRows::new(found, cols);
         Ok(match outputs.what {
-            Wanted::Rows => unreachable!("they are not one value"),
+            Wanted::Rows | Wanted::LogitsAndRows => unreachable!("they are not one value"),
             Wanted::Logits => RowsOut::Logits(logits(found)),
             Wanted::Candidates { k } => {
                 let LogitRows { logits, vocab_size, peaks } = logits(found);

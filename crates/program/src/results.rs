@@ -39,8 +39,14 @@ impl Outputs {
 
     /// Whether the output head has to run for it.
     pub fn needs_logits(self) -> bool {
-        let head = matches!(self.what, Wanted::Logits | Wanted::Candidates { .. });
+        let head =
+            matches!(self.what, Wanted::Logits | Wanted::Candidates { .. } | Wanted::LogitsAndRows);
         head && self.rows != OutputRows::None
+    }
+
+    /// Whether outputs of kind [`OutputKind::Rows`] are handed out for it.
+    pub fn needs_rows(self) -> bool {
+        matches!(self.what, Wanted::Rows | Wanted::LogitsAndRows)
     }
 
     /// Refuse what `program` does not yield.
@@ -59,7 +65,9 @@ impl Outputs {
             });
         }
         let (kind, name) = match self.what {
-            Wanted::Logits | Wanted::Candidates { .. } => (OutputKind::Logits, "logits"),
+            Wanted::Logits | Wanted::Candidates { .. } | Wanted::LogitsAndRows => {
+                (OutputKind::Logits, "logits")
+            }
             Wanted::Hidden => (OutputKind::Hidden, "hidden rows"),
             Wanted::Rows => return Ok(()),
         };
@@ -99,6 +107,8 @@ pub enum Wanted {
     /// Every output of kind [`OutputKind::Rows`]: the rows that [`Outputs::rows`] names of a value of selected rows, all
     /// rows of another, whatever `rows` says.
     Rows,
+    /// [`Logits`](Wanted::Logits), and [`Rows`](Wanted::Rows) beside them.
+    LogitsAndRows,
 }
 
 /// What a step yields.
@@ -143,6 +153,8 @@ pub enum RowsOut {
     Hidden(HiddenRows),
     /// For [`Wanted::Rows`]: each output of that kind, in the program's order, row by row; not checked for being finite.
     Rows(Vec<Vec<f32>>),
+    /// For [`Wanted::LogitsAndRows`].
+    LogitsAndRows(LogitRows, Vec<Vec<f32>>),
 }
 
 impl RowsOut {
@@ -155,16 +167,26 @@ impl RowsOut {
             }
             Wanted::Hidden => RowsOut::Hidden(HiddenRows::default()),
             Wanted::Rows => RowsOut::Rows(Vec::new()),
+            Wanted::LogitsAndRows => RowsOut::LogitsAndRows(LogitRows::default(), Vec::new()),
         }
     }
 
-    /// The rows of a sequence that asked for logits.
+    /// The logits of a sequence that asked for them.
     ///
     /// # Panics
-    /// If it asked for something else.
+    /// If it did not.
     pub fn into_logits(self) -> LogitRows {
+        self.into_logits_and_rows().0
+    }
+
+    /// The logits of a sequence that asked for them, and the rows beside them: none if it asked for logits alone.
+    ///
+    /// # Panics
+    /// If it did not ask for logits.
+    pub fn into_logits_and_rows(self) -> (LogitRows, Vec<Vec<f32>>) {
         match self {
-            RowsOut::Logits(rows) => rows,
+            RowsOut::Logits(logits) => (logits, Vec::new()),
+            RowsOut::LogitsAndRows(logits, rows) => (logits, rows),
             _ => panic!("the sequence asked for logits"),
         }
     }

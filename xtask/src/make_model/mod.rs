@@ -23,7 +23,7 @@ use shapes::Shape;
 use weights::{Random, Tensor};
 
 const HELP: &str = "\
-cargo xtask make-model SHAPE [--type TYPE] [--layers N] [--seed S] [-o FILE] [--force]
+cargo xtask make-model SHAPE [--type TYPE] [--layers N] [--mtp] [--seed S] [-o FILE] [--force]
 cargo xtask make-model --list
 
 Writes a GGUF model with the shape of a published one, random weights and a made-up vocabulary of the right size:
@@ -32,6 +32,7 @@ something to measure speed and memory on. The same arguments give the same bytes
   SHAPE         a published model in any spelling (qwen2.5-0.5b, Qwen/Qwen2.5-7B-Instruct), or another of --list
   --type TYPE   as llama.cpp's quantizer names them (Q4_K_M unless given): each tensor gets the type it would get there
   --layers N    the first N layers only
+  --mtp         and a block behind them that guesses the token after the next one
   --seed S      other weights (0)
   -o FILE       where to (SHAPE-TYPE.gguf)
   --force       over a file that is there
@@ -51,7 +52,8 @@ struct Plan {
 
 /// Parse the arguments and write the model.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
-    let (mut shape, mut layers, mut seed, mut out, mut force) = (None, None, 0, None, false);
+    let (mut shape, mut layers, mut seed, mut out) = (None, None, 0, None);
+    let (mut guess, mut force) = (false, false);
     let mut mixture = Mixture::from_name("Q4_K_M").context("no type Q4_K_M")?;
     let mut args = args.iter();
     while let Some(arg) = args.next() {
@@ -66,6 +68,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
             "--layers" => layers = Some(value()?.parse().context("--layers wants a number")?),
             "--seed" => seed = value()?.parse().context("--seed wants a number")?,
             "-o" => out = Some(PathBuf::from(value()?)),
+            "--mtp" => guess = true,
             "--force" => force = true,
             flag if flag.starts_with('-') => bail!("unknown flag {flag}\n\n{HELP}"),
             name => ensure!(shape.replace(name).is_none(), "more than one shape\n\n{HELP}"),
@@ -76,9 +79,13 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     if let Some(layers) = layers {
         shape.cut(layers)?;
     }
+    if guess {
+        shape.guess()?;
+    }
     let out = out.unwrap_or_else(|| {
         let cut = layers.map_or(String::new(), |n| format!("-{n}l"));
-        format!("{}{cut}-{}.gguf", shape.name, mixture.name()).into()
+        let mtp = if guess { "-mtp" } else { "" };
+        format!("{}{cut}{mtp}-{}.gguf", shape.name, mixture.name()).into()
     });
     let bytes = write(&shape, mixture, seed, Target { path: &out, force })?;
     eprintln!("{}: {:.2} GB", out.display(), bytes as f64 / 1e9);

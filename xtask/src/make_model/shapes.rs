@@ -236,6 +236,17 @@ impl Shape {
         Ok(())
     }
 
+    /// Gives it a block behind the others that guesses the token after the next one.
+    ///
+    /// # Errors
+    /// If that is not known of its architecture.
+    pub(crate) fn guess(&mut self) -> anyhow::Result<()> {
+        let n_layers = u32::try_from(self.config.layers.len())?;
+        self.outline.set("block_count", n_layers + 1).set("nextn_predict_layers", 1u32);
+        self.config = self.outline.config().context("with a block that guesses")?;
+        Ok(())
+    }
+
     /// A line for the list.
     pub(crate) fn summary(&self) -> String {
         let (c, layer) = (&self.config, self.config.first_layer());

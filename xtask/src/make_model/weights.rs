@@ -58,7 +58,7 @@ impl Tensor {
 /// If the architecture cannot be recorded or a type has no quantizer.
 pub(crate) fn tensors(shape: &Shape, mixture: &Mixture) -> anyhow::Result<Vec<Tensor>> {
     let asked = RefCell::new(Vec::<Tensor>::new());
-    models::from_config(&shape.config, &|name, dims| {
+    let ty = |name: &str, dims: &[u64]| {
         let ty = if name.starts_with("rope_freqs") {
             shape.rope_divisors.then_some(GgmlType::F32)?
         } else {
@@ -76,7 +76,11 @@ pub(crate) fn tensors(shape: &Shape, mixture: &Mixture) -> anyhow::Result<Vec<Te
             asked.push(tensor);
         }
         Some(ty)
-    })?;
+    };
+    let loaded = models::from_config(&shape.config, &ty)?;
+    if shape.config.n_guessing > 0 {
+        loaded.with_guesses_of(&ty)?;
+    }
     let tensors = asked.into_inner();
     for tensor in &tensors {
         let format = quant::format(tensor.ty).filter(|format| format.can_quantize());

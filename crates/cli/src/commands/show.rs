@@ -116,6 +116,9 @@ struct Dimensions {
     latent: Option<Latent>,
     #[serde(skip_serializing_if = "Option::is_none")]
     experts: Option<Experts>,
+    /// Blocks that guess the tokens after the next one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n_guessing: Option<usize>,
     weight_bytes_per_token: u64,
     cache_elements_per_token: u64,
     /// Of a session, read in each step.
@@ -243,6 +246,7 @@ impl Dimensions {
                 value_dim: layer.value_dim,
             }),
             experts: experts.map(|experts| Experts::of(experts, n_dense_layers)),
+            n_guessing: c.can_guess().then_some(c.n_guessing),
             weight_bytes_per_token: model.program.weight_bytes_per_token(),
             cache_elements_per_token: model.program.cache_elements_per_token(),
             state_bytes: model.program.state_bytes(),
@@ -479,6 +483,11 @@ impl fmt::Display for Dimensions {
         }
         if let Some(experts) = &self.experts {
             line(f, "experts", experts)?;
+        }
+        if let Some(n) = self.n_guessing {
+            let blocks = if n == 1 { "block" } else { "blocks" };
+            let text = format_args!("{n} {blocks} behind the layers: --spec mtp");
+            line(f, "guesses", text)?;
         }
         line(f, "vocabulary", self.vocab_size)?;
         line(

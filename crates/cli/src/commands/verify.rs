@@ -119,6 +119,7 @@ impl Verify {
                 values: self.cache.cache_type_v.is_some(),
                 same_bits: Some("verify"),
                 storage: storage(disk),
+                guesses: false,
             };
             let loaded = load::model(gguf, &self.executor, &options, &|_| cache)?;
             Ok::<_, anyhow::Error>(loaded.model)

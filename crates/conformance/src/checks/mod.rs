@@ -106,6 +106,7 @@ pub static SAME_BITS: &[Check] = &[
     same_bits("result/beside", results::beside, ALL),
     same_bits("result/candidates", results::candidates_are_sorted, AGAIN),
     same_bits("result/hidden", results::hidden, ALL),
+    same_bits("result/rows_beside_logits", results::rows_beside_logits, AGAIN),
     same_bits("result/cache_types", results::cache_types, ALL),
 ];
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use program::{
     CacheOptions, CacheType, Candidate, Error, Executor, Model, OutputKind, OutputRows, Outputs,
-    Program, Recorder, RowsOut, Sequence, SessionId, Step, StepOut, ValueId, Wanted, WeightSpec,
+    Program, Recorder, RowsOut, Sequence, SessionId, Step, StepOut, ValueId, Variation, Wanted,
+    WeightSpec,
 };
 use quant::GgmlType;
 
@@ -215,6 +216,48 @@ pub(super) fn hidden(executor: &dyn Executor) {
         "hidden rows of a program without: {refused:?}"
     );
     assert_eq!(without.len(session), Ok(0), "length after what was refused");
+}
+
+/// Rows that are handed out come beside logits as they do alone, whichever rows have logits, and beside sequences that ask
+/// for something else where that is promised to change nothing.
+pub(super) fn rows_beside_logits(executor: &dyn Executor) {
+    let mut program = (*tiny_model(&tiny_config("qwen2", 64, false), GgmlType::F16)).clone();
+    let value = |name: &str| {
+        let found = program.values.iter().position(|value| value.name == name);
+        ValueId(found.expect("it was recorded") as u32)
+    };
+    // one of all rows, one of those that are wanted
+    let handed = ["blk.1.ffn_residual", "output_norm"].map(value);
+    program.outputs.extend(handed.map(|id| (OutputKind::Rows, id)));
+    let model = &*Made::new(executor, &Arc::new(program), 8).tested;
+    let prompt = tokens(9, 63);
+    let open = || model.open(&EXACT).expect("a session opens");
+    let of = |rows, what| one(model, open(), &prompt, Outputs { rows, what }).expect("a step");
+    for rows in [OutputRows::None, OutputRows::First, OutputRows::Last, OutputRows::All] {
+        let RowsOut::Rows(alone) = of(rows, Wanted::Rows) else { panic!("{rows:?}: no rows") };
+        let logits = of(rows, Wanted::Logits).into_logits();
+        let both = of(rows, Wanted::LogitsAndRows).into_logits_and_rows();
+        let step = [Wanted::Logits, Wanted::LogitsAndRows, Wanted::Rows].map(|what| Sequence {
+            session: open(),
+            tokens: &prompt,
+            outputs: Outputs { rows, what },
+            prompt: None,
+            rows: &[],
+        });
+        let out = model.step(&Step { sequences: &step }).expect("a step");
+        let together = out.sequences[1].clone().expect("a result").into_logits_and_rows();
+        let mates = executor.promises().cover(&[Variation::BatchMates]);
+        for (logits_too, handed) in [Some(both), mates.then_some(together)].into_iter().flatten() {
+            assert_eq!(logits_too.rows().len(), logits.rows().len(), "{rows:?}: rows of logits");
+            assert_same_bits(&logits_too.logits, &logits.logits, &format!("{rows:?}: logits"));
+            assert_eq!(handed.len(), alone.len(), "{rows:?}: values handed out");
+            for (handed, alone) in handed.iter().zip(&alone) {
+                assert_same_bits(handed, alone, &format!("{rows:?}: rows handed out"));
+            }
+        }
+        assert_eq!(alone[0].len(), 9 * 64, "{rows:?}: all rows of one value");
+        assert_eq!(alone[1].len(), logits.rows().len() * 64, "{rows:?}: wanted rows of another");
+    }
 }
 
 /// Sessions whose caches are kept in other types go together.

@@ -285,8 +285,7 @@ impl<'a> Exec<'a> {
             let words = kernel.tiling(n, mix.hidden()).map_or(0, |tiling| tiling.words());
             // SAFETY: written in a section before.
             let arranged = unsafe { self.acts.arranged.slice(place..place + words) };
-            let bytes =
-                &self.weights.arena.bytes()[mix.wide.bytes_of(block.expert, panels.clone(), m)];
+            let bytes = self.weights.panels(mix.wide, block.expert, panels.clone(), m);
             scratch.products.run(kernel, bytes, &x, arranged, tile);
             if let Some(biases) = &mix.phase.biases {
                 let bias = self.expert_bias([biases.gate, biases.up][m], block.expert, mix.width());
@@ -433,8 +432,7 @@ impl<'a> Exec<'a> {
             let arranged =
                 unsafe { self.inner.arranged.slice(block.words[2]..block.words[2] + words) };
             let tile = &mut rest[..panels.len() * block.n * PANEL_ROWS];
-            let bytes =
-                &self.weights.arena.bytes()[mix.down.bytes_of(block.expert, panels.clone(), 0)];
+            let bytes = self.weights.panels(mix.down, block.expert, panels.clone(), 0);
             scratch.products.run(kernel, bytes, &x, arranged, tile);
             if let Some(biases) = &mix.phase.biases {
                 let bias = self.expert_bias(biases.down, block.expert, mix.hidden());

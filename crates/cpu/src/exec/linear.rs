@@ -221,7 +221,7 @@ impl<'a> Exec<'a> {
                     // SAFETY: written in a section before.
                     unsafe { self.acts.arranged.slice(part.words()) }
                 });
-            let bytes = &self.weights.arena.bytes()[packed.bytes(panels.clone(), m)];
+            let bytes = self.weights.panels(packed, 0, panels.clone(), m);
             scratch.products.run(matrix.kernel, bytes, &x, arranged, tile);
             if let Some(bias) = parameters.bias {
                 add_bias(tile, self.weights.vector(bias), panels.start, n);

@@ -29,7 +29,7 @@ impl Exec<'_> {
                 };
                 // SAFETY: rows are dealt to one worker each.
                 let out = unsafe { self.row_mut(out, row) };
-                table.embed(self.weights.arena.bytes(), wanted, out);
+                table.embed(self.weights, wanted, out);
             }
         });
     }

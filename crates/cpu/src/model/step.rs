@@ -364,18 +364,24 @@ impl CpuModel {
         });
         let rows_out = |(i, sequence): (usize, &&Sequence<'_>)| {
             let Outputs { rows, what } = sequence.outputs;
-            if what == Wanted::Rows {
-                let handed = self.schedule.handed.iter();
+            let handed = || -> Result<Vec<_>> {
                 let rows = |out: &Operand| computed(*out).rows(batch.handed(i, out.rows));
-                let rows = handed.map(|out| copy(rows(out), "handed rows"));
-                return rows.collect::<Result<_>>().map(RowsOut::Rows);
+                self.schedule.handed.iter().map(|out| copy(rows(out), "handed rows")).collect()
+            };
+            if what == Wanted::Rows {
+                return handed().map(RowsOut::Rows);
             }
             let out = match what {
                 Wanted::Hidden => self.schedule.hidden,
-                Wanted::Logits | Wanted::Candidates { .. } | Wanted::Rows => logits,
+                _ => logits,
             };
             let Some(out) = out.filter(|_| rows != OutputRows::None) else {
-                return Ok(RowsOut::none(what));
+                return match what {
+                    Wanted::LogitsAndRows => {
+                        Ok(RowsOut::LogitsAndRows(LogitRows::default(), handed()?))
+                    }
+                    what => Ok(RowsOut::none(what)),
+                };
             };
             let (value, wanted) = (computed(out), batch.wanted(i, out.rows));
             let numbers = value.rows(wanted.clone());
@@ -391,11 +397,15 @@ impl CpuModel {
             if let Wanted::Candidates { k } = what {
                 return CandidateRows::of(numbers, out.cols, peaks, k).map(RowsOut::Candidates);
             }
-            Ok(RowsOut::Logits(LogitRows {
+            let logits = LogitRows {
                 logits: copy(numbers, "the logits")?,
                 vocab_size: out.cols,
                 peaks: copy(peaks, "the logits")?,
-            }))
+            };
+            Ok(match what {
+                Wanted::LogitsAndRows => RowsOut::LogitsAndRows(logits, handed()?),
+                _ => RowsOut::Logits(logits),
+            })
         };
         batch.sequences.iter().enumerate().map(rows_out).collect()
     }

@@ -52,6 +52,8 @@ pub(crate) struct PackedJob {
     pub(super) n_copies: usize,
     /// Copies that one row reads.
     n_used: usize,
+    /// Whether it stands in the arena of the model that lends it.
+    lent: bool,
 }
 
 impl PackedJob {
@@ -91,10 +93,26 @@ impl PackedJob {
         let matrices = matrices.collect::<Result<Vec<_>>>()?;
         let n_panels = matrices[0].rows.div_ceil(PANEL_ROWS);
         let Copies { n: n_copies, n_used, .. } = copies;
-        let job = PackedJob { matrices, start: *end, n_panels, n_copies, n_used };
+        let job = PackedJob { matrices, start: *end, n_panels, n_copies, n_used, lent: false };
         // streams start on cache lines; panels need no more
         *end = (*end + job.len()).next_multiple_of(64);
         Ok(job)
+    }
+
+    /// Whether it is this weight and nothing else, once.
+    pub(crate) fn is_only(&self, weight: WeightId) -> bool {
+        self.n_copies == 1 && matches!(self.matrices.as_slice(), [only] if only.weight == weight)
+    }
+
+    /// Whether it stands in the arena of the model that lends it.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.lent
+    }
+
+    /// The same panels for the program of another model, where they are those of `weight`.
+    pub(super) fn lend(&self, weight: WeightId) -> PackedJob {
+        let matrices = self.matrices.iter().map(|matrix| PackedMatrix { weight, ..*matrix });
+        PackedJob { matrices: matrices.collect(), lent: true, ..self.clone() }
     }
 
     /// Panels of each matrix.
@@ -102,13 +120,8 @@ impl PackedJob {
         self.n_panels
     }
 
-    /// Bytes of panels `panels` of matrix `m` within the arena. The panels belong to one unit.
-    pub(crate) fn bytes(&self, panels: Range<usize>, m: usize) -> Range<usize> {
-        self.bytes_of(0, panels, m)
-    }
-
-    /// [`bytes`](Self::bytes) of copy `copy`.
-    pub(crate) fn bytes_of(&self, copy: usize, panels: Range<usize>, m: usize) -> Range<usize> {
+    /// Bytes of panels `panels` of matrix `m` of a copy within the arena. The panels belong to one unit.
+    pub(super) fn bytes_of(&self, copy: usize, panels: Range<usize>, m: usize) -> Range<usize> {
         let unit = panels.start / UNIT_PANELS * UNIT_PANELS;
         debug_assert!(panels.end <= unit + UNIT_PANELS, "panels of one unit");
         let in_unit = (self.n_panels - unit).min(UNIT_PANELS);

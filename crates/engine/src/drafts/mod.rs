@@ -8,8 +8,10 @@
 
 mod costs;
 mod governor;
+mod guesses;
 mod lookup;
 mod model;
+mod mtp;
 mod suffix;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,6 +22,7 @@ pub(crate) use costs::PassCosts;
 use governor::Governor;
 use lookup::Lookup;
 use model::ModelDrafter;
+use mtp::MtpDrafter;
 use suffix::SuffixDrafter;
 pub use suffix::Suffixes;
 
@@ -66,6 +69,17 @@ pub trait Drafter: Send {
         false
     }
 
+    /// Whether it is told what the target's model hands out of each token (the default: no).
+    fn needs_rows(&self) -> bool {
+        false
+    }
+
+    /// What the target's model handed out of the tokens from the `first`th of the text on, row by row (the default: nothing
+    /// is done with it). It is told so before what is written goes on.
+    fn handed(&mut self, first: usize, rows: &[f32]) {
+        let _ = (first, rows);
+    }
+
     /// Tokens that its own model has to read before it can guess (the default: none).
     fn behind(&self) -> usize {
         0
@@ -105,8 +119,17 @@ pub trait Drafter: Send {
 pub struct DraftStep<'a> {
     /// Whose they are.
     pub session: &'a Session,
-    /// What to run.
+    /// What to run, without the rows of the program's inputs.
     pub sequence: Sequence<'a>,
+    /// These rows, an input after the other.
+    pub inputs: Vec<&'a [f32]>,
+}
+
+impl DraftStep<'_> {
+    /// What to run.
+    pub fn sequence(&self) -> Sequence<'_> {
+        Sequence { rows: &self.inputs, ..self.sequence }
+    }
 }
 
 /// What drafts came to, in tokens and passes.
@@ -219,6 +242,12 @@ impl Drafters {
         Drafters::of(vec![Box::new(ModelDrafter::new(session))])
     }
 
+    /// Drafts by what the target's own file has to guess with: an empty session of that program, which reads a row of the
+    /// target's and the token after it, as [`MtpDrafter`] says. The target has to hand out one value of every token.
+    pub fn by_own_guesses(session: Session) -> Drafters {
+        Drafters::of(vec![Box::new(MtpDrafter::new(session))])
+    }
+
     /// With all drafts checked that are made, whether they pay or not: to see that they change nothing.
     pub fn whatever_it_costs(self) -> Drafters {
         Drafters { governed: false, ..self }
@@ -259,6 +288,18 @@ impl Drafters {
             one.failed = false;
             one.drafter.begin(tokens, sampler);
             one.drafter.left_behind(cached);
+        }
+    }
+
+    /// Whether one of them is told what the target's model hands out of each token.
+    pub(crate) fn need_rows(&self) -> bool {
+        self.list.iter().any(|one| one.drafter.needs_rows())
+    }
+
+    /// What the target's model handed out of the tokens from the `first`th on.
+    pub(crate) fn handed(&mut self, first: usize, rows: &[f32]) {
+        for one in self.list.iter_mut().filter(|one| one.drafter.needs_rows()) {
+            one.drafter.handed(first, rows);
         }
     }
 

@@ -1,11 +1,10 @@
 //! Drafts by a smaller model, which knows the same tokens.
 //!
-//! Its rows are run by the scheduler, together with those of other turns' drafters on the same model. It chooses with the
-//! target's own sampler, seed and positions: where both models agree on what is likely, the same random number falls on the
-//! same token.
+//! Its rows are run by the scheduler, together with those of other turns' drafters on the same model.
 
 use program::{Outputs, Prompt, RowsOut};
 
+use super::guesses::Guesses;
 use super::{Draft, DraftStep, Drafter};
 use crate::{Result, Sampler, Session};
 
@@ -17,13 +16,8 @@ const RECENT: usize = 256;
 /// Drafts by a model of its own.
 pub(super) struct ModelDrafter {
     session: Session,
-    /// The target's, once a reply has begun.
-    sampler: Option<Sampler>,
-    /// What is written, and behind it what is guessed.
-    text: Vec<u32>,
-    /// Tokens of `text` that are written.
-    written: usize,
-    /// Where in `text` the session's tokens begin.
+    guesses: Guesses,
+    /// Where in the text the session's tokens begin.
     from: usize,
     /// The rows that are being run.
     rows: Vec<u32>,
@@ -33,23 +27,18 @@ pub(super) struct ModelDrafter {
     kept: usize,
     /// Passes over one row so far, up to [`TIMED`].
     timed: usize,
-    /// No token could be chosen after the last row: what is guessed ends there.
-    stuck: bool,
 }
 
 impl ModelDrafter {
     pub(super) fn new(session: Session) -> ModelDrafter {
         ModelDrafter {
             session,
-            sampler: None,
-            text: Vec::new(),
-            written: 0,
+            guesses: Guesses::default(),
             from: 0,
             rows: Vec::new(),
             prompt: None,
             kept: 0,
             timed: 0,
-            stuck: false,
         }
     }
 
@@ -75,8 +64,8 @@ impl ModelDrafter {
             return None;
         }
         self.rows.clear();
-        self.rows.extend_from_slice(&self.text[held..end]);
-        let wanted = end == self.written || self.rows.len() == 1;
+        self.rows.extend_from_slice(&self.guesses.text()[held..end]);
+        let wanted = end == self.guesses.written() || self.rows.len() == 1;
         let outputs = if wanted { Outputs::LAST } else { Outputs::NONE };
         let prompt = self.prompt.filter(|prompt| end <= prompt.start + prompt.len);
         self.step(outputs, prompt)
@@ -87,11 +76,7 @@ impl ModelDrafter {
             return None;
         }
         let sequence = self.session.sequence(&self.rows, outputs, prompt);
-        Some(DraftStep { session: &self.session, sequence })
-    }
-
-    fn drafted(&self) -> &[u32] {
-        &self.text[self.written..]
+        Some(DraftStep { session: &self.session, sequence, inputs: Vec::new() })
     }
 
     /// Keep these tokens of the session for good, drop those behind.
@@ -113,10 +98,8 @@ impl Drafter for ModelDrafter {
     }
 
     fn begin(&mut self, tokens: &[u32], sampler: &Sampler) {
-        self.sampler = Some(sampler.clone());
-        self.text.clear();
-        self.text.extend_from_slice(tokens);
-        (self.written, self.from, self.stuck) = (tokens.len(), 0, false);
+        self.guesses.begin(tokens, sampler);
+        self.from = 0;
         let begun = self.session.begin(tokens);
         let start = begun.as_ref().map_or(0, |start| *start);
         self.prompt = Some(Prompt { start, len: tokens.len() - start });
@@ -124,23 +107,21 @@ impl Drafter for ModelDrafter {
         if begun.is_err() {
             // a text that is longer than its cache is known by its end; without a session its rows fail
             let _ = self.session.clear();
-            self.skip(self.written);
+            self.skip(tokens.len());
         }
     }
 
     fn push(&mut self, tokens: &[u32]) {
         let held = self.held();
-        let right = self.drafted().iter().zip(tokens).take_while(|(a, b)| a == b).count();
-        self.text.truncate(self.written);
-        self.text.extend_from_slice(tokens);
+        let before = self.guesses.written();
+        let right = self.guesses.push(tokens);
         // the last token's scores are wanted
-        let same = held.min(self.written + right).min(self.text.len().saturating_sub(1));
-        (self.written, self.stuck) = (self.text.len(), false);
+        let same = held.min(before + right).min(self.guesses.written().saturating_sub(1));
         self.keep(same.saturating_sub(self.from));
     }
 
     fn behind(&self) -> usize {
-        self.written.saturating_sub(self.held()).min(RECENT)
+        self.guesses.written().saturating_sub(self.held()).min(RECENT)
     }
 
     fn left_behind(&mut self, cached: usize) {
@@ -149,17 +130,17 @@ impl Drafter for ModelDrafter {
 
     fn reads(&mut self, end: usize, most: usize) -> Option<DraftStep<'_>> {
         // the last token's scores are wanted, when something is
-        self.read(end.min(self.written.saturating_sub(1)), most)
+        self.read(end.min(self.guesses.written().saturating_sub(1)), most)
     }
 
     fn wants(&mut self, max: usize) -> Option<DraftStep<'_>> {
-        if self.drafted().len() >= max || self.written == 0 || self.stuck {
+        if !self.guesses.may_guess(max) {
             return None;
         }
-        match self.drafted().last() {
+        match self.guesses.guessed().last() {
             None => {
-                self.skip(self.written);
-                self.read(self.written, usize::MAX)
+                self.skip(self.guesses.written());
+                self.read(self.guesses.written(), usize::MAX)
             }
             Some(&last) => {
                 self.rows.clear();
@@ -175,24 +156,16 @@ impl Drafter for ModelDrafter {
         if self.rows.len() == 1 {
             self.timed = TIMED.min(self.timed + 1);
         }
-        if self.held() <= self.written {
+        if self.held() <= self.guesses.written() {
             self.keep(self.session.len());
         }
-        if logits.rows().len() == 0 || self.held() < self.text.len() {
-            return Ok(());
-        }
-        if let Some(sampler) = &mut self.sampler {
-            match sampler.sample_scores(&logits.into(), &self.text) {
-                Ok(token) => self.text.push(token),
-                // a form that a wrong guess has ended: what was guessed before may be right
-                Err(_) => self.stuck = true,
-            }
+        if logits.rows().len() > 0 && self.held() >= self.guesses.text().len() {
+            self.guesses.choose(&logits.into());
         }
         Ok(())
     }
 
     fn draft(&mut self, max: usize) -> Result<Draft> {
-        let n = self.drafted().len().min(max);
-        Ok(Draft { tokens: self.drafted()[..n].to_vec(), class: 0 })
+        self.guesses.draft(max)
     }
 }

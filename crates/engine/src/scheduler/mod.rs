@@ -207,7 +207,7 @@ fn run_drafters(
     wants: &mut dyn for<'t> FnMut(&'t mut Turn<'_>) -> Option<DraftStep<'t>>,
 ) -> bool {
     let mut model: Option<Arc<dyn Model>> = None;
-    let (mut places, mut steps, mut flags) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut places, mut wanted, mut flags) = (Vec::new(), Vec::new(), Vec::new());
     for (place, (_, turn)) in turns.iter_mut().enumerate() {
         let flag = turn.shared_flag();
         if turn.rests() {
@@ -217,11 +217,12 @@ fn run_drafters(
         let model = model.get_or_insert_with(|| Arc::clone(step.session.model()));
         if step.session.is_of(model) {
             places.push(place);
-            steps.push(step.sequence);
+            wanted.push(step);
             flags.push(flag);
         }
     }
     let Some(model) = model else { return false };
+    let steps: Vec<Sequence<'_>> = wanted.iter().map(DraftStep::sequence).collect();
     let go_on = || flags.iter().any(|flag: &Arc<AtomicBool>| !flag.load(Ordering::Relaxed));
     let started = Instant::now();
     let outs = match model.step_while(&Step { sequences: &steps }, &go_on) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use program::{Outputs, Prompt, RowsOut, Sequence};
+use program::{OutputRows, Outputs, Prompt, RowsOut, Sequence, Wanted};
 
 pub use lent::Lent;
 
@@ -315,12 +315,18 @@ impl<'a> Turn<'a> {
 
     /// What a step is asked, `n` rows of what was wanted.
     pub(crate) fn sequence(&self, n: usize) -> Sequence<'_> {
+        let needs_rows = self.drafters.as_ref().is_some_and(|drafters| drafters.need_rows());
+        let what = if needs_rows { Wanted::LogitsAndRows } else { Wanted::Logits };
         match &self.state {
-            State::Writing { rows } => self.session.sequence(&rows[..n], Outputs::ALL, None),
+            State::Writing { rows } => {
+                let outputs = Outputs { rows: OutputRows::All, what };
+                self.session.sequence(&rows[..n], outputs, None)
+            }
             State::Reading { cached } => {
                 let held = self.session.len();
                 let last = held + n == self.prompt.len();
-                let outputs = if last { Outputs::LAST } else { Outputs::NONE };
+                let rows = if last { OutputRows::Last } else { OutputRows::None };
+                let outputs = Outputs { rows, what };
                 let prompt = Prompt { start: *cached, len: self.prompt.len() - cached };
                 self.session.sequence(&self.prompt[held..held + n], outputs, Some(prompt))
             }
@@ -361,8 +367,9 @@ impl<'a> Turn<'a> {
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Next> {
         let held = self.session.len();
-        let out = out?;
+        let (logits, handed) = out?.into_logits_and_rows();
         self.session.appended(&self.prompt[held..held + n]);
+        self.hand(held, n, n, &handed);
         self.session.keep(held + n)?;
         let done = held + n - cached;
         self.stats.computed_tokens = done;
@@ -374,7 +381,7 @@ impl<'a> Turn<'a> {
         if self.max_tokens == 0 {
             return Ok(Next::Ends(StopReason::MaxTokens));
         }
-        let token = self.choose(out.into_logits().into(), held + n)?;
+        let token = self.choose(logits.into(), held + n)?;
         let now = self.start.elapsed();
         self.stats.first_token = Some(now);
         self.chosen = now;
@@ -396,8 +403,8 @@ impl<'a> Turn<'a> {
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Next> {
         let held = self.session.len();
-        let out = match out {
-            Ok(out) => out.into_logits(),
+        let (out, handed) = match out {
+            Ok(out) => out.into_logits_and_rows(),
             // what only a wrong draft ran into is no error of the text
             Err(_) if rows.len() > 1 && !self.is_cancelled() => return Ok(self.undrafted(rows)),
             Err(error) => return Err(error.into()),
@@ -420,6 +427,7 @@ impl<'a> Turn<'a> {
             }
         }
         self.session.keep(held + written.len())?;
+        self.hand(held, rows.len(), written.len(), &handed);
         let now = self.start.elapsed();
         let each = (now - self.chosen) / written.len() as u32;
         self.stats.steps.extend(std::iter::repeat_n(each, written.len()));
@@ -432,6 +440,13 @@ impl<'a> Turn<'a> {
             (None, Some(&last)) => Next::Goes(State::Writing { rows: vec![last] }),
             (stop, _) => Next::Ends(stop.unwrap_or(StopReason::Cancelled)),
         })
+    }
+
+    /// Tell the drafters what was handed out of `n` tokens from the `first`th on, of which `kept` are the text's.
+    fn hand(&mut self, first: usize, n: usize, kept: usize, handed: &[Vec<f32>]) {
+        if let (Some(drafters), [rows]) = (&mut self.drafters, handed) {
+            drafters.handed(first, &rows[..rows.len() / n * kept]);
+        }
     }
 
     /// The pass over a draft failed: try the row that is no guess.

@@ -2,10 +2,11 @@
 //!
 //! Source: arXiv:2405.04434, section 2; arXiv:2412.19437, section 2.1; tensor names of GGUF's `deepseek2`.
 
-use program::RopePairs;
+use program::{RopePairs, ValueId};
 
-use super::decoder::{Norms, decoder};
+use super::decoder::{Layer, Norms, decoder};
 use super::{Architecture, ffn, latent};
+use crate::Result;
 use crate::config;
 use crate::config::experts::{self, Silent};
 
@@ -16,5 +17,9 @@ pub(super) static DEEPSEEK2: Architecture = Architecture {
         experts::read(keys, &mut c, &Silent::PLAIN)?;
         Ok(c)
     },
-    record: |r, w, c| decoder(r, w, c, |l, x| l.block(Norms::PRE, x, latent::attend, ffn::feed)),
+    record: |r, w, c| decoder(r, w, c, block),
 };
+
+pub(super) fn block(l: &Layer<'_>, x: ValueId) -> Result<ValueId> {
+    l.block(Norms::PRE, x, latent::attend, ffn::feed)
+}

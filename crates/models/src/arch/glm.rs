@@ -25,8 +25,7 @@ pub(super) static CHATGLM: Architecture = Architecture {
     ..GLM4
 };
 
-/// Experts beside a shared one after the first layers; norms on the heads of q and k where the file has them. Blocks that
-/// guess further tokens stand at the end and are left out.
+/// Experts beside a shared one after the first layers; norms on the heads of q and k where the file has them.
 pub(super) static GLM4_MOE: Architecture = Architecture {
     name: "glm4moe",
     config: |keys| {
@@ -34,15 +33,15 @@ pub(super) static GLM4_MOE: Architecture = Architecture {
         experts::read(keys, &mut c, &Silent { gating: Gating::Sigmoid, ..Silent::NORMALIZED })?;
         Ok(c)
     },
-    record: |r, w, c| {
-        let attend = |l: &Layer<'_>, h| {
-            let normed = l.w.optional_vector("attn_q_norm", l.config.head_dim)?.is_some();
-            let norm = if normed { HeadNorm::Each } else { HeadNorm::None };
-            Heads { norm, ..Heads::PLAIN }.record(l, h)
-        };
-        decoder(r, w, c, |l, x| l.block(Norms::PRE_AND_BETWEEN, x, attend, ffn::feed))
-    },
+    record: |r, w, c| decoder(r, w, c, block),
 };
+
+pub(super) fn block(l: &Layer<'_>, x: ValueId) -> Result<ValueId> {
+    let normed = l.w.optional_vector("attn_q_norm", l.config.head_dim)?.is_some();
+    let norm = if normed { HeadNorm::Each } else { HeadNorm::None };
+    let heads = Heads { norm, ..Heads::PLAIN };
+    l.block(Norms::PRE_AND_BETWEEN, x, |l, h| heads.record(l, h), ffn::feed)
+}
 
 pub(super) fn feed(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
     ffn::Gated { joint: true, ..ffn::Gated::of(l) }.record(l, h)

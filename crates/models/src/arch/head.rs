@@ -14,14 +14,21 @@ pub(super) fn record(
     norm: Option<Norm>,
 ) -> Result<ProgramOutputs> {
     let normed = |x| norm.map_or(Ok(x), |norm| r.norm("output_norm", x, norm));
+    let mut outputs = Vec::new();
     let h = match &c.text {
         Some(TextHead { pooling: Pooling::Mean, .. }) => r.mean_rows("rows", normed(x)?)?,
+        None if c.hands_hidden => {
+            let all = normed(x)?;
+            outputs.push((OutputKind::Rows, all));
+            r.select_rows("rows", all)?
+        }
         // the head runs only where something is wanted
         _ => normed(r.select_rows("rows", x)?)?,
     };
     let said = match &c.text {
         None => {
-            return Ok(vec![(OutputKind::Logits, logits(r, w, c, h)?), (OutputKind::Hidden, h)]);
+            outputs.extend([(OutputKind::Logits, logits(r, w, c, h)?), (OutputKind::Hidden, h)]);
+            return Ok(outputs);
         }
         Some(text @ TextHead { pooling: Pooling::Rank, .. }) => classify(r, w, text, h)?,
         Some(text) => embed(r, w, text, h)?,
@@ -30,7 +37,12 @@ pub(super) fn record(
 }
 
 /// `[selected, vocab_size]`.
-fn logits(r: &Recorder, w: &Weights<'_>, c: &ModelConfig, h: ValueId) -> Result<ValueId> {
+pub(super) fn logits(
+    r: &Recorder,
+    w: &Weights<'_>,
+    c: &ModelConfig,
+    h: ValueId,
+) -> Result<ValueId> {
     let mut logits = r.linear("output", h, w.output(c)?)?;
     if let Some(factor) = c.logit_scale {
         logits = r.scale("output_scaled", logits, factor)?;

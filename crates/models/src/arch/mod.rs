@@ -25,6 +25,7 @@ mod gpt_oss;
 mod granite;
 mod grok;
 mod grove;
+pub(crate) mod guess;
 mod head;
 mod hrm;
 mod hunyuan;

@@ -18,8 +18,12 @@ pub(super) static QWEN35: Architecture = Architecture {
         experts::none(keys)?;
         config(keys)
     },
-    record: |r, w, c| decoder(r, w, c, |l, x| l.block(Norms::PRE_AND_BETWEEN, x, mix, ffn::feed)),
+    record: |r, w, c| decoder(r, w, c, block),
 };
+
+pub(super) fn block(l: &Layer<'_>, x: ValueId) -> Result<ValueId> {
+    l.block(Norms::PRE_AND_BETWEEN, x, mix, ffn::feed)
+}
 
 /// Experts beside a shared one.
 pub(super) static QWEN35_MOE: Architecture = Architecture {
@@ -29,10 +33,12 @@ pub(super) static QWEN35_MOE: Architecture = Architecture {
         experts::read(keys, &mut c, &Silent::NORMALIZED)?;
         Ok(c)
     },
-    record: |r, w, c| {
-        decoder(r, w, c, |l, x| l.block(Norms::PRE_AND_BETWEEN, x, mix, qwen2moe::feed))
-    },
+    record: |r, w, c| decoder(r, w, c, block_of_experts),
 };
+
+pub(super) fn block_of_experts(l: &Layer<'_>, x: ValueId) -> Result<ValueId> {
+    l.block(Norms::PRE_AND_BETWEEN, x, mix, qwen2moe::feed)
+}
 
 /// Heads that share a key are neighbours, and their rates and times come of one matrix.
 pub(super) static QWEN3_NEXT: Architecture = Architecture {

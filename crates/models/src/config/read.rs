@@ -4,6 +4,7 @@ use gguf::{Value, escape};
 use program::{Act, Gate, Mask, NormKind, RopePairs, Score};
 
 use super::{LayerConfig, ModelConfig, experts, rope, text};
+use crate::arch::guess;
 use crate::keys::Keys;
 use crate::{Error, Result};
 
@@ -181,7 +182,8 @@ pub(super) fn with_heads(
         };
     let mut layers: Vec<_> =
         heads.into_iter().zip(widths).enumerate().map(layer).collect::<Result<_>>()?;
-    layers.truncate(own_layers(keys)?);
+    let n_guessing = guessing(keys, layers.len())?;
+    layers.truncate(layers.len() - n_guessing);
     if keys.flag("attention.causal")? == Some(false) {
         layers.iter_mut().for_each(|layer| layer.score.mask = Mask::Full);
     }
@@ -228,22 +230,22 @@ pub(super) fn with_heads(
         rescale_every: None,
         logit_softcap: None,
         residual_blocks: None,
+        n_guessing,
+        hands_hidden: false,
         hyper: None,
         layers,
     })
 }
 
-/// Decoder blocks without those at the end that guess tokens after the next one.
-fn own_layers(keys: &Keys<'_>) -> Result<usize> {
-    const GUESSING: &str = "nextn_predict_layers";
-    let n_layers = keys.n_layers()?;
-    let guessing = keys.count(GUESSING, 0..=n_layers as u64 - 1)?.unwrap_or(0);
-    if guessing > 0 {
+/// How many of the blocks, those at the end, guess tokens after the next one.
+fn guessing(keys: &Keys<'_>, n_layers: usize) -> Result<usize> {
+    let guessing = keys.count("nextn_predict_layers", 0..=n_layers as u64 - 1)?.unwrap_or(0);
+    if guessing > 0 && !guess::is_known(keys.architecture()) {
         keys.note(format!(
             "the last {guessing} of {n_layers} blocks guess tokens after the next one: they are left out"
         ));
     }
-    Ok(n_layers - guessing)
+    Ok(guessing)
 }
 
 fn hidden_size(keys: &Keys<'_>) -> Result<usize> {

@@ -40,7 +40,7 @@ impl Readback {
             sequences.iter().any(|sequence| match kind {
                 OutputKind::Logits => sequence.outputs.needs_logits(),
                 OutputKind::Hidden => sequence.outputs.what == Wanted::Hidden,
-                OutputKind::Rows => sequence.outputs.what == Wanted::Rows,
+                OutputKind::Rows => sequence.outputs.needs_rows(),
             })
         };
         let (mut regions, mut len): (Vec<Region>, usize) = (Vec::new(), 0);
@@ -140,17 +140,26 @@ impl Readback {
     ) -> Result<RowsOut> {
         let Sequence { outputs, tokens, .. } = running.sequence;
         let kind = match outputs.what {
-            Wanted::Logits | Wanted::Candidates { .. } => OutputKind::Logits,
+            Wanted::Logits | Wanted::Candidates { .. } | Wanted::LogitsAndRows => {
+                OutputKind::Logits
+            }
             Wanted::Hidden => OutputKind::Hidden,
             Wanted::Rows => OutputKind::Rows,
         };
-        let mut regions = self.regions.iter().filter(|region| region.kind == kind);
+        let handed = self.regions.iter().filter(|region| region.kind == OutputKind::Rows);
+        let handed = handed.filter(|_| outputs.needs_rows());
+        let handed = handed.map(|region| self.rows(region, batch, found, i)).collect();
         if kind == OutputKind::Rows {
-            let rows = regions.map(|region| self.rows(region, batch, found, i));
-            return Ok(RowsOut::Rows(rows.collect()));
+            return Ok(RowsOut::Rows(handed));
         }
+        let mut regions = self.regions.iter().filter(|region| region.kind == kind);
         let region = regions.next().filter(|_| outputs.rows != OutputRows::None);
-        let Some(region) = region else { return Ok(RowsOut::none(outputs.what)) };
+        let Some(region) = region else {
+            return Ok(match outputs.what {
+                Wanted::LogitsAndRows => RowsOut::LogitsAndRows(LogitRows::default(), handed),
+                what => RowsOut::none(what),
+            });
+        };
         let cols = region.spec.cols;
         let all = self.rows(region, batch, found, i);
         // of a value of all rows, those that are wanted
@@ -168,6 +177,7 @@ impl Readback {
                 let LogitRows { logits, vocab_size, peaks } = LogitRows::new(numbers, cols);
                 RowsOut::Candidates(CandidateRows::of(&logits, vocab_size, &peaks, k)?)
             }
+            Wanted::LogitsAndRows => RowsOut::LogitsAndRows(LogitRows::new(numbers, cols), handed),
             Wanted::Logits | Wanted::Rows => RowsOut::Logits(LogitRows::new(numbers, cols)),
         })
     }

@@ -2,9 +2,7 @@
 
 use std::time::Instant;
 
-use program::{
-    Error, Held, OpenSession, OutputKind, Result, RowsOut, Sequence, Step, StepOut, Wanted,
-};
+use program::{Error, Held, OpenSession, OutputKind, Result, RowsOut, Sequence, Step, StepOut};
 
 use super::results::Readback;
 use super::{GpuModel, Session, cache_error, lock};
@@ -153,7 +151,7 @@ impl GpuModel {
         sequences: &[&Sequence<'_>],
     ) -> Result<u64> {
         let needs_logits = sequences.iter().any(|sequence| sequence.outputs.needs_logits());
-        let is_handed = sequences.iter().any(|sequence| sequence.outputs.what == Wanted::Rows);
+        let is_handed = sequences.iter().any(|sequence| sequence.outputs.needs_rows());
         let logits = self.plan.output(OutputKind::Logits).map(|(_, place, _)| place.buffer);
         let skipped = logits.filter(|_| !needs_logits && !is_handed);
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());

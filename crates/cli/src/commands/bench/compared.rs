@@ -231,20 +231,49 @@ impl Comparison {
         second: &Second,
         done: &mut dyn FnMut(),
     ) -> anyhow::Result<Compared> {
+        let drafters = |cache| {
+            let model = Arc::clone(second.session.model());
+            Ok(Drafters::by_model(Session::new(model, cache, second.session.chunk())?))
+        };
+        self.own_texts("draft", &second.prompts, &drafters, done)
+    }
+
+    /// The same with drafts by blocks of the model's own file.
+    ///
+    /// # Errors
+    /// As [`by_model`](Self::by_model).
+    pub(super) fn by_own_guesses(
+        &self,
+        guesses: &Arc<dyn Model>,
+        prompts: &[Vec<u32>],
+        done: &mut dyn FnMut(),
+    ) -> anyhow::Result<Compared> {
+        let drafters = |cache| {
+            Ok(Drafters::by_own_guesses(Session::new(Arc::clone(guesses), cache, self.chunk)?))
+        };
+        self.own_texts("mtp", prompts, &drafters, done)
+    }
+
+    /// The model's own texts after `prompts` with drafters that have a model, beside the same texts without.
+    fn own_texts(
+        &self,
+        name: &str,
+        prompts: &[Vec<u32>],
+        drafters: &dyn Fn(CacheOptions) -> anyhow::Result<Drafters>,
+        done: &mut dyn FnMut(),
+    ) -> anyhow::Result<Compared> {
+        let cache = CacheOptions { policy: program::KvPolicy::Full, ..self.cache };
         let (mut pairs, mut stats) = (Vec::new(), DraftStats::default());
         for round in 0..self.repetitions {
-            let prompt = &second.prompts[round as usize % second.prompts.len()];
+            let prompt = &prompts[round as usize % prompts.len()];
             let run = |drafters| self.written(Arc::clone(&self.model), prompt, drafters);
-            let drafted = || {
-                let cache = CacheOptions { policy: program::KvPolicy::Full, ..self.cache };
-                let model = Arc::clone(second.session.model());
-                run(Drafters::by_model(Session::new(model, cache, second.session.chunk())?))
-            };
             let plain = || run(Drafters::of(Vec::new()));
-            pairs.push(pair(in_turn(round, drafted, plain), &mut stats)?);
+            let both = in_turn(round, || run(drafters(cache)?), plain);
+            pairs.push(pair(both, &mut stats)?);
             done();
         }
-        let row = Compared::new("draft, its own text".into(), "plain steps", TEXT - 1, &pairs);
+        let test = format!("{name}, its own text");
+        let row = Compared::new(test, "plain steps", TEXT - 1, &pairs);
         Ok(Compared { drafted: stats.drafted, kept: stats.kept, ..row })
     }
 

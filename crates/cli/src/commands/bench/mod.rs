@@ -95,7 +95,7 @@ pub(super) struct Bench {
     /// Draw that as waterfalls into a file, .svg
     #[arg(long, value_name = "FILE", value_parser = picture::path, requires = "explain")]
     plot: Option<PathBuf>,
-    /// Instead of prompts and steps: texts with drafts beside the same texts without, by off, lookup, suffix, auto, draft (by -md) or all
+    /// Instead of prompts and steps: texts with drafts beside the same texts without, by off, lookup, suffix, auto, draft (by -md), mtp (by blocks of the file that guess) or all
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = drafts, hide_possible_values = true,
           conflicts_with_all = ["explain", "pg", "n_prompt", "n_gen", "n_depth", "greedy"])]
     spec: Vec<Spec>,
@@ -158,7 +158,9 @@ fn remember(limits: &Limits, test: Test, samples: &[Duration]) {
 enum Spec {
     Texts(DraftMode),
     Model,
-    /// Every way to look texts up, and the model if there is one.
+    /// Blocks of the model's own file.
+    Own,
+    /// Every way that there is.
     All,
 }
 
@@ -167,9 +169,10 @@ fn drafts(text: &str) -> Result<Spec, String> {
     match text {
         "all" => Ok(Spec::All),
         "draft" => Ok(Spec::Model),
+        "mtp" => Ok(Spec::Own),
         _ => known.map(Spec::Texts).ok_or_else(|| {
             format!(
-                "expected one of {}, draft, all",
+                "expected one of {}, draft, mtp, all",
                 DraftMode::ALL.map(DraftMode::name).join(", ")
             )
         }),
@@ -293,7 +296,11 @@ impl Bench {
     ) -> anyhow::Result<(Loaded, CacheOptions)> {
         let args = self.cache_args();
         let cache = |config: &models::ModelConfig| args.options(capacity, config.context_length);
-        let loaded = load::model(gguf, &self.executor, &self.load_options(threads), &cache)?;
+        let mut options = self.load_options(threads);
+        if self.spec.contains(&Spec::All) {
+            options.guesses |= models::load(gguf).is_ok_and(|model| model.config.can_guess());
+        }
+        let loaded = load::model(gguf, &self.executor, &options, &cache)?;
         let cache = cache(&loaded.config);
         Ok((loaded, cache))
     }
@@ -314,6 +321,7 @@ impl Bench {
             values: self.cache_type_v.is_some(),
             same_bits: (!self.spec.is_empty()).then_some("drafts (--spec)"),
             storage: self.storage.clone(),
+            guesses: self.spec.contains(&Spec::Own),
         }
     }
 
@@ -321,7 +329,7 @@ impl Bench {
     fn text_modes(&self) -> Vec<DraftMode> {
         let modes = |spec: &Spec| match spec {
             Spec::Texts(mode) => vec![*mode],
-            Spec::Model => Vec::new(),
+            Spec::Model | Spec::Own => Vec::new(),
             Spec::All => DraftMode::ALL.to_vec(),
         };
         self.spec.iter().flat_map(modes).collect()
@@ -366,11 +374,20 @@ impl Bench {
             let setting = report::Setting::new(gguf, &loaded, cache, loaded.chunk, self.fill);
             let modes = self.text_modes();
             let turns: Vec<usize> = plan::all(&self.turns).filter(|n| *n > 0).collect();
-            let runs = 2 * modes.len() + turns.len() + usize::from(second.is_some());
+            let runs = 2 * modes.len()
+                + turns.len()
+                + [second.is_some(), loaded.guesses.is_some()]
+                    .map(usize::from)
+                    .iter()
+                    .sum::<usize>();
             let bar = ui::count_bar("bench", runs as u64 * u64::from(self.repetitions));
             let mut rows = comparison.drafts(&modes, &mut || bar.inc(1))?;
             if let Some(second) = &second {
                 rows.push(comparison.by_model(second, &mut || bar.inc(1))?);
+            }
+            if let Some(guesses) = &loaded.guesses {
+                let prompts = compared::prompts(&load::tokenizer(gguf)?)?;
+                rows.push(comparison.by_own_guesses(guesses, &prompts, &mut || bar.inc(1))?);
             }
             for n in turns {
                 rows.extend(comparison.turns(n, &mut || bar.inc(1))?);
