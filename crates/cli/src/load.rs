@@ -280,8 +280,8 @@ fn load_on(
     storage::check(kept, needs, &cache, ways)?;
     let ceilings = if options.ceilings { ceilings::kept_or_measured(&*executor) } else { None };
     let rates = if options.ceilings {
-        let wanted = Executed::of(&program, cache.k, cache.v).wanted();
-        ceilings::rates(&*executor, &WantedRates { types: wanted.types, ..WantedRates::default() })
+        let WantedRates { types, scans, .. } = Executed::of(&program, cache.k, cache.v).wanted();
+        ceilings::rates(&*executor, &WantedRates { types, scans, ..WantedRates::default() })
     } else {
         ceilings::kept_rates(&*executor)
     };

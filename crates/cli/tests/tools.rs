@@ -418,3 +418,36 @@ fn what_has_moved_says_where() {
         assert!(told.contains(&format!("-p rooflight-lab -- {name}")), "{told}");
     }
 }
+
+/// Each rule of a recurrence is timed at the shape that a model has, and kept.
+#[test]
+fn what_recurs_is_measured_at_its_shape() {
+    let place = Place::new();
+    let models = [
+        ("qwen35", "delta_net"),
+        ("mamba2", "ssd_scan"),
+        ("kimi-linear", "delta_net"),
+        ("rwkv6qwen2", "linear_attention"),
+        ("minimax-01", "lightning_attention"),
+        ("falcon-mamba", "selective_scan"),
+        ("rwkv6", "wkv6"),
+        ("rwkv7", "wkv7"),
+    ];
+    for (name, _) in models {
+        let file = format!("{name}.gguf");
+        place.write(&file, conformance::golden::model(name));
+        place.ok(&["bench", &file, "-t", "1", "-p", "4", "-n", "1", "-r", "1", "-o", "json"]);
+    }
+    let kept: Value = serde_json::from_slice(&place.read(".cache/rooflight/machine.json")).unwrap();
+    let scans = kept["machines"][0]["rates"]["scans"].as_array().unwrap().clone();
+    for (name, rule) in models {
+        assert!(scans.iter().any(|scan| scan["rule"] == rule), "{name}: {rule} in {scans:?}");
+    }
+    for scan in &scans {
+        for time in ["step_seconds", "token_seconds"] {
+            assert!(scan[time].as_f64().is_some_and(|time| time > 0.0), "{scan}");
+        }
+    }
+    let shown = place.ok(&["machine", "-t", "1", "--types", "f32"]);
+    assert!(shown.contains("what recurs") && shown.contains("wkv7"), "{shown}");
+}

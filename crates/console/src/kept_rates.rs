@@ -1,7 +1,10 @@
 //! Measured rates as they are kept and shown.
 
-use planner::{AttentionRate, AttentionShape, LinearRate, MlaRate, MlaShape, Overheads, Rates};
-use program::{CacheKind, CacheType, MlaDims, MlaForm};
+use planner::{
+    AttentionRate, AttentionShape, LinearRate, MlaRate, MlaShape, Overheads, Rates, ScanRate,
+    ScanShape,
+};
+use program::{CacheKind, CacheType, MlaDims, MlaForm, ScanDims, ScanRule};
 use quant::GgmlType;
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +15,8 @@ pub struct KeptRates {
     attention: Vec<Attention>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     latent: Vec<Latent>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    scans: Vec<Scan>,
     step_seconds: f64,
     logit_seconds: f64,
     element_seconds: f64,
@@ -56,6 +61,20 @@ struct Latent {
     compressed_seconds: f64,
 }
 
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Scan {
+    rule: String,
+    n_heads: usize,
+    n_key_heads: usize,
+    key_dim: usize,
+    value_dim: usize,
+    by_turns: bool,
+    by_row: bool,
+    step_seconds: f64,
+    /// Of a token of a prompt.
+    token_seconds: f64,
+}
+
 /// Five digits: more were never measured, and these survive being written and read.
 fn rounded(seconds: f64) -> f64 {
     format!("{seconds:.4e}").parse().unwrap_or(seconds)
@@ -97,11 +116,26 @@ impl KeptRates {
                 compressed_seconds: rounded(rate.compressed),
             }
         };
+        let scan = |rate: &ScanRate| {
+            let ScanDims { n_heads, n_key_heads, key_dim, value_dim, by_turns } = rate.shape.dims;
+            Scan {
+                rule: rate.shape.rule.name().to_owned(),
+                n_heads,
+                n_key_heads,
+                key_dim,
+                value_dim,
+                by_turns,
+                by_row: rate.shape.by_row,
+                step_seconds: rounded(rate.step),
+                token_seconds: rounded(rate.token),
+            }
+        };
         let Overheads { step, logit, element } = rates.overheads;
         KeptRates {
             linear: rates.linear.iter().map(linear).collect(),
             attention: rates.attention.iter().map(attention).collect(),
             latent: rates.latent.iter().map(latent).collect(),
+            scans: rates.scans.iter().map(scan).collect(),
             step_seconds: rounded(step),
             logit_seconds: rounded(logit),
             element_seconds: rounded(element),
@@ -152,10 +186,21 @@ impl KeptRates {
                 compressed: time(kept.compressed_seconds)?,
             })
         };
+        let scan = |kept: &Scan| {
+            let Scan { n_heads, n_key_heads, key_dim, value_dim, by_turns, by_row, .. } = *kept;
+            let rule = ScanRule::ALL.into_iter().find(|rule| rule.name() == kept.rule)?;
+            let dims = ScanDims { n_heads, n_key_heads, key_dim, value_dim, by_turns };
+            Some(ScanRate {
+                shape: ScanShape { rule, dims, by_row },
+                step: time(kept.step_seconds)?,
+                token: time(kept.token_seconds)?,
+            })
+        };
         Some(Rates {
             linear: self.linear.iter().map(linear).collect::<Option<_>>()?,
             attention: self.attention.iter().map(attention).collect::<Option<_>>()?,
             latent: self.latent.iter().map(latent).collect::<Option<_>>()?,
+            scans: self.scans.iter().map(scan).collect::<Option<_>>()?,
             overheads: Overheads {
                 step: time(self.step_seconds)?,
                 logit: time(self.logit_seconds)?,
@@ -247,6 +292,24 @@ pub fn lines(rates: &Rates, top: &Top) -> Vec<String> {
             form(MlaForm::Elided, rate.elided),
         ));
     }
+    if !rates.scans.is_empty() {
+        lines.push("what recurs              a step of limit           a prompt of limit".into());
+    }
+    for rate in &rates.scans {
+        let ScanShape { rule, dims, .. } = rate.shape;
+        let macs = (rule.products() * dims.elements()) as f64 / rate.token;
+        lines.push(format!(
+            "{:<16} {:>2} x {:<3} x {:<4} {:6.1} GB/s {:>5} {:12.0} GFLOP/s {:>5}",
+            rule.name(),
+            dims.n_heads,
+            dims.key_dim,
+            dims.value_dim,
+            1e-9 * rate.bytes_per_second(),
+            share(rate.bytes_per_second(), top.bytes),
+            2e-9 * macs,
+            share(macs, top.f32),
+        ));
+    }
     let o = &rates.overheads;
     let micro = |seconds: f64| 1e6 * seconds;
     lines.push(format!(
@@ -280,11 +343,16 @@ mod tests {
             elided: 1e-11,
             compressed: 2e-11,
         };
+        let dims =
+            ScanDims { n_heads: 16, n_key_heads: 8, key_dim: 128, value_dim: 64, by_turns: true };
+        let shape = ScanShape { rule: ScanRule::Wkv7, dims, by_row: false };
+        let scan = ScanRate { shape, step: 2e-5, token: 1e-5 };
         let points = vec![(1, 2e-11), (512, 3e-9)];
         Rates {
             linear: vec![LinearRate { ty: GgmlType::Q4K, points, phase: 2e-6 }],
             attention: vec![attention],
             latent: vec![latent],
+            scans: vec![scan],
             overheads: Overheads { step: 1e-5, logit: 1e-10, element: 1e-9 },
         }
     }
@@ -304,6 +372,8 @@ mod tests {
         assert_eq!(broken(|kept| kept.linear[0].rows = vec![8, 1]), None);
         assert_eq!(broken(|kept| kept.linear[0].rows = vec![1]), None);
         assert_eq!(broken(|kept| kept.latent[0].type_k = "q99".into()), None);
+        assert_eq!(broken(|kept| kept.scans[0].rule = "wkv9".into()), None);
+        assert_eq!(broken(|kept| kept.scans[0].token_seconds = -1.0), None);
         assert_eq!(broken(|kept| kept.attention[0].pair_seconds = -1.0), None);
     }
 
@@ -316,6 +386,7 @@ mod tests {
             "341 GOP/s  50 %",
             "14/2  x 64    f16/q8_0",
             "16 x 512         f16   10.0 GB/s       compressed 100, elided 200 GFLOP/s",
+            "wkv7             16 x 128 x 64     26.2 GB/s  47 %          131 GFLOP/s   7 %",
             "a phase 2.0 us",
         ] {
             assert!(text.contains(part), "{part}: {text}");

@@ -18,6 +18,7 @@ use crate::latent;
 use crate::moe::distinct_experts;
 use crate::rates::{AttentionShape, LinearRate, MlaShape, Rates, WantedRates, smallest_chunk};
 use crate::reads::{Reads, choosing};
+use crate::scans::ScanShape;
 
 /// Seconds to be expected, by what they go into.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -26,6 +27,8 @@ pub struct Expected {
     pub linear: f64,
     /// Attention.
     pub attention: f64,
+    /// What recurs.
+    pub states: f64,
     /// The output head.
     pub head: f64,
     /// Norms and the like that stand alone.
@@ -39,7 +42,7 @@ pub struct Expected {
 impl Expected {
     /// All of it, in seconds.
     pub fn total(&self) -> f64 {
-        self.linear + self.attention + self.head + self.rest + self.phases + self.step
+        self.linear + self.attention + self.states + self.head + self.rest + self.phases + self.step
     }
 
     /// One after the other.
@@ -48,6 +51,7 @@ impl Expected {
         Expected {
             linear: self.linear + other.linear,
             attention: self.attention + other.attention,
+            states: self.states + other.states,
             head: self.head + other.head,
             rest: self.rest + other.rest,
             phases: self.phases + other.phases,
@@ -62,6 +66,7 @@ impl Expected {
         Expected {
             linear: self.linear * n,
             attention: self.attention * n,
+            states: self.states * n,
             head: self.head * n,
             rest: self.rest * n,
             phases: self.phases * n,
@@ -100,6 +105,11 @@ enum Part {
         macs: u64,
         select: Selection,
     },
+    Scan {
+        shape: ScanShape,
+        /// Multiply-adds per row.
+        products: u64,
+    },
     /// Element-wise ops that nothing takes in; embedding has no elements to count.
     Elements {
         rows: Rows,
@@ -131,10 +141,14 @@ impl Part {
             Part::Attention { .. }
             | Part::Latent { .. }
             | Part::Indexer { .. }
+            | Part::Scan { .. }
             | Part::Elements { .. } => Some((0.0, 0.0)),
         }
     }
 }
+
+/// Multiply-adds of a state or an indexer that take as long as a number of a norm, where nothing was measured.
+const PRODUCTS: u64 = 16;
 
 /// Seconds per weight of one expert, for all rows that `distinct` experts share evenly.
 fn expert_seconds(rate: &LinearRate, rows: u64, distinct: f64) -> f64 {
@@ -169,7 +183,7 @@ impl Executed {
                 })
         };
         let mut parts: Vec<Part> = Vec::new();
-        for node in &program.nodes {
+        for (index, node) in program.nodes.iter().enumerate() {
             let facts = node.op.facts();
             let rows = program.value(node.output).shape.rows;
             let matrices = |used: &WeightUse| {
@@ -227,9 +241,12 @@ impl Executed {
                     let macs = program.value(node.inputs[0]).shape.cols() as u64;
                     parts.push(Part::Indexer { macs, select });
                 }
-                // a number of a state takes less time than one of a norm
                 Counted::State { products } => {
-                    parts.push(Part::Elements { rows, elements: products as u64 / 16 });
+                    let products = products as u64;
+                    parts.push(match ScanShape::of(program, index) {
+                        Some(shape) => Part::Scan { shape, products },
+                        None => Part::Elements { rows, elements: products / PRODUCTS },
+                    });
                 }
                 Counted::Lookup => parts.push(Part::Elements { rows, elements: 0 }),
                 Counted::Norm if !taken_in(node.output) => {
@@ -264,8 +281,12 @@ impl Executed {
                 Part::Latent { shape, .. } if !wanted.latent.contains(shape) => {
                     wanted.latent.push(*shape);
                 }
+                Part::Scan { shape, .. } if !wanted.scans.contains(shape) => {
+                    wanted.scans.push(*shape);
+                }
                 Part::Attention { .. }
                 | Part::Latent { .. }
+                | Part::Scan { .. }
                 | Part::Indexer { .. }
                 | Part::Elements { .. } => {}
             }
@@ -314,12 +335,23 @@ impl Executed {
                     expected.attention += rate.seconds(form, load.past, all) + each * few as f64;
                     (0, 0.0)
                 }
-                // a multiply-add takes less time than a number of a norm
+                Part::Scan { shape, products } => match rates.scan(shape) {
+                    Some(rate) => {
+                        expected.states += rate.seconds(load.tokens);
+                        (0, 0.0)
+                    }
+                    None => {
+                        let elements = load.tokens.saturating_mul(products / PRODUCTS);
+                        expected.states += rates.overheads.element * elements as f64;
+                        (load.tokens, rates.phase())
+                    }
+                },
                 Part::Indexer { macs, select } => {
                     let [all, few] = choosing(select, load.past, load.tokens);
                     let before = load.past.saturating_add(all);
                     let pairs = positions_seen(Mask::Causal, before, few, 1) as f64;
-                    expected.attention += rates.overheads.element * pairs * *macs as f64 / 16.0;
+                    expected.attention +=
+                        rates.overheads.element * pairs * *macs as f64 / PRODUCTS as f64;
                     (load.tokens, rates.phase())
                 }
                 Part::Elements { rows, elements } => {

@@ -24,6 +24,7 @@ pub mod plan;
 pub mod predict;
 mod rates;
 mod reads;
+mod scans;
 
 pub use cost::{Cost, CostKind, CostOptions, Load, Pass, Work};
 pub use estimate::{CountedProgram, Estimate, Turns};
@@ -36,3 +37,4 @@ pub use rates::{
     AttentionRate, AttentionShape, LinearRate, MlaRate, MlaShape, Overheads, Rates, WantedRates,
 };
 pub use reads::Reads;
+pub use scans::{ScanRate, ScanShape};

@@ -8,6 +8,7 @@ use program::{CacheKind, CacheType, MlaDims, MlaForm};
 use quant::GgmlType;
 
 use crate::reads::{Reads, anchor_bytes};
+use crate::scans::{self, ScanRate, ScanShape};
 
 /// What has to be measured to expect a time: types of matrices, shapes of attention of both kinds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub struct WantedRates {
     pub attention: Vec<AttentionShape>,
     /// Shapes of latent attention.
     pub latent: Vec<MlaShape>,
+    /// Shapes of what recurs.
+    pub scans: Vec<ScanShape>,
 }
 
 /// Types of most files.
@@ -25,10 +28,11 @@ const USUAL: [GgmlType; 6] =
     [GgmlType::F16, GgmlType::Q8_0, GgmlType::Q4_0, GgmlType::Q4K, GgmlType::Q5K, GgmlType::Q6K];
 
 impl WantedRates {
-    /// What most models need: the usual types of weights, and attention over the usual type of cache.
+    /// What most models need: the usual types of weights, and attention over the usual type of cache, and the usual recurrence.
     pub fn usual() -> WantedRates {
         let mut wanted = WantedRates { types: USUAL.into(), ..WantedRates::everything() };
         wanted.attention.retain(|shape| shape.k == CacheType::default());
+        wanted.scans.truncate(1);
         wanted
     }
 
@@ -50,12 +54,18 @@ impl WantedRates {
             shapes.map(|(heads, kv_heads, head_dim)| shape((heads, kv_heads, head_dim, *cache)))
         });
         let types = quant::FORMATS.iter().map(|format| format.ty()).collect();
-        WantedRates { types, attention: shapes.collect(), latent: Vec::new() }
+        WantedRates {
+            types,
+            attention: shapes.collect(),
+            latent: Vec::new(),
+            scans: scans::usual(),
+        }
     }
 
     /// Whether nothing is.
     pub fn is_empty(&self) -> bool {
-        self.types.is_empty() && self.attention.is_empty() && self.latent.is_empty()
+        let WantedRates { types, attention, latent, scans } = self;
+        types.is_empty() && attention.is_empty() && latent.is_empty() && scans.is_empty()
     }
 }
 
@@ -294,6 +304,8 @@ pub struct Rates {
     pub attention: Vec<AttentionRate>,
     /// By shape.
     pub latent: Vec<MlaRate>,
+    /// By shape.
+    pub scans: Vec<ScanRate>,
     /// Of steps.
     pub overheads: Overheads,
 }
@@ -325,6 +337,11 @@ impl Rates {
         self.latent.iter().find(|rate| rate.shape == *shape)
     }
 
+    /// A recurrence of this shape: as measured, or scaled from the nearest shape of its rule.
+    pub fn scan(&self, shape: &ScanShape) -> Option<ScanRate> {
+        scans::nearest(&self.scans, shape)
+    }
+
     /// What of `wanted` was not measured.
     pub fn missing(&self, wanted: &WantedRates) -> WantedRates {
         let known = |shape: &&AttentionShape| self.attention.iter().all(|r| r.shape != **shape);
@@ -334,6 +351,10 @@ impl Rates {
             latent: {
                 let unknown = |shape: &&MlaShape| self.latent(shape).is_none();
                 wanted.latent.iter().filter(unknown).copied().collect()
+            },
+            scans: {
+                let unknown = |shape: &&ScanShape| self.scans.iter().all(|r| r.shape != **shape);
+                wanted.scans.iter().filter(unknown).copied().collect()
             },
         }
     }
@@ -345,12 +366,14 @@ impl Rates {
         self.linear.extend(later.linear);
         let again = |rate: &AttentionRate| later.attention.iter().any(|r| r.shape == rate.shape);
         self.attention.retain(|rate| !again(rate));
-        if !later.attention.is_empty() || !later.latent.is_empty() {
-            // they are measured beside attention
+        if [later.attention.len(), later.latent.len(), later.scans.len()] != [0; 3] {
+            // they are measured beside these
             self.overheads = later.overheads;
         }
         self.attention.extend(later.attention);
         self.latent.extend(later.latent);
+        self.scans.retain(|rate| later.scans.iter().all(|again| again.shape != rate.shape));
+        self.scans.extend(later.scans);
     }
 }
 

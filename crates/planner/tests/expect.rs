@@ -3,8 +3,9 @@
 use models::{ModelConfig, Outline};
 use planner::{
     AttentionRate, AttentionShape, Executed, Expected, LinearRate, Load, Overheads, Rates,
+    ScanRate, ScanShape,
 };
-use program::CacheType;
+use program::{CacheType, ScanDims, ScanRule};
 use quant::GgmlType;
 
 const LAYERS: usize = 3;
@@ -81,6 +82,7 @@ fn rates() -> Rates {
         linear: vec![linear(GgmlType::Q8_0, 1.0), linear(GgmlType::Q4_0, 0.5)],
         attention: vec![attention],
         latent: Vec::new(),
+        scans: Vec::new(),
         overheads: Overheads { step: 1000.0, logit: 2.0, element: 0.125 },
     }
 }
@@ -96,6 +98,7 @@ fn a_step_is_its_matrices_its_attention_and_what_they_cost_beside() {
     let want = Expected {
         linear: layers * per_layer(),
         attention: layers * (100.0 + 0.5 * 31.0),
+        states: 0.0,
         head: (VOCAB * HIDDEN) as f64,
         rest: 0.0,
         // the embedding, four phases of matrices a layer, the head
@@ -172,6 +175,34 @@ fn a_prompt_works_for_one_row_where_one_row_is_wanted() {
     let sum: f64 = passes.map(|l| pass(l.past, l.tokens, l.outputs).total()).sum();
     let together = model.prefill(64..20_000, 16, &rates).expect("everything was measured").total();
     assert!((together / sum - 1.0).abs() < 1e-3, "{together} {sum}");
+}
+
+/// What recurs takes what was measured of its rule; what that was not, as many numbers of norms.
+#[test]
+fn states_take_what_was_measured_of_their_form() {
+    let config = models::find_published("mamba2-1.3b").expect("it is listed");
+    let ty = |_: &str, dims: &[u64]| match dims {
+        [_] | [..32, _] => Some(GgmlType::F32),
+        _ => Some(GgmlType::Q8_0),
+    };
+    let program = models::from_config(&config, &ty).unwrap().program;
+    let model = Executed::of(&program, CacheType::F16, CacheType::F16);
+    let [shape] = model.wanted().scans[..] else { panic!("one shape") };
+    let dims = ScanDims { n_heads: 64, n_key_heads: 1, key_dim: 128, value_dim: 64, ..shape.dims };
+    assert_eq!(shape, ScanShape { rule: ScanRule::Ssd, dims, by_row: false });
+    let mut rates = rates();
+    let states = |rates: &Rates, tokens| {
+        let load = Load { past: 9, tokens, outputs: 1 };
+        model.pass(&load, rates).expect("all else was measured").states
+    };
+    // three multiply-adds with each number
+    let elements = 3.0 * (48 * 64 * 128 * 64 / 16) as f64;
+    assert_eq!(states(&rates, 1), 0.125 * elements);
+    // twice as many heads were measured
+    let dims = ScanDims { n_heads: 128, ..dims };
+    rates.scans = vec![ScanRate { shape: ScanShape { dims, ..shape }, step: 4.0, token: 0.5 }];
+    assert_eq!(rates.missing(&model.wanted()).scans, [shape]);
+    assert_eq!((states(&rates, 1), states(&rates, 512)), (48.0 * 2.0, 48.0 * 0.25 * 512.0));
 }
 
 #[test]

@@ -165,7 +165,7 @@ impl Op {
                 recurrent(conv.taps.into_iter().chain(conv.bias), conv.cache, 0, 0)
             }
             Op::Scan(scan) => {
-                let products = scan.kind.products() * scan.dims.elements();
+                let products = scan.kind.rule().products() * scan.dims.elements();
                 recurrent(scan.kind.weights(), scan.cache, 1, products)
             }
             Op::Route(router) => {

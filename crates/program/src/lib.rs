@@ -60,7 +60,7 @@ pub use op::{
 };
 pub use parts::Parts;
 pub use recorder::{ConvWeights, ExpertWeights, LinearWeight, Recorder};
-pub use recurrence::{CausalConv, Scan, ScanDims, ScanKind};
+pub use recurrence::{CausalConv, Scan, ScanDims, ScanKind, ScanRule};
 pub use results::{
     CandidateRows, HiddenRows, LogitRows, OutputRows, Outputs, PEAK, RowsOut, StepOut, Wanted,
 };

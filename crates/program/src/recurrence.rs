@@ -136,18 +136,81 @@ pub enum ScanKind {
     Wkv7,
 }
 
+/// A [`ScanKind`] without what is said of one model: its speed does not depend on that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ScanRule {
+    /// [`ScanKind::Delta`].
+    Delta,
+    /// [`ScanKind::Linear`].
+    Linear,
+    /// [`ScanKind::Lightning`].
+    Lightning,
+    /// [`ScanKind::Ssd`].
+    Ssd,
+    /// [`ScanKind::Selective`].
+    Selective,
+    /// [`ScanKind::Wkv6`].
+    Wkv6,
+    /// [`ScanKind::Wkv7`].
+    Wkv7,
+}
+
+impl ScanRule {
+    /// All of them.
+    pub const ALL: [ScanRule; 7] = [
+        ScanRule::Delta,
+        ScanRule::Linear,
+        ScanRule::Lightning,
+        ScanRule::Ssd,
+        ScanRule::Selective,
+        ScanRule::Wkv6,
+        ScanRule::Wkv7,
+    ];
+
+    /// Name for listings.
+    pub fn name(self) -> &'static str {
+        match self {
+            ScanRule::Delta => "delta_net",
+            ScanRule::Linear => "linear_attention",
+            ScanRule::Lightning => "lightning_attention",
+            ScanRule::Ssd => "ssd_scan",
+            ScanRule::Selective => "selective_scan",
+            ScanRule::Wkv6 => "wkv6",
+            ScanRule::Wkv7 => "wkv7",
+        }
+    }
+}
+
+impl ScanRule {
+    /// Multiply-adds of a row with each number of the matrices.
+    pub fn products(self) -> usize {
+        match self {
+            ScanRule::Linear | ScanRule::Lightning | ScanRule::Ssd => 3,
+            // its exponential takes about ten
+            ScanRule::Selective => 13,
+            ScanRule::Delta | ScanRule::Wkv6 => 4,
+            ScanRule::Wkv7 => 5,
+        }
+    }
+}
+
 impl ScanKind {
+    /// Which one it is.
+    pub fn rule(&self) -> ScanRule {
+        match self {
+            ScanKind::Delta { .. } => ScanRule::Delta,
+            ScanKind::Linear { .. } => ScanRule::Linear,
+            ScanKind::Lightning { .. } => ScanRule::Lightning,
+            ScanKind::Ssd { .. } => ScanRule::Ssd,
+            ScanKind::Selective { .. } => ScanRule::Selective,
+            ScanKind::Wkv6 { .. } => ScanRule::Wkv6,
+            ScanKind::Wkv7 => ScanRule::Wkv7,
+        }
+    }
+
     /// Name for listings.
     pub fn name(&self) -> &'static str {
-        match self {
-            ScanKind::Delta { .. } => "delta_net",
-            ScanKind::Linear { .. } => "linear_attention",
-            ScanKind::Lightning { .. } => "lightning_attention",
-            ScanKind::Ssd { .. } => "ssd_scan",
-            ScanKind::Selective { .. } => "selective_scan",
-            ScanKind::Wkv6 { .. } => "wkv6",
-            ScanKind::Wkv7 => "wkv7",
-        }
+        self.rule().name()
     }
 
     /// Its weights.
@@ -174,16 +237,5 @@ impl ScanKind {
             | ScanKind::Wkv7 => (None, None),
         };
         first.into_iter().chain(second)
-    }
-
-    /// Multiply-adds of a row with each number of the matrices.
-    pub(crate) fn products(&self) -> usize {
-        match self {
-            ScanKind::Linear { .. } | ScanKind::Lightning { .. } | ScanKind::Ssd { .. } => 3,
-            // its exponential takes about ten
-            ScanKind::Selective { .. } => 13,
-            ScanKind::Delta { .. } | ScanKind::Wkv6 { .. } => 4,
-            ScanKind::Wkv7 => 5,
-        }
     }
 }

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod latent;
+mod scan;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -48,7 +49,8 @@ pub fn measure(
     wanted: &WantedRates,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Rates> {
-    let parts = wanted.types.len() + wanted.attention.len() + wanted.latent.len();
+    let WantedRates { types, attention: shapes, latent, scans } = wanted;
+    let parts = types.len() + shapes.len() + latent.len() + scans.len();
     let parts = parts.max(1) as f64;
     let mut done = 0.0;
     let mut advance = || {
@@ -73,6 +75,12 @@ pub fn measure(
     for shape in &wanted.latent {
         let (rate, overheads) = latent::measure(executor, &mut weights, *shape)?;
         rates.latent.push(rate);
+        outside.push(overheads);
+        advance();
+    }
+    for shape in &wanted.scans {
+        let (rate, overheads) = scan::measure(executor, &mut weights, *shape)?;
+        rates.scans.push(rate);
         outside.push(overheads);
         advance();
     }

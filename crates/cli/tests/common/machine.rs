@@ -4,7 +4,7 @@
 
 use executors::{ExecutorKind, ExecutorOptions};
 use planner::{Executed, WantedRates};
-use program::{CacheType, MlaDims, Program};
+use program::{CacheType, MlaDims, Program, ScanDims};
 use serde_json::{Value, json};
 
 /// The content of `.cache/rooflight/machine.json` with ceilings, and all rates that the model in `gguf` needs, for this
@@ -81,6 +81,12 @@ fn machine(executor: &ExecutorOptions, wanted: &WantedRates) -> Value {
                 "value_dim": value_dim, "type_k": shape.k.name(), "step_seconds": 1e-5,
                 "position_seconds": 1e-8, "elided_seconds": 1e-11, "compressed_seconds": 1e-11 })
     });
+    let scans = wanted.scans.iter().map(|shape| {
+        let ScanDims { n_heads, n_key_heads, key_dim, value_dim, by_turns } = shape.dims;
+        json!({ "rule": shape.rule.name(), "n_heads": n_heads, "n_key_heads": n_key_heads,
+                "key_dim": key_dim, "value_dim": value_dim, "by_turns": by_turns,
+                "by_row": shape.by_row, "step_seconds": 1e-5, "token_seconds": 1e-6 })
+    });
     json!({
         "machine": name(executor),
         "build": build(),
@@ -88,7 +94,7 @@ fn machine(executor: &ExecutorOptions, wanted: &WantedRates) -> Value {
         "compute": [{ "threads": threads, "f32_macs_per_second": 1e9, "int8_macs_per_second": 1e9 }],
         "barrier_nanoseconds": 1000,
         "rates": { "linear": linear.collect::<Vec<_>>(), "attention": attention.collect::<Vec<_>>(),
-                   "latent": latent.collect::<Vec<_>>(),
+                   "latent": latent.collect::<Vec<_>>(), "scans": scans.collect::<Vec<_>>(),
                    "step_seconds": 1e-5, "logit_seconds": 1e-9, "element_seconds": 1e-9 },
     })
 }
