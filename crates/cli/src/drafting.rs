@@ -12,6 +12,7 @@ use tokenizer::Tokenizer;
 
 use crate::executing;
 use crate::exit::Failure;
+use crate::guessing;
 use crate::load::{self, LoadOptions, Loaded};
 use crate::output::shown;
 
@@ -130,7 +131,7 @@ impl DraftPlan {
             Source::Model(second) => Drafters::by_model(second.session(first, options, cache)?),
             Source::Own => {
                 let guesses = first.guesses.clone().context("a model loaded with its guesses")?;
-                let cache = CacheOptions { policy: program::KvPolicy::Full, ..cache };
+                let cache = guessing::cache(cache);
                 Drafters::by_own_guesses(Session::new(guesses, cache, first.chunk)?)
             }
         };

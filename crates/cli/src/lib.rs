@@ -17,6 +17,7 @@ mod drafting;
 mod executing;
 mod exit;
 mod forms;
+mod guessing;
 mod hints;
 mod input;
 mod interrupt;

@@ -19,6 +19,7 @@ use crate::args::ExecutorArgs;
 use crate::ceilings::KnownCeilings;
 use crate::executing::{self, ToRun};
 use crate::exit::Failure;
+use crate::guessing::{self, WithGuesses};
 use crate::memory::Room;
 use crate::output::shown;
 use crate::storage::{self, StorageArgs, WaysOut};
@@ -200,7 +201,7 @@ pub(crate) fn ready(
     let cache = cache(&loaded.config);
     check_positions(loaded.program.n_positions(), cache.capacity as u64)?;
     let loaded = loaded.within(gguf, cache.capacity).context("reading the model")?;
-    let loaded = if options.guesses { guessing(loaded, gguf)? } else { loaded };
+    let loaded = if options.guesses { guessing::guessing(loaded, gguf)? } else { loaded };
     policy::check(&cache.policy)?;
     policy::idle(&cache.policy, &loaded.program).iter().for_each(|warning| ui::warn(warning));
     storage::idle(&options.storage, &loaded.program).iter().for_each(|warning| ui::warn(warning));
@@ -265,13 +266,14 @@ fn load_on(
     let LoadedModel { config, program, guesses, notes: _ } = loaded;
     let chunk = options.chunk.unwrap_or(DEFAULT_CHUNK);
     let Started { executor, gpu } = started;
-    let beside = match &guesses {
-        Some(guesses) => guessing_bytes(&*executor, guesses, &program, &cache, chunk)?,
-        None => 0,
+    let room = Room { available: memory::free(gpu.as_ref()), trained: config.context_length };
+    let needs = match &guesses {
+        Some(guesses) => {
+            let both = WithGuesses { executor: &*executor, guesses };
+            memory::check_fit(&both, &program, &cache, chunk, room)?
+        }
+        None => memory::check_fit(&*executor, &program, &cache, chunk, room)?,
     };
-    let available = memory::free(gpu.as_ref()).map(|free| free.saturating_sub(beside));
-    let room = Room { available, trained: config.context_length };
-    let needs = memory::check_fit(&*executor, &program, &cache, chunk, room)?;
     let kept = &options.storage;
     let ways = |bound| WaysOut {
         longest: storage::longest(kept, &*executor, &program, &cache, (chunk, bound)),
@@ -297,8 +299,8 @@ fn load_on(
         .context("loading the model");
     bar.finish_and_clear();
     let model: Arc<dyn Model> = Arc::from(model?);
-    let guesses = guesses.map(|guesses| load_guesses(&*executor, &*model, guesses, gguf));
-    let guesses = guesses.transpose().context("loading the blocks that guess")?;
+    let guesses = guesses.map(|guesses| guessing::load(&*executor, &*model, guesses, gguf));
+    let guesses = guesses.transpose()?;
     let kept = executing::kept(&cache, gpu.as_ref());
     if options.verbose || ui::stderr_is_terminal() {
         ui::note(format_args!(
@@ -316,49 +318,6 @@ fn load_on(
         ));
     }
     Ok(Loaded { config, model, guesses, executor, chosen, gpu, ceilings, rates, chunk })
-}
-
-/// The same model with blocks of its file that guess.
-///
-/// # Errors
-/// If there are none; a malformed model.
-fn guessing(loaded: LoadedModel, gguf: &Gguf) -> anyhow::Result<LoadedModel> {
-    loaded.with_guesses(gguf).map_err(|error| match error {
-        models::Error::NoGuesses => Failure::Usage(format!("--spec mtp: {error}")).into(),
-        error => anyhow::Error::from(error).context("reading the blocks that guess"),
-    })
-}
-
-/// Memory of what guesses with a session of its own, beside the model whose weights it shares.
-///
-/// # Errors
-/// What the executor does not support.
-fn guessing_bytes(
-    executor: &dyn Executor,
-    guesses: &Program,
-    model: &Program,
-    cache: &CacheOptions,
-    chunk: usize,
-) -> anyhow::Result<u64> {
-    let cache = CacheOptions { policy: KvPolicy::Full, ..*cache };
-    let needs = memory::needs(executor, guesses, &cache, chunk).context("counting the memory")?;
-    let shared = guesses.weights.iter().filter(|spec| model.weights.contains(spec));
-    Ok(needs.total().saturating_sub(shared.map(program::WeightSpec::bytes).sum()))
-}
-
-/// Load what guesses beside its model, whose weights it shares where the executor can do that.
-fn load_guesses(
-    executor: &dyn Executor,
-    model: &dyn Model,
-    guesses: Arc<Program>,
-    gguf: &Gguf,
-) -> program::Result<Arc<dyn Model>> {
-    let weights = GgufWeights(gguf);
-    let loaded = match model.load_beside(Arc::clone(&guesses), &weights, &mut |_| ()) {
-        Err(program::Error::Unsupported(_)) => executor.load(guesses, &weights, &mut |_| ()),
-        loaded => loaded,
-    };
-    loaded.map(Arc::from)
 }
 
 /// Tokens of a prompt per pass on this machine, if its rates are known: see [`Executed::chunk`]. Bits do not depend on it.

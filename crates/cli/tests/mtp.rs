@@ -12,7 +12,7 @@ use engine::{Drafters, Generated, Request, Sampler, SamplerOptions, Session, Tok
 use executors::ExecutorOptions;
 use gguf::{Gguf, Writer};
 use models::GgufWeights;
-use program::{CacheOptions, CacheType, Model, Outputs, Sequence, Step};
+use program::{CacheOptions, CacheType, Model, Outputs, Sequence, SessionId, Step};
 use quant::GgmlType;
 
 const CACHE: CacheOptions = CacheOptions::new(CacheType::F32, CacheType::F32, 256);
@@ -160,7 +160,7 @@ fn guesses_change_no_text() {
 fn a_block_reads_the_next_token_and_the_row_before_it() {
     let next = |token: usize, n: usize| (5 * token + 3) % n;
     for (name, of) in FAMILIES {
-        // DeepSeek's block hands on its stream, which a norm of ones makes what it is
+        // a stream that has one number is after any norm what it was, but for its length
         for half in ["embedding", "row", "both"] {
             let gguf = guessing(name, of, &|tensor, dims, numbers| {
                 let n = dims[0] as usize;
@@ -216,6 +216,30 @@ fn a_block_reads_the_next_token_and_the_row_before_it() {
                 prompt.extend(&reply.tokens);
                 prompt.extend(Random::new(2).tokens(5, n));
             }
+        }
+    }
+}
+
+/// What was read of a text stays read from turn to turn: its block attends to all of it. A chunk that is less than a prompt,
+/// and replies whose last rows come when the block has nothing more to guess.
+#[test]
+fn a_block_keeps_the_texts_of_a_chat() {
+    for (name, of) in FAMILIES {
+        let both = load(&guessing(name, of, &|_, _, _| ()));
+        let mut random = Random::new(6);
+        let mut drafters = Drafters::by_own_guesses(session(&both.beside, 16));
+        let mut plain = session(&both.model, 16);
+        let mut prompt = random.tokens(40, both.n_tokens);
+        for turn in 0..3 {
+            drafters = drafters.whatever_it_costs();
+            let reply = reply(&both.model, &mut plain, &prompt, None, &mut drafters);
+            // the only session there is
+            let len = (0..100).find_map(|id| both.beside.len(SessionId(id)).ok()).unwrap();
+            let text = prompt.len() + reply.tokens.len();
+            // what was guessed last may be behind it, and rows since the last pass before it
+            assert!(len + 17 > text, "{name}, turn {turn}: {len} rows of {text} tokens");
+            prompt.extend(&reply.tokens);
+            prompt.extend(random.tokens(20, both.n_tokens));
         }
     }
 }

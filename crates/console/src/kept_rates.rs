@@ -293,17 +293,25 @@ pub fn lines(rates: &Rates, top: &Top) -> Vec<String> {
         ));
     }
     if !rates.scans.is_empty() {
-        lines.push("what recurs              a step of limit           a prompt of limit".into());
+        lines.push("what recurs                                a step of limit           a prompt of limit".into());
     }
     for rate in &rates.scans {
-        let ScanShape { rule, dims, .. } = rate.shape;
+        let ScanShape { rule, dims, by_row } = rate.shape;
+        let keys = match (by_row, dims.n_key_heads < dims.n_heads) {
+            (true, _) => " by rows".to_owned(),
+            (false, true) => format!("/{}", dims.n_key_heads),
+            (false, false) => String::new(),
+        };
         let macs = (rule.products() * dims.elements()) as f64 / rate.token;
         lines.push(format!(
-            "{:<16} {:>2} x {:<3} x {:<4} {:6.1} GB/s {:>5} {:12.0} GFLOP/s {:>5}",
-            rule.name(),
-            dims.n_heads,
-            dims.key_dim,
-            dims.value_dim,
+            "{:<35} {:6.1} GB/s {:>5} {:12.0} GFLOP/s {:>5}",
+            format!(
+                "{} {}{keys} x {} x {}",
+                rule.name(),
+                dims.n_heads,
+                dims.key_dim,
+                dims.value_dim
+            ),
             1e-9 * rate.bytes_per_second(),
             share(rate.bytes_per_second(), top.bytes),
             2e-9 * macs,
@@ -386,7 +394,7 @@ mod tests {
             "341 GOP/s  50 %",
             "14/2  x 64    f16/q8_0",
             "16 x 512         f16   10.0 GB/s       compressed 100, elided 200 GFLOP/s",
-            "wkv7             16 x 128 x 64     26.2 GB/s  47 %          131 GFLOP/s   7 %",
+            "wkv7 16/8 x 128 x 64                  26.2 GB/s  47 %          131 GFLOP/s   7 %",
             "a phase 2.0 us",
         ] {
             assert!(text.contains(part), "{part}: {text}");

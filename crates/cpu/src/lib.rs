@@ -129,6 +129,10 @@ impl Executor for Cpu {
         }))
     }
 
+    fn shares_weights(&self) -> bool {
+        true
+    }
+
     fn ceilings(&self, progress: &mut dyn FnMut(f64)) -> Result<Ceilings> {
         probe::probe(&self.pool, self.isa(), progress)
     }

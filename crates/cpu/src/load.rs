@@ -117,7 +117,7 @@ pub(crate) fn place(program: &Program, plan: Plan, workshop: Workshop<'_>) -> Re
     };
     for (at, weight) in tables {
         // a table that is also a matrix of its own is kept once
-        let packed = schedule.jobs().find(|job| job.is_only(weight)).cloned();
+        let packed = schedule.jobs().find(|job| job.only() == Some(weight)).cloned();
         if let (Some(packed), LoadedPhase::Embed { table, .. }) = (packed, &mut schedule.phases[at])
         {
             *table = Table::Packed(packed);

@@ -430,6 +430,31 @@ fn a_drafters_model_that_fails_is_left_alone() {
     assert_eq!(rows.load(Ordering::Relaxed), 1);
 }
 
+/// Is cancelled in the middle of its first pass, and asked again until it minds.
+struct Interrupted(Arc<AtomicBool>, AtomicUsize);
+
+impl Watch for Interrupted {
+    fn stepped(&self, _: &Step<'_>, _: &[usize], out: &mut StepOut) {
+        assert!(self.1.fetch_add(1, Ordering::Relaxed) < 3, "it is run again and again");
+        self.0.store(true, Ordering::Relaxed);
+        out.sequences.fill(Err(program::Error::Cancelled));
+    }
+}
+
+/// Who is cancelled while the drafter's model reads the prompt along ends then.
+#[test]
+fn a_cancelled_turn_does_not_wait_for_its_drafters_model() {
+    let (toy, cancel) = (Toy::new(), Arc::new(AtomicBool::new(false)));
+    let prompt: Vec<u32> = (0..100).collect();
+    let watch = Interrupted(Arc::clone(&cancel), AtomicUsize::new(0));
+    let watched: Arc<dyn Model> = Arc::new(Watched::new(Toy::new(), watch));
+    let session = Session::new(watched, common::cache(700), 16).unwrap();
+    let request = Request { cancel: &cancel, ..request(&prompt, 50) };
+    let turn = Turn::new(toy.session(400, 16), sampler(None), &FORMAT, &request);
+    let reply = turn.drafted(Drafters::by_model(session)).alone(&mut |_| ()).unwrap();
+    assert_eq!(reply.stop, StopReason::Cancelled);
+}
+
 /// A conversation that goes on where the target's model has read all before: the drafter's reads the end of that alone.
 #[test]
 fn a_drafters_model_left_behind_reads_the_end() {

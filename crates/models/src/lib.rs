@@ -68,7 +68,7 @@ pub fn load_pooled(gguf: &Gguf, pooling: Pooling) -> Result<LoadedModel> {
 
 impl LoadedModel {
     /// The same for contexts of at most `context` tokens: where the file has factors of the rotation for contexts as short
-    /// as that, these are used (LongRoPE, arXiv:2402.13753).
+    /// as that, these are used (LongRoPE, arXiv:2402.13753). Before [`with_guesses`](Self::with_guesses), if that is wanted.
     ///
     /// # Errors
     /// As [`load`].

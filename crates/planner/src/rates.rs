@@ -10,7 +10,7 @@ use quant::GgmlType;
 use crate::reads::{Reads, anchor_bytes};
 use crate::scans::{self, ScanRate, ScanShape};
 
-/// What has to be measured to expect a time: types of matrices, shapes of attention of both kinds.
+/// What has to be measured to expect a time: types of matrices, shapes of attention of both kinds and of what recurs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WantedRates {
     /// Types of matrices.

@@ -23,7 +23,9 @@ impl ScanShape {
             _ => None,
         };
         let by_row = rates.is_some_and(|id| program.value(id).shape.cols() > scan.dims.n_heads);
-        Some(ScanShape { rule: scan.kind.rule(), dims: scan.dims, by_row })
+        let shares = scan.dims.n_heads > scan.dims.n_key_heads;
+        let dims = ScanDims { by_turns: scan.dims.by_turns && shares, ..scan.dims };
+        Some(ScanShape { rule: scan.kind.rule(), dims, by_row })
     }
 
     /// Bytes of its state.
@@ -47,7 +49,7 @@ impl ScanShape {
 pub struct ScanRate {
     /// The shape.
     pub shape: ScanShape,
-    /// A step, the middle one of many: now and then one writes a state.
+    /// A step, the mean over those from one that writes a state to the next.
     pub step: f64,
     /// A prompt, for each token.
     pub token: f64,
@@ -95,7 +97,7 @@ pub(crate) fn usual() -> Vec<ScanShape> {
         shape(ScanRule::Ssd, [64, 1, 128, 64], false),
         shape(ScanRule::Linear, [16, 16, 128, 128], true),
         shape(ScanRule::Lightning, [16, 16, 128, 128], false),
-        shape(ScanRule::Selective, [1, 1, 16, 4096], false),
+        shape(ScanRule::Selective, [1, 1, 16, 8192], false),
         shape(ScanRule::Wkv6, [32, 32, 64, 64], false),
         shape(ScanRule::Wkv7, [32, 32, 64, 64], false),
     ]

@@ -251,6 +251,11 @@ pub trait Executor {
         None
     }
 
+    /// Whether its models load others that share their weights ([`Model::load_beside`]); no is the default.
+    fn shares_weights(&self) -> bool {
+        false
+    }
+
     /// Measure what the machine can do at most; takes seconds. `progress` is told what part is done, from 0 to 1.
     ///
     /// # Errors

@@ -179,9 +179,7 @@ impl ScanRule {
             ScanRule::Wkv7 => "wkv7",
         }
     }
-}
 
-impl ScanRule {
     /// Multiply-adds of a row with each number of the matrices.
     pub fn products(self) -> usize {
         match self {

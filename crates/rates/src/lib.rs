@@ -240,6 +240,11 @@ impl Run {
         Ok(passes)
     }
 
+    /// What the session holds stays.
+    fn commit(&self) -> Result<()> {
+        self.model.commit(self.session, self.model.len(self.session)?)
+    }
+
     /// A pass that is not timed: memory is taken, threads wake.
     fn warm(&self, n: usize, outputs: Outputs) -> Result<()> {
         self.model.truncate(self.session, 0)?;

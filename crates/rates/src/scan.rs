@@ -7,8 +7,11 @@ use program::{
 use crate::{CHUNK, EPS, Pass, Run, WIDTH, Weights, begin, finish, median, over, weight};
 use planner::{Overheads, ScanRate, ScanShape};
 
-/// Steps that are timed: among so many, states are written as often as ever.
-const STEPS: usize = 16;
+/// Steps from one that writes a state to the next, in executors that write few; steps that are timed, whole rounds of these;
+/// and such before them, after which every round is like the one before.
+const ROUND: usize = 8;
+const STEPS: usize = 3 * ROUND;
+const BEFORE: usize = 2 * ROUND;
 
 /// Seconds of one layer, and what a step costs outside its phases.
 pub(super) fn measure(
@@ -18,14 +21,22 @@ pub(super) fn measure(
 ) -> Result<(ScanRate, Overheads)> {
     let program = one_layer(&shape)?;
     let n_logits = program.vocab_size() as f64;
-    let cache = CacheOptions::new(CacheType::F16, CacheType::F16, 2 * CHUNK + 2 * STEPS);
+    let cache = CacheOptions::new(CacheType::F16, CacheType::F16, CHUNK + BEFORE + STEPS + ROUND);
     let run = Run::new(executor, weights, program, cache)?;
     run.warm(CHUNK, Outputs::NONE)?;
     let prompts = run.repeat(0, &|| run.pass(CHUNK, Outputs::NONE))?;
-    let run_steps = |n, outputs| (0..n).map(|_| run.pass(1, outputs)).collect::<Result<Vec<_>>>();
+    // as a session's: what stays is committed, so that states need not wait for what may be taken back
+    let steps = |n: usize, outputs| -> Result<Vec<Pass>> {
+        let step = |_| {
+            run.commit()?;
+            run.pass(1, outputs)
+        };
+        (0..n).map(step).collect()
+    };
+    steps(BEFORE, Outputs::NONE)?;
     // its state was driven out by the head, as other layers do
-    let far = run_steps(STEPS, Outputs::LAST)?;
-    let bare = run_steps(STEPS / 2, Outputs::NONE)?;
+    let far = steps(STEPS, Outputs::LAST)?;
+    let bare = steps(ROUND, Outputs::NONE)?;
     let scan = |pass: &Pass| pass.sum(|_, kind| kind == "scan").1;
     let rows = over(&prompts, |pass| pass.sum(|_, kind| kind == "rows").1);
     let outside = |passes: &[Pass]| median(passes.iter().map(|pass| pass.outside).collect());
@@ -34,7 +45,10 @@ pub(super) fn measure(
         logit: ((outside(&far) - outside(&bare)) / n_logits).max(0.0),
         element: rows / (CHUNK * shape.dims.n_heads * shape.dims.value_dim) as f64,
     };
-    let (step, token) = (over(&far, scan), over(&prompts, scan) / CHUNK as f64);
+    // some steps of a round read more rows than others
+    let like = |place: usize| median(far.iter().skip(place).step_by(ROUND).map(scan).collect());
+    let step = (0..ROUND).map(like).sum::<f64>() / ROUND as f64;
+    let token = over(&prompts, scan) / CHUNK as f64;
     Ok((ScanRate { shape, step, token }, overheads))
 }
 

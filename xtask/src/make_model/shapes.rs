@@ -244,6 +244,7 @@ impl Shape {
         let n_layers = u32::try_from(self.config.layers.len())?;
         self.outline.set("block_count", n_layers + 1).set("nextn_predict_layers", 1u32);
         self.config = self.outline.config().context("with a block that guesses")?;
+        ensure!(self.config.can_guess(), "how blocks of {} guess is not known", self.name);
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use program::{Gating, Mask, OutputKind, StateCopies};
 use serde::Serialize;
 
 use crate::args::ModelArgs;
+use crate::guessing;
 use crate::{load, units};
 
 /// Show what is in a model file
@@ -208,7 +209,7 @@ impl Tensor {
 }
 
 impl Dimensions {
-    fn of(model: &models::LoadedModel) -> Self {
+    fn of(model: &models::LoadedModel, guesses: bool) -> Self {
         let c = &model.config;
         let layer = c.first_layer();
         let slides = |layer: &&models::LayerConfig| window(layer).is_some();
@@ -246,7 +247,7 @@ impl Dimensions {
                 value_dim: layer.value_dim,
             }),
             experts: experts.map(|experts| Experts::of(experts, n_dense_layers)),
-            n_guessing: c.can_guess().then_some(c.n_guessing),
+            n_guessing: guesses.then_some(c.n_guessing),
             weight_bytes_per_token: model.program.weight_bytes_per_token(),
             cache_elements_per_token: model.program.cache_elements_per_token(),
             state_bytes: model.program.state_bytes(),
@@ -310,7 +311,7 @@ impl Summary {
         // An architecture that cannot be run can still be shown; a model that contradicts itself is an error.
         match models::load(gguf) {
             Ok(model) => {
-                summary.model = Some(Dimensions::of(&model));
+                summary.model = Some(Dimensions::of(&model, guessing::can_guess(&model, gguf)));
                 summary.program = program.then(|| model.program.listing().to_string());
             }
             Err(_) if gguf.tensors().is_empty() => {
@@ -485,9 +486,8 @@ impl fmt::Display for Dimensions {
             line(f, "experts", experts)?;
         }
         if let Some(n) = self.n_guessing {
-            let blocks = if n == 1 { "block" } else { "blocks" };
-            let text = format_args!("{n} {blocks} behind the layers: --spec mtp");
-            line(f, "guesses", text)?;
+            let blocks = if n == 1 { "1 block" } else { &*format!("the first of {n} blocks") };
+            line(f, "guesses", format_args!("{blocks} behind the layers: --spec mtp"))?;
         }
         line(f, "vocabulary", self.vocab_size)?;
         line(

@@ -21,10 +21,7 @@ impl Lender<'_> {
     /// was lent itself it does not lend.
     pub(crate) fn job(&self, weight: WeightId, spec: &WeightSpec) -> Option<PackedJob> {
         let is_it = |job: &&PackedJob| {
-            let [matrix] = job.matrices.as_slice() else { return false };
-            !job.is_lent()
-                && job.is_only(matrix.weight)
-                && self.program.weight(matrix.weight) == spec
+            !job.is_lent() && job.only().is_some_and(|id| self.program.weight(id) == spec)
         };
         Some(self.schedule.jobs().find(is_it)?.lend(weight))
     }

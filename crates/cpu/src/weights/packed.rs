@@ -99,9 +99,12 @@ impl PackedJob {
         Ok(job)
     }
 
-    /// Whether it is this weight and nothing else, once.
-    pub(crate) fn is_only(&self, weight: WeightId) -> bool {
-        self.n_copies == 1 && matches!(self.matrices.as_slice(), [only] if only.weight == weight)
+    /// The weight that it is, if it is one and nothing else.
+    pub(crate) fn only(&self) -> Option<WeightId> {
+        match self.matrices.as_slice() {
+            [only] if self.n_copies == 1 => Some(only.weight),
+            _ => None,
+        }
     }
 
     /// Whether it stands in the arena of the model that lends it.

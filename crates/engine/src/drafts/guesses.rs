@@ -69,3 +69,22 @@ impl Guesses {
         Ok(super::Draft { tokens: self.guessed()[..n].to_vec(), class: 0 })
     }
 }
+
+/// Passes over one row so far: the first ones are run one by one, as guesses are, before it is known what they cost.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Timed(usize);
+
+impl Timed {
+    /// So many.
+    const ENOUGH: usize = 3;
+
+    /// The most rows of a pass that could have `most`.
+    pub(super) fn most(self, most: usize) -> usize {
+        if self.0 < Timed::ENOUGH { most.min(1) } else { most }
+    }
+
+    /// A pass over so many rows was run.
+    pub(super) fn ran(&mut self, rows: usize) {
+        self.0 += usize::from(rows == 1 && self.0 < Timed::ENOUGH);
+    }
+}

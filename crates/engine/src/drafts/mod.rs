@@ -4,7 +4,7 @@
 //! before and the seed alone. So a text with drafts is the text without them, whatever was guessed. What a draft costs and
 //! what it saves is measured, and where it does not pay nothing is drafted (`governor.rs`).
 //!
-//! A drafter is a file here and a line in [`DraftMode`].
+//! A drafter is a file here, and a line in [`DraftMode`] if it needs no model.
 
 mod costs;
 mod governor;
@@ -155,7 +155,7 @@ pub enum DraftMode {
     Lookup,
     /// What followed the longest end of this text in any text of this process.
     Suffix,
-    /// All that need no second model, the surest first.
+    /// All that look texts up, the surest first.
     Auto,
 }
 

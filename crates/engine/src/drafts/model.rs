@@ -4,12 +4,10 @@
 
 use program::{Outputs, Prompt, RowsOut};
 
-use super::guesses::Guesses;
+use super::guesses::{Guesses, Timed};
 use super::{Draft, DraftStep, Drafter};
 use crate::{Result, Sampler, Session};
 
-/// Rows that are run one by one, as guesses are, before it is known what they cost.
-const TIMED: usize = 3;
 /// Tokens that a model reads which was left behind: the last ones, as if the text began there.
 const RECENT: usize = 256;
 
@@ -25,8 +23,7 @@ pub(super) struct ModelDrafter {
     prompt: Option<Prompt>,
     /// Tokens that the session keeps for good.
     kept: usize,
-    /// Passes over one row so far, up to [`TIMED`].
-    timed: usize,
+    timed: Timed,
 }
 
 impl ModelDrafter {
@@ -38,7 +35,7 @@ impl ModelDrafter {
             rows: Vec::new(),
             prompt: None,
             kept: 0,
-            timed: 0,
+            timed: Timed::default(),
         }
     }
 
@@ -58,7 +55,7 @@ impl ModelDrafter {
     /// and after the last one the next token's scores are wanted.
     fn read(&mut self, end: usize, most: usize) -> Option<DraftStep<'_>> {
         let held = self.held();
-        let most = if self.timed < TIMED { 1 } else { most.min(self.session.chunk()) };
+        let most = self.timed.most(most.min(self.session.chunk()));
         let end = end.min(held + most);
         if held >= end {
             return None;
@@ -153,9 +150,7 @@ impl Drafter for ModelDrafter {
     fn take(&mut self, out: Result<RowsOut, program::Error>) -> Result<()> {
         let logits = out?.into_logits();
         self.session.appended(&self.rows);
-        if self.rows.len() == 1 {
-            self.timed = TIMED.min(self.timed + 1);
-        }
+        self.timed.ran(self.rows.len());
         if self.held() <= self.guesses.written() {
             self.keep(self.session.len());
         }

@@ -4,16 +4,14 @@
 //! `i + 2`. A guess after a guess reads what the row before it yields in place of the target's row, which is not there yet:
 //! such rows are dropped once the target has said what follows, and are computed again from its own.
 
-use program::{OutputRows, Outputs, Wanted};
+use program::{OutputRows, Outputs, Prompt, Wanted};
 
-use super::guesses::Guesses;
+use super::guesses::{Guesses, Timed};
 use super::{Draft, DraftStep, Drafter};
 use crate::{Result, Sampler, Session};
 
 /// Rows of the target's that are kept until they are read, if a chunk is less.
 const KEPT: usize = 256;
-/// Rows that are run one by one, as guesses are, before it is known what they cost.
-const TIMED: usize = 3;
 
 /// Logits, and what the next guess reads, of the last row.
 const GUESS: Outputs = Outputs { rows: OutputRows::Last, what: Wanted::LogitsAndRows };
@@ -32,8 +30,9 @@ pub(super) struct MtpDrafter {
     /// The tokens of the rows that are being run, and whether those are made of the target's.
     rows: Vec<u32>,
     are_sure: bool,
-    /// Passes over one row so far, up to [`TIMED`].
-    timed: usize,
+    timed: Timed,
+    /// The prompt that is being read.
+    prompt: Option<Prompt>,
 }
 
 /// What the target handed out and was not read yet.
@@ -58,6 +57,14 @@ impl Handed {
         }
         self.rows.extend_from_slice(rows);
         self.forget(self.end().saturating_sub(most));
+    }
+
+    /// None from the `end`th token on, of which the next ones are to come.
+    fn cut(&mut self, end: usize) {
+        self.rows.truncate(end.saturating_sub(self.first) * self.width);
+        if self.rows.is_empty() {
+            self.first = end;
+        }
     }
 
     /// Those before token `first` are not needed any more.
@@ -91,7 +98,8 @@ impl MtpDrafter {
             carried: Vec::new(),
             rows: Vec::new(),
             are_sure: true,
-            timed: 0,
+            timed: Timed::default(),
+            prompt: None,
         }
     }
 
@@ -117,11 +125,11 @@ impl MtpDrafter {
     /// At most `most` rows of tokens before the `end`th. After a row alone, which shows what a guess costs, and after the
     /// last one the next token's scores are wanted.
     fn read(&mut self, end: usize, most: usize) -> Option<DraftStep<'_>> {
-        let most = if self.timed < TIMED { 1 } else { most.min(self.session.chunk()) };
+        let most = self.timed.most(most.min(self.session.chunk()));
         if self.held() < self.handed.first {
             // rows between were not handed out, or not kept: the text is known from here on
             self.keep(0);
-            self.from = self.handed.first;
+            (self.from, self.prompt) = (self.handed.first, None);
         }
         let tokens = self.held()..end.min(self.end()).min(self.held().saturating_add(most));
         if tokens.is_empty() {
@@ -131,14 +139,21 @@ impl MtpDrafter {
         self.rows.extend_from_slice(&self.guesses.text()[tokens.start + 1..tokens.end + 1]);
         self.are_sure = true;
         let last = tokens.end + 1 == self.guesses.written() || self.rows.len() == 1;
-        self.step(if last { GUESS } else { Outputs::NONE }, self.handed.of(tokens))
+        let end = self.session.len() + tokens.len();
+        let prompt = self.prompt.filter(|prompt| end <= prompt.start + prompt.len);
+        self.step(if last { GUESS } else { Outputs::NONE }, prompt, self.handed.of(tokens))
     }
 
-    fn step<'a>(&'a self, outputs: Outputs, input: &'a [f32]) -> Option<DraftStep<'a>> {
+    fn step<'a>(
+        &'a self,
+        outputs: Outputs,
+        prompt: Option<Prompt>,
+        input: &'a [f32],
+    ) -> Option<DraftStep<'a>> {
         if self.session.len() + self.rows.len() > self.session.capacity() {
             return None;
         }
-        let sequence = self.session.sequence(&self.rows, outputs, None);
+        let sequence = self.session.sequence(&self.rows, outputs, prompt);
         Some(DraftStep { session: &self.session, sequence, inputs: vec![input] })
     }
 }
@@ -162,16 +177,23 @@ impl Drafter for MtpDrafter {
         self.guesses.begin(tokens, sampler);
         // a row is of a token and the one after it
         self.keep(same.saturating_sub(1 + self.from));
-        self.handed.rows.clear();
+        self.handed.cut(same);
     }
 
     fn left_behind(&mut self, cached: usize) {
         // rows of tokens before that are not handed out again
-        if self.held() < cached || self.sure == 0 {
+        if self.handed.end().max(self.held()) < cached {
             self.keep(0);
-            self.from = cached;
+            self.handed.cut(0);
         }
-        self.handed.first = cached;
+        self.handed.cut(cached);
+        if self.session.is_empty() {
+            self.from = self.handed.first;
+        }
+        // in the session's own places; the last token has no row
+        let start = self.session.len();
+        let len = self.guesses.written().saturating_sub(1 + self.from + start);
+        self.prompt = Some(Prompt { start, len });
     }
 
     fn handed(&mut self, first: usize, rows: &[f32]) {
@@ -202,15 +224,13 @@ impl Drafter for MtpDrafter {
         self.rows.clear();
         self.rows.push(last);
         self.are_sure = false;
-        self.step(GUESS, &self.carried)
+        self.step(GUESS, None, &self.carried)
     }
 
     fn take(&mut self, out: Result<program::RowsOut, program::Error>) -> Result<()> {
         let (logits, mut handed) = out?.into_logits_and_rows();
         self.session.appended(&self.rows);
-        if self.rows.len() == 1 {
-            self.timed = TIMED.min(self.timed + 1);
-        }
+        self.timed.ran(self.rows.len());
         if self.are_sure {
             self.session.keep(self.session.len())?;
             self.sure = self.session.len();

@@ -258,7 +258,8 @@ impl<'a> Turn<'a> {
     pub(crate) fn draft_reads(&mut self, costs: &PassCosts) -> Option<DraftStep<'_>> {
         let end = self.session.len() + self.session.chunk();
         match self.state {
-            State::Reading { .. } if self.max_tokens > 1 => {
+            // who reads no more is not read along with
+            State::Reading { .. } if self.max_tokens > 1 && !self.is_cancelled() => {
                 self.drafters.as_deref_mut()?.reads(end, costs)
             }
             _ => None,

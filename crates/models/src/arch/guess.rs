@@ -58,11 +58,16 @@ pub(crate) fn record(r: &Recorder, w: &Weights<'_>, c: &ModelConfig) -> Result<P
     };
     let index = c.layers.len();
     let config = &LayerConfig { block: index, ..own.clone() };
-    let embedded = embed(r, w, c)?;
-    let hidden = r.input("hidden", c.hidden_size);
-    r.layer(Some(index));
     let layer = Layer { r, w: w.layer(index), global: w, model: c, config, index };
     let (w, l) = (&layer.w, &layer);
+    // files may have its own table and head, or mean the model's
+    let own = |name: &str| w.has(name, c.vocab_size, c.hidden_size);
+    let embedded = match own("nextn.embed_tokens")? {
+        true => r.embed(w.matrix("nextn.embed_tokens", c.vocab_size, c.hidden_size)?)?,
+        false => embed(r, l.global, c)?,
+    };
+    let hidden = r.input("hidden", c.hidden_size);
+    r.layer(Some(index));
     let both = [l.norm("nextn.enorm", embedded)?, l.norm("nextn.hnorm", hidden)?];
     let both = r.view("nextn.joined", r.concat("nextn.both", &both)?, 1)?;
     let x = l.linear("nextn.eh_proj", both, c.hidden_size, Bias::Never)?;
@@ -75,6 +80,10 @@ pub(crate) fn record(r: &Recorder, w: &Weights<'_>, c: &ModelConfig) -> Result<P
     r.layer(None);
     let h = r.norm("output_norm", x, norm)?;
     let carried = if guess.carried == Carried::Normed { h } else { x };
-    let logits = head::logits(r, l.global, c, h)?;
+    let output = match own("nextn.shared_head_head")? {
+        true => w.linear("nextn.shared_head_head", c.vocab_size, c.hidden_size, Bias::Never)?,
+        false => l.global.output(c)?,
+    };
+    let logits = head::logits(r, c, output, h)?;
     Ok(vec![(OutputKind::Logits, logits), (OutputKind::Rows, carried)])
 }

@@ -1,6 +1,6 @@
 //! What a model makes of its last rows: logits, or what it says of a text as a whole.
 
-use program::{Act, Norm, OutputKind, Recorder, ValueId};
+use program::{Act, LinearWeight, Norm, OutputKind, Recorder, ValueId};
 
 use super::ProgramOutputs;
 use crate::{Bias, ModelConfig, Pooling, Result, TextHead, Weights};
@@ -27,7 +27,10 @@ pub(super) fn record(
     };
     let said = match &c.text {
         None => {
-            outputs.extend([(OutputKind::Logits, logits(r, w, c, h)?), (OutputKind::Hidden, h)]);
+            outputs.extend([
+                (OutputKind::Logits, logits(r, c, w.output(c)?, h)?),
+                (OutputKind::Hidden, h),
+            ]);
             return Ok(outputs);
         }
         Some(text @ TextHead { pooling: Pooling::Rank, .. }) => classify(r, w, text, h)?,
@@ -39,11 +42,11 @@ pub(super) fn record(
 /// `[selected, vocab_size]`.
 pub(super) fn logits(
     r: &Recorder,
-    w: &Weights<'_>,
     c: &ModelConfig,
+    output: LinearWeight,
     h: ValueId,
 ) -> Result<ValueId> {
-    let mut logits = r.linear("output", h, w.output(c)?)?;
+    let mut logits = r.linear("output", h, output)?;
     if let Some(factor) = c.logit_scale {
         logits = r.scale("output_scaled", logits, factor)?;
     }

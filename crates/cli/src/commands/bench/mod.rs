@@ -22,6 +22,7 @@ use crate::ceilings::{self, KnownCeilings};
 use crate::counts;
 use crate::drafting::SecondModel;
 use crate::exit::Failure;
+use crate::guessing;
 use crate::limits::Limits;
 use crate::load::{self, LoadOptions, Loaded};
 use crate::output::OutputArgs;
@@ -298,7 +299,8 @@ impl Bench {
         let cache = |config: &models::ModelConfig| args.options(capacity, config.context_length);
         let mut options = self.load_options(threads);
         if self.spec.contains(&Spec::All) {
-            options.guesses |= models::load(gguf).is_ok_and(|model| model.config.can_guess());
+            options.guesses |=
+                models::load(gguf).is_ok_and(|model| guessing::can_guess(&model, gguf));
         }
         let loaded = load::model(gguf, &self.executor, &options, &cache)?;
         let cache = cache(&loaded.config);
@@ -376,10 +378,8 @@ impl Bench {
             let turns: Vec<usize> = plan::all(&self.turns).filter(|n| *n > 0).collect();
             let runs = 2 * modes.len()
                 + turns.len()
-                + [second.is_some(), loaded.guesses.is_some()]
-                    .map(usize::from)
-                    .iter()
-                    .sum::<usize>();
+                + usize::from(second.is_some())
+                + usize::from(loaded.guesses.is_some());
             let bar = ui::count_bar("bench", runs as u64 * u64::from(self.repetitions));
             let mut rows = comparison.drafts(&modes, &mut || bar.inc(1))?;
             if let Some(second) = &second {

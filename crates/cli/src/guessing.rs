@@ -1,0 +1,99 @@
+//! Blocks of a model's own file that guess tokens: read, counted and loaded beside the model (`--spec mtp`).
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use gguf::Gguf;
+use models::{GgufWeights, LoadedModel};
+use program::{
+    CacheOptions, Executor, KvPolicy, MemoryNeeds, MemoryOptions, Model, Op, Program, Progress,
+    Promises, Result, WeightSource, WeightSpec,
+};
+use quant::GgmlType;
+
+use crate::exit::Failure;
+
+/// The same model with blocks of its file that guess.
+///
+/// # Errors
+/// If there are none; a malformed model.
+pub(crate) fn guessing(loaded: LoadedModel, gguf: &Gguf) -> anyhow::Result<LoadedModel> {
+    loaded.with_guesses(gguf).map_err(|error| match error {
+        models::Error::NoGuesses => Failure::Usage(format!("--spec mtp: {error}")).into(),
+        error => anyhow::Error::from(error).context("reading the blocks that guess"),
+    })
+}
+
+/// Whether the file has blocks that guess, and all that they need.
+pub(crate) fn can_guess(loaded: &LoadedModel, gguf: &Gguf) -> bool {
+    loaded.config.can_guess() && loaded.clone().with_guesses(gguf).is_ok()
+}
+
+/// Load what guesses beside its model, whose weights it shares where the executor can do that.
+///
+/// # Errors
+/// Those of [`Executor::load`].
+pub(crate) fn load(
+    executor: &dyn Executor,
+    model: &dyn Model,
+    guesses: Arc<Program>,
+    gguf: &Gguf,
+) -> anyhow::Result<Arc<dyn Model>> {
+    let weights = GgufWeights(gguf);
+    let loaded = match executor.shares_weights() {
+        true => model.load_beside(guesses, &weights, &mut |_| ()),
+        false => executor.load(guesses, &weights, &mut |_| ()),
+    };
+    Ok(loaded.context("loading the blocks that guess")?.into())
+}
+
+/// The cache of what guesses, beside a session with this one: it reads all, and no bound is for it.
+pub(crate) fn cache(cache: CacheOptions) -> CacheOptions {
+    CacheOptions { policy: KvPolicy::Full, ..cache }
+}
+
+/// An executor that counts beside each program what guesses for it.
+pub(crate) struct WithGuesses<'a> {
+    pub(crate) executor: &'a dyn Executor,
+    pub(crate) guesses: &'a Program,
+}
+
+impl Executor for WithGuesses<'_> {
+    fn supports(&self, op: &Op, types: &[GgmlType]) -> Result<()> {
+        self.executor.supports(op, types)
+    }
+
+    fn memory(&self, program: &Program, options: &MemoryOptions) -> Result<MemoryNeeds> {
+        let needs = self.executor.memory(program, options)?;
+        let own = MemoryOptions { cache: cache(options.cache), ..*options };
+        let own = self.executor.memory(self.guesses, &own)?;
+        let is_shared = |spec: &&WeightSpec| program.weights.contains(spec);
+        let shared = match self.executor.shares_weights() {
+            true => self.guesses.weights.iter().filter(is_shared).map(WeightSpec::bytes).sum(),
+            false => 0,
+        };
+        Ok(MemoryNeeds {
+            weights: needs.weights.saturating_add(own.weights.saturating_sub(shared)),
+            cache: needs.cache.saturating_add(own.cache),
+            work: needs.work.saturating_add(own.work),
+            ..needs
+        })
+    }
+
+    fn promises(&self) -> Promises {
+        self.executor.promises()
+    }
+
+    fn load(
+        &self,
+        program: Arc<Program>,
+        weights: &dyn WeightSource,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Box<dyn Model>> {
+        self.executor.load(program, weights, progress)
+    }
+
+    fn describe(&self) -> String {
+        self.executor.describe()
+    }
+}
