@@ -19,13 +19,17 @@ mod experts;
 mod indexer;
 mod latent;
 mod recurrence;
+mod rows;
 
 use program::{Error, Gate, Node, Norm, Op, OutputKind, Program, Result, Uses, ValueId};
 
 use act::{gated, unary};
 
 use crate::mla::MlaChoice;
-use crate::plan::{Buffers, Cached, Job, LinearPhase, Link, Matrix, Operand, Phase, Plan, RowOp};
+use crate::plan::{
+    Buffers, Cached, Job, LinearPhase, Link, Matrix, Operand, Phase, Plan, RowOp, TableRows,
+    Turning,
+};
 
 /// Lower `program`.
 ///
@@ -55,7 +59,7 @@ struct Lowering<'a> {
     phases: Vec<Phase>,
     /// See [`Plan::hidden_phase`].
     hidden_phase: Option<usize>,
-    ropes: Vec<program::Rope>,
+    ropes: Vec<Turning>,
     caches: Vec<Option<Cached>>,
     /// Values of the program, and those that lowering introduced.
     n_values: usize,
@@ -93,14 +97,17 @@ impl<'a> Lowering<'a> {
         let node = &program.nodes[index];
         let out = self.operand(node.output);
         let input = |i: usize| self.operand(node.inputs[i]);
-        let dim = |id: ValueId| program.value(id).shape.dim;
         let phase = match &node.op {
             Op::View => return Ok(()),
-            Op::Embed { table, by } => Phase::Embed { table: *table, by: *by, out },
+            Op::Embed { table, by } => Phase::Embed { table: *table, by: TableRows::By(*by), out },
+            Op::Grams { table, grams } => {
+                let by = TableRows::Grams { grams: grams.clone(), ids: input(0) };
+                Phase::Embed { table: *table, by, out }
+            }
             Op::SelectRows => Phase::SelectRows { x: input(0), out },
             Op::MeanRows => Phase::MeanRows { x: input(0), out },
             Op::Norm(norm) => {
-                let dim = dim(node.inputs[0]);
+                let dim = program.value(node.inputs[0]).shape.dim;
                 let op = RowOp::Norm { x: input(0), norm: *norm, dim, out };
                 if self.feeds_only_matrices(node) {
                     if self.uses.is_output(node.output) {
@@ -114,64 +121,28 @@ impl<'a> Lowering<'a> {
                 }
                 return self.row_op(op);
             }
-            Op::Act(act) => {
-                return self.row_op(RowOp::Act { act: unary(*act), x: input(0), out });
+            Op::Slice { .. }
+                if self.is_slice_of_latent(node) || self.is_slice_of_recurrence(node) =>
+            {
+                return Ok(());
             }
-            Op::GatedAct(act) => {
-                let act = gated(*act);
-                return self.row_op(RowOp::GatedAct { act, gate: input(0), up: input(1), out });
-            }
-            Op::Add => {
-                return self.row_op(RowOp::Add { a: input(0), b: input(1), out });
-            }
-            Op::Scale(factor) => {
-                return self.row_op(RowOp::Scale { x: input(0), factor: *factor, out });
-            }
-            Op::Shift(number) => {
-                return self.row_op(RowOp::Shift { x: input(0), number: *number, out });
-            }
-            Op::Softmax => {
-                return self.row_op(RowOp::Softmax { x: input(0), dim: dim(node.output), out });
-            }
-            Op::Turn => {
-                return self.row_op(RowOp::Turn { x: input(0), dim: dim(node.inputs[0]), out });
-            }
-            Op::Sinkhorn { rounds, eps } => {
-                let (x, n, rounds, eps) = (input(0), dim(node.output), *rounds, *eps);
-                return self.row_op(RowOp::Sinkhorn { x, n, rounds, eps, out });
-            }
-            Op::Multiply { weight, by_group } => {
-                let each = if *by_group { dim(node.output) } else { 1 };
-                let (x, weight) = (input(0), *weight);
-                return self.row_op(RowOp::Multiply { x, weight, each, out });
-            }
-            Op::Slice { start, len } => {
-                if self.is_slice_of_latent(node) || self.is_slice_of_recurrence(node) {
-                    return Ok(());
-                }
-                let (x, dim, start, len) = (input(0), dim(node.inputs[0]), *start, *len);
-                return self.row_op(RowOp::Slice { x, dim, start, out, len });
-            }
-            Op::Concat => {
-                let values = node.inputs.iter().map(|id| self.operand(*id)).collect();
-                return self.row_op(RowOp::Concat { values, out });
-            }
-            Op::Mix => {
-                let groups = program.value(node.inputs[1]).shape.groups;
-                let (weights, x) = (input(0), input(1));
-                return self.row_op(RowOp::Mix { weights, x, groups, out });
-            }
-            Op::Resize => {
-                let (x, y, dim) = (input(0), input(1), dim(node.output));
-                return self.row_op(RowOp::Resize { x, y, dim, out });
-            }
-            Op::Excess { deviations } => {
-                let (x, dim, deviations) = (input(0), dim(node.output), *deviations);
-                return self.row_op(RowOp::Excess { x, dim, deviations, out });
-            }
-            Op::SumGroups => {
-                return self.row_op(RowOp::Sums { x: input(0), dim: dim(node.inputs[0]), out });
-            }
+            Op::Act(_)
+            | Op::GatedAct(_)
+            | Op::Add
+            | Op::Scale(_)
+            | Op::Shift(_)
+            | Op::Softmax
+            | Op::Ids
+            | Op::SignedRoot { .. }
+            | Op::Turn
+            | Op::Sinkhorn { .. }
+            | Op::Multiply { .. }
+            | Op::Slice { .. }
+            | Op::Concat
+            | Op::Mix
+            | Op::Resize
+            | Op::Excess { .. }
+            | Op::SumGroups => return self.row_op(self.of_rows(node)),
             Op::LatentAttention(_) => return self.latent(index),
             Op::Indexer(at) => Phase::Indexer(self.indexer(node, at)?),
             Op::CausalConv(conv) => self.causal_conv(node, conv),
@@ -201,8 +172,14 @@ impl<'a> Lowering<'a> {
     }
 
     fn rope(&mut self, rope: &program::Rope) -> usize {
-        self.ropes.iter().position(|known| known == rope).unwrap_or_else(|| {
-            self.ropes.push(rope.clone());
+        self.rope_back(rope, 0)
+    }
+
+    /// The same by positions so many before those of rows.
+    fn rope_back(&mut self, rope: &program::Rope, back: u32) -> usize {
+        let turning = Turning { rope: rope.clone(), back };
+        self.ropes.iter().position(|known| *known == turning).unwrap_or_else(|| {
+            self.ropes.push(turning);
             self.ropes.len() - 1
         })
     }

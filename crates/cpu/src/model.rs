@@ -27,6 +27,7 @@ use crate::load::{Workshop, place, table_bytes};
 use crate::lower::lower;
 use crate::memory::HugePages;
 use crate::mla::MlaChoice;
+use crate::plan::Turning;
 use crate::pool::Team;
 use crate::schedule::{LoadedPhase, Schedule};
 use crate::tune::Tuning;
@@ -65,6 +66,8 @@ struct Rotation {
     frequencies: Vec<f64>,
     /// Factor on cosines and sines.
     magnitude: f64,
+    /// Positions are so many less than those of rows.
+    back: u32,
 }
 
 /// What steps add up.
@@ -115,9 +118,10 @@ impl CpuModel {
         let placed = place(&program, lower(&narrowed, workshop.mla)?, workshop)?;
         let Workshop { pool, tuning, mla: form, storage, .. } = workshop;
         let (schedule, weights) = placed.load(&program, source, workshop, progress)?;
-        let rotation = |rope: &program::Rope| Rotation {
+        let rotation = |Turning { rope, back }: &Turning| Rotation {
             frequencies: rope.frequencies(rope.factors.map(|id| weights.vector(id))),
             magnitude: f64::from(rope.magnitude()),
+            back: *back,
         };
         let rotations = schedule.ropes.iter().map(rotation).collect();
         let stats = StepStats {

@@ -8,7 +8,8 @@ mod uses;
 
 use kernels::rows::{Gated, Unary};
 use program::{
-    CacheId, ExpertBiases, Lookup, Norm, Rope, RotatedNorm, Router, Rows, Score, ValueId, WeightId,
+    CacheId, ExpertBiases, Grams, Lookup, Norm, Rope, RotatedNorm, Router, Rows, Score, ValueId,
+    WeightId,
 };
 
 use crate::geometry::TILE_ROWS;
@@ -114,6 +115,16 @@ pub(crate) enum RowOp {
         dim: usize,
         out: Operand,
     },
+    /// Ids of tokens, counted from 1.
+    Ids {
+        out: Operand,
+    },
+    /// Roots of sizes, at least of `least`, with their signs.
+    SignedRoot {
+        x: Operand,
+        least: f32,
+        out: Operand,
+    },
     /// The first numbers of all runs of `dim`, then the second ones.
     Turn {
         x: Operand,
@@ -149,6 +160,8 @@ impl RowOp {
             | RowOp::Shift { out, .. }
             | RowOp::Softmax { out, .. }
             | RowOp::Turn { out, .. }
+            | RowOp::Ids { out }
+            | RowOp::SignedRoot { out, .. }
             | RowOp::Sinkhorn { out, .. }
             | RowOp::Multiply { out, .. }
             | RowOp::Slice { out, .. }
@@ -238,6 +251,25 @@ pub(crate) struct AttentionPhase {
     pub(crate) out: Operand,
 }
 
+/// Which rows of a table a row takes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum TableRows {
+    By(Lookup),
+    /// One for each head, by hashes of these ids.
+    Grams {
+        grams: Grams,
+        ids: Operand,
+    },
+}
+
+/// A rotation, by the positions of rows or those before them.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Turning {
+    pub(crate) rope: Rope,
+    /// How many positions before.
+    pub(crate) back: u32,
+}
+
 /// Keys and values of a step's rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct NewRows {
@@ -293,7 +325,7 @@ pub(crate) struct ExpertsPhase {
 /// Work between two barriers (some phases meet inside as well).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Phase {
-    Embed { table: WeightId, by: Lookup, out: Operand },
+    Embed { table: WeightId, by: TableRows, out: Operand },
     Rows(Vec<RowOp>),
     Linear(LinearPhase),
     Attention(AttentionPhase),
@@ -345,7 +377,7 @@ pub(crate) struct Plan<P = Phase> {
     pub(crate) hidden_phase: Option<usize>,
     pub(crate) buffers: Buffers,
     /// Distinct rotations.
-    pub(crate) ropes: Vec<Rope>,
+    pub(crate) ropes: Vec<Turning>,
     /// What each cache of the program keeps; `None` for one that no phase uses.
     pub(crate) caches: Vec<Option<Cached>>,
     pub(crate) logits: Option<Operand>,

@@ -1,11 +1,11 @@
 //! The schedule of a step: phases in the order they run, each with its packed weights.
 
-use program::{CacheId, Lookup, Norm, Program, Prompt, WeightId};
+use program::{CacheId, Norm, Program, Prompt, WeightId};
 
 use crate::mla::{MlaChoice, MlaForm};
 use crate::plan::{
     AttentionPhase, ConvPhase, ExpandPhase, ExpertsPhase, IndexerPhase, Job, LatentPhase, Operand,
-    Plan, RowOp, ScanPhase,
+    Plan, RowOp, ScanPhase, TableRows,
 };
 use crate::weights::{HeadMatrix, PackedJob, PackedLatent, PackedMatrix, Table};
 
@@ -68,7 +68,7 @@ pub(crate) struct LoadedExperts {
 
 /// A phase, ready to run.
 pub(crate) enum LoadedPhase {
-    Embed { table: Table, by: Lookup, out: Operand },
+    Embed { table: Table, by: TableRows, out: Operand },
     Rows(Vec<RowOp>),
     Linear(LoadedLinear),
     Attention(AttentionPhase),

@@ -1,5 +1,5 @@
-//! Every architecture whose memory recurs, on the CPU: the same bits for any cut of a prompt, after going back, in forks and
-//! beside others.
+//! Every architecture whose memory recurs, or that chooses what it reads, on the CPU: the same bits for any cut of a prompt,
+//! after going back, in forks and beside others.
 
 use ::models::GgufWeights;
 use conformance::golden::{self, models};
@@ -40,13 +40,14 @@ fn cut(model: &dyn Model, tokens: &[u32], mut next: impl FnMut() -> usize) -> Ve
 }
 
 #[test]
-fn every_recurrent_architecture_gives_the_same_bits() {
+fn every_architecture_that_recurs_or_chooses_gives_the_same_bits() {
     let cpu = Cpu::new(&Options { threads: Some(2), ..Options::default() });
     let mut checked = Vec::new();
     for (name, file) in models() {
         let gguf = Gguf::from_bytes(file).expect("a model that was made");
         let loaded = ::models::load(&gguf).expect("a model that is supported");
-        let recurs = |kind: &CacheKind| matches!(kind, CacheKind::State { .. });
+        let recurs =
+            |kind: &CacheKind| matches!(kind, CacheKind::State { .. } | CacheKind::Keys { .. });
         if !loaded.program.caches.iter().any(|cache| recurs(&cache.kind)) {
             continue;
         }
@@ -67,7 +68,7 @@ fn every_recurrent_architecture_gives_the_same_bits() {
         back(&*model, &name, &tokens, &want, &mut random);
         checked.push(name);
     }
-    assert!(checked.len() >= 22, "{checked:?}");
+    assert!(checked.len() >= 30, "{checked:?}");
     eprintln!("covered: {}", checked.join(", "));
 }
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use cpu::{Cpu, Options};
 use program::{
     Act, Attention, CacheKind, CacheSpec, ConvWeights, Error, Executor, ExpertWeights, Gate,
-    Gating, IndexScore, Indexer, LatentAttention, LatentUp, LinearWeight, Lookup, Mask, Op,
-    OutputKind, Program, Recorder, Result, Rope, RopePairs, RopeScaling, Router, Rows, ScanKind,
-    Score, Temperature, UnitScore, ValueId, WeightBytes, WeightId, WeightSource, WeightSpec,
+    Gating, GramHead, Grams, IndexScore, Indexer, LatentAttention, LatentUp, LinearWeight, Lookup,
+    Mask, Op, OutputKind, Program, Recorder, Result, Rope, RopePairs, RopeScaling, Router, Rows,
+    ScanKind, Score, Temperature, UnitScore, ValueId, WeightBytes, WeightId, WeightSource,
+    WeightSpec,
 };
 use quant::GgmlType;
 
@@ -97,6 +98,7 @@ fn indexer(r: &Recorder, ty: GgmlType, x: ValueId) -> Result<ValueId> {
         cache,
         rope: Some(rope(r, ty, 2 * COLS)),
         rope_start: 0,
+        keys_back: 0,
         score: IndexScore::PerHead,
         unit: 1,
         unit_score: UnitScore::Greatest,
@@ -162,6 +164,14 @@ fn recurrent(add: &mut dyn FnMut(String, Record)) {
             r.scan("scan", kind, false, &[heads, heads, heads, beta, beta])
         }),
     );
+}
+
+fn grams(r: &Recorder, ty: GgmlType) -> Result<ValueId> {
+    let id = r.ids("ids")?;
+    let heads = vec![GramHead { start: 0, n_rows: 7 }];
+    let grams = Grams { multipliers: vec![1, 3], heads, end: 0 };
+    let ids = r.concat("both", &[id, r.row_before("before", id)?])?;
+    r.grams("grams", ids, weight(r, "rows", ty, 7, COLS), grams)
 }
 
 fn records() -> Vec<(String, Record)> {
@@ -243,6 +253,9 @@ fn records() -> Vec<(String, Record)> {
     add("sums".into(), Box::new(|r, _, x| r.sum_groups("sums", r.view("groups", x, 8)?)));
     add("excess".into(), Box::new(|r, _, x| r.excess("excess", x, 1.5)));
     add("shift".into(), Box::new(|r, _, x| r.shift("shift", x, 1.5)));
+    add("ids".into(), Box::new(|r, _, _| r.ids("ids")));
+    add("grams".into(), Box::new(|r, ty, _| grams(r, ty)));
+    add("signed_root".into(), Box::new(|r, _, x| r.signed_root("root", x, 1e-6)));
     add("turn".into(), Box::new(|r, _, x| r.turn("turned", r.view("groups", x, 8)?)));
     add("softmax".into(), Box::new(|r, _, x| r.softmax("softmax", r.view("groups", x, 8)?)));
     add(
@@ -289,6 +302,9 @@ fn number(op: &Op) -> usize {
         Op::Sinkhorn { .. } => 25,
         Op::Indexer(_) => 26,
         Op::Turn => 27,
+        Op::Ids => 28,
+        Op::Grams { .. } => 29,
+        Op::SignedRoot { .. } => 30,
     }
 }
 
@@ -306,7 +322,7 @@ fn program(record: &Record, ty: GgmlType) -> Result<Arc<Program>> {
 #[test]
 fn what_is_supported_is_what_loads() {
     let cpu = Cpu::new(&Options { threads: Some(2), ..Options::default() });
-    let mut seen = [false; 28];
+    let mut seen = [false; 31];
     let (mut loaded, mut refused) = (0, 0);
     for (name, record) in records() {
         for ty in GgmlType::all() {

@@ -7,6 +7,7 @@ pub(crate) mod experts;
 pub(crate) mod hyper;
 pub(crate) mod indexer;
 pub(crate) mod latent;
+mod ngrams;
 pub(crate) mod read;
 pub(crate) mod recurrent;
 mod rope;
@@ -23,6 +24,7 @@ pub use experts::Experts;
 pub use hyper::HyperConnections;
 pub use indexer::IndexerConfig;
 pub use latent::Latent;
+pub use ngrams::NgramConfig;
 pub use recurrent::Recurrent;
 pub use text::{Pooling, TextHead};
 
@@ -91,6 +93,8 @@ pub struct ModelConfig {
     pub residual_blocks: Option<usize>,
     /// There are several residual streams side by side.
     pub hyper: Option<HyperConnections>,
+    /// One block adds rows that hashes of the last few tokens choose.
+    pub ngrams: Option<NgramConfig>,
     /// Blocks behind these in the file, which guess the tokens after the next one.
     pub n_guessing: usize,
     /// The program hands out what the head reads of every token, for blocks that guess: see

@@ -11,10 +11,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// No file in `arch/` has this name.
-    #[error("unsupported architecture \"{name}\" (the README lists those that run)")]
+    #[error("unsupported architecture \"{name}\" ({why})")]
     Architecture {
         /// The name in the file, escaped and cut.
         name: String,
+        /// What it needs that there is not, where that is known; else where to look.
+        why: &'static str,
     },
     /// Nothing in the file guesses tokens after the next one, or not in a way that is known.
     #[error(

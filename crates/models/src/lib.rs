@@ -24,8 +24,8 @@ use quant::GgmlType;
 
 pub use arch::{ARCHITECTURES, Architecture, ProgramOutputs, architecture};
 pub use config::{
-    Experts, HyperConnections, IndexerConfig, Latent, LayerConfig, ModelConfig, Pooling, Recurrent,
-    TextHead,
+    Experts, HyperConnections, IndexerConfig, Latent, LayerConfig, ModelConfig, NgramConfig,
+    Pooling, Recurrent, TextHead,
 };
 pub use error::{Error, Result};
 pub use keys::Keys;

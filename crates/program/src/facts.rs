@@ -150,6 +150,15 @@ impl Op {
                 state: None,
                 counted: Counted::Lookup,
             },
+            Op::Ids => Facts {
+                weights: Vec::new(),
+                rows: RowRule::Given,
+                state: None,
+                counted: Counted::Lookup,
+            },
+            Op::Grams { table, grams: _ } => {
+                same_row(vec![used(*table, TableRow)], Counted::Lookup)
+            }
             Op::Norm(norm) => {
                 let vectors = norm.vectors().map(|id| used(id, Vector));
                 same_row(vectors.collect(), Counted::Norm)
@@ -183,9 +192,12 @@ impl Op {
                 let counted = Counted::Experts { n_experts, n_used, down: *down };
                 same_row(matrices.chain(vectors).collect(), counted)
             }
-            Op::Act(_) | Op::GatedAct(_) | Op::Add | Op::Scale(_) | Op::Shift(_) => {
-                same_row(Vec::new(), Counted::Elements)
-            }
+            Op::Act(_)
+            | Op::GatedAct(_)
+            | Op::Add
+            | Op::Scale(_)
+            | Op::Shift(_)
+            | Op::SignedRoot { least: _ } => same_row(Vec::new(), Counted::Elements),
             Op::Multiply { weight, by_group: _ } => {
                 same_row(vec![used(*weight, Vector)], Counted::Elements)
             }
@@ -303,7 +315,7 @@ impl Op {
     ) {
         let mut set = |id: &mut WeightId| *id = weight(*id);
         match self {
-            Op::Embed { table, by: _ } => set(table),
+            Op::Embed { table, by: _ } | Op::Grams { table, grams: _ } => set(table),
             Op::Norm(norm) => {
                 [&mut norm.weight, &mut norm.bias].into_iter().flatten().for_each(set);
             }
@@ -353,6 +365,8 @@ impl Op {
             | Op::Add
             | Op::Scale(_)
             | Op::Shift(_)
+            | Op::SignedRoot { least: _ }
+            | Op::Ids
             | Op::View
             | Op::Slice { start: _, len: _ }
             | Op::Concat
@@ -460,6 +474,11 @@ mod tests {
         let x = r.embed(weight(8, 4)).unwrap();
         let at = r.lookup("positions", weight(6, 4), Lookup::Position).unwrap();
         let x = r.add("placed", x, at).unwrap();
+        let heads = vec![crate::GramHead { start: 0, n_rows: 3 }];
+        let grams = crate::Grams { multipliers: vec![1, 2], heads, end: 0 };
+        let ids = r.ids("ids").unwrap();
+        let pair = r.concat("pair", &[ids, ids]).unwrap();
+        r.grams("grams", pair, weight(3, 2), grams).unwrap();
         let x = r.rms_norm("norm", x, vector(4), 1e-6).unwrap();
         let biased = crate::LinearWeight { weight: weight(4, 4), bias: Some(vector(4)) };
         let q = r.linear("q", x, biased).unwrap();
@@ -483,6 +502,7 @@ mod tests {
             cache,
             rope: rope(4),
             rope_start: 0,
+            keys_back: 0,
             score: IndexScore::PerHead,
             unit: 2,
             unit_score: crate::UnitScore::Greatest,
@@ -557,10 +577,23 @@ mod tests {
     #[test]
     fn a_token_reads_rows_matrices_and_some_copies() {
         let program = program();
-        // two rows, a norm, a matrix and its bias, two norms, three lots of sinks, k_b, v_b, kv_b, taps and their bias, of
+        // two rows and a shorter one, a norm, a matrix and its bias, two norms, three lots of sinks, k_b, v_b, kv_b, taps and their bias, of
         // scans a rate, a factor and what is first, the router's bias and factors, two experts with their biases, factors
-        let elements =
-            8 + 4 + 16 + 4 + 8 + 3 + 4 + 6 + 10 + 12 + 6 + 8 + 2 * (12 + 12 + 12 + 3 + 3 + 4) + 4;
+        let elements = 8
+            + 2
+            + 4
+            + 16
+            + 4
+            + 8
+            + 3
+            + 4
+            + 6
+            + 10
+            + 12
+            + 6
+            + 8
+            + 2 * (12 + 12 + 12 + 3 + 3 + 4)
+            + 4;
         assert_eq!(program.weight_bytes_per_token(), 4 * elements);
         assert_eq!((program.n_tokens(), program.n_positions()), (Some(8), Some(6)));
     }

@@ -14,6 +14,8 @@ pub struct Indexer {
     pub rope: Option<Rope>,
     /// Elements of a head before those that rotate.
     pub rope_start: usize,
+    /// Keys rotate as if they stood so many positions before their own.
+    pub keys_back: u32,
     /// From queries and a key to its score.
     pub score: IndexScore,
     /// Positions of a unit, at least 1.
@@ -33,6 +35,9 @@ pub enum UnitScore {
     Greatest,
     /// That of its last position. A unit without that is chosen whatever there is, and beside the others.
     Last,
+    /// Units are single positions, and pools so many neighbouring ones: that of its pool's last position. Those of a pool
+    /// without that come before all others.
+    OfPool(u32),
 }
 
 /// From the queries of a row and a key to its score. Factors above 0 on all of them would change nothing.
@@ -95,7 +100,9 @@ impl Indexer {
     pub fn choose(&self, position: usize, scores: &[f32], spare: &mut [u32], chosen: &mut [f32]) {
         let is_whole = (position + 1).is_multiple_of(self.unit as usize);
         let (n_last, wanted) = match self.unit_score {
-            UnitScore::Greatest => (self.n_last, self.n_units.saturating_sub(self.n_last)),
+            UnitScore::Greatest | UnitScore::OfPool(_) => {
+                (self.n_last, self.n_units.saturating_sub(self.n_last))
+            }
             UnitScore::Last => (u32::from(!is_whole), self.n_units),
         };
         let n_last = scores.len().min(n_last as usize);
@@ -160,6 +167,7 @@ mod tests {
             cache: CacheId(0),
             rope: None,
             rope_start: 0,
+            keys_back: 0,
             score: IndexScore::Weighted,
             unit: 1,
             unit_score: UnitScore::Greatest,
@@ -203,12 +211,23 @@ mod tests {
         }
     }
 
+    /// The heap of the first three has the last of them on top, which the fourth drives out; then the first one is, as its
+    /// second child is the fourth, and the fifth drives that out.
+    #[test]
+    fn of_equal_scores_those_are_chosen_that_a_heap_keeps() {
+        assert_eq!(chosen(2, 0, &[0.0, 0.0, 0.0]), [0.0, 1.0]);
+        assert_eq!(chosen(2, 0, &[0.0, 0.0, 1.0]), [0.0, 2.0]);
+        assert_eq!(chosen(3, 0, &[0.0, 0.0, 0.0, 1.0]), [0.0, 1.0, 3.0]);
+        assert_eq!(chosen(3, 0, &[0.0, 0.0, 0.0, 1.0, 1.0]), [1.0, 3.0, 4.0]);
+    }
+
     #[test]
     fn positions_have_units() {
         let mut indexer = Indexer {
             cache: CacheId(0),
             rope: None,
             rope_start: 0,
+            keys_back: 0,
             score: IndexScore::PerHead,
             unit: 8,
             unit_score: UnitScore::Greatest,
@@ -229,6 +248,7 @@ mod tests {
             cache: CacheId(0),
             rope: None,
             rope_start: 0,
+            keys_back: 0,
             score: IndexScore::Weighted,
             unit: 2,
             unit_score: UnitScore::Last,

@@ -156,6 +156,17 @@ struct Row {
     is_selected: bool,
 }
 
+impl Row {
+    /// The row of a table that it takes.
+    fn wanted(&self, by: Lookup) -> usize {
+        match by {
+            Lookup::Token => self.token as usize,
+            Lookup::Position => self.position,
+            Lookup::Only => 0,
+        }
+    }
+}
+
 /// The rows of the sequences that are computed.
 #[derive(Default)]
 struct Batch {
@@ -245,13 +256,14 @@ impl Interpreted {
             |i: usize| ops::Heads { x: input(i), groups: shape(i).groups, dim: shape(i).dim };
         match &node.op {
             Op::Embed { table, by } => {
+                let wanted = batch.rows.iter().map(|row| row.wanted(*by));
+                ops::rows(self.weight(*table), self.program.weight(*table).cols, wanted)
+            }
+            Op::Ids => batch.rows.iter().map(|row| row.token as f32 + 1.0).collect(),
+            Op::Grams { table, grams } => {
                 let cols = self.program.weight(*table).cols;
-                let wanted = |row: &Row| match by {
-                    Lookup::Token => row.token as usize,
-                    Lookup::Position => row.position,
-                    Lookup::Only => 0,
-                };
-                ops::rows(self.weight(*table), cols, batch.rows.iter().map(wanted))
+                let ids = input(0).chunks_exact(shape(0).cols());
+                ops::rows(self.weight(*table), cols, ids.flat_map(|ids| grams.rows(ids)))
             }
             Op::Norm(norm) => {
                 let [weight, bias] =
@@ -304,6 +316,7 @@ impl Interpreted {
             Op::GatedAct(act) => ops::gated_act(*act, input(0), input(1)),
             Op::Add => ops::add(input(0), input(1)),
             Op::Scale(factor) => ops::scale(input(0), *factor),
+            Op::SignedRoot { least } => streams::signed_roots(input(0), *least),
             Op::Shift(number) => input(0).iter().map(|x| x + number).collect(),
             Op::Multiply { weight, by_group } => {
                 let each = if *by_group { shape(0).dim } else { 1 };

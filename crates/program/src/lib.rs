@@ -16,6 +16,7 @@ mod declare;
 mod error;
 mod executor;
 mod facts;
+mod grams;
 mod indexer;
 pub mod interpreter;
 mod meter;
@@ -50,6 +51,7 @@ pub use executor::{
     StepStats, Trace, WeightBytes, WeightSource,
 };
 pub use facts::{Counted, Facts, Reading, RowRule, StateUse, WeightUse};
+pub use grams::{GramHead, Grams};
 pub use indexer::{IndexScore, Indexer, NO_UNIT, Selection, UnitScore};
 pub use meter::{Meter, MeterReading, MissedMass, Readings};
 pub use mla::{MlaDims, MlaForm};

@@ -3,8 +3,8 @@
 use quant::GgmlType;
 
 use crate::{
-    Act, Attention, CacheSpec, CausalConv, Error, Gate, Indexer, LatentAttention, Norm, NormKind,
-    Result, Router, RowRule, Scan,
+    Act, Attention, CacheSpec, CausalConv, Error, Gate, Grams, Indexer, LatentAttention, Norm,
+    NormKind, Result, Router, RowRule, Scan,
 };
 
 /// Index of a weight in [`Program::weights`].
@@ -206,6 +206,16 @@ pub enum Op {
         /// Which rows.
         by: Lookup,
     },
+    /// tokens -> `[Tokens, 1]`: their ids, counted from 1.
+    Ids,
+    /// ids `[Tokens, n]`, counted from 1, the row's own first, then those before it, 0 where there is none ->
+    /// `[Tokens, heads, cols]`: rows of the table, for each head by a hash of some of them.
+    Grams {
+        /// `[rows, cols]`.
+        table: WeightId,
+        /// How ids come to rows.
+        grams: Grams,
+    },
     /// x `[.., groups, dim]` -> same shape: each group normed.
     Norm(Norm),
     /// x `[rows, cols]` -> `[rows, weight.rows]`: `weight . x + bias`.
@@ -270,6 +280,11 @@ pub enum Op {
     Scale(f32),
     /// x -> same shape: `x + number`.
     Shift(f32),
+    /// x -> same shape: the root of its size, at least of `least`, with its sign; 0 stays 0.
+    SignedRoot {
+        /// Of the size.
+        least: f32,
+    },
     /// x `[rows, groups, dim]` -> same shape: times the vector, element by element.
     Multiply {
         /// `[dim]` for all groups, `[groups * dim]`, or `[1]` for all elements; `[groups]` where it is by group.
@@ -328,6 +343,8 @@ impl Op {
     pub fn name(&self) -> &'static str {
         match self {
             Op::Embed { .. } => "embed",
+            Op::Ids => "ids",
+            Op::Grams { .. } => "grams",
             Op::Norm(Norm { kind: NormKind::Rms, .. }) => "rms_norm",
             Op::Norm(Norm { kind: NormKind::Layer, .. }) => "layer_norm",
             Op::Linear { .. } => "linear",
@@ -343,6 +360,7 @@ impl Op {
             Op::Add => "add",
             Op::Scale(_) => "scale",
             Op::Shift(_) => "shift",
+            Op::SignedRoot { .. } => "signed_root",
             Op::Multiply { .. } => "multiply",
             Op::View => "view",
             Op::Slice { .. } => "slice",

@@ -2,6 +2,7 @@
 
 mod attention;
 mod experts;
+mod grams;
 mod indexer;
 mod latent;
 mod recurrence;

@@ -2,11 +2,11 @@
 
 use crate::{Act, CacheId, WeightId};
 
-/// A sum over the last few rows, channel by channel: `y_t[c] = act(bias[c] + sum_i w[c][i] * x_{t - width + 1 + i}[c])`;
+/// A sum over the last few rows, channel by channel: `y_t[c] = act(bias[c] + sum_i w[c][i] * x_{t - step * (width - 1 - i)}[c])`;
 /// rows before the first are zeros.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CausalConv {
-    /// What it keeps: the last `width - 1` rows.
+    /// What it keeps: the last `step * (width - 1)` rows.
     pub cache: CacheId,
     /// `[channels, width]`, the last of each for the newest row. `None`: the row before, of a width of 2, as it is.
     pub taps: Option<WeightId>,
@@ -14,8 +14,17 @@ pub struct CausalConv {
     pub bias: Option<WeightId>,
     /// Rows that a sum is over, its own included.
     pub width: usize,
+    /// From one of them to the next, at least 1.
+    pub step: usize,
     /// What is made of the sum.
     pub act: Option<Act>,
+}
+
+impl CausalConv {
+    /// How many rows before its own a sum reaches.
+    pub fn reach(&self) -> usize {
+        self.step * (self.width - 1)
+    }
 }
 
 /// A recurrence over rows: each head has a matrix `S` `[key_dim, value_dim]`, zeros at the start, that every row changes and

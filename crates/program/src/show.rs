@@ -48,6 +48,11 @@ impl Listing<'_> {
     fn detail(&self, op: &Op) -> String {
         match op {
             Op::Embed { table, by: _ } => self.weight(*table),
+            Op::Ids => String::new(),
+            Op::Grams { table, grams } => {
+                let n = grams.multipliers.len();
+                format!("{} by the last 2 to {n} tokens", self.weight(*table))
+            }
             Op::Norm(norm) => {
                 let weight =
                     norm.weight.map_or(String::new(), |id| format!("{}, ", self.weight(id)));
@@ -90,7 +95,11 @@ impl Listing<'_> {
                 let taps = conv.taps.map_or("the row before".to_owned(), |id| self.weight(id));
                 let bias = conv.bias.map_or(String::new(), |id| format!(" + {}", self.weight(id)));
                 let act = conv.act.map_or(String::new(), |act| format!(", {}", lower(&act)));
-                format!("{taps}{bias}{act}")
+                let step = match conv.step {
+                    1 => String::new(),
+                    step => format!(", of every {step} rows one"),
+                };
+                format!("{taps}{bias}{step}{act}")
             }
             Op::Scan(scan) => {
                 let ScanDims { n_heads, n_key_heads, key_dim, value_dim, by_turns } = scan.dims;
@@ -119,6 +128,7 @@ impl Listing<'_> {
                 )
             }
             Op::Scale(number) | Op::Shift(number) => number.to_string(),
+            Op::SignedRoot { least } => format!("at least of {least:e}"),
             Op::Multiply { weight, by_group: _ } => self.weight(*weight),
             Op::Slice { start, len } => format!("{start}..{}", start + len),
             Op::Excess { deviations } => format!("{deviations} deviations"),

@@ -22,6 +22,9 @@ pub(crate) fn supports(op: &Op, types: &[GgmlType]) -> Result<()> {
             | Op::Shift(_)
             | Op::Softmax
             | Op::Turn
+            | Op::Ids
+            | Op::Grams { .. }
+            | Op::SignedRoot { .. }
             | Op::Sinkhorn { .. }
             | Op::CausalConv(_)
             | Op::Scan(_)

@@ -228,6 +228,9 @@ impl Lowering<'_> {
             | Op::Shift(_)
             | Op::Softmax
             | Op::Turn
+            | Op::Ids
+            | Op::Grams { .. }
+            | Op::SignedRoot { .. }
             | Op::Sinkhorn { .. }
             | Op::CausalConv(_)
             | Op::Scan(_)

@@ -167,6 +167,7 @@ pub static RECURRENT: &[Check] = &[
 /// The checks of what selects, and of what else such models have.
 pub static SELECTION: &[Check] = &[
     meaning("op/balance", selection::balance),
+    meaning("op/grams", selection::grams),
     meaning("op/indexer", selection::indexer),
     meaning("op/attention_selects", selection::attention),
     meaning("op/latent_attention_selects", selection::latent_attention),

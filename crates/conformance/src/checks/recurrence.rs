@@ -5,7 +5,7 @@ use std::sync::Arc;
 use program::{Act, ConvWeights, Executor, Outputs, Program, Recorder, Result, ScanKind, ValueId};
 use quant::GgmlType;
 
-use super::ops::{check, input, weight};
+use super::ops::{check, fed_in_pieces, input, weight};
 use super::sessions::{self, Subject};
 use crate::made::{EXACT, all_logits, feed, program, prompt_logits};
 use crate::{Made, Random, assert_same_bits};
@@ -130,6 +130,14 @@ pub(super) fn causal_conv(executor: &dyn Executor) {
         }
         check(executor, 1e-12, &format!("the row before, of {channels}"), |r| {
             r.row_before("before", input(r, channels)?)
+        });
+    }
+    for (width, step) in [(4, 3), (2, 7), (3, 64)] {
+        fed_in_pieces(executor, 1e-11, &format!("{width} taps, {step} rows apart"), |r| {
+            let x = input(r, 37)?;
+            let taps = weight(r, "taps.weight", GgmlType::F32, 37, width);
+            let weights = ConvWeights { taps, bias: None };
+            r.spaced_conv("conv", x, weights, step, Some(Act::Silu))
         });
     }
     check(executor, 1e-11, "a part of a row", |r| {

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use program::{
-    Attention, CacheKind, CacheSpec, Executor, IndexScore, Indexer, LatentAttention, LatentUp,
-    Program, Recorder, Result, Rope, RopePairs, RopeScaling, Selection, UnitScore, ValueId,
+    Attention, CacheKind, CacheSpec, Executor, GramHead, Grams, IndexScore, Indexer,
+    LatentAttention, LatentUp, Program, Recorder, Result, Rope, RopePairs, RopeScaling, Selection,
+    UnitScore, ValueId,
 };
 use quant::GgmlType;
 
-use super::ops::{check, fed_in_pieces, input, weight};
+use super::ops::{check, fed_in_pieces, input, types, weight};
 use super::sessions::{self, Subject};
 use crate::Made;
 use crate::made::{EXACT, all_logits, program, prompt_logits};
@@ -18,6 +19,9 @@ pub(super) fn balance(executor: &dyn Executor) {
     for cols in [1, 37, 64] {
         check(executor, 1e-12, &format!("softmax of {cols}"), |r| {
             r.softmax("shares", r.view("streams", input(r, 3 * cols)?, 3)?)
+        });
+        check(executor, 1e-12, &format!("signed roots of {cols}"), |r| {
+            r.signed_root("roots", input(r, cols)?, 0.3)
         });
         check(executor, 0.0, &format!("turn of {cols}"), |r| {
             r.turn("turned", r.view("groups", input(r, 3 * cols)?, 3)?)
@@ -30,6 +34,25 @@ pub(super) fn balance(executor: &dyn Executor) {
         check(executor, 1e-12, &format!("{rounds} rounds of a matrix of {n}"), |r| {
             let x = r.view("square", input(r, n * n)?, n)?;
             r.sinkhorn("balanced", r.scale("wide", x, 5.0)?, rounds, 1e-3)
+        });
+    }
+}
+
+/// Rows by hashes of tokens, of tables of every type.
+pub(super) fn grams(executor: &dyn Executor) {
+    for (i, ty) in types().enumerate() {
+        fed_in_pieces(executor, 1e-12, &format!("rows by hashes, of {ty}"), |r| {
+            let mut ids = vec![r.ids("ids")?];
+            for i in 0..2 {
+                ids.push(r.row_before("before", ids[i])?);
+            }
+            let head = |i: usize| GramHead { start: 3 * i, n_rows: 31 - 4 * i };
+            let (heads, end) = ((0..4).map(head).collect(), 5 + i as u32);
+            let multipliers = vec![0x9E37_79B9_7F4A_7C15, 12_345, u64::MAX - 58];
+            let grams = Grams { multipliers, heads, end };
+            let cols = 2 * ty.block_len().max(16);
+            let table = weight(r, "table", ty, 40, cols);
+            r.grams("rows", r.concat("grams", &ids)?, table, grams)
         });
     }
 }
@@ -47,9 +70,10 @@ struct Case {
     /// Elements that rotate, and those before them.
     rotates: usize,
     rope_start: usize,
+    keys_back: u32,
 }
 
-const CASES: [Case; 10] = {
+const CASES: [Case; 12] = {
     let case = Case {
         score: IndexScore::Weighted,
         heads: 4,
@@ -60,6 +84,7 @@ const CASES: [Case; 10] = {
         n_last: 0,
         rotates: 16,
         rope_start: 0,
+        keys_back: 0,
     };
     [
         case,
@@ -72,13 +97,15 @@ const CASES: [Case; 10] = {
         Case { unit: 130, n_units: 1, n_last: 1, ..case },
         Case { unit: 4, unit_score: UnitScore::Last, n_units: 4, ..case },
         Case { unit: 130, unit_score: UnitScore::Last, n_units: 1, ..case },
+        Case { unit_score: UnitScore::OfPool(4), n_units: 19, keys_back: 3, ..case },
+        Case { unit_score: UnitScore::OfPool(32), n_units: 40, keys_back: 7, ..case },
     ]
 };
 
 impl Case {
     fn record(&self, r: &Recorder, x: ValueId) -> Result<(Selection, ValueId)> {
-        let Case { score, heads, dim, unit, unit_score, n_units, n_last, rotates, rope_start } =
-            *self;
+        let Case { score, heads, dim, unit, unit_score, n_units, n_last, .. } = *self;
+        let Case { rotates, rope_start, keys_back, .. } = *self;
         let cols = r.shape(x).cols();
         let linear = |name: &str, rows: usize| {
             r.linear(name, x, weight(r, &format!("{name}.weight"), GgmlType::F32, rows, cols))
@@ -89,7 +116,17 @@ impl Case {
         let rope = Rope { pairs, dims: rotates, theta: 1e4, scaling, factors: None };
         let cache = r.cache(CacheSpec { layer: 0, kind: CacheKind::Keys { dim } });
         let rope = (rotates > 0).then_some(rope);
-        let at = Indexer { cache, rope, rope_start, score, unit, unit_score, n_units, n_last };
+        let at = Indexer {
+            cache,
+            rope,
+            rope_start,
+            keys_back,
+            score,
+            unit,
+            unit_score,
+            n_units,
+            n_last,
+        };
         let select = at.selection();
         let chosen = match score {
             IndexScore::Weighted => {
@@ -226,7 +263,7 @@ fn model(case: &Case, ty: GgmlType) -> Arc<Program> {
 
 /// Cuts, rollbacks, forks, prefixes and batches.
 pub(super) fn in_sessions(executor: &dyn Executor) {
-    for case in [CASES[0], CASES[4], CASES[6], CASES[8]] {
+    for case in [CASES[0], CASES[4], CASES[8], CASES[10]] {
         let program = |ty| model(&case, ty);
         let name = format!("{case:?}");
         let subject = Subject { name: &name, types: &[GgmlType::Q8_0], program: &program };

@@ -410,7 +410,7 @@ impl Exec<'_> {
 
     fn turn(&self, rope: usize, angles: &Angles, row: usize, head: &mut [f32]) {
         let at = row * angles.n_pairs..(row + 1) * angles.n_pairs;
-        let pairs = pairs(&self.schedule.ropes[rope]);
+        let pairs = pairs(&self.schedule.ropes[rope].rope);
         self.kernels.rotate.call(head, &angles.cos[at.clone()], &angles.sin[at], pairs);
     }
 

@@ -50,7 +50,7 @@ impl Exec<'_> {
         back: usize,
     ) -> Option<&'s [f32]> {
         let Stretch { conv, rows, step, memory, first, n } = stretch;
-        let (all, width) = (conv.phase.x.n, conv.phase.width);
+        let (all, reach) = (conv.phase.x.n, conv.phase.reach());
         let position = position.checked_sub(back)?;
         let (from, shared) = if position >= rows.start {
             let x = conv.phase.x;
@@ -60,7 +60,7 @@ impl Exec<'_> {
             (StateStep::slot(position) * all, memory.ring)
         } else {
             // rows before the state are what it is
-            ((position + width - 1 - step.base) * all, memory.base?)
+            ((position + reach - step.base) * all, memory.base?)
         };
         // SAFETY: states and rows that were kept before; the step writes other slots.
         Some(unsafe { shared.slice(from + first..from + first + n) })
@@ -85,7 +85,8 @@ impl Exec<'_> {
                 continue;
             }
             for (i, taps) in conv.taps.chunks_exact(all).enumerate() {
-                if let Some(x) = self.channels(stretch, position, width - 1 - i) {
+                if let Some(x) = self.channels(stretch, position, (width - 1 - i) * conv.phase.step)
+                {
                     self.kernels.add_product.call(&taps[*first..][..*n], x, sums);
                 }
             }
@@ -94,11 +95,12 @@ impl Exec<'_> {
             }
         }
         if let (Some(fold), Some(memory)) = (step.fold, memory.fold) {
-            for i in 0..width - 1 {
+            let reach = conv.phase.reach();
+            for i in 0..reach {
                 let from = i * all + first;
                 // SAFETY: as above.
                 let kept = unsafe { memory.slice_mut(from..from + n) };
-                match self.channels(stretch, fold + i, width - 1) {
+                match self.channels(stretch, fold + i, reach) {
                     Some(x) => kept.copy_from_slice(x),
                     None => kept.fill(0.0),
                 }

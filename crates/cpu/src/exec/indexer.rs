@@ -168,7 +168,7 @@ impl Exec<'_> {
                     let row = first_row + position - start;
                     let key = &mut scratch[..head.key_dim];
                     key.copy_from_slice(self.row(phase.k, row));
-                    self.turn_head(phase, row, key);
+                    self.turn_head(phase, phase.key_rope, row, key);
                     head.store_key(keys, position % BLOCK, key);
                     if !phase.at.chooses(position) {
                         self.all_units(phase, row, position);
@@ -178,11 +178,11 @@ impl Exec<'_> {
         });
     }
 
-    fn turn_head(&self, phase: &IndexerPhase, row: usize, head: &mut [f32]) {
-        let Some(rope) = phase.rope else { return };
+    fn turn_head(&self, phase: &IndexerPhase, rope: Option<usize>, row: usize, head: &mut [f32]) {
+        let Some(rope) = rope else { return };
         let angles = &self.angles[rope];
         let at = row * angles.n_pairs..(row + 1) * angles.n_pairs;
-        let pairs = pairs(&self.schedule.ropes[rope]);
+        let pairs = pairs(&self.schedule.ropes[rope].rope);
         let rotates = &mut head[phase.at.rope_start..];
         self.kernels.rotate.call(rotates, &angles.cos[at.clone()], &angles.sin[at], pairs);
     }
@@ -228,10 +228,13 @@ impl Exec<'_> {
             let row = rows.first_row + token;
             q.copy_from_slice(self.row(phase.q, row));
             for q in q.chunks_exact_mut(head.key_dim) {
-                self.turn_head(phase, row, q);
+                self.turn_head(phase, phase.rope, row, q);
             }
         }
-        found.fill(f32::NEG_INFINITY);
+        found.fill(match phase.at.unit_score {
+            UnitScore::Greatest | UnitScore::Last => f32::NEG_INFINITY,
+            UnitScore::OfPool(_) => f32::INFINITY,
+        });
         for block in positions.start / BLOCK..positions.end.div_ceil(BLOCK) {
             let sees = |token: usize| {
                 let seen = positions.start..positions.end.min(rows.start + token + 1);
@@ -264,12 +267,18 @@ impl Exec<'_> {
                     for (position, score) in
                         (block * BLOCK + seen.start..).zip(&scores[seen.clone()])
                     {
-                        let found = &mut found[position / unit - item.units.start];
-                        let counts = match phase.at.unit_score {
-                            UnitScore::Greatest => *score > *found,
-                            UnitScore::Last => (position + 1).is_multiple_of(unit),
+                        let at = position / unit - item.units.start;
+                        let ends = |len: usize| (position + 1).is_multiple_of(len);
+                        let of = match phase.at.unit_score {
+                            UnitScore::Greatest if *score > found[at] => at..at + 1,
+                            UnitScore::Last if ends(unit) => at..at + 1,
+                            // a pool does not lie in two blocks
+                            UnitScore::OfPool(len) if ends(len as usize) => {
+                                at + 1 - len as usize..at + 1
+                            }
+                            UnitScore::Greatest | UnitScore::Last | UnitScore::OfPool(_) => at..at,
                         };
-                        *found = if counts { *score } else { *found };
+                        found[of].fill(*score);
                     }
                 }
             }
@@ -334,6 +343,7 @@ mod tests {
                 cache,
                 rope: None,
                 rope_start: 0,
+                keys_back: 0,
                 score,
                 unit,
                 unit_score: UnitScore::Greatest,
@@ -341,6 +351,7 @@ mod tests {
                 n_last: 1,
             },
             rope: None,
+            key_rope: None,
             q: operand(heads * 4),
             weights: None,
             k: operand(4),

@@ -326,7 +326,7 @@ impl<'a> Exec<'a> {
                 break;
             }
             match phase {
-                LoadedPhase::Embed { table, by, out } => self.embed(worker, table, *by, *out),
+                LoadedPhase::Embed { table, by, out } => self.embed(worker, table, by, *out),
                 LoadedPhase::Rows(ops) => self.row_ops(worker, ops, mixture),
                 LoadedPhase::Linear(linear) => self.linear(worker, linear, &mut scratch),
                 LoadedPhase::Attention(attention) => {

@@ -6,7 +6,7 @@ use program::{Lookup, Norm, NormKind};
 use super::experts::MixScratch;
 use super::streams;
 use super::{Exec, SequenceRows};
-use crate::plan::{Operand, RowOp};
+use crate::plan::{Operand, RowOp, TableRows};
 use crate::pool::Worker;
 use crate::weights::Table;
 
@@ -19,16 +19,24 @@ impl Exec<'_> {
         unsafe { self.value(out).slice_mut(row * out.cols..(row + 1) * out.cols) }
     }
 
-    pub(super) fn embed(&self, worker: &Worker<'_>, table: &Table, by: Lookup, out: Operand) {
+    pub(super) fn embed(&self, worker: &Worker<'_>, table: &Table, by: &TableRows, out: Operand) {
         worker.section(|section| {
-            for row in section.take(self.tokens.len()) {
-                let wanted = match by {
-                    Lookup::Token => self.tokens[row] as usize,
-                    Lookup::Position => self.position(row),
-                    Lookup::Only => 0,
-                };
+            for row in section.take(self.rows_of(out.rows)) {
                 // SAFETY: rows are dealt to one worker each.
                 let out = unsafe { self.row_mut(out, row) };
+                let wanted = match by {
+                    TableRows::By(Lookup::Token) => self.tokens[row] as usize,
+                    TableRows::By(Lookup::Position) => self.position(row),
+                    TableRows::By(Lookup::Only) => 0,
+                    TableRows::Grams { grams, ids } => {
+                        let each = out.len() / grams.heads.len();
+                        let rows = grams.rows(self.row(*ids, row));
+                        for (out, wanted) in out.chunks_exact_mut(each).zip(rows) {
+                            table.embed(self.weights, wanted, out);
+                        }
+                        continue;
+                    }
+                };
                 table.embed(self.weights, wanted, out);
             }
         });
@@ -189,13 +197,11 @@ impl Exec<'_> {
                     streams::softmax(x, out);
                 }
             }
-            RowOp::Turn { x, dim, .. } => {
-                let x = self.row(*x, row);
-                for (i, out) in out.chunks_exact_mut(x.len() / dim).enumerate() {
-                    let numbers = x[i..].iter().step_by(*dim);
-                    out.iter_mut().zip(numbers).for_each(|(out, x)| *out = *x);
-                }
+            RowOp::Ids { .. } => out[0] = self.tokens[row] as f32 + 1.0,
+            RowOp::SignedRoot { x, least, .. } => {
+                streams::signed_roots(self.row(*x, row), *least, out);
             }
+            RowOp::Turn { x, dim, .. } => streams::turned(self.row(*x, row), *dim, out),
             RowOp::Sinkhorn { x, n, rounds, eps, .. } => {
                 let matrices = self.row(*x, row).chunks_exact(n * n);
                 for (x, out) in matrices.zip(out.chunks_exact_mut(n * n)) {

@@ -51,6 +51,20 @@ pub(super) fn sums(x: &[f32], dim: usize, out: &mut [f32]) {
     }
 }
 
+/// The root of each size, at least of `least`, with its sign; 0 stays 0.
+pub(super) fn signed_roots(x: &[f32], least: f32, out: &mut [f32]) {
+    for (out, &x) in out.iter_mut().zip(x) {
+        *out = if x == 0.0 || x.is_nan() { x } else { x.abs().max(least).sqrt().copysign(x) };
+    }
+}
+
+/// The first numbers of all runs of `dim`, then the second ones.
+pub(super) fn turned(x: &[f32], dim: usize, out: &mut [f32]) {
+    for (i, out) in out.chunks_exact_mut(x.len() / dim).enumerate() {
+        out.iter_mut().zip(x[i..].iter().step_by(dim)).for_each(|(out, x)| *out = *x);
+    }
+}
+
 /// `exp(x)` over the sum of them.
 pub(super) fn softmax(x: &[f32], out: &mut [f32]) {
     let most = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);

@@ -1,6 +1,7 @@
 //! Lowering of indexers, and of what attention reads by their choice.
 
-use program::{Error, Indexer, Node, Result, Selection, ValueId};
+use kernels::attention::BLOCK;
+use program::{Error, Indexer, Node, Result, Selection, UnitScore, ValueId};
 
 use super::Lowering;
 use crate::exec::MOST_INDEX_HEADS;
@@ -10,6 +11,7 @@ impl Lowering<'_> {
     /// The phase of an indexer, whose cache is noted.
     pub(super) fn indexer(&mut self, node: &Node, at: &Indexer) -> Result<IndexerPhase> {
         let rope = at.rope.as_ref().map(|rope| self.rope(rope));
+        let key_rope = at.rope.as_ref().map(|rope| self.rope_back(rope, at.keys_back));
         let operands: Vec<_> = node.inputs.iter().map(|id| self.operand(*id)).collect();
         let (q, weights, k) = match operands[..] {
             [q, weights, k] => (q, Some(weights), k),
@@ -17,12 +19,18 @@ impl Lowering<'_> {
             _ => unreachable!("the recorder gave an indexer its inputs"),
         };
         let (at, out) = (at.clone(), self.operand(node.output));
-        let phase = IndexerPhase { at, rope, q, weights, k, out };
+        let phase = IndexerPhase { at, rope, key_rope, q, weights, k, out };
         if phase.n_heads() > MOST_INDEX_HEADS {
             return Err(Error::Unsupported(format!(
                 "an indexer of {} heads (1..{MOST_INDEX_HEADS})",
                 phase.n_heads()
             )));
+        }
+        if let UnitScore::OfPool(len) = phase.at.unit_score
+            && !BLOCK.is_multiple_of(len as usize)
+        {
+            let what = format!("an indexer of pools of {len} positions (divisors of {BLOCK})");
+            return Err(Error::Unsupported(what));
         }
         self.caches[phase.at.cache.0 as usize] = Some(Cached::Keys { dim: phase.dim() });
         Ok(phase)

@@ -9,9 +9,9 @@ use crate::plan::{Cached, Columns, ConvPhase, Phase, ScanPhase};
 impl Lowering<'_> {
     /// The phase of a convolution, whose cache is noted.
     pub(super) fn causal_conv(&mut self, node: &Node, conv: &CausalConv) -> Phase {
-        let CausalConv { cache, taps, bias, width, act } = *conv;
+        let CausalConv { cache, taps, bias, width, step, act } = *conv;
         let (x, out) = (self.columns(node.inputs[0]), self.operand(node.output));
-        let phase = ConvPhase { cache, x, taps, bias, width, act: act.map(unary), out };
+        let phase = ConvPhase { cache, x, taps, bias, width, step, act: act.map(unary), out };
         let (state, row) = (phase.state_floats(), phase.x.n);
         self.caches[cache.0 as usize] = Some(Cached::State { state, row, scratch: 0 });
         Phase::Conv(phase)

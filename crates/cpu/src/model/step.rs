@@ -434,7 +434,9 @@ impl CpuModel {
                 Ok(zeros)
             };
             let (mut cos, mut sin) = (zeros()?, zeros()?);
-            rope_angles(positions, &rotation.frequencies, rotation.magnitude, &mut cos, &mut sin);
+            let back = |position: &u32| position.saturating_sub(rotation.back);
+            let positions: Vec<u32> = positions.iter().map(back).collect();
+            rope_angles(&positions, &rotation.frequencies, rotation.magnitude, &mut cos, &mut sin);
             Ok(Angles { cos, sin, n_pairs })
         };
         self.rotations.iter().map(angles).collect()

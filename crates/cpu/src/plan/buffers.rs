@@ -164,14 +164,14 @@ mod tests {
     use program::{Lookup, Score, WeightId};
 
     use super::*;
-    use crate::plan::{AttentionPhase, NewRows, RowOp};
+    use crate::plan::{AttentionPhase, NewRows, RowOp, TableRows};
 
     fn x(value: u32) -> Operand {
         Operand { value: ValueId(value), rows: Rows::Tokens, cols: 8 }
     }
 
     fn embed(out: u32) -> Phase {
-        Phase::Embed { table: WeightId(0), by: Lookup::Token, out: x(out) }
+        Phase::Embed { table: WeightId(0), by: TableRows::By(Lookup::Token), out: x(out) }
     }
 
     fn add(a: u32, b: u32, out: u32) -> RowOp {

@@ -10,6 +10,8 @@ pub(crate) struct IndexerPhase {
     pub(crate) at: Indexer,
     /// Index in [`Plan::ropes`](super::Plan::ropes).
     pub(crate) rope: Option<usize>,
+    /// That of keys.
+    pub(crate) key_rope: Option<usize>,
     /// `[Tokens, heads * dim]`.
     pub(crate) q: Operand,
     /// `[Tokens, heads]`, where scores have such.

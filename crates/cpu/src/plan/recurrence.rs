@@ -26,6 +26,8 @@ pub(crate) struct ConvPhase {
     pub(crate) taps: Option<WeightId>,
     pub(crate) bias: Option<WeightId>,
     pub(crate) width: usize,
+    /// From a row that is summed to the next.
+    pub(crate) step: usize,
     pub(crate) act: Option<Unary>,
     pub(crate) out: Operand,
 }
@@ -40,9 +42,14 @@ pub(crate) struct ScanPhase {
 }
 
 impl ConvPhase {
+    /// Rows before its own that a sum reaches.
+    pub(crate) fn reach(&self) -> usize {
+        self.step * (self.width - 1)
+    }
+
     /// Floats of what is kept at a position.
     pub(crate) fn state_floats(&self) -> usize {
-        (self.width - 1) * self.x.n
+        self.reach() * self.x.n
     }
 }
 

@@ -1,6 +1,6 @@
 //! What each phase reads and writes.
 
-use super::{AttentionPhase, Job, LatentInputs, Operand, Phase, Routes, RowOp};
+use super::{AttentionPhase, Job, LatentInputs, Operand, Phase, Routes, RowOp, TableRows};
 
 /// How a phase uses a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,13 @@ impl Phase {
     /// Every use of a value, in order; what a row phase makes and reads again is listed as both.
     pub(crate) fn uses(&self) -> Vec<Use> {
         match self {
-            Phase::Embed { out, .. } => write(*out).collect(),
+            Phase::Embed { by, out, .. } => {
+                let ids = match by {
+                    TableRows::By(_) => None,
+                    TableRows::Grams { ids, .. } => Some(*ids),
+                };
+                read(ids).chain(write(*out)).collect()
+            }
             Phase::SelectRows { x, out } | Phase::MeanRows { x, out } => {
                 read([*x]).chain(write(*out)).collect()
             }
@@ -108,6 +114,7 @@ impl RowOp {
             | RowOp::Shift { x, .. }
             | RowOp::Softmax { x, .. }
             | RowOp::Turn { x, .. }
+            | RowOp::SignedRoot { x, .. }
             | RowOp::Sinkhorn { x, .. }
             | RowOp::Multiply { x, .. }
             | RowOp::Slice { x, .. }
@@ -119,6 +126,7 @@ impl RowOp {
             | RowOp::Mix { weights: a, x: b, .. }
             | RowOp::Resize { x: a, y: b, .. } => vec![*a, *b],
             RowOp::Concat { values, .. } => values.clone(),
+            RowOp::Ids { .. } => Vec::new(),
         }
     }
 }

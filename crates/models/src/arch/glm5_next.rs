@@ -20,7 +20,7 @@ pub(super) static GLM5_NEXT: Architecture = Architecture {
         let x = hyper::open(r, c, decoder::embed(r, w, c)?)?;
         let mix = |l: &Layer<'_>, h| mix(l, &last, h);
         let x = decoder::layers(r, w, c, x, |l, x| hyper::block(l, x, mix, ffn::feed))?;
-        decoder::normed_head(r, w, c, hyper::mean(r, c, x)?)
+        decoder::normed_head(r, w, c, hyper::mean(r, c, "output_mean", x)?)
     },
 };
 

@@ -63,12 +63,13 @@ fn half(
 }
 
 /// The mean of all streams: `[n, hidden_size]`.
-pub(super) fn mean(r: &Recorder, c: &ModelConfig, x: ValueId) -> Result<ValueId> {
+pub(super) fn mean(r: &Recorder, c: &ModelConfig, name: &str, x: ValueId) -> Result<ValueId> {
     let n = settings(c)?.n_streams;
-    let streams = r.view("output_flat", x, 1)?;
-    let part = |i: usize| r.slice("output_stream", streams, i * c.hidden_size, c.hidden_size);
-    let sum = (1..n).try_fold(part(0)?, |sum, i| r.add("output_sum", sum, part(i)?))?;
-    Ok(r.scale("output_mean", sum, 1.0 / n as f32)?)
+    let streams = r.view(&format!("{name}_flat"), x, 1)?;
+    let stream = format!("{name}_stream");
+    let part = |i: usize| r.slice(&stream, streams, i * c.hidden_size, c.hidden_size);
+    let sum = |sum, i| r.add(&format!("{name}_sum"), sum, part(i)?);
+    Ok(r.scale(name, (1..n).try_fold(part(0)?, sum)?, 1.0 / n as f32)?)
 }
 
 /// One stream of all, by shares of their own: `[n, hidden_size]`.

@@ -47,7 +47,7 @@ pub(super) fn choose(
     };
     let k = l.r.norm("indexer.k_norm", k, norm)?;
     let k = match its.unit_score {
-        UnitScore::Greatest => k,
+        UnitScore::Greatest | UnitScore::OfPool(_) => k,
         UnitScore::Last => pooled(l, its, h, k)?,
     };
     let factors = attention::factors(l)?;
@@ -74,6 +74,7 @@ pub(super) fn recorded(
         cache: l.r.cache(CacheSpec { layer: l.index, kind }),
         rope,
         rope_start: 0,
+        keys_back: its.keys_back,
         score,
         unit: its.unit as u32,
         unit_score: its.unit_score,
@@ -105,7 +106,6 @@ fn pooled(l: &Layer<'_>, its: &IndexerConfig, h: ValueId, k: ValueId) -> Result<
     let gates = r.turn("pool_gates", r.add("pool_sums", part("pool_gate", dim)?, places)?)?;
     let shares = r.softmax("pool_shares", gates)?; // [n, dim, unit]
     let keys = r.turn("pool_keys_turned", part("pool_key", 0)?)?;
-    // no share is below 0
-    let keys = r.gated_act("pool_weighed", Act::Relu, shares, keys)?;
+    let keys = r.gated_act("pool_weighed", Act::Identity, shares, keys)?;
     Ok(r.sum_groups("pool_sum", keys)?)
 }

@@ -53,6 +53,7 @@ mod qwen2;
 mod qwen2moe;
 mod qwen3;
 mod qwen35;
+mod qwen4exp;
 mod rwkv;
 mod smallthinker;
 mod sparse;
@@ -196,6 +197,7 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &qwen35::QWEN3_NEXT,
     &qwen3::QWEN3_VL,
     &qwen3::QWEN3_VL_MOE,
+    &qwen4exp::QWEN4_EXP,
     &llama::REFACT,
     &rwkv::RWKV6,
     &rwkv::RWKV6_QWEN2,
@@ -212,6 +214,12 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &llama::XVERSE,
 ];
 
+/// Known ones that do not run, and what they need for that.
+const LACKING: [(&str, &str); 1] = [(
+    "deepseek4",
+    "it needs attention to a window and to rows made of several positions in one, and experts that ids of tokens choose",
+)];
+
 /// The architecture with this name.
 ///
 /// # Errors
@@ -221,11 +229,11 @@ pub fn architecture(name: &str) -> Result<&'static Architecture> {
 }
 
 pub(crate) fn by_bytes(name: &[u8]) -> Result<&'static Architecture> {
-    ARCHITECTURES
-        .iter()
-        .copied()
-        .find(|a| a.name.as_bytes() == name)
-        .ok_or_else(|| Error::Architecture { name: escape(name, 80) })
+    ARCHITECTURES.iter().copied().find(|a| a.name.as_bytes() == name).ok_or_else(|| {
+        let lacking = LACKING.iter().find(|(known, _)| known.as_bytes() == name);
+        let why = lacking.map_or("the README lists those that run", |(_, why)| *why);
+        Error::Architecture { name: escape(name, 80), why }
+    })
 }
 
 #[cfg(test)]
@@ -243,5 +251,9 @@ mod tests {
             message,
             "unsupported architecture \"mam\\u{1b}ba\" (the README lists those that run)"
         );
+        for (name, why) in LACKING {
+            let message = architecture(name).err().unwrap().to_string();
+            assert_eq!(message, format!("unsupported architecture \"{name}\" ({why})"));
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! Source: arXiv:2412.06464, section 3; arXiv:2505.06708, section 3; tensor names of GGUF's `qwen35`, `qwen35moe` and
 //! `qwen3next`.
 
-use program::{Act, ConvWeights, LinearWeight, Lookup, RopePairs, ScanKind, ValueId};
+use program::{Act, ConvWeights, LinearWeight, Lookup, RopePairs, ScanKind, Selection, ValueId};
 
 use super::decoder::{Layer, Norms, decoder};
 use super::{Architecture, attention, ffn, qwen2moe};
@@ -55,7 +55,8 @@ fn config(keys: &Keys<'_>) -> Result<ModelConfig> {
     Ok(c)
 }
 
-fn mix(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
+/// A delta net, or attention in layers that do not recur.
+pub(super) fn mix(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
     let Some(s) = &l.config.recurrent else { return attend(l, h) };
     let rates = l.linear("ssm_beta", h, s.n_heads, Bias::Never)?;
     let weight = l.w.matrix("ssm_alpha", s.n_heads, l.r.shape(h).cols())?;
@@ -104,12 +105,21 @@ fn delta(
     let kind = ScanKind::Delta { eps: l.model.norm_eps };
     let y = l.r.scan("scan", kind, by_turns, &[q, k, v, g, beta])?;
     let y = l.norm("ssm_norm", l.r.view("scan_heads", y, n_heads)?)?;
-    let y = l.r.gated_act("gated", Act::Silu, l.r.view("z_heads", z, n_heads)?, y)?;
+    let y = l.r.gated_act("gated", s.gate, l.r.view("z_heads", z, n_heads)?, y)?;
     l.linear("ssm_out", l.r.view("gated_joined", y, 1)?, l.model.hidden_size, Bias::Never)
 }
 
 /// Attention whose queries come with a gate for each element of what they find.
 fn attend(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
+    attend_to(l, h, None)
+}
+
+/// The same of what an indexer chose, if one did.
+pub(super) fn attend_to(
+    l: &Layer<'_>,
+    h: ValueId,
+    chosen: Option<(Selection, ValueId)>,
+) -> Result<ValueId> {
     let LayerConfig { n_heads, n_kv_heads, head_dim, value_dim, .. } = *l.config;
     if value_dim != head_dim {
         let expected = format!("the key length {head_dim}");
@@ -124,7 +134,7 @@ fn attend(l: &Layer<'_>, h: ValueId) -> Result<ValueId> {
     let v = l.linear("attn_v", h, n_kv_heads * head_dim, Bias::IfPresent)?;
     let v = l.r.view("v", v, n_kv_heads)?;
     let (factors, score) = (attention::factors(l)?, l.config.score.clone());
-    let a = attention::attend(l, &[q, k, v], factors, score, None, None)?;
+    let a = attention::attend(l, &[q, k, v], factors, score, None, chosen)?;
     let a = l.r.gated_act("attn_gated", Act::Sigmoid, gate, l.r.view("attn_heads", a, n_heads)?)?;
     let a = l.r.view("attn_joined", a, 1)?;
     l.linear("attn_output", a, l.model.hidden_size, Bias::IfPresent)

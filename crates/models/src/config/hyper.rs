@@ -16,6 +16,8 @@ pub struct HyperConnections {
     pub adds_eps: bool,
     /// Rounds in which the shares of streams in each other are balanced; `None`: they stay apart.
     pub rounds: Option<u32>,
+    /// Width of the layer that gates of all elements come through, where halves read by such.
+    pub rank: Option<usize>,
 }
 
 impl HyperConnections {
@@ -32,6 +34,22 @@ impl HyperConnections {
             magnitude: keys.positive(MAGNITUDE)?.unwrap_or(2.0),
             adds_eps: false,
             rounds: None,
+            rank: None,
+        })
+    }
+
+    /// Of streams whose elements have gates.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub(crate) fn gated(keys: &Keys<'_>) -> Result<HyperConnections> {
+        Ok(HyperConnections {
+            n_streams: keys.required("hyper_connection.count", 2..=16)?,
+            eps: 0.0,
+            magnitude: 2.0,
+            adds_eps: false,
+            rounds: None,
+            rank: Some(keys.required("hyper_connection.low_rank", 1..=1 << 16)?),
         })
     }
 

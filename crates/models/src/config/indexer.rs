@@ -23,6 +23,8 @@ pub struct IndexerConfig {
     pub n_last: usize,
     /// What the score of a unit is.
     pub unit_score: UnitScore,
+    /// Keys rotate as if they stood so many positions before their own.
+    pub keys_back: u32,
     /// Which of the elements that rotate pair up.
     pub pairs: RopePairs,
     /// The last elements of a head rotate, not the first.
@@ -50,6 +52,7 @@ impl IndexerConfig {
             n_units: keys.required("attention.indexer.top_k", 1..=MOST_CHOSEN)?,
             n_last: 0,
             unit_score: UnitScore::Greatest,
+            keys_back: 0,
             pairs,
             rotates_last: false,
             norm_eps: 1e-6,
@@ -75,6 +78,22 @@ impl IndexerConfig {
             return Err(Error::key(&keys.name(TAIL), "true", found));
         }
         Ok(IndexerConfig { unit, n_units: its.n_units / unit, unit_score: UnitScore::Last, ..its })
+    }
+
+    /// Of positions by pools of so many, whose key stands where the pool begins, by the keys of Qwen3.8. Beside the best ones
+    /// there is room for a pool that is not complete, or for a part of the next one.
+    ///
+    /// # Errors
+    /// A key that is missing or out of range.
+    pub(crate) fn of_means(keys: &Keys<'_>, pool: usize, norm_eps: f32) -> Result<IndexerConfig> {
+        let its = IndexerConfig::read(keys, RopePairs::HalfSplit)?;
+        Ok(IndexerConfig {
+            n_units: its.n_units + pool - 1,
+            unit_score: UnitScore::OfPool(pool as u32),
+            keys_back: pool as u32 - 1,
+            norm_eps,
+            ..its
+        })
     }
 
     /// Of blocks, by the keys of MiniMax M3.

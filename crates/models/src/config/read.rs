@@ -233,6 +233,7 @@ pub(super) fn with_heads(
         n_guessing,
         hands_hidden: false,
         hyper: None,
+        ngrams: None,
         layers,
     })
 }

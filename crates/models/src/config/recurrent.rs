@@ -1,5 +1,7 @@
 //! [`Recurrent`]: the hyper-parameters of layers whose memory is a state of fixed size.
 
+use program::Act;
+
 use super::ModelConfig;
 use crate::keys::Keys;
 use crate::{Error, Result};
@@ -23,6 +25,8 @@ pub struct Recurrent {
     pub rates_below: bool,
     /// Added under the root of the lengths of keys and queries; `None`: as in norms.
     pub key_eps: Option<f32>,
+    /// Activation of the gate on what heads yield.
+    pub gate: Act,
     /// What layers before and after narrow ones are as wide as: of decays, of rates, of values, of gates.
     pub ranks: [usize; 4],
     /// Norms without vectors on times, keys and queries.
@@ -65,6 +69,7 @@ impl Recurrent {
             least_decay: None,
             rates_below: false,
             key_eps: None,
+            gate: Act::Silu,
             ranks: [0; 4],
             plain_norms: keys.flag("ssm.dt_b_c_rms")?.unwrap_or(false),
         })
@@ -85,6 +90,7 @@ impl Recurrent {
             least_decay: None,
             rates_below: false,
             key_eps: None,
+            gate: Act::Silu,
             ranks: [rank, 0, 0, 0],
             plain_norms: keys.flag("ssm.dt_b_c_rms")?.unwrap_or(false),
         })
@@ -109,6 +115,7 @@ impl Recurrent {
             least_decay: None,
             rates_below: false,
             key_eps: None,
+            gate: Act::Silu,
             ranks: [0; 4],
             plain_norms: false,
         }

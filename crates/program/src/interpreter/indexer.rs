@@ -28,7 +28,7 @@ impl Interpreted {
         };
         let (q, k) = (&inputs[0], &inputs[inputs.len() - 1]);
         for (i, row) in batch.rows.iter().enumerate() {
-            let key = turned(k, i, row.position);
+            let key = turned(k, i, row.position.saturating_sub(at.keys_back as usize));
             sessions[row.sequence].append(at.cache, &key, &[]);
         }
         let n_units = at.selection().n_units as usize;
@@ -62,10 +62,14 @@ fn unit_scores(
             let mut scores = unit.chunks_exact(dim).map(score);
             match at.unit_score {
                 UnitScore::Greatest => scores.fold(f64::NEG_INFINITY, f64::max) as f32,
-                UnitScore::Last => scores.next_back().unwrap_or(0.0) as f32,
+                UnitScore::Last | UnitScore::OfPool(_) => scores.next_back().unwrap_or(0.0) as f32,
             }
         };
-        keys.chunks(dim * at.unit as usize).map(of_unit).collect()
+        let scores: Vec<f32> = keys.chunks(dim * at.unit as usize).map(of_unit).collect();
+        let UnitScore::OfPool(len) = at.unit_score else { return scores };
+        let len = len as usize;
+        let of_pool = |i: usize| scores.get(i / len * len + len - 1).copied();
+        (0..scores.len()).map(|i| of_pool(i).unwrap_or(f32::INFINITY)).collect()
     };
     match weights {
         Some(weights) => {
@@ -91,6 +95,7 @@ mod tests {
             cache: CacheId(0),
             rope: None,
             rope_start: 0,
+            keys_back: 0,
             score,
             unit: 2,
             unit_score: UnitScore::Greatest,
@@ -107,5 +112,10 @@ mod tests {
         assert_eq!(each, [[3.0, -1.0], [4.0, -4.5]]);
         let last = Indexer { unit_score: UnitScore::Last, ..at(IndexScore::PerHead) };
         assert_eq!(unit_scores(&last, &query, None, keys), [[-2.0, -1.0], [4.0, -4.5]]);
+        let (unit, unit_score) = (1, UnitScore::OfPool(2));
+        let pools = Indexer { unit, unit_score, ..at(IndexScore::PerHead) };
+        let most = f32::INFINITY;
+        let want = [[-2.0, -2.0, most], [4.0, 4.0, most]];
+        assert_eq!(unit_scores(&pools, &query, None, keys), want);
     }
 }

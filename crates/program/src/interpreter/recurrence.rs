@@ -71,7 +71,8 @@ pub(super) fn conv(
     let Some(taps) = taps else { return (0..channels).map(|c| at(1, c)).collect() };
     let sum = |c: usize| -> f64 {
         let taps = &taps[c * conv.width..(c + 1) * conv.width];
-        let products = taps.iter().rev().enumerate().map(|(i, w)| f64::from(*w) * at(i, c));
+        let products =
+            taps.iter().rev().enumerate().map(|(i, w)| f64::from(*w) * at(i * conv.step, c));
         bias.map_or(0.0, |bias| f64::from(bias[c])) + products.sum::<f64>()
     };
     (0..channels).map(sum).collect()
@@ -290,13 +291,17 @@ mod tests {
 
     #[test]
     fn a_convolution_by_hand() {
-        let shape = CausalConv { cache: CacheId(0), taps: None, bias: None, width: 3, act: None };
+        let shape =
+            CausalConv { cache: CacheId(0), taps: None, bias: None, width: 3, step: 1, act: None };
         let (taps, bias) = ([1.0, 10.0, 100.0, 2.0, 0.0, 1.0], [0.5, 0.0]);
         let rows = [1.0, 5.0, 2.0, 6.0, 3.0, 7.0];
         let of = |n: usize| conv(&shape, &rows[..2 * n], 2, Some(&taps), Some(&bias));
         assert_eq!(of(1), [100.5, 5.0]);
         assert_eq!(of(2), [210.5, 6.0]);
         assert_eq!(of(3), [321.5, 17.0]);
+        // of taps 1, 10, 100 the last two meet rows 3 and 1
+        let wide = CausalConv { step: 2, ..shape };
+        assert_eq!(conv(&wide, &rows, 2, Some(&taps), Some(&bias)), [310.5, 7.0]);
         assert_eq!(conv(&shape, &rows[..2], 2, None, None), [0.0, 0.0]);
         assert_eq!(conv(&shape, &rows[..4], 2, None, None), [1.0, 5.0]);
     }

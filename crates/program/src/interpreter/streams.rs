@@ -54,6 +54,15 @@ pub(super) fn sums(x: &[f32], dim: usize) -> Vec<f32> {
     x.chunks_exact(dim).map(sum).collect()
 }
 
+/// The root of each size, at least of `least`, with its sign; 0 stays 0.
+pub(super) fn signed_roots(x: &[f32], least: f32) -> Vec<f32> {
+    let root = |&x: &f32| match f64::from(x) {
+        none if none == 0.0 || none.is_nan() => x,
+        x => x.abs().max(f64::from(least)).sqrt().copysign(x) as f32,
+    };
+    x.iter().map(root).collect()
+}
+
 /// Shares of each group.
 pub(super) fn softmax(x: &[f32], dim: usize) -> Vec<f32> {
     let group = |x: &[f32]| shares(x).into_iter().map(|share| share as f32).collect::<Vec<_>>();
@@ -119,6 +128,9 @@ mod tests {
         assert_eq!(excess(&[0.0, 2.0, 4.0], 3, 0.5), [0.0, 0.0, 1.0]);
         assert_eq!(turned(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 2, 3), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
         assert_eq!(turned(&[1.0, 2.0, 3.0, 4.0], 1, 2), [1.0, 2.0, 3.0, 4.0]);
+        let roots = signed_roots(&[4.0, -9.0, 0.01, -0.01, 0.0], 0.25);
+        assert_eq!(roots, [2.0, -3.0, 0.5, -0.5, 0.0]);
+        assert!(signed_roots(&[f32::NAN], 0.25)[0].is_nan());
         let two = 2f32.ln();
         let close = |found: &[f32], want: &[f32]| {
             assert!(found.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-6), "{found:?}");

@@ -36,9 +36,12 @@ impl Recorder {
         };
         let rotates = at.rope.as_ref().map_or(0, |rope| rope.dims);
         let within = at.rope_start.checked_add(rotates).is_some_and(|end| end <= dim);
-        let most_last = if at.unit_score == UnitScore::Last { 0 } else { at.n_units };
-        let counts =
-            at.unit > 0 && (1..=MOST_UNITS).contains(&at.n_units) && at.n_last <= most_last;
+        let scored = match at.unit_score {
+            UnitScore::Greatest => at.n_last <= at.n_units,
+            UnitScore::Last => at.n_last == 0,
+            UnitScore::OfPool(len) => at.n_last == 0 && at.unit == 1 && len > 0,
+        };
+        let counts = at.unit > 0 && (1..=MOST_UNITS).contains(&at.n_units) && scored;
         if !(within && rotates.is_multiple_of(2) && counts) {
             let expected = format!("a rotation within {dim}, units, and no more last ones");
             return Err(self.operand(name, expected, format!("{at:?}")));
@@ -101,6 +104,7 @@ mod tests {
             cache,
             rope: None,
             rope_start: 0,
+            keys_back: 0,
             score,
             unit: 2,
             unit_score,
@@ -151,6 +155,7 @@ mod tests {
         refused(&|at| at.n_units = u32::MAX, "units");
         refused(&|at| at.n_last = 4, "no more last ones");
         refused(&|at| at.unit_score = UnitScore::Last, "no more last ones");
+        refused(&|at| (at.unit_score, at.n_last) = (UnitScore::OfPool(2), 0), "units");
         refused(&|at| at.rope_start = 7, "a rotation within 6");
         let r = Recorder::new();
         let (q, k) = (heads(&r, 4, 6), heads(&r, 1, 6));

@@ -15,6 +15,9 @@ pub struct ConvWeights {
     pub bias: Option<WeightId>,
 }
 
+/// Most rows from one that a convolution sums over to the next.
+const MOST_STEPS: usize = 64;
+
 impl Recorder {
     /// A sum over each row and those before it, channel by channel, of which `act` is taken: the shape of `x`. The rows that
     /// it needs of steps before are kept in a cache of its own.
@@ -26,6 +29,21 @@ impl Recorder {
         name: &str,
         x: ValueId,
         weights: ConvWeights,
+        act: Option<Act>,
+    ) -> Result<ValueId> {
+        self.spaced_conv(name, x, weights, 1, act)
+    }
+
+    /// The same of every row so many steps back.
+    ///
+    /// # Errors
+    /// As [`causal_conv`](Self::causal_conv), and if there are no steps or too many.
+    pub fn spaced_conv(
+        &self,
+        name: &str,
+        x: ValueId,
+        weights: ConvWeights,
+        step: usize,
         act: Option<Act>,
     ) -> Result<ValueId> {
         let ConvWeights { taps, bias } = weights;
@@ -40,7 +58,11 @@ impl Recorder {
         if act.is_some_and(|act| !act.is_sound()) {
             return Err(self.operand(name, "sound parameters".into(), format!("{act:?}")));
         }
-        self.conv(name, x, Some(weights), spec.cols, act)
+        if !(1..=MOST_STEPS).contains(&step) {
+            let expected = format!("1 to {MOST_STEPS} rows from one to the next");
+            return Err(self.operand(name, expected, step.to_string()));
+        }
+        self.conv(name, x, Some(weights), [spec.cols, step], act)
     }
 
     /// Each row's the row before it; zeros before the first: the shape of `x`.
@@ -48,7 +70,7 @@ impl Recorder {
     /// # Errors
     /// [`Error::Operand`](crate::Error::Operand) if rows were selected.
     pub fn row_before(&self, name: &str, x: ValueId) -> Result<ValueId> {
-        self.conv(name, x, None, 2, None)
+        self.conv(name, x, None, [2, 1], None)
     }
 
     fn conv(
@@ -56,15 +78,15 @@ impl Recorder {
         name: &str,
         x: ValueId,
         weights: Option<ConvWeights>,
-        width: usize,
+        [width, step]: [usize; 2],
         act: Option<Act>,
     ) -> Result<ValueId> {
         let shape = self.shape(x);
         self.all_rows(name, &[shape])?;
         let cols = shape.cols();
-        let cache = self.state((width - 1) * cols, cols);
+        let cache = self.state(step * (width - 1) * cols, cols);
         let (taps, bias) = (weights.map(|w| w.taps), weights.and_then(|w| w.bias));
-        let conv = CausalConv { cache, taps, bias, width, act };
+        let conv = CausalConv { cache, taps, bias, width, step, act };
         self.push(name, Op::CausalConv(conv), &[x], shape)
     }
 
@@ -215,6 +237,8 @@ mod tests {
         refused(r.scan("y", ScanKind::Ssd { a, d }, false, &[q, q, v, gates]), "4 numbers");
         let taps = ConvWeights { taps: weight(&r, "taps", 5, 4), bias: None };
         refused(r.causal_conv("c", q, taps, None), "taps of 6 channels");
+        let taps = ConvWeights { taps: weight(&r, "fitting taps", 6, 4), bias: None };
+        refused(r.spaced_conv("c", q, taps, 0, None), "1 to 64 rows");
         let rows = r.select_rows("rows", q).unwrap();
         refused(r.row_before("before", rows), "all rows");
     }

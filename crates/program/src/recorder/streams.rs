@@ -64,6 +64,17 @@ impl Recorder {
         self.push(name, Op::Excess { deviations }, &[x], shape)
     }
 
+    /// The root of the size of each number, at least of `least`, with its sign.
+    ///
+    /// # Errors
+    /// [`Error::Operand`](crate::Error::Operand) if `least` is not finite or below 0.
+    pub fn signed_root(&self, name: &str, x: ValueId, least: f32) -> Result<ValueId> {
+        if !(least.is_finite() && least >= 0.0) {
+            return Err(self.operand(name, "a finite number >= 0".into(), least.to_string()));
+        }
+        self.push(name, Op::SignedRoot { least }, &[x], self.shape(x))
+    }
+
     /// `exp(x)` over the sum of its group's.
     ///
     /// # Errors
@@ -135,5 +146,7 @@ mod tests {
         refused(r.sinkhorn("no", square, 0, 1e-6), "rounds");
         refused(r.sinkhorn("below", square, 1, -1.0), "eps finite");
         refused(r.shift("nan", x, f32::NAN), "a finite number");
+        refused(r.signed_root("nan", x, f32::NAN), "a finite number");
+        refused(r.signed_root("below", x, -1.0), ">= 0");
     }
 }

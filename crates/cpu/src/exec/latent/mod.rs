@@ -93,7 +93,7 @@ impl<'a> Exec<'a> {
         let Some(rope) = inputs.rope else { return };
         let angles = &self.angles[rope];
         let at = row * angles.n_pairs..(row + 1) * angles.n_pairs;
-        let pairs = pairs(&self.schedule.ropes[rope]);
+        let pairs = pairs(&self.schedule.ropes[rope].rope);
         self.kernels.rotate.call(x, &angles.cos[at.clone()], &angles.sin[at], pairs);
     }
 
