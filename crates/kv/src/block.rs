@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::disk::RecordMark;
 use crate::pool::Limit;
 use crate::{BlockBytes, BlockKind, BlockPool, DiskError, Error, RecordId, Result, Store};
 
@@ -10,7 +11,11 @@ use crate::{BlockBytes, BlockKind, BlockPool, DiskError, Error, RecordId, Result
 ///
 /// While rows are written to it, it is its table's own and in memory. In a pool with a disk it is **sealed** when all its
 /// rows are there: from then on it never changes, and leaves memory when others need that; who wants it takes it.
-pub struct CacheBlock<S: Store>(Place<S>);
+pub struct CacheBlock<S: Store> {
+    place: Place<S>,
+    /// The record that has the same bytes in a store that stays, as long as nobody writes to the block.
+    kept: Mutex<RecordMark>,
+}
 
 enum Place<S: Store> {
     /// In memory, for one table to write.
@@ -87,12 +92,37 @@ pub(crate) struct Tier<S: Store> {
 
 impl<S: Store> CacheBlock<S> {
     pub(crate) fn own(memory: BlockMemory<S>) -> CacheBlock<S> {
-        CacheBlock(Place::Own(memory))
+        CacheBlock { place: Place::Own(memory), kept: Mutex::default() }
+    }
+
+    /// The record that has its bytes in a store that stays, if one was [marked](Self::set_kept) and is still there.
+    pub(crate) fn kept(&self) -> RecordMark {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// This record has its bytes as they are now.
+    pub(crate) fn set_kept(&self, mark: RecordMark) {
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = mark;
+    }
+
+    /// Hand out its bytes, once, from wherever they are.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if they are not to be had.
+    pub(crate) fn read_out(block: &Arc<CacheBlock<S>>, take: &mut dyn FnMut(&[u8])) -> Result<()> {
+        match &block.place {
+            Place::Own(memory) => memory.pool.store().save(memory.get(), take),
+            Place::Sealed(sealed) => match CacheBlock::look(block)? {
+                Looked::Memory(memory) => sealed.pool.store().save(memory.get(), take),
+                Looked::Disk(bytes) => take(&bytes),
+            },
+        }
+        Ok(())
     }
 
     /// Its memory, if it is not sealed.
     pub(crate) fn memory(&self) -> Option<&S::Memory> {
-        match &self.0 {
+        match &self.place {
             Place::Own(memory) => Some(memory.get()),
             Place::Sealed(_) => None,
         }
@@ -100,21 +130,25 @@ impl<S: Store> CacheBlock<S> {
 
     /// Its memory for writing, if it is not sealed.
     pub(crate) fn memory_mut(&mut self) -> Option<&mut S::Memory> {
-        match &mut self.0 {
-            Place::Own(memory) => Some(memory.get_mut()),
+        match &mut self.place {
+            Place::Own(memory) => {
+                *self.kept.get_mut().unwrap_or_else(PoisonError::into_inner) =
+                    RecordMark::default();
+                Some(memory.get_mut())
+            }
             Place::Sealed(_) => None,
         }
     }
 
     pub(crate) fn sealed(&self) -> Option<&SealedBlock<S>> {
-        match &self.0 {
+        match &self.place {
             Place::Own(_) => None,
             Place::Sealed(block) => Some(block),
         }
     }
 
     pub(crate) fn kind(&self) -> BlockKind {
-        match &self.0 {
+        match &self.place {
             Place::Own(memory) => memory.kind,
             Place::Sealed(block) => block.kind,
         }
@@ -122,7 +156,7 @@ impl<S: Store> CacheBlock<S> {
 
     /// From now on it does not change, and may leave memory; without a disk it stays as it is. `position`: of its first row.
     pub(crate) fn seal(block: &mut Arc<CacheBlock<S>>, position: usize) {
-        let Some(CacheBlock(place)) = Arc::get_mut(block) else { return };
+        let Some(CacheBlock { place, .. }) = Arc::get_mut(block) else { return };
         let Place::Own(own) = place else { return };
         let Some(disk) = own.pool.disk() else { return };
         let now = disk.now();

@@ -36,6 +36,9 @@ pub enum Error {
         /// Why it cannot be read.
         reason: DiskError,
     },
+    /// Somebody did not want it any more.
+    #[error("stopped")]
+    Stopped,
     /// The system has no memory left.
     #[error("no memory for {bytes} bytes of cache")]
     Memory {

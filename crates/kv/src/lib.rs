@@ -4,13 +4,15 @@
 //! [`BlockTable`] says which blocks one session holds of one cache, [`Tables`] are those of all caches of a session. Forks and
 //! equal prefixes share blocks; who writes into a shared one gets a copy. What stands in a block is the executor's
 //! business; [`Layout`] helps those whose blocks are bytes with a region for each head.
-//! A [`BlockStore`] keeps blocks on disk, byte for byte.
+//! A [`BlockStore`] keeps blocks on disk, byte for byte; a [`SessionStore`] whole sessions, over restarts.
 //! No kernel, no program is known here. Read next: `tables.rs`, then `pool.rs`.
 #![forbid(unsafe_code)]
 
 mod block;
 mod disk;
 mod error;
+mod image;
+mod kept;
 mod layout;
 mod pool;
 mod prefixes;
@@ -22,10 +24,11 @@ mod tables;
 
 pub use block::{BlockMemory, CacheBlock, Looked};
 pub use disk::{
-    BlockBytes, BlockStore, ContentKey, DiskError, DiskOptions, DiskStats, KeptRecords, RecordId,
-    RecordMedium,
+    BlockBytes, BlockStore, ContentKey, DiskError, DiskOptions, DiskStats, KeptAbout, KeptRecords,
+    RecordId, RecordMedium,
 };
 pub use error::{Error, Result};
+pub use kept::{SessionAbout, SessionKept, SessionPart, SessionStore, SessionStoreOptions};
 pub use layout::Layout;
 pub use pool::{BlockPool, Limit};
 pub use spill::SpillStats;

@@ -8,6 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::image::StatesImage;
 use crate::{BlockAccess, BlockKind, BlockPool, CacheBlock, Result, Store};
 
 /// Rows that a ring has.
@@ -37,6 +38,11 @@ impl StateSpec {
     pub const LEAST_STATES: usize = 2;
     /// Most rings: a step that writes another one reads the one before.
     pub const RINGS: usize = 2;
+
+    /// Bytes of a ring.
+    pub(crate) fn ring_bytes(&self) -> usize {
+        ROWS * self.row
+    }
 }
 
 /// What a step's rows are to those who come back later: they come to the ends of prompts and turns.
@@ -68,6 +74,9 @@ enum Kept {
     /// Until another prompt ends: a reply is begun anew more often than anything else.
     PromptEnd,
 }
+
+/// By their numbers in images.
+const KEPT: [Kept; 3] = [Kept::Not, Kept::Longer, Kept::PromptEnd];
 
 impl<S: Store> Clone for Snapshot<S> {
     fn clone(&self) -> Self {
@@ -139,6 +148,11 @@ impl<S: Store> StateTables<S> {
         self.specs.is_empty()
     }
 
+    /// What its caches have to know.
+    pub(crate) fn specs(&self) -> &Arc<[StateSpec]> {
+        &self.specs
+    }
+
     /// Bytes of the blocks it holds, shared ones included.
     pub(crate) fn bytes(&self) -> u64 {
         let states: usize = self.specs.iter().map(|spec| spec.state).sum();
@@ -187,7 +201,7 @@ impl<S: Store> StateTables<S> {
             None => Vec::new(),
             Some(_) => {
                 self.thin(new.end, committed);
-                self.blocks(|spec| spec.state)?
+                self.new_blocks(|spec| spec.state)?
             }
         };
         let fold_to = fold.map(|position| {
@@ -204,11 +218,10 @@ impl<S: Store> StateTables<S> {
             };
             Snapshot { position, blocks, kept }
         });
-        let ring = |spec: &StateSpec| ROWS * spec.row;
         if self.rings.is_empty() {
-            self.rings = self.blocks(ring)?;
+            self.rings = self.new_blocks(StateSpec::ring_bytes)?;
         }
-        let next = if is_long { self.blocks(ring)? } else { Vec::new() };
+        let next = if is_long { self.new_blocks(StateSpec::ring_bytes)? } else { Vec::new() };
         if !is_long {
             for ring in &mut self.rings {
                 if Arc::get_mut(ring).and_then(CacheBlock::memory_mut).is_none() {
@@ -224,7 +237,7 @@ impl<S: Store> StateTables<S> {
     }
 
     /// A block for each cache.
-    fn blocks(&self, bytes: impl Fn(&StateSpec) -> usize) -> Result<Vec<Arc<CacheBlock<S>>>> {
+    fn new_blocks(&self, bytes: impl Fn(&StateSpec) -> usize) -> Result<Vec<Arc<CacheBlock<S>>>> {
         self.specs.iter().map(|spec| self.pool.block(BlockKind::of(bytes(spec)))).collect()
     }
 
@@ -339,6 +352,39 @@ impl<S: Store> StateTables<S> {
             // there are no rows between both
             self.rows_from = base;
         }
+    }
+
+    /// What there is of it.
+    pub(crate) fn image(&self) -> StatesImage {
+        let stays = |kept| KEPT.iter().position(|known| *known == kept).unwrap_or_default() as u8;
+        let snapshots = self.snapshots.iter().map(|known| (known.position, stays(known.kept)));
+        let (snapshots, has_rings) = (snapshots.collect(), !self.rings.is_empty());
+        StatesImage { snapshots, rows_from: self.rows_from, has_rings }
+    }
+
+    /// Its blocks in the order of an image.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = &Arc<CacheBlock<S>>> {
+        self.snapshots.iter().flat_map(|known| &known.blocks).chain(&self.rings)
+    }
+
+    /// Have what an image says of the first `len` positions, with the blocks of that.
+    pub(crate) fn take_image(
+        &mut self,
+        image: &StatesImage,
+        len: usize,
+        blocks: &mut dyn Iterator<Item = Arc<CacheBlock<S>>>,
+    ) {
+        let n = self.specs.len();
+        let reached = image.snapshots.iter().filter(|(position, _)| *position <= len);
+        let snapshot = |(position, stays): &(usize, u8)| Snapshot {
+            position: *position,
+            blocks: (&mut *blocks).take(n).collect(),
+            kept: KEPT.get(usize::from(*stays)).copied().unwrap_or(Kept::Not),
+        };
+        self.snapshots = reached.map(snapshot).collect();
+        self.rings = if image.has_rings { blocks.take(n).collect() } else { Vec::new() };
+        self.rows_from = image.rows_from;
+        self.cut(len);
     }
 
     pub(crate) fn fork(&self, len: usize) -> StateTables<S> {

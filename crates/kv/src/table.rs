@@ -305,6 +305,11 @@ impl<S: Store> BlockTable<S> {
         self.touched(&positions).map(weak).collect()
     }
 
+    /// Its blocks, in order.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = &Arc<CacheBlock<S>>> {
+        self.blocks.iter()
+    }
+
     /// Hold these blocks, the first of which has number `first`, instead of its own.
     pub(crate) fn adopt(&mut self, first: usize, blocks: Vec<Arc<CacheBlock<S>>>) {
         self.first = first;

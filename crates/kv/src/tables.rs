@@ -338,6 +338,41 @@ impl<S: Store> Tables<S> {
         self.len() - held
     }
 
+    /// Its tables, one for each cache.
+    pub(crate) fn tables(&self) -> &[BlockTable<S>] {
+        &self.tables
+    }
+
+    /// Its caches of states.
+    pub(crate) fn states(&self) -> &StateTables<S> {
+        &self.states
+    }
+
+    /// The same, to be filled.
+    pub(crate) fn parts_mut(&mut self) -> (&mut [BlockTable<S>], &mut StateTables<S>) {
+        (&mut self.tables, &mut self.states)
+    }
+
+    /// The pool of its blocks.
+    pub(crate) fn pool(&self) -> &BlockPool<S> {
+        &self.pool
+    }
+
+    /// Positions that stay.
+    pub(crate) fn committed(&self) -> usize {
+        self.committed
+    }
+
+    /// Blocks were brought in that have the rows of these tokens: hold them, committed.
+    pub(crate) fn filled(&mut self, tokens: &[u32]) {
+        self.tokens = tokens.to_vec();
+        self.held = tokens.len();
+        self.committed = self.held;
+        self.register(self.held);
+        let len = self.held;
+        self.tables.iter_mut().for_each(|table| table.leave(len));
+    }
+
     fn check(&self, len: usize) -> Result<()> {
         if len > self.len() {
             return Err(Error::Length { len: self.len(), wanted: len });

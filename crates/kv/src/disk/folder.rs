@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
+use rustix::process::geteuid;
 
 use super::{DiskError, Result};
 
@@ -52,6 +53,9 @@ impl ProcessFolder {
         let path = dir.join(if is_kept { KEPT.to_owned() } else { own_name() });
         let made = DirBuilder::new().recursive(is_kept).mode(0o700).create(&path);
         made.map_err(|error| DiskError::io(&path, "making the folder", &error))?;
+        if is_kept {
+            check_own(&path)?;
+        }
         let owner = own(&path);
         if owner.is_err() && !is_kept {
             remove(&path);
@@ -87,6 +91,20 @@ impl Drop for ProcessFolder {
             let _ = std::fs::remove_file(dir.join(GATE));
         }
     }
+}
+
+/// Refuse a folder that is a link to another one, or that another user has or may write to: what is there is not ours.
+fn check_own(folder: &Path) -> Result<()> {
+    let found = folder.symlink_metadata();
+    let found = found.map_err(|error| DiskError::io(folder, "looking at the folder", &error))?;
+    let problem = match () {
+        () if !found.is_dir() => "it is a link",
+        () if found.uid() != geteuid().as_raw() => "it belongs to another user",
+        () if found.mode() & 0o022 != 0 => "other users may write to it",
+        () => return Ok(()),
+    };
+    let (doing, found) = ("opening the folder", problem.to_owned());
+    Err(DiskError::Io { path: folder.to_owned(), doing, found })
 }
 
 /// Whether a folder has such an entry, or cannot be read.

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use super::folder::{MANIFEST, open};
 use super::key::ContentKey;
@@ -26,6 +27,19 @@ pub struct KeptRecords {
     pub note: Vec<u8>,
 }
 
+/// What a manifest says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptAbout {
+    /// What the blocks were kept for.
+    pub key: ContentKey,
+    /// What the caller wrote beside them.
+    pub note: Vec<u8>,
+    /// How many blocks there are.
+    pub blocks: usize,
+    /// Bytes of them.
+    pub bytes: u64,
+}
+
 /// The manifests of a store, by name: records that are held for them, or what is wrong with one.
 pub(super) type Manifests = BTreeMap<String, Result<Vec<Arc<Record>>>>;
 
@@ -39,12 +53,14 @@ impl BlockStore {
     /// [`DiskError::Manifest`] if the store was not opened to be kept, or for another name; [`DiskError::Unknown`]; why
     /// something cannot be written.
     pub fn keep(&self, name: &str, key: &ContentKey, ids: &[RecordId], note: &[u8]) -> Result<()> {
-        let (path, mut manifests) = (self.manifest(name)?, self.manifests());
+        let path = self.manifest(name)?;
         let records: Result<Vec<_>> = ids.iter().map(|id| self.shared.record(*id)).collect();
         let records = records?;
+        // the disk takes its time for this, which nobody else waits for
         self.flush()?;
         let space = &self.shared.space;
         space.medium.sync().map_err(|error| DiskError::io(&space.path, "syncing", &error))?;
+        let mut manifests = self.manifests();
         let entries = records.iter().map(|record| record.entry).collect();
         let manifest = Manifest { key: key.clone(), note: note.to_vec(), records: entries };
         let bytes = manifest.to_bytes();
@@ -71,6 +87,20 @@ impl BlockStore {
     /// [`DiskError::Vanished`] if nothing has this name; [`DiskError::Key`] if any part of the key differs; what else is
     /// wrong with the manifest or the file. Nothing is held then.
     pub fn restore(&self, name: &str, key: &ContentKey) -> Result<KeptRecords> {
+        let kept = self.restore_unread(name, key)?;
+        let records: Result<Vec<_>> = kept.ids.iter().map(|id| self.shared.record(*id)).collect();
+        if let Err(error) = records.and_then(|records| check_headers(&records)) {
+            kept.ids.iter().for_each(|id| drop(self.free(*id)));
+            return Err(error);
+        }
+        Ok(kept)
+    }
+
+    /// The same without a look at the file of records, for who reads the blocks soon.
+    ///
+    /// # Errors
+    /// As [`restore`](Self::restore), but for what is wrong with the file.
+    pub fn restore_unread(&self, name: &str, key: &ContentKey) -> Result<KeptRecords> {
         let (path, manifests) = (self.manifest(name)?, self.manifests());
         let held = match manifests.get(name) {
             None => return Err(DiskError::Vanished { path, doing: "restoring" }),
@@ -88,7 +118,6 @@ impl BlockStore {
             let (wanted, found) = ("those the store holds".into(), "others".into());
             return Err(fault(&path, ("records", wanted, found)));
         }
-        check_headers(held)?;
         let ids = held.iter().map(|record| self.shared.hold(record)).collect();
         Ok(KeptRecords { ids, note: manifest.note })
     }
@@ -98,13 +127,52 @@ impl BlockStore {
         self.manifests().keys().cloned().collect()
     }
 
+    /// The same, those first that were used longest ago: [kept](Self::keep), or [touched](Self::touch).
+    pub fn kept_by_use(&self) -> Vec<String> {
+        let manifests = self.manifests();
+        let used = |name: &String| {
+            let path = self.manifest(name).ok()?;
+            path.symlink_metadata().ok()?.modified().ok()
+        };
+        // what is wrong with one it was not used for
+        let used = |(name, held): (&String, &Result<_>)| {
+            (used(name).filter(|_| held.is_ok()), name.clone())
+        };
+        let mut names: Vec<(Option<SystemTime>, String)> = manifests.iter().map(used).collect();
+        names.sort_unstable();
+        names.into_iter().map(|(_, name)| name).collect()
+    }
+
+    /// What is kept under a name is used now.
+    ///
+    /// # Errors
+    /// Another name; why that cannot be written down.
+    pub fn touch(&self, name: &str) -> Result<()> {
+        let path = self.manifest(name)?;
+        let done = open(&path, false).and_then(|file| file.set_modified(SystemTime::now()));
+        done.map_err(|error| DiskError::io(&path, "touching", &error))
+    }
+
     /// What the blocks under a name were kept for.
     ///
     /// # Errors
     /// What is wrong with the manifest.
     pub fn kept_key(&self, name: &str) -> Result<ContentKey> {
-        let (path, _manifests) = (self.manifest(name)?, self.manifests());
-        Ok(read(&path)?.key)
+        Ok(self.kept_about(name)?.key)
+    }
+
+    /// What is kept under a name, without holding it.
+    ///
+    /// # Errors
+    /// What is wrong with the manifest.
+    pub fn kept_about(&self, name: &str) -> Result<KeptAbout> {
+        let (path, manifests) = (self.manifest(name)?, self.manifests());
+        if let Some(Err(error)) = manifests.get(name) {
+            return Err(error.clone());
+        }
+        let Manifest { key, note, records } = read(&path)?;
+        let bytes = records.iter().map(|entry| entry.len).fold(0, u64::saturating_add);
+        Ok(KeptAbout { key, note, blocks: records.len(), bytes })
     }
 
     /// Keep nothing under a name any more. Blocks that nothing else holds are let go of.
@@ -127,8 +195,13 @@ impl BlockStore {
         Ok(())
     }
 
+    /// Where files are that stay; nowhere in a store that goes with its process.
+    pub(crate) fn kept_folder(&self) -> PathBuf {
+        self.folder.manifests().unwrap_or(Path::new("")).to_owned()
+    }
+
     /// The manifest of a name.
-    fn manifest(&self, name: &str) -> Result<PathBuf> {
+    pub(crate) fn manifest(&self, name: &str) -> Result<PathBuf> {
         let Some(folder) = self.folder.manifests() else {
             let (wanted, found) = ("one opened to be kept".into(), "one of a process".into());
             return Err(fault(&self.shared.space.path, ("store", wanted, found)));

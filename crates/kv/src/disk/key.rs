@@ -42,6 +42,16 @@ impl ContentKey {
         ]
     }
 
+    /// The first part that differs but for the tokens: its name, what it is here, what it is there.
+    pub fn differs<'a>(
+        &'a self,
+        other: &'a ContentKey,
+    ) -> Option<(&'static str, &'a str, &'a str)> {
+        let pairs = self.parts().into_iter().zip(other.parts()).skip(1);
+        let mut pairs = pairs.map(|((name, ours), (_, theirs))| (name, ours, theirs));
+        pairs.find(|(_, ours, theirs)| ours != theirs)
+    }
+
     /// A key of these parts, in the order of [`parts`](Self::parts).
     pub(super) fn of(parts: [String; ContentKey::PARTS]) -> ContentKey {
         let [tokens, model, policy, cache_types, executor, device, isa, kernels, latent_form] =

@@ -21,9 +21,10 @@ mod store;
 mod writes;
 
 pub use error::DiskError;
-pub use keep::KeptRecords;
+pub use keep::{KeptAbout, KeptRecords};
 pub use key::ContentKey;
 pub use medium::RecordMedium;
+pub(crate) use record::RecordMark;
 pub use stats::DiskStats;
 pub use store::{BlockBytes, BlockStore, DiskOptions, RecordId};
 

@@ -1,7 +1,7 @@
 //! A record: a page that says what follows, then the bytes of a block, in whole pages.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use twox_hash::XxHash3_64;
 
@@ -144,16 +144,21 @@ impl RecordSpace {
     /// Let the disk have what is free at the end, now and, if `may_shrink`, from now on.
     pub(super) fn trim(&self, may_shrink: bool) {
         let mut tracked = self.tracked();
+        self.shrink(&mut tracked);
+        tracked.may_shrink = may_shrink;
+    }
+
+    fn shrink(&self, tracked: &mut Tracked) {
         let end = tracked.space.end();
         if tracked.size > end && self.cut(end).is_ok() {
             tracked.size = end;
         }
-        tracked.may_shrink = may_shrink;
     }
 
     /// Let the disk have all that is free: it is full, and pages may be taken where it has none yet.
-    fn punch(&self) {
-        let tracked = self.tracked();
+    pub(super) fn punch(&self) {
+        let mut tracked = self.tracked();
+        self.shrink(&mut tracked);
         for (first, pages) in tracked.space.free() {
             let page = PAGE as u64;
             if self.medium.punch(first * page..(first + pages) * page).is_err() {
@@ -201,6 +206,21 @@ pub(super) struct Record {
     space: Arc<RecordSpace>,
     /// The bytes, header included, until the file has them.
     pending: Mutex<Option<Arc<Pending>>>,
+}
+
+/// A record that is known and not held: it may be gone.
+#[derive(Clone, Default)]
+pub(crate) struct RecordMark(Weak<Record>);
+
+impl RecordMark {
+    /// The record, if it is in this file and somebody holds it.
+    pub(super) fn record(&self, space: &Arc<RecordSpace>) -> Option<Arc<Record>> {
+        self.0.upgrade().filter(|record| Arc::ptr_eq(&record.space, space))
+    }
+
+    pub(super) fn of(record: &Arc<Record>) -> RecordMark {
+        RecordMark(Arc::downgrade(record))
+    }
 }
 
 impl Record {

@@ -47,6 +47,10 @@ impl Space {
 
     /// The first of `pages` pages, which are now taken; `None`: no run is long enough and the file may not grow so far.
     pub(super) fn take(&mut self, pages: u64) -> Option<u64> {
+        // the file may be longer than it may be now
+        if self.taken.checked_add(pages).is_none_or(|taken| taken > self.most) {
+            return None;
+        }
         let found = self.sizes.range((pages, 0)..).next().copied();
         let first = match found {
             Some((run, first)) => {

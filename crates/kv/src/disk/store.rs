@@ -12,7 +12,7 @@ use super::folder::{ProcessFolder, any_number};
 use super::keep::{self, Manifests};
 use super::medium::{RecordFile, RecordMedium};
 use super::pages::{Buffers, PAGE, PageBuffer};
-use super::record::{Entry, Record, RecordSpace, checksum};
+use super::record::{Entry, Record, RecordMark, RecordSpace, checksum};
 use super::stats::Counts;
 use super::writes::{Pending, WriteQueue};
 use super::{DiskError, DiskStats, Result};
@@ -143,6 +143,11 @@ impl BlockStore {
         Ok(())
     }
 
+    /// Bytes that a block of `len` takes in the file.
+    pub(crate) fn record_bytes(len: u64) -> u64 {
+        Entry::pages_for(len).saturating_mul(PAGE as u64)
+    }
+
     /// Keep a block. It is written behind the caller's back; where too much is still to be written, this waits.
     ///
     /// # Errors
@@ -232,6 +237,24 @@ impl BlockStore {
         let gone = self.shared.records().held.remove(&id.0);
         self.shared.ahead.forget(id.0, &self.shared.space.buffers);
         gone.map(drop).ok_or_else(|| self.shared.unknown(id))
+    }
+
+    /// Know a record without holding it.
+    ///
+    /// # Errors
+    /// [`DiskError::Unknown`].
+    pub(crate) fn mark(&self, id: RecordId) -> Result<RecordMark> {
+        Ok(RecordMark::of(&self.shared.record(id)?))
+    }
+
+    /// Hold a record again that is known, if it is still there.
+    pub(crate) fn hold_marked(&self, mark: &RecordMark) -> Option<RecordId> {
+        Some(self.shared.hold(&mark.record(&self.shared.space)?))
+    }
+
+    /// Let others have what is free within the file.
+    pub(crate) fn give_back(&self) {
+        self.shared.space.punch();
     }
 
     /// Wait until the file has all blocks that were put before.

@@ -4,7 +4,10 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use kv::{BlockStore, ContentKey, DiskError, DiskOptions, RecordId};
+use kv::{
+    BlockAccess, BlockPool, BlockStore, ContentKey, DiskError, DiskOptions, Error, Heap,
+    HostMemory, RecordId, SessionStore, SessionStoreOptions, StepPlace, TableSpec, Tables,
+};
 
 use crate::block;
 
@@ -12,6 +15,10 @@ use crate::block;
 const DIR: &str = "KV_FULL_IN";
 /// Whether room comes back when files have holes.
 const HOLES: &str = "KV_FULL_HOLES";
+
+/// The tests that are started there.
+const BLOCKS: &str = "full::works_with_little_room";
+const SESSIONS: &str = "full::sessions_with_little_room";
 
 const LEN: usize = 60_000;
 
@@ -72,17 +79,79 @@ fn works_with_little_room() {
     writeln!(std::io::stdout(), "\nall as it should be").expect("somebody listens");
 }
 
-/// Start the other test by a shell's words, which end with `exec "$@"`.
-fn run(words: &str, dir: &Path, holes: bool) -> Output {
+const PLACE: StepPlace = StepPlace { begins_prompt: true, ends_prompt: true, made_up: false };
+
+/// An empty session.
+fn session(pool: &BlockPool<Heap>) -> Tables<Heap> {
+    Tables::with_states(pool, [TableSpec::all(4, LEN)].into(), [].into(), 4000, None)
+}
+
+/// One with so many blocks, all of whose bytes are `fill`.
+fn filled(pool: &BlockPool<Heap>, blocks: usize, fill: u8) -> Tables<Heap> {
+    let mut tables = session(pool);
+    let tokens = vec![u32::from(fill); 4 * blocks];
+    tables.prepare_step(tokens.len(), PLACE, &mut || false).expect("there is memory");
+    for (_, runs) in tables.step_of_all(tokens.len()).0 {
+        for run in runs {
+            let BlockAccess::Write(memory) = run.block else { panic!("it is new") };
+            memory.bytes_mut().fill(fill);
+        }
+    }
+    tables.extend(&tokens).expect("they have room");
+    tables.commit(tokens.len()).expect("they are there");
+    tables
+}
+
+#[test]
+#[ignore = "what other tests start with little room"]
+fn sessions_with_little_room() {
+    let dir = std::env::var_os(DIR).expect("started by another test");
+    let options = SessionStoreOptions { max_bytes: None, lets_go: true };
+    let store = SessionStore::open(Path::new(&dir), options).expect("there is room for that");
+    let (pool, key) = (BlockPool::new(Heap, None), ContentKey::default());
+    let keep = |name: u8, blocks| {
+        let tables = filled(&pool, blocks, name);
+        store.keep((&name.to_string(), &key), &tables, &[], &|| true)
+    };
+    let mut let_go = 0;
+    for name in 0..20 {
+        let_go += keep(name, 20).expect("others go for it").let_go;
+        assert!(store.names().contains(&name.to_string()));
+    }
+    assert!((14..20).contains(&let_go), "{let_go} had to go");
+    let names = store.names();
+    assert_eq!(names.len(), 20 - let_go);
+    for name in names {
+        let fill: u8 = name.parse().expect("a number");
+        let mut back = session(&pool);
+        let wanted = [u32::from(fill); 80];
+        let found = store.restore((&name, &key), &mut back, &wanted, &mut || false, &|| true);
+        assert_eq!(found.expect("it is there").positions, 80);
+        back.prepare_step(81, PLACE, &mut || false).expect("there is memory");
+        let runs: Vec<_> = back.step_of_all(81).0.flat_map(|(_, runs)| runs).collect();
+        assert_eq!(runs.len(), 21);
+        for run in &runs[..20] {
+            let BlockAccess::Read(memory) = &run.block else { panic!("they are whole") };
+            assert!(memory.bytes().iter().all(|byte| *byte == fill), "{name}");
+        }
+    }
+    // what has no room alone is told, and what comes after it is kept
+    let full = keep(100, 300).expect_err("there is no room");
+    assert!(matches!(full, Error::Disk(DiskError::NoSpace { .. })), "{full}");
+    keep(101, 20).expect("there is room");
+    assert_eq!(store.names(), ["101"]);
+    writeln!(std::io::stdout(), "\nall as it should be").expect("somebody listens");
+}
+
+/// Start another test by a shell's words, which end with `exec "$@"`.
+fn run(test: &str, words: &str, dir: &Path, holes: bool) -> Output {
     // a mount of one's own, where that is allowed
     let mut command = Command::new(if holes { "unshare" } else { "sh" });
     if holes {
         command.args(["-rm", "sh"]);
     }
     command.args(["-c", words, "sh"]).arg(std::env::current_exe().expect("this is a program"));
-    command
-        .args(["--exact", "full::works_with_little_room", "--ignored", "--nocapture"])
-        .env(DIR, dir);
+    command.args(["--exact", test, "--ignored", "--nocapture"]).env(DIR, dir);
     if holes {
         command.env(HOLES, "1");
     }
@@ -97,7 +166,7 @@ fn succeeded(output: &Output) -> bool {
 fn a_limit_on_files_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     // 4 or 8 MiB, as the shell counts
-    let output = run(r#"trap "" XFSZ; ulimit -f 8192; exec "$@""#, dir.path(), false);
+    let output = run(BLOCKS, r#"trap "" XFSZ; ulimit -f 8192; exec "$@""#, dir.path(), false);
     assert!(succeeded(&output), "{output:?}");
 }
 
@@ -108,11 +177,13 @@ fn a_full_file_system_loses_nothing() {
         "mount -t tmpfs -o size=8m none '{}' || exit 77; exec \"$@\"",
         dir.path().display()
     );
-    let output = run(&words, dir.path(), true);
-    if output.status.code() == Some(77) || output.stdout.is_empty() {
-        return testing::skipped("a full file system: mounting is not allowed here");
+    for test in [BLOCKS, SESSIONS] {
+        let output = run(test, &words, dir.path(), true);
+        if output.status.code() == Some(77) || output.stdout.is_empty() {
+            return testing::skipped("a full file system: mounting is not allowed here");
+        }
+        assert!(succeeded(&output), "{output:?}");
     }
-    assert!(succeeded(&output), "{output:?}");
     testing::covered("a full file system");
 }
 
