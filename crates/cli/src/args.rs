@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use executors::{ExecutorKind, ExecutorOptions, MlaChoice};
+use executors::{ExecutorKind, ExecutorOptions, MlaChoice, SessionFolders};
 use gguf::Gguf;
 use models::ModelConfig;
 use program::{CacheOptions, CacheType};
@@ -151,7 +151,8 @@ impl ExecutorArgs {
     pub(crate) fn options(&self, threads: Option<usize>) -> ExecutorOptions {
         let mla = self.mla.unwrap_or_default();
         let (kind, adapter) = (self.executor, self.adapter.clone());
-        ExecutorOptions { kind, threads, isa: self.isa.isa, mla, adapter }
+        let kept = SessionFolders::default();
+        ExecutorOptions { kind, threads, isa: self.isa.isa, mla, adapter, kept }
     }
 
     /// One warning for each flag that was given and has no effect where this kind runs.
@@ -255,6 +256,7 @@ impl CacheArgs {
             same_bits: None,
             storage: self.storage.clone(),
             guesses: false,
+            kept: SessionFolders::default(),
         }
     }
 

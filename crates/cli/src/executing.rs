@@ -52,7 +52,7 @@ pub(crate) fn start(
         }
         ExecutorKind::Wgpu => {
             let started = chosen.start_with(it.storage).map_err(not_started)?;
-            if let Some(what) = refused(&*started.executor, it) {
+            if let Some(what) = refused(&*started.executor, &chosen, it) {
                 let problem = format!(
                     "{}: not supported: {what}; --executor cpu runs it",
                     started.executor.describe()
@@ -118,7 +118,10 @@ fn on_a_gpu(
 }
 
 /// Why this executor cannot run it, if it cannot.
-fn refused(executor: &dyn Executor, it: &ToRun<'_>) -> Option<String> {
+fn refused(executor: &dyn Executor, chosen: &ExecutorOptions, it: &ToRun<'_>) -> Option<String> {
+    if !chosen.kept.is_empty() {
+        return Some("conversations on disk (--cache-disk, --slot-save-path)".into());
+    }
     if it.storage.disk.is_some() {
         return Some("caches on disk (--kv-disk)".into());
     }
@@ -152,7 +155,7 @@ fn has_room(started: &Started, it: &ToRun<'_>) -> bool {
 /// The GPU, where it runs this model faster than the processor, or that does not run it; else why not.
 fn faster_gpu(gpu: &ExecutorOptions, it: &ToRun<'_>) -> Result<Started, String> {
     let started = gpu.start_with(it.storage).map_err(|why| why.to_string())?;
-    if let Some(what) = refused(&*started.executor, it) {
+    if let Some(what) = refused(&*started.executor, gpu, it) {
         return Err(format!("{} does not support {what}", started.executor.describe()));
     }
     let Some(facts) = &started.gpu else { return Err("there is no GPU".into()) };

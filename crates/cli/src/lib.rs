@@ -21,6 +21,7 @@ mod guessing;
 mod hints;
 mod input;
 mod interrupt;
+mod keeping;
 mod limits;
 mod listening;
 mod load;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use engine::{DEFAULT_CHUNK, ModelFormat};
-use executors::{ExecutorKind, ExecutorOptions, GpuFacts, Started};
+use executors::{ExecutorKind, ExecutorOptions, GpuFacts, SessionFolders, Started};
 use gguf::Gguf;
 use models::{GgufWeights, LoadedModel, ModelConfig, Pooling};
 use planner::{Executed, Rates, WantedRates};
@@ -74,6 +74,8 @@ pub(crate) struct LoadOptions {
     pub(crate) storage: StorageArgs,
     /// Whether blocks of its file are to guess tokens.
     pub(crate) guesses: bool,
+    /// Where its sessions are kept over restarts.
+    pub(crate) kept: SessionFolders,
 }
 
 /// Open a model that is here, by path or by name, all its shards.
@@ -206,6 +208,7 @@ pub(crate) fn ready(
     policy::idle(&cache.policy, &loaded.program).iter().for_each(|warning| ui::warn(warning));
     storage::idle(&options.storage, &loaded.program).iter().for_each(|warning| ui::warn(warning));
     let chosen = executor.options(console::args::threads_to_start(options.threads));
+    let chosen = ExecutorOptions { kept: options.kept.clone(), ..chosen };
     let storage = options.storage.storage(chosen.kind)?;
     let it = ToRun {
         gguf,

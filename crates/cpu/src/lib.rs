@@ -5,8 +5,10 @@
 
 mod cache;
 mod declare;
+mod digest;
 mod exec;
 mod geometry;
+mod kept;
 mod load;
 mod lower;
 mod measured;
@@ -32,6 +34,7 @@ use program::{
 };
 use quant::GgmlType;
 
+pub use kept::{SessionFolder, SessionFolders};
 pub use measured::MeasuredModel;
 pub use mla::{MlaChoice, MlaDims, MlaForm};
 pub use threads::default_threads;
@@ -52,6 +55,8 @@ pub struct Options {
     pub mla: MlaChoice,
     /// Where the caches of a model's sessions lie: for each model that is loaded.
     pub storage: CacheStorage,
+    /// Where sessions are kept over restarts.
+    pub kept: SessionFolders,
 }
 
 /// The CPU as an executor.
@@ -60,6 +65,7 @@ pub struct Cpu {
     tuning: Arc<Tuning>,
     mla: MlaChoice,
     storage: CacheStorage,
+    kept: SessionFolders,
 }
 
 impl Cpu {
@@ -72,6 +78,7 @@ impl Cpu {
             tuning: Arc::new(Tuning::new(isa)),
             mla: options.mla,
             storage: options.storage.clone(),
+            kept: options.kept.clone(),
         }
     }
 
@@ -88,8 +95,8 @@ impl Cpu {
 
     /// What programs are loaded with.
     fn workshop(&self) -> Workshop<'_> {
-        let Cpu { pool, tuning, mla, storage } = self;
-        Workshop { pool, tuning, mla: *mla, storage, lender: None }
+        let Cpu { pool, tuning, mla, storage, kept } = self;
+        Workshop { pool, tuning, mla: *mla, storage, lender: None, kept }
     }
 
     /// Instruction sets in use.
@@ -126,6 +133,7 @@ impl Executor for Cpu {
             tuning: Arc::clone(&self.tuning),
             mla: self.mla,
             storage: storage.clone(),
+            kept: SessionFolders::default(),
         }))
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kernels::scan::STRIP;
 use program::{CacheStorage, Program, Progress, Result, ScanKind, WeightSource};
 
+use crate::kept::SessionFolders;
 use crate::memory::Buffer;
 use crate::mla::MlaChoice;
 use crate::plan::{Job, Phase, Plan};
@@ -28,6 +29,8 @@ pub(crate) struct Workshop<'a> {
     pub(crate) storage: &'a CacheStorage,
     /// A model of the same file, whose weights are not kept again.
     pub(crate) lender: Option<Lender<'a>>,
+    /// Where sessions are kept over restarts.
+    pub(crate) kept: &'a SessionFolders,
 }
 
 /// A schedule whose weights have places, and the memory that those make up.

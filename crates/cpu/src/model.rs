@@ -1,5 +1,6 @@
 //! A lowered program with its weights and sessions: [`program::Model`] on the CPU.
 
+mod kept;
 mod made_up;
 mod restore;
 mod step;
@@ -12,9 +13,9 @@ use std::time::Duration;
 
 use kv::{BlockStore, DiskOptions, Tables};
 use program::{
-    CacheOptions, CacheStorage, CacheType, Error, Kept, KvPolicy, Meter, Model, PhaseTime, Program,
-    Progress, Readings, Result, RowRule, SessionId, Sessions, SpillCounts, StateCopies, Step,
-    StepOut, StepStats, WeightSource,
+    CacheOptions, CacheStorage, CacheType, Error, Kept, KeptPlace, KeptSessions, KvPolicy, Meter,
+    Model, PhaseTime, Program, Progress, Readings, Result, RowRule, SessionId, Sessions,
+    SpillCounts, StateCopies, Step, StepOut, StepStats, WeightSource,
 };
 
 use crate::cache::{
@@ -22,7 +23,9 @@ use crate::cache::{
     table_specs,
 };
 use crate::declare::supports_all;
+use crate::digest::DigestedWeights;
 use crate::exec::{Kernels, LastChoice};
+use crate::kept::{KeptBy, SessionFolders};
 use crate::load::{Workshop, place, table_bytes};
 use crate::lower::lower;
 use crate::memory::HugePages;
@@ -53,6 +56,8 @@ pub(crate) struct CpuModel {
     /// Positions that were computed again.
     recomputed: AtomicU64,
     sessions: Sessions<Session>,
+    /// Where sessions are kept over restarts, and what their numbers depend on.
+    kept: KeptBy,
     /// How the caches of sessions were kept that may share prefixes, each once.
     families: Mutex<Vec<(CacheType, CacheType, KvPolicy, u64)>>,
     /// Held for the time of a step.
@@ -79,6 +84,8 @@ struct Counters {
 
 struct Session {
     tables: Tables<HugePages>,
+    /// How it was opened.
+    options: CacheOptions,
     /// `[cache]`.
     shapes: Arc<[CacheShape]>,
     /// When it was last in a step.
@@ -93,12 +100,13 @@ struct Session {
 impl Session {
     fn new(
         tables: Tables<HugePages>,
+        options: CacheOptions,
         shapes: Arc<[CacheShape]>,
         meter: Option<Arc<Meter>>,
     ) -> Session {
         let last_choice = shapes.iter().map(|_| Mutex::default()).collect();
         let readings = Readings::default();
-        Session { tables, shapes, used: 0, last_choice, meter, readings }
+        Session { tables, options, shapes, used: 0, last_choice, meter, readings }
     }
 }
 
@@ -116,8 +124,15 @@ impl CpuModel {
         supports_all(&program, workshop.tuning.isa())?;
         let narrowed = program::passes::narrow(&program);
         let placed = place(&program, lower(&narrowed, workshop.mla)?, workshop)?;
-        let Workshop { pool, tuning, mla: form, storage, .. } = workshop;
+        let Workshop { pool, tuning, mla: form, storage, kept, .. } = workshop;
+        // who keeps nothing need not know which numbers they are
+        let digested = DigestedWeights::new(source);
+        let source = if kept.is_empty() { source } else { &digested };
         let (schedule, weights) = placed.load(&program, source, workshop, progress)?;
+        let kept = match kept.is_empty() {
+            true => KeptBy::default(),
+            false => KeptBy::new(kept, &program, digested.digest(&program), tuning.isa(), form),
+        };
         let rotation = |Turning { rope, back }: &Turning| Rotation {
             frequencies: rope.frequencies(rope.factors.map(|id| weights.vector(id))),
             magnitude: f64::from(rope.magnitude()),
@@ -147,10 +162,16 @@ impl CpuModel {
             clock: AtomicU64::new(1),
             recomputed: AtomicU64::new(0),
             sessions,
+            kept,
             families: Mutex::default(),
             workspace,
             counters: Mutex::new(Counters { stats, phases }),
         })
+    }
+
+    /// How caches are kept under these options.
+    fn shapes(&self, options: &CacheOptions) -> Result<Arc<[CacheShape]>> {
+        cache_shapes(&self.program, &self.schedule, options)
     }
 
     /// Sessions of one family get the same bits from the same tokens, whatever else was fed. `None`: such a promise is not
@@ -228,14 +249,14 @@ impl Model for CpuModel {
     ) -> Result<Box<dyn Model>> {
         let CpuModel { program: ours, schedule, weights: kept, .. } = self;
         let lender = Some(Lender { program: ours, schedule, weights: kept });
-        let storage = &CacheStorage::default();
+        let (storage, kept) = (&CacheStorage::default(), &SessionFolders::default());
         let CpuModel { pool, tuning, form: mla, .. } = self;
-        let workshop = Workshop { pool, tuning, mla: *mla, storage, lender };
+        let workshop = Workshop { pool, tuning, mla: *mla, storage, lender, kept };
         Ok(Box::new(CpuModel::load(program, weights, workshop, progress)?))
     }
 
     fn open(&self, options: &CacheOptions) -> Result<SessionId> {
-        let shapes = cache_shapes(&self.program, &self.schedule, options)?;
+        let shapes = self.shapes(options)?;
         let specs = table_specs(&shapes);
         if let Some(budget) = self.budget {
             let states = state_bytes(&shapes, StateCopies::Least);
@@ -257,7 +278,7 @@ impl Model for CpuModel {
         let states = state_specs(&shapes);
         let tables = Tables::with_states(&self.blocks, specs, states, options.capacity, family);
         let meter = Meter::new(&options.policy, &self.program).map(Arc::new);
-        Ok(self.sessions.open(Session::new(tables, shapes, meter)))
+        Ok(self.sessions.open(Session::new(tables, *options, shapes, meter)))
     }
 
     fn close(&self, id: SessionId) {
@@ -294,7 +315,8 @@ impl Model for CpuModel {
             let tables = session.tables.fork(len).map_err(cache_error)?;
             let mut readings = session.readings.clone();
             readings.truncate(tables.len());
-            let fork = Session::new(tables, Arc::clone(&session.shapes), session.meter.clone());
+            let (shapes, meter) = (Arc::clone(&session.shapes), session.meter.clone());
+            let fork = Session::new(tables, session.options, shapes, meter);
             Ok(Session { readings, ..fork })
         })?;
         Ok(self.sessions.open(fork))
@@ -310,6 +332,10 @@ impl Model for CpuModel {
 
     fn readings(&self, id: SessionId) -> Result<Readings> {
         self.sessions.with(id, |session| Ok(session.readings.clone()))
+    }
+
+    fn kept(&self, place: KeptPlace) -> Option<Box<dyn KeptSessions + '_>> {
+        Some(Box::new(self.kept_in(place)?))
     }
 
     fn cache_bytes(&self, id: SessionId) -> Result<u64> {

@@ -15,6 +15,7 @@ mod error;
 mod format;
 mod generate;
 mod history;
+mod kept;
 mod perplexity;
 mod recall;
 mod reply;
@@ -36,6 +37,7 @@ pub use drafts::{CLASSES, Draft, DraftMode, DraftStats, DraftStep, Drafter, Draf
 pub use error::{Error, Result};
 pub use format::{ChatFormat, ModelFormat, Reasoning, TokenIds, Vocabulary};
 pub use generate::generate;
+pub use kept::{KeptAs, KeptConversations, Owner, Saved, TellKept, restore_saved, save};
 pub use perplexity::{Perplexity, PerplexityOptions, Window, perplexity, windows};
 pub use recall::{
     Language, PromptLength, Recall, RecallAnswer, RecallCell, RecallKind, RecallPlace,
@@ -52,5 +54,5 @@ pub use session::{DEFAULT_CHUNK, Fed, Prefill, Scores, Session};
 pub use texts::{Normalization, TextReader, relevance};
 pub use tokenizer::{Message, Span, ToolCall, ToolDeclarations};
 pub use turn::{Lent, Turn};
-pub use verify::{Verified, VerifyMatrix, VerifyRun, VerifyState, verify};
+pub use verify::{Verified, VerifyMatrix, VerifyRun, VerifyState, VerifyStorage, verify};
 pub use watched::{Watch, Watched};

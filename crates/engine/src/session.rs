@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use program::{
-    CacheOptions, LogitRows, Model, Outputs, PEAK, Prompt, RowsOut, Sequence, SessionId, Step,
+    CacheOptions, KeptPart, KeptSessions, LogitRows, Model, Outputs, PEAK, Prompt, RowsOut,
+    Sequence, SessionId, Step,
 };
 
 use crate::{Error, Result};
@@ -19,7 +20,7 @@ pub struct Session {
     model: Arc<dyn Model>,
     id: SessionId,
     tokens: Vec<u32>,
-    capacity: usize,
+    cache: CacheOptions,
     chunk: usize,
 }
 
@@ -110,7 +111,28 @@ impl Session {
     pub fn new(model: Arc<dyn Model>, cache: CacheOptions, chunk: usize) -> Result<Session> {
         let id = model.open(&cache)?;
         let chunk = if chunk == 0 { DEFAULT_CHUNK } else { chunk };
-        Ok(Session { model, id, tokens: Vec::new(), capacity: cache.capacity, chunk })
+        Ok(Session { model, id, tokens: Vec::new(), cache, chunk })
+    }
+
+    /// A session that has of these tokens what is kept under a name, or as many of them as can be had.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new) and of [`KeptSessions::restore`].
+    pub(crate) fn restored(
+        (model, cache, chunk): (Arc<dyn Model>, CacheOptions, usize),
+        (kept, name): (&dyn KeptSessions, &str),
+        tokens: &[u32],
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<(Session, KeptPart)> {
+        let mut session = Session::new(model, cache, chunk)?;
+        let part = kept.restore(name, session.id, tokens, go_on)?;
+        session.tokens.extend_from_slice(&tokens[..part.positions.min(tokens.len())]);
+        Ok((session, part))
+    }
+
+    /// How its cache is kept.
+    pub(crate) fn cache(&self) -> CacheOptions {
+        self.cache
     }
 
     /// The model it runs on.
@@ -135,7 +157,7 @@ impl Session {
 
     /// Most tokens it may hold.
     pub fn capacity(&self) -> usize {
-        self.capacity
+        self.cache.capacity
     }
 
     /// Bytes of memory the cache takes now.
@@ -288,8 +310,8 @@ impl Session {
     /// If there are fewer tokens, or memory runs out.
     pub fn fork(&self, len: usize) -> Result<Session> {
         let id = self.model.fork(self.id, len)?;
-        let (model, capacity, chunk) = (Arc::clone(&self.model), self.capacity, self.chunk);
-        let mut fork = Session { model, id, tokens: Vec::new(), capacity, chunk };
+        let (model, cache, chunk) = (Arc::clone(&self.model), self.cache, self.chunk);
+        let mut fork = Session { model, id, tokens: Vec::new(), cache, chunk };
         fork.tokens.extend_from_slice(&self.tokens[..fork.model.len(id)?]);
         Ok(fork)
     }
@@ -305,7 +327,7 @@ impl Session {
     }
 
     fn check_room(&self, wanted: usize) -> Result<()> {
-        let capacity = self.capacity;
+        let capacity = self.capacity();
         if wanted > capacity { Err(Error::ContextFull { wanted, capacity }) } else { Ok(()) }
     }
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use program::{
-    CacheOptions, Model, Program, Readings, Result, Sequence, SessionId, Step, StepOut, StepStats,
+    CacheOptions, KeptPlace, KeptSessions, Model, Program, Readings, Result, Sequence, SessionId,
+    Step, StepOut, StepStats,
 };
 
 /// What is told of a model.
@@ -87,6 +88,10 @@ impl<W: Watch> Model for Watched<W> {
 
     fn readings(&self, id: SessionId) -> Result<Readings> {
         self.model.readings(id)
+    }
+
+    fn kept(&self, place: KeptPlace) -> Option<Box<dyn KeptSessions + '_>> {
+        self.model.kept(place)
     }
 
     fn cache_bytes(&self, id: SessionId) -> Result<u64> {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use common::{Toy, cache};
-use engine::{Error, Verified, VerifyMatrix, VerifyState, verify};
+use engine::{Error, Verified, VerifyMatrix, VerifyState, VerifyStorage, verify};
 use program::Model;
 
 fn matrix() -> VerifyMatrix {
@@ -71,8 +71,9 @@ fn a_bit_that_the_disk_changes_is_found() {
     let matrix = VerifyMatrix { states, ..matrix() };
     for (on_disk, n) in [(&toy, 1), (&other, 2)] {
         let mut found = Vec::new();
-        let mut load = |_, disk| {
-            Ok::<_, Error>(Arc::clone(if disk { on_disk } else { &toy }) as Arc<dyn Model>)
+        let mut load = |_, storage| {
+            let spills = storage == VerifyStorage::Spills;
+            Ok::<_, Error>(Arc::clone(if spills { on_disk } else { &toy }) as Arc<dyn Model>)
         };
         verify(&matrix, cache(matrix.capacity()), &mut load, &mut |one| {
             found.push(one);

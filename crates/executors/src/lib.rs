@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-pub use cpu::{Cpu, MlaChoice};
+pub use cpu::{Cpu, MlaChoice, SessionFolder, SessionFolders};
 use kernels::Isa;
 use program::{CacheStorage, Executor, Result};
 
@@ -36,6 +36,8 @@ pub struct ExecutorOptions {
     pub mla: MlaChoice,
     /// Part of the name of a GPU; `None` for the most promising one.
     pub adapter: Option<String>,
+    /// Where sessions are kept over restarts; the processor alone does that.
+    pub kept: SessionFolders,
 }
 
 /// What is known of the GPU that an executor runs on.
@@ -101,7 +103,8 @@ impl ExecutorOptions {
 
     fn cpu_with(&self, storage: &CacheStorage) -> Cpu {
         let ExecutorOptions { threads, isa, mla, .. } = *self;
-        Cpu::new(&cpu::Options { threads, isa, mla, storage: storage.clone() })
+        let (storage, kept) = (storage.clone(), self.kept.clone());
+        Cpu::new(&cpu::Options { threads, isa, mla, storage, kept })
     }
 }
 

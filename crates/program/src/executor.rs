@@ -5,8 +5,9 @@ use std::sync::Arc;
 use quant::GgmlType;
 
 use crate::{
-    CacheOptions, CacheStorage, Ceilings, Error, MemoryNeeds, MemoryOptions, Op, Outputs, Program,
-    Promises, Readings, Result, Rows, StepOut, ValueId, WeightSpec,
+    CacheOptions, CacheStorage, Ceilings, Error, KeptPlace, KeptSessions, MemoryNeeds,
+    MemoryOptions, Op, Outputs, Program, Promises, Readings, Result, Rows, StepOut, ValueId,
+    WeightSpec,
 };
 
 /// Bytes of a weight, as they stand in the file.
@@ -388,6 +389,13 @@ pub trait Model: Send + Sync {
     /// [`crate::Error::Session`].
     fn readings(&self, id: SessionId) -> Result<Readings> {
         self.len(id).map(|_| Readings::default())
+    }
+
+    /// The sessions that outlive it, in one of the places that its executor was given for them; `None` if it was given none, or
+    /// keeps none (the default).
+    fn kept(&self, place: KeptPlace) -> Option<Box<dyn KeptSessions + '_>> {
+        let _ = place;
+        None
     }
 
     /// Bytes the session's cache takes now, in memory and on disk.

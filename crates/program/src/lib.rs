@@ -19,6 +19,7 @@ mod facts;
 mod grams;
 mod indexer;
 pub mod interpreter;
+mod kept;
 mod meter;
 mod mla;
 mod norm;
@@ -53,6 +54,7 @@ pub use executor::{
 pub use facts::{Counted, Facts, Reading, RowRule, StateUse, WeightUse};
 pub use grams::{GramHead, Grams};
 pub use indexer::{IndexScore, Indexer, NO_UNIT, Selection, UnitScore};
+pub use kept::{KeptNow, KeptPart, KeptPlace, KeptSession, KeptSessions};
 pub use meter::{Meter, MeterReading, MissedMass, Readings};
 pub use mla::{MlaDims, MlaForm};
 pub use norm::{Norm, NormKind};

@@ -54,6 +54,11 @@ impl ApiError {
         ApiError { status, ..self }
     }
 
+    /// Something that this server was not started for.
+    pub(crate) fn not_supported(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::NOT_IMPLEMENTED, "not_supported_error", message)
+    }
+
     /// Somebody who may not ask.
     pub(crate) fn forbidden(message: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::FORBIDDEN, "permission_error", message)

@@ -8,6 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use engine::Owner;
 use sha2::{Digest, Sha256};
 
 use crate::App;
@@ -24,12 +25,28 @@ pub struct Access {
 
 /// Whose a request is: the number of its key, from 1; 0 where none is needed. What one has said is nobody else's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct KeyId(u64);
+pub(crate) struct KeyId {
+    number: u64,
+    owner: Owner,
+}
 
 impl KeyId {
     /// Sessions of one scope may share what they computed.
     pub(crate) fn scope(self) -> u64 {
-        self.0
+        self.number
+    }
+
+    /// Whose a conversation on disk is, also after the server was started anew with other keys; it does not tell the key.
+    pub(crate) fn owner(self) -> Owner {
+        self.owner
+    }
+
+    /// The key of this number and digest.
+    fn of(number: usize, key: &[u8; 32]) -> KeyId {
+        let digest =
+            Sha256::new().chain_update(b"rooflight: whose a conversation is").chain_update(key);
+        let digest: [u8; 32] = digest.finalize().into();
+        KeyId { number: number as u64, owner: std::array::from_fn(|i| digest[i]) }
     }
 }
 
@@ -98,7 +115,7 @@ impl Access {
         let differs = |key: &[u8; 32]| key.iter().zip(&digest).fold(0, |sum, (a, b)| sum | (a ^ b));
         let known = (self.keys.iter().enumerate())
             .fold(0, |known, (i, key)| known.max((i + 1) * usize::from(differs(key) == 0)));
-        if known > 0 { Ok(KeyId(known as u64)) } else { Err(ApiError::unauthorized()) }
+        if known > 0 { Ok(KeyId::of(known, &digest)) } else { Err(ApiError::unauthorized()) }
     }
 }
 

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod archive;
 mod body;
 mod deadlines;
 mod error;

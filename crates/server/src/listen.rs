@@ -145,9 +145,9 @@ impl Server {
     }
 
     /// Serve until `end`; then no connection is taken, and replies that are being made may come to their end for so long as
-    /// `drain`. Those that have not by then are cut, and say so.
+    /// `drain`. Those that have not by then are cut, and say so. What is to be kept goes to disk.
     pub fn run(self, end: impl Future<Output = ()>, drain: Duration) {
-        let Server { runtime, end: ends, connections, .. } = self;
+        let Server { runtime, app, end: ends, connections, .. } = self;
         runtime.block_on(async {
             end.await;
             tracing::info!(
@@ -160,6 +160,9 @@ impl Server {
         });
         // a template that is being rendered may take its time, which nobody waits for
         runtime.shutdown_background();
+        if let Some(models) = app.models.get() {
+            models.rest();
+        }
     }
 }
 

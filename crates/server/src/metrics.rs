@@ -12,6 +12,8 @@ use engine::Completion;
 pub(crate) struct Metrics {
     /// Replies that are being made.
     pub(crate) running: AtomicUsize,
+    /// A bit for each slot in which one is.
+    pub(crate) slots: AtomicU64,
     /// Waiting for a place.
     pub(crate) waiting: AtomicUsize,
     /// Tokens that conversations hold.
@@ -74,6 +76,7 @@ impl Metrics {
         for gauge in [&self.running, &self.waiting, &self.held] {
             gauge.store(0, Ordering::Relaxed);
         }
+        self.slots.store(0, Ordering::Relaxed);
     }
 
     /// All of them of several models as text: each says once what it is.

@@ -334,6 +334,12 @@ impl Models {
         }
     }
 
+    /// Nothing is asked any more: what is to be kept of those that are loaded goes to disk.
+    pub(crate) fn rest(&self) {
+        let serving = |entry: &Arc<Entry>| entry.lock().as_ref().map(|it| Arc::clone(&it.serving));
+        self.entries().iter().filter_map(serving).for_each(|serving| serving.rest());
+    }
+
     /// How long one stays where nobody says.
     pub(crate) fn usual_keep(&self) -> Option<Duration> {
         self.keep

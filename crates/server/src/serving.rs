@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use program::KeptPlace;
+
 use crate::error::{ApiError, Result};
 use crate::metrics::Metrics;
 use crate::reader::{ReaderWorker, TextReading};
@@ -67,6 +69,16 @@ impl Serving {
             ModelWorker::Reads(worker, _) => worker.end(),
         }
         metrics.unloaded();
+    }
+
+    /// Have what is to be kept go to disk, if anything is; nothing more is computed then.
+    pub(crate) fn rest(&self) {
+        let places = [KeptPlace::Conversations, KeptPlace::Saved];
+        if let ModelWorker::Writes(worker) = &self.worker
+            && places.into_iter().any(|place| self.model.model.kept(place).is_some())
+        {
+            worker.end();
+        }
     }
 
     /// Who writes replies.

@@ -7,6 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use engine::{DEFAULT_CHUNK, ModelFormat};
+use executors::SessionFolders;
 use gguf::Gguf;
 use models::Pooling;
 use program::CacheOptions;
@@ -18,6 +19,7 @@ use tokenizer::ChatTemplate;
 
 use crate::args::{self, RunArgs};
 use crate::exit::{Failure, code};
+use crate::keeping::KeepArgs;
 use crate::limits::Limits;
 use crate::listening::{ListenArgs, Listens};
 use crate::load::{self, LoadOptions, Loaded};
@@ -30,12 +32,14 @@ use crate::{bundled, ceilings, counts, executing, memory, names, process, sampli
 #[command(
     after_help = "Examples:\n  rooflight serve model.gguf\n  rooflight serve model.gguf --port 0 -np 2 -c 8192\n  \
                   rooflight serve small.gguf qwen2.5:7b --keepalive 10m\n  \
+                  rooflight serve model.gguf --cache-disk ~/.cache/rooflight/conversations\n  \
                   curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n    \
                   -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}]}'\n\n\
                   Programs that speak OpenAI's API use it by the base URL http://127.0.0.1:8080/v1 and any key. \
                   Only this machine is listened to, and no web page, unless --host says otherwise, \
                   which needs a key; with --socket FILE only this user is. Without a model the bundled demo model is served. Of several, a request's `model` says which \
-                  one; the first is loaded at once, others when they are asked for, and one goes when another needs its memory. Ctrl-C gives replies \
+                  one; the first is loaded at once, others when they are asked for, and one goes when another needs its memory. \
+                  With --cache-disk conversations are found again after a restart, and only what is new is computed. Ctrl-C gives replies \
                   --drain to come to their end; a second one does not. Each request is a line of the log (RUST_LOG, --log-level), without \
                   what is said."
 )]
@@ -71,6 +75,8 @@ pub(super) struct Serve {
     drain: Duration,
     #[command(flatten)]
     log: LogArgs,
+    #[command(flatten)]
+    keep: KeepArgs,
     #[command(flatten)]
     running: RunArgs,
 }
@@ -130,25 +136,28 @@ impl Serve {
             std::process::exit(code::INTERRUPTED.into())
         };
         let end = server.asked_to_end(process::hears_hangups(), at_once)?;
+        let kept = self.keep.open()?;
         let subjects = self.subjects()?;
-        let this = Arc::new(self);
+        let this = Arc::new(Service { args: self, kept });
         let about =
             subjects.iter().map(|subject| this.about(subject)).collect::<Result<Vec<_>, _>>()?;
         let first = this.load(&subjects[0])?;
         let (name, parallel) = (first.name.clone(), first.parallel);
+        let Service { args, .. } = &*this;
         let offers = subjects.iter().zip(about).map(|(subject, about)| this.offer(subject, about));
-        let keep = this.keepalive.as_ref();
+        let keep = args.keepalive.as_ref();
         let keep_for = keep.and_then(|keep| keep.time);
         // who may have models brought here fills a disk: not whoever reaches this machine without a key
-        let may_pull = this.listen.is_local() || needs_key;
+        let may_pull = args.listen.is_local() || needs_key;
         let pull = may_pull.then(|| this.puller());
         server.offer(Offers { models: offers.collect(), keep: keep_for, pull }, first)?;
         let names: String =
-            this.allowed_host.iter().map(|name| format!(", also as {name}")).collect();
+            args.allowed_host.iter().map(|name| format!(", also as {name}")).collect();
         let goes = keep.filter(|keep| keep.time.is_some());
         let goes = goes.map(|keep| format!(", unloaded after {}", keep.text)).unwrap_or_default();
         ui::note(format_args!(
-            "serving {name}, {parallel} replies side by side, {key}{names}{goes}"
+            "serving {name}, {parallel} replies side by side, {key}{names}{goes}{}",
+            args.keep.told()
         ));
         if let [_, others @ ..] = &subjects[..]
             && !others.is_empty()
@@ -156,7 +165,7 @@ impl Serve {
             let others: Vec<&str> = others.iter().map(|subject| &*subject.name).collect();
             ui::note(format_args!("loaded when they are asked for: {}", others.join(", ")));
         }
-        server.run(end, this.drain);
+        server.run(end, args.drain);
         if let Some(file) = &socket {
             file.remove();
         }
@@ -234,7 +243,16 @@ impl Serve {
         }
         Ok(subjects)
     }
+}
 
+/// What is served, for as long as the server runs.
+struct Service {
+    args: Serve,
+    /// Where conversations are kept.
+    kept: SessionFolders,
+}
+
+impl Service {
     fn open(subject: &Subject) -> anyhow::Result<Gguf> {
         match &subject.path {
             Some(path) => load::open(path),
@@ -244,7 +262,7 @@ impl Serve {
 
     /// What is known of a model before it is loaded.
     fn about(&self, subject: &Subject) -> anyhow::Result<ModelAbout> {
-        let gguf = Serve::open(subject)?;
+        let gguf = Service::open(subject)?;
         let known = models::load(&gguf).context("reading the model")?;
         let modified = subject.path.as_ref().and_then(|path| path.metadata().ok()?.modified().ok());
         let created = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -253,12 +271,12 @@ impl Serve {
             created: created.map_or(0, |time| time.as_secs()),
             family: known.config.architecture.clone(),
             bytes: gguf.file_bytes(),
-            context: self.running.cache_of(&known.config).capacity,
+            context: self.args.running.cache_of(&known.config).capacity,
         })
     }
 
     /// A model that can be had for as long as the server runs.
-    fn offer(self: &Arc<Serve>, subject: &Subject, about: ModelAbout) -> OfferedModel {
+    fn offer(self: &Arc<Service>, subject: &Subject, about: ModelAbout) -> OfferedModel {
         let (this, subject) = (Arc::clone(self), subject.clone());
         let load = move || {
             this.load(&subject).map_err(|error| {
@@ -276,7 +294,7 @@ impl Serve {
     }
 
     /// Brings models here that requests ask for, and offers them.
-    fn puller(self: &Arc<Serve>) -> Box<PullModel> {
+    fn puller(self: &Arc<Service>) -> Box<PullModel> {
         let this = Arc::clone(self);
         Box::new(move |name: &str, held: u64, tell: &mut dyn FnMut(PullState<'_>) -> bool| {
             let path = names::pull_for(name, held, tell)?;
@@ -288,7 +306,7 @@ impl Serve {
     }
 
     fn load(&self, subject: &Subject) -> anyhow::Result<ServedModel> {
-        let gguf = Serve::open(subject)?;
+        let gguf = Service::open(subject)?;
         let about = self.about(subject)?;
         let known = models::load(&gguf).context("reading the model")?;
         let writes = known.config.text.is_none();
@@ -305,7 +323,10 @@ impl Serve {
         problems.iter().for_each(|problem| ui::warn(problem));
         let (mut loaded, cache, reads) = match writes {
             true => {
-                let (loaded, cache) = self.running.load(&gguf)?;
+                let options = self.args.running.load_options();
+                let options = LoadOptions { kept: self.kept.clone(), ..options };
+                let (loaded, cache) = self.args.running.load_as(&gguf, &options)?;
+                self.args.keep.check(&*loaded.model, &loaded.executor.describe())?;
                 (loaded, cache, None)
             }
             false => self.reading(&gguf)?,
@@ -321,7 +342,11 @@ impl Serve {
             family: about.family,
             bytes: about.bytes,
             memory: needs.weights.saturating_add(needs.work),
-            parallel: self.running.cache.storage.side_by_side(self.parallel, &loaded, &cache),
+            parallel: self.args.running.cache.storage.side_by_side(
+                self.args.parallel,
+                &loaded,
+                &cache,
+            ),
             waiting: WAITING,
             model: Arc::clone(&loaded.model),
             drafts: executing::promises_cuts(&*loaded.executor),
@@ -336,6 +361,7 @@ impl Serve {
 
     /// A model that reads texts and writes none, the cache of a text, and what it says of texts.
     fn reading(&self, gguf: &Gguf) -> anyhow::Result<(Loaded, CacheOptions, Option<TextReading>)> {
+        self.args.keep.idle().into_iter().for_each(ui::warn);
         let known = load::reader(gguf, None)?;
         let rows = known.config.text_rows().context("the model says nothing of texts")?;
         let text = known.config.text.as_ref();
@@ -348,14 +374,14 @@ impl Serve {
                 .context("reading the rerank template")?
                 .map(str::to_owned),
         };
-        let cache = self.running.cache_of(&known.config);
-        let options = self.running.load_options();
+        let cache = self.args.running.cache_of(&known.config);
+        let options = self.args.running.load_options();
         let chunk = options.chunk.unwrap_or(DEFAULT_CHUNK);
         // where a text goes through at once, the longest one must
         let whole = known.config.reads_at_once();
         let chunk = if whole { chunk.max(cache.capacity) } else { chunk };
         let options = LoadOptions { chunk: Some(chunk), ceilings: false, ..options };
-        let loaded = load::ready(gguf, known, &self.running.executor, &options, &|_| cache)?;
+        let loaded = load::ready(gguf, known, &self.args.running.executor, &options, &|_| cache)?;
         Ok((loaded, cache, Some(reading)))
     }
 }

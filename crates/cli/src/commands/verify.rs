@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
-use engine::{Verified, VerifyMatrix, VerifyState};
+use engine::{Verified, VerifyMatrix, VerifyState, VerifyStorage};
+use executors::SessionFolders;
 use gguf::Gguf;
 use program::{CacheKind, CacheOptions, CacheSpec, Program};
 use serde_json::json;
@@ -15,7 +17,7 @@ use crate::counts::{self, ThreadCount};
 use crate::exit::Failure;
 use crate::load::{self, LoadOptions};
 use crate::storage::StorageArgs;
-use crate::{ui, units};
+use crate::{keeping, ui, units};
 
 /// Check that a model says the same, to the bit, however it is run
 #[derive(clap::Args, Debug)]
@@ -23,7 +25,8 @@ use crate::{ui, units};
     after_help = "Examples:\n  rooflight verify model.gguf --quick\n  rooflight verify model.gguf --kv-policy infllm --json\n\n\
                   Logits of 128 tokens are computed with 1, 2, 3, 5, 8 and 16 threads, prompts cut into 1, 7, 64, 128 and 512, \
                   1, 2, 5 and 16 texts in each pass, cold, after a part was cached, and as drafts: 360 runs, all of which \
-                  must have the same bits, and 120 more with --kv-disk. Exit code 1 if one has others."
+                  must have the same bits, 120 more with --kv-disk, and 120 with --cache-disk, of which a part was kept there \
+                  by a model that is gone. Exit code 1 if one has others."
 )]
 pub(super) struct Verify {
     #[command(flatten)]
@@ -39,6 +42,9 @@ pub(super) struct Verify {
     n_gen: Option<usize>,
     #[command(flatten)]
     cache: CacheArgs,
+    /// A folder where parts of texts are kept for another model to find, as a server does over restarts
+    #[arg(long, value_name = "DIR")]
+    cache_disk: Option<PathBuf>,
     #[command(flatten)]
     executor: ExecutorArgs,
     /// Print one JSON object: every run and its digest
@@ -74,6 +80,13 @@ impl Verify {
                 "--kv-disk has no effect: all had room in memory; a smaller --kv-memory or --kv-local leaves none",
             );
         }
+        let from_disk = |one: &&Verified| one.run.state == VerifyState::Restored;
+        let mut restored = found.iter().filter(from_disk).peekable();
+        if restored.peek().is_some() && restored.all(|one| one.restored == 0) {
+            ui::warn(
+                "--cache-disk has no effect: caches of this model cannot be cut, and all was computed",
+            );
+        }
         match verdict.others {
             0 => Ok(()),
             _ => Err(Failure::Differs(verdict.line()).into()),
@@ -94,6 +107,9 @@ impl Verify {
         if self.cache.storage.has_disk() {
             matrix.states.push(VerifyState::Spilled);
         }
+        if self.cache_disk.is_some() {
+            matrix.states.push(VerifyState::Restored);
+        }
         matrix.tokens = self.n_gen.unwrap_or(matrix.tokens).max(3);
         matrix
     }
@@ -110,7 +126,11 @@ impl Verify {
         let storage = |disk| {
             if disk || !kept.has_disk() { kept.clone() } else { StorageArgs::default() }
         };
-        let mut load = |threads, disk: bool| {
+        let mut load = |threads, lies: VerifyStorage| {
+            let disk = lies == VerifyStorage::Spills;
+            let folder = self.cache_disk.as_ref().filter(|_| lies == VerifyStorage::Keeps);
+            let conversations = folder.map(|folder| keeping::conversations(folder, None));
+            let conversations = conversations.transpose()?;
             let options = LoadOptions {
                 threads: Some(threads),
                 verbose: self.verbose.verbose,
@@ -120,6 +140,7 @@ impl Verify {
                 same_bits: Some("verify"),
                 storage: storage(disk),
                 guesses: false,
+                kept: SessionFolders { conversations, saved: None },
             };
             let loaded = load::model(gguf, &self.executor, &options, &|_| cache)?;
             Ok::<_, anyhow::Error>(loaded.model)
@@ -220,6 +241,7 @@ impl Verdict {
                 "same": one.digest == self.digest,
                 "ms": one.elapsed.as_secs_f64() * 1e3,
                 "spilled": one.spilled,
+                "restored": one.restored,
             })
         };
         json!({

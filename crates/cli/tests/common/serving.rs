@@ -4,6 +4,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -30,7 +31,18 @@ impl Serving {
     /// With these variables, too. `ROOFLIGHT_SERVED_BINARY` is another build of the program.
     pub(crate) fn with(place: &Place, args: &[&str], variables: &[(&str, &str)]) -> Serving {
         let built = std::env::var("ROOFLIGHT_SERVED_BINARY");
-        let mut command = Command::new(built.as_deref().unwrap_or(env!("CARGO_BIN_EXE_rooflight")));
+        let program = built.as_deref().unwrap_or(env!("CARGO_BIN_EXE_rooflight"));
+        Serving::by(Path::new(program), place, args, variables)
+    }
+
+    /// By this program.
+    pub(crate) fn by(
+        program: &Path,
+        place: &Place,
+        args: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Serving {
+        let mut command = Command::new(program);
         command.args(["serve", "--port", "0"]).args(args).current_dir(place.path("."));
         command.env_clear().env("HOME", place.path(".")).envs(variables.iter().copied());
         let mut child = command.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

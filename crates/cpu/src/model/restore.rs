@@ -130,14 +130,19 @@ impl CpuModel {
 
     /// Whether a session's rows from a position on follow from its tokens: not where rows came from outside, or were made
     /// up.
-    fn recomputes(&self, from: usize, session: &Session) -> bool {
+    pub(super) fn recomputes(&self, from: usize, session: &Session) -> bool {
         let n = self.program.n_tokens().unwrap_or(usize::MAX);
         let known = |token: &u32| (*token as usize) < n;
         self.program.inputs.is_empty() && session.tables.tokens()[from..].iter().all(known)
     }
 
-    /// Have the session that was idle longest let go of its rows, if one can; those that are `asked` for are not.
-    fn let_go_of_idle(&self, asked: &[SessionId]) -> bool {
+    /// Have the session that was idle longest let go of its rows, if one can; those that are `asked` for are not. One that is
+    /// being put on disk does when no other one can.
+    pub(super) fn let_go_of_idle(&self, asked: &[SessionId]) -> bool {
+        self.let_go_of_one(asked) || self.kept.give_way() && self.let_go_of_one(asked)
+    }
+
+    fn let_go_of_one(&self, asked: &[SessionId]) -> bool {
         let others = self.sessions.others(asked);
         let idle = others.iter().filter_map(|session| session.try_hold());
         let idle = idle.filter(|session| session.tables.held() > 0 && self.recomputes(0, session));

@@ -1,7 +1,8 @@
 //! Whether a model says the same here, to the bit, however it is run: any threads, cuts of the prompt, texts beside it, and
-//! whether its tokens are computed cold, after a part of the prompt was cached, or checked as a draft.
+//! whether its tokens are computed cold, after a part of the prompt was cached or came back from a disk, or checked as a draft.
 
 mod listened;
+mod restored;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,6 +26,8 @@ pub enum VerifyState {
     Drafted,
     /// Everything is computed, and what has no room in memory lies on disk.
     Spilled,
+    /// A part of the prompt was kept on disk by a model that is gone.
+    Restored,
 }
 
 impl VerifyState {
@@ -32,15 +35,36 @@ impl VerifyState {
     pub const ALL: [VerifyState; 3] =
         [VerifyState::Cold, VerifyState::Cached, VerifyState::Drafted];
 
-    /// `cold`, `cached`, `drafted`, `spilled`.
+    /// `cold`, `cached`, `drafted`, `spilled`, `restored`.
     pub fn name(self) -> &'static str {
         match self {
             VerifyState::Cold => "cold",
             VerifyState::Cached => "cached",
             VerifyState::Drafted => "drafted",
             VerifyState::Spilled => "spilled",
+            VerifyState::Restored => "restored",
         }
     }
+
+    /// What a model has to be loaded with for it.
+    fn storage(self) -> VerifyStorage {
+        match self {
+            VerifyState::Cold | VerifyState::Cached | VerifyState::Drafted => VerifyStorage::Memory,
+            VerifyState::Spilled => VerifyStorage::Spills,
+            VerifyState::Restored => VerifyStorage::Keeps,
+        }
+    }
+}
+
+/// Where the caches of a model lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VerifyStorage {
+    /// In memory.
+    Memory,
+    /// What has no room in memory lies on disk.
+    Spills,
+    /// In memory, and conversations are kept on disk over restarts.
+    Keeps,
 }
 
 /// One way to run the text.
@@ -121,38 +145,46 @@ pub struct Verified {
     pub elapsed: Duration,
     /// Blocks of caches that went to disk meanwhile.
     pub spilled: u64,
+    /// Tokens of all its texts that came from disk.
+    pub restored: usize,
 }
 
-/// Run the matrix, with one model after another, as `load` makes them for a number of threads, and with a disk if it is to be
-/// [`VerifyState::Spilled`]; sessions have `cache`. `done` is told each result.
+/// Run the matrix, with one model after another, as `load` makes them for a number of threads and with what their states need;
+/// sessions have `cache`. `done` is told each result.
 ///
 /// # Errors
 /// A model that cannot be loaded or fails, and `E` of `load`.
 pub fn verify<E: From<crate::Error>>(
     matrix: &VerifyMatrix,
     cache: CacheOptions,
-    load: &mut dyn FnMut(usize, bool) -> std::result::Result<Arc<dyn Model>, E>,
+    load: &mut dyn FnMut(usize, VerifyStorage) -> std::result::Result<Arc<dyn Model>, E>,
     done: &mut dyn FnMut(Verified) -> std::result::Result<(), E>,
 ) -> std::result::Result<(), E> {
     let mut reference = None;
-    let on_disk = |disk: bool| {
+    let of = |storage: VerifyStorage| {
         let states = matrix.states.iter().copied();
-        states.filter(move |state| (*state == VerifyState::Spilled) == disk).collect::<Vec<_>>()
+        (storage, states.filter(move |state| state.storage() == storage).collect::<Vec<_>>())
     };
-    let kinds = [false, true].map(|disk| (disk, on_disk(disk)));
-    for (&threads, (disk, states)) in
+    let kinds = [VerifyStorage::Memory, VerifyStorage::Spills, VerifyStorage::Keeps].map(of);
+    for (&threads, (storage, states)) in
         matrix.threads.iter().flat_map(|threads| kinds.iter().map(move |kind| (threads, kind)))
     {
         if states.is_empty() {
             continue;
         }
-        let model = load(threads, *disk)?;
-        let subject = Subject { model, cache, matrix };
+        let mut subject = Subject { model: load(threads, *storage)?, cache, matrix };
+        if *storage == VerifyStorage::Keeps {
+            subject.keep()?;
+            // all of it goes before another one begins
+            let Subject { model, .. } = subject;
+            drop(model);
+            subject = Subject { model: load(threads, *storage)?, cache, matrix };
+        }
         // what drafts guess: the text itself, as one way of running it had it
         if reference.is_none() {
             let chunk = matrix.prompt;
             let first = VerifyRun { threads, chunk, together: 1, state: VerifyState::Cold };
-            reference = Some(subject.run(first, &[])?.1);
+            reference = Some(subject.run(first, &[])?.tokens);
         }
         let text = reference.as_deref().unwrap_or_default();
         for &chunk in &matrix.chunks {
@@ -161,14 +193,26 @@ pub fn verify<E: From<crate::Error>>(
                     let run = VerifyRun { threads, chunk, together, state };
                     let written = || subject.model.stats().spilled.written;
                     let (start, before) = (Instant::now(), written());
-                    let (digest, _) = subject.run(run, text)?;
+                    let Said { digest, restored, .. } = subject.run(run, text)?;
                     let spilled = written() - before;
-                    done(Verified { run, digest, elapsed: start.elapsed(), spilled })?;
+                    let elapsed = start.elapsed();
+                    done(Verified { run, digest, elapsed, spilled, restored })?;
                 }
             }
         }
+        if *storage == VerifyStorage::Keeps {
+            subject.discard()?;
+        }
     }
     Ok(())
+}
+
+/// What one run yielded.
+struct Said {
+    digest: u64,
+    tokens: Vec<u32>,
+    /// Tokens of all texts that came from disk.
+    restored: usize,
 }
 
 /// A model, and what is run on it.
@@ -179,16 +223,21 @@ struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// The digest of one run, and its tokens; `text`: what drafts may guess.
-    fn run(&self, run: VerifyRun, text: &[u32]) -> Result<(u64, Vec<u32>)> {
+    /// One run; `text`: what drafts may guess.
+    fn run(&self, run: VerifyRun, text: &[u32]) -> Result<Said> {
         let listened = Arc::new(Watched::new(Arc::clone(&self.model), Listened::default()));
         let model: Arc<dyn Model> = listened.clone();
         let options = SchedulerOptions { running: run.together, waiting: 0, rows: run.chunk };
         let mut scheduler = Scheduler::new(Arc::clone(&model), options);
         let (mut own, mut own_session) = (None, None);
+        let mut restored = 0;
         for mate in 0..run.together {
             let prompt = self.prompt(mate as u64);
-            let mut session = Session::new(Arc::clone(&model), self.cache, run.chunk)?;
+            let mut session = match run.state {
+                VerifyState::Restored => self.restored(&model, run, mate, &prompt)?,
+                _ => Session::new(Arc::clone(&model), self.cache, run.chunk)?,
+            };
+            restored += session.len();
             if run.state == VerifyState::Cached {
                 // two thirds of it, and then something else
                 let shared = prompt.len() * 2 / 3;
@@ -231,7 +280,7 @@ impl Subject<'_> {
                 }
             }
         }
-        Ok((digest, tokens))
+        Ok(Said { digest, tokens, restored })
     }
 
     /// Any tokens do; those of the first text are the same in every run.

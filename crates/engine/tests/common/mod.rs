@@ -4,6 +4,8 @@
 #![allow(dead_code, reason = "shared by several test binaries")]
 #![allow(clippy::unwrap_used, reason = "a test stops at its first surprise")]
 
+mod disk;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -11,9 +13,11 @@ use std::sync::{Arc, Mutex};
 
 use engine::{ChatFormat, Message, Reasoning, Result, Session, Span, ToolDeclarations, Vocabulary};
 use program::{
-    CacheOptions, CacheType, Error, LogitRows, Model, Program, RowsOut, Sequence, SessionId, Step,
-    StepOut, StepStats,
+    CacheOptions, CacheType, Error, KeptPlace, KeptSessions, LogitRows, Model, Program, RowsOut,
+    Sequence, SessionId, Step, StepOut, StepStats,
 };
+
+pub(crate) use disk::ToyDisk;
 
 pub(crate) const BOS: u32 = 256;
 pub(crate) const START: u32 = 257;
@@ -70,6 +74,8 @@ pub(crate) struct State {
     pub(crate) shared: Option<usize>,
     /// A NaN appears after so many tokens.
     pub(crate) nan_at: Option<usize>,
+    /// Where it keeps sessions, if it does.
+    pub(crate) disk: Option<ToyDisk>,
     pub(crate) stats: StepStats,
 }
 
@@ -215,6 +221,11 @@ impl Model for Toy {
         let len = most.unwrap_or(0).max(held);
         state.sessions.get_mut(&id.0).expect("it has a length").0 = tokens[..len].to_vec();
         Ok(len - held)
+    }
+
+    fn kept(&self, _: KeptPlace) -> Option<Box<dyn KeptSessions + '_>> {
+        let keeps = self.state.lock().unwrap().disk.is_some();
+        keeps.then(|| Box::new(disk::OnDisk(self)) as Box<dyn KeptSessions>)
     }
 
     fn cache_bytes(&self, id: SessionId) -> program::Result<u64> {

@@ -59,14 +59,31 @@ impl Endpoints {
         H: Handler<T, Arc<App>>,
         T: 'static,
     {
-        let schema = json!({
-            "type": "object",
-            "properties": properties(takes),
-            "additionalProperties": false,
-        });
-        let body =
-            json!({ "required": true, "content": { "application/json": { "schema": schema } } });
-        self.told(path, post(handler), "post", json!({ "summary": about, "requestBody": body }))
+        let what = json!({ "summary": about, "requestBody": body(takes) });
+        self.told(path, post(handler), "post", what)
+    }
+
+    /// The same with a query. `query`: names, and what each says.
+    pub(super) fn post_with<H, T>(
+        self,
+        path: &str,
+        about: &str,
+        query: &[(&str, &str)],
+        takes: Takes,
+        handler: H,
+    ) -> Endpoints
+    where
+        H: Handler<T, Arc<App>>,
+        T: 'static,
+    {
+        let parameter = |(name, about): &(&str, &str)| {
+            let schema = json!({ "type": "string" });
+            json!({ "name": name, "in": "query", "description": about, "schema": schema })
+        };
+        let parameters: Vec<Value> = query.iter().map(parameter).collect();
+        let what =
+            json!({ "summary": about, "parameters": parameters, "requestBody": body(takes) });
+        self.told(path, post(handler), "post", what)
     }
 
     fn told(
@@ -97,7 +114,10 @@ impl Endpoints {
             let name = name.trim_end_matches('}');
             let schema = json!({ "type": "string" });
             let part = json!({ "name": name, "in": "path", "required": true, "schema": schema });
-            what["parameters"] = json!([part]);
+            match &mut what["parameters"] {
+                Value::Array(all) => all.insert(0, part),
+                none => *none = json!([part]),
+            }
         }
         // who names no model means one that is there
         if is_post || what["parameters"].is_array() {
@@ -121,6 +141,16 @@ impl Endpoints {
         let tell = move || async move { Json((*document).clone()) };
         self.router.route("/openapi.json", get(tell))
     }
+}
+
+/// What is told of a body.
+fn body(takes: Takes) -> Value {
+    let schema = json!({
+        "type": "object",
+        "properties": properties(takes),
+        "additionalProperties": false,
+    });
+    json!({ "required": true, "content": { "application/json": { "schema": schema } } })
 }
 
 fn properties(takes: Takes) -> Map<String, Value> {

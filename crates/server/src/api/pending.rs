@@ -1,7 +1,7 @@
 //! Replies on their way: from a request to the thread that computes, and back.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Instant;
 
 use engine::Completion;
@@ -41,6 +41,8 @@ pub(crate) struct Pending {
     pub(crate) prompt_tokens: usize,
     /// What whoever asked should know.
     pub(crate) notes: Vec<String>,
+    /// In which slot the last of them is made; below 0 before it begins.
+    pub(crate) slot: Arc<AtomicI64>,
     /// What is noted of the request.
     record: Arc<RequestRecord>,
     cancel: CancelOnDrop,
@@ -141,6 +143,7 @@ impl Serving {
         }));
         let prompt_tokens = replies.first().map_or(0, |reply| reply.prompt.len());
         let began = Instant::now();
+        let slot = Arc::new(AtomicI64::new(-1));
         let job = |(index, reply)| ReplyJob {
             reply,
             max_tokens,
@@ -152,6 +155,7 @@ impl Serving {
             index,
             key: asker.key,
             began,
+            slot: Arc::clone(&slot),
         };
         let jobs: Vec<ReplyJob> = replies.into_iter().enumerate().map(job).collect();
         let replies = jobs.len();
@@ -161,6 +165,7 @@ impl Serving {
             replies,
             prompt_tokens,
             notes,
+            slot,
             record: Arc::clone(&asker.record),
             cancel,
             _serving: Arc::clone(self),

@@ -44,6 +44,22 @@ impl<S: Sync> FromRequest<S> for JsonBody {
     }
 }
 
+/// The same where nothing needs to be said: no body is one without fields.
+#[derive(Debug)]
+pub(crate) struct AnyBody(pub(crate) JsonBody);
+
+impl<S: Sync> FromRequest<S> for AnyBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request<Body>, state: &S) -> Result<AnyBody> {
+        let is_empty = axum::body::HttpBody::size_hint(request.body()).exact() == Some(0);
+        if is_empty && !request.headers().contains_key(header::CONTENT_TYPE) {
+            return Ok(AnyBody(JsonBody(Map::new())));
+        }
+        JsonBody::from_request(request, state).await.map(AnyBody)
+    }
+}
+
 fn is_json(headers: &HeaderMap) -> bool {
     let text = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = text.and_then(|text| text.split(';').next()).map(str::trim);

@@ -324,6 +324,7 @@ impl Bench {
             same_bits: (!self.spec.is_empty()).then_some("drafts (--spec)"),
             storage: self.storage.clone(),
             guesses: self.spec.contains(&Spec::Own),
+            kept: executors::SessionFolders::default(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! `/completion` and `/infill` of llama.cpp's server: texts that are continued as they are, and holes that are filled.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -112,9 +113,11 @@ async fn answer(
         progress,
         scores: logprobs.map(|_| Vec::new()),
         prompt_tokens: 0,
+        slot: Arc::default(),
     };
     let pending = app.reply(asked, asker).await?;
-    let reply = LlamaReply { prompt_tokens: pending.prompt_tokens, ..reply };
+    let (prompt_tokens, slot) = (pending.prompt_tokens, Arc::clone(&pending.slot));
+    let reply = LlamaReply { prompt_tokens, slot, ..reply };
     if streams {
         return Ok(stream(pending, reply));
     }
@@ -133,6 +136,8 @@ struct LlamaReply {
     /// Scores whose text is still to come, if they are told.
     scores: Option<Vec<TokenLogprobs>>,
     prompt_tokens: usize,
+    /// The slot in which it is made.
+    slot: Arc<AtomicI64>,
 }
 
 impl LlamaReply {
@@ -142,7 +147,7 @@ impl LlamaReply {
             "content": content,
             "tokens": [],
             "stop": false,
-            "id_slot": -1,
+            "id_slot": self.slot.load(Ordering::Relaxed),
             "tokens_evaluated": self.prompt_tokens,
         })
     }

@@ -1,9 +1,9 @@
 //! llama.cpp's server: whether it is there, what it is, tokens, templates.
 
 mod completion;
+mod slots;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use axum::Json;
 use axum::http::header::CONTENT_TYPE;
@@ -39,7 +39,14 @@ pub(super) fn routes(endpoints: Endpoints) -> Endpoints {
             completion::infill,
         )
         .get_of_model("/props", "How replies are made where nobody says", props)
-        .get_of_model("/slots", "How many replies are being made", slots)
+        .get_of_model("/slots", "In which slots replies are being made", slots::slots)
+        .post_with(
+            "/slots/{id}",
+            "What a slot has is saved, had back or forgotten",
+            slots::QUERY,
+            Takes::Fields(slots::SLOT),
+            slots::act,
+        )
         .post("/tokenize", "The tokens of a text", Takes::Fields(TOKENIZE), tokenize)
         .post("/detokenize", "The text of tokens", Takes::Fields(DETOKENIZE), detokenize)
         .post(
@@ -56,7 +63,13 @@ async fn health(Ready(_): Ready) -> Json<Value> {
 
 /// Which model is asked about: `?model=NAME`.
 fn model_of(uri: &Uri) -> Option<String> {
-    let value = uri.query()?.split('&').find_map(|part| part.strip_prefix("model="))?;
+    asked_of(uri, "model")
+}
+
+/// What a query says of something.
+fn asked_of(uri: &Uri, name: &str) -> Option<String> {
+    let mut parts = uri.query()?.split('&').filter_map(|part| part.split_once('='));
+    let (_, value) = parts.find(|(known, _)| *known == name)?;
     let mut bytes = Vec::new();
     let mut rest = value.as_bytes();
     while let Some((byte, after)) = rest.split_first() {
@@ -101,15 +114,6 @@ async fn props(Ready(models): Ready, uri: Uri) -> Result<Json<Value>> {
 async fn metrics(Ready(models): Ready) -> ([(HeaderName, &'static str); 1], String) {
     let kind = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     (kind, models.metrics())
-}
-
-/// How many replies are being made. What they say is nobody else's.
-async fn slots(Ready(models): Ready, uri: Uri) -> Result<Json<Value>> {
-    let app = models.there(model_of(&uri).as_deref())?;
-    let running = app.metrics.running.load(Ordering::Relaxed);
-    let n_ctx = app.model.cache.capacity;
-    let slot = |id| json!({ "id": id, "n_ctx": n_ctx, "is_processing": id < running });
-    Ok(Json((0..app.model.parallel).map(slot).collect()))
 }
 
 const TOKENIZE: Fields = &[

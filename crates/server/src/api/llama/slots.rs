@@ -1,0 +1,112 @@
+//! Slots: in which of them replies are made; and what rests in one is saved, had back or forgotten.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::Json;
+use axum::extract::Path;
+use axum::http::Uri;
+use program::KeptPlace;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use super::{asked_of, model_of};
+use crate::Ready;
+use crate::api::pending::CancelOnDrop;
+use crate::body::AnyBody;
+use crate::error::{ApiError, Result};
+use crate::fields::{Field, Fields, brief_text, check};
+use crate::record::Asker;
+use crate::worker::{SlotAction, SlotJob};
+
+pub(super) const SLOT: Fields = &[("filename", Field::Honoured), ("model", Field::Honoured)];
+
+pub(super) const QUERY: &[(&str, &str)] = &[
+    ("action", "save, restore or erase"),
+    ("model", "Its name; the first one is meant where none is given"),
+];
+
+/// In which slots replies are being made. What they say is nobody else's.
+pub(super) async fn slots(Ready(models): Ready, uri: Uri) -> Result<Json<Value>> {
+    let app = models.there(model_of(&uri).as_deref())?;
+    let busy = app.metrics.slots.load(Ordering::Relaxed);
+    let n_ctx = app.model.cache.capacity;
+    let slot = |id: usize| json!({ "id": id, "n_ctx": n_ctx, "is_processing": busy >> id.min(63) & 1 == 1 });
+    Ok(Json((0..app.model.parallel.max(1)).map(slot).collect()))
+}
+
+/// What rests in a slot is saved, had back or forgotten.
+pub(super) async fn act(
+    Ready(models): Ready,
+    asker: Asker,
+    Path(id): Path<String>,
+    uri: Uri,
+    AnyBody(body): AnyBody,
+) -> Result<Json<Value>> {
+    check(body.fields(), SLOT, |_| false)?;
+    let slot: usize = id.parse().map_err(|_| {
+        ApiError::invalid(format!("expected the number of a slot, found {}", brief_text(&id)))
+    })?;
+    let name = || {
+        let name = body.text("filename")?.unwrap_or_default();
+        let expected = || {
+            ApiError::field(
+                "filename",
+                "expected 1 to 64 letters, digits, '.', '_' and '-', no '.' first",
+            )
+        };
+        is_name(name).then(|| name.to_owned()).ok_or_else(expected)
+    };
+    let asked = asked_of(&uri, "action").unwrap_or_default();
+    let action = match &*asked {
+        "save" => SlotAction::Save(name()?),
+        "restore" => SlotAction::Restore(name()?),
+        "erase" => SlotAction::Erase,
+        other => {
+            let told =
+                format!("action: expected save, restore or erase, found {}", brief_text(other));
+            return Err(ApiError::invalid(told));
+        }
+    };
+    let model = match body.text("model")? {
+        Some(model) => Some(model.to_owned()),
+        None => model_of(&uri),
+    };
+    let app = models.serving(model.as_deref()).await?;
+    asker.record.asked(&app.model.name);
+    let (worker, key) = (app.writer()?, asker.key);
+    if app.model.model.kept(KeptPlace::Saved).is_none() {
+        let told = "this server does not save slots: start it with --slot-save-path DIR";
+        return Err(ApiError::not_supported(told));
+    }
+    let cancel = CancelOnDrop::default();
+    let (reply, done) = oneshot::channel();
+    let cancelled = Arc::clone(cancel.flag());
+    worker.with_slot(SlotJob { slot, action: action.clone(), key, cancel: cancelled, reply })?;
+    let broke = |_| ApiError::internal("the slot's work was not finished");
+    let done = done.await.map_err(broke)??;
+    let ms = done.time.as_secs_f64() * 1e3;
+    Ok(Json(match action {
+        SlotAction::Save(name) => json!({
+            "id_slot": slot,
+            "filename": name,
+            "n_saved": done.tokens,
+            "n_written": done.bytes,
+            "timings": { "save_ms": ms },
+        }),
+        SlotAction::Restore(name) => json!({
+            "id_slot": slot,
+            "filename": name,
+            "n_restored": done.tokens,
+            "n_read": done.bytes,
+            "timings": { "restore_ms": ms },
+        }),
+        SlotAction::Erase => json!({ "id_slot": slot, "n_erased": done.tokens }),
+    }))
+}
+
+/// Whether something may be a file's name: it leads nowhere else.
+fn is_name(name: &str) -> bool {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+    (1..=64).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(is_plain)
+}

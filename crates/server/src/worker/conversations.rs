@@ -1,0 +1,311 @@
+//! [`Conversations`]: those of a model that may go on: in memory, as many as there are slots, and on disk, where some are kept.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engine::{Completion, Session};
+use program::CacheOptions;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::ReplyJob;
+use super::slots::SlotJob;
+use crate::archive::{Archive, Arrival, Lineage};
+use crate::guard::KeyId;
+use crate::model::ServedModel;
+
+/// Tokens at the end of a conversation that its template may write in another way than they were generated.
+const LAST: usize = 16;
+/// Tokens that must be on disk beside those in memory, to look there.
+const WORTH: usize = 64;
+/// How long a conversation rests before it is put on disk: one that goes on at once is not.
+const SETTLES: Duration = Duration::from_secs(2);
+/// How often it is looked whether something came from disk, where nothing else is to do.
+pub(super) const LOOK: Duration = Duration::from_millis(2);
+
+/// Where a conversation is, running or not.
+#[derive(Clone)]
+pub(super) struct Seat {
+    /// Its slot: no other one has it.
+    pub(super) slot: usize,
+    /// Whose it is.
+    pub(super) key: KeyId,
+    /// As what it is on disk.
+    pub(super) lineage: Lineage,
+}
+
+/// A conversation that may go on.
+pub(super) struct Resting {
+    pub(super) seat: Seat,
+    pub(super) session: Session,
+    since: Instant,
+    /// Whether it was put on disk as it is, or is on its way.
+    is_kept: bool,
+}
+
+/// A job for which something is looked for on disk.
+pub(super) struct Awaited {
+    pub(super) job: Box<ReplyJob>,
+    pub(super) place: OwnedSemaphorePermit,
+}
+
+/// A job that may begin, and what was found for it.
+pub(super) struct Brought {
+    pub(super) awaited: Awaited,
+    pub(super) found: Option<(Seat, Session)>,
+}
+
+/// What is on its way from disk.
+enum OnItsWay {
+    Reply(u64, Seat, Awaited),
+    Slot(u64, Seat, SlotJob, Instant),
+}
+
+/// All that may go on.
+pub(super) struct Conversations<'a> {
+    served: &'a ServedModel,
+    /// Which slots somebody has.
+    taken: Vec<bool>,
+    /// The oldest first.
+    pub(super) idle: VecDeque<Resting>,
+    on_their_way: Vec<OnItsWay>,
+    /// What is asked of slots that are in use.
+    pub(super) asked: Vec<SlotJob>,
+    /// The way to disk, if something is kept there.
+    pub(super) archive: Option<Archive>,
+}
+
+impl<'a> Conversations<'a> {
+    pub(super) fn new(served: &'a ServedModel) -> Conversations<'a> {
+        let taken = vec![false; served.parallel.max(1)];
+        let (idle, on_their_way, asked) = (VecDeque::new(), Vec::new(), Vec::new());
+        let archive = Archive::start(served);
+        Conversations { served, taken, idle, on_their_way, asked, archive }
+    }
+
+    /// Tokens of those that rest.
+    pub(super) fn tokens(&self) -> usize {
+        self.idle.iter().map(|resting| resting.session.len()).sum()
+    }
+
+    /// How many replies wait for the disk.
+    pub(super) fn awaited(&self) -> usize {
+        self.on_their_way.iter().filter(|one| matches!(one, OnItsWay::Reply(..))).count()
+    }
+
+    /// How many slots wait for the disk, those of replies among them.
+    pub(super) fn on_their_way(&self) -> usize {
+        self.on_their_way.len()
+    }
+
+    /// A slot of its own for a new conversation, in place of the one that nobody went on for longest if there is no other;
+    /// `None` if all are in use.
+    fn new_seat(&mut self, key: KeyId) -> Option<Seat> {
+        if self.taken.iter().all(|taken| *taken) {
+            self.let_go_oldest();
+        }
+        let slot = self.taken.iter().position(|taken| !taken)?;
+        Some(self.seat_at(slot, key))
+    }
+
+    /// A slot that nobody has.
+    pub(super) fn seat_at(&mut self, slot: usize, key: KeyId) -> Seat {
+        self.taken[slot] = true;
+        Seat { slot, key, lineage: Lineage::default() }
+    }
+
+    /// Whether somebody has a slot, if there is such a one.
+    pub(super) fn is_taken(&self, slot: usize) -> Option<bool> {
+        self.taken.get(slot).copied()
+    }
+
+    /// How many slots there are.
+    pub(super) fn n_slots(&self) -> usize {
+        self.taken.len()
+    }
+
+    /// A conversation is not there any more.
+    pub(super) fn give_back(&mut self, seat: &Seat) {
+        self.taken[seat.slot] = false;
+    }
+
+    fn let_go_oldest(&mut self) {
+        if let Some(resting) = self.idle.pop_front() {
+            self.let_go(resting);
+        }
+    }
+
+    /// A conversation leaves memory; it may be on disk.
+    pub(super) fn let_go(&mut self, resting: Resting) {
+        let Resting { seat, session, is_kept, .. } = resting;
+        let has_room = |archive: &&Archive| !is_kept && archive.has_room();
+        if let Some(archive) = self.archive.as_ref().filter(has_room) {
+            archive.keep(session, seat.key.owner(), &seat.lineage);
+        }
+        self.give_back(&seat);
+    }
+
+    /// The conversation of this key that `prompt` goes on; else a new one, that shares with another of this key what both
+    /// begin with, in place of the one that nobody went on for longest if there is no room.
+    pub(super) fn seat(&mut self, key: KeyId, prompt: &[u32]) -> engine::Result<(Seat, Session)> {
+        let full = self.taken.iter().all(|taken| *taken);
+        match self.best(key, prompt) {
+            // it goes on, or it is the one to go
+            Some((i, shared)) if shared + LAST >= self.idle[i].session.len() || full && i == 0 => {
+                if shared + LAST < self.idle[i].session.len() {
+                    self.keep(i);
+                }
+                let resting = self.idle.remove(i).expect("it is there");
+                Ok((resting.seat, resting.session))
+            }
+            Some((i, shared)) => {
+                let session = self.idle[i].session.fork(shared)?;
+                let seat = self.new_seat(key).expect("there are as many as run, and one more");
+                Ok((seat, session))
+            }
+            None => {
+                let seat = self.new_seat(key).expect("there are as many as run, and one more");
+                let ServedModel { model, cache, chunk, .. } = self.served;
+                let cache = CacheOptions { scope: key.scope(), ..*cache };
+                let session = Session::new(Arc::clone(model), cache, *chunk);
+                session
+                    .map(|session| (seat.clone(), session))
+                    .inspect_err(|_| self.give_back(&seat))
+            }
+        }
+    }
+
+    /// The one of this key that shares most with a prompt, and how many tokens.
+    fn best(&self, key: KeyId, prompt: &[u32]) -> Option<(usize, usize)> {
+        let shared = |session: &Session| {
+            session.tokens().iter().zip(prompt).take_while(|(held, wanted)| held == wanted).count()
+        };
+        let of_key = |resting: &Resting| match resting.seat.key == key {
+            true => shared(&resting.session),
+            false => 0,
+        };
+        let best = self.idle.iter().map(of_key).enumerate().max_by_key(|(_, shared)| *shared);
+        best.filter(|(_, shared)| *shared > 0)
+    }
+
+    /// A conversation has come to rest.
+    pub(super) fn rest(&mut self, seat: Seat, session: Session) {
+        let since = Instant::now();
+        self.idle.push_back(Resting { seat, session, since, is_kept: false });
+    }
+
+    /// What a reply says of how fast prompts are computed.
+    pub(super) fn measured(&self, done: &Completion) {
+        if let Some(archive) = &self.archive {
+            archive.measured(done.timings.prompt_n, done.timings.prompt);
+        }
+    }
+
+    /// Put those on disk that rest for a while.
+    pub(super) fn keep_settled(&mut self) {
+        for i in 0..self.idle.len() {
+            if self.idle[i].since.elapsed() < SETTLES {
+                continue;
+            }
+            match self.archive.as_ref().is_none_or(Archive::has_room) {
+                true => self.keep(i),
+                // a disk that is slow is asked again later
+                false => self.idle[i].since = Instant::now(),
+            }
+        }
+    }
+
+    /// Put one on disk as it is, if it is not there.
+    fn keep(&mut self, i: usize) {
+        let Some(archive) = &self.archive else { return };
+        let resting = &mut self.idle[i];
+        if std::mem::replace(&mut resting.is_kept, true) {
+            return;
+        }
+        let (session, seat) = (&resting.session, &resting.seat);
+        // where there is no memory for it, it is computed again
+        if let Ok(fork) = session.fork(session.len()) {
+            archive.keep(fork, seat.key.owner(), &seat.lineage);
+        }
+    }
+
+    /// When there is something to do that nobody asks for.
+    pub(super) fn next_look(&self) -> Option<Duration> {
+        if self.on_their_way() > 0 {
+            return Some(LOOK);
+        }
+        self.archive.as_ref()?;
+        let unkept = self.idle.iter().filter(|resting| !resting.is_kept);
+        unkept.map(|resting| SETTLES.saturating_sub(resting.since.elapsed())).min()
+    }
+
+    /// Have a conversation looked for on disk that a job's prompt goes on, where one is likely to have more than there is in
+    /// memory. Gives the job back where there is none.
+    pub(super) fn look_on_disk(&mut self, awaited: Awaited) -> Option<Awaited> {
+        let (key, prompt) = (awaited.job.key, &awaited.job.reply.prompt);
+        let Some(archive) = &self.archive else { return Some(awaited) };
+        let have = self.best(key, prompt).map_or(0, |(_, shared)| shared);
+        if archive.promised(key.owner(), prompt) < have + WORTH {
+            return Some(awaited);
+        }
+        let Some(seat) = self.new_seat(key) else { return Some(awaited) };
+        // the one in memory may have gone for it
+        let have = self.best(key, prompt).map_or(0, |(_, shared)| shared);
+        let whose = (key.owner(), key.scope());
+        let cancel = Arc::clone(&awaited.job.cancel);
+        let archive = self.archive.as_mut().expect("just seen");
+        let order = archive.look(whose, prompt.clone(), have, cancel);
+        self.on_their_way.push(OnItsWay::Reply(order, seat, awaited));
+        None
+    }
+
+    /// Have a slot filled with what somebody saved; it must be free.
+    pub(super) fn fill_slot(&mut self, name: String, job: SlotJob) {
+        let seat = self.seat_at(job.slot, job.key);
+        let (owner, scope) = (job.key.owner(), job.key.scope());
+        let cache = CacheOptions { scope, ..self.served.cache };
+        let with = (Arc::clone(&self.served.model), cache, self.served.chunk);
+        let Some(archive) = &mut self.archive else { return self.give_back(&seat) };
+        let order = archive.fill(with, name, owner, Arc::clone(&job.cancel));
+        self.on_their_way.push(OnItsWay::Slot(order, seat, job, Instant::now()));
+    }
+
+    /// What came from disk: jobs that may begin, and slots that are filled.
+    pub(super) fn brought(&mut self) -> Vec<Brought> {
+        let arrived: Vec<Arrival> = self.archive.iter().flat_map(Archive::arrivals).collect();
+        let mut brought = Vec::new();
+        for Arrival { order, found, problem, lineage } in arrived {
+            let is_it = |one: &OnItsWay| match one {
+                OnItsWay::Reply(number, ..) | OnItsWay::Slot(number, ..) => *number == order,
+            };
+            let Some(at) = self.on_their_way.iter().position(is_it) else { continue };
+            match self.on_their_way.swap_remove(at) {
+                OnItsWay::Reply(_, seat, awaited) => {
+                    let seat = Seat { lineage, ..seat };
+                    let found = match found {
+                        Some((session, _)) => Some((seat, session)),
+                        None => {
+                            self.give_back(&seat);
+                            None
+                        }
+                    };
+                    brought.push(Brought { awaited, found });
+                }
+                OnItsWay::Slot(_, seat, job, since) => {
+                    self.filled(seat, job, since, found.ok_or(problem));
+                }
+            }
+        }
+        brought
+    }
+
+    /// Nobody asks any more: what is not on disk goes there.
+    pub(super) fn end(mut self) {
+        for i in 0..self.idle.len() {
+            self.keep(i);
+        }
+        if let Some(archive) = self.archive.take() {
+            archive.end();
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Slots as llama.cpp's server has them: what rests in one is saved, had back or forgotten.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use engine::Session;
+use tokio::sync::oneshot;
+
+use super::conversations::{Conversations, Seat};
+use crate::error::{ApiError, Result};
+use crate::guard::KeyId;
+
+/// What is done with a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SlotAction {
+    /// What it has is saved under a name.
+    Save(String),
+    /// It has what was saved under a name.
+    Restore(String),
+    /// It has nothing any more.
+    Erase,
+}
+
+/// Something that is wanted of a slot. It is done when no reply is made there.
+pub(crate) struct SlotJob {
+    pub(crate) slot: usize,
+    pub(crate) action: SlotAction,
+    /// Who wants it.
+    pub(crate) key: KeyId,
+    /// Raised when nobody waits for it any more.
+    pub(crate) cancel: Arc<AtomicBool>,
+    pub(crate) reply: oneshot::Sender<Result<SlotDone>>,
+}
+
+/// What was done with a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct SlotDone {
+    /// Tokens that were saved, had back or forgotten.
+    pub(crate) tokens: usize,
+    /// Bytes of their cache.
+    pub(crate) bytes: u64,
+    pub(crate) time: Duration,
+}
+
+impl SlotJob {
+    /// Tell what came of it; nobody may listen any more.
+    pub(crate) fn end(self, result: Result<SlotDone>) {
+        let _ = self.reply.send(result);
+    }
+}
+
+impl Conversations<'_> {
+    /// Have something done with a slot, now or when it is free.
+    pub(super) fn ask_slot(&mut self, job: SlotJob) {
+        self.asked.push(job);
+    }
+
+    /// Do what is asked of slots in which no reply is made.
+    pub(super) fn serve_slots(&mut self) {
+        for job in std::mem::take(&mut self.asked) {
+            if job.cancel.load(Ordering::Relaxed) {
+                continue;
+            }
+            let resting = self.idle.iter().position(|resting| resting.seat.slot == job.slot);
+            match self.is_taken(job.slot) {
+                None => {
+                    let n = self.n_slots();
+                    let told = format!("there is no slot {}: they are 0 to {}", job.slot, n - 1);
+                    job.end(Err(ApiError::invalid(told)));
+                }
+                // somebody is at work there, or it is being filled
+                Some(true) if resting.is_none() => self.asked.push(job),
+                Some(_) => self.serve_slot(job, resting),
+            }
+        }
+    }
+
+    /// `resting`: which of the idle ones is there.
+    fn serve_slot(&mut self, job: SlotJob, resting: Option<usize>) {
+        // what another key said is nobody's to see
+        let own = resting.filter(|i| self.idle[*i].seat.key == job.key);
+        let nothing = ApiError::invalid(format!("slot {} has nothing", job.slot));
+        match (job.action.clone(), own) {
+            (SlotAction::Save(name), Some(i)) => {
+                let session = &self.idle[i].session;
+                let fork = session.fork(session.len());
+                match (fork, &self.archive) {
+                    (Ok(fork), Some(archive)) => archive.save(fork, name, job),
+                    (Ok(_), None) => job.end(Err(nothing)),
+                    (Err(error), _) => job.end(Err(error.into())),
+                }
+            }
+            (SlotAction::Save(_), None) => job.end(Err(nothing)),
+            (SlotAction::Restore(name), _) => {
+                if let Some(gone) = resting.and_then(|i| self.idle.remove(i)) {
+                    self.let_go(gone);
+                }
+                self.fill_slot(name, job);
+            }
+            (SlotAction::Erase, own) => {
+                let began = Instant::now();
+                let gone = own.and_then(|i| self.idle.remove(i));
+                let tokens = gone.as_ref().map_or(0, |gone| gone.session.len());
+                if let Some(gone) = gone {
+                    if let Some(archive) = &self.archive {
+                        archive.forget(&gone.seat.lineage);
+                    }
+                    self.give_back(&gone.seat);
+                }
+                let time = began.elapsed();
+                job.end(Ok(SlotDone { tokens, bytes: 0, time }));
+            }
+        }
+    }
+
+    /// What was saved has come for a slot, or has not.
+    pub(super) fn filled(
+        &mut self,
+        seat: Seat,
+        job: SlotJob,
+        since: Instant,
+        found: std::result::Result<(Session, u64), Option<engine::Error>>,
+    ) {
+        match found {
+            Ok((session, bytes)) => {
+                let tokens = session.len();
+                self.rest(seat, session);
+                job.end(Ok(SlotDone { tokens, bytes, time: since.elapsed() }));
+            }
+            Err(problem) => {
+                self.give_back(&seat);
+                let told = problem.map_or_else(|| "it broke off".to_owned(), |why| why.to_string());
+                let error = ApiError::invalid(format!("slot {}: {told}", job.slot));
+                job.end(Err(error));
+            }
+        }
+    }
+}
