@@ -84,6 +84,12 @@ impl SessionImage {
         bytes
     }
 
+    /// The version that is read here and that of an image, where they differ.
+    pub(crate) fn other_version(bytes: &[u8]) -> Option<(u32, u32)> {
+        let found = u32::from_le_bytes(*bytes.first_chunk()?);
+        (found != VERSION).then_some((VERSION, found))
+    }
+
     /// Read what [`to_bytes`](Self::to_bytes) wrote; `None`: it is something else.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<SessionImage> {
         let mut rest = Rest(bytes);

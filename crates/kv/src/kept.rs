@@ -4,15 +4,22 @@
 //! is not written again. Whoever has the folder bounds what it takes: where there is no room, the session goes that was used
 //! longest ago, if the store is one that lets go.
 
+mod held;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::disk::HeldRecords;
 use crate::image::{SessionImage, TableKinds, WantedRecord};
 use crate::{
-    BlockKind, BlockStore, CacheBlock, ContentKey, DiskError, DiskOptions, Error, KeptAbout, Limit,
-    RecordId, Result, StateSpec, Store, TableSpec, Tables,
+    BlockKind, BlockStore, CacheBlock, ContentKey, DiskError, DiskOptions, Error, KeptRecords,
+    Limit, RecordId, Result, StateSpec, Store, TableSpec, Tables,
 };
+
+use held::{HeldSession, digest};
+
+pub use held::SessionPut;
 
 /// Most sessions of a store that lets go.
 const MOST_SESSIONS: usize = 4096;
@@ -42,6 +49,8 @@ pub struct SessionStore {
     options: SessionStoreOptions,
     /// Bytes per second that were read of late, once some were.
     rate: Mutex<Option<f64>>,
+    /// Sessions that went when it was opened.
+    let_go: usize,
 }
 
 /// What is kept under a name.
@@ -98,15 +107,24 @@ impl SessionStore {
                 ..DiskOptions::default()
             },
         )?;
-        let store = SessionStore { blocks, options, rate: Mutex::default() };
-        if let Some(most) = options.max_bytes
+        let mut store = SessionStore { blocks, options, rate: Mutex::default(), let_go: 0 };
+        // while one cannot be read nobody knows what is free
+        let is_known = !store.names().iter().any(|name| store.blocks.is_out_of_reach(name));
+        if let Some(most) = options.max_bytes.filter(|_| is_known)
             && store.blocks.stats().file_bytes > most
         {
-            while options.lets_go && store.blocks.stats().bytes > most && store.make_room("")? {}
+            while options.lets_go && store.blocks.stats().bytes > most && store.make_room("")? {
+                store.let_go += 1;
+            }
             // what is left may lie at the end
             store.blocks.give_back();
         }
         Ok(store)
+    }
+
+    /// Sessions that went when it was opened, for there were more than it may have.
+    pub fn let_go_at_open(&self) -> usize {
+        self.let_go
     }
 
     /// Where its files are.
@@ -124,16 +142,20 @@ impl SessionStore {
     /// # Errors
     /// [`DiskError::Vanished`] if nothing is; what is wrong with it.
     pub fn about(&self, name: &str) -> Result<SessionAbout, DiskError> {
-        let (about, image) = self.image(name)?;
-        let KeptAbout { key, bytes, .. } = about;
-        Ok(SessionAbout { key, tokens: image.tokens, note: image.note, bytes })
+        let about = self.blocks.kept_about(name)?;
+        let image = self.image(name, &about.note)?;
+        let SessionImage { tokens, note, .. } = image;
+        Ok(SessionAbout { key: about.key, tokens, note, bytes: about.bytes })
     }
 
-    fn image(&self, name: &str) -> Result<(KeptAbout, SessionImage), DiskError> {
-        let mut about = self.blocks.kept_about(name)?;
-        let image = SessionImage::from_bytes(&std::mem::take(&mut about.note));
-        let image = image.ok_or_else(|| self.strange(name))?;
-        Ok((about, image))
+    /// What a note says.
+    fn image(&self, name: &str, note: &[u8]) -> Result<SessionImage, DiskError> {
+        let path = || self.blocks.manifest(name).unwrap_or_default();
+        if let Some((expected, found)) = SessionImage::other_version(note) {
+            let (expected, found) = (expected.to_string(), found.to_string());
+            return Err(DiskError::Manifest { path: path(), what: "version", expected, found });
+        }
+        SessionImage::from_bytes(note).ok_or_else(|| self.strange(name))
     }
 
     /// A manifest that is none of a session such as those that are asked for.
@@ -141,6 +163,16 @@ impl SessionStore {
         let (expected, found) = ("an image of a session".into(), "something else".into());
         let path = self.blocks.manifest(name).unwrap_or_default();
         DiskError::Manifest { path, what: "note", expected, found }
+    }
+
+    /// Hold what is kept under a name.
+    fn held<'a>(&'a self, name: &'a str) -> Result<HeldSession<'a>, DiskError> {
+        let HeldRecords { key, records: KeptRecords { ids, note } } =
+            self.blocks.hold_kept(name)?;
+        let image = SessionImage::default();
+        let mut held = HeldSession { store: self, name, key, image, ids };
+        held.image = self.image(name, &note)?;
+        Ok(held)
     }
 
     /// How much of the first `len` positions of a session can be had, for tables of these kinds, and how long that takes. The
@@ -155,17 +187,16 @@ impl SessionStore {
         len: usize,
     ) -> Result<SessionPart, DiskError> {
         let kinds = TableKinds { specs, states };
-        let (about, image) = self.image(name)?;
-        if !image.fits(kinds, about.blocks) {
-            return Err(self.strange(name));
-        }
-        let positions = image.reached(kinds, len);
-        let wanted = if positions == 0 { Vec::new() } else { image.wanted(kinds, positions) };
+        let held = self.held(name)?;
+        held.check(kinds)?;
+        let positions = held.image.reached(kinds, len);
+        let wanted = if positions == 0 { Vec::new() } else { held.image.wanted(kinds, positions) };
+        let ids = held.ids_of(&wanted)?;
         let bytes = wanted.iter().map(|one| one.bytes as u64).sum();
         let rate = match self.rate() {
             _ if bytes == 0 => return Ok(SessionPart { positions, ..SessionPart::default() }),
             Some(rate) => rate,
-            None => self.probe(name, &about.key, &wanted)?,
+            None => self.probe(&wanted, &ids)?,
         };
         // blocks of another size than they should have may be read in no time
         let time = Duration::try_from_secs_f64(bytes as f64 / rate).unwrap_or(Duration::MAX);
@@ -190,23 +221,14 @@ impl SessionStore {
     }
 
     /// Read the first of these blocks to learn how fast that is, in bytes per second.
-    fn probe(
-        &self,
-        name: &str,
-        key: &ContentKey,
-        wanted: &[WantedRecord],
-    ) -> Result<f64, DiskError> {
-        let kept = self.blocks.restore_unread(name, key)?;
+    fn probe(&self, wanted: &[WantedRecord], ids: &[RecordId]) -> Result<f64, DiskError> {
         let mut bytes = 0;
-        let few: Vec<RecordId> = wanted
-            .iter()
-            .take_while(|one| {
-                let first = bytes == 0;
-                bytes += one.bytes as u64;
-                first || bytes <= PROBE
-            })
-            .map(|one| kept.ids[one.record])
-            .collect();
+        let few = wanted.iter().take_while(|one| {
+            let first = bytes == 0;
+            bytes += one.bytes as u64;
+            first || bytes <= PROBE
+        });
+        let few = &ids[..few.count()];
         let (mut best, begun) = (Ok(0.0), Instant::now());
         // once more where it was over soon: somebody else may have had the processor
         for sample in 0..PROBES {
@@ -214,7 +236,7 @@ impl SessionStore {
                 break;
             }
             let (mut read, started) = (0, Instant::now());
-            let done = self.take_all(&few, |_, bytes| {
+            let done = self.take_all(few, |_, bytes| {
                 read += bytes.len() as u64;
                 Ok::<_, DiskError>(())
             });
@@ -224,7 +246,6 @@ impl SessionStore {
                 break;
             }
         }
-        kept.ids.iter().for_each(|id| self.let_go(*id));
         let best = best?;
         *self.rate.lock().unwrap_or_else(PoisonError::into_inner) = Some(best);
         Ok(best)
@@ -244,6 +265,21 @@ impl SessionStore {
         note: &[u8],
         go_on: &dyn Fn() -> bool,
     ) -> Result<SessionKept> {
+        self.begin((name, key), tables, note, go_on)?.finish()
+    }
+
+    /// The first half of [`keep`](Self::keep): have all blocks of a session that are not there yet copied for the disk, after
+    /// which its tables may change or go.
+    ///
+    /// # Errors
+    /// As [`keep`](Self::keep).
+    pub fn begin<S: Store>(
+        &self,
+        (name, key): (&str, &ContentKey),
+        tables: &Tables<S>,
+        note: &[u8],
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<SessionPut<'_>> {
         let settled = tables.committed().min(tables.held());
         let fork;
         let tables = if settled < tables.len() {
@@ -252,22 +288,31 @@ impl SessionStore {
         } else {
             tables
         };
-        if tables.is_empty() {
-            return Ok(SessionKept::default());
-        }
         let (mut image, blocks) = tables.image();
         note.clone_into(&mut image.note);
-        let mut kept = SessionKept { positions: tables.len(), ..SessionKept::default() };
-        let mut ids = Vec::with_capacity(blocks.len());
-        let done = self.put_all((name, &blocks), (&mut ids, &mut kept), go_on);
         let key = ContentKey { tokens: digest(&image.tokens), ..key.clone() };
-        let done = done.and_then(|()| Ok(self.write(name, &key, &ids, &image, &mut kept)?));
-        ids.into_iter().for_each(|id| self.let_go(id));
-        if done.is_err() {
-            // what had no room is nobody's now: whoever comes next is not told of it
-            let _ = self.blocks.flush();
+        let kept = SessionKept { positions: tables.len(), ..SessionKept::default() };
+        let (name, ids) = (name.to_owned(), Vec::with_capacity(blocks.len()));
+        let mut put = SessionPut { store: self, name, key, image, ids, kept };
+        if put.kept.positions == 0 {
+            return Ok(put);
         }
-        done.map(|()| kept)
+        let done = self.put_all((&put.name, &blocks), (&mut put.ids, &mut put.kept), go_on);
+        match done {
+            Ok(()) => Ok(put),
+            // whoever says stop waits for this
+            Err(Error::Stopped) => Err(Error::Stopped),
+            Err(error) => {
+                drop(put);
+                self.forget_failure();
+                Err(error)
+            }
+        }
+    }
+
+    /// What had no room is nobody's now: whoever comes next is not told of it.
+    fn forget_failure(&self) {
+        let _ = self.blocks.flush();
     }
 
     /// Hold a record for each block.
@@ -350,8 +395,9 @@ impl SessionStore {
     /// Let go of the session that was used longest ago, of this name after all others; whether there was one.
     fn make_room(&self, name: &str) -> Result<bool, DiskError> {
         let names = self.names();
-        let others = names.iter().find(|other| *other != name);
-        match others.or(names.first()) {
+        let mut names = names.iter().filter(|name| !self.blocks.is_out_of_reach(name));
+        let first = names.clone().next();
+        match names.find(|other| *other != name).or(first) {
             Some(oldest) => self.blocks.discard(oldest).map(|()| true),
             None => Ok(false),
         }
@@ -372,19 +418,17 @@ impl SessionStore {
         room: &mut dyn FnMut() -> bool,
         go_on: &dyn Fn() -> bool,
     ) -> Result<SessionPart> {
-        let (about, image) = self.image(name)?;
+        let held = self.held(name)?;
         // who made other tables is told why
-        if let Some((field, expected, found)) = key.differs(&about.key) {
+        if let Some((field, expected, found)) = key.differs(&held.key) {
             let path = self.blocks.manifest(name)?;
             let (expected, found) = (expected.to_owned(), found.to_owned());
             return Err(DiskError::Key { path, field, expected, found }.into());
         }
-        let key = ContentKey { tokens: digest(&image.tokens), ..key.clone() };
         let (specs, states) = (Arc::clone(tables.specs()), Arc::clone(tables.states().specs()));
         let kinds = TableKinds { specs: &specs, states: &states };
-        if !image.fits(kinds, about.blocks) {
-            return Err(self.strange(name).into());
-        }
+        held.check(kinds)?;
+        let image = &held.image;
         // what has this name now may be another one than whoever asks has seen
         let same = image.tokens.iter().zip(tokens).take_while(|(held, wanted)| held == wanted);
         let positions = image.reached(kinds, same.count().min(tables.capacity()));
@@ -392,22 +436,19 @@ impl SessionStore {
             return Ok(SessionPart::default());
         }
         let wanted = image.wanted(kinds, positions);
-        let kept = self.blocks.restore_unread(name, &key)?;
+        let ids = held.ids_of(&wanted)?;
         let started = Instant::now();
-        let ids: Vec<RecordId> = wanted.iter().map(|one| kept.ids[one.record]).collect();
         let mut blocks = Vec::with_capacity(wanted.len());
-        let done = self.take_all(&ids, |i, bytes| {
+        self.take_all(&ids, |i, bytes| {
             if !go_on() {
                 return Err(Error::Stopped);
             }
             let block = self.block(tables, &wanted[i], bytes, room)?;
             block.set_kept(self.blocks.mark(ids[i])?);
             blocks.push(block);
-            Ok(())
-        });
-        kept.ids.iter().for_each(|id| self.let_go(*id));
-        done?;
-        tables.take_image(&image, positions, blocks)?;
+            Ok::<_, Error>(())
+        })?;
+        tables.take_image(image, positions, blocks)?;
         let (bytes, time) = (wanted.iter().map(|one| one.bytes as u64).sum(), started.elapsed());
         self.read(bytes, time);
         // who cannot write that down loses its place in the order, no more
@@ -469,10 +510,4 @@ impl SessionStore {
         // who does not have it any more has nothing to free
         let _ = self.blocks.free(id);
     }
-}
-
-/// What tokens a session is of.
-fn digest(tokens: &[u32]) -> String {
-    let bytes: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
-    format!("{} {:032x}", tokens.len(), twox_hash::XxHash3_128::oneshot(&bytes))
 }

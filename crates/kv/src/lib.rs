@@ -25,10 +25,12 @@ mod tables;
 pub use block::{BlockMemory, CacheBlock, Looked};
 pub use disk::{
     BlockBytes, BlockStore, ContentKey, DiskError, DiskOptions, DiskStats, KeptAbout, KeptRecords,
-    RecordId, RecordMedium,
+    RecordId, RecordMedium, is_name,
 };
 pub use error::{Error, Result};
-pub use kept::{SessionAbout, SessionKept, SessionPart, SessionStore, SessionStoreOptions};
+pub use kept::{
+    SessionAbout, SessionKept, SessionPart, SessionPut, SessionStore, SessionStoreOptions,
+};
 pub use layout::Layout;
 pub use pool::{BlockPool, Limit};
 pub use spill::SpillStats;

@@ -131,6 +131,21 @@ pub enum DiskError {
 }
 
 impl DiskError {
+    /// Whether it is proven that what was written is not to be had any more: other bytes are there, or none. What the system
+    /// refuses may go by, and what a later version wrote is of use to that.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            DiskError::Checksum { .. }
+            | DiskError::Truncated { .. }
+            | DiskError::Length { .. }
+            | DiskError::Vanished { .. } => true,
+            DiskError::Manifest { what, .. } => !["version", "name", "store"].contains(what),
+            // all else in a key says for whom something was made
+            DiskError::Key { field, .. } => *field == "tokens",
+            _ => false,
+        }
+    }
+
     /// What the system said of a file or folder.
     pub(super) fn io(path: &Path, doing: &'static str, error: &io::Error) -> DiskError {
         let path = path.to_owned();

@@ -27,6 +27,12 @@ pub struct KeptRecords {
     pub note: Vec<u8>,
 }
 
+/// The same, whatever it was made for.
+pub(crate) struct HeldRecords {
+    pub(crate) key: ContentKey,
+    pub(crate) records: KeptRecords,
+}
+
 /// What a manifest says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptAbout {
@@ -87,44 +93,56 @@ impl BlockStore {
     /// [`DiskError::Vanished`] if nothing has this name; [`DiskError::Key`] if any part of the key differs; what else is
     /// wrong with the manifest or the file. Nothing is held then.
     pub fn restore(&self, name: &str, key: &ContentKey) -> Result<KeptRecords> {
-        let kept = self.restore_unread(name, key)?;
-        let records: Result<Vec<_>> = kept.ids.iter().map(|id| self.shared.record(*id)).collect();
-        if let Err(error) = records.and_then(|records| check_headers(&records)) {
+        let HeldRecords { key: made_for, records: kept } = self.hold_kept(name)?;
+        let check = || {
+            for ((field, expected), (_, found)) in key.parts().into_iter().zip(made_for.parts()) {
+                if expected != found {
+                    let path = self.manifest(name)?;
+                    let (expected, found) = (expected.to_owned(), found.to_owned());
+                    return Err(DiskError::Key { path, field, expected, found });
+                }
+            }
+            let records: Result<Vec<_>> =
+                kept.ids.iter().map(|id| self.shared.record(*id)).collect();
+            check_headers(&records?)
+        };
+        if let Err(error) = check() {
             kept.ids.iter().for_each(|id| drop(self.free(*id)));
             return Err(error);
         }
         Ok(kept)
     }
 
-    /// The same without a look at the file of records, for who reads the blocks soon.
+    /// Hold what is kept under a name, whatever for, and without a look at the file of records: key, note and blocks are those
+    /// of one manifest, also where somebody writes another one meanwhile.
     ///
     /// # Errors
-    /// As [`restore`](Self::restore), but for what is wrong with the file.
-    pub fn restore_unread(&self, name: &str, key: &ContentKey) -> Result<KeptRecords> {
+    /// As [`restore`](Self::restore), but for the key and what is wrong with the file.
+    pub(crate) fn hold_kept(&self, name: &str) -> Result<HeldRecords> {
         let (path, manifests) = (self.manifest(name)?, self.manifests());
         let held = match manifests.get(name) {
             None => return Err(DiskError::Vanished { path, doing: "restoring" }),
             Some(held) => held.as_ref().map_err(Clone::clone)?,
         };
         let manifest = read(&path)?;
-        for ((field, expected), (_, found)) in key.parts().into_iter().zip(manifest.key.parts()) {
-            if expected != found {
-                let (expected, found) = (expected.to_owned(), found.to_owned());
-                return Err(DiskError::Key { path, field, expected, found });
-            }
-        }
         let held = &held[..manifest.records.len().min(held.len())];
         if !held.iter().map(|record| &record.entry).eq(&manifest.records) {
             let (wanted, found) = ("those the store holds".into(), "others".into());
             return Err(fault(&path, ("records", wanted, found)));
         }
         let ids = held.iter().map(|record| self.shared.hold(record)).collect();
-        Ok(KeptRecords { ids, note: manifest.note })
+        Ok(HeldRecords { key: manifest.key, records: KeptRecords { ids, note: manifest.note } })
     }
 
     /// The names under which blocks are kept, in order, those included that cannot be restored.
     pub fn kept_names(&self) -> Vec<String> {
         self.manifests().keys().cloned().collect()
+    }
+
+    /// Whether nothing that is kept under a name can be had now, though it is not damaged: discarding it gains no room.
+    pub(crate) fn is_out_of_reach(&self, name: &str) -> bool {
+        let manifests = self.manifests();
+        manifests.get(name).is_some_and(|held| held.as_ref().is_err_and(|error| !error.is_damage()))
     }
 
     /// The same, those first that were used longest ago: [kept](Self::keep), or [touched](Self::touch).
@@ -231,7 +249,8 @@ fn check_headers(records: &[Arc<Record>]) -> Result<()> {
     })
 }
 
-fn is_name(name: &str) -> bool {
+/// Whether a manifest may have this name: it leads nowhere else.
+pub fn is_name(name: &str) -> bool {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
     (1..=64).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(is_plain)
 }
@@ -354,8 +373,21 @@ pub(super) fn hold(
     found.into_iter().map(|(name, entries)| (name, entries.map(&mut held))).collect()
 }
 
-/// The runs of pages that manifests name, in ascending order, each once.
-pub(super) fn runs(found: &BTreeMap<String, Result<Vec<Entry>>>) -> BTreeMap<u64, u64> {
+/// The runs of pages that nobody else may have, of a file of so many, in ascending order: those that manifests name, each once,
+/// and all others where one cannot be read now, which may name them.
+pub(super) fn runs(found: &BTreeMap<String, Result<Vec<Entry>>>, pages: u64) -> BTreeMap<u64, u64> {
     let entries = found.values().flatten().flatten();
-    entries.map(|entry| (entry.first, entry.pages())).collect()
+    let mut runs: BTreeMap<u64, u64> = entries.map(|entry| (entry.first, entry.pages())).collect();
+    if found.values().any(|one| one.as_ref().is_err_and(|error| !error.is_damage())) {
+        let mut end = 0;
+        let mut between = Vec::new();
+        for (first, n) in runs.iter().map(|(first, n)| (*first, *n)).chain([(pages, 0)]) {
+            if first > end {
+                between.push((end, first - end));
+            }
+            end = first + n;
+        }
+        runs.extend(between);
+    }
+    runs
 }

@@ -21,7 +21,8 @@ mod store;
 mod writes;
 
 pub use error::DiskError;
-pub use keep::{KeptAbout, KeptRecords};
+pub(crate) use keep::HeldRecords;
+pub use keep::{KeptAbout, KeptRecords, is_name};
 pub use key::ContentKey;
 pub use medium::RecordMedium;
 pub(crate) use record::RecordMark;

@@ -109,7 +109,7 @@ impl BlockStore {
         let kept =
             folder.manifests().map_or_else(|| Ok(BTreeMap::new()), |at| keep::load(at, pages))?;
         let buffers = Buffers::new(options.queue_bytes.saturating_add(options.ahead_bytes));
-        let (file, runs) = ((path, medium), keep::runs(&kept));
+        let (file, runs) = ((path, medium), keep::runs(&kept, pages));
         let space = Arc::new(RecordSpace::new(file, buffers, options.max_bytes, pages, runs));
         let manifests = Mutex::new(keep::hold(kept, &space));
         let records = Records { stamp: any_number(), ..Records::default() };
