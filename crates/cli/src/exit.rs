@@ -39,7 +39,7 @@ pub(crate) enum Failure {
         /// Published names that are near.
         near: Vec<String>,
     },
-    /// Bits that should be equal are not.
+    /// Bits that should be equal are not, or were not compared.
     #[error("{0}")]
     Differs(String),
     /// A text that is longer than its context.

@@ -9,7 +9,7 @@ use program::{KeptPlace, Model};
 
 use crate::exit::Failure;
 use crate::output::shown;
-use crate::{amounts, units};
+use crate::{amounts, ui, units};
 
 /// What a server keeps of conversations on disk.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -34,22 +34,41 @@ fn size(text: &str) -> Result<u64, String> {
     Ok(bytes.value(Units::Decimal) as u64)
 }
 
-/// Open a folder of conversations.
+/// Open a folder of conversations, of which none goes for room.
 ///
 /// # Errors
 /// Another process has it, or what the system says.
-pub(crate) fn conversations(folder: &Path, most: Option<u64>) -> anyhow::Result<SessionFolder> {
-    let opened = SessionFolder::conversations(folder, most.unwrap_or(MOST));
-    opened.with_context(|| format!("--cache-disk {}", shown(folder)))
+pub(crate) fn untouched(folder: &Path) -> anyhow::Result<SessionFolder> {
+    SessionFolder::saved(folder).with_context(|| of(folder))
+}
+
+fn of(folder: &Path) -> String {
+    format!("--cache-disk {}", shown(folder))
 }
 
 impl KeepArgs {
-    /// Open the folders that were given.
+    /// Most bytes of conversations on disk.
+    fn most(&self) -> u64 {
+        self.cache_disk_size.unwrap_or(MOST)
+    }
+
+    /// Open the folders that were given; conversations for which there is no room any more go, and that is told.
     ///
     /// # Errors
-    /// As [`conversations`]; [`Failure::Usage`] for one folder for both.
+    /// Another process has one, or what the system says; [`Failure::Usage`] for one folder for both.
     pub(crate) fn open(&self) -> anyhow::Result<SessionFolders> {
-        let open = |folder: &PathBuf| conversations(folder, self.cache_disk_size);
+        let open = |folder: &PathBuf| {
+            let opened = SessionFolder::conversations(folder, self.most());
+            let opened = opened.with_context(|| of(folder))?;
+            if let n @ 1.. = opened.let_go_at_open() {
+                let most = units::bytes(self.most());
+                ui::note(format_args!(
+                    "{}: {n} of the conversations were let go of, those used longest ago: more than {most} were there",
+                    of(folder)
+                ));
+            }
+            Ok::<_, anyhow::Error>(opened)
+        };
         let conversations = self.cache_disk.as_ref().map(open).transpose()?;
         let saved = self.slot_save_path.as_ref().map(|folder| {
             if let Some(other) = &self.cache_disk
@@ -88,7 +107,7 @@ impl KeepArgs {
     /// What is told of it beside what is served.
     pub(crate) fn told(&self) -> String {
         let kept = self.cache_disk.as_ref().map(|folder| {
-            let most = units::bytes(self.cache_disk_size.unwrap_or(MOST));
+            let most = units::bytes(self.most());
             format!(", conversations kept in {}, at most {most}", shown(folder))
         });
         let saved = self.slot_save_path.as_ref();

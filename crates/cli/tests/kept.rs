@@ -364,6 +364,66 @@ fn kills_leave_nothing_wrong() {
     testing::covered(&format!("{kills} kills, {found} conversations found after one"));
 }
 
+/// A disk that fails for a while: what rests meanwhile is tried again, and is there when it works again.
+#[test]
+fn what_could_not_be_written_is_tried_again() {
+    let folder = Folder::new();
+    let serving = folder.keeping(&[]);
+    let (usual, away) = (folder.place.path("kept"), folder.place.path("away"));
+    std::fs::rename(&usual, &away).unwrap();
+    ask(&serving, &tokens(1, 300));
+    // it settles, and is tried once
+    std::thread::sleep(Duration::from_millis(3500));
+    std::fs::rename(&away, &usual).unwrap();
+    assert_eq!(folder.manifests().len(), 0);
+    let since = Instant::now();
+    while folder.manifests().is_empty() {
+        assert!(since.elapsed() < Duration::from_secs(60), "it is never tried again");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let told = told(serving);
+    assert_eq!(told.matches("is not kept on disk").count(), 1, "{told}");
+}
+
+/// Where a smaller bound is given than before, it is told how many had to go.
+#[test]
+fn what_goes_for_a_smaller_bound_is_told() {
+    let folder = Folder::new();
+    let serving = folder.keeping(&[]);
+    (1..4).for_each(|seed| drop(ask(&serving, &tokens(seed, 400))));
+    serving.ended();
+    assert_eq!(folder.manifests().len(), 3);
+    let bytes = folder.kept("records").metadata().unwrap().len();
+    let bound = format!("{}kB", bytes / 2 / 1000);
+    let lines = folder.keeping(&["--cache-disk-size", &bound]).ended();
+    let line = "2 of the conversations were let go of, those used longest ago";
+    assert_eq!(lines.matches(line).count(), 1, "{lines}");
+    assert_eq!(folder.manifests().len(), 1);
+}
+
+/// `verify --cache-disk` restores, and leaves what a user has there.
+#[test]
+fn verify_restores_and_leaves_what_is_there() {
+    let folder = Folder::new();
+    folder.place.write("small.gguf", conformance::golden::model("qwen2"));
+    let serving = folder.keeping(&[]);
+    ask(&serving, &tokens(1, 400));
+    serving.ended();
+    let manifest = std::fs::read(&folder.manifests()[0]).unwrap();
+    let args = ["verify", "small.gguf", "--quick", "--cache-disk", "kept", "--json"];
+    let done = folder.place.run(&args);
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    let found: Value = serde_json::from_slice(&done.stdout).unwrap();
+    let runs = found["all"].as_array().unwrap().iter().filter(|run| run["tokens"] == "restored");
+    let restored: Vec<u64> = runs.map(|run| run["restored"].as_u64().unwrap()).collect();
+    assert_eq!(restored.len(), 8);
+    assert!(restored.iter().all(|n| *n > 0), "{restored:?}");
+    assert_eq!(found["same"], found["runs"]);
+    let left: Vec<Vec<u8>> =
+        folder.manifests().iter().map(|path| std::fs::read(path).unwrap()).collect();
+    assert_eq!(left, [manifest]);
+}
+
 /// F14: a second server on one folder is refused in a line; the first goes on.
 #[test]
 fn a_folder_has_one_server() {
@@ -488,6 +548,14 @@ fn slots_are_saved_and_had_back() {
         assert_eq!(status, 400, "{path}: {told}");
         assert!(told["error"]["message"].as_str().unwrap().lines().count() == 1, "{told}");
     }
+    // what rests in the slot did not go for it
+    assert_eq!(cached(&ask(&serving, &second)), second.len() - 1);
+    // what the disk refuses is nobody's mistake
+    let (usual, away) = (folder.place.path("slots"), folder.place.path("away"));
+    std::fs::rename(&usual, &away).unwrap();
+    let (status, told) = slot(&serving, "/slots/3?action=save", &save("c"));
+    assert_eq!(status, 500, "{told}");
+    std::fs::rename(&away, &usual).unwrap();
     serving.ended();
 
     // damage is told, and what the slot had goes with the attempt alone

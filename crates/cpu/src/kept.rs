@@ -43,6 +43,11 @@ impl SessionFolder {
         SessionFolder::open(path, SessionStoreOptions { max_bytes: Some(max_bytes), lets_go: true })
     }
 
+    /// How many conversations went when it was opened, for they took more than they may.
+    pub fn let_go_at_open(&self) -> usize {
+        self.store.let_go_at_open()
+    }
+
     /// A folder of what is saved by names, and stays.
     ///
     /// # Errors
@@ -57,16 +62,17 @@ impl SessionFolder {
     }
 
     /// Something that went wrong in it, told by names of files alone.
-    pub(crate) fn problem(&self, error: &dyn Display) -> Error {
-        Error::Disk { problem: error.to_string().replace(&*self.prefix, "") }
+    pub(crate) fn problem(&self, error: &dyn Display, is_damage: bool) -> Error {
+        Error::Disk { problem: error.to_string().replace(&*self.prefix, ""), is_damage }
     }
 
     fn open(path: &Path, options: SessionStoreOptions) -> Result<SessionFolder> {
-        let failed = |problem: String| Error::Disk { problem };
         let kernels = own_file().map_err(|error| {
-            failed(format!("reading this program, which is part of what caches depend on: {error}"))
+            let what = "reading this program, which is part of what caches depend on";
+            Error::disk(format!("{what}: {error}"))
         })?;
-        let store = SessionStore::open(path, options).map_err(|error| failed(error.to_string()))?;
+        let store = SessionStore::open(path, options);
+        let store = store.map_err(|error| Error::disk(error.to_string()))?;
         let prefix = format!("{}/", store.folder().display());
         Ok(SessionFolder { store: Arc::new(store), kernels: kernels.into(), prefix: prefix.into() })
     }
@@ -195,4 +201,28 @@ fn processor() -> String {
     let all = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = all.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
     name.map_or(std::env::consts::ARCH, |(_, name)| name.trim()).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn names_are_the_same_everywhere() {
+        let long = "x".repeat(65);
+        for name in [
+            "",
+            ".",
+            "..",
+            ".x",
+            "../x",
+            "a/b",
+            "a b",
+            "\u{ff41}",
+            "x\n",
+            "A-b_c.d",
+            &long,
+            &long[1..],
+        ] {
+            assert_eq!(kv::is_name(name), program::is_kept_name(name), "{name:?}");
+        }
+    }
 }

@@ -88,7 +88,7 @@ struct Session {
     options: CacheOptions,
     /// `[cache]`.
     shapes: Arc<[CacheShape]>,
-    /// When it was last in a step.
+    /// When it was last in a step, or made of another one.
     used: u64,
     /// What its last row chose, to be read ahead.
     last_choice: Arc<LastChoice>,
@@ -169,6 +169,11 @@ impl CpuModel {
         })
     }
 
+    /// A session is used now.
+    fn next_use(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// How caches are kept under these options.
     fn shapes(&self, options: &CacheOptions) -> Result<Arc<[CacheShape]>> {
         cache_shapes(&self.program, &self.schedule, options)
@@ -208,7 +213,7 @@ fn block_pool(storage: &CacheStorage, keeps_positions: bool) -> Result<kv::Block
         ..DiskOptions::default()
     };
     let disk = BlockStore::open(folder, options);
-    let disk = disk.map_err(|error| Error::Disk { problem: error.to_string() })?;
+    let disk = disk.map_err(|error| Error::disk(error.to_string()))?;
     Ok(kv::BlockPool::with_disk(HugePages, budget - 2 * buffer, disk))
 }
 
@@ -230,7 +235,7 @@ fn cache_error(error: kv::Error) -> Error {
         }
         kv::Error::Capacity { capacity, wanted } => Error::ContextFull { wanted, capacity },
         kv::Error::Length { len, wanted } => Error::Length { len, wanted },
-        kv::Error::Disk(error) => Error::Disk { problem: error.to_string() },
+        kv::Error::Disk(error) => Error::disk(error.to_string()),
         kv::Error::Memory { bytes } => Error::Memory { what: "the cache", bytes: bytes as u64 },
         other => Error::Unsupported(other.to_string()),
     }
@@ -317,7 +322,7 @@ impl Model for CpuModel {
             readings.truncate(tables.len());
             let (shapes, meter) = (Arc::clone(&session.shapes), session.meter.clone());
             let fork = Session::new(tables, session.options, shapes, meter);
-            Ok(Session { readings, ..fork })
+            Ok(Session { readings, used: self.next_use(), ..fork })
         })?;
         Ok(self.sessions.open(fork))
     }

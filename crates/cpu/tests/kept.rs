@@ -190,7 +190,10 @@ fn other_means_are_told_and_refused() {
         assert!(!why.contains('\n'), "{why}");
         let session = model.open(options).unwrap();
         let error = kept.restore(name, session, &tokens, &|| true).unwrap_err();
-        assert!(matches!(&error, Error::Disk { problem } if problem.contains(field)), "{error}");
+        assert!(
+            matches!(&error, Error::Disk { problem, is_damage: false } if problem.contains(field)),
+            "{error}"
+        );
         assert_eq!(model.len(session).unwrap(), 0);
     };
     let model = load(&plain, "qwen2", 5);
@@ -290,7 +293,7 @@ fn damaged_blocks_are_refused() {
                 assert_same_bits(&found, &want[190 * 97..], "what nobody reads was flipped");
                 right += 1;
             }
-            Err(Error::Disk { problem }) => {
+            Err(Error::Disk { problem, is_damage: true }) => {
                 assert!(
                     problem.contains("checksum") && !problem.contains("rooflight-kept"),
                     "{problem}"

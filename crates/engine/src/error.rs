@@ -77,6 +77,14 @@ pub enum Error {
         /// Results given.
         results: usize,
     },
+    /// A name of a saved session that is another's, or under which nothing is that could be had back.
+    #[error("{name}: {problem}")]
+    Saved {
+        /// The name.
+        name: String,
+        /// What is wrong with it, in words.
+        problem: String,
+    },
     /// There is no reply to make anew.
     #[error("there is no reply yet to generate again")]
     NoReply,

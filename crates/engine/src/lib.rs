@@ -37,7 +37,10 @@ pub use drafts::{CLASSES, Draft, DraftMode, DraftStats, DraftStep, Drafter, Draf
 pub use error::{Error, Result};
 pub use format::{ChatFormat, ModelFormat, Reasoning, TokenIds, Vocabulary};
 pub use generate::generate;
-pub use kept::{KeptAs, KeptConversations, Owner, Saved, TellKept, restore_saved, save};
+pub use kept::{
+    KeptAs, KeptConversations, LEAST_KEPT, Owner, REWRITTEN, Saved, TellKept, find_saved,
+    restore_saved, save,
+};
 pub use perplexity::{Perplexity, PerplexityOptions, Window, perplexity, windows};
 pub use recall::{
     Language, PromptLength, Recall, RecallAnswer, RecallCell, RecallKind, RecallPlace,

@@ -231,6 +231,44 @@ fn what_is_damaged_is_told_and_goes() {
     assert_eq!(kept.disk().kept.len(), 1);
 }
 
+/// Too many open files, no memory, a later version: computed, told once, and there when that has gone by.
+#[test]
+fn what_cannot_be_read_now_stays() {
+    let kept = open(ToyDisk::default());
+    kept.keep(&text(300), None).unwrap();
+    kept.change(|disk| disk.is_out_of_reach = true);
+    for _ in 0..2 {
+        assert!(kept.restore(&text(310), 0).is_none());
+    }
+    let told = kept.told();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("computed again") && told[0].contains("open files"), "{told:?}");
+    kept.change(|disk| disk.is_out_of_reach = false);
+    assert_eq!(kept.restore(&text(310), 0).unwrap().0.len(), 300);
+    // and so when a server starts meanwhile
+    kept.change(|disk| disk.is_out_of_reach = true);
+    let kept = kept.again();
+    assert_eq!(kept.told().len(), 1);
+    kept.change(|disk| disk.is_out_of_reach = false);
+    assert_eq!(kept.again().restore(&text(310), 0).unwrap().0.len(), 300);
+}
+
+/// Of several that are of no use the one is told that would have had most of a prompt, whatever their names.
+#[test]
+fn the_one_is_told_that_had_most() {
+    let kept = open(ToyDisk::default());
+    let texts = [100, 300, 200].map(|n| and(&text(n), &[3; 64]));
+    texts.iter().for_each(|tokens| drop(kept.keep(tokens, None).unwrap()));
+    let disk = kept.disk();
+    let most = disk.kept.iter().find(|(_, (tokens, _))| *tokens == texts[1]).unwrap();
+    let tokens_of = |name: &str| disk.kept[name].0.len();
+    kept.change(|disk| disk.differs = Some("made for model".into()));
+    let kept = kept.again();
+    assert_eq!(kept.conversations.promised(OWNER, &text(310)), 0);
+    let told = kept.told();
+    assert!(told.len() == 1 && told[0].contains(most.0), "{told:?}, {}", tokens_of(most.0));
+}
+
 #[test]
 fn what_is_saved_is_its_owners() {
     let kept = open(ToyDisk::default());
@@ -250,6 +288,20 @@ fn what_is_saved_is_its_owners() {
     let longer = kept.session(&text(30));
     save(&longer, "a", OWNER).unwrap();
     assert_eq!(restore("a", OWNER), Ok(text(30)));
+    // what cannot be gone on from is none
+    kept.change(|disk| disk.reached = Some(0));
+    assert!(restore("a", OWNER).is_err_and(|why| why.contains("none of its 30 tokens")));
+    kept.change(|disk| disk.reached = None);
+    // what is there and cannot be read, or is strange, is not written over
+    kept.change(|disk| disk.is_out_of_reach = true);
+    assert!(save(&session, "a", OWNER).is_err_and(|why| why.to_string().contains("open files")));
+    kept.change(|disk| disk.is_out_of_reach = false);
+    assert_eq!(restore("a", OWNER), Ok(text(30)));
+    kept.change(|disk| {
+        disk.kept.insert("b".into(), (text(9), b"what?".to_vec()));
+        disk.used.push("b".into());
+    });
+    assert!(save(&session, "b", OWNER).is_err_and(|why| why.to_string().contains("taken")));
     kept.change(|disk| disk.differs = Some("made for model \"a\", not \"b\"".into()));
     assert!(restore("a", OWNER).is_err_and(|why| why.contains("made for model")));
 }

@@ -81,6 +81,8 @@ pub enum Error {
     Disk {
         /// What went wrong, and what is lost.
         problem: String,
+        /// Whether it is proven that what was kept is gone, or other than it was written: it never comes back.
+        is_damage: bool,
     },
     /// A device that programs run on cannot be had, or has failed.
     #[error("device: {problem}")]
@@ -94,4 +96,11 @@ pub enum Error {
     /// The executor cannot do this.
     #[error("not supported: {0}")]
     Unsupported(String),
+}
+
+impl Error {
+    /// Something that goes wrong with a disk, and may go by.
+    pub fn disk(problem: impl Into<String>) -> Error {
+        Error::Disk { problem: problem.into(), is_damage: false }
+    }
 }

@@ -53,8 +53,14 @@ pub struct KeptNow {
     pub let_go: usize,
 }
 
-/// The sessions of one place. Names have 1 to 64 letters, digits, `.`, `_` and `-`, and begin with no `.`. Nothing here waits for a
-/// step, but who keeps a session that is in one.
+/// Whether a session may be kept under a name: 1 to 64 letters, digits, `.`, `_` and `-`, the first no `.`, which leads nowhere
+/// else.
+pub fn is_kept_name(name: &str) -> bool {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+    (1..=64).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(is_plain)
+}
+
+/// The sessions of one place, by names that [are such](is_kept_name). Nothing here waits for a step, but who keeps a session that is in one.
 pub trait KeptSessions {
     /// What there is, also of other models, those first that were used longest ago.
     fn names(&self) -> Vec<String>;
@@ -62,7 +68,7 @@ pub trait KeptSessions {
     /// What is kept under a name, for a session with these options.
     ///
     /// # Errors
-    /// [`crate::Error::Disk`]: nothing is, or it is damaged.
+    /// [`crate::Error::Disk`]: nothing is, or it is damaged, or it cannot be read now.
     fn about(&self, name: &str, options: &CacheOptions) -> Result<KeptSession>;
 
     /// How many of its first `len` positions such a session would go on from, and what reading them takes.

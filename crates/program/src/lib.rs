@@ -54,7 +54,7 @@ pub use executor::{
 pub use facts::{Counted, Facts, Reading, RowRule, StateUse, WeightUse};
 pub use grams::{GramHead, Grams};
 pub use indexer::{IndexScore, Indexer, NO_UNIT, Selection, UnitScore};
-pub use kept::{KeptNow, KeptPart, KeptPlace, KeptSession, KeptSessions};
+pub use kept::{KeptNow, KeptPart, KeptPlace, KeptSession, KeptSessions, is_kept_name};
 pub use meter::{Meter, MeterReading, MissedMass, Readings};
 pub use mla::{MlaDims, MlaForm};
 pub use norm::{Norm, NormKind};

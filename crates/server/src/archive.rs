@@ -1,19 +1,18 @@
-//! [`Archive`]: conversations on their way to disk and back, on two threads: who computes waits for neither, and who reads not
-//! for who writes.
+//! [`Archive`]: conversations on their way to disk and back, on two threads. Who computes waits for neither, unless memory is
+//! short: then until one is left that is being copied for the disk. Who reads does not wait for who writes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use engine::{KeptAs, KeptConversations, Owner, Session, TellKept};
+use engine::{KeptAs, KeptConversations, LEAST_KEPT, Owner, Session, TellKept};
 use program::{CacheOptions, KeptPlace, Model};
 
-use crate::error::ApiError;
 use crate::model::ServedModel;
-use crate::worker::{SlotDone, SlotJob};
+use crate::worker::{SlotDone, SlotJob, slot_error};
 
 /// As what a conversation is on disk, once it is there.
 pub(crate) type Lineage = Arc<Mutex<Option<KeptAs>>>;
@@ -33,6 +32,53 @@ pub(crate) struct Arrival {
 impl Arrival {
     fn nothing(order: u64) -> Arrival {
         Arrival { order, found: None, problem: None, lineage: Lineage::default() }
+    }
+}
+
+/// How far a conversation has come on its way to disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeptState {
+    /// Not there: nobody tried yet, or it failed.
+    Not = 0,
+    OnItsWay = 1,
+    /// There, or not worth it.
+    Done = 2,
+}
+
+/// The same, as who writes and who waits know it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeptFlag(Arc<AtomicU8>);
+
+impl KeptFlag {
+    pub(crate) fn get(&self) -> KeptState {
+        match self.0.load(Ordering::Relaxed) {
+            0 => KeptState::Not,
+            1 => KeptState::OnItsWay,
+            _ => KeptState::Done,
+        }
+    }
+
+    pub(crate) fn set(&self, state: KeptState) {
+        self.0.store(state as u8, Ordering::Relaxed);
+    }
+}
+
+/// A conversation on its way; where that breaks off, it is not there.
+struct Underway(KeptFlag);
+
+impl Underway {
+    fn end(self, is_done: bool) {
+        if is_done {
+            self.0.set(KeptState::Done);
+        }
+    }
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        if self.0.get() == KeptState::OnItsWay {
+            self.0.set(KeptState::Not);
+        }
     }
 }
 
@@ -116,9 +162,13 @@ impl Archive {
         self.on_their_way.load(Ordering::Relaxed) < self.most
     }
 
-    /// Put a conversation on disk, if such are kept. `lineage`: as what it is there.
-    pub(crate) fn keep(&self, session: Session, owner: Owner, lineage: &Lineage) {
-        let Some(conversations) = self.conversations.as_ref().map(Arc::clone) else { return };
+    /// Put a conversation on disk, if such are kept. `lineage`: as what it is there; `flag` is told whether it is.
+    pub(crate) fn keep(&self, session: Session, owner: Owner, lineage: &Lineage, flag: &KeptFlag) {
+        let Some(conversations) = self.conversations.as_ref().map(Arc::clone) else {
+            return flag.set(KeptState::Done);
+        };
+        flag.set(KeptState::OnItsWay);
+        let underway = Underway(flag.clone());
         self.on_their_way.fetch_add(1, Ordering::Relaxed);
         let (lineage, counted) = (Arc::clone(lineage), Counted(Arc::clone(&self.on_their_way)));
         let (tell, last) = (Arc::clone(&self.tell), Arc::clone(&self.last_problem));
@@ -127,12 +177,14 @@ impl Archive {
             let mut lineage = lineage.lock().unwrap_or_else(PoisonError::into_inner);
             match conversations.keep(&session, owner, lineage.as_ref()) {
                 Ok(kept) => {
+                    // one that memory took its rows from meanwhile may have them again
+                    underway.end(kept.is_some() || session.len() < LEAST_KEPT);
                     if kept.is_some() {
                         *lineage = kept;
                     }
                     last.lock().unwrap_or_else(PoisonError::into_inner).clear();
                 }
-                // who computes needed its memory: it is kept the next time that it rests
+                // who computes needed its memory: it is tried again
                 Err(engine::Error::Model(program::Error::Cancelled)) => {}
                 Err(error) => {
                     let told = format!("a conversation is not kept on disk: {error}");
@@ -170,7 +222,8 @@ impl Archive {
                 bytes: saved.bytes,
                 time: began.elapsed(),
             });
-            job.end(done.map_err(|error| ApiError::invalid(error.to_string())));
+            let done = done.map_err(|error| slot_error(job.slot, &error));
+            job.end(done);
         }));
     }
 

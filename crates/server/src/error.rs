@@ -87,6 +87,12 @@ impl ApiError {
         ApiError { again, ..self }
     }
 
+    /// Something that had to give way to replies.
+    pub(crate) fn gave_way() -> ApiError {
+        let message = "memory was needed for replies meanwhile: try again later";
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable_error", message)
+    }
+
     /// The server ends before a reply has begun.
     pub(crate) fn ending() -> ApiError {
         let message = "the server ends: ask again when it is there again";
@@ -224,6 +230,7 @@ impl From<engine::Error> for ApiError {
             engine::Error::Text(error) => ApiError::invalid(error.to_string()),
             // a form that the model's other settings leave no token for
             engine::Error::Constraint { .. } => ApiError::invalid(error.to_string()),
+            engine::Error::Saved { .. } => ApiError::invalid(error.to_string()),
             engine::Error::Busy { waiting } => ApiError::busy(*waiting),
             _ => ApiError::internal(error.to_string()),
         }

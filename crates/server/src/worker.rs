@@ -26,7 +26,7 @@ use crate::model::ServedModel;
 use crate::prepare::PreparedReply;
 use crate::updates::UpdateSender;
 use replies::Replies;
-pub(crate) use slots::{SlotAction, SlotDone, SlotJob};
+pub(crate) use slots::{SlotAction, SlotDone, SlotJob, slot_error};
 
 /// A reply that is wanted.
 pub(crate) struct ReplyJob {

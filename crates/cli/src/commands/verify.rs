@@ -82,12 +82,13 @@ impl Verify {
         }
         let from_disk = |one: &&Verified| one.run.state == VerifyState::Restored;
         let mut restored = found.iter().filter(from_disk).peekable();
-        if restored.peek().is_some() && restored.all(|one| one.restored == 0) {
-            ui::warn(
-                "--cache-disk has no effect: caches of this model cannot be cut, and all was computed",
-            );
-        }
+        // every second text beside others is there as a whole, also where caches cannot be cut
+        let nothing_restored = restored.peek().is_some() && restored.all(|one| one.restored == 0);
         match verdict.others {
+            0 if nothing_restored => {
+                let told = "--cache-disk: nothing came back from there, and all was computed";
+                Err(Failure::Differs(told.into()).into())
+            }
             0 => Ok(()),
             _ => Err(Failure::Differs(verdict.line()).into()),
         }
@@ -129,7 +130,8 @@ impl Verify {
         let mut load = |threads, lies: VerifyStorage| {
             let disk = lies == VerifyStorage::Spills;
             let folder = self.cache_disk.as_ref().filter(|_| lies == VerifyStorage::Keeps);
-            let conversations = folder.map(|folder| keeping::conversations(folder, None));
+            // what a user has there is none of its business
+            let conversations = folder.map(|folder| keeping::untouched(folder));
             let conversations = conversations.transpose()?;
             let options = LoadOptions {
                 threads: Some(threads),

@@ -28,8 +28,8 @@ impl KeptInFolder<'_> {
     fn error(&self, error: impl Into<kv::Error>) -> Error {
         match error.into() {
             kv::Error::Stopped => Error::Cancelled,
-            lost @ kv::Error::Lost { .. } => self.folder.problem(&lost),
-            kv::Error::Disk(error) => self.folder.problem(&error),
+            lost @ kv::Error::Lost { .. } => self.folder.problem(&lost, false),
+            kv::Error::Disk(error) => self.folder.problem(&error, error.is_damage()),
             other => cache_error(other),
         }
     }
@@ -66,18 +66,20 @@ impl KeptSessions for KeptInFolder<'_> {
     }
 
     fn keep(&self, name: &str, id: SessionId, note: &[u8]) -> Result<KeptNow> {
-        self.model.sessions.with(id, |session| {
+        let put = self.model.sessions.with(id, |session| {
             if !self.model.recomputes(0, session) {
                 let what = "keeping rows that did not come from tokens".to_owned();
                 return Err(Error::Unsupported(what));
             }
             let (key, keeping) = (self.key(&session.options), self.model.kept.begin());
             let go_on = || keeping.may_go_on();
-            let kept = self.folder.store().keep((name, &key), &session.tables, note, &go_on);
-            let kept = kept.map_err(|error| self.error(error))?;
-            let kv::SessionKept { positions, bytes, written, let_go } = kept;
-            Ok(KeptNow { positions, bytes, written, let_go })
-        })
+            let put = self.folder.store().begin((name, &key), &session.tables, note, &go_on);
+            put.map_err(|error| self.error(error))
+        })?;
+        // nobody who needs memory waits for the disk to have it
+        let kept = put.finish().map_err(|error| self.error(error))?;
+        let kv::SessionKept { positions, bytes, written, let_go } = kept;
+        Ok(KeptNow { positions, bytes, written, let_go })
     }
 
     fn restore(
@@ -93,6 +95,8 @@ impl KeptSessions for KeptInFolder<'_> {
             let store = self.folder.store();
             let part = store.restore((name, &key), &mut session.tables, tokens, room, go_on);
             let part = part.map_err(|error| self.error(error))?;
+            // it is not the first to go for others before it was in a step
+            session.used = self.model.next_use();
             Ok(KeptPart { positions: part.positions, bytes: part.bytes, time: part.time })
         })
     }

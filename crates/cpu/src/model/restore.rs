@@ -15,7 +15,7 @@ pub(super) const ATTEMPTS: usize = 3;
 
 /// What is told of a disk that fails again and again.
 pub(super) fn disk_error(reason: &DiskError) -> Error {
-    Error::Disk { problem: format!("{reason}; what it held was computed again {ATTEMPTS} times") }
+    Error::disk(format!("{reason}; what it held was computed again {ATTEMPTS} times"))
 }
 
 impl CpuModel {
@@ -84,8 +84,7 @@ impl CpuModel {
     ) -> Result<(Held<'h, Session>, Option<DiskError>)> {
         let (len, capacity) = (session.tables.len(), session.tables.capacity());
         if !self.recomputes(session.tables.held(), &session) {
-            let problem = "rows that did not come from tokens are lost".to_owned();
-            return Err(Error::Disk { problem });
+            return Err(Error::disk("rows that did not come from tokens are lost"));
         }
         let whole = RowRule::Sequence { whole: true };
         let at_once = self.program.nodes.iter().any(|node| node.op.facts().rows == whole);

@@ -214,7 +214,7 @@ impl CpuModel {
         let mut session = slot.hold();
         let start = session.tables.len();
         sequence.check(&self.program, start, session.tables.capacity())?;
-        session.used = self.clock.fetch_add(1, Ordering::Relaxed);
+        session.used = self.next_use();
         let new_len = start + sequence.tokens.len();
         let place = StepPlace {
             begins_prompt: sequence.prompt.is_some_and(|p| p.start == start),

@@ -21,14 +21,14 @@ use found::{Known, STRETCH, alike, stretches};
 use note::Note;
 
 pub use note::Owner;
-pub use saved::{Saved, restore_saved, save};
+pub use saved::{Saved, find_saved, restore_saved, save};
 
 /// Tokens that a conversation on disk must save computing.
-const LEAST: usize = 64;
+pub const LEAST_KEPT: usize = 64;
 /// Conversations that are looked at for a prompt.
 const MOST_LOOKED_AT: usize = 4;
-/// Tokens at the end of a conversation that its next prompt may write in another way.
-const LAST: usize = 16;
+/// Tokens at the end of a conversation that its next prompt may write in another way than they were generated.
+pub const REWRITTEN: usize = 16;
 /// Tokens of a prompt that took long enough to tell how fast prompts are computed.
 const TELLING: usize = 32;
 
@@ -110,12 +110,12 @@ impl KeptConversations {
         let wanted = stretches(prompt);
         let mut known = self.known();
         let mut most = 0;
-        let mut useless = None;
+        let mut useless: Option<(String, usize, String)> = None;
         for (name, one) in known.iter_mut().filter(|(_, one)| one.note.owner == owner) {
             let n = one.shares(&wanted);
             match &one.differs {
                 None => most = most.max(n),
-                Some(why) if n > 0 && !one.is_told => {
+                Some(why) if n > useless.as_ref().map_or(0, |(_, n, _)| *n) && !one.is_told => {
                     useless = Some((name.clone(), n, why.clone()));
                 }
                 Some(_) => {}
@@ -155,7 +155,7 @@ impl KeptConversations {
             let written = Note::from_bytes(&about.note).and_then(|note| note.pace);
             let computing = self.pace().or(written).map(|pace| pace * gained as f64);
             let pays = computing.is_none_or(|computing| part.time.as_secs_f64() < computing);
-            if gained < LEAST || !pays {
+            if gained < LEAST_KEPT || !pays {
                 continue;
             }
             let cache = CacheOptions { scope, ..self.cache };
@@ -202,7 +202,7 @@ impl KeptConversations {
                 |(name, one): (&String, &Known)| (one.shares(&wanted), name.clone(), one.version);
             usable.map(likely).collect()
         };
-        likely.retain(|(n, ..)| *n > 0 && (n + 1) * STRETCH > have + LEAST);
+        likely.retain(|(n, ..)| *n > 0 && (n + 1) * STRETCH > have + LEAST_KEPT);
         likely.sort();
         let mut found = Vec::new();
         for (_, name, version) in likely.into_iter().rev().take(MOST_LOOKED_AT) {
@@ -236,11 +236,11 @@ impl KeptConversations {
     ) -> Result<Option<KeptAs>> {
         let Some(kept) = self.kept() else { return Ok(None) };
         let tokens = session.tokens();
-        if tokens.len() < LEAST {
+        if tokens.len() < LEAST_KEPT {
             return Ok(None);
         }
         let goes_on = |as_what: &&KeptAs| {
-            alike(&as_what.tokens, tokens) + LAST >= as_what.tokens.len()
+            alike(&as_what.tokens, tokens) + REWRITTEN >= as_what.tokens.len()
                 && self.known().get(&as_what.name).is_some_and(|one| one.version == as_what.version)
         };
         let before = before.filter(goes_on);
@@ -285,19 +285,30 @@ impl KeptConversations {
         self.known().get(name)?.note.pace
     }
 
-    /// A conversation is not to be had: what is damaged goes.
+    /// A conversation is not to be had: what is damaged goes, and what else is wrong with one is told once.
     fn lost(&self, kept: &dyn KeptSessions, name: &str, error: &Error) {
-        if matches!(error, Error::Disk { .. }) {
+        if is_damage(error) {
             self.known().remove(name);
+        } else if let Some(one) = self.known().get_mut(name)
+            && std::mem::replace(&mut one.is_told, true)
+        {
+            return;
         }
         lose(kept, name, error, &*self.tell);
     }
 }
 
-/// Tell of a conversation that cannot be had, and remove one that is damaged; one that is gone already is no news.
+/// Whether what was kept never comes back.
+fn is_damage(error: &Error) -> bool {
+    matches!(error, Error::Disk { is_damage: true, .. })
+}
+
+/// Tell of a conversation that cannot be had, and remove one that is damaged; one that is gone already is no news, and one that
+/// cannot be read now stays.
 fn lose(kept: &dyn KeptSessions, name: &str, error: &Error, tell: &TellKept) {
-    let is_damaged = matches!(error, Error::Disk { .. });
-    if is_damaged && kept.discard(name).is_err() && !kept.names().iter().any(|known| known == name)
+    if is_damage(error)
+        && kept.discard(name).is_err()
+        && !kept.names().iter().any(|known| known == name)
     {
         return;
     }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use program::{CacheOptions, Error, KeptPart, KeptPlace, KeptSessions, Model};
+use program::{CacheOptions, KeptPart, KeptPlace, KeptSession, KeptSessions, Model};
 
-use super::Owner;
 use super::note::Note;
-use crate::{Result, Session};
+use super::{Owner, is_damage};
+use crate::{Error, Result, Session};
 
 /// What came of saving a session or having it back.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -19,59 +19,92 @@ pub struct Saved {
 }
 
 fn saved(model: &Arc<dyn Model>) -> Result<Box<dyn KeptSessions + '_>> {
-    let none = || Error::Unsupported("saving sessions: there is no folder for them".into());
+    let none = || program::Error::Unsupported("saving sessions: there is no folder".into());
     Ok(model.kept(KeptPlace::Saved).ok_or_else(none)?)
 }
 
-/// What is wrong with a name, as far as it can be told.
-fn not_there(name: &str) -> Error {
-    Error::Disk { problem: format!("{name}: there is no such file") }
+fn of_no_use(name: &str, problem: impl Into<String>) -> Error {
+    Error::Saved { name: name.to_owned(), problem: problem.into() }
 }
 
-/// Save a session under a name, in place of one of the same owner that has it.
+/// What is wrong with what was saved under a name.
+fn unreadable(name: &str, error: Error) -> Error {
+    match error {
+        Error::Model(error) if is_damage(&error) => of_no_use(name, error.to_string()),
+        other => other,
+    }
+}
+
+/// Whether something is an owner's.
+fn is_of(there: &KeptSession, owner: Owner) -> bool {
+    Note::from_bytes(&there.note).is_some_and(|note| note.owner == owner)
+}
+
+/// Save a session under a name, in place of one of the same owner that has it, or of one that is damaged.
 ///
 /// # Errors
-/// A name that is another owner's, or none; what the disk says.
+/// [`Error::Saved`] for a name that is another's, or none; what the disk says, also of what has this name and cannot be read.
 pub fn save(session: &Session, name: &str, owner: Owner) -> Result<Saved> {
     let kept = saved(session.model())?;
-    // what is damaged may go
-    if let Ok(there) = kept.about(name, &session.cache())
-        && Note::from_bytes(&there.note).is_some_and(|note| note.owner != owner)
-    {
-        let problem = format!("{name}: the name is taken");
-        return Err(Error::Disk { problem }.into());
+    if kept.names().iter().any(|known| known == name) {
+        match kept.about(name, &session.cache()) {
+            Ok(there) if is_of(&there, owner) => {}
+            Ok(_) => return Err(of_no_use(name, "the name is taken")),
+            Err(error) if is_damage(&error) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     let now = kept.keep(name, session.id(), &Note { owner, pace: None }.to_bytes())?;
     if now.positions == 0 {
-        return Err(Error::Disk { problem: format!("{name}: the session has nothing") }.into());
+        return Err(of_no_use(name, "the session has nothing"));
     }
     Ok(Saved { tokens: now.positions, bytes: now.bytes })
+}
+
+/// What this owner saved under a name, if it is of use here.
+///
+/// # Errors
+/// [`Error::Saved`]: nothing of the owner's has this name, it was made by other means, or it is damaged; what the disk says.
+pub fn find_saved(
+    (model, cache): (&Arc<dyn Model>, &CacheOptions),
+    name: &str,
+    owner: Owner,
+) -> Result<KeptSession> {
+    let kept = saved(model)?;
+    let not_there = || of_no_use(name, "there is no such file");
+    if !kept.names().iter().any(|known| known == name) {
+        return Err(not_there());
+    }
+    let there = kept.about(name, cache).map_err(|error| unreadable(name, error.into()))?;
+    if !is_of(&there, owner) {
+        return Err(not_there());
+    }
+    match there.differs {
+        Some(why) => Err(of_no_use(name, why)),
+        None => Ok(there),
+    }
 }
 
 /// A session that has what this owner saved under a name.
 ///
 /// # Errors
-/// Nothing of the owner's has this name; it was made by other means; it is damaged; memory; [`Error::Cancelled`].
+/// As [`find_saved`]; a session that cannot be gone on from; memory; [`program::Error::Cancelled`].
 pub fn restore_saved(
     (model, cache, chunk): (&Arc<dyn Model>, CacheOptions, usize),
     name: &str,
     owner: Owner,
     cancel: &AtomicBool,
 ) -> Result<(Session, Saved)> {
-    let kept = saved(model)?;
-    if !kept.names().iter().any(|known| known == name) {
-        return Err(not_there(name).into());
-    }
-    let about = kept.about(name, &cache)?;
-    if Note::from_bytes(&about.note).is_none_or(|note| note.owner != owner) {
-        return Err(not_there(name).into());
-    }
-    if let Some(why) = about.differs {
-        return Err(Error::Disk { problem: format!("{name}: {why}") }.into());
-    }
+    let there = find_saved((model, &cache), name, owner)?;
     let go_on = || !cancel.load(Ordering::Relaxed);
     let with = (Arc::clone(model), cache, chunk);
-    let (session, part) = Session::restored(with, (&*kept, name), &about.tokens, &go_on)?;
+    let kept = saved(model)?;
+    let restored = Session::restored(with, (&*kept, name), &there.tokens, &go_on);
+    let (session, part) = restored.map_err(|error| unreadable(name, error))?;
     let KeptPart { positions, bytes, .. } = part;
+    if positions == 0 {
+        let tokens = there.tokens.len();
+        return Err(of_no_use(name, format!("none of its {tokens} tokens can be had back")));
+    }
     Ok((session, Saved { tokens: positions, bytes }))
 }

@@ -22,8 +22,12 @@ pub(crate) struct ToyDisk {
     pub(crate) room: Option<usize>,
     /// Why all are of no use, if they are not.
     pub(crate) differs: Option<String>,
-    /// Reading fails.
+    /// Reading fails, for good.
     pub(crate) is_damaged: bool,
+    /// Reading fails for now.
+    pub(crate) is_out_of_reach: bool,
+    /// How many tokens can be had back, if not all.
+    pub(crate) reached: Option<usize>,
 }
 
 impl ToyDisk {
@@ -33,7 +37,10 @@ impl ToyDisk {
     }
 
     fn find(&self, name: &str) -> Result<&(Vec<u32>, Vec<u8>)> {
-        let none = || Error::Disk { problem: format!("{name}: not there") };
+        let none = || Error::Disk { problem: format!("{name}: not there"), is_damage: true };
+        if self.is_out_of_reach {
+            return Err(Error::disk("too many open files"));
+        }
         self.kept.get(name).ok_or_else(none)
     }
 }
@@ -95,8 +102,11 @@ impl KeptSessions for OnDisk<'_> {
         let found = self.with(|disk| {
             disk.touch(name);
             match disk.is_damaged {
-                true => Err(Error::Disk { problem: format!("{name}: checksum") }),
-                false => Ok(disk.find(name)?.0.clone()),
+                true => Err(Error::Disk { problem: format!("{name}: checksum"), is_damage: true }),
+                false => {
+                    let tokens = &disk.find(name)?.0;
+                    Ok(tokens[..disk.reached.unwrap_or(tokens.len())].to_vec())
+                }
             }
         });
         let found = found?;

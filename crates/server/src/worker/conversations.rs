@@ -4,22 +4,20 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::{Completion, Session};
+use engine::{Completion, LEAST_KEPT, REWRITTEN, Session};
 use program::CacheOptions;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::ReplyJob;
 use super::slots::SlotJob;
-use crate::archive::{Archive, Arrival, Lineage};
+use crate::archive::{Archive, Arrival, KeptFlag, KeptState, Lineage};
 use crate::guard::KeyId;
 use crate::model::ServedModel;
 
-/// Tokens at the end of a conversation that its template may write in another way than they were generated.
-const LAST: usize = 16;
-/// Tokens that must be on disk beside those in memory, to look there.
-const WORTH: usize = 64;
 /// How long a conversation rests before it is put on disk: one that goes on at once is not.
 const SETTLES: Duration = Duration::from_secs(2);
+/// How long it is left alone at most after that failed: each time twice as long.
+const RARELY: Duration = Duration::from_secs(300);
 /// How often it is looked whether something came from disk, where nothing else is to do.
 pub(super) const LOOK: Duration = Duration::from_millis(2);
 
@@ -38,9 +36,12 @@ pub(super) struct Seat {
 pub(super) struct Resting {
     pub(super) seat: Seat,
     pub(super) session: Session,
+    /// When it came to rest, or was last tried to be put on disk.
     since: Instant,
-    /// Whether it was put on disk as it is, or is on its way.
-    is_kept: bool,
+    /// How long after that it is tried, or looked at again.
+    patience: Duration,
+    /// Whether it is on disk as it is.
+    kept: KeptFlag,
 }
 
 /// A job for which something is looked for on disk.
@@ -137,10 +138,10 @@ impl<'a> Conversations<'a> {
 
     /// A conversation leaves memory; it may be on disk.
     pub(super) fn let_go(&mut self, resting: Resting) {
-        let Resting { seat, session, is_kept, .. } = resting;
-        let has_room = |archive: &&Archive| !is_kept && archive.has_room();
-        if let Some(archive) = self.archive.as_ref().filter(has_room) {
-            archive.keep(session, seat.key.owner(), &seat.lineage);
+        let Resting { seat, session, kept, .. } = resting;
+        let is_wanted = kept.get() == KeptState::Not;
+        if let Some(archive) = self.archive.as_ref().filter(|one| is_wanted && one.has_room()) {
+            archive.keep(session, seat.key.owner(), &seat.lineage, &kept);
         }
         self.give_back(&seat);
     }
@@ -151,9 +152,11 @@ impl<'a> Conversations<'a> {
         let full = self.taken.iter().all(|taken| *taken);
         match self.best(key, prompt) {
             // it goes on, or it is the one to go
-            Some((i, shared)) if shared + LAST >= self.idle[i].session.len() || full && i == 0 => {
-                if shared + LAST < self.idle[i].session.len() {
-                    self.keep(i);
+            Some((i, shared))
+                if shared + REWRITTEN >= self.idle[i].session.len() || full && i == 0 =>
+            {
+                if shared + REWRITTEN < self.idle[i].session.len() {
+                    self.keep(i, false);
                 }
                 let resting = self.idle.remove(i).expect("it is there");
                 Ok((resting.seat, resting.session))
@@ -191,7 +194,8 @@ impl<'a> Conversations<'a> {
     /// A conversation has come to rest.
     pub(super) fn rest(&mut self, seat: Seat, session: Session) {
         let since = Instant::now();
-        self.idle.push_back(Resting { seat, session, since, is_kept: false });
+        let kept = KeptFlag::default();
+        self.idle.push_back(Resting { seat, session, since, patience: SETTLES, kept });
     }
 
     /// What a reply says of how fast prompts are computed.
@@ -204,29 +208,40 @@ impl<'a> Conversations<'a> {
     /// Put those on disk that rest for a while.
     pub(super) fn keep_settled(&mut self) {
         for i in 0..self.idle.len() {
-            if self.idle[i].since.elapsed() < SETTLES {
+            let resting = &self.idle[i];
+            if resting.since.elapsed() < resting.patience || resting.kept.get() == KeptState::Done {
                 continue;
             }
-            match self.archive.as_ref().is_none_or(Archive::has_room) {
-                true => self.keep(i),
-                // a disk that is slow is asked again later
-                false => self.idle[i].since = Instant::now(),
+            let is_tried = resting.kept.get() == KeptState::Not && self.keep(i, false);
+            let resting = &mut self.idle[i];
+            // a disk that is slow is asked again later, one that fails more and more rarely
+            resting.since = Instant::now();
+            if is_tried {
+                resting.patience = (resting.patience * 2).min(RARELY);
             }
         }
     }
 
-    /// Put one on disk as it is, if it is not there.
-    fn keep(&mut self, i: usize) {
-        let Some(archive) = &self.archive else { return };
-        let resting = &mut self.idle[i];
-        if std::mem::replace(&mut resting.is_kept, true) {
-            return;
+    /// Put one on disk as it is, if it is not there, and not too many are on their way, or it is the `last` moment; whether that
+    /// is tried.
+    fn keep(&self, i: usize, last: bool) -> bool {
+        let Resting { session, seat, kept, .. } = &self.idle[i];
+        let is_wanted = match kept.get() {
+            KeptState::Not => true,
+            // it is there when its turn comes, or tried once more
+            KeptState::OnItsWay => last,
+            KeptState::Done => false,
+        };
+        let has_room = |archive: &&Archive| last || archive.has_room();
+        let Some(archive) = self.archive.as_ref().filter(has_room) else { return false };
+        if !is_wanted {
+            return false;
         }
-        let (session, seat) = (&resting.session, &resting.seat);
-        // where there is no memory for it, it is computed again
+        // where there is no memory for it, it is tried again
         if let Ok(fork) = session.fork(session.len()) {
-            archive.keep(fork, seat.key.owner(), &seat.lineage);
+            archive.keep(fork, seat.key.owner(), &seat.lineage, kept);
         }
+        true
     }
 
     /// When there is something to do that nobody asks for.
@@ -235,8 +250,8 @@ impl<'a> Conversations<'a> {
             return Some(LOOK);
         }
         self.archive.as_ref()?;
-        let unkept = self.idle.iter().filter(|resting| !resting.is_kept);
-        unkept.map(|resting| SETTLES.saturating_sub(resting.since.elapsed())).min()
+        let unkept = self.idle.iter().filter(|resting| resting.kept.get() != KeptState::Done);
+        unkept.map(|resting| resting.patience.saturating_sub(resting.since.elapsed())).min()
     }
 
     /// Have a conversation looked for on disk that a job's prompt goes on, where one is likely to have more than there is in
@@ -245,7 +260,7 @@ impl<'a> Conversations<'a> {
         let (key, prompt) = (awaited.job.key, &awaited.job.reply.prompt);
         let Some(archive) = &self.archive else { return Some(awaited) };
         let have = self.best(key, prompt).map_or(0, |(_, shared)| shared);
-        if archive.promised(key.owner(), prompt) < have + WORTH {
+        if archive.promised(key.owner(), prompt) < have + LEAST_KEPT {
             return Some(awaited);
         }
         let Some(seat) = self.new_seat(key) else { return Some(awaited) };
@@ -302,7 +317,7 @@ impl<'a> Conversations<'a> {
     /// Nobody asks any more: what is not on disk goes there.
     pub(super) fn end(mut self) {
         for i in 0..self.idle.len() {
-            self.keep(i);
+            self.keep(i, true);
         }
         if let Some(archive) = self.archive.take() {
             archive.end();

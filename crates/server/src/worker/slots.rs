@@ -50,6 +50,17 @@ impl SlotJob {
     }
 }
 
+/// Why something was not done with a slot: a name that is of no use is the request's mistake, what a disk or memory has no room
+/// for is not.
+pub(crate) fn slot_error(slot: usize, error: &engine::Error) -> ApiError {
+    let told = format!("slot {slot}: {error}");
+    match error {
+        engine::Error::Model(program::Error::Cancelled) => ApiError::gave_way(),
+        engine::Error::Saved { .. } => ApiError::invalid(told),
+        _ => ApiError::internal(told),
+    }
+}
+
 impl Conversations<'_> {
     /// Have something done with a slot, now or when it is free.
     pub(super) fn ask_slot(&mut self, job: SlotJob) {
@@ -130,8 +141,8 @@ impl Conversations<'_> {
             }
             Err(problem) => {
                 self.give_back(&seat);
-                let told = problem.map_or_else(|| "it broke off".to_owned(), |why| why.to_string());
-                let error = ApiError::invalid(format!("slot {}: {told}", job.slot));
+                let broke = || ApiError::internal(format!("slot {}: it broke off", job.slot));
+                let error = problem.as_ref().map_or_else(broke, |why| slot_error(job.slot, why));
                 job.end(Err(error));
             }
         }

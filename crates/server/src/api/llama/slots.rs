@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::Uri;
-use program::KeptPlace;
+use program::{CacheOptions, KeptPlace, is_kept_name};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -17,7 +17,7 @@ use crate::body::AnyBody;
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, brief_text, check};
 use crate::record::Asker;
-use crate::worker::{SlotAction, SlotJob};
+use crate::worker::{SlotAction, SlotJob, slot_error};
 
 pub(super) const SLOT: Fields = &[("filename", Field::Honoured), ("model", Field::Honoured)];
 
@@ -55,7 +55,7 @@ pub(super) async fn act(
                 "expected 1 to 64 letters, digits, '.', '_' and '-', no '.' first",
             )
         };
-        is_name(name).then(|| name.to_owned()).ok_or_else(expected)
+        is_kept_name(name).then(|| name.to_owned()).ok_or_else(expected)
     };
     let asked = asked_of(&uri, "action").unwrap_or_default();
     let action = match &*asked {
@@ -79,11 +79,22 @@ pub(super) async fn act(
         let told = "this server does not save slots: start it with --slot-save-path DIR";
         return Err(ApiError::not_supported(told));
     }
+    let broke = |_| ApiError::internal("the slot's work was not finished");
+    if let SlotAction::Restore(name) = &action {
+        // what rests in the slot does not go for what is not there
+        let (served, name) = (Arc::clone(&app.model), name.clone());
+        let look = move || {
+            let cache = CacheOptions { scope: key.scope(), ..served.cache };
+            engine::find_saved((&served.model, &cache), &name, key.owner()).map(drop)
+        };
+        let found = tokio::task::spawn_blocking(look).await;
+        let found = found.map_err(|_| ApiError::internal("looking for it broke off"))?;
+        found.map_err(|error| slot_error(slot, &error))?;
+    }
     let cancel = CancelOnDrop::default();
     let (reply, done) = oneshot::channel();
     let cancelled = Arc::clone(cancel.flag());
     worker.with_slot(SlotJob { slot, action: action.clone(), key, cancel: cancelled, reply })?;
-    let broke = |_| ApiError::internal("the slot's work was not finished");
     let done = done.await.map_err(broke)??;
     let ms = done.time.as_secs_f64() * 1e3;
     Ok(Json(match action {
@@ -103,10 +114,4 @@ pub(super) async fn act(
         }),
         SlotAction::Erase => json!({ "id_slot": slot, "n_erased": done.tokens }),
     }))
-}
-
-/// Whether something may be a file's name: it leads nowhere else.
-fn is_name(name: &str) -> bool {
-    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
-    (1..=64).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(is_plain)
 }
