@@ -261,6 +261,35 @@ fn what_is_spilled_is_kept_and_what_has_no_room_makes_room() {
     assert_same_bits(&found, &want, "spilled");
 }
 
+/// Where memory is short the session goes that was used longest ago, and not one that has just come back.
+#[test]
+fn what_just_came_back_is_not_the_first_to_go() {
+    let (program, weights) = qwen2();
+    let dir = tempfile::tempdir().unwrap();
+    let texts = [1, 2, 3].map(|seed| Random::new(seed).tokens(LEN, 97));
+    let load = |memory| {
+        let storage = CacheStorage { memory, disk: None };
+        let cpu = keeping(dir.path(), &Options { storage, ..Options::default() });
+        cpu.load(Arc::clone(&program), &weights, &mut |_| ()).unwrap()
+    };
+    let model = load(None);
+    let session = model.open(&OPTIONS).unwrap();
+    feed(&*model, session, &texts[0][..199], LEN);
+    keep(&*model, "it", session);
+    let bytes = model.cache_bytes(session).unwrap();
+    drop(model);
+    let model = load(Some(2 * bytes));
+    let old = model.open(&OPTIONS).unwrap();
+    feed(&*model, old, &texts[1][..199], LEN);
+    let (back, _) = restore(&*model, "it", &OPTIONS, &texts[0][..199]).unwrap();
+    let new = model.open(&OPTIONS).unwrap();
+    feed(&*model, new, &texts[2], LEN);
+    feed(&*model, back, &texts[0][199..], LEN);
+    assert_eq!(model.stats().spilled.recomputed, 0, "it had to go");
+    feed(&*model, old, &texts[1][199..], LEN);
+    assert_eq!(model.stats().spilled.recomputed, 199);
+}
+
 /// A flipped byte anywhere in a record: the session is refused as a whole, or none of its bytes was meant.
 #[test]
 fn damaged_blocks_are_refused() {
