@@ -272,6 +272,26 @@ fn windows_make_room_for_longer_contexts() {
     assert!(row["longest_context"].as_f64().unwrap() > 3.0 * left / all, "{row}");
 }
 
+/// Of a deep past DeepSeek-V3.2 reads 2,048 latents and the keys of its indexers, DeepSeek-V3 all latents.
+#[test]
+fn choices_flatten_steps_at_depth() {
+    let place = Place::new();
+    let slowed = |model: &str| {
+        let args =
+            [model, "--device", "H100 SXM", "--memory", "1TB", "-c", "128k", "--type", "Q8_0"];
+        let plan = json(&place, &args);
+        let steps = plan["steps"].as_array().unwrap();
+        let at = |depth: u64| {
+            let step = steps.iter().find(|step| step["tokens"] == depth).unwrap();
+            step["limit_seconds"].as_f64().unwrap()
+        };
+        (plan["cache"]["bytes_per_token"].as_f64().unwrap(), at(131_072) - at(4096))
+    };
+    let [plain, chooses] = ["deepseek-v3", "deepseek-v3.2"].map(slowed);
+    assert_eq!([plain.0, chooses.0], [70_272.0, 85_888.0]);
+    assert!(chooses.1 < 0.23 * plain.1, "{chooses:?} {plain:?}");
+}
+
 /// Section 5 of the article, cell by cell: `113\481`, 22072 tokens, W and B of 7B in 16 bits.
 #[test]
 fn the_articles_cells() {
@@ -399,6 +419,7 @@ fn what_people_see_fits_a_screen() {
         &["demo.gguf", "--device", "m2-ultra", "--memory", "64GB", "--tps", "1"],
         &["qwen1.5-7b", "--article-units", "--device", "rtx4090"],
         &["deepseek-v3", "--device", "H100 SXM", "-c", "32k"],
+        &["deepseek-v3.2", "--device", "H100 SXM", "--memory", "1TB", "-c", "128k"],
         &["--list"],
     ] {
         let out = printed(&place, args);

@@ -307,6 +307,16 @@ fn show_tells_what_is_in_the_file() {
 }
 
 #[test]
+fn show_tells_what_chooses() {
+    let place = Place::new();
+    place.write("chooses.gguf", conformance::golden::model("deepseek32"));
+    let out = place.ok(&["show", "chooses.gguf"]);
+    let line = out.lines().find(|line| line.starts_with("indexer ")).expect("a line of its own");
+    assert!(line.ends_with("4 heads of 64 choose 16 positions, on 3 of 3 layers"), "{line}");
+    assert!(!place.ok(&["show", "demo.gguf"]).contains("indexer"));
+}
+
+#[test]
 fn a_file_with_only_a_vocabulary_is_shown_and_tokenizes() {
     let shared = match testing::shared() {
         Ok(shared) => shared,

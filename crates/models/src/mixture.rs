@@ -58,6 +58,9 @@ pub static MIXTURES: &[Mixture] = &[
     mixture("TQ1_0", GgmlType::Tq1_0, Level::Even),
 ];
 
+/// Biases that every model has whose layers have such a part.
+const ALWAYS_BIASED: [&str; 3] = ["ssm_dt.bias", "ssm_conv1d.bias", "indexer.k_norm.bias"];
+
 impl Mixture {
     /// The file type with this name, ignoring case; `Q4_K` and its like mean the medium one.
     pub fn from_name(name: &str) -> Option<&'static Mixture> {
@@ -88,7 +91,7 @@ impl Mixture {
                     .iter()
                     .flat_map(|layer| &layer.experts)
                     .any(|experts| experts.bias.is_some())
-            } else if ["ssm_dt.bias", "ssm_conv1d.bias"].iter().any(|end| name.ends_with(end)) {
+            } else if ALWAYS_BIASED.iter().any(|end| name.ends_with(end)) {
                 true
             } else if name.ends_with(".bias") {
                 let biased = ["attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias"];

@@ -11,7 +11,7 @@ use family::Family;
 /// Words in a model's name that say nothing about its shape.
 const NO_SHAPE: &[&str] = &[
     "instruct", "chat", "base", "it", "hf", "gguf", "awq", "gptq", "meta", "latest", "thinking",
-    "c4ai", "inst",
+    "c4ai", "inst", "exp", "speciale",
 ];
 
 /// Every published model, family by family, smallest first.
@@ -140,6 +140,8 @@ mod tests {
             ("llama3.2-1b", "Llama-3.2-1B"),
             ("deepseek-ai/DeepSeek-V2-Lite-Chat", "DeepSeek-V2-Lite"),
             ("deepseek-r1", "DeepSeek-R1"),
+            ("deepseek-v3.2", "DeepSeek-V3.2"),
+            ("deepseek-ai/DeepSeek-V3.2-Exp", "DeepSeek-V3.2"),
             ("Qwen/Qwen1.5-MoE-A2.7B-Chat", "Qwen1.5-MoE-A2.7B"),
             ("qwen3:30b-a3b", "Qwen3-30B-A3B"),
             ("zai-org/GLM-4.5-Air", "GLM-4.5-Air"),

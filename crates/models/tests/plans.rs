@@ -113,6 +113,7 @@ const BILLIONS: &[(&str, f64)] = &[
     ("Ling-mini-2.0", 16.0),
     ("dots.llm1", 142.0),
     ("DeepSeek-R1", 671.0),
+    ("DeepSeek-V3.2", 671.0),
     ("Qwen3.5-0.8B", 0.75),
     ("Qwen3.5-2B", 1.9),
     ("Qwen3.5-4B", 4.2),

@@ -302,7 +302,7 @@ impl Cost {
         self.caches.iter().fold(0, |all, cache| all.saturating_add(cache.position_bytes))
     }
 
-    /// Bytes one position adds once windows are full: of the layers that keep every position.
+    /// Bytes that one more position adds at last to what a step reads: of the layers that read all there are.
     pub fn lasting_bytes_per_token(&self) -> u64 {
         self.caches.iter().map(CacheCost::lasting_bytes).fold(0, u64::saturating_add)
     }
@@ -312,9 +312,9 @@ impl Cost {
         self.state_bytes
     }
 
-    /// Bytes of the layers that keep a window, once it is full.
-    pub fn full_window_bytes(&self) -> u64 {
-        self.caches.iter().map(CacheCost::full_window_bytes).fold(0, u64::saturating_add)
+    /// Bytes that a step reads at most of the layers that keep a window or a state, or choose what they read.
+    pub fn bounded_bytes(&self) -> u64 {
+        self.caches.iter().map(CacheCost::bounded_bytes).fold(0, u64::saturating_add)
     }
 
     /// Bytes of a cache of so many positions; what has left a window takes none.

@@ -219,10 +219,11 @@ impl Estimate {
         }
     }
 
-    /// Seconds in which a step reads the windows of layers that keep no more, once they are full; 0 if there are none.
-    pub fn full_window_seconds(&self) -> f64 {
+    /// Seconds in which a step reads what does not grow for ever: windows and states once they are full, and what layers
+    /// choose; 0 if there is none of that.
+    pub fn bounded_seconds(&self) -> f64 {
         match self {
-            Estimate::Counted(c) => c.cost.full_window_bytes() as f64 / c.machine.bandwidth,
+            Estimate::Counted(c) => c.cost.bounded_bytes() as f64 / c.machine.bandwidth,
             Estimate::Closed(_) => 0.0,
         }
     }

@@ -6,7 +6,7 @@ use program::{MlaDims, MlaForm, Selection};
 
 use crate::cost::{Numbers, Work};
 use crate::formula::positions_read;
-use crate::reads::choosing;
+use crate::reads::{choosing, chosen_positions};
 
 /// The form that executors take for a prompt at these positions: the cheaper one, however the prompt is cut; for a step
 /// always the one that brings queries to the latents.
@@ -37,12 +37,15 @@ impl LatentCost {
         let dense = self.reading_all(before, all);
         let limit = self.select.map_or(0, |select| select.limit() as u64);
         let chosen = few.saturating_mul(limit);
+        let read = self.select.map_or(0, |select| {
+            chosen_positions(&select, before.saturating_add(all), few, self.tile)
+        });
         let elided = MlaForm::Elided;
         let macs = chosen
             .saturating_mul(self.dims.pair_macs(elided))
             .saturating_add(few.saturating_mul(self.dims.token_macs(elided)));
         let moved = Work {
-            cache_read_bytes: chosen.saturating_mul(self.position_bytes),
+            cache_read_bytes: read.saturating_mul(self.position_bytes),
             cache_write_bytes: tokens.saturating_mul(self.position_bytes),
             barriers: u64::from(tokens > 0),
             ..Work::of_macs(self.numbers, macs)
@@ -110,5 +113,8 @@ mod tests {
         assert_eq!((deep.cache_read_bytes, deep.cache_write_bytes), (2048 * 1152, 1152));
         let [before, both] = [plain.work(0, 2048, 2048), node.work(0, 2050, 2050)];
         assert_eq!(both.f16_macs, before.f16_macs + 2 * deep.f16_macs);
+        // a tile reads no latent twice
+        assert_eq!(node.work(3000, 8, 8).cache_read_bytes, 3008 * 1152);
+        assert_eq!(node.work(1 << 20, 8, 8).cache_read_bytes, 8 * 2048 * 1152);
     }
 }

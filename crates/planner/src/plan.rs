@@ -61,8 +61,8 @@ pub struct Forecast {
     pub turns: Turns,
     /// `B`, in seconds: a step reads the weights in it.
     pub first_step_seconds: f64,
-    /// A step reads the windows in it, once they are full; 0 where no layer has one.
-    pub full_window_seconds: f64,
+    /// A step reads in it what does not grow for ever: full windows, states, what layers choose; 0 where there is none.
+    pub bounded_seconds: f64,
     /// `1000 W`: tokens of depth after which a step takes a second more.
     pub tokens_per_extra_second: f64,
 }
@@ -115,7 +115,7 @@ impl Forecast {
             steps: lengths.depths.iter().map(|depth| step(estimate, *depth)).collect(),
             turns: estimate.turns(),
             first_step_seconds: estimate.first_step_seconds(),
-            full_window_seconds: estimate.full_window_seconds(),
+            bounded_seconds: estimate.bounded_seconds(),
             tokens_per_extra_second: estimate.tokens_per_extra_second(),
         }
     }

@@ -24,6 +24,20 @@ pub(crate) fn choosing(select: &Selection, past: u64, n: u64) -> [u64; 2] {
     [all, n - all]
 }
 
+/// Positions that `n` queries after `past` positions read, each its own choice, in tiles that read no position twice: of the
+/// past all, or as many as the tile's queries may choose together.
+pub(crate) fn chosen_positions(select: &Selection, past: u64, n: u64, tile: u64) -> u64 {
+    let tile = tile.clamp(1, n.max(1));
+    let limit = select.limit() as u64;
+    let most = tile.saturating_mul(limit);
+    // tiles whose last query sees no more than that
+    let early = most.saturating_sub(past) / tile;
+    let (early, full) = (early.min(n / tile), n / tile);
+    let seen = positions_seen(Mask::Causal, past, early * tile, tile);
+    let rest = (n % tile).saturating_mul(limit).min(past.saturating_add(n));
+    seen.saturating_add((full - early).saturating_mul(most)).saturating_add(rest)
+}
+
 /// Tiles of queries that are looked at; of more, so many that stand for their neighbours.
 const SAMPLES: u64 = 1024;
 
@@ -43,11 +57,7 @@ impl Reads {
     pub fn bounds(&self, past: u64, n_tokens: u64, tile: u64) -> [u64; 2] {
         match self {
             Reads::Seen(mask) => [positions_seen(*mask, past, n_tokens, tile); 2],
-            Reads::Selected(select) => {
-                let [all, few] = choosing(select, past, n_tokens);
-                let all = positions_seen(Mask::Causal, past, all, tile);
-                [all.saturating_add(few.saturating_mul(select.limit() as u64)); 2]
-            }
+            Reads::Selected(select) => [chosen_positions(select, past, n_tokens, tile); 2],
             Reads::Memory(memory) => [0, 1].map(|i| {
                 over_tiles(past, n_tokens, tile, |last, rows| {
                     let [always, all] =
@@ -137,6 +147,8 @@ pub(crate) struct CacheCost {
     pub(crate) window: Option<u64>,
     /// Positions that are kept twice: near, and as they are met from afar.
     twice: u64,
+    /// Positions that a step reads at most, all being kept.
+    most_read: Option<u64>,
     /// Positions of a block, and bytes of what stands for it.
     anchor: Option<(u64, u64)>,
     /// Positions of which it is kept what their queries say of keys, and bytes of that.
@@ -159,6 +171,7 @@ impl CacheCost {
             state_bytes,
             window,
             twice: 0,
+            most_read: most_read(program, id),
             anchor: None,
             heard: [0; 2],
         };
@@ -186,17 +199,37 @@ impl CacheCost {
         kept.saturating_add(heard).saturating_add(state)
     }
 
-    /// Bytes that one more position adds at last, if it is not in a window.
+    /// Bytes that one more position adds at last to what a step reads.
     pub(crate) fn lasting_bytes(&self) -> u64 {
         let anchors = self.anchor.map_or(0, |(block, bytes)| bytes.div_ceil(block));
-        if self.window.is_some() { 0 } else { self.position_bytes.saturating_add(anchors) }
+        match self.bound() {
+            Some(_) => 0,
+            None => self.position_bytes.saturating_add(anchors),
+        }
     }
 
-    /// Bytes of what is kept at most, beside what lasts.
-    pub(crate) fn full_window_bytes(&self) -> u64 {
-        let window = self.position_bytes.saturating_mul(self.window.unwrap_or(0));
-        window.saturating_add(self.state_bytes)
+    /// Bytes that a step reads at most, beside those.
+    pub(crate) fn bounded_bytes(&self) -> u64 {
+        self.position_bytes
+            .saturating_mul(self.bound().unwrap_or(0))
+            .saturating_add(self.state_bytes)
     }
+
+    /// Positions of a window, or of a choice.
+    fn bound(&self) -> Option<u64> {
+        self.window.or(self.most_read)
+    }
+}
+
+/// Positions that a step reads at most of a cache that is kept whole, if whatever reads it chooses.
+fn most_read(program: &Program, id: CacheId) -> Option<u64> {
+    let readers = program.nodes.iter().filter_map(|node| match &node.op {
+        Op::Attention(at) if at.cache == id => Some(at.select),
+        Op::LatentAttention(at) if at.cache == id => Some(at.select),
+        _ => None,
+    });
+    let limits = readers.map(|select| select.map(|select| select.limit() as u64));
+    limits.reduce(|a, b| Some(a?.max(b?))).flatten()
 }
 
 /// Bytes of what stands for one block of a layer: 4 for each number.
@@ -284,7 +317,7 @@ mod tests {
         assert_eq!(all.asked_keys(0, 100, 16), 0);
     }
 
-    /// Counted one by one, and shared by a tile as long as its queries read all.
+    /// Counted one by one, and by tiles, which read no position twice.
     #[test]
     fn queries_that_choose_read_so_much_each() {
         let select = Selection { unit: 4, n_units: 10, has_tail: false };
@@ -294,7 +327,12 @@ mod tests {
             assert_eq!(reads.positions(past, n, 1), one_by_one, "{past} {n}");
         }
         assert_eq!(reads.positions(0, 40, 40), 40);
-        assert_eq!(reads.positions(0, 50, 50), 40 + 10 * 40);
+        assert_eq!(reads.positions(0, 50, 50), 50);
+        // of two tiles and a shorter one the last may choose less than there is
+        assert_eq!(reads.positions(200, 12, 5), 200 + 200 + 80);
+        assert_eq!(reads.positions(197, 12, 5), 200 + 200 + 80);
+        assert_eq!(reads.positions(10, 12, 5), 15 + 20 + 22);
+        assert_eq!(reads.positions(u64::MAX, 2, 1), 80);
         assert_eq!((reads.anchors(500, 7, 1), reads.again(500, 7)), (0, 0));
     }
 

@@ -202,6 +202,35 @@ fn latent_attention_is_expected_once_it_is_measured() {
     assert_eq!(short.attention, 3.0 * 2.0 * macs(MlaForm::Elided, 4000, 4));
 }
 
+/// A published model in 8 bits.
+fn published(name: &str) -> Program {
+    let c = models::find_published(name).expect("a published model");
+    let q8_0 = models::Mixture::from_name("Q8_0").expect("a file type");
+    let ty = |name: &str, dims: &[u64]| q8_0.tensor_type(&c, name, dims);
+    Program::clone(&models::from_config(&c, &ty).expect("whole blocks").program)
+}
+
+/// Of DeepSeek-V3.2: beyond 2,048 positions a step reads so many latents, wherever it is, and keys of 128 numbers of all
+/// positions, which meet 64 queries.
+#[test]
+fn of_a_deep_past_few_latents_are_read_and_all_keys_of_indexers() {
+    let [plain, chooses] = ["DeepSeek-V3", "DeepSeek-V3.2"].map(published);
+    let [plain, chooses] = [plain, chooses].map(|program| Cost::of(&program, &RECORDED));
+    assert_eq!(plain.cache_bytes_per_token(), 61 * 2 * (512 + 64));
+    assert_eq!(chooses.cache_bytes_per_token(), 61 * 2 * (512 + 64 + 128));
+    let at = |cost: &Cost, depth| cost.step(depth).of_kind(CostKind::Attention);
+    let [near, few, deep] = [1000, 4000, 128_000].map(|depth| at(&chooses, depth));
+    let more = 128_000 - 4000;
+    assert_eq!(deep.cache_read_bytes - few.cache_read_bytes, 61 * 2 * 128 * more);
+    assert_eq!(deep.f16_macs - few.f16_macs, 61 * 64 * 128 * more);
+    assert_eq!(few.cache_read_bytes, 61 * 2 * (576 * 2048 + 128 * 4001));
+    // where all positions would be chosen nothing is scored
+    assert_eq!(near.cache_read_bytes, at(&plain, 1000).cache_read_bytes);
+    assert_eq!(near.f16_macs, at(&plain, 1000).f16_macs);
+    let all = at(&plain, 128_000).cache_read_bytes;
+    assert!(deep.cache_read_bytes < all / 4, "{deep:?} {all}");
+}
+
 /// Of each token: all but the embedding and the experts it does not use. Makers' figures count the embedding, too: 2.7,
 /// 3.3, 22, 2.7, 21 and 37 billion.
 #[test]
@@ -213,11 +242,9 @@ fn active_weights_of_published_mixtures() {
         ("DeepSeek-V2-Lite", 2_451_435_008),
         ("DeepSeek-V2", 20_851_512_320),
         ("DeepSeek-V3", 36_625_618_432),
+        ("DeepSeek-V3.2", 37_477_143_296),
     ] {
-        let c = models::find_published(name).expect("a published model");
-        let q8_0 = models::Mixture::from_name("Q8_0").expect("a file type");
-        let ty = |name: &str, dims: &[u64]| q8_0.tensor_type(&c, name, dims);
-        let program = models::from_config(&c, &ty).expect("whole blocks").program;
+        let program = published(name);
         let cost = Cost::of(&program, &RECORDED);
         assert_eq!(cost.parameters().active(), want, "{name}");
         let held: u64 = program.weights.iter().map(|w| (w.rows * w.cols) as u64).sum();

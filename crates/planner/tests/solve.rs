@@ -114,12 +114,33 @@ fn windows_bound_what_a_long_context_takes() {
     assert!(longest > 3 * (1e9 / all as f64) as u64);
     assert!(estimate.memory(longest) <= room && estimate.memory(longest + 1) > room);
     assert_eq!(estimate.tokens_per_extra_second(), MACHINE.bandwidth / lasting as f64);
-    // `B + depth / W` is what a deep step reads, the windows counted to `B`
-    let b = estimate.first_step_seconds() + estimate.full_window_seconds();
+    line_is_what_a_deep_step_reads(&estimate);
+}
+
+/// `B + depth / W`, the bounded reads counted to `B`.
+fn line_is_what_a_deep_step_reads(estimate: &Estimate) {
+    assert!(estimate.bounded_seconds() > 0.0);
+    let b = estimate.first_step_seconds() + estimate.bounded_seconds();
     let line = b + 65_536.0 / estimate.tokens_per_extra_second();
     let read = estimate.step(65_536).memory;
-    assert!(estimate.full_window_seconds() > 0.0);
     assert!((line / read - 1.0).abs() < 1e-4, "{line} {read}");
+}
+
+/// All latents are kept and few of them read, but keys of the indexers are all read.
+#[test]
+fn choices_bound_what_a_deep_step_reads() {
+    let estimate = estimate("deepseek-v3.2", "Q8_0", CacheType::F16);
+    assert_eq!(estimate.cache_bytes_per_token(), f64::from(61 * 2 * (512 + 64 + 128)));
+    let per_token = f64::from(61 * 2 * 128);
+    assert_eq!(estimate.tokens_per_extra_second(), MACHINE.bandwidth / per_token);
+    line_is_what_a_deep_step_reads(&estimate);
+    // a prompt reads no latent twice
+    let Estimate::Counted(counted) = &estimate else { unreachable!("it was counted") };
+    let read = |n: u64| {
+        let pass = counted.cost.prefill(n, planner::formula::Head::LastToken);
+        pass.total().cache_read_bytes
+    };
+    assert!(read(100_000) < 61 * 2 * (100_000 + 2048) * (512 + 64 + 128));
 }
 
 /// Of its tables by layer a token reads a row, and memory holds them whole; layers that read others' caches keep none.
@@ -145,7 +166,7 @@ fn tables_by_layer_and_shared_caches_are_counted() {
     // 20 of 35 layers keep keys and values of 2 heads of 256, four of them all
     assert_eq!(cost.cache_bytes_per_token(), 20 * 2 * 2 * 256 * 2);
     assert_eq!(cost.lasting_bytes_per_token(), 4 * 2 * 2 * 256 * 2);
-    assert_eq!(cost.full_window_bytes(), 16 * 512 * 2 * 2 * 256 * 2);
+    assert_eq!(cost.bounded_bytes(), 16 * 512 * 2 * 2 * 256 * 2);
 }
 
 #[test]

@@ -116,6 +116,8 @@ struct Dimensions {
     #[serde(skip_serializing_if = "Option::is_none")]
     latent: Option<Latent>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    indexer: Option<Indexer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     experts: Option<Experts>,
     /// Blocks that guess the tokens after the next one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -147,6 +149,17 @@ struct Latent {
     nope_dim: usize,
     rope_dims: usize,
     value_dim: usize,
+}
+
+/// What chooses the positions that attention reads.
+#[derive(Serialize)]
+struct Indexer {
+    n_heads: usize,
+    head_dim: usize,
+    /// Most that are chosen.
+    positions: usize,
+    /// Layers that read no others, whether the choice is their own or that of one before them.
+    n_layers: usize,
 }
 
 /// Mixtures of experts.
@@ -245,6 +258,12 @@ impl Dimensions {
                 nope_dim: latent.nope_dim,
                 rope_dims: layer.head_dim - latent.nope_dim,
                 value_dim: layer.value_dim,
+            }),
+            indexer: c.layers.iter().find_map(|layer| layer.indexer.as_ref()).map(|its| Indexer {
+                n_heads: its.n_heads,
+                head_dim: its.head_dim,
+                positions: its.n_units * its.unit,
+                n_layers: c.layers.iter().filter(|layer| layer.indexer.is_some()).count(),
             }),
             experts: experts.map(|experts| Experts::of(experts, n_dense_layers)),
             n_guessing: guesses.then_some(c.n_guessing),
@@ -479,6 +498,16 @@ impl fmt::Display for Dimensions {
                 "latents",
                 format_args!(
                     "{kv_lora_rank} + {rope_dims} cached, keys {nope_dim} + {rope_dims}, values {value_dim}{queries}"
+                ),
+            )?;
+        }
+        if let Some(Indexer { n_heads, head_dim, positions, n_layers }) = &self.indexer {
+            let of = self.n_layers;
+            line(
+                f,
+                "indexer",
+                format_args!(
+                    "{n_heads} heads of {head_dim} choose {positions} positions, on {n_layers} of {of} layers"
                 ),
             )?;
         }

@@ -209,7 +209,7 @@ fn slides(config: &Config<'_>, n: u32) -> Result<Option<Vec<bool>>, Failure> {
     }))
 }
 
-/// Keys and values made of latents.
+/// Keys and values made of latents, and what chooses among them.
 fn latents(outline: &mut Outline, config: &Config<'_>) -> Result<(), Failure> {
     let width = |key: &str| config.count(&[key], MOST_HEADS);
     let nope_dim = width("qk_nope_head_dim")?;
@@ -225,6 +225,15 @@ fn latents(outline: &mut Outline, config: &Config<'_>) -> Result<(), Failure> {
         ("rope.dimension_count", rope_dims),
     ] {
         outline.set(key, count);
+    }
+    for (key, name) in [
+        ("index_n_heads", "attention.indexer.head_count"),
+        ("index_head_dim", "attention.indexer.key_length"),
+        ("index_topk", "attention.indexer.top_k"),
+    ] {
+        if let Some(count) = config.count_if(&[key], 1, WIDEST)? {
+            outline.set(name, count);
+        }
     }
     Ok(())
 }

@@ -43,15 +43,12 @@ pub(super) fn report(r: &Report<'_>, verbose: bool, out: &mut dyn Write) -> io::
     write!(out, "{}", if verbose { all_steps(r) } else { steps(r) })?;
     let w = r.plan.tokens_per_extra_second;
     let w = match w.is_finite() {
-        true => format!("W = {} tokens per extra ms (cache)", figures(w / 1000.0)),
+        true => format!("W = {} tokens per extra ms", figures(w / 1000.0)),
         false => "W without end: windows bound the cache".to_owned(),
     };
-    let (weights, windows) = (r.plan.first_step_seconds, r.plan.full_window_seconds);
-    let b = short_seconds(weights + windows);
-    let of = match windows > 0.0 {
-        true => format!("weights {}, full windows", short_seconds(weights)),
-        false => "weights".to_owned(),
-    };
+    let (weights, bounded) = (r.plan.first_step_seconds, r.plan.bounded_seconds);
+    let b = short_seconds(weights + bounded);
+    let of = if bounded > 0.0 { "weights, bounded reads" } else { "weights" };
     writeln!(out, "latency = B + depth / W: B = {b} ({of}), {w}")?;
     let limits = match r.what_if.first().and_then(|row| row.empty.expected) {
         Some(_) => "",

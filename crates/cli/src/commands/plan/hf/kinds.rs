@@ -95,6 +95,11 @@ pub(super) static KINDS: &[Kind] = &[
     Kind {
         attention: Attention::Latent,
         experts: Some(BIASED),
+        ..kind("deepseek_v32", "deepseek32")
+    },
+    Kind {
+        attention: Attention::Latent,
+        experts: Some(BIASED),
         ..kind("glm4_moe_lite", "deepseek2")
     },
     Kind {

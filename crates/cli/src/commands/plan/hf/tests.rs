@@ -79,9 +79,12 @@ fn mixtures_are_the_published_ones() {
         "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4, "vocab_size": 151936,
         "max_position_embeddings": 40960, "head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8,
         "moe_intermediate_size": 768, "norm_topk_prob": true, "mlp_only_layers": []}"#;
+    let indexer = r#""index_n_heads": 64, "index_head_dim": 128, "index_topk": 2048, "n_group""#;
+    let v32 = v3.replace("deepseek_v3", "deepseek_v32").replace("\"n_group\"", indexer);
     for (name, text) in [
         ("deepseek-v2-lite", lite),
         ("deepseek-v3", v3),
+        ("deepseek-v3.2", &v32),
         ("qwen1.5-moe-a2.7b", qwen2),
         ("qwen3-30b-a3b", qwen3),
     ] {
@@ -92,6 +95,7 @@ fn mixtures_are_the_published_ones() {
     let message = |text: &str| parse(text).unwrap_err().to_string();
     assert!(message(&qwen3.replace("[]", "[3]")).contains("layers without experts"));
     assert!(message(&lite.replace("n_routed_experts", "x")).contains("n_routed_experts"));
+    assert!(message(&v32.replace("index_topk", "x")).contains("attention.indexer.top_k"));
     assert!(message(&v3.replace("\"topk_group\": 4", "\"topk_group\": 9")).contains("1 to 8"));
 }
 
