@@ -312,7 +312,7 @@ fn show_tells_what_chooses() {
     place.write("chooses.gguf", conformance::golden::model("deepseek32"));
     let out = place.ok(&["show", "chooses.gguf"]);
     let line = out.lines().find(|line| line.starts_with("indexer ")).expect("a line of its own");
-    assert!(line.ends_with("4 heads of 64 choose 16 positions, on 3 of 3 layers"), "{line}");
+    assert!(line.ends_with("4 heads of 64 choose 16 positions, on 2 of 2 layers"), "{line}");
     assert!(!place.ok(&["show", "demo.gguf"]).contains("indexer"));
 }
 
