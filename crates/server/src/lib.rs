@@ -43,7 +43,7 @@ pub use guard::Access;
 pub use keep::kept_for;
 pub use listen::{Server, ServerListener};
 pub use model::ServedModel;
-pub use offers::{LoadFailure, LoadModel, ModelAbout, OfferedModel, Offers};
+pub use offers::{LoadFailure, LoadModel, ModelAbout, ModelUse, OfferedModel, Offers};
 pub use prepare::{Preparation, Prepared, PreparedReply};
 pub use pulls::{PullFailure, PullModel, PullState, PullStep};
 pub use reader::TextReading;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::{ModelFormat, SamplerOptions};
 use program::{CacheOptions, Model};
 
-use crate::offers::ModelAbout;
+use crate::offers::{ModelAbout, ModelUse};
 use crate::reader::TextReading;
 use crate::wire::{ReplyLimits, ReplySource};
 
@@ -52,6 +52,11 @@ impl ServedModel {
             family: self.family.clone(),
             bytes: self.bytes,
             context: self.cache.capacity,
+            does: match &self.reads {
+                None => ModelUse::Writes,
+                Some(reads) if reads.ranks => ModelUse::Ranks,
+                Some(_) => ModelUse::Embeds,
+            },
         }
     }
 

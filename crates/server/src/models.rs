@@ -508,6 +508,7 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use super::*;
+    use crate::offers::ModelUse;
 
     fn until(what: &str, is: impl Fn() -> bool) {
         let start = Instant::now();
@@ -535,6 +536,7 @@ mod tests {
             family: "none".into(),
             bytes: 1,
             context: 1,
+            does: ModelUse::Writes,
         };
         let entry = Entry::of(OfferedModel { about, load: Box::new(load) });
         let models = Arc::new(Models::of(vec![entry], None, None));

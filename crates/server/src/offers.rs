@@ -18,6 +18,19 @@ pub struct ModelAbout {
     pub bytes: u64,
     /// Tokens that a conversation may have.
     pub context: usize,
+    /// What it is for.
+    pub does: ModelUse,
+}
+
+/// What a model is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelUse {
+    /// It writes replies.
+    Writes,
+    /// It makes vectors of texts.
+    Embeds,
+    /// It says how well texts answer a question.
+    Ranks,
 }
 
 /// Loads a model.

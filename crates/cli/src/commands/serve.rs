@@ -12,8 +12,8 @@ use gguf::Gguf;
 use models::Pooling;
 use program::CacheOptions;
 use server::{
-    Access, LoadFailure, ModelAbout, OfferedModel, Offers, PullFailure, PullModel, PullState,
-    ReplyLimits, ServedModel, Server, TextReading,
+    Access, LoadFailure, ModelAbout, ModelUse, OfferedModel, Offers, PullFailure, PullModel,
+    PullState, ReplyLimits, ServedModel, Server, TextReading,
 };
 use tokenizer::ChatTemplate;
 
@@ -272,6 +272,11 @@ impl Service {
             family: known.config.architecture.clone(),
             bytes: gguf.file_bytes(),
             context: self.args.running.cache_of(&known.config).capacity,
+            does: match &known.config.text {
+                None => ModelUse::Writes,
+                Some(text) if text.pooling == Pooling::Rank => ModelUse::Ranks,
+                Some(_) => ModelUse::Embeds,
+            },
         })
     }
 

@@ -86,6 +86,7 @@ fn what_there_is_is_listed() {
     assert_eq!(loaded["models"][0]["expires_at"], "9999-12-31T23:59:59Z", "it stays");
     let show = served.post("/api/show", &json!({ "model": "demo" })).json();
     assert_eq!(show["model_info"]["general.architecture"], "qwen2");
+    assert_eq!(show["capabilities"], json!(["completion", "tools"]));
     assert_eq!(tags["models"][0]["digest"].as_str().unwrap().len(), 64);
     assert_eq!(served.get("/").body, "Ollama is running");
     for body in [json!({ "model": "demo" }), json!({ "model": "demo", "keep_alive": 0 })] {

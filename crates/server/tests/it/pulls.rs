@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rooflight_server::{ModelAbout, OfferedModel, Offers, PullFailure, PullState, PullStep};
+use rooflight_server::{
+    ModelAbout, ModelUse, OfferedModel, Offers, PullFailure, PullState, PullStep,
+};
 use serde_json::{Value, json};
 
 use crate::client::{CONTEXT, Served, demo, post};
@@ -21,6 +23,7 @@ fn offer(name: &str) -> OfferedModel {
         family: "qwen2".into(),
         bytes: 9,
         context: CONTEXT,
+        does: ModelUse::Writes,
     };
     OfferedModel { about, load: Box::new(move || Ok(demo(&name, |model| model))) }
 }

@@ -21,6 +21,8 @@ fn vectors(answer: &Value, at: &str) -> Vec<Vec<f64>> {
 #[test]
 fn texts_become_vectors() {
     let served = Served::reading("bert-mean");
+    let show = served.post("/api/show", &json!({ "model": "demo" })).json();
+    assert_eq!(show["capabilities"], json!(["embedding"]));
     let body = json!({ "model": "demo", "input": ["hello", "the other", "hello"] });
     let answer = served.post("/v1/embeddings", &body);
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -90,6 +92,8 @@ fn unpacked(text: &str) -> Vec<u8> {
 #[test]
 fn texts_are_ranked() {
     let served = Served::reading("qwen3-reranker");
+    let show = served.post("/api/show", &json!({ "model": "demo" })).json();
+    assert_eq!(show["capabilities"], json!([]));
     let body = json!({ "query": "what is it", "documents": ["a cat", { "text": "a dog" }, "rain"], "top_n": 2, "return_documents": true });
     let answer = served.post("/v1/rerank", &body);
     assert_eq!(answer.status, 200, "{answer:?}");

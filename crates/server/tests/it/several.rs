@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use engine::{Watch, Watched};
 use program::{Step, StepOut};
-use rooflight_server::{LoadFailure, ModelAbout, OfferedModel};
+use rooflight_server::{LoadFailure, ModelAbout, ModelUse, OfferedModel};
 use serde_json::{Value, json};
 
 use crate::client::{CONTEXT, Served, demo, post};
@@ -49,6 +49,7 @@ fn offer(name: &'static str, shelf: &Arc<Shelf>) -> OfferedModel {
         family: "qwen2".into(),
         bytes: 9,
         context: CONTEXT,
+        does: ModelUse::Writes,
     };
     let load = move || {
         let room = shelf.room.load(Ordering::SeqCst);

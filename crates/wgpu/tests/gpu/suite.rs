@@ -29,7 +29,7 @@ fn suite_of_same_bits() {
     let (kept, left_out): (Vec<&Check>, Vec<&Check>) =
         SAME_BITS.iter().partition(|check| check.is_for(device));
     let names = |checks: &[&Check]| checks.iter().map(|check| check.name).collect::<Vec<_>>();
-    assert_eq!(names(&kept), ["session/replay", "result/candidates"]);
+    assert_eq!(names(&kept), ["session/replay", "result/candidates", "result/rows_beside_logits"]);
     let other = |check: &&&Check| check.relies_on.iter().any(|what| *what != Variation::Again);
     assert_eq!(left_out.iter().filter(other).count(), left_out.len(), "{:?}", names(&left_out));
     run(SAME_BITS);

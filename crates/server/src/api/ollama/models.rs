@@ -12,7 +12,7 @@ use crate::body::JsonBody;
 use crate::error::Result;
 use crate::fields::{Field, Fields, check};
 use crate::models::LoadedAbout;
-use crate::offers::ModelAbout;
+use crate::offers::{ModelAbout, ModelUse};
 
 /// What its clients ask before anything else.
 pub(super) async fn running(Ready(_): Ready) -> &'static str {
@@ -56,9 +56,15 @@ pub(super) async fn show(Ready(models): Ready, body: JsonBody) -> Result<Json<Va
     check(body.fields(), SHOW, |_| false)?;
     let about = models.named(Some(model_name(&body)?))?;
     let family = &about.family;
+    // Ollama has no word for models that rank
+    let does: &[&str] = match about.does {
+        ModelUse::Writes => &["completion", "tools"],
+        ModelUse::Embeds => &["embedding"],
+        ModelUse::Ranks => &[],
+    };
     Ok(Json(json!({
         "details": details(&about),
-        "capabilities": ["completion", "tools"],
+        "capabilities": does,
         "model_info": {
             "general.architecture": family,
             format!("{family}.context_length"): about.context,
