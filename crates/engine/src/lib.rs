@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alike;
 mod calls;
 mod chat;
 mod completion;

@@ -10,6 +10,7 @@ use program::{
     Sequence, SessionId, Step,
 };
 
+use crate::alike::alike;
 use crate::{Error, Result};
 
 /// Tokens fed at once unless told otherwise.
@@ -145,6 +146,11 @@ impl Session {
         &self.tokens
     }
 
+    /// With how many of these the tokens that the cache holds begin.
+    pub fn shares(&self, tokens: &[u32]) -> usize {
+        alike(&self.tokens, tokens)
+    }
+
     /// Number of tokens the cache holds.
     pub fn len(&self) -> usize {
         self.tokens.len()
@@ -216,9 +222,7 @@ impl Session {
             return Err(Error::EmptyPrompt);
         }
         self.check_room(tokens.len())?;
-        let shared =
-            self.tokens.iter().zip(tokens).take_while(|(held, wanted)| held == wanted).count();
-        self.truncate(shared.min(tokens.len() - 1))?;
+        self.truncate(self.shares(tokens).min(tokens.len() - 1))?;
         let gained = self.model.reuse(self.id, &tokens[..tokens.len() - 1])?;
         let cached = self.tokens.len() + gained;
         self.tokens.extend_from_slice(&tokens[self.tokens.len()..cached]);

@@ -284,23 +284,15 @@ impl Archive {
     pub(crate) fn arrivals(&self) -> impl Iterator<Item = Arrival> {
         self.arrivals.try_iter()
     }
+}
 
-    /// Wait until everything is on disk that is on its way there.
-    pub(crate) fn end(mut self) {
-        self.join();
-    }
-
-    fn join(&mut self) {
+/// It waits until everything is on disk that is on its way there.
+impl Drop for Archive {
+    fn drop(&mut self) {
         let Some(Threads { writes, reads, writer, reader }) = self.threads.take() else { return };
         drop((writes, reads));
         // each caught what went wrong in it
         let _ = (writer.join(), reader.join());
-    }
-}
-
-impl Drop for Archive {
-    fn drop(&mut self) {
-        self.join();
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 use std::thread::JoinHandle;
 
 use super::{Constraint, TokenMask};
+use crate::alike::alike;
 use crate::{Error, Result};
 
 /// The thread, and what it was asked for.
@@ -74,7 +75,7 @@ impl Ahead {
     /// # Errors
     /// If the thread has died.
     pub(crate) fn begin(&mut self, tokens: &[u32], draft: &[u32]) -> Result<()> {
-        let common = self.kept.iter().zip(tokens).take_while(|(old, new)| old == new).count();
+        let common = alike(&self.kept, tokens);
         let back = self.kept.len() - common;
         self.kept.truncate(common);
         self.kept.extend_from_slice(&tokens[common..]);

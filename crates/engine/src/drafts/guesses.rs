@@ -1,6 +1,8 @@
 //! A text and what a model guesses of how it goes on, token by token.
 
-use crate::{Result, Sampler, Scores};
+use super::Draft;
+use crate::alike::alike;
+use crate::{Sampler, Scores};
 
 /// What is written, and behind it what is guessed. It chooses with the target's own sampler, seed and positions: where both
 /// models agree on what is likely, the same random number falls on the same token.
@@ -26,7 +28,7 @@ impl Guesses {
 
     /// The text goes on with these. Returns how many of the guesses were these.
     pub(super) fn push(&mut self, tokens: &[u32]) -> usize {
-        let right = self.guessed().iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        let right = alike(self.guessed(), tokens);
         self.text.truncate(self.written);
         self.text.extend_from_slice(tokens);
         (self.written, self.stuck) = (self.text.len(), false);
@@ -64,9 +66,9 @@ impl Guesses {
     }
 
     /// The first `max` guesses.
-    pub(super) fn draft(&self, max: usize) -> Result<super::Draft> {
+    pub(super) fn draft(&self, max: usize) -> Draft {
         let n = self.guessed().len().min(max);
-        Ok(super::Draft { tokens: self.guessed()[..n].to_vec(), class: 0 })
+        Draft { tokens: self.guessed()[..n].to_vec(), class: 0 }
     }
 }
 

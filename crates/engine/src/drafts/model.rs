@@ -161,6 +161,6 @@ impl Drafter for ModelDrafter {
     }
 
     fn draft(&mut self, max: usize) -> Result<Draft> {
-        self.guesses.draft(max)
+        Ok(self.guesses.draft(max))
     }
 }

@@ -8,6 +8,7 @@ use program::{OutputRows, Outputs, Prompt, Wanted};
 
 use super::guesses::{Guesses, Timed};
 use super::{Draft, DraftStep, Drafter};
+use crate::alike::alike;
 use crate::{Result, Sampler, Session};
 
 /// Rows of the target's that are kept until they are read, if a chunk is less.
@@ -172,8 +173,7 @@ impl Drafter for MtpDrafter {
     }
 
     fn begin(&mut self, tokens: &[u32], sampler: &Sampler) {
-        let known = &self.guesses.text()[..self.guesses.written()];
-        let same = known.iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        let same = alike(&self.guesses.text()[..self.guesses.written()], tokens);
         self.guesses.begin(tokens, sampler);
         // a row is of a token and the one after it
         self.keep(same.saturating_sub(1 + self.from));
@@ -244,6 +244,6 @@ impl Drafter for MtpDrafter {
     }
 
     fn draft(&mut self, max: usize) -> Result<Draft> {
-        self.guesses.draft(max)
+        Ok(self.guesses.draft(max))
     }
 }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use foldhash::fast::RandomState;
 
 use super::{Draft, Drafter, locked};
+use crate::alike::alike;
 use crate::{Result, Sampler};
 
 /// The shortest end worth a draft.
@@ -266,7 +267,7 @@ impl Drafter for SuffixDrafter {
     }
 
     fn begin(&mut self, tokens: &[u32], _: &Sampler) {
-        let same = self.text.iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        let same = alike(&self.text, tokens);
         self.text.truncate(same);
         self.states.truncate(same);
         self.push(&tokens[same..]);

@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::note::Note;
+use crate::alike::alike;
 
 /// Tokens of a stretch.
 pub(super) const STRETCH: usize = 16;
@@ -41,11 +42,6 @@ pub(super) fn stretches(tokens: &[u32]) -> Vec<u64> {
         before
     };
     tokens.chunks_exact(STRETCH).map(next).collect()
-}
-
-/// With how many equal things both begin.
-pub(super) fn alike<T: PartialEq>(a: &[T], b: &[T]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
 #[cfg(test)]

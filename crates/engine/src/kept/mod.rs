@@ -16,8 +16,9 @@ use std::time::Duration;
 
 use program::{CacheOptions, Error, KeptPlace, KeptSession, KeptSessions, Model};
 
+use crate::alike::alike;
 use crate::{Result, Session};
-use found::{Known, STRETCH, alike, stretches};
+use found::{Known, STRETCH, stretches};
 use note::Note;
 
 pub use note::Owner;

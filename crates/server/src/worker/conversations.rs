@@ -180,11 +180,8 @@ impl<'a> Conversations<'a> {
 
     /// The one of this key that shares most with a prompt, and how many tokens.
     fn best(&self, key: KeyId, prompt: &[u32]) -> Option<(usize, usize)> {
-        let shared = |session: &Session| {
-            session.tokens().iter().zip(prompt).take_while(|(held, wanted)| held == wanted).count()
-        };
         let of_key = |resting: &Resting| match resting.seat.key == key {
-            true => shared(&resting.session),
+            true => resting.session.shares(prompt),
             false => 0,
         };
         let best = self.idle.iter().map(of_key).enumerate().max_by_key(|(_, shared)| *shared);
@@ -319,8 +316,7 @@ impl<'a> Conversations<'a> {
         for i in 0..self.idle.len() {
             self.keep(i, true);
         }
-        if let Some(archive) = self.archive.take() {
-            archive.end();
-        }
+        // it waits until all that is on its way is on disk
+        drop(self.archive.take());
     }
 }
