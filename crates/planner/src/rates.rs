@@ -105,12 +105,32 @@ impl AttentionShape {
 
     /// How far another shape is from this one, if its speed can be scaled to it at all.
     fn distance(&self, other: &AttentionShape) -> Option<f64> {
-        let apart = |a: usize, b: usize| (a.max(1) as f64 / b.max(1) as f64).ln().abs();
         let group = |shape: &AttentionShape| shape.n_heads / shape.n_kv_heads.max(1);
         let dims = apart(self.key_dim, other.key_dim) + apart(self.value_dim, other.value_dim);
         let same = (self.k, self.v) == (other.k, other.v);
         same.then(|| dims + apart(group(self), group(other)))
     }
+}
+
+/// By which factor two widths or counts differ, as its logarithm.
+pub(crate) fn apart(a: usize, b: usize) -> f64 {
+    (a.max(1) as f64 / b.max(1) as f64).ln().abs()
+}
+
+/// The rate of a shape among these: as measured, or that of the nearest shape, scaled, if `distance` says how near one is.
+pub(crate) fn rate_of<R: Copy, S: PartialEq>(
+    rates: &[R],
+    wanted: &S,
+    shape: impl Fn(&R) -> &S,
+    distance: impl Fn(&S, &S) -> Option<f64>,
+    scaled: impl Fn(&R, &S) -> R,
+) -> Option<R> {
+    if let Some(exact) = rates.iter().find(|rate| shape(rate) == wanted) {
+        return Some(*exact);
+    }
+    let near = rates.iter().filter_map(|rate| Some((distance(wanted, shape(rate))?, rate)));
+    let (_, nearest) = near.min_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some(scaled(nearest, wanted))
 }
 
 /// Latent attention of one layer, as far as its speed depends on it. Its sizes are few among published models: none is
@@ -325,11 +345,8 @@ impl Rates {
 
     /// Attention of this shape: as measured, or scaled from the nearest shape with the same types of cache.
     pub fn attention(&self, shape: &AttentionShape) -> Option<AttentionRate> {
-        let near =
-            self.attention.iter().filter_map(|rate| Some((shape.distance(&rate.shape)?, rate)));
-        let (_, nearest) = near.min_by(|a, b| a.0.total_cmp(&b.0))?;
-        let exact = self.attention.iter().find(|rate| rate.shape == *shape);
-        Some(exact.copied().unwrap_or_else(|| nearest.scaled_to(shape)))
+        let (distance, scaled) = (AttentionShape::distance, AttentionRate::scaled_to);
+        rate_of(&self.attention, shape, |rate| &rate.shape, distance, scaled)
     }
 
     /// Latent attention of this shape, if it was measured.

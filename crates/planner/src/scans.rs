@@ -2,6 +2,8 @@
 
 use program::{CacheKind, Op, Program, ScanDims, ScanKind, ScanRule};
 
+use crate::rates::{apart, rate_of};
+
 /// A recurrence of one layer, as far as its speed depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ScanShape {
@@ -35,7 +37,6 @@ impl ScanShape {
 
     /// How far another shape is from this one, if its speed can be scaled to it at all.
     fn distance(&self, other: &ScanShape) -> Option<f64> {
-        let apart = |a: usize, b: usize| (a.max(1) as f64 / b.max(1) as f64).ln().abs();
         let widths = apart(self.dims.key_dim, other.dims.key_dim)
             + apart(self.dims.value_dim, other.dims.value_dim)
             + f64::from(u8::from(self.by_row != other.by_row));
@@ -80,9 +81,7 @@ impl ScanRate {
 
 /// The rate of this shape among these: as measured, or scaled from the nearest shape of its rule.
 pub(crate) fn nearest(rates: &[ScanRate], shape: &ScanShape) -> Option<ScanRate> {
-    let near = rates.iter().filter_map(|rate| Some((shape.distance(&rate.shape)?, rate)));
-    let (_, nearest) = near.min_by(|a, b| a.0.total_cmp(&b.0))?;
-    Some(if nearest.shape == *shape { *nearest } else { nearest.scaled_to(shape) })
+    rate_of(rates, shape, |rate| &rate.shape, ScanShape::distance, ScanRate::scaled_to)
 }
 
 /// Shapes from which others are scaled, the most usual rule first: those of Qwen3.5-0.8B, Mamba-2, Ling 3, MiniMax-01, Falcon
@@ -122,5 +121,9 @@ mod tests {
         assert_eq!(rates[0].bytes_per_second(), (16 * 128 * 128 * 4) as f64 / 2.0);
         let other = usual()[2];
         assert_eq!(nearest(&rates, &other), None);
+        // what was measured is taken before what is as near
+        let alike = ScanShape { dims: ScanDims { n_key_heads: 8, ..delta.dims }, ..delta };
+        let both = [ScanRate { shape: alike, step: 9.0, token: 9.0 }, rates[0]];
+        assert_eq!(nearest(&both, &delta), Some(rates[0]));
     }
 }

@@ -415,13 +415,13 @@ fn steps(run: &Run, deep: usize, n_logits: f64) -> Result<Steps> {
     let (far, near) = (over(&long, attend), over(&short, attend));
     let position = ((far - near) / (deep - 1 - SHALLOW) as f64).max(near / 1e6);
     let step = (near - position * (SHALLOW + 1) as f64).max(0.0);
-    let outside = |passes: &[Pass]| over(passes, |pass| pass.outside);
-    let overheads = Overheads {
-        step: outside(&bare),
-        logit: ((outside(&short) - outside(&bare)) / n_logits).max(0.0),
-        element: 0.0,
-    };
-    Ok(Steps { step, position, overheads })
+    Ok(Steps { step, position, overheads: outside(&bare, &short, n_logits) })
+}
+
+/// What steps cost outside their phases, without logits and with so many; elements of norms are not in it.
+fn outside(bare: &[Pass], with_logits: &[Pass], n_logits: f64) -> Overheads {
+    let [step, all] = [bare, with_logits].map(|passes| over(passes, |pass| pass.outside));
+    Overheads { step, logit: ((all - step) / n_logits).max(0.0), element: 0.0 }
 }
 
 /// Seconds in attention.

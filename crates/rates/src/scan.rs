@@ -4,7 +4,7 @@ use program::{
     CacheOptions, CacheType, Executor, Outputs, Program, Result, ScanKind, ScanRule, ValueId,
 };
 
-use crate::{CHUNK, EPS, Pass, Run, WIDTH, Weights, begin, finish, median, over, weight};
+use crate::{CHUNK, EPS, Pass, Run, WIDTH, Weights, begin, finish, median, outside, over, weight};
 use planner::{Overheads, ScanRate, ScanShape};
 
 /// Steps from one that writes a state to the next, in executors that write few; steps that are timed, whole rounds of these;
@@ -39,12 +39,8 @@ pub(super) fn measure(
     let bare = steps(ROUND, Outputs::NONE)?;
     let scan = |pass: &Pass| pass.sum(|_, kind| kind == "scan").1;
     let rows = over(&prompts, |pass| pass.sum(|_, kind| kind == "rows").1);
-    let outside = |passes: &[Pass]| median(passes.iter().map(|pass| pass.outside).collect());
-    let overheads = Overheads {
-        step: outside(&bare),
-        logit: ((outside(&far) - outside(&bare)) / n_logits).max(0.0),
-        element: rows / (CHUNK * shape.dims.n_heads * shape.dims.value_dim) as f64,
-    };
+    let elements = (CHUNK * shape.dims.n_heads * shape.dims.value_dim) as f64;
+    let overheads = Overheads { element: rows / elements, ..outside(&bare, &far, n_logits) };
     // some steps of a round read more rows than others
     let like = |place: usize| median(far.iter().skip(place).step_by(ROUND).map(scan).collect());
     let step = (0..ROUND).map(like).sum::<f64>() / ROUND as f64;
