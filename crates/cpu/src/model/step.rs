@@ -362,26 +362,15 @@ impl CpuModel {
             }
             Computed { numbers: peaks, cols }
         });
-        let rows_out = |(i, sequence): (usize, &&Sequence<'_>)| {
-            let Outputs { rows, what } = sequence.outputs;
-            let handed = || -> Result<Vec<_>> {
-                let rows = |out: &Operand| computed(*out).rows(batch.handed(i, out.rows));
-                self.schedule.handed.iter().map(|out| copy(rows(out), "handed rows")).collect()
-            };
-            if what == Wanted::Rows {
-                return handed().map(RowsOut::Rows);
-            }
-            let out = match what {
-                Wanted::Hidden => self.schedule.hidden,
-                _ => logits,
-            };
+        let handed = |i: usize| -> Result<Vec<_>> {
+            let rows = |out: &Operand| computed(*out).rows(batch.handed(i, out.rows));
+            self.schedule.handed.iter().map(|out| copy(rows(out), "handed rows")).collect()
+        };
+        // of one value
+        let rows_of = |i: usize, rows: OutputRows, what: Wanted| {
+            let out = if what == Wanted::Hidden { self.schedule.hidden } else { logits };
             let Some(out) = out.filter(|_| rows != OutputRows::None) else {
-                return match what {
-                    Wanted::LogitsAndRows => {
-                        Ok(RowsOut::LogitsAndRows(LogitRows::default(), handed()?))
-                    }
-                    what => Ok(RowsOut::none(what)),
-                };
+                return Ok(RowsOut::none(what));
             };
             let (value, wanted) = (computed(out), batch.wanted(i, out.rows));
             let numbers = value.rows(wanted.clone());
@@ -397,15 +386,24 @@ impl CpuModel {
             if let Wanted::Candidates { k } = what {
                 return CandidateRows::of(numbers, out.cols, peaks, k).map(RowsOut::Candidates);
             }
-            let logits = LogitRows {
+            Ok(RowsOut::Logits(LogitRows {
                 logits: copy(numbers, "the logits")?,
                 vocab_size: out.cols,
                 peaks: copy(peaks, "the logits")?,
-            };
-            Ok(match what {
-                Wanted::LogitsAndRows => RowsOut::LogitsAndRows(logits, handed()?),
-                _ => RowsOut::Logits(logits),
-            })
+            }))
+        };
+        let rows_out = |(i, sequence): (usize, &&Sequence<'_>)| {
+            let Outputs { rows, what } = sequence.outputs;
+            match what {
+                Wanted::Rows => handed(i).map(RowsOut::Rows),
+                Wanted::LogitsAndRows => {
+                    let logits = rows_of(i, rows, Wanted::Logits)?.into_logits();
+                    Ok(RowsOut::LogitsAndRows(logits, handed(i)?))
+                }
+                Wanted::Logits | Wanted::Candidates { .. } | Wanted::Hidden => {
+                    rows_of(i, rows, what)
+                }
+            }
         };
         batch.sequences.iter().enumerate().map(rows_out).collect()
     }

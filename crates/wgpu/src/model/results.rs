@@ -138,28 +138,34 @@ impl Readback {
         i: usize,
         running: &Running<'_, '_>,
     ) -> Result<RowsOut> {
-        let Sequence { outputs, tokens, .. } = running.sequence;
-        let kind = match outputs.what {
-            Wanted::Logits | Wanted::Candidates { .. } | Wanted::LogitsAndRows => {
-                OutputKind::Logits
-            }
-            Wanted::Hidden => OutputKind::Hidden,
-            Wanted::Rows => OutputKind::Rows,
+        let of = |what| self.rows_of(what, batch, found, i, running);
+        let handed = || {
+            let handed = self.regions.iter().filter(|region| region.kind == OutputKind::Rows);
+            handed.map(|region| self.rows(region, batch, found, i)).collect()
         };
-        let handed = self.regions.iter().filter(|region| region.kind == OutputKind::Rows);
-        let handed = handed.filter(|_| outputs.needs_rows());
-        let handed = handed.map(|region| self.rows(region, batch, found, i)).collect();
-        if kind == OutputKind::Rows {
-            return Ok(RowsOut::Rows(handed));
+        match running.sequence.outputs.what {
+            Wanted::Rows => Ok(RowsOut::Rows(handed())),
+            Wanted::LogitsAndRows => {
+                Ok(RowsOut::LogitsAndRows(of(Wanted::Logits)?.into_logits(), handed()))
+            }
+            what @ (Wanted::Logits | Wanted::Candidates { .. } | Wanted::Hidden) => of(what),
         }
+    }
+
+    /// The rows of one value that sequence `i` yields.
+    fn rows_of(
+        &self,
+        what: Wanted,
+        batch: &Batch,
+        found: &[f32],
+        i: usize,
+        running: &Running<'_, '_>,
+    ) -> Result<RowsOut> {
+        let Sequence { outputs, tokens, .. } = running.sequence;
+        let kind = if what == Wanted::Hidden { OutputKind::Hidden } else { OutputKind::Logits };
         let mut regions = self.regions.iter().filter(|region| region.kind == kind);
         let region = regions.next().filter(|_| outputs.rows != OutputRows::None);
-        let Some(region) = region else {
-            return Ok(match outputs.what {
-                Wanted::LogitsAndRows => RowsOut::LogitsAndRows(LogitRows::default(), handed),
-                what => RowsOut::none(what),
-            });
-        };
+        let Some(region) = region else { return Ok(RowsOut::none(what)) };
         let cols = region.spec.cols;
         let all = self.rows(region, batch, found, i);
         // of a value of all rows, those that are wanted
@@ -171,14 +177,12 @@ impl Readback {
         if let Some(bad) = numbers.iter().position(|x| !x.is_finite()) {
             return Err(Error::NonFinite { position: running.start + wanted.start + bad / cols });
         }
-        Ok(match outputs.what {
-            Wanted::Hidden => RowsOut::Hidden(HiddenRows { hidden: numbers, hidden_size: cols }),
-            Wanted::Candidates { k } => {
-                let LogitRows { logits, vocab_size, peaks } = LogitRows::new(numbers, cols);
-                RowsOut::Candidates(CandidateRows::of(&logits, vocab_size, &peaks, k)?)
-            }
-            Wanted::LogitsAndRows => RowsOut::LogitsAndRows(LogitRows::new(numbers, cols), handed),
-            Wanted::Logits | Wanted::Rows => RowsOut::Logits(LogitRows::new(numbers, cols)),
-        })
+        if what == Wanted::Hidden {
+            return Ok(RowsOut::Hidden(HiddenRows { hidden: numbers, hidden_size: cols }));
+        }
+        let rows = LogitRows::new(numbers, cols);
+        let Wanted::Candidates { k } = what else { return Ok(RowsOut::Logits(rows)) };
+        let LogitRows { logits, vocab_size, peaks } = rows;
+        Ok(RowsOut::Candidates(CandidateRows::of(&logits, vocab_size, &peaks, k)?))
     }
 }
