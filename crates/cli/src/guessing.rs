@@ -5,13 +5,10 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use gguf::Gguf;
 use models::{GgufWeights, LoadedModel};
-use program::{
-    CacheOptions, Executor, KvPolicy, MemoryNeeds, MemoryOptions, Model, Op, Program, Progress,
-    Promises, Result, WeightSource, WeightSpec,
-};
-use quant::GgmlType;
+use program::{CacheOptions, Executor, KvPolicy, MemoryNeeds, Model, Program, WeightSpec};
 
 use crate::exit::Failure;
+use crate::memory;
 
 /// The same model with blocks of its file that guess.
 ///
@@ -52,48 +49,28 @@ pub(crate) fn cache(cache: CacheOptions) -> CacheOptions {
     CacheOptions { policy: KvPolicy::Full, ..cache }
 }
 
-/// An executor that counts beside each program what guesses for it.
-pub(crate) struct WithGuesses<'a> {
-    pub(crate) executor: &'a dyn Executor,
-    pub(crate) guesses: &'a Program,
-}
-
-impl Executor for WithGuesses<'_> {
-    fn supports(&self, op: &Op, types: &[GgmlType]) -> Result<()> {
-        self.executor.supports(op, types)
-    }
-
-    fn memory(&self, program: &Program, options: &MemoryOptions) -> Result<MemoryNeeds> {
-        let needs = self.executor.memory(program, options)?;
-        let own = MemoryOptions { cache: cache(options.cache), ..*options };
-        let own = self.executor.memory(self.guesses, &own)?;
-        let is_shared = |spec: &&WeightSpec| program.weights.contains(spec);
-        let shared = match self.executor.shares_weights() {
-            true => self.guesses.weights.iter().filter(is_shared).map(WeightSpec::bytes).sum(),
-            false => 0,
-        };
-        Ok(MemoryNeeds {
-            weights: needs.weights.saturating_add(own.weights.saturating_sub(shared)),
-            cache: needs.cache.saturating_add(own.cache),
-            work: needs.work.saturating_add(own.work),
-            ..needs
-        })
-    }
-
-    fn promises(&self) -> Promises {
-        self.executor.promises()
-    }
-
-    fn load(
-        &self,
-        program: Arc<Program>,
-        weights: &dyn WeightSource,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<Box<dyn Model>> {
-        self.executor.load(program, weights, progress)
-    }
-
-    fn describe(&self) -> String {
-        self.executor.describe()
-    }
+/// What a model needs, with what guesses for it, a session of its own beside each of the model's: weights that both read count
+/// once where the executor keeps them once.
+///
+/// # Errors
+/// What the executor does not support.
+pub(crate) fn with_needs(
+    needs: MemoryNeeds,
+    executor: &dyn Executor,
+    (guesses, program): (&Program, &Program),
+    options: &CacheOptions,
+    chunk: usize,
+) -> program::Result<MemoryNeeds> {
+    let own = memory::needs(executor, guesses, &cache(*options), chunk)?;
+    let is_shared = |spec: &&WeightSpec| program.weights.contains(spec);
+    let shared = match executor.shares_weights() {
+        true => guesses.weights.iter().filter(is_shared).map(WeightSpec::bytes).sum(),
+        false => 0,
+    };
+    Ok(MemoryNeeds {
+        weights: needs.weights.saturating_add(own.weights.saturating_sub(shared)),
+        cache: needs.cache.saturating_add(own.cache),
+        work: needs.work.saturating_add(own.work),
+        ..needs
+    })
 }

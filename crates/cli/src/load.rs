@@ -19,7 +19,7 @@ use crate::args::ExecutorArgs;
 use crate::ceilings::KnownCeilings;
 use crate::executing::{self, ToRun};
 use crate::exit::Failure;
-use crate::guessing::{self, WithGuesses};
+use crate::guessing;
 use crate::memory::Room;
 use crate::output::shown;
 use crate::storage::{self, StorageArgs, WaysOut};
@@ -270,17 +270,18 @@ fn load_on(
     let chunk = options.chunk.unwrap_or(DEFAULT_CHUNK);
     let Started { executor, gpu } = started;
     let room = Room { available: memory::free(gpu.as_ref()), trained: config.context_length };
-    let needs = match &guesses {
+    let own = |cache: &CacheOptions| memory::needs(&*executor, &program, cache, chunk);
+    let all = |cache: &CacheOptions| match &guesses {
         Some(guesses) => {
-            let both = WithGuesses { executor: &*executor, guesses };
-            memory::check_fit(&both, &program, &cache, chunk, room)?
+            guessing::with_needs(own(cache)?, &*executor, (guesses, &program), cache, chunk)
         }
-        None => memory::check_fit(&*executor, &program, &cache, chunk, room)?,
+        None => own(cache),
     };
+    let needs = memory::check_fit(&all, &cache, room)?;
     let kept = &options.storage;
     let ways = |bound| WaysOut {
         longest: storage::longest(kept, &*executor, &program, &cache, (chunk, bound)),
-        shrinks: memory::shrinks(&*executor, &program, &cache, chunk),
+        shrinks: memory::shrinks(&own, &cache),
     };
     storage::check(kept, needs, &cache, ways)?;
     let ceilings = if options.ceilings { ceilings::kept_or_measured(&*executor) } else { None };

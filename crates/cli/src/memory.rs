@@ -24,6 +24,9 @@ pub(crate) fn needs(
     executor.memory(program, &MemoryOptions { cache: *cache, sessions: 1, chunk })
 }
 
+/// Counts what is needed with a cache like this.
+pub(crate) type Count<'a> = dyn Fn(&CacheOptions) -> program::Result<MemoryNeeds> + 'a;
+
 /// Free memory where a model runs, if that can be told: how much a card has, no API says, and what it lacks is told when it
 /// is asked for.
 pub(crate) fn free(gpu: Option<&GpuFacts>) -> Option<u64> {
@@ -39,30 +42,17 @@ pub(crate) fn fits(needs: &MemoryNeeds, available: Option<u64>) -> bool {
 pub(crate) const SHRINK: &str = "-ctk q8_0 -ctv q8_0";
 
 /// Whether [`SHRINK`] would make the cache smaller: not of states alone, nor where an executor keeps other types.
-pub(crate) fn shrinks(
-    executor: &dyn Executor,
-    program: &Program,
-    cache: &CacheOptions,
-    chunk: usize,
-) -> bool {
-    let bytes = |cache: &CacheOptions| {
-        needs(executor, program, cache, chunk).map(|needs| needs.bounded_cache)
-    };
+pub(crate) fn shrinks(count: &Count<'_>, cache: &CacheOptions) -> bool {
+    let bytes = |cache: &CacheOptions| count(cache).map(|needs| needs.bounded_cache);
     let fewer = CacheOptions { k: CacheType::Q8_0, v: CacheType::Q8_0, ..*cache };
     matches!((bytes(&fewer), bytes(cache)), (Ok(fewer), Ok(bytes)) if fewer < bytes)
 }
 
 /// The most positions, in steps of 256 and below the capacity asked for, whose needs find `room`; 0 if none do.
-pub(crate) fn longest_context(
-    executor: &dyn Executor,
-    program: &Program,
-    cache: &CacheOptions,
-    chunk: usize,
-    room: u64,
-) -> usize {
+pub(crate) fn longest_context(count: &Count<'_>, cache: &CacheOptions, room: u64) -> usize {
     longest(cache.capacity, |capacity| {
         let cache = CacheOptions { capacity, ..*cache };
-        needs(executor, program, &cache, chunk).is_ok_and(|needs| needs.total() <= room)
+        count(&cache).is_ok_and(|needs| needs.total() <= room)
     })
 }
 
@@ -94,27 +84,25 @@ pub(crate) struct Room {
 /// # Errors
 /// [`Failure::DoesNotFit`]; what the executor does not support.
 pub(crate) fn check_fit(
-    executor: &dyn Executor,
-    program: &Program,
+    count: &Count<'_>,
     cache: &CacheOptions,
-    chunk: usize,
     room: Room,
 ) -> anyhow::Result<MemoryNeeds> {
-    let needs = needs(executor, program, cache, chunk).context("counting the memory it needs")?;
+    let needs = count(cache).context("counting the memory it needs")?;
     if fits(&needs, room.available) {
         return Ok(needs);
     }
     let available = room.available.unwrap_or(u64::MAX);
     let wanted = needs.total().saturating_add(OVERHEAD);
     let free = available.saturating_sub(OVERHEAD);
-    let longest = longest_context(executor, program, cache, chunk, free).min(room.trained);
+    let longest = longest_context(count, cache, free).min(room.trained);
     let advice = match longest {
         0 => "the weights alone do not fit: take a smaller model or a smaller quantization"
             .to_owned(),
         longest if longest == room.trained => {
             format!("try -c {longest}: the model was made for no more")
         }
-        longest if shrinks(executor, program, cache, chunk) => {
+        longest if shrinks(count, cache) => {
             format!("try -c {longest}, or {SHRINK}")
         }
         longest => format!("try -c {longest}"),
@@ -144,7 +132,8 @@ mod tests {
         let program = tiny_model(&tiny_config("qwen2", 256, true), quant::GgmlType::Q8_0);
         let cpu = ExecutorOptions { threads: Some(1), ..Default::default() }.cpu();
         let cache = CacheOptions::new(CacheType::F16, CacheType::F16, 1 << 20);
-        match check_fit(&cpu, &program, &cache, 64, Room { available: Some(available), trained }) {
+        let count = |cache: &CacheOptions| needs(&cpu, &program, cache, 64);
+        match check_fit(&count, &cache, Room { available: Some(available), trained }) {
             Ok(needs) => {
                 assert_eq!(needs.cache, program.cache_bytes(1 << 20, &cache));
                 None
@@ -152,7 +141,7 @@ mod tests {
             Err(error) => match error.downcast() {
                 Ok(Failure::DoesNotFit { advice, missing, .. }) => {
                     let enough = Room { available: Some(available + missing), trained };
-                    assert!(check_fit(&cpu, &program, &cache, 64, enough).is_ok(), "{missing}");
+                    assert!(check_fit(&count, &cache, enough).is_ok(), "{missing}");
                     Some(advice)
                 }
                 other => panic!("{other:?}"),

@@ -178,7 +178,9 @@ impl Here<'_> {
     fn longest(&self, candidate: &ModelVariant, types: Cache, memory: f64) -> u64 {
         let room = (memory as u64).saturating_sub(memory::OVERHEAD);
         let (cache, chunk) = (Here::cache(types, LONGEST), Here::chunk(candidate));
-        memory::longest_context(self.executor, &self.program, &cache, chunk, room) as u64
+        let count =
+            |cache: &CacheOptions| memory::needs(self.executor, &self.program, cache, chunk);
+        memory::longest_context(&count, &cache, room) as u64
     }
 }
 
