@@ -122,21 +122,21 @@ fn every_architecture_goes_on_after_a_restart() {
     testing::covered(&names.join(", "));
 }
 
+/// Few blocks of a long past.
+fn few_blocks() -> ContextMemory {
+    let small =
+        ContextMemory { n_init: 64, n_local: 128, block: 64, ..ContextMemory::suited(1024) };
+    ContextMemory { n_blocks: 2, ..small }
+}
+
 /// Few blocks of a long past: anchors, near and far keys, what queries said.
 #[test]
 fn policies_go_on_after_a_restart() {
     let program = tiny_model(&tiny_config("qwen2", 64, true), GgmlType::F32);
     let weights = MemoryWeights::random(&program, 5);
     let tokens = Random::new(71).tokens(700, 97);
-    let suited = ContextMemory {
-        n_init: 64,
-        n_local: 128,
-        block: 64,
-        n_blocks: 2,
-        ..ContextMemory::suited(1024)
-    };
     for anchor in [BlockAnchor::Bounds, BlockAnchor::Mass, BlockAnchor::Products] {
-        let policy = KvPolicy::Memory(ContextMemory { anchor, ..suited });
+        let policy = KvPolicy::Memory(ContextMemory { anchor, ..few_blocks() });
         let options =
             CacheOptions { policy, ..CacheOptions::new(CacheType::Q8_0, CacheType::F16, 1024) };
         let dir = tempfile::tempdir().unwrap();
@@ -220,14 +220,7 @@ fn other_means_are_told_and_refused() {
 fn what_is_spilled_is_kept_and_what_has_no_room_makes_room() {
     let (program, weights) = qwen2();
     let tokens = Random::new(71).tokens(900, 97);
-    let memory = ContextMemory {
-        n_init: 64,
-        n_local: 128,
-        block: 64,
-        n_blocks: 2,
-        ..ContextMemory::suited(1024)
-    };
-    let policy = KvPolicy::Memory(memory);
+    let policy = KvPolicy::Memory(few_blocks());
     let options =
         CacheOptions { policy, ..CacheOptions::new(CacheType::F16, CacheType::F16, 1024) };
     let (dir, spill) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use engine::{DEFAULT_CHUNK, ModelFormat};
 use executors::SessionFolders;
 use gguf::Gguf;
-use models::Pooling;
+use models::{ModelConfig, Pooling};
 use program::CacheOptions;
 use server::{
     Access, LoadFailure, ModelAbout, ModelUse, OfferedModel, Offers, PullFailure, PullModel,
@@ -272,11 +272,7 @@ impl Service {
             family: known.config.architecture.clone(),
             bytes: gguf.file_bytes(),
             context: self.args.running.cache_of(&known.config).capacity,
-            does: match &known.config.text {
-                None => ModelUse::Writes,
-                Some(text) if text.pooling == Pooling::Rank => ModelUse::Ranks,
-                Some(_) => ModelUse::Embeds,
-            },
+            does: use_of(&known.config),
         })
     }
 
@@ -369,10 +365,9 @@ impl Service {
         self.args.keep.idle().into_iter().for_each(ui::warn);
         let known = load::reader(gguf, None)?;
         let rows = known.config.text_rows().context("the model says nothing of texts")?;
-        let text = known.config.text.as_ref();
         let reading = TextReading {
             rows,
-            ranks: text.is_some_and(|text| text.pooling == Pooling::Rank),
+            ranks: use_of(&known.config) == ModelUse::Ranks,
             template: gguf
                 .metadata()
                 .str(engine::RERANK_TEMPLATE)
@@ -388,5 +383,14 @@ impl Service {
         let options = LoadOptions { chunk: Some(chunk), ceilings: false, ..options };
         let loaded = load::ready(gguf, known, &self.args.running.executor, &options, &|_| cache)?;
         Ok((loaded, cache, Some(reading)))
+    }
+}
+
+/// What a model is for.
+fn use_of(config: &ModelConfig) -> ModelUse {
+    match &config.text {
+        None => ModelUse::Writes,
+        Some(text) if text.pooling == Pooling::Rank => ModelUse::Ranks,
+        Some(_) => ModelUse::Embeds,
     }
 }

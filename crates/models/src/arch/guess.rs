@@ -37,13 +37,13 @@ static GUESSES: &[Guess] = &[
     Guess { of: &qwen35::QWEN3_NEXT, block: qwen35::block_of_experts, carried: Carried::Normed },
 ];
 
-fn find(c: &ModelConfig) -> Option<&'static Guess> {
-    GUESSES.iter().find(|guess| guess.of.name == c.architecture)
+fn find(architecture: &str) -> Option<&'static Guess> {
+    GUESSES.iter().find(|guess| guess.of.name == architecture)
 }
 
 /// Whether such blocks of this architecture can be used.
 pub(crate) fn is_known(architecture: &str) -> bool {
-    GUESSES.iter().any(|guess| guess.of.name == architecture)
+    find(architecture).is_some()
 }
 
 /// Records the first block that guesses. The program reads the hidden row of each token and the token after it; it yields
@@ -53,7 +53,7 @@ pub(crate) fn is_known(architecture: &str) -> bool {
 /// An architecture whose guesses are not known; a model without such blocks; a tensor that is missing or does not fit.
 pub(crate) fn record(r: &Recorder, w: &Weights<'_>, c: &ModelConfig) -> Result<ProgramOutputs> {
     let own = c.layers.iter().rev().find(|layer| layer.recurrent.is_none());
-    let (Some(guess), Some(own), true) = (find(c), own, c.n_guessing > 0) else {
+    let (Some(guess), Some(own), true) = (find(&c.architecture), own, c.n_guessing > 0) else {
         return Err(Error::NoGuesses);
     };
     let index = c.layers.len();
