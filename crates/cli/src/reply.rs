@@ -226,6 +226,8 @@ fn stop_word(stop: &StopReason) -> &'static str {
         StopReason::EndOfGeneration(_) => "stop",
         StopReason::StopString(_) => "stop text",
         StopReason::MaxTokens => "length",
+        StopReason::Outdented => "indent",
+        StopReason::Time => "time",
         StopReason::ContextFull => "context full",
         StopReason::Cancelled => "interrupted",
         _ => "ended",

@@ -92,7 +92,7 @@ pub(crate) struct SamplerArgs {
     /// How much of the average is older than the last token [0.9]
     #[arg(long, value_name = "X")]
     adaptive_decay: Option<f32>,
-    /// Which samplers act, in this order [penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature]
+    /// Which samplers act, in this order; infill and adaptive_p too [penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature]
     #[arg(long, value_name = "NAMES")]
     samplers: Option<String>,
     /// The same by letters [edskypmxt]

@@ -30,6 +30,14 @@ const TEMPLATE: &str = "{% for message in messages %}{{ '<|im_start|>' + message
 /// # Panics
 /// Never: the writer accepts what is written here.
 pub fn demo_gguf() -> Vec<u8> {
+    demo_gguf_with(|_| ())
+}
+
+/// The same, in whose metadata something more is set.
+///
+/// # Panics
+/// If the writer does not take that.
+pub fn demo_gguf_with(more: impl FnOnce(&mut Writer)) -> Vec<u8> {
     let tokens = tokens();
     let mut writer = Writer::new();
     writer
@@ -53,6 +61,7 @@ pub fn demo_gguf() -> Vec<u8> {
         .set("tokenizer.ggml.eos_token_id", (tokens.len() - 1) as u32)
         .set("tokenizer.ggml.add_bos_token", false)
         .set("tokenizer.chat_template", TEMPLATE);
+    more(&mut writer);
     let mut tensors = Tensors { writer: &mut writer, random: SEED };
     tensors.matrix("token_embd.weight", HIDDEN, tokens.len(), &|_| 1.0);
     tensors.norm("output_norm.weight");

@@ -23,7 +23,7 @@ pub use checks::{
     StorageRoom, WINDOWS, spilled,
 };
 pub use compare::{assert_close, assert_same_bits, bound, first_difference, nmse, trace};
-pub use demo::demo_gguf;
+pub use demo::{demo_gguf, demo_gguf_with};
 pub use made::{Family, Made, tiny_config, tiny_model};
 pub use memory::MemoryWeights;
 pub use random::Random;

@@ -37,7 +37,7 @@ pub enum FinishReason {
     Stop,
     /// By itself, to have tools called.
     ToolCalls,
-    /// At the length asked for, or at the end of the context.
+    /// At the length or the time asked for, at a line too far left, or at the end of the context.
     Length,
     /// Somebody asked to stop.
     Cancelled,
@@ -61,7 +61,10 @@ impl FinishReason {
                 FinishReason::ToolCalls
             }
             StopReason::EndOfGeneration(_) | StopReason::StopString(_) => FinishReason::Stop,
-            StopReason::MaxTokens | StopReason::ContextFull => FinishReason::Length,
+            StopReason::MaxTokens
+            | StopReason::Outdented
+            | StopReason::Time
+            | StopReason::ContextFull => FinishReason::Length,
             StopReason::Cancelled => FinishReason::Cancelled,
         }
     }

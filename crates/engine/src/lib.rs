@@ -47,7 +47,7 @@ pub use recall::{
     Language, PromptLength, Recall, RecallAnswer, RecallCell, RecallKind, RecallPlace,
     RecallQuestion, RecallTexts, Tally, answers,
 };
-pub use reply::{Event, Generated, Request, Stats, StopReason};
+pub use reply::{EarlyEnd, Event, Generated, Request, Stats, StopReason};
 pub use rerank::{RERANK_TEMPLATE, rerank_tokens};
 pub use sampler::{
     Logprob, Recommended, SAMPLER_SETTINGS, Sampler, SamplerOptions, SamplerOrder, SamplerSetting,

@@ -25,6 +25,15 @@ pub struct Request<'a> {
     pub cancel: &'a Arc<AtomicBool>,
 }
 
+/// Where a reply that goes into a text of somebody else ends early.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EarlyEnd {
+    /// At a line after the first that begins with fewer spaces and tabs than this, of which no more is part of the reply.
+    pub indent: usize,
+    /// So long after its first token, once it has a line break.
+    pub time: Option<Duration>,
+}
+
 /// What happens, as it happens: one stream for a terminal, a batch and a server. A reply that fails has no end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event<'a> {
@@ -56,6 +65,10 @@ pub enum StopReason {
     StopString(String),
     /// As many tokens as asked for.
     MaxTokens,
+    /// A line begins too far left: [`EarlyEnd::indent`].
+    Outdented,
+    /// As long as it might take: [`EarlyEnd::time`].
+    Time,
     /// The session holds as many tokens as it may.
     ContextFull,
     /// The cancel flag was set.

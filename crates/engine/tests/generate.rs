@@ -6,11 +6,12 @@ mod common;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use common::{END, END_THINK, HE, THINK, Toy, ToyFormat, VOCAB, logits_over, spell};
 use engine::{
-    Completion, Error, Event, FinishReason, Generated, Request, Sampler, SamplerOptions, Session,
-    StopReason, generate,
+    Completion, EarlyEnd, Error, Event, FinishReason, Generated, Request, Sampler, SamplerOptions,
+    Session, StopReason, Turn, generate,
 };
 use proptest::prelude::*;
 
@@ -93,6 +94,44 @@ fn a_reply_ends_where_the_model_ends_it() {
         (reply.tokens.len(), reply.stop, reply.stats.first_token),
         (0, StopReason::MaxTokens, None)
     );
+}
+
+#[test]
+fn a_reply_ends_early_where_it_is_to() {
+    let ended = |text: &str, early: EarlyEnd, stop: &[String]| {
+        let toy = Toy::new();
+        let script = spell(text);
+        toy.script(PROMPT.len(), &script);
+        let request = Request { stop, ..request(&GO, script.len()) };
+        let format = ToyFormat::default();
+        let turn = Turn::new(toy.session(64, 0), greedy(), &format, &request);
+        let mut told = String::new();
+        let mut tell = |event: Event<'_>| {
+            if let Event::Text(piece) = event {
+                told.push_str(piece);
+            }
+        };
+        let reply = turn.ending(early).alone(&mut tell).unwrap();
+        assert_eq!(reply.text, told);
+        (reply.stop.clone(), reply.reason(), reply.text, reply.kept_tokens)
+    };
+    let indented = EarlyEnd { indent: 2, time: None };
+    let length = FinishReason::Length;
+    let want = |stop, text: &str, kept| (stop, length, text.to_owned(), kept);
+    // its first line goes on with what stands before it; of the last one nothing but its indent is left
+    let got = ended("a;\n  b;\n }\nc", indented, &[]);
+    assert_eq!(got, want(StopReason::Outdented, "a;\n  b;\n ", 9));
+    let stops = ["}".to_owned(), "b;\n ".to_owned()];
+    let got = ended("a;\n  b;\n }\nc", indented, &stops[..1]);
+    assert_eq!(got, want(StopReason::Outdented, "a;\n  b;\n ", 9));
+    let got = ended("a;\n  b;\n }\nc", indented, &stops);
+    assert_eq!((got.0, &*got.2), (StopReason::StopString("b;\n ".into()), "a;\n  "));
+    assert_eq!(ended("a;\n  b;", indented, &[]).0, StopReason::MaxTokens);
+    // no time at all is enough for one line
+    let timed = EarlyEnd { indent: 0, time: Some(Duration::ZERO) };
+    assert_eq!(ended("ab\ncd", timed, &[]), want(StopReason::Time, "ab\n", 3));
+    let timed = EarlyEnd { time: Some(Duration::from_secs(3600)), ..timed };
+    assert_eq!(ended("ab\ncd", timed, &[]).0, StopReason::MaxTokens);
 }
 
 #[test]

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use engine::EarlyEnd;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::{ApiError, Result};
@@ -38,6 +39,8 @@ pub(crate) struct ReplyJob {
     pub(crate) stop: Vec<String>,
     /// It does not end by itself.
     pub(crate) ignore_eog: bool,
+    /// Where it ends early.
+    pub(crate) early: EarlyEnd,
     /// Thoughts are told apart.
     pub(crate) split_thoughts: bool,
     /// Raised when nobody wants it any more.

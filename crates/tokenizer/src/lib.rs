@@ -8,6 +8,7 @@
 
 mod byte_level;
 mod error;
+mod infill;
 mod merge;
 mod pre;
 mod recognize;
@@ -21,6 +22,7 @@ mod vocab;
 mod wordpiece;
 
 pub use error::{Error, Result};
+pub use infill::InfillMarks;
 pub use template::{
     ChatTemplate, Message, Offered, RenderOptions, ToolCall, ToolDeclarations, ToolStyle, Usage,
 };

@@ -6,6 +6,7 @@ use gguf::{Metadata, escape};
 
 use crate::Result;
 use crate::byte_level::ByteLevel;
+use crate::infill::InfillMarks;
 use crate::special::{Matcher, Piece};
 use crate::spm::{Spm, with_marked_spaces};
 use crate::unigram::Unigram;
@@ -260,6 +261,11 @@ impl Tokenizer {
     /// The token that stands between two texts, if the vocabulary has one.
     pub fn sep(&self) -> Option<u32> {
         self.vocab.sep
+    }
+
+    /// The marks of texts with a hole, if the model was taught to fill such.
+    pub fn infill(&self) -> Option<InfillMarks> {
+        self.vocab.infill
     }
 
     /// Whether a prompt should begin with [`Tokenizer::bos`].

@@ -4,6 +4,7 @@ use ahash::AHashSet;
 use gguf::{Metadata, escape};
 
 use crate::byte_level::Alphabet;
+use crate::infill::{FoundMarks, InfillMarks};
 use crate::{Error, Result};
 
 pub(crate) const MODEL: &str = "tokenizer.ggml.model";
@@ -140,6 +141,7 @@ pub(crate) struct Vocab {
     pub(crate) eos: Option<u32>,
     pub(crate) sep: Option<u32>,
     pub(crate) unknown: Option<u32>,
+    pub(crate) infill: Option<InfillMarks>,
     ends_generation: AHashSet<u32>,
     alphabet: Alphabet,
     pub(crate) warnings: Vec<String>,
@@ -183,6 +185,7 @@ impl Vocab {
             eos: None,
             sep: None,
             unknown: None,
+            infill: None,
             ends_generation: AHashSet::new(),
             alphabet: Alphabet::new(),
             warnings: Vec::new(),
@@ -227,10 +230,10 @@ impl Vocab {
         for id in self.ids() {
             let Some(text) = self.text(id).filter(|t| END_TEXTS.contains(t)) else { continue };
             named.push((id, text.to_owned()));
-            let unmistakable = is_bracketed(text, "<|", "|>")
-                || is_bracketed(text, "<｜", "｜>")
-                || text.starts_with("<end_of_");
-            if self.kind(id) == Some(TokenKind::Control) || unmistakable {
+            if self.kind(id) == Some(TokenKind::Control)
+                || is_unmistakable(text)
+                || text.starts_with("<end_of_")
+            {
                 ends.push(id);
             }
         }
@@ -246,7 +249,25 @@ impl Vocab {
                 self.ends_generation.remove(id);
             }
         }
+        self.assign_infill(m)?;
         self.settle_unknown();
+        Ok(())
+    }
+
+    /// Finds the marks of texts with a hole. Those that no text would have count as control tokens, whatever the file says, and
+    /// what begins another file or repository ends a generation.
+    fn assign_infill(&mut self, m: &Metadata) -> Result<()> {
+        let FoundMarks { marks, others } = FoundMarks::new(m, self)?;
+        self.infill = marks;
+        let three = marks.iter().flat_map(|marks| [marks.prefix, marks.suffix, marks.middle]);
+        for id in three.chain(others.iter().copied()) {
+            if self.text(id).is_some_and(is_unmistakable) {
+                self.kinds[id as usize] = TokenKind::Control;
+            }
+        }
+        let is_control = |id: &u32| self.kind(*id) == Some(TokenKind::Control);
+        let ends: Vec<u32> = others.into_iter().filter(is_control).collect();
+        self.ends_generation.extend(ends);
         Ok(())
     }
 
@@ -272,7 +293,7 @@ impl Vocab {
     }
 
     /// A token id from the metadata; one outside the vocabulary is a warning and counts as absent.
-    fn id(&mut self, m: &Metadata, key: &str) -> Result<Option<u32>> {
+    pub(crate) fn id(&mut self, m: &Metadata, key: &str) -> Result<Option<u32>> {
         let Some(value) = m.get(key) else { return Ok(None) };
         // Some writers store -1 for "none".
         if value.as_integer().is_some_and(|i| i < 0) {
@@ -391,4 +412,9 @@ fn same_length<T>(key: &'static str, values: Vec<T>, n: usize) -> Result<Vec<T>>
 
 fn is_bracketed(text: &str, open: &str, close: &str) -> bool {
     text.len() > open.len() + close.len() && text.starts_with(open) && text.ends_with(close)
+}
+
+/// Whether this is how control tokens look, and no text.
+fn is_unmistakable(text: &str) -> bool {
+    is_bracketed(text, "<|", "|>") || is_bracketed(text, "<｜", "｜>")
 }

@@ -43,8 +43,8 @@ pub(super) struct Choices<'a> {
     given: (&'a [f32], &'a [f32]),
     buffers: &'a mut Buffers,
     place: Place,
-    /// Whether a mask left tokens out: how they are held then must not show.
-    masked: bool,
+    /// What left tokens out: how they are held then must not show.
+    mask: Option<&'a TokenMask>,
     /// Logits are to be divided by this.
     temperature: f32,
 }
@@ -60,19 +60,19 @@ impl<'a> Choices<'a> {
             given: (logits, peaks),
             buffers,
             place: Place::Given,
-            masked: false,
+            mask: None,
             temperature: 1.0,
         }
     }
 
     /// Leave only the tokens of a mask. Comes before all else.
-    pub(super) fn keep_allowed(&mut self, mask: &TokenMask) {
+    pub(super) fn keep_allowed(&mut self, mask: &'a TokenMask) {
         let few = mask.len() <= self.given.0.len() / FEW;
         if few { self.gather(mask) } else { self.ban_others(mask) }
     }
 
     /// The tokens of a mask as list.
-    fn gather(&mut self, mask: &TokenMask) {
+    fn gather(&mut self, mask: &'a TokenMask) {
         let logits = self.given.0;
         let there = mask.tokens().take_while(|&token| (token as usize) < logits.len());
         let candidates = there.map(|token| Candidate { token, logit: logits[token as usize] });
@@ -81,12 +81,12 @@ impl<'a> Choices<'a> {
         if self.buffers.list.is_empty() {
             self.buffers.list.push(Candidate { token: 0, logit: BANNED });
         }
-        (self.place, self.masked) = (Place::List, true);
+        (self.place, self.mask) = (Place::List, Some(mask));
     }
 
     /// A row in which all others are banned.
-    fn ban_others(&mut self, mask: &TokenMask) {
-        self.masked = true;
+    fn ban_others(&mut self, mask: &'a TokenMask) {
+        self.mask = Some(mask);
         self.copy_row();
         let Buffers { logits, peaks, .. } = &mut *self.buffers;
         for (i, stretch) in logits.chunks_mut(PEAK).enumerate() {
@@ -114,6 +114,12 @@ impl<'a> Choices<'a> {
         }
     }
 
+    /// Whether a token could be drawn before any sampler left some out.
+    pub(super) fn is_allowed(&self, token: u32) -> bool {
+        let was_there = self.given.0.get(token as usize).is_some_and(|logit| *logit > BANNED);
+        was_there && self.mask.is_none_or(|mask| mask.has(token))
+    }
+
     /// How many tokens there are.
     pub(super) fn len(&self) -> usize {
         self.row().map_or(self.buffers.list.len(), |(logits, _)| logits.len())
@@ -139,7 +145,7 @@ impl<'a> Choices<'a> {
     /// Leave only the `k` likeliest tokens, likeliest first; no effect if there are no more.
     pub(super) fn keep_likeliest(&mut self, k: usize) {
         if k >= self.len() {
-            if self.masked {
+            if self.mask.is_some() {
                 self.sorted();
             }
             return;
@@ -399,17 +405,17 @@ mod tests {
             prop_assume!(!there.is_empty());
             let scores = Scores::from(LogitRows::new(logits.clone(), logits.len()));
             let peaks = if peaked { &scores.peaks[..] } else { &[] };
-            let drawn = |narrow: &dyn Fn(&mut Choices<'_>)| {
+            let drawn = |narrow: for<'a> fn(&mut Choices<'a>, &'a TokenMask)| {
                 let mut buffers = Buffers::default();
                 let mut choices = Choices::new(&logits, peaks, &mut buffers);
-                narrow(&mut choices);
+                narrow(&mut choices, &mask);
                 choices.keep_likeliest(k);
                 choices.keep_mass(0.9 * choices.mass(), 0);
                 let at = choices.draw(random);
                 choices.list()[at]
             };
-            let few = drawn(&|choices| choices.gather(&mask));
-            let most = drawn(&|choices| choices.ban_others(&mask));
+            let few = drawn(|choices, mask| choices.gather(mask));
+            let most = drawn(|choices, mask| choices.ban_others(mask));
             prop_assert_eq!(few, most);
             prop_assert!(there.contains(&few.token));
         }

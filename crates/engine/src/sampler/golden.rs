@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::choices::{Buffers, Choices};
 use super::random::Chance;
+use super::spellings::Spellings;
 use super::stages::Situation;
 use super::{Sampler, SamplerOptions, SamplerOrder, SamplerSetting};
 use crate::Vocabulary;
@@ -66,7 +67,9 @@ fn left(
     let known = sampler.known(before);
     let chance = Chance { seed: 1, attempt: 0, position: before.len() as u64 };
     let breakers = sampler.breakers.as_ref().unwrap();
-    let at = Situation { options: &sampler.options, before, chance, breakers };
+    let spellings = Spellings::default();
+    let at =
+        Situation { options: &sampler.options, before, chance, breakers, spellings: &spellings };
     let mut buffers = Buffers::default();
     let mut choices = Choices::new(row, &[], &mut buffers);
     sampler.chain.iter().for_each(|stage| stage.apply(&mut choices, &at));

@@ -14,6 +14,7 @@ mod options;
 mod order;
 mod random;
 mod settings;
+mod spellings;
 mod stages;
 
 #[cfg(test)]
@@ -23,6 +24,7 @@ mod reference;
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
+use std::sync::Arc;
 
 pub use logprobs::{Logprob, TokenLogprobs};
 pub use options::{Recommended, SamplerOptions};
@@ -37,6 +39,7 @@ use breakers::Breakers;
 use choices::{BANNED, Buffers, Choices};
 use choosers::{Chooser, Feedback, chooser};
 use random::Chance;
+use spellings::Spellings;
 use stages::{FIRST, Situation, Stage};
 
 /// Chooses tokens of one text. A clone goes on as it would; with a constraint it has a thread of its own.
@@ -49,6 +52,8 @@ pub struct Sampler {
     chooser: &'static dyn Chooser,
     /// `None`: nobody said what tokens spell.
     breakers: Option<Breakers>,
+    /// The same of who asks for more.
+    spellings: Option<Arc<Spellings>>,
     /// So many of the likeliest tokens are kept beside each choice.
     logprobs: Option<usize>,
     /// Tokens that were chosen, by position, where something is kept of them.
@@ -107,8 +112,8 @@ struct Chosen {
 }
 
 impl Sampler {
-    /// A sampler with these options; without a seed it takes one at random. DRY finds its sequence breakers if there is
-    /// a vocabulary: [`with_vocabulary`](Self::with_vocabulary).
+    /// A sampler with these options; without a seed it takes one at random. DRY finds its sequence breakers, and infill what
+    /// tokens spell, if there is a vocabulary: [`with_vocabulary`](Self::with_vocabulary).
     ///
     /// # Errors
     /// [`Error::Setting`] for the first option out of its range.
@@ -121,6 +126,7 @@ impl Sampler {
             chain: chain(&options),
             chooser: chooser(&options),
             breakers: (!reads(&options)).then(Breakers::default),
+            spellings: (!spells(&options)).then(Arc::default),
             logprobs: None,
             chosen: Vec::new(),
             buffers: Buffers::default(),
@@ -135,6 +141,9 @@ impl Sampler {
         if reads(&self.options) {
             let breakers = Breakers::new(&self.options.dry_sequence_breakers, vocabulary);
             self.breakers = Some(breakers);
+        }
+        if spells(&self.options) {
+            self.spellings = Some(Arc::new(Spellings::new(vocabulary)));
         }
         self
     }
@@ -249,7 +258,7 @@ impl Sampler {
     ///
     /// # Errors
     /// [`Error::NonFinite`], [`Error::Logits`] if there are none, [`Error::Setting`] for the bias of a token that is not
-    /// there, or for DRY without a vocabulary.
+    /// there, or for DRY or infill without a vocabulary.
     pub fn sample(&mut self, logits: &[f32], before: &[u32]) -> Result<u32> {
         self.sample_scores(&Scores { logits: logits.to_vec(), peaks: Vec::new() }, before)
     }
@@ -275,12 +284,12 @@ impl Sampler {
         let known = self.known(before);
         let chance =
             Chance { seed: self.seed, attempt: self.attempt, position: before.len() as u64 };
-        let breakers = self.breakers.as_ref().ok_or_else(|| Error::Setting {
-            name: "dry-sequence-breaker",
-            expected: "a vocabulary in which to find it",
-            found: "none".into(),
-        })?;
-        let at = Situation { options: &self.options, before, chance, breakers };
+        let (breakers, spellings) = match (&self.breakers, &self.spellings) {
+            (None, _) => return Err(no_vocabulary("dry-sequence-breaker")),
+            (_, None) => return Err(no_vocabulary("infill")),
+            (Some(breakers), Some(spellings)) => (breakers, spellings),
+        };
+        let at = Situation { options: &self.options, before, chance, breakers, spellings };
         let mut choices = Choices::new(logits, peaks, &mut self.buffers);
         if let Some(mask) = &mask {
             choices.keep_allowed(mask);
@@ -332,10 +341,20 @@ fn chain(options: &SamplerOptions) -> Vec<&'static dyn Stage> {
     chain
 }
 
-/// Whether a sampler asks what tokens spell.
+/// Whether DRY acts, and over which texts it sees no repetition.
 fn reads(options: &SamplerOptions) -> bool {
     let texts = options.dry_sequence_breakers.iter().any(|text| !text.is_empty());
     texts && chain(options).iter().any(|stage| stage.letter() == 'd')
+}
+
+/// Whether a sampler asks what any token spells.
+fn spells(options: &SamplerOptions) -> bool {
+    chain(options).iter().any(|stage| stage.letter() == 'i')
+}
+
+/// Nobody said what tokens spell.
+fn no_vocabulary(name: &'static str) -> Error {
+    Error::Setting { name, expected: "a vocabulary in which to find it", found: "none".into() }
 }
 
 /// # Errors

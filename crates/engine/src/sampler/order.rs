@@ -2,19 +2,19 @@
 
 use std::fmt;
 
-use super::stages::STAGES;
+use super::stages::{BY_DEFAULT, STAGES};
 use crate::{Error, Result};
 
 /// Names under which llama.cpp lists adaptive-p, which draws the token and so is last wherever it stands.
 const ADAPTIVE_P: [&str; 2] = ["adaptive_p", "adaptive-p"];
 
-/// Which samplers act, in order. By default all of them, in llama.cpp's order.
+/// Which samplers act, in order. By default all but `infill`, in llama.cpp's order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SamplerOrder(Vec<usize>);
 
 impl Default for SamplerOrder {
     fn default() -> Self {
-        SamplerOrder((0..STAGES.len()).collect())
+        SamplerOrder((0..BY_DEFAULT).collect())
     }
 }
 
@@ -24,13 +24,20 @@ impl SamplerOrder {
     /// # Errors
     /// [`Error::Setting`] for a name that is none.
     pub fn from_names(text: &str) -> Result<SamplerOrder> {
-        let names = text.split(';').map(str::trim).filter(|name| !name.is_empty());
+        SamplerOrder::from_list(text.split(';').map(str::trim).filter(|name| !name.is_empty()))
+    }
+
+    /// From names, one by one.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a name that is none.
+    pub fn from_list<'a>(names: impl Iterator<Item = &'a str>) -> Result<SamplerOrder> {
         let drawn_last = |name: &&str| !ADAPTIVE_P.contains(name);
         let found = names.filter(drawn_last).map(|name| {
             let known = STAGES.iter().position(|stage| stage.names().contains(&name));
             known.ok_or_else(|| Error::Setting {
                 name: "samplers",
-                expected: "names between semicolons, of penalties dry top_n_sigma top_k typ_p top_p min_p xtc temperature adaptive_p",
+                expected: "names of penalties dry top_n_sigma top_k typ_p top_p min_p xtc temperature infill adaptive_p",
                 found: name.to_owned(),
             })
         });
@@ -46,7 +53,7 @@ impl SamplerOrder {
             let known = STAGES.iter().position(|stage| stage.letter() == letter);
             known.ok_or_else(|| Error::Setting {
                 name: "sampler-seq",
-                expected: "letters of edskypmxt and a",
+                expected: "letters of edskypmxti and a",
                 found: letter.to_string(),
             })
         });
@@ -86,6 +93,9 @@ mod tests {
         assert_eq!(short.to_string(), "temperature;top_k");
         assert!(short.has("top_k") && !short.has("min_p"));
         assert_eq!(SamplerOrder::from_names("").unwrap().to_string(), "");
+        let listed = SamplerOrder::from_list(["top_k", "infill"].into_iter()).unwrap();
+        assert_eq!(listed, SamplerOrder::from_letters("ki").unwrap());
+        assert!(!SamplerOrder::default().has("infill"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What each sampler means, plainly: f64, whole lists, no care for time. Every stage in the slice is compared with the
 //! function of its name here.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use program::{Candidate, LogitRows};
@@ -9,9 +10,10 @@ use proptest::prelude::*;
 use super::breakers::Breakers;
 use super::choices::{BANNED, Buffers, Choices};
 use super::random::Chance;
+use super::spellings::Spellings;
 use super::stages::{FIRST, STAGES, Situation, Stage};
 use super::{SamplerOptions, choosers};
-use crate::Scores;
+use crate::{Scores, Vocabulary};
 
 /// Tokens with logits, divided by the temperature.
 type Plain = Vec<(u32, f64)>;
@@ -144,6 +146,38 @@ const REFERENCES: &[(&str, Reference)] = &[
             false => sorted(list).into_iter().take(1).collect(),
         }
     }),
+    ("infill", |list, at, slack| {
+        let list = sorted(list);
+        let mut p = probabilities(&list);
+        let spelled = |i: usize| at.spellings.bytes(list[i].0);
+        let (ends, texts): (Vec<usize>, Vec<usize>) =
+            (0..list.len()).partition(|&i| at.spellings.is_eog(list[i].0));
+        let sum = |of: &[usize], p: &[f64]| of.iter().map(|&i| p[i]).sum::<f64>();
+        let kept = |of: Vec<usize>, p: &[f64]| of.iter().map(|&i| (list[i].0, p[i].ln())).collect();
+        let end = sum(&ends, &p);
+        if 3.0 * end * list.len() as f64 > sum(&texts, &p) * (1.0 + slack) {
+            return kept(ends, &p);
+        }
+        for &i in &texts {
+            for &j in &texts {
+                let begins = !spelled(i).is_empty() && spelled(j).starts_with(spelled(i));
+                if i != j && begins && p[i] > 0.0 && p[j] > 0.0 {
+                    let (to, from) = if p[j] > p[i] * 1.000_001 { (j, i) } else { (i, j) };
+                    p[to] += p[from];
+                    p[from] = 0.0;
+                }
+            }
+        }
+        let likely = |floor: f64| move |p: f64| p >= floor * (1.0 - slack);
+        let texts: Vec<usize> = texts.into_iter().filter(|&i| likely(0.2)(p[i])).collect();
+        if texts.is_empty() {
+            // a token that ends a reply, likely or not
+            return vec![(at.spellings.eog()[0], 0.0)];
+        }
+        let even = (end + sum(&texts, &p)) / (texts.len() + 1) as f64;
+        let texts = texts.into_iter().filter(|&i| likely(even)(p[i]));
+        kept(texts.chain(ends.iter().copied()).collect(), &p)
+    }),
 ];
 
 fn max(list: &Plain) -> f64 {
@@ -177,7 +211,8 @@ pub(super) fn changed(
 ) -> Vec<(u32, f32)> {
     let chance = Chance { seed: 1, attempt: 0, position: before.len() as u64 };
     let breakers = Breakers::default();
-    let at = Situation { options, before, chance, breakers: &breakers };
+    let spellings = Spellings::default();
+    let at = Situation { options, before, chance, breakers: &breakers, spellings: &spellings };
     let mut buffers = Buffers::default();
     let (list, _) = left(stage, &at, Choices::new(logits, &[], &mut buffers));
     list.into_iter().map(|c| (c.token, c.logit)).collect()
@@ -238,14 +273,30 @@ fn any_row() -> impl Strategy<Value = Vec<f32>> {
     ]
 }
 
+/// Tokens that begin each other; one in eleven ends a reply.
+struct Syllables;
+
+impl Vocabulary for Syllables {
+    fn bytes(&self, token: u32) -> Cow<'_, [u8]> {
+        let texts = ["a", "ab", "abc", "b", "", "ba", "x"];
+        Cow::Borrowed(if self.is_eog(token) { "" } else { texts[token as usize % 7] }.as_bytes())
+    }
+    fn spelling(&self, token: u32) -> Option<Cow<'_, str>> {
+        (token < 800).then(|| Cow::Owned(token.to_string()))
+    }
+    fn is_eog(&self, token: u32) -> bool {
+        token % 11 == 5
+    }
+}
+
 proptest! {
     #[test]
     fn every_stage_is_what_its_reference_says(
         options in any_options(), row in any_row(), before in prop::collection::vec(0u32..6, 0..40), hot in any::<bool>(),
     ) {
-        let breakers = Breakers::default();
+        let (breakers, spellings) = (Breakers::default(), Spellings::new(&Syllables));
         let chance = Chance { seed: 3, attempt: 0, position: before.len() as u64 };
-        let at = Situation { options: &options, before: &before, chance, breakers: &breakers };
+        let at = Situation { options: &options, before: &before, chance, breakers: &breakers, spellings: &spellings };
         let scores = Scores::from(LogitRows::new(row.clone(), row.len()));
         let mut all = vec![FIRST];
         all.extend(STAGES);

@@ -94,6 +94,92 @@ fn chains_hold_what_acts_in_the_order_asked_for() {
     assert_eq!(names(|o| o.samplers = SamplerOrder::from_letters("").unwrap()), "");
 }
 
+/// `e`, `en`, `end`, `x`, and two tokens that end a reply.
+struct Ends;
+
+impl Vocabulary for Ends {
+    fn bytes(&self, token: u32) -> std::borrow::Cow<'_, [u8]> {
+        std::borrow::Cow::Borrowed(["e", "en", "end", "x", "", ""][token as usize].as_bytes())
+    }
+    fn spelling(&self, token: u32) -> Option<std::borrow::Cow<'_, str>> {
+        (token < 6).then_some(std::borrow::Cow::Borrowed("a token"))
+    }
+    fn is_eog(&self, token: u32) -> bool {
+        token >= 4
+    }
+}
+
+#[test]
+fn what_fills_a_hole_ends_where_that_is_nearly_as_likely() {
+    let drawn = |p: [f32; 6], change: fn(&mut SamplerOptions)| {
+        let order = |o: &mut SamplerOptions| {
+            o.samplers = SamplerOrder::from_names("top_k;infill").unwrap();
+            o.top_k = 5;
+            change(o);
+        };
+        let mut sampler = sampler(order).with_vocabulary(&Ends);
+        let logits = p.map(|p| p.max(1e-9).ln());
+        let mut drawn: Vec<u32> =
+            (0..60).map(|n| sampler.sample(&logits, &vec![0; n]).unwrap()).collect();
+        drawn.sort_unstable();
+        drawn.dedup();
+        drawn
+    };
+    // a token that ends it, times three times five, outweighs the others
+    assert_eq!(drawn([0.5, 0.0, 0.0, 0.43, 0.07, 0.0], |_| ()), [4]);
+    // two of the three spellings alone are too few; all go to the likeliest
+    assert_eq!(drawn([0.2, 0.35, 0.2, 0.25, 0.0, 0.0], |_| ()), [1]);
+    assert_eq!(drawn([0.3, 0.15, 0.1, 0.45, 0.0, 0.0], |_| ()), [0, 3]);
+    // nobody knows how to go on
+    let few = [0.19, 0.0, 0.0, 0.0, 0.0, 0.0];
+    assert_eq!(drawn(few.map(|p| p + 0.1), |o| o.logit_bias = vec![(4, -9.0), (5, -9.0)]), [0]);
+    let lost: fn(&mut SamplerOptions) = |o| o.logit_bias = vec![(4, -40.0), (5, -40.0)];
+    let vague = |o: &mut SamplerOptions| {
+        o.samplers = SamplerOrder::from_letters("i").unwrap();
+        lost(o);
+    };
+    let many: Vec<f32> = vec![0.0; 6];
+    let mut sampler = sampler(vague).with_vocabulary(&Ends);
+    assert_eq!(sampler.sample(&many, &[]).unwrap(), 0, "e, en and end are one choice");
+    let mut without = self::sampler(vague);
+    assert!(without.sample(&many, &[]).unwrap_err().to_string().contains("vocabulary"));
+}
+
+#[test]
+fn who_does_not_know_how_to_fill_a_hole_ends_where_it_may() {
+    /// Ten letters, and what ends a reply.
+    struct Letters;
+    impl Vocabulary for Letters {
+        fn bytes(&self, token: u32) -> std::borrow::Cow<'_, [u8]> {
+            std::borrow::Cow::Owned(if token < 10 { vec![b'a' + token as u8] } else { vec![] })
+        }
+        fn spelling(&self, token: u32) -> Option<std::borrow::Cow<'_, str>> {
+            (token < 12).then_some(std::borrow::Cow::Borrowed("a token"))
+        }
+        fn is_eog(&self, token: u32) -> bool {
+            token >= 10
+        }
+    }
+    let made = |bias: Vec<(u32, f32)>| {
+        let order = SamplerOrder::from_letters("ki").unwrap();
+        sampler(|o| (o.samplers, o.top_k, o.logit_bias) = (order, 10, bias))
+            .with_vocabulary(&Letters)
+    };
+    let mut logits = vec![0.0; 12];
+    logits[10..].fill(-9.0);
+    assert_eq!(made(vec![]).sample(&logits, &[]).unwrap(), 10);
+    let never = f32::NEG_INFINITY;
+    assert_eq!(made(vec![(10, never)]).sample(&logits, &[]).unwrap(), 11);
+    assert_eq!(made(vec![(10, never), (11, never)]).sample(&logits, &[]).unwrap(), 0);
+    // nor where a form or whoever asked does not let it
+    let mut scores = Scores::from(program::LogitRows::new(logits, 12));
+    scores.ban(&[10, 11]);
+    assert_eq!(made(vec![]).sample_scores(&scores, &[]).unwrap(), 0);
+    let mut formed = made(vec![]).with_constraint(Box::new(Growing(vec![11]))).unwrap();
+    let free = Scores::from(program::LogitRows::new(vec![0.0; 12], 12));
+    assert_eq!(formed.sample_scores(&free, &[]).unwrap(), 11);
+}
+
 #[test]
 fn what_was_learned_belongs_to_the_tokens_that_were_kept() {
     let logits: Vec<f32> = (0..50).map(|i| (i % 13) as f32 * 0.4).collect();

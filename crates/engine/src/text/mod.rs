@@ -1,5 +1,6 @@
 //! From tokens to the text of a reply: bytes -> characters -> stop strings -> thoughts and answer -> text and calls.
 
+mod indent;
 mod reasoning;
 mod stop;
 mod utf8;
@@ -11,6 +12,7 @@ pub(crate) use reasoning::{Tags, opens_thought};
 use tokenizer::ToolCall;
 
 use crate::{CallParser, CollectedCalls, Event, Vocabulary};
+use indent::Indent;
 use reasoning::{ReplyKind, Splitter, as_message};
 use stop::{Scan, Stops};
 use utf8::Utf8;
@@ -19,6 +21,7 @@ use utf8::Utf8;
 pub(crate) struct ReplyText {
     utf8: Utf8,
     stops: Stops,
+    indent: Indent,
     splitter: Option<Splitter>,
     /// All characters so far.
     raw: String,
@@ -28,8 +31,17 @@ pub(crate) struct ReplyText {
     answer: Answer,
     /// For each token the length of `raw` after it; `None` if it ended within a character.
     ends: Vec<Option<usize>>,
-    /// Whether a stop string was found.
+    /// Whether it ended within its text.
     stopped: bool,
+}
+
+/// Why a text ends within what was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TextEnd {
+    /// Before this stop string.
+    Stop(String),
+    /// Before what stands too far left.
+    Outdented,
 }
 
 /// The answer, and who finds calls in it.
@@ -65,6 +77,7 @@ impl ReplyText {
         ReplyText {
             utf8: Utf8::default(),
             stops: Stops::new(stops),
+            indent: Indent::default(),
             splitter: thoughts.map(Splitter::new),
             raw: String::new(),
             passed: 0,
@@ -77,6 +90,16 @@ impl ReplyText {
     /// Have calls found in the answer.
     pub(crate) fn set_parser(&mut self, parser: Box<dyn CallParser>) {
         self.answer.parser = Some(parser);
+    }
+
+    /// Have it end at a line that begins with fewer spaces and tabs than this.
+    pub(crate) fn set_indent(&mut self, indent: usize) {
+        self.indent = Indent::new(indent);
+    }
+
+    /// Whether it has a whole line.
+    pub(crate) fn has_line(&self) -> bool {
+        self.raw.contains('\n')
     }
 
     /// Whether it has calls so far.
@@ -96,13 +119,13 @@ impl ReplyText {
         self.splitter.as_ref().is_some_and(Splitter::is_in_thought)
     }
 
-    /// Add a token and emit what is certain. Returns the stop string if one is complete: the reply ends before it.
+    /// Add a token and emit what is certain. Why the reply ends before the end of it, if it does.
     pub(crate) fn push(
         &mut self,
         vocabulary: &dyn Vocabulary,
         token: u32,
         emit: &mut dyn FnMut(Event<'_>),
-    ) -> Option<String> {
+    ) -> Option<TextEnd> {
         let bytes = match (self.call_mark(vocabulary, token), &self.splitter) {
             (Some(mark), _) => Cow::Owned(mark.into_bytes()),
             (None, Some(splitter)) => {
@@ -114,7 +137,11 @@ impl ReplyText {
         self.ends.push(self.utf8.is_whole().then_some(self.raw.len()));
         let (certain, found) = match self.stops.scan(&self.raw[self.passed..]) {
             Scan::Held(bytes) => (self.raw.len() - bytes, None),
-            Scan::Found { at, stop } => (self.passed + at, Some(stop.to_owned())),
+            Scan::Found { at, stop } => (self.passed + at, Some(TextEnd::Stop(stop.to_owned()))),
+        };
+        let (certain, found) = match self.indent.scan(&self.raw) {
+            Some(at) if found.is_none() || at < certain => (at, Some(TextEnd::Outdented)),
+            _ => (certain, found),
         };
         self.pass(certain, emit);
         if found.is_some() {

@@ -15,10 +15,11 @@ use program::{OutputRows, Outputs, Prompt, RowsOut, Sequence, Wanted};
 pub use lent::Lent;
 
 use crate::drafts::{DraftStep, MOST_DRAFTED, PassCosts};
-use crate::text::{ReplyText, opens_thought};
+use crate::text::{ReplyText, TextEnd, opens_thought};
 use crate::{
-    CallParser, Drafters, Error, Event, FinishReason, Generated, Prefill, Request, Result, Sampler,
-    Scheduler, SchedulerOptions, Scores, Session, Stats, StopReason, TokenUsage, Vocabulary,
+    CallParser, Drafters, EarlyEnd, Error, Event, FinishReason, Generated, Prefill, Request,
+    Result, Sampler, Scheduler, SchedulerOptions, Scores, Session, Stats, StopReason, TokenUsage,
+    Vocabulary,
 };
 
 /// One reply in the making.
@@ -30,6 +31,7 @@ pub struct Turn<'a> {
     prompt: Vec<u32>,
     max_tokens: usize,
     ignore_eog: bool,
+    early: EarlyEnd,
     cancel: Arc<AtomicBool>,
     /// It rests.
     held: bool,
@@ -93,6 +95,7 @@ impl<'a> Turn<'a> {
             prompt: request.prompt.to_vec(),
             max_tokens: request.max_tokens.unwrap_or(usize::MAX),
             ignore_eog: request.ignore_eog,
+            early: EarlyEnd::default(),
             cancel: Arc::clone(request.cancel),
             held: false,
             state: State::New,
@@ -109,6 +112,13 @@ impl<'a> Turn<'a> {
     /// With drafts by these.
     pub fn drafted(self, drafters: impl Into<Lent<'a, Drafters>>) -> Turn<'a> {
         Turn { drafters: Some(drafters.into()), ..self }
+    }
+
+    /// Ending early where this says so.
+    pub fn ending(mut self, early: EarlyEnd) -> Turn<'a> {
+        self.early = early;
+        self.reply.set_indent(early.indent);
+        self
     }
 
     /// With calls of tools found by this.
@@ -484,8 +494,10 @@ impl<'a> Turn<'a> {
         if let Some(chosen) = self.sampler.logprobs(len..len + 1).last() {
             on_event(Event::Chosen(chosen));
         }
-        if let Some(stop) = self.reply.push(self.vocabulary, token, on_event) {
-            return Some(StopReason::StopString(stop));
+        match self.reply.push(self.vocabulary, token, on_event) {
+            Some(TextEnd::Stop(stop)) => return Some(StopReason::StopString(stop)),
+            Some(TextEnd::Outdented) => return Some(StopReason::Outdented),
+            None => {}
         }
         if self.sampler.waits_to_open()
             && let Some(text) = self.reply.open_calls()
@@ -501,6 +513,10 @@ impl<'a> Turn<'a> {
         }
         if self.is_cancelled() {
             return Some(StopReason::Cancelled);
+        }
+        let since = || self.start.elapsed() - self.stats.first_token.unwrap_or_default();
+        if self.early.time.is_some_and(|time| self.reply.has_line() && since() > time) {
+            return Some(StopReason::Time);
         }
         (len >= self.session.capacity()).then_some(StopReason::ContextFull)
     }

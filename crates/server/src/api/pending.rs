@@ -135,7 +135,8 @@ impl Serving {
         cancel: CancelOnDrop,
     ) -> Result<Pending> {
         let (sender, updates) = updates();
-        let Prepared { replies, max_tokens, stop, ignore_eog, split_thoughts, notes } = prepared;
+        let Prepared { replies, max_tokens, stop, ignore_eog, early, split_thoughts, notes } =
+            prepared;
         asker.record.said(replies.iter().map(|reply| {
             let format = &*self.model.format;
             let bytes = reply.prompt.iter().flat_map(|id| token_bytes(*id, format));
@@ -149,6 +150,7 @@ impl Serving {
             max_tokens,
             stop: stop.clone(),
             ignore_eog,
+            early,
             split_thoughts,
             cancel: Arc::clone(cancel.flag()),
             updates: sender.clone(),

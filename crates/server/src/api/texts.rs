@@ -44,9 +44,10 @@ impl Serving {
             let tokenizer = app.model.format.tokenizer();
             let tokens = |text: PromptText| match text {
                 PromptText::Tokens(tokens) => Ok(tokens),
-                PromptText::Plain(text) | PromptText::Infill(text, _) => {
+                PromptText::Plain(text) => {
                     Ok(tokenizer.encode_whole(&text).map_err(engine::Error::from)?)
                 }
+                PromptText::Infill(_) => Err(ApiError::invalid("a text with a hole has no vector")),
             };
             texts.into_iter().map(tokens).collect::<Result<Vec<_>>>()
         };

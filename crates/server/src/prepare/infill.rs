@@ -1,55 +1,52 @@
-//! Texts with a hole, as models that fill it were taught them: a mark, what stands before, a mark, what stands behind, a mark.
+//! Texts with a hole, as models that fill it were taught them: a mark, what stands before, a mark, what stands behind, a mark;
+//! and before all that other files, where they were taught repositories.
 
 use tokenizer::Tokenizer;
 
 use crate::error::{ApiError, Result};
+use crate::request::{Hole, NamedText};
 
-/// Families' marks: before what stands before the hole, before what stands behind it, before what fills it.
-const MARKS: [[&str; 3]; 7] = [
-    ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"],
-    ["<fim_prefix>", "<fim_suffix>", "<fim_middle>"],
-    ["<fim-prefix>", "<fim-suffix>", "<fim-middle>"],
-    ["<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"],
-    ["▁<PRE>", "▁<SUF>", "▁<MID>"],
-    ["<PRE>", "<SUF>", "<MID>"],
-    ["<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"],
-];
+/// How repository and files are called that have no name.
+const REPOSITORY: &str = "project";
+const FILE: &str = "file";
+/// What stands before another text where there is no mark for it.
+const SNIPPET: &str = "\n\n--- snippet ---\n\n";
 
 /// The tokens of a text with a hole.
 ///
 /// # Errors
 /// A vocabulary without such marks, a text that cannot be encoded.
-pub(super) fn tokens(tokenizer: &Tokenizer, before: &str, behind: &str) -> Result<Vec<u32>> {
-    let [prefix, suffix, middle] = marks(tokenizer).ok_or_else(|| {
+pub(super) fn tokens(tokenizer: &Tokenizer, hole: &Hole) -> Result<Vec<u32>> {
+    let marks = tokenizer.infill().ok_or_else(|| {
         let problem =
             "the model was not taught to fill holes: its vocabulary has no marks for them";
         ApiError::field("suffix", problem)
     })?;
-    let encode = |text: &str| tokenizer.encode(text).map_err(engine::Error::from);
+    let Hole { before, behind, begun, others } = hole;
     let mut tokens: Vec<u32> =
         tokenizer.bos().filter(|_| tokenizer.adds_bos()).into_iter().collect();
-    tokens.push(prefix);
-    tokens.extend(encode(before)?);
-    tokens.push(suffix);
-    tokens.extend(encode(behind)?);
-    tokens.push(middle);
-    Ok(tokens)
-}
-
-/// The marks of the family of which all are there.
-fn marks(tokenizer: &Tokenizer) -> Option<[u32; 3]> {
-    let n = u32::try_from(tokenizer.vocab_size()).ok()?;
-    let mut found = [[None; 3]; MARKS.len()];
-    for id in 0..n {
-        // a mark is no text
-        let Some(text) = tokenizer.token_text(id).filter(|text| text.contains(['<'])) else {
-            continue;
-        };
-        for (found, marks) in found.iter_mut().zip(MARKS) {
-            if let Some(at) = marks.iter().position(|mark| *mark == text) {
-                found[at] = Some(id);
+    let mut put = |mark: Option<u32>, text: &str| -> Result<()> {
+        tokens.extend(mark);
+        tokens.extend(tokenizer.encode(text).map_err(engine::Error::from)?);
+        Ok(())
+    };
+    if !others.is_empty() {
+        if marks.repository.is_some() {
+            put(marks.repository, &format!("{REPOSITORY}\n"))?;
+        }
+        for NamedText { name, text } in others {
+            let name = if name.is_empty() { FILE } else { name };
+            match marks.file {
+                Some(_) => put(marks.file, &format!("{name}\n{text}"))?,
+                None => put(None, &format!("{SNIPPET}{text}"))?,
             }
         }
+        if marks.file.is_some() {
+            put(marks.file, &format!("{FILE}\n"))?;
+        }
     }
-    found.into_iter().find_map(|[prefix, suffix, middle]| Some([prefix?, suffix?, middle?]))
+    put(Some(marks.prefix), &format!("{before}{begun}"))?;
+    put(Some(marks.suffix), behind)?;
+    put(Some(marks.middle), "")?;
+    Ok(tokens)
 }

@@ -7,7 +7,7 @@ mod kept;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use engine::{CallParser, Message, ModelFormat, Sampler, SamplerOptions, Toolbox};
+use engine::{CallParser, EarlyEnd, Message, ModelFormat, Sampler, SamplerOptions, Toolbox};
 use grammar::{Form, FormSource, GrammarError, TokenTrie};
 use tools::{ToolList, ToolOptions, ToolUse, with_calls_written};
 
@@ -42,6 +42,8 @@ pub struct Prepared {
     pub stop: Vec<String>,
     /// They do not end by themselves.
     pub ignore_eog: bool,
+    /// Where they end early.
+    pub early: EarlyEnd,
     /// Thoughts are told apart.
     pub split_thoughts: bool,
     /// What whoever asked should know.
@@ -117,6 +119,7 @@ impl Preparation {
             max_tokens: settings.max_tokens,
             stop: settings.stop.clone(),
             ignore_eog: settings.ignore_eog,
+            early: settings.early,
             split_thoughts: matches!(asked.said, Said::Messages(..)),
             notes: tools.map_or_else(Vec::new, |tools| tools.notes().to_vec()),
         })
@@ -192,7 +195,7 @@ impl Preparation {
             PromptText::Plain(text) => {
                 Ok(tokenizer.encode_prompt(text).map_err(engine::Error::from)?)
             }
-            PromptText::Infill(before, behind) => infill::tokens(tokenizer, before, behind),
+            PromptText::Infill(hole) => infill::tokens(tokenizer, hole),
         }
     }
 

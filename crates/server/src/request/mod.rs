@@ -12,7 +12,7 @@ use tools::{ToolList, ToolOptions};
 pub(crate) use calls::{no_tools, of_openai as tools_of_openai};
 pub(crate) use messages::{messages, numbered};
 pub use settings::ReplySettings;
-pub(crate) use settings::{SAMPLERS, is_setting, one_length, stops};
+pub(crate) use settings::{is_setting, one_length, stops};
 
 /// A request for replies, read and checked as far as that can be done without the model.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,6 +60,35 @@ pub enum PromptText {
     Plain(String),
     /// Its tokens.
     Tokens(Vec<u32>),
-    /// What stands before and behind the text that is wanted.
-    Infill(String, String),
+    /// A text with a hole.
+    Infill(Box<Hole>),
+}
+
+/// A text with a hole, which is to be filled.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hole {
+    /// What stands before it.
+    pub before: String,
+    /// What stands behind it.
+    pub behind: String,
+    /// What fills it begins with this.
+    pub begun: String,
+    /// Other texts that help, the nearest last.
+    pub others: Vec<NamedText>,
+}
+
+/// A text and the name of its file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamedText {
+    /// The name; empty: it has none.
+    pub name: String,
+    /// The text.
+    pub text: String,
+}
+
+impl Hole {
+    /// Between two texts.
+    pub(crate) fn between(before: String, behind: String) -> PromptText {
+        PromptText::Infill(Box::new(Hole { before, behind, ..Hole::default() }))
+    }
 }

@@ -1,6 +1,8 @@
 //! How a reply is made, read from fields that have one name in all APIs.
 
-use engine::{SamplerOptions, SamplerSetting};
+use std::time::Duration;
+
+use engine::{EarlyEnd, SamplerOptions, SamplerOrder, SamplerSetting};
 use grammar::FormSource;
 use serde_json::{Value, json};
 
@@ -11,12 +13,6 @@ use crate::fields::brief;
 /// Texts that may end a reply, and bytes of each.
 const MOST_STOPS: usize = 16;
 const STOP_BYTES: usize = 256;
-
-/// llama.cpp's `samplers` in its own order, which is the one that there is here.
-pub(crate) const SAMPLERS: &[&str] = &[
-    r#"["penalties","dry","top_n_sigma","top_k","typ_p","top_p","min_p","xtc","temperature"]"#,
-    r#""edskypmxt""#,
-];
 
 /// How replies are made.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +25,8 @@ pub struct ReplySettings {
     pub stop: Vec<String>,
     /// It does not end by itself.
     pub ignore_eog: bool,
+    /// Where it ends early.
+    pub early: EarlyEnd,
     /// What it must be.
     pub form: Option<FormSource>,
 }
@@ -55,7 +53,8 @@ impl ReplySettings {
     /// As the model has them, to any length.
     pub fn of(sampler: &SamplerOptions) -> ReplySettings {
         let sampler = sampler.clone();
-        ReplySettings { sampler, max_tokens: None, stop: Vec::new(), ignore_eog: false, form: None }
+        let (max_tokens, stop, early) = Default::default();
+        ReplySettings { sampler, max_tokens, stop, ignore_eog: false, early, form: None }
     }
 
     /// As the fields of `body` say; most tokens stand in one of `length`.
@@ -80,13 +79,18 @@ impl ReplySettings {
             sampler.seed = u64::try_from(seed).ok();
         }
         sampler.logit_bias = bias(body)?;
+        if let Some(order) = order(body)? {
+            sampler.samplers = order;
+        }
         sampler.check()?;
         one_length(body, length)?;
         let mut max_tokens = None;
         for name in length {
             // below 0: as many as it likes
             if body.integer(name)?.is_none_or(|n| n >= 0) {
-                max_tokens = max_tokens.or(body.count(name, 1, usize::MAX)?);
+                // llama.cpp's clients have a prompt read ahead so
+                let least = usize::from(*name != "n_predict");
+                max_tokens = max_tokens.or(body.count(name, least, usize::MAX)?);
             }
         }
         Ok(ReplySettings {
@@ -94,6 +98,7 @@ impl ReplySettings {
             max_tokens,
             stop: stops(body, "stop")?,
             ignore_eog: body.flag("ignore_eos")?.unwrap_or(false),
+            early: early(body)?,
             form: form(body)?,
         })
     }
@@ -113,6 +118,36 @@ pub(crate) fn one_length(body: &JsonBody, names: &[&str]) -> Result<()> {
         }
         None => Ok(()),
     }
+}
+
+/// llama.cpp's `samplers`: names in a list, or letters.
+fn order(body: &JsonBody) -> Result<Option<SamplerOrder>> {
+    const NAME: &str = "samplers";
+    let wrong = |error: engine::Error| ApiError::field(NAME, error.to_string());
+    match body.get(NAME) {
+        None => Ok(None),
+        Some(Value::String(letters)) => {
+            SamplerOrder::from_letters(letters).map(Some).map_err(wrong)
+        }
+        Some(value) => {
+            let texts = |list: &Vec<Value>| {
+                list.iter().map(|name| name.as_str().map(str::to_owned)).collect()
+            };
+            let names: Option<Vec<String>> = value.as_array().and_then(texts);
+            let names = names.ok_or_else(|| {
+                ApiError::field(NAME, format!("expected names or letters, found {}", brief(value)))
+            })?;
+            SamplerOrder::from_list(names.iter().map(String::as_str)).map(Some).map_err(wrong)
+        }
+    }
+}
+
+/// llama.cpp's `n_indent` and `t_max_predict_ms`.
+fn early(body: &JsonBody) -> Result<EarlyEnd> {
+    // 0 or less: as long as it takes
+    let time = body.integer("t_max_predict_ms")?.and_then(|ms| u64::try_from(ms).ok());
+    let time = time.filter(|ms| *ms > 0).map(Duration::from_millis);
+    Ok(EarlyEnd { indent: body.count("n_indent", 0, usize::MAX)?.unwrap_or(0), time })
 }
 
 /// `{"15043": -1}`, as OpenAI writes it.

@@ -207,7 +207,7 @@ impl<'a> Replies<'a> {
             split_thoughts: job.split_thoughts,
             cancel: &job.cancel,
         };
-        let turn = Turn::new(session, sampler, &*self.served.format, &request);
+        let turn = Turn::new(session, sampler, &*self.served.format, &request).ending(job.early);
         let turn = match self.served.drafts {
             true => {
                 let suffixes = self.suffixes.entry(job.key).or_default();

@@ -8,6 +8,7 @@ mod apart;
 mod calls;
 mod chats;
 mod client;
+mod infill;
 mod leaving;
 mod ollama;
 mod openapi;

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use engine::{Watch, Watched};
+use program::{Step, StepOut};
 use rooflight_server::{
     ModelAbout, ModelUse, OfferedModel, Offers, PullFailure, PullState, PullStep,
 };
@@ -114,6 +116,16 @@ struct Changing {
     bytes: AtomicU64,
     loaded: Mutex<Vec<u64>>,
     held: AtomicU64,
+    is_slow: AtomicBool,
+}
+
+/// Each step takes a while, so that a long reply is still being made when others ask.
+struct Slow;
+
+impl Watch for Slow {
+    fn stepped(&self, _: &Step<'_>, _: &[usize], _: &mut StepOut) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn changing() -> (Served, Arc<Changing>) {
@@ -121,11 +133,13 @@ fn changing() -> (Served, Arc<Changing>) {
     let seen = Arc::clone(&changing);
     let pull = move |name: &str, held: u64, _: &mut dyn FnMut(PullState<'_>) -> bool| {
         seen.held.store(held, Ordering::SeqCst);
-        let OfferedModel { about, load } = offer(name);
+        let OfferedModel { about, .. } = offer(name);
+        let name = name.to_owned();
         let (bytes, seen) = (seen.bytes.load(Ordering::SeqCst), Arc::clone(&seen));
         let load = move || {
             seen.loaded.lock().unwrap().push(bytes);
-            load()
+            let slow = seen.is_slow.load(Ordering::SeqCst);
+            Ok(demo(&name, |model| if slow { Arc::new(Watched::new(model, Slow)) } else { model }))
         };
         Ok(OfferedModel { about: ModelAbout { bytes, ..about }, load: Box::new(load) })
     };
@@ -167,6 +181,7 @@ fn who_is_answered_keeps_what_answers() {
     let name = "org/name";
     let pull = || served.post(PULL, &json!({ "model": name, "stream": false })).status;
     changing.bytes.store(1, Ordering::SeqCst);
+    changing.is_slow.store(true, Ordering::SeqCst);
     assert_eq!(pull(), 200);
     let long = json!({ "model": name, "prompt": "hi", "options": { "num_predict": -1 } });
     let mut answer = served.open(&post("/api/generate", &long));

@@ -2,6 +2,7 @@
 
 use crate::common::{CONTROL, NORMAL, USER_DEFINED, Vocabulary, byte_char, decode};
 use proptest::prelude::*;
+use tokenizer::InfillMarks;
 
 /// Bytes plus `he`, `ll`, `hell`, `Ġw`, `hello` (a token no merge makes), a control token and a user-defined one.
 fn small() -> Vocabulary {
@@ -108,6 +109,33 @@ fn ends_of_generation() {
     assert!(named.iter().chain(&known).all(|&id| t.is_eog(id)));
     assert!(not.iter().all(|&id| !t.is_eog(id)));
     assert_eq!(t.eos(), Some(named[0]));
+}
+
+#[test]
+fn marks_of_holes_are_found_by_key_and_by_name() {
+    let mut v = Vocabulary::byte_level();
+    assert_eq!(v.build().infill(), None);
+    let [file, pad, a] = ["<|file_sep|>", "<|fim_pad|>", "<a>"].map(|text| v.add(text, NORMAL));
+    let [prefix, suffix] = ["<|fim_prefix|>", "<|fim_suffix|>"].map(|text| v.add(text, NORMAL));
+    let t = v.build();
+    assert_eq!(t.infill(), None, "one mark is missing");
+    assert!(![file, pad, prefix].iter().any(|&id| t.is_eog(id) || t.is_control(id)));
+    let middle = v.add("<|fim_middle|>", NORMAL);
+    let marks = InfillMarks { prefix, suffix, middle, repository: None, file: Some(file) };
+    let t = v.build();
+    assert_eq!(t.infill(), Some(marks));
+    // no text becomes one, and what would begin another file is not chosen as text of this one
+    assert!([file, pad, prefix, suffix, middle].iter().all(|&id| t.is_control(id)));
+    assert!(t.encode("<|fim_prefix|><|file_sep|>").unwrap().iter().all(|&id| !t.is_control(id)));
+    assert_eq!([file, pad, prefix, middle].map(|id| t.is_eog(id)), [true, true, false, false]);
+    // the file knows better, of all three or of none
+    let v = v.key("tokenizer.ggml.fim_pre_token_id", a).key("tokenizer.ggml.fim_rep_token_id", a);
+    assert_eq!(v.build().infill(), Some(InfillMarks { repository: Some(a), ..marks }));
+    let v = v.key("tokenizer.ggml.suffix_token_id", suffix);
+    let v = v.key("tokenizer.ggml.fim_mid_token_id", middle);
+    let t = v.build();
+    assert_eq!(t.infill(), Some(InfillMarks { prefix: a, repository: Some(a), ..marks }));
+    assert!(!t.is_control(a) && !t.is_eog(a), "it may be text");
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn every_line_gives_the_ids_of_llama_cpp_and_comes_back() {
 }
 
 /// What ends a reply beside the end token that the file names. llama.cpp ends replies at `<|tool_response>` too, which the
-/// file of Gemma 4 has as text, and at tokens for filling in code.
+/// file of Gemma 4 has as text.
 #[test]
 fn turns_end_at_the_tokens_that_end_them() {
     let Some(shared) = shared() else { return };

@@ -319,7 +319,7 @@ impl<'a> Work<'a> {
             split_thoughts: prepared.split_thoughts,
             cancel: interrupt.flag(),
         };
-        let turn = Turn::new(session, sampler, self.format, &wanted);
+        let turn = Turn::new(session, sampler, self.format, &wanted).ending(prepared.early);
         let turn = match executing::promises_cuts(&*self.loaded.executor) {
             true => turn.drafted(Drafters::new(DraftMode::Auto, suffixes)),
             false => turn,

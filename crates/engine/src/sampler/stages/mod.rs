@@ -2,6 +2,7 @@
 //! line in [`STAGES`], in the order in which they act by default.
 
 mod dry;
+mod infill;
 mod logit_bias;
 mod min_p;
 mod penalties;
@@ -16,6 +17,7 @@ use super::SamplerOptions;
 use super::breakers::Breakers;
 use super::choices::Choices;
 use super::random::Chance;
+use super::spellings::Spellings;
 
 /// What is known where a token is chosen.
 #[derive(Clone, Copy)]
@@ -28,6 +30,8 @@ pub(super) struct Situation<'a> {
     pub(super) chance: Chance,
     /// Where repetitions end.
     pub(super) breakers: &'a Breakers,
+    /// What tokens spell.
+    pub(super) spellings: &'a Spellings,
 }
 
 /// One sampler of a chain.
@@ -48,7 +52,7 @@ pub(super) trait Stage: Sync {
     fn apply(&self, choices: &mut Choices<'_>, at: &Situation<'_>);
 }
 
-/// All that can be ordered, in llama.cpp's default order.
+/// All that can be ordered: those that act by default, in llama.cpp's order, and others.
 pub(super) static STAGES: &[&dyn Stage] = &[
     &penalties::Penalties,
     &dry::Dry,
@@ -59,7 +63,11 @@ pub(super) static STAGES: &[&dyn Stage] = &[
     &min_p::MinP,
     &xtc::Xtc,
     &temperature::Temperature,
+    &infill::Infill,
 ];
+
+/// So many of them act by default.
+pub(super) const BY_DEFAULT: usize = 9;
 
 /// Comes before all others, whatever their order.
 pub(super) static FIRST: &dyn Stage = &logit_bias::LogitBias;

@@ -17,7 +17,9 @@ use crate::fields::{Field, Fields, check};
 use crate::models::Models;
 use crate::offers::ModelAbout;
 use crate::record::Asker;
-use crate::request::{Asked, PromptText, ReplySettings, SAMPLERS, Said, is_setting, one_length};
+use crate::request::{
+    Asked, Hole, NamedText, PromptText, ReplySettings, Said, is_setting, one_length,
+};
 use crate::updates::Update;
 use crate::wire::{ReplySource, progress_json};
 
@@ -38,17 +40,20 @@ macro_rules! common_fields {
             ("n_probs", Field::Honoured),
             ("return_tokens", Field::Honoured),
             ("cache_prompt", Field::NoEffect(crate::api::FOUND_AGAIN)),
-            ("id_slot", Field::Only("-1")),
+            ("id_slot", Field::NoEffect("a conversation is found again by what it says; the reply tells its slot")),
             ("n_keep", Field::NoEffect(crate::api::FORGETS)),
             ("n_discard", Field::NoEffect(crate::api::FORGETS)),
             ("post_sampling_probs", Field::Only("false")),
             ("return_progress", Field::Honoured),
-            ("samplers", Field::Among(SAMPLERS)),
+            ("samplers", Field::Honoured),
             ("timings_per_token", Field::Only("false")),
-            ("t_max_predict_ms", Field::Only("0")),
-            ("n_indent", Field::Only("0")),
+            ("t_max_predict_ms", Field::Honoured),
+            ("t_max_prompt_ms", Field::NoEffect("a prompt is read to its end, there too")),
+            ("n_indent", Field::Honoured),
+            ("n_cmpl", Field::Only("1")),
+            ("n_cache_reuse", Field::NoEffect("only what has the same bits is taken from the cache")),
             ("lora", Field::Only("[]")),
-            ("response_fields", Field::Only("[]")),
+            ("response_fields", Field::Honoured),
             $($more),*
         ]
     };
@@ -59,8 +64,8 @@ pub(super) const COMPLETION: Fields = common_fields![("prompt", Field::Honoured)
 pub(super) const INFILL: Fields = common_fields![
     ("input_prefix", Field::Honoured),
     ("input_suffix", Field::Honoured),
-    ("input_extra", Field::Only("[]")),
-    ("prompt", Field::Only("\"\"")),
+    ("input_extra", Field::Honoured),
+    ("prompt", Field::Honoured),
 ];
 
 /// Fields that say how long a reply may be.
@@ -80,8 +85,37 @@ pub(super) async fn completion(
 pub(super) async fn infill(Ready(models): Ready, asker: Asker, body: JsonBody) -> Result<Response> {
     check(body.fields(), INFILL, is_setting)?;
     let text = |name| body.text(name).map(|text| text.unwrap_or_default().to_owned());
-    let hole = PromptText::Infill(text("input_prefix")?, text("input_suffix")?);
-    answer(&models, &asker, body, vec![hole]).await
+    let hole = Hole {
+        before: text("input_prefix")?,
+        behind: text("input_suffix")?,
+        begun: text("prompt")?,
+        others: others(&body)?,
+    };
+    answer(&models, &asker, body, vec![PromptText::Infill(Box::new(hole))]).await
+}
+
+/// Other texts that help to fill a hole: `[{"filename": "a", "text": "b"}]`.
+fn others(body: &JsonBody) -> Result<Vec<NamedText>> {
+    const NAME: &str = "input_extra";
+    let one = |value: &Value| {
+        let text = value.get("text")?.as_str()?.to_owned();
+        let name = match value.get("filename") {
+            None | Some(Value::Null) => String::new(),
+            Some(name) => name.as_str()?.to_owned(),
+        };
+        Some(NamedText { name, text })
+    };
+    let list = body.list(NAME)?.into_iter().flatten();
+    let read: Option<Vec<NamedText>> = list.map(one).collect();
+    read.ok_or_else(|| ApiError::field(NAME, "expected a list of {filename, text}"))
+}
+
+/// The parts of a whole reply that are wanted, each under its path; all of it where none is named.
+fn only(body: &JsonBody) -> Result<Vec<String>> {
+    const NAME: &str = "response_fields";
+    let text = |path: &Value| path.as_str().map(str::to_owned);
+    let paths: Option<Vec<String>> = body.list(NAME)?.into_iter().flatten().map(text).collect();
+    paths.ok_or_else(|| ApiError::field(NAME, "expected a list of texts"))
 }
 
 async fn answer(
@@ -103,6 +137,7 @@ async fn answer(
     let tokens = body.flag("return_tokens")?.unwrap_or(false);
     let streams = body.flag("stream")?.unwrap_or(false);
     let progress = body.flag("return_progress")?.unwrap_or(false);
+    let only = only(&body)?;
     let read =
         |_: &ModelAbout, sampler: &SamplerOptions| ReplySettings::read(&body, &LENGTHS, sampler);
     let (app, settings) = models.serving_for(body.text("model")?, read).await?;
@@ -111,6 +146,7 @@ async fn answer(
         source: app.model.source(),
         tokens,
         progress,
+        only,
         scores: logprobs.map(|_| Vec::new()),
         prompt_tokens: 0,
         slot: Arc::default(),
@@ -133,6 +169,8 @@ struct LlamaReply {
     tokens: bool,
     /// Whether the prompt's progress is told.
     progress: bool,
+    /// Paths of what is told of a whole reply; none: all.
+    only: Vec<String>,
     /// Scores whose text is still to come, if they are told.
     scores: Option<Vec<TokenLogprobs>>,
     prompt_tokens: usize,
@@ -176,7 +214,14 @@ impl LlamaReply {
         object["stop_type"] = json!(stop_type);
         object["stopping_word"] = json!(reply.stopped_at.as_deref().unwrap_or(""));
         self.source.account(&mut object, reply, &[]);
-        object
+        if self.only.is_empty() {
+            return object;
+        }
+        let part = |path: &String| {
+            let found = path.split('/').try_fold(&object, |at, name| at.get(name))?;
+            Some((path.clone(), found.clone()))
+        };
+        Value::Object(self.only.iter().filter_map(part).collect())
     }
 }
 

@@ -21,7 +21,7 @@ use crate::models::Models;
 use crate::offers::ModelAbout;
 use crate::record::Asker;
 use crate::request::{
-    Asked, PromptText, ReplySettings, Said, is_setting, messages, tools_of_openai,
+    Asked, Hole, PromptText, ReplySettings, Said, is_setting, messages, tools_of_openai,
 };
 
 /// Fields of chats and texts alike.
@@ -112,7 +112,7 @@ pub(super) async fn generate(
     }
     let reasoning = reasoning(&body)?;
     let said = if !suffix.is_empty() {
-        Said::Texts(vec![PromptText::Infill(text, suffix)])
+        Said::Texts(vec![Hole::between(text, suffix)])
     } else if raw {
         Said::Texts(vec![PromptText::Plain(text)])
     } else {

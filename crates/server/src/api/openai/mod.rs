@@ -75,7 +75,7 @@ macro_rules! common_fields {
             ("prompt_cache_retention", Field::NoEffect(super::ALWAYS)),
             ("prompt_cache_options", Field::NoEffect(super::ALWAYS)),
             ("prediction", Field::NoEffect(super::DRAFTED)),
-            ("samplers", Field::Among(crate::request::SAMPLERS)),
+            ("samplers", Field::Honoured),
             ("timings_per_token", Field::Only("false")),
             ("cache_prompt", Field::NoEffect(super::ALWAYS)),
             $($more),*

@@ -202,7 +202,8 @@ fn choice(index: usize, name: &str, value: &Value, scores: &Value, reason: Optio
 /// A prompt as text.
 fn spelt(text: &PromptText, source: &ReplySource) -> String {
     match text {
-        PromptText::Plain(text) | PromptText::Infill(text, _) => text.clone(),
+        PromptText::Plain(text) => text.clone(),
+        PromptText::Infill(hole) => hole.before.clone(),
         PromptText::Tokens(tokens) => {
             let bytes = |&token: &u32| Vocabulary::bytes(&*source.format, token).into_owned();
             String::from_utf8_lossy(&tokens.iter().flat_map(bytes).collect::<Vec<u8>>())

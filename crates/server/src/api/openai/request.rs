@@ -8,7 +8,7 @@ use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, check};
 use crate::request::{
-    Asked, PromptText, ReplySettings, Said, is_setting, messages, tools_of_openai,
+    Asked, Hole, PromptText, ReplySettings, Said, is_setting, messages, tools_of_openai,
 };
 
 /// What is asked, and answered in.
@@ -188,7 +188,7 @@ fn with_suffix(texts: Vec<PromptText>, body: &JsonBody) -> Result<Vec<PromptText
         return Ok(texts);
     };
     let filled = |text| match text {
-        PromptText::Plain(before) => Ok(PromptText::Infill(before, suffix.to_owned())),
+        PromptText::Plain(before) => Ok(Hole::between(before, suffix.to_owned())),
         _ => Err(ApiError::field(NAME, "a prompt of tokens cannot have one")),
     };
     texts.into_iter().map(filled).collect()
