@@ -15,6 +15,7 @@ cargo xtask load [OPTIONS]
   --clients N   how many [default: 32]
   --threads N   threads of the engine: clients share the cores [default: 1]
   --overhead    what a server adds to `batch`: first token, each token, tokens per CPU second
+  --slow        what a client that hardly reads costs another one
   --bodies N    so many made-up bodies, of which none may be answered with more than 503
   --cycles N    so many clients that come and leave
 ";
@@ -36,6 +37,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
             "--clients" => variables.push(("ROOFLIGHT_LOAD_CLIENTS", number()?)),
             "--threads" => variables.push(("ROOFLIGHT_LOAD_THREADS", number()?)),
             "--overhead" => filter = "what_a_server_adds",
+            "--slow" => filter = "what_a_slow_reader_costs",
             "--bodies" => {
                 variables.push(("ROOFLIGHT_BODIES", number()?));
                 (test, filter) = (["rooflight-server", "it"], "any_body_is_answered_or_refused");

@@ -10,6 +10,8 @@ mod common;
 mod overhead;
 #[path = "common/serving.rs"]
 mod serving;
+#[path = "load/slow.rs"]
+mod slow;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

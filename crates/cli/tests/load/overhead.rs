@@ -44,13 +44,13 @@ fn told(timings: &Value) -> (f64, f64) {
     (first, between)
 }
 
-fn middle(mut times: Vec<f64>) -> f64 {
+pub(crate) fn middle(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     percentile(&times, 0.5)
 }
 
 /// Seconds of the CPU that a thread had.
-fn cpu(process: u32, thread: u64) -> f64 {
+pub(crate) fn cpu(process: u32, thread: u64) -> f64 {
     let text = std::fs::read_to_string(format!("/proc/{process}/task/{thread}/schedstat"));
     let nanos = text.ok().and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
     nanos.unwrap_or(0.0) * 1e-9
