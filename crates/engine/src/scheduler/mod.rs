@@ -143,8 +143,13 @@ impl<'a> Scheduler<'a> {
         self.ended()
     }
 
+    /// How many do not rest: who does is in no pass, and no reason to guess less.
+    fn at_work(&self) -> usize {
+        self.running.iter().filter(|(_, turn)| !turn.rests()).count()
+    }
+
     fn wants(&mut self, on_event: &mut dyn FnMut(TurnId, Event<'_>)) -> Vec<Want> {
-        let beside = self.running.len().saturating_sub(1);
+        let beside = self.at_work().saturating_sub(1);
         let costs = self.pace.costs();
         for (id, turn) in self.running.iter_mut().filter(|(_, turn)| !turn.rests()) {
             turn.prepare(costs, beside, &mut |event| on_event(*id, event));
