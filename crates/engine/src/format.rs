@@ -1,12 +1,12 @@
 //! The text side of the engine: what it needs of a tokenizer and of a chat template.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 use tokenizer::{ChatTemplate, Message, RenderOptions, Span, Tokenizer, ToolDeclarations};
 
-use crate::Result;
+use crate::{Result, Spellings};
 
 /// Tokens as text.
 pub trait Vocabulary {
@@ -18,12 +18,24 @@ pub trait Vocabulary {
 
     /// Whether the token ends a reply.
     fn is_eog(&self, token: u32) -> bool;
+
+    /// How many tokens there are: ids are less. None where nobody reads them.
+    fn vocab_size(&self) -> usize;
+
+    /// Where it keeps what all of them spell, if it does: for samplers that ask.
+    fn spellings(&self) -> Option<&OnceLock<Arc<Spellings>>> {
+        None
+    }
 }
 
 /// Tokens that only mean themselves: the vocabulary of texts that nobody reads.
 pub struct TokenIds;
 
 impl Vocabulary for TokenIds {
+    fn vocab_size(&self) -> usize {
+        0
+    }
+
     fn bytes(&self, _: u32) -> Cow<'_, [u8]> {
         Cow::Borrowed(b"x")
     }
@@ -84,6 +96,10 @@ impl Reasoning {
 }
 
 impl Vocabulary for Tokenizer {
+    fn vocab_size(&self) -> usize {
+        self.vocab_size()
+    }
+
     fn bytes(&self, token: u32) -> Cow<'_, [u8]> {
         Cow::Owned(self.bytes(token))
     }
@@ -101,12 +117,14 @@ impl Vocabulary for Tokenizer {
 pub struct ModelFormat {
     tokenizer: Arc<Tokenizer>,
     template: ChatTemplate,
+    /// Once a sampler has asked.
+    spellings: OnceLock<Arc<Spellings>>,
 }
 
 impl ModelFormat {
     /// Both come from the same file.
     pub fn new(tokenizer: Arc<Tokenizer>, template: ChatTemplate) -> ModelFormat {
-        ModelFormat { tokenizer, template }
+        ModelFormat { tokenizer, template, spellings: OnceLock::new() }
     }
 
     /// Its template.
@@ -121,6 +139,14 @@ impl ModelFormat {
 }
 
 impl Vocabulary for ModelFormat {
+    fn vocab_size(&self) -> usize {
+        self.tokenizer.vocab_size()
+    }
+
+    fn spellings(&self) -> Option<&OnceLock<Arc<Spellings>>> {
+        Some(&self.spellings)
+    }
+
     fn bytes(&self, token: u32) -> Cow<'_, [u8]> {
         Vocabulary::bytes(&*self.tokenizer, token)
     }

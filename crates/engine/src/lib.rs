@@ -51,7 +51,7 @@ pub use reply::{EarlyEnd, Event, Generated, Request, Stats, StopReason};
 pub use rerank::{RERANK_TEMPLATE, rerank_tokens};
 pub use sampler::{
     Logprob, Recommended, SAMPLER_SETTINGS, Sampler, SamplerOptions, SamplerOrder, SamplerSetting,
-    TokenLogprobs,
+    Spellings, TokenLogprobs,
 };
 pub use scheduler::{Scheduler, SchedulerOptions, TurnId};
 pub use session::{DEFAULT_CHUNK, Fed, Prefill, Scores, Session};

@@ -30,7 +30,7 @@ pub struct Request<'a> {
 pub struct EarlyEnd {
     /// At a line after the first that begins with fewer spaces and tabs than this, of which no more is part of the reply.
     pub indent: usize,
-    /// So long after its first token, once it has a line break.
+    /// With the first line that ends later than so long after its first token.
     pub time: Option<Duration>,
 }
 

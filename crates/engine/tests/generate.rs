@@ -109,6 +109,9 @@ fn a_reply_ends_early_where_it_is_to() {
         let mut tell = |event: Event<'_>| {
             if let Event::Text(piece) = event {
                 told.push_str(piece);
+                if piece == "~" {
+                    std::thread::sleep(Duration::from_millis(1200));
+                }
             }
         };
         let reply = turn.ending(early).alone(&mut tell).unwrap();
@@ -123,13 +126,20 @@ fn a_reply_ends_early_where_it_is_to() {
     assert_eq!(got, want(StopReason::Outdented, "a;\n  b;\n ", 9));
     let stops = ["}".to_owned(), "b;\n ".to_owned()];
     let got = ended("a;\n  b;\n }\nc", indented, &stops[..1]);
-    assert_eq!(got, want(StopReason::Outdented, "a;\n  b;\n ", 9));
+    let stop = StopReason::StopString("}".into());
+    assert_eq!(
+        got,
+        (stop, FinishReason::Stop, "a;\n  b;\n ".to_owned(), 9),
+        "of both at one place"
+    );
     let got = ended("a;\n  b;\n }\nc", indented, &stops);
     assert_eq!((got.0, &*got.2), (StopReason::StopString("b;\n ".into()), "a;\n  "));
     assert_eq!(ended("a;\n  b;", indented, &[]).0, StopReason::MaxTokens);
-    // no time at all is enough for one line
+    // no time at all is enough for one line, and no line is left half
     let timed = EarlyEnd { indent: 0, time: Some(Duration::ZERO) };
     assert_eq!(ended("ab\ncd", timed, &[]), want(StopReason::Time, "ab\n", 3));
+    let late = EarlyEnd { time: Some(Duration::from_secs(1)), ..timed };
+    assert_eq!(ended("a\nb~cd\nef", late, &[]), want(StopReason::Time, "a\nb~cd\n", 7));
     let timed = EarlyEnd { time: Some(Duration::from_secs(3600)), ..timed };
     assert_eq!(ended("ab\ncd", timed, &[]).0, StopReason::MaxTokens);
 }

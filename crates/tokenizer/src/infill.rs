@@ -47,8 +47,8 @@ const KEYS: [(Role, [&str; 2]); ROLES] = [
 ];
 
 /// How families call them: prefix, suffix, middle, repository, file, padding.
-const NAMES: [[&str; ROLES]; 8] = [
-    // Qwen 2.5 Coder, CodeGemma
+const NAMES: [[&str; ROLES]; 10] = [
+    // Qwen 2.5 Coder
     [
         "<|fim_prefix|>",
         "<|fim_suffix|>",
@@ -57,9 +57,9 @@ const NAMES: [[&str; ROLES]; 8] = [
         "<|file_sep|>",
         "<|fim_pad|>",
     ],
-    // StarCoder 2
+    // StarCoder, StarCoder 2, Granite
     ["<fim_prefix>", "<fim_suffix>", "<fim_middle>", "<repo_name>", "<file_sep>", "<fim_pad>"],
-    // StarCoder, Granite
+    // SantaCoder
     ["<fim-prefix>", "<fim-suffix>", "<fim-middle>", "<reponame>", "", "<fim-pad>"],
     // DeepSeek
     ["<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>", "", "", ""],
@@ -68,7 +68,10 @@ const NAMES: [[&str; ROLES]; 8] = [
     ["<PRE>", "<SUF>", "<MID>", "", "", ""],
     // GLM 4.5
     ["<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>", "", "", ""],
+    // CodeGemma, and what others call repositories
     ["", "", "", "<|fim_repo|>", "<|file_separator|>", ""],
+    ["", "", "", "<fim-repo>", "", ""],
+    ["", "", "", "<REPO>", "", ""],
 ];
 
 /// What a vocabulary marks the parts of such a text with.

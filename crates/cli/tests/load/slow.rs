@@ -63,11 +63,20 @@ fn what_a_slow_reader_costs_others() {
     rate(&serving, None, 2.0);
     let mut ratios = Vec::new();
     for round in 0..variable("ROOFLIGHT_LOAD_ROUNDS", 7) {
-        let slow = slow_reader(&serving, engine);
-        let beside = rate(&serving, Some(slow), 6.0);
-        // it has left
-        std::thread::sleep(Duration::from_millis(500));
-        let alone = rate(&serving, None, 6.0);
+        let beside = || {
+            let told = rate(&serving, Some(slow_reader(&serving, engine)), 6.0);
+            // it has left
+            std::thread::sleep(Duration::from_millis(500));
+            told
+        };
+        let alone = || rate(&serving, None, 6.0);
+        let (beside, alone) = match round % 2 {
+            0 => (beside(), alone()),
+            _ => {
+                let alone = alone();
+                (beside(), alone)
+            }
+        };
         eprintln!(
             "slow {round}: {beside:.0} tokens/s beside it, {alone:.0} alone: {:.3}",
             beside / alone

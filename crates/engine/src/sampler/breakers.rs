@@ -22,11 +22,11 @@ pub(super) struct Breakers {
 type Rest = (usize, usize);
 
 impl Breakers {
-    /// The breakers `texts` among the tokens of `vocabulary`, whose ids start at 0 and have no gaps.
+    /// The breakers `texts` among the tokens of `vocabulary`.
     pub(super) fn new(texts: &[String], vocabulary: &dyn Vocabulary) -> Breakers {
         let mut breakers = Breakers::default();
         let texts: Vec<&[u8]> = texts.iter().map(|text| cut(text)).collect();
-        for token in (0u32..).take_while(|&token| vocabulary.spelling(token).is_some()) {
+        for token in 0..vocabulary.vocab_size() as u32 {
             let bytes = vocabulary.bytes(token);
             for (i, text) in texts.iter().enumerate().filter(|(_, text)| !text.is_empty()) {
                 breakers.enter(token, &bytes, i, text);
@@ -104,6 +104,9 @@ mod tests {
     impl Vocabulary for Words {
         fn bytes(&self, token: u32) -> Cow<'_, [u8]> {
             Cow::Borrowed(self.0[token as usize].as_bytes())
+        }
+        fn vocab_size(&self) -> usize {
+            self.0.len()
         }
         fn spelling(&self, token: u32) -> Option<Cow<'_, str>> {
             self.0.get(token as usize).map(|word| Cow::Borrowed(*word))

@@ -20,6 +20,9 @@ const TINY: f64 = 1e-7;
 struct Numbered;
 
 impl Vocabulary for Numbered {
+    fn vocab_size(&self) -> usize {
+        200
+    }
     fn bytes(&self, token: u32) -> Cow<'_, [u8]> {
         Cow::Owned(format!("<{token}>").into_bytes())
     }

@@ -30,6 +30,7 @@ pub use logprobs::{Logprob, TokenLogprobs};
 pub use options::{Recommended, SamplerOptions};
 pub use order::SamplerOrder;
 pub use settings::{SETTINGS as SAMPLER_SETTINGS, SamplerSetting};
+pub use spellings::Spellings;
 
 use program::Candidate;
 
@@ -39,7 +40,6 @@ use breakers::Breakers;
 use choices::{BANNED, Buffers, Choices};
 use choosers::{Chooser, Feedback, chooser};
 use random::Chance;
-use spellings::Spellings;
 use stages::{FIRST, Situation, Stage};
 
 /// Chooses tokens of one text. A clone goes on as it would; with a constraint it has a thread of its own.
@@ -143,7 +143,7 @@ impl Sampler {
             self.breakers = Some(breakers);
         }
         if spells(&self.options) {
-            self.spellings = Some(Arc::new(Spellings::new(vocabulary)));
+            self.spellings = Some(Spellings::of(vocabulary));
         }
         self
     }

@@ -33,15 +33,25 @@ impl SamplerOrder {
     /// [`Error::Setting`] for a name that is none.
     pub fn from_list<'a>(names: impl Iterator<Item = &'a str>) -> Result<SamplerOrder> {
         let drawn_last = |name: &&str| !ADAPTIVE_P.contains(name);
-        let found = names.filter(drawn_last).map(|name| {
-            let known = STAGES.iter().position(|stage| stage.names().contains(&name));
-            known.ok_or_else(|| Error::Setting {
-                name: "samplers",
-                expected: "names of penalties dry top_n_sigma top_k typ_p top_p min_p xtc temperature infill adaptive_p",
-                found: name.to_owned(),
-            })
-        });
-        Ok(SamplerOrder(found.collect::<Result<_>>()?))
+        let known = |name: &str| STAGES.iter().position(|stage| stage.names().contains(&name));
+        let found = names.filter(drawn_last).map(|name| (known(name), name));
+        SamplerOrder::once_each(found).map_err(|found| Error::Setting {
+            name: "samplers",
+            expected: "names, each once, of penalties dry top_n_sigma top_k typ_p top_p min_p xtc temperature infill adaptive_p",
+            found,
+        })
+    }
+
+    /// Of samplers and what they were called; what is none or was there before is the error.
+    fn once_each<T: ToString>(
+        found: impl Iterator<Item = (Option<usize>, T)>,
+    ) -> std::result::Result<SamplerOrder, String> {
+        let mut order = Vec::new();
+        for (stage, name) in found {
+            let stage = stage.filter(|stage| !order.contains(stage));
+            order.push(stage.ok_or_else(|| name.to_string().chars().take(40).collect::<String>())?);
+        }
+        Ok(SamplerOrder(order))
     }
 
     /// From letters: `ekt`.
@@ -49,15 +59,14 @@ impl SamplerOrder {
     /// # Errors
     /// [`Error::Setting`] for a letter that is none.
     pub fn from_letters(text: &str) -> Result<SamplerOrder> {
-        let found = text.chars().filter(|&letter| letter != 'a').map(|letter| {
-            let known = STAGES.iter().position(|stage| stage.letter() == letter);
-            known.ok_or_else(|| Error::Setting {
-                name: "sampler-seq",
-                expected: "letters of edskypmxti and a",
-                found: letter.to_string(),
-            })
-        });
-        Ok(SamplerOrder(found.collect::<Result<_>>()?))
+        let known = |letter| STAGES.iter().position(|stage| stage.letter() == letter);
+        let letters = text.chars().filter(|&letter| letter != 'a');
+        let found = letters.map(|letter| (known(letter), letter));
+        SamplerOrder::once_each(found).map_err(|found| Error::Setting {
+            name: "sampler-seq",
+            expected: "letters of edskypmxti and a, each once",
+            found,
+        })
     }
 
     /// Whether the sampler of this name acts.
@@ -104,6 +113,12 @@ mod tests {
         assert!(names.ends_with("found bogus"), "{names}");
         let letters = SamplerOrder::from_letters("kz").unwrap_err().to_string();
         assert!(letters.ends_with("found z"), "{letters}");
+        // what acts twice could act any number of times
+        assert!(SamplerOrder::from_letters("kpk").unwrap_err().to_string().ends_with("found k"));
+        let twice = SamplerOrder::from_names("top_p;top_k;nucleus").unwrap_err().to_string();
+        assert!(twice.ends_with("found nucleus"), "{twice}");
+        let long = SamplerOrder::from_names(&"x".repeat(1000)).unwrap_err().to_string();
+        assert!(long.len() < 200, "{long}");
     }
 
     #[test]

@@ -1,21 +1,30 @@
 //! What tokens spell, at hand for samplers that ask.
 
+use std::sync::Arc;
+
 use crate::Vocabulary;
 
 /// The bytes of all tokens, and which of them end a reply.
 #[derive(Debug, Default)]
-pub(super) struct Spellings {
+pub struct Spellings {
     bytes: Vec<u8>,
     /// Where each token's bytes end.
     ends: Vec<usize>,
+    /// By id.
     eog: Vec<u32>,
 }
 
 impl Spellings {
-    /// Of the tokens of `vocabulary`, whose ids start at 0 and have no gaps.
+    /// Those of `vocabulary`, found once where it keeps them.
+    pub(super) fn of(vocabulary: &dyn Vocabulary) -> Arc<Spellings> {
+        let new = || Arc::new(Spellings::new(vocabulary));
+        vocabulary.spellings().map_or_else(new, |kept| Arc::clone(kept.get_or_init(new)))
+    }
+
+    /// Of the tokens of `vocabulary`.
     pub(super) fn new(vocabulary: &dyn Vocabulary) -> Spellings {
         let mut spellings = Spellings::default();
-        for token in (0u32..).take_while(|&token| vocabulary.spelling(token).is_some()) {
+        for token in 0..vocabulary.vocab_size() as u32 {
             spellings.bytes.extend_from_slice(&vocabulary.bytes(token));
             spellings.ends.push(spellings.bytes.len());
             if vocabulary.is_eog(token) {
@@ -35,7 +44,7 @@ impl Spellings {
 
     /// Whether a token ends a reply.
     pub(super) fn is_eog(&self, token: u32) -> bool {
-        self.eog.contains(&token)
+        self.eog.binary_search(&token).is_ok()
     }
 
     /// Those that do, by id.

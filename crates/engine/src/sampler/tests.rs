@@ -98,6 +98,9 @@ fn chains_hold_what_acts_in_the_order_asked_for() {
 struct Ends;
 
 impl Vocabulary for Ends {
+    fn vocab_size(&self) -> usize {
+        6
+    }
     fn bytes(&self, token: u32) -> std::borrow::Cow<'_, [u8]> {
         std::borrow::Cow::Borrowed(["e", "en", "end", "x", "", ""][token as usize].as_bytes())
     }
@@ -150,6 +153,9 @@ fn who_does_not_know_how_to_fill_a_hole_ends_where_it_may() {
     /// Ten letters, and what ends a reply.
     struct Letters;
     impl Vocabulary for Letters {
+        fn vocab_size(&self) -> usize {
+            12
+        }
         fn bytes(&self, token: u32) -> std::borrow::Cow<'_, [u8]> {
             std::borrow::Cow::Owned(if token < 10 { vec![b'a' + token as u8] } else { vec![] })
         }

@@ -33,6 +33,8 @@ pub(crate) struct ReplyText {
     ends: Vec<Option<usize>>,
     /// Whether it ended within its text.
     stopped: bool,
+    /// Whether the last token ended a line.
+    ended_line: bool,
 }
 
 /// Why a text ends within what was chosen.
@@ -84,6 +86,7 @@ impl ReplyText {
             answer: Answer::default(),
             ends: Vec::new(),
             stopped: false,
+            ended_line: false,
         }
     }
 
@@ -97,9 +100,9 @@ impl ReplyText {
         self.indent = Indent::new(indent);
     }
 
-    /// Whether it has a whole line.
-    pub(crate) fn has_line(&self) -> bool {
-        self.raw.contains('\n')
+    /// Whether the last token ended a line.
+    pub(crate) fn ended_line(&self) -> bool {
+        self.ended_line
     }
 
     /// Whether it has calls so far.
@@ -133,7 +136,9 @@ impl ReplyText {
             }
             (None, None) => vocabulary.bytes(token),
         };
+        let before = self.raw.len();
         self.utf8.push(&bytes, &mut self.raw);
+        self.ended_line = self.raw[before..].contains('\n');
         self.ends.push(self.utf8.is_whole().then_some(self.raw.len()));
         let (certain, found) = match self.stops.scan(&self.raw[self.passed..]) {
             Scan::Held(bytes) => (self.raw.len() - bytes, None),

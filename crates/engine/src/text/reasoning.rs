@@ -315,6 +315,10 @@ mod tests {
     const CONTROLS: &[&str] = &["<|channel|>", "<|end|>", "<|im_start|>", "</think>"];
 
     impl crate::Vocabulary for Controls {
+        fn vocab_size(&self) -> usize {
+            3
+        }
+
         fn bytes(&self, _: u32) -> Cow<'_, [u8]> {
             Cow::Borrowed(b"")
         }

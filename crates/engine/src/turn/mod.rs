@@ -515,7 +515,7 @@ impl<'a> Turn<'a> {
             return Some(StopReason::Cancelled);
         }
         let since = || self.start.elapsed() - self.stats.first_token.unwrap_or_default();
-        if self.early.time.is_some_and(|time| self.reply.has_line() && since() > time) {
+        if self.early.time.is_some_and(|time| self.reply.ended_line() && since() > time) {
             return Some(StopReason::Time);
         }
         (len >= self.session.capacity()).then_some(StopReason::ContextFull)

@@ -249,6 +249,10 @@ pub(crate) struct ToyFormat {
 }
 
 impl Vocabulary for ToyFormat {
+    fn vocab_size(&self) -> usize {
+        VOCAB
+    }
+
     fn bytes(&self, token: u32) -> Cow<'_, [u8]> {
         match token {
             0..=255 => Cow::Owned(vec![token as u8]),

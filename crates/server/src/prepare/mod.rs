@@ -15,6 +15,8 @@ use crate::error::{ApiError, Result};
 use crate::request::{Asked, PromptText, ReplySettings, Said};
 use kept::Kept;
 
+/// Tokens that a reply of any length has room for.
+const REPLY: usize = 256;
 /// Forms and tools that stay ready, of each kind.
 const KEPT: usize = 16;
 
@@ -93,7 +95,8 @@ impl Preparation {
             Some(source) => Some(self.form(scope, source)?),
             None => None,
         };
-        let prompts = self.prompts(&asked.said, tools.as_deref(), cancel)?;
+        let mut notes = tools.as_ref().map_or_else(Vec::new, |tools| tools.notes().to_vec());
+        let prompts = self.prompts(asked, tools.as_deref(), cancel, &mut notes)?;
         let too_long = prompts.iter().map(Vec::len).find(|wanted| *wanted > self.capacity);
         if let Some(wanted) = too_long {
             let capacity = self.capacity;
@@ -121,7 +124,7 @@ impl Preparation {
             ignore_eog: settings.ignore_eog,
             early: settings.early,
             split_thoughts: matches!(asked.said, Said::Messages(..)),
-            notes: tools.map_or_else(Vec::new, |tools| tools.notes().to_vec()),
+            notes,
         })
     }
 
@@ -134,7 +137,7 @@ impl Preparation {
             Some((list, options)) => Some(self.tools(scope, list, options)?),
             None => None,
         };
-        let prompts = self.prompts(&asked.said, tools.as_deref(), cancel)?;
+        let prompts = self.prompts(asked, tools.as_deref(), cancel, &mut Vec::new())?;
         Ok(prompts.into_iter().next().unwrap_or_default())
     }
 
@@ -170,11 +173,12 @@ impl Preparation {
 
     fn prompts(
         &self,
-        said: &Said,
+        asked: &Asked,
         tools: Option<&ToolUse>,
         cancel: &Arc<AtomicBool>,
+        notes: &mut Vec<String>,
     ) -> Result<Vec<Vec<u32>>> {
-        match said {
+        match &asked.said {
             Said::Messages(messages, reasoning) => {
                 let template = self.format.template();
                 let written = |message: &Message| with_calls_written(message.clone(), template);
@@ -184,18 +188,27 @@ impl Preparation {
                     engine::prompt_of(&*self.format, &messages, tools, *reasoning, cancel)?;
                 Ok(vec![prompt])
             }
-            Said::Texts(texts) => texts.iter().map(|text| self.text(text)).collect(),
+            Said::Texts(texts) => {
+                let reply = asked.settings.max_tokens.unwrap_or(REPLY).min(self.capacity / 2);
+                let room = self.capacity - reply;
+                texts.iter().map(|text| self.text(text, room, notes)).collect()
+            }
         }
     }
 
-    fn text(&self, text: &PromptText) -> Result<Vec<u32>> {
+    /// The tokens of a text, which may be cut to `room` of them where it says so.
+    fn text(&self, text: &PromptText, room: usize, notes: &mut Vec<String>) -> Result<Vec<u32>> {
         let tokenizer = self.format.tokenizer();
         match text {
             PromptText::Tokens(tokens) => Ok(tokens.clone()),
             PromptText::Plain(text) => {
                 Ok(tokenizer.encode_prompt(text).map_err(engine::Error::from)?)
             }
-            PromptText::Infill(hole) => infill::tokens(tokenizer, hole),
+            PromptText::Infill(hole) => {
+                let (tokens, note) = infill::tokens(tokenizer, hole, room)?;
+                notes.extend(note);
+                Ok(tokens)
+            }
         }
     }
 

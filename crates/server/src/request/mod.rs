@@ -75,6 +75,8 @@ pub struct Hole {
     pub begun: String,
     /// Other texts that help, the nearest last.
     pub others: Vec<NamedText>,
+    /// What is far from it may be left out where the context has no room.
+    pub cuts: bool,
 }
 
 /// A text and the name of its file.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
-use crate::fields::brief;
+use crate::fields::{brief, brief_text};
 
 /// Texts that may end a reply, and bytes of each.
 const MOST_STOPS: usize = 16;
@@ -123,7 +123,12 @@ pub(crate) fn one_length(body: &JsonBody, names: &[&str]) -> Result<()> {
 /// llama.cpp's `samplers`: names in a list, or letters.
 fn order(body: &JsonBody) -> Result<Option<SamplerOrder>> {
     const NAME: &str = "samplers";
-    let wrong = |error: engine::Error| ApiError::field(NAME, error.to_string());
+    let wrong = |error: engine::Error| match error {
+        engine::Error::Setting { expected, found, .. } => {
+            ApiError::field(NAME, format!("expected {expected}, found {}", brief_text(&found)))
+        }
+        error => error.into(),
+    };
     match body.get(NAME) {
         None => Ok(None),
         Some(Value::String(letters)) => {

@@ -9,7 +9,7 @@ use rooflight_server::{Access, ServedModel, Server};
 use serde_json::{Value, json};
 use tokenizer::{ChatTemplate, InfillMarks, Tokenizer};
 
-use crate::client::{Served, demo};
+use crate::client::{CONTEXT, Served, demo};
 
 const MARKS: InfillMarks =
     InfillMarks { prefix: 1, suffix: 2, middle: 3, repository: Some(4), file: Some(5) };
@@ -157,6 +157,36 @@ fn what_is_filled_ends_with_its_block() {
     assert!((1..900).contains(&n) && ended["stop_type"] == "limit", "{ended}");
 }
 
+/// An editor sends more than fits: what is near stays, and what goes is told.
+#[test]
+fn what_is_far_from_a_hole_is_left_out() {
+    let served = served(true);
+    let long = |text: &str| text.repeat(2000 / text.len());
+    let ask = |before: &str, behind: &str, others: usize| {
+        let other = json!({ "filename": "a", "text": "x".repeat(150), "time": 3 });
+        let body = json!({
+            "input_prefix": before, "input_suffix": behind, "input_extra": vec![other; others], "n_predict": 100,
+        });
+        let told = served.post("/infill", &body);
+        assert_eq!(told.status, 200, "{told:?}");
+        let told = told.json();
+        let warning = told["warnings"][0].as_str().unwrap_or_default().to_owned();
+        (told["tokens_evaluated"].as_u64().unwrap() as usize, warning)
+    };
+    let (near, none) = ask("a", "b", 2);
+    assert!(near > 300 && none.is_empty(), "{near} {none}");
+    let (full, warning) = ask("a", "b", 20);
+    assert!((700..=CONTEXT - 100).contains(&full), "{full}");
+    assert!(warning.contains(" of the other texts, 0 tokens before and 0 behind"), "{warning}");
+    let (full, warning) = ask(&long("qx"), &long("xq"), 1);
+    assert_eq!(full, CONTEXT - 100);
+    assert!(warning.contains("1 of the other texts, 1"), "{warning}");
+    // a text of somebody's own is never cut
+    let body = json!({ "prompt": long("qx"), "suffix": "b", "max_tokens": 5 });
+    let refused = served.post("/v1/completions", &body);
+    assert!(refused.status == 400 && refused.body.contains("context"), "{refused:?}");
+}
+
 #[test]
 fn what_is_no_hole_is_refused_by_name() {
     let served = served(true);
@@ -164,6 +194,12 @@ fn what_is_no_hole_is_refused_by_name() {
         ("input_extra", json!("x")),
         ("input_extra", json!([{ "filename": "a" }])),
         ("input_extra", json!([{ "filename": 3, "text": "a" }])),
+        ("input_extra", json!([{ "file_name": "a", "text": "a" }])),
+        ("input_prefix", json!(null)),
+        ("input_suffix", json!(null)),
+        ("samplers", json!(["top_k", "top_k"])),
+        ("samplers", json!("kk")),
+        ("response_fields", json!(vec!["content"; 65])),
         ("prompt", json!([1])),
         ("samplers", json!(["top_k", "bogus"])),
         ("samplers", json!([3])),
@@ -172,7 +208,8 @@ fn what_is_no_hole_is_refused_by_name() {
         ("n_indent", json!(-1)),
         ("t_max_predict_ms", json!("long")),
     ] {
-        let body = json!({ "input_prefix": "a", "n_predict": 1, field: value });
+        let mut body = json!({ "input_prefix": "a", "input_suffix": "b", "n_predict": 1 });
+        body[field] = value;
         let refused = served.post("/infill", &body);
         let told = refused.json()["error"]["message"].as_str().unwrap_or_default().to_owned();
         assert!(refused.status == 400 && told.starts_with(field), "{body}: {refused:?}");

@@ -1,12 +1,12 @@
 //! Infill: for what fills a hole in a text, behind samplers that left few tokens. It ends rather than goes on where that is
-//! nearly as likely, takes a text and its beginning for one choice, and leaves only what is likely then. The rules and their
-//! numbers are those of llama.cpp's sampler of this name.
+//! nearly as likely, takes a text and its beginning for one choice, and leaves only what is likely then, each with the logit
+//! that it had. The rules and their numbers are those of llama.cpp's sampler of this name.
 
 use program::Candidate;
 
 use super::{Situation, Stage};
 use crate::sampler::SamplerOptions;
-use crate::sampler::choices::Choices;
+use crate::sampler::choices::{BANNED, Choices};
 
 pub(super) struct Infill;
 
@@ -14,7 +14,7 @@ pub(super) struct Infill;
 const END: f64 = 3.0;
 /// Tokens that go on stay with at least this probability.
 const LIKELY: f64 = 0.2;
-/// So many of the likeliest are compared with each other. No other one is [`LIKELY`].
+/// So many of the likeliest are compared with each other; others do not stay. It comes behind samplers that leave fewer.
 const COMPARED: usize = 1024;
 
 impl Stage for Infill {
@@ -35,18 +35,19 @@ impl Stage for Infill {
     }
 
     fn apply(&self, choices: &mut Choices<'_>, at: &Situation<'_>) {
-        let (top, all, n) = (choices.likeliest().logit, choices.mass(), choices.len());
+        let (top, all) = (choices.likeliest().logit, choices.mass());
         let list = choices.sorted().clone();
-        let likely = |c: &Candidate| (*c, choices.weight(c.logit, top) / all);
-        let ends = |c: &(Candidate, f64)| at.spellings.is_eog(c.0.token);
+        // how a mask is held must not show
+        let n = list.iter().filter(|c| c.logit > BANNED).count();
+        let likely = |c: &Candidate| (c.token, choices.weight(c.logit, top) / all);
+        let ends = |(token, _): &(u32, f64)| at.spellings.is_eog(*token);
         let (ends, mut texts): (Vec<_>, Vec<_>) = list.iter().map(likely).partition(ends);
         let end = sum(&ends);
-        if end * END * n as f64 > sum(&texts) {
-            return keep(choices, &ends);
+        if texts.is_empty() || end * END * n as f64 > sum(&texts) {
+            return choices.sorted().retain(|c| at.spellings.is_eog(c.token));
         }
         texts.truncate(COMPARED);
-        let likeliest = texts[0];
-        merge(&mut texts, &|c| at.spellings.bytes(c.token));
+        merge(&mut texts, &|token| at.spellings.bytes(token));
         texts.retain(|(_, p)| *p >= LIKELY);
         if texts.is_empty() {
             // who does not know how to go on ends, where it may
@@ -54,46 +55,40 @@ impl Stage for Infill {
             let banned: Vec<u32> = bans.map(|(token, _)| *token).collect();
             let may = |token: &&u32| choices.is_allowed(**token) && !banned.contains(token);
             let token = at.spellings.eog().iter().find(may);
-            let token = token.map_or(likeliest.0, |&token| Candidate { token, logit: 0.0 });
-            return keep(choices, &[(token, 1.0)]);
+            let left = token.map(|&token| Candidate { token, logit: 0.0 });
+            let list = choices.sorted();
+            list.truncate(1);
+            list[0] = left.unwrap_or(list[0]);
+            return;
         }
-        let all = end + sum(&texts);
-        let even = 1.0 / (texts.len() + 1) as f64;
         // the likeliest of so many is as likely as that
-        texts.retain(|(_, p)| *p >= even * all);
-        texts.extend(ends);
-        keep(choices, &texts);
+        let even = (end + sum(&texts)) / (texts.len() + 1) as f64;
+        texts.retain(|(_, p)| *p >= even);
+        let stays = |token| texts.iter().any(|(text, _)| *text == token);
+        choices.sorted().retain(|c| stays(c.token) || at.spellings.is_eog(c.token));
     }
 }
 
-fn sum(list: &[(Candidate, f64)]) -> f64 {
+fn sum(list: &[(u32, f64)]) -> f64 {
     list.iter().map(|(_, p)| p).sum()
 }
 
 /// Of a text and its beginning the likelier one gets the probability of both, of equals the beginning.
-fn merge<'a>(list: &mut [(Candidate, f64)], bytes: &dyn Fn(&Candidate) -> &'a [u8]) {
+fn merge<'a>(list: &mut [(u32, f64)], bytes: &dyn Fn(u32) -> &'a [u8]) {
     /// What is likelier by less is as likely, up to rounding.
     const ROUNDING: f64 = 1e-6;
     for i in 0..list.len() {
-        let beginning = bytes(&list[i].0);
+        let beginning = bytes(list[i].0);
         if beginning.is_empty() {
             continue;
         }
         for j in 0..list.len() {
             let (a, b) = (list[i].1, list[j].1);
-            if i == j || a <= 0.0 || b <= 0.0 || !bytes(&list[j].0).starts_with(beginning) {
+            if i == j || a <= 0.0 || b <= 0.0 || !bytes(list[j].0).starts_with(beginning) {
                 continue;
             }
             let (to, from) = if b > a * (1.0 + ROUNDING) { (j, i) } else { (i, j) };
             (list[to].1, list[from].1) = (a + b, 0.0);
         }
     }
-}
-
-/// Leave only these, with such probabilities.
-fn keep(choices: &mut Choices<'_>, left: &[(Candidate, f64)]) {
-    let list = choices.list();
-    list.clear();
-    list.extend(left.iter().map(|(candidate, _)| *candidate));
-    choices.set_logits(left.iter().map(|(_, p)| (p.ln() as f32).max(f32::MIN)));
 }

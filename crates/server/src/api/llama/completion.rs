@@ -84,12 +84,14 @@ pub(super) async fn completion(
 
 pub(super) async fn infill(Ready(models): Ready, asker: Asker, body: JsonBody) -> Result<Response> {
     check(body.fields(), INFILL, is_setting)?;
-    let text = |name| body.text(name).map(|text| text.unwrap_or_default().to_owned());
+    let text = |name| body.text(name).map(|text| text.map(str::to_owned));
+    let side = |name| text(name)?.ok_or_else(|| ApiError::field(name, "expected a text"));
     let hole = Hole {
-        before: text("input_prefix")?,
-        behind: text("input_suffix")?,
-        begun: text("prompt")?,
+        before: side("input_prefix")?,
+        behind: side("input_suffix")?,
+        begun: text("prompt")?.unwrap_or_default(),
         others: others(&body)?,
+        cuts: true,
     };
     answer(&models, &asker, body, vec![PromptText::Infill(Box::new(hole))]).await
 }
@@ -97,9 +99,13 @@ pub(super) async fn infill(Ready(models): Ready, asker: Asker, body: JsonBody) -
 /// Other texts that help to fill a hole: `[{"filename": "a", "text": "b"}]`.
 fn others(body: &JsonBody) -> Result<Vec<NamedText>> {
     const NAME: &str = "input_extra";
+    // llama.vim tells when it saw them, too
+    const MEMBERS: [&str; 3] = ["filename", "text", "time"];
     let one = |value: &Value| {
-        let text = value.get("text")?.as_str()?.to_owned();
-        let name = match value.get("filename") {
+        let members = value.as_object()?;
+        let known = members.keys().all(|name| MEMBERS.contains(&name.as_str()));
+        let text = members.get("text")?.as_str().filter(|_| known)?.to_owned();
+        let name = match members.get("filename") {
             None | Some(Value::Null) => String::new(),
             Some(name) => name.as_str()?.to_owned(),
         };
@@ -107,15 +113,18 @@ fn others(body: &JsonBody) -> Result<Vec<NamedText>> {
     };
     let list = body.list(NAME)?.into_iter().flatten();
     let read: Option<Vec<NamedText>> = list.map(one).collect();
-    read.ok_or_else(|| ApiError::field(NAME, "expected a list of {filename, text}"))
+    read.ok_or_else(|| ApiError::field(NAME, "expected a list of {filename, text, time}"))
 }
 
 /// The parts of a whole reply that are wanted, each under its path; all of it where none is named.
 fn only(body: &JsonBody) -> Result<Vec<String>> {
     const NAME: &str = "response_fields";
+    const MOST: usize = 64;
+    let paths = body.list(NAME)?.map_or(&[][..], Vec::as_slice);
     let text = |path: &Value| path.as_str().map(str::to_owned);
-    let paths: Option<Vec<String>> = body.list(NAME)?.into_iter().flatten().map(text).collect();
-    paths.ok_or_else(|| ApiError::field(NAME, "expected a list of texts"))
+    let texts: Option<Vec<String>> = paths.iter().map(text).collect();
+    let texts = texts.filter(|texts| texts.len() <= MOST);
+    texts.ok_or_else(|| ApiError::field(NAME, format!("expected up to {MOST} texts")))
 }
 
 async fn answer(
@@ -147,13 +156,15 @@ async fn answer(
         tokens,
         progress,
         only,
+        notes: Vec::new(),
         scores: logprobs.map(|_| Vec::new()),
         prompt_tokens: 0,
         slot: Arc::default(),
     };
     let pending = app.reply(asked, asker).await?;
     let (prompt_tokens, slot) = (pending.prompt_tokens, Arc::clone(&pending.slot));
-    let reply = LlamaReply { prompt_tokens, slot, ..reply };
+    let notes = pending.notes.clone();
+    let reply = LlamaReply { prompt_tokens, slot, notes, ..reply };
     if streams {
         return Ok(stream(pending, reply));
     }
@@ -169,6 +180,8 @@ struct LlamaReply {
     tokens: bool,
     /// Whether the prompt's progress is told.
     progress: bool,
+    /// What whoever asked should know.
+    notes: Vec<String>,
     /// Paths of what is told of a whole reply; none: all.
     only: Vec<String>,
     /// Scores whose text is still to come, if they are told.
@@ -213,7 +226,7 @@ impl LlamaReply {
         object["truncated"] = json!(false);
         object["stop_type"] = json!(stop_type);
         object["stopping_word"] = json!(reply.stopped_at.as_deref().unwrap_or(""));
-        self.source.account(&mut object, reply, &[]);
+        self.source.account(&mut object, reply, &self.notes);
         if self.only.is_empty() {
             return object;
         }
