@@ -40,6 +40,8 @@ pub struct PullState<'a> {
 /// What is done with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullStep<'a> {
+    /// It is looked what there is: nothing is to be told yet, only asked whether somebody still waits for it.
+    Looked,
     /// It comes, or is here.
     Comes,
     /// Another process brings it here: it is waited for.
@@ -145,6 +147,7 @@ impl Told {
         let PullState { stage, digest, done, total } = *state;
         let short: String = digest.chars().take(12).collect();
         let status = match stage {
+            PullStep::Looked => return Vec::new(),
             PullStep::Comes => format!("pulling {short}"),
             PullStep::Waits => format!("waiting for another process that pulls {short}"),
             PullStep::Retries(trouble) => format!("pulling {short} again: {trouble}"),

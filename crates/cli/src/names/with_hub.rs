@@ -118,9 +118,19 @@ fn brought(
     let parsed = parsed(name)?;
     let hub = hub()?;
     let model = hub.find(&parsed)?;
+    // who has left meanwhile wants no more of it
+    let mut is_wanted = || {
+        let stage = server::PullStep::Looked;
+        match tell(PullState { stage, digest: "", done: 0, total: 0 }) {
+            true => Ok(()),
+            false => Err(HubError::Cancelled),
+        }
+    };
+    is_wanted()?;
     let here = hub.find_cached(&parsed)?;
     if here.is_none_or(|file| file.commit != model.commit) {
         let planned = headers(&hub, &model).and_then(|outline| plan_of_file(outline.path(), held));
+        is_wanted()?;
         // what cannot be planned may be had all the same
         if let Some(misfit) = planned.ok().and_then(|plan| plan.misfit) {
             let problem = format!("{misfit}; `rooflight pull --yes` brings it all the same");

@@ -52,9 +52,10 @@ fn bring(
             told(PullStep::Checked, 1000);
             Ok(offer(name))
         }
-        "org/endless" => {
+        "org/endless" | "org/far" => {
             endless.comes.store(true, Ordering::SeqCst);
-            while told(PullStep::Comes, 3) {
+            let far = name == "org/far";
+            while told(if far { PullStep::Looked } else { PullStep::Comes }, 3) {
                 std::thread::sleep(Duration::from_millis(5));
             }
             endless.stopped.store(true, Ordering::SeqCst);
@@ -235,11 +236,12 @@ fn what_cannot_be_had_is_told() {
 
 #[test]
 fn who_leaves_ends_what_comes() {
-    for stream in [true, false] {
+    // one of which nothing is told yet, too
+    for (name, stream) in [("org/endless", true), ("org/endless", false), ("org/far", true)] {
         let (served, endless) = served();
-        let body = json!({ "model": "org/endless", "stream": stream });
+        let body = json!({ "model": name, "stream": stream });
         let mut connection = served.open(&post(PULL, &body));
-        if stream {
+        if stream && name == "org/endless" {
             connection.read_exact(&mut [0; 200]).unwrap();
         } else {
             let start = Instant::now();
