@@ -62,7 +62,7 @@ const MAX_WORDS: usize = 1 << 16;
 
 pub(crate) struct ByteLevel {
     alphabet: Alphabet,
-    splitter: Splitter,
+    splitter: &'static Splitter,
     bpe: BPE,
     /// The same merges for words that are too long for `bpe`.
     merges: Merges,
@@ -96,7 +96,7 @@ impl ByteLevel {
             .cache_capacity(0)
             .build()
             .map_err(Error::vocabulary)?;
-        let splitter = Splitter::new(pre.patterns)?;
+        let splitter = pre.splitter()?;
         Ok(ByteLevel { alphabet, splitter, bpe, merges, bytes, adds_bos: pre.adds_bos })
     }
 

@@ -2,6 +2,11 @@
 //!
 //! Patterns are those of the models' own tokenizers (the `Split` and `Digits` steps of their `tokenizer.json`).
 
+use std::sync::OnceLock;
+
+use crate::Result;
+use crate::split::Splitter;
+
 /// One way of cutting text.
 #[derive(Debug)]
 pub(crate) struct PreTokenizer {
@@ -13,6 +18,22 @@ pub(crate) struct PreTokenizer {
     pub(crate) whole_words: bool,
     /// A prompt begins with the begin token unless the file says otherwise.
     pub(crate) adds_bos: bool,
+    /// The patterns ready to be used: once a vocabulary has asked for them, for all others.
+    compiled: OnceLock<Splitter>,
+}
+
+impl PreTokenizer {
+    /// What cuts text by its patterns.
+    ///
+    /// # Errors
+    /// [`crate::Error::Vocabulary`] if a pattern cannot be compiled.
+    pub(crate) fn splitter(&'static self) -> Result<&'static Splitter> {
+        if let Some(splitter) = self.compiled.get() {
+            return Ok(splitter);
+        }
+        let splitter = Splitter::new(self.patterns)?;
+        Ok(self.compiled.get_or_init(|| splitter))
+    }
 }
 
 /// End of most patterns: white space before a word keeps its last character for the word.
@@ -61,11 +82,12 @@ pub(crate) static DEFAULT: PreTokenizer = PreTokenizer {
     patterns: &[r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", r"[0-9][0-9][0-9]"],
     whole_words: false,
     adds_bos: false,
+    compiled: OnceLock::new(),
 };
 
 /// A row of the table: names, patterns.
 const fn cuts(names: &'static [&'static str], patterns: &'static [&'static str]) -> PreTokenizer {
-    PreTokenizer { names, patterns, whole_words: false, adds_bos: false }
+    PreTokenizer { names, patterns, whole_words: false, adds_bos: false, compiled: OnceLock::new() }
 }
 
 /// The same where a word that is a token is that token.
@@ -73,11 +95,11 @@ const fn cuts_or_takes(
     names: &'static [&'static str],
     patterns: &'static [&'static str],
 ) -> PreTokenizer {
-    PreTokenizer { names, patterns, whole_words: true, adds_bos: false }
+    PreTokenizer { names, patterns, whole_words: true, adds_bos: false, compiled: OnceLock::new() }
 }
 
 /// All but the default.
-static TABLE: &[PreTokenizer] = &[
+static TABLE: [PreTokenizer; 31] = [
     cuts(
         &[
             "gpt-2",
@@ -117,6 +139,7 @@ static TABLE: &[PreTokenizer] = &[
         patterns: &[LLAMA3],
         whole_words: true,
         adds_bos: true,
+        compiled: OnceLock::new(),
     },
     cuts(&["dbrx", "smaug-bpe", "chatglm-bpe"], &[LLAMA3]),
     cuts_or_takes(&["glm4", "glm5"], &[LLAMA3]),
@@ -165,7 +188,13 @@ static TABLE: &[PreTokenizer] = &[
     cuts(&["gpt-4o", "llama4", "kanana2", "minimax-m2", "talkie"], &[GPT4O]),
     cuts_or_takes(&["granite-embed-multi-97m"], &[GPT4O]),
     cuts(&["tiny_aya"], &[THREES, GPT4O]),
-    PreTokenizer { names: &["tekken"], patterns: &[TEKKEN], whole_words: true, adds_bos: true },
+    PreTokenizer {
+        names: &["tekken"],
+        patterns: &[TEKKEN],
+        whole_words: true,
+        adds_bos: true,
+        compiled: OnceLock::new(),
+    },
     cuts(&["kimi-k2"], &[KIMI]),
     cuts(
         &["bailingmoe", "bailingmoe2", "llada-moe"],
@@ -203,6 +232,7 @@ static TABLE: &[PreTokenizer] = &[
         ],
         whole_words: false,
         adds_bos: true,
+        compiled: OnceLock::new(),
     },
 ];
 

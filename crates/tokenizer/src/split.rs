@@ -11,6 +11,7 @@ use crate::{Error, Result};
 /// The patterns run on the `regex` crate, which never backtracks and so takes linear time and no stack. The only
 /// look-ahead they have is at their ends, [`SPACES`] and the like, or they are one of a few that count digits from the
 /// right: these are done by hand.
+#[derive(Debug)]
 pub(crate) struct Splitter {
     stages: Vec<(Stage, Regex)>,
 }

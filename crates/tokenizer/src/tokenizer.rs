@@ -1,6 +1,7 @@
 //! The tokenizer of a model: text to ids and ids to bytes.
 
 use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
 
 use gguf::{Metadata, escape};
 
@@ -9,6 +10,7 @@ use crate::byte_level::ByteLevel;
 use crate::infill::InfillMarks;
 use crate::special::{Matcher, Piece};
 use crate::spm::{Spm, with_marked_spaces};
+use crate::template::Controls;
 use crate::unigram::Unigram;
 use crate::vocab::{PRE, TokenKind, Vocab, VocabModel};
 use crate::wordpiece::WordPiece;
@@ -35,6 +37,8 @@ pub struct Tokenizer {
     adds_eos: bool,
     adds_sep: bool,
     adds_space: bool,
+    /// What its chat templates look for, once there was one.
+    template_controls: OnceLock<Arc<Controls>>,
 }
 
 enum Algorithm {
@@ -101,6 +105,7 @@ impl Tokenizer {
             adds_eos,
             adds_sep,
             adds_space,
+            template_controls: OnceLock::new(),
         })
     }
 
@@ -291,6 +296,18 @@ impl Tokenizer {
     /// The pre-tokenizer, as in `tokenizer.ggml.pre`, fit to print.
     pub fn pre(&self) -> Option<&str> {
         self.pre.as_deref()
+    }
+
+    /// What chat templates look for: made once for all templates of this vocabulary.
+    ///
+    /// # Errors
+    /// [`crate::Error::Vocabulary`]: control tokens name roles in more ways than a template is searched for.
+    pub(crate) fn template_controls(&self) -> Result<Arc<Controls>> {
+        if let Some(controls) = self.template_controls.get() {
+            return Ok(Arc::clone(controls));
+        }
+        let controls = Arc::new(Controls::new(self)?);
+        Ok(Arc::clone(self.template_controls.get_or_init(|| controls)))
     }
 
     /// Tokens that text from outside never becomes, and their texts.

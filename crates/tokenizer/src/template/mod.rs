@@ -31,7 +31,8 @@ use budget::Budget;
 pub use budget::Usage;
 pub use message::{Message, ToolCall, ToolDeclarations};
 pub use offered::Offered;
-use provenance::{Controls, Marks};
+pub(crate) use provenance::Controls;
+use provenance::Marks;
 pub use tools::ToolStyle;
 
 const KEY: &str = "tokenizer.chat_template";
@@ -77,7 +78,7 @@ pub struct RenderOptions<'a> {
 /// The chat template of a model.
 pub struct ChatTemplate {
     source: String,
-    controls: Controls,
+    controls: Arc<Controls>,
     bos: String,
     eos: String,
     is_fallback: bool,
@@ -112,7 +113,7 @@ impl ChatTemplate {
             token.and_then(|id| tokenizer.token_text(id)).unwrap_or("").to_owned()
         };
         let (bos, eos) = (text(tokenizer.bos()), text(tokenizer.eos()));
-        ChatTemplate::with(source, Controls::new(tokenizer)?, bos, eos)
+        ChatTemplate::with(source, tokenizer.template_controls()?, bos, eos)
     }
 
     /// A template from its source without a vocabulary: no text of its prompts is special, begin and end token are
@@ -121,10 +122,15 @@ impl ChatTemplate {
     /// # Errors
     /// As [`ChatTemplate::new`].
     pub fn from_source(source: &str) -> Result<ChatTemplate> {
-        ChatTemplate::with(source, Controls::none()?, String::new(), String::new())
+        ChatTemplate::with(source, Arc::new(Controls::none()?), String::new(), String::new())
     }
 
-    fn with(source: &str, controls: Controls, bos: String, eos: String) -> Result<ChatTemplate> {
+    fn with(
+        source: &str,
+        controls: Arc<Controls>,
+        bos: String,
+        eos: String,
+    ) -> Result<ChatTemplate> {
         if source.len() > MAX_SOURCE {
             return Err(Error::template(
                 None,

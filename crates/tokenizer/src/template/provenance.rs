@@ -16,7 +16,7 @@ use aho_corasick::{AhoCorasick, Anchored, Input, MatchKind, StartKind};
 use crate::{Error, Result, Span, Tokenizer};
 
 /// Control tokens to look for in a template.
-pub(super) struct Controls {
+pub(crate) struct Controls {
     /// Finds them; `None` if there are none.
     search: Option<AhoCorasick>,
     texts: Vec<String>,
@@ -33,7 +33,8 @@ const MAX_AROUND_BYTES: usize = 16 << 10;
 const ROLES: &[&str] = &["system", "user", "assistant", "tool", "developer"];
 
 impl Controls {
-    pub(super) fn new(tokenizer: &Tokenizer) -> Result<Controls> {
+    /// Those of a vocabulary.
+    pub(crate) fn new(tokenizer: &Tokenizer) -> Result<Controls> {
         let mut seen = AHashSet::new();
         let texts = tokenizer
             .controls()
