@@ -1,10 +1,9 @@
 //! Models that say something of a text as a whole.
 
-mod common;
-
-use common::File;
 use models::{ModelConfig, Pooling};
 use program::{Mask, Op, OutputKind, OutputRows, Program};
+
+use crate::common::File;
 
 /// A valid `bert`: token types and positions, biases left out.
 fn bert() -> File {

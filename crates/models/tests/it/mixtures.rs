@@ -1,13 +1,12 @@
 //! What files of latent attention and of experts may say, and what is said about those that may not.
 
-mod common;
-
-use common::File;
 use gguf::OwnedValue;
 use models::{Experts, Latent, LoadedModel};
 use program::{
     Act, CacheKind, Gate, Gating, GroupScore, Groups, LatentUp, Op, RopeScaling, Router,
 };
+
+use crate::common::File;
 
 fn load(architecture: &str, change: impl FnOnce(&mut File)) -> Result<LoadedModel, String> {
     let mut file = File::new(architecture);

@@ -207,7 +207,7 @@ fn layers(text: &str) -> Vec<GgmlType> {
 #[test]
 fn mixtures_are_what_llama_cpp_makes() {
     let mut compared = 0;
-    for line in include_str!("mixtures.txt").lines().filter(|line| !line.starts_with('#')) {
+    for line in include_str!("../mixtures.txt").lines().filter(|line| !line.starts_with('#')) {
         let words: Vec<&str> = line.split(' ').collect();
         let (config, mixture) = (tiny(words[0]), Mixture::from_name(words[1]).unwrap());
         let said = |tensor: &str| {

@@ -1,13 +1,12 @@
 //! What a model file may say, and what is said about one that may not.
 
-mod common;
-
-use common::File;
 use gguf::{Gguf, OwnedValue};
 use models::{ARCHITECTURES, GgufWeights};
 use program::{Mask, NormKind, Op, RopeScaling, WeightSource, WeightSpec};
 use proptest::prelude::*;
 use quant::GgmlType;
+
+use crate::common::File;
 
 /// Architectures whose files are made by [`File`].
 const KNOWN: [&str; 8] =
@@ -41,7 +40,7 @@ fn every_kind_loads() {
 
 #[test]
 fn the_readme_lists_every_architecture() {
-    let readme = include_str!("../../../README.md");
+    let readme = include_str!("../../../../README.md");
     for a in ARCHITECTURES {
         assert!(readme.contains(&format!("`{}`", a.name)), "README.md does not name `{}`", a.name);
     }

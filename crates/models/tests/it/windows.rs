@@ -1,11 +1,10 @@
 //! What files of models with windows may say, and what is made of it.
 
-mod common;
-
-use common::File;
 use gguf::{OwnedValue, ValueType};
 use models::{LayerConfig, LoadedModel, ModelConfig, Outline, find_published};
 use program::{Mask, Op, RopeScaling};
+
+use crate::common::File;
 
 fn load(architecture: &str, change: impl FnOnce(&mut File)) -> Result<LoadedModel, String> {
     let mut file = File::new(architecture);

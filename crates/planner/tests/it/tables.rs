@@ -19,7 +19,7 @@ fn agrees(ours: &ArticleValue, printed: &str) -> bool {
 #[test]
 fn cells_are_as_printed_but_for_the_errata() {
     let ours = tables(Units::Article);
-    let printed = include_str!("data/article.txt").lines().filter(|line| !line.starts_with('#'));
+    let printed = include_str!("../data/article.txt").lines().filter(|line| !line.starts_with('#'));
     let (mut compared, mut rows) = (0, 0);
     let mut wrong: Vec<&Erratum> = Vec::new();
     for line in printed {

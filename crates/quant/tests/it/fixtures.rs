@@ -2,7 +2,7 @@
 
 use quant::{FORMATS, GgmlType, format};
 
-static FIXTURES: &[u8] = include_bytes!("data/fixtures.bin");
+static FIXTURES: &[u8] = include_bytes!("../data/fixtures.bin");
 
 struct Record {
     ty: GgmlType,

@@ -1,0 +1,10 @@
+//! Counts and predictions beside the article, closed forms and what is published.
+
+mod article;
+mod beside;
+mod expect;
+mod mixtures;
+mod plan;
+mod predict;
+mod solve;
+mod tables;

@@ -1,0 +1,4 @@
+//! Block formats from outside.
+
+mod fixtures;
+mod properties;
