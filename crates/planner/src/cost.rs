@@ -99,6 +99,22 @@ pub struct Load {
     pub outputs: u64,
 }
 
+impl Load {
+    /// One token on a cache of `depth` positions.
+    pub fn step(depth: u64) -> Load {
+        Load { past: depth, tokens: 1, outputs: 1 }
+    }
+
+    /// A prompt of `n` tokens on an empty cache.
+    pub fn prompt(n: u64, head: Head) -> Load {
+        let outputs = match head {
+            Head::LastToken => n.min(1),
+            Head::EveryToken => n,
+        };
+        Load { past: 0, tokens: n, outputs }
+    }
+}
+
 /// What has to be done: a sum over ops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
@@ -254,6 +270,8 @@ pub struct TypeBytes {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cost {
     ops: Vec<OpCost>,
+    /// Ops that cost the same, as those of layers alike do: the first of them, and how many they are.
+    alike: Vec<(usize, u64)>,
     types: Vec<TypeBytes>,
     caches: Vec<CacheCost>,
     state_bytes: [u64; 2],
@@ -272,14 +290,15 @@ impl Cost {
             }
             OpCost::of(program, node, &rows, options, shares_input)
         };
-        let ops = program.nodes.iter().map(op).collect();
+        let ops: Vec<OpCost> = program.nodes.iter().map(op).collect();
         let cache = |(id, cache): (usize, &CacheSpec)| {
             let bytes = cache.kind.position_bytes(options.k, options.v);
             CacheCost::of(program, CacheId(id as u32), cache, bytes, &options.policy)
         };
         let caches = program.caches.iter().enumerate().map(cache).collect();
         let state_bytes = [program.state_bytes(), program.recurrent_bytes(StateCopies::Most)];
-        Cost { ops, types: types(program), caches, state_bytes }
+        let alike = alike(&ops);
+        Cost { ops, alike, types: types(program), caches, state_bytes }
     }
 
     /// The ops, in order.
@@ -349,24 +368,25 @@ impl Cost {
         Pass { ops: &self.ops, work: self.ops.iter().map(|op| op.work(load)).collect() }
     }
 
+    /// All of such a pass, without looking at each op.
+    pub fn total(&self, load: &Load) -> Work {
+        self.alike.iter().map(|(first, n)| self.ops[*first].work(load).times(*n)).sum()
+    }
+
     /// The step of one token on a cache of `depth` positions.
     pub fn step(&self, depth: u64) -> Pass<'_> {
-        self.pass(&Load { past: depth, tokens: 1, outputs: 1 })
+        self.pass(&Load::step(depth))
     }
 
     /// A prompt of `n` tokens in one pass on an empty cache.
     pub fn prefill(&self, n: u64, head: Head) -> Pass<'_> {
-        let outputs = match head {
-            Head::LastToken => n.min(1),
-            Head::EveryToken => n,
-        };
-        self.pass(&Load { past: 0, tokens: n, outputs })
+        self.pass(&Load::prompt(n, head))
     }
 
     /// The tokens of a prompt at these positions in [`chunks`].
     pub fn prefill_in_chunks(&self, positions: Range<u64>, chunk: u64) -> Work {
         let passes = few_chunks(positions, chunk);
-        passes.map(|(load, n)| self.pass(&load).total().times(n)).sum()
+        passes.map(|(load, n)| self.total(&load).times(n)).sum()
     }
 }
 
@@ -434,6 +454,22 @@ impl Pass<'_> {
     pub fn of_layer(&self, layer: Option<usize>) -> Work {
         self.ops().filter(|(op, _)| op.layer == layer).map(|(_, work)| *work).sum()
     }
+}
+
+/// Kinds of ops that are looked at for one that costs the same: more than a few layers have.
+const KINDS: usize = 64;
+
+/// Ops that cost the same.
+fn alike(ops: &[OpCost]) -> Vec<(usize, u64)> {
+    let mut alike: Vec<(usize, u64)> = Vec::new();
+    for (i, op) in ops.iter().enumerate() {
+        let mut latest = alike.iter_mut().rev().take(KINDS);
+        match latest.find(|(first, _)| ops[*first].costs_as(op)) {
+            Some((_, n)) => *n += 1,
+            None => alike.push((i, 1)),
+        }
+    }
+    alike
 }
 
 pub(crate) fn n_weights(spec: &WeightSpec) -> u64 {

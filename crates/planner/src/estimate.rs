@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::cost::Cost;
+use crate::cost::{Cost, Load};
 use crate::expect::Executed;
 use crate::formula::{Head, Parameters, Roofline, longest_context};
 use crate::predict::{Machine, Prediction, first_inflection};
@@ -79,7 +79,7 @@ impl Estimate {
     /// Bytes of weights that a step reads.
     pub fn step_weight_bytes(&self) -> f64 {
         match self {
-            Estimate::Counted(c) => c.cost.step(0).total().weight_bytes as f64,
+            Estimate::Counted(c) => c.cost.total(&Load::step(0)).weight_bytes as f64,
             Estimate::Closed(roof) => roof.active_bytes(),
         }
     }
@@ -87,7 +87,7 @@ impl Estimate {
     /// Bytes of weights and cache that move in a step on an empty cache: what is read over and over.
     pub fn step_bytes(&self) -> f64 {
         match self {
-            Estimate::Counted(c) => c.cost.step(0).total().bytes() as f64,
+            Estimate::Counted(c) => c.cost.total(&Load::step(0)).bytes() as f64,
             Estimate::Closed(roof) => roof.active_bytes() + roof.cache_bytes_per_token(),
         }
     }
@@ -245,7 +245,7 @@ fn closed(memory: f64, f32: f64) -> Prediction {
 /// The shortest prompt beyond the first inflection whose reading takes longer than its arithmetic again.
 fn second_inflection(cost: &Cost, machine: &Machine, longest: u64) -> Option<u64> {
     let reads = |n: u64| {
-        let p = Prediction::of_work(&cost.prefill(n, Head::LastToken).total(), machine);
+        let p = Prediction::of_work(&cost.total(&Load::prompt(n, Head::LastToken)), machine);
         p.memory_most >= p.compute()
     };
     let first = first_inflection(cost, machine, longest)?;

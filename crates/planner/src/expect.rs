@@ -369,7 +369,7 @@ impl Executed {
 
     /// The step of one token on a cache of `depth` positions.
     pub fn step(&self, depth: u64, rates: &Rates) -> Option<Expected> {
-        self.pass(&Load { past: depth, tokens: 1, outputs: 1 }, rates)
+        self.pass(&Load::step(depth), rates)
     }
 
     /// The tokens of a prompt at these positions, those before them being cached, in passes of `chunk` tokens, to the

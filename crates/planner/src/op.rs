@@ -307,6 +307,24 @@ impl OpCost {
         }
     }
 
+    /// Whether all passes cost the same of both.
+    pub(crate) fn costs_as(&self, other: &OpCost) -> bool {
+        let OpCost {
+            name: _,
+            layer: _,
+            kind,
+            rows,
+            reads,
+            per_row,
+            state,
+            values,
+            processor_cache,
+        } = self;
+        (kind, rows, per_row) == (&other.kind, &other.rows, &other.per_row)
+            && (reads, state, values) == (&other.reads, &other.state, &other.values)
+            && *processor_cache == other.processor_cache
+    }
+
     /// In one pass.
     pub(crate) fn work(&self, load: &Load) -> Work {
         let outputs = load.outputs.min(load.tokens);

@@ -143,7 +143,7 @@ impl Prediction {
 
     /// A pass.
     pub fn of_pass(cost: &Cost, load: &Load, machine: &Machine) -> Prediction {
-        Prediction::of_work(&cost.pass(load).total(), machine)
+        Prediction::of_work(&cost.total(load), machine)
     }
 
     /// Those ops of a pass that belong to one part of the model.
@@ -153,7 +153,7 @@ impl Prediction {
 
     /// The step of one token on a cache of `depth` positions.
     pub fn of_step(cost: &Cost, depth: u64, machine: &Machine) -> Prediction {
-        Self::of_pass(cost, &Load { past: depth, tokens: 1, outputs: 1 }, machine)
+        Self::of_pass(cost, &Load::step(depth), machine)
     }
 
     /// The tokens of a prompt at these positions, those before them being cached, to the logits of the last one: in one
@@ -215,7 +215,7 @@ impl Prediction {
 /// powers of two, then the exact length below the first that qualifies.
 pub fn first_inflection(cost: &Cost, machine: &Machine, longest: u64) -> Option<u64> {
     let computes = |n: u64| {
-        let work = cost.prefill(n, Head::LastToken).total();
+        let work = cost.total(&Load::prompt(n, Head::LastToken));
         let p = Prediction::of_work(&work, machine);
         p.compute() > p.memory_most
     };

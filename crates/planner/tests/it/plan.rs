@@ -202,6 +202,35 @@ fn kinds_and_layers_add_up() {
     }
 }
 
+/// Ops that cost the same are counted once and taken as often as they are there: nothing else comes of it.
+#[test]
+fn totals_are_the_sums_of_all_ops() {
+    let mixture = models::Mixture::from_name("Q4_K_M").expect("a file type");
+    let mut families = std::collections::BTreeSet::new();
+    for (family, name) in models::published_names() {
+        if !families.insert(family) {
+            continue;
+        }
+        let c = models::find_published(&name).expect("it is listed");
+        let ty = |name: &str, dims: &[u64]| mixture.tensor_type(&c, name, dims);
+        let program = models::from_config(&c, &ty).expect("whole blocks").program;
+        let cost = Cost::of(&program, &CostOptions::default());
+        for cost in [cost.untiled(), cost] {
+            for load in [
+                Load::step(0),
+                Load::step(5000),
+                Load::prompt(77, Head::LastToken),
+                Load::prompt(300, Head::EveryToken),
+                Load { past: 512, tokens: 512, outputs: 0 },
+                Load { past: u64::MAX, tokens: 1 << 40, outputs: 1 },
+            ] {
+                assert_eq!(cost.total(&load), cost.pass(&load).total(), "{name} {load:?}");
+            }
+        }
+    }
+    assert!(families.len() > 5, "{families:?}");
+}
+
 /// A prompt in chunks does what it does in one, but for the weights; positions before a chunk are read by each tile.
 #[test]
 fn chunks_add_up() {

@@ -6,7 +6,7 @@ use console::args::SuggestedValues;
 use engine::DEFAULT_CHUNK;
 use models::{Mixture, ModelConfig};
 use planner::formula::{ModelShape, Roofline, Units};
-use planner::{Cost, CostOptions, CountedProgram, Estimate, Executed, ModelVariant};
+use planner::{Cost, CostOptions, CountedProgram, Estimate, Executed, Load, ModelVariant};
 use program::{CacheType, KvPolicy, Program};
 
 use super::subject::Subject;
@@ -180,7 +180,7 @@ fn counted(
     let processor_cache = processor_cache().unwrap_or(u64::MAX);
     let options = CostOptions { k, v, policy, processor_cache, ..CostOptions::default() };
     let cost = Cost::of(program, &options);
-    let machine = target.machine(cost.step(0).total().bytes())?;
+    let machine = target.machine(cost.total(&Load::step(0)).bytes())?;
     let kernels = target.rates.clone().map(|rates| (Executed::with(program, k, v, &policy), rates));
     let measured = || kernels.as_ref().and_then(|(executed, rates)| executed.chunk(rates));
     let chunk = chunk.or_else(measured).unwrap_or(DEFAULT_CHUNK as u64);
