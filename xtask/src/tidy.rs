@@ -99,12 +99,16 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     let mut findings = Vec::new();
     dependencies(root, &mut findings)?;
     let files = rust_files(root)?;
+    let untested = without_doctests(root)?;
     let mut types = names::Names::default();
     for path in &files {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
         let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/");
         file(&name, &text, &mut findings);
+        if untested.iter().any(|folder| name.starts_with(folder.as_str())) {
+            examples(&name, &text, &mut findings);
+        }
         types.add(&name, &text);
     }
     types.check(&mut findings);
@@ -213,6 +217,38 @@ fn file(name: &str, text: &str, findings: &mut Vec<String>) {
     }
 }
 
+/// Sources of crates whose manifests leave examples in documents untested, which spares a build of documents.
+fn without_doctests(root: &Path) -> anyhow::Result<Vec<String>> {
+    let mut folders = Vec::new();
+    for entry in std::fs::read_dir(root.join("crates")).context("reading crates")? {
+        let entry = entry?;
+        let manifest = std::fs::read_to_string(entry.path().join("Cargo.toml")).unwrap_or_default();
+        if manifest.lines().any(|line| line == "doctest = false") {
+            folders.push(format!("crates/{}/src/", entry.file_name().to_string_lossy()));
+        }
+    }
+    Ok(folders)
+}
+
+/// Examples that would be tested if the manifest did not leave them out.
+fn examples(name: &str, text: &str, findings: &mut Vec<String>) {
+    let mut inside = false;
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim_start();
+        let document = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
+        let Some(language) = document.and_then(|text| text.trim().strip_prefix("```")) else {
+            continue;
+        };
+        if !inside && !["text", "ignore"].contains(&language) {
+            let number = number + 1;
+            findings.push(format!(
+                "{name}:{number}: an example, but `doctest = false` in its manifest"
+            ));
+        }
+        inside = !inside;
+    }
+}
+
 fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
 }
@@ -259,6 +295,18 @@ mod tests {
                 .len(),
             0
         );
+    }
+
+    #[test]
+    fn examples_that_nobody_tests_are_found() {
+        let found = |text: &str| {
+            let mut findings = Vec::new();
+            examples("crates/a/src/lib.rs", text, &mut findings);
+            findings.len()
+        };
+        assert_eq!(found("//! ```text\n//! a | b\n//! ```\nfn f() {} // ```"), 0);
+        assert_eq!(found("/// ```\n/// f();\n/// ```\n"), 1);
+        assert_eq!(found("    /// ```text\n    /// ```\n    /// ```rust\n    /// ```\n"), 1);
     }
 
     #[test]
