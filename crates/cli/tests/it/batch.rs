@@ -1,0 +1,156 @@
+//! `batch`: the replies that each request gets alone, in order, also after it was killed.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at its first surprise")]
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::common::{Place, text};
+
+/// Requests of both kinds and many lengths, all of which end by their length.
+fn requests(n: usize) -> Vec<String> {
+    let line = |i: usize| {
+        let (tokens, seed) = (5 + i * 7 % 40, i * 3);
+        match i % 3 {
+            0 => format!(r#"{{"custom_id": "r{i}", "prompt": "the thing {i}", "max_tokens": {tokens}, "seed": {seed}}}"#),
+            1 => format!(
+                r#"{{"custom_id": "r{i}", "method": "POST", "url": "/v1/chat/completions", "body": {{"model": "x", "temperature": 0,
+                    "messages": [{{"role": "user", "content": "the end of {i}"}}], "max_tokens": {tokens}}}}}"#
+            )
+            .replace('\n', " "),
+            _ => format!(
+                r#"{{"custom_id": "r{i}", "url": "/v1/completions", "body": {{"prompt": "in the {i}", "seed": {seed}, "max_tokens": {tokens}}}}}"#
+            ),
+        }
+    };
+    (0..n).map(line).collect()
+}
+
+fn texts(place: &Place, file: &str) -> Vec<(String, String)> {
+    let read = |line: &str| {
+        let value: Value = serde_json::from_str(line).unwrap();
+        let text =
+            ["/text", "/response/body/choices/0/message/content", "/response/body/choices/0/text"];
+        let text = text.iter().find_map(|at| value.pointer(at)).and_then(Value::as_str);
+        (value["custom_id"].as_str().unwrap().to_owned(), text.unwrap().to_owned())
+    };
+    String::from_utf8(place.read(file)).unwrap().lines().map(read).collect()
+}
+
+#[test]
+fn replies_are_those_of_each_request_alone_in_order() {
+    let place = Place::new();
+    let lines = requests(30);
+    place.write("in.jsonl", lines.join("\n").as_bytes());
+    for (parallel, file) in [("1", "one.jsonl"), ("7", "seven.jsonl")] {
+        let output =
+            place.run(&["batch", "in.jsonl", "-o", file, "-m", "demo.gguf", "-np", parallel]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert!(text(&output.stdout).starts_with("30 requests, "), "{}", text(&output.stdout));
+    }
+    let one = texts(&place, "one.jsonl");
+    assert_eq!(one, texts(&place, "seven.jsonl"));
+    assert!(one.iter().enumerate().all(|(i, (id, _))| *id == format!("r{i}")));
+    // as `run` and `complete` answer
+    let same = |i: usize, args: &[&str]| {
+        let output = place.run(args);
+        let reply: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(reply["text"], one[i].1, "{args:?}");
+    };
+    same(3, &["run", "demo.gguf", "the thing 3", "-n", "26", "-s", "9", "--json"]);
+    same(4, &["run", "demo.gguf", "the end of 4", "-n", "33", "--temp", "0", "--json"]);
+    same(5, &["complete", "demo.gguf", "in the 5", "-n", "40", "-s", "15", "--json"]);
+}
+
+#[test]
+fn a_killed_batch_goes_on_where_it_was() {
+    let place = Place::new();
+    let lines = requests(200);
+    place.write("in.jsonl", lines.join("\n").as_bytes());
+    let args = |out: &'static str| ["batch", "in.jsonl", "-m", "demo.gguf", "-o", out];
+    assert_eq!(place.run(&args("whole.jsonl")).status.code(), Some(0));
+    let mut kills = 0;
+    for wait in [30, 60, 90, 120, 150] {
+        let mut command = place.command(&args("cut.jsonl"));
+        let output = command.timeout(Duration::from_millis(wait)).output().unwrap();
+        kills += u32::from(output.status.code().is_none());
+    }
+    assert!(kills > 0, "it was done before it could be killed");
+    assert_eq!(place.run(&args("cut.jsonl")).status.code(), Some(0));
+    assert_eq!(texts(&place, "cut.jsonl"), texts(&place, "whole.jsonl"));
+    // nothing is left to do
+    let again = place.run(&args("cut.jsonl"));
+    assert!(text(&again.stderr).contains("all 200 requests"), "{}", text(&again.stderr));
+}
+
+/// Ctrl-C while a line is got ready is no result of that line.
+#[cfg(unix)]
+#[test]
+fn a_stopped_batch_says_nothing_of_lines_it_did_not_answer() {
+    let place = Place::new();
+    // none of them fits, and all of the time goes into templates and tokens
+    let message = r#"{"role": "user", "content": "word word word"}"#;
+    let reply = message.replace("user", "assistant");
+    let messages = format!("[{}]", vec![format!("{message}, {reply}"); 600].join(", "));
+    let lines = vec![format!(r#"{{"messages": {messages}}}"#); 400];
+    place.write("in.jsonl", lines.join("\n").as_bytes());
+    let written = || std::fs::metadata(place.path("out.jsonl")).map_or(0, |data| data.len());
+    let mut stopped = 0;
+    for wait in [0, 3, 6, 9, 12, 15] {
+        let args = ["batch", "in.jsonl", "-m", "demo.gguf", "-o", "out.jsonl"];
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_rooflight"));
+        command.args(args).current_dir(place.path(".")).env_clear();
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        let before = written();
+        let mut child = command.spawn().unwrap();
+        while written() == before && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(wait));
+        let pid = child.id().to_string();
+        let killed = std::process::Command::new("kill").args(["-INT", &pid]).status();
+        killed.unwrap();
+        stopped += u32::from(child.wait().unwrap().code() == Some(130));
+    }
+    assert!(stopped > 0, "it was done before it could be stopped");
+    let results = String::from_utf8(place.read("out.jsonl")).unwrap();
+    assert!(!results.is_empty(), "it had begun");
+    for line in results.lines() {
+        assert!(line.contains("the context holds"), "{}", &line[..line.len().min(300)]);
+    }
+}
+
+#[test]
+fn lines_that_cannot_be_answered_say_why_and_the_others_are() {
+    let place = Place::new();
+    let long = "word ".repeat(5000);
+    let lines = [
+        r#"{"prompt": "the", "max_tokens": 3}"#.to_owned(),
+        r#"{"prompt": "the", "temprature": 3}"#.to_owned(),
+        "not json".to_owned(),
+        format!(
+            r#"{{"custom_id": "long", "url": "/v1/completions", "body": {{"prompt": "{long}"}}}}"#
+        ),
+        r#"{"prompt": "the end", "max_tokens": 3}"#.to_owned(),
+    ];
+    place.write("in.jsonl", lines.join("\n\n").as_bytes());
+    let output = place.run(&["batch", "in.jsonl", "-o", "out.jsonl", "-m", "demo.gguf"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("3 of 5 requests failed"), "{}", text(&output.stderr));
+    let found: Vec<Value> = String::from_utf8(place.read("out.jsonl"))
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let message = |i: usize, at: &str| found[i].pointer(at).unwrap().as_str().unwrap().to_owned();
+    assert!(found[0]["text"].is_string() && found[4]["text"].is_string());
+    assert!(message(1, "/error/message").contains("temprature"));
+    assert!(message(2, "/error/message").contains("no JSON"));
+    assert!(message(3, "/response/body/error/message").contains("the context holds"));
+    // results of another batch are left alone
+    place.write("other.jsonl", br#"{"custom_id": "x", "prompt": "a"}"#);
+    let output = place.run(&["batch", "other.jsonl", "-o", "out.jsonl", "-m", "demo.gguf"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("--force"), "{}", text(&output.stderr));
+}

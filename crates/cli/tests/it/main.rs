@@ -1,0 +1,31 @@
+//! The binary as its users run it, in a folder of its own.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at its first surprise")]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/machine.rs"]
+mod machine;
+#[cfg(target_os = "linux")]
+#[path = "../common/pty.rs"]
+mod pty;
+#[path = "../common/serving.rs"]
+mod serving;
+
+mod batch;
+mod calls;
+mod chat;
+mod clients;
+mod drafted;
+mod embed;
+mod errors;
+mod files;
+mod first_prompts;
+mod generation;
+mod hub;
+mod input;
+mod options;
+mod plots;
+mod recall;
+mod schemas;
+mod template;

@@ -1,0 +1,167 @@
+//! `recall`: what the bundled model finds, what is counted, and what bad input is told.
+
+use crate::common::Place;
+
+#[test]
+fn questions_are_counted_by_kind_and_depth() {
+    let place = Place::new();
+    place.write("items.jsonl", concat!(
+        r#"{"kind":"passkey","messages":[{"role":"user","content":"say 7"}],"answer":"never this","depth":0.25}"#, "\n\n",
+        r#"{"kind":"name","lang":"en","messages":[{"role":"system","content":"s"},{"role":"user","content":"hi"}],"answer":"nor this"}"#, "\n"
+    ));
+    let json: serde_json::Value = serde_json::from_str(&place.ok(&[
+        "recall",
+        "-m",
+        "demo.gguf",
+        "-f",
+        "items.jsonl",
+        "-n",
+        "4",
+        "--json",
+    ]))
+    .unwrap();
+    assert_eq!((json["all"]["asked"].as_u64(), json["all"]["right"].as_u64()), (Some(2), Some(0)));
+    assert_eq!(json["kinds"]["passkey"]["by_depth"][2]["asked"], 1);
+    assert!(json["kinds"]["name"]["by_depth"].is_null());
+    let text = place.ok(&["recall", "-m", "demo.gguf", "-f", "items.jsonl", "-n", "4"]);
+    assert!(text.contains("passkey by depth") && text.contains("| all"), "{text}");
+}
+
+#[test]
+fn a_malformed_question_names_its_line() {
+    let place = Place::new();
+    place.write("items.jsonl", "{\"kind\":\"k\",\"messages\":[],\"answer\":\"a\"}\n{\"kind\":1}\n");
+    let (code, told) = place.fails(&["recall", "-m", "demo.gguf", "-f", "items.jsonl"]);
+    assert_eq!(code, 2);
+    assert!(told.contains("items.jsonl line 2"), "{told}");
+    place.write("items.jsonl", "\n");
+    let (code, told) = place.fails(&["recall", "-m", "demo.gguf", "-f", "items.jsonl"]);
+    assert!(code == 2 && told.contains("no questions"), "{told}");
+}
+
+/// A part of the held-out questions; `training/README.md` has the figures for all.
+#[test]
+fn the_bundled_model_finds_what_its_context_says() {
+    let place = Place::new();
+    let all = concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/heldout/recall.jsonl");
+    let all = std::fs::read_to_string(all).unwrap();
+    let some: Vec<&str> = all.lines().step_by(9).collect();
+    place.write("some.jsonl", some.join("\n"));
+    place.ok(&["demo-model", "bundled.gguf"]);
+    let json = place.ok(&["recall", "-f", "some.jsonl", "--json"]);
+    assert_eq!(place.ok(&["recall", "-m", "bundled.gguf", "-f", "some.jsonl", "--json"]), json);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    for kind in ["passkey", "keyvalue", "two_needles", "arithmetic", "name"] {
+        let share = json["kinds"][kind]["share"].as_f64().unwrap();
+        assert!(share >= 0.6, "{kind}: {share}");
+    }
+}
+
+/// The bundled model was trained on such texts of up to 1,024 tokens, with keys of nine tenths of all numbers; these are
+/// of the other tenth.
+#[test]
+fn the_bundled_model_finds_keys_in_texts_that_are_made() {
+    let place = Place::new();
+    let words = ["recall", "-c", "1k", "--kinds", "passkey,keyvalue", "--json"];
+    let json = place.ok(&words);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((json["seed"].as_u64(), json["type_k"].as_str()), (Some(1), Some("f16")));
+    let cells = json["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 2);
+    for (cell, least) in cells.iter().zip([17, 8]) {
+        let kind = cell["kind"].as_str().unwrap();
+        assert_eq!((cell["length"].as_u64(), cell["asked"].as_u64()), (Some(1024), Some(20)));
+        let right = cell["right"].as_u64().unwrap();
+        assert!(right >= least, "{kind}: {right} of 20");
+        // prompt and reply fill the length, but for the rest of a sentence
+        let tokens = cell["prompt_tokens"].as_f64().unwrap();
+        assert!(tokens <= 976.0 && tokens > 976.0 - 24.0, "{kind}: {tokens}");
+        for depth in cell["by_depth"].as_array().unwrap() {
+            assert_eq!(depth["asked"], 2, "{kind}");
+        }
+        assert_eq!(cell["by_language"]["zh"]["asked"], 10, "{kind}");
+        let (first, step) = (&cell["first_token_seconds"], &cell["step_seconds"]);
+        assert!(first.as_f64() > step.as_f64() && step.as_f64() > Some(0.0), "{first} {step}");
+        // four texts: what a question shares with the one before is not computed again
+        let whole = cell["whole_prompts"].as_u64().unwrap();
+        assert!((4..=if kind == "keyvalue" { 4 } else { 8 }).contains(&whole), "{kind}: {whole}");
+    }
+}
+
+#[test]
+fn made_texts_are_the_same_for_the_same_seed_whatever_else_is_asked() {
+    let place = Place::new();
+    let wanted = |more: &[&str]| {
+        let words = ["recall", "-m", "demo.gguf", "-c", "2k", "--questions", "3", "-n", "1", "-v"];
+        let output = place.run(&[&words, more].concat());
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{told}");
+        told.lines()
+            .filter(|line| line.contains("passkey of 2048 tokens, question"))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let first = wanted(&[]);
+    assert!(first.len() == 3 && first.iter().all(|line| line.contains("wanted `")), "{first:?}");
+    assert_eq!(wanted(&["--kinds", "sum,passkey", "--seed", "1"]), first);
+    let other = wanted(&["--seed", "2"]);
+    assert!(other.len() == 3 && other.iter().all(|line| !first.contains(line)), "{other:?}");
+}
+
+#[test]
+fn lengths_that_are_too_short_are_told_the_least_that_works() {
+    let place = Place::new();
+    for kind in ["passkey", "number", "keyvalue", "needles", "tracing", "count", "sum", "last"] {
+        let ask = |length: &str| {
+            let words = ["recall", "-c", length, "--kinds", kind, "--questions", "4", "-n", "2"];
+            words.map(str::to_owned)
+        };
+        let refused = ask("64");
+        let (code, told) = place.fails(&refused.each_ref().map(String::as_str));
+        assert_eq!(code, 2, "{told}");
+        let least = told.split(&format!("too short for {kind}: ")).nth(1).unwrap();
+        let least = least.split(' ').next().unwrap();
+        assert!((65..800).contains(&least.parse::<usize>().unwrap()), "{told}");
+        let works = ask(least);
+        place.ok(&works.each_ref().map(String::as_str));
+    }
+}
+
+#[test]
+fn texts_are_made_or_read_not_both() {
+    let place = Place::new();
+    place.write("items.jsonl", "");
+    for (words, wanted) in [
+        (&["-f", "items.jsonl", "--kinds", "sum"][..], "--kinds"),
+        (&["-f", "items.jsonl", "--questions", "4"], "--questions"),
+        (&["-f", "items.jsonl", "--seed", "4"], "--seed"),
+        (&["-f", "items.jsonl", "--plot", "a.svg"], "--plot"),
+        (&["-f", "items.jsonl", "-c", "1k,2k"], "several lengths"),
+        (&["--kinds", "passkeys"], "passkey, number, keyvalue, needles, tracing, count, sum, last"),
+        (&["--kinds", "needles:1"], "needles:2 to needles:16"),
+        (&["-c", "1k", "--questions", "0"], "--questions"),
+    ] {
+        let all: Vec<&str> = ["recall", "-m", "demo.gguf"].iter().chain(words).copied().collect();
+        let (code, told) = place.fails(&all);
+        assert!(code == 2 && told.contains(wanted), "{words:?}: {code} {told}");
+        assert_eq!(told.lines().filter(|line| line.starts_with("error:")).count(), 1, "{told}");
+    }
+}
+
+#[test]
+fn recall_is_drawn_by_depth_and_length() {
+    let place = Place::new();
+    let words = "recall -m demo.gguf -c 2k,3k --kinds passkey,last --questions 2 -n 1 --plot r.svg";
+    let words: Vec<&str> = words.split(' ').collect();
+    let text = place.ok(&words);
+    assert!(
+        text.contains("| last ") && text.contains("3,072") && text.contains("seed 1"),
+        "{text}"
+    );
+    let svg = std::fs::read_to_string(place.path("r.svg")).unwrap();
+    for want in [">passkey<", ">last<", ">2,048<", ">3,072<", "90\u{2013}100 %"] {
+        assert!(svg.contains(want), "{want}");
+    }
+    let (code, told) = place.fails(&words);
+    assert!(code == 1 && told.contains("there is such a file"), "{told}");
+}

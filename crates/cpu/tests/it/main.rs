@@ -1,0 +1,13 @@
+//! The CPU executor as its callers see it, beside the interpreter.
+
+mod against_interpreter;
+mod experts;
+mod latent;
+mod latent_forms;
+mod peaks;
+mod prefixes;
+mod quantized_archs;
+mod reads;
+mod spilled;
+mod supports;
+mod windows;
