@@ -54,9 +54,22 @@ pub(crate) struct PolicyArgs {
     /// Layers at the start that read everything
     #[arg(long, value_name = "N", requires = "kv_policy", value_parser = counts::any)]
     kv_dense_layers: Option<usize>,
+    /// Groups of 16 blocks whose blocks are looked at to choose, those that promise most; 0: all [default: as hold 65,536 tokens]
+    #[arg(long, value_name = "N", requires = "kv_policy", value_parser = counts::any)]
+    kv_supers: Option<usize>,
     /// Read more blocks until at most this share of any head's attention is left out, proven by bounds: 0 to 1
     #[arg(long, value_name = "SHARE", requires = "kv_policy", value_parser = certificate)]
     kv_eps: Option<Certificate>,
+}
+
+/// Super-blocks that are looked at unless told otherwise; all where settings need that.
+fn usual_supers(memory: &ContextMemory) -> u32 {
+    let looks_at_all = memory.certificate.is_some() || memory.anchor == BlockAnchor::All;
+    if looks_at_all || memory.n_blocks == 0 {
+        return 0;
+    }
+    let least = memory.n_blocks.div_ceil(ContextMemory::SUPER as u32);
+    ContextMemory::usual_supers(memory.block).max(least)
 }
 
 fn certificate(text: &str) -> Result<Certificate, String> {
@@ -112,6 +125,7 @@ impl PolicyArgs {
         memory.positions = self.kv_positions.unwrap_or(memory.positions);
         memory.dense_layers = self.kv_dense_layers.map_or(memory.dense_layers, number);
         memory.certificate = self.kv_eps;
+        memory.n_supers = self.kv_supers.map_or_else(|| usual_supers(&memory), number);
         KvPolicy::Memory(memory)
     }
 
@@ -123,6 +137,7 @@ impl PolicyArgs {
             ("--kv-anchor", self.kv_anchor.is_some()),
             ("--kv-share", self.kv_share.is_some()),
             ("--kv-eps", self.kv_eps.is_some()),
+            ("--kv-supers", self.kv_supers.is_some()),
         ];
         let rest = [
             ("--kv-init", self.kv_init.is_some()),
@@ -160,6 +175,10 @@ pub(crate) fn check(policy: &KvPolicy) -> Result<(), Failure> {
                 let anchor = memory.anchor.name();
                 let why = format!("--kv-eps needs --kv-anchor bounds: {anchor} proves nothing");
                 return Failure::Usage(why);
+            }
+            if memory.n_supers > 0 && memory.certificate.is_some() {
+                let why = "--kv-eps looks at all blocks: --kv-supers 0, or without it";
+                return Failure::Usage(why.into());
             }
             Failure::Usage(error.to_string())
         }),
@@ -213,11 +232,11 @@ mod tests {
         assert_eq!(said("--kv-policy window"), "first 128, latest 4096, at a fixed distance");
         assert_eq!(
             said("--kv-policy infllm"),
-            "first 128, latest 4096, 16 blocks of 128 by bounds for a layer, at a fixed distance"
+            "first 128, latest 4096, 16 blocks of 128 by bounds for a layer, of 32 super-blocks, at a fixed distance"
         );
         assert_eq!(
             said("--kv-policy quest"),
-            "first 128, latest 4096, 16 blocks of 128 by bounds for a kv-head, at exact positions, all in the first 2 layers"
+            "first 128, latest 4096, 16 blocks of 128 by bounds for a kv-head, of 32 super-blocks, at exact positions, all in the first 2 layers"
         );
     }
 
@@ -241,7 +260,7 @@ mod tests {
     fn keys_that_stand_for_a_block() {
         assert_eq!(
             said("--kv-policy infllm --kv-anchor products --kv-representatives 8"),
-            "first 128, latest 4096, 16 blocks of 128 by products of 8 keys for a layer, at a fixed distance"
+            "first 128, latest 4096, 16 blocks of 128 by products of 8 keys for a layer, of 32 super-blocks, at a fixed distance"
         );
         assert!(
             said("--kv-policy infllm --kv-anchor mass").contains("by mass of 4 keys for a layer")
@@ -254,15 +273,43 @@ mod tests {
     }
 
     #[test]
+    fn blocks_of_few_super_blocks() {
+        assert!(
+            said("--kv-policy infllm --kv-supers 5").contains("for a layer, of 5 super-blocks,")
+        );
+        assert!(!said("--kv-policy infllm --kv-supers 0").contains("super-blocks"));
+        assert!(!said("--kv-policy infllm --kv-anchor all").contains("super-blocks"));
+        assert!(said("--kv-policy infllm --kv-blocks 1000").contains("of 63 super-blocks"));
+        let wrong =
+            |line: &str| check(&parse(line).policy(32_768)).map_err(|error| error.to_string());
+        for fits in
+            ["--kv-blocks 16 --kv-supers 1", "--kv-eps 0.1", "--kv-blocks 1000", "--kv-supers 0"]
+        {
+            assert_eq!(wrong(&format!("--kv-policy infllm {fits}")), Ok(()), "{fits}");
+        }
+        for (bad, why) in [
+            ("--kv-blocks 17 --kv-supers 1", "at least 2 super-blocks"),
+            ("--kv-eps 0.1 --kv-supers 1", "--kv-eps looks at all blocks"),
+            ("--kv-anchor all --kv-supers 1", "all keys"),
+        ] {
+            let refused = wrong(&format!("--kv-policy infllm {bad}"));
+            assert!(refused.as_ref().is_err_and(|e| e.contains(why)), "{bad}: {refused:?}");
+        }
+        assert!(
+            parse("--kv-policy window --kv-supers 3").warnings()[0]
+                .contains("no blocks are chosen")
+        );
+    }
+
+    #[test]
     fn settings_change_a_policy_in_whole_blocks() {
         let line = "--kv-policy infllm --kv-init 10 --kv-local 1k --kv-block 64 --kv-blocks 5 --kv-anchor mean \
                     --kv-share kv-head --kv-positions exact --kv-dense-layers 1";
         assert_eq!(
             said(line),
-            "first 64, latest 1024, 5 blocks of 64 by mean for a kv-head, at exact positions, all in the first 1 layers"
+            "first 64, latest 1024, 5 blocks of 64 by mean for a kv-head, of 64 super-blocks, at exact positions, all in the first 1 layers"
         );
-        let twice =
-            "first 128, latest 4096, 32 blocks of 64 by bounds for a layer, at a fixed distance";
+        let twice = "first 128, latest 4096, 32 blocks of 64 by bounds for a layer, of 64 super-blocks, at a fixed distance";
         assert_eq!(said("--kv-policy infllm --kv-block 64"), twice);
         assert!(Line::try_parse_from(["rooflight", "--kv-local", "64"]).is_err());
         assert!(

@@ -36,7 +36,7 @@ pub(crate) struct MemoryTables {
     /// The table of what is not near, where the cache's own has near positions only.
     pub(crate) far: Option<usize>,
     /// The table of anchors: `[head][vector][element]` rows of [`ANCHORS`] blocks, each where the block is that came to an end
-    /// when it was known.
+    /// when it was known; then `[head][greatest, least][element]` of as many, if any stand together for a super-block.
     pub(crate) index: usize,
     /// The table of what queries say of keys, where that decides what stands for blocks: sums of queries by position,
     /// `[head][position][element]`, or by block of positions what its queries and those before gave to keys,
@@ -47,6 +47,8 @@ pub(crate) struct MemoryTables {
     pub(crate) queries: Option<usize>,
     /// Elements of the anchors of a key-value head.
     pub(crate) anchor_width: usize,
+    /// Elements of what stands for a super-block and a key-value head, if something does.
+    pub(crate) super_width: usize,
     /// Choices of a row: one for each key-value head, or one.
     pub(crate) n_choices: usize,
 }
@@ -196,7 +198,8 @@ impl CacheShape {
             Some((memory.far?, TableSpec { limit, chosen: limit.is_none(), ..all }))
         });
         let index = memory.map(|(heads, memory)| {
-            let bytes = 4 * ANCHORS * memory.anchor_width * heads.layout.n_kv_heads();
+            let each = ANCHORS * memory.anchor_width + memory.super_width;
+            let bytes = 4 * each * heads.layout.n_kv_heads();
             let is_empty = !memory.settings.has_blocks() || memory.anchor_width == 0;
             let limit = is_empty.then_some(0);
             // a block of a table has bytes, also where none is kept
@@ -307,6 +310,7 @@ fn memory_tables(heads: &HeadsCache, settings: ContextMemory, first: usize) -> M
     };
     let index = first + usize::from(is_split);
     let is_heard = settings.anchor_lag() > 0;
+    let n_super_vectors = if settings.has_supers() { ContextMemory::SUPER_VECTORS } else { 0 };
     MemoryTables {
         settings,
         far: is_split.then_some(first),
@@ -314,6 +318,7 @@ fn memory_tables(heads: &HeadsCache, settings: ContextMemory, first: usize) -> M
         heard: is_heard.then_some(index + 1),
         queries: (is_heard && settings.anchor == BlockAnchor::Mass).then_some(index + 2),
         anchor_width: settings.anchor.n_vectors() * heads.head.key_dim,
+        super_width: n_super_vectors * heads.head.key_dim,
         n_choices,
     }
 }

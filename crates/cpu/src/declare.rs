@@ -243,7 +243,8 @@ mod tests {
         let gemma = |arch, capacity| Case { arch, capacity, ..CASE };
         let few = |change: fn(&mut ContextMemory)| {
             let suited = ContextMemory::suited(1024);
-            let mut memory = ContextMemory { n_init: 64, n_local: 128, n_blocks: 2, ..suited };
+            let small = ContextMemory { n_init: 64, n_local: 128, n_blocks: 2, ..suited };
+            let mut memory = ContextMemory { n_supers: 0, ..small };
             change(&mut memory);
             KvPolicy::Memory(memory)
         };
@@ -281,6 +282,8 @@ mod tests {
             Case { policy: few(|m| m.certificate = Certificate::new(0.5)), capacity: 900, ..CASE },
             Case { policy: few(|m| m.anchor = BlockAnchor::Products), capacity: 900, ..CASE },
             Case { policy: few(|m| m.anchor = BlockAnchor::Mass), capacity: 900, ..CASE },
+            // of super-blocks the fewest, on a past that has more
+            Case { policy: few(|m| (m.n_init, m.n_supers) = (0, 1)), capacity: 2308, ..CASE },
             Case { policy: few(|m| m.anchor = BlockAnchor::All), capacity: 900, ..CASE },
         ] {
             let Case { arch, width, ty, cache, capacity, sessions, threads, softcap, policy } =

@@ -25,8 +25,8 @@ pub(crate) struct Workspace {
     /// Most bytes of `partials` that a step touched.
     touched: usize,
     peaks: Buffer,
-    /// Far queries, what rows ask, promises, choices, sums.
-    context: [Buffer; 5],
+    /// Far queries, what rows ask, promises, super-blocks looked at, choices, sums.
+    context: [Buffer; 6],
     latent: LatentWorkspace,
     /// `[worker]`: tiles, row, kernel, attention.
     scratch: Vec<[Buffer; 4]>,
@@ -161,8 +161,8 @@ impl Workspace {
         }
         self.touched = self.touched.max(needs.partials);
         grow(&mut self.peaks, needs.peaks)?;
-        let ContextNeeds { far, asked, promises, chosen, sums } = needs.context;
-        let context = self.context.iter_mut().zip([far, asked, promises, chosen, sums]);
+        let ContextNeeds { far, asked, promises, looked, chosen, sums } = needs.context;
+        let context = self.context.iter_mut().zip([far, asked, promises, looked, chosen, sums]);
         context.into_iter().try_for_each(|(buffer, need)| grow(buffer, need))?;
         let buffers: Vec<Shared<'_, f32>> =
             self.buffers.iter_mut().map(Buffer::shared_as).collect();
@@ -184,11 +184,13 @@ impl Workspace {
     }
 }
 
-fn context_buffers([far, asked, promises, chosen, sums]: &mut [Buffer; 5]) -> ContextBuffers<'_> {
+fn context_buffers(buffers: &mut [Buffer; 6]) -> ContextBuffers<'_> {
+    let [far, asked, promises, looked, chosen, sums] = buffers;
     ContextBuffers {
         far: far.shared_as(),
         asked: asked.shared_as(),
         promises: promises.shared_as(),
+        looked: looked.shared_as(),
         chosen: chosen.shared_as(),
         sums: sums.shared_as(),
     }

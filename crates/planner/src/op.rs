@@ -9,7 +9,7 @@ use crate::cost::{CostKind, CostOptions, Load, Numbers, Work, n_weights};
 use crate::formula::{positions_seen, product};
 use crate::latent::LatentCost;
 use crate::moe::most_experts;
-use crate::reads::{Reads, anchor_bytes, choosing};
+use crate::reads::{Reads, choosing};
 
 /// One op and what its cost depends on.
 #[derive(Clone, Debug, PartialEq)]
@@ -160,8 +160,7 @@ struct HeadsCost {
     /// Queries that share one read of the cache.
     tile: u64,
     reads: Reads,
-    /// Of what stands for a block.
-    anchor_bytes: u64,
+    kind: CacheKind,
 }
 
 impl HeadsCost {
@@ -172,8 +171,8 @@ impl HeadsCost {
         let written = if self.appends { tokens } else { 0 };
         let read = self.reads.positions(before, rows, self.tile);
         let pairs = self.reads.positions(before, rows, 1);
-        let anchors = self.reads.anchors(before, rows, self.tile).saturating_mul(self.anchor_bytes);
-        let promises = self.reads.anchors(before, rows, 1).saturating_mul(self.anchor_bytes / 4);
+        let anchors = self.reads.index_bytes(before, rows, self.tile, &self.kind);
+        let promises = self.reads.index_bytes(before, rows, 1, &self.kind) / 4;
         let (keys, all) = (self.macs[0].1, self.macs[0].1 + self.macs[1].1);
         let key_bytes = self.position_bytes.saturating_mul(keys) / all.max(1);
         let asked = self.reads.asked_keys(before, rows, self.tile).saturating_mul(key_bytes);
@@ -260,11 +259,8 @@ impl OpCost {
                 let cache = facts.state.expect("attention has a cache").cache;
                 let seen = Reads::of(program, cache, mask, &options.policy);
                 let reads = select.map_or(seen, Reads::Selected);
-                let anchor_bytes = match &reads {
-                    Reads::Seen(_) | Reads::Selected(_) => 0,
-                    Reads::Memory(memory) => anchor_bytes(memory, &program.cache(cache).kind),
-                };
-                let heads = HeadsCost { position_bytes, appends, macs, tile, reads, anchor_bytes };
+                let kind = program.cache(cache).kind;
+                let heads = HeadsCost { position_bytes, appends, macs, tile, reads, kind };
                 (CostKind::Attention, Work::default(), Some(StateCost::Heads(heads)))
             }
             Counted::LatentAttention { select } => {

@@ -7,7 +7,7 @@
 use program::{CacheKind, CacheType, MlaDims, MlaForm};
 use quant::GgmlType;
 
-use crate::reads::{Reads, anchor_bytes};
+use crate::reads::Reads;
 use crate::scans::{self, ScanRate, ScanShape};
 
 /// What has to be measured to expect a time: types of matrices, shapes of attention of both kinds and of what recurs.
@@ -236,11 +236,8 @@ impl AttentionRate {
     pub fn seconds(&self, reads: Reads, past: u64, tokens: u64) -> f64 {
         let Some(before) = tokens.checked_sub(1) else { return 0.0 };
         let end = past.saturating_add(before);
-        let anchor = match &reads {
-            Reads::Seen(_) | Reads::Selected(_) => 0,
-            Reads::Memory(memory) => anchor_bytes(memory, &self.shape.cached()),
-        };
-        let read_anchors = reads.anchors(end, 1, 1).saturating_mul(anchor) as f64;
+        let kind = self.shape.cached();
+        let read_anchors = reads.index_bytes(end, 1, 1, &kind) as f64;
         let AttentionShape { key_dim, value_dim, .. } = self.shape;
         let keys = key_dim as f64 / (key_dim + value_dim).max(1) as f64;
         // the most, where a certificate decides
@@ -252,7 +249,7 @@ impl AttentionRate {
         if tokens == 1 {
             return read;
         }
-        let promises = reads.anchors(past, tokens, 1).saturating_mul(anchor / 4) as f64;
+        let promises = (reads.index_bytes(past, tokens, 1, &kind) / 4) as f64;
         let [_, most] = reads.bounds(past, tokens, 1);
         let pairs = most as f64
             + keys * reads.again(past, tokens) as f64

@@ -95,20 +95,33 @@ impl Reads {
     pub fn asked_keys(&self, past: u64, n_tokens: u64, tile: u64) -> u64 {
         match self {
             Reads::Memory(memory) if memory.anchor == BlockAnchor::All => {
-                self.anchors(past, n_tokens, tile).saturating_mul(u64::from(memory.block))
+                self.looks(past, n_tokens, tile)[0].saturating_mul(u64::from(memory.block))
             }
             Reads::Memory(_) | Reads::Seen(_) | Reads::Selected(_) => 0,
         }
     }
 
-    /// Blocks whose anchors they look at, all together; none where nothing is chosen.
-    pub fn anchors(&self, past: u64, n_tokens: u64, tile: u64) -> u64 {
+    /// Blocks whose anchors they look at, all together, and super-blocks before that; none where nothing is chosen.
+    pub fn looks(&self, past: u64, n_tokens: u64, tile: u64) -> [u64; 2] {
         match self {
-            Reads::Seen(_) | Reads::Selected(_) => 0,
-            Reads::Memory(memory) => over_tiles(past, n_tokens, tile, |last, _| {
-                if memory.chooses(last) { memory.finished(last).len() as u64 } else { 0 }
+            Reads::Seen(_) | Reads::Selected(_) => [0; 2],
+            Reads::Memory(memory) => [0, 1].map(|level| {
+                over_tiles(past, n_tokens, tile, |last, rows| {
+                    let looked = memory.looks(last)[level] as u64;
+                    // every row looks at super-blocks of its own
+                    let more = if level == 0 { rows } else { 1 };
+                    looked.saturating_mul(more).min(memory.finished(last).len() as u64)
+                })
             }),
         }
+    }
+
+    /// Bytes of what they look at to choose blocks of a cache of this kind: 4 for each number.
+    pub fn index_bytes(&self, past: u64, n_tokens: u64, tile: u64, kind: &CacheKind) -> u64 {
+        let Reads::Memory(memory) = self else { return 0 };
+        let each = [anchor_bytes(memory, kind), super_bytes(kind)];
+        let looked = self.looks(past, n_tokens, tile).into_iter().zip(each);
+        looked.map(|(n, bytes)| n.saturating_mul(bytes)).fold(0, u64::saturating_add)
     }
 }
 
@@ -149,8 +162,8 @@ pub(crate) struct CacheCost {
     twice: u64,
     /// Positions that a step reads at most, all being kept.
     most_read: Option<u64>,
-    /// Positions of a block, and bytes of what stands for it.
-    anchor: Option<(u64, u64)>,
+    /// Positions of a block, bytes of what stands for it, and of what stands for a super-block.
+    anchor: Option<(u64, u64, u64)>,
     /// Positions of which it is kept what their queries say of keys, and bytes of that.
     heard: [u64; 2],
 }
@@ -182,7 +195,9 @@ impl CacheCost {
         }
         let late = if memory.anchor_lag() > 0 { u64::from(memory.block) } else { 0 };
         let twice = if memory.keeps_far_keys() { near + late } else { 0 };
-        let anchor = Some((u64::from(memory.block), anchor_bytes(&memory, &cache.kind)));
+        let of_super = if memory.has_supers() { super_bytes(&cache.kind) } else { 0 };
+        let each = anchor_bytes(&memory, &cache.kind);
+        let anchor = Some((u64::from(memory.block), each, of_super));
         let heard = if late > 0 { heard(program, id, &memory) } else { [0; 2] };
         CacheCost { twice, anchor, heard, ..plain }
     }
@@ -191,8 +206,12 @@ impl CacheCost {
     pub(crate) fn bytes(&self, positions: u64) -> u64 {
         let kept = self.window.map_or(positions, |window| window.min(positions));
         let kept = kept.saturating_add(self.twice.min(positions));
-        let anchors =
-            self.anchor.map_or(0, |(block, bytes)| (positions / block).saturating_mul(bytes));
+        let anchors = self.anchor.map_or(0, |(block, bytes, of_super)| {
+            let supers = positions / block / ContextMemory::SUPER as u64;
+            (positions / block)
+                .saturating_mul(bytes)
+                .saturating_add(supers.saturating_mul(of_super))
+        });
         let heard = self.heard[0].min(positions).saturating_mul(self.heard[1]);
         let state = if positions == 0 { 0 } else { self.state_bytes };
         let kept = self.position_bytes.saturating_mul(kept).saturating_add(anchors);
@@ -201,7 +220,11 @@ impl CacheCost {
 
     /// Bytes that one more position adds at last to what a step reads.
     pub(crate) fn lasting_bytes(&self) -> u64 {
-        let anchors = self.anchor.map_or(0, |(block, bytes)| bytes.div_ceil(block));
+        // beyond what is looked at whole, super-blocks
+        let anchors = self.anchor.map_or(0, |(block, bytes, of_super)| match of_super {
+            0 => bytes.div_ceil(block),
+            _ => of_super.div_ceil(block * ContextMemory::SUPER as u64),
+        });
         match self.bound() {
             Some(_) => 0,
             None => self.position_bytes.saturating_add(anchors),
@@ -232,11 +255,21 @@ fn most_read(program: &Program, id: CacheId) -> Option<u64> {
     limits.reduce(|a, b| Some(a?.max(b?))).flatten()
 }
 
-/// Bytes of what stands for one block of a layer: 4 for each number.
-pub(crate) fn anchor_bytes(memory: &ContextMemory, kind: &CacheKind) -> u64 {
+/// Bytes of what stands for one block of a layer.
+fn anchor_bytes(memory: &ContextMemory, kind: &CacheKind) -> u64 {
+    vector_bytes(kind).saturating_mul(memory.anchor.n_vectors() as u64)
+}
+
+/// Bytes of what stands for one super-block of a layer.
+fn super_bytes(kind: &CacheKind) -> u64 {
+    vector_bytes(kind).saturating_mul(ContextMemory::SUPER_VECTORS as u64)
+}
+
+/// Bytes of a vector of a key's width for each key-value head: 4 for each number.
+fn vector_bytes(kind: &CacheKind) -> u64 {
     match *kind {
         CacheKind::Heads { n_kv_heads, key_dim, .. } => {
-            4 * (n_kv_heads * key_dim * memory.anchor.n_vectors()) as u64
+            (n_kv_heads as u64).saturating_mul(key_dim as u64).saturating_mul(4)
         }
         CacheKind::Latent { .. } | CacheKind::Keys { .. } | CacheKind::State { .. } => 0,
     }
@@ -275,7 +308,7 @@ mod tests {
             assert_eq!(reads.positions(past, n, 1), rows.sum::<u64>(), "{past} {n}");
             let anchors = (past..past + n).map(|p| p as usize).filter(|p| memory.chooses(*p));
             let anchors: u64 = anchors.map(|p| memory.finished(p).len() as u64).sum();
-            assert_eq!(reads.anchors(past, n, 1), anchors, "{past} {n}");
+            assert_eq!(reads.looks(past, n, 1), [anchors, 0], "{past} {n}");
         }
         // a tile reads no more than its rows one by one, and no less than its last
         let (tiled, one, last) = (
@@ -290,7 +323,8 @@ mod tests {
     #[test]
     fn a_certificate_reads_between_its_bounds() {
         let certificate = program::Certificate::new(0.01);
-        let memory = ContextMemory { n_blocks: 2, certificate, ..ContextMemory::suited(1024) };
+        let suited = ContextMemory::suited(1024);
+        let memory = ContextMemory { n_blocks: 2, certificate, n_supers: 0, ..suited };
         let [plain, all] = [None, program::Certificate::new(0.0)]
             .map(|certificate| Reads::Memory(ContextMemory { certificate, ..memory }));
         let full = Reads::Seen(Mask::Causal);
@@ -305,7 +339,8 @@ mod tests {
     /// Near keys are read a second time to tell what they get.
     #[test]
     fn masses_read_near_keys_again() {
-        let of = |anchor| Reads::Memory(ContextMemory { anchor, ..ContextMemory::suited(1024) });
+        let suited = ContextMemory { n_supers: 0, ..ContextMemory::suited(1024) };
+        let of = |anchor| Reads::Memory(ContextMemory { anchor, ..suited });
         let mass = of(BlockAnchor::Mass);
         assert_eq!(mass.again(5000, 1), 512);
         assert_eq!(mass.again(0, 100), 5050);
@@ -333,7 +368,26 @@ mod tests {
         assert_eq!(reads.positions(197, 12, 5), 200 + 200 + 80);
         assert_eq!(reads.positions(10, 12, 5), 15 + 20 + 22);
         assert_eq!(reads.positions(u64::MAX, 2, 1), 80);
-        assert_eq!((reads.anchors(500, 7, 1), reads.again(500, 7)), (0, 0));
+        assert_eq!((reads.looks(500, 7, 1), reads.again(500, 7)), ([0; 2], 0));
+    }
+
+    /// Beyond what is looked at whole, what a step looks at grows by super-blocks.
+    #[test]
+    fn few_super_blocks_are_looked_at() {
+        let memory = ContextMemory { n_supers: 4, ..ContextMemory::suited(32_768) };
+        let (reads, all) = (Reads::Memory(memory), ContextMemory { n_supers: 0, ..memory });
+        let kind = CacheKind::Heads { n_kv_heads: 2, key_dim: 64, value_dim: 64, window: None };
+        let bytes = |reads: Reads, past| reads.index_bytes(past, 1, 1, &kind);
+        let (early, late) = (10_000, 1_000_000u64);
+        assert_eq!(bytes(reads, early), bytes(Reads::Memory(all), early));
+        let [blocks, supers] = memory.looks(late as usize).map(|n| n as u64);
+        assert_eq!(bytes(reads, late), 1024 * (blocks + supers));
+        assert!(blocks < 6 * 16 && bytes(Reads::Memory(all), late) > 12 * bytes(reads, late));
+        // rows of a tile look at super-blocks of their own, and at no block twice
+        let [tiled, one] = [16, 1].map(|tile| reads.looks(late, 16, tile)[0]);
+        assert_eq!(tiled, one);
+        let finished = memory.finished(late as usize + 1023).len() as u64;
+        assert_eq!(reads.looks(late, 1024, 1024)[0], finished);
     }
 
     #[test]

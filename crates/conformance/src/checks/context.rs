@@ -24,6 +24,7 @@ pub(super) const SMALL: ContextMemory = ContextMemory {
     positions: FarPositions::Fixed,
     dense_layers: 0,
     certificate: None,
+    n_supers: 0,
 };
 
 /// Settings that differ in everything.

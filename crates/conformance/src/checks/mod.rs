@@ -18,6 +18,7 @@ mod selection;
 mod sessions;
 mod spilled;
 mod splits;
+mod supers;
 mod texts;
 mod windows;
 
@@ -124,9 +125,12 @@ pub static CONTEXT: &[Check] = &[
     meaning("context/far_has_no_order", context::far_has_no_order),
     meaning("context/refused", context::refused),
     meaning("context/certificate", certificate::left_out),
+    meaning("context/supers", supers::meaning),
+    meaning("context/supers_refused", supers::refused),
     same_bits("context/certificate_cuts", certificate::cuts, CUTS),
     same_bits("context/all_is_full", context::all_is_full, CUTS),
     same_bits("context/cuts", context::cuts, ALL),
+    same_bits("context/supers_cuts", supers::cuts, ALL),
     same_bits("context/meter", context::meter, CUTS),
     same_bits("context/histories", context::histories, CUTS),
 ];

@@ -10,7 +10,8 @@ use kernels::attention::{BLOCK, HeadBlock, ScoreSum, weight_at_most};
 use program::{Certificate, ContextMemory};
 
 use super::attention::Cut;
-use super::context::{RowReads, Segment, choice_len, padded, segments};
+use super::choices::{choice_len, padded};
+use super::context::{RowReads, Segment, segments};
 use super::meter::QueryAt;
 use super::score::HeadRow;
 use super::{Exec, SequenceRows};
@@ -124,7 +125,8 @@ impl Exec<'_> {
                 let finished = settings.finished(rows.start + token);
                 let each = n_heads / memory.n_choices;
                 let promises = |head: usize| {
-                    let row = (head * n + place) * padded(settings, rows);
+                    let row =
+                        (head * n + place) * padded(settings, rows.start + asking.tokens.end - 1);
                     // SAFETY: written in the section before.
                     unsafe { self.context.promises.slice(row + finished.start..row + finished.end) }
                 };

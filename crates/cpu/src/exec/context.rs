@@ -9,104 +9,17 @@ use program::{BlockAnchor, ContextMemory};
 
 use super::attention::Cut;
 use super::certificate::Asking;
+use super::choices::{batches, choice_len, padded};
 use super::items::owner_of;
-use super::representatives::waves;
+use super::supers::{few_from, promise_len};
 use super::{Exec, SequenceRows};
-use crate::cache::{Asks, HeadsCache, MemoryTables};
-use crate::memory::Shared;
-use crate::plan::AttentionPhase;
+use crate::cache::MemoryTables;
 use crate::pool::Worker;
 
 /// Rows of an item of promises.
 const ROWS: usize = 32;
 /// Index blocks of an item of promises.
 const SPAN: usize = 8;
-/// Floats of promises that are kept at a time, unless one row has more.
-const MAX_PROMISES: usize = 1 << 20;
-
-/// What rows that choose blocks need, in bytes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ContextNeeds {
-    /// Queries as they meet what is not near.
-    pub(crate) far: usize,
-    /// What rows ask for.
-    pub(crate) asked: usize,
-    /// What blocks promise them.
-    pub(crate) promises: usize,
-    /// Blocks that they read.
-    pub(crate) chosen: usize,
-    /// What the scores come to of all that they read whatever they choose.
-    pub(crate) sums: usize,
-}
-
-impl ContextNeeds {
-    /// Of a phase over this cache.
-    pub(crate) fn of(
-        phase: &AttentionPhase,
-        cache: &HeadsCache,
-        sequences: &[SequenceRows],
-    ) -> Self {
-        let Some(memory) = &cache.memory else { return Self::default() };
-        let n_heads = phase.group * cache.layout.n_kv_heads();
-        let rows: usize = sequences.iter().map(|s| s.n).sum();
-        let far = usize::from(memory.settings.keeps_far_keys());
-        let asks = memory.asks(cache.layout.n_kv_heads(), n_heads);
-        let chooses = |s: &&SequenceRows| s.n > 0 && memory.settings.chooses(s.start + s.n - 1);
-        let promised = |rows: &[SequenceRows]| {
-            let needs = rows.iter().filter(chooses).map(|s| {
-                let rows = batch_rows(&memory.settings, asks, s).min(s.n);
-                rows * asks.n * padded(&memory.settings, s)
-            });
-            needs.max().unwrap_or(0)
-        };
-        let promises = match waves(phase, cache, sequences) {
-            None => promised(sequences),
-            Some(waves) => waves.iter().map(|wave| promised(wave)).max().unwrap_or(0),
-        };
-        // who chooses leaves blocks unread: there are more than are chosen
-        let is_chosen = usize::from(sequences.iter().any(|s| chooses(&s)));
-        let chosen = is_chosen * memory.n_choices * choice_len(&memory.settings, sequences);
-        let sums = is_chosen * usize::from(memory.settings.certificate.is_some()) * n_heads;
-        ContextNeeds {
-            far: 4 * far * rows * n_heads * cache.head.key_dim,
-            asked: 4 * rows * asks.n * asks.width,
-            promises: 4 * promises,
-            chosen: 4 * rows * chosen,
-            sums: 4 * rows * sums * 2,
-        }
-    }
-
-    /// The greater of both, each by itself.
-    pub(crate) fn max(self, other: ContextNeeds) -> ContextNeeds {
-        ContextNeeds {
-            far: self.far.max(other.far),
-            asked: self.asked.max(other.asked),
-            promises: self.promises.max(other.promises),
-            chosen: self.chosen.max(other.chosen),
-            sums: self.sums.max(other.sums),
-        }
-    }
-
-    /// All of it.
-    pub(crate) fn bytes(&self) -> usize {
-        self.far + self.asked + self.promises + self.chosen + self.sums
-    }
-}
-
-/// The memory of [`ContextNeeds`].
-#[derive(Clone, Copy)]
-pub(crate) struct ContextBuffers<'a> {
-    /// `[row][n_heads, key_dim]`.
-    pub(crate) far: Shared<'a, f32>,
-    /// `[ask][row][width]`.
-    pub(crate) asked: Shared<'a, f32>,
-    /// `[ask][row of the batch][blocks]`.
-    pub(crate) promises: Shared<'a, f32>,
-    /// `[row][choice][choice_len]`.
-    pub(crate) chosen: Shared<'a, u32>,
-    /// `[row][n_heads][max, sum]`.
-    pub(crate) sums: Shared<'a, f32>,
-}
 
 /// Add what a query asks for to its row's.
 pub(super) fn ask(anchor: BlockAnchor, asked: &mut [f32], query: &[f32]) {
@@ -126,26 +39,6 @@ pub(super) fn ask(anchor: BlockAnchor, asked: &mut [f32], query: &[f32]) {
             asked.iter_mut().zip(query).for_each(|(asked, q)| *asked += q);
         }
     }
-}
-
-/// Blocks that any of these rows may choose from, as they lie in the index, rounded up to whole tiles.
-pub(super) fn padded(settings: &ContextMemory, sequence: &SequenceRows) -> usize {
-    let finished = settings.finished(sequence.start + sequence.n - 1);
-    (finished.end + settings.anchor_lag()).next_multiple_of(ANCHORS)
-}
-
-/// Rows whose promises are kept at a time.
-fn batch_rows(settings: &ContextMemory, asks: Asks, sequence: &SequenceRows) -> usize {
-    (MAX_PROMISES / (asks.n * padded(settings, sequence)).max(1)).max(1)
-}
-
-/// Numbers that a choice of a row takes: the blocks, or where a certificate may want any number of them, a bit for each.
-pub(super) fn choice_len(settings: &ContextMemory, sequences: &[SequenceRows]) -> usize {
-    if settings.certificate.is_none() {
-        return settings.n_blocks as usize;
-    }
-    let rows = sequences.iter().filter(|s| s.n > 0);
-    rows.map(|s| padded(settings, s).div_ceil(32)).max().unwrap_or(0)
 }
 
 /// The blocks that a row reads.
@@ -404,9 +297,9 @@ impl Exec<'_> {
             let chooses = |token: &usize| memory.settings.chooses(rows.start + token);
             // those of early positions read everything
             let Some(first) = (0..rows.n).find(chooses) else { continue };
-            let step = batch_rows(&memory.settings, cut.asks(memory), rows);
-            for start in (first..rows.n).step_by(step) {
-                let tokens = start..(start + step).min(rows.n);
+            let few = few_from(&memory.settings, rows, first);
+            let len = |tokens: &Range<usize>| padded(&memory.settings, rows.start + tokens.end - 1);
+            for tokens in batches(first..few, cut.asks(memory), len) {
                 if memory.settings.anchor == BlockAnchor::All {
                     let asking = Asking { sequence, tokens: tokens.clone() };
                     self.promise_all(worker, cut, memory, &asking, scratch);
@@ -418,6 +311,11 @@ impl Exec<'_> {
                 } else {
                     self.pick(worker, cut, memory, sequence, &tokens);
                 }
+            }
+            let len =
+                |tokens: &Range<usize>| promise_len(&memory.settings, rows.start + tokens.end - 1);
+            for tokens in batches(few..rows.n, cut.asks(memory), len) {
+                self.choose_in_few(worker, cut, memory, &Asking { sequence, tokens });
             }
         }
     }
@@ -451,6 +349,7 @@ impl Exec<'_> {
                 }
             }
         });
+        self.index_supers(worker, cut, memory);
     }
 
     fn index_block(&self, cut: &Cut<'_>, memory: &MemoryTables, of: &HeadOf, block: usize) {
@@ -508,7 +407,7 @@ impl Exec<'_> {
         tokens: &Range<usize>,
     ) {
         let rows = &cut.sequences[sequence];
-        let padded = padded(&memory.settings, rows);
+        let padded = padded(&memory.settings, rows.start + tokens.end - 1);
         let (tiles, asks) = (padded / ANCHORS, cut.asks(memory));
         let (groups, spans) = (tokens.len().div_ceil(ROWS), tiles.div_ceil(SPAN));
         worker.section(|section| {
@@ -553,7 +452,7 @@ impl Exec<'_> {
     ) {
         let rows = &cut.sequences[sequence];
         let (settings, n) = (&memory.settings, memory.settings.n_blocks as usize);
-        let padded = padded(settings, rows);
+        let padded = padded(settings, rows.start + tokens.end - 1);
         worker.section(|section| {
             let mut chosen = Vec::new();
             for item in section.take(tokens.len() * memory.n_choices) {

@@ -5,7 +5,7 @@ use kernels::attention::{BLOCK, HeadBlock, QueryRows, ScoreSum, Seen};
 use super::Exec;
 use super::attention::Cut;
 use super::certificate::Asking;
-use super::context::padded;
+use super::choices::padded;
 use crate::cache::MemoryTables;
 use crate::geometry::TILE_ROWS;
 use crate::pool::Worker;
@@ -25,7 +25,8 @@ impl Exec<'_> {
         scratch: &mut [f32],
     ) {
         let (settings, rows) = (&memory.settings, &cut.sequences[asking.sequence]);
-        let (n, padded) = (asking.tokens.len(), padded(settings, rows));
+        let last = rows.start + asking.tokens.end - 1;
+        let (n, padded) = (asking.tokens.len(), padded(settings, last));
         let (size, heads) = (settings.block as usize, cut.shape.layout.n_kv_heads());
         let each = heads / memory.n_choices;
         let spans = padded.div_ceil(SPAN);

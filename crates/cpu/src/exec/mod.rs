@@ -5,6 +5,7 @@ mod arrange;
 mod attention;
 mod blocks;
 mod certificate;
+mod choices;
 mod chosen;
 mod context;
 mod conv;
@@ -24,6 +25,7 @@ mod score;
 mod selected;
 mod sort;
 mod streams;
+mod supers;
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -32,8 +34,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use kernels::attention::{
-    ATTEND, AttendFn, BLOCK, MASSES, MERGE, MassesFn, MergeFn, PROMISE, PromiseFn, SCORE_SUMS,
-    SCORES, ScoreSumsFn, ScoresFn,
+    ATTEND, AttendFn, BLOCK, DOTS, DotsFn, MASSES, MERGE, MassesFn, MergeFn, PROMISE, PromiseFn,
+    SCORE_SUMS, SCORES, ScoreSumsFn, ScoresFn,
 };
 use kernels::linear::{Activations, F32Rows, Q8Rows, QUANTIZE_Q8, QuantizeQ8};
 use kernels::rows::{
@@ -48,7 +50,7 @@ pub(crate) use ahead::LastChoice;
 pub(crate) use arrange::Arrangements;
 pub(crate) use attention::{scratch_floats, split_floats};
 pub(crate) use blocks::StepBlocks;
-pub(crate) use context::{ContextBuffers, ContextNeeds};
+pub(crate) use choices::{ContextBuffers, ContextNeeds};
 pub(crate) use experts::{ExpertsShape, MixScratch};
 pub(crate) use indexer::{MOST_INDEX_HEADS, index_scores, index_scratch};
 pub(crate) use latent::{
@@ -84,6 +86,7 @@ pub(crate) struct Kernels {
     attend: &'static Kernel<AttendFn>,
     merge: &'static Kernel<MergeFn>,
     promise: &'static Kernel<PromiseFn>,
+    dots: &'static Kernel<DotsFn>,
     score_sums: &'static Kernel<ScoreSumsFn>,
     masses: &'static Kernel<MassesFn>,
     scores: &'static Kernel<ScoresFn>,
@@ -108,6 +111,7 @@ impl Kernels {
             attend: ATTEND.pick(isa),
             merge: MERGE.pick(isa),
             promise: PROMISE.pick(isa),
+            dots: DOTS.pick(isa),
             score_sums: SCORE_SUMS.pick(isa),
             masses: MASSES.pick(isa),
             scores: SCORES.pick(isa),

@@ -43,6 +43,7 @@ const MEMORY: ContextMemory = ContextMemory {
     sharing: program::BlockSharing::Layer,
     positions: program::FarPositions::Fixed,
     certificate: None,
+    n_supers: 0,
 };
 
 fn options(capacity: usize) -> CacheOptions {

@@ -9,6 +9,7 @@
 //! enter as `code * scale`, which f32 holds exactly. What a row may not see is never multiplied into it, and tiles that
 //! no row of a group sees are not read.
 
+mod dots;
 mod generic;
 mod layout;
 mod masses;
@@ -20,6 +21,7 @@ mod sums;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
+pub use dots::{DOTS, DotsFn};
 pub use layout::{BLOCK, ElemType, HeadShape, TILE};
 pub(crate) use layout::{GROUP, code, group_scale, halves};
 pub use masses::{MASSES, MassesFn};

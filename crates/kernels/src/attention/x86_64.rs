@@ -1,8 +1,8 @@
 //! Attention's kernels for x86-64.
 
 use super::{
-    Anchors, AttendFn, BLOCK, HeadBlock, MassesFn, MergeFn, Partials, PromiseFn, QueryRows,
-    ScoreSum, ScoreSumsFn, ScoresFn, generic, masses, naive, promise, scores, sums,
+    Anchors, AttendFn, BLOCK, DotsFn, HeadBlock, MassesFn, MergeFn, Partials, PromiseFn, QueryRows,
+    ScoreSum, ScoreSumsFn, ScoresFn, dots, generic, masses, naive, promise, scores, sums,
 };
 use crate::lanes::{Avx2, Avx512};
 use crate::{Isa, Kernel, Level};
@@ -46,6 +46,13 @@ pub(super) const PROMISE: &[Kernel<PromiseFn>] = &[
     Kernel { name: "promise/avx512", isa: Isa::AVX512, level: Level::Full, run: promise_avx512 },
     Kernel { name: "promise/avx2", isa: Isa::AVX2, level: Level::Full, run: promise_avx2 },
     promise::PORTABLE,
+];
+
+/// Candidates of [`DOTS`](super::DOTS).
+pub(super) const DOTS: &[Kernel<DotsFn>] = &[
+    Kernel { name: "dots/avx512", isa: Isa::AVX512, level: Level::Full, run: dots_avx512 },
+    Kernel { name: "dots/avx2", isa: Isa::AVX2, level: Level::Full, run: dots_avx2 },
+    dots::PORTABLE,
 ];
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
@@ -143,4 +150,14 @@ fn promise_avx512(queries: &[f32], anchors: &Anchors, promises: &mut Anchors) {
 #[target_feature(enable = "avx2,fma,f16c")]
 fn promise_avx2(queries: &[f32], anchors: &Anchors, promises: &mut Anchors) {
     promise::promise(Avx2::new(), queries, anchors, promises);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+fn dots_avx512(inputs: [&[f32]; 2], products: &mut [f32]) {
+    dots::dots(Avx512::new(), inputs, products);
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn dots_avx2(inputs: [&[f32]; 2], products: &mut [f32]) {
+    dots::dots(Avx2::new(), inputs, products);
 }

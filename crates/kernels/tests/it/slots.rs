@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use kernels::attention::{
-    ANCHORS, ATTEND, ElemType, HeadShape, MASSES, MERGE, PROMISE, Partials, SCORE_SUMS, SCORES,
-    Seen,
+    ANCHORS, ATTEND, DOTS, ElemType, HeadShape, MASSES, MERGE, PROMISE, Partials, SCORE_SUMS,
+    SCORES, Seen,
 };
 use kernels::latent::{LATENT_ATTEND, LATENT_TILE, LatentShape};
 use kernels::linear::QUANTIZE_Q8;
@@ -36,6 +36,7 @@ const COMPARED: &[(&str, Compare)] = &[
     ("MASSES", masses),
     ("MERGE", merge),
     ("PROMISE", promise),
+    ("DOTS", dots),
     ("LATENT_ATTEND", latent_attend),
     ("QUANTIZE_Q8", quantize_q8),
     ("LAYER_NORM", layer_norm),
@@ -210,6 +211,21 @@ fn promise() -> Names {
                 let mut promises = vec![[9.0; ANCHORS]; n];
                 kernel.call(&queries, anchors.as_chunks().0, &mut promises);
                 bits(promises.as_flattened())
+            })
+        };
+        [0, 1, 3, 4, 9].into_iter().flat_map(check).collect()
+    })
+}
+
+fn dots() -> Names {
+    at_lengths(|width, random| {
+        let vector = random.floats(width, 1.0);
+        let check = |n: usize| {
+            let queries = Random::new(n as u64).floats(n * width, 2.0);
+            compare(&DOTS, &format!("{n} rows of {width}"), |kernel| {
+                let mut products = vec![9.0; n];
+                kernel.call(&queries, &vector, &mut products);
+                bits(&products)
             })
         };
         [0, 1, 3, 4, 9].into_iter().flat_map(check).collect()

@@ -23,35 +23,66 @@ impl Asking<'_> {
         if !self.memory.chooses(self.position) {
             return vec![finished.map(|block| block as u32).collect(); heads];
         }
-        let promises: Vec<Vec<f64>> = (0..heads).map(|head| self.promises(head)).collect();
-        let choose = |promises: &[f64]| {
-            let promises: Vec<f32> = promises.iter().map(|p| *p as f32).collect();
-            let mut chosen = Vec::new();
-            self.memory.choose(finished.start, &promises, &mut chosen);
-            chosen
-        };
+        let heads: Vec<usize> = (0..heads).collect();
         match self.memory.sharing {
-            BlockSharing::KvHead => promises.iter().map(|promises| choose(promises)).collect(),
-            BlockSharing::Layer => {
-                let mut sum = vec![0.0; finished.len()];
-                for promises in &promises {
-                    sum.iter_mut().zip(promises).for_each(|(sum, p)| *sum += p);
-                }
-                vec![choose(&sum); heads]
-            }
+            BlockSharing::KvHead => heads.chunks(1).map(|head| self.choice(head)).collect(),
+            BlockSharing::Layer => vec![self.choice(&heads); heads.len()],
         }
     }
 
-    /// Of each finished block: the sum over the query heads of a key-value head.
-    fn promises(&self, head: usize) -> Vec<f64> {
-        let KvWidths { n_kv_heads, key_dim, .. } = *self.widths;
-        let group = self.q.len() / key_dim / n_kv_heads;
-        let queries = &self.q[head * group * key_dim..][..group * key_dim];
-        let promise = |block: usize| -> f64 {
-            let anchor = self.anchor(head, block);
-            queries.chunks_exact(key_dim).map(|q| self.promised(q, &anchor)).sum()
+    /// The blocks that promise the queries of some key-value heads together most.
+    fn choice(&self, heads: &[usize]) -> Vec<u32> {
+        let sum =
+            |of: &dyn Fn(usize) -> f64| heads.iter().map(|head| of(*head)).sum::<f64>() as f32;
+        let (memory, position) = (&self.memory, self.position);
+        let blocks: Vec<u32> = if memory.looks_at_few(position) {
+            let promises: Vec<f32> =
+                memory.supers(position).map(|s| sum(&|head| self.super_promise(head, s))).collect();
+            let mut looked = Vec::new();
+            memory.look_at(position, &promises, &mut looked);
+            let blocks = looked.iter().flat_map(|s| memory.blocks_of(position, *s as usize));
+            blocks.map(|block| block as u32).collect()
+        } else {
+            memory.finished(position).map(|block| block as u32).collect()
         };
-        self.memory.finished(self.position).map(promise).collect()
+        let promise = |block: &u32| sum(&|head| self.promise(head, *block as usize));
+        let promises: Vec<f32> = blocks.iter().map(promise).collect();
+        let mut chosen = Vec::new();
+        memory.choose_among(&blocks, &promises, &mut chosen);
+        chosen
+    }
+
+    /// The queries of a key-value head.
+    fn queries(&self, head: usize) -> impl Iterator<Item = &[f32]> + Clone {
+        let KvWidths { n_kv_heads, key_dim, .. } = *self.widths;
+        let width = self.q.len() / n_kv_heads;
+        self.q[head * width..][..width].chunks_exact(key_dim)
+    }
+
+    /// What a block promises the queries of a key-value head.
+    fn promise(&self, head: usize, block: usize) -> f64 {
+        let anchor = self.anchor(head, block);
+        self.queries(head).map(|q| self.promised(q, &anchor)).sum()
+    }
+
+    /// What a super-block promises them: at least what any of its blocks does.
+    fn super_promise(&self, head: usize, number: usize) -> f64 {
+        let first = number * ContextMemory::SUPER;
+        let anchors: Vec<_> =
+            (first..first + ContextMemory::SUPER).map(|block| self.anchor(head, block)).collect();
+        let channel = |c: usize| {
+            let all = anchors.iter().flatten().map(|vector| f64::from(vector[c]));
+            let greatest = all.clone().fold(f64::NEG_INFINITY, f64::max);
+            let least = all.fold(f64::INFINITY, f64::min);
+            let most = |q: f64| (q * greatest).max(q * least);
+            let queries = self.queries(head).map(|q| f64::from(q[c]));
+            match self.memory.anchor {
+                // bounds are those of each query
+                BlockAnchor::Bounds => queries.map(most).sum(),
+                _ => most(queries.sum::<f64>()),
+            }
+        };
+        (0..self.widths.key_dim).map(channel).sum()
     }
 
     /// What a block promises one query head.
@@ -191,15 +222,39 @@ mod tests {
             let q = noise(10, seed + 1000);
             let asking = Asking { memory, q: &q, position: 299, cached: &cached, widths: &widths };
             for head in 0..2 {
-                let promises = asking.promises(head);
-                assert_eq!(promises.len(), memory.finished(299).len());
-                for (block, promise) in promises.iter().enumerate() {
+                assert!(memory.finished(299).len() > 2);
+                for block in memory.finished(299) {
+                    let promise = asking.promise(head, block);
                     let keys = block * 64..(block + 1) * 64;
                     let key = |t: usize| &cached.k[(t * 2 + head) * 5..][..5];
                     let products = keys.map(|t| dot(&q[head * 5..][..5], key(t)));
                     let most = products.fold(f64::NEG_INFINITY, f64::max);
                     assert!(most <= promise + 1e-12, "{most} beyond {promise}");
                 }
+            }
+        }
+    }
+
+    /// No block of a super-block promises more than that does.
+    #[test]
+    fn super_blocks_promise_at_least_what_their_blocks_do() {
+        let anchors = [BlockAnchor::Bounds, BlockAnchor::Mean, BlockAnchor::Greatest];
+        for (i, anchor) in anchors.into_iter().cycle().take(30).enumerate() {
+            let memory = ContextMemory {
+                n_init: 0,
+                n_local: 64,
+                anchor,
+                positions: FarPositions::Exact,
+                ..ContextMemory::suited(1024)
+            };
+            let widths = KvWidths { n_kv_heads: 2, key_dim: 5, value_dim: 1 };
+            let cached = Cached::of(noise(1100 * 10, i as u64), vec![0.0; 2200], [10, 2]);
+            let q = noise(20, i as u64 + 1000);
+            let asking = Asking { memory, q: &q, position: 1099, cached: &cached, widths: &widths };
+            assert_eq!(memory.supers(1099), 0..1);
+            for (head, block) in (0..2).flat_map(|head| (0..16).map(move |block| (head, block))) {
+                let (most, promise) = (asking.super_promise(head, 0), asking.promise(head, block));
+                assert!(promise <= most + 1e-12, "{promise} beyond {most}");
             }
         }
     }

@@ -1,0 +1,143 @@
+//! Super-blocks of a context memory: queries on a long past look at the blocks of few of them, and nothing but the tokens
+//! decides of which.
+
+use program::{
+    BlockAnchor, BlockSharing, CacheType, ContextMemory, Executor, FarPositions, KvPolicy, Model,
+    Outputs, Sequence, SessionId, Step, StepOut,
+};
+use quant::GgmlType;
+
+use super::context::{SMALL, tiny, tokens, with};
+use crate::made::feed;
+use crate::{Made, assert_close, assert_same_bits};
+
+/// One super-block of two or three is looked at, by the last rows of a text of [`LONG`] tokens, or of [`LONGER`].
+const FEW: ContextMemory =
+    ContextMemory { n_init: 0, n_local: 64, n_blocks: 2, n_supers: 1, ..SMALL };
+
+const SETTINGS: [(ContextMemory, usize); 4] = [
+    (FEW, LONG),
+    (
+        ContextMemory {
+            anchor: BlockAnchor::Mean,
+            sharing: BlockSharing::KvHead,
+            positions: FarPositions::Exact,
+            ..FEW
+        },
+        LONG,
+    ),
+    (ContextMemory { anchor: BlockAnchor::Products, n_local: 128, ..FEW }, LONG),
+    (ContextMemory { n_init: 64, n_blocks: 3, ..FEW }, LONGER),
+];
+
+const LONG: usize = 2250;
+const LONGER: usize = 3200;
+/// Rows at the end that are looked at.
+const LAST: usize = 150;
+
+/// A session that holds all but the last rows of a text.
+fn begun(model: &dyn Model, memory: ContextMemory, all: &[u32], chunk: usize) -> SessionId {
+    let session = model.open(&with_room(memory)).expect("a session opens");
+    for tokens in all[..all.len() - LAST].chunks(chunk) {
+        feed(model, session, tokens, Outputs::NONE);
+    }
+    session
+}
+
+fn with_room(memory: ContextMemory) -> program::CacheOptions {
+    program::CacheOptions { capacity: 4096, ..with(memory, CacheType::F32) }
+}
+
+/// Logits of the last rows, those apart that it holds already.
+fn last(model: &dyn Model, session: SessionId, all: &[u32], chunk: usize) -> Vec<f32> {
+    let held = model.len(session).expect("it is open");
+    let chunks = all[held..].chunks(chunk);
+    let logits = chunks.flat_map(|tokens| feed(model, session, tokens, Outputs::ALL));
+    logits.collect::<Vec<_>>().split_off((all.len() - LAST).saturating_sub(held) * 97)
+}
+
+/// Rows choose what the interpreter does, something else than of all blocks, and the same if no super-block is left out.
+pub(super) fn meaning(executor: &dyn Executor) {
+    for (memory, n) in SETTINGS {
+        assert!(!memory.looks_at_few(n - LAST - 1) && memory.looks_at_few(n - 1), "{memory}");
+        let made = Made::new(executor, &tiny("qwen2", GgmlType::F32), 6);
+        let all = tokens(n, 51);
+        let of = |model: &dyn Model, memory| {
+            let session = begun(model, memory, &all, 300);
+            last(model, session, &all, 100)
+        };
+        let found = of(&*made.tested, memory);
+        assert_close(&found, &of(&*made.oracle, memory), 1e-9, &format!("{memory}"));
+        let flat = of(&*made.tested, ContextMemory { n_supers: 0, ..memory });
+        assert!(flat != found, "{memory} leaves out what would be chosen");
+        let early = 97 * (0..LAST).filter(|i| !memory.looks_at_few(n - LAST + i)).count();
+        assert_same_bits(&found[..early], &flat[..early], &format!("before, {memory}"));
+        let found = of(&*made.tested, ContextMemory { n_supers: 3, ..memory });
+        assert_same_bits(&found, &flat, &format!("all looked at, {memory}"));
+    }
+}
+
+/// However a text is cut, forked, taken back, and whatever is beside it.
+pub(super) fn cuts(executor: &dyn Executor) {
+    for (i, (memory, n)) in SETTINGS.into_iter().enumerate() {
+        let ty = [GgmlType::F32, GgmlType::Q8_0, GgmlType::Q4_0][i % 3];
+        let model = Made::new(executor, &tiny("qwen2", ty), 4).tested;
+        let all = tokens(n, 52);
+        let session = begun(&*model, memory, &all, 300);
+        let fork = || model.fork(session, n - LAST).expect("it holds so many");
+        let want = last(&*model, fork(), &all, LAST);
+        for chunk in [1, 7, 64, 129] {
+            let found = last(&*model, fork(), &all, chunk);
+            assert_same_bits(&found, &want, &format!("chunks of {chunk}, {memory}"));
+        }
+        let other = begun(&*model, memory, &all, 77);
+        let found = last(&*model, other, &all, 50);
+        assert_same_bits(&found, &want, &format!("a start in other chunks, {memory}"));
+        for len in [n - 20, n - LAST - 70] {
+            model.truncate(other, len).expect("it holds more");
+            let found = last(&*model, other, &all, 60);
+            let want = &want[want.len() - found.len()..];
+            assert_same_bits(&found, want, &format!("truncated to {len}, {memory}"));
+        }
+        assert_same_bits(
+            &beside(&*model, fork(), memory, &all),
+            &want,
+            &format!("beside, {memory}"),
+        );
+    }
+}
+
+/// The last rows in steps with another session, whose past is short.
+fn beside(model: &dyn Model, session: SessionId, memory: ContextMemory, all: &[u32]) -> Vec<f32> {
+    let young = model.open(&with_room(memory)).expect("a session opens");
+    let (ours, others) = (&all[all.len() - LAST..], &all[..LAST]);
+    let mut found = Vec::new();
+    for (ours, others) in ours.chunks(40).zip(others.chunks(40)) {
+        let of = |session, tokens| Sequence {
+            session,
+            tokens,
+            outputs: Outputs::ALL,
+            prompt: None,
+            rows: &[],
+        };
+        let sequences = [of(young, others), of(session, ours)];
+        let step = model.step(&Step { sequences: &sequences }).and_then(StepOut::all);
+        let ours = step.expect("a step").into_iter().nth(1).expect("two sequences");
+        found.extend(ours.into_logits().logits);
+    }
+    found
+}
+
+/// What cannot look at few super-blocks is refused.
+pub(super) fn refused(executor: &dyn Executor) {
+    let model = Made::new(executor, &tiny("qwen2", GgmlType::F32), 4).tested;
+    for bad in [
+        ContextMemory { n_blocks: 17, ..FEW },
+        ContextMemory { anchor: BlockAnchor::All, ..FEW },
+        ContextMemory { certificate: program::Certificate::new(0.1), ..FEW },
+    ] {
+        let refused = model.open(&with(bad, CacheType::F32));
+        let is_refused = matches!(refused, Err(program::Error::Unsupported(_)));
+        assert!(is_refused, "{} is refused", KvPolicy::Memory(bad));
+    }
+}
