@@ -74,7 +74,14 @@ impl BlockStore {
             let (wanted, found) = (format!("at most {MAX_BYTES}"), bytes.len().to_string());
             return Err(fault(&path, ("length", wanted, found)));
         }
-        write_beside(&path, &bytes)?;
+        match write_beside(&path, &bytes) {
+            // what is free within the file of records has room for it
+            Err(DiskError::NoSpace { .. }) => {
+                space.punch();
+                write_beside(&path, &bytes)?;
+            }
+            done => done?,
+        }
         let old = manifests.insert(name.to_owned(), Ok(records));
         if let Err(error) = sync_folder(&path) {
             // either may be there after the machine's end: hold the records of both
