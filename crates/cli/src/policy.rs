@@ -62,16 +62,6 @@ pub(crate) struct PolicyArgs {
     kv_eps: Option<Certificate>,
 }
 
-/// Super-blocks that are looked at unless told otherwise; all where settings need that.
-fn usual_supers(memory: &ContextMemory) -> u32 {
-    let looks_at_all = memory.certificate.is_some() || memory.anchor == BlockAnchor::All;
-    if looks_at_all || memory.n_blocks == 0 {
-        return 0;
-    }
-    let least = memory.n_blocks.div_ceil(ContextMemory::SUPER as u32);
-    ContextMemory::usual_supers(memory.block).max(least)
-}
-
 fn certificate(text: &str) -> Result<Certificate, String> {
     let share = text.parse().ok().and_then(Certificate::new);
     share.ok_or_else(|| "expected a share from 0 to 1, such as 0.01".into())
@@ -125,7 +115,7 @@ impl PolicyArgs {
         memory.positions = self.kv_positions.unwrap_or(memory.positions);
         memory.dense_layers = self.kv_dense_layers.map_or(memory.dense_layers, number);
         memory.certificate = self.kv_eps;
-        memory.n_supers = self.kv_supers.map_or_else(|| usual_supers(&memory), number);
+        memory.n_supers = self.kv_supers.map_or_else(|| memory.suited_supers(), number);
         KvPolicy::Memory(memory)
     }
 
@@ -176,9 +166,21 @@ pub(crate) fn check(policy: &KvPolicy) -> Result<(), Failure> {
                 let why = format!("--kv-eps needs --kv-anchor bounds: {anchor} proves nothing");
                 return Failure::Usage(why);
             }
-            if memory.n_supers > 0 && memory.certificate.is_some() {
-                let why = "--kv-eps looks at all blocks: --kv-supers 0, or without it";
-                return Failure::Usage(why.into());
+            // without super-blocks it would do
+            if (ContextMemory { n_supers: 0, ..*memory }).check().is_ok() {
+                let (supers, blocks, size) =
+                    (memory.n_supers, memory.n_blocks, ContextMemory::SUPER);
+                let all = "looks at all blocks: leave out --kv-supers, or give 0";
+                return Failure::Usage(if memory.certificate.is_some() {
+                    format!("--kv-eps {all}")
+                } else if memory.anchor == BlockAnchor::All {
+                    format!("--kv-anchor all {all}")
+                } else {
+                    let least = (blocks as usize).div_ceil(size);
+                    format!(
+                        "--kv-supers {supers}: they have {size} blocks each, of which {blocks} are chosen: give {least} or more, or 0"
+                    )
+                });
             }
             Failure::Usage(error.to_string())
         }),
@@ -288,9 +290,11 @@ mod tests {
             assert_eq!(wrong(&format!("--kv-policy infllm {fits}")), Ok(()), "{fits}");
         }
         for (bad, why) in [
-            ("--kv-blocks 17 --kv-supers 1", "at least 2 super-blocks"),
+            ("--kv-blocks 17 --kv-supers 1", "give 2 or more, or 0"),
             ("--kv-eps 0.1 --kv-supers 1", "--kv-eps looks at all blocks"),
-            ("--kv-anchor all --kv-supers 1", "all keys"),
+            ("--kv-anchor all --kv-supers 1", "--kv-anchor all looks at all blocks"),
+            ("--kv-blocks 0 --kv-eps 0.1 --kv-supers 1", "--kv-eps looks at all blocks"),
+            ("--kv-anchor mass --kv-representatives 999 --kv-blocks 17 --kv-supers 1", "1 to 128"),
         ] {
             let refused = wrong(&format!("--kv-policy infllm {bad}"));
             assert!(refused.as_ref().is_err_and(|e| e.contains(why)), "{bad}: {refused:?}");

@@ -5,7 +5,8 @@
 //! elements. Closed forms of the same totals: [`crate::formula`].
 
 use program::{
-    CacheId, CacheSpec, CacheType, Counted, KvPolicy, Node, Program, Rows, StateCopies, WeightSpec,
+    CacheId, CacheSpec, CacheType, ContextMemory, Counted, KvPolicy, Node, Program, Rows,
+    StateCopies, WeightSpec,
 };
 use quant::GgmlType;
 use std::ops::Range;
@@ -323,7 +324,10 @@ impl Cost {
 
     /// Bytes that one more position adds at last to what a step reads: of the layers that read all there are.
     pub fn lasting_bytes_per_token(&self) -> u64 {
-        self.caches.iter().map(CacheCost::lasting_bytes).fold(0, u64::saturating_add)
+        // as many as the largest super-blocks have: what one adds may be less than a byte of a layer
+        const MANY: u64 = 128 * ContextMemory::SUPER as u64;
+        let bytes = self.caches.iter().map(|cache| cache.lasting_bytes(MANY));
+        bytes.fold(0, u64::saturating_add).div_ceil(MANY)
     }
 
     /// Bytes of a session's states, once and with those that it can go back to.

@@ -38,6 +38,9 @@ pub(crate) fn chosen_positions(select: &Selection, past: u64, n: u64, tile: u64)
     seen.saturating_add((full - early).saturating_mul(most)).saturating_add(rest)
 }
 
+/// A position beyond all that changes with depth.
+const DEEP: usize = 1 << 31;
+
 /// Tiles of queries that are looked at; of more, so many that stand for their neighbours.
 const SAMPLES: u64 = 1024;
 
@@ -160,10 +163,12 @@ pub(crate) struct CacheCost {
     pub(crate) window: Option<u64>,
     /// Positions that are kept twice: near, and as they are met from afar.
     twice: u64,
-    /// Positions that a step reads at most, all being kept.
+    /// Positions that a step reads at most, however deep it is, all being kept: the least where a certificate decides.
     most_read: Option<u64>,
     /// Positions of a block, bytes of what stands for it, and of what stands for a super-block.
     anchor: Option<(u64, u64, u64)>,
+    /// Bytes of anchors that a step looks at however deep it is.
+    looked: u64,
     /// Positions of which it is kept what their queries say of keys, and bytes of that.
     heard: [u64; 2],
 }
@@ -186,6 +191,7 @@ impl CacheCost {
             twice: 0,
             most_read: most_read(program, id),
             anchor: None,
+            looked: 0,
             heard: [0; 2],
         };
         let Some(memory) = policy.of_cache(program, id) else { return plain };
@@ -199,7 +205,11 @@ impl CacheCost {
         let each = anchor_bytes(&memory, &cache.kind);
         let anchor = Some((u64::from(memory.block), each, of_super));
         let heard = if late > 0 { heard(program, id, &memory) } else { [0; 2] };
-        CacheCost { twice, anchor, heard, ..plain }
+        // all keys are read where they choose
+        let most_read = (memory.anchor != BlockAnchor::All).then(|| memory.reads(DEEP)[0] as u64);
+        let looked = if of_super > 0 { memory.looks(DEEP)[0] as u64 } else { 0 };
+        let looked = looked.saturating_mul(each);
+        CacheCost { twice, anchor, heard, most_read, looked, ..plain }
     }
 
     /// Bytes of so many positions.
@@ -218,16 +228,16 @@ impl CacheCost {
         kept.saturating_add(heard).saturating_add(state)
     }
 
-    /// Bytes that one more position adds at last to what a step reads.
-    pub(crate) fn lasting_bytes(&self) -> u64 {
+    /// Bytes that so many more positions, of whole blocks and super-blocks, add at last to what a step reads.
+    pub(crate) fn lasting_bytes(&self, positions: u64) -> u64 {
         // beyond what is looked at whole, super-blocks
         let anchors = self.anchor.map_or(0, |(block, bytes, of_super)| match of_super {
-            0 => bytes.div_ceil(block),
-            _ => of_super.div_ceil(block * ContextMemory::SUPER as u64),
+            0 => (positions / block).saturating_mul(bytes),
+            _ => (positions / block / ContextMemory::SUPER as u64).saturating_mul(of_super),
         });
         match self.bound() {
-            Some(_) => 0,
-            None => self.position_bytes.saturating_add(anchors),
+            Some(_) => anchors,
+            None => self.position_bytes.saturating_mul(positions).saturating_add(anchors),
         }
     }
 
@@ -235,6 +245,7 @@ impl CacheCost {
     pub(crate) fn bounded_bytes(&self) -> u64 {
         self.position_bytes
             .saturating_mul(self.bound().unwrap_or(0))
+            .saturating_add(self.looked)
             .saturating_add(self.state_bytes)
     }
 

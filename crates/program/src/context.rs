@@ -227,7 +227,7 @@ impl ContextMemory {
         let block = if trained < 2048 { 64 } else { 128 };
         let whole = |n: u32| n.next_multiple_of(block);
         let chosen = (trained / 2).clamp(512, 2048);
-        ContextMemory {
+        let memory = ContextMemory {
             n_init: whole((trained / 8).min(128)),
             n_local: whole((trained / 2).clamp(1, 4096)),
             block,
@@ -238,8 +238,9 @@ impl ContextMemory {
             positions: FarPositions::Fixed,
             dense_layers: 0,
             certificate: None,
-            n_supers: Self::usual_supers(block),
-        }
+            n_supers: 0,
+        };
+        ContextMemory { n_supers: memory.suited_supers(), ..memory }
     }
 
     /// The first near position for a query at `position`.

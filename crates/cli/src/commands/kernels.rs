@@ -4,7 +4,7 @@ use std::io::Write;
 
 use comfy_table::{Table, presets};
 use executors::ExecutorOptions;
-use kernels::attention::{ATTEND, MASSES, MERGE, PROMISE, SCORE_SUMS, SCORES};
+use kernels::attention::{ATTEND, DOTS, MASSES, MERGE, PROMISE, SCORE_SUMS, SCORES};
 use kernels::latent::LATENT_ATTEND;
 use kernels::linear::{QUANTIZE_Q8, linear, linear_kernels};
 use kernels::rows::{ACT, ADD, ADD_WEIGHTED, GATED, LAYER_NORM, PEAKS, RMS_NORM, ROTATE};
@@ -83,6 +83,7 @@ fn rows(isa: Isa, cpu: Isa) -> Vec<Row> {
         slot(&LATENT_ATTEND, isa, cpu),
         slot(&MERGE, isa, cpu),
         slot(&PROMISE, isa, cpu),
+        slot(&DOTS, isa, cpu),
         slot(&SCORE_SUMS, isa, cpu),
         slot(&SCORES, isa, cpu),
         slot(&MASSES, isa, cpu),

@@ -15,7 +15,7 @@ use crate::{Made, assert_close, assert_same_bits};
 const FEW: ContextMemory =
     ContextMemory { n_init: 0, n_local: 64, n_blocks: 2, n_supers: 1, ..SMALL };
 
-const SETTINGS: [(ContextMemory, usize); 4] = [
+const SETTINGS: [(ContextMemory, usize); 5] = [
     (FEW, LONG),
     (
         ContextMemory {
@@ -27,6 +27,15 @@ const SETTINGS: [(ContextMemory, usize); 4] = [
         LONG,
     ),
     (ContextMemory { anchor: BlockAnchor::Products, n_local: 128, ..FEW }, LONG),
+    (
+        ContextMemory {
+            anchor: BlockAnchor::Mass,
+            sharing: BlockSharing::KvHead,
+            n_local: 128,
+            ..FEW
+        },
+        LONG,
+    ),
     (ContextMemory { n_init: 64, n_blocks: 3, ..FEW }, LONGER),
 ];
 
@@ -67,7 +76,9 @@ pub(super) fn meaning(executor: &dyn Executor) {
             last(model, session, &all, 100)
         };
         let found = of(&*made.tested, memory);
-        assert_close(&found, &of(&*made.oracle, memory), 1e-9, &format!("{memory}"));
+        // which of many keys that get nearly as much stand for a block follows from rounding, with super-blocks and without
+        let most = if memory.anchor == BlockAnchor::Mass { 1e-6 } else { 1e-9 };
+        assert_close(&found, &of(&*made.oracle, memory), most, &format!("{memory}"));
         let flat = of(&*made.tested, ContextMemory { n_supers: 0, ..memory });
         assert!(flat != found, "{memory} leaves out what would be chosen");
         let early = 97 * (0..LAST).filter(|i| !memory.looks_at_few(n - LAST + i)).count();

@@ -10,7 +10,7 @@ use planner::{
     Cost, CostOptions, CountedProgram, Estimate, Forecast, Lengths, Machine, ModelVariant,
     Resource, what_if,
 };
-use program::CacheType;
+use program::{CacheType, ContextMemory, KvPolicy};
 
 const MACHINE: Machine = Machine {
     bandwidth: 40e9,
@@ -141,6 +141,33 @@ fn choices_bound_what_a_deep_step_reads() {
         pass.total().cache_read_bytes
     };
     assert!(read(100_000) < 61 * 2 * (100_000 + 2048) * (512 + 64 + 128));
+}
+
+/// A context memory reads as many keys at any depth; what stands for them grows, a sixteenth as fast by super-blocks.
+#[test]
+fn memories_bound_what_a_deep_step_reads() {
+    let config = find_published("qwen2.5-0.5b").expect("a published model");
+    let mixture = Mixture::from_name("Q4_0").expect("a file type");
+    let ty = |name: &str, dims: &[u64]| mixture.tensor_type(&config, name, dims);
+    let program = models::from_config(&config, &ty).expect("whole blocks").program;
+    let usual = ContextMemory::suited(32_768);
+    assert!(usual.n_supers > 0);
+    let mut lasting = Vec::new();
+    for memory in [ContextMemory { n_supers: 0, ..usual }, usual] {
+        let options = CostOptions { policy: KvPolicy::Memory(memory), ..CostOptions::default() };
+        let (cost, machine) = (Cost::of(&program, &options), MACHINE);
+        lasting.push(cost.lasting_bytes_per_token());
+        let counted = CountedProgram { cost, machine, chunk: 512, kernels: None };
+        let estimate = Estimate::Counted(Box::new(counted));
+        for depth in [131_072_u64, 1 << 20] {
+            let b = estimate.first_step_seconds() + estimate.bounded_seconds();
+            let line = b + depth as f64 / estimate.tokens_per_extra_second();
+            let read = estimate.step(depth).memory;
+            assert!((line / read - 1.0).abs() < 0.01, "{memory}: {line} {read}");
+        }
+    }
+    // two vectors a block, and a super-block
+    assert_eq!(lasting, [24 * 2 * 64 * 2 * 4 / 128, 24 * 2 * 64 * 2 * 4 / (128 * 16)]);
 }
 
 /// Of its tables by layer a token reads a row, and memory holds them whole; layers that read others' caches keep none.

@@ -14,9 +14,15 @@ impl ContextMemory {
     /// Vectors of a key's width that stand for a super-block.
     pub const SUPER_VECTORS: usize = 2;
 
-    /// Super-blocks that hold 65,536 positions: beyond them queries look at few, unless told otherwise.
-    pub const fn usual_supers(block: u32) -> u32 {
-        65_536 / (Self::SUPER as u32 * block)
+    /// Super-blocks that suit the other settings: as many as hold 65,536 positions and what is chosen; 0, which is all, where
+    /// nothing is chosen or all blocks must be looked at.
+    pub fn suited_supers(&self) -> u32 {
+        let looks_at_all = self.certificate.is_some() || self.anchor == BlockAnchor::All;
+        if looks_at_all || self.n_blocks == 0 {
+            return 0;
+        }
+        let size = Self::SUPER as u32;
+        (65_536 / (size * self.block)).max(self.n_blocks.div_ceil(size))
     }
 
     /// Whether something stands for super-blocks.
@@ -89,14 +95,14 @@ impl ContextMemory {
 
     /// Why super-blocks do not go with the other settings, if they do not.
     pub(super) fn wrong_supers(&self) -> Option<String> {
-        if !self.has_supers() {
-            return None;
-        }
         let whole = "all blocks looked at (0)";
-        if self.certificate.is_some() {
+        if self.n_supers > 0 && self.certificate.is_some() {
             return Some(format!(
                 "few super-blocks looked at and a proof of what it leaves out: {whole}"
             ));
+        }
+        if !self.has_supers() {
+            return None;
         }
         if self.anchor == BlockAnchor::All {
             return Some(format!(
