@@ -136,6 +136,12 @@ impl Serving {
         ids.map(|id| (self.process(&format!("task/{id}/comm")).trim().to_owned(), id)).collect()
     }
 
+    /// The thread that computes.
+    pub(crate) fn engine(&self) -> u64 {
+        let engine = |(name, _): &(String, u64)| name == "rooflight-engin";
+        self.threads().into_iter().find(engine).unwrap().1
+    }
+
     /// Open files; `None` where the system does not tell.
     pub(crate) fn files(&self) -> Option<usize> {
         Some(std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).ok()?.count())

@@ -109,8 +109,7 @@ fn by_batch(place: &Place, n: usize) -> Measured {
 /// By a client of the server.
 fn by_server(place: &Place, n: usize) -> Measured {
     let serving = Serving::start(place, &["-np", "1", "-t", "1"]);
-    let (_, engine) =
-        serving.threads().into_iter().find(|(name, _)| name == "rooflight-engin").unwrap();
+    let engine = serving.engine();
     let mut connection = serving.connect();
     let (mut first, mut between) = (Vec::new(), Vec::new());
     let mut before = 0.0;

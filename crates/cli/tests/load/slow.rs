@@ -58,8 +58,7 @@ fn rate(serving: &Serving, mut slow: Option<Connection>, seconds: f64) -> f64 {
 fn what_a_slow_reader_costs_others() {
     let place = Place::new();
     let serving = Serving::start(&place, &["-np", "2", "-t", "1", "-c", "4096"]);
-    let (_, engine) =
-        serving.threads().into_iter().find(|(name, _)| name == "rooflight-engin").unwrap();
+    let engine = serving.engine();
     rate(&serving, None, 2.0);
     let mut ratios = Vec::new();
     for round in 0..variable("ROOFLIGHT_LOAD_ROUNDS", 7) {

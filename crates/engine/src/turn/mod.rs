@@ -31,7 +31,8 @@ pub struct Turn<'a> {
     prompt: Vec<u32>,
     max_tokens: usize,
     ignore_eog: bool,
-    early: EarlyEnd,
+    /// A line that ends so long after the first token ends it.
+    most_time: Option<Duration>,
     cancel: Arc<AtomicBool>,
     /// It rests.
     held: bool,
@@ -95,7 +96,7 @@ impl<'a> Turn<'a> {
             prompt: request.prompt.to_vec(),
             max_tokens: request.max_tokens.unwrap_or(usize::MAX),
             ignore_eog: request.ignore_eog,
-            early: EarlyEnd::default(),
+            most_time: None,
             cancel: Arc::clone(request.cancel),
             held: false,
             state: State::New,
@@ -116,7 +117,7 @@ impl<'a> Turn<'a> {
 
     /// Ending early where this says so.
     pub fn ending(mut self, early: EarlyEnd) -> Turn<'a> {
-        self.early = early;
+        self.most_time = early.time;
         self.reply.set_indent(early.indent);
         self
     }
@@ -515,7 +516,7 @@ impl<'a> Turn<'a> {
             return Some(StopReason::Cancelled);
         }
         let since = || self.start.elapsed() - self.stats.first_token.unwrap_or_default();
-        if self.early.time.is_some_and(|time| self.reply.ended_line() && since() > time) {
+        if self.most_time.is_some_and(|time| self.reply.ended_line() && since() > time) {
             return Some(StopReason::Time);
         }
         (len >= self.session.capacity()).then_some(StopReason::ContextFull)

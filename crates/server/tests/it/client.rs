@@ -81,8 +81,6 @@ impl Served {
         let model = Interpreter.load(loaded.program, &GgufWeights(&gguf), &mut |_| ()).unwrap();
         let tokenizer = Tokenizer::from_gguf(gguf.metadata()).unwrap();
         let template = ChatTemplate::from_gguf(gguf.metadata(), &tokenizer).unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let server = Server::start(listener, Access::new(&[], Some(Vec::new()))).unwrap();
         let template_of_pairs = gguf.metadata().str(engine::RERANK_TEMPLATE).unwrap();
         let served = ServedModel {
             name: "demo".into(),
@@ -105,16 +103,20 @@ impl Served {
                 template: template_of_pairs.map(str::to_owned),
             }),
         };
-        server.provide(served).unwrap();
-        Served::of(server)
+        Served::providing(served)
     }
 
     /// Conversations of few tokens, and room for many who ask.
     pub(crate) fn small() -> Served {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let server = Server::start(listener, Access::new(&[], Some(Vec::new()))).unwrap();
         let mut model = ServedModel { parallel: 4, waiting: 40, ..demo("demo", |model| model) };
         model.cache.capacity = 128;
+        Served::providing(model)
+    }
+
+    /// This model, to whoever asks on this machine.
+    pub(crate) fn providing(model: ServedModel) -> Served {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = Server::start(listener, Access::new(&[], Some(Vec::new()))).unwrap();
         server.provide(model).unwrap();
         Served::of(server)
     }

@@ -1,11 +1,10 @@
 //! `/infill`, as editors send it.
 
-use std::net::TcpListener;
 use std::sync::Arc;
 
 use engine::ModelFormat;
 use gguf::Gguf;
-use rooflight_server::{Access, ServedModel, Server};
+use rooflight_server::ServedModel;
 use serde_json::{Value, json};
 use tokenizer::{ChatTemplate, InfillMarks, Tokenizer};
 
@@ -30,11 +29,8 @@ fn served(files: bool) -> Served {
     let gguf = Gguf::from_bytes(file).unwrap();
     let tokenizer = Tokenizer::from_gguf(gguf.metadata()).unwrap();
     let template = ChatTemplate::from_gguf(gguf.metadata(), &tokenizer).unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let server = Server::start(listener, Access::new(&[], Some(Vec::new()))).unwrap();
     let format = Arc::new(ModelFormat::new(Arc::new(tokenizer), template));
-    server.provide(ServedModel { format, ..demo("demo", |model| model) }).unwrap();
-    Served::of(server)
+    Served::providing(ServedModel { format, ..demo("demo", |model| model) })
 }
 
 /// The tokens of parts: marks and texts.
