@@ -8,6 +8,9 @@ use console::args::ThreadArgs;
 use console::output::shown;
 use serde_json::Value;
 
+/// Where the product keeps how far expected times were off.
+const ERRORS: &str = "predictions.json";
+
 /// Which binary, and how many threads it gets.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct ProductArgs {
@@ -26,6 +29,11 @@ pub(super) struct Product {
 }
 
 impl ProductArgs {
+    /// Threads that were asked for; `None` for the default.
+    pub(super) fn threads(&self) -> Option<usize> {
+        self.threads.count()
+    }
+
     /// Find the binary.
     ///
     /// # Errors
@@ -57,6 +65,33 @@ impl Product {
     pub(super) fn forget(&self) {
         // a folder that is not there is forgotten already
         let _ = std::fs::remove_dir_all(&self.cache);
+    }
+
+    /// The machine is measured again from here on; how far expected times were off stays known.
+    pub(super) fn forget_rates(&self) {
+        let _ = std::fs::remove_file(self.file("machine.json"));
+    }
+
+    /// How far expected times were off so far, as the product keeps it.
+    pub(super) fn known_errors(&self) -> Option<Vec<u8>> {
+        std::fs::read(self.file(ERRORS)).ok()
+    }
+
+    /// Nothing is known of errors but this.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn know_errors(&self, known: Option<&[u8]>) -> anyhow::Result<()> {
+        let file = self.file(ERRORS);
+        let Some(known) = known else {
+            let _ = std::fs::remove_file(file);
+            return Ok(());
+        };
+        std::fs::write(&file, known).with_context(|| format!("writing {}", shown(&file)))
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.cache.join("rooflight").join(name)
     }
 
     /// Run a command that prints JSON.

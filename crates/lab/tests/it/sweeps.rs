@@ -14,8 +14,10 @@ row() {
 }
 echo "$@" >> "$(dirname "$0")/asked"
 case "$*" in
-    plan*) echo '{"inflections": {"first": 22.0}}' ;;
+    plan*) echo '{"inflections": {"first": 22.0}, "expected_error": {"prompts": {"part": 0.604, "runs": 3}}}' ;;
     *--chunk*) echo "[$(row 512 0 0 64 100 80 40), $(row 512 0 0 512 100 80 50)]" ;;
+    *"-p 512 -n 0"*) echo "[$(row 100 0 0 64 100 80 50)]" ;;
+    *"-p 0"*"-d 0 "*) echo "[$(row 0 8 0 64 100 80 50)]" ;;
     *"-p 0"*) echo "[$(row 0 8 24 64 100 80 50), $(row 0 8 1024 64 10 8 5)]" ;;
     *) echo "[$(row 25 0 0 64 100 80 50), $(row 100 0 0 64 100 80 50)]" ;;
 esac
@@ -60,14 +62,24 @@ fn a_page_with_tables_and_charts_is_written() {
 #[test]
 fn expected_and_measured_are_compared() {
     let place = place();
-    let args = ["prediction", "tiny.gguf", "--binary", "./product", "-r", "2", "-t", "2"];
+    let line = "prediction tiny.gguf --binary ./product -r 2 -t 2 -d 0 --steady 1000";
+    let args: Vec<&str> = line.split(' ').collect();
     let table = place.ok(&args);
-    assert!(table.contains("| tiny | pp100 @ d0 | 80.0 | 50.0 | +60.0 % |"), "{table}");
+    assert!(
+        table.contains("| tiny | pp100 @ d0 | 80.0 | 50.0 | +60.0 % | 60.0 % | ± 61 % |"),
+        "{table}"
+    );
+    assert!(
+        table.contains("1 figures 1 are within what was shown before, at most ± 61 %"),
+        "{table}"
+    );
     let rows: Value = serde_json::from_str(&place.ok(&[&args[..], &["--json"]].concat())).unwrap();
     assert_eq!(rows[1]["expected_ts"], 80.0);
     let asked = text(&place.read("asked"));
-    assert_eq!(asked.lines().count(), 4, "two rounds, twice: {asked}");
-    assert!(asked.lines().all(|line| line.ends_with("-r 1 -t 2")), "{asked}");
+    let (plans, benches): (Vec<_>, Vec<_>) =
+        asked.lines().partition(|line| line.starts_with("plan "));
+    assert_eq!((plans.len(), benches.len()), (8, 8), "two tests, two rounds, twice: {asked}");
+    assert!(benches.iter().all(|line| line.ends_with("-r 1 -t 2")), "{asked}");
 }
 
 #[test]
