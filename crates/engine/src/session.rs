@@ -229,6 +229,11 @@ impl Session {
         Ok(cached)
     }
 
+    /// Whether its model had better be asked for few numbers.
+    pub(crate) fn prefers_few(&self) -> bool {
+        self.model.prefers_few()
+    }
+
     /// What a step is asked, to append `tokens`.
     pub(crate) fn sequence<'a>(
         &self,

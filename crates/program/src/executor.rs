@@ -315,6 +315,12 @@ pub trait Model: Send + Sync {
     /// memory to work in.
     fn step(&self, step: &Step<'_>) -> Result<StepOut>;
 
+    /// Whether few numbers of a row come sooner than all of them, from a device: who can do with
+    /// [`Wanted::Candidates`](crate::Wanted::Candidates) had better ask for these. The default has them in memory anyway.
+    fn prefers_few(&self) -> bool {
+        false
+    }
+
     /// [`step`](Model::step) that ends early once `go_on` says no, as if it had not been run. It is asked from one thread,
     /// between layers if the executor can; the default asks before the step alone.
     ///

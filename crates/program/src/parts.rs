@@ -234,6 +234,10 @@ impl Model for Parts {
         Ok(StepOut { sequences: admitted.into_iter().map(out).collect() })
     }
 
+    fn prefers_few(&self) -> bool {
+        self.parts.last().is_some_and(|last| last.model.prefers_few())
+    }
+
     fn len(&self, id: SessionId) -> Result<usize> {
         Ok(self.sessions.find(id)?.positions())
     }

@@ -35,6 +35,7 @@ struct BufferLimits {
 pub(crate) struct DeviceCounters {
     pub(crate) submissions: AtomicU64,
     pub(crate) readbacks: AtomicU64,
+    pub(crate) bytes_read: AtomicU64,
     pub(crate) dispatches: AtomicU64,
 }
 

@@ -45,10 +45,12 @@ pub(crate) struct Batch {
     /// Whether tiles are of several rows.
     pub(crate) by_row: bool,
     pub(crate) n_splits: usize,
+    /// The likeliest tokens that the device finds of each selected row; 0: none.
+    pub(crate) n_best: usize,
 }
 
 impl Batch {
-    /// Of sequences whose blocks are prepared.
+    /// Of sequences whose blocks are prepared; `n_best` likeliest tokens are wanted of each selected row, or rows.
     ///
     /// # Errors
     /// [`program::Error::Memory`].
@@ -56,6 +58,7 @@ impl Batch {
         plan: &GpuPlan,
         numbers: &RowNumbers,
         running: &mut [Rowed<'_, '_>],
+        n_best: usize,
     ) -> Result<Batch> {
         let mut lists = Lists::new(HEADER + numbers.rotations.len() + numbers.temperatures.len());
         let mut batch = Batch {
@@ -67,6 +70,7 @@ impl Batch {
             n_tiles: 0,
             by_row: false,
             n_splits: 1,
+            n_best,
         };
         let (mut tokens, mut positions, mut of_row) = (Vec::new(), Vec::new(), Vec::new());
         let (mut selected, mut records) = (Vec::new(), Vec::new());
@@ -107,6 +111,7 @@ impl Batch {
         lists.header[10] = tile_rows as u32;
         lists.header[11] = batch.n_splits as u32;
         lists.header[12] = batch.n_tiles as u32;
+        lists.header[13] = n_best as u32;
         let mut word = HEADER;
         for (frequencies, magnitude) in &numbers.rotations {
             let mut angles = Vec::with_capacity(2 * positions.len() * frequencies.len());

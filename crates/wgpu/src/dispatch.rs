@@ -2,14 +2,14 @@
 
 use std::sync::OnceLock;
 
-use program::{Lookup, Mask, Result, Rows};
+use program::{Lookup, Mask, OutputKind, Result, Rows};
 
 use crate::adapter::Gpu;
 use crate::batch::{Batch, tiles_of_head};
 use crate::formats::DeviceFormat;
 use crate::kernels::{
-    ATTEND, COMBINE, EMBED, Finish, GROUPS, KEYS, MATMAT_TILE, MATVEC, MATVEC_TILE, ROWS, Shader,
-    ShaderKernel, Stored, StoredTypes,
+    ATTEND, BEST, COMBINE, EMBED, Finish, GROUPS, KEYS, MATMAT_TILE, MATVEC, MATVEC_TILE, ROWS,
+    Shader, ShaderKernel, Stored, StoredTypes, lists,
 };
 use crate::plan::{
     AttentionWork, ElementWork, GpuPlan, GpuWork, GroupWork, HeadNorm, Place, ValueBuffer, VectorId,
@@ -40,6 +40,10 @@ pub(crate) enum Bound {
     Blocks(usize),
     /// What workgroups found of attention.
     Partials,
+    /// The likeliest tokens of each stretch of logits.
+    Found,
+    /// Those of all stretches.
+    Best,
     /// Nothing that is read.
     Nothing,
 }
@@ -64,6 +68,10 @@ enum Grid {
     },
     Combine {
         n_heads: usize,
+    },
+    /// One for each list of tokens of a row.
+    Best {
+        lists: usize,
     },
 }
 
@@ -138,6 +146,10 @@ impl Dispatch {
                 let rows = if batch.n_splits > 1 { batch.n_tokens } else { 0 };
                 (0, [n_heads, rows, 1])
             }
+            Grid::Best { lists } => {
+                let rows = if batch.n_best > 0 { batch.n_selected } else { 0 };
+                (0, [lists, rows, 1])
+            }
         };
         if groups.contains(&0) {
             return Ok(None);
@@ -183,10 +195,26 @@ fn folded(groups: usize) -> [usize; 3] {
     [groups.div_ceil(lines), lines, 1]
 }
 
+/// Logits of which a workgroup finds the likeliest.
+const STRETCH: usize = 2048;
+
+/// Stretches of a row of so many logits.
+pub(crate) fn stretches(cols: usize) -> usize {
+    cols.div_ceil(STRETCH)
+}
+
+/// Where the logits of selected rows lie, and how many a row has; `None` if all rows have some: what is wanted of these
+/// the host takes.
+pub(crate) fn logits(plan: &GpuPlan) -> Option<(Place, usize)> {
+    let (_, place, spec) = plan.output(OutputKind::Logits)?;
+    (spec.rows == Rows::Selected).then_some((*place, spec.cols))
+}
+
 /// All dispatches of a plan.
 pub(crate) fn dispatches(plan: &GpuPlan, weights: &DeviceWeights) -> Vec<Dispatch> {
     let mut maker = Maker { plan, weights, made: Vec::new() };
     plan.works.iter().for_each(|work| maker.work(work));
+    maker.best();
     maker.made
 }
 
@@ -260,6 +288,26 @@ impl Maker<'_> {
         let consts = [at.rows, words.chunks, at.first, words.factors, at.s_base, words.scales]
             .map(|x| x as u32);
         (consts, [0, 1, 2].map(|plane| Bound::Plane { matrix, part, plane }))
+    }
+
+    /// The likeliest tokens, where steps want no more than these.
+    fn best(&mut self) {
+        let Some((place, cols)) = logits(self.plan) else { return };
+        let stretches = stretches(cols);
+        let consts = |lists: usize| {
+            let sizes = [STRETCH, stretches, lists].map(|n| n as u32);
+            [&[cols as u32][..], &self.at(place), &sizes].concat()
+        };
+        let consts = [stretches, 1].map(consts);
+        let bound =
+            [vec![Bound::Buffer(place.buffer), Bound::Found], vec![Bound::Found, Bound::Best]];
+        let bodies = [lists::STRETCHES, lists::FOUND];
+        for (((body, lists), bound), consts) in
+            bodies.into_iter().zip([stretches, 1]).zip(bound).zip(consts)
+        {
+            let choice = Choice::One(Shader::best(body));
+            self.push((&BEST, choice, Grid::Best { lists }), place.buffer, bound, consts);
+        }
     }
 
     fn embed(&mut self, table: usize, by: Lookup, out: Place) {

@@ -91,6 +91,14 @@ pub(crate) static COMBINE: ShaderKernel = ShaderKernel {
     writes: 1,
 };
 
+/// The likeliest tokens.
+pub(crate) static BEST: ShaderKernel = ShaderKernel {
+    name: "best",
+    parts: &[STEP, include_str!("kernels/best.wgsl")],
+    reads: 1,
+    writes: 1,
+};
+
 impl ShaderKernel {
     /// Its bindings in order.
     pub(crate) fn bindings(&self) -> impl Iterator<Item = (u32, wgpu::BufferBindingType)> {
@@ -182,6 +190,11 @@ impl Shader {
     /// What each element is: an expression of `row` and `i`.
     pub(crate) fn rows(value: &str) -> Shader {
         Shader::new(&ROWS).with("VALUE", value)
+    }
+
+    /// The likeliest tokens of lists.
+    pub(crate) fn best(lists: &str) -> Shader {
+        Shader::new(&BEST).with("BODY", lists)
     }
 
     /// What is done to each group.
@@ -341,6 +354,14 @@ pub(crate) mod group {
             NormKind::Layer => include_str!("kernels/groups/layer.wgsl"),
         }
     }
+}
+
+/// Lists of tokens of which [`BEST`] finds the likeliest.
+pub(crate) mod lists {
+    /// Stretches of a row of logits.
+    pub(crate) const STRETCHES: &str = include_str!("kernels/best/stretches.wgsl");
+    /// What was found of all stretches of a row.
+    pub(crate) const FOUND: &str = include_str!("kernels/best/found.wgsl");
 }
 
 /// What elements of [`ROWS`] are. `program::Op` says what each op means.

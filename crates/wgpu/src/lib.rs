@@ -51,6 +51,8 @@ pub struct DeviceCounts {
     pub submissions: u64,
     /// Times that results were read back.
     pub readbacks: u64,
+    /// Bytes of these results.
+    pub bytes_read: u64,
     /// Dispatches in these submissions.
     pub dispatches: u64,
 }
@@ -102,6 +104,7 @@ impl Wgpu {
         DeviceCounts {
             submissions: counts.submissions.load(Ordering::Relaxed),
             readbacks: counts.readbacks.load(Ordering::Relaxed),
+            bytes_read: counts.bytes_read.load(Ordering::Relaxed),
             dispatches: counts.dispatches.load(Ordering::Relaxed),
         }
     }

@@ -186,6 +186,10 @@ impl Model for GpuModel {
         self.run_step(step)
     }
 
+    fn prefers_few(&self) -> bool {
+        true
+    }
+
     fn len(&self, id: SessionId) -> Result<usize> {
         Ok(self.sessions.find(id)?.positions())
     }

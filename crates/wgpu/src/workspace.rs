@@ -5,7 +5,7 @@ use wgpu::BufferUsages;
 
 use crate::adapter::Gpu;
 use crate::batch::{Batch, most_words, split_steps};
-use crate::dispatch::{Bound, CONSTS, Dispatch, query_stride};
+use crate::dispatch::{self, Bound, CONSTS, Dispatch, query_stride};
 use crate::kernels::MATMAT_TILE;
 use crate::plan::{GpuPlan, GpuWork};
 use crate::slab::{Slab, SlabWork};
@@ -40,6 +40,9 @@ pub(crate) struct StepMemory {
     /// A block on its way from one place to another.
     between: Option<wgpu::Buffer>,
     readback: Option<wgpu::Buffer>,
+    /// The likeliest tokens of stretches of logits, and of rows.
+    found: Option<wgpu::Buffer>,
+    best: Option<wgpu::Buffer>,
     nothing: Option<wgpu::Buffer>,
     bindings: Vec<wgpu::BindGroup>,
 }
@@ -135,6 +138,12 @@ impl StepMemory {
         let words = 4 * batch.words.len() as u64;
         changed |=
             grow(gpu, &mut self.words, "a step's lists", words, SHADER | BufferUsages::COPY_DST)?;
+        let best = 8 * (batch.n_selected * batch.n_best) as u64;
+        let found = dispatch::logits(loaded.plan)
+            .map_or(0, |(_, cols)| best * dispatch::stretches(cols) as u64);
+        changed |= grow(gpu, &mut self.found, "likely tokens", found.max(16), SHADER)?;
+        let copied = SHADER | BufferUsages::COPY_SRC;
+        changed |= grow(gpu, &mut self.best, "the likeliest tokens", best.max(16), copied)?;
         changed |= grow(gpu, &mut self.nothing, "nothing", 16, SHADER)?;
         let read = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
         grow(gpu, &mut self.readback, "results", readback, read)?;
@@ -270,6 +279,8 @@ impl StepMemory {
             Bound::Queries => some(&self.queries),
             Bound::Blocks(cache) => &self.blocks[cache],
             Bound::Partials => some(&self.partials),
+            Bound::Found => some(&self.found),
+            Bound::Best => some(&self.best),
             Bound::Nothing => some(&self.nothing),
         }
     }
@@ -295,6 +306,11 @@ impl StepMemory {
     /// What is read back.
     pub(crate) fn readback(&self) -> &wgpu::Buffer {
         some(&self.readback)
+    }
+
+    /// The likeliest tokens.
+    pub(crate) fn best(&self) -> &wgpu::Buffer {
+        some(&self.best)
     }
 
     /// The memory of a slot.

@@ -141,22 +141,22 @@ fn headed(vocab_size: usize, width: usize, hidden: bool) -> Arc<Program> {
 
 /// Candidates are the logits sorted, of equals the lower id first.
 pub(super) fn candidates_are_sorted(executor: &dyn Executor) {
-    let program = headed(1003, 8, false);
+    let program = headed(4099, 8, false);
     let mut weights = MemoryWeights::random(&program, 6);
     let head = program.weights.iter().find(|w| w.name == "head").expect("it has a head");
     // many equal rows
-    let rows: Vec<f32> = (0..1003 * 8).map(|i| ((i / 8 * 7 % 150 + i % 8) % 23) as f32).collect();
+    let rows: Vec<f32> = (0..4099 * 8).map(|i| ((i / 8 * 7 % 150 + i % 8) % 23) as f32).collect();
     weights.set(head, &rows);
     let model = &*Made::with(executor, &program, &weights).tested;
     let session = model.open(&EXACT).expect("a session opens");
     let prompt = tokens(5, 60);
     let logits = feed(model, session, &prompt, Outputs::ALL);
-    for k in [1, 2, 40, 64, 700, 1003, 5000] {
+    for k in [1, 2, 40, 64, 256, 700, 4099, 5000] {
         model.truncate(session, 0).expect("a shorter session");
         let found = one(model, session, &prompt, candidates(k)).expect("a step").into_candidates();
-        assert_eq!(found.k, k.min(1003), "candidates of a row");
+        assert_eq!(found.k, k.min(4099), "candidates of a row");
         assert_eq!(found.rows().len(), 5, "rows of candidates");
-        for (found, logits) in found.rows().zip(logits.chunks_exact(1003)) {
+        for (found, logits) in found.rows().zip(logits.chunks_exact(4099)) {
             let mut want: Vec<Candidate> =
                 logits.iter().zip(0..).map(|(&logit, token)| Candidate { token, logit }).collect();
             want.sort_by(|a, b| b.logit.total_cmp(&a.logit).then(a.token.cmp(&b.token)));

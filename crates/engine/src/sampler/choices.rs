@@ -65,6 +65,22 @@ impl<'a> Choices<'a> {
         }
     }
 
+    /// The likeliest tokens of a row, likeliest first, of which `wanted` were asked for: fewer are all there are.
+    pub(super) fn of(
+        likeliest: &[Candidate],
+        wanted: usize,
+        buffers: &'a mut Buffers,
+    ) -> Choices<'a> {
+        buffers.list.clear();
+        buffers.list.extend_from_slice(likeliest);
+        let place = if likeliest.len() < wanted { Place::List } else { Place::Sorted };
+        if place == Place::List {
+            // as a row is read
+            buffers.list.sort_unstable_by_key(|candidate| candidate.token);
+        }
+        Choices { given: (&[], &[]), buffers, place, mask: None, temperature: 1.0 }
+    }
+
     /// Leave only the tokens of a mask. Comes before all else.
     pub(super) fn keep_allowed(&mut self, mask: &'a TokenMask) {
         let few = mask.len() <= self.given.0.len() / FEW;

@@ -101,6 +101,15 @@ impl Form {
     }
 }
 
+/// What a token is chosen from.
+#[derive(Clone, Copy)]
+enum Shown<'a> {
+    /// A whole row.
+    Row(&'a Scores),
+    /// Its likeliest tokens, likeliest first, of which so many were asked for.
+    Likeliest(&'a [Candidate], usize),
+}
+
 /// What is kept of a choice.
 #[derive(Clone, Debug)]
 struct Chosen {
@@ -274,6 +283,42 @@ impl Sampler {
             check_finite(logits, before.len())?;
         }
         check_bias(&self.options, logits.len())?;
+        self.choose(Shown::Row(scores), before)
+    }
+
+    /// How many of the likeliest tokens are all that choices go by; `None` if they go by others too, because something
+    /// changes or tells the logits of any token, or may leave out any.
+    pub fn needs(&self) -> Option<usize> {
+        let any = !self.options.logit_bias.is_empty() || spells(&self.options);
+        if any || self.logprobs.is_some() || self.form.is_some() || self.opened.is_some() {
+            return None;
+        }
+        let first = *self.chain.first()?;
+        match first.letter() {
+            // one more tells whether any is left out
+            'k' => usize::try_from(self.options.top_k).ok()?.checked_add(1),
+            't' if is_greedy(&self.options) => Some(1),
+            _ => None,
+        }
+    }
+
+    /// Choose the token after `before` from the likeliest ones, as many as are [needed](Self::needs), likeliest first: the same
+    /// as from all.
+    ///
+    /// # Errors
+    /// As [`sample`](Self::sample).
+    ///
+    /// # Panics
+    /// If choices go by others too.
+    pub fn sample_likeliest(&mut self, likeliest: &[Candidate], before: &[u32]) -> Result<u32> {
+        let needed = self.needs().expect("choices go by the likeliest alone");
+        if likeliest.is_empty() {
+            return Err(Error::Logits { expected: 1, found: 0 });
+        }
+        self.choose(Shown::Likeliest(likeliest, needed), before)
+    }
+
+    fn choose(&mut self, shown: Shown<'_>, before: &[u32]) -> Result<u32> {
         let mask = match self.form() {
             Some(form) => {
                 let own = form.own(before, &[]);
@@ -290,7 +335,10 @@ impl Sampler {
             (Some(breakers), Some(spellings)) => (breakers, spellings),
         };
         let at = Situation { options: &self.options, before, chance, breakers, spellings };
-        let mut choices = Choices::new(logits, peaks, &mut self.buffers);
+        let mut choices = match shown {
+            Shown::Row(Scores { logits, peaks }) => Choices::new(logits, peaks, &mut self.buffers),
+            Shown::Likeliest(list, wanted) => Choices::of(list, wanted, &mut self.buffers),
+        };
         if let Some(mask) = &mask {
             choices.keep_allowed(mask);
         }
@@ -305,7 +353,10 @@ impl Sampler {
             }
             form.go_on(before, token)?;
         }
-        let logprobs = self.logprobs.map(|n| TokenLogprobs::new(scores, token, n));
+        let logprobs = match shown {
+            Shown::Row(scores) => self.logprobs.map(|n| TokenLogprobs::new(scores, token, n)),
+            Shown::Likeliest(..) => None,
+        };
         if !lessons.is_empty() || logprobs.is_some() {
             let lesson = lessons.get(drawn);
             let known = lesson.map_or(known, |&p| self.chooser.learn(&self.options, known, p));
@@ -333,12 +384,17 @@ fn chain(options: &SamplerOptions) -> Vec<&'static dyn Stage> {
     chain.insert(0, FIRST);
     chain.retain(|stage| stage.acts(options));
     // greedy choice needs only what can change which token is the likeliest
-    let greedy = options.temperature <= 0.0 && options.dynatemp_range <= 0.0;
+    let greedy = is_greedy(options);
     if let Some(end) = chain.iter().position(|stage| greedy && stage.letter() == 't') {
         chain.truncate(end + 1);
         chain.retain(|stage| stage.letter() == 't' || !stage.spares_likeliest());
     }
     chain
+}
+
+/// Whether the temperature leaves the likeliest token alone.
+fn is_greedy(options: &SamplerOptions) -> bool {
+    options.temperature <= 0.0 && options.dynatemp_range <= 0.0
 }
 
 /// Whether DRY acts, and over which texts it sees no repetition.

@@ -1,3 +1,5 @@
+use program::{CandidateRows, LogitRows};
+
 use super::*;
 use crate::TokenMask;
 
@@ -27,6 +29,57 @@ fn numbers_that_are_none_are_named() {
     assert!(message(&[f32::NEG_INFINITY, 0.0]).starts_with("non-finite logit -inf for token 0"));
     assert!(matches!(sampler.sample(&[], &[]), Err(Error::Logits { .. })));
     assert!(sampler.sample(&[f32::MAX, f32::MIN], &[]).is_ok());
+}
+
+/// Options of which choices go by few tokens, and how many; or by any.
+#[test]
+fn what_choices_go_by_is_told() {
+    type Change = fn(&mut SamplerOptions);
+    let greedy: Change = |o| o.temperature = 0.0;
+    let cases: [(Change, Option<usize>); 9] = [
+        (|_| (), Some(41)),
+        (greedy, Some(1)),
+        (|o| (o.temperature, o.dynatemp_range) = (0.0, 1.0), Some(41)),
+        (|o| o.top_k = 0, None),
+        (|o| o.repeat_penalty = 1.1, None),
+        (|o| (o.temperature, o.repeat_penalty) = (0.0, 1.1), None),
+        (|o| o.logit_bias = vec![(3, 1.0)], None),
+        (|o| o.mirostat = 2, None),
+        (|o| o.samplers = SamplerOrder::from_letters("kei").unwrap(), None),
+    ];
+    for (i, (change, want)) in cases.into_iter().enumerate() {
+        assert_eq!(sampler(change).needs(), want, "case {i}");
+    }
+    assert_eq!(sampler(|_| ()).with_logprobs(0).needs(), None);
+    let form = Growing::default();
+    assert_eq!(sampler(greedy).with_opened_constraint(Box::new(form.clone())).needs(), None);
+    assert_eq!(sampler(greedy).with_constraint(Box::new(form)).unwrap().needs(), None);
+}
+
+proptest::proptest! {
+    /// The likeliest alone give what the whole row gives.
+    #[test]
+    fn few_tokens_are_enough(
+        numbers in proptest::collection::vec(-40i32..40, 1..200), top_k in 1i32..60, seed: u64,
+        greedy: bool, order in proptest::sample::select(vec!["kypmxt", "kt", "kesdt", "k"]),
+    ) {
+        use proptest::prelude::*;
+        let logits: Vec<f32> = numbers.iter().map(|x| *x as f32 * 0.1).collect();
+        let mut sampler = sampler(|o| {
+            (o.top_k, o.seed) = (top_k, Some(seed));
+            (o.xtc_probability, o.repeat_penalty) = (0.5, 1.3);
+            o.temperature = if greedy { 0.0 } else { 0.8 };
+            o.samplers = SamplerOrder::from_letters(order).unwrap();
+        });
+        let Some(k) = sampler.needs() else { return Ok(()) };
+        let LogitRows { logits, vocab_size, peaks } = LogitRows::new(logits.clone(), logits.len());
+        let likeliest = CandidateRows::of(&logits, vocab_size, &peaks, k).unwrap();
+        for position in 0..8 {
+            let before = vec![3; position];
+            let want = sampler.sample(&logits, &before).unwrap();
+            prop_assert_eq!(sampler.sample_likeliest(&likeliest.candidates, &before).unwrap(), want);
+        }
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! `drafts/`.
 
 mod lent;
+mod seen;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,12 +14,13 @@ use std::time::{Duration, Instant};
 use program::{OutputRows, Outputs, Prompt, RowsOut, Sequence, Wanted};
 
 pub use lent::Lent;
+use seen::Seen;
 
 use crate::drafts::{DraftStep, MOST_DRAFTED, PassCosts};
 use crate::text::{ReplyText, TextEnd, opens_thought};
 use crate::{
     CallParser, Drafters, EarlyEnd, Error, Event, FinishReason, Generated, Prefill, Request,
-    Result, Sampler, Scheduler, SchedulerOptions, Scores, Session, Stats, StopReason, TokenUsage,
+    Result, Sampler, Scheduler, SchedulerOptions, Session, Stats, StopReason, TokenUsage,
     Vocabulary,
 };
 
@@ -325,10 +327,21 @@ impl<'a> Turn<'a> {
         }
     }
 
+    /// What rows are to yield.
+    fn wanted(&self) -> Wanted {
+        if self.drafters.as_ref().is_some_and(|drafters| drafters.need_rows()) {
+            return Wanted::LogitsAndRows;
+        }
+        let few = self.session.prefers_few() && !self.ignore_eog;
+        match self.sampler.needs().filter(|_| few) {
+            Some(k) => Wanted::Candidates { k },
+            None => Wanted::Logits,
+        }
+    }
+
     /// What a step is asked, `n` rows of what was wanted.
     pub(crate) fn sequence(&self, n: usize) -> Sequence<'_> {
-        let needs_rows = self.drafters.as_ref().is_some_and(|drafters| drafters.need_rows());
-        let what = if needs_rows { Wanted::LogitsAndRows } else { Wanted::Logits };
+        let what = self.wanted();
         match &self.state {
             State::Writing { rows } => {
                 let outputs = Outputs { rows: OutputRows::All, what };
@@ -379,7 +392,7 @@ impl<'a> Turn<'a> {
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Next> {
         let held = self.session.len();
-        let (logits, handed) = out?.into_logits_and_rows();
+        let (seen, handed) = Seen::each(out?);
         self.session.appended(&self.prompt[held..held + n]);
         self.hand(held, n, n, &handed);
         self.session.keep(held + n)?;
@@ -393,7 +406,7 @@ impl<'a> Turn<'a> {
         if self.max_tokens == 0 {
             return Ok(Next::Ends(StopReason::MaxTokens));
         }
-        let token = self.choose(logits.into(), held + n)?;
+        let token = self.choose(Seen::single(seen), held + n)?;
         let now = self.start.elapsed();
         self.stats.first_token = Some(now);
         self.chosen = now;
@@ -415,8 +428,8 @@ impl<'a> Turn<'a> {
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Next> {
         let held = self.session.len();
-        let (out, handed) = match out {
-            Ok(out) => out.into_logits_and_rows(),
+        let (seen, handed) = match out {
+            Ok(out) => Seen::each(out),
             // what only a wrong draft ran into is no error of the text
             Err(_) if rows.len() > 1 && !self.is_cancelled() => return Ok(self.undrafted(rows)),
             Err(error) => return Err(error.into()),
@@ -424,8 +437,8 @@ impl<'a> Turn<'a> {
         self.session.appended(rows);
         let mut written = Vec::new();
         let mut stop = None;
-        for (i, scores) in Scores::each(out).enumerate() {
-            let token = match self.choose(scores, held + i + 1) {
+        for (i, seen) in seen.into_iter().enumerate() {
+            let token = match self.choose(seen, held + i + 1) {
                 Ok(token) => token,
                 Err(error) => {
                     self.session.keep(held + i + 1)?;
@@ -471,7 +484,13 @@ impl<'a> Turn<'a> {
     }
 
     /// The token after the first `len` that the session holds.
-    fn choose(&mut self, mut scores: Scores, len: usize) -> Result<u32> {
+    fn choose(&mut self, seen: Seen, len: usize) -> Result<u32> {
+        let mut scores = match seen {
+            Seen::All(scores) => scores,
+            Seen::Likeliest(likeliest) => {
+                return self.sampler.sample_likeliest(&likeliest, &self.session.tokens()[..len]);
+            }
+        };
         if self.ignore_eog {
             let all = 0..scores.len();
             let vocabulary = self.vocabulary;

@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex};
 
 use engine::{ChatFormat, Message, Reasoning, Result, Session, Span, ToolDeclarations, Vocabulary};
 use program::{
-    CacheOptions, CacheType, Error, KeptPlace, KeptSessions, LogitRows, Model, Program, RowsOut,
-    Sequence, SessionId, Step, StepOut, StepStats,
+    CacheOptions, CacheType, CandidateRows, Error, KeptPlace, KeptSessions, LogitRows, Model,
+    Program, RowsOut, Sequence, SessionId, Step, StepOut, StepStats, Wanted,
 };
 
 pub(crate) use disk::ToyDisk;
@@ -68,6 +68,9 @@ pub(crate) struct State {
     pub(crate) widest_step: Option<usize>,
     /// Where several rows of a text have logits in one step, the lowest bit of one differs.
     pub(crate) several_rows_differ: bool,
+    /// It would rather be asked for few tokens than for all; so often it was.
+    pub(crate) prefers_few: bool,
+    pub(crate) asked_for_few: usize,
     /// Truncating reaches multiples of this length only, if it is given.
     pub(crate) reached: Option<usize>,
     /// Sessions share prefixes in whole blocks of this length, if it is given.
@@ -175,9 +178,18 @@ impl Model for Toy {
             state.stats.steps += 1;
             state.stats.rows += s.tokens.len() as u64;
             state.sessions.get_mut(&s.session.0).expect("seen above").0 = tokens;
-            Ok(RowsOut::Logits(LogitRows::new(logits, self.vocab)))
+            let LogitRows { logits, vocab_size, peaks } = LogitRows::new(logits, self.vocab);
+            if let Wanted::Candidates { k } = s.outputs.what {
+                state.asked_for_few += 1;
+                return CandidateRows::of(&logits, vocab_size, &peaks, k).map(RowsOut::Candidates);
+            }
+            Ok(RowsOut::Logits(LogitRows { logits, vocab_size, peaks }))
         };
         Ok(StepOut { sequences: step.sequences.iter().map(&mut run).collect() })
+    }
+
+    fn prefers_few(&self) -> bool {
+        self.state.lock().unwrap().prefers_few
     }
 
     fn len(&self, id: SessionId) -> program::Result<usize> {

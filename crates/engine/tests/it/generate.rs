@@ -95,6 +95,39 @@ fn a_reply_ends_where_the_model_ends_it() {
     );
 }
 
+/// A model that would rather tell few tokens is asked for few where these are enough, and the reply is the same.
+#[test]
+fn few_tokens_make_the_same_reply() {
+    type Make = fn() -> Sampler;
+    let free: Make = || {
+        let options = SamplerOptions { seed: Some(5), top_k: 0, ..SamplerOptions::default() };
+        Sampler::new(options).unwrap()
+    };
+    let cases: [(Make, bool, bool); 5] = [
+        (greedy, false, true),
+        (|| seeded(5), false, true),
+        (greedy, true, false),
+        (free, false, false),
+        (|| greedy().with_logprobs(2), false, false),
+    ];
+    for (i, (sampler, ignore_eog, few)) in cases.into_iter().enumerate() {
+        let reply = |prefers_few: bool| {
+            let toy = Toy::new();
+            toy.state.lock().unwrap().prefers_few = prefers_few;
+            let request = Request { ignore_eog, ..request(&GO, 20) };
+            let (mut session, mut sampler) = (toy.session(64, 2), sampler());
+            let format = ToyFormat::default();
+            let reply =
+                generate(&mut session, &mut sampler, &format, &request, &mut |_| ()).unwrap();
+            let asked = toy.state.lock().unwrap().asked_for_few;
+            (reply.tokens, asked > 0)
+        };
+        let (want, asked) = reply(false);
+        assert!(!want.is_empty() && !asked, "case {i}");
+        assert_eq!(reply(true), (want, few), "case {i}");
+    }
+}
+
 #[test]
 fn a_reply_ends_early_where_it_is_to() {
     let ended = |text: &str, early: EarlyEnd, stop: &[String]| {

@@ -16,6 +16,7 @@ const N_CACHES = 9u;
 const TILE_ROWS = 10u;
 const N_SPLITS = 11u;
 const N_TILES = 12u;
+const N_BEST = 13u; // likeliest tokens that are wanted of a row
 // from here on: where the numbers of each rotation and each temperature begin
 const ROW_NUMBERS = 16u;
 

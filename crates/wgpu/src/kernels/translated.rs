@@ -26,6 +26,7 @@ fn all() -> Vec<Shader> {
         }
     }
     all.push(Shader::combine());
+    all.extend([lists::STRETCHES, lists::FOUND].map(Shader::best));
     all
 }
 

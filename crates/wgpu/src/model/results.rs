@@ -4,13 +4,14 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use program::{
-    CandidateRows, Error, HiddenRows, LogitRows, OutputKind, OutputRows, Result, Rows, RowsOut,
-    Sequence, Wanted,
+    Candidate, CandidateRows, Error, HiddenRows, LogitRows, OutputKind, OutputRows, Result, Rows,
+    RowsOut, Sequence, Wanted,
 };
 
 use super::step::Running;
 use crate::adapter::{DeviceCounters, Gpu};
 use crate::batch::Batch;
+use crate::dispatch;
 use crate::plan::{GpuPlan, Place, RowsSpec};
 use crate::slots::Slots;
 use crate::workspace::StepMemory;
@@ -27,10 +28,41 @@ struct Region {
     start: usize,
 }
 
+/// The likeliest tokens of selected rows.
+struct Best {
+    /// Of a row.
+    k: usize,
+    n_rows: usize,
+    /// Its first number among all that is read: a token is two.
+    start: usize,
+    vocab_size: usize,
+}
+
 /// What is read back of a step.
 pub(super) struct Readback {
     regions: Vec<Region>,
+    best: Option<Best>,
     len: usize,
+}
+
+/// Most tokens that are looked for on the device, of a row and of all rows of a step: of more the host takes all logits.
+const MOST_BEST: usize = 256;
+const MOST_OF_ALL: usize = 1 << 14;
+
+/// How many of the likeliest tokens of each row the device is to find: 0 if somebody wants all, or most.
+pub(super) fn n_best(plan: &GpuPlan, sequences: &[&Sequence<'_>]) -> usize {
+    let Some((_, vocab_size)) = dispatch::logits(plan) else { return 0 };
+    let (mut most, mut rows) = (0, 0);
+    for Sequence { outputs, tokens, .. } in sequences {
+        rows += outputs.count(tokens.len());
+        match outputs.what {
+            Wanted::Candidates { k } => most = most.max(k),
+            _ if outputs.needs_logits() => return 0,
+            _ => {}
+        }
+    }
+    let few = most <= MOST_BEST && most < vocab_size && rows * most <= MOST_OF_ALL;
+    if few { most } else { 0 }
 }
 
 impl Readback {
@@ -47,14 +79,20 @@ impl Readback {
         for &(kind, place, spec) in &plan.outputs {
             // of logits and hidden rows there is one value
             let known = kind != OutputKind::Rows && regions.iter().any(|its| its.kind == kind);
-            if !known && wants(kind) {
+            let found = kind == OutputKind::Logits && batch.n_best > 0;
+            if !known && !found && wants(kind) {
                 let stride = plan.buffer(place.buffer).stride();
                 let n_rows = batch.count(spec.rows);
                 regions.push(Region { kind, place, spec, stride, n_rows, start: len });
                 len += n_rows * stride;
             }
         }
-        Readback { regions, len }
+        let best = dispatch::logits(plan).filter(|_| batch.n_best > 0).map(|(_, vocab_size)| {
+            let (k, n_rows, start) = (batch.n_best, batch.n_selected, len);
+            len += 2 * k * n_rows;
+            Best { k, n_rows, start, vocab_size }
+        });
+        Readback { regions, best, len }
     }
 
     /// Bytes of all of it.
@@ -75,6 +113,13 @@ impl Readback {
                 let from = workspace.slot(slots.of(place.buffer));
                 let (to, at) = (workspace.readback(), 4 * *start as u64);
                 encoder.copy_buffer_to_buffer(from, 0, to, at, bytes);
+            }
+        }
+        if let Some(Best { k, n_rows, start, .. }) = self.best {
+            let (bytes, at) = (8 * (k * n_rows) as u64, 4 * start as u64);
+            if bytes > 0 {
+                let to = workspace.readback();
+                encoder.copy_buffer_to_buffer(workspace.best(), 0, to, at, bytes);
             }
         }
     }
@@ -116,6 +161,7 @@ impl Readback {
         drop(view);
         workspace.readback().unmap();
         DeviceCounters::add(&gpu.counts.readbacks, 1);
+        DeviceCounters::add(&gpu.counts.bytes_read, self.bytes());
         Ok(found)
     }
 
@@ -138,6 +184,10 @@ impl Readback {
         i: usize,
         running: &Running<'_, '_>,
     ) -> Result<RowsOut> {
+        if let (Wanted::Candidates { k }, Some(best)) = (running.sequence.outputs.what, &self.best)
+        {
+            return best.rows_out(k, batch, found, i, running);
+        }
         let of = |what| self.rows_of(what, batch, found, i, running);
         let handed = || {
             let handed = self.regions.iter().filter(|region| region.kind == OutputKind::Rows);
@@ -185,4 +235,41 @@ impl Readback {
         let LogitRows { logits, vocab_size, peaks } = rows;
         Ok(RowsOut::Candidates(CandidateRows::of(&logits, vocab_size, &peaks, k)?))
     }
+}
+
+impl Best {
+    /// The likeliest tokens of the rows of sequence `i`.
+    fn rows_out(
+        &self,
+        k: usize,
+        batch: &Batch,
+        found: &[f32],
+        i: usize,
+        running: &Running<'_, '_>,
+    ) -> Result<RowsOut> {
+        let Sequence { outputs, tokens, .. } = running.sequence;
+        let k = k.min(self.vocab_size);
+        let mut candidates = Vec::new();
+        for (index, row) in batch.rows_of(i, Rows::Selected).enumerate() {
+            let at = self.start + 2 * row * self.k;
+            for token in found[at..at + 2 * k].chunks_exact(2) {
+                let [key, token] = [token[0], token[1]].map(f32::to_bits);
+                let logit = logit(key);
+                if !logit.is_finite() {
+                    let wanted = outputs.range(tokens.len());
+                    return Err(Error::NonFinite {
+                        position: running.start + wanted.start + index,
+                    });
+                }
+                candidates.push(Candidate { token, logit });
+            }
+        }
+        Ok(RowsOut::Candidates(CandidateRows { candidates, k }))
+    }
+}
+
+/// The logit whose place in the order of `kernels/best.wgsl` this is.
+fn logit(key: u32) -> f32 {
+    let negative = key & 1 << 31 == 0;
+    f32::from_bits(if negative { !key } else { key & !(1 << 31) })
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use program::{Error, Held, OpenSession, OutputKind, Result, RowsOut, Sequence, Step, StepOut};
 
-use super::results::Readback;
+use super::results::{Readback, n_best};
 use super::{GpuModel, Session, cache_error, lock};
 use crate::adapter::DeviceCounters;
 use crate::batch::{Batch, Rowed};
@@ -113,8 +113,10 @@ impl GpuModel {
             start: one.start,
             tables: &mut one.session.tables,
         });
-        let batch = Batch::new(&self.plan, &self.numbers, &mut rowed.collect::<Vec<_>>())?;
-        let sequences: Vec<&Sequence<'_>> = running.iter().map(|one| one.sequence).collect();
+        let mut rowed: Vec<_> = rowed.collect();
+        let sequences: Vec<&Sequence<'_>> = rowed.iter().map(|one| one.sequence).collect();
+        let n_best = n_best(&self.plan, &sequences);
+        let batch = Batch::new(&self.plan, &self.numbers, &mut rowed, n_best)?;
         let readback = Readback::of(&self.plan, &batch, &sequences);
         let loaded = self.loaded();
         workspace.prepare(&loaded, &batch, readback.bytes())?;

@@ -2,7 +2,10 @@
 
 use conformance::{MemoryWeights, Random, tiny_config, tiny_model};
 use gpu::DeviceCounts;
-use program::{CacheOptions, CacheType, Executor, MemoryOptions, Outputs, Sequence, Step, StepOut};
+use program::{
+    CacheOptions, CacheType, Executor, MemoryOptions, OutputRows, Outputs, Sequence, Step, StepOut,
+    Wanted,
+};
 use quant::GgmlType;
 
 use crate::open;
@@ -35,7 +38,7 @@ fn a_step_is_one_submission_and_one_read_back() {
             let out = model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single);
             out.expect("a step");
             let after = device.counts();
-            let DeviceCounts { submissions, readbacks, dispatches } = before;
+            let DeviceCounts { submissions, readbacks, dispatches, .. } = before;
             assert_eq!(after.submissions, submissions + 1, "{architecture}: submissions");
             let read = u64::from(outputs != Outputs::NONE);
             assert_eq!(after.readbacks, readbacks + read, "{architecture}: read-backs");
@@ -43,6 +46,31 @@ fn a_step_is_one_submission_and_one_read_back() {
             let most = BY_LAYER * config.layers.len() as u64 + BESIDE;
             assert!(dispatches <= most, "{architecture}: {dispatches} dispatches, {most} allowed");
         }
+    }
+}
+
+/// Who goes by the likeliest tokens alone reads these alone.
+#[test]
+fn few_tokens_are_few_bytes() {
+    let Some(device) = open() else { return };
+    let config = tiny_config("qwen2", 64, true);
+    let program = tiny_model(&config, GgmlType::Q8_0);
+    let weights = MemoryWeights::random(&program, 3);
+    let model = device.load(program, &weights, &mut |_| ()).expect("it loads");
+    assert!(model.prefers_few());
+    let session = model.open(&CACHE).expect("a session opens");
+    for (k, want) in [(1, 8), (40, 320), (97, 4 * 128)] {
+        let before = device.counts();
+        let outputs = Outputs { rows: OutputRows::Last, what: Wanted::Candidates { k } };
+        let sequence = Sequence { session, tokens: &[3], outputs, prompt: None, rows: &[] };
+        let out = model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single);
+        assert_eq!(out.expect("a step").into_candidates().candidates.len(), k);
+        let after = device.counts();
+        assert_eq!(after.bytes_read - before.bytes_read, want, "{k} tokens");
+        assert_eq!(after.readbacks - before.readbacks, 1, "{k} tokens: read-backs");
+        // of stretches, and of what was found of them
+        let most = BY_LAYER * config.layers.len() as u64 + BESIDE + 2;
+        assert!(after.dispatches - before.dispatches <= most, "{k} tokens: dispatches");
     }
 }
 
