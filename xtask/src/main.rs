@@ -24,6 +24,7 @@ cargo xtask TASK
   make-model  writes a model with a published shape and random weights; `cargo xtask make-model --help`
   golden      a table of golden cases beside another program's logits: `golden [FOLDER] [MODEL...]`
   verify      the same bits from 1,080 ways to run three models, minutes; `cargo xtask verify --quick`: 72, seconds
+  gpu-report  what the steps of a 0.5B model are on the GPU at hand, against what is promised: `gpu-report [MODEL] [ADAPTER]`
   orders      the thread team under every order its threads can run in, by loom
   races       the CPU executor's tests under ThreadSanitizer (nightly with rust-src)
   miri        tests of kernels, caches, files and the team under Miri (nightly with miri)
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Some("bench") => bench::run(&root(), &arguments()),
         Some("load") => load::run(&root(), &arguments()),
         Some("golden") => golden(&arguments()),
+        Some("gpu-report") => gpu_report(&arguments()),
         Some("make-model") => make_model::run(&arguments()),
         Some("verify") => same_bits::run(&root(), &arguments()),
         Some("help" | "-h" | "--help") => {
@@ -78,6 +80,22 @@ fn golden(args: &[String]) -> anyhow::Result<()> {
     };
     let args: Vec<String> = args.iter().map(seen).collect();
     let run = ["run", "-q", "-p", "rooflight-cpu", "--example", "golden", "--"];
+    let args: Vec<&str> = run.into_iter().chain(args.iter().map(String::as_str)).collect();
+    cargo(&args)
+}
+
+/// Of a model that is made if none is named.
+fn gpu_report(args: &[String]) -> anyhow::Result<()> {
+    let mut args = args.to_vec();
+    if args.is_empty() {
+        let model = root().join("target").join("qwen2.5-0.5b-Q4_0.gguf").display().to_string();
+        if !Path::new(&model).is_file() {
+            let made = ["qwen2.5-0.5b", "--type", "Q4_0", "-o", &model];
+            make_model::run(&made.map(str::to_owned))?;
+        }
+        args.push(model);
+    }
+    let run = ["run", "--release", "-q", "-p", "rooflight-wgpu", "--example", "report", "--"];
     let args: Vec<&str> = run.into_iter().chain(args.iter().map(String::as_str)).collect();
     cargo(&args)
 }

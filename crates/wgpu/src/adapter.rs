@@ -37,6 +37,8 @@ pub(crate) struct DeviceCounters {
     pub(crate) readbacks: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
     pub(crate) dispatches: AtomicU64,
+    /// Nanoseconds.
+    pub(crate) encoding: AtomicU64,
 }
 
 impl DeviceCounters {

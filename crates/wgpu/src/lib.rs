@@ -23,6 +23,7 @@ mod workspace;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use program::{
     CacheStorage, Executor, MemoryNeeds, MemoryOptions, Model, Op, Program, Progress, Promises,
@@ -55,6 +56,8 @@ pub struct DeviceCounts {
     pub bytes_read: u64,
     /// Dispatches in these submissions.
     pub dispatches: u64,
+    /// Time that it took to record them.
+    pub encoding: Duration,
 }
 
 /// A GPU as an executor.
@@ -106,7 +109,13 @@ impl Wgpu {
             readbacks: counts.readbacks.load(Ordering::Relaxed),
             bytes_read: counts.bytes_read.load(Ordering::Relaxed),
             dispatches: counts.dispatches.load(Ordering::Relaxed),
+            encoding: Duration::from_nanos(counts.encoding.load(Ordering::Relaxed)),
         }
+    }
+
+    /// Bytes of the device's memory that are taken, by all that has been made on it, where that is told.
+    pub fn allocated(&self) -> Option<u64> {
+        Some(self.gpu.device.generate_allocator_report()?.total_allocated_bytes)
     }
 }
 

@@ -126,14 +126,17 @@ impl GpuModel {
             workspace.caches(gpu, &self.slabs)?;
         }
         workspace.bind(&loaded)?;
+        let begun = Instant::now();
         let mut encoder =
             gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         let n_dispatches = self.encode(&mut encoder, workspace, &batch, kept, &sequences)?;
         readback.encode(&mut encoder, workspace, &self.slots);
+        let recorded = encoder.finish();
+        DeviceCounters::add(&gpu.counts.encoding, begun.elapsed().as_nanos() as u64);
         let submission = gpu.checked("a step", 0, || {
             gpu.queue.write_buffer(workspace.words(), 0, bytemuck::cast_slice(&batch.words));
             self.give_inputs(workspace, &sequences);
-            gpu.queue.submit([encoder.finish()])
+            gpu.queue.submit([recorded])
         })?;
         DeviceCounters::add(&gpu.counts.submissions, 1);
         DeviceCounters::add(&gpu.counts.dispatches, n_dispatches);
