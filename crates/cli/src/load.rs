@@ -50,7 +50,9 @@ pub(crate) struct Loaded {
 impl Loaded {
     /// Threads that compute.
     pub(crate) fn n_threads(&self) -> usize {
-        self.chosen.n_threads()
+        let beside = self.gpu.as_ref().is_some_and(|gpu| gpu.beside.is_some());
+        let kind = if beside { ExecutorKind::Cpu } else { self.chosen.kind };
+        ExecutorOptions { kind, ..self.chosen.clone() }.n_threads()
     }
 }
 
@@ -252,7 +254,7 @@ pub(crate) fn beside(
         LoadOptions { ceilings: false, values: false, storage, guesses: false, ..options.clone() };
     let kept = CacheStorage::default();
     let started = match first.executor.beside(&kept) {
-        Some(executor) => Started { executor, gpu: first.gpu.clone() },
+        Some(executor) => Started { executor, gpu: first.gpu.clone(), refused: None },
         None => first.chosen.start_with(&kept)?,
     };
     load_on((first.chosen.clone(), started, &kept), gguf, loaded, &options, cache)
@@ -268,7 +270,7 @@ fn load_on(
 ) -> anyhow::Result<Loaded> {
     let LoadedModel { config, program, guesses, notes: _ } = loaded;
     let chunk = options.chunk.unwrap_or(DEFAULT_CHUNK);
-    let Started { executor, gpu } = started;
+    let Started { executor, gpu, .. } = started;
     let room = Room { available: memory::free(gpu.as_ref()), trained: config.context_length };
     let own = |cache: &CacheOptions| memory::needs(&*executor, &program, cache, chunk);
     let all = |cache: &CacheOptions| match &guesses {

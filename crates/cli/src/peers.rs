@@ -29,6 +29,9 @@ const NO_STATE: &str = "caches are not kept on disk yet";
 const OWN_TEMPLATE: &str = "the model's own template is used; rooflight complete goes without one";
 const OWN_ROPE: &str = "the model's own frequencies are used";
 const CPU_ONLY: &str = "--executor cpu, wgpu or auto says what computes";
+const EXPERTS: &str = "experts run on the processor, with all of their layer";
+const NO_TENSORS: &str =
+    "tensors are not placed one by one: -ngl N has whole layers on the GPU of --executor wgpu";
 const NO_LOCK: &str = "weights are packed once into memory of their own, which is not locked";
 const ALWAYS_PLAIN: &str = "only a terminal gets colours, and none are needed to read it";
 const OS_DECIDES: &str = "the system places threads";
@@ -103,12 +106,12 @@ pub(crate) static FLAGS: &[(&str, PeerFlag)] = &[
     ("--tensor-split", IgnoredValue(CPU_ONLY)),
     ("-dev", IgnoredValue(CPU_ONLY)),
     ("--device", IgnoredValue(CPU_ONLY)),
-    ("-ot", IgnoredValue(CPU_ONLY)),
-    ("--override-tensor", IgnoredValue(CPU_ONLY)),
-    ("-ncmoe", IgnoredValue(CPU_ONLY)),
-    ("--n-cpu-moe", IgnoredValue(CPU_ONLY)),
-    ("-cmoe", Ignored(CPU_ONLY)),
-    ("--cpu-moe", Ignored(CPU_ONLY)),
+    ("-ot", Refused(NO_TENSORS)),
+    ("--override-tensor", Refused(NO_TENSORS)),
+    ("-ncmoe", IgnoredValue(EXPERTS)),
+    ("--n-cpu-moe", IgnoredValue(EXPERTS)),
+    ("-cmoe", Ignored(EXPERTS)),
+    ("--cpu-moe", Ignored(EXPERTS)),
     ("--numa", IgnoredValue(OS_DECIDES)),
     ("--prio", IgnoredValue(OS_DECIDES)),
     ("--poll", IgnoredValue(OS_DECIDES)),
