@@ -282,7 +282,7 @@ fn a_bound_on_the_caches_of_both() {
     let run = ["run", "bundled.gguf", "Hello!", "-n", "4", "--temp", "0", "-c", "512", "-t", "1"];
     let on_both = [&run[..], &["-ngl", "3"], &wgpu()].concat();
     let (code, told) = place.fails(&[&on_both[..], &["--kv-memory", "1kB"]].concat());
-    let least = told.split_once("--kv-memory ").and_then(|(_, rest)| rest.split(' ').next());
+    let least = told.split_once("hint: --kv-memory ").and_then(|(_, rest)| rest.split(' ').next());
     let least = least.expect("the least is told").trim_end_matches(',').to_owned();
     assert!(code == 4, "{told}");
     place.ok(&[&on_both[..], &["--kv-memory", &least]].concat());
