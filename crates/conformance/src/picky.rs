@@ -1,7 +1,7 @@
 //! [`Picky`]: a device for tests, that takes some ops and fails when it is told to.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use program::interpreter::Interpreter;
 use program::{
@@ -15,8 +15,7 @@ use quant::GgmlType;
 pub struct Picky {
     /// Whether it refuses an op.
     pub refuses: fn(&Op) -> bool,
-    /// While this is set, steps fail.
-    pub fails: Arc<AtomicBool>,
+    fails: Arc<AtomicUsize>,
 }
 
 impl Picky {
@@ -34,6 +33,11 @@ impl Picky {
             )
         };
         Picky { refuses, fails: Arc::default() }
+    }
+
+    /// Have the `nth` of the steps to come fail, counted from 1 over all its models.
+    pub fn fail(&self, nth: usize) {
+        self.fails.store(nth, Ordering::Relaxed);
     }
 }
 
@@ -76,7 +80,7 @@ impl Executor for Picky {
 
 struct PickyModel {
     model: Box<dyn Model>,
-    fails: Arc<AtomicBool>,
+    fails: Arc<AtomicUsize>,
 }
 
 impl Model for PickyModel {
@@ -93,7 +97,8 @@ impl Model for PickyModel {
     }
 
     fn step(&self, step: &Step<'_>) -> Result<StepOut> {
-        if self.fails.load(Ordering::Relaxed) {
+        let left = |n: usize| n.checked_sub(1);
+        if self.fails.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left) == Ok(1) {
             return Err(Error::Device { problem: "it was told to fail".into() });
         }
         self.model.step(step)

@@ -132,10 +132,12 @@ fn layers_beside_a_device_that_fails() {
             let tokens = &tokens[73..73 + n];
             let sequence = Sequence { session, tokens, outputs: Outputs::LAST, prompt, rows: &[] };
             let step = Step { sequences: &[sequence] };
-            device.fails.store(true, Ordering::Relaxed);
-            assert!(matches!(model.step(&step), Err(Error::Device { .. })), "{name}, {n} tokens");
-            device.fails.store(false, Ordering::Relaxed);
-            assert_eq!(model.len(session), Ok(73), "{name}, {n} tokens");
+            for nth in 1..=division.submissions() {
+                device.fail(nth);
+                let failed = model.step(&step);
+                assert!(matches!(failed, Err(Error::Device { .. })), "{name}, {n} tokens");
+                assert_eq!(model.len(session), Ok(73), "{name}, {n} tokens");
+            }
             for most in [1, 3] {
                 let asked = AtomicUsize::new(0);
                 let go_on = || asked.fetch_add(1, Ordering::Relaxed) < most;

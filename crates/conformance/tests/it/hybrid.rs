@@ -122,11 +122,12 @@ fn a_step_that_fails_between_both() {
         let session = model.open(&CACHE).expect("a session opens");
         feed(&*model, session, &tokens[..40]).expect("a step");
         for n in [1, 7, 110] {
-            picky.fails.store(true, Ordering::Relaxed);
-            let failed = feed(&*model, session, &tokens[40..40 + n]).err();
-            assert!(matches!(failed, Some(Error::Device { .. })), "{name}: {failed:?}");
-            picky.fails.store(false, Ordering::Relaxed);
-            assert_eq!(model.len(session), Ok(40), "{name}, {n} tokens");
+            for nth in 1..=division.submissions() {
+                picky.fail(nth);
+                let failed = feed(&*model, session, &tokens[40..40 + n]).err();
+                assert!(matches!(failed, Some(Error::Device { .. })), "{name}: {failed:?}");
+                assert_eq!(model.len(session), Ok(40), "{name}, {n} tokens");
+            }
             let sequence = Sequence {
                 session,
                 tokens: &tokens[40..40 + n],
