@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use executors::{ExecutorKind, ExecutorOptions, MlaChoice, SessionFolders};
 use gguf::Gguf;
 use models::ModelConfig;
-use program::{CacheOptions, CacheType, DeviceLayers};
+use program::{CacheOptions, CacheType, DeviceLayers, DeviceShare};
 
 use crate::exit::Failure;
 use crate::input::TextSource;
@@ -141,6 +141,12 @@ pub(crate) struct ExecutorArgs {
     /// runs [default: auto]
     #[arg(long, value_name = "N", alias = "gpu-layers", allow_hyphen_values = true, value_parser = gpu_layers)]
     n_gpu_layers: Option<DeviceLayers>,
+    /// Experts of all layers on the processor, the rest of these layers on the GPU of --executor wgpu (-cmoe)
+    #[arg(long, conflicts_with = "n_cpu_moe")]
+    cpu_moe: bool,
+    /// The same for the first N layers (-ncmoe)
+    #[arg(long, value_name = "N", value_parser = counts::any)]
+    n_cpu_moe: Option<usize>,
     #[command(flatten)]
     pub(crate) isa: IsaArgs,
     /// How DeepSeek's latent attention is computed: auto, expanded, compressed, absorbed, elided [default: auto]
@@ -155,18 +161,42 @@ impl ExecutorArgs {
     pub(crate) fn options(&self, threads: Option<usize>) -> ExecutorOptions {
         let mla = self.mla.unwrap_or_default();
         let (kind, adapter) = (self.executor, self.adapter.clone());
-        let (layers, kept) = (self.n_gpu_layers.unwrap_or_default(), SessionFolders::default());
-        ExecutorOptions { kind, threads, isa: self.isa.isa, mla, adapter, layers, kept }
+        let layers = self.n_gpu_layers.unwrap_or_default();
+        let share = DeviceShare { layers, apart: self.apart() };
+        let kept = SessionFolders::default();
+        ExecutorOptions { kind, threads, isa: self.isa.isa, mla, adapter, share, kept }
+    }
+
+    /// Of so many layers experts are to be apart from the rest.
+    fn apart(&self) -> usize {
+        if self.cpu_moe { usize::MAX } else { self.n_cpu_moe.unwrap_or(0) }
+    }
+
+    /// Whether a GPU is asked for.
+    fn asks_for_gpu(&self) -> bool {
+        matches!(self.executor, ExecutorKind::Wgpu | ExecutorKind::Auto)
+    }
+
+    /// What to say of options about experts where a model has none.
+    pub(crate) fn without_experts(&self) -> Option<String> {
+        self.idle_experts("the model has no experts").filter(|_| self.asks_for_gpu())
+    }
+
+    fn idle_experts(&self, why: &str) -> Option<String> {
+        let name = if self.cpu_moe { "--cpu-moe" } else { "--n-cpu-moe" };
+        (self.apart() > 0).then(|| format!("{name} has no effect: {why}"))
     }
 
     /// One warning for each flag that was given and has no effect where this kind runs.
     pub(crate) fn warnings(&self, kind: ExecutorKind) -> Vec<String> {
         let mut warnings = self.peers.warnings();
         let wants_gpu = self.n_gpu_layers.is_some_and(|layers| layers != DeviceLayers::Last(0));
-        let asks = matches!(self.executor, ExecutorKind::Wgpu | ExecutorKind::Auto);
-        if wants_gpu && !asks {
-            let told = "CPU only: -ngl has no effect; --executor wgpu has layers on a GPU";
-            warnings.push(told.into());
+        if !self.asks_for_gpu() {
+            if wants_gpu {
+                let told = "CPU only: -ngl has no effect; --executor wgpu has layers on a GPU";
+                warnings.push(told.into());
+            }
+            warnings.extend(self.idle_experts("all layers are on the processor"));
         }
         // with `auto` it says what is measured, whatever comes of that
         let chosen = self.executor == ExecutorKind::Auto && kind == ExecutorKind::Cpu;

@@ -195,7 +195,7 @@ fn faster_gpu(gpu: &ExecutorOptions, it: &ToRun<'_>) -> Result<Started, String> 
         ui::note(format_args!("--executor auto: {}: the processor has no room", facts.adapter));
         return Ok(started);
     }
-    let key = ChoiceKey::new(&*cpu.executor, facts, it);
+    let key = ChoiceKey::new(&*cpu.executor, facts, gpu.share.apart, it);
     let (times, passes_by) = match Choices::read().find(&key) {
         Some(times) => (times, false),
         None => {
@@ -324,6 +324,9 @@ struct ChoiceKey {
     /// Layers on the GPU, where others are on the processor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     gpu_layers: Option<usize>,
+    /// Layers whose experts are apart.
+    #[serde(default)]
+    apart: usize,
     #[serde(flatten)]
     model: ModelKey,
 }
@@ -336,7 +339,7 @@ struct ChoiceTimes {
 }
 
 impl ChoiceKey {
-    fn new(cpu: &dyn Executor, gpu: &GpuFacts, it: &ToRun<'_>) -> ChoiceKey {
+    fn new(cpu: &dyn Executor, gpu: &GpuFacts, apart: usize, it: &ToRun<'_>) -> ChoiceKey {
         ChoiceKey {
             machine: ceilings::machine(cpu),
             adapter: gpu.adapter.clone(),
@@ -345,6 +348,7 @@ impl ChoiceKey {
             type_k: it.cache.k.name().to_owned(),
             type_v: it.cache.v.name().to_owned(),
             gpu_layers: gpu.beside,
+            apart: if gpu.beside.is_some() { apart } else { 0 },
             model: ModelKey::of(it.program),
         }
     }

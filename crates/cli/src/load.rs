@@ -11,7 +11,7 @@ use gguf::Gguf;
 use models::{GgufWeights, LoadedModel, ModelConfig, Pooling};
 use planner::{Executed, Rates, WantedRates};
 use program::{
-    CacheKind, CacheOptions, CacheSpec, CacheStorage, Executor, KvPolicy, Model, Program,
+    CacheKind, CacheOptions, CacheSpec, CacheStorage, Executor, KvPolicy, Model, Op, Program,
 };
 use tokenizer::{ChatTemplate, Tokenizer};
 
@@ -202,6 +202,9 @@ pub(crate) fn ready(
     without_effect(&loaded.program, executor.mla.is_some(), options.values)
         .iter()
         .for_each(|warning| ui::warn(warning));
+    let has_experts = loaded.program.nodes.iter().any(|node| matches!(node.op, Op::Experts { .. }));
+    let idle = executor.without_experts().filter(|_| !has_experts);
+    idle.iter().for_each(|warning| ui::warn(warning));
     let cache = cache(&loaded.config);
     check_positions(loaded.program.n_positions(), cache.capacity as u64)?;
     let loaded = loaded.within(gguf, cache.capacity).context("reading the model")?;

@@ -29,9 +29,7 @@ const NO_STATE: &str = "caches are not kept on disk yet";
 const OWN_TEMPLATE: &str = "the model's own template is used; rooflight complete goes without one";
 const OWN_ROPE: &str = "the model's own frequencies are used";
 const CPU_ONLY: &str = "--executor cpu, wgpu or auto says what computes";
-const EXPERTS: &str = "experts run on the processor, with all of their layer";
-const NO_TENSORS: &str =
-    "tensors are not placed one by one: -ngl N has whole layers on the GPU of --executor wgpu";
+const NO_TENSORS: &str = "tensors are not placed one by one: -ngl N has layers on the GPU of --executor wgpu, -cmoe but for experts";
 const NO_LOCK: &str = "weights are packed once into memory of their own, which is not locked";
 const ALWAYS_PLAIN: &str = "only a terminal gets colours, and none are needed to read it";
 const OS_DECIDES: &str = "the system places threads";
@@ -108,10 +106,8 @@ pub(crate) static FLAGS: &[(&str, PeerFlag)] = &[
     ("--device", IgnoredValue(CPU_ONLY)),
     ("-ot", Refused(NO_TENSORS)),
     ("--override-tensor", Refused(NO_TENSORS)),
-    ("-ncmoe", IgnoredValue(EXPERTS)),
-    ("--n-cpu-moe", IgnoredValue(EXPERTS)),
-    ("-cmoe", Ignored(EXPERTS)),
-    ("--cpu-moe", Ignored(EXPERTS)),
+    ("-ncmoe", Named("--n-cpu-moe")),
+    ("-cmoe", Named("--cpu-moe")),
     ("--numa", IgnoredValue(OS_DECIDES)),
     ("--prio", IgnoredValue(OS_DECIDES)),
     ("--poll", IgnoredValue(OS_DECIDES)),

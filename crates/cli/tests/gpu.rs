@@ -257,6 +257,27 @@ fn what_a_gpu_has_no_kernels_for_runs_beside_it() {
     }
 }
 
+/// Experts apart: the rest of their layers is the GPU's.
+#[test]
+fn experts_on_the_processor() {
+    let Some(_) = adapter() else { return };
+    let place = Place::new();
+    for name in ["qwen3moe", "llama"] {
+        place.write(&format!("{name}.gguf"), golden::model(name));
+    }
+    let (want, _) = greedy(&place, "qwen3moe.gguf", &[]);
+    for option in [&["-cmoe"][..], &["-ncmoe", "99"], &["-ncmoe", "1"]] {
+        let args = [&wgpu()[..], option, &["--verbose"]].concat();
+        let (found, told) = greedy(&place, "qwen3moe.gguf", &args);
+        assert_eq!(found, want, "{option:?}: {told}");
+        assert!(told.contains("experts of layer"), "{option:?}: {told}");
+        let refused = told.contains("the processor runs layer");
+        assert_eq!(refused, option.contains(&"1"), "{option:?}: {told}");
+        let (_, told) = greedy(&place, "llama.gguf", &[&wgpu()[..], option].concat());
+        assert!(told.contains("has no effect: the model has no experts"), "{told}");
+    }
+}
+
 /// A conversation whose layers are on both: a reply begun anew is the same, and one that is interrupted leaves what was said.
 #[test]
 fn a_conversation_on_both() {

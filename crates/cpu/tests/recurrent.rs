@@ -9,7 +9,7 @@ use conformance::{Picky, Random, assert_same_bits};
 use cpu::{Cpu, Options};
 use gguf::Gguf;
 use program::{
-    CacheKind, CacheOptions, CacheStorage, CacheType, ContextMemory, DeviceLayers, Division, Error,
+    CacheKind, CacheOptions, CacheStorage, CacheType, ContextMemory, DeviceShare, Division, Error,
     Executor, Hybrid, HybridOptions, KvPolicy, MemoryNeeds, MemoryOptions, Model, Outputs, Prompt,
     Sequence, SessionId, Step, StepOut,
 };
@@ -108,11 +108,11 @@ fn layers_beside_a_device_that_fails() {
         let program = ::models::load(&gguf).expect("a model that is supported").program;
         let device = Picky::as_a_gpu();
         let cpu = Cpu::new(&Options { threads: Some(2), ..Options::default() });
-        let layers = DeviceLayers::All;
-        let division = Division::of(&program, &device, layers).expect("it divides");
+        let share = DeviceShare::default();
+        let division = Division::of(&program, &device, share).expect("it divides");
         let (storage, sessions) =
             (CacheStorage::default(), MemoryOptions { cache: OPTIONS, sessions: 1, chunk: 64 });
-        let options = HybridOptions { layers, storage, sessions };
+        let options = HybridOptions { share, storage, sessions };
         let hybrid = Hybrid::new(Box::new(cpu), Box::new(device.clone()), &division, options);
         assert!(division.crossings() > 0, "{name}: {}", hybrid.describe());
         let model =

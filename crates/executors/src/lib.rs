@@ -6,8 +6,8 @@
 pub use cpu::{Cpu, MlaChoice, SessionFolder, SessionFolders};
 use kernels::Isa;
 use program::{
-    CacheStorage, DeviceLayers, Division, Executor, Hybrid, HybridOptions, MemoryOptions, Program,
-    Result,
+    CacheStorage, DeviceLayers, DeviceShare, Division, Executor, Hybrid, HybridOptions,
+    MemoryOptions, Program, Result,
 };
 
 /// What can run a model.
@@ -39,8 +39,8 @@ pub struct ExecutorOptions {
     pub mla: MlaChoice,
     /// Part of the name of a GPU; `None` for the most promising one.
     pub adapter: Option<String>,
-    /// Layers that a GPU runs, if one does.
-    pub layers: DeviceLayers,
+    /// What a GPU runs, if one does.
+    pub share: DeviceShare,
     /// Where sessions are kept over restarts; the processor alone does that.
     pub kept: SessionFolders,
 }
@@ -123,12 +123,12 @@ impl ExecutorOptions {
         sessions: &MemoryOptions,
     ) -> Result<Started> {
         // nobody asked for a GPU then
-        if self.kind != ExecutorKind::Wgpu || self.layers == DeviceLayers::Last(0) {
+        if self.kind != ExecutorKind::Wgpu || self.share.layers == DeviceLayers::Last(0) {
             return ExecutorOptions { kind: self.without_gpu(), ..self.clone() }
                 .start_with(storage);
         }
         let started = self.start_with(storage)?;
-        let division = Division::of(program, &*started.executor, self.layers)?;
+        let division = Division::of(program, &*started.executor, self.share)?;
         let refused = division
             .refused()
             .map(|why| format!("the processor runs {}: {why}", division.on_processor()));
@@ -140,7 +140,7 @@ impl ExecutorOptions {
             return Ok(started);
         }
         let options =
-            HybridOptions { layers: self.layers, storage: storage.clone(), sessions: *sessions };
+            HybridOptions { share: self.share, storage: storage.clone(), sessions: *sessions };
         let processor = Box::new(self.cpu_with(storage));
         let hybrid = Hybrid::new(processor, started.executor, &division, options);
         let beside = Some(division.n_layers());

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::{
-    CacheOptions, CacheType, Executor, MemoryOptions, Node, Part, Placement, Program, Result,
+    CacheOptions, CacheType, Executor, MemoryOptions, Node, Op, Part, Placement, Program, Result,
     passes, split,
 };
 
@@ -31,7 +31,31 @@ impl DeviceLayers {
     }
 }
 
-/// A program in parts, each for the processor or for a device: layers are not divided, nor those that share a cache.
+/// What a device is to run, as far as it can.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceShare {
+    /// These layers.
+    pub layers: DeviceLayers,
+    /// But for the experts, with their router, of the first so many of all layers.
+    pub apart: usize,
+}
+
+impl From<DeviceLayers> for DeviceShare {
+    fn from(layers: DeviceLayers) -> DeviceShare {
+        DeviceShare { layers, apart: 0 }
+    }
+}
+
+impl DeviceShare {
+    /// Whether a node is not the device's although its layer may be.
+    fn leaves(self, node: &Node) -> bool {
+        let of_experts = matches!(node.op, Op::Route(_) | Op::Experts { .. });
+        of_experts && node.layer.is_some_and(|layer| layer < self.apart)
+    }
+}
+
+/// A program in parts, each for the processor or for a device: layers are not divided, but for experts where that
+/// is asked for, nor are those that share a cache.
 #[derive(Clone, Debug)]
 pub struct Division {
     program: Arc<Program>,
@@ -53,22 +77,29 @@ const LEAST: MemoryOptions = MemoryOptions {
 };
 
 impl Division {
-    /// Give `device` those of the `layers` that it takes, and the processor the others.
+    /// Give `device` what it takes of its `share`, and the processor the rest.
     ///
     /// # Errors
     /// Those of [`split`].
-    pub fn of(program: &Program, device: &dyn Executor, layers: DeviceLayers) -> Result<Division> {
+    pub fn of(
+        program: &Program,
+        device: &dyn Executor,
+        share: impl Into<DeviceShare>,
+    ) -> Result<Division> {
+        let share = share.into();
         let program = passes::narrow(program);
-        let starts = starts(&program);
+        let starts = starts(&program, share);
         let unit_of = |node: usize| starts.partition_point(|start| *start <= node) - 1;
         let places = places(&program);
         let n_layers = n_layers(&program);
-        let first = layers.first(n_layers);
+        let first = share.layers.first(n_layers);
         let mut refused = None;
         let units = split(&program, &Placement::by_node(&program, |node, _| unit_of(node)))?;
         let takes = |(unit, part): (usize, &Part)| {
             let end = starts.get(unit + 1).copied().unwrap_or(places.len());
-            let wanted = places[starts[unit]..end].iter().all(|place| *place >= first);
+            let its = starts[unit]..end;
+            let wanted = places[its.clone()].iter().all(|place| *place >= first)
+                && !program.nodes[its].iter().any(|node| share.leaves(node));
             // what it says of memory it can load
             wanted
                 && match device.memory(&part.program, &LEAST) {
@@ -83,12 +114,14 @@ impl Division {
         follow(&program, &starts, &mut on_device);
         let device_of = |node: usize| if on_device[unit_of(node)] { DEVICE } else { PROCESSOR };
         let placement = Placement::by_node(&program, |node, _| device_of(node));
+        let layers = layers_on(&program, |node| device_of(node) == DEVICE);
         let told = [PROCESSOR, DEVICE].map(|side| {
             let nodes = program.nodes.iter().enumerate();
             let its = nodes.filter(|(node, _)| device_of(*node) == side);
-            told(its.map(|(node, its)| (its.layer, places[node] == n_layers)))
+            let has_rest = |layer: usize| side == PROCESSOR && layers.contains(&layer);
+            told(its.map(|(node, its)| (its.layer, places[node] == n_layers)), has_rest)
         });
-        let on_it = layers_on(&program, |node| device_of(node) == DEVICE).len();
+        let on_it = layers.len();
         let parts = split(&program, &placement)?;
         Ok(Division { program: Arc::new(program), parts, told, n_layers: on_it, refused })
     }
@@ -118,7 +151,7 @@ impl Division {
         self.parts.len().saturating_sub(1)
     }
 
-    /// How many layers are the device's.
+    /// How many layers are the device's, but for their experts perhaps.
     pub fn n_layers(&self) -> usize {
         self.n_layers
     }
@@ -158,7 +191,7 @@ fn n_layers(program: &Program) -> usize {
 }
 
 /// Where units begin: layers, and what stands between them; those on one cache, and all between them, are one.
-fn starts(program: &Program) -> Vec<usize> {
+fn starts(program: &Program, share: DeviceShare) -> Vec<usize> {
     let nodes = &program.nodes;
     let mut spans = vec![None; program.caches.len()];
     for (index, node) in nodes.iter().enumerate() {
@@ -167,7 +200,8 @@ fn starts(program: &Program) -> Vec<usize> {
             *last = index;
         }
     }
-    let begins = |index: &usize| *index == 0 || nodes[*index].layer != nodes[index - 1].layer;
+    let of = |index: usize| (nodes[index].layer, share.leaves(&nodes[index]));
+    let begins = |index: &usize| *index == 0 || of(*index) != of(index - 1);
     let divides =
         |index: &usize| !spans.iter().flatten().any(|(first, last)| first < index && index <= last);
     (0..nodes.len()).filter(|index| begins(index) && divides(index)).collect()
@@ -186,26 +220,44 @@ fn follow(program: &Program, starts: &[usize], on_device: &mut [bool]) {
     }
 }
 
-/// Layers all of whose nodes are so.
+/// Layers some of whose nodes are so.
 fn layers_on(program: &Program, on: impl Fn(usize) -> bool) -> BTreeSet<usize> {
-    let with = |wanted: bool| {
-        let nodes = program.nodes.iter().enumerate();
-        let its = nodes.filter(|(node, _)| on(*node) == wanted);
-        its.filter_map(|(_, node)| node.layer).collect::<BTreeSet<usize>>()
-    };
-    &with(true) - &with(false)
+    let nodes = program.nodes.iter().enumerate().filter(|(node, _)| on(*node));
+    nodes.filter_map(|(_, node)| node.layer).collect()
 }
 
-/// `layers 0-3, 5, output` of nodes, each with its layer and whether it stands behind all layers.
-fn told(nodes: impl Iterator<Item = (Option<usize>, bool)>) -> String {
+/// `layers 0-3, 5, output` of nodes, each with its layer and whether it stands behind all layers; of layers whose rest is
+/// elsewhere, `experts of layers 0-3`.
+fn told(
+    nodes: impl Iterator<Item = (Option<usize>, bool)>,
+    has_rest: impl Fn(usize) -> bool,
+) -> String {
     let (mut layers, mut output, mut any) = (BTreeSet::new(), false, false);
     for (layer, behind) in nodes {
         layers.extend(layer);
         output |= behind;
         any = true;
     }
+    let (apart, layers): (BTreeSet<_>, BTreeSet<_>) =
+        layers.into_iter().partition(|layer| has_rest(*layer));
+    let experts = match apart.is_empty() {
+        true => None,
+        false => Some(format!("experts of {}", runs_of(&apart))),
+    };
+    let whole = Some(runs_of(&layers)).filter(|_| !layers.is_empty());
+    let output = output.then(|| "output".to_owned());
+    let parts: Vec<String> = whole.into_iter().chain(output).chain(experts).collect();
+    match (parts.is_empty(), any) {
+        (true, true) => "embedding".into(),
+        (true, false) => "nothing".into(),
+        (false, _) => parts.join(", "),
+    }
+}
+
+/// `layers 0-3, 5`.
+fn runs_of(layers: &BTreeSet<usize>) -> String {
     let mut runs: Vec<(usize, usize)> = Vec::new();
-    for layer in layers {
+    for &layer in layers {
         match runs.last_mut() {
             Some((_, end)) if *end + 1 == layer => *end = layer,
             _ => runs.push((layer, layer)),
@@ -216,17 +268,8 @@ fn told(nodes: impl Iterator<Item = (Option<usize>, bool)>) -> String {
         false => format!("{first}-{last}"),
     };
     let word = match runs[..] {
-        [] => "",
-        [(first, last)] if first == last => "layer ",
-        _ => "layers ",
+        [(first, last)] if first == last => "layer",
+        _ => "layers",
     };
-    let mut parts: Vec<String> = runs.iter().map(run).collect();
-    if output {
-        parts.push("output".into());
-    }
-    match (parts.is_empty(), any) {
-        (true, true) => "embedding".into(),
-        (true, false) => "nothing".into(),
-        (false, _) => format!("{word}{}", parts.join(", ")),
-    }
+    format!("{word} {}", runs.iter().map(run).collect::<Vec<_>>().join(", "))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quant::GgmlType;
 
 use crate::{
-    CacheStorage, DeviceLayers, Division, Error, Executor, MemoryNeeds, MemoryOptions, Model, Op,
+    CacheStorage, DeviceShare, Division, Error, Executor, MemoryNeeds, MemoryOptions, Model, Op,
     Part, Parts, Program, Progress, Promises, Result, Rows, WeightSource,
 };
 
@@ -13,7 +13,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct HybridOptions {
     /// What the device is to run.
-    pub layers: DeviceLayers,
+    pub share: DeviceShare,
     /// Where the caches of all sessions lie. A bound on their memory is dealt out by what each part needs.
     pub storage: CacheStorage,
     /// Sessions that such a bound is dealt out for.
@@ -52,7 +52,7 @@ impl Hybrid {
     }
 
     fn divide(&self, program: &Program) -> Result<Division> {
-        Division::of(program, &*self.device, self.options.layers)
+        Division::of(program, &*self.device, self.options.share)
     }
 
     fn of(&self, part: &Part) -> &dyn Executor {

@@ -48,7 +48,7 @@ pub use ceilings::{Ceilings, ComputeCeiling, ReadCeiling};
 pub(crate) use context::Stretch;
 pub use context::{BlockAnchor, BlockSharing, Certificate, ContextMemory, FarPositions, KvPolicy};
 pub use declare::{MemoryNeeds, MemoryOptions, Promises, Variation};
-pub use division::{DeviceLayers, Division};
+pub use division::{DeviceLayers, DeviceShare, Division};
 pub use error::{Error, Result};
 pub use executor::{
     Dump, Executor, Model, PhaseTime, Progress, Prompt, Sequence, SessionId, SpillCounts, Step,

@@ -9,18 +9,19 @@ use conformance::{MemoryWeights, Picky, Random, deep_config, tiny_model};
 use gguf::Gguf;
 use program::interpreter::Interpreter;
 use program::{
-    CacheOptions, CacheStorage, CacheType, DeviceLayers, Division, Error, Executor, Hybrid,
-    HybridOptions, MemoryOptions, Model, Outputs, Program, Sequence, SessionId, Step, StepOut,
-    WeightSource,
+    CacheOptions, CacheStorage, CacheType, DeviceLayers, DeviceShare, Division, Error, Executor,
+    Hybrid, HybridOptions, MemoryOptions, Model, Outputs, Program, Sequence, SessionId, Step,
+    StepOut, WeightSource,
 };
 use quant::GgmlType;
 
 const CACHE: CacheOptions = CacheOptions::new(CacheType::F32, CacheType::F32, 256);
 const SESSIONS: MemoryOptions = MemoryOptions { cache: CACHE, sessions: 1, chunk: 64 };
 
-fn hybrid(device: &Picky, program: &Program, layers: DeviceLayers) -> (Hybrid, Division) {
-    let division = Division::of(program, device, layers).expect("it divides");
-    let options = HybridOptions { layers, storage: CacheStorage::default(), sessions: SESSIONS };
+fn hybrid(device: &Picky, program: &Program, share: impl Into<DeviceShare>) -> (Hybrid, Division) {
+    let share = share.into();
+    let division = Division::of(program, device, share).expect("it divides");
+    let options = HybridOptions { share, storage: CacheStorage::default(), sessions: SESSIONS };
     let device = Box::new(device.clone());
     (Hybrid::new(Box::new(Interpreter), device, &division, options), division)
 }
@@ -143,5 +144,32 @@ fn a_step_that_fails_between_both() {
             assert_eq!(model.len(session), Ok(40), "{name}, {n} tokens");
         }
         assert_eq!(feed(&*model, session, &tokens[40..]).expect("a step"), want, "{name}");
+    }
+}
+
+/// Experts alone on the processor, of all layers or of the first.
+#[test]
+fn experts_apart() {
+    let picky = Picky::as_a_gpu();
+    for name in ["qwen3moe", "qwen2moe"] {
+        let program = tiny_model(&deep_config(name, 32, false, 3), GgmlType::F32);
+        let weights = MemoryWeights::random(&program, 3);
+        let tokens = Random::new(4).tokens(11, 97);
+        let want = bits(&*load(&Interpreter, &program, &weights), &tokens);
+        for (layers, apart, device, processor, crossings) in [
+            (DeviceLayers::All, usize::MAX, "layers 0-2, output", "experts of layers 0-2", 6),
+            (DeviceLayers::Last(2), 99, "layer 2, output", "layers 0-1, experts of layer 2", 3),
+            (DeviceLayers::All, 1, "layer 0, output", "layers 1-2, experts of layer 0", 4),
+        ] {
+            let share = DeviceShare { layers, apart };
+            let (hybrid, division) = hybrid(&picky, &program, share);
+            let told = hybrid.describe();
+            assert_eq!((division.on_device(), division.on_processor()), (device, processor));
+            assert_eq!(division.refused().is_some(), apart == 1, "{name}: {told}");
+            // a shared expert may be computed between both
+            assert!(name == "qwen2moe" || division.crossings() == crossings, "{name}: {told}");
+            let model = load(&hybrid, &program, &weights);
+            assert_eq!(bits(&*model, &tokens), want, "{name}: {told}");
+        }
     }
 }

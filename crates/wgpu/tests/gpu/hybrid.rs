@@ -11,8 +11,8 @@ use gguf::Gguf;
 use gpu::Wgpu;
 use program::interpreter::Interpreter;
 use program::{
-    CacheOptions, CacheStorage, CacheType, DeviceLayers, Division, Executor, Hybrid, HybridOptions,
-    MemoryOptions, Model, Outputs, Program, Sequence, SessionId, Step, StepOut,
+    CacheOptions, CacheStorage, CacheType, DeviceLayers, DeviceShare, Division, Executor, Hybrid,
+    HybridOptions, MemoryOptions, Model, Outputs, Program, Sequence, SessionId, Step, StepOut,
 };
 use quant::GgmlType;
 
@@ -21,9 +21,10 @@ use crate::{device, open};
 const EXACT: CacheOptions = CacheOptions::new(CacheType::F32, CacheType::F32, 512);
 const SESSIONS: MemoryOptions = MemoryOptions { cache: EXACT, sessions: 1, chunk: 64 };
 
-fn hybrid(device: &Wgpu, program: &Program, layers: DeviceLayers) -> (Hybrid, Division) {
-    let division = Division::of(program, device, layers).expect("it divides");
-    let options = HybridOptions { layers, storage: CacheStorage::default(), sessions: SESSIONS };
+fn hybrid(device: &Wgpu, program: &Program, share: impl Into<DeviceShare>) -> (Hybrid, Division) {
+    let share = share.into();
+    let division = Division::of(program, device, share).expect("it divides");
+    let options = HybridOptions { share, storage: CacheStorage::default(), sessions: SESSIONS };
     let device = device.beside(&CacheStorage::default()).expect("it is shared");
     (Hybrid::new(Box::new(Interpreter), device, &division, options), division)
 }
@@ -99,6 +100,29 @@ fn layers_by_turns() {
         assert_eq!(submissions, division.submissions(), "{told}");
         assert_eq!((after.readbacks - before.readbacks) as usize, submissions, "{told}");
     }
+}
+
+/// Attention on the device, experts beside it: a submission before the first, between any two and behind the last.
+#[test]
+fn experts_apart() {
+    let Some(device) = open() else { return };
+    let program = tiny_model(&deep_config("qwen3moe", 64, false, 3), GgmlType::Q8_0);
+    let weights = MemoryWeights::random(&program, 3);
+    let tokens = Random::new(2).tokens(41, program.vocab_size());
+    let want = oracle(&*load(&Interpreter, &program, &weights), &tokens, 41);
+    let share = DeviceShare { layers: DeviceLayers::All, apart: usize::MAX };
+    let (hybrid, division) = hybrid(&device, &program, share);
+    assert_eq!((division.submissions(), division.crossings()), (4, 6), "{}", hybrid.describe());
+    assert_eq!(division.refused(), None);
+    let model = load(&hybrid, &program, &weights);
+    let session = model.open(&EXACT).expect("a session opens");
+    let mut found = Vec::new();
+    for chunk in [&tokens[..40], &tokens[40..]] {
+        let before = device.counts().submissions;
+        found.extend(feed(&*model, session, chunk));
+        assert_eq!(device.counts().submissions, before + 4);
+    }
+    assert_close(&found, &want, 1e-9, "experts apart");
 }
 
 /// Experts, latents and states, of every architecture: the greedy ids and logits that llama.cpp has.
