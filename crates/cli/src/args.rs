@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use executors::{ExecutorKind, ExecutorOptions, MlaChoice, SessionFolders};
 use gguf::Gguf;
 use models::ModelConfig;
-use program::{CacheOptions, CacheType};
+use program::{CacheOptions, CacheType, DeviceLayers, DeviceShare};
 
 use crate::exit::Failure;
 use crate::input::TextSource;
@@ -137,6 +137,16 @@ pub(crate) struct ExecutorArgs {
     /// The GPU of --executor wgpu, by a part of its name; by default a card, else what is built in
     #[arg(long, value_name = "NAME")]
     adapter: Option<String>,
+    /// Layers on the GPU of --executor wgpu, the last ones, of which the output counts as one (-ngl): 12, all, auto for all it
+    /// runs [default: auto]
+    #[arg(long, value_name = "N", alias = "gpu-layers", allow_hyphen_values = true, value_parser = gpu_layers)]
+    n_gpu_layers: Option<DeviceLayers>,
+    /// Experts of all layers on the processor, the rest of these layers on the GPU of --executor wgpu (-cmoe)
+    #[arg(long, conflicts_with = "n_cpu_moe")]
+    cpu_moe: bool,
+    /// The same for the first N layers (-ncmoe)
+    #[arg(long, value_name = "N", value_parser = counts::any)]
+    n_cpu_moe: Option<usize>,
     #[command(flatten)]
     pub(crate) isa: IsaArgs,
     /// How DeepSeek's latent attention is computed: auto, expanded, compressed, absorbed, elided [default: auto]
@@ -151,13 +161,43 @@ impl ExecutorArgs {
     pub(crate) fn options(&self, threads: Option<usize>) -> ExecutorOptions {
         let mla = self.mla.unwrap_or_default();
         let (kind, adapter) = (self.executor, self.adapter.clone());
+        let layers = self.n_gpu_layers.unwrap_or_default();
+        let share = DeviceShare { layers, apart: self.apart() };
         let kept = SessionFolders::default();
-        ExecutorOptions { kind, threads, isa: self.isa.isa, mla, adapter, kept }
+        ExecutorOptions { kind, threads, isa: self.isa.isa, mla, adapter, share, kept }
+    }
+
+    /// Of so many layers experts are to be apart from the rest.
+    fn apart(&self) -> usize {
+        if self.cpu_moe { usize::MAX } else { self.n_cpu_moe.unwrap_or(0) }
+    }
+
+    /// Whether a GPU is asked for.
+    fn asks_for_gpu(&self) -> bool {
+        matches!(self.executor, ExecutorKind::Wgpu | ExecutorKind::Auto)
+    }
+
+    /// What to say of options about experts where a model has none.
+    pub(crate) fn without_experts(&self) -> Option<String> {
+        self.idle_experts("the model has no experts").filter(|_| self.asks_for_gpu())
+    }
+
+    fn idle_experts(&self, why: &str) -> Option<String> {
+        let name = if self.cpu_moe { "--cpu-moe" } else { "--n-cpu-moe" };
+        (self.apart() > 0).then(|| format!("{name} has no effect: {why}"))
     }
 
     /// One warning for each flag that was given and has no effect where this kind runs.
     pub(crate) fn warnings(&self, kind: ExecutorKind) -> Vec<String> {
-        let mut warnings = self.peers.warnings(kind);
+        let mut warnings = self.peers.warnings();
+        let wants_gpu = self.n_gpu_layers.is_some_and(|layers| layers != DeviceLayers::Last(0));
+        if !self.asks_for_gpu() {
+            if wants_gpu {
+                let told = "CPU only: -ngl has no effect; --executor wgpu has layers on a GPU";
+                warnings.push(told.into());
+            }
+            warnings.extend(self.idle_experts("all layers are on the processor"));
+        }
         // with `auto` it says what is measured, whatever comes of that
         let chosen = self.executor == ExecutorKind::Auto && kind == ExecutorKind::Cpu;
         if self.adapter.is_some() && kind != ExecutorKind::Wgpu && !chosen {
@@ -170,9 +210,6 @@ impl ExecutorArgs {
 /// Flags of llama.cpp that change nothing here, accepted so that its command lines work; each says so when given.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct PeerArgs {
-    /// Layers on a GPU: all with --executor wgpu, else none
-    #[arg(long, value_name = "N", alias = "gpu-layers", allow_hyphen_values = true, hide = true)]
-    n_gpu_layers: Option<String>,
     /// Attention is always the tiled kind
     #[arg(long, value_name = "on|off|auto", num_args = 0..=1, default_missing_value = "on", hide = true,
           value_parser = ["on", "off", "auto", "0", "1"])]
@@ -186,26 +223,9 @@ pub(crate) struct PeerArgs {
 }
 
 impl PeerArgs {
-    /// One warning for each flag that was given and has no effect where this kind runs.
-    fn warnings(&self, kind: ExecutorKind) -> Vec<String> {
+    /// One warning for each flag that was given and has no effect.
+    fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        if let Some(n) = self.n_gpu_layers.as_deref() {
-            let on_gpu = kind == ExecutorKind::Wgpu;
-            let meant = match n {
-                "0" => !on_gpu,
-                "all" | "auto" => on_gpu,
-                n => on_gpu && n.parse::<i64>().is_ok_and(|n| !(0..99).contains(&n)),
-            };
-            if !meant {
-                warnings.push(match on_gpu {
-                    true => "-ngl has no effect: all layers are on the GPU".into(),
-                    false => {
-                        "CPU only: -ngl has no effect; --executor wgpu has all layers on a GPU"
-                            .into()
-                    }
-                });
-            }
-        }
         if self.flash_attn.as_deref().is_some_and(|mode| matches!(mode, "off" | "0")) {
             warnings.push("-fa off has no effect: attention never stores its scores".into());
         }
@@ -217,6 +237,15 @@ impl PeerArgs {
         }
         warnings
     }
+}
+
+/// Layers on a GPU: so many, or words; below 0 is llama.cpp's number for these.
+fn gpu_layers(text: &str) -> Result<DeviceLayers, String> {
+    if let "all" | "auto" = text {
+        return Ok(DeviceLayers::All);
+    }
+    let n: i64 = text.parse().map_err(|_| "expected a number, all or auto")?;
+    Ok(usize::try_from(n).map_or(DeviceLayers::All, DeviceLayers::Last))
 }
 
 /// How latent attention is computed, by name.
@@ -402,6 +431,22 @@ mod tests {
             r#"Some("a.gguf") Some("Stdin")"#
         );
         assert!(prompt(Some("a"), Some("b"), Some("c"), None).contains("unexpected argument `b`"));
+    }
+
+    #[test]
+    fn layers_on_a_gpu() {
+        for (text, want) in [
+            ("0", DeviceLayers::Last(0)),
+            ("12", DeviceLayers::Last(12)),
+            ("-1", DeviceLayers::All),
+            ("all", DeviceLayers::All),
+            ("auto", DeviceLayers::All),
+        ] {
+            assert_eq!(gpu_layers(text), Ok(want), "{text}");
+        }
+        for text in ["", "most", "1.5", "12 "] {
+            assert!(gpu_layers(text).is_err_and(|why| why.contains("all or auto")), "{text}");
+        }
     }
 
     #[test]

@@ -8,8 +8,8 @@ use executors::{ExecutorKind, ExecutorOptions, GpuFacts, Started};
 use gguf::Gguf;
 use models::GgufWeights;
 use program::{
-    CacheOptions, CacheStorage, CacheType, Error, Executor, Outputs, Program, Sequence, Step,
-    Variation,
+    CacheOptions, CacheStorage, CacheType, Error, Executor, MemoryOptions, Outputs, Program,
+    Sequence, Step, Variation,
 };
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +36,14 @@ pub(crate) struct ToRun<'a> {
     pub(crate) same_bits: Option<&'static str>,
 }
 
+impl ToRun<'_> {
+    /// What runs it, of a GPU together with the processor if need be.
+    fn start(&self, chosen: &ExecutorOptions) -> program::Result<Started> {
+        let sessions = MemoryOptions { cache: *self.cache, sessions: 1, chunk: self.chunk };
+        chosen.start_for(self.program, self.storage, &sessions)
+    }
+}
+
 /// Start what `chosen` names; what that became.
 ///
 /// # Errors
@@ -51,7 +59,13 @@ pub(crate) fn start(
             (chosen, started)
         }
         ExecutorKind::Wgpu => {
-            let started = chosen.start_with(it.storage).map_err(not_started)?;
+            let started = it.start(&chosen).map_err(not_started)?;
+            if let Some(why) = &started.refused {
+                ui::note(format_args!("--executor wgpu: {why}"));
+            }
+            if started.gpu.is_none() {
+                return Ok((as_kind(ExecutorKind::Cpu), started));
+            }
             if let Some(what) = refused(&*started.executor, &chosen, it) {
                 let problem = format!(
                     "{}: not supported: {what}; --executor cpu runs it",
@@ -77,14 +91,16 @@ pub(crate) fn start(
 pub(crate) fn warn(args: &ExecutorArgs, loaded: &Loaded, cache: &CacheOptions) {
     args.warnings(loaded.chosen.kind).iter().for_each(|warning| ui::warn(warning));
     if loaded.gpu.is_some() {
-        on_a_gpu(args.executor, &loaded.chosen, cache).iter().for_each(|warning| ui::warn(warning));
+        let beside = loaded.gpu.as_ref().is_some_and(|gpu| gpu.beside.is_some());
+        let told = on_a_gpu(args.executor, beside, &loaded.chosen, cache);
+        told.iter().for_each(|warning| ui::warn(warning));
     }
 }
 
-/// How a cache is kept where it is asked for so: a GPU has no q8_0.
+/// How a cache is kept where it is asked for so: a GPU has no q8_0, but the processor beside it has.
 pub(crate) fn kept(cache: &CacheOptions, gpu: Option<&GpuFacts>) -> CacheOptions {
     let kept = |ty| match ty {
-        CacheType::Q8_0 if gpu.is_some() => CacheType::F16,
+        CacheType::Q8_0 if gpu.is_some_and(|gpu| gpu.beside.is_none()) => CacheType::F16,
         ty => ty,
     };
     CacheOptions { k: kept(cache.k), v: kept(cache.v), ..*cache }
@@ -99,18 +115,21 @@ fn not_started(error: Error) -> anyhow::Error {
     Failure::Usage(format!("--executor wgpu: {why}")).into()
 }
 
-/// Options that mean nothing on a GPU; those of the processor mean something where it was compared with.
+/// Options that mean nothing on a GPU; those of the processor mean something where it was compared with, or runs some
+/// layers `beside` it.
 fn on_a_gpu(
     asked: ExecutorKind,
+    beside: bool,
     chosen: &ExecutorOptions,
     cache: &CacheOptions,
 ) -> Vec<&'static str> {
     let q8_0 = [cache.k, cache.v].contains(&CacheType::Q8_0);
-    let alone = asked == ExecutorKind::Wgpu;
+    let alone = asked == ExecutorKind::Wgpu && !beside;
     [
         (alone && chosen.threads.is_some(), "-t has no effect: a GPU computes"),
         (alone && chosen.isa.is_some(), "--isa has no effect: a GPU computes"),
-        (q8_0, "a GPU keeps f16 where a cache of q8_0 is asked for"),
+        (q8_0 && !beside, "a GPU keeps f16 where a cache of q8_0 is asked for"),
+        (q8_0 && beside, "layers on the GPU keep f16 where a cache of q8_0 is asked for"),
     ]
     .into_iter()
     .filter_map(|(given, warning)| given.then_some(warning))
@@ -154,7 +173,10 @@ fn has_room(started: &Started, it: &ToRun<'_>) -> bool {
 
 /// The GPU, where it runs this model faster than the processor, or that does not run it; else why not.
 fn faster_gpu(gpu: &ExecutorOptions, it: &ToRun<'_>) -> Result<Started, String> {
-    let started = gpu.start_with(it.storage).map_err(|why| why.to_string())?;
+    let started = it.start(gpu).map_err(|why| why.to_string())?;
+    if started.gpu.is_none() {
+        return Err(started.refused.unwrap_or_else(|| "-ngl 0".into()));
+    }
     if let Some(what) = refused(&*started.executor, gpu, it) {
         return Err(format!("{} does not support {what}", started.executor.describe()));
     }
@@ -173,7 +195,7 @@ fn faster_gpu(gpu: &ExecutorOptions, it: &ToRun<'_>) -> Result<Started, String> 
         ui::note(format_args!("--executor auto: {}: the processor has no room", facts.adapter));
         return Ok(started);
     }
-    let key = ChoiceKey::new(&*cpu.executor, facts, it);
+    let key = ChoiceKey::new(&*cpu.executor, facts, gpu.share.apart, it);
     let (times, passes_by) = match Choices::read().find(&key) {
         Some(times) => (times, false),
         None => {
@@ -299,6 +321,12 @@ struct ChoiceKey {
     build: String,
     type_k: String,
     type_v: String,
+    /// Layers on the GPU, where others are on the processor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    gpu_layers: Option<usize>,
+    /// Layers whose experts are apart.
+    #[serde(default)]
+    apart: usize,
     #[serde(flatten)]
     model: ModelKey,
 }
@@ -311,7 +339,7 @@ struct ChoiceTimes {
 }
 
 impl ChoiceKey {
-    fn new(cpu: &dyn Executor, gpu: &GpuFacts, it: &ToRun<'_>) -> ChoiceKey {
+    fn new(cpu: &dyn Executor, gpu: &GpuFacts, apart: usize, it: &ToRun<'_>) -> ChoiceKey {
         ChoiceKey {
             machine: ceilings::machine(cpu),
             adapter: gpu.adapter.clone(),
@@ -319,6 +347,8 @@ impl ChoiceKey {
             build: BUILD.to_owned(),
             type_k: it.cache.k.name().to_owned(),
             type_v: it.cache.v.name().to_owned(),
+            gpu_layers: gpu.beside,
+            apart: if gpu.beside.is_some() { apart } else { 0 },
             model: ModelKey::of(it.program),
         }
     }
@@ -370,9 +400,10 @@ mod tests {
     fn options_of_the_processor_mean_something_where_it_is_compared_with() {
         let chosen = ExecutorOptions { threads: Some(1), ..ExecutorOptions::default() };
         let cache = CacheOptions::new(CacheType::F16, CacheType::F16, 64);
-        let told = |asked| on_a_gpu(asked, &chosen, &cache);
-        assert_eq!(told(ExecutorKind::Auto), [""; 0]);
-        assert_eq!(told(ExecutorKind::Wgpu), ["-t has no effect: a GPU computes"]);
+        let told = |asked, beside| on_a_gpu(asked, beside, &chosen, &cache);
+        assert_eq!(told(ExecutorKind::Auto, false), [""; 0]);
+        assert_eq!(told(ExecutorKind::Wgpu, true), [""; 0], "they are the others'");
+        assert_eq!(told(ExecutorKind::Wgpu, false), ["-t has no effect: a GPU computes"]);
     }
 
     #[test]
@@ -383,8 +414,11 @@ mod tests {
             driver: String::new(),
             is_software: false,
             shares_memory: false,
+            beside: None,
         };
         assert_eq!(kept(&cache, None), cache);
         assert_eq!(kept(&cache, Some(&gpu)), CacheOptions { k: CacheType::F16, ..cache });
+        let some = GpuFacts { beside: Some(3), ..gpu };
+        assert_eq!(kept(&cache, Some(&some)), cache, "the processor has its own");
     }
 }

@@ -11,7 +11,7 @@ use gguf::Gguf;
 use models::{GgufWeights, LoadedModel, ModelConfig, Pooling};
 use planner::{Executed, Rates, WantedRates};
 use program::{
-    CacheKind, CacheOptions, CacheSpec, CacheStorage, Executor, KvPolicy, Model, Program,
+    CacheKind, CacheOptions, CacheSpec, CacheStorage, Executor, KvPolicy, Model, Op, Program,
 };
 use tokenizer::{ChatTemplate, Tokenizer};
 
@@ -50,7 +50,9 @@ pub(crate) struct Loaded {
 impl Loaded {
     /// Threads that compute.
     pub(crate) fn n_threads(&self) -> usize {
-        self.chosen.n_threads()
+        let beside = self.gpu.as_ref().is_some_and(|gpu| gpu.beside.is_some());
+        let kind = if beside { ExecutorKind::Cpu } else { self.chosen.kind };
+        ExecutorOptions { kind, ..self.chosen.clone() }.n_threads()
     }
 }
 
@@ -200,6 +202,9 @@ pub(crate) fn ready(
     without_effect(&loaded.program, executor.mla.is_some(), options.values)
         .iter()
         .for_each(|warning| ui::warn(warning));
+    let has_experts = loaded.program.nodes.iter().any(|node| matches!(node.op, Op::Experts { .. }));
+    let idle = executor.without_experts().filter(|_| !has_experts);
+    idle.iter().for_each(|warning| ui::warn(warning));
     let cache = cache(&loaded.config);
     check_positions(loaded.program.n_positions(), cache.capacity as u64)?;
     let loaded = loaded.within(gguf, cache.capacity).context("reading the model")?;
@@ -252,7 +257,7 @@ pub(crate) fn beside(
         LoadOptions { ceilings: false, values: false, storage, guesses: false, ..options.clone() };
     let kept = CacheStorage::default();
     let started = match first.executor.beside(&kept) {
-        Some(executor) => Started { executor, gpu: first.gpu.clone() },
+        Some(executor) => Started { executor, gpu: first.gpu.clone(), refused: None },
         None => first.chosen.start_with(&kept)?,
     };
     load_on((first.chosen.clone(), started, &kept), gguf, loaded, &options, cache)
@@ -268,7 +273,7 @@ fn load_on(
 ) -> anyhow::Result<Loaded> {
     let LoadedModel { config, program, guesses, notes: _ } = loaded;
     let chunk = options.chunk.unwrap_or(DEFAULT_CHUNK);
-    let Started { executor, gpu } = started;
+    let Started { executor, gpu, .. } = started;
     let room = Room { available: memory::free(gpu.as_ref()), trained: config.context_length };
     let own = |cache: &CacheOptions| memory::needs(&*executor, &program, cache, chunk);
     let all = |cache: &CacheOptions| match &guesses {

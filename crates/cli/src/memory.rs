@@ -28,14 +28,14 @@ pub(crate) fn needs(
 pub(crate) type Count<'a> = dyn Fn(&CacheOptions) -> program::Result<MemoryNeeds> + 'a;
 
 /// Free memory where a model runs, if that can be told: how much a card has, no API says, and what it lacks is told when it
-/// is asked for.
+/// is asked for. Where the processor runs layers beside it, those are.
 pub(crate) fn free(gpu: Option<&GpuFacts>) -> Option<u64> {
-    available().filter(|_| gpu.is_none_or(|gpu| gpu.shares_memory))
+    available().filter(|_| gpu.is_none_or(|gpu| gpu.shares_memory || gpu.beside.is_some()))
 }
 
 /// Whether so many free bytes are enough; where that cannot be told, they are.
 pub(crate) fn fits(needs: &MemoryNeeds, available: Option<u64>) -> bool {
-    available.is_none_or(|available| needs.total().saturating_add(OVERHEAD) <= available)
+    available.is_none_or(|available| needs.here().saturating_add(OVERHEAD) <= available)
 }
 
 /// The options of keys and values of fewer bits.
@@ -52,7 +52,7 @@ pub(crate) fn shrinks(count: &Count<'_>, cache: &CacheOptions) -> bool {
 pub(crate) fn longest_context(count: &Count<'_>, cache: &CacheOptions, room: u64) -> usize {
     longest(cache.capacity, |capacity| {
         let cache = CacheOptions { capacity, ..*cache };
-        count(&cache).is_ok_and(|needs| needs.total() <= room)
+        count(&cache).is_ok_and(|needs| needs.here() <= room)
     })
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn check_fit(
         return Ok(needs);
     }
     let available = room.available.unwrap_or(u64::MAX);
-    let wanted = needs.total().saturating_add(OVERHEAD);
+    let wanted = needs.here().saturating_add(OVERHEAD);
     let free = available.saturating_sub(OVERHEAD);
     let longest = longest_context(count, cache, free).min(room.trained);
     let advice = match longest {
@@ -108,12 +108,16 @@ pub(crate) fn check_fit(
         longest => format!("try -c {longest}"),
     };
     let need = format!(
-        "{} (weights {}, cache {} for {} tokens, workspace {})",
+        "{} (weights {}, cache {} for {} tokens, workspace {}{})",
         units::bytes(wanted),
         units::bytes(needs.weights),
         units::bytes(needs.cache),
         cache.capacity,
         units::bytes(needs.work),
+        match needs.on_card {
+            0 => String::new(),
+            bytes => format!("; {} of these on the card", units::bytes(bytes)),
+        },
     );
     let missing = wanted - available;
     Err(Failure::DoesNotFit { need, available: units::bytes(available), missing, advice }.into())

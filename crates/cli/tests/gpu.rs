@@ -10,8 +10,7 @@ mod pty;
 use std::sync::LazyLock;
 
 use common::{Place, text};
-use conformance::Family;
-use conformance::golden::{GoldenFile, archs};
+use conformance::golden;
 use executors::{ExecutorKind, ExecutorOptions};
 use pty::{PROMPT, Pty};
 use serde_json::Value;
@@ -161,18 +160,9 @@ fn refusal(told: &str) -> &str {
 fn what_a_gpu_does_not_run() {
     let Some(adapter) = adapter() else { return };
     let place = Place::new();
-    for (family, name) in [(Family::Experts, "qwen3moe"), (Family::Latent, "deepseek2")] {
-        let case = archs(family).into_iter().find(|case| case.name.starts_with(name));
-        let Some(GoldenFile::Bytes(bytes)) = case.map(|case| case.model) else {
-            panic!("{name}: no such model")
-        };
-        place.write(&format!("{name}.gguf"), bytes);
-    }
     let greedy = ["--tokens", "1 2 3", "--greedy", "1"];
     let disk = ["--kv-memory", "1G", "--kv-disk", "d"];
     for (args, what) in [
-        ([&["logits", "qwen3moe.gguf"][..], &greedy].concat(), "`route`"),
-        ([&["logits", "deepseek2.gguf"][..], &greedy].concat(), "latent"),
         ([&["logits", "demo.gguf"][..], &greedy, &["--kv-policy", "window"]].concat(), "memory"),
         ([&["logits", "demo.gguf"][..], &greedy, &disk].concat(), "--kv-disk"),
         (vec!["complete", "demo.gguf", "the", "-n", "2", "--spec", "lookup"], "--spec"),
@@ -190,6 +180,133 @@ fn what_a_gpu_does_not_run() {
     let reply = place.ok(&[&texts[..], &wgpu()].concat());
     let reply: Value = serde_json::from_str(&reply).expect("an object");
     assert_eq!(reply["usage"]["completion_tokens"], 4);
+}
+
+/// The ids that a model goes on with, and what is told beside.
+fn greedy(place: &Place, model: &str, more: &[&str]) -> (String, String) {
+    let args = ["logits", model, "--tokens", "1 2 3 4 5", "--greedy", "12", "-t", "1"];
+    let output = place.run(&[&args[..], &["-ctk", "f32", "-ctv", "f32"], more].concat());
+    let told = text(&output.stderr);
+    assert!(output.status.success(), "{model} {more:?}: {told}");
+    (text(&output.stdout), told)
+}
+
+/// However many layers a GPU has, the ids are the processor's.
+#[test]
+fn any_number_of_layers() {
+    let Some(_) = adapter() else { return };
+    let place = Place::new();
+    place.write("qwen3.gguf", golden::model("qwen3"));
+    let (want, _) = greedy(&place, "qwen3.gguf", &[]);
+    for (layers, seen) in [
+        ("0", None),
+        ("1", Some("(output)")),
+        ("2", Some("output)")),
+        ("3", None),
+        ("all", None),
+        ("auto", None),
+    ] {
+        let args = [&wgpu()[..], &["-ngl", layers, "--verbose"]].concat();
+        let (found, told) = greedy(&place, "qwen3.gguf", &args);
+        assert_eq!(found, want, "-ngl {layers}: {told}");
+        let divided = told.contains("1 crossing, 1 submission a step");
+        assert_eq!(divided, seen.is_some(), "-ngl {layers}: {told}");
+        assert!(told.contains(seen.unwrap_or_default()), "-ngl {layers}: {told}");
+        // who computes with it has a use for -t
+        let idle = told.contains("-t has no effect");
+        assert_eq!(idle, !divided && layers != "0", "-ngl {layers}: {told}");
+    }
+    let args = ["logits", "qwen3.gguf", "--tokens", "1", "--greedy", "1", "-ngl", "most"];
+    let (code, told) = place.fails(&[&args[..], &wgpu()].concat());
+    assert!(code == 2 && told.contains("a number, all or auto"), "{told}");
+}
+
+/// Experts, latents and states, which no kernel has yet: their layers are the processor's.
+#[test]
+fn what_a_gpu_has_no_kernels_for_runs_beside_it() {
+    let Some(adapter) = adapter() else { return };
+    let place = Place::new();
+    for (name, what) in [
+        ("qwen3moe", "`route`"),
+        ("deepseek2", "latent"),
+        ("lfm2", "conv"),
+        ("mamba2", "conv"),
+        ("rwkv7", "conv"),
+    ] {
+        let file = format!("{name}.gguf");
+        place.write(&file, golden::model(name));
+        let (want, _) = greedy(&place, &file, &[]);
+        let (found, told) = greedy(&place, &file, &[&wgpu()[..], &["--verbose"]].concat());
+        assert_eq!(found, want, "{name}: {told}");
+        let line = told.lines().find(|line| line.contains("the processor runs layer"));
+        assert!(line.is_some_and(|line| line.contains(what)), "{name}: {told}");
+        assert!(
+            told.contains(&format!("wgpu: {adapter} (")) && told.contains("1 thread,"),
+            "{told}"
+        );
+    }
+    let bench = ["bench", "lfm2.gguf", "-p", "8", "-n", "2", "-d", "16", "-r", "1", "-o", "json"];
+    let rows = place.ok(&[&bench[..], &["-t", "1"], &wgpu()].concat());
+    let rows: Value = serde_json::from_str(&rows).expect("rows");
+    for row in rows.as_array().expect("an array") {
+        assert_eq!(
+            (&row["backends"], &row["gpu_info"]),
+            (&"wgpu,CPU".into(), &adapter.clone().into())
+        );
+        assert_eq!((&row["n_threads"], row["n_gpu_layers"].as_u64().is_some()), (&1.into(), true));
+    }
+}
+
+/// Experts apart: the rest of their layers is the GPU's.
+#[test]
+fn experts_on_the_processor() {
+    let Some(_) = adapter() else { return };
+    let place = Place::new();
+    for name in ["qwen3moe", "llama"] {
+        place.write(&format!("{name}.gguf"), golden::model(name));
+    }
+    let (want, _) = greedy(&place, "qwen3moe.gguf", &[]);
+    for option in [&["-cmoe"][..], &["-ncmoe", "99"], &["-ncmoe", "1"]] {
+        let args = [&wgpu()[..], option, &["--verbose"]].concat();
+        let (found, told) = greedy(&place, "qwen3moe.gguf", &args);
+        assert_eq!(found, want, "{option:?}: {told}");
+        assert!(told.contains("experts of layer"), "{option:?}: {told}");
+        let refused = told.contains("the processor runs layer");
+        assert_eq!(refused, option.contains(&"1"), "{option:?}: {told}");
+        let (_, told) = greedy(&place, "llama.gguf", &[&wgpu()[..], option].concat());
+        assert!(told.contains("has no effect: the model has no experts"), "{told}");
+    }
+}
+
+/// A conversation whose layers are on both: a reply begun anew is the same, and one that is interrupted leaves what was said.
+#[test]
+fn a_conversation_on_both() {
+    let Some(_) = adapter() else { return };
+    let place = place();
+    let args = ["run", "bundled.gguf", "--temp", "0", "-c", "2048", "-ngl", "3", "-t", "1"];
+    let mut pty = Pty::start(&place, &[&args[..], &wgpu()].concat(), 80);
+    let banner = pty.wait_for(PROMPT);
+    assert!(banner.contains("wgpu: ") && banner.contains("crossing"), "{banner}");
+    let said = pty.line("What color is the sky?");
+    assert!(said.contains("blue"), "{said}");
+    let again = pty.line("/regen");
+    assert!(again.contains("blue"), "{again}");
+    pty.send("/bye\r");
+    assert_eq!(pty.end(), Some(0));
+}
+
+/// A bound on caches is one for both sides.
+#[test]
+fn a_bound_on_the_caches_of_both() {
+    let Some(_) = adapter() else { return };
+    let place = place();
+    let run = ["run", "bundled.gguf", "Hello!", "-n", "4", "--temp", "0", "-c", "512", "-t", "1"];
+    let on_both = [&run[..], &["-ngl", "3"], &wgpu()].concat();
+    let (code, told) = place.fails(&[&on_both[..], &["--kv-memory", "1kB"]].concat());
+    let least = told.split_once("hint: --kv-memory ").and_then(|(_, rest)| rest.split(' ').next());
+    let least = least.expect("the least is told").trim_end_matches(',').to_owned();
+    assert!(code == 4, "{told}");
+    place.ok(&[&on_both[..], &["--kv-memory", &least]].concat());
 }
 
 /// Whoever names a device wants to know; what was measured is kept, whatever it was measured for, and the processor's options

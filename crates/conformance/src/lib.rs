@@ -14,6 +14,7 @@ mod demo;
 pub mod golden;
 mod made;
 mod memory;
+mod picky;
 mod random;
 
 use program::Executor;
@@ -24,8 +25,9 @@ pub use checks::{
 };
 pub use compare::{assert_close, assert_same_bits, bound, first_difference, nmse, trace};
 pub use demo::{demo_gguf, demo_gguf_with};
-pub use made::{Family, Made, tiny_config, tiny_model};
+pub use made::{Family, Made, deep_config, tiny_config, tiny_model};
 pub use memory::MemoryWeights;
+pub use picky::Picky;
 pub use random::Random;
 
 /// Run these checks; those that rely on a promise the executor does not make are skipped aloud.

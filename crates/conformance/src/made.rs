@@ -101,6 +101,14 @@ pub(crate) fn program(record: impl FnOnce(&Recorder) -> Result<ValueId>) -> Arc<
 /// # Panics
 /// If `width` is not a multiple of 32 or there is no such architecture.
 pub fn tiny_config(name: &str, width: usize, tied_embeddings: bool) -> ModelConfig {
+    deep_config(name, width, tied_embeddings, 2)
+}
+
+/// The same with so many layers.
+///
+/// # Panics
+/// As [`tiny_config`].
+pub fn deep_config(name: &str, width: usize, tied_embeddings: bool, n_layers: u32) -> ModelConfig {
     assert!(width.is_multiple_of(32), "whole blocks");
     let (family, width) = (Family::of(name), width as u32);
     let mut outline = Outline::new(name, 97);
@@ -110,7 +118,7 @@ pub fn tiny_config(name: &str, width: usize, tied_embeddings: bool) -> ModelConf
         }
     };
     set(&[
-        ("block_count", 2),
+        ("block_count", n_layers),
         ("context_length", 1024),
         ("embedding_length", width),
         ("feed_forward_length", 2 * width),

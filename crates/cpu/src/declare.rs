@@ -88,6 +88,7 @@ pub(crate) fn memory(
         bounded_cache: bounded,
         least_cache: least,
         work: steps.of(options).bytes(workers),
+        on_card: 0,
     })
 }
 

@@ -179,6 +179,11 @@ impl CpuModel {
         cache_shapes(&self.program, &self.schedule, options)
     }
 
+    /// Whether it reads rows that come from outside: those of before cannot be computed again.
+    fn is_given(&self) -> bool {
+        !self.program.inputs.is_empty()
+    }
+
     /// Sessions of one family get the same bits from the same tokens, whatever else was fed. `None`: such a promise is not
     /// made.
     fn family(&self, options: &CacheOptions) -> Option<u64> {
@@ -187,8 +192,7 @@ impl CpuModel {
         let whole = RowRule::Sequence { whole: true };
         let looks_ahead = self.program.nodes.iter().any(|node| node.op.facts().rows == whole);
         // rows from outside may be anything, whatever the tokens
-        let given = !self.program.inputs.is_empty();
-        (!by_prompt && !looks_ahead && !given).then(|| {
+        (!by_prompt && !looks_ahead && !self.is_given()).then(|| {
             let kept = (options.k, options.v, options.policy, options.scope);
             let mut families = lock(&self.families);
             let known = families.iter().position(|family| *family == kept);
@@ -309,7 +313,11 @@ impl Model for CpuModel {
 
     fn truncate(&self, id: SessionId, len: usize) -> Result<usize> {
         self.sessions.with(id, |session| {
-            let reached = session.tables.truncate(len).map_err(cache_error)?;
+            let mut reached = session.tables.truncate(len).map_err(cache_error)?;
+            let held = session.tables.held();
+            if held < reached && self.is_given() {
+                reached = session.tables.truncate(held).map_err(cache_error)?;
+            }
             session.readings.truncate(reached);
             Ok(reached)
         })
@@ -317,7 +325,10 @@ impl Model for CpuModel {
 
     fn fork(&self, id: SessionId, len: usize) -> Result<SessionId> {
         let fork = self.sessions.with(id, |session| {
-            let tables = session.tables.fork(len).map_err(cache_error)?;
+            let mut tables = session.tables.fork(len).map_err(cache_error)?;
+            if tables.held() < tables.len() && self.is_given() {
+                tables.truncate(tables.held()).map_err(cache_error)?;
+            }
             let mut readings = session.readings.clone();
             readings.truncate(tables.len());
             let (shapes, meter) = (Arc::clone(&session.shapes), session.meter.clone());

@@ -1,14 +1,17 @@
 //! Every architecture whose memory recurs, or that chooses what it reads, on the CPU: the same bits for any cut of a prompt,
 //! after going back, in forks and beside others.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use ::models::GgufWeights;
 use conformance::golden::{self, models};
-use conformance::{Random, assert_same_bits};
+use conformance::{Picky, Random, assert_same_bits};
 use cpu::{Cpu, Options};
 use gguf::Gguf;
 use program::{
-    CacheKind, CacheOptions, CacheStorage, CacheType, ContextMemory, Error, Executor, KvPolicy,
-    MemoryNeeds, MemoryOptions, Model, Outputs, Prompt, Sequence, SessionId, Step, StepOut,
+    CacheKind, CacheOptions, CacheStorage, CacheType, ContextMemory, DeviceShare, Division, Error,
+    Executor, Hybrid, HybridOptions, KvPolicy, MemoryNeeds, MemoryOptions, Model, Outputs, Prompt,
+    Sequence, SessionId, Step, StepOut,
 };
 
 const LEN: usize = 200;
@@ -94,6 +97,70 @@ fn back(model: &dyn Model, name: &str, tokens: &[u32], want: &[f32], random: &mu
         model.commit(session, tokens.len()).expect("it holds that many");
     }
     model.close(session);
+}
+
+/// What recurs, between layers on a device that fails, or beside which nobody wants a step any more: the session is as it was,
+/// also where a long step left no row of before; and rows of a device that are taken back are not taken for its own tokens.
+#[test]
+fn layers_beside_a_device_that_fails() {
+    for name in ["lfm2", "qwen35", "granitehybrid", "mamba2"] {
+        let gguf = Gguf::from_bytes(golden::model(name)).expect("a model that was made");
+        let program = ::models::load(&gguf).expect("a model that is supported").program;
+        let device = Picky::as_a_gpu();
+        let cpu = Cpu::new(&Options { threads: Some(2), ..Options::default() });
+        let share = DeviceShare::default();
+        let division = Division::of(&program, &device, share).expect("it divides");
+        let (storage, sessions) =
+            (CacheStorage::default(), MemoryOptions { cache: OPTIONS, sessions: 1, chunk: 64 });
+        let options = HybridOptions { share, storage, sessions };
+        let hybrid = Hybrid::new(Box::new(cpu), Box::new(device.clone()), &division, options);
+        assert!(division.crossings() > 0, "{name}: {}", hybrid.describe());
+        let model =
+            hybrid.load(program.clone(), &GgufWeights(&gguf), &mut |_| ()).expect("it loads");
+        let mut random = Random::new(8);
+        let tokens = random.tokens(LEN, program.vocab_size());
+        let prompt = Some(Prompt { start: 0, len: LEN });
+        let begun = || {
+            let session = model.open(&OPTIONS).expect("a session opens");
+            feed(&*model, session, &tokens[..70], prompt);
+            feed(&*model, session, &tokens[70..73], prompt);
+            session
+        };
+        let want = feed(&*model, begun(), &tokens[73..], prompt);
+        let session = begun();
+        for n in [1, 9, 40, LEN - 73] {
+            let tokens = &tokens[73..73 + n];
+            let sequence = Sequence { session, tokens, outputs: Outputs::LAST, prompt, rows: &[] };
+            let step = Step { sequences: &[sequence] };
+            for nth in 1..=division.submissions() {
+                device.fail(nth);
+                let failed = model.step(&step);
+                assert!(matches!(failed, Err(Error::Device { .. })), "{name}, {n} tokens");
+                assert_eq!(model.len(session), Ok(73), "{name}, {n} tokens");
+            }
+            for most in [1, 3] {
+                let asked = AtomicUsize::new(0);
+                let go_on = || asked.fetch_add(1, Ordering::Relaxed) < most;
+                let stopped = model.step_while(&step, &go_on).err();
+                assert_eq!(stopped, Some(Error::Cancelled), "{name}, asked {most} times");
+                assert_eq!(model.len(session), Ok(73), "{name}, {n} tokens");
+            }
+        }
+        let found = feed(&*model, session, &tokens[73..], prompt);
+        assert_same_bits(&found, &want, &format!("{name}, after steps that failed"));
+        // rows that were never committed
+        for to in [190, 100, 20] {
+            let reached = model.truncate(session, to).expect("it holds more");
+            assert!(
+                reached <= to && model.len(session) == Ok(reached),
+                "{name}: {reached} of {to}"
+            );
+            let found = feed(&*model, session, &tokens[reached..], prompt);
+            let n = want.len().min(found.len());
+            let what = format!("{name}, from {reached} on after going back to {to}");
+            assert_same_bits(&found[found.len() - n..], &want[want.len() - n..], &what);
+        }
+    }
 }
 
 /// States alone, and beside attention; large states, and large rows.

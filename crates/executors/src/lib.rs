@@ -5,7 +5,10 @@
 
 pub use cpu::{Cpu, MlaChoice, SessionFolder, SessionFolders};
 use kernels::Isa;
-use program::{CacheStorage, Executor, Result};
+use program::{
+    CacheStorage, DeviceLayers, DeviceShare, Division, Executor, Hybrid, HybridOptions,
+    MemoryOptions, Program, Result,
+};
 
 /// What can run a model.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +39,8 @@ pub struct ExecutorOptions {
     pub mla: MlaChoice,
     /// Part of the name of a GPU; `None` for the most promising one.
     pub adapter: Option<String>,
+    /// What a GPU runs, if one does.
+    pub share: DeviceShare,
     /// Where sessions are kept over restarts; the processor alone does that.
     pub kept: SessionFolders,
 }
@@ -51,6 +56,8 @@ pub struct GpuFacts {
     pub is_software: bool,
     /// Whether its memory is the machine's own.
     pub shares_memory: bool,
+    /// Layers that it runs, where the processor runs the others; `None`: it runs all.
+    pub beside: Option<usize>,
 }
 
 /// An executor that is ready to load.
@@ -59,6 +66,14 @@ pub struct Started {
     pub executor: Box<dyn Executor>,
     /// The GPU that it runs on, if it runs on one.
     pub gpu: Option<GpuFacts>,
+    /// Why a GPU has not all that it was to have, and what the processor has instead.
+    pub refused: Option<String>,
+}
+
+impl Started {
+    fn on_processor(executor: Box<dyn Executor>) -> Started {
+        Started { executor, gpu: None, refused: None }
+    }
 }
 
 impl ExecutorOptions {
@@ -87,13 +102,57 @@ impl ExecutorOptions {
     pub fn start_with(&self, storage: &CacheStorage) -> Result<Started> {
         Ok(match self.kind {
             ExecutorKind::Cpu | ExecutorKind::Auto => {
-                Started { executor: Box::new(self.cpu_with(storage)), gpu: None }
+                Started::on_processor(Box::new(self.cpu_with(storage)))
             }
             ExecutorKind::Interpreter => {
-                Started { executor: Box::new(program::interpreter::Interpreter), gpu: None }
+                Started::on_processor(Box::new(program::interpreter::Interpreter))
             }
             ExecutorKind::Wgpu => wgpu(self.adapter.as_deref(), storage)?,
         })
+    }
+
+    /// The executor for one program: of a GPU's, what it does not run and what it is not to run goes to the processor.
+    /// `sessions`: those that a bound on caches is dealt out for.
+    ///
+    /// # Errors
+    /// As [`start_with`](Self::start_with).
+    pub fn start_for(
+        &self,
+        program: &Program,
+        storage: &CacheStorage,
+        sessions: &MemoryOptions,
+    ) -> Result<Started> {
+        // nobody asked for a GPU then
+        if self.kind != ExecutorKind::Wgpu || self.share.layers == DeviceLayers::Last(0) {
+            return ExecutorOptions { kind: self.without_gpu(), ..self.clone() }
+                .start_with(storage);
+        }
+        let started = self.start_with(storage)?;
+        let division = Division::of(program, &*started.executor, self.share)?;
+        let refused = division
+            .refused()
+            .map(|why| format!("the processor runs {}: {why}", division.on_processor()));
+        if division.submissions() == 0 {
+            let processor = Box::new(self.cpu_with(storage));
+            return Ok(Started { refused, ..Started::on_processor(processor) });
+        }
+        if division.crossings() == 0 {
+            return Ok(started);
+        }
+        let options =
+            HybridOptions { share: self.share, storage: storage.clone(), sessions: *sessions };
+        let processor = Box::new(self.cpu_with(storage));
+        let hybrid = Hybrid::new(processor, started.executor, &division, options);
+        let beside = Some(division.n_layers());
+        let gpu = started.gpu.map(|gpu| GpuFacts { beside, ..gpu });
+        Ok(Started { executor: Box::new(hybrid), gpu, refused })
+    }
+
+    fn without_gpu(&self) -> ExecutorKind {
+        match self.kind {
+            ExecutorKind::Wgpu => ExecutorKind::Cpu,
+            kind => kind,
+        }
     }
 
     /// The processor, whatever was chosen: for measurements of what only it has.
@@ -121,8 +180,9 @@ fn wgpu(adapter: Option<&str>, storage: &CacheStorage) -> Result<Started> {
         driver: opened.driver(),
         is_software: opened.is_software(),
         shares_memory: opened.shares_memory(),
+        beside: None,
     };
-    Ok(Started { executor: Box::new(opened), gpu: Some(facts) })
+    Ok(Started { executor: Box::new(opened), gpu: Some(facts), refused: None })
 }
 
 #[cfg(not(feature = "wgpu"))]

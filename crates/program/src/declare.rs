@@ -27,12 +27,31 @@ pub struct MemoryNeeds {
     pub least_cache: u64,
     /// What steps need besides.
     pub work: u64,
+    /// Of weights, cache and work together, what lies in a card's own memory and takes none of the machine's.
+    pub on_card: u64,
 }
 
 impl MemoryNeeds {
     /// All of it.
     pub fn total(&self) -> u64 {
         self.weights.saturating_add(self.cache).saturating_add(self.work)
+    }
+
+    /// All of it that takes memory of the machine.
+    pub fn here(&self) -> u64 {
+        self.total().saturating_sub(self.on_card)
+    }
+
+    /// What two of them need that are loaded together.
+    pub fn and(self, other: MemoryNeeds) -> MemoryNeeds {
+        MemoryNeeds {
+            weights: self.weights.saturating_add(other.weights),
+            cache: self.cache.saturating_add(other.cache),
+            bounded_cache: self.bounded_cache.saturating_add(other.bounded_cache),
+            least_cache: self.least_cache.saturating_add(other.least_cache),
+            work: self.work.saturating_add(other.work),
+            on_card: self.on_card.saturating_add(other.on_card),
+        }
     }
 }
 
@@ -68,6 +87,14 @@ impl Promises {
     /// Every variation, without exception.
     pub fn all() -> Promises {
         Promises { same_bits: Variation::ALL.to_vec(), exceptions: Vec::new() }
+    }
+
+    /// What two executors promise that run parts of a program each.
+    pub fn and(self, other: &Promises) -> Promises {
+        let Promises { mut same_bits, mut exceptions } = self;
+        same_bits.retain(|variation| other.same_bits.contains(variation));
+        exceptions.extend(&other.exceptions);
+        Promises { same_bits, exceptions }
     }
 
     /// Whether runs that differ in these give the same bits, exceptions apart.

@@ -203,6 +203,22 @@ pub struct SpillCounts {
     pub recomputed: u64,
 }
 
+impl SpillCounts {
+    /// Those of two models together.
+    pub fn and(self, other: SpillCounts) -> SpillCounts {
+        SpillCounts {
+            memory: self.memory + other.memory,
+            written: self.written + other.written,
+            written_bytes: self.written_bytes + other.written_bytes,
+            loaded: self.loaded + other.loaded,
+            loaded_bytes: self.loaded_bytes + other.loaded_bytes,
+            hits: self.hits + other.hits,
+            waited: self.waited + other.waited,
+            recomputed: self.recomputed + other.recomputed,
+        }
+    }
+}
+
 /// One part of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PhaseTime {

@@ -64,6 +64,7 @@ impl Executor for Interpreter {
             bounded_cache: cache,
             least_cache: cache,
             work: program.values.iter().map(value).fold(0, u64::saturating_add),
+            on_card: 0,
         })
     }
 

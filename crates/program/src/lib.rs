@@ -13,10 +13,12 @@ mod candidates;
 mod ceilings;
 mod context;
 mod declare;
+mod division;
 mod error;
 mod executor;
 mod facts;
 mod grams;
+mod hybrid;
 mod indexer;
 pub mod interpreter;
 mod kept;
@@ -46,6 +48,7 @@ pub use ceilings::{Ceilings, ComputeCeiling, ReadCeiling};
 pub(crate) use context::Stretch;
 pub use context::{BlockAnchor, BlockSharing, Certificate, ContextMemory, FarPositions, KvPolicy};
 pub use declare::{MemoryNeeds, MemoryOptions, Promises, Variation};
+pub use division::{DeviceLayers, DeviceShare, Division};
 pub use error::{Error, Result};
 pub use executor::{
     Dump, Executor, Model, PhaseTime, Progress, Prompt, Sequence, SessionId, SpillCounts, Step,
@@ -53,6 +56,7 @@ pub use executor::{
 };
 pub use facts::{Counted, Facts, Reading, RowRule, StateUse, WeightUse};
 pub use grams::{GramHead, Grams};
+pub use hybrid::{Hybrid, HybridOptions};
 pub use indexer::{IndexScore, Indexer, NO_UNIT, Selection, UnitScore};
 pub use kept::{KeptNow, KeptPart, KeptPlace, KeptSession, KeptSessions, is_kept_name};
 pub use meter::{Meter, MeterReading, MissedMass, Readings};

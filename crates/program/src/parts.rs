@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::{
-    CacheOptions, Error, Executor, Held, Kept, Model, Outputs, Part, PhaseTime, Placement, Program,
-    Progress, Result, RowsOut, Sequence, SessionId, Sessions, Step, StepOut, StepStats, ValueId,
-    Wanted, WeightSource, split,
+    CacheKind, CacheOptions, Error, Executor, Held, Kept, Model, Outputs, Part, PhaseTime,
+    Placement, Program, Progress, Result, RowsOut, Sequence, SessionId, Sessions, Step, StepOut,
+    StepStats, ValueId, Wanted, WeightSource, split,
 };
 
 /// Loaded parts of a program. A session of it has one in every part; a step goes through the parts in order, and each
@@ -24,6 +24,14 @@ pub struct Parts {
 struct Loaded {
     part: Part,
     model: Box<dyn Model>,
+}
+
+impl Loaded {
+    /// Whether its caches may forget what they were before a step: what recurs keeps no row of long ago.
+    fn forgets(&self) -> bool {
+        let recurs = |kind: CacheKind| matches!(kind, CacheKind::State { .. });
+        self.part.program.caches.iter().any(|cache| recurs(cache.kind))
+    }
 }
 
 /// A session: one in every part, which close with it.
@@ -64,6 +72,53 @@ impl Chain {
             len = kept;
         }
     }
+
+    /// Positions held, the same in every part: a step that panicked may have left some ahead of others.
+    fn settle(&self) -> Result<usize> {
+        let held = self.positions();
+        match self.each().all(|(model, id)| model.len(id) == Ok(held)) {
+            true => Ok(held),
+            false => self.keep(held),
+        }
+    }
+
+    /// The way back to how it is now, for a step of so many tokens.
+    fn before(&self, n_tokens: usize) -> Result<Before> {
+        let start = self.settle()?;
+        let mut before = Before { parts: Arc::clone(&self.parts), start, forks: Vec::new() };
+        // nothing can fail behind the last part; the last row can be taken back everywhere
+        let others = self.parts.len().saturating_sub(1);
+        for (index, (model, id)) in self.each().enumerate().take(others) {
+            if n_tokens > 1 && self.parts[index].forgets() {
+                before.forks.push((index, model.fork(id, start)?));
+            }
+        }
+        Ok(before)
+    }
+
+    /// Go that way.
+    fn go_back(&mut self, before: &mut Before) -> Result<()> {
+        for (index, fork) in before.forks.drain(..) {
+            self.parts[index].model.close(self.ids[index]);
+            self.ids[index] = fork;
+        }
+        self.keep(before.start).map(drop)
+    }
+}
+
+/// A session as it was before a step.
+struct Before {
+    parts: Arc<[Loaded]>,
+    /// Positions that it held.
+    start: usize,
+    /// By part, where dropping rows may not lead back.
+    forks: Vec<(usize, SessionId)>,
+}
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        self.forks.iter().for_each(|(index, fork)| self.parts[*index].model.close(*fork));
+    }
 }
 
 impl Drop for Chain {
@@ -86,8 +141,7 @@ impl Kept for Chain {
 struct Running<'a> {
     sequence: &'a Sequence<'a>,
     session: Held<'a, Chain>,
-    /// Positions before the step.
-    start: usize,
+    before: Before,
     /// By value of the whole program: what the caller and the parts so far have given.
     rows: HashMap<ValueId, Vec<f32>>,
     out: Result<RowsOut>,
@@ -110,16 +164,31 @@ impl Parts {
         weights: &dyn WeightSource,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Parts> {
+        let device = |part: &Part| {
+            let missing = || format!("device {} of {}", part.device, devices.len());
+            devices.get(part.device).copied().ok_or_else(|| Error::Unsupported(missing()))
+        };
         let parts = split(&program, placement)?;
+        let devices = parts.iter().map(device).collect::<Result<Vec<_>>>()?;
+        Self::load_each(program, parts.into_iter().zip(devices).collect(), weights, progress)
+    }
+
+    /// Load each part of `program` by an executor of its own.
+    ///
+    /// # Errors
+    /// Those of [`Executor::load`].
+    pub(crate) fn load_each(
+        program: Arc<Program>,
+        parts: Vec<(Part, &dyn Executor)>,
+        weights: &dyn WeightSource,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Parts> {
         let bytes = |part: &Part| part.program.weight_bytes();
-        let total = parts.iter().map(bytes).sum();
+        let total = parts.iter().map(|(part, _)| bytes(part)).sum();
         let mut before = 0;
-        let mut load = |part: Part| {
-            let device = devices.get(part.device).ok_or_else(|| {
-                Error::Unsupported(format!("device {} of {}", part.device, devices.len()))
-            })?;
+        let mut load = |(part, executor): (Part, &dyn Executor)| {
             let mut progress = |of: Progress| progress(Progress { done: before + of.done, total });
-            let model = device.load(Arc::new(part.program.clone()), weights, &mut progress)?;
+            let model = executor.load(Arc::new(part.program.clone()), weights, &mut progress)?;
             before += bytes(&part);
             Ok(Loaded { part, model })
         };
@@ -207,23 +276,23 @@ impl Model for Parts {
             let one = slot.as_ref().map_err(Error::clone).and_then(|slot| {
                 sequence.check_rows(&self.program)?;
                 let session = slot.hold();
-                let start = session.positions();
+                let before = session.before(sequence.tokens.len())?;
                 let given = self.program.inputs.iter().copied().zip(sequence.rows);
                 let rows = given.map(|(id, rows)| (id, rows.to_vec())).collect();
                 let out = Ok(RowsOut::none(sequence.outputs.what));
-                Ok(Running { sequence, session, start, rows, out })
+                Ok(Running { sequence, session, before, rows, out })
             });
             admitted.push(one.map(|one| running.push(one)));
         }
         for index in 0..self.parts.len() {
             let passed = self.pass(index, &mut running, go_on);
-            let failed = |one: &&Running<'_>| passed.is_err() || one.out.is_err();
-            // all of them, also after one that cannot be
-            let mut taken_back = Ok(());
-            for one in running.iter().filter(failed) {
-                taken_back = taken_back.and(one.session.keep(one.start).map(drop));
+            for one in &mut running {
+                if passed.is_err() || one.out.is_err() {
+                    // what failed first is told
+                    let _ = one.session.go_back(&mut one.before);
+                }
             }
-            passed.and(taken_back)?;
+            passed?;
         }
         let mut stats = lock(&self.stats);
         stats.steps += u64::from(!running.is_empty());
@@ -273,6 +342,7 @@ impl Model for Parts {
         parts.fold(*lock(&self.stats), |all, part| StepStats {
             weight_bytes_per_step: all.weight_bytes_per_step + part.weight_bytes_per_step,
             weight_memory: all.weight_memory + part.weight_memory,
+            spilled: all.spilled.and(part.spilled),
             ..all
         })
     }

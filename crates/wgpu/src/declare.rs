@@ -65,11 +65,12 @@ pub(crate) fn promises() -> Promises {
     Promises { same_bits: vec![Variation::Again], exceptions: Vec::new() }
 }
 
-/// Memory of a load, and of the steps that fill the caches.
+/// Memory of a load, and of the steps that fill the caches; `is_card`: it is the device's own.
 pub(crate) fn memory(
     program: &Program,
     options: &MemoryOptions,
     most_bytes: u64,
+    is_card: bool,
 ) -> Result<MemoryNeeds> {
     supports_all(program)?;
     let narrowed = program::passes::narrow(program);
@@ -86,11 +87,13 @@ pub(crate) fn memory(
     };
     // while the cache of a layer grows, the smaller one is still there
     let growing = largest_cache(program, options)?;
-    Ok(MemoryNeeds {
+    let needs = MemoryNeeds {
         weights: weight_bytes(&plan, program, most_bytes),
         cache,
         bounded_cache: cache,
         least_cache: cache,
         work: work_bytes(&plan, &Slots::assign(&plan), &sizes).saturating_add(growing),
-    })
+        on_card: 0,
+    };
+    Ok(MemoryNeeds { on_card: if is_card { needs.total() } else { 0 }, ..needs })
 }

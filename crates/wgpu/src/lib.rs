@@ -125,7 +125,7 @@ impl Executor for Wgpu {
     }
 
     fn memory(&self, program: &Program, options: &MemoryOptions) -> Result<MemoryNeeds> {
-        declare::memory(program, options, self.gpu.most_bytes())
+        declare::memory(program, options, self.gpu.most_bytes(), !self.shares_memory())
     }
 
     fn promises(&self) -> Promises {

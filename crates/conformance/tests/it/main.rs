@@ -1,4 +1,5 @@
 //! The suite runs the interpreter, and finds executors that are wrong.
 
+mod hybrid;
 mod interpreter;
 mod mutants;

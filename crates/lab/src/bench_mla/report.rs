@@ -324,9 +324,8 @@ mod tests {
                 needs: MemoryNeeds {
                     weights: 0,
                     cache: 900_000_000,
-                    bounded_cache: 0,
-                    least_cache: 0,
                     work: 2_000_000,
+                    ..MemoryNeeds::default()
                 },
             }],
         }

@@ -92,7 +92,8 @@ fn the_workspace_is_what_was_predicted() {
     for (chunk, sessions) in [(512, 1), (64, 4), (32, 12)] {
         let cache = CacheOptions { capacity: 2048, ..HALF };
         let options = MemoryOptions { cache, sessions, chunk };
-        let needs = declare::memory(&program, &options, gpu.most_bytes()).expect("it is supported");
+        let needs =
+            declare::memory(&program, &options, gpu.most_bytes(), true).expect("it is supported");
         let model = load(&gpu, &program);
         let ids: Vec<_> = (0..sessions).map(|_| model.open(&cache).expect("it opens")).collect();
         for id in &ids {

@@ -2,6 +2,7 @@
 
 mod bundled;
 mod counts;
+mod hybrid;
 mod sessions;
 mod suite;
 mod weights;

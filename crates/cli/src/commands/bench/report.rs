@@ -4,6 +4,7 @@ use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
+use executors::GpuFacts;
 use gguf::Gguf;
 use planner::{Cost, CostOptions};
 use plot::Picture;
@@ -132,7 +133,11 @@ impl Setting {
             build_number: 0,
             cpu_info: cpu_name(),
             gpu_info: loaded.gpu.as_ref().map(|gpu| gpu.adapter.clone()).unwrap_or_default(),
-            backends: if loaded.gpu.is_some() { "wgpu" } else { "CPU" },
+            backends: match &loaded.gpu {
+                Some(GpuFacts { beside: Some(_), .. }) => "wgpu,CPU",
+                Some(_) => "wgpu",
+                None => "CPU",
+            },
             model_filename: gguf
                 .paths()
                 .first()
@@ -146,8 +151,11 @@ impl Setting {
             n_threads: loaded.n_threads(),
             type_k: k.name(),
             type_v: v.name(),
-            fixed: match loaded.gpu {
-                Some(_) => Fixed { n_gpu_layers: loaded.config.layers.len() as i32, ..FIXED },
+            fixed: match &loaded.gpu {
+                Some(gpu) => {
+                    let n_layers = gpu.beside.unwrap_or(loaded.config.layers.len());
+                    Fixed { n_gpu_layers: n_layers as i32, ..FIXED }
+                }
                 None => FIXED,
             },
             weight_bytes_per_token: program.weight_bytes_per_token(),

@@ -1,0 +1,130 @@
+//! [`Picky`]: a device for tests, that takes some ops and fails when it is told to.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use program::interpreter::Interpreter;
+use program::{
+    CacheOptions, CacheStorage, Error, Executor, MemoryNeeds, MemoryOptions, Model, Op, Program,
+    Progress, Promises, Result, SessionId, Step, StepOut, StepStats, WeightSource,
+};
+use quant::GgmlType;
+
+/// The interpreter, but for ops that it refuses.
+#[derive(Clone)]
+pub struct Picky {
+    /// Whether it refuses an op.
+    pub refuses: fn(&Op) -> bool,
+    fails: Arc<AtomicUsize>,
+}
+
+impl Picky {
+    /// One that refuses what the executor for GPUs refuses.
+    pub fn as_a_gpu() -> Picky {
+        let refuses = |op: &Op| {
+            matches!(
+                op,
+                Op::LatentAttention(_)
+                    | Op::Indexer(_)
+                    | Op::CausalConv(_)
+                    | Op::Scan(_)
+                    | Op::Route(_)
+                    | Op::Experts { .. }
+            )
+        };
+        Picky { refuses, fails: Arc::default() }
+    }
+
+    /// Have the `nth` of the steps to come fail, counted from 1 over all its models.
+    pub fn fail(&self, nth: usize) {
+        self.fails.store(nth, Ordering::Relaxed);
+    }
+}
+
+impl Executor for Picky {
+    fn supports(&self, op: &Op, _: &[GgmlType]) -> Result<()> {
+        if (self.refuses)(op) {
+            return Err(Error::Unsupported(format!("op `{}`", op.name())));
+        }
+        Ok(())
+    }
+
+    fn memory(&self, program: &Program, options: &MemoryOptions) -> Result<MemoryNeeds> {
+        program.nodes.iter().try_for_each(|node| self.supports(&node.op, &[]))?;
+        Interpreter.memory(program, options)
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::all()
+    }
+
+    fn load(
+        &self,
+        program: Arc<Program>,
+        weights: &dyn WeightSource,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Box<dyn Model>> {
+        program.nodes.iter().try_for_each(|node| self.supports(&node.op, &[]))?;
+        let model = Interpreter.load(program, weights, progress)?;
+        Ok(Box::new(PickyModel { model, fails: Arc::clone(&self.fails) }))
+    }
+
+    fn beside(&self, _: &CacheStorage) -> Option<Box<dyn Executor>> {
+        Some(Box::new(self.clone()))
+    }
+
+    fn describe(&self) -> String {
+        "picky".into()
+    }
+}
+
+struct PickyModel {
+    model: Box<dyn Model>,
+    fails: Arc<AtomicUsize>,
+}
+
+impl Model for PickyModel {
+    fn program(&self) -> &Arc<Program> {
+        self.model.program()
+    }
+
+    fn open(&self, options: &CacheOptions) -> Result<SessionId> {
+        self.model.open(options)
+    }
+
+    fn close(&self, id: SessionId) {
+        self.model.close(id);
+    }
+
+    fn step(&self, step: &Step<'_>) -> Result<StepOut> {
+        let left = |n: usize| n.checked_sub(1);
+        if self.fails.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left) == Ok(1) {
+            return Err(Error::Device { problem: "it was told to fail".into() });
+        }
+        self.model.step(step)
+    }
+
+    fn len(&self, id: SessionId) -> Result<usize> {
+        self.model.len(id)
+    }
+
+    fn commit(&self, id: SessionId, len: usize) -> Result<()> {
+        self.model.commit(id, len)
+    }
+
+    fn truncate(&self, id: SessionId, len: usize) -> Result<usize> {
+        self.model.truncate(id, len)
+    }
+
+    fn fork(&self, id: SessionId, len: usize) -> Result<SessionId> {
+        self.model.fork(id, len)
+    }
+
+    fn cache_bytes(&self, id: SessionId) -> Result<u64> {
+        self.model.cache_bytes(id)
+    }
+
+    fn stats(&self) -> StepStats {
+        self.model.stats()
+    }
+}

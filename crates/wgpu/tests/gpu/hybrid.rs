@@ -1,0 +1,191 @@
+//! Some layers on a device and the others elsewhere: what it refuses runs all the same, and a step is submitted as often as
+//! rows come to it. The interpreter plays the processor.
+
+use std::sync::Arc;
+
+use conformance::golden::{self, Case, GoldenFile, golden_case};
+use conformance::{
+    Family, MemoryWeights, Random, assert_close, deep_config, tiny_config, tiny_model,
+};
+use gguf::Gguf;
+use gpu::Wgpu;
+use program::interpreter::Interpreter;
+use program::{
+    CacheOptions, CacheStorage, CacheType, DeviceLayers, DeviceShare, Division, Executor, Hybrid,
+    HybridOptions, MemoryOptions, Model, Outputs, Program, Sequence, SessionId, Step, StepOut,
+};
+use quant::GgmlType;
+
+use crate::{device, open};
+
+const EXACT: CacheOptions = CacheOptions::new(CacheType::F32, CacheType::F32, 512);
+const SESSIONS: MemoryOptions = MemoryOptions { cache: EXACT, sessions: 1, chunk: 64 };
+
+fn hybrid(device: &Wgpu, program: &Program, share: impl Into<DeviceShare>) -> (Hybrid, Division) {
+    let share = share.into();
+    let division = Division::of(program, device, share).expect("it divides");
+    let options = HybridOptions { share, storage: CacheStorage::default(), sessions: SESSIONS };
+    let device = device.beside(&CacheStorage::default()).expect("it is shared");
+    (Hybrid::new(Box::new(Interpreter), device, &division, options), division)
+}
+
+fn load(
+    executor: &dyn Executor,
+    program: &Arc<Program>,
+    weights: &MemoryWeights,
+) -> Box<dyn Model> {
+    let loaded = executor.load(Arc::clone(program), weights, &mut |_| ());
+    loaded.unwrap_or_else(|e| panic!("{}: {e}", executor.describe()))
+}
+
+fn feed(model: &dyn Model, session: SessionId, tokens: &[u32]) -> Vec<f32> {
+    let sequence = Sequence { session, tokens, outputs: Outputs::ALL, prompt: None, rows: &[] };
+    let out = model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single);
+    out.unwrap_or_else(|e| panic!("a step of {} tokens: {e}", tokens.len())).into_logits().logits
+}
+
+/// The logits of the last tokens after all of these.
+fn oracle(model: &dyn Model, tokens: &[u32], last: usize) -> Vec<f32> {
+    let session = model.open(&EXACT).expect("a session opens");
+    let logits = feed(model, session, tokens);
+    model.close(session);
+    logits[logits.len() / tokens.len() * (tokens.len() - last)..].to_vec()
+}
+
+#[test]
+fn any_number_of_layers_with_a_submission_for_each_part() {
+    // a device of its own: others count too
+    let Some(device) = open() else { return };
+    let config = deep_config("qwen2", 64, true, 4);
+    let program = tiny_model(&config, GgmlType::Q8_0);
+    let weights = MemoryWeights::random(&program, 3);
+    let tokens = Random::new(2).tokens(40, config.vocab_size);
+    let want = oracle(&*load(&Interpreter, &program, &weights), &tokens, 40);
+    for n in 1..=5 {
+        let (hybrid, division) = hybrid(&device, &program, DeviceLayers::Last(n));
+        assert_eq!((division.submissions(), division.n_layers()), (1, n - 1));
+        assert_eq!(division.crossings(), usize::from(n < 5));
+        let model = load(&hybrid, &program, &weights);
+        let session = model.open(&EXACT).expect("a session opens");
+        let mut found = Vec::new();
+        for chunk in [&tokens[..30], &tokens[30..39], &tokens[39..]] {
+            let before = device.counts().submissions;
+            found.extend(feed(&*model, session, chunk));
+            assert_eq!(device.counts().submissions, before + 1, "the last {n}");
+        }
+        assert_close(&found, &want, 1e-9, &format!("the last {n}"));
+        let needs = hybrid.memory(&program, &SESSIONS).expect("it can be told");
+        assert_eq!(needs.weights, model.stats().weight_memory, "the last {n}");
+    }
+}
+
+/// Layers that a device refuses between others that it takes: a submission for each stretch of these.
+#[test]
+fn layers_by_turns() {
+    let Some(device) = open() else { return };
+    let gguf = Gguf::from_bytes(golden::model("lfm2")).expect("a model that was made");
+    let program = models::load(&gguf).expect("a model that is supported").program;
+    let (hybrid, division) = hybrid(&device, &program, DeviceLayers::All);
+    let told = hybrid.describe();
+    assert!(division.submissions() > 1 && division.refused().is_some(), "{told}");
+    assert!(told.contains(&format!("{} submissions a step", division.submissions())), "{told}");
+    let model = hybrid.load(Arc::clone(&program), &models::GgufWeights(&gguf), &mut |_| ());
+    let model = model.expect("it loads");
+    let session = model.open(&EXACT).expect("a session opens");
+    for n in [40, 1] {
+        let before = device.counts();
+        feed(&*model, session, &Random::new(n).tokens(n as usize, program.vocab_size()));
+        let after = device.counts();
+        let submissions = (after.submissions - before.submissions) as usize;
+        assert_eq!(submissions, division.submissions(), "{told}");
+        assert_eq!((after.readbacks - before.readbacks) as usize, submissions, "{told}");
+    }
+}
+
+/// Attention on the device, experts beside it: a submission before the first, between any two and behind the last.
+#[test]
+fn experts_apart() {
+    let Some(device) = open() else { return };
+    let program = tiny_model(&deep_config("qwen3moe", 64, false, 3), GgmlType::Q8_0);
+    let weights = MemoryWeights::random(&program, 3);
+    let tokens = Random::new(2).tokens(41, program.vocab_size());
+    let want = oracle(&*load(&Interpreter, &program, &weights), &tokens, 41);
+    let share = DeviceShare { layers: DeviceLayers::All, apart: usize::MAX };
+    let (hybrid, division) = hybrid(&device, &program, share);
+    assert_eq!((division.submissions(), division.crossings()), (4, 6), "{}", hybrid.describe());
+    assert_eq!(division.refused(), None);
+    let model = load(&hybrid, &program, &weights);
+    let session = model.open(&EXACT).expect("a session opens");
+    let mut found = Vec::new();
+    for chunk in [&tokens[..40], &tokens[40..]] {
+        let before = device.counts().submissions;
+        found.extend(feed(&*model, session, chunk));
+        assert_eq!(device.counts().submissions, before + 4);
+    }
+    assert_close(&found, &want, 1e-9, "experts apart");
+}
+
+/// Experts, latents and states, of every architecture: the greedy ids and logits that llama.cpp has.
+#[test]
+fn what_a_device_refuses_runs_beside_it() {
+    let Some(device) = device() else { return };
+    let cases = [Family::Dense, Family::Windows, Family::Experts, Family::Latent];
+    let mut n = 0;
+    for case in cases.into_iter().flat_map(golden::archs) {
+        let Case { name, model: GoldenFile::Bytes(bytes), .. } = &case else { continue };
+        let gguf = Gguf::from_bytes(bytes.clone()).expect("a golden file");
+        let program = models::load(&gguf).expect("a golden model").program;
+        let (hybrid, division) = hybrid(device, &program, DeviceLayers::All);
+        if division.refused().is_none() {
+            continue;
+        }
+        let outcome = golden_case(&hybrid, &case);
+        eprintln!("{name}: {outcome}: {}, of {}", division.on_device(), division.on_processor());
+        outcome.assert(&case);
+        n += 1;
+    }
+    assert!(n >= 60, "{n} cases have what it refuses");
+}
+
+/// Two sessions with a common past go different ways, on both sides.
+#[test]
+fn forks_and_truncations() {
+    let Some(device) = device() else { return };
+    for (architecture, layers) in [
+        ("llama", DeviceLayers::Last(2)),
+        ("gemma2", DeviceLayers::Last(1)),
+        ("qwen3moe", DeviceLayers::All),
+        ("deepseek2", DeviceLayers::All),
+    ] {
+        let program = tiny_model(&tiny_config(architecture, 64, false), GgmlType::F32);
+        let weights = MemoryWeights::random(&program, 5);
+        let (hybrid, division) = hybrid(device, &program, layers);
+        assert_eq!(division.crossings(), 1, "{}", hybrid.describe());
+        let model = &*load(&hybrid, &program, &weights);
+        let reference = &*load(&Interpreter, &program, &weights);
+        let [past, one, other] =
+            [(1, 150), (2, 40), (3, 40)].map(|(seed, n)| Random::new(seed).tokens(n, 97));
+        let a = model.open(&EXACT).expect("a session opens");
+        feed(model, a, &past);
+        let b = model.fork(a, 100).expect("it holds more");
+        assert_eq!((model.len(a), model.len(b)), (Ok(150), Ok(100)));
+        for (session, past, tokens, what) in
+            [(a, &past[..], &one, "the forked"), (b, &past[..100], &other, "the fork")]
+        {
+            let found = feed(model, session, tokens);
+            let want = oracle(reference, &[past, tokens].concat(), 40);
+            assert_close(&found, &want, 1e-9, &format!("{architecture}: {what}"));
+        }
+        // a reply begun anew: the same rows again have the same bits
+        model.commit(a, 150).expect("it holds that many");
+        let first = feed(model, b, &one);
+        assert_eq!(model.truncate(b, 140), Ok(140), "{architecture}");
+        assert_eq!(feed(model, b, &one), first, "{architecture}: the same again");
+        let reached = model.truncate(a, 60).expect("it holds more");
+        assert!(reached == 60 || architecture == "gemma2" && reached == 0, "{reached}");
+        let found = feed(model, a, &[&past[reached..60], &other].concat());
+        let want = oracle(reference, &[&past[..60], &other].concat(), 40);
+        let found = &found[found.len() - want.len()..];
+        assert_close(found, &want, 1e-9, &format!("{architecture}: after a truncation"));
+    }
+}
