@@ -157,8 +157,9 @@ impl Exec<'_> {
         match &cut.shape.memory {
             None => Segments::Run(cut.score.blocks(sequence, &tile.tokens)),
             Some(memory) => {
-                let row =
-                    |token| -> RowReads<'_> { self.reads(memory, sequence, token, tile.head) };
+                let row = |token| -> RowReads<'_> {
+                    self.reads(memory, tile.sequence, sequence.start + token, tile.head)
+                };
                 Segments::List(segments(tile.tokens.clone().map(row), memory.is_split()))
             }
         }
@@ -357,15 +358,23 @@ impl Exec<'_> {
                 shape.head.store_value(values, position % BLOCK, value);
             }
         }
+        let chooses = memory.chooses_for(phase.new.is_some());
         for position in positions {
+            let asks = chooses && settings.chosen_at(position) == position;
+            if !asks && !settings.keeps_far_keys() {
+                continue;
+            }
             let row = first_row + position - start;
             let factor = cut.score.factor(position);
             let alone = settings.certificate.is_some();
             let mut asked: &mut [f32] = &mut [];
             for query in head * phase.group..(head + 1) * phase.group {
-                if alone || query == head * phase.group {
+                if asks && (alone || query == head * phase.group) {
+                    let number = settings.choosers(0..position).end;
+                    let row = self.asking_row(settings, sequence, number);
+                    let head = if alone { query } else { head };
                     // SAFETY: what a head asks belongs to one item of this section.
-                    asked = unsafe { self.asked(cut, row, if alone { query } else { head }) };
+                    asked = unsafe { self.asked(cut, memory, row, head) };
                 }
                 let cols = query * key_dim..(query + 1) * key_dim;
                 // SAFETY: as above.
@@ -375,7 +384,9 @@ impl Exec<'_> {
                 for x in &mut *turned {
                     *x *= factor;
                 }
-                ask(settings.anchor, asked, turned);
+                if asks {
+                    ask(settings.anchor, asked, turned);
+                }
                 if settings.keeps_far_keys() {
                     let at = row * phase.q.cols + query * key_dim;
                     // SAFETY: as above.
@@ -503,7 +514,8 @@ impl Exec<'_> {
                 if token == row.token {
                     return start..end;
                 }
-                let reads = self.reads(memory, sequence, row.token, tile.head);
+                let position = sequence.start + row.token;
+                let reads = self.reads(memory, tile.sequence, position, tile.head);
                 let seen = reads.of(segment, memory.is_split());
                 last.set((row.token, seen.start, seen.end));
                 seen
