@@ -3,6 +3,7 @@
 use console::counts;
 use program::{
     BlockAnchor, BlockSharing, Certificate, ContextMemory, FarPositions, KvPolicy, Program,
+    Smoothing,
 };
 
 use crate::exit::Failure;
@@ -63,6 +64,9 @@ pub(crate) struct PolicyArgs {
     /// Layers for which blocks are chosen once, in the first of them [default: 1]
     #[arg(long, value_name = "N", requires = "kv_policy", value_parser = counts::tokens)]
     kv_layer_step: Option<usize>,
+    /// Choose blocks by this share of what a token asks for and the rest of what those before it did: 0 to 1, such as 0.05 [default: 1]
+    #[arg(long, value_name = "SHARE", requires = "kv_policy", value_parser = smoothing)]
+    kv_smooth: Option<Smoothing>,
     /// Read more blocks until at most this share of any head's attention is left out, proven by bounds: 0 to 1
     #[arg(long, value_name = "SHARE", requires = "kv_policy", value_parser = certificate)]
     kv_eps: Option<Certificate>,
@@ -76,6 +80,11 @@ fn certificate(text: &str) -> Result<Certificate, String> {
 fn block(text: &str) -> Result<u32, String> {
     let known = text.parse().ok().filter(|n| ContextMemory::BLOCKS.contains(n));
     known.ok_or_else(|| "expected 64 or 128".into())
+}
+
+fn smoothing(text: &str) -> Result<Smoothing, String> {
+    let share = text.parse().ok().and_then(Smoothing::new);
+    share.ok_or_else(|| "expected a share of more than 0 and at most 1, such as 0.05".into())
 }
 
 fn token_step(text: &str) -> Result<u32, String> {
@@ -128,6 +137,8 @@ impl PolicyArgs {
         memory.certificate = self.kv_eps;
         memory.token_step = self.kv_token_step.unwrap_or(memory.token_step);
         memory.layer_step = self.kv_layer_step.map_or(memory.layer_step, number);
+        // 1 is what there is without
+        memory.smoothing = self.kv_smooth.filter(|smoothing| smoothing.share() < 1.0);
         memory.n_supers = self.kv_supers.map_or_else(|| memory.suited_supers(), number);
         KvPolicy::Memory(memory)
     }
@@ -141,6 +152,7 @@ impl PolicyArgs {
             ("--kv-share", self.kv_share.is_some()),
             ("--kv-eps", self.kv_eps.is_some()),
             ("--kv-supers", self.kv_supers.is_some()),
+            ("--kv-smooth", self.kv_smooth.is_some()),
             ("--kv-token-step", self.kv_token_step.is_some()),
             ("--kv-layer-step", self.kv_layer_step.is_some()),
         ];
@@ -180,6 +192,13 @@ pub(crate) fn check(policy: &KvPolicy) -> Result<(), Failure> {
                 let anchor = memory.anchor.name();
                 let why = format!("--kv-eps needs --kv-anchor bounds: {anchor} proves nothing");
                 return Failure::Usage(why);
+            }
+            if (ContextMemory { smoothing: None, ..*memory }).check().is_ok() {
+                return Failure::Usage(if memory.certificate.is_some() {
+                    "--kv-eps proves what each query leaves out: leave out --kv-smooth".into()
+                } else {
+                    "--kv-smooth needs an anchor: --kv-anchor all reads all keys".into()
+                });
             }
             // if each query chose for itself it would do
             if (ContextMemory { token_step: 1, layer_step: 1, ..*memory }).check().is_ok() {
@@ -327,6 +346,29 @@ mod tests {
             parse("--kv-policy window --kv-supers 3").warnings()[0]
                 .contains("no blocks are chosen")
         );
+    }
+
+    #[test]
+    fn choices_that_are_smoothed() {
+        assert!(
+            said("--kv-policy infllm --kv-smooth 0.05 --kv-token-step 2").contains(
+                "for a layer, of 32 super-blocks, smoothed by 0.05, every 2 tokens, at a"
+            )
+        );
+        assert!(!said("--kv-policy infllm --kv-smooth 1").contains("smoothed"));
+        for bad in ["0", "-1", "1.5", "NaN", "some"] {
+            let line = ["rooflight", "--kv-policy", "infllm", &format!("--kv-smooth={bad}")];
+            assert!(Line::try_parse_from(line).is_err(), "{bad}");
+        }
+        for (bad, why) in [
+            ("quest --kv-eps 0.1", "leave out --kv-smooth"),
+            ("infllm --kv-anchor all", "--kv-smooth needs an anchor"),
+        ] {
+            let policy = parse(&format!("--kv-policy {bad} --kv-smooth 0.5")).policy(32_768);
+            assert!(check(&policy).is_err_and(|e| e.to_string().contains(why)), "{bad}");
+        }
+        let idle = parse("--kv-policy window --kv-smooth 0.5").warnings().join("; ");
+        assert!(idle.contains("--kv-smooth has no effect: no blocks are chosen"), "{idle}");
     }
 
     #[test]

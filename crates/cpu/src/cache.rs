@@ -48,6 +48,9 @@ pub(crate) struct MemoryTables {
     /// The table of choices that serve the tokens after their query, this layer's or the one's that chooses for it:
     /// `[run of tokens][choice][block]` numbers.
     pub(crate) choices: Option<usize>,
+    /// The table of what queries ask for together with those before, where choices are smoothed: `[head][position][element]` of
+    /// a block of positions.
+    pub(crate) smoothed: Option<usize>,
     /// Whether the layer that appends chooses for itself, if it chooses.
     pub(crate) chooses: bool,
     /// Choices of a row that a step keeps before this layer's, those of layers that choose for others too.
@@ -61,6 +64,12 @@ pub(crate) struct MemoryTables {
 }
 
 impl MemoryTables {
+    /// The last of its tables.
+    fn last(&self) -> usize {
+        let late = [self.heard, self.queries, self.choices, self.smoothed];
+        late.into_iter().flatten().max().unwrap_or(self.index)
+    }
+
     /// Positions whose anchors lie in one block of the index.
     pub(crate) fn index_positions(&self) -> usize {
         ANCHORS * self.settings.block as usize
@@ -157,6 +166,7 @@ pub(crate) fn pairs(rope: &Rope) -> Pairs {
 }
 
 /// What one layer keeps.
+#[expect(clippy::large_enum_variant, reason = "one for each layer, most of which have heads")]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum CacheShape {
     /// Keys and values by head.
@@ -245,7 +255,13 @@ impl CacheShape {
             let window = memory.is_split().then(|| memory.near_positions());
             Some((memory.choices?, TableSpec { window, ..spec }))
         });
-        far.into_iter().chain(index).chain(heard).chain(queries).chain(choices)
+        let smoothed = memory.and_then(|(heads, memory)| {
+            let block = memory.settings.block as usize;
+            let bytes = 4 * block * heads.layout.n_kv_heads() * memory.anchor_width;
+            Some((memory.smoothed?, windowed(block, bytes, block)))
+        });
+        let late = heard.into_iter().chain(queries).chain(choices).chain(smoothed);
+        far.into_iter().chain(index).chain(late)
     }
 
     /// The shape of keys and values, if it keeps such.
@@ -317,8 +333,7 @@ pub(crate) fn cache_shapes(
         if let (CacheShape::Heads(heads), Some(settings)) = (&mut shape, settings) {
             let chooses = policy.chooses(program, id, true);
             let tables = memory_tables(heads, settings, n_tables, chooses);
-            let last = tables.choices.or(tables.queries).or(tables.heard).unwrap_or(tables.index);
-            n_tables = last + 1;
+            n_tables = tables.last() + 1;
             heads.memory = Some(tables);
         }
         Ok(shape)
@@ -370,13 +385,16 @@ fn memory_tables(
     let heard = is_heard.then_some(index + 1);
     let queries = (is_heard && settings.anchor == BlockAnchor::Mass).then_some(index + 2);
     let keeps_choices = chooses && settings.has_blocks() && settings.token_step > 1;
+    let choices = keeps_choices.then_some(queries.or(heard).unwrap_or(index) + 1);
+    let smooths = chooses && settings.smooths().is_some();
     MemoryTables {
         settings,
         far: is_split.then_some(first),
         index,
         heard,
         queries,
-        choices: keeps_choices.then_some(queries.or(heard).unwrap_or(index) + 1),
+        choices,
+        smoothed: smooths.then_some(choices.or(queries).or(heard).unwrap_or(index) + 1),
         chooses,
         slot: 0,
         anchor_width: n_vectors * heads.head.key_dim,

@@ -149,7 +149,7 @@ mod tests {
     use conformance::{MemoryWeights, tiny_config, tiny_model};
     use program::{
         BlockAnchor, BlockSharing, CacheOptions, CacheType, Certificate, ContextMemory, Executor,
-        FarPositions, KvPolicy, Model, Outputs, Sequence, Step, StepOut,
+        FarPositions, KvPolicy, Model, Outputs, Sequence, Smoothing, Step, StepOut,
     };
 
     use super::*;
@@ -295,6 +295,7 @@ mod tests {
                 capacity: 900,
                 ..CASE
             },
+            Case { policy: few(|m| m.smoothing = Smoothing::new(0.5)), capacity: 900, ..CASE },
             Case { policy: few(|m| m.layer_step = 2), capacity: 900, sessions: 2, ..CASE },
         ] {
             let Case { arch, width, ty, cache, capacity, sessions, threads, softcap, policy } =

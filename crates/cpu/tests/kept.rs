@@ -16,7 +16,7 @@ use gguf::Gguf;
 use program::{
     BlockAnchor, CacheKind, CacheOptions, CacheStorage, CacheType, ContextMemory, Error, Executor,
     FarPositions, KeptPart, KeptPlace, KvPolicy, Model, Outputs, Program, Prompt, Sequence,
-    SessionId, Step, StepOut,
+    SessionId, Smoothing, Step, StepOut,
 };
 use quant::GgmlType;
 
@@ -153,6 +153,7 @@ fn policies_go_on_after_a_restart() {
         // within a run of tokens
         (choose(BlockAnchor::Bounds, 32, 2), 610),
         (ContextMemory { positions: FarPositions::Exact, ..choose(BlockAnchor::Mass, 4, 1) }, 610),
+        (ContextMemory { smoothing: Smoothing::new(0.05), ..choose(BlockAnchor::Mean, 4, 1) }, 610),
         (few(BlockAnchor::Bounds, 1), 2210),
         (few(BlockAnchor::Products, 8), 2250),
     ] {

@@ -197,6 +197,8 @@ pub(crate) struct CacheCost {
     choices: [u64; 2],
     /// Positions of which it is kept what their queries say of keys, and bytes of that.
     heard: [u64; 2],
+    /// The same of what queries ask for together with those before.
+    smoothed: [u64; 2],
 }
 
 impl CacheCost {
@@ -221,6 +223,7 @@ impl CacheCost {
             token_step: 1,
             choices: [0; 2],
             heard: [0; 2],
+            smoothed: [0; 2],
         };
         let Some(memory) = policy.of_cache(program, id) else { return plain };
         let near = u64::from(memory.n_local);
@@ -242,7 +245,13 @@ impl CacheCost {
         let most_read = (!reads_all).then(|| memory.reads(DEEP)[0] as u64);
         let looked = if of_super > 0 { memory.looks(DEEP)[0] as u64 } else { 0 };
         let looked = looked.saturating_mul(each);
-        CacheCost { twice, anchor, heard, most_read, looked, token_step, choices, ..plain }
+        // at most those of a block and the one before
+        let smoothed = match memory.smooths() {
+            Some(_) => [2 * u64::from(memory.block), each],
+            None => [0; 2],
+        };
+        let read = CacheCost { most_read, looked, token_step, ..plain };
+        CacheCost { twice, anchor, heard, choices, smoothed, ..read }
     }
 
     /// Bytes of so many positions.
@@ -256,6 +265,8 @@ impl CacheCost {
                 .saturating_add(supers.saturating_mul(of_super))
         });
         let heard = self.heard[0].min(positions).saturating_mul(self.heard[1]);
+        let smoothed = self.smoothed[0].min(positions).saturating_mul(self.smoothed[1]);
+        let heard = heard.saturating_add(smoothed);
         let choices = self.choices[0].min(positions).saturating_mul(self.choices[1]) / 64;
         let state = if positions == 0 { 0 } else { self.state_bytes };
         let kept = self.position_bytes.saturating_mul(kept).saturating_add(anchors);

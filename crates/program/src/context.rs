@@ -6,10 +6,13 @@
 //! were cut into steps.
 
 mod settings;
+mod smooth;
 mod steps;
 mod supers;
 
 use std::ops::Range;
+
+pub use smooth::Smoothing;
 
 /// What of a session's past its queries read, chosen when it opens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -62,6 +65,8 @@ pub struct ContextMemory {
     pub token_step: u32,
     /// Layers that one choice serves. 1: each chooses for itself.
     pub layer_step: u32,
+    /// How much queries before it count when one chooses; `None`: not at all.
+    pub smoothing: Option<Smoothing>,
 }
 
 /// A proof that of the attention of each query head at most a share, eps, is left out.
@@ -247,6 +252,7 @@ impl ContextMemory {
             n_supers: 0,
             token_step: 1,
             layer_step: 1,
+            smoothing: None,
         };
         ContextMemory { n_supers: memory.suited_supers(), ..memory }
     }

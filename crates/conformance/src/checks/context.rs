@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use program::{
     BlockAnchor, BlockSharing, CacheOptions, CacheType, Certificate, ContextMemory, Error,
-    Executor, FarPositions, KvPolicy, Model, Op, Outputs, Program, Sequence, SessionId, Step,
-    StepOut,
+    Executor, FarPositions, KvPolicy, Model, Op, Outputs, Program, Sequence, SessionId, Smoothing,
+    Step, StepOut,
 };
 use quant::GgmlType;
 
@@ -27,10 +27,11 @@ pub(super) const SMALL: ContextMemory = ContextMemory {
     n_supers: 0,
     token_step: 1,
     layer_step: 1,
+    smoothing: None,
 };
 
 /// Settings that differ in everything.
-pub(super) const SETTINGS: [ContextMemory; 21] = [
+pub(super) const SETTINGS: [ContextMemory; 24] = [
     SMALL,
     ContextMemory {
         anchor: BlockAnchor::Mean,
@@ -117,6 +118,25 @@ pub(super) const SETTINGS: [ContextMemory; 21] = [
     },
     ContextMemory { anchor: BlockAnchor::Products, n_blocks: 1, token_step: 16, ..SMALL },
     ContextMemory { sharing: BlockSharing::KvHead, n_blocks: 1, layer_step: 2, ..SMALL },
+    ContextMemory { smoothing: Smoothing::new(0.25), ..SMALL },
+    ContextMemory {
+        anchor: BlockAnchor::Mass,
+        n_blocks: 1,
+        positions: FarPositions::Exact,
+        smoothing: Smoothing::new(0.05),
+        token_step: 4,
+        layer_step: 2,
+        ..SMALL
+    },
+    ContextMemory {
+        block: 128,
+        n_init: 0,
+        n_blocks: 1,
+        anchor: BlockAnchor::Mean,
+        sharing: BlockSharing::KvHead,
+        smoothing: Smoothing::new(0.5),
+        ..SMALL
+    },
 ];
 
 pub(super) fn with(memory: ContextMemory, cache: CacheType) -> CacheOptions {

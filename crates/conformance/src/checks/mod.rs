@@ -130,6 +130,7 @@ pub static CONTEXT: &[Check] = &[
     meaning("context/supers_refused", supers::refused),
     meaning("context/steps_readers", steps::readers),
     meaning("context/steps_refused", steps::refused),
+    same_bits("context/smoothing", steps::smoothing, CUTS),
     same_bits("context/steps_runs", steps::runs, CUTS),
     same_bits("context/steps_layers", steps::layers, CUTS),
     same_bits("context/certificate_cuts", certificate::cuts, CUTS),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use program::{
     BlockAnchor, BlockSharing, CacheType, Certificate, ContextMemory, Error, Executor,
-    FarPositions, Op, Program,
+    FarPositions, Op, Program, Smoothing,
 };
 use quant::GgmlType;
 
@@ -57,13 +57,42 @@ pub(super) fn layers(executor: &dyn Executor) {
     }
 }
 
+/// The first token of each block chooses by what it asks for alone, those after it do not; a share of 1 is what there is without.
+pub(super) fn smoothing(executor: &dyn Executor) {
+    let model = Made::new(executor, &tiny("qwen2", GgmlType::F32), 6).tested;
+    let tokens = tokens(N, 57);
+    for anchor in [BlockAnchor::Bounds, BlockAnchor::Greatest, BlockAnchor::Products] {
+        let each = ContextMemory { anchor, n_blocks: 1, ..LAST };
+        let of = |share| {
+            let memory = ContextMemory { smoothing: share, ..each };
+            all_logits(&*model, &with(memory, CacheType::F32), &tokens, 90)
+        };
+        let (want, found) = (of(None), of(Smoothing::new(0.1)));
+        let rows = || found.chunks_exact(97).zip(want.chunks_exact(97)).enumerate();
+        for (position, (found, want)) in rows() {
+            if position.is_multiple_of(each.block as usize) {
+                assert_same_bits(found, want, &format!("position {position}, {each}"));
+            }
+        }
+        assert!(
+            rows().any(|(_, (found, want))| found != want),
+            "{each}: smoothing changes nothing"
+        );
+        assert_same_bits(&of(Smoothing::new(1.0)), &want, "a share of 1");
+    }
+}
+
 /// A model whose second layer reads what the first appended reads what that chose, too.
 pub(super) fn readers(executor: &dyn Executor) {
     let made = Made::new(executor, &reader(), 6);
     let tokens = tokens(N, 55);
-    for (token_step, layer_step) in [(1, 1), (8, 1), (1, 2), (4, 3)] {
+    let half = Smoothing::new(0.5);
+    for (token_step, layer_step, smoothing) in
+        [(1, 1, None), (8, 1, None), (1, 2, None), (4, 3, half), (1, 1, half)]
+    {
         for anchor in [BlockAnchor::Bounds, BlockAnchor::Products] {
-            let memory = ContextMemory { token_step, layer_step, anchor, n_blocks: 1, ..SMALL };
+            let steps = ContextMemory { token_step, layer_step, smoothing, ..SMALL };
+            let memory = ContextMemory { anchor, n_blocks: 1, ..steps };
             let options = with(memory, CacheType::F32);
             let want = all_logits(&*made.oracle, &options, &tokens, N);
             let found = all_logits(&*made.tested, &options, &tokens, 70);
@@ -100,6 +129,8 @@ pub(super) fn refused(executor: &dyn Executor) {
         ContextMemory { layer_step: 0, ..SMALL },
         ContextMemory { token_step: 2, certificate, ..SMALL },
         ContextMemory { layer_step: 2, certificate, ..SMALL },
+        ContextMemory { smoothing: Smoothing::new(0.5), certificate, ..SMALL },
+        ContextMemory { smoothing: Smoothing::new(0.5), anchor: BlockAnchor::All, ..SMALL },
         ContextMemory { token_step: 2, n_blocks: ContextMemory::MOST_KEPT + 1, ..SMALL },
     ] {
         let refused = model.open(&with(bad, CacheType::F32));

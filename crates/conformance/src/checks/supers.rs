@@ -3,7 +3,7 @@
 
 use program::{
     BlockAnchor, BlockSharing, CacheOptions, CacheType, ContextMemory, Executor, FarPositions,
-    KvPolicy, MeterReading, Model, Outputs, Sequence, SessionId, Step, StepOut,
+    KvPolicy, MeterReading, Model, Outputs, Sequence, SessionId, Smoothing, Step, StepOut,
 };
 use quant::GgmlType;
 
@@ -16,7 +16,7 @@ const FEW: ContextMemory =
     ContextMemory { n_init: 0, n_local: 64, n_blocks: 2, n_supers: 1, ..SMALL };
 
 /// With the lengths of texts whose last rows look at few super-blocks, and those before at all blocks.
-pub(super) const SETTINGS: [(ContextMemory, usize); 6] = [
+pub(super) const SETTINGS: [(ContextMemory, usize); 8] = [
     (FEW, LONG),
     (
         ContextMemory {
@@ -39,6 +39,8 @@ pub(super) const SETTINGS: [(ContextMemory, usize); 6] = [
     ),
     (ContextMemory { n_init: 64, n_blocks: 3, ..FEW }, LONGER),
     (ContextMemory { token_step: 8, layer_step: 2, ..FEW }, LONG),
+    (ContextMemory { smoothing: Smoothing::new(0.25), ..FEW }, LONG),
+    (ContextMemory { smoothing: Smoothing::new(0.5), anchor: BlockAnchor::Mean, ..FEW }, LONG),
 ];
 
 const LONG: usize = 2250;
@@ -72,7 +74,8 @@ pub(super) fn meaning(executor: &dyn Executor) {
     for (memory, n) in SETTINGS {
         assert!(!memory.looks_at_few(n - LAST - 1) && memory.looks_at_few(n - 1), "{memory}");
         let made = Made::new(executor, &tiny("qwen2", GgmlType::F32), 6);
-        let all = tokens(n, 51);
+        // in the other text two blocks promise a smoothed row the same, but for rounding
+        let all = tokens(n, if memory.smoothing.is_some() { 52 } else { 51 });
         let measured = |model: &dyn Model, memory| {
             let session = begun(model, &with_room(memory, CacheType::F32), &all, 300);
             let logits = last(model, session, &all, 100);

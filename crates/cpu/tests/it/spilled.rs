@@ -46,6 +46,7 @@ const MEMORY: ContextMemory = ContextMemory {
     n_supers: 0,
     token_step: 1,
     layer_step: 1,
+    smoothing: None,
 };
 
 fn options(capacity: usize) -> CacheOptions {

@@ -10,7 +10,7 @@ use planner::{
     Cost, CostOptions, CountedProgram, Estimate, Forecast, Lengths, Machine, ModelVariant,
     Resource, what_if,
 };
-use program::{CacheType, ContextMemory, KvPolicy};
+use program::{CacheType, ContextMemory, KvPolicy, Smoothing};
 
 const MACHINE: Machine = Machine {
     bandwidth: 40e9,
@@ -215,6 +215,12 @@ fn shared_choices_read_and_keep_less() {
         let without = kept(&cost) + all - all / layers;
         assert_eq!(kept(&each) + choices, without, "{tokens} {layers}");
     }
+    // what queries ask for together, of two blocks of positions
+    let smoothing = Smoothing::new(0.05);
+    let policy = KvPolicy::Memory(ContextMemory { smoothing, n_supers: 0, ..suited });
+    let smooth = Cost::of(&program, &CostOptions { policy, ..CostOptions::default() });
+    assert_eq!(kept(&smooth) - kept(&each), 24 * 2 * 64 * 2 * 4 * 2 * 128);
+    assert_eq!(read(&smooth), read(&each));
 }
 
 /// Of its tables by layer a token reads a row, and memory holds them whole; layers that read others' caches keep none.

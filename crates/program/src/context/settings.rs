@@ -36,7 +36,7 @@ impl ContextMemory {
                 self.n_representatives
             )));
         }
-        if let Some(wrong) = self.wrong_supers().or_else(|| self.wrong_steps()) {
+        if let Some(wrong) = self.wrong() {
             return Err(Error::Unsupported(format!("a context memory with {wrong}")));
         }
         if n_local == 0 {
@@ -46,6 +46,14 @@ impl ContextMemory {
             ));
         }
         Ok(())
+    }
+}
+
+impl ContextMemory {
+    /// Why settings of choices do not go with others, if they do not.
+    fn wrong(&self) -> Option<String> {
+        let wrong = self.wrong_supers().or_else(|| self.wrong_steps());
+        wrong.or_else(|| self.wrong_smoothing())
     }
 }
 
@@ -113,6 +121,9 @@ impl fmt::Display for ContextMemory {
             write!(f, " for a {}", sharing.name())?;
             if self.has_supers() {
                 write!(f, ", of {} super-blocks", self.n_supers)?;
+            }
+            if let Some(smoothing) = self.smoothing {
+                write!(f, ", smoothed by {}", smoothing.share())?;
             }
             match (self.token_step, self.layer_step) {
                 (1, 1) => {}

@@ -15,9 +15,14 @@ impl ContextMemory {
     /// Most blocks of a choice that is kept for the tokens after it.
     pub const MOST_KEPT: u32 = 4096;
 
-    /// Whether queries read what another one chose.
+    /// Whether what is chosen for the layer that appends to a cache goes for all that read it: where a choice takes more than
+    /// one query, or serves more.
     pub fn shares_choices(&self) -> bool {
-        self.has_blocks() && (self.token_step > 1 || self.layer_step > 1)
+        self.has_blocks() && (self.serves_several() || self.smoothing.is_some())
+    }
+
+    fn serves_several(&self) -> bool {
+        self.token_step > 1 || self.layer_step > 1
     }
 
     /// The position whose query chooses for the one at `position`.
@@ -48,7 +53,7 @@ impl ContextMemory {
         if layer_step == 0 {
             return Some("a choice for 0 layers: at least 1".into());
         }
-        if self.shares_choices() && self.certificate.is_some() {
+        if self.serves_several() && self.certificate.is_some() {
             return Some(format!(
                 "a proof of what each query leaves out and a choice for {token_step} tokens and {layer_step} layers: 1 and 1"
             ));

@@ -124,6 +124,12 @@ impl Interpreted {
             let far_q = far.as_deref().unwrap_or(&q);
             let chosen = chosen.map(|(heads, select)| Chosen::of_row(heads, select, i));
             let position = row.position;
+            if at.appends {
+                let factor = scorer.factor(position);
+                let asked = || far_q.iter().map(|q| (factor * f64::from(*q)) as f32).collect();
+                sessions[row.sequence].ask(at.cache, asked);
+            }
+            let cached = sessions[row.sequence].cache(at.cache);
             if let Some(memory) = cached.memory
                 && cached.chooser == Some(at.cache)
                 && at.appends

@@ -39,6 +39,8 @@ pub(super) struct Cached {
     pub(super) chooser: Option<CacheId>,
     /// By run of tokens: the blocks that its first query chose, for each key-value head.
     choices: Vec<Vec<Vec<u32>>>,
+    /// By position, where choices are smoothed: its query as far keys are met, with its factor.
+    asked: Vec<Vec<f32>>,
 }
 
 impl Cached {
@@ -56,6 +58,11 @@ impl Cached {
     /// Whether queries decide what stands for blocks, in this way.
     pub(super) fn hears(&self, anchor: BlockAnchor) -> bool {
         self.memory.is_some_and(|memory| memory.anchor == anchor && memory.has_blocks())
+    }
+
+    /// What the query of a position asked for.
+    pub(super) fn asked(&self, position: usize) -> &[f32] {
+        &self.asked[position]
     }
 
     /// What the queries of a position said of keys.
@@ -113,6 +120,14 @@ impl Session {
         self.caches[cache.0 as usize].choices.push(choices);
     }
 
+    /// Add what the query of the next position asks for, where those after it want to know.
+    pub(super) fn ask(&mut self, cache: CacheId, asked: impl FnOnce() -> Vec<f32>) {
+        let cached = &mut self.caches[cache.0 as usize];
+        if cached.memory.is_some_and(|memory| memory.smooths().is_some()) {
+            cached.asked.push(asked());
+        }
+    }
+
     /// What a query reads that another one chose, for each key-value head; `None`: it chooses for itself.
     pub(super) fn shared_choice(&self, cache: CacheId, position: usize) -> Option<Vec<Vec<u32>>> {
         let chosen = self.cache(self.cache(cache).chooser?);
@@ -138,6 +153,7 @@ impl Session {
             cached.heard.truncate(len);
             let runs = cached.memory.map_or(0..0, |memory| memory.choosers(0..len));
             cached.choices.truncate(runs.end);
+            cached.asked.truncate(len);
             if cached.states > len {
                 (cached.state, cached.states) = (Vec::new(), 0);
             }
