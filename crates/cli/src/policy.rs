@@ -3,6 +3,7 @@
 use console::counts;
 use program::{
     BlockAnchor, BlockSharing, Certificate, ContextMemory, FarPositions, KvPolicy, Program,
+    Smoothing,
 };
 
 use crate::exit::Failure;
@@ -57,6 +58,15 @@ pub(crate) struct PolicyArgs {
     /// Groups of 16 blocks whose blocks are looked at to choose, those that promise most; 0: all [default: as hold 65,536 tokens]
     #[arg(long, value_name = "N", requires = "kv_policy", value_parser = counts::any)]
     kv_supers: Option<usize>,
+    /// Tokens for which blocks are chosen once, by the first of them: 1, 2, 4, 8, 16, 32, 64 [default: 1]
+    #[arg(long, value_name = "N", requires = "kv_policy", value_parser = token_step, hide_possible_values = true)]
+    kv_token_step: Option<u32>,
+    /// Layers for which blocks are chosen once, in the first of them [default: 1]
+    #[arg(long, value_name = "N", requires = "kv_policy", value_parser = counts::tokens)]
+    kv_layer_step: Option<usize>,
+    /// Choose blocks by this share of what a token asks for and the rest of what those before it did: 0 to 1, such as 0.05 [default: 1]
+    #[arg(long, value_name = "SHARE", requires = "kv_policy", value_parser = smoothing)]
+    kv_smooth: Option<Smoothing>,
     /// Read more blocks until at most this share of any head's attention is left out, proven by bounds: 0 to 1
     #[arg(long, value_name = "SHARE", requires = "kv_policy", value_parser = certificate)]
     kv_eps: Option<Certificate>,
@@ -70,6 +80,16 @@ fn certificate(text: &str) -> Result<Certificate, String> {
 fn block(text: &str) -> Result<u32, String> {
     let known = text.parse().ok().filter(|n| ContextMemory::BLOCKS.contains(n));
     known.ok_or_else(|| "expected 64 or 128".into())
+}
+
+fn smoothing(text: &str) -> Result<Smoothing, String> {
+    let share = text.parse().ok().and_then(Smoothing::new);
+    share.ok_or_else(|| "expected a share of more than 0 and at most 1, such as 0.05".into())
+}
+
+fn token_step(text: &str) -> Result<u32, String> {
+    let known = text.parse().ok().filter(|n| ContextMemory::TOKEN_STEPS.contains(n));
+    known.ok_or_else(|| "expected 1, 2, 4, 8, 16, 32 or 64".into())
 }
 
 /// Values by their names.
@@ -115,6 +135,10 @@ impl PolicyArgs {
         memory.positions = self.kv_positions.unwrap_or(memory.positions);
         memory.dense_layers = self.kv_dense_layers.map_or(memory.dense_layers, number);
         memory.certificate = self.kv_eps;
+        memory.token_step = self.kv_token_step.unwrap_or(memory.token_step);
+        memory.layer_step = self.kv_layer_step.map_or(memory.layer_step, number);
+        // 1 is what there is without
+        memory.smoothing = self.kv_smooth.filter(|smoothing| smoothing.share() < 1.0);
         memory.n_supers = self.kv_supers.map_or_else(|| memory.suited_supers(), number);
         KvPolicy::Memory(memory)
     }
@@ -128,6 +152,9 @@ impl PolicyArgs {
             ("--kv-share", self.kv_share.is_some()),
             ("--kv-eps", self.kv_eps.is_some()),
             ("--kv-supers", self.kv_supers.is_some()),
+            ("--kv-smooth", self.kv_smooth.is_some()),
+            ("--kv-token-step", self.kv_token_step.is_some()),
+            ("--kv-layer-step", self.kv_layer_step.is_some()),
         ];
         let rest = [
             ("--kv-init", self.kv_init.is_some()),
@@ -165,6 +192,22 @@ pub(crate) fn check(policy: &KvPolicy) -> Result<(), Failure> {
                 let anchor = memory.anchor.name();
                 let why = format!("--kv-eps needs --kv-anchor bounds: {anchor} proves nothing");
                 return Failure::Usage(why);
+            }
+            if (ContextMemory { smoothing: None, ..*memory }).check().is_ok() {
+                return Failure::Usage(if memory.certificate.is_some() {
+                    "--kv-eps proves what each query leaves out: leave out --kv-smooth".into()
+                } else {
+                    "--kv-smooth needs an anchor: --kv-anchor all reads all keys".into()
+                });
+            }
+            // if each query chose for itself it would do
+            if (ContextMemory { token_step: 1, layer_step: 1, ..*memory }).check().is_ok() {
+                return Failure::Usage(if memory.certificate.is_some() {
+                    "--kv-eps proves what each query leaves out: leave out --kv-token-step and --kv-layer-step".into()
+                } else {
+                    let (blocks, most) = (memory.n_blocks, ContextMemory::MOST_KEPT);
+                    format!("--kv-token-step keeps choices of at most {most} blocks: not of {blocks}")
+                });
             }
             // without super-blocks it would do
             if (ContextMemory { n_supers: 0, ..*memory }).check().is_ok() {
@@ -303,6 +346,66 @@ mod tests {
             parse("--kv-policy window --kv-supers 3").warnings()[0]
                 .contains("no blocks are chosen")
         );
+    }
+
+    #[test]
+    fn choices_that_are_smoothed() {
+        assert!(
+            said("--kv-policy infllm --kv-smooth 0.05 --kv-token-step 2").contains(
+                "for a layer, of 32 super-blocks, smoothed by 0.05, every 2 tokens, at a"
+            )
+        );
+        assert!(!said("--kv-policy infllm --kv-smooth 1").contains("smoothed"));
+        for bad in ["0", "-1", "1.5", "NaN", "some"] {
+            let line = ["rooflight", "--kv-policy", "infllm", &format!("--kv-smooth={bad}")];
+            assert!(Line::try_parse_from(line).is_err(), "{bad}");
+        }
+        for (bad, why) in [
+            ("quest --kv-eps 0.1", "leave out --kv-smooth"),
+            ("infllm --kv-anchor all", "--kv-smooth needs an anchor"),
+        ] {
+            let policy = parse(&format!("--kv-policy {bad} --kv-smooth 0.5")).policy(32_768);
+            assert!(check(&policy).is_err_and(|e| e.to_string().contains(why)), "{bad}");
+        }
+        let idle = parse("--kv-policy window --kv-smooth 0.5").warnings().join("; ");
+        assert!(idle.contains("--kv-smooth has no effect: no blocks are chosen"), "{idle}");
+    }
+
+    #[test]
+    fn choices_for_several_tokens_and_layers() {
+        let of = |steps: &str| said(&format!("--kv-policy infllm --kv-supers 0 {steps}"));
+        let told = |steps: &str| {
+            format!(
+                "first 128, latest 4096, 16 blocks of 128 by bounds for a layer{steps}, at a fixed distance"
+            )
+        };
+        assert_eq!(of("--kv-token-step 8"), told(", every 8 tokens"));
+        assert_eq!(of("--kv-layer-step 2"), told(", every 2 layers"));
+        assert_eq!(
+            of("--kv-token-step 4 --kv-layer-step 3"),
+            told(", every 4 tokens and 3 layers")
+        );
+        assert_eq!(of("--kv-token-step 1 --kv-layer-step 1"), told(""));
+        for bad in
+            ["--kv-token-step=3", "--kv-token-step=128", "--kv-token-step=0", "--kv-layer-step=0"]
+        {
+            assert!(Line::try_parse_from(["rooflight", "--kv-policy", "infllm", bad]).is_err());
+        }
+        let wrong = |line: &str| {
+            check(&parse(&format!("--kv-policy {line}")).policy(32_768)).map_err(|e| e.to_string())
+        };
+        for (bad, why) in [
+            ("quest --kv-eps 0.1 --kv-token-step 2", "--kv-eps proves what each query"),
+            ("quest --kv-eps 0.1 --kv-layer-step 2", "--kv-eps proves what each query"),
+            ("infllm --kv-blocks 5000 --kv-token-step 2", "at most 4096 blocks"),
+            ("infllm --kv-blocks 17 --kv-supers 1 --kv-token-step 2", "--kv-supers 1"),
+        ] {
+            let refused = wrong(bad);
+            assert!(refused.as_ref().is_err_and(|e| e.contains(why)), "{bad}: {refused:?}");
+        }
+        assert_eq!(wrong("infllm --kv-blocks 5000 --kv-layer-step 2"), Ok(()));
+        let idle = parse("--kv-policy window --kv-token-step 2 --kv-layer-step 2").warnings();
+        assert!(idle.iter().all(|line| line.contains("no blocks are chosen")) && idle.len() == 2);
     }
 
     #[test]

@@ -7,8 +7,8 @@ use kernels::latent::LatentShape;
 use kernels::rows::Pairs;
 use kv::{Layout, StateSpec, TableSpec};
 use program::{
-    BlockAnchor, BlockSharing, CacheId, CacheOptions, CacheType, ContextMemory, Error, Program,
-    Result, Rope, RopePairs, StateCopies,
+    BlockAnchor, BlockSharing, CacheId, CacheOptions, CacheType, ContextMemory, Error, KvPolicy,
+    Program, Result, Rope, RopePairs, StateCopies,
 };
 
 use crate::plan::Cached;
@@ -45,6 +45,16 @@ pub(crate) struct MemoryTables {
     /// The table of queries whose block has not come to an end, where what they give is computed then:
     /// `[query head][position][element]`, then `[query head][position][max, sum]`.
     pub(crate) queries: Option<usize>,
+    /// The table of choices that serve the tokens after their query, this layer's or the one's that chooses for it:
+    /// `[run of tokens][choice][block]` numbers.
+    pub(crate) choices: Option<usize>,
+    /// The table of what queries ask for together with those before, where choices are smoothed: `[head][position][element]` of
+    /// a block of positions.
+    pub(crate) smoothed: Option<usize>,
+    /// Whether the layer that appends chooses for itself, if it chooses.
+    pub(crate) chooses: bool,
+    /// Choices of a row that a step keeps before this layer's, those of layers that choose for others too.
+    pub(crate) slot: usize,
     /// Elements of the anchors of a key-value head.
     pub(crate) anchor_width: usize,
     /// Elements of what stands for a super-block and a key-value head, if something does.
@@ -54,6 +64,12 @@ pub(crate) struct MemoryTables {
 }
 
 impl MemoryTables {
+    /// The last of its tables.
+    fn last(&self) -> usize {
+        let late = [self.heard, self.queries, self.choices, self.smoothed];
+        late.into_iter().flatten().max().unwrap_or(self.index)
+    }
+
     /// Positions whose anchors lie in one block of the index.
     pub(crate) fn index_positions(&self) -> usize {
         ANCHORS * self.settings.block as usize
@@ -70,9 +86,14 @@ impl MemoryTables {
         }
     }
 
+    /// Whether a layer chooses that reads this cache, and perhaps appends to it.
+    pub(crate) fn chooses_for(&self, appends: bool) -> bool {
+        self.chooses && (appends || !self.settings.shares_choices())
+    }
+
     /// Near positions of which something is kept: blocks whose anchors come late are looked at when they are not near anymore.
     pub(crate) fn near_positions(&self) -> usize {
-        let late = if self.settings.anchor_lag() > 0 { self.settings.block } else { 0 };
+        let late = if self.heard.is_some() { self.settings.block } else { 0 };
         (self.settings.n_local + late) as usize
     }
 
@@ -145,6 +166,7 @@ pub(crate) fn pairs(rope: &Rope) -> Pairs {
 }
 
 /// What one layer keeps.
+#[expect(clippy::large_enum_variant, reason = "one for each layer, most of which have heads")]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum CacheShape {
     /// Keys and values by head.
@@ -200,6 +222,7 @@ impl CacheShape {
         let index = memory.map(|(heads, memory)| {
             let each = ANCHORS * memory.anchor_width + memory.super_width;
             let bytes = 4 * each * heads.layout.n_kv_heads();
+            // a layer that does not choose has no anchors
             let is_empty = !memory.settings.has_blocks() || memory.anchor_width == 0;
             let limit = is_empty.then_some(0);
             // a block of a table has bytes, also where none is kept
@@ -223,7 +246,22 @@ impl CacheShape {
             let bytes = 4 * BLOCK * heads.n_heads * (heads.head.key_dim + 2);
             Some((memory.queries?, windowed(BLOCK, bytes, memory.settings.block as usize)))
         });
-        far.into_iter().chain(index).chain(heard).chain(queries)
+        let choices = memory.filter(|(_, memory)| memory.chooses).and_then(|(_, memory)| {
+            let settings = &memory.settings;
+            let runs = settings.choosers(0..BLOCK).len();
+            let bytes = 4 * runs * memory.n_choices * settings.n_blocks as usize;
+            // a step reads those of the blocks that it writes
+            let spec = TableSpec { chosen: true, ..TableSpec::all(BLOCK, bytes) };
+            let window = memory.is_split().then(|| memory.near_positions());
+            Some((memory.choices?, TableSpec { window, ..spec }))
+        });
+        let smoothed = memory.and_then(|(heads, memory)| {
+            let block = memory.settings.block as usize;
+            let bytes = 4 * block * heads.layout.n_kv_heads() * memory.anchor_width;
+            Some((memory.smoothed?, windowed(block, bytes, block)))
+        });
+        let late = heard.into_iter().chain(queries).chain(choices).chain(smoothed);
+        far.into_iter().chain(index).chain(late)
     }
 
     /// The shape of keys and values, if it keeps such.
@@ -283,25 +321,56 @@ pub(crate) fn cache_shapes(
     options.policy.check(program)?;
     let unread = |cache| Error::Unsupported(format!("cache {cache} that no op reads"));
     let (mut n_tables, mut n_states) = (schedule.caches.len(), 0);
+    let policy = &options.policy;
     let shape = |(cache, cached): (usize, &Option<Cached>)| {
         let mut shape = shape(cached.ok_or_else(|| unread(cache))?, options)?;
-        let settings = options.policy.of_cache(program, CacheId(cache as u32));
+        let id = CacheId(cache as u32);
+        let settings = policy.of_cache(program, id);
         if let CacheShape::State(state) = &mut shape {
             state.number = n_states;
             n_states += 1;
         }
         if let (CacheShape::Heads(heads), Some(settings)) = (&mut shape, settings) {
-            let tables = memory_tables(heads, settings, n_tables);
-            n_tables = tables.queries.or(tables.heard).unwrap_or(tables.index) + 1;
+            let chooses = policy.chooses(program, id, true);
+            let tables = memory_tables(heads, settings, n_tables, chooses);
+            n_tables = tables.last() + 1;
             heads.memory = Some(tables);
         }
         Ok(shape)
     };
-    schedule.caches.iter().enumerate().map(shape).collect()
+    let mut shapes: Vec<CacheShape> =
+        schedule.caches.iter().enumerate().map(shape).collect::<Result<_>>()?;
+    share_choices(program, policy, &mut shapes);
+    Ok(shapes.into())
+}
+
+/// Have layers find the choices of those that choose for them.
+fn share_choices(program: &Program, policy: &KvPolicy, shapes: &mut [CacheShape]) {
+    let chooser = |cache: usize| policy.chooser(program, CacheId(cache as u32));
+    let choosers: Vec<Option<CacheId>> = (0..shapes.len()).map(chooser).collect();
+    let (mut n_choices, mut own) = (0, Vec::new());
+    for (shape, chooser) in shapes.iter().zip(&choosers) {
+        let memory = shape.as_heads().and_then(|heads| heads.memory);
+        own.push((memory.and_then(|memory| memory.choices), n_choices));
+        let is_one = chooser.is_some_and(|chooser| chooser.0 as usize + 1 == own.len());
+        n_choices += memory.filter(|_| is_one).map_or(0, |memory| memory.n_choices);
+    }
+    for (shape, chooser) in shapes.iter_mut().zip(choosers) {
+        if let (CacheShape::Heads(heads), Some(chooser)) = (shape, chooser)
+            && let Some(memory) = &mut heads.memory
+        {
+            (memory.choices, memory.slot) = own[chooser.0 as usize];
+        }
+    }
 }
 
 /// `first`: the number of the first table that is free.
-fn memory_tables(heads: &HeadsCache, settings: ContextMemory, first: usize) -> MemoryTables {
+fn memory_tables(
+    heads: &HeadsCache,
+    settings: ContextMemory,
+    first: usize,
+    chooses: bool,
+) -> MemoryTables {
     // where nothing is chosen the first positions are all that is kept of what is not near
     let is_split = settings.keeps_far_keys() || !settings.has_blocks();
     let n_choices = match settings.sharing {
@@ -309,15 +378,26 @@ fn memory_tables(heads: &HeadsCache, settings: ContextMemory, first: usize) -> M
         BlockSharing::KvHead => heads.layout.n_kv_heads(),
     };
     let index = first + usize::from(is_split);
-    let is_heard = settings.anchor_lag() > 0;
-    let n_super_vectors = if settings.has_supers() { ContextMemory::SUPER_VECTORS } else { 0 };
+    let is_heard = chooses && settings.anchor_lag() > 0;
+    let has_supers = chooses && settings.has_supers();
+    let n_super_vectors = if has_supers { ContextMemory::SUPER_VECTORS } else { 0 };
+    let n_vectors = if chooses { settings.anchor.n_vectors() } else { 0 };
+    let heard = is_heard.then_some(index + 1);
+    let queries = (is_heard && settings.anchor == BlockAnchor::Mass).then_some(index + 2);
+    let keeps_choices = chooses && settings.has_blocks() && settings.token_step > 1;
+    let choices = keeps_choices.then_some(queries.or(heard).unwrap_or(index) + 1);
+    let smooths = chooses && settings.smooths().is_some();
     MemoryTables {
         settings,
         far: is_split.then_some(first),
         index,
-        heard: is_heard.then_some(index + 1),
-        queries: (is_heard && settings.anchor == BlockAnchor::Mass).then_some(index + 2),
-        anchor_width: settings.anchor.n_vectors() * heads.head.key_dim,
+        heard,
+        queries,
+        choices,
+        smoothed: smooths.then_some(choices.or(queries).or(heard).unwrap_or(index) + 1),
+        chooses,
+        slot: 0,
+        anchor_width: n_vectors * heads.head.key_dim,
         super_width: n_super_vectors * heads.head.key_dim,
         n_choices,
     }

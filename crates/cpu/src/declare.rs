@@ -150,7 +150,7 @@ mod tests {
     use conformance::{MemoryWeights, tiny_config, tiny_model};
     use program::{
         BlockAnchor, BlockSharing, CacheOptions, CacheType, Certificate, ContextMemory, Executor,
-        FarPositions, KvPolicy, Model, Outputs, Sequence, Step, StepOut,
+        FarPositions, KvPolicy, Model, Outputs, Sequence, Smoothing, Step, StepOut,
     };
 
     use super::*;
@@ -286,6 +286,18 @@ mod tests {
             // of super-blocks the fewest, on a past that has more
             Case { policy: few(|m| (m.n_init, m.n_supers) = (0, 1)), capacity: 2308, ..CASE },
             Case { policy: few(|m| m.anchor = BlockAnchor::All), capacity: 900, ..CASE },
+            // choices that serve several tokens, and layers
+            Case { policy: few(|m| m.token_step = 4), capacity: 900, ..CASE },
+            Case {
+                policy: few(|m| {
+                    (m.sharing, m.positions) = (BlockSharing::KvHead, FarPositions::Exact);
+                    (m.token_step, m.layer_step) = (2, 2);
+                }),
+                capacity: 900,
+                ..CASE
+            },
+            Case { policy: few(|m| m.smoothing = Smoothing::new(0.5)), capacity: 900, ..CASE },
+            Case { policy: few(|m| m.layer_step = 2), capacity: 900, sessions: 2, ..CASE },
         ] {
             let Case { arch, width, ty, cache, capacity, sessions, threads, softcap, policy } =
                 case;

@@ -340,6 +340,16 @@ impl<'a> Shared<'a, u8> {
         assert!(start.is_aligned(), "memory of floats");
         Shared { start, len: self.len / size_of::<f32>(), owner: std::marker::PhantomData }
     }
+
+    /// The same memory as numbers.
+    ///
+    /// # Panics
+    /// If it does not begin where a number may.
+    pub(crate) fn words(&self) -> Shared<'a, u32> {
+        let start = self.start.cast::<u32>();
+        assert!(start.is_aligned(), "memory of numbers");
+        Shared { start, len: self.len / size_of::<u32>(), owner: std::marker::PhantomData }
+    }
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ use cpu::{Cpu, MlaChoice, MlaForm, Options, SessionFolder, SessionFolders};
 use gguf::Gguf;
 use program::{
     BlockAnchor, CacheKind, CacheOptions, CacheStorage, CacheType, ContextMemory, Error, Executor,
-    KeptPart, KeptPlace, KvPolicy, Model, Outputs, Program, Prompt, Sequence, SessionId, Step,
-    StepOut,
+    FarPositions, KeptPart, KeptPlace, KvPolicy, Model, Outputs, Program, Prompt, Sequence,
+    SessionId, Smoothing, Step, StepOut,
 };
 use quant::GgmlType;
 
@@ -134,11 +134,34 @@ fn few_blocks() -> ContextMemory {
 fn policies_go_on_after_a_restart() {
     let program = tiny_model(&tiny_config("qwen2", 64, true), GgmlType::F32);
     let weights = MemoryWeights::random(&program, 5);
-    let tokens = Random::new(71).tokens(700, 97);
-    for anchor in [BlockAnchor::Bounds, BlockAnchor::Mass, BlockAnchor::Products] {
-        let policy = KvPolicy::Memory(ContextMemory { anchor, ..few_blocks() });
+    let all = Random::new(71).tokens(2400, 97);
+    let choose = |anchor, token_step, layer_step| ContextMemory {
+        anchor,
+        token_step,
+        layer_step,
+        ..few_blocks()
+    };
+    let few = |anchor, token_step| ContextMemory {
+        n_init: 0,
+        n_supers: 1,
+        ..choose(anchor, token_step, 1)
+    };
+    for (memory, n) in [
+        (choose(BlockAnchor::Bounds, 1, 1), 610),
+        (choose(BlockAnchor::Mass, 1, 1), 610),
+        (choose(BlockAnchor::Products, 1, 1), 610),
+        // within a run of tokens
+        (choose(BlockAnchor::Bounds, 32, 2), 610),
+        (ContextMemory { positions: FarPositions::Exact, ..choose(BlockAnchor::Mass, 4, 1) }, 610),
+        (ContextMemory { smoothing: Smoothing::new(0.05), ..choose(BlockAnchor::Mean, 4, 1) }, 610),
+        (few(BlockAnchor::Bounds, 1), 2210),
+        (few(BlockAnchor::Products, 8), 2250),
+    ] {
+        assert_eq!(memory.looks_at_few(n + 89), memory.n_supers == 1, "{memory}");
+        let tokens = &all[..n + 90];
+        let policy = KvPolicy::Memory(memory);
         let options =
-            CacheOptions { policy, ..CacheOptions::new(CacheType::Q8_0, CacheType::F16, 1024) };
+            CacheOptions { policy, ..CacheOptions::new(CacheType::Q8_0, CacheType::F16, 4096) };
         let dir = tempfile::tempdir().unwrap();
         let load = || {
             let cpu = keeping(dir.path(), &Options::default());
@@ -146,15 +169,15 @@ fn policies_go_on_after_a_restart() {
         };
         let model = load();
         let session = model.open(&options).unwrap();
-        feed(&*model, session, &tokens[..610], 700);
+        feed(&*model, session, &tokens[..n], n + 90);
         keep(&*model, "it", session);
-        let want = feed(&*model, session, &tokens[610..], 700);
+        let want = feed(&*model, session, &tokens[n..], n + 90);
         drop(model);
         let model = load();
-        let (session, part) = restore(&*model, "it", &options, &tokens).unwrap();
-        assert_eq!(part.positions, 610);
-        let found = feed(&*model, session, &tokens[610..], 700);
-        assert_same_bits(&found, &want, &format!("{anchor:?}"));
+        let (session, part) = restore(&*model, "it", &options, tokens).unwrap();
+        assert_eq!(part.positions, n);
+        let found = feed(&*model, session, &tokens[n..], n + 90);
+        assert_same_bits(&found, &want, &memory.to_string());
     }
 }
 

@@ -223,7 +223,7 @@ impl Executed {
                     };
                     let n_heads = program.value(node.inputs[0]).shape.groups;
                     let shape = AttentionShape { n_heads, n_kv_heads, key_dim, value_dim, k, v };
-                    let seen = Reads::of(program, cache, mask, policy);
+                    let seen = Reads::of(program, node, cache, mask, policy);
                     let reads = select.map_or(seen, Reads::Selected);
                     parts.push(Part::Attention { shape, reads });
                 }

@@ -257,7 +257,7 @@ impl OpCost {
                     (Numbers::of_cache(options.v), cols(&node.output)),
                 ];
                 let cache = facts.state.expect("attention has a cache").cache;
-                let seen = Reads::of(program, cache, mask, &options.policy);
+                let seen = Reads::of(program, node, cache, mask, &options.policy);
                 let reads = select.map_or(seen, Reads::Selected);
                 let kind = program.cache(cache).kind;
                 let heads = HeadsCost { position_bytes, appends, macs, tile, reads, kind };

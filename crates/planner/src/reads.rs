@@ -1,11 +1,11 @@
 //! [`Reads`]: which cached positions the queries of a layer read.
 
 use program::{
-    BlockAnchor, CacheId, CacheKind, CacheSpec, ContextMemory, KvPolicy, Mask, Op, Program,
-    Selection, StateCopies,
+    BlockAnchor, BlockSharing, CacheId, CacheKind, CacheSpec, ContextMemory, KvPolicy, Mask, Node,
+    Op, Program, Selection, StateCopies,
 };
 
-use crate::formula::positions_seen;
+use crate::formula::{positions_seen, product};
 
 /// Which cached positions queries read.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,6 +14,8 @@ pub enum Reads {
     Seen(Mask),
     /// Few blocks of a long past.
     Memory(ContextMemory),
+    /// The same, which another layer chose.
+    Following(ContextMemory),
     /// What an indexer chose, each query its own.
     Selected(Selection),
 }
@@ -45,9 +47,20 @@ const DEEP: usize = 1 << 31;
 const SAMPLES: u64 = 1024;
 
 impl Reads {
-    /// Of a layer over this cache under a policy.
-    pub fn of(program: &Program, cache: CacheId, mask: Mask, policy: &KvPolicy) -> Reads {
-        policy.of_cache(program, cache).map_or(Reads::Seen(mask), Reads::Memory)
+    /// Of a node over this cache under a policy.
+    pub fn of(
+        program: &Program,
+        node: &Node,
+        cache: CacheId,
+        mask: Mask,
+        policy: &KvPolicy,
+    ) -> Reads {
+        let appends = node.appends_to().is_some();
+        match policy.of_cache(program, cache) {
+            None => Reads::Seen(mask),
+            Some(memory) if policy.chooses(program, cache, appends) => Reads::Memory(memory),
+            Some(memory) => Reads::Following(memory),
+        }
     }
 
     /// Positions that `n_tokens` queries after `past` positions read, `tile` of which share what they read: the least where a
@@ -61,14 +74,15 @@ impl Reads {
         match self {
             Reads::Seen(mask) => [positions_seen(*mask, past, n_tokens, tile); 2],
             Reads::Selected(select) => [chosen_positions(select, past, n_tokens, tile); 2],
-            Reads::Memory(memory) => [0, 1].map(|i| {
+            Reads::Memory(memory) | Reads::Following(memory) => [0, 1].map(|i| {
                 over_tiles(past, n_tokens, tile, |last, rows| {
                     let [always, all] =
                         [memory.reads(last)[i] as u64, memory.finished(last).len() as u64];
-                    // every row chooses for itself, and the others of a tile see positions before those of the last
+                    // every row that chooses does for itself, and the others of a tile see positions before those of the last
                     let few = always_read(memory, last);
                     let chosen = (always - few) / u64::from(memory.block);
-                    let of_tile = all.min(chosen.saturating_mul(rows));
+                    let choices = rows.div_ceil(u64::from(memory.token_step.max(1)));
+                    let of_tile = all.min(chosen.saturating_mul(choices));
                     always
                         + (of_tile - chosen) * u64::from(memory.block)
                         + (rows - 1).min(last as u64 + 1 - always)
@@ -88,7 +102,7 @@ impl Reads {
                 // to tell what each gets
                 positions_seen(Mask::Window(memory.n_local), past, n_tokens, 1)
             }
-            Reads::Memory(_) | Reads::Seen(_) | Reads::Selected(_) => {
+            Reads::Memory(_) | Reads::Following(_) | Reads::Seen(_) | Reads::Selected(_) => {
                 self.asked_keys(past, n_tokens, 1)
             }
         }
@@ -98,33 +112,41 @@ impl Reads {
     pub fn asked_keys(&self, past: u64, n_tokens: u64, tile: u64) -> u64 {
         match self {
             Reads::Memory(memory) if memory.anchor == BlockAnchor::All => {
-                self.looks(past, n_tokens, tile)[0].saturating_mul(u64::from(memory.block))
+                let each = u64::from(memory.block);
+                self.looked(past, n_tokens, tile, |looks| looks[0].saturating_mul(each))
             }
-            Reads::Memory(_) | Reads::Seen(_) | Reads::Selected(_) => 0,
+            Reads::Memory(_) | Reads::Following(_) | Reads::Seen(_) | Reads::Selected(_) => 0,
         }
     }
 
-    /// Blocks whose anchors they look at, all together, and super-blocks before that; none where nothing is chosen.
+    /// Blocks whose anchors they look at, all together, and super-blocks before that; none where nothing is chosen. Where a
+    /// choice serves several tokens, a token's share of it.
     pub fn looks(&self, past: u64, n_tokens: u64, tile: u64) -> [u64; 2] {
-        match self {
-            Reads::Seen(_) | Reads::Selected(_) => [0; 2],
-            Reads::Memory(memory) => [0, 1].map(|level| {
-                over_tiles(past, n_tokens, tile, |last, rows| {
-                    let looked = memory.looks(last)[level] as u64;
-                    // every row looks at super-blocks of its own
-                    let more = if level == 0 { rows } else { 1 };
-                    looked.saturating_mul(more).min(memory.finished(last).len() as u64)
-                })
-            }),
-        }
+        [0, 1].map(|level| self.looked(past, n_tokens, tile, |looks| looks[level]))
+    }
+
+    /// The sum of what `each` makes of the blocks and the super-blocks that a tile looks at, a token's share of it where few
+    /// tokens choose.
+    fn looked(&self, past: u64, n_tokens: u64, tile: u64, each: impl Fn([u64; 2]) -> u64) -> u64 {
+        let Reads::Memory(memory) = self else { return 0 };
+        let step = u64::from(memory.token_step.max(1));
+        let all = over_tiles(past, n_tokens, tile, |last, rows| {
+            let [blocks, supers] = memory.looks(last).map(|n| n as u64);
+            // every row that chooses looks at super-blocks of its own
+            let finished = memory.finished(last).len() as u64;
+            let blocks = blocks.saturating_mul((rows / step).max(1)).min(finished);
+            each([blocks, supers]).saturating_mul(rows.min(step))
+        });
+        all / step
     }
 
     /// Bytes of what they look at to choose blocks of a cache of this kind: 4 for each number.
     pub fn index_bytes(&self, past: u64, n_tokens: u64, tile: u64, kind: &CacheKind) -> u64 {
         let Reads::Memory(memory) = self else { return 0 };
-        let each = [anchor_bytes(memory, kind), super_bytes(kind)];
-        let looked = self.looks(past, n_tokens, tile).into_iter().zip(each);
-        looked.map(|(n, bytes)| n.saturating_mul(bytes)).fold(0, u64::saturating_add)
+        let [block, super_block] = [anchor_bytes(memory, kind), super_bytes(kind)];
+        self.looked(past, n_tokens, tile, |[blocks, supers]| {
+            blocks.saturating_mul(block).saturating_add(supers.saturating_mul(super_block))
+        })
     }
 }
 
@@ -169,8 +191,14 @@ pub(crate) struct CacheCost {
     anchor: Option<(u64, u64, u64)>,
     /// Bytes of anchors that a step looks at however deep it is.
     looked: u64,
+    /// Tokens that a choice serves.
+    token_step: u64,
+    /// Positions whose choices are kept, and bytes of 64 of them.
+    choices: [u64; 2],
     /// Positions of which it is kept what their queries say of keys, and bytes of that.
     heard: [u64; 2],
+    /// The same of what queries ask for together with those before.
+    smoothed: [u64; 2],
 }
 
 impl CacheCost {
@@ -192,24 +220,38 @@ impl CacheCost {
             most_read: most_read(program, id),
             anchor: None,
             looked: 0,
+            token_step: 1,
+            choices: [0; 2],
             heard: [0; 2],
+            smoothed: [0; 2],
         };
         let Some(memory) = policy.of_cache(program, id) else { return plain };
         let near = u64::from(memory.n_local);
         if !memory.has_blocks() {
             return CacheCost { window: Some(near + u64::from(memory.n_init)), ..plain };
         }
-        let late = if memory.anchor_lag() > 0 { u64::from(memory.block) } else { 0 };
+        let chooses = policy.chooses(program, id, true);
+        let late = if chooses && memory.anchor_lag() > 0 { u64::from(memory.block) } else { 0 };
         let twice = if memory.keeps_far_keys() { near + late } else { 0 };
-        let of_super = if memory.has_supers() { super_bytes(&cache.kind) } else { 0 };
-        let each = anchor_bytes(&memory, &cache.kind);
+        let of_super = if chooses && memory.has_supers() { super_bytes(&cache.kind) } else { 0 };
+        let each = if chooses { anchor_bytes(&memory, &cache.kind) } else { 0 };
         let anchor = Some((u64::from(memory.block), each, of_super));
+        let kept = if memory.keeps_far_keys() { near + late } else { u64::MAX };
+        let choices = if chooses { [kept, choice_bytes(&memory, &cache.kind)] } else { [0; 2] };
+        let token_step = u64::from(memory.token_step.max(1));
         let heard = if late > 0 { heard(program, id, &memory) } else { [0; 2] };
         // all keys are read where they choose
-        let most_read = (memory.anchor != BlockAnchor::All).then(|| memory.reads(DEEP)[0] as u64);
+        let reads_all = chooses && memory.anchor == BlockAnchor::All;
+        let most_read = (!reads_all).then(|| memory.reads(DEEP)[0] as u64);
         let looked = if of_super > 0 { memory.looks(DEEP)[0] as u64 } else { 0 };
         let looked = looked.saturating_mul(each);
-        CacheCost { twice, anchor, heard, most_read, looked, ..plain }
+        // at most those of a block and the one before
+        let smoothed = match memory.smooths() {
+            Some(_) => [2 * u64::from(memory.block), each],
+            None => [0; 2],
+        };
+        let read = CacheCost { most_read, looked, token_step, ..plain };
+        CacheCost { twice, anchor, heard, choices, smoothed, ..read }
     }
 
     /// Bytes of so many positions.
@@ -223,9 +265,12 @@ impl CacheCost {
                 .saturating_add(supers.saturating_mul(of_super))
         });
         let heard = self.heard[0].min(positions).saturating_mul(self.heard[1]);
+        let smoothed = self.smoothed[0].min(positions).saturating_mul(self.smoothed[1]);
+        let heard = heard.saturating_add(smoothed);
+        let choices = self.choices[0].min(positions).saturating_mul(self.choices[1]) / 64;
         let state = if positions == 0 { 0 } else { self.state_bytes };
         let kept = self.position_bytes.saturating_mul(kept).saturating_add(anchors);
-        kept.saturating_add(heard).saturating_add(state)
+        kept.saturating_add(heard).saturating_add(choices).saturating_add(state)
     }
 
     /// Bytes that so many more positions, of whole blocks and super-blocks, add at last to what a step reads.
@@ -236,7 +281,7 @@ impl CacheCost {
             _ => (positions / block / ContextMemory::SUPER as u64).saturating_mul(of_super),
         });
         match self.bound() {
-            Some(_) => anchors,
+            Some(_) => anchors / self.token_step,
             None => self.position_bytes.saturating_mul(positions).saturating_add(anchors),
         }
     }
@@ -245,7 +290,7 @@ impl CacheCost {
     pub(crate) fn bounded_bytes(&self) -> u64 {
         self.position_bytes
             .saturating_mul(self.bound().unwrap_or(0))
-            .saturating_add(self.looked)
+            .saturating_add(self.looked / self.token_step)
             .saturating_add(self.state_bytes)
     }
 
@@ -274,6 +319,18 @@ fn anchor_bytes(memory: &ContextMemory, kind: &CacheKind) -> u64 {
 /// Bytes of what stands for one super-block of a layer.
 fn super_bytes(kind: &CacheKind) -> u64 {
     vector_bytes(kind).saturating_mul(ContextMemory::SUPER_VECTORS as u64)
+}
+
+/// Bytes of the choices of 64 positions of a layer, where they are kept.
+fn choice_bytes(memory: &ContextMemory, kind: &CacheKind) -> u64 {
+    let heads = match (memory.sharing, *kind) {
+        (BlockSharing::KvHead, CacheKind::Heads { n_kv_heads, .. }) => n_kv_heads as u64,
+        _ => 1,
+    };
+    if memory.token_step <= 1 {
+        return 0;
+    }
+    product(&[4 * 64 / u64::from(memory.token_step), heads, u64::from(memory.n_blocks)])
 }
 
 /// Bytes of a vector of a key's width for each key-value head: 4 for each number.

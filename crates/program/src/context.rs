@@ -6,9 +6,13 @@
 //! were cut into steps.
 
 mod settings;
+mod smooth;
+mod steps;
 mod supers;
 
 use std::ops::Range;
+
+pub use smooth::Smoothing;
 
 /// What of a session's past its queries read, chosen when it opens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -56,6 +60,13 @@ pub struct ContextMemory {
     /// Super-blocks of [`SUPER`](Self::SUPER) blocks whose blocks a query looks at, where there are more: those that promise
     /// most. 0: it looks at all blocks, as it must with a certificate or [`BlockAnchor::All`].
     pub n_supers: u32,
+    /// Tokens that one choice serves: the query at each multiple of it chooses, and those up to the next read the same
+    /// blocks. 1: each query chooses for itself. See [`TOKEN_STEPS`](Self::TOKEN_STEPS).
+    pub token_step: u32,
+    /// Layers that one choice serves. 1: each chooses for itself.
+    pub layer_step: u32,
+    /// How much queries before it count when one chooses; `None`: not at all.
+    pub smoothing: Option<Smoothing>,
 }
 
 /// A proof that of the attention of each query head at most a share, eps, is left out.
@@ -239,6 +250,9 @@ impl ContextMemory {
             dense_layers: 0,
             certificate: None,
             n_supers: 0,
+            token_step: 1,
+            layer_step: 1,
+            smoothing: None,
         };
         ContextMemory { n_supers: memory.suited_supers(), ..memory }
     }

@@ -46,7 +46,9 @@ pub use cache::{CacheKind, CacheOptions, CacheSpec, CacheStorage, CacheType, Sta
 pub use candidates::{Candidate, k_likeliest, likeliest};
 pub use ceilings::{Ceilings, ComputeCeiling, ReadCeiling};
 pub(crate) use context::Stretch;
-pub use context::{BlockAnchor, BlockSharing, Certificate, ContextMemory, FarPositions, KvPolicy};
+pub use context::{
+    BlockAnchor, BlockSharing, Certificate, ContextMemory, FarPositions, KvPolicy, Smoothing,
+};
 pub use declare::{MemoryNeeds, MemoryOptions, Promises, Variation};
 pub use division::{DeviceLayers, DeviceShare, Division};
 pub use error::{Error, Result};

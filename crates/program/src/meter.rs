@@ -99,12 +99,16 @@ impl Meter {
 
     /// The cache and key-value head whose queries at `position` are measured, if some are.
     pub fn at(&self, position: usize) -> Option<(CacheId, usize)> {
-        if !position.is_multiple_of(Self::PERIOD) || !self.memory.chooses(position) {
+        if !self.memory.chooses(position) {
             return None;
         }
-        let period = self.period(position);
-        let place = position / period % self.places.len();
-        position.is_multiple_of(period).then(|| self.places[place])
+        let start = position - position % Self::PERIOD;
+        let turn = start / self.period(start);
+        let n = self.places.len();
+        // where a choice serves several tokens these take turns too, and meet all heads
+        let late = (turn + turn / n) % self.memory.token_step.max(1) as usize;
+        let is_due = start.is_multiple_of(self.period(start)) && position - start == late;
+        is_due.then(|| self.places[turn % n])
     }
 
     /// Positions from one reading to the next there: a power of two, so that a longer one leaves some out.

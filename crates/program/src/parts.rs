@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::{
-    CacheKind, CacheOptions, Error, Executor, Held, Kept, Model, Outputs, Part, PhaseTime,
-    Placement, Program, Progress, Result, RowsOut, Sequence, SessionId, Sessions, Step, StepOut,
-    StepStats, ValueId, Wanted, WeightSource, split,
+    CacheKind, CacheOptions, Error, Executor, Held, Kept, KvPolicy, Model, Outputs, Part,
+    PhaseTime, Placement, Program, Progress, Result, RowsOut, Sequence, SessionId, Sessions, Step,
+    StepOut, StepStats, ValueId, Wanted, WeightSource, split,
 };
 
 /// Loaded parts of a program. A session of it has one in every part; a step goes through the parts in order, and each
@@ -254,6 +254,13 @@ impl Model for Parts {
     }
 
     fn open(&self, options: &CacheOptions) -> Result<SessionId> {
+        if let KvPolicy::Memory(memory) = options.policy
+            && memory.layer_step > 1
+            && self.parts.len() > 1
+        {
+            let why = "a context memory whose choices serve several layers, in a model in parts";
+            return Err(Error::Unsupported(why.into()));
+        }
         let chain = Chain::make(&self.parts, |_, model| model.open(options))?;
         Ok(self.sessions.open(chain))
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use program::{
     BlockAnchor, BlockSharing, CacheOptions, CacheType, Certificate, ContextMemory, Error,
-    Executor, FarPositions, KvPolicy, Model, Op, Outputs, Program, Sequence, SessionId, Step,
-    StepOut,
+    Executor, FarPositions, KvPolicy, Model, Op, Outputs, Program, Sequence, SessionId, Smoothing,
+    Step, StepOut,
 };
 use quant::GgmlType;
 
@@ -25,10 +25,13 @@ pub(super) const SMALL: ContextMemory = ContextMemory {
     dense_layers: 0,
     certificate: None,
     n_supers: 0,
+    token_step: 1,
+    layer_step: 1,
+    smoothing: None,
 };
 
 /// Settings that differ in everything.
-pub(super) const SETTINGS: [ContextMemory; 15] = [
+pub(super) const SETTINGS: [ContextMemory; 24] = [
     SMALL,
     ContextMemory {
         anchor: BlockAnchor::Mean,
@@ -90,6 +93,48 @@ pub(super) const SETTINGS: [ContextMemory; 15] = [
         n_init: 0,
         sharing: BlockSharing::KvHead,
         positions: FarPositions::Exact,
+        ..SMALL
+    },
+    ContextMemory { token_step: 8, layer_step: 2, ..SMALL },
+    ContextMemory {
+        anchor: BlockAnchor::Mass,
+        n_blocks: 1,
+        sharing: BlockSharing::KvHead,
+        positions: FarPositions::Exact,
+        token_step: 4,
+        ..SMALL
+    },
+    ContextMemory { anchor: BlockAnchor::All, n_blocks: 1, token_step: 2, layer_step: 3, ..SMALL },
+    ContextMemory {
+        block: 128,
+        n_init: 0,
+        n_blocks: 1,
+        anchor: BlockAnchor::Mean,
+        sharing: BlockSharing::KvHead,
+        positions: FarPositions::Exact,
+        token_step: 64,
+        layer_step: 2,
+        ..SMALL
+    },
+    ContextMemory { anchor: BlockAnchor::Products, n_blocks: 1, token_step: 16, ..SMALL },
+    ContextMemory { sharing: BlockSharing::KvHead, n_blocks: 1, layer_step: 2, ..SMALL },
+    ContextMemory { smoothing: Smoothing::new(0.25), ..SMALL },
+    ContextMemory {
+        anchor: BlockAnchor::Mass,
+        n_blocks: 1,
+        positions: FarPositions::Exact,
+        smoothing: Smoothing::new(0.05),
+        token_step: 4,
+        layer_step: 2,
+        ..SMALL
+    },
+    ContextMemory {
+        block: 128,
+        n_init: 0,
+        n_blocks: 1,
+        anchor: BlockAnchor::Mean,
+        sharing: BlockSharing::KvHead,
+        smoothing: Smoothing::new(0.5),
         ..SMALL
     },
 ];
@@ -264,33 +309,43 @@ pub(super) fn histories(executor: &dyn Executor) {
     for (i, memory) in SETTINGS.into_iter().enumerate() {
         let model = Made::new(executor, &tiny("qwen2", GgmlType::F32), 4).tested;
         for seed in 0..n {
-            history(&*model, &with(memory, CacheType::F16), Random::new(97 * seed + i as u64));
+            let random = Random::new(97 * seed + i as u64);
+            history(&*model, &with(memory, CacheType::F16), &[], random);
         }
     }
 }
 
-pub(super) fn history(model: &dyn Model, options: &CacheOptions, mut random: Random) {
+/// One that begins with a text, and goes back into its last tokens at most, or to its start.
+pub(super) fn history(model: &dyn Model, options: &CacheOptions, text: &[u32], mut random: Random) {
     let open = || model.open(options).expect("a session opens");
-    let mut held: Vec<(SessionId, Vec<u32>)> = vec![(open(), Vec::new())];
+    let begun = open();
+    for tokens in text.chunks(150) {
+        feed(model, begun, tokens, Outputs::NONE);
+    }
+    let mut held: Vec<(SessionId, Vec<u32>)> = vec![(begun, text.to_vec())];
     for _ in 0..14 {
         let i = random.below(held.len());
         let (session, tokens) = &mut held[i];
         let session = *session;
+        let least = text.len().saturating_sub(200).min(tokens.len());
+        let some =
+            |random: &mut Random, tokens: &[u32]| least + random.below(tokens.len() + 1 - least);
         match random.below(8) {
             0..4 => {
-                let n = [1, 5, 64, 130][random.below(4)].min(500 - tokens.len().min(499));
+                let most = text.len() + 500;
+                let n = [1, 5, 64, 130][random.below(4)].min(most - tokens.len().min(most - 1));
                 let more = random.tokens(n, 97);
                 feed(model, session, &more, Outputs::NONE);
                 tokens.extend(more);
             }
             4 => {
-                let len = random.below(tokens.len() + 1);
+                let len = some(&mut random, tokens);
                 let reached = model.truncate(session, len).expect("it holds more");
                 tokens.truncate(reached);
             }
-            5 => model.commit(session, random.below(tokens.len() + 1)).expect("it holds more"),
+            5 => model.commit(session, some(&mut random, tokens)).expect("it holds more"),
             6 => {
-                let len = random.below(tokens.len() + 1);
+                let len = some(&mut random, tokens);
                 let fork = model.fork(session, len).expect("it holds more");
                 let reached = model.len(fork).expect("it is open");
                 let tokens = tokens[..reached].to_vec();
@@ -308,8 +363,8 @@ pub(super) fn history(model: &dyn Model, options: &CacheOptions, mut random: Ran
     for (session, tokens) in held {
         let found = feed(model, session, &more, Outputs::ALL);
         let fresh = open();
-        if !tokens.is_empty() {
-            feed(model, fresh, &tokens, Outputs::NONE);
+        for tokens in tokens.chunks(if text.is_empty() { 500 } else { 150 }) {
+            feed(model, fresh, tokens, Outputs::NONE);
         }
         let want = feed(model, fresh, &more, Outputs::ALL);
         assert_same_bits(&found, &want, &format!("after a history, {}", options.policy));

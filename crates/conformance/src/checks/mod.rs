@@ -18,6 +18,7 @@ mod selection;
 mod sessions;
 mod spilled;
 mod splits;
+mod steps;
 mod supers;
 mod texts;
 mod windows;
@@ -127,10 +128,16 @@ pub static CONTEXT: &[Check] = &[
     meaning("context/certificate", certificate::left_out),
     meaning("context/supers", supers::meaning),
     meaning("context/supers_refused", supers::refused),
+    meaning("context/steps_readers", steps::readers),
+    meaning("context/steps_refused", steps::refused),
+    same_bits("context/smoothing", steps::smoothing, CUTS),
+    same_bits("context/steps_runs", steps::runs, CUTS),
+    same_bits("context/steps_layers", steps::layers, CUTS),
     same_bits("context/certificate_cuts", certificate::cuts, CUTS),
     same_bits("context/all_is_full", context::all_is_full, CUTS),
     same_bits("context/cuts", context::cuts, ALL),
     same_bits("context/supers_cuts", supers::cuts, ALL),
+    same_bits("context/supers_histories", supers::histories, CUTS),
     same_bits("context/meter", context::meter, CUTS),
     same_bits("context/histories", context::histories, CUTS),
 ];

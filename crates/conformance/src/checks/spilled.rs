@@ -9,6 +9,7 @@ use program::{
 use quant::GgmlType;
 
 use super::context::{SETTINGS, SMALL, beside, history, tiny, tokens, with};
+use super::supers;
 use crate::made::{all_logits, feed};
 use crate::{Made, Random, assert_same_bits};
 
@@ -54,6 +55,7 @@ impl Bounded {
 pub fn spilled(start: StorageRoom<'_>, disk: &Path) {
     policies(start, disk);
     histories(start, disk);
+    super_blocks(start, disk);
     others(start, disk);
     idle(start, Some(disk));
     idle(start, None);
@@ -101,11 +103,40 @@ fn histories(start: StorageRoom<'_>, disk: &Path) {
     for (i, memory) in SETTINGS.into_iter().enumerate().step_by(2) {
         let options = with(memory, CacheType::F16);
         let room = Bounded::new(start, Some(disk), GgmlType::F32, &options, (3, 130));
-        history(&*room.bounded, &options, Random::new(271 + i as u64));
+        history(&*room.bounded, &options, &[], Random::new(271 + i as u64));
     }
     let options = CacheOptions { policy: KvPolicy::Full, ..with(SMALL, CacheType::F16) };
     let room = Bounded::new(start, Some(disk), GgmlType::F32, &options, (2, 130));
-    history(&*room.bounded, &options, Random::new(3));
+    history(&*room.bounded, &options, &[], Random::new(3));
+}
+
+/// Queries that look at the blocks of few super-blocks, most of what they choose from being on disk.
+fn super_blocks(start: StorageRoom<'_>, disk: &Path) {
+    for (i, (memory, n)) in supers::SETTINGS.into_iter().enumerate() {
+        let ty = [GgmlType::F32, GgmlType::Q8_0, GgmlType::Q4_0][i % 3];
+        let options = supers::with_room(memory, CacheType::ALL[(i + 1) % CacheType::ALL.len()]);
+        let room = Bounded::new(start, Some(disk), ty, &options, (1, 129));
+        let tokens = tokens(n, 66);
+        let [want, found] = [(&room.plain, 300), (&room.bounded, 129)].map(|(model, chunk)| {
+            let session = model.open(&options).expect("a session opens");
+            let mut logits = Vec::new();
+            for tokens in tokens.chunks(chunk) {
+                logits.extend(feed(&**model, session, tokens, Outputs::ALL));
+                model.commit(session, model.len(session).expect("it is open")).expect("it is");
+            }
+            let readings = model.readings(session).expect("it is open");
+            model.close(session);
+            (logits, readings)
+        });
+        assert_same_bits(&found.0, &want.0, &format!("on disk, {memory}"));
+        assert_eq!(found.1, want.1, "the meter's readings, {memory}");
+        let last = found.1.all().last().expect("something is measured");
+        assert!(memory.looks_at_few(last.position as usize), "{memory}: {last:?}");
+        let SpillCounts { written, loaded, recomputed, .. } = room.counts();
+        assert!(written > 0 && loaded > 0 && recomputed == 0, "{memory}: {:?}", room.counts());
+        let room = Bounded::new(start, Some(disk), GgmlType::F32, &options, (3, 150));
+        history(&*room.bounded, &options, &tokens, Random::new(31 + i as u64));
+    }
 }
 
 /// Beside other sessions, one of which reads all.

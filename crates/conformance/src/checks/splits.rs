@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use program::{
-    Executor, Model, Op, OutputKind, OutputRows, Outputs, Parts, Placement, Program, Sequence,
-    SessionId, Step, Wanted,
+    CacheOptions, ContextMemory, Error, Executor, KvPolicy, Model, Op, OutputKind, OutputRows,
+    Outputs, Parts, Placement, Program, Sequence, SessionId, Step, Wanted,
 };
 use quant::GgmlType;
 
@@ -138,6 +138,14 @@ pub(super) fn sessions(executor: &dyn Executor) {
     assert!(parts.cache_bytes(session).expect("it is open") > 0);
     parts.close(session);
     assert!(parts.len(session).is_err() && parts.len(fork).is_ok());
+
+    // a choice that serves layers of several parts would have to go from one to the next
+    let [alone, several] = [1, 2].map(|layer_step| {
+        let memory = ContextMemory { layer_step, ..ContextMemory::suited(1024) };
+        parts.open(&CacheOptions { policy: KvPolicy::Memory(memory), ..EXACT })
+    });
+    assert_eq!(alone.map(|id| parts.close(id)), Ok(()));
+    assert!(matches!(several, Err(Error::Unsupported(_))), "{several:?}");
 
     // one sequence fails, the other is as it is alone
     let [a, b] = [0, 1].map(|_| parts.open(&EXACT).expect("it opens"));

@@ -2,20 +2,21 @@
 //! decides of which.
 
 use program::{
-    BlockAnchor, BlockSharing, CacheType, ContextMemory, Executor, FarPositions, KvPolicy, Model,
-    Outputs, Sequence, SessionId, Step, StepOut,
+    BlockAnchor, BlockSharing, CacheOptions, CacheType, ContextMemory, Executor, FarPositions,
+    KvPolicy, MeterReading, Model, Outputs, Sequence, SessionId, Smoothing, Step, StepOut,
 };
 use quant::GgmlType;
 
-use super::context::{SMALL, tiny, tokens, with};
+use super::context::{SMALL, history, tiny, tokens, with};
 use crate::made::feed;
-use crate::{Made, assert_close, assert_same_bits};
+use crate::{Made, Random, assert_close, assert_same_bits};
 
 /// One super-block of two or three is looked at, by the last rows of a text of [`LONG`] tokens, or of [`LONGER`].
 const FEW: ContextMemory =
     ContextMemory { n_init: 0, n_local: 64, n_blocks: 2, n_supers: 1, ..SMALL };
 
-const SETTINGS: [(ContextMemory, usize); 5] = [
+/// With the lengths of texts whose last rows look at few super-blocks, and those before at all blocks.
+pub(super) const SETTINGS: [(ContextMemory, usize); 8] = [
     (FEW, LONG),
     (
         ContextMemory {
@@ -37,6 +38,9 @@ const SETTINGS: [(ContextMemory, usize); 5] = [
         LONG,
     ),
     (ContextMemory { n_init: 64, n_blocks: 3, ..FEW }, LONGER),
+    (ContextMemory { token_step: 8, layer_step: 2, ..FEW }, LONG),
+    (ContextMemory { smoothing: Smoothing::new(0.25), ..FEW }, LONG),
+    (ContextMemory { smoothing: Smoothing::new(0.5), anchor: BlockAnchor::Mean, ..FEW }, LONG),
 ];
 
 const LONG: usize = 2250;
@@ -45,16 +49,16 @@ const LONGER: usize = 3200;
 const LAST: usize = 150;
 
 /// A session that holds all but the last rows of a text.
-fn begun(model: &dyn Model, memory: ContextMemory, all: &[u32], chunk: usize) -> SessionId {
-    let session = model.open(&with_room(memory)).expect("a session opens");
+fn begun(model: &dyn Model, options: &CacheOptions, all: &[u32], chunk: usize) -> SessionId {
+    let session = model.open(options).expect("a session opens");
     for tokens in all[..all.len() - LAST].chunks(chunk) {
         feed(model, session, tokens, Outputs::NONE);
     }
     session
 }
 
-fn with_room(memory: ContextMemory) -> program::CacheOptions {
-    program::CacheOptions { capacity: 4096, ..with(memory, CacheType::F32) }
+pub(super) fn with_room(memory: ContextMemory, cache: CacheType) -> CacheOptions {
+    CacheOptions { capacity: 4096, ..with(memory, cache) }
 }
 
 /// Logits of the last rows, those apart that it holds already.
@@ -70,15 +74,26 @@ pub(super) fn meaning(executor: &dyn Executor) {
     for (memory, n) in SETTINGS {
         assert!(!memory.looks_at_few(n - LAST - 1) && memory.looks_at_few(n - 1), "{memory}");
         let made = Made::new(executor, &tiny("qwen2", GgmlType::F32), 6);
-        let all = tokens(n, 51);
-        let of = |model: &dyn Model, memory| {
-            let session = begun(model, memory, &all, 300);
-            last(model, session, &all, 100)
+        // in the other text two blocks promise a smoothed row the same, but for rounding
+        let all = tokens(n, if memory.smoothing.is_some() { 52 } else { 51 });
+        let measured = |model: &dyn Model, memory| {
+            let session = begun(model, &with_room(memory, CacheType::F32), &all, 300);
+            let logits = last(model, session, &all, 100);
+            (logits, model.readings(session).expect("it is open"))
         };
-        let found = of(&*made.tested, memory);
+        let of = |model: &dyn Model, memory| measured(model, memory).0;
+        let (found, readings) = measured(&*made.tested, memory);
+        let (want, expected) = measured(&*made.oracle, memory);
         // which of many keys that get nearly as much stand for a block follows from rounding, with super-blocks and without
         let most = if memory.anchor == BlockAnchor::Mass { 1e-6 } else { 1e-9 };
-        assert_close(&found, &of(&*made.oracle, memory), most, &format!("{memory}"));
+        assert_close(&found, &want, most, &format!("{memory}"));
+        let place = |r: &MeterReading| (r.position, r.cache, r.head);
+        assert!(readings.all().iter().map(place).eq(expected.all().iter().map(place)), "{memory}");
+        for (a, b) in readings.all().iter().zip(expected.all()) {
+            assert!((a.missed - b.missed).abs() < 1e-3, "{memory}: {a:?}, {b:?}");
+        }
+        let few = |r: &MeterReading| memory.looks_at_few(r.position as usize);
+        assert!(readings.all().iter().any(few), "{memory}: a reading of few super-blocks");
         let flat = of(&*made.tested, ContextMemory { n_supers: 0, ..memory });
         assert!(flat != found, "{memory} leaves out what would be chosen");
         let early = 97 * (0..LAST).filter(|i| !memory.looks_at_few(n - LAST + i)).count();
@@ -94,14 +109,15 @@ pub(super) fn cuts(executor: &dyn Executor) {
         let ty = [GgmlType::F32, GgmlType::Q8_0, GgmlType::Q4_0][i % 3];
         let model = Made::new(executor, &tiny("qwen2", ty), 4).tested;
         let all = tokens(n, 52);
-        let session = begun(&*model, memory, &all, 300);
+        let options = with_room(memory, CacheType::ALL[i % CacheType::ALL.len()]);
+        let session = begun(&*model, &options, &all, 300);
         let fork = || model.fork(session, n - LAST).expect("it holds so many");
         let want = last(&*model, fork(), &all, LAST);
         for chunk in [1, 7, 64, 129] {
             let found = last(&*model, fork(), &all, chunk);
             assert_same_bits(&found, &want, &format!("chunks of {chunk}, {memory}"));
         }
-        let other = begun(&*model, memory, &all, 77);
+        let other = begun(&*model, &options, &all, 77);
         let found = last(&*model, other, &all, 50);
         assert_same_bits(&found, &want, &format!("a start in other chunks, {memory}"));
         for len in [n - 20, n - LAST - 70] {
@@ -111,7 +127,7 @@ pub(super) fn cuts(executor: &dyn Executor) {
             assert_same_bits(&found, want, &format!("truncated to {len}, {memory}"));
         }
         assert_same_bits(
-            &beside(&*model, fork(), memory, &all),
+            &beside(&*model, fork(), &options, &all),
             &want,
             &format!("beside, {memory}"),
         );
@@ -119,8 +135,8 @@ pub(super) fn cuts(executor: &dyn Executor) {
 }
 
 /// The last rows in steps with another session, whose past is short.
-fn beside(model: &dyn Model, session: SessionId, memory: ContextMemory, all: &[u32]) -> Vec<f32> {
-    let young = model.open(&with_room(memory)).expect("a session opens");
+fn beside(model: &dyn Model, session: SessionId, options: &CacheOptions, all: &[u32]) -> Vec<f32> {
+    let young = model.open(options).expect("a session opens");
     let (ours, others) = (&all[all.len() - LAST..], &all[..LAST]);
     let mut found = Vec::new();
     for (ours, others) in ours.chunks(40).zip(others.chunks(40)) {
@@ -137,6 +153,16 @@ fn beside(model: &dyn Model, session: SessionId, memory: ContextMemory, all: &[u
         found.extend(ours.into_logits().logits);
     }
     found
+}
+
+/// Random histories that begin with a long text end in the bits of a fresh run.
+pub(super) fn histories(executor: &dyn Executor) {
+    // long texts take long: all settings have a history where most of a past is on disk
+    for (i, (memory, n)) in SETTINGS.into_iter().enumerate().step_by(3) {
+        let model = Made::new(executor, &tiny("qwen2", GgmlType::F32), 4).tested;
+        let options = with_room(memory, CacheType::ALL[(i + 1) % CacheType::ALL.len()]);
+        history(&*model, &options, &tokens(n, 56), Random::new(211 + i as u64));
+    }
 }
 
 /// What cannot look at few super-blocks is refused.

@@ -41,8 +41,9 @@ impl Exec<'_> {
         for (sequence, rows) in rows {
             let mut numbers = lock(&self.last_choices[sequence][cache]);
             numbers.clear();
+            let last = rows.start + rows.n - 1;
             for head in 0..cut.shape.layout.n_kv_heads() {
-                self.reads(memory, rows, rows.n - 1, head).far_numbers(&mut numbers);
+                self.reads(memory, sequence, last, head).far_numbers(&mut numbers);
             }
             numbers.sort_unstable();
             numbers.dedup();

@@ -10,7 +10,8 @@ use std::ops::Range;
 use kernels::attention::{BLOCK, HeadBlock, Partials};
 use program::WeightId;
 
-use super::context::{HeadOf, RowReads, Segment, Segments, ask, most_segments, segments};
+use super::context::{HeadOf, RowReads, Segment, Segments, most_segments, segments};
+use super::far::HeadRows;
 use super::items::owner_of;
 use super::representatives::waves;
 use super::score::{BlockRows, HeadRow, RowScore, blocks};
@@ -86,14 +87,6 @@ pub(super) struct Tile {
     pub(super) head: usize,
 }
 
-/// New rows of one sequence that lie in one block, for one key-value head and its query heads.
-#[derive(Clone)]
-struct HeadRows {
-    sequence: usize,
-    positions: Range<usize>,
-    head: usize,
-}
-
 /// How one attention phase is cut in this step.
 pub(super) struct Cut<'a> {
     pub(super) phase: &'a AttentionPhase,
@@ -146,10 +139,6 @@ impl Cut<'_> {
     }
 }
 
-/// Places among the angles of what is not near.
-const FAR_KEY: usize = 0;
-const FAR_QUERY: usize = 1;
-
 impl Exec<'_> {
     /// What some token of a tile sees something of.
     fn segments(&self, cut: &Cut<'_>, tile: &Tile) -> Segments {
@@ -157,8 +146,9 @@ impl Exec<'_> {
         match &cut.shape.memory {
             None => Segments::Run(cut.score.blocks(sequence, &tile.tokens)),
             Some(memory) => {
-                let row =
-                    |token| -> RowReads<'_> { self.reads(memory, sequence, token, tile.head) };
+                let row = |token| -> RowReads<'_> {
+                    self.reads(memory, tile.sequence, sequence.start + token, tile.head)
+                };
                 Segments::List(segments(tile.tokens.clone().map(row), memory.is_split()))
             }
         }
@@ -321,100 +311,19 @@ impl Exec<'_> {
         }
     }
 
-    /// What a memory keeps of these rows besides, before they are rotated: keys as they are met from afar, where those
-    /// differ, their values, and queries likewise.
-    fn store_far(
-        &self,
-        cut: &Cut<'_>,
-        memory: &MemoryTables,
-        rows: &HeadRows,
-        scratch: &mut [f32],
-    ) {
-        let (phase, shape, settings) = (cut.phase, cut.shape, &memory.settings);
-        let HeadRows { sequence, positions, head } = rows.clone();
-        let (key_dim, value_dim) = (shape.head.key_dim, shape.head.value_dim);
-        let SequenceRows { first_row, start, .. } = self.sequences[sequence];
-        let turned = &mut scratch[..key_dim];
-        let limit = if settings.has_blocks() { usize::MAX } else { settings.n_init as usize };
-        let kept = positions.start.min(limit)..positions.end.min(limit);
-        if let (Some(NewRows { k, v }), Some(far)) = (phase.new, memory.far)
-            && !kept.is_empty()
-        {
-            let block = self.blocks.get(far, sequence, kept.start / BLOCK);
-            // SAFETY: this head of this block belongs to one item, and nobody reads it in this section.
-            let keys = unsafe { block.slice_mut(shape.layout.keys(head)) };
-            // SAFETY: as above.
-            let values = unsafe { block.slice_mut(shape.layout.values(head)) };
-            for position in kept {
-                let row = first_row + position - start;
-                // SAFETY: this row's head belongs to this item.
-                let key = unsafe { self.part_mut(k, row, head * key_dim..(head + 1) * key_dim) };
-                turned.copy_from_slice(key);
-                self.meet_afar(phase, settings.keeps_far_keys(), row, FAR_KEY, turned);
-                self.norm_rotated(phase.norm.map(|norm| (norm.k, norm.eps)), turned);
-                shape.head.store_key(keys, position % BLOCK, turned);
-                let value = &self.row(v, row)[head * value_dim..(head + 1) * value_dim];
-                shape.head.store_value(values, position % BLOCK, value);
-            }
-        }
-        for position in positions {
-            let row = first_row + position - start;
-            let factor = cut.score.factor(position);
-            let alone = settings.certificate.is_some();
-            let mut asked: &mut [f32] = &mut [];
-            for query in head * phase.group..(head + 1) * phase.group {
-                if alone || query == head * phase.group {
-                    // SAFETY: what a head asks belongs to one item of this section.
-                    asked = unsafe { self.asked(cut, row, if alone { query } else { head }) };
-                }
-                let cols = query * key_dim..(query + 1) * key_dim;
-                // SAFETY: as above.
-                turned.copy_from_slice(unsafe { self.part_mut(phase.q, row, cols) });
-                self.meet_afar(phase, settings.keeps_far_keys(), row, FAR_QUERY, turned);
-                self.norm_rotated(phase.norm.map(|norm| (norm.q, norm.eps)), turned);
-                for x in &mut *turned {
-                    *x *= factor;
-                }
-                ask(settings.anchor, asked, turned);
-                if settings.keeps_far_keys() {
-                    let at = row * phase.q.cols + query * key_dim;
-                    // SAFETY: as above.
-                    unsafe { self.context.far.slice_mut(at..at + key_dim) }.copy_from_slice(turned);
-                }
-            }
-        }
-    }
-
-    /// Rotate a head of a row as keys and queries meet that are not near: as it is, or, if all those keys stand at one
-    /// distance, as `place` says.
-    fn meet_afar(
-        &self,
-        phase: &AttentionPhase,
-        is_fixed: bool,
-        row: usize,
-        place: usize,
-        head: &mut [f32],
-    ) {
-        if let (true, Some(rope)) = (is_fixed, phase.rope) {
-            self.turn(rope, &self.far_angles[rope], place, head);
-        } else {
-            self.rotate(phase, row, head);
-        }
-    }
-
-    fn rotate(&self, phase: &AttentionPhase, row: usize, head: &mut [f32]) {
+    pub(super) fn rotate(&self, phase: &AttentionPhase, row: usize, head: &mut [f32]) {
         if let Some(rope) = phase.rope {
             self.turn(rope, &self.angles[rope], row, head);
         }
     }
 
-    fn turn(&self, rope: usize, angles: &Angles, row: usize, head: &mut [f32]) {
+    pub(super) fn turn(&self, rope: usize, angles: &Angles, row: usize, head: &mut [f32]) {
         let at = row * angles.n_pairs..(row + 1) * angles.n_pairs;
         let pairs = pairs(&self.schedule.ropes[rope].rope);
         self.kernels.rotate.call(head, &angles.cos[at.clone()], &angles.sin[at], pairs);
     }
 
-    fn norm_rotated(&self, norm: Option<(Option<WeightId>, f32)>, head: &mut [f32]) {
+    pub(super) fn norm_rotated(&self, norm: Option<(Option<WeightId>, f32)>, head: &mut [f32]) {
         let Some((weight, eps)) = norm else { return };
         const WIDE: usize = 512;
         let (mut copy, mut wide) = ([0.0; WIDE], Vec::new());
@@ -503,7 +412,8 @@ impl Exec<'_> {
                 if token == row.token {
                     return start..end;
                 }
-                let reads = self.reads(memory, sequence, row.token, tile.head);
+                let position = sequence.start + row.token;
+                let reads = self.reads(memory, tile.sequence, position, tile.head);
                 let seen = reads.of(segment, memory.is_split());
                 last.set((row.token, seen.start, seen.end));
                 seen

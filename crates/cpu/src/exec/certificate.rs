@@ -10,7 +10,7 @@ use kernels::attention::{BLOCK, HeadBlock, ScoreSum, weight_at_most};
 use program::{Certificate, ContextMemory};
 
 use super::attention::Cut;
-use super::choices::{choice_len, padded};
+use super::choices::{ChoiceOf, padded};
 use super::context::{RowReads, Segment, segments};
 use super::meter::QueryAt;
 use super::score::HeadRow;
@@ -19,11 +19,18 @@ use crate::cache::MemoryTables;
 use crate::geometry::TILE_ROWS;
 use crate::pool::Worker;
 
-/// Rows of a sequence whose promises are at hand.
+/// Queries of a sequence that choose, whose promises are at hand.
 pub(super) struct Asking {
     pub(super) sequence: usize,
-    /// Tokens within the sequence.
-    pub(super) tokens: Range<usize>,
+    /// See [`ContextMemory::choosers`].
+    pub(super) numbers: Range<usize>,
+}
+
+impl Asking {
+    /// Where the last of them stands.
+    pub(super) fn last(&self, settings: &ContextMemory) -> usize {
+        settings.chooser_position(self.numbers.end - 1)
+    }
 }
 
 /// A row that chooses.
@@ -116,17 +123,16 @@ impl Exec<'_> {
         let (settings, n_heads) = (&memory.settings, cut.score.n_heads());
         let Some(certificate) = settings.certificate else { return };
         let rows = &cut.sequences[asking.sequence];
-        let (n, len) = (asking.tokens.len(), choice_len(settings, self.sequences));
+        let (n, padded) = (asking.numbers.len(), padded(settings, asking.last(settings)));
         worker.section(|section| {
             let (mut chosen, mut promised) = (Vec::new(), Vec::new());
             for item in section.take(n * memory.n_choices) {
                 let (place, choice) = (item / memory.n_choices, item % memory.n_choices);
-                let token = asking.tokens.start + place;
-                let finished = settings.finished(rows.start + token);
+                let position = settings.chooser_position(asking.numbers.start + place);
+                let (token, finished) = (position - rows.start, settings.finished(position));
                 let each = n_heads / memory.n_choices;
                 let promises = |head: usize| {
-                    let row =
-                        (head * n + place) * padded(settings, rows.start + asking.tokens.end - 1);
+                    let row = (head * n + place) * padded;
                     // SAFETY: written in the section before.
                     unsafe { self.context.promises.slice(row + finished.start..row + finished.end) }
                 };
@@ -136,9 +142,9 @@ impl Exec<'_> {
                     promised.iter_mut().zip(promises(head)).for_each(|(sum, p)| *sum += p);
                 }
                 settings.choose(finished.start, &promised, &mut chosen);
-                let at = ((rows.first_row + token) * memory.n_choices + choice) * len;
+                let of = ChoiceOf { sequence: asking.sequence, position, choice };
                 // SAFETY: each row's choice belongs to one item.
-                let bits = unsafe { self.context.chosen.slice_mut(at..at + len) };
+                let bits = unsafe { self.chosen_mut(memory, of) };
                 bits.fill(0);
                 chosen.iter().for_each(|block| bits[*block as usize / 32] |= 1 << (block % 32));
                 let sequence = asking.sequence;

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use kernels::attention::ANCHORS;
+use kernels::attention::{ANCHORS, BLOCK};
 use program::ContextMemory;
 
-use super::SequenceRows;
 use super::representatives::waves;
 use super::supers::{few_from, promise_len};
-use crate::cache::{Asks, HeadsCache};
+use super::{Exec, SequenceRows};
+use crate::cache::{Asks, HeadsCache, MemoryTables};
 use crate::memory::Shared;
 use crate::plan::AttentionPhase;
 
@@ -44,26 +44,32 @@ impl ContextNeeds {
         let rows: usize = sequences.iter().map(|s| s.n).sum();
         let far = usize::from(memory.settings.keeps_far_keys());
         let asks = memory.asks(cache.layout.n_kv_heads(), n_heads);
+        let asks_blocks = memory.chooses_for(phase.new.is_some());
         let chooses = |s: &&SequenceRows| s.n > 0 && memory.settings.chooses(s.start + s.n - 1);
         let promised = |rows: &[SequenceRows]| {
             let needs = rows.iter().filter(chooses).map(|s| promised(&memory.settings, asks, s));
             needs.max().unwrap_or(0)
         };
         let promises = match waves(phase, cache, sequences) {
+            _ if !asks_blocks => 0,
             None => promised(sequences),
             Some(waves) => waves.iter().map(|wave| promised(wave)).max().unwrap_or(0),
         };
         // who chooses leaves blocks unread: there are more than are chosen
         let is_chosen = usize::from(sequences.iter().any(|s| chooses(&s)));
-        let chosen = is_chosen * memory.n_choices * choice_len(&memory.settings, sequences);
+        let choices = match memory.choices {
+            Some(_) => 0,
+            None => memory.slot + memory.n_choices,
+        };
+        let chosen = is_chosen * choices * choice_len(&memory.settings, sequences);
         let looks =
             |s: &SequenceRows| chooses(&s) && memory.settings.looks_at_few(s.start + s.n - 1);
-        let is_looked = usize::from(sequences.iter().any(looks));
+        let is_looked = usize::from(asks_blocks && sequences.iter().any(looks));
         let looked = is_looked * memory.n_choices * memory.settings.most_looked_at();
         let sums = is_chosen * usize::from(memory.settings.certificate.is_some()) * n_heads;
         ContextNeeds {
             far: 4 * far * rows * n_heads * cache.head.key_dim,
-            asked: 4 * rows * asks.n * asks.width,
+            asked: 4 * usize::from(asks_blocks) * rows * asks.n * asks.width,
             promises: 4 * promises,
             looked: 4 * rows * looked,
             chosen: 4 * rows * chosen,
@@ -94,13 +100,13 @@ impl ContextNeeds {
 pub(crate) struct ContextBuffers<'a> {
     /// `[row][n_heads, key_dim]`.
     pub(crate) far: Shared<'a, f32>,
-    /// `[ask][row][width]`.
+    /// `[ask][row][width]`; of each sequence come first those that choose.
     pub(crate) asked: Shared<'a, f32>,
     /// `[ask][row of the batch][blocks]`.
     pub(crate) promises: Shared<'a, f32>,
     /// `[row][choice][super-blocks]`.
     pub(crate) looked: Shared<'a, u32>,
-    /// `[row][choice][choice_len]`.
+    /// `[layer that chooses for others][row][choice][choice_len]`.
     pub(crate) chosen: Shared<'a, u32>,
     /// `[row][n_heads][max, sum]`.
     pub(crate) sums: Shared<'a, f32>,
@@ -118,22 +124,98 @@ fn batch_rows(asks: Asks, len: usize) -> usize {
 
 /// Numbers that are kept of the promises to rows of a sequence, some of which choose.
 fn promised(settings: &ContextMemory, asks: Asks, rows: &SequenceRows) -> usize {
-    let few = few_from(settings, rows, 0);
-    let kept = |n: usize, len: usize| batch_rows(asks, len).min(n) * asks.n * len;
-    let all = if few > 0 { kept(few, padded(settings, rows.start + few - 1)) } else { 0 };
-    let last = rows.start + rows.n - 1;
-    all.max(if few < rows.n { kept(rows.n - few, promise_len(settings, last)) } else { 0 })
+    let choosers = rows.choosers(settings);
+    let few = few_from(settings, &choosers);
+    let kept = |numbers: Range<usize>, len: fn(&ContextMemory, usize) -> usize| {
+        if numbers.is_empty() {
+            return 0;
+        }
+        let len = len(settings, settings.chooser_position(numbers.end - 1));
+        batch_rows(asks, len).min(numbers.len()) * asks.n * len
+    };
+    kept(choosers.start..few, padded).max(kept(few..choosers.end, promise_len))
 }
 
-/// Tokens whose promises are kept at a time; `len`: how many numbers of each of some tokens.
+/// Queries that choose whose promises are kept at a time; `len`: how many numbers of each, the last of them at a position.
 pub(super) fn batches(
-    tokens: Range<usize>,
+    settings: &ContextMemory,
+    numbers: Range<usize>,
     asks: Asks,
-    len: impl Fn(&Range<usize>) -> usize,
+    len: impl Fn(&ContextMemory, usize) -> usize,
 ) -> impl Iterator<Item = Range<usize>> {
-    let step = if tokens.is_empty() { 1 } else { batch_rows(asks, len(&tokens)) };
-    let end = tokens.end;
-    tokens.step_by(step).map(move |start| start..(start + step).min(end))
+    let last = |numbers: &Range<usize>| settings.chooser_position(numbers.end - 1);
+    let step = if numbers.is_empty() { 1 } else { batch_rows(asks, len(settings, last(&numbers))) };
+    let end = numbers.end;
+    numbers.step_by(step).map(move |start| start..(start + step).min(end))
+}
+
+impl SequenceRows {
+    /// Numbers of its queries that choose.
+    pub(super) fn choosers(&self, settings: &ContextMemory) -> Range<usize> {
+        settings.choosers(self.start..self.start + self.n)
+    }
+}
+
+/// A choice of a query that chooses.
+#[derive(Clone, Copy)]
+pub(super) struct ChoiceOf {
+    pub(super) sequence: usize,
+    /// Where the query stands.
+    pub(super) position: usize,
+    /// Of its layer's.
+    pub(super) choice: usize,
+}
+
+impl Exec<'_> {
+    /// The place among what rows ask for of a query that chooses.
+    pub(super) fn asking_row(
+        &self,
+        settings: &ContextMemory,
+        sequence: usize,
+        number: usize,
+    ) -> usize {
+        let rows = &self.sequences[sequence];
+        rows.first_row + number - rows.choosers(settings).start
+    }
+
+    /// Where it is kept what a query chose.
+    fn choice_place(&self, memory: &MemoryTables, of: ChoiceOf) -> (Shared<'_, u32>, Range<usize>) {
+        let ChoiceOf { sequence, position, choice } = of;
+        let settings = &memory.settings;
+        if let Some(table) = memory.choices {
+            let n = settings.n_blocks as usize;
+            let block = self.blocks.get(table, sequence, position / BLOCK).words();
+            let run = settings.choosers(0..position % BLOCK).end;
+            let at = (run * memory.n_choices + choice) * n;
+            return (block, at..at + n);
+        }
+        let n = choice_len(settings, self.sequences);
+        let rows = &self.sequences[sequence];
+        let row = rows.first_row + position - rows.start;
+        let at = (memory.slot * self.tokens.len() + row * memory.n_choices + choice) * n;
+        (self.context.chosen, at..at + n)
+    }
+
+    /// What a query chose.
+    ///
+    /// # Safety
+    /// Until the section ends, nobody may write it.
+    pub(super) unsafe fn chosen(&self, memory: &MemoryTables, of: ChoiceOf) -> &[u32] {
+        let (place, at) = self.choice_place(memory, of);
+        // SAFETY: the caller's promise.
+        unsafe { place.slice(at) }
+    }
+
+    /// Where a query's choice goes.
+    ///
+    /// # Safety
+    /// Until the section ends, nobody else may use it.
+    #[expect(clippy::mut_from_ref, reason = "disjointness is the caller's promise")]
+    pub(super) unsafe fn chosen_mut(&self, memory: &MemoryTables, of: ChoiceOf) -> &mut [u32] {
+        let (place, at) = self.choice_place(memory, of);
+        // SAFETY: the caller's promise.
+        unsafe { place.slice_mut(at) }
+    }
 }
 
 /// Numbers that a choice of a row takes: the blocks, or where a certificate may want any number of them, a bit for each.

@@ -9,7 +9,7 @@ use program::{BlockAnchor, ContextMemory};
 
 use super::attention::Cut;
 use super::certificate::Asking;
-use super::choices::{batches, choice_len, padded};
+use super::choices::{ChoiceOf, batches, padded};
 use super::items::owner_of;
 use super::supers::{few_from, promise_len};
 use super::{Exec, SequenceRows};
@@ -235,35 +235,39 @@ pub(super) struct HeadOf {
 }
 
 impl Exec<'_> {
-    /// What a token's row reads for a key-value head.
+    /// What the row at a position of a sequence reads for a key-value head.
     pub(super) fn reads<'s>(
         &'s self,
         memory: &'s MemoryTables,
-        sequence: &SequenceRows,
-        token: usize,
+        sequence: usize,
+        position: usize,
         head: usize,
     ) -> RowReads<'s> {
-        let (settings, position) = (&memory.settings, sequence.start + token);
+        let settings = &memory.settings;
         if !settings.chooses(position) {
             return RowReads { settings, position, picked: Picked::All };
         }
         let choice = if memory.n_choices == 1 { 0 } else { head };
-        let n = choice_len(settings, self.sequences);
-        let at = (sequence.first_row + token) * memory.n_choices + choice;
-        // SAFETY: written in a section before.
-        let chosen = unsafe { self.context.chosen.slice(at * n..(at + 1) * n) };
+        let of = ChoiceOf { sequence, position: settings.chosen_at(position), choice };
+        // SAFETY: written in a section or a step before.
+        let chosen = unsafe { self.chosen(memory, of) };
         let is_marked = settings.certificate.is_some();
         let picked = if is_marked { Picked::Marked(chosen) } else { Picked::Few(chosen) };
         RowReads { settings, position, picked }
     }
 
-    /// What a head of a row asks for, one of key-value heads or, for a certificate, of query heads: nothing yet.
+    /// What a head of an [asking row](Self::asking_row) asks for, one of key-value heads or, for a certificate, of query heads: nothing yet.
     ///
     /// # Safety
     /// Until the section ends, nobody else may use it.
     #[expect(clippy::mut_from_ref, reason = "disjointness is the caller's promise")]
-    pub(super) unsafe fn asked(&self, cut: &Cut<'_>, row: usize, head: usize) -> &mut [f32] {
-        let Some(memory) = &cut.shape.memory else { return &mut [] };
+    pub(super) unsafe fn asked(
+        &self,
+        cut: &Cut<'_>,
+        memory: &MemoryTables,
+        row: usize,
+        head: usize,
+    ) -> &mut [f32] {
         let width = memory.anchor_width;
         let is_joint = memory.n_choices == 1 && memory.settings.certificate.is_none();
         let place = if is_joint {
@@ -285,6 +289,9 @@ impl Exec<'_> {
         memory: &MemoryTables,
         scratch: &mut [f32],
     ) {
+        if !memory.chooses_for(cut.phase.new.is_some()) {
+            return;
+        }
         // else they are known after rows have attended
         if memory.queries.is_none() {
             self.index_blocks(worker, cut, memory);
@@ -294,28 +301,27 @@ impl Exec<'_> {
         }
         for sequence in 0..cut.sequences.len() {
             let rows = &cut.sequences[sequence];
-            let chooses = |token: &usize| memory.settings.chooses(rows.start + token);
+            let (settings, asks) = (&memory.settings, cut.asks(memory));
+            let all = rows.choosers(settings);
+            let chooses = |number: &usize| settings.chooses(settings.chooser_position(*number));
             // those of early positions read everything
-            let Some(first) = (0..rows.n).find(chooses) else { continue };
-            let few = few_from(&memory.settings, rows, first);
-            let len = |tokens: &Range<usize>| padded(&memory.settings, rows.start + tokens.end - 1);
-            for tokens in batches(first..few, cut.asks(memory), len) {
-                if memory.settings.anchor == BlockAnchor::All {
-                    let asking = Asking { sequence, tokens: tokens.clone() };
+            let Some(first) = all.clone().find(chooses) else { continue };
+            let few = few_from(settings, &(first..all.end));
+            for numbers in batches(settings, first..few, asks, padded) {
+                let asking = Asking { sequence, numbers };
+                if settings.anchor == BlockAnchor::All {
                     self.promise_all(worker, cut, memory, &asking, scratch);
                 } else {
-                    self.promise(worker, cut, memory, sequence, &tokens);
+                    self.promise(worker, cut, memory, &asking);
                 }
-                if memory.settings.certificate.is_some() {
-                    self.certify(worker, cut, memory, &Asking { sequence, tokens }, scratch);
+                if settings.certificate.is_some() {
+                    self.certify(worker, cut, memory, &asking, scratch);
                 } else {
-                    self.pick(worker, cut, memory, sequence, &tokens);
+                    self.pick(worker, memory, &asking);
                 }
             }
-            let len =
-                |tokens: &Range<usize>| promise_len(&memory.settings, rows.start + tokens.end - 1);
-            for tokens in batches(few..rows.n, cut.asks(memory), len) {
-                self.choose_in_few(worker, cut, memory, &Asking { sequence, tokens });
+            for numbers in batches(settings, few..all.end, asks, promise_len) {
+                self.choose_in_few(worker, cut, memory, &Asking { sequence, numbers });
             }
         }
     }
@@ -398,22 +404,16 @@ impl Exec<'_> {
     }
 
     /// What blocks promise these rows. An item is some rows and some blocks of the index.
-    fn promise(
-        &self,
-        worker: &Worker<'_>,
-        cut: &Cut<'_>,
-        memory: &MemoryTables,
-        sequence: usize,
-        tokens: &Range<usize>,
-    ) {
-        let rows = &cut.sequences[sequence];
-        let padded = padded(&memory.settings, rows.start + tokens.end - 1);
+    fn promise(&self, worker: &Worker<'_>, cut: &Cut<'_>, memory: &MemoryTables, asking: &Asking) {
+        let (sequence, numbers, settings) = (asking.sequence, &asking.numbers, &memory.settings);
+        let padded = padded(settings, asking.last(settings));
         let (tiles, asks) = (padded / ANCHORS, cut.asks(memory));
-        let (groups, spans) = (tokens.len().div_ceil(ROWS), tiles.div_ceil(SPAN));
+        let (groups, spans) = (numbers.len().div_ceil(ROWS), tiles.div_ceil(SPAN));
         worker.section(|section| {
             for item in section.take(groups * spans) {
-                let first = tokens.start + item / spans * ROWS;
-                let n = ROWS.min(tokens.end - first);
+                let first = numbers.start + item / spans * ROWS;
+                let n = ROWS.min(numbers.end - first);
+                let first_row = self.asking_row(settings, sequence, first);
                 let span = item % spans * SPAN..(item % spans * SPAN + SPAN).min(tiles);
                 for tile in span {
                     let index = self.blocks.get(memory.index, sequence, tile).floats();
@@ -421,7 +421,7 @@ impl Exec<'_> {
                         let (width, part) = (asks.width, ask / asks.alike * asks.width * ANCHORS);
                         // SAFETY: nobody writes the index in this section.
                         let anchors = unsafe { index.slice(part..part + width * ANCHORS) };
-                        let row = ask * self.tokens.len() + rows.first_row + first;
+                        let row = ask * self.tokens.len() + first_row;
                         // SAFETY: nor what rows ask.
                         let asked =
                             unsafe { self.context.asked.slice(row * width..(row + n) * width) };
@@ -429,7 +429,7 @@ impl Exec<'_> {
                         let out = &mut out[..n];
                         self.kernels.promise.call(asked, anchors.as_chunks().0, out);
                         for (i, out) in out.iter().enumerate() {
-                            let row = ask * tokens.len() + first - tokens.start + i;
+                            let row = ask * numbers.len() + first - numbers.start + i;
                             let at = row * padded + tile * ANCHORS;
                             // SAFETY: these rows and blocks belong to one item.
                             unsafe { self.context.promises.slice_mut(at..at + ANCHORS) }
@@ -442,35 +442,24 @@ impl Exec<'_> {
     }
 
     /// The blocks that promise these rows most.
-    fn pick(
-        &self,
-        worker: &Worker<'_>,
-        cut: &Cut<'_>,
-        memory: &MemoryTables,
-        sequence: usize,
-        tokens: &Range<usize>,
-    ) {
-        let rows = &cut.sequences[sequence];
-        let (settings, n) = (&memory.settings, memory.settings.n_blocks as usize);
-        let padded = padded(settings, rows.start + tokens.end - 1);
+    fn pick(&self, worker: &Worker<'_>, memory: &MemoryTables, asking: &Asking) {
+        let (sequence, numbers, settings) = (asking.sequence, &asking.numbers, &memory.settings);
+        let padded = padded(settings, asking.last(settings));
         worker.section(|section| {
             let mut chosen = Vec::new();
-            for item in section.take(tokens.len() * memory.n_choices) {
-                let (token, choice) = (item / memory.n_choices, item % memory.n_choices);
-                let finished = settings.finished(rows.start + tokens.start + token);
-                if finished.len() <= n {
-                    continue;
-                }
-                let row = (choice * tokens.len() + token) * padded;
+            for item in section.take(numbers.len() * memory.n_choices) {
+                let (place, choice) = (item / memory.n_choices, item % memory.n_choices);
+                let position = settings.chooser_position(numbers.start + place);
+                let finished = settings.finished(position);
+                let row = (choice * numbers.len() + place) * padded;
                 let lag = settings.anchor_lag();
                 let range = row + finished.start + lag..row + finished.end + lag;
                 // SAFETY: written in the section before.
                 let promises = unsafe { self.context.promises.slice(range) };
                 settings.choose(finished.start, promises, &mut chosen);
-                let row = rows.first_row + tokens.start + token;
-                let at = (row * memory.n_choices + choice) * n;
-                // SAFETY: each row's choice belongs to one item.
-                unsafe { self.context.chosen.slice_mut(at..at + n) }.copy_from_slice(&chosen);
+                let of = ChoiceOf { sequence, position, choice };
+                // SAFETY: each query's choice belongs to one item.
+                unsafe { self.chosen_mut(memory, of) }.copy_from_slice(&chosen);
             }
         });
     }

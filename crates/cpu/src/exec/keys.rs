@@ -25,8 +25,7 @@ impl Exec<'_> {
         scratch: &mut [f32],
     ) {
         let (settings, rows) = (&memory.settings, &cut.sequences[asking.sequence]);
-        let last = rows.start + asking.tokens.end - 1;
-        let (n, padded) = (asking.tokens.len(), padded(settings, last));
+        let (n, padded) = (asking.numbers.len(), padded(settings, asking.last(settings)));
         let (size, heads) = (settings.block as usize, cut.shape.layout.n_kv_heads());
         let each = heads / memory.n_choices;
         let spans = padded.div_ceil(SPAN);
@@ -34,8 +33,8 @@ impl Exec<'_> {
             for item in section.take(n * memory.n_choices * spans) {
                 let (row, span) = (item / spans, item % spans);
                 let (place, choice) = (row / memory.n_choices, row % memory.n_choices);
-                let token = asking.tokens.start + place;
-                let finished = settings.finished(rows.start + token);
+                let position = settings.chooser_position(asking.numbers.start + place);
+                let (token, finished) = (position - rows.start, settings.finished(position));
                 let blocks = finished.start.max(span * SPAN)..finished.end.min((span + 1) * SPAN);
                 for block in blocks {
                     let mut promise = 0.0;

@@ -75,7 +75,7 @@ impl Exec<'_> {
             let positions = always.of(segment, is_split);
             read = read.plus(self.score_sum(cut, at, segment, positions, scratch));
         }
-        let reads = self.reads(memory, rows, at.token, at.head / cut.phase.group);
+        let reads = self.reads(memory, at.sequence, position, at.head / cut.phase.group);
         let mut left = ScoreSum::NOTHING;
         let size = settings.block as usize;
         for block in settings.finished(position) {

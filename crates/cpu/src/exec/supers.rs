@@ -10,6 +10,7 @@ use program::{BlockAnchor, ContextMemory};
 
 use super::attention::Cut;
 use super::certificate::Asking;
+use super::choices::ChoiceOf;
 use super::items::owner_of;
 use super::{Exec, SequenceRows};
 use crate::cache::MemoryTables;
@@ -26,10 +27,10 @@ const LOOKED: usize = 8;
 // super-blocks are as long as what an index block has anchors of
 const _: () = assert!(ContextMemory::SUPER == ANCHORS);
 
-/// Tokens of a sequence that look at few super-blocks: the last ones, from this on.
-pub(super) fn few_from(settings: &ContextMemory, rows: &SequenceRows, first: usize) -> usize {
-    let few = (first..rows.n).find(|token| settings.looks_at_few(rows.start + token));
-    few.unwrap_or(rows.n)
+/// Queries among these that look at few super-blocks: the last ones, from this on.
+pub(super) fn few_from(settings: &ContextMemory, numbers: &Range<usize>) -> usize {
+    let looks = |number: &usize| settings.looks_at_few(settings.chooser_position(*number));
+    numbers.clone().find(looks).unwrap_or(numbers.end)
 }
 
 /// Numbers that are kept of the promises to a row that looks at few super-blocks, the last one of these.
@@ -104,9 +105,9 @@ impl Exec<'_> {
         asking: &Asking,
     ) {
         self.promise_supers(worker, cut, memory, asking);
-        self.pick_supers(worker, cut, memory, asking);
+        self.pick_supers(worker, memory, asking);
         self.promise_looked(worker, cut, memory, asking);
-        self.pick_looked(worker, cut, memory, asking);
+        self.pick_looked(worker, memory, asking);
     }
 
     /// What super-blocks promise these rows. An item is some rows and some super-blocks.
@@ -117,19 +118,19 @@ impl Exec<'_> {
         memory: &MemoryTables,
         asking: &Asking,
     ) {
-        let (settings, tokens) = (&memory.settings, &asking.tokens);
-        let rows = &cut.sequences[asking.sequence];
+        let (settings, numbers) = (&memory.settings, &asking.numbers);
         let heads = cut.shape.layout.n_kv_heads();
-        let (n_supers, asks) = (settings.supers(rows.start + tokens.end - 1).end, cut.asks(memory));
+        let (n_supers, asks) = (settings.supers(asking.last(settings)).end, cut.asks(memory));
         let (dim, width) = (cut.shape.head.key_dim, memory.super_width * heads / memory.n_choices);
-        let (groups, spans) = (tokens.len().div_ceil(ROWS), n_supers.div_ceil(SPAN));
+        let (groups, spans) = (numbers.len().div_ceil(ROWS), n_supers.div_ceil(SPAN));
         worker.section(|section| {
             let (mut doubled, mut out) = (Vec::new(), [0.0; ROWS]);
             for item in section.take(groups * spans * asks.n) {
                 let (ask, item) = (item / (groups * spans), item % (groups * spans));
-                let first = tokens.start + item / spans * ROWS;
-                let n = ROWS.min(tokens.end - first);
-                let row = ask * self.tokens.len() + rows.first_row + first;
+                let first = numbers.start + item / spans * ROWS;
+                let n = ROWS.min(numbers.end - first);
+                let first_row = self.asking_row(settings, asking.sequence, first);
+                let row = ask * self.tokens.len() + first_row;
                 // SAFETY: nobody writes what rows ask in this section.
                 let asked =
                     unsafe { self.context.asked.slice(row * asks.width..(row + n) * asks.width) };
@@ -147,7 +148,7 @@ impl Exec<'_> {
                     let vector = unsafe { place.slice(start..start + width) };
                     self.kernels.dots.call(asked, vector, &mut out[..n]);
                     for (i, promise) in out[..n].iter().enumerate() {
-                        let row = ask * tokens.len() + first - tokens.start + i;
+                        let row = ask * numbers.len() + first - numbers.start + i;
                         let at = row * n_supers + number;
                         // SAFETY: these rows and super-blocks belong to one item.
                         unsafe { self.context.promises.slice_mut(at..at + 1) }.fill(*promise);
@@ -164,28 +165,22 @@ impl Exec<'_> {
     }
 
     /// The super-blocks that these rows look at.
-    fn pick_supers(
-        &self,
-        worker: &Worker<'_>,
-        cut: &Cut<'_>,
-        memory: &MemoryTables,
-        asking: &Asking,
-    ) {
-        let (settings, tokens) = (&memory.settings, &asking.tokens);
-        let rows = &cut.sequences[asking.sequence];
-        let n_supers = settings.supers(rows.start + tokens.end - 1).end;
+    fn pick_supers(&self, worker: &Worker<'_>, memory: &MemoryTables, asking: &Asking) {
+        let (settings, numbers) = (&memory.settings, &asking.numbers);
+        let n_supers = settings.supers(asking.last(settings)).end;
         worker.section(|section| {
             let mut looked = Vec::new();
-            for item in section.take(tokens.len() * memory.n_choices) {
+            for item in section.take(numbers.len() * memory.n_choices) {
                 let (i, choice) = (item / memory.n_choices, item % memory.n_choices);
-                let position = rows.start + tokens.start + i;
+                let position = settings.chooser_position(numbers.start + i);
                 let whole = settings.supers(position);
-                let row = (choice * tokens.len() + i) * n_supers;
+                let row = (choice * numbers.len() + i) * n_supers;
                 // SAFETY: written in the section before.
                 let promises =
                     unsafe { self.context.promises.slice(row + whole.start..row + whole.end) };
                 settings.look_at(position, promises, &mut looked);
-                let at = self.looked_at(memory, rows.first_row + tokens.start + i, choice);
+                let row = self.asking_row(settings, asking.sequence, numbers.start + i);
+                let at = self.looked_at(memory, row, choice);
                 // SAFETY: each row's choice belongs to one item.
                 let place = unsafe { self.context.looked.slice_mut(at) };
                 place.fill(NONE);
@@ -202,23 +197,22 @@ impl Exec<'_> {
         memory: &MemoryTables,
         asking: &Asking,
     ) {
-        let (settings, tokens) = (&memory.settings, &asking.tokens);
-        let rows = &cut.sequences[asking.sequence];
+        let (settings, numbers) = (&memory.settings, &asking.numbers);
         let (slots, lag) = (settings.most_looked_at(), settings.anchor_lag());
         let (spans, asks) = (slots.div_ceil(LOOKED), cut.asks(memory));
         worker.section(|section| {
-            for item in section.take(tokens.len() * memory.n_choices * spans) {
+            for item in section.take(numbers.len() * memory.n_choices * spans) {
                 let (i, choice) =
                     (item / spans / memory.n_choices, item / spans % memory.n_choices);
-                let row = rows.first_row + tokens.start + i;
-                let position = rows.start + tokens.start + i;
+                let row = self.asking_row(settings, asking.sequence, numbers.start + i);
+                let position = settings.chooser_position(numbers.start + i);
                 let asked = (choice * self.tokens.len() + row) * asks.width;
                 // SAFETY: nobody writes what rows ask in this section.
                 let asked = unsafe { self.context.asked.slice(asked..asked + asks.width) };
                 // SAFETY: written in the section before.
                 let looked =
                     unsafe { self.context.looked.slice(self.looked_at(memory, row, choice)) };
-                let place = (choice * tokens.len() + i) * slots;
+                let place = (choice * numbers.len() + i) * slots;
                 let span = item % spans * LOOKED..(item % spans * LOOKED + LOOKED).min(slots);
                 for (slot, number) in span.clone().zip(&looked[span]) {
                     if *number == NONE {
@@ -250,22 +244,15 @@ impl Exec<'_> {
     }
 
     /// The blocks among those looked at that promise these rows most.
-    fn pick_looked(
-        &self,
-        worker: &Worker<'_>,
-        cut: &Cut<'_>,
-        memory: &MemoryTables,
-        asking: &Asking,
-    ) {
-        let (settings, tokens) = (&memory.settings, &asking.tokens);
-        let rows = &cut.sequences[asking.sequence];
-        let (slots, n) = (settings.most_looked_at(), settings.n_blocks as usize);
+    fn pick_looked(&self, worker: &Worker<'_>, memory: &MemoryTables, asking: &Asking) {
+        let (settings, numbers) = (&memory.settings, &asking.numbers);
+        let slots = settings.most_looked_at();
         worker.section(|section| {
             let (mut blocks, mut promises, mut chosen) = (Vec::new(), Vec::new(), Vec::new());
-            for item in section.take(tokens.len() * memory.n_choices) {
+            for item in section.take(numbers.len() * memory.n_choices) {
                 let (i, choice) = (item / memory.n_choices, item % memory.n_choices);
-                let row = rows.first_row + tokens.start + i;
-                let position = rows.start + tokens.start + i;
+                let row = self.asking_row(settings, asking.sequence, numbers.start + i);
+                let position = settings.chooser_position(numbers.start + i);
                 // SAFETY: written in a section before.
                 let looked =
                     unsafe { self.context.looked.slice(self.looked_at(memory, row, choice)) };
@@ -274,7 +261,7 @@ impl Exec<'_> {
                 for (slot, number) in
                     looked.iter().take_while(|number| **number != NONE).enumerate()
                 {
-                    let at = ((choice * tokens.len() + i) * slots + slot) * ContextMemory::SUPER;
+                    let at = ((choice * numbers.len() + i) * slots + slot) * ContextMemory::SUPER;
                     // SAFETY: written in the section before.
                     let found =
                         unsafe { self.context.promises.slice(at..at + ContextMemory::SUPER) };
@@ -284,9 +271,9 @@ impl Exec<'_> {
                     }
                 }
                 settings.choose_among(&blocks, &promises, &mut chosen);
-                let at = (row * memory.n_choices + choice) * n;
-                // SAFETY: each row's choice belongs to one item.
-                unsafe { self.context.chosen.slice_mut(at..at + n) }.copy_from_slice(&chosen);
+                let of = ChoiceOf { sequence: asking.sequence, position, choice };
+                // SAFETY: each query's choice belongs to one item.
+                unsafe { self.chosen_mut(memory, of) }.copy_from_slice(&chosen);
             }
         });
     }

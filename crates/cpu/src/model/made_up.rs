@@ -5,7 +5,7 @@ use kv::{BlockAccess, HostMemory, StateRows, StepPlace};
 use program::{Result, SessionId};
 
 use super::{CpuModel, cache_error, lock};
-use crate::cache::{CacheShape, HeadsCache, KeysCache, LatentCache};
+use crate::cache::{CacheShape, HeadsCache, KeysCache, LatentCache, MemoryTables};
 use crate::memory::CacheMemory;
 
 /// What made-up positions stand for: no vocabulary has it.
@@ -37,8 +37,12 @@ impl CpuModel {
                     for run in runs {
                         let BlockAccess::Write(block) = run.block else { continue };
                         match content {
-                            Some(content) => block.bytes_mut().copy_from_slice(content),
-                            None => {
+                            Content::Same(content) => block.bytes_mut().copy_from_slice(content),
+                            Content::Choices(memory) => {
+                                let words = bytemuck::cast_slice_mut::<u8, u32>(block.bytes_mut());
+                                spread(memory, run.first, words);
+                            }
+                            Content::Noise => {
                                 let floats = bytemuck::cast_slice_mut::<u8, f32>(block.bytes_mut());
                                 floats.fill_with(|| anchors.next());
                             }
@@ -73,16 +77,44 @@ fn written(rows: StateRows<'_, CacheMemory>) -> impl Iterator<Item = &mut CacheM
     rows.fold.into_iter().chain(ring).chain(rows.next)
 }
 
-/// A block of each table; `None` for one of anchors, which are all different.
-fn contents(shapes: &[CacheShape], n_tables: usize) -> Vec<Option<Vec<u8>>> {
-    let mut contents: Vec<_> = shapes.iter().map(|shape| Some(block(shape))).collect();
-    contents.resize(n_tables, None);
+/// What the blocks of a table have.
+#[derive(Clone)]
+enum Content {
+    /// The same each.
+    Same(Vec<u8>),
+    /// As those of anchors, which are all different.
+    Noise,
+    /// Choices.
+    Choices(MemoryTables),
+}
+
+/// Of each table.
+fn contents(shapes: &[CacheShape], n_tables: usize) -> Vec<Content> {
+    let mut contents: Vec<_> = shapes.iter().map(|shape| Content::Same(block(shape))).collect();
+    contents.resize(n_tables, Content::Noise);
     for (cache, shape) in shapes.iter().enumerate() {
-        if let Some(far) = shape.as_heads().and_then(|heads| heads.memory?.far) {
+        let Some(memory) = shape.as_heads().and_then(|heads| heads.memory) else { continue };
+        if let Some(far) = memory.far {
             contents[far] = contents[cache].clone();
+        }
+        if let Some(choices) = memory.choices {
+            contents[choices] = Content::Choices(memory);
         }
     }
     contents
+}
+
+/// Choices from position `first` on, of blocks far from each other.
+fn spread(memory: &MemoryTables, first: usize, words: &mut [u32]) {
+    let (settings, n) = (&memory.settings, memory.settings.n_blocks as usize);
+    let before = settings.choosers(0..first).end;
+    for (run, choices) in words.chunks_exact_mut(n * memory.n_choices).enumerate() {
+        let finished = settings.finished(settings.chooser_position(before + run));
+        let of_all = |i: usize| (finished.start + i * finished.len() / n) as u32;
+        for choice in choices.chunks_exact_mut(n) {
+            choice.iter_mut().enumerate().for_each(|(i, block)| *block = of_all(i));
+        }
+    }
 }
 
 /// A block of a cache.

@@ -44,6 +44,9 @@ const MEMORY: ContextMemory = ContextMemory {
     positions: program::FarPositions::Fixed,
     certificate: None,
     n_supers: 0,
+    token_step: 1,
+    layer_step: 1,
+    smoothing: None,
 };
 
 fn options(capacity: usize) -> CacheOptions {
@@ -143,6 +146,20 @@ fn memory_stays_below_its_bound() {
     assert!(
         matches!(refused.map(drop), Err(Error::Disk { problem, .. }) if problem.contains("nowhere"))
     );
+}
+
+/// A made-up past that ends within a run of tokens: the rest of it reads blocks that are there.
+#[test]
+fn made_up_choices_are_of_blocks_that_are_there() {
+    for (token_step, layer_step) in [(16, 1), (64, 2)] {
+        let memory = ContextMemory { token_step, layer_step, ..MEMORY };
+        let options = CacheOptions { policy: KvPolicy::Memory(memory), ..options(2000) };
+        let model = load(CacheStorage::default());
+        let session = model.open(&options).unwrap();
+        model.make_up(session, 1509).unwrap();
+        assert_eq!(feed(&*model, session, &text(30)).unwrap().len(), 97);
+        assert_eq!(model.len(session), Ok(1539));
+    }
 }
 
 /// As long as the same blocks are chosen, and they have room, nothing is read.

@@ -10,7 +10,7 @@ use planner::{
     Cost, CostOptions, CountedProgram, Estimate, Forecast, Lengths, Machine, ModelVariant,
     Resource, what_if,
 };
-use program::{CacheType, ContextMemory, KvPolicy};
+use program::{CacheType, ContextMemory, KvPolicy, Smoothing};
 
 const MACHINE: Machine = Machine {
     bandwidth: 40e9,
@@ -168,6 +168,59 @@ fn memories_bound_what_a_deep_step_reads() {
     }
     // two vectors a block, and a super-block
     assert_eq!(lasting, [24 * 2 * 64 * 2 * 4 / 128, 24 * 2 * 64 * 2 * 4 / (128 * 16)]);
+}
+
+/// Choices that serve several tokens, and layers: a share of what stands for blocks is looked at, less of it is kept.
+#[test]
+fn shared_choices_read_and_keep_less() {
+    let program = |name: &str| {
+        let config = find_published(name).expect("a published model");
+        let mixture = Mixture::from_name("Q4_0").expect("a file type");
+        let ty = |name: &str, dims: &[u64]| mixture.tensor_type(&config, name, dims);
+        models::from_config(&config, &ty).expect("whole blocks").program
+    };
+    let choosers = |name: &str, layer_step: u32| {
+        let policy =
+            KvPolicy::Memory(ContextMemory { layer_step, ..ContextMemory::suited(32_768) });
+        let (program, caches) = (program(name), 0u32..);
+        let caches = caches.take(program.caches.len()).map(program::CacheId);
+        let layer = |cache: program::CacheId| program.cache(cache).layer;
+        let chooser = |cache| Some((layer(cache), layer(policy.chooser(&program, cache)?)));
+        caches.filter_map(chooser).collect::<Vec<_>>()
+    };
+    assert_eq!(choosers("qwen2.5-0.5b", 1), []);
+    let each: Vec<_> = (0..24).map(|layer| (layer, layer - layer % 5)).collect();
+    assert_eq!(choosers("qwen2.5-0.5b", 5), each);
+    // layers with windows do not count
+    assert_eq!(choosers("gemma-3-1b", 3), [(5, 5), (11, 5), (17, 5), (23, 23)]);
+
+    let (program, suited) = (program("qwen2.5-0.5b"), ContextMemory::suited(32_768));
+    let of = |token_step, layer_step| {
+        let memory = ContextMemory { token_step, layer_step, n_supers: 0, ..suited };
+        let policy = KvPolicy::Memory(memory);
+        Cost::of(&program, &CostOptions { policy, ..CostOptions::default() })
+    };
+    let (depth, each) = (100_000, of(1, 1));
+    let read = |cost: &Cost| cost.step(depth).total().cache_read_bytes;
+    let anchors = 24 * 2 * 64 * 2 * 4 * suited.finished(depth as usize).len() as u64;
+    let kept = |cost: &Cost| cost.cache_bytes(depth);
+    let all = 24 * 2 * 64 * 2 * 4 * (depth / 128);
+    for (token_step, layer_step) in [(8, 1), (1, 2), (4, 3), (64, 24)] {
+        let cost = of(token_step, layer_step);
+        let (tokens, layers) = (u64::from(token_step), u64::from(layer_step));
+        let less = read(&each) - read(&cost);
+        assert_eq!(less, anchors - anchors / tokens / layers, "{tokens} {layers}");
+        // 16 numbers for each run of the near positions
+        let choices = if tokens > 1 { 24 / layers * 4096 * 4 * 16 / tokens } else { 0 };
+        let without = kept(&cost) + all - all / layers;
+        assert_eq!(kept(&each) + choices, without, "{tokens} {layers}");
+    }
+    // what queries ask for together, of two blocks of positions
+    let smoothing = Smoothing::new(0.05);
+    let policy = KvPolicy::Memory(ContextMemory { smoothing, n_supers: 0, ..suited });
+    let smooth = Cost::of(&program, &CostOptions { policy, ..CostOptions::default() });
+    assert_eq!(kept(&smooth) - kept(&each), 24 * 2 * 64 * 2 * 4 * 2 * 128);
+    assert_eq!(read(&smooth), read(&each));
 }
 
 /// Of its tables by layer a token reads a row, and memory holds them whole; layers that read others' caches keep none.

@@ -36,7 +36,7 @@ impl ContextMemory {
                 self.n_representatives
             )));
         }
-        if let Some(wrong) = self.wrong_supers() {
+        if let Some(wrong) = self.wrong() {
             return Err(Error::Unsupported(format!("a context memory with {wrong}")));
         }
         if n_local == 0 {
@@ -46,6 +46,14 @@ impl ContextMemory {
             ));
         }
         Ok(())
+    }
+}
+
+impl ContextMemory {
+    /// Why settings of choices do not go with others, if they do not.
+    fn wrong(&self) -> Option<String> {
+        let wrong = self.wrong_supers().or_else(|| self.wrong_steps());
+        wrong.or_else(|| self.wrong_smoothing())
     }
 }
 
@@ -74,6 +82,7 @@ impl KvPolicy {
     pub fn check(&self, program: &Program) -> Result<()> {
         let KvPolicy::Memory(memory) = self else { return Ok(()) };
         memory.check()?;
+        self.check_heads(memory, program)?;
         let leans = program.nodes.iter().any(|node| match &node.op {
             Op::Attention(at) => {
                 at.score.alibi.is_some() && self.of_cache(program, at.cache).is_some()
@@ -112,6 +121,15 @@ impl fmt::Display for ContextMemory {
             write!(f, " for a {}", sharing.name())?;
             if self.has_supers() {
                 write!(f, ", of {} super-blocks", self.n_supers)?;
+            }
+            if let Some(smoothing) = self.smoothing {
+                write!(f, ", smoothed by {}", smoothing.share())?;
+            }
+            match (self.token_step, self.layer_step) {
+                (1, 1) => {}
+                (tokens, 1) => write!(f, ", every {tokens} tokens")?,
+                (1, layers) => write!(f, ", every {layers} layers")?,
+                (tokens, layers) => write!(f, ", every {tokens} tokens and {layers} layers")?,
             }
         }
         if let Some(certificate) = self.certificate {

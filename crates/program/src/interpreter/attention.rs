@@ -29,6 +29,8 @@ pub(super) struct QueryRow<'a> {
     pub(super) position: usize,
     /// What of the positions it reads, if not all that it sees.
     pub(super) chosen: Option<Chosen<'a>>,
+    /// For each key-value head the blocks that another query chose, where it does not choose for itself.
+    pub(super) shared: Option<Vec<Vec<u32>>>,
 }
 
 /// What an indexer chose for a row.
@@ -121,7 +123,25 @@ impl Interpreted {
             let far = far.map(|memory| turned(&inputs[0], i, memory.far_position(), false));
             let far_q = far.as_deref().unwrap_or(&q);
             let chosen = chosen.map(|(heads, select)| Chosen::of_row(heads, select, i));
-            let query = QueryRow { q: &q, far_q, position: row.position, chosen };
+            let position = row.position;
+            if at.appends {
+                let factor = scorer.factor(position);
+                let asked = || far_q.iter().map(|q| (factor * f64::from(*q)) as f32).collect();
+                sessions[row.sequence].ask(at.cache, asked);
+            }
+            let cached = sessions[row.sequence].cache(at.cache);
+            if let Some(memory) = cached.memory
+                && cached.chooser == Some(at.cache)
+                && at.appends
+                && memory.chosen_at(position) == position
+            {
+                let asking = Asking { memory, q: far_q, position, cached, widths: &widths };
+                let choices = asking.choices();
+                sessions[row.sequence].choose(at.cache, choices);
+            }
+            let shared = sessions[row.sequence].shared_choice(at.cache, position);
+            let query = QueryRow { q: &q, far_q, position, chosen, shared };
+            let cached = sessions[row.sequence].cache(at.cache);
             out.extend(scorer.attend(&query, cached, &widths));
             let meter = sessions[row.sequence].meter.as_ref().filter(|_| at.appends);
             let due = meter.and_then(|meter| meter.at(row.position));
@@ -168,7 +188,7 @@ impl Interpreted {
             let cached = sessions[row.sequence].cache(at.cache);
             let q = latent.query(i, row.position);
             let chosen = chosen.as_ref().map(|(select, heads)| Chosen::of_row(heads, *select, i));
-            let query = QueryRow { q: &q, far_q: &q, position: row.position, chosen };
+            let query = QueryRow { q: &q, far_q: &q, position: row.position, chosen, shared: None };
             out.extend(scorer.attend(&query, cached, &latent.expanded()));
         }
         out
@@ -292,7 +312,7 @@ impl Scorer<'_> {
             };
         };
         let asking = Asking { memory, q: query.far_q, position, cached, widths };
-        let mut chosen = asking.choices();
+        let mut chosen = query.shared.clone().unwrap_or_else(|| asking.choices());
         if let Some(certificate) = memory.certificate
             && memory.chooses(position)
         {
@@ -366,7 +386,8 @@ mod tests {
         let mut score = Score::causal(0.5);
         change(&mut score);
         // two query heads share the one key-value head
-        let query = QueryRow { q: &[0.0, 1.0], far_q: &[0.0, 1.0], position, chosen: None };
+        let query =
+            QueryRow { q: &[0.0, 1.0], far_q: &[0.0, 1.0], position, chosen: None, shared: None };
         Scorer { score: &score, sinks }.attend(&query, &cached(), &widths)
     }
 
@@ -427,7 +448,7 @@ mod tests {
         let attend = |n_units: u32| {
             let select = Selection { unit: 2, n_units, has_tail: false };
             let chosen = Some(Chosen { units: &units[..n_units as usize], select });
-            let query = QueryRow { q: &[1.0], far_q: &[1.0], position: 2, chosen };
+            let query = QueryRow { q: &[1.0], far_q: &[1.0], position: 2, chosen, shared: None };
             Scorer { score: &score, sinks: None }.attend(&query, &cached(), &widths)
         };
         close(&attend(1), &softmax([Some(0.0), Some(1.0), None, None], 0.0));

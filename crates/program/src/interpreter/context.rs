@@ -52,17 +52,29 @@ impl Asking<'_> {
         chosen
     }
 
-    /// The queries of a key-value head.
-    fn queries(&self, head: usize) -> impl Iterator<Item = &[f32]> + Clone {
+    /// The queries of a key-value head, and what each counts: those before, where they are smoothed.
+    fn queries(&self, head: usize) -> Vec<(f64, &[f32])> {
         let KvWidths { n_kv_heads, key_dim, .. } = *self.widths;
         let width = self.q.len() / n_kv_heads;
-        self.q[head * width..][..width].chunks_exact(key_dim)
+        let Some(smoothing) = self.memory.smooths() else {
+            return of_head(self.q, head, width).chunks_exact(key_dim).map(|q| (1.0, q)).collect();
+        };
+        let share = f64::from(smoothing.share());
+        let first = self.position - self.position % self.memory.block as usize;
+        let at = |position: usize| {
+            let later = (self.position - position) as i32;
+            let counts = (1.0 - share).powi(later) * if position == first { 1.0 } else { share };
+            let asked = of_head(self.cached.asked(position), head, width);
+            asked.chunks_exact(key_dim).map(move |q| (counts, q))
+        };
+        (first..=self.position).flat_map(at).collect()
     }
 
     /// What a block promises the queries of a key-value head.
     fn promise(&self, head: usize, block: usize) -> f64 {
         let anchor = self.anchor(head, block);
-        self.queries(head).map(|q| self.promised(q, &anchor)).sum()
+        let queries = self.queries(head).into_iter();
+        queries.map(|(counts, q)| counts * self.promised(q, &anchor)).sum()
     }
 
     /// What a super-block promises them: at least what any of its blocks does.
@@ -70,16 +82,17 @@ impl Asking<'_> {
         let first = number * ContextMemory::SUPER;
         let anchors: Vec<_> =
             (first..first + ContextMemory::SUPER).map(|block| self.anchor(head, block)).collect();
+        let queries = self.queries(head);
         let channel = |c: usize| {
             let all = anchors.iter().flatten().map(|vector| f64::from(vector[c]));
             let greatest = all.clone().fold(f64::NEG_INFINITY, f64::max);
             let least = all.fold(f64::INFINITY, f64::min);
             let most = |q: f64| (q * greatest).max(q * least);
-            let queries = self.queries(head).map(|q| f64::from(q[c]));
+            let queries = queries.iter().map(|(counts, q)| (counts, f64::from(q[c])));
             match self.memory.anchor {
                 // bounds are those of each query
-                BlockAnchor::Bounds => queries.map(most).sum(),
-                _ => most(queries.sum::<f64>()),
+                BlockAnchor::Bounds => queries.map(|(counts, q)| counts * most(q)).sum(),
+                _ => most(queries.map(|(counts, q)| counts * q).sum::<f64>()),
             }
         };
         (0..self.widths.key_dim).map(channel).sum()
@@ -188,6 +201,11 @@ impl Asking<'_> {
         };
         (0..key_dim).map(mean).collect()
     }
+}
+
+/// What is of one head of a row, so many numbers each.
+fn of_head(row: &[f32], head: usize, width: usize) -> &[f32] {
+    &row[head * width..(head + 1) * width]
 }
 
 #[cfg(test)]

@@ -35,6 +35,12 @@ pub(super) struct Cached {
     pub(super) states: usize,
     /// By position, where queries decide what stands for blocks: what its queries say of keys.
     heard: Vec<Vec<f64>>,
+    /// The cache whose layer chooses for this one, where choices serve several queries.
+    pub(super) chooser: Option<CacheId>,
+    /// By run of tokens: the blocks that its first query chose, for each key-value head.
+    choices: Vec<Vec<Vec<u32>>>,
+    /// By position, where choices are smoothed: its query as far keys are met, with its factor.
+    asked: Vec<Vec<f32>>,
 }
 
 impl Cached {
@@ -54,6 +60,11 @@ impl Cached {
         self.memory.is_some_and(|memory| memory.anchor == anchor && memory.has_blocks())
     }
 
+    /// What the query of a position asked for.
+    pub(super) fn asked(&self, position: usize) -> &[f32] {
+        &self.asked[position]
+    }
+
     /// What the queries of a position said of keys.
     pub(super) fn heard(&self, position: usize) -> &[f64] {
         &self.heard[position]
@@ -67,7 +78,9 @@ impl Cached {
 impl Session {
     pub(super) fn new(program: &Program, options: &CacheOptions) -> Self {
         let memory = |cache| options.policy.of_cache(program, CacheId(cache as u32));
-        let cached = |cache| Cached { memory: memory(cache), ..Cached::default() };
+        let chooser = |cache| options.policy.chooser(program, CacheId(cache as u32));
+        let cached =
+            |cache| Cached { memory: memory(cache), chooser: chooser(cache), ..Cached::default() };
         let caches = (0..program.caches.len()).map(cached).collect();
         let meter = Meter::new(&options.policy, program);
         let readings = Readings::default();
@@ -102,6 +115,26 @@ impl Session {
         self.caches[cache.0 as usize].heard.push(said);
     }
 
+    /// Add what the first query of the next run of tokens chose.
+    pub(super) fn choose(&mut self, cache: CacheId, choices: Vec<Vec<u32>>) {
+        self.caches[cache.0 as usize].choices.push(choices);
+    }
+
+    /// Add what the query of the next position asks for, where those after it want to know.
+    pub(super) fn ask(&mut self, cache: CacheId, asked: impl FnOnce() -> Vec<f32>) {
+        let cached = &mut self.caches[cache.0 as usize];
+        if cached.memory.is_some_and(|memory| memory.smooths().is_some()) {
+            cached.asked.push(asked());
+        }
+    }
+
+    /// What a query reads that another one chose, for each key-value head; `None`: it chooses for itself.
+    pub(super) fn shared_choice(&self, cache: CacheId, position: usize) -> Option<Vec<Vec<u32>>> {
+        let chosen = self.cache(self.cache(cache).chooser?);
+        let run = chosen.memory.map_or(1, |memory| memory.token_step as usize);
+        Some(chosen.choices[position / run].clone())
+    }
+
     pub(super) fn cache_mut(&mut self, cache: CacheId) -> &mut Cached {
         &mut self.caches[cache.0 as usize]
     }
@@ -118,6 +151,9 @@ impl Session {
             cached.v.truncate(len * v);
             cached.far.truncate(len * k);
             cached.heard.truncate(len);
+            let runs = cached.memory.map_or(0..0, |memory| memory.choosers(0..len));
+            cached.choices.truncate(runs.end);
+            cached.asked.truncate(len);
             if cached.states > len {
                 (cached.state, cached.states) = (Vec::new(), 0);
             }
