@@ -65,14 +65,11 @@ fn report() -> Result<bool, Box<dyn Error>> {
     let model = device.load(program, &GgufWeights(&gguf), &mut |_| ())?;
     let session = model.open(&CACHE)?;
     let greedy = Outputs { rows: OutputRows::Last, what: Wanted::Candidates { k: 1 } };
-    let mut token = None;
     let prompt: Vec<u32> = (0..PROMPT as u32).collect();
-    for chunk in prompt.chunks(PROMPT) {
-        token = step(&*model, session, chunk, greedy)?;
-    }
+    let mut token = step(&*model, session, &prompt, greedy)?;
     // the cache is filled, so that all that was predicted is taken
     let mut held = PROMPT;
-    while held + PROMPT <= CACHE.capacity - STEPS as usize - 1 {
+    while held + PROMPT < CACHE.capacity - STEPS as usize {
         step(&*model, session, &prompt, Outputs { rows: OutputRows::None, ..greedy })?;
         held += PROMPT;
     }
