@@ -128,6 +128,9 @@ fn what_takes_longer_to_read_than_to_compute_is_computed() {
     assert!(kept.restore(&prompt, 0).is_some(), "so few tokens tell nothing");
     kept.conversations.measured(1000, Duration::from_millis(10));
     assert!(kept.restore(&prompt, 0).is_none(), "computing got faster");
+    kept.change(|disk| disk.seconds_each = 1e-4);
+    assert!(kept.restore(&prompt, 0).is_some(), "30 ms, which nobody notices");
+    kept.change(|disk| disk.seconds_each = 1e-3);
     // it is written down for the next process
     kept.keep(&text(400), Some(&first)).unwrap();
     let kept = kept.again();

@@ -30,6 +30,8 @@ pub const LEAST_KEPT: usize = 64;
 const MOST_LOOKED_AT: usize = 4;
 /// Tokens at the end of a conversation that its next prompt may write in another way than they were generated.
 pub const REWRITTEN: usize = 16;
+/// What takes no longer than this is read in any case: nobody notices, and others have the processor meanwhile.
+const UNNOTICED: Duration = Duration::from_millis(50);
 /// Tokens of a prompt that took long enough to tell how fast prompts are computed.
 const TELLING: usize = 32;
 
@@ -134,7 +136,7 @@ impl KeptConversations {
         most * STRETCH
     }
 
-    /// A session that has what a conversation of this owner on disk has of a prompt, if reading that takes less time than to
+    /// A session that has what a conversation of this owner on disk has of a prompt, if reading that takes no time, or less than to
     /// compute what goes beyond the first `have` tokens. `scope`: of the session.
     pub fn restore(
         &self,
@@ -156,6 +158,7 @@ impl KeptConversations {
             let written = Note::from_bytes(&about.note).and_then(|note| note.pace);
             let computing = self.pace().or(written).map(|pace| pace * gained as f64);
             let pays = computing.is_none_or(|computing| part.time.as_secs_f64() < computing);
+            let pays = pays || part.time <= UNNOTICED;
             if gained < LEAST_KEPT || !pays {
                 continue;
             }
