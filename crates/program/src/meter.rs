@@ -106,7 +106,7 @@ impl Meter {
         let turn = start / self.period(start);
         let n = self.places.len();
         // where a choice serves several tokens these take turns too, and meet all heads
-        let late = (turn + turn / n) % self.memory.token_step.max(1) as usize;
+        let late = (turn % n + turn / n) % self.memory.token_step.max(1) as usize;
         let is_due = start.is_multiple_of(self.period(start)) && position - start == late;
         is_due.then(|| self.places[turn % n])
     }
@@ -148,6 +148,25 @@ mod tests {
                 assert!(measured <= Meter::SHARE * all, "{measured} beside {all} at {position}");
             }
             assert_eq!(seen.len(), places);
+        }
+    }
+
+    /// Where a choice serves several tokens, each of them is measured with every head.
+    #[test]
+    fn every_head_meets_every_token_of_a_run() {
+        for places in [1, 2, 3, 5] {
+            for token_step in [1, 2, 4, 8] {
+                let mut meter = meter(1024, places);
+                meter.memory.token_step = token_step;
+                let mut seen = std::collections::BTreeSet::new();
+                // a period may leave turns out
+                for position in 0..400_000 {
+                    if let Some(place) = meter.at(position) {
+                        seen.insert((place, position % token_step as usize));
+                    }
+                }
+                assert_eq!(seen.len(), places * token_step as usize, "{places}, {token_step}");
+            }
         }
     }
 

@@ -21,9 +21,15 @@ fn suite_of_windows() {
     conformance::run(&Interpreter, WINDOWS);
 }
 
+// in two tests, side by side
 #[test]
 fn suite_of_context() {
-    conformance::run(&Interpreter, CONTEXT);
+    conformance::run(&Interpreter, &CONTEXT[..CONTEXT.len() / 2]);
+}
+
+#[test]
+fn suite_of_context_and_cuts() {
+    conformance::run(&Interpreter, &CONTEXT[CONTEXT.len() / 2..]);
 }
 
 #[test]
