@@ -76,7 +76,12 @@ pub(crate) fn start(
             (chosen, started)
         }
         ExecutorKind::Auto => match faster_gpu(&as_kind(ExecutorKind::Wgpu), it) {
-            Ok(started) => (as_kind(ExecutorKind::Wgpu), started),
+            Ok(started) => {
+                if let Some(why) = &started.refused {
+                    ui::note(format_args!("--executor auto: {why}"));
+                }
+                (as_kind(ExecutorKind::Wgpu), started)
+            }
             Err(why) => {
                 ui::note(format_args!("--executor auto: the processor runs it: {why}"));
                 let cpu = as_kind(ExecutorKind::Cpu);

@@ -53,11 +53,14 @@ impl StorageArgs {
         let needs = memory::needs(&*loaded.executor, program, cache, loaded.chunk);
         let Ok(needs) = needs else { return wanted };
         let free = memory::free(loaded.gpu.as_ref()).map(|free| free.saturating_sub(needs.work));
-        let room = [free, self.bound()].into_iter().flatten().min();
         // with less than all each would give up what others could have
         let spills = self.has_disk() && program.keeps_positions();
         let each = if spills { needs.least_cache } else { needs.cache };
-        let room = room.unwrap_or(u64::MAX) / each.max(1);
+        // a bound is on all caches, memory has those that no card has
+        let here = each.saturating_sub(needs.cache_on_card);
+        let rooms = [(free, here), (self.bound(), each)];
+        let rooms = rooms.into_iter().filter_map(|(room, each)| Some(room? / each.max(1)));
+        let room = rooms.min().unwrap_or(u64::MAX);
         let fits = usize::try_from(room).unwrap_or(wanted).clamp(1, wanted);
         if fits < wanted {
             ui::note(format_args!(

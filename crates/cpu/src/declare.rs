@@ -89,6 +89,7 @@ pub(crate) fn memory(
         least_cache: least,
         work: steps.of(options).bytes(workers),
         on_card: 0,
+        cache_on_card: 0,
     })
 }
 

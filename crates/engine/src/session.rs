@@ -229,9 +229,9 @@ impl Session {
         Ok(cached)
     }
 
-    /// Whether its model had better be asked for few numbers.
-    pub(crate) fn prefers_few(&self) -> bool {
-        self.model.prefers_few()
+    /// Up to how many of the likeliest tokens its model had better be asked for, rather than for all.
+    pub(crate) fn most_candidates(&self) -> usize {
+        self.model.most_candidates()
     }
 
     /// What a step is asked, to append `tokens`.

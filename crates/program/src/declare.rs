@@ -29,6 +29,8 @@ pub struct MemoryNeeds {
     pub work: u64,
     /// Of weights, cache and work together, what lies in a card's own memory and takes none of the machine's.
     pub on_card: u64,
+    /// Of the cache alone, what lies there.
+    pub cache_on_card: u64,
 }
 
 impl MemoryNeeds {
@@ -51,6 +53,7 @@ impl MemoryNeeds {
             least_cache: self.least_cache.saturating_add(other.least_cache),
             work: self.work.saturating_add(other.work),
             on_card: self.on_card.saturating_add(other.on_card),
+            cache_on_card: self.cache_on_card.saturating_add(other.cache_on_card),
         }
     }
 }

@@ -331,10 +331,10 @@ pub trait Model: Send + Sync {
     /// memory to work in.
     fn step(&self, step: &Step<'_>) -> Result<StepOut>;
 
-    /// Whether few numbers of a row come sooner than all of them, from a device: who can do with
-    /// [`Wanted::Candidates`](crate::Wanted::Candidates) had better ask for these. The default has them in memory anyway.
-    fn prefers_few(&self) -> bool {
-        false
+    /// Up to how many [`Wanted::Candidates`](crate::Wanted::Candidates) of a row come sooner than all its logits, from a
+    /// device. The default, none, has all in memory anyway.
+    fn most_candidates(&self) -> usize {
+        0
     }
 
     /// [`step`](Model::step) that ends early once `go_on` says no, as if it had not been run. It is asked from one thread,

@@ -61,7 +61,16 @@ impl Hybrid {
 
     /// What each part needs.
     fn needs(&self, division: &Division, options: &MemoryOptions) -> Result<Vec<MemoryNeeds>> {
-        division.parts().iter().map(|part| self.of(part).memory(&part.program, options)).collect()
+        let needs = |(index, part): (usize, &Part)| {
+            let needs = self.of(part).memory(&part.program, options)?;
+            // of what recurs a step keeps what was before it, until those behind are done with theirs
+            let kept =
+                if index < division.crossings() && part.forgets() { needs.least_cache } else { 0 };
+            let bounded_cache = needs.bounded_cache.saturating_add(kept);
+            let least_cache = needs.least_cache.saturating_add(kept);
+            Ok(MemoryNeeds { bounded_cache, least_cache, ..needs })
+        };
+        division.parts().iter().enumerate().map(needs).collect()
     }
 
     /// What of a bound on caches is each part's: what it needs at least, and of the rest as much in proportion.
@@ -113,7 +122,8 @@ impl Executor for Hybrid {
         let others = division.parts().iter().take(division.crossings());
         let handed = others.map(|part| handed(part, options));
         let work = handed.fold(all.work, u64::saturating_add);
-        Ok(MemoryNeeds { work, ..all })
+        let cache = all.cache.min(self.options.storage.memory.unwrap_or(u64::MAX));
+        Ok(MemoryNeeds { work, cache, ..all })
     }
 
     fn promises(&self) -> Promises {

@@ -65,6 +65,7 @@ impl Executor for Interpreter {
             least_cache: cache,
             work: program.values.iter().map(value).fold(0, u64::saturating_add),
             on_card: 0,
+            cache_on_card: 0,
         })
     }
 

@@ -26,11 +26,11 @@ struct Loaded {
     model: Box<dyn Model>,
 }
 
-impl Loaded {
+impl Part {
     /// Whether its caches may forget what they were before a step: what recurs keeps no row of long ago.
-    fn forgets(&self) -> bool {
+    pub(crate) fn forgets(&self) -> bool {
         let recurs = |kind: CacheKind| matches!(kind, CacheKind::State { .. });
-        self.part.program.caches.iter().any(|cache| recurs(cache.kind))
+        self.program.caches.iter().any(|cache| recurs(cache.kind))
     }
 }
 
@@ -84,12 +84,17 @@ impl Chain {
 
     /// The way back to how it is now, for a step of so many tokens.
     fn before(&self, n_tokens: usize) -> Result<Before> {
+        let wanted = self.positions();
         let start = self.settle()?;
+        if start < wanted {
+            // a step that panicked may have left it so: its rows are gone
+            return Err(Error::Length { len: start, wanted });
+        }
         let mut before = Before { parts: Arc::clone(&self.parts), start, forks: Vec::new() };
         // nothing can fail behind the last part; the last row can be taken back everywhere
         let others = self.parts.len().saturating_sub(1);
         for (index, (model, id)) in self.each().enumerate().take(others) {
-            if n_tokens > 1 && self.parts[index].forgets() {
+            if n_tokens > 1 && self.parts[index].part.forgets() {
                 before.forks.push((index, model.fork(id, start)?));
             }
         }
@@ -310,8 +315,8 @@ impl Model for Parts {
         Ok(StepOut { sequences: admitted.into_iter().map(out).collect() })
     }
 
-    fn prefers_few(&self) -> bool {
-        self.parts.last().is_some_and(|last| last.model.prefers_few())
+    fn most_candidates(&self) -> usize {
+        self.parts.last().map_or(0, |last| last.model.most_candidates())
     }
 
     fn len(&self, id: SessionId) -> Result<usize> {

@@ -94,6 +94,9 @@ pub(crate) fn memory(
         least_cache: cache,
         work: work_bytes(&plan, &Slots::assign(&plan), &sizes).saturating_add(growing),
         on_card: 0,
+        cache_on_card: 0,
     };
-    Ok(MemoryNeeds { on_card: if is_card { needs.total() } else { 0 }, ..needs })
+    let [on_card, cache_on_card] =
+        [needs.total(), needs.cache].map(|bytes| if is_card { bytes } else { 0 });
+    Ok(MemoryNeeds { on_card, cache_on_card, ..needs })
 }

@@ -186,8 +186,8 @@ impl Model for GpuModel {
         self.run_step(step)
     }
 
-    fn prefers_few(&self) -> bool {
-        true
+    fn most_candidates(&self) -> usize {
+        results::most_best(&self.plan)
     }
 
     fn len(&self, id: SessionId) -> Result<usize> {

@@ -332,8 +332,8 @@ impl<'a> Turn<'a> {
         if self.drafters.as_ref().is_some_and(|drafters| drafters.need_rows()) {
             return Wanted::LogitsAndRows;
         }
-        let few = self.session.prefers_few() && !self.ignore_eog;
-        match self.sampler.needs().filter(|_| few) {
+        let most = if self.ignore_eog { 0 } else { self.session.most_candidates() };
+        match self.sampler.needs().filter(|k| *k <= most) {
             Some(k) => Wanted::Candidates { k },
             None => Wanted::Logits,
         }

@@ -68,8 +68,8 @@ pub(crate) struct State {
     pub(crate) widest_step: Option<usize>,
     /// Where several rows of a text have logits in one step, the lowest bit of one differs.
     pub(crate) several_rows_differ: bool,
-    /// It would rather be asked for few tokens than for all; so often it was.
-    pub(crate) prefers_few: bool,
+    /// It would rather be asked for so many tokens than for all; how often it was.
+    pub(crate) most_candidates: usize,
     pub(crate) asked_for_few: usize,
     /// Truncating reaches multiples of this length only, if it is given.
     pub(crate) reached: Option<usize>,
@@ -188,8 +188,8 @@ impl Model for Toy {
         Ok(StepOut { sequences: step.sequences.iter().map(&mut run).collect() })
     }
 
-    fn prefers_few(&self) -> bool {
-        self.state.lock().unwrap().prefers_few
+    fn most_candidates(&self) -> usize {
+        self.state.lock().unwrap().most_candidates
     }
 
     fn len(&self, id: SessionId) -> program::Result<usize> {

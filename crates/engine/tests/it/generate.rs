@@ -111,9 +111,9 @@ fn few_tokens_make_the_same_reply() {
         (|| greedy().with_logprobs(2), false, false),
     ];
     for (i, (sampler, ignore_eog, few)) in cases.into_iter().enumerate() {
-        let reply = |prefers_few: bool| {
+        let reply = |most: usize| {
             let toy = Toy::new();
-            toy.state.lock().unwrap().prefers_few = prefers_few;
+            toy.state.lock().unwrap().most_candidates = most;
             let request = Request { ignore_eog, ..request(&GO, 20) };
             let (mut session, mut sampler) = (toy.session(64, 2), sampler());
             let format = ToyFormat::default();
@@ -122,9 +122,11 @@ fn few_tokens_make_the_same_reply() {
             let asked = toy.state.lock().unwrap().asked_for_few;
             (reply.tokens, asked > 0)
         };
-        let (want, asked) = reply(false);
+        let (want, asked) = reply(0);
         assert!(!want.is_empty() && !asked, "case {i}");
-        assert_eq!(reply(true), (want, few), "case {i}");
+        assert_eq!(reply(41), (want.clone(), few), "case {i}");
+        // a greedy choice needs one token
+        assert_eq!(reply(40), (want, few && i == 0), "case {i}, of less");
     }
 }
 

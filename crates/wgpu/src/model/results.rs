@@ -45,23 +45,32 @@ pub(super) struct Readback {
     len: usize,
 }
 
-/// Most tokens that are looked for on the device, of a row and of all rows of a step: of more the host takes all logits.
-const MOST_BEST: usize = 256;
+/// Most tokens that are looked for on the device, of a row (a top-k of 256 takes one more) and of all rows of a step: of more
+/// the host takes all logits.
+const MOST_BEST: usize = 257;
 const MOST_OF_ALL: usize = 1 << 14;
+
+/// Up to how many of the likeliest tokens of a row the device finds.
+pub(super) fn most_best(plan: &GpuPlan) -> usize {
+    dispatch::logits(plan).map_or(0, |(_, vocab_size)| MOST_BEST.min(vocab_size.saturating_sub(1)))
+}
 
 /// How many of the likeliest tokens of each row the device is to find: 0 if somebody wants all, or most.
 pub(super) fn n_best(plan: &GpuPlan, sequences: &[&Sequence<'_>]) -> usize {
-    let Some((_, vocab_size)) = dispatch::logits(plan) else { return 0 };
     let (mut most, mut rows) = (0, 0);
     for Sequence { outputs, tokens, .. } in sequences {
-        rows += outputs.count(tokens.len());
+        let n = outputs.count(tokens.len());
+        if n == 0 {
+            continue;
+        }
+        rows += n;
         match outputs.what {
             Wanted::Candidates { k } => most = most.max(k),
             _ if outputs.needs_logits() => return 0,
             _ => {}
         }
     }
-    let few = most <= MOST_BEST && most < vocab_size && rows * most <= MOST_OF_ALL;
+    let few = most <= most_best(plan) && rows * most <= MOST_OF_ALL;
     if few { most } else { 0 }
 }
 

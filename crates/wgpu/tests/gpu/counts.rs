@@ -57,7 +57,7 @@ fn few_tokens_are_few_bytes() {
     let program = tiny_model(&config, GgmlType::Q8_0);
     let weights = MemoryWeights::random(&program, 3);
     let model = device.load(program, &weights, &mut |_| ()).expect("it loads");
-    assert!(model.prefers_few());
+    assert_eq!(model.most_candidates(), 96);
     let session = model.open(&CACHE).expect("a session opens");
     for (k, want) in [(1, 8), (40, 320), (97, 4 * 128)] {
         let before = device.counts();
