@@ -17,8 +17,8 @@ use crate::product::{Product, ProductArgs, number, stem};
 /// Measures the rates of the kernels, then prompts and steps at some depths, and compares tokens per second with what those
 /// rates let one expect: medians over rounds, each of which measures both anew, since a shared machine's bandwidth drifts
 /// within minutes. A figure is measured again if the read ceiling moved meanwhile. Before each `rooflight plan` is asked how far
-/// it takes its expected times to be off, by the figures before: those of the last round are judged by that. The machine should have nothing
-/// else to do.
+/// it takes its expected times to be off, by the figures before: those of the last round are judged by that. The machine should
+/// have nothing else to do.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  rooflight-lab prediction model.gguf\n  \
                   rooflight-lab prediction small.gguf large.gguf -d 0,1024 -r 5 --json")]

@@ -234,7 +234,7 @@ impl Readback {
             Rows::Selected => all,
         };
         if let Some(bad) = numbers.iter().position(|x| !x.is_finite()) {
-            return Err(Error::NonFinite { position: running.start + wanted.start + bad / cols });
+            return Err(Error::NonFinite { position: running.first_wanted() + bad / cols });
         }
         if what == Wanted::Hidden {
             return Ok(RowsOut::Hidden(HiddenRows { hidden: numbers, hidden_size: cols }));
@@ -256,7 +256,6 @@ impl Best {
         i: usize,
         running: &Running<'_, '_>,
     ) -> Result<RowsOut> {
-        let Sequence { outputs, tokens, .. } = running.sequence;
         let k = k.min(self.vocab_size);
         let mut candidates = Vec::new();
         for (index, row) in batch.rows_of(i, Rows::Selected).enumerate() {
@@ -265,10 +264,7 @@ impl Best {
                 let [key, token] = [token[0], token[1]].map(f32::to_bits);
                 let logit = logit(key);
                 if !logit.is_finite() {
-                    let wanted = outputs.range(tokens.len());
-                    return Err(Error::NonFinite {
-                        position: running.start + wanted.start + index,
-                    });
+                    return Err(Error::NonFinite { position: running.first_wanted() + index });
                 }
                 candidates.push(Candidate { token, logit });
             }

@@ -16,9 +16,16 @@ pub(super) struct Running<'s, 'h> {
     pub(super) sequence: &'s Sequence<'s>,
     session: Held<'h, Session>,
     /// Positions the session held before.
-    pub(super) start: usize,
+    start: usize,
     /// What it yields; nothing before its submission.
     rows: Option<Result<RowsOut>>,
+}
+
+impl Running<'_, '_> {
+    /// The position of the first row that yields something.
+    pub(super) fn first_wanted(&self) -> usize {
+        self.start + self.sequence.outputs.range(self.sequence.tokens.len()).start
+    }
 }
 
 impl GpuModel {

@@ -12,10 +12,11 @@ use gpu::Wgpu;
 use program::interpreter::Interpreter;
 use program::{
     CacheOptions, CacheStorage, CacheType, DeviceLayers, DeviceShare, Division, Executor, Hybrid,
-    HybridOptions, MemoryOptions, Model, Outputs, Program, Sequence, SessionId, Step, StepOut,
+    HybridOptions, MemoryOptions, Model, Program,
 };
 use quant::GgmlType;
 
+use crate::sessions::{feed, oracle};
 use crate::{device, open};
 
 const EXACT: CacheOptions = CacheOptions::new(CacheType::F32, CacheType::F32, 512);
@@ -36,20 +37,6 @@ fn load(
 ) -> Box<dyn Model> {
     let loaded = executor.load(Arc::clone(program), weights, &mut |_| ());
     loaded.unwrap_or_else(|e| panic!("{}: {e}", executor.describe()))
-}
-
-fn feed(model: &dyn Model, session: SessionId, tokens: &[u32]) -> Vec<f32> {
-    let sequence = Sequence { session, tokens, outputs: Outputs::ALL, prompt: None, rows: &[] };
-    let out = model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single);
-    out.unwrap_or_else(|e| panic!("a step of {} tokens: {e}", tokens.len())).into_logits().logits
-}
-
-/// The logits of the last tokens after all of these.
-fn oracle(model: &dyn Model, tokens: &[u32], last: usize) -> Vec<f32> {
-    let session = model.open(&EXACT).expect("a session opens");
-    let logits = feed(model, session, tokens);
-    model.close(session);
-    logits[logits.len() / tokens.len() * (tokens.len() - last)..].to_vec()
 }
 
 #[test]

@@ -9,14 +9,14 @@ use crate::device;
 const EXACT: CacheOptions = CacheOptions::new(CacheType::F32, CacheType::F32, 1024);
 const HALF: CacheOptions = CacheOptions::new(CacheType::F16, CacheType::F16, 1024);
 
-fn feed(model: &dyn Model, session: SessionId, tokens: &[u32]) -> Vec<f32> {
+pub(crate) fn feed(model: &dyn Model, session: SessionId, tokens: &[u32]) -> Vec<f32> {
     let sequence = Sequence { session, tokens, outputs: Outputs::ALL, prompt: None, rows: &[] };
     let out = model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single);
     out.unwrap_or_else(|e| panic!("a step of {} tokens: {e}", tokens.len())).into_logits().logits
 }
 
 /// The logits of the last tokens after all of these.
-fn oracle(model: &dyn Model, tokens: &[u32], last: usize) -> Vec<f32> {
+pub(crate) fn oracle(model: &dyn Model, tokens: &[u32], last: usize) -> Vec<f32> {
     let session = model.open(&EXACT).expect("a session opens");
     let logits = feed(model, session, tokens);
     model.close(session);
