@@ -112,7 +112,7 @@ pub(crate) fn kept(cache: &CacheOptions, gpu: Option<&GpuFacts>) -> CacheOptions
 }
 
 /// A GPU that is not there, or not linked, is no fault of the model.
-fn not_started(error: Error) -> anyhow::Error {
+pub(crate) fn not_started(error: Error) -> anyhow::Error {
     let why = match error {
         Error::Unsupported(why) | Error::Device { problem: why } => why,
         other => other.to_string(),

@@ -221,6 +221,7 @@ mod tests {
                 int8_macs_per_second: 1e12,
             }],
             barrier: Duration::from_nanos(100),
+            submission: Duration::ZERO,
         };
         let ceilings = KnownCeilings { ceilings, busy: false };
         let cache = CacheOptions::new(CacheType::F16, CacheType::F16, 512);

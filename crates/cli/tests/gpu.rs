@@ -114,8 +114,36 @@ fn the_banner_and_bench_name_the_adapter() {
     for row in rows.as_array().expect("an array") {
         assert_eq!((&row["backends"], &row["gpu_info"]), (&"wgpu".into(), &adapter.clone().into()));
         assert_eq!([&row["type_k"], &row["type_v"]], ["f16"; 2], "as it is kept");
-        assert!(row["avg_ts"].as_f64().is_some_and(|rate| rate > 0.0) && row["share"].is_null());
+        let rate = |key: &str| row[key].as_f64().is_some_and(|rate| rate > 0.0);
+        assert!(rate("avg_ts") && rate("limit_ts") && row["expected_ts"].is_null(), "{row}");
+        assert!(row["share"].is_null(), "too little work to judge: {row}");
     }
+}
+
+/// What a GPU can do at most is measured once and kept, and planned with.
+#[test]
+fn a_gpu_has_limits() {
+    let Some(adapter) = adapter() else { return };
+    let place = Place::new();
+    let figures = place.ok(&[&["machine"][..], &wgpu()].concat());
+    let lines = ["GB/s", "GFLOP/s f32", "dispatch ", "submission "];
+    assert!(lines.iter().all(|line| figures.contains(line)), "{figures}");
+    assert!(figures.contains(&adapter) && !figures.contains("thread"), "{figures}");
+    let json = place.ok(&[&["machine", "--json"][..], &wgpu()].concat());
+    let json: Value = serde_json::from_str(&json).expect("an object");
+    assert!(json["submission_nanoseconds"].as_u64().is_some_and(|time| time > 0), "{json}");
+    let bytes = json["read"].as_array().and_then(|read| read.last()?["bytes_per_second"].as_f64());
+    let bytes = bytes.expect("reading was measured");
+    let plan = ["plan", "qwen2.5-0.5b", "--json", "-c", "512"];
+    let planned = place.ok(&[&plan[..], &wgpu()].concat());
+    let planned: Value = serde_json::from_str(&planned).expect("an object");
+    assert!(planned["machine"].to_string().contains(&adapter), "{planned}");
+    assert!((planned["machine"]["bytes_per_second"].as_f64().expect("bytes") - bytes).abs() < 1.0);
+    let output = place.run(&[&["plan", "qwen3-30b-a3b", "-c", "512"][..], &wgpu()].concat());
+    let (told, plan) = (text(&output.stderr), text(&output.stdout));
+    assert!(plan.contains(&adapter), "{plan}\n{told}");
+    let other = place.run(&[&["plan", "qwen2.5-0.5b", "--device", "4090"][..], &wgpu()].concat());
+    assert!(text(&other.stderr).contains("--executor has no effect"));
 }
 
 #[test]

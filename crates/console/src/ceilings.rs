@@ -37,6 +37,9 @@ pub struct KeptCeilings {
     read: Vec<Read>,
     compute: Vec<Compute>,
     barrier_nanoseconds: u64,
+    /// Of a device.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    submission_nanoseconds: u64,
     /// Other programs ran whenever these were measured: measured again once they do not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub busy: bool,
@@ -62,6 +65,10 @@ struct Compute {
     int8_macs_per_second: f64,
 }
 
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 impl KeptCeilings {
     fn new(machine: String, ceilings: &Ceilings) -> KeptCeilings {
         let read = |r: &ReadCeiling| Read {
@@ -80,6 +87,7 @@ impl KeptCeilings {
             read: ceilings.read.iter().map(read).collect(),
             compute: ceilings.compute.iter().map(compute).collect(),
             barrier_nanoseconds: ceilings.barrier.as_nanos() as u64,
+            submission_nanoseconds: ceilings.submission.as_nanos() as u64,
             busy: false,
             rates_busy: false,
             rates: None,
@@ -144,6 +152,7 @@ impl KeptCeilings {
             read: self.read.iter().map(read).collect(),
             compute: self.compute.iter().map(compute).collect(),
             barrier: Duration::from_nanos(self.barrier_nanoseconds),
+            submission: Duration::from_nanos(self.submission_nanoseconds),
         })
     }
 }
@@ -400,26 +409,26 @@ const ROOM: u64 = 2 << 30;
 impl std::fmt::Display for KeptCeilings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "{}", self.machine)?;
+        let is_device = !is_zero(&self.submission_nanoseconds);
+        let by = |threads: usize| match threads {
+            _ if is_device => String::new(),
+            1 => "1 thread".to_owned(),
+            n => format!("{n} threads"),
+        };
         for r in &self.read {
-            let set = units::bytes(r.working_set_bytes);
-            let plural = if r.threads == 1 { "" } else { "s" };
-            writeln!(
-                f,
-                "read {set:>9}  {} thread{plural}  {:8.1} GB/s",
-                r.threads,
-                r.bytes_per_second / 1e9
-            )?;
+            let (set, rate) = (units::bytes(r.working_set_bytes), r.bytes_per_second / 1e9);
+            writeln!(f, "read {set:>9}  {:<9}  {rate:8.1} GB/s", by(r.threads))?;
         }
         for c in &self.compute {
-            let plural = if c.threads == 1 { "" } else { "s" };
             let (float, int8) = (2e-9 * c.f32_macs_per_second, 2e-9 * c.int8_macs_per_second);
-            writeln!(
-                f,
-                "compute         {} thread{plural}  {float:8.1} GFLOP/s f32  {int8:8.1} GOP/s int8",
-                c.threads
-            )?;
+            let by = by(c.threads);
+            writeln!(f, "compute         {by:<9}  {float:8.1} GFLOP/s f32  {int8:8.1} GOP/s int8")?;
         }
-        write!(f, "barrier                    {:8} ns", self.barrier_nanoseconds)?;
+        let alone = if is_device { "dispatch" } else { "barrier" };
+        write!(f, "{alone:<10}                 {:8} ns", self.barrier_nanoseconds)?;
+        if is_device {
+            write!(f, "\nsubmission                 {:8} ns", self.submission_nanoseconds)?;
+        }
         let lines =
             self.rates().map(|rates| kept_rates::lines(&rates, &self.top())).unwrap_or_default();
         lines.iter().try_for_each(|line| write!(f, "\n{line}"))
@@ -439,6 +448,7 @@ mod tests {
                 int8_macs_per_second: 4e11,
             }],
             barrier: Duration::from_nanos(160),
+            submission: Duration::from_micros(70),
         };
         KeptCeilings { busy, ..KeptCeilings::new("a CPU, 2 threads".into(), &ceilings) }
     }
@@ -464,6 +474,7 @@ mod tests {
                 int8_macs_per_second: 4e11,
             }],
             barrier: Duration::from_nanos(160),
+            submission: Duration::from_micros(70),
         };
         let kept = KeptCeilings::new("a CPU, 2 threads".into(), &ceilings);
         let text = serde_json::to_string(&kept).expect("plain numbers");

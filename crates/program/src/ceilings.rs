@@ -31,8 +31,10 @@ pub struct Ceilings {
     pub read: Vec<ReadCeiling>,
     /// By threads, ascending.
     pub compute: Vec<ComputeCeiling>,
-    /// Time in which all threads meet at a barrier.
+    /// Time in which all threads meet at a barrier; of a device what one dispatch more takes in a submission.
     pub barrier: Duration,
+    /// Time of a submission to a device that finds nothing to do there, until it is known to be done; of a processor none.
+    pub submission: Duration,
 }
 
 impl Ceilings {
@@ -60,6 +62,7 @@ impl Ceilings {
             }
         }
         self.barrier = self.barrier.min(other.barrier);
+        self.submission = self.submission.min(other.submission);
         self
     }
 
@@ -83,6 +86,7 @@ mod tests {
                 int8_macs_per_second: rate,
             }],
             barrier: Duration::from_nanos(barrier),
+            submission: Duration::ZERO,
         };
         let best = measured(2.0, 50).best_of(&measured(3.0, 70));
         assert_eq!(best.memory_bandwidth(1), Some(3.0));

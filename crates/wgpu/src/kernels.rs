@@ -1,5 +1,6 @@
 //! The kernels: what each binds, and how its text is put together from the files in `kernels/`.
 
+pub(crate) mod ceiling;
 #[cfg(test)]
 mod translated;
 
@@ -96,6 +97,14 @@ pub(crate) static BEST: ShaderKernel = ShaderKernel {
     name: "best",
     parts: &[STEP, include_str!("kernels/best.wgsl")],
     reads: 1,
+    writes: 1,
+};
+
+/// What a device can do at most.
+pub(crate) static CEILINGS: ShaderKernel = ShaderKernel {
+    name: "ceilings",
+    parts: &[include_str!("kernels/ceilings.wgsl")],
+    reads: 0,
     writes: 1,
 };
 
@@ -234,6 +243,11 @@ impl Shader {
             .with("KEY", get(kept.keys))
             .with("VALUE", get(kept.values))
             .cached(kept)
+    }
+
+    /// What a device is to do as fast as it can.
+    pub(crate) fn ceiling(body: &str) -> Shader {
+        Shader::new(&CEILINGS).with("BODY", body)
     }
 
     /// The join of stretches.

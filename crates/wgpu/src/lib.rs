@@ -8,6 +8,7 @@
 mod adapter;
 mod batch;
 mod caches;
+mod ceilings;
 mod declare;
 mod dispatch;
 mod formats;
@@ -26,8 +27,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use program::{
-    CacheStorage, Executor, MemoryNeeds, MemoryOptions, Model, Op, Program, Progress, Promises,
-    Result, WeightSource,
+    CacheStorage, Ceilings, Executor, MemoryNeeds, MemoryOptions, Model, Op, Program, Progress,
+    Promises, Result, WeightSource,
 };
 use quant::GgmlType;
 
@@ -144,6 +145,10 @@ impl Executor for Wgpu {
     /// Models of one device share it: steps of one queue run in turn.
     fn beside(&self, storage: &CacheStorage) -> Option<Box<dyn Executor>> {
         Some(Box::new(Wgpu { gpu: Arc::clone(&self.gpu), storage: storage.clone() }))
+    }
+
+    fn ceilings(&self, progress: &mut dyn FnMut(f64)) -> Result<Ceilings> {
+        ceilings::measure(&self.gpu, progress)
     }
 
     fn describe(&self) -> String {

@@ -12,7 +12,7 @@ use crate::{ceilings, ui};
 
 /// Measure what this machine can do at most, and what our kernels reach on it
 ///
-/// Read bandwidth, arithmetic and the cost of a barrier: the roof that speeds are compared with: `83 % of limit (memory)` after a reply means 83 % of what bandwidth allows.
+/// Read bandwidth, arithmetic and the cost of a barrier, or of a dispatch and a submission to a GPU: the roof that speeds are compared with: `83 % of limit (memory)` after a reply means 83 % of what bandwidth allows.
 /// Below it the rates of our own kernels, by type of weights and by shape of attention: from them come expected times, and the chunk in which prompts are cut.
 /// All is measured once, in some seconds, and kept in the user's cache folder: of ceilings the best ever seen. What was measured while other programs ran is measured again by the first command that finds the machine quiet.
 #[derive(clap::Args, Debug)]
@@ -43,7 +43,7 @@ impl Machine {
         let kind = self.executor.executor;
         self.executor.warnings(kind).iter().for_each(|warning| ui::warn(warning));
         if kind == ExecutorKind::Auto {
-            ui::note("--executor auto: the processor is measured; of GPUs no limits are known yet");
+            ui::note("--executor auto: the processor is measured; --executor wgpu measures a GPU");
         }
         if self.executor.mla.is_some() {
             ui::warn(
@@ -57,7 +57,14 @@ impl Machine {
             (true, _) => ceilings::refresh(&*executor).context("measuring this machine")?,
             (false, None) => ceilings::measure(&*executor).context("measuring this machine")?,
         };
+        let is_gpu = kind == ExecutorKind::Wgpu;
+        if is_gpu && (self.all || !self.types.is_empty()) {
+            ui::warn(
+                "--all and --types have no effect: kernels of a GPU are not measured one by one",
+            );
+        }
         let wanted = match (self.all, self.types) {
+            _ if is_gpu => WantedRates::default(),
             (true, _) => WantedRates::everything(),
             (false, types) if types.is_empty() => WantedRates::usual(),
             (false, types) => WantedRates { types, ..WantedRates::default() },

@@ -217,6 +217,7 @@ pub(super) mod tests {
                 int8_macs_per_second: 2e11,
             }],
             barrier: Duration::ZERO,
+            submission: Duration::ZERO,
         }
     }
 

@@ -156,6 +156,7 @@ fn ceilings_by_threads_and_working_set() {
         read: vec![read(1, 1000, 9e9), read(1, 100_000, 5e9), read(2, 1000, 18e9)],
         compute: vec![compute(1, 1e9), compute(2, 2e9), compute(4, 3e9)],
         barrier: Duration::from_micros(2),
+        submission: Duration::ZERO,
     };
     let bandwidth =
         |threads, set| Machine::measured(&ceilings, threads, set).map(|machine| machine.bandwidth);

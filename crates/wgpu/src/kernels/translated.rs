@@ -26,6 +26,8 @@ fn all() -> Vec<Shader> {
         }
     }
     all.push(Shader::combine());
+    let most = [ceiling::floats().text, ceiling::bytes().text];
+    all.extend([ceiling::READ, &most[0], &most[1]].map(Shader::ceiling));
     all.extend([lists::STRETCHES, lists::FOUND].map(Shader::best));
     all
 }

@@ -16,9 +16,10 @@ use crate::declare;
 const HALF: CacheOptions = CacheOptions::new(CacheType::F16, CacheType::F16, 4096);
 
 /// A device of one's own; told as skipped where there is none.
-fn device() -> Option<Gpu> {
+/// Its buffers have `most_bytes`, if that is given.
+pub(crate) fn device(most_bytes: Option<u64>) -> Option<Gpu> {
     let wanted = std::env::var("ROOFLIGHT_REQUIRE_DEVICE").ok().filter(|name| !name.is_empty());
-    match Gpu::open(wanted.as_deref().filter(|name| *name != "any"), None) {
+    match Gpu::open(wanted.as_deref().filter(|name| *name != "any"), most_bytes) {
         Ok(gpu) => Some(gpu),
         Err(why) => {
             assert!(wanted.is_none(), "a device is required, but: {why}");
@@ -47,7 +48,7 @@ fn feed(model: &GpuModel, session: SessionId, tokens: &[u32]) -> Result<Vec<f32>
 /// A session for which there is no memory does not take the others' with it.
 #[test]
 fn who_finds_no_memory_leaves_the_others_theirs() {
-    let Some(mut gpu) = device() else { return };
+    let Some(mut gpu) = device(None) else { return };
     // blocks of 8 KiB: 32 for each layer
     gpu.limit_buffers(256 << 10);
     let model = load(&Arc::new(gpu), &program());
@@ -75,7 +76,7 @@ fn who_finds_no_memory_leaves_the_others_theirs() {
 /// The caches of a model lie in a buffer for each layer: none bounds them all.
 #[test]
 fn a_buffer_bounds_the_cache_of_one_layer_alone() {
-    let Some(mut gpu) = device() else { return };
+    let Some(mut gpu) = device(None) else { return };
     gpu.limit_buffers(128 << 10);
     let model = load(&Arc::new(gpu), &program());
     let session = model.open(&HALF).expect("a session opens");
@@ -87,7 +88,7 @@ fn a_buffer_bounds_the_cache_of_one_layer_alone() {
 /// What is predicted of a workspace is what steps take, splits of the past and lists included.
 #[test]
 fn the_workspace_is_what_was_predicted() {
-    let Some(gpu) = device() else { return };
+    let Some(gpu) = device(None) else { return };
     let (gpu, program) = (Arc::new(gpu), program());
     for (chunk, sessions) in [(512, 1), (64, 4), (32, 12)] {
         let cache = CacheOptions { capacity: 2048, ..HALF };

@@ -26,7 +26,7 @@ use executors::ExecutorKind;
 use planner::formula::Units;
 use planner::goal::{Answer, Goals, Miss, solve};
 use planner::{Lengths, ModelVariant, WhatIf, what_if};
-use program::{CacheOptions, Executor, KvPolicy, MemoryNeeds, Program};
+use program::{CacheOptions, DeviceShare, Division, Executor, KvPolicy, MemoryNeeds, Program};
 
 use self::candidates::{Cache, Weights, compared_caches};
 #[cfg(fuzzing)]
@@ -156,6 +156,15 @@ impl Here<'_> {
     fn chunk(candidate: &ModelVariant) -> usize {
         let chunk = candidate.estimate.chunk().and_then(|chunk| usize::try_from(chunk).ok());
         chunk.unwrap_or(DEFAULT_CHUNK)
+    }
+
+    /// What of the model the executor leaves to the processor, if it is a GPU's: nothing else is planned for.
+    fn refused(&self) -> Option<String> {
+        let division = Division::of(&self.program, self.executor, DeviceShare::default()).ok()?;
+        let (rest, why) = (division.on_processor(), division.refused()?);
+        Some(format!(
+            "planned as if the GPU ran {rest} too, which it leaves to the processor: {why}"
+        ))
     }
 
     /// At the context that is planned for.
@@ -295,6 +304,7 @@ impl Plan {
         let weights = Weights::named(&chosen.weights, self.weights.as_deref(), subject, units)?;
         let here = target.executor.as_deref().zip(weights.program(subject)?);
         let here = here.map(|(executor, program)| Here { executor, program, context });
+        here.iter().filter_map(Here::refused).for_each(|why| ui::warn(&why));
         // what the executor does not run is planned in theory
         let here = here.filter(|here| here.needs(&chosen, types[0]).is_ok());
         let cache_row = |(candidate, types): (&ModelVariant, &Cache)| CacheRow {

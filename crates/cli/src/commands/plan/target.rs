@@ -5,15 +5,15 @@ use std::sync::Arc;
 use planner::devices::{self, Device, DeviceMatch};
 use planner::formula::{ModelShape, Roofline, Units};
 use planner::{Estimate, Machine, Rates};
-use program::{Ceilings, Executor};
+use program::{CacheStorage, Ceilings, Executor};
 
 use crate::amounts::{self, Amount};
 use crate::args::{IsaArgs, ThreadArgs};
 use crate::exit::Failure;
 use crate::predictions::{ErrorBar, ModelKey, RememberedModel, RunPhase};
-use crate::{ceilings, memory, ui};
+use crate::{ceilings, executing, memory, ui};
 use console::args::SuggestedValues;
-use executors::ExecutorOptions;
+use executors::{ExecutorKind, ExecutorOptions};
 
 /// Which machine, and in which units its figures are read.
 #[derive(clap::Args, Clone, Debug)]
@@ -33,6 +33,19 @@ pub(super) struct TargetArgs {
     /// The units and formulas of the article: M, G and T are powers of 1024, types are w16, w8, w6, w4 without scales, attention has no tiles
     #[arg(long)]
     article_units: bool,
+    /// What of this machine is planned for: cpu, wgpu (a GPU as measured, if it was built in; of it no times are expected) [default: cpu]
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_enum,
+        default_value_t,
+        hide_default_value = true,
+        hide_possible_values = true
+    )]
+    executor: ExecutorKind,
+    /// The GPU of --executor wgpu, by a part of its name; by default a card, else what is built in
+    #[arg(long, value_name = "NAME")]
+    adapter: Option<String>,
     #[command(flatten)]
     threads: ThreadArgs,
     #[command(flatten)]
@@ -98,15 +111,26 @@ impl TargetArgs {
                 macs: None,
                 executor: None,
             },
-            _ => this_machine(self.threads.count(), self.isa, units)?,
+            _ => this_machine(&self.options(), units)?,
         };
-        for (flag, given) in
-            [("-t", self.threads.count().is_some()), ("--isa", self.isa.isa.is_some())]
-        {
-            if given && target.source != MEASURED {
-                ui::warn(&format!(
-                    "{flag} has no effect: it is another machine that is planned for"
-                ));
+        let is_gpu = self.executor == ExecutorKind::Wgpu;
+        if self.executor == ExecutorKind::Auto {
+            ui::note("--executor auto: planned for the processor; --executor wgpu plans for a GPU");
+        }
+        let planned = match (target.source, is_gpu) {
+            (MEASURED, true) => "a GPU",
+            (MEASURED, false) => "the processor",
+            _ => "another machine",
+        };
+        let of_cpu = planned != "the processor";
+        for (flag, idle) in [
+            ("-t", of_cpu && self.threads.count().is_some()),
+            ("--isa", of_cpu && self.isa.isa.is_some()),
+            ("--adapter", planned != "a GPU" && self.adapter.is_some()),
+            ("--executor", planned == "another machine" && is_gpu),
+        ] {
+            if idle {
+                ui::warn(&format!("{flag} has no effect: it is {planned} that is planned for"));
             }
         }
         target.memory = value(self.memory).or(target.memory);
@@ -117,6 +141,18 @@ impl TargetArgs {
             target.rates = None;
         }
         Ok(target)
+    }
+}
+
+impl TargetArgs {
+    fn options(&self) -> ExecutorOptions {
+        ExecutorOptions {
+            kind: self.executor,
+            threads: console::args::threads_to_start(self.threads.count()),
+            isa: self.isa.isa,
+            adapter: self.adapter.clone(),
+            ..ExecutorOptions::default()
+        }
     }
 }
 
@@ -168,10 +204,12 @@ fn unknown(name: &str, verb: &str, all: &[&Device]) -> anyhow::Error {
     Failure::Usage(format!("--device `{}` {verb} {names}", gguf::escape(name, 60))).into()
 }
 
-fn this_machine(threads: Option<usize>, isa: IsaArgs, units: Units) -> anyhow::Result<Target> {
-    let threads = console::args::threads_to_start(threads);
-    let options = ExecutorOptions { threads, isa: isa.isa, ..ExecutorOptions::default() };
-    let executor = options.start()?;
+fn this_machine(options: &ExecutorOptions, units: Units) -> anyhow::Result<Target> {
+    let started = options.start_with(&CacheStorage::default()).map_err(executing::not_started)?;
+    let executor = started.executor;
+    // how much a card has, it does not tell
+    let gpu = started.gpu.as_ref();
+    let memory = if gpu.is_none_or(|gpu| gpu.shares_memory) { memory::available() } else { None };
     let Some(known) = ceilings::kept_or_measured(&*executor) else {
         anyhow::bail!(
             "this machine could not be measured: give --device, or --bandwidth and --flops"
@@ -181,7 +219,7 @@ fn this_machine(threads: Option<usize>, isa: IsaArgs, units: Units) -> anyhow::R
         name: format!("{}, {}", ceilings::cpu_name(), executor.describe()),
         source: MEASURED,
         busy: known.busy || ceilings::rates_busy(&*executor),
-        memory: memory::available().map(|bytes| bytes as f64),
+        memory: memory.map(|bytes| bytes as f64),
         units,
         rates: ceilings::kept_rates(&*executor).map(Arc::new),
         figures: Figures::Measured(known.ceilings, options.n_threads()),

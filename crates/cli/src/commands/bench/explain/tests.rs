@@ -19,6 +19,7 @@ fn explain(test: Test, speed: f64) -> Explanation {
             int8_macs_per_second: speed,
         }],
         barrier: Duration::from_nanos(100),
+        submission: Duration::ZERO,
     };
     let cache = CacheOptions::new(CacheType::F16, CacheType::F16, 512);
     let known = KnownCeilings { ceilings, busy: false };
