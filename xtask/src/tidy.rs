@@ -33,6 +33,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
+            "conformance",
             "quant",
             "gguf",
             "program",
@@ -82,6 +83,7 @@ const MAY_CONFIGURE: &[&str] = &[
     "crates/executors/src/lib.rs",
     "crates/cli/src/commands/mod.rs",
     "crates/cli/src/names/mod.rs",
+    "crates/conformance/src/lib.rs",
 ];
 
 /// Words with one meaning: what we do not say, and what we say instead.

@@ -146,6 +146,25 @@ fn a_gpu_has_limits() {
     assert!(text(&other.stderr).contains("--executor has no effect"));
 }
 
+/// The report says what was tested and that nothing differs.
+#[test]
+fn a_gpu_tests_itself() {
+    let Some(adapter) = adapter() else { return };
+    let report = Place::new().ok(&[&["selftest", "--quick", "-t", "1"][..], &wgpu()].concat());
+    assert!(report.contains(&format!("- tested: wgpu: {adapter}\n- driver: ")), "{report}");
+    let checks = report.lines().find(|line| line.starts_with("| what dense models mean |"));
+    let checks = checks.expect("a line of a table");
+    assert!(
+        checks.contains(&format!("| {} | 0 | 0 | 0 |", conformance::MEANING.len())),
+        "{report}"
+    );
+    assert!(
+        report.contains("Beside 1 thread,") && report.contains("of 5 greedy replies"),
+        "{report}"
+    );
+    assert!(report.contains(", 0 elsewhere."), "{report}");
+}
+
 #[test]
 fn a_conversation_on_a_gpu() {
     let Some(_) = adapter() else { return };

@@ -4,19 +4,23 @@
 //! [`SAME_BITS`], which is theirs who promise it ([`program::Promises`]); and [`WINDOWS`], [`EXPERTS`] and [`LATENT`], which
 //! have checks of both kinds, for programs with windows, with mixtures of experts and with latent attention, [`RECURRENT`]
 //! for what recurs, [`SELECTION`] for what selects, and [`CONTEXT`], for sessions that read few blocks of a long past. A test may
-//! also run one check alone. [`golden`] compares an executor with logits made by another program. Everything here panics on a
-//! difference: this crate is a dev-dependency of executors and nothing else.
+//! also run one check alone. [`golden`] compares an executor with logits made by another program, where the feature `golden` is
+//! on, and [`replies()`] two executors. Everything else here panics on a difference: this crate is a dev-dependency of executors,
+//! and what `rooflight selftest` runs.
 #![forbid(unsafe_code)]
 
 mod checks;
 mod compare;
 mod demo;
+#[cfg(feature = "golden")]
 pub mod golden;
 mod made;
 mod memory;
 mod picky;
 mod random;
+mod replies;
 
+#[cfg(feature = "golden")]
 use program::Executor;
 
 pub use checks::{
@@ -29,11 +33,13 @@ pub use made::{Family, Made, deep_config, tiny_config, tiny_model};
 pub use memory::MemoryWeights;
 pub use picky::Picky;
 pub use random::Random;
+pub use replies::{Replies, replies};
 
-/// Run these checks; those that rely on a promise the executor does not make are skipped aloud.
+/// Run these checks, for a test; those that rely on a promise the executor does not make are skipped aloud.
 ///
 /// # Panics
 /// At the first difference, naming the check, the case and what was found.
+#[cfg(feature = "golden")]
 pub fn run(executor: &dyn Executor, checks: &[Check]) {
     for check in checks {
         if check.is_for(executor) {

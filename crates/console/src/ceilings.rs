@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use planner::{Rates, WantedRates};
 use program::{Ceilings, ComputeCeiling, Error, Executor, ReadCeiling};
+use quant::GgmlType;
 use serde::{Deserialize, Serialize};
 
 use crate::kept_rates::{self, KeptRates, Top};
@@ -352,6 +353,14 @@ pub fn measure_rates(
     kept.rates = Some(KeptRates::new(&rates));
     keep(&kept);
     Ok(kept)
+}
+
+/// What an executor takes for a step of one token through matrices of a type: bytes of these, and seconds.
+///
+/// # Errors
+/// Memory, or an executor that does not have this type.
+pub fn step(executor: &dyn Executor, ty: GgmlType) -> program::Result<(u64, f64)> {
+    rates::step(executor, ty)
 }
 
 /// Whether other programs ran when the rates were measured that are kept.

@@ -90,6 +90,38 @@ pub fn measure(
     Ok(rates)
 }
 
+/// A step of one token through matrices of a type, and nothing else that takes time: bytes of weights, and the seconds of a
+/// usual step. For executors that do not tell what their phases take.
+///
+/// # Errors
+/// Memory, or an executor that does not have this type.
+pub fn step(executor: &dyn Executor, ty: GgmlType) -> Result<(u64, f64)> {
+    let mut weights = Weights::default();
+    let large = (FAR as f64 / (large_weights() * ty.bits_per_weight() / 8.0)).ceil() as usize;
+    let program = matrices(ty, 0, large)?;
+    let wide = program.weights.iter().filter(|spec| spec.name.starts_with("large"));
+    let bytes = wide.map(WeightSpec::bytes).sum();
+    weights.prepare(&program);
+    let model = executor.load(Arc::new(program), &weights, &mut |_| ())?;
+    let session = model.open(&CacheOptions::new(CacheType::F16, CacheType::F16, 1))?;
+    let sequence =
+        Sequence { session, tokens: &[0], outputs: Outputs::NONE, prompt: None, rows: &[] };
+    let once = || -> Result<f64> {
+        model.truncate(session, 0)?;
+        let start = Instant::now();
+        model.step(&Step { sequences: &[sequence] })?.single()?;
+        Ok(start.elapsed().as_secs_f64())
+    };
+    // memory is taken, shaders are made
+    once()?;
+    let mut times = Vec::new();
+    let start = Instant::now();
+    while times.len() < MOST_PASSES && !enough(times.len(), start.elapsed(), TIME) {
+        times.push(once()?);
+    }
+    Ok((bytes, median(times)))
+}
+
 /// Have an executor that does not tell what its phases take say so at once, not after the largest pass.
 fn can_tell(executor: &dyn Executor, weights: &mut Weights) -> Result<()> {
     let cache = CacheOptions::new(CacheType::F16, CacheType::F16, 1);

@@ -16,6 +16,7 @@ mod plan;
 mod pull;
 mod recall;
 mod run;
+mod selftest;
 mod serve;
 mod show;
 mod template;
@@ -68,6 +69,7 @@ enum Command {
     Verify(verify::Verify),
     Kernels(kernels::Kernels),
     Machine(machine::Machine),
+    Selftest(selftest::Selftest),
     #[cfg(feature = "hub")]
     Pull(pull::Pull),
     #[cfg(feature = "hub")]
@@ -115,6 +117,7 @@ impl Cli {
             Command::Verify(c) => c.run(out),
             Command::Kernels(c) => c.run(out),
             Command::Machine(c) => c.run(out),
+            Command::Selftest(c) => c.run(out),
             #[cfg(feature = "hub")]
             Command::Pull(c) => c.run(out),
             #[cfg(feature = "hub")]
