@@ -100,7 +100,7 @@ fn keys_are_stable() {
         model.parameters.active model.parameters.total model.parameters.resident model.parameters.tied_embeddings machine machine.name \
         machine.source machine.busy machine.memory_bytes machine.bytes_per_second machine.f32_macs_per_second \
         machine.f16_macs_per_second machine.bf16_macs_per_second machine.int8_macs_per_second \
-        machine.barrier_seconds units context fits weights weights.type weights.bytes \
+        machine.barrier_seconds placement units context fits weights weights.type weights.bytes \
         weights.bytes_per_step weights.types weights.types.type weights.types.n_tensors weights.types.weights \
         weights.types.bytes cache cache.type cache.policy cache.bytes_per_token cache.state_bytes cache.kept_state_bytes cache.longest_context cache.types cache.types.type \
         cache.types.bytes_per_token cache.types.longest_context kv_memory kv_memory.bytes \
@@ -420,6 +420,7 @@ fn what_people_see_fits_a_screen() {
         &["qwen1.5-7b", "--article-units", "--device", "rtx4090"],
         &["deepseek-v3", "--device", "H100 SXM", "-c", "32k"],
         &["deepseek-v3.2", "--device", "H100 SXM", "--memory", "1TB", "-c", "128k"],
+        &["qwen3-30b-a3b", "--device", "H100 SXM", "--memory", "12GB", "--placement"],
         &["--list"],
     ] {
         let out = printed(&place, args);
@@ -459,4 +460,22 @@ fn figures_without_measure() {
         let missed = place.run(&[&["plan"], args, &goals].concat());
         assert_eq!(missed.status.code(), Some(1), "{args:?}: {}", text(&missed.stderr));
     }
+}
+
+/// What a card has no room for is the processor's: experts first.
+#[test]
+fn a_card_gets_what_saves_most() {
+    let place = Place::new();
+    let plan = ["plan", "qwen3-30b-a3b", "--device", "4090", "--memory", "12GB", "--placement"];
+    let told = place.run(&[&plan[..], &["--json"]].concat());
+    let told: Value = serde_json::from_slice(&told.stdout).expect("an object");
+    let placed = &told["placement"];
+    let number = |key: &str| placed[key].as_f64().unwrap_or_else(|| panic!("{key}: {placed}"));
+    assert!(number("card_bytes") < 12e9 && number("n_cpu_moe") > 0.0, "{placed}");
+    assert!(number("step_seconds") < number("processor_step_seconds"), "{placed}");
+    let options = placed["options"].as_str().expect("options");
+    let text = text(&place.run(&plan).stdout);
+    assert!(text.contains(&format!("--executor wgpu {options}: ")), "{text}");
+    let (code, told) = place.fails(&["plan", "qwen2.5-0.5b", "--placement"]);
+    assert!(code == 2 && told.contains("--placement wants a card"), "{told}");
 }

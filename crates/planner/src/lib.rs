@@ -20,6 +20,7 @@ pub mod goal;
 mod latent;
 pub mod moe;
 mod op;
+mod placement;
 pub mod plan;
 pub mod predict;
 mod rates;
@@ -31,6 +32,7 @@ pub use estimate::{CountedProgram, Estimate, Turns};
 pub use expect::{Executed, Expected};
 pub use latent::form as latent_form;
 pub use op::OpCost;
+pub use placement::{CardBeside, PlacedKind, PlacedPiece, PlacedStep, Placements};
 pub use plan::{Forecast, Lengths, ModelVariant, WhatIf, what_if};
 pub use predict::{Machine, Prediction, Resource, first_inflection, share};
 pub use rates::{

@@ -4,6 +4,7 @@ mod article;
 mod beside;
 mod expect;
 mod mixtures;
+mod placement;
 mod plan;
 mod predict;
 mod solve;

@@ -55,6 +55,7 @@ pub(super) fn report(r: &Report<'_>) -> Value {
             "int8_macs_per_second": r.machine.int8_macs,
             "barrier_seconds": r.machine.barrier,
         },
+        "placement": r.placing.as_ref().map(super::placement::Placing::json),
         "units": if r.article() { "article" } else { "decimal" },
         "context": r.context,
         "fits": r.target.memory.map(|_| r.misfit.is_none()),

@@ -9,6 +9,7 @@ mod fit;
 mod hf;
 mod json;
 mod list;
+mod placement;
 #[cfg(any(test, fuzzing))]
 mod strangers;
 mod subject;
@@ -49,7 +50,8 @@ use crate::{load, memory, names, picture, policy, ui, units};
                   rooflight plan llama3.1:70b --type Q4_K_M --device 4090 --memory 48GB\n  \
                   rooflight plan path/to/config.json --memory 16GB --bandwidth 67GB/s --flops 2.7T\n  \
                   rooflight plan qwen2.5-7b --ttft 500ms --tps 20 --context 32k\n  \
-                  rooflight plan qwen2.5-7b --plot plan.svg\n  rooflight plan --list"
+                  rooflight plan qwen2.5-7b --plot plan.svg\n  rooflight plan qwen3-30b-a3b --device 4090 --memory 12GB --placement\n  \
+                  rooflight plan --list"
 )]
 pub(super) struct Plan {
     /// A GGUF file, a config.json or its folder, or a published name: qwen2.5-7b
@@ -73,6 +75,10 @@ pub(super) struct Plan {
     target: TargetArgs,
     #[command(flatten)]
     goals: GoalArgs,
+    /// Say which layers and experts a card should have that cannot hold all of it, and the options of --executor wgpu for that:
+    /// with --device NAME or --executor wgpu, beside this machine's processor
+    #[arg(long)]
+    placement: bool,
     /// Print JSON: bytes, seconds, tokens
     #[arg(long)]
     json: bool,
@@ -131,6 +137,8 @@ struct Report<'a> {
     misfit: Option<String>,
     /// What caches may take, if that is bounded.
     bound: Option<fit::Bound>,
+    /// What a card should have, if that was asked.
+    placing: Option<placement::Placing>,
 }
 
 struct CacheRow {
@@ -147,7 +155,15 @@ struct Here<'a> {
     context: u64,
 }
 
-impl Here<'_> {
+impl<'a> Here<'a> {
+    /// A model with its types, if it is this machine that is planned for.
+    fn of(target: &'a Target, program: Option<Arc<Program>>, context: u64) -> Option<Here<'a>> {
+        let (executor, program) = target.executor.as_deref().zip(program)?;
+        let here = Here { executor, program, context };
+        here.refused().iter().for_each(|why| ui::warn(why));
+        Some(here)
+    }
+
     fn cache(Cache { k, v, policy }: Cache, capacity: u64) -> CacheOptions {
         let capacity = usize::try_from(capacity).unwrap_or(usize::MAX);
         CacheOptions { policy, ..CacheOptions::new(k, v, capacity) }
@@ -302,9 +318,7 @@ impl Plan {
             }
         };
         let weights = Weights::named(&chosen.weights, self.weights.as_deref(), subject, units)?;
-        let here = target.executor.as_deref().zip(weights.program(subject)?);
-        let here = here.map(|(executor, program)| Here { executor, program, context });
-        here.iter().filter_map(Here::refused).for_each(|why| ui::warn(&why));
+        let here = Here::of(target, weights.program(subject)?, context);
         // what the executor does not run is planned in theory
         let here = here.filter(|here| here.needs(&chosen, types[0]).is_ok());
         let cache_row = |(candidate, types): (&ModelVariant, &Cache)| CacheRow {
@@ -318,10 +332,8 @@ impl Plan {
         };
         let rows: Vec<CacheRow> = caches.iter().zip(&types).map(cache_row).collect();
         let at = caches.iter().position(|candidate| candidate.cache == chosen.cache);
-        let needs = match (&here, at) {
-            (Some(here), Some(at)) => Some(here.needs(&chosen, types[at])?),
-            _ => None,
-        };
+        let needs = here.as_ref().zip(at).map(|(here, at)| here.needs(&chosen, types[at]));
+        let needs = needs.transpose()?;
         let what_if = what_if(&all(&compared)?, room, context);
         let here_with = here.as_ref().zip(at.map(|at| types[at]));
         let bound = self.bound(&chosen, here_with, context);
@@ -331,7 +343,13 @@ impl Plan {
             let wanted = fit::Wanted::of(&chosen, context, memory);
             fit::problem(&wanted, &rows[at], &what_if)
         });
+        let placing =
+            |at: usize| self.placing(subject, target, weights, (&chosen, types[at], context));
+        let placing = at.map(placing).transpose()?.flatten();
+        // what the card has no room for is the processor's
+        let misfit = placing.as_ref().map_or(misfit, |placing| placing.misfit.clone());
         Ok(Report {
+            placing,
             subject,
             target,
             machine: target.machine(chosen.estimate.step_bytes() as u64)?,
@@ -352,6 +370,26 @@ impl Plan {
             misfit,
             bound,
         })
+    }
+
+    /// What a card should have, if that is asked.
+    fn placing(
+        &self,
+        subject: &Subject,
+        card: &Target,
+        weights: Weights,
+        (chosen, types, context): (&ModelVariant, Cache, u64),
+    ) -> anyhow::Result<Option<placement::Placing>> {
+        if !self.placement {
+            return Ok(None);
+        }
+        let Some(program) = weights.program(subject)? else {
+            let problem = "--placement has no meaning in the article's units";
+            return Err(Failure::Usage(problem.into()).into());
+        };
+        let bytes = chosen.estimate.step_bytes() as u64;
+        let cache = Here::cache(types, context);
+        placement::Placing::of(&program, &cache, card, bytes).map(Some)
     }
 
     /// What `chosen` takes of the memory that caches may have, if that is bounded.

@@ -1,6 +1,7 @@
 //! What a model is planned for: this machine as measured, a published one, or figures given by hand.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use planner::devices::{self, Device, DeviceMatch};
 use planner::formula::{ModelShape, Roofline, Units};
@@ -230,6 +231,30 @@ fn this_machine(options: &ExecutorOptions, units: Units) -> anyhow::Result<Targe
 }
 
 impl Target {
+    /// This machine's processor.
+    ///
+    /// # Errors
+    /// If it cannot be measured.
+    pub(super) fn processor() -> anyhow::Result<Target> {
+        this_machine(&ExecutorOptions::default(), Units::Decimal)
+    }
+
+    /// Whether it is no processor, as far as that is known: a published device, or a GPU that was measured.
+    pub(super) fn is_gpu(&self) -> bool {
+        match &self.figures {
+            Figures::Measured(ceilings, _) => ceilings.submission > Duration::ZERO,
+            Figures::Fixed(_) => true,
+        }
+    }
+
+    /// Seconds in which it answers, where that was measured.
+    pub(super) fn submission(&self) -> Option<f64> {
+        match &self.figures {
+            Figures::Measured(ceilings, _) => Some(ceilings.submission.as_secs_f64()),
+            Figures::Fixed(_) => None,
+        }
+    }
+
     /// Memory for weights and cache: what is left beside the tables, code and workspace of a run. The article counts
     /// none of those.
     pub(super) fn room(&self) -> Option<f64> {

@@ -23,6 +23,9 @@ pub(super) fn report(r: &Report<'_>, verbose: bool, out: &mut dyn Write) -> io::
     }
     writeln!(out)?;
     facts(r, out)?;
+    if let Some(placing) = &r.placing {
+        write!(out, "\n{}", placing.text())?;
+    }
     let known = |bar: Option<ErrorBar>| match (expected(r), bar) {
         (false, _) => ", at the limit".to_owned(),
         (true, None) => String::new(),

@@ -1,0 +1,90 @@
+//! What a card should have that cannot hold all of a model.
+
+use models::{Mixture, find_published};
+use planner::{CardBeside, Cost, CostOptions, Machine, PlacedKind, Placements, Prediction};
+use program::{CacheOptions, CacheType, Program};
+use std::sync::Arc;
+
+const DEPTH: usize = 4096;
+const CACHE: CacheOptions = CacheOptions::new(CacheType::F16, CacheType::F16, DEPTH);
+
+fn program(model: &str) -> Arc<Program> {
+    let config = find_published(model).expect("a published model");
+    let mixture = Mixture::from_name("Q4_K_M").expect("a file type");
+    let ty = |name: &str, dims: &[u64]| mixture.tensor_type(&config, name, dims);
+    models::from_config(&config, &ty).expect("whole blocks").program
+}
+
+/// A card with ten times the processor's bandwidth, and so much memory.
+fn beside(memory: f64) -> CardBeside {
+    CardBeside {
+        processor: Machine { barrier: 0.0, ..Machine::uniform(50e9, 1e12) },
+        card: Machine { barrier: 0.0, ..Machine::uniform(500e9, 10e12) },
+        memory,
+        submission: 50e-6,
+    }
+}
+
+fn limit(program: &Program, machine: &Machine) -> f64 {
+    let cost = Cost::of(program, &CostOptions::default());
+    Prediction::of_step(&cost, DEPTH as u64 - 1, machine).limit()
+}
+
+#[test]
+fn what_fits_goes_whole_and_what_does_not_stays() {
+    let program = program("qwen2.5-7b");
+    let placements = Placements::of(&program, &CACHE);
+    let (all, none) = (beside(1e12), beside(0.0));
+    let placed = placements.best(&all);
+    assert_eq!((placed.layers, placed.apart, placed.submissions), (29, 0, 1));
+    assert!((placed.seconds - limit(&program, &all.card) - all.submission).abs() < 1e-9);
+    let placed = placements.best(&none);
+    assert_eq!((placed.layers, placed.card_bytes, placed.submissions), (0, 0, 0));
+    assert!((placed.seconds - limit(&program, &none.processor)).abs() < 1e-9);
+}
+
+/// Experts are what saves least for a byte: few of them are read. The first to stay are theirs.
+#[test]
+fn experts_stay_with_the_processor_first() {
+    let placements = Placements::of(&program("qwen3-30b-a3b"), &CACHE);
+    let room = beside(12e9);
+    let density = |kind| placements.of_kind(kind).density(&room.processor, &room.card);
+    assert!(density(PlacedKind::Output) > 8.0 * density(PlacedKind::Experts));
+    assert!(density(PlacedKind::Layer) > 8.0 * density(PlacedKind::Experts));
+    let placed = placements.best(&room);
+    assert_eq!(placed.layers, 49, "{placed:?}");
+    assert!((10..40).contains(&placed.apart) && placed.submissions == 1 + placed.apart);
+    let whole = (0..=49).map(|layers| placements.step(layers, 0, &room));
+    let whole = whole.filter(|step| step.card_bytes as f64 <= room.memory);
+    let whole = whole.map(|step| step.seconds).fold(f64::INFINITY, f64::min);
+    assert!(placed.seconds < 0.95 * whole, "{} {whole}", placed.seconds);
+    // where the card answers late, whole layers are better: their experts ask it no more
+    let late = CardBeside { submission: 0.1, ..room };
+    assert_eq!(placements.best(&late).submissions, 0, "nothing is worth that");
+    let late = CardBeside { submission: 2e-3, ..room };
+    let placed = placements.best(&late);
+    assert!(placed.apart == 0 && placed.layers > 20 && placed.submissions == 1, "{placed:?}");
+}
+
+#[test]
+fn more_memory_is_never_slower_and_all_bytes_are_somewhere() {
+    for model in ["qwen2.5-0.5b", "qwen3-30b-a3b", "deepseek-v2-lite"] {
+        let program = program(model);
+        let placements = Placements::of(&program, &CACHE);
+        let mut last = f64::INFINITY;
+        for gigabytes in 0..30 {
+            let placed = placements.best(&beside(1e9 * f64::from(gigabytes)));
+            assert!(placed.seconds <= last, "{model}: {gigabytes} GB");
+            assert!(placed.card_bytes as f64 <= 1e9 * f64::from(gigabytes));
+            last = placed.seconds;
+        }
+        let weights: u64 = program.weights.iter().map(|spec| spec.bytes()).sum();
+        let cache: u64 = program.caches.iter().map(|c| c.kind.bytes(DEPTH, &CACHE)).sum();
+        // a table that is read at both ends is kept at both
+        let all = placements.step(usize::MAX, 0, &beside(0.0)).card_bytes;
+        assert!(all >= weights + cache && all < 2 * (weights + cache), "{model}: {all}");
+        let kinds: u64 =
+            PlacedKind::ALL.iter().map(|kind| placements.of_kind(*kind).resident).sum();
+        assert!(kinds <= all && 2 * kinds > all, "{model}: all but the embedding");
+    }
+}
