@@ -33,13 +33,14 @@ const LOOM: Checked = Checked {
     needs: None,
 };
 
-/// The thread team and everything that runs on it, several threads to a model and models to a team.
-const RACES: Checked = Checked {
-    args: &[NIGHTLY, "test", "-Zbuild-std", "-p", "rooflight-cpu"],
-    flags: "-Zsanitizer=thread",
-    variables: &[("TSAN_OPTIONS", "halt_on_error=1")],
-    needs: Some("rust-src"),
-};
+/// The thread team and what runs on it, several threads to a model and models to a team.
+const fn races(args: &'static [&'static str]) -> Checked {
+    // what debug builds record would order what is looked at here
+    const FLAGS: &str = "-Zsanitizer=thread -C debug-assertions=off";
+    const VARIABLES: &[(&str, &str)] =
+        &[("TSAN_OPTIONS", "halt_on_error=1"), ("PROPTEST_CASES", "4")];
+    Checked { args, flags: FLAGS, variables: VARIABLES, needs: Some("rust-src") }
+}
 
 const fn miri(args: &'static [&'static str]) -> Checked {
     // files are read in tests of gguf, which isolation forbids
@@ -51,7 +52,36 @@ const fn miri(args: &'static [&'static str]) -> Checked {
 /// All proofs.
 pub(crate) const PROOFS: [Proof; 3] = [
     Proof { name: "orders", commands: &[LOOM] },
-    Proof { name: "races", commands: &[RACES] },
+    Proof {
+        name: "races",
+        commands: &[
+            races(&[NIGHTLY, "test", "-Zbuild-std", "-p", "rooflight-cpu", "--lib"]),
+            races(&[
+                NIGHTLY,
+                "test",
+                "-Zbuild-std",
+                "-p",
+                "rooflight-cpu",
+                "--test",
+                "it",
+                "--test",
+                "kept",
+                "--test",
+                "recurrent",
+            ]),
+            // of the suite what dense models mean, and all that sessions do
+            races(&[
+                NIGHTLY,
+                "test",
+                "-Zbuild-std",
+                "-p",
+                "rooflight-cpu",
+                "--test",
+                "conformance",
+                "suite_of_same_bits",
+            ]),
+        ],
+    },
     Proof {
         name: "miri",
         commands: &[

@@ -324,6 +324,7 @@ fn reached(tables: &Tables<Heap>, len: usize) -> usize {
 /// A reply is begun anew at the end of its prompt, however short that was and long the reply; an edited question at the end
 /// of the turn before it.
 #[test]
+#[cfg_attr(miri, ignore = "thousands of steps, of which histories have every kind")]
 fn ends_of_prompts_and_turns_are_near() {
     let pool = BlockPool::new(Heap, None);
     for (prompt, reply) in [(5, 100), (17, 40), (30, 700), (100, 9000), (700, 33)] {
@@ -347,11 +348,12 @@ fn ends_of_prompts_and_turns_are_near() {
 
 /// A long conversation keeps few ways back, the denser the later.
 #[test]
+#[cfg_attr(miri, ignore = "thousands of steps, of which histories have every kind")]
 fn what_is_long_ago_is_further_apart() {
     let pool = BlockPool::new(Heap, None);
     let mut tables = Tables::with_states(&pool, [].into(), STATES.into(), 1 << 20, None);
     for i in 0..100 {
-        turn(&mut tables, 50 + i * 7 % 300, 512, if cfg!(miri) { 10 } else { 300 });
+        turn(&mut tables, 50 + i * 7 % 300, 512, 300);
         assert!(pool.in_use() <= state_bytes(StateSpec::MOST_STATES));
     }
     let len = tables.len();
@@ -393,7 +395,7 @@ fn a_prompt_that_never_came_marks_nothing() {
     let place = StepPlace { begins_prompt: true, ends_prompt: true, made_up: false };
     tables.prepare_step(tables.len() + 3, place, &mut || false).expect("no bound");
     tables.abandon();
-    let steps = if cfg!(miri) { 200 } else { 5000 };
+    let steps = if cfg!(miri) { 100 } else { 5000 };
     for token in 0..steps {
         append(&mut tables, &[token], StepPlace::default()).expect("no bound");
         commit(&mut tables);
@@ -428,6 +430,7 @@ fn grow(tables: &mut Tables<Heap>, n: usize, make_room: &mut dyn FnMut() -> bool
 
 /// Where memory is short, others go before ways back do; of these the end of the prompt is the last.
 #[test]
+#[cfg_attr(miri, ignore = "thousands of steps, of which histories have every kind")]
 fn ways_back_go_after_others_and_the_end_of_the_prompt_last() {
     for others_go in [true, false] {
         let pool = BlockPool::new(Heap, Some(40_000));
@@ -446,6 +449,7 @@ fn ways_back_go_after_others_and_the_end_of_the_prompt_last() {
 
 /// What a fork has too frees nothing: what is this session's own goes before it.
 #[test]
+#[cfg_attr(miri, ignore = "thousands of steps, of which histories have every kind")]
 fn shared_ways_back_go_after_those_of_ones_own() {
     let pool = BlockPool::new(Heap, Some(40_000));
     let mut tables = open(&pool);
