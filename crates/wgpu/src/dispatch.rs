@@ -1,5 +1,8 @@
 //! Dispatches: a plan's works with their shaders, constants and bindings, made once when a program is loaded.
 
+mod experts;
+mod latent;
+
 use std::sync::OnceLock;
 
 use program::{Lookup, Mask, OutputKind, Result, Rows};
@@ -8,8 +11,8 @@ use crate::adapter::Gpu;
 use crate::batch::{Batch, tiles_of_head};
 use crate::formats::DeviceFormat;
 use crate::kernels::{
-    ATTEND, BEST, COMBINE, EMBED, Finish, GROUPS, KEYS, MATMAT_TILE, MATVEC, MATVEC_TILE, ROWS,
-    Shader, ShaderKernel, Stored, StoredTypes, lists,
+    ATTEND, BEST, COMBINE, EMBED, Finish, GROUPS, HeadWidths, KEYS, MATMAT_TILE, MATVEC,
+    MATVEC_TILE, ROWS, Shader, ShaderKernel, Stored, StoredTypes, lists,
 };
 use crate::plan::{
     AttentionWork, ElementWork, GpuPlan, GpuWork, GroupWork, HeadNorm, Place, ValueBuffer, VectorId,
@@ -69,6 +72,14 @@ enum Grid {
     Combine {
         n_heads: usize,
     },
+    /// Some for each slot of a row, or of a few rows.
+    Pieces {
+        tiles: usize,
+        slots: usize,
+        rows: Rows,
+        /// Whether rows have pieces of their own.
+        alone: bool,
+    },
     /// One for each list of tokens of a row.
     Best {
         lists: usize,
@@ -80,8 +91,10 @@ enum Grid {
 enum Choice {
     One(Shader),
     Linear { format: &'static DeviceFormat },
+    Pieces { format: &'static DeviceFormat },
     Keys,
-    Attend { key_quads: usize, value_quads: usize },
+    Latents,
+    Attend(HeadWidths),
 }
 
 /// How many variants a dispatch has at most.
@@ -134,8 +147,8 @@ impl Dispatch {
                 }
             }
             Grid::Elements { cols, each, rows } => {
-                let variant =
-                    if matches!(self.choice, Choice::Keys) { kept_variant(kept) } else { 0 };
+                let keeps = matches!(self.choice, Choice::Keys | Choice::Latents);
+                let variant = if keeps { kept_variant(kept) } else { 0 };
                 (variant, [cols.div_ceil(each), batch.count(rows), 1])
             }
             Grid::Attend { n_kv_heads, group } => {
@@ -145,6 +158,11 @@ impl Dispatch {
             Grid::Combine { n_heads } => {
                 let rows = if batch.n_splits > 1 { batch.n_tokens } else { 0 };
                 (0, [n_heads, rows, 1])
+            }
+            Grid::Pieces { tiles, slots, rows, alone } => {
+                let n = batch.count(rows);
+                let variant = usize::from(!alone && n > 1);
+                (variant, [tiles, n.div_ceil(FEW_ROWS[variant].0), slots])
             }
             Grid::Best { lists } => {
                 let rows = if batch.n_best > 0 { batch.n_selected } else { 0 };
@@ -177,10 +195,10 @@ impl Dispatch {
                 Some(&(at_once, _)) => Shader::matvec(format, at_once),
                 None => Shader::matmat(format),
             },
+            Choice::Pieces { format } => Shader::pieces(format, FEW_ROWS[variant].0),
             Choice::Keys => Shader::keys(kept),
-            Choice::Attend { key_quads, value_quads } => {
-                Shader::attend(kept, *key_quads, *value_quads)
-            }
+            Choice::Latents => Shader::latents(kept),
+            Choice::Attend(widths) => Shader::attend(kept, *widths),
         }
     }
 }
@@ -277,6 +295,10 @@ impl Maker<'_> {
             GpuWork::Elements(work) => self.elements(work),
             GpuWork::Groups(work) => self.groups(work),
             GpuWork::Attention(work) => self.attention(work),
+            GpuWork::Route(work) => self.route(work),
+            GpuWork::Pieces(work) => self.pieces(work),
+            GpuWork::Turned(work) => self.turned(work),
+            GpuWork::Mixed(work) => self.mixed(work),
         }
     }
 
@@ -409,7 +431,10 @@ impl Maker<'_> {
         let (n_heads, n_kv_heads) = (work.n_heads, work.n_kv_heads);
         let [key_quads, value_quads] = [work.key_dim, work.value_dim].map(|dim| dim.div_ceil(4));
         let q_stride = query_stride(work) as u32;
-        self.keys(work, q_stride);
+        match &work.latents {
+            Some(latents) => self.latents(work, latents, q_stride),
+            None => self.keys(work, q_stride),
+        }
         let (mask, reach) = match work.score.mask {
             Mask::Causal => (0, 0),
             Mask::Window(n) => (1, n),
@@ -434,7 +459,8 @@ impl Maker<'_> {
             Bound::Partials,
         ];
         let grid = Grid::Attend { n_kv_heads, group: n_heads / n_kv_heads };
-        let choice = Choice::Attend { key_quads, value_quads };
+        let are_latents = work.latents.is_some();
+        let choice = Choice::Attend(HeadWidths { key_quads, value_quads, are_latents });
         self.push((&ATTEND, choice, grid), out.buffer, bound, consts);
         let consts = [
             &[n_heads, value_quads, work.value_dim].map(|x| x as u32)[..],
@@ -447,11 +473,16 @@ impl Maker<'_> {
         self.push((&COMBINE, Choice::One(Shader::combine()), grid), out.buffer, bound, consts);
     }
 
-    fn keys(&mut self, work: &AttentionWork, q_stride: u32) {
+    /// Which words of a step say where the angles of a rotation are, and factors of queries.
+    fn row_numbers(&self, work: &AttentionWork) -> (u32, u32) {
         let header = 16;
         let angles = work.rotation.map_or(NONE, |i| header + i as u32);
         let after = header + self.plan.rotations.len() as u32;
-        let temperature = work.temperature.map_or(NONE, |i| after + i as u32);
+        (angles, work.temperature.map_or(NONE, |i| after + i as u32))
+    }
+
+    fn keys(&mut self, work: &AttentionWork, q_stride: u32) {
+        let (angles, temperature) = self.row_numbers(work);
         let [k, v] = work.kv.map_or([None; 2], |kv| kv.map(Some));
         // in the order of the bits: q before, q behind, k before, k behind
         let [q_before, k_before, q_behind, k_behind] = work.norms;

@@ -1,6 +1,6 @@
 //! [`GpuPlan`]: a lowered program. Works in order, over buffers that have a row for each token or each selected row.
 
-use program::{Lookup, OutputKind, Rope, Rows, Score, Temperature, WeightId};
+use program::{Lookup, OutputKind, Rope, Router, Rows, Score, Temperature, WeightId};
 use quant::GgmlType;
 
 use crate::formats::CHUNK;
@@ -37,11 +37,21 @@ pub(crate) struct Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MatrixSpec {
     pub(crate) weights: Vec<WeightId>,
-    /// Rows of two weights in turn, a gate's and what it lets through; else one weight's after another's.
-    pub(crate) in_turn: bool,
+    pub(crate) order: RowOrder,
     pub(crate) ty: GgmlType,
     pub(crate) rows: usize,
     pub(crate) cols: usize,
+}
+
+/// Which rows of its weights a matrix has one after another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowOrder {
+    /// All of a weight's, then the next one's.
+    AsTheyAre,
+    /// Of two weights in turn: a gate's and what it lets through.
+    InTurn,
+    /// The same of one weight, which has them in stretches: so many of a gate, then as many of what it lets through.
+    Halves(usize),
 }
 
 /// Numbers that kernels read as they are, in f32.
@@ -53,7 +63,7 @@ pub(crate) enum VectorSpec {
     Biases {
         /// A bias, if there is one, and how many rows it is for.
         parts: Vec<(Option<WeightId>, usize)>,
-        /// As in [`MatrixSpec`].
+        /// Of two weights in turn.
         in_turn: bool,
     },
     /// Made by the plan.
@@ -72,6 +82,15 @@ pub(crate) struct HeadNorm {
     pub(crate) eps: f32,
 }
 
+/// See [`AttentionWork::latents`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct LatentParts {
+    /// Rotated parts of queries.
+    pub(crate) q_pe: Place,
+    /// Numbers of a latent.
+    pub(crate) rank: usize,
+}
+
 /// Attention with what comes before it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AttentionWork {
@@ -80,8 +99,12 @@ pub(crate) struct AttentionWork {
     pub(crate) n_kv_heads: usize,
     pub(crate) key_dim: usize,
     pub(crate) value_dim: usize,
+    /// Of attention over latents: brought to these, so many numbers for each head as values have.
     pub(crate) q: Place,
-    /// Keys and values that are appended.
+    /// What attention over latents has beside. It has one key-value head, whose values are the first numbers of its keys,
+    /// with zeros behind them up to whole chunks.
+    pub(crate) latents: Option<LatentParts>,
+    /// Keys and values that are appended; of latents these and the rotated parts of keys.
     pub(crate) kv: Option<[Place; 2]>,
     /// Index in [`GpuPlan::rotations`].
     pub(crate) rotation: Option<usize>,
@@ -118,6 +141,86 @@ pub(crate) enum GpuWork {
     Groups(GroupWork),
     /// Attention.
     Attention(Box<AttentionWork>),
+    /// The choice of experts.
+    Route(RouteWork),
+    /// Products with the pieces of a matrix, each in a slot of its own.
+    Pieces(PiecesWork),
+    /// The same with pieces turned.
+    Turned(TurnedWork),
+    /// The weighted sum of what experts make of their slots.
+    Mixed(MixedWork),
+}
+
+/// See [`GpuWork::Route`].
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RouteWork {
+    pub(crate) router: Router,
+    pub(crate) n_experts: usize,
+    pub(crate) bias: Option<VectorId>,
+    pub(crate) factors: Option<VectorId>,
+    pub(crate) scores: Place,
+    pub(crate) out: Place,
+}
+
+/// What a router wrote of a row: the numbers of experts, then their weights.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ChosenPieces {
+    pub(crate) place: Place,
+    pub(crate) n_used: usize,
+    /// Whether the weights are factors here.
+    pub(crate) weigh: bool,
+}
+
+/// See [`GpuWork::Pieces`].
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PiecesWork {
+    pub(crate) matrix: MatrixId,
+    /// Rows of a piece; those of them that are not multiplied, before the others; and how many are.
+    pub(crate) each: usize,
+    pub(crate) skipped: usize,
+    pub(crate) taken: usize,
+    /// Slots of a row.
+    pub(crate) slots: usize,
+    /// Which pieces are multiplied; `None`: the slot's own.
+    pub(crate) routes: Option<ChosenPieces>,
+    pub(crate) bias: Option<VectorId>,
+    pub(crate) finish: Finish,
+    pub(crate) x: Place,
+    /// From what a slot is multiplied with to the next one's.
+    pub(crate) x_pitch: usize,
+    pub(crate) out: Place,
+    /// From a slot to the next one.
+    pub(crate) out_pitch: usize,
+}
+
+/// See [`GpuWork::Turned`].
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TurnedWork {
+    pub(crate) matrix: MatrixId,
+    /// Rows of a piece, and how many of them are summed up, the first ones.
+    pub(crate) each: usize,
+    pub(crate) taken: usize,
+    /// Slots of a row, which have a piece each.
+    pub(crate) slots: usize,
+    pub(crate) x: Place,
+    /// From a slot's numbers to the next one's.
+    pub(crate) x_pitch: usize,
+    pub(crate) out: Place,
+    /// From a slot to the next one: whole chunks.
+    pub(crate) out_pitch: usize,
+}
+
+/// See [`GpuWork::Mixed`].
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct MixedWork {
+    pub(crate) matrix: MatrixId,
+    /// Rows of an expert.
+    pub(crate) each: usize,
+    pub(crate) routes: ChosenPieces,
+    pub(crate) bias: Option<VectorId>,
+    pub(crate) x: Place,
+    pub(crate) x_pitch: usize,
+    pub(crate) out: Place,
 }
 
 /// See [`GpuWork::Elements`].
@@ -175,6 +278,10 @@ impl GpuWork {
             GpuWork::Elements(work) => work.out,
             GpuWork::Groups(work) => work.out,
             GpuWork::Attention(work) => work.out,
+            GpuWork::Route(work) => work.out,
+            GpuWork::Pieces(work) => work.out,
+            GpuWork::Turned(work) => work.out,
+            GpuWork::Mixed(work) => work.out,
         }
     }
 
@@ -190,8 +297,16 @@ impl GpuWork {
                 [Some(*a), *b].into_iter().flatten().collect()
             }
             GpuWork::Attention(work) => {
-                std::iter::once(work.q).chain(work.kv.into_iter().flatten()).collect()
+                let q_pe = work.latents.map(|latents| latents.q_pe);
+                let kv = work.kv.into_iter().flatten();
+                std::iter::once(work.q).chain(q_pe).chain(kv).collect()
             }
+            GpuWork::Route(work) => vec![work.scores],
+            GpuWork::Turned(work) => vec![work.x],
+            GpuWork::Pieces(work) => {
+                std::iter::once(work.x).chain(work.routes.map(|routes| routes.place)).collect()
+            }
+            GpuWork::Mixed(work) => vec![work.x, work.routes.place],
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The suite that every executor passes, and agreement with another program's logits.
 
 use conformance::golden::{self, Case, GoldenFile, golden_case};
-use conformance::{Check, Family, MEANING, SAME_BITS, WINDOWS};
+use conformance::{Check, EXPERTS, Family, LATENT, MEANING, SAME_BITS, WINDOWS};
 use gguf::Gguf;
 use program::{Error, Executor, Variation};
 
@@ -38,6 +38,16 @@ fn suite_of_same_bits() {
 #[test]
 fn suite_windows() {
     run(WINDOWS);
+}
+
+#[test]
+fn suite_experts() {
+    run(EXPERTS);
+}
+
+#[test]
+fn suite_latent() {
+    run(LATENT);
 }
 
 /// Whether a device takes all ops of a case's model.
@@ -82,12 +92,25 @@ fn golden_archs() {
 }
 
 #[test]
+fn golden_experts() {
+    assert!(check_cases(&golden::archs(Family::Experts), 1e-6) >= 45, "all with experts run");
+}
+
+#[test]
+fn golden_latent() {
+    assert!(
+        check_cases(&golden::archs(Family::Latent), 1e-6) >= 6,
+        "all but those with indexers run"
+    );
+}
+
+#[test]
 fn what_cannot_run_is_refused_by_name() {
     let Some(device) = device() else { return };
-    let config = conformance::tiny_config("qwen3moe", 64, false);
-    let program = conformance::tiny_model(&config, quant::GgmlType::F32);
-    let weights = conformance::MemoryWeights::random(&program, 1);
-    let refused = device.load(program, &weights, &mut |_| ()).err();
-    let named = matches!(&refused, Some(Error::Unsupported(what)) if what.contains("`route`"));
+    let gguf = Gguf::from_bytes(golden::model("mamba2")).expect("a model that was made");
+    let program = models::load(&gguf).expect("a model that is supported").program;
+    let refused = device.load(program, &models::GgufWeights(&gguf), &mut |_| ()).err();
+    let named =
+        matches!(&refused, Some(Error::Unsupported(what)) if what.contains("`causal_conv`"));
     assert!(named, "{refused:?}");
 }
