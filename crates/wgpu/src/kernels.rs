@@ -26,6 +26,7 @@ const ACTS: &str = include_str!("kernels/acts.wgsl");
 const FINISH: &str = include_str!("kernels/finish.wgsl");
 const WEIGHTS: &str = include_str!("kernels/weights.wgsl");
 const LINEAR: &str = include_str!("kernels/linear.wgsl");
+const SLOTS_TEXT: &str = include_str!("kernels/slots.wgsl");
 const CACHED: &str = include_str!("kernels/cached.wgsl");
 
 /// Few rows times a matrix.
@@ -119,8 +120,24 @@ pub(crate) static ROUTE: ShaderKernel = ShaderKernel {
 /// A row times pieces of a matrix.
 pub(crate) static PIECES: ShaderKernel = ShaderKernel {
     name: "pieces",
-    parts: &[STEP, ACTS, FINISH, WEIGHTS, include_str!("kernels/pieces.wgsl")],
+    parts: &[STEP, ACTS, FINISH, WEIGHTS, SLOTS_TEXT, include_str!("kernels/pieces.wgsl")],
     reads: 6,
+    writes: 1,
+};
+
+/// Many rows times the pieces that they chose.
+pub(crate) static GROUPED: ShaderKernel = ShaderKernel {
+    name: "grouped",
+    parts: &[STEP, ACTS, FINISH, WEIGHTS, SLOTS_TEXT, include_str!("kernels/grouped.wgsl")],
+    reads: 6,
+    writes: 1,
+};
+
+/// Which rows each expert has.
+pub(crate) static SORTED: ShaderKernel = ShaderKernel {
+    name: "sorted",
+    parts: &[STEP, include_str!("kernels/sorted.wgsl")],
+    reads: 1,
     writes: 1,
 };
 
@@ -258,6 +275,16 @@ impl Shader {
         shader.with("AT_ONCE", at_once.to_string()).with("ROWS", MATVEC_ROWS.to_string())
     }
 
+    /// Many rows times the pieces of a matrix of this type that they chose.
+    pub(crate) fn grouped(format: &DeviceFormat) -> Shader {
+        Shader::new(&GROUPED).of_weights(format)
+    }
+
+    /// Which rows each of so many experts has.
+    pub(crate) fn sorted(n_experts: usize) -> Shader {
+        Shader::new(&SORTED).with("EXPERTS", n_experts.to_string())
+    }
+
     /// The weighted sum of experts of this type.
     pub(crate) fn mixed(format: &DeviceFormat) -> Shader {
         Shader::new(&MIXED).of_weights(format).with("ROWS", MATVEC_ROWS.to_string())
@@ -349,7 +376,7 @@ pub(crate) struct HeadWidths {
 pub(crate) const MATVEC_ROWS: usize = 2;
 /// Rows of a matrix that one of its workgroups has.
 pub(crate) const MATVEC_TILE: usize = 2 * MATVEC_ROWS;
-/// Rows of a matrix, and rows of activations, that a workgroup of [`MATMAT`] has.
+/// Rows of a matrix, and rows of activations, that a workgroup of [`MATMAT`] has; and of [`GROUPED`] with pairs.
 pub(crate) const MATMAT_TILE: usize = 32;
 /// Queries that a workgroup of [`ATTEND`] has.
 pub(crate) const SLOTS: usize = 8;
@@ -476,9 +503,10 @@ pub(crate) mod element {
     pub(crate) const MIX: &str = "mixed(row, i)";
     pub(crate) const SELECT: &str = "a(step[step[SELECTED] + row], i)";
     pub(crate) const MEAN: &str = "mean(row, i)";
+    pub(crate) const JOINED: &str = "joined(row, i)";
     pub(crate) const SUM: &str = "summed(row, i)";
 
     #[cfg(test)]
-    pub(crate) const ALL: [&str; 12] =
-        [COPY, ACT, GATE, ADD, SCALE, MULTIPLY, SPREAD, SLICE, MIX, SELECT, MEAN, SUM];
+    pub(crate) const ALL: [&str; 13] =
+        [COPY, ACT, GATE, ADD, SCALE, MULTIPLY, SPREAD, SLICE, MIX, SELECT, MEAN, JOINED, SUM];
 }

@@ -4,7 +4,7 @@ use program::{Lookup, OutputKind, Rope, Router, Rows, Score, Temperature, Weight
 use quant::GgmlType;
 
 use crate::formats::CHUNK;
-use crate::kernels::Finish;
+use crate::kernels::{Finish, MATMAT_TILE};
 
 /// Index of a buffer in [`GpuPlan::buffers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -149,6 +149,62 @@ pub(crate) enum GpuWork {
     Turned(TurnedWork),
     /// The weighted sum of what experts make of their slots.
     Mixed(MixedWork),
+    /// Which rows each expert has, of many.
+    Sorted(SortedWork),
+    /// Elements, of many rows alone.
+    OfMany(ElementWork, Crowd),
+}
+
+/// Experts, for which rows may be many: enough that each has some. Then experts are gone through, with the rows of each,
+/// instead of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Crowd {
+    pub(crate) n_experts: usize,
+    pub(crate) n_used: usize,
+}
+
+impl Crowd {
+    /// Rows that each expert has at least, on average, where there are many.
+    const EACH: usize = 8;
+    /// Pairs of a row and a slot in a tile of the list.
+    const PAIRS: usize = MATMAT_TILE;
+
+    /// Whether so many rows are many.
+    pub(crate) fn is_many(self, rows: usize) -> bool {
+        rows * self.n_used >= Self::EACH * self.n_experts
+    }
+
+    /// Tiles of many rows, at most.
+    pub(crate) fn most_tiles(self, rows: usize) -> usize {
+        let pairs = rows * self.n_used;
+        pairs / Self::PAIRS + self.n_experts.min(pairs)
+    }
+
+    /// Words of the list, for each of many rows: see `kernels/sorted.wgsl`.
+    pub(crate) fn words(self) -> usize {
+        // one of all, and of a tile two, and two for each pair
+        let of_tile = 2 + 2 * Self::PAIRS;
+        1 + (of_tile * self.n_used * (Self::EACH + Self::PAIRS)).div_ceil(Self::EACH * Self::PAIRS)
+    }
+}
+
+/// See [`GpuWork::Sorted`].
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SortedWork {
+    pub(crate) crowd: Crowd,
+    pub(crate) routes: ChosenPieces,
+    /// The list.
+    pub(crate) out: Place,
+}
+
+/// How products with pieces are made of many rows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Many {
+    pub(crate) crowd: Crowd,
+    /// Which rows each expert has.
+    pub(crate) list: Place,
+    /// Whether they are made of many rows alone.
+    pub(crate) only: bool,
 }
 
 /// See [`GpuWork::Route`].
@@ -191,6 +247,8 @@ pub(crate) struct PiecesWork {
     pub(crate) out: Place,
     /// From a slot to the next one.
     pub(crate) out_pitch: usize,
+    /// `None`: as of few.
+    pub(crate) many: Option<Many>,
 }
 
 /// See [`GpuWork::Turned`].
@@ -210,9 +268,10 @@ pub(crate) struct TurnedWork {
     pub(crate) out_pitch: usize,
 }
 
-/// See [`GpuWork::Mixed`].
+/// See [`GpuWork::Mixed`]. Of few rows alone.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MixedWork {
+    pub(crate) crowd: Crowd,
     pub(crate) matrix: MatrixId,
     /// Rows of an expert.
     pub(crate) each: usize,
@@ -282,6 +341,8 @@ impl GpuWork {
             GpuWork::Pieces(work) => work.out,
             GpuWork::Turned(work) => work.out,
             GpuWork::Mixed(work) => work.out,
+            GpuWork::Sorted(work) => work.out,
+            GpuWork::OfMany(work, _) => work.out,
         }
     }
 
@@ -293,6 +354,7 @@ impl GpuWork {
                 [Some(*x), *residual].into_iter().flatten().collect()
             }
             GpuWork::Elements(ElementWork { a, b, .. })
+            | GpuWork::OfMany(ElementWork { a, b, .. }, _)
             | GpuWork::Groups(GroupWork { a, b, .. }) => {
                 [Some(*a), *b].into_iter().flatten().collect()
             }
@@ -304,8 +366,11 @@ impl GpuWork {
             GpuWork::Route(work) => vec![work.scores],
             GpuWork::Turned(work) => vec![work.x],
             GpuWork::Pieces(work) => {
-                std::iter::once(work.x).chain(work.routes.map(|routes| routes.place)).collect()
+                let routes = work.routes.map(|routes| routes.place);
+                let list = work.many.map(|many| many.list);
+                std::iter::once(work.x).chain(routes).chain(list).collect()
             }
+            GpuWork::Sorted(work) => vec![work.routes.place],
             GpuWork::Mixed(work) => vec![work.x, work.routes.place],
         }
     }
@@ -320,5 +385,23 @@ impl GpuPlan {
     /// Where an output of a kind lies.
     pub(crate) fn output(&self, kind: OutputKind) -> Option<&(OutputKind, Place, RowsSpec)> {
         self.outputs.iter().find(|(its, ..)| *its == kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The list of which rows each expert has fits in what its rows have room for, as soon as it is written.
+    #[test]
+    fn lists_have_room() {
+        for (n_experts, n_used) in [(1, 1), (2, 1), (6, 2), (8, 2), (60, 4), (128, 8), (513, 10)] {
+            let crowd = Crowd { n_experts, n_used };
+            let first = (1..).find(|rows| crowd.is_many(*rows)).expect("some are many");
+            for rows in (first..first + 100).chain([4096]) {
+                let most = 1 + (2 + 2 * Crowd::PAIRS) * crowd.most_tiles(rows);
+                assert!(most <= rows * crowd.words(), "{n_used} of {n_experts}, {rows} rows");
+            }
+        }
     }
 }

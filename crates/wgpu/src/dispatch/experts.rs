@@ -1,10 +1,10 @@
 //! Dispatches of experts: the choice, products with pieces of a matrix, weighted sums.
 
-use program::{Gating, GroupScore, LEAST_WEIGHT_SUM, Rows};
+use program::{Gating, GroupScore, LEAST_WEIGHT_SUM};
 
-use super::{Bound, Choice, Grid, Maker, NONE};
-use crate::kernels::{MATVEC_TILE, MIXED, PIECES, ROUTE, Shader};
-use crate::plan::{ChosenPieces, MixedWork, PiecesWork, RouteWork};
+use super::{Bound, Choice, Grid, Maker, NONE, When, counted};
+use crate::kernels::{GROUPED, MATMAT_TILE, MATVEC_TILE, MIXED, PIECES, ROUTE, SORTED, Shader};
+use crate::plan::{ChosenPieces, Many, MixedWork, PiecesWork, Place, RouteWork, SortedWork};
 
 impl Maker<'_> {
     pub(super) fn route(&mut self, work: &RouteWork) {
@@ -37,23 +37,19 @@ impl Maker<'_> {
     }
 
     pub(super) fn pieces(&mut self, work: &PiecesWork) {
-        let PiecesWork { matrix, x, out, .. } = *work;
+        let PiecesWork { matrix, x, out, many, .. } = *work;
         let rows = self.rows(x);
-        let counted = match rows {
-            Rows::Tokens => 0,
-            Rows::Selected => 1,
-        };
         let [routes_offset, routes_stride, weights] = self.routes(work.routes);
         let finish = work.finish.words();
         let by = if finish[1] > 0 { 2 } else { 1 };
-        let tiles = work.taken.max(by * work.out_pitch).div_ceil(MATVEC_TILE);
+        let most = work.taken.max(by * work.out_pitch);
         let format = self.weights.matrices[matrix].format;
         for part in 0..self.weights.matrices[matrix].parts.len() {
             let (consts, planes) = self.part(matrix, part);
             let consts = [
                 &consts[..],
-                &[counted],
-                &[work.each, work.skipped, work.taken].map(|n| n as u32),
+                &[counted(rows)],
+                &[work.each, work.skipped, work.taken, work.slots].map(|n| n as u32),
                 &[routes_offset, routes_stride, weights, self.vector(work.bias)],
                 &self.at(x),
                 &[work.x_pitch as u32],
@@ -62,18 +58,45 @@ impl Maker<'_> {
                 &finish,
             ]
             .concat();
-            let routes =
-                work.routes.map_or(Bound::Nothing, |routes| Bound::Buffer(routes.place.buffer));
-            let more = [Bound::Vectors, Bound::Buffer(x.buffer), routes, Bound::Buffer(out.buffer)];
-            let bound = [&planes[..], &more].concat();
-            let alone = work.routes.is_some();
-            let grid = Grid::Pieces { tiles, slots: work.slots, rows, alone };
-            self.push((&PIECES, Choice::Pieces { format }, grid), out.buffer, bound, consts);
+            let bound = |chosen: Option<Place>| {
+                let chosen = chosen.map_or(Bound::Nothing, |place| Bound::Buffer(place.buffer));
+                let more =
+                    [Bound::Vectors, Bound::Buffer(x.buffer), chosen, Bound::Buffer(out.buffer)];
+                [&planes[..], &more].concat()
+            };
+            if many.is_none_or(|many| !many.only) {
+                let (tiles, alone) = (most.div_ceil(MATVEC_TILE), work.routes.is_some());
+                let grid = Grid::Pieces { tiles, slots: work.slots, rows, alone };
+                let bound = bound(work.routes.map(|routes| routes.place));
+                let choice = Choice::Pieces { format };
+                self.push((&PIECES, choice, grid), out.buffer, bound, consts.clone());
+                if let Some(many) = many {
+                    self.only(When::Few(many.crowd, rows));
+                }
+            }
+            if let Some(Many { crowd, list, .. }) = many {
+                let grid = Grid::Grouped { tiles: most.div_ceil(MATMAT_TILE), crowd, rows };
+                let choice = Choice::One(Shader::grouped(format));
+                self.push((&GROUPED, choice, grid), out.buffer, bound(Some(list)), consts);
+                self.only(When::Many(crowd, rows));
+            }
         }
     }
 
+    pub(super) fn sorted(&mut self, work: &SortedWork) {
+        let SortedWork { crowd, routes, out } = *work;
+        let rows = self.rows(out);
+        let [routes_offset, routes_stride, _] = self.routes(Some(routes));
+        let sizes = [crowd.n_experts, crowd.n_used].map(|n| n as u32);
+        let consts = [&[counted(rows)], &sizes[..], &[routes_offset, routes_stride]].concat();
+        let bound = vec![Bound::Buffer(routes.place.buffer), Bound::Buffer(out.buffer)];
+        let choice = Choice::One(Shader::sorted(crowd.n_experts));
+        self.push((&SORTED, choice, Grid::Once), out.buffer, bound, consts);
+        self.only(When::Many(crowd, rows));
+    }
+
     pub(super) fn mixed(&mut self, work: &MixedWork) {
-        let MixedWork { matrix, each, routes, bias, x, x_pitch, out } = *work;
+        let MixedWork { crowd, matrix, each, routes, bias, x, x_pitch, out } = *work;
         let [routes_offset, routes_stride, weights] = self.routes(Some(routes));
         let shader = Shader::mixed(self.weights.matrices[matrix].format);
         for part in 0..self.weights.matrices[matrix].parts.len() {
@@ -96,6 +119,7 @@ impl Maker<'_> {
             let bound = [&planes[..], &more].concat();
             let grid = Grid::Elements { cols: each, each: MATVEC_TILE, rows: self.rows(out) };
             self.push((&MIXED, Choice::One(shader.clone()), grid), out.buffer, bound, consts);
+            self.only(When::Few(crowd, self.rows(out)));
         }
     }
 }

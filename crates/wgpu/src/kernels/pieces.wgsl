@@ -1,41 +1,6 @@
 // A row of activations times some pieces of a matrix: the experts that it chose, or, one after another, those of its
 // heads. The product with each has a slot of its own in the row's output. Lanes are as in `matvec.wgsl`; a matrix in
 // several parts is gone through once for each.
-struct Consts {
-    rows: u32, // of this part of the matrix
-    chunks: u32, // of 32 weights, in a row
-    first: u32, // number of the part's first row in the matrix
-    d_stride: u32, // words of `scales` for the d of a row
-    s_base: u32, // where the scales of groups begin
-    s_stride: u32, // their words in a row
-    counted: u32, // N_TOKENS or N_SELECTED
-    each: u32, // rows of the matrix in a piece
-    skipped: u32, // of these, before those that are multiplied
-    taken: u32, // how many are multiplied
-    routes_offset: u32, // of the numbers of pieces in a row's routes; NONE: slots are pieces
-    routes_stride: u32,
-    weights: u32, // of the factors on the products in a row's routes; NONE for 1
-    bias: u32, // where it begins in `vectors`, or NONE
-    x_offset: u32,
-    x_stride: u32,
-    x_pitch: u32, // from what the first slot is multiplied with to the next one's
-    out_offset: u32,
-    out_stride: u32,
-    out_pitch: u32, // from a slot to the next one; what its products do not fill is zeros
-    act_kind: u32,
-    gate_kind: u32, // 0 for none; else neighbouring rows are a gate and what it lets through
-    act_a: f32,
-    act_b: f32,
-    act_c: f32,
-    act_d: f32,
-}
-
-@group(0) @binding(0) var<uniform> c: Consts;
-@group(0) @binding(5) var<storage, read> vectors: array<f32>;
-@group(0) @binding(6) var<storage, read> x: array<vec4<f32>>;
-@group(0) @binding(7) var<storage, read> routes: array<f32>;
-@group(0) @binding(8) var<storage, read_write> out: array<f32>;
-
 const AT_ONCE = {{AT_ONCE}}u;
 const ROWS = {{ROWS}}u;
 const TEAM = 32u;
@@ -52,18 +17,6 @@ fn sum_of(team: u32, row: u32, n: u32) -> f32 {
     return sum;
 }
 
-// The product with a row of the matrix, with its bias and the factor of its slot.
-fn weighed(sum: f32, row: u32, at: u32, slot: u32) -> f32 {
-    var y = sum;
-    if (c.bias != NONE) {
-        y += vectors[c.bias + row];
-    }
-    if (c.weights != NONE) {
-        y *= routes[at * c.routes_stride + c.weights + slot];
-    }
-    return y;
-}
-
 @compute @workgroup_size(TEAM * TEAMS)
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
     let lane = thread % TEAM;
@@ -74,7 +27,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     var piece = slot;
     // rows choose pieces for themselves: then a workgroup has one row
     if (c.routes_offset != NONE) {
-        piece = u32(routes[first_n * c.routes_stride + c.routes_offset + slot]);
+        piece = u32(bitcast<f32>(routes[first_n * c.routes_stride + c.routes_offset + slot]));
     }
     let begins = piece * c.each + c.skipped;
     let low = begins + first;
@@ -132,10 +85,11 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     if (local >= c.taken) {
         out[to] = 0.0;
     } else if (row >= c.first && row < end_row) {
-        let y = weighed(sum_of(team, r, n), row, at, slot);
+        let factor = at * c.routes_stride + c.weights + slot;
+        let y = weighed(sum_of(team, r, n), row, factor);
         var beside = 0.0;
         if (is_gated) {
-            beside = weighed(sum_of(team, r + 1u, n), row + 1u, at, slot);
+            beside = weighed(sum_of(team, r + 1u, n), row + 1u, factor);
         }
         out[to] = finished(y, beside);
     }

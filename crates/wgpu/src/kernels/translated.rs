@@ -17,6 +17,7 @@ fn all() -> Vec<Shader> {
         all.extend([1, 4].map(|n| Shader::matvec(format, n)));
         all.extend([1, 4].map(|n| Shader::pieces(format, n)));
         all.push(Shader::mixed(format));
+        all.push(Shader::grouped(format));
         all.push(Shader::turned(format));
     }
     all.extend(element::ALL.map(Shader::rows));
@@ -35,6 +36,7 @@ fn all() -> Vec<Shader> {
         }
     }
     all.push(Shader::combine());
+    all.push(Shader::sorted(256));
     all.extend([None, Some(8)].map(|groups| Shader::route(&routing(groups))));
     all.extend([lists::STRETCHES, lists::FOUND].map(Shader::best));
     all

@@ -6,8 +6,8 @@ use super::Lowering;
 use crate::formats::CHUNK;
 use crate::kernels::{Finish, element};
 use crate::plan::{
-    ChosenPieces, ElementWork, GpuWork, MatrixId, MixedWork, PiecesWork, Place, RouteWork,
-    RowOrder, VectorId, VectorSpec,
+    ChosenPieces, Crowd, ElementWork, GpuWork, Many, MatrixId, MixedWork, PiecesWork, Place,
+    RouteWork, RowOrder, SortedWork, VectorId, VectorSpec,
 };
 
 /// Experts at most that are chosen from, and that are chosen: a workgroup has some numbers of each in its memory.
@@ -54,6 +54,7 @@ impl Lowering<'_> {
         let pitch = width.next_multiple_of(CHUNK);
         let [x, place] = [0, 1].map(|i| self.place(node.inputs[i]));
         let routes = |weigh| ChosenPieces { place, n_used, weigh };
+        let many = self.sorted(node, n_experts, routes(*weighs_inputs));
         let slots = |lowering: &mut Self, inner: &Inner| {
             let rows = lowering.program.value(node.output).shape.rows;
             let out = lowering.new_buffer(rows, n_used * pitch);
@@ -70,6 +71,7 @@ impl Lowering<'_> {
                 x_pitch: 0,
                 out,
                 out_pitch: pitch,
+                many: Some(many),
             }));
             out
         };
@@ -96,9 +98,55 @@ impl Lowering<'_> {
         let matrix = self.matrix_of(&[*down], RowOrder::AsTheyAre);
         let out = self.output(node.output);
         let each = self.program.value(node.output).shape.cols();
-        let routes = routes(!*weighs_inputs);
-        let work = MixedWork { matrix, each, routes, bias, x: inner, x_pitch: pitch, out };
+        let (routes, crowd) = (routes(!*weighs_inputs), many.crowd);
+        let work = MixedWork { crowd, matrix, each, routes, bias, x: inner, x_pitch: pitch, out };
+        self.mixed_of_many(&work, many);
         self.plan.works.push(GpuWork::Mixed(work));
+    }
+
+    /// The list of the rows that each expert has.
+    fn sorted(&mut self, node: &Node, n_experts: usize, routes: ChosenPieces) -> Many {
+        let crowd = Crowd { n_experts, n_used: routes.n_used };
+        let rows = self.program.value(node.output).shape.rows;
+        // whole chunks: nobody finds words of a list behind the numbers of a row
+        let list = self.new_buffer(rows, crowd.words().next_multiple_of(CHUNK));
+        self.plan.works.push(GpuWork::Sorted(SortedWork { crowd, routes, out: list }));
+        Many { crowd, list, only: false }
+    }
+
+    /// Of many rows: what each expert makes of its slot, then their sum.
+    fn mixed_of_many(&mut self, work: &MixedWork, many: Many) {
+        let MixedWork { matrix, each, routes, bias, x, x_pitch, out, .. } = *work;
+        let pitch = each.next_multiple_of(CHUNK);
+        let made = self.new_buffer(self.plan.buffer(out.buffer).rows, routes.n_used * pitch);
+        self.plan.works.push(GpuWork::Pieces(PiecesWork {
+            matrix,
+            each,
+            skipped: 0,
+            taken: each,
+            slots: routes.n_used,
+            routes: None,
+            bias,
+            finish: Finish::Plain,
+            x,
+            x_pitch,
+            out: made,
+            out_pitch: pitch,
+            many: Some(Many { only: true, ..many }),
+        }));
+        let weights = Place { offset: routes.place.offset + routes.n_used, ..routes.place };
+        let sum = ElementWork {
+            value: element::JOINED,
+            finish: Finish::Plain,
+            a: made,
+            b: routes.weigh.then_some(weights),
+            out,
+            cols: each,
+            sizes: [routes.n_used, pitch, 0],
+            vector: None,
+            factor: 0.0,
+        };
+        self.plan.works.push(GpuWork::OfMany(sum, many.crowd));
     }
 
     /// The matrix of gate and up, and how many of its rows make one number of a slot; `None` if they are of different

@@ -122,6 +122,7 @@ impl Lowering<'_> {
             x_pitch,
             out,
             out_pitch,
+            many: None,
         }));
     }
 }
