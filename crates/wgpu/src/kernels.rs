@@ -498,7 +498,7 @@ pub(crate) mod element {
     pub(crate) const SCALE: &str = "a(row, i) * c.factor";
     pub(crate) const MULTIPLY: &str = "a(row, i) * vectors[c.p + (i / c.q) % c.r]";
     pub(crate) const SPREAD: &str =
-        "select(0.0, a(row, i / c.q * c.p + min(i % c.q, c.p - 1u)), i % c.q < c.p)";
+        "select(0.0, a(row, i / c.q * c.r + min(i % c.q, c.p - 1u)), i % c.q < c.p)";
     pub(crate) const SLICE: &str = "a(row, i / c.q * c.r + c.p + i % c.q)";
     pub(crate) const MIX: &str = "mixed(row, i)";
     pub(crate) const SELECT: &str = "a(step[step[SELECTED] + row], i)";

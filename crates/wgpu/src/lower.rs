@@ -18,7 +18,7 @@ use crate::plan::{
     AttentionWork, ElementWork, GpuPlan, GpuWork, GroupWork, HeadNorm, MatrixId, MatrixSpec, Place,
     RowOrder, RowsSpec, ValueBuffer, VectorId, VectorSpec,
 };
-use fuse::{Fusions, Product};
+use fuse::{Fusions, InPlace, Product};
 
 /// Elements of a head at most: kernels keep one in workgroup memory.
 const MOST_HEAD: usize = 1024;
@@ -35,6 +35,7 @@ pub(crate) fn lower(program: &Program) -> Result<GpuPlan> {
     let mut lowering = Lowering {
         program,
         uses: &uses,
+        fusions: &fusions,
         plan: GpuPlan::default(),
         places: vec![None; program.values.len()],
     };
@@ -62,6 +63,7 @@ pub(crate) fn lower(program: &Program) -> Result<GpuPlan> {
 struct Lowering<'a> {
     program: &'a Program,
     uses: &'a Uses,
+    fusions: &'a Fusions,
     plan: GpuPlan,
     /// By value that is no view.
     places: Vec<Option<Place>>,
@@ -71,7 +73,16 @@ impl Lowering<'_> {
     /// Where a value lies.
     fn place(&self, id: ValueId) -> Place {
         let root = self.uses.root(id);
-        self.places[root.0 as usize].expect("values are written before they are read")
+        match self.fusions.slice(self.uses.writer(root)) {
+            Some(slice) => self.begin(slice),
+            None => self.places[root.0 as usize].expect("values are written before they are read"),
+        }
+    }
+
+    /// Where a slice begins in its input.
+    fn begin(&self, slice: InPlace) -> Place {
+        let place = self.place(slice.input);
+        Place { offset: place.offset + slice.start, ..place }
     }
 
     fn new_buffer(&mut self, rows: Rows, cols: usize) -> Place {

@@ -85,8 +85,9 @@ pub(crate) struct HeadNorm {
 /// See [`AttentionWork::latents`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LatentParts {
-    /// Rotated parts of queries.
+    /// Rotated parts of queries, and from a head's to the next one's.
     pub(crate) q_pe: Place,
+    pub(crate) pe_pitch: usize,
     /// Numbers of a latent.
     pub(crate) rank: usize,
 }

@@ -13,13 +13,14 @@ impl Maker<'_> {
     pub(super) fn latents(&mut self, work: &AttentionWork, latents: &LatentParts, q_stride: u32) {
         let (angles, temperature) = self.row_numbers(work);
         let [c, k_pe] = work.kv.expect("latents are appended");
-        let LatentParts { q_pe, rank } = *latents;
+        let LatentParts { q_pe, pe_pitch, rank } = *latents;
         let consts = [
             &[work.n_heads, rank, work.value_dim, work.rotated].map(|n| n as u32)[..],
             &[u32::from(work.interleaved), angles, temperature],
             &[work.score.scale.to_bits(), work.cache as u32],
             &self.at(work.q),
             &self.at(q_pe),
+            &[pe_pitch as u32],
             &self.at(c),
             &self.at(k_pe),
             &[q_stride],

@@ -14,6 +14,7 @@ struct Consts {
     q_stride: u32,
     pe_offset: u32,
     pe_stride: u32,
+    pe_pitch: u32, // from a head's to the next one's
     c_offset: u32,
     c_stride: u32,
     k_offset: u32,
@@ -78,7 +79,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
             factor *= bitcast<f32>(step[step[c.temperature] + row]);
         }
         let begin = row * c.q_stride + c.q_offset + id.x * c.room;
-        let begins = row * c.pe_stride + c.pe_offset + id.x * c.rope_dim;
+        let begins = row * c.pe_stride + c.pe_offset + id.x * c.pe_pitch;
         let to = row * c.out_stride + id.x * 4u * quads;
         for (var i = lane; i < c.room; i += LANES) {
             out[to + i] = q[begin + i] * factor;

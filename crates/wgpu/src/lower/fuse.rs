@@ -28,6 +28,18 @@ pub(super) struct Fusions {
     absorbed: Vec<bool>,
     /// By node: the norm that attention takes over, and its input.
     head_norms: HashMap<usize, (ValueId, Norm)>,
+    /// By node: the slice that nobody makes, for its readers find it in its input.
+    slices: HashMap<usize, InPlace>,
+}
+
+/// A slice in its input.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct InPlace {
+    pub(super) input: ValueId,
+    /// Where the first group's begins.
+    pub(super) start: usize,
+    /// From a group's to the next one's.
+    pub(super) pitch: usize,
 }
 
 /// What fusions are looked for in.
@@ -53,6 +65,7 @@ impl Fusions {
         search.acts();
         search.joins();
         search.norms_of_heads();
+        search.slices();
         search.found
     }
 
@@ -69,6 +82,11 @@ impl Fusions {
     /// The input and the norm of a node that attention takes over.
     pub(super) fn head_norm(&self, node: Option<usize>) -> Option<(ValueId, Norm)> {
         self.head_norms.get(&node?).copied()
+    }
+
+    /// The slice in its input that a node would make.
+    pub(super) fn slice(&self, node: Option<usize>) -> Option<InPlace> {
+        self.slices.get(&node?).copied()
     }
 }
 
@@ -174,6 +192,34 @@ impl Search<'_> {
             }
             let finish = Finish::Plain;
             self.add(index, Product { linears, finish, residual: None, output: node.output });
+        }
+    }
+
+    /// Slices whose readers can begin anywhere in a row: those of whole rows, but where products read them four numbers at
+    /// a time, and those of heads that attention over latents alone reads.
+    fn slices(&mut self) {
+        for (index, node) in self.program.nodes.iter().enumerate() {
+            let Op::Slice { start, .. } = node.op else { continue };
+            let shape = self.program.value(node.inputs[0]).shape;
+            let op = |reader: usize| &self.program.nodes[reader].op;
+            let reads_quads =
+                |reader: usize| matches!(op(reader), Op::Linear { .. } | Op::Experts { .. });
+            let reads_heads = |reader: usize| {
+                let inputs = &self.program.nodes[reader].inputs;
+                let of_heads = inputs.iter().take(2).any(|id| self.uses.root(*id) == node.output);
+                matches!(op(reader), Op::LatentAttention(_)) && of_heads
+            };
+            let in_place = match shape.groups {
+                1 => self
+                    .uses
+                    .feeds_only(node.output, |reader| !reads_quads(reader) && !reads_heads(reader)),
+                _ => self.uses.feeds_only(node.output, reads_heads),
+            };
+            if in_place {
+                self.found.absorbed[index] = true;
+                let (input, pitch) = (node.inputs[0], shape.dim);
+                self.found.slices.insert(index, InPlace { input, start, pitch });
+            }
         }
     }
 

@@ -21,7 +21,12 @@ impl Lowering<'_> {
                 dims.rank, dims.rope_dim
             )));
         }
-        let [q_nope, q_pe, c, k_pe] = [0, 1, 2, 3].map(|i| self.place(node.inputs[i]));
+        let [q_nope, q_pe] = [(0, dims.nope_dim), (1, dims.rope_dim)].map(|(i, dim)| {
+            let root = self.uses.root(node.inputs[i]);
+            let slice = self.fusions.slice(self.uses.writer(root));
+            (self.place(root), slice.map_or(dim, |slice| slice.pitch))
+        });
+        let [c, k_pe] = [2, 3].map(|i| self.place(node.inputs[i]));
         let q = self.new_buffer(Rows::Tokens, dims.n_heads * room);
         self.absorbed(at.up, &dims, q_nope, q);
         let found = self.new_buffer(Rows::Tokens, dims.n_heads * room);
@@ -33,7 +38,7 @@ impl Lowering<'_> {
             key_dim: room + dims.rope_dim,
             value_dim: room,
             q,
-            latents: Some(LatentParts { q_pe, rank: dims.rank }),
+            latents: Some(LatentParts { q_pe: q_pe.0, pe_pitch: q_pe.1, rank: dims.rank }),
             kv: Some([c, k_pe]),
             rotation: rope.map(|rope| index_of(&mut self.plan.rotations, rope)),
             interleaved: rope.is_some_and(|rope| rope.pairs == RopePairs::Interleaved),
@@ -56,17 +61,25 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Queries brought to the latents.
-    fn absorbed(&mut self, up: LatentUp, dims: &MlaDims, q_nope: Place, q: Place) {
+    /// Queries brought to the latents; theirs lie at a pitch from head to head.
+    fn absorbed(
+        &mut self,
+        up: LatentUp,
+        dims: &MlaDims,
+        (q_nope, q_pitch): (Place, usize),
+        q: Place,
+    ) {
         let MlaDims { n_heads, rank, nope_dim, value_dim, .. } = *dims;
         let room = latent_room(rank);
         match up {
             LatentUp::Split { k_b, .. } => {
-                // the numbers of a head begin where kernels can read
-                let pitch = nope_dim.next_multiple_of(CHUNK);
-                let x = if pitch == nope_dim {
-                    q_nope
+                // the numbers of a head begin where kernels can read, and fill whole chunks
+                let fits = nope_dim.is_multiple_of(CHUNK)
+                    && [q_nope.offset, q_pitch].iter().all(|n| n.is_multiple_of(4));
+                let (x, pitch) = if fits {
+                    (q_nope, q_pitch)
                 } else {
+                    let pitch = nope_dim.next_multiple_of(CHUNK);
                     let spread = self.new_buffer(Rows::Tokens, n_heads * pitch);
                     self.plan.works.push(GpuWork::Elements(ElementWork {
                         value: element::SPREAD,
@@ -75,11 +88,11 @@ impl Lowering<'_> {
                         b: None,
                         out: spread,
                         cols: n_heads * pitch,
-                        sizes: [nope_dim, pitch, 0],
+                        sizes: [nope_dim, pitch, q_pitch],
                         vector: None,
                         factor: 0.0,
                     }));
-                    spread
+                    (spread, pitch)
                 };
                 self.by_head(k_b, [rank, 0, rank], n_heads, [(x, pitch), (q, room)]);
             }
@@ -91,7 +104,7 @@ impl Lowering<'_> {
                     taken: nope_dim,
                     slots: n_heads,
                     x: q_nope,
-                    x_pitch: nope_dim,
+                    x_pitch: q_pitch,
                     out: q,
                     out_pitch: room,
                 }));

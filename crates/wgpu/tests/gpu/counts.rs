@@ -17,6 +17,9 @@ const BY_LAYER: u64 = 9;
 /// With experts, in place of the last two: their scores, the choice, gate and up, down, the same two products of a shared
 /// expert, the sum.
 const WITH_EXPERTS: u64 = BY_LAYER + 5;
+/// What latent attention has beside: a narrow product and a norm before q, latents and their norm, queries brought to these,
+/// values made of what was found.
+const OF_LATENTS: u64 = 6;
 /// Beside layers: embedding, two selections, norm, head.
 const BESIDE: u64 = 5;
 
@@ -24,9 +27,13 @@ const BESIDE: u64 = 5;
 fn a_step_is_one_submission_and_one_read_back() {
     // a device of its own: others count too
     let Some(device) = open() else { return };
-    for (architecture, by_layer) in
-        [("llama", BY_LAYER), ("qwen2", BY_LAYER), ("qwen3", BY_LAYER), ("qwen3moe", WITH_EXPERTS)]
-    {
+    for (architecture, by_layer) in [
+        ("llama", BY_LAYER),
+        ("qwen2", BY_LAYER),
+        ("qwen3", BY_LAYER),
+        ("qwen3moe", WITH_EXPERTS),
+        ("deepseek2", WITH_EXPERTS + OF_LATENTS),
+    ] {
         let config = tiny_config(architecture, 64, false);
         let program = tiny_model(&config, GgmlType::Q8_0);
         let weights = MemoryWeights::random(&program, 3);
