@@ -48,6 +48,8 @@ pub(crate) fn lower(program: &Program) -> Result<GpuPlan> {
     for (index, node) in program.nodes.iter().enumerate() {
         if let Some(product) = fusions.at(index) {
             lowering.product(product);
+        } else if let Some(sum) = fusions.experts_sum(index) {
+            lowering.experts(&program.nodes[sum.experts], Some((sum.residual, node.output)));
         } else if !fusions.is_absorbed(index) {
             lowering.node(node, &fusions)?;
         }
@@ -238,7 +240,7 @@ impl Lowering<'_> {
                 self.push_elements(element::MEAN, a, None, out, cols);
             }
             Op::Route(router) => self.route(node, router)?,
-            Op::Experts { .. } => self.experts(node),
+            Op::Experts { .. } => self.experts(node, None),
             Op::LatentAttention(at) => self.latent_attention(node, at)?,
             Op::Indexer(_)
             | Op::Shift(_)

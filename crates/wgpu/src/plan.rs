@@ -280,6 +280,8 @@ pub(crate) struct MixedWork {
     pub(crate) bias: Option<VectorId>,
     pub(crate) x: Place,
     pub(crate) x_pitch: usize,
+    /// Added last; there is none where there are biases.
+    pub(crate) residual: Option<Place>,
     pub(crate) out: Place,
 }
 
@@ -372,7 +374,9 @@ impl GpuWork {
                 std::iter::once(work.x).chain(routes).chain(list).collect()
             }
             GpuWork::Sorted(work) => vec![work.routes.place],
-            GpuWork::Mixed(work) => vec![work.x, work.routes.place],
+            GpuWork::Mixed(work) => {
+                [work.x, work.routes.place].into_iter().chain(work.residual).collect()
+            }
         }
     }
 }

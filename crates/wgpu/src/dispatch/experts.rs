@@ -96,7 +96,7 @@ impl Maker<'_> {
     }
 
     pub(super) fn mixed(&mut self, work: &MixedWork) {
-        let MixedWork { crowd, matrix, each, routes, bias, x, x_pitch, out } = *work;
+        let MixedWork { crowd, matrix, each, routes, bias, x, x_pitch, residual, out } = *work;
         let [routes_offset, routes_stride, weights] = self.routes(Some(routes));
         let shader = Shader::mixed(self.weights.matrices[matrix].format);
         for part in 0..self.weights.matrices[matrix].parts.len() {
@@ -105,13 +105,14 @@ impl Maker<'_> {
                 &consts[..],
                 &[each as u32, routes.n_used as u32, routes_offset, routes_stride, weights],
                 &[self.vector(bias)],
+                &self.maybe_at(residual),
                 &self.at(x),
                 &[x_pitch as u32],
                 &self.at(out),
             ]
             .concat();
             let more = [
-                Bound::Vectors,
+                residual.map_or(Bound::Vectors, |place| Bound::Buffer(place.buffer)),
                 Bound::Buffer(x.buffer),
                 Bound::Buffer(routes.place.buffer),
                 Bound::Buffer(out.buffer),

@@ -12,7 +12,9 @@ struct Consts {
     routes_offset: u32, // of the numbers of experts in a row's routes
     routes_stride: u32,
     weights: u32, // of the factors on what they make; NONE for 1
-    bias: u32, // where it begins in `vectors`, or NONE
+    bias: u32, // where it begins in `beside`, or NONE
+    r_offset: u32, // of the residual in `beside`, or NONE
+    r_stride: u32,
     x_offset: u32,
     x_stride: u32,
     x_pitch: u32, // from a slot to the next one
@@ -21,7 +23,8 @@ struct Consts {
 }
 
 @group(0) @binding(0) var<uniform> c: Consts;
-@group(0) @binding(5) var<storage, read> vectors: array<f32>;
+// biases or a residual: no mixture has both
+@group(0) @binding(5) var<storage, read> beside: array<f32>;
 @group(0) @binding(6) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(7) var<storage, read> routes: array<f32>;
 @group(0) @binding(8) var<storage, read_write> out: array<f32>;
@@ -99,13 +102,15 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         for (var slot = 0u; slot < c.n_used; slot++) {
             let row = expert(n, slot) * c.each + local;
             if (is_here(row)) {
-                y += weight(n, slot) * vectors[c.bias + row];
+                y += weight(n, slot) * beside[c.bias + row];
             }
         }
     }
     let to = n * c.out_stride + c.out_offset + local;
     if (c.first > 0u) {
         y += out[to];
+    } else if (c.r_offset != NONE) {
+        y += beside[n * c.r_stride + c.r_offset + local];
     }
     out[to] = y;
 }

@@ -1,6 +1,6 @@
 //! Mixtures of experts: the choice, the products of those that are chosen, their weighted sum.
 
-use program::{Error, Gate, Node, Op, Result, Router, WeightId};
+use program::{Error, Gate, Node, Op, Result, Router, ValueId, WeightId};
 
 use super::Lowering;
 use crate::formats::CHUNK;
@@ -42,8 +42,9 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Gate, up and activation of each expert in a slot of its own, then down and the sum.
-    pub(super) fn experts(&mut self, node: &Node) {
+    /// Gate, up and activation of each expert in a slot of its own, then down and the sum; and a residual, if there is one,
+    /// in the value of who adds it.
+    pub(super) fn experts(&mut self, node: &Node, sum: Option<(ValueId, ValueId)>) {
         let Op::Experts { gate, up, down, biases, act, weighs_inputs, n_experts, n_used } =
             &node.op
         else {
@@ -96,10 +97,12 @@ impl Lowering<'_> {
         };
         let bias = biases.map(|biases| self.weight_vector(biases.down));
         let matrix = self.matrix_of(&[*down], RowOrder::AsTheyAre);
-        let out = self.output(node.output);
+        let residual = sum.map(|(residual, _)| self.place(residual));
+        let out = self.output(sum.map_or(node.output, |(_, output)| output));
         let each = self.program.value(node.output).shape.cols();
         let (routes, crowd) = (routes(!*weighs_inputs), many.crowd);
-        let work = MixedWork { crowd, matrix, each, routes, bias, x: inner, x_pitch: pitch, out };
+        let (x, x_pitch) = (inner, pitch);
+        let work = MixedWork { crowd, matrix, each, routes, bias, x, x_pitch, residual, out };
         self.mixed_of_many(&work, many);
         self.plan.works.push(GpuWork::Mixed(work));
     }
@@ -116,9 +119,10 @@ impl Lowering<'_> {
 
     /// Of many rows: what each expert makes of its slot, then their sum.
     fn mixed_of_many(&mut self, work: &MixedWork, many: Many) {
-        let MixedWork { matrix, each, routes, bias, x, x_pitch, out, .. } = *work;
+        let MixedWork { matrix, each, routes, bias, x, x_pitch, residual, out, .. } = *work;
         let pitch = each.next_multiple_of(CHUNK);
-        let made = self.new_buffer(self.plan.buffer(out.buffer).rows, routes.n_used * pitch);
+        let rows = self.plan.buffer(out.buffer).rows;
+        let made = self.new_buffer(rows, routes.n_used * pitch);
         self.plan.works.push(GpuWork::Pieces(PiecesWork {
             matrix,
             each,
@@ -135,18 +139,30 @@ impl Lowering<'_> {
             many: Some(Many { only: true, ..many }),
         }));
         let weights = Place { offset: routes.place.offset + routes.n_used, ..routes.place };
-        let sum = ElementWork {
-            value: element::JOINED,
+        let elements = |value, a, b, out| ElementWork {
+            value,
             finish: Finish::Plain,
-            a: made,
-            b: routes.weigh.then_some(weights),
+            a,
+            b,
             out,
             cols: each,
             sizes: [routes.n_used, pitch, 0],
             vector: None,
             factor: 0.0,
         };
-        self.plan.works.push(GpuWork::OfMany(sum, many.crowd));
+        let weights = routes.weigh.then_some(weights);
+        let sums = match residual {
+            None => vec![elements(element::JOINED, made, weights, out)],
+            Some(residual) => {
+                let joined = self.new_buffer(rows, each);
+                vec![
+                    elements(element::JOINED, made, weights, joined),
+                    elements(element::ADD, joined, Some(residual), out),
+                ]
+            }
+        };
+        let crowd = many.crowd;
+        self.plan.works.extend(sums.into_iter().map(|sum| GpuWork::OfMany(sum, crowd)));
     }
 
     /// The matrix of gate and up, and how many of its rows make one number of a slot; `None` if they are of different

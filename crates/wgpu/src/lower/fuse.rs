@@ -28,8 +28,18 @@ pub(super) struct Fusions {
     absorbed: Vec<bool>,
     /// By node: the norm that attention takes over, and its input.
     head_norms: HashMap<usize, (ValueId, Norm)>,
+    /// By node that adds something to what experts make.
+    experts_sums: HashMap<usize, ExpertsSum>,
     /// By node: the slice that nobody makes, for its readers find it in its input.
     slices: HashMap<usize, InPlace>,
+}
+
+/// What experts make and what is added to it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct ExpertsSum {
+    /// Their node.
+    pub(super) experts: usize,
+    pub(super) residual: ValueId,
 }
 
 /// A slice in its input.
@@ -62,6 +72,7 @@ impl Fusions {
         let mut search = Search { program, uses, readers, found };
         search.gates();
         search.residuals();
+        search.sums_of_experts();
         search.acts();
         search.joins();
         search.norms_of_heads();
@@ -82,6 +93,11 @@ impl Fusions {
     /// The input and the norm of a node that attention takes over.
     pub(super) fn head_norm(&self, node: Option<usize>) -> Option<(ValueId, Norm)> {
         self.head_norms.get(&node?).copied()
+    }
+
+    /// The experts that are computed at the place of a node that adds something to them.
+    pub(super) fn experts_sum(&self, node: usize) -> Option<ExpertsSum> {
+        self.experts_sums.get(&node).copied()
     }
 
     /// The slice in its input that a node would make.
@@ -160,6 +176,29 @@ impl Search<'_> {
             if let Some((linear, other)) = found.next() {
                 let (linears, finish, output) = (vec![linear], Finish::Plain, node.output);
                 self.add(index, Product { linears, finish, residual: Some(other), output });
+            }
+        }
+    }
+
+    /// Experts to which something is added, where they have no biases: a kernel reads either.
+    fn sums_of_experts(&mut self) {
+        for (index, node) in self.program.nodes.iter().enumerate() {
+            if node.op != Op::Add || self.found.absorbed[index] {
+                continue;
+            }
+            let plain = |id: ValueId| {
+                let root = self.uses.root(id);
+                let writer = self.uses.writer(root)?;
+                let op = &self.program.nodes[writer].op;
+                let plain = matches!(op, Op::Experts { biases: None, .. });
+                (plain && self.uses.only_reader(root) == Some(index)).then_some(writer)
+            };
+            let sides = [(1, 0), (0, 1)].into_iter();
+            let mut found = sides
+                .filter_map(|(side, other)| Some((plain(node.inputs[side])?, node.inputs[other])));
+            if let Some((experts, residual)) = found.next() {
+                self.found.absorbed[experts] = true;
+                self.found.experts_sums.insert(index, ExpertsSum { experts, residual });
             }
         }
     }
