@@ -22,8 +22,6 @@ use fuse::{Fusions, InPlace, Product};
 
 /// Elements of a head at most: kernels keep one in workgroup memory.
 const MOST_HEAD: usize = 1024;
-/// Numbers of the keys of a head at most: of several queries they are kept in workgroup memory.
-const MOST_KEY: usize = 256;
 
 /// Lower `program`, whose rows are selected as early as can be.
 ///
@@ -339,9 +337,9 @@ impl Lowering<'_> {
         else {
             unreachable!("the recorder gave attention a cache of heads")
         };
-        if key_dim > MOST_KEY || value_dim > MOST_HEAD {
+        if key_dim.max(value_dim) > MOST_HEAD {
             return Err(Error::Unsupported(format!(
-                "attention with keys of {key_dim} and values of {value_dim} numbers on a GPU: at most {MOST_KEY} and {MOST_HEAD}"
+                "attention with keys of {key_dim} and values of {value_dim} numbers on a GPU: at most {MOST_HEAD}"
             )));
         }
         let n_heads = self.program.value(node.inputs[0]).shape.groups;

@@ -98,3 +98,18 @@ fn pieces_in_parts() {
         compare(&small, &program, &weights, &format!("{architecture} in parts, joint {joint}"));
     }
 }
+
+/// Keys for whose queries there is no room in workgroup memory.
+#[test]
+fn wide_heads() {
+    let Some(device) = device() else { return };
+    for (key_dim, value_dim) in [(258, 64), (512, 512), (1024, 100)] {
+        let mut config = tiny_config("llama", 64, false);
+        for layer in &mut config.layers {
+            (layer.head_dim, layer.value_dim) = (key_dim, value_dim);
+        }
+        let program = tiny_model(&config, GgmlType::F32);
+        let weights = MemoryWeights::random(&program, 4);
+        compare(device, &program, &weights, &format!("keys of {key_dim}, values of {value_dim}"));
+    }
+}
