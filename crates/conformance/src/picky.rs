@@ -19,7 +19,7 @@ pub struct Picky {
 }
 
 impl Picky {
-    /// One that refuses what the executor for GPUs refuses.
+    /// One that refuses what a device may lack: latents, indexers, experts and what recurs.
     pub fn as_a_gpu() -> Picky {
         let refuses = |op: &Op| {
             matches!(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kv::TableSpec;
 use program::{CacheKind, CacheOptions, Error, KvPolicy, MemoryOptions, Program, Result};
 
+use crate::formats::CHUNK;
 use crate::kernels::{Stored, StoredTypes};
 use crate::slab::SlabStore;
 
@@ -16,6 +17,11 @@ pub(crate) type Pool = kv::BlockPool<SlabStore>;
 /// The tables of a session.
 pub(crate) type SlabTables = kv::Tables<SlabStore>;
 
+/// Numbers of a latent with the zeros behind it.
+pub(crate) fn latent_room(rank: usize) -> usize {
+    rank.next_multiple_of(CHUNK)
+}
+
 /// How a session's caches are kept.
 pub(crate) fn kept(options: &CacheOptions) -> StoredTypes {
     StoredTypes { keys: Stored::of(options.k), values: Stored::of(options.v) }
@@ -24,7 +30,7 @@ pub(crate) fn kept(options: &CacheOptions) -> StoredTypes {
 /// What the tables of a session have to know of each cache.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for latents, and for sessions that read few blocks of a long past.
+/// [`Error::Unsupported`] for what indexers and recurrences keep, and for sessions that read few blocks of a long past.
 pub(crate) fn table_specs(program: &Program, options: &CacheOptions) -> Result<Arc<[TableSpec]>> {
     if options.policy != KvPolicy::Full {
         return Err(Error::Unsupported(
@@ -39,7 +45,10 @@ pub(crate) fn table_specs(program: &Program, options: &CacheOptions) -> Result<A
             let bytes = 4 * n_kv_heads * BLOCK * words;
             Ok(TableSpec { window, area, ..TableSpec::all(BLOCK, bytes) })
         }
-        CacheKind::Latent { .. } => Err(Error::Unsupported("caches of latents on a GPU".into())),
+        CacheKind::Latent { rank, rope_dim } => {
+            let quads = latent_room(rank) / 4 + rope_dim.div_ceil(4);
+            Ok(TableSpec { area, ..TableSpec::all(BLOCK, 4 * BLOCK * quads * kept.keys.words()) })
+        }
         CacheKind::Keys { .. } => Err(Error::Unsupported("caches of indexers on a GPU".into())),
         CacheKind::State { .. } => Err(Error::Unsupported("states that recur on a GPU".into())),
     };

@@ -1,7 +1,8 @@
 //! What a GPU says of itself before it loads: [`program::Executor`]'s `supports`, `memory` and `promises`.
 
 use program::{
-    Attention, Error, MemoryNeeds, MemoryOptions, Op, Program, Promises, Reading, Result, Variation,
+    Attention, Error, LatentAttention, MemoryNeeds, MemoryOptions, Op, Program, Promises, Reading,
+    Result, Variation,
 };
 use quant::GgmlType;
 
@@ -16,8 +17,8 @@ use crate::workspace::{WorkSizes, work_bytes};
 pub(crate) fn supports(op: &Op, types: &[GgmlType]) -> Result<()> {
     if matches!(
         op,
-        Op::LatentAttention(_)
-            | Op::Indexer(_)
+        Op::Indexer(_)
+            | Op::LatentAttention(LatentAttention { select: Some(_), .. })
             | Op::Attention(Attention { select: Some(_), .. })
             | Op::Shift(_)
             | Op::Softmax
@@ -28,8 +29,6 @@ pub(crate) fn supports(op: &Op, types: &[GgmlType]) -> Result<()> {
             | Op::Sinkhorn { .. }
             | Op::CausalConv(_)
             | Op::Scan(_)
-            | Op::Route(_)
-            | Op::Experts { .. }
     ) {
         return Err(unsupported(op));
     }

@@ -1,20 +1,24 @@
 //! Dispatches: a plan's works with their shaders, constants and bindings, made once when a program is loaded.
 
+mod attention;
+mod experts;
+mod latent;
+
 use std::sync::OnceLock;
 
-use program::{Lookup, Mask, OutputKind, Result, Rows};
+use program::{Lookup, OutputKind, Result, Rows};
 
 use crate::adapter::Gpu;
 use crate::batch::{Batch, tiles_of_head};
 use crate::formats::DeviceFormat;
 use crate::kernels::{
-    ATTEND, BEST, COMBINE, EMBED, Finish, GROUPS, KEYS, MATMAT_TILE, MATVEC, MATVEC_TILE, ROWS,
-    Shader, ShaderKernel, Stored, StoredTypes, lists,
+    BEST, EMBED, Finish, GROUPS, HeadWidths, MATMAT_TILE, MATVEC, MATVEC_TILE, ROWS, Shader,
+    ShaderKernel, Stored, StoredTypes, lists,
 };
-use crate::plan::{
-    AttentionWork, ElementWork, GpuPlan, GpuWork, GroupWork, HeadNorm, Place, ValueBuffer, VectorId,
-};
+use crate::plan::{Crowd, ElementWork, GpuPlan, GpuWork, GroupWork, Place, ValueBuffer, VectorId};
 use crate::weights::DeviceWeights;
+
+pub(crate) use attention::query_stride;
 
 /// Bytes from the constants of a dispatch to the next one's: what every device takes as an offset.
 pub(crate) const CONSTS: usize = 256;
@@ -69,6 +73,22 @@ enum Grid {
     Combine {
         n_heads: usize,
     },
+    /// Some for each slot of a row, or of a few rows.
+    Pieces {
+        tiles: usize,
+        slots: usize,
+        rows: Rows,
+        /// Whether rows have pieces of their own.
+        alone: bool,
+    },
+    /// Some for each tile of the rows that experts have.
+    Grouped {
+        tiles: usize,
+        crowd: Crowd,
+        rows: Rows,
+    },
+    /// One.
+    Once,
     /// One for each list of tokens of a row.
     Best {
         lists: usize,
@@ -80,8 +100,30 @@ enum Grid {
 enum Choice {
     One(Shader),
     Linear { format: &'static DeviceFormat },
+    Pieces { format: &'static DeviceFormat },
     Keys,
-    Attend { key_quads: usize, value_quads: usize },
+    Latents,
+    Attend(HeadWidths),
+}
+
+/// In which steps there is a dispatch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    Always,
+    /// In those of few such rows for a crowd of experts.
+    Few(Crowd, Rows),
+    /// In those of many.
+    Many(Crowd, Rows),
+}
+
+impl When {
+    fn is_now(self, batch: &Batch) -> bool {
+        match self {
+            When::Always => true,
+            When::Few(crowd, rows) => !crowd.is_many(batch.count(rows)),
+            When::Many(crowd, rows) => crowd.is_many(batch.count(rows)),
+        }
+    }
 }
 
 /// How many variants a dispatch has at most.
@@ -97,6 +139,7 @@ pub(crate) struct Dispatch {
     pub(crate) out: ValueBuffer,
     choice: Choice,
     grid: Grid,
+    when: When,
     pub(crate) bound: Vec<Bound>,
     consts: Vec<u32>,
     pipelines: [OnceLock<wgpu::ComputePipeline>; VARIANTS],
@@ -119,6 +162,9 @@ impl Dispatch {
         batch: &Batch,
         kept: StoredTypes,
     ) -> Result<Option<Launch>> {
+        if !self.when.is_now(batch) {
+            return Ok(None);
+        }
         let (variant, groups) = match self.grid {
             Grid::Linear { weight_rows, rows } => {
                 let n = batch.count(rows);
@@ -134,8 +180,8 @@ impl Dispatch {
                 }
             }
             Grid::Elements { cols, each, rows } => {
-                let variant =
-                    if matches!(self.choice, Choice::Keys) { kept_variant(kept) } else { 0 };
+                let keeps = matches!(self.choice, Choice::Keys | Choice::Latents);
+                let variant = if keeps { kept_variant(kept) } else { 0 };
                 (variant, [cols.div_ceil(each), batch.count(rows), 1])
             }
             Grid::Attend { n_kv_heads, group } => {
@@ -146,6 +192,15 @@ impl Dispatch {
                 let rows = if batch.n_splits > 1 { batch.n_tokens } else { 0 };
                 (0, [n_heads, rows, 1])
             }
+            Grid::Pieces { tiles, slots, rows, alone } => {
+                let n = batch.count(rows);
+                let variant = usize::from(!alone && n > 1);
+                (variant, [tiles, n.div_ceil(FEW_ROWS[variant].0), slots])
+            }
+            Grid::Grouped { tiles, crowd, rows } => {
+                (0, [tiles, crowd.most_tiles(batch.count(rows)), 1])
+            }
+            Grid::Once => (0, [1; 3]),
             Grid::Best { lists } => {
                 let rows = if batch.n_best > 0 { batch.n_selected } else { 0 };
                 (0, [lists, rows, 1])
@@ -177,11 +232,19 @@ impl Dispatch {
                 Some(&(at_once, _)) => Shader::matvec(format, at_once),
                 None => Shader::matmat(format),
             },
+            Choice::Pieces { format } => Shader::pieces(format, FEW_ROWS[variant].0),
             Choice::Keys => Shader::keys(kept),
-            Choice::Attend { key_quads, value_quads } => {
-                Shader::attend(kept, *key_quads, *value_quads)
-            }
+            Choice::Latents => Shader::latents(kept),
+            Choice::Attend(widths) => Shader::attend(kept, *widths),
         }
+    }
+}
+
+/// Which word of a step says how many such rows there are.
+fn counted(rows: Rows) -> u32 {
+    match rows {
+        Rows::Tokens => 0,
+        Rows::Selected => 1,
     }
 }
 
@@ -265,7 +328,13 @@ impl Maker<'_> {
         assert_eq!(consts.len(), kernel.n_consts(), "{}: constants", kernel.name);
         assert_eq!(bound.len() as u32, kernel.reads + kernel.writes, "{}: bindings", kernel.name);
         let pipelines = Default::default();
-        self.made.push(Dispatch { kernel, out, choice, grid, bound, consts, pipelines });
+        let when = When::Always;
+        self.made.push(Dispatch { kernel, out, choice, grid, when, bound, consts, pipelines });
+    }
+
+    /// The last dispatch is one of some steps.
+    fn only(&mut self, when: When) {
+        self.made.last_mut().expect("one was made").when = when;
     }
 
     fn work(&mut self, work: &GpuWork) {
@@ -277,6 +346,15 @@ impl Maker<'_> {
             GpuWork::Elements(work) => self.elements(work),
             GpuWork::Groups(work) => self.groups(work),
             GpuWork::Attention(work) => self.attention(work),
+            GpuWork::Route(work) => self.route(work),
+            GpuWork::Pieces(work) => self.pieces(work),
+            GpuWork::Turned(work) => self.turned(work),
+            GpuWork::Mixed(work) => self.mixed(work),
+            GpuWork::Sorted(work) => self.sorted(work),
+            GpuWork::OfMany(work, crowd) => {
+                self.elements(work);
+                self.only(When::Many(*crowd, self.rows(work.out)));
+            }
         }
     }
 
@@ -337,10 +415,7 @@ impl Maker<'_> {
     ) {
         let its = &self.weights.matrices[matrix];
         let choice = Choice::Linear { format: its.format };
-        let counted = match self.rows(x) {
-            Rows::Tokens => 0,
-            Rows::Selected => 1,
-        };
+        let counted = counted(self.rows(x));
         for part in 0..its.parts.len() {
             let (consts, planes) = self.part(matrix, part);
             let consts = [
@@ -404,93 +479,4 @@ impl Maker<'_> {
         let grid = Grid::Elements { cols: *groups, each: 1, rows: self.rows(*out) };
         self.push((&GROUPS, Choice::One(Shader::groups(body)), grid), out.buffer, bound, consts);
     }
-
-    fn attention(&mut self, work: &AttentionWork) {
-        let (n_heads, n_kv_heads) = (work.n_heads, work.n_kv_heads);
-        let [key_quads, value_quads] = [work.key_dim, work.value_dim].map(|dim| dim.div_ceil(4));
-        let q_stride = query_stride(work) as u32;
-        self.keys(work, q_stride);
-        let (mask, reach) = match work.score.mask {
-            Mask::Causal => (0, 0),
-            Mask::Window(n) => (1, n),
-            Mask::Chunk(n) => (2, n),
-            Mask::Full => (3, 0),
-            Mask::Around(n) => (4, n),
-        };
-        let out = work.out;
-        let consts = [
-            &[n_heads as u32, n_kv_heads as u32, mask, reach][..],
-            &[work.score.softcap.unwrap_or(0.0).to_bits()],
-            &[self.vector(work.slopes), self.vector(work.sinks)],
-            &[work.cache as u32, work.value_dim as u32, q_stride],
-            &self.at(out),
-        ]
-        .concat();
-        let bound = vec![
-            Bound::Vectors,
-            Bound::Queries,
-            Bound::Blocks(work.cache),
-            Bound::Buffer(out.buffer),
-            Bound::Partials,
-        ];
-        let grid = Grid::Attend { n_kv_heads, group: n_heads / n_kv_heads };
-        let choice = Choice::Attend { key_quads, value_quads };
-        self.push((&ATTEND, choice, grid), out.buffer, bound, consts);
-        let consts = [
-            &[n_heads, value_quads, work.value_dim].map(|x| x as u32)[..],
-            &[self.vector(work.sinks)],
-            &self.at(out),
-        ]
-        .concat();
-        let bound = vec![Bound::Vectors, Bound::Partials, Bound::Buffer(out.buffer)];
-        let grid = Grid::Combine { n_heads };
-        self.push((&COMBINE, Choice::One(Shader::combine()), grid), out.buffer, bound, consts);
-    }
-
-    fn keys(&mut self, work: &AttentionWork, q_stride: u32) {
-        let header = 16;
-        let angles = work.rotation.map_or(NONE, |i| header + i as u32);
-        let after = header + self.plan.rotations.len() as u32;
-        let temperature = work.temperature.map_or(NONE, |i| after + i as u32);
-        let [k, v] = work.kv.map_or([None; 2], |kv| kv.map(Some));
-        // in the order of the bits: q before, q behind, k before, k behind
-        let [q_before, k_before, q_behind, k_behind] = work.norms;
-        let ordered = [q_before, q_behind, k_before, k_behind];
-        let bits = (ordered.iter().enumerate()).map(|(i, norm)| u32::from(norm.is_some()) << i);
-        let vector = |norm: Option<HeadNorm>| self.vector(norm.and_then(|norm| norm.weight));
-        let eps = |pair: [Option<HeadNorm>; 2]| {
-            pair.into_iter().flatten().next().map_or(0, |norm| norm.eps.to_bits())
-        };
-        let sizes = [work.n_heads, work.n_kv_heads, work.key_dim, work.value_dim, work.rotated];
-        let consts = [
-            &sizes.map(|x| x as u32)[..],
-            &[u32::from(work.interleaved), angles, temperature],
-            &[work.score.scale.to_bits(), work.cache as u32],
-            &self.at(work.q),
-            &self.maybe_at(k),
-            &self.maybe_at(v),
-            &[q_stride, bits.sum()],
-            &[vector(q_before), vector(k_before), eps([q_before, k_before])],
-            &[vector(q_behind), vector(k_behind), eps([q_behind, k_behind])],
-        ]
-        .concat();
-        let buffer =
-            |place: Option<Place>| place.map_or(Bound::Nothing, |p| Bound::Buffer(p.buffer));
-        let bound = vec![
-            Bound::Vectors,
-            Bound::Buffer(work.q.buffer),
-            buffer(k),
-            buffer(v),
-            Bound::Queries,
-            Bound::Blocks(work.cache),
-        ];
-        let appended = if work.kv.is_some() { 2 * work.n_kv_heads } else { 0 };
-        let grid = Grid::Elements { cols: work.n_heads + appended, each: 1, rows: Rows::Tokens };
-        self.push((&KEYS, Choice::Keys, grid), work.out.buffer, bound, consts);
-    }
-}
-
-/// Numbers of the rotated queries of a row.
-pub(crate) fn query_stride(work: &AttentionWork) -> usize {
-    work.n_heads * work.key_dim.next_multiple_of(4)
 }

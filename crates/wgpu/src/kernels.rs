@@ -7,6 +7,7 @@ mod translated;
 use program::{Act, CacheType, Gate};
 
 use crate::formats::DeviceFormat;
+use crate::plan::RouteWork;
 
 /// A kernel: a family of shaders with the same bindings. Binding 0 has its constants, binding 1 the step.
 #[derive(Debug)]
@@ -26,6 +27,7 @@ const ACTS: &str = include_str!("kernels/acts.wgsl");
 const FINISH: &str = include_str!("kernels/finish.wgsl");
 const WEIGHTS: &str = include_str!("kernels/weights.wgsl");
 const LINEAR: &str = include_str!("kernels/linear.wgsl");
+const SLOTS_TEXT: &str = include_str!("kernels/slots.wgsl");
 const CACHED: &str = include_str!("kernels/cached.wgsl");
 
 /// Few rows times a matrix.
@@ -89,6 +91,62 @@ pub(crate) static COMBINE: ShaderKernel = ShaderKernel {
     name: "combine",
     parts: &[STEP, include_str!("kernels/combine.wgsl")],
     reads: 2,
+    writes: 1,
+};
+
+/// A row times pieces of a matrix, turned.
+pub(crate) static TURNED: ShaderKernel = ShaderKernel {
+    name: "turned",
+    parts: &[STEP, WEIGHTS, include_str!("kernels/turned.wgsl")],
+    reads: 4,
+    writes: 1,
+};
+
+/// Rotation and latents into the cache.
+pub(crate) static LATENTS: ShaderKernel = ShaderKernel {
+    name: "latents",
+    parts: &[STEP, CACHED, include_str!("kernels/latents.wgsl")],
+    reads: 4,
+    writes: 2,
+};
+
+/// The choice of experts.
+pub(crate) static ROUTE: ShaderKernel = ShaderKernel {
+    name: "route",
+    parts: &[STEP, ACTS, include_str!("kernels/route.wgsl")],
+    reads: 2,
+    writes: 1,
+};
+
+/// A row times pieces of a matrix.
+pub(crate) static PIECES: ShaderKernel = ShaderKernel {
+    name: "pieces",
+    parts: &[STEP, ACTS, FINISH, WEIGHTS, SLOTS_TEXT, include_str!("kernels/pieces.wgsl")],
+    reads: 6,
+    writes: 1,
+};
+
+/// Many rows times the pieces that they chose.
+pub(crate) static GROUPED: ShaderKernel = ShaderKernel {
+    name: "grouped",
+    parts: &[STEP, ACTS, FINISH, WEIGHTS, SLOTS_TEXT, include_str!("kernels/grouped.wgsl")],
+    reads: 6,
+    writes: 1,
+};
+
+/// Which rows each expert has.
+pub(crate) static SORTED: ShaderKernel = ShaderKernel {
+    name: "sorted",
+    parts: &[STEP, include_str!("kernels/sorted.wgsl")],
+    reads: 1,
+    writes: 1,
+};
+
+/// The weighted sum of experts.
+pub(crate) static MIXED: ShaderKernel = ShaderKernel {
+    name: "mixed",
+    parts: &[STEP, WEIGHTS, include_str!("kernels/mixed.wgsl")],
+    reads: 6,
     writes: 1,
 };
 
@@ -211,24 +269,47 @@ impl Shader {
         Shader::new(&GROUPS).with("BODY", body)
     }
 
+    /// The choice of experts.
+    pub(crate) fn route(work: &RouteWork) -> Shader {
+        let groups = work.router.groups.map_or(1, |groups| groups.n_groups);
+        Shader::new(&ROUTE)
+            .with("EXPERTS", work.n_experts.to_string())
+            .with("GROUPS", groups.to_string())
+            .with("USED", work.router.n_used.to_string())
+    }
+
+    /// Up to `at_once` rows times pieces of a matrix of this type.
+    pub(crate) fn pieces(format: &DeviceFormat, at_once: usize) -> Shader {
+        let shader = Shader::new(&PIECES).of_weights(format);
+        shader.with("AT_ONCE", at_once.to_string()).with("ROWS", MATVEC_ROWS.to_string())
+    }
+
+    /// Many rows times the pieces of a matrix of this type that they chose.
+    pub(crate) fn grouped(format: &DeviceFormat) -> Shader {
+        Shader::new(&GROUPED).of_weights(format)
+    }
+
+    /// Which rows each of so many experts has.
+    pub(crate) fn sorted(n_experts: usize) -> Shader {
+        Shader::new(&SORTED).with("EXPERTS", n_experts.to_string())
+    }
+
+    /// The weighted sum of experts of this type.
+    pub(crate) fn mixed(format: &DeviceFormat) -> Shader {
+        Shader::new(&MIXED).of_weights(format).with("ROWS", MATVEC_ROWS.to_string())
+    }
+
     /// Rotation, and keys and values of these types into the cache.
     pub(crate) fn keys(kept: StoredTypes) -> Shader {
-        let put = |ty| match ty {
-            Stored::F32 => {
-                "    for (var i = 0u; i < 4u; i++) {\n        blocks[to + i] = bitcast<u32>(x[i]);\n    }"
-            }
-            Stored::F16 => {
-                "    blocks[to] = pack2x16float(x.xy);\n    blocks[to + 1u] = pack2x16float(x.zw);"
-            }
-        };
         Shader::new(&KEYS)
             .with("PUT_KEY", put(kept.keys))
             .with("PUT_VALUE", put(kept.values))
             .cached(kept)
     }
 
-    /// Attention over such keys and values, so many quads wide.
-    pub(crate) fn attend(kept: StoredTypes, key_quads: usize, value_quads: usize) -> Shader {
+    /// Attention over such keys and values.
+    pub(crate) fn attend(kept: StoredTypes, widths: HeadWidths) -> Shader {
+        let HeadWidths { key_quads, value_quads, are_latents } = widths;
         let get = |ty| match ty {
             Stored::F32 => {
                 "vec4(bitcast<vec2<f32>>(blocks[unit / 2u]), bitcast<vec2<f32>>(blocks[unit / 2u + 1u]))"
@@ -237,17 +318,37 @@ impl Shader {
                 "vec4(unpack2x16float(blocks[unit / 2u].x), unpack2x16float(blocks[unit / 2u].y))"
             }
         };
+        let (values, value_at) = if are_latents {
+            (kept.keys, "key_unit(KEY_QUADS, 0u, quad, position)")
+        } else {
+            let at =
+                "value_unit(c.n_kv_heads, KEY_QUADS, VALUE_QUADS, vec2(kv_head, quad), position)";
+            (kept.values, at)
+        };
+        let near = if key_quads <= NEAR_QUADS { SLOTS * key_quads } else { 1 };
         Shader::new(&ATTEND)
             .with("KEY_QUADS", key_quads.to_string())
             .with("VALUE_QUADS", value_quads.to_string())
+            .with("NEAR", near.to_string())
             .with("KEY", get(kept.keys))
-            .with("VALUE", get(kept.values))
+            .with("VALUE", get(values))
+            .with("VALUE_AT", value_at)
             .cached(kept)
     }
 
     /// What a device is to do as fast as it can.
     pub(crate) fn ceiling(body: &str) -> Shader {
         Shader::new(&CEILINGS).with("BODY", body)
+    }
+
+    /// Products with pieces of a matrix of this type, turned.
+    pub(crate) fn turned(format: &DeviceFormat) -> Shader {
+        Shader::new(&TURNED).of_weights(format)
+    }
+
+    /// Rotation and latents, of such a type, into the cache.
+    pub(crate) fn latents(kept: StoredTypes) -> Shader {
+        Shader::new(&LATENTS).with("PUT_KEY", put(kept.keys)).cached(kept)
     }
 
     /// The join of stretches.
@@ -261,11 +362,35 @@ impl Shader {
     }
 }
 
+/// How four numbers `x` are put into the cache from word `to` on.
+fn put(ty: Stored) -> &'static str {
+    match ty {
+        Stored::F32 => {
+            "    for (var i = 0u; i < 4u; i++) {\n        blocks[to + i] = bitcast<u32>(x[i]);\n    }"
+        }
+        Stored::F16 => {
+            "    blocks[to] = pack2x16float(x.xy);\n    blocks[to + 1u] = pack2x16float(x.zw);"
+        }
+    }
+}
+
+/// Quads of a key up to which [`ATTEND`] has room for queries in workgroup memory.
+const NEAR_QUADS: usize = 64;
+
+/// What [`ATTEND`] reads of a position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeadWidths {
+    pub(crate) key_quads: usize,
+    pub(crate) value_quads: usize,
+    /// Values are the first numbers of keys.
+    pub(crate) are_latents: bool,
+}
+
 /// Rows of a matrix that a team of [`MATVEC`] has.
 pub(crate) const MATVEC_ROWS: usize = 2;
 /// Rows of a matrix that one of its workgroups has.
 pub(crate) const MATVEC_TILE: usize = 2 * MATVEC_ROWS;
-/// Rows of a matrix, and rows of activations, that a workgroup of [`MATMAT`] has.
+/// Rows of a matrix, and rows of activations, that a workgroup of [`MATMAT`] has; and of [`GROUPED`] with pairs.
 pub(crate) const MATMAT_TILE: usize = 32;
 /// Queries that a workgroup of [`ATTEND`] has.
 pub(crate) const SLOTS: usize = 8;
@@ -386,13 +511,16 @@ pub(crate) mod element {
     pub(crate) const ADD: &str = "a(row, i) + b(row, i)";
     pub(crate) const SCALE: &str = "a(row, i) * c.factor";
     pub(crate) const MULTIPLY: &str = "a(row, i) * vectors[c.p + (i / c.q) % c.r]";
+    pub(crate) const SPREAD: &str =
+        "select(0.0, a(row, i / c.q * c.r + min(i % c.q, c.p - 1u)), i % c.q < c.p)";
     pub(crate) const SLICE: &str = "a(row, i / c.q * c.r + c.p + i % c.q)";
     pub(crate) const MIX: &str = "mixed(row, i)";
     pub(crate) const SELECT: &str = "a(step[step[SELECTED] + row], i)";
     pub(crate) const MEAN: &str = "mean(row, i)";
+    pub(crate) const JOINED: &str = "joined(row, i)";
     pub(crate) const SUM: &str = "summed(row, i)";
 
     #[cfg(test)]
-    pub(crate) const ALL: [&str; 11] =
-        [COPY, ACT, GATE, ADD, SCALE, MULTIPLY, SLICE, MIX, SELECT, MEAN, SUM];
+    pub(crate) const ALL: [&str; 13] =
+        [COPY, ACT, GATE, ADD, SCALE, MULTIPLY, SPREAD, SLICE, MIX, SELECT, MEAN, JOINED, SUM];
 }

@@ -4,24 +4,24 @@
 //! attention | its join | output and residual | norm | gate, up and activation in one product | down and residual. What is
 //! fused is found in `lower/fuse.rs`, before works are made in the order of the program here.
 
+mod experts;
 mod fuse;
+mod latent;
 
 use program::{
-    Attention, CacheKind, Error, Node, Norm, Op, Program, Result, Rows, Uses, ValueId, WeightId,
-    alibi_slope,
+    Attention, CacheKind, Error, Node, Norm, Op, Program, Result, Rows, Score, Uses, ValueId,
+    WeightId, alibi_slope,
 };
 
 use crate::kernels::{Finish, element, group};
 use crate::plan::{
     AttentionWork, ElementWork, GpuPlan, GpuWork, GroupWork, HeadNorm, MatrixId, MatrixSpec, Place,
-    RowsSpec, ValueBuffer, VectorId, VectorSpec,
+    RowOrder, RowsSpec, ValueBuffer, VectorId, VectorSpec,
 };
-use fuse::{Fusions, Product};
+use fuse::{Fusions, InPlace, Product};
 
 /// Elements of a head at most: kernels keep one in workgroup memory.
 const MOST_HEAD: usize = 1024;
-/// Numbers of the keys of a head at most: of several queries they are kept in workgroup memory.
-const MOST_KEY: usize = 256;
 
 /// Lower `program`, whose rows are selected as early as can be.
 ///
@@ -33,6 +33,7 @@ pub(crate) fn lower(program: &Program) -> Result<GpuPlan> {
     let mut lowering = Lowering {
         program,
         uses: &uses,
+        fusions: &fusions,
         plan: GpuPlan::default(),
         places: vec![None; program.values.len()],
     };
@@ -45,6 +46,8 @@ pub(crate) fn lower(program: &Program) -> Result<GpuPlan> {
     for (index, node) in program.nodes.iter().enumerate() {
         if let Some(product) = fusions.at(index) {
             lowering.product(product);
+        } else if let Some(sum) = fusions.experts_sum(index) {
+            lowering.experts(&program.nodes[sum.experts], Some((sum.residual, node.output)));
         } else if !fusions.is_absorbed(index) {
             lowering.node(node, &fusions)?;
         }
@@ -60,6 +63,7 @@ pub(crate) fn lower(program: &Program) -> Result<GpuPlan> {
 struct Lowering<'a> {
     program: &'a Program,
     uses: &'a Uses,
+    fusions: &'a Fusions,
     plan: GpuPlan,
     /// By value that is no view.
     places: Vec<Option<Place>>,
@@ -69,7 +73,16 @@ impl Lowering<'_> {
     /// Where a value lies.
     fn place(&self, id: ValueId) -> Place {
         let root = self.uses.root(id);
-        self.places[root.0 as usize].expect("values are written before they are read")
+        match self.fusions.slice(self.uses.writer(root)) {
+            Some(slice) => self.begin(slice),
+            None => self.places[root.0 as usize].expect("values are written before they are read"),
+        }
+    }
+
+    /// Where a slice begins in its input.
+    fn begin(&self, slice: InPlace) -> Place {
+        let place = self.place(slice.input);
+        Place { offset: place.offset + slice.start, ..place }
     }
 
     fn new_buffer(&mut self, rows: Rows, cols: usize) -> Place {
@@ -98,11 +111,11 @@ impl Lowering<'_> {
         })
     }
 
-    fn matrix_of(&mut self, weights: &[WeightId], in_turn: bool) -> MatrixId {
+    fn matrix_of(&mut self, weights: &[WeightId], order: RowOrder) -> MatrixId {
         let first = self.program.weight(weights[0]);
         let rows = weights.iter().map(|id| self.program.weight(*id).rows).sum();
         let (ty, cols) = (first.ty, first.cols);
-        self.matrix(MatrixSpec { weights: weights.to_vec(), in_turn, ty, rows, cols })
+        self.matrix(MatrixSpec { weights: weights.to_vec(), order, ty, rows, cols })
     }
 
     fn vector(&mut self, spec: VectorSpec) -> VectorId {
@@ -151,7 +164,8 @@ impl Lowering<'_> {
             }
             _ => self.output(product.output),
         };
-        let matrix = self.matrix_of(&weights, in_turn);
+        let order = if in_turn { RowOrder::InTurn } else { RowOrder::AsTheyAre };
+        let matrix = self.matrix_of(&weights, order);
         let finish = product.finish;
         self.plan.works.push(GpuWork::Linear { matrix, bias, finish, x, residual, out });
     }
@@ -162,7 +176,7 @@ impl Lowering<'_> {
         match &node.op {
             Op::View => {}
             Op::Embed { table, by } => {
-                let table = self.matrix_of(&[*table], false);
+                let table = self.matrix_of(&[*table], RowOrder::AsTheyAre);
                 let (by, out) = (*by, self.output(node.output));
                 self.plan.works.push(GpuWork::Embed { table, by, out });
             }
@@ -223,8 +237,10 @@ impl Lowering<'_> {
                 let out = self.output(node.output);
                 self.push_elements(element::MEAN, a, None, out, cols);
             }
-            Op::LatentAttention(_)
-            | Op::Indexer(_)
+            Op::Route(router) => self.route(node, router)?,
+            Op::Experts { .. } => self.experts(node, None),
+            Op::LatentAttention(at) => self.latent_attention(node, at)?,
+            Op::Indexer(_)
             | Op::Shift(_)
             | Op::Softmax
             | Op::Turn
@@ -233,9 +249,7 @@ impl Lowering<'_> {
             | Op::SignedRoot { .. }
             | Op::Sinkhorn { .. }
             | Op::CausalConv(_)
-            | Op::Scan(_)
-            | Op::Route(_)
-            | Op::Experts { .. } => {
+            | Op::Scan(_) => {
                 return Err(unsupported(&node.op));
             }
         }
@@ -323,9 +337,9 @@ impl Lowering<'_> {
         else {
             unreachable!("the recorder gave attention a cache of heads")
         };
-        if key_dim > MOST_KEY || value_dim > MOST_HEAD {
+        if key_dim.max(value_dim) > MOST_HEAD {
             return Err(Error::Unsupported(format!(
-                "attention with keys of {key_dim} and values of {value_dim} numbers on a GPU: at most {MOST_KEY} and {MOST_HEAD}"
+                "attention with keys of {key_dim} and values of {value_dim} numbers on a GPU: at most {MOST_HEAD}"
             )));
         }
         let n_heads = self.program.value(node.inputs[0]).shape.groups;
@@ -350,12 +364,8 @@ impl Lowering<'_> {
             norms[3] = Some(HeadNorm { weight: k, eps: norm.eps });
         }
         let rotation = at.rope.as_ref().map(|rope| index_of(&mut self.plan.rotations, rope));
-        let temperature =
-            at.score.temperature.as_ref().map(|t| index_of(&mut self.plan.temperatures, t));
-        let slopes = at.score.alibi.map(|most| {
-            let slope = |head| alibi_slope(head, n_heads, most) as f32;
-            self.vector(VectorSpec::Numbers((0..n_heads).map(slope).collect()))
-        });
+        let temperature = self.temperature(&at.score);
+        let slopes = self.slopes(&at.score, n_heads);
         let sinks = at.score.sinks.map(|id| self.weight_vector(id));
         let out = self.output(node.output);
         self.plan.works.push(GpuWork::Attention(Box::new(AttentionWork {
@@ -365,6 +375,7 @@ impl Lowering<'_> {
             key_dim,
             value_dim,
             q,
+            latents: None,
             kv,
             rotation,
             interleaved: at
@@ -380,6 +391,18 @@ impl Lowering<'_> {
             out,
         })));
         Ok(())
+    }
+
+    fn temperature(&mut self, score: &Score) -> Option<usize> {
+        score.temperature.as_ref().map(|t| index_of(&mut self.plan.temperatures, t))
+    }
+
+    /// What ALiBi takes of the scores of each head.
+    fn slopes(&mut self, score: &Score, n_heads: usize) -> Option<VectorId> {
+        score.alibi.map(|most| {
+            let slope = |head| alibi_slope(head, n_heads, most) as f32;
+            self.vector(VectorSpec::Numbers((0..n_heads).map(slope).collect()))
+        })
     }
 }
 

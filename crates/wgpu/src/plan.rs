@@ -1,10 +1,10 @@
 //! [`GpuPlan`]: a lowered program. Works in order, over buffers that have a row for each token or each selected row.
 
-use program::{Lookup, OutputKind, Rope, Rows, Score, Temperature, WeightId};
+use program::{Lookup, OutputKind, Rope, Router, Rows, Score, Temperature, WeightId};
 use quant::GgmlType;
 
 use crate::formats::CHUNK;
-use crate::kernels::Finish;
+use crate::kernels::{Finish, MATMAT_TILE};
 
 /// Index of a buffer in [`GpuPlan::buffers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,11 +37,21 @@ pub(crate) struct Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MatrixSpec {
     pub(crate) weights: Vec<WeightId>,
-    /// Rows of two weights in turn, a gate's and what it lets through; else one weight's after another's.
-    pub(crate) in_turn: bool,
+    pub(crate) order: RowOrder,
     pub(crate) ty: GgmlType,
     pub(crate) rows: usize,
     pub(crate) cols: usize,
+}
+
+/// Which rows of its weights a matrix has one after another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowOrder {
+    /// All of a weight's, then the next one's.
+    AsTheyAre,
+    /// Of two weights in turn: a gate's and what it lets through.
+    InTurn,
+    /// The same of one weight, which has them in stretches: so many of a gate, then as many of what it lets through.
+    Halves(usize),
 }
 
 /// Numbers that kernels read as they are, in f32.
@@ -53,7 +63,7 @@ pub(crate) enum VectorSpec {
     Biases {
         /// A bias, if there is one, and how many rows it is for.
         parts: Vec<(Option<WeightId>, usize)>,
-        /// As in [`MatrixSpec`].
+        /// Of two weights in turn.
         in_turn: bool,
     },
     /// Made by the plan.
@@ -72,6 +82,16 @@ pub(crate) struct HeadNorm {
     pub(crate) eps: f32,
 }
 
+/// See [`AttentionWork::latents`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct LatentParts {
+    /// Rotated parts of queries, and from a head's to the next one's.
+    pub(crate) q_pe: Place,
+    pub(crate) pe_pitch: usize,
+    /// Numbers of a latent.
+    pub(crate) rank: usize,
+}
+
 /// Attention with what comes before it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AttentionWork {
@@ -80,8 +100,12 @@ pub(crate) struct AttentionWork {
     pub(crate) n_kv_heads: usize,
     pub(crate) key_dim: usize,
     pub(crate) value_dim: usize,
+    /// Of attention over latents: brought to these, so many numbers for each head as values have.
     pub(crate) q: Place,
-    /// Keys and values that are appended.
+    /// What attention over latents has beside. It has one key-value head, whose values are the first numbers of its keys,
+    /// with zeros behind them up to whole chunks.
+    pub(crate) latents: Option<LatentParts>,
+    /// Keys and values that are appended; of latents these and the rotated parts of keys.
     pub(crate) kv: Option<[Place; 2]>,
     /// Index in [`GpuPlan::rotations`].
     pub(crate) rotation: Option<usize>,
@@ -118,6 +142,147 @@ pub(crate) enum GpuWork {
     Groups(GroupWork),
     /// Attention.
     Attention(Box<AttentionWork>),
+    /// The choice of experts.
+    Route(RouteWork),
+    /// Products with the pieces of a matrix, each in a slot of its own.
+    Pieces(PiecesWork),
+    /// The same with pieces turned.
+    Turned(TurnedWork),
+    /// The weighted sum of what experts make of their slots.
+    Mixed(MixedWork),
+    /// Which rows each expert has, of many.
+    Sorted(SortedWork),
+    /// Elements, of many rows alone.
+    OfMany(ElementWork, Crowd),
+}
+
+/// Experts, for which rows may be many: enough that each has some. Then experts are gone through, with the rows of each,
+/// instead of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Crowd {
+    pub(crate) n_experts: usize,
+    pub(crate) n_used: usize,
+}
+
+impl Crowd {
+    /// Rows that each expert has at least, on average, where there are many.
+    const EACH: usize = 8;
+    /// Pairs of a row and a slot in a tile of the list.
+    const PAIRS: usize = MATMAT_TILE;
+
+    /// Whether so many rows are many.
+    pub(crate) fn is_many(self, rows: usize) -> bool {
+        rows * self.n_used >= Self::EACH * self.n_experts
+    }
+
+    /// Tiles of many rows, at most.
+    pub(crate) fn most_tiles(self, rows: usize) -> usize {
+        let pairs = rows * self.n_used;
+        pairs / Self::PAIRS + self.n_experts.min(pairs)
+    }
+
+    /// Words of the list, for each of many rows: see `kernels/sorted.wgsl`.
+    pub(crate) fn words(self) -> usize {
+        // one of all, and of a tile two, and two for each pair
+        let of_tile = 2 + 2 * Self::PAIRS;
+        1 + (of_tile * self.n_used * (Self::EACH + Self::PAIRS)).div_ceil(Self::EACH * Self::PAIRS)
+    }
+}
+
+/// See [`GpuWork::Sorted`].
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SortedWork {
+    pub(crate) crowd: Crowd,
+    pub(crate) routes: ChosenPieces,
+    /// The list.
+    pub(crate) out: Place,
+}
+
+/// How products with pieces are made of many rows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Many {
+    pub(crate) crowd: Crowd,
+    /// Which rows each expert has.
+    pub(crate) list: Place,
+    /// Whether they are made of many rows alone.
+    pub(crate) only: bool,
+}
+
+/// See [`GpuWork::Route`].
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RouteWork {
+    pub(crate) router: Router,
+    pub(crate) n_experts: usize,
+    pub(crate) bias: Option<VectorId>,
+    pub(crate) factors: Option<VectorId>,
+    pub(crate) scores: Place,
+    pub(crate) out: Place,
+}
+
+/// What a router wrote of a row: the numbers of experts, then their weights.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ChosenPieces {
+    pub(crate) place: Place,
+    pub(crate) n_used: usize,
+    /// Whether the weights are factors here.
+    pub(crate) weigh: bool,
+}
+
+/// See [`GpuWork::Pieces`].
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PiecesWork {
+    pub(crate) matrix: MatrixId,
+    /// Rows of a piece; those of them that are not multiplied, before the others; and how many are.
+    pub(crate) each: usize,
+    pub(crate) skipped: usize,
+    pub(crate) taken: usize,
+    /// Slots of a row.
+    pub(crate) slots: usize,
+    /// Which pieces are multiplied; `None`: the slot's own.
+    pub(crate) routes: Option<ChosenPieces>,
+    pub(crate) bias: Option<VectorId>,
+    pub(crate) finish: Finish,
+    pub(crate) x: Place,
+    /// From what a slot is multiplied with to the next one's.
+    pub(crate) x_pitch: usize,
+    pub(crate) out: Place,
+    /// From a slot to the next one.
+    pub(crate) out_pitch: usize,
+    /// `None`: as of few.
+    pub(crate) many: Option<Many>,
+}
+
+/// See [`GpuWork::Turned`].
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TurnedWork {
+    pub(crate) matrix: MatrixId,
+    /// Rows of a piece, and how many of them are summed up, the first ones.
+    pub(crate) each: usize,
+    pub(crate) taken: usize,
+    /// Slots of a row, which have a piece each.
+    pub(crate) slots: usize,
+    pub(crate) x: Place,
+    /// From a slot's numbers to the next one's.
+    pub(crate) x_pitch: usize,
+    pub(crate) out: Place,
+    /// From a slot to the next one: whole chunks.
+    pub(crate) out_pitch: usize,
+}
+
+/// See [`GpuWork::Mixed`]. Of few rows alone.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct MixedWork {
+    pub(crate) crowd: Crowd,
+    pub(crate) matrix: MatrixId,
+    /// Rows of an expert.
+    pub(crate) each: usize,
+    pub(crate) routes: ChosenPieces,
+    pub(crate) bias: Option<VectorId>,
+    pub(crate) x: Place,
+    pub(crate) x_pitch: usize,
+    /// Added last; there is none where there are biases.
+    pub(crate) residual: Option<Place>,
+    pub(crate) out: Place,
 }
 
 /// See [`GpuWork::Elements`].
@@ -175,6 +340,12 @@ impl GpuWork {
             GpuWork::Elements(work) => work.out,
             GpuWork::Groups(work) => work.out,
             GpuWork::Attention(work) => work.out,
+            GpuWork::Route(work) => work.out,
+            GpuWork::Pieces(work) => work.out,
+            GpuWork::Turned(work) => work.out,
+            GpuWork::Mixed(work) => work.out,
+            GpuWork::Sorted(work) => work.out,
+            GpuWork::OfMany(work, _) => work.out,
         }
     }
 
@@ -186,11 +357,25 @@ impl GpuWork {
                 [Some(*x), *residual].into_iter().flatten().collect()
             }
             GpuWork::Elements(ElementWork { a, b, .. })
+            | GpuWork::OfMany(ElementWork { a, b, .. }, _)
             | GpuWork::Groups(GroupWork { a, b, .. }) => {
                 [Some(*a), *b].into_iter().flatten().collect()
             }
             GpuWork::Attention(work) => {
-                std::iter::once(work.q).chain(work.kv.into_iter().flatten()).collect()
+                let q_pe = work.latents.map(|latents| latents.q_pe);
+                let kv = work.kv.into_iter().flatten();
+                std::iter::once(work.q).chain(q_pe).chain(kv).collect()
+            }
+            GpuWork::Route(work) => vec![work.scores],
+            GpuWork::Turned(work) => vec![work.x],
+            GpuWork::Pieces(work) => {
+                let routes = work.routes.map(|routes| routes.place);
+                let list = work.many.map(|many| many.list);
+                std::iter::once(work.x).chain(routes).chain(list).collect()
+            }
+            GpuWork::Sorted(work) => vec![work.routes.place],
+            GpuWork::Mixed(work) => {
+                [work.x, work.routes.place].into_iter().chain(work.residual).collect()
             }
         }
     }
@@ -205,5 +390,23 @@ impl GpuPlan {
     /// Where an output of a kind lies.
     pub(crate) fn output(&self, kind: OutputKind) -> Option<&(OutputKind, Place, RowsSpec)> {
         self.outputs.iter().find(|(its, ..)| *its == kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The list of which rows each expert has fits in what its rows have room for, as soon as it is written.
+    #[test]
+    fn lists_have_room() {
+        for (n_experts, n_used) in [(1, 1), (2, 1), (6, 2), (8, 2), (60, 4), (128, 8), (513, 10)] {
+            let crowd = Crowd { n_experts, n_used };
+            let first = (1..).find(|rows| crowd.is_many(*rows)).expect("some are many");
+            for rows in (first..first + 100).chain([4096]) {
+                let most = 1 + (2 + 2 * Crowd::PAIRS) * crowd.most_tiles(rows);
+                assert!(most <= rows * crowd.words(), "{n_used} of {n_experts}, {rows} rows");
+            }
+        }
     }
 }

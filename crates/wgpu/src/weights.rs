@@ -11,7 +11,7 @@ use crate::adapter::Gpu;
 use crate::formats::{DeviceFormat, device_format};
 use crate::kernels::MATMAT_TILE;
 use crate::pack::Planes;
-use crate::plan::{GpuPlan, MatrixSpec, VectorSpec};
+use crate::plan::{GpuPlan, MatrixSpec, RowOrder, VectorSpec};
 
 /// Bytes of planes that a thread packs at a time.
 const PIECE: usize = 8 << 20;
@@ -200,11 +200,16 @@ impl Loader<'_> {
             })
             .collect();
         let row = |row: usize| -> &[u8] {
-            let (weight, row) = if spec.in_turn {
-                (row % weights.len(), row / weights.len())
-            } else {
-                let weight = ends.partition_point(|end| *end <= row);
-                (weight, row - (ends[weight] - weights[weight].rows))
+            let (weight, row) = match spec.order {
+                RowOrder::InTurn => (row % weights.len(), row / weights.len()),
+                RowOrder::Halves(each) => {
+                    let (stretch, at) = (row / (2 * each), row % (2 * each));
+                    (0, stretch * 2 * each + at % 2 * each + at / 2)
+                }
+                RowOrder::AsTheyAre => {
+                    let weight = ends.partition_point(|end| *end <= row);
+                    (weight, row - (ends[weight] - weights[weight].rows))
+                }
             };
             &bytes[weight][row * row_bytes..(row + 1) * row_bytes]
         };

@@ -196,6 +196,31 @@ pub(super) fn experts(executor: &dyn Executor) {
     }
 }
 
+/// Gate, up and down of different types.
+pub(super) fn types_apart(executor: &dyn Executor) {
+    let [n_experts, n_used, hidden, width] = [5, 2, 256, 64];
+    for [gate, up, down] in [
+        [GgmlType::F32, GgmlType::F16, GgmlType::F32],
+        [GgmlType::Q4K, GgmlType::Q6K, GgmlType::Q8_0],
+        [GgmlType::Q8_0, GgmlType::Q8_0, GgmlType::F16],
+    ] {
+        let worst = [gate, up, down].map(bound).into_iter().fold(0.0, f64::max);
+        check(executor, worst, &format!("experts of {gate}, {up} and {down}"), |r| {
+            let x = input(r, hidden)?;
+            let routes = routed(r, n_experts, &top(n_used), true)?;
+            let weights = ExpertWeights {
+                gate: weight(r, "gate_exps.weight", gate, n_experts * width, hidden),
+                up: weight(r, "up_exps.weight", up, n_experts * width, hidden),
+                down: weight(r, "down_exps.weight", down, n_experts * hidden, width),
+                biases: None,
+                n_experts,
+                weighs_inputs: false,
+            };
+            r.experts("experts", weights, Act::Silu, x, routes)
+        });
+    }
+}
+
 /// Experts that others share, several of which a row may choose.
 pub(super) fn experts_shared(executor: &dyn Executor) {
     for (ty, shape) in [

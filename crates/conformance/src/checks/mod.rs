@@ -148,6 +148,7 @@ pub static EXPERTS: &[Check] = &[
     meaning("op/route", experts::route),
     meaning("op/route_ties", experts::route_ties),
     meaning("op/experts", experts::experts),
+    meaning("op/experts_types", experts::types_apart),
     meaning("op/experts_gates", experts::gates),
     meaning("op/experts_uneven", experts::experts_uneven),
     meaning("op/experts_shared", experts::experts_shared),

@@ -28,12 +28,14 @@ const SLOTS = 8u;
 const LANES = 64u;
 const KEY_QUADS = {{KEY_QUADS}}u;
 const VALUE_QUADS = {{VALUE_QUADS}}u;
+// whether queries are kept in workgroup memory; what has no room there is read where it lies
+const ARE_NEAR = {{NEAR}}u > 1u;
 // quads of all queries that a lane adds up
 const SUMS = (SLOTS * VALUE_QUADS + LANES - 1u) / LANES;
 const UNSEEN = -3e38;
 const LEAST = -1e30;
 
-var<workgroup> queries: array<vec4<f32>, SLOTS * KEY_QUADS>;
+var<workgroup> queries: array<vec4<f32>, {{NEAR}}u>;
 var<workgroup> weights: array<f32, SLOTS * LANES>;
 var<workgroup> maxima: array<f32, LANES>;
 var<workgroup> totals: array<f32, LANES>;
@@ -57,6 +59,10 @@ fn value(unit: u32) -> vec4<f32> {
     return {{VALUE}};
 }
 
+fn value_at(kv_head: u32, quad: u32, position: u32) -> u32 {
+    return {{VALUE_AT}};
+}
+
 fn is_used(t: Tile, slot: u32) -> bool {
     return select(t.first + slot < t.group, slot < t.rows, t.by_row);
 }
@@ -72,6 +78,18 @@ fn row_of(t: Tile, slot: u32) -> u32 {
 
 fn head_of(t: Tile, slot: u32) -> u32 {
     return t.kv_head * t.group + select(t.first + slot, t.first, t.by_row);
+}
+
+// Where the query of a slot begins.
+fn query_at(t: Tile, slot: u32) -> u32 {
+    return row_of(t, slot) * c.q_stride / 4u + head_of(t, slot) * KEY_QUADS;
+}
+
+fn query(t: Tile, slot: u32, quad: u32) -> vec4<f32> {
+    if (ARE_NEAR) {
+        return queries[slot * KEY_QUADS + quad];
+    }
+    return q[query_at(t, slot) + quad];
 }
 
 fn first_seen(position: u32) -> u32 {
@@ -104,13 +122,9 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
     let sequence = sequence_of(t.first_row);
     let record = step[SEQUENCES] + 3u * sequence;
     let len = step[record + 1u] + step[record + 2u];
-    for (var i = lane; i < SLOTS * KEY_QUADS; i += LANES) {
-        let slot = i / KEY_QUADS;
-        if (is_used(t, slot)) {
-            let begins = row_of(t, slot) * c.q_stride / 4u + head_of(t, slot) * KEY_QUADS;
-            queries[i] = q[begins + i % KEY_QUADS];
-        } else {
-            queries[i] = vec4(0.0);
+    if (ARE_NEAR) {
+        for (var i = lane; i < n_used(t) * KEY_QUADS; i += LANES) {
+            queries[i] = q[query_at(t, i / KEY_QUADS) + i % KEY_QUADS];
         }
     }
     // the blocks that any of the queries sees, and this workgroup's stretch of them
@@ -136,7 +150,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
         for (var i = 0u; i < KEY_QUADS; i++) {
             let k = key(base + key_unit(KEY_QUADS, t.kv_head, i, lane));
             for (var s = 0u; s < used; s++) {
-                products[s] += dot(queries[s * KEY_QUADS + i], k);
+                products[s] += dot(query(t, s, i), k);
             }
         }
         for (var s = 0u; s < SLOTS; s++) {
@@ -192,8 +206,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
             if (slot < used) {
                 var mixed = sums[i] * factors[slot];
                 for (var p = 0u; p < n; p++) {
-                    let begins = value_unit(c.n_kv_heads, KEY_QUADS, VALUE_QUADS, vec2(t.kv_head, pair % VALUE_QUADS), p);
-                    mixed += weights[slot * LANES + p] * value(base + begins);
+                    mixed += weights[slot * LANES + p] * value(base + value_at(t.kv_head, pair % VALUE_QUADS, p));
                 }
                 sums[i] = mixed;
             }

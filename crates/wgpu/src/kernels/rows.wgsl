@@ -69,6 +69,19 @@ fn summed(row: u32, i: u32) -> f32 {
     return sum;
 }
 
+// The sum of `p` slots, of which each begins `q` numbers behind the one before, each times its weight if they have some.
+fn joined(row: u32, i: u32) -> f32 {
+    var sum = 0.0;
+    for (var j = 0u; j < c.p; j++) {
+        var weight = 1.0;
+        if (c.b_offset != NONE) {
+            weight = b(row, j);
+        }
+        sum += weight * a(row, j * c.q + i);
+    }
+    return sum;
+}
+
 fn value(row: u32, i: u32) -> f32 {
     return {{VALUE}};
 }

@@ -2,10 +2,11 @@
 
 use naga::back::{hlsl, msl, spv};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
-use program::NormKind;
+use program::{Gating, GroupScore, Groups, NormKind, Router};
 
 use super::*;
 use crate::formats::FORMATS;
+use crate::plan::{Place, ValueBuffer};
 
 /// Every shader that plans may ask for, with a few widths of heads.
 fn all() -> Vec<Shader> {
@@ -14,6 +15,10 @@ fn all() -> Vec<Shader> {
         all.push(Shader::embed(format));
         all.push(Shader::matmat(format));
         all.extend([1, 4].map(|n| Shader::matvec(format, n)));
+        all.extend([1, 4].map(|n| Shader::pieces(format, n)));
+        all.push(Shader::mixed(format));
+        all.push(Shader::grouped(format));
+        all.push(Shader::turned(format));
     }
     all.extend(element::ALL.map(Shader::rows));
     let norms = [NormKind::Rms, NormKind::Layer].map(group::norm);
@@ -22,14 +27,39 @@ fn all() -> Vec<Shader> {
         for values in [Stored::F32, Stored::F16] {
             let kept = StoredTypes { keys, values };
             all.push(Shader::keys(kept));
-            all.extend([(1, 1), (32, 32), (64, 20)].map(|(k, v)| Shader::attend(kept, k, v)));
+            all.push(Shader::latents(kept));
+            let sizes =
+                [(1, 1, false), (32, 32, false), (64, 20, false), (6, 4, true), (144, 128, true)];
+            all.extend(sizes.map(|(key_quads, value_quads, are_latents)| {
+                Shader::attend(kept, HeadWidths { key_quads, value_quads, are_latents })
+            }));
         }
     }
     all.push(Shader::combine());
     let most = [ceiling::floats().text, ceiling::bytes().text];
     all.extend([ceiling::READ, &most[0], &most[1]].map(Shader::ceiling));
+    all.push(Shader::sorted(256));
+    all.extend([None, Some(8)].map(|groups| Shader::route(&routing(groups))));
     all.extend([lists::STRETCHES, lists::FOUND].map(Shader::best));
     all
+}
+
+/// A choice of 8 of 256 experts.
+fn routing(groups: Option<usize>) -> RouteWork {
+    let groups = groups.map(|n_groups| Groups { n_groups, n_used: 4, score: GroupScore::Max });
+    let router = Router {
+        n_used: 8,
+        gating: Gating::Sigmoid,
+        bias: None,
+        groups,
+        normalize: true,
+        scale: 1.0,
+        factors: None,
+        per_chunk: 1,
+    };
+    let place = Place { buffer: ValueBuffer(0), offset: 0 };
+    let (scores, out) = (place, place);
+    RouteWork { router, n_experts: 256, bias: None, factors: None, scores, out }
 }
 
 #[test]

@@ -28,6 +28,28 @@ pub(super) struct Fusions {
     absorbed: Vec<bool>,
     /// By node: the norm that attention takes over, and its input.
     head_norms: HashMap<usize, (ValueId, Norm)>,
+    /// By node that adds something to what experts make.
+    experts_sums: HashMap<usize, ExpertsSum>,
+    /// By node: the slice that nobody makes, for its readers find it in its input.
+    slices: HashMap<usize, InPlace>,
+}
+
+/// What experts make and what is added to it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct ExpertsSum {
+    /// Their node.
+    pub(super) experts: usize,
+    pub(super) residual: ValueId,
+}
+
+/// A slice in its input.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct InPlace {
+    pub(super) input: ValueId,
+    /// Where the first group's begins.
+    pub(super) start: usize,
+    /// From a group's to the next one's.
+    pub(super) pitch: usize,
 }
 
 /// What fusions are looked for in.
@@ -50,9 +72,11 @@ impl Fusions {
         let mut search = Search { program, uses, readers, found };
         search.gates();
         search.residuals();
+        search.sums_of_experts();
         search.acts();
         search.joins();
         search.norms_of_heads();
+        search.slices();
         search.found
     }
 
@@ -69,6 +93,16 @@ impl Fusions {
     /// The input and the norm of a node that attention takes over.
     pub(super) fn head_norm(&self, node: Option<usize>) -> Option<(ValueId, Norm)> {
         self.head_norms.get(&node?).copied()
+    }
+
+    /// The experts that are computed at the place of a node that adds something to them.
+    pub(super) fn experts_sum(&self, node: usize) -> Option<ExpertsSum> {
+        self.experts_sums.get(&node).copied()
+    }
+
+    /// The slice in its input that a node would make.
+    pub(super) fn slice(&self, node: Option<usize>) -> Option<InPlace> {
+        self.slices.get(&node?).copied()
     }
 }
 
@@ -146,6 +180,29 @@ impl Search<'_> {
         }
     }
 
+    /// Experts to which something is added, where they have no biases: a kernel reads either.
+    fn sums_of_experts(&mut self) {
+        for (index, node) in self.program.nodes.iter().enumerate() {
+            if node.op != Op::Add || self.found.absorbed[index] {
+                continue;
+            }
+            let plain = |id: ValueId| {
+                let root = self.uses.root(id);
+                let writer = self.uses.writer(root)?;
+                let op = &self.program.nodes[writer].op;
+                let plain = matches!(op, Op::Experts { biases: None, .. });
+                (plain && self.uses.only_reader(root) == Some(index)).then_some(writer)
+            };
+            let sides = [(1, 0), (0, 1)].into_iter();
+            let mut found = sides
+                .filter_map(|(side, other)| Some((plain(node.inputs[side])?, node.inputs[other])));
+            if let Some((experts, residual)) = found.next() {
+                self.found.absorbed[experts] = true;
+                self.found.experts_sums.insert(index, ExpertsSum { experts, residual });
+            }
+        }
+    }
+
     /// A product of which an activation is taken.
     fn acts(&mut self) {
         for (index, node) in self.program.nodes.iter().enumerate() {
@@ -174,6 +231,34 @@ impl Search<'_> {
             }
             let finish = Finish::Plain;
             self.add(index, Product { linears, finish, residual: None, output: node.output });
+        }
+    }
+
+    /// Slices whose readers can begin anywhere in a row: those of whole rows, but where products read them four numbers at
+    /// a time, and those of heads that attention over latents alone reads.
+    fn slices(&mut self) {
+        for (index, node) in self.program.nodes.iter().enumerate() {
+            let Op::Slice { start, .. } = node.op else { continue };
+            let shape = self.program.value(node.inputs[0]).shape;
+            let op = |reader: usize| &self.program.nodes[reader].op;
+            let reads_quads =
+                |reader: usize| matches!(op(reader), Op::Linear { .. } | Op::Experts { .. });
+            let reads_heads = |reader: usize| {
+                let inputs = &self.program.nodes[reader].inputs;
+                let of_heads = inputs.iter().take(2).any(|id| self.uses.root(*id) == node.output);
+                matches!(op(reader), Op::LatentAttention(_)) && of_heads
+            };
+            let in_place = match shape.groups {
+                1 => self
+                    .uses
+                    .feeds_only(node.output, |reader| !reads_quads(reader) && !reads_heads(reader)),
+                _ => self.uses.feeds_only(node.output, reads_heads),
+            };
+            if in_place {
+                self.found.absorbed[index] = true;
+                let (input, pitch) = (node.inputs[0], shape.dim);
+                self.found.slices.insert(index, InPlace { input, start, pitch });
+            }
         }
     }
 

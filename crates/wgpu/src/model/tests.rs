@@ -30,7 +30,11 @@ pub(crate) fn device(most_bytes: Option<u64>) -> Option<Gpu> {
 }
 
 fn program() -> Arc<Program> {
-    tiny_model(&tiny_config("llama", 64, false), GgmlType::F32)
+    program_of("llama")
+}
+
+fn program_of(architecture: &str) -> Arc<Program> {
+    tiny_model(&tiny_config(architecture, 64, false), GgmlType::F32)
 }
 
 fn load(gpu: &Arc<Gpu>, program: &Arc<Program>) -> GpuModel {
@@ -89,8 +93,15 @@ fn a_buffer_bounds_the_cache_of_one_layer_alone() {
 #[test]
 fn the_workspace_is_what_was_predicted() {
     let Some(gpu) = device(None) else { return };
-    let (gpu, program) = (Arc::new(gpu), program());
-    for (chunk, sessions) in [(512, 1), (64, 4), (32, 12)] {
+    let gpu = Arc::new(gpu);
+    for (architecture, chunk, sessions) in [
+        ("llama", 512, 1),
+        ("llama", 64, 4),
+        ("llama", 32, 12),
+        ("qwen2moe", 512, 1),
+        ("deepseek2", 64, 4),
+    ] {
+        let program = program_of(architecture);
         let cache = CacheOptions { capacity: 2048, ..HALF };
         let options = MemoryOptions { cache, sessions, chunk };
         let needs =
@@ -119,6 +130,7 @@ fn the_workspace_is_what_was_predicted() {
         assert!(out.sequences.iter().all(|one| one.is_ok()));
         let taken = lock(&model.workspace).bytes() + needs.cache / program.caches.len() as u64;
         let near = needs.work.abs_diff(taken) as f64 / taken as f64;
-        assert!(near <= 0.03, "chunk {chunk}, {sessions} sessions: {}, took {taken}", needs.work);
+        let what = format!("{architecture}, chunk {chunk}, {sessions} sessions");
+        assert!(near <= 0.03, "{what}: {}, took {taken}", needs.work);
     }
 }

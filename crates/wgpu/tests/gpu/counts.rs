@@ -14,6 +14,12 @@ const CACHE: CacheOptions = CacheOptions::new(CacheType::F16, CacheType::F16, 51
 
 /// Dispatches of a layer: norm, product, rotation, attention, its join, product, norm, product, product.
 const BY_LAYER: u64 = 9;
+/// With experts, in place of the last two: their scores, the choice, gate and up, down, the same two products of a shared
+/// expert, the sum.
+const WITH_EXPERTS: u64 = BY_LAYER + 5;
+/// What latent attention has beside: a narrow product and a norm before q, latents and their norm, queries brought to these,
+/// values made of what was found.
+const OF_LATENTS: u64 = 6;
 /// Beside layers: embedding, two selections, norm, head.
 const BESIDE: u64 = 5;
 
@@ -21,7 +27,13 @@ const BESIDE: u64 = 5;
 fn a_step_is_one_submission_and_one_read_back() {
     // a device of its own: others count too
     let Some(device) = open() else { return };
-    for architecture in ["llama", "qwen2", "qwen3"] {
+    for (architecture, by_layer) in [
+        ("llama", BY_LAYER),
+        ("qwen2", BY_LAYER),
+        ("qwen3", BY_LAYER),
+        ("qwen3moe", WITH_EXPERTS),
+        ("deepseek2", WITH_EXPERTS + OF_LATENTS),
+    ] {
         let config = tiny_config(architecture, 64, false);
         let program = tiny_model(&config, GgmlType::Q8_0);
         let weights = MemoryWeights::random(&program, 3);
@@ -43,7 +55,7 @@ fn a_step_is_one_submission_and_one_read_back() {
             let read = u64::from(outputs != Outputs::NONE);
             assert_eq!(after.readbacks, readbacks + read, "{architecture}: read-backs");
             let dispatches = after.dispatches - dispatches;
-            let most = BY_LAYER * config.layers.len() as u64 + BESIDE;
+            let most = by_layer * config.layers.len() as u64 + BESIDE;
             assert!(dispatches <= most, "{architecture}: {dispatches} dispatches, {most} allowed");
         }
     }
@@ -78,14 +90,20 @@ fn few_tokens_are_few_bytes() {
 #[test]
 fn memory_is_what_was_predicted() {
     let Some(device) = open() else { return };
-    for ty in [GgmlType::F32, GgmlType::Q8_0, GgmlType::Q4_0] {
-        let config = tiny_config("qwen2", 256, true);
+    for (architecture, ty) in [
+        ("qwen2", GgmlType::F32),
+        ("qwen2", GgmlType::Q8_0),
+        ("qwen2", GgmlType::Q4_0),
+        ("qwen2moe", GgmlType::Q8_0),
+        ("deepseek2", GgmlType::Q8_0),
+    ] {
+        let config = tiny_config(architecture, 256, true);
         let program = tiny_model(&config, ty);
         let options = MemoryOptions { cache: CACHE, sessions: 1, chunk: 64 };
         let needs = device.memory(&program, &options).expect("it is supported");
         let weights = MemoryWeights::random(&program, 3);
         let model = device.load(program, &weights, &mut |_| ()).expect("it loads");
-        assert_eq!(needs.weights, model.stats().weight_memory, "{ty}: weights");
+        assert_eq!(needs.weights, model.stats().weight_memory, "{architecture}, {ty}: weights");
         let session = model.open(&CACHE).expect("a session opens");
         for chunk in Random::new(2).tokens(512, config.vocab_size).chunks(64) {
             let outputs = Outputs::NONE;
@@ -93,6 +111,10 @@ fn memory_is_what_was_predicted() {
             let out = model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single);
             out.expect("a step");
         }
-        assert_eq!(needs.cache, model.cache_bytes(session).expect("it is open"), "{ty}: cache");
+        assert_eq!(
+            needs.cache,
+            model.cache_bytes(session).expect("it is open"),
+            "{architecture}, {ty}: cache"
+        );
     }
 }

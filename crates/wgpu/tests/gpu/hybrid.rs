@@ -112,7 +112,7 @@ fn experts_apart() {
     assert_close(&found, &want, 1e-9, "experts apart");
 }
 
-/// Experts, latents and states, of every architecture: the greedy ids and logits that llama.cpp has.
+/// States and indexers, of every architecture: the greedy ids and logits that llama.cpp has.
 #[test]
 fn what_a_device_refuses_runs_beside_it() {
     let Some(device) = device() else { return };
@@ -141,8 +141,8 @@ fn forks_and_truncations() {
     for (architecture, layers) in [
         ("llama", DeviceLayers::Last(2)),
         ("gemma2", DeviceLayers::Last(1)),
-        ("qwen3moe", DeviceLayers::All),
-        ("deepseek2", DeviceLayers::All),
+        ("qwen3moe", DeviceLayers::Last(2)),
+        ("deepseek2", DeviceLayers::Last(2)),
     ] {
         let program = tiny_model(&tiny_config(architecture, 64, false), GgmlType::F32);
         let weights = MemoryWeights::random(&program, 5);

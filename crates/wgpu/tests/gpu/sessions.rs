@@ -32,7 +32,7 @@ fn made(architecture: &str) -> Option<Made> {
 /// within blocks, which are copied when they are written to.
 #[test]
 fn forks_and_truncations() {
-    for architecture in ["llama", "qwen3", "gemma2"] {
+    for architecture in ["llama", "qwen3", "gemma2", "qwen3moe", "deepseek2"] {
         let Some(made) = made(architecture) else { return };
         let (model, reference) = (&*made.tested, &*made.oracle);
         let [past, one, other] =
@@ -68,7 +68,13 @@ fn forks_and_truncations() {
 /// Sequences of several lengths and kinds of cache in one step, one of which fails.
 #[test]
 fn together() {
-    let Some(made) = made("qwen2") else { return };
+    for architecture in ["qwen2", "qwen2moe", "deepseek2"] {
+        let Some(made) = made(architecture) else { return };
+        together_of(architecture, &made);
+    }
+}
+
+fn together_of(architecture: &str, made: &Made) {
     let (model, reference) = (&*made.tested, &*made.oracle);
     let lens = [30, 3, 270, 1, 7];
     let pasts: Vec<_> = lens.iter().map(|n| Random::new(*n as u64).tokens(*n, 97)).collect();
@@ -100,23 +106,25 @@ fn together() {
         let found = rows.expect("it can run").into_logits().logits;
         let want = oracle(reference, &[&pasts[i][..], &more[i]].concat(), more[i].len());
         let bound = if i % 2 == 0 { 1e-9 } else { 1e-5 };
-        assert_close(&found, &want, bound, &format!("sequence {i}"));
+        assert_close(&found, &want, bound, &format!("{architecture}: sequence {i}"));
     }
 }
 
 /// Prompts and steps of all widths between the kernels' tiles give what one step gives.
 #[test]
 fn any_cut() {
-    let Some(made) = made("llama") else { return };
-    let (model, reference) = (&*made.tested, &*made.oracle);
-    let tokens = Random::new(9).tokens(260, 97);
-    let want = oracle(reference, &tokens, tokens.len());
-    for chunk in [1, 4, 5, 33, 128, 259] {
-        let session = model.open(&EXACT).expect("a session opens");
-        let found: Vec<f32> =
-            tokens.chunks(chunk).flat_map(|chunk| feed(model, session, chunk)).collect();
-        assert_close(&found, &want, 1e-9, &format!("chunks of {chunk}"));
-        model.close(session);
+    for (architecture, n) in [("llama", 260), ("qwen2moe", 140), ("deepseek2", 140)] {
+        let Some(made) = made(architecture) else { return };
+        let (model, reference) = (&*made.tested, &*made.oracle);
+        let tokens = Random::new(9).tokens(n, 97);
+        let want = oracle(reference, &tokens, tokens.len());
+        for chunk in [1, 4, 5, 33, 128, 259] {
+            let session = model.open(&EXACT).expect("a session opens");
+            let found: Vec<f32> =
+                tokens.chunks(chunk).flat_map(|chunk| feed(model, session, chunk)).collect();
+            assert_close(&found, &want, 1e-9, &format!("{architecture}, chunks of {chunk}"));
+            model.close(session);
+        }
     }
 }
 

@@ -1,9 +1,13 @@
 //! The suite that every executor passes, and agreement with another program's logits.
 
 use conformance::golden::{self, Case, GoldenFile, golden_case};
-use conformance::{Check, Family, MEANING, SAME_BITS, WINDOWS};
+use conformance::{Check, EXPERTS, Family, LATENT, MEANING, SAME_BITS, WINDOWS};
 use gguf::Gguf;
-use program::{Error, Executor, Variation};
+use program::{
+    CacheOptions, CacheType, Error, Executor, Gating, MemoryOptions, OutputKind, Recorder, Router,
+    Variation, WeightSpec,
+};
+use quant::GgmlType;
 
 use crate::device;
 
@@ -38,6 +42,16 @@ fn suite_of_same_bits() {
 #[test]
 fn suite_windows() {
     run(WINDOWS);
+}
+
+#[test]
+fn suite_experts() {
+    run(EXPERTS);
+}
+
+#[test]
+fn suite_latent() {
+    run(LATENT);
 }
 
 /// Whether a device takes all ops of a case's model.
@@ -82,12 +96,57 @@ fn golden_archs() {
 }
 
 #[test]
+fn golden_experts() {
+    assert!(check_cases(&golden::archs(Family::Experts), 1e-6) >= 45, "all with experts run");
+}
+
+#[test]
+fn golden_latent() {
+    assert!(
+        check_cases(&golden::archs(Family::Latent), 1e-6) >= 6,
+        "all but those with indexers run"
+    );
+}
+
+#[test]
 fn what_cannot_run_is_refused_by_name() {
     let Some(device) = device() else { return };
-    let config = conformance::tiny_config("qwen3moe", 64, false);
-    let program = conformance::tiny_model(&config, quant::GgmlType::F32);
-    let weights = conformance::MemoryWeights::random(&program, 1);
-    let refused = device.load(program, &weights, &mut |_| ()).err();
-    let named = matches!(&refused, Some(Error::Unsupported(what)) if what.contains("`route`"));
+    let gguf = Gguf::from_bytes(golden::model("mamba2")).expect("a model that was made");
+    let program = models::load(&gguf).expect("a model that is supported").program;
+    let refused = device.load(program, &models::GgufWeights(&gguf), &mut |_| ()).err();
+    let named =
+        matches!(&refused, Some(Error::Unsupported(what)) if what.contains("`causal_conv`"));
     assert!(named, "{refused:?}");
+}
+
+/// More experts than a workgroup has memory for are the processor's.
+#[test]
+fn too_many_experts_are_refused_in_a_line() {
+    let Some(device) = device() else { return };
+    let memory = |n_experts, n_used| {
+        let r = Recorder::new();
+        let (name, ty) = ("token_embd.weight".into(), GgmlType::F32);
+        let table = r.weight(WeightSpec { name, ty, rows: 3, cols: n_experts, start: 0 });
+        let router = Router {
+            n_used,
+            gating: Gating::Softmax,
+            bias: None,
+            groups: None,
+            normalize: true,
+            scale: 1.0,
+            factors: None,
+            per_chunk: 1,
+        };
+        let scores = r.embed(table).expect("it embeds");
+        let routes = r.route("routes", scores, router).expect("there are so many");
+        let program = r.finish(&[(OutputKind::Rows, routes)]);
+        let cache = CacheOptions::new(CacheType::F16, CacheType::F16, 8);
+        device.memory(&program, &MemoryOptions { cache, sessions: 1, chunk: 8 })
+    };
+    assert!(memory(1024, 256).is_ok());
+    for (n_experts, n_used) in [(1025, 2), (1024, 257)] {
+        let told = memory(n_experts, n_used).expect_err("there are too many").to_string();
+        let wanted = format!("{n_used} of {n_experts} experts on a GPU: at most 256 of 1024");
+        assert!(told.contains(&wanted), "{told}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conformance::{Made, MemoryWeights, Random, assert_close};
+use conformance::{Made, MemoryWeights, Random, assert_close, tiny_config, tiny_model};
 use gpu::{GpuOptions, Wgpu};
 use program::{
     CacheOptions, CacheType, Executor, LinearWeight, Model, OutputKind, Outputs, Program, Recorder,
@@ -77,5 +77,39 @@ fn matrices_in_parts() {
         let program = program(ty, 512);
         let weights = MemoryWeights::random(&program, 4);
         compare(&small, &program, &weights, &format!("{ty} in parts"));
+    }
+}
+
+/// The same of experts and of what latents become keys and values by, of which parts have some.
+#[test]
+fn pieces_in_parts() {
+    if device().is_none() {
+        return;
+    }
+    let most_bytes = Some(256 << 10);
+    let small = Wgpu::open(&GpuOptions { most_bytes, ..GpuOptions::default() }).expect("it opened");
+    for (architecture, joint) in [("qwen2moe", false), ("deepseek2", false), ("deepseek2", true)] {
+        let mut config = tiny_config(architecture, 256, false);
+        for latent in config.layers.iter_mut().filter_map(|layer| layer.latent.as_mut()) {
+            latent.joint = joint;
+        }
+        let program = tiny_model(&config, GgmlType::F32);
+        let weights = MemoryWeights::random(&program, 4);
+        compare(&small, &program, &weights, &format!("{architecture} in parts, joint {joint}"));
+    }
+}
+
+/// Keys for whose queries there is no room in workgroup memory.
+#[test]
+fn wide_heads() {
+    let Some(device) = device() else { return };
+    for (key_dim, value_dim) in [(258, 64), (512, 512), (1024, 100)] {
+        let mut config = tiny_config("llama", 64, false);
+        for layer in &mut config.layers {
+            (layer.head_dim, layer.value_dim) = (key_dim, value_dim);
+        }
+        let program = tiny_model(&config, GgmlType::F32);
+        let weights = MemoryWeights::random(&program, 4);
+        compare(device, &program, &weights, &format!("keys of {key_dim}, values of {value_dim}"));
     }
 }
