@@ -13,6 +13,7 @@ fn shared() -> Option<PathBuf> {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "megabytes")]
 fn vocabularies() {
     let Some(shared) = shared() else { return };
     for (name, model, n_tokens) in [
@@ -37,6 +38,7 @@ fn vocabularies() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "megabytes")]
 fn golden_models() {
     let Some(shared) = shared() else { return };
     let mut seen = 0;
