@@ -5,6 +5,8 @@
 
 #[path = "common/asking.rs"]
 mod asking;
+#[path = "kept/bounded.rs"]
+mod bounded;
 mod common;
 #[path = "kept/crashes.rs"]
 mod crashes;
