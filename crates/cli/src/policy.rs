@@ -40,10 +40,10 @@ pub(crate) struct PolicyArgs {
     /// Blocks that are read of the others
     #[arg(long, value_name = "N", requires = "kv_policy", value_parser = counts::any)]
     kv_blocks: Option<usize>,
-    /// What stands for a block: bounds (greatest and least of each channel), mean, max, products or mass (keys that later queries ask for), all (every key, to measure by)
+    /// What stands for a block: bounds (greatest and least of each channel), mean, max, fixed (keys at equal distances), products or mass (keys that later queries ask for), all (every key, to measure by)
     #[arg(long, value_name = "ANCHOR", requires = "kv_policy", value_parser = named(&BlockAnchor::ALL, BlockAnchor::name), hide_possible_values = true)]
     kv_anchor: Option<BlockAnchor>,
-    /// Keys whose mean stands for a block, by products or mass
+    /// Keys whose mean stands for a block, by fixed, products or mass
     #[arg(long, value_name = "N", requires = "kv_policy", value_parser = counts::tokens)]
     kv_representatives: Option<usize>,
     /// Heads that choose blocks together: layer, kv-head
@@ -175,7 +175,7 @@ impl PolicyArgs {
         let mut warnings: Vec<String> =
             idle.map(|(option, _)| format!("{option} has no effect: {why}")).collect();
         let anchor = self.kv_anchor.unwrap_or(BlockAnchor::Bounds);
-        if self.kv_representatives.is_some() && !anchor.has_representatives() {
+        if self.kv_representatives.is_some() && !anchor.is_of_few_keys() {
             let anchor = anchor.name();
             warnings
                 .push(format!("--kv-representatives has no effect: blocks are chosen by {anchor}"));

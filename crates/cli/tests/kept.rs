@@ -3,81 +3,28 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at its first surprise")]
 
+#[path = "common/asking.rs"]
+mod asking;
+#[path = "kept/bounded.rs"]
+mod bounded;
 mod common;
+#[path = "kept/crashes.rs"]
+mod crashes;
 #[path = "common/serving.rs"]
 mod serving;
 
-use std::io::{BufReader, Write};
-use std::net::TcpStream;
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::{Duration, Instant};
 
+use asking::{ask, cached, next, post, request, said, tokens, told, try_ask};
 use common::{Place, text};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use serving::{Connection, Serving};
+use serving::Serving;
 use testing::{Dice, mutations};
-
-/// Tokens of a conversation, the same for each seed.
-fn tokens(seed: u64, n: usize) -> Vec<u64> {
-    let mut dice = Dice::new(seed);
-    (0..n).map(|_| 40 + dice.bits() % 200).collect()
-}
-
-/// Status and object that a request is answered with; `None` of a server that is gone by then.
-fn try_ask(serving: &Serving, path: &str, body: &Value, headers: &str) -> Option<(u16, Value)> {
-    let stream = TcpStream::connect(format!("127.0.0.1:{}", serving.port)).ok()?;
-    let mut connection = Connection(BufReader::new(stream));
-    connection.send("POST", path, headers, &body.to_string());
-    let answer = connection.answer().ok()?;
-    Some((answer.status, answer.json()))
-}
-
-/// The same of one that is there.
-fn post(serving: &Serving, path: &str, body: &Value) -> (u16, Value) {
-    try_ask(serving, path, body, "").unwrap()
-}
-
-/// What a server that is asked to end has said of conversations.
-fn told(serving: Serving) -> String {
-    let lines = serving.ended();
-    assert!(!lines.contains("panic"), "{lines}");
-    let lines = lines
-        .lines()
-        .filter(|line| line.contains("conversation is") || line.contains("conversation on"));
-    lines.map(|line| format!("{line}\n")).collect()
-}
-
-/// What goes on after some tokens, most likely first, with how likely each token was.
-fn ask(serving: &Serving, prompt: &[u64]) -> Value {
-    let (status, answer) = post(serving, "/completion", &request(prompt));
-    assert_eq!(status, 200, "{answer}");
-    answer
-}
-
-fn request(prompt: &[u64]) -> Value {
-    json!({
-        "prompt": prompt, "n_predict": 6, "temperature": 0, "ignore_eos": true,
-        "return_tokens": true, "n_probs": 3,
-    })
-}
-
-/// All that must be the same whatever was in which cache.
-fn said(answer: &Value) -> Value {
-    json!([answer["tokens"], answer["content"], answer["completion_probabilities"]])
-}
-
-fn cached(answer: &Value) -> usize {
-    answer["timings"]["cache_n"].as_u64().unwrap() as usize
-}
-
-/// The next prompt: what was said, and more.
-fn next(prompt: &[u64], answer: &Value, more: u64) -> Vec<u64> {
-    let reply = answer["tokens"].as_array().unwrap().iter().map(|token| token.as_u64().unwrap());
-    prompt.iter().copied().chain(reply).chain(tokens(more, 20)).collect()
-}
 
 /// A place whose model holds long conversations.
 struct Folder {

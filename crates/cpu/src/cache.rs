@@ -438,9 +438,10 @@ pub(crate) fn most_bytes(specs: &[TableSpec], len: usize, tentative: usize) -> u
     most.fold(0, u64::saturating_add)
 }
 
-/// The fewest bytes of memory that these tables work with where a disk has the rest; `workers` read at once what was chosen.
+/// The fewest bytes of memory that the tables of these caches work with where a disk has the rest; `workers` read at once what
+/// was chosen.
 pub(crate) fn least_bytes(
-    specs: &[TableSpec],
+    (shapes, specs): (&[CacheShape], &[TableSpec]),
     len: usize,
     tentative: usize,
     workers: usize,
@@ -448,12 +449,15 @@ pub(crate) fn least_bytes(
     // what is lost is computed again in steps of a block
     let tentative = tentative.max(BLOCK);
     let least = specs.iter().map(|spec| spec.least_bytes(len, tentative));
-    least.fold(reserve_bytes(specs, workers), u64::saturating_add)
+    least.fold(reserve_bytes(shapes, workers), u64::saturating_add)
 }
 
-/// Bytes of the blocks that `workers` hold at once of those that were chosen.
-pub(crate) fn reserve_bytes(specs: &[TableSpec], workers: usize) -> u64 {
-    let chosen = specs.iter().filter(|spec| spec.chosen).map(|spec| spec.bytes).max();
+/// Bytes of the blocks that `workers` hold at once of those that were chosen: keys and values, for of kept choices a step
+/// reads what it writes.
+pub(crate) fn reserve_bytes(shapes: &[CacheShape], workers: usize) -> u64 {
+    let chooses = |heads: &&HeadsCache| heads.memory.is_some_and(|m| m.settings.has_blocks());
+    let heads = shapes.iter().filter_map(CacheShape::as_heads).filter(chooses);
+    let chosen = heads.map(|heads| heads.layout.block_bytes()).max();
     // one that is attended to, and one that is copied
     2 * workers as u64 * chosen.unwrap_or(0) as u64
 }

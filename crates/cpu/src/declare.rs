@@ -75,7 +75,7 @@ pub(crate) fn memory(
     let all = |session: u64| session.saturating_mul(options.sessions as u64);
     let bounded = all(tables.saturating_add(states(StateCopies::Least)));
     let least = if program.keeps_positions() {
-        let least = least_bytes(&specs, capacity, chunk, workers);
+        let least = least_bytes((&caches, &specs), capacity, chunk, workers);
         bound_of(all(least.saturating_add(states(StateCopies::Least))))
     } else {
         bounded

@@ -28,6 +28,7 @@ mod workspace;
 use std::sync::Arc;
 
 use kernels::Isa;
+use kv::DiskLayer;
 use program::{
     CacheStorage, Ceilings, Executor, MemoryNeeds, MemoryOptions, Model, Op, Program, Progress,
     Promises, Result, WeightSource,
@@ -57,6 +58,8 @@ pub struct Options {
     pub storage: CacheStorage,
     /// Where sessions are kept over restarts.
     pub kept: SessionFolders,
+    /// What stands between caches and the file that has them on disk.
+    pub layer: DiskLayer,
 }
 
 /// The CPU as an executor.
@@ -66,6 +69,7 @@ pub struct Cpu {
     mla: MlaChoice,
     storage: CacheStorage,
     kept: SessionFolders,
+    layer: DiskLayer,
 }
 
 impl Cpu {
@@ -79,6 +83,7 @@ impl Cpu {
             mla: options.mla,
             storage: options.storage.clone(),
             kept: options.kept.clone(),
+            layer: options.layer.clone(),
         }
     }
 
@@ -95,8 +100,8 @@ impl Cpu {
 
     /// What programs are loaded with.
     fn workshop(&self) -> Workshop<'_> {
-        let Cpu { pool, tuning, mla, storage, kept } = self;
-        Workshop { pool, tuning, mla: *mla, storage, lender: None, kept }
+        let Cpu { pool, tuning, mla, storage, kept, layer } = self;
+        Workshop { pool, tuning, mla: *mla, storage, lender: None, kept, layer }
     }
 
     /// Instruction sets in use.
@@ -134,6 +139,7 @@ impl Executor for Cpu {
             mla: self.mla,
             storage: storage.clone(),
             kept: SessionFolders::default(),
+            layer: self.layer.clone(),
         }))
     }
 

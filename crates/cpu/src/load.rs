@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use kernels::scan::STRIP;
+use kv::DiskLayer;
 use program::{CacheStorage, Program, Progress, Result, ScanKind, WeightSource};
 
 use crate::kept::SessionFolders;
@@ -31,6 +32,8 @@ pub(crate) struct Workshop<'a> {
     pub(crate) lender: Option<Lender<'a>>,
     /// Where sessions are kept over restarts.
     pub(crate) kept: &'a SessionFolders,
+    /// What stands between caches and their disk.
+    pub(crate) layer: &'a DiskLayer,
 }
 
 /// A schedule whose weights have places, and the memory that those make up.

@@ -4,6 +4,7 @@ use std::num::NonZero;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use kv::HostMemory;
 use program::{Error, Result};
@@ -132,6 +133,15 @@ fn advise_huge(start: NonNull<u8>, len: usize) {
     };
 }
 
+/// Have no huge pages where there are none yet: what is given back within one would come again with it.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn refuse_huge(start: NonNull<u8>, len: usize) {
+    // SAFETY: as above.
+    let _ = unsafe {
+        rustix::mm::madvise(start.as_ptr().cast(), len, rustix::mm::Advice::LinuxNoHugepage)
+    };
+}
+
 /// Whether the pages of memory that is nobody's else take none any more; zeros are read of them.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn release_pages(start: NonNull<u8>, len: usize) -> bool {
@@ -148,15 +158,19 @@ fn release_pages(_start: NonNull<u8>, _len: usize) -> bool {
 #[cfg(any(miri, all(unix, not(target_os = "linux"))))]
 fn advise_huge(_start: NonNull<u8>, _len: usize) {}
 
-/// Cache blocks in huge pages: a step reads a little of every layer's and head's part, and would miss the TLB at each.
+#[cfg(any(miri, all(unix, not(target_os = "linux"))))]
+fn refuse_huge(_start: NonNull<u8>, _len: usize) {}
+
+/// Cache blocks in huge pages: a step reads a little of every layer's and head's part, and would miss the TLB at each. Few that
+/// fill none lie in small ones, for with the first that is written all of a huge page is in memory.
 pub(crate) struct HugePages;
 
-/// Blocks that are allocated together: enough to fill huge pages but for a sixteenth, if they can.
+/// Blocks that are allocated together: enough to lie in huge pages but for a sixteenth, if they can.
 fn blocks_per_buffer(bytes: usize) -> usize {
     let few = (HUGE_PAGE / bytes.max(1)).max(1);
     let fills = |n: &usize| {
         let len = n.saturating_mul(bytes);
-        (HUGE_PAGE - len % HUGE_PAGE) % HUGE_PAGE <= len / 16
+        len >= HUGE_PAGE && len % HUGE_PAGE <= len / 16
     };
     (few..few + 16).find(fills).unwrap_or(few)
 }
@@ -167,12 +181,13 @@ impl kv::Store for HugePages {
     fn allocate(&self, kind: kv::BlockKind, most: usize) -> Option<Vec<CacheMemory>> {
         let bytes = kind.bytes;
         let n = blocks_per_buffer(bytes).min(most);
-        let len = n.checked_mul(bytes)?.checked_next_multiple_of(HUGE_PAGE)?;
-        let buffer = Arc::new(Buffer::new(len, "the cache").ok()?);
+        let buffer = Buffer::new(n.checked_mul(bytes)?, "the cache").ok()?;
+        let is_huge = AtomicBool::new(buffer.len() >= HUGE_PAGE);
+        let batch = Arc::new(CacheBatch { buffer, is_huge });
         let block = |i: usize| {
-            // SAFETY: the buffer is at least `n * bytes` long.
-            let start = unsafe { buffer.start.add(i * bytes) };
-            CacheMemory { start, len: bytes, _buffer: Arc::clone(&buffer) }
+            // SAFETY: the buffer is `n * bytes` long.
+            let start = unsafe { batch.buffer.start.add(i * bytes) };
+            CacheMemory { start, len: bytes, batch: Arc::clone(&batch) }
         };
         Some((0..n).map(block).collect())
     }
@@ -189,7 +204,14 @@ impl kv::Store for HugePages {
         to.bytes_mut().copy_from_slice(bytes);
     }
 
+    fn is_apart(&self, memory: &CacheMemory) -> bool {
+        !memory.batch.is_huge.load(Ordering::Relaxed)
+    }
+
     fn release(&self, memory: &mut CacheMemory) -> bool {
+        if memory.batch.is_huge.swap(false, Ordering::Relaxed) {
+            refuse_huge(memory.batch.buffer.start, memory.batch.buffer.len());
+        }
         // pages that it shares with its neighbours stay
         let before = memory.start.as_ptr().align_offset(PAGE);
         let pages = memory.len.saturating_sub(before) / PAGE * PAGE;
@@ -204,7 +226,14 @@ pub(crate) struct CacheMemory {
     start: NonNull<u8>,
     len: usize,
     /// Keeps the memory.
-    _buffer: Arc<Buffer>,
+    batch: Arc<CacheBatch>,
+}
+
+/// Blocks that were allocated together.
+struct CacheBatch {
+    buffer: Buffer,
+    /// Whether its memory may come as huge pages.
+    is_huge: AtomicBool,
 }
 
 // SAFETY: plain memory; access rules are those of the references handed out.
@@ -377,8 +406,8 @@ mod tests {
     fn cache_blocks_fill_huge_pages_and_do_not_overlap() {
         for bytes in [64, 96 << 10, 128 << 10, 1 << 20, 1_500_032, 5 << 20] {
             let n = blocks_per_buffer(bytes);
-            let waste = (n * bytes).next_multiple_of(HUGE_PAGE) - n * bytes;
-            assert!(waste <= n * bytes / 16, "{n} blocks of {bytes} waste {waste}");
+            let (len, small) = (n * bytes, n * bytes % HUGE_PAGE);
+            assert!(len >= HUGE_PAGE && small <= len / 16, "{n} blocks of {bytes}");
         }
         let mut blocks = HugePages.allocate(kv::BlockKind::of(96 << 10), 3).expect("little memory");
         assert_eq!(blocks.len(), 3);
@@ -411,6 +440,26 @@ mod tests {
         let more = 3 * sizes[2] / sizes[0];
         all[0].prepare(4 + more).expect("the rest for smaller ones");
         assert!(pool.in_use() + pool.free() <= budget as u64);
+    }
+
+    /// What lies in a huge page beside a block that is written is in memory, too: it counts, until others need that.
+    #[test]
+    fn what_is_beside_a_block_in_a_huge_page_counts() {
+        let (small, large) = (96 << 10, 160 << 10);
+        let budget = 16 << 20;
+        let pool = kv::BlockPool::new(HugePages, Some(budget));
+        let table =
+            |bytes| kv::Tables::new(&pool, [kv::TableSpec::all(1, bytes)].into(), 1000, None);
+        let mut first = table(small);
+        first.prepare(1).expect("there is room");
+        first.extend(&[0]).expect("just prepared");
+        let huge = cfg!(not(miri)) as u64 * (HUGE_PAGE as u64 / 8 * 7);
+        assert!(pool.in_use() == small as u64 && pool.in_use() + pool.free() >= huge);
+        let mut others = table(large);
+        if cfg!(not(miri)) {
+            others.prepare((budget as usize - small) / large).expect("all the rest");
+        }
+        assert!(pool.in_use() + pool.free() <= budget);
     }
 
     #[test]

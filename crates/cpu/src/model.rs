@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kv::{BlockStore, DiskOptions, Tables};
+use kv::{BlockStore, DiskLayer, DiskOptions, Tables};
 use program::{
     CacheOptions, CacheStorage, CacheType, Error, Kept, KeptPlace, KeptSessions, KvPolicy, Meter,
     Model, PhaseTime, Program, Progress, Readings, Result, RowRule, SessionId, Sessions,
@@ -124,7 +124,7 @@ impl CpuModel {
         supports_all(&program, workshop.tuning.isa())?;
         let narrowed = program::passes::narrow(&program);
         let placed = place(&program, lower(&narrowed, workshop.mla)?, workshop)?;
-        let Workshop { pool, tuning, mla: form, storage, kept, .. } = workshop;
+        let Workshop { pool, tuning, mla: form, storage, kept, layer, .. } = workshop;
         // who keeps nothing need not know which numbers they are
         let digested = DigestedWeights::new(source);
         let source = if kept.is_empty() { source } else { &digested };
@@ -157,7 +157,7 @@ impl CpuModel {
             pool: Arc::clone(pool),
             rotations,
             form,
-            blocks: block_pool(storage, keeps_positions)?,
+            blocks: block_pool(storage, layer, keeps_positions)?,
             budget: storage.memory,
             clock: AtomicU64::new(1),
             recomputed: AtomicU64::new(0),
@@ -205,7 +205,11 @@ impl CpuModel {
 }
 
 /// The pool of a model's blocks. A disk is for what is kept by position: where nothing is, it would only cost buffers.
-fn block_pool(storage: &CacheStorage, keeps_positions: bool) -> Result<kv::BlockPool<HugePages>> {
+fn block_pool(
+    storage: &CacheStorage,
+    layer: &DiskLayer,
+    keeps_positions: bool,
+) -> Result<kv::BlockPool<HugePages>> {
     let folder = storage.disk.as_ref().filter(|_| keeps_positions);
     let (Some(budget), Some(folder)) = (storage.memory, folder) else {
         return Ok(kv::BlockPool::new(HugePages, storage.memory));
@@ -216,7 +220,7 @@ fn block_pool(storage: &CacheStorage, keeps_positions: bool) -> Result<kv::Block
         ahead_bytes: buffer as usize,
         ..DiskOptions::default()
     };
-    let disk = BlockStore::open(folder, options);
+    let disk = BlockStore::open_with(folder, options, |file| layer.over(file));
     let disk = disk.map_err(|error| Error::disk(error.to_string()))?;
     Ok(kv::BlockPool::with_disk(HugePages, budget - 2 * buffer, disk))
 }
@@ -260,7 +264,8 @@ impl Model for CpuModel {
         let lender = Some(Lender { program: ours, schedule, weights: kept });
         let (storage, kept) = (&CacheStorage::default(), &SessionFolders::default());
         let CpuModel { pool, tuning, form: mla, .. } = self;
-        let workshop = Workshop { pool, tuning, mla: *mla, storage, lender, kept };
+        let layer = &DiskLayer::default();
+        let workshop = Workshop { pool, tuning, mla: *mla, storage, lender, kept, layer };
         Ok(Box::new(CpuModel::load(program, weights, workshop, progress)?))
     }
 
@@ -272,7 +277,7 @@ impl Model for CpuModel {
             let least = match self.blocks.spilled() {
                 None => most_bytes(&specs, options.capacity, 1).saturating_add(states),
                 Some(_) => {
-                    let tables = least_bytes(&specs, options.capacity, 1, self.pool.n());
+                    let tables = least_bytes((&shapes, &specs), options.capacity, 1, self.pool.n());
                     bound_of(tables.saturating_add(states))
                 }
             };
@@ -280,7 +285,7 @@ impl Model for CpuModel {
                 return Err(Error::CacheBudget { budget, least });
             }
             if self.blocks.spilled().is_some() {
-                self.blocks.reserve(reserve_bytes(&specs, self.pool.n()));
+                self.blocks.reserve(reserve_bytes(&shapes, self.pool.n()));
             }
         }
         let family = self.family(options);

@@ -199,9 +199,9 @@ mod tests {
             let weights = MemoryWeights::random(&program, 4);
             let tuning = Arc::new(fixed(isa, rows));
             let (mla, storage) = (MlaChoice::default(), &program::CacheStorage::default());
-            let kept = &crate::SessionFolders::default();
-            let tuning = &tuning;
-            let workshop = Workshop { pool: &pool, tuning, mla, storage, lender: None, kept };
+            let (kept, layer) = (&crate::SessionFolders::default(), &kv::DiskLayer::default());
+            let (pool, tuning) = (&pool, &tuning);
+            let workshop = Workshop { pool, tuning, mla, storage, lender: None, kept, layer };
             let model = CpuModel::load(program, &weights, workshop, &mut |_| {}).expect("it loads");
             let cache = CacheOptions::new(CacheType::F16, CacheType::F16, 64);
             let session = model.open(&cache).expect("a session");

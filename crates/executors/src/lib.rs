@@ -163,7 +163,7 @@ impl ExecutorOptions {
     fn cpu_with(&self, storage: &CacheStorage) -> Cpu {
         let ExecutorOptions { threads, isa, mla, .. } = *self;
         let (storage, kept) = (storage.clone(), self.kept.clone());
-        Cpu::new(&cpu::Options { threads, isa, mla, storage, kept })
+        Cpu::new(&cpu::Options { threads, isa, mla, storage, kept, ..cpu::Options::default() })
     }
 }
 

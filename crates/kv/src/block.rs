@@ -237,13 +237,17 @@ impl<S: Store> SealedBlock<S> {
         self.tier.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Let its memory go, if nobody has taken it; its bytes are on disk then. Whether memory came free.
+    /// Let its memory go, if nobody has taken it; its bytes are on disk then, where they are written if `may_write`. Whether
+    /// memory came free.
     ///
     /// # Errors
     /// Why they cannot be written: all is as it was.
-    pub(crate) fn leave_memory(&self) -> Result<bool, DiskError> {
+    pub(crate) fn leave_memory(&self, may_write: bool) -> Result<bool, DiskError> {
         let Some(disk) = self.pool.disk() else { return Ok(false) };
         let mut tier = self.tier();
+        if tier.record.is_none() && !may_write {
+            return Ok(false);
+        }
         let Some(memory) = tier.memory.take_if(|memory| Arc::strong_count(memory) == 1) else {
             return Ok(false);
         };

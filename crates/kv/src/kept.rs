@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use crate::disk::HeldRecords;
 use crate::image::{SessionImage, TableKinds, WantedRecord};
 use crate::{
-    BlockKind, BlockStore, CacheBlock, ContentKey, DiskError, DiskOptions, Error, KeptRecords,
-    Limit, RecordId, Result, StateSpec, Store, TableSpec, Tables,
+    BlockKind, BlockStore, CacheBlock, ContentKey, DiskError, DiskLayer, DiskOptions, Error,
+    KeptRecords, Limit, RecordId, Result, StateSpec, Store, TableSpec, Tables,
 };
 
 use held::{HeldSession, digest};
@@ -97,16 +97,26 @@ impl SessionStore {
     /// # Errors
     /// [`DiskError::Locked`] if another process has it; what the system says.
     pub fn open(folder: &Path, options: SessionStoreOptions) -> Result<SessionStore, DiskError> {
-        let blocks = BlockStore::open(
-            folder,
-            DiskOptions {
-                max_bytes: options.max_bytes,
-                queue_bytes: BUFFER,
-                ahead_bytes: BUFFER,
-                keep: true,
-                ..DiskOptions::default()
-            },
-        )?;
+        SessionStore::open_over(folder, options, &DiskLayer::default())
+    }
+
+    /// The same with something between the file and the store.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_over(
+        folder: &Path,
+        options: SessionStoreOptions,
+        layer: &DiskLayer,
+    ) -> Result<SessionStore, DiskError> {
+        let disk = DiskOptions {
+            max_bytes: options.max_bytes,
+            queue_bytes: BUFFER,
+            ahead_bytes: BUFFER,
+            keep: true,
+            ..DiskOptions::default()
+        };
+        let blocks = BlockStore::open_with(folder, disk, |file| layer.over(file))?;
         let mut store = SessionStore { blocks, options, rate: Mutex::default(), let_go: 0 };
         // while one cannot be read nobody knows what is free
         let is_known = !store.names().iter().any(|name| store.blocks.is_out_of_reach(name));
@@ -382,8 +392,8 @@ impl SessionStore {
     ) -> Result<T, DiskError> {
         loop {
             match work() {
-                Err(DiskError::Full { .. } | DiskError::NoSpace { .. })
-                    if self.options.lets_go && self.make_room(name)? =>
+                Err(error)
+                    if error.is_full() && self.options.lets_go && self.make_room(name)? =>
                 {
                     kept.let_go += 1;
                 }

@@ -24,8 +24,8 @@ mod tables;
 
 pub use block::{BlockMemory, CacheBlock, Looked};
 pub use disk::{
-    BlockBytes, BlockStore, ContentKey, DiskError, DiskOptions, DiskStats, KeptAbout, KeptRecords,
-    RecordId, RecordMedium, is_name,
+    BlockBytes, BlockStore, ContentKey, DiskError, DiskLayer, DiskOptions, DiskStats, KeptAbout,
+    KeptRecords, RecordId, RecordMedium, is_name,
 };
 pub use error::{Error, Result};
 pub use kept::{

@@ -12,8 +12,8 @@ use crate::{BlockKind, BlockMemory, BlockStore, CacheBlock, Error, Result, Store
 ///
 /// A freed block stays for the next that wants one of its size, for fresh pages cost more than the numbers written to
 /// them; [`trim`](Self::trim) and need give freed memory back. Where a budget is given, blocks that were allocated beside
-/// others and not written yet count nothing, if the store can say so ([`Store::release`]): all counted bytes can be used
-/// for any size.
+/// others and not written yet count nothing, if the store can say so ([`Store::is_apart`], [`Store::release`]): all counted bytes
+/// can be used for any size, and no others are in memory.
 pub struct BlockPool<S: Store>(Arc<Shared<S>>);
 
 impl<S: Store> Clone for BlockPool<S> {
@@ -33,6 +33,9 @@ struct Shared<S: Store> {
     /// Taken before `memory`, never after: dropping the last hold on a block takes `memory`.
     prefixes: Mutex<Prefixes<S>>,
 }
+
+/// Blocks for which memory is given back at once.
+const FEW: u64 = 16;
 
 /// Freed memory, by kind of block.
 struct Freed<M> {
@@ -186,14 +189,17 @@ impl<S: Store> BlockPool<S> {
         batch.expect("a batch goes when all of it is free").free.push(freed);
     }
 
-    /// A block that takes new memory.
+    /// A block that takes new memory. Where others must give some back for it, they do for a few: each batch is memory of its own.
     fn make(&self, memory: &mut Freed<S::Memory>, kind: BlockKind) -> Result<(S::Memory, u64)> {
         let (bytes, size) = (kind.bytes, kind.size());
         let most = match self.0.budget {
             None => usize::MAX,
             Some(budget) => {
                 let room = |memory: &Freed<_>| budget.saturating_sub(memory.in_use + memory.free);
-                memory.give_back(&self.0.store, size.saturating_sub(room(memory)));
+                if room(memory) < size {
+                    let few = size.saturating_mul(FEW).min(budget / 16).max(size);
+                    memory.give_back(&self.0.store, few - room(memory));
+                }
                 let fit = room(memory).checked_div(size).unwrap_or(u64::MAX);
                 if fit == 0 {
                     return Err(Error::Budget { budget, in_use: memory.in_use, bytes });
@@ -213,7 +219,9 @@ impl<S: Store> BlockPool<S> {
         let number = memory.next_batch;
         memory.next_batch += 1;
         let n = free.len();
-        let is_bare = |block: &mut S::Memory| self.0.budget.is_some() && store.release(block);
+        let has_budget = self.0.budget.is_some();
+        let is_bare =
+            |block: &mut S::Memory| has_budget && store.is_apart(block) && store.release(block);
         let bare = free.extract_if(.., is_bare).collect();
         memory.free += free.len() as u64 * size;
         memory.kinds.entry(kind).or_default().insert(number, Batch { n, free, bare });

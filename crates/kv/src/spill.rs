@@ -75,15 +75,16 @@ impl<S: Store> Disk<S> {
         }
     }
 
-    /// Have the block leave memory that was taken longest ago, of those that nobody has taken now; whether one did.
+    /// Have the block leave memory that was taken longest ago, of those that nobody has taken now; whether one did. Where the
+    /// disk takes no more, one that it has already.
     ///
     /// # Errors
-    /// Why it cannot be written.
+    /// Why none can be written.
     pub(crate) fn make_room(&self) -> Result<bool, DiskError> {
-        let mut taken = Vec::new();
+        let (mut taken, mut refused) = (Vec::new(), None);
         let outcome = loop {
             let first = self.order().pop_first();
-            let Some((time, weak)) = first else { break Ok(false) };
+            let Some((time, weak)) = first else { break refused.map_or(Ok(false), Err) };
             let Some(block) = weak.upgrade() else { continue };
             let Some(sealed) = block.sealed() else { continue };
             let used = sealed.used.load(Ordering::Relaxed);
@@ -92,14 +93,12 @@ impl<S: Store> Disk<S> {
                 self.order().insert(used, weak);
                 continue;
             }
-            match sealed.leave_memory() {
+            match sealed.leave_memory(refused.is_none()) {
                 Ok(true) => break Ok(true),
-                Ok(false) => taken.push((time, block)),
-                Err(error) => {
-                    taken.push((time, block));
-                    break Err(error);
-                }
+                Ok(false) => {}
+                Err(error) => refused = Some(error),
             }
+            taken.push((time, block));
         };
         for (time, block) in taken {
             self.list(time, &block);

@@ -39,6 +39,13 @@ pub trait Store: Send + Sync {
     /// Make a block's bytes these, which are as many.
     fn load(&self, bytes: &[u8], to: &mut Self::Memory);
 
+    /// Whether a new block takes no memory until it is written itself, whatever is written beside it. Only asked of a store that
+    /// [releases](Self::release).
+    fn is_apart(&self, memory: &Self::Memory) -> bool {
+        let _ = memory;
+        true
+    }
+
     /// Give back the memory that a free block takes beside others it was made with, until it is written again; what it
     /// holds is anything then. Whether that can be done; by default it cannot.
     fn release(&self, memory: &mut Self::Memory) -> bool {

@@ -114,8 +114,8 @@ impl<S: Store> Tables<S> {
         self.prepare_step(new_len, StepPlace::default(), &mut || false)
     }
 
-    /// The same for rows of which it is known where they stand: states near some places are kept. Where there is no room,
-    /// `make_room` has others let go of something, for as long as it says that they did; then ways back to earlier states
+    /// The same for rows of which it is known where they stand: states near some places are kept. Where there is no room, in
+    /// memory or on disk, `make_room` has others let go of something, for as long as it says that they did; then ways back to earlier states
     /// are given up.
     ///
     /// # Errors
@@ -135,6 +135,8 @@ impl<S: Store> Tables<S> {
             let states = |()| self.states.prepare(new.clone(), self.committed, place);
             match done.and_then(states) {
                 Err(Error::Budget { .. }) if make_room() || self.states.give_up() => {}
+                // blocks that nobody holds need no disk, and leave memory and room on it
+                Err(Error::Disk(error)) if error.is_full() && make_room() => {}
                 done => break done,
             }
         };

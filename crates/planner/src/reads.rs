@@ -183,10 +183,16 @@ pub(crate) struct CacheCost {
     state_bytes: u64,
     /// Positions that are kept at most.
     pub(crate) window: Option<u64>,
+    /// Positions at the start that are kept beside those of a window, in places of their own.
+    first: u64,
     /// Positions that are kept twice: near, and as they are met from afar.
     twice: u64,
-    /// Positions that a step reads at most, however deep it is, all being kept: the least where a certificate decides.
+    /// Positions that a step reads at most, however deep it is, all being kept: the least where a certificate decides. Beside
+    /// them are those that it looks at to choose.
     most_read: Option<u64>,
+    /// Bytes of each position that whoever chooses looks at, those of its key where all keys stand for theirs, and positions
+    /// that are read in any case and not looked at.
+    asked: [u64; 2],
     /// Positions of a block, bytes of what stands for it, and of what stands for a super-block.
     anchor: Option<(u64, u64, u64)>,
     /// Bytes of anchors that a step looks at however deep it is.
@@ -216,8 +222,10 @@ impl CacheCost {
             position_bytes,
             state_bytes,
             window,
+            first: 0,
             twice: 0,
             most_read: most_read(program, id),
+            asked: [0; 2],
             anchor: None,
             looked: 0,
             token_step: 1,
@@ -228,7 +236,7 @@ impl CacheCost {
         let Some(memory) = policy.of_cache(program, id) else { return plain };
         let near = u64::from(memory.n_local);
         if !memory.has_blocks() {
-            return CacheCost { window: Some(near + u64::from(memory.n_init)), ..plain };
+            return CacheCost { window: Some(near), first: u64::from(memory.n_init), ..plain };
         }
         let chooses = policy.chooses(program, id, true);
         let late = if chooses && memory.anchor_lag() > 0 { u64::from(memory.block) } else { 0 };
@@ -240,9 +248,10 @@ impl CacheCost {
         let choices = if chooses { [kept, choice_bytes(&memory, &cache.kind)] } else { [0; 2] };
         let token_step = u64::from(memory.token_step.max(1));
         let heard = if late > 0 { heard(program, id, &memory) } else { [0; 2] };
-        // all keys are read where they choose
         let reads_all = chooses && memory.anchor == BlockAnchor::All;
-        let most_read = (!reads_all).then(|| memory.reads(DEEP)[0] as u64);
+        let asked = if reads_all { key_bytes(&cache.kind, position_bytes) } else { 0 };
+        let asked = [asked, always_read(&memory, DEEP)];
+        let most_read = Some(memory.reads(DEEP)[0] as u64);
         let looked = if of_super > 0 { memory.looks(DEEP)[0] as u64 } else { 0 };
         let looked = looked.saturating_mul(each);
         // at most those of a block and the one before
@@ -250,13 +259,14 @@ impl CacheCost {
             Some(_) => [2 * u64::from(memory.block), each],
             None => [0; 2],
         };
-        let read = CacheCost { most_read, looked, token_step, ..plain };
+        let read = CacheCost { most_read, asked, looked, token_step, ..plain };
         CacheCost { twice, anchor, heard, choices, smoothed, ..read }
     }
 
     /// Bytes of so many positions.
     pub(crate) fn bytes(&self, positions: u64) -> u64 {
         let kept = self.window.map_or(positions, |window| window.min(positions));
+        let kept = kept.saturating_add(self.first.min(positions));
         let kept = kept.saturating_add(self.twice.min(positions));
         let anchors = self.anchor.map_or(0, |(block, bytes, of_super)| {
             let supers = positions / block / ContextMemory::SUPER as u64;
@@ -280,8 +290,9 @@ impl CacheCost {
             0 => (positions / block).saturating_mul(bytes),
             _ => (positions / block / ContextMemory::SUPER as u64).saturating_mul(of_super),
         });
+        let asked = self.asked[0].saturating_mul(positions);
         match self.bound() {
-            Some(_) => anchors / self.token_step,
+            Some(_) => anchors.saturating_add(asked) / self.token_step,
             None => self.position_bytes.saturating_mul(positions).saturating_add(anchors),
         }
     }
@@ -292,11 +303,12 @@ impl CacheCost {
             .saturating_mul(self.bound().unwrap_or(0))
             .saturating_add(self.looked / self.token_step)
             .saturating_add(self.state_bytes)
+            .saturating_sub(self.asked[0].saturating_mul(self.asked[1]) / self.token_step)
     }
 
-    /// Positions of a window, or of a choice.
+    /// Positions of a window and of the start, or of a choice.
     fn bound(&self) -> Option<u64> {
-        self.window.or(self.most_read)
+        self.window.map(|window| window.saturating_add(self.first)).or(self.most_read)
     }
 }
 
@@ -309,6 +321,17 @@ fn most_read(program: &Program, id: CacheId) -> Option<u64> {
     });
     let limits = readers.map(|select| select.map(|select| select.limit() as u64));
     limits.reduce(|a, b| Some(a?.max(b?))).flatten()
+}
+
+/// Of the bytes that a position has in a cache those of its keys, as attention counts them: by their share of numbers.
+fn key_bytes(kind: &CacheKind, position_bytes: u64) -> u64 {
+    match *kind {
+        CacheKind::Heads { key_dim, value_dim, .. } => {
+            let (keys, all) = (key_dim as u64, (key_dim as u64).saturating_add(value_dim as u64));
+            position_bytes.saturating_mul(keys) / all.max(1)
+        }
+        CacheKind::Latent { .. } | CacheKind::Keys { .. } | CacheKind::State { .. } => 0,
+    }
 }
 
 /// Bytes of what stands for one block of a layer.

@@ -47,7 +47,7 @@ pub struct ContextMemory {
     pub n_blocks: u32,
     /// What stands for a block when they are chosen.
     pub anchor: BlockAnchor,
-    /// Keys whose mean stands for a block, if the anchor is such: 1 to `block`.
+    /// Keys whose mean stands for a block, if the anchor is [such](BlockAnchor::is_of_few_keys): 1 to `block`.
     pub n_representatives: u32,
     /// Which query heads choose together.
     pub sharing: BlockSharing,
@@ -115,6 +115,8 @@ pub enum BlockAnchor {
     Mean,
     /// Channel by channel the greatest.
     Greatest,
+    /// The mean of few keys at equal distances: [`ContextMemory::spaced`].
+    Fixed,
     /// The mean of its [`representatives`](ContextMemory::n_representatives): the keys with the greatest sum of products, as
     /// near keys are met, with the queries that read the key-value head and come after the block, until it is finished:
     /// as many as are near.
@@ -129,10 +131,11 @@ pub enum BlockAnchor {
 
 impl BlockAnchor {
     /// Every anchor, in the order they are listed to users.
-    pub const ALL: [BlockAnchor; 6] = [
+    pub const ALL: [BlockAnchor; 7] = [
         BlockAnchor::Bounds,
         BlockAnchor::Mean,
         BlockAnchor::Greatest,
+        BlockAnchor::Fixed,
         BlockAnchor::Products,
         BlockAnchor::Mass,
         BlockAnchor::All,
@@ -144,6 +147,7 @@ impl BlockAnchor {
             BlockAnchor::Bounds => "bounds",
             BlockAnchor::Mean => "mean",
             BlockAnchor::Greatest => "max",
+            BlockAnchor::Fixed => "fixed",
             BlockAnchor::Products => "products",
             BlockAnchor::Mass => "mass",
             BlockAnchor::All => "all",
@@ -156,6 +160,7 @@ impl BlockAnchor {
             BlockAnchor::Bounds => 2,
             BlockAnchor::Mean
             | BlockAnchor::Greatest
+            | BlockAnchor::Fixed
             | BlockAnchor::Products
             | BlockAnchor::Mass => 1,
             BlockAnchor::All => 0,
@@ -166,10 +171,17 @@ impl BlockAnchor {
     pub fn has_representatives(self) -> bool {
         match self {
             BlockAnchor::Products | BlockAnchor::Mass => true,
-            BlockAnchor::Bounds | BlockAnchor::Mean | BlockAnchor::Greatest | BlockAnchor::All => {
-                false
-            }
+            BlockAnchor::Bounds
+            | BlockAnchor::Mean
+            | BlockAnchor::Greatest
+            | BlockAnchor::Fixed
+            | BlockAnchor::All => false,
         }
+    }
+
+    /// Whether few keys of a block stand for it, whoever decides which.
+    pub fn is_of_few_keys(self) -> bool {
+        self.has_representatives() || self == BlockAnchor::Fixed
     }
 }
 
@@ -321,6 +333,12 @@ impl ContextMemory {
     /// earlier.
     pub fn represent(&self, scores: &[f32], chosen: &mut Vec<u32>) {
         greatest(self.n_representatives as usize, scores, chosen);
+    }
+
+    /// The keys of a block that stand for it if nobody decides which, in ascending order: the first of each of as many parts.
+    pub fn spaced(&self) -> impl Iterator<Item = usize> {
+        let (n, block) = (self.n_representatives as usize, self.block as usize);
+        (0..n).map(move |i| i * block / n)
     }
 
     /// Blocks that come to an end after one until it is finished, where queries between decide what stands for it; else 0.

@@ -31,7 +31,7 @@ pub(super) const SMALL: ContextMemory = ContextMemory {
 };
 
 /// Settings that differ in everything.
-pub(super) const SETTINGS: [ContextMemory; 24] = [
+pub(super) const SETTINGS: [ContextMemory; 26] = [
     SMALL,
     ContextMemory {
         anchor: BlockAnchor::Mean,
@@ -41,6 +41,18 @@ pub(super) const SETTINGS: [ContextMemory; 24] = [
     },
     ContextMemory { anchor: BlockAnchor::Greatest, n_init: 0, n_blocks: 1, ..SMALL },
     ContextMemory { n_blocks: 0, ..SMALL },
+    ContextMemory { anchor: BlockAnchor::Fixed, n_init: 0, n_representatives: 5, ..SMALL },
+    ContextMemory {
+        block: 128,
+        n_init: 0,
+        n_blocks: 1,
+        anchor: BlockAnchor::Fixed,
+        n_representatives: 1,
+        sharing: BlockSharing::KvHead,
+        positions: FarPositions::Exact,
+        token_step: 8,
+        ..SMALL
+    },
     ContextMemory { n_blocks: 0, positions: FarPositions::Exact, n_init: 128, ..SMALL },
     ContextMemory {
         block: 128,

@@ -33,6 +33,7 @@ pub(super) fn ask(anchor: BlockAnchor, asked: &mut [f32], query: &[f32]) {
         }
         BlockAnchor::Mean
         | BlockAnchor::Greatest
+        | BlockAnchor::Fixed
         | BlockAnchor::Products
         | BlockAnchor::Mass
         | BlockAnchor::All => {
@@ -380,6 +381,8 @@ impl Exec<'_> {
                 _ => self.products(cut, memory, of, block),
             };
             memory.settings.represent(&scores, &mut chosen);
+        } else if memory.settings.anchor.is_of_few_keys() {
+            chosen.extend(memory.settings.spaced().map(|at| at as u32));
         }
         for d in 0..dim {
             let all = positions.clone().map(|position| shape.key_at(keys, position, d));
@@ -395,7 +398,7 @@ impl Exec<'_> {
                 BlockAnchor::All => {}
                 BlockAnchor::Greatest => index[at(0)] = all.fold(f32::NEG_INFINITY, f32::max),
                 BlockAnchor::Mean => index[at(0)] = all.sum::<f32>() / size as f32,
-                BlockAnchor::Products | BlockAnchor::Mass => {
+                BlockAnchor::Fixed | BlockAnchor::Products | BlockAnchor::Mass => {
                     let key = |at: &u32| shape.key_at(keys, positions.start + *at as usize, d);
                     index[at(0)] = chosen.iter().map(key).sum::<f32>() / chosen.len() as f32;
                 }

@@ -1,6 +1,7 @@
 //! The CPU executor as its callers see it, beside the interpreter.
 
 mod against_interpreter;
+mod disks;
 mod experts;
 mod latent;
 mod latent_forms;

@@ -146,6 +146,11 @@ impl DiskError {
         }
     }
 
+    /// Whether there is no room: what is let go of makes some.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, DiskError::Full { .. } | DiskError::NoSpace { .. })
+    }
+
     /// What the system said of a file or folder.
     pub(super) fn io(path: &Path, doing: &'static str, error: &io::Error) -> DiskError {
         let path = path.to_owned();

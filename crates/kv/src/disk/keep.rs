@@ -217,6 +217,7 @@ impl BlockStore {
             _ => sync_folder(&path)?,
         }
         manifests.remove(name);
+        self.try_writes_again();
         Ok(())
     }
 

@@ -1,9 +1,10 @@
-//! [`RecordMedium`]: what holds the bytes of records, and the file that usually does.
+//! [`RecordMedium`]: what holds the bytes of records, the file that usually does, and what may stand between.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::fs::OFlags;
 
@@ -53,6 +54,36 @@ pub trait RecordMedium: Send + Sync {
     /// # Errors
     /// Whatever the system says.
     fn sync(&self) -> io::Result<()>;
+}
+
+/// What stands between a store and its file: usually nothing. Who tries what becomes of disks that fail puts a medium of his
+/// own there.
+#[derive(Clone, Default)]
+pub struct DiskLayer(Option<Arc<Wrap>>);
+
+type Wrap = dyn Fn(Box<dyn RecordMedium>) -> Box<dyn RecordMedium> + Send + Sync;
+
+impl DiskLayer {
+    /// Something that is laid over every file.
+    pub fn new(
+        wrap: impl Fn(Box<dyn RecordMedium>) -> Box<dyn RecordMedium> + Send + Sync + 'static,
+    ) -> DiskLayer {
+        DiskLayer(Some(Arc::new(wrap)))
+    }
+
+    /// A file with what stands before it.
+    pub fn over(&self, file: Box<dyn RecordMedium>) -> Box<dyn RecordMedium> {
+        match &self.0 {
+            Some(wrap) => wrap(file),
+            None => file,
+        }
+    }
+}
+
+impl std::fmt::Debug for DiskLayer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "DiskLayer(of a caller's)" } else { "DiskLayer(none)" })
+    }
 }
 
 /// A file, past the system's cache of pages where it can be: what leaves memory should not come back by another door.

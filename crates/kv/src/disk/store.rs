@@ -236,7 +236,9 @@ impl BlockStore {
     pub fn free(&self, id: RecordId) -> Result<()> {
         let gone = self.shared.records().held.remove(&id.0);
         self.shared.ahead.forget(id.0, &self.shared.space.buffers);
-        gone.map(drop).ok_or_else(|| self.shared.unknown(id))
+        gone.map(drop).ok_or_else(|| self.shared.unknown(id))?;
+        self.try_writes_again();
+        Ok(())
     }
 
     /// Know a record without holding it.
@@ -255,6 +257,11 @@ impl BlockStore {
     /// Let others have what is free within the file.
     pub(crate) fn give_back(&self) {
         self.shared.space.punch();
+    }
+
+    /// Records are gone: what had no room may have some.
+    pub(super) fn try_writes_again(&self) {
+        self.shared.writes.try_again();
     }
 
     /// Wait until the file has all blocks that were put before.

@@ -31,6 +31,9 @@ struct Writes {
     finished: u64,
     /// Why the first in the queue could not be written. The writer waits until somebody has been told.
     failure: Option<DiskError>,
+    /// Attempts to write, and how many of them began when there was less room than now: these tell nothing.
+    begun: u64,
+    outdated: u64,
     is_stopped: bool,
 }
 
@@ -90,6 +93,16 @@ impl WriteQueue {
         Ok(())
     }
 
+    /// There may be more room than before: what could not be written is tried again, and nobody is told of an attempt that
+    /// began earlier.
+    pub(super) fn try_again(&self) {
+        let mut state = self.state();
+        state.outdated = state.begun;
+        if state.failure.take().is_some() {
+            self.work.notify_all();
+        }
+    }
+
     /// Records and bytes that are pending.
     pub(super) fn depth(&self) -> (usize, usize) {
         let state = self.state();
@@ -105,7 +118,7 @@ impl WriteQueue {
 
     /// What the writer's thread does; `written` is told of bytes.
     pub(super) fn run(&self, written: impl Fn(u64)) {
-        while let Some(record) = self.next() {
+        while let Some((record, attempt)) = self.next() {
             match record.write() {
                 Ok(bytes) => {
                     written(bytes);
@@ -119,13 +132,14 @@ impl WriteQueue {
                 Err(failure) => {
                     let mut state = self.state();
                     state.queue.push_front(Arc::downgrade(&record));
-                    state.failure = Some(failure);
+                    state.failure = Some(failure).filter(|_| attempt > state.outdated);
                 }
             }
         }
     }
 
-    fn next(&self) -> Option<Arc<Record>> {
+    /// What to write next, and the number of this attempt.
+    fn next(&self) -> Option<(Arc<Record>, u64)> {
         let mut state = self.state();
         state.is_writing = false;
         loop {
@@ -135,7 +149,8 @@ impl WriteQueue {
             while state.failure.is_none() && !state.queue.is_empty() {
                 if let Some(record) = state.queue.pop_front().and_then(|record| record.upgrade()) {
                     state.is_writing = true;
-                    return Some(record);
+                    state.begun += 1;
+                    return Some((record, state.begun));
                 }
                 state.finished += 1;
             }

@@ -79,16 +79,21 @@ fn works_with_little_room() {
     writeln!(std::io::stdout(), "\nall as it should be").expect("somebody listens");
 }
 
-const PLACE: StepPlace = StepPlace { begins_prompt: true, ends_prompt: true, made_up: false };
+pub(crate) const PLACE: StepPlace =
+    StepPlace { begins_prompt: true, ends_prompt: true, made_up: false };
 
-/// An empty session.
-fn session(pool: &BlockPool<Heap>) -> Tables<Heap> {
-    Tables::with_states(pool, [TableSpec::all(4, LEN)].into(), [].into(), 4000, None)
+/// An empty session with blocks of `len` bytes.
+pub(crate) fn session(pool: &BlockPool<Heap>, len: usize) -> Tables<Heap> {
+    Tables::with_states(pool, [TableSpec::all(4, len)].into(), [].into(), 4000, None)
 }
 
 /// One with so many blocks, all of whose bytes are `fill`.
-fn filled(pool: &BlockPool<Heap>, blocks: usize, fill: u8) -> Tables<Heap> {
-    let mut tables = session(pool);
+pub(crate) fn filled(
+    pool: &BlockPool<Heap>,
+    (blocks, len): (usize, usize),
+    fill: u8,
+) -> Tables<Heap> {
+    let mut tables = session(pool, len);
     let tokens = vec![u32::from(fill); 4 * blocks];
     tables.prepare_step(tokens.len(), PLACE, &mut || false).expect("there is memory");
     for (_, runs) in tables.step_of_all(tokens.len()).0 {
@@ -102,6 +107,29 @@ fn filled(pool: &BlockPool<Heap>, blocks: usize, fill: u8) -> Tables<Heap> {
     tables
 }
 
+/// The session that is kept under a name is what [`filled`] made.
+pub(crate) fn check_filled(
+    store: &SessionStore,
+    name: &str,
+    (blocks, len): (usize, usize),
+    fill: u8,
+) {
+    let pool = BlockPool::new(Heap, None);
+    let mut back = session(&pool, len);
+    let wanted = vec![u32::from(fill); 4 * blocks];
+    let key = ContentKey::default();
+    let found = store.restore((name, &key), &mut back, &wanted, &mut || false, &|| true);
+    assert_eq!(found.expect("it is there").positions, wanted.len());
+    let next = wanted.len() + 1;
+    back.prepare_step(next, PLACE, &mut || false).expect("there is memory");
+    let runs: Vec<_> = back.step_of_all(next).0.flat_map(|(_, runs)| runs).collect();
+    assert_eq!(runs.len(), blocks + 1);
+    for run in &runs[..blocks] {
+        let BlockAccess::Read(memory) = &run.block else { panic!("they are whole") };
+        assert!(memory.bytes().iter().all(|byte| *byte == fill), "{name}");
+    }
+}
+
 #[test]
 #[ignore = "what other tests start with little room"]
 fn sessions_with_little_room() {
@@ -110,7 +138,7 @@ fn sessions_with_little_room() {
     let store = SessionStore::open(Path::new(&dir), options).expect("there is room for that");
     let (pool, key) = (BlockPool::new(Heap, None), ContentKey::default());
     let keep = |name: u8, blocks| {
-        let tables = filled(&pool, blocks, name);
+        let tables = filled(&pool, (blocks, LEN), name);
         store.keep((&name.to_string(), &key), &tables, &[], &|| true)
     };
     let mut let_go = 0;
@@ -123,17 +151,7 @@ fn sessions_with_little_room() {
     assert_eq!(names.len(), 20 - let_go);
     for name in names {
         let fill: u8 = name.parse().expect("a number");
-        let mut back = session(&pool);
-        let wanted = [u32::from(fill); 80];
-        let found = store.restore((&name, &key), &mut back, &wanted, &mut || false, &|| true);
-        assert_eq!(found.expect("it is there").positions, 80);
-        back.prepare_step(81, PLACE, &mut || false).expect("there is memory");
-        let runs: Vec<_> = back.step_of_all(81).0.flat_map(|(_, runs)| runs).collect();
-        assert_eq!(runs.len(), 21);
-        for run in &runs[..20] {
-            let BlockAccess::Read(memory) = &run.block else { panic!("they are whole") };
-            assert!(memory.bytes().iter().all(|byte| *byte == fill), "{name}");
-        }
+        check_filled(&store, &name, (20, LEN), fill);
     }
     // what has no room alone is told, and what comes after it is kept
     let full = keep(100, 300).expect_err("there is no room");

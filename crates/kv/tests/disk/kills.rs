@@ -1,17 +1,23 @@
-//! A process that is killed at any moment: the next one finds what was kept before or after, whole, and nothing else.
+//! A process that is killed at any moment, or in the middle of a write: the next one finds what was kept before or after,
+//! whole, and nothing else.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
+use std::ops::Range;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use kv::{BlockStore, ContentKey, DiskError, DiskOptions, RecordId};
+use kv::{BlockStore, ContentKey, DiskError, DiskOptions, RecordId, RecordMedium};
+use rustix::process::{Signal, getpid, kill_process};
 use testing::{Dice, mutations};
 
 use crate::block;
 
 /// Where a killed process works.
 const DIR: &str = "KV_KILLED_IN";
+/// In which change of its file it dies, and after how many 256ths of that; if not, somebody kills it.
+const DIES: &str = "KV_DIES_AT";
 
 /// What is kept: a version, and the length and seed of each block.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,8 +43,80 @@ impl State {
     }
 }
 
+/// A file beneath a process that dies while it changes it.
+struct Dies {
+    file: Box<dyn RecordMedium>,
+    /// Changes until then.
+    left: AtomicU64,
+    /// How much of the last one is made, in 256ths.
+    part: u64,
+}
+
+impl Dies {
+    /// Above a file, as the environment says.
+    fn over(file: Box<dyn RecordMedium>) -> Box<dyn RecordMedium> {
+        let Ok(at) = std::env::var(DIES) else { return file };
+        let (left, part) = at.split_once(' ').expect("two numbers");
+        let number = |text: &str| text.parse().expect("a number");
+        Box::new(Dies { file, left: AtomicU64::new(number(left)), part: number(part) })
+    }
+
+    /// Make a change, or the given part of it and no more.
+    fn change(&self, make: impl FnOnce(u64) -> io::Result<()>) -> io::Result<()> {
+        if self.left.fetch_sub(1, Ordering::SeqCst) > 1 {
+            return make(256);
+        }
+        let _ = make(self.part);
+        kill_process(getpid(), Signal::KILL).expect("one may kill oneself");
+        loop {
+            std::thread::park();
+        }
+    }
+
+    /// Something that is done as a whole, or not.
+    fn whole(&self, make: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        self.change(|part| if part < 128 { Ok(()) } else { make() })
+    }
+}
+
+impl RecordMedium for Dies {
+    fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(bytes, offset)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let part = |part| bytes.len() * part as usize / 256;
+        self.change(|made| self.file.write_all_at(&bytes[..part(made)], offset))
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        self.file.size()
+    }
+
+    fn cut(&self, bytes: u64) -> io::Result<()> {
+        self.whole(|| self.file.cut(bytes))
+    }
+
+    fn punch(&self, bytes: Range<u64>) -> io::Result<()> {
+        self.whole(|| self.file.punch(bytes))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.whole(|| self.file.sync())
+    }
+}
+
+const KEPT: DiskOptions = DiskOptions {
+    max_bytes: None,
+    queue_bytes: 32 << 20,
+    ahead_bytes: 32 << 20,
+    readers: 4,
+    direct: true,
+    keep: true,
+};
+
 fn open(dir: &Path) -> BlockStore {
-    BlockStore::open(dir, DiskOptions { keep: true, ..DiskOptions::default() }).expect("it opens")
+    BlockStore::open(dir, KEPT).expect("it opens")
 }
 
 /// What is kept in a store, every byte of it checked.
@@ -62,7 +140,7 @@ fn state(store: &BlockStore) -> (State, Vec<RecordId>) {
 fn writer() {
     let dir = std::env::var_os(DIR).expect("started by another test");
     let dir = Path::new(&dir);
-    let store = open(dir);
+    let store = BlockStore::open_with(dir, KEPT, Dies::over).expect("it opens");
     let (mut state, mut ids) = state(&store);
     let tell = |version| writeln!(std::io::stdout(), "\nkept {version}").expect("somebody listens");
     tell(0);
@@ -96,20 +174,36 @@ fn writer() {
     });
 }
 
-/// Start the writer, kill it so long after its so-manieth line; the last version that it said was kept.
-fn kill_one(dir: &Path, lines: usize, after: Duration) -> Option<u64> {
+/// How a writer ends.
+#[derive(Clone, Copy)]
+enum End {
+    /// It is killed so long after its so-manieth line.
+    Killed { lines: usize, after: Duration },
+    /// It dies in such a change of its file, after so many 256ths of it.
+    Dies { change: usize, part: usize },
+}
+
+/// Start the writer and have it end; the last version that it said was kept.
+fn kill_one(dir: &Path, end: End) -> Option<u64> {
     let mut command = Command::new(std::env::current_exe().expect("this test is a program"));
     command.args(["--exact", "kills::writer", "--ignored", "--nocapture"]).env(DIR, dir);
+    if let End::Dies { change, part } = end {
+        command.env(DIES, format!("{change} {part}"));
+    }
     let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
     let out = BufReader::new(child.stdout.take().expect("it was asked for"));
     let told = out.lines().map_while(Result::ok);
     let mut told = told.filter_map(|line| line.strip_prefix("kept ")?.parse().ok());
-    let before = told.by_ref().take(lines).last();
-    std::thread::sleep(after);
-    child.kill().expect("it runs until it is killed");
+    let mut before = None;
+    if let End::Killed { lines, after } = end {
+        before = told.by_ref().take(lines).last();
+        std::thread::sleep(after);
+        child.kill().expect("it runs until it is killed");
+    }
+    let last = told.last();
     let status = child.wait().expect("it was started");
     assert_eq!(status.code(), None, "it ran until it was killed");
-    told.last().or(before).filter(|version| *version > 0)
+    last.or(before).filter(|version| *version > 0)
 }
 
 #[test]
@@ -120,10 +214,14 @@ fn nothing_wrong_is_found_after_kills() {
     let kills = mutations(200);
     let mut before = State::default();
     for kill in 0..kills {
-        // before it has opened the store, just after, and after some versions
-        let lines = dice.below(10).min(3);
-        let after = Duration::from_micros(dice.bits() % 20_000);
-        let told = kill_one(dir.path(), lines, after);
+        let end = if kill % 2 == 0 {
+            // before it has opened the store, just after, and after some versions
+            let lines = dice.below(10).min(3);
+            End::Killed { lines, after: Duration::from_micros(dice.bits() % 20_000) }
+        } else {
+            End::Dies { change: 1 + dice.below(40), part: dice.below(257) }
+        };
+        let told = kill_one(dir.path(), end);
         let store = open(dir.path());
         let (found, ids) = state(&store);
         let told = told.unwrap_or(before.version);

@@ -6,7 +6,9 @@ mod full;
 mod kept;
 mod kept_histories;
 mod kills;
+mod power;
 mod records;
+mod room;
 
 use testing::Dice;
 

@@ -133,7 +133,8 @@ fn pages_of_freed_blocks_are_used_again_and_given_back() {
     let stats = store.stats();
     assert_eq!(stats.bytes, 40 * 65_536);
     assert!(stats.file_bytes <= 3 * stats.bytes, "{stats:?}");
-    assert_eq!(records(dir.path()).metadata().unwrap().len(), stats.file_bytes);
+    // one that was freed before it was written may have had the last place
+    assert!(records(dir.path()).metadata().unwrap().len() <= stats.file_bytes);
     let large = store.put(&block(40 << 20, 1)).unwrap();
     store.flush().unwrap();
     store.free(large).unwrap();

@@ -10,7 +10,7 @@ use planner::{
     Cost, CostOptions, CountedProgram, Estimate, Forecast, Lengths, Machine, ModelVariant,
     Resource, what_if,
 };
-use program::{CacheType, ContextMemory, KvPolicy, Smoothing};
+use program::{BlockAnchor, CacheType, ContextMemory, KvPolicy, Smoothing};
 
 const MACHINE: Machine = Machine {
     bandwidth: 40e9,
@@ -153,7 +153,10 @@ fn memories_bound_what_a_deep_step_reads() {
     let usual = ContextMemory::suited(32_768);
     assert!(usual.n_supers > 0);
     let mut lasting = Vec::new();
-    for memory in [ContextMemory { n_supers: 0, ..usual }, usual] {
+    let every = ContextMemory { n_supers: 0, ..usual };
+    let all = ContextMemory { anchor: BlockAnchor::All, ..every };
+    let serves = |memory, token_step| ContextMemory { token_step, ..memory };
+    for memory in [every, usual, all, serves(all, 8), serves(every, 8)] {
         let options = CostOptions { policy: KvPolicy::Memory(memory), ..CostOptions::default() };
         let (cost, machine) = (Cost::of(&program, &options), MACHINE);
         lasting.push(cost.lasting_bytes_per_token());
@@ -166,8 +169,31 @@ fn memories_bound_what_a_deep_step_reads() {
             assert!((line / read - 1.0).abs() < 0.01, "{memory}: {line} {read}");
         }
     }
-    // two vectors a block, and a super-block
-    assert_eq!(lasting, [24 * 2 * 64 * 2 * 4 / 128, 24 * 2 * 64 * 2 * 4 / (128 * 16)]);
+    // two vectors a block, and a super-block; all keys, by each query and by every eighth
+    let (anchors, keys) = (24 * 2 * 64 * 2 * 4 / 128, 24 * 2 * 64 * 2);
+    assert_eq!(lasting, [anchors, anchors / 16, keys, keys / 8, anchors / 8]);
+}
+
+/// First positions lie beside the latest ones: those that are both are kept twice.
+#[test]
+fn first_positions_are_kept_beside_the_latest() {
+    let config = find_published("qwen2.5-0.5b").expect("a published model");
+    let mixture = Mixture::from_name("Q4_0").expect("a file type");
+    let ty = |name: &str, dims: &[u64]| mixture.tensor_type(&config, name, dims);
+    let program = models::from_config(&config, &ty).expect("whole blocks").program;
+    let suited = ContextMemory::suited(32_768);
+    let position = 24 * 2 * 64 * 2 * 2;
+    for (n_init, n, kept) in [
+        (512 << 10, 1000, 2000),
+        (512 << 10, 100_000, 104_096),
+        (128, 1000, 1128),
+        (128, 100_000, 4096 + 128),
+        (0, 100_000, 4096),
+    ] {
+        let policy = KvPolicy::Memory(ContextMemory { n_init, n_blocks: 0, n_supers: 0, ..suited });
+        let cost = Cost::of(&program, &CostOptions { policy, ..CostOptions::default() });
+        assert_eq!(cost.cache_bytes(n), kept * position, "{n_init} {n}");
+    }
 }
 
 /// Choices that serve several tokens, and layers: a share of what stands for blocks is looked at, less of it is kept.

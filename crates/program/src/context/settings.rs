@@ -115,7 +115,7 @@ impl fmt::Display for ContextMemory {
         write!(f, "first {n_init}, latest {n_local}")?;
         if self.has_blocks() {
             write!(f, ", {n_blocks} blocks of {block} by {}", anchor.name())?;
-            if anchor.has_representatives() {
+            if anchor.is_of_few_keys() {
                 write!(f, " of {} keys", self.n_representatives)?;
             }
             write!(f, " for a {}", sharing.name())?;

@@ -147,6 +147,14 @@ impl Asking<'_> {
                 }
                 vec![sums.iter().map(|sum| (sum / size as f64) as f32).collect()]
             }
+            BlockAnchor::Fixed => {
+                let mut sums = vec![0.0; key_dim];
+                for row in self.memory.spaced().filter_map(|at| rows.clone().nth(at)) {
+                    sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += f64::from(*x));
+                }
+                let n = f64::from(self.memory.n_representatives);
+                vec![sums.iter().map(|sum| (sum / n) as f32).collect()]
+            }
             BlockAnchor::Products => {
                 vec![self.represented(head, block, &self.products(head, block))]
             }
