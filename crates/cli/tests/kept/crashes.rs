@@ -114,7 +114,7 @@ fn kills_leave_nothing_that_is_believed() {
         assert_eq!(&said(&ask(&serving, prompt)), want);
     }
     assert_eq!(told(serving), "");
-    assert_eq!(spilled(&folder), [PathBuf::new(); 0], "it leaves nothing");
+    assert!(spilled(&folder).is_empty(), "it leaves nothing");
     testing::covered(&format!(
         "{kills} kills, {left} while blocks were on disk; {replies} replies, {found} of them from conversations on disk"
     ));
