@@ -137,7 +137,11 @@ fn on_a_gpu(
     [
         (alone && chosen.threads.is_some(), "-t has no effect: a GPU computes"),
         (alone && chosen.isa.is_some(), "--isa has no effect: a GPU computes"),
-        (alone && other_form, "--mla has no effect: a GPU computes latent attention elided"),
+        (other_form && !beside, "--mla has no effect: a GPU computes latent attention elided"),
+        (
+            other_form && beside,
+            "layers on the GPU compute latent attention elided, whatever --mla says",
+        ),
         (q8_0 && !beside, "a GPU keeps f16 where a cache of q8_0 is asked for"),
         (q8_0 && beside, "layers on the GPU keep f16 where a cache of q8_0 is asked for"),
     ]

@@ -33,7 +33,7 @@ pub use made::{Family, Made, deep_config, tiny_config, tiny_model};
 pub use memory::MemoryWeights;
 pub use picky::Picky;
 pub use random::Random;
-pub use replies::{Replies, replies};
+pub use replies::{Replies, ReplyRules, replies};
 
 /// Run these checks, for a test; those that rely on a promise the executor does not make are skipped aloud.
 ///

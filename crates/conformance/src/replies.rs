@@ -13,18 +13,37 @@ use crate::{Random, nmse};
 pub struct Replies {
     /// Prompts.
     pub prompts: usize,
-    /// Replies that part where the two likeliest tokens are nearer to each other than the executors are.
+    /// Replies that part where the reference has two tokens nearer to each other than executors may be that differ by the
+    /// error that is allowed.
     pub near_ties: usize,
     /// Replies that part elsewhere: what was chosen, and what by the reference.
     pub wrong: Vec<String>,
-    /// The largest error of a row of logits, normalized and squared.
+    /// The largest error of a row of logits, normalized and squared; without end where one is no number.
     pub nmse: f64,
+}
+
+/// How many replies, and how far they may be apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReplyRules {
+    /// Prompts.
+    pub prompts: usize,
+    /// Tokens of a reply.
+    pub reply: usize,
+    /// The error of a row of logits, normalized and squared, that rounding explains.
+    pub most_nmse: f64,
+}
+
+impl Replies {
+    /// Whether nothing differs but what rounding explains: no more than a fourth of them parts at near ties.
+    pub fn agree(&self, rules: &ReplyRules) -> bool {
+        self.wrong.is_empty() && self.nmse <= rules.most_nmse && 4 * self.near_ties <= self.prompts
+    }
 }
 
 const CACHE: CacheOptions = CacheOptions::new(CacheType::F16, CacheType::F16, 256);
 
-/// Let `executor` and a `reference` make greedy replies of `reply` tokens to `prompts` prompts of random tokens, until they part.
-/// `progress` is told after each.
+/// Let `executor` and a `reference` make greedy replies to prompts of random tokens, until they part. `progress` is told after
+/// each.
 ///
 /// # Errors
 /// A model that does not load or run.
@@ -35,7 +54,7 @@ pub fn replies(
     gguf: &Gguf,
     executor: &dyn Executor,
     reference: &dyn Executor,
-    (prompts, reply): (usize, usize),
+    rules: &ReplyRules,
     progress: &mut dyn FnMut(),
 ) -> Result<Replies> {
     let load = |executor: &dyn Executor| {
@@ -43,12 +62,12 @@ pub fn replies(
         executor.load(program, &GgufWeights(gguf), &mut |_| ())
     };
     let (model, oracle) = (load(executor)?, load(reference)?);
-    let mut replies = Replies { prompts, ..Replies::default() };
-    for seed in 0..prompts as u64 {
+    let mut replies = Replies { prompts: rules.prompts, ..Replies::default() };
+    for seed in 0..rules.prompts as u64 {
         let random = &mut Random::new(seed);
         let n = 2 + random.below(10);
         let prompt = random.tokens(n, oracle.program().vocab_size());
-        replies.compare([&*model, &*oracle], prompt, reply)?;
+        replies.compare([&*model, &*oracle], prompt, rules)?;
         progress();
     }
     Ok(replies)
@@ -59,17 +78,20 @@ impl Replies {
         &mut self,
         models: [&dyn Model; 2],
         mut tokens: Vec<u32>,
-        reply: usize,
+        rules: &ReplyRules,
     ) -> Result<()> {
         let sessions = [models[0].open(&CACHE)?, models[1].open(&CACHE)?];
-        for _ in 0..reply {
+        for _ in 0..rules.reply {
             let found = last_logits(models[0], sessions[0], &tokens)?;
             let want = last_logits(models[1], sessions[1], &tokens)?;
-            self.nmse = self.nmse.max(nmse(&found, &want));
+            let error = nmse(&found, &want);
+            self.nmse = if error.is_nan() { f64::INFINITY } else { self.nmse.max(error) };
             let (chosen, token) = (best(&found), best(&want));
             if chosen != token {
-                let off = |token: usize| (found[token] - want[token]).abs();
-                if want[token] - want[chosen] <= off(token) + off(chosen) {
+                let square = want.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>();
+                let off = (rules.most_nmse * square / want.len() as f64).sqrt();
+                // either may be off by as much
+                if f64::from(want[token] - want[chosen]) <= 2.0 * off {
                     self.near_ties += 1;
                 } else {
                     self.wrong.push(format!("token {chosen} after {tokens:?}, not {token}"));
@@ -92,4 +114,44 @@ fn last_logits(model: &dyn Model, session: SessionId, tokens: &[u32]) -> Result<
 /// The token with the greatest logit, of equals the first.
 fn best(logits: &[f32]) -> usize {
     (0..logits.len()).fold(0, |best, i| if logits[i] > logits[best] { i } else { best })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: ReplyRules = ReplyRules { prompts: 8, reply: 1, most_nmse: 1e-4 };
+
+    /// A judgement that nothing can fail says nothing.
+    #[test]
+    fn what_differs_is_told() {
+        let good = Replies { prompts: 8, near_ties: 2, wrong: Vec::new(), nmse: 1e-5 };
+        assert!(good.agree(&RULES));
+        assert!(!Replies { near_ties: 3, ..good.clone() }.agree(&RULES));
+        assert!(!Replies { nmse: 1e-3, ..good.clone() }.agree(&RULES));
+        assert!(!Replies { nmse: f64::INFINITY, ..good.clone() }.agree(&RULES));
+        assert!(!Replies { wrong: vec!["token 1".into()], ..good }.agree(&RULES));
+    }
+
+    #[test]
+    fn other_weights_make_other_replies() {
+        use std::sync::Arc;
+
+        use crate::{MemoryWeights, tiny_config, tiny_model};
+        use program::interpreter::Interpreter;
+
+        let program = tiny_model(&tiny_config("qwen2", 64, true), quant::GgmlType::F32);
+        let load = |seed| {
+            let weights = MemoryWeights::random(&program, seed);
+            Interpreter.load(Arc::clone(&program), &weights, &mut |_| ()).expect("it loads")
+        };
+        let mut same = Replies { prompts: 8, ..Replies::default() };
+        let mut other = same.clone();
+        for first in 0..8 {
+            same.compare([&*load(1), &*load(1)], vec![first, 5], &RULES).expect("it runs");
+            other.compare([&*load(2), &*load(1)], vec![first, 5], &RULES).expect("it runs");
+        }
+        assert!(same.agree(&RULES) && same.near_ties == 0, "{same:?}");
+        assert!(other.wrong.len() > 4 && other.nmse > 0.1, "{other:?}");
+    }
 }

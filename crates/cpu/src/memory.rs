@@ -183,6 +183,10 @@ impl kv::Store for HugePages {
         let n = blocks_per_buffer(bytes).min(most);
         let buffer = Buffer::new(n.checked_mul(bytes)?, "the cache").ok()?;
         let is_huge = AtomicBool::new(buffer.len() >= HUGE_PAGE);
+        if buffer.len() < HUGE_PAGE {
+            // where the system has huge pages unasked
+            refuse_huge(buffer.start, buffer.len());
+        }
         let batch = Arc::new(CacheBatch { buffer, is_huge });
         let block = |i: usize| {
             // SAFETY: the buffer is `n * bytes` long.

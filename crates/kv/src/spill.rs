@@ -1,6 +1,7 @@
 //! [`Disk`]: sealed blocks leave memory for a [`BlockStore`], the one that was taken longest ago first.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
@@ -81,29 +82,39 @@ impl<S: Store> Disk<S> {
     /// # Errors
     /// Why none can be written.
     pub(crate) fn make_room(&self) -> Result<bool, DiskError> {
-        let (mut taken, mut refused) = (Vec::new(), None);
-        let outcome = loop {
-            let first = self.order().pop_first();
-            let Some((time, weak)) = first else { break refused.map_or(Ok(false), Err) };
-            let Some(block) = weak.upgrade() else { continue };
-            let Some(sealed) = block.sealed() else { continue };
+        // the list stays whole: others look for room, too
+        let (mut after, mut refused) = (Bound::Unbounded, None);
+        loop {
+            let next = {
+                let order = self.order();
+                let next = order.range((after, Bound::Unbounded)).next();
+                next.map(|(time, weak)| (*time, Weak::clone(weak)))
+            };
+            let Some((time, weak)) = next else { return refused.map_or(Ok(false), Err) };
+            after = Bound::Excluded(time);
+            let block = weak.upgrade();
+            let Some(sealed) = block.as_ref().and_then(|block| block.sealed()) else {
+                self.order().remove(&time);
+                continue;
+            };
             let used = sealed.used.load(Ordering::Relaxed);
             if used > time {
                 sealed.listed.store(used, Ordering::Relaxed);
-                self.order().insert(used, weak);
+                let mut order = self.order();
+                order.remove(&time);
+                order.insert(used, weak);
                 continue;
             }
             match sealed.leave_memory(refused.is_none()) {
-                Ok(true) => break Ok(true),
+                Ok(true) => {
+                    self.order().remove(&time);
+                    return Ok(true);
+                }
                 Ok(false) => {}
-                Err(error) => refused = Some(error),
+                Err(error) if error.is_full() => refused = Some(error),
+                Err(error) => return Err(error),
             }
-            taken.push((time, block));
-        };
-        for (time, block) in taken {
-            self.list(time, &block);
         }
-        outcome
     }
 
     /// Keep the bytes of a block.

@@ -2,7 +2,7 @@
 //! seconds for each byte that it keeps there. Executors place whole layers, and experts apart from the rest of their layers;
 //! of all such placements the fastest is found by looking at each.
 
-use program::{CacheOptions, Op, Program};
+use program::{CacheKind, CacheOptions, Counted, Node, Op, Program};
 
 use crate::cost::{Cost, CostOptions, Load, Work};
 use crate::predict::{Machine, Prediction};
@@ -79,6 +79,8 @@ pub struct PlacedStep {
     pub apart: usize,
     /// Bytes that the card keeps.
     pub card_bytes: u64,
+    /// Bytes that the processor keeps.
+    pub processor_bytes: u64,
     /// Times that a step asks the card.
     pub submissions: usize,
     /// Seconds of a step, at the limit: processor and card take turns.
@@ -88,11 +90,30 @@ pub struct PlacedStep {
 /// The pieces of a model, and what they cost.
 #[derive(Clone, Debug)]
 pub struct Placements {
-    /// By layer: the layer but for its experts, and these.
-    layers: Vec<[PlacedPiece; 2]>,
+    layers: Vec<PlacedLayer>,
     /// What stands before the layers goes with the first of them.
     before: PlacedPiece,
     output: PlacedPiece,
+    /// Bytes of tables that are read before the layers and behind them: kept once where both are on one side.
+    tied: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct PlacedLayer {
+    /// The layer but for its experts, and these.
+    rest: PlacedPiece,
+    experts: PlacedPiece,
+    /// Layers that share a cache are not divided: the first and the last of them.
+    first: usize,
+    last: usize,
+    /// It has what cards have no kernels for: something that recurs or chooses positions.
+    stays: bool,
+}
+
+impl PlacedLayer {
+    fn has_experts(&self) -> bool {
+        self.experts.resident > 0
+    }
 }
 
 impl Placements {
@@ -102,72 +123,115 @@ impl Placements {
             CostOptions { k: cache.k, v: cache.v, policy: cache.policy, ..CostOptions::default() };
         let cost = Cost::of(program, &options);
         let pass = cost.pass(&Load::step((cache.capacity as u64).saturating_sub(1)));
-        let layered = |node: &program::Node| node.layer.is_some();
+        let layered = |node: &Node| node.layer.is_some();
         let n_layers =
             program.nodes.iter().filter_map(|node| node.layer).max().map_or(0, |last| last + 1);
         let behind = program.nodes.iter().rposition(layered).map_or(0, |last| last + 1);
+        let whole = |layer| PlacedLayer { first: layer, last: layer, ..PlacedLayer::default() };
         let mut placements = Placements {
-            layers: vec![Default::default(); n_layers],
+            layers: (0..n_layers).map(whole).collect(),
             before: PlacedPiece::default(),
             output: PlacedPiece::default(),
+            tied: 0,
         };
-        // what several nodes use lies where the first of them is
-        let mut caches_seen = vec![false; program.caches.len()];
+        // by cache: the first layer that uses it, which keeps it
+        let mut keeper = vec![None; program.caches.len()];
+        let mut read_before = Vec::new();
         for ((index, node), (_, work)) in program.nodes.iter().enumerate().zip(pass.ops()) {
             let facts = node.op.facts();
             let weights = facts.weights.iter().map(|used| program.weight(used.id).bytes());
             let mut resident: u64 = weights.fold(0, u64::saturating_add);
-            if let Some(used) = facts.state {
-                let id = used.cache.0 as usize;
-                if !std::mem::replace(&mut caches_seen[id], true) {
-                    let bytes = program.caches[id].kind.bytes(cache.capacity, cache);
-                    resident = resident.saturating_add(bytes);
+            if let (Some(used), Some(layer)) = (facts.state, node.layer) {
+                let spec = &program.caches[used.cache.0 as usize];
+                match keeper[used.cache.0 as usize] {
+                    Some(keeper) => placements.join(keeper, layer),
+                    None => {
+                        keeper[used.cache.0 as usize] = Some(layer);
+                        resident = resident.saturating_add(spec.kind.bytes(cache.capacity, cache));
+                    }
                 }
+                let kept = matches!(spec.kind, CacheKind::State { .. } | CacheKind::Keys { .. });
+                placements.layers[layer].stays |= kept || chooses(facts.counted);
             }
+            let ids = || facts.weights.iter().map(|used| used.id);
             let is_expert = matches!(node.op, Op::Route(_) | Op::Experts { .. });
             let piece = match node.layer {
-                Some(layer) => &mut placements.layers[layer][usize::from(is_expert)],
-                None if index >= behind => &mut placements.output,
-                None => &mut placements.before,
+                Some(layer) if is_expert => &mut placements.layers[layer].experts,
+                Some(layer) => &mut placements.layers[layer].rest,
+                None if index >= behind => {
+                    let again = ids().filter(|id| read_before.contains(id));
+                    placements.tied += again.map(|id| program.weight(id).bytes()).sum::<u64>();
+                    &mut placements.output
+                }
+                None => {
+                    read_before.extend(ids());
+                    &mut placements.before
+                }
             };
             piece.add(&PlacedPiece { resident, work: *work });
         }
         placements
     }
 
+    /// Layers from one to the other are not divided.
+    fn join(&mut self, from: usize, to: usize) {
+        let first = self.layers[from].first.min(self.layers[to].first);
+        let last = self.layers[from].last.max(self.layers[to].last);
+        for layer in &mut self.layers[first..=last] {
+            (layer.first, layer.last) = (first, last);
+        }
+    }
+
     /// All pieces of a kind together.
     pub fn of_kind(&self, kind: PlacedKind) -> PlacedPiece {
-        let which = match kind {
-            PlacedKind::Output => return self.output,
-            PlacedKind::Layer => 0,
-            PlacedKind::Experts => 1,
-        };
         let mut sum = PlacedPiece::default();
-        self.layers.iter().for_each(|layer| sum.add(&layer[which]));
+        match kind {
+            PlacedKind::Output => return self.output,
+            PlacedKind::Layer => self.layers.iter().for_each(|layer| sum.add(&layer.rest)),
+            PlacedKind::Experts => self.layers.iter().for_each(|layer| sum.add(&layer.experts)),
+        }
         sum
     }
 
-    /// Whether a layer has experts.
-    fn has_experts(&self, layer: usize) -> bool {
-        self.layers[layer][1].resident > 0
+    /// How many layers stay with the processor whatever room a card has, since cards have no kernels for them.
+    pub fn n_staying(&self) -> usize {
+        self.layers.iter().filter(|layer| layer.stays).count()
     }
 
-    /// What comes of the last `layers` on the card, but for the experts of the first `apart` layers.
+    /// What comes of the last `layers` on the card, but for the experts of the first `apart` layers: what is not divided
+    /// goes there whole or not at all.
     pub fn step(&self, layers: usize, apart: usize, beside: &CardBeside) -> PlacedStep {
         let n = self.layers.len();
         let layers = layers.min(n + 1);
-        let first = n + 1 - layers;
+        let from = n + 1 - layers;
         let mut sides = [PlacedPiece::default(), PlacedPiece::default()];
-        let mut submissions = usize::from(layers > 0);
-        for (layer, [rest, experts]) in self.layers.iter().enumerate() {
-            let on_card = layer >= first;
-            sides[usize::from(on_card)].add(rest);
-            let apart = layer < apart && self.has_experts(layer);
-            sides[usize::from(on_card && !apart)].add(experts);
-            submissions += usize::from(on_card && apart);
+        // where each piece lies, in the order of a step
+        let mut order = Vec::with_capacity(2 * n + 1);
+        let on_card = |layer: &PlacedLayer| {
+            let all = &self.layers[layer.first..=layer.last];
+            let splits = layer.last > layer.first
+                && (layer.first..apart.min(layer.last + 1)).any(|i| self.layers[i].has_experts());
+            layer.first >= from && !splits && !all.iter().any(|layer| layer.stays)
+        };
+        for (index, layer) in self.layers.iter().enumerate() {
+            let on_card = on_card(layer);
+            sides[usize::from(on_card)].add(&layer.rest);
+            order.push(on_card);
+            if layer.has_experts() {
+                let with_it = on_card && index >= apart;
+                sides[usize::from(with_it)].add(&layer.experts);
+                order.push(with_it);
+            }
         }
-        sides[usize::from(first == 0)].add(&self.before);
-        sides[usize::from(layers > 0)].add(&self.output);
+        let (before, output) = (order.first().is_some_and(|first| *first), layers > 0);
+        sides[usize::from(before)].add(&self.before);
+        sides[usize::from(output)].add(&self.output);
+        if before == output {
+            sides[usize::from(output)].resident -= self.tied;
+        }
+        order.push(output);
+        let begins = |i: usize| order[i] && (i == 0 || !order[i - 1]);
+        let submissions = (0..order.len()).filter(|i| begins(*i)).count();
         let [processor, card] = sides;
         let time = |side: &PlacedPiece, machine| Prediction::of_work(&side.work, machine).limit();
         let asking = submissions as f64 * beside.submission;
@@ -175,6 +239,7 @@ impl Placements {
             layers,
             apart,
             card_bytes: card.resident,
+            processor_bytes: processor.resident,
             submissions,
             seconds: time(&processor, &beside.processor) + time(&card, &beside.card) + asking,
         }
@@ -184,7 +249,7 @@ impl Placements {
     /// keeps least there.
     pub fn best(&self, beside: &CardBeside) -> PlacedStep {
         let n = self.layers.len();
-        let with_experts = (0..n).filter(|layer| self.has_experts(*layer));
+        let with_experts = (0..n).filter(|layer| self.layers[*layer].has_experts());
         // another number of layers apart changes nothing
         let aparts: Vec<usize> =
             std::iter::once(0).chain(with_experts.map(|layer| layer + 1)).collect();
@@ -195,5 +260,14 @@ impl Placements {
             a.seconds.total_cmp(&b.seconds).then(a.card_bytes.cmp(&b.card_bytes))
         };
         fits.min_by(order).unwrap_or_else(|| self.step(0, 0, beside))
+    }
+}
+
+/// Whether an op reads positions that were chosen.
+fn chooses(counted: Counted) -> bool {
+    match counted {
+        Counted::Attention { select, .. } | Counted::LatentAttention { select } => select.is_some(),
+        Counted::Indexer { .. } => true,
+        _ => false,
     }
 }

@@ -31,6 +31,15 @@ struct Resident {
     most: u64,
 }
 
+/// What is over when this is dropped, also by a panic.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 impl Resident {
     /// Ask a server, one conversation after another and `step` tokens more each time, until so many tokens are computed.
     fn measure(
@@ -47,7 +56,8 @@ impl Resident {
         let (k, v) = (CacheType::F32, CacheType::F32);
         let cost = Cost::of(&program, &CostOptions { k, v, policy, ..CostOptions::default() });
         // caches come in blocks: they are no more than this
-        let base = serving.own_memory() - cost.cache_bytes(first.len() as u64 + 256);
+        let caches = cost.cache_bytes(first.len() as u64 + 256);
+        let base = serving.own_memory().saturating_sub(caches);
         let (most, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
         let mut found = Resident { computed: 0, longest: 0, most: 0 };
         std::thread::scope(|scope| {
@@ -57,6 +67,7 @@ impl Resident {
                     std::thread::sleep(Duration::from_millis(5));
                 }
             });
+            let _ends = Ends(&is_over);
             let (mut texts, mut seed) = (vec![Vec::new(); n], 1000);
             'all: loop {
                 for text in &mut texts {
@@ -74,7 +85,6 @@ impl Resident {
                     }
                 }
             }
-            is_over.store(true, Ordering::Relaxed);
         });
         found.most = most.into_inner().saturating_sub(base);
         found

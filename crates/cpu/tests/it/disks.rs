@@ -338,7 +338,8 @@ fn a_disk_that_is_gone_is_told() {
             }
         });
         assert_same_bits(&found, &want, what);
-        assert_eq!(failed, 2, "{what}");
+        // one more may have been under way when it was mended
+        assert!((2..=3).contains(&failed), "{what}: {failed}");
     }
 }
 

@@ -90,6 +90,10 @@ impl BlockStore {
             }
             return Err(error);
         }
+        if old.is_some() {
+            drop(old);
+            self.try_writes_again();
+        }
         Ok(())
     }
 

@@ -80,11 +80,31 @@ fn more_memory_is_never_slower_and_all_bytes_are_somewhere() {
         }
         let weights: u64 = program.weights.iter().map(|spec| spec.bytes()).sum();
         let cache: u64 = program.caches.iter().map(|c| c.kind.bytes(DEPTH, &CACHE)).sum();
-        // a table that is read at both ends is kept at both
-        let all = placements.step(usize::MAX, 0, &beside(0.0)).card_bytes;
-        assert!(all >= weights + cache && all < 2 * (weights + cache), "{model}: {all}");
+        let all = placements.step(usize::MAX, 0, &beside(0.0));
+        assert_eq!((all.card_bytes, all.processor_bytes), (weights + cache, 0), "{model}");
+        let none = placements.step(0, 0, &beside(0.0));
+        assert_eq!((none.card_bytes, none.processor_bytes), (0, weights + cache), "{model}");
+        // a table that is read at both ends is kept at both where they are apart
+        let parted = placements.step(3, 1, &beside(0.0));
+        let both = parted.card_bytes + parted.processor_bytes;
+        let is_tied = model == "qwen2.5-0.5b";
+        assert_eq!(both > weights + cache, is_tied, "{model}: {both}");
+        let all = all.card_bytes;
         let kinds: u64 =
             PlacedKind::ALL.iter().map(|kind| placements.of_kind(*kind).resident).sum();
         assert!(kinds <= all && 2 * kinds > all, "{model}: all but the embedding");
     }
+}
+
+/// What is not divided goes whole or not at all, and what cards have no kernels for stays.
+#[test]
+fn what_cannot_go_stays() {
+    let shared = Placements::of(&program("gemma-3n-e2b"), &CACHE);
+    let few = shared.step(10, 0, &beside(0.0));
+    assert_eq!(few.card_bytes, shared.step(1, 0, &beside(0.0)).card_bytes, "the output alone");
+    assert!(shared.step(usize::MAX, 0, &beside(0.0)).processor_bytes == 0);
+    let chosen = Placements::of(&program("deepseek-v3.2"), &CACHE);
+    let all = chosen.step(usize::MAX, 0, &beside(0.0));
+    assert_eq!((chosen.n_staying(), all.submissions), (61, 1), "the output alone");
+    assert!(all.processor_bytes > 9 * all.card_bytes);
 }

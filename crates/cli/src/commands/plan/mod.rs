@@ -338,16 +338,19 @@ impl Plan {
         let here_with = here.as_ref().zip(at.map(|at| types[at]));
         let bound = self.bound(&chosen, here_with, context);
         let memory = at.zip(target.memory);
-        let misfit = bound.as_ref().and_then(fit::Bound::problem).or_else(|| {
-            let (at, memory) = memory?;
-            let wanted = fit::Wanted::of(&chosen, context, memory);
-            fit::problem(&wanted, &rows[at], &what_if)
-        });
         let placing =
             |at: usize| self.placing(subject, target, weights, (&chosen, types[at], context));
         let placing = at.map(placing).transpose()?.flatten();
-        // what the card has no room for is the processor's
-        let misfit = placing.as_ref().map_or(misfit, |placing| placing.misfit.clone());
+        let misfit = || match &placing {
+            // what the card has no room for is the processor's
+            Some(placing) => placing.misfit.clone(),
+            None => {
+                let (at, memory) = memory?;
+                let wanted = fit::Wanted::of(&chosen, context, memory);
+                fit::problem(&wanted, &rows[at], &what_if)
+            }
+        };
+        let misfit = bound.as_ref().and_then(fit::Bound::problem).or_else(misfit);
         Ok(Report {
             placing,
             subject,

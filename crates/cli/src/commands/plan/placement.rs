@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 
 use planner::{CardBeside, Machine, PlacedKind, PlacedStep, Placements};
-use program::{CacheOptions, Program};
+use program::{CacheOptions, CacheType, KvPolicy, Program};
 use serde_json::{Value, json};
 
 use super::target::Target;
 use crate::exit::Failure;
+use crate::ui;
 use crate::units::{decimal_bytes, short_seconds, thousands, three_figures};
 
 /// Seconds in which a card answers, where it was not measured: some 90 us are what frameworks are said to lose each time
@@ -41,9 +42,18 @@ impl Placing {
         card: &Target,
         bytes: u64,
     ) -> anyhow::Result<Placing> {
-        if !card.is_gpu() {
-            let problem = "--placement wants a card: --device NAME, or --executor wgpu";
+        if !card.has_own_memory {
+            let problem = "--placement wants a card with memory of its own: --device NAME, or --executor wgpu";
             return Err(Failure::Usage(problem.into()).into());
+        }
+        if cache.policy != KvPolicy::Full {
+            let problem = "--placement: GPUs have no context memory: --kv-policy full";
+            return Err(Failure::Usage(problem.into()).into());
+        }
+        let on_a_gpu = |ty| if ty == CacheType::Q8_0 { CacheType::F16 } else { ty };
+        let kept = CacheOptions { k: on_a_gpu(cache.k), v: on_a_gpu(cache.v), ..*cache };
+        if kept != *cache {
+            ui::warn("--placement: a GPU keeps f16 where a cache of q8_0 is asked for");
         }
         let Some(memory) = card.room() else {
             let problem = "--placement: how much memory the card has, nobody tells: --memory 24GB";
@@ -57,11 +67,16 @@ impl Placing {
             memory: memory.max(0.0),
             submission: card.submission().unwrap_or(SUBMISSION),
         };
-        let placements = Placements::of(program, cache);
+        let placements = Placements::of(program, &kept);
+        if placements.n_staying() > 0 {
+            let n = placements.n_staying();
+            ui::warn(&format!(
+                "--placement: {n} layers stay with the processor: GPUs have no kernels for what recurs or chooses positions"
+            ));
+        }
         let (best, alone) = (placements.best(&beside), placements.step(0, 0, &beside));
         let n_layers = program.nodes.iter().filter_map(|node| node.layer).max();
-        let all = placements.step(usize::MAX, 0, &beside).card_bytes;
-        let left = all.saturating_sub(best.card_bytes) as f64;
+        let left = best.processor_bytes as f64;
         let misfit = processor.room().filter(|room| left > *room).map(|room| {
             let (left, room) = (decimal_bytes(left), decimal_bytes(room.max(0.0)));
             format!("does not fit: the card leaves {left} to the processor, which has {room}")

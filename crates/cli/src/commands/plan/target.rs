@@ -1,7 +1,6 @@
 //! What a model is planned for: this machine as measured, a published one, or figures given by hand.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use planner::devices::{self, Device, DeviceMatch};
 use planner::formula::{ModelShape, Roofline, Units};
@@ -74,6 +73,8 @@ pub(super) struct Target {
     bandwidth: Option<f64>,
     /// Multiply-adds per second of every kind.
     macs: Option<f64>,
+    /// Whether it is a card beside a processor, whose memory is another.
+    pub(super) has_own_memory: bool,
     /// What runs models on it: on this machine.
     pub(super) executor: Option<Box<dyn Executor>>,
 }
@@ -110,6 +111,7 @@ impl TargetArgs {
                 figures: Figures::Fixed(Machine::uniform(bandwidth, macs)),
                 bandwidth: None,
                 macs: None,
+                has_own_memory: false,
                 executor: None,
             },
             _ => this_machine(&self.options(), units)?,
@@ -191,6 +193,7 @@ fn of_device(name: &str, units: Units) -> anyhow::Result<Target> {
         }),
         bandwidth: None,
         macs: None,
+        has_own_memory: device.memory.is_some(),
         executor: None,
     })
 }
@@ -226,6 +229,7 @@ fn this_machine(options: &ExecutorOptions, units: Units) -> anyhow::Result<Targe
         figures: Figures::Measured(known.ceilings, options.n_threads()),
         bandwidth: None,
         macs: None,
+        has_own_memory: gpu.is_some_and(|gpu| !gpu.shares_memory),
         executor: Some(executor),
     })
 }
@@ -237,14 +241,6 @@ impl Target {
     /// If it cannot be measured.
     pub(super) fn processor() -> anyhow::Result<Target> {
         this_machine(&ExecutorOptions::default(), Units::Decimal)
-    }
-
-    /// Whether it is no processor, as far as that is known: a published device, or a GPU that was measured.
-    pub(super) fn is_gpu(&self) -> bool {
-        match &self.figures {
-            Figures::Measured(ceilings, _) => ceilings.submission > Duration::ZERO,
-            Figures::Fixed(_) => true,
-        }
     }
 
     /// Seconds in which it answers, where that was measured.
