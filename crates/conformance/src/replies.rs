@@ -140,7 +140,7 @@ mod tests {
         use crate::{MemoryWeights, tiny_config, tiny_model};
         use program::interpreter::Interpreter;
 
-        let program = tiny_model(&tiny_config("qwen2", 64, true), quant::GgmlType::F32);
+        let program = tiny_model(&tiny_config("qwen2", 64, false), quant::GgmlType::F32);
         let load = |seed| {
             let weights = MemoryWeights::random(&program, seed);
             Interpreter.load(Arc::clone(&program), &weights, &mut |_| ()).expect("it loads")

@@ -335,19 +335,16 @@ impl Plan {
         let needs = here.as_ref().zip(at).map(|(here, at)| here.needs(&chosen, types[at]));
         let needs = needs.transpose()?;
         let what_if = what_if(&all(&compared)?, room, context);
-        let here_with = here.as_ref().zip(at.map(|at| types[at]));
-        let bound = self.bound(&chosen, here_with, context);
+        let bound = self.bound(&chosen, here.as_ref().zip(at.map(|at| types[at])), context);
         let memory = at.zip(target.memory);
         let placing =
-            |at: usize| self.placing(subject, target, weights, (&chosen, types[at], context));
-        let placing = at.map(placing).transpose()?.flatten();
+            self.placing(subject, target, weights, at.map(|at| (&chosen, types[at], context)))?;
         let misfit = || match &placing {
             // what the card has no room for is the processor's
             Some(placing) => placing.misfit.clone(),
             None => {
                 let (at, memory) = memory?;
-                let wanted = fit::Wanted::of(&chosen, context, memory);
-                fit::problem(&wanted, &rows[at], &what_if)
+                fit::problem(&fit::Wanted::of(&chosen, context, memory), &rows[at], &what_if)
             }
         };
         let misfit = bound.as_ref().and_then(fit::Bound::problem).or_else(misfit);
@@ -381,11 +378,11 @@ impl Plan {
         subject: &Subject,
         card: &Target,
         weights: Weights,
-        (chosen, types, context): (&ModelVariant, Cache, u64),
+        placed: Option<(&ModelVariant, Cache, u64)>,
     ) -> anyhow::Result<Option<placement::Placing>> {
-        if !self.placement {
+        let Some((chosen, types, context)) = placed.filter(|_| self.placement) else {
             return Ok(None);
-        }
+        };
         let Some(program) = weights.program(subject)? else {
             let problem = "--placement has no meaning in the article's units";
             return Err(Failure::Usage(problem.into()).into());
