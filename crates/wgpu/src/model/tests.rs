@@ -99,7 +99,7 @@ fn the_workspace_is_what_was_predicted() {
         ("llama", 64, 4),
         ("llama", 32, 12),
         ("qwen2moe", 64, 1),
-        ("deepseek2", 16, 4),
+        ("deepseek2", 64, 4),
     ] {
         let program = program_of(architecture);
         let cache = CacheOptions { capacity: 2048, ..HALF };
