@@ -427,6 +427,7 @@ mod tests {
 
     /// Within a budget any mixture of sizes that fits is had: what was allocated beside others counts when it is written.
     #[test]
+    #[cfg_attr(any(miri, not(target_os = "linux")), ignore = "nothing is given back there")]
     fn a_budget_is_there_for_any_size() {
         let sizes = [24 << 10, 96 << 10, 160 << 10];
         let budget: usize = sizes.iter().sum::<usize>() * 4;
