@@ -19,6 +19,10 @@ pub(crate) struct Proof {
 /// A command of cargo in surroundings of its own.
 struct Checked {
     args: &'static [&'static str],
+    /// Of which tests: behind the arguments.
+    targets: &'static [&'static str],
+    /// Arguments of the tests themselves.
+    of_tests: &'static [&'static str],
     flags: &'static str,
     variables: &'static [(&'static str, &'static str)],
     /// Component of the nightly toolchain that it cannot do without.
@@ -26,7 +30,9 @@ struct Checked {
 }
 
 const LOOM: Checked = Checked {
-    args: &["test", "-p", "rooflight-cpu", "--lib", "pool::"],
+    args: &["test", "-p", "rooflight-cpu"],
+    targets: &["--lib", "pool::"],
+    of_tests: &[],
     // what debug builds record would only add orders
     flags: "--cfg loom -C debug-assertions=off",
     variables: &[],
@@ -35,19 +41,28 @@ const LOOM: Checked = Checked {
 
 /// The thread team and what runs on it, several threads to a model and models to a team. One test at a time: mappings are
 /// made and undone where the sanitizer does not see it, and another test's may follow at the same place.
-const fn races(args: &'static [&'static str]) -> Checked {
-    // what debug builds record would order what is looked at here
-    const FLAGS: &str = "-Zsanitizer=thread -C debug-assertions=off";
-    const VARIABLES: &[(&str, &str)] =
-        &[("TSAN_OPTIONS", "halt_on_error=1"), ("PROPTEST_CASES", "4")];
-    Checked { args, flags: FLAGS, variables: VARIABLES, needs: Some("rust-src") }
+const fn races(targets: &'static [&'static str]) -> Checked {
+    Checked {
+        args: &[NIGHTLY, "test", "-Zbuild-std", "-p", "rooflight-cpu"],
+        targets,
+        of_tests: &["--test-threads=1"],
+        // what debug builds record would order what is looked at here
+        flags: "-Zsanitizer=thread -C debug-assertions=off",
+        variables: &[("TSAN_OPTIONS", "halt_on_error=1"), ("PROPTEST_CASES", "4")],
+        needs: Some("rust-src"),
+    }
 }
 
-const fn miri(args: &'static [&'static str]) -> Checked {
-    // files are read in tests of gguf, which isolation forbids
-    const VARIABLES: &[(&str, &str)] =
-        &[("MIRIFLAGS", "-Zmiri-disable-isolation"), ("PROPTEST_CASES", "4")];
-    Checked { args, flags: "", variables: VARIABLES, needs: Some("miri") }
+const fn miri(targets: &'static [&'static str], of_tests: &'static [&'static str]) -> Checked {
+    Checked {
+        args: &[NIGHTLY, "miri", "test"],
+        targets,
+        of_tests,
+        flags: "",
+        // files are read in tests of gguf, which isolation forbids
+        variables: &[("MIRIFLAGS", "-Zmiri-disable-isolation"), ("PROPTEST_CASES", "4")],
+        needs: Some("miri"),
+    }
 }
 
 /// All proofs.
@@ -56,63 +71,19 @@ pub(crate) const PROOFS: [Proof; 3] = [
     Proof {
         name: "races",
         commands: &[
-            races(&[
-                NIGHTLY,
-                "test",
-                "-Zbuild-std",
-                "-p",
-                "rooflight-cpu",
-                "--lib",
-                "--",
-                "--test-threads=1",
-            ]),
-            races(&[
-                NIGHTLY,
-                "test",
-                "-Zbuild-std",
-                "-p",
-                "rooflight-cpu",
-                "--test",
-                "it",
-                "--test",
-                "kept",
-                "--test",
-                "recurrent",
-                "--",
-                "--test-threads=1",
-            ]),
+            races(&["--lib"]),
+            races(&["--test", "it", "--test", "kept", "--test", "recurrent"]),
             // of the suite what sessions do
-            races(&[
-                NIGHTLY,
-                "test",
-                "-Zbuild-std",
-                "-p",
-                "rooflight-cpu",
-                "--test",
-                "conformance",
-                "suite_of_same_bits",
-                "--",
-                "--test-threads=1",
-            ]),
+            races(&["--test", "conformance", "suite_of_same_bits"]),
         ],
     },
     Proof {
         name: "miri",
         commands: &[
-            miri(&[NIGHTLY, "miri", "test", "-p", "rooflight-kv"]),
-            miri(&[NIGHTLY, "miri", "test", "-p", "rooflight-gguf"]),
-            miri(&[
-                NIGHTLY,
-                "miri",
-                "test",
-                "-p",
-                "rooflight-cpu",
-                "--lib",
-                "--",
-                "pool::",
-                "memory::",
-            ]),
-            miri(&[NIGHTLY, "miri", "test", "-p", "rooflight-kernels", "--lib", "--tests"]),
+            miri(&["-p", "rooflight-kv"], &[]),
+            miri(&["-p", "rooflight-gguf"], &[]),
+            miri(&["-p", "rooflight-cpu", "--lib"], &["pool::", "memory::"]),
+            miri(&["-p", "rooflight-kernels", "--lib", "--tests"], &[]),
         ],
     },
 ];
@@ -132,23 +103,27 @@ impl Checked {
         if let Some(component) = self.needs {
             installed(component)?;
         }
-        eprintln!("== cargo {} (RUSTFLAGS=\"{}\")", self.args.join(" "), self.flags);
+        let mut args = [self.args, self.targets].concat();
+        let host = host()?;
+        if self.args.contains(&"-Zbuild-std") {
+            // only where a target is named are build scripts and macros built as ever
+            args.extend(["--target", &host]);
+        }
+        if !self.of_tests.is_empty() {
+            args.push("--");
+            args.extend(self.of_tests);
+        }
+        args.extend(more.iter().map(String::as_str));
+        let told = args.join(" ");
+        eprintln!("== cargo {told} (RUSTFLAGS=\"{}\")", self.flags);
         let mut cargo = Command::new("cargo");
         // cargo tells those it runs which toolchain it is of; another is asked for by name
         cargo.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
-        let own = self.args.iter().position(|arg| *arg == "--").unwrap_or(self.args.len());
-        let (own, of_tests) = self.args.split_at(own);
-        cargo.args(own);
-        if own.contains(&"-Zbuild-std") {
-            // only where a target is named are build scripts and macros built as ever
-            cargo.args(["--target", &host()?]);
-        }
-        cargo.args(of_tests);
-        cargo.args(more).current_dir(root);
+        cargo.args(args).current_dir(root);
         cargo.env("RUSTFLAGS", self.flags).env("CARGO_TARGET_DIR", root.join("target").join(name));
         cargo.envs(self.variables.iter().copied());
         let status = cargo.status().context("running cargo")?;
-        ensure!(status.success(), "{name}: `cargo {}` failed", self.args.join(" "));
+        ensure!(status.success(), "{name}: `cargo {told}` failed");
         Ok(())
     }
 }

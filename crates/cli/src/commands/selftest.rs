@@ -84,9 +84,9 @@ struct Tally {
 
 impl Selftest {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let options = self.options();
+        self.warn();
         let started =
-            options.start_with(&CacheStorage::default()).map_err(executing::not_started)?;
+            self.options().start_with(&CacheStorage::default()).map_err(executing::not_started)?;
         let executor = &*started.executor;
         writeln!(out, "# Rooflight self-test\n\n{}", head(executor, started.gpu.as_ref()))?;
         out.flush()?;
@@ -149,13 +149,17 @@ impl Selftest {
         }
     }
 
-    fn options(&self) -> ExecutorOptions {
+    /// Say which options have no effect.
+    fn warn(&self) {
         if self.executor == ExecutorKind::Auto {
             ui::note("--executor auto: the processor is tested; --executor wgpu tests a GPU");
         }
         if self.executor != ExecutorKind::Wgpu && self.adapter.is_some() {
             ui::warn("--adapter has no effect: it is no GPU that is tested");
         }
+    }
+
+    fn options(&self) -> ExecutorOptions {
         ExecutorOptions {
             kind: self.executor,
             threads: console::args::threads_to_start(self.threads.count()),
@@ -171,7 +175,7 @@ impl Selftest {
             ExecutorKind::Wgpu | ExecutorKind::Interpreter => ExecutorKind::Cpu,
             ExecutorKind::Cpu | ExecutorKind::Auto => ExecutorKind::Interpreter,
         };
-        let reference = ExecutorOptions { kind, ..self.options_of_reference() }.start()?;
+        let reference = ExecutorOptions { kind, ..self.options() }.start()?;
         let rules = self.rules();
         let bar = ui::count_bar("making replies", rules.prompts as u64);
         let model = bundled::open()?;
@@ -179,11 +183,6 @@ impl Selftest {
             conformance::replies(&model, executor, &*reference, &rules, &mut || bar.inc(1))?;
         bar.finish_and_clear();
         Ok((replies, reference.describe()))
-    }
-
-    fn options_of_reference(&self) -> ExecutorOptions {
-        let threads = console::args::threads_to_start(self.threads.count());
-        ExecutorOptions { threads, isa: self.isa.isa, ..ExecutorOptions::default() }
     }
 }
 
