@@ -121,7 +121,7 @@ impl<S: Store> CacheBlock<S> {
     }
 
     /// Its memory, if it is not sealed.
-    pub(crate) fn memory(&self) -> Option<&S::Memory> {
+    pub fn memory(&self) -> Option<&S::Memory> {
         match &self.place {
             Place::Own(memory) => Some(memory.get()),
             Place::Sealed(_) => None,

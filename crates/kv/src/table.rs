@@ -19,8 +19,8 @@ pub struct TableSpec {
     pub window: Option<usize>,
     /// Positions from here on are not kept; `None`: all may be.
     pub limit: Option<usize>,
-    /// Whether a step finds out as it goes which blocks it reads of those that it does not write: in a pool with a disk they
-    /// are then [taken](CacheBlock::take) one by one, not all at once.
+    /// Whether a step finds out as it goes which blocks it reads of those that it does not write: it is not given them all,
+    /// but [finds](ChosenBlocks::get) them one by one, and [takes](CacheBlock::take) them in a pool with a disk.
     pub chosen: bool,
 }
 
@@ -167,7 +167,7 @@ impl<S: Store> BlockTable<S> {
     /// Have sealed blocks in memory that a step reads whatever it chooses.
     fn take(&mut self, new: &Range<usize>) -> Result<()> {
         self.taken.clear();
-        if self.pool.disk().is_none() || self.is_chosen() {
+        if self.pool.disk().is_none() || self.spec.chosen {
             return Ok(());
         }
         let seen = self.seen(new);
@@ -178,14 +178,9 @@ impl<S: Store> BlockTable<S> {
         Ok(())
     }
 
-    /// Whether its blocks are taken one by one.
-    fn is_chosen(&self) -> bool {
-        self.spec.chosen && self.pool.disk().is_some()
-    }
-
     /// Number of the first block that a step with rows at `new` is given.
     fn seen(&self, new: &Range<usize>) -> usize {
-        if self.is_chosen() {
+        if self.spec.chosen {
             return self.touched(new).start;
         }
         let window = self.spec.window;
@@ -223,7 +218,7 @@ impl<S: Store> BlockTable<S> {
         &mut self,
         new: Range<usize>,
     ) -> (ChosenBlocks<'_, S>, impl Iterator<Item = CachedRows<'_, S::Memory>>) {
-        let (TableSpec { positions, window, .. }, chosen) = (self.spec, self.is_chosen());
+        let TableSpec { positions, window, chosen, .. } = self.spec;
         let (written, kept) = (self.touched(&new), self.spec.kept(new.end));
         let seen = window.map_or(0, |window| (new.start + 1).saturating_sub(window));
         let first = self.seen(&new).max(self.first);

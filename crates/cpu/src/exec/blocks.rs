@@ -56,6 +56,14 @@ pub(crate) struct StateMemory<'a> {
     pub(crate) stored: Shared<'a, f32>,
 }
 
+/// Where a block is that is to be read.
+enum Placed<'a> {
+    /// In memory for the whole step.
+    There(Shared<'a, u8>),
+    /// It may be on disk.
+    Away(&'a Arc<CacheBlock<HugePages>>),
+}
+
 /// A block whose rows are read, which stays as it is meanwhile.
 pub(crate) enum StepBlock<'a> {
     /// In memory for the whole step.
@@ -131,6 +139,17 @@ impl<'a> StepBlocks<'a> {
         self.blocks[at.clone()][number - first]
     }
 
+    /// Where block `number` of a sequence's table is.
+    fn place(&self, table: usize, sequence: usize, number: usize) -> Placed<'a> {
+        let Some(block) = self.runs[sequence * self.n_tables + table].chosen.get(number) else {
+            return Placed::There(self.get(table, sequence, number));
+        };
+        match block.memory() {
+            Some(memory) => Placed::There(shared(BlockAccess::Read(memory))),
+            None => Placed::Away(block),
+        }
+    }
+
     /// Block `number` of a sequence's table, to read. `None`: it cannot be had, and the step comes to nothing.
     ///
     /// # Panics
@@ -141,8 +160,9 @@ impl<'a> StepBlocks<'a> {
         sequence: usize,
         number: usize,
     ) -> Option<StepBlock<'a>> {
-        let Some(block) = self.runs[sequence * self.n_tables + table].chosen.get(number) else {
-            return Some(StepBlock::Step(self.get(table, sequence, number)));
+        let block = match self.place(table, sequence, number) {
+            Placed::There(block) => return Some(StepBlock::Step(block)),
+            Placed::Away(block) => block,
         };
         self.had(sequence, CacheBlock::take(block, Limit::Whole).map(StepBlock::Chosen))
     }
@@ -157,8 +177,9 @@ impl<'a> StepBlocks<'a> {
         sequence: usize,
         number: usize,
     ) -> Option<StepBlock<'a>> {
-        let Some(block) = self.runs[sequence * self.n_tables + table].chosen.get(number) else {
-            return Some(StepBlock::Step(self.get(table, sequence, number)));
+        let block = match self.place(table, sequence, number) {
+            Placed::There(block) => return Some(StepBlock::Step(block)),
+            Placed::Away(block) => block,
         };
         let looked = CacheBlock::look(block).map(|looked| match looked {
             Looked::Memory(memory) => StepBlock::Chosen(memory),
