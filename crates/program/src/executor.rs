@@ -204,6 +204,20 @@ pub struct SpillCounts {
 }
 
 impl SpillCounts {
+    /// What was added since these; memory is that of now.
+    pub fn since(self, before: SpillCounts) -> SpillCounts {
+        SpillCounts {
+            memory: self.memory,
+            written: self.written - before.written,
+            written_bytes: self.written_bytes - before.written_bytes,
+            loaded: self.loaded - before.loaded,
+            loaded_bytes: self.loaded_bytes - before.loaded_bytes,
+            hits: self.hits - before.hits,
+            waited: self.waited.saturating_sub(before.waited),
+            recomputed: self.recomputed - before.recomputed,
+        }
+    }
+
     /// Those of two models together.
     pub fn and(self, other: SpillCounts) -> SpillCounts {
         SpillCounts {

@@ -190,6 +190,28 @@ fn what_has_no_room_in_memory_goes_to_disk() {
 }
 
 #[test]
+fn a_bench_tells_what_came_from_disk() {
+    let place = Place::new();
+    let plain = [
+        &["bench", "demo.gguf", "-p", "0", "-n", "8", "-d", "4096", "-r", "2", "-t", "1"][..],
+        &["--kv-policy", "infllm", "--kv-local", "64", "--kv-init", "0", "--kv-blocks", "2"],
+    ]
+    .concat();
+    let without = place.ok(&[&plain[..], &["-o", "json"]].concat());
+    assert!(!without.contains("kv_disk"), "{without}");
+    let (_, told) = place.fails(&[&plain[..], &["--kv-memory", "1kB", "--kv-disk", "d"]].concat());
+    let least = told.split_once("hint: --kv-memory ").and_then(|(_, rest)| rest.split_once(" is"));
+    let (least, _) = least.unwrap_or_else(|| panic!("{told}"));
+    let bounded = [&plain[..], &["--kv-memory", least, "--kv-disk", "d"]].concat();
+    let table = place.ok(&bounded);
+    assert!(table.contains("tg8 @ d4096: ") && table.contains(" a token from disk, "), "{table}");
+    let rows = place.ok(&[&bounded[..], &["-o", "json"]].concat());
+    let rows: serde_json::Value = serde_json::from_str(&rows).unwrap();
+    // filling the context wrote; what is timed reads
+    assert!(rows[0]["kv_disk"]["loaded_bytes"].as_u64() > Some(0), "{rows}");
+}
+
+#[test]
 fn wrong_command_lines_are_2() {
     let place = Place::new();
     for args in [

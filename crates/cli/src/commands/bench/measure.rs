@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use engine::{DEFAULT_CHUNK, Sampler, SamplerOptions, Scores};
 use program::{
     CacheKind, CacheOptions, Error, Model, Outputs, PhaseTime, Prompt, Result, RowsOut, Sequence,
-    SessionId, Step,
+    SessionId, SpillCounts, Step,
 };
 
 /// What is timed: a prompt, steps of one token, or both after one another.
@@ -38,6 +38,15 @@ impl Test {
     pub(super) fn tokens(&self) -> usize {
         self.n_prompt + self.n_gen
     }
+}
+
+/// A test timed as a whole.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Timed {
+    /// How long it took each time.
+    pub(super) samples: Vec<Duration>,
+    /// What went between memory and disk meanwhile.
+    pub(super) spilled: SpillCounts,
 }
 
 /// A test timed phase by phase.
@@ -91,20 +100,23 @@ impl Bench {
         test: Test,
         repetitions: u32,
         done: &mut dyn FnMut(),
-    ) -> anyhow::Result<Vec<Duration>> {
+    ) -> anyhow::Result<Timed> {
         self.fill(test.depth)?;
         // As llama-bench warms up: the whole prompt, and one step.
         self.run(Test { n_gen: test.n_gen.min(1), ..test })?;
         done();
         let mut samples = Vec::new();
+        let mut spilled = SpillCounts::default();
         for _ in 0..repetitions {
             self.rewind(test.depth)?;
-            let start = Instant::now();
+            let (before, start) = (self.model.stats().spilled, Instant::now());
             self.run(test)?;
             samples.push(start.elapsed());
+            let now = self.model.stats().spilled;
+            spilled = SpillCounts { memory: now.memory, ..spilled.and(now.since(before)) };
             done();
         }
-        Ok(samples)
+        Ok(Timed { samples, spilled })
     }
 
     /// Run `test` once, warm, and keep where the time went.
@@ -261,9 +273,9 @@ mod tests {
                     (70, 0, 0),
                 ] {
                     let test = Test { n_prompt, n_gen, depth, greedy: false };
-                    let samples = bench.measure(test, 3, &mut || ());
-                    let samples = samples.unwrap_or_else(|e| panic!("{name} {fill:?}: {e:#}"));
-                    assert_eq!(samples.len(), 3);
+                    let timed = bench.measure(test, 3, &mut || ());
+                    let timed = timed.unwrap_or_else(|e| panic!("{name} {fill:?}: {e:#}"));
+                    assert_eq!(timed.samples.len(), 3);
                     assert_eq!(model.len(bench.session), Ok(depth + test.tokens()));
                     let again = model.stats().spilled.recomputed;
                     assert_eq!(again, 0, "{name} {fill:?} {}: computed again", test.name());

@@ -268,7 +268,7 @@ impl Bench {
                 let bar = ui::count_bar("bench", u64::from(self.repetitions) + 1)
                     .with_message(test.name());
                 let started = report::now();
-                let samples = runner.measure(*test, self.repetitions, &mut || bar.inc(1))?;
+                let timed = runner.measure(*test, self.repetitions, &mut || bar.inc(1))?;
                 let timing = if self.explain { Some(runner.explain(*test)?) } else { None };
                 bar.finish_and_clear();
                 let best = roof.around();
@@ -279,9 +279,9 @@ impl Bench {
                 let explained = explained
                     .map(|(limits, timing)| Explanation::new(program, *test, &timing, limits));
                 if let Some(limits) = &limits {
-                    remember(limits, *test, &samples);
+                    remember(limits, *test, &timed.samples);
                 }
-                let row = Row::new(&setting, *test, started, &samples, limits.as_ref());
+                let row = Row::new(&setting, *test, started, &timed, limits.as_ref());
                 report.row(&row.explained(explained))?;
             }
         }

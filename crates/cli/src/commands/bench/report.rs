@@ -1,7 +1,7 @@
 //! Rows of results as a table, JSON, JSON lines or CSV, with llama-bench's keys.
 
 use std::io::Write;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use executors::GpuFacts;
@@ -12,12 +12,12 @@ use program::CacheOptions;
 use serde::Serialize;
 
 use super::explain::{self, Explanation};
-use super::measure::{Fill, Test};
+use super::measure::{Fill, Test, Timed};
 use crate::ceilings::{KnownCeilings, cpu_name};
 use crate::executing;
 use crate::limits::{Limits, Share};
 use crate::load::{self, Loaded};
-use crate::units;
+use crate::{storage, units};
 
 /// How results are written.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -221,6 +221,12 @@ pub(super) struct Row {
     expected_ts: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     explain: Option<Explanation>,
+    /// Blocks between memory and disk in all samples; absent where there were none.
+    #[serde(skip_serializing_if = "serde_json::Value::is_null")]
+    kv_disk: serde_json::Value,
+    /// The same in words.
+    #[serde(skip)]
+    from_disk: Option<String>,
     #[serde(skip)]
     test: String,
 }
@@ -236,10 +242,10 @@ impl Row {
         setting: &Setting,
         test: Test,
         started: String,
-        samples: &[Duration],
+        timed: &Timed,
         limits: Option<&Limits>,
     ) -> Self {
-        let ns: Vec<f64> = samples.iter().map(|time| time.as_nanos() as f64).collect();
+        let ns: Vec<f64> = timed.samples.iter().map(|time| time.as_nanos() as f64).collect();
         let ts: Vec<f64> = ns.iter().map(|ns| test.tokens() as f64 * 1e9 / ns.max(1.0)).collect();
         let rows = if test.n_gen > 0 { 1 } else { test.n_prompt.min(setting.n_ubatch).max(1) };
         let position = (test.depth + test.tokens() / 2) as u64;
@@ -274,6 +280,8 @@ impl Row {
             samples_ts: ts,
             expected_ts: expected.map(|seconds| test.tokens() as f64 / seconds),
             explain: None,
+            kv_disk: storage::to_json(&timed.spilled),
+            from_disk: storage::per_token(&timed.spilled, test.tokens() * timed.samples.len()),
             test: test.name(),
             setting: setting.clone(),
         }
@@ -362,6 +370,11 @@ impl<'a> Report<'a> {
             Format::Md => {
                 writeln!(self.out, "{}", table(&self.rows))?;
                 writeln!(self.out, "{LEGEND}")?;
+                for (test, told) in
+                    self.rows.iter().filter_map(|row| Some((&row.test, row.from_disk.as_ref()?)))
+                {
+                    writeln!(self.out, "{test}: {told}")?;
+                }
                 for explanation in self.rows.iter().filter_map(|row| row.explain.as_ref()) {
                     write!(self.out, "\n{}", explanation.text())?;
                 }
