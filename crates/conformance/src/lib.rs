@@ -16,6 +16,7 @@ mod demo;
 pub mod golden;
 mod made;
 mod memory;
+mod oracle;
 mod picky;
 mod random;
 mod replies;
@@ -31,6 +32,7 @@ pub use compare::{assert_close, assert_same_bits, bound, first_difference, nmse,
 pub use demo::{demo_gguf, demo_gguf_with};
 pub use made::{Family, Made, deep_config, tiny_config, tiny_model};
 pub use memory::MemoryWeights;
+pub use oracle::Oracle;
 pub use picky::Picky;
 pub use random::Random;
 pub use replies::{Replies, ReplyRules, replies};

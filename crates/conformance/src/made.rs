@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use models::{ModelConfig, Outline};
-use program::interpreter::Interpreter;
 use program::{
     CacheOptions, CacheType, Executor, LogitRows, Model, OutputKind, Outputs, Program, Prompt,
     Recorder, Result, Sequence, SessionId, Step, StepOut, ValueId,
 };
 use quant::GgmlType;
 
-use crate::MemoryWeights;
+use crate::{MemoryWeights, Oracle};
 
 /// A cache that rounds nothing, long enough for every check.
 pub(crate) const EXACT: CacheOptions = CacheOptions::new(CacheType::F32, CacheType::F32, 1024);
@@ -81,7 +80,7 @@ impl Made {
                 )
             })
         };
-        Made { tested: load(executor), oracle: load(&Interpreter) }
+        Made { tested: load(executor), oracle: load(&Oracle) }
     }
 }
 

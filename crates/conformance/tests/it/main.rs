@@ -3,3 +3,4 @@
 mod hybrid;
 mod interpreter;
 mod mutants;
+mod oracle;

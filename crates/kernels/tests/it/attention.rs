@@ -420,12 +420,12 @@ fn a_row_has_the_same_bits_in_any_company() {
 
 #[test]
 fn folded_blocks_are_softmax_over_all() {
-    let n = 5;
+    let (n, key_dim, value_dim) = sizes((5, 64, 32), (3, 9, 17));
     let all = BLOCK as u32;
-    let seen = [vec![all; n], vec![all, 0, 3, all, all], vec![17, 0, 0, 1, all - 56]];
-    let shape = shape(64, 32, ElemType::F16, ElemType::F16);
-    let cases: Vec<Case> =
-        seen.into_iter().zip(1..).map(|(seen, seed)| Case::new(shape, seen, seed)).collect();
+    let seen = [vec![all; 5], vec![all, 0, 3, all, all], vec![17, 0, 0, 1, all - 56]];
+    let shape = shape(key_dim, value_dim, ElemType::F16, ElemType::F16);
+    let seen = seen.into_iter().map(|seen| seen[..n].to_vec());
+    let cases: Vec<Case> = seen.zip(1..).map(|(seen, seed)| Case::new(shape, seen, seed)).collect();
     // The same queries ask all blocks.
     let cases: Vec<Case> = cases
         .iter()
@@ -452,7 +452,7 @@ fn folded_blocks_are_softmax_over_all() {
             let parts: Vec<_> = cases.iter().map(|case| case.exact(row)).collect();
             let max = parts.iter().fold(f64::NEG_INFINITY, |max, part| max.max(part.0));
             let sum: f64 = parts.iter().map(|part| part.1 * (part.0 - max).exp()).sum();
-            let mut got = [0.0; 32];
+            let mut got = vec![0.0; value_dim];
             state.finish(row, &mut got);
             for (e, got) in got.iter().enumerate() {
                 let want: f64 =
