@@ -119,7 +119,7 @@ struct Threads {
 impl Archive {
     /// The archive of a model, if it keeps anything on disk; where the system refuses threads it does not.
     pub(crate) fn start(served: &ServedModel) -> Option<Archive> {
-        let ServedModel { model, cache, chunk, parallel, .. } = served;
+        let ServedModel { model, cache, chunk, .. } = served;
         let tell: Arc<TellKept> = Arc::new(|line: &str| tracing::warn!("{line}"));
         let conversations = KeptConversations::open(model, *cache, *chunk, &tell).map(Arc::new);
         if conversations.is_none() && model.kept(KeptPlace::Saved).is_none() {
@@ -138,7 +138,7 @@ impl Archive {
             tell,
             last_problem: Arc::default(),
             on_their_way: Arc::default(),
-            most: 2 * (*parallel).max(1),
+            most: 2 * served.n_slots(),
             orders: 0,
             threads: Some(threads),
             arrivals,

@@ -35,6 +35,9 @@ pub struct ServedModel {
     pub sampler: SamplerOptions,
     /// Replies side by side; at least 1.
     pub parallel: usize,
+    /// Conversations that may go on, those of replies among them: more than run side by side where a bound on memory has
+    /// those that rest let go of their rows when others want the room.
+    pub slots: usize,
     /// Requests that may wait for one of these to end.
     pub waiting: usize,
     /// What it says of texts as a whole, if that is what it does; else it writes replies.
@@ -44,6 +47,11 @@ pub struct ServedModel {
 }
 
 impl ServedModel {
+    /// How many conversations may go on: never fewer than run.
+    pub(crate) fn n_slots(&self) -> usize {
+        self.slots.max(self.parallel).max(1)
+    }
+
     /// What is known of it also where it is not loaded.
     pub(crate) fn about(&self) -> ModelAbout {
         ModelAbout {

@@ -38,7 +38,7 @@ impl Serving {
     /// If the system refuses it.
     pub(crate) fn start(model: ServedModel, metrics: &Arc<Metrics>) -> std::io::Result<Serving> {
         let model = Arc::new(model);
-        let room = model.parallel.max(1) * model.cache.capacity;
+        let room = model.n_slots() * model.cache.capacity;
         metrics.room.store(room, Ordering::Relaxed);
         let worker = match &model.reads {
             None => {

@@ -337,17 +337,18 @@ impl Service {
         let program = loaded.model.program();
         let needs = memory::needs(&*loaded.executor, program, &cache, loaded.chunk)?;
         let limits = Limits::of(&loaded, &cache).filter(|_| reads.is_none());
+        let storage = &self.args.running.cache.storage;
+        let parallel = storage.side_by_side(self.args.parallel, &loaded, &cache);
+        // within a bound those that rest give way to those that run, on a processor
+        let gives_way = storage.bound().is_some() && loaded.gpu.is_none();
         Ok(ServedModel {
             name: about.name,
             created: about.created,
             family: about.family,
             bytes: about.bytes,
             memory: needs.weights.saturating_add(needs.work),
-            parallel: self.args.running.cache.storage.side_by_side(
-                self.args.parallel,
-                &loaded,
-                &cache,
-            ),
+            parallel,
+            slots: if gives_way { self.args.parallel } else { parallel },
             waiting: WAITING,
             model: Arc::clone(&loaded.model),
             drafts: executing::promises_cuts(&*loaded.executor),

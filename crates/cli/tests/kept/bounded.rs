@@ -24,6 +24,8 @@ fn wanted(usual: usize) -> usize {
 struct Resident {
     /// Tokens that were computed.
     computed: usize,
+    /// Those of them that a conversation had said before.
+    again: usize,
     /// Tokens of the longest conversation.
     longest: usize,
     /// Most bytes of anonymous memory, resident or swapped out, that the process had beside what it had with its model loaded
@@ -59,7 +61,7 @@ impl Resident {
         let caches = cost.cache_bytes(first.len() as u64 + 256);
         let base = serving.own_memory().saturating_sub(caches);
         let (most, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
-        let mut found = Resident { computed: 0, longest: 0, most: 0 };
+        let mut found = Resident { computed: 0, again: 0, longest: 0, most: 0 };
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
@@ -78,6 +80,8 @@ impl Resident {
                     text.extend(tokens(seed, step));
                     let (computed, reply) = ask(serving, text);
                     found.computed += computed;
+                    // the last token of a reply was never read
+                    found.again += computed.saturating_sub(step + 1);
                     text.extend(reply);
                     found.longest = found.longest.max(text.len());
                     if found.computed >= wanted {
@@ -129,5 +133,6 @@ fn memory_stays_within_its_bound() {
             assert!(share <= 1.05, "{what}: {found:?} of {bound} bytes");
             assert!(share >= 0.5, "{what}: it was not filled: {found:?} of {bound} bytes");
         }
+        assert_eq!(found.again, 0, "{what}: conversations that rest go on");
     }
 }

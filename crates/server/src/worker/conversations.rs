@@ -78,7 +78,7 @@ pub(super) struct Conversations<'a> {
 
 impl<'a> Conversations<'a> {
     pub(super) fn new(served: &'a ServedModel) -> Conversations<'a> {
-        let taken = vec![false; served.parallel.max(1)];
+        let taken = vec![false; served.n_slots()];
         let (idle, on_their_way, asked) = (VecDeque::new(), Vec::new(), Vec::new());
         let archive = Archive::start(served);
         Conversations { served, taken, idle, on_their_way, asked, archive }

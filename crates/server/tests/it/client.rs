@@ -56,6 +56,7 @@ pub(crate) fn demo(name: &str, made: impl FnOnce(Arc<dyn Model>) -> Arc<dyn Mode
         chunk: 64,
         sampler: SamplerOptions::greedy(),
         parallel: 2,
+        slots: 2,
         waiting: 4,
         limits: None,
         reads: None,
@@ -95,6 +96,7 @@ impl Served {
             chunk: 64,
             sampler: SamplerOptions::greedy(),
             parallel: 1,
+            slots: 1,
             waiting: 4,
             limits: None,
             reads: Some(TextReading {
@@ -108,7 +110,7 @@ impl Served {
 
     /// Conversations of few tokens, and room for many who ask.
     pub(crate) fn small() -> Served {
-        let mut model = ServedModel { parallel: 4, waiting: 40, ..demo("demo", |model| model) };
+        let mut model = ServedModel { parallel: 4, slots: 4, waiting: 40, ..demo("demo", |model| model) };
         model.cache.capacity = 128;
         Served::providing(model)
     }
@@ -135,7 +137,7 @@ impl Served {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = Server::start(listener, access).unwrap();
         let model = demo("demo", made);
-        server.provide(ServedModel { parallel, waiting, ..model }).unwrap();
+        server.provide(ServedModel { parallel, slots: parallel, waiting, ..model }).unwrap();
         Served::of(server)
     }
 

@@ -104,7 +104,7 @@ async fn props(Ready(models): Ready, uri: Uri) -> Result<Json<Value>> {
     }
     Ok(Json(json!({
         "default_generation_settings": { "n_ctx": app.model.cache.capacity, "params": params },
-        "total_slots": app.model.parallel,
+        "total_slots": app.model.n_slots(),
         "model_alias": app.model.name,
         "build_info": concat!("rooflight ", env!("CARGO_PKG_VERSION")),
     })))

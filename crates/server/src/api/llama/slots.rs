@@ -32,7 +32,7 @@ pub(super) async fn slots(Ready(models): Ready, uri: Uri) -> Result<Json<Value>>
     let busy = app.metrics.slots.load(Ordering::Relaxed);
     let n_ctx = app.model.cache.capacity;
     let slot = |id: usize| json!({ "id": id, "n_ctx": n_ctx, "is_processing": busy >> id.min(63) & 1 == 1 });
-    Ok(Json((0..app.model.parallel.max(1)).map(slot).collect()))
+    Ok(Json((0..app.model.n_slots()).map(slot).collect()))
 }
 
 /// What rests in a slot is saved, had back or forgotten.
