@@ -5,6 +5,7 @@
 mod article;
 mod bench_mla;
 mod memory;
+mod policies;
 mod prediction;
 mod product;
 mod roofline;
@@ -43,6 +44,7 @@ enum Command {
     Memory(memory::Memory),
     Roofline(roofline::Roofline),
     Prediction(prediction::Prediction),
+    Policies(policies::Policies),
 }
 
 /// Longest error message, in characters.
@@ -64,6 +66,7 @@ fn run(lab: Lab, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::Memory(c) => c.run(out),
         Command::Roofline(c) => c.run(out),
         Command::Prediction(c) => c.run(out),
+        Command::Policies(c) => c.run(out),
     }
 }
 

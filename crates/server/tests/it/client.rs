@@ -110,7 +110,8 @@ impl Served {
 
     /// Conversations of few tokens, and room for many who ask.
     pub(crate) fn small() -> Served {
-        let mut model = ServedModel { parallel: 4, slots: 4, waiting: 40, ..demo("demo", |model| model) };
+        let mut model =
+            ServedModel { parallel: 4, slots: 4, waiting: 40, ..demo("demo", |model| model) };
         model.cache.capacity = 128;
         Served::providing(model)
     }
