@@ -11,7 +11,7 @@ use quant::GgmlType;
 
 use super::{GpuModel, lock};
 use crate::adapter::Gpu;
-use crate::declare;
+use crate::declare::{self, DeviceMemory};
 
 const HALF: CacheOptions = CacheOptions::new(CacheType::F16, CacheType::F16, 4096);
 
@@ -104,8 +104,8 @@ fn the_workspace_is_what_was_predicted() {
         let program = program_of(architecture);
         let cache = CacheOptions { capacity: 2048, ..HALF };
         let options = MemoryOptions { cache, sessions, chunk };
-        let needs =
-            declare::memory(&program, &options, gpu.most_bytes(), true).expect("it is supported");
+        let device = DeviceMemory { most_bytes: gpu.most_bytes(), is_card: true, bound: None };
+        let needs = declare::memory(&program, &options, device).expect("it is supported");
         let model = load(&gpu, &program);
         let ids: Vec<_> = (0..sessions).map(|_| model.open(&cache).expect("it opens")).collect();
         for id in &ids {
