@@ -128,7 +128,9 @@ fn what_a_device_refuses_runs_beside_it() {
             continue;
         }
         let outcome = golden_case(&hybrid, &case);
-        eprintln!("{name}: {outcome}: {}, of {}", division.on_device(), division.on_processor());
+        let why = division.refused().unwrap_or_default();
+        let (its, others) = (division.on_device(), division.on_processor());
+        eprintln!("{name}: {outcome}: {its}, of {others}: {why}");
         outcome.assert(&case);
         n += 1;
     }
