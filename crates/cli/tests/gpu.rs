@@ -285,12 +285,34 @@ fn experts_and_latents_run_on_the_gpu() {
     assert!(told.contains("--mla has no effect: a GPU computes"), "{told}");
 }
 
-/// States, which no kernel has yet: their layers are the processor's.
+/// What recurs is the GPU's as other layers are.
+#[test]
+fn what_recurs_is_run_whole() {
+    let Some(adapter) = adapter() else { return };
+    let place = Place::new();
+    for name in ["lfm2", "mamba2", "rwkv7", "qwen35"] {
+        let file = format!("{name}.gguf");
+        place.write(&file, golden::model(name));
+        let (want, _) = greedy(&place, &file, &[]);
+        let (found, told) = greedy(&place, &file, &[&wgpu()[..], &["--verbose"]].concat());
+        assert_eq!(found, want, "{name}: {told}");
+        assert!(told.contains(&format!("wgpu: {adapter}")), "{name}: {told}");
+        assert!(!told.contains("the processor runs"), "{name}: {told}");
+    }
+    let bench = ["bench", "lfm2.gguf", "-p", "8", "-n", "2", "-d", "16", "-r", "1", "-o", "json"];
+    let rows = place.ok(&[&bench[..], &["-t", "1"], &wgpu()].concat());
+    let rows: Value = serde_json::from_str(&rows).expect("rows");
+    for row in rows.as_array().expect("an array") {
+        assert_eq!(row["backends"], "wgpu", "{row}");
+    }
+}
+
+/// Indexers, which no kernel has yet: their layers are the processor's.
 #[test]
 fn what_a_gpu_has_no_kernels_for_runs_beside_it() {
     let Some(adapter) = adapter() else { return };
     let place = Place::new();
-    for (name, what) in [("lfm2", "conv"), ("mamba2", "conv"), ("rwkv7", "conv")] {
+    for (name, what) in [("dots3note", "indexer"), ("minimax-m3", "indexer")] {
         let file = format!("{name}.gguf");
         place.write(&file, golden::model(name));
         let (want, _) = greedy(&place, &file, &[]);
@@ -303,7 +325,8 @@ fn what_a_gpu_has_no_kernels_for_runs_beside_it() {
             "{told}"
         );
     }
-    let bench = ["bench", "lfm2.gguf", "-p", "8", "-n", "2", "-d", "16", "-r", "1", "-o", "json"];
+    let bench =
+        ["bench", "minimax-m3.gguf", "-p", "8", "-n", "2", "-d", "16", "-r", "1", "-o", "json"];
     let rows = place.ok(&[&bench[..], &["-t", "1"], &wgpu()].concat());
     let rows: Value = serde_json::from_str(&rows).expect("rows");
     for row in rows.as_array().expect("an array") {

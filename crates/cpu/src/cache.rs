@@ -150,10 +150,7 @@ pub(crate) struct StateCache {
 impl StateCache {
     fn spec(&self) -> StateSpec {
         let state = StateCopies::state_bytes(self.state as u64);
-        StateSpec {
-            state: usize::try_from(state).unwrap_or(usize::MAX),
-            row: self.row.saturating_mul(4),
-        }
+        StateSpec::of(usize::try_from(state).unwrap_or(usize::MAX), self.row.saturating_mul(4))
     }
 }
 

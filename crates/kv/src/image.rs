@@ -169,7 +169,7 @@ impl SessionImage {
             let each = move |(i, spec): (usize, &StateSpec)| WantedRecord {
                 record: first + i,
                 bytes: bytes(spec),
-                area: 0,
+                area: spec.area,
                 whole_from: None,
             };
             kinds.states.iter().enumerate().map(each)
@@ -307,7 +307,7 @@ mod tests {
             prop_assert_eq!(image.to_bytes(), bytes);
             let windowed = TableSpec { window: Some(6), ..TableSpec::all(4, 64) };
             let specs = [TableSpec::all(4, 64), windowed];
-            let states = [StateSpec { state: 8, row: 4 }];
+            let states = [StateSpec::of(8, 4)];
             for states in [&states[..], &[]] {
                 let kinds = TableKinds { specs: &specs, states };
                 if image.fits(kinds, records) {

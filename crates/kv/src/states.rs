@@ -27,9 +27,16 @@ pub struct StateSpec {
     pub state: usize,
     /// Bytes of a row.
     pub row: usize,
+    /// Which memory of the store its blocks lie in: see [`BlockKind`].
+    pub area: usize,
 }
 
 impl StateSpec {
+    /// Of so many bytes, in a store that has one memory.
+    pub const fn of(state: usize, row: usize) -> StateSpec {
+        StateSpec { state, row, area: 0 }
+    }
+
     /// Rows of a ring.
     pub const ROWS: usize = 32;
     /// Most states of a session: one that a step makes, the one it starts from, and those to go back to.
@@ -238,7 +245,8 @@ impl<S: Store> StateTables<S> {
 
     /// A block for each cache.
     fn new_blocks(&self, bytes: impl Fn(&StateSpec) -> usize) -> Result<Vec<Arc<CacheBlock<S>>>> {
-        self.specs.iter().map(|spec| self.pool.block(BlockKind::of(bytes(spec)))).collect()
+        let kind = |spec: &StateSpec| BlockKind { bytes: bytes(spec), area: spec.area };
+        self.specs.iter().map(|spec| self.pool.block(kind(spec))).collect()
     }
 
     /// Give up a way back, if there is one beside what the next step starts from: the longest, but the end of the latest

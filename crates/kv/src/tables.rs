@@ -93,6 +93,11 @@ impl<S: Store> Tables<S> {
         &self.specs
     }
 
+    /// What each cache of states was made for.
+    pub fn state_specs(&self) -> &Arc<[StateSpec]> {
+        self.states.specs()
+    }
+
     /// Positions whose rows it has: [`len`](Self::len), but where some were [let go of](Self::let_go) or
     /// [lost](Self::lose) and are still to be computed again.
     pub fn held(&self) -> usize {

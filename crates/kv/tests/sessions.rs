@@ -29,7 +29,7 @@ fn specs() -> Arc<[TableSpec]> {
     .into()
 }
 
-const STATES: [StateSpec; 2] = [StateSpec { state: 64, row: 8 }, StateSpec { state: 8, row: 4 }];
+const STATES: [StateSpec; 2] = [StateSpec::of(64, 8), StateSpec::of(8, 4)];
 
 fn hash(tokens: &[u32], cache: usize) -> u64 {
     let next = |all: u64, token: &u32| {

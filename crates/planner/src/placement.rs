@@ -106,7 +106,7 @@ struct PlacedLayer {
     /// Layers that share a cache are not divided: the first and the last of them.
     first: usize,
     last: usize,
-    /// It has what cards have no kernels for: something that recurs or chooses positions.
+    /// It has what cards have no kernels for: something that chooses positions.
     stays: bool,
 }
 
@@ -150,7 +150,7 @@ impl Placements {
                         resident = resident.saturating_add(spec.kind.bytes(cache.capacity, cache));
                     }
                 }
-                let kept = matches!(spec.kind, CacheKind::State { .. } | CacheKind::Keys { .. });
+                let kept = matches!(spec.kind, CacheKind::Keys { .. });
                 placements.layers[layer].stays |= kept || chooses(facts.counted);
             }
             let ids = || facts.weights.iter().map(|used| used.id);

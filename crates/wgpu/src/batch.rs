@@ -1,13 +1,16 @@
 //! [`Batch`]: the rows of a step, and the words by which kernels know of them (`kernels/step.wgsl`).
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use kv::BlockAccess;
+use kv::{BlockAccess, StateRows, StateStep};
 use program::{Result, Rows, Sequence};
 
 use crate::caches::{BLOCK, SlabTables};
+use crate::dispatch::NONE;
 use crate::kernels::SLOTS;
 use crate::plan::{GpuPlan, GpuWork};
+use crate::slab::BlockPlace;
 use crate::workspace::WorkSizes;
 
 /// Words before the lists: those that `kernels/step.wgsl` names, then one for each rotation and temperature.
@@ -142,6 +145,11 @@ impl Batch {
         }
     }
 
+    /// How many sequences there are.
+    pub(crate) fn n_sequences(&self) -> usize {
+        self.rows.len()
+    }
+
     /// All rows of a sequence in a value of such rows.
     pub(crate) fn rows_of(&self, sequence: usize, rows: Rows) -> Range<usize> {
         match rows {
@@ -185,7 +193,8 @@ pub(crate) fn most_words(plan: &GpuPlan, sizes: &WorkSizes) -> usize {
     let pairs: usize = plan.rotations.iter().map(|rope| rope.dims.div_ceil(2)).sum();
     let numbers = plan.rotations.len() + plan.temperatures.len();
     let by_row = 5 + 2 * pairs + plan.temperatures.len();
-    HEADER + numbers + tokens * by_row + selected + sequences * (3 + n_caches * (2 + blocks))
+    let of_cache = 2 + blocks.max(STATE_WORDS);
+    HEADER + numbers + tokens * by_row + selected + sequences * (3 + n_caches * of_cache)
 }
 
 /// How many tiles the query heads make that share a key-value head, for each tile of rows.
@@ -214,27 +223,32 @@ impl Lists {
         self.rest.extend_from_slice(list);
     }
 
-    /// Where the blocks of each cache of each sequence lie.
+    /// Where the blocks of each cache of each sequence lie, and what a step is to states.
     fn add_tables(&mut self, running: &mut [Rowed<'_, '_>]) {
-        let n_caches = running.first().map_or(0, |one| one.tables.specs().len());
+        let (tables, states) = running.first().map_or_else(Default::default, |one| {
+            (Arc::clone(one.tables.specs()), Arc::clone(one.tables.state_specs()))
+        });
+        let n_caches = tables.len() + states.len();
         self.header[8] = self.end();
         self.header[9] = n_caches as u32;
         let entries = self.rest.len();
         self.rest.resize(entries + 2 * running.len() * n_caches, 0);
-        for (i, Rowed { sequence, tables, start }) in running.iter_mut().enumerate() {
-            for (cache, blocks) in tables.rows(*start + sequence.tokens.len()).enumerate() {
-                let entry = entries + 2 * (i * n_caches + cache);
-                self.rest[entry] = (self.header.len() + self.rest.len()) as u32;
+        for (i, Rowed { sequence, tables: its, start }) in running.iter_mut().enumerate() {
+            let entry = |area: usize| entries + 2 * (i * n_caches + area);
+            let (blocks, (step, rows)) = its.step_of_all(*start + sequence.tokens.len());
+            for (spec, (_, blocks)) in tables.iter().zip(blocks) {
+                self.rest[entry(spec.area)] = self.end();
                 let mut first = None;
                 for rows in blocks {
                     first.get_or_insert(rows.first / BLOCK);
-                    let place = match rows.block {
-                        BlockAccess::Read(place) => place.number(),
-                        BlockAccess::Write(place) => place.number(),
-                    };
-                    self.rest.push(place);
+                    self.rest.push(place(&rows.block));
                 }
-                self.rest[entry + 1] = first.unwrap_or(0) as u32;
+                self.rest[entry(spec.area) + 1] = first.unwrap_or(0) as u32;
+            }
+            for (spec, rows) in states.iter().zip(rows) {
+                self.rest[entry(spec.area)] = self.end();
+                let step = step.as_ref().expect("who has states has a step of them");
+                self.rest.extend(state_words(step, &rows));
             }
         }
     }
@@ -243,5 +257,27 @@ impl Lists {
         let mut words = self.header;
         words.extend(self.rest);
         words
+    }
+}
+
+/// Words of what a step is to a state: see [`state_words`].
+const STATE_WORDS: usize = 7;
+
+/// Where the state lies that a step starts from, the one that it makes, rows since the first and those that it leaves; then
+/// the positions after which both states are, and the first one of those rows. `kernels/states.wgsl` reads this.
+fn state_words(step: &StateStep, rows: &StateRows<'_, BlockPlace>) -> [u32; STATE_WORDS] {
+    let base = rows.base.map_or(NONE, BlockPlace::number);
+    let fold = rows.fold.as_ref().map_or(NONE, |fold| fold.number());
+    let ring = place(&rows.ring);
+    let stored = rows.next.as_ref().map_or(ring, |next| next.number());
+    let [from, until, stored_from] =
+        [step.base, step.fold.unwrap_or(0), step.stored_from].map(|position| position as u32);
+    [base, fold, ring, stored, from, until, stored_from]
+}
+
+fn place(block: &BlockAccess<'_, BlockPlace>) -> u32 {
+    match block {
+        BlockAccess::Read(place) => place.number(),
+        BlockAccess::Write(place) => place.number(),
     }
 }

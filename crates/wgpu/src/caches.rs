@@ -1,9 +1,12 @@
-//! How each cache of a program lies in blocks on the device.
+//! How each cache of a program lies in blocks on the device: rows by position in blocks of 64, states and the rows since them in
+//! blocks of their own.
 
 use std::sync::Arc;
 
-use kv::TableSpec;
-use program::{CacheKind, CacheOptions, Error, KvPolicy, MemoryOptions, Program, Result};
+use kv::{StateSpec, TableSpec};
+use program::{
+    CacheKind, CacheOptions, Error, KvPolicy, MemoryOptions, Program, Result, StateCopies,
+};
 
 use crate::formats::CHUNK;
 use crate::kernels::{Stored, StoredTypes};
@@ -27,48 +30,92 @@ pub(crate) fn kept(options: &CacheOptions) -> StoredTypes {
     StoredTypes { keys: Stored::of(options.k), values: Stored::of(options.v) }
 }
 
-/// What the tables of a session have to know of each cache.
-///
-/// # Errors
-/// [`Error::Unsupported`] for what indexers and recurrences keep, and for sessions that read few blocks of a long past.
-pub(crate) fn table_specs(program: &Program, options: &CacheOptions) -> Result<Arc<[TableSpec]>> {
-    if options.policy != KvPolicy::Full {
-        return Err(Error::Unsupported(
-            "sessions on a GPU that read few blocks of a long past (a context memory)".into(),
-        ));
+/// What a session has to know of the caches of a program: a cache's number is the area of its blocks.
+pub(crate) struct CacheSpecs {
+    /// Of those that keep something of each position.
+    pub(crate) tables: Arc<[TableSpec]>,
+    /// Of those that keep states.
+    pub(crate) states: Arc<[StateSpec]>,
+}
+
+impl CacheSpecs {
+    /// Those of a session of a program.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for what indexers keep, and for sessions that read few blocks of a long past.
+    pub(crate) fn of(program: &Program, options: &CacheOptions) -> Result<CacheSpecs> {
+        if options.policy != KvPolicy::Full {
+            return Err(Error::Unsupported(
+                "sessions on a GPU that read few blocks of a long past (a context memory)".into(),
+            ));
+        }
+        let kept = kept(options);
+        let (mut tables, mut states) = (Vec::new(), Vec::new());
+        for (area, cache) in program.caches.iter().enumerate() {
+            match cache.kind {
+                CacheKind::Heads { n_kv_heads, key_dim, value_dim, window } => {
+                    let words = key_dim.div_ceil(4) * kept.keys.words()
+                        + value_dim.div_ceil(4) * kept.values.words();
+                    let bytes = 4 * n_kv_heads * BLOCK * words;
+                    tables.push(TableSpec { window, area, ..TableSpec::all(BLOCK, bytes) });
+                }
+                CacheKind::Latent { rank, rope_dim } => {
+                    let quads = latent_room(rank) / 4 + rope_dim.div_ceil(4);
+                    let bytes = 4 * BLOCK * quads * kept.keys.words();
+                    tables.push(TableSpec { area, ..TableSpec::all(BLOCK, bytes) });
+                }
+                CacheKind::Keys { .. } => {
+                    return Err(Error::Unsupported("caches of indexers on a GPU".into()));
+                }
+                CacheKind::State { row, .. } => {
+                    let state = usize::try_from(cache.kind.state_bytes()).unwrap_or(usize::MAX);
+                    states.push(StateSpec { area, ..StateSpec::of(state, row.saturating_mul(4)) });
+                }
+            }
+        }
+        Ok(CacheSpecs { tables: tables.into(), states: states.into() })
     }
-    let kept = kept(options);
-    let spec = |(area, cache): (usize, &program::CacheSpec)| match cache.kind {
-        CacheKind::Heads { n_kv_heads, key_dim, value_dim, window } => {
-            let words = key_dim.div_ceil(4) * kept.keys.words()
-                + value_dim.div_ceil(4) * kept.values.words();
-            let bytes = 4 * n_kv_heads * BLOCK * words;
-            Ok(TableSpec { window, area, ..TableSpec::all(BLOCK, bytes) })
+
+    /// By cache: bytes that a session takes of so many positions, of which at most `tentative` are not committed.
+    pub(crate) fn bytes(&self, capacity: usize, tentative: usize, copies: StateCopies) -> Vec<u64> {
+        let mut bytes = vec![0; self.tables.len() + self.states.len()];
+        for spec in &*self.tables {
+            bytes[spec.area] = spec.most_bytes(capacity, tentative);
         }
-        CacheKind::Latent { rank, rope_dim } => {
-            let quads = latent_room(rank) / 4 + rope_dim.div_ceil(4);
-            Ok(TableSpec { area, ..TableSpec::all(BLOCK, 4 * BLOCK * quads * kept.keys.words()) })
+        for spec in &*self.states {
+            bytes[spec.area] = copies.bytes(spec.state as u64, spec.row as u64);
         }
-        CacheKind::Keys { .. } => Err(Error::Unsupported("caches of indexers on a GPU".into())),
-        CacheKind::State { .. } => Err(Error::Unsupported("states that recur on a GPU".into())),
-    };
-    program.caches.iter().enumerate().map(spec).collect()
+        bytes
+    }
 }
 
 /// Bytes of the caches of all sessions.
-pub(crate) fn cache_bytes(program: &Program, options: &MemoryOptions) -> Result<u64> {
-    Ok(each_cache(program, options)?.into_iter().fold(0, u64::saturating_add))
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CacheNeeds {
+    /// Of all caches, with all that they keep for comfort.
+    pub(crate) most: u64,
+    /// The least that they work with.
+    pub(crate) least: u64,
+    /// Of the largest of them.
+    pub(crate) largest: u64,
 }
 
-/// Bytes of the largest of them, for all sessions.
-pub(crate) fn largest_cache(program: &Program, options: &MemoryOptions) -> Result<u64> {
-    Ok(each_cache(program, options)?.into_iter().max().unwrap_or(0))
-}
-
-fn each_cache(program: &Program, options: &MemoryOptions) -> Result<Vec<u64>> {
-    let specs = table_specs(program, &options.cache)?;
-    let (capacity, chunk) = (options.cache.capacity, options.chunk.max(1));
-    let all =
-        |spec: &TableSpec| spec.most_bytes(capacity, chunk).saturating_mul(options.sessions as u64);
-    Ok(specs.iter().map(all).collect())
+impl CacheNeeds {
+    /// Those of a program.
+    ///
+    /// # Errors
+    /// As [`CacheSpecs::of`].
+    pub(crate) fn of(program: &Program, options: &MemoryOptions) -> Result<CacheNeeds> {
+        let specs = CacheSpecs::of(program, &options.cache)?;
+        let (capacity, chunk) = (options.cache.capacity, options.chunk.max(1));
+        let each = |copies| {
+            let bytes = specs.bytes(capacity, chunk, copies).into_iter();
+            bytes.map(|bytes| bytes.saturating_mul(options.sessions as u64))
+        };
+        Ok(CacheNeeds {
+            most: each(StateCopies::Most).fold(0, u64::saturating_add),
+            least: each(StateCopies::Least).fold(0, u64::saturating_add),
+            largest: each(StateCopies::Most).max().unwrap_or(0),
+        })
+    }
 }

@@ -6,9 +6,9 @@ use program::{
 };
 use quant::GgmlType;
 
-use crate::caches::{BLOCK, cache_bytes, largest_cache};
+use crate::caches::{BLOCK, CacheNeeds};
 use crate::formats::device_format;
-use crate::lower::{lower, unsupported};
+use crate::lower::{lower, recurrence, unsupported};
 use crate::slots::Slots;
 use crate::weights::weight_bytes;
 use crate::workspace::{WorkSizes, work_bytes};
@@ -27,10 +27,11 @@ pub(crate) fn supports(op: &Op, types: &[GgmlType]) -> Result<()> {
             | Op::Grams { .. }
             | Op::SignedRoot { .. }
             | Op::Sinkhorn { .. }
-            | Op::CausalConv(_)
-            | Op::Scan(_)
     ) {
         return Err(unsupported(op));
+    }
+    if let Op::Scan(scan) = op {
+        recurrence::check(scan)?;
     }
     for (used, ty) in op.facts().weights.iter().zip(types) {
         let known = match used.reading {
@@ -64,17 +65,28 @@ pub(crate) fn promises() -> Promises {
     Promises { same_bits: vec![Variation::Again], exceptions: Vec::new() }
 }
 
-/// Memory of a load, and of the steps that fill the caches; `is_card`: it is the device's own.
+/// The memory of a device, as far as needs depend on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeviceMemory {
+    /// Most bytes of a buffer that kernels see.
+    pub(crate) most_bytes: u64,
+    /// Whether it is the device's own.
+    pub(crate) is_card: bool,
+    /// Most bytes of all caches.
+    pub(crate) bound: Option<u64>,
+}
+
+/// Memory of a load, and of the steps that fill the caches.
 pub(crate) fn memory(
     program: &Program,
     options: &MemoryOptions,
-    most_bytes: u64,
-    is_card: bool,
+    device: DeviceMemory,
 ) -> Result<MemoryNeeds> {
+    let DeviceMemory { most_bytes, is_card, bound } = device;
     supports_all(program)?;
     let narrowed = program::passes::narrow(program);
     let plan = lower(&narrowed)?;
-    let cache = cache_bytes(program, options)?;
+    let cache = CacheNeeds::of(program, options)?;
     let MemoryOptions { sessions, chunk, .. } = *options;
     let sizes = WorkSizes {
         tokens: chunk.max(sessions),
@@ -84,14 +96,14 @@ pub(crate) fn memory(
         n_caches: program.caches.len(),
         most_bytes,
     };
-    // while the cache of a layer grows, the smaller one is still there
-    let growing = largest_cache(program, options)?;
+    let work = work_bytes(&plan, &Slots::assign(&plan), &sizes);
     let needs = MemoryNeeds {
         weights: weight_bytes(&plan, program, most_bytes),
-        cache,
-        bounded_cache: cache,
-        least_cache: cache,
-        work: work_bytes(&plan, &Slots::assign(&plan), &sizes).saturating_add(growing),
+        cache: cache.most.min(bound.unwrap_or(u64::MAX).max(cache.least)),
+        bounded_cache: cache.least,
+        least_cache: cache.least,
+        // while the cache of a layer grows, the smaller one is still there
+        work: work.saturating_add(cache.largest),
         on_card: 0,
         cache_on_card: 0,
     };

@@ -3,6 +3,7 @@
 mod attention;
 mod experts;
 mod latent;
+mod recurrence;
 
 use std::sync::OnceLock;
 
@@ -23,7 +24,7 @@ pub(crate) use attention::query_stride;
 /// Bytes from the constants of a dispatch to the next one's: what every device takes as an offset.
 pub(crate) const CONSTS: usize = 256;
 /// What a kernel takes for "there is none".
-const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 /// Workgroups in one direction at most.
 const MOST_GROUPS: usize = 65_535;
 
@@ -86,6 +87,10 @@ enum Grid {
         tiles: usize,
         crowd: Crowd,
         rows: Rows,
+    },
+    /// Some for each sequence.
+    Scan {
+        groups: usize,
     },
     /// One.
     Once,
@@ -200,6 +205,7 @@ impl Dispatch {
             Grid::Grouped { tiles, crowd, rows } => {
                 (0, [tiles, crowd.most_tiles(batch.count(rows)), 1])
             }
+            Grid::Scan { groups } => (0, [groups, batch.n_sequences(), 1]),
             Grid::Once => (0, [1; 3]),
             Grid::Best { lists } => {
                 let rows = if batch.n_best > 0 { batch.n_selected } else { 0 };
@@ -346,6 +352,8 @@ impl Maker<'_> {
             GpuWork::Elements(work) => self.elements(work),
             GpuWork::Groups(work) => self.groups(work),
             GpuWork::Attention(work) => self.attention(work),
+            GpuWork::Conv(work) => self.conv(work),
+            GpuWork::Scan(work) => self.scan(work),
             GpuWork::Route(work) => self.route(work),
             GpuWork::Pieces(work) => self.pieces(work),
             GpuWork::Turned(work) => self.turned(work),

@@ -1,6 +1,7 @@
 //! The kernels: what each binds, and how its text is put together from the files in `kernels/`.
 
 pub(crate) mod ceiling;
+pub(crate) mod recurrence;
 #[cfg(test)]
 mod translated;
 

@@ -33,6 +33,7 @@ use program::{
 use quant::GgmlType;
 
 use crate::adapter::Gpu;
+use crate::declare::DeviceMemory;
 use crate::model::GpuModel;
 
 /// How a GPU is used.
@@ -126,7 +127,9 @@ impl Executor for Wgpu {
     }
 
     fn memory(&self, program: &Program, options: &MemoryOptions) -> Result<MemoryNeeds> {
-        declare::memory(program, options, self.gpu.most_bytes(), !self.shares_memory())
+        let (most_bytes, bound) = (self.gpu.most_bytes(), self.storage.memory);
+        let device = DeviceMemory { most_bytes, is_card: !self.shares_memory(), bound };
+        declare::memory(program, options, device)
     }
 
     fn promises(&self) -> Promises {

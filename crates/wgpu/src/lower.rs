@@ -7,6 +7,9 @@
 mod experts;
 mod fuse;
 mod latent;
+pub(crate) mod recurrence;
+
+use std::collections::HashMap;
 
 use program::{
     Attention, CacheKind, Error, Node, Norm, Op, Program, Result, Rows, Score, Uses, ValueId,
@@ -36,6 +39,7 @@ pub(crate) fn lower(program: &Program) -> Result<GpuPlan> {
         fusions: &fusions,
         plan: GpuPlan::default(),
         places: vec![None; program.values.len()],
+        for_scans: HashMap::new(),
     };
     for id in &program.inputs {
         let place = lowering.buffer_of(*id);
@@ -67,6 +71,8 @@ struct Lowering<'a> {
     plan: GpuPlan,
     /// By value that is no view.
     places: Vec<Option<Place>>,
+    /// By scan: the buffer of what it alone reads.
+    for_scans: HashMap<usize, ValueBuffer>,
 }
 
 impl Lowering<'_> {
@@ -98,7 +104,7 @@ impl Lowering<'_> {
 
     /// The same, where the value is written.
     fn output(&mut self, id: ValueId) -> Place {
-        let place = self.buffer_of(id);
+        let place = self.place_for_scan(id).unwrap_or_else(|| self.buffer_of(id));
         self.places[id.0 as usize] = Some(place);
         place
     }
@@ -240,6 +246,8 @@ impl Lowering<'_> {
             Op::Route(router) => self.route(node, router)?,
             Op::Experts { .. } => self.experts(node, None),
             Op::LatentAttention(at) => self.latent_attention(node, at)?,
+            Op::CausalConv(conv) => self.conv(node, conv),
+            Op::Scan(scan) => self.scan(node, scan)?,
             Op::Indexer(_)
             | Op::Shift(_)
             | Op::Softmax
@@ -247,9 +255,7 @@ impl Lowering<'_> {
             | Op::Ids
             | Op::Grams { .. }
             | Op::SignedRoot { .. }
-            | Op::Sinkhorn { .. }
-            | Op::CausalConv(_)
-            | Op::Scan(_) => {
+            | Op::Sinkhorn { .. } => {
                 return Err(unsupported(&node.op));
             }
         }

@@ -1,5 +1,6 @@
 //! A program on a device with its weights and sessions: [`program::Model`].
 
+mod restore;
 mod results;
 mod step;
 #[cfg(test)]
@@ -8,21 +9,21 @@ pub(crate) mod tests;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kv::BlockAccess;
+use kv::{BlockAccess, StateRows, StepPlace};
 use program::{
     CacheOptions, CacheStorage, Error, Kept, Model, Program, Progress, Result, SessionId, Sessions,
-    Step, StepOut, StepStats, WeightSource,
+    StateCopies, Step, StepOut, StepStats, WeightSource,
 };
 
 use crate::adapter::Gpu;
 use crate::batch::RowNumbers;
-use crate::caches::{Pool, SlabTables, kept, table_specs};
+use crate::caches::{CacheSpecs, Pool, SlabTables, kept};
 use crate::declare::supports_all;
 use crate::dispatch::{Dispatch, constants, dispatches};
 use crate::kernels::StoredTypes;
 use crate::lower::lower;
 use crate::plan::GpuPlan;
-use crate::slab::{Slab, SlabClaim, SlabStore};
+use crate::slab::{BlockPlace, Slab, SlabClaim, SlabStore};
 use crate::slots::Slots;
 use crate::weights::{DeviceWeights, Loader, rotation};
 use crate::workspace::{OnDevice, StepMemory};
@@ -162,18 +163,20 @@ impl Model for GpuModel {
     }
 
     fn open(&self, options: &CacheOptions) -> Result<SessionId> {
-        let specs = table_specs(&self.program, options)?;
+        let specs = CacheSpecs::of(&self.program, options)?;
         if let Some(budget) = self.budget {
-            let least = specs.iter().map(|spec| spec.most_bytes(options.capacity, 1)).sum();
+            let least = specs.bytes(options.capacity, 1, StateCopies::Least);
+            let least = least.into_iter().fold(0, u64::saturating_add);
             if least > budget {
                 return Err(Error::CacheBudget { budget, least });
             }
         }
         let tentative = options.capacity.min(USUAL_ROWS);
-        let all = specs.iter().map(|spec| spec.most_bytes(options.capacity, tentative));
-        let claim = SlabClaim::new(&self.slabs, all.collect());
+        let all = specs.bytes(options.capacity, tentative, StateCopies::Most);
+        let claim = SlabClaim::new(&self.slabs, all);
         // prefixes are shared where bits are the same, which other cuts of a prompt do not give
-        let tables = SlabTables::new(&self.pool, specs, options.capacity, None);
+        let CacheSpecs { tables, states } = specs;
+        let tables = SlabTables::with_states(&self.pool, tables, states, options.capacity, None);
         Ok(self.sessions.open(Session { tables, kept: kept(options), claim }))
     }
 
@@ -199,12 +202,22 @@ impl Model for GpuModel {
     }
 
     fn truncate(&self, id: SessionId, len: usize) -> Result<usize> {
-        self.sessions.with(id, |session| session.tables.truncate(len).map_err(cache_error))
+        self.sessions.with(id, |session| {
+            let reached = session.tables.truncate(len).map_err(cache_error)?;
+            let held = session.tables.held();
+            if held < reached && self.is_given() {
+                return session.tables.truncate(held).map_err(cache_error);
+            }
+            Ok(reached)
+        })
     }
 
     fn fork(&self, id: SessionId, len: usize) -> Result<SessionId> {
         let fork = self.sessions.with(id, |session| {
-            let tables = session.tables.fork(len).map_err(cache_error)?;
+            let mut tables = session.tables.fork(len).map_err(cache_error)?;
+            if tables.held() < tables.len() && self.is_given() {
+                tables.truncate(tables.held()).map_err(cache_error)?;
+            }
             Ok(Session { tables, kept: session.kept, claim: session.claim.clone() })
         })?;
         Ok(self.sessions.open(fork))
@@ -218,12 +231,19 @@ impl Model for GpuModel {
             if !session.tables.is_empty() {
                 return Err(Error::Length { len: session.tables.len(), wanted: 0 });
             }
-            session.tables.prepare(len).map_err(cache_error)?;
-            for rows in session.tables.rows(len).flatten() {
+            if len == 0 {
+                return Ok(());
+            }
+            let place = StepPlace { made_up: true, ..StepPlace::default() };
+            let prepared = session.tables.prepare_step(len, place, &mut || false);
+            prepared.map_err(cache_error)?;
+            let (tables, (_, states)) = session.tables.step_of_all(len);
+            for rows in tables.flat_map(|(_, rows)| rows) {
                 if let BlockAccess::Write(place) = rows.block {
                     place.clear();
                 }
             }
+            states.into_iter().flat_map(written).for_each(|place| place.clear());
             session.tables.extend(&vec![0; len]).map_err(cache_error)?;
             session.tables.commit(len).map_err(cache_error)
         })
@@ -238,6 +258,15 @@ impl Model for GpuModel {
         stats.spilled.memory = self.pool.in_use() + self.pool.free();
         stats
     }
+}
+
+/// What a step writes of a cache of states.
+fn written(rows: StateRows<'_, BlockPlace>) -> impl Iterator<Item = &mut BlockPlace> {
+    let ring = match rows.ring {
+        BlockAccess::Write(place) => Some(place),
+        BlockAccess::Read(_) => None,
+    };
+    rows.fold.into_iter().chain(ring).chain(rows.next)
 }
 
 /// The lock, also if a step panicked in between: sessions and counters change last.

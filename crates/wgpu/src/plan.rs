@@ -1,10 +1,13 @@
 //! [`GpuPlan`]: a lowered program. Works in order, over buffers that have a row for each token or each selected row.
 
+mod recurrence;
+
 use program::{Lookup, OutputKind, Rope, Router, Rows, Score, Temperature, WeightId};
 use quant::GgmlType;
 
 use crate::formats::CHUNK;
 use crate::kernels::{Finish, MATMAT_TILE};
+pub(crate) use recurrence::{ConvWork, ScanWork};
 
 /// Index of a buffer in [`GpuPlan::buffers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -142,6 +145,10 @@ pub(crate) enum GpuWork {
     Groups(GroupWork),
     /// Attention.
     Attention(Box<AttentionWork>),
+    /// Sums over each row and those before it.
+    Conv(ConvWork),
+    /// A recurrence over rows.
+    Scan(Box<ScanWork>),
     /// The choice of experts.
     Route(RouteWork),
     /// Products with the pieces of a matrix, each in a slot of its own.
@@ -340,6 +347,8 @@ impl GpuWork {
             GpuWork::Elements(work) => work.out,
             GpuWork::Groups(work) => work.out,
             GpuWork::Attention(work) => work.out,
+            GpuWork::Conv(work) => work.out,
+            GpuWork::Scan(work) => work.out,
             GpuWork::Route(work) => work.out,
             GpuWork::Pieces(work) => work.out,
             GpuWork::Turned(work) => work.out,
@@ -366,6 +375,8 @@ impl GpuWork {
                 let kv = work.kv.into_iter().flatten();
                 std::iter::once(work.q).chain(q_pe).chain(kv).collect()
             }
+            GpuWork::Conv(work) => vec![work.x],
+            GpuWork::Scan(work) => work.inputs.iter().map(|(place, _)| *place).collect(),
             GpuWork::Route(work) => vec![work.scores],
             GpuWork::Turned(work) => vec![work.x],
             GpuWork::Pieces(work) => {

@@ -293,6 +293,12 @@ impl StepMemory {
         self.slots.iter().chain(others).map(wgpu::Buffer::size).sum()
     }
 
+    /// Bytes of the caches' buffers.
+    #[cfg(test)]
+    pub(crate) fn cache_bytes(&self) -> u64 {
+        self.blocks.iter().map(wgpu::Buffer::size).sum()
+    }
+
     /// What dispatch `i` binds.
     pub(crate) fn bindings(&self, i: usize) -> &wgpu::BindGroup {
         &self.bindings[i]

@@ -1,9 +1,12 @@
 //! What recurs, over random histories of sessions that fork, go back, let go and have little memory: states are those of the
 //! tokens before them, whatever they are reached from, and take no more than is said.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
 use kv::{
-    BlockAccess, BlockPool, Error, Heap, HostMemory, StateRows, StateSpec, StateStep, StepPlace,
-    Store, TableSpec, Tables,
+    BlockAccess, BlockKind, BlockPool, Error, Heap, HostMemory, StateRows, StateSpec, StateStep,
+    StepPlace, Store, TableSpec, Tables,
 };
 use proptest::prelude::*;
 
@@ -15,7 +18,7 @@ const ACTIONS: usize = if cfg!(miri) { 8 } else { 60 };
 type Memory = <Heap as Store>::Memory;
 
 /// A cache whose states are large, and one whose rows are.
-const STATES: [StateSpec; 2] = [StateSpec { state: 512, row: 8 }, StateSpec { state: 8, row: 32 }];
+const STATES: [StateSpec; 2] = [StateSpec::of(512, 8), StateSpec::of(8, 32)];
 
 /// One cache of rows beside them.
 const TABLE: TableSpec =
@@ -472,4 +475,45 @@ fn who_lets_go_keeps_nothing() {
     assert_eq!((pool.in_use(), tables.bytes(), tables.len()), (0, 0, 350));
     append(&mut tables, &[1], StepPlace::default()).expect("no bound");
     assert_eq!(tables.held(), 351);
+}
+
+/// A heap of several memories, that knows what was asked of each.
+#[derive(Clone, Default)]
+struct Areas(Arc<Mutex<BTreeSet<(usize, usize)>>>);
+
+impl Store for Areas {
+    type Memory = Memory;
+
+    fn allocate(&self, kind: BlockKind, most: usize) -> Option<Vec<Memory>> {
+        self.0.lock().expect("nobody panics").insert((kind.area, kind.bytes));
+        Heap.allocate(kind, most)
+    }
+
+    fn copy(&self, from: &Memory, to: &mut Memory) {
+        Heap.copy(from, to);
+    }
+
+    fn save(&self, from: &Memory, take: &mut dyn FnMut(&[u8])) {
+        Heap.save(from, take);
+    }
+
+    fn load(&self, bytes: &[u8], to: &mut Memory) {
+        Heap.load(bytes, to);
+    }
+}
+
+/// States, and rows since them, lie in the memory that is told of their cache, as blocks of rows do.
+#[test]
+fn each_cache_has_a_memory_of_its_own() {
+    let store = Areas::default();
+    let pool = BlockPool::new(store.clone(), None);
+    let table = TableSpec { area: 1, ..TABLE };
+    let states = [(0, STATES[0]), (2, STATES[1])];
+    let states = states.map(|(area, spec)| StateSpec { area, ..spec });
+    let mut tables = Tables::with_states(&pool, [table].into(), states.into(), CAPACITY, None);
+    assert_eq!(&**tables.state_specs(), &states[..]);
+    tables.prepare(100).expect("no bound");
+    let rows = StateSpec::ROWS;
+    let wanted = [(0, 512), (0, 8 * rows), (1, 64), (2, 8), (2, 32 * rows)];
+    assert_eq!(*store.0.lock().expect("nobody panics"), wanted.into());
 }

@@ -103,6 +103,9 @@ fn what_cannot_go_stays() {
     let few = shared.step(10, 0, &beside(0.0));
     assert_eq!(few.card_bytes, shared.step(1, 0, &beside(0.0)).card_bytes, "the output alone");
     assert!(shared.step(usize::MAX, 0, &beside(0.0)).processor_bytes == 0);
+    let recurs = Placements::of(&program("mamba2-1.3b"), &CACHE);
+    let all = recurs.step(usize::MAX, 0, &beside(0.0));
+    assert_eq!((recurs.n_staying(), all.processor_bytes), (0, 0), "states go with their layers");
     let chosen = Placements::of(&program("deepseek-v3.2"), &CACHE);
     let all = chosen.step(usize::MAX, 0, &beside(0.0));
     assert_eq!((chosen.n_staying(), all.submissions), (61, 1), "the output alone");

@@ -2,8 +2,9 @@
 
 use naga::back::{hlsl, msl, spv};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
-use program::{Gating, GroupScore, Groups, NormKind, Router};
+use program::{Gating, GroupScore, Groups, NormKind, Router, ScanRule};
 
+use super::recurrence::SCAN_INPUTS;
 use super::*;
 use crate::formats::FORMATS;
 use crate::plan::{Place, ValueBuffer};
@@ -40,6 +41,13 @@ fn all() -> Vec<Shader> {
     all.extend([ceiling::READ, &most[0], &most[1]].map(Shader::ceiling));
     all.push(Shader::sorted(256));
     all.extend([None, Some(8)].map(|groups| Shader::route(&routing(groups))));
+    all.push(Shader::conv());
+    for rule in ScanRule::ALL {
+        let buffers = [[0; SCAN_INPUTS], [0, 1, 2, 3, 1, 2]];
+        let sizes = [1, 33, 128];
+        let each = buffers.iter().flat_map(|buffers| sizes.map(|n| Shader::scan(rule, n, buffers)));
+        all.extend(each);
+    }
     all.extend([lists::STRETCHES, lists::FOUND].map(Shader::best));
     all
 }

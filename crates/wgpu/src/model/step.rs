@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use kv::StepPlace;
 use program::{Error, Held, OpenSession, OutputKind, Result, RowsOut, Sequence, Step, StepOut};
 
 use super::results::{Readback, n_best};
@@ -21,7 +22,21 @@ pub(super) struct Running<'s, 'h> {
     rows: Option<Result<RowsOut>>,
 }
 
-impl Running<'_, '_> {
+impl<'s, 'h> Running<'s, 'h> {
+    /// One whose caches are prepared.
+    pub(super) fn new(
+        sequence: &'s Sequence<'s>,
+        session: Held<'h, Session>,
+        start: usize,
+    ) -> Running<'s, 'h> {
+        Running { sequence, session, start, rows: None }
+    }
+
+    /// Its session.
+    pub(super) fn into_session(self) -> Held<'h, Session> {
+        self.session
+    }
+
     /// The position of the first row that yields something.
     pub(super) fn first_wanted(&self) -> usize {
         self.start + self.sequence.outputs.range(self.sequence.tokens.len()).start
@@ -38,7 +53,7 @@ impl GpuModel {
         let (mut running, mut admitted) = (Vec::new(), Vec::new());
         for (sequence, slot) in step.sequences.iter().zip(&slots) {
             let slot = slot.as_ref().map_err(Error::clone);
-            let one = slot.and_then(|slot| self.admit(sequence, slot));
+            let one = slot.and_then(|slot| self.admit(sequence, slot, workspace));
             admitted.push(one.map(|one| running.push(one)));
         }
         let done = self.submissions(&mut running, workspace);
@@ -79,14 +94,31 @@ impl GpuModel {
         &self,
         sequence: &'s Sequence<'s>,
         slot: &'h OpenSession<Session>,
+        workspace: &mut StepMemory,
     ) -> Result<Running<'s, 'h>> {
         let mut session = slot.hold();
         let start = session.tables.len();
         sequence.check(&self.program, start, session.tables.capacity())?;
         // a step that panicked may have left blocks
         session.tables.abandon();
-        session.tables.prepare(start + sequence.tokens.len()).map_err(cache_error)?;
-        Ok(Running { sequence, session, start, rows: None })
+        let new_len = start + sequence.tokens.len();
+        let place = StepPlace {
+            begins_prompt: sequence.prompt.is_some_and(|p| p.start == start),
+            ends_prompt: sequence.prompt.is_some_and(|p| p.start + p.len == new_len),
+            made_up: false,
+        };
+        let session = self.ready(session, new_len, place, workspace)?;
+        Ok(Running::new(sequence, session, start))
+    }
+
+    /// Run one sequence alone, which yields nothing that anybody wants.
+    pub(super) fn submission_of(
+        &self,
+        running: &mut Running<'_, '_>,
+        workspace: &mut StepMemory,
+    ) -> Result<()> {
+        let kept = running.session.kept;
+        self.submission(&mut [running], kept, workspace)
     }
 
     /// Run all sequences: one submission for those whose caches are kept alike.

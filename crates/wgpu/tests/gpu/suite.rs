@@ -91,19 +91,19 @@ fn golden_quantized() {
 
 #[test]
 fn golden_archs() {
-    assert!(check_cases(&golden::archs(Family::Dense), 1e-6) >= 62, "all dense ones run");
+    assert!(check_cases(&golden::archs(Family::Dense), 1e-6) >= 89, "all dense ones run");
     assert!(check_cases(&golden::archs(Family::Windows), 1e-6) >= 22, "all with windows run");
 }
 
 #[test]
 fn golden_experts() {
-    assert!(check_cases(&golden::archs(Family::Experts), 1e-6) >= 45, "all with experts run");
+    assert!(check_cases(&golden::archs(Family::Experts), 1e-6) >= 59, "all with experts run");
 }
 
 #[test]
 fn golden_latent() {
     assert!(
-        check_cases(&golden::archs(Family::Latent), 1e-6) >= 6,
+        check_cases(&golden::archs(Family::Latent), 1e-6) >= 10,
         "all but those with indexers run"
     );
 }
@@ -111,11 +111,10 @@ fn golden_latent() {
 #[test]
 fn what_cannot_run_is_refused_by_name() {
     let Some(device) = device() else { return };
-    let gguf = Gguf::from_bytes(golden::model("mamba2")).expect("a model that was made");
+    let gguf = Gguf::from_bytes(golden::model("deepseek32")).expect("a model that was made");
     let program = models::load(&gguf).expect("a model that is supported").program;
     let refused = device.load(program, &models::GgufWeights(&gguf), &mut |_| ()).err();
-    let named =
-        matches!(&refused, Some(Error::Unsupported(what)) if what.contains("`causal_conv`"));
+    let named = matches!(&refused, Some(Error::Unsupported(what)) if what.contains("`indexer`"));
     assert!(named, "{refused:?}");
 }
 

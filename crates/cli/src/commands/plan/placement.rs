@@ -71,7 +71,7 @@ impl Placing {
         if placements.n_staying() > 0 {
             let n = placements.n_staying();
             ui::warn(&format!(
-                "--placement: {n} layers stay with the processor: GPUs have no kernels for what recurs or chooses positions"
+                "--placement: {n} layers stay with the processor: GPUs have no kernels for what chooses positions"
             ));
         }
         let (best, alone) = (placements.best(&beside), placements.step(0, 0, &beside));

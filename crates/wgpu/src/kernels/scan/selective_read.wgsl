@@ -1,0 +1,3 @@
+        if (is_used) {
+            y += vectors[c.d + column] * v;
+        }

@@ -1,0 +1,1 @@
+        y += vectors[c.d + head] * v;
