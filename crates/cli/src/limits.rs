@@ -21,6 +21,8 @@ pub(crate) struct Limits {
     subject: Option<RememberedModel>,
     /// Other programs ran whenever the machine was measured.
     busy: bool,
+    /// A GPU runs it.
+    on_gpu: bool,
 }
 
 impl Limits {
@@ -50,6 +52,7 @@ impl Limits {
             expected: None,
             subject: None,
             busy: known.busy,
+            on_gpu: !known.ceilings.submission.is_zero(),
         })
     }
 
@@ -143,6 +146,11 @@ impl Limits {
     /// Whether other programs ran whenever the machine was measured: limits may be too high.
     pub(crate) fn busy(&self) -> bool {
         self.busy
+    }
+
+    /// Whether a GPU runs it.
+    pub(crate) fn on_gpu(&self) -> bool {
+        self.on_gpu
     }
 
     /// How close a measured time came to the least one, in seconds, if that can be judged: not of work that is too small,

@@ -290,13 +290,15 @@ fn load_on(
     };
     storage::check(kept, needs, &cache, ways)?;
     let ceilings = if options.ceilings { ceilings::kept_or_measured(&*executor) } else { None };
-    let rates = if options.ceilings {
+    // a GPU's kernels are measured only where somebody asks for that
+    let rates = if options.ceilings && gpu.is_none() {
         let WantedRates { types, scans, .. } = Executed::of(&program, cache.k, cache.v).wanted();
         ceilings::rates(&*executor, &WantedRates { types, scans, ..WantedRates::default() })
     } else {
         ceilings::kept_rates(&*executor)
     };
-    let best = || best_chunk(&program, &cache, rates.as_ref());
+    // of a GPU it is the same always: its bits depend on how a prompt is cut
+    let best = || best_chunk(&program, &cache, rates.as_ref().filter(|_| gpu.is_none()));
     let chunk = options.chunk.or_else(best).unwrap_or(DEFAULT_CHUNK);
     let start = Instant::now();
     let bar = ui::bytes_bar("loading", 0);

@@ -120,17 +120,48 @@ fn the_banner_and_bench_name_the_adapter() {
     }
 }
 
-/// What a GPU can do at most is measured once and kept, and planned with.
+/// Where the time of a step went, by the device's own clock.
+#[test]
+fn bench_explains_a_step_on_a_gpu() {
+    let Some(_) = adapter() else { return };
+    let place = place();
+    let args =
+        ["bench", "bundled.gguf", "-p", "0", "-n", "4", "-r", "1", "--explain", "-o", "json"];
+    let output = place.run(&[&args[..], &wgpu()].concat());
+    let (rows, told) = (text(&output.stdout), text(&output.stderr));
+    let rows: Value = serde_json::from_str(&rows).expect("rows");
+    let groups = rows[0]["explain"]["groups"].as_array().expect("parts");
+    let measured = |name: &str| {
+        let group = groups.iter().find(|group| group["name"] == name).expect("a part");
+        group["measured_seconds"].as_f64().expect("seconds")
+    };
+    let parts = ["weights", "attention", "head", "norms"].map(measured);
+    if told.contains("writes no timestamps") {
+        return assert_eq!(parts, [0.0; 4]);
+    }
+    assert!(parts.iter().all(|seconds| *seconds > 0.0), "{rows}");
+    let all = rows[0]["explain"]["measured_seconds"].as_f64().expect("seconds");
+    assert!(parts.iter().sum::<f64>() < all && measured("unaccounted") > 0.0, "{rows}");
+}
+
+/// What a GPU can do at most, and what its kernels reach, is measured once and kept, and planned with.
 #[test]
 fn a_gpu_has_limits() {
     let Some(adapter) = adapter() else { return };
     let place = Place::new();
-    let figures = place.ok(&[&["machine"][..], &wgpu()].concat());
+    // of kernels one type: all of them take lavapipe minutes
+    let machine = [&["machine", "--types", "Q4_0"][..], &wgpu()].concat();
+    let output = place.run(&machine);
+    let (figures, told) = (text(&output.stdout), text(&output.stderr));
     let lines = ["GB/s", "GFLOP/s f32", "dispatch ", "submission "];
     assert!(lines.iter().all(|line| figures.contains(line)), "{figures}");
     assert!(figures.contains(&adapter) && !figures.contains("thread"), "{figures}");
-    let json = place.ok(&[&["machine", "--json"][..], &wgpu()].concat());
+    let timed = !told.contains("kernels are not measured");
+    assert_eq!(timed, figures.contains("Q4_0") && figures.contains(" us beside its phases"));
+    let json = place.ok(&[&machine[..], &["--json"]].concat());
     let json: Value = serde_json::from_str(&json).expect("an object");
+    let seconds = &json["rates"]["linear"][0]["seconds_per_weight"][0];
+    assert_eq!(timed, seconds.as_f64().is_some_and(|seconds| seconds > 0.0), "{json}");
     assert!(json["submission_nanoseconds"].as_u64().is_some_and(|time| time > 0), "{json}");
     let bytes = json["read"].as_array().and_then(|read| read.last()?["bytes_per_second"].as_f64());
     let bytes = bytes.expect("reading was measured");

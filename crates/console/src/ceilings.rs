@@ -107,6 +107,11 @@ impl KeptCeilings {
         }
     }
 
+    /// Whether it is a GPU, which is given work by submissions.
+    fn is_device(&self) -> bool {
+        !is_zero(&self.submission_nanoseconds)
+    }
+
     /// The rates; `None` if there are none, or what is there makes no sense.
     pub fn rates(&self) -> Option<Rates> {
         self.rates.as_ref()?.rates()
@@ -284,7 +289,7 @@ fn renew(executor: &dyn Executor) {
     if !roomy() || crowded.is_crowded_by(others()) {
         return;
     }
-    if crowded.rates_busy {
+    if crowded.rates_busy && !crowded.is_device() {
         // those that are wanted are measured by whoever wants them
         keep(&KeptCeilings { rates: None, rates_busy: false, ..crowded.clone() });
     }
@@ -420,7 +425,7 @@ const ROOM: u64 = 2 << 30;
 impl std::fmt::Display for KeptCeilings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "{}", self.machine)?;
-        let is_device = !is_zero(&self.submission_nanoseconds);
+        let is_device = self.is_device();
         let by = |threads: usize| match threads {
             _ if is_device => String::new(),
             1 => "1 thread".to_owned(),

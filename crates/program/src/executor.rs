@@ -240,7 +240,7 @@ pub struct PhaseTime {
     pub name: String,
     /// Kind of work: `linear`, `attention`, `experts`, `embed`, `rows`.
     pub kind: &'static str,
-    /// Wall time, waiting for the slowest thread included.
+    /// Wall time, waiting for the slowest thread included; of a device what its own clock says.
     pub elapsed: std::time::Duration,
     /// Bytes of weights it reads.
     pub weight_bytes: u64,
@@ -444,8 +444,14 @@ pub trait Model: Send + Sync {
     fn stats(&self) -> StepStats;
 
     /// Where the last step's time went, in the order of execution; empty before the first step, and from an executor
-    /// that does not tell (the default).
+    /// that does not tell (the default), or was not asked to by [`time_phases`](Model::time_phases).
     fn phases(&self) -> Vec<PhaseTime> {
         Vec::new()
+    }
+
+    /// Have the steps to come time their phases, or not any more, for an executor that pays for it. Those that always do and
+    /// those that cannot (the default) go on as they are. No bit depends on it.
+    fn time_phases(&self, on: bool) {
+        let _ = on;
     }
 }

@@ -362,4 +362,8 @@ impl Model for Parts {
     fn phases(&self) -> Vec<PhaseTime> {
         self.parts.iter().flat_map(|loaded| loaded.model.phases()).collect()
     }
+
+    fn time_phases(&self, on: bool) {
+        self.parts.iter().for_each(|loaded| loaded.model.time_phases(on));
+    }
 }

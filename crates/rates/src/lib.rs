@@ -34,13 +34,15 @@ const MANY_ROWS: [usize; 6] = [512, 256, 128, 64, 32, 16];
 const CHUNK: usize = 512;
 /// Multiply-adds of attention that filling a cache may take.
 const FILL_MACS: u64 = 2_000_000_000;
+/// Seconds of a pass of many rows beyond which it is not measured: what it takes follows from fewer rows.
+const LONGEST: f64 = 4.0;
 /// Each figure is a median of at least so many passes ...
 const PASSES: usize = 3;
 /// ... and of more, up to so many, while they take less than this; fewer if they take four times as long.
 const MOST_PASSES: usize = 15;
 const TIME: Duration = Duration::from_millis(25);
 
-/// Measure what is wanted. `progress` is told what part is done, from 0 to 1.
+/// Measure what is wanted, but for shapes of attention and of what recurs that the executor does not run. `progress` is told what part is done, from 0 to 1.
 ///
 /// # Errors
 /// Memory, or an executor that does not tell what its phases take.
@@ -67,21 +69,24 @@ pub fn measure(
     }
     let mut outside = Vec::new();
     for shape in &wanted.attention {
-        let (rate, overheads) = attention(executor, &mut weights, *shape)?;
-        rates.attention.push(rate);
-        outside.push(overheads);
+        if let Some((rate, overheads)) = known(attention(executor, &mut weights, *shape))? {
+            rates.attention.push(rate);
+            outside.push(overheads);
+        }
         advance();
     }
     for shape in &wanted.latent {
-        let (rate, overheads) = latent::measure(executor, &mut weights, *shape)?;
-        rates.latent.push(rate);
-        outside.push(overheads);
+        if let Some((rate, overheads)) = known(latent::measure(executor, &mut weights, *shape))? {
+            rates.latent.push(rate);
+            outside.push(overheads);
+        }
         advance();
     }
     for shape in &wanted.scans {
-        let (rate, overheads) = scan::measure(executor, &mut weights, *shape)?;
-        rates.scans.push(rate);
-        outside.push(overheads);
+        if let Some((rate, overheads)) = known(scan::measure(executor, &mut weights, *shape))? {
+            rates.scans.push(rate);
+            outside.push(overheads);
+        }
         advance();
     }
     let of = |part: fn(&Overheads) -> f64| median(outside.iter().map(part).collect());
@@ -120,6 +125,14 @@ pub fn step(executor: &dyn Executor, ty: GgmlType) -> Result<(u64, f64)> {
         times.push(once()?);
     }
     Ok((bytes, median(times)))
+}
+
+/// What was measured, if the executor has such layers at all.
+fn known<T>(measured: Result<T>) -> Result<Option<T>> {
+    match measured {
+        Err(Error::Unsupported(_)) => Ok(None),
+        measured => measured.map(Some),
+    }
 }
 
 /// Have an executor that does not tell what its phases take say so at once, not after the largest pass.
@@ -209,6 +222,7 @@ impl Run {
     ) -> Result<Run> {
         weights.prepare(&program);
         let model = executor.load(Arc::new(program), weights, &mut |_| ())?;
+        model.time_phases(true);
         let session = model.open(&cache)?;
         Ok(Run { model, session })
     }
@@ -314,9 +328,10 @@ fn linear(executor: &dyn Executor, weights: &mut Weights, ty: GgmlType) -> Resul
     };
     let [small, large] = n_matrices(FAR);
     let run = Run::new(executor, weights, matrices(ty, small, large)?, none)?;
+    let n_phases = (small + 2 * large) as f64;
     let weights_of = (small as f64 * (SMALL * SMALL) as f64, large as f64 * large_weights());
     let mut points = Vec::new();
-    let mut phase = 0.0;
+    let (mut phase, mut beside) = (0.0, 0.0);
     run.warm(8, Outputs::NONE)?;
     for rows in FEW_ROWS {
         let passes = run.passes(0, rows, Outputs::NONE)?;
@@ -333,21 +348,31 @@ fn linear(executor: &dyn Executor, weights: &mut Weights, ty: GgmlType) -> Resul
         let (phases, seconds): (Vec<f64>, Vec<f64>) = solved.unzip();
         if rows == 1 {
             phase = median(phases);
+            beside = over(&passes, |pass| pass.sum(|_, kind| kind == "rows").1) / n_phases;
         }
         points.push((rows as u64, median(seconds)));
     }
+    let of_eight = points.last().map_or(0.0, |(_, seconds)| *seconds);
     drop(run);
     let [small, large] = n_matrices(FAR_ENOUGH);
     let run = Run::new(executor, weights, matrices(ty, small, large)?, none)?;
     let n_weights = (small * SMALL * SMALL) as f64 + large as f64 * large_weights();
-    run.warm(CHUNK, Outputs::NONE)?;
+    // an eighth of what eight rows take is the most that one of many takes
+    let time = |rows: usize| rows as f64 / 8.0 * of_eight * n_weights;
+    let [.., fewest] = MANY_ROWS;
+    let sizes = MANY_ROWS.into_iter().filter(|rows| *rows == fewest || time(*rows) <= LONGEST);
+    let sizes: Vec<usize> = sizes.collect();
+    run.warm(sizes[0], Outputs::NONE)?;
+    // norms that are phases of their own belong to the matrix behind them
+    let phase = phase + beside;
     // chunks of prompts are chosen by how these compare: a busy moment must not fall on one of them alone
-    for (rows, passes) in MANY_ROWS.into_iter().zip(run.rounds(&MANY_ROWS)?) {
+    for (rows, passes) in sizes.iter().zip(run.rounds(&sizes)?) {
         let seconds = over(&passes, |pass| {
             let (n, time) = pass.sum(|name, kind| kind == "linear" && name != "widen");
-            (time - n * phase) / n_weights
+            let (_, norms) = pass.sum(|_, kind| kind == "rows");
+            (time + norms - n * phase) / n_weights
         });
-        points.push((rows as u64, seconds));
+        points.push((*rows as u64, seconds));
     }
     points.sort_by_key(|(rows, _)| *rows);
     Ok(LinearRate { ty, points, phase })

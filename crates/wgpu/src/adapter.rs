@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use program::{Error, Result};
 
 use crate::kernels::{Shader, ShaderKernel};
+use crate::timing::Stamps;
 
 /// What must be there: kernels use so many storage buffers at once, and so much memory of a workgroup.
 const STORAGE_BUFFERS: u32 = 8;
@@ -18,6 +19,7 @@ pub(crate) struct Gpu {
     pub(crate) queue: wgpu::Queue,
     info: wgpu::AdapterInfo,
     limits: BufferLimits,
+    stamps: Option<Stamps>,
     pipelines: Mutex<Pipelines>,
     /// What failed outside all scopes, such as a lost device.
     failed: Arc<Mutex<Option<String>>>,
@@ -112,8 +114,10 @@ impl Gpu {
         };
         let adapter = &all[found];
         let limits = adapter.limits();
+        let stamps = Stamps::of(adapter.features());
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("rooflight"),
+            required_features: stamps.map_or(wgpu::Features::empty(), Stamps::features),
             required_limits: limits.clone(),
             memory_hints: wgpu::MemoryHints::Performance,
             ..wgpu::DeviceDescriptor::default()
@@ -133,7 +137,7 @@ impl Gpu {
         let seen = limits.max_storage_buffer_binding_size.min(buffer).min(u64::from(u32::MAX));
         let limits = BufferLimits { buffer, seen: seen.min(most_bytes.unwrap_or(u64::MAX)) };
         let (pipelines, counts) = (Mutex::default(), DeviceCounters::default());
-        Ok(Gpu { device, queue, info, limits, pipelines, failed, counts })
+        Ok(Gpu { device, queue, info, limits, stamps, pipelines, failed, counts })
     }
 
     /// One line for people.
@@ -154,6 +158,17 @@ impl Gpu {
     /// Whether its memory is the machine's own.
     pub(crate) fn shares_memory(&self) -> bool {
         matches!(self.info.device_type, wgpu::DeviceType::Cpu | wgpu::DeviceType::IntegratedGpu)
+    }
+
+    /// Where it writes timestamps, if it does.
+    pub(crate) fn stamps(&self) -> Option<Stamps> {
+        self.stamps
+    }
+
+    /// As if it could write no others.
+    #[cfg(test)]
+    pub(crate) fn limit_stamps(&mut self, stamps: Option<Stamps>) {
+        self.stamps = stamps;
     }
 
     /// As if no buffer had more than so many bytes.

@@ -160,7 +160,7 @@ impl Batch {
 }
 
 /// How many parts the past is split into, of `blocks` at most, for so many tiles of rows: so many that the device is busy.
-fn splits(plan: &GpuPlan, n_tiles: usize, by_row: bool, blocks: usize) -> usize {
+pub(crate) fn splits(plan: &GpuPlan, n_tiles: usize, by_row: bool, blocks: usize) -> usize {
     // workgroups that the fewest of all layers have for a tile
     let works = plan.works.iter().filter_map(|work| match work {
         GpuWork::Attention(work) => {

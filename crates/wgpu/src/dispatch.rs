@@ -137,11 +137,19 @@ const VARIANTS: usize = 4;
 /// `matmat`.
 const FEW_ROWS: [(usize, usize); 2] = [(1, 1), (4, 8)];
 
+/// Rows of activations for which a weight is read once, where there are so many rows.
+pub(crate) fn products_at_once(rows: usize) -> usize {
+    let few = FEW_ROWS.iter().find(|(_, most)| rows <= *most);
+    few.map_or(MATMAT_TILE, |(at_once, _)| *at_once)
+}
+
 /// One dispatch.
 pub(crate) struct Dispatch {
     pub(crate) kernel: &'static ShaderKernel,
     /// What it writes, for those who look for its place in the program.
     pub(crate) out: ValueBuffer,
+    /// Index of the work that it is of; `None` for what finds the likeliest tokens.
+    pub(crate) work: Option<usize>,
     choice: Choice,
     grid: Grid,
     when: When,
@@ -281,8 +289,12 @@ pub(crate) fn logits(plan: &GpuPlan) -> Option<(Place, usize)> {
 
 /// All dispatches of a plan.
 pub(crate) fn dispatches(plan: &GpuPlan, weights: &DeviceWeights) -> Vec<Dispatch> {
-    let mut maker = Maker { plan, weights, made: Vec::new() };
-    plan.works.iter().for_each(|work| maker.work(work));
+    let mut maker = Maker { plan, weights, made: Vec::new(), current: None };
+    for (index, work) in plan.works.iter().enumerate() {
+        maker.current = Some(index);
+        maker.work(work);
+    }
+    maker.current = None;
     maker.best();
     maker.made
 }
@@ -300,6 +312,8 @@ struct Maker<'a> {
     plan: &'a GpuPlan,
     weights: &'a DeviceWeights,
     made: Vec<Dispatch>,
+    /// The work that dispatches are made for.
+    current: Option<usize>,
 }
 
 impl Maker<'_> {
@@ -334,8 +348,18 @@ impl Maker<'_> {
         assert_eq!(consts.len(), kernel.n_consts(), "{}: constants", kernel.name);
         assert_eq!(bound.len() as u32, kernel.reads + kernel.writes, "{}: bindings", kernel.name);
         let pipelines = Default::default();
-        let when = When::Always;
-        self.made.push(Dispatch { kernel, out, choice, grid, when, bound, consts, pipelines });
+        let (when, work) = (When::Always, self.current);
+        self.made.push(Dispatch {
+            kernel,
+            out,
+            work,
+            choice,
+            grid,
+            when,
+            bound,
+            consts,
+            pipelines,
+        });
     }
 
     /// The last dispatch is one of some steps.

@@ -211,9 +211,9 @@ impl DeviceFormat {
     /// 16 weights from the planes.
     fn codes_text(&self) -> String {
         let quads = match self.low {
-            Low::F32 => {
-                (0..4).map(|i| format!("bitcast<vec4<f32>>(low[4u * at + {i}u])")).collect()
-            }
+            Low::F32 => (0..4)
+                .map(|i| format!("bitcast<vec4<f32>>(low[8u * chunk + 4u * half + {i}u])"))
+                .collect(),
             Low::F16 => pairs(|word| format!("unpack2x16float({word})")),
             Low::Bf16 => pairs(|word| {
                 format!("vec2(bitcast<f32>({word} << 16u), bitcast<f32>({word} & 0xffff0000u))")
@@ -222,16 +222,16 @@ impl DeviceFormat {
         };
         let before = match self.low {
             Low::F32 => String::new(),
-            Low::F16 | Low::Bf16 => "    let a = low[2u * at];\n    let b = low[2u * at + 1u];\n".into(),
-            Low::Bits(8) => "    let a = low[at];\n".into(),
-            Low::Bits(4) => "    let both = low[at / 2u];\n    let a = select(both.xy, both.zw, (at & 1u) == 1u);\n".into(),
-            Low::Bits(_) => "    let a = low[at / 4u][at & 3u];\n".into(),
+            Low::F16 | Low::Bf16 => "    let a = low[4u * chunk + 2u * half];\n    let b = low[4u * chunk + 2u * half + 1u];\n".into(),
+            Low::Bits(8) => "    let a = low[2u * chunk + half];\n".into(),
+            Low::Bits(4) => "    let both = low[chunk];\n    let a = select(both.xy, both.zw, half == 1u);\n".into(),
+            Low::Bits(_) => "    let both = low[chunk / 2u];\n    let pair = select(both.xy, both.zw, (chunk & 1u) == 1u);\n    let a = select(pair.x, pair.y, half == 1u);\n".into(),
         };
         let high = match self.high {
             0 => "",
             // a chunk's word: of each byte the low half is the first 16 weights
-            1 => "    let h = high[at / 2u] >> (4u * (at & 1u));\n",
-            _ => "    let h = high[at];\n",
+            1 => "    let h = high[chunk] >> (4u * half);\n",
+            _ => "    let h = high[2u * chunk + half];\n",
         };
         format!("{before}{high}    return Sixteen({});", quads.join(", "))
     }
@@ -255,12 +255,16 @@ impl DeviceFormat {
 
     /// The scale and the min of 16 weights.
     fn scale_text(&self) -> String {
-        let block = match self.block {
-            1 => return "    return vec2(1.0, 0.0);".into(),
-            CHUNK => "at / 2u".to_owned(),
-            len => format!("at / {}u", len / 16),
+        // the number of the block or the group of half a chunk
+        let index = |len: usize| match len {
+            16 => "2u * chunk + half".to_owned(),
+            CHUNK => "chunk".to_owned(),
+            len => format!("chunk / {}u", len / CHUNK),
         };
-        let group = format!("at / {}u", self.group / 16);
+        if self.block == 1 {
+            return "    return vec2(1.0, 0.0);".into();
+        }
+        let (block, group) = (index(self.block), index(self.group));
         let factor = match self.factor {
             Factor::None => "    let d = vec2(1.0, 0.0);\n".to_owned(),
             Factor::Half => format!(

@@ -4,6 +4,7 @@ pub(crate) mod ceiling;
 pub(crate) mod recurrence;
 #[cfg(test)]
 mod translated;
+mod unroll;
 
 use program::{Act, CacheType, Gate};
 
@@ -236,7 +237,7 @@ impl Shader {
             text = text.replace(&format!("{{{{{name}}}}}"), value);
         }
         debug_assert!(!text.contains("{{"), "{}: something is left open", self.kernel.name);
-        text
+        unroll::unrolled(&text)
     }
 
     /// Up to `at_once` rows times a matrix of this type.

@@ -19,6 +19,8 @@ mod pack;
 mod plan;
 mod slab;
 mod slots;
+mod timing;
+mod traffic;
 mod weights;
 mod workspace;
 
@@ -35,6 +37,8 @@ use quant::GgmlType;
 use crate::adapter::Gpu;
 use crate::declare::DeviceMemory;
 use crate::model::GpuModel;
+
+pub use crate::traffic::moved::{DispatchBytes, step_bytes};
 
 /// How a GPU is used.
 #[derive(Clone, Debug, Default)]

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kv::{BlockAccess, StateRows, StepPlace};
 use program::{
-    CacheOptions, CacheStorage, Error, Kept, Model, Program, Progress, Result, SessionId, Sessions,
-    StateCopies, Step, StepOut, StepStats, WeightSource,
+    CacheOptions, CacheStorage, Error, Kept, Model, PhaseTime, Program, Progress, Result,
+    SessionId, Sessions, StateCopies, Step, StepOut, StepStats, WeightSource,
 };
 
 use crate::adapter::Gpu;
@@ -25,6 +25,7 @@ use crate::lower::lower;
 use crate::plan::GpuPlan;
 use crate::slab::{BlockPlace, Slab, SlabClaim, SlabStore};
 use crate::slots::Slots;
+use crate::timing::Timer;
 use crate::weights::{DeviceWeights, Loader, rotation};
 use crate::workspace::{OnDevice, StepMemory};
 
@@ -47,6 +48,7 @@ pub(crate) struct GpuModel {
     /// Held for the time of a step.
     workspace: Mutex<StepMemory>,
     stats: Mutex<StepStats>,
+    timer: Timer,
 }
 
 /// What a session holds.
@@ -123,6 +125,7 @@ impl GpuModel {
             sessions: Sessions::default(),
             workspace: Mutex::default(),
             stats: Mutex::new(stats),
+            timer: Timer::default(),
         })
     }
 
@@ -258,6 +261,15 @@ impl Model for GpuModel {
         stats.spilled.memory = self.pool.in_use() + self.pool.free();
         stats
     }
+
+    fn phases(&self) -> Vec<PhaseTime> {
+        self.timer.phases()
+    }
+
+    /// Where the adapter writes no timestamps, no phase is told.
+    fn time_phases(&self, on: bool) {
+        self.timer.set(on);
+    }
 }
 
 /// What a step writes of a cache of states.
@@ -270,6 +282,6 @@ fn written(rows: StateRows<'_, BlockPlace>) -> impl Iterator<Item = &mut BlockPl
 }
 
 /// The lock, also if a step panicked in between: sessions and counters change last.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

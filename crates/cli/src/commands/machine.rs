@@ -13,7 +13,7 @@ use crate::{ceilings, ui};
 /// Measure what this machine can do at most, and what our kernels reach on it
 ///
 /// Read bandwidth, arithmetic and the cost of a barrier, or of a dispatch and a submission to a GPU: the roof that speeds are compared with: `83 % of limit (memory)` after a reply means 83 % of what bandwidth allows.
-/// Below it the rates of our own kernels, by type of weights and by shape of attention: from them come expected times, and the chunk in which prompts are cut.
+/// Below it the rates of our own kernels, by type of weights and by shape of attention: from them come expected times, and the chunk in which prompts are cut on the processor. Those of a GPU are measured by this command alone, if it writes timestamps; of one that the processor plays that takes minutes.
 /// All is measured once, in some seconds, and kept in the user's cache folder: of ceilings the best ever seen. What was measured while other programs ran is measured again by the first command that finds the machine quiet.
 #[derive(clap::Args, Debug)]
 #[command(
@@ -57,26 +57,27 @@ impl Machine {
             (true, _) => ceilings::refresh(&*executor).context("measuring this machine")?,
             (false, None) => ceilings::measure(&*executor).context("measuring this machine")?,
         };
-        let is_gpu = kind == ExecutorKind::Wgpu;
-        if is_gpu && (self.all || !self.types.is_empty()) {
-            ui::warn(
-                "--all and --types have no effect: kernels of a GPU are not measured one by one",
-            );
-        }
         let wanted = match (self.all, self.types) {
-            _ if is_gpu => WantedRates::default(),
             (true, _) => WantedRates::everything(),
             (false, types) if types.is_empty() => WantedRates::usual(),
             (false, types) => WantedRates { types, ..WantedRates::default() },
         };
         let known = if self.refresh { None } else { kept.rates() };
         let missing = known.unwrap_or_default().missing(&wanted);
-        let kept = ceilings::measure_rates(&*executor, &missing).context("measuring kernels")?;
+        let kept = match ceilings::measure_rates(&*executor, &missing) {
+            Err(why) if kind == ExecutorKind::Wgpu && is_unsupported(&why) => {
+                ui::warn(&format!("kernels are not measured: {why:#}"));
+                kept
+            }
+            measured => measured.context("measuring kernels")?,
+        };
         ceilings::warn_unkept(&*executor);
         if kept.busy || kept.rates_busy {
-            ui::warn(
-                "other programs ran: these figures are too low; they are measured again when the machine is quiet",
-            );
+            let again = match kind {
+                ExecutorKind::Wgpu => "--refresh measures them again",
+                _ => "they are measured again when the machine is quiet",
+            };
+            ui::warn(&format!("other programs ran: these figures are too low; {again}"));
         }
         if self.json {
             writeln!(out, "{}", serde_json::to_string_pretty(&kept)?)?;
@@ -85,6 +86,11 @@ impl Machine {
         }
         Ok(())
     }
+}
+
+/// Whether that is no failure: an adapter that writes no timestamps has ceilings all the same.
+fn is_unsupported(why: &anyhow::Error) -> bool {
+    matches!(why.downcast_ref(), Some(program::Error::Unsupported(_)))
 }
 
 /// A type that weights can have, by its name.

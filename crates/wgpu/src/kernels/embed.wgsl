@@ -23,7 +23,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     if (id.x >= 2u * c.chunks || row < c.first || row >= c.first + c.rows) {
         return;
     }
-    let w = weights16(row - c.first, id.x);
+    let w = weights16(row - c.first, id.x / 2u, id.x % 2u);
     let to = (id.y * c.out_stride + c.out_offset) / 4u + 4u * id.x;
     out[to] = w[0];
     out[to + 1u] = w[1];

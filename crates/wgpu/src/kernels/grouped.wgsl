@@ -34,7 +34,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         for (var i = 0u; i < 4u; i++) {
             tile_x[(line + 8u * i) * PITCH + column] = x[begin[i] + 8u * chunk];
         }
-        let w = weights16(weight_row, 2u * chunk + half);
+        let w = weights16(weight_row, chunk, half);
         let to = (thread / 2u) * PITCH + 4u * half;
         tile_w[to] = w[0];
         tile_w[to + 1u] = w[1];

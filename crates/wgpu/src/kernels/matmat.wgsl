@@ -14,11 +14,11 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     let half = thread % 2u;
     var sums: array<vec4<f32>, 4>;
     for (var chunk = 0u; chunk < c.chunks; chunk++) {
-        for (var i = 0u; i < 4u; i++) {
+        for (var i = 0u; i < 4u; i++) { // unrolled
             let n = line + 8u * i;
             tile_x[n * PITCH + column] = x[((first_n + n) * c.x_stride + c.x_offset) / 4u + 8u * chunk + column];
         }
-        let w = weights16(weight_row, 2u * chunk + half);
+        let w = weights16(weight_row, chunk, half);
         let to = (thread / 2u) * PITCH + 4u * half;
         tile_w[to] = w[0];
         tile_w[to + 1u] = w[1];
@@ -30,7 +30,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
             let w1 = tile_w[(4u * column + 1u) * PITCH + k];
             let w2 = tile_w[(4u * column + 2u) * PITCH + k];
             let w3 = tile_w[(4u * column + 3u) * PITCH + k];
-            for (var i = 0u; i < 4u; i++) {
+            for (var i = 0u; i < 4u; i++) { // unrolled
                 let a = tile_x[(4u * line + i) * PITCH + k];
                 sums[i] += vec4(dot(a, w0), dot(a, w1), dot(a, w2), dot(a, w3));
             }
@@ -39,7 +39,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     }
     let n_rows = step[c.counted];
     let each = select(1u, 2u, c.gate_kind != 0u);
-    for (var i = 0u; i < 4u; i++) {
+    for (var i = 0u; i < 4u; i++) { // unrolled
         let n = first_n + 4u * line + i;
         for (var j = 0u; j < 4u; j += each) {
             let row = first_row + 4u * column + j;

@@ -29,12 +29,12 @@ fn main(
     let first_n = id.z * AT_ONCE;
     let base = (first_n * c.x_stride + c.x_offset) / 4u;
     var sums: array<f32, AT_ONCE * ROWS>;
-    for (var at = 2u * lane; at < 2u * c.chunks; at += 2u * TEAM) {
-        for (var half = at; half < at + 2u; half++) {
+    for (var chunk = lane; chunk < c.chunks; chunk += TEAM) {
+        for (var half = 0u; half < 2u; half++) { // unrolled
             var xs: array<vec4<f32>, 4u * AT_ONCE>;
             var x_sums: array<f32, AT_ONCE>;
-            for (var n = 0u; n < AT_ONCE; n++) {
-                let begins = n * (c.x_stride / 4u) + base + 4u * half;
+            for (var n = 0u; n < AT_ONCE; n++) { // unrolled
+                let begins = n * (c.x_stride / 4u) + base + 8u * chunk + 4u * half;
                 xs[4u * n] = x[begins];
                 xs[4u * n + 1u] = x[begins + 1u];
                 xs[4u * n + 2u] = x[begins + 2u];
@@ -43,11 +43,11 @@ fn main(
                     x_sums[n] = dot(xs[4u * n] + xs[4u * n + 1u] + xs[4u * n + 2u] + xs[4u * n + 3u], vec4(1.0));
                 }
             }
-            for (var r = 0u; r < ROWS; r++) {
+            for (var r = 0u; r < ROWS; r++) { // unrolled
                 let row = min(first + r, c.rows - 1u);
-                let w = codes16(row * 2u * c.chunks + half);
-                let s = scale16(row, half);
-                for (var n = 0u; n < AT_ONCE; n++) {
+                let w = codes16(row * c.chunks + chunk, half);
+                let s = scale16(row, chunk, half);
+                for (var n = 0u; n < AT_ONCE; n++) { // unrolled
                     let product = dot(w[0], xs[4u * n]) + dot(w[1], xs[4u * n + 1u])
                         + dot(w[2], xs[4u * n + 2u]) + dot(w[3], xs[4u * n + 3u]);
                     var sum = s.x * product;
@@ -59,7 +59,7 @@ fn main(
             }
         }
     }
-    for (var i = 0u; i < AT_ONCE * ROWS; i++) {
+    for (var i = 0u; i < AT_ONCE * ROWS; i++) { // unrolled
         partial[(team * ROWS * AT_ONCE + i) * TEAM + lane] = sums[i];
     }
     workgroupBarrier();

@@ -66,17 +66,17 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         }
         let factor = weight(n, slot);
         let base = (n * c.x_stride + c.x_offset + slot * c.x_pitch) / 4u;
-        for (var half = 2u * chunk; half < 2u * chunk + 2u; half++) {
-            let begin = base + 4u * half;
+        for (var half = 0u; half < 2u; half++) { // unrolled
+            let begin = base + 8u * chunk + 4u * half;
             let a = x[begin];
             let b = x[begin + 1u];
             let e = x[begin + 2u];
             let f = x[begin + 3u];
-            for (var r = 0u; r < ROWS; r++) {
+            for (var r = 0u; r < ROWS; r++) { // unrolled
                 if (is_here(begins + r)) {
                     let row = begins + r - c.first;
-                    let w = codes16(row * 2u * c.chunks + half);
-                    let s = scale16(row, half);
+                    let w = codes16(row * c.chunks + chunk, half);
+                    let s = scale16(row, chunk, half);
                     var sum = s.x * (dot(w[0], a) + dot(w[1], b) + dot(w[2], e) + dot(w[3], f));
                     if (HAS_MIN) {
                         sum -= s.y * dot(a + b + e + f, vec4(1.0));
@@ -86,7 +86,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
             }
         }
     }
-    for (var r = 0u; r < ROWS; r++) {
+    for (var r = 0u; r < ROWS; r++) { // unrolled
         partial[(team * ROWS + r) * TEAM + lane] = sums[r];
     }
     workgroupBarrier();

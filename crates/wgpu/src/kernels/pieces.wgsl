@@ -33,15 +33,15 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     let low = begins + first;
     let end_row = c.first + c.rows;
     let is_here = first < c.taken && low + ROWS > c.first && low < end_row;
-    let end = select(0u, 2u * c.chunks, is_here);
+    let end = select(0u, c.chunks, is_here);
     let base = (first_n * c.x_stride + c.x_offset + slot * c.x_pitch) / 4u;
     var sums: array<f32, AT_ONCE * ROWS>;
-    for (var at = 2u * lane; at < end; at += 2u * TEAM) {
-        for (var half = at; half < at + 2u; half++) {
+    for (var chunk = lane; chunk < end; chunk += TEAM) {
+        for (var half = 0u; half < 2u; half++) { // unrolled
             var xs: array<vec4<f32>, 4u * AT_ONCE>;
             var x_sums: array<f32, AT_ONCE>;
-            for (var n = 0u; n < AT_ONCE; n++) {
-                let begin = n * (c.x_stride / 4u) + base + 4u * half;
+            for (var n = 0u; n < AT_ONCE; n++) { // unrolled
+                let begin = n * (c.x_stride / 4u) + base + 8u * chunk + 4u * half;
                 xs[4u * n] = x[begin];
                 xs[4u * n + 1u] = x[begin + 1u];
                 xs[4u * n + 2u] = x[begin + 2u];
@@ -50,11 +50,11 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
                     x_sums[n] = dot(xs[4u * n] + xs[4u * n + 1u] + xs[4u * n + 2u] + xs[4u * n + 3u], vec4(1.0));
                 }
             }
-            for (var r = 0u; r < ROWS; r++) {
+            for (var r = 0u; r < ROWS; r++) { // unrolled
                 let row = clamp(low + r, c.first, end_row - 1u) - c.first;
-                let w = codes16(row * 2u * c.chunks + half);
-                let s = scale16(row, half);
-                for (var n = 0u; n < AT_ONCE; n++) {
+                let w = codes16(row * c.chunks + chunk, half);
+                let s = scale16(row, chunk, half);
+                for (var n = 0u; n < AT_ONCE; n++) { // unrolled
                     let product = dot(w[0], xs[4u * n]) + dot(w[1], xs[4u * n + 1u])
                         + dot(w[2], xs[4u * n + 2u]) + dot(w[3], xs[4u * n + 3u]);
                     var sum = s.x * product;
@@ -66,7 +66,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
             }
         }
     }
-    for (var i = 0u; i < AT_ONCE * ROWS; i++) {
+    for (var i = 0u; i < AT_ONCE * ROWS; i++) { // unrolled
         partial[(team * ROWS * AT_ONCE + i) * TEAM + lane] = sums[i];
     }
     workgroupBarrier();

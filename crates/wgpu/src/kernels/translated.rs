@@ -3,10 +3,11 @@
 use naga::back::{hlsl, msl, spv};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 use program::{Gating, GroupScore, Groups, NormKind, Router, ScanRule};
+use quant::GgmlType;
 
 use super::recurrence::SCAN_INPUTS;
 use super::*;
-use crate::formats::FORMATS;
+use crate::formats::{FORMATS, device_format};
 use crate::plan::{Place, ValueBuffer};
 
 /// Every shader that plans may ask for, with a few widths of heads.
@@ -91,6 +92,29 @@ fn every_shader_is_valid_everywhere() {
         let written =
             hlsl::Writer::new(&mut direct, &options, &pipeline).write(&module, &found, None);
         assert!(written.is_ok() && direct.contains("numthreads"), "{name}: HLSL");
+    }
+}
+
+/// For reading: SPIR-V and MSL of the products that steps are made of, in the folder `ROOFLIGHT_SHADERS`.
+#[test]
+fn products_are_written_for_reading() {
+    let Some(folder) = std::env::var_os("ROOFLIGHT_SHADERS") else { return };
+    let folder = std::path::PathBuf::from(folder);
+    let write = |name: String, bytes: &[u8]| {
+        std::fs::write(folder.join(&name), bytes).unwrap_or_else(|e| panic!("{name}: {e}"));
+    };
+    for ty in [GgmlType::Q4_0, GgmlType::Q8_0, GgmlType::Q4K] {
+        let shader = Shader::matvec(device_format(ty).expect("every type has a form"), 1);
+        let module = naga::front::wgsl::parse_str(&shader.text()).expect("it is valid");
+        let capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+        let found = Validator::new(ValidationFlags::all(), capabilities).validate(&module);
+        let found = found.expect("it is valid");
+        let words = spv::write_vec(&module, &found, &spv::Options::default(), None);
+        let bytes = words.expect("it becomes SPIR-V").into_iter().flat_map(u32::to_le_bytes);
+        write(format!("matvec-{ty}.spv"), &bytes.collect::<Vec<u8>>());
+        let metal = msl::Options { fake_missing_bindings: true, ..msl::Options::default() };
+        let metal = msl::write_string(&module, &found, &metal, &msl::PipelineOptions::default());
+        write(format!("matvec-{ty}.metal"), metal.expect("it becomes MSL").0.as_bytes());
     }
 }
 

@@ -37,7 +37,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
     for (var j = lane / UNITS; j < end; j += SHARES) {
         let row = begins + j;
         if (row >= c.first && row < c.first + c.rows) {
-            let w = weights16(row - c.first, at);
+            let w = weights16(row - c.first, at / 2u, at % 2u);
             let factor = x[numbers + j];
             sums[0] += factor * w[0];
             sums[1] += factor * w[1];

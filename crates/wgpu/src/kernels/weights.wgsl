@@ -22,8 +22,9 @@ fn number4(packed: u32) -> vec4<f32> {
     return {{VALUES}};
 }
 
-// The numbers of the 16 weights that follow weight `16 * at` of the plane, without their scale.
-fn codes16(at: u32) -> Sixteen {
+// The numbers of half a chunk of the plane, 16 weights, without their scale. Whoever goes through both halves does so in a
+// loop that a compiler can unroll: then what they share is read once.
+fn codes16(chunk: u32, half: u32) -> Sixteen {
 {{CODES}}
 }
 
@@ -40,14 +41,14 @@ fn unsigned_byte(word: u32, index: u32) -> f32 {
     return f32((word >> (8u * (index & 3u))) & 0xffu);
 }
 
-// What the numbers of 16 weights of a row are multiplied with, and what is subtracted then.
-fn scale16(row: u32, at: u32) -> vec2<f32> {
+// What the numbers of half a chunk of a row are multiplied with, and what is subtracted then.
+fn scale16(row: u32, chunk: u32, half: u32) -> vec2<f32> {
 {{SCALE}}
 }
 
-// 16 weights of a row.
-fn weights16(row: u32, at: u32) -> Sixteen {
-    let codes = codes16(row * 2u * c.chunks + at);
-    let s = scale16(row, at);
+// Half a chunk of a row.
+fn weights16(row: u32, chunk: u32, half: u32) -> Sixteen {
+    let codes = codes16(row * c.chunks + chunk, half);
+    let s = scale16(row, chunk, half);
     return Sixteen(codes[0] * s.x - s.y, codes[1] * s.x - s.y, codes[2] * s.x - s.y, codes[3] * s.x - s.y);
 }

@@ -43,6 +43,8 @@ pub(super) struct Readback {
     regions: Vec<Region>,
     best: Option<Best>,
     len: usize,
+    /// Timestamps that are read back behind that, at most.
+    n_stamps: usize,
 }
 
 /// Most tokens that are looked for on the device, of a row (a top-k of 256 takes one more) and of all rows of a step: of more
@@ -75,8 +77,13 @@ pub(super) fn n_best(plan: &GpuPlan, sequences: &[&Sequence<'_>]) -> usize {
 }
 
 impl Readback {
-    /// What these sequences want.
-    pub(super) fn of(plan: &GpuPlan, batch: &Batch, sequences: &[&Sequence<'_>]) -> Readback {
+    /// What these sequences want, and up to so many timestamps.
+    pub(super) fn of(
+        plan: &GpuPlan,
+        batch: &Batch,
+        sequences: &[&Sequence<'_>],
+        n_stamps: usize,
+    ) -> Readback {
         let wants = |kind: OutputKind| {
             sequences.iter().any(|sequence| match kind {
                 OutputKind::Logits => sequence.outputs.needs_logits(),
@@ -101,12 +108,29 @@ impl Readback {
             len += 2 * k * n_rows;
             Best { k, n_rows, start, vocab_size }
         });
-        Readback { regions, best, len }
+        Readback { regions, best, len, n_stamps }
     }
 
     /// Bytes of all of it.
     pub(super) fn bytes(&self) -> u64 {
-        4 * self.len as u64
+        match self.n_stamps {
+            0 => 4 * self.len as u64,
+            n => self.stamps_at() + 8 * n as u64,
+        }
+    }
+
+    /// Where timestamps begin, in bytes.
+    pub(super) fn stamps_at(&self) -> u64 {
+        4 * self.len.next_multiple_of(2) as u64
+    }
+
+    /// So many timestamps of what was read back.
+    pub(super) fn stamps(&self, found: &[f32], n: usize) -> Vec<u64> {
+        let words = &found[self.stamps_at() as usize / 4..][..2 * n];
+        let stamps = words.as_chunks::<2>().0.iter();
+        stamps
+            .map(|[low, high]| u64::from(low.to_bits()) | u64::from(high.to_bits()) << 32)
+            .collect()
     }
 
     /// Copy it to where the host can read.
@@ -146,7 +170,7 @@ impl Readback {
         let failed = |e: &dyn std::fmt::Display| gpu.error(&format!("a step did not end: {e}"));
         let until = wgpu::PollType::Wait { submission_index: Some(submission), timeout: None };
         let wait = || gpu.device.poll(until.clone()).map_err(|e| failed(&e)).and(gpu.check());
-        if self.len == 0 {
+        if self.bytes() == 0 {
             return wait().map(|()| Vec::new());
         }
         let slice = workspace.readback().slice(..self.bytes());

@@ -9,7 +9,9 @@ use super::results::{Readback, n_best};
 use super::{GpuModel, Session, cache_error, lock};
 use crate::adapter::DeviceCounters;
 use crate::batch::{Batch, Rowed};
+use crate::dispatch::Launch;
 use crate::kernels::StoredTypes;
+use crate::timing::{self, Clock, Stamps};
 use crate::workspace::StepMemory;
 
 /// A sequence that runs.
@@ -48,6 +50,7 @@ impl GpuModel {
     pub(super) fn run_step(&self, step: &Step<'_>) -> Result<StepOut> {
         step.check()?;
         let workspace = &mut *lock(&self.workspace);
+        self.timer.forget();
         let started = Instant::now();
         let slots: Vec<_> = step.sequences.iter().map(|s| self.sessions.find(s.session)).collect();
         let (mut running, mut admitted) = (Vec::new(), Vec::new());
@@ -156,7 +159,10 @@ impl GpuModel {
         let sequences: Vec<&Sequence<'_>> = rowed.iter().map(|one| one.sequence).collect();
         let n_best = n_best(&self.plan, &sequences);
         let batch = Batch::new(&self.plan, &self.numbers, &mut rowed, n_best)?;
-        let readback = Readback::of(&self.plan, &batch, &sequences);
+        let clock = self.timer.begin(gpu, self.dispatches.len())?;
+        let clock = clock.as_ref();
+        let n_stamps = clock.map_or(0, |clock| clock.stamps().count(self.dispatches.len()));
+        let readback = Readback::of(&self.plan, &batch, &sequences, n_stamps);
         let loaded = self.loaded();
         workspace.prepare(&loaded, &batch, readback.bytes())?;
         if let Err(Error::Memory { .. }) = workspace.caches(gpu, &self.slabs) {
@@ -168,8 +174,13 @@ impl GpuModel {
         let begun = Instant::now();
         let mut encoder =
             gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        let n_dispatches = self.encode(&mut encoder, workspace, &batch, kept, &sequences)?;
+        let launches = self.launches(&batch, kept, &sequences)?;
+        encode(&mut encoder, workspace, &launches, clock);
         readback.encode(&mut encoder, workspace, &self.slots);
+        if let Some(clock) = clock {
+            let to = (workspace.readback(), readback.stamps_at());
+            clock.encode(&mut encoder, launches.len(), to);
+        }
         let recorded = encoder.finish();
         DeviceCounters::add(&gpu.counts.encoding, begun.elapsed().as_nanos() as u64);
         let submission = gpu.checked("a step", 0, || {
@@ -178,40 +189,39 @@ impl GpuModel {
             gpu.queue.submit([recorded])
         })?;
         DeviceCounters::add(&gpu.counts.submissions, 1);
-        DeviceCounters::add(&gpu.counts.dispatches, n_dispatches);
+        DeviceCounters::add(&gpu.counts.dispatches, launches.len() as u64);
         let found = readback.wait(gpu, workspace, submission)?;
+        if let Some(stamps) = clock.map(Clock::stamps) {
+            let ticks = readback.stamps(&found, stamps.count(launches.len()));
+            let ran: Vec<_> = launches.iter().map(|(i, _)| &self.dispatches[*i]).collect();
+            let phase = |work| timing::phase(&self.program, &self.plan, &batch, work);
+            self.timer.keep(gpu, (stamps, &ticks), &ran, &phase);
+        }
         for (i, one) in running.iter_mut().enumerate() {
             one.rows = Some(readback.rows_out(&batch, &found, i, one));
         }
         Ok(())
     }
 
-    fn encode(
+    /// The dispatches of a step, by their indexes.
+    fn launches(
         &self,
-        encoder: &mut wgpu::CommandEncoder,
-        workspace: &StepMemory,
         batch: &Batch,
         kept: StoredTypes,
         sequences: &[&Sequence<'_>],
-    ) -> Result<u64> {
+    ) -> Result<Vec<(usize, Launch)>> {
         let needs_logits = sequences.iter().any(|sequence| sequence.outputs.needs_logits());
         let is_handed = sequences.iter().any(|sequence| sequence.outputs.needs_rows());
         let logits = self.plan.output(OutputKind::Logits).map(|(_, place, _)| place.buffer);
         let skipped = logits.filter(|_| !needs_logits && !is_handed);
-        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-        let mut n = 0;
+        let mut launches = Vec::with_capacity(self.dispatches.len());
         for (i, dispatch) in self.dispatches.iter().enumerate() {
             if Some(dispatch.out) == skipped {
                 continue;
             }
-            let Some(launch) = dispatch.launch(&self.gpu, batch, kept)? else { continue };
-            pass.set_pipeline(&launch.pipeline);
-            pass.set_bind_group(0, workspace.bindings(i), &[]);
-            let [x, y, z] = launch.groups;
-            pass.dispatch_workgroups(x, y, z);
-            n += 1;
+            launches.extend(dispatch.launch(&self.gpu, batch, kept)?.map(|launch| (i, launch)));
         }
-        Ok(n)
+        Ok(launches)
     }
 
     /// Bring the rows that the sequences give to where dispatches read them.
@@ -224,5 +234,36 @@ impl GpuModel {
                 self.gpu.queue.write_buffer(slot, at, bytemuck::cast_slice(numbers));
             }
         }
+    }
+}
+
+/// Record the dispatches of a step, in one pass unless times need more.
+fn encode(
+    encoder: &mut wgpu::CommandEncoder,
+    workspace: &StepMemory,
+    launches: &[(usize, Launch)],
+    clock: Option<&Clock>,
+) {
+    let record = |pass: &mut wgpu::ComputePass<'_>, (i, launch): &(usize, Launch)| {
+        pass.set_pipeline(&launch.pipeline);
+        pass.set_bind_group(0, workspace.bindings(*i), &[]);
+        let [x, y, z] = launch.groups;
+        pass.dispatch_workgroups(x, y, z);
+    };
+    let of_passes = clock.filter(|clock| clock.stamps() == Stamps::OfPasses);
+    if let Some(clock) = of_passes {
+        for (n, launch) in launches.iter().enumerate() {
+            let timestamp_writes = Some(clock.around(n));
+            let alone = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
+            record(&mut encoder.begin_compute_pass(&alone), launch);
+        }
+        return;
+    }
+    let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+    let clock = clock.filter(|_| !launches.is_empty());
+    clock.inspect(|clock| clock.mark(&mut pass, 0));
+    for (n, launch) in launches.iter().enumerate() {
+        record(&mut pass, launch);
+        clock.inspect(|clock| clock.mark(&mut pass, n + 1));
     }
 }

@@ -49,6 +49,9 @@ pub(super) struct Explanation {
     phases: usize,
     /// Seconds that the threads wait for each other at the end of one, as measured.
     phase_seconds: f64,
+    /// A GPU ran it.
+    #[serde(skip)]
+    on_gpu: bool,
     #[serde(skip)]
     name: String,
     /// Tokens that the time is told for: each of a run of steps, all of a prompt.
@@ -235,6 +238,7 @@ impl Explanation {
             weights: [true, false].map(|layers| WeightKind::of(program, layers)),
             phases,
             phase_seconds: limits.phase(),
+            on_gpu: limits.on_gpu(),
             expected_seconds: expected,
             overlap_seconds: one_by_one - limit,
             groups,
@@ -302,11 +306,15 @@ impl Explanation {
             ("weights", true) if test.n_prompt < 64 => {
                 "few rows share their unpacking; longer prompts come closer".into()
             }
-            ("weights", true) if float => {
+            ("weights", true) if float && !self.on_gpu => {
                 format!("{} multiplies in floats: types in blocks (Q8_0, Q4_K) do in 8 bits", layers.ty)
             }
-            ("weights", true) if layers.large_blocks => {
+            ("weights", true) if layers.large_blocks && !self.on_gpu => {
                 format!("{} is in blocks of 256: those of 32 (Q4_0, Q8_0) unpack faster", layers.ty)
+            }
+            ("weights", true) if self.on_gpu => {
+                "weights are unpacked and multiplied in floats; a prompt that begins as the last one did is not computed again"
+                    .into()
             }
             ("weights", true) => {
                 "arithmetic in 8 bits: more cores, or a prompt that begins as the last one did".into()
@@ -321,7 +329,13 @@ impl Explanation {
             ("attention", false) if test.depth + test.tokens() < 1024 => {
                 "short caches are waited for, not streamed; it fades with depth".into()
             }
+            ("attention", false) if self.on_gpu => "the past is read whole for each token".into(),
             ("attention", false) => "-ctk q8_0 -ctv q8_0 read about half of f16".into(),
+            ("barriers", _) if self.on_gpu => format!(
+                "each of {} waits for the one before, {} as measured: they weigh less in larger models",
+                self.phases_in_words(),
+                crate::units::short_seconds(self.phase_seconds)
+            ),
             ("barriers", _) => format!(
                 "at the end of each of {} threads wait for the slowest, {} as measured: \
                  fewer threads by -t wait less, other programs make it more",
@@ -336,6 +350,9 @@ impl Explanation {
             }
             ("norms", _) => "longer prompts or deeper models make it small".into(),
             ("sampling", _) => "--temp 0, or a smaller --top-k".into(),
+            _ if self.on_gpu => {
+                "recording, submitting and reading back, and waiting until that is known".into()
+            }
             _ => "waking threads, laying out memory, copying logits; -t 1 has none of the first".into(),
         }
     }

@@ -124,6 +124,7 @@ impl Bench {
         self.fill(test.depth)?;
         self.run(Test { n_gen: test.n_gen.min(1), ..test })?;
         self.rewind(test.depth)?;
+        self.model.time_phases(true);
         let mut timing = Timing::default();
         let mut timed = |tokens: &[u32], outputs, prompt| -> Result<RowsOut> {
             let start = Instant::now();
@@ -150,6 +151,7 @@ impl Bench {
             sampling += start.elapsed();
             token = if test.greedy { chosen } else { self.token(position) };
         }
+        self.model.time_phases(false);
         Ok(Timing { sampling, ..timing })
     }
 

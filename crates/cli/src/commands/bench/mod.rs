@@ -252,8 +252,13 @@ impl Bench {
             let (loaded, cache) = self.load(gguf, threads, capacity.max(1))?;
             let program = loaded.model.program();
             let wanted = Executed::of(program, cache.k, cache.v).wanted();
-            let rates = ceilings::rates(&*loaded.executor, &wanted);
-            let best = load::best_chunk(program, &cache, rates.as_ref()).unwrap_or(DEFAULT_CHUNK);
+            let rates = match loaded.gpu {
+                // whoever wants them asks `machine`; chunks are always the same, for bits depend on them
+                Some(_) => ceilings::kept_rates(&*loaded.executor),
+                None => ceilings::rates(&*loaded.executor, &wanted),
+            };
+            let of_cpu = rates.as_ref().filter(|_| loaded.gpu.is_none());
+            let best = load::best_chunk(program, &cache, of_cpu).unwrap_or(DEFAULT_CHUNK);
             let mut roof = Roof::new(&*loaded.executor);
             if self.explain && roof.ceilings.is_none() {
                 ui::warn("--explain has no effect: this executor has no limits to compare with");
@@ -271,6 +276,12 @@ impl Bench {
                 let timed = runner.measure(*test, self.repetitions, &mut || bar.inc(1))?;
                 let timing = if self.explain { Some(runner.explain(*test)?) } else { None };
                 bar.finish_and_clear();
+                let untimed = timing.as_ref().is_some_and(|timing| timing.phases.is_empty());
+                if untimed && roof.ceilings.is_some() {
+                    ui::warn(
+                        "--explain: this adapter writes no timestamps: no part's time is known",
+                    );
+                }
                 let best = roof.around();
                 let limits = best.and_then(|best| setting.limits(&loaded, cache, &best));
                 let limits =

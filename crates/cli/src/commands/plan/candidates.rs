@@ -182,7 +182,8 @@ fn counted(
     let cost = Cost::of(program, &options);
     let machine = target.machine(cost.total(&Load::step(0)).bytes())?;
     let kernels = target.rates.clone().map(|rates| (Executed::with(program, k, v, &policy), rates));
-    let measured = || kernels.as_ref().and_then(|(executed, rates)| executed.chunk(rates));
+    let of_cpu = || kernels.as_ref().filter(|_| !target.is_gpu);
+    let measured = || of_cpu().and_then(|(executed, rates)| executed.chunk(rates));
     let chunk = chunk.or_else(measured).unwrap_or(DEFAULT_CHUNK as u64);
     Ok(Estimate::Counted(Box::new(CountedProgram { cost, machine, chunk, kernels })))
 }

@@ -359,7 +359,7 @@ impl Plan {
             cache: chosen.cache,
             policy,
             chunk: chosen.estimate.chunk(),
-            chunk_measured: self.cache.chunk.is_none() && chosen.estimate.best_chunk().is_some(),
+            chunk_measured: self.cache.chunk.is_none() && target.has_chunk(&chosen.estimate),
             chunk_given: self.cache.chunk.is_some(),
             context,
             caches: rows,

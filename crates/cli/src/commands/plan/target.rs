@@ -33,7 +33,7 @@ pub(super) struct TargetArgs {
     /// The units and formulas of the article: M, G and T are powers of 1024, types are w16, w8, w6, w4 without scales, attention has no tiles
     #[arg(long)]
     article_units: bool,
-    /// What of this machine is planned for: cpu, wgpu (a GPU as measured, if it was built in; of it no times are expected) [default: cpu]
+    /// What of this machine is planned for: cpu, wgpu (a GPU as measured, if it was built in; times are expected of one whose kernels `machine` measured) [default: cpu]
     #[arg(
         long,
         value_name = "NAME",
@@ -73,6 +73,8 @@ pub(super) struct Target {
     bandwidth: Option<f64>,
     /// Multiply-adds per second of every kind.
     macs: Option<f64>,
+    /// Whether it is a GPU: prompts are cut in chunks of one size then.
+    pub(super) is_gpu: bool,
     /// Whether it is a card beside a processor, whose memory is another.
     pub(super) has_own_memory: bool,
     /// What runs models on it: on this machine.
@@ -111,6 +113,7 @@ impl TargetArgs {
                 figures: Figures::Fixed(Machine::uniform(bandwidth, macs)),
                 bandwidth: None,
                 macs: None,
+                is_gpu: false,
                 has_own_memory: false,
                 executor: None,
             },
@@ -193,6 +196,7 @@ fn of_device(name: &str, units: Units) -> anyhow::Result<Target> {
         }),
         bandwidth: None,
         macs: None,
+        is_gpu: false,
         has_own_memory: device.memory.is_some(),
         executor: None,
     })
@@ -229,6 +233,7 @@ fn this_machine(options: &ExecutorOptions, units: Units) -> anyhow::Result<Targe
         figures: Figures::Measured(known.ceilings, options.n_threads()),
         bandwidth: None,
         macs: None,
+        is_gpu: gpu.is_some(),
         has_own_memory: gpu.is_some_and(|gpu| !gpu.shares_memory),
         executor: Some(executor),
     })
@@ -285,6 +290,11 @@ impl Target {
             f32_macs: self.macs.unwrap_or(machine.f32_macs),
             ..machine
         })
+    }
+
+    /// Whether the size of chunks was measured: a GPU's is the same always.
+    pub(super) fn has_chunk(&self, estimate: &Estimate) -> bool {
+        !self.is_gpu && estimate.best_chunk().is_some()
     }
 
     /// How far off expected times of this model were when it ran here, of prompts and of steps.
