@@ -76,6 +76,13 @@ impl StorageArgs {
         self.kv_memory
     }
 
+    /// Whether caches of sessions that rest leave memory for others', and none is lost: there is a folder, and memory has room
+    /// for all that the bound allows.
+    pub(crate) fn gives_way(&self) -> bool {
+        let has_room = |bound| memory::free(None).is_none_or(|free| bound <= free);
+        self.has_disk() && self.bound().is_some_and(has_room)
+    }
+
     /// Whether a folder was given.
     pub(crate) fn has_disk(&self) -> bool {
         self.kv_disk.is_some()

@@ -35,8 +35,8 @@ pub struct ServedModel {
     pub sampler: SamplerOptions,
     /// Replies side by side; at least 1.
     pub parallel: usize,
-    /// Conversations that may go on, those of replies among them: more than run side by side where a bound on memory has
-    /// those that rest let go of their rows when others want the room.
+    /// Conversations that may go on, those of replies among them: more than run side by side where what rests goes to disk
+    /// when others want the room.
     pub slots: usize,
     /// Requests that may wait for one of these to end.
     pub waiting: usize,

@@ -339,8 +339,8 @@ impl Service {
         let limits = Limits::of(&loaded, &cache).filter(|_| reads.is_none());
         let storage = &self.args.running.cache.storage;
         let parallel = storage.side_by_side(self.args.parallel, &loaded, &cache);
-        // within a bound those that rest give way to those that run, on a processor
-        let gives_way = storage.bound().is_some() && loaded.gpu.is_none();
+        // those that rest give way to those that run: what they had goes to disk
+        let gives_way = storage.gives_way() && loaded.gpu.is_none();
         Ok(ServedModel {
             name: about.name,
             created: about.created,

@@ -133,6 +133,7 @@ fn memory_stays_within_its_bound() {
             assert!(share <= 1.05, "{what}: {found:?} of {bound} bytes");
             assert!(share >= 0.5, "{what}: it was not filled: {found:?} of {bound} bytes");
         }
-        assert_eq!(found.again, 0, "{what}: conversations that rest go on");
+        // without a disk one context has room, and each turn takes it
+        assert_eq!(found.again == 0, storage.contains(&"--kv-disk"), "{what}: {found:?}");
     }
 }

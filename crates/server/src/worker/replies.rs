@@ -105,7 +105,8 @@ impl<'a> Replies<'a> {
             self.go_on(brought);
         }
         self.conversations.keep_settled();
-        self.conversations.serve_slots();
+        let is_full = self.is_full();
+        self.conversations.serve_slots(is_full);
         true
     }
 

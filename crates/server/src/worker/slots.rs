@@ -67,8 +67,8 @@ impl Conversations<'_> {
         self.asked.push(job);
     }
 
-    /// Do what is asked of slots in which no reply is made.
-    pub(super) fn serve_slots(&mut self) {
+    /// Do what is asked of slots in which no reply is made. What is had back waits while as many run as memory has room for.
+    pub(super) fn serve_slots(&mut self, is_full: bool) {
         for job in std::mem::take(&mut self.asked) {
             if job.cancel.load(Ordering::Relaxed) {
                 continue;
@@ -82,6 +82,9 @@ impl Conversations<'_> {
                 }
                 // somebody is at work there, or it is being filled
                 Some(true) if resting.is_none() => self.asked.push(job),
+                _ if is_full && matches!(job.action, SlotAction::Restore(_)) => {
+                    self.asked.push(job);
+                }
                 Some(_) => self.serve_slot(job, resting),
             }
         }

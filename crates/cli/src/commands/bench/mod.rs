@@ -279,7 +279,7 @@ impl Bench {
                 let untimed = timing.as_ref().is_some_and(|timing| timing.phases.is_empty());
                 if untimed && roof.ceilings.is_some() {
                     ui::warn(
-                        "--explain: this adapter writes no timestamps: no part's time is known",
+                        "--explain: no part's time is known: this adapter writes no timestamps, or too few for this model",
                     );
                 }
                 let best = roof.around();
