@@ -1,4 +1,4 @@
-//! The meter: what rows left out whose readings are due. An item is one query head of such a row.
+//! The meter: what rows left out whose readings are due. An item is one key-value head of such a row.
 //!
 //! Sums are folded in the order of positions, first what is always read, then block after block, so cuts change no bit.
 
@@ -9,13 +9,17 @@ use kernels::attention::{BLOCK, HeadBlock, ScoreSum};
 use program::MeterReading;
 
 use super::attention::Cut;
+use super::blocks::StepBlock;
 use super::context::{RowReads, Segment, segments};
 use super::score::HeadRow;
 use super::{Exec, SequenceRows};
 use crate::cache::MemoryTables;
 use crate::pool::Worker;
 
-/// A row of a sequence, and one of its query heads.
+/// Blocks that are read ahead of being looked at.
+const AHEAD: usize = 16;
+
+/// A row of a sequence, and one of its heads.
 #[derive(Clone, Copy)]
 pub(super) struct QueryAt {
     pub(super) sequence: usize,
@@ -45,53 +49,76 @@ impl Exec<'_> {
         if due.is_empty() {
             return;
         }
-        let group = cut.phase.group;
         worker.section(|section| {
-            for item in section.take(due.len() * group) {
-                let of = due[item / group];
-                let at = QueryAt { head: of.head * group + item % group, ..of };
+            for item in section.take(due.len()) {
+                let at = due[item];
                 let missed = self.missed(cut, memory, at, scratch);
                 let position = (cut.sequences[at.sequence].start + at.token) as u32;
-                let (cache, head) = (cut.phase.cache, at.head as u32);
+                let (cache, first) = (cut.phase.cache, at.head * cut.phase.group);
                 let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
-                readings.push((at.sequence, MeterReading { position, cache, head, missed }));
+                readings.extend(missed.into_iter().enumerate().map(|(i, missed)| {
+                    let head = (first + i) as u32;
+                    (at.sequence, MeterReading { position, cache, head, missed })
+                }));
             }
         });
     }
 
-    /// The share of its attention that a query head of a row left out.
+    /// The shares of their attention that the query heads of a key-value head of a row left out. Each block is looked at once:
+    /// it may lie on disk.
     fn missed(
         &self,
         cut: &Cut<'_>,
         memory: &MemoryTables,
         at: QueryAt,
         scratch: &mut [f32],
-    ) -> f32 {
+    ) -> Vec<f32> {
         let (settings, rows) = (&memory.settings, &cut.sequences[at.sequence]);
         let (position, is_split) = (rows.start + at.token, memory.is_split());
-        let always = RowReads::always(settings, position);
-        let mut read = cut.score.start(at.head);
-        for segment in segments(std::iter::once(always), is_split) {
-            let positions = always.of(segment, is_split);
-            read = read.plus(self.score_sum(cut, at, segment, positions, scratch));
-        }
-        let reads = self.reads(memory, at.sequence, position, at.head / cut.phase.group);
-        let mut left = ScoreSum::NOTHING;
-        let size = settings.block as usize;
-        for block in settings.finished(position) {
-            let segment = Segment { number: block * size / BLOCK, is_far: is_split };
-            let positions = block * size..(block + 1) * size;
-            let sum = self.score_sum(cut, at, segment, positions, scratch);
-            if reads.reads_block(block) {
-                read = read.plus(sum);
-            } else {
-                left = left.plus(sum);
+        let heads = at.head * cut.phase.group..(at.head + 1) * cut.phase.group;
+        let look = |segment: Segment| {
+            self.blocks.look(cut.table(segment.is_far), at.sequence, segment.number)
+        };
+        let mut add = |sums: &mut [ScoreSum], block: &StepBlock<'_>, (segment, positions)| {
+            let positions: Range<usize> = positions;
+            for (sum, head) in sums.iter_mut().zip(heads.clone()) {
+                let of = QueryAt { head, ..at };
+                *sum = sum.plus(self.sum_in(cut, of, segment, (block, positions.clone()), scratch));
             }
+        };
+        let mut read: Vec<ScoreSum> = heads.clone().map(|head| cut.score.start(head)).collect();
+        let mut left = vec![ScoreSum::NOTHING; read.len()];
+        let always = RowReads::always(settings, position);
+        for segment in segments(std::iter::once(always), is_split) {
+            let Some(block) = look(segment) else { continue };
+            add(&mut read, &block, (segment, always.of(segment, is_split)));
         }
-        let most = f64::from(read.max.max(left.max));
-        let weight = |sum: ScoreSum| f64::from(sum.sum) * (f64::from(sum.max) - most).exp();
-        let (left, read) = (if left.sum > 0.0 { weight(left) } else { 0.0 }, weight(read));
-        (left / (left + read)) as f32
+        let reads = self.reads(memory, at.sequence, position, at.head);
+        let size = settings.block as usize;
+        let (mut last, mut ahead) = (None, 0);
+        for block in settings.finished(position) {
+            let number = block * size / BLOCK;
+            let segment = Segment { number, is_far: is_split };
+            if number >= ahead {
+                let end = (settings.finished(position).end * size).div_ceil(BLOCK);
+                ahead = (number + AHEAD).min(end);
+                let numbers: Vec<u32> = (number as u32..ahead as u32).collect();
+                self.blocks.read_ahead(cut.table(is_split), at.sequence, &numbers);
+            }
+            if last.as_ref().is_none_or(|(of, _)| *of != number) {
+                last = look(segment).map(|block| (number, block));
+            }
+            let Some((_, looked)) = &last else { continue };
+            let sums = if reads.reads_block(block) { &mut read } else { &mut left };
+            add(sums, looked, (segment, block * size..(block + 1) * size));
+        }
+        let missed = |(read, left): (ScoreSum, ScoreSum)| {
+            let most = f64::from(read.max.max(left.max));
+            let weight = |sum: ScoreSum| f64::from(sum.sum) * (f64::from(sum.max) - most).exp();
+            let (left, read) = (if left.sum > 0.0 { weight(left) } else { 0.0 }, weight(read));
+            (left / (left + read)) as f32
+        };
+        read.into_iter().zip(left).map(missed).collect()
     }
 
     /// What a query head's scores of some positions of a block of 128 come to.
@@ -103,12 +130,23 @@ impl Exec<'_> {
         positions: Range<usize>,
         scratch: &mut [f32],
     ) -> ScoreSum {
+        let looked = self.blocks.look(cut.table(segment.is_far), at.sequence, segment.number);
+        looked.map_or(ScoreSum::NOTHING, |block| {
+            self.sum_in(cut, at, segment, (&block, positions), scratch)
+        })
+    }
+
+    /// The same of a block that is there.
+    fn sum_in(
+        &self,
+        cut: &Cut<'_>,
+        at: QueryAt,
+        segment: Segment,
+        (memory, positions): (&StepBlock<'_>, Range<usize>),
+        scratch: &mut [f32],
+    ) -> ScoreSum {
         let QueryAt { sequence, token, head } = at;
         let (rows, shape) = (&cut.sequences[sequence], cut.shape.head);
-        let table = cut.table(segment.is_far);
-        let Some(memory) = self.blocks.look(table, sequence, segment.number) else {
-            return ScoreSum::NOTHING;
-        };
         // SAFETY: the cache is not written between `rotate_and_store` and the end of the phase.
         let keys = unsafe { memory.slice(cut.shape.layout.keys(head / cut.phase.group)) };
         let block = HeadBlock { shape, keys, values: &[] };
