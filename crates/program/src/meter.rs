@@ -72,13 +72,11 @@ pub struct Meter {
     memory: ContextMemory,
     /// Caches with a memory, and their key-value heads: one after the other is measured.
     places: Vec<(CacheId, usize)>,
-    /// How many caches that are.
-    n_caches: usize,
 }
 
 impl Meter {
-    /// Most that is read for it, beside the keys and values that steps read of caches with a memory: in bytes, all of them taken
-    /// as equally far, and those of a layer as read together, as they are from disk.
+    /// Most keys that are read for it, beside the keys and values that steps read of caches with a memory: in bytes, all of
+    /// them taken as equally far.
     pub const SHARE: f64 = 0.03;
 
     /// Positions from one reading to the next are at least so many.
@@ -96,10 +94,7 @@ impl Meter {
         let places: Vec<_> = remembering
             .flat_map(|cache| (0..heads(cache)).map(move |head| (cache, head)))
             .collect();
-        let mut measured: Vec<CacheId> = places.iter().map(|(cache, _)| *cache).collect();
-        measured.dedup();
-        let n_caches = measured.len();
-        (n_caches > 0).then_some(Meter { memory, places, n_caches })
+        (!places.is_empty()).then_some(Meter { memory, places })
     }
 
     /// The cache and key-value head whose queries at `position` are measured, if some are.
@@ -118,9 +113,10 @@ impl Meter {
 
     /// Positions from one reading to the next there: a power of two, so that a longer one leaves some out.
     fn period(&self, position: usize) -> usize {
-        // all of a layer, where a step reads some positions of all layers
+        // of a head all keys are read, which are half of what is kept of a position
+        let keys = (position + 1) as f64 / 2.0;
         let [read, _] = self.memory.reads(position);
-        let steps = (position + 1) as f64 / (Self::SHARE * (read * self.n_caches) as f64);
+        let steps = keys / (Self::SHARE * (read * self.places.len()) as f64);
         Self::PERIOD.max((steps.ceil() as usize).next_power_of_two())
     }
 }
@@ -130,9 +126,8 @@ mod tests {
     use super::*;
 
     fn meter(trained: usize, places: usize) -> Meter {
-        let n_caches = places.div_ceil(2);
         let places = (0..places).map(|i| (CacheId(i as u32 / 2), i % 2)).collect();
-        Meter { memory: ContextMemory::suited(trained), places, n_caches }
+        Meter { memory: ContextMemory::suited(trained), places }
     }
 
     /// What is read for the meter up to any length is little beside what steps read, and every head has its turn.
@@ -145,9 +140,9 @@ mod tests {
             let (mut all, mut measured) = (0.0, 0.0);
             let mut seen = std::collections::BTreeSet::new();
             for position in 0..len {
-                all += (meter.memory.reads(position)[0] * meter.n_caches) as f64;
+                all += (meter.memory.reads(position)[0] * places) as f64;
                 if let Some(place) = meter.at(position) {
-                    measured += (position + 1) as f64;
+                    measured += (position + 1) as f64 / 2.0;
                     seen.insert(place);
                 }
                 assert!(measured <= Meter::SHARE * all, "{measured} beside {all} at {position}");
