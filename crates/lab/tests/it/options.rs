@@ -39,7 +39,7 @@ fn place() -> Sandbox {
 }
 
 /// Commands that measure whole models for minutes.
-const SLOW: [&str; 2] = ["prediction", "roofline"];
+const SLOW: [&str; 3] = ["policies", "prediction", "roofline"];
 
 fn table() -> OptionTable {
     OptionTable::read(&[("options.txt", include_str!("../options.txt"))])

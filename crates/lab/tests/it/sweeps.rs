@@ -1,4 +1,4 @@
-//! `rooflight-lab roofline` and `prediction`, with a stand-in for the product that prints known figures.
+//! `rooflight-lab roofline`, `prediction` and `policies`, with a stand-in for the product that prints known figures.
 #![cfg(unix)]
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,6 +15,7 @@ row() {
 echo "$@" >> "$(dirname "$0")/asked"
 case "$*" in
     plan*) echo '{"inflections": {"first": 22.0}, "expected_error": {"prompts": {"part": 0.604, "runs": 3}}}' ;;
+    *"--kv-policy infllm"*) echo "[$(row 0 8 24 64 100 80 50), $(row 0 8 1024 64 100 80 40)]" ;;
     *--chunk*) echo "[$(row 512 0 0 64 100 80 40), $(row 512 0 0 512 100 80 50)]" ;;
     *"-p 512 -n 0"*) echo "[$(row 100 0 0 64 100 80 50)]" ;;
     *"-p 0"*"-d 0 "*) echo "[$(row 0 8 0 64 100 80 50)]" ;;
@@ -80,6 +81,36 @@ fn expected_and_measured_are_compared() {
         asked.lines().partition(|line| line.starts_with("plan "));
     assert_eq!((plans.len(), benches.len()), (8, 8), "two tests, two rounds, twice: {asked}");
     assert!(benches.iter().all(|line| line.ends_with("-r 1 -t 2")), "{asked}");
+}
+
+#[test]
+fn policies_are_drawn_beside_another_program() {
+    let place = place();
+    place.write("other.csv", "24,40\n1024,400\n");
+    let line = "policies tiny.gguf --out docs --binary ./product -d 24,1024 -n 8 -r 2 -t 2 --policy full,infllm --beside other=other.csv";
+    let args: Vec<&str> = line.split(' ').collect();
+    let table = place.ok(&args);
+    for want in [
+        "qwen2 1 M, a CPU, 2 threads",
+        "| ms a step | 24 | 1024 | last to first |",
+        "| full | 20.0 | 200.0 | 10.00x |",
+        "| infllm | 20.0 | 25.0 | 1.25x |",
+        "| other | 40.0 | 400.0 | 10.00x |",
+    ] {
+        assert!(table.contains(want), "{want}: {table}");
+    }
+    assert!(text(&place.read("docs/steps.csv")).contains("infllm,1024,25.000"));
+    let svg = text(&place.read("docs/steps.svg"));
+    assert!([">full<", ">infllm<", ">other<"].iter().all(|of| svg.contains(of)), "{svg}");
+    let asked = text(&place.read("asked"));
+    assert_eq!(asked.lines().count(), 4, "two policies, two rounds: {asked}");
+    assert!(asked.lines().all(|line| line.contains("-p 0 -n 8 -d 24,1024 -r 1")), "{asked}");
+    let (code, told) = place.fails(&args);
+    assert!(code == 1 && told.contains("--force"), "{told}");
+    place.write("other.csv", "24,40\nmany,400\n");
+    let (code, told) = place.fails(&[&args[..], &["--force"]].concat());
+    assert!(code == 1 && told.contains("other.csv line 2: expected"), "{told}");
+    assert_eq!(text(&place.read("asked")), asked, "it is said before anything is measured");
 }
 
 #[test]
