@@ -13,7 +13,7 @@ use program::{
 };
 use quant::GgmlType;
 
-use crate::sessions::{feed, oracle};
+use crate::sessions::{feed, in_chunks, oracle};
 use crate::{device, open};
 
 const EXACT: CacheOptions = CacheOptions::new(CacheType::F32, CacheType::F32, 1024);
@@ -313,11 +313,8 @@ fn inputs_of(device: &Wgpu, key_dim: usize, value_dim: usize) {
     let (model, reference) = (&*made.tested, &*made.oracle);
     let want = oracle(reference, &tokens, 70);
     for chunk in [70, 40, 9, 1] {
-        let session = model.open(&EXACT).expect("a session opens");
-        let found: Vec<f32> =
-            tokens.chunks(chunk).flat_map(|chunk| feed(model, session, chunk)).collect();
+        let found = in_chunks(model, &tokens, chunk);
         assert_close(&found, &want, 1e-9, &format!("keys of {key_dim}, chunks of {chunk}"));
-        model.close(session);
     }
 }
 

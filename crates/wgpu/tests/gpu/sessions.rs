@@ -15,11 +15,17 @@ pub(crate) fn feed(model: &dyn Model, session: SessionId, tokens: &[u32]) -> Vec
     out.unwrap_or_else(|e| panic!("a step of {} tokens: {e}", tokens.len())).into_logits().logits
 }
 
+/// The logits of all of these tokens, fed to a new session in chunks.
+pub(crate) fn in_chunks(model: &dyn Model, tokens: &[u32], chunk: usize) -> Vec<f32> {
+    let session = model.open(&EXACT).expect("a session opens");
+    let logits = tokens.chunks(chunk).flat_map(|chunk| feed(model, session, chunk)).collect();
+    model.close(session);
+    logits
+}
+
 /// The logits of the last tokens after all of these.
 pub(crate) fn oracle(model: &dyn Model, tokens: &[u32], last: usize) -> Vec<f32> {
-    let session = model.open(&EXACT).expect("a session opens");
-    let logits = feed(model, session, tokens);
-    model.close(session);
+    let logits = in_chunks(model, tokens, tokens.len());
     logits[logits.len() / tokens.len() * (tokens.len() - last)..].to_vec()
 }
 
@@ -119,11 +125,8 @@ fn any_cut() {
         let tokens = Random::new(9).tokens(n, 97);
         let want = oracle(reference, &tokens, tokens.len());
         for chunk in [1, 4, 5, 33, 128, 259] {
-            let session = model.open(&EXACT).expect("a session opens");
-            let found: Vec<f32> =
-                tokens.chunks(chunk).flat_map(|chunk| feed(model, session, chunk)).collect();
+            let found = in_chunks(model, &tokens, chunk);
             assert_close(&found, &want, 1e-9, &format!("{architecture}, chunks of {chunk}"));
-            model.close(session);
         }
     }
 }
