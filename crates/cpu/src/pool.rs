@@ -82,8 +82,8 @@ impl Worker<'_> {
     fn enter(&self, number: u64) -> bool {
         let inside = self.meeting.sections.enter(number);
         self.inside.set(inside);
-        if cfg!(debug_assertions) && inside {
-            Record::enter();
+        if cfg!(debug_assertions) {
+            if inside { Record::enter() } else { Record::pass() }
         }
         inside
     }
@@ -239,7 +239,14 @@ impl TeamState {
         let (next, inside, gave_way) = (Cell::new(first), Cell::new(false), Cell::new(None));
         let meeting = &self.meeting;
         let worker = Worker { index, n: meeting.barrier.n, meeting, next, inside, gave_way };
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| job(worker))) {
+        if cfg!(debug_assertions) {
+            Record::begin();
+        }
+        let done = catch_unwind(AssertUnwindSafe(|| job(worker)));
+        if cfg!(debug_assertions) {
+            Record::begin();
+        }
+        if let Err(panic) = done {
             // first the cause, then the alarm: those who wait panic too, and must not be told as the cause
             self.slot().panic.get_or_insert(panic);
             self.meeting.broken.store(true, Ordering::Relaxed);
@@ -510,6 +517,34 @@ mod tests {
                 assert!(said.contains("in the same section"), "{said}");
                 assert!(said.contains(problem), "{said}");
             }
+        }
+    }
+
+    /// Before its first section a worker takes its own parts; between sections others may be anywhere.
+    #[test]
+    #[cfg(debug_assertions)]
+    fn who_uses_memory_between_sections_is_caught() {
+        use crate::memory::Shared;
+        let pool = Team::new(2);
+        let mut numbers = [0.0f32; 2];
+        let shared = Shared::new(&mut numbers);
+        let part = |worker: &Worker<'_>| worker.index..worker.index + 1;
+        for is_between in [false, true] {
+            let caught = catch_unwind(AssertUnwindSafe(|| {
+                pool.run(&|worker| {
+                    // SAFETY: each worker has its own.
+                    let _ = unsafe { shared.slice_mut(part(&worker)) };
+                    worker.section(|section| section.take(2).for_each(|_| ()));
+                    if is_between && worker.index == 0 {
+                        // SAFETY: nothing is read through it.
+                        let _ = unsafe { shared.slice(part(&worker)) };
+                    }
+                    worker.section(|section| section.take(2).for_each(|_| ()));
+                });
+            }));
+            let said = caught.err().map(|panic| *panic.downcast::<String>().expect("a message"));
+            assert_eq!(said.is_some(), is_between, "{said:?}");
+            assert!(said.is_none_or(|said| said.contains("between sections")));
         }
     }
 

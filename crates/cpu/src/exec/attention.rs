@@ -188,8 +188,11 @@ impl Exec<'_> {
         let (phase, shape) = (cut.phase, cut.shape);
         if let Some(memory) = &shape.memory {
             self.choose_blocks(worker, cut, memory, scratch.attention);
-            if worker.index == 0 && !self.last_choices.is_empty() {
-                self.read_chosen(cut, memory);
+            if !self.last_choices.is_empty() {
+                // an item: outside a section nobody waits, and the next layer's choices would be written meanwhile
+                worker.section(|section| {
+                    section.take(1).for_each(|_| self.read_chosen(cut, memory));
+                });
             }
         }
         if split_once(phase, shape, cut.sequences, worker.n) == 0 {

@@ -1,6 +1,7 @@
 //! Who touched what: in debug builds the workers of a section write down the parts of shared memory they use, and nobody
-//! may use what another writes. The rule is the same for all instruction sets and numbers of threads, so that tests with
-//! small models show what would be a race in large ones.
+//! may use what another writes. Between sections nobody may use it at all: nobody waits for a worker there, others may be in any
+//! later section. The rules are the same for all instruction sets and numbers of threads, so that tests with small models
+//! show what would be a race in large ones.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -29,15 +30,36 @@ impl Access {
     }
 }
 
+/// Where a thread is.
+#[derive(Default)]
+enum Stage {
+    /// In no job, or in one before its first section: each worker takes its own parts.
+    #[default]
+    Before,
+    /// Behind a section, and in no other yet.
+    Between,
+    /// What it used since it came into a section.
+    Inside(Vec<Access>),
+}
+
 thread_local! {
-    /// What this thread used since it came into a section; `None` outside of one.
-    static USED: RefCell<Option<Vec<Access>>> = const { RefCell::new(None) };
+    static STAGE: RefCell<Stage> = const { RefCell::new(Stage::Before) };
 }
 
 /// Write down that this thread uses these addresses, if it is in a section.
+///
+/// # Panics
+/// Between sections.
 pub(crate) fn used(bytes: Range<usize>, writes: bool, place: &'static Location<'static>) {
-    USED.with_borrow_mut(|used| {
-        let Some(used) = used else { return };
+    STAGE.with_borrow_mut(|stage| {
+        let used = match stage {
+            Stage::Before => return,
+            Stage::Between => {
+                let does = if writes { "writes" } else { "reads" };
+                panic!("a worker {does} shared memory at {place} between sections: nobody waits for it there")
+            }
+            Stage::Inside(used) => used,
+        };
         let access = Access { bytes, writes, place };
         if access.bytes.is_empty() || used.last_mut().is_some_and(|last| last.extend(&access)) {
             return;
@@ -61,9 +83,19 @@ impl Record {
         Record(Mutex::new(OfSection::default()))
     }
 
+    /// This thread comes to a job, or has done its part of one.
+    pub(super) fn begin() {
+        STAGE.set(Stage::Before);
+    }
+
     /// This thread comes into a section.
     pub(super) fn enter() {
-        USED.set(Some(Vec::new()));
+        STAGE.set(Stage::Inside(Vec::new()));
+    }
+
+    /// This thread passes a section that others have ended.
+    pub(super) fn pass() {
+        STAGE.set(Stage::Between);
     }
 
     /// Worker `index` has done its part of section `number`.
@@ -71,7 +103,7 @@ impl Record {
     /// # Panics
     /// If it used what another worker of the section wrote, or wrote what another used.
     pub(super) fn leave(&self, number: u64, index: usize) {
-        let mut mine = USED.take().unwrap_or_default();
+        let Stage::Inside(mut mine) = STAGE.replace(Stage::Between) else { return };
         mine.sort_unstable_by_key(|access| access.bytes.start);
         let clash = {
             let mut record = self.0.lock().unwrap_or_else(PoisonError::into_inner);
