@@ -47,7 +47,7 @@ const fn races(targets: &'static [&'static str]) -> Checked {
         targets,
         of_tests: &["--test-threads=1"],
         // what debug builds record would order what is looked at here
-        flags: "-Zsanitizer=thread -C debug-assertions=off",
+        flags: "-Zsanitizer=thread -C debug-assertions=off --cfg rustix_use_libc",
         variables: &[("TSAN_OPTIONS", "halt_on_error=1"), ("PROPTEST_CASES", "4")],
         needs: Some("rust-src"),
     }
